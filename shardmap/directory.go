@@ -1,0 +1,78 @@
+package shardmap
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrConflict is returned by [Directory.Update] when the map is no longer at
+// the version that the change expected. Load again and decide again.
+var ErrConflict = errors.New("shardmap: the map was changed by somebody else")
+
+// ErrNotFound is returned by [Directory.At] for a version that is not kept, and
+// by [Directory.Load] when no map was ever stored.
+var ErrNotFound = errors.New("shardmap: no such version")
+
+// Change says who changes the map, why, and what is done.
+type Change struct {
+	// Expect is the version that the change was made from; ErrConflict if it is
+	// not the stored one. 0 creates the first version and fails with
+	// ErrConflict if there is one.
+	Expect uint64
+	By     string // session user, CLI user@host, or "system"
+	Why    string // one line for people
+	// Op is the operation's name as SQL, CLI and API spell it: "ddl",
+	// "create_keyspace", "distribute", "pin", "shard_add", ...
+	Op string
+	// Statement is the DDL text that shards received, for the ledger that
+	// brings a new shard to the same schema; Tables are the schema.name of the
+	// tables it concerns; AllShards says whether every shard got it.
+	Statement string
+	Tables    []string
+	AllShards bool
+	// ID makes a change findable after a crash (see [Directory.Find]). Optional.
+	ID string
+}
+
+// Entry is one line of the map's history.
+type Entry struct {
+	Version   uint64    `json:"version"`
+	At        time.Time `json:"at"`
+	By        string    `json:"by"`
+	Why       string    `json:"why"`
+	Op        string    `json:"op"`
+	Statement string    `json:"statement,omitempty"`
+	Tables    []string  `json:"tables,omitempty"`
+	AllShards bool      `json:"all_shards,omitempty"`
+	ID        string    `json:"id,omitempty"`
+}
+
+// Directory stores the shard map. Every implementation passes the suite in
+// shardmaptest. Methods are safe for concurrent use.
+type Directory interface {
+	// Load returns the current snapshot, ErrNotFound if there is none yet.
+	Load(ctx context.Context) (*Snapshot, error)
+	// At returns the snapshot of one version, ErrNotFound if it does not exist.
+	At(ctx context.Context, version uint64) (*Snapshot, error)
+	// Update stores next as the version after change.Expect and returns its
+	// snapshot, as [Advance] computes it: with Version, SchemaVersion and the
+	// epochs of what changed. next is neither changed nor kept. An invalid
+	// state or change is refused before anything is stored.
+	//
+	// Errors: ErrConflict, ErrInvalid and ErrDuplicateID, ErrClosed and ctx's
+	// own mean that nothing was stored. One with code 08007 means that nobody
+	// knows: look with Find before trying again.
+	Update(ctx context.Context, change Change, next State) (*Snapshot, error)
+	// Watch sends the current snapshot, if there is one yet, and then each newer
+	// one, in order. A slow reader gets only the newest. The channel is closed
+	// when ctx ends or the directory is closed. It is silent while the store
+	// cannot be reached, and goes on with the newest map afterwards.
+	Watch(ctx context.Context) (<-chan *Snapshot, error)
+	// History returns entries with after < version, oldest first, at most limit.
+	History(ctx context.Context, after uint64, limit int) ([]Entry, error)
+	// Find returns the entry with the change ID, ErrNotFound if there is none.
+	Find(ctx context.Context, id string) (Entry, error)
+	// Close ends the watches and releases what is held.
+	Close() error
+}

@@ -1,0 +1,295 @@
+package shardmap
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Index is one keyspace of a [Snapshot], ready for look-ups. Immutable, safe
+// for concurrent use.
+type Index struct {
+	def *Keyspace
+
+	// lows are the lower bounds of a hash keyspace's ranges but the first, with
+	// the sign bit flipped so that they order as unsigned numbers.
+	lows ladder
+
+	// bounds are the encoded lower bounds of a range keyspace's ranges but the first.
+	bounds *bounds
+	// lowValues are the typed lower bounds; lowValues[0] is nil.
+	lowValues []keyspace.Key
+
+	// pins and values map encoded keys to their places in def.
+	pins      map[string]int32
+	pinKeys   []keyspace.Key
+	values    map[string]int32
+	valueKeys []keyspace.Key
+}
+
+// Assignment is where a key lives.
+type Assignment struct {
+	Shard  string
+	Epoch  uint64 // the map version at which this assignment last changed
+	Range  int    // index into Def().Ranges, -1 for a pin or a listed value
+	Pinned bool
+}
+
+// Def returns the keyspace as data. Read-only.
+func (ix *Index) Def() *Keyspace { return ix.def }
+
+// Locate returns the assignment of a whole shard key: a pin if there is one,
+// else the listed value or the range. It allocates only for the error.
+//
+// Errors: 42804 if the key's types are not the keyspace's, 23514 if no shard
+// is listed for it.
+func (ix *Index) Locate(k keyspace.Key) (Assignment, error) {
+	def := ix.def
+	if len(k) != len(def.Types) {
+		return Assignment{}, ix.typeError(k)
+	}
+	size := 0
+	for i := range k {
+		if k[i].Type() != def.Types[i] {
+			return Assignment{}, ix.typeError(k)
+		}
+		size += 16 + 2*len(k[i].Bytes())
+	}
+	if def.Strategy == keyspace.Hash && len(ix.pins) == 0 {
+		return ix.rangeAt(ix.LocateHash(keyspace.HashKey(def.Seed, k))), nil
+	}
+	if size > stackKeyMax {
+		return ix.locateLong(k)
+	}
+	var stack [stackKeyMax]byte
+	return ix.locateEncoded(k, keyspace.AppendOrdered(stack[:0], k))
+}
+
+// stackKeyMax bounds the encoded keys that are built on the stack, bytes.
+const stackKeyMax = 160
+
+// longKeys holds the buffers of longer ones. A buffer that grew beyond
+// keyBufferMax is left to the garbage collector.
+var longKeys = sync.Pool{New: func() any { return new([]byte) }}
+
+const keyBufferMax = 64 << 10
+
+func (ix *Index) locateLong(k keyspace.Key) (Assignment, error) {
+	buf := longKeys.Get().(*[]byte)
+	enc := keyspace.AppendOrdered((*buf)[:0], k)
+	a, err := ix.locateEncoded(k, enc)
+	if cap(enc) <= keyBufferMax {
+		*buf = enc
+		longKeys.Put(buf)
+	}
+	return a, err
+}
+
+func (ix *Index) locateEncoded(k keyspace.Key, enc []byte) (Assignment, error) {
+	def := ix.def
+	if i, ok := ix.pins[string(enc)]; ok {
+		p := &def.Pins[i]
+		return Assignment{Shard: p.Shard, Epoch: p.Epoch, Range: -1, Pinned: true}, nil
+	}
+	switch def.Strategy {
+	case keyspace.Hash:
+		return ix.rangeAt(ix.LocateHash(keyspace.HashKey(def.Seed, k))), nil
+	case keyspace.Range:
+		return ix.rangeAt(ix.LocateOrdered(enc)), nil
+	}
+	if i, ok := ix.values[string(enc)]; ok {
+		v := &def.Values[i]
+		return Assignment{Shard: v.Shard, Epoch: v.Epoch, Range: -1}, nil
+	}
+	err := sqlstate.New(sqlstate.CheckViolation, "no shard is listed for value %s of keyspace %q", keyText(k.Texts()), def.Name).
+		WithHint("give it a shard first: SELECT cleave.pin('%s', %s, 'SHARD')", def.Name, keyLiteral(k))
+	err.Keyspace = def.Name
+	return Assignment{}, err
+}
+
+func (ix *Index) rangeAt(i int) Assignment {
+	r := &ix.def.Ranges[i]
+	return Assignment{Shard: r.Shard, Epoch: r.Epoch, Range: i}
+}
+
+func (ix *Index) typeError(k keyspace.Key) error {
+	have := make([]string, len(k))
+	for i := range k {
+		have[i] = k[i].Type().String()
+	}
+	err := sqlstate.New(sqlstate.DatatypeMismatch, "a shard key of keyspace %q is (%s), not (%s)",
+		ix.def.Name, typeList(ix.def.Types), strings.Join(have, ", "))
+	err.Keyspace = ix.def.Name
+	return err
+}
+
+// LocateHash returns the index into Def().Ranges of the range that holds a
+// position of a hash keyspace, pins left aside. It must not be called on a
+// keyspace of another strategy.
+func (ix *Index) LocateHash(pos int64) int {
+	return ix.lows.atMost(flip(pos))
+}
+
+// flip maps signed numbers to unsigned ones of the same order.
+func flip(n int64) uint64 { return uint64(n) ^ 1<<63 }
+
+// LocateOrdered returns the index into Def().Ranges of the range that holds a
+// position of a range keyspace, given in the encoding of
+// [keyspace.AppendOrdered], pins left aside. It must not be called on a
+// keyspace of another strategy.
+func (ix *Index) LocateOrdered(enc []byte) int {
+	return ix.bounds.atMost(enc)
+}
+
+// LocateRange is LocateHash and LocateOrdered for a key: the index of the range
+// that holds its position, pins left aside, -1 in a list keyspace.
+func (ix *Index) LocateRange(k keyspace.Key) int {
+	switch ix.def.Strategy {
+	case keyspace.Hash:
+		return ix.LocateHash(keyspace.HashKey(ix.def.Seed, k))
+	case keyspace.Range:
+		return ix.LocateOrdered(keyspace.AppendOrdered(nil, k))
+	}
+	return -1
+}
+
+// unpinnedOwner is the shard that would own a key without pins, "" for a list
+// value that is not listed.
+func (ix *Index) unpinnedOwner(k keyspace.Key) string {
+	if i := ix.LocateRange(k); i >= 0 {
+		return ix.def.Ranges[i].Shard
+	}
+	if i, ok := ix.values[string(keyspace.AppendOrdered(nil, k))]; ok {
+		return ix.def.Values[i].Shard
+	}
+	return ""
+}
+
+// lowHash is the lower bound of range i.
+func (ix *Index) lowHash(i int) int64 {
+	if i == 0 {
+		return math.MinInt64
+	}
+	return int64(ix.lows.sorted[i-1] ^ 1<<63)
+}
+
+// lowKey is the encoded lower bound of range i, "" for the first.
+func (ix *Index) lowKey(i int) string {
+	if i == 0 {
+		return ""
+	}
+	return ix.bounds.key(i - 1)
+}
+
+// Owners returns the names of the shards that own something of the keyspace, by
+// range, value or pin, sorted.
+func (ix *Index) Owners() []string {
+	seen := map[string]bool{}
+	for i := range ix.def.Ranges {
+		seen[ix.def.Ranges[i].Shard] = true
+	}
+	for i := range ix.def.Values {
+		seen[ix.def.Values[i].Shard] = true
+	}
+	for i := range ix.def.Pins {
+		seen[ix.def.Pins[i].Shard] = true
+	}
+	names := make([]string, 0, len(seen))
+	for name := range seen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// RangeText returns range i in PostgreSQL's notation of ranges, for people:
+// "[0,4611686018427387904)", an unbounded side empty: "(,m)"; composite bounds
+// in parentheses: "[(7,eu),(9))". It is "" if there is no range i, as for pins
+// and listed values.
+func (ix *Index) RangeText(i int) string {
+	if i < 0 || i >= len(ix.def.Ranges) {
+		return ""
+	}
+	r := &ix.def.Ranges[i]
+	return boundsText(r.Low, r.High)
+}
+
+func boundsText(low, high []string) string {
+	var b strings.Builder
+	if low == nil {
+		b.WriteByte('(')
+	} else {
+		b.WriteByte('[')
+		b.WriteString(keyText(low))
+	}
+	b.WriteByte(',')
+	if high != nil {
+		b.WriteString(keyText(high))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// keyText prints the texts of a key: bare if there is one, else as a row.
+func keyText(texts []string) string {
+	if len(texts) == 1 {
+		return quoteText(texts[0])
+	}
+	quoted := make([]string, len(texts))
+	for i, t := range texts {
+		quoted[i] = quoteText(t)
+	}
+	return "(" + strings.Join(quoted, ",") + ")"
+}
+
+// quoteText quotes as PostgreSQL does in the text of ranges and rows, and also
+// keeps control characters out of lines meant for people.
+func quoteText(s string) string {
+	if s == "" {
+		return `""`
+	}
+	if !strings.ContainsAny(s, "\"\\,()[] \t\r\n\v\f") && !strings.ContainsFunc(s, isControl) {
+		return s
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case isControl(r):
+			b.WriteByte(' ')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
+
+// keyLiteral is a key as the SQL function's argument for it.
+func keyLiteral(k keyspace.Key) string {
+	if len(k) == 1 {
+		return k[0].Literal()
+	}
+	texts := make([]string, len(k))
+	for i := range k {
+		texts[i] = k[i].Literal()
+	}
+	return "ROW(" + strings.Join(texts, ", ") + ")"
+}
+
+func typeList(types []keyspace.Type) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,97 @@
+package shardmap
+
+import "github.com/cleavedb/cleave/keyspace"
+
+// Format is the version of the stored form of a State. A directory that holds
+// another one is refused with the command that converts it.
+const Format = 1
+
+// State is the shard map as plain data: what a directory stores and what a
+// change edits. Use [NewSnapshot] to validate it and to look positions up.
+type State struct {
+	Format  int    `json:"format"`
+	Cluster string `json:"cluster"` // uuid, written on every shard as well
+	// Version counts changes, from 1.
+	Version uint64 `json:"version"`
+	// SchemaVersion is the Version at which a keyspace's definition (not its
+	// ranges) or a table last changed. Plans are valid for one SchemaVersion.
+	SchemaVersion uint64 `json:"schema_version"`
+	// DefaultShard holds the tables that are not sharded, and answers the
+	// catalogue queries.
+	DefaultShard string     `json:"default_shard"`
+	Shards       []Shard    `json:"shards"`
+	Keyspaces    []Keyspace `json:"keyspaces"`
+	Tables       []Table    `json:"tables"`
+}
+
+// Shard is a database that holds ranges.
+type Shard struct {
+	Name   string            `json:"name"`
+	Engine string            `json:"engine"` // "postgres" or "sqlite"
+	URL    string            `json:"url"`    // may hold a password: print it with Redacted only
+	Labels map[string]string `json:"labels,omitempty"`
+	Weight float64           `json:"weight"`
+}
+
+// Keyspace is a named sharding scheme with its map.
+type Keyspace struct {
+	Name     string            `json:"name"`
+	Strategy keyspace.Strategy `json:"strategy"`
+	Types    []keyspace.Type   `json:"types"`
+	Seed     int64             `json:"seed"`             // hash only
+	Ranges   []Range           `json:"ranges,omitempty"` // hash and range: sorted, gapless, covering all
+	Values   []ListValue       `json:"values,omitempty"` // list only
+	Pins     []Pin             `json:"pins,omitempty"`
+}
+
+// Range is a key range and its owner. Bounds are canonical texts: for hash one
+// decimal signed 64-bit number, for range one text per key column (a prefix of
+// the columns is allowed). Low is inclusive, High exclusive, nil is unbounded.
+// The first Low and the last High of a keyspace are nil.
+type Range struct {
+	Low   []string `json:"low"`
+	High  []string `json:"high"`
+	Shard string   `json:"shard"`
+	Epoch uint64   `json:"epoch"`
+}
+
+// ListValue is a listed key and its owner.
+type ListValue struct {
+	Key   []string `json:"key"`
+	Shard string   `json:"shard"`
+	Epoch uint64   `json:"epoch"`
+}
+
+// Pin places one key explicitly, over any strategy.
+type Pin struct {
+	Key   []string `json:"key"`
+	Shard string   `json:"shard"`
+	Epoch uint64   `json:"epoch"`
+}
+
+// TableKind says where the rows of a table are.
+type TableKind string
+
+const (
+	Whole     TableKind = "whole"     // all rows on the default shard
+	Sharded   TableKind = "sharded"   // rows on the owner of their shard key
+	Reference TableKind = "reference" // all rows on every shard
+)
+
+// Table is a table that Cleave knows.
+type Table struct {
+	Schema   string    `json:"schema"`
+	Name     string    `json:"name"`
+	Kind     TableKind `json:"kind"`
+	Keyspace string    `json:"keyspace,omitempty"`  // sharded only
+	ShardKey []string  `json:"shard_key,omitempty"` // sharded only: column names in key order
+	Columns  []Column  `json:"columns"`
+}
+
+// Column is a column as the shard describes it. Dropped columns are left out.
+type Column struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"` // as format_type prints it
+	OID     uint32 `json:"oid"`
+	NotNull bool   `json:"not_null,omitempty"`
+}
