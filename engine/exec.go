@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Result is what a statement gave, decoded: for housekeeping, not for the data path.
+type Result struct {
+	Columns []string
+	Rows    [][]Text
+	Tag     string // of the last statement
+	Status  byte   // transaction status after it: 'I', 'T' or 'E'
+}
+
+// Text is a value in text format; Null tells NULL from "".
+type Text struct {
+	String string
+	Null   bool
+}
+
+// Exec runs one simple-protocol message and collects its last result. A
+// statement's error is returned as *sqlstate.Error and leaves the conversation
+// usable; any other error means that the Conn is broken. COPY is refused, and
+// results are held in memory: for housekeeping with small results.
+func Exec(c Conn, sql string) (*Result, error) {
+	if strings.IndexByte(sql, 0) >= 0 {
+		return nil, sqlstate.New(sqlstate.CharacterNotInRepertoire, "a statement cannot contain a zero byte")
+	}
+	if err := c.Send(wire.AppendQuery(nil, sql)); err != nil {
+		return nil, err
+	}
+	res := &Result{}
+	var failed *sqlstate.Error
+	for {
+		b, err := c.Receive()
+		if err != nil {
+			return nil, because(err, failed)
+		}
+		for len(b) > 0 {
+			f, rest, ok, err := wire.Cut(b)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				return nil, wire.ErrMalformed
+			}
+			b = rest
+			done, err := res.take(c, f, &failed)
+			if err != nil {
+				return nil, because(err, failed)
+			}
+			if done && failed != nil {
+				return res, failed
+			}
+			if done {
+				return res, nil
+			}
+		}
+	}
+}
+
+// take adds one frame to the result; done is true at ReadyForQuery.
+func (r *Result) take(c Conn, f wire.Frame, failed **sqlstate.Error) (done bool, err error) {
+	switch f.Type() {
+	case wire.RowDescription:
+		r.Columns, r.Rows = columnNames(f.Body()), nil
+	case wire.DataRow:
+		row, err := wire.SplitRow(f.Body(), nil)
+		if err != nil {
+			return false, err
+		}
+		texts := make([]Text, len(row))
+		for i, v := range row {
+			texts[i] = Text{String: string(v), Null: v == nil}
+		}
+		r.Rows = append(r.Rows, texts)
+	case wire.CommandComplete:
+		r.Tag, _, _ = wire.CutString(f.Body())
+	case wire.ErrorResponse:
+		if *failed == nil {
+			*failed = wire.ParseReport(f.Body())
+		}
+	case wire.CopyInResponse:
+		return false, c.Send(wire.AppendCopyFail(nil, "COPY is not expected here"))
+	case wire.ReadyForQuery:
+		if len(f.Body()) == 1 {
+			r.Status = f.Body()[0]
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// because adds what the shard said before it went away ("terminating
+// connection due to administrator command"). It stays a broken conversation, so
+// the report is text only and not in the chain.
+func because(err error, said *sqlstate.Error) error {
+	if said == nil {
+		return err
+	}
+	if lost := Lost(err); lost != nil {
+		return &LostError{Shard: lost.Shard, Sent: lost.Sent,
+			Err: fmt.Errorf("%w; the shard said: %s (SQLSTATE %s)", lost.Err, said.Message, said.Code)}
+	}
+	return fmt.Errorf("%w; the shard said: %s (SQLSTATE %s)", err, said.Message, said.Code)
+}
+
+// ExecContext is Exec bounded by ctx. When ctx ends first, the statement is
+// cancelled (its error is then 57014, and the conversation is usable); a shard
+// that does not answer that within grace loses the conversation (LostError). A
+// ctx that is already over is returned as it is, and nothing is sent. If ctx
+// ends during the statement, c has no deadline afterwards.
+func ExecContext(ctx context.Context, c Conn, sql string) (*Result, error) {
+	var res *Result
+	err := Bounded(ctx, c, time.Time{}, func() (err error) {
+		res, err = Exec(c, sql)
+		return err
+	})
+	return res, err
+}
+
+// grace is how long a shard may take to answer a Cancel before the conversation
+// is given up.
+const grace = 3 * time.Second
+
+// Bounded runs talk, which converses on c, under ctx in the way of
+// [ExecContext]; restore is the deadline that c gets back if ctx ended meanwhile.
+func Bounded(ctx context.Context, c Conn, restore time.Time, talk func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		return talk()
+	}
+	finished := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(finished)
+		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		// Whether or not the request arrives, the conversation must end.
+		_ = c.SetDeadline(time.Now().Add(grace))
+		_ = c.Cancel(limit)
+	})
+	err := talk()
+	if !stop() {
+		// A Cancel under way must not hit the next statement.
+		<-finished
+		if e := c.SetDeadline(restore); e != nil && err == nil {
+			err = e
+		}
+	}
+	return err
+}
+
+func columnNames(body []byte) []string {
+	if len(body) < 2 {
+		return nil
+	}
+	n := int(body[0])<<8 | int(body[1])
+	body = body[2:]
+	names := make([]string, 0, n)
+	for range n {
+		name, rest, ok := wire.CutString(body)
+		if !ok || len(rest) < 18 {
+			return names
+		}
+		names, body = append(names, name), rest[18:]
+	}
+	return names
+}
