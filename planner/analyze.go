@@ -1,0 +1,551 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// analyzer is the state of one Analyze.
+type analyzer struct {
+	p    *Planner
+	snap *shardmap.Snapshot
+	path []string
+	sql  string
+	st   *Statement
+
+	terms  []termInfo
+	rtes   int
+	params map[int]*paramUse
+
+	types []keyspace.Type // of the keyspace of the sharded tables
+
+	// What the statement touches: the first name of each sort, for messages.
+	sharded, whole, catalog, unknown, reference, virtual string
+	unknownAt                                            int32
+
+	aggregates, windows int
+	worked              int    // see work
+	sequence            string // a sequence function
+	preferDefault       bool
+	locks, changes      bool
+	into                *pg.IntoClause
+	dropped             bool // a literal is equal to no key, so the proof rests on its value
+}
+
+// touch notes that the statement uses a table.
+func (a *analyzer) touch(r relation, v *pg.RangeVar) {
+	name := quoteName(r.schema, r.name)
+	switch {
+	case r.virtual:
+		a.virtual = name
+	case r.catalog:
+		a.catalog = name
+	case r.table == nil:
+		a.unknown, a.unknownAt = name, v.GetLocation()
+	default:
+		a.addTable(&a.st.Tables, r.table)
+		switch r.table.Kind {
+		case shardmap.Sharded:
+			if a.sharded != "" && a.st.Keyspace != r.table.Keyspace {
+				refuse("tables "+a.sharded+" and "+name+" are in different keyspaces ("+a.st.Keyspace+" and "+r.table.Keyspace+"), so their rows are placed independently",
+					"declare them with the same cleave.keyspace to have them colocated, or use them in two statements")
+			}
+			if a.sharded == "" {
+				ks, ok := a.snap.Keyspace(r.table.Keyspace)
+				if !ok {
+					fail(sqlstate.New(sqlstate.DataCorrupted, "table %s is in keyspace %q, which the shard map does not have", name, r.table.Keyspace).
+						WithHint("cleave doctor"))
+				}
+				a.sharded, a.st.Keyspace, a.types = name, r.table.Keyspace, ks.Def().Types
+			}
+		case shardmap.Reference:
+			a.reference = name
+		default:
+			a.whole = name
+		}
+	}
+}
+
+func (a *analyzer) addTable(list *[]*shardmap.Table, t *shardmap.Table) {
+	for _, have := range *list {
+		if have == t {
+			return
+		}
+	}
+	*list = append(*list, t)
+}
+
+// statement classifies one statement.
+func (a *analyzer) statement(n *pg.Node) {
+	st := a.st
+	switch v := n.GetNode().(type) {
+	case *pg.Node_SelectStmt:
+		st.Tag = "SELECT"
+		if a.selectSpecial(v.SelectStmt) {
+			return
+		}
+		a.query(n)
+		a.finish()
+		a.shape()
+	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+		a.query(n)
+		a.finish()
+		a.shape()
+	case *pg.Node_ExplainStmt:
+		a.explain(v.ExplainStmt)
+	case *pg.Node_DeclareCursorStmt:
+		a.declare(v.DeclareCursorStmt)
+	case *pg.Node_FetchStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = AnyShard, "FETCH", true, !v.FetchStmt.Ismove
+		if v.FetchStmt.Ismove {
+			st.Tag = "MOVE"
+		}
+	case *pg.Node_ClosePortalStmt:
+		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
+	case *pg.Node_CopyStmt:
+		a.copy(v.CopyStmt)
+	case *pg.Node_LockStmt:
+		st.Tag = "LOCK TABLE"
+		for _, r := range v.LockStmt.Relations {
+			if rel := r.GetRangeVar(); rel != nil {
+				a.touch(a.relation(rel), rel)
+			}
+		}
+		if a.sharded != "" || a.reference != "" {
+			refuse("LOCK TABLE on a sharded or reference table would lock it on one shard only", "lock the rows that you need with SELECT ... FOR UPDATE")
+		}
+		st.Kind = DefaultShard
+	case *pg.Node_VacuumStmt:
+		a.vacuum(v.VacuumStmt)
+	case *pg.Node_TransactionStmt:
+		a.transaction(v.TransactionStmt)
+	case *pg.Node_VariableSetStmt:
+		a.set(v.VariableSetStmt)
+	case *pg.Node_VariableShowStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = SetKind, "SHOW", true, true
+		st.Set = &Set{Op: "show", Name: strings.ToLower(v.VariableShowStmt.Name)}
+		if st.Set.Name == "all" {
+			st.Set = &Set{Op: "show all"}
+		}
+	case *pg.Node_DiscardStmt:
+		a.discard(v.DiscardStmt)
+	case *pg.Node_PrepareStmt:
+		a.prepare(v.PrepareStmt)
+	case *pg.Node_ExecuteStmt:
+		st.Kind, st.Tag = ExecuteKind, "EXECUTE"
+		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name, Args: a.executeArgs(len(v.ExecuteStmt.Params))}
+	case *pg.Node_DeallocateStmt:
+		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
+		if v.DeallocateStmt.Isall {
+			st.Tag = "DEALLOCATE ALL"
+		}
+		st.Prepared = &Prepared{Name: v.DeallocateStmt.Name}
+	default:
+		a.ddl(n)
+	}
+}
+
+// shape records the fingerprint and whether other literals may be put in.
+func (a *analyzer) shape() {
+	shape, lits, exact := Normalize(a.st.Text)
+	a.st.Shape = shape
+	reusable := exact
+	at := map[int32]int32{}
+	for i, l := range lits {
+		at[l.Start] = int32(i + 1)
+	}
+	for _, key := range a.st.Keys {
+		for i := range key {
+			e := &key[i]
+			if e.Param != 0 {
+				continue
+			}
+			if e.loc == 0 {
+				reusable = false
+				continue
+			}
+			// The parser puts a sign into the constant; its position is the sign's.
+			off := e.loc - 1
+			if int(off) < len(a.sql) && a.sql[off] == '-' {
+				reusable = false
+			}
+			e.lit = at[off]
+			if e.lit == 0 {
+				reusable = false
+			}
+		}
+	}
+	switch a.st.Kind {
+	case OneShard:
+		// No key at all came from a literal that matches nothing.
+		a.st.Reusable = reusable && len(a.st.Keys) > 0 && !a.dropped
+	case DefaultShard, AnyShard:
+		a.st.Reusable = exact
+	}
+}
+
+// query analyses a SELECT, INSERT, UPDATE, DELETE or MERGE and proves it.
+func (a *analyzer) query(n *pg.Node) {
+	st := a.st
+	none := &facts{learned: map[*jnode]bool{}}
+	switch v := n.GetNode().(type) {
+	case *pg.Node_SelectStmt:
+		st.Tag, st.ReturnsRows = "SELECT", true
+		a.visitQuery(a.selectQuery(v.SelectStmt, nil), none)
+	default:
+		a.modify(n, nil, true)
+	}
+	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
+	if a.into != nil {
+		a.createAs(a.into, shardmap.Whole)
+	}
+}
+
+// finish decides where a statement without DDL goes.
+func (a *analyzer) finish() {
+	st := a.st
+	for _, k := range st.Keys {
+		for i := range k {
+			a.strict(&k[i])
+		}
+	}
+	if st.Kind == DDLKind {
+		if a.sharded != "" || a.virtual != "" {
+			refuse("a table cannot be created from the rows of sharded tables", "create the table first, then INSERT ... SELECT with a fixed shard key")
+		}
+		return
+	}
+	switch {
+	case a.virtual != "":
+		for _, other := range []string{a.sharded, a.whole, a.catalog, a.unknown, a.reference} {
+			if other != "" {
+				refuse("table "+a.virtual+" is answered by the router and cannot be joined with "+other, "read it in a statement of its own")
+			}
+		}
+		if a.changes || a.locks {
+			fail(virtualWrite(a.virtual))
+		}
+		st.Kind = Virtual
+	case a.sharded != "":
+		if a.unknown != "" {
+			fail(undefinedTable(a.unknown, a.position(a.unknownAt)))
+		}
+		for _, other := range []string{a.whole, a.catalog} {
+			if other != "" {
+				refuse("table "+a.sharded+" is sharded and "+other+" is on the default shard only", "use them in two statements, or declare "+other+" as a reference table")
+			}
+		}
+		if a.sequence != "" {
+			refuse(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
+		}
+		st.Kind = OneShard
+	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
+		// Rows of a reference table are locked in one place, so that two sessions meet.
+		st.Kind = DefaultShard
+	default:
+		st.Kind = AnyShard
+	}
+	for _, t := range st.Writes {
+		if t.Kind == shardmap.Reference {
+			refuse("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
+		}
+	}
+}
+
+// strict marks a parameter that the statement uses where PostgreSQL could take
+// another type for it.
+func (a *analyzer) strict(e *KeyExpr) {
+	if e.Param == 0 {
+		return
+	}
+	u := a.params[e.Param]
+	e.Strict = u == nil || u.agree[family(e.as)] < u.total
+}
+
+func virtualWrite(name string) error {
+	hint := "the functions of the schema change it: cleave.create_keyspace, cleave.distribute, cleave.pin"
+	return sqlstate.New(sqlstate.InsufficientPrivilege, "%s is read-only", name).WithHint("%s", hint)
+}
+
+// withClause reads WITH queries into the scope.
+func (a *analyzer) withClause(w *pg.WithClause, sc *scope) []*withQuery {
+	if w == nil {
+		return nil
+	}
+	sc.ctes = map[string]*cte{}
+	if w.Recursive {
+		// A query may name one that comes later.
+		for _, n := range w.Ctes {
+			if c := n.GetCommonTableExpr(); c != nil {
+				sc.ctes[c.Ctename] = &cte{name: c.Ctename, open: true}
+			}
+		}
+	}
+	var out []*withQuery
+	for _, n := range w.Ctes {
+		c := n.GetCommonTableExpr()
+		if c == nil {
+			continue
+		}
+		names := strs(c.Aliascolnames)
+		entry := &cte{name: c.Ctename}
+		if s := c.Ctequery.GetSelectStmt(); s != nil {
+			var q *query
+			if w.Recursive && s.Op == pg.SetOperation_SETOP_UNION {
+				q = a.recursive(s, sc, entry, names)
+			} else {
+				q = a.selectQuery(s, sc)
+				a.fixCTE(entry, q, names)
+			}
+			out = append(out, &withQuery{q: q, c: entry})
+		} else {
+			for _, col := range a.modify(c.Ctequery, sc, false) {
+				entry.cols = append(entry.cols, column{name: col, term: noTerm})
+			}
+			entry.open = true
+			entry.rename(names)
+		}
+		if c.SearchClause != nil || c.CycleClause != nil {
+			entry.open = true
+		}
+		sc.ctes[c.Ctename] = entry
+	}
+	return out
+}
+
+func (c *cte) rename(names []string) {
+	for i, n := range names {
+		if i < len(c.cols) {
+			c.cols[i].name = n
+		}
+	}
+}
+
+// fixCTE gives a WITH query its columns and what fixes them.
+func (a *analyzer) fixCTE(c *cte, q *query, names []string) {
+	c.cols, c.sets, c.open = nil, nil, q.open
+	for i, col := range q.cols {
+		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ})
+		set, ok := a.exported(q, i, &facts{learned: map[*jnode]bool{}})
+		if !ok {
+			set = nil
+		} else if set == nil {
+			set = []konst{}
+		}
+		c.sets = append(c.sets, set)
+	}
+	c.rename(names)
+}
+
+// recursive reads WITH RECURSIVE by induction: suppose that the rows so far have
+// the constants of the first arm in a column; if the second arm then gives no
+// others, all rows have them.
+func (a *analyzer) recursive(s *pg.SelectStmt, sc *scope, entry *cte, names []string) *query {
+	inner := &scope{parent: sc, ctes: map[string]*cte{}}
+	with := a.withClause(s.WithClause, inner)
+	base := a.selectQuery(s.Larg, inner)
+	a.fixCTE(entry, base, names)
+	inner.ctes[entry.name] = entry
+	if inner.ctes == nil {
+		inner.ctes = map[string]*cte{}
+	}
+	for {
+		aggregates, windows := a.aggregates, a.windows
+		step := a.selectQuery(s.Rarg, inner)
+		changed := false
+		for i, set := range entry.sets {
+			if set == nil {
+				continue
+			}
+			got, ok := a.exported(step, i, &facts{learned: map[*jnode]bool{}})
+			if !ok || !subset(got, set) || i >= len(step.cols) || !sameFamily(step.cols[i].typ, entry.cols[i].typ) {
+				entry.sets[i] = nil
+				changed = true
+			}
+		}
+		a.aggregates, a.windows = aggregates, windows
+		if !changed {
+			q := &query{arms: []*query{base, step}, with: with, open: base.open || step.open}
+			w := &walker{sc: inner, subs: &q.subs}
+			a.walkList(s.SortClause, w)
+			a.walk(s.LimitCount, w)
+			a.walk(s.LimitOffset, w)
+			return q
+		}
+	}
+}
+
+// subset reports whether every constant of got is one of set, by its place in
+// the text: equal values at two places may differ in another text.
+func subset(got, set []konst) bool {
+	for _, g := range got {
+		found := false
+		for _, s := range set {
+			found = found || g == s
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
+func (a *analyzer) explain(e *pg.ExplainStmt) {
+	route, analyze := false, false
+	for _, n := range e.Options {
+		d := n.GetDefElem()
+		switch strings.ToLower(d.GetDefname()) {
+		case "route":
+			route = optionOn(d)
+		case "analyze":
+			analyze = optionOn(d)
+		}
+	}
+	text := a.afterExplain()
+	if route {
+		a.st.Kind, a.st.Tag, a.st.ReturnsRows, a.st.Analyze = ExplainRoute, "EXPLAIN", true, analyze
+		inner, err := a.p.Analyze(text, a.snap, a.path)
+		if err != nil {
+			a.st.ReadOnly = true
+			a.st.Refused = sqlstate.As(err)
+			return
+		}
+		a.st.Inner, a.st.Params, a.st.Shape = inner, inner.Params, inner.Shape
+		a.st.ReadOnly = !analyze || inner.ReadOnly
+		return
+	}
+	switch e.Query.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+	default:
+		refuse("EXPLAIN of this statement is not supported", "explain the query itself, or use EXPLAIN (ROUTE)")
+	}
+	a.query(e.Query)
+	a.finish()
+	if a.st.Kind == DDLKind || a.st.Kind == Virtual {
+		refuse("EXPLAIN of this statement is not supported", "use EXPLAIN (ROUTE)")
+	}
+	a.st.Tag, a.st.ReturnsRows = "EXPLAIN", true
+	a.st.ReadOnly = !analyze || a.st.ReadOnly
+}
+
+func optionOn(d *pg.DefElem) bool {
+	if d.GetArg() == nil {
+		return true
+	}
+	switch v := strings.ToLower(defText(d.Arg)); v {
+	case "false", "off", "0":
+		return false
+	}
+	return true
+}
+
+// defText returns an option's value as text.
+func defText(n *pg.Node) string {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_String_:
+		return v.String_.Sval
+	case *pg.Node_Integer:
+		return itoa(int(v.Integer.Ival))
+	case *pg.Node_Float:
+		return v.Float.Fval
+	case *pg.Node_Boolean:
+		if v.Boolean.Boolval {
+			return "true"
+		}
+		return "false"
+	case *pg.Node_TypeName:
+		return strings.Join(strs(v.TypeName.Names), ".")
+	case *pg.Node_AConst:
+		c := v.AConst
+		switch {
+		case c.GetSval() != nil:
+			return c.GetSval().Sval
+		case c.GetIval() != nil:
+			return itoa(int(c.GetIval().Ival))
+		case c.GetFval() != nil:
+			return c.GetFval().Fval
+		case c.GetBoolval() != nil && c.GetBoolval().Boolval:
+			return "true"
+		case c.GetBoolval() != nil:
+			return "false"
+		}
+	}
+	return ""
+}
+
+func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
+	const withHold = 0x0020 // CURSOR_OPT_HOLD of parsenodes.h
+	if d.Options&withHold != 0 {
+		refuse("DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction", "declare it without HOLD and read it inside the transaction")
+	}
+	a.query(d.Query)
+	a.finish()
+	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
+		refuse("a cursor over this statement is not supported", "run it without DECLARE")
+	}
+	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
+}
+
+func (a *analyzer) copy(c *pg.CopyStmt) {
+	st := a.st
+	st.Tag, st.Copy = "COPY", true
+	if c.IsProgram || c.Filename != "" {
+		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "COPY with a file or program of the server is not supported").
+			WithHint(`use COPY ... FROM STDIN or TO STDOUT, or psql's \copy`))
+	}
+	if c.Query != nil {
+		a.query(c.Query)
+		st.Tag, st.ReturnsRows = "COPY", false
+		a.finish()
+		if st.Kind == Virtual || st.Kind == DDLKind {
+			refuse("COPY of this query is not supported", "run the query by itself")
+		}
+		return
+	}
+	a.touch(a.relation(c.Relation), c.Relation)
+	if c.WhereClause != nil {
+		var subs []*query
+		a.walk(c.WhereClause, &walker{sc: &scope{}, subs: &subs})
+	}
+	if a.sharded != "" {
+		hint := "insert the rows with INSERT"
+		if !c.IsFrom {
+			hint = "use COPY (SELECT ... WHERE shard key = ...) TO STDOUT"
+		}
+		refuse("COPY of the sharded table "+a.sharded+" is not supported yet", hint)
+	}
+	if c.IsFrom {
+		a.changes = true
+		for _, t := range st.Tables {
+			a.addTable(&st.Writes, t)
+		}
+	}
+	st.ReadOnly = !c.IsFrom
+	a.finish()
+	if st.Kind == Virtual {
+		refuse("COPY of "+a.virtual+" is not supported", "read it with SELECT")
+	}
+	st.Kind = DefaultShard
+}
+
+func (a *analyzer) vacuum(v *pg.VacuumStmt) {
+	a.st.Tag = "ANALYZE"
+	if v.IsVacuumcmd {
+		a.st.Tag = "VACUUM"
+	}
+	for _, n := range v.Rels {
+		if rel := n.GetVacuumRelation().GetRelation(); rel != nil {
+			a.touch(a.relation(rel), rel)
+		}
+	}
+	if len(v.Rels) == 0 || a.sharded != "" || a.reference != "" {
+		refuse(a.st.Tag+" over several shards is not supported yet", "the shards' autovacuum does it; to do it now, run it on each shard")
+	}
+	a.st.Kind = DefaultShard
+}

@@ -1,0 +1,662 @@
+package planner
+
+import (
+	"sort"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// options are Cleave's own in WITH (...) of CREATE TABLE.
+type options struct {
+	shardKey  []string
+	keyspace  string
+	reference bool
+	at        []int32 // where each of them begins in the text
+}
+
+func (a *analyzer) tableOptions(list []*pg.Node) options {
+	var o options
+	for _, n := range list {
+		d := n.GetDefElem()
+		if d.GetDefnamespace() != "cleave" {
+			continue
+		}
+		o.at = append(o.at, d.Location)
+		value := defText(d.Arg)
+		switch d.Defname {
+		case "shard_key":
+			for part := range strings.SplitSeq(value, ",") {
+				part = strings.TrimSpace(part)
+				if len(part) > 1 && part[0] == '"' && part[len(part)-1] == '"' {
+					part = strings.ReplaceAll(part[1:len(part)-1], `""`, `"`)
+				} else {
+					part = strings.ToLower(part)
+				}
+				if part == "" {
+					fail(badOption(`cleave.shard_key names no column`))
+				}
+				for _, have := range o.shardKey {
+					if have == part {
+						fail(badOption("cleave.shard_key names column " + quoteIdent(part) + " twice"))
+					}
+				}
+				o.shardKey = append(o.shardKey, part)
+			}
+			if len(o.shardKey) > maxKeyColumns {
+				fail(badOption("cleave.shard_key has over " + itoa(maxKeyColumns) + " columns"))
+			}
+		case "keyspace":
+			o.keyspace = value
+		case "reference":
+			o.reference = d.Arg == nil || optionOn(d)
+		default:
+			fail(badOption("unrecognized option cleave." + d.Defname))
+		}
+	}
+	switch {
+	case o.reference && (o.shardKey != nil || o.keyspace != ""):
+		fail(badOption("a reference table is on every shard: it has no shard key and no keyspace"))
+	case o.keyspace != "" && o.shardKey == nil:
+		fail(badOption("cleave.keyspace without cleave.shard_key"))
+	}
+	return o
+}
+
+func badOption(message string) error {
+	return sqlstate.New(sqlstate.InvalidParameterValue, "%s", message).
+		WithHint("WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)")
+}
+
+func (a *analyzer) createTable(c *pg.CreateStmt) {
+	st := a.st
+	name := a.created(c.Relation)
+	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
+	o := a.tableOptions(c.Options)
+	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists}
+	st.DDL.Op, st.DDL.Create = "create table", create
+	switch {
+	case o.shardKey != nil:
+		create.Kind, create.Keyspace, create.ShardKey = shardmap.Sharded, o.keyspace, o.shardKey
+	case o.reference:
+		create.Kind = shardmap.Reference
+	}
+	st.DDL.AllShards = create.Kind != shardmap.Whole
+	edits := a.cutOptions(o.at)
+
+	d := &declaration{a: a, name: name, kind: create.Kind, key: o.shardKey}
+	if create.Kind == shardmap.Sharded {
+		if c.OfTypename != nil || c.Partspec != nil || c.Partbound != nil || len(c.InhRelations) > 0 {
+			refuse("a sharded table cannot inherit, be partitioned or be made from a type yet", "write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF")
+		}
+		d.keyspace = a.declaredKeyspace(c, o)
+	} else {
+		if c.Partbound != nil || len(c.InhRelations) > 0 {
+			var list []*pg.RangeVar
+			for _, n := range c.InhRelations {
+				list = append(list, n.GetRangeVar())
+			}
+			a.targets(list)
+			if a.spread() || create.Kind == shardmap.Reference {
+				refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
+			}
+		}
+		if c.Partspec != nil && create.Kind == shardmap.Reference {
+			refuse("a reference table cannot be partitioned", "")
+		}
+	}
+	seen := map[string]bool{}
+	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
+		switch v := n.GetNode().(type) {
+		case *pg.Node_ColumnDef:
+			seen[v.ColumnDef.Colname] = true
+			d.column(v.ColumnDef)
+			if d.isKey(v.ColumnDef.Colname) && !d.notNull {
+				edits = append(edits, a.notNullEdit(v.ColumnDef))
+			}
+		case *pg.Node_Constraint:
+			d.constraint(v.Constraint, "")
+		case *pg.Node_TableLikeClause:
+			if create.Kind != shardmap.Whole {
+				refuse("LIKE in a sharded or reference table is not supported: the router has to see columns and constraints", "write the columns out")
+			}
+		}
+	}
+	for _, k := range o.shardKey {
+		if !seen[k] {
+			fail(sqlstate.New(sqlstate.UndefinedColumn, "column %q named in cleave.shard_key does not exist", k))
+		}
+	}
+	st.Text = splice(a.sql, edits)
+}
+
+// declaredKeyspace checks the shard key columns' types and names the keyspace.
+func (a *analyzer) declaredKeyspace(c *pg.CreateStmt, o options) string {
+	types := make([]keyspace.Type, len(o.shardKey))
+	for _, n := range c.TableElts {
+		col := n.GetColumnDef()
+		for i, k := range o.shardKey {
+			if col == nil || col.Colname != k {
+				continue
+			}
+			t, err := keyspace.ParseType(typeText(col.TypeName))
+			if err != nil {
+				fail(err)
+			}
+			if len(col.TypeName.GetArrayBounds()) > 0 {
+				refuse("an array cannot be a shard key", "use a column of a plain type")
+			}
+			if col.CollClause != nil && isText(t) {
+				switch names := strs(col.CollClause.Collname); strings.Join(names, ".") {
+				case "C", "POSIX", "default", "pg_catalog.C", "pg_catalog.POSIX", "pg_catalog.default", "ucs_basic":
+				default:
+					// The shard's description says whether it is deterministic.
+				}
+			}
+			types[i] = t
+		}
+	}
+	for i, t := range types {
+		if t == 0 {
+			fail(sqlstate.New(sqlstate.UndefinedColumn, "column %q named in cleave.shard_key does not exist", o.shardKey[i]))
+		}
+	}
+	name := o.keyspace
+	if name == "" {
+		return shardmap.DefaultKeyspaceName(types)
+	}
+	ks, ok := a.snap.Keyspace(name)
+	if !ok {
+		fail(sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", name).
+			WithHint("create it: SELECT cleave.create_keyspace(%s, 'hash', ARRAY['%s'])", quoteString(name), types[0]))
+	}
+	want := ks.Def().Types
+	same := len(want) == len(types)
+	for i := range min(len(want), len(types)) {
+		same = same && want[i] == types[i]
+	}
+	if !same {
+		fail(sqlstate.New(sqlstate.DatatypeMismatch, "keyspace %q has keys of type (%s), the shard key is (%s)", name, typeNames(want), typeNames(types)).
+			WithHint("choose another keyspace or other column types"))
+	}
+	return name
+}
+
+func typeNames(types []keyspace.Type) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// typeText spells a type name for keyspace.ParseType.
+func typeText(t *pg.TypeName) string {
+	names := strs(t.GetNames())
+	if len(names) == 0 {
+		return ""
+	}
+	s := strings.Join(names, ".")
+	if len(t.Typmods) > 0 {
+		mods := make([]string, len(t.Typmods))
+		for i, m := range t.Typmods {
+			mods[i] = defText(m)
+		}
+		s += "(" + strings.Join(mods, ",") + ")"
+	}
+	return s
+}
+
+// declaration checks the columns and constraints of a table: of a new one, or
+// of one that ALTER TABLE changes.
+type declaration struct {
+	a        *analyzer
+	name     TableName
+	kind     shardmap.TableKind
+	keyspace string
+	key      []string
+	notNull  bool // the column last read is declared NOT NULL or PRIMARY KEY
+}
+
+func (d *declaration) isKey(name string) bool {
+	for _, k := range d.key {
+		if k == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *declaration) column(c *pg.ColumnDef) {
+	d.notNull = false
+	names := strs(c.GetTypeName().GetNames())
+	spread := d.kind != shardmap.Whole
+	if len(names) > 0 && spread {
+		switch names[len(names)-1] {
+		case "serial", "serial2", "serial4", "serial8", "bigserial", "smallserial":
+			refuse("a serial column on every shard would give the same numbers on each of them", "use uuid with gen_random_uuid(), or numbers made by the client")
+		}
+	}
+	for _, n := range c.Constraints {
+		x := n.GetConstraint()
+		switch x.GetContype() {
+		case pg.ConstrType_CONSTR_NOTNULL:
+			d.notNull = true
+		case pg.ConstrType_CONSTR_PRIMARY:
+			d.notNull = true
+		case pg.ConstrType_CONSTR_NULL:
+			if d.isKey(c.Colname) {
+				fail(sqlstate.New(sqlstate.InvalidTableDefinition, "shard key column %q cannot be declared NULL", c.Colname).
+					WithHint("leave NULL out: shard key columns are NOT NULL"))
+			}
+		}
+		d.constraint(x, c.Colname)
+	}
+}
+
+func (d *declaration) constraint(x *pg.Constraint, column string) {
+	a := d.a
+	spread := d.kind != shardmap.Whole
+	switch x.GetContype() {
+	case pg.ConstrType_CONSTR_DEFAULT, pg.ConstrType_CONSTR_CHECK, pg.ConstrType_CONSTR_GENERATED:
+		before := a.sequence
+		a.sequence = ""
+		a.expressions([]*pg.Node{x.RawExpr})
+		if a.sequence != "" && spread {
+			refuse("a default of "+a.sequence+"() on every shard would give the same numbers on each of them", "use gen_random_uuid(), or numbers made by the client")
+		}
+		a.sequence = before
+		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {
+			refuse("a generated column cannot be a shard key: its value is not in the INSERT", "make it a plain column and write its value")
+		}
+		if d.kind == shardmap.Reference && x.Contype == pg.ConstrType_CONSTR_DEFAULT && a.volatileDefault(x.RawExpr) {
+			refuse("a volatile default of a reference table would give another value on each shard", "write the value in the INSERT")
+		}
+	case pg.ConstrType_CONSTR_IDENTITY:
+		if spread {
+			refuse("an identity column on every shard would give the same numbers on each of them", "use uuid with gen_random_uuid(), or numbers made by the client")
+		}
+	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
+		cols := strs(x.Keys)
+		if column != "" {
+			cols = []string{column}
+		}
+		if x.Indexname != "" && d.kind == shardmap.Sharded {
+			return // USING INDEX: the index was checked when it was made
+		}
+		d.unique(cols, map[pg.ConstrType]string{pg.ConstrType_CONSTR_PRIMARY: "PRIMARY KEY", pg.ConstrType_CONSTR_UNIQUE: "UNIQUE"}[x.Contype])
+	case pg.ConstrType_CONSTR_EXCLUSION:
+		var cols []string
+		for _, n := range x.Exclusions {
+			items := n.GetList().GetItems()
+			if len(items) == 2 {
+				if ops := strs(items[1].GetList().GetItems()); len(ops) > 0 && ops[len(ops)-1] == "=" {
+					cols = append(cols, items[0].GetIndexElem().GetName())
+				}
+				a.expressions([]*pg.Node{items[0].GetIndexElem().GetExpr()})
+			}
+		}
+		a.expressions([]*pg.Node{x.WhereClause})
+		d.unique(cols, "EXCLUDE")
+	case pg.ConstrType_CONSTR_FOREIGN:
+		cols := strs(x.FkAttrs)
+		if column != "" {
+			cols = []string{column}
+		}
+		d.foreignKey(x, cols)
+	}
+}
+
+// volatileDefault reports whether an expression calls a volatile function.
+func (a *analyzer) volatileDefault(n *pg.Node) bool {
+	volatile := false
+	var visit func(n *pg.Node)
+	visit = func(n *pg.Node) {
+		if f := n.GetFuncCall(); f != nil {
+			if names := strs(f.Funcname); len(names) > 0 && strings.HasPrefix(catalogFunctions[names[len(names)-1]], "v") {
+				volatile = true
+			}
+			for _, arg := range f.Args {
+				visit(arg)
+			}
+		}
+		if n.GetSqlvalueFunction() != nil {
+			volatile = true
+		}
+		if t := n.GetTypeCast(); t != nil {
+			visit(t.Arg)
+		}
+		if e := n.GetAExpr(); e != nil {
+			visit(e.Lexpr)
+			visit(e.Rexpr)
+		}
+		if c := n.GetCoalesceExpr(); c != nil {
+			for _, arg := range c.Args {
+				visit(arg)
+			}
+		}
+	}
+	visit(n)
+	return volatile
+}
+
+func (d *declaration) unique(cols []string, what string) {
+	if d.kind != shardmap.Sharded {
+		return
+	}
+	for _, k := range d.key {
+		found := false
+		for _, c := range cols {
+			found = found || c == k
+		}
+		if !found {
+			for i, c := range cols {
+				if c == "" {
+					cols[i] = "(expression)"
+				}
+			}
+			refuse(what+" ("+strings.Join(cols, ", ")+") of table "+quoteName(d.name.Schema, d.name.Name)+" does not include the shard key column "+quoteIdent(k)+
+				", so two shards could hold equal rows", "add "+quoteIdent(k)+" to it")
+		}
+	}
+}
+
+func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
+	a := d.a
+	target := x.Pktable
+	self := target.Relname == d.name.Name && (target.Schemaname == "" || target.Schemaname == d.name.Schema)
+	r := a.relation(target)
+	other := quoteName(r.schema, r.name)
+	var key []string
+	switch {
+	case self && (r.table == nil || r.table.Schema == d.name.Schema):
+		if d.kind != shardmap.Sharded {
+			return
+		}
+		key = d.key
+	case r.table == nil:
+		if d.kind == shardmap.Whole {
+			return // the default shard answers
+		}
+		fail(undefinedTable(other, a.position(target.Location)))
+	case r.table.Kind == shardmap.Reference:
+		return
+	case r.table.Kind == shardmap.Whole:
+		if d.kind == shardmap.Whole {
+			return
+		}
+		refuse("a foreign key to "+other+", which is on the default shard only, cannot be checked on the other shards", "declare "+other+" as a reference table, or leave the foreign key out")
+	default:
+		if d.kind != shardmap.Sharded || r.table.Keyspace != d.keyspace {
+			refuse("a foreign key to "+other+", whose rows are on other shards, cannot be checked", "put both tables in one keyspace with equal shard keys")
+		}
+		key = r.table.ShardKey
+	}
+	ref := strs(x.PkAttrs)
+	if len(ref) == 0 {
+		refuse("a foreign key between sharded tables has to name the columns that it references", "write REFERENCES "+other+" (column, ...)")
+	}
+	for i := range d.key {
+		matched := false
+		for j := range cols {
+			matched = matched || j < len(ref) && cols[j] == d.key[i] && i < len(key) && ref[j] == key[i]
+		}
+		if !matched {
+			refuse("the foreign key to "+other+" does not match shard key with shard key, so the referenced row could be on another shard",
+				"include "+quoteIdent(d.key[i])+" in the foreign key, referencing the shard key of "+other)
+		}
+	}
+	for _, c := range strs(x.FkDelSetCols) {
+		if d.isKey(c) {
+			refuse("ON DELETE SET NULL or SET DEFAULT would change the shard key", "use ON DELETE CASCADE or leave the shard key column out of the list")
+		}
+	}
+	const setNull, setDefault = "n", "d"
+	if x.FkUpdAction == setNull || x.FkUpdAction == setDefault || (x.FkDelAction == setNull || x.FkDelAction == setDefault) && len(x.FkDelSetCols) == 0 {
+		refuse("a foreign key action of SET NULL or SET DEFAULT would change the shard key", "use CASCADE, RESTRICT or NO ACTION")
+	}
+}
+
+// edit replaces text[from:to].
+type edit struct {
+	from, to int
+	text     string
+}
+
+func splice(text string, edits []edit) string {
+	if len(edits) == 0 {
+		return text
+	}
+	sort.Slice(edits, func(i, j int) bool { return edits[i].from < edits[j].from })
+	var b strings.Builder
+	at := 0
+	for _, e := range edits {
+		if e.from < at {
+			continue
+		}
+		b.WriteString(text[at:e.from])
+		b.WriteString(e.text)
+		at = e.to
+	}
+	b.WriteString(text[at:])
+	return b.String()
+}
+
+// cutOptions cuts the options that begin at the offsets out of WITH (...), and
+// WITH () altogether if none is left.
+func (a *analyzer) cutOptions(at []int32) []edit {
+	if len(at) == 0 {
+		return nil
+	}
+	ts, depth := a.top()
+	mine := map[int]bool{}
+	for _, o := range at {
+		mine[int(o)] = true
+	}
+	// The bracket that the first option is in.
+	open := -1
+	for i, t := range ts {
+		if t.IsPunct(a.sql, '(') && depth[i] == 0 {
+			open = i
+		}
+		if mine[t.Start] {
+			break
+		}
+	}
+	if open < 1 || !ts[open-1].Is(a.sql, "with") {
+		fail(sqlstate.New(sqlstate.InternalError, "the options of the table were not found in the text"))
+	}
+	type span struct{ from, to int }
+	var kept []span
+	start := open + 1
+	i := open + 1
+	for ; i < len(ts); i++ {
+		last := depth[i] == 0 && ts[i].IsPunct(a.sql, ')')
+		if last || depth[i] == 1 && ts[i].IsPunct(a.sql, ',') {
+			if start < i && !mine[ts[start].Start] {
+				kept = append(kept, span{ts[start].Start, ts[i-1].End})
+			}
+			start = i + 1
+		}
+		if last {
+			break
+		}
+	}
+	if i >= len(ts) {
+		fail(sqlstate.New(sqlstate.InternalError, "the options of the table were not found in the text"))
+	}
+	if len(kept) == 0 {
+		from := ts[open-1].Start
+		for from > 0 && (a.sql[from-1] == ' ' || a.sql[from-1] == '\t') {
+			from--
+		}
+		return []edit{{from: from, to: ts[i].End}}
+	}
+	parts := make([]string, len(kept))
+	for j, k := range kept {
+		parts[j] = a.sql[k.from:k.to]
+	}
+	return []edit{{from: ts[open].End, to: ts[i].Start, text: strings.Join(parts, ", ")}}
+}
+
+// notNullEdit adds NOT NULL at the end of a column's definition.
+func (a *analyzer) notNullEdit(c *pg.ColumnDef) edit {
+	ts, depth := a.top()
+	for i, t := range ts {
+		if t.Start != int(c.Location) {
+			continue
+		}
+		d := depth[i]
+		for j := i + 1; j < len(ts); j++ {
+			if depth[j] == d && ts[j].IsPunct(a.sql, ',') || depth[j] < d {
+				return edit{from: ts[j-1].End, to: ts[j-1].End, text: " NOT NULL"}
+			}
+		}
+	}
+	fail(sqlstate.New(sqlstate.InternalError, "column %q was not found in the text", c.Colname))
+	return edit{}
+}
+
+func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
+	if c.Objtype != pg.ObjectType_OBJECT_TABLE {
+		refuse("materialized views are not supported yet", "create a table and INSERT ... SELECT into it")
+	}
+	if c.Query.GetSelectStmt() == nil {
+		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")
+	}
+	if len(a.tableOptions(c.Into.GetOptions()).at) > 0 {
+		refuse("CREATE TABLE AS cannot make a sharded or reference table", "create the table first, then INSERT ... SELECT with a fixed shard key")
+	}
+	a.query(c.Query)
+	a.createAs(c.Into, shardmap.Whole)
+	a.st.DDL.Create.IfNotExists = c.IfNotExists
+	a.finish()
+}
+
+// createAs makes the statement one that creates a whole table from a query.
+func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
+	st := a.st
+	name := a.created(into.Rel)
+	if st.DDL == nil {
+		st.DDL = &DDL{}
+	}
+	st.Kind, st.Tag, st.ReturnsRows, st.ReadOnly = DDLKind, "SELECT", false, false
+	st.DDL.Op = "create table as"
+	st.DDL.Create = &CreateTable{TableName: name, Kind: kind}
+}
+
+func (a *analyzer) createIndex(x *pg.IndexStmt) {
+	st := a.st
+	known, names := a.targets([]*pg.RangeVar{x.Relation})
+	for _, list := range [][]*pg.Node{x.IndexParams, x.IndexIncludingParams} {
+		for _, n := range list {
+			a.expressions([]*pg.Node{n.GetIndexElem().GetExpr()})
+		}
+	}
+	a.expressions([]*pg.Node{x.WhereClause})
+	if x.Unique && len(known) == 1 && known[0].Kind == shardmap.Sharded {
+		var cols []string
+		for _, n := range x.IndexParams {
+			cols = append(cols, n.GetIndexElem().GetName())
+		}
+		d := &declaration{a: a, name: names[0], kind: shardmap.Sharded, key: known[0].ShardKey}
+		d.unique(cols, "UNIQUE INDEX")
+	}
+	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", a.spread(), names, x.Concurrent
+}
+
+func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
+	st := a.st
+	switch t.Objtype {
+	case pg.ObjectType_OBJECT_TABLE:
+	case pg.ObjectType_OBJECT_INDEX:
+		a.ownSchema(t.Relation.GetSchemaname())
+		a.everywhere("alter index", "ALTER INDEX")
+		if !t.MissingOk {
+			a.ifExistsElsewhere("index")
+		}
+		return
+	case pg.ObjectType_OBJECT_TYPE:
+		a.ownSchema(t.Relation.GetSchemaname())
+		a.everywhere("alter type", "ALTER TYPE")
+		return
+	default:
+		refuse("ALTER of this kind of object is not supported yet", "run it on each shard directly")
+	}
+	known, names := a.targets([]*pg.RangeVar{t.Relation})
+	a.mustKnow()
+	st.Kind, st.Tag = DDLKind, "ALTER TABLE"
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter table", a.spread(), names
+	d := &declaration{a: a, kind: shardmap.Whole, name: TableName{t.Relation.Schemaname, t.Relation.Relname}}
+	if len(known) == 1 {
+		d.name, d.kind, d.keyspace, d.key = names[0], known[0].Kind, known[0].Keyspace, known[0].ShardKey
+	}
+	for _, n := range t.Cmds {
+		a.alterCommand(d, n.GetAlterTableCmd())
+	}
+}
+
+func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
+	spread := d.kind != shardmap.Whole
+	table := quoteName(d.name.Schema, d.name.Name)
+	switch c.Subtype {
+	case pg.AlterTableType_AT_AddColumn:
+		d.column(c.Def.GetColumnDef())
+	case pg.AlterTableType_AT_AddConstraint:
+		d.constraint(c.Def.GetConstraint(), "")
+	case pg.AlterTableType_AT_ColumnDefault:
+		d.constraint(&pg.Constraint{Contype: pg.ConstrType_CONSTR_DEFAULT, RawExpr: c.Def}, c.Name)
+	case pg.AlterTableType_AT_DropColumn, pg.AlterTableType_AT_DropNotNull:
+		if d.isKey(c.Name) {
+			refuse("column "+quoteIdent(c.Name)+" is the shard key of table "+table, "create a table with another shard key and copy the rows")
+		}
+	case pg.AlterTableType_AT_AlterColumnType:
+		if d.isKey(c.Name) {
+			refuse("the type of column "+quoteIdent(c.Name)+" cannot change: it is the shard key of table "+table+", and its rows are placed by it", "create a table with another shard key and copy the rows")
+		}
+		a.expressions([]*pg.Node{c.Def.GetColumnDef().GetRawDefault()})
+	case pg.AlterTableType_AT_SetRelOptions, pg.AlterTableType_AT_ResetRelOptions, pg.AlterTableType_AT_ReplaceRelOptions:
+		for _, n := range c.Def.GetList().GetItems() {
+			if n.GetDefElem().GetDefnamespace() == "cleave" {
+				refuse("the options cleave.* of a table cannot be changed with ALTER TABLE", "an empty table is sharded with SELECT cleave.distribute('"+d.name.Name+"', 'column')")
+			}
+		}
+	case pg.AlterTableType_AT_SetNotNull, pg.AlterTableType_AT_SetStatistics, pg.AlterTableType_AT_SetOptions, pg.AlterTableType_AT_ResetOptions,
+		pg.AlterTableType_AT_SetStorage, pg.AlterTableType_AT_SetCompression, pg.AlterTableType_AT_ValidateConstraint, pg.AlterTableType_AT_DropConstraint,
+		pg.AlterTableType_AT_AlterConstraint, pg.AlterTableType_AT_ClusterOn, pg.AlterTableType_AT_DropCluster, pg.AlterTableType_AT_SetLogged,
+		pg.AlterTableType_AT_SetUnLogged, pg.AlterTableType_AT_ReplicaIdentity, pg.AlterTableType_AT_DropExpression:
+	case pg.AlterTableType_AT_SetExpression:
+		a.expressions([]*pg.Node{c.Def})
+	case pg.AlterTableType_AT_AddIdentity, pg.AlterTableType_AT_SetIdentity, pg.AlterTableType_AT_DropIdentity:
+		if spread {
+			refuse("an identity column on every shard would give the same numbers on each of them", "use uuid with gen_random_uuid(), or numbers made by the client")
+		}
+	case pg.AlterTableType_AT_EnableTrig, pg.AlterTableType_AT_DisableTrig, pg.AlterTableType_AT_EnableTrigAll, pg.AlterTableType_AT_DisableTrigAll,
+		pg.AlterTableType_AT_EnableTrigUser, pg.AlterTableType_AT_DisableTrigUser, pg.AlterTableType_AT_EnableAlwaysTrig, pg.AlterTableType_AT_EnableReplicaTrig:
+		if spread {
+			refuse("the triggers of table "+table+" hold the shards' guards and cannot be switched through the router", "")
+		}
+	case pg.AlterTableType_AT_AttachPartition, pg.AlterTableType_AT_DetachPartition, pg.AlterTableType_AT_DetachPartitionFinalize,
+		pg.AlterTableType_AT_AddInherit, pg.AlterTableType_AT_DropInherit:
+		if spread {
+			refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
+		}
+		for _, v := range []*pg.RangeVar{c.Def.GetRangeVar(), c.Def.GetPartitionCmd().GetName()} {
+			if v != nil {
+				a.targets([]*pg.RangeVar{v})
+			}
+		}
+	default:
+		if spread {
+			refuse("this change of table "+table+" is not supported yet", "run it on each shard directly")
+		}
+		if c.Subtype == pg.AlterTableType_AT_ChangeOwner {
+			refuse("GRANT, REVOKE and OWNER TO are not supported yet", "run it on the shard directly")
+		}
+	}
+}

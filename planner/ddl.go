@@ -1,0 +1,463 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// ddl analyses schema changes and refuses everything that is left.
+func (a *analyzer) ddl(n *pg.Node) {
+	st := a.st
+	st.DDL = &DDL{}
+	a.changes = true
+	switch v := n.GetNode().(type) {
+	case *pg.Node_CreateStmt:
+		a.createTable(v.CreateStmt)
+	case *pg.Node_CreateTableAsStmt:
+		a.createTableAs(v.CreateTableAsStmt)
+	case *pg.Node_AlterTableStmt:
+		a.alterTable(v.AlterTableStmt)
+	case *pg.Node_RenameStmt:
+		a.rename(v.RenameStmt)
+	case *pg.Node_AlterObjectSchemaStmt:
+		a.setSchema(v.AlterObjectSchemaStmt)
+	case *pg.Node_DropStmt:
+		a.drop(v.DropStmt)
+	case *pg.Node_IndexStmt:
+		a.createIndex(v.IndexStmt)
+	case *pg.Node_TruncateStmt:
+		a.truncate(v.TruncateStmt)
+	case *pg.Node_CreateSchemaStmt:
+		c := v.CreateSchemaStmt
+		if len(c.SchemaElts) > 0 {
+			refuse("CREATE SCHEMA with objects in it is not supported", "create the schema first, then each object in a statement of its own")
+		}
+		if c.Schemaname == "" {
+			refuse("CREATE SCHEMA without a name is not supported", "name the schema")
+		}
+		a.ownSchema(c.Schemaname)
+		a.everywhere("create schema", "CREATE SCHEMA")
+	case *pg.Node_CreateEnumStmt:
+		a.inSchema(strs(v.CreateEnumStmt.TypeName))
+		a.everywhere("create type", "CREATE TYPE")
+	case *pg.Node_CompositeTypeStmt:
+		a.ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
+		a.everywhere("create type", "CREATE TYPE")
+	case *pg.Node_CreateRangeStmt:
+		a.inSchema(strs(v.CreateRangeStmt.TypeName))
+		a.expressions(v.CreateRangeStmt.Params)
+		a.everywhere("create type", "CREATE TYPE")
+	case *pg.Node_CreateDomainStmt:
+		a.inSchema(strs(v.CreateDomainStmt.Domainname))
+		a.expressions(v.CreateDomainStmt.Constraints)
+		a.everywhere("create domain", "CREATE DOMAIN")
+	case *pg.Node_AlterDomainStmt:
+		a.inSchema(strs(v.AlterDomainStmt.TypeName))
+		a.expressions([]*pg.Node{v.AlterDomainStmt.Def})
+		a.everywhere("alter domain", "ALTER DOMAIN")
+	case *pg.Node_AlterEnumStmt:
+		a.inSchema(strs(v.AlterEnumStmt.TypeName))
+		a.everywhere("alter type", "ALTER TYPE")
+	case *pg.Node_CreateSeqStmt:
+		a.sequenceOptions(v.CreateSeqStmt.Options)
+		if v.CreateSeqStmt.Sequence.Relpersistence == "t" {
+			a.temporary()
+		}
+		a.ownSchema(v.CreateSeqStmt.Sequence.Schemaname)
+		a.everywhere("create sequence", "CREATE SEQUENCE")
+	case *pg.Node_AlterSeqStmt:
+		a.sequenceOptions(v.AlterSeqStmt.Options)
+		a.ownSchema(v.AlterSeqStmt.Sequence.Schemaname)
+		a.everywhere("alter sequence", "ALTER SEQUENCE")
+		if !v.AlterSeqStmt.MissingOk {
+			a.ifExistsElsewhere("sequence")
+		}
+	case *pg.Node_CommentStmt:
+		a.comment(v.CommentStmt)
+	default:
+		a.refuseStatement(n)
+	}
+	for _, t := range st.Writes {
+		if t.Kind == shardmap.Reference && st.DDL.Op == "truncate" {
+			refuse("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
+		}
+	}
+}
+
+func (a *analyzer) everywhere(op, tag string) {
+	a.st.Kind, a.st.Tag = DDLKind, tag
+	a.st.DDL.Op, a.st.DDL.AllShards = op, true
+}
+
+// ownSchema refuses changes inside schemas that belong to the router or the server.
+func (a *analyzer) ownSchema(name string) {
+	switch {
+	case name == InternalSchema:
+		fail(internalSchemaError())
+	case name == VirtualSchema:
+		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "schema %q belongs to the router", name).
+			WithHint("create your objects in another schema"))
+	case name == "pg_catalog" || name == "information_schema" || strings.HasPrefix(name, "pg_"):
+		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied: schema %q is a system schema", name))
+	}
+}
+
+func (a *analyzer) inSchema(names []string) {
+	if len(names) > 1 {
+		a.ownSchema(names[len(names)-2])
+	}
+}
+
+// created is the schema in which an unqualified new object comes to be.
+func (a *analyzer) created(v *pg.RangeVar) TableName {
+	if v.Relpersistence == "t" {
+		a.temporary()
+	}
+	t := TableName{Schema: v.Schemaname, Name: v.Relname}
+	if t.Schema == "" {
+		for _, s := range a.path {
+			if s != "pg_catalog" {
+				t.Schema = s
+				break
+			}
+		}
+		if t.Schema == "" {
+			fail(sqlstate.New(sqlstate.InvalidSchemaName, "no schema has been selected to create in"))
+		}
+	}
+	if strings.HasPrefix(t.Schema, "pg_temp") {
+		a.temporary()
+	}
+	a.ownSchema(t.Schema)
+	return t
+}
+
+func (a *analyzer) temporary() {
+	refuse("temporary tables are not supported yet: they live in one session of one shard", "use an unlogged table, or WITH")
+}
+
+// expressions checks the functions in the expressions of a definition.
+func (a *analyzer) expressions(list []*pg.Node) {
+	var subs []*query
+	w := &walker{sc: &scope{}, subs: &subs}
+	for _, n := range list {
+		a.walk(n, w)
+	}
+	if len(subs) > 0 && (a.sharded != "" || a.whole != "" || a.unknown != "") {
+		refuse("a subquery in a definition is not supported", "")
+	}
+}
+
+func (a *analyzer) sequenceOptions(list []*pg.Node) {
+	for _, n := range list {
+		d := n.GetDefElem()
+		if names := strs(d.GetArg().GetList().GetItems()); d.GetDefname() == "owned_by" && !(len(names) == 1 && names[0] == "none") {
+			refuse("OWNED BY ties a sequence to a table of one shard", "leave OWNED BY out")
+		}
+	}
+}
+
+// targets resolves the tables of a DDL statement, which must all be of one kind.
+func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names []TableName) {
+	for _, v := range list {
+		if v.Schemaname != "" {
+			a.ownSchema(v.Schemaname)
+		}
+		r := a.relation(v)
+		if r.catalog || r.virtual {
+			a.ownSchema(r.schema)
+		}
+		a.touch(r, v)
+		if r.table != nil {
+			known = append(known, r.table)
+			names = append(names, TableName{r.table.Schema, r.table.Name})
+		}
+	}
+	spread, single := a.sharded, a.whole
+	if spread == "" {
+		spread = a.reference
+	}
+	if single == "" {
+		single = a.unknown
+	}
+	if spread != "" && single != "" {
+		refuse("table "+spread+" is on every shard and "+single+" on the default shard only", "use one statement for each")
+	}
+	return known, names
+}
+
+// mustKnow refuses ALTER TABLE of a name that is not a table of the map: it could
+// be an index or a sequence, which ALTER TABLE changes too, on every shard.
+func (a *analyzer) mustKnow() {
+	if a.unknown != "" {
+		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)).
+			WithHint("SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others"))
+	}
+}
+
+// spread reports whether the statement's tables are on every shard.
+func (a *analyzer) spread() bool { return a.sharded != "" || a.reference != "" }
+
+func (a *analyzer) drop(d *pg.DropStmt) {
+	st := a.st
+	switch d.RemoveType {
+	case pg.ObjectType_OBJECT_TABLE:
+		var list []*pg.RangeVar
+		for _, o := range d.Objects {
+			list = append(list, rangeVar(strs(o.GetList().GetItems())))
+		}
+		_, names := a.targets(list)
+		st.Kind, st.Tag = DDLKind, "DROP TABLE"
+		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, a.spread()
+	case pg.ObjectType_OBJECT_INDEX:
+		for _, o := range d.Objects {
+			a.inSchema(strs(o.GetList().GetItems()))
+		}
+		a.everywhere("drop index", "DROP INDEX")
+		st.DDL.Concurrent = d.Concurrent
+		if !d.MissingOk {
+			a.ifExistsElsewhere("index")
+		}
+	case pg.ObjectType_OBJECT_SEQUENCE:
+		for _, o := range d.Objects {
+			a.inSchema(strs(o.GetList().GetItems()))
+		}
+		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
+			refuse("DROP SEQUENCE ... CASCADE changes the defaults of tables", "drop the defaults first")
+		}
+		a.everywhere("drop sequence", "DROP SEQUENCE")
+		if !d.MissingOk {
+			a.ifExistsElsewhere("sequence")
+		}
+	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
+		for _, o := range d.Objects {
+			a.inSchema(strs(o.GetTypeName().GetNames()))
+		}
+		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
+			refuse("DROP TYPE ... CASCADE drops columns of tables", "drop the columns first")
+		}
+		if d.RemoveType == pg.ObjectType_OBJECT_TYPE {
+			a.everywhere("drop type", "DROP TYPE")
+		} else {
+			a.everywhere("drop domain", "DROP DOMAIN")
+		}
+	case pg.ObjectType_OBJECT_SCHEMA:
+		for _, o := range d.Objects {
+			name := o.GetString_().GetSval()
+			a.ownSchema(name)
+			if d.Behavior == pg.DropBehavior_DROP_CASCADE {
+				st.DDL.DropsSchema = append(st.DDL.DropsSchema, name)
+				tables := a.snap.State().Tables
+				for i := range tables {
+					if tables[i].Schema == name {
+						st.DDL.Dropped = append(st.DDL.Dropped, TableName{name, tables[i].Name})
+						a.addTable(&st.Tables, &tables[i])
+					}
+				}
+			}
+		}
+		a.everywhere("drop schema", "DROP SCHEMA")
+	default:
+		refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
+	}
+}
+
+func rangeVar(names []string) *pg.RangeVar {
+	v := &pg.RangeVar{Inh: true}
+	if len(names) > 0 {
+		v.Relname = names[len(names)-1]
+	}
+	if len(names) > 1 {
+		v.Schemaname = names[len(names)-2]
+	}
+	return v
+}
+
+// ifExistsElsewhere makes the text for shards that need not have the object.
+func (a *analyzer) ifExistsElsewhere(after ...string) {
+	ts, _ := a.top()
+	for i, t := range ts {
+		for _, word := range after {
+			if t.Is(a.sql, word) {
+				at := t.End
+				if i+1 < len(ts) && ts[i+1].Is(a.sql, "concurrently") {
+					at = ts[i+1].End
+				}
+				a.st.DDL.Elsewhere = a.st.Text[:at] + " IF EXISTS" + a.st.Text[at:]
+				return
+			}
+		}
+	}
+}
+
+func (a *analyzer) truncate(t *pg.TruncateStmt) {
+	st := a.st
+	var list []*pg.RangeVar
+	for _, n := range t.Relations {
+		list = append(list, n.GetRangeVar())
+	}
+	known, names := a.targets(list)
+	for _, k := range known {
+		a.addTable(&st.Writes, k)
+	}
+	if a.spread() && t.Behavior == pg.DropBehavior_DROP_CASCADE {
+		refuse("TRUNCATE ... CASCADE reaches tables that it does not name", "name every table in the TRUNCATE and leave CASCADE out")
+	}
+	if a.spread() {
+		st.DDL.Truncated = names
+	}
+	st.Kind, st.Tag = DDLKind, "TRUNCATE TABLE"
+	st.DDL.Op, st.DDL.AllShards = "truncate", a.spread()
+}
+
+func (a *analyzer) rename(r *pg.RenameStmt) {
+	st := a.st
+	switch r.RenameType {
+	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
+		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
+			refuse("renaming a column of this kind of object is not supported yet", "")
+		}
+		known, names := a.targets([]*pg.RangeVar{r.Relation})
+		a.mustKnow()
+		if len(known) == 0 {
+			return
+		}
+		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
+		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter table", a.spread(), names
+		switch r.RenameType {
+		case pg.ObjectType_OBJECT_TABLE:
+			old := names[0]
+			st.DDL.Renamed = &old
+			st.DDL.Altered = []TableName{{old.Schema, r.Newname}}
+		case pg.ObjectType_OBJECT_COLUMN:
+			st.DDL.RenamedColumn = [2]string{r.Subname, r.Newname}
+		}
+	case pg.ObjectType_OBJECT_INDEX:
+		a.ownSchema(r.Relation.GetSchemaname())
+		a.everywhere("alter index", "ALTER INDEX")
+		if !r.MissingOk {
+			a.ifExistsElsewhere("index")
+		}
+	case pg.ObjectType_OBJECT_SEQUENCE:
+		a.ownSchema(r.Relation.GetSchemaname())
+		a.everywhere("alter sequence", "ALTER SEQUENCE")
+		if !r.MissingOk {
+			a.ifExistsElsewhere("sequence")
+		}
+	case pg.ObjectType_OBJECT_SCHEMA:
+		a.ownSchema(r.Subname)
+		a.ownSchema(r.Newname)
+		a.everywhere("alter schema", "ALTER SCHEMA")
+		st.DDL.RenamedSchema = [2]string{r.Subname, r.Newname}
+	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN, pg.ObjectType_OBJECT_DOMCONSTRAINT:
+		a.everywhere("alter type", "ALTER TYPE")
+		if r.RenameType != pg.ObjectType_OBJECT_TYPE {
+			st.DDL.Op, st.Tag = "alter domain", "ALTER DOMAIN"
+		}
+	default:
+		refuse("renaming this kind of object is not supported yet", "run it on each shard directly")
+	}
+}
+
+func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
+	a.ownSchema(s.Newschema)
+	switch s.ObjectType {
+	case pg.ObjectType_OBJECT_TABLE:
+		_, names := a.targets([]*pg.RangeVar{s.Relation})
+		a.mustKnow()
+		a.st.Kind, a.st.Tag = DDLKind, "ALTER TABLE"
+		a.st.DDL.Op, a.st.DDL.AllShards = "alter table", a.spread()
+		if len(names) > 0 {
+			old := names[0]
+			a.st.DDL.Renamed = &old
+			a.st.DDL.Altered = []TableName{{s.Newschema, old.Name}}
+		}
+	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
+		a.everywhere("alter type", "ALTER TYPE")
+	case pg.ObjectType_OBJECT_SEQUENCE:
+		a.everywhere("alter sequence", "ALTER SEQUENCE")
+		if !s.MissingOk {
+			a.ifExistsElsewhere("sequence")
+		}
+	default:
+		refuse("SET SCHEMA of this kind of object is not supported yet", "run it on each shard directly")
+	}
+}
+
+func (a *analyzer) comment(c *pg.CommentStmt) {
+	a.st.Kind, a.st.Tag = DDLKind, "COMMENT"
+	a.st.DDL.Op = "comment"
+	names := strs(c.Object.GetList().GetItems())
+	switch c.Objtype {
+	case pg.ObjectType_OBJECT_TABLE:
+		a.targets([]*pg.RangeVar{rangeVar(names)})
+		a.st.DDL.AllShards = a.spread()
+	case pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
+		if len(names) < 2 {
+			return
+		}
+		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+		a.st.DDL.AllShards = a.spread()
+	case pg.ObjectType_OBJECT_SCHEMA:
+		a.ownSchema(c.Object.GetString_().GetSval())
+		a.st.DDL.AllShards = true
+	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
+		a.inSchema(strs(c.Object.GetTypeName().GetNames()))
+		a.st.DDL.AllShards = true
+	default:
+		refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
+	}
+}
+
+// refuseStatement names what is not supported, with what to do instead.
+func (a *analyzer) refuseStatement(n *pg.Node) {
+	direct := "run it on each shard directly"
+	what, hint := "this statement", direct
+	switch n.GetNode().(type) {
+	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
+		what, hint = "LISTEN, NOTIFY and UNLISTEN", "a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly"
+	case *pg.Node_ViewStmt:
+		what, hint = "CREATE VIEW", "write the view's query as a WITH clause of the statement: the router has to see the tables"
+	case *pg.Node_CreateFunctionStmt:
+		what, hint = "CREATE FUNCTION and CREATE PROCEDURE", "a function could read rows that other shards have; keep its logic in the client or in the statement"
+	case *pg.Node_CreateTrigStmt:
+		what, hint = "CREATE TRIGGER", "a trigger could write to rows of other shards; "+direct
+	case *pg.Node_RuleStmt:
+		what, hint = "CREATE RULE", "a rule could write to rows of other shards"
+	case *pg.Node_CreateExtensionStmt, *pg.Node_AlterExtensionStmt:
+		what = "CREATE EXTENSION and ALTER EXTENSION"
+	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
+		what = "changing roles"
+	case *pg.Node_GrantStmt, *pg.Node_AlterDefaultPrivilegesStmt, *pg.Node_AlterOwnerStmt:
+		what = "GRANT, REVOKE and OWNER TO"
+	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
+		what, hint = "creating or changing databases", "the cluster is one database; cleave shard add brings another shard"
+	case *pg.Node_DoStmt:
+		what, hint = "DO", "its code could read rows that other shards have; run its statements one by one"
+	case *pg.Node_CallStmt:
+		what, hint = "CALL", "a procedure could read rows that other shards have; run its statements one by one"
+	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
+		what = "row security policies"
+	case *pg.Node_ReindexStmt, *pg.Node_ClusterStmt:
+		what = "REINDEX and CLUSTER"
+	case *pg.Node_ConstraintsSetStmt:
+		what, hint = "SET CONSTRAINTS", "declare the constraint INITIALLY DEFERRED"
+	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
+		what = "changing a server"
+	case *pg.Node_CreateStatsStmt:
+		what = "CREATE STATISTICS"
+	case *pg.Node_RefreshMatViewStmt:
+		what = "materialized views"
+	case *pg.Node_CreatePublicationStmt, *pg.Node_CreateSubscriptionStmt, *pg.Node_AlterPublicationStmt, *pg.Node_AlterSubscriptionStmt:
+		what = "publications and subscriptions"
+	}
+	verb := " is not supported yet"
+	if strings.Contains(what, " and ") {
+		verb = " are not supported yet"
+	}
+	refuse(what+verb, hint)
+}

@@ -1,0 +1,364 @@
+package planner
+
+import (
+	_ "embed"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// walker goes through expressions: it checks functions, counts parameters and
+// collects the subqueries of one place.
+type walker struct {
+	sc   *scope
+	subs *[]*query
+}
+
+// paramUse counts how a statement uses a parameter.
+type paramUse struct {
+	total int
+	// agree counts, per key type, the uses that give the parameter a type of
+	// its family.
+	agree map[keyspace.Type]int
+}
+
+func (a *analyzer) param(n int) *paramUse {
+	if n > a.st.Params {
+		a.st.Params = n
+	}
+	u := a.params[n]
+	if u == nil {
+		u = &paramUse{agree: map[keyspace.Type]int{}}
+		a.params[n] = u
+	}
+	return u
+}
+
+// paramOf returns the number of a parameter, 0 for every other expression.
+func paramOf(n *pg.Node) int {
+	if p := n.GetParamRef(); p != nil {
+		return int(p.Number)
+	}
+	return 0
+}
+
+// agree notes that a use of a parameter gives it type t.
+func (a *analyzer) agree(n *pg.Node, t keyspace.Type) {
+	if p := paramOf(n); p > 0 && t != 0 {
+		a.param(p).agree[family(t)]++
+	}
+}
+
+// family maps the types whose values compare by value onto one of them.
+func family(t keyspace.Type) keyspace.Type {
+	switch {
+	case isInt(t):
+		return keyspace.Int8
+	case isText(t):
+		return keyspace.Text
+	}
+	return t
+}
+
+func (a *analyzer) walkList(list []*pg.Node, w *walker) {
+	for _, n := range list {
+		a.walk(n, w)
+	}
+}
+
+func (a *analyzer) walk(n *pg.Node, w *walker) {
+	if n == nil {
+		return
+	}
+	switch v := n.GetNode().(type) {
+	case nil, *pg.Node_AConst, *pg.Node_ColumnRef, *pg.Node_String_, *pg.Node_Integer, *pg.Node_AStar, *pg.Node_SetToDefault:
+	case *pg.Node_ParamRef:
+		a.param(int(v.ParamRef.Number)).total++
+	case *pg.Node_AExpr:
+		e := v.AExpr
+		a.comparedParams(e, w.sc)
+		if names := strs(e.Name); len(names) > 1 && names[0] != "pg_catalog" {
+			a.userCode("operator " + strings.Join(names, "."))
+		}
+		a.walk(e.Lexpr, w)
+		a.walk(e.Rexpr, w)
+	case *pg.Node_BoolExpr:
+		a.walkList(v.BoolExpr.Args, w)
+	case *pg.Node_TypeCast:
+		t := castType(v.TypeCast.TypeName)
+		a.agree(v.TypeCast.Arg, t)
+		a.catalogType(v.TypeCast.TypeName)
+		a.walk(v.TypeCast.Arg, w)
+	case *pg.Node_List:
+		a.walkList(v.List.Items, w)
+	case *pg.Node_RowExpr:
+		a.walkList(v.RowExpr.Args, w)
+	case *pg.Node_AArrayExpr:
+		a.walkList(v.AArrayExpr.Elements, w)
+	case *pg.Node_ResTarget:
+		a.walk(v.ResTarget.Val, w)
+		a.walkList(v.ResTarget.Indirection, w)
+	case *pg.Node_NullTest:
+		a.walk(v.NullTest.Arg, w)
+	case *pg.Node_SortBy:
+		a.walk(v.SortBy.Node, w)
+	case *pg.Node_FuncCall:
+		a.function(v.FuncCall)
+		a.walkChildren(n, w)
+	case *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg, *pg.Node_GroupingFunc:
+		a.aggregates++
+		a.walkChildren(n, w)
+	case *pg.Node_SubLink:
+		a.walk(v.SubLink.Testexpr, w)
+		if names := strs(v.SubLink.OperName); len(names) > 1 && names[0] != "pg_catalog" {
+			a.userCode("operator " + strings.Join(names, "."))
+		}
+		a.walk(v.SubLink.Subselect, w)
+	case *pg.Node_SelectStmt:
+		*w.subs = append(*w.subs, a.selectQuery(v.SelectStmt, w.sc))
+	case *pg.Node_CurrentOfExpr:
+		refuse("WHERE CURRENT OF is not supported", "name the row by its key")
+	default:
+		a.walkChildren(n, w)
+	}
+}
+
+// walkChildren walks whatever expressions a node holds.
+func (a *analyzer) walkChildren(n *pg.Node, w *walker) {
+	m := n.ProtoReflect()
+	a.reflect(m, w)
+}
+
+func (a *analyzer) reflect(m protoreflect.Message, w *walker) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if fd.Kind() != protoreflect.MessageKind {
+			return true
+		}
+		one := func(v protoreflect.Value) {
+			switch child := v.Message().Interface().(type) {
+			case *pg.Node:
+				a.walk(child, w)
+			case *pg.TypeName:
+				a.catalogType(child)
+			case *pg.SelectStmt:
+				*w.subs = append(*w.subs, a.selectQuery(child, w.sc))
+			default:
+				a.reflect(v.Message(), w)
+			}
+		}
+		if fd.IsList() {
+			for i := range v.List().Len() {
+				one(v.List().Get(i))
+			}
+		} else {
+			one(v)
+		}
+		return true
+	})
+}
+
+// comparedParams notes which type a comparison with a column gives to a parameter.
+func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
+		switch operator(e) {
+		case "=", "<>", "!=", "<", ">", "<=", ">=":
+		default:
+			return
+		}
+		l, r := []*pg.Node{e.Lexpr}, []*pg.Node{e.Rexpr}
+		if lr, rr := e.Lexpr.GetRowExpr(), e.Rexpr.GetRowExpr(); lr != nil && rr != nil && len(lr.Args) == len(rr.Args) {
+			l, r = lr.Args, rr.Args
+		}
+		for i := range l {
+			if c, ok := a.columnOf(l[i], sc); ok {
+				a.agree(r[i], c.typ)
+			}
+			if c, ok := a.columnOf(r[i], sc); ok {
+				a.agree(l[i], c.typ)
+			}
+		}
+	case pg.A_Expr_Kind_AEXPR_IN:
+		cols := []*pg.Node{e.Lexpr}
+		if row := e.Lexpr.GetRowExpr(); row != nil {
+			cols = row.Args
+		}
+		for _, it := range e.Rexpr.GetList().GetItems() {
+			vals := []*pg.Node{it}
+			if row := it.GetRowExpr(); row != nil {
+				vals = row.Args
+			}
+			for i := range min(len(cols), len(vals)) {
+				if c, ok := a.columnOf(cols[i], sc); ok {
+					a.agree(vals[i], c.typ)
+				}
+			}
+		}
+	case pg.A_Expr_Kind_AEXPR_OP_ANY:
+		if c, ok := a.columnOf(e.Lexpr, sc); ok {
+			n := e.Rexpr
+			if tc := n.GetTypeCast(); tc != nil && sameFamily(arrayType(tc.TypeName), c.typ) {
+				n = tc.Arg
+			}
+			for _, el := range n.GetAArrayExpr().GetElements() {
+				a.agree(el, c.typ)
+			}
+		}
+	}
+}
+
+// catalogType notes a cast to a type that is looked up in a database's catalogue:
+// object ids differ between shards, so the default shard answers if it can.
+func (a *analyzer) catalogType(n *pg.TypeName) {
+	names := strs(n.GetNames())
+	if len(names) > 0 && (strings.HasPrefix(names[len(names)-1], "reg") || names[len(names)-1] == "oid") {
+		a.preferDefault = true
+	}
+	if n.GetPctType() {
+		a.preferDefault = true
+	}
+}
+
+//go:generate go test -run ^TestCatalogLists$ -rewrite .
+
+//go:embed functions.txt
+var functionsText string
+
+//go:embed relations.txt
+var relationsText string
+
+// catalogFunctions maps each function of pg_catalog to what it is: f for a
+// plain one, a for an aggregate, w for a window function, p for a procedure; v in
+// front marks a volatile one.
+var catalogFunctions, catalogTables = loadLists()
+
+func loadLists() (map[string]string, map[string]bool) {
+	fs, ts := map[string]string{}, map[string]bool{}
+	for line := range strings.Lines(functionsText) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			name, kind, _ := strings.Cut(line, " ")
+			fs[name] = kind
+		}
+	}
+	for line := range strings.Lines(relationsText) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			ts[line] = true
+		}
+	}
+	return fs, ts
+}
+
+func isCatalogTable(name string) bool { return catalogTables[name] }
+
+func (a *analyzer) userCode(what string) {
+	refuse(what+" is not one of PostgreSQL's own: it could read rows that other shards have",
+		"call it on a shard directly, or write its expression into the statement")
+}
+
+// function checks that a call can be let through.
+func (a *analyzer) function(f *pg.FuncCall) {
+	names := strs(f.Funcname)
+	name := names[len(names)-1]
+	if len(names) > 1 {
+		switch names[len(names)-2] {
+		case "pg_catalog":
+		case "information_schema":
+			a.preferDefault = true
+			return
+		case VirtualSchema:
+			refuse("cleave."+name+" can only be called by itself: SELECT cleave."+name+"(...)", "")
+		case InternalSchema:
+			fail(internalSchemaError())
+		default:
+			a.userCode("function " + strings.Join(names, ".") + "()")
+		}
+	}
+	kind, known := catalogFunctions[name]
+	if !known {
+		a.userCode("function " + name + "()")
+	}
+	if f.Over != nil {
+		a.windows++
+	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
+		a.aggregates++
+	}
+	a.checkFunction(name, len(f.Args))
+}
+
+// reach says which functions go beyond the rows that a statement names, and why.
+var reach = map[string]string{
+	"ts_stat": "runs a query given as text", "pg_notify": "sends to the sessions of one shard only",
+	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
+	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
+	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": "acts on a shard's sessions", "pg_terminate_backend": "acts on a shard's sessions",
+	"pg_reload_conf": "changes a shard's server", "pg_rotate_logfile": "changes a shard's server", "pg_promote": "changes a shard's server",
+	"loread": "is about large objects, which are not sharded", "lowrite": "is about large objects, which are not sharded",
+	"pg_import_system_collations": "changes a shard's catalogue", "pg_nextoid": "changes a shard's catalogue", "pg_extension_config_dump": "changes a shard's catalogue",
+	"pg_stat_file": "reads a server's files", "currtid": "reads a table named in a text", "currtid2": "reads a table named in a text",
+	"pg_identify_object_as_address": "", "pg_log_backend_memory_contexts": "acts on a shard's sessions",
+	"pg_sync_replication_slots": "changes a shard's server", "gin_clean_pending_list": "acts on an index of one shard",
+}
+
+var reachPrefixes = []struct{ prefix, why string }{
+	{"query_to_xml", "runs a query given as text"}, {"table_to_xml", "reads a table named in a text"}, {"schema_to_xml", "reads the tables of one shard"},
+	{"database_to_xml", "reads the tables of one shard"}, {"cursor_to_xml", "reads a cursor named in a text"},
+	{"lo_", "is about large objects, which are not sharded"}, {"dblink", "reaches another database"},
+	{"pg_read_", "reads a server's files"}, {"pg_ls_", "reads a server's files"}, {"pg_file_", "changes a server's files"},
+	{"pg_logical_", "is about one shard's replication"}, {"pg_replication_", "is about one shard's replication"},
+	{"pg_create_", "is about one shard's server"}, {"pg_drop_", "is about one shard's server"}, {"pg_copy_", "is about one shard's server"},
+	{"pg_wal_", "is about one shard's server"}, {"pg_switch_", "is about one shard's server"}, {"pg_backup_", "is about one shard's server"},
+	{"pg_start_", "is about one shard's server"}, {"pg_stop_", "is about one shard's server"}, {"pg_stat_reset", "changes one shard's statistics"},
+	{"pg_restore_", "changes one shard's statistics"}, {"pg_clear_", "changes one shard's statistics"}, {"binary_upgrade_", "is for pg_upgrade"},
+	{"brin_", "acts on an index of one shard"}, {"pg_event_trigger_", "is for event triggers"},
+}
+
+// anywhere are functions named like those that read the catalogue, which do not.
+var anywhere = map[string]bool{
+	"pg_sleep": true, "pg_sleep_for": true, "pg_sleep_until": true, "pg_backend_pid": true, "pg_typeof": true, "pg_column_size": true,
+	"pg_column_compression": true, "pg_size_pretty": true, "pg_size_bytes": true, "pg_is_in_recovery": true, "pg_trigger_depth": true,
+	"pg_postmaster_start_time": true, "pg_conf_load_time": true, "pg_client_encoding": true, "pg_input_is_valid": true,
+}
+
+func (a *analyzer) checkFunction(name string, args int) {
+	switch name {
+	case "nextval", "setval", "currval", "lastval":
+		a.sequence = name
+		return
+	case "set_config":
+		refuse("set_config() inside a larger statement would change one shard's session only", "run SELECT set_config('name', 'value', false) by itself, or SET")
+	case "ts_rewrite":
+		if args == 2 {
+			refuse("ts_rewrite() with two arguments runs a query given as text", "use the form with three arguments")
+		}
+		return
+	}
+	if strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_") {
+		refuse(name+"() would lock on one shard only, so two routers' sessions could both get it", "take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE")
+	}
+	why, denied := reach[name]
+	for _, p := range reachPrefixes {
+		if !denied && strings.HasPrefix(name, p.prefix) {
+			why, denied = p.why, true
+		}
+	}
+	if denied && why != "" {
+		refuse(name+"() "+why, "call it on the shard that you mean, directly")
+	}
+	if anywhere[name] {
+		return
+	}
+	if strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description") ||
+		strings.HasPrefix(name, "inet_") || name == "format_type" || name == "row_security_active" {
+		a.preferDefault = true
+	}
+}
+
+func undefinedTable(name string, position int) error {
+	return sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", name).At(position).
+		WithDetail("The shard map has no table of that name, and a statement that uses sharded tables can use tables of the map only.").
+		WithHint("SELECT * FROM cleave.tables shows the tables; create new ones through the router")
+}

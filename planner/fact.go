@@ -1,0 +1,215 @@
+package planner
+
+import "github.com/cleavedb/cleave/keyspace"
+
+// A term is a column of one range-table entry, or an output column of a
+// subquery: something that has one value in each joined row. noTerm stands for
+// a column of which nothing is known.
+type term int
+
+const noTerm term = -1
+
+type termInfo struct {
+	typ keyspace.Type // 0: no key type, so no fact about it is of use
+	rte int           // the range-table entry that it belongs to
+	key bool          // shard key column of a sharded table
+	// plain is false for a text column whose collation is not known: equality
+	// of two such columns need not be equality of bytes.
+	plain bool
+}
+
+// A fact is something that holds for every row that can matter: two terms are
+// equal, or a term or a tuple of terms is equal to one of some constants. It
+// being true implies that its terms are not NULL.
+type fact struct {
+	a, b term // equality of terms, if rows is nil
+	// terms is one of rows; most often one term.
+	terms []term
+	rows  [][]konst
+}
+
+// facts holds what is known about the rows that matter at one place of a
+// statement. It only grows; clone gives a copy that can learn more.
+type facts struct {
+	list []*fact
+	// learned are the join nodes whose facts are in the list.
+	learned map[*jnode]bool
+}
+
+func (f *facts) clone() *facts {
+	c := &facts{list: f.list[:len(f.list):len(f.list)], learned: make(map[*jnode]bool, len(f.learned))}
+	for k := range f.learned {
+		c.learned[k] = true
+	}
+	return c
+}
+
+// learn adds a node's facts once.
+func (f *facts) learn(j *jnode, list []*fact) {
+	if !f.learned[j] {
+		f.learned[j] = true
+		f.list = append(f.list, list...)
+	}
+}
+
+// present reports whether a row that matters must have a row of one of the
+// range-table entries, because a fact mentions one of its columns.
+func (f *facts) present(terms []termInfo, rtes map[int]bool) bool {
+	for _, x := range f.list {
+		if x.rows == nil {
+			if rtes[terms[x.a].rte] || rtes[terms[x.b].rte] {
+				return true
+			}
+			continue
+		}
+		for _, t := range x.terms {
+			if rtes[terms[t].rte] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// class returns the terms known to be equal to t, t first.
+func (f *facts) class(t term) []term {
+	out := []term{t}
+	in := map[term]bool{t: true}
+	for i := 0; i < len(out); i++ {
+		for _, x := range f.list {
+			if x.rows != nil {
+				continue
+			}
+			for _, p := range [2][2]term{{x.a, x.b}, {x.b, x.a}} {
+				if p[0] == out[i] && !in[p[1]] {
+					in[p[1]] = true
+					out = append(out, p[1])
+				}
+			}
+		}
+	}
+	return out
+}
+
+// alternatives returns constant rows for a tuple of terms: every row that
+// matters has one of them. ok is false if a term is not fixed; missing is its
+// index. No alternative at all means that no row can matter.
+func (f *facts) alternatives(tuple []term, limit int) (rows [][]konst, missing int, ok bool) {
+	n := len(tuple)
+	classes := make([]map[term]bool, n)
+	for i, t := range tuple {
+		classes[i] = map[term]bool{}
+		if t == noTerm {
+			return nil, i, false
+		}
+		for _, u := range f.class(t) {
+			classes[i][u] = true
+		}
+	}
+	// The best fact for each column alone, and tuple facts for several at once.
+	rows = [][]konst{make([]konst, n)}
+	done := make([]bool, n)
+	if n > 1 {
+		for _, x := range f.list {
+			if len(x.terms) < 2 {
+				continue
+			}
+			at := make([]int, n) // index into x.terms + 1
+			covered := 0
+			for i := range tuple {
+				for j, t := range x.terms {
+					if classes[i][t] && at[i] == 0 {
+						at[i] = j + 1
+						covered++
+					}
+				}
+			}
+			if covered < 2 || anyDone(done, at) {
+				continue
+			}
+			var next [][]konst
+			for _, base := range rows {
+				for _, alt := range x.rows {
+					r := append([]konst(nil), base...)
+					for i, j := range at {
+						if j > 0 {
+							r[i] = alt[j-1]
+						}
+					}
+					next = append(next, r)
+				}
+			}
+			if len(next) > limit {
+				continue
+			}
+			rows = next
+			for i, j := range at {
+				done[i] = done[i] || j > 0
+			}
+		}
+	}
+	for i := range tuple {
+		if done[i] {
+			continue
+		}
+		set, found := f.best(classes[i])
+		if !found {
+			return nil, i, false
+		}
+		var next [][]konst
+		if len(rows)*len(set) > limit {
+			return nil, i, false
+		}
+		for _, base := range rows {
+			for _, k := range set {
+				r := append([]konst(nil), base...)
+				r[i] = k
+				next = append(next, r)
+			}
+		}
+		rows = next
+	}
+	// A row with NULL in it matches nothing.
+	live := rows[:0]
+	for _, r := range rows {
+		never := false
+		for _, k := range r {
+			never = never || k.never
+		}
+		if !never {
+			live = append(live, r)
+		}
+	}
+	return live, 0, true
+}
+
+func anyDone(done []bool, at []int) bool {
+	for i, j := range at {
+		if j > 0 && done[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// best returns the smallest set of constants that a class of terms is one of.
+// Every one is right: rows that matter satisfy all of them.
+func (f *facts) best(class map[term]bool) (set []konst, found bool) {
+	for _, x := range f.list {
+		for j, t := range x.terms {
+			if !class[t] {
+				continue
+			}
+			s := make([]konst, 0, len(x.rows))
+			for _, r := range x.rows {
+				if !r[j].never {
+					s = append(s, r[j])
+				}
+			}
+			if !found || len(s) < len(set) {
+				set, found = s, true
+			}
+		}
+	}
+	return set, found
+}

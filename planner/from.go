@@ -1,0 +1,604 @@
+package planner
+
+import (
+	"strconv"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// from reads the list after FROM into the scope and returns its join tree.
+func (a *analyzer) from(list []*pg.Node, sc *scope) *jnode {
+	root := newNode(jInner)
+	for _, n := range list {
+		j, items := a.fromItem(n, sc)
+		sc.items = append(sc.items, items...)
+		root.kids = append(root.kids, j)
+		for r := range j.rtes {
+			root.rtes[r] = true
+		}
+	}
+	return root
+}
+
+// where adds a condition to a join node: its facts and its subqueries.
+func (a *analyzer) where(j *jnode, cond *pg.Node, sc *scope) {
+	if cond == nil {
+		return
+	}
+	j.facts = append(j.facts, a.factsOf(cond, sc)...)
+	a.walk(cond, &walker{sc: sc, subs: &j.subs})
+}
+
+// fromItem reads one element of FROM. sc holds what stands left of it, which it
+// may use if it is LATERAL.
+func (a *analyzer) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_RangeVar:
+		return a.tableRef(v.RangeVar, sc)
+	case *pg.Node_RangeSubselect:
+		return a.subselect(v.RangeSubselect, sc)
+	case *pg.Node_JoinExpr:
+		return a.join(v.JoinExpr, sc)
+	case *pg.Node_RangeTableSample:
+		s := v.RangeTableSample
+		j, items := a.fromItem(s.Relation, sc)
+		w := &walker{sc: sc, subs: &j.subs}
+		a.walkList(s.Args, w)
+		a.walk(s.Repeatable, w)
+		return j, items
+	case *pg.Node_RangeFunction:
+		f := v.RangeFunction
+		j := newNode(jLeaf)
+		w := &walker{sc: sc, subs: &j.subs}
+		for _, n := range f.Functions {
+			a.walk(n, w)
+		}
+		it := &item{open: true, rel: true, bare: true}
+		if len(f.Functions) == 1 {
+			if items := f.Functions[0].GetList().GetItems(); len(items) > 0 {
+				it.name = outputName(items[0])
+			}
+		}
+		it.alias(f.Alias)
+		return j, []*item{it}
+	}
+	// XMLTABLE, JSON_TABLE: functions with subexpressions and their own columns.
+	j := newNode(jLeaf)
+	a.walkChildren(n, &walker{sc: sc, subs: &j.subs})
+	it := &item{open: true, rel: true, bare: true}
+	switch v := n.GetNode().(type) {
+	case *pg.Node_RangeTableFunc:
+		it.alias(v.RangeTableFunc.Alias)
+	case *pg.Node_JsonTable:
+		it.alias(v.JsonTable.Alias)
+	default:
+		refuse("this kind of table expression is not known to the router", "write it as a subquery or a join")
+	}
+	return j, []*item{it}
+}
+
+// tableRef reads a table name in FROM, or as the target of a statement.
+func (a *analyzer) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
+	if v.Catalogname != "" && v.Catalogname != "cleave" {
+		// PostgreSQL accepts only the name of the current database, which the
+		// router does not compare: a shard's database has a name of its own.
+		refuse("table names with a database in front are not supported", "leave out the database name")
+	}
+	if v.Schemaname == "" {
+		if c := sc.cte(v.Relname); c != nil {
+			j := newNode(jLeaf)
+			rte := a.newRTE()
+			j.rtes[rte] = true
+			it := &item{name: v.Relname, rel: true, bare: true, open: c.open}
+			for i, col := range c.cols {
+				out := column{name: col.name, term: noTerm, typ: col.typ}
+				if i < len(c.sets) && c.sets[i] != nil {
+					out.term = a.newTerm(termInfo{typ: col.typ, rte: rte})
+					j.facts = append(j.facts, oneOf(out.term, c.sets[i]))
+				}
+				it.cols = append(it.cols, out)
+			}
+			it.alias(v.Alias)
+			return j, []*item{it}
+		}
+	}
+	r := a.relation(v)
+	a.touch(r, v)
+	j := newNode(jLeaf)
+	rte := a.newRTE()
+	j.rtes[rte] = true
+	it := a.tableItem(r, rte)
+	// The key's terms are found by the columns' real names, before an alias renames them.
+	if r.table != nil && r.table.Kind == shardmap.Sharded {
+		j.table = r.table
+		for _, k := range r.table.ShardKey {
+			t := noTerm
+			for _, c := range it.cols {
+				if c.name == k {
+					t = c.term
+				}
+			}
+			j.key = append(j.key, t)
+		}
+	}
+	it.alias(v.Alias)
+	j.name = it.name
+	return j, []*item{it}
+}
+
+func (a *analyzer) subselect(v *pg.RangeSubselect, sc *scope) (*jnode, []*item) {
+	parent := sc.parent
+	outer := &scope{parent: parent, ctes: sc.ctes}
+	if v.Lateral {
+		outer = &scope{parent: sc.parent, items: append([]*item(nil), sc.items...), ctes: sc.ctes}
+	}
+	s := v.Subquery.GetSelectStmt()
+	if s == nil {
+		refuse("this kind of subquery is not known to the router", "")
+	}
+	q := a.selectQuery(s, outer)
+	j := newNode(jSub)
+	j.q = q
+	if q.root != nil {
+		for r := range q.root.rtes {
+			j.rtes[r] = true
+		}
+	}
+	it := &item{rel: true, bare: true, open: q.open, cols: append([]column(nil), q.cols...)}
+	for _, c := range q.cols {
+		if c.term != noTerm {
+			j.rtes[a.terms[c.term].rte] = true
+		}
+	}
+	it.alias(v.Alias)
+	return j, []*item{it}
+}
+
+func (a *analyzer) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
+	l, left := a.fromItem(v.Larg, sc)
+	// The right side may use the left one if it is LATERAL.
+	inner := &scope{parent: sc.parent, ctes: sc.ctes, items: append(append([]*item(nil), sc.items...), left...)}
+	r, right := a.fromItem(v.Rarg, inner)
+
+	var j *jnode
+	switch v.Jointype {
+	case pg.JoinType_JOIN_INNER:
+		j = newNode(jInner, l, r)
+	case pg.JoinType_JOIN_LEFT:
+		j = newNode(jLeft, l, r)
+	case pg.JoinType_JOIN_RIGHT:
+		j = newNode(jLeft, r, l)
+	case pg.JoinType_JOIN_FULL:
+		j = newNode(jFull, l, r)
+	default:
+		refuse("this kind of join is not known to the router", "")
+	}
+	merged := &item{name: "", bare: true}
+	lcols, lopen := visible(left)
+	rcols, ropen := visible(right)
+	merged.open = lopen || ropen
+
+	var using []string
+	if v.IsNatural {
+		for _, c := range lcols {
+			if countName(rcols, c.name) > 0 {
+				using = append(using, c.name)
+			}
+		}
+	} else {
+		using = strs(v.UsingClause)
+	}
+	skip := map[string]bool{}
+	for _, name := range using {
+		lc, rc := oneColumn(lcols, name), oneColumn(rcols, name)
+		skip[name] = true
+		out := column{name: name, term: noTerm}
+		if x := a.equal(lc, rc); x != nil {
+			j.facts = append(j.facts, x)
+		}
+		switch v.Jointype {
+		case pg.JoinType_JOIN_INNER, pg.JoinType_JOIN_LEFT:
+			if lc.typ == rc.typ {
+				out = lc
+			}
+		case pg.JoinType_JOIN_RIGHT:
+			if lc.typ == rc.typ {
+				out = rc
+			}
+		}
+		out.name = name
+		merged.cols = append(merged.cols, out)
+	}
+	for _, cols := range [][]column{lcols, rcols} {
+		for _, c := range cols {
+			if !skip[c.name] {
+				merged.cols = append(merged.cols, c)
+			}
+		}
+	}
+	if v.IsNatural && merged.open {
+		// Which columns are merged is not known.
+		for i := range merged.cols {
+			merged.cols[i].term = noTerm
+		}
+	}
+	both := append(append([]*item(nil), left...), right...)
+	if v.Quals != nil {
+		on := &scope{parent: sc.parent, ctes: sc.ctes, items: append([]*item(nil), both...)}
+		// Quals of a LATERAL's inner join may use what stands left of the join too.
+		a.where(j, v.Quals, on)
+	}
+	var items []*item
+	if v.Alias != nil {
+		merged.rel = true
+		merged.alias(v.Alias)
+		return j, []*item{merged}
+	}
+	for _, it := range both {
+		c := *it
+		c.bare = false
+		if c.rel {
+			items = append(items, &c)
+		}
+	}
+	if v.JoinUsingAlias != nil {
+		u := &item{name: v.JoinUsingAlias.Aliasname, rel: true}
+		u.cols = append(u.cols, merged.cols[:len(using)]...)
+		items = append(items, u)
+	}
+	return j, append(items, merged)
+}
+
+// visible returns the columns that can be named without their table.
+func visible(items []*item) (cols []column, open bool) {
+	for _, it := range items {
+		if it.bare {
+			cols = append(cols, it.cols...)
+			open = open || it.open
+		}
+	}
+	return cols, open
+}
+
+func countName(cols []column, name string) (n int) {
+	for _, c := range cols {
+		if c.name == name {
+			n++
+		}
+	}
+	return n
+}
+
+func oneColumn(cols []column, name string) column {
+	out := column{name: name, term: noTerm}
+	n := 0
+	for _, c := range cols {
+		if c.name == name {
+			out = c
+			n++
+		}
+	}
+	if n != 1 {
+		return column{name: name, term: noTerm}
+	}
+	return out
+}
+
+// equal returns the fact that two columns are equal, nil if that says nothing
+// sure about their values: another type, or a text with an unknown collation.
+func (a *analyzer) equal(x, y column) *fact {
+	if x.term == noTerm || y.term == noTerm || !sameFamily(x.typ, y.typ) {
+		return nil
+	}
+	if isText(x.typ) && !(a.terms[x.term].plain && a.terms[y.term].plain) {
+		return nil
+	}
+	return &fact{a: x.term, b: y.term}
+}
+
+// factsOf returns what a condition says if it is true.
+func (a *analyzer) factsOf(n *pg.Node, sc *scope) []*fact {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_BoolExpr:
+		switch v.BoolExpr.Boolop {
+		case pg.BoolExprType_AND_EXPR:
+			var out []*fact
+			for _, arg := range v.BoolExpr.Args {
+				out = append(out, a.factsOf(arg, sc)...)
+			}
+			return out
+		case pg.BoolExprType_OR_EXPR:
+			return a.anyOf(v.BoolExpr.Args, sc)
+		case pg.BoolExprType_NOT_EXPR:
+			return a.boolFact(v.BoolExpr.Args[0], sc, "false")
+		}
+	case *pg.Node_AExpr:
+		return a.comparison(v.AExpr, sc)
+	case *pg.Node_ColumnRef:
+		return a.boolFact(n, sc, "true")
+	case *pg.Node_BooleanTest:
+		switch v.BooleanTest.Booltesttype {
+		case pg.BoolTestType_IS_TRUE:
+			return a.factsOf(v.BooleanTest.Arg, sc)
+		case pg.BoolTestType_IS_FALSE:
+			return a.boolFact(v.BooleanTest.Arg, sc, "false")
+		}
+	}
+	return nil
+}
+
+// boolFact is the fact of a bare boolean column.
+func (a *analyzer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
+	c, ok := a.columnOf(n, sc)
+	if !ok || c.typ != keyspace.Bool {
+		return nil
+	}
+	val, err := keyspace.ParseText(keyspace.Bool, []byte(text))
+	if err != nil {
+		return nil
+	}
+	return []*fact{oneOf(c.term, []konst{{typ: keyspace.Bool, val: val}})}
+}
+
+// anyOf joins the facts of OR: a column that every arm fixes is one of all.
+func (a *analyzer) anyOf(args []*pg.Node, sc *scope) []*fact {
+	var joined map[term][]konst
+	var order []term
+	for i, arg := range args {
+		arm := &facts{learned: map[*jnode]bool{}, list: a.factsOf(arg, sc)}
+		if len(arm.list) == 0 {
+			return nil
+		}
+		if i == 0 {
+			joined = map[term][]konst{}
+			for _, x := range arm.list {
+				for _, t := range x.terms {
+					if _, have := joined[t]; !have {
+						order = append(order, t)
+						joined[t], _ = arm.best(map[term]bool{t: true})
+					}
+				}
+			}
+			continue
+		}
+		for t := range joined {
+			set, ok := arm.best(map[term]bool{t: true})
+			if !ok {
+				delete(joined, t)
+				continue
+			}
+			joined[t] = append(joined[t], set...)
+		}
+		if len(joined) == 0 {
+			return nil
+		}
+	}
+	var out []*fact
+	for _, t := range order {
+		if set, ok := joined[t]; ok {
+			out = append(out, oneOf(t, set))
+		}
+	}
+	return out
+}
+
+// columnOf reads a column reference, possibly cast to a type that changes
+// nothing about equality (an integer to a wider one, varchar to text).
+func (a *analyzer) columnOf(n *pg.Node, sc *scope) (column, bool) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_ColumnRef:
+		names := fieldNames(v.ColumnRef)
+		if names == nil {
+			return column{}, false
+		}
+		c := sc.resolve(names)
+		return c, c.term != noTerm && c.typ != 0
+	case *pg.Node_TypeCast:
+		t := castType(v.TypeCast.TypeName)
+		if t == 0 {
+			return column{}, false
+		}
+		c, ok := a.columnOf(v.TypeCast.Arg, sc)
+		if !ok || !sameFamily(c.typ, t) || isInt(t) && t < c.typ {
+			return column{}, false
+		}
+		return c, true
+	}
+	return column{}, false
+}
+
+// operator returns an expression's operator if it is one of pg_catalog's.
+func operator(e *pg.A_Expr) string {
+	names := strs(e.Name)
+	if len(names) == 2 && names[0] == "pg_catalog" {
+		names = names[1:]
+	}
+	if len(names) != 1 {
+		return ""
+	}
+	return names[0]
+}
+
+// comparison returns the facts of =, IN and = ANY.
+func (a *analyzer) comparison(e *pg.A_Expr, sc *scope) []*fact {
+	if operator(e) != "=" {
+		if e.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
+			return a.notDistinct(e, sc)
+		}
+		return nil
+	}
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
+		return a.notDistinct(e, sc)
+	case pg.A_Expr_Kind_AEXPR_OP:
+		l, r := e.Lexpr.GetRowExpr(), e.Rexpr.GetRowExpr()
+		if l != nil && r != nil {
+			if len(l.Args) != len(r.Args) {
+				return nil
+			}
+			var out []*fact
+			for i := range l.Args {
+				out = append(out, a.equality(l.Args[i], r.Args[i], sc)...)
+			}
+			return out
+		}
+		return a.equality(e.Lexpr, e.Rexpr, sc)
+	case pg.A_Expr_Kind_AEXPR_IN:
+		return a.inList(e, sc)
+	case pg.A_Expr_Kind_AEXPR_OP_ANY:
+		return a.anyArray(e, sc)
+	}
+	return nil
+}
+
+func (a *analyzer) equality(l, r *pg.Node, sc *scope) []*fact {
+	lc, lok := a.columnOf(l, sc)
+	rc, rok := a.columnOf(r, sc)
+	switch {
+	case lok && rok:
+		if x := a.equal(lc, rc); x != nil {
+			return []*fact{x}
+		}
+	case lok:
+		if k, ok := a.konstOf(r, lc.typ, false); ok {
+			return []*fact{oneOf(lc.term, []konst{k})}
+		}
+	case rok:
+		if k, ok := a.konstOf(l, rc.typ, false); ok {
+			return []*fact{oneOf(rc.term, []konst{k})}
+		}
+	}
+	return nil
+}
+
+// notDistinct is = for a literal that is not NULL.
+func (a *analyzer) notDistinct(e *pg.A_Expr, sc *scope) []*fact {
+	out := a.equality(e.Lexpr, e.Rexpr, sc)
+	for _, x := range out {
+		if x.rows == nil || x.rows[0][0].param != 0 || x.rows[0][0].never {
+			return nil
+		}
+	}
+	return out
+}
+
+// inList reads column IN (constants) and (columns) IN ((constants), ...).
+func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
+	items := e.Rexpr.GetList().GetItems()
+	if len(items) == 0 || len(items) > a.p.limits.Keys {
+		return nil
+	}
+	cols := []*pg.Node{e.Lexpr}
+	if row := e.Lexpr.GetRowExpr(); row != nil {
+		cols = row.Args
+	}
+	x := &fact{}
+	for _, n := range cols {
+		c, ok := a.columnOf(n, sc)
+		if !ok {
+			return nil
+		}
+		x.terms = append(x.terms, c.term)
+	}
+	column := make([]*pg.Node, len(items))
+	for i := range cols {
+		for j, it := range items {
+			if len(cols) == 1 && it.GetRowExpr() == nil {
+				column[j] = it
+				continue
+			}
+			args := it.GetRowExpr().GetArgs()
+			if len(args) != len(cols) {
+				return nil
+			}
+			column[j] = args[i]
+		}
+		set := a.konstList(column, a.terms[x.terms[i]].typ)
+		if set == nil {
+			return nil
+		}
+		if x.rows == nil {
+			x.rows = make([][]konst, len(items))
+		}
+		for j, k := range set {
+			x.rows[j] = append(x.rows[j], k)
+		}
+	}
+	return []*fact{x}
+}
+
+// konstList reads the elements of a list that PostgreSQL gives one common type.
+// A number that is no integer makes them all numeric, so that strings and
+// parameters beside it are read as numeric as well: then nothing is sure.
+func (a *analyzer) konstList(nodes []*pg.Node, t keyspace.Type) []konst {
+	fraction, open := false, false
+	for _, n := range nodes {
+		switch c := n.GetAConst(); {
+		case c == nil:
+			open = true
+		case c.GetFval() != nil:
+			if _, err := strconv.ParseInt(c.GetFval().GetFval(), 10, 64); err != nil {
+				fraction = true
+			}
+		case c.GetSval() != nil:
+			open = true
+		}
+	}
+	if fraction && open {
+		return nil
+	}
+	out := make([]konst, 0, len(nodes))
+	for _, n := range nodes {
+		k, ok := a.konstOf(n, t, false)
+		if !ok {
+			return nil
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// anyArray reads column = ANY (ARRAY[...]) and = ANY (ARRAY[...]::type[]).
+func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
+	c, ok := a.columnOf(e.Lexpr, sc)
+	if !ok {
+		return nil
+	}
+	n, cast := e.Rexpr, keyspace.Type(0)
+	if tc := n.GetTypeCast(); tc != nil {
+		if cast = arrayType(tc.TypeName); cast == 0 || !sameFamily(cast, c.typ) {
+			return nil
+		}
+		n = tc.Arg
+	}
+	arr := n.GetAArrayExpr()
+	if arr == nil || len(arr.Elements) == 0 || len(arr.Elements) > a.p.limits.Keys {
+		return nil
+	}
+	for _, el := range arr.Elements {
+		// Without a cast, an array of nothing but strings and parameters is a
+		// text[], and one that mixes them with numbers reads them as numbers.
+		if cast == 0 && !isText(c.typ) && el.GetTypeCast() == nil && el.GetAConst().GetIval() == nil && el.GetAConst().GetFval() == nil {
+			return nil
+		}
+	}
+	t := c.typ
+	if cast != 0 {
+		t = cast
+	}
+	set := a.konstList(arr.Elements, t)
+	if set == nil {
+		return nil
+	}
+	for i := range set {
+		if set[i].param != 0 && set[i].cast == 0 {
+			set[i].cast = cast
+		}
+	}
+	return []*fact{oneOf(c.term, set)}
+}

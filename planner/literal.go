@@ -1,0 +1,265 @@
+package planner
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// konst is a value that a statement compares a column with, or writes into one:
+// a literal or a parameter. typ is the type that it is read as.
+type konst struct {
+	typ   keyspace.Type
+	param int
+	cast  keyspace.Type
+	val   keyspace.Value
+	never bool  // NULL, or a number that the type does not have: equal to nothing
+	loc   int32 // byte offset + 1 of the literal, 0 if it is not a plain one
+}
+
+func isInt(t keyspace.Type) bool {
+	return t == keyspace.Int2 || t == keyspace.Int4 || t == keyspace.Int8
+}
+
+func isText(t keyspace.Type) bool { return t == keyspace.Text || t == keyspace.Varchar }
+
+// sameFamily reports whether values of both types compare by value without any
+// conversion that could lose something.
+func sameFamily(a, b keyspace.Type) bool {
+	return a == b && a != 0 || isInt(a) && isInt(b) || isText(a) && isText(b)
+}
+
+func fits(t keyspace.Type, n int64) bool {
+	switch t {
+	case keyspace.Int2:
+		return n >= -1<<15 && n < 1<<15
+	case keyspace.Int4:
+		return n >= -1<<31 && n < 1<<31
+	}
+	return t == keyspace.Int8
+}
+
+// konstOf reads an expression that is to be compared with a column of type t
+// (assign false) or stored in one (assign true). ok is false if it is not a
+// literal or parameter whose value as t is certain. It ends the analysis with
+// the type's own error if a string literal is not a value of the type.
+func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, ok bool) {
+	k.typ = t
+	switch v := n.GetNode().(type) {
+	case *pg.Node_ParamRef:
+		k.param = int(v.ParamRef.Number)
+		return k, k.param > 0
+	case *pg.Node_AConst:
+		return a.literal(v.AConst, t, t, assign)
+	case *pg.Node_TypeCast:
+		s := castType(v.TypeCast.TypeName)
+		if s == 0 || !sameFamily(s, t) {
+			return k, false
+		}
+		switch arg := v.TypeCast.Arg.GetNode().(type) {
+		case *pg.Node_ParamRef:
+			k.param, k.cast = int(arg.ParamRef.Number), s
+			return k, k.param > 0
+		case *pg.Node_AConst:
+			return a.literal(arg.AConst, t, s, assign)
+		case *pg.Node_TypeCast:
+			// A cast to the type that it already has.
+			if castType(arg.TypeCast.TypeName) == s {
+				return a.konstOf(v.TypeCast.Arg, t, assign)
+			}
+		}
+	case *pg.Node_AExpr:
+		e := v.AExpr
+		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) {
+			return k, false
+		}
+		k, ok = a.konstOf(e.Rexpr, t, assign)
+		if !ok || k.param != 0 || k.never {
+			return k, false
+		}
+		k.loc = 0
+		switch e.Name[0].GetString_().GetSval() {
+		case "+":
+			return k, true
+		case "-":
+			if n := -k.val.Int(); fits(t, n) && (n != k.val.Int() || n == 0) {
+				k.val = keyspace.Int(t, n)
+				return k, true
+			}
+		}
+	}
+	return k, false
+}
+
+// literal reads a constant as type s, then as t of the same family.
+func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k konst, ok bool) {
+	k.typ = t
+	if c.Isnull {
+		k.never = true
+		return k, true
+	}
+	k.loc = c.Location + 1
+	switch v := c.Val.(type) {
+	case *pg.A_Const_Ival:
+		return a.integer(k, int64(v.Ival.GetIval()), t, s, assign)
+	case *pg.A_Const_Fval:
+		if !isInt(t) {
+			return k, false
+		}
+		n, integral, sure := wholeNumber(v.Fval.GetFval())
+		if !sure {
+			return k, false
+		}
+		if !integral {
+			// int = numeric compares exactly, so no integer equals 5.5 or 1e30.
+			k.never, a.dropped = true, true
+			return k, s == t && !assign
+		}
+		return a.integer(k, n, t, s, assign)
+	case *pg.A_Const_Sval:
+		val, err := keyspace.ParseText(s, []byte(v.Sval.GetSval()))
+		if err != nil {
+			e := *sqlstate.As(err)
+			e.Position = a.position(c.Location)
+			fail(&e)
+		}
+		k.val, k.never, ok = convert(val, t)
+		a.dropped = a.dropped || k.never
+		return k, ok && !(k.never && assign)
+	case *pg.A_Const_Boolval:
+		if t != keyspace.Bool || s != keyspace.Bool {
+			return k, false
+		}
+		text := "false"
+		if v.Boolval.GetBoolval() {
+			text = "true"
+		}
+		val, err := keyspace.ParseText(keyspace.Bool, []byte(text))
+		k.val, k.loc = val, 0
+		return k, err == nil
+	}
+	return k, false
+}
+
+func (a *analyzer) integer(k konst, n int64, t, s keyspace.Type, assign bool) (konst, bool) {
+	if !isInt(t) || s != t && !fits(s, n) {
+		return k, false
+	}
+	if !fits(t, n) {
+		k.never, a.dropped = true, true
+		return k, !assign
+	}
+	k.val = keyspace.Int(t, n)
+	return k, true
+}
+
+// convert turns a value into one of a type of the same family. never is true
+// for an integer that the type does not have.
+func convert(v keyspace.Value, t keyspace.Type) (w keyspace.Value, never, ok bool) {
+	switch from := v.Type(); {
+	case from == t:
+		return v, false, true
+	case isInt(from) && isInt(t):
+		if !fits(t, v.Int()) {
+			return w, true, true
+		}
+		return keyspace.Int(t, v.Int()), false, true
+	case isText(from) && isText(t):
+		return keyspace.Str(t, v.Bytes()), false, true
+	}
+	return w, false, false
+}
+
+// wholeNumber reads a numeric literal. integral is false for a number that is
+// no 64-bit integer; sure is false for a notation that is left alone.
+func wholeNumber(s string) (n int64, integral, sure bool) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return n, true, true
+	}
+	for _, c := range []byte(s) {
+		if (c < '0' || c > '9') && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E' {
+			return 0, false, false
+		}
+	}
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		if e, err := strconv.Atoi(s[i+1:]); err != nil || e > 400 || e < -400 {
+			return 0, false, false
+		}
+	}
+	if len(s) > 1000 {
+		return 0, false, false
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok {
+		return 0, false, false
+	}
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return 0, false, true
+	}
+	return r.Num().Int64(), true, true
+}
+
+var castNames = map[string]keyspace.Type{
+	"int2": keyspace.Int2, "int4": keyspace.Int4, "int8": keyspace.Int8, "text": keyspace.Text, "varchar": keyspace.Varchar,
+	"uuid": keyspace.UUID, "date": keyspace.Date, "timestamp": keyspace.Timestamp, "timestamptz": keyspace.Timestamptz,
+	"bytea": keyspace.Bytea, "bool": keyspace.Bool,
+}
+
+// castType returns the key type that a type name stands for, 0 for every other
+// type and for modified ones (varchar(3) cuts, timestamp(0) rounds).
+func castType(n *pg.TypeName) keyspace.Type {
+	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) > 0 || n.Setof || n.PctType {
+		return 0
+	}
+	return namedType(n)
+}
+
+func namedType(n *pg.TypeName) keyspace.Type {
+	names := strs(n.Names)
+	if len(names) == 2 && names[0] == "pg_catalog" {
+		names = names[1:]
+	}
+	if len(names) != 1 {
+		return 0
+	}
+	return castNames[names[0]]
+}
+
+// arrayType returns the element type of a one-dimensional array type name.
+func arrayType(n *pg.TypeName) keyspace.Type {
+	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) != 1 || n.Setof || n.PctType {
+		return 0
+	}
+	return namedType(n)
+}
+
+// strs returns the texts of a list of String nodes.
+func strs(list []*pg.Node) []string {
+	out := make([]string, 0, len(list))
+	for _, n := range list {
+		if s := n.GetString_(); s != nil {
+			out = append(out, s.GetSval())
+		}
+	}
+	return out
+}
+
+// keyExpr turns a konst into the expression of a shard key column of type t.
+func (k konst) keyExpr(t keyspace.Type) (KeyExpr, bool) {
+	e := KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, as: k.typ, loc: k.loc, mod: keyspace.NoModifier}
+	if !sameFamily(k.typ, t) {
+		return e, false
+	}
+	if k.param == 0 && !k.never {
+		var ok bool
+		if e.Value, e.Never, ok = convert(k.val, t); !ok {
+			return e, false
+		}
+	}
+	return e, true
+}

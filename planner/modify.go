@@ -1,0 +1,383 @@
+package planner
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// modify analyses INSERT, UPDATE, DELETE and MERGE, at the top or in WITH, and
+// proves it. It returns the names of the columns of RETURNING.
+func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) []string {
+	a.changes = true
+	tag := ""
+	var returning []*pg.Node
+	switch v := n.GetNode().(type) {
+	case *pg.Node_InsertStmt:
+		tag, returning = "INSERT", v.InsertStmt.ReturningList
+		a.insert(v.InsertStmt, parent)
+	case *pg.Node_UpdateStmt:
+		tag, returning = "UPDATE", v.UpdateStmt.ReturningList
+		a.update(v.UpdateStmt, parent)
+	case *pg.Node_DeleteStmt:
+		tag, returning = "DELETE", v.DeleteStmt.ReturningList
+		a.delete(v.DeleteStmt, parent)
+	case *pg.Node_MergeStmt:
+		tag, returning = "MERGE", v.MergeStmt.ReturningList
+		a.merge(v.MergeStmt, parent)
+	default:
+		refuse("this statement is not supported inside WITH", "")
+	}
+	if top {
+		a.st.Tag, a.st.ReturnsRows = tag, len(returning) > 0
+	}
+	var names []string
+	for _, r := range returning {
+		if t := r.GetResTarget(); t != nil && t.Name != "" {
+			names = append(names, t.Name)
+		} else {
+			names = append(names, outputName(t.GetVal()))
+		}
+	}
+	return names
+}
+
+// target reads the table that a statement changes.
+func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
+	// A WITH query of that name does not count here.
+	j, items := a.tableRef(v, &scope{})
+	r := a.relation(v)
+	switch {
+	case r.virtual:
+		fail(virtualWrite(quoteName(r.schema, r.name)))
+	case r.table != nil:
+		a.addTable(&a.st.Writes, r.table)
+	}
+	sc.items = append(sc.items, items...)
+	return j, items[0]
+}
+
+// assignments refuses changes of shard key columns and walks the values.
+func (a *analyzer) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it *item) {
+	for _, n := range list {
+		r := n.GetResTarget()
+		if r == nil {
+			continue
+		}
+		if t != nil && t.Kind == shardmap.Sharded {
+			for _, k := range t.ShardKey {
+				if r.Name == k {
+					refuse("column "+quoteIdent(k)+" of table "+quoteName(t.Schema, t.Name)+" is its shard key: changing it would move the row to another shard",
+						"delete the row and insert it again with the new key, in two statements")
+				}
+			}
+		}
+		for _, c := range it.cols {
+			if c.name == r.Name {
+				a.agree(r.Val, c.typ)
+			}
+		}
+		a.walk(n, w)
+	}
+}
+
+func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) {
+	sc := &scope{parent: parent}
+	q := &query{up: true, down: true}
+	q.with = a.withClause(u.WithClause, sc)
+	t, it := a.target(u.Relation, sc)
+	real := *it
+	q.root = a.from(u.FromClause, sc)
+	q.root.add(t)
+	a.where(q.root, u.WhereClause, sc)
+	w := &walker{sc: sc, subs: &q.subs}
+	a.assignments(t.table, u.TargetList, w, &real)
+	a.walkList(u.ReturningList, w)
+	a.visitQuery(q, a.empty())
+}
+
+func (j *jnode) add(k *jnode) {
+	j.kids = append(j.kids, k)
+	for r := range k.rtes {
+		j.rtes[r] = true
+	}
+}
+
+func (a *analyzer) empty() *facts { return &facts{learned: map[*jnode]bool{}} }
+
+func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) {
+	sc := &scope{parent: parent}
+	q := &query{up: true, down: true}
+	q.with = a.withClause(d.WithClause, sc)
+	t, _ := a.target(d.Relation, sc)
+	q.root = a.from(d.UsingClause, sc)
+	q.root.add(t)
+	a.where(q.root, d.WhereClause, sc)
+	a.walkList(d.ReturningList, &walker{sc: sc, subs: &q.subs})
+	a.visitQuery(q, a.empty())
+}
+
+// merge: the source is the preserved side of an outer join with the target.
+func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
+	sc := &scope{parent: parent}
+	q := &query{up: true, down: true}
+	q.with = a.withClause(m.WithClause, sc)
+	t, _ := a.target(m.Relation, sc)
+	source := &scope{parent: parent, ctes: sc.ctes}
+	s, items := a.fromItem(m.SourceRelation, source)
+	sc.items = append(sc.items, items...)
+	j := newNode(jLeft, s, t)
+	a.where(j, m.JoinCondition, sc)
+	q.root = newNode(jInner, j)
+	f := a.empty()
+	w := &walker{sc: sc, subs: &q.subs}
+	var inserts []*pg.MergeWhenClause
+	for _, n := range m.MergeWhenClauses {
+		c := n.GetMergeWhenClause()
+		a.walk(c.Condition, w)
+		switch c.CommandType {
+		case pg.CmdType_CMD_UPDATE:
+			a.assignments(t.table, c.TargetList, w, &item{})
+		case pg.CmdType_CMD_INSERT:
+			inserts = append(inserts, c)
+			a.walkList(c.Values, w)
+		}
+		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
+			refuse("WHEN NOT MATCHED BY SOURCE looks at every row of "+quoteName(t.table.Schema, t.table.Name)+", which is on several shards", "use DELETE or UPDATE with a fixed shard key for these rows")
+		}
+	}
+	a.walkList(m.ReturningList, w)
+	f = a.visitQuery(q, f)
+	if t.table == nil || t.table.Kind != shardmap.Sharded {
+		return
+	}
+	for _, c := range inserts {
+		cols := make([]string, 0, len(c.TargetList))
+		for _, n := range c.TargetList {
+			cols = append(cols, n.GetResTarget().GetName())
+		}
+		if len(c.TargetList) == 0 {
+			cols = columnNames(t.table)
+		}
+		a.insertRow(t.table, cols, c.Values, sc, f)
+	}
+}
+
+func columnNames(t *shardmap.Table) []string {
+	names := make([]string, len(t.Columns))
+	for i := range t.Columns {
+		names[i] = t.Columns[i].Name
+	}
+	return names
+}
+
+func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
+	sc := &scope{parent: parent}
+	q := &query{up: true}
+	q.root = newNode(jInner)
+	q.with = a.withClause(s.WithClause, sc)
+	outer := &scope{parent: parent, ctes: sc.ctes}
+	target := &scope{parent: parent, ctes: sc.ctes}
+	j, it := a.target(s.Relation, target)
+	t := j.table
+	cols := make([]string, 0, len(s.Cols))
+	for _, n := range s.Cols {
+		r := n.GetResTarget()
+		cols = append(cols, r.GetName())
+		if len(r.GetIndirection()) > 0 {
+			cols[len(cols)-1] = ""
+		}
+	}
+	if len(s.Cols) == 0 {
+		for _, c := range it.cols {
+			cols = append(cols, c.name)
+		}
+		if t != nil {
+			cols = columnNames(t)
+		}
+	}
+	sel := s.SelectStmt.GetSelectStmt()
+	switch {
+	case sel == nil:
+		if t != nil {
+			refuse("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
+		}
+	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
+		w := &walker{sc: outer, subs: &q.subs}
+		typ := map[string]keyspace.Type{}
+		for _, c := range it.cols {
+			typ[c.name] = c.typ
+		}
+		for _, row := range sel.ValuesLists {
+			items := row.GetList().GetItems()
+			for i, v := range items {
+				if i < len(cols) {
+					a.agree(v, typ[cols[i]])
+				}
+				a.walk(v, w)
+			}
+			if t != nil {
+				a.insertRow(t, cols, items, nil, nil)
+			}
+		}
+	default:
+		sub := a.selectQuery(sel, outer)
+		f := a.visitQuery(sub, a.empty())
+		if t != nil {
+			a.insertSelected(t, cols, sub, f)
+		}
+	}
+	if c := s.OnConflictClause; c != nil {
+		excluded := *it
+		excluded.name, excluded.schema, excluded.cols = "excluded", "", append([]column(nil), it.cols...)
+		for i := range excluded.cols {
+			excluded.cols[i].term = noTerm
+		}
+		conflict := &scope{parent: parent, ctes: sc.ctes, items: []*item{it, &excluded}}
+		w := &walker{sc: conflict, subs: &q.subs}
+		if c.Infer != nil {
+			a.walkList(c.Infer.IndexElems, w)
+			a.walk(c.Infer.WhereClause, w)
+		}
+		a.assignments(t, c.TargetList, w, it)
+		a.walk(c.WhereClause, w)
+	}
+	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
+	a.visitQuery(q, a.empty())
+}
+
+// keyPlaces returns the index of each shard key column in an INSERT's columns.
+func keyPlaces(t *shardmap.Table, cols []string) []int {
+	at := make([]int, len(t.ShardKey))
+	for i, k := range t.ShardKey {
+		at[i] = -1
+		for j, c := range cols {
+			if c == k {
+				at[i] = j
+			}
+		}
+		if at[i] < 0 {
+			refuse("INSERT into "+quoteName(t.Schema, t.Name)+" gives no value for its shard key column "+quoteIdent(k), "name the column "+quoteIdent(k)+" in the INSERT and give its value")
+		}
+	}
+	return at
+}
+
+// keyColumn returns a shard key column of a table.
+func keyColumn(t *shardmap.Table, name string) *shardmap.Column {
+	for i := range t.Columns {
+		if t.Columns[i].Name == name {
+			return &t.Columns[i]
+		}
+	}
+	fail(sqlstate.New(sqlstate.DataCorrupted, "the shard map has no column %q of table %s", name, quoteName(t.Schema, t.Name)).WithHint("cleave doctor"))
+	return nil
+}
+
+// insertRow takes the shard key of one row of VALUES. With facts, a value may
+// also be a column that they fix (MERGE).
+func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
+	at := keyPlaces(t, cols)
+	key := make([]KeyExpr, len(at))
+	var tuple []term
+	for i, p := range at {
+		col := keyColumn(t, t.ShardKey[i])
+		if p >= len(values) {
+			refuse("a row has no value for the shard key column "+quoteIdent(col.Name), "give it a value in every row")
+		}
+		typ := a.types[i]
+		k, ok := a.konstOf(values[p], typ, true)
+		if !ok {
+			if f != nil {
+				if c, isCol := a.columnOf(values[p], sc); isCol && c.typ == typ {
+					tuple = append(tuple, c.term)
+					continue
+				}
+			}
+			refuse("the value for the shard key column "+quoteIdent(col.Name)+" of table "+quoteName(t.Schema, t.Name)+" is not a literal or a parameter, so its shard is not known before it runs",
+				"compute the value first and pass it as a parameter")
+		}
+		if k.never {
+			fail(nullKey(t, col.Name))
+		}
+		e, ok := k.keyExpr(typ)
+		if !ok {
+			refuse("the value for the shard key column "+quoteIdent(col.Name)+" is of another type", "cast it to "+col.Type)
+		}
+		e = a.stored(e, t, col)
+		key[i] = e
+	}
+	if len(tuple) == 0 {
+		a.addKey(key)
+		return
+	}
+	if len(tuple) != len(at) {
+		refuse("the shard key of the inserted row is only partly fixed by the source", "give every shard key column from the source")
+	}
+	a.insertTerms(t, tuple, f)
+}
+
+func nullKey(t *shardmap.Table, col string) error {
+	e := sqlstate.New(sqlstate.NullNotAllowed, "")
+	e.Code = sqlstate.NotNullViolation
+	e.Message = "null value in column " + quoteAlways(col) + " of relation " + quoteAlways(t.Name) + " violates not-null constraint"
+	e.Schema, e.Table, e.Column = t.Schema, t.Name, col
+	return e
+}
+
+// stored applies what a column's modifier does to a value that is stored in it.
+func (a *analyzer) stored(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
+	_, mod, err := keyspace.ParseColumnType(col.Type)
+	if err != nil {
+		refuse("the router does not know how column "+quoteIdent(col.Name)+" of type "+col.Type+" stores a value", "use a plain "+e.Type.String()+" as shard key")
+	}
+	e.mod, e.into = mod, t
+	if e.Param == 0 && !e.Never {
+		v, err := mod.Coerce(e.Value)
+		if err != nil {
+			fail(err)
+		}
+		e.Value = v
+	}
+	return e
+}
+
+func (a *analyzer) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
+	at := keyPlaces(t, cols)
+	tuple := make([]term, len(at))
+	for i, p := range at {
+		tuple[i] = noTerm
+		if !q.open && p < len(q.cols) && q.cols[p].term != noTerm && q.cols[p].typ == a.types[i] || !q.open && p < len(q.cols) && isInt(q.cols[p].typ) && isInt(a.types[i]) {
+			tuple[i] = q.cols[p].term
+		}
+	}
+	g := f.clone()
+	if q.root != nil && q.up {
+		a.gatherQuery(newNode(jSub), q, g)
+	} else if q.arms != nil {
+		a.gatherQuery(newNode(jSub), q, g)
+	}
+	a.insertTerms(t, tuple, g)
+}
+
+// insertTerms takes the shard keys of rows whose key columns are terms.
+func (a *analyzer) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
+	rows, missing, ok := f.alternatives(tuple, a.p.limits.Keys)
+	if !ok {
+		refuse("the rows for "+quoteName(t.Schema, t.Name)+" get their shard key "+quoteIdent(t.ShardKey[missing])+" from a query that does not fix it",
+			`select rows of one key: add "... = value" for the column that becomes `+quoteIdent(t.ShardKey[missing]))
+	}
+	for _, r := range rows {
+		key := make([]KeyExpr, len(r))
+		for i, k := range r {
+			e, ok := k.keyExpr(a.types[i])
+			if !ok {
+				refuse("the shard key is selected from a column of another type", "cast it to "+a.types[i].String())
+			}
+			key[i] = a.stored(e, t, keyColumn(t, t.ShardKey[i]))
+		}
+		a.addKey(key)
+	}
+}

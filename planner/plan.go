@@ -1,0 +1,220 @@
+package planner
+
+import (
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Kind says how a statement is carried out.
+type Kind uint8
+
+const (
+	// Empty has no statement at all (a comment, a lone semicolon).
+	Empty Kind = iota
+	// OneShard goes to the owner of its shard key, unchanged.
+	OneShard
+	// DefaultShard goes to the default shard: tables that are not sharded, the catalogue.
+	DefaultShard
+	// AnyShard touches no table (SELECT 1, SELECT now()), or only reads
+	// reference tables: the shard that the transaction is bound to, else any live one.
+	AnyShard
+	// DDLKind changes the schema; see Statement.DDL.
+	DDLKind
+	// Transaction control: see Statement.Tx.
+	TxKind
+	// Set, Reset, Show, Discard of session state; see Statement.Set.
+	SetKind
+	// PrepareKind, ExecuteKind, DeallocateKind are the SQL-level prepared
+	// statements; see Statement.Prepared.
+	PrepareKind
+	ExecuteKind
+	DeallocateKind
+	// Virtual reads the schema "cleave"; runs on the virtual database.
+	Virtual
+	// Call runs one of Cleave's functions; see Statement.Call.
+	Call
+	// ExplainRoute answers EXPLAIN (ROUTE); see Statement.Inner.
+	ExplainRoute
+)
+
+// Statement is one analysed statement. It is immutable and shared by sessions.
+type Statement struct {
+	Kind Kind
+	// Text is what shards receive: the statement's own text, with Cleave's
+	// options cut out of it.
+	Text string
+	// Tag is the command tag's first words ("SELECT", "CREATE TABLE").
+	Tag string
+	// ReadOnly is true when the statement provably writes nothing and locks no row.
+	ReadOnly bool
+	// ReturnsRows is true when a RowDescription comes first.
+	ReturnsRows bool
+	// Params is the highest parameter number used.
+	Params int
+
+	// Tables are the known tables touched, Writes those changed.
+	Tables []*shardmap.Table
+	Writes []*shardmap.Table
+	// Keyspace is that of the sharded tables; "" if there is none.
+	Keyspace string
+	// Keys are the alternatives for the shard key: one element for a = 1,
+	// several for a IN (1, 2). Each has one expression per shard key column. All
+	// alternatives have to be on one shard.
+	Keys [][]KeyExpr
+	// Shape is the fingerprint of the text with literals removed, for logs and
+	// metrics, and the key under which a cache can keep the statement for texts
+	// that differ in literals only (see Reusable).
+	Shape string
+	// Reusable is true when the analysis used no literal's value except through
+	// Keys, so that RouteText may route every text of the same Shape.
+	Reusable bool
+	// Copy is true for COPY ... FROM STDIN and COPY ... TO STDOUT: after the
+	// statement the connection changes to the copy sub-protocol.
+	Copy bool
+
+	DDL      *DDL
+	Tx       *Tx
+	Set      *Set
+	Prepared *Prepared
+	Call     *CallExpr
+	Inner    *Statement // ExplainRoute: the statement explained
+	Analyze  bool       // ExplainRoute: EXPLAIN (ROUTE, ANALYZE)
+	// Refused is, with ExplainRoute, why the explained statement would be
+	// refused; Inner is nil then.
+	Refused *sqlstate.Error
+}
+
+// KeyExpr is a shard key column's value: a literal, or a parameter.
+type KeyExpr struct {
+	Type  keyspace.Type
+	Param int            // 1-based; 0 for a literal
+	Value keyspace.Value // literal
+	Never bool           // the literal is NULL or out of the column's domain: no row can match
+	// Cast is the type of an explicit cast around the parameter, 0 if none.
+	Cast keyspace.Type
+	// Strict is set when the statement uses the parameter elsewhere too, where
+	// PostgreSQL could take another type for it: then the client has to say it.
+	Strict bool
+
+	into *shardmap.Table   // the table that an INSERT stores the value in, nil for a comparison
+	mod  keyspace.Modifier // what the column does to a stored value (INSERT)
+	lit  int32             // 1-based index into the literals of Normalize; 0: not a plain literal
+	loc  int32             // byte offset of the literal in the text + 1
+	as   keyspace.Type     // the type that the literal is read as, before it becomes Type
+}
+
+// Args are the bound parameters of one execution. Slices are as in Bind: one
+// format for all, or one each, or none (text). OIDs may be shorter than Values
+// or hold 0 where the client left the type open.
+type Args struct {
+	OIDs    []uint32
+	Formats []int16
+	Values  [][]byte // nil element is NULL
+}
+
+// Route is where one execution goes.
+type Route struct {
+	Shard    string
+	Keyspace string // "" where no key decided
+	// Range is printable where the caller has filled it with Text; Route leaves
+	// it empty so that the hot path builds no string.
+	Range  string
+	Epoch  uint64 // of the range or pin; the highest of several
+	Pinned bool
+
+	index   *shardmap.Index
+	rangeAt int // index into the keyspace's ranges, negative for a pin or listed value
+}
+
+// DDL is a schema change.
+type DDL struct {
+	// Op is "create table", "alter table", "drop table", "create index", ...
+	Op string
+	// AllShards: every shard receives Text, else only the default shard.
+	AllShards bool
+	// Create is the table that comes into being; nil else.
+	Create *CreateTable
+	// Altered are the tables whose definition must be read again afterwards,
+	// Dropped those that go, Renamed the old name of Altered[0] if it changes.
+	Altered []TableName
+	Dropped []TableName
+	Renamed *TableName
+	// DropsSchema holds the names of schemas dropped with CASCADE.
+	DropsSchema []string
+	// Truncated tables: the shard's guard wants the router's epoch.
+	Truncated []TableName
+	// Concurrent statements cannot run in a transaction (CREATE INDEX CONCURRENTLY).
+	Concurrent bool
+	// Elsewhere is what shards other than the default shard receive if it is not
+	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
+	// default shard only.
+	Elsewhere string
+	// RenamedColumn is the old and the new name, in Altered[0]; "" if none.
+	RenamedColumn [2]string
+	// RenamedSchema is the old and the new name of a schema; "" if none.
+	RenamedSchema [2]string
+}
+
+// TableName is a resolved table name.
+type TableName struct{ Schema, Name string }
+
+// CreateTable is a table declared with Cleave's options, before shards have
+// said what its columns really are.
+type CreateTable struct {
+	TableName
+	Kind        shardmap.TableKind
+	Keyspace    string // "" means: the hash keyspace of the key's types
+	ShardKey    []string
+	IfNotExists bool
+}
+
+// Tx is transaction control.
+type Tx struct {
+	// Op is "begin", "commit", "rollback", "savepoint", "release",
+	// "rollback to", or "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS.
+	Op       string
+	Name     string // savepoint
+	Chain    bool   // AND CHAIN
+	ReadOnly bool
+	Session  bool // SET SESSION CHARACTERISTICS
+}
+
+// Set is SET, RESET, SHOW, DISCARD or SELECT set_config(...).
+type Set struct {
+	// Op is "set", "reset", "reset all", "show", "show all", "discard" or "set_config".
+	Op    string
+	Name  string // lower case
+	Local bool
+	// Value is the SQL text after SET name TO, ready to be replayed; "" for DEFAULT.
+	Value string
+	// What is the DISCARD target: "all", "plans", "sequences", "temp".
+	What string
+}
+
+// Prepared is PREPARE, EXECUTE or DEALLOCATE.
+type Prepared struct {
+	Name  string // "" with DEALLOCATE is ALL
+	Text  string // PREPARE: the statement
+	OIDs  []uint32
+	Types []string // PREPARE: type names as written
+	Args  []string // EXECUTE: SQL text of the arguments
+}
+
+// CallExpr is a call of one of Cleave's functions: SELECT cleave.pin('k', 5, 'shard-1').
+type CallExpr struct {
+	Function string // without the schema
+	Args     []CallArg
+	// Column is the name of the result column.
+	Column string
+}
+
+// CallArg is one argument: a literal in text form, or a parameter.
+type CallArg struct {
+	Name  string // name => value; "" if positional
+	Text  string
+	Null  bool
+	Param int // 1-based; 0 for a literal
+	// Array holds the elements of ARRAY[...]; nil if it is not an array.
+	Array []CallArg
+}

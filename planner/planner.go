@@ -1,0 +1,146 @@
+package planner
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"github.com/pganalyze/pg_query_go/v6/parser"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Limits bound the statements that are read. Zero fields take the defaults.
+type Limits struct {
+	Bytes  int // length of one message's SQL, 8 MiB
+	Tokens int // words and signs, 500,000
+	Depth  int // nested brackets, 250
+	Chain  int // height of the syntax tree in tokens, 2,000
+	Keys   int // shard keys that one statement may name, 50,000
+}
+
+// Planner analyses statements. It has no state of its own besides the limits;
+// methods are safe for concurrent use.
+type Planner struct {
+	limits Limits
+}
+
+// New returns a Planner.
+func New(limits Limits) *Planner {
+	if limits.Keys <= 0 {
+		limits.Keys = 50_000
+	}
+	return &Planner{limits: limits}
+}
+
+func (p *Planner) check(sql string) error {
+	l := p.limits
+	return sqlguard.Check(sql, sqlguard.Limits{Bytes: l.Bytes, Tokens: l.Tokens, Depth: l.Depth, Chain: l.Chain})
+}
+
+// parse guards and parses a text. Errors are the parser's own, with position.
+func (p *Planner) parse(sql string) (*pg.ParseResult, error) {
+	if err := p.check(sql); err != nil {
+		return nil, err
+	}
+	tree, err := pg.Parse(sql)
+	if err != nil {
+		return nil, parseError(err)
+	}
+	return tree, nil
+}
+
+func parseError(err error) error {
+	var pe *parser.Error
+	if !errors.As(err, &pe) {
+		// The decoder of the tree gives up at 10,000 levels.
+		return sqlstate.Wrap(err, sqlstate.StatementTooComplex, "the statement is too complex to be read")
+	}
+	if strings.Contains(pe.Message, "memory exhausted") {
+		return sqlstate.New(sqlstate.StatementTooComplex, "%s", pe.Message)
+	}
+	return sqlstate.New(sqlstate.SyntaxError, "%s", pe.Message).At(pe.Cursorpos)
+}
+
+// Split returns the statements of one simple-query message, each with its exact
+// text and without the semicolon. A message of nothing but comments and white
+// space gives no statement. As PostgreSQL does, it reads the whole message
+// first: a syntax error anywhere (42601, with PostgreSQL's message and position)
+// means that nothing runs.
+func (p *Planner) Split(sql string) ([]string, error) {
+	tree, err := p.parse(sql)
+	if err != nil {
+		return nil, err
+	}
+	if len(tree.Stmts) == 1 && !strings.Contains(sql, ";") {
+		return []string{sql}, nil
+	}
+	texts := make([]string, 0, len(tree.Stmts))
+	for _, s := range tree.Stmts {
+		texts = append(texts, statementText(sql, s))
+	}
+	return texts, nil
+}
+
+func statementText(sql string, s *pg.RawStmt) string {
+	from := int(s.StmtLocation)
+	to := len(sql)
+	if s.StmtLen > 0 {
+		to = min(to, from+int(s.StmtLen))
+	}
+	return strings.TrimSpace(sql[min(from, to):to])
+}
+
+// bailout carries an error out of the analysis.
+type bailout struct{ err error }
+
+func fail(err error) { panic(bailout{err}) }
+
+// refuse ends the analysis with 0A000.
+func refuse(why, hint string) { fail(sqlstate.Refuse(why, hint)) }
+
+// Analyze reads one statement. searchPath are the schemas of the session's
+// search_path in order, pg_catalog left out unless the session names it.
+//
+// Errors: the guard's (54000, 54001, 22021), 42601 for a syntax error or several
+// statements, 0A000 for a statement that cannot be proved to be exact, 42P01
+// for a table that does not exist beside sharded ones, 22xxx for a shard key
+// literal that its type cannot hold, 42501 for writes to the schema cleave.
+func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (st *Statement, err error) {
+	tree, err := p.parse(sql)
+	if err != nil {
+		return nil, err
+	}
+	if len(tree.Stmts) == 0 {
+		return &Statement{Kind: Empty, Text: sql, ReadOnly: true}, nil
+	}
+	if len(tree.Stmts) > 1 {
+		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
+	}
+	a := &analyzer{p: p, snap: snap, path: searchPath, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bailout)
+			if !ok {
+				panic(r)
+			}
+			st, err = nil, b.err
+		}
+	}()
+	a.statement(tree.Stmts[0].Stmt)
+	if a.st.Shape == "" {
+		a.st.Shape, _, _ = Normalize(sql)
+	}
+	return a.st, nil
+}
+
+// position turns a byte offset into a 1-based character position.
+func (a *analyzer) position(offset int32) int {
+	if offset < 0 || int(offset) > len(a.sql) {
+		return 0
+	}
+	return utf8.RuneCountInString(a.sql[:offset]) + 1
+}

@@ -1,0 +1,582 @@
+package planner
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// The proof. A statement is exact on one shard if only rows of the shard keys
+// that it names can change its answer, and all of these keys are on that shard.
+// So for every sharded table in it we look for facts that hold for each row of
+// it that can matter, and that fix its shard key. docs/design/planner.md has the
+// rules and why they hold.
+
+// jop is what a node of the join tree does.
+type jop uint8
+
+const (
+	jLeaf  jop = iota // a table, VALUES, a CTE, a function
+	jInner            // inner join, the list after FROM, and WHERE
+	jLeft             // l LEFT JOIN r
+	jFull
+	jSub // a subquery in FROM
+)
+
+// jnode is a node of the join tree.
+type jnode struct {
+	op    jop
+	kids  []*jnode // two for joins
+	facts []*fact  // from ON or WHERE, or that a leaf has by itself
+	subs  []*query // subqueries in ON or WHERE
+	rtes  map[int]bool
+	q     *query // jSub
+
+	// A sharded table: the terms of its shard key.
+	table *shardmap.Table
+	name  string // as the statement calls it
+	key   []term
+}
+
+func newNode(op jop, kids ...*jnode) *jnode {
+	j := &jnode{op: op, kids: kids, rtes: map[int]bool{}}
+	for _, k := range kids {
+		for r := range k.rtes {
+			j.rtes[r] = true
+		}
+	}
+	return j
+}
+
+// query is one SELECT, or one arm of a set operation.
+type query struct {
+	root *jnode
+	arms []*query // set operation; root is nil
+	subs []*query // subqueries outside FROM and WHERE
+	with []*withQuery
+	cols []column
+	open bool // it has columns that are not known
+	// up: the facts of FROM and WHERE hold for each output row. down: a row that
+	// has another value in an output column than the one that matters cannot
+	// change the rows that have it.
+	up, down bool
+	// links are output terms and the inner terms that they take their value
+	// from, where facts must not flow down.
+	links [][2]term
+	// consts are output columns that are constants themselves.
+	consts []*fact
+}
+
+// withQuery is a WITH query with the facts of its place.
+type withQuery struct {
+	q *query
+	c *cte
+}
+
+// workMax bounds the proof of one statement, in facts looked at: nested set
+// operations and recursive WITH queries are gone through several times.
+const workMax = 10_000_000
+
+// work ends the analysis with 54001 when it takes too long.
+func (a *analyzer) work(f *facts) {
+	a.worked += 1
+	if f != nil {
+		a.worked += len(f.list) + len(f.learned)
+	}
+	if a.worked > workMax {
+		fail(sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex: its subqueries nest too deeply to say which shard has their rows").
+			WithHint("write it with fewer nested subqueries, or as several statements"))
+	}
+}
+
+// gather adds the facts that hold for every row of j.
+func (a *analyzer) gather(j *jnode, f *facts) {
+	a.work(f)
+	switch j.op {
+	case jLeaf:
+		f.learn(j, j.facts)
+	case jInner:
+		f.learn(j, j.facts)
+		for _, k := range j.kids {
+			a.gather(k, f)
+		}
+	case jLeft:
+		a.gather(j.kids[0], f)
+		if f.present(a.terms, j.kids[1].rtes) {
+			f.learn(j, j.facts)
+			a.gather(j.kids[1], f)
+		}
+	case jFull:
+		l, r := f.present(a.terms, j.kids[0].rtes), f.present(a.terms, j.kids[1].rtes)
+		if l && r {
+			f.learn(j, j.facts)
+		}
+		if l {
+			a.gather(j.kids[0], f)
+		}
+		if r {
+			a.gather(j.kids[1], f)
+		}
+	case jSub:
+		if !f.learned[j] {
+			a.gatherQuery(j, j.q, f)
+		}
+	}
+}
+
+// gatherQuery adds what holds for every output row of a subquery in FROM.
+func (a *analyzer) gatherQuery(j *jnode, q *query, f *facts) {
+	if q.root != nil && q.up {
+		f.learn(j, q.consts)
+		a.gather(q.root, f)
+		for _, l := range q.links {
+			if set, ok := f.best(asSet(f.class(l[1]))); ok {
+				f.list = append(f.list, oneOf(l[0], set))
+			}
+		}
+		return
+	}
+	// Set operations: a column is one of what the arms say.
+	f.learn(j, nil)
+	for i, c := range q.cols {
+		if c.term == noTerm {
+			continue
+		}
+		if set, ok := a.exported(q, i, f); ok {
+			f.list = append(f.list, oneOf(c.term, set))
+		}
+	}
+}
+
+func asSet(ts []term) map[term]bool {
+	m := make(map[term]bool, len(ts))
+	for _, t := range ts {
+		m[t] = true
+	}
+	return m
+}
+
+func oneOf(t term, set []konst) *fact {
+	x := &fact{terms: []term{t}, rows: make([][]konst, len(set))}
+	for i, k := range set {
+		x.rows[i] = []konst{k}
+	}
+	return x
+}
+
+// exported returns the constants that an output column of q is one of.
+func (a *analyzer) exported(q *query, i int, outer *facts) ([]konst, bool) {
+	a.work(outer)
+	if q.arms != nil {
+		var all []konst
+		for _, arm := range q.arms {
+			if i >= len(arm.cols) {
+				return nil, false
+			}
+			set, ok := a.exported(arm, i, outer)
+			if !ok || len(q.cols) <= i || !sameFamily(arm.cols[i].typ, q.cols[i].typ) {
+				return nil, false
+			}
+			all = append(all, set...)
+		}
+		return all, true
+	}
+	if i >= len(q.cols) || q.cols[i].term == noTerm || !q.up || q.root == nil {
+		return nil, false
+	}
+	f := outer.clone()
+	a.gatherQuery(newNode(jSub), q, f)
+	return f.best(asSet(f.class(q.cols[i].term)))
+}
+
+// visit looks for the shard key of every sharded table below j, with facts f
+// that hold for the rows of j that matter.
+func (a *analyzer) visit(j *jnode, f *facts) {
+	a.work(f)
+	switch j.op {
+	case jLeaf:
+		if j.key != nil {
+			a.pin(j, f)
+		}
+		a.visitAll(j.subs, f)
+	case jInner:
+		for _, k := range j.kids {
+			a.visit(k, f)
+		}
+		a.visitAll(j.subs, f)
+	case jLeft:
+		if f.present(a.terms, j.kids[1].rtes) {
+			f.learn(j, j.facts)
+			a.gather(j.kids[1], f)
+			a.visit(j.kids[0], f)
+			a.visit(j.kids[1], f)
+			a.visitAll(j.subs, f)
+			return
+		}
+		a.visit(j.kids[0], f)
+		// A row of r matters only where ON is true; so ON can also show that a
+		// null-extended row of l is not meant.
+		g := f.clone()
+		g.learn(j, j.facts)
+		for range 2 {
+			a.gather(j.kids[1], g)
+			a.gather(j.kids[0], g)
+		}
+		a.visit(j.kids[1], g)
+		a.visitAll(j.subs, g)
+	case jFull:
+		for _, k := range j.kids {
+			g := f.clone()
+			a.gather(k, g)
+			a.gather(k, g)
+			a.visit(k, g)
+		}
+		a.visitAll(j.subs, f)
+	case jSub:
+		a.visitQuery(j.q, f)
+	}
+}
+
+func (a *analyzer) visitAll(qs []*query, f *facts) {
+	for _, q := range qs {
+		a.visitQuery(q, f)
+	}
+}
+
+// visitQuery proves one query, given what holds for the outer rows that matter.
+func (a *analyzer) visitQuery(q *query, outer *facts) *facts {
+	f := outer.clone()
+	for _, w := range q.with {
+		if w.q != nil {
+			a.visitQuery(w.q, outer)
+		}
+	}
+	for _, arm := range q.arms {
+		a.visitQuery(arm, f)
+	}
+	if q.root != nil {
+		a.gather(q.root, f)
+		a.gather(q.root, f)
+		a.visit(q.root, f)
+	}
+	a.visitAll(q.subs, f)
+	return f
+}
+
+// pin takes the shard keys of a table from the facts, or refuses.
+func (a *analyzer) pin(j *jnode, f *facts) {
+	rows, missing, ok := f.alternatives(j.key, a.p.limits.Keys)
+	if !ok {
+		a.notPinned(j, missing)
+	}
+	a.addKeys(rows)
+}
+
+// addKeys adds shard key alternatives to the statement.
+func (a *analyzer) addKeys(rows [][]konst) {
+	for _, r := range rows {
+		key := make([]KeyExpr, len(r))
+		for i, k := range r {
+			e, ok := k.keyExpr(a.types[i])
+			if !ok {
+				refuse("the shard key is compared with a value of another type", "cast the value to "+a.types[i].String())
+			}
+			key[i] = e
+		}
+		a.addKey(key)
+	}
+}
+
+func (a *analyzer) addKey(key []KeyExpr) {
+	for _, e := range key {
+		if e.Never {
+			return
+		}
+	}
+	if len(a.st.Keys) < 64 {
+		for _, have := range a.st.Keys {
+			if sameKey(have, key) {
+				return
+			}
+		}
+	}
+	if len(a.st.Keys) >= a.p.limits.Keys {
+		refuse("the statement names too many shard keys", "send it in several statements")
+	}
+	a.st.Keys = append(a.st.Keys, key)
+}
+
+// sameKey reports whether two alternatives are the same expressions. Equal
+// values at different places of the text are not: another text of the same
+// shape has different values there.
+func sameKey(a, b []KeyExpr) bool {
+	for i := range a {
+		x, y := &a[i], &b[i]
+		if x.Param != y.Param || x.Cast != y.Cast || x.Never != y.Never || x.loc != y.loc || x.mod != y.mod || x.into != y.into || x.as != y.as {
+			return false
+		}
+		if x.Param == 0 && x.loc == 0 && (x.Value != y.Value) {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *analyzer) notPinned(j *jnode, missing int) {
+	col := j.table.ShardKey[missing]
+	refuse("the statement could need rows of table "+quoteName(j.table.Schema, j.table.Name)+" from several shards: its shard key column "+quoteIdent(col)+" is not fixed",
+		`add "`+quoteIdent(j.name)+"."+quoteIdent(col)+` = ..." to the WHERE clause`)
+}
+
+// selectQuery reads a SELECT, VALUES, TABLE or set operation.
+func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
+	a.work(nil)
+	a.worked += 100
+	q := &query{}
+	sc := &scope{parent: parent}
+	q.with = a.withClause(s.WithClause, sc)
+	if s.IntoClause != nil {
+		a.into = s.IntoClause
+	}
+	if len(s.LockingClause) > 0 {
+		a.locks = true
+	}
+	if s.Op != pg.SetOperation_SETOP_NONE {
+		l := a.selectQuery(s.Larg, sc)
+		r := a.selectQuery(s.Rarg, sc)
+		q.arms = []*query{l, r}
+		q.open = l.open || r.open
+		rte := a.newRTE()
+		for i, c := range l.cols {
+			col := column{name: c.name, term: noTerm}
+			if i < len(r.cols) && !q.open && sameFamily(c.typ, r.cols[i].typ) {
+				col.typ = c.typ
+				col.term = a.newTerm(termInfo{typ: c.typ, rte: rte})
+			}
+			q.cols = append(q.cols, col)
+		}
+		w := &walker{sc: sc, subs: &q.subs}
+		a.walkList(s.SortClause, w)
+		a.walk(s.LimitCount, w)
+		a.walk(s.LimitOffset, w)
+		return q
+	}
+	if s.ValuesLists != nil {
+		a.valuesQuery(q, s, sc)
+		return q
+	}
+	q.root = a.from(s.FromClause, sc)
+	a.where(q.root, s.WhereClause, sc)
+
+	aggregates, returnsSets := a.aggregates, a.windows
+	w := &walker{sc: sc, subs: &q.subs}
+	a.walkList(s.DistinctClause, w)
+	a.walkList(s.TargetList, w)
+	a.walk(s.HavingClause, w)
+	a.walkList(s.SortClause, w)
+	grouped := len(s.GroupClause) > 0
+	hasAggregate := a.aggregates != aggregates || s.HavingClause != nil
+	hasWindow := a.windows != returnsSets || len(s.WindowClause) > 0
+	a.walkList(s.GroupClause, w)
+	a.walkList(s.WindowClause, w)
+	a.walk(s.LimitCount, w)
+	a.walk(s.LimitOffset, w)
+
+	plainGroup := true
+	groupTerms := map[term]bool{}
+	for _, g := range s.GroupClause {
+		if c := g.GetColumnRef(); c != nil {
+			if names := fieldNames(c); names != nil {
+				groupTerms[sc.resolve(names).term] = true
+			}
+			continue
+		}
+		if g.GetGroupingSet() != nil {
+			plainGroup = false
+		}
+	}
+	delete(groupTerms, noTerm)
+	q.up = !(hasAggregate && !grouped) && plainGroup
+	distinctOn := len(s.DistinctClause) > 0 && s.DistinctClause[0].GetNode() != nil
+	q.down = q.up && s.LimitCount == nil && s.LimitOffset == nil && !hasWindow && !distinctOn
+	a.outputs(q, s.TargetList, sc, grouped, groupTerms)
+	return q
+}
+
+// outputs computes the columns of a query.
+func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, groupTerms map[term]bool) {
+	rte := a.newRTE()
+	add := func(name string, c column) {
+		out := column{name: name, term: noTerm, typ: c.typ}
+		switch {
+		case c.term == noTerm || c.typ == 0:
+			out.typ = 0
+		case q.down && (!grouped || groupTerms[c.term]):
+			out.term = c.term
+		case q.up:
+			info := a.terms[c.term]
+			out.term = a.newTerm(termInfo{typ: c.typ, rte: rte, plain: info.plain})
+			q.links = append(q.links, [2]term{out.term, c.term})
+		}
+		q.cols = append(q.cols, out)
+	}
+	for _, n := range list {
+		r := n.GetResTarget()
+		if r == nil {
+			continue
+		}
+		if c := r.Val.GetColumnRef(); c != nil {
+			names := fieldNames(c)
+			if names == nil {
+				a.star(q, c, sc, add)
+				continue
+			}
+			name := r.Name
+			if name == "" {
+				name = names[len(names)-1]
+			}
+			add(name, sc.resolve(names))
+			continue
+		}
+		name := r.Name
+		if name == "" {
+			name = outputName(r.Val)
+		}
+		col := column{name: name, term: noTerm}
+		if t := literalType(r.Val); t != 0 && q.up {
+			if k, ok := a.konstOf(r.Val, t, false); ok {
+				col.typ = t
+				col.term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
+				q.consts = append(q.consts, oneOf(col.term, []konst{k}))
+			}
+		}
+		q.cols = append(q.cols, col)
+	}
+	if q.root != nil {
+		q.root.rtes[rte] = true
+	}
+}
+
+// star expands * and name.*.
+func (a *analyzer) star(q *query, c *pg.ColumnRef, sc *scope, add func(string, column)) {
+	names := strs(c.Fields)
+	found := false
+	for s := sc; s != nil && !found; s = s.parent {
+		for _, it := range s.items {
+			if len(names) == 0 && !it.bare || len(names) > 0 && (!it.rel || it.name != names[len(names)-1]) {
+				continue
+			}
+			found = true
+			q.open = q.open || it.open
+			for _, col := range it.cols {
+				add(col.name, col)
+			}
+		}
+		if len(names) == 0 {
+			return
+		}
+	}
+	if !found {
+		q.open = true
+	}
+}
+
+// literalType returns the type that a literal has by itself, 0 if it is not
+// one whose equality with a shard key is certain.
+func literalType(n *pg.Node) keyspace.Type {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		switch v.AConst.Val.(type) {
+		case *pg.A_Const_Ival:
+			return keyspace.Int8
+		case *pg.A_Const_Sval:
+			return keyspace.Text
+		}
+	case *pg.Node_TypeCast:
+		switch v.TypeCast.Arg.GetNode().(type) {
+		case *pg.Node_AConst, *pg.Node_ParamRef:
+			return castType(v.TypeCast.TypeName)
+		}
+	}
+	return 0
+}
+
+// outputName is the name that PostgreSQL gives an expression without alias, as
+// far as names matter for resolving columns; "?column?" otherwise.
+func outputName(n *pg.Node) string {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_FuncCall:
+		if names := strs(v.FuncCall.Funcname); len(names) > 0 {
+			return names[len(names)-1]
+		}
+	case *pg.Node_TypeCast:
+		if name := outputName(v.TypeCast.Arg); name != "?column?" {
+			return name
+		}
+		if names := strs(v.TypeCast.TypeName.GetNames()); len(names) > 0 {
+			return names[len(names)-1]
+		}
+	case *pg.Node_ColumnRef:
+		if names := fieldNames(v.ColumnRef); names != nil {
+			return names[len(names)-1]
+		}
+	case *pg.Node_CoalesceExpr:
+		return "coalesce"
+	case *pg.Node_CaseExpr:
+		return "case"
+	}
+	return "?column?"
+}
+
+// valuesQuery reads VALUES (...), (...): each column is one of its constants.
+func (a *analyzer) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
+	w := &walker{sc: sc, subs: &q.subs}
+	for _, row := range s.ValuesLists {
+		a.walk(row, w)
+	}
+	a.walkList(s.SortClause, w)
+	a.walk(s.LimitCount, w)
+	a.walk(s.LimitOffset, w)
+	q.root = newNode(jInner)
+	q.up = true
+	rte := a.newRTE()
+	q.root.rtes[rte] = true
+	width := len(s.ValuesLists[0].GetList().GetItems())
+	for i := range width {
+		col := column{name: "column" + itoa(i+1), term: noTerm}
+		var typ keyspace.Type
+		same := true
+		for _, row := range s.ValuesLists {
+			items := row.GetList().GetItems()
+			if i >= len(items) {
+				same = false
+				break
+			}
+			t := literalType(items[i])
+			if t == 0 || typ != 0 && t != typ {
+				same = false
+				break
+			}
+			typ = t
+		}
+		if same && typ != 0 {
+			set := make([]konst, 0, len(s.ValuesLists))
+			for _, row := range s.ValuesLists {
+				k, ok := a.konstOf(row.GetList().GetItems()[i], typ, false)
+				if !ok {
+					same = false
+					break
+				}
+				set = append(set, k)
+			}
+			if same {
+				col.typ = typ
+				col.term = a.newTerm(termInfo{typ: typ, rte: rte, plain: true})
+				q.consts = append(q.consts, oneOf(col.term, set))
+			}
+		}
+		q.cols = append(q.cols, col)
+	}
+}

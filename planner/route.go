@@ -1,0 +1,346 @@
+package planner
+
+import (
+	"errors"
+	"strings"
+	"unsafe"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// maxKeyColumns is how many shard key columns are evaluated without allocation.
+const maxKeyColumns = 8
+
+// Route says where one execution of the statement goes.
+//
+// OneShard: all shard key alternatives have to be on one shard; an alternative
+// with NULL matches no row and is left out (in an INSERT it is an error). If none
+// is left, no row can match, any shard gives the right answer and the default
+// shard is taken. DefaultShard: the default shard. AnyShard: Route.Shard is "",
+// the caller chooses. Other kinds have no route: 0A000.
+//
+// Errors: 0A000 if the alternatives are on several shards or a parameter's type
+// is not known, 23502 for a NULL shard key in an INSERT, 23514 for a key that a
+// list keyspace does not have, 22xxx and 08P01 for a parameter that is not a
+// value of its type.
+//
+// For one alternative of a fixed-size type nothing is allocated.
+func (s *Statement) Route(snap *shardmap.Snapshot, args *Args) (Route, error) {
+	return s.route(snap, args, "", nil)
+}
+
+// RouteText routes a text that has the same [Shaper.Normalize] shape as the
+// statement, with the literals that Normalize found in it. ok is false if that
+// cannot be done with certainty; then the text has to be analysed by itself.
+// What holds for the statement besides its Text then holds for the text.
+func (s *Statement) RouteText(snap *shardmap.Snapshot, sql string, literals []Literal) (r Route, ok bool, err error) {
+	if !s.Reusable {
+		return r, false, nil
+	}
+	for _, l := range literals {
+		// Longer digits are a numeric for PostgreSQL, which changes the types
+		// of the expression around them.
+		if l.Class == 'i' && l.End-l.Start > 18 {
+			return r, false, nil
+		}
+	}
+	if r, err = s.route(snap, nil, sql, literals); err == errUnsure {
+		return Route{}, false, nil
+	}
+	return r, err == nil, err
+}
+
+// errUnsure is returned inside by a route from literals that cannot be read
+// with certainty.
+var errUnsure = errors.New("planner: not certain")
+
+func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, literals []Literal) (Route, error) {
+	switch s.Kind {
+	case OneShard:
+	case DefaultShard:
+		return Route{Shard: snap.State().DefaultShard}, nil
+	case AnyShard:
+		return Route{}, nil
+	default:
+		return Route{}, sqlstate.Refuse("this statement is not run on one shard", "")
+	}
+	index, found := snap.Keyspace(s.Keyspace)
+	if !found {
+		return Route{}, sqlstate.New(sqlstate.CannotConnectNow, "keyspace %q is not in the shard map any more", s.Keyspace)
+	}
+	var stack [maxKeyColumns]keyspace.Value
+	var route Route
+	for _, exprs := range s.Keys {
+		if len(exprs) > maxKeyColumns {
+			return Route{}, sqlstate.Refuse("the shard key has too many columns", "")
+		}
+		key := stack[:len(exprs)]
+		match := true
+		for i := range exprs {
+			e := &exprs[i]
+			var never bool
+			switch {
+			case literals != nil:
+				v, ok := e.fromText(sql, literals)
+				if !ok {
+					return Route{}, errUnsure
+				}
+				key[i] = v
+			case e.Param == 0:
+				key[i], never = e.Value, e.Never
+			default:
+				var err error
+				if key[i], never, err = e.eval(args); err != nil {
+					return Route{}, err
+				}
+				if never && e.into != nil {
+					return Route{}, nullKey(e.into, e.into.ShardKey[i])
+				}
+			}
+			match = match && !never
+		}
+		if !match {
+			continue
+		}
+		at, err := index.Locate(key)
+		if err != nil {
+			return Route{}, err
+		}
+		if route.Shard == "" {
+			route = Route{Shard: at.Shard, Keyspace: s.Keyspace, Epoch: at.Epoch, Pinned: at.Pinned, index: index, rangeAt: at.Range}
+			continue
+		}
+		if at.Shard != route.Shard {
+			return Route{}, s.severalShards(snap, args, sql, literals)
+		}
+		if at.Range != route.rangeAt || at.Pinned != route.Pinned {
+			route.rangeAt, route.Pinned = several, false
+		}
+		route.Epoch = max(route.Epoch, at.Epoch)
+	}
+	if route.Shard == "" {
+		return Route{Shard: snap.State().DefaultShard}, nil
+	}
+	return route, nil
+}
+
+// several marks a route whose keys are in more than one range.
+const several = -2
+
+// Text returns the key range that decided, printable; "" where no key did. It
+// allocates, so the hot path does without.
+func (r *Route) Text() string {
+	switch {
+	case r.Range != "":
+		return r.Range
+	case r.index == nil:
+		return ""
+	case r.rangeAt == several:
+		return "several"
+	case r.Pinned:
+		return "pin"
+	case r.rangeAt < 0:
+		return "listed value"
+	}
+	return r.index.RangeText(r.rangeAt)
+}
+
+// severalShards is the refusal of a statement whose keys are spread.
+func (s *Statement) severalShards(snap *shardmap.Snapshot, args *Args, sql string, literals []Literal) error {
+	index, _ := snap.Keyspace(s.Keyspace)
+	var names []string
+	seen := map[string]bool{}
+	for _, exprs := range s.Keys {
+		key := make(keyspace.Key, len(exprs))
+		match := true
+		for i := range exprs {
+			e := &exprs[i]
+			never := e.Never
+			switch {
+			case literals != nil:
+				key[i], match = e.fromText(sql, literals)
+			case e.Param == 0:
+				key[i] = e.Value
+			default:
+				var err error
+				if key[i], never, err = e.eval(args); err != nil {
+					return err
+				}
+			}
+			match = match && !never
+		}
+		if !match {
+			continue
+		}
+		if at, err := index.Locate(key); err == nil && !seen[at.Shard] {
+			seen[at.Shard] = true
+			names = append(names, at.Shard)
+		}
+	}
+	list := strings.Join(names[:min(len(names), 8)], ", ")
+	if len(names) > 8 {
+		list += ", ..."
+	}
+	return sqlstate.Refuse("the shard keys of this statement are on several shards: "+list,
+		"send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is")
+}
+
+// fromText reads the literal of another text of the same shape.
+func (e *KeyExpr) fromText(sql string, literals []Literal) (keyspace.Value, bool) {
+	var v keyspace.Value
+	if e.Param != 0 || e.lit == 0 || int(e.lit) > len(literals) {
+		return v, false
+	}
+	l := literals[e.lit-1]
+	switch l.Class {
+	case 'i':
+		if !isInt(e.as) {
+			return v, false
+		}
+		n := int64(0)
+		for _, c := range []byte(sql[l.Start:l.End]) {
+			n = n*10 + int64(c-'0') // at most 18 digits
+		}
+		if !fits(e.as, n) || !fits(e.Type, n) {
+			return v, false
+		}
+		return keyspace.Int(e.Type, n), true
+	case 's':
+		text := sql[l.Start+1 : l.End-1]
+		if strings.IndexByte(text, '\'') >= 0 {
+			return v, false
+		}
+		v, err := keyspace.ParseText(e.as, unsafe.Slice(unsafe.StringData(text), len(text)))
+		if err != nil {
+			return v, false
+		}
+		v, never, ok := convert(v, e.Type)
+		if !ok || never {
+			return v, false
+		}
+		if v, err = e.mod.Coerce(v); err != nil {
+			return v, false
+		}
+		return v, true
+	}
+	return v, false
+}
+
+const (
+	oidInt8    = 20
+	oidInt2    = 21
+	oidInt4    = 23
+	oidText    = 25
+	oidUnknown = 705
+	oidVarchar = 1043
+	oidNumeric = 1700
+)
+
+// eval reads a parameter. never is true if it is equal to no value of the column.
+func (e *KeyExpr) eval(args *Args) (v keyspace.Value, never bool, err error) {
+	n := e.Param - 1
+	if args == nil || n >= len(args.Values) {
+		return v, false, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", e.Param)
+	}
+	raw := args.Values[n]
+	if raw == nil {
+		return v, true, nil
+	}
+	oid := uint32(0)
+	if n < len(args.OIDs) {
+		oid = args.OIDs[n]
+	}
+	format := int16(0)
+	switch {
+	case len(args.Formats) == 1:
+		format = args.Formats[0]
+	case n < len(args.Formats):
+		format = args.Formats[n]
+	}
+	as := e.Cast
+	if as == 0 {
+		as = e.as
+	}
+	switch {
+	case oid == 0 || oid == oidUnknown:
+		if e.Strict {
+			return v, false, sqlstate.Refuse("parameter "+dollar(e.Param)+" is the shard key, and the statement uses it elsewhere too, so its type is not certain",
+				"cast it where it is the shard key ("+dollar(e.Param)+"::"+e.Type.String()+") and use a parameter of its own elsewhere, or give its type in the driver")
+		}
+		if isInt(as) && format == 1 {
+			as = intOfSize(len(raw), as)
+		}
+	case isInt(as) && (oid == oidInt8 || oid == oidInt4 || oid == oidInt2):
+		t, _ := keyspace.TypeByOID(oid)
+		if e.Cast == 0 {
+			as = t
+		} else if v, err = parse(t, format, raw); err == nil && !fits(e.Cast, v.Int()) {
+			return v, false, sqlstate.New(sqlstate.NumericOutOfRange, "%s out of range", e.Cast)
+		} else {
+			as = t
+		}
+	case isText(as) && (oid == oidText || oid == oidVarchar):
+	case oid == as.OID():
+	case e.Cast != 0 && (oid == oidText || oid == oidVarchar):
+		format = 0 // the bytes of a text are the same in both formats
+	case isInt(as) && oid == oidNumeric && format == 0 && e.Cast == 0 && e.into == nil:
+		n, integral, sure := wholeNumber(string(raw))
+		if !sure {
+			return v, false, typeRefusal(e)
+		}
+		if !integral || !fits(e.Type, n) {
+			return v, true, nil
+		}
+		return keyspace.Int(e.Type, n), false, nil
+	default:
+		return v, false, typeRefusal(e)
+	}
+	if v, err = parse(as, format, raw); err != nil {
+		return v, false, err
+	}
+	v, never, ok := convert(v, e.Type)
+	if !ok {
+		return v, false, typeRefusal(e)
+	}
+	if never {
+		if e.into != nil {
+			return v, false, sqlstate.New(sqlstate.NumericOutOfRange, "%s out of range", e.Type)
+		}
+		return v, true, nil
+	}
+	if e.mod != keyspace.NoModifier {
+		if v, err = e.mod.Coerce(v); err != nil {
+			return v, false, err
+		}
+	}
+	return v, false, nil
+}
+
+func parse(t keyspace.Type, format int16, raw []byte) (keyspace.Value, error) {
+	if format == 1 {
+		return keyspace.ParseBinary(t, raw)
+	}
+	return keyspace.ParseText(t, raw)
+}
+
+// intOfSize is the integer type that a binary value of a length can be.
+func intOfSize(n int, otherwise keyspace.Type) keyspace.Type {
+	switch n {
+	case 2:
+		return keyspace.Int2
+	case 4:
+		return keyspace.Int4
+	case 8:
+		return keyspace.Int8
+	}
+	return otherwise
+}
+
+func typeRefusal(e *KeyExpr) error {
+	return sqlstate.Refuse("parameter "+dollar(e.Param)+" has a type that the router does not compare with a shard key of type "+e.Type.String(),
+		"send it as "+e.Type.String()+", or leave its type open")
+}
+
+func dollar(n int) string { return "$" + itoa(n) }

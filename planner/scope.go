@@ -1,0 +1,245 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// column is a name in a scope and the term that it stands for.
+type column struct {
+	name string
+	term term
+	typ  keyspace.Type
+}
+
+// item is something that names can refer to: a table, a subquery, a join.
+type item struct {
+	schema, name string // name "" for a join without alias
+	cols         []column
+	open         bool // it has columns that are not known
+	rel          bool // name.column is allowed
+	bare         bool // column alone is allowed
+}
+
+// scope is what names mean at one query level.
+type scope struct {
+	parent *scope
+	items  []*item
+	ctes   map[string]*cte
+}
+
+// cte is a WITH query: its output columns, and the constants that each of them
+// is one of.
+type cte struct {
+	name string
+	cols []column
+	sets [][]konst // nil: not fixed
+	open bool
+}
+
+func (s *scope) cte(name string) *cte {
+	for ; s != nil; s = s.parent {
+		if c := s.ctes[name]; c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// resolve finds the column that a reference means, noTerm if that is not
+// certain: then nothing is proved from it, and a shard says what is wrong.
+func (s *scope) resolve(fields []string) column {
+	none := column{term: noTerm}
+	switch len(fields) {
+	case 1:
+		for ; s != nil; s = s.parent {
+			var found []column
+			open := false
+			for _, it := range s.items {
+				if !it.bare {
+					continue
+				}
+				open = open || it.open
+				for _, c := range it.cols {
+					if c.name == fields[0] {
+						found = append(found, c)
+					}
+				}
+			}
+			switch {
+			case len(found) == 1:
+				return found[0]
+			case len(found) > 1 || open:
+				return none
+			}
+		}
+	case 2, 3:
+		rel, name := fields[len(fields)-2], fields[len(fields)-1]
+		for ; s != nil; s = s.parent {
+			var match *item
+			for _, it := range s.items {
+				if !it.rel || it.name != rel || len(fields) == 3 && it.schema != fields[0] {
+					continue
+				}
+				if match != nil {
+					return none
+				}
+				match = it
+			}
+			if match == nil {
+				continue
+			}
+			out, n := none, 0
+			for _, c := range match.cols {
+				if c.name == name {
+					out = c
+					n++
+				}
+			}
+			if n != 1 {
+				return none
+			}
+			return out
+		}
+	}
+	return none
+}
+
+// fieldNames returns the names of a column reference, nil if it is a star.
+func fieldNames(c *pg.ColumnRef) []string {
+	names := strs(c.Fields)
+	if len(names) != len(c.Fields) {
+		return nil
+	}
+	return names
+}
+
+// relation is what a table name in a statement stands for.
+type relation struct {
+	schema, name string
+	table        *shardmap.Table // nil if the map does not know it
+	catalog      bool            // pg_catalog or information_schema
+	virtual      bool            // the schema cleave
+}
+
+// relation resolves a table name as PostgreSQL does: pg_catalog comes before
+// the search path unless the path names it.
+func (a *analyzer) relation(v *pg.RangeVar) relation {
+	r := relation{schema: v.Schemaname, name: v.Relname}
+	if v.Schemaname != "" {
+		r.classify(a)
+		return r
+	}
+	path := a.path
+	named := false
+	for _, s := range path {
+		named = named || s == "pg_catalog"
+	}
+	if !named && isCatalogTable(v.Relname) {
+		r.schema, r.catalog = "pg_catalog", true
+		return r
+	}
+	for _, s := range path {
+		if s == "pg_catalog" && isCatalogTable(v.Relname) {
+			r.schema, r.catalog = s, true
+			return r
+		}
+		if s == "information_schema" {
+			// Its views are not listed here; a name of the path's other schemas
+			// is looked for first in the map.
+			continue
+		}
+		if s == VirtualSchema && virtualTables[v.Relname] {
+			r.schema, r.virtual = s, true
+			return r
+		}
+		if t, ok := a.snap.Table(s, v.Relname); ok {
+			r.schema, r.table = s, t
+			return r
+		}
+	}
+	return r
+}
+
+func (r *relation) classify(a *analyzer) {
+	switch {
+	case r.schema == "pg_catalog" || r.schema == "information_schema" || strings.HasPrefix(r.schema, "pg_toast"):
+		r.catalog = true
+	case r.schema == VirtualSchema:
+		r.virtual = true
+	case r.schema == InternalSchema:
+		fail(internalSchemaError())
+	default:
+		if t, ok := a.snap.Table(r.schema, r.name); ok {
+			r.table = t
+		}
+	}
+}
+
+// VirtualSchema is the schema whose tables and functions the router answers.
+const VirtualSchema = "cleave"
+
+// InternalSchema is where the router keeps its own objects on a shard.
+const InternalSchema = "cleave_internal"
+
+var virtualTables = map[string]bool{
+	"shards": true, "keyspaces": true, "ranges": true, "tables": true, "pins": true, "history": true, "sessions": true,
+}
+
+func internalSchemaError() error {
+	return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", InternalSchema).
+		WithHint("read the shard map through the schema cleave, for example SELECT * FROM cleave.tables")
+}
+
+// newTerm registers a term of a range-table entry.
+func (a *analyzer) newTerm(info termInfo) term {
+	a.terms = append(a.terms, info)
+	return term(len(a.terms) - 1)
+}
+
+func (a *analyzer) newRTE() int {
+	a.rtes++
+	return a.rtes - 1
+}
+
+// tableItem makes the item of a table and its terms, key columns first found by name.
+func (a *analyzer) tableItem(r relation, rte int) *item {
+	it := &item{schema: r.schema, name: r.name, rel: true, bare: true, open: r.table == nil}
+	if r.table == nil {
+		return it
+	}
+	for i := range r.table.Columns {
+		c := &r.table.Columns[i]
+		typ, _ := keyspace.TypeByOID(c.OID)
+		key := false
+		for _, k := range r.table.ShardKey {
+			key = key || r.table.Kind == shardmap.Sharded && k == c.Name
+		}
+		col := column{name: c.Name, term: noTerm, typ: typ}
+		if typ != 0 {
+			col.term = a.newTerm(termInfo{typ: typ, rte: rte, key: key, plain: key || !isText(typ)})
+		}
+		it.cols = append(it.cols, col)
+	}
+	return it
+}
+
+// alias applies FROM x AS name (columns).
+func (it *item) alias(al *pg.Alias) {
+	if al == nil {
+		return
+	}
+	it.name, it.schema = al.Aliasname, ""
+	for i, n := range strs(al.Colnames) {
+		if i < len(it.cols) {
+			it.cols[i].name = n
+		} else if it.open {
+			it.cols = append(it.cols, column{name: n, term: noTerm})
+		}
+	}
+}

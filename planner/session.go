@@ -1,0 +1,326 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+var typeOIDs = map[string]uint32{
+	"bool": 16, "bytea": 17, "char": 18, "name": 19, "int8": 20, "int2": 21, "int4": 23, "text": 25, "oid": 26, "json": 114, "xml": 142,
+	"float4": 700, "float8": 701, "bpchar": 1042, "varchar": 1043, "date": 1082, "time": 1083, "timestamp": 1114, "timestamptz": 1184,
+	"interval": 1186, "timetz": 1266, "numeric": 1700, "uuid": 2950, "jsonb": 3802,
+}
+
+func (a *analyzer) transaction(t *pg.TransactionStmt) {
+	st := a.st
+	st.Kind, st.ReadOnly = TxKind, true
+	tx := &Tx{Name: t.SavepointName, Chain: t.Chain}
+	st.Tx = tx
+	switch t.Kind {
+	case pg.TransactionStmtKind_TRANS_STMT_BEGIN:
+		tx.Op, st.Tag = "begin", "BEGIN"
+	case pg.TransactionStmtKind_TRANS_STMT_START:
+		tx.Op, st.Tag = "begin", "START TRANSACTION"
+	case pg.TransactionStmtKind_TRANS_STMT_COMMIT:
+		tx.Op, st.Tag = "commit", "COMMIT"
+	case pg.TransactionStmtKind_TRANS_STMT_ROLLBACK:
+		tx.Op, st.Tag = "rollback", "ROLLBACK"
+	case pg.TransactionStmtKind_TRANS_STMT_SAVEPOINT:
+		tx.Op, st.Tag = "savepoint", "SAVEPOINT"
+	case pg.TransactionStmtKind_TRANS_STMT_RELEASE:
+		tx.Op, st.Tag = "release", "RELEASE"
+	case pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_TO:
+		tx.Op, st.Tag = "rollback to", "ROLLBACK"
+	default:
+		refuse("two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported", "use COMMIT")
+	}
+	tx.ReadOnly = readOnlyOption(t.Options)
+}
+
+func readOnlyOption(list []*pg.Node) bool {
+	for _, n := range list {
+		if d := n.GetDefElem(); d.GetDefname() == "transaction_read_only" {
+			return defText(d.Arg) == "1" || defText(d.Arg) == "true"
+		}
+	}
+	return false
+}
+
+// CheckSetting refuses a session setting under which the router could no longer
+// read statements as a shard does, or under which a shard's guard would not
+// work. value is the setting's text; the name may have any case. It is meant for
+// SET, set_config and the startup parameters of a connection. Errors: 0A000, 42501.
+func CheckSetting(name, value string) error {
+	on := func() bool {
+		switch strings.ToLower(strings.Trim(value, "' ")) {
+		case "on", "true", "yes", "1", "t", "y", "tr", "tru", "ye":
+			return true
+		}
+		return false
+	}
+	switch name = strings.ToLower(name); {
+	case name == "standard_conforming_strings":
+		if !on() {
+			return sqlstate.Refuse("standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards", `write E'...' where a backslash is to escape`)
+		}
+	case name == "transform_null_equals":
+		if on() {
+			return sqlstate.Refuse("transform_null_equals = on is not supported", "write IS NULL")
+		}
+	case name == "session_replication_role":
+		if !strings.EqualFold(strings.Trim(value, "' "), "origin") {
+			return sqlstate.New(sqlstate.InsufficientPrivilege, "session_replication_role cannot be changed through the router: it would switch off the shards' guards")
+		}
+	case strings.HasPrefix(name, "cleave."):
+		return sqlstate.New(sqlstate.InsufficientPrivilege, "settings cleave.* belong to the router").
+			WithHint("SELECT cleave.… functions and the configuration file change the router")
+	}
+	return nil
+}
+
+func (a *analyzer) set(v *pg.VariableSetStmt) {
+	st := a.st
+	st.Kind, st.Tag, st.ReadOnly = SetKind, "SET", true
+	name := strings.ToLower(v.Name)
+	switch v.Kind {
+	case pg.VariableSetKind_VAR_SET_MULTI:
+		switch v.Name {
+		case "TRANSACTION":
+			st.Kind, st.Tx = TxKind, &Tx{Op: "set", ReadOnly: readOnlyOption(v.Args)}
+		case "SESSION CHARACTERISTICS":
+			st.Kind, st.Tx = TxKind, &Tx{Op: "set", Session: true, ReadOnly: readOnlyOption(v.Args)}
+		default:
+			refuse("SET "+v.Name+" is not supported: a snapshot belongs to one shard", "")
+		}
+		return
+	case pg.VariableSetKind_VAR_RESET:
+		st.Tag, st.Set = "RESET", &Set{Op: "reset", Name: name}
+		return
+	case pg.VariableSetKind_VAR_RESET_ALL:
+		st.Tag, st.Set = "RESET", &Set{Op: "reset all"}
+		return
+	case pg.VariableSetKind_VAR_SET_DEFAULT:
+		if name == "session_authorization" {
+			a.authorization()
+		}
+		st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal}
+		return
+	case pg.VariableSetKind_VAR_SET_CURRENT:
+		refuse("SET ... FROM CURRENT is for functions only", "")
+	}
+	if name == "session_authorization" {
+		a.authorization()
+	}
+	values := make([]string, 0, len(v.Args))
+	for _, n := range v.Args {
+		c := n.GetAConst()
+		switch {
+		case c != nil && c.GetSval() != nil:
+			values = append(values, quoteString(c.GetSval().Sval))
+		case c != nil:
+			values = append(values, defText(n))
+		default:
+			// SET TIME ZONE INTERVAL '...' HOUR TO MINUTE
+			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(a.sql) {
+				values = append(values, "INTERVAL "+quoteString(tc.Arg.GetAConst().GetSval().GetSval())+a.intervalFields())
+			}
+		}
+	}
+	value := strings.Join(values, ", ")
+	if err := CheckSetting(name, value); err != nil {
+		fail(err)
+	}
+	st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal, Value: value}
+}
+
+// intervalFields returns what stands after the string of an interval literal.
+func (a *analyzer) intervalFields() string {
+	ts := sqlguard.Tokens(a.sql)
+	for i := len(ts) - 1; i >= 0; i-- {
+		if ts[i].Kind == sqlguard.String {
+			var out []string
+			for _, t := range ts[i+1:] {
+				if t.Kind == sqlguard.Ident {
+					out = append(out, strings.ToUpper(a.sql[t.Start:t.End]))
+				}
+			}
+			if len(out) > 0 {
+				return " " + strings.Join(out, " ")
+			}
+			break
+		}
+	}
+	return ""
+}
+
+func (a *analyzer) authorization() {
+	refuse("SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own", "SET ROLE changes the current user")
+}
+
+func (a *analyzer) discard(d *pg.DiscardStmt) {
+	a.st.Kind, a.st.ReadOnly = SetKind, true
+	what := map[pg.DiscardMode]string{
+		pg.DiscardMode_DISCARD_ALL: "all", pg.DiscardMode_DISCARD_PLANS: "plans",
+		pg.DiscardMode_DISCARD_SEQUENCES: "sequences", pg.DiscardMode_DISCARD_TEMP: "temp",
+	}[d.Target]
+	a.st.Tag = "DISCARD " + strings.ToUpper(what)
+	a.st.Set = &Set{Op: "discard", What: what}
+}
+
+// top returns the tokens of the statement, and for each whether it is outside
+// of all brackets.
+func (a *analyzer) top() ([]sqlguard.Token, []int) {
+	ts := sqlguard.Tokens(a.sql)
+	depth := make([]int, len(ts))
+	d := 0
+	for i, t := range ts {
+		if t.Kind == sqlguard.Punct {
+			switch a.sql[t.Start] {
+			case ')', ']':
+				d--
+			}
+		}
+		depth[i] = d
+		if t.Kind == sqlguard.Punct {
+			switch a.sql[t.Start] {
+			case '(', '[':
+				d++
+			}
+		}
+	}
+	return ts, depth
+}
+
+// after returns the text from token i on, without a semicolon at the end.
+func (a *analyzer) after(ts []sqlguard.Token, i int) string {
+	if i >= len(ts) {
+		return ""
+	}
+	end := ts[len(ts)-1].End
+	for n := len(ts) - 1; n > i && ts[n].IsPunct(a.sql, ';'); n-- {
+		end = ts[n-1].End
+	}
+	return a.sql[ts[i].Start:end]
+}
+
+// afterExplain returns the text of the statement that EXPLAIN explains.
+func (a *analyzer) afterExplain() string {
+	ts, depth := a.top()
+	i := 1
+	if i < len(ts) && ts[i].IsPunct(a.sql, '(') {
+		// (options), unless it is EXPLAIN (SELECT ...)
+		if i+1 < len(ts) && !ts[i+1].Is(a.sql, "select") && !ts[i+1].Is(a.sql, "with") && !ts[i+1].Is(a.sql, "values") && !ts[i+1].IsPunct(a.sql, '(') {
+			for i++; i < len(ts) && depth[i] > 0; i++ {
+			}
+			i++
+		}
+	} else {
+		for i < len(ts) && (ts[i].Is(a.sql, "analyze") || ts[i].Is(a.sql, "analyse") || ts[i].Is(a.sql, "verbose")) {
+			i++
+		}
+	}
+	return a.after(ts, i)
+}
+
+func (a *analyzer) prepare(p *pg.PrepareStmt) {
+	st := a.st
+	st.Kind, st.Tag, st.ReadOnly = PrepareKind, "PREPARE", true
+	st.Prepared = &Prepared{Name: p.Name}
+	for _, n := range p.Argtypes {
+		t := n.GetTypeName()
+		names := strs(t.GetNames())
+		name := ""
+		if len(names) > 0 {
+			name = names[len(names)-1]
+		}
+		oid := typeOIDs[name]
+		if len(t.GetArrayBounds()) > 0 {
+			oid = 0
+			name += "[]"
+		}
+		st.Prepared.OIDs = append(st.Prepared.OIDs, oid)
+		st.Prepared.Types = append(st.Prepared.Types, name)
+	}
+	ts, depth := a.top()
+	for i, t := range ts {
+		if i >= 2 && depth[i] == 0 && t.Is(a.sql, "as") {
+			st.Prepared.Text = a.after(ts, i+1)
+			return
+		}
+	}
+}
+
+// executeArgs returns the texts of EXECUTE name (a, b).
+func (a *analyzer) executeArgs(n int) []string {
+	if n == 0 {
+		return nil
+	}
+	ts, depth := a.top()
+	var args []string
+	start := -1
+	for i, t := range ts {
+		if i < 2 {
+			continue
+		}
+		switch {
+		case start < 0 && t.IsPunct(a.sql, '('):
+			start = t.End
+		case start >= 0 && depth[i] == 1 && t.IsPunct(a.sql, ','):
+			args = append(args, strings.TrimSpace(a.sql[start:t.Start]))
+			start = t.End
+		case start >= 0 && depth[i] == 0 && t.IsPunct(a.sql, ')'):
+			return append(args, strings.TrimSpace(a.sql[start:t.Start]))
+		}
+	}
+	return args
+}
+
+// quoteIdent quotes an identifier where it needs it.
+func quoteIdent(s string) string {
+	plain := s != ""
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c == '_' || i > 0 && (c >= '0' && c <= '9' || c == '$')) {
+			plain = false
+		}
+	}
+	if plain && !reserved[s] {
+		return s
+	}
+	return quoteAlways(s)
+}
+
+func quoteAlways(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+
+func quoteString(s string) string {
+	q := "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	if strings.Contains(s, `\`) {
+		q = "E" + strings.ReplaceAll(q, `\`, `\\`)
+	}
+	return q
+}
+
+// quoteName is a table name for messages and statements.
+func quoteName(schema, name string) string {
+	if schema == "" || schema == "public" {
+		return quoteIdent(name)
+	}
+	return quoteIdent(schema) + "." + quoteIdent(name)
+}
+
+// reserved are words that cannot be a column name unquoted (manual, appendix C).
+var reserved = func() map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(`all analyse analyze and any array as asc asymmetric both case cast check collate column constraint create
+		current_catalog current_date current_role current_time current_timestamp current_user default deferrable desc distinct do else end
+		except false fetch for foreign from grant group having in initially intersect into lateral leading limit localtime localtimestamp not
+		null offset on only or order placing primary references returning select session_user some symmetric system_user table then to trailing
+		true union unique user using variadic when where window with`) {
+		m[w] = true
+	}
+	return m
+}()

@@ -1,0 +1,396 @@
+-- CREATE TABLE: the options are cut out of the text.
+CREATE TABLE t (a bigint, b text, PRIMARY KEY (a, b)) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text, PRIMARY KEY (a, b))
+CREATE TABLE t (a bigint, b text) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text)
+CREATE TABLE t (a bigint NOT NULL, b text) WITH (cleave.shard_key = 'a', fillfactor = 70);
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text) WITH (fillfactor = 70)
+CREATE TABLE t (a bigint NOT NULL, b text) WITH (fillfactor = 70, cleave.shard_key = 'a', autovacuum_enabled = off);
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text) WITH (fillfactor = 70, autovacuum_enabled = off)
+CREATE TABLE t (a bigint DEFAULT 5, b numeric(10, 2), CHECK (b > 0)) WITH (cleave.shard_key = 'a') TABLESPACE x;
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint DEFAULT 5 NOT NULL, b numeric(10, 2), CHECK (b > 0)) TABLESPACE x
+CREATE TABLE t (a bigint PRIMARY KEY) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint PRIMARY KEY)
+CREATE TABLE IF NOT EXISTS app.t (a text, b uuid) WITH (cleave.shard_key = 'a, b');
+--> schema change create table, all shards, creates {TableName:{Schema:app Name:t} Kind:sharded Keyspace: ShardKey:[a b] IfNotExists:true} [CREATE TABLE]
+-->   text: CREATE TABLE IF NOT EXISTS app.t (a text NOT NULL, b uuid NOT NULL)
+CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'a', cleave.keyspace = 'hash_bigint');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace:hash_bigint ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL)
+CREATE TABLE t (a text) WITH (cleave.shard_key = 'a', cleave.keyspace = 'hash_bigint');
+--> refused 42804: keyspace "hash_bigint" has keys of type (bigint), the shard key is (text)
+-->   hint: choose another keyspace or other column types
+CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'a', cleave.keyspace = 'nosuch');
+--> refused 42704: keyspace "nosuch" does not exist
+-->   hint: create it: SELECT cleave.create_keyspace('nosuch', 'hash', ARRAY['bigint'])
+CREATE TABLE t (a int, b text) WITH (cleave.reference = true);
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a int, b text)
+CREATE TABLE t (a int, b text) WITH (cleave.reference);
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a int, b text)
+CREATE TABLE t (a int, b text);
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+CREATE TABLE t (a int, b text) WITH (fillfactor = 70);
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+CREATE TABLE t ("A b" bigint, c int) WITH (cleave.shard_key = '"A b"');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[A b] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t ("A b" bigint NOT NULL, c int)
+CREATE TABLE t (a bigint /* , ) */, b text) WITH (/* x */ cleave.shard_key = 'a' -- y
+);
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL /* , ) */, b text)
+CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'x');
+--> refused 42703: column "x" named in cleave.shard_key does not exist
+CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'a, a');
+--> refused 22023: cleave.shard_key names column a twice
+-->   hint: WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)
+CREATE TABLE t (a bigint) WITH (cleave.shard_key = '');
+--> refused 22023: cleave.shard_key names no column
+-->   hint: WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)
+CREATE TABLE t (a bigint) WITH (cleave.nosuch = 'a');
+--> refused 22023: unrecognized option cleave.nosuch
+-->   hint: WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)
+CREATE TABLE t (a bigint) WITH (cleave.keyspace = 'hash_bigint');
+--> refused 22023: cleave.keyspace without cleave.shard_key
+-->   hint: WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)
+CREATE TABLE t (a bigint) WITH (cleave.reference = true, cleave.shard_key = 'a');
+--> refused 22023: a reference table is on every shard: it has no shard key and no keyspace
+-->   hint: WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)
+CREATE TABLE t (a bigint NULL) WITH (cleave.shard_key = 'a');
+--> refused 42P16: shard key column "a" cannot be declared NULL
+-->   hint: leave NULL out: shard key columns are NOT NULL
+CREATE TABLE t (a float8) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a column of type float8 cannot be a shard key: equal numbers have several forms (0 and -0, NaN), so the position would not follow from the key
+-->   hint: use bigint, or text for decimal numbers
+CREATE TABLE t (a numeric) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a column of type pg_catalog.numeric cannot be a shard key: equal numbers have several forms (1 and 1.0), so the position would not follow from the key
+-->   hint: use bigint, or text for decimal numbers
+CREATE TABLE t (a bigint[]) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an array cannot be a shard key
+-->   hint: use a column of a plain type
+CREATE TABLE t (a mytype) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a column of type mytype cannot be a shard key: its hash and order are not known to the router
+-->   hint: use smallint, integer, bigint, text, character varying, uuid, date, timestamp, timestamptz, bytea or boolean
+CREATE TABLE t (a bigint, b int PRIMARY KEY) WITH (cleave.shard_key = 'a');
+--> refused 0A000: PRIMARY KEY (b) of table t does not include the shard key column a, so two shards could hold equal rows
+-->   hint: add a to it
+CREATE TABLE t (a bigint, b int UNIQUE) WITH (cleave.shard_key = 'a');
+--> refused 0A000: UNIQUE (b) of table t does not include the shard key column a, so two shards could hold equal rows
+-->   hint: add a to it
+CREATE TABLE t (a bigint, b int, UNIQUE (b)) WITH (cleave.shard_key = 'a');
+--> refused 0A000: UNIQUE (b) of table t does not include the shard key column a, so two shards could hold equal rows
+-->   hint: add a to it
+CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (a WITH =, b WITH &&)) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b int4range, EXCLUDE USING gist (a WITH =, b WITH &&))
+CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (b WITH &&)) WITH (cleave.shard_key = 'a');
+--> refused 0A000: EXCLUDE () of table t does not include the shard key column a, so two shards could hold equal rows
+-->   hint: add a to it
+CREATE TABLE t (a bigint, b serial) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a serial column on every shard would give the same numbers on each of them
+-->   hint: use uuid with gen_random_uuid(), or numbers made by the client
+CREATE TABLE t (a bigint, b int GENERATED ALWAYS AS IDENTITY) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an identity column on every shard would give the same numbers on each of them
+-->   hint: use uuid with gen_random_uuid(), or numbers made by the client
+CREATE TABLE t (a bigint, b bigint DEFAULT nextval('s')) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a default of nextval() on every shard would give the same numbers on each of them
+-->   hint: use gen_random_uuid(), or numbers made by the client
+CREATE TABLE t (a bigint, b uuid DEFAULT gen_random_uuid()) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b uuid DEFAULT gen_random_uuid())
+CREATE TABLE t (a bigint, b bigint DEFAULT myfunction()) WITH (cleave.shard_key = 'a');
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+CREATE TABLE t (a bigint GENERATED ALWAYS AS (5) STORED) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a generated column cannot be a shard key: its value is not in the INSERT
+-->   hint: make it a plain column and write its value
+CREATE TABLE t (a bigint, LIKE orders) WITH (cleave.shard_key = 'a');
+--> refused 0A000: LIKE in a sharded or reference table is not supported: the router has to see columns and constraints
+-->   hint: write the columns out
+CREATE TABLE t (LIKE notes);
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+CREATE TABLE t (a bigint) INHERITS (notes) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a sharded table cannot inherit, be partitioned or be made from a type yet
+-->   hint: write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF
+CREATE TABLE t () INHERITS (orders);
+--> refused 0A000: inheritance and partitions of sharded and reference tables are not supported yet
+CREATE TABLE t (a bigint) PARTITION BY RANGE (a) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a sharded table cannot inherit, be partitioned or be made from a type yet
+-->   hint: write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF
+CREATE TABLE t (a bigint) PARTITION BY RANGE (a);
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+CREATE TABLE t PARTITION OF orders DEFAULT;
+--> refused 0A000: inheritance and partitions of sharded and reference tables are not supported yet
+CREATE TABLE t (a int, b uuid DEFAULT gen_random_uuid()) WITH (cleave.reference = true);
+--> refused 0A000: a volatile default of a reference table would give another value on each shard
+-->   hint: write the value in the INSERT
+CREATE TABLE t (a int, b timestamptz DEFAULT now()) WITH (cleave.reference = true);
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a int, b timestamptz DEFAULT now())
+CREATE TEMP TABLE t (a int);
+--> refused 0A000: temporary tables are not supported yet: they live in one session of one shard
+-->   hint: use an unlogged table, or WITH
+CREATE TABLE cleave.t (a int);
+--> refused 42501: schema "cleave" belongs to the router
+-->   hint: create your objects in another schema
+CREATE TABLE pg_catalog.t (a int);
+--> refused 42501: permission denied: schema "pg_catalog" is a system schema
+-- Foreign keys.
+CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id)) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id))
+CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (b, a) REFERENCES orders (tenant_id, id)) WITH (cleave.shard_key = 'a');
+--> refused 0A000: the foreign key to orders does not match shard key with shard key, so the referenced row could be on another shard
+-->   hint: include a in the foreign key, referencing the shard key of orders
+CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a foreign key between sharded tables has to name the columns that it references
+-->   hint: write REFERENCES orders (column, ...)
+CREATE TABLE t (a bigint, b bigint REFERENCES small (id)) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b bigint REFERENCES small (id))
+CREATE TABLE t (a bigint, b bigint REFERENCES notes (id)) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a foreign key to notes, which is on the default shard only, cannot be checked on the other shards
+-->   hint: declare notes as a reference table, or leave the foreign key out
+CREATE TABLE t (a text REFERENCES orders (note)) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a foreign key to orders, whose rows are on other shards, cannot be checked
+-->   hint: put both tables in one keyspace with equal shard keys
+CREATE TABLE t (a bigint, b bigint, PRIMARY KEY (a, b), FOREIGN KEY (a, b) REFERENCES t (a, b)) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b bigint, PRIMARY KEY (a, b), FOREIGN KEY (a, b) REFERENCES t (a, b))
+CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id) ON DELETE SET NULL) WITH (cleave.shard_key = 'a');
+--> refused 0A000: a foreign key action of SET NULL or SET DEFAULT would change the shard key
+-->   hint: use CASCADE, RESTRICT or NO ACTION
+CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id) ON DELETE CASCADE) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id) ON DELETE CASCADE)
+CREATE TABLE t (a bigint REFERENCES orders (id));
+--> refused 0A000: a foreign key to orders, whose rows are on other shards, cannot be checked
+-->   hint: put both tables in one keyspace with equal shard keys
+CREATE TABLE t (a bigint REFERENCES notes (id), b bigint REFERENCES small (id));
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+-- From queries.
+CREATE TABLE t AS SELECT 1 AS a;
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+CREATE TABLE t AS SELECT * FROM notes;
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+CREATE TABLE t AS SELECT * FROM orders WHERE tenant_id = 5;
+--> refused 0A000: a table cannot be created from the rows of sharded tables
+-->   hint: create the table first, then INSERT ... SELECT with a fixed shard key
+SELECT * INTO t FROM notes;
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+CREATE MATERIALIZED VIEW v AS SELECT 1;
+--> refused 0A000: materialized views are not supported yet
+-->   hint: create a table and INSERT ... SELECT into it
+-- ALTER TABLE.
+ALTER TABLE orders ADD COLUMN x int;
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders ADD COLUMN x int UNIQUE;
+--> refused 0A000: UNIQUE (x) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
+-->   hint: add tenant_id to it
+ALTER TABLE orders ADD COLUMN x serial;
+--> refused 0A000: a serial column on every shard would give the same numbers on each of them
+-->   hint: use uuid with gen_random_uuid(), or numbers made by the client
+ALTER TABLE orders ADD COLUMN x int DEFAULT 5, DROP COLUMN note;
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders DROP COLUMN tenant_id;
+--> refused 0A000: column tenant_id is the shard key of table orders
+-->   hint: create a table with another shard key and copy the rows
+ALTER TABLE orders ALTER COLUMN tenant_id TYPE int;
+--> refused 0A000: the type of column tenant_id cannot change: it is the shard key of table orders, and its rows are placed by it
+-->   hint: create a table with another shard key and copy the rows
+ALTER TABLE orders ALTER COLUMN note TYPE varchar(10) USING left(note, 10);
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders ALTER COLUMN tenant_id DROP NOT NULL;
+--> refused 0A000: column tenant_id is the shard key of table orders
+-->   hint: create a table with another shard key and copy the rows
+ALTER TABLE orders ALTER COLUMN note SET DEFAULT 'x';
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT nextval('s');
+--> refused 0A000: a default of nextval() on every shard would give the same numbers on each of them
+-->   hint: use gen_random_uuid(), or numbers made by the client
+ALTER TABLE orders ADD CONSTRAINT u UNIQUE (id);
+--> refused 0A000: UNIQUE (id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
+-->   hint: add tenant_id to it
+ALTER TABLE orders ADD CONSTRAINT u UNIQUE (tenant_id, id);
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders ADD PRIMARY KEY (tenant_id, id);
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE items ADD FOREIGN KEY (tenant_id, order_id) REFERENCES orders (tenant_id, id);
+--> schema change alter table, all shards, alters [{public items}] [ALTER TABLE]
+ALTER TABLE items ADD FOREIGN KEY (order_id) REFERENCES orders (id);
+--> refused 0A000: the foreign key to orders does not match shard key with shard key, so the referenced row could be on another shard
+-->   hint: include tenant_id in the foreign key, referencing the shard key of orders
+ALTER TABLE orders ADD CHECK (id > 0) NOT VALID;
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders VALIDATE CONSTRAINT c;
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders SET (fillfactor = 70);
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders SET (cleave.shard_key = 'id');
+--> refused 0A000: the options cleave.* of a table cannot be changed with ALTER TABLE
+-->   hint: an empty table is sharded with SELECT cleave.distribute('orders', 'column')
+ALTER TABLE orders DISABLE TRIGGER ALL;
+--> refused 0A000: the triggers of table orders hold the shards' guards and cannot be switched through the router
+ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+--> refused 0A000: this change of table orders is not supported yet
+-->   hint: run it on each shard directly
+ALTER TABLE orders OWNER TO bob;
+--> refused 0A000: this change of table orders is not supported yet
+-->   hint: run it on each shard directly
+ALTER TABLE orders RENAME TO orders2;
+--> schema change alter table, all shards, alters [{public orders2}], was {public orders} [ALTER TABLE]
+ALTER TABLE orders RENAME COLUMN note TO remark;
+--> schema change alter table, all shards, alters [{public orders}], column note becomes remark [ALTER TABLE]
+ALTER TABLE orders RENAME COLUMN tenant_id TO tenant;
+--> schema change alter table, all shards, alters [{public orders}], column tenant_id becomes tenant [ALTER TABLE]
+ALTER TABLE orders RENAME CONSTRAINT a TO b;
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders SET SCHEMA app;
+--> schema change alter table, all shards, alters [{app orders}], was {public orders} [ALTER TABLE]
+ALTER TABLE notes ADD COLUMN x serial;
+--> schema change alter table, alters [{public notes}] [ALTER TABLE]
+ALTER TABLE notes SET SCHEMA app;
+--> schema change alter table, alters [{app notes}], was {public notes} [ALTER TABLE]
+ALTER TABLE nosuch ADD COLUMN x int;
+--> refused 42P01: relation "nosuch" does not exist at 13
+-->   hint: SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others
+-- DROP, TRUNCATE, indexes.
+DROP TABLE orders;
+--> schema change drop table, all shards, drops [{public orders}] [DROP TABLE]
+DROP TABLE IF EXISTS orders, items CASCADE;
+--> schema change drop table, all shards, drops [{public orders} {public items}] [DROP TABLE]
+DROP TABLE orders, notes;
+--> refused 0A000: table orders is on every shard and notes on the default shard only
+-->   hint: use one statement for each
+DROP TABLE notes;
+--> schema change drop table, drops [{public notes}] [DROP TABLE]
+DROP TABLE nosuch;
+--> schema change drop table [DROP TABLE]
+DROP TABLE IF EXISTS nosuch;
+--> schema change drop table [DROP TABLE]
+DROP TABLE app.orders;
+--> schema change drop table, drops [{app orders}] [DROP TABLE]
+TRUNCATE orders;
+--> schema change truncate, all shards, truncates [{public orders}] [TRUNCATE TABLE]
+TRUNCATE TABLE orders, items RESTART IDENTITY;
+--> schema change truncate, all shards, truncates [{public orders} {public items}] [TRUNCATE TABLE]
+TRUNCATE orders CASCADE;
+--> refused 0A000: TRUNCATE ... CASCADE reaches tables that it does not name
+-->   hint: name every table in the TRUNCATE and leave CASCADE out
+TRUNCATE orders, notes;
+--> refused 0A000: table orders is on every shard and notes on the default shard only
+-->   hint: use one statement for each
+TRUNCATE notes CASCADE;
+--> schema change truncate [TRUNCATE TABLE]
+TRUNCATE small;
+--> refused 0A000: writes to the reference table small are not supported yet
+-->   hint: its rows would have to change on every shard at once
+CREATE INDEX ON orders (note);
+--> schema change create index, all shards, alters [{public orders}] [CREATE INDEX]
+CREATE INDEX CONCURRENTLY i ON orders (lower(note)) WHERE id > 0;
+--> schema change create index, all shards, alters [{public orders}], concurrently [CREATE INDEX]
+CREATE INDEX i ON orders (myfunction(note));
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+CREATE UNIQUE INDEX ON orders (id);
+--> refused 0A000: UNIQUE INDEX (id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
+-->   hint: add tenant_id to it
+CREATE UNIQUE INDEX ON orders (tenant_id, id);
+--> schema change create index, all shards, alters [{public orders}] [CREATE INDEX]
+CREATE UNIQUE INDEX ON orders ((tenant_id + 0), id);
+--> refused 0A000: UNIQUE INDEX ((expression), id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
+-->   hint: add tenant_id to it
+CREATE UNIQUE INDEX ON notes (id);
+--> schema change create index, alters [{public notes}] [CREATE INDEX]
+DROP INDEX i;
+--> schema change drop index, all shards [DROP INDEX]
+-->   elsewhere: DROP INDEX IF EXISTS i
+DROP INDEX CONCURRENTLY i;
+--> schema change drop index, all shards, concurrently [DROP INDEX]
+-->   elsewhere: DROP INDEX CONCURRENTLY IF EXISTS i
+DROP INDEX IF EXISTS app.i;
+--> schema change drop index, all shards [DROP INDEX]
+ALTER INDEX i RENAME TO j;
+--> schema change alter index, all shards [ALTER INDEX]
+-->   elsewhere: ALTER INDEX IF EXISTS i RENAME TO j
+ALTER INDEX i SET (fillfactor = 70);
+--> schema change alter index, all shards [ALTER INDEX]
+-->   elsewhere: ALTER INDEX IF EXISTS i SET (fillfactor = 70)
+-- Schemas, types, domains, sequences, comments.
+CREATE SCHEMA s;
+--> schema change create schema, all shards [CREATE SCHEMA]
+CREATE SCHEMA cleave;
+--> refused 42501: schema "cleave" belongs to the router
+-->   hint: create your objects in another schema
+CREATE SCHEMA pg_x;
+--> refused 42501: permission denied: schema "pg_x" is a system schema
+CREATE SCHEMA s CREATE TABLE t (a int);
+--> refused 0A000: CREATE SCHEMA with objects in it is not supported
+-->   hint: create the schema first, then each object in a statement of its own
+ALTER SCHEMA s RENAME TO u;
+--> schema change alter schema, all shards, schema s becomes u [ALTER SCHEMA]
+DROP SCHEMA s;
+--> schema change drop schema, all shards [DROP SCHEMA]
+DROP SCHEMA app CASCADE;
+--> schema change drop schema, all shards, drops [{app orders}], drops schemas [app] [DROP SCHEMA]
+DROP SCHEMA cleave_internal CASCADE;
+--> refused 42501: permission denied for schema cleave_internal
+-->   hint: read the shard map through the schema cleave, for example SELECT * FROM cleave.tables
+CREATE TYPE mood AS ENUM ('a', 'b');
+--> schema change create type, all shards [CREATE TYPE]
+CREATE TYPE pair AS (a int, b int);
+--> schema change create type, all shards [CREATE TYPE]
+CREATE TYPE r AS RANGE (subtype = int4);
+--> schema change create type, all shards [CREATE TYPE]
+ALTER TYPE mood ADD VALUE 'c';
+--> schema change alter type, all shards [ALTER TYPE]
+ALTER TYPE mood RENAME VALUE 'a' TO 'z';
+--> schema change alter type, all shards [ALTER TYPE]
+ALTER TYPE pair ADD ATTRIBUTE c int;
+--> schema change alter type, all shards [ALTER TYPE]
+DROP TYPE mood;
+--> schema change drop type, all shards [DROP TYPE]
+DROP TYPE mood CASCADE;
+--> refused 0A000: DROP TYPE ... CASCADE drops columns of tables
+-->   hint: drop the columns first
+CREATE DOMAIN d AS int CHECK (VALUE > 0);
+--> schema change create domain, all shards [CREATE DOMAIN]
+CREATE DOMAIN d AS int CHECK (myfunction(VALUE));
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+ALTER DOMAIN d DROP CONSTRAINT c;
+--> schema change alter domain, all shards [ALTER DOMAIN]
+DROP DOMAIN d;
+--> schema change drop domain, all shards [DROP DOMAIN]
+CREATE SEQUENCE s;
+--> schema change create sequence, all shards [CREATE SEQUENCE]
+CREATE SEQUENCE s OWNED BY notes.id;
+--> refused 0A000: OWNED BY ties a sequence to a table of one shard
+-->   hint: leave OWNED BY out
+ALTER SEQUENCE s RESTART WITH 5;
+--> schema change alter sequence, all shards [ALTER SEQUENCE]
+-->   elsewhere: ALTER SEQUENCE IF EXISTS s RESTART WITH 5
+ALTER SEQUENCE s RENAME TO q;
+--> schema change alter sequence, all shards [ALTER SEQUENCE]
+-->   elsewhere: ALTER SEQUENCE IF EXISTS s RENAME TO q
+DROP SEQUENCE s;
+--> schema change drop sequence, all shards [DROP SEQUENCE]
+-->   elsewhere: DROP SEQUENCE IF EXISTS s
+COMMENT ON TABLE orders IS 'x';
+--> schema change comment, all shards [COMMENT]
+COMMENT ON COLUMN orders.note IS 'x';
+--> schema change comment, all shards [COMMENT]
+COMMENT ON TABLE notes IS 'x';
+--> schema change comment [COMMENT]
+COMMENT ON SCHEMA app IS 'x';
+--> schema change comment, all shards [COMMENT]
+COMMENT ON INDEX i IS 'x';
+--> refused 0A000: COMMENT ON this kind of object is not supported yet
+-->   hint: run it on each shard directly

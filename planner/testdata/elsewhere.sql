@@ -1,0 +1,240 @@
+-- No table, the catalogue, whole tables, functions.
+SELECT 1;
+--> any shard [SELECT, read only, rows]
+SELECT now(), version();
+--> any shard [SELECT, read only, rows]
+SELECT $1::text;
+--> any shard [SELECT, read only, rows]
+SELECT * FROM small;
+--> any shard [SELECT, read only, rows]
+SELECT * FROM small WHERE id = 5 FOR UPDATE;
+--> default shard [SELECT, rows]
+SELECT * FROM notes;
+--> default shard [SELECT, read only, rows]
+SELECT * FROM nosuch;
+--> default shard [SELECT, read only, rows]
+SELECT * FROM pg_class;
+--> default shard [SELECT, read only, rows]
+SELECT * FROM pg_catalog.pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace;
+--> default shard [SELECT, read only, rows]
+SELECT * FROM information_schema.tables;
+--> default shard [SELECT, read only, rows]
+SELECT 'orders'::regclass;
+--> default shard [SELECT, read only, rows]
+SELECT pg_relation_size('orders');
+--> default shard [SELECT, read only, rows]
+SELECT nextval('s');
+--> default shard [SELECT, rows]
+SELECT currval('s'), lastval();
+--> default shard [SELECT, read only, rows]
+SELECT nextval('s') FROM orders WHERE tenant_id = 5;
+--> refused 0A000: nextval() in a statement on the sharded table orders would count on each shard by itself
+-->   hint: get the value in a statement of its own: SELECT nextval(...)
+SELECT pg_sleep(1);
+--> any shard [SELECT, read only, rows]
+SELECT current_setting('x'), current_user, pg_backend_pid();
+--> any shard [SELECT, read only, rows]
+VALUES (1), (2);
+--> any shard [SELECT, read only, rows]
+SELECT * FROM generate_series(1, 3);
+--> any shard [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5 AND myfunction(note);
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+SELECT myfunction();
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+SELECT app.f();
+--> refused 0A000: function app.f() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+SELECT pg_catalog.lower('A');
+--> any shard [SELECT, read only, rows]
+SELECT count(*) FROM orders WHERE tenant_id = 5 AND lower(note) = 'x' AND jsonb_build_object('a', 1) IS NOT NULL;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT query_to_xml('SELECT * FROM orders', true, true, '');
+--> refused 0A000: query_to_xml() runs a query given as text
+-->   hint: call it on the shard that you mean, directly
+SELECT table_to_xml('orders', true, true, '');
+--> refused 0A000: table_to_xml() reads a table named in a text
+-->   hint: call it on the shard that you mean, directly
+SELECT database_to_xml(true, true, '');
+--> refused 0A000: database_to_xml() reads the tables of one shard
+-->   hint: call it on the shard that you mean, directly
+SELECT lo_create(0);
+--> refused 0A000: lo_create() is about large objects, which are not sharded
+-->   hint: call it on the shard that you mean, directly
+SELECT * FROM dblink('x', 'y') AS t(a int);
+--> refused 0A000: function dblink() is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+SELECT pg_read_file('x');
+--> refused 0A000: pg_read_file() reads a server's files
+-->   hint: call it on the shard that you mean, directly
+SELECT pg_advisory_lock(1);
+--> refused 0A000: pg_advisory_lock() would lock on one shard only, so two routers' sessions could both get it
+-->   hint: take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE
+SELECT pg_try_advisory_xact_lock(1) FROM orders WHERE tenant_id = 5;
+--> refused 0A000: pg_try_advisory_xact_lock() would lock on one shard only, so two routers' sessions could both get it
+-->   hint: take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE
+SELECT pg_notify('a', 'b');
+--> refused 0A000: pg_notify() sends to the sessions of one shard only
+-->   hint: call it on the shard that you mean, directly
+SELECT txid_current();
+--> refused 0A000: txid_current() belongs to one shard
+-->   hint: call it on the shard that you mean, directly
+SELECT pg_export_snapshot();
+--> refused 0A000: pg_export_snapshot() belongs to one shard
+-->   hint: call it on the shard that you mean, directly
+SELECT pg_terminate_backend(1);
+--> refused 0A000: pg_terminate_backend() acts on a shard's sessions
+-->   hint: call it on the shard that you mean, directly
+SELECT ts_stat('SELECT 1');
+--> refused 0A000: ts_stat() runs a query given as text
+-->   hint: call it on the shard that you mean, directly
+SELECT ts_rewrite('a'::tsquery, 'SELECT t, s FROM x');
+--> refused 0A000: ts_rewrite() with two arguments runs a query given as text
+-->   hint: use the form with three arguments
+SELECT note OPERATOR(app.+) 'x' FROM orders WHERE tenant_id = 5;
+--> refused 0A000: operator app.+ is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement
+SELECT * FROM otherdb.public.orders WHERE tenant_id = 5;
+--> refused 0A000: table names with a database in front are not supported
+-->   hint: leave out the database name
+SELECT * FROM cleave_internal.guards;
+--> refused 42501: permission denied for schema cleave_internal
+-->   hint: read the shard map through the schema cleave, for example SELECT * FROM cleave.tables
+--path app public
+SELECT * FROM orders WHERE tenant_id = 5;
+--> default shard [SELECT, read only, rows]
+SELECT * FROM public.orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM items WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+CREATE TABLE t (a int);
+--> schema change create table, creates {TableName:{Schema:app Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--path nosuch
+SELECT * FROM orders WHERE tenant_id = 5;
+--> default shard [SELECT, read only, rows]
+--path public
+-- The schema cleave.
+SELECT * FROM cleave.shards;
+--> router tables [SELECT, read only, rows]
+SELECT s.name, count(*) FROM cleave.shards s JOIN cleave.ranges r ON r.shard = s.name GROUP BY 1;
+--> router tables [SELECT, read only, rows]
+SELECT * FROM cleave.shards, notes;
+--> refused 0A000: table cleave.shards is answered by the router and cannot be joined with notes
+-->   hint: read it in a statement of its own
+SELECT * FROM cleave.shards, orders WHERE tenant_id = 5;
+--> refused 0A000: table cleave.shards is answered by the router and cannot be joined with orders
+-->   hint: read it in a statement of its own
+SELECT * FROM cleave.shards WHERE name = $1;
+--> router tables [SELECT, read only, rows]
+DELETE FROM cleave.pins;
+--> refused 42501: cleave.pins is read-only
+-->   hint: the functions of the schema change it: cleave.create_keyspace, cleave.distribute, cleave.pin
+INSERT INTO cleave.shards VALUES (1);
+--> refused 42501: cleave.shards is read-only
+-->   hint: the functions of the schema change it: cleave.create_keyspace, cleave.distribute, cleave.pin
+UPDATE cleave.shards SET x = 1;
+--> refused 42501: cleave.shards is read-only
+-->   hint: the functions of the schema change it: cleave.create_keyspace, cleave.distribute, cleave.pin
+SELECT cleave.pin('hash_bigint', 5, 'shard-1');
+--> router function {Function:pin Args:[{Name: Text:hash_bigint Null:false Param:0 Array:[]} {Name: Text:5 Null:false Param:0 Array:[]} {Name: Text:shard-1 Null:false Param:0 Array:[]}] Column:pin} [SELECT, rows]
+SELECT cleave.pin(keyspace => 'hash_bigint', key => $1, shard => 'shard-1') AS done;
+--> router function {Function:pin Args:[{Name:keyspace Text:hash_bigint Null:false Param:0 Array:[]} {Name:key Text: Null:false Param:1 Array:[]} {Name:shard Text:shard-1 Null:false Param:0 Array:[]}] Column:done} [SELECT, rows]
+SELECT cleave.create_keyspace('k', 'range', ARRAY['bigint'], boundaries => ARRAY['10', '20']::text[]);
+--> router function {Function:create_keyspace Args:[{Name: Text:k Null:false Param:0 Array:[]} {Name: Text:range Null:false Param:0 Array:[]} {Name: Text: Null:false Param:0 Array:[{Name: Text:bigint Null:false Param:0 Array:[]}]} {Name:boundaries Text: Null:false Param:0 Array:[{Name: Text:10 Null:false Param:0 Array:[]} {Name: Text:20 Null:false Param:0 Array:[]}]}] Column:create_keyspace} [SELECT, rows]
+SELECT * FROM cleave.shard_of('hash_bigint', -5);
+--> router function {Function:shard_of Args:[{Name: Text:hash_bigint Null:false Param:0 Array:[]} {Name: Text:-5 Null:false Param:0 Array:[]}] Column:shard_of} [SELECT, rows]
+SELECT * FROM cleave.shard_of('hash_bigint', 5) AS x;
+--> router function {Function:shard_of Args:[{Name: Text:hash_bigint Null:false Param:0 Array:[]} {Name: Text:5 Null:false Param:0 Array:[]}] Column:x} [SELECT, rows]
+SELECT cleave.distribute('orders'::regclass, 'tenant_id');
+--> router function {Function:distribute Args:[{Name: Text:orders Null:false Param:0 Array:[]} {Name: Text:tenant_id Null:false Param:0 Array:[]}] Column:distribute} [SELECT, rows]
+SELECT cleave.pin('a', NULL, true);
+--> router function {Function:pin Args:[{Name: Text:a Null:false Param:0 Array:[]} {Name: Text: Null:true Param:0 Array:[]} {Name: Text:true Null:false Param:0 Array:[]}] Column:pin} [SELECT, rows]
+SELECT cleave.pin('a', 1 + 1, 'b');
+--> refused 0A000: cleave.pin() takes literals, parameters and ARRAY[...] of them only
+-->   hint: compute the value first
+SELECT cleave.pin('a', 1, 'b') FROM orders WHERE tenant_id = 5;
+--> refused 0A000: cleave.pin can only be called by itself: SELECT cleave.pin(...)
+SELECT cleave.shard_of('a', 1), 2;
+--> refused 0A000: cleave.shard_of can only be called by itself: SELECT cleave.shard_of(...)
+DROP TABLE cleave.shards;
+--> refused 42501: schema "cleave" belongs to the router
+-->   hint: create your objects in another schema
+-- EXPLAIN.
+EXPLAIN SELECT * FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [EXPLAIN, read only, rows]
+EXPLAIN ANALYZE UPDATE orders SET note = 'x' WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [EXPLAIN, rows]
+EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM notes;
+--> default shard [EXPLAIN, read only, rows]
+EXPLAIN SELECT * FROM orders;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 5;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: one shard
+-->   | shard: shard-0
+-->   | keyspace: hash_bigint
+-->   | range: (,-6148914691236517206)
+-->   | epoch: 1
+-->   | shard key: (5)
+-->   | tables: orders (sharded)
+-->   | text: SELECT * FROM orders WHERE tenant_id = 5
+EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = $1;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: one shard
+-->   | shard: decided by the parameters
+-->   | keyspace: hash_bigint
+-->   | shard key: ($1)
+-->   | tables: orders (sharded)
+-->   | text: SELECT * FROM orders WHERE tenant_id = $1
+EXPLAIN (ROUTE, ANALYZE) SELECT * FROM orders WHERE tenant_id IN (5, 5);
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: one shard
+-->   | shard: shard-0
+-->   | keyspace: hash_bigint
+-->   | range: (,-6148914691236517206)
+-->   | epoch: 1
+-->   | shard key: (5), (5)
+-->   | tables: orders (sharded)
+-->   | text: SELECT * FROM orders WHERE tenant_id IN (5, 5)
+EXPLAIN (ROUTE) SELECT * FROM orders;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: refused
+-->   | reason: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed (SQLSTATE 0A000)
+-->   | hint: add "orders.tenant_id = ..." to the WHERE clause
+EXPLAIN (ROUTE) INSERT INTO orders VALUES (1), (2), (3), (4), (5);
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: refused
+-->   | reason: the shard keys of this statement are on several shards: shard-0, shard-2, shard-1 (SQLSTATE 0A000)
+-->   | hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+EXPLAIN (ROUTE) SELECT * FROM notes;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: default shard
+-->   | shard: shard-0
+-->   | tables: notes (whole)
+-->   | text: SELECT * FROM notes
+EXPLAIN (ROUTE) SELECT * FROM small;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: any shard
+-->   | shard: the transaction's, else any
+-->   | tables: small (reference)
+-->   | text: SELECT * FROM small
+EXPLAIN (ROUTE) CREATE TABLE t AS SELECT 1;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: schema change
+-->   | operation: create table as
+-->   | shard: shard-0
+-->   | text: CREATE TABLE t AS SELECT 1
+EXPLAIN (ROUTE) DELETE FROM orders WHERE tenant_id = NULL;
+--> explain [EXPLAIN, read only, rows]
+-->   | plan: one shard
+-->   | shard: shard-0
+-->   | keyspace: hash_bigint
+-->   | shard key: none can match
+-->   | tables: orders (sharded)
+-->   | text: DELETE FROM orders WHERE tenant_id = NULL
+EXPLAIN CREATE TABLE t AS SELECT 1;
+--> refused 0A000: EXPLAIN of this statement is not supported
+-->   hint: explain the query itself, or use EXPLAIN (ROUTE)

@@ -1,0 +1,202 @@
+-- One table: literals and parameters that fix the shard key.
+SELECT * FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE 5 = tenant_id AND id > 3;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM public.orders WHERE orders.tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM public.orders WHERE public.orders.tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders o WHERE o.tenant_id = $1 AND o.id = $2;
+--> one shard, key ($1) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = '5';
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = -5;
+--> one shard shard-0, key (-5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = - 5;
+--> one shard shard-0, key (-5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = +5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5.0;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5.5;
+--> one shard shard-0, key none can match [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 1e2;
+--> one shard shard-0, key (100) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 9223372036854775807;
+--> one shard shard-1, key (9223372036854775807) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 9223372036854775808;
+--> one shard shard-0, key none can match [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = -9223372036854775808;
+--> one shard shard-0, key (-9223372036854775808) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = '9223372036854775808';
+--> refused 22003: value "9223372036854775808" is out of range for type bigint at 40
+-->   hint: no row can have this key
+SELECT * FROM orders WHERE tenant_id = 'abc';
+--> refused 22P02: invalid input syntax for type bigint: "abc" at 40
+-->   hint: write the key as PostgreSQL prints it
+SELECT * FROM orders WHERE tenant_id = 5::bigint;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5::int;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = '5'::bigint;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = bigint '5';
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = CAST('5' AS int8);
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = -5::bigint;
+--> one shard shard-0, key (-5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5::numeric;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = 5::float8;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = '5'::text;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = $1::bigint;
+--> one shard, key ($1::bigint) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = $1::int;
+--> one shard, key ($1::integer) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = $1::text;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = $1::numeric;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id::bigint = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id::int = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id::text = '5';
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = NULL;
+--> one shard shard-0, key none can match [SELECT, read only, rows]
+SELECT count(*) FROM orders WHERE tenant_id = NULL;
+--> one shard shard-0, key none can match [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
+--> one shard shard-0, key (1) [SELECT, read only, rows]
+SELECT count(*), max(id) FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
+--> one shard shard-0, key (1) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5 + 1;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = abs(-5);
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id + 0 = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM $1;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id IS DISTINCT FROM 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE (tenant_id = 5) IS TRUE;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5 ORDER BY id LIMIT 3 OFFSET 1;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT DISTINCT note FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT note, count(*), sum(qty) OVER () FROM orders WHERE tenant_id = 5 GROUP BY note, qty HAVING count(*) > 1;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT ctid, xmin, tableoid::regclass FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders TABLESAMPLE BERNOULLI (50) WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM ONLY orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5 FOR UPDATE;
+--> one shard shard-0, key (5) [SELECT, rows]
+SELECT * FROM orders WHERE tenant_id = 5 FOR KEY SHARE SKIP LOCKED;
+--> one shard shard-0, key (5) [SELECT, rows]
+SELECT o.* FROM orders AS o(t, i) WHERE t = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT o.* FROM orders AS o(t, i) WHERE tenant_id = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "o.tenant_id = ..." to the WHERE clause
+SELECT o.* FROM orders AS o(id, tenant_id) WHERE o.tenant_id = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "o.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders o WHERE orders.tenant_id = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "o.tenant_id = ..." to the WHERE clause
+SELECT nosuch FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE "Tenant_Id" = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE TENANT_ID = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM "orders" WHERE "tenant_id" = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+TABLE orders;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT count(*) FROM orders;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE id = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id > 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 6;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = 5 OR id = 3;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE NOT tenant_id = 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id <> 5;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id NOT IN (5);
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id = ALL (ARRAY[5]);
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE CASE WHEN true THEN tenant_id = 5 END;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE COALESCE(tenant_id = 5, false);
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE tenant_id LIKE '5';
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders ORDER BY id LIMIT 10;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT DISTINCT note FROM orders;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE true;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders WHERE false;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+SELECT * FROM orders HAVING count(*) > 1;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+-- OPERATOR() of another schema may mean anything.
+SELECT * FROM orders WHERE tenant_id OPERATOR(pg_catalog.=) 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id OPERATOR(public.=) 5;
+--> refused 0A000: operator public.= is not one of PostgreSQL's own: it could read rows that other shards have
+-->   hint: call it on a shard directly, or write its expression into the statement

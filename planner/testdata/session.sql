@@ -1,0 +1,226 @@
+-- Transactions.
+BEGIN;
+--> transaction {Op:begin Name: Chain:false ReadOnly:false Session:false} [BEGIN, read only]
+BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY;
+--> transaction {Op:begin Name: Chain:false ReadOnly:true Session:false} [BEGIN, read only]
+START TRANSACTION READ WRITE;
+--> transaction {Op:begin Name: Chain:false ReadOnly:false Session:false} [START TRANSACTION, read only]
+COMMIT;
+--> transaction {Op:commit Name: Chain:false ReadOnly:false Session:false} [COMMIT, read only]
+END;
+--> transaction {Op:commit Name: Chain:false ReadOnly:false Session:false} [COMMIT, read only]
+ROLLBACK AND CHAIN;
+--> transaction {Op:rollback Name: Chain:true ReadOnly:false Session:false} [ROLLBACK, read only]
+ABORT;
+--> transaction {Op:rollback Name: Chain:false ReadOnly:false Session:false} [ROLLBACK, read only]
+SAVEPOINT a;
+--> transaction {Op:savepoint Name:a Chain:false ReadOnly:false Session:false} [SAVEPOINT, read only]
+RELEASE a;
+--> transaction {Op:release Name:a Chain:false ReadOnly:false Session:false} [RELEASE, read only]
+ROLLBACK TO a;
+--> transaction {Op:rollback to Name:a Chain:false ReadOnly:false Session:false} [ROLLBACK, read only]
+PREPARE TRANSACTION 'x';
+--> refused 0A000: two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported
+-->   hint: use COMMIT
+COMMIT PREPARED 'x';
+--> refused 0A000: two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported
+-->   hint: use COMMIT
+SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+--> transaction {Op:set Name: Chain:false ReadOnly:false Session:false} [SET, read only]
+SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY;
+--> transaction {Op:set Name: Chain:false ReadOnly:true Session:true} [SET, read only]
+SET TRANSACTION SNAPSHOT 'x';
+--> refused 0A000: SET TRANSACTION SNAPSHOT is not supported: a snapshot belongs to one shard
+-- Settings.
+SET search_path TO app, public;
+--> session setting {Op:set Name:search_path Local:false Value:'app', 'public' What:} [SET, read only]
+SET search_path = 'a b', "C";
+--> session setting {Op:set Name:search_path Local:false Value:'a b', 'C' What:} [SET, read only]
+SET LOCAL statement_timeout = 500;
+--> session setting {Op:set Name:statement_timeout Local:true Value:500 What:} [SET, read only]
+SET work_mem = '64MB';
+--> session setting {Op:set Name:work_mem Local:false Value:'64MB' What:} [SET, read only]
+SET TIME ZONE 'UTC';
+--> session setting {Op:set Name:timezone Local:false Value:'UTC' What:} [SET, read only]
+SET TIME ZONE LOCAL;
+--> session setting {Op:set Name:timezone Local:false Value: What:} [SET, read only]
+SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
+--> session setting {Op:set Name:timezone Local:false Value:INTERVAL '+02:00' HOUR TO MINUTE What:} [SET, read only]
+SET NAMES 'UTF8';
+--> session setting {Op:set Name:client_encoding Local:false Value:'UTF8' What:} [SET, read only]
+SET enable_seqscan = off;
+--> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What:} [SET, read only]
+SET seed TO 0.5;
+--> session setting {Op:set Name:seed Local:false Value:0.5 What:} [SET, read only]
+SET DateStyle TO DEFAULT;
+--> session setting {Op:set Name:datestyle Local:false Value: What:} [SET, read only]
+SET ROLE bob;
+--> session setting {Op:set Name:role Local:false Value:'bob' What:} [SET, read only]
+SET SESSION AUTHORIZATION bob;
+--> refused 0A000: SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own
+-->   hint: SET ROLE changes the current user
+SET standard_conforming_strings = off;
+--> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
+-->   hint: write E'...' where a backslash is to escape
+SET standard_conforming_strings = on;
+--> session setting {Op:set Name:standard_conforming_strings Local:false Value:'on' What:} [SET, read only]
+SET transform_null_equals = on;
+--> refused 0A000: transform_null_equals = on is not supported
+-->   hint: write IS NULL
+SET session_replication_role = replica;
+--> refused 42501: session_replication_role cannot be changed through the router: it would switch off the shards' guards
+SET cleave.guard_epoch = 5;
+--> refused 42501: settings cleave.* belong to the router
+-->   hint: SELECT cleave.… functions and the configuration file change the router
+SET myapp.x = 'y';
+--> session setting {Op:set Name:myapp.x Local:false Value:'y' What:} [SET, read only]
+RESET search_path;
+--> session setting {Op:reset Name:search_path Local:false Value: What:} [RESET, read only]
+RESET ALL;
+--> session setting {Op:reset all Name: Local:false Value: What:} [RESET, read only]
+SHOW search_path;
+--> session setting {Op:show Name:search_path Local:false Value: What:} [SHOW, read only, rows]
+SHOW ALL;
+--> session setting {Op:show all Name: Local:false Value: What:} [SHOW, read only, rows]
+SHOW TIME ZONE;
+--> session setting {Op:show Name:timezone Local:false Value: What:} [SHOW, read only, rows]
+DISCARD ALL;
+--> session setting {Op:discard Name: Local:false Value: What:all} [DISCARD ALL, read only]
+DISCARD TEMP;
+--> session setting {Op:discard Name: Local:false Value: What:temp} [DISCARD TEMP, read only]
+SELECT set_config('search_path', 'app', false);
+--> session setting {Op:set_config Name:search_path Local:false Value:'app' What:} [SELECT, read only, rows]
+SELECT pg_catalog.set_config('work_mem', '1MB', true);
+--> session setting {Op:set_config Name:work_mem Local:true Value:'1MB' What:} [SELECT, read only, rows]
+SELECT set_config('standard_conforming_strings', 'off', false);
+--> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
+-->   hint: write E'...' where a backslash is to escape
+SELECT set_config('a.b', $1, false);
+--> refused 0A000: set_config() with anything but literals is not supported: the router replays settings on the shards
+-->   hint: SELECT set_config('name', 'value', false), or SET
+SELECT set_config('search_path', 'app', false), 1;
+--> refused 0A000: set_config() inside a larger statement would change one shard's session only
+-->   hint: run SELECT set_config('name', 'value', false) by itself, or SET
+SELECT set_config('search_path', note, false) FROM orders WHERE tenant_id = 5;
+--> refused 0A000: set_config() inside a larger statement would change one shard's session only
+-->   hint: run SELECT set_config('name', 'value', false) by itself, or SET
+-- Prepared statements of SQL.
+PREPARE p AS SELECT * FROM orders WHERE tenant_id = $1;
+--> prepare {Name:p Text:SELECT * FROM orders WHERE tenant_id = $1 OIDs:[] Types:[] Args:[]} [PREPARE, read only]
+PREPARE p (bigint, text, int[]) AS SELECT $1, $2 AS x;
+--> prepare {Name:p Text:SELECT $1, $2 AS x OIDs:[20 25 0] Types:[int8 text int4[]] Args:[]} [PREPARE, read only]
+EXECUTE p;
+--> execute {Name:p Text: OIDs:[] Types:[] Args:[]} [EXECUTE]
+EXECUTE p (5, 'a, b', ARRAY[1, 2], (SELECT 1));
+--> execute {Name:p Text: OIDs:[] Types:[] Args:[5 'a, b' ARRAY[1, 2] (SELECT 1)]} [EXECUTE]
+DEALLOCATE p;
+--> deallocate {Name:p Text: OIDs:[] Types:[] Args:[]} [DEALLOCATE, read only]
+DEALLOCATE ALL;
+--> deallocate {Name: Text: OIDs:[] Types:[] Args:[]} [DEALLOCATE ALL, read only]
+-- Cursors.
+DECLARE c CURSOR FOR SELECT * FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [DECLARE CURSOR, read only]
+DECLARE c CURSOR FOR SELECT * FROM orders;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+DECLARE c CURSOR WITH HOLD FOR SELECT * FROM notes;
+--> refused 0A000: DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction
+-->   hint: declare it without HOLD and read it inside the transaction
+FETCH 10 FROM c;
+--> any shard [FETCH, read only, rows]
+MOVE 10 FROM c;
+--> any shard [MOVE, read only]
+CLOSE c;
+--> any shard [CLOSE CURSOR, read only]
+-- What belongs to one shard.
+LISTEN x;
+--> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
+-->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+NOTIFY x;
+--> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
+-->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+UNLISTEN *;
+--> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
+-->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+LOCK TABLE orders;
+--> refused 0A000: LOCK TABLE on a sharded or reference table would lock it on one shard only
+-->   hint: lock the rows that you need with SELECT ... FOR UPDATE
+LOCK TABLE notes IN SHARE MODE;
+--> default shard [LOCK TABLE]
+VACUUM;
+--> refused 0A000: VACUUM over several shards is not supported yet
+-->   hint: the shards' autovacuum does it; to do it now, run it on each shard
+VACUUM orders;
+--> refused 0A000: VACUUM over several shards is not supported yet
+-->   hint: the shards' autovacuum does it; to do it now, run it on each shard
+VACUUM ANALYZE notes;
+--> default shard [VACUUM]
+ANALYZE orders;
+--> refused 0A000: ANALYZE over several shards is not supported yet
+-->   hint: the shards' autovacuum does it; to do it now, run it on each shard
+REINDEX TABLE orders;
+--> refused 0A000: REINDEX and CLUSTER are not supported yet
+-->   hint: run it on each shard directly
+DO $$ BEGIN END $$;
+--> refused 0A000: DO is not supported yet
+-->   hint: its code could read rows that other shards have; run its statements one by one
+CALL p();
+--> refused 0A000: CALL is not supported yet
+-->   hint: a procedure could read rows that other shards have; run its statements one by one
+CREATE VIEW v AS SELECT 1;
+--> refused 0A000: CREATE VIEW is not supported yet
+-->   hint: write the view's query as a WITH clause of the statement: the router has to see the tables
+CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
+--> refused 0A000: CREATE FUNCTION and CREATE PROCEDURE are not supported yet
+-->   hint: a function could read rows that other shards have; keep its logic in the client or in the statement
+CREATE TRIGGER t BEFORE INSERT ON orders EXECUTE FUNCTION f();
+--> refused 0A000: CREATE TRIGGER is not supported yet
+-->   hint: a trigger could write to rows of other shards; run it on each shard directly
+CREATE EXTENSION x;
+--> refused 0A000: CREATE EXTENSION and ALTER EXTENSION are not supported yet
+-->   hint: run it on each shard directly
+CREATE ROLE r;
+--> refused 0A000: changing roles is not supported yet
+-->   hint: run it on each shard directly
+GRANT SELECT ON orders TO bob;
+--> refused 0A000: GRANT, REVOKE and OWNER TO are not supported yet
+-->   hint: run it on each shard directly
+CREATE DATABASE d;
+--> refused 0A000: creating or changing databases is not supported yet
+-->   hint: the cluster is one database; cleave shard add brings another shard
+ALTER SYSTEM SET x = 1;
+--> refused 0A000: changing a server is not supported yet
+-->   hint: run it on each shard directly
+SET CONSTRAINTS ALL DEFERRED;
+--> refused 0A000: SET CONSTRAINTS is not supported yet
+-->   hint: declare the constraint INITIALLY DEFERRED
+COPY orders FROM STDIN;
+--> refused 0A000: COPY of the sharded table orders is not supported yet
+-->   hint: insert the rows with INSERT
+COPY orders TO STDOUT;
+--> refused 0A000: COPY of the sharded table orders is not supported yet
+-->   hint: use COPY (SELECT ... WHERE shard key = ...) TO STDOUT
+COPY notes FROM STDIN WITH (FORMAT csv);
+--> default shard [COPY, copy]
+COPY notes TO STDOUT;
+--> default shard [COPY, read only, copy]
+COPY notes TO '/tmp/x';
+--> refused 42501: COPY with a file or program of the server is not supported
+-->   hint: use COPY ... FROM STDIN or TO STDOUT, or psql's \copy
+COPY notes FROM PROGRAM 'x';
+--> refused 42501: COPY with a file or program of the server is not supported
+-->   hint: use COPY ... FROM STDIN or TO STDOUT, or psql's \copy
+COPY (SELECT * FROM orders WHERE tenant_id = 5) TO STDOUT;
+--> one shard shard-0, key (5) [COPY, read only, copy]
+COPY (SELECT * FROM orders) TO STDOUT;
+--> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
+-->   hint: add "orders.tenant_id = ..." to the WHERE clause
+;
+--> empty [, read only]
+-- comment only
+SELECT 1; SELECT 2;
+--> refused 42601: cannot insert multiple commands into a prepared statement
+SELEC 1;
+--> refused 42601: syntax error at or near "SELEC" at 1
+SELECT 'abc;
+--> refused 42601: unterminated quoted string at or near "'abc" at 8

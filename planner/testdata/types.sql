@@ -1,0 +1,135 @@
+-- Shard keys of other types, and how literals become values.
+SELECT * FROM people WHERE name = 'bob';
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = 'it''s';
+--> one shard shard-2, key ('it''s') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = E'a\nb';
+--> one shard shard-0, key ('a\nb') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = U&'\0062ob';
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = $$bob$$;
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = 'bob'::text;
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = 'bob'::varchar;
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = 'bob'::varchar(2);
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = 'bob'::char(5);
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = 'bob'::name;
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = 'bob' COLLATE "C";
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name COLLATE "C" = 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = 5;
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = $1;
+--> one shard, key ($1) [SELECT, read only, rows]
+SELECT * FROM people WHERE name = $1::text;
+--> one shard, key ($1::text) [SELECT, read only, rows]
+SELECT * FROM people WHERE name = $1::varchar;
+--> one shard, key ($1::character varying) [SELECT, read only, rows]
+SELECT * FROM people WHERE name = $1::char(3);
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE lower(name) = 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name LIKE 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name ILIKE 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+-- A column whose collation is not known says nothing about bytes.
+SELECT * FROM people WHERE name = nick AND nick = 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people p JOIN people q ON p.name = q.name WHERE p.name = 'bob';
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM docs WHERE id = '6F9619FF-8B86-D011-B42D-00CF4FC964FF';
+--> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
+SELECT * FROM docs WHERE id = '{6f9619ff-8b86-d011-b42d-00cf4fc964ff}'::uuid;
+--> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
+SELECT * FROM docs WHERE id = uuid '6f9619ff-8b86-d011-b42d-00cf4fc964ff';
+--> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
+SELECT * FROM docs WHERE id = 'nonsense';
+--> refused 22P02: invalid input syntax for type uuid: "nonsense" at 31
+-->   hint: write the key as PostgreSQL prints it
+SELECT * FROM docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid;
+--> refused 0A000: the statement could need rows of table docs from several shards: its shard key column id is not fixed
+-->   hint: add "docs.id = ..." to the WHERE clause
+SELECT * FROM docs WHERE id = ANY (ARRAY['6f9619ff-8b86-d011-b42d-00cf4fc964ff'::uuid]);
+--> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
+SELECT * FROM events WHERE at = '2024-01-01 10:00:00';
+--> one shard shard-2, key ('2024-01-01 10:00:00') [SELECT, read only, rows]
+SELECT * FROM events WHERE at = timestamp '2024-01-01 10:00:00';
+--> one shard shard-2, key ('2024-01-01 10:00:00') [SELECT, read only, rows]
+SELECT * FROM events WHERE at = date '2024-01-01';
+--> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
+-->   hint: add "events.at = ..." to the WHERE clause
+SELECT * FROM events WHERE at = timestamptz '2024-01-01 10:00:00+00';
+--> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
+-->   hint: add "events.at = ..." to the WHERE clause
+SELECT * FROM events WHERE at = day AND day = '2024-01-01';
+--> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
+-->   hint: add "events.at = ..." to the WHERE clause
+SELECT * FROM events WHERE at = now();
+--> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
+-->   hint: add "events.at = ..." to the WHERE clause
+SELECT * FROM events WHERE at = 'now';
+--> refused 0A000: "now" as a timestamp without time zone is not in ISO form, so its meaning may depend on the session's settings at 33
+-->   hint: write it as '2000-01-31 12:00:00'
+SELECT * FROM events WHERE at = $1::timestamp(0);
+--> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
+-->   hint: add "events.at = ..." to the WHERE clause
+SELECT * FROM tags WHERE tag = 'abc';
+--> one shard shard-0, key ('abc') [SELECT, read only, rows]
+SELECT * FROM tags WHERE tag = 'abc   ';
+--> one shard shard-2, key ('abc   ') [SELECT, read only, rows]
+SELECT * FROM tags WHERE tag = 'abcdefg';
+--> one shard shard-0, key ('abcdefg') [SELECT, read only, rows]
+SELECT * FROM tags WHERE tag::text = 'abc';
+--> one shard shard-0, key ('abc') [SELECT, read only, rows]
+INSERT INTO tags VALUES ('abc', 1);
+--> one shard shard-0, key ('abc') [INSERT]
+INSERT INTO tags VALUES ('abcde   ', 1);
+--> one shard shard-2, key ('abcde') [INSERT]
+INSERT INTO tags VALUES ('abcdefg', 1);
+--> refused 22001: value too long for type character varying(5)
+-->   hint: use a shorter key, or a column of type text
+SELECT * FROM offices WHERE region = 'eu';
+--> one shard shard-1, key ('eu') [SELECT, read only, rows]
+SELECT * FROM offices WHERE region = 'mars';
+--> one shard, but no shard is listed for value mars of keyspace "regions" (keyspace regions, SQLSTATE 23514); hint: give it a shard first: SELECT cleave.pin('regions', 'mars'::pg_catalog.text, 'SHARD')
+INSERT INTO offices VALUES ('us', 'Boston');
+--> one shard shard-2, key ('us') [INSERT]
+-- A parameter that is used elsewhere could get its type there.
+SELECT * FROM orders WHERE note = $1 AND tenant_id = $1;
+--> one shard, key ($1) [SELECT, read only, rows, strict $1]
+SELECT * FROM orders WHERE id = $1 AND tenant_id = $1;
+--> one shard, key ($1) [SELECT, read only, rows]
+SELECT * FROM orders WHERE qty = $1 AND tenant_id = $1;
+--> one shard, key ($1) [SELECT, read only, rows]
+SELECT * FROM orders WHERE price = $1 AND tenant_id = $1;
+--> one shard, key ($1) [SELECT, read only, rows, strict $1]
+SELECT * FROM orders WHERE tenant_id = $1 LIMIT $1;
+--> one shard, key ($1) [SELECT, read only, rows, strict $1]
+SELECT $1, * FROM orders WHERE tenant_id = $1;
+--> one shard, key ($1) [SELECT, read only, rows, strict $1]
+SELECT $1::bigint, * FROM orders WHERE tenant_id = $1;
+--> one shard, key ($1) [SELECT, read only, rows]
+SELECT * FROM events WHERE day = $1 AND at = $1;
+--> one shard, key ($1) [SELECT, read only, rows, strict $1]
+INSERT INTO orders (tenant_id, id) VALUES ($1, $1);
+--> one shard, key ($1) [INSERT]
+INSERT INTO orders (tenant_id, note) VALUES ($1, $1);
+--> one shard, key ($1) [INSERT, strict $1]

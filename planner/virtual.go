@@ -1,0 +1,123 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+)
+
+// selectSpecial handles the SELECTs that the router answers itself: a bare
+// set_config(), and a call of one function of the schema cleave.
+func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
+	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil {
+		return false
+	}
+	bare := s.WhereClause == nil && s.GroupClause == nil && s.HavingClause == nil && s.SortClause == nil &&
+		s.LimitCount == nil && s.LimitOffset == nil && s.DistinctClause == nil && s.WindowClause == nil
+	if bare && len(s.TargetList) == 1 && len(s.FromClause) == 0 {
+		t := s.TargetList[0].GetResTarget()
+		if f := t.GetVal().GetFuncCall(); f != nil {
+			names := strs(f.Funcname)
+			switch {
+			case len(names) == 2 && names[0] == VirtualSchema:
+				a.call(f, names[1], t.Name)
+				return true
+			case names[len(names)-1] == "set_config" && (len(names) == 1 || names[0] == "pg_catalog") && len(f.Args) == 3:
+				return a.setConfig(f)
+			}
+		}
+		return false
+	}
+	if bare && len(s.FromClause) == 1 && len(s.TargetList) == 1 {
+		r := s.FromClause[0].GetRangeFunction()
+		if r == nil || len(r.Functions) != 1 || r.Ordinality || r.Coldeflist != nil {
+			return false
+		}
+		items := r.Functions[0].GetList().GetItems()
+		c := s.TargetList[0].GetResTarget().GetVal().GetColumnRef()
+		if len(items) == 0 || c == nil || len(c.Fields) != 1 || c.Fields[0].GetAStar() == nil {
+			return false
+		}
+		if f := items[0].GetFuncCall(); f != nil {
+			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema {
+				column := r.Alias.GetAliasname()
+				if cols := strs(r.Alias.GetColnames()); len(cols) > 0 {
+					column = cols[0]
+				}
+				a.call(f, names[1], column)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setConfig reads SELECT set_config('name', 'value', false).
+func (a *analyzer) setConfig(f *pg.FuncCall) bool {
+	name, value := f.Args[0].GetAConst().GetSval(), f.Args[1].GetAConst().GetSval()
+	local := f.Args[2].GetAConst()
+	if name == nil || value == nil || local == nil || local.GetBoolval() == nil {
+		refuse("set_config() with anything but literals is not supported: the router replays settings on the shards", "SELECT set_config('name', 'value', false), or SET")
+	}
+	if err := CheckSetting(name.Sval, value.Sval); err != nil {
+		fail(err)
+	}
+	st := a.st
+	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
+	st.Set = &Set{Op: "set_config", Name: strings.ToLower(name.Sval), Value: quoteString(value.Sval), Local: local.GetBoolval().Boolval}
+	return true
+}
+
+func (a *analyzer) call(f *pg.FuncCall, name, column string) {
+	if f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || f.AggOrder != nil {
+		refuse("cleave."+name+"() takes plain arguments only", "")
+	}
+	if column == "" {
+		column = name
+	}
+	c := &CallExpr{Function: name, Column: column}
+	for _, n := range f.Args {
+		c.Args = append(c.Args, a.callArg(n, name))
+	}
+	st := a.st
+	st.Kind, st.ReturnsRows, st.Call = Call, true, c
+	st.Shape = "SELECT cleave." + name + "(...)"
+}
+
+func (a *analyzer) callArg(n *pg.Node, fn string) CallArg {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_NamedArgExpr:
+		arg := a.callArg(v.NamedArgExpr.Arg, fn)
+		arg.Name = v.NamedArgExpr.Name
+		return arg
+	case *pg.Node_ParamRef:
+		p := int(v.ParamRef.Number)
+		a.param(p).total++
+		return CallArg{Param: p}
+	case *pg.Node_AConst:
+		if v.AConst.Isnull {
+			return CallArg{Null: true}
+		}
+		if v.AConst.GetBsval() == nil {
+			return CallArg{Text: defText(n)}
+		}
+	case *pg.Node_TypeCast:
+		return a.callArg(v.TypeCast.Arg, fn)
+	case *pg.Node_AExpr:
+		if v.AExpr.Lexpr == nil && operator(v.AExpr) == "-" {
+			arg := a.callArg(v.AExpr.Rexpr, fn)
+			if arg.Param == 0 && !arg.Null && arg.Array == nil && arg.Text != "" && arg.Text[0] >= '0' && arg.Text[0] <= '9' {
+				arg.Text = "-" + arg.Text
+				return arg
+			}
+		}
+	case *pg.Node_AArrayExpr:
+		arg := CallArg{Array: []CallArg{}}
+		for _, e := range v.AArrayExpr.Elements {
+			arg.Array = append(arg.Array, a.callArg(e, fn))
+		}
+		return arg
+	}
+	refuse("cleave."+fn+"() takes literals, parameters and ARRAY[...] of them only", "compute the value first")
+	return CallArg{}
+}
