@@ -141,16 +141,28 @@ func TestAgainstPgproto3(t *testing.T) {
 	fe = AppendEmpty(fe, Sync)
 	be := pgproto3.NewBackend(bytes.NewReader(fe), io.Discard)
 	for i, check := range []func(m pgproto3.FrontendMessage) bool{
-		func(m pgproto3.FrontendMessage) bool { x, ok := m.(*pgproto3.Parse); return ok && x.Query == "SELECT $1" && x.ParameterOIDs[0] == 20 },
+		func(m pgproto3.FrontendMessage) bool {
+			x, ok := m.(*pgproto3.Parse)
+			return ok && x.Query == "SELECT $1" && x.ParameterOIDs[0] == 20
+		},
 		func(m pgproto3.FrontendMessage) bool {
 			x, ok := m.(*pgproto3.Bind)
 			return ok && x.DestinationPortal == "p" && x.PreparedStatement == "s" && len(x.Parameters) == 2 && x.Parameters[1] == nil && x.ResultFormatCodes[0] == 1
 		},
-		func(m pgproto3.FrontendMessage) bool { x, ok := m.(*pgproto3.Describe); return ok && x.ObjectType == 'P' && x.Name == "p" },
+		func(m pgproto3.FrontendMessage) bool {
+			x, ok := m.(*pgproto3.Describe)
+			return ok && x.ObjectType == 'P' && x.Name == "p"
+		},
 		func(m pgproto3.FrontendMessage) bool { x, ok := m.(*pgproto3.Execute); return ok && x.MaxRows == 5 },
 		func(m pgproto3.FrontendMessage) bool { x, ok := m.(*pgproto3.Close); return ok && x.Name == "s" },
-		func(m pgproto3.FrontendMessage) bool { x, ok := m.(*pgproto3.CopyFail); return ok && x.Message == "why" },
-		func(m pgproto3.FrontendMessage) bool { x, ok := m.(*pgproto3.Query); return ok && x.String == "SELECT 1" },
+		func(m pgproto3.FrontendMessage) bool {
+			x, ok := m.(*pgproto3.CopyFail)
+			return ok && x.Message == "why"
+		},
+		func(m pgproto3.FrontendMessage) bool {
+			x, ok := m.(*pgproto3.Query)
+			return ok && x.String == "SELECT 1"
+		},
 		func(m pgproto3.FrontendMessage) bool { _, ok := m.(*pgproto3.Sync); return ok },
 	} {
 		m, err := be.Receive()
