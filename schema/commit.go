@@ -1,0 +1,694 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// gidPrefix begins the global ids of prepared transactions.
+const gidPrefix = "cleave_ddl_"
+
+func gid(id, shard string) string { return gidPrefix + id + "_" + shard }
+
+// The bounds of what is tried again once the change is decided.
+const (
+	decideTries = 8
+	finishTries = 4
+	finishPause = 100 * time.Millisecond
+	finishMax   = 15 * time.Second
+)
+
+// Commit commits on all shards and in the map. nil: everything is done, or
+// decided and finished by [Recover] where Notices says so.
+//
+// Errors: 25P02 after a failed statement (everything is rolled back); the shard's
+// own error and 40001 when the change was refused (everything is rolled back);
+// 08007 when it is not known whether it was decided, or when shards that cannot prepare
+// got only a part: the detail names the shards.
+func (t *Tx) Commit(ctx context.Context) error {
+	if t.closed {
+		return t.usable()
+	}
+	if t.failed {
+		t.Rollback(ctx)
+		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted: it was rolled back")
+	}
+	for _, p := range t.parts {
+		if p.broken {
+			t.Rollback(ctx)
+			return sqlstate.New(sqlstate.CannotConnectNow, "the conversation with shard %s broke: nothing was changed", p.shard).OnShard(p.shard)
+		}
+	}
+	parts := t.commitOrder()
+	switch {
+	case !t.ran:
+		return t.commitPlain(ctx, parts)
+	case len(parts) == 0:
+		return t.commitMap(ctx)
+	case canPrepare(parts):
+		return t.commitPrepared(ctx, parts)
+	}
+	return t.commitUnprepared(ctx, parts)
+}
+
+// commitOrder is by name with the default shard last: its lock keeps others out
+// until the end.
+func (t *Tx) commitOrder() []*part {
+	parts := slices.Clone(t.parts)
+	def := t.base.State().DefaultShard
+	slices.SortFunc(parts, func(a, b *part) int {
+		if (a.shard == def) != (b.shard == def) {
+			if a.shard == def {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a.shard, b.shard)
+	})
+	return parts
+}
+
+func canPrepare(parts []*part) bool {
+	for _, p := range parts {
+		two, ok := p.conn.(engine.TwoPhase)
+		if !ok || !two.CanPrepare() {
+			return false
+		}
+	}
+	return true
+}
+
+// commitPlain ends transactions that changed nothing the map records.
+func (t *Tx) commitPlain(ctx context.Context, parts []*part) error {
+	var done []string
+	for i, p := range parts {
+		_, err := t.run(ctx, p, "COMMIT")
+		p.done = !p.broken
+		if err != nil {
+			rest := parts[i+1:]
+			for _, r := range rest {
+				_, _ = t.run(ctx, r, "ROLLBACK")
+				r.done = true
+			}
+			t.finish()
+			if p.broken || len(done) > 0 {
+				return t.partial(done, []string{p.shard}, err)
+			}
+			return err
+		}
+		done = append(done, p.shard)
+	}
+	t.finish()
+	return nil
+}
+
+// commitMap writes what ran outside transactions into the history.
+func (t *Tx) commitMap(ctx context.Context) error {
+	defer t.finish()
+	if err := t.decide(ctx, t.final); err != nil {
+		own := sqlstate.As(err)
+		own.Detail = strings.TrimSpace(own.Detail + " The shards have carried the statement out.")
+		own.Hint = "undo the statement and run it again, so that the history has it"
+		return own
+	}
+	return nil
+}
+
+// final is the state after the change, on top of any current one.
+func (t *Tx) final(cur *shardmap.Snapshot) shardmap.State {
+	if cur == t.base {
+		return t.state.Clone()
+	}
+	next := cur.State().Clone()
+	t.overlay(&next, true)
+	return next
+}
+
+// union is final with the tables that the change drops still in it.
+func (t *Tx) union(cur *shardmap.Snapshot) shardmap.State {
+	next := cur.State().Clone()
+	t.overlay(&next, false)
+	return next
+}
+
+// overlay brings the differences between the base and the edited state into next.
+func (t *Tx) overlay(next *shardmap.State, drop bool) {
+	for name := range t.made {
+		for _, k := range t.state.Keyspaces {
+			if k.Name == name {
+				next.PutKeyspace(k)
+			}
+		}
+	}
+	is := map[[2]string]bool{}
+	for _, table := range t.state.Tables {
+		is[[2]string{table.Schema, table.Name}] = true
+		was, ok := t.base.Table(table.Schema, table.Name)
+		if !ok || !reflect.DeepEqual(*was, table) {
+			next.PutTable(table)
+		}
+	}
+	if !drop {
+		return
+	}
+	for _, table := range t.base.State().Tables {
+		if !is[[2]string{table.Schema, table.Name}] {
+			next.DropTable(table.Schema, table.Name)
+		}
+	}
+}
+
+// change is the line of history.
+func (t *Tx) change(expect uint64) (shardmap.Change, error) {
+	c := shardmap.Change{Expect: expect, By: t.opts.Actor, Why: t.opts.Why, Op: OpChange, ID: t.id}
+	if c.Why == "" {
+		c.Why = strings.Join(t.ops, "; ")
+		if len(c.Why) > 1000 {
+			c.Why = strings.ToValidUTF8(c.Why[:1000], "") + "..."
+		}
+	}
+	for name := range t.touched {
+		c.Tables = append(c.Tables, name)
+	}
+	slices.Sort(c.Tables)
+	if len(t.statements) == 0 {
+		c.Op = OpTruncate
+		return c, nil
+	}
+	if t.op != "" {
+		c.Op = t.op
+	}
+	for _, s := range t.statements {
+		c.AllShards = c.AllShards || s.AllShards
+	}
+	var err error
+	c.Statement, err = formatLedger(t.id, t.statements)
+	return c, err
+}
+
+// errDoubt is wrapped when nobody knows whether the directory has the decision.
+var errDoubt = errors.New("schema: the decision is in doubt")
+
+// decide writes the change into the map: the decision. A conflict is resolved on
+// top of the newer map if nothing that this change relies on differs there.
+func (t *Tx) decide(ctx context.Context, make func(cur *shardmap.Snapshot) shardmap.State) error {
+	cur := t.base
+	for range decideTries {
+		c, err := t.change(cur.Version())
+		if err != nil {
+			return err
+		}
+		if err := t.step("decide", ""); err != nil {
+			return err
+		}
+		_, err = t.opts.Directory.Update(ctx, c, make(cur))
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, shardmap.ErrConflict):
+			if cur, err = t.rebase(ctx); err != nil {
+				return err
+			}
+			if cur == nil {
+				return nil // decided: an earlier try had arrived after all
+			}
+		case errors.Is(err, shardmap.ErrDuplicateID):
+			return t.found(ctx)
+		case errors.Is(err, shardmap.ErrInvalid), sqlstate.CodeOf(err) == sqlstate.ObjectNotInState, sqlstate.CodeOf(err) == sqlstate.InvalidParameterValue:
+			return err // refused before anything was stored
+		default:
+			return t.doubt(ctx, err)
+		}
+	}
+	return t.again("the shard map changes too often")
+}
+
+// found tells what the entry with this change's id says.
+func (t *Tx) found(ctx context.Context) error {
+	entry, err := t.opts.Directory.Find(ctx, t.id)
+	if err != nil {
+		return t.doubt(ctx, err)
+	}
+	if entry.Op == OpRolledBack {
+		return t.again("it took too long and was rolled back by " + entry.By)
+	}
+	return nil
+}
+
+// doubt settles, after an error that leaves open whether the directory stored the
+// decision, what it is: what is not stored is fenced off by storing the opposite.
+func (t *Tx) doubt(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	defer cancel()
+	for try := range finishTries {
+		committed, err := resolve(ctx, t.opts.Directory, t.id, t.opts.Actor)
+		switch {
+		case err == nil && committed:
+			return nil
+		case err == nil:
+			return directoryError(cause)
+		}
+		pause(ctx, finishPause<<try)
+	}
+	e := sqlstate.Wrap(errors.Join(errDoubt, cause), sqlstate.TransactionUnknown, "the directory was lost while the schema change was being decided").
+		WithDetail("The change %s is done on all shards or on none; which is not known yet.", t.id).
+		WithHint("when the directory is back: cleave doctor --repair")
+	e.Retry = sqlstate.RetryUnknown
+	return e
+}
+
+// resolve returns whether a change was decided, and if it was not, makes sure that
+// it never will be: the history then has its rollback under the same id, and the
+// coordinator's own compare-and-set fails.
+func resolve(ctx context.Context, dir shardmap.Directory, id, actor string) (committed bool, err error) {
+	for range decideTries {
+		cur, err := dir.Load(ctx)
+		if err != nil {
+			return false, directoryError(err)
+		}
+		entry, err := dir.Find(ctx, id)
+		if err == nil {
+			return entry.Op != OpRolledBack, nil
+		}
+		if !errors.Is(err, shardmap.ErrNotFound) {
+			return false, directoryError(err)
+		}
+		_, err = dir.Update(ctx, shardmap.Change{
+			Expect: cur.Version(), By: actor, Op: OpRolledBack, ID: id,
+			Why: "schema change " + id + " was never decided",
+		}, cur.State().Clone())
+		if err == nil {
+			return false, nil
+		}
+		if !errors.Is(err, shardmap.ErrConflict) && !errors.Is(err, shardmap.ErrDuplicateID) {
+			return false, directoryError(err)
+		}
+	}
+	return false, directoryError(shardmap.ErrConflict)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// rebase loads the newer map and checks that the change can go on top of it.
+// nil, nil: the change is in it already.
+func (t *Tx) rebase(ctx context.Context) (*shardmap.Snapshot, error) {
+	cur, err := t.opts.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	entries, err := History(ctx, t.opts.Directory, t.base.Version())
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.Version > cur.Version() {
+			break
+		}
+		if e.ID == t.id {
+			if e.Op == OpRolledBack {
+				return nil, t.again("it took too long and was rolled back by " + e.By)
+			}
+			return nil, nil
+		}
+		for _, name := range e.Tables {
+			if t.touched[name] {
+				return nil, t.again(name + " was changed by " + e.By + " meanwhile")
+			}
+		}
+	}
+	// Guards were set from the base's ownership, and new keyspaces carry the
+	// epoch that follows it.
+	if len(t.made) > 0 {
+		return nil, t.again("the shard map was changed meanwhile")
+	}
+	for name := range t.keyspaces {
+		was, _ := t.base.Keyspace(name)
+		is, ok := cur.Keyspace(name)
+		if !ok || was == nil || !reflect.DeepEqual(was.Def(), is.Def()) {
+			return nil, t.again("keyspace " + name + " was changed meanwhile")
+		}
+	}
+	all := slices.ContainsFunc(t.statements, func(s Statement) bool { return s.AllShards })
+	if all && !slices.Equal(shardSet(t.base), shardSet(cur)) {
+		return nil, t.again("the shards are others now")
+	}
+	return cur, nil
+}
+
+func shardSet(s *shardmap.Snapshot) []string {
+	var names []string
+	for _, sh := range s.Shards() {
+		names = append(names, sh.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// commitPrepared is the two-phase commit.
+func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
+	for _, p := range parts {
+		if err := t.step("prepare", p.shard); err != nil {
+			return t.crash(err)
+		}
+		p.prepared = true
+		if _, err := t.run(ctx, p, "PREPARE TRANSACTION "+quote(gid(t.id, p.shard))); err != nil {
+			// An error that the shard reported has rolled its side back. If the
+			// conversation broke, the side may be prepared: nobody else can decide
+			// to commit it, and rollback, or later Recover, ends it.
+			p.prepared = p.broken
+			p.done = !p.broken
+			t.Rollback(ctx)
+			return err
+		}
+	}
+	if err := t.step("prepared", ""); err != nil {
+		return t.crash(err)
+	}
+	if err := t.decide(ctx, t.final); err != nil {
+		if errors.Is(err, errDoubt) || errors.Is(err, errCrash) {
+			return t.crash(err)
+		}
+		t.Rollback(ctx)
+		return err
+	}
+	if err := t.step("decided", ""); err != nil {
+		return t.crash(err)
+	}
+	// From here on nothing can stop the change, and nobody waits for a client.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	defer cancel()
+	var late []string
+	for _, p := range parts {
+		if err := t.step("commit", p.shard); err != nil {
+			return t.crash(err)
+		}
+		if err := t.commitPart(ctx, p); err != nil {
+			late = append(late, p.shard)
+			continue
+		}
+		p.prepared, p.done = false, true
+	}
+	t.finish()
+	if len(late) > 0 {
+		t.notices = append(t.notices, &sqlstate.Error{
+			Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
+			Message: "the schema change is decided, but not finished on " + strings.Join(late, ", "),
+			Detail:  "It is prepared there and holds its locks until it is finished.",
+			Hint:    "it is finished when a router starts, or with: cleave doctor --repair",
+		})
+	}
+	return nil
+}
+
+// errCrash is wrapped by the errors of tests that stop a change between two steps.
+var errCrash = errors.New("schema: stopped here")
+
+// crash leaves everything as it is, as if the process had died: prepared
+// transactions stay, open ones end with their conversations.
+func (t *Tx) crash(err error) error {
+	for _, p := range t.parts {
+		p.broken = true
+	}
+	t.finish()
+	return err
+}
+
+// commitPart commits a prepared side, over a new conversation if need be.
+func (t *Tx) commitPart(ctx context.Context, p *part) error {
+	sql := "COMMIT PREPARED " + quote(gid(t.id, p.shard))
+	if !p.broken {
+		_, err := t.run(ctx, p, sql)
+		if err == nil || sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
+			return nil // undefined: Recover was faster, and read the same decision
+		}
+	}
+	var err error
+	for try := range finishTries {
+		if err = t.elsewhere(ctx, p.shard, sql); err == nil || sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
+			return nil
+		}
+		pause(ctx, finishPause<<try)
+	}
+	return err
+}
+
+// unprepare rolls a side back that is, or may be, prepared; what it cannot reach is
+// left to Recover.
+func (t *Tx) unprepare(ctx context.Context, p *part) {
+	sql := "ROLLBACK PREPARED " + quote(gid(t.id, p.shard))
+	if !p.broken {
+		if _, err := t.run(ctx, p, sql); err == nil || !p.broken {
+			return
+		}
+	}
+	_ = t.elsewhere(ctx, p.shard, sql)
+}
+
+// elsewhere runs a statement over a conversation of its own.
+func (t *Tx) elsewhere(ctx context.Context, shard, sql string) error {
+	conn, release, err := t.opts.Connect(ctx, shard)
+	if err != nil {
+		return err
+	}
+	_, _, err = run(ctx, conn, sql)
+	release(lost(err))
+	return err
+}
+
+// commitUnprepared commits one shard after the other, with the map around it:
+// see the package's description for the order and why.
+func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
+	if err := t.decide(ctx, t.union); err != nil {
+		if errors.Is(err, errCrash) {
+			return t.crash(err)
+		}
+		t.Rollback(ctx)
+		if errors.Is(err, errDoubt) {
+			e := sqlstate.As(err)
+			e.Code, e.Retry = sqlstate.CannotConnectNow, sqlstate.RetryTransaction
+			e.Detail = "Nothing was changed on the shards; the map may have an entry that cleave doctor takes out again."
+			return e
+		}
+		return err
+	}
+	if err := t.step("decided", ""); err != nil {
+		return t.crash(err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	defer cancel()
+	var done, not, unknown []string
+	var cause error
+	for _, p := range parts {
+		if err := t.step("commit", p.shard); err != nil {
+			return t.crash(err)
+		}
+		_, err := t.run(ctx, p, "COMMIT")
+		if err == nil {
+			p.done = true
+			done = append(done, p.shard)
+			continue
+		}
+		if cause == nil {
+			cause = err
+		}
+		landed, known := false, true
+		if p.broken {
+			landed, known = t.landed(ctx, p)
+		}
+		p.done = !p.broken
+		switch {
+		case landed:
+			done = append(done, p.shard)
+			continue
+		case !known:
+			unknown = append(unknown, p.shard)
+		default:
+			not = append(not, p.shard)
+		}
+		if len(done) == 0 && len(unknown) == 0 {
+			// Nothing has landed anywhere, so everything can be taken back.
+			for _, r := range parts {
+				if !r.done && !r.broken {
+					_, _ = t.run(ctx, r, "ROLLBACK")
+				}
+				r.done = true
+			}
+			t.void(ctx)
+			t.finish()
+			return err
+		}
+		// Something has landed: going on leaves less undone than stopping.
+	}
+	t.finish()
+	if len(not)+len(unknown) > 0 {
+		return t.partial(done, append(not, unknown...), cause)
+	}
+	if err := t.step("committed", ""); err != nil {
+		return err
+	}
+	if err := t.removeDropped(ctx); err != nil {
+		t.notices = append(t.notices, &sqlstate.Error{
+			Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
+			Message: "the tables are dropped, but the map still has them",
+			Detail:  sqlstate.As(err).Message,
+			Hint:    "cleave doctor --repair takes them out",
+		})
+	}
+	return nil
+}
+
+// landed asks a shard whether it has the change, after its conversation broke
+// during COMMIT.
+func (t *Tx) landed(ctx context.Context, p *part) (landed, known bool) {
+	if !t.marked[p.shard] {
+		return false, false
+	}
+	for try := range finishTries {
+		conn, release, err := t.opts.Connect(ctx, p.shard)
+		if err == nil {
+			var have map[string]bool
+			have, err = noted(ctx, conn)
+			release(err != nil)
+			if err == nil {
+				return have[t.id], true
+			}
+		}
+		pause(ctx, finishPause<<try)
+	}
+	return false, false
+}
+
+// partial is the error of a change that only some shards have.
+func (t *Tx) partial(done, not []string, cause error) error {
+	have := "no shard has it for certain"
+	if len(done) > 0 {
+		have = "done on " + strings.Join(done, ", ")
+	}
+	e := sqlstate.Wrap(cause, sqlstate.TransactionUnknown, "the schema change stopped half way: %s; not done, or not known, on %s", have, strings.Join(not, ", ")).
+		WithDetail("Change %s. These shards cannot prepare transactions, so it was committed on one after the other. Rows written in the same transaction are lost on the shards that do not have it. Cause: %s", t.id, sqlstate.As(cause).Message).
+		WithHint("finish it with: cleave doctor --repair")
+	e.Retry = sqlstate.RetryUnknown
+	return e
+}
+
+// void takes a decided change out of the map again: no shard has it.
+func (t *Tx) void(ctx context.Context) {
+	err := updateMap(ctx, t.opts.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
+		next := cur.State().Clone()
+		restore(&next, t.base, t.touched)
+		return shardmap.Change{By: t.opts.Actor, Why: "no shard has it", Op: OpRolledBack, ID: undoID(t.id)}, &next, nil
+	})
+	if err != nil {
+		t.notices = append(t.notices, &sqlstate.Error{
+			Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
+			Message: "the shards have rolled the change back, but the map still has it",
+			Hint:    "cleave doctor --repair takes it out",
+		})
+	}
+}
+
+// restore puts the tables back as they were in an older map.
+func restore(next *shardmap.State, was *shardmap.Snapshot, touched map[string]bool) {
+	for _, table := range slices.Clone(next.Tables) {
+		if !touched[table.QualifiedName()] {
+			continue
+		}
+		if old, ok := was.Table(table.Schema, table.Name); ok {
+			next.PutTable(*old)
+		} else {
+			next.DropTable(table.Schema, table.Name)
+		}
+	}
+	for _, old := range was.State().Tables {
+		if touched[old.QualifiedName()] {
+			next.PutTable(old)
+		}
+	}
+}
+
+// removeDropped takes the dropped tables out of the map once no shard has them. A table
+// that somebody created again under the name since stays.
+func (t *Tx) removeDropped(ctx context.Context) error {
+	dropped := map[string]bool{}
+	for _, table := range t.base.State().Tables {
+		if !slices.ContainsFunc(t.state.Tables, func(o shardmap.Table) bool { return o.Schema == table.Schema && o.Name == table.Name }) {
+			dropped[table.QualifiedName()] = true
+		}
+	}
+	return removeTables(ctx, t.opts.Directory, t.opts.Actor, t.id, t.base.Version(), dropped)
+}
+
+// removeTables takes tables out of the map, except those that a change after
+// version, other than id itself, concerned.
+func removeTables(ctx context.Context, dir shardmap.Directory, actor, id string, version uint64, names map[string]bool) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return updateMap(ctx, dir, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
+		entries, err := History(ctx, dir, version)
+		if err != nil {
+			return shardmap.Change{}, nil, err
+		}
+		keep := map[string]bool{}
+		for _, e := range entries {
+			if e.ID == id || e.Op == OpTruncate {
+				continue
+			}
+			for _, name := range e.Tables {
+				keep[name] = true
+			}
+		}
+		next := cur.State().Clone()
+		c := shardmap.Change{By: actor, Why: "dropped on all shards", Op: OpRemoved}
+		for _, table := range cur.State().Tables {
+			if name := table.QualifiedName(); names[name] && !keep[name] {
+				next.DropTable(table.Schema, table.Name)
+				c.Tables = append(c.Tables, name)
+			}
+		}
+		if len(c.Tables) == 0 {
+			return c, nil, nil
+		}
+		return c, &next, nil
+	})
+}
+
+// updateMap changes the map by compare-and-set, again when somebody was faster.
+// edit returns a nil state when nothing is left to do.
+func updateMap(ctx context.Context, dir shardmap.Directory, edit func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error)) error {
+	for range decideTries {
+		cur, err := dir.Load(ctx)
+		if err != nil {
+			return directoryError(err)
+		}
+		c, next, err := edit(cur)
+		if err != nil || next == nil {
+			return err
+		}
+		c.Expect = cur.Version()
+		_, err = dir.Update(ctx, c, *next)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, shardmap.ErrConflict) {
+			return directoryError(fmt.Errorf("schema: %w", err))
+		}
+	}
+	return directoryError(shardmap.ErrConflict)
+}

@@ -1,0 +1,567 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Exec runs one DDL statement on every shard that it concerns, the default shard
+// first, checks what only a shard can know, sets the guards and edits the private map.
+// tag and notices are those of the default shard. After an error the transaction
+// has failed on all shards, as PostgreSQL's would.
+//
+// Errors: the shard's own; 0A000 for what a sharded or reference table cannot have;
+// 57P03 when a shard cannot be reached; 55P03 when a lock was not to be had in
+// time; 40001 when somebody else changed the schema meanwhile.
+func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notices []*sqlstate.Error, err error) {
+	if err := t.usable(); err != nil {
+		return "", nil, err
+	}
+	if st.DDL == nil {
+		return "", nil, sqlstate.New(sqlstate.InternalError, "the statement is no schema change")
+	}
+	if st.DDL.Concurrent {
+		return t.concurrent(ctx, st)
+	}
+	tag, notices, err = t.exec(ctx, st)
+	if err != nil {
+		return "", nil, t.fail(err)
+	}
+	return tag, notices, nil
+}
+
+func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
+	d := st.DDL
+	seen := t.base
+	if err := t.lock(ctx); err != nil {
+		return "", nil, err
+	}
+	first := t.part(t.base.State().DefaultShard)
+	// What exists already stays as it is; on the other shards as well, so that
+	// IF NOT EXISTS cannot bring a table into being on some shards only.
+	exists := false
+	if d.Create != nil && d.Create.IfNotExists {
+		switch _, err := first.conn.DescribeTable(ctx, d.Create.Schema, d.Create.Name); sqlstate.CodeOf(err) {
+		case "", sqlstate.WrongObjectType:
+			exists = true
+		case sqlstate.UndefinedTable:
+		default:
+			return "", nil, t.broke(first, err)
+		}
+	}
+	if err := t.before(ctx, first, d); err != nil {
+		return "", nil, err
+	}
+	res, notices, err := t.runNotices(ctx, first, st.Text)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := t.step("executed", first.shard); err != nil {
+		return "", nil, err
+	}
+	if exists {
+		return res.Tag, notices, nil
+	}
+	// The statement was analysed on the map that the session had. Names are
+	// resolved and AllShards is decided there, so a newer map is good only if
+	// it says the same of the tables concerned.
+	if err := t.unchanged(seen, d); err != nil {
+		return "", nil, err
+	}
+	edit, err := t.plan(ctx, first, st)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, sql := range edit.after {
+		if _, err := t.run(ctx, first, sql); err != nil {
+			return "", nil, err
+		}
+	}
+	var others []*part
+	if d.AllShards {
+		for _, name := range t.shardNames()[1:] {
+			p, err := t.open(ctx, name)
+			if err != nil {
+				return "", nil, err
+			}
+			if err := t.mark(ctx, p); err != nil {
+				return "", nil, err
+			}
+			others = append(others, p)
+		}
+	}
+	for _, p := range others {
+		if err := t.follow(ctx, p, st, edit); err != nil {
+			return "", nil, err
+		}
+	}
+	if err := t.apply(edit); err != nil {
+		return "", nil, err
+	}
+	for _, p := range append([]*part{first}, others...) {
+		if err := t.guards(ctx, p, edit.guard); err != nil {
+			return "", nil, err
+		}
+	}
+	t.record(st, edit)
+	return res.Tag, notices, nil
+}
+
+// broke notes that a part's conversation is over, if it is, and names the shard.
+func (t *Tx) broke(p *part, err error) error {
+	if lost(err) {
+		p.broken = true
+	}
+	return onShard(err, p.shard)
+}
+
+// shardNames returns the shards in the order of locks: the default shard, then by name.
+func (t *Tx) shardNames() []string {
+	st := t.base.State()
+	names := []string{}
+	for _, s := range st.Shards {
+		if s.Name != st.DefaultShard {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return append([]string{st.DefaultShard}, names...)
+}
+
+// before does what has to precede the statement on a shard: the guard of a table
+// that is renamed goes (it comes back under the new name), and a TRUNCATE
+// shows the guards that it comes from a router with the current map.
+func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
+	if d.Renamed != nil {
+		if old, ok := t.over.Table(d.Renamed.Schema, d.Renamed.Name); ok && old.Kind != shardmap.Whole {
+			if err := p.conn.DropGuard(ctx, old.Schema, old.Name); err != nil {
+				return t.broke(p, err)
+			}
+		}
+	}
+	if len(d.Truncated) == 0 {
+		return nil
+	}
+	epoch, guarded := uint64(0), false
+	for _, name := range d.Truncated {
+		table, ok := t.over.Table(name.Schema, name.Name)
+		if !ok || table.Kind == shardmap.Whole {
+			continue
+		}
+		g, _ := GuardOf(t.over, table, p.shard)
+		if guarded && g.Owned.Epoch != epoch {
+			return sqlstate.Refuse("tables of keyspaces with different epochs cannot be truncated by one statement",
+				"truncate them one by one, in one transaction if needed")
+		}
+		epoch, guarded = g.Owned.Epoch, true
+	}
+	if !guarded {
+		return nil
+	}
+	_, err := t.run(ctx, p, "SET LOCAL cleave.guard_epoch = "+quote(strconv.FormatUint(epoch, 10)))
+	return err
+}
+
+// unchanged fails with 40001 if the tables of a statement changed after the map
+// on which it was analysed.
+func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
+	for _, n := range namesOf(d) {
+		// A statement that was analysed before the table became sharded.
+		if is, ok := t.over.Table(n.Schema, n.Name); ok && is.Kind != shardmap.Whole && !d.AllShards {
+			return t.again("table " + is.QualifiedName() + " was changed by another session meanwhile")
+		}
+	}
+	if seen.Version() == t.base.Version() || seen.Version() >= 1<<62 {
+		return nil
+	}
+	for _, n := range namesOf(d) {
+		was, before := seen.Table(n.Schema, n.Name)
+		is, after := t.base.Table(n.Schema, n.Name)
+		if before != after || before && (was.Kind != is.Kind || was.Keyspace != is.Keyspace || !slices.Equal(was.ShardKey, is.ShardKey)) {
+			return t.again("table " + qualified(n.Schema, n.Name) + " was changed by another session meanwhile")
+		}
+	}
+	for _, schema := range d.DropsSchema {
+		for _, pair := range [][2]*shardmap.Snapshot{{seen, t.base}, {t.base, seen}} {
+			tables := pair[0].State().Tables
+			for i := range tables {
+				if _, ok := pair[1].Table(schema, tables[i].Name); tables[i].Schema == schema && !ok {
+					return t.again("tables of schema " + schema + " were changed by another session meanwhile")
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// namesOf returns all tables that a statement names.
+func namesOf(d *planner.DDL) []planner.TableName {
+	var out []planner.TableName
+	if d.Create != nil {
+		out = append(out, d.Create.TableName)
+	}
+	out = append(append(append(out, d.Altered...), d.Dropped...), d.Truncated...)
+	if d.Renamed != nil {
+		out = append(out, *d.Renamed)
+	}
+	return out
+}
+
+// edit is what one statement does to the map, and what shards get besides it.
+type edit struct {
+	keyspace  *shardmap.Keyspace // made with the table
+	put       []shardmap.Table
+	drop      []planner.TableName
+	described map[planner.TableName]*engine.Table // as the default shard has them
+	after     []string                            // statements that follow on each shard
+	guard     []planner.TableName                 // whose guards are set anew
+}
+
+// plan works out the edit of a statement that the default shard has carried out.
+func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, error) {
+	d := st.DDL
+	e := &edit{described: map[planner.TableName]*engine.Table{}}
+	for _, name := range d.Dropped {
+		if _, ok := t.over.Table(name.Schema, name.Name); ok {
+			e.drop = append(e.drop, name)
+		}
+	}
+	for _, schema := range d.DropsSchema {
+		for _, table := range t.over.State().Tables {
+			if table.Schema == schema {
+				e.drop = append(e.drop, planner.TableName{Schema: table.Schema, Name: table.Name})
+			}
+		}
+	}
+	if d.Create != nil {
+		if err := t.planCreate(ctx, p, d.Create, e); err != nil {
+			return nil, err
+		}
+	}
+	for i, name := range d.Altered {
+		old := name
+		if i == 0 && d.Renamed != nil {
+			old = *d.Renamed
+		}
+		if err := t.planAlter(ctx, p, st, old, name, e); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+func (t *Tx) describe(ctx context.Context, p *part, name planner.TableName) (*engine.Table, error) {
+	desc, err := p.conn.DescribeTable(ctx, name.Schema, name.Name)
+	if err != nil {
+		return nil, t.broke(p, err)
+	}
+	return desc, nil
+}
+
+func columnsOf(desc *engine.Table) []shardmap.Column {
+	out := make([]shardmap.Column, len(desc.Columns))
+	for i, c := range desc.Columns {
+		out[i] = shardmap.Column{Name: c.Name, Type: c.Type, OID: c.OID, NotNull: c.NotNull}
+	}
+	return out
+}
+
+func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e *edit) error {
+	desc, err := t.describe(ctx, p, c.TableName)
+	if err != nil {
+		return err
+	}
+	kind := c.Kind
+	if kind == "" {
+		kind = shardmap.Whole
+	}
+	table := shardmap.Table{Schema: c.Schema, Name: c.Name, Kind: kind, Columns: columnsOf(desc)}
+	if kind == shardmap.Sharded {
+		table.ShardKey = slices.Clone(c.ShardKey)
+		ks, missing, err := chooseKeyspace(t.over, desc, c.ShardKey, c.Keyspace, t.opts.RangesPerShard)
+		if err != nil {
+			return err
+		}
+		if ks.made != nil {
+			// What the directory will write if nobody is faster; if somebody is,
+			// the change is made anew (see rebase), so that guards and map agree.
+			for i := range ks.made.Ranges {
+				ks.made.Ranges[i].Epoch = t.base.Version() + 1
+			}
+		}
+		e.keyspace, table.Keyspace = ks.made, ks.name
+		for _, column := range missing {
+			e.after = append(e.after, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", qualified(c.Schema, c.Name), ident(column)))
+			for i := range table.Columns {
+				if table.Columns[i].Name == column {
+					table.Columns[i].NotNull = true
+				}
+			}
+		}
+	}
+	if err := CheckTable(t.over, &table, desc); err != nil {
+		return err
+	}
+	e.put = append(e.put, table)
+	e.described[c.TableName] = desc
+	if kind != shardmap.Whole {
+		e.guard = append(e.guard, c.TableName)
+	}
+	return nil
+}
+
+func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old, name planner.TableName, e *edit) error {
+	known, ok := t.over.Table(old.Schema, old.Name)
+	if !ok {
+		return nil // a view, an index, or a table that was there before Cleave
+	}
+	desc, err := t.describe(ctx, p, name)
+	if err != nil {
+		return err
+	}
+	table := known.Clone()
+	table.Schema, table.Name, table.Columns = name.Schema, name.Name, columnsOf(desc)
+	renamedKey := false
+	if table.Kind == shardmap.Sharded {
+		if from, to, ok := renamedColumn(st.Text, known.Columns, table.Columns); ok {
+			for i := range table.ShardKey {
+				if table.ShardKey[i] == from {
+					table.ShardKey[i], renamedKey = to, true
+				}
+			}
+		}
+		if err := sameKey(known, &table, desc); err != nil {
+			return err
+		}
+	}
+	if err := CheckTable(t.over, &table, desc); err != nil {
+		return err
+	}
+	if old != name {
+		e.drop = append(e.drop, old)
+	}
+	e.put = append(e.put, table)
+	e.described[name] = desc
+	if table.Kind != shardmap.Whole && (old != name || renamedKey) {
+		e.guard = append(e.guard, name)
+	}
+	return nil
+}
+
+// follow runs the statement on another shard than the default one, and makes sure
+// that it did the same there.
+func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit) error {
+	if err := t.before(ctx, p, st.DDL); err != nil {
+		return err
+	}
+	if _, err := t.run(ctx, p, st.Text); err != nil {
+		own := sqlstate.As(err)
+		if own.Hint == "" {
+			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
+		}
+		return err
+	}
+	if err := t.step("executed", p.shard); err != nil {
+		return err
+	}
+	for name, want := range e.described {
+		got, err := t.describe(ctx, p, name)
+		if err != nil {
+			return err
+		}
+		if diff := differs(want, got); diff != "" {
+			return sqlstate.New(sqlstate.InvalidTableDefinition, "table %s is not the same on shard %s as on shard %s: %s",
+				qualified(name.Schema, name.Name), p.shard, t.base.State().DefaultShard, diff).OnShard(p.shard).
+				WithHint("nothing was changed; cleave doctor compares the tables of all shards")
+		}
+	}
+	for _, sql := range e.after {
+		if _, err := t.run(ctx, p, sql); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differs says how two descriptions of a table differ, "" if they do not.
+func differs(a, b *engine.Table) string {
+	if len(a.Columns) != len(b.Columns) {
+		return fmt.Sprintf("%d columns instead of %d", len(b.Columns), len(a.Columns))
+	}
+	for i := range a.Columns {
+		x, y := a.Columns[i], b.Columns[i]
+		switch {
+		case x.Name != y.Name:
+			return fmt.Sprintf("column %s instead of %s", y.Name, x.Name)
+		case x.Type != y.Type:
+			return fmt.Sprintf("column %s is %s instead of %s", x.Name, y.Type, x.Type)
+		case x.NotNull != y.NotNull:
+			return fmt.Sprintf("column %s differs in NOT NULL", x.Name)
+		}
+	}
+	return ""
+}
+
+// apply edits the private map.
+func (t *Tx) apply(e *edit) error {
+	if e.keyspace != nil {
+		t.state.PutKeyspace(*e.keyspace)
+		t.made[e.keyspace.Name] = true
+	}
+	for _, name := range e.drop {
+		t.state.DropTable(name.Schema, name.Name)
+		t.touched[qualified(name.Schema, name.Name)] = true
+	}
+	for _, table := range e.put {
+		t.state.PutTable(table)
+		t.touched[table.QualifiedName()] = true
+		if table.Keyspace != "" {
+			t.keyspaces[table.Keyspace] = true
+		}
+	}
+	return t.refresh()
+}
+
+// guards sets the guards of tables on one shard.
+func (t *Tx) guards(ctx context.Context, p *part, tables []planner.TableName) error {
+	for _, name := range tables {
+		table, ok := t.over.Table(name.Schema, name.Name)
+		if !ok {
+			continue
+		}
+		g, ok := GuardOf(t.over, table, p.shard)
+		if !ok {
+			continue
+		}
+		bound, cancel := context.WithTimeout(ctx, t.opts.LockTimeout)
+		err := p.conn.SetGuard(bound, g)
+		cancel()
+		if err != nil {
+			return t.broke(p, err)
+		}
+	}
+	return t.step("guarded", p.shard)
+}
+
+// record adds the statement to what the history will say.
+func (t *Tx) record(st *planner.Statement, e *edit) {
+	d := st.DDL
+	t.ran = true
+	t.ops = append(t.ops, st.Tag)
+	for _, n := range namesOf(d) {
+		t.touched[qualified(n.Schema, n.Name)] = true
+		if table, ok := t.over.Table(n.Schema, n.Name); ok && table.Keyspace != "" {
+			t.keyspaces[table.Keyspace] = true
+		}
+	}
+	if len(d.Truncated) > 0 {
+		return
+	}
+	text := st.Text
+	if d.Concurrent {
+		text = withoutConcurrently(text) // whoever runs it again is in a transaction
+	}
+	s := Statement{Text: text, AllShards: d.AllShards, Set: relevant(t.opts.Prelude), DropsSchema: d.DropsSchema}
+	if d.Create != nil {
+		s.Creates = []string{qualified(d.Create.Schema, d.Create.Name)}
+	}
+	for _, n := range d.Dropped {
+		s.Drops = append(s.Drops, qualified(n.Schema, n.Name))
+	}
+	if d.Renamed != nil && len(d.Altered) > 0 {
+		s.Renames = map[string]string{qualified(d.Renamed.Schema, d.Renamed.Name): qualified(d.Altered[0].Schema, d.Altered[0].Name)}
+	}
+	for _, n := range namesOf(d) {
+		if name := qualified(n.Schema, n.Name); !slices.Contains(s.Tables, name) {
+			s.Tables = append(s.Tables, name)
+		}
+	}
+	t.statements = append(t.statements, s)
+	for _, sql := range e.after {
+		t.statements = append(t.statements, Statement{Text: sql, AllShards: d.AllShards, Tables: s.Creates})
+	}
+}
+
+// concurrent runs a statement that no transaction can hold (CREATE INDEX
+// CONCURRENTLY) on one shard after the other.
+func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
+	if len(t.parts) > 0 || len(t.saves) > 0 || t.ran {
+		return "", nil, t.fail(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", st.Tag))
+	}
+	// A unique index is checked before anything is built, on what it says: the
+	// catalogue knows it only afterwards.
+	names := t.shardNames()
+	if !st.DDL.AllShards {
+		names = names[:1]
+	}
+	var tag string
+	var notices []*sqlstate.Error
+	for i, name := range names {
+		gotTag, gotNotices, err := t.alone(ctx, name, st)
+		if err == nil {
+			err = t.step("concurrent", name)
+		}
+		if err != nil {
+			err = onShard(err, name)
+			own := sqlstate.As(err)
+			if i > 0 {
+				own.Detail = strings.TrimSpace(own.Detail + " Done on " + strings.Join(names[:i], ", ") + "; not done on " + strings.Join(names[i:], ", ") + ".")
+				own.Hint = "drop the index (DROP INDEX IF EXISTS ...) and create it again"
+			}
+			return "", nil, t.fail(err)
+		}
+		if i == 0 {
+			tag, notices = gotTag, gotNotices
+		}
+	}
+	e := &edit{described: map[planner.TableName]*engine.Table{}}
+	t.record(st, e)
+	return tag, notices, nil
+}
+
+// alone runs a statement on one shard outside a transaction.
+func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (string, []*sqlstate.Error, error) {
+	conn, release, err := t.opts.Connect(ctx, shard)
+	if err != nil {
+		return "", nil, err
+	}
+	// The settings stay in the conversation, so it is not used again.
+	defer release(true)
+	for _, set := range t.opts.Prelude {
+		if _, _, err := run(ctx, conn, set); err != nil {
+			return "", nil, err
+		}
+	}
+	if len(st.DDL.Altered) > 0 {
+		n := st.DDL.Altered[0]
+		table, ok := t.over.Table(n.Schema, n.Name)
+		if unique, columns := uniqueIndex(st.Text); ok && unique {
+			desc, err := conn.DescribeTable(ctx, n.Schema, n.Name)
+			if err != nil {
+				return "", nil, err
+			}
+			desc.Unique = append(desc.Unique, engine.UniqueKey{Name: "the new index", Columns: columns})
+			if err := CheckTable(t.over, table, desc); err != nil {
+				return "", nil, err
+			}
+		}
+	}
+	res, notices, err := run(ctx, conn, st.Text)
+	if err != nil {
+		return "", nil, err
+	}
+	// Outside a transaction the note can only follow. If it does not get there,
+	// Recover finds the index missing from the notes and says so.
+	if err := note(ctx, conn, t.id); err != nil {
+		return "", nil, err
+	}
+	return res.Tag, notices, nil
+}

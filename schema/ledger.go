@@ -1,0 +1,401 @@
+package schema
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// The Ops that this package writes into the map's history.
+const (
+	// OpChange is a schema change; its Statement is in the form of [ParseLedger].
+	OpChange = "ddl"
+	// OpTruncate is a TRUNCATE, which leaves nothing for a new shard to do.
+	OpTruncate = "truncate"
+	// OpRemoved takes tables out of the map that the change named by the ID
+	// dropped, where the shards could not prepare.
+	OpRemoved = "ddl_removed"
+	// OpRolledBack says that the change of that ID was rolled back, by
+	// somebody else than its coordinator, or after it was written to the map.
+	OpRolledBack = "ddl_rolled_back"
+	// OpDistribute is a table that became sharded; its Statement is what the
+	// other shards received.
+	OpDistribute = "distribute"
+)
+
+// undoID is the ID of the entry that voids a change that was written to the map
+// already.
+func undoID(id string) string { return id + ":undo" }
+
+// Statement is one line of the ledger.
+type Statement struct {
+	Text string `json:"-"`
+	// AllShards: every shard received it, else only the default shard.
+	AllShards bool `json:"all_shards"`
+	// Set are the session settings that the statement ran with, as SET statements.
+	Set []string `json:"set,omitempty"`
+	// Tables are those concerned, by qualified name, and of them: what the
+	// statement creates, drops, and renames (old name to new name).
+	Tables      []string          `json:"tables,omitempty"`
+	Creates     []string          `json:"creates,omitempty"`
+	Drops       []string          `json:"drops,omitempty"`
+	DropsSchema []string          `json:"drops_schema,omitempty"`
+	Renames     map[string]string `json:"renames,omitempty"`
+}
+
+// marker begins the line before each statement. It holds the change's id, which
+// nobody could know when writing the statement, so no text can imitate it.
+func marker(id string) string { return "-- cleave " + id + ": " }
+
+// formatLedger writes statements as SQL that a person can read and run, each
+// after a comment line with its properties as JSON.
+func formatLedger(id string, statements []Statement) (string, error) {
+	var b strings.Builder
+	for _, s := range statements {
+		props, err := json.Marshal(s)
+		if err != nil {
+			return "", fmt.Errorf("schema: ledger: %w", err)
+		}
+		b.WriteString(marker(id))
+		b.Write(props)
+		b.WriteByte('\n')
+		b.WriteString(strings.TrimRight(s.Text, "; \t\r\n"))
+		b.WriteString("\n;\n")
+	}
+	return b.String(), nil
+}
+
+// ParseLedger reads the statements of a history entry. It is empty for entries
+// that are no schema changes. Fails with XX001 if the text is not in the ledger's form.
+func ParseLedger(e shardmap.Entry) ([]Statement, error) {
+	if e.Statement == "" {
+		return nil, nil
+	}
+	mark := marker(e.ID)
+	text, ok := strings.CutPrefix(e.Statement, mark)
+	if !ok || e.ID == "" {
+		return nil, sqlstate.New(sqlstate.DataCorrupted, "version %d of the map's history holds a statement that is not in the ledger's form", e.Version)
+	}
+	var out []Statement
+	for _, piece := range strings.Split(text, "\n"+mark) {
+		props, sql, ok := strings.Cut(piece, "\n")
+		var s Statement
+		if !ok {
+			return nil, sqlstate.New(sqlstate.DataCorrupted, "version %d of the map's history is cut short", e.Version)
+		}
+		if err := json.Unmarshal([]byte(props), &s); err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "version %d of the map's history cannot be read", e.Version)
+		}
+		s.Text = strings.TrimSuffix(strings.TrimRight(sql, "\n"), "\n;")
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// historyPage is how many entries are read at a time.
+const historyPage = 1000
+
+// History reads all entries of the map's history after a version.
+func History(ctx context.Context, dir shardmap.Directory, after uint64) ([]shardmap.Entry, error) {
+	var all []shardmap.Entry
+	for {
+		page, err := dir.History(ctx, after, historyPage)
+		if err != nil {
+			return nil, directoryError(err)
+		}
+		all = append(all, page...)
+		if len(page) < historyPage {
+			return all, nil
+		}
+		after = page[len(page)-1].Version
+	}
+}
+
+// inForce returns the entries with statements that were not rolled back.
+func inForce(entries []shardmap.Entry) []shardmap.Entry {
+	void := map[string]bool{}
+	for _, e := range entries {
+		if e.Op == OpRolledBack {
+			void[e.ID] = true
+		}
+	}
+	var out []shardmap.Entry
+	for _, e := range entries {
+		if e.Statement != "" && e.ID != "" && e.Op != OpRolledBack && !void[undoID(e.ID)] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// TableLedger returns the statements that make a table what it is now, through
+// its renames, oldest first; none if the table was not created through Cleave.
+func TableLedger(entries []shardmap.Entry, table string) ([]Statement, error) {
+	live := map[string][]Statement{}
+	for _, e := range inForce(entries) {
+		if e.Op == OpDistribute {
+			continue // a copy of statements that are there already
+		}
+		statements, err := ParseLedger(e)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range statements {
+			advance(live, s)
+		}
+	}
+	return live[table], nil
+}
+
+// advance moves the ledgers of all live tables over one statement.
+func advance(live map[string][]Statement, s Statement) {
+	for _, name := range s.Drops {
+		delete(live, name)
+	}
+	for _, schema := range s.DropsSchema {
+		for name := range live {
+			if strings.HasPrefix(name, qualified(schema, "")) {
+				delete(live, name)
+			}
+		}
+	}
+	renamed := map[string]bool{}
+	for old, now := range s.Renames {
+		if list, ok := live[old]; ok {
+			delete(live, old)
+			live[now] = append(list, s)
+			renamed[now] = true
+		}
+	}
+	for _, name := range s.Creates {
+		live[name] = []Statement{s}
+	}
+	for _, name := range s.Tables {
+		if list, ok := live[name]; ok && !renamed[name] && !slices.Contains(s.Creates, name) && !slices.Contains(s.Drops, name) {
+			live[name] = append(list, s)
+		}
+	}
+}
+
+// qualified is shardmap.Table.QualifiedName for a name that has no table yet.
+// With an empty name it is the prefix of all tables of the schema.
+func qualified(schema, name string) string {
+	t := shardmap.Table{Schema: schema, Name: name}
+	if name == "" {
+		return strings.TrimSuffix(t.QualifiedName(), `""`)
+	}
+	return t.QualifiedName()
+}
+
+// LedgerText writes statements for a Change with that ID.
+func LedgerText(id string, statements []Statement) (string, error) {
+	return formatLedger(id, statements)
+}
+
+// The note that a shard keeps of the changes that it has. It is written in the
+// change's own transaction, so it is there exactly if the change is.
+const (
+	notesSchema = "CREATE SCHEMA IF NOT EXISTS cleave_internal"
+	notesTable  = "CREATE TABLE IF NOT EXISTS cleave_internal.schema_change (id text PRIMARY KEY)"
+)
+
+func noteSQL(id string) string {
+	return "INSERT INTO cleave_internal.schema_change (id) VALUES (" + quote(id) + ") ON CONFLICT DO NOTHING"
+}
+
+// note writes the change's id on a shard inside its transaction. What is there
+// already is not created again: IF NOT EXISTS asks for the right to create first.
+func note(ctx context.Context, c engine.Conn, ids ...string) error {
+	_, err := c.DescribeTable(ctx, "cleave_internal", "schema_change")
+	if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
+		res, _, err := run(ctx, c, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = 'cleave_internal'")
+		if err != nil {
+			return err
+		}
+		if len(res.Rows) == 0 {
+			if _, _, err := run(ctx, c, notesSchema); err != nil {
+				return err
+			}
+		}
+		if _, _, err := run(ctx, c, notesTable); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, _, err := run(ctx, c, noteSQL(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noted returns the ids that a shard has noted; none if it has no notes yet.
+func noted(ctx context.Context, c engine.Conn) (map[string]bool, error) {
+	if _, err := c.DescribeTable(ctx, "cleave_internal", "schema_change"); err != nil {
+		if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
+			return map[string]bool{}, nil
+		}
+		return nil, err
+	}
+	res, _, err := run(ctx, c, "SELECT id FROM cleave_internal.schema_change")
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]bool, len(res.Rows))
+	for _, row := range res.Rows {
+		out[row[0].String] = true
+	}
+	return out, nil
+}
+
+// mark notes the transaction's id on a shard.
+func (t *Tx) mark(ctx context.Context, p *part) error {
+	if t.marked[p.shard] {
+		return nil
+	}
+	if err := note(ctx, p.conn, t.id); err != nil {
+		if lost(err) {
+			p.broken = true
+		}
+		return onShard(err, p.shard)
+	}
+	t.marked[p.shard] = true
+	return nil
+}
+
+// The settings that change what a DDL statement means.
+var ledgerSettings = []string{
+	"search_path", "timezone", "datestyle", "intervalstyle", "standard_conforming_strings",
+	"default_tablespace", "default_table_access_method", "check_function_bodies",
+}
+
+// setting returns the name that a SET statement sets, "" for other statements.
+func setting(set string) string {
+	words := strings.Fields(strings.ReplaceAll(local(set), "=", " = "))
+	if len(words) < 3 || !strings.EqualFold(words[0], "SET") || !strings.EqualFold(words[1], "LOCAL") {
+		return ""
+	}
+	name := strings.ToLower(strings.Trim(words[2], `"`))
+	if name == "time" {
+		return "timezone"
+	}
+	return name
+}
+
+// relevant picks the settings of a prelude that belong in the ledger.
+func relevant(prelude []string) []string {
+	var out []string
+	for _, s := range prelude {
+		if slices.Contains(ledgerSettings, setting(s)) {
+			out = append(out, local(s))
+		}
+	}
+	return out
+}
+
+// replayStatement runs one statement of the ledger with the settings it was made with.
+func replayStatement(ctx context.Context, c engine.Conn, s Statement) error {
+	for _, set := range s.Set {
+		if _, _, err := run(ctx, c, set); err != nil {
+			return err
+		}
+	}
+	if _, _, err := run(ctx, c, s.Text); err != nil {
+		return err
+	}
+	for _, set := range s.Set {
+		if _, _, err := run(ctx, c, "SET LOCAL "+ident(setting(set))+" TO DEFAULT"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Replay brings a new shard to the schema of the map inside the transaction that
+// is open in conn: it runs the statements of the entries that all shards have, in order, skips
+// those that the shard has noted already, and sets the guards of all tables as
+// the snapshot has them. def says that the shard is the default shard, which
+// gets the other statements as well.
+func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap *shardmap.Snapshot, entries []shardmap.Entry) error {
+	have, err := noted(ctx, conn)
+	if err != nil {
+		return onShard(err, shard)
+	}
+	var ids []string
+	for _, e := range inForce(entries) {
+		if have[e.ID] || e.Version > snap.Version() {
+			continue
+		}
+		statements, err := ParseLedger(e)
+		if err != nil {
+			return err
+		}
+		for _, s := range statements {
+			if !s.AllShards && !def {
+				continue
+			}
+			if err := replayStatement(ctx, conn, s); err != nil {
+				return replayError(err, shard, e, s)
+			}
+		}
+		ids = append(ids, e.ID)
+	}
+	if err := note(ctx, conn, ids...); err != nil {
+		return onShard(err, shard)
+	}
+	return SetGuards(ctx, conn, snap, shard, nil)
+}
+
+func replayError(err error, shard string, e shardmap.Entry, s Statement) error {
+	err = onShard(err, shard)
+	if own, ok := errors.AsType[*sqlstate.Error](err); ok {
+		own.Detail = strings.TrimSpace(fmt.Sprintf("While running the change of version %d again: %s %s", e.Version, clip(s.Text), own.Detail))
+	}
+	return err
+}
+
+func clip(s string) string {
+	if r := []rune(s); len(r) > 200 {
+		return string(r[:200]) + "..."
+	}
+	return s
+}
+
+// GuardOf returns the guard that a table must carry on a shard; ok is false for
+// whole tables, which carry none.
+func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine.Guard, ok bool) {
+	switch t.Kind {
+	case shardmap.Sharded:
+		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: snap.Ownership(t.Keyspace, shard)}, true
+	case shardmap.Reference:
+		return engine.Guard{Schema: t.Schema, Table: t.Name}, true
+	}
+	return engine.Guard{}, false
+}
+
+// SetGuards sets the guards of the tables that pick accepts (nil: all), inside
+// the transaction that is open in conn.
+func SetGuards(ctx context.Context, conn engine.Conn, snap *shardmap.Snapshot, shard string, pick func(*shardmap.Table) bool) error {
+	tables := snap.State().Tables
+	for i := range tables {
+		t := &tables[i]
+		if pick != nil && !pick(t) {
+			continue
+		}
+		if g, ok := GuardOf(snap, t, shard); ok {
+			if err := conn.SetGuard(ctx, g); err != nil {
+				return onShard(err, shard)
+			}
+		}
+	}
+	return nil
+}

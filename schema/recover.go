@@ -1,0 +1,649 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// RecoverOptions are what Recover needs.
+type RecoverOptions struct {
+	Directory shardmap.Directory
+	Connect   Connect
+	Actor     string // for the history; "" is "system"
+	// Age is how old a prepared transaction without a decision has to be before
+	// it is rolled back. Younger ones are likely at work; they would only be made
+	// to fail with 40001. 0 is one minute.
+	Age time.Duration
+	// LockTimeout bounds each wait for a lock; 0 is 5 seconds.
+	LockTimeout time.Duration
+	// DryRun only looks.
+	DryRun bool
+	// Adopt takes tables of the default shard that the map does not know into it,
+	// as whole tables.
+	Adopt bool
+}
+
+func (o RecoverOptions) withDefaults() RecoverOptions {
+	if o.Actor == "" {
+		o.Actor = "system"
+	}
+	if o.Age <= 0 {
+		o.Age = DefaultPrepareAge
+	}
+	if o.LockTimeout <= 0 {
+		o.LockTimeout = DefaultLockTimeout
+	}
+	return o
+}
+
+const repairCommand = "cleave doctor --repair"
+
+// atOnce bounds the shards that are looked at at the same time.
+const atOnce = 8
+
+// The levels of findings.
+const (
+	levelOK      = "ok"
+	levelWarning = "warning"
+	levelError   = "error"
+)
+
+// Recover finishes what a crash left: prepared transactions are committed or
+// rolled back as the history says; changes that a shard lacks are run there; tables
+// that are dropped everywhere leave the map; guards that differ from the map are set. It
+// returns what it found, one finding for each shard that is in order. A shard that cannot be
+// reached is a finding. It may be run at any time, by several routers at once.
+//
+// Errors: only when the map itself cannot be read.
+func Recover(ctx context.Context, o RecoverOptions) ([]Finding, error) {
+	o = o.withDefaults()
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	found := make([][]Finding, len(snap.Shards()))
+	tables := make([][]string, len(snap.Shards()))
+	answered := make([]bool, len(snap.Shards()))
+	each(snap.Shards(), func(i int, s *shardmap.Shard) {
+		found[i], tables[i], answered[i] = o.prepared(ctx, s)
+	})
+	out := slices.Concat(found...)
+	// By name: the map may be another one a moment later.
+	reached, lists := map[string]bool{}, map[string][]string{}
+	for i, s := range snap.Shards() {
+		reached[s.Name], lists[s.Name] = answered[i], tables[i]
+	}
+	compared, err := o.compare(ctx, snap, reached)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, compared...)
+	unknown, err := o.strangers(ctx, lists)
+	if err != nil {
+		return nil, err
+	}
+	return append(out, unknown...), nil
+}
+
+// each runs f for all shards, a few at a time, and waits.
+func each(shards []shardmap.Shard, f func(i int, s *shardmap.Shard)) {
+	slots := make(chan struct{}, atOnce)
+	var wait sync.WaitGroup
+	for i := range shards {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			f(i, &shards[i])
+		})
+	}
+	wait.Wait()
+}
+
+func trouble(shard string, err error, what string) Finding {
+	own := sqlstate.As(err)
+	f := Finding{Level: levelError, Shard: shard, What: what + ": " + own.Message, Next: own.Hint}
+	if own.Detail != "" {
+		f.What += " (" + own.Detail + ")"
+	}
+	if f.Next == "" {
+		f.Next = "cleave doctor"
+	}
+	return f
+}
+
+// prepared settles the prepared transactions of a shard, and lists its tables.
+func (o RecoverOptions) prepared(ctx context.Context, s *shardmap.Shard) (found []Finding, tables []string, reached bool) {
+	conn, release, err := o.Connect(ctx, s.Name)
+	if err != nil {
+		return []Finding{trouble(s.Name, onShard(err, s.Name), "shard "+s.Name+" cannot be reached")}, nil, false
+	}
+	broken := false
+	defer func() { release(broken) }()
+	if s.Engine == enginePostgres {
+		found, err = o.settle(ctx, conn, s.Name)
+		if err != nil {
+			broken = lost(err)
+			found = append(found, trouble(s.Name, onShard(err, s.Name), "prepared transactions"))
+			if broken {
+				return found, nil, false
+			}
+		}
+	}
+	res, _, err := run(ctx, conn, tablesSQL)
+	if err != nil {
+		broken = lost(err)
+		return append(found, trouble(s.Name, onShard(err, s.Name), "the list of tables")), nil, !broken
+	}
+	for _, row := range res.Rows {
+		if !ownSchema(row[0].String) {
+			tables = append(tables, row[0].String+"\x00"+row[1].String)
+		}
+	}
+	return found, tables, true
+}
+
+const tablesSQL = "SELECT n.nspname, c.relname FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+
+// ownSchema reports whether a schema's tables are the shard's or Cleave's own;
+// temporary tables are in pg_temp_N.
+func ownSchema(name string) bool {
+	return strings.HasPrefix(name, "pg_") || name == "information_schema" || name == "cleave_internal"
+}
+
+const preparedSQL = "SELECT gid, (EXTRACT(EPOCH FROM pg_catalog.now() - prepared) * 1000000)::bigint FROM pg_catalog.pg_prepared_xacts " +
+	"WHERE database = pg_catalog.current_database() ORDER BY prepared"
+
+// settle ends the prepared transactions of schema changes on one shard.
+func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard string) ([]Finding, error) {
+	res, _, err := run(ctx, conn, preparedSQL)
+	if err != nil {
+		return nil, err
+	}
+	var out []Finding
+	for _, row := range res.Rows {
+		name := row[0].String
+		id, ours := strings.CutPrefix(name, gidPrefix)
+		if ours {
+			id, ours = strings.CutSuffix(id, "_"+shard)
+		}
+		if !ours {
+			continue // not a schema change of this shard's
+		}
+		micros, err := strconv.ParseInt(row[1].String, 10, 64)
+		if err != nil {
+			return out, fmt.Errorf("schema: age of a prepared transaction: %w", err)
+		}
+		age := time.Duration(micros) * time.Microsecond
+		f := Finding{Level: levelWarning, Shard: shard, What: fmt.Sprintf("schema change %s is prepared on %s for %s", id, shard, age.Round(time.Second)), Next: repairCommand}
+		entry, err := o.Directory.Find(ctx, id)
+		committed := err == nil && entry.Op != OpRolledBack
+		switch {
+		case err != nil && !errors.Is(err, shardmap.ErrNotFound):
+			return out, directoryError(err)
+		case o.DryRun && err == nil:
+			out = append(out, f)
+			continue
+		case err != nil && age < o.Age:
+			f.What += ", not decided yet: likely at work"
+			f.Next = "wait a minute, then: " + repairCommand
+			out = append(out, f)
+			continue
+		case o.DryRun:
+			f.What += ", never decided: its router is gone"
+			out = append(out, f)
+			continue
+		case err != nil:
+			if committed, err = resolve(ctx, o.Directory, id, o.Actor); err != nil {
+				return out, err
+			}
+		}
+		verb := "ROLLBACK PREPARED "
+		f.Done = "rolled back: it was never decided"
+		if committed {
+			verb = "COMMIT PREPARED "
+			f.Done = "committed, as the history says"
+		}
+		if _, _, err := run(ctx, conn, verb+quote(name)); err != nil && sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
+			return out, err
+		}
+		f.Next = ""
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// settled ends prepared transactions on all shards and reports whether there were any.
+func settled(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot) bool {
+	o = o.withDefaults()
+	done := make([]bool, len(snap.Shards()))
+	each(snap.Shards(), func(i int, s *shardmap.Shard) {
+		if s.Engine != enginePostgres {
+			return
+		}
+		conn, release, err := o.Connect(ctx, s.Name)
+		if err != nil {
+			return
+		}
+		found, err := o.settle(ctx, conn, s.Name)
+		release(lost(err))
+		for _, f := range found {
+			done[i] = done[i] || f.Done != ""
+		}
+	})
+	return slices.Contains(done, true)
+}
+
+// compare holds the lock of schema changes, so that nothing is half way, and
+// compares every shard with the map.
+func (o RecoverOptions) compare(ctx context.Context, snap *shardmap.Snapshot, reached map[string]bool) ([]Finding, error) {
+	if !reached[snap.State().DefaultShard] {
+		return []Finding{{Level: levelWarning, What: "tables and guards were not compared: the default shard is not there", Shard: snap.State().DefaultShard, Next: "cleave doctor"}}, nil
+	}
+	tx, err := Begin(ctx, Options{Directory: o.Directory, Connect: o.Connect, Actor: o.Actor, LockTimeout: o.LockTimeout, PrepareAge: o.Age}, snap)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback(ctx)
+	if err := tx.lock(ctx); err != nil {
+		f := trouble(snap.State().DefaultShard, err, "tables and guards were not compared")
+		if sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
+			f.Level = levelWarning
+		}
+		return []Finding{f}, nil
+	}
+	snap = tx.base
+	entries, err := History(ctx, o.Directory, 0)
+	if err != nil {
+		return nil, err
+	}
+	entries = inForce(entries)
+	gone, err := tombstones(entries, snap)
+	if err != nil {
+		return nil, err
+	}
+	var out []Finding
+	absent := map[string]int{} // dropped tables that a shard does not have
+	looked := 0
+	for i := range snap.Shards() {
+		s := &snap.Shards()[i]
+		if !reached[s.Name] {
+			continue // found down before, or added just now
+		}
+		c := comparison{o: o, snap: snap, shard: s, def: s.Name == snap.State().DefaultShard, entries: entries, gone: gone, absent: absent}
+		if c.def {
+			p := tx.part(s.Name)
+			c.conn = p.conn
+			c.all(ctx)
+			if c.changed && !c.failed {
+				if _, err := tx.run(ctx, p, "COMMIT"); err != nil {
+					c.found = append(c.found, trouble(s.Name, err, "the repair"))
+				}
+				p.done = true
+			}
+		} else {
+			c.separately(ctx)
+		}
+		if c.looked {
+			looked++
+		}
+		out = append(out, c.found...)
+	}
+	if looked == len(snap.Shards()) {
+		out = append(out, o.bury(ctx, gone, absent, looked)...)
+	}
+	return out, nil
+}
+
+// tombstone is a table that the map still has although its last change dropped it.
+type tombstone struct {
+	table   *shardmap.Table
+	version uint64
+	id      string
+	shards  bool // sharded or reference: on all shards
+}
+
+// tombstones finds tables of the map that the ledger's last word drops.
+func tombstones(entries []shardmap.Entry, snap *shardmap.Snapshot) (map[string]tombstone, error) {
+	last := map[string]tombstone{}
+	for _, e := range entries {
+		statements, err := ParseLedger(e)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range statements {
+			for _, name := range slices.Concat(s.Tables, s.Creates) {
+				delete(last, name)
+			}
+			for old, now := range s.Renames {
+				last[old] = tombstone{version: e.Version, id: e.ID}
+				delete(last, now)
+			}
+			for _, name := range s.Drops {
+				last[name] = tombstone{version: e.Version, id: e.ID}
+			}
+			for i := range snap.State().Tables {
+				t := &snap.State().Tables[i]
+				if slices.Contains(s.DropsSchema, t.Schema) {
+					last[t.QualifiedName()] = tombstone{version: e.Version, id: e.ID}
+				}
+			}
+		}
+	}
+	out := map[string]tombstone{}
+	for i := range snap.State().Tables {
+		t := &snap.State().Tables[i]
+		if stone, ok := last[t.QualifiedName()]; ok {
+			stone.table, stone.shards = t, t.Kind != shardmap.Whole
+			out[t.QualifiedName()] = stone
+		}
+	}
+	return out, nil
+}
+
+// bury takes tables out of the map that are dropped on all shards.
+func (o RecoverOptions) bury(ctx context.Context, gone map[string]tombstone, absent map[string]int, shards int) []Finding {
+	var out []Finding
+	for name, stone := range gone {
+		want := 1
+		if stone.shards {
+			want = shards
+		}
+		if absent[name] != want {
+			continue
+		}
+		f := Finding{Level: levelWarning, Table: name, What: "table " + name + " is dropped on all shards, but the map still has it", Next: repairCommand}
+		if !o.DryRun {
+			if err := removeTables(ctx, o.Directory, o.Actor, stone.id, stone.version, map[string]bool{name: true}); err != nil {
+				f = trouble("", err, "table "+name+" is dropped, but the map still has it")
+			} else {
+				f.Done, f.Next = "taken out of the map", ""
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// comparison is one shard held against the map.
+type comparison struct {
+	o       RecoverOptions
+	snap    *shardmap.Snapshot
+	shard   *shardmap.Shard
+	def     bool
+	conn    engine.Conn
+	entries []shardmap.Entry
+	gone    map[string]tombstone
+	absent  map[string]int
+
+	found   []Finding
+	changed bool // something was repaired
+	failed  bool // the transaction cannot go on
+	looked  bool // to the end
+}
+
+// separately compares over a conversation and in a transaction of its own.
+func (c *comparison) separately(ctx context.Context) {
+	name := c.shard.Name
+	conn, release, err := c.o.Connect(ctx, name)
+	if err != nil {
+		c.found = append(c.found, trouble(name, onShard(err, name), "shard "+name+" cannot be reached"))
+		return
+	}
+	c.conn = conn
+	broken := false
+	defer func() { release(broken) }()
+	begin := []string{"BEGIN"}
+	if c.shard.Engine == enginePostgres {
+		begin = append(begin, fmt.Sprintf("SET LOCAL lock_timeout = %d", c.o.LockTimeout.Milliseconds()))
+	}
+	for _, sql := range begin {
+		if _, _, err := run(ctx, conn, sql); err != nil {
+			broken = true
+			c.found = append(c.found, trouble(name, onShard(err, name), "the comparison"))
+			return
+		}
+	}
+	c.all(ctx)
+	end := "ROLLBACK"
+	if c.changed && !c.failed {
+		end = "COMMIT"
+	}
+	if _, _, err := run(ctx, conn, end); err != nil {
+		broken = true
+		if end == "COMMIT" {
+			c.found = append(c.found, trouble(name, onShard(err, name), "the repair"))
+		}
+	}
+}
+
+func (c *comparison) fail(err error, what string) {
+	c.failed = true
+	c.found = append(c.found, trouble(c.shard.Name, onShard(err, c.shard.Name), what))
+	// What this transaction did before is undone with it.
+	for i := range c.found {
+		if c.found[i].Done != "" {
+			c.found[i].Done, c.found[i].Next = "", repairCommand
+		}
+	}
+}
+
+// all compares notes, tables and guards inside the open transaction.
+func (c *comparison) all(ctx context.Context) {
+	name := c.shard.Name
+	if !c.notes(ctx) {
+		return
+	}
+	ok := 0
+	for i := range c.snap.State().Tables {
+		t := &c.snap.State().Tables[i]
+		if t.Kind == shardmap.Whole && !c.def {
+			continue
+		}
+		good, more := c.table(ctx, t)
+		if !more {
+			return
+		}
+		if good {
+			ok++
+		}
+	}
+	c.looked = true
+	if len(c.found) == 0 {
+		c.found = append(c.found, Finding{Level: levelOK, Shard: name, What: fmt.Sprintf("%d tables and their guards on %s are as the map says", ok, name)})
+	}
+}
+
+// notes runs the changes that the shard lacks.
+func (c *comparison) notes(ctx context.Context) bool {
+	name := c.shard.Name
+	have, err := noted(ctx, c.conn)
+	if err != nil {
+		c.fail(err, "the notes of schema changes")
+		return false
+	}
+	for _, e := range c.entries {
+		if have[e.ID] {
+			continue
+		}
+		statements, err := ParseLedger(e)
+		if err != nil {
+			c.fail(err, "the ledger")
+			return false
+		}
+		var missing []Statement
+		for _, s := range statements {
+			if s.AllShards || c.def {
+				missing = append(missing, s)
+			}
+		}
+		if len(missing) == 0 || e.Op == OpDistribute && c.def {
+			continue
+		}
+		f := Finding{Level: levelError, Shard: name, What: fmt.Sprintf("%s lacks the schema change of version %d: %s", name, e.Version, clip(missing[0].Text)), Next: repairCommand}
+		if !c.o.DryRun {
+			for _, s := range missing {
+				if err := replayStatement(ctx, c.conn, s); err != nil {
+					c.fail(replayError(err, name, e, s), f.What)
+					return false
+				}
+			}
+			if err := note(ctx, c.conn, e.ID); err != nil {
+				c.fail(err, f.What)
+				return false
+			}
+			c.changed = true
+			f.Level, f.Done, f.Next = levelWarning, "run there", ""
+		}
+		c.found = append(c.found, f)
+	}
+	return true
+}
+
+// table compares one table and its guard.
+func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more bool) {
+	name, shard := t.QualifiedName(), c.shard.Name
+	desc, err := c.conn.DescribeTable(ctx, t.Schema, t.Name)
+	if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
+		if _, dropped := c.gone[name]; dropped {
+			c.absent[name]++
+			return false, true
+		}
+		c.found = append(c.found, Finding{Level: levelError, Shard: shard, Table: name, What: "table " + name + " is in the map, but not on " + shard,
+			Next: "restore it there, or drop it everywhere: DROP TABLE IF EXISTS " + name})
+		return false, true
+	}
+	if err != nil {
+		c.fail(err, "table "+name)
+		return false, false
+	}
+	good = true
+	if diff := differs(&engine.Table{Columns: columnsIn(t)}, desc); diff != "" {
+		good = false
+		c.found = append(c.found, Finding{Level: levelError, Shard: shard, Table: name, What: "table " + name + " on " + shard + " is not as in the map: " + diff,
+			Next: "alter it on that shard until it is, or through the router so that the map follows"})
+		for _, k := range t.ShardKey {
+			if column(desc, k) == nil {
+				return false, true // no guard can be set
+			}
+		}
+	}
+	want, guarded := GuardOf(c.snap, t, shard)
+	if why := guardDiffers(want, guarded, desc.Guard); why != "" {
+		good = false
+		f := Finding{Level: levelError, Shard: shard, Table: name, What: "the guard of " + name + " on " + shard + " " + why, Next: repairCommand}
+		if !c.o.DryRun {
+			bound, cancel := context.WithTimeout(ctx, c.o.LockTimeout)
+			if guarded {
+				err = c.conn.SetGuard(bound, want)
+			} else {
+				err = c.conn.DropGuard(bound, t.Schema, t.Name)
+			}
+			cancel()
+			if err != nil {
+				c.fail(err, f.What)
+				return false, false
+			}
+			c.changed = true
+			f.Level, f.Done, f.Next = levelWarning, "set as the map says", ""
+		}
+		c.found = append(c.found, f)
+	}
+	return good, true
+}
+
+func columnsIn(t *shardmap.Table) []engine.Column {
+	out := make([]engine.Column, len(t.Columns))
+	for i, c := range t.Columns {
+		out[i] = engine.Column{Name: c.Name, Type: c.Type, OID: c.OID, NotNull: c.NotNull}
+	}
+	return out
+}
+
+// guardDiffers says how a guard differs from what the map wants, "" if it does not.
+func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string {
+	switch {
+	case !guarded && is == nil:
+		return ""
+	case !guarded:
+		return "should not be there: the table is whole"
+	case is == nil:
+		return "is missing: the shard would take any row"
+	case is.Keyspace != want.Owned.Keyspace:
+		return fmt.Sprintf("is of keyspace %q instead of %q", is.Keyspace, want.Owned.Keyspace)
+	case is.Epoch != want.Owned.Epoch:
+		return fmt.Sprintf("has epoch %d instead of %d", is.Epoch, want.Owned.Epoch)
+	}
+	return ""
+}
+
+// strangers are tables on shards that the map does not know. The map is read
+// after the lists, so that a table that was made meanwhile is not taken for one.
+func (o RecoverOptions) strangers(ctx context.Context, lists map[string][]string) ([]Finding, error) {
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	var out []Finding
+	for i := range snap.Shards() {
+		s := &snap.Shards()[i]
+		def := s.Name == snap.State().DefaultShard
+		for _, pair := range lists[s.Name] {
+			schemaName, table, _ := strings.Cut(pair, "\x00")
+			known, ok := snap.Table(schemaName, table)
+			if ok && (def || known.Kind != shardmap.Whole) {
+				continue
+			}
+			name := qualified(schemaName, table)
+			f := Finding{Level: levelWarning, Shard: s.Name, Table: name, What: "table " + name + " on " + s.Name + " is not in the map",
+				Next: "drop it there if nobody needs it"}
+			if def {
+				f.Next = repairCommand + " takes it in as a whole table"
+				if o.Adopt && !o.DryRun {
+					if err := o.adopt(ctx, s.Name, schemaName, table); err != nil {
+						f = trouble(s.Name, err, f.What)
+					} else {
+						f.Done, f.Next = "taken in as a whole table", ""
+					}
+				}
+			}
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+// adopt takes a table of the default shard into the map.
+func (o RecoverOptions) adopt(ctx context.Context, shard, schemaName, table string) error {
+	conn, release, err := o.Connect(ctx, shard)
+	if err != nil {
+		return onShard(err, shard)
+	}
+	desc, err := conn.DescribeTable(ctx, schemaName, table)
+	release(lost(err))
+	if err != nil {
+		return onShard(err, shard)
+	}
+	if desc.Guard != nil {
+		return sqlstate.New(sqlstate.ObjectNotInState, "it carries the guard of keyspace %q, so it was sharded: its rows may be on other shards", desc.Guard.Keyspace).
+			WithHint("compare with an older map: cleave map history, cleave map diff")
+	}
+	return updateMap(ctx, o.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
+		next := cur.State().Clone()
+		t := shardmap.Table{Schema: schemaName, Name: table, Kind: shardmap.Whole, Columns: columnsOf(desc)}
+		if _, ok := cur.Table(schemaName, table); ok {
+			return shardmap.Change{}, nil, nil
+		}
+		next.PutTable(t)
+		return shardmap.Change{By: o.Actor, Why: "found on the default shard", Op: "adopt", Tables: []string{t.QualifiedName()}}, &next, nil
+	})
+}

@@ -1,0 +1,85 @@
+package schema
+
+import (
+	"context"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// SyncGuards sets the guards of a keyspace's tables on one shard, in one
+// transaction, while no schema change is at work, and returns the map that it was done under.
+// They are set as in the map that next makes of the current one, or as in the
+// current one if next is nil. check runs in the same transaction after the
+// tables are closed to writers; its error undoes everything.
+//
+// Errors: 55P03 when the tables were not to be locked in time, 57P03 when a shard
+// or the directory cannot be reached; those of next and check.
+func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
+	next func(cur *shardmap.Snapshot) (*shardmap.Snapshot, error),
+	check func(ctx context.Context, conn engine.Conn, tables []*shardmap.Table) error,
+) (*shardmap.Snapshot, error) {
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	t, err := Begin(ctx, o, snap)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Rollback(ctx)
+	if err := t.lock(ctx); err != nil {
+		return nil, err
+	}
+	want := t.base
+	if next != nil {
+		if want, err = next(t.base); err != nil {
+			return nil, err
+		}
+	}
+	p, err := t.open(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	var tables []*shardmap.Table
+	for i := range t.base.State().Tables {
+		table := &t.base.State().Tables[i]
+		if table.Kind != shardmap.Sharded || table.Keyspace != keyspace {
+			continue
+		}
+		tables = append(tables, table)
+		g, _ := GuardOf(want, table, shard)
+		bound, cancel := context.WithTimeout(ctx, t.opts.LockTimeout)
+		err := p.conn.SetGuard(bound, g)
+		cancel()
+		if err != nil {
+			return nil, t.broke(p, err)
+		}
+	}
+	if check != nil {
+		if err := check(ctx, p.conn, tables); err != nil {
+			if lost(err) {
+				return nil, t.broke(p, err)
+			}
+			return nil, err
+		}
+	}
+	if shard == t.base.State().DefaultShard {
+		// The lock's note is of no change.
+		if _, err := t.run(ctx, p, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+		if p.broken {
+			e := sqlstate.Wrap(err, sqlstate.TransactionUnknown, "shard %s was lost while its guards were being set", shard).OnShard(shard).
+				WithHint("cleave doctor --repair sets them as the map says")
+			e.Retry = sqlstate.RetryUnknown
+			return nil, e
+		}
+		return nil, err
+	}
+	p.done = true
+	return t.base, nil
+}

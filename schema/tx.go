@@ -1,0 +1,507 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Tx is one schema change over several shards: one statement, or all of a
+// transaction block. It is used by one goroutine. It ends with Commit or Rollback.
+type Tx struct {
+	opts Options
+	id   string
+	base *shardmap.Snapshot // the stored map that the change is made from
+	over *shardmap.Snapshot // base with the change
+	// locked is true once the default shard's lock is held and base is read under it.
+	locked bool
+
+	parts  []*part // in the order of opening
+	closed bool
+	failed bool
+
+	changes
+	saves   []save
+	notices []*sqlstate.Error
+}
+
+// changes is what a rollback to a savepoint takes back.
+type changes struct {
+	state      shardmap.State
+	statements []Statement
+	touched    map[string]bool // schema.name of every table concerned
+	keyspaces  map[string]bool // whose ownership went into guards or checks
+	made       map[string]bool // keyspaces created here
+	marked     map[string]bool // shards that have noted the change's id
+	ops        []string
+	op         string // of the history's entry, OpChange if empty
+	ran        bool   // something ran that the map has to record
+}
+
+func (c changes) clone() changes {
+	out := c
+	out.state = c.state.Clone()
+	out.statements = slices.Clone(c.statements)
+	out.ops = slices.Clone(c.ops)
+	out.touched = cloneSet(c.touched)
+	out.keyspaces = cloneSet(c.keyspaces)
+	out.made = cloneSet(c.made)
+	out.marked = cloneSet(c.marked)
+	return out
+}
+
+func cloneSet(s map[string]bool) map[string]bool {
+	out := make(map[string]bool, len(s))
+	for k := range s {
+		out[k] = true
+	}
+	return out
+}
+
+type save struct {
+	name string
+	was  changes
+	over *shardmap.Snapshot
+}
+
+// part is one shard's side of the transaction.
+type part struct {
+	shard   string
+	engine  string
+	conn    engine.Conn
+	release func(broken bool) // nil for conversations of Options.Open
+	broken  bool
+	// prepared is true from the moment that PREPARE TRANSACTION was sent.
+	prepared bool
+	// adopted is true for a conversation of Options.Open before its first use here.
+	adopted bool
+	done    bool // nothing is open there any more
+}
+
+// Begin starts a change made from snap. Nothing is sent to a shard yet.
+func Begin(_ context.Context, opts Options, snap *shardmap.Snapshot) (*Tx, error) {
+	if opts.Directory == nil || opts.Connect == nil {
+		return nil, errors.New("schema: Directory and Connect are needed")
+	}
+	t := &Tx{opts: opts.withDefaults(), id: uuid.NewString(), base: snap, over: snap}
+	t.changes = changes{
+		state: snap.State().Clone(), touched: map[string]bool{}, keyspaces: map[string]bool{},
+		made: map[string]bool{}, marked: map[string]bool{},
+	}
+	for _, shard := range slices.Sorted(maps.Keys(opts.Open)) {
+		def, ok := snap.Shard(shard)
+		if !ok {
+			return nil, sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", shard).WithHint("see: cleave shard list")
+		}
+		t.parts = append(t.parts, &part{shard: shard, engine: def.Engine, conn: opts.Open[shard], adopted: true})
+	}
+	return t, nil
+}
+
+// ID returns the change's id, under which the map's history has it once it is decided.
+func (t *Tx) ID() string { return t.id }
+
+// Snapshot returns the map as this transaction sees it, with its own changes. Its
+// versions are unlike any stored one's, so plans made from it are never mistaken
+// for others.
+func (t *Tx) Snapshot() *shardmap.Snapshot { return t.over }
+
+// Status is 'T' while the transaction can go on, 'E' when it has failed and only
+// Rollback or RollbackTo are left, 'I' when it has ended.
+func (t *Tx) Status() byte {
+	switch {
+	case t.closed:
+		return 'I'
+	case t.failed:
+		return 'E'
+	}
+	return 'T'
+}
+
+// Fail marks the transaction as failed: for errors of statements that were run
+// on a conversation from Conn.
+func (t *Tx) Fail() { t.failed = true }
+
+// Notices returns what Commit has to say besides its result, once.
+func (t *Tx) Notices() []*sqlstate.Error {
+	n := t.notices
+	t.notices = nil
+	return n
+}
+
+func (t *Tx) usable() error {
+	if t.closed {
+		return sqlstate.New(sqlstate.NoActiveTransaction, "the schema change has ended already")
+	}
+	if t.failed {
+		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+	}
+	return nil
+}
+
+// Conn returns the transaction's conversation with a shard, with the transaction
+// open in it, so that other statements can run in the same transaction. The
+// caller tells errors of those with Fail and ends nothing itself.
+func (t *Tx) Conn(ctx context.Context, shard string) (engine.Conn, error) {
+	if err := t.usable(); err != nil {
+		return nil, err
+	}
+	p, err := t.open(ctx, shard)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	return p.conn, nil
+}
+
+// fail marks the transaction as failed and returns the error.
+func (t *Tx) fail(err error) error {
+	t.failed = true
+	return err
+}
+
+func (t *Tx) part(shard string) *part {
+	for _, p := range t.parts {
+		if p.shard == shard {
+			return p
+		}
+	}
+	return nil
+}
+
+// open starts the transaction on a shard, if that has not been done.
+func (t *Tx) open(ctx context.Context, shard string) (*part, error) {
+	if p := t.part(shard); p != nil {
+		if p.broken {
+			return nil, sqlstate.New(sqlstate.CannotConnectNow, "the conversation with shard %s broke", shard).OnShard(shard)
+		}
+		if p.adopted {
+			p.adopted = false
+			return p, t.prelude(ctx, p, false)
+		}
+		return p, nil
+	}
+	def, ok := t.base.Shard(shard)
+	if !ok {
+		return nil, sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", shard).WithHint("see: cleave shard list")
+	}
+	p := &part{shard: shard, engine: def.Engine}
+	conn, release, err := t.opts.Connect(ctx, shard)
+	if err != nil {
+		return nil, onShard(err, shard)
+	}
+	p.conn, p.release = conn, release
+	t.parts = append(t.parts, p)
+	if err := t.step("open", shard); err != nil {
+		return nil, err
+	}
+	return p, t.prelude(ctx, p, true)
+}
+
+// prelude begins the transaction and brings the session's settings into it.
+func (t *Tx) prelude(ctx context.Context, p *part, begin bool) error {
+	if begin {
+		if _, err := t.run(ctx, p, "BEGIN"); err != nil {
+			return err
+		}
+		for _, set := range t.opts.Prelude {
+			if _, err := t.run(ctx, p, local(set)); err != nil {
+				return err
+			}
+		}
+	}
+	if p.engine == enginePostgres {
+		if _, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", t.opts.LockTimeout.Milliseconds())); err != nil {
+			return err
+		}
+	}
+	if begin {
+		for _, s := range t.saves {
+			if _, err := t.run(ctx, p, "SAVEPOINT "+ident(s.name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// enginePostgres is the engine whose shards have advisory locks, lock_timeout
+// and prepared transactions.
+const enginePostgres = "postgres"
+
+// local turns SET and SET SESSION into SET LOCAL.
+func local(set string) string {
+	text := strings.TrimSpace(set)
+	word, rest, ok := strings.Cut(text, " ")
+	if !ok || !strings.EqualFold(word, "SET") {
+		return text
+	}
+	rest = strings.TrimSpace(rest)
+	switch next, after, _ := strings.Cut(rest, " "); strings.ToUpper(next) {
+	case "LOCAL", "TRANSACTION":
+		return text
+	case "SESSION":
+		switch what, _, _ := strings.Cut(strings.TrimSpace(after), " "); strings.ToUpper(what) {
+		case "CHARACTERISTICS", "AUTHORIZATION":
+			return text
+		}
+		return "SET LOCAL " + after
+	}
+	return "SET LOCAL " + rest
+}
+
+// run runs SQL on one part and notes a broken conversation.
+func (t *Tx) run(ctx context.Context, p *part, sql string) (*engine.Result, error) {
+	res, _, err := t.runNotices(ctx, p, sql)
+	return res, err
+}
+
+func (t *Tx) runNotices(ctx context.Context, p *part, sql string) (*engine.Result, []*sqlstate.Error, error) {
+	res, notices, err := run(ctx, p.conn, sql)
+	if err != nil {
+		if lost(err) {
+			p.broken = true
+		}
+		return res, notices, onShard(err, p.shard)
+	}
+	return res, notices, nil
+}
+
+func (t *Tx) step(name, shard string) error {
+	if t.opts.step == nil {
+		return nil
+	}
+	if err := t.opts.step(name, shard); err != nil {
+		return fmt.Errorf("%w: %w", errCrash, err)
+	}
+	return nil
+}
+
+// The advisory lock that serialises schema changes on a PostgreSQL default
+// shard: "clea", "ddl" in ASCII.
+const lockSQL = "SELECT pg_catalog.pg_advisory_xact_lock(1668048225, 6579308)"
+
+// lock opens the default shard, keeps other schema changes out, and reads the
+// map again: nobody changes tables from here on.
+func (t *Tx) lock(ctx context.Context) error {
+	if t.locked {
+		return nil
+	}
+	name := t.base.State().DefaultShard
+	fresh := t.part(name) == nil
+	for attempt := 0; ; attempt++ {
+		p, err := t.open(ctx, name)
+		if err != nil {
+			return err
+		}
+		if p.engine == enginePostgres {
+			_, err = t.run(ctx, p, lockSQL)
+		}
+		if err == nil {
+			// On SQLite this write is what takes the lock.
+			err = t.mark(ctx, p)
+		}
+		if err == nil {
+			break
+		}
+		if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || attempt > 0 || !fresh || p.release == nil {
+			return t.waiting(err)
+		}
+		// Perhaps a prepared transaction of a router that died holds the lock.
+		if _, err := t.run(ctx, p, "ROLLBACK"); err != nil {
+			return err
+		}
+		p.done = true
+		t.end(p)
+		t.parts = slices.DeleteFunc(t.parts, func(o *part) bool { return o == p })
+		if !settled(ctx, RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Age: t.opts.PrepareAge}, t.base) {
+			return t.waiting(err)
+		}
+	}
+	now, err := t.opts.Directory.Load(ctx)
+	if err != nil {
+		return directoryError(err)
+	}
+	if now.Version() != t.base.Version() {
+		if now.State().DefaultShard != name {
+			return t.again("the default shard is another one now")
+		}
+		t.base, t.over = now, now
+		t.state = now.State().Clone()
+		for i := range t.saves {
+			t.saves[i].was.state, t.saves[i].over = now.State().Clone(), now
+		}
+	}
+	t.locked = true
+	return nil
+}
+
+// waiting explains why the lock was not to be had.
+func (t *Tx) waiting(err error) error {
+	if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable {
+		return err
+	}
+	e := sqlstate.As(err)
+	e.Detail = "Another schema change is at work, or one was left behind by a router that died."
+	e.Hint = "run the statement again; if it stays so: cleave doctor"
+	return e
+}
+
+// again is the error of a change that has to be made anew from the current map.
+func (t *Tx) again(why string) error {
+	e := sqlstate.New(sqlstate.SerializationFailure, "could not change the schema: %s", why).
+		WithHint("nothing was changed: run the transaction again")
+	e.Retry = sqlstate.RetryTransaction
+	return e
+}
+
+func directoryError(err error) error {
+	if _, ok := errors.AsType[*sqlstate.Error](err); ok {
+		return err
+	}
+	e := sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the directory cannot be reached").
+		WithHint("nothing was changed: run the statement again when cleave doctor finds the directory")
+	e.Retry = sqlstate.RetryTransaction
+	return e
+}
+
+// overlaySeq makes the versions of private maps distinct.
+var overlaySeq atomic.Uint64
+
+// refresh makes the private map from the edited state.
+func (t *Tx) refresh() error {
+	s := t.state
+	// Far above every stored version, so that plans made from this map and
+	// from stored ones are never taken for each other.
+	s.Version = 1<<62 | overlaySeq.Add(1)
+	s.SchemaVersion = s.Version
+	over, err := shardmap.NewSnapshot(s)
+	if err != nil {
+		return err
+	}
+	t.over = over
+	return nil
+}
+
+// Savepoint sets a savepoint on all shards.
+func (t *Tx) Savepoint(ctx context.Context, name string) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	for _, p := range t.parts {
+		if _, err := t.run(ctx, p, "SAVEPOINT "+ident(name)); err != nil {
+			return t.fail(err)
+		}
+	}
+	t.saves = append(t.saves, save{name: name, was: t.changes.clone(), over: t.over})
+	return nil
+}
+
+func (t *Tx) save(name string) int {
+	for i := len(t.saves) - 1; i >= 0; i-- {
+		if t.saves[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func noSavepoint(name string) error {
+	return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint \"%s\" does not exist", name)
+}
+
+// RollbackTo goes back to a savepoint on all shards, in the private map as well,
+// and makes a failed transaction usable again.
+func (t *Tx) RollbackTo(ctx context.Context, name string) error {
+	if t.closed {
+		return t.usable()
+	}
+	i := t.save(name)
+	if i < 0 {
+		t.failed = true
+		return noSavepoint(name)
+	}
+	for _, p := range t.parts {
+		if p.broken {
+			return t.fail(sqlstate.New(sqlstate.InFailedTransaction, "the conversation with shard %s broke: the transaction can only be rolled back", p.shard).OnShard(p.shard))
+		}
+		if _, err := t.run(ctx, p, "ROLLBACK TO SAVEPOINT "+ident(name)); err != nil {
+			return t.fail(err)
+		}
+	}
+	t.saves = t.saves[:i+1]
+	t.changes, t.over = t.saves[i].was.clone(), t.saves[i].over
+	t.failed = false
+	return nil
+}
+
+// Release forgets a savepoint, and those set after it, on all shards.
+func (t *Tx) Release(ctx context.Context, name string) error {
+	if err := t.usable(); err != nil {
+		return err
+	}
+	i := t.save(name)
+	if i < 0 {
+		return t.fail(noSavepoint(name))
+	}
+	for _, p := range t.parts {
+		if _, err := t.run(ctx, p, "RELEASE SAVEPOINT "+ident(name)); err != nil {
+			return t.fail(err)
+		}
+	}
+	t.saves = t.saves[:i]
+	return nil
+}
+
+// Rollback undoes everything. It never fails: where a shard does not answer, its
+// conversation is cut, which undoes its side as well, and what was prepared is
+// left to [Recover].
+func (t *Tx) Rollback(ctx context.Context) {
+	if t.closed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.opts.LockTimeout+graceMax)
+	defer cancel()
+	t.rollback(ctx)
+}
+
+func (t *Tx) rollback(ctx context.Context) {
+	for _, p := range t.parts {
+		if p.done {
+			continue
+		}
+		switch {
+		case p.prepared:
+			t.unprepare(ctx, p)
+		case !p.broken:
+			_, _ = t.run(ctx, p, "ROLLBACK") // a failure marks the part as broken
+		}
+		p.done = true
+	}
+	t.finish()
+}
+
+// finish gives the conversations back.
+func (t *Tx) finish() {
+	t.closed = true
+	for _, p := range t.parts {
+		t.end(p)
+	}
+}
+
+func (t *Tx) end(p *part) {
+	if p.release == nil {
+		return
+	}
+	p.release(p.broken || !p.done)
+	p.release = nil
+}
