@@ -1,0 +1,274 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Options are what operations need.
+type Options struct {
+	Directory shardmap.Directory
+	// Drivers are the engines, found by the scheme of a shard's URL ("postgres:",
+	// "postgresql:" or "file:").
+	Drivers []engine.Driver
+	// Connect gives conversations with the shards of the map, usually from the
+	// executor's pools. nil: each operation opens its own.
+	Connect schema.Connect
+	// Software is the version of Cleave, for Status.
+	Software string
+	Log      *slog.Logger // nil: nothing is logged
+	// ProbeTimeout bounds the look at one shard; 0 is 2 seconds.
+	ProbeTimeout time.Duration
+	// LockTimeout bounds each wait for a lock; 0 is 5 seconds.
+	LockTimeout time.Duration
+
+	// step is called between the steps; an error stands for a crash there. Tests only.
+	step func(step, shard string) error
+}
+
+// Ops carries the operations out. Methods are safe for concurrent use.
+type Ops struct {
+	opts    Options
+	drivers map[string]engine.Driver
+	started time.Time
+
+	mu     sync.Mutex
+	shards map[string]openShard
+	closed bool
+}
+
+type openShard struct {
+	url   string
+	shard engine.Shard
+}
+
+var _ API = (*Ops)(nil)
+
+// DefaultProbeTimeout is that of Options.
+const DefaultProbeTimeout = 2 * time.Second
+
+// New returns the operations on the cluster of a directory. Nothing is opened yet.
+func New(opts Options) *Ops {
+	if opts.ProbeTimeout <= 0 {
+		opts.ProbeTimeout = DefaultProbeTimeout
+	}
+	if opts.LockTimeout <= 0 {
+		opts.LockTimeout = schema.DefaultLockTimeout
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	o := &Ops{opts: opts, drivers: map[string]engine.Driver{}, started: time.Now().UTC(), shards: map[string]openShard{}}
+	for _, d := range opts.Drivers {
+		o.drivers[d.Name()] = d
+	}
+	return o
+}
+
+// Close closes the shards that the operations opened themselves. Later
+// operations that need one fail with 57P01.
+func (o *Ops) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	var errs []error
+	for _, s := range o.shards {
+		errs = append(errs, s.shard.Close())
+	}
+	clear(o.shards)
+	return errors.Join(errs...)
+}
+
+// driver returns the engine of a URL.
+func (o *Ops) driver(shardURL string) (engine.Driver, error) {
+	name := ""
+	scheme, _, ok := strings.Cut(shardURL, ":")
+	switch {
+	case ok && (scheme == "postgres" || scheme == "postgresql"):
+		name = "postgres"
+	case ok && scheme == "file":
+		name = "sqlite"
+	case strings.Contains(shardURL, "dbname=") || strings.Contains(shardURL, "host="):
+		name = "postgres"
+	}
+	d, ok := o.drivers[name]
+	if !ok {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "no engine for the URL %s", shardmap.Redacted(shardURL)).
+			WithHint("use postgres://user@host:5432/database or file:/path/to/shard.db")
+	}
+	return d, nil
+}
+
+// open returns the handle of a shard of the map, opened once for each URL.
+func (o *Ops) open(cluster string, s *shardmap.Shard) (engine.Shard, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return nil, sqlstate.New(sqlstate.AdminShutdown, "the process is ending")
+	}
+	if have, ok := o.shards[s.Name]; ok && have.url == s.URL {
+		return have.shard, nil
+	}
+	d, ok := o.drivers[s.Engine]
+	if !ok {
+		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "this program has no engine %q", s.Engine).OnShard(s.Name)
+	}
+	sh, err := d.Open(engine.Config{Cluster: cluster, Name: s.Name, URL: s.URL})
+	if err != nil {
+		return nil, err
+	}
+	if have, ok := o.shards[s.Name]; ok {
+		_ = have.shard.Close() // its URL is no longer the shard's
+	}
+	o.shards[s.Name] = openShard{url: s.URL, shard: sh}
+	return sh, nil
+}
+
+// forget closes the handle of a shard that left the map.
+func (o *Ops) forget(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s, ok := o.shards[name]; ok {
+		_ = s.shard.Close()
+		delete(o.shards, name)
+	}
+}
+
+// params are the startup parameters of the operations' own conversations.
+var params = map[string]string{"application_name": "cleave", "client_encoding": "UTF8"}
+
+// connect is the schema.Connect of operations.
+func (o *Ops) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
+	if o.opts.Connect != nil {
+		return o.opts.Connect(ctx, name)
+	}
+	snap, err := o.load(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, ok := snap.Shard(name)
+	if !ok {
+		return nil, nil, noShard(name)
+	}
+	sh, err := o.open(snap.State().Cluster, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return dial(ctx, sh)
+}
+
+// dial opens a conversation for one operation.
+func dial(ctx context.Context, sh engine.Shard) (engine.Conn, func(broken bool), error) {
+	conn, err := sh.Connect(ctx, params)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, func(bool) { _ = conn.Close() }, nil
+}
+
+func (o *Ops) load(ctx context.Context) (*shardmap.Snapshot, error) {
+	snap, err := o.opts.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	return snap, nil
+}
+
+func directoryError(err error) error {
+	if _, ok := errors.AsType[*sqlstate.Error](err); ok {
+		return err
+	}
+	return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the directory cannot be reached").WithHint("nothing was changed; see: cleave doctor")
+}
+
+func (o *Ops) schemaOptions(m Meta) schema.Options {
+	return schema.Options{Directory: o.opts.Directory, Connect: o.connect, Actor: m.by(), Why: m.Why, LockTimeout: o.opts.LockTimeout}
+}
+
+func (o *Ops) step(name, shard string) error {
+	if o.opts.step == nil {
+		return nil
+	}
+	return o.opts.step(name, shard)
+}
+
+// by is who does it.
+func (m Meta) by() string {
+	if m.By == "" {
+		return "unknown"
+	}
+	return m.By
+}
+
+// why is the line for people: what was given, else what was done.
+func (m Meta) why(done string) string {
+	if m.Why == "" {
+		return done
+	}
+	return m.Why
+}
+
+// updateTries bounds how often a change is made anew because somebody was faster.
+const updateTries = 8
+
+// update changes the map by compare-and-set. edit validates against the current
+// map and returns the next state, or nil when nothing is left to do; it is asked
+// again when somebody was faster.
+func (o *Ops) update(ctx context.Context, c shardmap.Change, edit func(cur *shardmap.Snapshot) (*shardmap.State, error)) (*shardmap.Snapshot, error) {
+	for range updateTries {
+		cur, err := o.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		next, err := edit(cur)
+		if err != nil {
+			return nil, err
+		}
+		if next == nil {
+			return cur, nil
+		}
+		c.Expect = cur.Version()
+		snap, err := o.opts.Directory.Update(ctx, c, *next)
+		if err == nil {
+			o.opts.Log.Info("map changed", "version", snap.Version(), "op", c.Op, "by", c.By, "why", c.Why)
+			return snap, nil
+		}
+		if !errors.Is(err, shardmap.ErrConflict) {
+			return nil, directoryError(err)
+		}
+	}
+	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
+}
+
+func noShard(name string) error {
+	return sqlstate.New(sqlstate.UndefinedObject, "shard %q does not exist", name).WithHint("see: cleave shard list")
+}
+
+func noKeyspace(name string) error {
+	return sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", name).WithHint("see: cleave keyspace list")
+}
+
+// sameDatabase reports whether two URLs name the same database, as far as the
+// texts tell: the password and parameters aside.
+func sameDatabase(a, b string) bool {
+	if a == b {
+		return true
+	}
+	ua, errA := url.Parse(a)
+	ub, errB := url.Parse(b)
+	if errA != nil || errB != nil || ua.Host == "" && ua.Path == "" && ua.Opaque == "" {
+		return false
+	}
+	return ua.Scheme == ub.Scheme && strings.EqualFold(ua.Host, ub.Host) && ua.Path == ub.Path && ua.Opaque == ub.Opaque &&
+		(ua.Host != "" || ua.RawQuery == ub.RawQuery)
+}

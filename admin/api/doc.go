@@ -1,0 +1,28 @@
+// Package api serves the operations of package admin over HTTP, and is the Go
+// client for them.
+//
+//	GET  /healthz             200 when the process can serve, else 503; JSON
+//	GET  /healthz/live        200 while the process runs
+//	GET  /metrics             Prometheus text
+//	GET  /api/v1/status       admin.Status
+//	GET  /api/v1/shards       []admin.ShardInfo
+//	GET  /api/v1/keyspaces    []admin.KeyspaceInfo
+//	GET  /api/v1/tables       []admin.TableInfo
+//	GET  /api/v1/ranges       []admin.RangeInfo      ?keyspace=
+//	GET  /api/v1/pins         []admin.PinInfo        ?keyspace=
+//	GET  /api/v1/map          shardmap.State         ?version=
+//	GET  /api/v1/history      []shardmap.Entry       ?after=&limit=&last=true
+//	GET  /api/v1/diff         []shardmap.Difference  ?a=&b=
+//	GET  /api/v1/shard_of     admin.ShardOfResult    ?keyspace=&key=&key=
+//	POST /api/v1/create_keyspace, distribute, pin, unpin, shard_add, shard_remove,
+//	     doctor, route        the request struct of package admin, JSON
+//
+// Errors are {"code": SQLSTATE, "message": ..., "detail": ..., "hint": ...}.
+//
+// There is no authentication yet, so the server belongs on a loopback address.
+// A web page open on the same machine must not be able to drive it: changes need
+// POST with Content-Type application/json (which a browser sends across origins
+// only after a preflight, and that is refused), an Origin or Sec-Fetch-Site header of
+// another site is refused, and so is a Host header that is a foreign name (DNS
+// rebinding).
+package api

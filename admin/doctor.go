@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// The levels of findings.
+const (
+	LevelOK      = "ok"
+	LevelWarning = "warning"
+	LevelError   = "error"
+)
+
+// replayMax bounds bringing a new shard to the schema.
+const replayMax = 10 * time.Minute
+
+// checkMax bounds the check of one shard.
+const checkMax = 15 * time.Second
+
+// checksAtOnce bounds the shards that are checked at the same time.
+const checksAtOnce = 8
+
+// Doctor says what is wrong and the next command to run: the directory, every
+// shard's version, settings and identity, and whether tables, guards and
+// prepared transactions are as the map says. With Repair it also finishes what
+// a crash left and sets what differs, where that is safe; DryRun wins over it. A
+// thing that cannot be reached is a finding, not an error.
+func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) {
+	snap, err := o.opts.Directory.Load(ctx)
+	if err != nil {
+		return []Finding{problem("", directoryError(err), "the directory")}, nil
+	}
+	out := []Finding{{Level: LevelOK, What: fmt.Sprintf("the directory has the map of cluster %s, version %d", snap.State().Cluster, snap.Version())}}
+	shards := snap.Shards()
+	found := make([][]Finding, len(shards))
+	atOnce(len(shards), checksAtOnce, func(i int) { found[i] = o.examine(ctx, snap, &shards[i]) })
+	for _, f := range found {
+		out = append(out, f...)
+	}
+	rest, err := schema.Recover(ctx, schema.RecoverOptions{
+		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
+		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair,
+	})
+	if err != nil {
+		return append(out, problem("", err, "tables and guards")), nil
+	}
+	return append(out, findings(rest)...), nil
+}
+
+// Recover finishes what a crash left: see schema.Recover. A router runs it when
+// it starts, before it serves.
+func (o *Ops) Recover(ctx context.Context) ([]Finding, error) {
+	found, err := schema.Recover(ctx, schema.RecoverOptions{Directory: o.opts.Directory, Connect: o.connect, Actor: "system", LockTimeout: o.opts.LockTimeout})
+	if err != nil {
+		return nil, err
+	}
+	return findings(found), nil
+}
+
+func findings(list []schema.Finding) []Finding {
+	out := make([]Finding, len(list))
+	for i, f := range list {
+		out[i] = Finding(f)
+	}
+	return out
+}
+
+func problem(shard string, err error, what string) Finding {
+	own := sqlstate.As(err)
+	f := Finding{Level: LevelError, Shard: shard, What: what + ": " + own.Message, Next: own.Hint}
+	if own.Detail != "" {
+		f.What += " (" + own.Detail + ")"
+	}
+	if f.Next == "" {
+		f.Next = "look at the log of the process, then: cleave doctor"
+	}
+	return f
+}
+
+// examine checks one shard's version, settings, privileges and identity.
+func (o *Ops) examine(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, checkMax)
+	defer cancel()
+	sh, err := o.open(snap.State().Cluster, s)
+	if err != nil {
+		return []Finding{problem(s.Name, err, "shard "+s.Name)}
+	}
+	report, err := sh.Check(ctx)
+	if err != nil {
+		return []Finding{problem(s.Name, err, "shard "+s.Name+" at "+shardmap.Redacted(s.URL))}
+	}
+	// Connect proves that the database is this shard of this cluster.
+	_, release, err := dial(ctx, sh)
+	if err != nil {
+		return []Finding{problem(s.Name, err, "shard "+s.Name+" at "+shardmap.Redacted(s.URL))}
+	}
+	release(false)
+	out := []Finding{{Level: LevelOK, Shard: s.Name, What: fmt.Sprintf("shard %s answers: %s", s.Name, report.Version)}}
+	for _, f := range report.Findings {
+		if f.Level == LevelOK {
+			continue
+		}
+		next := f.Fix
+		if next == "" {
+			next = "cleave doctor"
+		}
+		out = append(out, Finding{Level: f.Level, Shard: s.Name, What: findingTextShort(f.Name, f.Is, f.Want), Next: next})
+	}
+	return out
+}
+
+func findingTextShort(name, is, want string) string {
+	if want == "" {
+		return name + " is " + is
+	}
+	return name + " is " + is + ", wanted: " + want
+}

@@ -1,0 +1,258 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// API is every operation. [*Ops] carries them out; the client in admin/api calls
+// them over HTTP. Errors are *sqlstate.Error in both.
+type API interface {
+	Status(ctx context.Context) (*Status, error)
+	Shards(ctx context.Context) ([]ShardInfo, error)
+	Keyspaces(ctx context.Context) ([]KeyspaceInfo, error)
+	Tables(ctx context.Context) ([]TableInfo, error)
+	// Ranges lists the ranges (or listed values) of one keyspace, or of all with "".
+	Ranges(ctx context.Context, keyspace string) ([]RangeInfo, error)
+	// Pins lists the pins of one keyspace, or of all with "".
+	Pins(ctx context.Context, keyspace string) ([]PinInfo, error)
+	// Map returns one version of the map, the current one with 0, with
+	// passwords taken out of the shards' URLs.
+	Map(ctx context.Context, version uint64) (*shardmap.State, error)
+	History(ctx context.Context, req HistoryRequest) ([]shardmap.Entry, error)
+	// Diff lists what changed from version a to version b; b 0 is the current one,
+	// a 0 the one before b.
+	Diff(ctx context.Context, a, b uint64) ([]shardmap.Difference, error)
+	ShardOf(ctx context.Context, req ShardOfRequest) (*ShardOfResult, error)
+	Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error)
+
+	CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*Result, error)
+	Distribute(ctx context.Context, req DistributeRequest) (*Result, error)
+	Pin(ctx context.Context, req PinRequest) (*Result, error)
+	Unpin(ctx context.Context, req UnpinRequest) (*Result, error)
+	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
+	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
+}
+
+// Meta is part of every request that changes something.
+type Meta struct {
+	By     string `json:"by,omitempty"`  // who: session user, or user@host
+	Why    string `json:"why,omitempty"` // one line for people
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
+// Result is what a change did, or would do.
+type Result struct {
+	Version  uint64   `json:"version"` // of the map afterwards
+	Done     bool     `json:"done"`    // false with DryRun
+	Plan     []string `json:"plan"`    // the steps, one line each
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// CreateKeyspaceRequest creates a keyspace.
+type CreateKeyspaceRequest struct {
+	Meta
+	Name     string   `json:"name"`
+	Strategy string   `json:"strategy"`  // "hash", "range" or "list"
+	KeyTypes []string `json:"key_types"` // PostgreSQL type names
+	// Ranges (hash) is how many equal ranges to start with; 0 is four per shard.
+	Ranges int `json:"ranges,omitempty"`
+	// Bounds (range) are the inner boundaries in order, each a key or a prefix of one.
+	Bounds [][]string `json:"bounds,omitempty"`
+	// Values (list) are the listed keys with their shards. An empty shard: they
+	// are handed out in turn.
+	Values []ListedValue `json:"values,omitempty"`
+	// Shards are those that get ranges, in contiguous runs; empty is all.
+	Shards []string `json:"shards,omitempty"`
+}
+
+// ListedValue is one value of a list keyspace.
+type ListedValue struct {
+	Key   []string `json:"key"`
+	Shard string   `json:"shard,omitempty"`
+}
+
+// DistributeRequest shards an empty table that is whole now.
+type DistributeRequest struct {
+	Meta
+	Table    string   `json:"table"` // name or schema.name; quoted as in SQL where needed
+	ShardKey []string `json:"shard_key"`
+	Keyspace string   `json:"keyspace,omitempty"` // "" is the hash keyspace of the key's types
+}
+
+// PinRequest places a key that has no rows yet on a shard.
+type PinRequest struct {
+	Meta
+	Keyspace string   `json:"keyspace"`
+	Key      []string `json:"key"` // one text per key column
+	Shard    string   `json:"shard"`
+}
+
+// UnpinRequest removes the pin of a key that has no rows.
+type UnpinRequest struct {
+	Meta
+	Keyspace string   `json:"keyspace"`
+	Key      []string `json:"key"`
+}
+
+// AddShardRequest adds a database to the cluster.
+type AddShardRequest struct {
+	Meta
+	Name   string            `json:"name"`
+	URL    string            `json:"url"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Weight float64           `json:"weight,omitempty"` // 0 is 1
+}
+
+// AddShardResult is a Result with what the check of the database found.
+type AddShardResult struct {
+	Result
+	ServerVersion string           `json:"server_version"`
+	Findings      []engine.Finding `json:"findings"`
+}
+
+// RemoveShardRequest takes a shard that owns nothing out of the map.
+type RemoveShardRequest struct {
+	Meta
+	Name string `json:"name"`
+}
+
+// HistoryRequest asks for entries with After < version, oldest first. Limit 0 is
+// 100, at most 1000. Last asks for the newest Limit entries instead.
+type HistoryRequest struct {
+	After uint64 `json:"after,omitempty"`
+	Limit int    `json:"limit,omitempty"`
+	Last  bool   `json:"last,omitempty"`
+}
+
+// ShardOfRequest asks where a key is.
+type ShardOfRequest struct {
+	Keyspace string   `json:"keyspace"`
+	Key      []string `json:"key"`
+}
+
+// ShardOfResult is the owner of a key.
+type ShardOfResult struct {
+	Shard  string `json:"shard"`
+	Range  string `json:"range,omitempty"` // "" for a pin or a listed value
+	Epoch  uint64 `json:"epoch"`
+	Pinned bool   `json:"pinned"`
+	// Hash is the position of the key, hash keyspaces only.
+	Hash    *int64 `json:"hash,omitempty,string"`
+	Version uint64 `json:"version"`
+}
+
+// Health of a shard.
+const (
+	Up   = "up"
+	Down = "down"
+)
+
+// ShardInfo is one shard.
+type ShardInfo struct {
+	Name    string            `json:"name"`
+	Engine  string            `json:"engine"`
+	URL     string            `json:"url"` // without the password
+	Labels  map[string]string `json:"labels"`
+	Weight  float64           `json:"weight"`
+	Default bool              `json:"default"`
+	Ranges  int               `json:"ranges"` // ranges and listed values owned
+	Pins    int               `json:"pins"`
+	Health  string            `json:"health"` // "up" or "down"
+	Reason  string            `json:"reason,omitempty"`
+	Latency float64           `json:"latency_ms"` // of the probe
+}
+
+// KeyspaceInfo is one keyspace.
+type KeyspaceInfo struct {
+	Name     string   `json:"name"`
+	Strategy string   `json:"strategy"`
+	KeyTypes []string `json:"key_types"`
+	Seed     int64    `json:"seed"`
+	Ranges   int      `json:"ranges"` // or listed values
+	Pins     int      `json:"pins"`
+	Tables   int      `json:"tables"`
+}
+
+// TableInfo is one table.
+type TableInfo struct {
+	Schema   string   `json:"schema"`
+	Name     string   `json:"name"`
+	Kind     string   `json:"kind"`
+	Keyspace string   `json:"keyspace,omitempty"`
+	ShardKey []string `json:"shard_key,omitempty"`
+	Shards   []string `json:"shards"`
+}
+
+// RangeInfo is one range or listed value.
+type RangeInfo struct {
+	Keyspace string `json:"keyspace"`
+	Position int    `json:"position"` // from 0
+	Range    string `json:"range"`    // printable
+	Low      string `json:"low,omitempty"`
+	High     string `json:"high,omitempty"`
+	Shard    string `json:"shard"`
+	Epoch    uint64 `json:"epoch"`
+}
+
+// PinInfo is one pin.
+type PinInfo struct {
+	Keyspace string   `json:"keyspace"`
+	Key      []string `json:"key"`
+	Shard    string   `json:"shard"`
+	Epoch    uint64   `json:"epoch"`
+}
+
+// Status is the state of the process that answers.
+type Status struct {
+	Cluster       string    `json:"cluster"`
+	Version       uint64    `json:"version"`        // of the map
+	SchemaVersion uint64    `json:"schema_version"` // of tables and keyspaces
+	DefaultShard  string    `json:"default_shard"`
+	Shards        int       `json:"shards"`
+	Keyspaces     int       `json:"keyspaces"`
+	Tables        int       `json:"tables"`
+	Software      string    `json:"software"` // version of Cleave
+	Started       time.Time `json:"started"`
+}
+
+// DoctorRequest asks what is wrong. Repair also finishes what a crash left and
+// sets guards that differ from the map.
+type DoctorRequest struct {
+	Meta
+	Repair bool `json:"repair,omitempty"`
+}
+
+// Finding is one thing that Doctor looked at.
+type Finding struct {
+	Level string `json:"level"` // "ok", "warning" or "error"
+	What  string `json:"what"`
+	Shard string `json:"shard,omitempty"`
+	Table string `json:"table,omitempty"`
+	Done  string `json:"done,omitempty"` // what was done about it
+	Next  string `json:"next,omitempty"` // the command to run
+}
+
+// BootstrapRequest makes a cluster of databases.
+type BootstrapRequest struct {
+	Meta
+	Shards []BootstrapShard `json:"shards"` // the first is the default shard
+}
+
+// BootstrapShard is one database of a new cluster.
+type BootstrapShard struct {
+	Name   string            `json:"name"`
+	URL    string            `json:"url"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Weight float64           `json:"weight,omitempty"`
+}
+
+// BootstrapResult says what Bootstrap found or made.
+type BootstrapResult struct {
+	Cluster string `json:"cluster"`
+	Version uint64 `json:"version"`
+	Created bool   `json:"created"` // false: it was there already
+}
