@@ -1,0 +1,213 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// Conn is a pooled conversation with a shard. One goroutine uses it, between
+// Acquire and Release; Cancel may come from another.
+type Conn struct {
+	engine.Conn
+	shard    string
+	pool     *pool // nil: not from a pool; Release closes it
+	baseline *baseline
+
+	born      time.Time
+	idleSince time.Time
+
+	settings *Settings
+	prepared preparedSet
+	// turn counts Acquires.
+	turn uint64
+	// unnamed is the owner of the unnamed prepared statement, nil if there is none.
+	unnamed any
+
+	status byte // of the last ReadyForQuery
+	broken bool
+}
+
+// NewConn wraps a conversation that does not come from a pool (the virtual
+// database), so that a Pipeline can use it. Release closes it.
+func NewConn(name string, c engine.Conn) *Conn {
+	return &Conn{Conn: c, shard: name, status: 'I', prepared: preparedSet{max: 16}, born: time.Now()}
+}
+
+// Shard returns the shard's name.
+func (c *Conn) Shard() string { return c.shard }
+
+// ShardName is a lasting pointer to the shard's name, for whoever shows it.
+func (c *Conn) ShardName() *string {
+	if c.pool != nil {
+		return &c.pool.name
+	}
+	return &c.shard
+}
+
+// Metrics are the shard's, nil for a conversation that is not pooled.
+func (c *Conn) Metrics() *telemetry.Shard {
+	if c.pool == nil {
+		return nil
+	}
+	return c.pool.metrics
+}
+
+// Status is the transaction status of the last ReadyForQuery: 'I', 'T' or 'E'.
+func (c *Conn) Status() byte { return c.status }
+
+// Broken reports whether the conversation is over.
+func (c *Conn) Broken() bool { return c.broken }
+
+// Break marks the conversation as not to be used again; Release closes it.
+func (c *Conn) Break() { c.broken = true }
+
+// Settings returns the settings that are applied.
+func (c *Conn) Settings() *Settings { return c.settings }
+
+// SetSettings notes that a statement relayed to the shard has changed the
+// applied settings to s.
+func (c *Conn) SetSettings(s *Settings) { c.settings = s }
+
+// Apply makes s the applied settings; one round trip if they differ. An error of
+// the shard leaves the settings unknown, so the Conn is broken then.
+func (c *Conn) Apply(s *Settings) error { return c.ApplyReport(s, nil) }
+
+// ApplyReport is Apply that tells report of each ParameterStatus.
+func (c *Conn) ApplyReport(s *Settings, report func(name, value string)) error {
+	if c.settings.Equal(s) {
+		return nil
+	}
+	changes := s.changes(c.settings)
+	if len(changes) == 0 {
+		c.settings = s
+		return nil
+	}
+	p := Pipeline{Conn: c}
+	p.Query(strings.Join(changes, ";"))
+	o, err := p.Run(None, reports(report))
+	if err != nil {
+		return err
+	}
+	if o.Err != nil {
+		c.broken = true
+		e := *o.Err
+		e.Message = fmt.Sprintf("the session's settings cannot be applied: %s", e.Message)
+		e.Position, e.Shard, e.Severity = 0, c.shard, ""
+		if e.Hint == "" {
+			e.Hint = "RESET the setting, or give it in a form that every shard accepts"
+		}
+		return &e
+	}
+	c.settings = s
+	return nil
+}
+
+// reports is a Sink for the router's own statements: answers are dropped.
+type reports func(name, value string)
+
+// Frames drops b.
+func (reports) Frames(b []byte) error { return nil }
+
+// Parameter tells the function, if there is one.
+func (r reports) Parameter(name, value string) {
+	if r != nil {
+		r(name, value)
+	}
+}
+
+// LocalChanges returns the statements that give a conversation inside a
+// transaction the settings s until the transaction ends.
+func (c *Conn) LocalChanges(s *Settings) []string {
+	var local []string
+	for _, sql := range s.changes(c.settings) {
+		if name, ok := strings.CutPrefix(sql, "RESET "); ok {
+			local = append(local, "SET LOCAL "+name+" TO DEFAULT")
+		} else {
+			local = append(local, "SET LOCAL "+strings.TrimPrefix(sql, "SET "))
+		}
+	}
+	return local
+}
+
+// Exec runs one simple-protocol message of the router's own and decodes its
+// result. A shard's error is a *sqlstate.Error and leaves the Conn usable.
+func (c *Conn) Exec(sql string) (*engine.Result, error) {
+	c.unnamed = nil
+	res, err := engine.Exec(c.Conn, sql)
+	if res != nil && res.Status != 0 {
+		c.status = res.Status
+	}
+	if err != nil {
+		var se *sqlstate.Error
+		if res == nil || !errors.As(err, &se) {
+			c.broken = true
+		}
+	}
+	return res, err
+}
+
+// CanPrepare reports whether the shard can prepare transactions durably.
+func (c *Conn) CanPrepare() bool {
+	tp, ok := c.Conn.(engine.TwoPhase)
+	return ok && tp.CanPrepare()
+}
+
+// Settle learns the transaction status of a conversation that others used.
+func (c *Conn) Settle() {
+	c.unnamed = nil
+	res, err := engine.Exec(c.Conn, "")
+	if err != nil || res.Status == 0 {
+		c.broken = true
+		return
+	}
+	c.status = res.Status
+}
+
+// alive looks whether an idle conversation is still good.
+func (c *Conn) alive() bool {
+	if p, ok := c.Conn.(engine.Prober); ok {
+		return p.Probe() == nil
+	}
+	if c.SetDeadline(time.Now().Add(2*time.Second)) != nil {
+		return false
+	}
+	c.Settle()
+	return !c.broken && c.status == 'I' && c.SetDeadline(time.Time{}) == nil
+}
+
+// Release gives the Conn back to its pool, or closes it if it is broken or not
+// outside a transaction. It must not be used afterwards.
+func (c *Conn) Release() {
+	if c.pool == nil {
+		_ = c.Conn.Close() // nothing is lost with it
+		return
+	}
+	c.pool.release(c)
+}
+
+// Lost turns a failed Send or Receive into the error for a client: 08007 if a
+// write or a COMMIT was in flight, else 57P03 (nothing was done). cause may be a
+// *sqlstate.Error already, which is returned as it is.
+func (c *Conn) Lost(cause error, inFlight bool) *sqlstate.Error {
+	var se *sqlstate.Error
+	if l := engine.Lost(cause); l != nil {
+		if l.Shard == "" {
+			l.Shard = c.shard
+		}
+		return l.State(inFlight)
+	}
+	if errors.As(cause, &se) {
+		return se
+	}
+	return (&engine.LostError{Shard: c.shard, Sent: true, Err: cause}).State(inFlight)
+}
+
+// Cancel stops what runs in the conversation. Safe to call from another goroutine.
+func (c *Conn) Cancel(ctx context.Context) error { return c.Conn.Cancel(ctx) }

@@ -1,0 +1,356 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// Options are what an Executor needs.
+type Options struct {
+	Directory shardmap.Directory
+	// Drivers by engine name.
+	Drivers map[string]engine.Driver
+	Planner *planner.Planner
+	Limits  Limits
+	Log     *slog.Logger       // nil: nothing is logged
+	Metrics *telemetry.Metrics // nil: nothing is counted
+}
+
+// Executor runs one-shard plans. Methods are safe for concurrent use.
+type Executor struct {
+	directory shardmap.Directory
+	drivers   map[string]engine.Driver
+	planner   *planner.Planner
+	limits    Limits
+	log       *slog.Logger
+	metrics   *telemetry.Metrics
+
+	snapshot atomic.Pointer[shardmap.Snapshot]
+	pools    atomic.Pointer[map[string]*pool]
+	baseline atomic.Pointer[baseline]
+	plans    planCache
+	intern   intern
+	turn     atomic.Uint64
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when the snapshot is replaced
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	closed  bool
+}
+
+// New makes an Executor. It does nothing until Start.
+func New(o Options) *Executor {
+	e := &Executor{
+		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
+		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
+		changed: make(chan struct{}),
+	}
+	e.pools.Store(&map[string]*pool{})
+	e.plans.init(e.limits.PlanEntries, e.limits.PlanBytes)
+	return e
+}
+
+// Start loads the map and begins to watch it; Close ends that. It fails with
+// what the directory says: shardmap.ErrNotFound if there is no map yet.
+func (e *Executor) Start(ctx context.Context) error {
+	snap, err := e.directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	watch, stop := context.WithCancel(context.Background())
+	updates, err := e.directory.Watch(watch)
+	if err != nil {
+		stop()
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed || e.cancel != nil {
+		stop()
+		return errors.New("executor: started twice, or closed")
+	}
+	e.cancel = stop
+	e.install(snap)
+	e.wg.Go(func() { e.follow(watch, updates) })
+	e.wg.Go(func() { e.tend(watch) })
+	return nil
+}
+
+// follow installs newer snapshots. A watch that ends is begun again: the map
+// that is served meanwhile stays guarded by the shards.
+func (e *Executor) follow(ctx context.Context, updates <-chan *shardmap.Snapshot) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case snap, ok := <-updates:
+			if ok {
+				e.offer(snap)
+				continue
+			}
+		}
+		for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
+			next, err := e.directory.Watch(ctx)
+			if err == nil {
+				updates = next
+				break
+			}
+			e.log.Warn("the directory cannot be watched; trying again", telemetry.KeyError, err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+		}
+	}
+}
+
+func (e *Executor) tend(ctx context.Context) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			for _, p := range *e.pools.Load() {
+				p.tend(now)
+			}
+			e.metrics.PlanCacheSize(e.plans.size())
+		}
+	}
+}
+
+// offer installs snap if it is newer than the current one.
+func (e *Executor) offer(snap *shardmap.Snapshot) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if cur := e.snapshot.Load(); !e.closed && (cur == nil || snap.Version() > cur.Version()) {
+		e.install(snap)
+	}
+}
+
+// install replaces the snapshot and makes the pools fit its shards; e.mu is held.
+func (e *Executor) install(snap *shardmap.Snapshot) {
+	old := *e.pools.Load()
+	next := make(map[string]*pool, len(snap.Shards()))
+	for _, s := range snap.Shards() {
+		key := s.Engine + " " + s.URL
+		if p, ok := old[s.Name]; ok && p.key == key {
+			next[s.Name] = p
+			continue
+		}
+		d, ok := e.drivers[s.Engine]
+		if !ok {
+			e.log.Error("a shard's engine is not known to this router", telemetry.KeyShard, s.Name, "engine", s.Engine)
+			continue
+		}
+		sh, err := d.Open(engine.Config{Cluster: snap.State().Cluster, Name: s.Name, URL: s.URL, ConnectTimeout: e.limits.ConnectTimeout, MessageMax: e.limits.MessageMax})
+		if err != nil {
+			e.log.Error("a shard cannot be used", telemetry.KeyShard, s.Name, telemetry.KeyError, err)
+			continue
+		}
+		next[s.Name] = &pool{ex: e, name: s.Name, key: key, shard: sh, metrics: e.metrics.Shard(s.Name)}
+	}
+	e.pools.Store(&next)
+	e.snapshot.Store(snap)
+	e.metrics.MapVersion(snap.Version())
+	for name, p := range old {
+		if next[name] != p {
+			p.close()
+			if err := p.shard.Close(); err != nil {
+				e.log.Warn("a shard was not closed cleanly", telemetry.KeyShard, name, telemetry.KeyError, err)
+			}
+			if next[name] == nil {
+				e.metrics.Forget(name)
+			}
+		}
+	}
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// Close ends the watch and closes all idle connections; those in use are closed
+// when they are released.
+func (e *Executor) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	if e.cancel != nil {
+		e.cancel()
+	}
+	pools := *e.pools.Load()
+	e.mu.Unlock()
+	e.wg.Wait()
+	var errs []error
+	for _, p := range pools {
+		p.close()
+		errs = append(errs, p.shard.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Snapshot returns the map that is served.
+func (e *Executor) Snapshot() *shardmap.Snapshot { return e.snapshot.Load() }
+
+// Refresh loads the map from the directory and installs it if it is newer.
+func (e *Executor) Refresh(ctx context.Context) (*shardmap.Snapshot, error) {
+	snap, err := e.directory.Load(ctx)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the shard map cannot be read")
+	}
+	e.offer(snap)
+	return e.Snapshot(), nil
+}
+
+// AwaitVersion waits until a map of at least the version is served: so that a
+// session sees its own schema change.
+func (e *Executor) AwaitVersion(ctx context.Context, version uint64) error {
+	for {
+		e.mu.Lock()
+		changed := e.changed
+		e.mu.Unlock()
+		if e.Snapshot().Version() >= version {
+			return nil
+		}
+		if snap, err := e.Refresh(ctx); err == nil && snap.Version() >= version {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Newer waits, at most RefreshWait, for a map newer than the version: after a
+// guard refused what this router's map allowed. ok is false if there is none.
+func (e *Executor) Newer(ctx context.Context, version uint64) (ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, e.limits.RefreshWait)
+	defer cancel()
+	return e.AwaitVersion(ctx, version+1) == nil
+}
+
+// Acquire borrows a connection to a shard with the settings applied. It fails
+// with 57P03 when the shard cannot be reached, 53300 when none becomes free in
+// time, ctx's error when that ends. Release must follow.
+func (e *Executor) Acquire(ctx context.Context, shard string, s *Settings) (*Conn, error) {
+	p, ok := (*e.pools.Load())[shard]
+	if !ok {
+		return nil, sqlstate.New(sqlstate.CannotConnectNow, "shard %s is not in the map of this router, or its engine is not available", shard).
+			OnShard(shard).WithHint("`cleave shard list` shows the shards")
+	}
+	c, err := p.acquire(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if !c.settings.Equal(s) {
+		if err := c.Apply(s); err != nil {
+			c.Release()
+			var se *sqlstate.Error
+			if !errors.As(err, &se) {
+				return nil, c.Lost(err, false)
+			}
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// TryAcquire is Acquire for the common case: a connection that was used a moment
+// ago is idle and has the settings. nil: call Acquire.
+func (e *Executor) TryAcquire(shard string, s *Settings) *Conn {
+	if p, ok := (*e.pools.Load())[shard]; ok {
+		return p.try(s)
+	}
+	return nil
+}
+
+// Any returns the shard for a statement that every shard can answer: each in
+// turn, those without a free connection later, those that are down last.
+func (e *Executor) Any() string {
+	snap := e.snapshot.Load()
+	shards, pools := snap.Shards(), *e.pools.Load()
+	n := int(e.turn.Add(1) % uint64(len(shards)))
+	best, score := shards[n].Name, -1
+	for i := range shards {
+		name := shards[(n+i)%len(shards)].Name
+		if p := pools[name]; p != nil {
+			s := p.ready()
+			if s == 2 {
+				return name
+			}
+			if s > score {
+				best, score = name, s
+			}
+		}
+	}
+	return best
+}
+
+// Connect borrows a connection with no settings, for schema changes and
+// administration. release gives it back; broken says that it must be closed.
+func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error) {
+	c, err := e.Acquire(ctx, shard, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var once sync.Once
+	return c, func(broken bool) {
+		once.Do(func() {
+			// Others have talked on it without this Conn's knowledge; what they set
+			// ended with their transaction.
+			c.settings = nil
+			if broken {
+				c.broken = true
+			}
+			if !c.broken {
+				c.Settle()
+			}
+			c.Release()
+		})
+	}, nil
+}
+
+// Directory returns the directory that the executor follows.
+func (e *Executor) Directory() shardmap.Directory { return e.directory }
+
+// Metrics returns the metrics, nil if there are none.
+func (e *Executor) Metrics() *telemetry.Metrics { return e.metrics }
+
+// Health is what a pool knows of its shard.
+type Health struct {
+	Shard               string
+	Up                  bool // the last attempt to connect did not fail
+	Err                 error
+	Open, Idle, Waiting int
+}
+
+// Health returns what the pools know, in the map's order.
+func (e *Executor) Health() []Health {
+	pools := *e.pools.Load()
+	var all []Health
+	for _, s := range e.Snapshot().Shards() {
+		if p := pools[s.Name]; p != nil {
+			all = append(all, p.health())
+		} else {
+			all = append(all, Health{Shard: s.Name, Err: errors.New("the engine is not available in this router")})
+		}
+	}
+	return all
+}

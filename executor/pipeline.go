@@ -1,0 +1,538 @@
+package executor
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Sink takes what goes to the client.
+type Sink interface {
+	// Frames takes whole backend frames, in order. The bytes are the caller's.
+	Frames(b []byte) error
+	// Parameter is told of each ParameterStatus that was relayed.
+	Parameter(name, value string)
+}
+
+// Pipeline sends messages on one Conn and relays the answers in order. The
+// methods that add a message say what becomes of its answer; Run sends and
+// relays. A Pipeline is used by one goroutine and may be used again after Run
+// with another Conn.
+type Pipeline struct {
+	Conn *Conn
+	out  []byte
+	// queue[head:] are the answers still to come.
+	queue []expected
+	head  int
+	local []byte
+	// fail is the ErrorResponse of the last Run, as the shard sent it.
+	fail []byte
+	// skipping: the shard ignores messages until Sync.
+	skipping bool
+	sentSync bool
+	rejected []any
+}
+
+type answer uint8
+
+const (
+	anLocal             answer = iota // an answer of the router's own, when its turn comes
+	anParse                           // '1'
+	anBind                            // '2'
+	anClose                           // '3'
+	anDescribeStatement               // 't', then as anDescribePortal
+	anDescribePortal                  // 'T' or 'n'
+	anExecute                         // rows, ends with 'C', 'I' or 's'
+	anQuery                           // anything, ends with 'Z'
+	anSync                            // 'Z'
+)
+
+type expected struct {
+	what     answer
+	swallow  bool
+	silent   bool      // anDescribe*: the columns are not relayed either
+	from, to int       // anLocal: bytes of local
+	prepared *Prepared // anParse: what is prepared then; nil for the unnamed
+	owner    any       // anParse: see Rejected
+	watch    Watch     // anDescribe*: is told the RowDescription
+}
+
+// Watch is told the body of the RowDescription that answers a Describe, nil for
+// NoData. It returns an error to report instead of it, or nil.
+type Watch interface {
+	Described(columns []byte) *sqlstate.Error
+}
+
+// Outcome is how a Run ended.
+type Outcome struct {
+	// Err is the error that the shard reported; Pipeline.ErrorFrame has it as it
+	// came. It has not been relayed.
+	Err *sqlstate.Error
+	// Ready says that the shard sent ReadyForQuery, Status with what status.
+	Ready  bool
+	Status byte
+	// CopyIn: the shard waits for CopyData. Copy and Resume go on.
+	CopyIn bool
+}
+
+// ErrorFrame is the ErrorResponse of the last Run.
+func (p *Pipeline) ErrorFrame() []byte { return p.fail }
+
+// Pending is the number of bytes to be sent.
+func (p *Pipeline) Pending() int { return len(p.out) }
+
+// Waiting reports whether there are messages whose answers were not relayed.
+func (p *Pipeline) Waiting() bool { return p.head < len(p.queue) }
+
+// Rejected returns, once, the owners of the Parse messages of the client that a
+// shard's error has kept from taking effect.
+func (p *Pipeline) Rejected() []any {
+	r := p.rejected
+	p.rejected = nil
+	return r
+}
+
+// InQuery reports whether the next answers are those of a simple Query.
+func (p *Pipeline) InQuery() bool { return p.Waiting() && p.queue[p.head].what == anQuery }
+
+// Skipping reports whether the shard ignores messages until Sync, after an error.
+func (p *Pipeline) Skipping() bool { return p.skipping }
+
+// Reset forgets everything; the Conn has to be given up if answers were outstanding.
+func (p *Pipeline) Reset() {
+	p.Conn, p.out, p.queue, p.head, p.local = nil, p.out[:0], p.queue[:0], 0, p.local[:0]
+	p.skipping, p.sentSync = false, false
+	clear(p.rejected)
+	p.rejected = p.rejected[:0]
+	if cap(p.out) > 1<<20 {
+		p.out = nil
+	}
+	if cap(p.local) > 1<<20 {
+		p.local = nil
+	}
+}
+
+func (p *Pipeline) expect(e expected) { p.queue = append(p.queue, e) }
+
+// Local adds whole frames of the router's own at this place in the order.
+func (p *Pipeline) Local(frames []byte) {
+	from := len(p.local)
+	p.local = append(p.local, frames...)
+	p.expect(expected{what: anLocal, from: from, to: len(p.local)})
+}
+
+// Prepare makes sure that prep is prepared on the Conn. With relay the client
+// gets a ParseComplete for it; if it cannot, owner is among the Rejected.
+func (p *Pipeline) Prepare(prep *Prepared, owner any, relay bool) {
+	if p.Conn.prepared.has(prep, p.Conn.turn) {
+		if relay {
+			p.Local(parseComplete)
+		}
+		return
+	}
+	if old := p.Conn.prepared.add(prep, p.Conn.turn); old != nil {
+		p.out = wire.AppendClose(p.out, 'S', old.name)
+		p.expect(expected{what: anClose, swallow: true})
+	}
+	p.out = wire.AppendParse(p.out, prep.name, prep.Text, prep.OIDs)
+	p.expect(expected{what: anParse, swallow: !relay, prepared: prep, owner: owner})
+}
+
+var parseComplete = wire.AppendEmpty(nil, wire.ParseComplete)
+
+// HasPrepared reports whether the Conn has prep.
+func (p *Pipeline) HasPrepared(prep *Prepared) bool {
+	return p.Conn.prepared.has(prep, p.Conn.turn)
+}
+
+// Unnamed makes sure that the unnamed statement of the Conn is owner's.
+func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, relay bool) {
+	if p.Conn.unnamed == owner {
+		if relay {
+			p.Local(parseComplete)
+		}
+		return
+	}
+	p.Conn.unnamed = owner
+	p.out = wire.AppendParse(p.out, "", text, oids)
+	p.expect(expected{what: anParse, swallow: !relay, owner: owner})
+}
+
+// Bind adds a Bind of the shard's statement; rest is the body after the
+// statement's name, as the client sent it.
+func (p *Pipeline) Bind(portal, statement string, rest []byte, relay bool) {
+	p.out = append(p.out, wire.Bind)
+	p.out = binary.BigEndian.AppendUint32(p.out, uint32(4+len(portal)+1+len(statement)+1+len(rest)))
+	p.out = wire.AppendString(wire.AppendString(p.out, portal), statement)
+	p.out = append(p.out, rest...)
+	p.expect(expected{what: anBind, swallow: !relay})
+}
+
+// BindBytes is Bind with the portal's name as bytes, relayed.
+func (p *Pipeline) BindBytes(portal []byte, statement string, rest []byte) {
+	p.out = append(p.out, wire.Bind)
+	p.out = binary.BigEndian.AppendUint32(p.out, uint32(4+len(portal)+1+len(statement)+1+len(rest)))
+	p.out = append(append(p.out, portal...), 0)
+	p.out = wire.AppendString(p.out, statement)
+	p.out = append(p.out, rest...)
+	p.expect(expected{what: anBind})
+}
+
+// ExecuteFrame is Execute with the client's own frame.
+func (p *Pipeline) ExecuteFrame(frame []byte) {
+	p.out = append(p.out, frame...)
+	p.expect(expected{what: anExecute})
+}
+
+// CheckColumns lets w compare the columns of the shard's statement; nothing of
+// it is relayed.
+func (p *Pipeline) CheckColumns(statement string, w Watch) {
+	p.out = wire.AppendDescribe(p.out, 'S', statement)
+	p.expect(expected{what: anDescribeStatement, swallow: true, silent: true, watch: w})
+}
+
+// DescribeStatement adds a Describe of the shard's statement. Without parameters
+// the ParameterDescription is not relayed.
+func (p *Pipeline) DescribeStatement(statement string, parameters bool, w Watch) {
+	p.out = wire.AppendDescribe(p.out, 'S', statement)
+	p.expect(expected{what: anDescribeStatement, swallow: !parameters, watch: w})
+}
+
+// DescribePortal adds a Describe of a portal. noData says whether NoData is relayed too.
+func (p *Pipeline) DescribePortal(portal string, noData bool, w Watch) {
+	p.out = wire.AppendDescribe(p.out, 'P', portal)
+	p.expect(expected{what: anDescribePortal, swallow: !noData, watch: w})
+}
+
+// Execute adds an Execute; rowsMax 0 is all.
+func (p *Pipeline) Execute(portal string, rowsMax int32) {
+	p.out = wire.AppendExecute(p.out, portal, rowsMax)
+	p.expect(expected{what: anExecute})
+}
+
+// Close adds a Close of a portal.
+func (p *Pipeline) Close(portal string, relay bool) {
+	p.out = wire.AppendClose(p.out, 'P', portal)
+	p.expect(expected{what: anClose, swallow: !relay})
+}
+
+// Query adds a simple Query; its ReadyForQuery is not relayed.
+func (p *Pipeline) Query(sql string) {
+	p.Conn.unnamed = nil
+	p.out = wire.AppendQuery(p.out, sql)
+	p.expect(expected{what: anQuery})
+}
+
+// QueryFrame is Query with the client's own frame.
+func (p *Pipeline) QueryFrame(frame []byte) {
+	p.Conn.unnamed = nil
+	p.out = append(p.out, frame...)
+	p.expect(expected{what: anQuery})
+}
+
+// Sync and Flush tell Run how to end what it sends.
+const (
+	None  byte = 0 // a Query ends by itself
+	Flush      = wire.Flush
+	Sync       = wire.Sync
+)
+
+// Run sends what was added, ended by a Sync or a Flush message, and relays the
+// answers until all have come. A sink's error (the client is gone) and a shard's
+// loss are returned as they are; the Conn is broken after either.
+func (p *Pipeline) Run(end byte, sink Sink) (Outcome, error) {
+	if p.Conn == nil {
+		return Outcome{}, p.locals(sink)
+	}
+	p.fail = p.fail[:0]
+	switch end {
+	case Sync:
+		p.out = wire.AppendEmpty(p.out, wire.Sync)
+		p.expect(expected{what: anSync})
+		p.sentSync = true
+	case Flush:
+		if len(p.out) > 0 {
+			p.out = wire.AppendEmpty(p.out, wire.Flush)
+		}
+	}
+	if len(p.out) > 0 {
+		err := p.Conn.Send(p.out)
+		p.out = p.out[:0]
+		if err != nil {
+			p.Conn.broken = true
+			return Outcome{}, err
+		}
+	}
+	return p.Resume(sink)
+}
+
+// Copy sends the client's CopyData, CopyDone or CopyFail.
+func (p *Pipeline) Copy(frames []byte) error {
+	if err := p.Conn.Send(frames); err != nil {
+		p.Conn.broken = true
+		return err
+	}
+	return nil
+}
+
+// Resume goes on relaying after a CopyIn.
+func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
+	var o Outcome
+	if err := p.locals(sink); err != nil {
+		p.Conn.broken = true
+		return o, err
+	}
+	for p.head < len(p.queue) {
+		b, err := p.Conn.Receive()
+		if err != nil {
+			p.Conn.broken = true
+			return o, p.because(err, o.Err)
+		}
+		if err := p.relay(b, sink, &o); err != nil {
+			p.Conn.broken = true
+			return o, err
+		}
+		if o.CopyIn {
+			return o, nil
+		}
+	}
+	p.queue, p.head, p.local = p.queue[:0], 0, p.local[:0]
+	p.sentSync = false
+	return o, nil
+}
+
+// because keeps the shard's last words with the loss.
+func (p *Pipeline) because(err error, said *sqlstate.Error) error {
+	if said == nil {
+		return err
+	}
+	return fmt.Errorf("%w; it said: %s (SQLSTATE %s)", err, said.Message, said.Code)
+}
+
+// locals hands out the router's own answers whose turn has come.
+func (p *Pipeline) locals(sink Sink) error {
+	for p.head < len(p.queue) && p.queue[p.head].what == anLocal {
+		e := p.queue[p.head]
+		p.head++
+		if err := sink.Frames(p.local[e.from:e.to]); err != nil {
+			return err
+		}
+	}
+	if p.head == len(p.queue) && p.Conn == nil {
+		p.queue, p.head, p.local = p.queue[:0], 0, p.local[:0]
+	}
+	return nil
+}
+
+// relay takes a batch of whole frames from the shard. Frames that go to the
+// client are handed on in runs as long as they come.
+func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
+	start, pos := 0, 0 // b[start:pos] is to be handed on
+	flush := func() error {
+		if pos > start {
+			if err := sink.Frames(b[start:pos]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for pos < len(b) {
+		if len(b)-pos < wire.Header {
+			return p.unexpected("a torn frame")
+		}
+		typ := b[pos]
+		next := pos + 1 + int(binary.BigEndian.Uint32(b[pos+1:]))
+		if next > len(b) || next < pos+wire.Header {
+			return p.unexpected("a torn frame")
+		}
+		body := b[pos+wire.Header : next]
+		hand := true // this frame goes to the client
+		pop := false
+		// What comes at any time.
+		switch typ {
+		case wire.DataRow:
+			// The case of every row of every result.
+			if p.head < len(p.queue) {
+				if w := p.queue[p.head].what; w == anExecute || w == anQuery {
+					pos = next
+					continue
+				}
+			}
+			return p.unexpected("a row that nobody asked for")
+		case wire.NoticeResponse:
+			pos = next
+			continue
+		case wire.ParameterStatus:
+			if name, rest, ok := wire.CutString(body); ok {
+				if value, _, ok := wire.CutString(rest); ok {
+					sink.Parameter(name, value)
+				}
+			}
+			pos = next
+			continue
+		case wire.NotificationResponse:
+			hand = false
+		case wire.ErrorResponse:
+			if err := flush(); err != nil {
+				return err
+			}
+			if o.Err == nil {
+				o.Err = wire.ParseReport(body)
+				p.fail = append(p.fail[:0], b[pos:next]...)
+			}
+			p.abandon()
+			pos = next
+			start = pos
+			continue
+		default:
+			if p.head >= len(p.queue) {
+				return p.unexpected("an answer that nobody asked for")
+			}
+			e := &p.queue[p.head]
+			hand = !e.swallow
+			switch {
+			case e.what == anQuery:
+				switch typ {
+				case wire.ReadyForQuery:
+					hand, pop = false, true
+				case wire.CopyInResponse:
+					o.CopyIn = true
+				case wire.CopyBothResponse:
+					return p.unexpected("CopyBothResponse")
+				}
+			case e.what == anSync && typ == wire.ReadyForQuery:
+				hand, pop = false, true
+				p.skipping = false
+			case e.what == anParse && typ == wire.ParseComplete,
+				e.what == anBind && typ == wire.BindComplete,
+				e.what == anClose && typ == wire.CloseComplete:
+				pop = true
+			case e.what == anDescribeStatement && typ == wire.ParameterDescription:
+				e.what, e.swallow = anDescribePortal, e.silent
+			case e.what == anDescribePortal && (typ == wire.RowDescription || typ == wire.NoData):
+				pop = true
+				if typ == wire.RowDescription && !e.silent {
+					hand = true
+				}
+				if e.watch != nil {
+					columns := body
+					if typ == wire.NoData {
+						columns = nil
+					}
+					if err := e.watch.Described(columns); err != nil {
+						if o.Err == nil {
+							o.Err, p.fail = err, wire.AppendError(p.fail[:0], err)
+						}
+						hand = false
+						if err := flush(); err != nil {
+							return err
+						}
+						p.abandonLocally()
+						return nil
+					}
+				}
+			case e.what == anExecute:
+				switch typ {
+				case wire.CommandComplete, wire.EmptyQueryResponse, wire.PortalSuspended:
+					pop = true
+				case wire.CopyInResponse:
+					o.CopyIn = true
+				case wire.CopyOutResponse, wire.CopyData, wire.CopyDone:
+				default:
+					return p.unexpected(fmt.Sprintf("message %q during Execute", typ))
+				}
+			default:
+				return p.unexpected(fmt.Sprintf("message %q", typ))
+			}
+			if typ == wire.ReadyForQuery {
+				if len(body) != 1 {
+					return p.unexpected("a ReadyForQuery without status")
+				}
+				o.Ready, o.Status = true, body[0]
+				p.Conn.status = body[0]
+			}
+		}
+		if !hand {
+			if err := flush(); err != nil {
+				return err
+			}
+			start = next
+		}
+		pos = next
+		if pop {
+			p.head++
+			if p.head < len(p.queue) && p.queue[p.head].what == anLocal {
+				if err := flush(); err != nil {
+					return err
+				}
+				start = pos
+				if err := p.locals(sink); err != nil {
+					return err
+				}
+			}
+		}
+		if o.CopyIn {
+			if pos < len(b) {
+				return p.unexpected("an answer while it waits for CopyData")
+			}
+			break
+		}
+	}
+	return flush()
+}
+
+// abandon drops the answers that an error of the shard makes impossible: those
+// up to the Sync that ends the skipping. A Query's ReadyForQuery still comes.
+func (p *Pipeline) abandon() {
+	for p.head < len(p.queue) {
+		e := &p.queue[p.head]
+		switch e.what {
+		case anSync, anQuery:
+			return
+		case anParse:
+			if !e.swallow {
+				p.rejected = append(p.rejected, e.owner)
+			}
+			if e.prepared != nil {
+				p.Conn.prepared.remove(e.prepared)
+			} else {
+				p.Conn.unnamed = nil
+			}
+		}
+		p.head++
+	}
+	p.skipping = true
+}
+
+// abandonLocally is for an error of the router's own in the middle: the shard
+// does not know of it and goes on; its answers are swallowed. A Conn on which
+// that cannot be done is broken.
+func (p *Pipeline) abandonLocally() {
+	p.Conn.broken = true
+	p.head = len(p.queue)
+}
+
+// IgnoredSync is called after a COPY in the extended protocol: a shard ignores
+// the Sync that was sent ahead of the CopyData. It reports whether there was one;
+// no answer to it is expected any more.
+func (p *Pipeline) IgnoredSync() (ignored bool) {
+	if !p.sentSync {
+		return false
+	}
+	p.sentSync = false
+	for i := p.head; i < len(p.queue); i++ {
+		if p.queue[i].what == anSync {
+			p.queue = append(p.queue[:i], p.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// unexpected is a breach of the protocol by the shard.
+func (p *Pipeline) unexpected(what string) error {
+	p.Conn.broken = true
+	return fmt.Errorf("shard %s broke the protocol: %s", p.Conn.shard, what)
+}

@@ -1,0 +1,199 @@
+package executor
+
+import (
+	"hash/maphash"
+	"sync"
+	"unsafe"
+
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// planCache keeps analysed statements under (text, search_path, SchemaVersion),
+// in parts with a lock each. What was not used since the last sweep goes first.
+type planCache struct {
+	seed  maphash.Seed
+	parts [16]planPart
+}
+
+type planPart struct {
+	mu       sync.Mutex
+	plans    map[planKey]*cachedPlan
+	bytes    int
+	maxPlans int
+	maxBytes int
+}
+
+type planKey struct {
+	text, path string
+	version    uint64
+}
+
+type cachedPlan struct {
+	st   *planner.Statement
+	size int
+	used bool
+}
+
+func (c *planCache) init(entries, bytes int) {
+	c.seed = maphash.MakeSeed()
+	for i := range c.parts {
+		c.parts[i] = planPart{plans: map[planKey]*cachedPlan{}, maxPlans: max(entries/len(c.parts), 1), maxBytes: max(bytes/len(c.parts), 1<<10)}
+	}
+}
+
+func (c *planCache) size() (entries, bytes int) {
+	for i := range c.parts {
+		p := &c.parts[i]
+		p.mu.Lock()
+		entries += len(p.plans)
+		bytes += p.bytes
+		p.mu.Unlock()
+	}
+	return entries, bytes
+}
+
+func (c *planCache) part(text []byte) *planPart {
+	return &c.parts[maphash.Bytes(c.seed, text)%uint64(len(c.parts))]
+}
+
+func (p *planPart) get(text []byte, path string, version uint64) *planner.Statement {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e, ok := p.plans[planKey{string(text), path, version}] // does not allocate
+	if !ok {
+		return nil
+	}
+	e.used = true
+	return e.st
+}
+
+func (p *planPart) put(text, path string, version uint64, st *planner.Statement) {
+	size := planSize(text, st)
+	if size > p.maxBytes/4 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := planKey{text, path, version}
+	if e, ok := p.plans[k]; ok {
+		p.bytes += size - e.size
+		e.st, e.size = st, size
+		return
+	}
+	for sweep := 0; sweep < 2 && (len(p.plans) >= p.maxPlans || p.bytes+size > p.maxBytes); sweep++ {
+		// Go's random order of maps makes this a random choice among the unused.
+		for k, e := range p.plans {
+			if len(p.plans) < p.maxPlans*7/8+1 && p.bytes+size <= p.maxBytes*7/8 {
+				break
+			}
+			if e.used && sweep == 0 && k.version == version {
+				e.used = false
+				continue
+			}
+			delete(p.plans, k)
+			p.bytes -= e.size
+		}
+	}
+	p.plans[k] = &cachedPlan{st: st, size: size}
+	p.bytes += size
+}
+
+// planSize estimates what a plan holds.
+func planSize(text string, st *planner.Statement) int {
+	n := 512 + 3*len(text) + len(st.Text) + len(st.Shape)
+	for _, k := range st.Keys {
+		n += 96 * len(k)
+	}
+	if st.Inner != nil {
+		n += planSize("", st.Inner)
+	}
+	return n
+}
+
+// Plan returns the analysis of one statement under a search path, from the
+// cache if it can. text is copied when it is kept. snap may be a session's
+// private snapshot; then nothing is cached.
+func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	if private {
+		return e.planner.Analyze(string(text), snap, e.path(s, snap))
+	}
+	part := e.plans.part(text)
+	if st := part.get(text, s.searchPathKey(), snap.SchemaVersion()); st != nil {
+		e.metrics.PlanCache(true)
+		return st, nil
+	}
+	e.metrics.PlanCache(false)
+	sql := string(text)
+	st, err := e.planner.Analyze(sql, snap, e.path(s, snap))
+	if err != nil {
+		return nil, err
+	}
+	part.put(sql, s.searchPathKey(), snap.SchemaVersion(), st)
+	return st, nil
+}
+
+// PlanText is Plan for a text with its literals in it, as the simple protocol
+// sends them: texts that differ in literals only share one analysis, where the
+// planner can tell the route from the literals. routed says that r is the route.
+// text is not kept.
+func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
+	if private || len(text) == 0 {
+		st, err = e.Plan(text, s, snap, private)
+		return st, r, false, err
+	}
+	// Neither the shaper nor the planner keeps it.
+	view := unsafe.String(&text[0], len(text))
+	shape, literals, exact := sh.Normalize(view)
+	if !exact || len(literals) == 0 {
+		st, err = e.Plan(text, s, snap, private)
+		return st, r, false, err
+	}
+	// A shape cannot be mistaken for a text: $i, $s, ... are not SQL.
+	key := unsafe.Slice(unsafe.StringData(shape), len(shape))
+	part := e.plans.part(key)
+	if st = part.get(key, s.searchPathKey(), snap.SchemaVersion()); st != nil {
+		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil {
+			e.metrics.PlanCache(true)
+			return st, r, true, nil
+		}
+		st, err = e.Plan(text, s, snap, private)
+		return st, r, false, err
+	}
+	st, err = e.Plan(text, s, snap, private)
+	if err == nil && st.Reusable && st.Kind == planner.OneShard && st.Text == view {
+		part.put(string(key), s.searchPathKey(), snap.SchemaVersion(), st)
+	}
+	return st, r, false, err
+}
+
+// path is the search path for the planner. "$user" is the user that shards
+// know, if the map has a table in a schema of that name; else there is no such
+// schema, as far as the router knows, and PostgreSQL skips it as well.
+func (e *Executor) path(s *Settings, snap *shardmap.Snapshot) []string {
+	path := s.SearchPath()
+	out := make([]string, 0, len(path))
+	for _, p := range path {
+		if p == "$user" {
+			b := e.baseline.Load()
+			if b == nil || !hasSchema(snap, b.reported["session_authorization"]) {
+				continue
+			}
+			p = b.reported["session_authorization"]
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func hasSchema(snap *shardmap.Snapshot, name string) bool {
+	for i := range snap.State().Tables {
+		if snap.State().Tables[i].Schema == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Split returns the statements of one simple-protocol message.
+func (e *Executor) Split(sql string) ([]string, error) { return e.planner.Split(sql) }

@@ -1,0 +1,358 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+const (
+	// probeAfter is how long a connection may idle before it is looked at again.
+	probeAfter = 250 * time.Millisecond
+	// searchDepth is how many idle connections are compared for equal settings.
+	searchDepth = 8
+)
+
+// pool holds the connections to one shard.
+type pool struct {
+	ex      *Executor
+	name    string
+	key     string // engine and URL: a change makes a new pool
+	shard   engine.Shard
+	metrics *telemetry.Shard
+
+	mu      sync.Mutex
+	idle    []*Conn // last in, first out: the warm ones are used, the others age
+	open    int     // dialled or being dialled
+	waiters []*waiter
+	closed  bool
+
+	// down is why the last attempt to connect failed, nil if it did not. While
+	// it is set, one attempt at a time is made, not before retryAt.
+	down    error
+	retryAt time.Time
+	backoff time.Duration
+	trying  bool
+	// crowded: it has no connection left for us; those that we have still work.
+	crowded bool
+	// doubt: a connection broke. What has idled since before it is probed.
+	doubt time.Time
+}
+
+// waiter is a statement that waits. It gets a Conn, or nil: look again.
+type waiter struct{ ch chan *Conn }
+
+func (p *pool) removed() error {
+	return sqlstate.New(sqlstate.CannotConnectNow, "shard %s was removed from the map", p.name).OnShard(p.name).WithHint("run the statement again: the router has a newer map")
+}
+
+func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
+	var waited *time.Timer
+	defer func() {
+		if waited != nil {
+			waited.Stop()
+		}
+	}()
+	for {
+		p.mu.Lock()
+		if p.closed {
+			p.mu.Unlock()
+			return nil, p.removed()
+		}
+		if n := len(p.idle); n > 0 {
+			pick := n - 1
+			for i := n - 1; i >= 0 && i >= n-searchDepth; i-- {
+				if p.idle[i].settings.Equal(want) {
+					pick = i
+					break
+				}
+			}
+			c := p.idle[pick]
+			copy(p.idle[pick:], p.idle[pick+1:])
+			p.idle[n-1] = nil
+			p.idle = p.idle[:n-1]
+			doubt := p.doubt
+			p.mu.Unlock()
+			if c.idleSince.Before(doubt) || time.Since(c.idleSince) > probeAfter {
+				if !c.alive() {
+					p.discard(c)
+					p.suspect()
+					continue
+				}
+			}
+			c.turn++
+			return c, nil
+		}
+		if p.down != nil && !(p.crowded && p.open > 0) && (p.trying || time.Now().Before(p.retryAt)) {
+			err := p.down
+			p.mu.Unlock()
+			return nil, err
+		}
+		if p.open < p.ex.limits.PoolMax && !(p.down != nil && time.Now().Before(p.retryAt)) {
+			p.open++
+			p.trying = p.down != nil
+			p.mu.Unlock()
+			c, err := p.dial(ctx)
+			if err == nil {
+				c.turn++
+				return c, nil
+			}
+			if !p.failed(ctx, err) {
+				return nil, err
+			}
+			continue // the server has no connection left for us, but we hold some: wait for one
+		}
+		if len(p.waiters) >= p.ex.limits.WaitersMax {
+			p.mu.Unlock()
+			p.metrics.Waited(false)
+			return nil, p.full("too many statements wait for a connection to shard %s (%d)", p.ex.limits.WaitersMax)
+		}
+		w := &waiter{ch: make(chan *Conn, 1)}
+		p.waiters = append(p.waiters, w)
+		p.mu.Unlock()
+		if waited == nil {
+			waited = time.NewTimer(p.ex.limits.PoolWait)
+		}
+		select {
+		case c := <-w.ch:
+			p.metrics.Waited(true)
+			if c != nil {
+				c.turn++
+				return c, nil
+			}
+		case <-waited.C:
+			p.leave(w)
+			p.metrics.Waited(false)
+			return nil, p.full("no connection to shard %s became free within %v", p.ex.limits.PoolWait)
+		case <-ctx.Done():
+			p.leave(w)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// try takes an idle connection that can be used as it is.
+func (p *pool) try(want *Settings) *Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 || p.closed {
+		return nil
+	}
+	c := p.idle[n-1]
+	if !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter {
+		return nil
+	}
+	p.idle[n-1] = nil
+	p.idle = p.idle[:n-1]
+	c.turn++
+	return c
+}
+
+func (p *pool) full(format string, bound any) error {
+	e := sqlstate.New(sqlstate.TooManyConnections, format, p.name, bound).OnShard(p.name)
+	e.Retry = sqlstate.RetrySafe
+	return e.WithHint("nothing was done: run it again, end transactions sooner, or raise the pool size per shard (now %d)", p.ex.limits.PoolMax)
+}
+
+// leave takes w out of the queue; what it was given meanwhile goes on.
+func (p *pool) leave(w *waiter) {
+	p.mu.Lock()
+	for i, x := range p.waiters {
+		if x == w {
+			p.waiters = append(p.waiters[:i], p.waiters[i+1:]...)
+			break
+		}
+	}
+	p.mu.Unlock()
+	select {
+	case c := <-w.ch:
+		if c != nil {
+			p.put(c)
+		} else {
+			p.wake()
+		}
+	default:
+	}
+}
+
+// wake lets the first waiter look again.
+func (p *pool) wake() {
+	p.mu.Lock()
+	if len(p.waiters) > 0 {
+		w := p.waiters[0]
+		p.waiters = p.waiters[1:]
+		w.ch <- nil
+	}
+	p.mu.Unlock()
+}
+
+func (p *pool) dial(ctx context.Context) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.ex.limits.ConnectTimeout)
+	defer cancel()
+	base := p.ex.baseline.Load()
+	ec, err := p.shard.Connect(ctx, base.startup())
+	if err != nil {
+		p.metrics.Dialed(false)
+		var se *sqlstate.Error
+		if !errors.As(err, &se) {
+			e := sqlstate.Wrap(err, sqlstate.CannotConnectNow, "shard %s cannot be reached", p.name).OnShard(p.name)
+			e.Retry = sqlstate.RetrySafe
+			return nil, e.WithHint("nothing was done; `cleave doctor` says which shards answer")
+		}
+		return nil, err
+	}
+	p.metrics.Dialed(true)
+	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: time.Now(), baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
+	c.baseline = p.ex.learn(p.name, c)
+	p.mu.Lock()
+	p.down, p.trying, p.crowded, p.backoff = nil, false, false, 0
+	closed := p.closed
+	p.mu.Unlock()
+	if closed {
+		p.discard(c)
+		return nil, p.removed()
+	}
+	p.wake() // the shard answers: others may connect as well
+	return c, nil
+}
+
+// failed notes that an attempt to connect failed. It reports whether the caller
+// should wait for a connection that is open already.
+func (p *pool) failed(ctx context.Context, err error) (wait bool) {
+	p.mu.Lock()
+	p.open--
+	p.trying = false
+	p.crowded = sqlstate.CodeOf(err) == sqlstate.TooManyConnections
+	if p.open > 0 && p.crowded {
+		p.down = err
+		p.retryAt = time.Now().Add(p.ex.limits.BackoffMin)
+		p.mu.Unlock()
+		return true
+	}
+	if ctx.Err() == nil { // else it was the client who gave up
+		p.backoff = min(max(2*p.backoff, p.ex.limits.BackoffMin), p.ex.limits.BackoffMax)
+		p.down, p.retryAt = err, time.Now().Add(p.backoff)
+	}
+	// Those who wait would wait in vain: they look again and fail fast.
+	for _, w := range p.waiters {
+		w.ch <- nil
+	}
+	p.waiters = nil
+	p.mu.Unlock()
+	return false
+}
+
+// suspect makes connections that idle now be probed before they are used.
+func (p *pool) suspect() {
+	p.mu.Lock()
+	p.doubt = time.Now()
+	p.mu.Unlock()
+}
+
+func (p *pool) release(c *Conn) {
+	switch {
+	case c.broken:
+		p.discard(c)
+		p.suspect()
+	case c.status != 'I',
+		c.baseline != p.ex.baseline.Load(),
+		time.Since(c.born) > p.ex.limits.LifetimeMax:
+		p.discard(c)
+	default:
+		p.put(c)
+	}
+}
+
+func (p *pool) put(c *Conn) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		p.discard(c)
+		return
+	}
+	if len(p.waiters) > 0 {
+		w := p.waiters[0]
+		p.waiters[0] = nil
+		p.waiters = p.waiters[1:]
+		w.ch <- c
+		p.mu.Unlock()
+		return
+	}
+	c.idleSince = time.Now()
+	p.idle = append(p.idle, c)
+	p.mu.Unlock()
+}
+
+func (p *pool) discard(c *Conn) {
+	_ = c.Conn.Close() // whatever is wrong with it, it is gone
+	p.mu.Lock()
+	p.open--
+	p.mu.Unlock()
+	p.wake()
+}
+
+// tend closes what idled too long and reports the sizes.
+func (p *pool) tend(now time.Time) {
+	p.mu.Lock()
+	keep := p.idle[:0]
+	var old []*Conn
+	for _, c := range p.idle {
+		if now.Sub(c.idleSince) > p.ex.limits.IdleMax || now.Sub(c.born) > p.ex.limits.LifetimeMax || c.baseline != p.ex.baseline.Load() {
+			old = append(old, c)
+		} else {
+			keep = append(keep, c)
+		}
+	}
+	clear(p.idle[len(keep):])
+	p.idle = keep
+	open, idle, waiting := p.open-len(old), len(keep), len(p.waiters)
+	p.mu.Unlock()
+	for _, c := range old {
+		p.discard(c)
+	}
+	p.metrics.Pool(open, idle, waiting)
+}
+
+// close closes the idle connections; those in use follow when they are released.
+func (p *pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	for _, w := range p.waiters {
+		w.ch <- nil
+	}
+	p.waiters = nil
+	p.mu.Unlock()
+	for _, c := range idle {
+		p.discard(c)
+	}
+}
+
+// ready reports how well a statement that any shard can run fits: 2 if a
+// connection is at hand, 1 if one may become so, 0 if the shard is down.
+func (p *pool) ready() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.down != nil:
+		return 0
+	case len(p.idle) > 0 || p.open < p.ex.limits.PoolMax:
+		return 2
+	}
+	return 1
+}
+
+func (p *pool) health() Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := Health{Shard: p.name, Open: p.open, Idle: len(p.idle), Waiting: len(p.waiters), Err: p.down}
+	h.Up = p.down == nil
+	return h
+}

@@ -1,0 +1,119 @@
+package executor
+
+import (
+	"encoding/binary"
+	"strconv"
+	"sync"
+)
+
+// Prepared is a statement as shards know it: its text, the parameter types that
+// the client gave, and what else decides what the text means. Sessions that
+// prepare the same thing share one Prepared, and so each connection of a pool
+// prepares it once.
+type Prepared struct {
+	Text string
+	OIDs []uint32
+	// Settings are those under which the text was prepared: a shard reads
+	// literals ('2026-01-01'::timestamptz) when it parses.
+	Settings *Settings
+	name     string // on every connection
+}
+
+// Name is the statement's name on a shard's connection.
+func (p *Prepared) Name() string { return p.name }
+
+// internMax bounds the table of shared Prepareds. When it is full, it starts
+// anew: later sessions get new names, and connections close the old ones by
+// their own bound.
+const (
+	internMax   = 16384
+	internBytes = 64 << 20
+)
+
+type intern struct {
+	mu   sync.Mutex
+	next uint64
+	size int
+	all  map[string]*Prepared
+	key  []byte
+}
+
+// Prepare returns the shared Prepared for a statement text analysed under a
+// schema version and the session's settings.
+func (e *Executor) Prepare(text string, oids []uint32, schemaVersion uint64, s *Settings) *Prepared {
+	in := &e.intern
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	k := binary.BigEndian.AppendUint64(in.key[:0], schemaVersion)
+	k = binary.BigEndian.AppendUint16(k, uint16(len(oids)))
+	for _, o := range oids {
+		k = binary.BigEndian.AppendUint32(k, o)
+	}
+	k = append(k, s.parseKey()...)
+	k = append(k, 1)
+	k = append(k, text...)
+	in.key = k
+	if p, ok := in.all[string(k)]; ok {
+		return p
+	}
+	if in.all == nil || len(in.all) >= internMax || in.size > internBytes {
+		in.all, in.size = make(map[string]*Prepared), 0
+	}
+	in.next++
+	in.size += len(k) + len(text)
+	p := &Prepared{Text: text, OIDs: append([]uint32(nil), oids...), Settings: s, name: "c" + strconv.FormatUint(in.next, 10)}
+	in.all[string(k)] = p
+	if cap(in.key) > 1<<20 {
+		in.key = nil
+	}
+	return p
+}
+
+// preparedSet is the prepared statements of one connection, least recently used
+// first. It is small, so moving an element costs less than a list's pointers.
+type preparedSet struct {
+	byID map[*Prepared]*held
+	max  int
+	tick uint64
+}
+
+type held struct {
+	p    *Prepared
+	used uint64 // tick
+	turn uint64 // the turn of the connection in which it was last used
+}
+
+func (s *preparedSet) has(p *Prepared, turn uint64) bool {
+	h, ok := s.byID[p]
+	if !ok {
+		return false
+	}
+	s.tick++
+	h.used, h.turn = s.tick, turn
+	return true
+}
+
+// add notes p and returns the one that has to be closed for it, if any. What
+// the current turn uses is never closed, so that the bound may be passed within a turn.
+func (s *preparedSet) add(p *Prepared, turn uint64) (evicted *Prepared) {
+	if s.byID == nil {
+		s.byID = make(map[*Prepared]*held)
+	}
+	if len(s.byID) >= s.max {
+		var oldest *held
+		for _, h := range s.byID {
+			if h.turn != turn && (oldest == nil || h.used < oldest.used) {
+				oldest = h
+			}
+		}
+		if oldest != nil {
+			evicted = oldest.p
+			delete(s.byID, oldest.p)
+		}
+	}
+	s.tick++
+	s.byID[p] = &held{p: p, used: s.tick, turn: turn}
+	return evicted
+}
+
+func (s *preparedSet) remove(p *Prepared) { delete(s.byID, p) }

@@ -1,0 +1,257 @@
+package executor
+
+import (
+	"sort"
+	"strings"
+)
+
+// Setting is one session setting.
+type Setting struct {
+	Name string // lower case
+	// Value is SQL text, ready to follow SET name TO.
+	Value string
+}
+
+// Settings is an immutable set of session settings, compared by value. The nil
+// *Settings is the empty set: the shard's own defaults.
+type Settings struct {
+	entries []Setting // sorted by name
+	canon   string    // all of it, for comparing
+	parse   string    // what changes how a statement's text is understood
+	path    []string  // search_path, parsed
+	pathKey string
+}
+
+// neutral settings change neither the meaning of a text nor its result's
+// columns, so that prepared statements are shared across them.
+var neutral = map[string]bool{
+	"application_name": true, "statement_timeout": true, "lock_timeout": true,
+	"idle_in_transaction_session_timeout": true, "idle_session_timeout": true, "transaction_timeout": true,
+	"client_min_messages": true, "extra_float_digits": true, "bytea_output": true,
+	"synchronous_commit": true, "work_mem": true, "log_min_messages": true,
+	"log_statement": true, "log_min_duration_statement": true,
+}
+
+var defaultPath = []string{"$user", "public"}
+
+// With returns the set with name set to value.
+func (s *Settings) With(name, value string) *Settings {
+	entries := make([]Setting, 0, s.Len()+1)
+	done := false
+	for _, e := range s.list() {
+		if e.Name == name {
+			e.Value, done = value, true
+		}
+		entries = append(entries, e)
+	}
+	if !done {
+		entries = append(entries, Setting{name, value})
+		sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
+	}
+	return newSettings(entries)
+}
+
+// Without returns the set without name.
+func (s *Settings) Without(name string) *Settings {
+	if _, ok := s.Get(name); !ok {
+		return s
+	}
+	entries := make([]Setting, 0, s.Len())
+	for _, e := range s.list() {
+		if e.Name != name {
+			entries = append(entries, e)
+		}
+	}
+	return newSettings(entries)
+}
+
+func newSettings(entries []Setting) *Settings {
+	if len(entries) == 0 {
+		return nil
+	}
+	s := &Settings{entries: entries, path: defaultPath}
+	var canon, parse strings.Builder
+	for _, e := range entries {
+		canon.WriteString(e.Name + "\x00" + e.Value + "\x00")
+		if !neutral[e.Name] {
+			parse.WriteString(e.Name + "\x00" + e.Value + "\x00")
+		}
+		if e.Name == "search_path" {
+			s.path, s.pathKey = SplitPath(e.Value), e.Value
+		}
+	}
+	s.canon, s.parse = canon.String(), parse.String()
+	return s
+}
+
+func (s *Settings) list() []Setting {
+	if s == nil {
+		return nil
+	}
+	return s.entries
+}
+
+// Len returns the number of settings.
+func (s *Settings) Len() int { return len(s.list()) }
+
+// List returns the settings sorted by name. Do not change it.
+func (s *Settings) List() []Setting { return s.list() }
+
+// Size returns the number of bytes of names and values, for bounds.
+func (s *Settings) Size() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.canon)
+}
+
+// Get returns the SQL text of a setting.
+func (s *Settings) Get(name string) (value string, ok bool) {
+	for _, e := range s.list() {
+		if e.Name == name {
+			return e.Value, true
+		}
+	}
+	return "", false
+}
+
+// Equal reports whether both sets are the same.
+func (s *Settings) Equal(t *Settings) bool {
+	if s == t {
+		return true
+	}
+	return s.Len() == t.Len() && s != nil && t != nil && s.canon == t.canon
+}
+
+// SearchPath returns the schemas in which unqualified names are looked up.
+func (s *Settings) SearchPath() []string {
+	if s == nil {
+		return defaultPath
+	}
+	return s.path
+}
+
+func (s *Settings) searchPathKey() string {
+	if s == nil {
+		return ""
+	}
+	return s.pathKey
+}
+
+func (s *Settings) parseKey() string {
+	if s == nil {
+		return ""
+	}
+	return s.parse
+}
+
+// Statements returns the SET statements that make the settings on a fresh conversation.
+func (s *Settings) Statements() []string { return s.changes(nil) }
+
+// changes returns the statements that turn a conversation with the settings
+// from into one with s. A role is left first and taken last: what it may set
+// depends on who it is.
+func (s *Settings) changes(from *Settings) []string {
+	if s.Equal(from) {
+		return nil
+	}
+	var resets, sets []string
+	role := ""
+	for _, e := range from.list() {
+		if now, ok := s.Get(e.Name); ok && now == e.Value && e.Name != "role" {
+			continue
+		}
+		if e.Name == "role" {
+			resets = append([]string{"RESET role"}, resets...)
+		} else if _, ok := s.Get(e.Name); !ok {
+			resets = append(resets, "RESET "+quoteSetting(e.Name))
+		}
+	}
+	for _, e := range s.list() {
+		if e.Name == "role" {
+			role = "SET role TO " + e.Value
+			continue
+		}
+		if was, ok := from.Get(e.Name); !ok || was != e.Value {
+			sets = append(sets, setStatement(e))
+		}
+	}
+	all := append(resets, sets...)
+	if role != "" {
+		all = append(all, role)
+	}
+	return all
+}
+
+func setStatement(e Setting) string {
+	if e.Name == "timezone" {
+		return "SET TIME ZONE " + e.Value // the only form that takes an INTERVAL
+	}
+	return "SET " + quoteSetting(e.Name) + " TO " + e.Value
+}
+
+// quoteSetting quotes each part of a setting's name where it has to be.
+func quoteSetting(name string) string {
+	parts := strings.Split(name, ".")
+	for i, p := range parts {
+		plain := p != ""
+		for j, c := range p {
+			if !(c >= 'a' && c <= 'z' || c == '_' || j > 0 && c >= '0' && c <= '9') {
+				plain = false
+			}
+		}
+		if !plain {
+			parts[i] = `"` + strings.ReplaceAll(p, `"`, `""`) + `"`
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+// QuoteLiteral returns v as an SQL string literal, whatever
+// standard_conforming_strings says.
+func QuoteLiteral(v string) string {
+	q := "'" + strings.ReplaceAll(v, "'", "''") + "'"
+	if strings.Contains(q, `\`) {
+		q = "E" + strings.ReplaceAll(q, `\`, `\\`)
+	}
+	return q
+}
+
+// SplitPath splits the SQL text of a search_path: names, quoted names, string
+// literals, separated by commas. Each string literal is one name, as SET takes
+// it; text that is not such a list gives what could be read.
+func SplitPath(v string) []string {
+	var path []string
+	for i := 0; i < len(v); {
+		switch c := v[i]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ',':
+			i++
+		case (c == 'E' || c == 'e') && i+1 < len(v) && v[i+1] == '\'':
+			i++
+		case c == '"' || c == '\'':
+			escaped := c == '\'' && i > 0 && (v[i-1] == 'E' || v[i-1] == 'e')
+			var name strings.Builder
+			for i++; i < len(v); i++ {
+				if escaped && v[i] == '\\' && i+1 < len(v) {
+					i++
+				} else if v[i] == c {
+					if i+1 >= len(v) || v[i+1] != c {
+						break
+					}
+					i++
+				}
+				name.WriteByte(v[i])
+			}
+			i++
+			path = append(path, name.String())
+		default:
+			j := i
+			for j < len(v) && !strings.ContainsRune(" \t\r\n,", rune(v[j])) {
+				j++
+			}
+			path = append(path, strings.ToLower(v[i:j]))
+			i = j
+		}
+	}
+	return path
+}
