@@ -1,0 +1,338 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// function is one of Cleave's SQL functions: its parameters in order, those
+// after required may be left out.
+type function struct {
+	params   []string
+	required int
+	usage    string
+	changes  bool // it changes the map
+	run      func(ctx context.Context, a admin.API, by string, v values) (string, error)
+}
+
+// values are a call's arguments by parameter name.
+type values map[string]value
+
+type value struct {
+	text  string
+	list  []value // ARRAY
+	array bool
+	null  bool
+}
+
+// variadic is the last parameter of a function that takes any number of them.
+const variadic = "key..."
+
+var functions = map[string]function{
+	"create_keyspace": {
+		params: []string{"name", "strategy", "key_types", "ranges", "bounds", "listed", "shards"}, required: 3, changes: true,
+		usage: "cleave.create_keyspace(name, 'hash' | 'range' | 'list', key_types [, ranges => n] [, bounds => ARRAY[...]] [, listed => ARRAY['value=shard', ...]] [, shards => ARRAY[...]])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			r := admin.CreateKeyspaceRequest{Meta: admin.Meta{By: by}, Name: v.text("name"), Strategy: v.text("strategy"), KeyTypes: v.texts("key_types"), Shards: v.texts("shards")}
+			if n := v["ranges"]; n.text != "" {
+				count, err := strconv.Atoi(n.text)
+				if err != nil {
+					return "", fmt.Errorf("ranges must be a number, not %q", n.text)
+				}
+				r.Ranges = count
+			}
+			for _, b := range v["bounds"].list {
+				if b.null {
+					return "", fmt.Errorf("bounds must not hold NULL")
+				}
+				r.Bounds = append(r.Bounds, b.strings())
+			}
+			for _, l := range v["listed"].list {
+				if l.null {
+					return "", fmt.Errorf("listed must not hold NULL")
+				}
+				key := l.strings()
+				last := key[len(key)-1]
+				shard := ""
+				if i := strings.LastIndexByte(last, '='); i >= 0 {
+					last, shard = last[:i], last[i+1:]
+				}
+				key[len(key)-1] = last
+				r.Values = append(r.Values, admin.ListedValue{Key: key, Shard: shard})
+			}
+			return done(a.CreateKeyspace(ctx, r))
+		},
+	},
+	"distribute": {
+		params: []string{"table", "shard_key", "keyspace"}, required: 2, changes: true,
+		usage: "cleave.distribute('table', 'shard_key' | ARRAY['a', 'b'] [, keyspace])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.Distribute(ctx, admin.DistributeRequest{Meta: admin.Meta{By: by}, Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace")}))
+		},
+	},
+	"pin": {
+		params: []string{"keyspace", "key", "shard"}, required: 3, changes: true,
+		usage: "cleave.pin('keyspace', key | ARRAY[...], 'shard')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.Pin(ctx, admin.PinRequest{Meta: admin.Meta{By: by}, Keyspace: v.text("keyspace"), Key: v["key"].strings(), Shard: v.text("shard")}))
+		},
+	},
+	"unpin": {
+		params: []string{"keyspace", "key"}, required: 2, changes: true,
+		usage: "cleave.unpin('keyspace', key | ARRAY[...])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.Unpin(ctx, admin.UnpinRequest{Meta: admin.Meta{By: by}, Keyspace: v.text("keyspace"), Key: v["key"].strings()}))
+		},
+	},
+	"shard_of": {
+		params: []string{"keyspace", variadic}, required: 2,
+		usage: "cleave.shard_of('keyspace', key [, key ...])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			r, err := a.ShardOf(ctx, admin.ShardOfRequest{Keyspace: v.text("keyspace"), Key: v[variadic].strings()})
+			if err != nil {
+				return "", err
+			}
+			return r.Shard, nil
+		},
+	},
+	"add_shard": {
+		params: []string{"name", "url", "weight", "labels"}, required: 2, changes: true,
+		usage: "cleave.add_shard('name', 'url' [, weight => n] [, labels => '{\"region\": \"eu\"}'])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			r := admin.AddShardRequest{Meta: admin.Meta{By: by}, Name: v.text("name"), URL: v.text("url")}
+			if w := v.text("weight"); w != "" {
+				n, err := strconv.ParseFloat(w, 64)
+				if err != nil {
+					return "", fmt.Errorf("weight must be a number, not %q", w)
+				}
+				r.Weight = n
+			}
+			if l := v.text("labels"); l != "" {
+				if err := json.Unmarshal([]byte(l), &r.Labels); err != nil {
+					return "", fmt.Errorf("labels must be a JSON object of strings")
+				}
+			}
+			res, err := a.AddShard(ctx, r)
+			if err != nil {
+				return "", err
+			}
+			return done(&res.Result, nil)
+		},
+	},
+	"remove_shard": {
+		params: []string{"name"}, required: 1, changes: true,
+		usage: "cleave.remove_shard('name')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.RemoveShard(ctx, admin.RemoveShardRequest{Meta: admin.Meta{By: by}, Name: v.text("name")}))
+		},
+	},
+}
+
+func done(r *admin.Result, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	lines := append(append([]string(nil), r.Plan...), r.Warnings...)
+	return fmt.Sprintf("map version %d: %s", r.Version, strings.Join(lines, "; ")), nil
+}
+
+func (v values) text(name string) string { return v[name].text }
+
+// texts is a list given as an array or as one text with commas.
+func (v values) texts(name string) []string {
+	x, ok := v[name]
+	if !ok {
+		return nil
+	}
+	if x.array {
+		return x.strings()
+	}
+	var out []string
+	for _, s := range strings.Split(x.text, ",") {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// strings is the value as a key: the elements of an array, or itself.
+func (v value) strings() []string {
+	if !v.array {
+		return []string{v.text}
+	}
+	out := make([]string, len(v.list))
+	for i, e := range v.list {
+		out[i] = e.text
+	}
+	return out
+}
+
+// call runs one of Cleave's functions.
+func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult, error) {
+	c := st.Call
+	f, ok := functions[c.Function]
+	if !ok {
+		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
+			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard and remove_shard")
+	}
+	wrong := func(format string, a ...any) error {
+		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)
+	}
+	if x.srv.admin == nil {
+		return nil, sqlstate.Refuse("Cleave's functions are not available in this router", "use the `cleave` command against the admin API")
+	}
+	if f.changes && x.tx.state != txNone {
+		return nil, sqlstate.New(sqlstate.ActiveTransaction, "cleave.%s cannot run inside a transaction block", c.Function).
+			WithHint("it changes the shard map, which a ROLLBACK would not undo")
+	}
+	v := values{}
+	for i, a := range c.Args {
+		arg, err := callValue(a, args)
+		if err != nil {
+			return nil, wrong("argument %d of cleave.%s: %v", i+1, c.Function, err)
+		}
+		name := a.Name
+		switch {
+		case name != "":
+			known := false
+			for _, p := range f.params {
+				known = known || p == name
+			}
+			if !known {
+				return nil, wrong("cleave.%s has no parameter %q", c.Function, name)
+			}
+		case f.params[len(f.params)-1] == variadic && i >= len(f.params)-1:
+			name = variadic
+			if arg.array {
+				break
+			}
+			if arg.null {
+				return nil, wrong("a key must not be NULL")
+			}
+			list := v[variadic]
+			list.array = true
+			list.list = append(list.list, arg)
+			v[variadic] = list
+			continue
+		case i >= len(f.params):
+			return nil, wrong("cleave.%s takes at most %d arguments, not %d", c.Function, len(f.params), len(c.Args))
+		default:
+			name = f.params[i]
+		}
+		if _, dup := v[name]; dup {
+			return nil, wrong("parameter %q is given twice", name)
+		}
+		v[name] = arg
+	}
+	for _, p := range f.params[:f.required] {
+		if a, ok := v[p]; !ok || a.null {
+			return nil, wrong("cleave.%s needs %s", c.Function, strings.TrimSuffix(p, "..."))
+		}
+		for _, e := range v[p].list {
+			if e.null {
+				return nil, wrong("%s must not hold NULL", p)
+			}
+		}
+	}
+	for name, a := range v {
+		if a.null {
+			delete(v, name)
+		}
+	}
+	if f.changes {
+		x.unit.effects = true
+		if x.pipe.Conn != nil {
+			if x.wrote && !x.virtual() {
+				return nil, sqlstate.Refuse("a change of the shard map after a write before the same Sync is not supported", "Sync before it")
+			}
+			if err := x.leave(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	began := time.Now()
+	ctx, stop := x.waiting()
+	defer stop()
+	out, err := f.run(ctx, x.srv.admin, x.start.User, v)
+	if err != nil {
+		x.srv.router.Statement(telemetry.Virtual, telemetry.Failed, time.Since(began))
+		if ctx.Err() != nil {
+			return nil, userCancel(ctx.Err())
+		}
+		if sqlstate.CodeOf(err) == sqlstate.InternalError {
+			return nil, wrong("%v", err)
+		}
+		return nil, err
+	}
+	x.srv.router.Statement(telemetry.Virtual, telemetry.OK, time.Since(began))
+	if f.changes {
+		// The next statement of this session sees what it did.
+		if _, err := x.srv.ex.Refresh(ctx); err != nil {
+			return nil, userCancel(err)
+		}
+	}
+	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(out)}}, tag: "SELECT 1"}, nil
+}
+
+// callValue is an argument: a literal, a parameter in text form, or an array.
+func callValue(a planner.CallArg, args *planner.Args) (value, error) {
+	switch {
+	case a.Array != nil:
+		v := value{array: true}
+		for _, e := range a.Array {
+			ev, err := callValue(e, args)
+			if err != nil {
+				return v, err
+			}
+			v.list = append(v.list, ev)
+		}
+		return v, nil
+	case a.Param > 0:
+		if args == nil || a.Param > len(args.Values) {
+			return value{}, fmt.Errorf("parameter $%d has no value", a.Param)
+		}
+		b := args.Values[a.Param-1]
+		if b == nil {
+			return value{null: true}, nil
+		}
+		format := int16(0)
+		switch {
+		case len(args.Formats) == 1:
+			format = args.Formats[0]
+		case a.Param <= len(args.Formats):
+			format = args.Formats[a.Param-1]
+		}
+		if format != 0 && a.Param <= len(args.OIDs) && args.OIDs[a.Param-1] != 0 && args.OIDs[a.Param-1] != oidText && args.OIDs[a.Param-1] != 1043 {
+			return value{}, fmt.Errorf("give parameter $%d as text", a.Param)
+		}
+		return value{text: string(b)}, nil
+	case a.Null:
+		return value{null: true}, nil
+	}
+	return value{text: a.Text}, nil
+}
+
+// localColumns are the result columns of the router's own statements, nil if
+// they have none.
+func localColumns(st *planner.Statement) []string {
+	switch st.Kind {
+	case planner.Call:
+		if st.Call.Column != "" {
+			return []string{st.Call.Column}
+		}
+		return []string{st.Call.Function}
+	case planner.ExplainRoute:
+		return []string{"QUERY PLAN"}
+	}
+	return nil
+}

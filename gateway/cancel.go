@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/binary"
+	"net"
+	"syscall"
+	"time"
+)
+
+// cancelRequest obeys a CancelRequest: process number and secret of a session.
+// Nothing is answered, whether or not there is such a session.
+func (s *Server) cancelRequest(body []byte) {
+	if len(body) != 8 {
+		return
+	}
+	s.mu.Lock()
+	sess := s.sessions[binary.BigEndian.Uint32(body)]
+	s.mu.Unlock()
+	if sess == nil {
+		return
+	}
+	var want [4]byte
+	binary.BigEndian.PutUint32(want[:], sess.secret)
+	if subtle.ConstantTimeCompare(want[:], body[4:]) != 1 {
+		return
+	}
+	s.metrics.Cancel()
+	ctx, stop := context.WithTimeout(context.Background(), s.limits.CancelMax)
+	defer stop()
+	sess.cancel(ctx)
+}
+
+// cancel stops what the session does now: a wait at the router, or a statement
+// on a shard. While it lasts, the session cannot give its shard connection to
+// somebody else, so the cancel cannot hit another session's statement.
+func (x *session) cancel(ctx context.Context) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.stopWaiting != nil {
+		x.stopWaiting()
+	}
+	if x.running == nil {
+		return
+	}
+	if x.cancelled.IsZero() {
+		x.cancelled = time.Now()
+	}
+	if err := x.running.Cancel(ctx); err != nil {
+		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
+	}
+}
+
+// cut ends the session by force: its statement is cancelled, its client's
+// connection closed.
+func (x *session) cut(ctx context.Context) {
+	x.cancel(ctx)
+	_ = x.nc.Close()
+}
+
+// nudge ends the session if it idles outside a transaction.
+func (x *session) nudge() {
+	if x.state.Load() == stateIdle {
+		x.wakeUp()
+	}
+}
+
+// wakeUp makes a read that waits for the client return; the session's loop looks why.
+func (x *session) wakeUp() { _ = x.nc.SetReadDeadline(time.Unix(1, 0)) }
+
+const (
+	watchEvery = 250 * time.Millisecond
+	// peekAfter is how long a statement runs before the client is looked at.
+	peekAfter = 400 * time.Millisecond
+)
+
+// watch looks after all sessions with one goroutine: timeouts, clients that
+// left while their statement runs, shards that do not obey a cancel.
+func (s *Server) watch() {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.stopWatch:
+			// The drain ends the sessions itself, but a client that leaves during
+			// it still has to be noticed.
+			s.mu.Lock()
+			left := len(s.sessions) + len(s.opening)
+			s.mu.Unlock()
+			if left == 0 {
+				return
+			}
+			time.Sleep(watchEvery / 5)
+			s.inspectAll(time.Now())
+		case now := <-t.C:
+			s.inspectAll(now)
+		}
+	}
+}
+
+func (s *Server) inspectAll(now time.Time) {
+	for _, x := range s.list() {
+		x.inspect(now)
+	}
+}
+
+func (x *session) inspect(now time.Time) {
+	lim := &x.srv.limits
+	if since := x.w.stalled.Load(); since != 0 && now.Sub(time.Unix(0, since)) > lim.StallMax {
+		x.srv.log.Warn("a client does not take its answers; its session ends", "session", x.pid)
+		_ = x.nc.Close()
+	}
+	since := now.Sub(time.Unix(0, x.since.Load()))
+	switch x.state.Load() {
+	case stateIdle:
+		if since > lim.IdleMax {
+			x.wakeUp()
+		}
+	case stateIdleInTx:
+		if since > lim.IdleInTransactionMax {
+			x.wakeUp()
+		}
+	case stateBusy:
+		if since < peekAfter {
+			return
+		}
+		gone := clientLeft(x.raw)
+		over := since > lim.StatementMax
+		x.mu.Lock()
+		asked := x.cancelled
+		stuck := !asked.IsZero() && now.Sub(asked) > lim.CancelMax && x.running != nil
+		if stuck {
+			_ = x.running.Close() // its Receive returns, and the session says what is known
+		}
+		busy := x.running != nil || x.stopWaiting != nil
+		x.mu.Unlock()
+		if !gone && !over || !busy || !asked.IsZero() || !x.cancelling.CompareAndSwap(false, true) {
+			return
+		}
+		x.srv.wg.Go(func() {
+			defer x.cancelling.Store(false)
+			ctx, stop := context.WithTimeout(context.Background(), lim.CancelMax)
+			defer stop()
+			x.cancel(ctx)
+		})
+	}
+}
+
+// clientLeft looks, without taking anything, whether the client closed its end
+// or sent Terminate.
+func clientLeft(raw syscall.RawConn) bool {
+	if raw == nil {
+		return false
+	}
+	left := false
+	// Control, not Read: the session's goroutine may be using the descriptor.
+	err := raw.Control(func(fd uintptr) {
+		var b [5]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		switch {
+		case err == syscall.EAGAIN || err == syscall.EWOULDBLOCK || err == syscall.EINTR:
+		case err != nil || n == 0:
+			left = true
+		case n == 5 && b == [5]byte{'X', 0, 0, 0, 4}:
+			left = true
+		}
+	})
+	return left || err != nil
+}
+
+func rawConn(nc net.Conn) syscall.RawConn {
+	if sc, ok := nc.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			return raw
+		}
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// explain answers EXPLAIN (ROUTE); with ANALYZE the statement is run as well,
+// its rows counted and dropped.
+func (x *session) explain(st *planner.Statement, args *planner.Args) (*localResult, error) {
+	snap, _ := x.snapshot()
+	if args != nil && len(args.Values) == 0 {
+		args = nil
+	}
+	lines, err := st.Explain(snap, args)
+	if err != nil {
+		return nil, err
+	}
+	if st.Analyze && st.Refused == nil {
+		more, err := x.analyze(st.Inner, args)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, more...)
+	}
+	l := &localResult{columns: localColumns(st), tag: "EXPLAIN"}
+	for _, line := range lines {
+		l.values = append(l.values, [][]byte{textOf(line)})
+	}
+	return l, nil
+}
+
+// counter is a Sink that counts rows and keeps the command tag.
+type counter struct {
+	session *session
+	rows    int
+	bytes   int
+	tag     string
+}
+
+// Frames counts the rows in b.
+func (c *counter) Frames(b []byte) error {
+	frames(b, func(typ byte, body []byte) {
+		switch typ {
+		case wire.DataRow:
+			c.rows++
+			c.bytes += len(body)
+		case wire.CommandComplete:
+			c.tag, _, _ = wire.CutString(body)
+		}
+	})
+	return nil
+}
+
+// Parameter notes a changed parameter; the client is told.
+func (c *counter) Parameter(name, value string) { c.session.w.parameter(name, value) }
+
+func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, error) {
+	if st == nil || !routed(st) || st.Copy {
+		return nil, sqlstate.Refuse("EXPLAIN (ROUTE, ANALYZE) runs only statements that go to a shard", "leave ANALYZE out")
+	}
+	if args != nil {
+		return nil, sqlstate.Refuse("EXPLAIN (ROUTE, ANALYZE) with parameters is not supported", "write the values into the statement")
+	}
+	shard, err := x.choose(st, args)
+	if err != nil {
+		return nil, err
+	}
+	x.unit.effects = true
+	if err := x.reach(shard, useOf(st)); err != nil {
+		return nil, err
+	}
+	c := x.pipe.Conn
+	count := &counter{session: x}
+	began := time.Now()
+	x.pipe.Query(st.Text)
+	x.setRunning(c)
+	o, err := x.pipe.Run(executor.None, count)
+	x.setRunning(nil)
+	took := time.Since(began)
+	if err != nil {
+		return nil, x.lost(err, o.Err, executor.None)
+	}
+	if o.Err != nil {
+		if o.Err.Code == sqlstate.NotOwner {
+			return nil, x.notOwner(o.Err)
+		}
+		return nil, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+	}
+	if x.tx.state == txNone {
+		x.release()
+	}
+	return []string{
+		fmt.Sprintf("Ran on: %s", shard),
+		fmt.Sprintf("Result: %s (%d rows, %d bytes)", count.tag, count.rows, count.bytes),
+		fmt.Sprintf("Time: %.3f ms", float64(took.Microseconds())/1000),
+	}, nil
+}

@@ -1,0 +1,724 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/maphash"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// statement is a prepared statement of the session. Shards know it under names
+// of the executor's, on as many connections as it was used on.
+type statement struct {
+	name string
+	text string
+	oids []uint32
+	plan *planner.Statement
+	// version is the schema version of plan, settings those it was made under.
+	version  uint64
+	settings *executor.Settings
+	private  bool // made from a transaction's own snapshot
+	prep     *executor.Prepared
+	// columns is a digest of the result's columns as the client was told them.
+	columns uint64
+	// replanned: the schema changed since the client was told the columns.
+	replanned bool
+}
+
+var columnSeed = maphash.MakeSeed()
+
+// Described compares the columns with those that the client knows
+// (executor.Watch): PostgreSQL refuses to change them under a prepared statement.
+func (s *statement) Described(body []byte) *sqlstate.Error {
+	digest := columnDigest(body)
+	if s.columns != 0 && s.columns != digest && s.replanned {
+		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+	}
+	s.columns, s.replanned = digest, false
+	return nil
+}
+
+// columnDigest digests names and types. Table OIDs differ between shards.
+func columnDigest(body []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(columnSeed)
+	if len(body) >= 2 {
+		n := int(binary.BigEndian.Uint16(body))
+		body = body[2:]
+		for range n {
+			name, rest, ok := wire.CutString(body)
+			if !ok || len(rest) < 18 {
+				break
+			}
+			_, _ = h.WriteString(name) // never fails
+			_, _ = h.Write(rest[6:10]) // never fails
+			_ = h.WriteByte(0)         // never fails
+			body = rest[18:]
+		}
+	}
+	return h.Sum64() | 1
+}
+
+// portal is a statement with its parameters bound.
+type portal struct {
+	st   *planner.Statement
+	stmt *statement
+	conn *executor.Conn // nil: the router answers it
+	args planner.Args   // of the router's own statements
+	// result is what is left of the router's own answer.
+	result *localResult
+	next   *executor.Settings // set_config: the settings after it
+	keep   *executor.Settings
+}
+
+// extended ends the handling of an extended-protocol message: after an error,
+// messages are skipped until Sync.
+func (x *session) extended(err error) error {
+	if err == nil {
+		if x.pipe.Pending() < 256<<10 {
+			return nil
+		}
+		// Much is pending: let the shard have it, and take its answers.
+		if err = x.drain(); err == nil {
+			return nil
+		}
+	}
+	var sh *shardError
+	if !errors.As(err, &sh) && !errors.Is(err, errAgain) {
+		// The answers to what came before go first; an error among them hides this one.
+		if earlier := x.drain(); earlier != nil {
+			err = earlier
+		}
+	}
+	if x.pending != nil {
+		x.forgetIf(x.pending)
+		x.pending = nil
+	}
+	if err := x.fail(err); err != nil {
+		return err
+	}
+	x.skip = true
+	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote && !x.pipe.Skipping() {
+		// The messages so far are one transaction, which this error ends. The
+		// shard does not know of it: it rolls back when the connection closes.
+		x.pipe.Conn.Break()
+		x.release()
+	}
+	return nil
+}
+
+// answer gives the client a frame of the router's own, in its turn.
+func (x *session) answer(typ byte) {
+	if x.pipe.Waiting() {
+		x.pipe.Local([]byte{typ, 0, 0, 0, 4})
+		return
+	}
+	x.w.empty(typ)
+}
+
+func malformed(what string) error {
+	return sqlstate.New(sqlstate.ProtocolViolation, "malformed %s message", what)
+}
+
+// cut splits a zero-terminated string off b without copying it.
+func cut(b []byte) (s, rest []byte, ok bool) {
+	for i, c := range b {
+		if c == 0 {
+			return b[:i], b[i+1:], true
+		}
+	}
+	return nil, b, false
+}
+
+func (x *session) parse(f wire.Frame) error {
+	name, rest, ok := cut(f.Body())
+	if !ok {
+		return malformed("Parse")
+	}
+	text, rest, ok := cut(rest)
+	if !ok || len(rest) < 2 || len(rest) != 2+4*int(binary.BigEndian.Uint16(rest)) {
+		return malformed("Parse")
+	}
+	if err := x.resolve(); err != nil {
+		return err
+	}
+	if !utf8.Valid(text) {
+		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
+	}
+	if len(name) > 0 {
+		if _, dup := x.statements[string(name)]; dup {
+			return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", name)
+		}
+	} else {
+		x.forgetUnnamed()
+	}
+	var oids []uint32
+	if n := int(binary.BigEndian.Uint16(rest)); n > 0 {
+		oids = make([]uint32, n)
+		for i := range oids {
+			oids[i] = binary.BigEndian.Uint32(rest[2+4*i:])
+		}
+	}
+	s := &statement{name: string(name), text: string(text), oids: oids}
+	if err := x.replan(s); err != nil {
+		return err
+	}
+	if err := x.allowed(s.plan); err != nil {
+		return err
+	}
+	if err := x.room(s); err != nil {
+		return err
+	}
+	x.unit.replaced = append(x.unit.replaced, replacedStatement{s.name, x.statements[s.name]})
+	x.remember(s)
+	if shardBorne(s.plan) {
+		x.pending = s
+		return nil
+	}
+	x.answer(wire.ParseComplete)
+	return nil
+}
+
+// shardBorne reports whether a shard (or the virtual database) parses and runs
+// the statement.
+func shardBorne(st *planner.Statement) bool {
+	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
+}
+
+// room refuses statements over the session's bounds.
+func (x *session) room(s *statement) error {
+	lim := &x.srv.limits
+	if len(x.statements) >= lim.StatementsMax || x.statementBytes+len(s.text) > lim.StatementBytes {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(x.statements), x.statementBytes).
+			WithHint("close those that are not needed; the limits are %d statements and %d bytes per session", lim.StatementsMax, lim.StatementBytes)
+	}
+	return nil
+}
+
+func (x *session) remember(s *statement) {
+	x.forget(s.name)
+	x.statements[s.name] = s
+	x.statementBytes += len(s.text)
+}
+
+func (x *session) forget(name string) {
+	if s, ok := x.statements[name]; ok {
+		x.statementBytes -= len(s.text)
+		delete(x.statements, name)
+	}
+}
+
+// forgetIf forgets s, unless its name is another statement's by now.
+func (x *session) forgetIf(s *statement) {
+	if x.statements[s.name] == s {
+		x.forget(s.name)
+	}
+}
+
+func (x *session) forgetUnnamed() {
+	x.forget("")
+	delete(x.portals, "")
+}
+
+func (x *session) forgetAll() {
+	clear(x.statements)
+	x.statementBytes = 0
+	clear(x.portals)
+}
+
+// replan analyses the statement under the current schema and settings, unless
+// that has been done.
+func (x *session) replan(s *statement) error {
+	snap, private := x.snapshot()
+	if s.plan != nil && s.version == snap.SchemaVersion() && s.private == private && s.settings == x.settings {
+		return nil
+	}
+	st, err := x.plan([]byte(s.text))
+	if err != nil {
+		return err
+	}
+	if s.plan != nil && (s.version != snap.SchemaVersion() || s.private != private) {
+		s.replanned = true
+	}
+	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, x.settings
+	s.prep = nil
+	return nil
+}
+
+// resolve sends a parsed statement that nothing was bound to yet to a shard, so
+// that the shard's errors come where PostgreSQL gives them.
+func (x *session) resolve() error {
+	s := x.pending
+	if s == nil {
+		return nil
+	}
+	x.pending = nil
+	if err := x.reachFor(s.plan); err != nil {
+		x.forget(s.name)
+		return err
+	}
+	x.prepare(s, true)
+	return nil
+}
+
+// reachFor makes pipe.Conn a conversation with a shard that can parse and
+// describe the statement: any that holds its tables.
+func (x *session) reachFor(st *planner.Statement) error {
+	switch {
+	case st.Kind == planner.Virtual:
+		return x.reachVirtual(st)
+	case relayedSet(st):
+		return x.reachForSet()
+	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0:
+		// The key is in the text.
+	case st.Kind == planner.OneShard:
+		st = &anyShard
+	}
+	shard, err := x.choose(st, &planner.Args{})
+	if err != nil {
+		return err
+	}
+	if x.tx.state == txNone || x.tx.conn != nil || x.tx.schema != nil || x.tx.lost {
+		return x.reach(shard, use{readOnly: true, weak: true})
+	}
+	// The transaction has changed nothing yet: the statement is judged outside
+	// it, and the transaction stays free to go anywhere.
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard {
+		return nil
+	}
+	if err := x.leave(); err != nil {
+		return err
+	}
+	c, err := x.acquire(shard, x.settings)
+	if err != nil {
+		return err
+	}
+	x.pipe.Conn = c
+	return nil
+}
+
+var anyShard = planner.Statement{Kind: planner.AnyShard}
+
+// prepare makes sure that pipe.Conn has the statement; relay: the client gets
+// the ParseComplete. It returns the statement's name there.
+func (x *session) prepare(s *statement, relay bool) string {
+	x.dirty = true
+	if s.name == "" || s.plan.Kind == planner.Virtual {
+		x.pipe.Unnamed(s, s.plan.Text, s.oids, relay)
+		return ""
+	}
+	if s.prep == nil {
+		version := s.version
+		if s.private {
+			version = 0 // a transaction's own: shared with nobody, closed by its rarity
+		}
+		s.prep = x.srv.ex.Prepare(s.plan.Text, s.oids, version, x.settings)
+	}
+	fresh := !x.pipe.HasPrepared(s.prep)
+	x.pipe.Prepare(s.prep, s, relay)
+	if fresh && s.replanned && s.columns != 0 && !relay {
+		x.pipe.CheckColumns(s.prep.Name(), s)
+	}
+	return s.prep.Name()
+}
+
+// lookup finds a statement for Bind and Describe.
+func (x *session) lookup(name []byte) (*statement, error) {
+	s, ok := x.statements[string(name)]
+	if !ok {
+		if len(name) == 0 {
+			return nil, sqlstate.New(sqlstate.InvalidStatementName, "unnamed prepared statement does not exist")
+		}
+		return nil, sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", name)
+	}
+	if x.pending != nil && x.pending != s {
+		if err := x.resolve(); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.replan(s); err != nil {
+		return nil, err
+	}
+	return s, x.allowed(s.plan)
+}
+
+func (x *session) bind(f wire.Frame) error {
+	name, rest, ok := cut(f.Body())
+	if !ok {
+		return malformed("Bind")
+	}
+	stmt, rest, ok := cut(rest)
+	if !ok {
+		return malformed("Bind")
+	}
+	s, err := x.lookup(stmt)
+	if err != nil {
+		return err
+	}
+	if _, dup := x.portals[string(name)]; dup && len(name) > 0 {
+		return sqlstate.New("42P03", "cursor %q already exists", name)
+	}
+	if len(x.portals) >= x.srv.limits.PortalsMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d portals are open", len(x.portals))
+	}
+	if err := x.readArgs(s.oids, rest); err != nil {
+		return err
+	}
+	if s.plan.Kind == planner.ExecuteKind {
+		if s, rest, err = x.executeArgs(s.plan, x.resultFormats(rest)); err != nil {
+			return err
+		}
+		if err := x.readArgs(s.oids, rest); err != nil {
+			return err
+		}
+	}
+	st := s.plan
+	if !shardBorne(st) {
+		p := &portal{st: st, stmt: s}
+		if st.Params != len(x.args.Values) {
+			return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement %q requires %d", len(x.args.Values), stmt, st.Params)
+		}
+		p.args.OIDs = s.oids
+		p.args.Formats = append([]int16(nil), x.args.Formats...)
+		for _, v := range x.args.Values {
+			if v != nil {
+				v = append(make([]byte, 0, len(v)), v...)
+			}
+			p.args.Values = append(p.args.Values, v)
+		}
+		x.portals[string(name)] = p
+		x.answer(wire.BindComplete)
+		return nil
+	}
+	p := &x.unnamed
+	if len(name) > 0 {
+		p = &portal{}
+	}
+	*p = portal{st: st, stmt: s}
+	x.portals[string(name)] = p
+	switch {
+	case st.Kind == planner.Virtual:
+		err = x.reachVirtual(st)
+	case relayedSet(st):
+		if p.next, p.keep, err = x.after(st.Set); err == nil {
+			err = x.reachForSet()
+		}
+	default:
+		var shard string
+		if shard, err = x.choose(st, &x.args); err == nil {
+			err = x.reach(shard, useOf(st))
+		}
+	}
+	if err != nil {
+		delete(x.portals, string(name))
+		return err
+	}
+	relay := x.pending == s
+	x.pending = nil
+	p.conn = x.pipe.Conn
+	on := x.prepare(s, relay)
+	x.pipe.BindBytes(name, on, rest)
+	return nil
+}
+
+// readArgs reads the parameters of a Bind's body after its two names into
+// x.args; they share the body's bytes.
+func (x *session) readArgs(oids []uint32, b []byte) error {
+	a := &x.args
+	a.OIDs, a.Formats, a.Values = oids, a.Formats[:0], a.Values[:0]
+	if len(b) < 2 {
+		return malformed("Bind")
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; len(b) < 2*n+2 {
+		return malformed("Bind")
+	}
+	for i := range n {
+		a.Formats = append(a.Formats, int16(binary.BigEndian.Uint16(b[2*i:])))
+	}
+	b = b[2*n:]
+	m := int(binary.BigEndian.Uint16(b))
+	b = b[2:]
+	if n > 1 && n != m {
+		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d parameter formats but %d parameters", n, m)
+	}
+	for range m {
+		if len(b) < 4 {
+			return malformed("Bind")
+		}
+		size := int32(binary.BigEndian.Uint32(b))
+		b = b[4:]
+		if size == -1 {
+			a.Values = append(a.Values, nil)
+			continue
+		}
+		if size < 0 || int(size) > len(b) {
+			return malformed("Bind")
+		}
+		a.Values = append(a.Values, b[:size:size])
+		b = b[size:]
+	}
+	if len(b) < 2 || len(b) != 2+2*int(binary.BigEndian.Uint16(b)) {
+		return malformed("Bind")
+	}
+	return nil
+}
+
+// resultFormats returns the tail of a Bind's body that readArgs has accepted.
+func (x *session) resultFormats(rest []byte) []byte {
+	n := 2 + 2*len(x.args.Formats) + 2
+	for _, v := range x.args.Values {
+		n += 4 + len(v)
+	}
+	return rest[n:]
+}
+
+func (x *session) describe(f wire.Frame) error {
+	b := f.Body()
+	if len(b) < 2 || b[len(b)-1] != 0 {
+		return malformed("Describe")
+	}
+	name := b[1 : len(b)-1]
+	switch b[0] {
+	case 'S':
+		s, err := x.lookup(name)
+		if err != nil {
+			return err
+		}
+		if err := x.resolve(); err != nil {
+			return err
+		}
+		parameters := true
+		if s.plan.Kind == planner.ExecuteKind {
+			if s, _, err = x.executeArgs(s.plan, nil); err != nil {
+				return err
+			}
+			x.local2(wire.AppendParameterDescription(nil, nil))
+			parameters = false
+		}
+		if !shardBorne(s.plan) {
+			oids := make([]uint32, s.plan.Params)
+			for i := range oids {
+				oids[i] = 25
+				if i < len(s.oids) && s.oids[i] != 0 {
+					oids[i] = s.oids[i]
+				}
+			}
+			x.local2(wire.AppendParameterDescription(nil, oids))
+			x.describeLocal(s.plan)
+			return nil
+		}
+		if err := x.reachFor(s.plan); err != nil {
+			return err
+		}
+		x.pipe.DescribeStatement(x.prepare(s, false), parameters, s)
+		return nil
+	case 'P':
+		if err := x.resolve(); err != nil {
+			return err
+		}
+		p, err := x.portal(name)
+		if err != nil {
+			return err
+		}
+		if p.conn == nil {
+			x.describeLocal(p.st)
+			return nil
+		}
+		x.dirty = true
+		x.pipe.DescribePortal(string(name), true, p.stmt)
+		return nil
+	}
+	return malformed("Describe")
+}
+
+// local2 gives the client whole frames of the router's own, in their turn.
+func (x *session) local2(frames []byte) {
+	if x.pipe.Waiting() {
+		x.pipe.Local(frames)
+		return
+	}
+	x.w.buf = append(x.w.buf, frames...)
+}
+
+func (x *session) describeLocal(st *planner.Statement) {
+	if columns := localColumns(st); columns != nil {
+		x.local2(wire.AppendRowDescription(nil, textFields(columns)))
+		return
+	}
+	x.local2(wire.AppendEmpty(nil, wire.NoData))
+}
+
+// portal finds a portal whose conversation is still at hand.
+func (x *session) portal(name []byte) (*portal, error) {
+	p, ok := x.portals[string(name)]
+	if !ok {
+		return nil, sqlstate.New(sqlstate.InvalidCursorName, "portal %q does not exist", name)
+	}
+	if p.conn != nil && p.conn != x.pipe.Conn {
+		if p.conn != x.tx.conn {
+			return nil, sqlstate.Refuse("the portal is on a shard that other messages have left since", "fetch all its rows before going to another shard, or use one transaction per shard")
+		}
+		if err := x.leave(); err != nil {
+			return nil, err
+		}
+		x.pipe.Conn = p.conn
+	}
+	return p, nil
+}
+
+func (x *session) execute(f wire.Frame) error {
+	name, rest, ok := cut(f.Body())
+	if !ok || len(rest) != 4 {
+		return malformed("Execute")
+	}
+	if err := x.resolve(); err != nil {
+		return err
+	}
+	p, err := x.portal(name)
+	if err != nil {
+		return err
+	}
+	if err := x.allowed(p.st); err != nil {
+		return err
+	}
+	rowsMax := int32(binary.BigEndian.Uint32(rest))
+	if p.conn != nil {
+		x.dirty = true
+		x.pipe.ExecuteFrame(f)
+		if p.next == nil && p.keep == nil || p.st.Set == nil || p.st.Set.Op != "set_config" {
+			return nil
+		}
+		if err := x.drain(); err != nil {
+			return err
+		}
+		x.adopt(p.st, p.next, p.keep)
+		return nil
+	}
+	if p.result == nil {
+		if err := x.drain(); err != nil {
+			return err
+		}
+		if p.result, err = x.local(p.st, &p.args); err != nil {
+			p.result = nil
+			return err
+		}
+	}
+	return x.localRows(p.result, int(rowsMax))
+}
+
+// localRows sends at most max rows of the router's own answer; 0 is all.
+func (x *session) localRows(l *localResult, max int) error {
+	if max <= 0 || max >= len(l.values) {
+		err := l.rows(&x.w)
+		l.values = nil
+		return err
+	}
+	some := localResult{values: l.values[:max]}
+	l.values = l.values[max:]
+	if err := some.rows(&x.w); err != nil {
+		return err
+	}
+	x.w.empty(wire.PortalSuspended)
+	return nil
+}
+
+func (x *session) close(f wire.Frame) error {
+	b := f.Body()
+	if len(b) < 2 || b[len(b)-1] != 0 {
+		return malformed("Close")
+	}
+	if err := x.resolve(); err != nil {
+		return err
+	}
+	name := string(b[1 : len(b)-1])
+	switch b[0] {
+	case 'S':
+		x.forget(name)
+	case 'P':
+		p, ok := x.portals[name]
+		delete(x.portals, name)
+		if ok && p.conn != nil && p.conn == x.pipe.Conn {
+			x.dirty = true
+			x.pipe.Close(name, true)
+			return nil
+		}
+	default:
+		return malformed("Close")
+	}
+	x.answer(wire.CloseComplete)
+	return nil
+}
+
+func (x *session) flushMessage() error {
+	if err := x.drain(); err != nil {
+		return err
+	}
+	return x.w.flush()
+}
+
+// sync ends the messages since the last one, which were one transaction if none
+// was open.
+func (x *session) sync() error {
+	err := error(nil)
+	skipped := x.skip
+	if !skipped {
+		err = x.resolve()
+	}
+	if x.pipe.Conn != nil && (x.dirty || x.pipe.Waiting() || x.pipe.Skipping()) && err == nil {
+		_, err = x.converse(executor.Sync)
+	} else if e := x.locals(); err == nil {
+		err = e
+	}
+	if x.syncIgnored {
+		// A COPY swallowed this Sync; the client sends another.
+		x.syncIgnored = false
+		if err := x.extended(err); err != nil {
+			return err
+		}
+		return x.w.flush()
+	}
+	x.skip, x.pending = false, nil
+	ok := err == nil && !skipped
+	if err != nil {
+		if err = x.fail(err); err != nil {
+			return err
+		}
+	}
+	if x.tx.state == txImplicit {
+		if e := x.endImplicit(ok && !x.tx.failed); e != nil {
+			if err = x.fail(e); err != nil {
+				return err
+			}
+		}
+	}
+	if x.tx.state == txNone {
+		clear(x.portals)
+		if x.pipe.Conn != nil {
+			if x.pipe.Skipping() {
+				x.pipe.Conn.Break()
+			}
+			x.release()
+		}
+	} else if x.outside() {
+		if x.pipe.Skipping() {
+			x.pipe.Conn.Break()
+		}
+		x.release()
+	}
+	return x.endUnit()
+}
+
+// locals hands out answers of the router's own that wait for their turn.
+func (x *session) locals() error {
+	if x.pipe.Conn != nil {
+		return nil
+	}
+	_, err := x.pipe.Run(executor.None, &x.w)
+	return err
+}

@@ -1,0 +1,198 @@
+package gateway
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// prepareSQL runs PREPARE: the same names as the protocol's prepared statements.
+func (x *session) prepareSQL(st *planner.Statement) error {
+	if err := x.drain(); err != nil {
+		return err
+	}
+	p := st.Prepared
+	if _, dup := x.statements[p.Name]; dup {
+		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", p.Name)
+	}
+	s := &statement{name: p.Name, text: p.Text, oids: p.OIDs}
+	if len(s.oids) < len(p.Types) || slices.Contains(s.oids, 0) {
+		oids, err := x.typeOIDs(p.Types)
+		if err != nil {
+			return err
+		}
+		s.oids = oids
+	}
+	if err := x.replan(s); err != nil {
+		return err
+	}
+	if !routed(s.plan) {
+		return sqlstate.Refuse("PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES", "run the statement without PREPARE")
+	}
+	if err := x.room(s); err != nil {
+		return err
+	}
+	// A shard judges it now, as PostgreSQL would.
+	if err := x.reachFor(s.plan); err != nil {
+		return err
+	}
+	x.prepare(s, false)
+	x.unit.effects = true
+	if _, err := x.converse(executor.Sync); err != nil {
+		return err
+	}
+	if x.tx.state == txNone {
+		x.release()
+	}
+	x.remember(s)
+	return nil
+}
+
+// typeOIDs asks a shard for the OIDs of type names.
+func (x *session) typeOIDs(names []string) ([]uint32, error) {
+	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	var sql strings.Builder
+	for i, n := range names {
+		if i > 0 {
+			sql.WriteString(", ")
+		}
+		sql.WriteString(executor.QuoteLiteral(n) + "::pg_catalog.regtype::pg_catalog.oid")
+	}
+	res, err := x.exec(c, "SELECT "+sql.String())
+	if err != nil {
+		return nil, x.shardSaid(c, err)
+	}
+	oids := make([]uint32, len(names))
+	for i := range names {
+		if len(res.Rows) == 1 && i < len(res.Rows[0]) {
+			n, err := strconv.ParseUint(res.Rows[0][i].String, 10, 32)
+			if err != nil {
+				return nil, sqlstate.New(sqlstate.UndefinedObject, "type %q does not exist", names[i])
+			}
+			oids[i] = uint32(n)
+		}
+	}
+	return oids, nil
+}
+
+func (x *session) deallocateSQL(st *planner.Statement) error {
+	if err := x.drain(); err != nil {
+		return err
+	}
+	x.unit.effects = true
+	name := st.Prepared.Name
+	if name == "" {
+		for n := range x.statements {
+			if n != "" {
+				x.forget(n)
+			}
+		}
+		return nil
+	}
+	if _, ok := x.statements[name]; !ok {
+		return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", name)
+	}
+	x.forget(name)
+	return nil
+}
+
+// executeSQL runs EXECUTE of a simple query, as Bind, Describe and Execute.
+func (x *session) executeSQL(st *planner.Statement) error {
+	s, rest, err := x.executeArgs(st, nil)
+	if err != nil {
+		return err
+	}
+	if err := x.readArgs(s.oids, rest); err != nil {
+		return err
+	}
+	shard, err := x.choose(s.plan, &x.args)
+	if err != nil {
+		return err
+	}
+	if err := x.reach(shard, useOf(s.plan)); err != nil {
+		return err
+	}
+	x.pipe.Bind("", x.prepare(s, false), rest, false)
+	x.pipe.DescribePortal("", false, s)
+	x.pipe.Execute("", 0)
+	if _, err := x.converse(executor.Sync); err != nil {
+		return err
+	}
+	if x.tx.state == txNone {
+		x.release()
+	}
+	return nil
+}
+
+// executeArgs finds the statement of an EXECUTE and makes the body of a Bind
+// (after its names) from the arguments. formats is the tail of that body, nil
+// for text results.
+func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement, []byte, error) {
+	p := st.Prepared
+	s, ok := x.statements[p.Name]
+	if !ok {
+		return nil, nil, sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", p.Name)
+	}
+	if err := x.replan(s); err != nil {
+		return nil, nil, err
+	}
+	if !routed(s.plan) {
+		return nil, nil, sqlstate.Refuse("EXECUTE of this kind of statement is not supported", "run the statement without PREPARE")
+	}
+	if err := x.allowed(s.plan); err != nil {
+		return nil, nil, err
+	}
+	want := max(s.plan.Params, len(s.oids))
+	if formats == nil {
+		formats = []byte{0, 0}
+	}
+	rest := wire.AppendInt16(nil, 0)
+	if len(p.Args) != want && st.ReturnsRows || len(p.Args) != want {
+		return nil, nil, sqlstate.New(sqlstate.SyntaxError, "wrong number of parameters for prepared statement %q", p.Name).
+			WithDetail("Expected %d parameters but got %d.", want, len(p.Args))
+	}
+	rest = wire.AppendInt16(rest, int16(len(p.Args)))
+	for i, a := range p.Args {
+		v, err := literal(a)
+		if err != nil {
+			return nil, nil, sqlstate.Refuse("argument "+strconv.Itoa(i+1)+" of EXECUTE is not a plain literal", "give numbers, strings, true, false or NULL; compute expressions first")
+		}
+		rest = wire.AppendValue(rest, v)
+	}
+	return s, append(rest, formats...), nil
+}
+
+// literal reads a number, a string, true, false or NULL (nil).
+func literal(text string) ([]byte, error) {
+	t := strings.TrimSpace(text)
+	switch strings.ToLower(t) {
+	case "null":
+		return nil, nil
+	case "true", "false":
+		return []byte(strings.ToLower(t)), nil
+	}
+	if len(t) >= 2 && t[0] == '\'' && t[len(t)-1] == '\'' {
+		in := t[1 : len(t)-1]
+		if strings.Contains(strings.ReplaceAll(in, "''", ""), "'") {
+			return nil, strconv.ErrSyntax
+		}
+		return textOf(strings.ReplaceAll(in, "''", "'")), nil
+	}
+	digits := strings.TrimSpace(strings.TrimLeft(t, "+-"))
+	if len(t)-len(strings.TrimLeft(t, "+-")) > 1 || digits == "" || strings.Trim(digits, "0123456789.") != "" || strings.Count(digits, ".") > 1 || digits == "." {
+		return nil, strconv.ErrSyntax
+	}
+	if t[0] == '-' {
+		return textOf("-" + digits), nil
+	}
+	return textOf(digits), nil
+}

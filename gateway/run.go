@@ -1,0 +1,440 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// shardError is an error as a shard reported it; its frame goes to the client unchanged.
+type shardError struct {
+	said  *sqlstate.Error
+	frame []byte
+}
+
+// Error is the report's text.
+func (e *shardError) Error() string { return e.said.Error() }
+
+// Unwrap gives the report, for errors.As.
+func (e *shardError) Unwrap() error { return e.said }
+
+// fail sends an error to the client; inside a transaction it fails that. It
+// returns an error only if the session, or the unit, has to end with it.
+func (x *session) fail(err error) error {
+	var gone *clientGone
+	if errors.As(err, &gone) || errors.Is(err, errAgain) || errors.Is(err, errEnd) {
+		return err
+	}
+	var sh *shardError
+	code := sqlstate.InternalError
+	if errors.As(err, &sh) {
+		code = sh.said.Code
+		if err := x.w.Frames(sh.frame); err != nil {
+			return err
+		}
+	} else {
+		e := *sqlstate.As(userCancel(err))
+		e.Severity = ""
+		code = e.Code
+		x.w.failure(&e)
+	}
+	x.srv.metrics.Error(string(code))
+	if x.tx.state != txNone {
+		x.failTx()
+	}
+	return x.w.err
+}
+
+// choose finds the shard of a routed statement. readOnly and weak say what
+// running it there means for the transaction, see reach.
+func (x *session) choose(st *planner.Statement, args *planner.Args) (string, error) {
+	snap, _ := x.snapshot()
+	switch st.Kind {
+	case planner.OneShard:
+		r, err := st.Route(snap, args)
+		if err != nil {
+			return "", err
+		}
+		if r.Shard != "" {
+			return r.Shard, nil
+		}
+	case planner.AnyShard:
+	default:
+		return snap.State().DefaultShard, nil
+	}
+	switch {
+	case x.tx.conn != nil:
+		return x.tx.conn.Shard(), nil
+	case x.tx.schema != nil:
+		if x.tx.shard != "" {
+			return x.tx.shard, nil
+		}
+		return snap.State().DefaultShard, nil
+	case x.tx.state == txNone && x.pipe.Conn != nil && !x.virtual():
+		return x.pipe.Conn.Shard(), nil
+	}
+	return x.srv.ex.Any(), nil
+}
+
+// virtual reports whether the current conversation is with the virtual database.
+func (x *session) virtual() bool { return x.pipe.Conn != nil && x.pipe.Conn.Shard() == virtualName }
+
+// use is what a statement does to the conversation that it runs in.
+type use struct {
+	readOnly bool
+	// weak: running it does not tie a transaction to the shard, because nothing
+	// that the client sees would differ on another one.
+	weak bool
+}
+
+// reach makes pipe.Conn a conversation with the shard: the transaction's own, or
+// a borrowed one. A transaction is bound to the first shard that it touches. The
+// messages up to a Sync are one transaction in PostgreSQL; here they may go to
+// several shards as long as nothing was written before the change of shards: then
+// each statement's result is what it would have been (READ COMMITTED), and there
+// is nothing to roll back.
+func (x *session) reach(shard string, u use) error {
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
+		x.used(u)
+		return x.localSettings(c)
+	}
+	if x.tx.state != txNone {
+		return x.reachInTx(shard, u)
+	}
+	if x.pipe.Conn != nil {
+		if x.wrote && !x.virtual() {
+			return x.elsewhere(shard, x.pipe.Conn.Shard(), "the messages before Sync are one transaction, which")
+		}
+		if x.strictIsolation() && !x.virtual() && x.dirty {
+			return x.elsewhere(shard, x.pipe.Conn.Shard(), "at this isolation level the messages before Sync are one transaction with one snapshot, which")
+		}
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	c, err := x.acquire(shard, x.settings)
+	if err != nil {
+		return err
+	}
+	x.pipe.Conn = c
+	x.used(u)
+	return nil
+}
+
+func (x *session) used(u use) {
+	if !u.readOnly {
+		x.wrote = true
+		x.tx.ran++
+	}
+	if x.tx.weak && (!u.weak || x.strict()) {
+		x.tx.weak = false
+	}
+}
+
+func (x *session) elsewhere(shard, bound, what string) error {
+	e := sqlstate.Refuse(fmt.Sprintf("%s is on shard %s, but this statement belongs to shard %s", what, bound, shard),
+		"end the transaction first, or keep each transaction to keys of one shard; EXPLAIN (ROUTE) shows where a statement goes")
+	e.Shard = shard
+	return e
+}
+
+func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
+	c := x.srv.ex.TryAcquire(shard, s)
+	if c == nil {
+		ctx, done := x.waiting()
+		defer done()
+		var err error
+		if c, err = x.srv.ex.Acquire(ctx, shard, s); err != nil {
+			return nil, userCancel(err)
+		}
+	}
+	x.at.Store(c.ShardName())
+	return c, nil
+}
+
+// leave ends the use of pipe.Conn: what was sent is answered, and the
+// conversation goes back, unless it is the transaction's.
+func (x *session) leave() error {
+	c := x.pipe.Conn
+	if c == nil {
+		return nil
+	}
+	if x.dirty || x.pipe.Waiting() || x.pipe.Skipping() {
+		if _, err := x.converse(executor.Sync); err != nil {
+			return err
+		}
+	}
+	x.release()
+	return nil
+}
+
+// outside reports whether the current conversation is not the transaction's: it
+// has to be given back.
+func (x *session) outside() bool {
+	c := x.pipe.Conn
+	return c != nil && c != x.tx.conn && (x.tx.schema == nil || c.Shard() == virtualName)
+}
+
+// release gives pipe.Conn back, unless it is the transaction's.
+func (x *session) release() {
+	c, outside := x.pipe.Conn, x.outside()
+	x.pipe.Reset()
+	x.dirty, x.wrote = false, false
+	if outside {
+		c.Release()
+	}
+}
+
+// drain makes the client's answers so far complete. Inside a transaction block a
+// Sync changes nothing for the shard; outside it would commit, so that Flush is used.
+func (x *session) drain() error {
+	if err := x.resolve(); err != nil {
+		return err
+	}
+	if x.pipe.Conn == nil {
+		_, err := x.pipe.Run(executor.None, &x.w)
+		return err
+	}
+	if !x.pipe.Waiting() {
+		return nil
+	}
+	_, err := x.converse(executor.Flush)
+	return err
+}
+
+// converse sends what is pending and relays the answers. An error that the
+// shard reported is returned, not relayed; the loss of the shard is an error that
+// says what is known of the outcome. errAgain: the unit is to be run again.
+func (x *session) converse(end byte) (executor.Outcome, error) {
+	c := x.pipe.Conn
+	began := x.unit.began
+	if x.unit.tries > 0 || x.dirty {
+		began = time.Now()
+	}
+	x.setRunning(c)
+	o, err := x.pipe.Run(end, &x.w)
+	for err == nil && o.CopyIn {
+		o, err = x.copyIn()
+	}
+	x.setRunning(nil)
+	if end == executor.Sync && !x.syncIgnored {
+		x.dirty = false
+	}
+	for _, owner := range x.pipe.Rejected() {
+		if s, ok := owner.(*statement); ok {
+			x.forgetIf(s)
+		}
+	}
+	kind := telemetry.Read
+	if x.wrote {
+		kind = telemetry.Write
+	}
+	m := c.Metrics()
+	if x.virtual() {
+		m, kind = x.srv.router, telemetry.Virtual
+	}
+	switch {
+	case err != nil:
+		var gone *clientGone
+		if errors.As(err, &gone) {
+			return o, err
+		}
+		m.Statement(kind, telemetry.Lost, 0)
+		return o, x.lost(err, o.Err, end)
+	case o.Err == nil:
+		m.Statement(kind, telemetry.OK, time.Since(began))
+		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
+			x.tx.failed = x.tx.failed || o.Status == 'E'
+			if o.Status == 'I' {
+				c.Break()
+				x.loseTx()
+				return o, sqlstate.New(sqlstate.InternalError, "shard %s ended the transaction by itself", c.Shard()).OnShard(c.Shard())
+			}
+		}
+		return o, nil
+	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
+		m.Statement(kind, telemetry.Lost, 0)
+		c.Break()
+		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end)
+	case o.Err.Code == sqlstate.NotOwner:
+		m.GuardRefused()
+		return o, x.notOwner(o.Err)
+	}
+	m.Statement(kind, telemetry.Failed, time.Since(began))
+	return o, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+}
+
+// repeatable reports whether the unit can be run again from its beginning, as
+// far as the client and the session are concerned.
+func (x *session) repeatable(tries int) bool {
+	u := &x.unit
+	return u.open && !u.effects && !u.long && u.tries < tries && x.w.rewindable(u.mark) &&
+		(x.tx.state == txNone || u.bound)
+}
+
+// notOwner deals with a guard's refusal: this router's map was old, or the
+// shard's guard not yet new.
+func (x *session) notOwner(report *sqlstate.Error) error {
+	shard := x.pipe.Conn.Shard()
+	version := x.unit.version
+	again := x.repeatable(x.srv.limits.RetriesMax)
+	if err := x.undo(); err != nil {
+		again = false
+	}
+	e := &sqlstate.Error{
+		Code: sqlstate.SerializationFailure, Shard: shard, Err: report, Retry: sqlstate.RetryTransaction,
+		Message: fmt.Sprintf("shard %s no longer owns the key of this statement (map version %d)", shard, version),
+		Hint:    "nothing was committed: run the transaction again",
+	}
+	if !again {
+		return e
+	}
+	ctx, done := x.waiting()
+	defer done()
+	x.srv.ex.Newer(ctx, version)
+	if ctx.Err() != nil {
+		return userCancel(ctx.Err())
+	}
+	x.srv.metrics.Shard(shard).Statement(telemetry.Write, telemetry.Retried, 0)
+	x.unit.version = x.srv.ex.Snapshot().Version()
+	return errAgain
+}
+
+// undo takes back what the failed statement left on the shard, where the
+// transaction began with it.
+func (x *session) undo() error {
+	c := x.pipe.Conn
+	if c == nil {
+		return nil
+	}
+	if x.pipe.Skipping() {
+		if o, err := x.pipe.Run(executor.Sync, &x.w); err != nil || o.Err != nil {
+			c.Break()
+		}
+	}
+	if x.outside() {
+		x.release()
+		return nil
+	}
+	if x.unit.bound && c == x.tx.conn {
+		x.unbind()
+	}
+	return nil
+}
+
+// lost deals with a shard's connection that broke, and says what is known about
+// the outcome.
+func (x *session) lost(cause error, said *sqlstate.Error, end byte) error {
+	c := x.pipe.Conn
+	c.Break()
+	x.mu.Lock()
+	cancelled := !x.cancelled.IsZero()
+	x.mu.Unlock()
+	sent := true
+	if l := engine.Lost(cause); l != nil {
+		sent = l.Sent
+	}
+	inTx := x.tx.state != txNone && !x.outside()
+	again := x.repeatable(1) && !cancelled && (inTx || !x.wrote || !sent)
+	wrote := x.wrote
+	shard := c.Shard()
+	reason := ""
+	if said != nil {
+		reason = said.Message
+	}
+	switch {
+	case x.virtual():
+		x.release()
+		return sqlstate.Wrap(cause, sqlstate.InternalError, "the virtual schema could not be read")
+	case inTx && x.unit.bound && again:
+		x.unbind()
+	case inTx:
+		x.loseTx()
+	default:
+		x.release()
+	}
+	switch {
+	case again:
+		x.srv.metrics.Shard(shard).Statement(telemetry.Read, telemetry.Retried, 0)
+		return errAgain
+	case inTx:
+		return &sqlstate.Error{
+			Code: sqlstate.SerializationFailure, Shard: shard, Err: cause, Detail: reason, Retry: sqlstate.RetryTransaction,
+			Message: fmt.Sprintf("the connection to shard %s was lost: the transaction was rolled back", shard),
+			Hint:    "nothing was committed: run the transaction again",
+		}
+	case cancelled && !wrote:
+		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request").OnShard(shard)
+	case wrote && end == executor.Flush:
+		return &sqlstate.Error{
+			Code: sqlstate.SerializationFailure, Shard: shard, Err: cause, Detail: reason, Retry: sqlstate.RetryTransaction,
+			Message: fmt.Sprintf("the connection to shard %s was lost before Sync: what was sent was rolled back", shard),
+			Hint:    "nothing was committed: run it again",
+		}
+	}
+	e := c.Lost(cause, wrote && sent)
+	e.Detail = reason
+	return e
+}
+
+// exec runs a statement of the router's own on a conversation, cancellable.
+func (x *session) exec(c *executor.Conn, sql string) (*engine.Result, error) {
+	x.setRunning(c)
+	defer x.setRunning(nil)
+	return c.Exec(sql)
+}
+
+// copyIn feeds a COPY FROM STDIN with the client's data.
+func (x *session) copyIn() (executor.Outcome, error) {
+	x.unit.effects = true
+	if err := x.w.flush(); err != nil {
+		x.pipe.Conn.Break()
+		return executor.Outcome{}, err
+	}
+	for {
+		f, err := x.r.Next()
+		if err != nil {
+			// The shard gets no CopyDone, so that nothing is kept.
+			x.pipe.Conn.Break()
+			return executor.Outcome{}, &clientGone{err}
+		}
+		switch f.Type() {
+		case wire.CopyDataF:
+			if err := x.pipe.Copy(f); err != nil {
+				return executor.Outcome{}, err
+			}
+			continue
+		case wire.CopyDoneF, wire.CopyFail:
+			if err := x.pipe.Copy(f); err != nil {
+				return executor.Outcome{}, err
+			}
+		case wire.Sync, wire.Flush:
+			continue // ignored in this state, as PostgreSQL does
+		default:
+			if err := x.pipe.Copy(wire.AppendCopyFail(nil, fmt.Sprintf("unexpected message type 0x%02X during COPY from stdin", f.Type()))); err != nil {
+				return executor.Outcome{}, err
+			}
+		}
+		if !x.pipe.InQuery() {
+			// The shard keeps its answer until it is asked for.
+			if err := x.pipe.Copy(wire.AppendEmpty(nil, wire.Flush)); err != nil {
+				return executor.Outcome{}, err
+			}
+			x.syncIgnored = x.pipe.IgnoredSync()
+		}
+		return x.pipe.Resume(&x.w)
+	}
+}
+
+// timeLeft bounds what the session does for itself when it ends.
+func timeLeft() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), 5*time.Second)
+}

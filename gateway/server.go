@@ -1,0 +1,275 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// Database is the name of the one database that clients see.
+const Database = "cleave"
+
+// Options are what a Server needs.
+type Options struct {
+	Executor *executor.Executor
+	// Admin carries out Cleave's functions. nil: they are refused.
+	Admin admin.API
+	// Virtual opens a database that answers SELECTs over tables of a schema.
+	// nil: the schema "cleave" is refused.
+	Virtual func(schema string, tables []engine.VirtualTable) (engine.Conn, error)
+	// Authenticate decides who may begin a session; nil is [TrustLoopback].
+	Authenticate Authenticate
+	Limits       Limits
+	Log          *slog.Logger       // nil: nothing is logged
+	Metrics      *telemetry.Metrics // nil: nothing is counted
+}
+
+// Server answers PostgreSQL clients. Methods are safe for concurrent use.
+type Server struct {
+	ex           *executor.Executor
+	admin        admin.API
+	openVirtual  func(string, []engine.VirtualTable) (engine.Conn, error)
+	authenticate Authenticate
+	limits       Limits
+	log          *slog.Logger
+	metrics      *telemetry.Metrics
+	router       *telemetry.Shard // statements that no shard ran
+
+	mu        sync.Mutex
+	sessions  map[uint32]*session
+	opening   map[net.Conn]struct{} // connections before their session
+	listeners map[net.Listener]struct{}
+	nextPID   uint32
+	draining  bool
+	watching  bool
+	stopWatch chan struct{}
+	profiles  map[string]map[string]string // what sessions with given settings report
+
+	drain atomic.Bool // draining, for the sessions' loop
+	wg    sync.WaitGroup
+}
+
+// ErrClosed is returned by Serve after Shutdown.
+var ErrClosed = errors.New("gateway: the server was shut down")
+
+// New makes a Server. It does nothing until Serve or ServeConn.
+func New(o Options) *Server {
+	auth := o.Authenticate
+	if auth == nil {
+		auth = TrustLoopback
+	}
+	var seed [4]byte
+	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
+	return &Server{
+		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth,
+		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
+		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
+		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
+		stopWatch: make(chan struct{}),
+	}
+}
+
+// Serve accepts clients until ctx ends, Shutdown is called (ErrClosed) or the
+// listener fails. It closes the listener. Sessions go on after it.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	s.mu.Lock()
+	if s.draining {
+		s.mu.Unlock()
+		_ = l.Close()
+		return ErrClosed
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer func() {
+		stop()
+		_ = l.Close()
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+	}()
+	for pause := time.Duration(0); ; {
+		nc, err := l.Accept()
+		if err != nil {
+			switch {
+			case s.drain.Load():
+				return ErrClosed
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.Is(err, net.ErrClosed):
+				return err
+			}
+			// Out of file descriptors, most likely: the sessions go on, and so do we.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.log.Warn("a client could not be accepted", telemetry.KeyError, err)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			continue
+		}
+		pause = 0
+		if !s.admit(nc) {
+			_ = nc.Close()
+			continue
+		}
+		go s.serve(nc)
+	}
+}
+
+// ServeConn runs one session on nc and closes it. It returns when the session
+// has ended; ctx's end closes nc.
+func (s *Server) ServeConn(ctx context.Context, nc net.Conn) {
+	if !s.admit(nc) {
+		_ = nc.Close()
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer stop()
+	s.serve(nc)
+}
+
+// admit notes a new connection. Those over the limit are let in far enough to
+// be told so, but only so many.
+func (s *Server) admit(nc net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining || len(s.opening) > 100+s.limits.SessionsMax {
+		return false
+	}
+	s.opening[nc] = struct{}{}
+	s.wg.Add(1)
+	if !s.watching {
+		s.watching = true
+		s.wg.Add(1)
+		go func() {
+			defer s.wg.Done()
+			s.watch()
+		}()
+	}
+	return true
+}
+
+func (s *Server) serve(nc net.Conn) {
+	defer s.wg.Done()
+	defer func() {
+		_ = nc.Close()
+		s.mu.Lock()
+		delete(s.opening, nc)
+		s.mu.Unlock()
+	}()
+	sess, err := s.startup(nc)
+	if err != nil || sess == nil {
+		if err != nil {
+			s.log.Debug("a client did not start a session", telemetry.KeyClient, nc.RemoteAddr(), telemetry.KeyError, err)
+		}
+		return
+	}
+	defer s.unregister(sess)
+	sess.run()
+}
+
+// register gives the session its process number and secret.
+func (s *Server) register(sess *session) bool {
+	var secret [4]byte
+	_, _ = rand.Read(secret[:]) // never fails (crypto/rand)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining || len(s.sessions) >= s.limits.SessionsMax {
+		return false
+	}
+	for {
+		s.nextPID = (s.nextPID + 1) & 0x7fffffff
+		if _, taken := s.sessions[s.nextPID]; !taken && s.nextPID != 0 {
+			break
+		}
+	}
+	sess.pid, sess.secret = s.nextPID, binary.BigEndian.Uint32(secret[:])
+	s.sessions[sess.pid] = sess
+	delete(s.opening, sess.nc)
+	s.metrics.SessionOpened()
+	return true
+}
+
+func (s *Server) unregister(sess *session) {
+	s.mu.Lock()
+	delete(s.sessions, sess.pid)
+	s.mu.Unlock()
+	s.metrics.SessionClosed()
+}
+
+func (s *Server) list() []*session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*session, 0, len(s.sessions))
+	for _, x := range s.sessions {
+		all = append(all, x)
+	}
+	return all
+}
+
+// Shutdown drains: no new clients, idle sessions end with 57P01 at once,
+// sessions in a statement or a transaction may finish it until ctx ends; then
+// they are cancelled and closed. It returns when all have ended, with ctx's
+// error if some had to be cut off.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.draining
+	s.draining = true
+	s.drain.Store(true)
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	for nc := range s.opening {
+		_ = nc.SetDeadline(time.Now())
+	}
+	s.mu.Unlock()
+	for _, x := range s.list() {
+		x.nudge()
+	}
+	if first {
+		close(s.stopWatch)
+	}
+	done := make(chan struct{})
+	go func() {
+		s.wg.Wait()
+		close(done)
+	}()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-tick.C:
+			for _, x := range s.list() {
+				x.nudge()
+			}
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	limit, cancel := context.WithTimeout(context.Background(), s.limits.CancelMax)
+	defer cancel()
+	for _, x := range s.list() {
+		x.cut(limit)
+	}
+	select {
+	case <-done:
+	case <-limit.Done():
+	}
+	return ctx.Err()
+}

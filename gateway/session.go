@@ -1,0 +1,401 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// What a session does now, for the watch.
+const (
+	stateBusy int32 = iota
+	stateIdle
+	stateIdleInTx
+)
+
+// session is one client's conversation. Its goroutine is the only one that
+// touches it, but for the fields under mu and the atomic ones.
+type session struct {
+	srv    *Server
+	nc     net.Conn
+	raw    syscall.RawConn // of nc, nil if it has none
+	pid    uint32
+	secret uint32
+	start  Startup
+	began  time.Time
+
+	r *wire.Reader
+	w writer
+
+	state      atomic.Int32
+	since      atomic.Int64 // when state was entered, Unix nanoseconds
+	cancelling atomic.Bool
+	// What cleave.sessions shows: the application's name, the last shard's.
+	application, at atomic.Pointer[string]
+
+	mu          sync.Mutex
+	running     *executor.Conn // what a cancel request is for
+	stopWaiting context.CancelFunc
+	cancelled   time.Time // when the cancel of the running statement was asked for
+
+	// defaults are the startup parameters' settings, settings those in effect,
+	// reported what the client was told by ParameterStatus.
+	defaults, settings *executor.Settings
+	reported           map[string]string
+
+	tx   txn
+	pipe executor.Pipeline
+	// wrote: what pipe.Conn ran since it was acquired may have changed something.
+	wrote bool
+	// dirty: extended-protocol messages went to pipe.Conn since its last Sync.
+	dirty bool
+	// syncIgnored: the shard took the Sync of this unit for part of a COPY.
+	syncIgnored bool
+	skip        bool // messages are ignored until Sync, after an error
+
+	statements     map[string]*statement
+	statementBytes int
+	portals        map[string]*portal
+	pending        *statement // parsed, not sent to a shard yet
+	args           planner.Args
+	unnamed        portal // the unnamed portal, to be used again and again
+	shaper         planner.Shaper
+
+	unit unit
+	over bool // the client said Terminate
+}
+
+// unit is what is answered by one ReadyForQuery: a simple query, or the messages
+// up to a Sync. It can be run again as long as nothing irrevocable was done.
+type unit struct {
+	open    bool
+	replay  []byte // its frames of earlier batches
+	long    bool   // they were too many to be kept
+	mark    mark
+	version uint64 // of the map when it began
+	// effects: something happened that cannot be repeated.
+	effects bool
+	// bound: the transaction was bound to its shard in this unit.
+	bound    bool
+	tries    int
+	replaced []replacedStatement
+	began    time.Time
+}
+
+type replacedStatement struct {
+	name string
+	was  *statement
+}
+
+// replayMax bounds the frames kept for running a unit again.
+const replayMax = 256 << 10
+
+func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settings, profile map[string]string) *session {
+	x := &session{
+		srv: s, nc: nc, raw: rawConn(nc), start: start, began: time.Now(),
+		r:        wire.NewReader(nc, 8<<10, s.limits.MessageMax),
+		w:        writer{nc: nc, metrics: s.metrics},
+		defaults: defaults, settings: defaults, reported: profile,
+		statements: map[string]*statement{}, portals: map[string]*portal{},
+	}
+	// The client's own name; on the shards it is the one of the shard's URL.
+	x.reported["session_authorization"] = start.User
+	x.w.onParameter = x.noteParameter
+	x.since.Store(time.Now().UnixNano())
+	x.noteParameter("application_name", x.reported["application_name"])
+	return x
+}
+
+func (x *session) noteParameter(name, value string) {
+	x.reported[name] = value
+	if name == "application_name" {
+		x.application.Store(&value)
+	}
+}
+
+// errAgain unwinds to the loop, which runs the unit again.
+var errAgain = errors.New("gateway: run it again")
+
+// errEnd ends the session without a word to the client.
+var errEnd = errors.New("gateway: the session is over")
+
+// run is the session's loop: one batch of the client's frames after the other.
+func (x *session) run() {
+	defer x.end()
+	for !x.over {
+		x.idle()
+		batch, err := x.r.Batch()
+		if err != nil {
+			x.readFailed(err)
+			return
+		}
+		x.srv.metrics.Traffic(len(batch), 0)
+		now := time.Now()
+		x.unit.began = now
+		x.since.Store(now.UnixNano())
+		x.state.Store(stateBusy)
+		if err := x.batch(batch); err != nil {
+			return
+		}
+	}
+}
+
+// idle flushes nothing: it only tells the watch that the client is awaited.
+func (x *session) idle() {
+	x.since.Store(time.Now().UnixNano())
+	if x.tx.state == txNone && x.pipe.Conn == nil {
+		x.state.Store(stateIdle)
+		if x.srv.drain.Load() {
+			x.wakeUp()
+		}
+	} else {
+		x.state.Store(stateIdleInTx)
+	}
+}
+
+// readFailed decides why the client could not be read.
+func (x *session) readFailed(err error) {
+	was := x.state.Swap(stateBusy)
+	last := func(code sqlstate.Code, message string) {
+		x.w.failure(&sqlstate.Error{Severity: "FATAL", Code: code, Message: message})
+		x.srv.metrics.Error(string(code))
+		_ = x.nc.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = x.w.flush() // the last word; whether it arrives changes nothing
+	}
+	var timeout net.Error
+	switch {
+	case errors.Is(err, wire.ErrTooLarge):
+		last(sqlstate.ProtocolViolation, err.Error())
+	case errors.Is(err, wire.ErrMalformed):
+		last(sqlstate.ProtocolViolation, "invalid message length")
+	case errors.As(err, &timeout) && timeout.Timeout():
+		switch {
+		case x.srv.drain.Load():
+			last(sqlstate.AdminShutdown, "terminating connection due to administrator command: the router is shutting down")
+		case was == stateIdleInTx:
+			last("25P03", "terminating connection due to idle-in-transaction timeout of the router")
+		default:
+			last(sqlstate.IdleSessionTimeout, "terminating connection due to idle-session timeout of the router")
+		}
+	case errors.Is(err, io.EOF):
+	default:
+		x.srv.log.Debug("a client's connection broke", "session", x.pid, "error", err)
+	}
+}
+
+// end gives back what the session holds.
+func (x *session) end() {
+	x.state.Store(stateBusy)
+	x.abandonTx()
+	if c := x.pipe.Conn; c != nil {
+		c.Break()
+		x.pipe.Reset()
+		c.Release()
+	}
+}
+
+// batch handles whole frames. An error ends the session.
+func (x *session) batch(b []byte) error {
+	from := 0 // where the unit's frames in b begin
+	for pos := 0; pos < len(b); {
+		f, _, ok, err := wire.Cut(b[pos:])
+		if err != nil || !ok {
+			return errEnd // Batch gives whole frames only
+		}
+		if !x.unit.open {
+			if t := f.Type(); t == wire.CopyDataF || t == wire.CopyDoneF || t == wire.CopyFail {
+				pos += len(f) // leftovers of a COPY that failed: ignored, as PostgreSQL does
+				continue
+			}
+			from = pos
+			x.beginUnit()
+		}
+		pos += len(f)
+		err = x.frame(f)
+		for errors.Is(err, errAgain) {
+			err = x.again(b[from:pos])
+		}
+		if err != nil {
+			return x.broken(err)
+		}
+		if x.over {
+			return nil
+		}
+	}
+	if x.unit.open && !x.unit.long {
+		if len(x.unit.replay)+len(b)-from > replayMax {
+			x.unit.long, x.unit.replay = true, nil
+		} else {
+			x.unit.replay = append(x.unit.replay, b[from:]...)
+		}
+	}
+	return nil
+}
+
+// broken handles the errors that end a session.
+func (x *session) broken(err error) error {
+	var gone *clientGone
+	var se *sqlstate.Error
+	if !errors.As(err, &gone) && errors.As(err, &se) {
+		e := *se
+		e.Severity = "FATAL"
+		x.w.failure(&e)
+		x.srv.metrics.Error(string(e.Code))
+		_ = x.nc.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = x.w.flush() // the last word; whether it arrives changes nothing
+	}
+	return err
+}
+
+func (x *session) beginUnit() {
+	u := &x.unit
+	*u = unit{open: true, mark: x.w.mark(), replay: u.replay[:0], replaced: u.replaced[:0], began: u.began}
+	if cap(u.replay) > replayMax {
+		u.replay = nil
+	}
+	u.version = x.srv.ex.Snapshot().Version()
+}
+
+// endUnit sends ReadyForQuery.
+func (x *session) endUnit() error {
+	x.unit.open = false
+	x.mu.Lock()
+	x.cancelled = time.Time{}
+	x.mu.Unlock()
+	x.w.ready(x.status())
+	return x.w.flush()
+}
+
+func (x *session) status() byte {
+	switch {
+	case x.tx.state == txNone || x.tx.state == txImplicit:
+		return 'I'
+	case x.tx.failed:
+		return 'E'
+	}
+	return 'T'
+}
+
+// again runs the open unit's frames once more, after a guard refused a write or
+// a connection was lost; what they did so far has been undone.
+func (x *session) again(tail []byte) error {
+	u := &x.unit
+	x.w.rewind(u.mark)
+	for i := len(u.replaced) - 1; i >= 0; i-- {
+		r := u.replaced[i]
+		x.forget(r.name)
+		if r.was != nil {
+			x.remember(r.was)
+		}
+	}
+	u.replaced = u.replaced[:0]
+	u.tries++
+	u.bound = false
+	x.skip, x.pending = false, nil
+	clear(x.portals)
+	all := append(append([]byte(nil), u.replay...), tail...)
+	for len(all) > 0 {
+		f, rest, ok, err := wire.Cut(all)
+		if err != nil || !ok {
+			return errEnd
+		}
+		all = rest
+		if err := x.frame(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// frame handles one message of the client.
+func (x *session) frame(f wire.Frame) error {
+	typ := f.Type()
+	if x.skip && typ != wire.Sync && typ != wire.TerminateFE {
+		return nil
+	}
+	switch typ {
+	case wire.Query:
+		return x.query(f)
+	case wire.Parse:
+		return x.extended(x.parse(f))
+	case wire.Bind:
+		return x.extended(x.bind(f))
+	case wire.Describe:
+		return x.extended(x.describe(f))
+	case wire.Execute:
+		return x.extended(x.execute(f))
+	case wire.Close:
+		return x.extended(x.close(f))
+	case wire.Flush:
+		return x.extended(x.flushMessage())
+	case wire.Sync:
+		return x.sync()
+	case wire.TerminateFE:
+		x.over = true
+		return nil
+	case wire.CopyDataF, wire.CopyDoneF, wire.CopyFail:
+		return nil // leftovers of a COPY that failed
+	case wire.FunctionF:
+		if err := x.fail(sqlstate.Refuse("the function call sub-protocol is not supported", "call the function with SELECT")); err != nil {
+			return err
+		}
+		return x.endUnit()
+	}
+	return sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", typ)
+}
+
+// snapshot is the map that the session's next statement is planned with.
+// private says that it is the session's own, with its uncommitted changes.
+func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
+	if x.tx.schema != nil {
+		return x.tx.schema.Snapshot(), true
+	}
+	return x.srv.ex.Snapshot(), false
+}
+
+// plan analyses one statement.
+func (x *session) plan(sql []byte) (*planner.Statement, error) {
+	snap, private := x.snapshot()
+	return x.srv.ex.Plan(sql, x.settings, snap, private)
+}
+
+// waiting returns a context that a cancel request ends; done must be called.
+func (x *session) waiting() (ctx context.Context, done func()) {
+	ctx, stop := context.WithCancel(context.Background())
+	x.mu.Lock()
+	x.stopWaiting = stop
+	x.mu.Unlock()
+	return ctx, func() {
+		x.mu.Lock()
+		x.stopWaiting = nil
+		x.mu.Unlock()
+		stop()
+	}
+}
+
+// userCancel is the error of a statement that was cancelled at the router.
+func userCancel(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+	}
+	return err
+}
+
+// setRunning tells cancel requests what runs. With nil it waits for a cancel
+// that is under way.
+func (x *session) setRunning(c *executor.Conn) {
+	x.mu.Lock()
+	x.running = c
+	x.mu.Unlock()
+}

@@ -1,0 +1,381 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// checkSetting refuses settings under which the router would read a statement
+// otherwise than the shard, or that belong to the router.
+func checkSetting(name, value string) error {
+	if strings.HasPrefix(name, "cleave.") {
+		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter %q", name).
+			WithHint("settings that begin with \"cleave.\" are the router's own; a shard key is declared with CREATE TABLE ... WITH (cleave.shard_key = '...')")
+	}
+	if value == "" {
+		return nil // the default, which the shards' own configuration decides
+	}
+	if err := planner.CheckSetting(name, value); err != nil {
+		return err
+	}
+	switch name {
+	case "client_encoding", "names":
+		switch strings.NewReplacer("-", "", "_", "", "'", "", "\"", "").Replace(strings.ToLower(value)) {
+		case "utf8", "unicode", "auto", "default":
+		default:
+			return sqlstate.Refuse("client_encoding must be UTF8", "SET client_encoding TO 'UTF8', and convert in the client")
+		}
+	case "session_authorization":
+		return sqlstate.Refuse("SET SESSION AUTHORIZATION is not supported", "SET ROLE works, or connect as the other user")
+	}
+	return nil
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > 200 {
+		return false
+	}
+	for _, c := range name {
+		if !(c == '_' || c == '.' || c == '$' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c >= 0x80) {
+			return false
+		}
+	}
+	return true
+}
+
+// relayedSet reports whether a shard answers the statement itself (SHOW,
+// set_config), as opposed to SET and RESET, whose only answer is a tag.
+func relayedSet(st *planner.Statement) bool {
+	if st.Kind != planner.SetKind {
+		return false
+	}
+	switch st.Set.Op {
+	case "show", "show all", "set_config":
+		return true
+	}
+	return false
+}
+
+// reachForSet makes pipe.Conn a conversation that has the session's settings:
+// the transaction's, the default shard's, or, if that is down, any other.
+func (x *session) reachForSet() error {
+	u := use{readOnly: true, weak: true}
+	if x.tx.conn != nil {
+		return x.reach(x.tx.conn.Shard(), u)
+	}
+	if x.tx.schema != nil && x.tx.shard != "" {
+		return x.reach(x.tx.shard, u)
+	}
+	def := x.srv.ex.Snapshot().State().DefaultShard
+	err := x.reach(def, u)
+	if sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
+		if other := x.srv.ex.Any(); other != def {
+			return x.reach(other, u)
+		}
+	}
+	return err
+}
+
+// relaySet runs SHOW and set_config of a simple query.
+func (x *session) relaySet(st *planner.Statement) error {
+	next, keep, err := x.after(st.Set)
+	if err != nil {
+		return err
+	}
+	if err := x.reachForSet(); err != nil {
+		return err
+	}
+	x.pipe.Query(st.Text)
+	if _, err := x.converse(executor.None); err != nil {
+		return err
+	}
+	if st.Set.Op == "set_config" {
+		x.adopt(st, next, keep)
+	}
+	if x.tx.state == txNone {
+		x.release()
+	}
+	return nil
+}
+
+// after returns the settings as they are after the statement: those in effect,
+// and those that stay when the transaction commits.
+func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err error) {
+	next, keep = x.settings, x.settings
+	if x.tx.state != txNone {
+		keep = x.tx.keep
+	}
+	switch s.Op {
+	case "set", "set_config", "reset":
+		name, value := strings.ToLower(s.Name), s.Value
+		if s.Op == "reset" {
+			value = ""
+		}
+		if value == "" {
+			if err := checkSetting(name, ""); err != nil {
+				return nil, nil, err
+			}
+			if def, ok := x.defaults.Get(name); ok {
+				value = def
+			}
+		} else if err := checkSetting(name, value); err != nil {
+			return nil, nil, err
+		}
+		if name == "client_encoding" || name == "names" {
+			return next, keep, nil // UTF8 already
+		}
+		change := func(set *executor.Settings) *executor.Settings {
+			if value == "" {
+				return set.Without(name)
+			}
+			return set.With(name, value)
+		}
+		if s.Local && x.tx.state == txNone {
+			return next, keep, nil // the shard warns that it does nothing
+		}
+		next = change(next)
+		if !s.Local {
+			keep = change(keep)
+		}
+	case "reset all":
+		next, keep = x.defaults, x.defaults
+	}
+	if next.Size() > x.srv.limits.SettingsBytes {
+		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
+	}
+	return next, keep, nil
+}
+
+// adopt makes settings that a shard has accepted the session's.
+func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
+	x.unit.effects = true
+	x.settings = next
+	if c := x.pipe.Conn; c != nil && !x.virtual() {
+		c.SetSettings(next)
+	}
+	if x.tx.state != txNone {
+		x.tx.keep = keep
+		if x.tx.conn == nil && x.tx.schema == nil || x.tx.weak {
+			x.tx.log = append(x.tx.log, st.Text)
+		}
+	} else {
+		x.settings = keep
+	}
+}
+
+// set runs SET, RESET and DISCARD. A shard judges the value, so that errors,
+// notices and what is reported to the client are its own.
+func (x *session) set(st *planner.Statement) error {
+	s := st.Set
+	if s.Op == "discard" {
+		return x.discard(st)
+	}
+	next, keep, err := x.after(s)
+	if err != nil {
+		return err
+	}
+	if x.tx.state != txNone && len(x.tx.log) >= x.srv.limits.DeferredMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
+	}
+	if err := x.drain(); err != nil {
+		return err
+	}
+	// RESET goes back to the startup parameters, which the shard does not know
+	// as such: it gets the difference.
+	_, defaulted := x.defaults.Get(strings.ToLower(s.Name))
+	if s.Op == "reset all" || s.Value == "" && defaulted {
+		return x.changeTo(st, next, keep)
+	}
+	if x.tx.state != txNone && x.tx.conn == nil && x.tx.schema == nil {
+		return x.trySet(st, next, keep)
+	}
+	if err := x.reachForSet(); err != nil {
+		return err
+	}
+	x.pipe.Query(st.Text)
+	if _, err := x.converse(executor.None); err != nil {
+		return err
+	}
+	x.adopt(st, next, keep)
+	if x.tx.state == txNone {
+		x.release()
+	}
+	return nil
+}
+
+// trySet runs a SET in a transaction that is not bound yet: a shard judges it in
+// a transaction that is rolled back, and it is remembered.
+func (x *session) trySet(st *planner.Statement, next, keep *executor.Settings) error {
+	def := x.srv.ex.Snapshot().State().DefaultShard
+	c, err := x.acquire(def, x.tx.before)
+	if sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
+		c, err = x.acquire(x.srv.ex.Any(), x.tx.before)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Release()
+	defer func() {
+		if c.Broken() {
+			return
+		}
+		if _, err := c.Exec("ROLLBACK"); err != nil {
+			c.Break()
+		}
+	}()
+	if _, err := x.exec(c, strings.Join(append([]string{"BEGIN"}, x.tx.log...), ";")); err != nil {
+		return x.shardSaid(c, err)
+	}
+	p := executor.Pipeline{Conn: c}
+	p.Query(st.Text)
+	x.setRunning(c)
+	o, err := p.Run(executor.None, &x.w)
+	x.setRunning(nil)
+	if err != nil {
+		return x.shardSaid(c, err)
+	}
+	if o.Err != nil {
+		return &shardError{said: o.Err, frame: append([]byte(nil), p.ErrorFrame()...)}
+	}
+	x.adopt(st, next, keep)
+	return nil
+}
+
+// shardSaid is the error of a statement of the router's own.
+func (x *session) shardSaid(c *executor.Conn, err error) error {
+	var se *sqlstate.Error
+	if errors.As(err, &se) {
+		return se
+	}
+	return c.Lost(err, false)
+}
+
+// changeTo gives the session's conversation other settings and tells the client
+// what that changed.
+func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings) error {
+	if x.tx.state != txNone && x.tx.conn == nil && x.tx.schema == nil {
+		// Not bound: bind, weakly, so that there is a shard to judge it.
+		if err := x.reachForSet(); err != nil {
+			return err
+		}
+	}
+	if err := x.reachForSet(); err != nil {
+		return err
+	}
+	c := x.pipe.Conn
+	changes := c.LocalChanges(next)
+	if x.tx.state == txNone {
+		if err := c.ApplyReport(next, x.w.parameter); err != nil {
+			return x.shardSaid(c, err)
+		}
+	} else if len(changes) > 0 {
+		p := executor.Pipeline{Conn: c}
+		p.Query(strings.ReplaceAll(strings.Join(changes, ";"), "SET LOCAL ", "SET "))
+		o, err := p.Run(executor.None, &capture{par: x.w.parameter})
+		if err != nil {
+			return x.lost(err, nil, executor.None)
+		}
+		if o.Err != nil {
+			return o.Err
+		}
+		if x.tx.weak {
+			x.tx.log = append(x.tx.log, strings.ReplaceAll(strings.Join(changes, ";"), "SET LOCAL ", "SET "))
+		}
+	}
+	weak := x.tx.weak
+	x.tx.weak = false // adopt must not log the statement itself
+	x.adopt(st, next, keep)
+	x.tx.weak = weak
+	if x.tx.state == txNone {
+		x.release()
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// discard runs DISCARD. Plans and temporary tables are never left on a shard's
+// connection, and sequences' last values are not kept there either.
+func (x *session) discard(st *planner.Statement) error {
+	if st.Set.What == "all" {
+		if x.tx.state != txNone {
+			return sqlstate.New(sqlstate.ActiveTransaction, "DISCARD ALL cannot run inside a transaction block")
+		}
+		if err := x.drain(); err != nil {
+			return err
+		}
+		x.forgetAll()
+		return x.changeTo(st, x.defaults, x.defaults)
+	}
+	x.unit.effects = true
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// setCharacteristics runs SET SESSION CHARACTERISTICS AS TRANSACTION, which is
+// SET of three default_transaction_... settings.
+func (x *session) setCharacteristics(st *planner.Statement) error {
+	if x.tx.state != txNone && x.tx.failed {
+		return inFailed()
+	}
+	words := strings.Fields(strings.ToLower(strings.NewReplacer(",", " ", ";", " ").Replace(st.Text)))
+	var settings [][2]string
+	for i := 0; i < len(words); i++ {
+		next := func(k int) string {
+			if i+k < len(words) {
+				return words[i+k]
+			}
+			return ""
+		}
+		switch {
+		case words[i] == "isolation" && next(1) == "level":
+			level := next(2)
+			if level == "read" || level == "repeatable" {
+				level += " " + next(3)
+				i++
+			}
+			i += 2
+			settings = append(settings, [2]string{"default_transaction_isolation", executor.QuoteLiteral(level)})
+		case words[i] == "read" && next(1) == "only":
+			settings = append(settings, [2]string{"default_transaction_read_only", "on"})
+			i++
+		case words[i] == "read" && next(1) == "write":
+			settings = append(settings, [2]string{"default_transaction_read_only", "off"})
+			i++
+		case words[i] == "not" && next(1) == "deferrable":
+			settings = append(settings, [2]string{"default_transaction_deferrable", "off"})
+			i++
+		case words[i] == "deferrable":
+			settings = append(settings, [2]string{"default_transaction_deferrable", "on"})
+		}
+	}
+	next, keep := x.settings, x.settings
+	if x.tx.state != txNone {
+		keep = x.tx.keep
+	}
+	for _, s := range settings {
+		next, keep = next.With(s[0], s[1]), keep.With(s[0], s[1])
+	}
+	return x.changeTo(st, next, keep)
+}
+
+// localSettings gives a conversation of a schema change the session's settings,
+// if they were changed after it began.
+func (x *session) localSettings(c *executor.Conn) error {
+	if x.tx.schema == nil || c == x.tx.conn || c.Settings().Equal(x.settings) {
+		return nil
+	}
+	if changes := c.LocalChanges(x.settings); len(changes) > 0 {
+		if _, err := x.exec(c, strings.Join(changes, ";")); err != nil {
+			return x.shardSaid(c, err)
+		}
+	}
+	c.SetSettings(x.settings)
+	return nil
+}
+
+// textOf is a value as text, nil for NULL.
+func textOf(s string) []byte { return append(make([]byte, 0, len(s)), s...) }

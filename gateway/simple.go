@@ -1,0 +1,370 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// query answers a simple Query, which may hold several statements. An error
+// ends the session; a failed statement is answered.
+func (x *session) query(f wire.Frame) error {
+	body := f.Body()
+	if len(body) == 0 || bytes.IndexByte(body, 0) != len(body)-1 {
+		return sqlstate.New(sqlstate.ProtocolViolation, "invalid string in message")
+	}
+	// Messages without a Sync before it: they are answered first.
+	err := x.drain()
+	if err == nil && x.outside() {
+		err = x.leave()
+	}
+	if err == nil {
+		x.forgetUnnamed()
+		err = x.simple(f, body[:len(body)-1])
+	}
+	if err != nil {
+		err = x.fail(err)
+	}
+	if end := x.endMessage(err == nil); err == nil {
+		err = end
+	}
+	if err != nil {
+		return err
+	}
+	return x.endUnit()
+}
+
+// endMessage ends what the message began besides an open transaction.
+func (x *session) endMessage(ok bool) error {
+	if x.tx.state == txImplicit {
+		if err := x.endImplicit(ok && !x.tx.failed); err != nil {
+			return x.fail(err)
+		}
+	}
+	if x.outside() {
+		if x.pipe.Skipping() || x.dirty {
+			x.pipe.Conn.Break()
+		}
+		x.release()
+	}
+	return nil
+}
+
+// simple runs the statements of a message.
+func (x *session) simple(f wire.Frame, sql []byte) error {
+	if !utf8.Valid(sql) {
+		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
+	}
+	// A semicolon before the end: there may be several.
+	if i := bytes.IndexByte(sql, ';'); i < 0 || len(bytes.TrimSpace(sql[i+1:])) == 0 {
+		if i >= 0 {
+			sql = sql[:i]
+		}
+		snap, private := x.snapshot()
+		st, r, found, err := x.srv.ex.PlanText(&x.shaper, sql, x.settings, snap, private)
+		if err != nil {
+			return err
+		}
+		if found && (x.tx.state == txNone || !x.tx.failed) {
+			// The same statement with other literals: it goes as it came.
+			if err := x.reach(r.Shard, useOf(st)); err != nil {
+				return err
+			}
+			return x.relayQuery(f, "")
+		}
+		return x.statement(st, f, sql)
+	}
+	text := string(sql)
+	parts, err := x.srv.ex.Split(text)
+	if err != nil {
+		return err
+	}
+	switch len(parts) {
+	case 0:
+		x.w.empty(wire.EmptyQueryResponse)
+		return nil
+	case 1:
+		st, err := x.plan([]byte(parts[0]))
+		if err != nil {
+			return shifted(err, text, parts[0], 0)
+		}
+		return shifted(x.statement(st, nil, nil), text, parts[0], 0)
+	}
+	if done, err := x.together(f, parts); done || err != nil {
+		return err
+	}
+	if x.tx.state == txNone {
+		x.beginTx(txImplicit, "BEGIN")
+	}
+	at := 0
+	for _, part := range parts {
+		st, err := x.plan([]byte(part))
+		if err == nil {
+			err = x.statement(st, nil, nil)
+		}
+		if err != nil {
+			return shifted(err, text, part, at)
+		}
+		if x.tx.state == txNone {
+			// A COMMIT in the middle: what follows is a new implicit transaction.
+			x.beginTx(txImplicit, "BEGIN")
+		}
+		if i := strings.Index(text[at:], part); i >= 0 {
+			at += i + len(part)
+		}
+	}
+	return nil
+}
+
+// together sends a message whole, if all its statements go to one shard and none
+// is the router's business: then the shard does with it exactly what PostgreSQL does.
+func (x *session) together(f wire.Frame, parts []string) (done bool, err error) {
+	if x.tx.failed || x.tx.schema != nil {
+		return false, nil
+	}
+	shard := ""
+	u := use{readOnly: true, weak: true}
+	for _, part := range parts {
+		st, err := x.plan([]byte(part))
+		if err != nil {
+			// A statement before it may make it valid (CREATE TABLE): one by one.
+			return false, nil
+		}
+		if !routed(st) || st.Params > 0 || st.Text != part {
+			return false, nil
+		}
+		su := useOf(st)
+		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
+		if st.Kind == planner.AnyShard {
+			continue
+		}
+		s, err := x.choose(st, &planner.Args{})
+		if err != nil || shard != "" && s != shard {
+			return false, nil
+		}
+		shard = s
+	}
+	if shard == "" {
+		if shard, err = x.choose(&anyShard, nil); err != nil {
+			return false, err
+		}
+	}
+	if err := x.reach(shard, u); err != nil {
+		return true, err
+	}
+	x.pipe.QueryFrame(f)
+	_, err = x.converse(executor.None)
+	return true, err
+}
+
+// shifted moves the position of an error in a part of a message to the whole message.
+func shifted(err error, text, part string, at int) error {
+	i := strings.Index(text[at:], part)
+	if err == nil || at+i <= 0 {
+		return err
+	}
+	by := utf8.RuneCountInString(text[:at+i])
+	var sh *shardError
+	if errors.As(err, &sh) {
+		if sh.said.Position == 0 {
+			return err
+		}
+		return &shardError{said: sh.said, frame: shiftFrame(sh.frame, by)}
+	}
+	var se *sqlstate.Error
+	if errors.As(err, &se) && se.Position > 0 {
+		e := *se
+		e.Position += by
+		return &e
+	}
+	return err
+}
+
+// shiftFrame adds to the position field of an ErrorResponse.
+func shiftFrame(frame []byte, by int) []byte {
+	out, m := wire.Begin(nil, wire.ErrorResponse)
+	body := frame[wire.Header:]
+	for len(body) > 0 && body[0] != 0 {
+		code := body[0]
+		v, rest, ok := wire.CutString(body[1:])
+		if !ok {
+			return frame
+		}
+		if n, err := strconv.Atoi(v); code == 'P' && err == nil {
+			v = strconv.Itoa(n + by)
+		}
+		out = wire.AppendString(append(out, code), v)
+		body = rest
+	}
+	return wire.End(append(out, 0), m)
+}
+
+// routed reports whether a shard runs the statement.
+func routed(st *planner.Statement) bool {
+	switch st.Kind {
+	case planner.OneShard, planner.DefaultShard, planner.AnyShard:
+		return true
+	}
+	return false
+}
+
+// timed are the words by which a statement may show when or in which
+// transaction it ran; such a statement ties the transaction to its shard.
+var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid", "snapshot", "xid", "lock", "transaction"}
+
+// useOf says what a routed statement does to the conversation.
+func useOf(st *planner.Statement) use {
+	u := use{readOnly: st.ReadOnly}
+	if u.readOnly && len(st.Tables) == 0 && st.Kind != planner.OneShard {
+		u.weak = true
+		text := strings.ToLower(st.Text)
+		for _, w := range timed {
+			if strings.Contains(text, w) {
+				u.weak = false
+			}
+		}
+	}
+	return u
+}
+
+// relayQuery sends a statement to pipe.Conn, as the client's frame or as a text,
+// and relays its answer.
+func (x *session) relayQuery(f wire.Frame, text string) error {
+	if f != nil {
+		x.pipe.QueryFrame(f)
+	} else {
+		x.pipe.Query(text)
+	}
+	_, err := x.converse(executor.None)
+	if err == nil && x.outside() {
+		x.release()
+	}
+	return err
+}
+
+// statement runs one statement of a simple query. f is the client's frame if it
+// holds this statement alone, with the text, else nil.
+func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) error {
+	if st.Kind == planner.Empty {
+		x.w.empty(wire.EmptyQueryResponse)
+		return nil
+	}
+	if err := x.allowed(st); err != nil {
+		return err
+	}
+	if st.Params > 0 {
+		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
+	}
+	switch {
+	case routed(st):
+		x.args = planner.Args{}
+		shard, err := x.choose(st, &x.args)
+		if err != nil {
+			return err
+		}
+		if err := x.reach(shard, useOf(st)); err != nil {
+			return err
+		}
+		if f != nil && st.Text != string(text) {
+			f = nil
+		}
+		return x.relayQuery(f, st.Text)
+	case st.Kind == planner.Virtual:
+		if err := x.reachVirtual(st); err != nil {
+			return err
+		}
+		x.pipe.Query(st.Text)
+		_, err := x.converse(executor.None)
+		if err == nil {
+			x.release()
+		}
+		return err
+	case st.Kind == planner.ExecuteKind:
+		return x.executeSQL(st)
+	case relayedSet(st):
+		return x.relaySet(st)
+	}
+	l, err := x.local(st, nil)
+	if err != nil {
+		return err
+	}
+	l.describe(&x.w)
+	return l.rows(&x.w)
+}
+
+// allowed refuses what a failed transaction does not take.
+func (x *session) allowed(st *planner.Statement) error {
+	if x.tx.state == txNone || !x.tx.failed {
+		return nil
+	}
+	if st.Kind == planner.TxKind && (st.Tx.Op == "commit" || st.Tx.Op == "rollback" || st.Tx.Op == "rollback to") {
+		return nil
+	}
+	return inFailed()
+}
+
+// localResult is what the router itself answers.
+type localResult struct {
+	columns []string // nil: no rows
+	values  [][][]byte
+	tag     string // "" : the answer is complete already
+}
+
+func (l *localResult) describe(w *writer) {
+	if l.columns == nil {
+		return
+	}
+	w.buf = wire.AppendRowDescription(w.buf, textFields(l.columns))
+}
+
+func textFields(names []string) []wire.Field {
+	fields := make([]wire.Field, len(names))
+	for i, n := range names {
+		fields[i] = wire.Field{Name: n, TypeOID: 25, TypeLen: -1, TypeMod: -1}
+	}
+	return fields
+}
+
+func (l *localResult) rows(w *writer) error {
+	for _, row := range l.values {
+		w.buf = wire.AppendDataRow(w.buf, row)
+		if len(w.buf) >= flushAt {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if l.tag != "" {
+		w.complete(l.tag)
+	}
+	return w.err
+}
+
+// local runs a statement that the router itself answers. Notices and the tags
+// of transaction control go out at once; rows are returned.
+func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult, error) {
+	switch st.Kind {
+	case planner.TxKind:
+		return &localResult{}, x.control(st)
+	case planner.SetKind:
+		return &localResult{}, x.set(st)
+	case planner.DDLKind:
+		return &localResult{}, x.ddl(st)
+	case planner.PrepareKind:
+		return &localResult{tag: st.Tag}, x.prepareSQL(st)
+	case planner.DeallocateKind:
+		return &localResult{tag: st.Tag}, x.deallocateSQL(st)
+	case planner.Call:
+		return x.call(st, args)
+	case planner.ExplainRoute:
+		return x.explain(st, args)
+	}
+	return nil, sqlstate.New(sqlstate.InternalError, "no way to run a statement of kind %d", st.Kind)
+}

@@ -1,0 +1,385 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Request codes of the first message (protocol-message-formats).
+const (
+	codeCancel   = 80877102
+	codeSSL      = 80877103
+	codeGSS      = 80877104
+	version3     = 3 << 16
+	startupBytes = 10000 // PostgreSQL's MAX_STARTUP_PACKET_LENGTH
+)
+
+// Startup is what a client says first.
+type Startup struct {
+	User, Database string
+	// Parameters are all of them, "user" and "database" too.
+	Parameters map[string]string
+	Remote     net.Addr
+}
+
+// Authenticate decides whether a client may begin a session: nil, or a
+// *sqlstate.Error (28000, 28P01) that ends it. It may talk to the client
+// through ask, which sends an authentication request (code and data, see
+// protocol-message-formats) and returns the body of the client's answer; ask
+// with wait false only sends.
+type Authenticate func(ctx context.Context, s Startup, ask func(code uint32, data []byte, wait bool) ([]byte, error)) error
+
+// TrustLoopback lets in everybody on the same machine, and nobody else.
+func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) error {
+	switch a := s.Remote.(type) {
+	case *net.TCPAddr:
+		if a.IP.IsLoopback() {
+			return nil
+		}
+	case *net.UnixAddr:
+		return nil
+	default:
+		if a != nil && a.Network() == "pipe" {
+			return nil
+		}
+	}
+	return sqlstate.New(sqlstate.InvalidAuthorization, "only clients on the router's own machine may connect").
+		WithHint("connect to 127.0.0.1, for example through an ssh tunnel to the router")
+}
+
+// startup talks to a new client until its session can begin. A nil session
+// without an error has been dealt with (a cancel request, a refusal).
+func (s *Server) startup(nc net.Conn) (*session, error) {
+	if err := nc.SetDeadline(time.Now().Add(s.limits.StartupMax)); err != nil {
+		return nil, err
+	}
+	if t, ok := nc.(*net.TCPConn); ok {
+		_ = t.SetKeepAlivePeriod(30 * time.Second) // a wish, not a need
+	}
+	refuse := func(e *sqlstate.Error) (*session, error) {
+		e.Severity = "FATAL"
+		s.metrics.Error(string(e.Code))
+		// The client may be gone already; it is refused either way.
+		_, err := nc.Write(wire.AppendError(nil, e))
+		return nil, err
+	}
+	var body []byte
+	var version uint32
+	for tries := 0; ; tries++ {
+		var err error
+		if version, body, err = readStartup(nc); err != nil {
+			if errors.Is(err, wire.ErrMalformed) {
+				return refuse(sqlstate.New(sqlstate.ProtocolViolation, "invalid length of startup packet"))
+			}
+			return nil, err
+		}
+		if version == codeCancel {
+			s.cancelRequest(body)
+			return nil, nil
+		}
+		if version != codeSSL && version != codeGSS {
+			break
+		}
+		if tries == 2 {
+			return refuse(sqlstate.New(sqlstate.ProtocolViolation, "too many encryption requests"))
+		}
+		if _, err := nc.Write([]byte{'N'}); err != nil {
+			return nil, err
+		}
+	}
+	if version>>16 != 3 {
+		return refuse(sqlstate.New(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0", version>>16, version&0xffff))
+	}
+	params, err := parseParameters(body)
+	if err != nil {
+		return refuse(sqlstate.New(sqlstate.ProtocolViolation, "invalid startup packet layout: expected terminator as last byte"))
+	}
+	start := Startup{User: params["user"], Database: params["database"], Parameters: params, Remote: nc.RemoteAddr()}
+	if start.User == "" {
+		return refuse(sqlstate.New(sqlstate.InvalidAuthorization, "no PostgreSQL user name specified in startup packet"))
+	}
+	if start.Database == "" {
+		start.Database = start.User
+	}
+	var out []byte
+	var unknown []string
+	for name := range params {
+		if strings.HasPrefix(name, "_pq_.") {
+			unknown = append(unknown, name)
+		}
+	}
+	if version != version3 || len(unknown) > 0 {
+		slices.Sort(unknown)
+		var m int
+		out, m = wire.Begin(out, wire.NegotiateProtocol)
+		out = wire.AppendInt32(out, version3&0xffff)
+		out = wire.AppendInt32(out, int32(len(unknown)))
+		for _, name := range unknown {
+			out = wire.AppendString(out, name)
+		}
+		out = wire.End(out, m)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.limits.StartupMax)
+	defer cancel()
+	ask := func(code uint32, data []byte, wait bool) ([]byte, error) {
+		var m int
+		out, m = wire.Begin(out, wire.Authentication)
+		out = append(wire.AppendInt32(out, int32(code)), data...)
+		if _, err := nc.Write(wire.End(out, m)); err != nil {
+			return nil, err
+		}
+		out = out[:0]
+		if !wait {
+			return nil, nil
+		}
+		var head [wire.Header]byte
+		if _, err := io.ReadFull(nc, head[:]); err != nil {
+			return nil, err
+		}
+		n := binary.BigEndian.Uint32(head[1:])
+		if head[0] != wire.Password || n < 4 || n > startupBytes {
+			return nil, sqlstate.New(sqlstate.ProtocolViolation, "expected password response, got message type %d", head[0])
+		}
+		answer := make([]byte, n-4)
+		_, err := io.ReadFull(nc, answer)
+		return answer, err
+	}
+	if err := s.authenticate(ctx, start, ask); err != nil {
+		return refuse(sqlstate.As(err))
+	}
+	if start.Database != Database {
+		return refuse(sqlstate.New(sqlstate.InvalidCatalogName, "database %q does not exist", start.Database).
+			WithHint("the cluster is one database, called %q: connect with -d %s", Database, Database))
+	}
+	if v, ok := params["replication"]; ok && v != "false" && v != "off" && v != "no" && v != "0" {
+		return refuse(sqlstate.Refuse("replication connections are not supported by the router", "connect to a shard directly: `cleave shard list` shows them"))
+	}
+	defaults, err := startSettings(params, s.limits.SettingsBytes)
+	if err != nil {
+		return refuse(sqlstate.As(err))
+	}
+	profile, err := s.profile(ctx, defaults)
+	if err != nil {
+		return refuse(sqlstate.As(err))
+	}
+	sess := newSession(s, nc, start, defaults, profile)
+	if !s.register(sess) {
+		if s.drain.Load() {
+			return refuse(sqlstate.New(sqlstate.CannotConnectNow, "the router is shutting down"))
+		}
+		s.metrics.SessionRefused()
+		return refuse(sqlstate.New(sqlstate.TooManyConnections, "sorry, too many clients already").
+			WithHint("the router's limit is %d sessions", s.limits.SessionsMax))
+	}
+	var m int
+	out, m = wire.Begin(out, wire.Authentication)
+	out = wire.End(wire.AppendInt32(out, 0), m)
+	for _, name := range slices.Sorted(maps.Keys(sess.reported)) {
+		out = wire.AppendParameterStatus(out, name, sess.reported[name])
+	}
+	out, m = wire.Begin(out, wire.BackendKeyData)
+	out = wire.AppendInt32(out, int32(sess.pid))
+	out = wire.End(wire.AppendInt32(out, int32(sess.secret)), m)
+	out = wire.AppendReadyForQuery(out, 'I')
+	_, err = nc.Write(out)
+	if err == nil {
+		err = nc.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		s.unregister(sess)
+		return nil, err
+	}
+	return sess, nil
+}
+
+// readStartup reads one untyped message.
+func readStartup(r io.Reader) (code uint32, body []byte, err error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:4])
+	if n < 8 || n > startupBytes {
+		return 0, nil, fmt.Errorf("%w: startup of %d bytes", wire.ErrMalformed, n)
+	}
+	body = make([]byte, n-8)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return 0, nil, err
+	}
+	return binary.BigEndian.Uint32(head[4:]), body, nil
+}
+
+func parseParameters(b []byte) (map[string]string, error) {
+	params := map[string]string{}
+	for {
+		name, rest, ok := wire.CutString(b)
+		if !ok {
+			return nil, wire.ErrMalformed
+		}
+		if name == "" {
+			if len(rest) != 0 {
+				return nil, wire.ErrMalformed
+			}
+			return params, nil
+		}
+		value, rest, ok := wire.CutString(rest)
+		if !ok {
+			return nil, wire.ErrMalformed
+		}
+		params[name], b = value, rest
+	}
+}
+
+// startSettings turns the startup parameters into settings: what RESET goes back to.
+func startSettings(params map[string]string, bytesMax int) (*executor.Settings, error) {
+	var set *executor.Settings
+	add := func(name, value string) error {
+		name = strings.ToLower(name)
+		if !utf8.ValidString(value) || !validName(name) {
+			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value or name of startup parameter %q", name)
+		}
+		if err := checkSetting(name, executor.QuoteLiteral(value)); err != nil {
+			return err
+		}
+		switch name {
+		case "client_encoding":
+			return nil // UTF8, checked: what every shard connection has
+		case "search_path":
+			path := executor.SplitPath(value)
+			for i, p := range path {
+				path[i] = executor.QuoteLiteral(p)
+			}
+			if len(path) == 0 {
+				path = []string{"''"}
+			}
+			value = strings.Join(path, ", ")
+		default:
+			value = executor.QuoteLiteral(value)
+		}
+		set = set.With(name, value)
+		if set.Size() > bytesMax {
+			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the startup parameters are over %d bytes", bytesMax)
+		}
+		return nil
+	}
+	for _, o := range splitOptions(params["options"]) {
+		name, value, ok := strings.Cut(o, "=")
+		if !ok {
+			return nil, sqlstate.New(sqlstate.InvalidParameterValue, "the startup option %q is not of the form name=value", o).
+				WithHint("give settings as options='-c name=value'")
+		}
+		if err := add(strings.ReplaceAll(name, "-", "_"), value); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		switch {
+		case name == "user", name == "database", name == "options", name == "replication", strings.HasPrefix(name, "_pq_."):
+		default:
+			if err := add(name, params[name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return set, nil
+}
+
+// splitOptions splits the startup parameter "options" into name=value texts:
+// "-c name=value" and "--name=value", a backslash quotes the next character.
+func splitOptions(v string) []string {
+	var words []string
+	var w strings.Builder
+	in := false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case c == '\\' && i+1 < len(v):
+			i++
+			w.WriteByte(v[i])
+			in = true
+		case c == ' ' || c == '\t' || c == '\n':
+			if in {
+				words = append(words, w.String())
+				w.Reset()
+				in = false
+			}
+		default:
+			w.WriteByte(c)
+			in = true
+		}
+	}
+	if in {
+		words = append(words, w.String())
+	}
+	var out []string
+	for i := 0; i < len(words); i++ {
+		switch o := words[i]; {
+		case o == "-c" && i+1 < len(words):
+			i++
+			out = append(out, words[i])
+		case strings.HasPrefix(o, "--"):
+			out = append(out, o[2:])
+		case strings.HasPrefix(o, "-c"):
+			out = append(out, o[2:])
+		default:
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// profilesMax bounds the remembered profiles.
+const profilesMax = 256
+
+// profile returns what a session with the settings reports at its start. The
+// first one asks a shard, which also proves the settings valid.
+func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[string]string, error) {
+	base, err := s.ex.Parameters(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if set.Len() == 0 {
+		return maps.Clone(base), nil
+	}
+	key := strings.Join(set.Statements(), ";")
+	s.mu.Lock()
+	known, ok := s.profiles[key]
+	s.mu.Unlock()
+	if ok {
+		return maps.Clone(known), nil
+	}
+	c, err := s.ex.Acquire(ctx, s.ex.Snapshot().State().DefaultShard, nil)
+	if err != nil {
+		if c, err = s.ex.Acquire(ctx, s.ex.Any(), nil); err != nil {
+			return nil, err
+		}
+	}
+	defer c.Release()
+	learned := maps.Clone(base)
+	if err := c.ApplyReport(set, func(name, value string) { learned[name] = value }); err != nil {
+		var se *sqlstate.Error
+		if errors.As(err, &se) {
+			return nil, se
+		}
+		return nil, c.Lost(err, false)
+	}
+	s.mu.Lock()
+	if len(s.profiles) >= profilesMax {
+		clear(s.profiles)
+	}
+	s.profiles[key] = learned
+	s.mu.Unlock()
+	return maps.Clone(learned), nil
+}

@@ -1,0 +1,529 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+type txState uint8
+
+const (
+	txNone txState = iota
+	// txImplicit: several statements of one message, or a schema change and
+	// what follows it before Sync; ends with the unit.
+	txImplicit
+	// txOpen: between BEGIN and COMMIT.
+	txOpen
+)
+
+// txn is the session's transaction. See docs/design/gateway.md for its states.
+type txn struct {
+	state  txState
+	failed bool
+	// begin is the text that begins it on a shard.
+	begin string
+	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
+	// shard after begin. It goes on while the binding is weak.
+	log []string
+	// conn is the shard conversation that it is bound to; nil while it is not.
+	conn *executor.Conn
+	// weak: conn ran only what does not tie it to the shard.
+	weak bool
+	// lost: conn broke; nothing but ROLLBACK is left.
+	lost bool
+	// schema is the schema change that it has become part of, shard the one
+	// that other statements of it run on.
+	schema *schema.Tx
+	shard  string
+	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
+	// SET LOCAL's).
+	before, keep *executor.Settings
+	// told are the ParameterStatus values at BEGIN.
+	told  map[string]string
+	saves []savepoint
+	// ran counts the statements on a shard that may have written.
+	ran int
+}
+
+type savepoint struct {
+	name           string
+	settings, keep *executor.Settings
+	ran            int // txn.ran at the time
+}
+
+func (x *session) beginTx(state txState, text string) {
+	told := make(map[string]string, len(x.reported))
+	for k, v := range x.reported {
+		told[k] = v
+	}
+	x.tx = txn{state: state, begin: text, before: x.settings, keep: x.settings, told: told, weak: true}
+}
+
+// strictIsolation reports whether the settings ask for more than READ COMMITTED.
+func (x *session) strictIsolation() bool {
+	v, ok := x.settings.Get("default_transaction_isolation")
+	return ok && !strings.Contains(strings.ToLower(v), "read")
+}
+
+// strict reports whether the transaction has one snapshot for all statements.
+func (x *session) strict() bool {
+	if x.strictIsolation() && !strings.Contains(strings.ToUpper(x.tx.begin), "ISOLATION") {
+		return true
+	}
+	for _, t := range append([]string{x.tx.begin}, x.tx.log...) {
+		t = strings.ToUpper(t)
+		if strings.Contains(t, "REPEATABLE") || strings.Contains(t, "SERIALIZABLE") {
+			return true
+		}
+	}
+	return false
+}
+
+// reachInTx makes pipe.Conn the transaction's conversation.
+func (x *session) reachInTx(shard string, u use) error {
+	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	if x.tx.lost {
+		return inFailed()
+	}
+	if x.tx.schema != nil {
+		return x.reachInSchema(shard, u)
+	}
+	if c := x.tx.conn; c != nil {
+		if c.Shard() == shard {
+			x.pipe.Conn = c
+			x.used(u)
+			return nil
+		}
+		if !x.tx.weak {
+			return x.elsewhere(shard, c.Shard(), "the transaction")
+		}
+		if err := x.drain(); err != nil {
+			return err
+		}
+		x.unbind()
+	}
+	return x.bindTx(shard, u)
+}
+
+// bindTx begins the transaction on a shard, with what it did so far.
+func (x *session) bindTx(shard string, u use) error {
+	c, err := x.acquire(shard, x.tx.before)
+	if err != nil {
+		return err
+	}
+	sql := x.tx.begin
+	if len(x.tx.log) > 0 {
+		sql += ";" + strings.Join(x.tx.log, ";")
+	}
+	if _, err := x.exec(c, sql); err != nil {
+		c.Break()
+		c.Release()
+		var se *sqlstate.Error
+		if errors.As(err, &se) {
+			e := *se
+			e.Shard, e.Position = shard, 0
+			return &e
+		}
+		return c.Lost(err, false)
+	}
+	c.SetSettings(x.settings)
+	x.tx.conn, x.pipe.Conn = c, c
+	x.tx.weak = u.weak && !x.strict()
+	x.unit.bound = true
+	x.wrote = !u.readOnly
+	if !u.readOnly {
+		x.tx.ran++
+	}
+	return nil
+}
+
+// unbind rolls the transaction back on its shard and forgets the shard: it can
+// be bound again.
+func (x *session) unbind() {
+	c := x.tx.conn
+	x.tx.conn = nil
+	if x.pipe.Conn == c {
+		x.pipe.Reset()
+	}
+	x.dirty, x.wrote = false, false
+	if c == nil {
+		return
+	}
+	x.endOn(c, x.tx.before)
+}
+
+// endOn rolls back on c and gives it back with the settings that it had before.
+func (x *session) endOn(c *executor.Conn, before *executor.Settings) {
+	if !c.Broken() {
+		if _, err := x.exec(c, "ROLLBACK"); err != nil {
+			c.Break()
+		}
+	}
+	c.SetSettings(before)
+	c.Release()
+}
+
+// failTx marks the transaction as failed.
+func (x *session) failTx() {
+	x.tx.failed = true
+	if x.tx.schema != nil {
+		x.tx.schema.Fail()
+	}
+}
+
+// loseTx is for a transaction whose conversation broke.
+func (x *session) loseTx() {
+	c := x.tx.conn
+	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
+	x.pipe.Reset()
+	x.dirty, x.wrote = false, false
+	if x.tx.schema != nil {
+		x.tx.schema.Fail()
+	}
+	if c != nil {
+		c.Break()
+		c.Release()
+	}
+}
+
+// finishTx forgets the transaction; committed says which settings stay.
+func (x *session) finishTx(committed bool) {
+	t := x.tx
+	x.tx = txn{}
+	if x.pipe.Conn != nil && !x.virtual() {
+		x.pipe.Reset()
+	}
+	x.dirty, x.wrote = false, false
+	clear(x.portals)
+	settings := t.before
+	if committed {
+		settings = t.keep
+	}
+	x.settings = settings
+	if t.conn != nil {
+		t.conn.SetSettings(settings)
+		if t.schema != nil {
+			// Others talked on it, with settings until the end of the transaction only.
+			t.conn.SetSettings(t.before)
+			if !t.conn.Broken() {
+				t.conn.Settle()
+			}
+		}
+		t.conn.Release()
+		return
+	}
+	// No shard told the client that its settings are those from before.
+	if !committed {
+		for name, was := range t.told {
+			if x.reported[name] != was {
+				x.w.parameter(name, was)
+			}
+		}
+	}
+}
+
+// abandonTx rolls back whatever is open, when the session or the unit ends.
+func (x *session) abandonTx() {
+	if x.tx.state == txNone {
+		return
+	}
+	if x.outside() {
+		x.pipe.Conn.Break()
+		x.release()
+	}
+	if x.tx.schema != nil {
+		ctx, stop := timeLeft()
+		x.tx.schema.Rollback(ctx)
+		stop()
+	} else if c := x.tx.conn; c != nil && !c.Broken() {
+		if x.pipe.Conn == c && (x.dirty || x.pipe.Waiting()) {
+			c.Break()
+		} else if _, err := x.exec(c, "ROLLBACK"); err != nil {
+			c.Break()
+		}
+	}
+	x.finishTx(false)
+}
+
+func inFailed() error {
+	return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+}
+
+// control runs transaction control. Answers are CommandComplete and notices.
+func (x *session) control(st *planner.Statement) error {
+	x.unit.effects = true
+	if x.tx.state != txNone && x.outside() {
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	t := st.Tx
+	switch t.Op {
+	case "begin":
+		return x.begin(st)
+	case "commit", "rollback":
+		return x.finish(st)
+	case "savepoint", "release", "rollback to":
+		return x.savepoint(st)
+	case "set":
+		return x.setTransaction(st)
+	}
+	return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
+}
+
+func (x *session) begin(st *planner.Statement) error {
+	switch {
+	case x.tx.failed && x.tx.state != txNone:
+		return inFailed()
+	case x.tx.state == txOpen:
+		x.w.warning(sqlstate.ActiveTransaction, "there is already a transaction in progress")
+	case x.tx.state == txImplicit:
+		// What ran before it in the message belongs to the block.
+		if (x.tx.conn != nil || x.tx.schema != nil) && hasModes(st.Text) {
+			return sqlstate.Refuse("BEGIN with options after another statement of the same message is not supported", "send BEGIN first")
+		}
+		if x.tx.conn == nil && x.tx.schema == nil {
+			x.tx.begin = st.Text
+		}
+		x.tx.state = txOpen
+	default:
+		if x.pipe.Conn != nil {
+			if x.wrote {
+				return sqlstate.Refuse("BEGIN after a write before the same Sync is not supported", "send BEGIN first, or Sync before it")
+			}
+			if err := x.leave(); err != nil {
+				return err
+			}
+		}
+		x.beginTx(txOpen, st.Text)
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// hasModes reports whether a BEGIN has options.
+func hasModes(text string) bool {
+	t := strings.ToUpper(text)
+	return strings.Contains(t, "ISOLATION") || strings.Contains(t, "READ") || strings.Contains(t, "DEFERRABLE")
+}
+
+// finish runs COMMIT and ROLLBACK.
+func (x *session) finish(st *planner.Statement) error {
+	commit := st.Tx.Op == "commit"
+	if x.tx.state != txOpen {
+		if st.Tx.Chain {
+			return sqlstate.New(sqlstate.NoActiveTransaction, "%s AND CHAIN can only be used in transaction blocks", strings.ToUpper(st.Tx.Op))
+		}
+		x.w.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
+		switch {
+		case x.tx.state == txImplicit:
+			if err := x.endImplicit(commit && !x.tx.failed); err != nil {
+				return err
+			}
+		case x.pipe.Conn != nil && x.wrote && !commit:
+			// The writes before it in the unit are rolled back: the shard does it.
+			x.pipe.Conn.Break()
+			x.release()
+		default:
+			if err := x.leave(); err != nil {
+				return err
+			}
+		}
+		x.w.complete(st.Tag)
+		return nil
+	}
+	begin := x.tx.begin
+	committed, err := x.commitTx(commit)
+	if err != nil {
+		return err
+	}
+	if st.Tx.Chain {
+		x.beginTx(txOpen, begin)
+	}
+	if commit && !committed {
+		x.w.complete("ROLLBACK")
+	} else {
+		x.w.complete(st.Tag)
+	}
+	return nil
+}
+
+// commitTx ends the open transaction. committed is false if it was rolled back,
+// because it had failed or because that was asked for. After an error it has
+// ended as well.
+func (x *session) commitTx(commit bool) (committed bool, err error) {
+	commit = commit && !x.tx.failed
+	switch {
+	case x.tx.schema != nil:
+		return commit, x.commitSchema(commit)
+	case x.tx.conn == nil:
+		x.finishTx(commit)
+		return commit, nil
+	}
+	c := x.tx.conn
+	if x.pipe.Conn != c {
+		x.pipe.Conn = c
+	}
+	sql := "ROLLBACK"
+	if commit {
+		sql = "COMMIT"
+	}
+	out := capture{max: 1 << 20, par: x.w.onParameter}
+	x.pipe.Query(sql)
+	x.setRunning(c)
+	o, err := x.pipe.Run(executor.None, &out)
+	x.setRunning(nil)
+	if err != nil {
+		wrote := commit
+		c.Break()
+		x.finishTx(false)
+		if !wrote {
+			return false, nil // the shard rolls back what it lost
+		}
+		return false, c.Lost(err, true)
+	}
+	tag := ""
+	frames(out.buf, func(typ byte, body []byte) {
+		switch typ {
+		case wire.CommandComplete:
+			tag, _, _ = wire.CutString(body)
+		case wire.NoticeResponse, wire.ParameterStatus:
+			x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
+		}
+	})
+	committed = o.Err == nil && tag == "COMMIT"
+	if o.Status != 'I' {
+		c.Break()
+	}
+	frame := append([]byte(nil), x.pipe.ErrorFrame()...)
+	x.finishTx(committed)
+	switch {
+	case o.Err == nil:
+		return committed, nil
+	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
+		return false, c.Lost(errors.New(o.Err.Message), commit)
+	case o.Err.Code == sqlstate.NotOwner:
+		return false, &sqlstate.Error{Code: sqlstate.SerializationFailure, Shard: c.Shard(), Err: o.Err, Retry: sqlstate.RetryTransaction,
+			Message: "shard " + c.Shard() + " no longer owns a key of this transaction", Hint: "nothing was committed: run the transaction again"}
+	}
+	return false, &shardError{said: o.Err, frame: frame}
+}
+
+// endImplicit ends the implicit transaction of a message.
+func (x *session) endImplicit(commit bool) error {
+	if x.tx.state != txImplicit {
+		return nil
+	}
+	_, err := x.commitTx(commit)
+	return err
+}
+
+// savepoint runs SAVEPOINT, RELEASE and ROLLBACK TO.
+func (x *session) savepoint(st *planner.Statement) error {
+	t, op := &x.tx, st.Tx.Op
+	if t.state != txOpen {
+		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", strings.ToUpper(op))
+	}
+	if (t.failed && op != "rollback to") || t.lost {
+		return inFailed()
+	}
+	if t.schema == nil && t.conn == nil && len(t.log) >= x.srv.limits.DeferredMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(t.log))
+	}
+	at := -1
+	for i := len(t.saves) - 1; i >= 0; i-- {
+		if t.saves[i].name == st.Tx.Name {
+			at = i
+			break
+		}
+	}
+	if op != "savepoint" && at < 0 {
+		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", st.Tx.Name)
+	}
+	switch {
+	case t.schema != nil:
+		if err := x.schemaSavepoint(st); err != nil {
+			return err
+		}
+	case t.conn != nil:
+		x.pipe.Conn = t.conn
+		x.pipe.Query(st.Text)
+		out := capture{max: 1 << 16, par: x.w.onParameter}
+		x.setRunning(t.conn)
+		o, err := x.pipe.Run(executor.None, &out)
+		x.setRunning(nil)
+		if err != nil {
+			return x.lost(err, nil, executor.None)
+		}
+		if o.Err != nil {
+			return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+		}
+		frames(out.buf, func(typ byte, body []byte) {
+			if typ == wire.NoticeResponse || typ == wire.ParameterStatus {
+				x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
+			}
+		})
+	}
+	if t.conn == nil && t.schema == nil || t.weak {
+		t.log = append(t.log, st.Text)
+	}
+	switch op {
+	case "savepoint":
+		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, ran: t.ran})
+		if len(t.saves) > x.srv.limits.DeferredMax*10 {
+			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
+		}
+	case "release":
+		t.saves = t.saves[:at]
+	case "rollback to":
+		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
+		t.saves = t.saves[:at+1]
+		t.failed = false
+		if t.conn != nil {
+			t.conn.SetSettings(x.settings)
+		}
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// setTransaction runs SET TRANSACTION inside a block.
+func (x *session) setTransaction(st *planner.Statement) error {
+	if st.Tx.Session {
+		return x.setCharacteristics(st)
+	}
+	if x.tx.state != txOpen {
+		x.w.warning(sqlstate.NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks")
+		x.w.complete(st.Tag)
+		return nil
+	}
+	if x.tx.failed {
+		return inFailed()
+	}
+	if x.tx.conn == nil && x.tx.schema == nil {
+		if len(x.tx.log) >= x.srv.limits.DeferredMax {
+			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
+		}
+		x.tx.log = append(x.tx.log, st.Text)
+		x.w.complete(st.Tag)
+		return nil
+	}
+	if x.tx.schema != nil {
+		return sqlstate.Refuse("SET TRANSACTION after a schema change is not supported", "give the options with BEGIN")
+	}
+	x.pipe.Conn = x.tx.conn
+	x.tx.weak = false
+	x.pipe.Query(st.Text)
+	_, err := x.converse(executor.None)
+	return err
+}

@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// virtualName stands for the virtual database where a shard's name is expected.
+const virtualName = "(router)"
+
+// historyMax is how many entries cleave.history shows: the newest.
+const historyMax = 1000
+
+const (
+	oidBool        = 16
+	oidInt8        = 20
+	oidText        = 25
+	oidFloat8      = 701
+	oidTimestamptz = 1184
+)
+
+// VirtualTables are the tables of the schema "cleave" with their columns; the
+// rows come from the map and from this router.
+//
+//	shards     name, engine, url (without password), labels (JSON), weight, is_default,
+//	           health ("up", "down": as this router's pool found it last), reason,
+//	           connections, idle
+//	keyspaces  keyspace, strategy, key_types, seed, ranges, pins, tables
+//	ranges     keyspace, position, low, high, shard, epoch; a listed value has it in both low and high
+//	tables     schema, name, kind, keyspace, shard_key
+//	pins       keyspace, key, shard, epoch
+//	history    version, at, by, why, op, statement
+//	sessions   pid, username, application, client, state, shard, started, since
+var VirtualTables = []engine.VirtualTable{
+	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
+	{Name: "keyspaces", Columns: columns("keyspace", oidText, "strategy", oidText, "key_types", oidText, "seed", oidInt8, "ranges", oidInt8, "pins", oidInt8, "tables", oidInt8)},
+	{Name: "ranges", Columns: columns("keyspace", oidText, "position", oidInt8, "low", oidText, "high", oidText, "shard", oidText, "epoch", oidInt8)},
+	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
+	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
+	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
+	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
+}
+
+func columns(pairs ...any) []engine.VirtualColumn {
+	var out []engine.VirtualColumn
+	for i := 0; i < len(pairs); i += 2 {
+		out = append(out, engine.VirtualColumn{Name: pairs[i].(string), OID: uint32(pairs[i+1].(int))})
+	}
+	return out
+}
+
+func text(s string) engine.Text { return engine.Text{String: s} }
+
+// orNull is NULL for "".
+func orNull(s string) engine.Text { return engine.Text{String: s, Null: s == ""} }
+
+func number[N int | int64 | uint32 | uint64](n N) engine.Text {
+	if n < 0 {
+		return text(strconv.FormatInt(int64(n), 10))
+	}
+	return text(strconv.FormatUint(uint64(n), 10))
+}
+
+func moment(t time.Time) engine.Text { return text(t.UTC().Format("2006-01-02 15:04:05.999999+00")) }
+
+func yes(b bool) engine.Text {
+	if b {
+		return text("t")
+	}
+	return text("f")
+}
+
+// reachVirtual makes pipe.Conn a conversation with a fresh virtual database.
+func (x *session) reachVirtual(st *planner.Statement) error {
+	if x.srv.openVirtual == nil {
+		return sqlstate.Refuse("the schema \"cleave\" is not available in this router", "ask the admin API: `cleave map show`")
+	}
+	if x.virtual() {
+		return nil // within one unit the tables stay as they were
+	}
+	if x.pipe.Conn != nil {
+		if x.tx.state == txNone && x.wrote {
+			return sqlstate.Refuse("reading the schema \"cleave\" after a write before the same Sync is not supported", "Sync before it")
+		}
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	ctx, done := x.waiting()
+	defer done()
+	tables, err := x.srv.virtualTables(ctx)
+	if err != nil {
+		return userCancel(err)
+	}
+	c, err := x.srv.openVirtual("cleave", tables)
+	if err != nil {
+		return sqlstate.Wrap(err, sqlstate.InternalError, "the schema \"cleave\" cannot be read")
+	}
+	x.pipe.Conn = executor.NewConn(virtualName, c)
+	return nil
+}
+
+func (s *Server) virtualTables(ctx context.Context) ([]engine.VirtualTable, error) {
+	state := s.ex.Snapshot().State()
+	history, err := s.history(ctx, state.Version)
+	if err != nil {
+		return nil, err
+	}
+	rows := map[string][][]engine.Text{
+		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
+		"tables": tableRows(state), "pins": pinRows(state), "history": history, "sessions": s.sessionRows(),
+	}
+	tables := slices.Clone(VirtualTables)
+	for i := range tables {
+		tables[i].Rows = rows[tables[i].Name]
+	}
+	return tables, nil
+}
+
+func (s *Server) shardRows(state *shardmap.State) [][]engine.Text {
+	health := map[string]executor.Health{}
+	for _, h := range s.ex.Health() {
+		health[h.Shard] = h
+	}
+	var rows [][]engine.Text
+	for _, sh := range state.Shards {
+		h := health[sh.Name]
+		up, reason := "up", ""
+		if !h.Up {
+			up = "down"
+		}
+		if h.Err != nil {
+			reason = sqlstate.As(h.Err).Message
+		}
+		labels, err := json.Marshal(sh.Labels)
+		if err != nil || sh.Labels == nil {
+			labels = []byte("{}")
+		}
+		rows = append(rows, []engine.Text{text(sh.Name), text(sh.Engine), text(shardmap.Redacted(sh.URL)), text(string(labels)),
+			text(strconv.FormatFloat(sh.Weight, 'g', -1, 64)), yes(sh.Name == state.DefaultShard), text(up), orNull(reason), number(h.Open), number(h.Idle)})
+	}
+	return rows
+}
+
+func keyspaceRows(state *shardmap.State) [][]engine.Text {
+	var rows [][]engine.Text
+	for _, k := range state.Keyspaces {
+		types := make([]string, len(k.Types))
+		for i, t := range k.Types {
+			types[i] = t.String()
+		}
+		tables := 0
+		for _, t := range state.Tables {
+			if t.Keyspace == k.Name {
+				tables++
+			}
+		}
+		rows = append(rows, []engine.Text{text(k.Name), text(string(k.Strategy)), text(strings.Join(types, ", ")), number(k.Seed),
+			number(len(k.Ranges) + len(k.Values)), number(len(k.Pins)), number(tables)})
+	}
+	return rows
+}
+
+func bound(b []string) engine.Text {
+	if b == nil {
+		return engine.Text{Null: true}
+	}
+	return text(strings.Join(b, ", "))
+}
+
+func rangeRows(state *shardmap.State) [][]engine.Text {
+	var rows [][]engine.Text
+	for _, k := range state.Keyspaces {
+		for i, r := range k.Ranges {
+			rows = append(rows, []engine.Text{text(k.Name), number(i), bound(r.Low), bound(r.High), text(r.Shard), number(r.Epoch)})
+		}
+		for i, v := range k.Values {
+			rows = append(rows, []engine.Text{text(k.Name), number(i), bound(v.Key), bound(v.Key), text(v.Shard), number(v.Epoch)})
+		}
+	}
+	return rows
+}
+
+func tableRows(state *shardmap.State) [][]engine.Text {
+	var rows [][]engine.Text
+	for _, t := range state.Tables {
+		rows = append(rows, []engine.Text{text(t.Schema), text(t.Name), text(string(t.Kind)), orNull(t.Keyspace), orNull(strings.Join(t.ShardKey, ", "))})
+	}
+	return rows
+}
+
+func pinRows(state *shardmap.State) [][]engine.Text {
+	var rows [][]engine.Text
+	for _, k := range state.Keyspaces {
+		for _, p := range k.Pins {
+			rows = append(rows, []engine.Text{text(k.Name), text(strings.Join(p.Key, ", ")), text(p.Shard), number(p.Epoch)})
+		}
+	}
+	return rows
+}
+
+func (s *Server) history(ctx context.Context, version uint64) ([][]engine.Text, error) {
+	after := uint64(0)
+	if version > historyMax {
+		after = version - historyMax
+	}
+	entries, err := s.ex.Directory().History(ctx, after, historyMax)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the map's history cannot be read")
+	}
+	var rows [][]engine.Text
+	for _, e := range entries {
+		rows = append(rows, []engine.Text{number(e.Version), moment(e.At), text(e.By), orNull(e.Why), text(e.Op), orNull(e.Statement)})
+	}
+	return rows, nil
+}
+
+func (s *Server) sessionRows() [][]engine.Text {
+	var rows [][]engine.Text
+	all := s.list()
+	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.pid) - int64(b.pid)) })
+	for _, x := range all {
+		state := "active"
+		switch x.state.Load() {
+		case stateIdle:
+			state = "idle"
+		case stateIdleInTx:
+			state = "idle in transaction"
+		}
+		application, shard := "", ""
+		if p := x.application.Load(); p != nil {
+			application = *p
+		}
+		if p := x.at.Load(); p != nil {
+			shard = *p
+		}
+		client := ""
+		if x.start.Remote != nil {
+			client = x.start.Remote.String()
+		}
+		rows = append(rows, []engine.Text{number(x.pid), text(x.start.User), orNull(application), orNull(client), text(state), orNull(shard),
+			moment(x.began), moment(time.Unix(0, x.since.Load()))})
+	}
+	return rows
+}
