@@ -1,0 +1,238 @@
+package sqlite
+
+import (
+	"math"
+	"math/big"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+)
+
+func defAggregates() {
+	agg := func(name string, args int, mk func(v *env, n int) aggregator) {
+		aggregateDefs = append(aggregateDefs, aggregateDef{name: name, args: args, make: mk})
+	}
+	agg("cleave_sum_num", 1, func(v *env, _ int) aggregator { return &numericSum{env: v} })
+	agg("cleave_avg_num", 1, func(v *env, _ int) aggregator { return &numericSum{env: v, avg: true} })
+	agg("cleave_sum_float", 1, func(v *env, _ int) aggregator { return &floatSum{env: v} })
+	agg("cleave_avg_float", 1, func(v *env, _ int) aggregator { return &floatSum{env: v, avg: true} })
+	agg("cleave_string_agg", 2, func(v *env, _ int) aggregator { return &stringAgg{env: v} })
+	agg("cleave_array_agg", 2, func(v *env, _ int) aggregator { return &arrayAgg{env: v} })
+}
+
+// numericSum is sum and avg of integers (as numeric) and numeric.
+type numericSum struct {
+	env *env
+	avg bool
+	n   int64
+	// Integers are summed in two machine words while they fit.
+	small, high int64
+	sum         *big.Int
+	scale       int
+	special     [3]int64 // NaN, +infinity, -infinity
+	scales      map[int]int64
+}
+
+func (s *numericSum) Step(a []arg) error { return s.step(a[0], 1) }
+
+func (s *numericSum) Inverse(a []arg) error { return s.step(a[0], -1) }
+
+func (s *numericSum) step(v arg, sign int64) error {
+	if v.Type() == sqlite.TypeNull {
+		return nil
+	}
+	s.n += sign
+	if v.Type() == sqlite.TypeInteger {
+		x := v.Int64()
+		if sign > 0 {
+			if r := s.small + x; (r > s.small) == (x > 0) || x == 0 {
+				s.small = r
+				return nil
+			}
+		}
+		s.addBig(big.NewInt(x), 0, sign)
+		return nil
+	}
+	x, err := mustNumeric(v.Text())
+	if err != nil {
+		return err
+	}
+	switch x.kind {
+	case 'N':
+		s.special[0] += sign
+	case '+':
+		s.special[1] += sign
+	case '-':
+		s.special[2] += sign
+	default:
+		if s.scales == nil {
+			s.scales = map[int]int64{}
+		}
+		s.scales[x.scale] += sign
+		s.addBig(x.n, x.scale, sign)
+	}
+	return nil
+}
+
+func (s *numericSum) addBig(n *big.Int, scale int, sign int64) {
+	if s.sum == nil {
+		s.sum = new(big.Int)
+	}
+	if scale > s.scale {
+		s.sum.Mul(s.sum, pow10(scale-s.scale))
+		s.scale = scale
+	} else if scale < s.scale {
+		n = new(big.Int).Mul(n, pow10(s.scale-scale))
+	}
+	if sign > 0 {
+		s.sum.Add(s.sum, n)
+	} else {
+		s.sum.Sub(s.sum, n)
+	}
+}
+
+func (s *numericSum) Value() (datum, error) {
+	if s.n == 0 {
+		return datum{}, nil
+	}
+	switch {
+	case s.special[0] > 0 || s.special[1] > 0 && s.special[2] > 0:
+		return textV("NaN")
+	case s.special[1] > 0:
+		return textV("Infinity")
+	case s.special[2] > 0:
+		return textV("-Infinity")
+	}
+	total := numeric{n: big.NewInt(s.small)}
+	if s.sum != nil {
+		// The scale shown is the largest of the values still in the frame.
+		shown := 0
+		for sc, n := range s.scales {
+			if n > 0 {
+				shown = max(shown, sc)
+			}
+		}
+		t, err := total.add(numeric{n: s.sum, scale: s.scale})
+		if err != nil {
+			return failV(err)
+		}
+		total = t.trunc(shown)
+	}
+	if !s.avg {
+		return numV(total, total.check())
+	}
+	r, err := total.div(intNumeric(s.n))
+	if err != nil {
+		return failV(err)
+	}
+	return numV(r, nil)
+}
+
+// floatSum adds in the order of the rows, as PostgreSQL does.
+type floatSum struct {
+	env  *env
+	avg  bool
+	n    int64
+	sum  float64
+	rows []float64
+	inv  bool
+}
+
+func (s *floatSum) Step(a []arg) error {
+	if a[0].Type() == sqlite.TypeNull {
+		return nil
+	}
+	x := a[0].Float()
+	r := s.sum + x
+	if s.n == 0 {
+		r = x
+	}
+	if math.IsNaN(r) || math.IsInf(r, 0) && !math.IsInf(x, 0) && !math.IsInf(s.sum, 0) {
+		_, err := checkFloat(r, false, true)
+		return err
+	}
+	s.n, s.sum = s.n+1, r
+	return nil
+}
+
+func (s *floatSum) Inverse(a []arg) error {
+	return refused("a moving window frame over double precision")
+}
+
+func (s *floatSum) Value() (datum, error) {
+	if s.n == 0 {
+		return datum{}, nil
+	}
+	if s.avg {
+		return floatV(s.sum / float64(s.n))
+	}
+	return floatV(s.sum)
+}
+
+// stringAgg is string_agg: the first separator is not used, a NULL one is empty.
+type stringAgg struct {
+	env   *env
+	b     strings.Builder
+	begun bool
+}
+
+func (s *stringAgg) Step(a []arg) error {
+	if a[0].Type() == sqlite.TypeNull {
+		return nil
+	}
+	if s.begun && a[1].Type() != sqlite.TypeNull {
+		s.b.WriteString(a[1].Text())
+	}
+	s.begun = true
+	s.b.WriteString(a[0].Text())
+	if s.b.Len() > valueMax {
+		return tooBig()
+	}
+	return nil
+}
+
+func (s *stringAgg) Inverse(a []arg) error {
+	return refused("string_agg over a moving window frame")
+}
+
+func (s *stringAgg) Value() (datum, error) {
+	if !s.begun {
+		return datum{}, nil
+	}
+	return textV(s.b.String())
+}
+
+type arrayAgg struct {
+	env  *env
+	arr  array
+	size int
+}
+
+func (s *arrayAgg) Step(a []arg) error {
+	if a[1].Type() == sqlite.TypeNull {
+		s.arr = append(s.arr, arrayElem{null: true})
+		return nil
+	}
+	b, err := appendDatum(nil, uint32(a[0].Int64()), valueDatum(a[1]), s.env.loc)
+	if err == nil {
+		if s.size += len(b) + 16; s.size > valueMax {
+			err = tooBig()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.arr = append(s.arr, arrayElem{text: string(b)})
+	return nil
+}
+
+func (s *arrayAgg) Inverse(a []arg) error {
+	return refused("array_agg over a moving window frame")
+}
+
+func (s *arrayAgg) Value() (datum, error) {
+	if s.arr == nil {
+		return datum{}, nil
+	}
+	return textV(s.arr.String())
+}

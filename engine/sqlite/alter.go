@@ -1,0 +1,850 @@
+package sqlite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *portal)) (*plan, error)) (*plan, error) {
+	cascade := s.Behavior == pg.DropBehavior_DROP_CASCADE
+	switch s.RemoveType {
+	case pg.ObjectType_OBJECT_TABLE:
+		return ddl("DROP TABLE", func(t *translator, p *portal) {
+			var list []*tableDef
+			for _, o := range s.Objects {
+				r := rangeVarOf(o)
+				d := c.findForDrop(t, r, s.MissingOk, "table")
+				if d != nil {
+					list = append(list, d)
+				}
+			}
+			c.dropTables(list, cascade)
+		})
+	case pg.ObjectType_OBJECT_INDEX:
+		return ddl("DROP INDEX", func(t *translator, p *portal) {
+			for _, o := range s.Objects {
+				c.dropIndex(rangeVarOf(o), s.MissingOk)
+			}
+		})
+	case pg.ObjectType_OBJECT_SCHEMA:
+		return ddl("DROP SCHEMA", func(t *translator, p *portal) {
+			for _, o := range s.Objects {
+				c.dropSchema(o.GetString_().GetSval(), s.MissingOk, cascade)
+			}
+		})
+	case pg.ObjectType_OBJECT_VIEW, pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
+		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_VIEW: "view", pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
+		code := sqlstate.UndefinedTable
+		if what == "type" {
+			code = sqlstate.UndefinedObject
+		}
+		if what == "function" {
+			return nil, refused("DROP FUNCTION")
+		}
+		return ddl("DROP "+strings.ToUpper(what), func(t *translator, p *portal) {
+			for _, o := range s.Objects {
+				name := ""
+				if tn := o.GetTypeName(); tn != nil {
+					name = builtinName(tn)
+				} else {
+					name = rangeVarOf(o).Relname
+				}
+				if !s.MissingOk {
+					failf(code, "%s \"%s\" does not exist", what, name)
+				}
+				c.notice("00000", "%s \"%s\" does not exist, skipping", what, name)
+			}
+		})
+	}
+	return nil, refused("this DROP")
+}
+
+func rangeVarOf(o *pg.Node) *pg.RangeVar {
+	items := o.GetList().GetItems()
+	r := &pg.RangeVar{Location: -1}
+	for i, n := range items {
+		s := n.GetString_().GetSval()
+		if i == len(items)-1 {
+			r.Relname = s
+		} else {
+			r.Schemaname = s
+		}
+	}
+	return r
+}
+
+// findForDrop finds a table; with missingOK its absence is a notice.
+func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what string) *tableDef {
+	if r.Schemaname != "" && c.cat.schemas[r.Schemaname] == nil {
+		if missingOK {
+			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
+			return nil
+		}
+		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", r.Schemaname)
+	}
+	var d *tableDef
+	if r.Schemaname != "" {
+		d = t.lookup(r.Schemaname, r.Relname)
+	} else {
+		for _, s := range append([]string{catalogSchema}, t.path...) {
+			if d = t.lookup(s, r.Relname); d != nil {
+				break
+			}
+		}
+	}
+	if d == nil {
+		if missingOK {
+			c.notice("00000", "%s \"%s\" does not exist, skipping", what, r.Relname)
+			return nil
+		}
+		name := r.Relname
+		if r.Schemaname != "" {
+			name = r.Schemaname + "." + name
+		}
+		if what == "table" {
+			failf(sqlstate.UndefinedTable, "table \"%s\" does not exist", r.Relname)
+		}
+		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", name)
+	}
+	if d.system != nil || d.static {
+		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
+	}
+	return d
+}
+
+func (c *Conn) dropTables(list []*tableDef, cascade bool) {
+	going := map[uint32]bool{}
+	for _, d := range list {
+		going[d.OID] = true
+	}
+	for _, o := range c.cat.tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
+				ref := c.cat.byOID[k.RefTable]
+				if cascade {
+					refuseSQL("DROP TABLE CASCADE of a table that others refer to")
+				}
+				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop table %s because other objects depend on it", ref.Name).
+					WithDetail("constraint %s on table %s depends on table %s", k.Name, o.Name, ref.Name).
+					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+			}
+		}
+	}
+	// SQLite deletes the rows first, which checks the references among them.
+	if len(list) > 1 {
+		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
+	}
+	for _, d := range list {
+		if c.cat.byOID[d.OID] == nil {
+			continue // named twice
+		}
+		c.must(c.dropTriggers(d))
+		c.must(c.exec("DROP TABLE " + quoteIdent(d.sqlName())))
+		c.must(c.dropObject(d.OID))
+	}
+}
+
+func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
+	schemas := c.settings.path
+	if r.Schemaname != "" {
+		schemas = []string{r.Schemaname}
+	}
+	for _, s := range schemas {
+		d, ix := c.cat.findIndex(s, r.Relname)
+		if ix == nil {
+			continue
+		}
+		for _, k := range d.Constraints {
+			if k.Index == ix.OID {
+				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop index %s because constraint %s on table %s requires it", ix.Name, k.Name, d.Name).
+					WithHint("You can drop constraint %s on table %s instead.", k.Name, d.Name))
+			}
+		}
+		c.removeIndex(d, ix.OID)
+		return
+	}
+	if missingOK {
+		c.notice("00000", "index \"%s\" does not exist, skipping", r.Relname)
+		return
+	}
+	failf(sqlstate.UndefinedObject, "index \"%s\" does not exist", r.Relname)
+}
+
+func (c *Conn) removeIndex(d *tableDef, oid uint32) *tableDef {
+	n := d.clone()
+	n.Indexes = nil
+	for _, ix := range d.Indexes {
+		if ix.OID != oid {
+			n.Indexes = append(n.Indexes, ix)
+			continue
+		}
+		for _, o := range c.cat.tables {
+			for _, k := range o.Constraints {
+				if k.Type == "f" && k.RefTable == d.OID && sameColumnsSet(k.RefCols, ix.Columns) && ix.Unique {
+					fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
+						WithDetail("constraint %s on table %s depends on index %s", k.Name, o.Name, ix.Name).
+						WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+				}
+			}
+		}
+		c.must(c.exec("DROP INDEX " + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+	}
+	c.must(c.saveTable(n))
+	return c.cat.byOID[d.OID]
+}
+
+func sameColumnsSet(nums []int16, cols []indexColumn) bool {
+	if len(nums) != len(cols) {
+		return false
+	}
+	for _, n := range nums {
+		hit := false
+		for _, c := range cols {
+			hit = hit || c.Num == n
+		}
+		if !hit {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
+	name := s.Schemaname
+	if len(s.SchemaElts) > 0 {
+		refuseSQL("CREATE SCHEMA with elements")
+	}
+	if name == "" && s.Authrole != nil {
+		name = s.Authrole.Rolename
+	}
+	if c.cat.schemas[name] != nil {
+		if s.IfNotExists {
+			c.notice("42P06", "schema \"%s\" already exists, skipping", name)
+			return
+		}
+		failf("42P06", "schema \"%s\" already exists", name)
+	}
+	if strings.HasPrefix(name, "pg_") {
+		fail(sqlstate.New("42939", "unacceptable schema name \"%s\"", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
+	}
+	for o := range c.cat.schemas {
+		if strings.EqualFold(o, name) {
+			refuse("a SQLite shard cannot have two schemas whose names differ in case only", "Choose another name.")
+		}
+	}
+	if strings.Contains(name, ".") {
+		refuse("a SQLite shard cannot have a schema with a dot in its name", "Choose another name.")
+	}
+	oid := c.mustOID()
+	c.must(c.saveObject(oid, "schema", &schemaDef{OID: oid, Name: name}))
+}
+
+func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
+	s := c.cat.schemas[name]
+	if s == nil {
+		if missingOK {
+			c.notice("00000", "schema \"%s\" does not exist, skipping", name)
+			return
+		}
+		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+	}
+	if s.OID < firstUserOID {
+		if name == publicSchema {
+			refuseSQL("DROP SCHEMA public")
+		}
+		failf(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
+	}
+	var list []*tableDef
+	for _, d := range c.cat.tables {
+		if d.Schema == name {
+			list = append(list, d)
+		}
+	}
+	if len(list) > 0 {
+		if !cascade {
+			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
+				WithDetail("table %s.%s depends on schema %s", name, list[0].Name, name).
+				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+		}
+		c.dropTables(list, true)
+	}
+	c.must(c.dropObject(s.OID))
+}
+
+// rewrite replaces SQLite's definition of the table, where only constraints
+// changed: the rows stay as they are (SQLite manual, ALTER TABLE, "Making Other
+// Kinds Of Table Schema Changes"). The caller has checked the rows.
+func (c *Conn) rewrite(t *translator, d *tableDef) {
+	sql := c.tableSQL(t, d)
+	version, err := c.queryInt("PRAGMA main.schema_version")
+	c.must(err)
+	c.must(c.exec("PRAGMA writable_schema = ON"))
+	err = c.exec("UPDATE main.sqlite_schema SET sql = " + quoteText(sql) + " WHERE type = 'table' AND name = " + quoteText(d.sqlName()))
+	if err == nil {
+		err = c.exec("PRAGMA main.schema_version = " + strconv.FormatInt(version+1, 10))
+	}
+	if e := c.exec("PRAGMA writable_schema = RESET"); err == nil {
+		err = e
+	}
+	c.must(err)
+}
+
+func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
+	if s.Objtype != pg.ObjectType_OBJECT_TABLE {
+		refuseSQL("ALTER of this kind of object")
+	}
+	d := c.findAlter(t, s.Relation, s.MissingOk)
+	if d == nil {
+		return
+	}
+	for _, n := range s.Cmds {
+		c.alterCommand(t, d, n.GetAlterTableCmd())
+		if d = c.cat.byOID[d.OID]; d == nil {
+			return
+		}
+		t.cat = c.cat
+	}
+}
+
+func (c *Conn) findAlter(t *translator, r *pg.RangeVar, missingOK bool) *tableDef {
+	if missingOK {
+		found := false
+		if r.Schemaname != "" {
+			found = t.lookup(r.Schemaname, r.Relname) != nil
+		} else {
+			for _, s := range t.path {
+				found = found || t.lookup(s, r.Relname) != nil
+			}
+		}
+		if !found {
+			c.notice("00000", "relation \"%s\" does not exist, skipping", r.Relname)
+			return nil
+		}
+	}
+	d := t.findTable(r)
+	if d.system != nil || d.static {
+		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
+	}
+	return d
+}
+
+func (c *Conn) columnOf(d *tableDef, name string) *columnDef {
+	col := d.column(name)
+	if col == nil {
+		failf(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, d.Name)
+	}
+	return col
+}
+
+func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd) {
+	d := old.clone()
+	switch cmd.Subtype {
+	case pg.AlterTableType_AT_AddColumn:
+		c.alterAddColumn(t, old, d, cmd)
+	case pg.AlterTableType_AT_DropColumn:
+		c.alterDropColumn(t, d, cmd)
+	case pg.AlterTableType_AT_ColumnDefault:
+		col := c.columnOf(d, cmd.Name)
+		if cmd.Def == nil {
+			col.Default = ""
+		} else {
+			c.setDefault(t, d, col, cmd.Def)
+		}
+		c.must(c.saveTable(d))
+	case pg.AlterTableType_AT_SetNotNull:
+		col := c.columnOf(d, cmd.Name)
+		if col.NotNull {
+			return
+		}
+		c.checkNoNulls(d, col)
+		col.NotNull = true
+		c.rewrite(t, d)
+		c.must(c.saveTable(d))
+	case pg.AlterTableType_AT_DropNotNull:
+		col := c.columnOf(d, cmd.Name)
+		if pk := d.primaryKey(); pk != nil {
+			for _, n := range pk.Columns {
+				if n == col.Num {
+					failf(sqlstate.InvalidTableDefinition, "column \"%s\" is in a primary key", col.Name)
+				}
+			}
+		}
+		col.NotNull = false
+		c.rewrite(t, d)
+		c.must(c.saveTable(d))
+	case pg.AlterTableType_AT_AddConstraint:
+		c.alterAddConstraint(t, old, d, cmd.Def.GetConstraint())
+	case pg.AlterTableType_AT_DropConstraint:
+		c.alterDropConstraint(t, d, cmd)
+	case pg.AlterTableType_AT_SetRelOptions:
+		d.Options = append(d.Options, tableOptions(cmd.Def.GetList().GetItems())...)
+		c.must(c.saveTable(d))
+	case pg.AlterTableType_AT_ChangeOwner, pg.AlterTableType_AT_ReplicaIdentity:
+		refuseSQL("this form of ALTER TABLE")
+	default:
+		refuse("this form of ALTER TABLE is not supported on a SQLite shard",
+			"It does ADD/DROP COLUMN, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT.")
+	}
+}
+
+func (c *Conn) checkNoNulls(d *tableDef, col *columnDef) {
+	n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM main." + quoteIdent(d.sqlName()) + " WHERE " + quoteIdent(col.Name) + " IS NULL)")
+	c.must(err)
+	if n != 0 {
+		e := sqlstate.New(sqlstate.NotNullViolation, "column \"%s\" of relation \"%s\" contains null values", col.Name, d.Name)
+		e.Schema, e.Table, e.Column = d.Schema, d.Name, col.Name
+		fail(e)
+	}
+}
+
+func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTableCmd) {
+	def := cmd.Def.GetColumnDef()
+	if old.column(def.Colname) != nil {
+		if cmd.MissingOk {
+			c.notice(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists, skipping", def.Colname, d.Name)
+			return
+		}
+		failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", def.Colname, d.Name)
+	}
+	list := c.addColumn(t, d, def)
+	c.addConstraints(t, d, list)
+	col := &d.Columns[len(d.Columns)-1]
+	sql := "ALTER TABLE main." + quoteIdent(d.sqlName()) + " ADD COLUMN " + quoteIdent(col.Name)
+	if classOf(col.Type) == classNumeric {
+		sql += " COLLATE cleave_numeric"
+	}
+	c.must(c.exec(sql))
+	if col.Default != "" {
+		c.withoutGuard(d, "update", func() {
+			e := t.defaultOf(d, col)
+			c.must(c.exec("UPDATE main." + quoteIdent(d.sqlName()) + " SET " + quoteIdent(col.Name) + " = " + e.sql))
+		})
+	}
+	if col.NotNull {
+		c.checkNoNulls(d, col)
+	}
+	for _, k := range d.Constraints[len(old.Constraints):] {
+		c.checkRows(t, d, &k)
+	}
+	c.rewrite(t, d)
+	c.must(c.saveTable(d))
+	for i := len(old.Indexes); i < len(d.Indexes); i++ {
+		c.makeIndex(t, d, &d.Indexes[i])
+	}
+}
+
+// withoutGuard runs a change of all rows that the guard's own trigger would take
+// for a client's: filling a new column, and the router's TRUNCATE.
+func (c *Conn) withoutGuard(d *tableDef, op string, fn func()) {
+	if d.Guard == nil {
+		fn()
+		return
+	}
+	name := guardTrigger(d, op)
+	stmt, _, err := c.db.PrepareTransient("SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = " + quoteText(name))
+	c.must(err)
+	row, err := stmt.Step()
+	text := ""
+	if err == nil && row {
+		text = stmt.ColumnText(0)
+	}
+	stmt.Finalize()
+	c.must(err)
+	c.must(c.exec("DROP TRIGGER IF EXISTS main." + quoteIdent(name)))
+	fn()
+	if text != "" {
+		c.must(c.exec(text))
+	}
+}
+
+// checkRows checks the rows of a table against a new CHECK or foreign key.
+func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
+	table := "main." + quoteIdent(d.sqlName())
+	switch k.Type {
+	case "c":
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + c.checkSQL(d, k.Expr) + "))")
+		c.must(err)
+		if n != 0 {
+			e := sqlstate.New(sqlstate.CheckViolation, "check constraint \"%s\" of relation \"%s\" is violated by some row", k.Name, d.Name)
+			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, k.Name
+			fail(e)
+		}
+	case "f":
+		ref := d
+		if k.RefTable != d.OID {
+			ref = c.cat.byOID[k.RefTable]
+		}
+		var on, some []string
+		local, remote := d.names(k.Columns), ref.names(k.RefCols)
+		for i := range local {
+			on = append(on, "p."+quoteIdent(remote[i])+" = c."+quoteIdent(local[i]))
+			some = append(some, "c."+quoteIdent(local[i])+" IS NOT NULL")
+		}
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " AS c WHERE " + strings.Join(some, " AND ") + " AND NOT EXISTS (SELECT 1 FROM main." +
+			quoteIdent(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + "))")
+		c.must(err)
+		if n != 0 {
+			e := sqlstate.New(sqlstate.ForeignKeyViolation, "insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
+			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, k.Name
+			fail(e)
+		}
+	}
+}
+
+func (c *Conn) alterAddConstraint(t *translator, old, d *tableDef, k *pg.Constraint) {
+	if k.SkipValidation && !k.InitiallyValid {
+		refuseSQL("NOT VALID")
+	}
+	c.addConstraints(t, d, []columnConstraint{{con: k}})
+	if len(d.Constraints) == len(old.Constraints) {
+		return
+	}
+	x := &d.Constraints[len(d.Constraints)-1]
+	for i := range d.Columns {
+		if d.Columns[i].NotNull && !old.Columns[i].NotNull && !d.Columns[i].Dropped {
+			c.checkNoNulls(d, &d.Columns[i])
+		}
+	}
+	c.checkRows(t, d, x)
+	c.rewrite(t, d)
+	c.must(c.saveTable(d))
+	if x.Index != 0 {
+		c.makeIndex(t, d, d.index(x.Index))
+	}
+}
+
+func (c *Conn) alterDropConstraint(t *translator, d *tableDef, cmd *pg.AlterTableCmd) {
+	k := d.constraint(cmd.Name)
+	if k == nil {
+		if cmd.MissingOk {
+			c.notice("00000", "constraint \"%s\" of relation \"%s\" does not exist, skipping", cmd.Name, d.Name)
+			return
+		}
+		failf(sqlstate.UndefinedObject, "constraint \"%s\" of relation \"%s\" does not exist", cmd.Name, d.Name)
+	}
+	index := k.Index
+	var rest []constraintDef
+	for _, o := range d.Constraints {
+		if o.Name != cmd.Name {
+			rest = append(rest, o)
+		}
+	}
+	d.Constraints = rest
+	if index != 0 {
+		c.removeIndex(d, index)
+		return
+	}
+	c.rewrite(t, d)
+	c.must(c.saveTable(d))
+}
+
+func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd) {
+	col := d.column(cmd.Name)
+	if col == nil {
+		if cmd.MissingOk {
+			c.notice("00000", "column \"%s\" of relation \"%s\" does not exist, skipping", cmd.Name, d.Name)
+			return
+		}
+		c.columnOf(d, cmd.Name)
+	}
+	if d.Guard != nil {
+		for _, n := range d.Guard.Columns {
+			if n == col.Name {
+				refuse("the column \""+col.Name+"\" is part of the shard key", "The shard key of a table cannot be dropped.")
+			}
+		}
+	}
+	if len(d.live()) == 1 {
+		refuseSQL("a table without columns")
+	}
+	uses := func(nums []int16) bool {
+		for _, n := range nums {
+			if n == col.Num {
+				return true
+			}
+		}
+		return false
+	}
+	for _, o := range c.cat.tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && k.RefTable == d.OID && uses(k.RefCols) && !(o.OID == d.OID && uses(k.Columns)) {
+				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop column %s of table %s because other objects depend on it", col.Name, d.Name).
+					WithDetail("constraint %s on table %s depends on column %s of table %s", k.Name, o.Name, col.Name, d.Name).
+					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+			}
+		}
+	}
+	var cons []constraintDef
+	rewritten := false
+	for _, k := range d.Constraints {
+		if uses(k.Columns) {
+			rewritten = rewritten || k.Index == 0
+			continue
+		}
+		cons = append(cons, k)
+	}
+	var ixs []indexDef
+	for _, ix := range d.Indexes {
+		hit := false
+		for _, ic := range ix.Columns {
+			hit = hit || ic.Num == col.Num
+		}
+		if ix.Where != "" {
+			n, err := parseExpr(ix.Where)
+			c.must(err)
+			walkColumns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
+		}
+		if hit {
+			c.must(c.exec("DROP INDEX main." + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+			continue
+		}
+		ixs = append(ixs, ix)
+	}
+	d.Constraints, d.Indexes = cons, ixs
+	if rewritten {
+		c.rewrite(t, d)
+	}
+	c.must(c.exec("ALTER TABLE main." + quoteIdent(d.sqlName()) + " DROP COLUMN " + quoteIdent(col.Name)))
+	col.Dropped, col.NotNull, col.Default = true, false, ""
+	col.Name = fmt.Sprintf("........pg.dropped.%d........", col.Num)
+	c.must(c.saveTable(d))
+}
+
+func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
+	switch s.RenameType {
+	case pg.ObjectType_OBJECT_TABLE:
+		old := c.findAlter(t, s.Relation, s.MissingOk)
+		if old == nil {
+			return
+		}
+		c.checkNewName(old.Schema, s.Newname)
+		d := old.clone()
+		d.Name = s.Newname
+		c.must(c.exec("ALTER TABLE main." + quoteIdent(old.sqlName()) + " RENAME TO " + quoteIdent(d.sqlName())))
+		c.must(c.saveTable(d))
+	case pg.ObjectType_OBJECT_COLUMN:
+		old := c.findAlter(t, s.Relation, s.MissingOk)
+		if old == nil {
+			return
+		}
+		d := old.clone()
+		col := d.column(s.Subname)
+		if col == nil {
+			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", s.Subname)
+		}
+		for _, o := range d.live() {
+			if o.Name == s.Newname {
+				failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", s.Newname, d.Name)
+			}
+			if o != col && strings.EqualFold(o.Name, s.Newname) {
+				refuse("a SQLite shard cannot have two columns whose names differ in case only", "Choose another name.")
+			}
+		}
+		c.must(c.exec("ALTER TABLE main." + quoteIdent(d.sqlName()) + " RENAME COLUMN " + quoteIdent(col.Name) + " TO " + quoteIdent(s.Newname)))
+		swap := func(text string) string {
+			n, err := parseExpr(text)
+			c.must(err)
+			walkColumns(n, func(r *pg.ColumnRef) {
+				last := r.Fields[len(r.Fields)-1].GetString_()
+				if last.GetSval() == s.Subname {
+					last.Sval = s.Newname
+				}
+			})
+			return deparse(n)
+		}
+		for i := range d.Constraints {
+			if d.Constraints[i].Expr != "" {
+				d.Constraints[i].Expr = swap(d.Constraints[i].Expr)
+			}
+		}
+		for i := range d.Indexes {
+			if d.Indexes[i].Where != "" {
+				d.Indexes[i].Where = swap(d.Indexes[i].Where)
+			}
+		}
+		if d.Guard != nil {
+			g := *d.Guard
+			g.Columns = append([]string(nil), g.Columns...)
+			for i := range g.Columns {
+				if g.Columns[i] == s.Subname {
+					g.Columns[i] = s.Newname
+				}
+			}
+			d.Guard = &g
+		}
+		col.Name = s.Newname
+		c.must(c.saveTable(d))
+	case pg.ObjectType_OBJECT_INDEX:
+		schemas := c.settings.path
+		if s.Relation.Schemaname != "" {
+			schemas = []string{s.Relation.Schemaname}
+		}
+		for _, sc := range schemas {
+			if d, ix := c.cat.findIndex(sc, s.Relation.Relname); ix != nil {
+				c.renameIndex(t, d.clone(), ix.OID, s.Newname)
+				return
+			}
+		}
+		if s.MissingOk {
+			c.notice("00000", "relation \"%s\" does not exist, skipping", s.Relation.Relname)
+			return
+		}
+		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", s.Relation.Relname)
+	case pg.ObjectType_OBJECT_TABCONSTRAINT:
+		d := c.findAlter(t, s.Relation, false).clone()
+		k := d.constraint(s.Subname)
+		if k == nil {
+			failf(sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", s.Subname, d.Name)
+		}
+		if d.constraint(s.Newname) != nil {
+			failf(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", s.Newname, d.Name)
+		}
+		if k.Index != 0 {
+			c.renameIndex(t, d, k.Index, s.Newname)
+			return
+		}
+		k.Name = s.Newname
+		c.rewrite(t, d)
+		c.must(c.saveTable(d))
+	default:
+		refuseSQL("this RENAME")
+	}
+}
+
+func (c *Conn) renameIndex(t *translator, d *tableDef, oid uint32, name string) {
+	c.checkNewName(d.Schema, name)
+	ix := d.index(oid)
+	c.must(c.exec("DROP INDEX main." + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+	ix.Name = name
+	for i := range d.Constraints {
+		if d.Constraints[i].Index == oid {
+			d.Constraints[i].Name = name
+		}
+	}
+	c.makeIndex(t, d, ix)
+	c.must(c.saveTable(d))
+}
+
+func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
+	if s.Behavior == pg.DropBehavior_DROP_CASCADE {
+		refuseSQL("TRUNCATE CASCADE")
+	}
+	var list []*tableDef
+	going := map[uint32]bool{}
+	for _, n := range s.Relations {
+		d := c.findAlter(t, n.GetRangeVar(), false)
+		if !going[d.OID] {
+			list = append(list, d)
+		}
+		going[d.OID] = true
+	}
+	for _, o := range c.cat.tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
+				ref := c.cat.byOID[k.RefTable]
+				fail(sqlstate.New(sqlstate.FeatureNotSupported, "cannot truncate a table referenced in a foreign key constraint").
+					WithDetail("Table \"%s\" references \"%s\".", o.Name, ref.Name).
+					WithHint("Truncate table \"%s\" at the same time, or use TRUNCATE ... CASCADE.", o.Name))
+			}
+		}
+	}
+	for _, d := range list {
+		if d.Guard != nil && (len(d.Guard.Columns) == 0 || c.settings.get("cleave.guard_epoch") != strconv.FormatUint(d.Guard.Epoch, 10)) {
+			e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalTruncate)
+			e.Detail = engine.Refusal{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}.Detail()
+			e.Hint, e.Schema, e.Table = engine.RefusalHint, d.Schema, d.Name
+			e.Retry = sqlstate.RetryTransaction
+			fail(e)
+		}
+	}
+	if len(list) > 1 {
+		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
+	}
+	for _, d := range list {
+		c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quoteIdent(d.sqlName()))) })
+	}
+}
+
+func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
+	switch s.Objtype {
+	case pg.ObjectType_OBJECT_TABLE:
+		d := c.findAlter(t, rangeVarOf(s.Object), false).clone()
+		d.Comment = s.Comment
+		c.must(c.saveTable(d))
+	case pg.ObjectType_OBJECT_COLUMN:
+		items := s.Object.GetList().GetItems()
+		if len(items) < 2 {
+			failf(sqlstate.SyntaxError, "column name must be qualified")
+		}
+		r := &pg.RangeVar{Relname: items[len(items)-2].GetString_().GetSval(), Location: -1}
+		if len(items) > 2 {
+			r.Schemaname = items[len(items)-3].GetString_().GetSval()
+		}
+		d := c.findAlter(t, r, false).clone()
+		c.columnOf(d, items[len(items)-1].GetString_().GetSval()).Comment = s.Comment
+		c.must(c.saveTable(d))
+	default:
+		refuseSQL("COMMENT ON this kind of object")
+	}
+}
+
+// planExplain answers EXPLAIN with SQLite's own query plan.
+func (c *Conn) planExplain(s *pg.ExplainStmt, text string) (*plan, error) {
+	for _, o := range s.Options {
+		switch e := o.GetDefElem(); e.Defname {
+		case "analyze":
+			if e.Arg == nil || e.Arg.GetString_().GetSval() != "false" {
+				return nil, refused("EXPLAIN ANALYZE")
+			}
+		case "costs", "verbose", "summary", "settings", "timing", "buffers":
+		case "format":
+			if e.Arg.GetString_().GetSval() != "text" {
+				return nil, refused("EXPLAIN in a format other than text")
+			}
+		default:
+			return nil, sqlstate.New(sqlstate.SyntaxError, "unrecognized EXPLAIN option \"%s\"", e.Defname)
+		}
+	}
+	inner := &pg.RawStmt{Stmt: s.Query}
+	p, err := c.translateStatement(inner, text, nil, true)
+	if err != nil {
+		return nil, err
+	}
+	return &plan{text: text, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.generation, settings: c.settings.version, systems: p.systems,
+		cols: []outColumn{{name: "QUERY PLAN", typ: oidText, mod: -1, class: classText}}, util: func(c *Conn, po *portal) error {
+			for _, sys := range p.systems {
+				if err := c.fillSystem(sys); err != nil {
+					return err
+				}
+			}
+			stmt, _, err := c.db.PrepareTransient("EXPLAIN QUERY PLAN " + p.sql)
+			if err != nil {
+				return err
+			}
+			defer stmt.Finalize()
+			depth := map[int64]int{0: -1}
+			for {
+				row, err := stmt.Step()
+				if err != nil {
+					return err
+				}
+				if !row {
+					break
+				}
+				id, parent := stmt.ColumnInt64(0), stmt.ColumnInt64(1)
+				depth[id] = depth[parent] + 1
+				po.rows = append(po.rows, []datum{textDatum(strings.Repeat("  ", max(depth[id], 0)) + stmt.ColumnText(3))})
+			}
+			if len(po.rows) == 0 {
+				po.rows = append(po.rows, []datum{textDatum("Result")})
+			}
+			po.tag = "EXPLAIN"
+			return nil
+		}}, nil
+}

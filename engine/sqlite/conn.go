@@ -1,0 +1,589 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Bounds of one conversation.
+const (
+	outputChunk   = 32 << 10 // Receive returns once this much is ready
+	queueMax      = 64 << 20 // frames sent and not yet run, beyond one message
+	planMax       = 256      // cached plans
+	preparedMax   = 10000
+	portalMax     = 1000
+	valueMax      = 256 << 20 // one value
+	savepointMax  = 1000
+	stmtsPerPlan  = 4
+	statementSize = 8 << 20
+)
+
+var errClosed = errors.New("sqlite: the conversation is closed")
+
+func refused(what string) error {
+	return sqlstate.Refuse(what+" is not supported on a SQLite shard", "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+}
+
+func tooBig() error {
+	return sqlstate.New(sqlstate.ProgramLimitExceeded, "a value is larger than %d MiB", valueMax>>20)
+}
+
+func checkNesting(text string) error {
+	return sqlguard.Check(text, sqlguard.Limits{Bytes: statementSize})
+}
+
+// Conn is one conversation with a SQLite file (or with a virtual database). Send
+// queues frames; Receive runs them, in the calling goroutine, until a chunk of
+// output is ready.
+type Conn struct {
+	db       *sqlite.Conn
+	shard    *Shard
+	writers  *writerQueue
+	env      *env
+	cat      *catalog
+	settings settings
+	user     string
+	database string
+	params   map[string]string
+	readonly bool // a virtual database
+
+	in       []byte // frames not yet run
+	out      []byte
+	skipping bool // after an error, until Sync
+	script   *script
+	active   *portal // being stepped
+	activeN  int32   // rows it may still give; 0 is all
+	simple   bool    // the active portal belongs to a simple query
+
+	prepared map[string]*prepared
+	portals  map[string]*portal
+	plans    planCache
+	genStmt  *sqlite.Stmt
+	helpers  map[string]*sqlite.Stmt
+	filled   map[*systemTable]int64 // generation at which a catalogue relation was filled
+
+	tx txState
+
+	mu        sync.Mutex
+	running   bool
+	closed    bool
+	interrupt chan struct{}
+	fired     bool
+	reason    *sqlstate.Error // why the statement was interrupted
+	deadline  time.Time
+	wake      chan struct{}
+	currval   map[uint32]int64
+	lastSeq   uint32
+	maxQueue  int
+	brokenKey string
+}
+
+// prepared is a prepared statement.
+type prepared struct {
+	text string
+	oids []uint32 // as the client gave them
+	plan *plan
+	cols []outColumn // as described; they must not change
+}
+
+// portal is a bound statement.
+type portal struct {
+	name    string
+	plan    *plan
+	args    []datum
+	formats []int16
+	stmt    *sqlite.Stmt
+	rows    [][]datum // utility results
+	rowPos  int
+	tag     string
+	count   int64
+	started bool
+	done    bool
+	source  *prepared
+	seen    map[int64]bool // onceEach
+	row     bool           // stmt stands on a row that was not sent yet
+}
+
+// script is a simple query being run.
+type script struct {
+	plans []*plan
+	stmts []scriptStmt
+	next  int
+	multi bool
+}
+
+// Send implements engine.Conn.
+func (c *Conn) Send(frames []byte) error {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return c.lost(false, errClosed)
+	}
+	if len(c.in)+len(frames) > c.maxQueue {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d bytes of messages wait to be run", c.maxQueue)
+	}
+	c.in = append(c.in, frames...)
+	return nil
+}
+
+// Receive implements engine.Conn.
+func (c *Conn) Receive() ([]byte, error) {
+	c.out = c.out[:0]
+	if cap(c.out) > 16*outputChunk {
+		c.out = make([]byte, 0, 2*outputChunk)
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil, c.lost(true, errClosed)
+	}
+	c.running = true
+	deadline := c.deadline
+	c.mu.Unlock()
+	var timer *time.Timer
+	if !deadline.IsZero() {
+		wait := time.Until(deadline)
+		if wait <= 0 {
+			c.stopRunning()
+			return nil, c.lost(true, os.ErrDeadlineExceeded)
+		}
+		timer = time.AfterFunc(wait, func() { c.fire(&sqlstate.Error{Code: "deadline"}) })
+		defer timer.Stop()
+	}
+	used := 0
+	for len(c.out) < outputChunk {
+		if c.active != nil {
+			c.stepActive()
+			continue
+		}
+		if c.script != nil {
+			c.runScript()
+			continue
+		}
+		f, rest, ok, err := wire.Cut(c.in[used:])
+		if err != nil {
+			c.stopRunning()
+			return nil, c.lost(true, err)
+		}
+		if !ok {
+			break
+		}
+		used = len(c.in) - len(rest)
+		if !c.handle(f) {
+			break
+		}
+	}
+	n := copy(c.in, c.in[used:])
+	c.in = c.in[:n]
+	if n == 0 && cap(c.in) > 1<<20 {
+		c.in = nil
+	}
+	c.mu.Lock()
+	c.running = false
+	expired := c.reason != nil && c.reason.Code == "deadline"
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		c.release()
+		return nil, c.lost(true, errClosed)
+	}
+	if expired {
+		return nil, c.lost(true, os.ErrDeadlineExceeded)
+	}
+	if len(c.out) > 0 {
+		return c.out, nil
+	}
+	// Nothing to run and nothing to say: as on a socket, wait for the deadline or Close.
+	return nil, c.waitIdle(deadline)
+}
+
+// lost is the error of a conversation that is over.
+func (c *Conn) lost(sent bool, err error) error {
+	name := ""
+	if c.shard != nil {
+		name = c.shard.cfg.Name
+	}
+	return &engine.LostError{Shard: name, Sent: sent, Err: err}
+}
+
+// Probe implements engine.Prober: an idle conversation is good until it is closed.
+func (c *Conn) Probe() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.lost(true, errClosed)
+	}
+	if len(c.in) > 0 || c.active != nil || c.script != nil {
+		return c.lost(true, errors.New("messages wait to be run"))
+	}
+	return nil
+}
+
+func (c *Conn) stopRunning() {
+	c.mu.Lock()
+	c.running = false
+	c.mu.Unlock()
+}
+
+func (c *Conn) waitIdle(deadline time.Time) error {
+	var after <-chan time.Time
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		after = timer.C
+	}
+	select {
+	case <-c.wake:
+		return c.lost(true, errClosed)
+	case <-after:
+		return c.lost(true, os.ErrDeadlineExceeded)
+	}
+}
+
+// SetDeadline implements engine.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.deadline = t
+	c.mu.Unlock()
+	return nil
+}
+
+// fire interrupts what runs.
+func (c *Conn) fire(reason *sqlstate.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running || c.fired || c.closed {
+		return
+	}
+	c.fired, c.reason = true, reason
+	close(c.interrupt)
+}
+
+// Cancel implements engine.Conn. It does nothing when no statement runs.
+func (c *Conn) Cancel(context.Context) error {
+	c.fire(sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request"))
+	return nil
+}
+
+// rearm makes the connection usable after an interrupt and returns its reason.
+func (c *Conn) rearm() *sqlstate.Error {
+	c.mu.Lock()
+	if !c.fired {
+		c.mu.Unlock()
+		return nil
+	}
+	reason := c.reason
+	c.fired = false
+	if reason == nil || reason.Code != "deadline" {
+		c.reason = nil
+	}
+	c.interrupt = make(chan struct{})
+	ch := c.interrupt
+	c.mu.Unlock()
+	c.db.SetInterrupt(ch)
+	return reason
+}
+
+// Parameter implements engine.Conn.
+func (c *Conn) Parameter(name string) string { return c.params[name] }
+
+// Parameters implements engine.Conn.
+func (c *Conn) Parameters() map[string]string { return c.params }
+
+// Close implements engine.Conn. An open transaction is rolled back.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	close(c.wake)
+	running := c.running
+	if running && !c.fired {
+		c.fired = true
+		close(c.interrupt)
+	}
+	c.mu.Unlock()
+	if running {
+		// The goroutine in Receive lets go of the database.
+		return nil
+	}
+	c.release()
+	return nil
+}
+
+func (c *Conn) release() {
+	if c.db == nil {
+		return
+	}
+	c.rearm()
+	for _, p := range c.portals {
+		c.endPortal(p)
+	}
+	c.portals = nil
+	if c.active != nil {
+		c.endPortal(c.active)
+		c.active = nil
+	}
+	c.abandonTx()
+	c.plans.clear()
+	if c.genStmt != nil {
+		c.genStmt.Finalize()
+	}
+	for _, s := range c.helpers {
+		s.Finalize()
+	}
+	for _, p := range c.prepared {
+		if p.plan != nil {
+			p.plan.finalize()
+		}
+	}
+	c.db.Close()
+	c.db = nil
+	if c.shard != nil {
+		c.shard.closed(c)
+	}
+}
+
+// guarded runs fn and turns a panic of the translator into an error.
+func guarded(fn func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if f, ok := r.(failed); ok {
+				err = f.err
+				return
+			}
+			err = sqlstate.New(sqlstate.InternalError, "internal error: %v", r).
+				WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")
+		}
+	}()
+	return fn()
+}
+
+// handle runs one frame. It returns false when the conversation ends.
+func (c *Conn) handle(f wire.Frame) bool {
+	typ := f.Type()
+	if c.skipping && typ != wire.Sync && typ != wire.TerminateFE {
+		return true
+	}
+	var err error
+	switch typ {
+	case wire.Query:
+		c.closePortal("")
+		err = guarded(func() error { return c.simpleQuery(f.Body()) })
+		if err != nil {
+			c.script = nil
+			c.fail(err)
+			c.ready()
+		}
+		return true
+	case wire.Parse:
+		err = guarded(func() error { return c.parse(f.Body()) })
+	case wire.Bind:
+		err = guarded(func() error { return c.bind(f.Body()) })
+	case wire.Describe:
+		err = guarded(func() error { return c.describe(f.Body()) })
+	case wire.Execute:
+		err = guarded(func() error { return c.execute(f.Body()) })
+	case wire.Close:
+		err = guarded(func() error { return c.closeMessage(f.Body()) })
+	case wire.Flush:
+		return true
+	case wire.Sync:
+		c.skipping = false
+		if err := c.endImplicit(); err != nil {
+			c.fail(err)
+		}
+		c.ready()
+		return true
+	case wire.TerminateFE:
+		c.mu.Lock()
+		if !c.closed {
+			c.closed = true
+			close(c.wake)
+		}
+		c.mu.Unlock()
+		return false
+	case wire.CopyDataF, wire.CopyDoneF, wire.CopyFail:
+		return true // left over from a COPY that was refused
+	case wire.FunctionF:
+		err = refused("the function call message")
+		c.fail(err)
+		c.ready()
+		return true
+	default:
+		err = sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", typ)
+	}
+	if err != nil {
+		c.fail(err)
+		c.skipping = true
+	}
+	return true
+}
+
+// fail reports an error and puts the transaction into its failed state.
+func (c *Conn) fail(err error) {
+	if c.active != nil {
+		c.endPortal(c.active)
+		c.active = nil
+	}
+	if reason := c.rearm(); reason != nil && (isInterrupt(err) || sqlstate.CodeOf(err) == sqlstate.QueryCanceled) {
+		err = reason
+	}
+	c.out = wire.AppendError(c.out, sqlstate.As(c.mapError(err)))
+	c.failTx()
+}
+
+func (c *Conn) notice(code sqlstate.Code, format string, args ...any) {
+	c.out = wire.AppendNotice(c.out, sqlstate.New(code, format, args...))
+}
+
+func (c *Conn) warning(code sqlstate.Code, format string, args ...any) {
+	e := sqlstate.New(code, format, args...)
+	e.Severity = "WARNING"
+	c.out = wire.AppendNotice(c.out, e)
+}
+
+func (c *Conn) ready() { c.out = wire.AppendReadyForQuery(c.out, c.tx.status()) }
+
+// exec runs a statement of Cleave's own.
+func (c *Conn) exec(sql string) error {
+	stmt, _, err := c.db.PrepareTransient(sql)
+	if err != nil {
+		return err
+	}
+	defer stmt.Finalize()
+	for {
+		row, err := stmt.Step()
+		if err != nil {
+			return err
+		}
+		if !row {
+			return nil
+		}
+	}
+}
+
+// cachedExec is exec with a kept statement, for BEGIN and its like.
+func (c *Conn) cachedExec(sql string) error {
+	stmt := c.helpers[sql]
+	if stmt == nil {
+		var err error
+		if stmt, _, err = c.db.PrepareTransient(sql); err != nil {
+			return err
+		}
+		c.helpers[sql] = stmt
+	}
+	_, err := stmt.Step()
+	if err != nil {
+		return err
+	}
+	return stmt.Reset()
+}
+
+func (c *Conn) queryInt(sql string) (int64, error) {
+	stmt, _, err := c.db.PrepareTransient(sql)
+	if err != nil {
+		return 0, err
+	}
+	defer stmt.Finalize()
+	row, err := stmt.Step()
+	if err != nil || !row {
+		return 0, err
+	}
+	return stmt.ColumnInt64(0), nil
+}
+
+// housekeeping runs a change of the router's own inside the current transaction,
+// or in one of its own.
+func (c *Conn) housekeeping(ctx context.Context, fn func() error) error {
+	return c.inTransaction(ctx, true, fn)
+}
+
+func (c *Conn) inspect(ctx context.Context, fn func() error) error {
+	return c.inTransaction(ctx, false, fn)
+}
+
+func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (err error) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return errClosed
+	}
+	if len(c.in) > 0 || c.active != nil || c.script != nil {
+		c.mu.Unlock()
+		return fmt.Errorf("sqlite: statements are still running in this conversation")
+	}
+	c.running = true
+	c.mu.Unlock()
+	defer c.stopRunning()
+	if dl, ok := ctx.Deadline(); ok {
+		timer := time.AfterFunc(time.Until(dl), func() {
+			c.fire(sqlstate.New(sqlstate.LockNotAvailable, "canceling statement due to lock timeout"))
+		})
+		defer timer.Stop()
+	}
+	if c.tx.block == txFailed {
+		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+	}
+	own := c.tx.block == txNone
+	err = guarded(func() error {
+		if err := c.begin(write); err != nil {
+			return err
+		}
+		if write {
+			if err := c.cachedExec("SAVEPOINT cleave_inner"); err != nil {
+				return err
+			}
+		}
+		if err := fn(); err != nil {
+			if write && !c.db.AutocommitEnabled() {
+				c.rearm()
+				if e := c.cachedExec("ROLLBACK TO cleave_inner"); e == nil {
+					c.cachedExec("RELEASE cleave_inner")
+				}
+				c.cat = nil
+			}
+			return err
+		}
+		if write {
+			return c.cachedExec("RELEASE cleave_inner")
+		}
+		c.endStatement()
+		return nil
+	})
+	if err != nil {
+		if reason := c.rearm(); reason != nil {
+			err = reason
+		}
+		err = c.mapError(err)
+		switch {
+		case own:
+			c.abandonTx()
+		case !write && sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
+			c.endStatement() // nothing was touched: the block goes on
+		default:
+			c.failTx()
+		}
+		return err
+	}
+	if own {
+		if err := c.endImplicit(); err != nil {
+			return c.mapError(err)
+		}
+	}
+	return nil
+}

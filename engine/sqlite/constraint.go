@@ -1,0 +1,396 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func isInterrupt(err error) bool {
+	var e *sqlstate.Error
+	return !errors.As(err, &e) && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt
+}
+
+// mapError turns SQLite's errors into PostgreSQL's.
+func (c *Conn) mapError(err error) error {
+	if c.env.err != nil {
+		err, c.env.err = c.env.err, nil
+	}
+	var e *sqlstate.Error
+	if errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	code := sqlite.ErrCode(err)
+	text := err.Error()
+	switch code.ToPrimary() {
+	case sqlite.ResultInterrupt:
+		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+	case sqlite.ResultBusy, sqlite.ResultLocked:
+		if code == sqlite.ResultBusySnapshot || c.tx.repeatable {
+			e := sqlstate.New(sqlstate.SerializationFailure, "could not serialize access due to concurrent update").
+				WithHint("The transaction read before another one committed. Run it again.")
+			e.Retry = sqlstate.RetryTransaction
+			return e
+		}
+		return lockTimeout()
+	case sqlite.ResultFull:
+		return sqlstate.Wrap(err, sqlstate.DiskFull, "the disk of the shard is full").WithHint("Free some space; nothing of the statement was stored.")
+	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
+		e := sqlstate.Wrap(err, sqlstate.DataCorrupted, "the SQLite file is damaged")
+		if c.shard != nil {
+			e.Hint = "Check it with: sqlite3 " + c.shard.path + " 'PRAGMA integrity_check'."
+		}
+		return e
+	case sqlite.ResultIOErr, sqlite.ResultCantOpen, sqlite.ResultReadOnly:
+		return sqlstate.Wrap(err, sqlstate.IOError, "the SQLite file cannot be read or written").WithHint("Check the disk and the file's permissions.")
+	case sqlite.ResultNoMem:
+		return sqlstate.New(sqlstate.OutOfMemory, "out of memory")
+	case sqlite.ResultTooBig:
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a value or statement is too large for SQLite")
+	}
+	switch {
+	case strings.Contains(text, "integer overflow"):
+		return outOfRange(oidInt8)
+	case strings.Contains(text, "too many") || strings.Contains(text, "Expression tree is too large") || strings.Contains(text, "parser stack overflow"):
+		return sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex for SQLite").WithDetail("%s", text)
+	}
+	return sqlstate.Wrap(err, sqlstate.InternalError, "SQLite refused the translated statement").
+		WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")
+}
+
+// explainConstraint turns a constraint's violation into PostgreSQL's error with
+// its fields. SQLite does not give the offending row: the statement runs once more
+// inside a savepoint, with a trigger that notes each row, and fails at the same one.
+func (c *Conn) explainConstraint(p *portal, err error) error {
+	var se *sqlstate.Error
+	if errors.As(err, &se) || p == nil || p.plan == nil || p.plan.table == nil || c.db == nil {
+		return err
+	}
+	code := sqlite.ErrCode(err)
+	if code.ToPrimary() != sqlite.ResultConstraint {
+		return err
+	}
+	d := p.plan.table
+	text := err.Error()
+	_, what, _ := strings.Cut(text, "constraint failed: ")
+	what = strings.TrimSuffix(what, ")")
+	var row []datum
+	if !c.db.AutocommitEnabled() {
+		row = c.captureRow(p)
+	}
+	e := &sqlstate.Error{Schema: d.Schema, Table: d.Name}
+	value := func(num int16) (string, bool) {
+		for i, col := range d.live() {
+			if col.Num == num && i < len(row) {
+				if row[i].kind == 0 {
+					return "null", true
+				}
+				b, err := appendDatum(nil, col.Type, row[i], c.env.loc)
+				return string(b), err == nil
+			}
+		}
+		return "", false
+	}
+	key := func(nums []int16) (string, bool) {
+		parts := make([]string, len(nums))
+		for i, n := range nums {
+			v, ok := value(n)
+			if !ok {
+				return "", false
+			}
+			parts[i] = v
+		}
+		return "(" + strings.Join(d.names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ")", true
+	}
+	failing := func() string {
+		var parts []string
+		for i, col := range d.live() {
+			if i >= len(row) {
+				return ""
+			}
+			v, _ := value(col.Num)
+			if len([]rune(v)) > 64 {
+				v = prefix(v, 64) + "..."
+			}
+			parts = append(parts, v)
+		}
+		if len(parts) == 0 {
+			return ""
+		}
+		return "Failing row contains (" + strings.Join(parts, ", ") + ")."
+	}
+	notNull := func(col string) error {
+		e.Code, e.Column = sqlstate.NotNullViolation, col
+		e.Message = fmt.Sprintf("null value in column \"%s\" of relation \"%s\" violates not-null constraint", col, d.Name)
+		e.Detail = failing()
+		return e
+	}
+	switch code {
+	case sqlite.ResultConstraintUnique, sqlite.ResultConstraintPrimaryKey, sqlite.ResultConstraintRowID:
+		name, nums := d.uniqueByColumns(what)
+		e.Code, e.Constraint = sqlstate.UniqueViolation, name
+		e.Message = fmt.Sprintf("duplicate key value violates unique constraint \"%s\"", name)
+		if k, ok := key(nums); ok && len(nums) > 0 {
+			e.Detail = "Key " + k + " already exists."
+		}
+		return e
+	case sqlite.ResultConstraintNotNull:
+		_, col, _ := strings.Cut(what, d.sqlName()+".")
+		return notNull(col)
+	case sqlite.ResultConstraintCheck:
+		if num, ok := strings.CutPrefix(what, "cleave_not_null_"); ok {
+			n, _ := strconv.Atoi(num)
+			if col := d.byNum(int16(n)); col != nil {
+				return notNull(col.Name)
+			}
+		}
+		e.Code, e.Constraint = sqlstate.CheckViolation, what
+		e.Message = fmt.Sprintf("new row for relation \"%s\" violates check constraint \"%s\"", d.Name, what)
+		e.Detail = failing()
+		return e
+	case sqlite.ResultConstraintForeignKey:
+		return c.explainForeignKey(p, d, e, key)
+	}
+	return err
+}
+
+// uniqueByColumns finds the unique index that SQLite names by its columns.
+func (d *tableDef) uniqueByColumns(what string) (string, []int16) {
+	var names []string
+	for _, part := range strings.Split(what, ", ") {
+		names = append(names, strings.TrimPrefix(part, d.sqlName()+"."))
+	}
+	for _, ix := range d.Indexes {
+		if !ix.Unique || len(ix.Columns) != len(names) {
+			continue
+		}
+		same := true
+		var nums []int16
+		for i, ic := range ix.Columns {
+			nums = append(nums, ic.Num)
+			if c := d.byNum(ic.Num); c == nil || c.Name != names[i] {
+				same = false
+			}
+		}
+		if same {
+			return ix.Name, nums
+		}
+	}
+	if name, ok := strings.CutPrefix(what, "index '"); ok {
+		name = strings.TrimSuffix(name, "'")
+		for _, ix := range d.Indexes {
+			if sqlObjectName(d.Schema, ix.Name) == name {
+				var nums []int16
+				for _, ic := range ix.Columns {
+					nums = append(nums, ic.Num)
+				}
+				return ix.Name, nums
+			}
+		}
+	}
+	return what, nil
+}
+
+// captureRow runs the failed statement again and returns the row it fails at.
+func (c *Conn) captureRow(p *portal) []datum {
+	d := p.plan.table
+	c.endPortal(p)
+	c.env.capture = nil
+	if c.cachedExec("SAVEPOINT cleave_capture") != nil {
+		return nil
+	}
+	defer func() {
+		if !c.db.AutocommitEnabled() {
+			c.cachedExec("ROLLBACK TO cleave_capture")
+			c.cachedExec("RELEASE cleave_capture")
+		}
+	}()
+	var cols []string
+	for _, col := range d.live() {
+		cols = append(cols, "NEW."+quoteIdent(col.Name))
+	}
+	if len(cols) > 100 {
+		return nil
+	}
+	for _, op := range []string{"INSERT", "UPDATE"} {
+		if c.exec("CREATE TEMP TRIGGER cleave_capture_"+op+" BEFORE "+op+" ON main."+quoteIdent(d.sqlName())+
+			" BEGIN SELECT cleave_capture("+strings.Join(cols, ", ")+"); END") != nil {
+			return nil
+		}
+	}
+	stmt, _, err := c.db.PrepareTransient(p.plan.sql)
+	if err != nil {
+		return nil
+	}
+	defer stmt.Finalize()
+	for i := range p.args {
+		if i < stmt.BindParamCount() {
+			p.args[i].bind(stmt, i+1)
+		}
+	}
+	for {
+		row, err := stmt.Step()
+		if err != nil {
+			if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
+				c.env.capture = nil
+			}
+			break
+		}
+		if !row {
+			c.env.capture = nil // it did not fail again: its values are not known
+			break
+		}
+	}
+	c.env.err = nil
+	return c.env.capture
+}
+
+func init() {
+	defVolatile("cleave_capture", -1, func(v *env, a []arg) (datum, error) {
+		v.capture = v.capture[:0]
+		for _, x := range a {
+			v.capture = append(v.capture, valueDatum(x))
+		}
+		return datum{}, nil
+	})
+}
+
+// explainForeignKey finds out which reference was broken: SQLite says only that
+// one was, at the statement's end.
+func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key func([]int16) (string, bool)) error {
+	e.Code = sqlstate.ForeignKeyViolation
+	e.Message = fmt.Sprintf("insert or update on table \"%s\" violates a foreign key constraint", d.Name)
+	inserting := p.plan.tag != "DELETE"
+	var names []string
+	if inserting {
+		for i := range d.Constraints {
+			if k := &d.Constraints[i]; k.Type == "f" {
+				names = append(names, k.Name)
+				if !c.brokenReference(p, d, k) {
+					continue
+				}
+				e.Constraint = k.Name
+				e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
+				if ref := c.cat.byOID[k.RefTable]; ref != nil {
+					if s, ok := c.brokenKey, c.brokenKey != ""; ok {
+						e.Detail = "Key " + s + " is not present in table \"" + ref.Name + "\"."
+					}
+				}
+				return e
+			}
+		}
+	}
+	// A row that others refer to went or changed.
+	for _, t := range c.cat.byOID {
+		for i := range t.Constraints {
+			k := &t.Constraints[i]
+			if k.Type != "f" || k.RefTable != d.OID {
+				continue
+			}
+			if c.brokenParent(p, d, t, k) {
+				e.Constraint, e.Schema, e.Table = k.Name, t.Schema, t.Name
+				e.Message = fmt.Sprintf("update or delete on table \"%s\" violates foreign key constraint \"%s\" on table \"%s\"", d.Name, k.Name, t.Name)
+				if c.brokenKey != "" {
+					e.Detail = "Key " + c.brokenKey + " is still referenced from table \"" + t.Name + "\"."
+				}
+				return e
+			}
+		}
+	}
+	if len(names) == 1 {
+		e.Constraint = names[0]
+		e.Message = fmt.Sprintf("insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, names[0])
+	}
+	return e
+}
+
+// brokenReference runs the statement again with foreign keys deferred, inside a
+// savepoint, and looks for a row of table t whose key k has no counterpart.
+func (c *Conn) brokenReference(p *portal, t *tableDef, k *constraintDef) bool {
+	return c.broken(p, t, k, t)
+}
+
+func (c *Conn) brokenParent(p *portal, parent, t *tableDef, k *constraintDef) bool {
+	return c.broken(p, t, k, parent)
+}
+
+func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDef) bool {
+	c.brokenKey = ""
+	ref := c.cat.byOID[k.RefTable]
+	if ref == nil || c.db.AutocommitEnabled() {
+		return false
+	}
+	c.endPortal(p)
+	if c.exec("PRAGMA defer_foreign_keys = ON") != nil || c.cachedExec("SAVEPOINT cleave_capture") != nil {
+		return false
+	}
+	defer func() {
+		if !c.db.AutocommitEnabled() {
+			c.cachedExec("ROLLBACK TO cleave_capture")
+			c.cachedExec("RELEASE cleave_capture")
+			c.exec("PRAGMA defer_foreign_keys = OFF")
+		}
+		c.env.err = nil
+	}()
+	stmt, _, err := c.db.PrepareTransient(p.plan.sql)
+	if err != nil {
+		return false
+	}
+	defer stmt.Finalize()
+	for i := range p.args {
+		if i < stmt.BindParamCount() {
+			p.args[i].bind(stmt, i+1)
+		}
+	}
+	for {
+		row, err := stmt.Step()
+		if err != nil {
+			return false
+		}
+		if !row {
+			break
+		}
+	}
+	var on, cols, notNull []string
+	local, remote := t.names(k.Columns), ref.names(k.RefCols)
+	for i := range local {
+		on = append(on, "p."+quoteIdent(remote[i])+" = c."+quoteIdent(local[i]))
+		cols = append(cols, "c."+quoteIdent(local[i]))
+		notNull = append(notNull, "c."+quoteIdent(local[i])+" IS NOT NULL")
+	}
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quoteIdent(t.sqlName()) + " AS c WHERE " + strings.Join(notNull, " AND ") +
+		" AND NOT EXISTS (SELECT 1 FROM main." + quoteIdent(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + ") LIMIT 1")
+	if err != nil {
+		return false
+	}
+	defer q.Finalize()
+	row, err := q.Step()
+	if err != nil || !row {
+		return false
+	}
+	shown := local
+	if changed == ref && changed != t {
+		shown = remote
+	}
+	var parts []string
+	for i, n := range k.Columns {
+		col := t.byNum(n)
+		dt, _, err := columnDatum(q, i, classOf(col.Type), nil)
+		if err != nil {
+			return true
+		}
+		b, err := appendDatum(nil, col.Type, dt, c.env.loc)
+		if err != nil {
+			return true
+		}
+		parts = append(parts, string(b))
+	}
+	c.brokenKey = "(" + strings.Join(shown, ", ") + ")=(" + strings.Join(parts, ", ") + ")"
+	return true
+}

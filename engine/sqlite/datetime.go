@@ -1,0 +1,598 @@
+package sqlite
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must not depend on the machine
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Dates are days, timestamps microseconds since 2000-01-01; the ends of the
+// integer ranges are the infinities, as in PostgreSQL.
+const (
+	dateMinusInf       = math.MinInt32
+	dateInf            = math.MaxInt32
+	tsMinusInf         = math.MinInt64
+	tsInf              = math.MaxInt64
+	usecsPerDay  int64 = 86400 * 1000000
+	// epochDays is the number of days from 1970-01-01 to 2000-01-01.
+	epochDays = 10957
+	// PostgreSQL's bounds: 4713-11-24 BC (Julian day 0) to 5874897-12-31, and
+	// to 294276-12-31 for timestamps.
+	dateMin       = -2451545
+	dateEnd       = 2145031949
+	tsMin   int64 = -211813488000000000
+	tsEnd   int64 = 9223371331200000000
+)
+
+// civil returns the proleptic Gregorian date of a day since 2000-01-01.
+func civil(days int64) (y int64, m, d int) {
+	z := days + epochDays + 719468
+	era := z / 146097
+	if z < 0 {
+		era = (z - 146096) / 146097
+	}
+	doe := z - era*146097
+	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
+	y = yoe + era*400
+	doy := doe - (365*yoe + yoe/4 - yoe/100)
+	mp := (5*doy + 2) / 153
+	d = int(doy - (153*mp+2)/5 + 1)
+	if mp < 10 {
+		m = int(mp + 3)
+	} else {
+		m = int(mp - 9)
+	}
+	if m <= 2 {
+		y++
+	}
+	return y, m, d
+}
+
+// dayOf is the inverse of civil.
+func dayOf(y int64, m, d int) int64 {
+	if m <= 2 {
+		y--
+	}
+	era := y / 400
+	if y < 0 {
+		era = (y - 399) / 400
+	}
+	yoe := y - era*400
+	mp := int64(m+9) % 12
+	doy := (153*mp+2)/5 + int64(d) - 1
+	doe := yoe*365 + yoe/4 - yoe/100 + doy
+	return era*146097 + doe - 719468 - epochDays
+}
+
+func daysIn(y int64, m int) int {
+	switch m {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if y%4 == 0 && (y%100 != 0 || y%400 == 0) {
+			return 29
+		}
+		return 28
+	}
+	return 31
+}
+
+func pad(dst []byte, n int64, width int) []byte {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s); i < width; i++ {
+		dst = append(dst, '0')
+	}
+	return append(dst, s...)
+}
+
+func appendDate(dst []byte, v int64) []byte {
+	switch v {
+	case dateMinusInf:
+		return append(dst, "-infinity"...)
+	case dateInf:
+		return append(dst, "infinity"...)
+	}
+	y, m, d := civil(v)
+	bc := y <= 0
+	if bc {
+		y = 1 - y
+	}
+	dst = pad(dst, y, 4)
+	dst = append(dst, '-')
+	dst = pad(dst, int64(m), 2)
+	dst = append(dst, '-')
+	dst = pad(dst, int64(d), 2)
+	if bc {
+		dst = append(dst, " BC"...)
+	}
+	return dst
+}
+
+func appendTime(dst []byte, us int64) []byte {
+	dst = pad(dst, us/3600000000, 2)
+	dst = append(dst, ':')
+	dst = pad(dst, us/60000000%60, 2)
+	dst = append(dst, ':')
+	dst = pad(dst, us/1000000%60, 2)
+	if f := us % 1000000; f != 0 {
+		dst = append(dst, '.')
+		dst = pad(dst, f, 6)
+		for dst[len(dst)-1] == '0' {
+			dst = dst[:len(dst)-1]
+		}
+	}
+	return dst
+}
+
+func splitTS(v int64) (days, us int64) {
+	days = v / usecsPerDay
+	if us = v % usecsPerDay; us < 0 {
+		days, us = days-1, us+usecsPerDay
+	}
+	return days, us
+}
+
+// appendTimestamp prints in ISO style; with zone it adds the offset (seconds
+// east of UTC), which the caller has added to v already.
+func appendTimestamp(dst []byte, v int64, zone bool, offset int) []byte {
+	days, us := splitTS(v)
+	y, m, d := civil(days)
+	bc := y <= 0
+	if bc {
+		y = 1 - y
+	}
+	dst = pad(dst, y, 4)
+	dst = append(dst, '-')
+	dst = pad(dst, int64(m), 2)
+	dst = append(dst, '-')
+	dst = pad(dst, int64(d), 2)
+	dst = append(dst, ' ')
+	dst = appendTime(dst, us)
+	if zone {
+		sign := byte('+')
+		if offset < 0 {
+			sign, offset = '-', -offset
+		}
+		dst = append(dst, sign)
+		dst = pad(dst, int64(offset/3600), 2)
+		if offset%3600 != 0 {
+			dst = append(dst, ':')
+			dst = pad(dst, int64(offset/60%60), 2)
+			if offset%60 != 0 {
+				dst = append(dst, ':')
+				dst = pad(dst, int64(offset%60), 2)
+			}
+		}
+	}
+	if bc {
+		dst = append(dst, " BC"...)
+	}
+	return dst
+}
+
+func appendTS(dst []byte, v int64) []byte {
+	switch v {
+	case tsMinusInf:
+		return append(dst, "-infinity"...)
+	case tsInf:
+		return append(dst, "infinity"...)
+	}
+	return appendTimestamp(dst, v, false, 0)
+}
+
+func appendTSTZ(dst []byte, v int64, loc *time.Location) []byte {
+	switch v {
+	case tsMinusInf:
+		return append(dst, "-infinity"...)
+	case tsInf:
+		return append(dst, "infinity"...)
+	}
+	off := offsetAt(v, loc)
+	return appendTimestamp(dst, v+int64(off)*1000000, true, off)
+}
+
+func unixOf(v int64) (sec, usec int64) {
+	sec = v / 1000000
+	if usec = v % 1000000; usec < 0 {
+		sec, usec = sec-1, usec+1000000
+	}
+	return sec + epochDays*86400, usec
+}
+
+// offsetAt returns the zone's offset at an instant, seconds east of UTC.
+func offsetAt(v int64, loc *time.Location) int {
+	if loc == time.UTC {
+		return 0
+	}
+	sec, _ := unixOf(v)
+	_, off := time.Unix(sec, 0).In(loc).Zone()
+	return off
+}
+
+// toInstant turns a local timestamp into an instant. In a gap the offset before
+// the change counts, in an overlap the one after it, as PostgreSQL has it.
+func toInstant(local int64, loc *time.Location) int64 {
+	if loc == time.UTC || local == tsInf || local == tsMinusInf {
+		return local
+	}
+	before, after := offsetAt(local-usecsPerDay, loc), offsetAt(local+usecsPerDay, loc)
+	ub, ua := local-int64(before)*1000000, local-int64(after)*1000000
+	if before == after {
+		return ub
+	}
+	okBefore, okAfter := offsetAt(ub, loc) == before, offsetAt(ua, loc) == after
+	switch {
+	case okAfter:
+		return ua
+	case okBefore:
+		return ub
+	}
+	return ub
+}
+
+func toLocal(v int64, loc *time.Location) int64 {
+	if v == tsInf || v == tsMinusInf {
+		return v
+	}
+	return v + int64(offsetAt(v, loc))*1000000
+}
+
+// loadZone finds a time zone by the name that PostgreSQL would accept.
+func loadZone(name string) (*time.Location, string, error) {
+	bad := func() (*time.Location, string, error) {
+		return nil, "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"TimeZone\": \"%s\"", name)
+	}
+	switch strings.ToLower(name) {
+	case "utc":
+		return time.UTC, "UTC", nil
+	case "gmt":
+		return time.FixedZone("GMT", 0), "GMT", nil
+	case "local", "":
+		return bad()
+	}
+	if strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
+		return bad()
+	}
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		if c := name[0]; c == '+' || c == '-' || c >= '0' && c <= '9' || strings.ContainsAny(name, "<+-") {
+			return nil, "", sqlstate.Refuse("a SQLite shard does not take the time zone "+quoteText(name),
+				"Use a name of the IANA database, such as 'Europe/Berlin' or 'Etc/GMT-1'.")
+		}
+		return bad()
+	}
+	return loc, name, nil
+}
+
+// dateParser reads the ISO 8601 forms that PostgreSQL's own output uses, and
+// their usual variants. Forms that depend on DateStyle, and words, are refused.
+type dateParser struct {
+	s   string
+	pos int
+}
+
+type parsedTime struct {
+	special  string // "infinity", "-infinity", "epoch"
+	hasDate  bool
+	days     int64
+	hasTime  bool
+	us       int64
+	hasZone  bool
+	zone     int // seconds east
+	location *time.Location
+}
+
+func (p *dateParser) number(minDigits, maxDigits int) (int64, bool) {
+	start := p.pos
+	for p.pos < len(p.s) && p.s[p.pos] >= '0' && p.s[p.pos] <= '9' {
+		p.pos++
+	}
+	if n := p.pos - start; n < minDigits || n > maxDigits {
+		p.pos = start
+		return 0, false
+	}
+	n, err := strconv.ParseInt(p.s[start:p.pos], 10, 64)
+	return n, err == nil
+}
+
+func (p *dateParser) eat(c byte) bool {
+	if p.pos < len(p.s) && p.s[p.pos] == c {
+		p.pos++
+		return true
+	}
+	return false
+}
+
+func (p *dateParser) spaces() {
+	for p.pos < len(p.s) && (p.s[p.pos] == ' ' || p.s[p.pos] == '\t' || p.s[p.pos] == '\n') {
+		p.pos++
+	}
+}
+
+func (p *dateParser) digit() bool {
+	return p.pos < len(p.s) && p.s[p.pos] >= '0' && p.s[p.pos] <= '9'
+}
+
+// parseTime reads text as the named type's input.
+func parseTime(text, typ string) (parsedTime, error) {
+	var r parsedTime
+	s := strings.Trim(text, " \t\n\r\f\v")
+	invalid := func() (parsedTime, error) {
+		return r, sqlstate.New(sqlstate.InvalidDatetimeFormat, "invalid input syntax for type %s: \"%s\"", typ, text)
+	}
+	outOfRange := func() (parsedTime, error) {
+		return r, sqlstate.New(sqlstate.DatetimeOverflow, "date/time field value out of range: \"%s\"", text)
+	}
+	refuse := func() (parsedTime, error) {
+		return r, sqlstate.Refuse("a SQLite shard does not read the date or time \""+text+"\"",
+			"Write it as YYYY-MM-DD HH:MI:SS[.ffffff][+HH[:MI]].")
+	}
+	switch strings.ToLower(s) {
+	case "infinity", "+infinity":
+		r.special = "infinity"
+		return r, nil
+	case "-infinity":
+		r.special = "-infinity"
+		return r, nil
+	case "epoch":
+		r.special = "epoch"
+		return r, nil
+	case "now", "today", "tomorrow", "yesterday", "allballs":
+		return refuse()
+	case "":
+		return invalid()
+	}
+	letters := false
+	for i := range len(s) {
+		if c := s[i] | 0x20; c >= 'a' && c <= 'z' {
+			letters = true
+		}
+	}
+	give := func() (parsedTime, error) {
+		// PostgreSQL reads many more forms; only what cannot be one of them is an error.
+		if letters || strings.ContainsAny(s, "/,.") || strings.Count(s, "-") > 0 || len(s) > 0 && s[0] >= '0' && s[0] <= '9' {
+			return refuse()
+		}
+		return invalid()
+	}
+	if letters && !strings.ContainsAny(s, "0123456789") {
+		return invalid()
+	}
+	p := &dateParser{s: s}
+	if typ != "time" {
+		y, ok := p.number(4, 7)
+		if !ok || !p.eat('-') {
+			return give()
+		}
+		m, ok := p.number(1, 2)
+		if !ok || !p.eat('-') {
+			return give()
+		}
+		d, ok := p.number(1, 2)
+		if !ok {
+			return give()
+		}
+		bc := false
+		if i := len(s) - 2; i > p.pos && strings.EqualFold(s[i:], "bc") {
+			bc, p.s = true, strings.TrimRight(s[:i], " ")
+		} else if i > p.pos && strings.EqualFold(s[i:], "ad") {
+			p.s = strings.TrimRight(s[:i], " ")
+		}
+		if bc {
+			if y == 0 {
+				return outOfRange()
+			}
+			y = 1 - y
+		} else if y == 0 {
+			return outOfRange()
+		}
+		if m < 1 || m > 12 || d < 1 || int(d) > daysIn(y, int(m)) {
+			return outOfRange()
+		}
+		r.hasDate, r.days = true, dayOf(y, int(m), int(d))
+		if p.pos < len(p.s) {
+			if p.s[p.pos] == 'T' || p.s[p.pos] == 't' {
+				p.pos++
+			} else if p.s[p.pos] == ' ' {
+				p.spaces()
+			}
+		}
+	}
+	if p.digit() {
+		h, ok := p.number(1, 2)
+		if !ok || !p.eat(':') {
+			return give()
+		}
+		mi, ok := p.number(1, 2)
+		if !ok {
+			return give()
+		}
+		sec, frac := int64(0), int64(0)
+		if p.eat(':') {
+			if sec, ok = p.number(1, 2); !ok {
+				return give()
+			}
+			if p.eat('.') {
+				start := p.pos
+				for p.digit() {
+					p.pos++
+				}
+				if p.pos > start {
+					// PostgreSQL reads the fraction as a double and rounds it.
+					f, _ := strconv.ParseFloat("0."+p.s[start:p.pos], 64)
+					frac = int64(math.RoundToEven(f * 1000000))
+				}
+			}
+		}
+		if h > 24 || mi > 59 || sec > 60 || h == 24 && (mi > 0 || sec > 0 || frac > 0) {
+			return outOfRange()
+		}
+		r.hasTime, r.us = true, ((h*60+mi)*60+sec)*1000000+frac
+		p.spaces()
+		if p.pos < len(p.s) {
+			switch c := p.s[p.pos]; {
+			case (c == 'Z' || c == 'z') && p.pos == len(p.s)-1:
+				p.pos++
+				r.hasZone = true
+			case c == '+' || c == '-':
+				p.pos++
+				start := p.pos
+				zh, ok := p.number(1, 4)
+				if !ok {
+					return give()
+				}
+				var zm, zs int64
+				if n := p.pos - start; n > 2 {
+					if n == 3 {
+						return give()
+					}
+					zh, zm = zh/100, zh%100
+				} else if p.eat(':') {
+					if zm, ok = p.number(2, 2); !ok {
+						return give()
+					}
+					if p.eat(':') {
+						if zs, ok = p.number(2, 2); !ok {
+							return give()
+						}
+					}
+				}
+				if zh > 15 || zm > 59 || zs > 59 {
+					return r, sqlstate.New("22009", "time zone displacement out of range: \"%s\"", text)
+				}
+				r.hasZone, r.zone = true, int(zh*3600+zm*60+zs)
+				if c == '-' {
+					r.zone = -r.zone
+				}
+			default:
+				name := p.s[p.pos:]
+				if strings.EqualFold(name, "utc") {
+					r.hasZone, p.pos = true, len(p.s)
+				} else if strings.Contains(name, "/") {
+					loc, _, err := loadZone(name)
+					if err != nil {
+						return r, sqlstate.New(sqlstate.InvalidParameterValue, "time zone \"%s\" not recognized", strings.ToLower(name))
+					}
+					r.hasZone, r.location, p.pos = true, loc, len(p.s)
+				}
+			}
+		}
+	}
+	if p.pos != len(p.s) {
+		return give()
+	}
+	return r, nil
+}
+
+func dateIn(text string) (int64, error) {
+	r, err := parseTime(text, "date")
+	if err != nil {
+		return 0, err
+	}
+	switch r.special {
+	case "infinity":
+		return dateInf, nil
+	case "-infinity":
+		return dateMinusInf, nil
+	case "epoch":
+		return -epochDays, nil
+	}
+	if r.days < dateMin || r.days >= dateEnd {
+		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "date out of range: \"%s\"", text)
+	}
+	return r.days, nil
+}
+
+func timestampOf(r parsedTime, text string) (int64, error) {
+	if r.days < -120000000 || r.days > 120000000 {
+		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range: \"%s\"", text)
+	}
+	v := r.days*usecsPerDay + r.us
+	if v < tsMin || v >= tsEnd {
+		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range: \"%s\"", text)
+	}
+	return v, nil
+}
+
+func specialTS(s string) (int64, bool) {
+	switch s {
+	case "infinity":
+		return tsInf, true
+	case "-infinity":
+		return tsMinusInf, true
+	case "epoch":
+		return -epochDays * usecsPerDay, true
+	}
+	return 0, false
+}
+
+func timestampIn(text string) (int64, error) {
+	r, err := parseTime(text, "timestamp")
+	if err != nil {
+		return 0, err
+	}
+	if v, ok := specialTS(r.special); ok {
+		return v, nil
+	}
+	return timestampOf(r, text)
+}
+
+func timestamptzIn(text string, loc *time.Location) (int64, error) {
+	r, err := parseTime(text, "timestamp with time zone")
+	if err != nil {
+		return 0, err
+	}
+	if v, ok := specialTS(r.special); ok {
+		return v, nil
+	}
+	v, err := timestampOf(r, text)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case r.location != nil:
+		v = toInstant(v, r.location)
+	case r.hasZone:
+		v -= int64(r.zone) * 1000000
+	default:
+		v = toInstant(v, loc)
+	}
+	if v < tsMin || v >= tsEnd {
+		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range: \"%s\"", text)
+	}
+	return v, nil
+}
+
+func timeIn(text string) (int64, error) {
+	r, err := parseTime(text, "time")
+	if err != nil {
+		return 0, err
+	}
+	if r.special != "" || !r.hasTime {
+		return 0, sqlstate.New(sqlstate.InvalidDatetimeFormat, "invalid input syntax for type time: \"%s\"", text)
+	}
+	return r.us, nil
+}
+
+// roundTS rounds to a precision of 0 to 6 fractional digits, half away from zero.
+func roundTS(v int64, mod int32) int64 {
+	if mod < 0 || mod >= 6 || v == tsInf || v == tsMinusInf {
+		return v
+	}
+	unit := int64(1)
+	for i := mod; i < 6; i++ {
+		unit *= 10
+	}
+	if v >= 0 {
+		return (v + unit/2) / unit * unit
+	}
+	return -((-v + unit/2) / unit * unit)
+}
+
+func tsOutOfRange() error {
+	return sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range")
+}

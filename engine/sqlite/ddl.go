@@ -1,0 +1,775 @@
+package sqlite
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// runUtility runs a statement that is not a query. Its rows, if any, are in
+// p.rows afterwards.
+func (c *Conn) runUtility(p *portal) error {
+	if p.plan.kind == utilityPlan {
+		if err := c.begin(p.plan.write); err != nil {
+			return err
+		}
+	} else if c.tx.block == txFailed && !p.plan.exitsFailed() {
+		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+	}
+	p.started = true
+	if p.plan.util == nil {
+		return nil
+	}
+	return p.plan.util(c, p)
+}
+
+// planUtility recognises DDL and its like; nil means that it is a query.
+func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
+	defer catch(&err)
+	util := func(tag string, write bool, fn func(c *Conn, p *portal) error) (*plan, error) {
+		return &plan{text: text, tag: tag, kind: utilityPlan, write: write, util: fn, generation: c.cat.generation, settings: c.settings.version}, nil
+	}
+	// A statement is translated when it runs, since the tables may have changed.
+	ddl := func(tag string, fn func(t *translator, p *portal)) (*plan, error) {
+		return util(tag, true, func(c *Conn, p *portal) (err error) {
+			defer catch(&err)
+			fn(c.translator(text), p)
+			return nil
+		})
+	}
+	switch s := raw.Stmt.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt:
+		return nil, nil
+	case *pg.Node_CreateStmt:
+		return ddl("CREATE TABLE", func(t *translator, p *portal) { c.createTable(t, s.CreateStmt) })
+	case *pg.Node_DropStmt:
+		return c.planDrop(s.DropStmt, ddl)
+	case *pg.Node_AlterTableStmt:
+		return ddl("ALTER TABLE", func(t *translator, p *portal) { c.alterTable(t, s.AlterTableStmt) })
+	case *pg.Node_RenameStmt:
+		tag := "ALTER TABLE"
+		switch s.RenameStmt.RenameType {
+		case pg.ObjectType_OBJECT_INDEX:
+			tag = "ALTER INDEX"
+		case pg.ObjectType_OBJECT_SCHEMA:
+			return nil, refused("ALTER SCHEMA ... RENAME")
+		}
+		return ddl(tag, func(t *translator, p *portal) { c.rename(t, s.RenameStmt) })
+	case *pg.Node_IndexStmt:
+		return ddl("CREATE INDEX", func(t *translator, p *portal) { c.createIndex(t, s.IndexStmt) })
+	case *pg.Node_TruncateStmt:
+		return ddl("TRUNCATE TABLE", func(t *translator, p *portal) { c.truncate(t, s.TruncateStmt) })
+	case *pg.Node_CreateSchemaStmt:
+		return ddl("CREATE SCHEMA", func(t *translator, p *portal) { c.createSchema(s.CreateSchemaStmt) })
+	case *pg.Node_CommentStmt:
+		return ddl("COMMENT", func(t *translator, p *portal) { c.comment(t, s.CommentStmt) })
+	case *pg.Node_ExplainStmt:
+		return c.planExplain(s.ExplainStmt, text)
+	case *pg.Node_VacuumStmt:
+		tag := "VACUUM"
+		if !s.VacuumStmt.IsVacuumcmd {
+			tag = "ANALYZE"
+		}
+		return util(tag, true, func(c *Conn, p *portal) error {
+			if tag == "VACUUM" && c.tx.block != txNone {
+				return sqlstate.New(sqlstate.ActiveTransaction, "VACUUM cannot run inside a transaction block")
+			}
+			return c.exec("ANALYZE")
+		})
+	case *pg.Node_CreateEnumStmt, *pg.Node_CompositeTypeStmt, *pg.Node_CreateDomainStmt, *pg.Node_DefineStmt:
+		return nil, sqlstate.Refuse("a SQLite shard has no types of one's own", "Use text with a CHECK constraint, or a PostgreSQL shard.")
+	case *pg.Node_CreateSeqStmt, *pg.Node_AlterSeqStmt:
+		return nil, sqlstate.Refuse("a SQLite shard has no sequences: a rolled back transaction would give a number out twice", "Use uuid with gen_random_uuid(), or a PostgreSQL shard.")
+	}
+	name := strings.TrimPrefix(fmt.Sprintf("%T", raw.Stmt.GetNode()), "*pg_query.Node_")
+	return nil, refused("the statement " + strings.TrimSuffix(name, "Stmt"))
+}
+
+// creationSchema finds the schema of a new object.
+func (c *Conn) creationSchema(r *pg.RangeVar) string {
+	if r.Schemaname != "" {
+		c.checkSchema(r.Schemaname)
+		return r.Schemaname
+	}
+	path := c.effectivePath()
+	if len(path) == 0 {
+		failf(sqlstate.InvalidSchemaName, "no schema has been selected to create in")
+	}
+	return path[0]
+}
+
+func (c *Conn) checkSchema(name string) {
+	if c.cat.schemas[name] == nil {
+		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+	}
+	if name == catalogSchema || name == informationSchema {
+		failf(sqlstate.InsufficientPrivilege, "permission denied for schema %s", name)
+	}
+}
+
+// checkNewName refuses names that are taken, and those that SQLite cannot have.
+func (c *Conn) checkNewName(schema, name string) {
+	exact, folded := c.cat.relationNameTaken(schema, name)
+	if exact {
+		failf(sqlstate.DuplicateTable, "relation \"%s\" already exists", name)
+	}
+	if folded {
+		refuse("a SQLite shard cannot have two relations whose names differ in case only (\""+name+"\")", "Choose another name.")
+	}
+	lower := strings.ToLower(sqlObjectName(schema, name))
+	if strings.HasPrefix(lower, "sqlite_") || strings.HasPrefix(lower, "cleave_") && schema == publicSchema || schema == publicSchema && strings.Contains(name, ".") {
+		refuse("a SQLite shard cannot have a relation named \""+name+"\"", "Names must not begin with sqlite_ or cleave_, nor contain a dot.")
+	}
+}
+
+// chooseName makes a constraint's or index's name as PostgreSQL does:
+// name1_name2_label, cut to 63 bytes, with a number if it is taken.
+func (c *Conn) chooseName(schema, name1, name2, label string, taken func(string) bool) string {
+	for n := 0; ; n++ {
+		l := label
+		if n > 0 {
+			l += strconv.Itoa(n)
+		}
+		over := len(l) + 1
+		a, b := name1, name2
+		if b != "" {
+			over++
+		}
+		for len(a)+len(b)+over > 63 {
+			if len(a) > len(b) {
+				a = a[:len(a)-1]
+			} else {
+				b = b[:len(b)-1]
+			}
+		}
+		name := a
+		if b != "" {
+			name += "_" + b
+		}
+		name += "_" + l
+		exact, folded := c.cat.relationNameTaken(schema, name)
+		if !exact && !folded && !taken(name) {
+			return name
+		}
+	}
+}
+
+// parserVersion is the version that the parser wants to see in a tree.
+var parserVersion = sync.OnceValue(func() int32 {
+	tree, err := pg.Parse("SELECT 1")
+	if err != nil {
+		return 0
+	}
+	return tree.Version
+})
+
+func deparse(n *pg.Node) string {
+	tree := &pg.ParseResult{Version: parserVersion(), Stmts: []*pg.RawStmt{{Stmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{
+		TargetList:  []*pg.Node{{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Val: n}}}},
+		LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}}}}}}
+	s, err := pg.Deparse(tree)
+	if err != nil {
+		refuseSQL("this expression")
+	}
+	return strings.TrimPrefix(s, "SELECT ")
+}
+
+// walkColumns calls fn for every column reference in an expression.
+func walkColumns(m proto.Message, fn func(*pg.ColumnRef)) {
+	if r, ok := m.(*pg.ColumnRef); ok {
+		fn(r)
+	}
+	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.IsList() && fd.Message() != nil:
+			for i := range v.List().Len() {
+				walkColumns(v.List().Get(i).Message().Interface(), fn)
+			}
+		case fd.Message() != nil && !fd.IsMap():
+			walkColumns(v.Message().Interface(), fn)
+		}
+		return true
+	})
+}
+
+func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
+	switch {
+	case s.Relation.Relpersistence == "t":
+		refuseSQL("a temporary table")
+	case len(s.InhRelations) > 0 || s.Partspec != nil || s.Partbound != nil:
+		refuseSQL("inheritance and partitioning")
+	case s.OfTypename != nil:
+		refuseSQL("CREATE TABLE OF")
+	case s.Tablespacename != "" || s.AccessMethod != "" && s.AccessMethod != "heap":
+		refuseSQL("a tablespace or access method")
+	}
+	schema := c.creationSchema(s.Relation)
+	name := s.Relation.Relname
+	if exact, _ := c.cat.relationNameTaken(schema, name); exact && s.IfNotExists {
+		c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", name)
+		return
+	}
+	c.checkNewName(schema, name)
+	d := &tableDef{OID: c.mustOID(), Schema: schema, Name: name}
+	d.Options = tableOptions(s.Options)
+	var constraints []columnConstraint
+	for _, n := range s.TableElts {
+		switch x := n.GetNode().(type) {
+		case *pg.Node_ColumnDef:
+			constraints = append(constraints, c.addColumn(t, d, x.ColumnDef)...)
+		case *pg.Node_Constraint:
+			constraints = append(constraints, columnConstraint{con: x.Constraint})
+		case *pg.Node_TableLikeClause:
+			refuseSQL("LIKE in CREATE TABLE")
+		default:
+			refuseSQL("this element of CREATE TABLE")
+		}
+	}
+	if len(d.Columns) == 0 {
+		refuseSQL("a table without columns")
+	}
+	c.addConstraints(t, d, constraints)
+	c.must(c.exec(c.tableSQL(t, d)))
+	c.must(c.saveTable(d))
+	for i := range d.Indexes {
+		c.makeIndex(t, d, &d.Indexes[i])
+	}
+}
+
+type columnConstraint struct {
+	con    *pg.Constraint
+	column *columnDef // nil for a table constraint
+}
+
+func (c *Conn) must(err error) {
+	if err != nil {
+		if strings.Contains(err.Error(), "non-deterministic") {
+			err = refused("a function that is not immutable in a constraint or index")
+		}
+		fail(err)
+	}
+}
+
+func (c *Conn) mustOID() uint32 {
+	n, err := c.newOID()
+	c.must(err)
+	return n
+}
+
+func tableOptions(list []*pg.Node) []string {
+	var out []string
+	for _, n := range list {
+		e := n.GetDefElem()
+		if e.Defnamespace != "" || e.Defname != "fillfactor" && !strings.HasPrefix(e.Defname, "autovacuum_") {
+			refuse("the storage parameter "+e.Defname+" is not supported on a SQLite shard", "Leave it out.")
+		}
+		v := ""
+		if a := e.Arg; a != nil {
+			if i, ok := a.GetNode().(*pg.Node_Integer); ok {
+				v = strconv.Itoa(int(i.Integer.Ival))
+			} else if s := a.GetString_(); s != nil {
+				v = s.Sval
+			} else if f := a.GetFloat(); f != nil {
+				v = f.Fval
+			} else if tn := a.GetTypeName(); tn != nil {
+				v = builtinName(tn)
+			}
+		}
+		out = append(out, e.Defname+"="+v)
+	}
+	return out
+}
+
+// addColumn appends a column and returns its constraints.
+func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnConstraint {
+	if d.column(n.Colname) != nil {
+		failf(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", n.Colname)
+	}
+	for _, o := range d.live() {
+		if strings.EqualFold(o.Name, n.Colname) {
+			refuse("a SQLite shard cannot have two columns whose names differ in case only (\""+n.Colname+"\")", "Choose another name.")
+		}
+	}
+	switch n.Colname {
+	case "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid":
+		failf(sqlstate.DuplicateColumn, "column name \"%s\" conflicts with a system column name", n.Colname)
+	}
+	if last := n.TypeName.Names[len(n.TypeName.Names)-1].GetString_().GetSval(); strings.HasSuffix(last, "serial") || last == "serial4" || last == "serial8" || last == "serial2" {
+		refuse("a SQLite shard has no serial columns: a rolled back transaction would give a number out twice", "Use uuid DEFAULT gen_random_uuid(), or numbers of your own.")
+	}
+	if len(d.Columns) >= 1600 {
+		failf("54011", "tables can have at most 1600 columns")
+	}
+	oid, mod := t.typeOf(n.TypeName)
+	if !storable(oid) {
+		refuse("a SQLite shard cannot store columns of type "+formatType(oid, mod), "It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb.")
+	}
+	if n.CollClause != nil {
+		name := n.CollClause.Collname[len(n.CollClause.Collname)-1].GetString_().GetSval()
+		switch name {
+		case "C", "POSIX", "default", "ucs_basic":
+		default:
+			refuse("a SQLite shard orders text by bytes (COLLATE \"C\") only", "Leave the COLLATE clause out, or use a PostgreSQL shard.")
+		}
+	}
+	if n.Compression != "" || n.StorageName != "" {
+		refuseSQL("COMPRESSION or STORAGE")
+	}
+	num := int16(len(d.Columns) + 1)
+	d.Columns = append(d.Columns, columnDef{Num: num, Name: n.Colname, Type: oid, Mod: mod})
+	var out []columnConstraint
+	for _, k := range n.Constraints {
+		out = append(out, columnConstraint{con: k.GetConstraint(), column: &columnDef{Num: num}})
+	}
+	return out
+}
+
+// addConstraints works the constraints of CREATE TABLE or ADD COLUMN into d.
+func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstraint) {
+	named := map[string]bool{}
+	for _, k := range d.Constraints {
+		named[k.Name] = true
+	}
+	for _, k := range list {
+		if n := k.con.Conname; n != "" {
+			if named[n] {
+				failf(sqlstate.DuplicateObject, "constraint \"%s\" for relation \"%s\" already exists", n, d.Name)
+			}
+			named[n] = true
+		}
+	}
+	// PostgreSQL names checks first, then indexes, then foreign keys.
+	order := func(k *pg.Constraint) int {
+		switch k.Contype {
+		case pg.ConstrType_CONSTR_CHECK:
+			return 0
+		case pg.ConstrType_CONSTR_PRIMARY:
+			return 1
+		case pg.ConstrType_CONSTR_UNIQUE:
+			return 2
+		}
+		return 3
+	}
+	sort.SliceStable(list, func(i, j int) bool { return order(list[i].con) < order(list[j].con) })
+	taken := func(n string) bool { return named[n] || n == d.Name }
+	for _, ck := range list {
+		k := ck.con
+		var col *columnDef
+		if ck.column != nil {
+			col = d.byNum(ck.column.Num)
+		}
+		if k.Deferrable || k.Initdeferred || k.Contype == pg.ConstrType_CONSTR_ATTR_DEFERRABLE || k.Contype == pg.ConstrType_CONSTR_ATTR_DEFERRED {
+			refuseSQL("a deferrable constraint")
+		}
+		switch k.Contype {
+		case pg.ConstrType_CONSTR_NULL, pg.ConstrType_CONSTR_ATTR_NOT_DEFERRABLE, pg.ConstrType_CONSTR_ATTR_IMMEDIATE:
+		case pg.ConstrType_CONSTR_NOTNULL:
+			col.NotNull = true
+		case pg.ConstrType_CONSTR_DEFAULT:
+			c.setDefault(t, d, col, k.RawExpr)
+		case pg.ConstrType_CONSTR_CHECK:
+			used := ""
+			several := false
+			walkColumns(k.RawExpr, func(r *pg.ColumnRef) {
+				n := r.Fields[len(r.Fields)-1].GetString_().GetSval()
+				if used == "" || used == n {
+					used = n
+				} else {
+					several = true
+				}
+			})
+			if several {
+				used = ""
+			}
+			name := k.Conname
+			if name == "" {
+				name = c.chooseName(d.Schema, d.Name, used, "check", taken)
+			}
+			named[name] = true
+			x := constraintDef{OID: c.mustOID(), Name: name, Type: "c", Expr: deparse(k.RawExpr)}
+			seen := map[int16]bool{}
+			walkColumns(k.RawExpr, func(r *pg.ColumnRef) {
+				if o := d.column(r.Fields[len(r.Fields)-1].GetString_().GetSval()); o != nil && !seen[o.Num] {
+					seen[o.Num] = true
+					x.Columns = append(x.Columns, o.Num)
+				}
+			})
+			c.checkSQL(d, x.Expr)
+			d.Constraints = append(d.Constraints, x)
+		case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
+			c.addUnique(t, d, k, col, named, taken)
+		case pg.ConstrType_CONSTR_FOREIGN:
+			c.addForeignKey(t, d, k, col, named, taken)
+		case pg.ConstrType_CONSTR_IDENTITY:
+			refuse("a SQLite shard has no identity columns: a rolled back transaction would give a number out twice", "Use uuid DEFAULT gen_random_uuid(), or numbers of your own.")
+		case pg.ConstrType_CONSTR_GENERATED:
+			refuseSQL("a generated column")
+		case pg.ConstrType_CONSTR_EXCLUSION:
+			refuseSQL("an exclusion constraint")
+		default:
+			refuseSQL("this constraint")
+		}
+	}
+}
+
+func (c *Conn) setDefault(t *translator, d *tableDef, col *columnDef, n *pg.Node) {
+	if k := n.GetAConst(); k != nil && k.Isnull {
+		col.Default = ""
+		return
+	}
+	walkColumns(n, func(*pg.ColumnRef) {
+		failf(sqlstate.FeatureNotSupported, "cannot use column reference in DEFAULT expression")
+	})
+	text := deparse(n)
+	if k := n.GetAConst(); k != nil && k.GetSval() != nil {
+		text += "::" + formatType(col.Type, -1)
+	}
+	old := col.Default
+	col.Default = text
+	sub := c.translator(text)
+	sub.fixed = true
+	e := func() expr {
+		defer func() {
+			if r := recover(); r != nil {
+				col.Default = old
+				panic(r)
+			}
+		}()
+		return sub.defaultOf(d, col)
+	}()
+	_ = e
+	if sub.aliases > 0 {
+		failf(sqlstate.FeatureNotSupported, "cannot use subquery in DEFAULT expression")
+	}
+}
+
+// checkSQL translates a CHECK or index predicate.
+func (c *Conn) checkSQL(d *tableDef, text string) string {
+	n, err := parseExpr(text)
+	if err != nil {
+		fail(err)
+	}
+	t := c.translator(text)
+	t.inCheck, t.fixed = true, true
+	t.push()
+	t.scope.sel.clause = "check constraints"
+	r := &rte{alias: d.Name, sql: "", table: d}
+	for _, col := range d.live() {
+		r.cols = append(r.cols, rteCol{name: col.Name, sql: quoteIdent(col.Name), typ: col.Type, mod: col.Mod})
+	}
+	t.scope.rtes = []*rte{r}
+	t.text = ""
+	e := t.boolean(n, "CHECK")
+	if t.volatile > 0 {
+		refuseSQL("a volatile function in a constraint or index")
+	}
+	return e.sql
+}
+
+func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
+	if k.NullsNotDistinct || len(k.Including) > 0 || k.Indexname != "" {
+		refuseSQL("this form of UNIQUE or PRIMARY KEY")
+	}
+	primary := k.Contype == pg.ConstrType_CONSTR_PRIMARY
+	if primary && d.primaryKey() != nil {
+		failf(sqlstate.InvalidTableDefinition, "multiple primary keys for table \"%s\" are not allowed", d.Name)
+	}
+	var nums []int16
+	var names []string
+	if col != nil {
+		nums, names = []int16{col.Num}, []string{col.Name}
+	}
+	for _, n := range k.Keys {
+		name := n.GetString_().GetSval()
+		kc := d.column(name)
+		if kc == nil {
+			failf(sqlstate.UndefinedColumn, "column \"%s\" named in key does not exist", name)
+		}
+		for _, o := range nums {
+			if o == kc.Num {
+				failf(sqlstate.DuplicateColumn, "column \"%s\" appears twice in %s constraint", name, map[bool]string{true: "primary key", false: "unique"}[primary])
+			}
+		}
+		nums, names = append(nums, kc.Num), append(names, name)
+	}
+	ix := indexDef{OID: c.mustOID(), Unique: true, Primary: primary}
+	for _, n := range nums {
+		kc := d.byNum(n)
+		indexable(kc)
+		if primary {
+			kc.NotNull = true
+		}
+		ix.Columns = append(ix.Columns, indexColumn{Num: n})
+	}
+	name := k.Conname
+	switch {
+	case name != "":
+		c.checkNewName(d.Schema, name)
+	case primary:
+		name = c.chooseName(d.Schema, d.Name, "", "pkey", taken)
+	default:
+		name = c.chooseName(d.Schema, d.Name, strings.Join(names, "_"), "key", taken)
+	}
+	named[name] = true
+	ix.Name = name
+	typ := "u"
+	if primary {
+		typ = "p"
+	}
+	d.Indexes = append(d.Indexes, ix)
+	d.Constraints = append(d.Constraints, constraintDef{OID: c.mustOID(), Name: name, Type: typ, Columns: nums, Index: ix.OID})
+}
+
+func indexable(col *columnDef) {
+	if !isComparable(col.Type) && classOf(col.Type) != classBpchar {
+		refuse("a SQLite shard cannot index columns of type "+typeName(col.Type), "Index a text column instead.")
+	}
+}
+
+var fkActions = map[string]string{"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+
+func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
+	if k.FkMatchtype == "f" || k.FkMatchtype == "p" {
+		refuseSQL("MATCH FULL and MATCH PARTIAL")
+	}
+	if len(k.FkDelSetCols) > 0 {
+		refuseSQL("ON DELETE SET with a list of columns")
+	}
+	if k.SkipValidation && !k.InitiallyValid {
+		refuseSQL("NOT VALID")
+	}
+	x := constraintDef{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction}
+	for _, a := range []string{x.OnDelete, x.OnUpdate} {
+		if fkActions[a] == "" || a == "d" {
+			refuseSQL("the action SET DEFAULT of a foreign key")
+		}
+	}
+	if col != nil {
+		x.Columns = []int16{col.Num}
+	}
+	for _, n := range k.FkAttrs {
+		name := n.GetString_().GetSval()
+		kc := d.column(name)
+		if kc == nil {
+			failf(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
+		}
+		x.Columns = append(x.Columns, kc.Num)
+	}
+	var ref *tableDef
+	pk := k.Pktable
+	if (pk.Schemaname == "" || pk.Schemaname == d.Schema) && pk.Relname == d.Name {
+		ref = d
+	} else {
+		ref = t.findTable(pk)
+	}
+	if ref.system != nil || ref.static {
+		failf(sqlstate.WrongObjectType, "referenced relation \"%s\" is not a table", ref.Name)
+	}
+	x.RefTable = ref.OID
+	if len(k.PkAttrs) == 0 {
+		p := ref.primaryKey()
+		if p == nil {
+			failf(sqlstate.UndefinedObject, "there is no primary key for referenced table \"%s\"", ref.Name)
+		}
+		x.RefCols = p.Columns
+	}
+	for _, n := range k.PkAttrs {
+		name := n.GetString_().GetSval()
+		rc := ref.column(name)
+		if rc == nil {
+			failf(sqlstate.UndefinedColumn, "column \"%s\" referenced in foreign key constraint does not exist", name)
+		}
+		x.RefCols = append(x.RefCols, rc.Num)
+	}
+	if len(x.RefCols) != len(x.Columns) {
+		failf("42830", "number of referencing and referenced columns for foreign key disagree")
+	}
+	unique := false
+	for _, ix := range ref.Indexes {
+		if !ix.Unique || ix.Where != "" || len(ix.Columns) != len(x.RefCols) {
+			continue
+		}
+		all := true
+		for _, rc := range x.RefCols {
+			hit := false
+			for _, ic := range ix.Columns {
+				hit = hit || ic.Num == rc
+			}
+			all = all && hit
+		}
+		unique = unique || all
+	}
+	if !unique {
+		failf("42830", "there is no unique constraint matching given keys for referenced table \"%s\"", ref.Name)
+	}
+	local, remote := d.names(x.Columns), ref.names(x.RefCols)
+	for i := range x.Columns {
+		a, b := d.byNum(x.Columns[i]), ref.byNum(x.RefCols[i])
+		if classOf(a.Type) == classBpchar || classOf(b.Type) == classBpchar || classOf(a.Type) == classNumeric || classOf(b.Type) == classNumeric || !sameRepresentation(a.Type, b.Type) {
+			if !builtin().canCoerce(a.Type, b.Type, implicitCast) {
+				fail(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
+					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], typeName(a.Type), typeName(b.Type)))
+			}
+			refuseSQL("a foreign key from " + typeName(a.Type) + " to " + typeName(b.Type))
+		}
+	}
+	x.Name = k.Conname
+	if x.Name == "" {
+		x.Name = c.chooseName(d.Schema, d.Name, strings.Join(local, "_"), "fkey", taken)
+	}
+	named[x.Name] = true
+	x.OID = c.mustOID()
+	d.Constraints = append(d.Constraints, x)
+}
+
+// tableSQL prints the table's definition for SQLite. Columns have no type, so
+// that SQLite converts nothing. Unique constraints are indexes of their own.
+func (c *Conn) tableSQL(t *translator, d *tableDef) string {
+	var parts []string
+	for _, col := range d.live() {
+		s := quoteIdent(col.Name)
+		if classOf(col.Type) == classNumeric {
+			s += " COLLATE cleave_numeric"
+		}
+		if col.NotNull {
+			s += " NOT NULL"
+		}
+		parts = append(parts, s)
+	}
+	for i := range d.Constraints {
+		k := &d.Constraints[i]
+		switch k.Type {
+		case "c":
+			parts = append(parts, "CONSTRAINT "+quoteIdent(k.Name)+" CHECK "+parenthesised(c.checkSQL(d, k.Expr)))
+		case "f":
+			ref := d
+			if k.RefTable != d.OID {
+				ref = c.cat.byOID[k.RefTable]
+			}
+			parts = append(parts, "CONSTRAINT "+quoteIdent(k.Name)+" FOREIGN KEY ("+quoteList(d.names(k.Columns))+") REFERENCES "+quoteIdent(ref.sqlName())+
+				" ("+quoteList(ref.names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate])
+		}
+	}
+	return "CREATE TABLE " + quoteIdent(d.sqlName()) + " (" + strings.Join(parts, ", ") + ")"
+}
+
+func parenthesised(s string) string { return "(" + s + ")" }
+
+func quoteList(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = quoteIdent(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+// indexedColumn is how an index, and what uses it, names a column.
+func indexedColumn(col *columnDef) string {
+	if classOf(col.Type) == classBpchar {
+		return "rtrim(" + quoteIdent(col.Name) + ", ' ')"
+	}
+	return quoteIdent(col.Name)
+}
+
+func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
+	var cols []string
+	for _, ic := range ix.Columns {
+		s := indexedColumn(d.byNum(ic.Num))
+		if ic.Desc {
+			s += " DESC"
+		}
+		cols = append(cols, s)
+	}
+	word := "CREATE INDEX "
+	if ix.Unique {
+		word = "CREATE UNIQUE INDEX "
+	}
+	sql := word + quoteIdent(sqlObjectName(d.Schema, ix.Name)) + " ON " + quoteIdent(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"
+	if ix.Where != "" {
+		sql += " WHERE " + c.checkSQL(d, ix.Where)
+	}
+	if err := c.exec(sql); err != nil {
+		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+			e := sqlstate.New(sqlstate.UniqueViolation, "could not create unique index \"%s\"", ix.Name)
+			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, ix.Name
+			fail(e)
+		}
+		c.must(err)
+	}
+}
+
+func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
+	d := t.findTable(s.Relation)
+	if d.system != nil || d.static {
+		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
+	}
+	switch {
+	case s.Concurrent:
+		if c.tx.block != txNone {
+			failf(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
+		}
+	case s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0:
+		refuseSQL("this form of CREATE INDEX")
+	}
+	if s.AccessMethod != "" && s.AccessMethod != "btree" {
+		refuseSQL("the index method " + s.AccessMethod)
+	}
+	if len(s.Options) > 0 {
+		tableOptions(s.Options)
+	}
+	ix := indexDef{Unique: s.Unique}
+	var names []string
+	for _, n := range s.IndexParams {
+		el := n.GetIndexElem()
+		if el.Name == "" || len(el.Opclass) > 0 {
+			refuseSQL("an index of an expression or with an operator class")
+		}
+		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
+			refuseSQL("an index with a collation other than C")
+		}
+		col := d.column(el.Name)
+		if col == nil {
+			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+		}
+		indexable(col)
+		ic := indexColumn{Num: col.Num, Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
+		ic.NullsFirst = ic.Desc
+		switch el.NullsOrdering {
+		case pg.SortByNulls_SORTBY_NULLS_FIRST:
+			ic.NullsFirst = true
+		case pg.SortByNulls_SORTBY_NULLS_LAST:
+			ic.NullsFirst = false
+		}
+		ix.Columns = append(ix.Columns, ic)
+		names = append(names, el.Name)
+	}
+	if s.WhereClause != nil {
+		ix.Where = deparse(s.WhereClause)
+		c.checkSQL(d, ix.Where)
+	}
+	ix.Name = s.Idxname
+	if ix.Name == "" {
+		ix.Name = c.chooseName(d.Schema, d.Name, strings.Join(names, "_"), "idx", func(string) bool { return false })
+	} else {
+		if exact, _ := c.cat.relationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
+			c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", ix.Name)
+			return
+		}
+		c.checkNewName(d.Schema, ix.Name)
+	}
+	ix.OID = c.mustOID()
+	c.makeIndex(t, d, &ix)
+	n := d.clone()
+	n.Indexes = append(n.Indexes, ix)
+	c.must(c.saveTable(n))
+}

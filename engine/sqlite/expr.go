@@ -1,0 +1,564 @@
+package sqlite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// expr translates an expression. Grouping is checked on the way: an expression
+// that equals a GROUP BY expression takes back the columns it used.
+func (t *translator) expr(n *pg.Node) expr {
+	t.enter()
+	defer t.leave()
+	var sel *selectState
+	mark := 0
+	if t.scope != nil {
+		sel = t.scope.sel
+		mark = len(sel.ungrouped)
+	}
+	e := t.exprNode(n)
+	if sel != nil && len(sel.ungrouped) > mark && sel.groupSQL[e.sql] {
+		sel.ungrouped = sel.ungrouped[:mark]
+	}
+	return e
+}
+
+func (t *translator) exprNode(n *pg.Node) expr {
+	switch x := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		return t.constant(x.AConst)
+	case *pg.Node_ColumnRef:
+		return t.columnRef(x.ColumnRef)
+	case *pg.Node_ParamRef:
+		return t.param(x.ParamRef)
+	case *pg.Node_AExpr:
+		e := t.operatorExpr(x.AExpr)
+		if e.name == "" {
+			e.name = "?column?"
+		}
+		return e
+	case *pg.Node_BoolExpr:
+		return t.boolExpr(x.BoolExpr)
+	case *pg.Node_NullTest:
+		a := t.expr(x.NullTest.Arg)
+		if a.row != nil {
+			refuseSQL("IS NULL of a row")
+		}
+		a = t.resolveText(a)
+		op := " IS NULL)"
+		if x.NullTest.Nulltesttype == pg.NullTestType_IS_NOT_NULL {
+			op = " IS NOT NULL)"
+		}
+		return expr{sql: "(" + a.sql + op, typ: oidBool, mod: -1, name: "?column?", notNull: true}
+	case *pg.Node_BooleanTest:
+		a := t.boolean(x.BooleanTest.Arg, "IS TRUE")
+		op := map[pg.BoolTestType]string{
+			pg.BoolTestType_IS_TRUE: " IS TRUE)", pg.BoolTestType_IS_NOT_TRUE: " IS NOT TRUE)",
+			pg.BoolTestType_IS_FALSE: " IS FALSE)", pg.BoolTestType_IS_NOT_FALSE: " IS NOT FALSE)",
+			pg.BoolTestType_IS_UNKNOWN: " IS NULL)", pg.BoolTestType_IS_NOT_UNKNOWN: " IS NOT NULL)",
+		}[x.BooleanTest.Booltesttype]
+		return expr{sql: "(" + a.sql + op, typ: oidBool, mod: -1, name: "?column?", notNull: true}
+	case *pg.Node_TypeCast:
+		return t.typeCast(x.TypeCast)
+	case *pg.Node_FuncCall:
+		return t.funcCall(x.FuncCall)
+	case *pg.Node_CaseExpr:
+		return t.caseExpr(x.CaseExpr)
+	case *pg.Node_CoalesceExpr:
+		list := t.exprs(x.CoalesceExpr.Args)
+		typ, mod := t.toCommon(list, "COALESCE")
+		parts := make([]string, len(list))
+		for i, e := range list {
+			parts[i] = e.sql
+		}
+		sql := parts[0]
+		if len(parts) > 1 {
+			sql = "coalesce(" + strings.Join(parts, ", ") + ")"
+		}
+		return expr{sql: sql, typ: typ, mod: mod, name: "coalesce"}
+	case *pg.Node_MinMaxExpr:
+		name := "greatest"
+		if x.MinMaxExpr.Op == pg.MinMaxOp_IS_LEAST {
+			name = "least"
+		}
+		list := t.exprs(x.MinMaxExpr.Args)
+		typ, mod := t.toCommon(list, strings.ToUpper(name))
+		if !isComparable(typ) {
+			refuseSQL(strings.ToUpper(name) + " of " + typeName(typ))
+		}
+		args := []any{int(classOf(typ))}
+		for _, e := range list {
+			args = append(args, e.sql)
+		}
+		return expr{sql: call("cleave_"+name, args...), typ: typ, mod: mod, name: name}
+	case *pg.Node_SubLink:
+		return t.subLink(x.SubLink)
+	case *pg.Node_SqlvalueFunction:
+		return t.sqlValue(x.SqlvalueFunction)
+	case *pg.Node_CollateClause:
+		return t.collateClause(x.CollateClause)
+	case *pg.Node_AArrayExpr:
+		return t.arrayExpr(x.AArrayExpr, 0)
+	case *pg.Node_AIndirection:
+		return t.indirection(x.AIndirection)
+	case *pg.Node_RowExpr:
+		list := t.exprs(x.RowExpr.Args)
+		return expr{row: list, typ: oidRecord, mod: -1, name: "row", sql: "row"}
+	case *pg.Node_SetToDefault:
+		t.failAt(x.SetToDefault.Location, sqlstate.SyntaxError, "DEFAULT is not allowed in this context")
+	case *pg.Node_NamedArgExpr:
+		refuseSQL("a function call with named arguments")
+	case *pg.Node_GroupingFunc:
+		refuseSQL("GROUPING")
+	}
+	refuseSQL(fmt.Sprintf("this expression (%s)", strings.TrimPrefix(fmt.Sprintf("%T", n.GetNode()), "*pg_query.Node_")))
+	return expr{}
+}
+
+func (t *translator) exprs(list []*pg.Node) []expr {
+	out := make([]expr, len(list))
+	for i, n := range list {
+		out[i] = t.expr(n)
+	}
+	return out
+}
+
+func (t *translator) constant(c *pg.A_Const) expr {
+	if c.Isnull {
+		return nullExpr()
+	}
+	switch v := c.Val.(type) {
+	case *pg.A_Const_Ival:
+		i := int64(v.Ival.GetIval())
+		return expr{sql: strconv.FormatInt(i, 10), typ: oidInt4, mod: -1, name: "?column?", constant: true, notNull: true, integer: true, intValue: i}
+	case *pg.A_Const_Fval:
+		s := v.Fval.GetFval()
+		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			return expr{sql: s, typ: oidInt8, mod: -1, name: "?column?", constant: true, notNull: true, intValue: i}
+		}
+		n, err := parseNumeric(s)
+		if err != nil {
+			fail(err)
+		}
+		return expr{sql: quoteText(n.String()), typ: oidNumeric, mod: -1, name: "?column?", constant: true, notNull: true}
+	case *pg.A_Const_Boolval:
+		return expr{sql: boolDatum(v.Boolval.GetBoolval()).literal(), typ: oidBool, mod: -1, name: "?column?", constant: true, notNull: true}
+	case *pg.A_Const_Sval:
+		if err := checkText(v.Sval.GetSval()); err != nil {
+			fail(err)
+		}
+		return untyped(v.Sval.GetSval())
+	}
+	refuseSQL("a bit string")
+	return expr{}
+}
+
+func (t *translator) columnRef(c *pg.ColumnRef) expr {
+	var parts []string
+	for _, f := range c.Fields {
+		if f.GetAStar() != nil {
+			t.failAt(c.Location, sqlstate.SyntaxError, "row expansion via \"*\" is not supported here")
+		}
+		parts = append(parts, f.GetString_().GetSval())
+	}
+	if t.scope == nil {
+		t.failAt(c.Location, sqlstate.UndefinedColumn, "column \"%s\" does not exist", parts[len(parts)-1])
+	}
+	// A function or single-column entry can be named as a whole.
+	if len(parts) == 1 {
+		for s := t.scope; s != nil; s = s.parent {
+			whole := false
+			for _, r := range s.rtes {
+				for i := range r.cols {
+					if r.cols[i].name == parts[0] && !r.cols[i].hidden {
+						return t.column(parts, c.Location)
+					}
+				}
+				whole = whole || r.alias == parts[0] && !s.hidden
+			}
+			if whole {
+				refuseSQL("a reference to a whole row")
+			}
+		}
+	}
+	return t.column(parts, c.Location)
+}
+
+func (t *translator) param(p *pg.ParamRef) expr {
+	n := int(p.Number)
+	if t.inCheck || t.fixed || n < 1 || n > 32766 {
+		if n > 32766 {
+			failf("54023", "a SQLite shard takes at most 32766 parameters")
+		}
+		t.failAt(p.Location, sqlstate.UndefinedParameter, "there is no parameter $%d", n)
+	}
+	for len(t.params) < n {
+		t.params = append(t.params, 0)
+	}
+	typ := t.params[n-1]
+	e := expr{sql: "?" + strconv.Itoa(n), typ: typ, mod: -1, param: n, name: "?column?", constant: true}
+	if typ == 0 {
+		e.typ = oidUnknown
+	} else if classOf(typ) == classNone {
+		refuse("a SQLite shard has no values of type "+typeName(typ), "See docs/sql-sqlite.md for the types it has.")
+	}
+	return e
+}
+
+func (t *translator) boolean(n *pg.Node, where string) expr {
+	e := t.expr(n)
+	return t.toBoolean(e, where, nodeLocation(n))
+}
+
+func (t *translator) toBoolean(e expr, where string, loc int32) expr {
+	if e.typ == oidBool {
+		return e
+	}
+	r, ok := t.tryCoerce(e, oidBool, -1, implicitCast)
+	if !ok {
+		t.failAt(loc, sqlstate.DatatypeMismatch, "argument of %s must be type boolean, not type %s", where, typeName(e.typ))
+	}
+	return r
+}
+
+func (t *translator) boolExpr(b *pg.BoolExpr) expr {
+	nif := t.nullIsFalse
+	defer func() { t.nullIsFalse = nif }()
+	switch b.Boolop {
+	case pg.BoolExprType_NOT_EXPR:
+		t.nullIsFalse = false
+		a := t.boolean(b.Args[0], "NOT")
+		return expr{sql: "(NOT " + a.sql + ")", typ: oidBool, mod: -1, name: "?column?", notNull: a.notNull}
+	}
+	op, where := " AND ", "AND"
+	if b.Boolop == pg.BoolExprType_OR_EXPR {
+		op, where = " OR ", "OR"
+	}
+	parts := make([]string, len(b.Args))
+	notNull := true
+	for i, n := range b.Args {
+		a := t.boolean(n, where)
+		parts[i] = a.sql
+		notNull = notNull && a.notNull
+	}
+	return expr{sql: balanced(parts, op), typ: oidBool, mod: -1, name: "?column?", notNull: notNull}
+}
+
+// balanced joins operands so that SQLite's tree stays shallow.
+func balanced(parts []string, op string) string {
+	if len(parts) <= 32 {
+		return "(" + strings.Join(parts, op) + ")"
+	}
+	mid := len(parts) / 2
+	return "(" + balanced(parts[:mid], op) + op + balanced(parts[mid:], op) + ")"
+}
+
+func (t *translator) typeCast(c *pg.TypeCast) expr {
+	oid, mod := t.typeOf(c.TypeName)
+	if a := c.Arg.GetAArrayExpr(); a != nil && elemType(oid) != 0 {
+		e := t.arrayExpr(a, elemType(oid))
+		e = t.coerce(e, oid, mod, explicitCast)
+		return e
+	}
+	a := t.expr(c.Arg)
+	name := a.name
+	if name == "" || name == "?column?" || a.lit || c.Arg.GetCaseExpr() != nil && name == "case" {
+		// A cast names its column after the type unless the operand has a name.
+		name = builtinName(c.TypeName)
+	}
+	if a.row != nil {
+		refuseSQL("a cast of a row")
+	}
+	from := a.typ
+	r, ok := t.tryCoerce(a, oid, mod, explicitCast)
+	if !ok {
+		t.failAt(c.Location, sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(from), typeName(oid))
+	}
+	r.name = name
+	r.table, r.attnum = 0, 0
+	r.integer = false
+	if from == oid && (mod < 0 || mod == a.mod) {
+		r.table, r.attnum = a.table, a.attnum
+	}
+	return r
+}
+
+func builtinName(n *pg.TypeName) string {
+	return n.Names[len(n.Names)-1].GetString_().GetSval()
+}
+
+func (t *translator) caseExpr(c *pg.CaseExpr) expr {
+	nif := t.nullIsFalse
+	t.nullIsFalse = false
+	defer func() { t.nullIsFalse = nif }()
+	var arg *expr
+	if c.Arg != nil {
+		v := t.volatile
+		a := t.expr(c.Arg)
+		if a.lit {
+			a = t.resolveText(a)
+		}
+		if t.volatile != v {
+			refuseSQL("CASE with a volatile operand")
+		}
+		arg = &a
+	}
+	var conds []string
+	var results []expr
+	for _, w := range c.Args {
+		when := w.GetCaseWhen()
+		if arg != nil {
+			v := t.expr(when.Expr)
+			conds = append(conds, t.binary("=", *arg, v, when.Location).sql)
+		} else {
+			conds = append(conds, t.boolean(when.Expr, "CASE/WHEN").sql)
+		}
+		results = append(results, t.expr(when.Result))
+	}
+	name := "case"
+	var all []expr
+	if c.Defresult != nil {
+		d := t.expr(c.Defresult)
+		if d.name != "" && d.name != "?column?" {
+			name = d.name
+		}
+		all = append([]expr{d}, results...)
+	} else {
+		all = append([]expr{nullExpr()}, results...)
+	}
+	typ, mod := t.toCommon(all, "CASE")
+	var b strings.Builder
+	b.WriteString("(CASE")
+	for i := range conds {
+		b.WriteString(" WHEN " + conds[i] + " THEN " + all[i+1].sql)
+	}
+	if c.Defresult != nil {
+		b.WriteString(" ELSE " + all[0].sql)
+	}
+	b.WriteString(" END)")
+	return expr{sql: b.String(), typ: typ, mod: mod, name: name}
+}
+
+func (t *translator) collateClause(c *pg.CollateClause) expr {
+	e := t.expr(c.Arg)
+	name := c.Collname[len(c.Collname)-1].GetString_().GetSval()
+	e = t.resolveText(e)
+	switch classOf(e.typ) {
+	case classText, classBpchar:
+	default:
+		t.failAt(c.Location, sqlstate.DatatypeMismatch, "collations are not supported by type %s", typeName(e.typ))
+	}
+	switch name {
+	case "C", "POSIX", "default", "ucs_basic":
+		return e
+	}
+	refuse("a SQLite shard orders text by bytes (COLLATE \"C\") only", "Leave the COLLATE clause out, or use a PostgreSQL shard.")
+	return e
+}
+
+func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
+	t.noCheckNow()
+	mk := func(sql string, typ uint32, name string) expr {
+		return expr{sql: sql, typ: typ, mod: -1, name: name, constant: true, notNull: true}
+	}
+	var e expr
+	switch f.Op {
+	case pg.SQLValueFunctionOp_SVFOP_CURRENT_DATE:
+		e = mk("cleave_ts_date(cleave_tstz_ts(cleave_now()))", oidDate, "current_date")
+	case pg.SQLValueFunctionOp_SVFOP_CURRENT_TIMESTAMP, pg.SQLValueFunctionOp_SVFOP_CURRENT_TIMESTAMP_N:
+		e = mk("cleave_now()", oidTimestamptz, "current_timestamp")
+	case pg.SQLValueFunctionOp_SVFOP_LOCALTIMESTAMP, pg.SQLValueFunctionOp_SVFOP_LOCALTIMESTAMP_N:
+		e = mk("cleave_tstz_ts(cleave_now())", oidTimestamp, "localtimestamp")
+	case pg.SQLValueFunctionOp_SVFOP_LOCALTIME, pg.SQLValueFunctionOp_SVFOP_LOCALTIME_N:
+		e = mk("cleave_ts_time(cleave_tstz_ts(cleave_now()))", oidTime, "localtime")
+	case pg.SQLValueFunctionOp_SVFOP_CURRENT_USER, pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE, pg.SQLValueFunctionOp_SVFOP_USER, pg.SQLValueFunctionOp_SVFOP_SESSION_USER:
+		name := map[pg.SQLValueFunctionOp]string{pg.SQLValueFunctionOp_SVFOP_CURRENT_USER: "current_user", pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE: "current_role",
+			pg.SQLValueFunctionOp_SVFOP_USER: "user", pg.SQLValueFunctionOp_SVFOP_SESSION_USER: "session_user"}[f.Op]
+		e = mk(quoteText(t.session.user), oidName, name)
+	case pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG:
+		e = mk(quoteText(t.session.database), oidName, "current_catalog")
+	case pg.SQLValueFunctionOp_SVFOP_CURRENT_SCHEMA:
+		e = mk(t.currentSchema(), oidName, "current_schema")
+	default:
+		refuseSQL("this function")
+	}
+	if f.Typmod >= 0 {
+		e = t.applyTypmod(e, f.Typmod, explicitCast)
+	}
+	return e
+}
+
+func (t *translator) noCheckNow() {}
+
+func (t *translator) currentSchema() string {
+	if len(t.session.schemas) == 0 {
+		return "NULL"
+	}
+	return quoteText(t.session.schemas[0])
+}
+
+// arrayExpr is ARRAY[...]; elem is the element type that a cast asks for, or 0.
+func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32) expr {
+	list := t.exprs(a.Elements)
+	if len(list) == 0 {
+		if elem == 0 {
+			t.failAt(a.Location, sqlstate.IndeterminateDatatype, "cannot determine type of empty array")
+		}
+		return expr{sql: "'{}'", typ: arrayType(elem), mod: -1, name: "array", constant: true}
+	}
+	if elem != 0 {
+		for i := range list {
+			list[i] = t.coerce(list[i], elem, -1, explicitCast)
+		}
+	} else {
+		elem, _ = t.toCommon(list, "ARRAY")
+	}
+	at := arrayType(elem)
+	if at == 0 || classOf(at) != classArray {
+		refuseSQL("an array of " + typeName(elem))
+	}
+	args := []any{elem}
+	for _, e := range list {
+		args = append(args, e.sql)
+	}
+	return expr{sql: call("cleave_array", args...), typ: at, mod: -1, name: "array"}
+}
+
+func (t *translator) indirection(x *pg.A_Indirection) expr {
+	e := t.expr(x.Arg)
+	for _, n := range x.Indirection {
+		ix := n.GetAIndices()
+		if ix == nil {
+			refuseSQL("a field of a composite value")
+		}
+		if ix.IsSlice {
+			refuseSQL("an array slice")
+		}
+		elem := elemType(e.typ)
+		if elem == 0 {
+			failf(sqlstate.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", typeName(e.typ))
+		}
+		i := t.coerce(t.expr(ix.Uidx), oidInt4, -1, assignmentCast)
+		e = expr{sql: call("cleave_array_get", e.typ, e.sql, i.sql), typ: elem, mod: e.mod, name: e.name}
+	}
+	return e
+}
+
+func (t *translator) subLink(s *pg.SubLink) expr {
+	if t.inCheck {
+		t.failAt(s.Location, sqlstate.FeatureNotSupported, "cannot use subquery in check constraint")
+	}
+	nif := t.nullIsFalse
+	t.nullIsFalse = false
+	defer func() { t.nullIsFalse = nif }()
+	switch s.SubLinkType {
+	case pg.SubLinkType_EXISTS_SUBLINK:
+		q := t.query(s.Subselect, queryOptions{exists: true})
+		return expr{sql: "EXISTS (" + q.sql() + ")", typ: oidBool, mod: -1, name: "exists", notNull: true}
+	case pg.SubLinkType_EXPR_SUBLINK:
+		q := t.query(s.Subselect, queryOptions{resolve: true})
+		if len(q.targets) != 1 {
+			t.failAt(s.Location, sqlstate.SyntaxError, "subquery must return only one column")
+		}
+		tg := q.targets[0]
+		e := expr{typ: tg.e.typ, mod: tg.e.mod, name: tg.name}
+		if q.single {
+			e.sql = "(" + q.sql() + ")"
+			return e
+		}
+		// SQLite takes the first row silently; PostgreSQL fails on a second.
+		q.addLimit2()
+		a := t.alias()
+		e.sql = "(SELECT CASE WHEN count(*) > 1 THEN cleave_one_row() ELSE max(" + a + ".c1) END FROM (" + q.sql() + ") AS " + a + ")"
+		return e
+	case pg.SubLinkType_ARRAY_SUBLINK:
+		q := t.query(s.Subselect, queryOptions{resolve: true})
+		if len(q.targets) != 1 {
+			t.failAt(s.Location, sqlstate.SyntaxError, "subquery must return only one column")
+		}
+		typ := q.targets[0].e.typ
+		at := arrayType(typ)
+		if at == 0 || classOf(at) != classArray {
+			refuseSQL("an array of " + typeName(typ))
+		}
+		a := t.alias()
+		return expr{sql: fmt.Sprintf("(SELECT coalesce(cleave_array_agg(%d, %s.c1), '{}') FROM (%s) AS %s)", typ, a, q.sql(), a), typ: at, mod: -1, name: "array"}
+	case pg.SubLinkType_ANY_SUBLINK, pg.SubLinkType_ALL_SUBLINK:
+		op := "="
+		if len(s.OperName) > 0 {
+			op = s.OperName[len(s.OperName)-1].GetString_().GetSval()
+		}
+		all := s.SubLinkType == pg.SubLinkType_ALL_SUBLINK
+		if !(op == "=" && !all || op == "<>" && all) {
+			refuseSQL(op + " ANY or ALL of a subquery")
+		}
+		lhs := t.expr(s.Testexpr)
+		q := t.query(s.Subselect, queryOptions{})
+		left := lhs.row
+		if left == nil {
+			left = []expr{lhs}
+		}
+		if len(left) != len(q.targets) {
+			word := "few"
+			if len(q.targets) > len(left) {
+				word = "many"
+			}
+			t.failAt(s.Location, sqlstate.SyntaxError, "subquery has too %s columns", word)
+		}
+		parts := make([]string, len(left))
+		for i := range left {
+			l, r := t.unifyComparison(op, left[i], t.resolveText(q.targets[i].e), s.Location)
+			q.targets[i].e = expr{sql: comparand(r), typ: r.typ, mod: r.mod}
+			parts[i] = comparand(l)
+		}
+		sql := parts[0]
+		if len(parts) > 1 {
+			sql = "(" + strings.Join(parts, ", ") + ")"
+		}
+		word := " IN ("
+		if all {
+			word = " NOT IN ("
+		}
+		return expr{sql: "(" + sql + word + q.sql() + "))", typ: oidBool, mod: -1, name: "?column?"}
+	}
+	refuseSQL("this kind of subquery")
+	return expr{}
+}
+
+// nodeLocation returns the byte offset of an expression, -1 if unknown.
+func nodeLocation(n *pg.Node) int32 {
+	switch x := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		return x.AConst.Location
+	case *pg.Node_ColumnRef:
+		return x.ColumnRef.Location
+	case *pg.Node_ParamRef:
+		return x.ParamRef.Location
+	case *pg.Node_AExpr:
+		if x.AExpr.Lexpr != nil {
+			if l := nodeLocation(x.AExpr.Lexpr); l >= 0 {
+				return l
+			}
+		}
+		return x.AExpr.Location
+	case *pg.Node_FuncCall:
+		return x.FuncCall.Location
+	case *pg.Node_TypeCast:
+		if l := nodeLocation(x.TypeCast.Arg); l >= 0 {
+			return l
+		}
+		return x.TypeCast.Location
+	case *pg.Node_CaseExpr:
+		return x.CaseExpr.Location
+	case *pg.Node_SubLink:
+		return x.SubLink.Location
+	case *pg.Node_CoalesceExpr:
+		return x.CoalesceExpr.Location
+	}
+	return -1
+}

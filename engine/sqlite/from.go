@@ -1,0 +1,380 @@
+package sqlite
+
+import (
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// fromItem translates one item of FROM and returns the entries that it adds.
+func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
+	t.enter()
+	defer t.leave()
+	switch x := n.GetNode().(type) {
+	case *pg.Node_RangeVar:
+		sql, r := t.rangeVar(x.RangeVar)
+		return sql, []*rte{r}
+	case *pg.Node_RangeSubselect:
+		return t.rangeSubselect(x.RangeSubselect)
+	case *pg.Node_RangeFunction:
+		sql, r := t.rangeFunction(x.RangeFunction)
+		return sql, []*rte{r}
+	case *pg.Node_JoinExpr:
+		return t.join(x.JoinExpr)
+	case *pg.Node_RangeTableSample:
+		refuseSQL("TABLESAMPLE")
+	}
+	refuseSQL("this item of FROM")
+	return "", nil
+}
+
+// findTable resolves a table name by the search path.
+func (t *translator) findTable(r *pg.RangeVar) *tableDef {
+	if r.Catalogname != "" && r.Catalogname != t.session.database {
+		t.failAt(r.Location, sqlstate.FeatureNotSupported, "cross-database references are not implemented: \"%s.%s.%s\"", r.Catalogname, r.Schemaname, r.Relname)
+	}
+	if r.Schemaname != "" {
+		if d := t.lookup(r.Schemaname, r.Relname); d != nil {
+			return d
+		}
+		if t.cat.schemas[r.Schemaname] == nil {
+			t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
+		}
+		if r.Schemaname == catalogSchema || r.Schemaname == informationSchema {
+			refuseSystem(r.Schemaname, r.Relname)
+		}
+		t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
+	}
+	if d := t.lookup(catalogSchema, r.Relname); d != nil {
+		return d
+	}
+	for _, s := range t.path {
+		if d := t.lookup(s, r.Relname); d != nil {
+			return d
+		}
+	}
+	if strings.HasPrefix(r.Relname, "pg_") {
+		refuseSystem(catalogSchema, r.Relname)
+	}
+	t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s\" does not exist", r.Relname)
+	return nil
+}
+
+// refuseSystem refuses relations of PostgreSQL's catalogue that are not emulated.
+func refuseSystem(schema, name string) {
+	if systemRelations[schema+"."+name] {
+		refuse("the catalogue relation "+schema+"."+name+" is not there on a SQLite shard", "See docs/sql-sqlite.md for those that are.")
+	}
+}
+
+func (t *translator) lookup(schema, name string) *tableDef {
+	if d := t.cat.table(schema, name); d != nil {
+		return d
+	}
+	if schema == catalogSchema || schema == informationSchema {
+		if s := findSystem(schema, name); s != nil {
+			return s.def
+		}
+	}
+	return nil
+}
+
+func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
+	alias := t.alias()
+	r := &rte{alias: v.Relname, schema: v.Schemaname, sql: alias}
+	if v.Alias != nil {
+		r.alias, r.schema = v.Alias.Aliasname, ""
+	}
+	if v.Schemaname == "" {
+		if c := t.findCTE(v.Relname); c != nil {
+			r.schema = ""
+			for i, col := range c.cols {
+				col.sql = alias + ".c" + strconv.Itoa(i+1)
+				r.cols = append(r.cols, col)
+			}
+			t.renameColumns(r, v.Alias)
+			return c.sql + " AS " + alias, r
+		}
+	}
+	d := t.findTable(v)
+	if v.Alias == nil {
+		r.schema = d.Schema
+	}
+	t.fillRTE(r, d)
+	t.renameColumns(r, v.Alias)
+	t.reads[d.OID] = true
+	return t.tableSQL(d) + " AS " + alias, r
+}
+
+// tableSQL is the table's name in SQLite; catalogue relations are temporary
+// tables that are filled before the statement runs.
+func (t *translator) tableSQL(d *tableDef) string {
+	if d.system != nil {
+		t.systems[d.system] = true
+		return "temp." + quoteIdent(d.sqlName())
+	}
+	return "main." + quoteIdent(d.sqlName())
+}
+
+func (t *translator) fillRTE(r *rte, d *tableDef) {
+	r.table = d
+	for _, c := range d.live() {
+		r.cols = append(r.cols, rteCol{name: c.Name, sql: r.sql + "." + quoteIdent(c.Name), typ: c.Type, mod: c.Mod, table: d.OID, attnum: c.Num, notNull: c.NotNull})
+	}
+}
+
+// nullable marks the columns of the nullable side of an outer join.
+func nullable(rtes []*rte) {
+	for _, r := range rtes {
+		for i := range r.cols {
+			r.cols[i].notNull = false
+		}
+	}
+}
+
+func (t *translator) renameColumns(r *rte, a *pg.Alias) {
+	if a == nil {
+		return
+	}
+	if len(a.Colnames) > len(r.cols) {
+		failf("42P10", "table \"%s\" has %d columns available but %d columns specified", r.alias, len(r.cols), len(a.Colnames))
+	}
+	for i, n := range a.Colnames {
+		r.cols[i].name = n.GetString_().GetSval()
+	}
+}
+
+func (t *translator) rangeSubselect(s *pg.RangeSubselect) (string, []*rte) {
+	if s.Lateral {
+		refuseSQL("LATERAL")
+	}
+	if s.Alias == nil {
+		what := "subquery in FROM must have an alias"
+		if sel := s.Subquery.GetSelectStmt(); sel != nil && len(sel.ValuesLists) > 0 {
+			what = "VALUES in FROM must have an alias"
+		}
+		fail(sqlstate.New(sqlstate.SyntaxError, "%s", what).WithHint("For example, FROM (SELECT ...) [AS] foo."))
+	}
+	q := t.fromQuery(s.Subquery)
+	if q.volatile {
+		// SQLite may run a subquery's expression once for each use of the column.
+		refuseSQL("a volatile function in a subquery of FROM")
+	}
+	alias := t.alias()
+	r := &rte{alias: s.Alias.Aliasname, sql: alias}
+	for i, tg := range q.targets {
+		r.cols = append(r.cols, rteCol{name: tg.name, sql: alias + ".c" + strconv.Itoa(i+1), typ: tg.e.typ, mod: tg.e.mod, notNull: tg.e.notNull, table: tg.e.table, attnum: tg.e.attnum})
+	}
+	t.renameColumns(r, s.Alias)
+	return "(" + q.sql() + ") AS " + alias, []*rte{r}
+}
+
+// fromQuery translates a subquery of FROM, which does not see its siblings.
+func (t *translator) fromQuery(n *pg.Node) *query {
+	s := t.scope
+	old := s.hidden
+	s.hidden = true
+	defer func() { s.hidden = old }()
+	return t.query(n, queryOptions{resolve: true})
+}
+
+func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
+	if j.Alias != nil || j.JoinUsingAlias != nil {
+		refuseSQL("an alias of a join")
+	}
+	lsql, left := t.fromItem(j.Larg)
+	rsql, right := t.fromItem(j.Rarg)
+	if j.Rarg.GetJoinExpr() != nil {
+		rsql = "(" + rsql + ")"
+	}
+	word := map[pg.JoinType]string{
+		pg.JoinType_JOIN_INNER: "JOIN", pg.JoinType_JOIN_LEFT: "LEFT JOIN", pg.JoinType_JOIN_RIGHT: "RIGHT JOIN", pg.JoinType_JOIN_FULL: "FULL JOIN",
+	}[j.Jointype]
+	if word == "" {
+		refuseSQL("this join")
+	}
+	all := append(append([]*rte{}, left...), right...)
+	seen := map[string]bool{}
+	for _, r := range all {
+		if r.alias != "" {
+			if key := r.schema + "\x00" + r.alias; seen[key] {
+				failf("42712", "table name \"%s\" specified more than once", r.alias)
+			} else {
+				seen[key] = true
+			}
+		}
+	}
+	var using []string
+	for _, u := range j.UsingClause {
+		using = append(using, u.GetString_().GetSval())
+	}
+	if j.IsNatural {
+		for _, l := range left {
+			for i := range l.cols {
+				c := &l.cols[i]
+				if c.hidden {
+					continue
+				}
+				for _, r := range right {
+					for k := range r.cols {
+						if r.cols[k].name == c.name && !r.cols[k].hidden {
+							using = append(using, c.name)
+						}
+					}
+				}
+			}
+		}
+	}
+	on := ""
+	var merged *rte
+	if len(using) > 0 {
+		merged = &rte{merged: true}
+		var conds []string
+		for _, name := range using {
+			l, lr := t.usingColumn(left, name, "left")
+			r, rr := t.usingColumn(right, name, "right")
+			le := expr{sql: l.sql, typ: l.typ, mod: l.mod, notNull: l.notNull}
+			re := expr{sql: r.sql, typ: r.typ, mod: r.mod, notNull: r.notNull}
+			conds = append(conds, t.binary("=", le, re, -1).sql)
+			pair := []expr{le, re}
+			typ, mod := t.toCommon(pair, "JOIN/USING")
+			c := rteCol{name: name, typ: typ, mod: mod}
+			switch j.Jointype {
+			case pg.JoinType_JOIN_RIGHT:
+				c.sql, c.notNull = pair[1].sql, r.notNull
+				c.table, c.attnum = r.table, r.attnum
+			case pg.JoinType_JOIN_FULL:
+				c.sql = "coalesce(" + pair[0].sql + ", " + pair[1].sql + ")"
+			default:
+				c.sql, c.notNull = pair[0].sql, l.notNull
+				c.table, c.attnum = l.table, l.attnum
+			}
+			l.hidden, r.hidden = true, true
+			_, _ = lr, rr
+			merged.cols = append(merged.cols, c)
+		}
+		on = " ON " + balanced(conds, " AND ")
+	}
+	// The condition sees both sides, and nothing of the other items of FROM.
+	if j.Quals != nil {
+		s := t.scope
+		saved := s.rtes
+		s.rtes = all
+		s.sel.clause, t.nullIsFalse = "JOIN conditions", true
+		u := len(s.sel.ungrouped)
+		on = " ON " + t.boolean(j.Quals, "JOIN/ON").sql
+		s.sel.ungrouped = s.sel.ungrouped[:u]
+		s.sel.clause, t.nullIsFalse = "", false
+		s.rtes = saved
+	}
+	if on == "" {
+		if word == "JOIN" {
+			word = "CROSS JOIN"
+			// SQLite's CROSS JOIN fixes the order of the loops; a comma does not.
+			word = "JOIN"
+			on = " ON 1"
+		} else {
+			on = " ON 1"
+		}
+	}
+	switch j.Jointype {
+	case pg.JoinType_JOIN_LEFT:
+		nullable(right)
+	case pg.JoinType_JOIN_RIGHT:
+		nullable(left)
+	case pg.JoinType_JOIN_FULL:
+		nullable(all)
+	}
+	if merged != nil {
+		all = append([]*rte{merged}, all...)
+	}
+	return lsql + " " + word + " " + rsql + on, all
+}
+
+func (t *translator) usingColumn(side []*rte, name, which string) (*rteCol, *rte) {
+	var found *rteCol
+	var in *rte
+	for _, r := range side {
+		for i := range r.cols {
+			if r.cols[i].name == name && !r.cols[i].hidden {
+				if found != nil {
+					failf(sqlstate.AmbiguousColumn, "common column name \"%s\" appears more than once in %s table", name, which)
+				}
+				found, in = &r.cols[i], r
+			}
+		}
+	}
+	if found == nil {
+		failf(sqlstate.UndefinedColumn, "column \"%s\" specified in USING clause does not exist in %s table", name, which)
+	}
+	return found, in
+}
+
+// rangeFunction translates generate_series and unnest.
+func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
+	if f.IsRowsfrom || f.Ordinality || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
+		refuseSQL("this form of a function in FROM")
+	}
+	fc := f.Functions[0].GetList().GetItems()[0].GetFuncCall()
+	if fc == nil {
+		refuseSQL("this function in FROM")
+	}
+	name := fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval()
+	s := t.scope
+	old := s.hidden
+	s.hidden = true
+	args := t.exprs(fc.Args)
+	s.hidden = old
+	alias := t.alias()
+	r := &rte{alias: name, sql: alias, scalar: true}
+	colName := name
+	if f.Alias != nil {
+		r.alias, colName = f.Alias.Aliasname, f.Alias.Aliasname
+	}
+	types := make([]uint32, len(args))
+	for i, a := range args {
+		types[i] = a.typ
+	}
+	cand, ambiguous := builtin().function(name, types, false)
+	if cand == nil {
+		t.noFunction(name, types, ambiguous, fc.Location)
+	}
+	if !cand.proc.set {
+		refuseSQL("the function " + name + " in FROM")
+	}
+	p := t.polymorphic(cand.args, args, cand.proc.ret)
+	for i := range args {
+		args[i] = t.coerce(args[i], p.args[i], -1, implicitCast)
+	}
+	typ := p.result
+	var sql string
+	switch cand.proc.signature {
+	case "generate_series(int4,int4)", "generate_series(int8,int8)", "generate_series(int4,int4,int4)", "generate_series(int8,int8,int8)":
+		step := "1"
+		if len(args) == 3 {
+			step = call("cleave_step", args[2].sql)
+		}
+		n := t.alias()
+		limit := "9223372036854775807"
+		if typ == oidInt4 {
+			limit = "2147483647"
+		}
+		_ = limit
+		// The first row and the step are computed once, in p; the end is tested
+		// before adding, so that nothing overflows.
+		sql = "(WITH RECURSIVE p" + n + "(a, b, s) AS MATERIALIZED (SELECT " + args[0].sql + ", " + args[1].sql + ", " + step + "), " +
+			n + "(v) AS (SELECT a FROM p" + n + " WHERE (s > 0 AND a <= b) OR (s < 0 AND a >= b) UNION ALL SELECT cleave_series(v, s, b) FROM " + n + ", p" + n +
+			" WHERE cleave_series(v, s, b) IS NOT NULL) SELECT v AS c1 FROM " + n + ") AS " + alias
+		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1, notNull: true}}
+	case "unnest(anyarray)":
+		sql = "(SELECT " + elemFromJSON(typ, "value") + " AS c1 FROM json_each(" + call("cleave_array_json", args[0].typ, args[0].sql) + ")) AS " + alias
+		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1}}
+	default:
+		refuseSQL("the function " + cand.proc.signature + " in FROM")
+	}
+	t.renameColumns(r, f.Alias)
+	return sql, r
+}

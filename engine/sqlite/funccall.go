@@ -1,0 +1,373 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func (t *translator) funcCall(f *pg.FuncCall) expr {
+	nif := t.nullIsFalse
+	t.nullIsFalse = false
+	defer func() { t.nullIsFalse = nif }()
+	var parts []string
+	for _, p := range f.Funcname {
+		parts = append(parts, p.GetString_().GetSval())
+	}
+	name := parts[len(parts)-1]
+	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
+		if parts[0] == informationSchema && name == "_pg_expandarray" {
+			refuseSQL(name)
+		}
+		if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
+			t.failAt(f.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
+		}
+		t.noFunction(strings.Join(parts, "."), nil, false, f.Location)
+	}
+	var isAgg, isWindow bool
+	for _, p := range builtin().procsByName[name] {
+		isAgg = isAgg || p.kind == 'a'
+		isWindow = isWindow || p.kind == 'w'
+	}
+	var sel *selectState
+	if t.scope != nil {
+		sel = t.scope.sel
+	}
+	// Arguments of an aggregate (not of a window function) may use any column.
+	grouping := isAgg && f.Over == nil
+	if grouping {
+		if sel == nil {
+			t.failAt(f.Location, "42803", "aggregate functions are not allowed here")
+		}
+		if sel.clause != "" {
+			t.failAt(f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
+		}
+		if sel.inAgg > 0 {
+			t.failAt(f.Location, "42803", "aggregate function calls cannot be nested")
+		}
+		sel.inAgg++
+	}
+	if f.Over != nil {
+		if sel == nil || sel.clause != "" {
+			clause := "this clause"
+			if sel != nil {
+				clause = sel.clause
+			}
+			t.failAt(f.Location, "42P20", "window functions are not allowed in %s", clause)
+		}
+		if sel.inWindow > 0 {
+			t.failAt(f.Location, "42P20", "window function calls cannot be nested")
+		}
+		sel.inWindow++
+	}
+	before := t.columnUses()
+	args := t.exprs(f.Args)
+	var filter string
+	if f.AggFilter != nil {
+		if !isAgg {
+			t.failAt(f.Location, sqlstate.WrongObjectType, "FILTER specified, but %s is not an aggregate function", name)
+		}
+		filter = " FILTER (WHERE " + t.boolean(f.AggFilter, "FILTER").sql + ")"
+	}
+	order := ""
+	if len(f.AggOrder) > 0 {
+		if f.AggWithinGroup {
+			refuseSQL("WITHIN GROUP")
+		}
+		order = t.sortList(f.AggOrder, "an aggregate's ORDER BY")
+	}
+	if grouping {
+		sel.inAgg--
+		sel.hasAgg = true
+		if after := t.columnUses(); len(after) > 1 && after[0] == before[0] {
+			for i := 1; i < len(after); i++ {
+				if after[i] != before[i] {
+					refuseSQL("an aggregate of an outer query's columns")
+				}
+			}
+		}
+	}
+	types := make([]uint32, len(args))
+	for i, a := range args {
+		if a.row != nil {
+			refuseSQL("a row as an argument")
+		}
+		types[i] = a.typ
+	}
+	if f.AggStar && len(args) == 0 && name != "count" {
+		t.noFunction(name, types, false, f.Location)
+	}
+	cand, ambiguous := builtin().function(name, types, f.FuncVariadic)
+	if cand == nil {
+		// A type's name with one argument is a cast.
+		if len(args) == 1 && !f.FuncVariadic {
+			if ty := builtin().typeByName[name]; ty != nil && (args[0].typ == oidUnknown || builtin().canCoerce(args[0].typ, ty.oid, explicitCast)) {
+				e := t.coerce(args[0], ty.oid, -1, explicitCast)
+				e.name = name
+				return e
+			}
+		}
+		t.noFunction(name, types, ambiguous, f.Location)
+	}
+	p := cand.proc
+	if p.volatile == 'v' {
+		t.volatile++
+	}
+	r := t.polymorphic(cand.args, args, p.ret)
+	for i := range args {
+		args[i] = t.coerce(args[i], r.args[i], -1, implicitCast)
+	}
+	e := expr{typ: r.result, mod: -1, name: name}
+	if p.set {
+		refuseSQL("the set-returning function " + name + " outside FROM")
+	}
+	if classOf(e.typ) == classNone {
+		refuse("a SQLite shard has no values of type "+typeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
+	}
+	unsupported := func() {
+		refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", p.signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+	}
+	switch p.kind {
+	case 'a', 'w':
+		if p.kind == 'w' && f.Over == nil {
+			t.failAt(f.Location, sqlstate.WrongObjectType, "window function %s requires an OVER clause", name)
+		}
+		em := aggregates[p.signature]
+		if em == nil {
+			unsupported()
+		}
+		sql := em(t, args)
+		if f.AggDistinct {
+			if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
+				refuseSQL(name + " (DISTINCT ...) of several arguments")
+			}
+			if !isComparable(args[0].typ) {
+				refuseSQL("DISTINCT of " + typeName(args[0].typ))
+			}
+			if strings.HasPrefix(sql, "cleave_array_agg") {
+				refuseSQL("array_agg(DISTINCT ...)")
+			}
+			open := strings.IndexByte(sql, '(')
+			sql = sql[:open+1] + "DISTINCT " + sql[open+1:]
+		}
+		if order != "" {
+			sql = sql[:len(sql)-1] + " ORDER BY " + order + ")"
+		}
+		sql += filter
+		if f.Over != nil {
+			sel.hasWindow = true
+			if f.AggDistinct {
+				t.failAt(f.Location, sqlstate.FeatureNotSupported, "DISTINCT is not implemented for window functions")
+			}
+			if order != "" {
+				t.failAt(f.Location, sqlstate.FeatureNotSupported, "aggregate ORDER BY is not implemented for window functions")
+			}
+			sql += " OVER " + t.windowSpec(f.Over)
+			sel.inWindow--
+		} else {
+			e.aggregate = true
+		}
+		if e.typ == oidNumeric && strings.HasPrefix(sql, "m") {
+			sql = "(" + sql + ")"
+		}
+		e.sql = "(" + sql + ")"
+		return e
+	}
+	if f.Over != nil {
+		t.failAt(f.Location, sqlstate.WrongObjectType, "OVER specified, but %s is not a window function nor an aggregate function", name)
+	}
+	if f.AggStar || f.AggDistinct || order != "" {
+		t.failAt(f.Location, sqlstate.WrongObjectType, "DISTINCT specified, but %s is not an aggregate function", name)
+	}
+	em := emitters[p.signature]
+	if em == nil && len(args) == 1 {
+		// The functions behind casts can be called by name.
+		if k := builtin().casts[castKey(args[0].typ, p.ret)]; k != nil && k.fn == p.oid {
+			c := t.cast(args[0], p.ret)
+			c.name = name
+			return c
+		}
+	}
+	if em == nil {
+		unsupported()
+	}
+	if cand.nvariadic > 0 || f.FuncVariadic {
+		if !variadicEmitters[p.signature] || f.FuncVariadic {
+			unsupported()
+		}
+	}
+	e.constant = p.volatile == 'i'
+	for _, a := range args {
+		e.constant = e.constant && a.constant
+	}
+	e.sql = em(t, args)
+	return e
+}
+
+// columnUses counts the columns used so far, this scope's first.
+func (t *translator) columnUses() []int {
+	var out []int
+	for s := t.scope; s != nil; s = s.parent {
+		out = append(out, s.sel.uses)
+	}
+	return out
+}
+
+func (t *translator) noFunction(name string, types []uint32, ambiguous bool, loc int32) {
+	names := make([]string, len(types))
+	for i, ty := range types {
+		names[i] = typeName(ty)
+	}
+	sig := name + "(" + strings.Join(names, ", ") + ")"
+	if ambiguous {
+		fail(t.at(loc, sqlstate.New("42725", "function %s is not unique", sig).
+			WithHint("Could not choose a best candidate function. You might need to add explicit type casts.")))
+	}
+	fail(t.at(loc, sqlstate.New(sqlstate.UndefinedFunction, "function %s does not exist", sig).
+		WithHint("No function matches the given name and argument types. You might need to add explicit type casts.")))
+}
+
+// sortList translates ORDER BY of aggregates and windows.
+func (t *translator) sortList(list []*pg.Node, where string) string {
+	parts := make([]string, len(list))
+	for i, n := range list {
+		s := n.GetSortBy()
+		e := t.resolveText(t.expr(s.Node))
+		parts[i] = t.sortKey(e, comparandKey(e, where), s)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func comparandKey(e expr, where string) string {
+	if !isComparable(e.typ) && classOf(e.typ) != classBpchar {
+		refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly (in %s)", typeName(e.typ), where), "Order by a cast of it: see docs/sql-sqlite.md.")
+	}
+	return comparand(e)
+}
+
+// sortKey adds direction and the place of NULLs, which SQLite has the other way round.
+func (t *translator) sortKey(e expr, key string, s *pg.SortBy) string {
+	if len(s.UseOp) > 0 {
+		refuseSQL("ORDER BY ... USING")
+	}
+	desc := s.SortbyDir == pg.SortByDir_SORTBY_DESC
+	first := desc
+	switch s.SortbyNulls {
+	case pg.SortByNulls_SORTBY_NULLS_FIRST:
+		first = true
+	case pg.SortByNulls_SORTBY_NULLS_LAST:
+		first = false
+	}
+	if desc {
+		key += " DESC"
+	}
+	if !e.notNull {
+		switch {
+		case first && desc:
+			key += " NULLS FIRST"
+		case !first && !desc:
+			key += " NULLS LAST"
+		}
+	}
+	return key
+}
+
+// Frame options of PostgreSQL's parse tree (parsenodes.h).
+const (
+	frameNonDefault       = 0x00001
+	frameRange            = 0x00002
+	frameRows             = 0x00004
+	frameGroups           = 0x00008
+	frameBetween          = 0x00010
+	frameStartUnboundedP  = 0x00020
+	frameEndUnboundedP    = 0x00040
+	frameStartUnboundedF  = 0x00080
+	frameEndUnboundedF    = 0x00100
+	frameStartCurrent     = 0x00200
+	frameEndCurrent       = 0x00400
+	frameStartOffsetP     = 0x00800
+	frameEndOffsetP       = 0x01000
+	frameStartOffsetF     = 0x02000
+	frameEndOffsetF       = 0x04000
+	frameExcludeCurrent   = 0x08000
+	frameExcludeGroup     = 0x10000
+	frameExcludeTies      = 0x20000
+	frameExclusionOptions = frameExcludeCurrent | frameExcludeGroup | frameExcludeTies
+)
+
+func (t *translator) windowSpec(w *pg.WindowDef) string {
+	if w.Name != "" && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
+		spec, ok := t.scope.sel.windows[w.Name]
+		if !ok {
+			t.failAt(w.Location, sqlstate.UndefinedObject, "window \"%s\" does not exist", w.Name)
+		}
+		return spec
+	}
+	if w.Refname != "" {
+		if spec, ok := t.scope.sel.windows[w.Refname]; ok && len(w.PartitionClause) == 0 && len(w.OrderClause) == 0 && w.FrameOptions&frameNonDefault == 0 {
+			return spec
+		}
+		refuseSQL("a window that extends another")
+	}
+	var parts []string
+	if len(w.PartitionClause) > 0 {
+		var keys []string
+		for _, n := range w.PartitionClause {
+			e := t.resolveText(t.expr(n))
+			keys = append(keys, comparandKey(e, "PARTITION BY"))
+		}
+		parts = append(parts, "PARTITION BY "+strings.Join(keys, ", "))
+	}
+	if len(w.OrderClause) > 0 {
+		parts = append(parts, "ORDER BY "+t.sortList(w.OrderClause, "a window's ORDER BY"))
+	}
+	if o := w.FrameOptions; o&frameNonDefault != 0 {
+		mode := "RANGE"
+		switch {
+		case o&frameRows != 0:
+			mode = "ROWS"
+		case o&frameGroups != 0:
+			mode = "GROUPS"
+		}
+		offset := func(n *pg.Node) string {
+			v, ok := constInt(n)
+			if !ok || v < 0 || mode == "RANGE" {
+				refuseSQL("a window frame with this offset")
+			}
+			return fmt.Sprint(v)
+		}
+		start, end := "", "CURRENT ROW"
+		switch {
+		case o&frameStartUnboundedP != 0:
+			start = "UNBOUNDED PRECEDING"
+		case o&frameStartCurrent != 0:
+			start = "CURRENT ROW"
+		case o&frameStartOffsetP != 0:
+			start = offset(w.StartOffset) + " PRECEDING"
+		case o&frameStartOffsetF != 0:
+			start = offset(w.StartOffset) + " FOLLOWING"
+		}
+		switch {
+		case o&frameEndUnboundedF != 0:
+			end = "UNBOUNDED FOLLOWING"
+		case o&frameEndOffsetP != 0:
+			end = offset(w.EndOffset) + " PRECEDING"
+		case o&frameEndOffsetF != 0:
+			end = offset(w.EndOffset) + " FOLLOWING"
+		}
+		frame := mode + " BETWEEN " + start + " AND " + end
+		switch {
+		case o&frameExcludeCurrent != 0:
+			frame += " EXCLUDE CURRENT ROW"
+		case o&frameExcludeGroup != 0:
+			frame += " EXCLUDE GROUP"
+		case o&frameExcludeTies != 0:
+			frame += " EXCLUDE TIES"
+		}
+		parts = append(parts, frame)
+	}
+	return "(" + strings.Join(parts, " ") + ")"
+}

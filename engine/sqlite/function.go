@@ -1,0 +1,324 @@
+package sqlite
+
+import (
+	"strings"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// env is what the functions registered on one SQLite connection share with the
+// conversation that uses it.
+type env struct {
+	loc       *time.Location
+	txTime    int64 // now(), microseconds since 2000-01-01
+	stmtTime  int64
+	err       error // the error that a function raised in the current statement
+	reg       func(oid uint32, text string) (int64, error)
+	regOut    func(oid uint32, v int64) string
+	system    systemFunctions
+	nextval   func(name string, fn int, v int64, called bool) (int64, error)
+	capture   []datum // see constraint.go
+	regexes   regexCache
+	like      likeCache
+	guardKeys guardScratch
+}
+
+type scalar func(v *env, a []arg) (datum, error)
+
+// funcDef is a function to register. Strict functions give NULL for any NULL.
+type funcDef struct {
+	name     string
+	args     int
+	volatile bool // not deterministic
+	lax      bool // called with NULL arguments
+	fn       scalar
+}
+
+type aggregateDef struct {
+	name string
+	args int
+	make func(v *env, a int) aggregator
+}
+
+var (
+	funcDefs      []funcDef
+	aggregateDefs []aggregateDef
+)
+
+func def(name string, args int, fn scalar) {
+	funcDefs = append(funcDefs, funcDef{name: name, args: args, fn: fn})
+}
+
+func defLax(name string, args int, fn scalar) {
+	funcDefs = append(funcDefs, funcDef{name: name, args: args, fn: fn, lax: true})
+}
+
+func defVolatile(name string, args int, fn scalar) {
+	funcDefs = append(funcDefs, funcDef{name: name, args: args, fn: fn, lax: true, volatile: true})
+}
+
+func compareNumericText(a, b string) int {
+	if a == b {
+		return 0
+	}
+	x, err := mustNumeric(a)
+	if err != nil {
+		return strings.Compare(a, b)
+	}
+	y, err := mustNumeric(b)
+	if err != nil {
+		return strings.Compare(a, b)
+	}
+	return x.cmp(y)
+}
+
+func intV(i int64) (datum, error)     { return intDatum(i), nil }
+func textV(s string) (datum, error)   { return textDatum(s), nil }
+func blobV(s string) (datum, error)   { return blobDatum(s), nil }
+func floatV(f float64) (datum, error) { return datum{kind: 'f', f: f}, nil }
+func failV(err error) (datum, error)  { return datum{}, err }
+func boolV(b bool) (datum, error)     { return boolDatum(b), nil }
+
+func intOr(i int64, err error) (datum, error) {
+	if err != nil {
+		return failV(err)
+	}
+	return intV(i)
+}
+
+func numV(n numeric, err error) (datum, error) {
+	if err != nil {
+		return failV(err)
+	}
+	return textV(n.String())
+}
+
+func numericArg(a arg) (numeric, error) {
+	if a.Type() == sqlite.TypeInteger {
+		return intNumeric(a.Int64()), nil
+	}
+	return mustNumeric(a.Text())
+}
+
+func init() {
+	defInts()
+	defFloats()
+	defNumerics()
+	defTexts()
+	defTimes()
+	defMisc()
+	defAggregates()
+	defSystem()
+	defGuards()
+}
+
+func defMisc() {
+	def("cleave_in", 2, func(v *env, a []arg) (datum, error) {
+		d, err := datumIn(uint32(a[0].Int64()), a[1].Text(), v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return d, nil
+	})
+	def("cleave_out", 2, func(v *env, a []arg) (datum, error) {
+		b, err := appendDatum(nil, uint32(a[0].Int64()), valueDatum(a[1]), v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return textV(string(b))
+	})
+	defVolatile("cleave_one_row", 0, func(v *env, a []arg) (datum, error) {
+		return failV(sqlstate.New("21000", "more than one row returned by a subquery used as an expression"))
+	})
+	for _, greatest := range []bool{true, false} {
+		name := "cleave_least"
+		if greatest {
+			name = "cleave_greatest"
+		}
+		defLax(name, -1, func(v *env, a []arg) (datum, error) {
+			c := class(a[0].Int64())
+			best := -1
+			for i := 1; i < len(a); i++ {
+				if a[i].Type() == sqlite.TypeNull {
+					continue
+				}
+				if best < 0 {
+					best = i
+				} else if n := compareValues(c, a[i], a[best]); greatest && n > 0 || !greatest && n < 0 {
+					best = i
+				}
+			}
+			if best < 0 {
+				return datum{}, nil
+			}
+			return valueDatum(a[best]), nil
+		})
+	}
+	defLax("cleave_limit", 2, func(v *env, a []arg) (datum, error) {
+		limit := a[1].Int64() == 1
+		if a[0].Type() == sqlite.TypeNull {
+			if limit {
+				return intV(-1)
+			}
+			return intV(0)
+		}
+		n := a[0].Int64()
+		if n < 0 {
+			if limit {
+				return failV(sqlstate.New("2201W", "LIMIT must not be negative"))
+			}
+			return failV(sqlstate.New("2201X", "OFFSET must not be negative"))
+		}
+		return intV(n)
+	})
+	def("cleave_step", 1, func(v *env, a []arg) (datum, error) {
+		if a[0].Int64() == 0 {
+			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "step size cannot equal zero"))
+		}
+		return intV(a[0].Int64())
+	})
+	def("cleave_series", 3, func(v *env, a []arg) (datum, error) {
+		x, s, end := a[0].Int64(), a[1].Int64(), a[2].Int64()
+		n := x + s
+		if (n > x) != (s > 0) || s > 0 && n > end || s < 0 && n < end {
+			return datum{}, nil
+		}
+		return intV(n)
+	})
+	defLax("cleave_array", -1, func(v *env, a []arg) (datum, error) {
+		elem := uint32(a[0].Int64())
+		arr := array{}
+		for _, x := range a[1:] {
+			if x.Type() == sqlite.TypeNull {
+				arr = append(arr, arrayElem{null: true})
+				continue
+			}
+			b, err := appendDatum(nil, elem, valueDatum(x), v.loc)
+			if err != nil {
+				return failV(err)
+			}
+			arr = append(arr, arrayElem{text: string(b)})
+		}
+		return textV(arr.String())
+	})
+	def("cleave_array_json", 2, func(v *env, a []arg) (datum, error) {
+		s, err := arrayJSON(a[1].Text(), uint32(a[0].Int64()), v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return textV(s)
+	})
+	def("cleave_array_cast", 3, func(v *env, a []arg) (datum, error) {
+		arr, err := parseArray(a[0].Text(), uint32(a[1].Int64()))
+		if err != nil {
+			return failV(err)
+		}
+		s, err := arr.normal(elemType(uint32(a[2].Int64())), v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return textV(s)
+	})
+	def("cleave_array_get", 3, func(v *env, a []arg) (datum, error) {
+		typ := uint32(a[0].Int64())
+		arr, err := parseArray(a[1].Text(), typ)
+		if err != nil {
+			return failV(err)
+		}
+		i := a[2].Int64()
+		if typ != oidInt2Vector && typ != oidOIDVector {
+			i--
+		}
+		if i < 0 || i >= int64(len(arr)) || arr[i].null {
+			return datum{}, nil
+		}
+		d, err := datumIn(elemType(typ), arr[i].text, v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return d, nil
+	})
+	def("cleave_array_length", 3, func(v *env, a []arg) (datum, error) {
+		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))
+		if err != nil {
+			return failV(err)
+		}
+		if a[2].Int64() != 1 || len(arr) == 0 {
+			return datum{}, nil
+		}
+		return intV(int64(len(arr)))
+	})
+	def("cleave_array_card", 2, func(v *env, a []arg) (datum, error) {
+		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))
+		return intOr(int64(len(arr)), err)
+	})
+	defLax("cleave_array_to_string", -1, func(v *env, a []arg) (datum, error) {
+		if a[1].Type() == sqlite.TypeNull || a[2].Type() == sqlite.TypeNull {
+			return datum{}, nil
+		}
+		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))
+		if err != nil {
+			return failV(err)
+		}
+		var parts []string
+		for _, e := range arr {
+			if !e.null {
+				parts = append(parts, e.text)
+			} else if len(a) > 3 && a[3].Type() != sqlite.TypeNull {
+				parts = append(parts, a[3].Text())
+			}
+		}
+		return textV(strings.Join(parts, a[2].Text()))
+	})
+	def("cleave_json_get", 3, func(v *env, a []arg) (datum, error) {
+		s, ok, err := jsonField(a[0].Text(), a[1].Text(), 0, false, a[2].Int64() == 1)
+		if err != nil {
+			return failV(err)
+		}
+		if !ok {
+			return datum{}, nil
+		}
+		return textV(s)
+	})
+	def("cleave_json_at", 3, func(v *env, a []arg) (datum, error) {
+		s, ok, err := jsonField(a[0].Text(), "", a[1].Int64(), true, a[2].Int64() == 1)
+		if err != nil {
+			return failV(err)
+		}
+		if !ok {
+			return datum{}, nil
+		}
+		return textV(s)
+	})
+}
+
+func compareValues(c class, a, b arg) int {
+	switch c {
+	case classInt:
+		x, y := a.Int64(), b.Int64()
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	case classFloat:
+		x, y := a.Float(), b.Float()
+		switch {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	case classNumeric:
+		return compareNumericText(a.Text(), b.Text())
+	case classBlob:
+		return strings.Compare(string(a.Blob()), string(b.Blob()))
+	}
+	return strings.Compare(a.Text(), b.Text())
+}

@@ -1,0 +1,539 @@
+package sqlite
+
+import (
+	"crypto/md5"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Text functions follow a database whose locale is C: only ASCII letters have
+// case, text is ordered by bytes, length counts characters.
+
+func defTexts() {
+	runes := utf8.RuneCountInString
+	def("cleave_varchar", 2, func(v *env, a []arg) (datum, error) {
+		s, n := a[0].Text(), int(a[1].Int64())
+		if len(s) <= n || runes(s) <= n {
+			return textV(s)
+		}
+		cut := prefix(s, n)
+		if strings.Trim(s[len(cut):], " ") != "" {
+			return failV(sqlstate.New("22001", "value too long for type character varying(%d)", n))
+		}
+		return textV(cut)
+	})
+	def("cleave_bpchar", 3, func(v *env, a []arg) (datum, error) {
+		s, n := a[0].Text(), int(a[1].Int64())
+		if c := runes(s); c < n {
+			return textV(s + strings.Repeat(" ", n-c))
+		}
+		cut := prefix(s, n)
+		if a[2].Int64() == 0 && strings.Trim(s[len(cut):], " ") != "" {
+			return failV(sqlstate.New("22001", "value too long for type character(%d)", n))
+		}
+		return textV(cut)
+	})
+	def("cleave_octets", 1, func(v *env, a []arg) (datum, error) { return intV(int64(len(a[0].Text()))) })
+	def("cleave_byteacat", 2, func(v *env, a []arg) (datum, error) {
+		return blobV(string(a[0].Blob()) + string(a[1].Blob()))
+	})
+	def("cleave_initcap", 1, func(v *env, a []arg) (datum, error) {
+		b := []byte(a[0].Text())
+		inWord := false
+		for i, c := range b {
+			lower, upper := c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z'
+			if lower && !inWord {
+				b[i] = c - 32
+			} else if upper && inWord {
+				b[i] = c + 32
+			}
+			inWord = lower || upper || c >= '0' && c <= '9'
+		}
+		return textV(string(b))
+	})
+	substr := func(v *env, a []arg) (datum, error) {
+		from, to := a[1].Int64(), int64(1)<<40
+		if len(a) == 3 {
+			if a[2].Int64() < 0 {
+				return failV(sqlstate.New("22011", "negative substring length not allowed"))
+			}
+			to = from + a[2].Int64()
+		}
+		from = max(from, 1)
+		if to <= from {
+			return textV("")
+		}
+		s := a[0].Text()
+		s = s[len(prefix(s, int(from-1))):]
+		return textV(prefix(s, int(to-from)))
+	}
+	subbytes := func(v *env, a []arg) (datum, error) {
+		from, to := a[1].Int64(), int64(1)<<40
+		if len(a) == 3 {
+			if a[2].Int64() < 0 {
+				return failV(sqlstate.New("22011", "negative substring length not allowed"))
+			}
+			to = from + a[2].Int64()
+		}
+		b := string(a[0].Blob())
+		from = max(from, 1) - 1
+		to = min(to-1, int64(len(b)))
+		if to <= from {
+			return blobV("")
+		}
+		return blobV(b[from:to])
+	}
+	for _, n := range []int{2, 3} {
+		def("cleave_substr", n, substr)
+		def("cleave_subbytes", n, subbytes)
+	}
+	def("cleave_trim", 3, func(v *env, a []arg) (datum, error) {
+		s, set, how := a[0].Text(), a[1].Text(), a[2].Int64()
+		if how&1 != 0 {
+			s = strings.TrimLeft(s, set)
+		}
+		if how&2 != 0 {
+			s = strings.TrimRight(s, set)
+		}
+		return textV(s)
+	})
+	def("cleave_replace", 3, func(v *env, a []arg) (datum, error) {
+		if a[1].Text() == "" {
+			return textV(a[0].Text())
+		}
+		return textV(strings.ReplaceAll(a[0].Text(), a[1].Text(), a[2].Text()))
+	})
+	def("cleave_left", 2, func(v *env, a []arg) (datum, error) {
+		s, n := a[0].Text(), a[1].Int64()
+		if n < 0 {
+			n += int64(runes(s))
+		}
+		return textV(prefix(s, int(max(n, 0))))
+	})
+	def("cleave_right", 2, func(v *env, a []arg) (datum, error) {
+		s, n := a[0].Text(), a[1].Int64()
+		count := int64(runes(s))
+		skip := count - n
+		if n < 0 {
+			skip = -n
+		}
+		return textV(s[len(prefix(s, int(min(max(skip, 0), count)))):])
+	})
+	def("cleave_pad", 4, func(v *env, a []arg) (datum, error) {
+		s, n, fill := a[0].Text(), a[1].Int64(), a[2].Text()
+		if n > 1<<26 {
+			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large"))
+		}
+		n = max(n, 0)
+		count := int64(runes(s))
+		if count >= n {
+			return textV(prefix(s, int(n)))
+		}
+		if fill == "" {
+			return textV(s)
+		}
+		need := int(n - count)
+		pad := prefix(strings.Repeat(fill, need/runes(fill)+1), need)
+		if a[3].Int64() == 1 {
+			return textV(pad + s)
+		}
+		return textV(s + pad)
+	})
+	def("cleave_reverse", 1, func(v *env, a []arg) (datum, error) {
+		r := []rune(a[0].Text())
+		for i, j := 0, len(r)-1; i < j; i, j = i+1, j-1 {
+			r[i], r[j] = r[j], r[i]
+		}
+		return textV(string(r))
+	})
+	def("cleave_repeat", 2, func(v *env, a []arg) (datum, error) {
+		n := max(a[1].Int64(), 0)
+		if n*int64(len(a[0].Text())) > 1<<28 {
+			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large"))
+		}
+		return textV(strings.Repeat(a[0].Text(), int(n)))
+	})
+	def("cleave_strpos", 2, func(v *env, a []arg) (datum, error) {
+		i := strings.Index(a[0].Text(), a[1].Text())
+		if i < 0 {
+			return intV(0)
+		}
+		return intV(int64(runes(a[0].Text()[:i])) + 1)
+	})
+	def("cleave_split_part", 3, func(v *env, a []arg) (datum, error) {
+		s, sep, n := a[0].Text(), a[1].Text(), a[2].Int64()
+		if n == 0 {
+			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "field position must not be zero"))
+		}
+		parts := []string{s}
+		if sep != "" && s != "" {
+			parts = strings.Split(s, sep)
+		}
+		if n < 0 {
+			n += int64(len(parts)) + 1
+		}
+		if n < 1 || n > int64(len(parts)) {
+			return textV("")
+		}
+		return textV(parts[n-1])
+	})
+	def("cleave_starts_with", 2, func(v *env, a []arg) (datum, error) {
+		return boolV(strings.HasPrefix(a[0].Text(), a[1].Text()))
+	})
+	def("cleave_translate", 3, func(v *env, a []arg) (datum, error) {
+		from, to := []rune(a[1].Text()), []rune(a[2].Text())
+		var b strings.Builder
+	next:
+		for _, r := range a[0].Text() {
+			for i, f := range from {
+				if f == r {
+					if i < len(to) {
+						b.WriteRune(to[i])
+					}
+					continue next
+				}
+			}
+			b.WriteRune(r)
+		}
+		return textV(b.String())
+	})
+	def("cleave_chr", 1, func(v *env, a []arg) (datum, error) {
+		n := a[0].Int64()
+		switch {
+		case n == 0:
+			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "null character not permitted"))
+		case n < 0:
+			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "character number must be positive"))
+		case n > 0x10ffff:
+			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character too large for encoding: %d", n))
+		case n >= 0xd800 && n <= 0xdfff:
+			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character not valid for encoding: %d", n))
+		}
+		return textV(string(rune(n)))
+	})
+	def("cleave_ascii", 1, func(v *env, a []arg) (datum, error) {
+		if a[0].Text() == "" {
+			return intV(0)
+		}
+		r, _ := utf8.DecodeRuneInString(a[0].Text())
+		return intV(int64(r))
+	})
+	def("cleave_md5", 1, func(v *env, a []arg) (datum, error) {
+		s := md5.Sum(a[0].Blob())
+		return textV(hex.EncodeToString(s[:]))
+	})
+	def("cleave_sha256", 1, func(v *env, a []arg) (datum, error) {
+		s := sha256.Sum256(a[0].Blob())
+		return blobV(string(s[:]))
+	})
+	def("cleave_sha512", 1, func(v *env, a []arg) (datum, error) {
+		s := sha512.Sum512(a[0].Blob())
+		return blobV(string(s[:]))
+	})
+	def("cleave_encode", 2, func(v *env, a []arg) (datum, error) {
+		b := a[0].Blob()
+		switch strings.ToLower(a[1].Text()) {
+		case "hex":
+			return textV(hex.EncodeToString(b))
+		case "base64":
+			s := base64.StdEncoding.EncodeToString(b)
+			var out strings.Builder
+			for len(s) > 76 {
+				out.WriteString(s[:76] + "\n")
+				s = s[76:]
+			}
+			out.WriteString(s)
+			return textV(out.String())
+		case "escape":
+			return failV(sqlstate.Refuse("encode to 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'."))
+		}
+		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
+	})
+	def("cleave_decode", 2, func(v *env, a []arg) (datum, error) {
+		s := a[0].Text()
+		switch strings.ToLower(a[1].Text()) {
+		case "hex":
+			b, err := byteaIn(`\x` + s)
+			if err != nil {
+				return failV(err)
+			}
+			return blobV(b)
+		case "base64":
+			b, err := base64.StdEncoding.DecodeString(strings.NewReplacer(" ", "", "\n", "", "\t", "", "\r", "").Replace(s))
+			if err != nil {
+				return failV(sqlstate.New(sqlstate.InvalidParameterValue, "invalid base64 end sequence"))
+			}
+			return blobV(string(b))
+		case "escape":
+			return failV(sqlstate.Refuse("decode from 'escape' is not supported on a SQLite shard", "Use 'hex' or 'base64'."))
+		}
+		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
+	})
+	def("cleave_quote_ident", 1, func(v *env, a []arg) (datum, error) { return textV(pgIdent(a[0].Text())) })
+	def("cleave_quote_literal", 1, func(v *env, a []arg) (datum, error) {
+		s := quoteText(a[0].Text())
+		if strings.Contains(s, `\`) {
+			s = "E" + strings.ReplaceAll(s, `\`, `\\`)
+		}
+		return textV(s)
+	})
+	def("cleave_overlay", 4, func(v *env, a []arg) (datum, error) {
+		s, from, n := a[0].Text(), a[2].Int64(), a[3].Int64()
+		if from <= 0 {
+			return failV(sqlstate.New("22011", "negative substring length not allowed"))
+		}
+		head := prefix(s, int(from-1))
+		tail := ""
+		if start := from + n; start <= 1 {
+			tail = s
+		} else {
+			tail = s[len(prefix(s, int(start-1))):]
+		}
+		return textV(head + a[1].Text() + tail)
+	})
+	defLax("cleave_concat", -1, func(v *env, a []arg) (datum, error) {
+		var b strings.Builder
+		for _, x := range a {
+			if x.Type() != sqlite.TypeNull {
+				b.WriteString(x.Text())
+			}
+		}
+		return textV(b.String())
+	})
+	defLax("cleave_concat_ws", -1, func(v *env, a []arg) (datum, error) {
+		if a[0].Type() == sqlite.TypeNull {
+			return datum{}, nil
+		}
+		var parts []string
+		for _, x := range a[1:] {
+			if x.Type() != sqlite.TypeNull {
+				parts = append(parts, x.Text())
+			}
+		}
+		return textV(strings.Join(parts, a[0].Text()))
+	})
+	def("cleave_like", 2, func(v *env, a []arg) (datum, error) {
+		ok, err := likeMatch(a[0].Text(), a[1].Text())
+		if err != nil {
+			return failV(err)
+		}
+		return boolV(ok)
+	})
+	def("cleave_like_escape", 2, func(v *env, a []arg) (datum, error) {
+		p, esc := a[0].Text(), a[1].Text()
+		if runes(esc) > 1 {
+			return failV(sqlstate.New("22019", "invalid escape string").WithHint("Escape string must be empty or one character."))
+		}
+		if esc == `\` {
+			return textV(p)
+		}
+		var b strings.Builder
+		after := false
+		for _, r := range p {
+			switch {
+			case esc != "" && string(r) == esc && !after:
+				b.WriteByte('\\')
+				after = true
+				continue
+			case r == '\\':
+				b.WriteByte('\\')
+				if !after {
+					b.WriteByte('\\')
+				}
+			default:
+				b.WriteRune(r)
+			}
+			after = false
+		}
+		return textV(b.String())
+	})
+	def("cleave_regex", 3, func(v *env, a []arg) (datum, error) {
+		re, err := v.regexes.get(a[1].Text(), a[2].Int64() == 1)
+		if err != nil {
+			return failV(err)
+		}
+		return boolV(re.MatchString(a[0].Text()))
+	})
+}
+
+// prefix returns the first n characters.
+func prefix(s string, n int) string {
+	if n >= len(s) {
+		return s
+	}
+	if n <= 0 {
+		return ""
+	}
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+type likeCache struct{}
+
+// likeMatch is PostgreSQL's LIKE: _ is one character, % any run, \ quotes.
+func likeMatch(s, p string) (bool, error) {
+	var starP, starS = -1, 0
+	i, j := 0, 0
+	for i < len(s) {
+		if j < len(p) {
+			switch p[j] {
+			case '%':
+				starP, starS = j, i
+				j++
+				continue
+			case '_':
+				_, n := utf8.DecodeRuneInString(s[i:])
+				i, j = i+n, j+1
+				continue
+			case '\\':
+				if j+1 >= len(p) {
+					return false, sqlstate.New("22025", "LIKE pattern must not end with escape character")
+				}
+				if p[j+1] == s[i] {
+					i, j = i+1, j+2
+					continue
+				}
+			default:
+				if p[j] == s[i] {
+					i, j = i+1, j+1
+					continue
+				}
+			}
+		}
+		if starP < 0 {
+			return false, nil
+		}
+		_, n := utf8.DecodeRuneInString(s[starS:])
+		starS += n
+		i, j = starS, starP+1
+	}
+	for j < len(p) && p[j] == '%' {
+		j++
+	}
+	return j == len(p), nil
+}
+
+// regexCache keeps compiled patterns, at most 64.
+type regexCache struct{ m map[string]*regexp.Regexp }
+
+// get compiles a PostgreSQL regular expression whose truth value Go's engine
+// gives exactly: literals, ., [], (), |, *, +, ?, ^ and $ (without newlines'
+// special rules, as PostgreSQL's default has it). Others are refused.
+func (c *regexCache) get(p string, fold bool) (*regexp.Regexp, error) {
+	key := p
+	if fold {
+		key = "(?i)" + p
+	}
+	if re := c.m[key]; re != nil {
+		return re, nil
+	}
+	refuse := sqlstate.Refuse("a SQLite shard does not match the regular expression "+quoteText(p)+" exactly",
+		"Use literals, ., [...], (...), |, *, +, ?, ^ and $ only, or LIKE.")
+	if strings.HasPrefix(p, "***") || strings.Contains(p, "(?") || strings.Contains(p, "[[") || strings.Contains(p, "[:") || strings.Contains(p, "*?") || strings.Contains(p, "+?") || strings.Contains(p, "??") {
+		return nil, refuse
+	}
+	for i := 0; i < len(p); i++ {
+		switch p[i] {
+		case '\\':
+			i++
+			if i >= len(p) {
+				return nil, sqlstate.New("2201B", "invalid regular expression: invalid escape \\ sequence")
+			}
+			if c := p[i]; c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf {
+				return nil, refuse
+			}
+		case '{', '}':
+			return nil, refuse
+		default:
+			if fold && p[i] >= utf8.RuneSelf {
+				return nil, refuse
+			}
+		}
+	}
+	src := "(?s)" + p
+	if fold {
+		// Only ASCII letters have case; Go also folds K and S with signs beyond ASCII.
+		if strings.ContainsAny(p, "kKsS") {
+			src = "(?s)" + foldASCII(p)
+		} else {
+			src = "(?si)" + p
+		}
+	}
+	re, err := regexp.Compile(src)
+	if err != nil {
+		return nil, sqlstate.New("2201B", "invalid regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	if c.m == nil || len(c.m) >= 64 {
+		c.m = map[string]*regexp.Regexp{}
+	}
+	c.m[key] = re
+	return re, nil
+}
+
+// foldASCII writes each letter outside brackets as a class of its two cases.
+func foldASCII(p string) string {
+	var b strings.Builder
+	bracket := false
+	for i := 0; i < len(p); i++ {
+		c := p[i]
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		switch {
+		case c == '\\' && i+1 < len(p):
+			b.WriteString(p[i : i+2])
+			i++
+		case letter && !bracket:
+			b.WriteString("[" + string(c|0x20) + string(c&^0x20) + "]")
+		case letter && bracket:
+			b.WriteString(string(c|0x20) + string(c&^0x20))
+		default:
+			if c == '[' {
+				bracket = true
+			} else if c == ']' {
+				bracket = false
+			}
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// pgIdent quotes an identifier where PostgreSQL's quote_ident does.
+func pgIdent(s string) string {
+	safe := s != "" && !(s[0] >= '0' && s[0] <= '9')
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_') {
+			safe = false
+		}
+	}
+	if safe && !reservedWords[s] {
+		return s
+	}
+	return quoteIdent(s)
+}
+
+// pgNameList quotes and joins names.
+func pgNameList(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = pgIdent(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+func itoa(i int64) string { return strconv.FormatInt(i, 10) }

@@ -1,0 +1,319 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// guardDef is what the catalogue keeps of a guard. The positions themselves are
+// rows of cleave_owned, looked up by the triggers inside the writing transaction.
+type guardDef struct {
+	Columns  []string `json:"columns"`
+	Types    []uint32 `json:"types"`
+	Strategy string   `json:"strategy"`
+	Keyspace string   `json:"keyspace"`
+	Seed     int64    `json:"seed"`
+	Epoch    uint64   `json:"epoch"`
+}
+
+// The ownership table. kind: 'i' interval of hash positions [low, high] both
+// inclusive (integers), 'r' interval of ordered keys [low, high) (blobs, high
+// NULL is unbounded), 'l' listed, 'p' pinned here, 'e' pinned elsewhere (blobs in
+// low).
+const guardSchema = `CREATE TABLE IF NOT EXISTS cleave_owned (
+  table_oid INTEGER NOT NULL, kind TEXT NOT NULL, low, high,
+  PRIMARY KEY (table_oid, kind, low)) WITHOUT ROWID`
+
+type guardScratch struct{ buf []byte }
+
+// keyValue makes a shard key value of a stored one.
+func keyValue(oid uint32, d datum) (keyspace.Value, error) {
+	ty, ok := keyspace.TypeByOID(oid)
+	if !ok {
+		return keyspace.Value{}, sqlstate.New(sqlstate.InternalError, "type %s cannot be a shard key", typeName(oid))
+	}
+	if d.kind == 'i' {
+		return keyspace.Int(ty, d.i), nil
+	}
+	return keyspace.Str(ty, d.s), nil
+}
+
+func keyOf(types string, a []arg) (keyspace.Key, error) {
+	k := make(keyspace.Key, 0, len(a))
+	for i, f := range strings.Split(types, ",") {
+		if i >= len(a) {
+			break
+		}
+		v, err := keyValue(u32(f), valueDatum(a[i]))
+		if err != nil {
+			return nil, err
+		}
+		k = append(k, v)
+	}
+	return k, nil
+}
+
+func defGuards() {
+	// cleave_hash(seed, types, columns...): the position in a hash keyspace.
+	def("cleave_hash", -1, func(v *env, a []arg) (datum, error) {
+		k, err := keyOf(a[1].Text(), a[2:])
+		if err != nil {
+			return failV(err)
+		}
+		return intV(keyspace.HashKey(a[0].Int64(), k))
+	})
+	// cleave_key(types, columns...): the ordered encoding of a key.
+	def("cleave_key", -1, func(v *env, a []arg) (datum, error) {
+		k, err := keyOf(a[0].Text(), a[1:])
+		if err != nil {
+			return failV(err)
+		}
+		v.guardKeys.buf = keyspace.AppendOrdered(v.guardKeys.buf[:0], k)
+		return blobV(string(v.guardKeys.buf))
+	})
+	// cleave_refuse(table, keyspace, epoch, strategy, seed, types, columns...) raises ZC001.
+	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (datum, error) {
+		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
+		cols := a[6:]
+		e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalMessage)
+		if len(cols) == 0 {
+			e.Message = engine.RefusalReadOnly
+		}
+		null := false
+		for _, x := range cols {
+			null = null || x.Type() == sqlite.TypeNull
+		}
+		if !null && len(cols) > 0 {
+			k, err := keyOf(a[5].Text(), cols)
+			if err != nil {
+				return failV(err)
+			}
+			if keyspace.Strategy(a[3].Text()) == keyspace.Hash {
+				r.Position = itoa(keyspace.HashKey(a[4].Int64(), k))
+			} else {
+				r.Position = strings.Join(k.Texts(), ", ")
+			}
+		}
+		e.Detail, e.Hint, e.Table = r.Detail(), engine.RefusalHint, a[0].Text()
+		e.Retry = sqlstate.RetryTransaction
+		return failV(e)
+	})
+}
+
+// SetGuard implements engine.Conn.
+func (c *Conn) SetGuard(ctx context.Context, g engine.Guard) error {
+	return c.housekeeping(ctx, func() error { return c.setGuard(g) })
+}
+
+// DropGuard implements engine.Conn.
+func (c *Conn) DropGuard(ctx context.Context, schema, table string) error {
+	return c.housekeeping(ctx, func() error {
+		d := c.cat.table(schema, table)
+		if d == nil {
+			return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", schema, table)
+		}
+		if err := c.dropTriggers(d); err != nil {
+			return err
+		}
+		n := d.clone()
+		n.Guard = nil
+		return c.saveTable(n)
+	})
+}
+
+func guardTrigger(d *tableDef, op string) string {
+	return fmt.Sprintf("cleave_guard_%d_%s", d.OID, op)
+}
+
+func (c *Conn) dropTriggers(d *tableDef) error {
+	for _, op := range []string{"insert", "update", "delete"} {
+		if err := c.exec("DROP TRIGGER IF EXISTS " + quoteIdent(guardTrigger(d, op))); err != nil {
+			return err
+		}
+	}
+	return c.exec(fmt.Sprintf("DELETE FROM cleave_owned WHERE table_oid = %d", d.OID))
+}
+
+func (c *Conn) setGuard(g engine.Guard) error {
+	d := c.cat.table(g.Schema, g.Table)
+	if d == nil {
+		return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", g.Schema, g.Table)
+	}
+	if err := c.exec(guardSchema); err != nil {
+		return err
+	}
+	if err := c.dropTriggers(d); err != nil {
+		return err
+	}
+	n := d.clone()
+	def := &guardDef{Columns: g.ShardKey, Strategy: string(g.Owned.Strategy), Keyspace: g.Owned.Keyspace, Seed: g.Owned.Seed, Epoch: g.Owned.Epoch}
+	var types []string
+	for i, name := range g.ShardKey {
+		col := d.column(name)
+		if col == nil {
+			return sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, g.Table)
+		}
+		if i < len(g.Owned.Types) && g.Owned.Types[i].OID() != col.Type {
+			return sqlstate.New(sqlstate.DatatypeMismatch, "shard key column \"%s\" has type %s, keyspace %s wants %s", name, typeName(col.Type), g.Owned.Keyspace, g.Owned.Types[i])
+		}
+		def.Types = append(def.Types, col.Type)
+		types = append(types, fmt.Sprint(col.Type))
+	}
+	n.Guard = def
+	insert := func(kind string, low, high string) error {
+		return c.exec(fmt.Sprintf("INSERT OR IGNORE INTO cleave_owned VALUES (%d, '%s', %s, %s)", d.OID, kind, low, high))
+	}
+	blob := func(k keyspace.Key) string { return blobDatum(string(keyspace.AppendOrdered(nil, k))).literal() }
+	for _, iv := range g.Owned.Intervals {
+		var err error
+		if g.Owned.Strategy == keyspace.Hash {
+			high := iv.High - 1
+			if iv.Last {
+				high = 1<<63 - 1
+			} else if iv.High == -1<<63 {
+				continue
+			}
+			err = insert("i", fmt.Sprint(iv.Low), fmt.Sprint(high))
+		} else {
+			high := "NULL"
+			if !iv.Last {
+				high = blobDatum(iv.HighKey).literal()
+			}
+			err = insert("r", blobDatum(iv.LowKey).literal(), high)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for kind, keys := range map[string][]keyspace.Key{"l": g.Owned.Listed, "p": g.Owned.Pinned, "e": g.Owned.PinnedElsewhere} {
+		for _, k := range keys {
+			if err := insert(kind, blob(k), "NULL"); err != nil {
+				return err
+			}
+		}
+	}
+	for _, op := range []string{"insert", "update", "delete"} {
+		var checks []string
+		for _, row := range []string{"NEW", "OLD"} {
+			if row == "NEW" && op == "delete" || row == "OLD" && op == "insert" {
+				continue
+			}
+			checks = append(checks, guardCheck(d, def, g.Owned, row, types))
+		}
+		sql := "CREATE TRIGGER " + quoteIdent(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quoteIdent(d.sqlName()) +
+			" BEGIN SELECT " + strings.Join(checks, "; SELECT ") + "; END"
+		if err := c.exec(sql); err != nil {
+			return err
+		}
+	}
+	return c.saveTable(n)
+}
+
+// guardCheck is the expression of one trigger for one row. It equals
+// keyspace.Ownership.Owns: pinned here, or not pinned elsewhere and in an interval
+// or listed. A NULL key is never owned. The functions are Cleave's: a program
+// without them cannot write at all.
+func guardCheck(d *tableDef, def *guardDef, o keyspace.Ownership, row string, types []string) string {
+	args := []string{quoteText(d.Name), quoteText(def.Keyspace), fmt.Sprint(int64(def.Epoch)), quoteText(def.Strategy), fmt.Sprint(def.Seed), quoteText(strings.Join(types, ","))}
+	var cols []string
+	for _, name := range def.Columns {
+		cols = append(cols, row+"."+quoteIdent(name))
+	}
+	refuse := "cleave_refuse(" + strings.Join(append(args, cols...), ", ") + ")"
+	if len(cols) == 0 {
+		return refuse
+	}
+	list := quoteText(strings.Join(types, ",")) + ", " + strings.Join(cols, ", ")
+	key := "cleave_key(" + list + ")"
+	in := func(kind string) string {
+		return fmt.Sprintf("EXISTS (SELECT 1 FROM cleave_owned WHERE table_oid = %d AND kind = '%s' AND low = %s)", d.OID, kind, key)
+	}
+	// The interval with the greatest low bound not above the position is the
+	// only one that can hold it: intervals are disjoint.
+	var place string
+	switch o.Strategy {
+	case keyspace.Hash:
+		pos := fmt.Sprintf("cleave_hash(%d, %s)", def.Seed, list)
+		place = fmt.Sprintf("coalesce((SELECT %s <= high FROM cleave_owned WHERE table_oid = %d AND kind = 'i' AND low <= %s ORDER BY low DESC LIMIT 1), 0)", pos, d.OID, pos)
+	case keyspace.Range:
+		place = fmt.Sprintf("coalesce((SELECT high IS NULL OR %s < high FROM cleave_owned WHERE table_oid = %d AND kind = 'r' AND low <= %s ORDER BY low DESC LIMIT 1), 0)", key, d.OID, key)
+	default:
+		place = in("l")
+	}
+	if len(o.PinnedElsewhere) > 0 {
+		place = "NOT " + in("e") + " AND " + place
+	}
+	if len(o.Pinned) > 0 {
+		place = in("p") + " OR " + place
+	}
+	return "CASE WHEN " + place + " THEN 0 ELSE " + refuse + " END"
+}
+
+// DescribeTable implements engine.Conn.
+func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.Table, error) {
+	var out *engine.Table
+	missing := false
+	err := c.inspect(ctx, func() error {
+		d := c.cat.table(schema, name)
+		if d == nil {
+			// Asking for a table that is not there must not fail the transaction.
+			missing = true
+			return nil
+		}
+		t := &engine.Table{Schema: schema, Name: name}
+		for _, col := range d.live() {
+			t.Columns = append(t.Columns, engine.Column{Name: col.Name, Type: formatType(col.Type, col.Mod), OID: col.Type,
+				NotNull: col.NotNull, Default: col.Default, Identity: col.Identity != "", Deterministic: true})
+		}
+		for _, ix := range d.Indexes {
+			if !ix.Unique {
+				continue
+			}
+			u := engine.UniqueKey{Name: ix.Name, Primary: ix.Primary}
+			for _, ic := range ix.Columns {
+				u.Columns = append(u.Columns, d.names([]int16{ic.Num})...)
+			}
+			t.Unique = append(t.Unique, u)
+		}
+		for _, k := range d.Constraints {
+			if k.Type != "f" {
+				continue
+			}
+			f := engine.ForeignKey{Name: k.Name, Columns: d.names(k.Columns)}
+			if ref := c.cat.byOID[k.RefTable]; ref != nil {
+				f.RefSchema, f.RefTable, f.RefColumns = ref.Schema, ref.Name, ref.names(k.RefCols)
+			}
+			t.ForeignKeys = append(t.ForeignKeys, f)
+		}
+		if d.Guard != nil {
+			t.Guard = &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}
+		}
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quoteIdent(d.sqlName()) + ")")
+		if err != nil {
+			return err
+		}
+		t.HasRows = n != 0
+		out = t
+		return nil
+	})
+	if err == nil && missing {
+		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", schema, name)
+	}
+	return out, err
+}
+
+func encodeDef(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // plain data always encodes
+	}
+	return string(b)
+}

@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/json"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func badJSON(kind string) error {
+	return sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type %s", kind)
+}
+
+func checkJSON(s string) error {
+	if !json.Valid([]byte(s)) {
+		return badJSON("json")
+	}
+	return nil
+}
+
+// normalJSON returns the text that jsonb_out prints: keys ordered by length and
+// bytes, the last of equal keys, numbers as numeric prints them.
+func normalJSON(s string) (string, error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	if !json.Valid([]byte(s)) {
+		return "", badJSON("json")
+	}
+	if strings.Contains(s, `\u0000`) {
+		return "", sqlstate.New("22P05", "unsupported Unicode escape sequence").WithDetail("\\u0000 cannot be converted to text.")
+	}
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return "", badJSON("json")
+	}
+	out, err := appendJSONB(nil, v)
+	if err != nil {
+		return "", err
+	}
+	if bytes.ContainsRune(out, utf8.RuneError) && !strings.ContainsRune(s, utf8.RuneError) {
+		return "", badJSON("json") // half a surrogate pair
+	}
+	return string(out), nil
+}
+
+func appendJSONB(dst []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...), nil
+	case bool:
+		if v {
+			return append(dst, "true"...), nil
+		}
+		return append(dst, "false"...), nil
+	case json.Number:
+		n, err := parseNumeric(v.String())
+		if err != nil {
+			return dst, err
+		}
+		return append(dst, n.String()...), nil
+	case string:
+		return appendJSONString(dst, v), nil
+	case []any:
+		dst = append(dst, '[')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			if dst, err = appendJSONB(dst, e); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, ']'), nil
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for k := range v {
+			keys = append(keys, k)
+		}
+		sort.Slice(keys, func(i, j int) bool {
+			if len(keys[i]) != len(keys[j]) {
+				return len(keys[i]) < len(keys[j])
+			}
+			return keys[i] < keys[j]
+		})
+		dst = append(dst, '{')
+		for i, k := range keys {
+			if i > 0 {
+				dst = append(dst, ", "...)
+			}
+			dst = append(appendJSONString(dst, k), ": "...)
+			if dst, err = appendJSONB(dst, v[k]); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, '}'), nil
+	}
+	return dst, badJSON("json")
+}
+
+func appendJSONString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	for i := range len(s) {
+		switch c := s[i]; c {
+		case '\b':
+			dst = append(dst, `\b`...)
+		case '\f':
+			dst = append(dst, `\f`...)
+		case '\n':
+			dst = append(dst, `\n`...)
+		case '\r':
+			dst = append(dst, `\r`...)
+		case '\t':
+			dst = append(dst, `\t`...)
+		case '"':
+			dst = append(dst, `\"`...)
+		case '\\':
+			dst = append(dst, `\\`...)
+		default:
+			if c < ' ' {
+				dst = append(dst, `\u00`...)
+				dst = append(dst, "0123456789abcdef"[c>>4], "0123456789abcdef"[c&15])
+			} else {
+				dst = append(dst, c)
+			}
+		}
+	}
+	return append(dst, '"')
+}
+
+// jsonField is -> and ->> of jsonb: by key for objects, by index for arrays.
+func jsonField(s string, key string, index int64, byIndex, asText bool) (string, bool, error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return "", false, badJSON("json")
+	}
+	switch c := v.(type) {
+	case map[string]any:
+		if byIndex {
+			return "", false, nil
+		}
+		e, ok := c[key]
+		if !ok {
+			return "", false, nil
+		}
+		v = e
+	case []any:
+		if !byIndex {
+			return "", false, nil
+		}
+		if index < 0 {
+			index += int64(len(c))
+		}
+		if index < 0 || index >= int64(len(c)) {
+			return "", false, nil
+		}
+		v = c[index]
+	default:
+		return "", false, nil
+	}
+	if asText {
+		switch e := v.(type) {
+		case nil:
+			return "", false, nil
+		case string:
+			return e, true, nil
+		}
+	}
+	out, err := appendJSONB(nil, v)
+	return string(out), true, err
+}

@@ -1,0 +1,510 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func (t *translator) operatorExpr(a *pg.A_Expr) expr {
+	nif := t.nullIsFalse
+	if a.Kind != pg.A_Expr_Kind_AEXPR_OP_ANY && a.Kind != pg.A_Expr_Kind_AEXPR_OP_ALL {
+		t.nullIsFalse = false
+		defer func() { t.nullIsFalse = nif }()
+	}
+	op := ""
+	if len(a.Name) > 0 {
+		op = a.Name[len(a.Name)-1].GetString_().GetSval()
+		if len(a.Name) == 2 && a.Name[0].GetString_().GetSval() != catalogSchema {
+			t.failAt(a.Location, sqlstate.UndefinedFunction, "operator does not exist: %s.%s", a.Name[0].GetString_().GetSval(), op)
+		}
+	}
+	switch a.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP:
+		if a.Lexpr == nil {
+			return t.prefix(op, a)
+		}
+		// x = NULL and the like are ordinary comparisons.
+		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
+		if l.row != nil || r.row != nil {
+			return t.rowCompare(op, l, r, a.Location)
+		}
+		return t.binary(op, l, r, a.Location)
+	case pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
+		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
+		if l.row != nil || r.row != nil {
+			refuseSQL("IS DISTINCT FROM of rows")
+		}
+		l, r = t.unifyComparison("=", l, r, a.Location)
+		word := " IS NOT "
+		if a.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
+			word = " IS "
+		}
+		return expr{sql: "(" + comparand(l) + word + comparand(r) + ")", typ: oidBool, mod: -1, notNull: true}
+	case pg.A_Expr_Kind_AEXPR_NULLIF:
+		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
+		if l.lit {
+			l = t.resolveText(l)
+		}
+		v := t.volatile
+		cl, cr := t.unifyComparison("=", l, r, a.Location)
+		if t.volatile != v {
+			refuseSQL("NULLIF of a volatile function")
+		}
+		typ := cl
+		if l.typ == oidUnknown || l.typ != cl.typ {
+			l = typ
+		}
+		return expr{sql: "(CASE WHEN " + comparand(cl) + " = " + comparand(cr) + " THEN NULL ELSE " + l.sql + " END)", typ: l.typ, mod: l.mod, name: "nullif"}
+	case pg.A_Expr_Kind_AEXPR_IN:
+		return t.inList(a, op)
+	case pg.A_Expr_Kind_AEXPR_LIKE, pg.A_Expr_Kind_AEXPR_ILIKE:
+		l := t.expr(a.Lexpr)
+		if f := a.Rexpr.GetFuncCall(); f != nil && len(f.Funcname) == 2 && f.Funcname[1].GetString_().GetSval() == "like_escape" {
+			p, esc := t.expr(f.Args[0]), t.expr(f.Args[1])
+			p, esc = t.coerce(p, oidText, -1, implicitCast), t.coerce(esc, oidText, -1, implicitCast)
+			return t.binary(op, l, expr{sql: call("cleave_like_escape", p.sql, esc.sql), typ: oidText, mod: -1}, a.Location)
+		}
+		return t.binary(op, l, t.expr(a.Rexpr), a.Location)
+	case pg.A_Expr_Kind_AEXPR_SIMILAR:
+		refuseSQL("SIMILAR TO")
+	case pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
+		v := t.volatile
+		x := t.expr(a.Lexpr)
+		if t.volatile != v {
+			refuseSQL("BETWEEN with a volatile operand")
+		}
+		b := a.Rexpr.GetList().GetItems()
+		lo, hi := t.expr(b[0]), t.expr(b[1])
+		and := func(lo, hi expr) string {
+			return "(" + t.binary(">=", x, lo, a.Location).sql + " AND " + t.binary("<=", x, hi, a.Location).sql + ")"
+		}
+		nor := func(lo, hi expr) string {
+			return "(" + t.binary("<", x, lo, a.Location).sql + " OR " + t.binary(">", x, hi, a.Location).sql + ")"
+		}
+		var sql string
+		switch a.Kind {
+		case pg.A_Expr_Kind_AEXPR_BETWEEN:
+			sql = and(lo, hi)
+		case pg.A_Expr_Kind_AEXPR_NOT_BETWEEN:
+			sql = nor(lo, hi)
+		case pg.A_Expr_Kind_AEXPR_BETWEEN_SYM:
+			sql = "(" + and(lo, hi) + " OR " + and(hi, lo) + ")"
+		default:
+			sql = "(" + nor(lo, hi) + " AND " + nor(hi, lo) + ")"
+		}
+		return expr{sql: sql, typ: oidBool, mod: -1}
+	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
+		return t.arrayCompare(a, op, a.Kind == pg.A_Expr_Kind_AEXPR_OP_ALL)
+	}
+	refuseSQL("this operator")
+	return expr{}
+}
+
+func (t *translator) prefix(op string, a *pg.A_Expr) expr {
+	// -2147483648 and its like are one literal in meaning.
+	if c := a.Rexpr.GetAConst(); c != nil && op == "-" {
+		switch v := c.Val.(type) {
+		case *pg.A_Const_Ival:
+			i := -int64(v.Ival.GetIval())
+			return expr{sql: intDatum(i).literal(), typ: oidInt4, mod: -1, constant: true, notNull: true}
+		case *pg.A_Const_Fval:
+			// PostgreSQL reads the number first: 9223372036854775808 is numeric.
+			e := t.constant(c)
+			if e.typ == oidInt8 {
+				return expr{sql: intDatum(-e.intValue).literal(), typ: oidInt8, mod: -1, constant: true, notNull: true}
+			}
+		}
+	}
+	r := t.expr(a.Rexpr)
+	if r.row != nil {
+		refuseSQL("an operator on a row")
+	}
+	o, ambiguous := builtin().operator(op, 0, r.typ)
+	if o == nil {
+		t.noOperator(op, 0, r.typ, ambiguous, a.Location)
+	}
+	return t.emitOperator(o, nil, r, a.Location)
+}
+
+func (t *translator) noOperator(op string, l, r uint32, ambiguous bool, loc int32) {
+	name := op + " " + typeName(r)
+	if l != 0 {
+		name = typeName(l) + " " + name
+	}
+	if ambiguous {
+		fail(t.at(loc, sqlstate.New("42725", "operator is not unique: %s", name).
+			WithHint("Could not choose a best candidate operator. You might need to add explicit type casts.")))
+	}
+	fail(t.at(loc, sqlstate.New(sqlstate.UndefinedFunction, "operator does not exist: %s", name).
+		WithHint("No operator matches the given name and argument types. You might need to add explicit type casts.")))
+}
+
+// binary translates an infix operator.
+func (t *translator) binary(op string, l, r expr, loc int32) expr {
+	if l.row != nil || r.row != nil {
+		return t.rowCompare(op, l, r, loc)
+	}
+	o, ambiguous := builtin().operator(op, l.typ, r.typ)
+	if o == nil {
+		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
+	}
+	return t.emitOperator(o, &l, r, loc)
+}
+
+var comparisons = map[string]string{"=": "=", "<>": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+
+// sameRepresentation reports whether SQLite compares values of the two types as
+// PostgreSQL's cross-type operator does.
+func sameRepresentation(a, b uint32) bool {
+	if a == b {
+		return true
+	}
+	ints := func(o uint32) bool { return o == oidInt2 || o == oidInt4 || o == oidInt8 }
+	texts := func(o uint32) bool { return o == oidText || o == oidVarchar || o == oidName }
+	return ints(a) && ints(b) || texts(a) && texts(b)
+}
+
+func (t *translator) emitOperator(o *pgOperator, l *expr, r expr, loc int32) expr {
+	proc := builtin().procs[o.code]
+	if proc == nil {
+		refuseSQL("the operator " + o.name)
+	}
+	args := []expr{r}
+	in := []uint32{o.right}
+	if l != nil {
+		args, in = []expr{*l, r}, []uint32{o.left, o.right}
+	}
+	want := t.polymorphic(in, args, o.result)
+	for i := range args {
+		args[i] = t.coerce(args[i], want.args[i], -1, implicitCast)
+	}
+	e := expr{typ: want.result, mod: -1, constant: true}
+	e.notNull = true
+	for _, a := range args {
+		e.constant = e.constant && a.constant
+		e.notNull = e.notNull && a.notNull
+	}
+	if cmp, ok := comparisons[o.name]; ok && l != nil && o.result == oidBool && len(args) == 2 {
+		a, b := args[0], args[1]
+		if mixed, ok := t.mixedDates(a, b); ok {
+			a, b = mixed[0], mixed[1]
+		}
+		if sameRepresentation(a.typ, b.typ) && (isComparable(a.typ) || classOf(a.typ) == classBpchar) {
+			e.sql = "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
+			return e
+		}
+		if proc.signature == "array_eq(anyarray,anyarray)" && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
+			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
+			return e
+		}
+		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", typeName(a.typ), typeName(b.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
+	}
+	em := emitters[proc.signature]
+	if em == nil {
+		refuse(fmt.Sprintf("the operator %s of %s is not supported on a SQLite shard", o.name, proc.signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+	}
+	if proc.volatile == 'v' {
+		t.volatile++
+	}
+	e.sql = em(t, args)
+	return e
+}
+
+// exactArray: equal arrays have equal texts.
+func exactArray(oid uint32) bool {
+	switch classOf(elemType(oid)) {
+	case classInt, classText, classBlob:
+		return true
+	}
+	return false
+}
+
+// mixedDates brings date, timestamp and timestamptz to one of them, as their
+// cross-type operators do.
+func (t *translator) mixedDates(a, b expr) ([2]expr, bool) {
+	order := func(o uint32) int {
+		switch o {
+		case oidDate:
+			return 1
+		case oidTimestamp:
+			return 2
+		case oidTimestamptz:
+			return 3
+		}
+		return 0
+	}
+	x, y := order(a.typ), order(b.typ)
+	if x == 0 || y == 0 || x == y {
+		return [2]expr{}, false
+	}
+	to := a.typ
+	if y > x {
+		to = b.typ
+	}
+	conv := func(e expr) expr {
+		if e.typ == to {
+			return e
+		}
+		return t.cast(e, to)
+	}
+	return [2]expr{conv(a), conv(b)}, true
+}
+
+// unifyComparison converts two operands to what the comparison operator takes.
+func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, expr) {
+	o, ambiguous := builtin().operator(op, l.typ, r.typ)
+	if o == nil {
+		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
+	}
+	l, r = t.coerce(l, o.left, -1, implicitCast), t.coerce(r, o.right, -1, implicitCast)
+	if m, ok := t.mixedDates(l, r); ok {
+		l, r = m[0], m[1]
+	}
+	if !sameRepresentation(l.typ, r.typ) || !isComparable(l.typ) && classOf(l.typ) != classBpchar {
+		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", typeName(l.typ), typeName(r.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
+	}
+	return l, r
+}
+
+func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
+	if l.row == nil || r.row == nil {
+		refuseSQL("a comparison of a row with another kind of value")
+	}
+	if len(l.row) != len(r.row) {
+		t.failAt(loc, sqlstate.SyntaxError, "unequal number of entries in row expressions")
+	}
+	if len(l.row) == 0 {
+		t.failAt(loc, sqlstate.FeatureNotSupported, "cannot compare rows of zero length")
+	}
+	switch op {
+	case "=", "<>":
+		parts := make([]string, len(l.row))
+		for i := range l.row {
+			parts[i] = t.binary(op, l.row[i], r.row[i], loc).sql
+		}
+		word := " AND "
+		if op == "<>" {
+			word = " OR "
+		}
+		return expr{sql: balanced(parts, word), typ: oidBool, mod: -1}
+	case "<", ">", "<=", ">=":
+		a, b := make([]string, len(l.row)), make([]string, len(l.row))
+		for i := range l.row {
+			x, y := t.unifyComparison(op, l.row[i], r.row[i], loc)
+			a[i], b[i] = comparand(x), comparand(y)
+		}
+		if len(a) == 1 {
+			return expr{sql: "(" + a[0] + " " + op + " " + b[0] + ")", typ: oidBool, mod: -1}
+		}
+		return expr{sql: "((" + strings.Join(a, ", ") + ") " + op + " (" + strings.Join(b, ", ") + "))", typ: oidBool, mod: -1}
+	}
+	refuseSQL("the operator " + op + " on rows")
+	return expr{}
+}
+
+func (t *translator) inList(a *pg.A_Expr, op string) expr {
+	v := t.volatile
+	x := t.expr(a.Lexpr)
+	if t.volatile != v {
+		refuseSQL("IN with a volatile operand")
+	}
+	items := t.exprs(a.Rexpr.GetList().GetItems())
+	not := op == "<>"
+	if x.row != nil {
+		parts := make([]string, len(items))
+		for i, it := range items {
+			parts[i] = t.rowCompare("=", x, it, a.Location).sql
+		}
+		sql := balanced(parts, " OR ")
+		if not {
+			sql = "(NOT " + sql + ")"
+		}
+		return expr{sql: sql, typ: oidBool, mod: -1}
+	}
+	if x.typ == oidUnknown && x.lit {
+		known := false
+		for _, it := range items {
+			known = known || it.typ != oidUnknown
+		}
+		if !known {
+			x = t.resolveText(x)
+		}
+	}
+	// One common type if there is one; else comparison by comparison.
+	all := append([]expr{x}, items...)
+	if typ, ok := t.tryCommon(all); ok && len(items) > 1 || ok && items[0].typ == oidUnknown {
+		if isComparable(typ) || classOf(typ) == classBpchar {
+			parts := make([]string, len(items))
+			x = t.coerce(x, typ, -1, implicitCast)
+			for i := range items {
+				parts[i] = comparand(t.coerce(items[i], typ, -1, implicitCast))
+			}
+			word := " IN ("
+			if not {
+				word = " NOT IN ("
+			}
+			return expr{sql: "(" + comparand(x) + word + strings.Join(parts, ", ") + "))", typ: oidBool, mod: -1}
+		}
+	}
+	parts := make([]string, len(items))
+	word := " OR "
+	if not {
+		word = " AND "
+	}
+	for i, it := range items {
+		parts[i] = t.binary(op, x, it, a.Location).sql
+	}
+	return expr{sql: balanced(parts, word), typ: oidBool, mod: -1}
+}
+
+// tryCommon returns the common type of a list, if all convert to it implicitly.
+func (t *translator) tryCommon(list []expr) (typ uint32, ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, is := r.(failed); !is {
+				panic(r)
+			}
+			typ, ok = 0, false
+		}
+	}()
+	typ = t.commonType(list, "IN")
+	for _, e := range list {
+		if !builtin().canCoerce(e.typ, typ, implicitCast) {
+			return 0, false
+		}
+	}
+	return typ, true
+}
+
+// arrayCompare is x op ANY (array) and x op ALL (array).
+func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
+	nif := t.nullIsFalse
+	t.nullIsFalse = false
+	x, arr := t.expr(a.Lexpr), t.expr(a.Rexpr)
+	t.nullIsFalse = nif
+	if !(op == "=" && !all || op == "<>" && all) {
+		refuseSQL("the operator " + op + " with ANY or ALL of an array")
+	}
+	if arr.typ == oidUnknown {
+		if x.typ == oidUnknown {
+			x = t.resolveText(x)
+		}
+		at := arrayType(x.typ)
+		if x.typ == oidVarchar {
+			at = oidTextArray
+		}
+		if at == 0 {
+			refuseSQL("an array of " + typeName(x.typ))
+		}
+		arr = t.coerce(arr, at, -1, implicitCast)
+	}
+	elem := elemType(arr.typ)
+	if elem == 0 {
+		t.failAt(a.Location, sqlstate.WrongObjectType, "op ANY/ALL (array) requires array on right side")
+	}
+	el := expr{sql: elemFromJSON(elem, "value"), typ: elem, mod: -1}
+	l, r := t.unifyComparison(op, x, el, a.Location)
+	word := " IN "
+	if all {
+		word = " NOT IN "
+	}
+	sql := "(" + comparand(l) + word + "(SELECT " + comparand(r) + " FROM json_each(" + call("cleave_array_json", arr.typ, arr.sql) + ")))"
+	if !(nif && !all) && !arr.notNull {
+		sql = "(CASE WHEN " + arr.sql + " IS NULL THEN NULL ELSE " + sql + " END)"
+	}
+	return expr{sql: sql, typ: oidBool, mod: -1}
+}
+
+// resolved is a signature with its polymorphic types replaced.
+type resolved struct {
+	args   []uint32
+	result uint32
+}
+
+// polymorphic replaces anyelement and its family (PostgreSQL manual, section
+// "Polymorphic Types").
+func (t *translator) polymorphic(params []uint32, args []expr, result uint32) resolved {
+	r := resolved{args: append([]uint32(nil), params...), result: result}
+	any := false
+	for _, p := range params {
+		any = any || isPolymorphic(p)
+	}
+	if !any {
+		return r
+	}
+	var elem uint32
+	var compat []expr
+	for i, p := range params {
+		ty := args[i].typ
+		switch p {
+		case oidAnyElement, oidAnyNonArray, oidAnyEnum:
+			if ty != oidUnknown {
+				if elem != 0 && elem != ty {
+					failf(sqlstate.DatatypeMismatch, "arguments declared \"anyelement\" are not all alike")
+				}
+				elem = ty
+			}
+		case oidAnyArray:
+			if ty != oidUnknown {
+				elem = elemType(ty)
+			}
+		case oidAnyCompatible, oidAnyCompatibleNonArray:
+			compat = append(compat, args[i])
+		case oidAnyCompatibleArray:
+			if ty != oidUnknown {
+				compat = append(compat, expr{typ: elemType(ty)})
+			}
+		}
+	}
+	var common uint32
+	if len(compat) > 0 {
+		common = t.commonType(compat, "arguments")
+	}
+	if elem == 0 && common == 0 {
+		for i, p := range params {
+			switch p {
+			case oidAny:
+				if args[i].typ == oidUnknown {
+					r.args[i] = oidText
+				} else {
+					r.args[i] = args[i].typ
+				}
+			case oidAnyElement, oidAnyArray, oidAnyNonArray:
+				if args[i].typ == oidUnknown {
+					failf(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
+				}
+			}
+		}
+		return r
+	}
+	replace := func(p uint32, i int) uint32 {
+		switch p {
+		case oidAnyElement, oidAnyNonArray, oidAnyEnum:
+			return elem
+		case oidAnyArray:
+			if i >= 0 && args[i].typ != oidUnknown {
+				return args[i].typ
+			}
+			return arrayType(elem)
+		case oidAnyCompatible, oidAnyCompatibleNonArray:
+			return common
+		case oidAnyCompatibleArray:
+			return arrayType(common)
+		case oidAny:
+			if i >= 0 && args[i].typ != oidUnknown {
+				return args[i].typ
+			}
+			return oidText
+		}
+		return p
+	}
+	for i, p := range params {
+		r.args[i] = replace(p, i)
+	}
+	r.result = replace(result, -1)
+	return r
+}

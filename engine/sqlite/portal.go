@@ -1,0 +1,526 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// planCache keeps plans by text and parameter types, the least used leave first.
+type planCache struct {
+	m    map[string]*plan
+	head *plan // most recently used
+	tail *plan
+}
+
+func (k *planCache) get(key string) *plan {
+	p := k.m[key]
+	if p != nil && p != k.head {
+		k.unlink(p)
+		k.push(p)
+	}
+	return p
+}
+
+func (k *planCache) push(p *plan) {
+	p.prev, p.next = nil, k.head
+	if k.head != nil {
+		k.head.prev = p
+	}
+	k.head = p
+	if k.tail == nil {
+		k.tail = p
+	}
+}
+
+func (k *planCache) unlink(p *plan) {
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		k.head = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		k.tail = p.prev
+	}
+	p.prev, p.next = nil, nil
+}
+
+func (k *planCache) put(key string, p *plan) {
+	if k.m == nil {
+		k.m = map[string]*plan{}
+	}
+	k.remove(key)
+	p.key = key
+	k.m[key] = p
+	k.push(p)
+	if len(k.m) > planMax {
+		k.remove(k.tail.key)
+	}
+}
+
+func (k *planCache) remove(key string) {
+	if p := k.m[key]; p != nil {
+		k.unlink(p)
+		delete(k.m, key)
+		p.evicted = true
+		if p.pins == 0 {
+			p.finalize()
+		}
+	}
+}
+
+func (k *planCache) clear() {
+	for _, p := range k.m {
+		p.finalize()
+	}
+	*k = planCache{}
+}
+
+func (p *plan) finalize() {
+	for _, s := range p.idle {
+		s.Finalize()
+	}
+	p.idle = nil
+}
+
+func (p *plan) unpin() {
+	if p.pins--; p.pins == 0 && p.evicted {
+		p.finalize()
+	}
+}
+
+// stmtOf takes a SQLite statement for the plan.
+func (c *Conn) stmtOf(p *plan) (*sqlite.Stmt, error) {
+	if n := len(p.idle); n > 0 {
+		s := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return s, nil
+	}
+	s, _, err := c.db.PrepareTransient(p.sql)
+	return s, err
+}
+
+// endPortal gives the portal's SQLite statement back.
+func (c *Conn) endPortal(p *portal) {
+	if p.stmt == nil {
+		return
+	}
+	s := p.stmt
+	p.stmt = nil
+	p.row = false
+	s.Reset()
+	if len(p.plan.idle) < stmtsPerPlan && (!p.plan.evicted || p.plan.pins > 0) {
+		p.plan.idle = append(p.plan.idle, s)
+	} else {
+		s.Finalize()
+	}
+}
+
+func (c *Conn) closePortal(name string) {
+	if p := c.portals[name]; p != nil {
+		c.endPortal(p)
+		delete(c.portals, name)
+	}
+}
+
+func (c *Conn) closePortals() {
+	for name := range c.portals {
+		c.closePortal(name)
+	}
+}
+
+// run prepares and starts the portal's statement: parameters bound, the
+// transaction open, no row stepped yet.
+func (c *Conn) run(p *portal) error {
+	if err := c.begin(p.plan.write || p.plan.locks); err != nil {
+		return err
+	}
+	if err := c.refresh(p); err != nil {
+		return err
+	}
+	for _, s := range p.plan.systems {
+		if err := c.fillSystem(s); err != nil {
+			return err
+		}
+	}
+	stmt, err := c.stmtOf(p.plan)
+	if err != nil {
+		return err
+	}
+	p.stmt = stmt
+	for i := range p.args {
+		if i < stmt.BindParamCount() {
+			p.args[i].bind(stmt, i+1)
+		}
+	}
+	p.started = true
+	if p.plan.onceEach {
+		p.seen = map[int64]bool{}
+		if err := c.cachedExec("SAVEPOINT cleave_once"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refresh translates the plan again if the catalogue or the settings changed
+// since.
+func (c *Conn) refresh(p *portal) error {
+	if p.plan.generation == c.cat.generation && p.plan.settings == c.settings.version {
+		return nil
+	}
+	if p.source == nil {
+		// A simple statement was translated in this transaction.
+		if p.plan.generation == c.cat.generation {
+			return nil
+		}
+		n, err := c.planFor(p.plan.text, p.plan.params, false)
+		if err != nil {
+			return err
+		}
+		p.plan = n
+		return nil
+	}
+	n, err := c.planFor(p.source.text, p.source.oids, false)
+	if err != nil {
+		return err
+	}
+	if !sameColumns(n.cols, p.plan.cols) {
+		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+	}
+	if len(n.params) != len(p.plan.params) {
+		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change parameter types")
+	}
+	for i := range n.params {
+		if n.params[i] != p.plan.params[i] {
+			return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change parameter types")
+		}
+	}
+	n.pins++
+	if p.source.plan != nil {
+		p.source.plan.unpin()
+	}
+	p.source.plan, p.plan = n, n
+	return nil
+}
+
+func sameColumns(a, b []outColumn) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].name != b[i].name || a[i].typ != b[i].typ || a[i].mod != b[i].mod {
+			return false
+		}
+	}
+	return true
+}
+
+// startExecute makes a portal the active one, for at most max rows.
+func (c *Conn) startExecute(p *portal, max int32, simple bool) error {
+	if p.done {
+		c.active, c.activeN, c.simple = nil, 0, simple
+		if p.plan.returns {
+			c.out = wire.AppendCommandComplete(c.out, p.commandTag(0))
+			return nil
+		}
+		return sqlstate.New(sqlstate.ObjectNotInState, "portal \"%s\" cannot be run", p.name)
+	}
+	c.count(p)
+	if !p.started {
+		if c.tx.block == txFailed && !p.plan.exitsFailed() {
+			return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+		}
+		if p.plan.kind != queryPlan {
+			if err := c.runUtility(p); err != nil {
+				return err
+			}
+		} else if err := c.run(p); err != nil {
+			return err
+		}
+	}
+	p.count = 0
+	c.active, c.activeN, c.simple = p, max, simple
+	c.startTimer()
+	return nil
+}
+
+func (c *Conn) count(*portal) {}
+
+func (p *portal) commandTag(n int64) string {
+	if p.tag != "" {
+		return p.tag
+	}
+	if p.plan.kind != queryPlan && !p.plan.returns {
+		return p.plan.tag
+	}
+	return p.plan.tag + " " + strconv.FormatInt(n, 10)
+}
+
+// stepActive steps the active portal until its end, its row limit, or until a
+// chunk of output is ready.
+func (c *Conn) stepActive() {
+	p := c.active
+	err := guarded(func() error { return c.stepRows(p) })
+	if err != nil {
+		c.stopTimer()
+		c.statementFailed(p, err)
+	}
+}
+
+func (c *Conn) statementFailed(p *portal, err error) {
+	if c.env.err != nil {
+		err, c.env.err = c.env.err, nil
+	}
+	err = c.explainConstraint(p, err)
+	c.fail(err)
+	if c.simple {
+		c.script = nil
+		c.ready()
+	} else {
+		c.skipping = true
+	}
+}
+
+func (c *Conn) stepRows(p *portal) error {
+	for {
+		if p.plan.kind != queryPlan {
+			if p.rowPos >= len(p.rows) {
+				return c.finish(p, false)
+			}
+			if c.activeN > 0 && p.count >= int64(c.activeN) {
+				return c.suspend()
+			}
+			var err error
+			if c.out, err = c.appendStaticRow(c.out, p, p.rows[p.rowPos]); err != nil {
+				return err
+			}
+			p.rowPos++
+			p.count++
+			if len(c.out) >= outputChunk {
+				return nil
+			}
+			continue
+		}
+		if !p.row {
+			row, err := p.stmt.Step()
+			if err != nil {
+				return err
+			}
+			if !row {
+				return c.finish(p, true)
+			}
+			p.row = true
+		}
+		if c.activeN > 0 && p.count >= int64(c.activeN) {
+			return c.suspend()
+		}
+		if p.seen != nil {
+			id := p.stmt.ColumnInt64(len(p.plan.cols))
+			if p.seen[id] {
+				return sqlstate.New("21000", "ON CONFLICT DO UPDATE command cannot affect row a second time").
+					WithHint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values.")
+			}
+			p.seen[id] = true
+		}
+		if p.plan.returns {
+			var err error
+			if c.out, err = c.appendRow(c.out, p); err != nil {
+				return err
+			}
+		}
+		p.row = false
+		p.count++
+		if len(c.out) >= outputChunk {
+			return nil
+		}
+	}
+}
+
+func (c *Conn) suspend() error {
+	c.stopTimer()
+	c.out = wire.AppendEmpty(c.out, wire.PortalSuspended)
+	c.active = nil
+	return nil
+}
+
+// finish completes the active portal.
+func (c *Conn) finish(p *portal, sqlStmt bool) error {
+	c.stopTimer()
+	n := p.count
+	if sqlStmt && p.plan.write && p.plan.table != nil {
+		n = int64(c.db.Changes())
+	}
+	if c.env.err != nil {
+		c.env.err = nil
+	}
+	p.done = true
+	c.endPortal(p)
+	if p.seen != nil {
+		if err := c.cachedExec("RELEASE cleave_once"); err != nil {
+			return err
+		}
+	}
+	c.active = nil
+	if c.simple {
+		c.closePortalValue(p)
+	}
+	c.endStatement()
+	if p.plan.empty {
+		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
+	} else {
+		c.out = wire.AppendCommandComplete(c.out, p.commandTag(n))
+	}
+	return nil
+}
+
+func (c *Conn) closePortalValue(p *portal) {
+	for name, o := range c.portals {
+		if o == p {
+			delete(c.portals, name)
+		}
+	}
+}
+
+func (c *Conn) startTimer() {
+	d := c.settings.duration("statement_timeout")
+	if d <= 0 || c.tx.block == txFailed {
+		return
+	}
+	c.settings.timer = time.AfterFunc(d, func() {
+		c.fire(sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout"))
+	})
+}
+
+func (c *Conn) stopTimer() {
+	if c.settings.timer != nil {
+		c.settings.timer.Stop()
+		c.settings.timer = nil
+	}
+}
+
+func (p *portal) format(col int) int16 {
+	switch len(p.formats) {
+	case 0:
+		return 0
+	case 1:
+		return p.formats[0]
+	}
+	if col < len(p.formats) {
+		return p.formats[col]
+	}
+	return 0
+}
+
+// appendRow appends a DataRow from SQLite's row.
+func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
+	dst, mark := wire.Begin(dst, wire.DataRow)
+	dst = wire.AppendInt16(dst, int16(len(p.plan.cols)))
+	for i := range p.plan.cols {
+		col := &p.plan.cols[i]
+		ty := p.stmt.ColumnType(i)
+		if ty == sqlite.TypeNull {
+			dst = append(dst, 0xff, 0xff, 0xff, 0xff)
+			continue
+		}
+		at := len(dst)
+		dst = append(dst, 0, 0, 0, 0)
+		binaryFormat := p.format(i) == 1
+		var err error
+		switch {
+		case ty == sqlite.TypeInteger && col.class == classInt && !binaryFormat && (col.typ == oidInt8 || col.typ == oidInt4 || col.typ == oidInt2):
+			dst = strconv.AppendInt(dst, p.stmt.ColumnInt64(i), 10)
+		case ty == sqlite.TypeText && (col.class == classText || col.class == classBpchar || col.class == classVoid || col.class == classJSON && col.typ == oidJSON || !binaryFormat && col.class != classInt && col.class != classFloat && col.class != classBlob && col.class != classInterval && !isReg(col.typ)):
+			n := p.stmt.ColumnLen(i)
+			if n > valueMax {
+				return dst, tooBig()
+			}
+			dst = grow(dst, n)
+			p.stmt.ColumnBytes(i, dst[at+4:])
+		default:
+			var d datum
+			d, _, err = columnDatum(p.stmt, i, col.class, nil)
+			if err == nil {
+				dst, err = c.appendValue(dst, col.typ, d, binaryFormat)
+			}
+		}
+		if err != nil {
+			return dst[:mark-1], err
+		}
+		binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
+	}
+	return wire.End(dst, mark), nil
+}
+
+func isReg(oid uint32) bool {
+	switch oid {
+	case oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegnamespace, oidRegrole, oidRegoper, oidRegoperator, oidRegcollation:
+		return true
+	}
+	return false
+}
+
+func grow(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) < n {
+		bigger := make([]byte, len(dst), 2*cap(dst)+n)
+		copy(bigger, dst)
+		dst = bigger
+	}
+	return dst[:len(dst)+n]
+}
+
+func (c *Conn) appendValue(dst []byte, typ uint32, d datum, binaryFormat bool) ([]byte, error) {
+	if binaryFormat {
+		return appendBinaryDatum(dst, typ, d, c.env.loc)
+	}
+	if isReg(typ) {
+		return append(dst, c.env.regOut(typ, d.i)...), nil
+	}
+	return appendDatum(dst, typ, d, c.env.loc)
+}
+
+func (c *Conn) appendStaticRow(dst []byte, p *portal, row []datum) ([]byte, error) {
+	dst, mark := wire.Begin(dst, wire.DataRow)
+	dst = wire.AppendInt16(dst, int16(len(row)))
+	for i, d := range row {
+		if d.kind == 0 {
+			dst = append(dst, 0xff, 0xff, 0xff, 0xff)
+			continue
+		}
+		at := len(dst)
+		dst = append(dst, 0, 0, 0, 0)
+		var err error
+		if dst, err = c.appendValue(dst, p.plan.cols[i].typ, d, p.format(i) == 1); err != nil {
+			return dst[:mark-1], err
+		}
+		binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
+	}
+	return wire.End(dst, mark), nil
+}
+
+// appendRowDescription describes a plan's columns.
+func appendRowDescription(dst []byte, cols []outColumn, format func(int) int16) []byte {
+	dst, mark := wire.Begin(dst, wire.RowDescription)
+	dst = wire.AppendInt16(dst, int16(len(cols)))
+	for i, col := range cols {
+		dst = wire.AppendString(dst, col.name)
+		dst = wire.AppendInt32(dst, int32(col.table))
+		dst = wire.AppendInt16(dst, col.attnum)
+		dst = wire.AppendInt32(dst, int32(col.typ))
+		size := int16(-1)
+		if t := builtin().types[col.typ]; t != nil {
+			size = t.size
+		}
+		dst = wire.AppendInt16(dst, size)
+		dst = wire.AppendInt32(dst, col.mod)
+		dst = wire.AppendInt16(dst, format(i))
+	}
+	return wire.End(dst, mark)
+}

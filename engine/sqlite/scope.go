@@ -1,0 +1,196 @@
+package sqlite
+
+import (
+	"strings"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// scope is what names can mean inside one SELECT (or UPDATE, DELETE, ...).
+type scope struct {
+	parent *scope
+	rtes   []*rte
+	ctes   map[string]*cte
+	sel    *selectState
+	// lateralOnly hides the scope's tables from expressions of FROM (no LATERAL here).
+	hidden bool
+}
+
+// selectState collects what is needed to check grouping.
+type selectState struct {
+	hasAgg    bool
+	grouped   bool
+	groupSQL  map[string]bool
+	ungrouped []string // names of columns used outside aggregates and group expressions
+	inAgg     int
+	clause    string // "WHERE", "JOIN/ON", ...: where aggregates are not allowed
+	inWindow  int
+	windows   map[string]string
+	hasWindow bool
+	uses      int
+	// groupTables are aliases whose whole primary key is grouped by.
+	groupTables map[string]bool
+}
+
+// rte is one entry of FROM.
+type rte struct {
+	alias  string // the user's
+	schema string // for schema.table.column
+	sql    string // SQLite alias; "" for a join's merged columns
+	cols   []rteCol
+	table  *tableDef
+	// noStar are columns hidden from * (the merged ones of USING are listed first
+	// by the join itself).
+	join bool
+	// unaliased: columns are addressed by name only (a join's USING columns).
+	merged bool
+	// function RTE: whole-row reference is the value itself.
+	scalar bool
+}
+
+type rteCol struct {
+	name    string
+	sql     string
+	typ     uint32
+	mod     int32
+	table   uint32
+	attnum  int16
+	notNull bool
+	hidden  bool // found only when qualified: merged by USING
+}
+
+type cte struct {
+	name      string
+	sql       string // SQLite name
+	cols      []rteCol
+	used      int
+	recursive bool
+}
+
+func (t *translator) push() *scope {
+	s := &scope{parent: t.scope, sel: &selectState{groupSQL: map[string]bool{}, groupTables: map[string]bool{}, windows: map[string]string{}}}
+	t.scope = s
+	return s
+}
+
+func (t *translator) pop() { t.scope = t.scope.parent }
+
+func (t *translator) findCTE(name string) *cte {
+	for s := t.scope; s != nil; s = s.parent {
+		if c := s.ctes[name]; c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// addRTE adds an entry, refusing an alias given twice.
+func (t *translator) addRTE(s *scope, r *rte, loc int32) {
+	if r.alias != "" {
+		for _, o := range s.rtes {
+			if o.alias == r.alias && (o.schema == r.schema || o.schema == "" || r.schema == "") {
+				t.failAt(loc, "42712", "table name \"%s\" specified more than once", r.alias)
+			}
+		}
+	}
+	s.rtes = append(s.rtes, r)
+}
+
+// column resolves a possibly qualified column name.
+func (t *translator) column(parts []string, loc int32) expr {
+	name := parts[len(parts)-1]
+	var schema, table string
+	switch len(parts) {
+	case 1:
+	case 2:
+		table = parts[0]
+	case 3:
+		schema, table = parts[0], parts[1]
+	default:
+		t.failAt(loc, sqlstate.SyntaxError, "improper qualified name (too many dotted names): %s", strings.Join(parts, "."))
+	}
+	tableSeen := false
+	for s := t.scope; s != nil; s = s.parent {
+		if s.hidden {
+			continue
+		}
+		var found *rteCol
+		var in *rte
+		for _, r := range s.rtes {
+			if table != "" {
+				if r.alias != table || schema != "" && r.schema != schema {
+					continue
+				}
+				tableSeen = true
+			}
+			for i := range r.cols {
+				c := &r.cols[i]
+				if c.name != name || table == "" && c.hidden {
+					continue
+				}
+				if found != nil {
+					t.failAt(loc, sqlstate.AmbiguousColumn, "column reference \"%s\" is ambiguous", name)
+				}
+				found, in = c, r
+			}
+		}
+		if found != nil {
+			return t.useColumn(s, in, found)
+		}
+		if table != "" && tableSeen {
+			break
+		}
+	}
+	if table != "" && !tableSeen {
+		t.failAt(loc, sqlstate.UndefinedTable, "missing FROM-clause entry for table \"%s\"", table)
+	}
+	if table != "" {
+		t.failAt(loc, sqlstate.UndefinedColumn, "column %s.%s does not exist", table, name)
+	}
+	t.failAt(loc, sqlstate.UndefinedColumn, "column \"%s\" does not exist", name)
+	return expr{}
+}
+
+func (t *translator) useColumn(s *scope, r *rte, c *rteCol) expr {
+	e := expr{sql: c.sql, typ: c.typ, mod: c.mod, name: c.name, table: c.table, attnum: c.attnum, notNull: c.notNull}
+	s.sel.uses++
+	if s.sel.inAgg == 0 && !s.sel.groupSQL[c.sql] && !s.sel.groupTables[r.sql] {
+		shown := c.name
+		if r.alias != "" {
+			shown = r.alias + "." + c.name
+		}
+		s.sel.ungrouped = append(s.sel.ungrouped, shown)
+	}
+	return e
+}
+
+// star lists the columns that * or alias.* stands for.
+func (t *translator) star(table, schema string, loc int32) []expr {
+	var out []expr
+	if table == "" {
+		s := t.scope
+		if len(s.rtes) == 0 {
+			t.failAt(loc, sqlstate.SyntaxError, "SELECT * with no tables specified is not valid")
+		}
+		for _, r := range s.rtes {
+			for i := range r.cols {
+				if !r.cols[i].hidden {
+					out = append(out, t.useColumn(s, r, &r.cols[i]))
+				}
+			}
+		}
+		return out
+	}
+	for s := t.scope; s != nil; s = s.parent {
+		for _, r := range s.rtes {
+			if r.alias == table && (schema == "" || r.schema == schema) {
+				for i := range r.cols {
+					out = append(out, t.useColumn(s, r, &r.cols[i]))
+				}
+				return out
+			}
+		}
+	}
+	t.failAt(loc, sqlstate.UndefinedTable, "missing FROM-clause entry for table \"%s\"", table)
+	return nil
+}

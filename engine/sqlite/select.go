@@ -1,0 +1,860 @@
+package sqlite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// query is a translated SELECT, VALUES or set operation. Its targets may still
+// be converted until sql is called.
+type query struct {
+	with     string
+	targets  []target
+	body     string // FROM ... HAVING ...
+	distinct bool
+	order    string
+	limit    string
+	single   bool // at most one row
+	values   [][]expr
+	op       string // set operation
+	all      bool
+	left     *query
+	right    *query
+	noTarget bool // EXISTS (SELECT ...)
+	volatile bool
+}
+
+type target struct {
+	e    expr
+	name string
+	junk bool // for ORDER BY only
+}
+
+type queryOptions struct {
+	resolve bool // untyped columns become text
+	exists  bool
+	// lateral scope etc. are not supported
+	recursive *cte
+}
+
+// query translates a SELECT statement in a scope of its own.
+func (t *translator) query(n *pg.Node, o queryOptions) *query {
+	t.enter()
+	defer t.leave()
+	s := n.GetSelectStmt()
+	if s == nil {
+		refuseSQL("a statement that changes data inside another")
+	}
+	return t.selectStmt(s, o)
+}
+
+func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
+	v := t.volatile
+	t.push()
+	defer t.pop()
+	if s.IntoClause != nil {
+		refuseSQL("SELECT INTO")
+	}
+	with := t.withClause(s.WithClause)
+	var q *query
+	switch {
+	case s.Op != pg.SetOperation_SETOP_NONE && s.Op != pg.SetOperation_SET_OPERATION_UNDEFINED:
+		q = t.setOperation(s, o)
+	case len(s.ValuesLists) > 0:
+		q = t.valuesQuery(s, o)
+	default:
+		q = t.plainSelect(s, o)
+	}
+	q.with = with + q.with
+	q.volatile = t.volatile != v
+	if len(s.LockingClause) > 0 {
+		for _, l := range s.LockingClause {
+			if l.GetLockingClause().WaitPolicy != pg.LockWaitPolicy_LockWaitBlock {
+				refuseSQL("NOWAIT or SKIP LOCKED")
+			}
+		}
+		t.locks = true
+	}
+	return q
+}
+
+func (t *translator) withClause(w *pg.WithClause) string {
+	if w == nil {
+		return ""
+	}
+	s := t.scope
+	s.ctes = map[string]*cte{}
+	var parts []string
+	for _, n := range w.Ctes {
+		c := n.GetCommonTableExpr()
+		if s.ctes[c.Ctename] != nil {
+			t.failAt(c.Location, "42712", "WITH query name \"%s\" specified more than once", c.Ctename)
+		}
+		if c.SearchClause != nil || c.CycleClause != nil {
+			refuseSQL("SEARCH or CYCLE")
+		}
+		t.aliases++
+		x := &cte{name: c.Ctename, sql: "w" + strconv.Itoa(t.aliases)}
+		var q *query
+		sel := c.Ctequery.GetSelectStmt()
+		if sel == nil {
+			refuseSQL("WITH ... that changes data")
+		}
+		if w.Recursive && sel.Op == pg.SetOperation_SETOP_UNION && t.mentions(sel.Rarg, c.Ctename) {
+			q = t.recursiveCTE(x, c, sel)
+		} else {
+			// Without RECURSIVE the query cannot see itself.
+			q = t.query(c.Ctequery, queryOptions{resolve: true})
+			x.cols = t.cteColumns(q, c)
+		}
+		s.ctes[c.Ctename] = x
+		mat := ""
+		if q.volatile || c.Ctematerialized == pg.CTEMaterialize_CTEMaterializeAlways {
+			mat = " MATERIALIZED"
+		}
+		if !x.recursive && mat == "" && c.Ctematerialized == pg.CTEMaterialize_CTEMaterializeNever {
+			mat = " NOT MATERIALIZED"
+		}
+		names := make([]string, len(x.cols))
+		for i := range names {
+			names[i] = "c" + strconv.Itoa(i+1)
+		}
+		parts = append(parts, x.sql+"("+strings.Join(names, ", ")+") AS"+mat+" ("+q.sql()+")")
+	}
+	word := "WITH "
+	if w.Recursive {
+		word = "WITH RECURSIVE "
+	}
+	return word + strings.Join(parts, ", ") + " "
+}
+
+func (t *translator) cteColumns(q *query, c *pg.CommonTableExpr) []rteCol {
+	if len(c.Aliascolnames) > len(q.targets) {
+		t.failAt(c.Location, "42P10", "WITH query \"%s\" has %d columns available but %d columns specified", c.Ctename, len(q.targets), len(c.Aliascolnames))
+	}
+	cols := make([]rteCol, len(q.targets))
+	for i, tg := range q.targets {
+		cols[i] = rteCol{name: tg.name, typ: tg.e.typ, mod: tg.e.mod}
+		if i < len(c.Aliascolnames) {
+			cols[i].name = c.Aliascolnames[i].GetString_().GetSval()
+		}
+	}
+	return cols
+}
+
+// mentions reports whether a query names a relation (a CTE's reference to itself).
+func (t *translator) mentions(s *pg.SelectStmt, name string) bool {
+	if s == nil {
+		return false
+	}
+	if s.Larg != nil {
+		return t.mentions(s.Larg, name) || t.mentions(s.Rarg, name)
+	}
+	var in func(n *pg.Node) bool
+	in = func(n *pg.Node) bool {
+		switch x := n.GetNode().(type) {
+		case *pg.Node_RangeVar:
+			return x.RangeVar.Schemaname == "" && x.RangeVar.Relname == name
+		case *pg.Node_JoinExpr:
+			return in(x.JoinExpr.Larg) || in(x.JoinExpr.Rarg)
+		case *pg.Node_RangeSubselect:
+			return t.mentions(x.RangeSubselect.Subquery.GetSelectStmt(), name)
+		}
+		return false
+	}
+	for _, f := range s.FromClause {
+		if in(f) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStmt) *query {
+	x.recursive = true
+	if len(s.SortClause) > 0 || s.LimitCount != nil || s.LimitOffset != nil {
+		refuseSQL("ORDER BY or LIMIT of a recursive query")
+	}
+	if s.WithClause != nil || s.Rarg.Larg != nil || s.Rarg.WithClause != nil || s.Rarg.DistinctClause != nil || len(s.Rarg.SortClause) > 0 || s.Rarg.LimitCount != nil || s.Rarg.LimitOffset != nil {
+		refuseSQL("this form of recursive query")
+	}
+	left := t.selectStmt(s.Larg, queryOptions{resolve: true})
+	x.cols = t.cteColumns(left, c)
+	t.scope.ctes[c.Ctename] = x
+	right := t.selectStmt(s.Rarg, queryOptions{})
+	if len(right.targets) != len(left.targets) {
+		t.failAt(c.Location, sqlstate.SyntaxError, "each UNION query must have the same number of columns")
+	}
+	for i := range left.targets {
+		l, r := left.targets[i].e, right.targets[i].e
+		pair := []expr{l, r}
+		typ := t.commonType(pair, "UNION")
+		if typ != l.typ {
+			t.failAt(c.Location, sqlstate.DatatypeMismatch, "recursive query \"%s\" column %d has type %s in non-recursive term but type %s overall",
+				c.Ctename, i+1, typeName(l.typ), typeName(typ))
+		}
+		right.targets[i].e = t.coerce(r, typ, -1, implicitCast)
+		if !s.All && !isComparable(typ) {
+			refuseSQL("UNION of " + typeName(typ))
+		}
+	}
+	if left.volatile || right.volatile {
+		refuseSQL("a volatile function in a recursive query")
+	}
+	return &query{op: "UNION", all: s.All, left: left, right: right, targets: left.targets}
+}
+
+func (q *query) addLimit2() {
+	if q.limit == "" {
+		q.limit = " LIMIT 2"
+		return
+	}
+	inner := *q
+	*q = query{targets: q.targets, body: " FROM (" + inner.sql() + ") AS z", limit: " LIMIT 2"}
+	q.targets = make([]target, len(inner.targets))
+	for i, tg := range inner.targets {
+		q.targets[i] = tg
+		q.targets[i].e.sql = "z.c" + strconv.Itoa(i+1)
+	}
+}
+
+// sql prints the query; its columns are named c1, c2, ...
+func (q *query) sql() string {
+	var b strings.Builder
+	q.write(&b)
+	return b.String()
+}
+
+func (q *query) write(b *strings.Builder) {
+	b.WriteString(q.with)
+	switch {
+	case q.op != "":
+		branch := func(s *query) {
+			if s.op != "" || s.with != "" || s.order != "" || s.limit != "" {
+				b.WriteString("SELECT * FROM (")
+				s.write(b)
+				b.WriteString(")")
+				return
+			}
+			s.write(b)
+		}
+		if l := q.left; l.op == q.op && l.all == q.all && l.with == "" && l.order == "" && l.limit == "" {
+			l.write(b)
+		} else {
+			branch(l)
+		}
+		b.WriteString(" " + q.op)
+		if q.all {
+			b.WriteString(" ALL")
+		}
+		b.WriteString(" ")
+		branch(q.right)
+	case q.values != nil:
+		// SELECT names the columns, which VALUES would not.
+		b.WriteString("SELECT ")
+		for i := range q.targets {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(b, "column%d AS c%d", i+1, i+1)
+		}
+		b.WriteString(" FROM (VALUES ")
+		writeValues(b, q.values)
+		b.WriteString(")")
+	default:
+		b.WriteString("SELECT ")
+		if q.distinct {
+			b.WriteString("DISTINCT ")
+		}
+		if q.noTarget {
+			b.WriteString("1")
+		} else {
+			for i, tg := range q.targets {
+				if i > 0 {
+					b.WriteString(", ")
+				}
+				b.WriteString(targetSQL(tg.e))
+				b.WriteString(" AS c" + strconv.Itoa(i+1))
+			}
+		}
+		b.WriteString(q.body)
+	}
+	b.WriteString(q.order)
+	b.WriteString(q.limit)
+}
+
+func targetSQL(e expr) string {
+	if classOf(e.typ) == classNumeric && !strings.HasSuffix(e.sql, "COLLATE cleave_numeric)") {
+		return "(" + e.sql + " COLLATE cleave_numeric)"
+	}
+	return e.sql
+}
+
+func writeValues(b *strings.Builder, rows [][]expr) {
+	for i, row := range rows {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		for k, e := range row {
+			if k > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(e.sql)
+		}
+		b.WriteByte(')')
+	}
+}
+
+func (t *translator) valuesQuery(s *pg.SelectStmt, o queryOptions) *query {
+	q := &query{}
+	width := -1
+	for _, l := range s.ValuesLists {
+		row := t.exprs(l.GetList().GetItems())
+		if width >= 0 && len(row) != width {
+			failf(sqlstate.SyntaxError, "VALUES lists must all be the same length")
+		}
+		width = len(row)
+		q.values = append(q.values, row)
+	}
+	q.single = len(q.values) == 1
+	for c := range width {
+		col := make([]expr, len(q.values))
+		for r := range q.values {
+			col[r] = q.values[r][c]
+			if col[r].row != nil {
+				refuseSQL("a row as a value")
+			}
+		}
+		typ, mod := t.toCommon(col, "VALUES")
+		notNull := true
+		for r := range q.values {
+			q.values[r][c] = col[r]
+			notNull = notNull && col[r].notNull
+		}
+		name := "column" + strconv.Itoa(c+1)
+		q.targets = append(q.targets, target{name: name, e: expr{sql: name, typ: typ, mod: mod, name: name, notNull: notNull}})
+	}
+	t.orderAndLimit(q, s, true)
+	return q
+}
+
+var setOps = map[pg.SetOperation]string{
+	pg.SetOperation_SETOP_UNION: "UNION", pg.SetOperation_SETOP_INTERSECT: "INTERSECT", pg.SetOperation_SETOP_EXCEPT: "EXCEPT",
+}
+
+func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
+	op := setOps[s.Op]
+	if s.All && op != "UNION" {
+		refuseSQL(op + " ALL")
+	}
+	l := t.selectStmt(s.Larg, queryOptions{})
+	r := t.selectStmt(s.Rarg, queryOptions{})
+	if len(l.targets) != len(r.targets) {
+		failf(sqlstate.SyntaxError, "each %s query must have the same number of columns", op)
+	}
+	q := &query{op: op, all: s.All, left: l, right: r}
+	for i := range l.targets {
+		pair := []expr{l.targets[i].e, r.targets[i].e}
+		typ, mod := t.toCommon(pair, op)
+		if !s.All && !isComparable(typ) {
+			refuse(fmt.Sprintf("a SQLite shard cannot compare %s for %s exactly", typeName(typ), op), "Use UNION ALL, or cast to a type that it compares.")
+		}
+		name := l.targets[i].name
+		t.retarget(l, i, pair[0])
+		t.retarget(r, i, pair[1])
+		q.targets = append(q.targets, target{name: name, e: expr{sql: "c" + strconv.Itoa(i+1), typ: typ, mod: mod, name: name}})
+	}
+	t.orderAndLimit(q, s, true)
+	return q
+}
+
+// retarget replaces a target of a query that may be a set operation or VALUES
+// itself: then the conversion goes around it.
+func (t *translator) retarget(q *query, i int, e expr) {
+	if q.op == "" && q.values == nil && !q.distinct {
+		q.targets[i].e = e
+		return
+	}
+	if q.targets[i].e.sql == e.sql {
+		q.targets[i].e = e
+		return
+	}
+	if q.op == "" && q.values == nil && q.distinct {
+		// Untyped literals may change; a real conversion may not merge rows.
+		if q.targets[i].e.typ == oidUnknown {
+			q.targets[i].e = e
+			return
+		}
+	}
+	inner := *q
+	from := inner.targets[i].e
+	outer := make([]target, len(inner.targets))
+	for k, tg := range inner.targets {
+		outer[k] = tg
+		outer[k].e.sql = "z.c" + strconv.Itoa(k+1)
+	}
+	*q = query{targets: outer, body: " FROM (" + inner.sql() + ") AS z", single: inner.single, volatile: inner.volatile}
+	q.targets[i].e = t.coerce(expr{sql: "z.c" + strconv.Itoa(i+1), typ: from.typ, mod: from.mod}, e.typ, e.mod, implicitCast)
+}
+
+func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
+	q := &query{}
+	sc := t.scope
+	sel := sc.sel
+	var body strings.Builder
+	if len(s.FromClause) > 0 {
+		body.WriteString(" FROM ")
+		for i, f := range s.FromClause {
+			if i > 0 {
+				body.WriteString(", ")
+			}
+			sql, rtes := t.fromItem(f)
+			for _, r := range rtes {
+				t.addRTE(sc, r, -1)
+			}
+			if f.GetJoinExpr() != nil && len(s.FromClause) > 1 {
+				sql = "(" + sql + ")"
+			}
+			body.WriteString(sql)
+		}
+	}
+	if s.WhereClause != nil {
+		body.WriteString(" WHERE " + t.where(s.WhereClause))
+	}
+	for _, w := range s.WindowClause {
+		d := w.GetWindowDef()
+		sel.inWindow++
+		sel.windows[d.Name] = ""
+		name := d.Name
+		d2 := &pg.WindowDef{Refname: d.Refname, PartitionClause: d.PartitionClause, OrderClause: d.OrderClause, FrameOptions: d.FrameOptions, StartOffset: d.StartOffset, EndOffset: d.EndOffset, Location: d.Location}
+		sel.windows[name] = t.windowSpec(d2)
+		sel.inWindow--
+	}
+	// Targets come before GROUP BY, which may name them. What they use is checked
+	// once the group expressions are known, in a second pass.
+	group := t.groupBy(s, o)
+	mark := len(sel.ungrouped)
+	sel.ungrouped = sel.ungrouped[:0]
+	_ = mark
+	q.targets = t.targetList(s.TargetList, o)
+	if len(q.targets) == 0 && !o.exists {
+		refuseSQL("SELECT without columns")
+	}
+	having := ""
+	if s.HavingClause != nil {
+		having = " HAVING " + t.boolean(s.HavingClause, "HAVING").sql
+		if len(group) == 0 && !sel.hasAgg {
+			refuseSQL("HAVING without GROUP BY and aggregates")
+		}
+	}
+	if len(group) > 0 {
+		body.WriteString(" GROUP BY " + strings.Join(group, ", "))
+	}
+	body.WriteString(having)
+	q.body = body.String()
+	if len(s.DistinctClause) > 0 {
+		if s.DistinctClause[0].GetNode() != nil {
+			t.distinctOn(q, s)
+			t.checkGrouping(sel, len(group) > 0)
+			return q
+		}
+		q.distinct = true
+		for i := range q.targets {
+			q.targets[i].e = t.resolveText(q.targets[i].e)
+			if typ := q.targets[i].e.typ; !isComparable(typ) {
+				refuse(fmt.Sprintf("a SQLite shard cannot compare %s for DISTINCT exactly", typeName(typ)), "Cast it to a type that it compares: see docs/sql-sqlite.md.")
+			}
+		}
+	}
+	t.orderAndLimit(q, s, false)
+	t.checkGrouping(sel, len(group) > 0)
+	if len(group) == 0 && sel.hasAgg || len(s.FromClause) == 0 {
+		q.single = true
+	}
+	if o.exists {
+		if !sel.hasAgg && len(group) == 0 && !q.distinct {
+			q.noTarget, q.order = true, ""
+		}
+	}
+	if o.resolve {
+		for i := range q.targets {
+			q.targets[i].e = t.resolveText(q.targets[i].e)
+		}
+	}
+	return q
+}
+
+func (t *translator) checkGrouping(sel *selectState, grouped bool) {
+	if !grouped && !sel.hasAgg {
+		return
+	}
+	if len(sel.ungrouped) > 0 {
+		failf("42803", "column \"%s\" must appear in the GROUP BY clause or be used in an aggregate function", sel.ungrouped[0])
+	}
+}
+
+// where translates a WHERE condition; NULL and false are alike there.
+func (t *translator) where(n *pg.Node) string {
+	sel := t.scope.sel
+	sel.clause, t.nullIsFalse = "WHERE", true
+	u := len(sel.ungrouped)
+	e := t.boolean(n, "WHERE")
+	sel.ungrouped = sel.ungrouped[:u]
+	sel.clause, t.nullIsFalse = "", false
+	return e.sql
+}
+
+// groupBy translates GROUP BY and registers what is grouped.
+func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
+	sel := t.scope.sel
+	if s.GroupDistinct {
+		refuseSQL("GROUP BY DISTINCT")
+	}
+	var out []string
+	var exprs []expr
+	for _, n := range s.GroupClause {
+		if n.GetGroupingSet() != nil {
+			refuseSQL("GROUPING SETS, CUBE and ROLLUP")
+		}
+		sel.clause = "GROUP BY"
+		var e expr
+		if i, ok := constInt(n); ok {
+			if i < 1 || int(i) > len(s.TargetList) {
+				t.failAt(nodeLocation(n), "42P10", "GROUP BY position %d is not in select list", i)
+			}
+			rt := s.TargetList[i-1].GetResTarget()
+			if c := rt.Val.GetColumnRef(); c != nil && c.Fields[len(c.Fields)-1].GetAStar() != nil {
+				refuseSQL("GROUP BY a position after *")
+			}
+			e = t.expr(rt.Val)
+		} else if c := n.GetColumnRef(); c != nil && len(c.Fields) == 1 {
+			// An input column wins over an output column of that name.
+			name := c.Fields[0].GetString_().GetSval()
+			if t.hasColumn(name) {
+				e = t.expr(n)
+			} else if tg := t.findTarget(s, name); tg != nil {
+				e = t.expr(tg)
+			} else {
+				e = t.expr(n)
+			}
+		} else {
+			e = t.expr(n)
+		}
+		sel.clause = ""
+		if e.row != nil {
+			refuseSQL("GROUP BY a row")
+		}
+		e = t.resolveText(e)
+		if !isComparable(e.typ) && classOf(e.typ) != classBpchar {
+			refuse(fmt.Sprintf("a SQLite shard cannot group by %s exactly", typeName(e.typ)), "Group by a cast of it: see docs/sql-sqlite.md.")
+		}
+		exprs = append(exprs, e)
+		key := comparand(e)
+		if e.constant {
+			key = "(" + key + ")"
+			// A bare number would mean a position.
+			if e.integer {
+				key = "(" + key + " + 0)"
+			}
+		}
+		out = append(out, key)
+	}
+	for _, e := range exprs {
+		sel.groupSQL[e.sql] = true
+	}
+	// A whole primary key determines the other columns of its table.
+	for _, r := range t.scope.rtes {
+		if r.table == nil || r.table.system != nil {
+			continue
+		}
+		pk := r.table.primaryKey()
+		if pk == nil {
+			continue
+		}
+		all := true
+		for _, num := range pk.Columns {
+			hit := false
+			for i := range r.cols {
+				if r.cols[i].attnum == num && sel.groupSQL[r.cols[i].sql] {
+					hit = true
+				}
+			}
+			all = all && hit
+		}
+		if all {
+			sel.groupTables[r.sql] = true
+		}
+	}
+	return out
+}
+
+func (t *translator) hasColumn(name string) bool {
+	for s := t.scope; s != nil; s = s.parent {
+		for _, r := range s.rtes {
+			for i := range r.cols {
+				if r.cols[i].name == name && !r.cols[i].hidden {
+					return true
+				}
+			}
+		}
+		// Only the innermost scope wins over an output column.
+		return false
+	}
+	return false
+}
+
+func (t *translator) findTarget(s *pg.SelectStmt, name string) *pg.Node {
+	for _, n := range s.TargetList {
+		rt := n.GetResTarget()
+		if rt.Name == name {
+			return rt.Val
+		}
+	}
+	return nil
+}
+
+func (t *translator) targetList(list []*pg.Node, o queryOptions) []target {
+	var out []target
+	for _, n := range list {
+		rt := n.GetResTarget()
+		if c := rt.Val.GetColumnRef(); c != nil && c.Fields[len(c.Fields)-1].GetAStar() != nil {
+			var schema, table string
+			switch len(c.Fields) {
+			case 2:
+				table = c.Fields[0].GetString_().GetSval()
+			case 3:
+				schema, table = c.Fields[0].GetString_().GetSval(), c.Fields[1].GetString_().GetSval()
+			}
+			for _, e := range t.star(table, schema, c.Location) {
+				out = append(out, target{e: e, name: e.name})
+			}
+			continue
+		}
+		e := t.expr(rt.Val)
+		if e.row != nil {
+			refuseSQL("a row as a result column")
+		}
+		name := rt.Name
+		if name == "" {
+			name = e.name
+		}
+		if name == "" {
+			name = "?column?"
+		}
+		out = append(out, target{e: e, name: name})
+		if len(out) > 1664 {
+			failf("54011", "target lists can have at most 1664 entries")
+		}
+	}
+	return out
+}
+
+// orderAndLimit translates ORDER BY, LIMIT and OFFSET. outputOnly is set where
+// only output columns can be named (set operations, VALUES).
+func (t *translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) {
+	sel := t.scope.sel
+	if len(s.SortClause) > 0 {
+		parts := make([]string, len(s.SortClause))
+		for i, n := range s.SortClause {
+			sb := n.GetSortBy()
+			parts[i] = t.orderTerm(q, sb, outputOnly)
+		}
+		q.order = " ORDER BY " + strings.Join(parts, ", ")
+	}
+	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
+		refuseSQL("FETCH FIRST ... WITH TIES")
+	}
+	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
+}
+
+func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string {
+	byPosition := func(i int) string {
+		q.targets[i].e = t.resolveText(q.targets[i].e)
+		e := q.targets[i].e
+		key := strconv.Itoa(i + 1)
+		switch classOf(e.typ) {
+		case classNumeric:
+			key += " COLLATE cleave_numeric"
+		case classBpchar:
+			if outputOnly || q.distinct {
+				refuseSQL("ORDER BY character(n) here")
+			}
+			key = comparand(e)
+		default:
+			if !isComparable(e.typ) {
+				refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly", typeName(e.typ)), "Order by a cast of it: see docs/sql-sqlite.md.")
+			}
+		}
+		return t.sortKey(e, key, sb)
+	}
+	if c := sb.Node.GetAConst(); c != nil {
+		if iv, ok := c.Val.(*pg.A_Const_Ival); ok && !c.Isnull {
+			i := int(iv.Ival.GetIval())
+			if i < 1 || i > len(q.targets) {
+				t.failAt(c.Location, "42P10", "ORDER BY position %d is not in select list", i)
+			}
+			return byPosition(i - 1)
+		}
+		t.failAt(c.Location, sqlstate.SyntaxError, "non-integer constant in ORDER BY")
+	}
+	if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 {
+		name := c.Fields[0].GetString_().GetSval()
+		found := -1
+		for i, tg := range q.targets {
+			if tg.name == name {
+				if found >= 0 && q.targets[found].e.sql != tg.e.sql {
+					t.failAt(c.Location, sqlstate.AmbiguousColumn, "ORDER BY \"%s\" is ambiguous", name)
+				}
+				if found < 0 {
+					found = i
+				}
+			}
+		}
+		if found >= 0 {
+			return byPosition(found)
+		}
+		if outputOnly {
+			t.failAt(c.Location, sqlstate.UndefinedColumn, "column \"%s\" does not exist", name)
+		}
+	}
+	if outputOnly {
+		fail(t.at(nodeLocation(sb.Node), sqlstate.New(sqlstate.FeatureNotSupported, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause").
+			WithDetail("Only result column names can be used, not expressions or functions.").
+			WithHint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.")))
+	}
+	e := t.resolveText(t.expr(sb.Node))
+	for i, tg := range q.targets {
+		if tg.e.sql == e.sql && tg.e.typ == e.typ {
+			return byPosition(i)
+		}
+	}
+	if q.distinct {
+		t.failAt(nodeLocation(sb.Node), "42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list")
+	}
+	key := comparandKey(e, "ORDER BY")
+	if e.constant && !e.aggregate {
+		key = "(" + key + ")"
+	}
+	return t.sortKey(e, key, sb)
+}
+
+func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) string {
+	out := ""
+	one := func(n *pg.Node, name string, fn int) string {
+		if c := n.GetAConst(); c != nil && c.Isnull {
+			if fn == 1 {
+				return "-1"
+			}
+			return "0"
+		}
+		if v, ok := constInt(n); ok {
+			if v < 0 {
+				failf(map[int]sqlstate.Code{1: "2201W", 2: "2201X"}[fn], "%s must not be negative", name)
+			}
+			if fn == 1 && v <= 1 {
+				q.single = true
+			}
+			return strconv.FormatInt(v, 10)
+		}
+		sel.clause = name
+		uses := sel.uses
+		e := t.coerce(t.expr(n), oidInt8, -1, assignmentCast)
+		if sel.uses != uses {
+			t.failAt(nodeLocation(n), "42P10", "argument of %s must not contain variables", name)
+		}
+		sel.clause = ""
+		return call("cleave_limit", e.sql, fn)
+	}
+	if count != nil {
+		out = " LIMIT " + one(count, "LIMIT", 1)
+	}
+	if offset != nil {
+		if count == nil {
+			out = " LIMIT -1"
+		}
+		out += " OFFSET " + one(offset, "OFFSET", 2)
+	}
+	return out
+}
+
+// distinctOn keeps the first row of each group: a window numbers the rows in the
+// order of ORDER BY, whose first keys are the DISTINCT ON expressions.
+func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
+	sel := t.scope.sel
+	if sel.hasAgg || len(s.GroupClause) > 0 || sel.hasWindow {
+		refuseSQL("DISTINCT ON together with GROUP BY, aggregates or window functions")
+	}
+	on := map[string]bool{}
+	var keys []string
+	for _, n := range s.DistinctClause {
+		var e expr
+		if i, ok := constInt(n); ok && i >= 1 && int(i) <= len(q.targets) {
+			e = q.targets[i-1].e
+		} else {
+			e = t.resolveText(t.expr(n))
+		}
+		on[e.sql] = true
+		keys = append(keys, comparandKey(e, "DISTINCT ON"))
+	}
+	var order, outer []string
+	left := len(on)
+	inner := *q
+	for i := range inner.targets {
+		inner.targets[i].e = t.resolveText(inner.targets[i].e)
+	}
+	n := len(inner.targets)
+	for _, node := range s.SortClause {
+		sb := node.GetSortBy()
+		var e expr
+		if i, ok := constInt(sb.Node); ok && i >= 1 && int(i) <= n {
+			e = inner.targets[i-1].e
+		} else if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 && t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval()) != nil {
+			e = *t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval())
+		} else {
+			e = t.resolveText(t.expr(sb.Node))
+		}
+		if left > 0 {
+			if !on[e.sql] {
+				failf("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions")
+			}
+			left--
+		}
+		order = append(order, t.sortKey(e, comparandKey(e, "ORDER BY"), sb))
+		inner.targets = append(inner.targets, target{e: e})
+		z := e
+		z.sql = "z.c" + strconv.Itoa(len(inner.targets))
+		outer = append(outer, t.sortKey(z, comparandKey(z, "ORDER BY"), sb))
+	}
+	window := "row_number() OVER (PARTITION BY " + strings.Join(keys, ", ")
+	if len(order) > 0 {
+		window += " ORDER BY " + strings.Join(order, ", ")
+	}
+	inner.targets = append(inner.targets, target{e: expr{sql: window + ")", typ: oidInt8}})
+	*q = query{body: " FROM (" + inner.sql() + ") AS z WHERE z.c" + strconv.Itoa(len(inner.targets)) + " = 1"}
+	for i, tg := range inner.targets[:n] {
+		tg.e.sql = "z.c" + strconv.Itoa(i+1)
+		q.targets = append(q.targets, tg)
+	}
+	if len(outer) > 0 {
+		q.order = " ORDER BY " + strings.Join(outer, ", ")
+	}
+	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
+		refuseSQL("FETCH FIRST ... WITH TIES")
+	}
+	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
+}
+
+func (t *translator) targetByName(list []target, name string) *expr {
+	for i := range list {
+		if list[i].name == name {
+			return &list[i].e
+		}
+	}
+	return nil
+}

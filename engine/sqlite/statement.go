@@ -1,0 +1,605 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// plan is a statement ready to run. It is valid for one generation of the
+// catalogue and one version of the settings that it read.
+type plan struct {
+	text       string
+	sql        string
+	params     []uint32
+	cols       []outColumn
+	returns    bool // gives rows, even if it has no columns
+	tag        string
+	write      bool
+	locks      bool // takes the write lock without writing (FOR UPDATE)
+	systems    []*systemTable
+	table      *tableDef // target of INSERT, UPDATE, DELETE
+	onceEach   bool      // ON CONFLICT DO UPDATE over several rows: no row twice
+	generation int64
+	settings   int
+	util       func(c *Conn, p *portal) error
+	kind       planKind
+	empty      bool
+
+	idle    []*sqlite.Stmt
+	pins    int
+	evicted bool
+	key     string
+	prev    *plan
+	next    *plan
+}
+
+type planKind uint8
+
+const (
+	queryPlan   planKind = iota
+	utilityPlan          // DDL and the like: runs inside a transaction
+	controlPlan          // BEGIN, COMMIT, SET, ...: decides itself
+)
+
+type outColumn struct {
+	name   string
+	typ    uint32
+	mod    int32
+	table  uint32
+	attnum int16
+	class  class
+}
+
+// syntaxTree parses text. The parser recurses on the C stack, so the text is
+// checked for nesting first.
+func syntaxTree(text string) (*pg.ParseResult, error) {
+	if err := checkNesting(text); err != nil {
+		return nil, err
+	}
+	tree, err := pg.Parse(text)
+	if err != nil {
+		return nil, syntaxError(text, err)
+	}
+	return tree, nil
+}
+
+// translateStatement builds the plan of one statement of a SELECT, INSERT,
+// UPDATE or DELETE kind.
+func (c *Conn) translateStatement(raw *pg.RawStmt, text string, oids []uint32, fixed bool) (p *plan, err error) {
+	defer catch(&err)
+	t := c.translator(text)
+	t.params, t.fixed = append([]uint32(nil), oids...), fixed
+	p = &plan{text: text, generation: c.cat.generation, settings: c.settings.version}
+	n := raw.Stmt
+	switch s := n.GetNode().(type) {
+	case *pg.Node_SelectStmt:
+		q := t.query(n, queryOptions{resolve: true})
+		p.sql, p.tag, p.returns = q.sql(), "SELECT", true
+		p.cols = columnsOf(q.targets)
+	case *pg.Node_InsertStmt:
+		t.insert(s.InsertStmt, p)
+	case *pg.Node_UpdateStmt:
+		t.update(s.UpdateStmt, p)
+	case *pg.Node_DeleteStmt:
+		t.delete(s.DeleteStmt, p)
+	default:
+		refuseSQL("this statement")
+	}
+	p.write = p.write || t.writes
+	p.locks = t.locks
+	for s := range t.systems {
+		p.systems = append(p.systems, s)
+	}
+	if p.write && len(p.systems) > 0 && p.table != nil && p.table.system != nil {
+		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", p.table.Name)
+	}
+	for i, o := range t.params {
+		if o == 0 {
+			failf(sqlstate.IndeterminateDatatype, "could not determine data type of parameter $%d", i+1)
+		}
+	}
+	p.params = t.params
+	return p, nil
+}
+
+func (c *Conn) translator(text string) *translator {
+	return &translator{
+		cat: c.cat, path: c.settings.path, loc: c.env.loc, text: text,
+		systems: map[*systemTable]bool{}, reads: map[uint32]bool{},
+		session: sessionInfo{user: c.user, database: c.database, schemas: c.effectivePath()},
+	}
+}
+
+func columnsOf(targets []target) []outColumn {
+	out := make([]outColumn, len(targets))
+	for i, tg := range targets {
+		out[i] = outColumn{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum, class: classOf(tg.e.typ)}
+		if out[i].class == classNone {
+			refuse("a SQLite shard has no values of type "+typeName(tg.e.typ), "See docs/sql-sqlite.md for the types it has.")
+		}
+	}
+	return out
+}
+
+// dmlTarget opens the table that a statement changes as the scope's first entry.
+func (t *translator) dmlTarget(v *pg.RangeVar) (*tableDef, *rte) {
+	d := t.findTable(v)
+	if d.system != nil || d.static {
+		t.failAt(v.Location, sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
+	}
+	r := &rte{alias: v.Relname, schema: d.Schema, sql: "r0"}
+	if v.Alias != nil {
+		r.alias, r.schema = v.Alias.Aliasname, ""
+	}
+	t.fillRTE(r, d)
+	return d, r
+}
+
+// assign converts an expression for storing in a column.
+func (t *translator) assign(e expr, c *columnDef, loc int32) expr {
+	from := e.typ
+	if e.row != nil {
+		refuseSQL("a row as a value")
+	}
+	r, ok := t.tryCoerce(e, c.Type, c.Mod, assignmentCast)
+	if !ok {
+		fail(t.at(loc, sqlstate.New(sqlstate.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, typeName(c.Type), typeName(from)).
+			WithHint("You will need to rewrite or cast the expression.")))
+	}
+	if c.Mod >= 0 && r.mod != c.Mod {
+		r = t.applyTypmod(r, c.Mod, assignmentCast)
+	}
+	return r
+}
+
+// defaultOf is the SQL of a column's default, converted for storing.
+func (t *translator) defaultOf(d *tableDef, c *columnDef) expr {
+	if c.Default == "" {
+		return expr{sql: "NULL", typ: c.Type, mod: c.Mod, constant: true}
+	}
+	n, err := parseExpr(c.Default)
+	if err != nil {
+		fail(err)
+	}
+	inCheck, scope, text := t.inCheck, t.scope, t.text
+	t.scope, t.text = nil, ""
+	e := t.expr(n)
+	e = t.assign(e, c, -1)
+	t.inCheck, t.scope, t.text = inCheck, scope, text
+	return e
+}
+
+// parseExpr parses the text of an expression that the catalogue keeps.
+func parseExpr(text string) (*pg.Node, error) {
+	tree, err := syntaxTree("SELECT " + text)
+	if err != nil {
+		return nil, err
+	}
+	if len(tree.Stmts) != 1 {
+		return nil, sqlstate.New(sqlstate.DataCorrupted, "the catalogue holds a bad expression")
+	}
+	s := tree.Stmts[0].Stmt.GetSelectStmt()
+	if s == nil || len(s.TargetList) != 1 {
+		return nil, sqlstate.New(sqlstate.DataCorrupted, "the catalogue holds a bad expression")
+	}
+	return s.TargetList[0].GetResTarget().Val, nil
+}
+
+func (t *translator) insert(s *pg.InsertStmt, p *plan) {
+	p.write, p.tag = true, "INSERT 0"
+	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
+		refuseSQL("OVERRIDING")
+	}
+	t.push()
+	defer t.pop()
+	with := t.withClause(s.WithClause)
+	d, r := t.dmlTarget(s.Relation)
+	p.table = d
+	live := d.live()
+	var cols []*columnDef
+	if len(s.Cols) == 0 {
+		cols = live
+	} else {
+		seen := map[string]bool{}
+		for _, n := range s.Cols {
+			rt := n.GetResTarget()
+			c := d.column(rt.Name)
+			if c == nil {
+				t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
+			}
+			if seen[rt.Name] {
+				t.failAt(rt.Location, sqlstate.DuplicateColumn, "column \"%s\" specified more than once", rt.Name)
+			}
+			if len(rt.Indirection) > 0 {
+				refuseSQL("assignment to a part of a column")
+			}
+			seen[rt.Name] = true
+			cols = append(cols, c)
+		}
+	}
+	given := map[int16]bool{}
+	var b strings.Builder
+	b.WriteString(with + "INSERT INTO main." + quoteIdent(d.sqlName()) + " AS r0 (")
+	// Every column is given: SQLite holds no defaults.
+	order := append([]*columnDef(nil), cols...)
+	sel := s.SelectStmt.GetSelectStmt()
+	var rows [][]expr
+	var source *query
+	switch {
+	case sel == nil:
+		order = nil
+		rows = [][]expr{{}}
+	case len(sel.ValuesLists) > 0 && sel.WithClause == nil && len(sel.SortClause) == 0 && sel.LimitCount == nil && sel.LimitOffset == nil:
+		width := len(sel.ValuesLists[0].GetList().GetItems())
+		if width > len(cols) {
+			t.failAt(nodeLocation(sel.ValuesLists[0].GetList().GetItems()[len(cols)]), sqlstate.SyntaxError, "INSERT has more expressions than target columns")
+		}
+		if width < len(cols) && len(s.Cols) > 0 {
+			t.failAt(s.Cols[width].GetResTarget().Location, sqlstate.SyntaxError, "INSERT has more target columns than expressions")
+		}
+		order = order[:width]
+		t.push()
+		for _, l := range sel.ValuesLists {
+			items := l.GetList().GetItems()
+			if len(items) != width {
+				failf(sqlstate.SyntaxError, "VALUES lists must all be the same length")
+			}
+			row := make([]expr, 0, len(live))
+			for i, n := range items {
+				if n.GetSetToDefault() != nil {
+					row = append(row, t.defaultOf(d, order[i]))
+					continue
+				}
+				t.scope.sel.clause = "VALUES"
+				e := t.expr(n)
+				t.scope.sel.clause = ""
+				row = append(row, t.assign(e, order[i], nodeLocation(n)))
+			}
+			rows = append(rows, row)
+		}
+		t.pop()
+	default:
+		source = t.query(s.SelectStmt, queryOptions{})
+		if len(source.targets) > len(cols) {
+			failf(sqlstate.SyntaxError, "INSERT has more expressions than target columns")
+		}
+		if len(source.targets) < len(cols) && len(s.Cols) > 0 {
+			failf(sqlstate.SyntaxError, "INSERT has more target columns than expressions")
+		}
+		order = order[:len(source.targets)]
+	}
+	for _, c := range order {
+		given[c.Num] = true
+	}
+	var defaults []expr
+	for _, c := range live {
+		if !given[c.Num] {
+			order = append(order, c)
+			defaults = append(defaults, t.defaultOf(d, c))
+		}
+	}
+	for i, c := range order {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(quoteIdent(c.Name))
+	}
+	b.WriteString(") ")
+	if len(order) == 0 {
+		refuseSQL("a row without columns")
+	}
+	if source != nil {
+		// The conversion to the columns' types goes around the query.
+		outer := make([]string, 0, len(order))
+		for i := range source.targets {
+			e := source.targets[i].e
+			if e.typ == oidUnknown && source.op == "" && source.values == nil {
+				source.targets[i].e = t.assign(e, order[i], -1)
+				outer = append(outer, fmt.Sprintf("q.c%d", i+1))
+				continue
+			}
+			e = t.resolveText(e)
+			t.retarget(source, i, e)
+			outer = append(outer, t.assign(expr{sql: fmt.Sprintf("q.c%d", i+1), typ: e.typ, mod: e.mod}, order[i], -1).sql)
+		}
+		for _, e := range defaults {
+			outer = append(outer, e.sql)
+		}
+		// WHERE true: else SQLite takes ON CONFLICT for a join's condition.
+		b.WriteString("SELECT " + strings.Join(outer, ", ") + " FROM (" + source.sql() + ") AS q WHERE true")
+	} else {
+		for i := range rows {
+			if i > 0 && len(defaults) > 0 {
+				// Volatile defaults are evaluated for each row: the text is repeated.
+				_ = i
+			}
+			rows[i] = append(rows[i], defaults...)
+		}
+		b.WriteString("VALUES ")
+		writeValues(&b, rows)
+	}
+	s0 := t.scope
+	if s.OnConflictClause != nil {
+		t.onConflict(s.OnConflictClause, d, r, &b)
+		p.onceEach = s.OnConflictClause.Action == pg.OnConflictAction_ONCONFLICT_UPDATE && (source != nil || len(rows) > 1)
+	}
+	s0.rtes = []*rte{r}
+	t.returning(s.ReturningList, d, r, p, &b)
+	p.sql = b.String()
+}
+
+func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b *strings.Builder) {
+	b.WriteString(" ON CONFLICT")
+	if in := oc.Infer; in != nil {
+		switch {
+		case in.Conname != "":
+			k := d.constraint(in.Conname)
+			if k == nil {
+				t.failAt(in.Location, sqlstate.UndefinedObject, "constraint \"%s\" for table \"%s\" does not exist", in.Conname, d.Name)
+			}
+			if k.Type != "p" && k.Type != "u" {
+				failf(sqlstate.WrongObjectType, "constraint in ON CONFLICT clause has no associated index")
+			}
+			b.WriteString(" (" + t.conflictColumns(d, k.Columns) + ")")
+		default:
+			want := map[int16]bool{}
+			for _, n := range in.IndexElems {
+				el := n.GetIndexElem()
+				if el.Name == "" || len(el.Opclass) > 0 || len(el.Collation) > 0 {
+					refuseSQL("ON CONFLICT with an expression")
+				}
+				c := d.column(el.Name)
+				if c == nil {
+					failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+				}
+				want[c.Num] = true
+			}
+			if in.WhereClause != nil {
+				refuseSQL("ON CONFLICT with a WHERE for a partial index")
+			}
+			var nums []int16
+			for _, ix := range d.Indexes {
+				if !ix.Unique || ix.Where != "" || len(ix.Columns) != len(want) {
+					continue
+				}
+				all := true
+				for _, ic := range ix.Columns {
+					all = all && want[ic.Num]
+				}
+				if all {
+					for _, ic := range ix.Columns {
+						nums = append(nums, ic.Num)
+					}
+					break
+				}
+			}
+			if nums == nil {
+				failf("42P10", "there is no unique or exclusion constraint matching the ON CONFLICT specification")
+			}
+			b.WriteString(" (" + t.conflictColumns(d, nums) + ")")
+		}
+	} else if oc.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
+		failf(sqlstate.SyntaxError, "ON CONFLICT DO UPDATE requires inference specification or constraint name")
+	}
+	if oc.Action == pg.OnConflictAction_ONCONFLICT_NOTHING {
+		b.WriteString(" DO NOTHING")
+		return
+	}
+	ex := &rte{alias: "excluded", sql: "excluded"}
+	for _, c := range d.live() {
+		ex.cols = append(ex.cols, rteCol{name: c.Name, sql: "excluded." + quoteIdent(c.Name), typ: c.Type, mod: c.Mod})
+	}
+	t.scope.rtes = []*rte{r, ex}
+	b.WriteString(" DO UPDATE SET " + t.setClause(oc.TargetList, d, true))
+	if oc.WhereClause != nil {
+		reads := len(t.reads)
+		b.WriteString(" WHERE " + t.where(oc.WhereClause))
+		if len(t.reads) != reads {
+			refuseSQL("a subquery in ON CONFLICT DO UPDATE")
+		}
+	}
+}
+
+func (t *translator) conflictColumns(d *tableDef, nums []int16) string {
+	parts := make([]string, len(nums))
+	for i, n := range nums {
+		c := d.byNum(n)
+		parts[i] = indexedColumn(c)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// setClause translates SET a = x, (b, c) = (y, z).
+func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) string {
+	var parts []string
+	seen := map[string]bool{}
+	reads := t.aliases
+	for _, n := range list {
+		rt := n.GetResTarget()
+		c := d.column(rt.Name)
+		if c == nil {
+			t.failAt(rt.Location, sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", rt.Name, d.Name)
+		}
+		if seen[rt.Name] {
+			failf(sqlstate.SyntaxError, "multiple assignments to same column \"%s\"", rt.Name)
+		}
+		if len(rt.Indirection) > 0 {
+			refuseSQL("assignment to a part of a column")
+		}
+		seen[rt.Name] = true
+		var e expr
+		t.scope.sel.clause = "UPDATE"
+		switch v := rt.Val.GetNode().(type) {
+		case *pg.Node_SetToDefault:
+			e = t.defaultOf(d, c)
+		case *pg.Node_MultiAssignRef:
+			row := v.MultiAssignRef.Source.GetRowExpr()
+			if row == nil {
+				refuseSQL("SET (...) = (SELECT ...)")
+			}
+			if len(row.Args) != int(v.MultiAssignRef.Ncolumns) {
+				failf(sqlstate.SyntaxError, "number of columns does not match number of values")
+			}
+			src := row.Args[v.MultiAssignRef.Colno-1]
+			if src.GetSetToDefault() != nil {
+				e = t.defaultOf(d, c)
+			} else {
+				e = t.assign(t.expr(src), c, nodeLocation(src))
+			}
+		default:
+			e = t.assign(t.expr(rt.Val), c, nodeLocation(rt.Val))
+		}
+		t.scope.sel.clause = ""
+		parts = append(parts, quoteIdent(c.Name)+" = "+e.sql)
+	}
+	if noSubquery && t.aliases != reads {
+		refuseSQL("a subquery in ON CONFLICT DO UPDATE")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (t *translator) returning(list []*pg.Node, d *tableDef, r *rte, p *plan, b *strings.Builder) {
+	if len(list) == 0 {
+		if p.onceEach {
+			b.WriteString(" RETURNING rowid")
+		}
+		return
+	}
+	for i := range r.cols {
+		r.cols[i].sql = quoteIdent(d.sqlName()) + "." + quoteIdent(d.live()[i].Name)
+	}
+	saved := t.scope.rtes
+	t.scope.rtes = []*rte{r}
+	t.scope.sel.clause = "RETURNING"
+	targets := t.targetList(list, queryOptions{resolve: true})
+	t.scope.sel.clause = ""
+	t.scope.rtes = saved
+	var parts []string
+	for i := range targets {
+		targets[i].e = t.resolveText(targets[i].e)
+		parts = append(parts, targets[i].e.sql)
+	}
+	p.cols, p.returns = columnsOf(targets), true
+	if p.onceEach {
+		parts = append(parts, "rowid")
+	}
+	b.WriteString(" RETURNING " + strings.Join(parts, ", "))
+}
+
+func (t *translator) update(s *pg.UpdateStmt, p *plan) {
+	p.write, p.tag = true, "UPDATE"
+	t.push()
+	defer t.pop()
+	with := t.withClause(s.WithClause)
+	d, r := t.dmlTarget(s.Relation)
+	p.table = d
+	t.addRTE(t.scope, r, -1)
+	var b strings.Builder
+	from, rtes := t.dmlFrom(s.FromClause)
+	t.scope.rtes = append(t.scope.rtes, rtes...)
+	set := t.setClause(s.TargetList, d, false)
+	where := ""
+	if s.WhereClause != nil {
+		if s.WhereClause.GetCurrentOfExpr() != nil {
+			refuseSQL("WHERE CURRENT OF")
+		}
+		where = " WHERE " + t.where(s.WhereClause)
+	}
+	b.WriteString(with + "UPDATE main." + quoteIdent(d.sqlName()) + " AS r0 SET " + set)
+	if from != "" {
+		b.WriteString(" FROM " + from)
+	} else if t.reads[d.OID] {
+		// With FROM, SQLite computes all new rows before it writes the first, so
+		// that a subquery sees the table as it was when the statement began.
+		b.WriteString(" FROM (SELECT 1)")
+	}
+	b.WriteString(where)
+	t.returningTarget(s.ReturningList, d, r, p, &b)
+	p.sql = b.String()
+}
+
+// returningTarget is RETURNING of UPDATE and DELETE: only the target's columns.
+func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *plan, b *strings.Builder) {
+	if len(list) == 0 {
+		return
+	}
+	if len(t.scope.rtes) > 1 {
+		for _, n := range list {
+			if c := n.GetResTarget().Val.GetColumnRef(); c != nil && len(c.Fields) == 1 && c.Fields[0].GetAStar() != nil {
+				refuseSQL("RETURNING * with FROM or USING")
+			}
+		}
+	}
+	defer func() {
+		if x := recover(); x != nil {
+			if f, ok := x.(failed); ok && len(t.scope.rtes) > 1 {
+				switch sqlstate.CodeOf(f.err) {
+				case sqlstate.UndefinedColumn, sqlstate.UndefinedTable:
+					refuseSQL("RETURNING columns of the tables in FROM or USING")
+				}
+			}
+			panic(x)
+		}
+	}()
+	t.returning(list, d, r, p, b)
+}
+
+func (t *translator) dmlFrom(list []*pg.Node) (string, []*rte) {
+	var parts []string
+	var out []*rte
+	for _, f := range list {
+		saved := t.scope.rtes
+		sql, rtes := t.fromItem(f)
+		t.scope.rtes = saved
+		if f.GetJoinExpr() != nil && len(list) > 1 {
+			sql = "(" + sql + ")"
+		}
+		parts = append(parts, sql)
+		for _, r := range rtes {
+			for _, o := range append(append([]*rte{}, t.scope.rtes...), out...) {
+				if r.alias != "" && o.alias == r.alias {
+					failf("42712", "table name \"%s\" specified more than once", r.alias)
+				}
+			}
+			out = append(out, r)
+		}
+	}
+	return strings.Join(parts, ", "), out
+}
+
+func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
+	p.write, p.tag = true, "DELETE"
+	t.push()
+	defer t.pop()
+	with := t.withClause(s.WithClause)
+	d, r := t.dmlTarget(s.Relation)
+	p.table = d
+	t.addRTE(t.scope, r, -1)
+	from, rtes := t.dmlFrom(s.UsingClause)
+	t.scope.rtes = append(t.scope.rtes, rtes...)
+	where := ""
+	if s.WhereClause != nil {
+		if s.WhereClause.GetCurrentOfExpr() != nil {
+			refuseSQL("WHERE CURRENT OF")
+		}
+		where = " WHERE " + t.where(s.WhereClause)
+	}
+	var b strings.Builder
+	b.WriteString(with + "DELETE FROM main." + quoteIdent(d.sqlName()))
+	if from == "" {
+		b.WriteString(" AS r0" + where)
+	} else {
+		if d.column("rowid") != nil {
+			refuseSQL("DELETE USING of a table with a column rowid")
+		}
+		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quoteIdent(d.sqlName()) + " AS r0, " + from + where + ")")
+	}
+	t.returningTarget(s.ReturningList, d, r, p, &b)
+	p.sql = b.String()
+}

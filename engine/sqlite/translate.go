@@ -1,0 +1,579 @@
+package sqlite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// translator turns one statement's syntax tree into SQLite SQL. It stops with a
+// panic of type failed, which translate catches: an error ends everything, and
+// the checks stay readable.
+type translator struct {
+	cat    *catalog
+	path   []string // search path without pg_catalog
+	loc    *time.Location
+	text   string
+	params []uint32 // by number; 0 is not determined yet
+	fixed  bool     // no parameters at all (simple protocol)
+
+	scope    *scope
+	aliases  int
+	depth    int
+	systems  map[*systemTable]bool // catalogue relations that must be filled
+	volatile int                   // calls of volatile functions met so far
+	writes   bool                  // nextval and its like
+	locks    bool                  // FOR UPDATE
+	reads    map[uint32]bool       // tables read in FROM
+	session  sessionInfo
+	// nullIsFalse is set where NULL and false have the same effect.
+	nullIsFalse bool
+	inCheck     bool // a CHECK, index predicate or default: no subqueries, no parameters
+}
+
+// sessionInfo is what constant functions need to know.
+type sessionInfo struct {
+	user, database string
+	schemas        []string // effective search path, existing schemas only
+}
+
+type failed struct{ err error }
+
+func fail(err error) { panic(failed{err}) }
+
+func failf(code sqlstate.Code, format string, args ...any) {
+	panic(failed{sqlstate.New(code, format, args...)})
+}
+
+func refuse(why, hint string) { panic(failed{sqlstate.Refuse(why, hint)}) }
+
+func refuseSQL(what string) {
+	refuse(what+" is not supported on a SQLite shard", "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+}
+
+// catch turns a panic of fail into *err. Panics of any other kind go on.
+func catch(err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case failed:
+		*err = r.err
+	default:
+		panic(r)
+	}
+}
+
+// at adds the position of a node to an error that has none.
+func (t *translator) at(loc int32, err error) error {
+	e := sqlstate.As(err)
+	if e.Position == 0 && loc >= 0 && int(loc) <= len(t.text) {
+		c := *e
+		c.Position = 1 + len([]rune(t.text[:loc]))
+		return &c
+	}
+	return err
+}
+
+func (t *translator) failAt(loc int32, code sqlstate.Code, format string, args ...any) {
+	fail(t.at(loc, sqlstate.New(code, format, args...)))
+}
+
+// expr is a typed SQLite expression. sql is atomic: a name, literal, call or
+// parenthesised.
+type expr struct {
+	sql   string
+	typ   uint32
+	mod   int32
+	param int  // > 0: parameter whose type is still open (typ is unknown)
+	lit   bool // untyped literal (typ is unknown); text holds it
+	null  bool // the literal NULL
+	text  string
+	name  string // the column name that PostgreSQL would give it
+
+	table     uint32 // where the column comes from, for RowDescription
+	attnum    int16
+	notNull   bool
+	constant  bool
+	row       []expr // ROW(...)
+	integer   bool   // an integer literal, for ORDER BY 1
+	intValue  int64
+	aggregate bool
+}
+
+func (e expr) known() bool { return e.typ != oidUnknown }
+
+func (t *translator) alias() string {
+	t.aliases++
+	return "r" + strconv.Itoa(t.aliases)
+}
+
+func (t *translator) literal(oid uint32, mod int32, d datum) expr {
+	return expr{sql: d.literal(), typ: oid, mod: mod, constant: true, notNull: d.kind != 0}
+}
+
+func untyped(s string) expr {
+	return expr{sql: quoteText(s), typ: oidUnknown, mod: -1, lit: true, text: s, name: "?column?", constant: true}
+}
+
+func nullExpr() expr {
+	return expr{sql: "NULL", typ: oidUnknown, mod: -1, lit: true, null: true, name: "?column?", constant: true}
+}
+
+// maxDepth bounds the nesting of the tree that is walked; SQLite's own bound on
+// expression depth is 1000.
+const maxDepth = 400
+
+func (t *translator) enter() {
+	if t.depth++; t.depth > maxDepth {
+		failf(sqlstate.StatementTooComplex, "statement is nested more than %d levels deep", maxDepth)
+	}
+}
+
+func (t *translator) leave() { t.depth-- }
+
+// resolveText gives an expression that is still untyped the type text.
+func (t *translator) resolveText(e expr) expr {
+	if e.typ == oidUnknown {
+		name := e.name
+		e = t.coerce(e, oidText, -1, implicitCast)
+		e.name = name
+	}
+	return e
+}
+
+// coerce converts to a type, or fails with PostgreSQL's error.
+func (t *translator) coerce(e expr, oid uint32, mod int32, ctx castContext) expr {
+	r, ok := t.tryCoerce(e, oid, mod, ctx)
+	if !ok {
+		failf(sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(e.typ), typeName(oid))
+	}
+	return r
+}
+
+func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx castContext) (expr, bool) {
+	if e.row != nil {
+		return e, false
+	}
+	name := e.name
+	if e.param > 0 && e.typ == oidUnknown {
+		have := t.params[e.param-1]
+		if have != 0 && have != oid {
+			fail(sqlstate.New("42P08", "inconsistent types deduced for parameter $%d", e.param).
+				WithDetail("%s versus %s", typeName(have), typeName(oid)))
+		}
+		if oid == oidUnknown {
+			return e, true
+		}
+		t.params[e.param-1] = oid
+		if classOf(oid) == classNone {
+			refuse("a SQLite shard has no values of type "+typeName(oid), "See docs/sql-sqlite.md for the types it has.")
+		}
+		r := expr{sql: e.sql, typ: oid, mod: -1, name: name}
+		return t.applyTypmod(r, mod, ctx), true
+	}
+	if e.lit && e.typ == oidUnknown {
+		if oid == oidUnknown {
+			return e, true
+		}
+		if classOf(oid) == classNone && !isPolymorphic(oid) {
+			refuse("a SQLite shard has no values of type "+typeName(oid), "See docs/sql-sqlite.md for the types it has.")
+		}
+		if e.null {
+			return expr{sql: "NULL", typ: oid, mod: mod, name: name, constant: true}, true
+		}
+		d, err := t.input(oid, e.text)
+		if err != nil {
+			fail(err)
+		}
+		r := t.literal(oid, -1, d)
+		r.name, r.text = name, e.text
+		return t.applyTypmod(r, mod, explicitOrAssign(ctx)), true
+	}
+	if e.typ == oid {
+		e.name = name
+		if mod >= 0 && mod != e.mod {
+			return t.applyTypmod(e, mod, ctx), true
+		}
+		return e, true
+	}
+	if !builtin().canCoerce(e.typ, oid, ctx) {
+		return e, false
+	}
+	r := t.cast(e, oid)
+	r.name = name
+	return t.applyTypmod(r, mod, ctx), true
+}
+
+// explicitOrAssign: a literal's length is enforced as in an assignment unless
+// the cast is explicit.
+func explicitOrAssign(ctx castContext) castContext {
+	if ctx == explicitCast {
+		return explicitCast
+	}
+	return assignmentCast
+}
+
+// input reads a literal of a type while the statement is translated.
+func (t *translator) input(oid uint32, text string) (datum, error) {
+	switch oid {
+	case oidRegclass, oidRegtype, oidRegnamespace, oidRegproc, oidRegprocedure, oidRegrole, oidRegcollation, oidRegoper, oidRegoperator:
+		i, err := t.regIn(oid, text)
+		return intDatum(i), err
+	}
+	if err := checkText(text); err != nil {
+		return datum{}, err
+	}
+	return datumIn(oid, text, t.loc)
+}
+
+// applyTypmod enforces a length, precision or scale.
+func (t *translator) applyTypmod(e expr, mod int32, ctx castContext) expr {
+	if mod < 0 {
+		return e
+	}
+	explicit := ctx == explicitCast
+	switch e.typ {
+	case oidVarchar:
+		if explicit {
+			e.sql = fmt.Sprintf("substr(%s, 1, %d)", e.sql, mod-4)
+		} else {
+			e.sql = fmt.Sprintf("cleave_varchar(%s, %d)", e.sql, mod-4)
+		}
+	case oidBpchar:
+		e.sql = fmt.Sprintf("cleave_bpchar(%s, %d, %d)", e.sql, mod-4, boolDatum(explicit).i)
+	case oidNumeric:
+		e.sql = fmt.Sprintf("cleave_num_typmod(%s, %d)", e.sql, mod)
+	case oidTimestamp, oidTimestamptz, oidTime:
+		e.sql = fmt.Sprintf("cleave_ts_round(%s, %d)", e.sql, mod)
+	case oidInterval:
+		refuseSQL("interval with a precision")
+	default:
+		return e
+	}
+	e.mod = mod
+	return e
+}
+
+func call(fn string, args ...any) string {
+	var b strings.Builder
+	b.WriteString(fn)
+	b.WriteByte('(')
+	for i, a := range args {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprint(&b, a)
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// cast converts between two types that PostgreSQL's catalogue says convert.
+func (t *translator) cast(e expr, to uint32) expr {
+	from := e.typ
+	r := expr{typ: to, mod: -1, constant: e.constant, notNull: e.notNull}
+	unsupported := func() {
+		refuse(fmt.Sprintf("a SQLite shard cannot cast %s to %s exactly", typeName(from), typeName(to)), "See docs/sql-sqlite.md for the casts it has.")
+	}
+	if classOf(to) == classNone && !isPolymorphic(to) || classOf(from) == classNone {
+		unsupported()
+	}
+	if isPolymorphic(to) {
+		e.typ = from
+		return e
+	}
+	isInt := func(o uint32) bool { return o == oidInt2 || o == oidInt4 || o == oidInt8 }
+	isText := func(o uint32) bool { return o == oidText || o == oidVarchar }
+	isReg := func(o uint32) bool {
+		switch o {
+		case oidOID, oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegnamespace, oidRegrole, oidRegoper, oidRegoperator, oidRegcollation:
+			return true
+		}
+		return false
+	}
+	textual := func(o uint32) bool {
+		return isText(o) || o == oidName || o == oidChar || o == oidBpchar || o == oidPgNodeTree
+	}
+	switch {
+	case isInt(from) && isInt(to):
+		r.sql = e.sql
+		if to == oidInt2 || to == oidInt4 && from == oidInt8 {
+			r.sql = call("cleave_int", e.sql, to)
+		}
+	case isInt(from) && to == oidNumeric:
+		r.sql = "CAST(" + e.sql + " AS TEXT)"
+	case isInt(from) && to == oidFloat8:
+		r.sql = "CAST(" + e.sql + " AS REAL)"
+	case from == oidInt4 && to == oidBool:
+		r.sql = "(" + e.sql + " <> 0)"
+	case from == oidBool && to == oidInt4:
+		r.sql = e.sql
+	case isInt(from) && isReg(to):
+		r.sql = call("cleave_oid", e.sql, from)
+	case isReg(from) && isReg(to):
+		r.sql = e.sql
+	case isReg(from) && to == oidInt8:
+		r.sql = e.sql
+	case isReg(from) && to == oidInt4:
+		r.sql = call("cleave_oid_int4", e.sql)
+	case from == oidNumeric && isInt(to):
+		r.sql = call("cleave_num_int", e.sql, to)
+	case from == oidNumeric && to == oidFloat8:
+		r.sql = call("cleave_num_float", e.sql)
+	case from == oidFloat8 && isInt(to):
+		r.sql = call("cleave_float_int", e.sql, to)
+	case from == oidFloat8 && to == oidNumeric:
+		r.sql = call("cleave_float_num", e.sql)
+	case from == oidBpchar && (isText(to) || to == oidName):
+		r.sql = "rtrim(" + e.sql + ", ' ')"
+		if to == oidName {
+			r.sql = call("cleave_in", oidName, r.sql)
+		}
+	case to == oidName && textual(from):
+		r.sql = call("cleave_in", oidName, e.sql)
+	case to == oidChar && textual(from):
+		r.sql = call("cleave_in", oidChar, e.sql)
+	case textual(from) && textual(to):
+		r.sql = e.sql
+		if isText(from) && isText(to) {
+			r.mod = e.mod
+		}
+	case textual(from) && isReg(to):
+		t.noCheck("regclass and the like")
+		r.sql = call("cleave_reg_in", to, e.sql)
+	case isReg(from) && from != oidOID && textual(to):
+		t.noCheck("regclass and the like")
+		r.sql = call("cleave_reg_out", from, e.sql)
+	case from == oidBool && textual(to):
+		r.sql = "CASE " + e.sql + " WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"
+		r.sql = "(" + r.sql + ")"
+	case isInt(from) && textual(to):
+		r.sql = "CAST(" + e.sql + " AS TEXT)"
+	case from == oidNumeric && textual(to), from == oidJSON && textual(to), from == oidJSONB && textual(to):
+		r.sql = e.sql
+	case textual(to) && from == oidTimestamptz:
+		r.sql = call("cleave_tstz_text", e.sql)
+	case textual(to):
+		r.sql = call("cleave_out", from, e.sql)
+	case textual(from) && to == oidTimestamptz:
+		r.sql = call("cleave_tstz_in", e.sql)
+	case textual(from):
+		if from == oidBpchar {
+			e.sql = "rtrim(" + e.sql + ", ' ')"
+		}
+		r.sql = call("cleave_in", to, e.sql)
+	case from == oidDate && to == oidTimestamp:
+		r.sql = call("cleave_date_ts", e.sql)
+	case from == oidDate && to == oidTimestamptz:
+		r.sql = call("cleave_ts_tstz", call("cleave_date_ts", e.sql))
+	case from == oidTimestamp && to == oidDate:
+		r.sql = call("cleave_ts_date", e.sql)
+	case from == oidTimestamptz && to == oidDate:
+		r.sql = call("cleave_ts_date", call("cleave_tstz_ts", e.sql))
+	case from == oidTimestamp && to == oidTimestamptz:
+		r.sql = call("cleave_ts_tstz", e.sql)
+	case from == oidTimestamptz && to == oidTimestamp:
+		r.sql = call("cleave_tstz_ts", e.sql)
+	case from == oidTimestamp && to == oidTime:
+		r.sql = call("cleave_ts_time", e.sql)
+	case from == oidTimestamptz && to == oidTime:
+		r.sql = call("cleave_ts_time", call("cleave_tstz_ts", e.sql))
+	case from == oidJSONB && to == oidJSON:
+		r.sql = e.sql
+	case from == oidJSON && to == oidJSONB:
+		r.sql = call("cleave_in", oidJSONB, e.sql)
+	case classOf(from) == classArray && classOf(to) == classArray:
+		fe, te := elemType(from), elemType(to)
+		c := t.cast(expr{sql: "value", typ: fe}, te)
+		if c.sql != "value" {
+			r.sql = call("cleave_array_cast", e.sql, from, to)
+		} else {
+			r.sql = e.sql
+			if from == oidInt2Vector || from == oidOIDVector {
+				r.sql = call("cleave_array_cast", e.sql, from, to)
+			}
+		}
+	default:
+		unsupported()
+	}
+	return r
+}
+
+func (t *translator) noCheck(what string) {
+	if t.inCheck {
+		refuseSQL(what + " in a constraint or default")
+	}
+}
+
+// commonType is select_common_type: the type that UNION, CASE, VALUES and their
+// like give their columns.
+func (t *translator) commonType(list []expr, what string) uint32 {
+	c := builtin()
+	same := true
+	for _, e := range list[1:] {
+		if e.typ != list[0].typ {
+			same = false
+		}
+	}
+	if same && list[0].typ != oidUnknown {
+		return list[0].typ
+	}
+	typ, cat, pref := list[0].typ, c.category(list[0].typ), c.isPreferred(list[0].typ)
+	for _, e := range list[1:] {
+		if e.typ == oidUnknown || e.typ == typ {
+			continue
+		}
+		ecat := c.category(e.typ)
+		switch {
+		case typ == oidUnknown:
+			typ, cat, pref = e.typ, ecat, c.isPreferred(e.typ)
+		case ecat != cat:
+			failf(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, typeName(typ), typeName(e.typ))
+		case !pref && c.canCoerce(typ, e.typ, implicitCast) && !c.canCoerce(e.typ, typ, implicitCast):
+			typ, cat, pref = e.typ, ecat, c.isPreferred(e.typ)
+		}
+	}
+	if typ == oidUnknown {
+		return oidText
+	}
+	return typ
+}
+
+// toCommon converts a list to its common type.
+func (t *translator) toCommon(list []expr, what string) (uint32, int32) {
+	typ := t.commonType(list, what)
+	mod, first := int32(-1), true
+	for i := range list {
+		if list[i].typ == typ {
+			if first {
+				mod, first = list[i].mod, false
+			} else if list[i].mod != mod {
+				mod = -1
+			}
+		} else {
+			mod, first = -1, false
+		}
+		list[i] = t.coerce(list[i], typ, -1, implicitCast)
+	}
+	return typ, mod
+}
+
+// collate appends the collation that makes SQLite compare the type as
+// PostgreSQL does, and strips what does not count.
+func comparand(e expr) string {
+	switch classOf(e.typ) {
+	case classNumeric:
+		return "(" + e.sql + " COLLATE cleave_numeric)"
+	case classBpchar:
+		return "rtrim(" + e.sql + ", ' ')"
+	}
+	return e.sql
+}
+
+// typeOf resolves a type name.
+func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
+	if n == nil {
+		failf(sqlstate.SyntaxError, "a type name is missing")
+	}
+	if n.PctType {
+		refuseSQL("%TYPE")
+	}
+	if n.Setof {
+		refuseSQL("SETOF")
+	}
+	var parts []string
+	for _, p := range n.Names {
+		parts = append(parts, p.GetString_().GetSval())
+	}
+	name := parts[len(parts)-1]
+	if len(parts) == 2 && parts[0] != catalogSchema && parts[0] != publicSchema {
+		if _, ok := t.cat.schemas[parts[0]]; !ok {
+			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
+		}
+	}
+	ty := builtin().typeByName[name]
+	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
+		if strings.HasSuffix(name, "serial") {
+			refuseSQL("the type " + name + " here")
+		}
+		t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
+	}
+	mods := make([]int64, 0, 2)
+	for _, m := range n.Typmods {
+		v, ok := constInt(m)
+		if !ok {
+			t.failAt(n.Location, sqlstate.SyntaxError, "type modifiers must be simple constants or identifiers")
+		}
+		mods = append(mods, v)
+	}
+	mod := int32(-1)
+	bound := func(lo, hi int64) {
+		if len(mods) != 1 {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "invalid type modifier")
+		}
+		if mods[0] < lo {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "length for type %s must be at least %d", map[bool]string{true: "char", false: name}[name == "bpchar"], lo)
+		}
+		if mods[0] > hi {
+			t.failAt(n.Location, sqlstate.InvalidParameterValue, "length for type %s cannot exceed %d", map[bool]string{true: "char", false: name}[name == "bpchar"], hi)
+		}
+	}
+	if len(mods) > 0 {
+		switch ty.oid {
+		case oidVarchar, oidBpchar:
+			bound(1, 10485760)
+			mod = int32(mods[0]) + 4
+		case oidNumeric:
+			p, s := mods[0], int64(0)
+			if len(mods) == 2 {
+				s = mods[1]
+			}
+			if len(mods) > 2 {
+				t.failAt(n.Location, sqlstate.InvalidParameterValue, "invalid NUMERIC type modifier")
+			}
+			if p < 1 || p > 1000 {
+				t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC precision %d must be between 1 and 1000", p)
+			}
+			if s < -1000 || s > 1000 {
+				t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC scale %d must be between -1000 and 1000", s)
+			}
+			mod = makeNumericTypmod(int(p), int(s))
+		case oidTimestamp, oidTimestamptz, oidTime:
+			mod = int32(min(mods[0], 6))
+			if mods[0] < 0 {
+				t.failAt(n.Location, sqlstate.InvalidParameterValue, "%s precision must not be negative", strings.ToUpper(name))
+			}
+		case oidInterval:
+			refuseSQL("interval with fields or a precision")
+		default:
+			if ty.oid == 1560 || ty.oid == 1562 || ty.oid == oidTimetz {
+				refuseSQL("the type " + typeName(ty.oid))
+			}
+			t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
+		}
+	}
+	if len(n.ArrayBounds) > 0 {
+		if ty.array == 0 {
+			t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s[]\" does not exist", name)
+		}
+		return ty.array, mod
+	}
+	return ty.oid, mod
+}
+
+func constInt(n *pg.Node) (int64, bool) {
+	if c := n.GetAConst(); c != nil {
+		if iv, ok := c.Val.(*pg.A_Const_Ival); ok {
+			return int64(iv.Ival.GetIval()), true
+		}
+	}
+	if e := n.GetAExpr(); e != nil && e.Lexpr == nil && e.Kind == pg.A_Expr_Kind_AEXPR_OP && len(e.Name) == 1 && e.Name[0].GetString_().GetSval() == "-" {
+		v, ok := constInt(e.Rexpr)
+		return -v, ok
+	}
+	return 0, false
+}

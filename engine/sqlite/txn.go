@@ -1,0 +1,465 @@
+package sqlite
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+type blockState uint8
+
+const (
+	txNone   blockState = iota // outside a block; a statement is its own transaction
+	txOpen                     // inside BEGIN ... COMMIT
+	txFailed                   // inside, after an error
+)
+
+type sqliteState uint8
+
+const (
+	// sqliteIdle: SQLite has no transaction.
+	sqliteIdle sqliteState = iota
+	// sqliteRead: the statement that read the generation is still open, which
+	// keeps SQLite's read transaction open at the least cost.
+	sqliteRead
+	// sqliteBegun: BEGIN was run.
+	sqliteBegun
+)
+
+// txState follows PostgreSQL's transaction states on top of SQLite's.
+//
+// A READ COMMITTED block reads with a new snapshot in each statement until its
+// first write, when BEGIN IMMEDIATE takes the write lock: so it never fails for
+// having read before. REPEATABLE READ and SERIALIZABLE keep one snapshot from
+// their first statement; a write after another commit then gives 40001.
+type txState struct {
+	block      blockState
+	implicit   bool // statements since the last Sync, or of one message
+	sqlite     sqliteState
+	wrote      bool // holds the write lock
+	queued     bool // holds its place in the writers' queue
+	repeatable bool
+	isolation  string
+	readOnly   bool
+	savepoints []string
+	failedAt   int // savepoints when it failed
+	lost       bool
+	ddl        bool
+	started    bool // txTime is set
+	local      []savedSetting
+	warned     bool
+}
+
+func (t *txState) status() byte {
+	switch t.block {
+	case txOpen:
+		return 'T'
+	case txFailed:
+		return 'E'
+	}
+	return 'I'
+}
+
+// writerQueue lets the writers of one process wait for each other in order,
+// where SQLite alone would have them poll.
+type writerQueue struct {
+	path string
+	refs int
+	slot chan struct{}
+}
+
+var writerQueues = struct {
+	mu sync.Mutex
+	m  map[string]*writerQueue
+}{m: map[string]*writerQueue{}}
+
+func joinWriters(path string) *writerQueue {
+	writerQueues.mu.Lock()
+	defer writerQueues.mu.Unlock()
+	q := writerQueues.m[path]
+	if q == nil {
+		q = &writerQueue{path: path, slot: make(chan struct{}, 1)}
+		writerQueues.m[path] = q
+	}
+	q.refs++
+	return q
+}
+
+func (q *writerQueue) leave() {
+	writerQueues.mu.Lock()
+	defer writerQueues.mu.Unlock()
+	if q.refs--; q.refs == 0 {
+		delete(writerQueues.m, q.path)
+	}
+}
+
+// begin opens what a statement needs and brings the catalogue up to date.
+func (c *Conn) begin(write bool) error {
+	if c.db == nil {
+		return errClosed
+	}
+	now := clock()
+	c.env.stmtTime = now
+	if !c.tx.started {
+		c.tx.started, c.env.txTime = true, now
+		if c.tx.block == txNone {
+			c.tx.repeatable = c.settings.defaultRepeatable()
+			c.tx.readOnly = c.settings.get("default_transaction_read_only") == "on"
+			c.tx.isolation = c.settings.get("default_transaction_isolation")
+		}
+	}
+	if c.tx.block == txNone {
+		c.tx.implicit = true
+	}
+	if write {
+		if c.readonly {
+			return sqlstate.New(sqlstate.InsufficientPrivilege, "the schema \"cleave\" is read only").
+				WithHint("Change it with Cleave's functions, such as SELECT cleave.pin(...).")
+		}
+		if c.tx.readOnly {
+			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute a writing statement in a read-only transaction")
+		}
+		if err := c.beginWrite(); err != nil {
+			return err
+		}
+	} else if c.tx.sqlite == sqliteIdle && c.tx.block != txNone && c.tx.repeatable {
+		if err := c.cachedExec("BEGIN"); err != nil {
+			return err
+		}
+		c.tx.sqlite = sqliteBegun
+		if err := c.replaySavepoints(); err != nil {
+			return err
+		}
+	}
+	return c.checkGeneration()
+}
+
+func (c *Conn) beginWrite() error {
+	if c.tx.wrote {
+		return nil
+	}
+	if !c.tx.queued && c.writers != nil {
+		if err := c.waitTurn(); err != nil {
+			return err
+		}
+		c.tx.queued = true
+	}
+	if c.tx.sqlite == sqliteBegun {
+		// The snapshot is kept: SQLite itself refuses if it is not the latest.
+		c.tx.wrote = true
+		return c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'")
+	}
+	if c.tx.sqlite == sqliteRead {
+		c.genStmt.Reset()
+		c.tx.sqlite = sqliteIdle
+	}
+	deadline := time.Now().Add(c.busyTimeout())
+	wait := time.Millisecond
+	for {
+		err := c.cachedExec("BEGIN IMMEDIATE")
+		if err == nil {
+			break
+		}
+		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || sqlite.ErrCode(err) == sqlite.ResultBusySnapshot || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-c.interruptChan():
+			return sqlite.ResultInterrupt.ToError()
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, 50*time.Millisecond)
+	}
+	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
+	return c.replaySavepoints()
+}
+
+func (c *Conn) interruptChan() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.interrupt
+}
+
+// waitTurn takes the process's turn to write, for at most the lock timeout.
+func (c *Conn) waitTurn() error {
+	select {
+	case c.writers.slot <- struct{}{}:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(c.busyTimeout())
+	defer timer.Stop()
+	select {
+	case c.writers.slot <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return lockTimeout()
+	case <-c.interruptChan():
+		return sqlite.ResultInterrupt.ToError()
+	}
+}
+
+func lockTimeout() error {
+	e := sqlstate.New(sqlstate.LockNotAvailable, "another transaction holds the write lock of the SQLite file").
+		WithHint("A SQLite shard has one writer at a time: keep transactions short, and run this one again.")
+	e.Retry = sqlstate.RetryTransaction
+	return e
+}
+
+func (c *Conn) busyTimeout() time.Duration {
+	if d := c.settings.duration("lock_timeout"); d > 0 {
+		return d
+	}
+	if c.shard != nil {
+		return c.shard.busy
+	}
+	return 5 * time.Second
+}
+
+func (c *Conn) replaySavepoints() error {
+	for i := range c.tx.savepoints {
+		if err := c.exec("SAVEPOINT s" + strconv.Itoa(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkGeneration reads the catalogue's generation inside the transaction and
+// loads the catalogue if it changed.
+func (c *Conn) checkGeneration() error {
+	if c.readonly {
+		return nil
+	}
+	if c.tx.sqlite == sqliteRead {
+		return nil // the statement that holds the snapshot has read it
+	}
+	row, err := c.genStmt.Step()
+	if err != nil {
+		return err
+	}
+	if !row {
+		return sqlstate.New(sqlstate.DataCorrupted, "the file has no catalogue generation")
+	}
+	gen := c.genStmt.ColumnInt64(0)
+	if c.tx.sqlite == sqliteIdle {
+		c.tx.sqlite = sqliteRead
+	} else if err := c.genStmt.Reset(); err != nil {
+		return err
+	}
+	if c.cat == nil || c.cat.generation != gen {
+		return c.loadCatalog(gen)
+	}
+	return nil
+}
+
+// endStatement lets go of the snapshot where the next statement takes a new one.
+func (c *Conn) endStatement() {
+	if c.tx.sqlite == sqliteRead && c.tx.block != txNone && !c.portalsOpen() {
+		c.genStmt.Reset()
+		c.tx.sqlite = sqliteIdle
+	}
+}
+
+func (c *Conn) portalsOpen() bool {
+	for _, p := range c.portals {
+		if p.stmt != nil && p.started && !p.done {
+			return true
+		}
+	}
+	return false
+}
+
+// endImplicit commits the statements since the last Sync.
+func (c *Conn) endImplicit() error {
+	if c.tx.block != txNone {
+		return nil
+	}
+	c.closePortals()
+	return c.commitTx()
+}
+
+// commitTx ends the transaction, whatever its kind, and makes it durable.
+func (c *Conn) commitTx() error {
+	var err error
+	switch c.tx.sqlite {
+	case sqliteRead:
+		err = c.genStmt.Reset()
+	case sqliteBegun:
+		if err = c.cachedExec("COMMIT"); err != nil {
+			err = c.commitFailed(err)
+		}
+	}
+	if err != nil {
+		c.abandonTx()
+		return err
+	}
+	c.settings.commitLocal(&c.tx)
+	c.resetTx()
+	return nil
+}
+
+// commitFailed tells a transaction that is certainly not committed from one
+// whose outcome only the file knows.
+func (c *Conn) commitFailed(err error) error {
+	switch code := sqlite.ErrCode(err); code.ToPrimary() {
+	case sqlite.ResultIOErr:
+		e := sqlstate.Wrap(err, sqlstate.TransactionUnknown, "the disk failed while the transaction was being committed")
+		e.Hint = "Look whether its rows are there before running it again; check the disk."
+		e.Retry = sqlstate.RetryUnknown
+		return e
+	}
+	return err
+}
+
+// abandonTx rolls everything back and leaves the block.
+func (c *Conn) abandonTx() {
+	c.rollbackSQLite()
+	c.settings.rollbackLocal(&c.tx, 0)
+	c.resetTx()
+}
+
+func (c *Conn) rollbackSQLite() {
+	if c.db == nil {
+		return
+	}
+	for _, p := range c.portals {
+		if p.stmt != nil {
+			c.endPortal(p)
+		}
+	}
+	if c.tx.sqlite == sqliteRead {
+		c.genStmt.Reset()
+	}
+	c.genStmt.Reset()
+	if !c.db.AutocommitEnabled() {
+		c.cachedExec("ROLLBACK")
+	}
+	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
+	if c.tx.ddl {
+		c.cat = nil
+	}
+	clear(c.filled)
+	c.releaseTurn()
+}
+
+func (c *Conn) releaseTurn() {
+	if c.tx.queued {
+		<-c.writers.slot
+		c.tx.queued = false
+	}
+}
+
+func (c *Conn) resetTx() {
+	c.releaseTurn()
+	c.tx = txState{isolation: c.settings.get("default_transaction_isolation")}
+}
+
+// failTx is what an error does to the transaction.
+func (c *Conn) failTx() {
+	switch c.tx.block {
+	case txNone:
+		c.closePortals()
+		c.abandonTx()
+	case txOpen:
+		c.tx.block = txFailed
+		if len(c.tx.savepoints) == 0 {
+			c.rollbackSQLite()
+		} else if c.tx.sqlite == sqliteBegun && c.db.AutocommitEnabled() {
+			// SQLite rolled the whole transaction back by itself.
+			c.tx.lost = true
+			c.rollbackSQLite()
+		} else {
+			for _, p := range c.portals {
+				if p.stmt != nil {
+					c.endPortal(p)
+				}
+			}
+			if c.tx.sqlite == sqliteRead {
+				c.genStmt.Reset()
+				c.tx.sqlite = sqliteIdle
+			}
+		}
+	}
+}
+
+// startBlock is BEGIN.
+func (c *Conn) startBlock() {
+	if c.tx.block == txNone && !c.tx.implicit {
+		c.resetTx()
+	}
+	now := clock()
+	if !c.tx.started {
+		c.tx.started, c.env.txTime = true, now
+	}
+	c.env.stmtTime = now
+	c.tx.block, c.tx.implicit = txOpen, false
+	c.tx.repeatable = c.settings.defaultRepeatable()
+	c.tx.readOnly = c.settings.get("default_transaction_read_only") == "on"
+	c.tx.isolation = c.settings.get("default_transaction_isolation")
+}
+
+func (c *Conn) savepoint(name string) error {
+	if len(c.tx.savepoints) >= savepointMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d savepoints", savepointMax)
+	}
+	if c.tx.sqlite == sqliteBegun {
+		if err := c.exec("SAVEPOINT s" + strconv.Itoa(len(c.tx.savepoints))); err != nil {
+			return err
+		}
+	}
+	c.tx.savepoints = append(c.tx.savepoints, name)
+	return nil
+}
+
+func (c *Conn) findSavepoint(name string) (int, error) {
+	for i := len(c.tx.savepoints) - 1; i >= 0; i-- {
+		if c.tx.savepoints[i] == name {
+			return i, nil
+		}
+	}
+	return 0, sqlstate.New(sqlstate.InvalidSavepoint, "savepoint \"%s\" does not exist", name)
+}
+
+func (c *Conn) releaseSavepoint(name string) error {
+	i, err := c.findSavepoint(name)
+	if err != nil {
+		return err
+	}
+	if c.tx.sqlite == sqliteBegun {
+		if err := c.exec("RELEASE s" + strconv.Itoa(i)); err != nil {
+			return err
+		}
+	}
+	c.tx.savepoints = c.tx.savepoints[:i]
+	return nil
+}
+
+func (c *Conn) rollbackTo(name string) error {
+	i, err := c.findSavepoint(name)
+	if err != nil {
+		return err
+	}
+	if c.tx.lost {
+		return sqlstate.New(sqlstate.InFailedTransaction, "the whole transaction was rolled back, so that its savepoints are gone").
+			WithHint("Run ROLLBACK, then the transaction again.")
+	}
+	c.closePortals()
+	if c.tx.sqlite == sqliteBegun {
+		if err := c.exec("ROLLBACK TO s" + strconv.Itoa(i)); err != nil {
+			return err
+		}
+		if c.tx.ddl {
+			c.cat = nil
+		}
+		clear(c.filled)
+	}
+	c.settings.rollbackLocal(&c.tx, i+1)
+	c.tx.savepoints = c.tx.savepoints[:i+1]
+	c.tx.block = txOpen
+	return nil
+}

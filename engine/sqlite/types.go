@@ -1,0 +1,222 @@
+package sqlite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// OIDs of PostgreSQL's built-in types that this package names.
+const (
+	oidBool                  uint32 = 16
+	oidBytea                 uint32 = 17
+	oidChar                  uint32 = 18
+	oidName                  uint32 = 19
+	oidInt8                  uint32 = 20
+	oidInt2                  uint32 = 21
+	oidInt2Vector            uint32 = 22
+	oidInt4                  uint32 = 23
+	oidRegproc               uint32 = 24
+	oidText                  uint32 = 25
+	oidOID                   uint32 = 26
+	oidTID                   uint32 = 27
+	oidXID                   uint32 = 28
+	oidOIDVector             uint32 = 30
+	oidJSON                  uint32 = 114
+	oidXML                   uint32 = 142
+	oidPgNodeTree            uint32 = 194
+	oidFloat4                uint32 = 700
+	oidFloat8                uint32 = 701
+	oidUnknown               uint32 = 705
+	oidCharArray             uint32 = 1002
+	oidACLItem               uint32 = 1033
+	oidBpchar                uint32 = 1042
+	oidVarchar               uint32 = 1043
+	oidDate                  uint32 = 1082
+	oidTime                  uint32 = 1083
+	oidTimestamp             uint32 = 1114
+	oidTimestamptz           uint32 = 1184
+	oidInterval              uint32 = 1186
+	oidTimetz                uint32 = 1266
+	oidNumeric               uint32 = 1700
+	oidRegprocedure          uint32 = 2202
+	oidRegoper               uint32 = 2203
+	oidRegoperator           uint32 = 2204
+	oidRegclass              uint32 = 2205
+	oidRegtype               uint32 = 2206
+	oidRecord                uint32 = 2249
+	oidAny                   uint32 = 2276
+	oidAnyArray              uint32 = 2277
+	oidVoid                  uint32 = 2278
+	oidAnyElement            uint32 = 2283
+	oidAnyNonArray           uint32 = 2776
+	oidUUID                  uint32 = 2950
+	oidAnyEnum               uint32 = 3500
+	oidJSONB                 uint32 = 3802
+	oidRegrole               uint32 = 4096
+	oidRegnamespace          uint32 = 4089
+	oidRegcollation          uint32 = 4191
+	oidAnyCompatible         uint32 = 5077
+	oidAnyCompatibleArray    uint32 = 5078
+	oidAnyCompatibleNonArray uint32 = 5079
+	oidTextArray             uint32 = 1009
+	oidInt4Array             uint32 = 1007
+	oidInt8Array             uint32 = 1016
+	oidInt2Array             uint32 = 1005
+	oidNameArray             uint32 = 1003
+	oidOIDArray              uint32 = 1028
+)
+
+// class is how values of a type are held by SQLite.
+type class uint8
+
+const (
+	classNone     class = iota
+	classInt            // INTEGER, ordered as the type is
+	classFloat          // REAL, never NaN
+	classText           // TEXT, valid UTF-8 without NUL, compared as bytes
+	classBlob           // BLOB, compared as bytes
+	classNumeric        // TEXT as numeric_out prints it, compared by the collation cleave_numeric
+	classBpchar         // TEXT padded to its length, compared without trailing blanks
+	classJSON           // TEXT, not comparable
+	classInterval       // BLOB of 16 bytes, not comparable, not storable
+	classArray          // TEXT as array_out prints it, not comparable
+	classVoid           // empty TEXT
+)
+
+func classOf(oid uint32) class {
+	switch oid {
+	case oidBool, oidInt2, oidInt4, oidInt8, oidOID, oidXID, oidDate, oidTime, oidTimestamp, oidTimestamptz,
+		oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegoper, oidRegoperator, oidRegrole, oidRegnamespace, oidRegcollation:
+		return classInt
+	case oidFloat8:
+		return classFloat
+	case oidText, oidVarchar, oidName, oidChar, oidPgNodeTree:
+		return classText
+	case oidUUID, oidBytea:
+		return classBlob
+	case oidNumeric:
+		return classNumeric
+	case oidBpchar:
+		return classBpchar
+	case oidJSON, oidJSONB, oidACLItem:
+		return classJSON
+	case oidInterval:
+		return classInterval
+	case oidVoid, oidUnknown:
+		return classVoid
+	case oidInt2Vector, oidOIDVector:
+		return classArray
+	}
+	if t := builtin().types[oid]; t != nil && t.category == 'A' {
+		switch classOf(t.elem) {
+		case classNone, classInterval, classVoid, classArray:
+			return classNone
+		}
+		return classArray
+	}
+	return classNone
+}
+
+// comparable reports whether SQLite's own =, <, ORDER BY, GROUP BY and UNIQUE,
+// with the collation of collate, are PostgreSQL's for the type.
+func isComparable(oid uint32) bool {
+	switch classOf(oid) {
+	case classInt, classFloat, classText, classBlob, classNumeric:
+		return true
+	}
+	return false
+}
+
+// storable reports whether a table's column may have the type.
+func storable(oid uint32) bool {
+	switch oid {
+	case oidBool, oidInt2, oidInt4, oidInt8, oidText, oidVarchar, oidBpchar, oidUUID, oidBytea, oidDate, oidTime,
+		oidTimestamp, oidTimestamptz, oidNumeric, oidFloat8, oidJSON, oidJSONB:
+		return true
+	}
+	return false
+}
+
+func elemType(oid uint32) uint32 {
+	switch oid {
+	case oidInt2Vector:
+		return oidInt2
+	case oidOIDVector:
+		return oidOID
+	}
+	if t := builtin().types[oid]; t != nil && t.category == 'A' {
+		return t.elem
+	}
+	return 0
+}
+
+func arrayType(oid uint32) uint32 {
+	if t := builtin().types[oid]; t != nil {
+		return t.array
+	}
+	return 0
+}
+
+// typeNames are the names that format_type prints where they differ from typname.
+var typeNames = map[uint32]string{
+	oidBool: "boolean", oidInt2: "smallint", oidInt4: "integer", oidInt8: "bigint", oidFloat4: "real",
+	oidFloat8: "double precision", oidVarchar: "character varying", oidBpchar: "character",
+	oidTime: "time without time zone", oidTimetz: "time with time zone",
+	oidTimestamp: "timestamp without time zone", oidTimestamptz: "timestamp with time zone", oidChar: `"char"`,
+	1560: "bit", 1562: "bit varying", oidAny: `"any"`,
+}
+
+// formatType is PostgreSQL's format_type(oid, typmod).
+func formatType(oid uint32, mod int32) string {
+	t := builtin().types[oid]
+	if t == nil {
+		if oid == 0 {
+			return "-"
+		}
+		return "???"
+	}
+	if t.category == 'A' && t.elem != 0 && t.size == -1 && t.storage != "p" {
+		return formatType(t.elem, mod) + "[]"
+	}
+	name, ok := typeNames[oid]
+	if !ok {
+		name = t.name
+	}
+	if mod < 0 {
+		if oid == oidBpchar && mod == -1 {
+			return "character"
+		}
+		return name
+	}
+	switch oid {
+	case oidVarchar, oidBpchar:
+		return name + "(" + strconv.Itoa(int(mod)-4) + ")"
+	case oidNumeric:
+		p, s := numericTypmod(mod)
+		return fmt.Sprintf("numeric(%d,%d)", p, s)
+	case oidTime:
+		return fmt.Sprintf("time(%d) without time zone", mod)
+	case oidTimestamp:
+		return fmt.Sprintf("timestamp(%d) without time zone", mod)
+	case oidTimestamptz:
+		return fmt.Sprintf("timestamp(%d) with time zone", mod)
+	}
+	return name
+}
+
+// typeName is the name in error messages.
+func typeName(oid uint32) string { return formatType(oid, -1) }
+
+func numericTypmod(mod int32) (precision, scale int) {
+	mod -= 4
+	return int(mod>>16) & 0xffff, int((mod&0x7ff)^1024) - 1024
+}
+
+func makeNumericTypmod(precision, scale int) int32 {
+	return int32(precision<<16|(scale&0x7ff)) + 4
+}
+
+func quoteIdent(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
+
+func quoteText(s string) string { return `'` + strings.ReplaceAll(s, `'`, `''`) + `'` }

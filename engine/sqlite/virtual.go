@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"fmt"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// OpenVirtual returns a conversation that answers SELECT over the given tables,
+// which are in the given schema of a database in memory. Close frees it.
+func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, error) {
+	db, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenMemory)
+	if err != nil {
+		return nil, err
+	}
+	if err := run(db, "PRAGMA temp_store = MEMORY"); err == nil {
+		err = run(db, "CREATE TABLE cleave_meta (key, value)")
+	}
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	c, err := newConn(db, nil)
+	if err != nil {
+		db.Close()
+		return nil, err
+	}
+	c.readonly = true
+	cat := newCatalog()
+	cat.generation = 1
+	if cat.schemas[schema] == nil {
+		cat.schemas[schema] = &schemaDef{OID: firstUserOID, Name: schema}
+	}
+	c.settings.start["search_path"] = schema + ", public"
+	c.settings.path = []string{schema, publicSchema}
+	for i := range tables {
+		if err := c.addVirtual(cat, schema, &tables[i], uint32(firstUserOID+1+i)); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	c.cat = cat
+	return c, nil
+}
+
+func (c *Conn) addVirtual(cat *catalog, schema string, t *engine.VirtualTable, oid uint32) error {
+	d := &tableDef{OID: oid, Schema: schema, Name: t.Name, static: true}
+	var cols, marks []string
+	for i, col := range t.Columns {
+		if classOf(col.OID) == classNone {
+			return fmt.Errorf("sqlite: virtual column %s.%s has type %d, which has no values here", t.Name, col.Name, col.OID)
+		}
+		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: -1})
+		cols, marks = append(cols, quoteIdent(col.Name)), append(marks, "?")
+	}
+	cat.add(d)
+	if err := c.exec("CREATE TABLE main." + quoteIdent(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
+		return err
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	stmt, _, err := c.db.PrepareTransient("INSERT INTO main." + quoteIdent(d.sqlName()) + " VALUES (" + strings.Join(marks, ", ") + ")")
+	if err != nil {
+		return err
+	}
+	defer stmt.Finalize()
+	for _, row := range t.Rows {
+		if len(row) != len(t.Columns) {
+			return fmt.Errorf("sqlite: a row of virtual table %s has %d values, not %d", t.Name, len(row), len(t.Columns))
+		}
+		for i, v := range row {
+			var d datum
+			if !v.Null {
+				var err error
+				if d, err = datumIn(t.Columns[i].OID, v.String, c.env.loc); err != nil {
+					return sqlstate.Wrap(err, sqlstate.InternalError, "virtual table %s, column %s", t.Name, t.Columns[i].Name)
+				}
+			}
+			d.bind(stmt, i+1)
+		}
+		if _, err := stmt.Step(); err != nil {
+			return err
+		}
+		if err := stmt.Reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
