@@ -1,0 +1,359 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// cli runs a command line in this process.
+func cli(t *testing.T, env []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), &process{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, env: env}, args)
+	return code, out.String(), errs.String()
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"uqp"}, `cleave has no command "uqp"; did you mean up?`},
+		{[]string{"shard"}, "cleave shard needs one of: add, list, remove"},
+		{[]string{"shard", "lits"}, `did you mean list?`},
+		{[]string{"up", "--shrads", "3"}, "unknown flag: --shrads"},
+		{[]string{"up", "now"}, `"now" is one too many`},
+		{[]string{"up", "--shards", "0"}, "shards = \"0\" is out of bounds (allowed: 1 to 256)"},
+		{[]string{"up", "--engine", "oracle"}, "allowed: sqlite, postgres"},
+		{[]string{"up", "--servers", "2"}, "engine is sqlite"},
+		{[]string{"router"}, "--directory is missing"},
+		{[]string{"shard", "add", "x"}, "needs at least 2 argument(s), got 1"},
+		{[]string{"shard", "add", "x", "file:/x", "--label", "region"}, "is not key=value"},
+		{[]string{"shard", "add", "x", "file:/x", "--label", "a=1", "--label", "a=2"}, "given twice"},
+		{[]string{"shard", "add", "x", "file:/x", "--weight", "0"}, "not above 0"},
+		{[]string{"keyspace", "create", "k"}, "--type is missing"},
+		{[]string{"keyspace", "create", "k", "--type", "text", "--bound", `"a`}, "not a list of values"},
+		{[]string{"table", "distribute", "t"}, "--shard-key is missing"},
+		{[]string{"pin", "k", "1"}, "needs at least 3"},
+		{[]string{"map", "diff", "x"}, "is no version"},
+		{[]string{"map", "history", "--limit", "0"}, "is not from 1 to 1000"},
+		{[]string{"doctor", "--admin", "nowhere"}, "is not host:port"},
+	} {
+		code, stdout, stderr := cli(t, nil, c.args...)
+		if code != exitUsage || !strings.Contains(stderr, c.want) || stdout != "" {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d and %q", c.args, code, stdout, stderr, exitUsage, c.want)
+		}
+		if strings.Contains(strings.ToLower(stderr), "panic") {
+			t.Errorf("%q: %s", c.args, stderr)
+		}
+		code, _, stderr = cli(t, nil, append(slices.Clone(c.args), "--json")...)
+		var e struct {
+			Error struct {
+				Code, Message, Hint string
+				Problems            []struct{ Message string }
+			}
+		}
+		if err := json.Unmarshal([]byte(stderr), &e); err != nil || code != exitUsage || len(e.Error.Code) != 5 || e.Error.Message == "" || e.Error.Hint == "" {
+			t.Errorf("%q --json: exit code %d, %v, stderr %s", c.args, code, err, stderr)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, args := range [][]string{{}, {"help"}, {"--help"}, {"help", "up"}, {"shard", "add", "--help"}, {"completion", "bash"}} {
+		code, stdout, stderr := cli(t, nil, args...)
+		if code != exitOK || len(stdout) < 200 || stderr != "" {
+			t.Errorf("%q: exit code %d, %d bytes, stderr %q", args, code, len(stdout), stderr)
+		}
+	}
+	code, stdout, _ := cli(t, nil, "version", "--json")
+	var v struct {
+		Version     string
+		DataFormat  int    `json:"data_format"`
+		PostgresMin int    `json:"postgres_min"`
+		Platform    string `json:"platform"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != exitOK || v.Version == "" || v.DataFormat != dataFormat || v.PostgresMin != 14 {
+		t.Errorf("version --json: %d, %v, %s", code, err, stdout)
+	}
+}
+
+func TestConfigCommand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte("pool-size: 7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []struct{ args, env []string }{
+		{[]string{"config", "--json", "--config", path}, []string{"CLEAVE_LOG_LEVEL=debug"}},
+		{[]string{"config", "--json"}, []string{"CLEAVE_LOG_LEVEL=debug", "CLEAVE_CONFIG=" + path}},
+	} {
+		code, stdout, stderr := cli(t, how.env, how.args...)
+		var values []struct {
+			Name, Value, Source string
+			Reload              bool
+		}
+		if err := json.Unmarshal([]byte(stdout), &values); err != nil || code != exitOK {
+			t.Fatalf("exit code %d, %v, %s", code, err, stderr)
+		}
+		got := map[string]string{}
+		for _, v := range values {
+			got[v.Name] = v.Value + " from " + v.Source
+		}
+		if got["pool-size"] != "7 from file "+path+":1" || got["log-level"] != "debug from environment CLEAVE_LOG_LEVEL" || got["shards"] != "4 from default" {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+// TestNothingRuns asks every command that needs a cluster while there is none.
+func TestNothingRuns(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"shard", "list"}, {"shard", "add", "s", "file:/tmp/none.db"}, {"shard", "remove", "s"},
+		{"keyspace", "list"}, {"keyspace", "create", "k", "--type", "bigint"},
+		{"table", "list"}, {"table", "distribute", "t", "--shard-key", "a"},
+		{"map", "show"}, {"map", "history"}, {"map", "diff"},
+		{"pin", "k", "1", "s"}, {"unpin", "k", "1"}, {"shard-of", "k", "1"},
+		{"route", "SELECT 1"}, {"sql", "SELECT 1"},
+	} {
+		code, stdout, stderr := cli(t, nil, append(args, "--admin", free)...)
+		if code != exitFailed || stdout != "" || !strings.Contains(stderr, free) || !strings.Contains(stderr, "cleave up") || !strings.Contains(stderr, "57P03") {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+	code, stdout, stderr := cli(t, nil, "doctor", "--admin", free, "--data", filepath.Join(t.TempDir(), "none"), "--listen", "127.0.0.1:0")
+	if code != exitFailed || !strings.Contains(stdout, "nothing answers at "+free) || !strings.Contains(stdout, "next: cleave up") || stderr != "" {
+		t.Errorf("doctor: exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestBindErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, err = bind(t.Context(), "listen", l.Addr().String())
+	if sqlstate.CodeOf(err) != sqlstate.ObjectInUse || !strings.Contains(err.Error(), "port "+port) || !strings.Contains(err.Error(), "--listen") {
+		t.Errorf("port in use: %v", err)
+	}
+	_, err = bind(t.Context(), "admin", "192.0.2.1:0")
+	if sqlstate.CodeOf(err) != sqlstate.ConfigFileError || !strings.Contains(err.Error(), "--admin") {
+		t.Errorf("foreign address: %v", err)
+	}
+}
+
+func TestDataFolder(t *testing.T) {
+	given := func(names ...string) func(string) bool {
+		return func(s string) bool { return slices.Contains(names, s) }
+	}
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	d, err := openDataFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDataFolder(dir); sqlstate.CodeOf(err) != sqlstate.ObjectInUse || !strings.Contains(err.Error(), "process") {
+		t.Errorf("second lock: %v", err)
+	}
+	l, err := d.settle(wanted{engine: "postgres", shards: 5, servers: 2, given: given()}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Shards) != 5 || l.Shards[4] != "shard-4" || l.serverOf("shard-3") != 1 || l.serverOf("shard-4") != 0 {
+		t.Errorf("layout %+v", l)
+	}
+	d.close()
+
+	d, err = openDataFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	for _, c := range []struct {
+		w    wanted
+		want string
+	}{
+		{wanted{engine: "sqlite", shards: 4, servers: 1, given: given()}, ""}, // nothing given: what is there counts
+		{wanted{engine: "postgres", shards: 5, servers: 2, given: given("engine", "shards", "servers")}, ""},
+		{wanted{engine: "sqlite", given: given("engine")}, "has postgres shards, but engine is set to sqlite"},
+		{wanted{shards: 4, given: given("shards")}, "cleave shard add"},
+		{wanted{servers: 1, given: given("servers")}, "--servers 2"},
+	} {
+		got, err := d.settle(c.w, time.Now())
+		if c.want == "" && (err != nil || len(got.Shards) != 5) {
+			t.Errorf("%+v: %v", c.w, err)
+		}
+		if c.want != "" && (sqlstate.CodeOf(err) != sqlstate.ConfigFileError || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--data")) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestBadDataFolders(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, text string
+		code       sqlstate.Code
+		want       string
+	}{
+		"newer format":    {layoutFile, `{"format": 9, "made_by": "v9.9"}`, sqlstate.ConfigFileError, "format 9, made by a newer version of Cleave (v9.9)"},
+		"damaged":         {layoutFile, `{"format`, sqlstate.DataCorrupted, "damaged"},
+		"no format":       {layoutFile, `{}`, sqlstate.DataCorrupted, "damaged"},
+		"no shards":       {layoutFile, `{"format": 1, "engine": "sqlite"}`, sqlstate.DataCorrupted, "do not fit"},
+		"servers missing": {layoutFile, `{"format": 1, "engine": "postgres", "shards": ["shard-0"]}`, sqlstate.DataCorrupted, "do not fit"},
+		"something else":  {"photo.jpg", "x", sqlstate.ConfigFileError, "holds photo.jpg"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := openDataFolder(dir)
+			if sqlstate.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) || sqlstate.As(err).Hint == "" {
+				t.Errorf("got %v, want %s %q", err, c.code, c.want)
+			}
+			if _, err := os.Stat(filepath.Join(dir, lockFile)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a refused folder was changed: %v", err)
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDataFolder(filepath.Join(file, "x")); sqlstate.CodeOf(err) != sqlstate.ConfigFileError {
+		t.Errorf("folder below a file: %v", err)
+	}
+	// A crash between writing the new format file and renaming it.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, layoutFile+".new"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDataFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.close()
+}
+
+func TestComplete(t *testing.T) {
+	for sql, want := range map[string]bool{
+		"SELECT 1;":                true,
+		"SELECT 1":                 false,
+		"SELECT 1; -- done":        true,
+		"SELECT 1; /* done */ \n":  true,
+		"SELECT 1; SELECT 2":       false,
+		"SELECT ';":                false,
+		"SELECT 'it''s;":           false,
+		"SELECT 'it''s';":          true,
+		`SELECT ";`:                false,
+		`SELECT E'\';`:             false,
+		`SELECT E'\'';`:            true,
+		`SELECT '\';`:              true,
+		"DO $$ BEGIN; END $$;":     true,
+		"DO $$ BEGIN; END;":        false,
+		"DO $a$ $b$; $a$;":         true,
+		"SELECT $1;":               true,
+		"SELECT a$b;":              true,
+		"/* /* */ SELECT 1;":       false,
+		"/* /* */ */ SELECT 1;":    true,
+		"-- only a comment;":       false,
+		"SELECT 1 -- half;\n + 2;": true,
+		"":                         false,
+	} {
+		if got := complete(sql); got != want {
+			t.Errorf("complete(%q) = %v", sql, got)
+		}
+	}
+}
+
+func FuzzComplete(f *testing.F) {
+	for _, s := range []string{"SELECT 1;", "'", "$$", "$a$", "/*", "--", `E'\`, "\""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		done := make(chan bool, 1)
+		go func() { done <- complete(s) }()
+		select {
+		case <-done:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("complete(%q) does not end", s)
+		}
+	})
+}
+
+func TestSplitKey(t *testing.T) {
+	for in, want := range map[string][]string{"": {""}, "a": {"a"}, "a,b": {"a", "b"}, `"a,b",c`: {"a,b", "c"}, `"say ""x""",`: {`say "x"`, ""}} {
+		got, err := splitKey(in)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("splitKey(%q) = %q, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{`"a`, "a\nb", `a"b`} {
+		if got, err := splitKey(in); err == nil {
+			t.Errorf("splitKey(%q) = %q", in, got)
+		}
+	}
+}
+
+func TestTableIsAlignedAndSafe(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeTable(&b, []string{"A", "B"}, [][]string{{"é", "x"}, {"long", "\x1b[31mred\x07"}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "A     B\né     x\nlong  ?[31mred?\n"
+	if b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+func TestLog(t *testing.T) {
+	var b bytes.Buffer
+	var level slog.LevelVar
+	log := newLog(&b, "text", &level)
+	log.Debug("hidden")
+	log.With("a", 1).WithGroup("g").With("b", "two words").Info("hello\nworld", "c", errors.New("x=y"), slog.Group("h", "d", true))
+	level.Set(logLevel("debug"))
+	log.Debug("shown")
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%q", lines)
+	}
+	if got, want := lines[0][len("15:04:05.000 "):], `INFO  hello world  a=1 g.b="two words" g.c="x=y" g.h.d=true`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	b.Reset()
+	newLog(&b, "json", &level).LogAttrs(context.Background(), slog.LevelWarn, "m", slog.String("k", "v"))
+	var line map[string]any
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line["k"] != "v" || line["level"] != "WARN" {
+		t.Errorf("%s: %v", b.String(), err)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	e := sqlstate.Wrap(errors.New("disk on fire"), sqlstate.IOError, "it broke").WithDetail("in two").WithHint("cleave doctor").OnShard("shard-1")
+	e.Keyspace, e.Range, e.Epoch = "k", "[0 .. 1)", 3
+	want := "cleave: it broke (shard shard-1, keyspace k, range [0 .. 1), epoch 3, SQLSTATE 58030)\ndetail: in two\ncause: disk on fire\nnext: cleave doctor\n"
+	if got := describe(e); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

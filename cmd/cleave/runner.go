@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// closeTimeout bounds the shutdown of what is left after the drain.
+const closeTimeout = 30 * time.Second
+
+// runner is a process that serves: `cleave up` or `cleave router`.
+type runner struct {
+	app   *app
+	cfg   atomic.Pointer[config.Effective]
+	level slog.LevelVar
+	log   *slog.Logger
+
+	router, admin net.Listener
+	undos         []func(context.Context) error
+	banner        func(*cluster) error // says that it serves
+}
+
+// undo registers what close does, in reverse order.
+func (r *runner) undo(f func(context.Context) error) { r.undos = append(r.undos, f) }
+
+func (r *runner) close(ctx context.Context) error {
+	var failed []error
+	for i := len(r.undos) - 1; i >= 0; i-- {
+		failed = append(failed, r.undos[i](ctx))
+	}
+	r.undos = nil
+	return errors.Join(failed...)
+}
+
+// serve runs a process until a signal ends it: open does everything up to
+// serving, and serves.
+func (a *app) serve(ctx context.Context, cfg *config.Effective, open func(context.Context, *runner) error) error {
+	umask()
+	r := &runner{app: a}
+	r.cfg.Store(cfg)
+	r.level.Set(logLevel(cfg.LogLevel))
+	r.log = newLog(a.stderr, cfg.LogFormat, &r.level)
+
+	signals := a.signals
+	if signals == nil {
+		own := make(chan os.Signal, 4)
+		signal.Notify(own, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		defer signal.Stop(own)
+		signals = own
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		r.watch(signals, stop, done)
+	}()
+	err := open(ctx, r)
+	interrupted := ctx.Err() != nil
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	closing := r.close(bound)
+	close(done)
+	<-watched
+	if err != nil && interrupted {
+		// A start that a signal ended has done what it was told; the error is
+		// mostly the echo of it.
+		if !errors.Is(err, context.Canceled) {
+			r.log.Warn("interrupted", telemetry.KeyError, err)
+		}
+		err = nil
+	}
+	if err != nil {
+		if closing != nil {
+			r.log.Error("not everything could be closed", telemetry.KeyError, closing)
+		}
+		return err
+	}
+	if closing != nil {
+		return closing
+	}
+	r.log.Info("stopped")
+	return nil
+}
+
+// watch carries out signals until done.
+func (r *runner) watch(signals <-chan os.Signal, stop func(), done <-chan struct{}) {
+	stopping := false
+	for {
+		select {
+		case <-done:
+			return
+		case s := <-signals:
+			switch {
+			case s == syscall.SIGHUP:
+				r.reload()
+			case stopping:
+				r.log.Error("second signal: ending at once; local PostgreSQL servers recover at the next start")
+				os.Exit(exitFailed)
+			default:
+				r.log.Info("stopping", "signal", s.String())
+				stopping = true
+				stop()
+			}
+		}
+	}
+}
+
+// bind takes both ports.
+func (r *runner) bind(ctx context.Context) error {
+	cfg := r.cfg.Load()
+	var err error
+	if r.router, err = bind(ctx, "listen", cfg.Listen); err != nil {
+		return err
+	}
+	r.undo(closeListener(r.router))
+	if r.admin, err = bind(ctx, "admin", cfg.Admin); err != nil {
+		return err
+	}
+	r.undo(closeListener(r.admin))
+	return nil
+}
+
+func closeListener(l net.Listener) func(context.Context) error {
+	return func(context.Context) error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// start wires the rooms over a directory that has a map, serves, and returns
+// when ctx has ended and everything is drained.
+func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
+	cfg := r.cfg.Load()
+	c, err := newCluster(ctx, dir, &cfg.Config, dialable(r.router.Addr()), r.log)
+	if err != nil {
+		return err
+	}
+	r.undo(func(context.Context) error { return c.close() })
+	c.recover(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.warnings(r.log)
+	r.log.Info("ready", "router", r.router.Addr(), "admin", r.admin.Addr(), telemetry.KeyVersion, c.executor.Snapshot().Version())
+	if err := r.banner(c); err != nil {
+		return err
+	}
+	return c.serve(ctx, r.router, r.admin, func() time.Duration { return r.cfg.Load().DrainTimeout })
+}
+
+// reload reads the settings' file again.
+func (r *runner) reload() {
+	next, changes, err := r.cfg.Load().Reload()
+	if err != nil {
+		r.log.Error("the new settings are wrong; the old ones stay in force", telemetry.KeyError, err)
+		return
+	}
+	r.cfg.Store(next)
+	r.level.Set(logLevel(next.LogLevel))
+	for _, ch := range changes {
+		if ch.Restart {
+			r.log.Warn("setting needs a restart", "setting", ch.Setting, "in_force", ch.Old, "new", ch.New, "source", ch.Source)
+		} else {
+			r.log.Info("setting changed", "setting", ch.Setting, "old", ch.Old, "new", ch.New, "source", ch.Source)
+		}
+	}
+	if len(changes) == 0 {
+		r.log.Info("settings read again: nothing changed")
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/shardmap/sqlitedir"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func (a *app) upCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster on this machine: shards, router, admin API",
+		Long: `Starts local shards, the router and the admin API in one process, and prints what to
+paste next. The first start makes the data folder; later starts find the data again.
+Settings that contradict what is there (another engine, another number of shards)
+are refused.
+
+With --engine sqlite a shard is a file in the data folder. With --engine postgres
+it is a database named like the shard on a private PostgreSQL server (or spread over
+--servers of them), whose programs are found in the folder that CLEAVE_PG_BIN names,
+in PATH, or in the usual folders; the servers listen on loopback TCP and on a socket.
+
+There is no authentication yet: the router lets in clients of this machine only, and
+the admin API must stay on a loopback address (--admin).
+
+SIGTERM or Ctrl-C drains: sessions finish their transaction, at most for
+--drain-timeout; a second signal ends at once. SIGHUP reads the file of settings
+again. The log goes to stderr.`,
+		Example: `  cleave up
+  cleave up --engine postgres --servers 2 --data ./.cleave-pg
+  cleave up --listen 127.0.0.1:7432 --admin 127.0.0.1:7480 --data /var/lib/cleave`,
+		Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), cfg, func(ctx context.Context, r *runner) error { return r.up(ctx) })
+		},
+	}
+	for _, s := range config.Settings() {
+		if s.Name != "admin" { // every command has it
+			addSettings(cmd.Flags(), s.Name)
+		}
+	}
+	return cmd
+}
+
+// up opens or makes the data folder and everything in it.
+func (r *runner) up(ctx context.Context) error {
+	cfg := r.cfg.Load()
+	folder, err := openDataFolder(cfg.Data)
+	if err != nil {
+		return err
+	}
+	r.undo(func(context.Context) error { folder.close(); return nil })
+	found := folder.layout != nil
+	w := wanted{engine: cfg.Engine, shards: cfg.Shards, servers: cfg.Servers, given: cfg.Given}
+	// Ports before anything is made: a start that fails must leave no trace.
+	if found {
+		if err := folder.layout.agree(folder.path, w); err != nil {
+			return err
+		}
+	}
+	if err := r.bind(ctx); err != nil {
+		return err
+	}
+	l, err := folder.settle(w, time.Now())
+	if err != nil {
+		return err
+	}
+	if found {
+		r.log.Info("the data folder is found again", "folder", folder.path, "engine", l.Engine, "shards", len(l.Shards))
+	} else {
+		r.log.Info("a new data folder", "folder", folder.path, "engine", l.Engine, "shards", len(l.Shards))
+	}
+	local, shards, err := startLocalShards(ctx, folder, cfg.PoolSize, r.log)
+	if err != nil {
+		return err
+	}
+	r.undo(local.close)
+	dir, err := r.openDirectory(directoryPath(cfg.Directory, folder.path))
+	if err != nil {
+		return err
+	}
+	if err := r.bootstrap(ctx, dir, shards); err != nil {
+		return err
+	}
+	r.banner = func(c *cluster) error { return r.upBanner(ctx, folder, found, c) }
+	return r.start(ctx, dir)
+}
+
+// bootstrap makes the first map, or tells the map where the local shards are
+// now: the folder may have been moved, or a port may have changed.
+func (r *runner) bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.BootstrapShard) error {
+	for range 5 {
+		snap, err := dir.Load(ctx)
+		if errors.Is(err, shardmap.ErrNotFound) {
+			ops := newOps(dir, r.log)
+			res, err := ops.Bootstrap(ctx, admin.BootstrapRequest{Meta: admin.Meta{By: actor(), Why: "first start of cleave up"}, Shards: shards})
+			if e := ops.Close(); err == nil && e != nil {
+				return e
+			}
+			if err != nil {
+				return err
+			}
+			r.log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		next := snap.State().Clone()
+		var moved []string
+		for _, local := range shards {
+			for i := range next.Shards {
+				if s := &next.Shards[i]; s.Name == local.Name && s.URL != local.URL {
+					s.URL = local.URL
+					moved = append(moved, s.Name)
+				}
+			}
+		}
+		if len(moved) == 0 {
+			return nil
+		}
+		_, err = dir.Update(ctx, shardmap.Change{
+			Expect: snap.Version(), By: "system", Op: "shard_url",
+			Why: "cleave up found the local shards at another place: " + strings.Join(moved, ", "),
+		}, next)
+		if errors.Is(err, shardmap.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			r.log.Info("local shards have another address now", "shards", strings.Join(moved, ", "))
+		}
+		return err
+	}
+	return sqlstate.New(sqlstate.SerializationFailure, "the shard map changes all the time").WithHint("stop the other processes that use this directory, then start again")
+}
+
+// directoryPath returns the directory's file: the setting, else the data folder's.
+func directoryPath(setting, folder string) string {
+	if setting == "" {
+		return filepath.Join(folder, directoryFile)
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(setting, "file:"), "//")
+}
+
+func (r *runner) openDirectory(path string) (shardmap.Directory, error) {
+	dir, err := sqlitedir.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	r.undo(func(context.Context) error { return dir.Close() })
+	return dir, nil
+}
+
+const bannerSQL = `CREATE TABLE orders (tenant_id bigint, id bigint, note text,
+  PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id');
+INSERT INTO orders VALUES (42, 1, 'hello');
+SELECT * FROM orders WHERE tenant_id = 42;
+EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 42;`
+
+func (r *runner) upBanner(ctx context.Context, folder *dataFolder, found bool, c *cluster) error {
+	router, adminAddress := dialable(r.router.Addr()), dialable(r.admin.Addr())
+	snap := c.executor.Snapshot()
+	if r.app.json {
+		return r.app.printJSON(map[string]any{
+			"listen": router, "admin": adminAddress, "data": folder.path, "engine": folder.layout.Engine,
+			"shards": len(snap.Shards()), "tables": len(snap.State().Tables), "version": snap.Version(), "new": !found, "pid": os.Getpid(),
+		})
+	}
+	suffix := ""
+	if def, _ := config.Lookup("admin"); adminAddress != def.Default {
+		suffix = " --admin " + adminAddress
+	}
+	word := "a new cluster"
+	if found {
+		word = fmt.Sprintf("found again, %d %s", len(snap.State().Tables), plural(len(snap.State().Tables), "table"))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nCleave is ready: %d %s %s in %s (%s)\n", len(snap.Shards()), folder.layout.Engine, plural(len(snap.Shards()), "shard"), folder.path, word)
+	fmt.Fprintf(&b, "router     %s\nadmin API  http://%s  (/healthz, /metrics)\n\n", router, adminAddress)
+	fmt.Fprintf(&b, "Paste next:\n\n%s\n\n", psqlLine(router))
+	if len(snap.State().Tables) == 0 {
+		b.WriteString(bannerSQL + "\n\n")
+	}
+	fmt.Fprintf(&b, "cleave shard list%s\ncleave doctor%s\n\nCtrl-C ends it; the data stays.\n", suffix, suffix)
+	_, err := fmt.Fprint(r.app.stdout, b.String())
+	return err
+}
+
+// umask makes everything that a process writes private to its user: the map
+// may hold passwords. PostgreSQL sets its own.
+func umask() { syscall.Umask(0o077) }
+
+// warnings says at the start what is allowed but unwise.
+func (r *runner) warnings(log *slog.Logger) {
+	for _, w := range r.cfg.Load().Warnings {
+		log.Warn(w)
+	}
+	if !loopback(r.router.Addr()) {
+		log.Warn("the router listens on an address of other machines, but lets in clients of this one only: there is no authentication yet", "listen", r.router.Addr())
+	}
+	if !loopback(r.admin.Addr()) {
+		log.Warn("the admin API can be reached from other machines and asks for no password; keep it behind a firewall", "admin", r.admin.Addr())
+	}
+}

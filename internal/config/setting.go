@@ -1,0 +1,323 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is the settings as values. Durations of 0 are "no limit" where the
+// setting's help says so; sizes are bytes.
+type Config struct {
+	Data      string // folder of the local shards and the directory
+	Listen    string // host:port of the router
+	Admin     string // host:port of the admin API
+	Shards    int    // local shards to make on the first start
+	Engine    string // "sqlite" or "postgres": of the local shards
+	Servers   int    // private PostgreSQL servers to spread them over
+	Directory string // path of the directory's SQLite file; "" is directory.db in Data
+
+	MaxConnections           int // client sessions
+	PoolSize                 int // connections to one shard
+	ConnectTimeout           time.Duration
+	StatementTimeout         time.Duration
+	IdleTimeout              time.Duration
+	IdleInTransactionTimeout time.Duration
+	DrainTimeout             time.Duration
+	MessageMax               int
+	StatementMax             int
+	LogLevel                 string
+	LogFormat                string
+}
+
+// Setting describes one setting.
+type Setting struct {
+	Name    string // as file key and flag
+	Help    string // one line
+	Allowed string // what values it takes, for people
+	Default string
+	Reload  bool // takes effect on SIGHUP
+	parse   func(c *Config, text string) error
+	show    func(c *Config) string
+}
+
+// Env returns the setting's environment variable.
+func (s Setting) Env() string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+}
+
+// Show returns the setting's value in c as text that can be set again.
+func (s Setting) Show(c *Config) string { return redact(s.show(c)) }
+
+// EnvPrefix begins the names of all environment variables that are settings.
+const EnvPrefix = "CLEAVE_"
+
+const (
+	// ShardsMax bounds the shards that one `cleave up` makes on one machine.
+	ShardsMax = 256
+	// ServersMax bounds the private PostgreSQL servers of one `cleave up`.
+	ServersMax = 32
+)
+
+var settings = []Setting{
+	text("data", "folder of the local shards and the shard map", "a path", "./.cleave",
+		func(c *Config) *string { return &c.Data }, notEmpty),
+	text("listen", "address on which the router takes PostgreSQL clients", "host:port, port 0 takes a free one", "127.0.0.1:6432",
+		func(c *Config) *string { return &c.Listen }, hostPort),
+	text("admin", "address of the admin API, /healthz and /metrics", "host:port, port 0 takes a free one", "127.0.0.1:6480",
+		func(c *Config) *string { return &c.Admin }, hostPort),
+	number("shards", "number of local shards, made on the first start", 4, 1, ShardsMax,
+		func(c *Config) *int { return &c.Shards }),
+	choice("engine", "engine of the local shards", "sqlite", []string{"sqlite", "postgres"},
+		func(c *Config) *string { return &c.Engine }),
+	number("servers", "private PostgreSQL servers over which the local shards are spread", 1, 1, ServersMax,
+		func(c *Config) *int { return &c.Servers }),
+	text("directory", "file that stores the shard map and its history", "file:PATH or a path; empty is directory.db in the data folder", "",
+		func(c *Config) *string { return &c.Directory }, func(s string) error {
+			if strings.Contains(s, "://") {
+				return errors.New("is not a file")
+			}
+			return nil
+		}),
+	number("max-connections", "client sessions at once; one more is refused with 53300", 1000, 1, 100_000,
+		func(c *Config) *int { return &c.MaxConnections }),
+	number("pool-size", "connections to one shard at once; a statement waits for a free one", 32, 1, 10_000,
+		func(c *Config) *int { return &c.PoolSize }),
+	duration("connect-timeout", "longest attempt to connect to a shard", 5*time.Second, time.Millisecond,
+		func(c *Config) *time.Duration { return &c.ConnectTimeout }),
+	duration("statement-timeout", "longest run of a statement, 0 is no limit; a session's own statement_timeout can only be shorter", time.Hour, 0,
+		func(c *Config) *time.Duration { return &c.StatementTimeout }),
+	duration("idle-timeout", "ends a session that is idle outside of a transaction, 0 is never", 8*time.Hour, 0,
+		func(c *Config) *time.Duration { return &c.IdleTimeout }),
+	duration("idle-in-transaction-timeout", "ends a session that is idle in a transaction, 0 is never", 5*time.Minute, 0,
+		func(c *Config) *time.Duration { return &c.IdleInTransactionTimeout }),
+	size("message-max", "largest protocol message of a client", 64<<20, 64<<10, 1<<30,
+		func(c *Config) *int { return &c.MessageMax }),
+	size("statement-max", "longest text of a statement", 8<<20, 1<<10, 64<<20,
+		func(c *Config) *int { return &c.StatementMax }),
+	choice("log-level", "least important log lines to write", "info", []string{"debug", "info", "warn", "error"},
+		func(c *Config) *string { return &c.LogLevel }).reloadable(),
+	choice("log-format", "form of the log on stderr", "text", []string{"text", "json"},
+		func(c *Config) *string { return &c.LogFormat }),
+	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
+		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
+}
+
+// Settings returns all settings in the order of the documentation.
+func Settings() []Setting { return slices.Clone(settings) }
+
+// Lookup returns the setting of that name.
+func Lookup(name string) (Setting, bool) {
+	i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == name })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return settings[i], true
+}
+
+// check holds the rules that concern two settings. The problem names the
+// first; its source is that of the second if only that one was set.
+func (e *Effective) check() (problems []Problem) {
+	c := &e.Config
+	bad := func(name, other, format string, args ...any) {
+		source := e.sources[name]
+		if source == Default {
+			source = e.sources[other]
+		}
+		problems = append(problems, Problem{Setting: name, Source: source, Message: fmt.Sprintf(format, args...)})
+	}
+	if c.Servers > 1 && c.Engine != "postgres" {
+		bad("servers", "engine", "is %d, but engine is %s and has no servers; set engine to postgres", c.Servers, c.Engine)
+	}
+	if c.Servers > c.Shards {
+		bad("servers", "shards", "is %d, more than the %d shards; set it to %d or less", c.Servers, c.Shards, c.Shards)
+	}
+	if c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0") {
+		bad("admin", "listen", "is %s, the same address as listen; choose another port", c.Admin)
+	}
+	if c.StatementMax > c.MessageMax {
+		bad("statement-max", "message-max", "is %s, more than message-max, %s, lets through", showSize(c.StatementMax), showSize(c.MessageMax))
+	}
+	return problems
+}
+
+func (s Setting) reloadable() Setting {
+	s.Reload = true
+	return s
+}
+
+func text(name, help, allowed, def string, at func(*Config) *string, check func(string) error) Setting {
+	return Setting{Name: name, Help: help, Allowed: allowed, Default: def,
+		parse: func(c *Config, s string) error {
+			if strings.ContainsRune(s, 0) {
+				return errors.New("contains a zero byte")
+			}
+			if err := check(s); err != nil {
+				return err
+			}
+			*at(c) = s
+			return nil
+		},
+		show: func(c *Config) string { return *at(c) }}
+}
+
+func choice(name, help, def string, among []string, at func(*Config) *string) Setting {
+	return Setting{Name: name, Help: help, Allowed: strings.Join(among, ", "), Default: def,
+		parse: func(c *Config, s string) error {
+			if !slices.Contains(among, s) {
+				if near := Nearest(s, among); near != "" {
+					return fmt.Errorf("is not one of them; did you mean %s?", near)
+				}
+				return errors.New("is not one of them")
+			}
+			*at(c) = s
+			return nil
+		},
+		show: func(c *Config) string { return *at(c) }}
+}
+
+func number(name, help string, def, low, high int, at func(*Config) *int) Setting {
+	return Setting{Name: name, Help: help, Allowed: fmt.Sprintf("%d to %d", low, high), Default: strconv.Itoa(def),
+		parse: func(c *Config, s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil {
+				return errors.New("is not a whole number")
+			}
+			if n < low || n > high {
+				return errors.New("is out of bounds")
+			}
+			*at(c) = n
+			return nil
+		},
+		show: func(c *Config) string { return strconv.Itoa(*at(c)) }}
+}
+
+// durationMax keeps a deadline within what a clock can hold.
+const durationMax = 30 * 24 * time.Hour
+
+func duration(name, help string, def, low time.Duration, at func(*Config) *time.Duration) Setting {
+	allowed := fmt.Sprintf("%s to %s, like 500ms, 30s, 5m", showDuration(low), showDuration(durationMax))
+	return Setting{Name: name, Help: help, Allowed: allowed, Default: showDuration(def),
+		parse: func(c *Config, s string) error {
+			d, err := time.ParseDuration(s)
+			if err != nil {
+				return errors.New("is not a duration with its unit")
+			}
+			if d < low || d > durationMax {
+				return errors.New("is out of bounds")
+			}
+			*at(c) = d
+			return nil
+		},
+		show: func(c *Config) string { return showDuration(*at(c)) }}
+}
+
+func showDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+func size(name, help string, def, low, high int, at func(*Config) *int) Setting {
+	allowed := fmt.Sprintf("%s to %s, in bytes or with KiB, MiB, GiB", showSize(low), showSize(high))
+	return Setting{Name: name, Help: help, Allowed: allowed, Default: showSize(def),
+		parse: func(c *Config, s string) error {
+			n, err := parseSize(s)
+			if err != nil {
+				return err
+			}
+			if n < low || n > high {
+				return errors.New("is out of bounds")
+			}
+			*at(c) = n
+			return nil
+		},
+		show: func(c *Config) string { return showSize(*at(c)) }}
+}
+
+var units = []struct {
+	name  string
+	bytes int
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+func parseSize(s string) (int, error) {
+	unit := 1
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(s, u.name); ok {
+			s, unit = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0, errors.New("is not a size")
+	}
+	if n < 0 || n > math.MaxInt/unit {
+		return 0, errors.New("is out of bounds")
+	}
+	return n * unit, nil
+}
+
+func showSize(n int) string {
+	for _, u := range units {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.Itoa(n/u.bytes) + u.name
+		}
+	}
+	return strconv.Itoa(n)
+}
+
+func notEmpty(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errors.New("is empty")
+	}
+	return nil
+}
+
+func hostPort(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return errors.New("is not host:port")
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65535 {
+		return errors.New("has no port from 0 to 65535")
+	}
+	return nil
+}
+
+// redact hides the password of a URL. No setting should hold one; a value that
+// was put into the wrong setting must not reach a log either.
+func redact(s string) string {
+	scheme := strings.Index(s, "://")
+	if scheme < 0 {
+		return s
+	}
+	rest := s[scheme+3:]
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	at := strings.LastIndexByte(rest[:end], '@')
+	if at < 0 {
+		return s
+	}
+	user, _, has := strings.Cut(rest[:at], ":")
+	if !has {
+		return s
+	}
+	return s[:scheme+3] + user + ":xxxxx" + rest[at:]
+}
