@@ -1,0 +1,78 @@
+# `make help` lists what there is to run.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
+LDFLAGS  := -X main.version=$(VERSION)
+FUZZTIME ?= 30s
+TESTTIME ?= 10m
+
+# The SQL parser is PostgreSQL's own, in C.
+export CGO_ENABLED := 1
+
+# Every package is tested once. Those that share memory between goroutines are
+# tested with the race detector; for the others its second compilation of the
+# SQL parser and of SQLite would buy nothing.
+RACE := ./shardmap/... ./telemetry/... ./engine/... ./executor/... ./schema/... ./admin/... ./gateway/... ./internal/localpg/...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  FUZZTIME=$(FUZZTIME)  for each fuzz target    VERSION=$(VERSION)"
+
+.PHONY: build
+build: ## build bin/cleave
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/cleave ./cmd/cleave
+
+.PHONY: run
+run: build ## build, and start a cluster on this machine under ./.cleave
+	./bin/cleave up
+
+.PHONY: test
+test: check unit race ## everything that has to pass: linters, all tests, on real servers
+
+.PHONY: check
+check: ## formatting, go vet, staticcheck
+	@unformatted=$$(gofmt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+.PHONY: unit
+unit: ## tests of the packages that compute, of the binary, and end to end
+	$(GO) test -timeout $(TESTTIME) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+
+.PHONY: race
+race: ## tests of the packages that share memory, with the race detector
+	$(GO) test -race -timeout $(TESTTIME) $(RACE)
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME
+	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "== $$target in $$(dirname "$$file")"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" < /dev/null; \
+		done; \
+	done
+
+.PHONY: bench
+bench: build ## router against a direct connection and pgbouncer, CPU per statement
+	$(GO) run ./bench
+
+.PHONY: docs
+docs: ## write docs/cli.md and the table in docs/configuration.md anew
+	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable' -update
+
+.PHONY: fmt
+fmt: ## format all Go files
+	gofmt -w .
+
+.PHONY: clean
+clean: ## remove what was built; data folders stay
+	rm -rf bin

@@ -1,0 +1,167 @@
+package lint
+
+import (
+	"go/parser"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// root is the repository, seen from this package's folder, where tests run.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestRepository(t *testing.T) {
+	tree, err := Load(os.DirFS(root(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tree.Go) < 10 {
+		t.Fatalf("only %d Go files were read", len(tree.Go))
+	}
+	for _, f := range Check(tree) {
+		t.Error(f)
+	}
+}
+
+// TestRulesCanFail shows each rule a tree that breaks it and one that does not.
+func TestRulesCanFail(t *testing.T) {
+	marker := "TO" + "DO"
+	good := map[string]string{
+		"README.md":           "# Cleave\n[docs](docs/a.md#what-it-is) [x](https://example.org/nothing)\n```\n[no](nowhere.md)\n```\n",
+		"docs/a.md":           "## What it is\n`[no](nowhere.md)`\n[back](../README.md)\n",
+		"keyspace/doc.go":     "// Package keyspace is documented.\npackage keyspace\n",
+		"keyspace/key.go":     "package keyspace\n\n// K is documented.\nconst K = 1\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n",
+		"sqlstate/code.go":    "// Package sqlstate is documented.\npackage sqlstate\n\n// Code is documented.\ntype Code string\n\n// Codes.\nconst (\n\tA Code = \"00000\"\n\tB Code = \"00001\"\n)\n",
+		"engine/go.go":        "// Package engine is documented.\npackage engine\n\nfunc run() { go run() }\n",
+		"engine/leak_test.go": "package engine\n\nimport _ \"go.uber.org/goleak\"\n",
+	}
+	cases := []struct {
+		rule, file, text, want string
+	}{
+		{"imports", "keyspace/a.go", "package keyspace\n\nimport _ \"github.com/cleavedb/cleave/planner\"\n", "planner stands after keyspace"},
+		{"imports", "keyspace/a_test.go", "package keyspace\n\nimport _ \"github.com/cleavedb/cleave/gateway\"\n", "gateway stands after keyspace"},
+		{"imports", "planner/a.go", "// Package planner is documented.\npackage planner\n\nimport _ \"github.com/cleavedb/cleave/engine\"\n", "planner must not know engine"},
+		{"imports", "planner/a.go", "// Package planner is documented.\npackage planner\n\nimport _ \"net/http\"\n", "planner only computes"},
+		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/cleavedb/cleave/engine/sqlite\"\n", "a driver is known to"},
+		{"imports", "engine/sqlite/a.go", "// Package sqlite is documented.\npackage sqlite\n\nimport _ \"github.com/cleavedb/cleave/engine/postgres\"\n", "a driver is known to"},
+		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/cleavedb/cleave/engine/enginetest\"\n", "is for tests only"},
+		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/cleavedb/cleave/internal/config\"\n", "is only for cmd/cleave"},
+		{"imports", "internal/config/a.go", "// Package config is documented.\npackage config\n\nimport _ \"github.com/cleavedb/cleave/shardmap\"\n", "knows only the standard library, sqlstate"},
+		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/spf13/cobra\"\n", "only cmd/cleave may"},
+		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/cleavedb/cleave/test/e2e\"\n", "nobody imports programs"},
+		{"imports", "attic/a.go", "// Package attic is documented.\npackage attic\n", "is in no row of the table"},
+		{"clock", "keyspace/a.go", "package keyspace\n\nimport \"time\"\n\nvar now = time.Now()\n", "must not look at the clock"},
+		{"format", "keyspace/a.go", "package keyspace\nvar   x = 1\n", "is not formatted"},
+		{"length", "keyspace/a.go", "package keyspace\n" + strings.Repeat("\n// line\n", linesMax/2+1), "more than 800"},
+		{"open-work", "keyspace/a.go", "package keyspace\n\n// " + marker + ": later\n", "do it"},
+		{"open-work", "docs/a.md", "## What it is\n" + marker + "\n", "do it"},
+		{"exported-doc", "keyspace/a.go", "package keyspace\n\nfunc Bare() {}\n", "func Bare has no comment"},
+		{"exported-doc", "keyspace/a.go", "package keyspace\n\ntype Bare int\n", "type Bare has no comment"},
+		{"exported-doc", "keyspace/a.go", "package keyspace\n\nvar Bare int\n", "var Bare has no comment"},
+		{"exported-doc", "keyspace/a.go", "package keyspace\n\n// T is documented.\ntype T[V any] struct{ v V }\n\nfunc (t *T[V]) Bare() {}\n", "func Bare has no comment"},
+		{"exported-doc", "keyspace/a.go", "package keyspace\n\n// Wide is documented.\ntype Wide interface {\n" + methods(26) + "}\n", "has 26 methods"},
+		{"package-doc", "gateway/a.go", "package gateway\n", "has no comment"},
+		{"package-doc", "keyspace/a.go", "// Package keyspace again.\npackage keyspace\n", "2 package comments"},
+		{"package-name", "gateway/util/a.go", "// Package util is documented.\npackage util\n", "says nothing"},
+		{"package-name", "gateway/session/a.go", "// Package other is documented.\npackage other\n", "should have one name"},
+		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nfunc TestX(t *testing.T) { t.Skip() }\n", "proves nothing"},
+		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nvar short = testing.Short()\n", "all tests run always"},
+		{"goroutine", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nfunc run() { go run() }\n", "starts goroutines"},
+		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"00001\"\n", "are the same SQLSTATE"},
+		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"0001\"\n", "no SQLSTATE of five"},
+		{"docs", "docs/b.md", "# B\n", "no link leads here"},
+		{"docs", "docs/a.md", "## What it is\n[gone](c.md)\n", "leads nowhere"},
+		{"docs", "docs/a.md", "## What it is\n[up](../../etc/passwd)\n", "leaves the repository"},
+		{"docs", "docs/a.md", "## Something else\n", "has no such heading"},
+	}
+	if got := check(t, good, "", ""); len(got) > 0 {
+		t.Fatalf("the good tree has findings: %v", got)
+	}
+	for _, c := range cases {
+		got := check(t, good, c.file, c.text)
+		found := false
+		for _, f := range got {
+			if f.Rule == c.rule && strings.Contains(f.Message, c.want) {
+				found = true
+			} else if f.Rule != c.rule {
+				t.Errorf("%s %s: also %v", c.rule, c.want, f)
+			}
+		}
+		if !found {
+			t.Errorf("%s: %q not found in %v", c.rule, c.want, got)
+		}
+	}
+	covered := map[string]bool{}
+	for _, c := range cases {
+		covered[c.rule] = true
+	}
+	for _, r := range rules {
+		if !covered[r.name] {
+			t.Errorf("no case breaks rule %s", r.name)
+		}
+	}
+}
+
+func TestUnreadableGoIsAnError(t *testing.T) {
+	_, err := Load(fstest.MapFS{"keyspace/a.go": {Data: []byte("package keyspace\nfunc {")}})
+	if err == nil {
+		t.Error("a file that does not parse was accepted")
+	}
+}
+
+// TestRoomsMatchTheDocument keeps the table here and the one that people read
+// from drifting apart.
+func TestRoomsMatchTheDocument(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(root(t), "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, r := range rooms {
+		i := strings.Index(string(b[at:]), "\n| `"+r+"`")
+		if i < 0 {
+			t.Errorf("docs/architecture.md: no row for %s, or it is out of order", r)
+			continue
+		}
+		at += i + 1
+	}
+}
+
+func check(t *testing.T, good map[string]string, file, text string) []Finding {
+	t.Helper()
+	m := fstest.MapFS{}
+	for p, s := range good {
+		m[p] = &fstest.MapFile{Data: []byte(s)}
+	}
+	if file != "" {
+		m[file] = &fstest.MapFile{Data: []byte(text)}
+	}
+	tree, err := Load(m)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return Check(tree)
+}
+
+func methods(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("\tM" + string(rune('A'+i)) + "()\n")
+	}
+	if _, err := parser.ParseExpr("interface {\n" + b.String() + "}"); err != nil {
+		panic(err)
+	}
+	return b.String()
+}

@@ -1,0 +1,153 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Module is the path of the Go module that is checked.
+const Module = "github.com/cleavedb/cleave"
+
+// rooms are the packages with one job each, in order: a room imports only
+// rooms that stand before it.
+var rooms = []string{
+	"sqlstate",
+	"keyspace",
+	"shardmap",
+	"telemetry",
+	"engine",
+	"planner",
+	"executor",
+	"schema",
+	"admin",
+	"gateway",
+	"cmd/cleave",
+}
+
+// never takes rooms away from what the order would allow.
+var never = map[string][]string{
+	"telemetry": {"sqlstate", "keyspace", "shardmap"},
+	"engine":    {"shardmap"},
+	"planner":   {"engine"},
+	"executor":  {},
+	"gateway":   {},
+}
+
+// leaves are drivers: only cmd/cleave and tests import them, and they never
+// import each other.
+var leaves = []string{
+	"shardmap/memory",
+	"shardmap/sqlitedir",
+	"engine/postgres",
+	"engine/sqlite",
+}
+
+// suites and harnesses are imported by tests only.
+var testOnly = []string{
+	"shardmap/shardmaptest",
+	"engine/enginetest",
+	"internal/pgtest",
+}
+
+// beside are packages outside of the rooms: what they import of this module,
+// and who imports them. "*" is everybody.
+var beside = map[string]struct{ imports, importers []string }{
+	"internal/wire":     {[]string{"sqlstate"}, []string{"engine", "executor", "schema", "admin", "gateway", "cmd/cleave"}},
+	"internal/sqlguard": {[]string{"sqlstate"}, []string{"planner", "engine/sqlite"}},
+	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
+	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave"}},
+	"internal/lint":     {nil, nil},
+	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
+}
+
+// free are folders of programs and tests that use the public surface and may
+// import anything; nobody imports them.
+var free = []string{"bench", "examples", "test"}
+
+// noOutside are rooms that compute: no files, no network.
+var noOutside = map[string][]string{
+	"sqlstate": {"os", "net", "syscall", "time"},
+	"keyspace": {"os", "net", "syscall"},
+	"planner":  {"os", "net", "syscall"},
+}
+
+// noClock are rooms that must give the same answer at any time of day.
+var noClock = []string{"sqlstate", "keyspace", "planner"}
+
+// libraries are dependencies that only some packages may know.
+var libraries = map[string][]string{
+	"github.com/pganalyze/pg_query_go/v6": {"planner", "engine/sqlite"},
+	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
+	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
+	"github.com/spf13/cobra":              {"cmd/cleave"},
+	"github.com/spf13/pflag":              {"cmd/cleave"},
+	"golang.org/x/term":                   {"cmd/cleave"},
+	"gopkg.in/yaml.v3":                    {"internal/config"},
+}
+
+func within(pkg, folder string) bool {
+	return pkg == folder || strings.HasPrefix(pkg, folder+"/")
+}
+
+func listed(pkg string, folders []string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return within(pkg, f) })
+}
+
+// roomOf returns the index of the room that pkg belongs to, -1 for none.
+func roomOf(pkg string) int {
+	return slices.IndexFunc(rooms, func(r string) bool { return within(pkg, r) })
+}
+
+// allowed says whether the package from may import the package to, both as
+// folders of the module; test is true for test files. why is empty if it may.
+func allowed(from, to string, test bool) (why string) {
+	if from == to {
+		return ""
+	}
+	if listed(to, free) {
+		return "nobody imports programs and end-to-end tests"
+	}
+	if listed(to, testOnly) && !test && !listed(from, free) && !listed(from, testOnly) {
+		return "is for tests only"
+	}
+	if listed(from, free) {
+		return ""
+	}
+	if test && (listed(to, leaves) || listed(to, testOnly) || within(to, "internal/localpg") || within(to, "internal/wire")) {
+		return "" // tests run on real drivers
+	}
+	if b, ok := beside[to]; ok && !listed(to, testOnly) {
+		if !listed(from, b.importers) {
+			return fmt.Sprintf("is only for %s", strings.Join(b.importers, ", "))
+		}
+		return ""
+	}
+	if b, ok := beside[from]; ok {
+		if !listed(to, b.imports) {
+			return fmt.Sprintf("%s knows only %s", from, strings.Join(append([]string{"the standard library"}, b.imports...), ", "))
+		}
+		return ""
+	}
+	if listed(to, leaves) && !within(from, "cmd/cleave") {
+		return "a driver is known to cmd/cleave and to tests only"
+	}
+	fr, tr := roomOf(from), roomOf(to)
+	switch {
+	case fr < 0:
+		return from + " is in no row of internal/lint/rooms.go"
+	case tr < 0:
+		return to + " is in no row of internal/lint/rooms.go"
+	case tr > fr:
+		return fmt.Sprintf("%s stands after %s: a room imports only rooms before it", rooms[tr], rooms[fr])
+	case tr != fr && slices.Contains(never[rooms[fr]], rooms[tr]):
+		return fmt.Sprintf("%s must not know %s", rooms[fr], rooms[tr])
+	}
+	return ""
+}
+
+// known says whether a folder with Go files is in a row at all.
+func known(pkg string) bool {
+	_, ok := beside[pkg]
+	return ok || roomOf(pkg) >= 0 || listed(pkg, free)
+}
