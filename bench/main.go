@@ -21,9 +21,11 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -121,7 +123,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	targets := []target{{name: "direct", url: shard}}
+	direct, err := plainURL(shard)
+	if err != nil {
+		return err
+	}
+	targets := []target{{name: "direct", url: direct}}
 	if strings.Contains(o.targets, "pgbouncer") {
 		bouncer, stopBouncer, err := startPgbouncer(ctx, dir, shard)
 		if err != nil {
@@ -377,6 +383,17 @@ func load(ctx context.Context, cleaveURL, shardURL string, rows int) error {
 	return nil
 }
 
+// plainURL is the first shard's database as the role whose search_path finds the
+// tables that are not sharded.
+func plainURL(shardURL string) (string, error) {
+	cfg, err := pgx.ParseConfig(shardURL)
+	if err != nil {
+		return "", err
+	}
+	q := url.Values{"host": {cfg.Host}, "port": {strconv.Itoa(int(cfg.Port))}, "user": {"bench_plain"}, "sslmode": {"disable"}}
+	return "postgres:///" + cfg.Database + "?" + q.Encode(), nil
+}
+
 func startPgbouncer(ctx context.Context, dir, shardURL string) (target, func(), error) {
 	path, err := need("pgbouncer", "pgbouncer")
 	if err != nil {
@@ -418,7 +435,16 @@ log_disconnections = 0
 	}
 	args := []string{"-q", file}
 	if os.Geteuid() == 0 {
-		args = append([]string{"-u", "nobody"}, args...)
+		// The user that the server runs as: it can reach the server's socket.
+		var st syscall.Stat_t
+		if err := syscall.Stat(cfg.Host, &st); err != nil {
+			return target{}, nil, err
+		}
+		owner, err := user.LookupId(strconv.Itoa(int(st.Uid)))
+		if err != nil {
+			return target{}, nil, err
+		}
+		args = append([]string{"-u", owner.Username}, args...)
 	}
 	cmd := exec.Command(path, args...)
 	var log bytes.Buffer
@@ -430,12 +456,12 @@ log_disconnections = 0
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}
-	url := "postgres://bench_plain@127.0.0.1:" + port + "/bench?sslmode=disable"
-	if err := waitFor(ctx, url); err != nil {
+	at := "postgres://bench_plain@127.0.0.1:" + port + "/bench?sslmode=disable"
+	if err := waitFor(ctx, at); err != nil {
 		stop()
 		return target{}, nil, fmt.Errorf("%w\n%s", err, log.Bytes())
 	}
-	return target{name: "pgbouncer", url: url, pid: cmd.Process.Pid}, stop, nil
+	return target{name: "pgbouncer", url: at, pid: cmd.Process.Pid}, stop, nil
 }
 
 // need finds a program, installing Debian's package for it when possible.
