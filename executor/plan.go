@@ -195,5 +195,9 @@ func hasSchema(snap *shardmap.Snapshot, name string) bool {
 	return false
 }
 
+// PlanCacheSize returns the number of analysed statements kept, and their
+// estimated size in bytes.
+func (e *Executor) PlanCacheSize() (entries, bytes int) { return e.plans.size() }
+
 // Split returns the statements of one simple-protocol message.
 func (e *Executor) Split(sql string) ([]string, error) { return e.planner.Split(sql) }

@@ -50,6 +50,9 @@ func (x *session) cancel(ctx context.Context) {
 	if err := x.running.Cancel(ctx); err != nil {
 		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
 	}
+	if x.copying.Load() {
+		x.wakeUp()
+	}
 }
 
 // cut ends the session by force: its statement is cancelled, its client's

@@ -63,6 +63,17 @@ func TestCancel(t *testing.T) {
 	c.send(&pgproto3.Query{String: "SELECT 1"})
 	c.want("T ?column?", "D 1", "C SELECT 1", "Z I")
 
+	// While a COPY waits for the client.
+	c.send(&pgproto3.Query{String: "CREATE TABLE whole (a int)"})
+	c.want("C CREATE TABLE", "Z I")
+	c.send(&pgproto3.Query{String: "COPY whole FROM STDIN"})
+	c.want("G")
+	c.send(&pgproto3.CopyData{Data: []byte("1\n")})
+	cancel(secret)
+	c.want("E 57014", "Z I")
+	c.send(&pgproto3.CopyDone{}, &pgproto3.Query{String: "SELECT count(*) FROM whole"})
+	c.want("T count", "D 0", "C SELECT 1", "Z I")
+
 	// While it waits for a connection.
 	cl2, _, keys := orders(t, config{executor: executor.Limits{PoolMax: 1, PoolWait: time.Minute}})
 	holder := cl2.connect(t)

@@ -45,6 +45,7 @@ func (x *session) fail(err error) error {
 		e.Severity = ""
 		code = e.Code
 		x.w.failure(&e)
+		x.srv.router.Statement(telemetry.Control, telemetry.Refused, 0)
 	}
 	x.srv.metrics.Error(string(code))
 	if x.tx.state != txNone {
@@ -399,8 +400,20 @@ func (x *session) copyIn() (executor.Outcome, error) {
 		x.pipe.Conn.Break()
 		return executor.Outcome{}, err
 	}
+	x.copying.Store(true)
+	defer x.copying.Store(false)
 	for {
 		f, err := x.r.Next()
+		if err != nil && x.timedOut(err) {
+			x.mu.Lock()
+			cancelled := !x.cancelled.IsZero()
+			x.mu.Unlock()
+			if !cancelled {
+				continue
+			}
+			// The shard has given up already, or does now.
+			f, err = wire.AppendCopyFail(nil, "the statement was cancelled"), nil
+		}
 		if err != nil {
 			// The shard gets no CopyDone, so that nothing is kept.
 			x.pipe.Conn.Break()

@@ -41,6 +41,7 @@ type session struct {
 	state      atomic.Int32
 	since      atomic.Int64 // when state was entered, Unix nanoseconds
 	cancelling atomic.Bool
+	copying    atomic.Bool // a COPY FROM STDIN waits for the client's data
 	// What cleave.sessions shows: the application's name, the last shard's.
 	application, at atomic.Pointer[string]
 
@@ -137,8 +138,10 @@ func (x *session) run() {
 		x.idle()
 		batch, err := x.r.Batch()
 		if err != nil {
-			x.readFailed(err)
-			return
+			if x.readFailed(err) {
+				return
+			}
+			continue
 		}
 		x.srv.metrics.Traffic(len(batch), 0)
 		now := time.Now()
@@ -164,34 +167,45 @@ func (x *session) idle() {
 	}
 }
 
-// readFailed decides why the client could not be read.
-func (x *session) readFailed(err error) {
+// timedOut reports whether a read ended because of wakeUp, and readies the
+// connection for the next one.
+func (x *session) timedOut(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout() && x.nc.SetReadDeadline(time.Time{}) == nil
+}
+
+// readFailed decides why the client could not be read. over is false if the read
+// was only woken up too late, when the client had already spoken again.
+func (x *session) readFailed(err error) (over bool) {
 	was := x.state.Swap(stateBusy)
-	last := func(code sqlstate.Code, message string) {
+	idle := time.Since(time.Unix(0, x.since.Load()))
+	last := func(code sqlstate.Code, message string) bool {
 		x.w.failure(&sqlstate.Error{Severity: "FATAL", Code: code, Message: message})
 		x.srv.metrics.Error(string(code))
 		_ = x.nc.SetWriteDeadline(time.Now().Add(time.Second))
 		_ = x.w.flush() // the last word; whether it arrives changes nothing
+		return true
 	}
-	var timeout net.Error
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
-		last(sqlstate.ProtocolViolation, err.Error())
+		return last(sqlstate.ProtocolViolation, err.Error())
 	case errors.Is(err, wire.ErrMalformed):
-		last(sqlstate.ProtocolViolation, "invalid message length")
-	case errors.As(err, &timeout) && timeout.Timeout():
+		return last(sqlstate.ProtocolViolation, "invalid message length")
+	case x.timedOut(err):
 		switch {
-		case x.srv.drain.Load():
-			last(sqlstate.AdminShutdown, "terminating connection due to administrator command: the router is shutting down")
-		case was == stateIdleInTx:
-			last("25P03", "terminating connection due to idle-in-transaction timeout of the router")
-		default:
-			last(sqlstate.IdleSessionTimeout, "terminating connection due to idle-session timeout of the router")
+		case was == stateIdle && x.srv.drain.Load():
+			return last(sqlstate.AdminShutdown, "terminating connection due to administrator command: the router is shutting down")
+		case was == stateIdleInTx && idle > x.srv.limits.IdleInTransactionMax:
+			return last("25P03", "terminating connection due to idle-in-transaction timeout of the router")
+		case was == stateIdle && idle > x.srv.limits.IdleMax:
+			return last(sqlstate.IdleSessionTimeout, "terminating connection due to idle-session timeout of the router")
 		}
+		return false
 	case errors.Is(err, io.EOF):
 	default:
 		x.srv.log.Debug("a client's connection broke", "session", x.pid, "error", err)
 	}
+	return true
 }
 
 // end gives back what the session holds.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -246,9 +247,11 @@ func (x *session) abandonTx() {
 		x.tx.schema.Rollback(ctx)
 		stop()
 	} else if c := x.tx.conn; c != nil && !c.Broken() {
+		// Nobody waits for it: a shard that does not answer loses the connection.
+		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
 		if x.pipe.Conn == c && (x.dirty || x.pipe.Waiting()) {
 			c.Break()
-		} else if _, err := x.exec(c, "ROLLBACK"); err != nil {
+		} else if _, err := x.exec(c, "ROLLBACK"); err != nil || c.SetDeadline(time.Time{}) != nil {
 			c.Break()
 		}
 	}
