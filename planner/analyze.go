@@ -24,6 +24,10 @@ type analyzer struct {
 
 	types []keyspace.Type // of the keyspace of the sharded tables
 
+	// unread is the first literal that the router could not read: the reason to
+	// tell if a shard key stays open.
+	unread *sqlstate.Error
+
 	// What the statement touches: the first name of each sort, for messages.
 	sharded, whole, catalog, unknown, reference, virtual string
 	unknownAt                                            int32

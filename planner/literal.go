@@ -126,6 +126,15 @@ func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k ko
 		if err != nil {
 			e := *sqlstate.As(err)
 			e.Position = a.position(c.Location)
+			if e.Code == sqlstate.FeatureNotSupported && !assign {
+				// A value whose meaning the router does not know, such as a
+				// timestamptz without a zone: it fixes no key, but the shard that the
+				// rest of the statement decides on understands it.
+				if a.unread == nil {
+					a.unread = &e
+				}
+				return k, false
+			}
 			fail(&e)
 		}
 		k.val, k.never, ok = convert(val, t)

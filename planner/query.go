@@ -325,6 +325,9 @@ func sameKey(a, b []KeyExpr) bool {
 }
 
 func (a *analyzer) notPinned(j *jnode, missing int) {
+	if a.unread != nil {
+		fail(a.unread)
+	}
 	col := j.table.ShardKey[missing]
 	refuse("the statement could need rows of table "+quoteName(j.table.Schema, j.table.Name)+" from several shards: its shard key column "+quoteIdent(col)+" is not fixed",
 		`add "`+quoteIdent(j.name)+"."+quoteIdent(col)+` = ..." to the WHERE clause`)

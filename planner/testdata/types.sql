@@ -133,3 +133,7 @@ INSERT INTO orders (tenant_id, id) VALUES ($1, $1);
 --> one shard, key ($1) [INSERT]
 INSERT INTO orders (tenant_id, note) VALUES ($1, $1);
 --> one shard, key ($1) [INSERT, strict $1]
+SELECT '2026-01-01 00:00:00'::timestamptz;
+--> any shard [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = 5 AND 'now'::timestamp < now();
+--> one shard shard-0, key (5) [SELECT, read only, rows]
