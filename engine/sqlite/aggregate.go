@@ -12,25 +12,24 @@ func defAggregates() {
 	agg := func(name string, args int, mk func(v *env, n int) aggregator) {
 		aggregateDefs = append(aggregateDefs, aggregateDef{name: name, args: args, make: mk})
 	}
-	agg("cleave_sum_num", 1, func(v *env, _ int) aggregator { return &numericSum{env: v} })
-	agg("cleave_avg_num", 1, func(v *env, _ int) aggregator { return &numericSum{env: v, avg: true} })
-	agg("cleave_sum_float", 1, func(v *env, _ int) aggregator { return &floatSum{env: v} })
-	agg("cleave_avg_float", 1, func(v *env, _ int) aggregator { return &floatSum{env: v, avg: true} })
-	agg("cleave_string_agg", 2, func(v *env, _ int) aggregator { return &stringAgg{env: v} })
+	agg("cleave_sum_num", 1, func(v *env, _ int) aggregator { return &numericSum{} })
+	agg("cleave_avg_num", 1, func(v *env, _ int) aggregator { return &numericSum{avg: true} })
+	agg("cleave_sum_float", 1, func(v *env, _ int) aggregator { return &floatSum{} })
+	agg("cleave_avg_float", 1, func(v *env, _ int) aggregator { return &floatSum{avg: true} })
+	agg("cleave_string_agg", 2, func(v *env, _ int) aggregator { return &stringAgg{} })
 	agg("cleave_array_agg", 2, func(v *env, _ int) aggregator { return &arrayAgg{env: v} })
 }
 
 // numericSum is sum and avg of integers (as numeric) and numeric.
 type numericSum struct {
-	env *env
 	avg bool
 	n   int64
-	// Integers are summed in two machine words while they fit.
-	small, high int64
-	sum         *big.Int
-	scale       int
-	special     [3]int64 // NaN, +infinity, -infinity
-	scales      map[int]int64
+	// Integers are summed in a machine word while they fit.
+	small   int64
+	sum     *big.Int
+	scale   int
+	special [3]int64 // NaN, +infinity, -infinity
+	scales  map[int]int64
 }
 
 func (s *numericSum) Step(a []arg) error { return s.step(a[0], 1) }
@@ -130,12 +129,9 @@ func (s *numericSum) Value() (datum, error) {
 
 // floatSum adds in the order of the rows, as PostgreSQL does.
 type floatSum struct {
-	env  *env
-	avg  bool
-	n    int64
-	sum  float64
-	rows []float64
-	inv  bool
+	avg bool
+	n   int64
+	sum float64
 }
 
 func (s *floatSum) Step(a []arg) error {
@@ -171,7 +167,6 @@ func (s *floatSum) Value() (datum, error) {
 
 // stringAgg is string_agg: the first separator is not used, a NULL one is empty.
 type stringAgg struct {
-	env   *env
 	b     strings.Builder
 	begun bool
 }

@@ -175,7 +175,7 @@ func arrayJSON(text string, oid uint32, loc *time.Location) (string, error) {
 			out = strconv.AppendInt(out, d.i, 10)
 		case 'f':
 			out = append(out, '"')
-			out = append(appendFloat(out, d.f), '"')
+			out = append(appendFloat(out, d.f, 64), '"')
 		case 'b':
 			out = append(out, '"')
 			out = append(hex.AppendEncode(out, []byte(d.s)), '"')

@@ -84,9 +84,9 @@ type Conn struct {
 	deadline  time.Time
 	wake      chan struct{}
 	currval   map[uint32]int64
-	lastSeq   uint32
 	maxQueue  int
 	brokenKey string
+	verb      string // what the statement is called in an error
 }
 
 // prepared is a prepared statement.
@@ -540,6 +540,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 	}
 	own := c.tx.block == txNone
+	c.verb = "ALTER TABLE"
 	err = guarded(func() error {
 		if err := c.begin(write); err != nil {
 			return err

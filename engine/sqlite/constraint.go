@@ -78,8 +78,10 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 	}
 	d := p.plan.table
 	text := err.Error()
-	_, what, _ := strings.Cut(text, "constraint failed: ")
-	what = strings.TrimSuffix(what, ")")
+	if !strings.Contains(text, "constraint failed: ") {
+		text = "constraint failed: " // a foreign key has no name
+	}
+	what := text[strings.LastIndex(text, "constraint failed: ")+len("constraint failed: "):]
 	var row []datum
 	if !c.db.AutocommitEnabled() {
 		row = c.captureRow(p)

@@ -11,14 +11,13 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"zombiezen.com/go/sqlite"
-
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // runUtility runs a statement that is not a query. Its rows, if any, are in
 // p.rows afterwards.
 func (c *Conn) runUtility(p *portal) error {
+	c.verb = p.plan.tag
 	if p.plan.kind == utilityPlan {
 		if err := c.begin(p.plan.write); err != nil {
 			return err
@@ -438,16 +437,15 @@ func (c *Conn) setDefault(t *translator, d *tableDef, col *columnDef, n *pg.Node
 	col.Default = text
 	sub := c.translator(text)
 	sub.fixed = true
-	e := func() expr {
+	func() {
 		defer func() {
 			if r := recover(); r != nil {
 				col.Default = old
 				panic(r)
 			}
 		}()
-		return sub.defaultOf(d, col)
+		sub.defaultOf(d, col) // only to see whether it can be evaluated
 	}()
-	_ = e
 	if sub.aliases > 0 {
 		failf(sqlstate.FeatureNotSupported, "cannot use subquery in DEFAULT expression")
 	}
@@ -671,105 +669,4 @@ func quoteList(names []string) string {
 		out[i] = quoteIdent(n)
 	}
 	return strings.Join(out, ", ")
-}
-
-// indexedColumn is how an index, and what uses it, names a column.
-func indexedColumn(col *columnDef) string {
-	if classOf(col.Type) == classBpchar {
-		return "rtrim(" + quoteIdent(col.Name) + ", ' ')"
-	}
-	return quoteIdent(col.Name)
-}
-
-func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
-	var cols []string
-	for _, ic := range ix.Columns {
-		s := indexedColumn(d.byNum(ic.Num))
-		if ic.Desc {
-			s += " DESC"
-		}
-		cols = append(cols, s)
-	}
-	word := "CREATE INDEX "
-	if ix.Unique {
-		word = "CREATE UNIQUE INDEX "
-	}
-	sql := word + quoteIdent(sqlObjectName(d.Schema, ix.Name)) + " ON " + quoteIdent(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"
-	if ix.Where != "" {
-		sql += " WHERE " + c.checkSQL(d, ix.Where)
-	}
-	if err := c.exec(sql); err != nil {
-		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
-			e := sqlstate.New(sqlstate.UniqueViolation, "could not create unique index \"%s\"", ix.Name)
-			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, ix.Name
-			fail(e)
-		}
-		c.must(err)
-	}
-}
-
-func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
-	d := t.findTable(s.Relation)
-	if d.system != nil || d.static {
-		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
-	}
-	switch {
-	case s.Concurrent:
-		if c.tx.block != txNone {
-			failf(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
-		}
-	case s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0:
-		refuseSQL("this form of CREATE INDEX")
-	}
-	if s.AccessMethod != "" && s.AccessMethod != "btree" {
-		refuseSQL("the index method " + s.AccessMethod)
-	}
-	if len(s.Options) > 0 {
-		tableOptions(s.Options)
-	}
-	ix := indexDef{Unique: s.Unique}
-	var names []string
-	for _, n := range s.IndexParams {
-		el := n.GetIndexElem()
-		if el.Name == "" || len(el.Opclass) > 0 {
-			refuseSQL("an index of an expression or with an operator class")
-		}
-		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
-			refuseSQL("an index with a collation other than C")
-		}
-		col := d.column(el.Name)
-		if col == nil {
-			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
-		}
-		indexable(col)
-		ic := indexColumn{Num: col.Num, Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
-		ic.NullsFirst = ic.Desc
-		switch el.NullsOrdering {
-		case pg.SortByNulls_SORTBY_NULLS_FIRST:
-			ic.NullsFirst = true
-		case pg.SortByNulls_SORTBY_NULLS_LAST:
-			ic.NullsFirst = false
-		}
-		ix.Columns = append(ix.Columns, ic)
-		names = append(names, el.Name)
-	}
-	if s.WhereClause != nil {
-		ix.Where = deparse(s.WhereClause)
-		c.checkSQL(d, ix.Where)
-	}
-	ix.Name = s.Idxname
-	if ix.Name == "" {
-		ix.Name = c.chooseName(d.Schema, d.Name, strings.Join(names, "_"), "idx", func(string) bool { return false })
-	} else {
-		if exact, _ := c.cat.relationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
-			c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", ix.Name)
-			return
-		}
-		c.checkNewName(d.Schema, ix.Name)
-	}
-	ix.OID = c.mustOID()
-	c.makeIndex(t, d, &ix)
-	n := d.clone()
-	n.Indexes = append(n.Indexes, ix)
-	c.must(c.saveTable(n))
 }

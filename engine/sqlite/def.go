@@ -222,11 +222,6 @@ func (c *catalog) add(d *tableDef) {
 	c.byOID[d.OID] = d
 }
 
-func (c *catalog) remove(d *tableDef) {
-	delete(c.tables, objectKey(d.Schema, d.Name))
-	delete(c.byOID, d.OID)
-}
-
 // relationNameTaken reports whether a table, index or sequence of the schema has
 // the name (they share PostgreSQL's pg_class), or one that SQLite cannot tell
 // from it.

@@ -136,8 +136,8 @@ func textEmitters() {
 	simple(map[string]string{
 		"textcat(text,text)":     "(%1 || %2)",
 		"byteacat(bytea,bytea)":  "cleave_byteacat(%1, %2)",
-		"lower(text)":            "lower(%1)",
-		"upper(text)":            "upper(%1)",
+		"lower(text)":            "cleave_lower(%1)",
+		"upper(text)":            "cleave_upper(%1)",
 		"initcap(text)":          "cleave_initcap(%1)",
 		"length(text)":           "length(%1)",
 		"length(bpchar)":         "length(rtrim(%1, ' '))",
@@ -190,8 +190,8 @@ func textEmitters() {
 		}
 		emitters[prefix+"like("+ty+",text)"] = tpl("cleave_like(" + arg + ", %2)")
 		emitters[prefix+"nlike("+ty+",text)"] = tpl("(NOT cleave_like(" + arg + ", %2))")
-		emitters[prefix+"iclike("+ty+",text)"] = tpl("cleave_like(lower(" + arg + "), lower(%2))")
-		emitters[prefix+"icnlike("+ty+",text)"] = tpl("(NOT cleave_like(lower(" + arg + "), lower(%2)))")
+		emitters[prefix+"iclike("+ty+",text)"] = tpl("cleave_like(cleave_lower(" + arg + "), cleave_lower(%2))")
+		emitters[prefix+"icnlike("+ty+",text)"] = tpl("(NOT cleave_like(cleave_lower(" + arg + "), cleave_lower(%2)))")
 		emitters[prefix+"regexeq("+ty+",text)"] = tpl("cleave_regex(" + arg + ", %2, 0)")
 		emitters[prefix+"regexne("+ty+",text)"] = tpl("(NOT cleave_regex(" + arg + ", %2, 0))")
 		emitters[prefix+"icregexeq("+ty+",text)"] = tpl("cleave_regex(" + arg + ", %2, 1)")
@@ -231,6 +231,15 @@ func textEmitters() {
 		}
 		return call("cleave_concat_ws", args...)
 	}
+	emitters["format(text,any)"] = func(t *translator, a []expr) string {
+		args := []any{a[0].sql}
+		for _, e := range a[1:] {
+			args = append(args, out(t, e))
+		}
+		return call("cleave_format", args...)
+	}
+	emitters["format(text)"] = tpl("cleave_format(%1)")
+	variadicEmitters["format(text,any)"] = true
 	variadicEmitters["concat(any)"], variadicEmitters["concat_ws(text,any)"] = true, true
 	emitters["array_to_string(anyarray,text)"] = func(t *translator, a []expr) string {
 		return call("cleave_array_to_string", a[0].typ, a[0].sql, a[1].sql)
@@ -249,6 +258,15 @@ func textEmitters() {
 	}
 	emitters["cardinality(anyarray)"] = func(t *translator, a []expr) string {
 		return call("cleave_array_card", a[0].typ, a[0].sql)
+	}
+	for sig, how := range map[string]int{"array_cat(anycompatiblearray,anycompatiblearray)": 0, "array_append(anycompatiblearray,anycompatible)": 1, "array_prepend(anycompatible,anycompatiblearray)": 2} {
+		emitters[sig] = func(t *translator, a []expr) string {
+			arr := a[0].typ
+			if how == 2 {
+				arr = a[1].typ
+			}
+			return call("cleave_array_cat", arr, how, a[0].sql, a[1].sql)
+		}
 	}
 	emitters["quote_nullable(text)"] = tpl("coalesce(cleave_quote_literal(%1), 'NULL')")
 }
@@ -340,7 +358,6 @@ func aggregateEmitters() {
 		"first_value(anyelement)": "first_value(%1)", "last_value(anyelement)": "last_value(%1)",
 		"string_agg(text,text)": "cleave_string_agg(%1, %2)",
 	})
-	aggregates["count(any)"] = tpl("count(%1)")
 	aggregates["count(any)"] = func(t *translator, a []expr) string { return "count(" + comparandOrSelf(a[0]) + ")" }
 	for _, ty := range []string{"int2", "int4", "int8", "text", "date", "time", "timestamp", "timestamptz", "numeric", "float8", "oid"} {
 		for _, f := range []string{"min", "max"} {

@@ -49,7 +49,9 @@ func (t *translator) exprNode(n *pg.Node) expr {
 		if a.row != nil {
 			refuseSQL("IS NULL of a row")
 		}
-		a = t.resolveText(a)
+		if a.lit {
+			a = t.resolveText(a)
+		}
 		op := " IS NULL)"
 		if x.NullTest.Nulltesttype == pg.NullTestType_IS_NOT_NULL {
 			op = " IS NOT NULL)"
@@ -263,11 +265,13 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	if a := c.Arg.GetAArrayExpr(); a != nil && elemType(oid) != 0 {
 		e := t.arrayExpr(a, elemType(oid))
 		e = t.coerce(e, oid, mod, explicitCast)
+		e.name = "array"
 		return e
 	}
 	a := t.expr(c.Arg)
 	name := a.name
-	if name == "" || name == "?column?" || a.lit || c.Arg.GetCaseExpr() != nil && name == "case" {
+	weak := name == "" || name == "?column?" || a.lit || a.weakName
+	if weak {
 		// A cast names its column after the type unless the operand has a name.
 		name = builtinName(c.TypeName)
 	}
@@ -279,7 +283,7 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	if !ok {
 		t.failAt(c.Location, sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(from), typeName(oid))
 	}
-	r.name = name
+	r.name, r.weakName = name, weak
 	r.table, r.attnum = 0, 0
 	r.integer = false
 	if from == oid && (mod < 0 || mod == a.mod) {
@@ -320,12 +324,12 @@ func (t *translator) caseExpr(c *pg.CaseExpr) expr {
 		}
 		results = append(results, t.expr(when.Result))
 	}
-	name := "case"
+	name, weak := "case", true
 	var all []expr
 	if c.Defresult != nil {
 		d := t.expr(c.Defresult)
-		if d.name != "" && d.name != "?column?" {
-			name = d.name
+		if d.name != "" && d.name != "?column?" && !d.weakName {
+			name, weak = d.name, false
 		}
 		all = append([]expr{d}, results...)
 	} else {
@@ -341,7 +345,7 @@ func (t *translator) caseExpr(c *pg.CaseExpr) expr {
 		b.WriteString(" ELSE " + all[0].sql)
 	}
 	b.WriteString(" END)")
-	return expr{sql: b.String(), typ: typ, mod: mod, name: name}
+	return expr{sql: b.String(), typ: typ, mod: mod, name: name, weakName: weak}
 }
 
 func (t *translator) collateClause(c *pg.CollateClause) expr {

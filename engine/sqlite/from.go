@@ -234,8 +234,8 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 		merged = &rte{merged: true}
 		var conds []string
 		for _, name := range using {
-			l, lr := t.usingColumn(left, name, "left")
-			r, rr := t.usingColumn(right, name, "right")
+			l := t.usingColumn(left, name, "left")
+			r := t.usingColumn(right, name, "right")
 			le := expr{sql: l.sql, typ: l.typ, mod: l.mod, notNull: l.notNull}
 			re := expr{sql: r.sql, typ: r.typ, mod: r.mod, notNull: r.notNull}
 			conds = append(conds, t.binary("=", le, re, -1).sql)
@@ -253,7 +253,6 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 				c.table, c.attnum = l.table, l.attnum
 			}
 			l.hidden, r.hidden = true, true
-			_, _ = lr, rr
 			merged.cols = append(merged.cols, c)
 		}
 		on = " ON " + balanced(conds, " AND ")
@@ -271,14 +270,8 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 		s.rtes = saved
 	}
 	if on == "" {
-		if word == "JOIN" {
-			word = "CROSS JOIN"
-			// SQLite's CROSS JOIN fixes the order of the loops; a comma does not.
-			word = "JOIN"
-			on = " ON 1"
-		} else {
-			on = " ON 1"
-		}
+		// Not CROSS JOIN, which fixes the order of SQLite's loops.
+		on = " ON 1"
 	}
 	switch j.Jointype {
 	case pg.JoinType_JOIN_LEFT:
@@ -294,28 +287,28 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 	return lsql + " " + word + " " + rsql + on, all
 }
 
-func (t *translator) usingColumn(side []*rte, name, which string) (*rteCol, *rte) {
+func (t *translator) usingColumn(side []*rte, name, which string) *rteCol {
 	var found *rteCol
-	var in *rte
 	for _, r := range side {
 		for i := range r.cols {
 			if r.cols[i].name == name && !r.cols[i].hidden {
 				if found != nil {
 					failf(sqlstate.AmbiguousColumn, "common column name \"%s\" appears more than once in %s table", name, which)
 				}
-				found, in = &r.cols[i], r
+				found = &r.cols[i]
 			}
 		}
 	}
 	if found == nil {
 		failf(sqlstate.UndefinedColumn, "column \"%s\" specified in USING clause does not exist in %s table", name, which)
 	}
-	return found, in
+	return found
 }
 
 // rangeFunction translates generate_series and unnest.
 func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
-	if f.IsRowsfrom || f.Ordinality || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
+	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
+	if f.IsRowsfrom || f.Ordinality && !ancestors || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
 		refuseSQL("this form of a function in FROM")
 	}
 	fc := f.Functions[0].GetList().GetItems()[0].GetFuncCall()
@@ -325,7 +318,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	name := fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval()
 	s := t.scope
 	old := s.hidden
-	s.hidden = true
+	s.hidden = old || !ancestors
 	args := t.exprs(fc.Args)
 	s.hidden = old
 	alias := t.alias()
@@ -358,17 +351,19 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 			step = call("cleave_step", args[2].sql)
 		}
 		n := t.alias()
-		limit := "9223372036854775807"
-		if typ == oidInt4 {
-			limit = "2147483647"
-		}
-		_ = limit
 		// The first row and the step are computed once, in p; the end is tested
 		// before adding, so that nothing overflows.
 		sql = "(WITH RECURSIVE p" + n + "(a, b, s) AS MATERIALIZED (SELECT " + args[0].sql + ", " + args[1].sql + ", " + step + "), " +
 			n + "(v) AS (SELECT a FROM p" + n + " WHERE (s > 0 AND a <= b) OR (s < 0 AND a >= b) UNION ALL SELECT cleave_series(v, s, b) FROM " + n + ", p" + n +
 			" WHERE cleave_series(v, s, b) IS NOT NULL) SELECT v AS c1 FROM " + n + ") AS " + alias
 		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1, notNull: true}}
+	case "pg_partition_ancestors(regclass)":
+		// No table is a partition here.
+		sql = "(SELECT NULL AS c1, NULL AS c2 WHERE 0) AS " + alias
+		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1}}
+		if f.Ordinality {
+			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: oidInt8, mod: -1})
+		}
 	case "unnest(anyarray)":
 		sql = "(SELECT " + elemFromJSON(typ, "value") + " AS c1 FROM json_each(" + call("cleave_array_json", args[0].typ, args[0].sql) + ")) AS " + alias
 		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1}}
@@ -377,4 +372,10 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
+}
+
+// isAncestors recognises pg_partition_ancestors, which has no rows whatever its
+// argument is, so that it may refer to its siblings in FROM.
+func isAncestors(f *pg.FuncCall) bool {
+	return f != nil && f.Funcname[len(f.Funcname)-1].GetString_().GetSval() == "pg_partition_ancestors"
 }

@@ -18,11 +18,9 @@ type env struct {
 	err       error // the error that a function raised in the current statement
 	reg       func(oid uint32, text string) (int64, error)
 	regOut    func(oid uint32, v int64) string
-	system    systemFunctions
-	nextval   func(name string, fn int, v int64, called bool) (int64, error)
+	conn      *Conn
 	capture   []datum // see constraint.go
 	regexes   regexCache
-	like      likeCache
 	guardKeys guardScratch
 }
 
@@ -240,6 +238,34 @@ func defMisc() {
 			return failV(err)
 		}
 		return d, nil
+	})
+	defLax("cleave_array_cat", 4, func(v *env, a []arg) (datum, error) {
+		oid, how := uint32(a[0].Int64()), a[1].Int64()
+		list := func(x arg, single bool) (array, error) {
+			if single {
+				if x.Type() == sqlite.TypeNull {
+					return array{{null: true}}, nil
+				}
+				b, err := appendDatum(nil, elemType(oid), valueDatum(x), v.loc)
+				return array{{text: string(b)}}, err
+			}
+			if x.Type() == sqlite.TypeNull {
+				return nil, nil
+			}
+			return parseArray(x.Text(), oid)
+		}
+		x, err := list(a[2], how == 2)
+		if err != nil {
+			return failV(err)
+		}
+		y, err := list(a[3], how == 1)
+		if err != nil {
+			return failV(err)
+		}
+		if x == nil && y == nil {
+			return datum{}, nil
+		}
+		return textV(append(x, y...).String())
 	})
 	def("cleave_array_length", 3, func(v *env, a []arg) (datum, error) {
 		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))

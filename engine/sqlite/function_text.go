@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"zombiezen.com/go/sqlite"
@@ -16,8 +17,10 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Text functions follow a database whose locale is C: only ASCII letters have
-// case, text is ordered by bytes, length counts characters.
+// Text functions follow a database with LC_COLLATE C and LC_CTYPE C.UTF-8: text is
+// ordered by bytes, letters of every script have case (Go's simple case mappings
+// are those of that locale, compared for every code point with PostgreSQL on
+// glibc), length counts characters.
 
 func defTexts() {
 	runes := utf8.RuneCountInString
@@ -47,19 +50,29 @@ func defTexts() {
 	def("cleave_byteacat", 2, func(v *env, a []arg) (datum, error) {
 		return blobV(string(a[0].Blob()) + string(a[1].Blob()))
 	})
+	def("cleave_lower", 1, func(v *env, a []arg) (datum, error) { return textV(strings.Map(unicode.ToLower, a[0].Text())) })
+	def("cleave_upper", 1, func(v *env, a []arg) (datum, error) { return textV(strings.Map(unicode.ToUpper, a[0].Text())) })
 	def("cleave_initcap", 1, func(v *env, a []arg) (datum, error) {
-		b := []byte(a[0].Text())
+		var b strings.Builder
 		inWord := false
-		for i, c := range b {
-			lower, upper := c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z'
-			if lower && !inWord {
-				b[i] = c - 32
-			} else if upper && inWord {
-				b[i] = c + 32
+		for _, r := range a[0].Text() {
+			switch {
+			case unicode.IsUpper(r) || unicode.IsLower(r):
+				if inWord {
+					r = unicode.ToLower(r)
+				} else {
+					r = unicode.ToUpper(r)
+				}
+				inWord = true
+			case r >= utf8.RuneSelf:
+				// Whether it is part of a word depends on the C library's version.
+				return failV(sqlstate.Refuse("initcap of the character '"+string(r)+"' is not supported on a SQLite shard", "Use it on letters that have upper and lower case."))
+			default:
+				inWord = r >= '0' && r <= '9'
 			}
-			inWord = lower || upper || c >= '0' && c <= '9'
+			b.WriteRune(r)
 		}
-		return textV(string(b))
+		return textV(b.String())
 	})
 	substr := func(v *env, a []arg) (datum, error) {
 		from, to := a[1].Int64(), int64(1)<<40
@@ -280,13 +293,7 @@ func defTexts() {
 		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
 	})
 	def("cleave_quote_ident", 1, func(v *env, a []arg) (datum, error) { return textV(pgIdent(a[0].Text())) })
-	def("cleave_quote_literal", 1, func(v *env, a []arg) (datum, error) {
-		s := quoteText(a[0].Text())
-		if strings.Contains(s, `\`) {
-			s = "E" + strings.ReplaceAll(s, `\`, `\\`)
-		}
-		return textV(s)
-	})
+	def("cleave_quote_literal", 1, func(v *env, a []arg) (datum, error) { return textV(pgLiteral(a[0].Text())) })
 	def("cleave_overlay", 4, func(v *env, a []arg) (datum, error) {
 		s, from, n := a[0].Text(), a[2].Int64(), a[3].Int64()
 		if from <= 0 {
@@ -321,6 +328,13 @@ func defTexts() {
 			}
 		}
 		return textV(strings.Join(parts, a[0].Text()))
+	})
+	defLax("cleave_format", -1, func(v *env, a []arg) (datum, error) {
+		if a[0].Type() == sqlite.TypeNull {
+			return datum{}, nil
+		}
+		s, err := formatText(a[0].Text(), a[1:])
+		return textDatum(s), err
 	})
 	def("cleave_like", 2, func(v *env, a []arg) (datum, error) {
 		ok, err := likeMatch(a[0].Text(), a[1].Text())
@@ -382,8 +396,6 @@ func prefix(s string, n int) string {
 	}
 	return s
 }
-
-type likeCache struct{}
 
 // likeMatch is PostgreSQL's LIKE: _ is one character, % any run, \ quotes.
 func likeMatch(s, p string) (bool, error) {
@@ -537,3 +549,79 @@ func pgNameList(names []string) string {
 }
 
 func itoa(i int64) string { return strconv.FormatInt(i, 10) }
+
+// formatText is format with the conversions %s, %I, %L and %%.
+func formatText(f string, a []arg) (string, error) {
+	var b strings.Builder
+	next := 0
+	for i := 0; i < len(f); i++ {
+		if f[i] != '%' {
+			b.WriteByte(f[i])
+			continue
+		}
+		if i++; i >= len(f) {
+			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unterminated format() type specifier").WithHint("For a single \"%%\" use \"%%%%\".")
+		}
+		if f[i] == '%' {
+			b.WriteByte('%')
+			continue
+		}
+		start := i
+		for i < len(f) && f[i] >= '0' && f[i] <= '9' {
+			i++
+		}
+		if i > start {
+			if i >= len(f) || f[i] != '$' {
+				return "", refused("a width in format")
+			}
+			n, err := strconv.Atoi(f[start:i])
+			if err != nil || n == 0 {
+				return "", sqlstate.New(sqlstate.InvalidParameterValue, "format specifies argument 0, but arguments are numbered from 1")
+			}
+			next = n - 1
+			i++
+		}
+		if i >= len(f) {
+			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unterminated format() type specifier").WithHint("For a single \"%%\" use \"%%%%\".")
+		}
+		if f[i] == '-' || f[i] == '*' {
+			return "", refused("a width in format")
+		}
+		if f[i] != 's' && f[i] != 'I' && f[i] != 'L' {
+			return "", sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized format() type specifier \"%c\"", f[i]).WithHint("For a single \"%%\" use \"%%%%\".")
+		}
+		if next >= len(a) {
+			return "", sqlstate.New(sqlstate.InvalidParameterValue, "too few arguments for format()")
+		}
+		x := a[next]
+		next++
+		null := x.Type() == sqlite.TypeNull
+		switch f[i] {
+		case 's':
+			if !null {
+				b.WriteString(x.Text())
+			}
+		case 'I':
+			if null {
+				return "", sqlstate.New(sqlstate.NullNotAllowed, "null values cannot be formatted as an SQL identifier")
+			}
+			b.WriteString(pgIdent(x.Text()))
+		case 'L':
+			if null {
+				b.WriteString("NULL")
+			} else {
+				b.WriteString(pgLiteral(x.Text()))
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+// pgLiteral is quote_literal.
+func pgLiteral(s string) string {
+	q := quoteText(s)
+	if strings.Contains(q, `\`) {
+		q = "E" + strings.ReplaceAll(q, `\`, `\\`)
+	}
+	return q
+}

@@ -258,7 +258,7 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 		return t, nil
 	}
 	days, us := splitTS(t)
-	y, m, d := civil(days)
+	y, m, _ := civil(days)
 	floorTo := func(n int64) (int64, error) { return days*usecsPerDay + us/n*n, nil }
 	// Years count without a year 0: 1 BC is year 0 here.
 	switch strings.ToLower(field) {
@@ -282,22 +282,21 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 		}
 		return (days - wd) * usecsPerDay, nil
 	case "month", "months", "mon":
-		d = 1
 	case "quarter", "qtr":
-		m, d = (m-1)/3*3+1, 1
+		m = (m-1)/3*3 + 1
 	case "year", "years", "y":
-		m, d = 1, 1
+		m = 1
 	case "decade", "decades", "dec":
 		if y < 0 {
 			y -= 9
 		}
-		y, m, d = y/10*10, 1, 1
+		y, m = y/10*10, 1
 	case "century", "centuries", "c", "millennium", "millennia", "mil":
 		return 0, sqlstate.Refuse("date_trunc to '"+field+"' is not supported on a SQLite shard", "Truncate to a year.")
 	default:
 		return 0, sqlstate.New(sqlstate.InvalidParameterValue, "unit \"%s\" not recognized for type %s", strings.ToLower(field), typ)
 	}
-	return dayOf(y, m, d) * usecsPerDay, nil
+	return dayOf(y, m, 1) * usecsPerDay, nil
 }
 
 func extract(field string, t int64, typ uint32, offset int) (datum, error) {

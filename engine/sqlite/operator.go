@@ -197,7 +197,7 @@ func (t *translator) emitOperator(o *pgOperator, l *expr, r expr, loc int32) exp
 			e.sql = "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
 			return e
 		}
-		if proc.signature == "array_eq(anyarray,anyarray)" && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
+		if o.left == oidAnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
 			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
 			return e
 		}

@@ -224,8 +224,9 @@ func (c *pgCatalog) canCoerce(from, to uint32, ctx castContext) bool {
 	if ft == nil || tt == nil {
 		return false
 	}
-	// Arrays convert as their elements do.
-	if ft.category == 'A' && tt.category == 'A' && ft.elem != 0 && tt.elem != 0 && ft.size == -1 && tt.size == -1 {
+	// Arrays convert as their elements do, but never into the two vector types.
+	vector := func(o uint32) bool { return o == oidInt2Vector || o == oidOIDVector }
+	if !vector(to) && ft.category == 'A' && tt.category == 'A' && ft.elem != 0 && tt.elem != 0 && ft.size == -1 && tt.size == -1 {
 		return c.canCoerce(ft.elem, tt.elem, ctx)
 	}
 	// Every type converts to and from the string types through its text form.
@@ -373,9 +374,50 @@ next:
 				continue next
 			}
 		}
+		if !c.consistent(in, k.args) {
+			continue
+		}
 		out = append(out, k)
 	}
 	return out
+}
+
+// consistent reports whether polymorphic parameters can have one meaning.
+func (c *pgCatalog) consistent(in, params []uint32) bool {
+	var elem uint32
+	var compat []uint32
+	for i, p := range params {
+		t := in[i]
+		if t == oidUnknown {
+			continue
+		}
+		switch p {
+		case oidAnyArray, oidAnyCompatibleArray:
+			t = elemType(t)
+		}
+		switch p {
+		case oidAnyElement, oidAnyNonArray, oidAnyArray:
+			if elem != 0 && elem != t {
+				return false
+			}
+			elem = t
+		case oidAnyCompatible, oidAnyCompatibleNonArray, oidAnyCompatibleArray:
+			compat = append(compat, t)
+		}
+	}
+	if len(compat) < 2 {
+		return true
+	}
+next:
+	for _, to := range compat {
+		for _, from := range compat {
+			if !c.canCoerce(from, to, implicitCast) {
+				continue next
+			}
+		}
+		return true
+	}
+	return false
 }
 
 // operator finds the operator for the operand types (left is 0 for a prefix

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -139,6 +140,10 @@ func (c *Conn) closePortals() {
 // run prepares and starts the portal's statement: parameters bound, the
 // transaction open, no row stepped yet.
 func (c *Conn) run(p *portal) error {
+	c.verb, _, _ = strings.Cut(p.plan.tag, " ")
+	if p.plan.locks {
+		c.verb = "SELECT FOR UPDATE"
+	}
 	if err := c.begin(p.plan.write || p.plan.locks); err != nil {
 		return err
 	}
@@ -233,7 +238,6 @@ func (c *Conn) startExecute(p *portal, max int32, simple bool) error {
 		}
 		return sqlstate.New(sqlstate.ObjectNotInState, "portal \"%s\" cannot be run", p.name)
 	}
-	c.count(p)
 	if !p.started {
 		if c.tx.block == txFailed && !p.plan.exitsFailed() {
 			return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
@@ -251,8 +255,6 @@ func (c *Conn) startExecute(p *portal, max int32, simple bool) error {
 	c.startTimer()
 	return nil
 }
-
-func (c *Conn) count(*portal) {}
 
 func (p *portal) commandTag(n int64) string {
 	if p.tag != "" {

@@ -63,10 +63,9 @@ type aggregator interface {
 }
 
 type registered struct {
-	env  *env
-	fn   *funcDef
-	agg  *aggregateDef
-	free func()
+	env *env
+	fn  *funcDef
+	agg *aggregateDef
 }
 
 // handles are what SQLite's pointers stand for.

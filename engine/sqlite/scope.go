@@ -19,7 +19,6 @@ type scope struct {
 // selectState collects what is needed to check grouping.
 type selectState struct {
 	hasAgg    bool
-	grouped   bool
 	groupSQL  map[string]bool
 	ungrouped []string // names of columns used outside aggregates and group expressions
 	inAgg     int
@@ -39,9 +38,6 @@ type rte struct {
 	sql    string // SQLite alias; "" for a join's merged columns
 	cols   []rteCol
 	table  *tableDef
-	// noStar are columns hidden from * (the merged ones of USING are listed first
-	// by the join itself).
-	join bool
 	// unaliased: columns are addressed by name only (a join's USING columns).
 	merged bool
 	// function RTE: whole-row reference is the value itself.
@@ -63,7 +59,6 @@ type cte struct {
 	name      string
 	sql       string // SQLite name
 	cols      []rteCol
-	used      int
 	recursive bool
 }
 
@@ -141,7 +136,26 @@ func (t *translator) column(parts []string, loc int32) expr {
 			break
 		}
 	}
+	if name == "tableoid" {
+		for s := t.scope; s != nil; s = s.parent {
+			for _, r := range s.rtes {
+				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.column("rowid") == nil && !s.hidden {
+					// No row, no table: the nullable side of a join.
+					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: oidOID, mod: -1, table: r.table.OID, attnum: -6}
+					return t.useColumn(s, r, &c)
+				}
+			}
+		}
+	}
 	if table != "" && !tableSeen {
+		for s := t.scope; s != nil; s = s.parent {
+			for _, r := range s.rtes {
+				if r.table != nil && r.table.Name == table && schema == "" && !s.hidden {
+					fail(t.at(loc, sqlstate.New(sqlstate.UndefinedTable, "invalid reference to FROM-clause entry for table \"%s\"", table).
+						WithHint("Perhaps you meant to reference the table alias \"%s\".", r.alias)))
+				}
+			}
+		}
 		t.failAt(loc, sqlstate.UndefinedTable, "missing FROM-clause entry for table \"%s\"", table)
 	}
 	if table != "" {

@@ -32,14 +32,11 @@ type query struct {
 type target struct {
 	e    expr
 	name string
-	junk bool // for ORDER BY only
 }
 
 type queryOptions struct {
 	resolve bool // untyped columns become text
 	exists  bool
-	// lateral scope etc. are not supported
-	recursive *cte
 }
 
 // query translates a SELECT statement in a scope of its own.
@@ -139,7 +136,7 @@ func (t *translator) cteColumns(q *query, c *pg.CommonTableExpr) []rteCol {
 	}
 	cols := make([]rteCol, len(q.targets))
 	for i, tg := range q.targets {
-		cols[i] = rteCol{name: tg.name, typ: tg.e.typ, mod: tg.e.mod}
+		cols[i] = rteCol{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum}
 		if i < len(c.Aliascolnames) {
 			cols[i].name = c.Aliascolnames[i].GetString_().GetSval()
 		}
@@ -404,6 +401,7 @@ func (t *translator) retarget(q *query, i int, e expr) {
 }
 
 func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
+	s = t.setReturning(s)
 	q := &query{}
 	sc := t.scope
 	sel := sc.sel
@@ -436,12 +434,10 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		sel.windows[name] = t.windowSpec(d2)
 		sel.inWindow--
 	}
-	// Targets come before GROUP BY, which may name them. What they use is checked
-	// once the group expressions are known, in a second pass.
+	// The group expressions come first, so that each column that a target uses can
+	// be checked against them.
 	group := t.groupBy(s, o)
-	mark := len(sel.ungrouped)
 	sel.ungrouped = sel.ungrouped[:0]
-	_ = mark
 	q.targets = t.targetList(s.TargetList, o)
 	if len(q.targets) == 0 && !o.exists {
 		refuseSQL("SELECT without columns")
@@ -488,6 +484,40 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		}
 	}
 	return q
+}
+
+// setReturning moves a set-returning function that is the whole SELECT into FROM,
+// which gives the same rows.
+func (t *translator) setReturning(s *pg.SelectStmt) *pg.SelectStmt {
+	if len(s.FromClause) > 0 || len(s.TargetList) != 1 || s.WhereClause != nil || len(s.GroupClause) > 0 {
+		return s
+	}
+	rt := s.TargetList[0].GetResTarget()
+	f := rt.Val.GetFuncCall()
+	if f == nil || f.Over != nil {
+		return s
+	}
+	name := f.Funcname[len(f.Funcname)-1].GetString_().GetSval()
+	set := false
+	for _, p := range builtin().procsByName[name] {
+		set = set || p.set
+	}
+	if !set {
+		return s
+	}
+	column := rt.Name
+	if column == "" {
+		column = name
+	}
+	str := func(v string) *pg.Node { return &pg.Node{Node: &pg.Node_String_{String_: &pg.String{Sval: v}}} }
+	list := &pg.Node{Node: &pg.Node_List{List: &pg.List{Items: []*pg.Node{rt.Val}}}}
+	return &pg.SelectStmt{
+		TargetList: []*pg.Node{{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Name: column, Location: rt.Location,
+			Val: &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{str("s"), str("v")}, Location: f.Location}}}}}}},
+		FromClause: []*pg.Node{{Node: &pg.Node_RangeFunction{RangeFunction: &pg.RangeFunction{Functions: []*pg.Node{list},
+			Alias: &pg.Alias{Aliasname: "s", Colnames: []*pg.Node{str("v")}}}}}},
+		DistinctClause: s.DistinctClause, SortClause: s.SortClause, LimitCount: s.LimitCount, LimitOffset: s.LimitOffset, LimitOption: s.LimitOption, Op: s.Op,
+	}
 }
 
 func (t *translator) checkGrouping(sel *selectState, grouped bool) {
@@ -594,17 +624,15 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	return out
 }
 
+// hasColumn reports whether the innermost scope has an input column of the name:
+// only those win over output columns.
 func (t *translator) hasColumn(name string) bool {
-	for s := t.scope; s != nil; s = s.parent {
-		for _, r := range s.rtes {
-			for i := range r.cols {
-				if r.cols[i].name == name && !r.cols[i].hidden {
-					return true
-				}
+	for _, r := range t.scope.rtes {
+		for i := range r.cols {
+			if r.cols[i].name == name && !r.cols[i].hidden {
+				return true
 			}
 		}
-		// Only the innermost scope wins over an output column.
-		return false
 	}
 	return false
 }
@@ -653,208 +681,4 @@ func (t *translator) targetList(list []*pg.Node, o queryOptions) []target {
 		}
 	}
 	return out
-}
-
-// orderAndLimit translates ORDER BY, LIMIT and OFFSET. outputOnly is set where
-// only output columns can be named (set operations, VALUES).
-func (t *translator) orderAndLimit(q *query, s *pg.SelectStmt, outputOnly bool) {
-	sel := t.scope.sel
-	if len(s.SortClause) > 0 {
-		parts := make([]string, len(s.SortClause))
-		for i, n := range s.SortClause {
-			sb := n.GetSortBy()
-			parts[i] = t.orderTerm(q, sb, outputOnly)
-		}
-		q.order = " ORDER BY " + strings.Join(parts, ", ")
-	}
-	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
-		refuseSQL("FETCH FIRST ... WITH TIES")
-	}
-	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
-}
-
-func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string {
-	byPosition := func(i int) string {
-		q.targets[i].e = t.resolveText(q.targets[i].e)
-		e := q.targets[i].e
-		key := strconv.Itoa(i + 1)
-		switch classOf(e.typ) {
-		case classNumeric:
-			key += " COLLATE cleave_numeric"
-		case classBpchar:
-			if outputOnly || q.distinct {
-				refuseSQL("ORDER BY character(n) here")
-			}
-			key = comparand(e)
-		default:
-			if !isComparable(e.typ) {
-				refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly", typeName(e.typ)), "Order by a cast of it: see docs/sql-sqlite.md.")
-			}
-		}
-		return t.sortKey(e, key, sb)
-	}
-	if c := sb.Node.GetAConst(); c != nil {
-		if iv, ok := c.Val.(*pg.A_Const_Ival); ok && !c.Isnull {
-			i := int(iv.Ival.GetIval())
-			if i < 1 || i > len(q.targets) {
-				t.failAt(c.Location, "42P10", "ORDER BY position %d is not in select list", i)
-			}
-			return byPosition(i - 1)
-		}
-		t.failAt(c.Location, sqlstate.SyntaxError, "non-integer constant in ORDER BY")
-	}
-	if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 {
-		name := c.Fields[0].GetString_().GetSval()
-		found := -1
-		for i, tg := range q.targets {
-			if tg.name == name {
-				if found >= 0 && q.targets[found].e.sql != tg.e.sql {
-					t.failAt(c.Location, sqlstate.AmbiguousColumn, "ORDER BY \"%s\" is ambiguous", name)
-				}
-				if found < 0 {
-					found = i
-				}
-			}
-		}
-		if found >= 0 {
-			return byPosition(found)
-		}
-		if outputOnly {
-			t.failAt(c.Location, sqlstate.UndefinedColumn, "column \"%s\" does not exist", name)
-		}
-	}
-	if outputOnly {
-		fail(t.at(nodeLocation(sb.Node), sqlstate.New(sqlstate.FeatureNotSupported, "invalid UNION/INTERSECT/EXCEPT ORDER BY clause").
-			WithDetail("Only result column names can be used, not expressions or functions.").
-			WithHint("Add the expression/function to every SELECT, or move the UNION into a FROM clause.")))
-	}
-	e := t.resolveText(t.expr(sb.Node))
-	for i, tg := range q.targets {
-		if tg.e.sql == e.sql && tg.e.typ == e.typ {
-			return byPosition(i)
-		}
-	}
-	if q.distinct {
-		t.failAt(nodeLocation(sb.Node), "42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list")
-	}
-	key := comparandKey(e, "ORDER BY")
-	if e.constant && !e.aggregate {
-		key = "(" + key + ")"
-	}
-	return t.sortKey(e, key, sb)
-}
-
-func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) string {
-	out := ""
-	one := func(n *pg.Node, name string, fn int) string {
-		if c := n.GetAConst(); c != nil && c.Isnull {
-			if fn == 1 {
-				return "-1"
-			}
-			return "0"
-		}
-		if v, ok := constInt(n); ok {
-			if v < 0 {
-				failf(map[int]sqlstate.Code{1: "2201W", 2: "2201X"}[fn], "%s must not be negative", name)
-			}
-			if fn == 1 && v <= 1 {
-				q.single = true
-			}
-			return strconv.FormatInt(v, 10)
-		}
-		sel.clause = name
-		uses := sel.uses
-		e := t.coerce(t.expr(n), oidInt8, -1, assignmentCast)
-		if sel.uses != uses {
-			t.failAt(nodeLocation(n), "42P10", "argument of %s must not contain variables", name)
-		}
-		sel.clause = ""
-		return call("cleave_limit", e.sql, fn)
-	}
-	if count != nil {
-		out = " LIMIT " + one(count, "LIMIT", 1)
-	}
-	if offset != nil {
-		if count == nil {
-			out = " LIMIT -1"
-		}
-		out += " OFFSET " + one(offset, "OFFSET", 2)
-	}
-	return out
-}
-
-// distinctOn keeps the first row of each group: a window numbers the rows in the
-// order of ORDER BY, whose first keys are the DISTINCT ON expressions.
-func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
-	sel := t.scope.sel
-	if sel.hasAgg || len(s.GroupClause) > 0 || sel.hasWindow {
-		refuseSQL("DISTINCT ON together with GROUP BY, aggregates or window functions")
-	}
-	on := map[string]bool{}
-	var keys []string
-	for _, n := range s.DistinctClause {
-		var e expr
-		if i, ok := constInt(n); ok && i >= 1 && int(i) <= len(q.targets) {
-			e = q.targets[i-1].e
-		} else {
-			e = t.resolveText(t.expr(n))
-		}
-		on[e.sql] = true
-		keys = append(keys, comparandKey(e, "DISTINCT ON"))
-	}
-	var order, outer []string
-	left := len(on)
-	inner := *q
-	for i := range inner.targets {
-		inner.targets[i].e = t.resolveText(inner.targets[i].e)
-	}
-	n := len(inner.targets)
-	for _, node := range s.SortClause {
-		sb := node.GetSortBy()
-		var e expr
-		if i, ok := constInt(sb.Node); ok && i >= 1 && int(i) <= n {
-			e = inner.targets[i-1].e
-		} else if c := sb.Node.GetColumnRef(); c != nil && len(c.Fields) == 1 && t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval()) != nil {
-			e = *t.targetByName(inner.targets[:n], c.Fields[0].GetString_().GetSval())
-		} else {
-			e = t.resolveText(t.expr(sb.Node))
-		}
-		if left > 0 {
-			if !on[e.sql] {
-				failf("42P10", "SELECT DISTINCT ON expressions must match initial ORDER BY expressions")
-			}
-			left--
-		}
-		order = append(order, t.sortKey(e, comparandKey(e, "ORDER BY"), sb))
-		inner.targets = append(inner.targets, target{e: e})
-		z := e
-		z.sql = "z.c" + strconv.Itoa(len(inner.targets))
-		outer = append(outer, t.sortKey(z, comparandKey(z, "ORDER BY"), sb))
-	}
-	window := "row_number() OVER (PARTITION BY " + strings.Join(keys, ", ")
-	if len(order) > 0 {
-		window += " ORDER BY " + strings.Join(order, ", ")
-	}
-	inner.targets = append(inner.targets, target{e: expr{sql: window + ")", typ: oidInt8}})
-	*q = query{body: " FROM (" + inner.sql() + ") AS z WHERE z.c" + strconv.Itoa(len(inner.targets)) + " = 1"}
-	for i, tg := range inner.targets[:n] {
-		tg.e.sql = "z.c" + strconv.Itoa(i+1)
-		q.targets = append(q.targets, tg)
-	}
-	if len(outer) > 0 {
-		q.order = " ORDER BY " + strings.Join(outer, ", ")
-	}
-	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES {
-		refuseSQL("FETCH FIRST ... WITH TIES")
-	}
-	q.limit = t.limits(sel, s.LimitCount, s.LimitOffset, q)
-}
-
-func (t *translator) targetByName(list []target, name string) *expr {
-	for i := range list {
-		if list[i].name == name {
-			return &list[i].e
-		}
-	}
-	return nil
 }

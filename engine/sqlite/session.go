@@ -18,14 +18,13 @@ const ServerVersion = "15.0"
 
 // settingDef is a parameter of PostgreSQL that SHOW knows.
 type settingDef struct {
-	name    string // as PostgreSQL spells it
-	value   string // at start
-	report  bool   // ParameterStatus
-	fixed   bool   // cannot be changed
-	only    []string
-	kind    string // bool, integer, ms, string, enum
-	context string
-	short   string
+	name   string // as PostgreSQL spells it
+	value  string // at start
+	report bool   // ParameterStatus
+	fixed  bool   // cannot be changed
+	only   []string
+	kind   string // bool, integer, ms, string, enum
+	short  string
 }
 
 var settingDefs = []settingDef{
@@ -65,7 +64,7 @@ var settingDefs = []settingDef{
 	{name: "max_index_keys", value: "32", fixed: true, kind: "integer", short: "Shows the maximum number of index keys."},
 	{name: "block_size", value: "8192", fixed: true, kind: "integer", short: "Shows the size of a disk block."},
 	{name: "lc_collate", value: "C", fixed: true, kind: "string", short: "Shows the collation order locale."},
-	{name: "lc_ctype", value: "C", fixed: true, kind: "string", short: "Shows the character classification and case conversion locale."},
+	{name: "lc_ctype", value: "C.UTF-8", fixed: true, kind: "string", short: "Shows the character classification and case conversion locale."},
 	{name: "lc_messages", value: "C", kind: "string", only: []string{"c", ""}, short: "Sets the language in which messages are displayed."},
 	{name: "lc_monetary", value: "C", kind: "string", only: []string{"c"}, short: "Sets the locale for formatting monetary amounts."},
 	{name: "lc_numeric", value: "C", kind: "string", only: []string{"c"}, short: "Sets the locale for formatting numbers."},

@@ -315,10 +315,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 		b.WriteString("SELECT " + strings.Join(outer, ", ") + " FROM (" + source.sql() + ") AS q WHERE true")
 	} else {
 		for i := range rows {
-			if i > 0 && len(defaults) > 0 {
-				// Volatile defaults are evaluated for each row: the text is repeated.
-				_ = i
-			}
+			// The defaults' text is repeated: a volatile one is evaluated for each row.
 			rows[i] = append(rows[i], defaults...)
 		}
 		b.WriteString("VALUES ")

@@ -101,22 +101,3 @@ func (c *Conn) fillSystem(s *systemTable) error {
 	c.filled[s] = c.cat.generation
 	return nil
 }
-
-// systemFunctions are what catalogue functions ask the conversation.
-type systemFunctions struct {
-	conn *Conn
-}
-
-var systemFills = map[string]func(c *Conn) [][]datum{}
-var systemConstant = map[string]bool{}
-var systemVolatile = map[string]bool{}
-
-func systemEmitters() {}
-func defSystem()      {}
-
-func (t *translator) regIn(oid uint32, text string) (int64, error) { return 0, refused("reg") }
-
-func (c *Conn) bindEnv() {
-	c.env.reg = func(oid uint32, text string) (int64, error) { return 0, refused("reg") }
-	c.env.regOut = func(oid uint32, v int64) string { return itoa(v) }
-}

@@ -102,9 +102,8 @@ type expr struct {
 	integer   bool   // an integer literal, for ORDER BY 1
 	intValue  int64
 	aggregate bool
+	weakName  bool // the name is a cast's or CASE's: an outer cast replaces it
 }
-
-func (e expr) known() bool { return e.typ != oidUnknown }
 
 func (t *translator) alias() string {
 	t.aliases++
@@ -339,9 +338,6 @@ func (t *translator) cast(e expr, to uint32) expr {
 		r.sql = call("cleave_in", oidChar, e.sql)
 	case textual(from) && textual(to):
 		r.sql = e.sql
-		if isText(from) && isText(to) {
-			r.mod = e.mod
-		}
 	case textual(from) && isReg(to):
 		t.noCheck("regclass and the like")
 		r.sql = call("cleave_reg_in", to, e.sql)

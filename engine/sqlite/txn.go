@@ -46,12 +46,10 @@ type txState struct {
 	isolation  string
 	readOnly   bool
 	savepoints []string
-	failedAt   int // savepoints when it failed
 	lost       bool
 	ddl        bool
 	started    bool // txTime is set
 	local      []savedSetting
-	warned     bool
 }
 
 func (t *txState) status() byte {
@@ -121,7 +119,7 @@ func (c *Conn) begin(write bool) error {
 				WithHint("Change it with Cleave's functions, such as SELECT cleave.pin(...).")
 		}
 		if c.tx.readOnly {
-			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute a writing statement in a read-only transaction")
+			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", c.verb)
 		}
 		if err := c.beginWrite(); err != nil {
 			return err

@@ -89,7 +89,7 @@ func classOf(oid uint32) class {
 	case oidBool, oidInt2, oidInt4, oidInt8, oidOID, oidXID, oidDate, oidTime, oidTimestamp, oidTimestamptz,
 		oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegoper, oidRegoperator, oidRegrole, oidRegnamespace, oidRegcollation:
 		return classInt
-	case oidFloat8:
+	case oidFloat8, oidFloat4:
 		return classFloat
 	case oidText, oidVarchar, oidName, oidChar, oidPgNodeTree:
 		return classText

@@ -203,11 +203,10 @@ func byteaIn(text string) (string, error) {
 				return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal data: odd number of digits")
 			}
 			if _, err := hex.Decode(b[:], []byte(rest[:2])); err != nil {
-				r, n := utf8.DecodeRuneInString(rest)
+				r, _ := utf8.DecodeRuneInString(rest)
 				if isHex(rest[0]) {
-					r, n = utf8.DecodeRuneInString(rest[1:])
+					r, _ = utf8.DecodeRuneInString(rest[1:])
 				}
-				_ = n
 				return "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid hexadecimal digit: \"%c\"", r)
 			}
 			out, rest = append(out, b[0]), rest[2:]
@@ -215,7 +214,6 @@ func byteaIn(text string) (string, error) {
 		return string(out), nil
 	}
 	var out []byte
-	bad := badInput(oidBytea, text)
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
 			out = append(out, text[i])
@@ -230,7 +228,6 @@ func byteaIn(text string) (string, error) {
 		}
 		n, err := strconv.ParseUint(text[i+1:i+4], 8, 8)
 		if err != nil || text[i+1] > '3' {
-			_ = bad
 			return "", sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type bytea")
 		}
 		out, i = append(out, byte(n)), i+3
@@ -381,6 +378,9 @@ func datumIn(oid uint32, text string, loc *time.Location) (datum, error) {
 			return datum{}, err
 		}
 		s, err := a.normal(elem, loc)
+		if oid == oidInt2Vector || oid == oidOIDVector {
+			s = strings.ReplaceAll(strings.Trim(s, "{}"), ",", " ")
+		}
 		return textDatum(s), err
 	}
 	return datum{}, sqlstate.Refuse("a SQLite shard has no values of type "+typeName(oid), "See docs/sql-sqlite.md for the types it has.")
@@ -418,7 +418,9 @@ func appendDatum(dst []byte, oid uint32, d datum, loc *time.Location) ([]byte, e
 	case oidBytea:
 		return hex.AppendEncode(append(dst, '\\', 'x'), []byte(d.s)), nil
 	case oidFloat8:
-		return appendFloat(dst, d.f), nil
+		return appendFloat(dst, d.f, 64), nil
+	case oidFloat4:
+		return appendFloat(dst, d.f, 32), nil
 	case oidInterval:
 		return append(dst, decodeInterval(d.s).String()...), nil
 	}
@@ -443,7 +445,7 @@ func appendUUID(dst []byte, s string) []byte {
 
 // appendFloat prints the shortest text that reads back as the same double, in
 // PostgreSQL's layout (extra_float_digits = 1).
-func appendFloat(dst []byte, f float64) []byte {
+func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
 		return append(dst, "Infinity"...)
@@ -453,7 +455,7 @@ func appendFloat(dst []byte, f float64) []byte {
 		return append(dst, "NaN"...)
 	}
 	var buf [32]byte
-	s := strconv.AppendFloat(buf[:0], f, 'e', -1, 64)
+	s := strconv.AppendFloat(buf[:0], f, 'e', -1, bits)
 	exp := 0
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] == 'e' {
@@ -461,10 +463,10 @@ func appendFloat(dst []byte, f float64) []byte {
 			break
 		}
 	}
-	if exp < -4 || exp >= 15 {
+	if exp < -4 || exp >= 15 || bits == 32 && exp >= 6 {
 		return append(dst, s...)
 	}
-	return strconv.AppendFloat(dst, f, 'f', -1, 64)
+	return strconv.AppendFloat(dst, f, 'f', -1, bits)
 }
 
 // datumFromBinary reads a type's binary form.
@@ -569,6 +571,8 @@ func appendBinaryDatum(dst []byte, oid uint32, d datum, loc *time.Location) ([]b
 		return binary.BigEndian.AppendUint32(dst, uint32(d.i)), nil
 	case oidInt8, oidTime, oidTimestamp, oidTimestamptz:
 		return binary.BigEndian.AppendUint64(dst, uint64(d.i)), nil
+	case oidFloat4:
+		return binary.BigEndian.AppendUint32(dst, math.Float32bits(float32(d.f))), nil
 	case oidFloat8:
 		return binary.BigEndian.AppendUint64(dst, math.Float64bits(d.f)), nil
 	case oidUUID, oidBytea:

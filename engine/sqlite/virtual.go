@@ -17,7 +17,7 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := run(db, "PRAGMA temp_store = MEMORY"); err == nil {
+	if err = run(db, "PRAGMA temp_store = MEMORY"); err == nil {
 		err = run(db, "CREATE TABLE cleave_meta (key, value)")
 	}
 	if err != nil {

@@ -1,0 +1,275 @@
+package sqlite
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *portal)) (*plan, error)) (*plan, error) {
+	cascade := s.Behavior == pg.DropBehavior_DROP_CASCADE
+	switch s.RemoveType {
+	case pg.ObjectType_OBJECT_TABLE:
+		return ddl("DROP TABLE", func(t *translator, p *portal) {
+			var list []*tableDef
+			for _, o := range s.Objects {
+				r := rangeVarOf(o)
+				d := c.findForDrop(t, r, s.MissingOk, "table")
+				if d != nil {
+					list = append(list, d)
+				}
+			}
+			c.dropTables(list, cascade)
+		})
+	case pg.ObjectType_OBJECT_INDEX:
+		return ddl("DROP INDEX", func(t *translator, p *portal) {
+			for _, o := range s.Objects {
+				c.dropIndex(rangeVarOf(o), s.MissingOk)
+			}
+		})
+	case pg.ObjectType_OBJECT_SCHEMA:
+		return ddl("DROP SCHEMA", func(t *translator, p *portal) {
+			for _, o := range s.Objects {
+				c.dropSchema(o.GetString_().GetSval(), s.MissingOk, cascade)
+			}
+		})
+	case pg.ObjectType_OBJECT_VIEW, pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
+		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_VIEW: "view", pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
+		code := sqlstate.UndefinedTable
+		if what == "type" {
+			code = sqlstate.UndefinedObject
+		}
+		if what == "function" {
+			return nil, refused("DROP FUNCTION")
+		}
+		return ddl("DROP "+strings.ToUpper(what), func(t *translator, p *portal) {
+			for _, o := range s.Objects {
+				name := ""
+				if tn := o.GetTypeName(); tn != nil {
+					name = builtinName(tn)
+				} else {
+					name = rangeVarOf(o).Relname
+				}
+				if !s.MissingOk {
+					failf(code, "%s \"%s\" does not exist", what, name)
+				}
+				c.notice("00000", "%s \"%s\" does not exist, skipping", what, name)
+			}
+		})
+	}
+	return nil, refused("this DROP")
+}
+
+func rangeVarOf(o *pg.Node) *pg.RangeVar {
+	items := o.GetList().GetItems()
+	r := &pg.RangeVar{Location: -1}
+	for i, n := range items {
+		s := n.GetString_().GetSval()
+		if i == len(items)-1 {
+			r.Relname = s
+		} else {
+			r.Schemaname = s
+		}
+	}
+	return r
+}
+
+// findForDrop finds a table; with missingOK its absence is a notice.
+func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what string) *tableDef {
+	if r.Schemaname != "" && c.cat.schemas[r.Schemaname] == nil {
+		if missingOK {
+			c.notice("00000", "schema \"%s\" does not exist, skipping", r.Schemaname)
+			return nil
+		}
+		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", r.Schemaname)
+	}
+	var d *tableDef
+	if r.Schemaname != "" {
+		d = t.lookup(r.Schemaname, r.Relname)
+	} else {
+		for _, s := range append([]string{catalogSchema}, t.path...) {
+			if d = t.lookup(s, r.Relname); d != nil {
+				break
+			}
+		}
+	}
+	if d == nil {
+		if missingOK {
+			c.notice("00000", "%s \"%s\" does not exist, skipping", what, r.Relname)
+			return nil
+		}
+		name := r.Relname
+		if r.Schemaname != "" {
+			name = r.Schemaname + "." + name
+		}
+		if what == "table" {
+			failf(sqlstate.UndefinedTable, "table \"%s\" does not exist", r.Relname)
+		}
+		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", name)
+	}
+	if d.system != nil || d.static {
+		failf(sqlstate.InsufficientPrivilege, "permission denied: \"%s\" is a system catalog", d.Name)
+	}
+	return d
+}
+
+func (c *Conn) dropTables(list []*tableDef, cascade bool) {
+	going := map[uint32]bool{}
+	for _, d := range list {
+		going[d.OID] = true
+	}
+	for _, o := range c.cat.tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && going[k.RefTable] && !going[o.OID] {
+				ref := c.cat.byOID[k.RefTable]
+				if cascade {
+					refuseSQL("DROP TABLE CASCADE of a table that others refer to")
+				}
+				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop table %s because other objects depend on it", ref.Name).
+					WithDetail("constraint %s on table %s depends on table %s", k.Name, o.Name, ref.Name).
+					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+			}
+		}
+	}
+	// SQLite deletes the rows first, which checks the references among them.
+	if len(list) > 1 {
+		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
+	}
+	for _, d := range list {
+		if c.cat.byOID[d.OID] == nil {
+			continue // named twice
+		}
+		c.must(c.dropTriggers(d))
+		c.must(c.exec("DROP TABLE " + quoteIdent(d.sqlName())))
+		c.must(c.dropObject(d.OID))
+	}
+}
+
+func (c *Conn) dropIndex(r *pg.RangeVar, missingOK bool) {
+	schemas := c.settings.path
+	if r.Schemaname != "" {
+		schemas = []string{r.Schemaname}
+	}
+	for _, s := range schemas {
+		d, ix := c.cat.findIndex(s, r.Relname)
+		if ix == nil {
+			continue
+		}
+		for _, k := range d.Constraints {
+			if k.Index == ix.OID {
+				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop index %s because constraint %s on table %s requires it", ix.Name, k.Name, d.Name).
+					WithHint("You can drop constraint %s on table %s instead.", k.Name, d.Name))
+			}
+		}
+		c.removeIndex(d, ix.OID)
+		return
+	}
+	if missingOK {
+		c.notice("00000", "index \"%s\" does not exist, skipping", r.Relname)
+		return
+	}
+	failf(sqlstate.UndefinedObject, "index \"%s\" does not exist", r.Relname)
+}
+
+func (c *Conn) removeIndex(d *tableDef, oid uint32) *tableDef {
+	n := d.clone()
+	n.Indexes = nil
+	for _, ix := range d.Indexes {
+		if ix.OID != oid {
+			n.Indexes = append(n.Indexes, ix)
+			continue
+		}
+		for _, o := range c.cat.tables {
+			for _, k := range o.Constraints {
+				if k.Type == "f" && k.RefTable == d.OID && sameColumnsSet(k.RefCols, ix.Columns) && ix.Unique {
+					fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop constraint %s on table %s because other objects depend on it", ix.Name, d.Name).
+						WithDetail("constraint %s on table %s depends on index %s", k.Name, o.Name, ix.Name).
+						WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+				}
+			}
+		}
+		c.must(c.exec("DROP INDEX " + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+	}
+	c.must(c.saveTable(n))
+	return c.cat.byOID[d.OID]
+}
+
+func sameColumnsSet(nums []int16, cols []indexColumn) bool {
+	if len(nums) != len(cols) {
+		return false
+	}
+	for _, n := range nums {
+		hit := false
+		for _, c := range cols {
+			hit = hit || c.Num == n
+		}
+		if !hit {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Conn) createSchema(s *pg.CreateSchemaStmt) {
+	name := s.Schemaname
+	if len(s.SchemaElts) > 0 {
+		refuseSQL("CREATE SCHEMA with elements")
+	}
+	if name == "" && s.Authrole != nil {
+		name = s.Authrole.Rolename
+	}
+	if c.cat.schemas[name] != nil {
+		if s.IfNotExists {
+			c.notice("42P06", "schema \"%s\" already exists, skipping", name)
+			return
+		}
+		failf("42P06", "schema \"%s\" already exists", name)
+	}
+	if strings.HasPrefix(name, "pg_") {
+		fail(sqlstate.New("42939", "unacceptable schema name \"%s\"", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
+	}
+	for o := range c.cat.schemas {
+		if strings.EqualFold(o, name) {
+			refuse("a SQLite shard cannot have two schemas whose names differ in case only", "Choose another name.")
+		}
+	}
+	if strings.Contains(name, ".") {
+		refuse("a SQLite shard cannot have a schema with a dot in its name", "Choose another name.")
+	}
+	oid := c.mustOID()
+	c.must(c.saveObject(oid, "schema", &schemaDef{OID: oid, Name: name}))
+}
+
+func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
+	s := c.cat.schemas[name]
+	if s == nil {
+		if missingOK {
+			c.notice("00000", "schema \"%s\" does not exist, skipping", name)
+			return
+		}
+		failf(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+	}
+	if s.OID < firstUserOID {
+		if name == publicSchema {
+			refuseSQL("DROP SCHEMA public")
+		}
+		failf(sqlstate.DependentObjects, "cannot drop schema %s because it is required by the database system", name)
+	}
+	var list []*tableDef
+	for _, d := range c.cat.tables {
+		if d.Schema == name {
+			list = append(list, d)
+		}
+	}
+	if len(list) > 0 {
+		if !cascade {
+			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
+				WithDetail("table %s.%s depends on schema %s", name, list[0].Name, name).
+				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+		}
+		c.dropTables(list, true)
+	}
+	c.must(c.dropObject(s.OID))
+}

@@ -1,0 +1,148 @@
+package sqlite
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// indexedColumn is how an index, and what uses it, names a column.
+func indexedColumn(col *columnDef) string {
+	if classOf(col.Type) == classBpchar {
+		return "rtrim(" + quoteIdent(col.Name) + ", ' ')"
+	}
+	return quoteIdent(col.Name)
+}
+
+func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
+	var cols []string
+	for _, ic := range ix.Columns {
+		s := indexedColumn(d.byNum(ic.Num))
+		if ic.Desc {
+			s += " DESC"
+		}
+		cols = append(cols, s)
+	}
+	word := "CREATE INDEX "
+	if ix.Unique {
+		word = "CREATE UNIQUE INDEX "
+	}
+	sql := word + quoteIdent(sqlObjectName(d.Schema, ix.Name)) + " ON " + quoteIdent(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"
+	if ix.Where != "" {
+		sql += " WHERE " + c.checkSQL(d, ix.Where)
+	}
+	if err := c.exec(sql); err != nil {
+		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+			e := sqlstate.New(sqlstate.UniqueViolation, "could not create unique index \"%s\"", ix.Name)
+			e.Schema, e.Table, e.Constraint = d.Schema, d.Name, ix.Name
+			e.Detail = c.duplicateKey(d, ix)
+			fail(e)
+		}
+		c.must(err)
+	}
+}
+
+// duplicateKey finds a key that a unique index would have twice.
+func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
+	var cols, keys, some []string
+	var nums []int16
+	for _, ic := range ix.Columns {
+		col := d.byNum(ic.Num)
+		cols, keys = append(cols, quoteIdent(col.Name)), append(keys, indexedColumn(col))
+		some = append(some, quoteIdent(col.Name)+" IS NOT NULL")
+		nums = append(nums, ic.Num)
+	}
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quoteIdent(d.sqlName()) + " WHERE " + strings.Join(some, " AND ") +
+		" GROUP BY " + strings.Join(keys, ", ") + " HAVING count(*) > 1 LIMIT 1")
+	if err != nil {
+		return ""
+	}
+	defer q.Finalize()
+	if row, err := q.Step(); err != nil || !row {
+		return ""
+	}
+	var parts []string
+	for i, n := range nums {
+		col := d.byNum(n)
+		v, _, err := columnDatum(q, i, classOf(col.Type), nil)
+		if err != nil {
+			return ""
+		}
+		b, err := appendDatum(nil, col.Type, v, c.env.loc)
+		if err != nil {
+			return ""
+		}
+		parts = append(parts, string(b))
+	}
+	return "Key (" + strings.Join(d.names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ") is duplicated."
+}
+
+func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
+	d := t.findTable(s.Relation)
+	if d.system != nil || d.static {
+		failf(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name)
+	}
+	switch {
+	case s.Concurrent:
+		if c.tx.block != txNone {
+			failf(sqlstate.ActiveTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block")
+		}
+	case s.NullsNotDistinct || len(s.IndexIncludingParams) > 0 || s.TableSpace != "" || len(s.ExcludeOpNames) > 0:
+		refuseSQL("this form of CREATE INDEX")
+	}
+	if s.AccessMethod != "" && s.AccessMethod != "btree" {
+		refuseSQL("the index method " + s.AccessMethod)
+	}
+	if len(s.Options) > 0 {
+		tableOptions(s.Options)
+	}
+	ix := indexDef{Unique: s.Unique}
+	var names []string
+	for _, n := range s.IndexParams {
+		el := n.GetIndexElem()
+		if el.Name == "" || len(el.Opclass) > 0 {
+			refuseSQL("an index of an expression or with an operator class")
+		}
+		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
+			refuseSQL("an index with a collation other than C")
+		}
+		col := d.column(el.Name)
+		if col == nil {
+			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
+		}
+		indexable(col)
+		ic := indexColumn{Num: col.Num, Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
+		ic.NullsFirst = ic.Desc
+		switch el.NullsOrdering {
+		case pg.SortByNulls_SORTBY_NULLS_FIRST:
+			ic.NullsFirst = true
+		case pg.SortByNulls_SORTBY_NULLS_LAST:
+			ic.NullsFirst = false
+		}
+		ix.Columns = append(ix.Columns, ic)
+		names = append(names, el.Name)
+	}
+	if s.WhereClause != nil {
+		ix.Where = deparse(s.WhereClause)
+		c.checkSQL(d, ix.Where)
+	}
+	ix.Name = s.Idxname
+	if ix.Name == "" {
+		ix.Name = c.chooseName(d.Schema, d.Name, strings.Join(names, "_"), "idx", func(string) bool { return false })
+	} else {
+		if exact, _ := c.cat.relationNameTaken(d.Schema, ix.Name); exact && s.IfNotExists {
+			c.notice(sqlstate.DuplicateTable, "relation \"%s\" already exists, skipping", ix.Name)
+			return
+		}
+		c.checkNewName(d.Schema, ix.Name)
+	}
+	ix.OID = c.mustOID()
+	c.makeIndex(t, d, &ix)
+	n := d.clone()
+	n.Indexes = append(n.Indexes, ix)
+	c.must(c.saveTable(n))
+}

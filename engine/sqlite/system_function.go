@@ -1,0 +1,599 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// systemEmitters are the functions by which clients read the catalogue.
+func systemEmitters() {
+	simple(map[string]string{
+		"version()":                                  "cleave_version()",
+		"current_database()":                         "cleave_session('database')",
+		"current_schema()":                           "cleave_session('schema')",
+		"current_user()":                             "cleave_session('user')",
+		"session_user()":                             "cleave_session('user')",
+		"getdatabaseencoding()":                      "'UTF8'",
+		"pg_client_encoding()":                       "'UTF8'",
+		"pg_backend_pid()":                           fmt.Sprint(os.Getpid()),
+		"pg_is_in_recovery()":                        "0",
+		"pg_my_temp_schema()":                        "0",
+		"pg_encoding_to_char(int4)":                  "CASE %1 WHEN 6 THEN 'UTF8' WHEN 0 THEN 'SQL_ASCII' ELSE '' END",
+		"pg_char_to_encoding(name)":                  "CASE lower(%1) WHEN 'utf8' THEN 6 WHEN 'unicode' THEN 6 WHEN 'sql_ascii' THEN 0 ELSE -1 END",
+		"current_schemas(bool)":                      "cleave_schemas(%1)",
+		"format_type(oid,int4)":                      "cleave_format_type(%1, %2)",
+		"pg_get_expr(pg_node_tree,oid)":              "cleave_second(%2, %1)",
+		"pg_get_expr(pg_node_tree,oid,bool)":         "cleave_second(%2, %1)",
+		"pg_get_userbyid(oid)":                       "cleave_role(%1)",
+		"pg_table_is_visible(oid)":                   "cleave_visible(%1)",
+		"pg_type_is_visible(oid)":                    "1",
+		"pg_function_is_visible(oid)":                "1",
+		"pg_operator_is_visible(oid)":                "1",
+		"pg_opclass_is_visible(oid)":                 "1",
+		"pg_collation_is_visible(oid)":               "1",
+		"pg_statistics_obj_is_visible(oid)":          "0",
+		"pg_get_indexdef(oid)":                       "cleave_indexdef(%1, 0, 0)",
+		"pg_get_indexdef(oid,int4,bool)":             "cleave_indexdef(%1, %2, %3)",
+		"pg_get_constraintdef(oid)":                  "cleave_constraintdef(%1, 0)",
+		"pg_get_constraintdef(oid,bool)":             "cleave_constraintdef(%1, %2)",
+		"pg_get_viewdef(oid)":                        "NULL",
+		"pg_get_viewdef(oid,bool)":                   "NULL",
+		"pg_get_triggerdef(oid)":                     "NULL",
+		"pg_get_triggerdef(oid,bool)":                "NULL",
+		"pg_get_ruledef(oid)":                        "NULL",
+		"pg_get_ruledef(oid,bool)":                   "NULL",
+		"pg_get_partkeydef(oid)":                     "NULL",
+		"pg_get_partition_constraintdef(oid)":        "NULL",
+		"pg_get_statisticsobjdef_columns(oid)":       "NULL",
+		"pg_get_function_result(oid)":                "cleave_proc_result(%1)",
+		"pg_get_function_arguments(oid)":             "cleave_proc_arguments(%1)",
+		"pg_get_function_identity_arguments(oid)":    "cleave_proc_arguments(%1)",
+		"pg_get_serial_sequence(text,text)":          "NULL",
+		"col_description(oid,int4)":                  "cleave_col_description(%1, %2)",
+		"obj_description(oid,name)":                  "cleave_obj_description(%1)",
+		"shobj_description(oid,name)":                "NULL",
+		"pg_relation_is_publishable(regclass)":       "0",
+		"pg_relation_size(regclass)":                 "cleave_table_size(%1, 0)",
+		"pg_table_size(regclass)":                    "cleave_table_size(%1, 0)",
+		"pg_indexes_size(regclass)":                  "cleave_table_size(%1, 1)",
+		"pg_total_relation_size(regclass)":           "cleave_table_size(%1, 2)",
+		"pg_database_size(name)":                     "cleave_database_size()",
+		"pg_database_size(oid)":                      "cleave_database_size()",
+		"pg_size_pretty(int8)":                       "cleave_size_pretty(%1)",
+		"pg_tablespace_location(oid)":                "''",
+		"to_regclass(text)":                          "cleave_to_reg(2205, %1)",
+		"to_regtype(text)":                           "cleave_to_reg(2206, %1)",
+		"to_regnamespace(text)":                      "cleave_to_reg(4089, %1)",
+		"current_setting(text)":                      "cleave_setting(%1, 0)",
+		"current_setting(text,bool)":                 "cleave_setting(%1, %2)",
+		"set_config(text,text,bool)":                 "cleave_set_config(%1, %2, %3)",
+		"txid_current_if_assigned()":                 "NULL",
+		"pg_column_is_updatable(regclass,int2,bool)": "1",
+	})
+	emitters["pg_typeof(any)"] = func(_ *translator, a []expr) string { return fmt.Sprint(a[0].typ) }
+	for _, p := range []string{"table", "schema", "database", "column", "any_column", "sequence", "function", "type", "language", "tablespace", "server"} {
+		for _, sig := range []string{"text,text", "oid,text", "name,text,text", "name,oid,text", "oid,text,text", "oid,oid,text", "text,text,text", "oid,int2,text", "text,int2,text"} {
+			emitters["has_"+p+"_privilege("+sig+")"] = tpl("cleave_true(%1)")
+		}
+	}
+	for _, sig := range []string{"name,text", "oid,text", "name,name,text", "oid,oid,text"} {
+		emitters["pg_has_role("+sig+")"] = tpl("cleave_true(%1)")
+	}
+}
+
+// bindEnv connects the functions registered on the connection to the conversation.
+func (c *Conn) bindEnv() {
+	c.env.conn = c
+	c.env.reg = func(oid uint32, text string) (int64, error) {
+		return c.translator("").regIn(oid, text)
+	}
+	c.env.regOut = c.regOut
+}
+
+// regIn is the input of regclass, regtype and their like.
+func (t *translator) regIn(oid uint32, text string) (int64, error) {
+	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return int64(n), nil
+	}
+	if text == "-" {
+		return 0, nil
+	}
+	parts, err := splitName(text)
+	if err != nil {
+		return 0, err
+	}
+	name := parts[len(parts)-1]
+	schema := ""
+	if len(parts) == 2 {
+		schema = parts[0]
+	}
+	switch oid {
+	case oidRegclass:
+		if d := t.relation(schema, name); d != 0 {
+			return int64(d), nil
+		}
+		return 0, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(parts, "."))
+	case oidRegnamespace:
+		if s := t.cat.schemas[name]; s != nil {
+			return int64(s.OID), nil
+		}
+		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
+	case oidRegtype:
+		base, array := strings.CutSuffix(strings.TrimSpace(text), "[]")
+		for _, ty := range builtin().typeList {
+			if ty.name == base || formatType(ty.oid, -1) == base || catalogSchema+"."+ty.name == base {
+				if array {
+					return int64(ty.array), nil
+				}
+				return int64(ty.oid), nil
+			}
+		}
+		switch base {
+		case "int":
+			return int64(oidInt4), nil
+		case "decimal":
+			return int64(oidNumeric), nil
+		}
+		return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", text)
+	case oidRegproc:
+		list := builtin().procsByName[name]
+		if len(list) == 0 {
+			return 0, sqlstate.New(sqlstate.UndefinedFunction, "function \"%s\" does not exist", name)
+		}
+		if len(list) > 1 {
+			return 0, sqlstate.New("42725", "more than one function named \"%s\"", name)
+		}
+		return int64(list[0].oid), nil
+	case oidRegrole:
+		return ownerOID, nil
+	}
+	return 0, refused("the type " + typeName(oid))
+}
+
+// relation finds the OID of a table, index or catalogue relation.
+func (t *translator) relation(schema, name string) uint32 {
+	schemas := append([]string{catalogSchema}, t.path...)
+	if schema != "" {
+		schemas = []string{schema}
+	}
+	for _, s := range schemas {
+		if d := t.lookup(s, name); d != nil {
+			return d.OID
+		}
+		if _, ix := t.cat.findIndex(s, name); ix != nil {
+			return ix.OID
+		}
+	}
+	return 0
+}
+
+// splitName splits a possibly quoted, possibly qualified name.
+func splitName(s string) ([]string, error) {
+	var out []string
+	bad := sqlstate.New("42602", "invalid name syntax")
+	s = strings.TrimSpace(s)
+	for {
+		if strings.HasPrefix(s, `"`) {
+			var b strings.Builder
+			i := 1
+			for {
+				if i >= len(s) {
+					return nil, bad
+				}
+				if s[i] == '"' {
+					if i+1 < len(s) && s[i+1] == '"' {
+						i++
+					} else {
+						break
+					}
+				}
+				b.WriteByte(s[i])
+				i++
+			}
+			out, s = append(out, b.String()), s[i+1:]
+		} else {
+			i := strings.IndexByte(s, '.')
+			if i < 0 {
+				i = len(s)
+			}
+			if i == 0 {
+				return nil, bad
+			}
+			out, s = append(out, strings.ToLower(s[:i])), s[i:]
+		}
+		if s == "" {
+			return out, nil
+		}
+		if s[0] != '.' || len(out) == 3 {
+			return nil, bad
+		}
+		s = s[1:]
+	}
+}
+
+func (c *Conn) regOut(oid uint32, v int64) string {
+	n := uint32(v)
+	if n == 0 {
+		return "-"
+	}
+	switch oid {
+	case oidRegclass:
+		if schema, name := c.relationName(n); name != "" {
+			return c.visibleName(schema, name)
+		}
+	case oidRegtype:
+		if builtin().types[n] != nil {
+			return formatType(n, -1)
+		}
+	case oidRegproc:
+		if p := builtin().procs[n]; p != nil {
+			return p.name
+		}
+	case oidRegprocedure:
+		if p := builtin().procs[n]; p != nil {
+			names := make([]string, len(p.args))
+			for i, a := range p.args {
+				names[i] = formatType(a, -1)
+			}
+			return p.name + "(" + strings.Join(names, ",") + ")"
+		}
+	case oidRegnamespace:
+		for _, s := range c.cat.schemas {
+			if s.OID == n {
+				return pgIdent(s.Name)
+			}
+		}
+	case oidRegrole:
+		if n == ownerOID {
+			return pgIdent(c.user)
+		}
+	}
+	return strconv.FormatUint(uint64(n), 10)
+}
+
+// relationName finds a relation's schema and name by OID.
+func (c *Conn) relationName(oid uint32) (schema, name string) {
+	if d := c.cat.byOID[oid]; d != nil {
+		return d.Schema, d.Name
+	}
+	for _, d := range c.cat.tables {
+		if ix := d.index(oid); ix != nil {
+			return d.Schema, ix.Name
+		}
+	}
+	for _, s := range systemTables() {
+		if s.def.OID == oid {
+			return s.def.Schema, s.def.Name
+		}
+	}
+	return "", ""
+}
+
+// visibleName is a name as the search path lets it be written.
+func (c *Conn) visibleName(schema, name string) string {
+	if c.visible(schema, name) {
+		return pgIdent(name)
+	}
+	return pgIdent(schema) + "." + pgIdent(name)
+}
+
+func (c *Conn) visible(schema, name string) bool {
+	t := c.translator("")
+	a, b := t.relation("", name), t.relation(schema, name)
+	return a == b && a != 0
+}
+
+func (c *Conn) indexDef(d *tableDef, ix *indexDef) string {
+	word := "CREATE INDEX "
+	if ix.Unique {
+		word = "CREATE UNIQUE INDEX "
+	}
+	cols := make([]string, len(ix.Columns))
+	for i := range ix.Columns {
+		cols[i] = indexColumnDef(d, &ix.Columns[i])
+	}
+	s := word + pgIdent(ix.Name) + " ON " + pgIdent(d.Schema) + "." + pgIdent(d.Name) + " USING btree (" + strings.Join(cols, ", ") + ")"
+	if ix.Where != "" {
+		s += " WHERE (" + ix.Where + ")"
+	}
+	return s
+}
+
+func indexColumnDef(d *tableDef, ic *indexColumn) string {
+	s := pgIdent(d.byNum(ic.Num).Name)
+	if ic.Desc {
+		s += " DESC"
+		if !ic.NullsFirst {
+			s += " NULLS LAST"
+		}
+	} else if ic.NullsFirst {
+		s += " NULLS FIRST"
+	}
+	return s
+}
+
+func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
+	switch k.Type {
+	case "p":
+		return "PRIMARY KEY (" + pgNameList(d.names(k.Columns)) + ")"
+	case "u":
+		return "UNIQUE (" + pgNameList(d.names(k.Columns)) + ")"
+	case "c":
+		return "CHECK ((" + k.Expr + "))"
+	}
+	ref := c.cat.byOID[k.RefTable]
+	if ref == nil {
+		return ""
+	}
+	s := "FOREIGN KEY (" + pgNameList(d.names(k.Columns)) + ") REFERENCES " + c.visibleName(ref.Schema, ref.Name) + "(" + pgNameList(ref.names(k.RefCols)) + ")"
+	if k.OnUpdate != "a" {
+		s += " ON UPDATE " + fkActions[k.OnUpdate]
+	}
+	if k.OnDelete != "a" {
+		s += " ON DELETE " + fkActions[k.OnDelete]
+	}
+	return s
+}
+
+func defSystem() {
+	sys := func(name string, n int, fn func(c *Conn, a []arg) (datum, error)) {
+		defVolatile(name, n, func(v *env, a []arg) (datum, error) {
+			for _, x := range a {
+				if x.Type() == sqlite.TypeNull {
+					return datum{}, nil
+				}
+			}
+			return fn(v.conn, a)
+		})
+	}
+	sys("cleave_version", 0, func(c *Conn, a []arg) (datum, error) {
+		return textV("PostgreSQL " + ServerVersion + " (Cleave, on SQLite " + lookupVersion() + ")")
+	})
+	sys("cleave_session", 1, func(c *Conn, a []arg) (datum, error) {
+		switch a[0].Text() {
+		case "database":
+			return textV(c.database)
+		case "schema":
+			if p := c.effectivePath(); len(p) > 0 {
+				return textV(p[0])
+			}
+			return datum{}, nil
+		}
+		return textV(c.user)
+	})
+	sys("cleave_schemas", 1, func(c *Conn, a []arg) (datum, error) {
+		arr := array{}
+		if a[0].Int64() != 0 {
+			arr = append(arr, arrayElem{text: catalogSchema})
+		}
+		for _, s := range c.effectivePath() {
+			arr = append(arr, arrayElem{text: s})
+		}
+		return textV(arr.String())
+	})
+	defLax("cleave_second", 2, func(v *env, a []arg) (datum, error) { return valueDatum(a[1]), nil })
+	defLax("cleave_format_type", 2, func(v *env, a []arg) (datum, error) {
+		if a[0].Type() == sqlite.TypeNull {
+			return datum{}, nil
+		}
+		mod := int32(-1)
+		if a[1].Type() != sqlite.TypeNull {
+			mod = int32(a[1].Int64())
+		}
+		return textV(formatType(uint32(a[0].Int64()), mod))
+	})
+	sys("cleave_visible", 1, func(c *Conn, a []arg) (datum, error) {
+		schema, name := c.relationName(uint32(a[0].Int64()))
+		if name == "" {
+			return datum{}, nil
+		}
+		return boolV(c.visible(schema, name))
+	})
+	def("cleave_true", 1, func(v *env, a []arg) (datum, error) { return intV(1) })
+	sys("cleave_indexdef", 3, func(c *Conn, a []arg) (datum, error) {
+		for _, d := range c.cat.tables {
+			if ix := d.index(uint32(a[0].Int64())); ix != nil {
+				n := int(a[1].Int64())
+				if n == 0 {
+					return textV(c.indexDef(d, ix))
+				}
+				if n < 1 || n > len(ix.Columns) {
+					return textV("")
+				}
+				return textV(pgIdent(d.byNum(ix.Columns[n-1].Num).Name))
+			}
+		}
+		return datum{}, nil
+	})
+	sys("cleave_role", 1, func(c *Conn, a []arg) (datum, error) {
+		switch n := a[0].Int64(); n {
+		case ownerOID:
+			return textV(c.user)
+		case databaseOwnerOID:
+			return textV("pg_database_owner")
+		default:
+			return textV("unknown (OID=" + itoa(n) + ")")
+		}
+	})
+	sys("cleave_constraintdef", 2, func(c *Conn, a []arg) (datum, error) {
+		for _, d := range c.cat.tables {
+			for i := range d.Constraints {
+				if d.Constraints[i].OID == uint32(a[0].Int64()) {
+					s := c.constraintDef(d, &d.Constraints[i])
+					if d.Constraints[i].Type == "c" && a[1].Int64() != 0 {
+						s = "CHECK (" + d.Constraints[i].Expr + ")"
+					}
+					return textV(s)
+				}
+			}
+		}
+		return datum{}, nil
+	})
+	sys("cleave_proc_result", 1, func(c *Conn, a []arg) (datum, error) {
+		p := builtin().procs[uint32(a[0].Int64())]
+		if p == nil {
+			return datum{}, nil
+		}
+		s := formatType(p.ret, -1)
+		if p.set {
+			s = "SETOF " + s
+		}
+		return textV(s)
+	})
+	sys("cleave_proc_arguments", 1, func(c *Conn, a []arg) (datum, error) {
+		p := builtin().procs[uint32(a[0].Int64())]
+		if p == nil {
+			return datum{}, nil
+		}
+		var names []string
+		for _, t := range p.args {
+			names = append(names, formatType(t, -1))
+		}
+		return textV(strings.Join(names, ", "))
+	})
+	comment := func(s string) (datum, error) {
+		if s == "" {
+			return datum{}, nil
+		}
+		return textV(s)
+	}
+	sys("cleave_col_description", 2, func(c *Conn, a []arg) (datum, error) {
+		if d := c.cat.byOID[uint32(a[0].Int64())]; d != nil {
+			if col := d.byNum(int16(a[1].Int64())); col != nil {
+				return comment(col.Comment)
+			}
+		}
+		return datum{}, nil
+	})
+	sys("cleave_obj_description", 1, func(c *Conn, a []arg) (datum, error) {
+		oid := uint32(a[0].Int64())
+		if d := c.cat.byOID[oid]; d != nil {
+			return comment(d.Comment)
+		}
+		for _, s := range c.cat.schemas {
+			if s.OID == oid {
+				return comment(s.Comment)
+			}
+		}
+		return datum{}, nil
+	})
+	sys("cleave_table_size", 2, func(c *Conn, a []arg) (datum, error) {
+		oid := uint32(a[0].Int64())
+		d := c.cat.byOID[oid]
+		var names []string
+		how := a[1].Int64()
+		if d == nil {
+			schema, name := c.relationName(oid)
+			if name == "" {
+				return datum{}, nil
+			}
+			names = append(names, sqlObjectName(schema, name))
+		} else {
+			if how != 1 {
+				names = append(names, d.sqlName())
+			}
+			if how != 0 {
+				for _, ix := range d.Indexes {
+					names = append(names, sqlObjectName(d.Schema, ix.Name))
+				}
+			}
+		}
+		total := int64(0)
+		for _, n := range names {
+			// SQLite keeps no sizes; the pages are counted.
+			size, err := c.queryInt("SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name = " + quoteText(n) + " AND aggregate = TRUE")
+			if err != nil {
+				return failV(refused("the size of a table"))
+			}
+			total += size
+		}
+		return intV(total)
+	})
+	sys("cleave_database_size", 0, func(c *Conn, a []arg) (datum, error) {
+		n, err := c.queryInt("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+		return intOr(n, err)
+	})
+	def("cleave_size_pretty", 1, func(v *env, a []arg) (datum, error) { return textV(sizePretty(a[0].Int64())) })
+	sys("cleave_reg_in", 2, func(c *Conn, a []arg) (datum, error) {
+		return intOr(c.env.reg(uint32(a[0].Int64()), a[1].Text()))
+	})
+	sys("cleave_reg_out", 2, func(c *Conn, a []arg) (datum, error) {
+		return textV(c.regOut(uint32(a[0].Int64()), a[1].Int64()))
+	})
+	sys("cleave_to_reg", 2, func(c *Conn, a []arg) (datum, error) {
+		n, err := c.env.reg(uint32(a[0].Int64()), a[1].Text())
+		if err != nil {
+			return datum{}, nil
+		}
+		return intV(n)
+	})
+	sys("cleave_setting", 2, func(c *Conn, a []arg) (datum, error) {
+		_, v, err := c.show(a[0].Text())
+		if err != nil {
+			if a[1].Int64() != 0 {
+				return datum{}, nil
+			}
+			return failV(err)
+		}
+		return textV(v)
+	})
+	sys("cleave_set_config", 3, func(c *Conn, a []arg) (datum, error) {
+		name := a[0].Text()
+		if err := c.assign(name, a[1].Text(), a[2].Int64() != 0); err != nil {
+			return failV(err)
+		}
+		_, v, err := c.show(name)
+		if err != nil {
+			return failV(err)
+		}
+		return textV(v)
+	})
+}
+
+var lookupVersion = func() func() string {
+	var v string
+	return func() string {
+		if v == "" {
+			v = sqliteVersion()
+		}
+		return v
+	}
+}()
+
+// sizePretty is pg_size_pretty.
+func sizePretty(n int64) string {
+	units := []string{"bytes", "kB", "MB", "GB", "TB", "PB"}
+	limits := []int64{10 * 1024, 20*1024 - 1, 20*1024 - 1, 20*1024 - 1, 20*1024 - 1, 1 << 62}
+	abs := func(v int64) int64 {
+		if v < 0 {
+			return -v
+		}
+		return v
+	}
+	rounds := []bool{false, true, true, true, true, true}
+	bits := []int{0, 9, 19, 29, 39, 49}
+	v := n
+	for i := range units {
+		if abs(v) < limits[i] || i == len(units)-1 {
+			if rounds[i] {
+				if v >= 0 {
+					v = (v + 1) / 2
+				} else {
+					v = (v - 1) / 2
+				}
+			}
+			return strconv.FormatInt(v, 10) + " " + units[i]
+		}
+		if i+1 < len(units) {
+			shift := bits[i+1] - bits[i]
+			v /= 1 << shift
+		}
+	}
+	return ""
+}

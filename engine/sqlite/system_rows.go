@@ -1,0 +1,693 @@
+package sqlite
+
+import (
+	"sort"
+	"strings"
+)
+
+// rows builds the rows of a relation from named values; what is not named is NULL.
+type rowMaker struct {
+	def  *tableDef
+	rows [][]datum
+}
+
+func maker(schema, name string) *rowMaker {
+	return &rowMaker{def: findSystem(schema, name).def}
+}
+
+type fields map[string]any
+
+func (m *rowMaker) add(f fields) {
+	row := make([]datum, len(m.def.Columns))
+	for i, col := range m.def.Columns {
+		v, ok := f[col.Name]
+		if !ok {
+			// Flags and counters that are never set here.
+			if col.NotNull {
+				switch classOf(col.Type) {
+				case classInt:
+					row[i] = intDatum(0)
+				case classFloat:
+					row[i] = datum{kind: 'f'}
+				case classText:
+					row[i] = textDatum("")
+				}
+			}
+			continue
+		}
+		switch v := v.(type) {
+		case nil:
+		case int:
+			row[i] = intDatum(int64(v))
+		case int16:
+			row[i] = intDatum(int64(v))
+		case int32:
+			row[i] = intDatum(int64(v))
+		case uint32:
+			row[i] = intDatum(int64(v))
+		case int64:
+			row[i] = intDatum(v)
+		case float64:
+			row[i] = datum{kind: 'f', f: v}
+		case bool:
+			row[i] = boolDatum(v)
+		case string:
+			row[i] = textDatum(v)
+		case byte:
+			row[i] = textDatum(string(rune(v)))
+		}
+	}
+	m.rows = append(m.rows, row)
+}
+
+func (c *Conn) sortedTables() []*tableDef {
+	out := make([]*tableDef, 0, len(c.cat.tables))
+	for _, d := range c.cat.tables {
+		out = append(out, d)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
+	return out
+}
+
+func numsArray(nums []int16) string {
+	a := make(array, len(nums))
+	for i, n := range nums {
+		a[i].text = itoa(int64(n))
+	}
+	return a.String()
+}
+
+func vector(n int, f func(i int) int64) string {
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = itoa(f(i))
+	}
+	return strings.Join(parts, " ")
+}
+
+// rowType is the OID of a table's row type: beside the table's own numbers.
+func rowTypeOID(d *tableDef) uint32 { return d.OID | 1<<31 }
+
+var opclasses = map[uint32]int64{oidInt8: 3124, oidInt2: 1979, oidInt4: 1978, oidText: 3126, oidVarchar: 3126, oidBpchar: 426, oidUUID: 2968,
+	oidDate: 3122, oidTimestamp: 3128, oidTimestamptz: 3127, oidBool: 424, oidBytea: 428, oidNumeric: 3125, oidFloat8: 3123, oidTime: 1996}
+
+func collationOf(oid uint32) uint32 {
+	if t := builtin().types[oid]; t != nil {
+		return t.collation
+	}
+	return 0
+}
+
+// systemFills make the rows of the relations that are not empty here.
+var systemFills map[string]func(c *Conn) [][]datum
+
+var systemConstant = map[string]bool{"pg_catalog.pg_type": true, "pg_catalog.pg_proc": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_cast": true,
+	"pg_catalog.pg_am": true, "pg_catalog.pg_collation": true, "pg_catalog.pg_tablespace": true, "pg_catalog.pg_language": true}
+
+var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true}
+
+func init() {
+	systemFills = map[string]func(c *Conn) [][]datum{
+		"pg_catalog.pg_namespace": fillNamespace, "pg_catalog.pg_class": fillClass, "pg_catalog.pg_attribute": fillAttribute,
+		"pg_catalog.pg_type": fillType, "pg_catalog.pg_index": fillIndex, "pg_catalog.pg_constraint": fillConstraint,
+		"pg_catalog.pg_attrdef": fillAttrdef, "pg_catalog.pg_description": fillDescription, "pg_catalog.pg_database": fillDatabase,
+		"pg_catalog.pg_roles": fillRoles, "pg_catalog.pg_authid": fillAuthid, "pg_catalog.pg_range": fillRange, "pg_catalog.pg_user": fillUser, "pg_catalog.pg_am": fillAM,
+		"pg_catalog.pg_collation": fillCollation, "pg_catalog.pg_settings": fillSettings, "pg_catalog.pg_proc": fillProc,
+		"pg_catalog.pg_operator": fillOperator, "pg_catalog.pg_cast": fillCast, "pg_catalog.pg_tables": fillPgTables,
+		"pg_catalog.pg_indexes": fillPgIndexes, "pg_catalog.pg_tablespace": fillTablespace, "pg_catalog.pg_language": fillLanguage,
+		"information_schema.tables": fillInfoTables, "information_schema.columns": fillInfoColumns, "information_schema.schemata": fillInfoSchemata,
+		"information_schema.table_constraints": fillInfoConstraints, "information_schema.key_column_usage": fillInfoKeys,
+		"information_schema.constraint_column_usage": fillInfoUsage, "information_schema.referential_constraints": fillInfoReferences,
+		"information_schema.check_constraints": fillInfoChecks,
+	}
+}
+
+// databaseOwnerOID is the predefined role that owns the schema public.
+const databaseOwnerOID = 6171
+
+func fillNamespace(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_namespace")
+	for _, s := range c.cat.schemas {
+		f := fields{"oid": s.OID, "nspname": s.Name, "nspowner": ownerOID}
+		if s.Name == publicSchema {
+			f["nspowner"] = databaseOwnerOID
+			f["nspacl"] = "{pg_database_owner=UC/pg_database_owner,=U/pg_database_owner}"
+		}
+		m.add(f)
+	}
+	return m.rows
+}
+
+func reloptions(d *tableDef) any {
+	if len(d.Options) == 0 {
+		return nil
+	}
+	a := make(array, len(d.Options))
+	for i, o := range d.Options {
+		a[i].text = o
+	}
+	return a.String()
+}
+
+func (c *Conn) schemaOID(name string) uint32 {
+	if s := c.cat.schemas[name]; s != nil {
+		return s.OID
+	}
+	return 0
+}
+
+// referenced reports whether a foreign key refers to the table; PostgreSQL keeps
+// internal triggers on both sides.
+func (c *Conn) referenced(d *tableDef) bool {
+	for _, o := range c.cat.tables {
+		for _, k := range o.Constraints {
+			if k.Type == "f" && k.RefTable == d.OID {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func fillClass(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_class")
+	for _, d := range c.sortedTables() {
+		checks := 0
+		triggers := false
+		for _, k := range d.Constraints {
+			if k.Type == "c" {
+				checks++
+			}
+			triggers = triggers || k.Type == "f"
+		}
+		triggers = triggers || c.referenced(d)
+		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": ownerOID, "relam": heapAM,
+			"relfilenode": d.OID, "reltuples": -1.0, "relhasindex": len(d.Indexes) > 0, "relpersistence": "p", "relkind": "r", "relnatts": len(d.Columns),
+			"relchecks": checks, "relhastriggers": triggers, "relispopulated": true, "relreplident": "d", "reloptions": reloptions(d), "relfrozenxid": 3, "relminmxid": 1})
+		for _, ix := range d.Indexes {
+			m.add(fields{"oid": ix.OID, "relname": ix.Name, "relnamespace": c.schemaOID(d.Schema), "relowner": ownerOID, "relam": btreeAM, "relfilenode": ix.OID,
+				"relpersistence": "p", "relkind": "i", "relnatts": len(ix.Columns), "relispopulated": true, "relreplident": "n"})
+		}
+	}
+	for _, s := range systemTables() {
+		m.add(fields{"oid": s.def.OID, "relname": s.def.Name, "relnamespace": c.schemaOID(s.def.Schema), "relowner": ownerOID,
+			"relam": map[bool]int{true: heapAM, false: 0}[s.kind == 'r'], "reltuples": -1.0, "relpersistence": "p", "relkind": s.kind,
+			"relnatts": len(s.def.Columns), "relispopulated": true, "relreplident": "n"})
+	}
+	return m.rows
+}
+
+func fillAttribute(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_attribute")
+	column := func(rel uint32, num int16, name string, typ uint32, mod int32, notNull, hasDef, dropped bool) {
+		f := fields{"attrelid": rel, "attname": name, "atttypid": typ, "attstattarget": -1, "attnum": num, "attcacheoff": -1, "atttypmod": mod,
+			"attnotnull": notNull, "atthasdef": hasDef, "attisdropped": dropped, "attislocal": true, "attcompression": "", "attidentity": "", "attgenerated": ""}
+		if t := builtin().types[typ]; t != nil {
+			f["attlen"], f["attbyval"], f["attalign"], f["attstorage"], f["attcollation"] = t.size, t.byval, t.align, t.storage, t.collation
+			if t.category == 'A' {
+				f["attndims"] = 1
+			}
+		}
+		if dropped {
+			f["atttypid"] = 0
+		}
+		m.add(f)
+	}
+	for _, d := range c.sortedTables() {
+		for _, col := range d.Columns {
+			column(d.OID, col.Num, col.Name, col.Type, col.Mod, col.NotNull, col.Default != "", col.Dropped)
+		}
+		for _, s := range []struct {
+			num  int16
+			name string
+			typ  uint32
+		}{{-1, "ctid", oidTID}, {-2, "xmin", oidXID}, {-3, "cmin", 29}, {-4, "xmax", oidXID}, {-5, "cmax", 29}, {-6, "tableoid", oidOID}} {
+			column(d.OID, s.num, s.name, s.typ, -1, true, false, false)
+		}
+		for _, ix := range d.Indexes {
+			for i, ic := range ix.Columns {
+				col := d.byNum(ic.Num)
+				column(ix.OID, int16(i+1), col.Name, col.Type, col.Mod, false, false, false)
+			}
+		}
+	}
+	for _, s := range systemTables() {
+		for _, col := range s.def.Columns {
+			column(s.def.OID, col.Num, col.Name, col.Type, col.Mod, col.NotNull, false, false)
+		}
+	}
+	return m.rows
+}
+
+func fillType(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_type")
+	for _, t := range builtin().typeList {
+		f := fields{"oid": t.oid, "typname": t.name, "typnamespace": catalogSchemaOID, "typowner": ownerOID, "typlen": t.size, "typbyval": t.byval,
+			"typtype": t.kind, "typcategory": t.category, "typispreferred": t.preferred, "typisdefined": true, "typdelim": ",", "typrelid": t.relid,
+			"typelem": t.elem, "typarray": t.array, "typinput": t.in, "typoutput": t.out, "typalign": t.align, "typstorage": t.storage,
+			"typtypmod": -1, "typcollation": t.collation}
+		if t.name == "box" || t.name == "_box" {
+			f["typdelim"] = ";"
+		}
+		m.add(f)
+	}
+	return m.rows
+}
+
+func fillIndex(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_index")
+	for _, d := range c.sortedTables() {
+		for _, ix := range d.Indexes {
+			n := len(ix.Columns)
+			f := fields{"indexrelid": ix.OID, "indrelid": d.OID, "indnatts": n, "indnkeyatts": n, "indisunique": ix.Unique, "indisprimary": ix.Primary,
+				"indimmediate": true, "indisvalid": true, "indisready": true, "indislive": true,
+				"indkey":       vector(n, func(i int) int64 { return int64(ix.Columns[i].Num) }),
+				"indcollation": vector(n, func(i int) int64 { return int64(collationOf(d.byNum(ix.Columns[i].Num).Type)) }),
+				"indclass":     vector(n, func(i int) int64 { return opclasses[d.byNum(ix.Columns[i].Num).Type] }),
+				"indoption": vector(n, func(i int) int64 {
+					o := int64(0)
+					if ix.Columns[i].Desc {
+						o |= 1
+					}
+					if ix.Columns[i].NullsFirst {
+						o |= 2
+					}
+					return o
+				})}
+			if ix.Where != "" {
+				f["indpred"] = "(" + ix.Where + ")"
+			}
+			m.add(f)
+		}
+	}
+	return m.rows
+}
+
+func fillConstraint(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_constraint")
+	for _, d := range c.sortedTables() {
+		for _, k := range d.Constraints {
+			f := fields{"oid": k.OID, "conname": k.Name, "connamespace": c.schemaOID(d.Schema), "contype": k.Type, "convalidated": true, "conrelid": d.OID,
+				"conindid": k.Index, "conislocal": true, "connoinherit": k.Type != "c", "conkey": numsArray(k.Columns), "confupdtype": " ", "confdeltype": " ", "confmatchtype": " "}
+			if k.Type == "c" {
+				f["conbin"] = "(" + k.Expr + ")"
+			}
+			if k.Type == "f" {
+				f["confrelid"], f["confkey"] = k.RefTable, numsArray(k.RefCols)
+				f["confupdtype"], f["confdeltype"], f["confmatchtype"] = k.OnUpdate, k.OnDelete, "s"
+				if ref := c.cat.byOID[k.RefTable]; ref != nil {
+					for _, ix := range ref.Indexes {
+						if ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
+							f["conindid"] = ix.OID
+							break
+						}
+					}
+				}
+			}
+			m.add(f)
+		}
+	}
+	return m.rows
+}
+
+// attrdefOID numbers a column's default beside the table's own numbers.
+func attrdefOID(d *tableDef, num int16) uint32 { return d.OID ^ 1<<30 ^ uint32(num)<<20 }
+
+func fillAttrdef(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_attrdef")
+	for _, d := range c.sortedTables() {
+		for _, col := range d.live() {
+			if col.Default != "" {
+				m.add(fields{"oid": attrdefOID(d, col.Num), "adrelid": d.OID, "adnum": col.Num, "adbin": col.Default})
+			}
+		}
+	}
+	return m.rows
+}
+
+func fillDescription(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_description")
+	for _, d := range c.sortedTables() {
+		if d.Comment != "" {
+			m.add(fields{"objoid": d.OID, "classoid": 1259, "objsubid": 0, "description": d.Comment})
+		}
+		for _, col := range d.live() {
+			if col.Comment != "" {
+				m.add(fields{"objoid": d.OID, "classoid": 1259, "objsubid": col.Num, "description": col.Comment})
+			}
+		}
+	}
+	for _, s := range c.cat.schemas {
+		if s.Comment != "" {
+			m.add(fields{"objoid": s.OID, "classoid": 2615, "objsubid": 0, "description": s.Comment})
+		}
+	}
+	return m.rows
+}
+
+func fillDatabase(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_database")
+	m.add(fields{"oid": databaseOID, "datname": c.database, "datdba": ownerOID, "encoding": 6, "datlocprovider": "c", "datallowconn": true,
+		"datconnlimit": -1, "datfrozenxid": 3, "datminmxid": 1, "dattablespace": 1663, "datcollate": "C", "datctype": "C.UTF-8"})
+	return m.rows
+}
+
+func roleFields(c *Conn) fields {
+	return fields{"oid": ownerOID, "rolname": c.user, "rolinherit": true, "rolcanlogin": true, "rolconnlimit": -1,
+		"rolsuper": false, "rolcreaterole": false, "rolcreatedb": false, "rolreplication": false, "rolbypassrls": false}
+}
+
+func fillRoles(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_roles")
+	f := roleFields(c)
+	f["rolpassword"] = "********"
+	m.add(f)
+	return m.rows
+}
+
+func fillAuthid(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_authid")
+	m.add(roleFields(c))
+	return m.rows
+}
+
+func fillRange(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_range")
+	for _, r := range [][6]uint32{{3904, 23, 4451, 0, 1978, 3914}, {3906, 1700, 4532, 0, 3125, 0}, {3908, 1114, 4533, 0, 3128, 0},
+		{3910, 1184, 4534, 0, 3127, 0}, {3912, 1082, 4535, 0, 3122, 3915}, {3926, 20, 4536, 0, 3124, 3928}} {
+		m.add(fields{"rngtypid": r[0], "rngsubtype": r[1], "rngmultitypid": r[2], "rngcollation": r[3], "rngsubopc": r[4], "rngcanonical": r[5], "rngsubdiff": 0})
+	}
+	return m.rows
+}
+
+func fillUser(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_user")
+	m.add(fields{"usename": c.user, "usesysid": ownerOID, "usecreatedb": false, "usesuper": false, "userepl": false, "usebypassrls": false, "passwd": "********"})
+	return m.rows
+}
+
+func fillAM(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_am")
+	m.add(fields{"oid": heapAM, "amname": "heap", "amhandler": 3, "amtype": "t"})
+	m.add(fields{"oid": btreeAM, "amname": "btree", "amhandler": 330, "amtype": "i"})
+	return m.rows
+}
+
+func fillCollation(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_collation")
+	m.add(fields{"oid": 100, "collname": "default", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "d", "collisdeterministic": true, "collencoding": -1})
+	m.add(fields{"oid": 950, "collname": "C", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "C", "collctype": "C"})
+	m.add(fields{"oid": 951, "collname": "POSIX", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "POSIX", "collctype": "POSIX"})
+	return m.rows
+}
+
+func fillTablespace(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_tablespace")
+	m.add(fields{"oid": 1663, "spcname": "pg_default", "spcowner": ownerOID})
+	m.add(fields{"oid": 1664, "spcname": "pg_global", "spcowner": ownerOID})
+	return m.rows
+}
+
+func fillLanguage(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_language")
+	for i, n := range []string{"internal", "c", "sql"} {
+		m.add(fields{"oid": 12 + i, "lanname": n, "lanowner": ownerOID, "lanpltrusted": n == "sql", "lanvalidator": 2246 + i})
+	}
+	return m.rows
+}
+
+func fillSettings(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_settings")
+	for _, n := range settingNames() {
+		d := settingByName[n]
+		_, v, _ := c.show(n)
+		kind, ctx := d.kind, "user"
+		var unit any
+		if kind == "ms" {
+			kind, unit = "integer", "ms"
+			if dur, ok := parseDuration(v); ok {
+				v = itoa(dur.Milliseconds())
+			}
+		}
+		if d.fixed {
+			ctx = "internal"
+		}
+		m.add(fields{"name": d.name, "setting": v, "unit": unit, "category": "Cleave", "short_desc": d.short, "context": ctx, "vartype": kind,
+			"source": "default", "boot_val": d.value, "reset_val": d.value, "pending_restart": false})
+	}
+	return m.rows
+}
+
+func fillProc(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_proc")
+	for _, p := range builtin().procList {
+		args := make([]string, len(p.args))
+		for i, a := range p.args {
+			args[i] = itoa(int64(a))
+		}
+		rows := 0.0
+		if p.set {
+			rows = 1000
+		}
+		m.add(fields{"oid": p.oid, "proname": p.name, "pronamespace": catalogSchemaOID, "proowner": ownerOID, "prolang": 12, "procost": 1.0, "prorows": rows,
+			"provariadic": p.variadic, "prokind": p.kind, "proisstrict": p.strict, "proretset": p.set, "provolatile": p.volatile, "proparallel": "s",
+			"pronargs": len(p.args), "pronargdefaults": p.defaults, "prorettype": p.ret, "proargtypes": strings.Join(args, " "), "prosrc": p.name})
+	}
+	return m.rows
+}
+
+func fillOperator(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_operator")
+	for _, o := range builtin().opers {
+		m.add(fields{"oid": o.oid, "oprname": o.name, "oprnamespace": catalogSchemaOID, "oprowner": ownerOID, "oprkind": o.kind, "oprleft": o.left,
+			"oprright": o.right, "oprresult": o.result, "oprcom": o.commutes, "oprnegate": o.negates, "oprcode": o.code})
+	}
+	return m.rows
+}
+
+func fillCast(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_cast")
+	for i, k := range builtin().castList {
+		m.add(fields{"oid": 10000 + i, "castsource": k.source, "casttarget": k.target, "castfunc": k.fn, "castcontext": k.context, "castmethod": k.method})
+	}
+	return m.rows
+}
+
+func fillPgTables(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_tables")
+	for _, d := range c.sortedTables() {
+		fk := false
+		for _, k := range d.Constraints {
+			fk = fk || k.Type == "f"
+		}
+		fk = fk || c.referenced(d)
+		m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "tableowner": c.user, "hasindexes": len(d.Indexes) > 0, "hasrules": false, "hastriggers": fk, "rowsecurity": false})
+	}
+	for _, s := range systemTables() {
+		if s.kind == 'r' {
+			m.add(fields{"schemaname": s.def.Schema, "tablename": s.def.Name, "tableowner": c.user, "hasindexes": true, "hasrules": false, "hastriggers": false, "rowsecurity": false})
+		}
+	}
+	return m.rows
+}
+
+func fillPgIndexes(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_indexes")
+	for _, d := range c.sortedTables() {
+		for i := range d.Indexes {
+			m.add(fields{"schemaname": d.Schema, "tablename": d.Name, "indexname": d.Indexes[i].Name, "indexdef": c.indexDef(d, &d.Indexes[i])})
+		}
+	}
+	return m.rows
+}
+
+func fillInfoSchemata(c *Conn) [][]datum {
+	m := maker(informationSchema, "schemata")
+	for _, s := range c.cat.schemas {
+		m.add(fields{"catalog_name": c.database, "schema_name": s.Name, "schema_owner": c.user})
+	}
+	return m.rows
+}
+
+func fillInfoTables(c *Conn) [][]datum {
+	m := maker(informationSchema, "tables")
+	add := func(schema, name, kind, insertable string) {
+		m.add(fields{"table_catalog": c.database, "table_schema": schema, "table_name": name, "table_type": kind, "is_insertable_into": insertable, "is_typed": "NO"})
+	}
+	for _, d := range c.sortedTables() {
+		add(d.Schema, d.Name, "BASE TABLE", "YES")
+	}
+	for _, s := range systemTables() {
+		if s.kind == 'r' {
+			add(s.def.Schema, s.def.Name, "BASE TABLE", "YES")
+		} else {
+			add(s.def.Schema, s.def.Name, "VIEW", "NO")
+		}
+	}
+	return m.rows
+}
+
+func fillInfoColumns(c *Conn) [][]datum {
+	m := maker(informationSchema, "columns")
+	table := func(d *tableDef) {
+		for _, col := range d.live() {
+			t := builtin().types[col.Type]
+			f := fields{"table_catalog": c.database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
+				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": formatType(col.Type, -1),
+				"udt_catalog": c.database, "udt_schema": catalogSchema, "udt_name": t.name, "dtd_identifier": itoa(int64(col.Num)),
+				"is_self_referencing": "NO", "is_identity": "NO", "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "YES"}
+			if t.category == 'A' {
+				f["data_type"] = "ARRAY"
+			}
+			if col.Default != "" {
+				f["column_default"] = col.Default
+			}
+			switch col.Type {
+			case oidVarchar, oidBpchar:
+				if col.Mod > 0 {
+					f["character_maximum_length"] = col.Mod - 4
+					f["character_octet_length"] = (col.Mod - 4) * 4
+				} else {
+					f["character_octet_length"] = 1 << 30
+				}
+			case oidText:
+				f["character_octet_length"] = 1 << 30
+			case oidInt2:
+				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 16, 2, 0
+			case oidInt4:
+				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 32, 2, 0
+			case oidInt8:
+				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 64, 2, 0
+			case oidFloat8:
+				f["numeric_precision"], f["numeric_precision_radix"] = 53, 2
+			case oidNumeric:
+				f["numeric_precision_radix"] = 10
+				if col.Mod >= 0 {
+					p, s := numericTypmod(col.Mod)
+					f["numeric_precision"], f["numeric_scale"] = p, s
+				}
+			case oidDate:
+				f["datetime_precision"] = 0
+			case oidTime, oidTimestamp, oidTimestamptz:
+				f["datetime_precision"] = 6
+				if col.Mod >= 0 {
+					f["datetime_precision"] = col.Mod
+				}
+			}
+			m.add(f)
+		}
+	}
+	for _, d := range c.sortedTables() {
+		table(d)
+	}
+	for _, s := range systemTables() {
+		table(s.def)
+	}
+	return m.rows
+}
+
+var constraintWords = map[string]string{"p": "PRIMARY KEY", "u": "UNIQUE", "c": "CHECK", "f": "FOREIGN KEY"}
+
+func fillInfoConstraints(c *Conn) [][]datum {
+	m := maker(informationSchema, "table_constraints")
+	for _, d := range c.sortedTables() {
+		add := func(name, kind string) {
+			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": name, "table_catalog": c.database,
+				"table_schema": d.Schema, "table_name": d.Name, "constraint_type": kind, "is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
+			if kind == "UNIQUE" {
+				f["nulls_distinct"] = "YES"
+			}
+			m.add(f)
+		}
+		for _, k := range d.Constraints {
+			add(k.Name, constraintWords[k.Type])
+		}
+		for _, col := range d.live() {
+			if col.NotNull {
+				add(itoa(int64(c.schemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK")
+			}
+		}
+	}
+	return m.rows
+}
+
+func fillInfoChecks(c *Conn) [][]datum {
+	m := maker(informationSchema, "check_constraints")
+	for _, d := range c.sortedTables() {
+		for _, k := range d.Constraints {
+			if k.Type == "c" {
+				m.add(fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "check_clause": "((" + k.Expr + "))"})
+			}
+		}
+		for _, col := range d.live() {
+			if col.NotNull {
+				m.add(fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "check_clause": col.Name + " IS NOT NULL",
+					"constraint_name": itoa(int64(c.schemaOID(d.Schema))) + "_" + itoa(int64(d.OID)) + "_" + itoa(int64(col.Num)) + "_not_null"})
+			}
+		}
+	}
+	return m.rows
+}
+
+func fillInfoKeys(c *Conn) [][]datum {
+	m := maker(informationSchema, "key_column_usage")
+	for _, d := range c.sortedTables() {
+		for _, k := range d.Constraints {
+			if k.Type == "c" {
+				continue
+			}
+			for i, name := range d.names(k.Columns) {
+				f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "table_catalog": c.database,
+					"table_schema": d.Schema, "table_name": d.Name, "column_name": name, "ordinal_position": i + 1}
+				if k.Type == "f" {
+					f["position_in_unique_constraint"] = i + 1
+				}
+				m.add(f)
+			}
+		}
+	}
+	return m.rows
+}
+
+func fillInfoUsage(c *Conn) [][]datum {
+	m := maker(informationSchema, "constraint_column_usage")
+	for _, d := range c.sortedTables() {
+		for _, k := range d.Constraints {
+			t, nums := d, k.Columns
+			if k.Type == "f" {
+				t, nums = c.cat.byOID[k.RefTable], k.RefCols
+			}
+			if t == nil {
+				continue
+			}
+			for _, name := range t.names(nums) {
+				m.add(fields{"table_catalog": c.database, "table_schema": t.Schema, "table_name": t.Name, "column_name": name,
+					"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name})
+			}
+		}
+	}
+	return m.rows
+}
+
+func fillInfoReferences(c *Conn) [][]datum {
+	m := maker(informationSchema, "referential_constraints")
+	for _, d := range c.sortedTables() {
+		for _, k := range d.Constraints {
+			if k.Type != "f" {
+				continue
+			}
+			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": k.Name, "match_option": "NONE",
+				"update_rule": fkActions[k.OnUpdate], "delete_rule": fkActions[k.OnDelete]}
+			if ref := c.cat.byOID[k.RefTable]; ref != nil {
+				for _, o := range ref.Constraints {
+					if ix := ref.index(o.Index); ix != nil && ix.Unique && sameColumnsSet(k.RefCols, ix.Columns) {
+						f["unique_constraint_catalog"], f["unique_constraint_schema"], f["unique_constraint_name"] = c.database, ref.Schema, o.Name
+						break
+					}
+				}
+			}
+			m.add(f)
+		}
+	}
+	return m.rows
+}
