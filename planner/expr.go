@@ -89,7 +89,7 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 	case *pg.Node_BoolExpr:
 		a.walkList(v.BoolExpr.Args, w)
 	case *pg.Node_TypeCast:
-		t := castType(v.TypeCast.TypeName)
+		t := a.castType(v.TypeCast.TypeName)
 		a.agree(v.TypeCast.Arg, t)
 		a.catalogType(v.TypeCast.TypeName)
 		a.walk(v.TypeCast.Arg, w)
@@ -120,6 +120,10 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		a.walk(v.SubLink.Subselect, w)
 	case *pg.Node_SelectStmt:
 		*w.subs = append(*w.subs, a.selectQuery(v.SelectStmt, w.sc))
+	case *pg.Node_SqlvalueFunction:
+		if v.SqlvalueFunction.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {
+			a.preferDefault = true // as current_database()
+		}
 	case *pg.Node_CurrentOfExpr:
 		refuse("WHERE CURRENT OF is not supported", "name the row by its key")
 	default:
@@ -201,7 +205,7 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 	case pg.A_Expr_Kind_AEXPR_OP_ANY:
 		if c, ok := a.columnOf(e.Lexpr, sc); ok {
 			n := e.Rexpr
-			if tc := n.GetTypeCast(); tc != nil && sameFamily(arrayType(tc.TypeName), c.typ) {
+			if tc := n.GetTypeCast(); tc != nil && sameFamily(a.arrayType(tc.TypeName), c.typ) {
 				n = tc.Arg
 			}
 			for _, el := range n.GetAArrayExpr().GetElements() {
@@ -325,9 +329,14 @@ var anywhere = map[string]bool{
 
 func (a *analyzer) checkFunction(name string, args int) {
 	switch name {
-	case "nextval", "setval", "currval", "lastval":
+	case "nextval", "setval":
 		a.sequence = name
 		return
+	case "currval", "lastval":
+		// They are about the session of the shard, which other clients' sessions use as well.
+		refuse(name+"() is not supported: the router's sessions share those of the shards", "use INSERT ... RETURNING, or keep what nextval() gives")
+	case "setseed":
+		refuse("setseed() would seed random() in one session of one shard only", "make the numbers in the client")
 	case "set_config":
 		refuse("set_config() inside a larger statement would change one shard's session only", "run SELECT set_config('name', 'value', false) by itself, or SET")
 	case "ts_rewrite":
@@ -352,7 +361,7 @@ func (a *analyzer) checkFunction(name string, args int) {
 		return
 	}
 	if strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description") ||
-		strings.HasPrefix(name, "inet_") || name == "format_type" || name == "row_security_active" {
+		strings.HasPrefix(name, "inet_") || name == "format_type" || name == "row_security_active" || name == "current_database" {
 		a.preferDefault = true
 	}
 }

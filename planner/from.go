@@ -399,7 +399,7 @@ func (a *analyzer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 		c := sc.resolve(names)
 		return c, c.term != noTerm && c.typ != 0
 	case *pg.Node_TypeCast:
-		t := castType(v.TypeCast.TypeName)
+		t := a.castType(v.TypeCast.TypeName)
 		if t == 0 {
 			return column{}, false
 		}
@@ -571,7 +571,7 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 	}
 	n, cast := e.Rexpr, keyspace.Type(0)
 	if tc := n.GetTypeCast(); tc != nil {
-		if cast = arrayType(tc.TypeName); cast == 0 || !sameFamily(cast, c.typ) {
+		if cast = a.arrayType(tc.TypeName); cast == 0 || !sameFamily(cast, c.typ) {
 			return nil
 		}
 		n = tc.Arg

@@ -57,7 +57,7 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 	case *pg.Node_AConst:
 		return a.literal(v.AConst, t, t, assign)
 	case *pg.Node_TypeCast:
-		s := castType(v.TypeCast.TypeName)
+		s := a.castType(v.TypeCast.TypeName)
 		if s == 0 || !sameFamily(s, t) {
 			return k, false
 		}
@@ -69,7 +69,7 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 			return a.literal(arg.AConst, t, s, assign)
 		case *pg.Node_TypeCast:
 			// A cast to the type that it already has.
-			if castType(arg.TypeCast.TypeName) == s {
+			if a.castType(arg.TypeCast.TypeName) == s {
 				return a.konstOf(v.TypeCast.Arg, t, assign)
 			}
 		}
@@ -221,30 +221,41 @@ var castNames = map[string]keyspace.Type{
 
 // castType returns the key type that a type name stands for, 0 for every other
 // type and for modified ones (varchar(3) cuts, timestamp(0) rounds).
-func castType(n *pg.TypeName) keyspace.Type {
+func (a *analyzer) castType(n *pg.TypeName) keyspace.Type {
 	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) > 0 || n.Setof || n.PctType {
 		return 0
 	}
-	return namedType(n)
+	return a.namedType(n)
 }
 
-func namedType(n *pg.TypeName) keyspace.Type {
+func (a *analyzer) namedType(n *pg.TypeName) keyspace.Type {
 	names := strs(n.Names)
 	if len(names) == 2 && names[0] == "pg_catalog" {
-		names = names[1:]
+		return castNames[names[1]]
 	}
-	if len(names) != 1 {
+	if len(names) != 1 || a.hidden() {
 		return 0
 	}
 	return castNames[names[0]]
 }
 
+// hidden reports whether a schema of the search path comes before pg_catalog: a
+// name without schema may then be of a type that somebody made there.
+func (a *analyzer) hidden() bool {
+	for i, s := range a.path {
+		if s == "pg_catalog" {
+			return i > 0
+		}
+	}
+	return false
+}
+
 // arrayType returns the element type of a one-dimensional array type name.
-func arrayType(n *pg.TypeName) keyspace.Type {
+func (a *analyzer) arrayType(n *pg.TypeName) keyspace.Type {
 	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) != 1 || n.Setof || n.PctType {
 		return 0
 	}
-	return namedType(n)
+	return a.namedType(n)
 }
 
 // strs returns the texts of a list of String nodes.

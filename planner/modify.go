@@ -52,6 +52,14 @@ func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 	switch {
 	case r.virtual:
 		fail(virtualWrite(quoteName(r.schema, r.name)))
+	case r.catalog:
+		// pg_settings above all: an UPDATE of it is a SET in the shard's session,
+		// which the router would not know of.
+		e := sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied: %q is a system catalog", r.name)
+		if r.name == "pg_settings" {
+			e = e.WithHint("SET changes a setting")
+		}
+		fail(e)
 	case r.table != nil:
 		a.addTable(&a.st.Writes, r.table)
 	}

@@ -448,7 +448,7 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			name = outputName(r.Val)
 		}
 		col := column{name: name, term: noTerm}
-		if t := literalType(r.Val); t != 0 && q.up {
+		if t := a.literalType(r.Val); t != 0 && q.up {
 			if k, ok := a.konstOf(r.Val, t, false); ok {
 				col.typ = t
 				col.term = a.newTerm(termInfo{typ: t, rte: rte, plain: true})
@@ -488,7 +488,7 @@ func (a *analyzer) star(q *query, c *pg.ColumnRef, sc *scope, add func(string, c
 
 // literalType returns the type that a literal has by itself, 0 if it is not
 // one whose equality with a shard key is certain.
-func literalType(n *pg.Node) keyspace.Type {
+func (a *analyzer) literalType(n *pg.Node) keyspace.Type {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_AConst:
 		switch v.AConst.Val.(type) {
@@ -500,7 +500,7 @@ func literalType(n *pg.Node) keyspace.Type {
 	case *pg.Node_TypeCast:
 		switch v.TypeCast.Arg.GetNode().(type) {
 		case *pg.Node_AConst, *pg.Node_ParamRef:
-			return castType(v.TypeCast.TypeName)
+			return a.castType(v.TypeCast.TypeName)
 		}
 	}
 	return 0
@@ -557,7 +557,7 @@ func (a *analyzer) valuesQuery(q *query, s *pg.SelectStmt, sc *scope) {
 				same = false
 				break
 			}
-			t := literalType(items[i])
+			t := a.literalType(items[i])
 			if t == 0 || typ != 0 && t != typ {
 				same = false
 				break

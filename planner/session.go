@@ -75,6 +75,8 @@ func CheckSetting(name, value string) error {
 		if !strings.EqualFold(strings.Trim(value, "' "), "origin") {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "session_replication_role cannot be changed through the router: it would switch off the shards' guards")
 		}
+	case name == "seed":
+		return sqlstate.Refuse("SET seed is not supported: it would seed random() in one session of one shard only", "make the numbers in the client")
 	case strings.HasPrefix(name, "cleave."):
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "settings cleave.* belong to the router").
 			WithHint("SELECT cleave.… functions and the configuration file change the router")
@@ -238,6 +240,15 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 			name = names[len(names)-1]
 		}
 		oid := typeOIDs[name]
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && a.hidden() {
+			oid = 0
+		}
+		if oid == 0 {
+			for i := range names {
+				names[i] = quoteAlways(names[i])
+			}
+			name = strings.Join(names, ".")
+		}
 		if len(t.GetArrayBounds()) > 0 {
 			oid = 0
 			name += "[]"

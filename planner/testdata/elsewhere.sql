@@ -26,7 +26,8 @@ SELECT pg_relation_size('orders');
 SELECT nextval('s');
 --> default shard [SELECT, rows]
 SELECT currval('s'), lastval();
---> default shard [SELECT, read only, rows]
+--> refused 0A000: currval() is not supported: the router's sessions share those of the shards
+-->   hint: use INSERT ... RETURNING, or keep what nextval() gives
 SELECT nextval('s') FROM orders WHERE tenant_id = 5;
 --> refused 0A000: nextval() in a statement on the sharded table orders would count on each shard by itself
 -->   hint: get the value in a statement of its own: SELECT nextval(...)

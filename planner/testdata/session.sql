@@ -51,7 +51,8 @@ SET NAMES 'UTF8';
 SET enable_seqscan = off;
 --> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What:} [SET, read only]
 SET seed TO 0.5;
---> session setting {Op:set Name:seed Local:false Value:0.5 What:} [SET, read only]
+--> refused 0A000: SET seed is not supported: it would seed random() in one session of one shard only
+-->   hint: make the numbers in the client
 SET DateStyle TO DEFAULT;
 --> session setting {Op:set Name:datestyle Local:false Value: What:} [SET, read only]
 SET ROLE bob;
@@ -224,3 +225,50 @@ SELEC 1;
 --> refused 42601: syntax error at or near "SELEC" at 1
 SELECT 'abc;
 --> refused 42601: unterminated quoted string at or near "'abc" at 8
+SELECT setseed(0.5);
+--> refused 0A000: setseed() would seed random() in one session of one shard only
+-->   hint: make the numbers in the client
+SET SESSION seed = 0.5;
+--> refused 0A000: SET seed is not supported: it would seed random() in one session of one shard only
+-->   hint: make the numbers in the client
+UPDATE pg_settings SET setting = 'off' WHERE name = 'standard_conforming_strings';
+--> refused 42501: permission denied: "pg_settings" is a system catalog
+-->   hint: SET changes a setting
+UPDATE pg_catalog.pg_class SET relname = 'x';
+--> refused 42501: permission denied: "pg_class" is a system catalog
+WITH d AS (DELETE FROM pg_class RETURNING 1) SELECT * FROM d;
+--> refused 42501: permission denied: "pg_class" is a system catalog
+SELECT current_database(), current_catalog;
+--> default shard [SELECT, read only, rows]
+SELECT current_catalog;
+--> default shard [SELECT, read only, rows]
+PREPARE q (text, app.text, app.mood) AS SELECT $1;
+--> prepare {Name:q Text:SELECT $1 OIDs:[25 0 0] Types:[text "app"."text" "app"."mood"] Args:[]} [PREPARE, read only]
+--path app public pg_catalog
+PREPARE q (text, pg_catalog.text, bigint) AS SELECT $1;
+--> prepare {Name:q Text:SELECT $1 OIDs:[0 25 20] Types:["text" text int8] Args:[]} [PREPARE, read only]
+SELECT * FROM people WHERE name = 'bob'::text;
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = 'bob'::pg_catalog.text;
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = text 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = 'bob';
+--> one shard shard-0, key ('bob') [SELECT, read only, rows]
+SELECT * FROM people WHERE name = $1::text;
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name::text = 'bob';
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM people WHERE name = ANY (ARRAY['bob']::text[]);
+--> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
+-->   hint: add "people.name = ..." to the WHERE clause
+SELECT * FROM docs WHERE id = uuid '00000000-0000-0000-0000-000000000001';
+--> refused 0A000: the statement could need rows of table docs from several shards: its shard key column id is not fixed
+-->   hint: add "docs.id = ..." to the WHERE clause
+SELECT * FROM visits WHERE region = 'eu'::varchar AND visitor = 7::int;
+--> one shard shard-1, key ('eu', 7) [SELECT, read only, rows]
+--path public
