@@ -54,28 +54,10 @@ func (e *Executor) Parameters(ctx context.Context) (map[string]string, error) {
 	if b := e.baseline.Load(); b != nil {
 		return b.reported, nil
 	}
-	snap := e.Snapshot()
-	names := []string{snap.State().DefaultShard}
-	for _, s := range snap.Shards() {
-		if s.Name != names[0] {
-			names = append(names, s.Name)
-		}
+	c, err := e.AcquireAny(ctx, e.Snapshot().State().DefaultShard, nil)
+	if err != nil {
+		return nil, err
 	}
-	var first error
-	for _, name := range names {
-		c, err := e.Acquire(ctx, name, nil)
-		if err != nil {
-			if first == nil {
-				first = err
-			}
-			if ctx.Err() != nil {
-				break
-			}
-			continue
-		}
-		params := maps.Clone(c.Parameters())
-		c.Release()
-		return params, nil
-	}
-	return nil, first
+	defer c.Release()
+	return maps.Clone(c.Parameters()), nil
 }

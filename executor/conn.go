@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -32,6 +33,10 @@ type Conn struct {
 
 	status byte // of the last ReadyForQuery
 	broken bool
+	heard  bool // it answered since it was acquired
+	// asked is when something was sent whose answer is outstanding, Unix
+	// nanoseconds; 0 if nothing is.
+	asked atomic.Int64
 }
 
 // NewConn wraps a conversation that does not come from a pool (the virtual
@@ -140,7 +145,10 @@ func (c *Conn) LocalChanges(s *Settings) []string {
 // result. A shard's error is a *sqlstate.Error and leaves the Conn usable.
 func (c *Conn) Exec(sql string) (*engine.Result, error) {
 	c.unnamed = nil
+	c.asked.Store(time.Now().UnixNano())
 	res, err := engine.Exec(c.Conn, sql)
+	c.asked.Store(0)
+	c.heard = c.heard || res != nil
 	if res != nil && res.Status != 0 {
 		c.status = res.Status
 	}

@@ -125,6 +125,7 @@ func (e *Executor) tend(ctx context.Context) {
 		case now := <-t.C:
 			for _, p := range *e.pools.Load() {
 				p.tend(now)
+				p.recheck(ctx)
 			}
 			e.metrics.PlanCacheSize(e.plans.size())
 		}
@@ -260,10 +261,17 @@ func (e *Executor) Acquire(ctx context.Context, shard string, s *Settings) (*Con
 		return nil, err
 	}
 	if !c.settings.Equal(s) {
-		if err := c.Apply(s); err != nil {
+		limit, stop := context.WithTimeout(ctx, e.limits.ConnectTimeout)
+		err := c.bounded(limit, func() error { return c.Apply(s) })
+		stop()
+		if err != nil {
 			c.Release()
 			var se *sqlstate.Error
-			if !errors.As(err, &se) {
+			switch {
+			case errors.Is(ctx.Err(), context.Canceled):
+				return nil, ctx.Err()
+			case !errors.As(err, &se):
+				p.shun()
 				return nil, c.Lost(err, false)
 			}
 			return nil, err
@@ -279,28 +287,6 @@ func (e *Executor) TryAcquire(shard string, s *Settings) *Conn {
 		return p.try(s)
 	}
 	return nil
-}
-
-// Any returns the shard for a statement that every shard can answer: each in
-// turn, those without a free connection later, those that are down last.
-func (e *Executor) Any() string {
-	snap := e.snapshot.Load()
-	shards, pools := snap.Shards(), *e.pools.Load()
-	n := int(e.turn.Add(1) % uint64(len(shards)))
-	best, score := shards[n].Name, -1
-	for i := range shards {
-		name := shards[(n+i)%len(shards)].Name
-		if p := pools[name]; p != nil {
-			s := p.ready()
-			if s == 2 {
-				return name
-			}
-			if s > score {
-				best, score = name, s
-			}
-		}
-	}
-	return best
 }
 
 // Connect borrows a connection with no settings, for schema changes and

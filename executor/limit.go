@@ -19,6 +19,9 @@ type Limits struct {
 	// BackoffMin and BackoffMax bound the pause between attempts to reach a
 	// shard that is down; defaults 100 ms and 5 s.
 	BackoffMin, BackoffMax time.Duration
+	// AnswerWait bounds what any shard could answer at once (a description, a
+	// SET): after it another shard is asked; default 2 s.
+	AnswerWait time.Duration
 	// PreparedMax is the number of prepared statements kept per connection; default 256.
 	PreparedMax int
 	// PlanEntries and PlanBytes bound the plan cache; defaults 8192 and 64 MiB.
@@ -49,6 +52,7 @@ func (l Limits) withDefaults() Limits {
 	dur(&l.ConnectTimeout, 5*time.Second)
 	dur(&l.BackoffMin, 100*time.Millisecond)
 	dur(&l.BackoffMax, 5*time.Second)
+	dur(&l.AnswerWait, 2*time.Second)
 	def(&l.PreparedMax, 256)
 	def(&l.PlanEntries, 8192)
 	def(&l.PlanBytes, 64<<20)

@@ -1,8 +1,11 @@
 package executor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -33,6 +36,8 @@ type Pipeline struct {
 	skipping bool
 	sentSync bool
 	rejected []any
+	// statements counts what was added to run since the last Run.
+	statements int
 }
 
 type answer uint8
@@ -103,7 +108,7 @@ func (p *Pipeline) Skipping() bool { return p.skipping }
 // Reset forgets everything; the Conn has to be given up if answers were outstanding.
 func (p *Pipeline) Reset() {
 	p.Conn, p.out, p.queue, p.head, p.local = nil, p.out[:0], p.queue[:0], 0, p.local[:0]
-	p.skipping, p.sentSync = false, false
+	p.skipping, p.sentSync, p.statements = false, false, 0
 	clear(p.rejected)
 	p.rejected = p.rejected[:0]
 	if cap(p.out) > 1<<20 {
@@ -141,6 +146,15 @@ func (p *Pipeline) Prepare(prep *Prepared, owner any, relay bool) {
 }
 
 var parseComplete = wire.AppendEmpty(nil, wire.ParseComplete)
+
+// Begin adds a BEGIN before what follows, of which the client sees nothing. If it
+// fails, the shard ignores everything up to Sync.
+func (p *Pipeline) Begin(prep *Prepared) {
+	p.Prepare(prep, nil, false)
+	p.Bind("", prep.name, []byte{0, 0, 0, 0, 0, 0}, false)
+	p.out = wire.AppendExecute(p.out, "", 0)
+	p.expect(expected{what: anExecute, swallow: true})
+}
 
 // HasPrepared reports whether the Conn has prep.
 func (p *Pipeline) HasPrepared(prep *Prepared) bool {
@@ -183,6 +197,7 @@ func (p *Pipeline) BindBytes(portal []byte, statement string, rest []byte) {
 // ExecuteFrame is Execute with the client's own frame.
 func (p *Pipeline) ExecuteFrame(frame []byte) {
 	p.out = append(p.out, frame...)
+	p.statements++
 	p.expect(expected{what: anExecute})
 }
 
@@ -209,6 +224,7 @@ func (p *Pipeline) DescribePortal(portal string, noData bool, w Watch) {
 // Execute adds an Execute; rowsMax 0 is all.
 func (p *Pipeline) Execute(portal string, rowsMax int32) {
 	p.out = wire.AppendExecute(p.out, portal, rowsMax)
+	p.statements++
 	p.expect(expected{what: anExecute})
 }
 
@@ -218,10 +234,17 @@ func (p *Pipeline) Close(portal string, relay bool) {
 	p.expect(expected{what: anClose, swallow: !relay})
 }
 
+var semicolon = []byte{';'}
+
+// Statements is how many statements the next Run may make the shard run, at
+// most, and at least 1.
+func (p *Pipeline) Statements() int { return max(1, p.statements) }
+
 // Query adds a simple Query; its ReadyForQuery is not relayed.
 func (p *Pipeline) Query(sql string) {
 	p.Conn.unnamed = nil
 	p.out = wire.AppendQuery(p.out, sql)
+	p.statements += 1 + strings.Count(sql, ";")
 	p.expect(expected{what: anQuery})
 }
 
@@ -229,6 +252,7 @@ func (p *Pipeline) Query(sql string) {
 func (p *Pipeline) QueryFrame(frame []byte) {
 	p.Conn.unnamed = nil
 	p.out = append(p.out, frame...)
+	p.statements += 1 + bytes.Count(frame, semicolon)
 	p.expect(expected{what: anQuery})
 }
 
@@ -258,8 +282,9 @@ func (p *Pipeline) Run(end byte, sink Sink) (Outcome, error) {
 		}
 	}
 	if len(p.out) > 0 {
+		p.Conn.asked.Store(time.Now().UnixNano())
 		err := p.Conn.Send(p.out)
-		p.out = p.out[:0]
+		p.out, p.statements = p.out[:0], 0
 		if err != nil {
 			p.Conn.broken = true
 			return Outcome{}, err
@@ -294,10 +319,13 @@ func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
 			p.Conn.broken = true
 			return o, err
 		}
+		p.Conn.heard = true
 		if o.CopyIn {
+			p.Conn.asked.Store(0) // it waits for the client
 			return o, nil
 		}
 	}
+	p.Conn.asked.Store(0)
 	p.queue, p.head, p.local = p.queue[:0], 0, p.local[:0]
 	p.sentSync = false
 	return o, nil

@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +44,14 @@ type pool struct {
 	crowded bool
 	// doubt: a connection broke. What has idled since before it is probed.
 	doubt time.Time
+
+	conns []*Conn // all that are open
+	// answered is when an answer came last, as far as connections given back tell.
+	answered time.Time
+	// shunned is when the shard failed to answer; zero when it has answered since.
+	shunned   time.Time
+	checking  bool // recheck is under way
+	recheckAt time.Time
 }
 
 // waiter is a statement that waits. It gets a Conn, or nil: look again.
@@ -212,6 +222,8 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	c.baseline = p.ex.learn(p.name, c)
 	p.mu.Lock()
 	p.down, p.trying, p.crowded, p.backoff = nil, false, false, 0
+	p.answered, p.shunned = time.Now(), time.Time{}
+	p.conns = append(p.conns, c)
 	closed := p.closed
 	p.mu.Unlock()
 	if closed {
@@ -276,6 +288,11 @@ func (p *pool) put(c *Conn) {
 		p.discard(c)
 		return
 	}
+	now := time.Now()
+	if c.heard {
+		c.heard = false
+		p.answered, p.shunned = now, time.Time{}
+	}
 	if len(p.waiters) > 0 {
 		w := p.waiters[0]
 		p.waiters[0] = nil
@@ -284,7 +301,7 @@ func (p *pool) put(c *Conn) {
 		p.mu.Unlock()
 		return
 	}
-	c.idleSince = time.Now()
+	c.idleSince = now
 	p.idle = append(p.idle, c)
 	p.mu.Unlock()
 }
@@ -293,6 +310,9 @@ func (p *pool) discard(c *Conn) {
 	_ = c.Conn.Close() // whatever is wrong with it, it is gone
 	p.mu.Lock()
 	p.open--
+	if i := slices.Index(p.conns, c); i >= 0 {
+		p.conns = slices.Delete(p.conns, i, i+1)
+	}
 	p.mu.Unlock()
 	p.wake()
 }
@@ -335,24 +355,13 @@ func (p *pool) close() {
 	}
 }
 
-// ready reports how well a statement that any shard can run fits: 2 if a
-// connection is at hand, 1 if one may become so, 0 if the shard is down.
-func (p *pool) ready() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.down != nil:
-		return 0
-	case len(p.idle) > 0 || p.open < p.ex.limits.PoolMax:
-		return 2
-	}
-	return 1
-}
-
 func (p *pool) health() Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h := Health{Shard: p.name, Open: p.open, Idle: len(p.idle), Waiting: len(p.waiters), Err: p.down}
-	h.Up = p.down == nil
+	if h.Err == nil && p.shunnedNow() {
+		h.Err = fmt.Errorf("it did not answer at %s", p.shunned.UTC().Format(time.TimeOnly))
+	}
+	h.Up = h.Err == nil
 	return h
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"encoding/binary"
 	"net"
+	"runtime/debug"
 	"syscall"
 	"time"
 )
@@ -60,6 +61,11 @@ func (x *session) cancel(ctx context.Context) {
 func (x *session) cut(ctx context.Context) {
 	x.cancel(ctx)
 	_ = x.nc.Close()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if ctx.Err() != nil && x.running != nil {
+		_ = x.running.Close() // the shard did not take the cancel: its Receive returns
+	}
 }
 
 // nudge ends the session if it idles outside a transaction.
@@ -104,8 +110,19 @@ func (s *Server) watch() {
 
 func (s *Server) inspectAll(now time.Time) {
 	for _, x := range s.list() {
-		x.inspect(now)
+		x.watched(now)
 	}
+}
+
+// watched is inspect whose faults end neither the watch nor the router.
+func (x *session) watched(now time.Time) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			x.srv.metrics.Panic()
+			x.srv.log.Error("a fault in the watch of a session", "session", x.pid, "fault", fault, "stack", string(debug.Stack()))
+		}
+	}()
+	x.inspect(now)
 }
 
 func (x *session) inspect(now time.Time) {
@@ -130,9 +147,14 @@ func (x *session) inspect(now time.Time) {
 		}
 		gone := clientLeft(x.raw)
 		over := since > lim.StatementMax
-		x.mu.Lock()
+		if !x.mu.TryLock() {
+			return // a cancel is under way; the other sessions must not wait for its shard
+		}
 		asked := x.cancelled
 		stuck := !asked.IsZero() && now.Sub(asked) > lim.CancelMax && x.running != nil
+		if x.running != nil && !x.overdue.IsZero() && now.After(x.overdue) && !x.copying.Load() {
+			stuck, x.overran = true, true
+		}
 		if stuck {
 			_ = x.running.Close() // its Receive returns, and the session says what is known
 		}

@@ -112,7 +112,7 @@ func (x *session) beginSchema() error {
 	}
 	tx, err := schema.Begin(ctx, schema.Options{
 		Directory: x.srv.ex.Directory(),
-		Connect:   x.srv.ex.Connect,
+		Connect:   x.tx.lent.connect(x.srv.ex.Connect),
 		Prelude:   x.settings.Statements(),
 		Open:      open,
 		Actor:     x.start.User,

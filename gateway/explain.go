@@ -84,7 +84,7 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 	x.setRunning(nil)
 	took := time.Since(began)
 	if err != nil {
-		return nil, x.lost(err, o.Err, executor.None)
+		return nil, x.lost(err, o.Err, executor.None, anchored)
 	}
 	if o.Err != nil {
 		if o.Err.Code == sqlstate.NotOwner {
@@ -96,7 +96,7 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 		x.release()
 	}
 	return []string{
-		fmt.Sprintf("Ran on: %s", shard),
+		fmt.Sprintf("Ran on: %s", c.Shard()),
 		fmt.Sprintf("Result: %s (%d rows, %d bytes)", count.tag, count.rows, count.bytes),
 		fmt.Sprintf("Time: %.3f ms", float64(took.Microseconds())/1000),
 	}, nil

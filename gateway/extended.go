@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"unicode/utf8"
@@ -194,8 +195,15 @@ func shardBorne(st *planner.Statement) bool {
 	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
 }
 
-// room refuses statements over the session's bounds.
+// room refuses statements over the session's bounds, and types that shards do not share.
 func (x *session) room(s *statement) error {
+	const firstUser = 16384 // FirstNormalObjectId of transam.h
+	for i, oid := range s.oids {
+		if oid >= firstUser && s.plan.Kind != planner.DefaultShard {
+			return sqlstate.Refuse(fmt.Sprintf("parameter $%d is declared with a type that is not PostgreSQL's own, whose number (%d) differs between shards", i+1, oid),
+				"leave the parameter's type open and cast it in the statement: $1::name")
+		}
+	}
 	lim := &x.srv.limits
 	if len(x.statements) >= lim.StatementsMax || x.statementBytes+len(s.text) > lim.StatementBytes {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(x.statements), x.statementBytes).
@@ -283,26 +291,32 @@ func (x *session) reachFor(st *planner.Statement) error {
 	case st.Kind == planner.OneShard:
 		st = &anyShard
 	}
+	u := use{readOnly: true, weak: true}
+	if st.Kind == planner.AnyShard {
+		u.roam = brief
+	}
 	shard, err := x.choose(st, &planner.Args{})
 	if err != nil {
 		return err
 	}
 	if x.tx.state == txNone || x.tx.conn != nil || x.tx.schema != nil || x.tx.lost {
-		return x.reach(shard, use{readOnly: true, weak: true})
+		return x.reach(shard, u)
 	}
 	// The transaction has changed nothing yet: the statement is judged outside
 	// it, and the transaction stays free to go anywhere.
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard {
+		x.sending(u.roam)
 		return nil
 	}
 	if err := x.leave(); err != nil {
 		return err
 	}
-	c, err := x.acquire(shard, x.settings)
+	c, err := x.obtain(shard, u, x.settings)
 	if err != nil {
 		return err
 	}
 	x.pipe.Conn = c
+	x.sending(u.roam)
 	return nil
 }
 
@@ -415,7 +429,9 @@ func (x *session) bind(f wire.Frame) error {
 	default:
 		var shard string
 		if shard, err = x.choose(st, &x.args); err == nil {
-			err = x.reach(shard, useOf(st))
+			u := useOf(st)
+			u.batched = true
+			err = x.reach(shard, u)
 		}
 	}
 	if err != nil {
@@ -535,6 +551,7 @@ func (x *session) describe(f wire.Frame) error {
 			return nil
 		}
 		x.dirty = true
+		x.sending(useOf(p.st).roam)
 		x.pipe.DescribePortal(string(name), true, p.stmt)
 		return nil
 	}
@@ -594,7 +611,12 @@ func (x *session) execute(f wire.Frame) error {
 	rowsMax := int32(binary.BigEndian.Uint32(rest))
 	if p.conn != nil {
 		x.dirty = true
+		x.sending(useOf(p.st).roam)
 		x.pipe.ExecuteFrame(f)
+		if p.st.Copy && !p.st.ReadOnly {
+			// The client may send its data, or wait for the word to do so, before it sends Sync.
+			return x.drain()
+		}
 		if p.next == nil && p.keep == nil || p.st.Set == nil || p.st.Set.Op != "set_config" {
 			return nil
 		}

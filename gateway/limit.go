@@ -29,7 +29,8 @@ type Limits struct {
 	// statement_timeout is the shard's business.
 	StatementMax time.Duration
 	// CancelMax is how long a shard may take to obey a cancel before its
-	// connection is closed; default 10 s.
+	// connection is closed, and how long it may let
+	// statement_timeout pass; default 5 s.
 	CancelMax time.Duration
 	// StallMax ends a session whose client does not take its answers; default 5 min.
 	StallMax time.Duration
@@ -59,7 +60,7 @@ func (l Limits) withDefaults() Limits {
 	dur(&l.IdleMax, 8*time.Hour)
 	dur(&l.IdleInTransactionMax, 5*time.Minute)
 	dur(&l.StatementMax, time.Hour)
-	dur(&l.CancelMax, 10*time.Second)
+	dur(&l.CancelMax, 5*time.Second)
 	dur(&l.StallMax, 5*time.Minute)
 	def(&l.RetriesMax, 3)
 	return l

@@ -26,6 +26,11 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		if err != nil {
 			return err
 		}
+		for i, oid := range p.OIDs {
+			if oid != 0 {
+				oids[i] = oid
+			}
+		}
 		s.oids = oids
 	}
 	if err := x.replan(s); err != nil {
@@ -42,10 +47,10 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	x.prepare(s, false)
-	x.unit.effects = true
 	if _, err := x.converse(executor.Sync); err != nil {
 		return err
 	}
+	x.unit.effects = true
 	if x.tx.state == txNone {
 		x.release()
 	}

@@ -94,7 +94,26 @@ type use struct {
 	// weak: running it does not tie a transaction to the shard, because nothing
 	// that the client sees would differ on another one.
 	weak bool
+	// roam: it was sent to a shard that another one could stand in for.
+	roam roaming
+	// batched: what follows can be sent together with the BEGIN, see bindTx.
+	batched bool
 }
+
+// roaming says whether another shard could answer as well.
+type roaming uint8
+
+const (
+	anchored roaming = iota // no: it is about rows of the shard
+	free                    // yes, but the answer may take its time
+	brief                   // yes, and the answer takes no time: descriptions, SET
+)
+
+// roamMax is how often a unit is run again because shards that others can stand in for failed.
+const roamMax = 3
+
+// answerMax bounds the wait for a brief answer.
+const answerMax = 2 * time.Second
 
 // reach makes pipe.Conn a conversation with the shard: the transaction's own, or
 // a borrowed one. A transaction is bound to the first shard that it touches. The
@@ -121,7 +140,7 @@ func (x *session) reach(shard string, u use) error {
 			return err
 		}
 	}
-	c, err := x.acquire(shard, x.settings)
+	c, err := x.obtain(shard, u, x.settings)
 	if err != nil {
 		return err
 	}
@@ -130,7 +149,30 @@ func (x *session) reach(shard string, u use) error {
 	return nil
 }
 
+// sending notes what is about to be sent on pipe.Conn.
+func (x *session) sending(r roaming) {
+	if x.sends == 0 || r < x.roam {
+		x.roam = r
+	}
+	x.sends++
+}
+
+// sent says what the messages that are sent now have in common, and begins anew.
+func (x *session) sent() roaming {
+	r := x.roam
+	if x.sends == 0 || x.tx.state != txNone && !x.outside() && !x.loose() {
+		r = anchored
+	}
+	x.sends = 0
+	return r
+}
+
+// loose reports whether the transaction can leave its shard, if it has one:
+// nothing that it did there shows.
+func (x *session) loose() bool { return x.tx.weak && !x.tx.lost && x.tx.schema == nil }
+
 func (x *session) used(u use) {
+	x.sending(u.roam)
 	if !u.readOnly {
 		x.wrote = true
 		x.tx.ran++
@@ -145,6 +187,22 @@ func (x *session) elsewhere(shard, bound, what string) error {
 		"end the transaction first, or keep each transaction to keys of one shard; EXPLAIN (ROUTE) shows where a statement goes")
 	e.Shard = shard
 	return e
+}
+
+// obtain is acquire, or, for what any shard can answer, the acquisition of a
+// conversation with one that does.
+func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
+	if u.roam == anchored {
+		return x.acquire(shard, s)
+	}
+	ctx, done := x.waiting()
+	defer done()
+	c, err := x.srv.ex.AcquireAny(ctx, shard, s)
+	if err != nil {
+		return nil, userCancel(err)
+	}
+	x.at.Store(c.ShardName())
+	return c, nil
 }
 
 func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
@@ -168,7 +226,15 @@ func (x *session) leave() error {
 	if c == nil {
 		return nil
 	}
-	if x.dirty || x.pipe.Waiting() || x.pipe.Skipping() {
+	switch {
+	case x.dirty && !x.wrote && !x.pipe.Waiting() && !x.pipe.Skipping() && x.outside():
+		// The client has all its answers: what becomes of the shard is no matter.
+		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
+		if o, err := x.pipe.Run(executor.Sync, &x.w); err != nil || o.Err != nil || c.SetDeadline(time.Time{}) != nil {
+			c.Break()
+			x.srv.ex.Shun(c.Shard())
+		}
+	case x.dirty || x.pipe.Waiting() || x.pipe.Skipping():
 		if _, err := x.converse(executor.Sync); err != nil {
 			return err
 		}
@@ -188,7 +254,7 @@ func (x *session) outside() bool {
 func (x *session) release() {
 	c, outside := x.pipe.Conn, x.outside()
 	x.pipe.Reset()
-	x.dirty, x.wrote = false, false
+	x.dirty, x.wrote, x.sends = false, false, 0
 	if outside {
 		c.Release()
 	}
@@ -220,8 +286,15 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 	if x.unit.tries > 0 || x.dirty {
 		began = time.Now()
 	}
+	roam := x.sent()
+	if roam == brief {
+		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
+	}
 	x.setRunning(c)
 	o, err := x.pipe.Run(end, &x.w)
+	if roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
+		c.Break()
+	}
 	for err == nil && o.CopyIn {
 		o, err = x.copyIn()
 	}
@@ -249,7 +322,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 			return o, err
 		}
 		m.Statement(kind, telemetry.Lost, 0)
-		return o, x.lost(err, o.Err, end)
+		return o, x.lost(err, o.Err, end, roam)
 	case o.Err == nil:
 		m.Statement(kind, telemetry.OK, time.Since(began))
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
@@ -264,7 +337,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
 		m.Statement(kind, telemetry.Lost, 0)
 		c.Break()
-		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end)
+		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end, roam)
 	case o.Err.Code == sqlstate.NotOwner:
 		m.GuardRefused()
 		return o, x.notOwner(o.Err)
@@ -278,7 +351,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 func (x *session) repeatable(tries int) bool {
 	u := &x.unit
 	return u.open && !u.effects && !u.long && u.tries < tries && x.w.rewindable(u.mark) &&
-		(x.tx.state == txNone || u.bound)
+		(x.tx.state == txNone || u.bound || x.loose())
 }
 
 // notOwner deals with a guard's refusal: this router's map was old, or the
@@ -333,18 +406,24 @@ func (x *session) undo() error {
 
 // lost deals with a shard's connection that broke, and says what is known about
 // the outcome.
-func (x *session) lost(cause error, said *sqlstate.Error, end byte) error {
+func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming) error {
 	c := x.pipe.Conn
 	c.Break()
-	x.mu.Lock()
-	cancelled := !x.cancelled.IsZero()
-	x.mu.Unlock()
+	stopped := x.stopped()
+	cancelled := stopped != nil
 	sent := true
 	if l := engine.Lost(cause); l != nil {
 		sent = l.Sent
 	}
 	inTx := x.tx.state != txNone && !x.outside()
-	again := x.repeatable(1) && !cancelled && (inTx || !x.wrote || !sent)
+	tries := 1
+	if roam != anchored {
+		tries = roamMax
+		if !cancelled {
+			x.srv.ex.Shun(c.Shard())
+		}
+	}
+	again := x.repeatable(tries) && !cancelled && (inTx || !x.wrote || !sent)
 	wrote := x.wrote
 	shard := c.Shard()
 	reason := ""
@@ -355,7 +434,7 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte) error {
 	case x.virtual():
 		x.release()
 		return sqlstate.Wrap(cause, sqlstate.InternalError, "the virtual schema could not be read")
-	case inTx && x.unit.bound && again:
+	case inTx && again:
 		x.unbind()
 	case inTx:
 		x.loseTx()
@@ -366,14 +445,15 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte) error {
 	case again:
 		x.srv.metrics.Shard(shard).Statement(telemetry.Read, telemetry.Retried, 0)
 		return errAgain
+	case cancelled && (inTx || !wrote || end == executor.Flush):
+		// What the shard did is rolled back with its connection.
+		return stopped.OnShard(shard).WithDetail("The shard did not stop the statement in time: its connection was closed.")
 	case inTx:
 		return &sqlstate.Error{
 			Code: sqlstate.SerializationFailure, Shard: shard, Err: cause, Detail: reason, Retry: sqlstate.RetryTransaction,
 			Message: fmt.Sprintf("the connection to shard %s was lost: the transaction was rolled back", shard),
 			Hint:    "nothing was committed: run the transaction again",
 		}
-	case cancelled && !wrote:
-		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request").OnShard(shard)
 	case wrote && end == executor.Flush:
 		return &sqlstate.Error{
 			Code: sqlstate.SerializationFailure, Shard: shard, Err: cause, Detail: reason, Retry: sqlstate.RetryTransaction,
@@ -384,6 +464,20 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte) error {
 	e := c.Lost(cause, wrote && sent)
 	e.Detail = reason
 	return e
+}
+
+// stopped is the error of a statement that was cancelled, or that ran over
+// statement_timeout, nil if neither was the case.
+func (x *session) stopped() *sqlstate.Error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.overran:
+		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
+	case !x.cancelled.IsZero():
+		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+	}
+	return nil
 }
 
 // exec runs a statement of the router's own on a conversation, cancellable.
@@ -402,6 +496,9 @@ func (x *session) copyIn() (executor.Outcome, error) {
 	}
 	x.copying.Store(true)
 	defer x.copying.Store(false)
+	// A client that did not wait may have sent data with the statement.
+	x.r.Unread(x.ahead)
+	x.ahead = 0
 	for {
 		f, err := x.r.Next()
 		if err != nil && x.timedOut(err) {

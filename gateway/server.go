@@ -170,7 +170,7 @@ func (s *Server) serve(nc net.Conn) {
 		delete(s.opening, nc)
 		s.mu.Unlock()
 	}()
-	sess, err := s.startup(nc)
+	sess, err := s.start(nc)
 	if err != nil || sess == nil {
 		if err != nil {
 			s.log.Debug("a client did not start a session", telemetry.KeyClient, nc.RemoteAddr(), telemetry.KeyError, err)
@@ -178,7 +178,14 @@ func (s *Server) serve(nc net.Conn) {
 		return
 	}
 	defer s.unregister(sess)
+	defer s.survive(nc, sess)
 	sess.run()
+}
+
+// start is startup that survives a fault.
+func (s *Server) start(nc net.Conn) (*session, error) {
+	defer s.survive(nc, nil)
+	return s.startup(nc)
 }
 
 // register gives the session its process number and secret.
@@ -264,9 +271,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(context.Background(), s.limits.CancelMax)
 	defer cancel()
+	var cuts sync.WaitGroup
 	for _, x := range s.list() {
-		x.cut(limit)
+		cuts.Go(func() { x.cut(limit) })
 	}
+	cuts.Wait()
 	select {
 	case <-done:
 	case <-limit.Done():

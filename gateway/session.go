@@ -49,6 +49,13 @@ type session struct {
 	running     *executor.Conn // what a cancel request is for
 	stopWaiting context.CancelFunc
 	cancelled   time.Time // when the cancel of the running statement was asked for
+	// overdue is when the shard has let statement_timeout pass for too long, zero
+	// if there is none; overran says that its connection was closed for that.
+	overdue time.Time
+	overran bool
+	// limit is the statement_timeout of limitOf.
+	limit   time.Duration
+	limitOf *executor.Settings
 
 	// defaults are the startup parameters' settings, settings those in effect,
 	// reported what the client was told by ParameterStatus.
@@ -61,9 +68,16 @@ type session struct {
 	wrote bool
 	// dirty: extended-protocol messages went to pipe.Conn since its last Sync.
 	dirty bool
+	// roam is what the sends messages to pipe.Conn have in common that await
+	// their answers, see sending.
+	roam  roaming
+	sends int
 	// syncIgnored: the shard took the Sync of this unit for part of a COPY.
 	syncIgnored bool
-	skip        bool // messages are ignored until Sync, after an error
+	// ahead is how many bytes of the client's frames at hand come after the one
+	// that is handled; a COPY takes them back to the reader.
+	ahead int
+	skip  bool // messages are ignored until Sync, after an error
 
 	statements     map[string]*statement
 	statementBytes int
@@ -133,7 +147,11 @@ var errEnd = errors.New("gateway: the session is over")
 
 // run is the session's loop: one batch of the client's frames after the other.
 func (x *session) run() {
-	defer x.end()
+	x.serve()
+	x.end() // not after a panic: see survive
+}
+
+func (x *session) serve() {
 	for !x.over {
 		x.idle()
 		batch, err := x.r.Batch()
@@ -236,10 +254,12 @@ func (x *session) batch(b []byte) error {
 			x.beginUnit()
 		}
 		pos += len(f)
+		x.ahead = len(b) - pos
 		err = x.frame(f)
 		for errors.Is(err, errAgain) {
 			err = x.again(b[from:pos])
 		}
+		b = b[:pos+x.ahead]
 		if err != nil {
 			return x.broken(err)
 		}
@@ -285,7 +305,7 @@ func (x *session) beginUnit() {
 func (x *session) endUnit() error {
 	x.unit.open = false
 	x.mu.Lock()
-	x.cancelled = time.Time{}
+	x.cancelled, x.overran = time.Time{}, false
 	x.mu.Unlock()
 	x.w.ready(x.status())
 	return x.w.flush()
@@ -336,6 +356,9 @@ func (x *session) again(tail []byte) error {
 func (x *session) frame(f wire.Frame) error {
 	typ := f.Type()
 	if x.skip && typ != wire.Sync && typ != wire.TerminateFE {
+		if typ == wire.Flush {
+			return x.w.flush() // the error may still be here
+		}
 		return nil
 	}
 	switch typ {
@@ -352,7 +375,10 @@ func (x *session) frame(f wire.Frame) error {
 	case wire.Close:
 		return x.extended(x.close(f))
 	case wire.Flush:
-		return x.extended(x.flushMessage())
+		if err := x.extended(x.flushMessage()); err != nil {
+			return err
+		}
+		return x.w.flush() // an error too: the client waits for it before it sends Sync
 	case wire.Sync:
 		return x.sync()
 	case wire.TerminateFE:
@@ -410,6 +436,15 @@ func userCancel(err error) error {
 // that is under way.
 func (x *session) setRunning(c *executor.Conn) {
 	x.mu.Lock()
-	x.running = c
+	x.running, x.overdue = c, time.Time{}
+	if c != nil {
+		if x.limitOf != x.settings {
+			x.limit, x.limitOf = statementTimeout(x.settings), x.settings
+		}
+		if x.limit > 0 {
+			// The shard counts it for each statement anew.
+			x.overdue = time.Now().Add(time.Duration(x.pipe.Statements())*x.limit + x.srv.limits.CancelMax)
+		}
+	}
 	x.mu.Unlock()
 }

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
@@ -63,21 +65,14 @@ func relayedSet(st *planner.Statement) bool {
 // reachForSet makes pipe.Conn a conversation that has the session's settings:
 // the transaction's, the default shard's, or, if that is down, any other.
 func (x *session) reachForSet() error {
-	u := use{readOnly: true, weak: true}
+	u := use{readOnly: true, weak: true, roam: brief}
 	if x.tx.conn != nil {
 		return x.reach(x.tx.conn.Shard(), u)
 	}
 	if x.tx.schema != nil && x.tx.shard != "" {
 		return x.reach(x.tx.shard, u)
 	}
-	def := x.srv.ex.Snapshot().State().DefaultShard
-	err := x.reach(def, u)
-	if sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
-		if other := x.srv.ex.Any(); other != def {
-			return x.reach(other, u)
-		}
-	}
-	return err
+	return x.reach(x.srv.ex.Snapshot().State().DefaultShard, u)
 }
 
 // relaySet runs SHOW and set_config of a simple query.
@@ -210,20 +205,18 @@ func (x *session) set(st *planner.Statement) error {
 // trySet runs a SET in a transaction that is not bound yet: a shard judges it in
 // a transaction that is rolled back, and it is remembered.
 func (x *session) trySet(st *planner.Statement, next, keep *executor.Settings) error {
-	def := x.srv.ex.Snapshot().State().DefaultShard
-	c, err := x.acquire(def, x.tx.before)
-	if sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
-		c, err = x.acquire(x.srv.ex.Any(), x.tx.before)
-	}
+	u := use{readOnly: true, weak: true, roam: brief}
+	c, err := x.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.tx.before)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
+	_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 	defer func() {
 		if c.Broken() {
 			return
 		}
-		if _, err := c.Exec("ROLLBACK"); err != nil {
+		if _, err := c.Exec("ROLLBACK"); err != nil || c.SetDeadline(time.Time{}) != nil {
 			c.Break()
 		}
 	}()
@@ -251,7 +244,31 @@ func (x *session) shardSaid(c *executor.Conn, err error) error {
 	if errors.As(err, &se) {
 		return se
 	}
+	if stopped := x.stopped(); stopped != nil {
+		return stopped.OnShard(c.Shard())
+	}
+	x.srv.ex.Shun(c.Shard())
 	return c.Lost(err, false)
+}
+
+// statementTimeout reads the setting of that name as the shard would; 0 is none.
+func statementTimeout(s *executor.Settings) time.Duration {
+	v, ok := s.Get("statement_timeout")
+	if !ok {
+		return 0
+	}
+	v = strings.ToLower(strings.TrimSpace(strings.Trim(strings.TrimSpace(v), "'")))
+	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz ")
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || n <= 0 {
+		return 0
+	}
+	units := map[string]time.Duration{"us": time.Microsecond, "": time.Millisecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	unit, ok := units[strings.TrimSpace(v[len(digits):])]
+	if !ok || n*float64(unit) > float64(24*24*time.Hour) {
+		return 0 // longer than the router lets anything run
+	}
+	return time.Duration(n * float64(unit))
 }
 
 // changeTo gives the session's conversation other settings and tells the client
@@ -269,7 +286,14 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 	c := x.pipe.Conn
 	changes := c.LocalChanges(next)
 	if x.tx.state == txNone {
-		if err := c.ApplyReport(next, x.w.parameter); err != nil {
+		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
+		err := c.ApplyReport(next, x.w.parameter)
+		if err == nil {
+			err = c.SetDeadline(time.Time{})
+		}
+		if err != nil {
+			c.Break()
+			x.release()
 			return x.shardSaid(c, err)
 		}
 	} else if len(changes) > 0 {
@@ -277,7 +301,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		p.Query(strings.ReplaceAll(strings.Join(changes, ";"), "SET LOCAL ", "SET "))
 		o, err := p.Run(executor.None, &capture{par: x.w.parameter})
 		if err != nil {
-			return x.lost(err, nil, executor.None)
+			return x.lost(err, nil, executor.None, anchored)
 		}
 		if o.Err != nil {
 			return o.Err

@@ -130,7 +130,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		return false, nil
 	}
 	shard := ""
-	u := use{readOnly: true, weak: true}
+	u := use{readOnly: true, weak: true, roam: free}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
 		if err != nil {
@@ -141,6 +141,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			return false, nil
 		}
 		su := useOf(st)
+		u.roam = min(u.roam, su.roam)
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		if st.Kind == planner.AnyShard {
 			continue
@@ -222,6 +223,9 @@ var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid"
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
 	u := use{readOnly: st.ReadOnly}
+	if st.Kind == planner.AnyShard {
+		u.roam = free
+	}
 	if u.readOnly && len(st.Tables) == 0 && st.Kind != planner.OneShard {
 		u.weak = true
 		text := strings.ToLower(st.Text)

@@ -360,19 +360,24 @@ func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[strin
 	if ok {
 		return maps.Clone(known), nil
 	}
-	c, err := s.ex.Acquire(ctx, s.ex.Snapshot().State().DefaultShard, nil)
+	c, err := s.ex.AcquireAny(ctx, s.ex.Snapshot().State().DefaultShard, nil)
 	if err != nil {
-		if c, err = s.ex.Acquire(ctx, s.ex.Any(), nil); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	defer c.Release()
+	_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
+	defer func() {
+		if !c.Broken() && c.SetDeadline(time.Time{}) != nil {
+			c.Break()
+		}
+	}()
 	learned := maps.Clone(base)
 	if err := c.ApplyReport(set, func(name, value string) { learned[name] = value }); err != nil {
 		var se *sqlstate.Error
 		if errors.As(err, &se) {
 			return nil, se
 		}
+		s.ex.Shun(c.Shard())
 		return nil, c.Lost(err, false)
 	}
 	s.mu.Lock()

@@ -42,6 +42,8 @@ type txn struct {
 	// that other statements of it run on.
 	schema *schema.Tx
 	shard  string
+	// lent are the conversations that it has of its own.
+	lent lent
 	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
 	// SET LOCAL's).
 	before, keep *executor.Settings
@@ -118,34 +120,73 @@ func (x *session) reachInTx(shard string, u use) error {
 
 // bindTx begins the transaction on a shard, with what it did so far.
 func (x *session) bindTx(shard string, u use) error {
-	c, err := x.acquire(shard, x.tx.before)
+	c, err := x.obtain(shard, u, x.tx.before)
 	if err != nil {
 		return err
 	}
+	batched := u.batched && len(x.tx.log) == 0 && !hasModes(x.tx.begin)
+	if !batched {
+		if c, err = x.beginOn(c, u); err != nil {
+			return err
+		}
+	}
+	c.SetSettings(x.settings)
+	x.tx.conn, x.pipe.Conn = c, c
+	if batched {
+		// An error of the BEGIN would make the shard skip the statement too: it
+		// never runs outside the transaction.
+		x.dirty = true
+		x.pipe.Begin(x.srv.ex.Prepare("BEGIN", nil, 0, nil))
+	}
+	x.tx.weak = u.weak && !x.strict()
+	x.unit.bound = true
+	x.wrote = !u.readOnly
+	x.sending(u.roam)
+	if !u.readOnly {
+		x.tx.ran++
+	}
+	return nil
+}
+
+// beginOn runs BEGIN and what the transaction did so far on c. Where another
+// shard would do as well and c is lost, that is used. After an error there is no
+// conversation left.
+func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 	sql := x.tx.begin
 	if len(x.tx.log) > 0 {
 		sql += ";" + strings.Join(x.tx.log, ";")
 	}
-	if _, err := x.exec(c, sql); err != nil {
+	for tries := 1; ; tries++ {
+		if u.roam != anchored {
+			_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
+		}
+		_, err := x.exec(c, sql)
+		if err == nil && u.roam != anchored {
+			err = c.SetDeadline(time.Time{})
+		}
+		if err == nil {
+			return c, nil
+		}
+		shard := c.Shard()
 		c.Break()
 		c.Release()
 		var se *sqlstate.Error
 		if errors.As(err, &se) {
 			e := *se
 			e.Shard, e.Position = shard, 0
-			return &e
+			return nil, &e
 		}
-		return c.Lost(err, false)
+		if stopped := x.stopped(); stopped != nil {
+			return nil, stopped.OnShard(shard)
+		}
+		if u.roam == anchored || tries == roamMax {
+			return nil, c.Lost(err, false)
+		}
+		x.srv.ex.Shun(shard)
+		if c, err = x.obtain(shard, u, x.tx.before); err != nil {
+			return nil, err
+		}
 	}
-	c.SetSettings(x.settings)
-	x.tx.conn, x.pipe.Conn = c, c
-	x.tx.weak = u.weak && !x.strict()
-	x.unit.bound = true
-	x.wrote = !u.readOnly
-	if !u.readOnly {
-		x.tx.ran++
-	}
-	return nil
 }
 
 // unbind rolls the transaction back on its shard and forgets the shard: it can
@@ -156,7 +197,7 @@ func (x *session) unbind() {
 	if x.pipe.Conn == c {
 		x.pipe.Reset()
 	}
-	x.dirty, x.wrote = false, false
+	x.dirty, x.wrote, x.sends = false, false, 0
 	if c == nil {
 		return
 	}
@@ -187,7 +228,7 @@ func (x *session) loseTx() {
 	c := x.tx.conn
 	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
 	x.pipe.Reset()
-	x.dirty, x.wrote = false, false
+	x.dirty, x.wrote, x.sends = false, false, 0
 	if x.tx.schema != nil {
 		x.tx.schema.Fail()
 	}
@@ -204,7 +245,7 @@ func (x *session) finishTx(committed bool) {
 	if x.pipe.Conn != nil && !x.virtual() {
 		x.pipe.Reset()
 	}
-	x.dirty, x.wrote = false, false
+	x.dirty, x.wrote, x.sends = false, false, 0
 	clear(x.portals)
 	settings := t.before
 	if committed {
@@ -383,16 +424,29 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 	}
 	out := capture{max: 1 << 20, par: x.w.onParameter}
 	x.pipe.Query(sql)
+	loose := x.loose()
+	if loose || !commit {
+		// Nothing hangs on the answer: a lost connection has the same effect.
+		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
+	}
 	x.setRunning(c)
 	o, err := x.pipe.Run(executor.None, &out)
 	x.setRunning(nil)
-	if err != nil {
-		wrote := commit
+	if err == nil && (loose || !commit) && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
-		x.finishTx(false)
-		if !wrote {
+	}
+	if err != nil {
+		c.Break()
+		switch {
+		case !commit:
+			x.finishTx(false)
 			return false, nil // the shard rolls back what it lost
+		case loose:
+			x.srv.ex.Shun(c.Shard())
+			x.finishTx(true)
+			return true, nil // nothing was read or written there that a commit concerns
 		}
+		x.finishTx(false)
 		return false, c.Lost(err, true)
 	}
 	tag := ""
@@ -466,7 +520,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 		o, err := x.pipe.Run(executor.None, &out)
 		x.setRunning(nil)
 		if err != nil {
-			return x.lost(err, nil, executor.None)
+			return x.lost(err, nil, executor.None, anchored)
 		}
 		if o.Err != nil {
 			return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
@@ -526,6 +580,7 @@ func (x *session) setTransaction(st *planner.Statement) error {
 	}
 	x.pipe.Conn = x.tx.conn
 	x.tx.weak = false
+	x.sending(anchored)
 	x.pipe.Query(st.Text)
 	_, err := x.converse(executor.None)
 	return err

@@ -301,6 +301,21 @@ func TestExtendedProtocol(t *testing.T) {
 		c.send(parse("", "SELECT set_config('work_mem', '8MB', false)"), bind("", ""), do("", 0), parse("", "SHOW work_mem"), bind("", ""), do("", 0), syncMsg)
 		c.want("1", "2", "D 8MB", "C SELECT 1", "1", "2", "D 8MB", "C SHOW", "Z I")
 	})
+	t.Run("errors before Flush", func(t *testing.T) {
+		c := cl.raw(t)
+		for _, sql := range []string{"SELECT 1/0", "SELEC", "SELECT count(*) FROM orders", "SELECT nope FROM orders WHERE tenant_id = " + a} {
+			c.send(parse("", sql), bind("", ""), do("", 0), flushMsg)
+			w := c.next()
+			if w == "1" {
+				w = c.next()
+			}
+			if !strings.HasPrefix(w, "E ") {
+				t.Errorf("%s: got %q", sql, w)
+			}
+			c.send(parse("", "SELECT 1"), flushMsg, syncMsg)
+			c.want("Z I")
+		}
+	})
 	t.Run("explain route", func(t *testing.T) {
 		c := cl.raw(t)
 		c.send(parse("", "EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = "+a), bind("", ""), describe('P', ""), do("", 1), do("", 0), syncMsg)
@@ -368,12 +383,21 @@ func TestCopy(t *testing.T) {
 	c.want("1", "2", "G")
 	c.send(&pgproto3.CopyData{Data: []byte("4\tz\n")}, &pgproto3.CopyDone{}, syncMsg)
 	c.want("C COPY 1", "Z I")
-	// A client that did not wait for the answer.
+	// No Sync before the data; then not even a wait for the answer.
+	c.send(parse("", "COPY whole FROM STDIN"), bind("", ""), do("", 0))
+	c.want("1", "2", "G")
+	c.send(&pgproto3.CopyData{Data: []byte("5\tz\n")}, &pgproto3.CopyDone{}, syncMsg)
+	c.want("C COPY 1", "Z I")
+	c.send(parse("", "COPY whole FROM STDIN"), bind("", ""), do("", 0), &pgproto3.CopyData{Data: []byte("6\tz\n")}, &pgproto3.CopyDone{}, syncMsg)
+	c.want("1", "2", "G", "C COPY 1", "Z I")
+	c.send(&pgproto3.Query{String: "COPY whole FROM STDIN"}, &pgproto3.CopyData{Data: []byte("7\tz\n")}, &pgproto3.CopyData{Data: []byte("8\tz\n")}, &pgproto3.CopyDone{}, &pgproto3.Query{String: "SELECT 1"})
+	c.want("G", "C COPY 2", "Z I", "T ?column?", "D 1", "C SELECT 1", "Z I")
+	// A client that did not wait for the answer, which is an error.
 	q("COPY orders FROM STDIN")
 	c.want("E 0A000", "Z I")
 	c.send(&pgproto3.CopyData{Data: []byte("1\t2\t3\n")}, &pgproto3.CopyDone{})
 	q("SELECT count(*) FROM whole")
-	c.want("T count", "D 3", "C SELECT 1", "Z I")
+	c.want("T count", "D 7", "C SELECT 1", "Z I")
 }
 
 func TestStartup(t *testing.T) {
