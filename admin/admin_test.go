@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	neturl "net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 var errStop = errors.New("stopped by the test")
@@ -446,6 +451,49 @@ func TestAddAndRemoveShard(t *testing.T) {
 	c.healthy()
 }
 
+// TestAddShardNeedsPrivileges: what an ordinary role lacks is said with the
+// statement that grants it, and the command goes on where it stopped.
+func TestAddShardNeedsPrivileges(t *testing.T) {
+	c := newCluster(t, 1)
+	c.ddl(createOrders)
+	url := pgtest.Database(t)
+	owner := func(sql string) {
+		t.Helper()
+		conn, err := pgconn.Connect(context.Background(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.Exec(context.Background(), sql).ReadAll(); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	owner("CREATE ROLE limited LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+	t.Cleanup(func() { owner("DROP OWNED BY limited; DROP ROLE limited") })
+	as, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as.User = neturl.User("limited")
+	req := AddShardRequest{Meta: meta, Name: "extra", URL: as.String()}
+	_, err = c.ops.AddShard(context.Background(), req)
+	e := code(t, err, sqlstate.ObjectNotInState)
+	grant := regexp.MustCompile(`GRANT CREATE ON DATABASE \S+ TO limited`).FindString(e.Hint)
+	if grant == "" {
+		t.Fatalf("no statement in the hint %q", e.Hint)
+	}
+	owner(grant)
+	_, err = c.ops.AddShard(context.Background(), req)
+	if e := code(t, err, sqlstate.InsufficientPrivilege); !strings.Contains(e.Hint, "GRANT CREATE ON SCHEMA public") {
+		t.Fatalf("no statement in the hint %q", e.Hint)
+	}
+	owner("GRANT CREATE ON SCHEMA public TO limited")
+	if res, err := c.ops.AddShard(context.Background(), req); err != nil || !res.Done {
+		t.Fatal(res, err)
+	}
+	c.healthy()
+}
+
 func TestBootstrap(t *testing.T) {
 	ctx := context.Background()
 	c := newCluster(t, 2)
@@ -536,6 +584,9 @@ func TestDoctor(t *testing.T) {
 	}
 	if strings.Contains(text, "secret") {
 		t.Errorf("the password is printed:\n%s", text)
+	}
+	if n := strings.Count(text, "error|gone|"); n != 1 {
+		t.Errorf("that a shard does not answer is said %d times:\n%s", n, text)
 	}
 	text = look(true)
 	for _, want := range []string{"done set as the map says", "done taken in as a whole table"} {

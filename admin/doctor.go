@@ -40,8 +40,14 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	shards := snap.Shards()
 	found := make([][]Finding, len(shards))
 	atOnce(len(shards), checksAtOnce, func(i int) { found[i] = o.examine(ctx, snap, &shards[i]) })
-	for _, f := range found {
-		out = append(out, f...)
+	broken := map[string]string{} // shard -> what to do about it
+	for _, list := range found {
+		for _, f := range list {
+			if f.Level == LevelError {
+				broken[f.Shard] = f.Next
+			}
+		}
+		out = append(out, list...)
 	}
 	rest, err := schema.Recover(ctx, schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
@@ -50,7 +56,14 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	if err != nil {
 		return append(out, problem("", err, "tables and guards")), nil
 	}
-	return append(out, findings(rest)...), nil
+	for _, f := range findings(rest) {
+		// That a shard does not answer is said once.
+		if next, ok := broken[f.Shard]; ok && f.Level == LevelError && f.Table == "" && f.Next == next {
+			continue
+		}
+		out = append(out, f)
+	}
+	return out, nil
 }
 
 // Recover finishes what a crash left: see schema.Recover. A router runs it when

@@ -50,6 +50,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 				continue
 			}
 			t.Run(ch.name, func(t *testing.T) {
+				t.Parallel()
 				c := newCluster(t, server, ch.shards)
 				c.must(create("other", "k text PRIMARY KEY", "k"))
 				stops := 0
@@ -111,7 +112,7 @@ func (c *cluster) waitIdle() {
 	c.t.Helper()
 	for name := range c.shards {
 		for try := 0; ; try++ {
-			n := c.query(name, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'cleave'").Rows[0][0].String
+			n := c.query(name, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = 'cleave' AND state <> 'idle'").Rows[0][0].String
 			if n == "0" {
 				break
 			}

@@ -31,11 +31,12 @@ type cluster struct {
 	down map[string]bool
 	held map[engine.Conn]string
 	own  map[string]engine.Conn // of query and try
+	idle map[string][]engine.Conn
 }
 
 func newCluster(t testing.TB, server *localpg.Server, n int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: memory.New(), shards: map[string]engine.Shard{}, urls: map[string]string{}, down: map[string]bool{}, held: map[engine.Conn]string{}, own: map[string]engine.Conn{}}
+	c := &cluster{t: t, dir: memory.New(), shards: map[string]engine.Shard{}, urls: map[string]string{}, down: map[string]bool{}, held: map[engine.Conn]string{}, own: map[string]engine.Conn{}, idle: map[string][]engine.Conn{}}
 	st := shardmap.State{Format: shardmap.Format, Cluster: "c1c1c1c1-0000-4000-8000-000000000001", DefaultShard: "shard-0"}
 	for i := range n {
 		c.install(fmt.Sprintf("shard-%d", i), pgtest.DatabaseOn(t, server), st.Cluster)
@@ -74,10 +75,16 @@ func (c *cluster) install(name, url, id string) {
 			_ = conn.Close()
 			delete(c.own, name)
 		}
+		for _, conn := range c.idle[name] {
+			_ = conn.Close()
+		}
+		delete(c.idle, name)
 		_ = sh.Close()
 	})
 }
 
+// connect hands out conversations that were given back in order, and new ones:
+// most of a test's time would go into the server's processes else.
 func (c *cluster) connect(ctx context.Context, shard string) (engine.Conn, func(bool), error) {
 	c.mu.Lock()
 	down := c.down[shard]
@@ -85,19 +92,53 @@ func (c *cluster) connect(ctx context.Context, shard string) (engine.Conn, func(
 	if down {
 		return nil, nil, sqlstate.New(sqlstate.CannotConnectNow, "shard %s is down", shard).OnShard(shard)
 	}
-	conn, err := c.shards[shard].Connect(ctx, map[string]string{"application_name": "cleave"})
-	if err != nil {
-		return nil, nil, err
+	conn := c.reuse(shard)
+	if conn == nil {
+		var err error
+		if conn, err = c.shards[shard].Connect(ctx, map[string]string{"application_name": "cleave"}); err != nil {
+			return nil, nil, err
+		}
 	}
 	c.mu.Lock()
 	c.held[conn] = shard
 	c.mu.Unlock()
-	return conn, func(bool) {
+	return conn, func(broken bool) {
+		// DISCARD ALL fails in a transaction, so none stays open.
+		keep := !broken && conn.SetDeadline(time.Now().Add(time.Second)) == nil && good(conn, "DISCARD ALL")
 		c.mu.Lock()
 		delete(c.held, conn)
+		if keep {
+			c.idle[shard] = append(c.idle[shard], conn)
+		}
 		c.mu.Unlock()
-		_ = conn.Close()
+		if !keep {
+			_ = conn.Close()
+		}
 	}, nil
+}
+
+// reuse returns a conversation that still works, or nil.
+func (c *cluster) reuse(shard string) engine.Conn {
+	for {
+		c.mu.Lock()
+		list := c.idle[shard]
+		if len(list) == 0 {
+			c.mu.Unlock()
+			return nil
+		}
+		conn := list[len(list)-1]
+		c.idle[shard] = list[:len(list)-1]
+		c.mu.Unlock()
+		if conn.SetDeadline(time.Now().Add(time.Second)) == nil && good(conn, "SELECT 1") && conn.SetDeadline(time.Time{}) == nil {
+			return conn
+		}
+		_ = conn.Close()
+	}
+}
+
+func good(conn engine.Conn, sql string) bool {
+	_, err := engine.Exec(conn, sql)
+	return err == nil
 }
 
 func (c *cluster) setDown(shard string, down bool) {

@@ -359,6 +359,9 @@ func replayError(err error, shard string, e shardmap.Entry, s Statement) error {
 	err = onShard(err, shard)
 	if own, ok := errors.AsType[*sqlstate.Error](err); ok {
 		own.Detail = strings.TrimSpace(fmt.Sprintf("While running the change of version %d again: %s %s", e.Version, clip(s.Text), own.Detail))
+		if own.Code == sqlstate.InsufficientPrivilege && own.Hint == "" {
+			own.Hint = "grant what is missing to the role in the shard's URL, such as GRANT CREATE ON SCHEMA public TO ..., and run it again"
+		}
 	}
 	return err
 }

@@ -88,6 +88,7 @@ type Metrics struct {
 	planEntries  prometheus.Gauge
 	planBytes    prometheus.Gauge
 	cancels      prometheus.Counter
+	panics       prometheus.Counter
 
 	mu     sync.Mutex
 	shards map[string]*Shard
@@ -132,7 +133,9 @@ func New() *Metrics {
 	m.planEntries = gauge("cleave_plan_cache_entries", "Statements in the plan cache.")
 	m.planBytes = gauge("cleave_plan_cache_bytes", "Estimated size of the plan cache.")
 	m.cancels = counter("cleave_cancels_total", "Cancel requests that found their session.")
+	m.panics = counter("cleave_panics_total", "Sessions that a fault of the router's own ended; the log has the stack.")
 	m.registry.MustRegister(
+		m.panics,
 		m.statements, m.latency, m.poolConns, m.poolWaits, m.poolDials, m.guard, m.refusals,
 		m.sessions, m.sessionTotal, m.sessionsMax, m.bytesIn, m.bytesOut, m.mapVersion,
 		m.planHits, m.planMisses, m.planEntries, m.planBytes, m.cancels,
@@ -294,6 +297,13 @@ func (m *Metrics) PlanCacheSize(entries, bytes int) {
 func (m *Metrics) Cancel() {
 	if m != nil {
 		m.cancels.Inc()
+	}
+}
+
+// Panic counts a session that a fault of the router's own ended.
+func (m *Metrics) Panic() {
+	if m != nil {
+		m.panics.Inc()
 	}
 }
 

@@ -350,3 +350,39 @@ func TestClientWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestClientAtAnotherProgram: the router's port is easily taken for this one.
+func TestClientAtAnotherProgram(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = conn.Write([]byte("E\x00\x00\x00\x10SFATAL\x00C08P01\x00\x00"))
+			_, _ = io.Copy(io.Discard, conn) // closing at once could reset what was written
+			_ = conn.Close()
+		}
+	}()
+	defer func() { l.Close(); <-served }()
+	c, err := NewClient(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Health(t.Context())
+	_, second := c.Shards(t.Context())
+	_, third := c.Unpin(t.Context(), admin.UnpinRequest{Keyspace: "k", Key: []string{"1"}})
+	for _, err := range []error{err, second, third} {
+		if sqlstate.CodeOf(err) != sqlstate.ProtocolViolation || !strings.Contains(sqlstate.As(err).Hint, "--admin") {
+			t.Error(err)
+		}
+	}
+}

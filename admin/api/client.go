@@ -85,10 +85,23 @@ func (c *Client) post(ctx context.Context, name string, in, out any) error {
 	return c.do(req, true, out)
 }
 
+// stranger reports whether an error says that somebody answered, but not in
+// HTTP: most often the router, whose port is easily taken for this one. Such a
+// program has done nothing, so the outcome of a change is known.
+func stranger(err error) bool { return err != nil && strings.Contains(err.Error(), "malformed HTTP") }
+
+func (c *Client) notHTTP(err error) error {
+	return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "what answers at %s is no admin API", c.base).
+		WithHint("is that the port for PostgreSQL clients? name that of the admin API with --admin host:port")
+}
+
 func (c *Client) do(req *http.Request, changes bool, out any) error {
 	lost := func(err error) error {
 		if ctx := req.Context(); ctx.Err() != nil {
 			err = ctx.Err()
+		}
+		if stranger(err) {
+			return c.notHTTP(err)
 		}
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" || !changes {
@@ -147,6 +160,9 @@ func (c *Client) Health(ctx context.Context) (*Health, error) {
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
+		if stranger(err) {
+			return nil, c.notHTTP(err)
+		}
 		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "nothing answers at %s", c.base).
 			WithHint("start it with cleave up, or name another with --admin host:port")
 	}

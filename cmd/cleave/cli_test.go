@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -355,5 +356,18 @@ func TestDescribe(t *testing.T) {
 	want := "cleave: it broke (shard shard-1, keyspace k, range [0 .. 1), epoch 3, SQLSTATE 58030)\ndetail: in two\ncause: disk on fire\nnext: cleave doctor\n"
 	if got := describe(e); got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestFindingsNameTheirShard: a setting to change is of no use without its place.
+func TestFindingsNameTheirShard(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{process: &process{stdout: &out}}
+	err := a.printFindings([]admin.Finding{
+		{Level: levelWarning, Shard: "eu-1", What: "fsync is off", Next: "ALTER SYSTEM SET fsync = on"},
+		{Level: levelOK, Shard: "eu-1", What: "shard eu-1 answers"},
+	})
+	if want := "warning  shard eu-1: fsync is off\n         next: ALTER SYSTEM SET fsync = on\nok       shard eu-1 answers\n"; err != nil || out.String() != want {
+		t.Errorf("%v, printed\n%swant\n%s", err, out.String(), want)
 	}
 }

@@ -235,6 +235,10 @@ func TestCommands(t *testing.T) {
 				t.Errorf("the history has no %s: %v", op, seen)
 			}
 		}
+		_, table, _ := command(t, "", "map", "history", "--limit", "100", "--admin", r.Admin)
+		if !strings.Contains(table, "TABLES") || !strings.Contains(table, "public.orders") {
+			t.Errorf("the history does not say which tables were changed:\n%s", table)
+		}
 		var first struct{ Version uint64 }
 		r.into(&first, "map", "show", "--version", "1")
 		if first.Version != 1 {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,7 +73,11 @@ func (a *app) printFindings(findings []admin.Finding) error {
 		return a.printJSON(findings)
 	}
 	for _, f := range findings {
-		fmt.Fprintf(a.stdout, "%-8s %s\n", f.Level, printable(f.What))
+		what := f.What
+		if f.Shard != "" && !strings.Contains(what, f.Shard) {
+			what = "shard " + f.Shard + ": " + what
+		}
+		fmt.Fprintf(a.stdout, "%-8s %s\n", f.Level, printable(what))
 		if f.Done != "" {
 			fmt.Fprintf(a.stdout, "%-8s done: %s\n", "", printable(f.Done))
 		}

@@ -103,7 +103,9 @@ func (a *app) mapHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history",
 		Short: "Show who changed the map, when and why",
-		Long:  "Prints the newest changes of the map, oldest of them first: version, time, who, operation and reason.",
+		Long: `Prints the newest changes of the map, oldest of them first: version, time, who,
+operation, the tables of a schema change, and reason. With --json the statements
+are printed as well.`,
 		Example: `  cleave map history
   cleave map history --after 10 --limit 50 --json`,
 		Args: args(0, 0),
@@ -121,8 +123,8 @@ func (a *app) mapHistoryCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(a, list, "no changes", []string{"VERSION", "AT", "BY", "OPERATION", "WHY"}, func(e shardmap.Entry) []string {
-				return []string{strconv.FormatUint(e.Version, 10), e.At.UTC().Format(time.RFC3339), e.By, e.Op, e.Why}
+			return printList(a, list, "no changes", []string{"VERSION", "AT", "BY", "OPERATION", "TABLES", "WHY"}, func(e shardmap.Entry) []string {
+				return []string{strconv.FormatUint(e.Version, 10), e.At.UTC().Format(time.RFC3339), e.By, e.Op, strings.Join(e.Tables, ", "), e.Why}
 			})
 		},
 	}

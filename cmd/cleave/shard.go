@@ -133,6 +133,7 @@ give - to read it from standard input instead.`,
 				}
 				fmt.Fprintln(a.stdout)
 			}
+			res.Warnings = nil // they are among the findings
 		}
 		return a.printResult(res, &res.Result)
 	}

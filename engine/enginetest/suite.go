@@ -32,6 +32,9 @@ type Harness struct {
 	// Isolation are the transaction modes in which a transaction can be open
 	// while a guard is replaced ("REPEATABLE READ", ...).
 	Isolation []string
+	// Rounds are the random ownerships that are tried for each strategy and
+	// type; 0 is 4.
+	Rounds int
 	// Ignore are goroutines that the leak check overlooks (those of a server
 	// that the tests share).
 	Ignore []goleak.Option

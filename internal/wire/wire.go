@@ -163,6 +163,10 @@ func (r *Reader) Batch() ([]byte, error) {
 	}
 }
 
+// Unread gives the last n bytes of the last Batch back, to be read again. It must
+// come before the next call of Next or Batch.
+func (r *Reader) Unread(n int) { r.start -= n }
+
 func (r *Reader) fill() error {
 	have := r.end - r.start
 	need := Header

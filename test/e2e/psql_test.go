@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -71,7 +72,8 @@ func TestReadmeSession(t *testing.T) {
 	for _, block := range fenced(string(readme), "psql") {
 		for _, step := range session(block) {
 			steps++
-			got := strings.TrimSpace(c.psql(t, step.statement+"\n"))
+			// At a terminal psql does not say which line of its input it reads.
+			got := strings.TrimSpace(inputLine.ReplaceAllString(c.psql(t, step.statement+"\n"), ""))
 			if got != strings.TrimSpace(step.answer) {
 				t.Errorf("%s\nanswers\n%s\nthe README says\n%s", step.statement, got, step.answer)
 			}
@@ -99,6 +101,8 @@ func TestReadmeSession(t *testing.T) {
 		t.Fatal("the README shows no command")
 	}
 }
+
+var inputLine = regexp.MustCompile(`(?m)^psql:<stdin>:\d+: `)
 
 type step struct{ statement, answer string }
 
