@@ -1,0 +1,72 @@
+package sqlstate
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestCodes reads the registry's source: each code is well formed and given once.
+func TestCodes(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "sqlstate.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := regexp.MustCompile(`^"[0-9A-Z]{5}"$`)
+	seen := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		id, ok := spec.Type.(*ast.Ident)
+		if !ok || id.Name != "Code" {
+			return true
+		}
+		code := spec.Values[0].(*ast.BasicLit).Value
+		if !shape.MatchString(code) {
+			t.Errorf("%s has the code %s", spec.Names[0].Name, code)
+		}
+		if other, twice := seen[code]; twice {
+			t.Errorf("%s and %s have the same code %s", spec.Names[0].Name, other, code)
+		}
+		seen[code] = spec.Names[0].Name
+		return true
+	})
+	if len(seen) < 50 {
+		t.Fatalf("only %d codes were found", len(seen))
+	}
+	// The private code is in a class that the standard leaves to implementations.
+	if c := NotOwner[0]; c < 'I' || c > 'Z' {
+		t.Errorf("%s is in a class that the standard reserves", NotOwner)
+	}
+}
+
+func TestErrorTellsAll(t *testing.T) {
+	cause := errors.New("connection refused")
+	e := Wrap(cause, CannotConnectNow, "shard %s cannot be reached", "shard-1").OnShard("shard-1").WithHint("cleave doctor").WithDetail("tried twice")
+	e.Keyspace, e.Range, e.Epoch, e.Op = "hash_bigint", "[0,5)", 7, "move"
+	for _, want := range []string{"move: shard shard-1 cannot be reached", "shard shard-1", "keyspace hash_bigint", "range [0,5)", "epoch 7", "57P03", "tried twice", "connection refused", "hint: cleave doctor"} {
+		if !strings.Contains(e.Error(), want) {
+			t.Errorf("%q lacks %q", e.Error(), want)
+		}
+	}
+	wrapped := fmt.Errorf("while starting: %w", e)
+	if !errors.Is(wrapped, cause) || !errors.Is(wrapped, &Error{Code: CannotConnectNow}) || errors.Is(wrapped, &Error{Code: InternalError}) {
+		t.Error("errors.Is does not see the cause or the code")
+	}
+	if CodeOf(wrapped) != CannotConnectNow || CodeOf(nil) != "" || CodeOf(cause) != InternalError {
+		t.Error("CodeOf")
+	}
+	if As(wrapped) != e || As(cause).Code != InternalError || !errors.Is(As(cause), cause) {
+		t.Error("As")
+	}
+	if r := Refuse("why", "do this"); r.Code != FeatureNotSupported || r.Hint != "do this" {
+		t.Error(r)
+	}
+}
