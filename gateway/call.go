@@ -45,8 +45,8 @@ var functions = map[string]function{
 			r := admin.CreateKeyspaceRequest{Meta: admin.Meta{By: by}, Name: v.text("name"), Strategy: v.text("strategy"), KeyTypes: v.texts("key_types"), Shards: v.texts("shards")}
 			if n := v["ranges"]; n.text != "" {
 				count, err := strconv.Atoi(n.text)
-				if err != nil {
-					return "", fmt.Errorf("ranges must be a number, not %q", n.text)
+				if err != nil || count < 1 {
+					return "", fmt.Errorf("ranges must be a number of at least 1, not %q", n.text)
 				}
 				r.Ranges = count
 			}

@@ -65,6 +65,21 @@ func TestReaderCutsWhateverTheChunks(t *testing.T) {
 	}
 }
 
+func TestReaderUnread(t *testing.T) {
+	rd := NewReader(bytes.NewReader(AppendEmpty(AppendEmpty(nil, Sync), Flush)), 512, 1<<20)
+	b, err := rd.Batch()
+	if err != nil || len(b) != 10 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	rd.Unread(5)
+	if f, err := rd.Next(); err != nil || f.Type() != Flush {
+		t.Fatalf("%q, %v", f, err)
+	}
+	if _, err := rd.Next(); err != io.EOF {
+		t.Fatalf("after the last frame: %v", err)
+	}
+}
+
 func TestReaderBounds(t *testing.T) {
 	big, m := Begin(nil, Query)
 	big = End(append(big, make([]byte, 1000)...), m)

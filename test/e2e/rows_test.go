@@ -213,6 +213,7 @@ func TestStrategies(t *testing.T) {
 			`CREATE TABLE bad (a float8, b bigint) WITH (cleave.shard_key='a')`:             "0A000",
 			`SELECT * FROM nothing`:                                                         "42P01",
 			`SELECT cleave.pin('wide', ARRAY['7', 'seven'], 'shard-9')`:                     "",
+			`SELECT cleave.create_keyspace('none', 'hash', 'bigint', ranges => 0)`:          "22023",
 		} {
 			_, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 			if err == nil || want != "" && code(err) != want {
