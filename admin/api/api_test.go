@@ -366,7 +366,7 @@ func TestClientAtAnotherProgram(t *testing.T) {
 				return
 			}
 			_, _ = conn.Read(make([]byte, 4096))
-			_, _ = conn.Write([]byte("E\x00\x00\x00\x10SFATAL\x00C08P01\x00\x00"))
+			_, _ = conn.Write([]byte("EFATAL: invalid length of startup packet\n\x00"))
 			_, _ = io.Copy(io.Discard, conn) // closing at once could reset what was written
 			_ = conn.Close()
 		}
