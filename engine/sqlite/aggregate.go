@@ -132,6 +132,7 @@ type floatSum struct {
 	avg bool
 	n   int64
 	sum float64
+	sxx float64 // squared differences: PostgreSQL's avg fails when they overflow
 }
 
 func (s *floatSum) Step(a []arg) error {
@@ -146,6 +147,15 @@ func (s *floatSum) Step(a []arg) error {
 	if math.IsNaN(r) || math.IsInf(r, 0) && !math.IsInf(x, 0) && !math.IsInf(s.sum, 0) {
 		_, err := checkFloat(r, false, true)
 		return err
+	}
+	if s.avg && s.n > 0 {
+		n := float64(s.n)
+		d := x*(n+1) - r
+		s.sxx += d * d / ((n + 1) * n)
+		if math.IsInf(s.sxx, 0) && !math.IsInf(x, 0) && !math.IsInf(s.sum, 0) {
+			_, err := checkFloat(s.sxx, false, true)
+			return err
+		}
 	}
 	s.n, s.sum = s.n+1, r
 	return nil

@@ -161,12 +161,24 @@ func (s *Shard) openFile(create bool) (*sqlite.Conn, error) {
 	db.SetBusyTimeout(min(s.busy, 2*time.Second))
 	for _, p := range []string{"PRAGMA journal_mode = WAL", "PRAGMA synchronous = " + s.synchronous, "PRAGMA foreign_keys = ON",
 		"PRAGMA temp_store = MEMORY", "PRAGMA cache_size = -4000", "PRAGMA recursive_triggers = ON", "PRAGMA trusted_schema = ON", "PRAGMA mmap_size = 0"} {
-		if err := run(db, p); err != nil {
+		if err := s.patiently(db, p); err != nil {
 			db.Close()
 			return nil, err
 		}
 	}
 	return db, nil
+}
+
+// patiently runs a statement again while the file is locked: SQLite does not call
+// the busy handler where waiting could be a deadlock, and two connections that
+// turn a new file to WAL at once are such a case.
+func (s *Shard) patiently(db *sqlite.Conn, sql string) error {
+	for deadline := time.Now().Add(min(s.busy, 2*time.Second)); ; time.Sleep(2 * time.Millisecond) {
+		err := run(db, sql)
+		if err == nil || sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func run(db *sqlite.Conn, sql string) error {
@@ -228,7 +240,7 @@ func (s *Shard) Install(ctx context.Context) error {
 		return s.openError(err)
 	}
 	defer db.Close()
-	if err := run(db, "BEGIN IMMEDIATE"); err != nil {
+	if err := s.patiently(db, "BEGIN IMMEDIATE"); err != nil {
 		return s.openError(err)
 	}
 	err = s.install(db)

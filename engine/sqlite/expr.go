@@ -141,6 +141,10 @@ func (t *translator) constant(c *pg.A_Const) expr {
 	case *pg.A_Const_Fval:
 		s := v.Fval.GetFval()
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
+			// The grammar folds the sign of -2147483648, which then fits again.
+			if i == int64(int32(i)) {
+				return expr{sql: "(" + s + ")", typ: oidInt4, mod: -1, name: "?column?", constant: true, notNull: true}
+			}
 			return expr{sql: s, typ: oidInt8, mod: -1, name: "?column?", constant: true, notNull: true, intValue: i}
 		}
 		n, err := parseNumeric(s)
@@ -164,6 +168,9 @@ func (t *translator) columnRef(c *pg.ColumnRef) expr {
 	var parts []string
 	for _, f := range c.Fields {
 		if f.GetAStar() != nil {
+			if len(c.Fields) > 1 {
+				refuseSQL("a reference to a whole row")
+			}
 			t.failAt(c.Location, sqlstate.SyntaxError, "row expansion via \"*\" is not supported here")
 		}
 		parts = append(parts, f.GetString_().GetSval())

@@ -249,6 +249,12 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 			case pg.JoinType_JOIN_FULL:
 				c.sql = "coalesce(" + pair[0].sql + ", " + pair[1].sql + ")"
 			default:
+				// PostgreSQL prefers the side that needs no cast: 1.0 prints otherwise than 1.
+				if j.Jointype == pg.JoinType_JOIN_INNER && l.typ != typ && r.typ == typ {
+					c.sql, c.notNull = pair[1].sql, r.notNull
+					c.table, c.attnum = r.table, r.attnum
+					break
+				}
 				c.sql, c.notNull = pair[0].sql, l.notNull
 				c.table, c.attnum = l.table, l.attnum
 			}

@@ -346,7 +346,7 @@ func defTexts() {
 	def("cleave_like_escape", 2, func(v *env, a []arg) (datum, error) {
 		p, esc := a[0].Text(), a[1].Text()
 		if runes(esc) > 1 {
-			return failV(sqlstate.New("22019", "invalid escape string").WithHint("Escape string must be empty or one character."))
+			return failV(sqlstate.New("22025", "invalid escape string").WithHint("Escape string must be empty or one character."))
 		}
 		if esc == `\` {
 			return textV(p)

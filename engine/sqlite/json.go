@@ -161,7 +161,10 @@ func jsonField(s string, key string, index int64, byIndex, asText bool) (string,
 		}
 		v = c[index]
 	default:
-		return "", false, nil
+		// PostgreSQL stores a scalar as an array of one element, and it shows here.
+		if !byIndex || index != 0 && index != -1 {
+			return "", false, nil
+		}
 	}
 	if asText {
 		switch e := v.(type) {

@@ -122,7 +122,7 @@ func mustNumeric(s string) (numeric, error) {
 }
 
 func (a numeric) check() error {
-	if a.kind == 0 && len(a.n.Bits()) > 2000 && len(a.n.String()) > numericWeightMax+a.scale+1 {
+	if a.kind == 0 && len(a.n.Bits()) > 2000 && a.n.CmpAbs(pow10(numericWeightMax+a.scale)) >= 0 {
 		return numericOverflow()
 	}
 	return nil

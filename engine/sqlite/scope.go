@@ -158,6 +158,10 @@ func (t *translator) column(parts []string, loc int32) expr {
 		}
 		t.failAt(loc, sqlstate.UndefinedTable, "missing FROM-clause entry for table \"%s\"", table)
 	}
+	switch name {
+	case "ctid", "xmin", "cmin", "xmax", "cmax", "tableoid":
+		refuseSQL("the system column " + name)
+	}
 	if table != "" {
 		t.failAt(loc, sqlstate.UndefinedColumn, "column %s.%s does not exist", table, name)
 	}

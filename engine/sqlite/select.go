@@ -444,9 +444,11 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 	}
 	having := ""
 	if s.HavingClause != nil {
+		// SQLite looks for the aggregate in the select list, not in HAVING.
+		hasAgg := sel.hasAgg
 		having = " HAVING " + t.boolean(s.HavingClause, "HAVING").sql
-		if len(group) == 0 && !sel.hasAgg {
-			refuseSQL("HAVING without GROUP BY and aggregates")
+		if len(group) == 0 && !hasAgg {
+			refuseSQL("HAVING without GROUP BY and aggregates in the select list")
 		}
 	}
 	if len(group) > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"math"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -250,6 +251,9 @@ func floatIn(text string) (float64, error) {
 	case "-infinity", "-inf":
 		return math.Inf(-1), nil
 	}
+	if strings.HasPrefix(strings.TrimLeft(lower, "+-"), "0x") {
+		return 0, sqlstate.Refuse("a SQLite shard does not read hexadecimal double precision", "Write it in decimal.")
+	}
 	if lower == "" || strings.ContainsAny(lower, "_pinx") {
 		return 0, badInput(oidFloat8, text)
 	}
@@ -464,9 +468,39 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 		}
 	}
 	if exp < -4 || exp >= 15 || bits == 32 && exp >= 6 {
+		// Go takes the bounds of the interval that reads back as an even f into
+		// account, PostgreSQL does not: it prints 1e23 as 9.999999999999999e+22.
+		// Decimals of up to 17 digits meet a bound in this range only.
+		if bits == 64 && exp >= 15 && exp <= 40 && onRoundingBound(string(s), f) {
+			for digits := 1; digits <= 16; digits++ {
+				s = strconv.AppendFloat(buf[:0], f, 'e', digits, 64)
+				if g, err := strconv.ParseFloat(string(s), 64); err == nil && g == f && !onRoundingBound(string(s), f) {
+					break
+				}
+			}
+		}
 		return append(dst, s...)
 	}
 	return strconv.AppendFloat(dst, f, 'f', -1, bits)
+}
+
+// onRoundingBound tells whether the integer s is halfway between f and a neighbour.
+func onRoundingBound(s string, f float64) bool {
+	if math.Float64bits(f)&1 != 0 {
+		return false
+	}
+	exact := func(f float64) *big.Float { return new(big.Float).SetPrec(256).SetFloat64(f) }
+	x, ok := new(big.Float).SetPrec(256).SetString(s)
+	if !ok {
+		return false
+	}
+	x.Add(x, x)
+	for _, to := range []float64{math.Inf(1), math.Inf(-1)} {
+		if x.Cmp(exact(f).Add(exact(f), exact(math.Nextafter(f, to)))) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // datumFromBinary reads a type's binary form.

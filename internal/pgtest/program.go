@@ -52,11 +52,15 @@ func program(tb testing.TB, name string) string {
 	return p
 }
 
+// debian holds the outcome of each package's installation.
 var debian struct {
 	sync.Mutex
-	done bool
-	err  error
-	out  []byte
+	outcome map[string]outcome
+}
+
+type outcome struct {
+	err error
+	out []byte
 }
 
 // installDebian installs a package when we are root on Debian or a child of it,
@@ -65,12 +69,12 @@ func installDebian(tb testing.TB, pkg string) {
 	tb.Helper()
 	apt, err := exec.LookPath("apt-get")
 	if err != nil || os.Geteuid() != 0 {
-		tb.Fatalf("pgtest: PostgreSQL is not complete on this machine: install it with its client programs (Debian: apt-get install %s; macOS: brew install postgresql), or set %s", pkg, localpg.BinVariable)
+		tb.Fatalf("pgtest: this machine lacks %s: install it (Debian: apt-get install %s; macOS: brew install it), or set %s to a PostgreSQL with its client programs", pkg, pkg, localpg.BinVariable)
 	}
 	debian.Lock()
 	defer debian.Unlock()
-	if !debian.done {
-		debian.done = true
+	result, done := debian.outcome[pkg]
+	if !done {
 		unlock := lockCache(tb, cacheDir(tb))
 		defer unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -78,12 +82,16 @@ func installDebian(tb testing.TB, pkg string) {
 		for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", pkg}} {
 			cmd := exec.CommandContext(ctx, apt, args...)
 			cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-			if debian.out, debian.err = cmd.CombinedOutput(); debian.err != nil {
+			if result.out, result.err = cmd.CombinedOutput(); result.err != nil {
 				break
 			}
 		}
+		if debian.outcome == nil {
+			debian.outcome = map[string]outcome{}
+		}
+		debian.outcome[pkg] = result
 	}
-	if debian.err != nil {
-		tb.Fatalf("pgtest: apt-get could not install %s: %v\n%s", pkg, debian.err, debian.out)
+	if result.err != nil {
+		tb.Fatalf("pgtest: apt-get could not install %s: %v\n%s", pkg, result.err, result.out)
 	}
 }

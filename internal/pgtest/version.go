@@ -76,6 +76,10 @@ func Versions(tb testing.TB) []localpg.Installation {
 		}
 		if dir == "" {
 			dir = cacheDir(tb)
+			// Before the lock: installing takes it as well.
+			if _, err := exec.LookPath("npm"); err != nil && !fetched(dir, have) {
+				installDebian(tb, "npm")
+			}
 			unlock := lockCache(tb, dir)
 			defer unlock()
 		}
@@ -136,6 +140,19 @@ func lockCache(tb testing.TB, dir string) (unlock func()) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+}
+
+// fetched reports whether the cache has every release that is not installed.
+func fetched(cache string, have map[int]localpg.Installation) bool {
+	for _, r := range releases {
+		if _, ok := have[r.major]; ok {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(cache, "postgres-"+r.version)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // fetch returns a release from the cache, fetching it first if need be. The

@@ -135,3 +135,12 @@ SELECT oid, typname, typelem, typarray FROM pg_type WHERE oid IN (16, 20, 23, 25
 SELECT t.typname, n.nspname FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.typname = 'uuid';
 SELECT o.oprname, o.oprleft::regtype, o.oprright::regtype FROM pg_operator o WHERE o.oid = 96;
 SELECT format_type(1043, 24), format_type(1700, 655366), format_type(23, NULL), format_type(1007, -1);
+SELECT -2147483648 - 1;
+SELECT pg_typeof(-2147483648), pg_typeof(-(2147483648)), pg_typeof(-2147483649), pg_typeof(- -2147483648), substr('hello', -2147483648, 5);
+SELECT 1e23::float8, -1e23::float8, 1e22::float8, 9007199254740993::float8, 18014398509481990::float8, 5e22::float8, 8.5e22::float8, 2e23::float8, 1e30::float8, 9.5e24::float8;
+SELECT '0x1p3'::float8;
+SELECT 'a' LIKE 'a' ESCAPE 'xx';
+SELECT '5'::jsonb -> 0, '"x"'::jsonb ->> -1, '5'::jsonb -> 1, '5'::jsonb -> 'a';
+SELECT avg(x) FROM (VALUES (1::float8), (1e300)) t(x);
+SELECT avg(x) FROM (VALUES (1::float8), (1e100), ('infinity')) t(x);
+SELECT sum(x) FROM (VALUES (1::float8), (1e300)) t(x);

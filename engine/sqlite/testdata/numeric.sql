@@ -77,3 +77,7 @@ SELECT ''::numeric;
 SELECT 1::numeric::bigint, 9223372036854775807.4::bigint, 1.5::smallint;
 SELECT 9223372036854775807.5::bigint;
 SELECT 1e15::float8::numeric, 0.1::float8::numeric, 1.23456789012345678::float8::numeric, 1e-7::float8::numeric, 123456.789e3::float8::numeric;
+SELECT '1e131071'::numeric IS NULL, '-1e131071'::numeric IS NULL;
+SELECT '1e131072'::numeric;
+SELECT '-1e131072'::numeric;
+SELECT 1e131071::numeric * 10;
