@@ -142,8 +142,12 @@ func (o *Ops) Tables(ctx context.Context) ([]TableInfo, error) {
 	return out, nil
 }
 
-// keyspacesOf returns one keyspace, or all with "".
-func keyspacesOf(snap *shardmap.Snapshot, name string) ([]*shardmap.Index, error) {
+// indexes returns one keyspace of the current map, or all with "".
+func (o *Ops) indexes(ctx context.Context, name string) ([]*shardmap.Index, error) {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if name != "" {
 		ix, ok := snap.Keyspace(name)
 		if !ok {
@@ -162,11 +166,7 @@ func keyspacesOf(snap *shardmap.Snapshot, name string) ([]*shardmap.Index, error
 
 // Ranges lists ranges and listed values. Fails with 42704 for an unknown keyspace.
 func (o *Ops) Ranges(ctx context.Context, name string) ([]RangeInfo, error) {
-	snap, err := o.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := keyspacesOf(snap, name)
+	list, err := o.indexes(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -186,11 +186,7 @@ func (o *Ops) Ranges(ctx context.Context, name string) ([]RangeInfo, error) {
 
 // Pins lists pins. Fails with 42704 for an unknown keyspace.
 func (o *Ops) Pins(ctx context.Context, name string) ([]PinInfo, error) {
-	snap, err := o.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := keyspacesOf(snap, name)
+	list, err := o.indexes(ctx, name)
 	if err != nil {
 		return nil, err
 	}

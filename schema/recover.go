@@ -459,7 +459,7 @@ func (c *comparison) all(ctx context.Context) {
 	}
 	c.looked = true
 	if len(c.found) == 0 {
-		c.found = append(c.found, Finding{Level: levelOK, Shard: name, What: fmt.Sprintf("%d tables and their guards on %s are as the map says", ok, name)})
+		c.found = append(c.found, Finding{Level: levelOK, Shard: name, What: fmt.Sprintf("the tables of %s and their guards are as the map says (%d)", name, ok)})
 	}
 }
 
