@@ -220,6 +220,9 @@ func (o *Ops) Map(ctx context.Context, version uint64) (*shardmap.State, error) 
 	st := snap.State().Clone()
 	for i := range st.Shards {
 		st.Shards[i].URL = shardmap.Redacted(st.Shards[i].URL)
+		for j, url := range st.Shards[i].Replicas {
+			st.Shards[i].Replicas[j] = shardmap.Redacted(url)
+		}
 	}
 	return &st, nil
 }
