@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cleavedb/cleave/internal/wiring"
 )
 
 // plain is a process without --json, to see what people see.
@@ -265,7 +267,7 @@ func TestCommands(t *testing.T) {
 
 	t.Run("a second router", func(t *testing.T) {
 		r := r.in(t)
-		second := start(t, "router", "--directory", "file:"+filepath.Join(r.Data, directoryFile))
+		second := start(t, "router", "--directory", "file:"+filepath.Join(r.Data, wiring.DirectoryFile))
 		c := second.session()
 		if n := one[int64](t, c, "SELECT count(*) FROM orders WHERE tenant_id = 42"); n != 2 {
 			t.Errorf("the second router sees %d rows of 2", n)

@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -168,7 +169,7 @@ func startLine(cfg *config.Effective) string {
 func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 	path, err := filepath.Abs(cfg.Data)
 	if err != nil {
-		d.fail(folderError(err, cfg.Data, "named"))
+		d.fail(wiring.FolderError(err, cfg.Data, "named"))
 		return
 	}
 	st, err := os.Stat(path)
@@ -178,17 +179,17 @@ func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 		return
 	}
 	if err != nil {
-		d.fail(folderError(err, path, "looked at"))
+		d.fail(wiring.FolderError(err, path, "looked at"))
 		return
 	}
 	if !st.IsDir() {
-		d.fail(folderError(syscall.ENOTDIR, path, "used as data folder"))
+		d.fail(wiring.FolderError(syscall.ENOTDIR, path, "used as data folder"))
 		return
 	}
-	l, err := readLayout(path)
+	l, err := wiring.ReadLayout(path, versionText())
 	if errors.Is(err, fs.ErrNotExist) {
 		// What `cleave up` would say.
-		if err := (&dataFolder{path: path}).check(); err != nil {
+		if err := (&wiring.DataFolder{Path: path}).Check(); err != nil {
 			d.fail(err)
 			return
 		}
@@ -207,7 +208,7 @@ func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 			}
 		}
 	}
-	if !running && !exists(filepath.Join(path, directoryFile)) && cfg.Directory == "" {
+	if !running && !exists(filepath.Join(path, wiring.DirectoryFile)) && cfg.Directory == "" {
 		d.add(levelWarning, "the data folder "+path+" has no shard map: its first start did not finish", startLine(cfg))
 	}
 	var disk syscall.Statfs_t
@@ -237,7 +238,7 @@ func (d *diagnosis) port(ctx context.Context, setting, address string) {
 // postgres looks for the programs of local PostgreSQL servers.
 func (d *diagnosis) postgres(cfg *config.Effective) {
 	needed := cfg.Engine == "postgres"
-	if l, err := readLayout(cfg.Data); err == nil {
+	if l, err := wiring.ReadLayout(cfg.Data, versionText()); err == nil {
 		needed = l.Engine == "postgres"
 	}
 	found, err := localpg.Find(0)
