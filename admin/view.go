@@ -60,6 +60,10 @@ func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
 			Default: s.Name == st.DefaultShard, Ranges: owned[s.Name], Pins: pins[s.Name]}
 	}
 	atOnce(len(out), probesAtOnce, func(i int) {
+		if len(st.Shards[i].Replicas) > 0 {
+			o.replicaHealth(ctx, st.Cluster, &st.Shards[i], &out[i])
+			return
+		}
 		began := time.Now()
 		err := o.probe(ctx, st.Cluster, &st.Shards[i])
 		out[i].Latency = float64(time.Since(began).Microseconds()) / 1000

@@ -105,8 +105,8 @@ type written struct {
 
 // Note says that the session is about to write on the conversation, or may be.
 func (w *Writes) Note(c *Conn) {
-	if c == nil || c.pool == nil || c.pool.group == nil {
-		return
+	if c == nil || c.pool == nil || c.pool.group == nil || c.OnReplica() {
+		return // a replica takes no writes
 	}
 	if m := w.shards[c.pool.name]; m != nil {
 		m.pending = true

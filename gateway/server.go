@@ -31,8 +31,12 @@ type Options struct {
 	// Authenticate decides who may begin a session; nil is [TrustLoopback].
 	Authenticate Authenticate
 	Limits       Limits
-	Log          *slog.Logger       // nil: nothing is logged
-	Metrics      *telemetry.Metrics // nil: nothing is counted
+	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
+	// of 0 is DefaultReplicaLag.
+	ReadPolicy executor.ReadPolicy
+	ReplicaLag time.Duration
+	Log        *slog.Logger       // nil: nothing is logged
+	Metrics    *telemetry.Metrics // nil: nothing is counted
 }
 
 // Server answers PostgreSQL clients. Methods are safe for concurrent use.
@@ -45,6 +49,7 @@ type Server struct {
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
 	router       *telemetry.Shard // statements that no shard ran
+	reads        readRule
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -71,12 +76,15 @@ func New(o Options) *Server {
 	}
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
+	if o.ReplicaLag == 0 {
+		o.ReplicaLag = DefaultReplicaLag
+	}
 	return &Server{
 		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
-		stopWatch: make(chan struct{}),
+		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag},
 	}
 }
 

@@ -25,6 +25,9 @@ type Config struct {
 	MaxConnections           int // client sessions
 	PoolSize                 int // connections to one shard
 	ConnectTimeout           time.Duration
+	FailoverWait             time.Duration
+	ReadPolicy               string        // "primary", "replica" or "nearest": of sessions that set none
+	MaxReplicaLag            time.Duration // 0: none
 	StatementTimeout         time.Duration
 	IdleTimeout              time.Duration
 	IdleInTransactionTimeout time.Duration
@@ -90,6 +93,12 @@ var settings = []Setting{
 		func(c *Config) *int { return &c.PoolSize }),
 	duration("connect-timeout", "longest attempt to connect to a shard", 5*time.Second, time.Millisecond,
 		func(c *Config) *time.Duration { return &c.ConnectTimeout }),
+	duration("failover-wait", "how long after the loss of a primary statements wait for the next one, on shards with replicas; 0 is not at all", 10*time.Second, 0,
+		func(c *Config) *time.Duration { return &c.FailoverWait }),
+	choice("read-policy", "where reads go that a replica can answer, unless the session sets cleave.read_policy", "primary", []string{"primary", "replica", "nearest"},
+		func(c *Config) *string { return &c.ReadPolicy }),
+	duration("max-replica-lag", "how old the data of a replica may be that is read, unless the session sets cleave.max_replica_lag; 0 is no limit", 10*time.Second, 0,
+		func(c *Config) *time.Duration { return &c.MaxReplicaLag }),
 	duration("statement-timeout", "longest run of a statement, 0 is no limit; a session's own statement_timeout can only be shorter", time.Hour, 0,
 		func(c *Config) *time.Duration { return &c.StatementTimeout }),
 	duration("idle-timeout", "ends a session that is idle outside of a transaction, 0 is never", 8*time.Hour, 0,
