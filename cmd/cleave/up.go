@@ -100,7 +100,10 @@ func (r *runner) up(ctx context.Context) error {
 	if err := r.bootstrap(ctx, dir, shards); err != nil {
 		return err
 	}
-	r.banner = func(c *cluster) error { return r.upBanner(ctx, folder, found, c) }
+	r.banner = func(c *cluster) error {
+		c.executor.Metrics().Data(func() (used, free uint64, ok bool) { return dataSize(folder.path) })
+		return r.upBanner(ctx, folder, found, c)
+	}
 	return r.start(ctx, dir)
 }
 

@@ -64,6 +64,7 @@ func newCluster(ctx context.Context, dir shardmap.Directory, cfg *config.Config,
 	})
 	c.gateway = gateway.New(gateway.Options{
 		Executor: c.executor, Admin: c.ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(cfg), Log: log, Metrics: metrics,
+		Slow: cfg.SlowStatement,
 	})
 	handler := api.Options{
 		API:     c.ops,
@@ -123,6 +124,7 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 		}
 	}
 	c.draining.Store(true)
+	c.executor.Metrics().Draining()
 	wait := drain()
 	c.log.Info("draining: sessions finish their transaction; a second signal ends at once", "at_most", wait)
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
@@ -147,6 +149,9 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 func (c *cluster) close() error {
 	return errors.Join(c.ops.Close(), c.executor.Close())
 }
+
+// reload puts the settings in force that can change while it runs.
+func (c *cluster) reload(cfg *config.Config) { c.gateway.SetSlow(cfg.SlowStatement) }
 
 // recover finishes what a crash left, and says what it found. What cannot be
 // finished now (a shard is down) waits for `cleave doctor --repair`.
