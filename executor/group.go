@@ -37,6 +37,7 @@ type group struct {
 	system    string
 	endpoints []*endpoint // in the map's order
 	primary   *endpoint   // nil: none
+	last      *endpoint   // the last one that there was
 	// timeline is the highest that a primary was seen on. It never goes down.
 	timeline uint32
 	why      string // there is no primary
@@ -105,6 +106,11 @@ func (e *Executor) tendGroups(now time.Time) {
 	for _, g := range groups {
 		for _, p := range g.readPools() {
 			p.tend(now)
+		}
+		for i, d := range g.describe() {
+			if d.Serves != engine.Primary {
+				e.metrics.Replica(g.name, i, d.Serves == engine.Replica, d.LagBytes, d.Lag)
+			}
 		}
 	}
 }
@@ -369,6 +375,12 @@ func (g *group) take(ep *endpoint, why string) {
 		old.writes = nil
 	}
 	g.primary, g.samples = ep, nil
+	if ep != nil {
+		if g.last != nil && g.last != ep {
+			g.ex.metrics.Failover(g.name)
+		}
+		g.last = ep
+	}
 	if ep == nil {
 		if g.lostAt.IsZero() {
 			g.lostAt = time.Now()

@@ -60,6 +60,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	})
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
+		Slow: o.Config.SlowStatement, ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
@@ -111,7 +112,7 @@ func planLimits(cfg *config.Config) planner.Limits {
 }
 
 func executorLimits(cfg *config.Config) executor.Limits {
-	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout}
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg)}
 }
 
 func gatewayLimits(cfg *config.Config) gateway.Limits {
