@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
@@ -27,4 +28,18 @@ func replicaLag(cfg *config.Config) time.Duration {
 		return executor.AnyLag
 	}
 	return cfg.MaxReplicaLag
+}
+
+// socketDirs are the folders for postgres.Driver.
+func socketDirs(cfg *config.Config) []string {
+	if cfg.LocalSockets != "auto" {
+		return nil
+	}
+	var dirs []string
+	for dir := range strings.SplitSeq(cfg.LocalSocketDirs, ",") {
+		if dir = strings.TrimSpace(dir); dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }

@@ -45,7 +45,7 @@ type Options struct {
 func New(ctx context.Context, o Options) (*Rooms, error) {
 	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log}
 	byName := map[string]engine.Driver{}
-	for _, d := range Drivers() {
+	for _, d := range []engine.Driver{postgres.Driver{SocketDirs: socketDirs(o.Config)}, sqlite.Driver{}} {
 		byName[d.Name()] = d
 	}
 	r.Executor = executor.New(executor.Options{
