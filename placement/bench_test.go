@@ -13,9 +13,9 @@ import (
 
 // The public packages take texts and hash them with a function of the caller's
 // choice; a Locator takes a position. Both sides get the same 8,192 texts and
-// hash them in each look-up by the same function, fnv below, except that
+// hash them in each look-up by the same function, fnv1a below, except that
 // hashring cannot be given less than its own key type around it: the hash
-// itself is the same. go-jump takes a number, so there fnv is called
+// itself is the same. go-jump takes a number, so there fnv1a is called
 // by both as well. Rings have 160 points a shard on both sides. Where the other
 // answers with a name, ours looks up the name of its index; go-jump answers with
 // an index, and so does ours there.
@@ -31,8 +31,8 @@ var benchKeys = func() []string {
 	return k
 }()
 
-// fnv is FNV-1a, finished by mix, for its high bits are poor.
-func fnv(s string) uint64 {
+// fnv1a is FNV-1a, finished by mix, for its high bits are poor.
+func fnv1a(s string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(s); i++ {
 		h = (h ^ uint64(s[i])) * 1099511628211
@@ -52,13 +52,13 @@ func benchOurs(b *testing.B, a Algorithm, n int) {
 	i := 0
 	if a == Jump {
 		for b.Loop() {
-			sinkIndex = l.Locate(int64(fnv(benchKeys[i&8191])))
+			sinkIndex = l.Locate(int64(fnv1a(benchKeys[i&8191])))
 			i++
 		}
 		return
 	}
 	for b.Loop() {
-		sinkName = shards[l.Locate(int64(fnv(benchKeys[i&8191])))].Name
+		sinkName = shards[l.Locate(int64(fnv1a(benchKeys[i&8191])))].Name
 		i++
 	}
 }
@@ -76,20 +76,20 @@ func BenchmarkLocate(b *testing.B) {
 		b.Run(fmt.Sprintf("none/hash-only/%d", n), func(b *testing.B) {
 			i := 0
 			for b.Loop() {
-				sinkIndex = int(fnv(benchKeys[i&8191]))
+				sinkIndex = int(fnv1a(benchKeys[i&8191]))
 				i++
 			}
 		})
 		b.Run(fmt.Sprintf("jump/go-jump/%d", n), func(b *testing.B) {
 			i := 0
 			for b.Loop() {
-				sinkIndex = int(dgryskijump.Hash(fnv(benchKeys[i&8191]), n))
+				sinkIndex = int(dgryskijump.Hash(fnv1a(benchKeys[i&8191]), n))
 				i++
 			}
 		})
 		b.Run(fmt.Sprintf("jump/cleave/%d", n), func(b *testing.B) { benchOurs(b, Jump, n) })
 		b.Run(fmt.Sprintf("rendezvous/go-rendezvous/%d", n), func(b *testing.B) {
-			r := dgryskirdv.New(names(n), fnv)
+			r := dgryskirdv.New(names(n), fnv1a)
 			i := 0
 			for b.Loop() {
 				sinkName = r.Lookup(benchKeys[i&8191])
@@ -103,7 +103,7 @@ func BenchmarkLocate(b *testing.B) {
 				weights[name] = benchPoints
 			}
 			r := hashring.NewWithHashAndWeights(weights, func(k []byte) hashring.HashKey {
-				return hashring.Uint32HashKey(fnv(string(k)) >> 32)
+				return hashring.Uint32HashKey(fnv1a(string(k)) >> 32)
 			})
 			i := 0
 			for b.Loop() {
@@ -112,7 +112,7 @@ func BenchmarkLocate(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("ring/groupcache/%d", n), func(b *testing.B) {
-			r := consistenthash.New(benchPoints, func(k []byte) uint32 { return uint32(fnv(string(k)) >> 32) })
+			r := consistenthash.New(benchPoints, func(k []byte) uint32 { return uint32(fnv1a(string(k)) >> 32) })
 			r.Add(names(n)...)
 			i := 0
 			for b.Loop() {

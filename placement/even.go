@@ -12,13 +12,14 @@ import (
 type even struct {
 	p *problem
 	// here is what units of each colour hold on each shard now, sum on all.
-	here map[[2]int32]float64
-	sum  []float64 // of each colour
-	full []float64 // of each shard
+	here      map[[2]int32]float64
+	sum       []float64 // of each colour
+	full      []float64 // of each shard
+	tolerance float64
 }
 
-func newEven(p *problem) *even {
-	e := &even{p: p, here: map[[2]int32]float64{}, full: make([]float64, len(p.shards))}
+func newEven(p *problem, tolerance float64) *even {
+	e := &even{p: p, tolerance: tolerance, here: map[[2]int32]float64{}, full: make([]float64, len(p.shards))}
 	for u, c := range p.colour {
 		for int(c) >= len(e.sum) {
 			e.sum = append(e.sum, 0)
@@ -80,21 +81,24 @@ func (e *even) rest(a *placed) error {
 		}
 		a.put(u, best) // the search showed that there is one
 	}
-	a.level(zone)
+	a.level(zone, e.tolerance)
 	return nil
 }
 
 // level moves units from full shards to empty ones of the same zone until no
 // move makes the fuller of the two less full. Every move lowers the sum of the
 // squares of loads over weights, so it ends; the bound is for rounding.
-func (a *placed) level(zone []int32) {
+func (a *placed) level(zone []int32, tolerance float64) {
 	want := a.shares(zone)
 	on := make([][]int32, len(a.shards))
 	for u, s := range a.at {
 		on[s] = append(on[s], int32(u))
 	}
-	a.unload(on, zone, want)
-	done := make([]bool, len(a.shards))
+	a.unload(on, zone, want, tolerance)
+	done := make([]bool, len(a.shards)) // gives nothing more
+	for s := range done {
+		done[s] = tolerance > 0 && a.load[s] <= want[s]*(1+tolerance)
+	}
 	fill := func(s int32) float64 { return a.load[s] / a.shards[s].Weight }
 	for range 4*len(a.units) + len(a.shards) {
 		from := int32(-1)
@@ -121,10 +125,10 @@ func (a *placed) level(zone []int32) {
 
 // unload moves what level would move first, in one pass: of each shard the
 // largest units that fit both its surplus and the room of the emptiest.
-func (a *placed) unload(on [][]int32, zone []int32, want []float64) {
+func (a *placed) unload(on [][]int32, zone []int32, want []float64, tolerance float64) {
 	for from := range int32(len(on)) {
 		units := on[from]
-		if a.load[from] <= want[from] {
+		if a.load[from] <= want[from]*(1+tolerance) {
 			continue
 		}
 		slices.SortStableFunc(units, func(x, y int32) int {
@@ -247,7 +251,7 @@ type pack struct{ *even }
 func (p *pack) score(a *placed, u, s int32) score {
 	x := p.even.score(a, u, s)
 	switch {
-	case x.rank == 0 || x.rank == 2 && a.colour[u] != 0:
+	case x.rank == 0 || a.colour[u] != 0:
 		return x
 	case a.count[s] == 0 && p.full[s] == 0:
 		return score{4, -a.shards[s].Capacity} // begin another, the largest

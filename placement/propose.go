@@ -16,6 +16,9 @@ type Request struct {
 	// unit where their Locator has its position, as far as constraints let them.
 	Algorithm Algorithm
 	Options   Options
+	// Tolerance is how far above its share, as a part of it, a shard may be and
+	// still give nothing away; of Balanced. 0 levels as far as sizes allow.
+	Tolerance float64
 }
 
 // Move is a unit that gets another owner.
@@ -53,12 +56,21 @@ func Propose(r Request) (*Proposal, error) {
 	if err := checkConstraints(r.Constraints); err != nil {
 		return nil, err
 	}
+	if !(r.Tolerance >= 0) {
+		return nil, invalid("the tolerance is %v", r.Tolerance).WithHint("use 0.05 to let shards be 5 per cent above their share")
+	}
 	p := newProblem(r.Units, r.Shards, r.Constraints, true)
 	spread, err := r.spreader(p)
 	if err != nil {
 		return nil, err
 	}
 	a, v := p.solve(spread)
+	if v == unknown { // what suits the algorithm may be what does not fit
+		a, v = p.solve(&pack{newEven(p, 0)})
+	}
+	if v == unknown {
+		a, v = p.solve(noTaste{})
+	}
 	switch v {
 	case impossible:
 		return nil, r.explain()
@@ -82,19 +94,19 @@ type spreader interface {
 func (r *Request) spreader(p *problem) (spreader, error) {
 	switch r.Algorithm {
 	case Balanced:
-		return newEven(p), nil
+		return newEven(p, r.Tolerance), nil
 	case Packed:
 		for i := range r.Shards {
 			if s := &r.Shards[i]; s.Weight > 0 && s.Capacity == 0 {
 				return nil, invalid("packing needs to know what shard %q holds", s.Name).WithHint("give each shard a capacity, in the measure of the sizes")
 			}
 		}
-		return &pack{newEven(p)}, nil
+		return &pack{newEven(p, 0)}, nil
 	}
 	if _, err := New(r.Algorithm, r.Shards, r.Options); err != nil {
 		return nil, err
 	}
-	return &hashed{even: newEven(p), algorithm: r.Algorithm, options: r.Options, locators: map[[2]int32]*subset{}}, nil
+	return &hashed{even: newEven(p, 0), algorithm: r.Algorithm, options: r.Options, locators: map[[2]int32]*subset{}}, nil
 }
 
 func (r *Request) proposal(a *placed) *Proposal {

@@ -101,45 +101,46 @@ func exists(r Request, constraints []Constraint, shards []Shard, capacities bool
 // is found exactly if there is one, it keeps everything, and an error tells the
 // truth about what collides and what would help.
 func TestConstraintsAreNeverBroken(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		r := cluster(rt)
-		if r.Algorithm == Balanced && rapid.Bool().Draw(rt, "pack") && !slices.ContainsFunc(r.Shards, func(s Shard) bool { return s.Capacity == 0 }) {
-			r.Algorithm = Packed
-		}
-		p, err := Propose(r)
-		possible := exists(r, r.Constraints, r.Shards, true)
-		if possible != (err == nil) {
-			rt.Fatalf("an assignment exists: %v; Propose: %v", possible, err)
-		}
-		if err != nil {
-			checkInfeasible(rt, r, err)
-			return
-		}
-		after := slices.Clone(r.Units)
-		moves := 0
-		for i, o := range p.Owners {
-			if after[i].Owner != o {
-				if m := p.Moves[moves]; m.Unit != i || m.From != after[i].Owner || m.To != o {
-					rt.Fatalf("move %d is %+v", moves, m)
-				}
-				moves++
+	rapid.Check(t, func(rt *rapid.T) { checkProposal(rt, cluster(rt)) })
+}
+
+func checkProposal(rt *rapid.T, r Request) {
+	if r.Algorithm == Balanced && rapid.Bool().Draw(rt, "pack") && !slices.ContainsFunc(r.Shards, func(s Shard) bool { return s.Capacity == 0 }) {
+		r.Algorithm = Packed
+	}
+	p, err := Propose(r)
+	possible := exists(r, r.Constraints, r.Shards, true)
+	if possible != (err == nil) {
+		rt.Fatalf("an assignment exists: %v; Propose: %v", possible, err)
+	}
+	if err != nil {
+		checkInfeasible(rt, r, err)
+		return
+	}
+	after := slices.Clone(r.Units)
+	moves := 0
+	for i, o := range p.Owners {
+		if after[i].Owner != o {
+			if m := p.Moves[moves]; m.Unit != i || m.From != after[i].Owner || m.To != o {
+				rt.Fatalf("move %d is %+v", moves, m)
 			}
-			after[i].Owner = o
-			if at := slices.IndexFunc(r.Shards, func(s Shard) bool { return s.Name == o }); at < 0 || r.Shards[at].Weight == 0 {
-				rt.Fatalf("%s would get %s", o, after[i].Name)
-			}
+			moves++
 		}
-		if moves != len(p.Moves) {
-			rt.Fatalf("%d moves, %d owners change", len(p.Moves), moves)
+		after[i].Owner = o
+		if at := slices.IndexFunc(r.Shards, func(s Shard) bool { return s.Name == o }); at < 0 || r.Shards[at].Weight == 0 {
+			rt.Fatalf("%s would get %s", o, after[i].Name)
 		}
-		if err := Check(after, r.Shards, r.Constraints); err != nil {
-			rt.Fatal(err)
-		}
-		again, err := Propose(r)
-		if err != nil || !slices.Equal(again.Owners, p.Owners) {
-			rt.Fatalf("the second answer is another: %v", err)
-		}
-	})
+	}
+	if moves != len(p.Moves) {
+		rt.Fatalf("%d moves, %d owners change", len(p.Moves), moves)
+	}
+	if err := Check(after, r.Shards, r.Constraints); err != nil {
+		rt.Fatal(err)
+	}
+	again, err := Propose(r)
+	if err != nil || !slices.Equal(again.Owners, p.Owners) {
+		rt.Fatalf("the second answer is another: %v", err)
+	}
 }
 
 func checkInfeasible(rt *rapid.T, r Request, err error) {
