@@ -29,7 +29,7 @@ func resizing(rt *rapid.T) {
 			}
 		}
 		if !slices.ContainsFunc(shards, func(s Shard) bool { return s.Weight > 0 }) {
-			shards = append(shards, Shard{Name: "last", Weight: 1})
+			return []Shard{{Name: "last", Weight: 1}}
 		}
 		return shards
 	}

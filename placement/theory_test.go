@@ -308,3 +308,24 @@ func TestApportion(t *testing.T) {
 		}
 	}
 }
+
+func TestRunsAndTurns(t *testing.T) {
+	for _, c := range []struct {
+		weights     []float64
+		n           int
+		runs, turns []int
+	}{
+		{[]float64{1, 1, 1}, 7, []int{0, 0, 0, 1, 1, 2, 2}, []int{0, 1, 2, 0, 1, 2, 0}},
+		{[]float64{3, 3, 3, 3}, 2, []int{0, 2}, []int{0, 1}},
+		{[]float64{1, 2, 0}, 6, []int{0, 0, 1, 1, 1, 1}, []int{1, 0, 1, 1, 0, 1}},
+		{[]float64{0.1, 100}, 4, []int{0, 1, 1, 1}, []int{1, 1, 1, 1}},
+		{[]float64{2, 1}, 0, []int{}, []int{}},
+	} {
+		if got := Runs(weighted(c.weights...), c.n); !slices.Equal(got, c.runs) {
+			t.Errorf("runs of %d by %v: %v, want %v", c.n, c.weights, got, c.runs)
+		}
+		if got := Turns(weighted(c.weights...), c.n); !slices.Equal(got, c.turns) {
+			t.Errorf("turns of %d by %v: %v, want %v", c.n, c.weights, got, c.turns)
+		}
+	}
+}
