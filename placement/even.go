@@ -269,6 +269,15 @@ type hashed struct {
 	algorithm Algorithm
 	options   Options
 	locators  map[[2]int32]*subset
+	times     []uint64 // of each shard, as rendezvous has them
+}
+
+func newHashed(p *problem, a Algorithm, o Options) *hashed {
+	h := &hashed{even: newEven(p, 0), algorithm: a, options: o, locators: map[[2]int32]*subset{}}
+	for i := range p.shards {
+		h.times = append(h.times, factor(&p.shards[i], o))
+	}
+	return h
 }
 
 // subset is a Locator of some shards.
@@ -310,8 +319,7 @@ func (h *hashed) score(a *placed, u, s int32) score {
 	if err == nil && l.of(&a.units[u]) == s {
 		return score{2, 0}
 	}
-	x := mix(uint64(a.units[u].Position)) * (mix(nameHash(a.shards[s].Name, h.options.Seed)) | 1)
-	return score{3, minusLog(x) / a.shards[s].Weight}
+	return score{3, minusLog(mix(uint64(a.units[u].Position))*h.times[s]) / a.shards[s].Weight}
 }
 
 func (h *hashed) rest(a *placed) error {

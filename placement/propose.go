@@ -106,7 +106,7 @@ func (r *Request) spreader(p *problem) (spreader, error) {
 	if _, err := New(r.Algorithm, r.Shards, r.Options); err != nil {
 		return nil, err
 	}
-	return &hashed{even: newEven(p, 0), algorithm: r.Algorithm, options: r.Options, locators: map[[2]int32]*subset{}}, nil
+	return newHashed(p, r.Algorithm, r.Options), nil
 }
 
 func (r *Request) proposal(a *placed) *Proposal {

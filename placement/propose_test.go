@@ -356,3 +356,17 @@ func TestInfeasibleSaysWhatHelps(t *testing.T) {
 		})
 	}
 }
+
+// TestToleranceLeavesSmallDifferences alone.
+func TestToleranceLeavesSmallDifferences(t *testing.T) {
+	us := units(400, func(i int) string { return fmt.Sprintf("shard-%d", i%4) })
+	for i := range 6 {
+		us[4*i].Owner = "shard-1" // 94, 106, 100, 100
+	}
+	for tolerance, want := range map[float64]int{0: 6, 0.05: 6, 0.1: 0} {
+		p := propose(t, Request{Units: us, Shards: equal(4), Algorithm: Balanced, Tolerance: tolerance})
+		if len(p.Moves) != want {
+			t.Errorf("tolerance %v: %d moves, want %d", tolerance, len(p.Moves), want)
+		}
+	}
+}

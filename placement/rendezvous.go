@@ -45,7 +45,7 @@ func newRendezvous(shards []Shard, o Options) (Locator, error) {
 		return strings.Compare(shards[a].Name, shards[b].Name)
 	})
 	for at, i := range r.index {
-		r.times = append(r.times, mix(nameHash(shards[i].Name, o.Seed))|1)
+		r.times = append(r.times, factor(&shards[i], o))
 		if n := len(r.classes); n > 0 && at > 0 && shards[r.index[at-1]].Weight == shards[i].Weight {
 			r.classes[n-1].end = at + 1
 			continue
@@ -54,6 +54,9 @@ func newRendezvous(shards []Shard, o Options) (Locator, error) {
 	}
 	return r, nil
 }
+
+// factor is odd, so that different positions have different products.
+func factor(s *Shard, o Options) uint64 { return mix(nameHash(s.Name, o.Seed)) | 1 }
 
 func (r *rendezvous) Locate(position int64) int {
 	key := mix(uint64(position))
