@@ -40,6 +40,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say what is wrong, and the next command to run",
 		Long: `Looks at the settings, the data folder, the ports, the PostgreSQL programs, and at the
 cluster that --admin names: router, shards, guards, and what a crash may have left.
+Where --admin names a cluster that answers, this machine's data folder is looked at
+only if --data names it.
 It works when nothing runs as well, and then says what to run. With --repair the
 cluster finishes what a crash left and sets guards that differ from the map.
 
@@ -96,12 +98,15 @@ func (a *app) examine(ctx context.Context, cfg *config.Effective, repair bool) [
 		d.add(levelWarning, w, "unset it")
 	}
 	running := d.process(ctx, cfg)
-	d.folder(cfg, running)
+	// A cluster that --admin names may have nothing to do with this folder.
+	if here := cfg.Given("data") || !cfg.Given("admin"); here || !running {
+		d.folder(cfg, running)
+		d.postgres(cfg)
+	}
 	if !running {
 		d.port(ctx, "listen", cfg.Listen)
 		d.port(ctx, "admin", cfg.Admin)
 	}
-	d.postgres(cfg)
 	if running {
 		d.cluster(ctx, cfg, repair)
 	}

@@ -29,6 +29,7 @@ type runner struct {
 	router, admin net.Listener
 	undos         []func(context.Context) error
 	banner        func(*cluster) error // says that it serves
+	cluster       atomic.Pointer[cluster]
 }
 
 // undo registers what close does, in reverse order.
@@ -151,6 +152,7 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 		return err
 	}
 	r.undo(func(context.Context) error { return c.Close() })
+	r.cluster.Store(c)
 	c.Recover(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -172,6 +174,9 @@ func (r *runner) reload() {
 	}
 	r.cfg.Store(next)
 	r.level.Set(logLevel(next.LogLevel))
+	if c := r.cluster.Load(); c != nil {
+		c.reload(&next.Config)
+	}
 	for _, ch := range changes {
 		if ch.Restart {
 			r.log.Warn("setting needs a restart", "setting", ch.Setting, "in_force", ch.Old, "new", ch.New, "source", ch.Source)

@@ -97,7 +97,10 @@ func (r *runner) up(ctx context.Context) error {
 	if err := wiring.Bootstrap(ctx, dir, shards, actor(), "cleave up", versionText(), r.log); err != nil {
 		return err
 	}
-	r.banner = func(c *cluster) error { return r.upBanner(ctx, folder, found, c) }
+	r.banner = func(c *cluster) error {
+		c.Executor.Metrics().Data(func() (used, free uint64, ok bool) { return dataSize(folder.Path) })
+		return r.upBanner(ctx, folder, found, c)
+	}
 	return r.start(ctx, dir)
 }
 

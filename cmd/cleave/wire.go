@@ -92,6 +92,7 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 		}
 	}
 	c.draining.Store(true)
+	c.Executor.Metrics().Draining()
 	wait := drain()
 	c.log.Info("draining: sessions finish their transaction; a second signal ends at once", "at_most", wait)
 	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
@@ -112,3 +113,6 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 	}
 	return lost
 }
+
+// reload puts the settings in force that can change while it runs.
+func (c *cluster) reload(cfg *config.Config) { c.Gateway.SetSlow(cfg.SlowStatement) }

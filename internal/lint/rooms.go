@@ -14,6 +14,7 @@ const Module = "github.com/cleavedb/cleave"
 var rooms = []string{
 	"sqlstate",
 	"keyspace",
+	"placement",
 	"shardmap",
 	"telemetry",
 	"engine",
@@ -77,10 +78,12 @@ var noOutside = map[string][]string{
 	"sqlstate": {"os", "net", "syscall", "time"},
 	"keyspace": {"os", "net", "syscall"},
 	"planner":  {"os", "net", "syscall"},
+	// A seed comes from the caller, and so does everything else.
+	"placement": {"os", "net", "syscall", "time", "math/rand", "crypto/rand"},
 }
 
 // noClock are rooms that must give the same answer at any time of day.
-var noClock = []string{"sqlstate", "keyspace", "planner"}
+var noClock = []string{"sqlstate", "keyspace", "placement", "planner"}
 
 // libraries are dependencies that only some packages may know.
 var libraries = map[string][]string{
@@ -91,6 +94,11 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
 	"gopkg.in/yaml.v3":                    {"internal/config"},
+	// The benchmarks of placement compare with these; nothing uses them.
+	"github.com/dgryski/go-jump":       nil,
+	"github.com/dgryski/go-rendezvous": nil,
+	"github.com/serialx/hashring":      nil,
+	"github.com/golang/groupcache":     nil,
 }
 
 // wirer alone knows the drivers: cmd/cleave and the root package share it.

@@ -60,6 +60,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	})
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
+		Slow: o.Config.SlowStatement,
 	})
 	return r, nil
 }
