@@ -21,9 +21,9 @@ const (
 func benchCluster(b *testing.B) (*cleave.Cluster, string) {
 	dir := filepath.Join(b.TempDir(), "data")
 	c := open(b, "file:"+dir+"?shards=2")
-	exec(b, c.DB(), createOrders)
+	run(b, c.DB(), createOrders)
 	for i := range benchRows {
-		exec(b, c.DB(), "INSERT INTO orders VALUES ($1, 1, 'a note of some length')", i)
+		run(b, c.DB(), "INSERT INTO orders VALUES ($1, 1, 'a note of some length')", i)
 	}
 	return c, dir
 }

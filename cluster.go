@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,6 +26,7 @@ import (
 type Cluster struct {
 	rooms   *wiring.Rooms
 	options options
+	lease   *shardmap.Lease
 	session *pgxpool.Config // of sessions, copied for each use
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -70,6 +72,8 @@ const (
 	drainMax = 2 * time.Second
 	// closeMax is how long Close waits for connections that the program still holds.
 	closeMax = 5 * time.Second
+	// leaveMax bounds the farewell to the directory.
+	leaveMax = 2 * time.Second
 )
 
 // Open opens a cluster. The url is one of
@@ -113,6 +117,18 @@ func (c *Cluster) open(ctx context.Context, place *place) error {
 		return err
 	}
 	c.undo = append(c.undo, dir.Close)
+	// Before the map is loaded: from here on changes wait for this program.
+	host, _ := os.Hostname() // "" says as much
+	lease, leave, err := dir.Join(ctx, shardmap.Member{ID: uuid.NewString(), Role: "client", Host: host, Software: software()})
+	if err != nil {
+		return err
+	}
+	c.lease = lease
+	c.undo = append(c.undo, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveMax)
+		defer cancel()
+		return leave(ctx)
+	})
 	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Config: &place.config, Software: software(), Log: c.options.log})
 	if err != nil {
 		return err

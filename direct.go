@@ -225,8 +225,8 @@ func (d *direct) startup() (map[string]string, error) {
 
 // connect opens the conversation with the shard.
 func (d *direct) connect(params map[string]string) error {
-	if !d.o.Valid() {
-		return d.o.stale()
+	if e := d.o.refusal(); e != nil {
+		return e
 	}
 	sh, err := d.o.c.rooms.Executor.Shard(d.o.shard)
 	if err != nil {
@@ -258,11 +258,12 @@ func (d *direct) relay(batch []byte) error {
 	if d.copyIn {
 		return d.data(batch)
 	}
-	if !d.open && !d.skip && !d.o.Valid() {
-		if d.status != 'I' {
-			return d.o.stale() // with the connection its transaction ends
+	if !d.open && !d.skip {
+		if why := d.o.refusal(); why != nil && d.status != 'I' {
+			return why // with the connection its transaction ends
+		} else if why != nil {
+			return d.refuse(batch, why)
 		}
-		return d.refuse(batch)
 	}
 	var last byte
 	from := 0
@@ -355,7 +356,7 @@ func (d *direct) answers() error {
 			return err
 		}
 		if read && !d.o.Valid() {
-			e := sqlstate.New(sqlstate.TransactionUnknown, "what shard %s owns of keyspace %s changed while the statement ran", d.o.shard, d.o.keyspace).
+			e := sqlstate.New(sqlstate.TransactionUnknown, "what shard %s owns of keyspace %s changed, or the directory was lost, while the statement ran", d.o.shard, d.o.keyspace).
 				OnShard(d.o.shard).WithHint("what it read may be out of date: call ForKey again and repeat it; if it wrote, look first whether the rows are there")
 			e.Keyspace = d.o.keyspace
 			return e
@@ -419,7 +420,7 @@ func (d *direct) note(b []byte) (read bool, err error) {
 }
 
 // refuse answers messages that no shard sees.
-func (d *direct) refuse(batch []byte) error {
+func (d *direct) refuse(batch []byte, why *sqlstate.Error) error {
 	d.out = d.out[:0]
 	said := false
 	for len(batch) > 0 {
@@ -433,14 +434,14 @@ func (d *direct) refuse(batch []byte) error {
 			return io.EOF
 		case wire.Sync, wire.Query, wire.FunctionF:
 			if t != wire.Sync {
-				d.out = wire.AppendError(d.out, d.o.stale())
+				d.out = wire.AppendError(d.out, why)
 			}
 			said, d.skip = false, false
 			d.out = wire.AppendReadyForQuery(d.out, 'I')
 		case wire.Flush:
 		default:
 			if !said {
-				d.out = wire.AppendError(d.out, d.o.stale())
+				d.out = wire.AppendError(d.out, why)
 			}
 			said, d.skip = true, true
 		}

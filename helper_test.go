@@ -3,6 +3,7 @@ package cleave_test
 import (
 	"context"
 	"database/sql"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,7 +11,13 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	if url := os.Getenv(childURL); url != "" {
+		child(url)
+		return
+	}
+	pgtest.Main(m)
+}
 
 const createOrders = `CREATE TABLE orders (tenant_id bigint, id bigint, note text, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')`
 
@@ -40,7 +47,7 @@ type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-func exec(t testing.TB, db execer, query string, args ...any) {
+func run(t testing.TB, db execer, query string, args ...any) {
 	t.Helper()
 	if _, err := db.ExecContext(context.Background(), query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)

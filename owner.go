@@ -56,15 +56,31 @@ func (o *Owner) Keyspace() string { return o.keyspace }
 // shard owns of the keyspace was assigned.
 func (o *Owner) Epoch() uint64 { return o.owned.Epoch }
 
-// Valid reports whether nothing has changed.
-func (o *Owner) Valid() bool {
+// Valid reports whether nothing has changed, and the program has not lost the
+// directory, without which it cannot know.
+func (o *Owner) Valid() bool { return o.refusal() == nil }
+
+// refusal is why a statement is refused; nil if it is not.
+func (o *Owner) refusal() *sqlstate.Error {
 	o.c.owners.current() // a newer map counts as soon as statements are routed by it
 	select {
 	case <-o.changed:
-		return false
+		return o.stale()
 	default:
-		return true
 	}
+	return o.c.lost()
+}
+
+// lost is the error of a program whose lease on the directory has run out; nil
+// while it is live.
+func (c *Cluster) lost() *sqlstate.Error {
+	if c.lease.Live() {
+		return nil
+	}
+	e := sqlstate.New(sqlstate.CannotConnectNow, "the program has lost the directory, so it cannot know who owns a key").
+		WithHint("nothing was done: run it again; it goes on by itself when the directory answers")
+	e.Retry = sqlstate.RetrySafe
+	return e
 }
 
 // Changed returns a channel that is closed when the owner has changed, or the
@@ -332,6 +348,9 @@ func (s *owners) close() error {
 func (c *Cluster) ForKey(ctx context.Context, keyspaceName string, key ...any) (*Owner, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
+	}
+	if lost := c.lost(); lost != nil {
+		return nil, lost
 	}
 	ko := c.owners.current().keyspaces[keyspaceName]
 	if ko == nil {
