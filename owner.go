@@ -77,6 +77,9 @@ func (c *Cluster) lost() *sqlstate.Error {
 	if c.lease.Live() {
 		return nil
 	}
+	if c.life.Err() != nil {
+		return errClosed()
+	}
 	e := sqlstate.New(sqlstate.CannotConnectNow, "the program has lost the directory, so it cannot know who owns a key").
 		WithHint("nothing was done: run it again; it goes on by itself when the directory answers")
 	e.Retry = sqlstate.RetrySafe
@@ -140,7 +143,7 @@ func (o *Owner) config() *pgxpool.Config {
 // stale is the answer to a statement on an Owner that has changed.
 func (o *Owner) stale() *sqlstate.Error {
 	if o.c.life.Err() != nil {
-		return sqlstate.As(errClosed())
+		return errClosed()
 	}
 	e := sqlstate.New(sqlstate.SerializationFailure, "what shard %s owns of keyspace %s has changed since ForKey", o.shard, o.keyspace).
 		OnShard(o.shard).WithHint("nothing was done: call ForKey again and repeat the statement or transaction there")

@@ -53,7 +53,7 @@ func (c *Cluster) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-func errClosed() error {
+func errClosed() *sqlstate.Error {
 	return sqlstate.New(sqlstate.AdminShutdown, "the cluster was closed").WithHint("call Close after the last statement")
 }
 
