@@ -74,7 +74,7 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
-		return "", nil, err
+		return "", nil, withRows(err, d)
 	}
 	if err := t.step("executed", first.shard); err != nil {
 		return "", nil, err
@@ -387,7 +387,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 	}
 	if _, err := t.run(ctx, p, st.Text); err != nil {
 		own := sqlstate.As(err)
-		if own.Hint == "" {
+		if withRows(err, st.DDL) == err && own.Hint == "" {
 			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
 		}
 		return err

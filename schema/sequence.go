@@ -291,3 +291,15 @@ func (t *Tx) Retired() []shardmap.Sequence {
 	}
 	return out
 }
+
+// withRows gives the error of a new column with a default of the router's, on a
+// table that has rows, the hint that helps: the shard cannot make their values.
+func withRows(err error, d *planner.DDL) error {
+	own := sqlstate.As(err)
+	if !d.Functions || d.Op != "alter table" || own.Code != sqlstate.ObjectNotInState {
+		return err
+	}
+	own.Detail = "The table has rows, which would get values of the new column on their shard."
+	own.Hint = "add the column without a default, give the rows their values, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"
+	return own
+}
