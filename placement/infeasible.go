@@ -117,9 +117,8 @@ func (r *Request) infeasible(e *InfeasibleError, core []Constraint) *sqlstate.Er
 	for i := range core {
 		rules = append(rules, fmt.Sprintf("%s: %s", core[i].Name, core[i].String()))
 	}
-	need, room := r.needs()
 	if e.Capacity {
-		rules = append(rules, fmt.Sprintf("the units need %v, and the shards have room for %v", need, room))
+		rules = append(rules, r.needs())
 	}
 	switch {
 	case len(core) == 1 && !e.Capacity:
@@ -161,16 +160,21 @@ func (r *Request) infeasible(e *InfeasibleError, core []Constraint) *sqlstate.Er
 	return err
 }
 
-func (r *Request) needs() (need, room float64) {
+func (r *Request) needs() string {
+	need, room := 0.0, 0.0
 	for _, size := range sizes(r.Units) {
 		need += size
 	}
 	for i := range r.Shards {
-		if r.Shards[i].Weight > 0 {
-			room += r.Shards[i].Capacity
+		if r.Shards[i].Weight == 0 {
+			continue
 		}
+		if r.Shards[i].Capacity == 0 {
+			return "some shards have a capacity"
+		}
+		room += r.Shards[i].Capacity
 	}
-	return need, room
+	return fmt.Sprintf("the units need %v, and the shards have room for %v", need, room)
 }
 
 // drained names a shard that a sole residency could use if it were not drained.
