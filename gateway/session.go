@@ -89,6 +89,8 @@ type session struct {
 	unnamed        portal // the unnamed portal, to be used again and again
 	shaper         planner.Shaper
 
+	sequences sessionSequences
+
 	// ruling is the rule for reads of the settings ruleOf, see rule; hint is what
 	// the text at hand asks for; writes are what the session has to see of its own.
 	ruling readRule
