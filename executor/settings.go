@@ -16,6 +16,7 @@ type Setting struct {
 // *Settings is the empty set: the shard's own defaults.
 type Settings struct {
 	entries []Setting // sorted by name
+	own     []Setting // the router's own, of which shards know nothing
 	canon   string    // all of it, for comparing
 	parse   string    // what changes how a statement's text is understood
 	path    []string  // search_path, parsed
@@ -38,7 +39,7 @@ var defaultPath = []string{"$user", "public"}
 func (s *Settings) With(name, value string) *Settings {
 	entries := make([]Setting, 0, s.Len()+1)
 	done := false
-	for _, e := range s.list() {
+	for _, e := range s.all() {
 		if e.Name == name {
 			e.Value, done = value, true
 		}
@@ -57,7 +58,7 @@ func (s *Settings) Without(name string) *Settings {
 		return s
 	}
 	entries := make([]Setting, 0, s.Len())
-	for _, e := range s.list() {
+	for _, e := range s.all() {
 		if e.Name != name {
 			entries = append(entries, e)
 		}
@@ -69,7 +70,15 @@ func newSettings(entries []Setting) *Settings {
 	if len(entries) == 0 {
 		return nil
 	}
-	s := &Settings{entries: entries, path: defaultPath}
+	s := &Settings{path: defaultPath}
+	for _, e := range entries {
+		if Own(e.Name) {
+			s.own = append(s.own, e)
+		} else {
+			s.entries = append(s.entries, e)
+		}
+	}
+	entries = s.entries
 	var canon, parse strings.Builder
 	for _, e := range entries {
 		canon.WriteString(e.Name + "\x00" + e.Value + "\x00")
@@ -84,6 +93,20 @@ func newSettings(entries []Setting) *Settings {
 	return s
 }
 
+// OwnPrefix begins the names of the router's own settings.
+const OwnPrefix = "cleave."
+
+// Own reports whether a setting is the router's own: it has no part in what
+// makes two sets equal, and is never made on a shard.
+func Own(name string) bool { return strings.HasPrefix(name, OwnPrefix) }
+
+func (s *Settings) all() []Setting {
+	if s == nil {
+		return nil
+	}
+	return append(append(make([]Setting, 0, len(s.entries)+len(s.own)), s.entries...), s.own...)
+}
+
 func (s *Settings) list() []Setting {
 	if s == nil {
 		return nil
@@ -91,10 +114,10 @@ func (s *Settings) list() []Setting {
 	return s.entries
 }
 
-// Len returns the number of settings.
+// Len returns the number of settings, without the router's own.
 func (s *Settings) Len() int { return len(s.list()) }
 
-// List returns the settings sorted by name. Do not change it.
+// List returns the settings sorted by name, without the router's own. Do not change it.
 func (s *Settings) List() []Setting { return s.list() }
 
 // Size returns the number of bytes of names and values, for bounds.
@@ -102,12 +125,20 @@ func (s *Settings) Size() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.canon)
+	n := len(s.canon)
+	for _, e := range s.own {
+		n += len(e.Name) + len(e.Value)
+	}
+	return n
 }
 
 // Get returns the SQL text of a setting.
 func (s *Settings) Get(name string) (value string, ok bool) {
-	for _, e := range s.list() {
+	list := s.list()
+	if s != nil && Own(name) {
+		list = s.own
+	}
+	for _, e := range list {
 		if e.Name == name {
 			return e.Value, true
 		}
@@ -115,12 +146,12 @@ func (s *Settings) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Equal reports whether both sets are the same.
+// Equal reports whether both sets are the same on a shard.
 func (s *Settings) Equal(t *Settings) bool {
 	if s == t {
 		return true
 	}
-	return s.Len() == t.Len() && s != nil && t != nil && s.canon == t.canon
+	return s.Len() == t.Len() && (s.Len() == 0 || s.canon == t.canon)
 }
 
 // SearchPath returns the schemas in which unqualified names are looked up.

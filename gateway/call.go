@@ -328,6 +328,10 @@ func localColumns(st *planner.Statement) []string {
 		return []string{st.Call.Function}
 	case planner.ExplainRoute:
 		return []string{"QUERY PLAN"}
+	case planner.SetKind:
+		if st.Set.Op == "show" {
+			return []string{strings.ToLower(st.Set.Name)}
+		}
 	}
 	return nil
 }

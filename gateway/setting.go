@@ -14,6 +14,9 @@ import (
 // checkSetting refuses settings under which the router would read a statement
 // otherwise than the shard, or that belong to the router.
 func checkSetting(name, value string) error {
+	if check, ok := ownSettings[name]; ok {
+		return check(value)
+	}
 	if strings.HasPrefix(name, "cleave.") {
 		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter %q", name).
 			WithHint("settings that begin with \"cleave.\" are the router's own; a shard key is declared with CREATE TABLE ... WITH (cleave.shard_key = '...')")
@@ -56,7 +59,9 @@ func relayedSet(st *planner.Statement) bool {
 		return false
 	}
 	switch st.Set.Op {
-	case "show", "show all", "set_config":
+	case "show", "set_config":
+		return !ownSet(st)
+	case "show all":
 		return true
 	}
 	return false
@@ -172,6 +177,9 @@ func (x *session) set(st *planner.Statement) error {
 	next, keep, err := x.after(s)
 	if err != nil {
 		return err
+	}
+	if ownSet(st) {
+		return x.setOwn(st, next, keep)
 	}
 	if x.tx.state != txNone && len(x.tx.log) >= x.srv.limits.DeferredMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // query answers a simple Query, which may hold several statements. An error
@@ -63,13 +64,21 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if !utf8.Valid(sql) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
+	sql, x.unit.parent, _ = trace.CutEnd(sql)
 	// A semicolon before the end: there may be several.
 	if i := bytes.IndexByte(sql, ';'); i < 0 || len(bytes.TrimSpace(sql[i+1:])) == 0 {
 		if i >= 0 {
 			sql = sql[:i]
 		}
 		snap, private := x.snapshot()
+		whole := sql
+		if rest, p, ok := trace.CutBegin(sql); ok {
+			sql, x.unit.parent = rest, p
+		}
 		st, r, found, err := x.srv.ex.PlanText(&x.shaper, sql, x.settings, snap, private)
+		if err != nil && len(whole) > len(sql) {
+			_, err = x.plan(whole) // the error's position is in the whole text
+		}
 		if err != nil {
 			return err
 		}
@@ -375,6 +384,9 @@ func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localRes
 	case planner.TxKind:
 		return &localResult{}, x.control(st)
 	case planner.SetKind:
+		if st.Set.Op == "show" {
+			return x.showOwn(st)
+		}
 		return &localResult{}, x.set(st)
 	case planner.DDLKind:
 		return &localResult{}, x.ddl(st)

@@ -77,6 +77,8 @@ func CheckSetting(name, value string) error {
 		}
 	case name == "seed":
 		return sqlstate.Refuse("SET seed is not supported: it would seed random() in one session of one shard only", "make the numbers in the client")
+	case name == "cleave.traceparent":
+		// The router's own, whose value it checks.
 	case strings.HasPrefix(name, "cleave."):
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "settings cleave.* belong to the router").
 			WithHint("SELECT cleave.… functions and the configuration file change the router")
