@@ -151,14 +151,14 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	if err != nil {
 		return err
 	}
-	r.undo(func(context.Context) error { return c.close() })
+	r.undo(func(context.Context) error { return c.Close() })
 	r.cluster.Store(c)
-	c.recover(ctx)
+	c.Recover(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	r.warnings(r.log)
-	r.log.Info("ready", "router", r.router.Addr(), "admin", r.admin.Addr(), telemetry.KeyVersion, c.executor.Snapshot().Version())
+	r.log.Info("ready", "router", r.router.Addr(), "admin", r.admin.Addr(), telemetry.KeyVersion, c.Executor.Snapshot().Version())
 	if err := r.banner(c); err != nil {
 		return err
 	}
