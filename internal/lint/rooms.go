@@ -53,6 +53,7 @@ var testOnly = []string{
 	"shardmap/shardmaptest",
 	"engine/enginetest",
 	"internal/pgtest",
+	"internal/oteltest",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
@@ -65,8 +66,9 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pipe":     {nil, []string{client}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
-	"internal/lint":   {nil, nil},
-	"internal/pgtest": {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/lint":     {nil, nil},
+	"internal/oteltest": {nil, nil},
+	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -94,6 +96,9 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
 	"gopkg.in/yaml.v3":                    {"internal/config"},
+	"github.com/prometheus":               {"telemetry"},
+	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
+	"google.golang.org/grpc":              {"internal/oteltest"},
 	// The benchmarks of placement compare with these; nothing uses them.
 	"github.com/dgryski/go-jump":       nil,
 	"github.com/dgryski/go-rendezvous": nil,

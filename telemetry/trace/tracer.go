@@ -54,6 +54,7 @@ type Tracer struct {
 	tracer    oteltrace.Tracer
 	threshold atomic.Uint64 // of 63 random bits
 	metrics   *telemetry.Metrics
+	out       *counted
 }
 
 // CheckEndpoint says what is wrong with the address of a collector.
@@ -88,11 +89,12 @@ func New(ctx context.Context, o Options) (*Tracer, error) {
 		attribute.String("service.version", o.Version),
 		attribute.String("service.instance.id", o.Instance),
 	)
-	t := &Tracer{metrics: o.Metrics}
+	t := &Tracer{metrics: o.Metrics, out: &counted{SpanExporter: exporter, metrics: o.Metrics, log: telemetry.Log(o.Log), done: make(chan struct{})}}
+	t.out.ctx, t.out.give = context.WithCancel(context.Background())
 	t.provider = sdktrace.NewTracerProvider(
 		sdktrace.WithResource(res),
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // Wants has decided
-		sdktrace.WithBatcher(&counted{SpanExporter: exporter, metrics: o.Metrics, log: telemetry.Log(o.Log)},
+		sdktrace.WithBatcher(t.out,
 			sdktrace.WithMaxQueueSize(QueueMax), sdktrace.WithMaxExportBatchSize(BatchMax),
 			sdktrace.WithBatchTimeout(o.Interval), sdktrace.WithExportTimeout(ExportMax)),
 	)
@@ -130,7 +132,11 @@ func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	if err := t.provider.Shutdown(ctx); err != nil {
+	err := t.provider.Shutdown(ctx)
+	// What is under way ends now; the library would let it go on.
+	t.out.give()
+	<-t.out.done
+	if err != nil {
 		return fmt.Errorf("trace: the last spans were not sent: %w", err)
 	}
 	return nil
@@ -234,10 +240,23 @@ type counted struct {
 	metrics *telemetry.Metrics
 	log     *slog.Logger
 	failing bool // one goroutine exports
+
+	ctx  context.Context // ends when nobody waits for what is not sent yet
+	give context.CancelFunc
+	done chan struct{} // closed when the exporter is
+}
+
+// Shutdown implements sdktrace.SpanExporter: the last call.
+func (c *counted) Shutdown(ctx context.Context) error {
+	defer close(c.done)
+	return c.SpanExporter.Shutdown(ctx)
 }
 
 // ExportSpans implements sdktrace.SpanExporter.
 func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(c.ctx, stop)()
 	err := c.SpanExporter.ExportSpans(ctx, spans)
 	if err != nil {
 		c.metrics.Spans("failed", len(spans))
