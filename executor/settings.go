@@ -16,12 +16,16 @@ type Setting struct {
 // *Settings is the empty set: the shard's own defaults.
 type Settings struct {
 	entries []Setting // sorted by name
-	own     []Setting // the router's own, of which shards know nothing
 	canon   string    // all of it, for comparing
 	parse   string    // what changes how a statement's text is understood
 	path    []string  // search_path, parsed
 	pathKey string
+	own     int // bytes of those that no shard gets
 }
+
+// own reports whether a setting is the router's own: no shard gets it, and sets
+// that differ in it alone are equal.
+func own(name string) bool { return strings.HasPrefix(name, "cleave.") }
 
 // neutral settings change neither the meaning of a text nor its result's
 // columns, so that prepared statements are shared across them.
@@ -39,7 +43,7 @@ var defaultPath = []string{"$user", "public"}
 func (s *Settings) With(name, value string) *Settings {
 	entries := make([]Setting, 0, s.Len()+1)
 	done := false
-	for _, e := range s.all() {
+	for _, e := range s.list() {
 		if e.Name == name {
 			e.Value, done = value, true
 		}
@@ -58,7 +62,7 @@ func (s *Settings) Without(name string) *Settings {
 		return s
 	}
 	entries := make([]Setting, 0, s.Len())
-	for _, e := range s.all() {
+	for _, e := range s.list() {
 		if e.Name != name {
 			entries = append(entries, e)
 		}
@@ -70,17 +74,13 @@ func newSettings(entries []Setting) *Settings {
 	if len(entries) == 0 {
 		return nil
 	}
-	s := &Settings{path: defaultPath}
-	for _, e := range entries {
-		if Own(e.Name) {
-			s.own = append(s.own, e)
-		} else {
-			s.entries = append(s.entries, e)
-		}
-	}
-	entries = s.entries
+	s := &Settings{entries: entries, path: defaultPath}
 	var canon, parse strings.Builder
 	for _, e := range entries {
+		if own(e.Name) {
+			s.own += len(e.Name) + len(e.Value)
+			continue
+		}
 		canon.WriteString(e.Name + "\x00" + e.Value + "\x00")
 		if !neutral[e.Name] {
 			parse.WriteString(e.Name + "\x00" + e.Value + "\x00")
@@ -93,20 +93,6 @@ func newSettings(entries []Setting) *Settings {
 	return s
 }
 
-// OwnPrefix begins the names of the router's own settings.
-const OwnPrefix = "cleave."
-
-// Own reports whether a setting is the router's own: it has no part in what
-// makes two sets equal, and is never made on a shard.
-func Own(name string) bool { return strings.HasPrefix(name, OwnPrefix) }
-
-func (s *Settings) all() []Setting {
-	if s == nil {
-		return nil
-	}
-	return append(append(make([]Setting, 0, len(s.entries)+len(s.own)), s.entries...), s.own...)
-}
-
 func (s *Settings) list() []Setting {
 	if s == nil {
 		return nil
@@ -114,10 +100,10 @@ func (s *Settings) list() []Setting {
 	return s.entries
 }
 
-// Len returns the number of settings, without the router's own.
+// Len returns the number of settings.
 func (s *Settings) Len() int { return len(s.list()) }
 
-// List returns the settings sorted by name, without the router's own. Do not change it.
+// List returns the settings sorted by name. Do not change it.
 func (s *Settings) List() []Setting { return s.list() }
 
 // Size returns the number of bytes of names and values, for bounds.
@@ -125,20 +111,12 @@ func (s *Settings) Size() int {
 	if s == nil {
 		return 0
 	}
-	n := len(s.canon)
-	for _, e := range s.own {
-		n += len(e.Name) + len(e.Value)
-	}
-	return n
+	return len(s.canon) + s.own
 }
 
 // Get returns the SQL text of a setting.
 func (s *Settings) Get(name string) (value string, ok bool) {
-	list := s.list()
-	if s != nil && Own(name) {
-		list = s.own
-	}
-	for _, e := range list {
+	for _, e := range s.list() {
 		if e.Name == name {
 			return e.Value, true
 		}
@@ -146,12 +124,19 @@ func (s *Settings) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Equal reports whether both sets are the same on a shard.
+// Equal reports whether both sets are the same to a shard.
 func (s *Settings) Equal(t *Settings) bool {
 	if s == t {
 		return true
 	}
-	return s.Len() == t.Len() && (s.Len() == 0 || s.canon == t.canon)
+	return s.canonical() == t.canonical()
+}
+
+func (s *Settings) canonical() string {
+	if s == nil {
+		return ""
+	}
+	return s.canon
 }
 
 // SearchPath returns the schemas in which unqualified names are looked up.
@@ -189,6 +174,9 @@ func (s *Settings) changes(from *Settings) []string {
 	var resets, sets []string
 	role := ""
 	for _, e := range from.list() {
+		if own(e.Name) {
+			continue
+		}
 		if now, ok := s.Get(e.Name); ok && now == e.Value && e.Name != "role" {
 			continue
 		}
@@ -199,6 +187,9 @@ func (s *Settings) changes(from *Settings) []string {
 		}
 	}
 	for _, e := range s.list() {
+		if own(e.Name) {
+			continue
+		}
 		if e.Name == "role" {
 			role = "SET role TO " + e.Value
 			continue

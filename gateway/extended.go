@@ -33,6 +33,7 @@ type statement struct {
 	columns uint64
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
+	hint      readHint
 }
 
 var columnSeed = maphash.MakeSeed()
@@ -177,6 +178,10 @@ func (x *session) parse(f wire.Frame) error {
 		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
 	}
 	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent}
+	var err error
+	if s.hint, err = hintOf(text); err != nil {
+		return err
+	}
 	if err := x.replan(s); err != nil {
 		return err
 	}
@@ -438,6 +443,7 @@ func (x *session) bind(f wire.Frame) error {
 		if shard, err = x.choose(st, &x.args); err == nil {
 			u := useOf(st)
 			u.batched = true
+			x.hint = s.hint
 			err = x.reach(shard, u)
 		}
 	}

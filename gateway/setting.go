@@ -14,8 +14,11 @@ import (
 // checkSetting refuses settings under which the router would read a statement
 // otherwise than the shard, or that belong to the router.
 func checkSetting(name, value string) error {
-	if check, ok := ownSettings[name]; ok {
-		return check(value)
+	if planner.OwnSetting(name) {
+		if value == "" {
+			return nil
+		}
+		return checkOwn(name, value)
 	}
 	if strings.HasPrefix(name, "cleave.") {
 		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter %q", name).
@@ -55,13 +58,11 @@ func validName(name string) bool {
 // relayedSet reports whether a shard answers the statement itself (SHOW,
 // set_config), as opposed to SET and RESET, whose only answer is a tag.
 func relayedSet(st *planner.Statement) bool {
-	if st.Kind != planner.SetKind {
+	if st.Kind != planner.SetKind || own(st.Set) {
 		return false
 	}
 	switch st.Set.Op {
-	case "show", "set_config":
-		return !ownSet(st)
-	case "show all":
+	case "show", "show all", "set_config":
 		return true
 	}
 	return false
@@ -174,12 +175,12 @@ func (x *session) set(st *planner.Statement) error {
 	if s.Op == "discard" {
 		return x.discard(st)
 	}
+	if own(s) {
+		return x.setOwn(st)
+	}
 	next, keep, err := x.after(s)
 	if err != nil {
 		return err
-	}
-	if ownSet(st) {
-		return x.setOwn(st, next, keep)
 	}
 	if x.tx.state != txNone && len(x.tx.log) >= x.srv.limits.DeferredMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
@@ -265,6 +266,12 @@ func statementTimeout(s *executor.Settings) time.Duration {
 	if !ok {
 		return 0
 	}
+	return settingDuration(v)
+}
+
+// settingDuration reads a time as PostgreSQL does, milliseconds without a unit;
+// 0 for none, for what cannot be read and for more than 24 days.
+func settingDuration(v string) time.Duration {
 	v = strings.ToLower(strings.TrimSpace(strings.Trim(strings.TrimSpace(v), "'")))
 	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz ")
 	n, err := strconv.ParseFloat(digits, 64)

@@ -97,6 +97,10 @@ func (x *session) notable(took time.Duration) bool {
 	return int64(took) >= x.srv.slow.at.Load() || x.srv.tracer != nil
 }
 
+// traceparentSetting is the client's span, as W3C Trace Context writes it; one
+// of the router's own settings.
+const traceparentSetting = "cleave.traceparent"
+
 // parent is the client's span: in the statement's text, or as the session has it.
 func (x *session) parent() trace.Parent {
 	switch {
@@ -105,7 +109,7 @@ func (x *session) parent() trace.Parent {
 	case !x.unit.parent.IsZero():
 		return x.unit.parent
 	}
-	v, ok := x.settings.Get(settingTraceparent)
+	v, ok := x.settings.Get(traceparentSetting)
 	if !ok {
 		return trace.Parent{}
 	}

@@ -44,6 +44,7 @@ var never = map[string][]string{
 var leaves = []string{
 	"shardmap/memory",
 	"shardmap/sqlitedir",
+	"shardmap/etcd",
 	"engine/postgres",
 	"engine/sqlite",
 }
@@ -54,6 +55,7 @@ var testOnly = []string{
 	"engine/enginetest",
 	"internal/pgtest",
 	"internal/oteltest",
+	"internal/etcdtest",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
@@ -69,6 +71,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/lint":     {nil, nil},
 	"internal/oteltest": {nil, nil},
 	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -92,6 +95,7 @@ var libraries = map[string][]string{
 	"github.com/pganalyze/pg_query_go/v6": {"planner", "engine/sqlite"},
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
+	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
