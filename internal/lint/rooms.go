@@ -102,7 +102,7 @@ var libraries = map[string][]string{
 	"gopkg.in/yaml.v3":                    {"internal/config"},
 	"github.com/prometheus":               {"telemetry"},
 	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
-	"google.golang.org/grpc":              {"internal/oteltest"},
+	"google.golang.org/grpc":              {"internal/oteltest", "shardmap/etcd"},
 	// The benchmarks of placement compare with these; nothing uses them.
 	"github.com/dgryski/go-jump":       nil,
 	"github.com/dgryski/go-rendezvous": nil,
