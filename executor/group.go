@@ -373,7 +373,7 @@ func (g *group) take(ep *endpoint, why string) {
 		return
 	}
 	if old := g.primary; old != nil {
-		old.writes.close()
+		old.writes.abandon()
 		old.writes = nil
 	}
 	g.primary, g.samples = ep, nil
@@ -391,6 +391,19 @@ func (g *group) take(ep *endpoint, why string) {
 	}
 	g.lostAt = time.Time{}
 	ep.writes = g.pool(ep, engine.Primary)
+}
+
+// abandon closes the pool and ends the conversations that are in use: their
+// server is not the primary any more, and may never answer. What they commit
+// there would be lost.
+func (p *pool) abandon() {
+	p.close()
+	p.mu.Lock()
+	conns := slices.Clone(p.conns)
+	p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.SetDeadline(time.Unix(1, 0)) // their sessions see the loss
+	}
 }
 
 func (g *group) pool(ep *endpoint, role engine.Role) *pool {
