@@ -101,7 +101,7 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
 	"gopkg.in/yaml.v3":                    {"internal/config"},
-	"github.com/prometheus":               {"telemetry"},
+	"github.com/prometheus":               {"telemetry", client},
 	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
 	"google.golang.org/grpc":              {"internal/oteltest", "shardmap/etcd"},
 	// The benchmarks of placement compare with these; nothing uses them.
