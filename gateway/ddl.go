@@ -28,6 +28,10 @@ func (x *session) ddl(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
 		}
 	}
+	if x.tx.readOnly {
+		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
+	}
+	x.writes.NoteAll()
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil {
 			if x.wrote {

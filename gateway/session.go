@@ -89,6 +89,14 @@ type session struct {
 	unnamed        portal // the unnamed portal, to be used again and again
 	shaper         planner.Shaper
 
+	// ruling is the rule for reads of the settings ruleOf, see rule; hint is what
+	// the text at hand asks for; writes are what the session has to see of its own.
+	ruling readRule
+	ruleOf *executor.Settings
+	ruled  bool
+	hint   readHint
+	writes executor.Writes
+
 	unit unit
 	over bool // the client said Terminate
 }
@@ -104,7 +112,9 @@ type unit struct {
 	// effects: something happened that cannot be repeated.
 	effects bool
 	// bound: the transaction was bound to its shard in this unit.
-	bound    bool
+	bound bool
+	// primary: a replica could not do it.
+	primary  bool
 	tries    int
 	replaced []replacedStatement
 	began    time.Time

@@ -48,6 +48,10 @@ type Statement struct {
 	Tag string
 	// ReadOnly is true when the statement provably writes nothing and locks no row.
 	ReadOnly bool
+	// ReplicaSafe is true for a SELECT of tables on one shard that a replica
+	// answers as the primary would, but for its age: it writes nothing, locks
+	// nothing and calls no volatile function.
+	ReplicaSafe bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
 	// Params is the highest parameter number used.

@@ -20,7 +20,7 @@ func (s State) Clone() State {
 	c := s
 	c.Shards = slices.Clone(s.Shards)
 	for i := range c.Shards {
-		c.Shards[i].Labels = maps.Clone(c.Shards[i].Labels)
+		c.Shards[i].Labels, c.Shards[i].Replicas = maps.Clone(c.Shards[i].Labels), slices.Clone(c.Shards[i].Replicas)
 	}
 	c.Keyspaces = slices.Clone(s.Keyspaces)
 	for i := range c.Keyspaces {
@@ -103,7 +103,7 @@ func drop[T any](list []T, same func(*T) bool) ([]T, bool) {
 
 // PutShard adds a shard or replaces the one of its name.
 func (s *State) PutShard(sh Shard) {
-	sh.Labels = maps.Clone(sh.Labels)
+	sh.Labels, sh.Replicas = maps.Clone(sh.Labels), slices.Clone(sh.Replicas)
 	s.Shards = put(s.Shards, sh, func(o *Shard) bool { return o.Name == sh.Name })
 }
 
