@@ -44,6 +44,7 @@ var never = map[string][]string{
 var leaves = []string{
 	"shardmap/memory",
 	"shardmap/sqlitedir",
+	"shardmap/etcd",
 	"engine/postgres",
 	"engine/sqlite",
 }
@@ -53,6 +54,7 @@ var testOnly = []string{
 	"shardmap/shardmaptest",
 	"engine/enginetest",
 	"internal/pgtest",
+	"internal/etcdtest",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
@@ -65,8 +67,9 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pipe":     {nil, []string{client}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
-	"internal/lint":   {nil, nil},
-	"internal/pgtest": {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/lint":     {nil, nil},
+	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -90,6 +93,7 @@ var libraries = map[string][]string{
 	"github.com/pganalyze/pg_query_go/v6": {"planner", "engine/sqlite"},
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
+	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
