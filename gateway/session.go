@@ -97,6 +97,8 @@ type session struct {
 	hint   readHint
 	writes executor.Writes
 
+	sequences sessionSequences
+
 	unit unit
 	over bool // the client said Terminate
 }
