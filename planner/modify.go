@@ -1,8 +1,8 @@
 package planner
 
 import (
-	"slices"
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"slices"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
