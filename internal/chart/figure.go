@@ -304,7 +304,7 @@ func (m *Move) draw(p *pen, panels []Panel, x, y, wide float64) {
 	name := style(11.5, ink, true)
 	label, small := style(9.5, ink, false), style(8.5, quiet, false)
 	p.text(name, x, y+12, m.Name)
-	p.text(small, x+float64(name.Width(m.Name))+8, y+12, fmt.Sprintf("rows that move; %s would be the least (dashed)", share(m.Minimum)))
+	p.text(small, x+float64(name.Width(m.Name))+8, y+12, fmt.Sprintf("rows that move; dashed: %s, what even shards need", share(m.Minimum)))
 	most := m.Minimum
 	for _, s := range m.Shares {
 		most = max(most, s)

@@ -3,6 +3,8 @@ package keysource
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -95,8 +97,13 @@ func (k *keys) guess() error {
 	k.v.Types(k.types, true)
 	held := k.held
 	k.held = nil
-	for _, row := range held {
+	for i, row := range held {
 		if err := k.row(row); err != nil {
+			if e, ok := errors.AsType[*sqlstate.Error](err); ok {
+				copied := *e
+				copied.Message = fmt.Sprintf("row %d: %s", i+1, e.Message)
+				return &copied
+			}
 			return err
 		}
 	}
@@ -133,7 +140,7 @@ func (k *keys) row(fields [][]byte) error {
 
 func (k *keys) explain(i int, err error) error {
 	e := sqlstate.As(err)
-	if k.o.Types != nil {
+	if k.o.Types != nil || k.types[i] == keyspace.Text {
 		return e
 	}
 	copied := *e

@@ -65,8 +65,10 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pipe":     {nil, []string{client}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
-	"internal/lint":   {nil, nil},
-	"internal/pgtest": {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/chart":     {nil, []string{"cmd/cleave"}},
+	"internal/keysource": {[]string{"sqlstate", "keyspace"}, []string{"cmd/cleave"}},
+	"internal/lint":      {nil, nil},
+	"internal/pgtest":    {[]string{"sqlstate", "internal/localpg"}, nil},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -94,6 +96,8 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
 	"gopkg.in/yaml.v3":                    {"internal/config"},
+	"gonum.org/v1/plot":                   {"internal/chart"},
+	"github.com/axiomhq/hyperloglog":      {"placement/simulate"},
 	// The benchmarks of placement compare with these; nothing uses them.
 	"github.com/dgryski/go-jump":       nil,
 	"github.com/dgryski/go-rendezvous": nil,

@@ -99,7 +99,7 @@ func Thousands(n uint64) string {
 
 func percent(share float64) string {
 	switch p := 100 * share; {
-	case p == 0 || p >= 10:
+	case p == 0 || p == 100:
 		return fmt.Sprintf("%.0f %%", p)
 	case p >= 1:
 		return fmt.Sprintf("%.1f %%", p)
