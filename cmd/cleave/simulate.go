@@ -158,6 +158,9 @@ func (a *app) simulate(cmd *cobra.Command, f *simulateFlags) error {
 			return err
 		}
 		source = s
+		if name == "-" {
+			name = "standard input"
+		}
 	}
 	defer source.Close()
 	if err := f.spec.Check(); err != nil {

@@ -323,7 +323,7 @@ func (p *shardPart) read(ctx context.Context, sql string, visit func(fields [][]
 	return nil
 }
 
-// orderedUpdates is the text of Column.Since where the server was never reset.
+// statisticsBegan is Column.Since where the statistics were never reset.
 const statisticsBegan = "the server's statistics began"
 
 // describe reads what the catalogue and the statistics of a PostgreSQL
@@ -425,7 +425,7 @@ func listedValues(check string) int {
 	if !ok {
 		_, list, ok = strings.Cut(check, "= ANY (ARRAY[")
 	}
-	if !ok || strings.Contains(check, " OR ") {
+	if !ok || strings.Contains(check, " OR ") || strings.Contains(check, "NOT ") {
 		return 0
 	}
 	n, quoted := 1, false

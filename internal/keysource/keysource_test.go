@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -179,14 +180,13 @@ func TestBadInput(t *testing.T) {
 }
 
 // endless is a text without an end, of one line.
-type endless struct{ given int64 }
+type endless struct{ given atomic.Int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'a'
 	}
-	e.given += int64(len(p))
-	if e.given > 1<<30 {
+	if e.given.Add(int64(len(p))) > 1<<30 {
 		return 0, io.EOF
 	}
 	return len(p), nil
@@ -207,8 +207,8 @@ func TestLineOfAGigabyte(t *testing.T) {
 		if sqlstate.CodeOf(err) != sqlstate.ProgramLimitExceeded || !strings.Contains(err.Error(), "longer than 16 MiB") {
 			t.Errorf("%s: %v", format, err)
 		}
-		if n := after.TotalAlloc - before.TotalAlloc; n > 256<<20 || in.given > 64<<20 {
-			t.Errorf("%s: %d bytes were read, %d allocated", format, in.given, n)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 256<<20 || in.given.Load() > 64<<20 {
+			t.Errorf("%s: %d bytes were read, %d allocated", format, in.given.Load(), n)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

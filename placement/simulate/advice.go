@@ -50,7 +50,7 @@ func KeysNeeded(shards int) uint64 {
 // Advise says what is wrong with the key of a report. facts are what the
 // database knows of the key's columns; nil for keys from a file.
 func Advise(r *Report, facts []Column) []Advice {
-	a := adviser{r: r, name: strings.Join(r.Columns, ", ")}
+	a := adviser{r: r, name: strings.Join(r.Columns, ", "), out: []Advice{}}
 	if a.name == "" {
 		a.name = "the key"
 	}
@@ -172,7 +172,33 @@ func (a *adviser) skewed() {
 			"whatever else is on its shard makes it the fullest one, and it will grow there",
 			measured,
 			"plan to pin it to a shard of its own, or give its shard a larger weight")
+	default:
+		a.together()
 	}
+}
+
+// together finds keys of which none is too heavy, but which make shards uneven
+// where several of them meet.
+func (a *adviser) together() {
+	var skews []float64
+	for _, p := range a.r.Strategies {
+		if p.Strategy != Range {
+			skews = append(skews, p.Skew)
+		}
+	}
+	slices.Sort(skews)
+	if len(skews) == 0 || skews[len(skews)/2] <= evenEnough || a.r.Key.Distinct < KeysNeeded(a.r.Shards) {
+		return
+	}
+	sum := 0.0
+	for i := range a.r.Key.Top {
+		sum += a.r.Key.Top[i].Sure()
+	}
+	a.say("skewed", Warning,
+		fmt.Sprintf("no key is too heavy for a shard, but the heavy ones together make shards uneven: skew %.2f to %.2f by hash", skews[0], skews[len(skews)-1]),
+		"a hash spreads keys, not rows: where several heavy keys meet by chance, that shard is the fullest",
+		fmt.Sprintf("the %d heaviest of %s keys have %s of the rows", len(a.r.Key.Top), about(a.r.Key.Distinct, a.r.Key.DistinctError), percent(sum)),
+		"pin the heaviest keys to shards that have room (cleave pin KEYSPACE KEY SHARD), or use the range strategy with boundaries cut by rows")
 }
 
 func quoteKey(texts []string) string {
