@@ -242,7 +242,7 @@ func short(n float64) string {
 		return fmt.Sprintf("%g G", n/1e9)
 	case n >= 1e6:
 		return fmt.Sprintf("%g M", n/1e6)
-	case n >= 1e4:
+	case n >= 1e3:
 		return fmt.Sprintf("%g k", n/1e3)
 	}
 	return fmt.Sprintf("%g", n)
