@@ -37,6 +37,7 @@ type group struct {
 	system    string
 	endpoints []*endpoint // in the map's order
 	primary   *endpoint   // nil: none
+	counted   *endpoint   // the last one that the metrics heard of
 	last      *endpoint   // the last one that there was
 	// timeline is the highest that a primary was seen on. It never goes down.
 	timeline uint32
@@ -268,6 +269,10 @@ func (g *group) report(ep *endpoint, began time.Time, took time.Duration, st eng
 	g.show()
 	changed := was != g.primary
 	why, now, timeline := g.why, g.primary, g.timeline
+	failedOver := now != nil && g.counted != nil && now != g.counted
+	if now != nil {
+		g.counted = now
+	}
 	if changed || wasSettled != g.settled {
 		g.tell()
 	}
@@ -279,6 +284,9 @@ func (g *group) report(ep *endpoint, began time.Time, took time.Duration, st eng
 	if now == nil {
 		g.ex.log.Error("a shard has no primary", telemetry.KeyShard, g.name, "reason", why)
 		return
+	}
+	if failedOver {
+		g.ex.metrics.Failover(g.name)
 	}
 	g.ex.log.Info("a shard's primary is known", telemetry.KeyShard, g.name, "server", now.place(), "timeline", timeline)
 }

@@ -115,8 +115,8 @@ func (a *adviser) cardinality() {
 	switch {
 	case k.Distinct < uint64(n):
 		a.say("low-cardinality", Problem,
-			fmt.Sprintf("%s has only %s distinct keys for %d shards", a.name, Thousands(k.Distinct), n),
-			fmt.Sprintf("a key's rows are all on one shard, so %s stay empty by every strategy", shards(uint64(n)-k.Distinct)),
+			fmt.Sprintf("%s has only %s for %d shards", a.name, plural(k.Distinct, "distinct key"), n),
+			fmt.Sprintf("a key's rows are all on one shard, so %s get no rows by any strategy", plural(uint64(n)-k.Distinct, "shard")),
 			measured,
 			fmt.Sprintf("shard by a column with many values (%s or more), or by this one and another together (--column %s,OTHER); for a few known classes use a list keyspace",
 				Thousands(need), strings.Join(a.r.Columns, ",")))
@@ -128,18 +128,18 @@ func (a *adviser) cardinality() {
 			"use fewer shards, place the keys by hand with pins or a list keyspace, or shard by a column with more values")
 	case float64(k.Distinct) >= 0.99*(1-3*k.DistinctError)*float64(k.Rows) && k.Rows >= 1000:
 		a.say("one-row-keys", Note,
-			fmt.Sprintf("nearly every row has a %s of its own", a.name),
+			fmt.Sprintf("nearly every row has its own %s", a.name),
 			"such a key is as even as can be, but rows that are used together share no key: a statement about several of them needs several shards",
 			measured,
 			"if rows belong to something (a tenant, a customer, a device), shard by that; it is what most WHERE clauses name")
 	}
 }
 
-func shards(n uint64) string {
+func plural(n uint64, what string) string {
 	if n == 1 {
-		return "1 shard"
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d shards", n)
+	return Thousands(n) + " " + what + "s"
 }
 
 func (a *adviser) skewed() {

@@ -294,7 +294,7 @@ func TestKeysNeeded(t *testing.T) {
 
 // TestMemory reads three million distinct keys: the heap stays where it was.
 func TestMemory(t *testing.T) {
-	s := Spec{Shards: 64, Add: 1, Remove: 1, Strategies: Strategies()}
+	s := Spec{Shards: 16, Add: 1, Remove: 1, Strategies: Strategies()}
 	tallies, err := s.Tallies()
 	if err != nil {
 		t.Fatal(err)
