@@ -73,6 +73,10 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/oteltest": {nil, nil},
 	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
 	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
+
+	// Of cleave simulate.
+	"internal/chart":     {nil, []string{"cmd/cleave"}},
+	"internal/keysource": {[]string{"sqlstate", "keyspace"}, []string{"cmd/cleave"}},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -97,6 +101,8 @@ var libraries = map[string][]string{
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
 	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
+	"gonum.org/v1/plot":                   {"internal/chart"},
+	"github.com/axiomhq/hyperloglog":      {"placement/simulate"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
