@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -250,6 +251,9 @@ func (o *Ops) History(ctx context.Context, req HistoryRequest) ([]shardmap.Entry
 	list, err := o.opts.Directory.History(ctx, req.After, req.Limit)
 	if err != nil {
 		return nil, directoryError(err)
+	}
+	for i := range list {
+		list[i].Statement = schema.SQL(list[i])
 	}
 	return list, nil
 }

@@ -106,6 +106,7 @@ func (e *Executor) follow(ctx context.Context, updates <-chan *shardmap.Snapshot
 				updates = next
 				break
 			}
+			e.metrics.WatchFailed()
 			e.log.Warn("the directory cannot be watched; trying again", telemetry.KeyError, err)
 			select {
 			case <-ctx.Done():
@@ -315,6 +316,9 @@ func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn,
 
 // Directory returns the directory that the executor follows.
 func (e *Executor) Directory() shardmap.Directory { return e.directory }
+
+// PoolMax is the greatest number of connections to one shard.
+func (e *Executor) PoolMax() int { return e.limits.PoolMax }
 
 // Metrics returns the metrics, nil if there are none.
 func (e *Executor) Metrics() *telemetry.Metrics { return e.metrics }

@@ -119,10 +119,11 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 		}
 		if len(p.waiters) >= p.ex.limits.WaitersMax {
 			p.mu.Unlock()
-			p.metrics.Waited(false)
+			p.metrics.Waited(0, false)
 			return nil, p.full("too many statements wait for a connection to shard %s (%d)", p.ex.limits.WaitersMax)
 		}
 		w := &waiter{ch: make(chan *Conn, 1)}
+		since := time.Now()
 		p.waiters = append(p.waiters, w)
 		p.mu.Unlock()
 		if waited == nil {
@@ -130,14 +131,14 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 		}
 		select {
 		case c := <-w.ch:
-			p.metrics.Waited(true)
+			p.metrics.Waited(time.Since(since), true)
 			if c != nil {
 				c.turn++
 				return c, nil
 			}
 		case <-waited.C:
 			p.leave(w)
-			p.metrics.Waited(false)
+			p.metrics.Waited(time.Since(since), false)
 			return nil, p.full("no connection to shard %s became free within %v", p.ex.limits.PoolWait)
 		case <-ctx.Done():
 			p.leave(w)
@@ -332,11 +333,12 @@ func (p *pool) tend(now time.Time) {
 	clear(p.idle[len(keep):])
 	p.idle = keep
 	open, idle, waiting := p.open-len(old), len(keep), len(p.waiters)
+	up := p.down == nil && !p.shunnedNow()
 	p.mu.Unlock()
 	for _, c := range old {
 		p.discard(c)
 	}
-	p.metrics.Pool(open, idle, waiting)
+	p.metrics.Pool(up, open, idle, waiting)
 }
 
 // close closes the idle connections; those in use follow when they are released.

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/telemetry"
 )
 
 // function is one of Cleave's SQL functions: its parameters in order, those
@@ -260,12 +258,10 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 			}
 		}
 	}
-	began := time.Now()
 	ctx, stop := x.waiting()
 	defer stop()
 	out, err := f.run(ctx, x.srv.admin, x.start.User, v)
 	if err != nil {
-		x.srv.router.Statement(telemetry.Virtual, telemetry.Failed, time.Since(began))
 		if ctx.Err() != nil {
 			return nil, userCancel(ctx.Err())
 		}
@@ -274,7 +270,6 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 		}
 		return nil, err
 	}
-	x.srv.router.Statement(telemetry.Virtual, telemetry.OK, time.Since(began))
 	if f.changes {
 		// The next statement of this session sees what it did.
 		if _, err := x.srv.ex.Refresh(ctx); err != nil {

@@ -611,6 +611,7 @@ func (x *session) execute(f wire.Frame) error {
 	rowsMax := int32(binary.BigEndian.Uint32(rest))
 	if p.conn != nil {
 		x.dirty = true
+		x.m.runs(p.st)
 		x.sending(useOf(p.st).roam)
 		x.pipe.ExecuteFrame(f)
 		if p.st.Copy && !p.st.ReadOnly {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -49,6 +50,8 @@ type config struct {
 	limits   gateway.Limits
 	executor executor.Limits
 	dir      shardmap.Directory // share the map with another router
+	slow     time.Duration
+	log      *slog.Logger
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -82,7 +85,7 @@ func start(t testing.TB, c config) *cluster {
 		t.Fatal(err)
 	}
 	cl.ops = admin.New(admin.Options{Directory: cl.dir, Drivers: []engine.Driver{postgres.Driver{}}, Connect: cl.ex.Connect})
-	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl)})
+	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

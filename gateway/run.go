@@ -11,7 +11,6 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/telemetry"
 )
 
 // shardError is an error as a shard reported it; its frame goes to the client unchanged.
@@ -45,7 +44,7 @@ func (x *session) fail(err error) error {
 		e.Severity = ""
 		code = e.Code
 		x.w.failure(&e)
-		x.srv.router.Statement(telemetry.Control, telemetry.Refused, 0)
+		x.refused(&e)
 	}
 	x.srv.metrics.Error(string(code))
 	if x.tx.state != txNone {
@@ -195,6 +194,7 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 	if u.roam == anchored {
 		return x.acquire(shard, s)
 	}
+	defer x.m.got(time.Now())
 	ctx, done := x.waiting()
 	defer done()
 	c, err := x.srv.ex.AcquireAny(ctx, shard, s)
@@ -208,6 +208,7 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
 	c := x.srv.ex.TryAcquire(shard, s)
 	if c == nil {
+		defer x.m.got(time.Now())
 		ctx, done := x.waiting()
 		defer done()
 		var err error
@@ -282,10 +283,6 @@ func (x *session) drain() error {
 // says what is known of the outcome. errAgain: the unit is to be run again.
 func (x *session) converse(end byte) (executor.Outcome, error) {
 	c := x.pipe.Conn
-	began := x.unit.began
-	if x.unit.tries > 0 || x.dirty {
-		began = time.Now()
-	}
 	roam := x.sent()
 	if roam == brief {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
@@ -307,24 +304,15 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 			x.forgetIf(s)
 		}
 	}
-	kind := telemetry.Read
-	if x.wrote {
-		kind = telemetry.Write
-	}
-	m := c.Metrics()
-	if x.virtual() {
-		m, kind = x.srv.router, telemetry.Virtual
-	}
+	x.measured(c, o, err)
 	switch {
 	case err != nil:
 		var gone *clientGone
 		if errors.As(err, &gone) {
 			return o, err
 		}
-		m.Statement(kind, telemetry.Lost, 0)
 		return o, x.lost(err, o.Err, end, roam)
 	case o.Err == nil:
-		m.Statement(kind, telemetry.OK, time.Since(began))
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
 			x.tx.failed = x.tx.failed || o.Status == 'E'
 			if o.Status == 'I' {
@@ -335,14 +323,11 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 		}
 		return o, nil
 	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
-		m.Statement(kind, telemetry.Lost, 0)
 		c.Break()
 		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end, roam)
 	case o.Err.Code == sqlstate.NotOwner:
-		m.GuardRefused()
 		return o, x.notOwner(o.Err)
 	}
-	m.Statement(kind, telemetry.Failed, time.Since(began))
 	return o, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
 }
 
@@ -377,7 +362,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	if ctx.Err() != nil {
 		return userCancel(ctx.Err())
 	}
-	x.srv.metrics.Shard(shard).Statement(telemetry.Write, telemetry.Retried, 0)
+	x.retried(shard)
 	x.unit.version = x.srv.ex.Snapshot().Version()
 	return errAgain
 }
@@ -443,7 +428,7 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	}
 	switch {
 	case again:
-		x.srv.metrics.Shard(shard).Statement(telemetry.Read, telemetry.Retried, 0)
+		x.retried(shard)
 		return errAgain
 	case cancelled && (inTx || !wrote || end == executor.Flush):
 		// What the shard did is rolled back with its connection.

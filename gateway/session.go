@@ -64,6 +64,7 @@ type session struct {
 
 	tx   txn
 	pipe executor.Pipeline
+	m    measure
 	// wrote: what pipe.Conn ran since it was acquired may have changed something.
 	wrote bool
 	// dirty: extended-protocol messages went to pipe.Conn since its last Sync.

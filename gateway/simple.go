@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
@@ -74,6 +75,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		}
 		if found && (x.tx.state == txNone || !x.tx.failed) {
 			// The same statement with other literals: it goes as it came.
+			x.m.runs(st)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
 				return err
 			}
@@ -130,6 +132,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		return false, nil
 	}
 	shard := ""
+	var last *planner.Statement
 	u := use{readOnly: true, weak: true, roam: free}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
@@ -143,6 +146,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		su := useOf(st)
 		u.roam = min(u.roam, su.roam)
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
+		last = st
 		if st.Kind == planner.AnyShard {
 			continue
 		}
@@ -160,6 +164,8 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 	if err := x.reach(shard, u); err != nil {
 		return true, err
 	}
+	x.m.runs(last)
+	x.m.ran = len(parts)
 	x.pipe.QueryFrame(f)
 	_, err = x.converse(executor.None)
 	return true, err
@@ -266,6 +272,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	if st.Params > 0 {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
+	x.m.runs(st)
 	switch {
 	case routed(st):
 		x.args = planner.Args{}
@@ -354,6 +361,16 @@ func (l *localResult) rows(w *writer) error {
 // local runs a statement that the router itself answers. Notices and the tags
 // of transaction control go out at once; rows are returned.
 func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult, error) {
+	began := time.Now()
+	x.m.st, x.m.ran = st, 1
+	l, err := x.runLocal(st, args)
+	if err == nil && x.m.st == st { // else a shard had the last word
+		x.answered(st, began)
+	}
+	return l, err
+}
+
+func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localResult, error) {
 	switch st.Kind {
 	case planner.TxKind:
 		return &localResult{}, x.control(st)

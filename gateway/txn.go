@@ -432,6 +432,8 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 	x.setRunning(c)
 	o, err := x.pipe.Run(executor.None, &out)
 	x.setRunning(nil)
+	x.m.st, x.m.ran = x.srv.ending, 1
+	x.measured(c, o, err)
 	if err == nil && (loose || !commit) && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -220,7 +221,7 @@ func (s *Server) history(ctx context.Context, version uint64) ([][]engine.Text, 
 	}
 	var rows [][]engine.Text
 	for _, e := range entries {
-		rows = append(rows, []engine.Text{number(e.Version), moment(e.At), text(e.By), orNull(e.Why), text(e.Op), orNull(e.Statement)})
+		rows = append(rows, []engine.Text{number(e.Version), moment(e.At), text(e.By), orNull(e.Why), text(e.Op), orNull(schema.SQL(e))})
 	}
 	return rows, nil
 }

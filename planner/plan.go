@@ -69,6 +69,9 @@ type Statement struct {
 	// Reusable is true when the analysis used no literal's value except through
 	// Keys, so that RouteText may route every text of the same Shape.
 	Reusable bool
+	// Class is a mark of the caller's, set before the statement is shared (the
+	// executor's: telemetry.Class). The planner does not read it.
+	Class uint16
 	// Copy is true for COPY ... FROM STDIN and COPY ... TO STDOUT: after the
 	// statement the connection changes to the copy sub-protocol.
 	Copy bool

@@ -33,6 +33,7 @@ type Config struct {
 	StatementMax             int
 	LogLevel                 string
 	LogFormat                string
+	SlowStatement            time.Duration // 0: none is logged
 }
 
 // Setting describes one setting.
@@ -104,6 +105,8 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.LogLevel }).reloadable(),
 	choice("log-format", "form of the log on stderr", "text", []string{"text", "json"},
 		func(c *Config) *string { return &c.LogFormat }),
+	duration("slow-statement", "statements that take this long are logged, without their literals; 0 is none", time.Second, 0,
+		func(c *Config) *time.Duration { return &c.SlowStatement }).reloadable(),
 	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
 }
