@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"errors"
+	"strconv"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -66,4 +69,22 @@ func (x *session) leaseLost(cause error, end byte) error {
 	}
 	e.Retry = sqlstate.RetryTransaction
 	return e
+}
+
+// routerRows are the rows of cleave.routers.
+func (s *Server) routerRows(ctx context.Context, version uint64) ([][]engine.Text, error) {
+	members, err := s.ex.Directory().Members(ctx)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the members of the cluster cannot be read")
+	}
+	var rows [][]engine.Text
+	for _, m := range members {
+		lag := uint64(0)
+		if version > m.Acknowledged {
+			lag = version - m.Acknowledged
+		}
+		rows = append(rows, []engine.Text{text(m.ID), text(m.Role), orNull(m.Address), text(m.Host), text(m.Software), number(uint64(m.Node)),
+			number(m.Acknowledged), number(lag), moment(m.Joined), text(strconv.FormatFloat(m.Left.Seconds(), 'f', 3, 64))})
+	}
+	return rows, nil
 }

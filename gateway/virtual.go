@@ -41,6 +41,8 @@ const (
 //	tables     schema, name, kind, keyspace, shard_key
 //	pins       keyspace, key, shard, epoch
 //	history    version, at, by, why, op, statement
+//	routers    id, role, address, host, software, node, version (acknowledged), lag
+//	           (versions behind the newest), joined, lease_left (seconds)
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -49,6 +51,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
 	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
+	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
 }
 
@@ -117,9 +120,13 @@ func (s *Server) virtualTables(ctx context.Context) ([]engine.VirtualTable, erro
 	if err != nil {
 		return nil, err
 	}
+	routers, err := s.routerRows(ctx, state.Version)
+	if err != nil {
+		return nil, err
+	}
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
-		"tables": tableRows(state), "pins": pinRows(state), "history": history, "sessions": s.sessionRows(),
+		"tables": tableRows(state), "pins": pinRows(state), "history": history, "sessions": s.sessionRows(), "routers": routers,
 	}
 	tables := slices.Clone(VirtualTables)
 	for i := range tables {
