@@ -60,6 +60,10 @@ func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
 			Default: s.Name == st.DefaultShard, Ranges: owned[s.Name], Pins: pins[s.Name]}
 	}
 	atOnce(len(out), probesAtOnce, func(i int) {
+		if len(st.Shards[i].Replicas) > 0 {
+			o.replicaHealth(ctx, st.Cluster, &st.Shards[i], &out[i])
+			return
+		}
 		began := time.Now()
 		err := o.probe(ctx, st.Cluster, &st.Shards[i])
 		out[i].Latency = float64(time.Since(began).Microseconds()) / 1000
@@ -245,6 +249,9 @@ func (o *Ops) Map(ctx context.Context, version uint64) (*shardmap.State, error) 
 	st := snap.State().Clone()
 	for i := range st.Shards {
 		st.Shards[i].URL = shardmap.Redacted(st.Shards[i].URL)
+		for j, url := range st.Shards[i].Replicas {
+			st.Shards[i].Replicas[j] = shardmap.Redacted(url)
+		}
 	}
 	return &st, nil
 }

@@ -31,6 +31,12 @@ type Limits struct {
 	// RefreshWait is how long a router waits for a newer map after a guard
 	// refused its write; default 2 s.
 	RefreshWait time.Duration
+	// ProbeEvery is how often each server of a shard with replicas is asked who
+	// it is; default 1 s.
+	ProbeEvery time.Duration
+	// FailoverWait is how long after the loss of a primary statements that need it
+	// wait for the next one; default 10 s, negative: not at all.
+	FailoverWait time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -58,5 +64,9 @@ func (l Limits) withDefaults() Limits {
 	def(&l.PlanBytes, 64<<20)
 	def(&l.MessageMax, 256<<20)
 	dur(&l.RefreshWait, 2*time.Second)
+	dur(&l.ProbeEvery, time.Second)
+	if l.FailoverWait == 0 {
+		l.FailoverWait = 10 * time.Second
+	}
 	return l
 }

@@ -27,6 +27,11 @@ type pool struct {
 	key     string // engine and URL: a change makes a new pool
 	shard   engine.Shard
 	metrics *telemetry.Shard
+	// group and endpoint are set where the shard has several servers; the group's
+	// pool for "no primary" has no endpoint.
+	group    *group
+	endpoint *endpoint
+	role     engine.Role // of the server while this pool is in use
 
 	mu      sync.Mutex
 	idle    []*Conn // last in, first out: the warm ones are used, the others age
@@ -58,6 +63,9 @@ type pool struct {
 type waiter struct{ ch chan *Conn }
 
 func (p *pool) removed() error {
+	if p.group != nil {
+		return p.group.noPrimary()
+	}
 	return sqlstate.New(sqlstate.CannotConnectNow, "shard %s was removed from the map", p.name).OnShard(p.name).WithHint("run the statement again: the router has a newer map")
 }
 
@@ -208,6 +216,9 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	defer cancel()
 	base := p.ex.baseline.Load()
 	ec, err := p.shard.Connect(ctx, base.startup())
+	if err == nil && p.endpoint != nil {
+		err = p.endpoint.admit(ctx, ec, p.role)
+	}
 	if err != nil {
 		p.metrics.Dialed(false)
 		var se *sqlstate.Error
@@ -220,7 +231,9 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	}
 	p.metrics.Dialed(true)
 	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: time.Now(), baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
-	c.baseline = p.ex.learn(p.name, c)
+	if p.role != engine.Replica {
+		c.baseline = p.ex.learn(p.name, c)
+	}
 	p.mu.Lock()
 	p.down, p.trying, p.crowded, p.backoff = nil, false, false, 0
 	p.answered, p.shunned = time.Now(), time.Time{}
@@ -258,6 +271,7 @@ func (p *pool) failed(ctx context.Context, err error) (wait bool) {
 	}
 	p.waiters = nil
 	p.mu.Unlock()
+	p.look()
 	return false
 }
 
@@ -266,6 +280,14 @@ func (p *pool) suspect() {
 	p.mu.Lock()
 	p.doubt = time.Now()
 	p.mu.Unlock()
+	p.look()
+}
+
+// look has the shard's servers asked now who they are.
+func (p *pool) look() {
+	if p.group != nil {
+		p.group.look()
+	}
 }
 
 func (p *pool) release(c *Conn) {
@@ -338,7 +360,9 @@ func (p *pool) tend(now time.Time) {
 	for _, c := range old {
 		p.discard(c)
 	}
-	p.metrics.Pool(up, open, idle, waiting)
+	if p.role != engine.Replica {
+		p.metrics.Pool(up, open, idle, waiting)
+	}
 }
 
 // close closes the idle connections; those in use follow when they are released.

@@ -28,6 +28,10 @@ func (x *session) ddl(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
 		}
 	}
+	if x.tx.readOnly {
+		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
+	}
+	x.writes.NoteAll()
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil {
 			if x.wrote {
@@ -202,6 +206,9 @@ func (x *session) commitSchema(commit bool) error {
 	done()
 	for _, n := range tx.Notices() {
 		x.w.notice(n)
+	}
+	if err == nil {
+		x.retire(tx.Retired())
 	}
 	x.finishTx(err == nil)
 	limit, stop := context.WithTimeout(context.Background(), x.srv.limits.CancelMax)

@@ -30,6 +30,7 @@ type statement struct {
 	columns uint64
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
+	hint      readHint
 }
 
 var columnSeed = maphash.MakeSeed()
@@ -170,6 +171,10 @@ func (x *session) parse(f wire.Frame) error {
 		}
 	}
 	s := &statement{name: string(name), text: string(text), oids: oids}
+	var err error
+	if s.hint, err = hintOf(text); err != nil {
+		return err
+	}
 	if err := x.replan(s); err != nil {
 		return err
 	}
@@ -286,7 +291,7 @@ func (x *session) reachFor(st *planner.Statement) error {
 		return x.reachVirtual(st)
 	case relayedSet(st):
 		return x.reachForSet()
-	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0:
+	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:
 		st = &anyShard
@@ -413,6 +418,11 @@ func (x *session) bind(f wire.Frame) error {
 		x.answer(wire.BindComplete)
 		return nil
 	}
+	if st.Fill != nil {
+		if rest, err = x.fillArgs(s, rest); err != nil {
+			return err
+		}
+	}
 	p := &x.unnamed
 	if len(name) > 0 {
 		p = &portal{}
@@ -431,6 +441,7 @@ func (x *session) bind(f wire.Frame) error {
 		if shard, err = x.choose(st, &x.args); err == nil {
 			u := useOf(st)
 			u.batched = true
+			x.hint = s.hint
 			err = x.reach(shard, u)
 		}
 	}

@@ -68,6 +68,9 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 		}
 	case planner.AnyShard:
 	default:
+		if !st.ReadOnly {
+			x.sequences.elsewhere = true
+		}
 		return snap.State().DefaultShard, nil
 	}
 	switch {
@@ -95,6 +98,8 @@ type use struct {
 	weak bool
 	// roam: it was sent to a shard that another one could stand in for.
 	roam roaming
+	// replica: a replica could answer it.
+	replica bool
 	// batched: what follows can be sent together with the BEGIN, see bindTx.
 	batched bool
 }
@@ -124,7 +129,7 @@ func (x *session) reach(shard string, u use) error {
 	if err := x.leased(); err != nil {
 		return err
 	}
-	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (u.replica || c == x.tx.conn || !c.OnReplica()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
 	}
@@ -179,6 +184,7 @@ func (x *session) used(u use) {
 	if !u.readOnly {
 		x.wrote = true
 		x.tx.ran++
+		x.writes.Note(x.pipe.Conn)
 	}
 	if x.tx.weak && (!u.weak || x.strict()) {
 		x.tx.weak = false
@@ -196,6 +202,11 @@ func (x *session) elsewhere(shard, bound, what string) error {
 // conversation with one that does.
 func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
 	if u.roam == anchored {
+		if u.replica && x.mayRead() {
+			if c, err := x.acquireRead(shard, s); c != nil || err != nil {
+				return c, err
+			}
+		}
 		return x.acquire(shard, s)
 	}
 	defer x.m.got(time.Now())
@@ -331,6 +342,13 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end, roam)
 	case o.Err.Code == sqlstate.NotOwner:
 		return o, x.notOwner(o.Err)
+	case c.OnReplica() && stale(o.Err.Code):
+		if again := x.onPrimary(); again != nil {
+			x.retried(c.Shard())
+			return o, again
+		}
+	case executor.Roleless(o.Err.Code):
+		c.Doubt()
 	}
 	return o, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
 }
@@ -410,6 +428,10 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	}
 	inTx := x.tx.state != txNone && !x.outside()
 	tries := 1
+	if c.OnReplica() {
+		tries = roamMax
+		x.unit.primary = x.unit.tries > 0
+	}
 	if roam != anchored {
 		tries = roamMax
 		if !cancelled {

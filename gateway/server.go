@@ -32,6 +32,10 @@ type Options struct {
 	// Authenticate decides who may begin a session; nil is [TrustLoopback].
 	Authenticate Authenticate
 	Limits       Limits
+	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
+	// of 0 is DefaultReplicaLag.
+	ReadPolicy executor.ReadPolicy
+	ReplicaLag time.Duration
 	// Slow is how long a statement takes to be logged as slow; 0: none is.
 	Slow    time.Duration
 	Log     *slog.Logger       // nil: nothing is logged
@@ -50,6 +54,9 @@ type Server struct {
 	router       *telemetry.Shard   // statements that no shard ran
 	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
 	slow         slowLog
+	reads        readRule
+
+	ids *idSource
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -76,13 +83,16 @@ func New(o Options) *Server {
 	}
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
+	if o.ReplicaLag == 0 {
+		o.ReplicaLag = DefaultReplicaLag
+	}
 	s := &Server{
 		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
-		stopWatch: make(chan struct{}),
-		ending:    &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
+		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
+		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
@@ -268,6 +278,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for {
 		select {
 		case <-done:
+			s.ids.release()
 			return nil
 		case <-tick.C:
 			for _, x := range s.list() {

@@ -63,6 +63,10 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if !utf8.Valid(sql) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
+	var err error
+	if x.hint, err = hintOf(sql); err != nil {
+		return err
+	}
 	// A semicolon before the end: there may be several.
 	if i := bytes.IndexByte(sql, ';'); i < 0 || len(bytes.TrimSpace(sql[i+1:])) == 0 {
 		if i >= 0 {
@@ -133,7 +137,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 	}
 	shard := ""
 	var last *planner.Statement
-	u := use{readOnly: true, weak: true, roam: free}
+	u := use{readOnly: true, weak: true, roam: free, replica: true}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
 		if err != nil {
@@ -144,7 +148,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			return false, nil
 		}
 		su := useOf(st)
-		u.roam = min(u.roam, su.roam)
+		u.roam, u.replica = min(u.roam, su.roam), u.replica && su.replica
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		last = st
 		if st.Kind == planner.AnyShard {
@@ -228,7 +232,7 @@ var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid"
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
-	u := use{readOnly: st.ReadOnly}
+	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe}
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}
@@ -276,6 +280,13 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	switch {
 	case routed(st):
 		x.args = planner.Args{}
+		sql := st.Text
+		if st.Fill != nil {
+			var err error
+			if sql, err = x.fillText(st); err != nil {
+				return err
+			}
+		}
 		shard, err := x.choose(st, &x.args)
 		if err != nil {
 			return err
@@ -283,10 +294,10 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err := x.reach(shard, useOf(st)); err != nil {
 			return err
 		}
-		if f != nil && st.Text != string(text) {
+		if f != nil && sql != string(text) {
 			f = nil
 		}
-		return x.relayQuery(f, st.Text)
+		return x.relayQuery(f, sql)
 	case st.Kind == planner.Virtual:
 		if err := x.reachVirtual(st); err != nil {
 			return err
@@ -375,6 +386,9 @@ func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localRes
 	case planner.TxKind:
 		return &localResult{}, x.control(st)
 	case planner.SetKind:
+		if own(st.Set) && st.Set.Op == "show" {
+			return x.showOwn(st), nil
+		}
 		return &localResult{}, x.set(st)
 	case planner.DDLKind:
 		return &localResult{}, x.ddl(st)

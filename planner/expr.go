@@ -267,6 +267,9 @@ func (a *analyzer) userCode(what string) {
 func (a *analyzer) function(f *pg.FuncCall) {
 	names := strs(f.Funcname)
 	name := names[len(names)-1]
+	if fillOwn[name] || fillNative[name] {
+		a.unfilled(f)
+	}
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":
@@ -285,6 +288,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	if !known {
 		a.userCode("function " + name + "()")
 	}
+	a.volatile = a.volatile || strings.HasPrefix(kind, "v")
 	if f.Over != nil {
 		a.windows++
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {

@@ -48,6 +48,10 @@ type Statement struct {
 	Tag string
 	// ReadOnly is true when the statement provably writes nothing and locks no row.
 	ReadOnly bool
+	// ReplicaSafe is true for a SELECT of tables on one shard that a replica
+	// answers as the primary would, but for its age: it writes nothing, locks
+	// nothing and calls no volatile function.
+	ReplicaSafe bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
 	// Params is the highest parameter number used.
@@ -75,6 +79,10 @@ type Statement struct {
 	// Copy is true for COPY ... FROM STDIN and COPY ... TO STDOUT: after the
 	// statement the connection changes to the copy sub-protocol.
 	Copy bool
+
+	// Fill is what the router evaluates for each execution and puts into Text;
+	// nil for nearly all statements. Such a statement is never Reusable.
+	Fill *Fill
 
 	DDL      *DDL
 	Tx       *Tx
@@ -157,6 +165,13 @@ type DDL struct {
 	RenamedColumn [2]string
 	// RenamedSchema is the old and the new name of a schema; "" if none.
 	RenamedSchema [2]string
+	// MapOnly: no shard hears of it, only the map changes.
+	MapOnly bool
+	// Sequences are the sequences of the cluster that come, change and go.
+	// Besides these, those that a table or column owns go with it.
+	Sequences []SequenceChange
+	// Functions: Text calls functions of the schema cleave_internal that the shards have to have.
+	Functions bool
 }
 
 // TableName is a resolved table name.

@@ -22,13 +22,20 @@ type State struct {
 	Shards       []Shard    `json:"shards"`
 	Keyspaces    []Keyspace `json:"keyspaces"`
 	Tables       []Table    `json:"tables"`
+	Sequences    []Sequence `json:"sequences,omitempty"`
 }
 
 // Shard is a database that holds ranges.
 type Shard struct {
-	Name   string            `json:"name"`
-	Engine string            `json:"engine"` // "postgres" or "sqlite"
-	URL    string            `json:"url"`    // may hold a password: print it with Redacted only
+	Name   string `json:"name"`
+	Engine string `json:"engine"` // "postgres" or "sqlite"
+	URL    string `json:"url"`    // may hold a password: print it with Redacted only
+	// Replicas are the URLs of the shard's other servers. Which of all of them is
+	// the primary is not in the map: routers ask the servers.
+	Replicas []string `json:"replicas,omitempty"`
+	// System is PostgreSQL's system identifier, which all servers of a shard with
+	// replicas share; "" without replicas. A server with another is a stranger.
+	System string            `json:"system,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Weight float64           `json:"weight"`
 }
@@ -94,4 +101,9 @@ type Column struct {
 	Type    string `json:"type"` // as format_type prints it
 	OID     uint32 `json:"oid"`
 	NotNull bool   `json:"not_null,omitempty"`
+	// Generated says what a router puts in where an INSERT leaves the column out:
+	// NextID, UUIDv7, UUIDv4 or [SequenceValue]; "": the shard's own default.
+	Generated string `json:"generated,omitempty"`
+	// Identity is IdentityAlways or IdentityByDefault for an identity column.
+	Identity string `json:"identity,omitempty"`
 }

@@ -16,6 +16,7 @@ var rooms = []string{
 	"keyspace",
 	"placement",
 	"shardmap",
+	"ids",
 	"telemetry",
 	"engine",
 	"planner",
@@ -32,8 +33,8 @@ const client = "cleave"
 
 // never takes rooms away from what the order would allow.
 var never = map[string][]string{
-	"telemetry": {"sqlstate", "keyspace", "shardmap"},
-	"engine":    {"shardmap"},
+	"telemetry": {"sqlstate", "keyspace", "shardmap", "ids"},
+	"engine":    {"shardmap", "ids"},
 	"planner":   {"engine"},
 	"executor":  {},
 	"gateway":   {},

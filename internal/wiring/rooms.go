@@ -48,7 +48,7 @@ type Options struct {
 func New(ctx context.Context, o Options) (*Rooms, error) {
 	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log}
 	byName := map[string]engine.Driver{}
-	for _, d := range Drivers() {
+	for _, d := range []engine.Driver{postgres.Driver{SocketDirs: socketDirs(o.Config)}, sqlite.Driver{}} {
 		byName[d.Name()] = d
 	}
 	r.Executor = executor.New(executor.Options{
@@ -64,7 +64,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	})
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
-		Slow: o.Config.SlowStatement,
+		Slow: o.Config.SlowStatement, ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
@@ -116,7 +116,7 @@ func planLimits(cfg *config.Config) planner.Limits {
 }
 
 func executorLimits(cfg *config.Config) executor.Limits {
-	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout}
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg)}
 }
 
 func gatewayLimits(cfg *config.Config) gateway.Limits {
