@@ -65,9 +65,9 @@ type CreateKeyspaceRequest struct {
 	// Bounds (range) are the inner boundaries in order, each a key or a prefix of one.
 	Bounds [][]string `json:"bounds,omitempty"`
 	// Values (list) are the listed keys with their shards. An empty shard: they
-	// are handed out in turn.
+	// are handed out in turn, more to the shards of greater weight.
 	Values []ListedValue `json:"values,omitempty"`
-	// Shards are those that get ranges, in contiguous runs; empty is all.
+	// Shards are those that get ranges, in contiguous runs by weight; empty is all.
 	Shards []string `json:"shards,omitempty"`
 }
 

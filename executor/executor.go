@@ -275,8 +275,7 @@ func (e *Executor) Acquire(ctx context.Context, shard string, s *Settings) (*Con
 	for {
 		p, ok := (*e.pools.Load())[shard]
 		if !ok {
-			return nil, sqlstate.New(sqlstate.CannotConnectNow, "shard %s is not in the map of this router, or its engine is not available", shard).
-				OnShard(shard).WithHint("`cleave shard list` shows the shards")
+			return nil, unknownShard(shard)
 		}
 		var c *Conn
 		var err error
@@ -392,4 +391,26 @@ func (e *Executor) Health() []Health {
 		}
 	}
 	return all
+}
+
+// Changed returns a channel that is closed when the map that Snapshot returns
+// is replaced. Take it before Snapshot, so that no change is missed.
+func (e *Executor) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+// Shard returns the handle of a shard, for conversations outside of its pool. It
+// belongs to the executor, which closes it when the shard leaves the map.
+func (e *Executor) Shard(name string) (engine.Shard, error) {
+	if p, ok := (*e.pools.Load())[name]; ok {
+		return p.shard, nil
+	}
+	return nil, unknownShard(name)
+}
+
+func unknownShard(name string) error {
+	return sqlstate.New(sqlstate.CannotConnectNow, "shard %s is not in the map of this router, or its engine is not available", name).
+		OnShard(name).WithHint("`cleave shard list` shows the shards")
 }

@@ -68,6 +68,9 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 		}
 	case planner.AnyShard:
 	default:
+		if !st.ReadOnly {
+			x.sequences.elsewhere = true
+		}
 		return snap.State().DefaultShard, nil
 	}
 	switch {

@@ -30,6 +30,7 @@ type session struct {
 	srv    *Server
 	nc     net.Conn
 	raw    syscall.RawConn // of nc, nil if it has none
+	left   leaver          // nc, if it is one
 	pid    uint32
 	secret uint32
 	start  Startup
@@ -96,6 +97,8 @@ type session struct {
 	hint   readHint
 	writes executor.Writes
 
+	sequences sessionSequences
+
 	unit unit
 	over bool // the client said Terminate
 }
@@ -135,6 +138,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		defaults: defaults, settings: defaults, reported: profile,
 		statements: map[string]*statement{}, portals: map[string]*portal{},
 	}
+	x.left, _ = nc.(leaver)
 	// The client's own name; on the shards it is the one of the shard's URL.
 	x.reported["session_authorization"] = start.User
 	x.w.onParameter = x.noteParameter

@@ -2,8 +2,7 @@ package placement
 
 import "math"
 
-// maxBuckets bounds the buckets of jump and modulo. Below 2^20 the shortcut in
-// jumpHash is exact.
+// maxBuckets bounds the buckets of jump and modulo: jumpHash is exact up to it.
 const maxBuckets = 1 << 20
 
 // jump is the jump consistent hash (Lamping and Veach, 2014) of the position.
@@ -32,21 +31,31 @@ func (j *jump) Locate(position int64) int {
 
 func (j *jump) Resize(shards []Shard) (Locator, error) { return New(Jump, shards, j.o) }
 
-// jumpHash gives the bucket that the published algorithm gives. Where its
-// quotient would surely be n or more, a comparison of integers says so earlier
-// than the division: for n up to 2^20 two products that differ at all differ by
-// more than the rounding of the quotient.
+// jumpHash gives the bucket that the published algorithm gives, which computes,
+// with a divisor d from each next key,
+//
+//	b = floor((b+1) * (2^31 / d)) in floating point, while that is below n.
+//
+// Integers do it in half the time, since no step waits for conversions and the
+// last one for no division. The quotient is n at most, and n at most 2^20: two
+// roundings change it by no more than 2^-32, while a quotient that is not whole
+// is 1/d, at least 2^-31, away from the whole numbers. So only where it is
+// whole can the formula give another number, and there it is the formula that counts.
 func jumpHash(key, n uint64) uint64 {
 	b := uint64(0)
 	for {
 		key = key*2862933555777941757 + 1
 		d := key>>33 + 1
-		if (b+1)<<31 > n*d {
+		dividend := (b + 1) << 31
+		if dividend > n*d {
 			return b
 		}
-		next := uint64(int64(float64(int64(b+1)) * (float64(1<<31) / float64(int64(d)))))
-		if next >= n {
-			return b
+		next := dividend / d
+		if next*d == dividend {
+			next = uint64(int64(float64(int64(b+1)) * (float64(1<<31) / float64(int64(d)))))
+			if next >= n {
+				return b
+			}
 		}
 		b = next
 	}

@@ -14,27 +14,27 @@ import (
 // and a logarithm a class.
 type rendezvous struct {
 	fixed
-	o       Options
-	nodes   []node // class after class
-	index   []uint16
+	o Options
+	// times has an odd factor for each shard with a weight, class after class:
+	// the shard's hash of a mixed position is the product modulo 2^64. Factors
+	// that are random make the hashes of different shards independent enough
+	// (the tests say how much), and one load and one multiplication is all that
+	// a shard costs.
+	times   []uint64
+	index   []uint16 // in shards
 	classes []class
 }
 
-// node hashes a position to (position ^ add) * times; times is odd.
-type node struct{ add, times uint64 }
-
 type class struct {
-	end    int // in nodes
+	end    int // in times
 	weight float64
 }
 
 func newRendezvous(shards []Shard, o Options) (Locator, error) {
 	r := &rendezvous{fixed: clone(shards), o: o}
-	largest := 0.0
 	for i := range shards {
 		if shards[i].Weight > 0 {
 			r.index = append(r.index, uint16(i))
-			largest = max(largest, shards[i].Weight)
 		}
 	}
 	// By name within a class: equal hashes are decided alike in any order given.
@@ -45,26 +45,29 @@ func newRendezvous(shards []Shard, o Options) (Locator, error) {
 		return strings.Compare(shards[a].Name, shards[b].Name)
 	})
 	for at, i := range r.index {
-		h := mix(nameHash(shards[i].Name, o.Seed))
-		r.nodes = append(r.nodes, node{h, mix(h+golden) | 1})
+		r.times = append(r.times, factor(&shards[i], o))
 		if n := len(r.classes); n > 0 && at > 0 && shards[r.index[at-1]].Weight == shards[i].Weight {
 			r.classes[n-1].end = at + 1
 			continue
 		}
-		r.classes = append(r.classes, class{at + 1, shards[i].Weight})
+		// Clamped to where quotients are neither 0 nor infinite.
+		r.classes = append(r.classes, class{at + 1, min(max(shards[i].Weight, 1e-280), 1e280)})
 	}
 	return r, nil
 }
 
+// factor is odd, so that different positions have different products.
+func factor(s *Shard, o Options) uint64 { return mix(nameHash(s.Name, o.Seed)) | 1 }
+
 func (r *rendezvous) Locate(position int64) int {
 	key := mix(uint64(position))
 	if len(r.classes) == 1 {
-		at, _ := highest(r.nodes, key)
+		at, _ := highest(r.times, key)
 		return int(r.index[at])
 	}
 	from, best, won := 0, math.Inf(1), 0
 	for _, c := range r.classes {
-		at, h := highest(r.nodes[from:c.end], key)
+		at, h := highest(r.times[from:c.end], key)
 		// The first arrival of a Poisson process of that rate: least wins.
 		if arrival := minusLog(h) / c.weight; arrival < best {
 			best, won = arrival, from+at
@@ -74,10 +77,26 @@ func (r *rendezvous) Locate(position int64) int {
 	return int(r.index[won])
 }
 
-// highest returns the first node with the highest hash of the key.
-func highest(nodes []node, key uint64) (at int, h uint64) {
-	for i := range nodes {
-		if x := (key ^ nodes[i].add) * nodes[i].times; x > h {
+// highest returns the first factor with the highest product.
+func highest(times []uint64, key uint64) (at int, h uint64) {
+	i := 0
+	// Where a higher one is rare, eight are compared without a branch among them.
+	for ; len(times)-i >= 128; i += 8 {
+		t := times[i : i+8 : i+8]
+		x := max(
+			max(max(key*t[0], key*t[1]), max(key*t[2], key*t[3])),
+			max(max(key*t[4], key*t[5]), max(key*t[6], key*t[7])))
+		if x > h {
+			at, h = i, x
+		}
+	}
+	if i > 0 {
+		for key*times[at] != h {
+			at++
+		}
+	}
+	for t := times[i:]; len(t) > 0; t, i = t[1:], i+1 {
+		if x := key * t[0]; x > h {
 			at, h = i, x
 		}
 	}

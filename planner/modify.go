@@ -17,6 +17,7 @@ func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) []string {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_InsertStmt:
 		tag, returning = "INSERT", v.InsertStmt.ReturningList
+		a.fillInsert(v.InsertStmt)
 		a.insert(v.InsertStmt, parent)
 	case *pg.Node_UpdateStmt:
 		tag, returning = "UPDATE", v.UpdateStmt.ReturningList
@@ -101,6 +102,7 @@ func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) {
 	q.root.add(t)
 	a.where(q.root, u.WhereClause, sc)
 	w := &walker{sc: sc, subs: &q.subs}
+	a.assignGenerated(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
 	a.visitQuery(q, a.empty())
@@ -147,9 +149,11 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 		a.walk(c.Condition, w)
 		switch c.CommandType {
 		case pg.CmdType_CMD_UPDATE:
+			a.assignGenerated(m.Relation, c.TargetList)
 			a.assignments(t.table, c.TargetList, w, &item{})
 		case pg.CmdType_CMD_INSERT:
 			inserts = append(inserts, c)
+			a.mergeGenerated(m.Relation, c)
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
@@ -249,6 +253,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
 			a.walkList(c.Infer.IndexElems, w)
 			a.walk(c.Infer.WhereClause, w)
 		}
+		a.assignGenerated(s.Relation, c.TargetList)
 		a.assignments(t, c.TargetList, w, it)
 		a.walk(c.WhereClause, w)
 	}

@@ -50,6 +50,8 @@ const (
 	UndefinedFunction         Code = "42883"
 	UndefinedObject           Code = "42704"
 	DuplicateTable            Code = "42P07"
+	GeneratedAlways           Code = "428C9"
+	SequenceLimitExceeded     Code = "2200H"
 	DuplicateObject           Code = "42710"
 	DuplicatePrepared         Code = "42P05"
 	DuplicateColumn           Code = "42701"

@@ -16,6 +16,7 @@ var rooms = []string{
 	"keyspace",
 	"placement",
 	"shardmap",
+	"ids",
 	"telemetry",
 	"engine",
 	"planner",
@@ -32,8 +33,8 @@ const client = "cleave"
 
 // never takes rooms away from what the order would allow.
 var never = map[string][]string{
-	"telemetry": {"sqlstate", "keyspace", "shardmap"},
-	"engine":    {"shardmap"},
+	"telemetry": {"sqlstate", "keyspace", "shardmap", "ids"},
+	"engine":    {"shardmap", "ids"},
 	"planner":   {"engine"},
 	"executor":  {},
 	"gateway":   {},
@@ -44,6 +45,7 @@ var never = map[string][]string{
 var leaves = []string{
 	"shardmap/memory",
 	"shardmap/sqlitedir",
+	"shardmap/etcd",
 	"engine/postgres",
 	"engine/sqlite",
 }
@@ -53,6 +55,7 @@ var testOnly = []string{
 	"shardmap/shardmaptest",
 	"engine/enginetest",
 	"internal/pgtest",
+	"internal/etcdtest",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
@@ -65,8 +68,9 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pipe":     {nil, []string{client}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
-	"internal/lint":   {nil, nil},
-	"internal/pgtest": {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/lint":     {nil, nil},
+	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -90,6 +94,7 @@ var libraries = map[string][]string{
 	"github.com/pganalyze/pg_query_go/v6": {"planner", "engine/sqlite"},
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
+	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},

@@ -52,7 +52,7 @@ CREATE TABLE map_version (
 // newTables are those that format 1 does not have. counter holds the last
 // revision or token that was given. Moments of leases are readings of the
 // machine's monotonic clock, and say nothing after another boot. A row of moved
-// says that the cluster goes on elsewhere.
+// is a shardmap.Move.
 const newTables = `
 CREATE TABLE record (
 	key      TEXT PRIMARY KEY,
@@ -77,7 +77,7 @@ CREATE TABLE election (
 	boot      TEXT NOT NULL,
 	until_ns  INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE moved (target TEXT NOT NULL, by TEXT NOT NULL, at_us INTEGER NOT NULL) STRICT;
+CREATE TABLE moved (mark TEXT NOT NULL) STRICT;
 `
 
 // opening serialises Open within the process. When a process closes any

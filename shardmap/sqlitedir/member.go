@@ -106,7 +106,7 @@ func (s *seat) Renew(ctx context.Context, acknowledged uint64) error {
 }
 
 func (s *seat) Leave(ctx context.Context) error {
-	return s.d.transact(ctx, s.d.leases, "member "+s.m.ID, func(conn *sqlite.Conn) error {
+	return s.d.transactRaw(ctx, s.d.leases, "member "+s.m.ID, func(conn *sqlite.Conn) error {
 		return sqlitex.Execute(conn, "DELETE FROM member WHERE id = ?", &sqlitex.ExecOptions{Args: []any{s.m.ID}})
 	})
 }
@@ -205,7 +205,7 @@ func (d *directory) lead(ctx context.Context, token uint64) error {
 }
 
 func (d *directory) resign(ctx context.Context, token uint64) error {
-	return d.transact(ctx, d.writer, "election", func(conn *sqlite.Conn) error {
+	return d.transactRaw(ctx, d.writer, "election", func(conn *sqlite.Conn) error {
 		return sqlitex.Execute(conn, "DELETE FROM election WHERE token = ?", &sqlitex.ExecOptions{Args: []any{int64(token)}})
 	})
 }

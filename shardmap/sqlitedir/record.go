@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -30,21 +29,20 @@ func checkMoved(conn *sqlite.Conn) error {
 	return shardmap.Moved(*m)
 }
 
-func moved(conn *sqlite.Conn) (*shardmap.Move, error) {
-	var m *shardmap.Move
-	err := sqlitex.Execute(conn, "SELECT target, by, at_us FROM moved", &sqlitex.ExecOptions{
-		ResultFunc: func(s *sqlite.Stmt) error {
-			m = &shardmap.Move{Target: s.ColumnText(0), By: s.ColumnText(1), At: time.UnixMicro(s.ColumnInt64(2)).UTC()}
-			return nil
-		},
+// transact runs fn in a transaction with the write lock, unless the cluster has moved.
+func (d *directory) transact(ctx context.Context, conns chan *sqlite.Conn, what string, fn func(*sqlite.Conn) error) error {
+	return d.transactRaw(ctx, conns, what, func(conn *sqlite.Conn) error {
+		if err := checkMoved(conn); err != nil {
+			return err
+		}
+		return fn(conn)
 	})
-	return m, err
 }
 
-// transact runs fn in a transaction with the write lock.
-func (d *directory) transact(ctx context.Context, conns chan *sqlite.Conn, what string, fn func(*sqlite.Conn) error) error {
+// transactRaw is transact also for a cluster that has moved.
+func (d *directory) transactRaw(ctx context.Context, conns chan *sqlite.Conn, what string, fn func(*sqlite.Conn) error) error {
 	return d.with(ctx, conns, "write", func(conn *sqlite.Conn) error {
-		if err := begin(conn); err != nil {
+		if err := sqlitex.Execute(conn, "BEGIN IMMEDIATE", nil); err != nil {
 			return err
 		}
 		if err := fn(conn); err != nil {

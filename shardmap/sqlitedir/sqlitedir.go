@@ -317,9 +317,7 @@ func insert(conn *sqlite.Conn, change shardmap.Change, e shardmap.Entry, packed 
 	if version != change.Expect {
 		return shardmap.Conflict(change.Expect, version)
 	}
-	var id any // NULL, so that changes without an ID do not collide
 	if e.ID != "" {
-		id = e.ID
 		made, err := entries(conn, "WHERE change_id = ?", e.ID)
 		if err != nil {
 			return err
@@ -327,6 +325,15 @@ func insert(conn *sqlite.Conn, change shardmap.Change, e shardmap.Entry, packed 
 		if len(made) > 0 {
 			return shardmap.DuplicateID(e.ID, made[0].Version)
 		}
+	}
+	return addVersion(conn, e, packed)
+}
+
+// addVersion inserts a version that was checked.
+func addVersion(conn *sqlite.Conn, e shardmap.Entry, packed []byte) error {
+	var id any // NULL, so that changes without an ID do not collide
+	if e.ID != "" {
+		id = e.ID
 	}
 	tables, err := json.Marshal(e.Tables)
 	if err != nil {
