@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // What a session does now, for the watch.
@@ -89,8 +90,6 @@ type session struct {
 	unnamed        portal // the unnamed portal, to be used again and again
 	shaper         planner.Shaper
 
-	sequences sessionSequences
-
 	// ruling is the rule for reads of the settings ruleOf, see rule; hint is what
 	// the text at hand asks for; writes are what the session has to see of its own.
 	ruling readRule
@@ -98,6 +97,8 @@ type session struct {
 	ruled  bool
 	hint   readHint
 	writes executor.Writes
+
+	sequences sessionSequences
 
 	unit unit
 	over bool // the client said Terminate
@@ -120,6 +121,8 @@ type unit struct {
 	tries    int
 	replaced []replacedStatement
 	began    time.Time
+	// parent is the client's span, as a simple query's text has it.
+	parent trace.Parent
 }
 
 type replacedStatement struct {

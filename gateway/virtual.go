@@ -41,10 +41,10 @@ const (
 //	tables     schema, name, kind, keyspace, shard_key
 //	pins       keyspace, key, shard, epoch
 //	history    version, at, by, why, op, statement
-//	sequences  schema, name, type, start, increment, min, max, block, cycle, owner, identity, taken
 //	endpoints  shard, url (without password), role (what the server says of itself), serves (in which role
 //	           statements go there), health, reason, timeline, lag_bytes, lag_seconds (at most), latency_ms,
 //	           local_socket, connections, idle
+//	sequences  schema, name, type, start, increment, min, max, block, cycle, owner, identity, taken
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},

@@ -55,6 +55,7 @@ var testOnly = []string{
 	"shardmap/shardmaptest",
 	"engine/enginetest",
 	"internal/pgtest",
+	"internal/oteltest",
 	"internal/etcdtest",
 }
 
@@ -69,6 +70,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
 	"internal/lint":     {nil, nil},
+	"internal/oteltest": {nil, nil},
 	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
 	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
 }
@@ -99,6 +101,9 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
 	"gopkg.in/yaml.v3":                    {"internal/config"},
+	"github.com/prometheus":               {"telemetry", client},
+	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
+	"google.golang.org/grpc":              {"internal/oteltest", "shardmap/etcd"},
 	// The benchmarks of placement compare with these; nothing uses them.
 	"github.com/dgryski/go-jump":       nil,
 	"github.com/dgryski/go-rendezvous": nil,
