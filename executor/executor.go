@@ -132,6 +132,7 @@ func (e *Executor) tend(ctx context.Context) {
 			}
 			e.tendGroups(now)
 			e.metrics.PlanCacheSize(e.plans.size())
+			e.countReplicas()
 		}
 	}
 }
