@@ -192,7 +192,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
 	addSettings(flags, "admin")
 	root.AddCommand(
-		a.upCommand(), a.routerCommand(),
+		a.upCommand(), a.initCommand(), a.routerCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
