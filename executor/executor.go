@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -22,6 +23,8 @@ type Options struct {
 	Drivers map[string]engine.Driver
 	Planner *planner.Planner
 	Limits  Limits
+	// Lease is checked after a shard has answered; nil is always live.
+	Lease   *shardmap.Lease
 	Log     *slog.Logger       // nil: nothing is logged
 	Metrics *telemetry.Metrics // nil: nothing is counted
 }
@@ -41,6 +44,8 @@ type Executor struct {
 	plans    planCache
 	intern   intern
 	turn     atomic.Uint64
+	lanes    *lane.Group
+	lease    *shardmap.Lease
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when the snapshot is replaced
@@ -53,7 +58,7 @@ type Executor struct {
 func New(o Options) *Executor {
 	e := &Executor{
 		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
-		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
+		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
 		changed: make(chan struct{}),
 	}
 	e.pools.Store(&map[string]*pool{})
@@ -79,6 +84,10 @@ func (e *Executor) Start(ctx context.Context) error {
 	if e.closed || e.cancel != nil {
 		stop()
 		return errors.New("executor: started twice, or closed")
+	}
+	if e.lanes, err = lane.Start(e.limits.Lanes); err != nil {
+		stop()
+		return err
 	}
 	e.cancel = stop
 	e.install(snap)
@@ -156,7 +165,7 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 			e.log.Error("a shard's engine is not known to this router", telemetry.KeyShard, s.Name, "engine", s.Engine)
 			continue
 		}
-		sh, err := d.Open(engine.Config{Cluster: snap.State().Cluster, Name: s.Name, URL: s.URL, ConnectTimeout: e.limits.ConnectTimeout, MessageMax: e.limits.MessageMax})
+		sh, err := d.Open(engine.Config{Cluster: snap.State().Cluster, Name: s.Name, URL: s.URL, ConnectTimeout: e.limits.ConnectTimeout, MessageMax: e.limits.MessageMax, Lanes: e.lanes})
 		if err != nil {
 			e.log.Error("a shard cannot be used", telemetry.KeyShard, s.Name, telemetry.KeyError, err)
 			continue
@@ -201,6 +210,7 @@ func (e *Executor) Close() error {
 		p.close()
 		errs = append(errs, p.shard.Close())
 	}
+	e.lanes.Close()
 	return errors.Join(errs...)
 }
 

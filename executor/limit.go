@@ -1,6 +1,10 @@
 package executor
 
-import "time"
+import (
+	"time"
+
+	"github.com/cleavedb/cleave/internal/lane"
+)
 
 // Limits bound what the executor holds. The zero value of a field is its default.
 type Limits struct {
@@ -31,6 +35,9 @@ type Limits struct {
 	// RefreshWait is how long a router waits for a newer map after a guard
 	// refused its write; default 2 s.
 	RefreshWait time.Duration
+	// Lanes is the number of loops that watch sockets (package lane); default
+	// [lane.Default], less than 0 is none.
+	Lanes int
 }
 
 func (l Limits) withDefaults() Limits {
@@ -58,5 +65,8 @@ func (l Limits) withDefaults() Limits {
 	def(&l.PlanBytes, 64<<20)
 	def(&l.MessageMax, 256<<20)
 	dur(&l.RefreshWait, 2*time.Second)
+	if l.Lanes == 0 {
+		l.Lanes = lane.Default()
+	}
 	return l
 }

@@ -155,7 +155,7 @@ func (p *pool) try(want *Settings) *Conn {
 		return nil
 	}
 	c := p.idle[n-1]
-	if !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter {
+	if !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
 		return nil
 	}
 	p.idle[n-1] = nil
@@ -219,6 +219,7 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	}
 	p.metrics.Dialed(true)
 	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: time.Now(), baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
+	c.async, _ = ec.(engine.Async)
 	c.baseline = p.ex.learn(p.name, c)
 	p.mu.Lock()
 	p.down, p.trying, p.crowded, p.backoff = nil, false, false, 0

@@ -195,6 +195,9 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 	if u.roam == anchored {
 		return x.acquire(shard, s)
 	}
+	if x.nowait {
+		return nil, errWait
+	}
 	ctx, done := x.waiting()
 	defer done()
 	c, err := x.srv.ex.AcquireAny(ctx, shard, s)
@@ -206,6 +209,14 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 }
 
 func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
+	if x.nowait {
+		c := x.srv.ex.TryAcquireIn(x.lane.client.Loop(), shard, s)
+		if c == nil {
+			return nil, errWait
+		}
+		x.at.Store(c.ShardName())
+		return c, nil
+	}
 	c := x.srv.ex.TryAcquire(shard, s)
 	if c == nil {
 		ctx, done := x.waiting()
@@ -225,6 +236,9 @@ func (x *session) leave() error {
 	c := x.pipe.Conn
 	if c == nil {
 		return nil
+	}
+	if x.nowait {
+		return errWait
 	}
 	switch {
 	case x.dirty && !x.wrote && !x.pipe.Waiting() && !x.pipe.Skipping() && x.outside():
@@ -267,8 +281,7 @@ func (x *session) drain() error {
 		return err
 	}
 	if x.pipe.Conn == nil {
-		_, err := x.pipe.Run(executor.None, &x.w)
-		return err
+		return x.locals()
 	}
 	if !x.pipe.Waiting() {
 		return nil
@@ -277,29 +290,51 @@ func (x *session) drain() error {
 	return err
 }
 
+// flight is a message on its way to a shard, or its answers on their way back.
+type flight struct {
+	end   byte // executor.Sync, Flush or None
+	roam  roaming
+	began time.Time
+}
+
 // converse sends what is pending and relays the answers. An error that the
 // shard reported is returned, not relayed; the loss of the shard is an error that
 // says what is known of the outcome. errAgain: the unit is to be run again.
 func (x *session) converse(end byte) (executor.Outcome, error) {
-	c := x.pipe.Conn
-	began := x.unit.began
-	if x.unit.tries > 0 || x.dirty {
-		began = time.Now()
+	if x.nowait {
+		return executor.Outcome{}, errWait
 	}
-	roam := x.sent()
-	if roam == brief {
+	c := x.pipe.Conn
+	f := flight{end: end, began: x.unit.began}
+	if x.unit.tries > 0 || x.dirty {
+		f.began = time.Now()
+	}
+	f.roam = x.sent()
+	if f.roam == brief {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 	}
 	x.setRunning(c)
 	o, err := x.pipe.Run(end, &x.w)
-	if roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
+	if f.roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
 	}
+	return x.concluded(f, o, err)
+}
+
+// concluded is conversed after a COPY FROM STDIN, if there is one.
+func (x *session) concluded(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
 	for err == nil && o.CopyIn {
 		o, err = x.copyIn()
 	}
+	return x.conversed(f, o, err, time.Now())
+}
+
+// conversed judges the answers of a flight, which ended now; converse and the
+// lane come here.
+func (x *session) conversed(f flight, o executor.Outcome, err error, now time.Time) (executor.Outcome, error) {
+	c := x.pipe.Conn
 	x.setRunning(nil)
-	if end == executor.Sync && !x.syncIgnored {
+	if f.end == executor.Sync && !x.syncIgnored {
 		x.dirty = false
 	}
 	for _, owner := range x.pipe.Rejected() {
@@ -322,9 +357,9 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 			return o, err
 		}
 		m.Statement(kind, telemetry.Lost, 0)
-		return o, x.lost(err, o.Err, end, roam)
+		return o, x.lost(err, o.Err, f.end, f.roam)
 	case o.Err == nil:
-		m.Statement(kind, telemetry.OK, time.Since(began))
+		m.Statement(kind, telemetry.OK, now.Sub(f.began))
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
 			x.tx.failed = x.tx.failed || o.Status == 'E'
 			if o.Status == 'I' {
@@ -337,12 +372,12 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
 		m.Statement(kind, telemetry.Lost, 0)
 		c.Break()
-		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end, roam)
+		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, f.end, f.roam)
 	case o.Err.Code == sqlstate.NotOwner:
 		m.GuardRefused()
 		return o, x.notOwner(o.Err)
 	}
-	m.Statement(kind, telemetry.Failed, time.Since(began))
+	m.Statement(kind, telemetry.Failed, now.Sub(f.began))
 	return o, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
 }
 
@@ -482,6 +517,9 @@ func (x *session) stopped() *sqlstate.Error {
 
 // exec runs a statement of the router's own on a conversation, cancellable.
 func (x *session) exec(c *executor.Conn, sql string) (*engine.Result, error) {
+	if x.nowait {
+		return nil, errWait
+	}
 	x.setRunning(c)
 	defer x.setRunning(nil)
 	return c.Exec(sql)

@@ -89,6 +89,8 @@ type Metrics struct {
 	planBytes    prometheus.Gauge
 	cancels      prometheus.Counter
 	panics       prometheus.Counter
+	lane         prometheus.Counter
+	laneLeft     prometheus.Counter
 
 	mu     sync.Mutex
 	shards map[string]*Shard
@@ -134,8 +136,10 @@ func New() *Metrics {
 	m.planBytes = gauge("cleave_plan_cache_bytes", "Estimated size of the plan cache.")
 	m.cancels = counter("cleave_cancels_total", "Cancel requests that found their session.")
 	m.panics = counter("cleave_panics_total", "Sessions that a fault of the router's own ended; the log has the stack.")
+	m.lane = counter("cleave_lane_units_total", "Statements, or batches up to a Sync, that were answered in the fast lane, without waking the session's goroutine.")
+	m.laneLeft = counter("cleave_lane_handovers_total", "Times that the fast lane handed a session to its goroutine.")
 	m.registry.MustRegister(
-		m.panics,
+		m.panics, m.lane, m.laneLeft,
 		m.statements, m.latency, m.poolConns, m.poolWaits, m.poolDials, m.guard, m.refusals,
 		m.sessions, m.sessionTotal, m.sessionsMax, m.bytesIn, m.bytesOut, m.mapVersion,
 		m.planHits, m.planMisses, m.planEntries, m.planBytes, m.cancels,
@@ -290,6 +294,20 @@ func (m *Metrics) PlanCacheSize(entries, bytes int) {
 	if m != nil {
 		m.planEntries.Set(float64(entries))
 		m.planBytes.Set(float64(bytes))
+	}
+}
+
+// Lane counts a unit that the fast lane has answered.
+func (m *Metrics) Lane() {
+	if m != nil {
+		m.lane.Inc()
+	}
+}
+
+// LaneLeft counts a session that the fast lane handed to its goroutine.
+func (m *Metrics) LaneLeft() {
+	if m != nil {
+		m.laneLeft.Inc()
 	}
 }
 
