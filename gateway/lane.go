@@ -207,6 +207,7 @@ func (x *session) units(b []byte) {
 	x.state.Store(stateBusy)
 	x.trimmed.Store(false)
 	x.ahead = 0
+	whole := len(b)
 	for len(b) > 0 {
 		f := wire.Frame(b[:1+binary.BigEndian.Uint32(b[1:])])
 		if !x.unit.open {
@@ -215,24 +216,27 @@ func (x *session) units(b []byte) {
 		}
 		flying, err := x.step(f)
 		if err != nil {
+			x.srv.metrics.Traffic(whole-len(b), 0)
 			// The goroutine runs this frame once more, and the rest.
 			x.r.Give(b)
 			x.handOver(landing{how: toRead})
 			return
 		}
-		x.srv.metrics.Traffic(len(f), 0)
 		b = b[len(f):]
 		if flying {
+			x.srv.metrics.Traffic(whole-len(b), 0)
 			x.lane.rest = append(x.lane.rest[:0], b...)
 			x.takeOff(now)
 			return
 		}
 		if !x.unit.open && !x.flushed() {
+			x.srv.metrics.Traffic(whole-len(b), 0)
 			x.lane.rest = append(x.lane.rest[:0], b...)
 			x.handOver(landing{how: toFlush})
 			return
 		}
 	}
+	x.srv.metrics.Traffic(whole, 0)
 	x.rest()
 }
 
