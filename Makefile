@@ -66,8 +66,8 @@ bench: build ## router against a direct connection and pgbouncer, CPU per statem
 	$(GO) run ./bench
 
 .PHONY: docs
-docs: ## write docs/cli.md and the table in docs/configuration.md anew
-	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable' -update
+docs: ## write docs/cli.md and the tables of settings and metrics anew
+	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable' -update
 
 .PHONY: fmt
 fmt: ## format all Go files

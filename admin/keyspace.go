@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/placement"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -91,8 +92,8 @@ func newKeyspace(cur *shardmap.Snapshot, req *CreateKeyspaceRequest) (shardmap.K
 		return shardmap.NewHashKeyspace(req.Name, types, shards, n)
 	case keyspace.Range:
 		owners := make([]string, len(req.Bounds)+1)
-		for i := range owners {
-			owners[i] = shards[i*len(shards)/len(owners)].Name
+		for i, s := range placement.Runs(shardmap.PlacementShards(shards), len(owners)) {
+			owners[i] = shards[s].Name
 		}
 		return shardmap.NewRangeKeyspace(req.Name, types, req.Bounds, owners)
 	case keyspace.List:
@@ -100,10 +101,11 @@ func newKeyspace(cur *shardmap.Snapshot, req *CreateKeyspaceRequest) (shardmap.K
 			return none, sqlstate.New(sqlstate.InvalidParameterValue, "a list keyspace needs its values: a value that is not listed is refused")
 		}
 		values, owners := make([][]string, len(req.Values)), make([]string, len(req.Values))
+		turns := placement.Turns(shardmap.PlacementShards(shards), len(req.Values))
 		for i, v := range req.Values {
 			values[i], owners[i] = v.Key, v.Shard
 			if v.Shard == "" {
-				owners[i] = shards[i%len(shards)].Name
+				owners[i] = shards[turns[i]].Name
 			} else if _, ok := cur.Shard(v.Shard); !ok {
 				return none, noShard(v.Shard)
 			}

@@ -83,6 +83,9 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 			res.Warnings = append(res.Warnings, findingText(f))
 		}
 	}
+	if err := o.planReplicas(ctx, req, &def, res); err != nil {
+		return nil, err
+	}
 	if req.DryRun {
 		return res, nil
 	}
@@ -116,6 +119,9 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 		}
 		o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_add", "shard", def.Name, "by", req.by())
 		res.Version, res.Done = snap.Version(), true
+		if err := o.addReplicas(ctx, req, res); err != nil {
+			return nil, err
+		}
 		return res, nil
 	}
 	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("run it again: it goes on where it stopped")

@@ -35,6 +35,8 @@ type API interface {
 	Unpin(ctx context.Context, req UnpinRequest) (*Result, error)
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
+	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
+	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 }
 
 // Meta is part of every request that changes something.
@@ -63,9 +65,9 @@ type CreateKeyspaceRequest struct {
 	// Bounds (range) are the inner boundaries in order, each a key or a prefix of one.
 	Bounds [][]string `json:"bounds,omitempty"`
 	// Values (list) are the listed keys with their shards. An empty shard: they
-	// are handed out in turn.
+	// are handed out in turn, more to the shards of greater weight.
 	Values []ListedValue `json:"values,omitempty"`
-	// Shards are those that get ranges, in contiguous runs; empty is all.
+	// Shards are those that get ranges, in contiguous runs by weight; empty is all.
 	Shards []string `json:"shards,omitempty"`
 }
 
@@ -105,6 +107,15 @@ type AddShardRequest struct {
 	URL    string            `json:"url"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Weight float64           `json:"weight,omitempty"` // 0 is 1
+	// Replicas are the URLs of servers that stream from the one at URL.
+	Replicas []string `json:"replicas,omitempty"`
+}
+
+// ReplicaRequest adds a server to a shard, or takes one out.
+type ReplicaRequest struct {
+	Meta
+	Shard string `json:"shard"`
+	URL   string `json:"url"`
 }
 
 // AddShardResult is a Result with what the check of the database found.
@@ -164,6 +175,22 @@ type ShardInfo struct {
 	Health  string            `json:"health"` // "up" or "down"
 	Reason  string            `json:"reason,omitempty"`
 	Latency float64           `json:"latency_ms"` // of the probe
+	// Endpoints are the servers of a shard with replicas.
+	Endpoints []EndpointInfo `json:"endpoints,omitempty"`
+}
+
+// EndpointInfo is one server of a shard with replicas, as it was found just now.
+type EndpointInfo struct {
+	URL    string `json:"url"`              // without the password
+	Role   string `json:"role,omitempty"`   // "primary" or "replica": what it says of itself
+	Serves string `json:"serves,omitempty"` // the role in which it gets statements, "" if none
+	Health string `json:"health"`           // "up" or "down"
+	Reason string `json:"reason,omitempty"`
+	// Timeline counts promotions: an old primary's is below the others'.
+	Timeline uint32 `json:"timeline,omitempty"`
+	// LagBytes is how much of the primary's log a replica has not replayed.
+	LagBytes *int64  `json:"lag_bytes,omitempty"`
+	Latency  float64 `json:"latency_ms"` // of connecting and asking
 }
 
 // KeyspaceInfo is one keyspace.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -59,6 +60,10 @@ func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
 			Default: s.Name == st.DefaultShard, Ranges: owned[s.Name], Pins: pins[s.Name]}
 	}
 	atOnce(len(out), probesAtOnce, func(i int) {
+		if len(st.Shards[i].Replicas) > 0 {
+			o.replicaHealth(ctx, st.Cluster, &st.Shards[i], &out[i])
+			return
+		}
 		began := time.Now()
 		err := o.probe(ctx, st.Cluster, &st.Shards[i])
 		out[i].Latency = float64(time.Since(began).Microseconds()) / 1000
@@ -220,6 +225,9 @@ func (o *Ops) Map(ctx context.Context, version uint64) (*shardmap.State, error) 
 	st := snap.State().Clone()
 	for i := range st.Shards {
 		st.Shards[i].URL = shardmap.Redacted(st.Shards[i].URL)
+		for j, url := range st.Shards[i].Replicas {
+			st.Shards[i].Replicas[j] = shardmap.Redacted(url)
+		}
 	}
 	return &st, nil
 }
@@ -250,6 +258,9 @@ func (o *Ops) History(ctx context.Context, req HistoryRequest) ([]shardmap.Entry
 	list, err := o.opts.Directory.History(ctx, req.After, req.Limit)
 	if err != nil {
 		return nil, directoryError(err)
+	}
+	for i := range list {
+		list[i].Statement = schema.SQL(list[i])
 	}
 	return list, nil
 }

@@ -74,7 +74,8 @@ func (e *Executor) CachedText(sh *planner.Shaper, text []byte, s *Settings, snap
 func (p *Pipeline) Start(end byte, now time.Time) (all bool, err error) {
 	p.finish(end)
 	p.so = Outcome{}
-	p.Conn.asked.Store(now.UnixNano())
+	p.sent, p.received, p.tag = now.UnixNano(), 0, p.tag[:0]
+	p.Conn.asked.Store(p.sent)
 	n, err := p.Conn.async.SendNow(p.out)
 	p.statements = 0
 	if err != nil {
@@ -115,6 +116,7 @@ func (p *Pipeline) Poll(sink Sink) (Outcome, Polled, error) {
 	if b == nil {
 		return p.so, Later, nil
 	}
+	p.received += len(b)
 	if err := p.relay(b, sink, &p.so); err != nil {
 		p.Conn.broken = true
 		return p.so, More, err

@@ -48,7 +48,9 @@ type Executor struct {
 	lease    *shardmap.Lease
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when the snapshot is replaced
+	groups  map[string]*group // of shards with replicas
+	life    context.Context   // ends with Close
+	changed chan struct{}     // closed when the snapshot is replaced
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	closed  bool
@@ -89,7 +91,7 @@ func (e *Executor) Start(ctx context.Context) error {
 		stop()
 		return err
 	}
-	e.cancel = stop
+	e.cancel, e.life = stop, watch
 	e.install(snap)
 	e.wg.Go(func() { e.follow(watch, updates) })
 	e.wg.Go(func() { e.tend(watch) })
@@ -115,6 +117,7 @@ func (e *Executor) follow(ctx context.Context, updates <-chan *shardmap.Snapshot
 				updates = next
 				break
 			}
+			e.metrics.WatchFailed()
 			e.log.Warn("the directory cannot be watched; trying again", telemetry.KeyError, err)
 			select {
 			case <-ctx.Done():
@@ -136,6 +139,7 @@ func (e *Executor) tend(ctx context.Context) {
 				p.tend(now)
 				p.recheck(ctx)
 			}
+			e.tendGroups(now)
 			e.metrics.PlanCacheSize(e.plans.size())
 		}
 	}
@@ -156,13 +160,17 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	next := make(map[string]*pool, len(snap.Shards()))
 	for _, s := range snap.Shards() {
 		key := s.Engine + " " + s.URL
-		if p, ok := old[s.Name]; ok && p.key == key {
+		if p, ok := old[s.Name]; ok && p.key == key && p.group == nil && len(s.Replicas) == 0 {
 			next[s.Name] = p
 			continue
 		}
 		d, ok := e.drivers[s.Engine]
 		if !ok {
 			e.log.Error("a shard's engine is not known to this router", telemetry.KeyShard, s.Name, "engine", s.Engine)
+			continue
+		}
+		if len(s.Replicas) > 0 {
+			next[s.Name] = e.installGroup(snap, &s, d)
 			continue
 		}
 		sh, err := d.Open(engine.Config{Cluster: snap.State().Cluster, Name: s.Name, URL: s.URL, ConnectTimeout: e.limits.ConnectTimeout, MessageMax: e.limits.MessageMax, Lanes: e.lanes})
@@ -175,7 +183,14 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	e.pools.Store(&next)
 	e.snapshot.Store(snap)
 	e.metrics.MapVersion(snap.Version())
+	e.dropGroups(snap)
 	for name, p := range old {
+		if p.group != nil {
+			if next[name] == nil {
+				e.metrics.Forget(name)
+			}
+			continue // its pools are the group's
+		}
 		if next[name] != p {
 			p.close()
 			if err := p.shard.Close(); err != nil {
@@ -202,11 +217,17 @@ func (e *Executor) Close() error {
 	if e.cancel != nil {
 		e.cancel()
 	}
-	pools := *e.pools.Load()
+	pools, groups := *e.pools.Load(), e.groups
 	e.mu.Unlock()
 	e.wg.Wait()
 	var errs []error
+	for _, g := range groups {
+		errs = append(errs, g.close())
+	}
 	for _, p := range pools {
+		if p.group != nil {
+			continue
+		}
 		p.close()
 		errs = append(errs, p.shard.Close())
 	}
@@ -261,11 +282,39 @@ func (e *Executor) Newer(ctx context.Context, version uint64) (ok bool) {
 // with 57P03 when the shard cannot be reached, 53300 when none becomes free in
 // time, ctx's error when that ends. Release must follow.
 func (e *Executor) Acquire(ctx context.Context, shard string, s *Settings) (*Conn, error) {
-	p, ok := (*e.pools.Load())[shard]
-	if !ok {
-		return nil, sqlstate.New(sqlstate.CannotConnectNow, "shard %s is not in the map of this router, or its engine is not available", shard).
-			OnShard(shard).WithHint("`cleave shard list` shows the shards")
+	for {
+		p, ok := (*e.pools.Load())[shard]
+		if !ok {
+			return nil, unknownShard(shard)
+		}
+		var c *Conn
+		var err error
+		if p.group != nil {
+			c, err = p.group.acquire(ctx, s)
+		} else {
+			c, err = e.acquireFrom(ctx, p, s)
+		}
+		if err == nil || !p.over() || (*e.pools.Load())[shard] == p {
+			return c, err
+		}
+		// The map changed meanwhile, and other servers are the shard's.
 	}
+}
+
+// over reports whether the pool is not to be used any more.
+func (p *pool) over() bool {
+	if p.group != nil {
+		p.group.mu.Lock()
+		defer p.group.mu.Unlock()
+		return p.group.closed
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// acquireFrom is Acquire from one pool.
+func (e *Executor) acquireFrom(ctx context.Context, p *pool, s *Settings) (*Conn, error) {
 	c, err := p.acquire(ctx, s)
 	if err != nil {
 		return nil, err
@@ -326,6 +375,9 @@ func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn,
 // Directory returns the directory that the executor follows.
 func (e *Executor) Directory() shardmap.Directory { return e.directory }
 
+// PoolMax is the greatest number of connections to one shard.
+func (e *Executor) PoolMax() int { return e.limits.PoolMax }
+
 // Metrics returns the metrics, nil if there are none.
 func (e *Executor) Metrics() *telemetry.Metrics { return e.metrics }
 
@@ -349,4 +401,26 @@ func (e *Executor) Health() []Health {
 		}
 	}
 	return all
+}
+
+// Changed returns a channel that is closed when the map that Snapshot returns
+// is replaced. Take it before Snapshot, so that no change is missed.
+func (e *Executor) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+// Shard returns the handle of a shard, for conversations outside of its pool. It
+// belongs to the executor, which closes it when the shard leaves the map.
+func (e *Executor) Shard(name string) (engine.Shard, error) {
+	if p, ok := (*e.pools.Load())[name]; ok {
+		return p.shard, nil
+	}
+	return nil, unknownShard(name)
+}
+
+func unknownShard(name string) error {
+	return sqlstate.New(sqlstate.CannotConnectNow, "shard %s is not in the map of this router, or its engine is not available", name).
+		OnShard(name).WithHint("`cleave shard list` shows the shards")
 }

@@ -26,30 +26,45 @@ const clusterID = "0d6cbf63-7f0b-4f38-9d2e-1f6f5d1a2b3c"
 
 func start(t testing.TB, limits executor.Limits, shards int) (*executor.Executor, shardmap.Directory) {
 	t.Helper()
-	ctx := context.Background()
-	state := shardmap.State{Format: shardmap.Format, Cluster: clusterID, DefaultShard: "shard-0"}
+	var all []shardmap.Shard
 	for i := range shards {
 		s := shardmap.Shard{Name: fmt.Sprint("shard-", i), Engine: "postgres", URL: pgtest.Database(t), Weight: 1}
-		state.Shards = append(state.Shards, s)
+		all = append(all, s)
 		install(t, s)
 	}
+	return startWith(t, limits, all...)
+}
+
+// startWith starts an executor over shards that are installed.
+func startWith(t testing.TB, limits executor.Limits, shards ...shardmap.Shard) (*executor.Executor, shardmap.Directory) {
+	t.Helper()
+	ctx := context.Background()
+	state := shardmap.State{Format: shardmap.Format, Cluster: clusterID, DefaultShard: "shard-0", Shards: shards}
 	dir := memory.New()
 	if _, err := dir.Update(ctx, shardmap.Change{By: "test", Why: "test", Op: "test"}, state); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := dir.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return follow(t, dir, limits), dir
+}
+
+// follow starts an executor over a directory.
+func follow(t testing.TB, dir shardmap.Directory, limits executor.Limits) *executor.Executor {
+	t.Helper()
 	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}}, Planner: planner.New(planner.Limits{}), Limits: limits})
-	if err := ex.Start(ctx); err != nil {
+	if err := ex.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := ex.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := dir.Close(); err != nil {
-			t.Error(err)
-		}
 	})
-	return ex, dir
+	return ex
 }
 
 func install(t testing.TB, s shardmap.Shard) {

@@ -38,6 +38,12 @@ type Limits struct {
 	// Lanes is the number of loops that watch sockets (package lane); default
 	// [lane.Default], less than 0 is none.
 	Lanes int
+	// ProbeEvery is how often each server of a shard with replicas is asked who
+	// it is; default 1 s.
+	ProbeEvery time.Duration
+	// FailoverWait is how long after the loss of a primary statements that need it
+	// wait for the next one; default 10 s, negative: not at all.
+	FailoverWait time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -67,6 +73,10 @@ func (l Limits) withDefaults() Limits {
 	dur(&l.RefreshWait, 2*time.Second)
 	if l.Lanes == 0 {
 		l.Lanes = lane.Default()
+	}
+	dur(&l.ProbeEvery, time.Second)
+	if l.FailoverWait == 0 {
+		l.FailoverWait = 10 * time.Second
 	}
 	return l
 }

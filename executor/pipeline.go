@@ -40,8 +40,11 @@ type Pipeline struct {
 	statements int
 	// unsent is where the bytes of out begin that Start could not send; 0: it
 	// sent all. so is what Poll has seen.
-	unsent int
-	so     Outcome
+	unsent   int
+	so       Outcome
+	sent     int64  // when the last Run sent, Unix nanoseconds
+	received int    // bytes of answers since the last Run
+	tag      []byte // of the last CommandComplete since the last Run
 }
 
 type answer uint8
@@ -105,6 +108,16 @@ func (p *Pipeline) Rejected() []any {
 
 // InQuery reports whether the next answers are those of a simple Query.
 func (p *Pipeline) InQuery() bool { return p.Waiting() && p.queue[p.head].what == anQuery }
+
+// Sent is when the last Run sent its messages, Unix nanoseconds.
+func (p *Pipeline) Sent() int64 { return p.sent }
+
+// Received is how many bytes have answered the last Run, and the tag of the last
+// statement that it completed, "" if there was none.
+func (p *Pipeline) Received() (bytes int, tag string) {
+	tag, _, _ = wire.CutString(p.tag)
+	return p.received, tag
+}
 
 // Skipping reports whether the shard ignores messages until Sync, after an error.
 func (p *Pipeline) Skipping() bool { return p.skipping }
@@ -277,7 +290,8 @@ func (p *Pipeline) Run(end byte, sink Sink) (Outcome, error) {
 	}
 	p.finish(end)
 	if len(p.out) > 0 {
-		p.Conn.asked.Store(time.Now().UnixNano())
+		p.sent, p.received, p.tag = time.Now().UnixNano(), 0, p.tag[:0]
+		p.Conn.asked.Store(p.sent)
 		err := p.Conn.Send(p.out)
 		p.out, p.statements = p.out[:0], 0
 		if err != nil {
@@ -338,6 +352,7 @@ func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
 			p.Conn.broken = true
 			return o, p.because(err, o.Err)
 		}
+		p.received += len(b)
 		if err := p.relay(b, sink, &o); err != nil {
 			p.Conn.broken = true
 			return o, err
@@ -453,6 +468,8 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				switch typ {
 				case wire.ReadyForQuery:
 					hand, pop = false, true
+				case wire.CommandComplete:
+					p.tag = append(p.tag[:0], body...)
 				case wire.CopyInResponse:
 					o.CopyIn = true
 				case wire.CopyBothResponse:
@@ -491,7 +508,10 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				}
 			case e.what == anExecute:
 				switch typ {
-				case wire.CommandComplete, wire.EmptyQueryResponse, wire.PortalSuspended:
+				case wire.CommandComplete:
+					p.tag = append(p.tag[:0], body...)
+					pop = true
+				case wire.EmptyQueryResponse, wire.PortalSuspended:
 					pop = true
 				case wire.CopyInResponse:
 					o.CopyIn = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 // planCache keeps analysed statements under (text, search_path, SchemaVersion),
@@ -116,7 +117,11 @@ func planSize(text string, st *planner.Statement) int {
 // private snapshot; then nothing is cached.
 func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	if private {
-		return e.planner.Analyze(string(text), snap, e.path(s, snap))
+		st, err := e.planner.Analyze(string(text), snap, e.path(s, snap))
+		if err == nil {
+			e.classify(st)
+		}
+		return st, err
 	}
 	part := e.plans.part(text)
 	if st := part.get(text, s.searchPathKey(), snap.SchemaVersion()); st != nil {
@@ -129,8 +134,42 @@ func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, priva
 	if err != nil {
 		return nil, err
 	}
+	e.classify(st)
 	part.put(sql, s.searchPathKey(), snap.SchemaVersion(), st)
 	return st, nil
+}
+
+// PlanOf is the kind of plan as metrics, logs and traces name it.
+func PlanOf(st *planner.Statement) telemetry.Plan {
+	switch st.Kind {
+	case planner.OneShard:
+		return telemetry.OneShard
+	case planner.DefaultShard:
+		return telemetry.DefaultShard
+	case planner.AnyShard:
+		if len(st.Tables) > 0 {
+			return telemetry.Reference
+		}
+		return telemetry.AnyShard
+	case planner.DDLKind:
+		return telemetry.DDL
+	case planner.Virtual, planner.Call, planner.ExplainRoute:
+		return telemetry.Virtual
+	}
+	return telemetry.Control
+}
+
+// classify marks a statement that nobody else has yet with what it counts as.
+func (e *Executor) classify(st *planner.Statement) {
+	plan := PlanOf(st)
+	write := !st.ReadOnly
+	switch plan {
+	case telemetry.Control, telemetry.Virtual:
+		write = false
+	case telemetry.DDL:
+		write = true
+	}
+	st.Class = uint16(e.metrics.Class(st.Keyspace, plan, write))
 }
 
 // PlanText is Plan for a text with its literals in it, as the simple protocol

@@ -27,6 +27,11 @@ type pool struct {
 	key     string // engine and URL: a change makes a new pool
 	shard   engine.Shard
 	metrics *telemetry.Shard
+	// group and endpoint are set where the shard has several servers; the group's
+	// pool for "no primary" has no endpoint.
+	group    *group
+	endpoint *endpoint
+	role     engine.Role // of the server while this pool is in use
 
 	mu      sync.Mutex
 	idle    []*Conn // last in, first out: the warm ones are used, the others age
@@ -58,6 +63,9 @@ type pool struct {
 type waiter struct{ ch chan *Conn }
 
 func (p *pool) removed() error {
+	if p.group != nil {
+		return p.group.noPrimary()
+	}
 	return sqlstate.New(sqlstate.CannotConnectNow, "shard %s was removed from the map", p.name).OnShard(p.name).WithHint("run the statement again: the router has a newer map")
 }
 
@@ -119,10 +127,11 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 		}
 		if len(p.waiters) >= p.ex.limits.WaitersMax {
 			p.mu.Unlock()
-			p.metrics.Waited(false)
+			p.metrics.Waited(0, false)
 			return nil, p.full("too many statements wait for a connection to shard %s (%d)", p.ex.limits.WaitersMax)
 		}
 		w := &waiter{ch: make(chan *Conn, 1)}
+		since := time.Now()
 		p.waiters = append(p.waiters, w)
 		p.mu.Unlock()
 		if waited == nil {
@@ -130,14 +139,14 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 		}
 		select {
 		case c := <-w.ch:
-			p.metrics.Waited(true)
+			p.metrics.Waited(time.Since(since), true)
 			if c != nil {
 				c.turn++
 				return c, nil
 			}
 		case <-waited.C:
 			p.leave(w)
-			p.metrics.Waited(false)
+			p.metrics.Waited(time.Since(since), false)
 			return nil, p.full("no connection to shard %s became free within %v", p.ex.limits.PoolWait)
 		case <-ctx.Done():
 			p.leave(w)
@@ -207,6 +216,9 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	defer cancel()
 	base := p.ex.baseline.Load()
 	ec, err := p.shard.Connect(ctx, base.startup())
+	if err == nil && p.endpoint != nil {
+		err = p.endpoint.admit(ctx, ec, p.role)
+	}
 	if err != nil {
 		p.metrics.Dialed(false)
 		var se *sqlstate.Error
@@ -220,7 +232,9 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	p.metrics.Dialed(true)
 	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: time.Now(), baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
 	c.async, _ = ec.(engine.Async)
-	c.baseline = p.ex.learn(p.name, c)
+	if p.role != engine.Replica {
+		c.baseline = p.ex.learn(p.name, c)
+	}
 	p.mu.Lock()
 	p.down, p.trying, p.crowded, p.backoff = nil, false, false, 0
 	p.answered, p.shunned = time.Now(), time.Time{}
@@ -258,6 +272,7 @@ func (p *pool) failed(ctx context.Context, err error) (wait bool) {
 	}
 	p.waiters = nil
 	p.mu.Unlock()
+	p.look()
 	return false
 }
 
@@ -266,6 +281,14 @@ func (p *pool) suspect() {
 	p.mu.Lock()
 	p.doubt = time.Now()
 	p.mu.Unlock()
+	p.look()
+}
+
+// look has the shard's servers asked now who they are.
+func (p *pool) look() {
+	if p.group != nil {
+		p.group.look()
+	}
 }
 
 func (p *pool) release(c *Conn) {
@@ -333,11 +356,14 @@ func (p *pool) tend(now time.Time) {
 	clear(p.idle[len(keep):])
 	p.idle = keep
 	open, idle, waiting := p.open-len(old), len(keep), len(p.waiters)
+	up := p.down == nil && !p.shunnedNow()
 	p.mu.Unlock()
 	for _, c := range old {
 		p.discard(c)
 	}
-	p.metrics.Pool(open, idle, waiting)
+	if p.role != engine.Replica {
+		p.metrics.Pool(up, open, idle, waiting)
+	}
 }
 
 // close closes the idle connections; those in use follow when they are released.

@@ -20,7 +20,12 @@ type Settings struct {
 	parse   string    // what changes how a statement's text is understood
 	path    []string  // search_path, parsed
 	pathKey string
+	own     int // bytes of those that no shard gets
 }
+
+// own reports whether a setting is the router's own: no shard gets it, and sets
+// that differ in it alone are equal.
+func own(name string) bool { return strings.HasPrefix(name, "cleave.") }
 
 // neutral settings change neither the meaning of a text nor its result's
 // columns, so that prepared statements are shared across them.
@@ -72,6 +77,10 @@ func newSettings(entries []Setting) *Settings {
 	s := &Settings{entries: entries, path: defaultPath}
 	var canon, parse strings.Builder
 	for _, e := range entries {
+		if own(e.Name) {
+			s.own += len(e.Name) + len(e.Value)
+			continue
+		}
 		canon.WriteString(e.Name + "\x00" + e.Value + "\x00")
 		if !neutral[e.Name] {
 			parse.WriteString(e.Name + "\x00" + e.Value + "\x00")
@@ -102,7 +111,7 @@ func (s *Settings) Size() int {
 	if s == nil {
 		return 0
 	}
-	return len(s.canon)
+	return len(s.canon) + s.own
 }
 
 // Get returns the SQL text of a setting.
@@ -115,12 +124,19 @@ func (s *Settings) Get(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Equal reports whether both sets are the same.
+// Equal reports whether both sets are the same to a shard.
 func (s *Settings) Equal(t *Settings) bool {
 	if s == t {
 		return true
 	}
-	return s.Len() == t.Len() && s != nil && t != nil && s.canon == t.canon
+	return s.canonical() == t.canonical()
+}
+
+func (s *Settings) canonical() string {
+	if s == nil {
+		return ""
+	}
+	return s.canon
 }
 
 // SearchPath returns the schemas in which unqualified names are looked up.
@@ -158,6 +174,9 @@ func (s *Settings) changes(from *Settings) []string {
 	var resets, sets []string
 	role := ""
 	for _, e := range from.list() {
+		if own(e.Name) {
+			continue
+		}
 		if now, ok := s.Get(e.Name); ok && now == e.Value && e.Name != "role" {
 			continue
 		}
@@ -168,6 +187,9 @@ func (s *Settings) changes(from *Settings) []string {
 		}
 	}
 	for _, e := range s.list() {
+		if own(e.Name) {
+			continue
+		}
 		if e.Name == "role" {
 			role = "SET role TO " + e.Value
 			continue

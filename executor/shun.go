@@ -219,15 +219,16 @@ func (c *Conn) bounded(ctx context.Context, f func() error) error {
 	return err
 }
 
-// recheck connects to a shard that is shunned; an answer ends that.
+// recheck connects to a shard that is shunned or down; an answer ends that, so
+// that what is known of a shard is true without anybody asking it.
 func (p *pool) recheck(ctx context.Context) {
 	p.mu.Lock()
 	now := time.Now()
-	if p.closed || p.checking || !p.shunnedNow() || now.Before(p.recheckAt) || p.open >= p.ex.limits.PoolMax {
+	if p.closed || p.checking || !p.shunnedNow() && p.down == nil || p.trying || now.Before(p.retryAt) || now.Before(p.recheckAt) || p.open >= p.ex.limits.PoolMax {
 		p.mu.Unlock()
 		return
 	}
-	p.checking, p.open = true, p.open+1
+	p.checking, p.open, p.trying = true, p.open+1, p.down != nil
 	p.mu.Unlock()
 	p.ex.wg.Go(func() {
 		c, err := p.dial(ctx)

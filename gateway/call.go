@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/telemetry"
 )
 
 // function is one of Cleave's SQL functions: its parameters in order, those
@@ -128,6 +126,20 @@ var functions = map[string]function{
 			return done(&res.Result, nil)
 		},
 	},
+	"add_replica": {
+		params: []string{"shard", "url"}, required: 2, changes: true,
+		usage: "cleave.add_replica('shard', 'url')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.AddReplica(ctx, admin.ReplicaRequest{Meta: admin.Meta{By: by}, Shard: v.text("shard"), URL: v.text("url")}))
+		},
+	},
+	"remove_replica": {
+		params: []string{"shard", "url"}, required: 2, changes: true,
+		usage: "cleave.remove_replica('shard', 'url')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.RemoveReplica(ctx, admin.ReplicaRequest{Meta: admin.Meta{By: by}, Shard: v.text("shard"), URL: v.text("url")}))
+		},
+	},
 	"remove_shard": {
 		params: []string{"name"}, required: 1, changes: true,
 		usage: "cleave.remove_shard('name')",
@@ -183,7 +195,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	f, ok := functions[c.Function]
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
-			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard and remove_shard")
+			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, add_replica and remove_replica")
 	}
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)
@@ -260,12 +272,10 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 			}
 		}
 	}
-	began := time.Now()
 	ctx, stop := x.waiting()
 	defer stop()
 	out, err := f.run(ctx, x.srv.admin, x.start.User, v)
 	if err != nil {
-		x.srv.router.Statement(telemetry.Virtual, telemetry.Failed, time.Since(began))
 		if ctx.Err() != nil {
 			return nil, userCancel(ctx.Err())
 		}
@@ -274,7 +284,6 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 		}
 		return nil, err
 	}
-	x.srv.router.Statement(telemetry.Virtual, telemetry.OK, time.Since(began))
 	if f.changes {
 		// The next statement of this session sees what it did.
 		if _, err := x.srv.ex.Refresh(ctx); err != nil {
@@ -333,6 +342,10 @@ func localColumns(st *planner.Statement) []string {
 		return []string{st.Call.Function}
 	case planner.ExplainRoute:
 		return []string{"QUERY PLAN"}
+	case planner.SetKind:
+		if own(st.Set) && st.Set.Op == "show" {
+			return []string{strings.ToLower(st.Set.Name)}
+		}
 	}
 	return nil
 }

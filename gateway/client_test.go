@@ -192,6 +192,9 @@ func TestVirtualSchema(t *testing.T) {
 	if n := one[int](t, conn, "SELECT count(*) FROM cleave.history WHERE statement IS NOT NULL"); n < 1 {
 		t.Errorf("%d entries with a statement", n)
 	}
+	if n := one[int](t, conn, "SELECT count(*) FROM cleave.history WHERE statement LIKE '%-- cleave%'"); n != 0 {
+		t.Errorf("%d entries show the ledger's own lines", n)
+	}
 	for i, ks := range keys {
 		if s := one[string](t, conn, fmt.Sprintf("SELECT cleave.shard_of('hash_bigint', %d)", ks[0])); s != fmt.Sprint("shard-", i) {
 			t.Errorf("key %d is on %s", ks[0], s)

@@ -4,21 +4,18 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/telemetry"
 )
 
 // ddl runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended).
 func (x *session) ddl(st *planner.Statement) error {
 	x.unit.effects = true
-	began := time.Now()
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -31,6 +28,10 @@ func (x *session) ddl(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
 		}
 	}
+	if x.tx.readOnly {
+		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
+	}
+	x.writes.NoteAll()
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil {
 			if x.wrote {
@@ -58,11 +59,6 @@ func (x *session) ddl(st *planner.Statement) error {
 	for _, n := range notices {
 		x.w.notice(n)
 	}
-	result := telemetry.OK
-	if err != nil {
-		result = telemetry.Failed
-	}
-	x.srv.router.Statement(telemetry.Schema, result, time.Since(began))
 	if err != nil {
 		return x.schemaError(err)
 	}

@@ -30,6 +30,7 @@ type statement struct {
 	columns uint64
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
+	hint      readHint
 }
 
 var columnSeed = maphash.MakeSeed()
@@ -170,6 +171,10 @@ func (x *session) parse(f wire.Frame) error {
 		}
 	}
 	s := &statement{name: string(name), text: string(text), oids: oids}
+	var err error
+	if s.hint, err = hintOf(text); err != nil {
+		return err
+	}
 	if err := x.replan(s); err != nil {
 		return err
 	}
@@ -437,6 +442,7 @@ func (x *session) bind(f wire.Frame) error {
 		if shard, err = x.choose(st, &x.args); err == nil {
 			u := useOf(st)
 			u.batched = true
+			x.hint = s.hint
 			err = x.reach(shard, u)
 		}
 	}
@@ -617,6 +623,7 @@ func (x *session) execute(f wire.Frame) error {
 	rowsMax := int32(binary.BigEndian.Uint32(rest))
 	if p.conn != nil {
 		x.dirty = true
+		x.m.runs(p.st)
 		x.sending(useOf(p.st).roam)
 		x.pipe.ExecuteFrame(f)
 		if p.st.Copy && !p.st.ReadOnly {

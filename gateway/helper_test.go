@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -49,6 +50,9 @@ type config struct {
 	limits   gateway.Limits
 	executor executor.Limits
 	dir      shardmap.Directory // share the map with another router
+	lease    *shardmap.Lease
+	slow     time.Duration
+	log      *slog.Logger
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -77,12 +81,12 @@ func start(t testing.TB, c config) *cluster {
 		}
 		t.Cleanup(func() { _ = cl.dir.Close() })
 	}
-	cl.ex = executor.New(executor.Options{Directory: cl.dir, Drivers: drivers, Planner: planner.New(planner.Limits{}), Limits: c.executor, Metrics: cl.metrics})
+	cl.ex = executor.New(executor.Options{Directory: cl.dir, Drivers: drivers, Planner: planner.New(planner.Limits{}), Limits: c.executor, Metrics: cl.metrics, Lease: c.lease})
 	if err := cl.ex.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	cl.ops = admin.New(admin.Options{Directory: cl.dir, Drivers: []engine.Driver{postgres.Driver{}}, Connect: cl.ex.Connect})
-	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl)})
+	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

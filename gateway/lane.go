@@ -74,7 +74,7 @@ func (x *session) park() error {
 	x.nowait, x.w.hold = true, true
 	x.lane.client.Watch(x)
 	l := <-x.lane.out
-	x.srv.metrics.LaneLeft()
+	x.srv.metrics.LaneLeft(l.how != toRead)
 	err := l.err
 	switch l.how {
 	case toRead:
@@ -141,7 +141,7 @@ func (x *session) Ready(c *lane.Conn) {
 	switch {
 	case c != x.lane.client:
 		if x.lane.flying {
-			x.answered()
+			x.heard()
 		}
 	case x.lane.flying:
 		x.lane.spoke = true
@@ -325,6 +325,10 @@ func (x *session) quickQuery(f wire.Frame) error {
 	if !utf8.Valid(sql) {
 		return errWait
 	}
+	var err error
+	if x.hint, err = hintOf(sql); err != nil {
+		return errWait
+	}
 	snap, _ := x.snapshot()
 	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.settings, snap)
 	if !routed || !quick(st) {
@@ -333,6 +337,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 	if err := x.reach(r.Shard, useOf(st)); err != nil {
 		return err
 	}
+	x.m.runs(st)
 	x.forgetUnnamed()
 	x.pipe.QueryFrame(f)
 	return nil
@@ -341,7 +346,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 // takeOff sends what is pending.
 func (x *session) takeOff(now time.Time) {
 	c, l := x.pipe.Conn, &x.lane
-	l.flight.began, l.flight.roam = now, x.sent()
+	l.flight.roam = x.sent()
 	l.flying = true
 	x.setRunning(c) // nothing ran, so that no cancel holds the lock for long
 	news := c.Lane().Take(x)
@@ -352,12 +357,12 @@ func (x *session) takeOff(now time.Time) {
 	case !all:
 		x.handOver(landing{how: toResume})
 	case news:
-		x.answered()
+		x.heard()
 	}
 }
 
-// answered relays what the shard said.
-func (x *session) answered() {
+// heard relays what the shard said.
+func (x *session) heard() {
 	for {
 		o, state, err := x.pipe.Poll(&x.w)
 		switch {
@@ -390,7 +395,7 @@ func (x *session) landed(o executor.Outcome) {
 	x.pipe.Conn.Lane().Leave()
 	l.flying = false
 	x.srv.metrics.Lane()
-	if _, err := x.conversed(l.flight, o, nil, l.client.Loop().Now()); err != nil {
+	if _, err := x.conversed(l.flight, o, nil); err != nil {
 		x.handOver(landing{how: toFinish, err: err})
 		return
 	}

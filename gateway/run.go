@@ -11,7 +11,6 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/telemetry"
 )
 
 // shardError is an error as a shard reported it; its frame goes to the client unchanged.
@@ -45,7 +44,7 @@ func (x *session) fail(err error) error {
 		e.Severity = ""
 		code = e.Code
 		x.w.failure(&e)
-		x.srv.router.Statement(telemetry.Control, telemetry.Refused, 0)
+		x.refused(&e)
 	}
 	x.srv.metrics.Error(string(code))
 	if x.tx.state != txNone {
@@ -96,6 +95,8 @@ type use struct {
 	weak bool
 	// roam: it was sent to a shard that another one could stand in for.
 	roam roaming
+	// replica: a replica could answer it.
+	replica bool
 	// batched: what follows can be sent together with the BEGIN, see bindTx.
 	batched bool
 }
@@ -122,7 +123,7 @@ const answerMax = 2 * time.Second
 // each statement's result is what it would have been (READ COMMITTED), and there
 // is nothing to roll back.
 func (x *session) reach(shard string, u use) error {
-	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (u.replica || c == x.tx.conn || !c.OnReplica()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
 	}
@@ -176,6 +177,7 @@ func (x *session) used(u use) {
 	if !u.readOnly {
 		x.wrote = true
 		x.tx.ran++
+		x.writes.Note(x.pipe.Conn)
 	}
 	if x.tx.weak && (!u.weak || x.strict()) {
 		x.tx.weak = false
@@ -193,11 +195,20 @@ func (x *session) elsewhere(shard, bound, what string) error {
 // conversation with one that does.
 func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
 	if u.roam == anchored {
+		if u.replica && x.mayRead() {
+			if x.nowait {
+				return nil, errWait
+			}
+			if c, err := x.acquireRead(shard, s); c != nil || err != nil {
+				return c, err
+			}
+		}
 		return x.acquire(shard, s)
 	}
 	if x.nowait {
 		return nil, errWait
 	}
+	defer x.m.got(time.Now())
 	ctx, done := x.waiting()
 	defer done()
 	c, err := x.srv.ex.AcquireAny(ctx, shard, s)
@@ -219,6 +230,7 @@ func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, e
 	}
 	c := x.srv.ex.TryAcquire(shard, s)
 	if c == nil {
+		defer x.m.got(time.Now())
 		ctx, done := x.waiting()
 		defer done()
 		var err error
@@ -292,9 +304,8 @@ func (x *session) drain() error {
 
 // flight is a message on its way to a shard, or its answers on their way back.
 type flight struct {
-	end   byte // executor.Sync, Flush or None
-	roam  roaming
-	began time.Time
+	end  byte // executor.Sync, Flush or None
+	roam roaming
 }
 
 // converse sends what is pending and relays the answers. An error that the
@@ -305,11 +316,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 		return executor.Outcome{}, errWait
 	}
 	c := x.pipe.Conn
-	f := flight{end: end, began: x.unit.began}
-	if x.unit.tries > 0 || x.dirty {
-		f.began = time.Now()
-	}
-	f.roam = x.sent()
+	f := flight{end: end, roam: x.sent()}
 	if f.roam == brief {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 	}
@@ -326,12 +333,11 @@ func (x *session) concluded(f flight, o executor.Outcome, err error) (executor.O
 	for err == nil && o.CopyIn {
 		o, err = x.copyIn()
 	}
-	return x.conversed(f, o, err, time.Now())
+	return x.conversed(f, o, err)
 }
 
-// conversed judges the answers of a flight, which ended now; converse and the
-// lane come here.
-func (x *session) conversed(f flight, o executor.Outcome, err error, now time.Time) (executor.Outcome, error) {
+// conversed judges the answers of a flight; converse and the lane come here.
+func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
 	c := x.pipe.Conn
 	x.setRunning(nil)
 	if f.end == executor.Sync && !x.syncIgnored {
@@ -342,24 +348,15 @@ func (x *session) conversed(f flight, o executor.Outcome, err error, now time.Ti
 			x.forgetIf(s)
 		}
 	}
-	kind := telemetry.Read
-	if x.wrote {
-		kind = telemetry.Write
-	}
-	m := c.Metrics()
-	if x.virtual() {
-		m, kind = x.srv.router, telemetry.Virtual
-	}
+	x.measured(c, o, err)
 	switch {
 	case err != nil:
 		var gone *clientGone
 		if errors.As(err, &gone) {
 			return o, err
 		}
-		m.Statement(kind, telemetry.Lost, 0)
 		return o, x.lost(err, o.Err, f.end, f.roam)
 	case o.Err == nil:
-		m.Statement(kind, telemetry.OK, now.Sub(f.began))
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
 			x.tx.failed = x.tx.failed || o.Status == 'E'
 			if o.Status == 'I' {
@@ -370,14 +367,18 @@ func (x *session) conversed(f flight, o executor.Outcome, err error, now time.Ti
 		}
 		return o, nil
 	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
-		m.Statement(kind, telemetry.Lost, 0)
 		c.Break()
 		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, f.end, f.roam)
 	case o.Err.Code == sqlstate.NotOwner:
-		m.GuardRefused()
 		return o, x.notOwner(o.Err)
+	case c.OnReplica() && stale(o.Err.Code):
+		if again := x.onPrimary(); again != nil {
+			x.retried(c.Shard())
+			return o, again
+		}
+	case executor.Roleless(o.Err.Code):
+		c.Doubt()
 	}
-	m.Statement(kind, telemetry.Failed, now.Sub(f.began))
 	return o, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
 }
 
@@ -412,7 +413,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	if ctx.Err() != nil {
 		return userCancel(ctx.Err())
 	}
-	x.srv.metrics.Shard(shard).Statement(telemetry.Write, telemetry.Retried, 0)
+	x.retried(shard)
 	x.unit.version = x.srv.ex.Snapshot().Version()
 	return errAgain
 }
@@ -452,6 +453,10 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	}
 	inTx := x.tx.state != txNone && !x.outside()
 	tries := 1
+	if c.OnReplica() {
+		tries = roamMax
+		x.unit.primary = x.unit.tries > 0
+	}
 	if roam != anchored {
 		tries = roamMax
 		if !cancelled {
@@ -478,7 +483,7 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	}
 	switch {
 	case again:
-		x.srv.metrics.Shard(shard).Statement(telemetry.Read, telemetry.Retried, 0)
+		x.retried(shard)
 		return errAgain
 	case cancelled && (inTx || !wrote || end == executor.Flush):
 		// What the shard did is rolled back with its connection.

@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 )
 
@@ -31,8 +32,14 @@ type Options struct {
 	// Authenticate decides who may begin a session; nil is [TrustLoopback].
 	Authenticate Authenticate
 	Limits       Limits
-	Log          *slog.Logger       // nil: nothing is logged
-	Metrics      *telemetry.Metrics // nil: nothing is counted
+	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
+	// of 0 is DefaultReplicaLag.
+	ReadPolicy executor.ReadPolicy
+	ReplicaLag time.Duration
+	// Slow is how long a statement takes to be logged as slow; 0: none is.
+	Slow    time.Duration
+	Log     *slog.Logger       // nil: nothing is logged
+	Metrics *telemetry.Metrics // nil: nothing is counted
 }
 
 // Server answers PostgreSQL clients. Methods are safe for concurrent use.
@@ -44,7 +51,10 @@ type Server struct {
 	limits       Limits
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
-	router       *telemetry.Shard // statements that no shard ran
+	router       *telemetry.Shard   // statements that no shard ran
+	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
+	slow         slowLog
+	reads        readRule
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -71,13 +81,20 @@ func New(o Options) *Server {
 	}
 	var seed [4]byte
 	_, _ = rand.Read(seed[:]) // never fails (crypto/rand)
-	return &Server{
+	if o.ReplicaLag == 0 {
+		o.ReplicaLag = DefaultReplicaLag
+	}
+	s := &Server{
 		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
-		stopWatch: make(chan struct{}),
+		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag},
+		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
+	s.SetSlow(o.Slow)
+	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
+	return s
 }
 
 // Serve accepts clients until ctx ends, Shutdown is called (ErrClosed) or the

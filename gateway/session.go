@@ -30,6 +30,7 @@ type session struct {
 	srv    *Server
 	nc     net.Conn
 	raw    syscall.RawConn // of nc, nil if it has none
+	left   leaver          // nc, if it is one
 	pid    uint32
 	secret uint32
 	start  Startup
@@ -65,6 +66,7 @@ type session struct {
 
 	tx   txn
 	pipe executor.Pipeline
+	m    measure
 	// wrote: what pipe.Conn ran since it was acquired may have changed something.
 	wrote bool
 	// dirty: extended-protocol messages went to pipe.Conn since its last Sync.
@@ -88,6 +90,14 @@ type session struct {
 	unnamed        portal // the unnamed portal, to be used again and again
 	shaper         planner.Shaper
 
+	// ruling is the rule for reads of the settings ruleOf, see rule; hint is what
+	// the text at hand asks for; writes are what the session has to see of its own.
+	ruling readRule
+	ruleOf *executor.Settings
+	ruled  bool
+	hint   readHint
+	writes executor.Writes
+
 	unit unit
 	over bool // the client said Terminate
 
@@ -108,7 +118,9 @@ type unit struct {
 	// effects: something happened that cannot be repeated.
 	effects bool
 	// bound: the transaction was bound to its shard in this unit.
-	bound    bool
+	bound bool
+	// primary: a replica could not do it.
+	primary  bool
 	tries    int
 	replaced []replacedStatement
 	began    time.Time
@@ -130,6 +142,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		defaults: defaults, settings: defaults, reported: profile,
 		statements: map[string]*statement{}, portals: map[string]*portal{},
 	}
+	x.left, _ = nc.(leaver)
 	// The client's own name; on the shards it is the one of the shard's URL.
 	x.reported["session_authorization"] = start.User
 	x.lane.init(nc)

@@ -14,6 +14,12 @@ import (
 // checkSetting refuses settings under which the router would read a statement
 // otherwise than the shard, or that belong to the router.
 func checkSetting(name, value string) error {
+	if planner.OwnSetting(name) {
+		if value == "" {
+			return nil
+		}
+		return checkOwn(name, value)
+	}
 	if strings.HasPrefix(name, "cleave.") {
 		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter %q", name).
 			WithHint("settings that begin with \"cleave.\" are the router's own; a shard key is declared with CREATE TABLE ... WITH (cleave.shard_key = '...')")
@@ -52,7 +58,7 @@ func validName(name string) bool {
 // relayedSet reports whether a shard answers the statement itself (SHOW,
 // set_config), as opposed to SET and RESET, whose only answer is a tag.
 func relayedSet(st *planner.Statement) bool {
-	if st.Kind != planner.SetKind {
+	if st.Kind != planner.SetKind || own(st.Set) {
 		return false
 	}
 	switch st.Set.Op {
@@ -169,6 +175,9 @@ func (x *session) set(st *planner.Statement) error {
 	if s.Op == "discard" {
 		return x.discard(st)
 	}
+	if own(s) {
+		return x.setOwn(st)
+	}
 	next, keep, err := x.after(s)
 	if err != nil {
 		return err
@@ -257,6 +266,12 @@ func statementTimeout(s *executor.Settings) time.Duration {
 	if !ok {
 		return 0
 	}
+	return settingDuration(v)
+}
+
+// settingDuration reads a time as PostgreSQL does, milliseconds without a unit;
+// 0 for none, for what cannot be read and for more than 24 days.
+func settingDuration(v string) time.Duration {
 	v = strings.ToLower(strings.TrimSpace(strings.Trim(strings.TrimSpace(v), "'")))
 	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz ")
 	n, err := strconv.ParseFloat(digits, 64)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
@@ -67,6 +68,10 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if !utf8.Valid(sql) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
+	var err error
+	if x.hint, err = hintOf(sql); err != nil {
+		return err
+	}
 	// A semicolon before the end: there may be several.
 	if i := bytes.IndexByte(sql, ';'); i < 0 || len(bytes.TrimSpace(sql[i+1:])) == 0 {
 		if i >= 0 {
@@ -79,6 +84,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		}
 		if found && (x.tx.state == txNone || !x.tx.failed) {
 			// The same statement with other literals: it goes as it came.
+			x.m.runs(st)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
 				return err
 			}
@@ -135,7 +141,8 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		return false, nil
 	}
 	shard := ""
-	u := use{readOnly: true, weak: true, roam: free}
+	var last *planner.Statement
+	u := use{readOnly: true, weak: true, roam: free, replica: true}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
 		if err != nil {
@@ -146,8 +153,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			return false, nil
 		}
 		su := useOf(st)
-		u.roam = min(u.roam, su.roam)
+		u.roam, u.replica = min(u.roam, su.roam), u.replica && su.replica
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
+		last = st
 		if st.Kind == planner.AnyShard {
 			continue
 		}
@@ -165,6 +173,8 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 	if err := x.reach(shard, u); err != nil {
 		return true, err
 	}
+	x.m.runs(last)
+	x.m.ran = len(parts)
 	x.pipe.QueryFrame(f)
 	_, err = x.converse(executor.None)
 	return true, err
@@ -227,7 +237,7 @@ var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid"
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
-	u := use{readOnly: st.ReadOnly}
+	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe}
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}
@@ -271,6 +281,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	if st.Params > 0 {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
+	x.m.runs(st)
 	switch {
 	case routed(st):
 		x.args = planner.Args{}
@@ -359,10 +370,23 @@ func (l *localResult) rows(w *writer) error {
 // local runs a statement that the router itself answers. Notices and the tags
 // of transaction control go out at once; rows are returned.
 func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult, error) {
+	began := time.Now()
+	x.m.st, x.m.ran = st, 1
+	l, err := x.runLocal(st, args)
+	if err == nil && x.m.st == st { // else a shard had the last word
+		x.answered(st, began)
+	}
+	return l, err
+}
+
+func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localResult, error) {
 	switch st.Kind {
 	case planner.TxKind:
 		return &localResult{}, x.control(st)
 	case planner.SetKind:
+		if own(st.Set) && st.Set.Op == "show" {
+			return x.showOwn(st), nil
+		}
 		return &localResult{}, x.set(st)
 	case planner.DDLKind:
 		return &localResult{}, x.ddl(st)

@@ -34,6 +34,8 @@ type txn struct {
 	log []string
 	// conn is the shard conversation that it is bound to; nil while it is not.
 	conn *executor.Conn
+	// readOnly: it was begun READ ONLY.
+	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
 	weak bool
 	// lost: conn broke; nothing but ROLLBACK is left.
@@ -144,6 +146,7 @@ func (x *session) bindTx(shard string, u use) error {
 	x.sending(u.roam)
 	if !u.readOnly {
 		x.tx.ran++
+		x.writes.Note(c)
 	}
 	return nil
 }
@@ -167,7 +170,7 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 		if err == nil {
 			return c, nil
 		}
-		shard := c.Shard()
+		shard, replica := c.Shard(), c.OnReplica()
 		c.Break()
 		c.Release()
 		var se *sqlstate.Error
@@ -179,10 +182,14 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 		if stopped := x.stopped(); stopped != nil {
 			return nil, stopped.OnShard(shard)
 		}
-		if u.roam == anchored || tries == roamMax {
+		switch {
+		case tries == roamMax || u.roam == anchored && !replica:
 			return nil, c.Lost(err, false)
+		case replica:
+			x.unit.primary = tries > 1
+		default:
+			x.srv.ex.Shun(shard)
 		}
-		x.srv.ex.Shun(shard)
 		if c, err = x.obtain(shard, u, x.tx.before); err != nil {
 			return nil, err
 		}
@@ -337,7 +344,7 @@ func (x *session) begin(st *planner.Statement) error {
 			return sqlstate.Refuse("BEGIN with options after another statement of the same message is not supported", "send BEGIN first")
 		}
 		if x.tx.conn == nil && x.tx.schema == nil {
-			x.tx.begin = st.Text
+			x.tx.begin, x.tx.readOnly = st.Text, st.Tx.ReadOnly
 		}
 		x.tx.state = txOpen
 	default:
@@ -350,6 +357,7 @@ func (x *session) begin(st *planner.Statement) error {
 			}
 		}
 		x.beginTx(txOpen, st.Text)
+		x.tx.readOnly = st.Tx.ReadOnly
 	}
 	x.w.complete(st.Tag)
 	return nil
@@ -386,13 +394,14 @@ func (x *session) finish(st *planner.Statement) error {
 		x.w.complete(st.Tag)
 		return nil
 	}
-	begin := x.tx.begin
+	begin, readOnly := x.tx.begin, x.tx.readOnly
 	committed, err := x.commitTx(commit)
 	if err != nil {
 		return err
 	}
 	if st.Tx.Chain {
 		x.beginTx(txOpen, begin)
+		x.tx.readOnly = readOnly
 	}
 	if commit && !committed {
 		x.w.complete("ROLLBACK")
@@ -432,6 +441,8 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 	x.setRunning(c)
 	o, err := x.pipe.Run(executor.None, &out)
 	x.setRunning(nil)
+	x.m.st, x.m.ran = x.srv.ending, 1
+	x.measured(c, o, err)
 	if err == nil && (loose || !commit) && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
 	}
@@ -572,6 +583,7 @@ func (x *session) setTransaction(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
 		}
 		x.tx.log = append(x.tx.log, st.Text)
+		x.tx.readOnly = st.Tx.ReadOnly || x.tx.readOnly && !strings.Contains(strings.ToUpper(st.Text), "WRITE")
 		x.w.complete(st.Tag)
 		return nil
 	}

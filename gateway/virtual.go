@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -40,6 +41,9 @@ const (
 //	tables     schema, name, kind, keyspace, shard_key
 //	pins       keyspace, key, shard, epoch
 //	history    version, at, by, why, op, statement
+//	endpoints  shard, url (without password), role (what the server says of itself), serves (in which role
+//	           statements go there), health, reason, timeline, lag_bytes, lag_seconds (at most), latency_ms,
+//	           local_socket, connections, idle
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -48,6 +52,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
 	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
+	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
 }
 
@@ -118,7 +123,7 @@ func (s *Server) virtualTables(ctx context.Context) ([]engine.VirtualTable, erro
 	}
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
-		"tables": tableRows(state), "pins": pinRows(state), "history": history, "sessions": s.sessionRows(),
+		"tables": tableRows(state), "pins": pinRows(state), "history": history, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
 	}
 	tables := slices.Clone(VirtualTables)
 	for i := range tables {
@@ -220,7 +225,7 @@ func (s *Server) history(ctx context.Context, version uint64) ([][]engine.Text, 
 	}
 	var rows [][]engine.Text
 	for _, e := range entries {
-		rows = append(rows, []engine.Text{number(e.Version), moment(e.At), text(e.By), orNull(e.Why), text(e.Op), orNull(e.Statement)})
+		rows = append(rows, []engine.Text{number(e.Version), moment(e.At), text(e.By), orNull(e.Why), text(e.Op), orNull(schema.SQL(e))})
 	}
 	return rows, nil
 }

@@ -36,6 +36,7 @@ type analyzer struct {
 	worked              int    // see work
 	sequence            string // a sequence function
 	preferDefault       bool
+	volatile            bool // it calls a volatile function
 	locks, changes      bool
 	into                *pg.IntoClause
 	dropped             bool // a literal is equal to no key, so the proof rests on its value
@@ -95,6 +96,8 @@ func (a *analyzer) statement(n *pg.Node) {
 		}
 		a.query(n)
 		a.finish()
+		st.ReplicaSafe = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == "" && !a.preferDefault &&
+			(st.Kind == OneShard || st.Kind == DefaultShard && a.whole != "")
 		a.shape()
 	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 		a.query(n)

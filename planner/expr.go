@@ -285,6 +285,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	if !known {
 		a.userCode("function " + name + "()")
 	}
+	a.volatile = a.volatile || strings.HasPrefix(kind, "v")
 	if f.Over != nil {
 		a.windows++
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {

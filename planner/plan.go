@@ -48,6 +48,10 @@ type Statement struct {
 	Tag string
 	// ReadOnly is true when the statement provably writes nothing and locks no row.
 	ReadOnly bool
+	// ReplicaSafe is true for a SELECT of tables on one shard that a replica
+	// answers as the primary would, but for its age: it writes nothing, locks
+	// nothing and calls no volatile function.
+	ReplicaSafe bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
 	// Params is the highest parameter number used.
@@ -69,6 +73,9 @@ type Statement struct {
 	// Reusable is true when the analysis used no literal's value except through
 	// Keys, so that RouteText may route every text of the same Shape.
 	Reusable bool
+	// Class is a mark of the caller's, set before the statement is shared (the
+	// executor's: telemetry.Class). The planner does not read it.
+	Class uint16
 	// Copy is true for COPY ... FROM STDIN and COPY ... TO STDOUT: after the
 	// statement the connection changes to the copy sub-protocol.
 	Copy bool

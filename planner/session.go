@@ -77,11 +77,18 @@ func CheckSetting(name, value string) error {
 		}
 	case name == "seed":
 		return sqlstate.Refuse("SET seed is not supported: it would seed random() in one session of one shard only", "make the numbers in the client")
+	case OwnSetting(name):
 	case strings.HasPrefix(name, "cleave."):
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "settings cleave.* belong to the router").
 			WithHint("SELECT cleave.… functions and the configuration file change the router")
 	}
 	return nil
+}
+
+// OwnSetting reports whether a setting, in lower case, is one of the router's
+// own that sessions may set: no shard gets it.
+func OwnSetting(name string) bool {
+	return name == "cleave.read_policy" || name == "cleave.max_replica_lag"
 }
 
 func (a *analyzer) set(v *pg.VariableSetStmt) {

@@ -99,6 +99,21 @@ func ParseLedger(e shardmap.Entry) ([]Statement, error) {
 	return out, nil
 }
 
+// SQL returns the statements of a history entry as they were written, for
+// people: without the ledger's properties. What is not in the ledger's form is
+// returned as it is.
+func SQL(e shardmap.Entry) string {
+	statements, err := ParseLedger(e)
+	if err != nil || len(statements) == 0 {
+		return e.Statement
+	}
+	texts := make([]string, len(statements))
+	for i, s := range statements {
+		texts[i] = s.Text
+	}
+	return strings.Join(texts, ";\n")
+}
+
 // historyPage is how many entries are read at a time.
 const historyPage = 1000
 

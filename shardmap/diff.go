@@ -154,6 +154,9 @@ func diffShards(a, b *Snapshot) []Difference {
 
 func shardText(s *Shard) string {
 	parts := []string{s.Engine, Redacted(s.URL), fmt.Sprintf("weight %g", s.Weight)}
+	for _, url := range s.Replicas {
+		parts = append(parts, "replica "+Redacted(url))
+	}
 	for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
 		parts = append(parts, quoteText(k)+"="+quoteText(s.Labels[k]))
 	}

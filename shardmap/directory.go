@@ -33,6 +33,9 @@ type Change struct {
 	AllShards bool
 	// ID makes a change findable after a crash (see [Directory.Find]). Optional.
 	ID string
+	// Token, if it is not 0, is that of the leadership under which the change
+	// is made: Update fails with ErrDeposed if that has ended. It is not kept.
+	Token uint64
 }
 
 // Entry is one line of the map's history.
@@ -60,8 +63,8 @@ type Directory interface {
 	// epochs of what changed. next is neither changed nor kept. An invalid
 	// state or change is refused before anything is stored.
 	//
-	// Errors: ErrConflict, ErrInvalid and ErrDuplicateID, ErrClosed and ctx's
-	// own mean that nothing was stored. One with code 08007 means that nobody
+	// Errors: ErrConflict, ErrInvalid, ErrDuplicateID and ErrDeposed, ErrClosed
+	// and ctx's own mean that nothing was stored. One with code 08007 means that nobody
 	// knows: look with Find before trying again.
 	Update(ctx context.Context, change Change, next State) (*Snapshot, error)
 	// Watch sends the current snapshot, if there is one yet, and then each newer
@@ -73,6 +76,24 @@ type Directory interface {
 	History(ctx context.Context, after uint64, limit int) ([]Entry, error)
 	// Find returns the entry with the change ID, ErrNotFound if there is none.
 	Find(ctx context.Context, id string) (Entry, error)
-	// Close ends the watches and releases what is held.
+	// Records are kept beside the map.
+	Records
+	// Fenced returns the same records, whose writes fail with ErrDeposed once
+	// the leadership with that token has ended.
+	Fenced(token uint64) Records
+	// Join makes the process a member of the cluster and keeps it one until
+	// leave is called or the directory is closed; then the lease runs out. The
+	// lease is live when Join returns. Join before you load the map that you
+	// serve by: from then on changes that concern readers wait for you.
+	Join(ctx context.Context, m Member) (lease *Lease, leave func(ctx context.Context) error, err error)
+	// Members returns the members whose leases have not run out, in order of
+	// node number.
+	Members(ctx context.Context) ([]MemberState, error)
+	// Campaign waits until the process is the leader of the election, or ctx
+	// ends. candidate says who it is, for people. At any time at most one
+	// Leadership of an election has a valid token.
+	Campaign(ctx context.Context, election, candidate string) (*Leadership, error)
+	// Close ends the watches and releases what is held. Leases and leaderships
+	// that were not given up before run out by themselves.
 	Close() error
 }

@@ -19,5 +19,7 @@
 // bounds.go and ladder.go the look-ups, snapshot.go the snapshot and ownership, edit.go the
 // editing of a State, advance.go the step from one version to the next, codec.go
 // the stored form, diff.go the comparison, feed.go the watching that directories
-// share, redact.go the hiding of passwords.
+// share, redact.go the hiding of passwords, lease.go and keep.go the leases of
+// members, election.go the leaders, record.go the small values beside the map,
+// move.go the mark of a directory that the cluster has left.
 package shardmap

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/placement"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -20,7 +21,7 @@ func (s State) Clone() State {
 	c := s
 	c.Shards = slices.Clone(s.Shards)
 	for i := range c.Shards {
-		c.Shards[i].Labels = maps.Clone(c.Shards[i].Labels)
+		c.Shards[i].Labels, c.Shards[i].Replicas = maps.Clone(c.Shards[i].Labels), slices.Clone(c.Shards[i].Replicas)
 	}
 	c.Keyspaces = slices.Clone(s.Keyspaces)
 	for i := range c.Keyspaces {
@@ -103,7 +104,7 @@ func drop[T any](list []T, same func(*T) bool) ([]T, bool) {
 
 // PutShard adds a shard or replaces the one of its name.
 func (s *State) PutShard(sh Shard) {
-	sh.Labels = maps.Clone(sh.Labels)
+	sh.Labels, sh.Replicas = maps.Clone(sh.Labels), slices.Clone(sh.Replicas)
 	s.Shards = put(s.Shards, sh, func(o *Shard) bool { return o.Name == sh.Name })
 }
 
@@ -244,7 +245,7 @@ func NewHashKeyspace(name string, types []keyspace.Type, shards []Shard, ranges 
 		Ranges:   make([]Range, 0, ranges),
 	}
 	inner := keyspace.EvenRanges(ranges)
-	for i, n := range shares(shards, ranges) {
+	for i, n := range placement.Apportion(PlacementShards(shards), ranges) {
 		for range n {
 			at := len(k.Ranges)
 			r := Range{Shard: shards[i].Name}
@@ -258,61 +259,6 @@ func NewHashKeyspace(name string, types []keyspace.Type, shards []Shard, ranges 
 		}
 	}
 	return k, checkNew(&k, shards)
-}
-
-// shares divides n among the shards by weight: whole quotas first, then the
-// largest remainders, the earlier shard first. If n is enough for all, a shard
-// left without takes one from the shard that is most above its quota.
-func shares(shards []Shard, n int) []int {
-	// Scaled by the largest, the sum cannot overflow.
-	largest, sum := 0.0, 0.0
-	for i := range shards {
-		largest = max(largest, shards[i].Weight)
-	}
-	for i := range shards {
-		sum += shards[i].Weight / largest
-	}
-	quota := make([]float64, len(shards))
-	count := make([]int, len(shards))
-	left := n
-	order := make([]int, len(shards))
-	for i := range shards {
-		quota[i] = float64(n) * (shards[i].Weight / largest) / sum
-		count[i] = min(int(quota[i]), left)
-		left -= count[i]
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		ra, rb := quota[a]-float64(count[a]), quota[b]-float64(count[b])
-		switch {
-		case ra > rb:
-			return -1
-		case ra < rb:
-			return 1
-		}
-		return 0
-	})
-	for i := 0; left > 0; i = (i + 1) % len(order) {
-		count[order[i]]++
-		left--
-	}
-	if n < len(shards) {
-		return count
-	}
-	for i := range count {
-		if count[i] > 0 {
-			continue
-		}
-		rich := -1
-		for j := range count {
-			if count[j] > 1 && (rich < 0 || float64(count[j])-quota[j] > float64(count[rich])-quota[rich]) {
-				rich = j
-			}
-		}
-		count[rich]--
-		count[i]++
-	}
-	return count
 }
 
 // NewRangeKeyspace returns a range keyspace that is cut at the bounds, given in

@@ -53,6 +53,7 @@ func normalise(s *State) {
 		if len(s.Shards[i].Labels) == 0 {
 			s.Shards[i].Labels = nil
 		}
+		s.Shards[i].Replicas = absent(s.Shards[i].Replicas)
 	}
 	for i := range s.Keyspaces {
 		k := &s.Keyspaces[i]

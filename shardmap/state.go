@@ -26,9 +26,15 @@ type State struct {
 
 // Shard is a database that holds ranges.
 type Shard struct {
-	Name   string            `json:"name"`
-	Engine string            `json:"engine"` // "postgres" or "sqlite"
-	URL    string            `json:"url"`    // may hold a password: print it with Redacted only
+	Name   string `json:"name"`
+	Engine string `json:"engine"` // "postgres" or "sqlite"
+	URL    string `json:"url"`    // may hold a password: print it with Redacted only
+	// Replicas are the URLs of the shard's other servers. Which of all of them is
+	// the primary is not in the map: routers ask the servers.
+	Replicas []string `json:"replicas,omitempty"`
+	// System is PostgreSQL's system identifier, which all servers of a shard with
+	// replicas share; "" without replicas. A server with another is a stranger.
+	System string            `json:"system,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Weight float64           `json:"weight"`
 }

@@ -207,9 +207,14 @@ func checkShard(sh *Shard) *sqlstate.Error {
 	if math.IsNaN(sh.Weight) || math.IsInf(sh.Weight, 0) || sh.Weight <= 0 {
 		return invalid(sqlstate.InvalidParameterValue, "the weight of shard %q is %v; it must be a number above 0", sh.Name, sh.Weight)
 	}
-	// The URL is never printed: it may hold a password.
-	if len(sh.URL) > maxURLBytes || !utf8.ValidString(sh.URL) || strings.ContainsFunc(sh.URL, isControl) {
-		return invalid(sqlstate.InvalidParameterValue, "the URL of shard %q is longer than %d bytes or has characters that no URL has", sh.Name, maxURLBytes)
+	// A URL is never printed: it may hold a password.
+	for _, url := range sh.Endpoints() {
+		if len(url) > maxURLBytes || !utf8.ValidString(url) || strings.ContainsFunc(url, isControl) {
+			return invalid(sqlstate.InvalidParameterValue, "the URL of shard %q is longer than %d bytes or has characters that no URL has", sh.Name, maxURLBytes)
+		}
+	}
+	if err := checkReplicas(sh); err != nil {
+		return err
 	}
 	if len(sh.Labels) > maxLabels {
 		return invalid(sqlstate.ProgramLimitExceeded, "shard %q has %d labels; %d are allowed", sh.Name, len(sh.Labels), maxLabels)

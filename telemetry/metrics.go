@@ -19,133 +19,104 @@ const CodeMax = 256
 // Other is the label value of what is over a bound.
 const Other = "other"
 
-// Kind is what a statement does, as metrics distinguish it.
-type Kind uint8
-
-// The statement kinds.
-const (
-	Read    Kind = iota // writes nothing, locks no row
-	Write               // everything else that goes to a shard
-	Schema              // schema changes
-	Control             // BEGIN, COMMIT, SET, SHOW and their like
-	Virtual             // the schema "cleave" and its functions
-	kinds
-)
-
-var kindNames = [kinds]string{"read", "write", "schema", "control", "virtual"}
-
-// String returns the label value.
-func (k Kind) String() string {
-	if k >= kinds {
-		return Other
-	}
-	return kindNames[k]
-}
-
-// Result is how a statement ended.
-type Result uint8
-
-// The results.
-const (
-	OK      Result = iota
-	Failed         // the shard returned an error
-	Refused        // the router refused it; nothing was sent
-	Retried        // it met a guard or a lost connection and was run again
-	Lost           // the shard's connection was lost
-	results
-)
-
-var resultNames = [results]string{"ok", "error", "refused", "retried", "lost"}
-
-// String returns the label value.
-func (r Result) String() string {
-	if r >= results {
-		return Other
-	}
-	return resultNames[r]
-}
+// routerName is the shard label of what no shard ran; no shard can have the name.
+const routerName = "(router)"
 
 // Metrics is the set of a router's metrics, in a registry of its own. Its
 // methods are safe for concurrent use, and on a nil *Metrics do nothing.
 type Metrics struct {
-	registry *prometheus.Registry
+	builder
 
-	statements   *prometheus.CounterVec
-	latency      *prometheus.HistogramVec
-	poolConns    *prometheus.GaugeVec
-	poolWaits    *prometheus.CounterVec
-	poolDials    *prometheus.CounterVec
-	guard        *prometheus.CounterVec
-	refusals     *prometheus.CounterVec
-	sessions     prometheus.Gauge
-	sessionTotal prometheus.Counter
-	sessionsMax  prometheus.Counter
-	bytesIn      prometheus.Counter
-	bytesOut     prometheus.Counter
-	mapVersion   prometheus.Gauge
-	planHits     prometheus.Counter
-	planMisses   prometheus.Counter
-	planEntries  prometheus.Gauge
-	planBytes    prometheus.Gauge
-	cancels      prometheus.Counter
-	panics       prometheus.Counter
-	lane         prometheus.Counter
-	laneLeft     prometheus.Counter
+	up, conns, queue           *prometheus.GaugeVec
+	wait                       *prometheus.HistogramVec
+	waitFailed, dials, guard   *prometheus.CounterVec
+	errors                     *prometheus.CounterVec
+	poolMax, sessionMax        prometheus.Gauge
+	sessions                   prometheus.Gauge
+	sessionTotal, sessionsOver prometheus.Counter
+	bytesIn, bytesOut          prometheus.Counter
+	mapVersion                 prometheus.Gauge
+	watchFailed                prometheus.Counter
+	planHits, planMisses       prometheus.Counter
+	planEntries, planBytes     prometheus.Gauge
+	cancels, panics            prometheus.Counter
+	laneUnits                  prometheus.Counter
+	laneLeft                   [2]prometheus.Counter // before anything was sent, in flight
+	slow, slowSuppressed       prometheus.Counter
+	spans                      *prometheus.CounterVec
+	replicaUp, replicaLag      *prometheus.GaugeVec
+	replicaSeconds             *prometheus.GaugeVec
+	failovers                  *prometheus.CounterVec
+	sources                    sources
 
-	mu     sync.Mutex
-	shards map[string]*Shard
-	codes  map[string]prometheus.Counter
+	mu        sync.Mutex
+	shards    map[string]*Shard
+	codes     map[string]prometheus.Counter
+	classes   map[classKey]Class
+	classList []classKey
+	keyspaces map[string]bool
+	replicas  map[[2]string]bool
 }
 
 // New makes the metrics and registers them, with those of the Go runtime and the process.
 func New() *Metrics {
 	m := &Metrics{
-		registry: prometheus.NewRegistry(),
-		shards:   map[string]*Shard{},
-		codes:    map[string]prometheus.Counter{},
+		builder: builder{registry: prometheus.NewRegistry()},
+		shards:  map[string]*Shard{}, codes: map[string]prometheus.Counter{},
+		classes: map[classKey]Class{{}: 0}, classList: []classKey{{}},
+		keyspaces: map[string]bool{}, replicas: map[[2]string]bool{},
 	}
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	const statement = "Labels: `shard` (`(router)`: no shard ran it), `keyspace` (empty: none), `plan` (one_shard, reference, default_shard, any_shard, virtual, control, ddl, scatter, gather; prepare: Parse and Describe only), `access` (read: it provably writes nothing)"
+	m.registry.MustRegister(&statements{
+		m:       m,
+		seconds: m.desc("histogram", "cleave_statement_seconds", "Time from a statement's arrival at the router to its last answer. Statements that arrived together before one Sync count as one, under the plan of the last. "+statement+".", "shard", "keyspace", "plan", "access"),
+		total:   m.desc("counter", "cleave_statements_total", "Statements. "+statement+", `result` (ok; error: the shard's answer; refused: by the router or the shard's guard; retried: run again after a guard or a lost connection; lost: the shard's connection broke).", "shard", "keyspace", "plan", "access", "result"),
+		errors:  m.desc("counter", "cleave_shard_errors_total", "Errors that a shard returned, or of reaching it, by shard and `fault` (as in cleave_errors_total).", "shard", "fault"),
+	})
+	m.errors = m.counters("cleave_errors_total", "Errors sent to clients, by SQLSTATE and `fault`: client (the statement or its data), contention (40xxx, locks), cancelled, resources (53xxx, 54xxx), unavailable (a shard or the map), ownership (the guard), internal.", "fault", "sqlstate")
+	m.slow = m.counter("cleave_slow_statements_total", "Statements that took longer than the setting slow-statement.")
+	m.slowSuppressed = m.counter("cleave_slow_statements_suppressed_total", "Slow statements that were not logged, because there were too many in that second.")
+
+	m.up = m.gauges("cleave_shard_up", "1 if the shard answered when it was last asked, else 0, by shard.", "shard")
+	m.conns = m.gauges("cleave_pool_connections", "Connections of this router to a shard, by shard and `state` (open: all of them; idle: those not in use).", "shard", "state")
+	m.poolMax = m.gauge("cleave_pool_connections_max", "The bound on open connections to one shard: the setting pool-size.")
+	m.queue = m.gauges("cleave_pool_queue", "Statements that wait for a connection to the shard now, by shard.", "shard")
+	m.wait = m.histograms("cleave_pool_wait_seconds", "Time that statements waited for a connection, by shard; those that got one at once are not counted.", waitBuckets, "shard")
+	m.waitFailed = m.counters("cleave_pool_wait_failures_total", "Statements refused with 53300 because no connection became free in time, or because the queue was full, by shard.", "shard")
+	m.dials = m.counters("cleave_pool_dials_total", "Attempts to connect to a shard, by shard and result (ok, error).", "shard", "result")
+	m.guard = m.counters("cleave_guard_refusals_total", "Writes that a shard's guard refused to this router, by shard.", "shard")
+
+	m.sessions = m.gauge("cleave_sessions", "Client sessions that are open.")
+	m.sessionMax = m.gauge("cleave_sessions_max", "The bound on open client sessions: the setting max-connections.")
+	m.sessionTotal = m.counter("cleave_sessions_total", "Client sessions accepted since the start.")
+	m.sessionsOver = m.counter("cleave_sessions_refused_total", "Client connections refused because of the limit.")
+	m.bytesIn = m.counter("cleave_client_received_bytes_total", "Bytes received from clients.")
+	m.bytesOut = m.counter("cleave_client_sent_bytes_total", "Bytes sent to clients.")
+	m.cancels = m.counter("cleave_cancels_total", "Cancel requests that found their session.")
+	m.panics = m.counter("cleave_panics_total", "Sessions that a fault of the router's own ended; the log has the stack.")
+
+	m.laneUnits = m.counter("cleave_lane_units_total", "Statements, or batches up to a Sync, that the fast lane answered without waking the session's goroutine.")
+	left := m.counters("cleave_lane_handovers_total", "Times that the fast lane handed a session to its goroutine, by `when` (idle: with what the client said, before anything was sent; flight: with a shard's answer outstanding or to be judged, or with what the client has not taken yet).", "when")
+	m.laneLeft = [2]prometheus.Counter{left.WithLabelValues("idle"), left.WithLabelValues("flight")}
+
+	m.planHits = m.counter("cleave_plan_cache_hits_total", "Statements whose analysis was found in the plan cache.")
+	m.planMisses = m.counter("cleave_plan_cache_misses_total", "Statements that had to be analysed.")
+	m.planEntries = m.gauge("cleave_plan_cache_entries", "Statements in the plan cache.")
+	m.planBytes = m.gauge("cleave_plan_cache_bytes", "Estimated size of the plan cache.")
+
+	m.mapVersion = m.gauge("cleave_map_version", "Version of the shard map that this router serves.")
+	m.watchFailed = m.counter("cleave_directory_failures_total", "Failed attempts to follow the directory.")
+	m.reads()
+	m.replicaUp = m.gauges("cleave_replica_up", "1 if the replica can be read from, else 0, by shard and replica (its place in the shard's list, from 0).", "shard", "replica")
+	m.replicaLag = m.gauges("cleave_replica_lag_bytes", "Write-ahead log that a replica has not replayed, by shard and replica.", "shard", "replica")
+	m.replicaSeconds = m.gauges("cleave_replica_lag_seconds", "Age of what a replica shows, by shard and replica.", "shard", "replica")
+	m.failovers = m.counters("cleave_failovers_total", "Times that this router saw another server become the shard's primary, by shard.", "shard")
+
+	m.spans = m.counters("cleave_trace_spans_total", "Spans of traces by `result`: ended, and of these exported or failed; what is in neither was dropped, because the queue was full, or still waits.", "result")
+	for _, r := range []string{"ended", "exported", "failed"} {
+		m.spans.WithLabelValues(r)
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
-	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	}
-	m.statements = counters("cleave_statements_total", "Statements run, by shard, kind (read, write, schema, control, virtual) and result (ok, error, refused, retried, lost).", "shard", "kind", "result")
-	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "cleave_statement_seconds",
-		Help:    "Time from sending a statement to a shard to its last answer, by shard and kind.",
-		Buckets: []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-	}, []string{"shard", "kind"})
-	m.poolConns = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "cleave_pool_connections", Help: "Shard connections of this router, by shard and state (open, idle, waiting: sessions that wait for one)."}, []string{"shard", "state"})
-	m.poolWaits = counters("cleave_pool_waits_total", "Statements that had to wait for a shard connection, by shard and result (ok, timeout).", "shard", "result")
-	m.poolDials = counters("cleave_pool_dials_total", "Attempts to connect to a shard, by shard and result (ok, error).", "shard", "result")
-	m.guard = counters("cleave_guard_refusals_total", "Writes that a shard's guard refused to this router, by shard.", "shard")
-	m.refusals = counters("cleave_errors_total", "Errors sent to clients, by SQLSTATE.", "sqlstate")
-	m.sessions = gauge("cleave_sessions", "Client sessions that are open.")
-	m.sessionTotal = counter("cleave_sessions_total", "Client sessions accepted since the start.")
-	m.sessionsMax = counter("cleave_sessions_refused_total", "Client connections refused because of the limit.")
-	m.bytesIn = counter("cleave_client_received_bytes_total", "Bytes received from clients.")
-	m.bytesOut = counter("cleave_client_sent_bytes_total", "Bytes sent to clients.")
-	m.mapVersion = gauge("cleave_map_version", "Version of the shard map that this router serves.")
-	m.planHits = counter("cleave_plan_cache_hits_total", "Statements whose analysis was found in the plan cache.")
-	m.planMisses = counter("cleave_plan_cache_misses_total", "Statements that had to be analysed.")
-	m.planEntries = gauge("cleave_plan_cache_entries", "Statements in the plan cache.")
-	m.planBytes = gauge("cleave_plan_cache_bytes", "Estimated size of the plan cache.")
-	m.cancels = counter("cleave_cancels_total", "Cancel requests that found their session.")
-	m.panics = counter("cleave_panics_total", "Sessions that a fault of the router's own ended; the log has the stack.")
-	m.lane = counter("cleave_lane_units_total", "Statements, or batches up to a Sync, that were answered in the fast lane, without waking the session's goroutine.")
-	m.laneLeft = counter("cleave_lane_handovers_total", "Times that the fast lane handed a session to its goroutine.")
-	m.registry.MustRegister(
-		m.panics, m.lane, m.laneLeft,
-		m.statements, m.latency, m.poolConns, m.poolWaits, m.poolDials, m.guard, m.refusals,
-		m.sessions, m.sessionTotal, m.sessionsMax, m.bytesIn, m.bytesOut, m.mapVersion,
-		m.planHits, m.planMisses, m.planEntries, m.planBytes, m.cancels,
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -163,35 +134,32 @@ func (m *Metrics) Shard(name string) *Shard {
 	if m == nil {
 		return nil
 	}
-	if name == "" {
-		name = "router"
+	router := name == ""
+	if router {
+		name = routerName
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s, ok := m.shards[name]; ok {
 		return s
 	}
-	if len(m.shards) >= ShardMax {
+	if len(m.shards) >= ShardMax && !router {
 		name = Other
 		if s, ok := m.shards[name]; ok {
 			return s
 		}
 	}
-	s := &Shard{
-		open:        m.poolConns.WithLabelValues(name, "open"),
-		idle:        m.poolConns.WithLabelValues(name, "idle"),
-		waiting:     m.poolConns.WithLabelValues(name, "waiting"),
-		waited:      m.poolWaits.WithLabelValues(name, "ok"),
-		waitTimeout: m.poolWaits.WithLabelValues(name, "timeout"),
-		dialed:      m.poolDials.WithLabelValues(name, "ok"),
-		dialFailed:  m.poolDials.WithLabelValues(name, "error"),
-		guard:       m.guard.WithLabelValues(name),
-	}
-	for k := range kinds {
-		s.latency[k] = m.latency.WithLabelValues(name, k.String())
-		for r := range results {
-			s.statements[k][r] = m.statements.WithLabelValues(name, k.String(), r.String())
-		}
+	s := &Shard{}
+	if !router {
+		s.up = m.up.WithLabelValues(name)
+		s.open = m.conns.WithLabelValues(name, "open")
+		s.idle = m.conns.WithLabelValues(name, "idle")
+		s.waiting = m.queue.WithLabelValues(name)
+		s.wait = m.wait.WithLabelValues(name)
+		s.waitFailed = m.waitFailed.WithLabelValues(name)
+		s.dialed = m.dials.WithLabelValues(name, "ok")
+		s.dialFailed = m.dials.WithLabelValues(name, "error")
+		s.guard = m.guard.WithLabelValues(name)
 	}
 	m.shards[name] = s
 	return s
@@ -208,10 +176,15 @@ func (m *Metrics) Forget(name string) {
 		return
 	}
 	delete(m.shards, name)
+	for r := range m.replicas {
+		if r[0] == name {
+			delete(m.replicas, r)
+		}
+	}
 	label := prometheus.Labels{"shard": name}
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.statements, m.latency, m.poolConns, m.poolWaits, m.poolDials, m.guard} {
+	}{m.up, m.conns, m.queue, m.wait, m.waitFailed, m.dials, m.guard, m.replicaUp, m.replicaLag, m.replicaSeconds, m.failovers} {
 		v.DeletePartialMatch(label)
 	}
 }
@@ -224,16 +197,38 @@ func (m *Metrics) Error(code string) {
 	m.mu.Lock()
 	c, ok := m.codes[code]
 	if !ok {
+		fault := FaultOf(code).String()
+		label := code
 		if len(m.codes) >= CodeMax {
-			code = Other
+			label = Other
 		}
-		if c, ok = m.codes[code]; !ok {
-			c = m.refusals.WithLabelValues(code)
+		c = m.errors.WithLabelValues(fault, label)
+		if label == code {
 			m.codes[code] = c
 		}
 	}
 	m.mu.Unlock()
 	c.Inc()
+}
+
+// ShardError counts an error of a shard that had no conversation: it could not
+// be reached. Names that are no shard's count nothing.
+func (m *Metrics) ShardError(shard, code string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	s := m.shards[shard]
+	m.mu.Unlock()
+	s.Error(code)
+}
+
+// Limits sets the bounds that the pools and sessions have.
+func (m *Metrics) Limits(poolMax, sessionsMax int) {
+	if m != nil {
+		m.poolMax.Set(float64(poolMax))
+		m.sessionMax.Set(float64(sessionsMax))
+	}
 }
 
 // SessionOpened counts a session that begins.
@@ -254,7 +249,7 @@ func (m *Metrics) SessionClosed() {
 // SessionRefused counts a connection turned away because of the limit.
 func (m *Metrics) SessionRefused() {
 	if m != nil {
-		m.sessionsMax.Inc()
+		m.sessionsOver.Inc()
 	}
 }
 
@@ -278,6 +273,13 @@ func (m *Metrics) MapVersion(v uint64) {
 	}
 }
 
+// WatchFailed counts a failed attempt to follow the directory.
+func (m *Metrics) WatchFailed() {
+	if m != nil {
+		m.watchFailed.Inc()
+	}
+}
+
 // PlanCache counts a look-up.
 func (m *Metrics) PlanCache(hit bool) {
 	switch {
@@ -297,24 +299,28 @@ func (m *Metrics) PlanCacheSize(entries, bytes int) {
 	}
 }
 
-// Lane counts a unit that the fast lane has answered.
-func (m *Metrics) Lane() {
-	if m != nil {
-		m.lane.Inc()
-	}
-}
-
-// LaneLeft counts a session that the fast lane handed to its goroutine.
-func (m *Metrics) LaneLeft() {
-	if m != nil {
-		m.laneLeft.Inc()
-	}
-}
-
 // Cancel counts a cancel request that found its session.
 func (m *Metrics) Cancel() {
 	if m != nil {
 		m.cancels.Inc()
+	}
+}
+
+// Lane counts a unit that the fast lane has answered.
+func (m *Metrics) Lane() {
+	if m != nil {
+		m.laneUnits.Inc()
+	}
+}
+
+// LaneLeft counts a session that the fast lane handed to its goroutine.
+func (m *Metrics) LaneLeft(flight bool) {
+	switch {
+	case m == nil:
+	case flight:
+		m.laneLeft[1].Inc()
+	default:
+		m.laneLeft[0].Inc()
 	}
 }
 
@@ -325,62 +331,19 @@ func (m *Metrics) Panic() {
 	}
 }
 
-// Shard is the metrics of one shard, resolved. Methods on nil do nothing.
-type Shard struct {
-	statements          [kinds][results]prometheus.Counter
-	latency             [kinds]prometheus.Observer
-	open, idle, waiting prometheus.Gauge
-	waited, waitTimeout prometheus.Counter
-	dialed, dialFailed  prometheus.Counter
-	guard               prometheus.Counter
-}
-
-// Statement counts a statement and the time it took.
-func (s *Shard) Statement(k Kind, r Result, took time.Duration) {
-	if s == nil || k >= kinds || r >= results {
-		return
-	}
-	s.statements[k][r].Inc()
-	if r == OK || r == Failed {
-		s.latency[k].Observe(took.Seconds())
+// Slow counts a slow statement; logged is false if its line was suppressed.
+func (m *Metrics) Slow(logged bool) {
+	if m != nil {
+		m.slow.Inc()
+		if !logged {
+			m.slowSuppressed.Inc()
+		}
 	}
 }
 
-// Pool sets the numbers of open and idle connections and of waiting sessions.
-func (s *Shard) Pool(open, idle, waiting int) {
-	if s == nil {
-		return
-	}
-	s.open.Set(float64(open))
-	s.idle.Set(float64(idle))
-	s.waiting.Set(float64(waiting))
-}
-
-// Waited counts a statement that waited for a connection.
-func (s *Shard) Waited(ok bool) {
-	switch {
-	case s == nil:
-	case ok:
-		s.waited.Inc()
-	default:
-		s.waitTimeout.Inc()
-	}
-}
-
-// Dialed counts an attempt to connect.
-func (s *Shard) Dialed(ok bool) {
-	switch {
-	case s == nil:
-	case ok:
-		s.dialed.Inc()
-	default:
-		s.dialFailed.Inc()
-	}
-}
-
-// GuardRefused counts a write refused by the shard's guard.
-func (s *Shard) GuardRefused() {
-	if s != nil {
-		s.guard.Inc()
+// Spans counts spans of traces; result is "ended", "exported" or "failed".
+func (m *Metrics) Spans(result string, n int) {
+	if m != nil && n > 0 {
+		m.spans.WithLabelValues(result).Add(float64(n))
 	}
 }

@@ -288,6 +288,16 @@ func (c *Client) AddShard(ctx context.Context, req admin.AddShardRequest) (*admi
 	return tell[admin.AddShardResult](ctx, c, "shard_add", req)
 }
 
+// AddReplica implements admin.API.
+func (c *Client) AddReplica(ctx context.Context, req admin.ReplicaRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "replica_add", req)
+}
+
+// RemoveReplica implements admin.API.
+func (c *Client) RemoveReplica(ctx context.Context, req admin.ReplicaRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "replica_remove", req)
+}
+
 // RemoveShard implements admin.API.
 func (c *Client) RemoveShard(ctx context.Context, req admin.RemoveShardRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "shard_remove", req)

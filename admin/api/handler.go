@@ -149,6 +149,8 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "unpin", a.Unpin)
 	change(h, mux, "shard_add", a.AddShard)
 	change(h, mux, "shard_remove", a.RemoveShard)
+	change(h, mux, "replica_add", a.AddReplica)
+	change(h, mux, "replica_remove", a.RemoveReplica)
 	change(h, mux, "doctor", func(ctx context.Context, req admin.DoctorRequest) ([]admin.Finding, error) {
 		return list(a.Doctor(ctx, req))
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -86,7 +87,7 @@ func TestHelpAndVersion(t *testing.T) {
 		PostgresMin int    `json:"postgres_min"`
 		Platform    string `json:"platform"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != exitOK || v.Version == "" || v.DataFormat != dataFormat || v.PostgresMin != 14 {
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != exitOK || v.Version == "" || v.DataFormat != wiring.DataFormat || v.PostgresMin != 14 {
 		t.Errorf("version --json: %d, %v, %s", code, err, stdout)
 	}
 }
@@ -162,98 +163,6 @@ func TestBindErrors(t *testing.T) {
 	if sqlstate.CodeOf(err) != sqlstate.ConfigFileError || !strings.Contains(err.Error(), "--admin") {
 		t.Errorf("foreign address: %v", err)
 	}
-}
-
-func TestDataFolder(t *testing.T) {
-	given := func(names ...string) func(string) bool {
-		return func(s string) bool { return slices.Contains(names, s) }
-	}
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	d, err := openDataFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openDataFolder(dir); sqlstate.CodeOf(err) != sqlstate.ObjectInUse || !strings.Contains(err.Error(), "process") {
-		t.Errorf("second lock: %v", err)
-	}
-	l, err := d.settle(wanted{engine: "postgres", shards: 5, servers: 2, given: given()}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(l.Shards) != 5 || l.Shards[4] != "shard-4" || l.serverOf("shard-3") != 1 || l.serverOf("shard-4") != 0 {
-		t.Errorf("layout %+v", l)
-	}
-	d.close()
-
-	d, err = openDataFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.close()
-	for _, c := range []struct {
-		w    wanted
-		want string
-	}{
-		{wanted{engine: "sqlite", shards: 4, servers: 1, given: given()}, ""}, // nothing given: what is there counts
-		{wanted{engine: "postgres", shards: 5, servers: 2, given: given("engine", "shards", "servers")}, ""},
-		{wanted{engine: "sqlite", given: given("engine")}, "has postgres shards, but engine is set to sqlite"},
-		{wanted{shards: 4, given: given("shards")}, "cleave shard add"},
-		{wanted{servers: 1, given: given("servers")}, "--servers 2"},
-	} {
-		got, err := d.settle(c.w, time.Now())
-		if c.want == "" && (err != nil || len(got.Shards) != 5) {
-			t.Errorf("%+v: %v", c.w, err)
-		}
-		if c.want != "" && (sqlstate.CodeOf(err) != sqlstate.ConfigFileError || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--data")) {
-			t.Errorf("got %v, want %q", err, c.want)
-		}
-	}
-}
-
-func TestBadDataFolders(t *testing.T) {
-	for name, c := range map[string]struct {
-		file, text string
-		code       sqlstate.Code
-		want       string
-	}{
-		"newer format":    {layoutFile, `{"format": 9, "made_by": "v9.9"}`, sqlstate.ConfigFileError, "format 9, made by a newer version of Cleave (v9.9)"},
-		"damaged":         {layoutFile, `{"format`, sqlstate.DataCorrupted, "damaged"},
-		"no format":       {layoutFile, `{}`, sqlstate.DataCorrupted, "damaged"},
-		"no shards":       {layoutFile, `{"format": 1, "engine": "sqlite"}`, sqlstate.DataCorrupted, "do not fit"},
-		"servers missing": {layoutFile, `{"format": 1, "engine": "postgres", "shards": ["shard-0"]}`, sqlstate.DataCorrupted, "do not fit"},
-		"something else":  {"photo.jpg", "x", sqlstate.ConfigFileError, "holds photo.jpg"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			_, err := openDataFolder(dir)
-			if sqlstate.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) || sqlstate.As(err).Hint == "" {
-				t.Errorf("got %v, want %s %q", err, c.code, c.want)
-			}
-			if _, err := os.Stat(filepath.Join(dir, lockFile)); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("a refused folder was changed: %v", err)
-			}
-		})
-	}
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openDataFolder(filepath.Join(file, "x")); sqlstate.CodeOf(err) != sqlstate.ConfigFileError {
-		t.Errorf("folder below a file: %v", err)
-	}
-	// A crash between writing the new format file and renaming it.
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, layoutFile+".new"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDataFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.close()
 }
 
 func TestComplete(t *testing.T) {

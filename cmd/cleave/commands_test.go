@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cleavedb/cleave/internal/wiring"
 )
 
 // plain is a process without --json, to see what people see.
@@ -218,14 +220,18 @@ func TestCommands(t *testing.T) {
 			t.Errorf("the default shard was removed: %s", stderr)
 		}
 		var history []struct {
-			Version uint64
-			By, Op  string
-			Why     string
+			Version   uint64
+			By, Op    string
+			Why       string
+			Statement string
 		}
 		r.into(&history, "map", "history", "--limit", "100")
 		seen := map[string]bool{}
 		for i, h := range history {
 			seen[h.Op] = true
+			if strings.Contains(h.Statement, "-- cleave") {
+				t.Errorf("history shows the ledger's own lines: %s", h.Statement)
+			}
 			if h.By == "" || (i > 0 && h.Version <= history[i-1].Version) {
 				t.Errorf("history entry %+v", h)
 			}
@@ -252,11 +258,16 @@ func TestCommands(t *testing.T) {
 		if code != exitOK || !strings.Contains(stdout, "the router answers at "+r.Listen) || strings.Contains(stdout, "\nerror") {
 			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 		}
+		// A cluster named by its address alone: the folder that happens to be here is not its.
+		code, stdout, stderr = r.cleave("", "doctor")
+		if code != exitOK || strings.Contains(stdout, "folder") || !strings.Contains(stdout, "the router answers at "+r.Listen) {
+			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		}
 	})
 
 	t.Run("a second router", func(t *testing.T) {
 		r := r.in(t)
-		second := start(t, "router", "--directory", "file:"+filepath.Join(r.Data, directoryFile))
+		second := start(t, "router", "--directory", "file:"+filepath.Join(r.Data, wiring.DirectoryFile))
 		c := second.session()
 		if n := one[int64](t, c, "SELECT count(*) FROM orders WHERE tenant_id = 42"); n != 2 {
 			t.Errorf("the second router sees %d rows of 2", n)

@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -39,6 +40,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "Say what is wrong, and the next command to run",
 		Long: `Looks at the settings, the data folder, the ports, the PostgreSQL programs, and at the
 cluster that --admin names: router, shards, guards, and what a crash may have left.
+Where --admin names a cluster that answers, this machine's data folder is looked at
+only if --data names it.
 It works when nothing runs as well, and then says what to run. With --repair the
 cluster finishes what a crash left and sets guards that differ from the map.
 
@@ -95,12 +98,15 @@ func (a *app) examine(ctx context.Context, cfg *config.Effective, repair bool) [
 		d.add(levelWarning, w, "unset it")
 	}
 	running := d.process(ctx, cfg)
-	d.folder(cfg, running)
+	// A cluster that --admin names may have nothing to do with this folder.
+	if here := cfg.Given("data") || !cfg.Given("admin"); here || !running {
+		d.folder(cfg, running)
+		d.postgres(cfg)
+	}
 	if !running {
 		d.port(ctx, "listen", cfg.Listen)
 		d.port(ctx, "admin", cfg.Admin)
 	}
-	d.postgres(cfg)
 	if running {
 		d.cluster(ctx, cfg, repair)
 	}
@@ -163,7 +169,7 @@ func startLine(cfg *config.Effective) string {
 func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 	path, err := filepath.Abs(cfg.Data)
 	if err != nil {
-		d.fail(folderError(err, cfg.Data, "named"))
+		d.fail(wiring.FolderError(err, cfg.Data, "named"))
 		return
 	}
 	st, err := os.Stat(path)
@@ -173,17 +179,17 @@ func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 		return
 	}
 	if err != nil {
-		d.fail(folderError(err, path, "looked at"))
+		d.fail(wiring.FolderError(err, path, "looked at"))
 		return
 	}
 	if !st.IsDir() {
-		d.fail(folderError(syscall.ENOTDIR, path, "used as data folder"))
+		d.fail(wiring.FolderError(syscall.ENOTDIR, path, "used as data folder"))
 		return
 	}
-	l, err := readLayout(path)
+	l, err := wiring.ReadLayout(path, versionText())
 	if errors.Is(err, fs.ErrNotExist) {
 		// What `cleave up` would say.
-		if err := (&dataFolder{path: path}).check(); err != nil {
+		if err := (&wiring.DataFolder{Path: path}).Check(); err != nil {
 			d.fail(err)
 			return
 		}
@@ -202,7 +208,7 @@ func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 			}
 		}
 	}
-	if !running && !exists(filepath.Join(path, directoryFile)) && cfg.Directory == "" {
+	if !running && !exists(filepath.Join(path, wiring.DirectoryFile)) && cfg.Directory == "" {
 		d.add(levelWarning, "the data folder "+path+" has no shard map: its first start did not finish", startLine(cfg))
 	}
 	var disk syscall.Statfs_t
@@ -232,7 +238,7 @@ func (d *diagnosis) port(ctx context.Context, setting, address string) {
 // postgres looks for the programs of local PostgreSQL servers.
 func (d *diagnosis) postgres(cfg *config.Effective) {
 	needed := cfg.Engine == "postgres"
-	if l, err := readLayout(cfg.Data); err == nil {
+	if l, err := wiring.ReadLayout(cfg.Data, versionText()); err == nil {
 		needed = l.Engine == "postgres"
 	}
 	found, err := localpg.Find(0)

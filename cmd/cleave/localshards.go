@@ -14,13 +14,14 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
 
 // localShards are the shards that `cleave up` runs itself.
 type localShards struct {
-	folder *dataFolder
+	folder *wiring.DataFolder
 	log    *slog.Logger
 	pool   int // connections that a router may open to one shard
 
@@ -34,7 +35,7 @@ type localShards struct {
 // startLocalShards starts what the layout asks for and returns the shards with
 // the URLs at which they are now. PostgreSQL servers keep the port of the last
 // start if it is free.
-func startLocalShards(ctx context.Context, folder *dataFolder, pool int, log *slog.Logger) (*localShards, []admin.BootstrapShard, error) {
+func startLocalShards(ctx context.Context, folder *wiring.DataFolder, pool int, log *slog.Logger) (*localShards, []admin.BootstrapShard, error) {
 	ls := &localShards{folder: folder, log: log, pool: pool}
 	ls.life, ls.end = context.WithCancel(context.Background())
 	fail := func(err error) (*localShards, []admin.BootstrapShard, error) {
@@ -43,22 +44,19 @@ func startLocalShards(ctx context.Context, folder *dataFolder, pool int, log *sl
 		defer cancel()
 		return nil, nil, errors.Join(err, ls.close(bound))
 	}
-	l := folder.layout
+	l := folder.Layout
+	if l.Engine == "sqlite" {
+		return ls, l.SQLiteShards(folder.Path), nil
+	}
 	shards := make([]admin.BootstrapShard, len(l.Shards))
 	for i, name := range l.Shards {
 		shards[i] = admin.BootstrapShard{Name: name, Weight: 1}
-	}
-	if l.Engine == "sqlite" {
-		for i := range shards {
-			shards[i].URL = "file:" + filepath.Join(folder.path, shards[i].Name+".db")
-		}
-		return ls, shards, nil
 	}
 	if err := ls.startServers(ctx); err != nil {
 		return fail(err)
 	}
 	for i := range shards {
-		s := ls.servers[l.serverOf(shards[i].Name)]
+		s := ls.servers[l.ServerOf(shards[i].Name)]
 		if err := s.CreateDatabase(ctx, shards[i].Name); err != nil {
 			return fail(err)
 		}
@@ -70,11 +68,11 @@ func startLocalShards(ctx context.Context, folder *dataFolder, pool int, log *sl
 }
 
 func (ls *localShards) startServers(ctx context.Context) error {
-	l := ls.folder.layout
+	l := ls.folder.Layout
 	if os.Geteuid() == 0 {
 		// PostgreSQL then runs as another user, who has to get through.
-		if err := os.Chmod(ls.folder.path, 0o711); err != nil {
-			return folderError(err, ls.folder.path, "opened to the user of PostgreSQL")
+		if err := os.Chmod(ls.folder.Path, 0o711); err != nil {
+			return wiring.FolderError(err, ls.folder.Path, "opened to the user of PostgreSQL")
 		}
 	}
 	ls.servers = make([]*localpg.Server, l.Servers)
@@ -101,7 +99,7 @@ func (ls *localShards) startServers(ctx context.Context) error {
 	}
 	next := *l
 	next.Ports = ports
-	if err := ls.folder.save(&next); err != nil {
+	if err := ls.folder.Save(&next); err != nil {
 		return err
 	}
 	for i := range ls.servers {
@@ -112,7 +110,7 @@ func (ls *localShards) startServers(ctx context.Context) error {
 
 func (ls *localShards) startServer(ctx context.Context, i int) (*localpg.Server, error) {
 	opts := ls.options(i)
-	if l := ls.folder.layout; len(l.Ports) > i {
+	if l := ls.folder.Layout; len(l.Ports) > i {
 		opts.Port = l.Ports[i]
 	}
 	s, err := localpg.Start(ctx, opts)
@@ -130,10 +128,10 @@ func (ls *localShards) startServer(ctx context.Context, i int) (*localpg.Server,
 }
 
 func (ls *localShards) options(i int) localpg.Options {
-	l := ls.folder.layout
+	l := ls.folder.Layout
 	perServer := (len(l.Shards) + l.Servers - 1) / l.Servers
 	return localpg.Options{
-		DataDir: filepath.Join(ls.folder.path, "pg-"+strconv.Itoa(i)),
+		DataDir: filepath.Join(ls.folder.Path, "pg-"+strconv.Itoa(i)),
 		Durable: true,
 		Settings: map[string]string{
 			"wal_level":                 "logical",

@@ -56,7 +56,7 @@ func (r *runner) route(ctx context.Context) error {
 	if err := r.bind(ctx); err != nil {
 		return err
 	}
-	dir, err := r.openDirectory(path)
+	dir, err := r.openDirectory(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (r *runner) route(ctx context.Context) error {
 			WithHint("make a cluster with cleave up")
 	}
 	r.banner = func(c *cluster) error {
-		router, adminAddress, snap := dialable(r.router.Addr()), dialable(r.admin.Addr()), c.executor.Snapshot()
+		router, adminAddress, snap := dialable(r.router.Addr()), dialable(r.admin.Addr()), c.Executor.Snapshot()
 		if r.app.json {
 			return r.app.printJSON(map[string]any{
 				"listen": router, "admin": adminAddress, "directory": path,

@@ -29,6 +29,7 @@ type runner struct {
 	router, admin net.Listener
 	undos         []func(context.Context) error
 	banner        func(*cluster) error // says that it serves
+	cluster       atomic.Pointer[cluster]
 }
 
 // undo registers what close does, in reverse order.
@@ -150,13 +151,14 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	if err != nil {
 		return err
 	}
-	r.undo(func(context.Context) error { return c.close() })
-	c.recover(ctx)
+	r.undo(func(context.Context) error { return c.Close() })
+	r.cluster.Store(c)
+	c.Recover(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	r.warnings(r.log)
-	r.log.Info("ready", "router", r.router.Addr(), "admin", r.admin.Addr(), telemetry.KeyVersion, c.executor.Snapshot().Version())
+	r.log.Info("ready", "router", r.router.Addr(), "admin", r.admin.Addr(), telemetry.KeyVersion, c.Executor.Snapshot().Version())
 	if err := r.banner(c); err != nil {
 		return err
 	}
@@ -172,6 +174,9 @@ func (r *runner) reload() {
 	}
 	r.cfg.Store(next)
 	r.level.Set(logLevel(next.LogLevel))
+	if c := r.cluster.Load(); c != nil {
+		c.reload(&next.Config)
+	}
 	for _, ch := range changes {
 		if ch.Restart {
 			r.log.Warn("setting needs a restart", "setting", ch.Setting, "in_force", ch.Old, "new", ch.New, "source", ch.Source)

@@ -16,7 +16,7 @@ func (a *app) shardCommand() *cobra.Command {
 		`A shard is a database that holds key ranges: a PostgreSQL database, or a SQLite
 file on the machine of the router.`,
 		`  cleave shard list`,
-		a.shardListCommand(), a.shardAddCommand(), a.shardRemoveCommand())
+		a.shardListCommand(), a.shardAddCommand(), a.shardRemoveCommand(), a.replicaCommand())
 }
 
 func (a *app) shardListCommand() *cobra.Command {
@@ -24,7 +24,9 @@ func (a *app) shardListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the shards with their health",
 		Long: `Lists every shard of the map: name, engine, URL (without its password), labels,
-weight, the number of ranges and pins it owns, and whether it answers now.
+weight, the number of ranges and pins it owns, and whether it answers now. Under a
+shard with replicas each of its servers has a line: its role, its health, how much
+of the primary's log it has not replayed yet, and its URL.
 
 A PostgreSQL shard's URL can be given to psql as it is. What is written there
 goes past the router; the shard still refuses rows that it does not own.`,
@@ -42,8 +44,15 @@ goes past the router; the shard still refuses rows that it does not own.`,
 			if err != nil {
 				return err
 			}
-			return printList(a, shards, "no shards", []string{"NAME", "ENGINE", "HEALTH", "RANGES", "PINS", "WEIGHT", "LABELS", "URL"},
-				func(s admin.ShardInfo) []string {
+			if a.json {
+				return printList(a, shards, "", nil, func(admin.ShardInfo) []string { return nil })
+			}
+			return printList(a, listLines(shards), "no shards", []string{"NAME", "ENGINE", "HEALTH", "RANGES", "PINS", "WEIGHT", "LABELS", "URL"},
+				func(l listLine) []string {
+					if l.endpoint != nil {
+						return l.endpoint.cells()
+					}
+					s := l.shard
 					health := s.Health
 					if s.Reason != "" {
 						health += ": " + s.Reason
@@ -72,6 +81,7 @@ func (a *app) shardAddCommand() *cobra.Command {
 	var ch change
 	var labels []string
 	var weight float64
+	var replicas []string
 	cmd := &cobra.Command{
 		Use:   "add NAME URL",
 		Short: "Add a database to the cluster as a shard",
@@ -84,14 +94,16 @@ the machine of the router. A password in it is stored in the map and never
 printed. A URL on the command line can be seen by other users of this machine:
 give - to read it from standard input instead.`,
 		Example: `  cleave shard add shard-4 postgres://cleave@db4.example.org/app --label region=eu --weight 2
-  cleave shard add shard-5 - --dry-run < url.txt`,
+  cleave shard add shard-5 - --dry-run < url.txt
+  cleave shard add shard-6 postgres://cleave@db6/app --replica postgres://cleave@db7/app`,
 		Args: args(2, 2),
 	}
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of the shard as key=value; can be repeated")
 	cmd.Flags().Float64Var(&weight, "weight", 1, "share of the load that it should carry, relative to the others")
+	cmd.Flags().StringArrayVar(&replicas, "replica", nil, "URL of a server that streams from the one at URL; can be repeated")
 	ch.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, given []string) error {
-		req := admin.AddShardRequest{Meta: ch.meta(), Name: given[0], URL: given[1], Weight: weight, Labels: map[string]string{}}
+		req := admin.AddShardRequest{Meta: ch.meta(), Name: given[0], URL: given[1], Weight: weight, Replicas: replicas, Labels: map[string]string{}}
 		for _, l := range labels {
 			k, v, ok := strings.Cut(l, "=")
 			if !ok || k == "" {

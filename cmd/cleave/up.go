@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,11 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/shardmap/sqlitedir"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -63,105 +60,60 @@ again. The log goes to stderr.`,
 // up opens or makes the data folder and everything in it.
 func (r *runner) up(ctx context.Context) error {
 	cfg := r.cfg.Load()
-	folder, err := openDataFolder(cfg.Data)
+	folder, err := wiring.OpenDataFolder(cfg.Data, versionText())
 	if err != nil {
 		return err
 	}
-	r.undo(func(context.Context) error { folder.close(); return nil })
-	found := folder.layout != nil
-	w := wanted{engine: cfg.Engine, shards: cfg.Shards, servers: cfg.Servers, given: cfg.Given}
+	r.undo(func(context.Context) error { folder.Close(); return nil })
+	found := folder.Layout != nil
+	w := wiring.Wanted{Engine: cfg.Engine, Shards: cfg.Shards, Servers: cfg.Servers, Given: cfg.Given}
 	// Ports before anything is made: a start that fails must leave no trace.
 	if found {
-		if err := folder.layout.agree(folder.path, w); err != nil {
+		if err := folder.Layout.Agree(folder.Path, w); err != nil {
 			return err
 		}
 	}
 	if err := r.bind(ctx); err != nil {
 		return err
 	}
-	l, err := folder.settle(w, time.Now())
+	l, err := folder.Settle(w, time.Now())
 	if err != nil {
 		return err
 	}
 	if found {
-		r.log.Info("the data folder is found again", "folder", folder.path, "engine", l.Engine, "shards", len(l.Shards))
+		r.log.Info("the data folder is found again", "folder", folder.Path, "engine", l.Engine, "shards", len(l.Shards))
 	} else {
-		r.log.Info("a new data folder", "folder", folder.path, "engine", l.Engine, "shards", len(l.Shards))
+		r.log.Info("a new data folder", "folder", folder.Path, "engine", l.Engine, "shards", len(l.Shards))
 	}
 	local, shards, err := startLocalShards(ctx, folder, cfg.PoolSize, r.log)
 	if err != nil {
 		return err
 	}
 	r.undo(local.close)
-	dir, err := r.openDirectory(directoryPath(cfg.Directory, folder.path))
+	dir, err := r.openDirectory(ctx, directoryPath(cfg.Directory, folder.Path))
 	if err != nil {
 		return err
 	}
-	if err := r.bootstrap(ctx, dir, shards); err != nil {
+	if err := wiring.Bootstrap(ctx, dir, shards, actor(), "cleave up", versionText(), r.log); err != nil {
 		return err
 	}
-	r.banner = func(c *cluster) error { return r.upBanner(ctx, folder, found, c) }
+	r.banner = func(c *cluster) error {
+		c.Executor.Metrics().Data(func() (used, free uint64, ok bool) { return dataSize(folder.Path) })
+		return r.upBanner(ctx, folder, found, c)
+	}
 	return r.start(ctx, dir)
-}
-
-// bootstrap makes the first map, or tells the map where the local shards are
-// now: the folder may have been moved, or a port may have changed.
-func (r *runner) bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.BootstrapShard) error {
-	for range 5 {
-		snap, err := dir.Load(ctx)
-		if errors.Is(err, shardmap.ErrNotFound) {
-			ops := newOps(dir, r.log)
-			res, err := ops.Bootstrap(ctx, admin.BootstrapRequest{Meta: admin.Meta{By: actor(), Why: "first start of cleave up"}, Shards: shards})
-			if e := ops.Close(); err == nil && e != nil {
-				return e
-			}
-			if err != nil {
-				return err
-			}
-			r.log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		next := snap.State().Clone()
-		var moved []string
-		for _, local := range shards {
-			for i := range next.Shards {
-				if s := &next.Shards[i]; s.Name == local.Name && s.URL != local.URL {
-					s.URL = local.URL
-					moved = append(moved, s.Name)
-				}
-			}
-		}
-		if len(moved) == 0 {
-			return nil
-		}
-		_, err = dir.Update(ctx, shardmap.Change{
-			Expect: snap.Version(), By: "system", Op: "shard_url",
-			Why: "cleave up found the local shards at another place: " + strings.Join(moved, ", "),
-		}, next)
-		if errors.Is(err, shardmap.ErrConflict) {
-			continue
-		}
-		if err == nil {
-			r.log.Info("local shards have another address now", "shards", strings.Join(moved, ", "))
-		}
-		return err
-	}
-	return sqlstate.New(sqlstate.SerializationFailure, "the shard map changes all the time").WithHint("stop the other processes that use this directory, then start again")
 }
 
 // directoryPath returns the directory's file: the setting, else the data folder's.
 func directoryPath(setting, folder string) string {
 	if setting == "" {
-		return filepath.Join(folder, directoryFile)
+		return filepath.Join(folder, wiring.DirectoryFile)
 	}
-	return strings.TrimPrefix(strings.TrimPrefix(setting, "file:"), "//")
+	return wiring.FilePath(setting)
 }
 
-func (r *runner) openDirectory(path string) (shardmap.Directory, error) {
-	dir, err := sqlitedir.Open(path)
+func (r *runner) openDirectory(ctx context.Context, url string) (shardmap.Directory, error) {
+	dir, err := wiring.OpenDirectory(ctx, url)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +127,12 @@ INSERT INTO orders VALUES (42, 1, 'hello');
 SELECT * FROM orders WHERE tenant_id = 42;
 EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 42;`
 
-func (r *runner) upBanner(ctx context.Context, folder *dataFolder, found bool, c *cluster) error {
+func (r *runner) upBanner(ctx context.Context, folder *wiring.DataFolder, found bool, c *cluster) error {
 	router, adminAddress := dialable(r.router.Addr()), dialable(r.admin.Addr())
-	snap := c.executor.Snapshot()
+	snap := c.Executor.Snapshot()
 	if r.app.json {
 		return r.app.printJSON(map[string]any{
-			"listen": router, "admin": adminAddress, "data": folder.path, "engine": folder.layout.Engine,
+			"listen": router, "admin": adminAddress, "data": folder.Path, "engine": folder.Layout.Engine,
 			"shards": len(snap.Shards()), "tables": len(snap.State().Tables), "version": snap.Version(), "new": !found, "pid": os.Getpid(),
 		})
 	}
@@ -193,7 +145,7 @@ func (r *runner) upBanner(ctx context.Context, folder *dataFolder, found bool, c
 		word = fmt.Sprintf("found again, %d %s", len(snap.State().Tables), plural(len(snap.State().Tables), "table"))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nCleave is ready: %d %s %s in %s (%s)\n", len(snap.Shards()), folder.layout.Engine, plural(len(snap.Shards()), "shard"), folder.path, word)
+	fmt.Fprintf(&b, "\nCleave is ready: %d %s %s in %s (%s)\n", len(snap.Shards()), folder.Layout.Engine, plural(len(snap.Shards()), "shard"), folder.Path, word)
 	fmt.Fprintf(&b, "router     %s\nadmin API  http://%s  (/healthz, /metrics)\n\n", router, adminAddress)
 	fmt.Fprintf(&b, "Paste next:\n\n%s\n\n", psqlLine(router))
 	if len(snap.State().Tables) == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/wiring"
 )
 
 const createOrders = `CREATE TABLE orders (tenant_id bigint, id bigint, note text, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')`
@@ -120,7 +121,7 @@ func TestUpRefusesWhatContradicts(t *testing.T) {
 			t.Errorf("%s %s: exit code %d, %s", c.flag, c.value, code, stderr)
 		}
 	}
-	layout := filepath.Join(data, layoutFile)
+	layout := filepath.Join(data, wiring.LayoutFile)
 	b, err := os.ReadFile(layout)
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -32,12 +33,12 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			if a.json {
 				return a.printJSON(map[string]any{
-					"version": versionText(), "data_format": dataFormat, "map_format": shardmap.Format,
+					"version": versionText(), "data_format": wiring.DataFormat, "map_format": shardmap.Format,
 					"postgres_min": localpg.MajorMin, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 				})
 			}
 			_, err := fmt.Fprintf(a.stdout, "cleave %s (data format %d, map format %d, PostgreSQL %d or later, %s %s/%s)\n",
-				versionText(), dataFormat, shardmap.Format, localpg.MajorMin, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				versionText(), wiring.DataFormat, shardmap.Format, localpg.MajorMin, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

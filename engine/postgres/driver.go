@@ -33,7 +33,13 @@ const (
 
 // Driver opens PostgreSQL databases as shards: postgres:// URLs and key=value
 // strings as libpq reads them, unix sockets included.
-type Driver struct{}
+type Driver struct {
+	// SocketDirs are the folders in which the unix socket of a server is looked
+	// for whose URL names an address of this machine. It is used if it leads to the
+	// very same server, and if the URL demands no TLS. nil: connections go where
+	// the URL says.
+	SocketDirs []string
+}
 
 // Name returns "postgres".
 func (Driver) Name() string { return Name }
@@ -41,7 +47,7 @@ func (Driver) Name() string { return Name }
 // Open checks the URL and returns a handle; it does not connect. Environment
 // variables and files that libpq reads (PGPASSWORD, .pgpass, ...) fill what the
 // URL leaves out. Fails with F0000 on a malformed URL, never printing it.
-func (Driver) Open(cfg engine.Config) (engine.Shard, error) {
+func (d Driver) Open(cfg engine.Config) (engine.Shard, error) {
 	pc, err := pgconn.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, (&sqlstate.Error{
@@ -60,7 +66,7 @@ func (Driver) Open(cfg engine.Config) (engine.Shard, error) {
 	if cfg.MessageMax <= 0 {
 		cfg.MessageMax = defaultMessageMax
 	}
-	s := &shard{cfg: cfg, base: pc}
+	s := &shard{cfg: cfg, base: pc, socket: socket{dirs: d.SocketDirs}}
 	s.doubt()
 	return s, nil
 }
@@ -90,6 +96,7 @@ type shard struct {
 	base     *pgconn.Config
 	closed   atomic.Bool
 	verified atomic.Bool
+	socket   socket
 	// prepared is max_prepared_transactions, -1 while it is not known.
 	prepared atomic.Int32
 }
@@ -98,6 +105,7 @@ type shard struct {
 func (s *shard) doubt() {
 	s.verified.Store(false)
 	s.prepared.Store(-1)
+	s.socket.proved.Store(nil)
 }
 
 func (s *shard) learnPrepared(setting string) {
@@ -134,7 +142,12 @@ func (s *shard) dial(ctx context.Context, params map[string]string) (*conn, erro
 	if s.closed.Load() {
 		return nil, sqlstate.New(sqlstate.CannotConnectNow, "shard %s was closed", s.cfg.Name).OnShard(s.cfg.Name)
 	}
-	pc := s.base.Copy()
+	return s.through(ctx, func(pc *pgconn.Config) (*conn, error) { return s.dialTo(ctx, pc, params) })
+}
+
+// dialTo is dial to one place.
+func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string]string) (*conn, error) {
+	pc := at.Copy()
 	for k, v := range params {
 		if k != "user" && k != "database" && k != "replication" {
 			pc.RuntimeParams[k] = v

@@ -25,6 +25,11 @@ type Config struct {
 	MaxConnections           int // client sessions
 	PoolSize                 int // connections to one shard
 	ConnectTimeout           time.Duration
+	FailoverWait             time.Duration
+	ReadPolicy               string        // "primary", "replica" or "nearest": of sessions that set none
+	MaxReplicaLag            time.Duration // 0: none
+	LocalSockets             string        // "auto" or "off"
+	LocalSocketDirs          string        // folders, with commas
 	StatementTimeout         time.Duration
 	IdleTimeout              time.Duration
 	IdleInTransactionTimeout time.Duration
@@ -33,6 +38,7 @@ type Config struct {
 	StatementMax             int
 	LogLevel                 string
 	LogFormat                string
+	SlowStatement            time.Duration // 0: none is logged
 }
 
 // Setting describes one setting.
@@ -90,6 +96,23 @@ var settings = []Setting{
 		func(c *Config) *int { return &c.PoolSize }),
 	duration("connect-timeout", "longest attempt to connect to a shard", 5*time.Second, time.Millisecond,
 		func(c *Config) *time.Duration { return &c.ConnectTimeout }),
+	duration("failover-wait", "how long after the loss of a primary statements wait for the next one, on shards with replicas; 0 is not at all", 10*time.Second, 0,
+		func(c *Config) *time.Duration { return &c.FailoverWait }),
+	choice("read-policy", "where reads go that a replica can answer, unless the session sets cleave.read_policy", "primary", []string{"primary", "replica", "nearest"},
+		func(c *Config) *string { return &c.ReadPolicy }),
+	duration("max-replica-lag", "how old the data of a replica may be that is read, unless the session sets cleave.max_replica_lag; 0 is no limit", 10*time.Second, 0,
+		func(c *Config) *time.Duration { return &c.MaxReplicaLag }),
+	choice("local-sockets", "auto: a PostgreSQL server whose URL names an address of this machine is reached over its unix socket, if that is the very same server and the URL demands no TLS", "auto", []string{"auto", "off"},
+		func(c *Config) *string { return &c.LocalSockets }),
+	text("local-socket-dirs", "folders in which the sockets of local servers are looked for", "absolute paths with commas", "/var/run/postgresql,/tmp",
+		func(c *Config) *string { return &c.LocalSocketDirs }, func(s string) error {
+			for dir := range strings.SplitSeq(s, ",") {
+				if !strings.HasPrefix(strings.TrimSpace(dir), "/") {
+					return errors.New("has a path that is not absolute")
+				}
+			}
+			return nil
+		}),
 	duration("statement-timeout", "longest run of a statement, 0 is no limit; a session's own statement_timeout can only be shorter", time.Hour, 0,
 		func(c *Config) *time.Duration { return &c.StatementTimeout }),
 	duration("idle-timeout", "ends a session that is idle outside of a transaction, 0 is never", 8*time.Hour, 0,
@@ -104,6 +127,8 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.LogLevel }).reloadable(),
 	choice("log-format", "form of the log on stderr", "text", []string{"text", "json"},
 		func(c *Config) *string { return &c.LogFormat }),
+	duration("slow-statement", "statements that take this long are logged, without their literals; 0 is none", time.Second, 0,
+		func(c *Config) *time.Duration { return &c.SlowStatement }).reloadable(),
 	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
 }

@@ -14,6 +14,7 @@ const Module = "github.com/cleavedb/cleave"
 var rooms = []string{
 	"sqlstate",
 	"keyspace",
+	"placement",
 	"shardmap",
 	"telemetry",
 	"engine",
@@ -22,8 +23,12 @@ var rooms = []string{
 	"schema",
 	"admin",
 	"gateway",
+	client,
 	"cmd/cleave",
 }
+
+// client is the room in the module's root folder: the package cleave.
+const client = "cleave"
 
 // never takes rooms away from what the order would allow.
 var never = map[string][]string{
@@ -34,11 +39,12 @@ var never = map[string][]string{
 	"gateway":   {},
 }
 
-// leaves are drivers: only cmd/cleave and tests import them, and they never
-// import each other.
+// leaves are drivers: only what wires the rooms together and tests import them,
+// and they never import each other.
 var leaves = []string{
 	"shardmap/memory",
 	"shardmap/sqlitedir",
+	"shardmap/etcd",
 	"engine/postgres",
 	"engine/sqlite",
 }
@@ -48,18 +54,23 @@ var testOnly = []string{
 	"shardmap/shardmaptest",
 	"engine/enginetest",
 	"internal/pgtest",
+	"internal/etcdtest",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
 // and who imports them. "*" is everybody.
 var beside = map[string]struct{ imports, importers []string }{
-	"internal/wire":     {[]string{"sqlstate"}, []string{"engine", "executor", "schema", "admin", "gateway", "cmd/cleave"}},
+	"internal/wire":     {[]string{"sqlstate"}, []string{"engine", "executor", "schema", "admin", "gateway", client, "cmd/cleave"}},
 	"internal/lane":     {nil, []string{"engine", "engine/postgres", "executor", "gateway"}},
 	"internal/sqlguard": {[]string{"sqlstate"}, []string{"planner", "engine/sqlite"}},
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
-	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave"}},
+	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring"}},
+	"internal/pipe":     {nil, []string{client}},
+	"internal/wiring": {[]string{"sqlstate", "shardmap", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
+		[]string{"cmd/cleave", client}},
 	"internal/lint":     {nil, nil},
 	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
 }
 
 // free are folders of programs and tests that use the public surface and may
@@ -71,21 +82,32 @@ var noOutside = map[string][]string{
 	"sqlstate": {"os", "net", "syscall", "time"},
 	"keyspace": {"os", "net", "syscall"},
 	"planner":  {"os", "net", "syscall"},
+	// A seed comes from the caller, and so does everything else.
+	"placement": {"os", "net", "syscall", "time", "math/rand", "crypto/rand"},
 }
 
 // noClock are rooms that must give the same answer at any time of day.
-var noClock = []string{"sqlstate", "keyspace", "planner"}
+var noClock = []string{"sqlstate", "keyspace", "placement", "planner"}
 
 // libraries are dependencies that only some packages may know.
 var libraries = map[string][]string{
 	"github.com/pganalyze/pg_query_go/v6": {"planner", "engine/sqlite"},
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
+	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
 	"gopkg.in/yaml.v3":                    {"internal/config"},
+	// The benchmarks of placement compare with these; nothing uses them.
+	"github.com/dgryski/go-jump":       nil,
+	"github.com/dgryski/go-rendezvous": nil,
+	"github.com/serialx/hashring":      nil,
+	"github.com/golang/groupcache":     nil,
 }
+
+// wirer alone knows the drivers: cmd/cleave and the root package share it.
+const wirer = "internal/wiring"
 
 func within(pkg, folder string) bool {
 	return pkg == folder || strings.HasPrefix(pkg, folder+"/")
@@ -118,6 +140,14 @@ func allowed(from, to string, test bool) (why string) {
 	if test && (listed(to, leaves) || listed(to, testOnly) || within(to, "internal/localpg") || within(to, "internal/wire")) {
 		return "" // tests run on real drivers
 	}
+	if listed(to, leaves) {
+		if from == wirer {
+			return ""
+		}
+		if roomOf(from) != roomOf(to) || listed(from, leaves) {
+			return "a driver is known to " + wirer + " and to tests only"
+		}
+	}
 	if b, ok := beside[to]; ok && !listed(to, testOnly) {
 		if !listed(from, b.importers) {
 			return fmt.Sprintf("is only for %s", strings.Join(b.importers, ", "))
@@ -129,9 +159,6 @@ func allowed(from, to string, test bool) (why string) {
 			return fmt.Sprintf("%s knows only %s", from, strings.Join(append([]string{"the standard library"}, b.imports...), ", "))
 		}
 		return ""
-	}
-	if listed(to, leaves) && !within(from, "cmd/cleave") {
-		return "a driver is known to cmd/cleave and to tests only"
 	}
 	fr, tr := roomOf(from), roomOf(to)
 	switch {

@@ -16,9 +16,6 @@ const linesMax = 800
 
 func checkImports(t *Tree, say report) {
 	for _, f := range t.Go {
-		if f.Package == "" {
-			continue
-		}
 		if !known(f.Package) {
 			say(f.Path, 0, "package %s is in no row of the table of rooms: add it to internal/lint/rooms.go and docs/architecture.md", f.Package)
 			continue
@@ -29,6 +26,9 @@ func checkImports(t *Tree, say report) {
 				continue
 			}
 			line := t.line(spec.Pos())
+			if imported == Module {
+				imported += "/" + client
+			}
 			if to, ok := strings.CutPrefix(imported, Module+"/"); ok {
 				if why := allowed(f.Package, to, f.Test); why != "" {
 					say(f.Path, line, "imports %s: %s", to, why)

@@ -38,7 +38,7 @@ type Tree struct {
 // GoFile is a parsed Go file.
 type GoFile struct {
 	Path      string
-	Package   string // folder, "" for the root
+	Package   string // folder; that of the root is called like its package
 	Test      bool
 	Generated bool
 	AST       *ast.File
@@ -81,7 +81,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 		}
 		dir := path.Dir(p)
 		if dir == "." {
-			dir = ""
+			dir = client
 		}
 		t.Go = append(t.Go, &GoFile{Path: p, Package: dir, Test: strings.HasSuffix(p, "_test.go"), Generated: ast.IsGenerated(f), AST: f})
 		return nil

@@ -17,6 +17,9 @@ import (
 type Options struct {
 	// Now is the clock of the history; nil is time.Now.
 	Now func() time.Time
+	// LeaseTTL is for how long a lease runs without renewal; 0 is
+	// shardmap.DefaultLeaseTTL, less than shardmap.MinLeaseTTL is that.
+	LeaseTTL time.Duration
 }
 
 // New returns an empty directory.
@@ -27,7 +30,16 @@ func NewWith(o Options) shardmap.Directory {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &directory{now: o.Now, ids: map[string]int{}}
+	ttl, err := shardmap.LeaseTTL(o.LeaseTTL)
+	if err != nil {
+		ttl = shardmap.MinLeaseTTL
+	}
+	d := &directory{
+		now: o.Now, ttl: ttl, ids: map[string]int{}, records: map[string]shardmap.Record{},
+		members: map[string]*member{}, elections: map[string]*leader{},
+	}
+	d.life, d.end = context.WithCancel(context.Background())
+	return d
 }
 
 // directory: versions[i] and entries[i] are of version i+1. Old versions are
@@ -35,7 +47,10 @@ func NewWith(o Options) shardmap.Directory {
 // the memory.
 type directory struct {
 	now  func() time.Time
+	ttl  time.Duration
 	feed shardmap.Feed
+	life context.Context // ends with Close
+	end  context.CancelFunc
 
 	mu       sync.Mutex
 	current  *shardmap.Snapshot
@@ -43,6 +58,12 @@ type directory struct {
 	entries  []shardmap.Entry
 	ids      map[string]int
 	closed   bool
+
+	// counter is the last revision or token that was given.
+	counter   uint64
+	records   map[string]shardmap.Record
+	members   map[string]*member // by id
+	elections map[string]*leader
 }
 
 // enter locks the directory for one call.
@@ -88,6 +109,9 @@ func (d *directory) Update(ctx context.Context, change shardmap.Change, next sha
 		return nil, err
 	}
 	defer d.mu.Unlock()
+	if err := d.fence(change.Token); err != nil {
+		return nil, err
+	}
 	snap, err := shardmap.Advance(d.current, change, next)
 	if err != nil {
 		return nil, err
@@ -147,6 +171,7 @@ func (d *directory) Close() error {
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()
+	d.end()
 	d.feed.Close()
 	return nil
 }

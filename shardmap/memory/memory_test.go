@@ -11,7 +11,9 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	shardmaptest.Run(t, func(*testing.T) shardmap.Directory { return memory.New() })
+	shardmaptest.Run(t, func(*testing.T) shardmap.Directory {
+		return memory.NewWith(memory.Options{LeaseTTL: shardmaptest.LeaseTTL})
+	})
 }
 
 func TestClock(t *testing.T) {

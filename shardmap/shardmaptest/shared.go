@@ -21,6 +21,8 @@ var sharedCases = []struct {
 	{"ConcurrentCreation", testConcurrentCreation},
 	{"WatchOtherHandle", testWatchOther},
 	{"OpenAgain", testOpenAgain},
+	{"RecordsShared", testRecordsShared},
+	{"Abandoned", testAbandoned},
 }
 
 func testTwoHandles(t *testing.T, open Store) {

@@ -95,6 +95,12 @@ var cases = []struct {
 	{"At", testAt},
 	{"BigMap", testBig},
 	{"Contexts", testContexts},
+	{"Records", testRecords},
+	{"RecordLists", testRecordLists},
+	{"RecordRace", testRecordRace},
+	{"Join", testJoin},
+	{"LeaseKept", testLeaseKept},
+	{"Election", testElection},
 }
 
 // State returns a valid first state with the shards shard-0 and shard-1 and a
@@ -581,12 +587,19 @@ func testContexts(t *testing.T, d shardmap.Directory) {
 	defer cancel()
 	for want, ctx := range map[error]context.Context{context.Canceled: ended, context.DeadlineExceeded: late} {
 		calls := map[string]func() error{
-			"Load":    func() error { _, err := d.Load(ctx); return err },
-			"At":      func() error { _, err := d.At(ctx, 1); return err },
-			"Update":  func() error { _, err := relabel(ctx, d, snap, "x"); return err },
-			"History": func() error { _, err := d.History(ctx, 0, 1); return err },
-			"Find":    func() error { _, err := d.Find(ctx, "x"); return err },
-			"Watch":   func() error { _, err := d.Watch(ctx); return err },
+			"Load":         func() error { _, err := d.Load(ctx); return err },
+			"At":           func() error { _, err := d.At(ctx, 1); return err },
+			"Update":       func() error { _, err := relabel(ctx, d, snap, "x"); return err },
+			"History":      func() error { _, err := d.History(ctx, 0, 1); return err },
+			"Find":         func() error { _, err := d.Find(ctx, "x"); return err },
+			"Watch":        func() error { _, err := d.Watch(ctx); return err },
+			"Record":       func() error { _, err := d.Record(ctx, "k"); return err },
+			"PutRecord":    func() error { _, err := d.PutRecord(ctx, "k", nil, 0); return err },
+			"DeleteRecord": func() error { return d.DeleteRecord(ctx, "k", 1) },
+			"Records":      func() error { _, err := d.Records(ctx, "", "", 1); return err },
+			"Join":         func() error { _, _, err := d.Join(ctx, member("x")); return err },
+			"Members":      func() error { _, err := d.Members(ctx); return err },
+			"Campaign":     func() error { _, err := d.Campaign(ctx, "x", "y"); return err },
 		}
 		for name, call := range calls {
 			wantErr(t, name+" with an ended context", call(), want)
@@ -645,12 +658,19 @@ func testClose(t *testing.T, d shardmap.Directory) {
 		t.Fatalf("a second Close: %v", err)
 	}
 	for name, call := range map[string]func() error{
-		"Load":    func() error { _, err := d.Load(ctx); return err },
-		"At":      func() error { _, err := d.At(ctx, 1); return err },
-		"Update":  func() error { _, err := relabel(ctx, d, snap, "x"); return err },
-		"History": func() error { _, err := d.History(ctx, 0, 1); return err },
-		"Find":    func() error { _, err := d.Find(ctx, "x"); return err },
-		"Watch":   func() error { _, err := d.Watch(ctx); return err },
+		"Load":         func() error { _, err := d.Load(ctx); return err },
+		"At":           func() error { _, err := d.At(ctx, 1); return err },
+		"Update":       func() error { _, err := relabel(ctx, d, snap, "x"); return err },
+		"History":      func() error { _, err := d.History(ctx, 0, 1); return err },
+		"Find":         func() error { _, err := d.Find(ctx, "x"); return err },
+		"Watch":        func() error { _, err := d.Watch(ctx); return err },
+		"Record":       func() error { _, err := d.Record(ctx, "k"); return err },
+		"PutRecord":    func() error { _, err := d.PutRecord(ctx, "k", nil, 0); return err },
+		"DeleteRecord": func() error { return d.DeleteRecord(ctx, "k", 1) },
+		"Records":      func() error { _, err := d.Records(ctx, "", "", 1); return err },
+		"Join":         func() error { _, _, err := d.Join(ctx, member("x")); return err },
+		"Members":      func() error { _, err := d.Members(ctx); return err },
+		"Campaign":     func() error { _, err := d.Campaign(ctx, "x", "y"); return err },
 	} {
 		wantErr(t, name+" after Close", call(), shardmap.ErrClosed)
 	}

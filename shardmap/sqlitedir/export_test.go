@@ -38,3 +38,8 @@ func LimitPages(t *testing.T, dir shardmap.Directory, pages int) {
 		t.Fatal(err)
 	}
 }
+
+// Boot gives a directory another clock of leases.
+func Boot(dir shardmap.Directory, clock func() (boot string, ns int64, err error)) {
+	dir.(*directory).clock = clock
+}

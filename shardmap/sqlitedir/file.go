@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ const (
 	// applicationID marks a directory file in SQLite's header: "CLVE".
 	applicationID = 0x434c5645
 	// fileFormat is the version of the tables below, in SQLite's user_version.
-	fileFormat = 1
+	// Format 1 had the map only; opening such a file adds the rest.
+	fileFormat = 2
 
 	// checkMax is the size up to which Open checks the whole file, bytes. It
 	// takes some milliseconds.
@@ -44,7 +46,39 @@ CREATE TABLE map_version (
 	all_shards INTEGER NOT NULL,
 	change_id  TEXT UNIQUE,
 	state      BLOB NOT NULL
-) STRICT`
+) STRICT;
+` + newTables
+
+// newTables are those that format 1 does not have. counter holds the last
+// revision or token that was given. Moments of leases are readings of the
+// machine's monotonic clock, and say nothing after another boot. A row of moved
+// is a shardmap.Move.
+const newTables = `
+CREATE TABLE record (
+	key      TEXT PRIMARY KEY,
+	value    BLOB NOT NULL,
+	revision INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE counter (last INTEGER NOT NULL) STRICT;
+INSERT INTO counter VALUES (0);
+CREATE TABLE member (
+	id           TEXT PRIMARY KEY,
+	node         INTEGER NOT NULL UNIQUE,
+	about        TEXT NOT NULL,
+	acknowledged INTEGER NOT NULL,
+	joined_us    INTEGER NOT NULL,
+	boot         TEXT NOT NULL,
+	until_ns     INTEGER NOT NULL
+) STRICT;
+CREATE TABLE election (
+	name      TEXT PRIMARY KEY,
+	candidate TEXT NOT NULL,
+	token     INTEGER NOT NULL UNIQUE,
+	boot      TEXT NOT NULL,
+	until_ns  INTEGER NOT NULL
+) STRICT;
+CREATE TABLE moved (mark TEXT NOT NULL) STRICT;
+`
 
 // opening serialises Open within the process. When a process closes any
 // descriptor of a file, POSIX drops all locks that it holds on the file, also
@@ -52,11 +86,11 @@ CREATE TABLE map_version (
 // touched but through SQLite, and creating one is not done twice at a time.
 var opening sync.Mutex
 
-// open opens the file's three connections: to read, to write, to poll.
-func (d *directory) open(path string) ([3]*sqlite.Conn, error) {
+// open opens the file's connections: to read, to write, to poll, and for leases.
+func (d *directory) open(path string) ([4]*sqlite.Conn, error) {
 	opening.Lock()
 	defer opening.Unlock()
-	var conns [3]*sqlite.Conn
+	var conns [4]*sqlite.Conn
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return conns, sqlstate.Wrap(err, sqlstate.IOError, "the path %q has no absolute form", path)
@@ -77,6 +111,11 @@ func (d *directory) open(path string) ([3]*sqlite.Conn, error) {
 		if err = prepare(ctx, conns[0]); err != nil {
 			break
 		}
+	}
+	if err == nil {
+		// A lease need not survive a loss of power, since its process does not:
+		// no renewal waits for the disk.
+		err = sqlitex.ExecuteTransient(conns[3], "PRAGMA synchronous = NORMAL", nil)
 	}
 	if err == nil {
 		d.file, err = os.Stat(full)
@@ -159,23 +198,33 @@ func connect(ctx context.Context, path string) (*sqlite.Conn, error) {
 // prepare checks that the file is a directory of the known format, or makes an
 // empty file one. A file of anybody else is left as it is.
 func prepare(ctx context.Context, conn *sqlite.Conn) error {
-	empty, err := inspect(conn)
+	format, err := inspect(conn)
 	if err != nil {
 		return err
 	}
 	if err := useLog(ctx, conn); err != nil {
 		return err
 	}
-	if !empty {
-		return quickCheck(conn)
+	if format != 0 {
+		if err := quickCheck(conn); err != nil || format == fileFormat {
+			return err
+		}
 	}
 	if err := sqlitex.ExecuteTransient(conn, "BEGIN IMMEDIATE", nil); err != nil {
 		return err
 	}
 	// Another process may have done it in the meantime.
-	empty, err = inspect(conn)
-	if err == nil && empty {
-		err = sqlitex.ExecuteTransient(conn, tables, nil)
+	format, err = inspect(conn)
+	if err == nil && format != fileFormat {
+		script := tables
+		if format == 1 {
+			script = newTables
+		}
+		for _, statement := range strings.SplitAfter(script, ";\n") {
+			if statement = strings.TrimSpace(statement); err == nil && statement != "" {
+				err = sqlitex.ExecuteTransient(conn, statement, nil)
+			}
+		}
 		for _, pragma := range []string{
 			fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 			fmt.Sprintf("PRAGMA user_version = %d", fileFormat),
@@ -194,10 +243,10 @@ func prepare(ctx context.Context, conn *sqlite.Conn) error {
 	return err
 }
 
-// inspect reports whether the file is empty, and refuses one that is neither
-// empty nor a directory of the known format.
-func inspect(conn *sqlite.Conn) (empty bool, err error) {
-	var application, format, objects, known int64
+// inspect returns the file's format, 0 if it is empty, and refuses one that is
+// neither empty nor a directory of a known format.
+func inspect(conn *sqlite.Conn) (format int64, err error) {
+	var application, objects, known int64
 	for _, q := range []struct {
 		sql  string
 		into *int64
@@ -214,25 +263,25 @@ func inspect(conn *sqlite.Conn) (empty bool, err error) {
 			},
 		})
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	switch {
 	case objects == 0 && application == 0 && format == 0:
-		return true, nil
+		return 0, nil
 	case application != applicationID:
-		return false, sqlstate.New(sqlstate.ObjectNotInState, "this SQLite file belongs to another program").
+		return 0, sqlstate.New(sqlstate.ObjectNotInState, "this SQLite file belongs to another program").
 			WithHint("choose another data folder: cleave up --data FOLDER")
 	case format > fileFormat:
-		return false, sqlstate.New(sqlstate.ObjectNotInState, "the directory file has format %d, this program knows format %d", format, fileFormat).
+		return 0, sqlstate.New(sqlstate.ObjectNotInState, "the directory file has format %d, this program knows format %d", format, fileFormat).
 			WithHint("run the newer release that wrote it (cleave version prints this one), or start an empty cluster: cleave up --data NEW_FOLDER")
-	case format != fileFormat:
-		return false, sqlstate.New(sqlstate.ObjectNotInState, "the directory file has format %d, this program knows format %d", format, fileFormat).
+	case format < 1:
+		return 0, sqlstate.New(sqlstate.ObjectNotInState, "the directory file has format %d, this program knows format %d", format, fileFormat).
 			WithHint("start an empty cluster: cleave up --data NEW_FOLDER")
 	case known == 0:
-		return false, sqlstate.New(sqlstate.DataCorrupted, "the directory file has lost its table")
+		return 0, sqlstate.New(sqlstate.DataCorrupted, "the directory file has lost its table")
 	}
-	return false, nil
+	return format, nil
 }
 
 // useLog switches to the write-ahead log. While another process does the same,
@@ -344,11 +393,14 @@ func fileError(err error, path, what string) error {
 // stored nothing: after another failure the log may or may not hold the change
 // when it is read next.
 func commitError(err error, path string, e shardmap.Entry) error {
+	return unknownCommit(err, path, fmt.Sprintf("version %d of the shard map", e.Version))
+}
+
+func unknownCommit(err error, path, what string) error {
 	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull {
 		return err
 	}
-	unknown := sqlstate.Wrap(err, sqlstate.TransactionUnknown,
-		"it is not known whether version %d of the shard map was stored in %s", e.Version, path).
+	unknown := sqlstate.Wrap(err, sqlstate.TransactionUnknown, "it is not known whether %s was stored in %s", what, path).
 		WithHint("look with \"cleave map history\" before running it again")
 	unknown.Retry = sqlstate.RetryUnknown
 	return unknown

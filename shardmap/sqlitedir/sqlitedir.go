@@ -23,6 +23,9 @@ type Options struct {
 	// Poll is the time between two looks for changes that others made, while
 	// somebody watches; 0 is 5 milliseconds.
 	Poll time.Duration
+	// LeaseTTL is for how long a lease runs without renewal, at least
+	// shardmap.MinLeaseTTL; 0 is shardmap.DefaultLeaseTTL.
+	LeaseTTL time.Duration
 	// BusyMax bounds the wait for other processes' locks; 0 is 10 seconds. A
 	// context that ends earlier is obeyed.
 	BusyMax time.Duration
@@ -51,10 +54,17 @@ func OpenWith(path string, o Options) (shardmap.Directory, error) {
 	if o.BusyMax <= 0 {
 		o.BusyMax = 10 * time.Second
 	}
+	ttl, err := shardmap.LeaseTTL(o.LeaseTTL)
+	if err != nil {
+		return nil, err
+	}
+	o.LeaseTTL = ttl
 	d := &directory{
 		opts:   o,
+		clock:  bootClock,
 		reader: make(chan *sqlite.Conn, 1),
 		writer: make(chan *sqlite.Conn, 1),
+		leases: make(chan *sqlite.Conn, 1),
 	}
 	conns, err := d.open(path)
 	if err != nil {
@@ -63,6 +73,7 @@ func OpenWith(path string, o Options) (shardmap.Directory, error) {
 	d.reader <- conns[0]
 	d.writer <- conns[1]
 	d.poller = conns[2]
+	d.leases <- conns[3]
 	d.life, d.end = context.WithCancel(context.Background())
 	d.poller.SetInterrupt(d.life.Done())
 	return d, nil
@@ -76,8 +87,9 @@ type directory struct {
 	file os.FileInfo // of the file that the connections have open
 	opts Options
 
-	reader, writer chan *sqlite.Conn
-	poller         *sqlite.Conn // the polling goroutine's own
+	reader, writer, leases chan *sqlite.Conn
+	poller                 *sqlite.Conn // the polling goroutine's own
+	clock                  func() (boot string, ns int64, err error)
 
 	// newest is the highest version that this handle has decoded.
 	newest atomic.Pointer[shardmap.Snapshot]
@@ -269,7 +281,7 @@ func (d *directory) Update(ctx context.Context, change shardmap.Change, next sha
 			return err
 		}
 		entry := change.Entry(made.Version(), d.opts.Now())
-		if err := insert(conn, change.Expect, entry, packed); err != nil {
+		if err := insert(conn, change, entry, packed, d.clock); err != nil {
 			return err
 		}
 		// From here on the outcome must not depend on a context.
@@ -290,8 +302,11 @@ func (d *directory) Update(ctx context.Context, change shardmap.Change, next sha
 
 // insert begins a transaction with the write lock and inserts the version. The
 // caller commits, or rolls back after an error.
-func insert(conn *sqlite.Conn, expect uint64, e shardmap.Entry, packed []byte) error {
-	if err := sqlitex.Execute(conn, "BEGIN IMMEDIATE", nil); err != nil {
+func insert(conn *sqlite.Conn, change shardmap.Change, e shardmap.Entry, packed []byte, clock func() (string, int64, error)) error {
+	if err := begin(conn); err != nil {
+		return err
+	}
+	if err := fence(conn, change.Token, clock); err != nil {
 		return err
 	}
 	// Looked at again: another process may have been faster.
@@ -299,12 +314,10 @@ func insert(conn *sqlite.Conn, expect uint64, e shardmap.Entry, packed []byte) e
 	if err != nil {
 		return err
 	}
-	if version != expect {
-		return shardmap.Conflict(expect, version)
+	if version != change.Expect {
+		return shardmap.Conflict(change.Expect, version)
 	}
-	var id any // NULL, so that changes without an ID do not collide
 	if e.ID != "" {
-		id = e.ID
 		made, err := entries(conn, "WHERE change_id = ?", e.ID)
 		if err != nil {
 			return err
@@ -312,6 +325,15 @@ func insert(conn *sqlite.Conn, expect uint64, e shardmap.Entry, packed []byte) e
 		if len(made) > 0 {
 			return shardmap.DuplicateID(e.ID, made[0].Version)
 		}
+	}
+	return addVersion(conn, e, packed)
+}
+
+// addVersion inserts a version that was checked.
+func addVersion(conn *sqlite.Conn, e shardmap.Entry, packed []byte) error {
+	var id any // NULL, so that changes without an ID do not collide
+	if e.ID != "" {
+		id = e.ID
 	}
 	tables, err := json.Marshal(e.Tables)
 	if err != nil {
@@ -479,6 +501,6 @@ func (d *directory) Close() error {
 	d.feed.Close()
 	d.polls.Wait()
 	// Calls under way are interrupted, and give their connections back.
-	reader, writer := <-d.reader, <-d.writer
-	return errors.Join(d.poller.Close(), reader.Close(), writer.Close())
+	reader, writer, leases := <-d.reader, <-d.writer, <-d.leases
+	return errors.Join(d.poller.Close(), reader.Close(), writer.Close(), leases.Close())
 }

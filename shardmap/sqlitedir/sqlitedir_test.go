@@ -74,7 +74,7 @@ func TestConformance(t *testing.T) {
 		// Characters that URIs and SQL treat specially must not matter.
 		path := filepath.Join(t.TempDir(), "a dir?mode=memory&x'%20#.db")
 		return func() shardmap.Directory {
-			d, err := sqlitedir.Open(path)
+			d, err := sqlitedir.OpenWith(path, sqlitedir.Options{LeaseTTL: shardmaptest.LeaseTTL})
 			if err != nil {
 				t.Errorf("Open: %v", err)
 				panic(err)
@@ -358,7 +358,7 @@ func TestRefusedFiles(t *testing.T) {
 		"short text":      {write("short", []byte("hello")), sqlstate.ObjectNotInState, "is not a directory file", "cleave up"},
 		"folder":          {dir, sqlstate.ObjectNotInState, "not a regular file", "cleave up"},
 		"another program": {foreign, sqlstate.ObjectNotInState, "another program", "cleave up"},
-		"newer format":    {made("newer.db", "PRAGMA user_version = 2"), sqlstate.ObjectNotInState, "format 2", "newer release"},
+		"newer format":    {made("newer.db", "PRAGMA user_version = 3"), sqlstate.ObjectNotInState, "format 3", "newer release"},
 		"no format":       {made("older.db", "PRAGMA user_version = 0"), sqlstate.ObjectNotInState, "format 0", "cleave up"},
 		"no table":        {made("lost.db", "DROP TABLE map_version"), sqlstate.DataCorrupted, "lost its table", "backup"},
 		"damaged pages":   {damaged, sqlstate.DataCorrupted, "damaged", "backup"},

@@ -133,20 +133,39 @@ func fenced(text, language string) []string {
 }
 
 // TestDocumentedSQL runs every sql block of the pages for users: each statement
-// must work as written.
+// must work as written, with 5 for a parameter.
 func TestDocumentedSQL(t *testing.T) {
-	c := start(t, "sqlite")
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "shard-keys.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := fenced(string(page), "sql")
-	if len(blocks) == 0 {
-		t.Fatal("the page has no sql block")
-	}
-	for _, b := range blocks {
-		if out := c.psql(t, b); strings.Contains(out, "ERROR") {
-			t.Errorf("%s\n%s", b, out)
-		}
+	for _, name := range []string{"shard-keys.md", "sql.md"} {
+		t.Run(name, func(t *testing.T) {
+			page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks := fenced(string(page), "sql")
+			if len(blocks) == 0 {
+				t.Fatal("the page has no sql block")
+			}
+			for _, engine := range []string{"sqlite", "postgres"} {
+				t.Run(engine, func(t *testing.T) {
+					conn := start(t, engine).connect(t)
+					for _, b := range blocks {
+						for statement := range strings.SplitSeq(lineComment.ReplaceAllString(b, ""), ";\n") {
+							if strings.TrimSpace(statement) == "" {
+								continue
+							}
+							var args []any
+							if strings.Contains(statement, "$1") {
+								args = append(args, 5)
+							}
+							if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
+								t.Errorf("%s\n%v", statement, err)
+							}
+						}
+					}
+				})
+			}
+		})
 	}
 }
+
+var lineComment = regexp.MustCompile(`(?m) *--.*$`)

@@ -1,4 +1,4 @@
-package main
+package wiring
 
 import (
 	"encoding/json"
@@ -16,18 +16,19 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// dataFormat is the version of the data folder's layout.
-const dataFormat = 1
+// DataFormat is the version of the data folder's layout.
+const DataFormat = 1
 
+// The files of a data folder.
 const (
-	layoutFile    = "cleave.json"
+	LayoutFile    = "cleave.json"
 	lockFile      = "lock"
-	directoryFile = "directory.db"
+	DirectoryFile = "directory.db"
 )
 
-// layout is what the format file of a data folder says: what is in the folder,
+// Layout is what the format file of a data folder says: what is in the folder,
 // decided at the first start.
-type layout struct {
+type Layout struct {
 	Format  int       `json:"format"`
 	MadeBy  string    `json:"made_by"` // version of Cleave
 	Made    time.Time `json:"made"`
@@ -37,71 +38,73 @@ type layout struct {
 	Ports   []int     `json:"ports,omitempty"`   // postgres: of each server, as last used
 }
 
-// dataFolder is a locked data folder.
-type dataFolder struct {
-	path   string // absolute
+// DataFolder is a locked data folder.
+type DataFolder struct {
+	Path   string  // absolute
+	Layout *Layout // nil: nothing is in it yet
 	lock   *os.File
-	layout *layout // nil: nothing is in it yet
+	// software is the version of Cleave that opened it.
+	software string
 }
 
-// openDataFolder makes the folder if it is missing, locks it and reads its
+// OpenDataFolder makes the folder if it is missing, locks it and reads its
 // layout. Errors: 55006 when another process runs it, F0000 when it is not a
 // data folder or of another format.
-func openDataFolder(path string) (*dataFolder, error) {
+func OpenDataFolder(path, software string) (*DataFolder, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, sqlstate.Wrap(err, sqlstate.ConfigFileError, "the data folder %q cannot be named", path)
 	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return nil, folderError(err, abs, "made")
+		return nil, FolderError(err, abs, "made")
 	}
-	d := &dataFolder{path: abs}
-	if err := d.check(); err != nil {
+	d := &DataFolder{Path: abs, software: software}
+	if err := d.Check(); err != nil {
 		return nil, err
 	}
 	if d.lock, err = lockFolder(abs); err != nil {
 		return nil, err
 	}
 	// Once more, now that nobody else can change it.
-	if err := d.check(); err != nil {
-		d.close()
+	if err := d.Check(); err != nil {
+		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// check reads the layout, or makes sure that the folder is free to use.
-func (d *dataFolder) check() error {
-	l, err := readLayout(d.path)
+// Check reads the layout, or makes sure that the folder is free to use.
+func (d *DataFolder) Check() error {
+	l, err := ReadLayout(d.Path, d.software)
 	if err == nil {
-		d.layout = l
+		d.Layout = l
 		return nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	entries, err := os.ReadDir(d.path)
+	entries, err := os.ReadDir(d.Path)
 	if err != nil {
-		return folderError(err, d.path, "read")
+		return FolderError(err, d.Path, "read")
 	}
 	for _, e := range entries {
-		if e.Name() != lockFile && !strings.HasPrefix(e.Name(), layoutFile) {
-			return sqlstate.New(sqlstate.ConfigFileError, "%s is not a data folder of Cleave and is not empty: it holds %s", d.path, e.Name()).
+		if e.Name() != lockFile && !strings.HasPrefix(e.Name(), LayoutFile) {
+			return sqlstate.New(sqlstate.ConfigFileError, "%s is not a data folder of Cleave and is not empty: it holds %s", d.Path, e.Name()).
 				WithHint("choose an empty folder, or one that does not exist yet, with --data")
 		}
 	}
 	return nil
 }
 
-// readLayout reads a data folder's format file; fs.ErrNotExist if there is none.
-func readLayout(folder string) (*layout, error) {
-	path := filepath.Join(folder, layoutFile)
+// ReadLayout reads a data folder's format file; fs.ErrNotExist if there is none.
+func ReadLayout(folder, software string) (*Layout, error) {
+	path := filepath.Join(folder, LayoutFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		return nil, folderError(err, path, "read")
+		return nil, FolderError(err, path, "read")
 	}
 	// The format first: the rest may mean something else in another one.
 	var head struct {
@@ -112,16 +115,16 @@ func readLayout(folder string) (*layout, error) {
 		return nil, sqlstate.New(sqlstate.DataCorrupted, "%s is damaged: it does not say the data folder's format", path).
 			WithHint("restore it from a backup of the folder, or start a new cluster with another --data")
 	}
-	if head.Format != dataFormat {
+	if head.Format != DataFormat {
 		made := "a newer"
-		if head.Format < dataFormat {
+		if head.Format < DataFormat {
 			made = "an older"
 		}
 		return nil, sqlstate.New(sqlstate.ConfigFileError, "the data folder %s has format %d, made by %s version of Cleave (%s); this one, %s, uses format %d",
-			folder, head.Format, made, orUnknown(head.MadeBy), versionText(), dataFormat).
+			folder, head.Format, made, orUnknown(head.MadeBy), software, DataFormat).
 			WithHint("run that version of Cleave on it, or start a new cluster with another --data")
 	}
-	l := &layout{}
+	l := &Layout{}
 	if err := json.Unmarshal(b, l); err != nil {
 		return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "%s is damaged", path).
 			WithHint("restore it from a backup of the folder, or start a new cluster with another --data")
@@ -141,13 +144,13 @@ func orUnknown(s string) string {
 	return s
 }
 
-// save writes the layout so that a crash leaves the old or the new one, whole.
-func (d *dataFolder) save(l *layout) error {
+// Save writes the layout so that a crash leaves the old or the new one, whole.
+func (d *DataFolder) Save(l *Layout) error {
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cleave: layout: %w", err)
 	}
-	path := filepath.Join(d.path, layoutFile)
+	path := filepath.Join(d.Path, LayoutFile)
 	tmp := path + ".new"
 	err = func() error {
 		f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -167,7 +170,7 @@ func (d *dataFolder) save(l *layout) error {
 		if err != nil {
 			return err
 		}
-		dir, err := os.Open(d.path)
+		dir, err := os.Open(d.Path)
 		if err != nil {
 			return err
 		}
@@ -175,13 +178,14 @@ func (d *dataFolder) save(l *layout) error {
 		return dir.Sync()
 	}()
 	if err != nil {
-		return folderError(err, path, "written")
+		return FolderError(err, path, "written")
 	}
-	d.layout = l
+	d.Layout = l
 	return nil
 }
 
-func (d *dataFolder) close() {
+// Close gives the lock up.
+func (d *DataFolder) Close() {
 	if d.lock != nil {
 		_ = d.lock.Close() // gives the lock up; the file stays, for the next one to lock
 		d.lock = nil
@@ -194,13 +198,13 @@ func lockFolder(folder string) (*os.File, error) {
 	path := filepath.Join(folder, lockFile)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, folderError(err, path, "opened")
+		return nil, FolderError(err, path, "opened")
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		holder := readPID(f)
 		_ = f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, folderError(err, path, "locked")
+			return nil, FolderError(err, path, "locked")
 		}
 		e := sqlstate.New(sqlstate.ObjectInUse, "another cleave runs the data folder %s", folder).
 			WithHint("use that one (cleave doctor), stop it, or choose another folder with --data")
@@ -227,7 +231,9 @@ func readPID(f *os.File) int {
 	return pid
 }
 
-func folderError(err error, path, done string) error {
+// FolderError says that a path of the data folder cannot be done something
+// with ("made", "read"), and what to do.
+func FolderError(err error, path, done string) error {
 	e := sqlstate.Wrap(err, sqlstate.IOError, "%s cannot be %s", path, done)
 	var cause *fs.PathError
 	if errors.As(err, &cause) {
@@ -246,50 +252,51 @@ func folderError(err error, path, done string) error {
 	return e
 }
 
-// wanted is what the settings ask of a data folder; given says which of them
+// Wanted is what the settings ask of a data folder; Given says which of them
 // somebody set, the others agree with whatever is there.
-type wanted struct {
-	engine          string
-	shards, servers int
-	given           func(setting string) bool
+type Wanted struct {
+	Engine          string
+	Shards, Servers int
+	Given           func(setting string) bool
 }
 
-// settle returns the folder's layout: the one that is there, if the settings do
+// Settle returns the folder's layout: the one that is there, if the settings do
 // not contradict it (else F0000), or a new one, saved.
-func (d *dataFolder) settle(w wanted, now time.Time) (*layout, error) {
-	if l := d.layout; l != nil {
-		return l, l.agree(d.path, w)
+func (d *DataFolder) Settle(w Wanted, now time.Time) (*Layout, error) {
+	if l := d.Layout; l != nil {
+		return l, l.Agree(d.Path, w)
 	}
-	l := &layout{Format: dataFormat, MadeBy: versionText(), Made: now.UTC().Truncate(time.Second), Engine: w.engine}
-	for i := range w.shards {
+	l := &Layout{Format: DataFormat, MadeBy: d.software, Made: now.UTC().Truncate(time.Second), Engine: w.Engine}
+	for i := range w.Shards {
 		l.Shards = append(l.Shards, "shard-"+strconv.Itoa(i))
 	}
-	if w.engine == "postgres" {
-		l.Servers = w.servers
+	if w.Engine == "postgres" {
+		l.Servers = w.Servers
 	}
-	return l, d.save(l)
+	return l, d.Save(l)
 }
 
-func (l *layout) agree(folder string, w wanted) error {
+// Agree fails with F0000 if the settings contradict the layout.
+func (l *Layout) Agree(folder string, w Wanted) error {
 	differ := func(setting, has, want, hint string) error {
 		return sqlstate.New(sqlstate.ConfigFileError, "the data folder %s has %s, but %s is set to %s", folder, has, setting, want).
 			WithHint("%s, leave %s out, or choose another folder with --data", hint, setting)
 	}
-	if w.given("engine") && w.engine != l.Engine {
-		return differ("engine", l.Engine+" shards", w.engine, "start it with --engine "+l.Engine)
+	if w.Given("engine") && w.Engine != l.Engine {
+		return differ("engine", l.Engine+" shards", w.Engine, "start it with --engine "+l.Engine)
 	}
-	if w.given("shards") && w.shards != len(l.Shards) {
-		return differ("shards", fmt.Sprintf("%d local shards", len(l.Shards)), strconv.Itoa(w.shards),
+	if w.Given("shards") && w.Shards != len(l.Shards) {
+		return differ("shards", fmt.Sprintf("%d local shards", len(l.Shards)), strconv.Itoa(w.Shards),
 			"add a shard to the running cluster with `cleave shard add NAME URL`")
 	}
-	if l.Engine == "postgres" && w.given("servers") && w.servers != l.Servers {
-		return differ("servers", fmt.Sprintf("%d PostgreSQL servers", l.Servers), strconv.Itoa(w.servers),
+	if l.Engine == "postgres" && w.Given("servers") && w.Servers != l.Servers {
+		return differ("servers", fmt.Sprintf("%d PostgreSQL servers", l.Servers), strconv.Itoa(w.Servers),
 			fmt.Sprintf("start it with --servers %d", l.Servers))
 	}
 	return nil
 }
 
-// serverOf returns the number of the server that a local shard is on.
-func (l *layout) serverOf(shard string) int {
+// ServerOf returns the number of the server that a local shard is on.
+func (l *Layout) ServerOf(shard string) int {
 	return slices.Index(l.Shards, shard) % max(l.Servers, 1)
 }

@@ -1,0 +1,205 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// socketAgain is the pause after a socket was not the server's, or refused us.
+	socketAgain = 30 * time.Second
+	// socketMax bounds the comparison of a socket with what answers over TCP.
+	socketMax = 2 * time.Second
+)
+
+// socket is whether a shard's server, which the URL names by an address of this
+// machine, is reached over its unix socket. See docs/design/replicas.md.
+type socket struct {
+	dirs []string
+	// proved is the configuration of the socket that leads to the very server
+	// that answers at the URL's address; nil while that is not known.
+	proved atomic.Pointer[pgconn.Config]
+	asking sync.Mutex   // one comparison at a time
+	again  atomic.Int64 // Unix nanoseconds: not before
+}
+
+// through starts a conversation, over the socket if it can. connect makes one with
+// a configuration.
+func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn, error)) (*conn, error) {
+	if pc := s.socket.proved.Load(); pc != nil {
+		c, err := connect(pc)
+		if err == nil {
+			return c, nil
+		}
+		s.socket.proved.Store(nil)
+	}
+	c, err := connect(s.base)
+	if err != nil || !s.wantsSocket() || !s.socket.asking.TryLock() {
+		return c, err
+	}
+	defer s.socket.asking.Unlock()
+	if same := s.sameOverSocket(ctx, c, connect); same != nil {
+		_ = c.Close()
+		return same, nil
+	}
+	if c.broken.Load() {
+		return connect(s.base)
+	}
+	return c, nil
+}
+
+// wantsSocket reports whether it is time to look for a socket that the URL allows.
+func (s *shard) wantsSocket() bool {
+	return len(s.socket.dirs) > 0 && s.socket.proved.Load() == nil && time.Now().UnixNano() >= s.socket.again.Load() && socketAllowed(s.base)
+}
+
+// socketAllowed reports whether the URL asks for nothing that a socket does not
+// give: no TLS that must be used, one host, by TCP.
+func socketAllowed(pc *pgconn.Config) bool {
+	network, _ := pgconn.NetworkAddress(pc.Host, pc.Port)
+	if network == "unix" || pc.KerberosSrvName != "" || pc.KerberosSpn != "" {
+		return false
+	}
+	plain := pc.TLSConfig == nil
+	for _, f := range pc.Fallbacks {
+		if f.Host != pc.Host || f.Port != pc.Port {
+			return false
+		}
+		plain = plain || f.TLSConfig == nil
+	}
+	return plain && pc.SSLCertMode != "require"
+}
+
+// sameOverSocket returns a conversation over a socket with the server that c is
+// with, nil if there is none.
+func (s *shard) sameOverSocket(ctx context.Context, c *conn, connect func(*pgconn.Config) (*conn, error)) *conn {
+	ctx, cancel := context.WithTimeout(ctx, socketMax)
+	defer cancel()
+	if !isLocal(ctx, s.base.Host) {
+		s.socket.again.Store(time.Now().Add(socketAgain).UnixNano())
+		return nil
+	}
+	want := ""
+	for _, dir := range s.socket.dirs {
+		path := filepath.Join(dir, ".s.PGSQL."+strconv.Itoa(int(s.base.Port)))
+		if trustedSocket(path) != nil {
+			continue
+		}
+		if want == "" {
+			var err error
+			if want, err = whichServer(ctx, c); err != nil {
+				return nil
+			}
+		}
+		pc := s.base.Copy()
+		pc.Host, pc.TLSConfig, pc.Fallbacks = dir, nil, nil
+		over, err := connect(pc)
+		if err != nil {
+			continue
+		}
+		if is, err := whichServer(ctx, over); err == nil && is == want {
+			s.socket.proved.Store(pc)
+			return over
+		}
+		_ = over.Close()
+	}
+	s.socket.again.Store(time.Now().Add(socketAgain).UnixNano())
+	return nil
+}
+
+// whichSQL tells one running server, one database there and who we are in it
+// from all others. The start of the postmaster differs even between a server and
+// its copy, and between servers that share a port in two network namespaces.
+const whichSQL = `SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()),
+	pg_catalog.current_setting('port'), (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()), session_user, current_user`
+
+func whichServer(ctx context.Context, c *conn) (string, error) {
+	res, err := c.exec(ctx, whichSQL)
+	if err != nil {
+		return "", err
+	}
+	if len(res.Rows) != 1 {
+		return "", errors.New("no answer")
+	}
+	var b strings.Builder
+	for _, v := range res.Rows[0] {
+		fmt.Fprintf(&b, "%q ", v.String)
+	}
+	return b.String(), nil
+}
+
+// isLocal reports whether every address of a host is one of this machine's (as
+// far as this network namespace goes).
+func isLocal(ctx context.Context, host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	var all []netip.Addr
+	if a, err := netip.ParseAddr(host); err == nil {
+		all = []netip.Addr{a}
+	} else if all, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+		return false
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return false
+	}
+	mine := map[netip.Addr]bool{}
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			mine[p.Addr().Unmap()] = true
+		}
+	}
+	for _, a := range all {
+		if a = a.Unmap(); !a.IsLoopback() && !mine[a.WithZone("")] {
+			return false
+		}
+	}
+	return len(all) > 0
+}
+
+// trustedSocket refuses a socket that another user of this machine could have put
+// there to get the password: in a folder that everybody writes to, it must belong
+// to us, to root or to the user postgres.
+func trustedSocket(path string) error {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if st.Mode()&fs.ModeSocket == 0 {
+		return errors.New("not a socket")
+	}
+	dir, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	if dir.Mode().Perm()&0o002 == 0 {
+		return nil
+	}
+	owner := -1
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		owner = int(sys.Uid)
+	}
+	if owner == 0 || owner == os.Geteuid() {
+		return nil
+	}
+	if u, err := user.Lookup("postgres"); err == nil && u.Uid == strconv.Itoa(owner) {
+		return nil
+	}
+	return errors.New("another user's")
+}

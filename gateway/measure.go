@@ -1,0 +1,105 @@
+package gateway
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// measure is what a session notes of the statement that runs, for metrics, the
+// log of slow statements and traces. Its goroutine alone touches it.
+type measure struct {
+	// st is the last statement of what is sent; nil: only descriptions are asked for.
+	st *planner.Statement
+	// ran is how many statements are sent.
+	ran int
+	// waited is the time spent on getting a conversation: waiting for one that
+	// is free, connecting, making settings.
+	waited time.Duration
+}
+
+// runs notes that a statement is sent to pipe.Conn, or answered by the router.
+func (m *measure) runs(st *planner.Statement) {
+	m.st = st
+	m.ran++
+}
+
+// class is what the statement counts as.
+func (m *measure) class() telemetry.Class {
+	if m.st == nil {
+		return 0
+	}
+	return telemetry.Class(m.st.Class)
+}
+
+// got notes how long the session waited for a conversation.
+func (m *measure) got(since time.Time) { m.waited += time.Since(since) }
+
+// measured counts a conversation with a shard (or the virtual database) that has
+// ended: the one place where that is done. What follows in the same batch of the
+// client's messages is timed from now.
+func (x *session) measured(c *executor.Conn, o executor.Outcome, err error) {
+	m, class := c.Metrics(), x.m.class()
+	if x.virtual() {
+		m = x.srv.router
+	}
+	if err == nil && o.Err == nil {
+		now := time.Now()
+		took := now.Sub(x.unit.began)
+		m.Done(class, x.m.ran, took)
+		x.told(c, o, now, took)
+		x.unit.began, x.m = now, measure{}
+		return
+	}
+	var gone *clientGone
+	code := ""
+	switch {
+	case errors.As(err, &gone):
+		x.m = measure{}
+		return
+	case err != nil, o.Err.Severity == "FATAL", o.Err.Severity == "PANIC":
+		// It may be run again: the time goes on.
+		m.Not(class, telemetry.Lost)
+		m.Error(string(sqlstate.CannotConnectNow))
+		x.m.ran = 0
+		return
+	case o.Err.Code == sqlstate.NotOwner:
+		m.GuardRefused()
+		x.m.ran = 0
+		return
+	default:
+		code = string(o.Err.Code)
+	}
+	now := time.Now()
+	took := now.Sub(x.unit.began)
+	m.Failed(class, code, took)
+	x.told(c, o, now, took)
+	x.unit.began, x.m = now, measure{}
+}
+
+// retried counts that the unit is run again.
+func (x *session) retried(shard string) {
+	x.srv.metrics.Shard(shard).Not(x.m.class(), telemetry.Retried)
+}
+
+// answered counts a statement that the router itself has answered.
+func (x *session) answered(st *planner.Statement, began time.Time) {
+	now := time.Now()
+	took := now.Sub(began)
+	x.srv.router.Done(telemetry.Class(st.Class), 1, took)
+	x.toldLocal(st, began, took)
+	x.unit.began, x.m = now, measure{}
+}
+
+// refused counts an error of the router's own, which fail tells the client.
+func (x *session) refused(e *sqlstate.Error) {
+	if e.Shard != "" {
+		x.srv.metrics.ShardError(e.Shard, string(e.Code))
+	}
+	x.srv.router.Not(x.m.class(), telemetry.Refused)
+	x.m = measure{}
+}

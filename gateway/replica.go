@@ -1,0 +1,252 @@
+package gateway
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// The settings of reads on replicas. They are the router's own: no shard gets
+// them. See docs/replicas.md for what they promise.
+const (
+	readPolicySetting = "cleave.read_policy"
+	lagMaxSetting     = "cleave.max_replica_lag"
+)
+
+// DefaultReplicaLag is the bound on a replica's lag where nothing else is set.
+const DefaultReplicaLag = 10 * time.Second
+
+// readRule says where a session's reads may go.
+type readRule struct {
+	policy executor.ReadPolicy
+	lagMax time.Duration
+}
+
+var policyNames = map[executor.ReadPolicy]string{
+	executor.ReadPrimary: "primary", executor.ReadReplica: "replica", executor.ReadNearest: "nearest",
+}
+
+// ParseReadPolicy reads "primary", "replica" or "nearest".
+func ParseReadPolicy(s string) (executor.ReadPolicy, bool) {
+	for p, name := range policyNames {
+		if strings.EqualFold(s, name) {
+			return p, true
+		}
+	}
+	return executor.ReadPrimary, false
+}
+
+// ParseReplicaLag reads a bound as PostgreSQL reads times ("500ms", "5 s", a
+// number of milliseconds); -1 is none (executor.AnyLag).
+func ParseReplicaLag(s string) (time.Duration, bool) {
+	s = strings.TrimSpace(s)
+	if s == "-1" {
+		return executor.AnyLag, true
+	}
+	if s == "0" {
+		return 0, true
+	}
+	d := settingDuration(s)
+	return d, d > 0
+}
+
+// unquoted is the value of a setting's SQL text.
+func unquoted(v string) string {
+	v = strings.TrimSpace(v)
+	if len(v) >= 2 && v[0] == '\'' && v[len(v)-1] == '\'' {
+		return strings.ReplaceAll(v[1:len(v)-1], "''", "'")
+	}
+	return v
+}
+
+// checkOwn judges the value of one of the router's own settings.
+func checkOwn(name, value string) error {
+	v, ok := unquoted(value), false
+	want := "primary, replica or nearest"
+	switch name {
+	case readPolicySetting:
+		_, ok = ParseReadPolicy(v)
+	case lagMaxSetting:
+		_, ok = ParseReplicaLag(v)
+		want = "a time such as '500ms' or '10s', or -1 for no bound"
+	}
+	if !ok {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter %q: %s", name, executor.QuoteLiteral(v)).WithHint("%s takes %s", name, want)
+	}
+	return nil
+}
+
+// rule returns the rule of the settings in effect.
+func (x *session) rule() readRule {
+	if x.ruleOf != x.settings || !x.ruled {
+		r := x.srv.reads
+		if v, ok := x.settings.Get(readPolicySetting); ok {
+			r.policy, _ = ParseReadPolicy(unquoted(v))
+		}
+		if v, ok := x.settings.Get(lagMaxSetting); ok {
+			r.lagMax, _ = ParseReplicaLag(unquoted(v))
+		}
+		x.ruling, x.ruleOf, x.ruled = r, x.settings, true
+	}
+	r := x.ruling
+	if x.hint.given {
+		r.policy = x.hint.policy
+	}
+	return r
+}
+
+// mayRead reports whether a statement that a replica could answer may go to one
+// now, as far as the transaction is concerned.
+func (x *session) mayRead() bool {
+	if x.unit.primary || x.rule().policy == executor.ReadPrimary {
+		return false
+	}
+	if x.tx.state == txNone {
+		// A replica takes no SERIALIZABLE, and in REPEATABLE READ all messages up to
+		// a Sync have one snapshot.
+		return !x.strictIsolation()
+	}
+	return x.tx.readOnly && !x.serializable()
+}
+
+// serializable reports whether the transaction is to be SERIALIZABLE.
+func (x *session) serializable() bool {
+	if v, ok := x.settings.Get("default_transaction_isolation"); ok && strings.Contains(strings.ToLower(v), "serial") {
+		return true
+	}
+	for _, t := range append([]string{x.tx.begin}, x.tx.log...) {
+		if strings.Contains(strings.ToUpper(t), "SERIALIZABLE") {
+			return true
+		}
+	}
+	return false
+}
+
+// acquireRead borrows a conversation with a replica; nil: with the primary.
+func (x *session) acquireRead(shard string, s *executor.Settings) (*executor.Conn, error) {
+	ctx, done := x.waiting()
+	defer done()
+	r := x.rule()
+	c, err := x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.writes)
+	if err != nil {
+		return nil, userCancel(err)
+	}
+	if c != nil {
+		x.at.Store(c.ShardName())
+	}
+	return c, nil
+}
+
+// stale are the errors of a replica that the primary might not give: what it
+// lacks or cannot do, and conflicts of its replay with reads.
+func stale(code sqlstate.Code) bool {
+	switch code {
+	case sqlstate.SerializationFailure, "40P01", sqlstate.ReadOnlyTransaction, sqlstate.FeatureNotSupported, sqlstate.ObjectNotInState:
+		return true
+	}
+	return strings.HasPrefix(string(code), "42") || strings.HasPrefix(string(code), "XX") || strings.HasPrefix(string(code), "58")
+}
+
+// onPrimary runs the unit again on the primary, after a replica's error, if that
+// can be done.
+func (x *session) onPrimary() error {
+	again := x.repeatable(roamMax)
+	if !again {
+		return nil
+	}
+	if err := x.undo(); err != nil {
+		return nil
+	}
+	x.unit.primary = true
+	return errAgain
+}
+
+// own reports whether the statement is about one of the router's own settings.
+func own(s *planner.Set) bool {
+	if s == nil {
+		return false
+	}
+	switch s.Op {
+	case "set", "reset", "set_config", "show":
+		return planner.OwnSetting(strings.ToLower(s.Name))
+	}
+	return false
+}
+
+// setOwn runs SET and RESET of the router's own settings.
+func (x *session) setOwn(st *planner.Statement) error {
+	if st.Set.Op == "set_config" {
+		return sqlstate.Refuse("set_config() of "+st.Set.Name+" is not supported", "SET "+st.Set.Name+" = '...'")
+	}
+	next, keep, err := x.after(st.Set)
+	if err != nil {
+		return err
+	}
+	if err := x.drain(); err != nil {
+		return err
+	}
+	x.unit.effects = true
+	switch {
+	case x.tx.state != txNone:
+		x.settings, x.tx.keep = next, keep
+	case st.Set.Local:
+		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
+	default:
+		x.settings = keep
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// showOwn answers SHOW of the router's own settings.
+func (x *session) showOwn(st *planner.Statement) *localResult {
+	hint := x.hint
+	x.hint = readHint{}
+	r := x.rule()
+	x.hint = hint
+	v := policyNames[r.policy]
+	if strings.ToLower(st.Set.Name) == lagMaxSetting {
+		v = "-1"
+		if r.lagMax >= 0 {
+			v = r.lagMax.String()
+		}
+	}
+	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(v)}}, tag: "SHOW"}
+}
+
+// readHint is a policy that a statement's own text asks for.
+type readHint struct {
+	given  bool
+	policy executor.ReadPolicy
+}
+
+// hintOf reads a comment at the beginning of a text: /* cleave: read_policy=replica */.
+// Other comments are none of ours; one of ours that cannot be read is an error.
+func hintOf(text []byte) (readHint, error) {
+	if len(text) == 0 || text[0] != '/' {
+		return readHint{}, nil
+	}
+	body, ok := bytes.CutPrefix(text, []byte("/*"))
+	if !ok {
+		return readHint{}, nil
+	}
+	body, _, ok = bytes.Cut(body, []byte("*/"))
+	if !ok {
+		return readHint{}, nil
+	}
+	body, ok = bytes.CutPrefix(bytes.TrimSpace(body), []byte("cleave:"))
+	if !ok {
+		return readHint{}, nil
+	}
+	name, value, _ := strings.Cut(strings.TrimSpace(string(body)), "=")
+	p, known := ParseReadPolicy(strings.TrimSpace(value))
+	if strings.TrimSpace(name) != "read_policy" || !known {
+		return readHint{}, sqlstate.New(sqlstate.InvalidParameterValue, "the comment for the router cannot be read: %s", strings.TrimSpace(string(body))).
+			WithHint("write it as /* cleave: read_policy=replica */, with primary, replica or nearest")
+	}
+	return readHint{given: true, policy: p}, nil
+}

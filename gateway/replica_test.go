@@ -1,0 +1,306 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// withReplicas is a cluster of one shard whose servers are the router's only
+// ones: the primary first.
+func withReplicas(t *testing.T, c config, replicas int) (*cluster, []*localpg.Server) {
+	t.Helper()
+	servers := []*localpg.Server{pgtest.NewServer(t, nil)}
+	c.urls, c.shards = []string{servers[0].URL("postgres")}, 1
+	if c.executor.ProbeEvery == 0 {
+		c.executor.ProbeEvery = 50 * time.Millisecond
+	}
+	cl := start(t, c)
+	conn := cl.connect(t)
+	exec(t, conn, ordersTable)
+	for i := range replicas {
+		r := pgtest.NewReplica(t, servers[0], fmt.Sprintf("r%d", i+1), nil)
+		servers = append(servers, r)
+		exec(t, conn, fmt.Sprintf("SELECT cleave.add_replica('shard-0', '%s')", r.URL("postgres")))
+	}
+	awaitRows(t, conn, "SELECT count(*) FROM cleave.endpoints WHERE serves IS NOT NULL AND lag_seconds IS NOT NULL", replicas)
+	return cl, servers
+}
+
+func awaitRows(t testing.TB, conn *pgx.Conn, sql string, want int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); one[int](t, conn, sql) != want; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s is not %d for long", sql, want)
+		}
+	}
+}
+
+func portOf(s *localpg.Server) string { return fmt.Sprint(s.Port()) }
+
+const whichSQL = "SELECT count(*)::text || ' ' || current_setting('port') FROM orders WHERE tenant_id = 7"
+
+func TestReadPolicies(t *testing.T) {
+	t.Parallel()
+	cl, servers := withReplicas(t, config{}, 1)
+	primary, replica := portOf(servers[0]), portOf(servers[1])
+	conn := cl.connect(t)
+	want := func(conn *pgx.Conn, sql, want string, args ...any) {
+		t.Helper()
+		if got := one[string](t, conn, sql, args...); got != want {
+			t.Errorf("%s: %s, want %s", sql, got, want)
+		}
+	}
+	want(conn, "SHOW cleave.read_policy", "primary")
+	want(conn, "SHOW cleave.max_replica_lag", "10s")
+	want(conn, whichSQL, "0 "+primary)
+	exec(t, conn, "SET cleave.read_policy = 'replica'")
+	want(conn, "SHOW cleave.read_policy", "replica")
+	want(conn, whichSQL, "0 "+replica)
+	want(conn, "SELECT count(*)::text || ' ' || current_setting('port') FROM orders WHERE tenant_id = $1", "0 "+replica, 7)
+	want(conn, "/* cleave: read_policy=primary */ "+whichSQL, "0 "+primary)
+	// What must not go there.
+	want(conn, whichSQL+" AND random() < 2", "0 "+primary)
+	for _, sql := range []string{"SELECT current_setting('port') FROM orders WHERE tenant_id = 7 FOR UPDATE", "SELECT nextval('s') FROM pg_class LIMIT 1"} {
+		if c := code(conn, sql); c == "25006" {
+			t.Errorf("%s went to a replica", sql)
+		}
+	}
+	// Read your own writes, in the session's order.
+	for i := range 30 {
+		exec(t, conn, "INSERT INTO orders VALUES (7, $1, 'x')", i)
+		if got := one[int](t, conn, "SELECT count(*) FROM orders WHERE tenant_id = 7"); got != i+1 {
+			t.Fatalf("%d rows after %d writes", got, i+1)
+		}
+	}
+	// One transaction is one server.
+	tx, err := conn.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, "INSERT INTO orders VALUES (7, 100, 'x')")
+	want(conn, whichSQL, "31 "+primary)
+	if err := tx.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	// A read-only transaction uses a replica under the policy.
+	fresh := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica")
+	pgtest.Await(t, servers[1].URL("postgres"), "SELECT count(*) FROM orders", "30")
+	exec(t, fresh, "BEGIN READ ONLY")
+	want(fresh, whichSQL, "30 "+replica)
+	want(fresh, "SELECT current_setting('port') FROM orders WHERE tenant_id = 7 AND id = 0 AND random() < 2", replica)
+	wantCode(t, fresh, "25006", "INSERT INTO orders VALUES (7, 200, 'x')")
+	exec(t, fresh, "ROLLBACK")
+	exec(t, fresh, "BEGIN READ ONLY")
+	wantCode(t, fresh, "25006", "CREATE TABLE x (a int)")
+	exec(t, fresh, "ROLLBACK")
+	exec(t, fresh, "BEGIN; SET TRANSACTION READ ONLY")
+	exec(t, fresh, "SET LOCAL cleave.read_policy = 'primary'")
+	want(fresh, whichSQL, "30 "+primary)
+	exec(t, fresh, "COMMIT")
+	want(fresh, whichSQL, "30 "+replica)
+	exec(t, fresh, "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY")
+	want(fresh, whichSQL, "30 "+primary)
+	exec(t, fresh, "COMMIT")
+	exec(t, fresh, "SET default_transaction_isolation = 'serializable'")
+	want(fresh, whichSQL, "30 "+primary)
+	exec(t, fresh, "RESET ALL")
+	want(fresh, "SHOW cleave.read_policy", "replica")
+	exec(t, fresh, "SET cleave.read_policy = DEFAULT; SET cleave.max_replica_lag = '0'")
+	want(fresh, whichSQL, "30 "+primary)
+	// Messages before one Sync: a read, a write, a read.
+	pipelined := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica")
+	b := &pgx.Batch{}
+	b.Queue(whichSQL)
+	b.Queue("INSERT INTO orders VALUES (7, 300, 'x')")
+	b.Queue(whichSQL)
+	res := pipelined.SendBatch(context.Background(), b)
+	var got [2]string
+	err = errors.Join(res.QueryRow().Scan(&got[0]), func() error { _, err := res.Exec(); return err }(), res.QueryRow().Scan(&got[1]), res.Close())
+	if err != nil || got[0] != "30 "+replica && got[0] != "30 "+primary || got[1] != "31 "+primary {
+		t.Errorf("%v %v", got, err)
+	}
+	// Misuse.
+	wantCode(t, conn, "22023", "SET cleave.read_policy = 'best'")
+	wantCode(t, conn, "22023", "SET cleave.max_replica_lag = 'soon'")
+	wantCode(t, conn, "22023", "/* cleave: read_policy=best */ "+whichSQL)
+	wantCode(t, conn, "0A000", "SELECT set_config('cleave.read_policy', 'replica', false)")
+	wantCode(t, conn, "42501", "SET cleave.other = '1'")
+	wantCode(t, conn, "42710", fmt.Sprintf("SELECT cleave.add_replica('shard-0', '%s')", servers[1].URL("postgres")))
+}
+
+func TestAReplicaThatLagsIsNotRead(t *testing.T) {
+	t.Parallel()
+	cl, servers := withReplicas(t, config{}, 1)
+	primary, replica := portOf(servers[0]), portOf(servers[1])
+	reader, writer := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica"), cl.connect(t)
+	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_wal_replay_pause()")
+	pgtest.Await(t, servers[1].URL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
+	exec(t, writer, "INSERT INTO orders VALUES (7, 1, 'x')")
+	exec(t, reader, "SET cleave.max_replica_lag = '-1'")
+	if got := one[string](t, reader, whichSQL); got != "0 "+replica {
+		t.Errorf("without a bound: %s", got)
+	}
+	exec(t, reader, "SET cleave.max_replica_lag = '500ms'")
+	for end := time.Now().Add(20 * time.Second); one[string](t, reader, whichSQL) != "1 "+primary; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a replica that lags is read for long")
+		}
+	}
+	// A table that the replica has not got yet.
+	exec(t, writer, "CREATE TABLE fresh (tenant_id bigint PRIMARY KEY) WITH (cleave.shard_key = 'tenant_id')")
+	exec(t, reader, "SET cleave.max_replica_lag = '-1'")
+	if got := one[string](t, reader, "SELECT count(*)::text || ' ' || current_setting('port') FROM fresh WHERE tenant_id = 1"); got != "0 "+primary {
+		t.Errorf("a new table: %s", got)
+	}
+	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_wal_replay_resume()")
+	exec(t, reader, "SET cleave.max_replica_lag = '2s'")
+	for end := time.Now().Add(20 * time.Second); one[string](t, reader, whichSQL) != "1 "+replica; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a replica that has caught up is not read for long")
+		}
+	}
+	// Gone: reads go elsewhere, none fails.
+	servers[1].Kill()
+	for range 50 {
+		if got := one[string](t, reader, whichSQL); got != "1 "+primary {
+			t.Fatalf("%s", got)
+		}
+	}
+	// Taken out of the map, by the address alone.
+	exec(t, writer, fmt.Sprintf("SELECT cleave.remove_replica('shard-0', 'postgres://127.0.0.1:%s/postgres')", replica))
+	if n := one[int](t, writer, "SELECT count(*) FROM cleave.endpoints"); n != 1 {
+		t.Errorf("%d servers are left", n)
+	}
+}
+
+// TestPromotionUnderLoad kills the primary while sessions write, promotes a
+// synchronous replica, and looks whether every acknowledged row is there.
+func TestPromotionUnderLoad(t *testing.T) {
+	cl, servers := withReplicas(t, config{executor: executor.Limits{ProbeEvery: time.Second}}, 1)
+	pgtest.Ask(t, servers[0].URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'r1'")
+	pgtest.Ask(t, servers[0].URL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Await(t, servers[0].URL("postgres"), "SELECT sync_state FROM pg_stat_replication", "sync")
+	const writers = 8
+	var acked [writers][]int
+	var unknown, refused atomic.Int64
+	var last atomic.Int64 // when a write was acknowledged last, before the kill
+	var recovered [writers]time.Time
+	var killed atomic.Int64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range writers {
+		conn := cl.connect(t)
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				began := time.Now()
+				_, err := conn.Exec(context.Background(), "INSERT INTO orders VALUES ($1, $2, 'x')", w, i)
+				var pe *pgconn.PgError
+				switch {
+				case err == nil:
+					acked[w] = append(acked[w], i)
+					if k := killed.Load(); k == 0 {
+						last.Store(time.Now().UnixNano())
+					} else if recovered[w].IsZero() && began.UnixNano() > k {
+						recovered[w] = time.Now()
+					}
+				case errors.As(err, &pe) && pe.Code == "08007":
+					unknown.Add(1)
+				case errors.As(err, &pe) && pe.Code == "57P03":
+					refused.Add(1)
+				default:
+					t.Errorf("writer %d: %v", w, err)
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond) // let them write
+	killed.Store(time.Now().UnixNano())
+	servers[0].Kill()
+	dead := time.Now()
+	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_promote()")
+	promoted := time.Now()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if n := pgtest.Ask(t, servers[1].URL("postgres"), "SELECT count(DISTINCT tenant_id) FROM orders WHERE note = 'x' AND xmin::text::bigint > 0"); n == fmt.Sprint(writers) && time.Since(promoted) > time.Second {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("writers do not recover")
+		}
+	}
+	close(stop)
+	wg.Wait()
+	total := 0
+	for w, rows := range acked {
+		if recovered[w].IsZero() {
+			t.Errorf("writer %d wrote nothing after the promotion", w)
+		}
+		have := pgtest.Ask(t, servers[1].URL("postgres"), fmt.Sprintf("SELECT string_agg(id::text, ',' ORDER BY id) FROM orders WHERE tenant_id = %d", w))
+		there := map[string]bool{}
+		for _, id := range splitComma(have) {
+			there[id] = true
+		}
+		for _, id := range rows {
+			if !there[fmt.Sprint(id)] {
+				t.Errorf("the acknowledged row %d of writer %d is lost", id, w)
+			}
+		}
+		total += len(rows)
+	}
+	var slowest time.Time
+	for _, r := range recovered {
+		if r.After(slowest) {
+			slowest = r
+		}
+	}
+	t.Logf("%d rows acknowledged, none lost; %d writes with unknown outcome, %d refused; primary dead after %v, promoted after %v, every writer writes again after %v (%v after the promotion)",
+		total, unknown.Load(), refused.Load(), dead.Sub(time.Unix(0, killed.Load())).Round(time.Millisecond), promoted.Sub(dead).Round(time.Millisecond),
+		slowest.Sub(dead).Round(time.Millisecond), slowest.Sub(promoted).Round(time.Millisecond))
+	// The old primary comes back with rows of its own time, and gets no statement.
+	old := pgtest.Restart(t, servers[0], map[string]string{"synchronous_standby_names": ""})
+	conn := cl.connect(t)
+	awaitRows(t, conn, "SELECT count(*) FROM cleave.endpoints WHERE role = 'primary' AND serves IS NULL AND reason LIKE 'an old primary%'", 1)
+	for i := range 20 {
+		exec(t, conn, "INSERT INTO orders VALUES (50, $1, 'after')", i)
+	}
+	if n := pgtest.Ask(t, old.URL("postgres"), "SELECT count(*) FROM orders WHERE tenant_id = 50"); n != "0" {
+		t.Errorf("%s rows went to the old primary", n)
+	}
+	// It leaves the map; the promoted one stays, and may not leave.
+	if _, err := cl.ops.RemoveReplica(context.Background(), admin.ReplicaRequest{Shard: "shard-0", URL: servers[1].URL("postgres")}); err == nil {
+		t.Error("the primary was removed")
+	}
+	exec(t, conn, fmt.Sprintf("SELECT cleave.remove_replica('shard-0', '%s')", servers[0].URL("postgres")))
+	exec(t, conn, "INSERT INTO orders VALUES (50, 1000, 'after')")
+}
+
+func splitComma(s string) []string {
+	var out []string
+	for at := 0; at < len(s); {
+		end := at
+		for end < len(s) && s[end] != ',' {
+			end++
+		}
+		out = append(out, s[at:end])
+		at = end + 1
+	}
+	return out
+}

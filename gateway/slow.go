@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// slowLinesMax bounds the lines about slow statements in one second.
+const slowLinesMax = 10
+
+// shapeMax bounds a statement's shape in a log line or a span, bytes.
+const shapeMax = 2000
+
+// slowLog decides which statements are logged as slow.
+type slowLog struct {
+	at atomic.Int64 // nanoseconds from which a statement is slow
+
+	mu         sync.Mutex
+	second     int64
+	lines      int
+	suppressed int
+}
+
+// SetSlow has statements that take at least d logged; 0 turns that off. It may
+// be called at any time.
+func (s *Server) SetSlow(d time.Duration) {
+	if d <= 0 {
+		d = math.MaxInt64
+	}
+	s.slow.at.Store(int64(d))
+}
+
+// take reports whether a line may be written now, and how many were not since
+// the last one.
+func (l *slowLog) take(now time.Time) (suppressed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := now.Unix(); s != l.second {
+		l.second, l.lines = s, 0
+	}
+	if l.lines >= slowLinesMax {
+		l.suppressed++
+		return 0, false
+	}
+	l.lines++
+	suppressed, l.suppressed = l.suppressed, 0
+	return suppressed, true
+}
+
+// report is what is known of a statement that has ended.
+type report struct {
+	st       *planner.Statement
+	ran      int
+	shard    string // "" is the router itself
+	began    time.Time
+	took     time.Duration
+	waited   time.Duration // for a conversation with the shard
+	onShard  time.Duration // from sending to the last answer
+	rows     int64         // -1: not known
+	bytes    int           // of the shard's answers
+	sqlstate string        // "" if it went well
+	trace    string        // id of its trace, "" if it has none
+}
+
+// told deals with a statement that has ended on a shard. The common case ends
+// with the first line.
+func (x *session) told(c *executor.Conn, o executor.Outcome, now time.Time, took time.Duration) {
+	if int64(took) < x.srv.slow.at.Load() {
+		return
+	}
+	bytes, tag := x.pipe.Received()
+	r := report{
+		st: x.m.st, ran: x.m.ran, shard: c.Shard(), began: x.unit.began, took: took, waited: x.m.waited,
+		onShard: now.Sub(time.Unix(0, x.pipe.Sent())), rows: rowsOf(tag), bytes: bytes,
+	}
+	if x.virtual() {
+		r.shard = ""
+	}
+	if o.Err != nil {
+		r.sqlstate = string(o.Err.Code)
+	}
+	x.logSlow(&r)
+}
+
+// toldLocal is told for a statement that the router itself answered.
+func (x *session) toldLocal(st *planner.Statement, began time.Time, took time.Duration) {
+	if int64(took) >= x.srv.slow.at.Load() {
+		x.logSlow(&report{st: st, ran: 1, began: began, took: took, rows: -1})
+	}
+}
+
+func (x *session) logSlow(r *report) {
+	suppressed, ok := x.srv.slow.take(time.Now())
+	x.srv.metrics.Slow(ok)
+	if !ok {
+		return
+	}
+	ms := func(d time.Duration) float64 { return float64(max(d, 0).Microseconds()) / 1000 }
+	attrs := []slog.Attr{
+		slog.String(telemetry.KeyShape, shapeOf(r.st)),
+		slog.String("plan", planOf(r.st)),
+	}
+	text := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, value))
+		}
+	}
+	text(telemetry.KeyShard, r.shard)
+	if r.st != nil {
+		text("keyspace", r.st.Keyspace)
+	}
+	attrs = append(attrs, slog.Float64("total_ms", ms(r.took)), slog.Float64("wait_ms", ms(r.waited)), slog.Float64("shard_ms", ms(r.onShard)))
+	if r.rows >= 0 {
+		attrs = append(attrs, slog.Int64("rows", r.rows))
+	}
+	attrs = append(attrs, slog.Int("bytes", r.bytes))
+	if r.ran > 1 {
+		attrs = append(attrs, slog.Int("statements", r.ran))
+	}
+	if x.unit.tries > 0 {
+		attrs = append(attrs, slog.Int("tries", x.unit.tries+1))
+	}
+	text(telemetry.KeySQLState, r.sqlstate)
+	attrs = append(attrs, slog.Uint64(telemetry.KeySession, uint64(x.pid)))
+	text("user", x.start.User)
+	if p := x.application.Load(); p != nil {
+		text("application", *p)
+	}
+	text("trace", r.trace)
+	if suppressed > 0 {
+		attrs = append(attrs, slog.Int("suppressed", suppressed))
+	}
+	x.srv.log.LogAttrs(context.Background(), slog.LevelWarn, "slow statement", attrs...)
+}
+
+// planOf names the statement's kind of plan.
+func planOf(st *planner.Statement) string {
+	if st == nil {
+		return telemetry.Prepare.String()
+	}
+	return executor.PlanOf(st).String()
+}
+
+// shapeOf is the statement's text without its literals.
+func shapeOf(st *planner.Statement) string {
+	if st == nil {
+		return "(Parse, Describe)"
+	}
+	shape := st.Shape
+	if shape == "" {
+		shape, _, _ = planner.Normalize(st.Text)
+	}
+	if shape == "" {
+		shape = st.Tag
+	}
+	if len(shape) > shapeMax {
+		shape = strings.ToValidUTF8(shape[:shapeMax], "") + "…"
+	}
+	return shape
+}
+
+// rowsOf reads the number of rows at the end of a command tag, -1 if there is none.
+func rowsOf(tag string) int64 {
+	n, err := strconv.ParseInt(tag[strings.LastIndexByte(tag, ' ')+1:], 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}

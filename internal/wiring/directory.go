@@ -1,0 +1,92 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/shardmap/sqlitedir"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// OpenDirectory opens the directory that a URL names: file:PATH or a path. A
+// file that does not exist is made, empty.
+func OpenDirectory(_ context.Context, url string) (shardmap.Directory, error) {
+	if strings.HasPrefix(url, "etcd://") {
+		return nil, sqlstate.Refuse("a directory in etcd is not supported by this version", "use file:PATH")
+	}
+	return sqlitedir.Open(FilePath(url))
+}
+
+// FilePath is the path that file:PATH names, or the path itself.
+func FilePath(url string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(url, "file:"), "//")
+}
+
+// NewOps returns the operations of a directory, each opening shards itself: for
+// what has to happen before there is a map to route by.
+func NewOps(dir shardmap.Directory, software string, log *slog.Logger) *admin.Ops {
+	return admin.New(admin.Options{Directory: dir, Drivers: Drivers(), Software: software, Log: log})
+}
+
+// SQLiteShards are the shards of a layout with SQLite files, as they are in the folder.
+func (l *Layout) SQLiteShards(folder string) []admin.BootstrapShard {
+	shards := make([]admin.BootstrapShard, len(l.Shards))
+	for i, name := range l.Shards {
+		shards[i] = admin.BootstrapShard{Name: name, Weight: 1, URL: "file:" + filepath.Join(folder, name+".db")}
+	}
+	return shards
+}
+
+// Bootstrap makes the first map of local shards, or tells the map where they are
+// now: the folder may have been moved, or a port may have changed. who says in
+// the map's history which program did it.
+func Bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.BootstrapShard, by, who, software string, log *slog.Logger) error {
+	for range 5 {
+		snap, err := dir.Load(ctx)
+		if errors.Is(err, shardmap.ErrNotFound) {
+			ops := NewOps(dir, software, log)
+			res, err := ops.Bootstrap(ctx, admin.BootstrapRequest{Meta: admin.Meta{By: by, Why: "first start of " + who}, Shards: shards})
+			if e := ops.Close(); err == nil && e != nil {
+				return e
+			}
+			if err != nil {
+				return err
+			}
+			log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		next := snap.State().Clone()
+		var moved []string
+		for _, local := range shards {
+			for i := range next.Shards {
+				if s := &next.Shards[i]; s.Name == local.Name && s.URL != local.URL {
+					s.URL = local.URL
+					moved = append(moved, s.Name)
+				}
+			}
+		}
+		if len(moved) == 0 {
+			return nil
+		}
+		_, err = dir.Update(ctx, shardmap.Change{
+			Expect: snap.Version(), By: "system", Op: "shard_url",
+			Why: who + " found the local shards at another place: " + strings.Join(moved, ", "),
+		}, next)
+		if errors.Is(err, shardmap.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			log.Info("local shards have another address now", "shards", strings.Join(moved, ", "))
+		}
+		return err
+	}
+	return sqlstate.New(sqlstate.SerializationFailure, "the shard map changes all the time").WithHint("stop the other processes that use this directory, then start again")
+}

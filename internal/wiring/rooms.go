@@ -1,0 +1,124 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/postgres"
+	"github.com/cleavedb/cleave/engine/sqlite"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// Drivers are the engines that are known.
+func Drivers() []engine.Driver { return []engine.Driver{postgres.Driver{}, sqlite.Driver{}} }
+
+// Rooms are the rooms of one process over one directory.
+type Rooms struct {
+	Directory shardmap.Directory
+	Metrics   *telemetry.Metrics
+	Planner   *planner.Planner
+	Executor  *executor.Executor
+	Ops       *admin.Ops
+	Gateway   *gateway.Server
+
+	log *slog.Logger
+}
+
+// Options are what Rooms are made of.
+type Options struct {
+	Directory shardmap.Directory // stays the caller's to close
+	Config    *config.Config
+	Software  string // version of Cleave
+	Log       *slog.Logger
+}
+
+// New wires the rooms and starts to follow the map. Nothing is served yet.
+func New(ctx context.Context, o Options) (*Rooms, error) {
+	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log}
+	byName := map[string]engine.Driver{}
+	for _, d := range []engine.Driver{postgres.Driver{SocketDirs: socketDirs(o.Config)}, sqlite.Driver{}} {
+		byName[d.Name()] = d
+	}
+	r.Executor = executor.New(executor.Options{
+		Directory: o.Directory, Drivers: byName, Planner: r.Planner, Limits: executorLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
+	})
+	if err := r.Executor.Start(ctx); err != nil {
+		_ = r.Executor.Close() // the first error is the one to report
+		return nil, err
+	}
+	r.Ops = admin.New(admin.Options{
+		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
+	})
+	r.Gateway = gateway.New(gateway.Options{
+		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
+		Slow: o.Config.SlowStatement, ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
+	})
+	return r, nil
+}
+
+// Close closes what New made, after the gateway was shut down.
+func (r *Rooms) Close() error {
+	return errors.Join(r.Ops.Close(), r.Executor.Close())
+}
+
+// Recover finishes what a crash left, and logs what it found. What cannot be
+// finished now (a shard is down) waits for `cleave doctor --repair`.
+func (r *Rooms) Recover(ctx context.Context) {
+	findings, err := r.Ops.Recover(ctx)
+	for _, f := range findings {
+		level := slog.LevelDebug
+		switch {
+		case f.Level == admin.LevelError:
+			level = slog.LevelError
+		case f.Level == admin.LevelWarning:
+			level = slog.LevelWarn
+		case f.Done != "":
+			level = slog.LevelInfo
+		}
+		attrs := []any{}
+		for _, kv := range [][2]string{{telemetry.KeyShard, f.Shard}, {"table", f.Table}, {"done", f.Done}, {"next", f.Next}} {
+			if kv[1] != "" {
+				attrs = append(attrs, kv[0], kv[1])
+			}
+		}
+		r.log.Log(ctx, level, f.What, attrs...)
+	}
+	if err != nil {
+		r.log.Warn("not everything could be recovered; run cleave doctor --repair when all shards are up", telemetry.KeyError, err)
+	}
+}
+
+// noLimit stands for a setting of 0: the rooms take 0 as "your default".
+const noLimit = 10 * 365 * 24 * time.Hour
+
+func orNoLimit(d time.Duration) time.Duration {
+	if d == 0 {
+		return noLimit
+	}
+	return d
+}
+
+func planLimits(cfg *config.Config) planner.Limits {
+	return planner.Limits{Bytes: cfg.StatementMax}
+}
+
+func executorLimits(cfg *config.Config) executor.Limits {
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg)}
+}
+
+func gatewayLimits(cfg *config.Config) gateway.Limits {
+	return gateway.Limits{
+		SessionsMax: cfg.MaxConnections, MessageMax: cfg.MessageMax,
+		IdleMax: orNoLimit(cfg.IdleTimeout), IdleInTransactionMax: orNoLimit(cfg.IdleInTransactionTimeout),
+		StatementMax: orNoLimit(cfg.StatementTimeout),
+	}
+}

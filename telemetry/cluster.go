@@ -1,0 +1,147 @@
+package telemetry
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// sources are functions that a scrape asks; nil: the metric is left out.
+type sources struct {
+	lease    atomic.Pointer[func() (time.Duration, bool)]
+	serving  atomic.Pointer[func() bool]
+	leader   atomic.Pointer[func() bool]
+	data     atomic.Pointer[func() (used, free uint64, ok bool)]
+	draining atomic.Bool
+}
+
+func (m *Metrics) reads() {
+	add := func(name, help string, get func() (float64, bool)) {
+		m.registry.MustRegister(&read{desc: m.desc("gauge", name, help), get: get})
+	}
+	truth := func(f *atomic.Pointer[func() bool]) func() (float64, bool) {
+		return func() (float64, bool) {
+			p := f.Load()
+			switch {
+			case p == nil:
+				return 0, false
+			case (*p)():
+				return 1, true
+			}
+			return 0, true
+		}
+	}
+	add("cleave_serving", "1 while the router answers statements, 0 while its lease on the directory has run out.", truth(&m.sources.serving))
+	add("cleave_lease_seconds", "Time left of the router's lease on the directory, 0 if it has run out; left out where the directory gives none.", func() (float64, bool) {
+		p := m.sources.lease.Load()
+		if p == nil {
+			return 0, false
+		}
+		left, ok := (*p)()
+		return max(left, 0).Seconds(), ok
+	})
+	add("cleave_leader", "1 while this process leads the cluster's background work, else 0.", truth(&m.sources.leader))
+	add("cleave_draining", "1 while the router ends its sessions to stop, else 0.", func() (float64, bool) {
+		if m.sources.draining.Load() {
+			return 1, true
+		}
+		return 0, true
+	})
+	data := func(pick func(used, free uint64) uint64) func() (float64, bool) {
+		return func() (float64, bool) {
+			p := m.sources.data.Load()
+			if p == nil {
+				return 0, false
+			}
+			used, free, ok := (*p)()
+			return float64(pick(used, free)), ok
+		}
+	}
+	add("cleave_data_used_bytes", "Size of the SQLite files in the data folder (cleave up only).", data(func(used, _ uint64) uint64 { return used }))
+	add("cleave_data_free_bytes", "Space that is free on the data folder's file system (cleave up only).", data(func(_, free uint64) uint64 { return free }))
+}
+
+// Lease has every scrape ask for the time left of the lease on the directory
+// (cleave_lease_seconds). ok is false where there is no lease.
+func (m *Metrics) Lease(left func() (left time.Duration, ok bool)) {
+	if m != nil {
+		m.sources.lease.Store(&left)
+	}
+}
+
+// Serving has every scrape ask whether the router answers statements (cleave_serving).
+func (m *Metrics) Serving(serving func() bool) {
+	if m != nil {
+		m.sources.serving.Store(&serving)
+	}
+}
+
+// Leader has every scrape ask whether this process leads (cleave_leader).
+func (m *Metrics) Leader(leads func() bool) {
+	if m != nil {
+		m.sources.leader.Store(&leads)
+	}
+}
+
+// Data has every scrape ask for the size of the data folder and for the free
+// space there, bytes.
+func (m *Metrics) Data(size func() (used, free uint64, ok bool)) {
+	if m != nil {
+		m.sources.data.Store(&size)
+	}
+}
+
+// Draining says that the router ends its sessions.
+func (m *Metrics) Draining() {
+	if m != nil {
+		m.sources.draining.Store(true)
+	}
+}
+
+// Replica sets what is known of a shard's replica, by its place in the shard's
+// list: whether it can be read from, how far it is behind in bytes of log, and
+// in time. A negative lag is not known, and left out.
+func (m *Metrics) Replica(shard string, place int, up bool, lagBytes int64, lag time.Duration) {
+	if m == nil {
+		return
+	}
+	replica := strconv.Itoa(place)
+	key := [2]string{shard, replica}
+	m.mu.Lock()
+	if !m.replicas[key] {
+		if len(m.replicas) >= ShardMax {
+			m.mu.Unlock()
+			return
+		}
+		m.replicas[key] = true
+	}
+	m.mu.Unlock()
+	g := m.replicaUp.WithLabelValues(shard, replica)
+	g.Set(0)
+	if up {
+		g.Set(1)
+	}
+	if lagBytes >= 0 {
+		m.replicaLag.WithLabelValues(shard, replica).Set(float64(lagBytes))
+	} else {
+		m.replicaLag.DeleteLabelValues(shard, replica)
+	}
+	if lag >= 0 {
+		m.replicaSeconds.WithLabelValues(shard, replica).Set(lag.Seconds())
+	} else {
+		m.replicaSeconds.DeleteLabelValues(shard, replica)
+	}
+}
+
+// Failover counts that another server became the shard's primary.
+func (m *Metrics) Failover(shard string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	_, known := m.shards[shard]
+	m.mu.Unlock()
+	if known {
+		m.failovers.WithLabelValues(shard).Inc()
+	}
+}
