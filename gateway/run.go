@@ -68,6 +68,9 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 		}
 	case planner.AnyShard:
 	default:
+		if !st.ReadOnly {
+			x.sequences.elsewhere = true
+		}
 		return snap.State().DefaultShard, nil
 	}
 	switch {
@@ -123,7 +126,7 @@ const answerMax = 2 * time.Second
 // each statement's result is what it would have been (READ COMMITTED), and there
 // is nothing to roll back.
 func (x *session) reach(shard string, u use) error {
-	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (u.replica || c == x.tx.conn || !c.OnReplica()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
 	}

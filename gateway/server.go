@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // Database is the name of the one database that clients see.
@@ -38,6 +39,7 @@ type Options struct {
 	ReplicaLag time.Duration
 	// Slow is how long a statement takes to be logged as slow; 0: none is.
 	Slow    time.Duration
+	Tracer  *trace.Tracer      // nil: nothing is traced
 	Log     *slog.Logger       // nil: nothing is logged
 	Metrics *telemetry.Metrics // nil: nothing is counted
 }
@@ -54,7 +56,10 @@ type Server struct {
 	router       *telemetry.Shard   // statements that no shard ran
 	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
 	slow         slowLog
+	tracer       *trace.Tracer
 	reads        readRule
+
+	ids *idSource
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -89,9 +94,10 @@ func New(o Options) *Server {
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
-		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag},
+		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
+	s.tracer = o.Tracer
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s
@@ -286,6 +292,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for {
 		select {
 		case <-done:
+			s.ids.release()
 			return nil
 		case <-tick.C:
 			for _, x := range s.list() {

@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // What a session does now, for the watch.
@@ -98,6 +99,8 @@ type session struct {
 	hint   readHint
 	writes executor.Writes
 
+	sequences sessionSequences
+
 	unit unit
 	over bool // the client said Terminate
 
@@ -124,6 +127,8 @@ type unit struct {
 	tries    int
 	replaced []replacedStatement
 	began    time.Time
+	// parent is the client's span, as a simple query's text has it.
+	parent trace.Parent
 }
 
 type replacedStatement struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // query answers a simple Query, which may hold several statements. An error
@@ -68,6 +69,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if !utf8.Valid(sql) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
+	sql, x.unit.parent, _ = trace.CutEnd(sql)
 	var err error
 	if x.hint, err = hintOf(sql); err != nil {
 		return err
@@ -78,7 +80,14 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			sql = sql[:i]
 		}
 		snap, private := x.snapshot()
+		whole := sql
+		if rest, p, ok := trace.CutBegin(sql); ok {
+			sql, x.unit.parent = rest, p
+		}
 		st, r, found, err := x.srv.ex.PlanText(&x.shaper, sql, x.settings, snap, private)
+		if err != nil && len(whole) > len(sql) {
+			_, err = x.plan(whole) // the error's position is in the whole text
+		}
 		if err != nil {
 			return err
 		}
@@ -285,6 +294,13 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	switch {
 	case routed(st):
 		x.args = planner.Args{}
+		sql := st.Text
+		if st.Fill != nil {
+			var err error
+			if sql, err = x.fillText(st); err != nil {
+				return err
+			}
+		}
 		shard, err := x.choose(st, &x.args)
 		if err != nil {
 			return err
@@ -292,10 +308,10 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err := x.reach(shard, useOf(st)); err != nil {
 			return err
 		}
-		if f != nil && st.Text != string(text) {
+		if f != nil && sql != string(text) {
 			f = nil
 		}
-		return x.relayQuery(f, st.Text)
+		return x.relayQuery(f, sql)
 	case st.Kind == planner.Virtual:
 		if err := x.reachVirtual(st); err != nil {
 			return err

@@ -44,6 +44,7 @@ const (
 //	endpoints  shard, url (without password), role (what the server says of itself), serves (in which role
 //	           statements go there), health, reason, timeline, lag_bytes, lag_seconds (at most), latency_ms,
 //	           local_socket, connections, idle
+//	sequences  schema, name, type, start, increment, min, max, block, cycle, owner, identity, taken
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -54,6 +55,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
+	{Name: "sequences", Columns: sequenceColumns},
 }
 
 func columns(pairs ...any) []engine.VirtualColumn {
@@ -103,7 +105,7 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	}
 	ctx, done := x.waiting()
 	defer done()
-	tables, err := x.srv.virtualTables(ctx)
+	tables, err := x.srv.virtualTables(ctx, strings.Contains(strings.ToLower(st.Text), "sequences"))
 	if err != nil {
 		return userCancel(err)
 	}
@@ -115,7 +117,7 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	return nil
 }
 
-func (s *Server) virtualTables(ctx context.Context) ([]engine.VirtualTable, error) {
+func (s *Server) virtualTables(ctx context.Context, sequences bool) ([]engine.VirtualTable, error) {
 	state := s.ex.Snapshot().State()
 	history, err := s.history(ctx, state.Version)
 	if err != nil {
@@ -124,6 +126,11 @@ func (s *Server) virtualTables(ctx context.Context) ([]engine.VirtualTable, erro
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
 		"tables": tableRows(state), "pins": pinRows(state), "history": history, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
+	}
+	if sequences {
+		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {
+			return nil, err
+		}
 	}
 	tables := slices.Clone(VirtualTables)
 	for i := range tables {
