@@ -156,7 +156,7 @@ func planLimits(cfg *config.Config) planner.Limits {
 }
 
 func executorLimits(cfg *config.Config) executor.Limits {
-	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg)}
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg), Lanes: cfg.Lanes}
 }
 
 func gatewayLimits(cfg *config.Config) gateway.Limits {
