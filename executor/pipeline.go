@@ -73,6 +73,25 @@ type Watch interface {
 	Described(columns []byte) *sqlstate.Error
 }
 
+// ParameterWatch is a Watch of a statement to which the router adds parameters:
+// the client is told of the first Parameters only, of all if that is negative.
+type ParameterWatch interface {
+	Watch
+	Parameters() int
+}
+
+// fewerParameters is a ParameterDescription of the first n parameters.
+func fewerParameters(body []byte, n int) []byte {
+	oids := make([]uint32, 0, n)
+	for i := range n {
+		if len(body) < 2+4*i+4 {
+			break
+		}
+		oids = append(oids, binary.BigEndian.Uint32(body[2+4*i:]))
+	}
+	return wire.AppendParameterDescription(nil, oids)
+}
+
 // Outcome is how a Run ended.
 type Outcome struct {
 	// Err is the error that the shard reported; Pipeline.ErrorFrame has it as it
@@ -456,6 +475,15 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				pop = true
 			case e.what == anDescribeStatement && typ == wire.ParameterDescription:
 				e.what, e.swallow = anDescribePortal, e.silent
+				if w, ok := e.watch.(ParameterWatch); ok && hand && w.Parameters() >= 0 {
+					if err := flush(); err != nil {
+						return err
+					}
+					if err := sink.Frames(fewerParameters(body, w.Parameters())); err != nil {
+						return err
+					}
+					hand, start = false, next
+				}
 			case e.what == anDescribePortal && (typ == wire.RowDescription || typ == wire.NoData):
 				pop = true
 				if typ == wire.RowDescription && !e.silent {

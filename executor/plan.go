@@ -106,6 +106,9 @@ func planSize(text string, st *planner.Statement) int {
 	for _, k := range st.Keys {
 		n += 96 * len(k)
 	}
+	if st.Fill != nil {
+		n += len(st.Text) + 96*len(st.Fill.Values)
+	}
 	if st.Inner != nil {
 		n += planSize("", st.Inner)
 	}

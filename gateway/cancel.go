@@ -145,7 +145,7 @@ func (x *session) inspect(now time.Time) {
 		if since < peekAfter {
 			return
 		}
-		gone := clientLeft(x.raw)
+		gone := clientLeft(x.raw) || x.left != nil && x.left.Left()
 		over := since > lim.StatementMax
 		if !x.mu.TryLock() {
 			return // a cancel is under way; the other sessions must not wait for its shard
@@ -171,6 +171,10 @@ func (x *session) inspect(now time.Time) {
 		})
 	}
 }
+
+// leaver is a connection without a descriptor, in memory, that knows whether its
+// other end was closed.
+type leaver interface{ Left() bool }
 
 // clientLeft looks, without taking anything, whether the client closed its end
 // or sent Terminate.

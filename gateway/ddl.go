@@ -207,6 +207,9 @@ func (x *session) commitSchema(commit bool) error {
 	for _, n := range tx.Notices() {
 		x.w.notice(n)
 	}
+	if err == nil {
+		x.retire(tx.Retired())
+	}
 	x.finishTx(err == nil)
 	limit, stop := context.WithTimeout(context.Background(), x.srv.limits.CancelMax)
 	defer stop()

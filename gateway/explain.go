@@ -67,6 +67,14 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 	if args != nil {
 		return nil, sqlstate.Refuse("EXPLAIN (ROUTE, ANALYZE) with parameters is not supported", "write the values into the statement")
 	}
+	sql := st.Text
+	if st.Fill != nil {
+		var err error
+		if sql, err = x.fillText(st); err != nil {
+			return nil, err
+		}
+		args = &x.args
+	}
 	shard, err := x.choose(st, args)
 	if err != nil {
 		return nil, err
@@ -78,7 +86,7 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 	c := x.pipe.Conn
 	count := &counter{session: x}
 	began := time.Now()
-	x.pipe.Query(st.Text)
+	x.pipe.Query(sql)
 	x.setRunning(c)
 	o, err := x.pipe.Run(executor.None, count)
 	x.setRunning(nil)

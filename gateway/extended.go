@@ -298,7 +298,7 @@ func (x *session) reachFor(st *planner.Statement) error {
 		return x.reachVirtual(st)
 	case relayedSet(st):
 		return x.reachForSet()
-	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0:
+	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:
 		st = &anyShard
@@ -424,6 +424,11 @@ func (x *session) bind(f wire.Frame) error {
 		x.portals[string(name)] = p
 		x.answer(wire.BindComplete)
 		return nil
+	}
+	if st.Fill != nil {
+		if rest, err = x.fillArgs(s, rest); err != nil {
+			return err
+		}
 	}
 	p := &x.unnamed
 	if len(name) > 0 {

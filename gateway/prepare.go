@@ -119,6 +119,11 @@ func (x *session) executeSQL(st *planner.Statement) error {
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
+	if s.plan.Fill != nil {
+		if rest, err = x.fillArgs(s, rest); err != nil {
+			return err
+		}
+	}
 	shard, err := x.choose(s.plan, &x.args)
 	if err != nil {
 		return err

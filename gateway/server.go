@@ -59,6 +59,8 @@ type Server struct {
 	tracer       *trace.Tracer
 	reads        readRule
 
+	ids *idSource
+
 	mu        sync.Mutex
 	sessions  map[uint32]*session
 	opening   map[net.Conn]struct{} // connections before their session
@@ -92,7 +94,7 @@ func New(o Options) *Server {
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
-		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag},
+		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
 	s.tracer = o.Tracer
@@ -280,6 +282,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for {
 		select {
 		case <-done:
+			s.ids.release()
 			return nil
 		case <-tick.C:
 			for _, x := range s.list() {

@@ -347,7 +347,11 @@ func (x *session) discard(st *planner.Statement) error {
 			return err
 		}
 		x.forgetAll()
+		x.sequences = sessionSequences{}
 		return x.changeTo(st, x.defaults, x.defaults)
+	}
+	if st.Set.What == "sequences" {
+		x.sequences = sessionSequences{}
 	}
 	x.unit.effects = true
 	x.w.complete(st.Tag)

@@ -289,6 +289,13 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	switch {
 	case routed(st):
 		x.args = planner.Args{}
+		sql := st.Text
+		if st.Fill != nil {
+			var err error
+			if sql, err = x.fillText(st); err != nil {
+				return err
+			}
+		}
 		shard, err := x.choose(st, &x.args)
 		if err != nil {
 			return err
@@ -296,10 +303,10 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err := x.reach(shard, useOf(st)); err != nil {
 			return err
 		}
-		if f != nil && st.Text != string(text) {
+		if f != nil && sql != string(text) {
 			f = nil
 		}
-		return x.relayQuery(f, st.Text)
+		return x.relayQuery(f, sql)
 	case st.Kind == planner.Virtual:
 		if err := x.reachVirtual(st); err != nil {
 			return err

@@ -41,9 +41,12 @@ const (
 //	tables     schema, name, kind, keyspace, shard_key
 //	pins       keyspace, key, shard, epoch
 //	history    version, at, by, why, op, statement
+//	routers    id, role, address, host, software, node, version (acknowledged), lag
+//	           (versions behind the newest), joined, lease_left (seconds)
 //	endpoints  shard, url (without password), role (what the server says of itself), serves (in which role
 //	           statements go there), health, reason, timeline, lag_bytes, lag_seconds (at most), latency_ms,
 //	           local_socket, connections, idle
+//	sequences  schema, name, type, start, increment, min, max, block, cycle, owner, identity, taken
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -52,8 +55,10 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
 	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
+	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
+	{Name: "sequences", Columns: sequenceColumns},
 }
 
 func columns(pairs ...any) []engine.VirtualColumn {
@@ -103,7 +108,7 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	}
 	ctx, done := x.waiting()
 	defer done()
-	tables, err := x.srv.virtualTables(ctx)
+	tables, err := x.srv.virtualTables(ctx, strings.Contains(strings.ToLower(st.Text), "sequences"))
 	if err != nil {
 		return userCancel(err)
 	}
@@ -115,15 +120,24 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	return nil
 }
 
-func (s *Server) virtualTables(ctx context.Context) ([]engine.VirtualTable, error) {
+func (s *Server) virtualTables(ctx context.Context, sequences bool) ([]engine.VirtualTable, error) {
 	state := s.ex.Snapshot().State()
 	history, err := s.history(ctx, state.Version)
 	if err != nil {
 		return nil, err
 	}
+	routers, err := s.routerRows(ctx, state.Version)
+	if err != nil {
+		return nil, err
+	}
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
-		"tables": tableRows(state), "pins": pinRows(state), "history": history, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
+		"tables": tableRows(state), "pins": pinRows(state), "history": history, "routers": routers, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
+	}
+	if sequences {
+		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {
+			return nil, err
+		}
 	}
 	tables := slices.Clone(VirtualTables)
 	for i := range tables {

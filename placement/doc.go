@@ -17,8 +17,8 @@
 //  1. Shards are known by name. Except for jump and modulo, which number their
 //     buckets in the order given, the order of shards does not matter, and
 //     removing one from the middle moves only what it had.
-//  2. Answers never change from version to version of Cleave: golden vectors
-//     hold each algorithm, and floating point is used only where every machine
+//  2. A Locator's answers never change from version to version of Cleave: golden
+//     vectors hold each algorithm, and floating point is used only where every machine
 //     computes the same bits.
 //  3. A shard of weight 0 is drained: it gets nothing and keeps nothing.
 //  4. A constraint is never broken. Where all cannot be kept, the error names

@@ -70,12 +70,12 @@ func (e *even) rest(a *placed) error {
 	}
 	slices.SortStableFunc(pool, func(x, y int32) int { return cmp.Compare(a.size[y], a.size[x]) })
 	for _, u := range pool {
-		best, least := int32(-1), math.Inf(1)
+		best, least := int32(-1), 0.0
 		for s := range int32(len(a.shards)) {
 			if zone[s] != a.colour[u] || !a.may(u, s) {
 				continue
 			}
-			if fill := (a.load[s] + a.size[u]) / a.shards[s].Weight; fill < least {
+			if fill := (a.load[s] + a.size[u]) / a.shards[s].Weight; best < 0 || fill < least {
 				best, least = s, fill
 			}
 		}

@@ -2,6 +2,8 @@ package placement
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cleavedb/cleave/sqlstate"
@@ -10,8 +12,9 @@ import (
 // InfeasibleError says that no assignment keeps all constraints.
 type InfeasibleError struct {
 	// Constraints are the names of those that contradict each other: without any
-	// one of them the others can be kept. Empty if only capacities, or the lack
-	// of shards that take anything, stand in the way.
+	// one of them the others can be kept. (Where finding that out would take
+	// minutes, there may be some too many.) Empty if the capacities alone stand
+	// in the way.
 	Constraints []string
 	// Capacity says that the capacities of the shards are part of it.
 	Capacity bool
@@ -39,8 +42,13 @@ func (r *Request) feasible(constraints []Constraint, shards []Shard, capacities 
 
 // explain finds the least that contradicts itself, and what would help.
 func (r *Request) explain() error {
+	r = r.representatives()
 	core := r.Constraints
+	work := 0
 	needed := func(without []Constraint, capacities bool) bool {
+		if work += len(r.Units) + len(without); work > explainWork {
+			return true
+		}
 		_, v := r.feasible(without, r.Shards, capacities)
 		return v != impossible
 	}
@@ -63,6 +71,36 @@ func (r *Request) explain() error {
 	e.Missing = r.missing(core)
 	e.err = r.infeasible(e, core)
 	return e
+}
+
+// explainWork bounds the looks at units and constraints of one explanation.
+const explainWork = 20_000_000
+
+// representatives leaves out units that are to every constraint what another
+// unit is, where sizes do not count: what holds for one holds for all.
+func (r *Request) representatives() *Request {
+	if slices.ContainsFunc(r.Shards, func(s Shard) bool { return s.Weight > 0 && s.Capacity > 0 }) {
+		return r
+	}
+	out := *r
+	out.Units = nil
+	m := newMeant(r.Constraints)
+	seen := map[string]bool{}
+	var key []byte
+	for i := range r.Units {
+		key = key[:0]
+		apart := false
+		for _, k := range m.by(&r.Units[i]) {
+			c := &r.Constraints[k]
+			apart = apart || c.Kind == AntiAffinity
+			key = strconv.AppendQuote(append(strconv.AppendInt(key, int64(k), 10), '='), r.Units[i].Labels[c.By])
+		}
+		if apart || !seen[string(key)] {
+			seen[string(key)] = true
+			out.Units = append(out.Units, r.Units[i])
+		}
+	}
+	return &out
 }
 
 // moreMax is how many shards to add are looked for.
@@ -114,12 +152,11 @@ func (r *Request) missing(core []Constraint) []Shard {
 func (r *Request) infeasible(e *InfeasibleError, core []Constraint) *sqlstate.Error {
 	var err *sqlstate.Error
 	var rules []string
-	for i := range core {
+	for i := range core[:min(len(core), namesMax)] {
 		rules = append(rules, fmt.Sprintf("%s: %s", core[i].Name, core[i].String()))
 	}
-	need, room := r.needs()
 	if e.Capacity {
-		rules = append(rules, fmt.Sprintf("the units need %v, and the shards have room for %v", need, room))
+		rules = append(rules, r.needs())
 	}
 	switch {
 	case len(core) == 1 && !e.Capacity:
@@ -161,16 +198,21 @@ func (r *Request) infeasible(e *InfeasibleError, core []Constraint) *sqlstate.Er
 	return err
 }
 
-func (r *Request) needs() (need, room float64) {
+func (r *Request) needs() string {
+	need, room := 0.0, 0.0
 	for _, size := range sizes(r.Units) {
 		need += size
 	}
 	for i := range r.Shards {
-		if r.Shards[i].Weight > 0 {
-			room += r.Shards[i].Capacity
+		if r.Shards[i].Weight == 0 {
+			continue
 		}
+		if r.Shards[i].Capacity == 0 {
+			return "some shards have a capacity"
+		}
+		room += r.Shards[i].Capacity
 	}
-	return need, room
+	return fmt.Sprintf("the units need %v, and the shards have room for %v", need, room)
 }
 
 // drained names a shard that a sole residency could use if it were not drained.
@@ -186,10 +228,16 @@ func (r *Request) drained(core []Constraint) string {
 	return ""
 }
 
+// namesMax is how many constraints a message names.
+const namesMax = 6
+
 func quoted(names []string) string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = fmt.Sprintf("%q", n)
+	out := make([]string, 0, namesMax+1)
+	for _, n := range names[:min(len(names), namesMax)] {
+		out = append(out, fmt.Sprintf("%q", n))
+	}
+	if more := len(names) - len(out); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(out, ", "), more)
 	}
 	return strings.Join(out, ", ")
 }

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,7 @@ func newProblem(units []Unit, shards []Shard, constraints []Constraint, capaciti
 	}
 	colours, classes, rules := map[string]int32{"": 0}, map[string]int32{}, map[string]int32{}
 	var colour, class []byte
+	meant := newMeant(constraints)
 	for i := range units {
 		u := &units[i]
 		p.owner[i] = -1
@@ -45,11 +47,8 @@ func newProblem(units []Unit, shards []Shard, constraints []Constraint, capaciti
 			p.owner[i] = at
 		}
 		colour, class = colour[:0], class[:0]
-		for k := range constraints {
+		for _, k := range meant.by(u) {
 			c := &constraints[k]
-			if !c.means(u) {
-				continue
-			}
 			switch c.Kind {
 			case Residency:
 				class = append(strconv.AppendInt(class, int64(k), 10), ' ')
@@ -68,6 +67,46 @@ func newProblem(units []Unit, shards []Shard, constraints []Constraint, capaciti
 	}
 	p.findTwins()
 	return p
+}
+
+// meant finds the constraints that mean a unit without a look at all of them:
+// there may be one for each tenant.
+type meant struct {
+	constraints []Constraint
+	byLabel     map[[2]string][]int // under one of the labels that they ask for
+	byName      map[string][]int
+	always      []int
+	buf         []int
+}
+
+func newMeant(constraints []Constraint) *meant {
+	m := &meant{constraints: constraints, byLabel: map[[2]string][]int{}, byName: map[string][]int{}}
+	for k := range constraints {
+		c := &constraints[k]
+		switch {
+		case len(c.Names) > 0:
+			for _, name := range c.Names {
+				m.byName[name] = append(m.byName[name], k)
+			}
+		case len(c.Units) > 0:
+			label := slices.Min(slices.Collect(maps.Keys(c.Units)))
+			m.byLabel[[2]string{label, c.Units[label]}] = append(m.byLabel[[2]string{label, c.Units[label]}], k)
+		default:
+			m.always = append(m.always, k)
+		}
+	}
+	return m
+}
+
+// by returns them in order; they are good until the next call.
+func (m *meant) by(u *Unit) []int {
+	list := append(append(m.buf[:0], m.always...), m.byName[u.Name]...)
+	for k, v := range u.Labels {
+		list = append(list, m.byLabel[[2]string{k, v}]...)
+	}
+	slices.Sort(list)
+	m.buf = slices.DeleteFunc(slices.Compact(list), func(k int) bool { return !m.constraints[k].means(u) })
+	return m.buf
 }
 
 // sizes are those of the units, or 1 for all if none has any.

@@ -320,6 +320,28 @@ func TestPackingUsesFewShards(t *testing.T) {
 	}
 }
 
+// TestManyTenantsAlone: a thousand rules are found out about in no time, and an
+// error does not name them all.
+func TestManyTenantsAlone(t *testing.T) {
+	us := units(20_000, func(i int) string { return fmt.Sprintf("shard-%d", i%200) })
+	var rules []Constraint
+	for i := range 150 {
+		us[i].Labels = map[string]string{"tenant": fmt.Sprint(i)}
+		rules = append(rules, Constraint{Name: fmt.Sprint("alone-", i), Kind: Isolation, Units: us[i].Labels})
+	}
+	r := Request{Units: us, Shards: equal(200), Constraints: rules, Algorithm: Balanced}
+	p := propose(t, r)
+	if n := held(p); n[p.Owners[0]] != 1 || n[p.Owners[149]] != 1 {
+		t.Errorf("%v", n)
+	}
+	r.Shards = equal(147)
+	_, err := Propose(r)
+	var e *InfeasibleError
+	if !errors.As(err, &e) || len(e.Constraints) != 147 || len(e.Missing) != 4 || len(err.Error()) > 1000 {
+		t.Errorf("%+v", err)
+	}
+}
+
 func TestInfeasibleSaysWhatHelps(t *testing.T) {
 	eu := map[string]string{"region": "eu"}
 	us := units(4, func(int) string { return "" })

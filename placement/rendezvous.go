@@ -50,7 +50,8 @@ func newRendezvous(shards []Shard, o Options) (Locator, error) {
 			r.classes[n-1].end = at + 1
 			continue
 		}
-		r.classes = append(r.classes, class{at + 1, shards[i].Weight})
+		// Clamped to where quotients are neither 0 nor infinite.
+		r.classes = append(r.classes, class{at + 1, min(max(shards[i].Weight, 1e-280), 1e280)})
 	}
 	return r, nil
 }

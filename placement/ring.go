@@ -9,7 +9,7 @@ import (
 // DefaultVirtualNodes makes the shares of equal shards differ by some 3 per cent.
 const DefaultVirtualNodes = 1024
 
-// maxPoints bounds a ring to 64 MiB.
+// maxPoints bounds a ring to some 70 MiB.
 const maxPoints = 1 << 22
 
 // ring is consistent hashing (Karger and others, 1997). A point owns the

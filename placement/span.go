@@ -42,7 +42,7 @@ type spanned struct {
 	starts []uint64 // ascending, the first is 0
 	owners []uint16 // owners[i] owns from starts[i] to starts[i+1]
 	// slots cuts the positions into equal slices, a power of two of them and
-	// about two for each span: slots[s] is the span in which slice s begins, so
+	// one or two for each span: slots[s] is the span in which slice s begins, so
 	// that a look-up begins one or two spans before its end.
 	slots []uint32
 	shift uint8

@@ -202,6 +202,21 @@ func TestCrowdedSpans(t *testing.T) {
 	}
 }
 
+// TestExtremeWeights: nothing but the weights decides, and nothing overflows.
+func TestExtremeWeights(t *testing.T) {
+	for _, w := range [][]float64{{1e308, 1e308, 1e-308}, {1e-308, 2e-308}, {math.MaxFloat64, math.SmallestNonzeroFloat64}} {
+		for _, a := range []Algorithm{Balanced, Rendezvous} {
+			if got := count(locator(t, a, weighted(w...), Options{}), 1000); got[0] < 200 {
+				t.Errorf("%s: %v gives %v", a, w, got)
+			}
+			p := propose(t, Request{Units: units(100, func(int) string { return "" }), Shards: weighted(w...), Algorithm: a})
+			if len(p.Owners) != 100 {
+				t.Errorf("%s: %v", a, p)
+			}
+		}
+	}
+}
+
 func TestBucketsFor(t *testing.T) {
 	for _, c := range []struct {
 		weights []float64

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -39,7 +40,11 @@ type analyzer struct {
 	volatile            bool // it calls a volatile function
 	locks, changes      bool
 	into                *pg.IntoClause
-	dropped             bool // a literal is equal to no key, so the proof rests on its value
+	fill                *filling
+	fillNamed           int8             // 0 not looked yet, 1 no, 2 yes: see namesFill
+	toks                []sqlguard.Token // see tokens
+	taken               map[string]bool  // names of sequences that this statement makes
+	dropped             bool             // a literal is equal to no key, so the proof rests on its value
 }
 
 // touch notes that the statement uses a table.
@@ -94,6 +99,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		if a.selectSpecial(v.SelectStmt) {
 			return
 		}
+		a.fillSelect(v.SelectStmt)
 		a.query(n)
 		a.finish()
 		st.ReplicaSafe = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == "" && !a.preferDefault &&
@@ -532,6 +538,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		for _, t := range st.Tables {
 			a.addTable(&st.Writes, t)
 		}
+		a.copyGenerated(c)
 	}
 	st.ReadOnly = !c.IsFrom
 	a.finish()

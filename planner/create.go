@@ -131,7 +131,14 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 			fail(sqlstate.New(sqlstate.UndefinedColumn, "column %q named in cleave.shard_key does not exist", k))
 		}
 	}
-	st.Text = splice(a.sql, edits)
+	d.finish(edits)
+}
+
+// finish writes the text for the shards.
+func (d *declaration) finish(edits []edit) {
+	st := d.a.st
+	st.Text = splice(d.a.sql, append(edits, d.edits...))
+	st.DDL.Sequences, st.DDL.Functions = append(st.DDL.Sequences, d.sequences...), d.functions
 }
 
 // declaredKeyspace checks the shard key columns' types and names the keyspace.
@@ -143,7 +150,11 @@ func (a *analyzer) declaredKeyspace(c *pg.CreateStmt, o options) string {
 			if col == nil || col.Colname != k {
 				continue
 			}
-			t, err := keyspace.ParseType(typeText(col.TypeName))
+			text := typeText(col.TypeName)
+			if typ, serial := serialTypes[text]; serial {
+				text = typ
+			}
+			t, err := keyspace.ParseType(text)
 			if err != nil {
 				fail(err)
 			}
@@ -220,6 +231,12 @@ type declaration struct {
 	keyspace string
 	key      []string
 	notNull  bool // the column last read is declared NOT NULL or PRIMARY KEY
+
+	table     *shardmap.Table // the one that is altered
+	edits     []edit          // of the text, for what the router generates
+	sequences []SequenceChange
+	functions bool
+	cmds      int // of the ALTER TABLE
 }
 
 func (d *declaration) isKey(name string) bool {
@@ -233,14 +250,6 @@ func (d *declaration) isKey(name string) bool {
 
 func (d *declaration) column(c *pg.ColumnDef) {
 	d.notNull = false
-	names := strs(c.GetTypeName().GetNames())
-	spread := d.kind != shardmap.Whole
-	if len(names) > 0 && spread {
-		switch names[len(names)-1] {
-		case "serial", "serial2", "serial4", "serial8", "bigserial", "smallserial":
-			refuse("a serial column on every shard would give the same numbers on each of them", "use uuid with gen_random_uuid(), or numbers made by the client")
-		}
-	}
 	for _, n := range c.Constraints {
 		x := n.GetConstraint()
 		switch x.GetContype() {
@@ -256,6 +265,7 @@ func (d *declaration) column(c *pg.ColumnDef) {
 		}
 		d.constraint(x, c.Colname)
 	}
+	d.generate(c)
 }
 
 func (d *declaration) constraint(x *pg.Constraint, column string) {
@@ -263,11 +273,14 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 	spread := d.kind != shardmap.Whole
 	switch x.GetContype() {
 	case pg.ConstrType_CONSTR_DEFAULT, pg.ConstrType_CONSTR_CHECK, pg.ConstrType_CONSTR_GENERATED:
+		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && d.defaultOf(x) {
+			return
+		}
 		before := a.sequence
 		a.sequence = ""
 		a.expressions([]*pg.Node{x.RawExpr})
 		if a.sequence != "" && spread {
-			refuse("a default of "+a.sequence+"() on every shard would give the same numbers on each of them", "use gen_random_uuid(), or numbers made by the client")
+			refuse("the default calls "+a.sequence+"() of a sequence that is not the cluster's: each shard would count by itself", "make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone")
 		}
 		a.sequence = before
 		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {
@@ -276,10 +289,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		if d.kind == shardmap.Reference && x.Contype == pg.ConstrType_CONSTR_DEFAULT && a.volatileDefault(x.RawExpr) {
 			refuse("a volatile default of a reference table would give another value on each shard", "write the value in the INSERT")
 		}
-	case pg.ConstrType_CONSTR_IDENTITY:
-		if spread {
-			refuse("an identity column on every shard would give the same numbers on each of them", "use uuid with gen_random_uuid(), or numbers made by the client")
-		}
+	case pg.ConstrType_CONSTR_IDENTITY: // see generate
 	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
 		cols := strs(x.Keys)
 		if column != "" {
@@ -594,11 +604,14 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter table", a.spread(), names
 	d := &declaration{a: a, kind: shardmap.Whole, name: TableName{t.Relation.Schemaname, t.Relation.Relname}}
 	if len(known) == 1 {
+		d.table = known[0]
 		d.name, d.kind, d.keyspace, d.key = names[0], known[0].Kind, known[0].Keyspace, known[0].ShardKey
 	}
+	d.cmds = len(t.Cmds)
 	for _, n := range t.Cmds {
 		a.alterCommand(d, n.GetAlterTableCmd())
 	}
+	d.finish(nil)
 }
 
 func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
@@ -606,10 +619,14 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	table := quoteName(d.name.Schema, d.name.Name)
 	switch c.Subtype {
 	case pg.AlterTableType_AT_AddColumn:
+		if c.MissingOk && d.has(c.Def.GetColumnDef().GetColname()) {
+			return // a notice, and nothing else
+		}
 		d.column(c.Def.GetColumnDef())
 	case pg.AlterTableType_AT_AddConstraint:
 		d.constraint(c.Def.GetConstraint(), "")
 	case pg.AlterTableType_AT_ColumnDefault:
+		d.notIdentity(c.Name)
 		d.constraint(&pg.Constraint{Contype: pg.ConstrType_CONSTR_DEFAULT, RawExpr: c.Def}, c.Name)
 	case pg.AlterTableType_AT_DropColumn, pg.AlterTableType_AT_DropNotNull:
 		if d.isKey(c.Name) {
@@ -633,8 +650,8 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	case pg.AlterTableType_AT_SetExpression:
 		a.expressions([]*pg.Node{c.Def})
 	case pg.AlterTableType_AT_AddIdentity, pg.AlterTableType_AT_SetIdentity, pg.AlterTableType_AT_DropIdentity:
-		if spread {
-			refuse("an identity column on every shard would give the same numbers on each of them", "use uuid with gen_random_uuid(), or numbers made by the client")
+		if d.clustered() {
+			a.alterIdentity(d, c)
 		}
 	case pg.AlterTableType_AT_EnableTrig, pg.AlterTableType_AT_DisableTrig, pg.AlterTableType_AT_EnableTrigAll, pg.AlterTableType_AT_DisableTrigAll,
 		pg.AlterTableType_AT_EnableTrigUser, pg.AlterTableType_AT_DisableTrigUser, pg.AlterTableType_AT_EnableAlwaysTrig, pg.AlterTableType_AT_EnableReplicaTrig:

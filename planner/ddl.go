@@ -63,13 +63,11 @@ func (a *analyzer) ddl(n *pg.Node) {
 		a.inSchema(strs(v.AlterEnumStmt.TypeName))
 		a.everywhere("alter type", "ALTER TYPE")
 	case *pg.Node_CreateSeqStmt:
-		a.sequenceOptions(v.CreateSeqStmt.Options)
-		if v.CreateSeqStmt.Sequence.Relpersistence == "t" {
-			a.temporary()
-		}
-		a.ownSchema(v.CreateSeqStmt.Sequence.Schemaname)
-		a.everywhere("create sequence", "CREATE SEQUENCE")
+		a.createSequence(v.CreateSeqStmt)
 	case *pg.Node_AlterSeqStmt:
+		if a.alterSequence(v.AlterSeqStmt) {
+			break
+		}
 		a.sequenceOptions(v.AlterSeqStmt.Options)
 		a.ownSchema(v.AlterSeqStmt.Sequence.Schemaname)
 		a.everywhere("alter sequence", "ALTER SEQUENCE")
@@ -223,6 +221,9 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			a.ifExistsElsewhere("index")
 		}
 	case pg.ObjectType_OBJECT_SEQUENCE:
+		if a.dropSequences(d) {
+			return
+		}
 		for _, o := range d.Objects {
 			a.inSchema(strs(o.GetList().GetItems()))
 		}
@@ -249,6 +250,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		for _, o := range d.Objects {
 			name := o.GetString_().GetSval()
 			a.ownSchema(name)
+			a.schemaSequences(name, d.Behavior == pg.DropBehavior_DROP_CASCADE)
 			if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 				st.DDL.DropsSchema = append(st.DDL.DropsSchema, name)
 				tables := a.snap.State().Tables
@@ -312,6 +314,9 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	}
 	st.Kind, st.Tag = DDLKind, "TRUNCATE TABLE"
 	st.DDL.Op, st.DDL.AllShards = "truncate", a.spread()
+	if t.RestartSeqs {
+		st.DDL.Sequences = a.restarts(known)
+	}
 }
 
 func (a *analyzer) rename(r *pg.RenameStmt) {
@@ -343,6 +348,9 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 			a.ifExistsElsewhere("index")
 		}
 	case pg.ObjectType_OBJECT_SEQUENCE:
+		if a.renameSequence(r.Relation, "", r.Newname) {
+			return
+		}
 		a.ownSchema(r.Relation.GetSchemaname())
 		a.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !r.MissingOk {
@@ -351,6 +359,11 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 	case pg.ObjectType_OBJECT_SCHEMA:
 		a.ownSchema(r.Subname)
 		a.ownSchema(r.Newname)
+		for i := range a.snap.State().Sequences {
+			if q := &a.snap.State().Sequences[i]; q.Schema == r.Subname {
+				refuse("the schema holds the sequence "+q.QualifiedName()+", which defaults of columns may name", "move its tables to another schema, or drop the sequence")
+			}
+		}
 		a.everywhere("alter schema", "ALTER SCHEMA")
 		st.DDL.RenamedSchema = [2]string{r.Subname, r.Newname}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN, pg.ObjectType_OBJECT_DOMCONSTRAINT:
@@ -379,6 +392,9 @@ func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		a.everywhere("alter type", "ALTER TYPE")
 	case pg.ObjectType_OBJECT_SEQUENCE:
+		if a.renameSequence(s.Relation, s.Newschema, "") {
+			return
+		}
 		a.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !s.MissingOk {
 			a.ifExistsElsewhere("sequence")

@@ -31,7 +31,8 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 	line("plan", s.Kind.String())
 	switch s.Kind {
 	case OneShard:
-		open := args == nil && s.usesParams()
+		made := s.Fill != nil && s.keysMade()
+		open := made || args == nil && s.usesParams()
 		var r Route
 		var err error
 		if !open {
@@ -40,6 +41,8 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 		switch {
 		case err != nil:
 			return append(out[:0], refusalLines(sqlstate.As(err))...), nil
+		case made:
+			line("shard", "decided by the key that the router makes")
 		case open:
 			line("shard", "decided by the parameters")
 		default:
@@ -146,4 +149,16 @@ func (e *KeyExpr) String() string {
 		return strconv.FormatInt(e.Value.Int(), 10)
 	}
 	return quoteString(e.Value.Text())
+}
+
+// keysMade reports whether the router makes a value of the shard key.
+func (s *Statement) keysMade() bool {
+	for _, k := range s.Keys {
+		for i := range k {
+			if k[i].Param > s.Params {
+				return true
+			}
+		}
+	}
+	return false
 }

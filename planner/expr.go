@@ -267,6 +267,9 @@ func (a *analyzer) userCode(what string) {
 func (a *analyzer) function(f *pg.FuncCall) {
 	names := strs(f.Funcname)
 	name := names[len(names)-1]
+	if fillOwn[name] || fillNative[name] {
+		a.unfilled(f)
+	}
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":

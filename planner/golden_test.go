@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,6 +48,10 @@ func testState(tb testing.TB) shardmap.State {
 	}
 	big := func(name string) shardmap.Column { return col(name, 20, "bigint") }
 	text := func(name string) shardmap.Column { return col(name, 25, "text") }
+	made := func(c shardmap.Column, by, identity string) shardmap.Column {
+		c.Generated, c.Identity = by, identity
+		return c
+	}
 	s := shardmap.State{
 		Format: shardmap.Format, Cluster: "5b0e0c9e-8a3e-4a52-9d1b-0f6f3c2a1d10", Version: 7, SchemaVersion: 7, DefaultShard: "shard-0",
 		Keyspaces: []shardmap.Keyspace{
@@ -74,11 +79,26 @@ func testState(tb testing.TB) shardmap.State {
 				Columns: []shardmap.Column{text("region"), text("city")}},
 			{Schema: "public", Name: "small", Kind: shardmap.Reference, Columns: []shardmap.Column{big("id"), text("label"), col("tenant", 23, "integer")}},
 			{Schema: "public", Name: "notes", Kind: shardmap.Whole, Columns: []shardmap.Column{big("id"), text("body")}},
+			{Schema: "public", Name: "bills", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"tenant"},
+				Columns: []shardmap.Column{big("tenant"), made(big("id"), shardmap.SequenceValue("public.bills_id_seq"), ""), text("note"), made(big("nr"), shardmap.NextID, "")}},
+			{Schema: "public", Name: "users", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"id"},
+				Columns: []shardmap.Column{made(big("id"), shardmap.SequenceValue("public.users_id_seq"), shardmap.IdentityAlways), text("name"), col("key", 2950, "uuid")}},
+			{Schema: "public", Name: "tickets", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"id"},
+				Columns: []shardmap.Column{made(big("id"), shardmap.SequenceValue("public.tickets_id_seq"), shardmap.IdentityByDefault), text("name")}},
+			{Schema: "public", Name: "files", Kind: shardmap.Sharded, Keyspace: "hash_uuid", ShardKey: []string{"id"},
+				Columns: []shardmap.Column{made(col("id", 2950, "uuid"), shardmap.UUIDv7, ""), text("path")}},
 			{Schema: "app", Name: "orders", Kind: shardmap.Whole, Columns: []shardmap.Column{big("tenant_id"), text("x")}},
 		},
 	}
+	for i, name := range []string{"bills_id_seq", "users_id_seq", "tickets_id_seq", "free_seq"} {
+		s.Sequences = append(s.Sequences, shardmap.Sequence{ID: fmt.Sprintf("%d", i), Schema: "public", Name: name, Type: "bigint",
+			First: 1, Start: 1, Increment: 1, Min: 1, Max: math.MaxInt64, Identity: i == 1 || i == 2})
+	}
+	for i, owner := range [][2]string{{"bills", "id"}, {"users", "id"}, {"tickets", "id"}} {
+		s.Sequences[i].Owner = &shardmap.SequenceOwner{Schema: "public", Table: owner[0], Column: owner[1]}
+	}
 	for i := range 3 {
-		s.Shards = append(s.Shards, shardmap.Shard{Name: fmt.Sprintf("shard-%d", i), Engine: "sqlite", URL: fmt.Sprintf("file:/tmp/%d.db", i), Weight: 1})
+		s.Shards = append(s.Shards, shardmap.Shard{Name: fmt.Sprintf("shard-%d", i), Engine: "postgres", URL: fmt.Sprintf("postgres://shard-%d/db", i), Weight: 1})
 	}
 	return s
 }
@@ -149,6 +169,17 @@ func TestGolden(t *testing.T) {
 	if total < 300 {
 		t.Errorf("only %d statements", total)
 	}
+}
+
+func sequenceText(q shardmap.Sequence) string {
+	s := fmt.Sprintf("%s %s first %d start %d by %d in %d..%d cache %d cycle %v", q.QualifiedName(), q.Type, q.First, q.Start, q.Increment, q.Min, q.Max, q.Cache, q.Cycle)
+	if q.Owner != nil {
+		s += fmt.Sprintf(" of %s.%s", q.Owner.Table, q.Owner.Column)
+	}
+	if q.Identity {
+		s += " identity"
+	}
+	return s
 }
 
 func firstDifference(got, want string) string {
@@ -229,6 +260,12 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 		if d.Concurrent {
 			head += ", concurrently"
 		}
+		for _, c := range d.Sequences {
+			head += fmt.Sprintf(", %s %s", c.Op, sequenceText(c.Sequence))
+		}
+		if d.MapOnly {
+			head += ", on the map only"
+		}
 	}
 	var marks []string
 	if st.ReadOnly {
@@ -251,6 +288,21 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 	out := []string{head + " [" + strings.Join(append([]string{st.Tag}, marks...), ", ") + "]"}
 	if st.Text != sql {
 		out = append(out, "  text: "+strings.ReplaceAll(st.Text, "\n", `\n`))
+	}
+	if st.Fill != nil {
+		var values [][]byte
+		for i, v := range st.Fill.Values {
+			made := fmt.Sprintf("  $%d = %s", st.Params+1+i, v.Source)
+			if v.Sequence != nil {
+				made += " " + v.Sequence.QualifiedName()
+			}
+			if v.Source == "setval" {
+				made += fmt.Sprintf(" %d $%d %v", v.Value, v.ValueParam, v.Called)
+			}
+			out = append(out, made)
+			values = append(values, []byte(fmt.Sprint(100+i)))
+		}
+		out = append(out, "  simple: "+strings.ReplaceAll(st.Fill.Literals(values), "\n", `\n`))
 	}
 	if st.DDL != nil && st.DDL.Elsewhere != "" {
 		out = append(out, "  elsewhere: "+st.DDL.Elsewhere)

@@ -2,6 +2,7 @@ package planner
 
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"slices"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -17,6 +18,7 @@ func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) []string {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_InsertStmt:
 		tag, returning = "INSERT", v.InsertStmt.ReturningList
+		a.fillInsert(v.InsertStmt)
 		a.insert(v.InsertStmt, parent)
 	case *pg.Node_UpdateStmt:
 		tag, returning = "UPDATE", v.UpdateStmt.ReturningList
@@ -101,6 +103,7 @@ func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) {
 	q.root.add(t)
 	a.where(q.root, u.WhereClause, sc)
 	w := &walker{sc: sc, subs: &q.subs}
+	a.assignGenerated(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
 	a.visitQuery(q, a.empty())
@@ -147,9 +150,11 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 		a.walk(c.Condition, w)
 		switch c.CommandType {
 		case pg.CmdType_CMD_UPDATE:
+			a.assignGenerated(m.Relation, c.TargetList)
 			a.assignments(t.table, c.TargetList, w, &item{})
 		case pg.CmdType_CMD_INSERT:
 			inserts = append(inserts, c)
+			a.mergeGenerated(m.Relation, c)
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
@@ -249,11 +254,35 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
 			a.walkList(c.Infer.IndexElems, w)
 			a.walk(c.Infer.WhereClause, w)
 		}
-		a.assignments(t, c.TargetList, w, it)
+		a.assignGenerated(s.Relation, c.TargetList)
+		a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
+			if t == nil || !restates(c, n.GetResTarget()) {
+				return false
+			}
+			a.walk(n, w)
+			return true
+		}), w, it)
 		a.walk(c.WhereClause, w)
 	}
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
 	a.visitQuery(q, a.empty())
+}
+
+// restates reports whether an assignment of ON CONFLICT DO UPDATE gives a column
+// the value that it has: SET k = excluded.k, where the conflict is one of equal k.
+// ORMs write that for all columns of a key.
+func restates(c *pg.OnConflictClause, r *pg.ResTarget) bool {
+	if r == nil || c.Infer == nil || len(r.Indirection) > 0 {
+		return false
+	}
+	from := r.Val.GetColumnRef().GetFields()
+	if len(from) != 2 || from[0].GetString_().GetSval() != "excluded" || from[1].GetString_().GetSval() != r.Name {
+		return false
+	}
+	return slices.ContainsFunc(c.Infer.IndexElems, func(n *pg.Node) bool {
+		e := n.GetIndexElem()
+		return e != nil && e.Name == r.Name && len(e.Collation) == 0 && len(e.Opclass) == 0
+	})
 }
 
 // keyPlaces returns the index of each shard key column in an INSERT's columns.

@@ -80,6 +80,10 @@ type Statement struct {
 	// statement the connection changes to the copy sub-protocol.
 	Copy bool
 
+	// Fill is what the router evaluates for each execution and puts into Text;
+	// nil for nearly all statements. Such a statement is never Reusable.
+	Fill *Fill
+
 	DDL      *DDL
 	Tx       *Tx
 	Set      *Set
@@ -161,6 +165,13 @@ type DDL struct {
 	RenamedColumn [2]string
 	// RenamedSchema is the old and the new name of a schema; "" if none.
 	RenamedSchema [2]string
+	// MapOnly: no shard hears of it, only the map changes.
+	MapOnly bool
+	// Sequences are the sequences of the cluster that come, change and go.
+	// Besides these, those that a table or column owns go with it.
+	Sequences []SequenceChange
+	// Functions: Text calls functions of the schema cleave_internal that the shards have to have.
+	Functions bool
 }
 
 // TableName is a resolved table name.

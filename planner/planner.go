@@ -131,6 +131,7 @@ func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		}
 	}()
 	a.statement(tree.Stmts[0].Stmt)
+	a.finishFill()
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(sql)
 	}

@@ -19,7 +19,7 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 		if f := t.GetVal().GetFuncCall(); f != nil {
 			names := strs(f.Funcname)
 			switch {
-			case len(names) == 2 && names[0] == VirtualSchema:
+			case len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]]:
 				a.call(f, names[1], t.Name)
 				return true
 			case names[len(names)-1] == "set_config" && (len(names) == 1 || names[0] == "pg_catalog") && len(f.Args) == 3:
@@ -39,7 +39,7 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 			return false
 		}
 		if f := items[0].GetFuncCall(); f != nil {
-			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema {
+			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
 				column := r.Alias.GetAliasname()
 				if cols := strs(r.Alias.GetColnames()); len(cols) > 0 {
 					column = cols[0]

@@ -145,9 +145,12 @@ func CheckTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 		return refuse("", "a table that inherits, or is inherited from, cannot be "+string(table.Kind), "declare the columns in the table itself")
 	}
 	for _, c := range desc.Columns {
+		if g, _ := generatedBy(c.Default); g != "" {
+			continue
+		}
 		if c.Identity || strings.Contains(c.Default, "nextval(") {
 			return refuse("", fmt.Sprintf("column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name),
-				"declare it bigint or uuid and let the client choose the value, for uuid with DEFAULT gen_random_uuid()")
+				"let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md")
 		}
 	}
 	if table.Kind != shardmap.Sharded {

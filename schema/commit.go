@@ -149,6 +149,7 @@ func (t *Tx) overlay(next *shardmap.State, drop bool) {
 			}
 		}
 	}
+	t.overlaySequences(next)
 	is := map[[2]string]bool{}
 	for _, table := range t.state.Tables {
 		is[[2]string{table.Schema, table.Name}] = true
@@ -181,7 +182,9 @@ func (t *Tx) change(expect uint64) (shardmap.Change, error) {
 	}
 	slices.Sort(c.Tables)
 	if len(t.statements) == 0 {
-		c.Op = OpTruncate
+		if c.Op = OpTruncate; t.sequenceOnly {
+			c.Op = OpSequence
+		}
 		return c, nil
 	}
 	if t.op != "" {
@@ -592,6 +595,9 @@ func (t *Tx) void(ctx context.Context) {
 	err := updateMap(ctx, t.opts.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
 		next := cur.State().Clone()
 		restore(&next, t.base, t.touched)
+		for name := range t.sequences {
+			replaceSequence(&next, name, t.base.State().Sequences)
+		}
 		return shardmap.Change{By: t.opts.Actor, Why: "no shard has it", Op: OpRolledBack, ID: undoID(t.id)}, &next, nil
 	})
 	if err != nil {

@@ -123,6 +123,7 @@ func (t *Tx) planDistribute(ctx context.Context, p *part, name planner.TableName
 	}
 	table = known.Clone()
 	table.Kind, table.ShardKey, table.Columns = shardmap.Sharded, slices.Clone(shardKey), columnsOf(desc)
+	generate(&table, desc)
 	if ks, missing, err = chooseKeyspace(t.over, desc, shardKey, keyspaceName, t.opts.RangesPerShard); err != nil {
 		return table, nil, ks, nil, err
 	}

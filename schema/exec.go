@@ -57,12 +57,24 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			return "", nil, t.broke(first, err)
 		}
 	}
+	if d.MapOnly {
+		return t.mapOnly(ctx, first, st)
+	}
+	if d.Create != nil && !exists {
+		if _, taken := t.over.Sequence(d.Create.Schema, d.Create.Name); taken {
+			return "", nil, sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", d.Create.Name).
+				WithHint("it is a sequence of the cluster: SELECT * FROM cleave.sequences")
+		}
+	}
+	if err := t.functions(ctx, first, d); err != nil {
+		return "", nil, err
+	}
 	if err := t.before(ctx, first, d); err != nil {
 		return "", nil, err
 	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
-		return "", nil, err
+		return "", nil, withRows(err, d)
 	}
 	if err := t.step("executed", first.shard); err != nil {
 		return "", nil, err
@@ -223,12 +235,18 @@ type edit struct {
 	described map[planner.TableName]*engine.Table // as the default shard has them
 	after     []string                            // statements that follow on each shard
 	guard     []planner.TableName                 // whose guards are set anew
+
+	ddl                         *planner.DDL
+	putSequences, dropSequences []shardmap.Sequence
 }
 
 // plan works out the edit of a statement that the default shard has carried out.
 func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, error) {
 	d := st.DDL
 	e := &edit{described: map[planner.TableName]*engine.Table{}}
+	if err := t.planSequences(ctx, p, d, e); err != nil {
+		return nil, err
+	}
 	for _, name := range d.Dropped {
 		if _, ok := t.over.Table(name.Schema, name.Name); ok {
 			e.drop = append(e.drop, name)
@@ -310,6 +328,7 @@ func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e 
 	if err := CheckTable(t.over, &table, desc); err != nil {
 		return err
 	}
+	generate(&table, desc)
 	e.put = append(e.put, table)
 	e.described[c.TableName] = desc
 	if kind != shardmap.Whole {
@@ -345,6 +364,7 @@ func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old,
 	if err := CheckTable(t.over, &table, desc); err != nil {
 		return err
 	}
+	generate(&table, desc)
 	if old != name {
 		e.drop = append(e.drop, old)
 	}
@@ -359,12 +379,15 @@ func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old,
 // follow runs the statement on another shard than the default one, and makes sure
 // that it did the same there.
 func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit) error {
+	if err := t.functions(ctx, p, st.DDL); err != nil {
+		return err
+	}
 	if err := t.before(ctx, p, st.DDL); err != nil {
 		return err
 	}
 	if _, err := t.run(ctx, p, st.Text); err != nil {
 		own := sqlstate.As(err)
-		if own.Hint == "" {
+		if withRows(err, st.DDL) == err && own.Hint == "" {
 			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
 		}
 		return err
@@ -427,6 +450,7 @@ func (t *Tx) apply(e *edit) error {
 			t.keyspaces[table.Keyspace] = true
 		}
 	}
+	t.applySequences(e)
 	return t.refresh()
 }
 

@@ -324,6 +324,11 @@ func replayStatement(ctx context.Context, c engine.Conn, s Statement) error {
 			return err
 		}
 	}
+	if strings.Contains(s.Text, "cleave_internal.") {
+		if err := functionsOnPostgres(ctx, c); err != nil {
+			return err
+		}
+	}
 	if _, _, err := run(ctx, c, s.Text); err != nil {
 		return err
 	}

@@ -640,6 +640,7 @@ func (o RecoverOptions) adopt(ctx context.Context, shard, schemaName, table stri
 	return updateMap(ctx, o.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
 		next := cur.State().Clone()
 		t := shardmap.Table{Schema: schemaName, Name: table, Kind: shardmap.Whole, Columns: columnsOf(desc)}
+		generate(&t, desc)
 		if _, ok := cur.Table(schemaName, table); ok {
 			return shardmap.Change{}, nil, nil
 		}

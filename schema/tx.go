@@ -46,6 +46,10 @@ type changes struct {
 	ops        []string
 	op         string // of the history's entry, OpChange if empty
 	ran        bool   // something ran that the map has to record
+	// sequences are those that come, change or go, by schema.name; sequenceOnly:
+	// there was a change of nothing else.
+	sequences    map[string]bool
+	sequenceOnly bool
 }
 
 func (c changes) clone() changes {
@@ -57,6 +61,7 @@ func (c changes) clone() changes {
 	out.keyspaces = cloneSet(c.keyspaces)
 	out.made = cloneSet(c.made)
 	out.marked = cloneSet(c.marked)
+	out.sequences = cloneSet(c.sequences)
 	return out
 }
 
@@ -96,7 +101,7 @@ func Begin(_ context.Context, opts Options, snap *shardmap.Snapshot) (*Tx, error
 	t := &Tx{opts: opts.withDefaults(), id: uuid.NewString(), base: snap, over: snap}
 	t.changes = changes{
 		state: snap.State().Clone(), touched: map[string]bool{}, keyspaces: map[string]bool{},
-		made: map[string]bool{}, marked: map[string]bool{},
+		made: map[string]bool{}, marked: map[string]bool{}, sequences: map[string]bool{},
 	}
 	for _, shard := range slices.Sorted(maps.Keys(opts.Open)) {
 		def, ok := snap.Shard(shard)

@@ -269,5 +269,5 @@ func sameSchema(prev, next *Snapshot) bool {
 			return false
 		}
 	}
-	return true
+	return sameSequences(prev, next)
 }

@@ -29,6 +29,8 @@ const (
 	ValueDiffers DifferenceKind = "value"
 	PinDiffers   DifferenceKind = "pin"
 	TableDiffers DifferenceKind = "table"
+	// SequenceDiffers is a sequence of the cluster.
+	SequenceDiffers DifferenceKind = "sequence"
 )
 
 // Action says how it differs.
@@ -109,7 +111,7 @@ func Diff(a, b *Snapshot) []Difference {
 	for _, name := range union(a.keyspaces, b.keyspaces) {
 		out = append(out, diffKeyspace(a.keyspaces[name], b.keyspaces[name])...)
 	}
-	return append(out, diffTables(a, b)...)
+	return append(append(out, diffTables(a, b)...), diffSequences(a, b)...)
 }
 
 func action(before, after bool) Action {

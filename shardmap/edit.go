@@ -31,6 +31,7 @@ func (s State) Clone() State {
 	for i := range c.Tables {
 		c.Tables[i] = c.Tables[i].Clone()
 	}
+	c.Sequences = cloneSequences(s.Sequences)
 	return c
 }
 

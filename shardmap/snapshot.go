@@ -15,6 +15,7 @@ type Snapshot struct {
 	shards    map[string]*Shard
 	tables    map[tableName]*Table
 	keyspaces map[string]*Index
+	sequences map[tableName]*Sequence
 }
 
 // tableName is the key of the table index; a struct of two strings is hashed
@@ -49,6 +50,7 @@ func normalise(s *State) {
 	s.Shards = present(s.Shards)
 	s.Keyspaces = present(s.Keyspaces)
 	s.Tables = present(s.Tables)
+	s.Sequences = absent(s.Sequences)
 	for i := range s.Shards {
 		if len(s.Shards[i].Labels) == 0 {
 			s.Shards[i].Labels = nil

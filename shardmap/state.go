@@ -22,6 +22,7 @@ type State struct {
 	Shards       []Shard    `json:"shards"`
 	Keyspaces    []Keyspace `json:"keyspaces"`
 	Tables       []Table    `json:"tables"`
+	Sequences    []Sequence `json:"sequences,omitempty"`
 }
 
 // Shard is a database that holds ranges.
@@ -100,4 +101,9 @@ type Column struct {
 	Type    string `json:"type"` // as format_type prints it
 	OID     uint32 `json:"oid"`
 	NotNull bool   `json:"not_null,omitempty"`
+	// Generated says what a router puts in where an INSERT leaves the column out:
+	// NextID, UUIDv7, UUIDv4 or [SequenceValue]; "": the shard's own default.
+	Generated string `json:"generated,omitempty"`
+	// Identity is IdentityAlways or IdentityByDefault for an identity column.
+	Identity string `json:"identity,omitempty"`
 }

@@ -68,6 +68,7 @@ func (s *Snapshot) index() error {
 		{"shards", len(st.Shards), MaxShards},
 		{"keyspaces", len(st.Keyspaces), MaxKeyspaces},
 		{"tables", len(st.Tables), MaxTables},
+		{"sequences", len(st.Sequences), MaxTables},
 		{"ranges, listed values and pins", assignments(st), MaxAssignments},
 	} {
 		if b.is > b.max {
@@ -105,6 +106,9 @@ func (s *Snapshot) index() error {
 			return err
 		}
 		s.tables[name] = t
+	}
+	if err := s.indexSequences(); err != nil {
+		return err
 	}
 	return nil
 }

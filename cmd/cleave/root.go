@@ -192,11 +192,11 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
 	addSettings(flags, "admin")
 	root.AddCommand(
-		a.upCommand(), a.routerCommand(),
+		a.upCommand(), a.initCommand(), a.routerCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(),
-		a.routeCommand(), a.sqlCommand(),
-		a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
+		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
+		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
 	)
 	// Cobra adds these two only when it runs; the manual wants them now.
 	root.InitDefaultHelpCmd()

@@ -18,6 +18,11 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		parts = append(parts, p.GetString_().GetSval())
 	}
 	name := parts[len(parts)-1]
+	if len(parts) == 2 && parts[0] == "cleave_internal" || len(parts) == 1 && name == "uuidv7" {
+		if e, ok := t.routerFunction(f, name); ok {
+			return e
+		}
+	}
 	if len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
 		if parts[0] == informationSchema && name == "_pg_expandarray" {
 			refuseSQL(name)

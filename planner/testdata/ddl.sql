@@ -94,14 +94,14 @@ CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (b WITH &&)) WITH (cle
 --> refused 0A000: EXCLUDE () of table t does not include the shard key column a, so two shards could hold equal rows
 -->   hint: add a to it
 CREATE TABLE t (a bigint, b serial) WITH (cleave.shard_key = 'a');
---> refused 0A000: a serial column on every shard would give the same numbers on each of them
--->   hint: use uuid with gen_random_uuid(), or numbers made by the client
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b integer NOT NULL DEFAULT cleave_internal.nextval('public.t_b_seq'))
 CREATE TABLE t (a bigint, b int GENERATED ALWAYS AS IDENTITY) WITH (cleave.shard_key = 'a');
---> refused 0A000: an identity column on every shard would give the same numbers on each of them
--->   hint: use uuid with gen_random_uuid(), or numbers made by the client
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b identity [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b int NOT NULL DEFAULT cleave_internal.nextval('public.t_b_seq', 'always'))
 CREATE TABLE t (a bigint, b bigint DEFAULT nextval('s')) WITH (cleave.shard_key = 'a');
---> refused 0A000: a default of nextval() on every shard would give the same numbers on each of them
--->   hint: use gen_random_uuid(), or numbers made by the client
+--> refused 0A000: the default calls nextval() of a sequence that is not the cluster's: each shard would count by itself
+-->   hint: make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone
 CREATE TABLE t (a bigint, b uuid DEFAULT gen_random_uuid()) WITH (cleave.shard_key = 'a');
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b uuid DEFAULT gen_random_uuid())
@@ -195,8 +195,8 @@ ALTER TABLE orders ADD COLUMN x int UNIQUE;
 --> refused 0A000: UNIQUE (x) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
 -->   hint: add tenant_id to it
 ALTER TABLE orders ADD COLUMN x serial;
---> refused 0A000: a serial column on every shard would give the same numbers on each of them
--->   hint: use uuid with gen_random_uuid(), or numbers made by the client
+--> schema change alter table, all shards, alters [{public orders}], create public.orders_x_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of orders.x [ALTER TABLE]
+-->   text: ALTER TABLE orders ADD COLUMN x integer NOT NULL DEFAULT cleave_internal.nextval('public.orders_x_seq')
 ALTER TABLE orders ADD COLUMN x int DEFAULT 5, DROP COLUMN note;
 --> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
 ALTER TABLE orders DROP COLUMN tenant_id;
@@ -213,8 +213,8 @@ ALTER TABLE orders ALTER COLUMN tenant_id DROP NOT NULL;
 ALTER TABLE orders ALTER COLUMN note SET DEFAULT 'x';
 --> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
 ALTER TABLE orders ALTER COLUMN id SET DEFAULT nextval('s');
---> refused 0A000: a default of nextval() on every shard would give the same numbers on each of them
--->   hint: use gen_random_uuid(), or numbers made by the client
+--> refused 0A000: the default calls nextval() of a sequence that is not the cluster's: each shard would count by itself
+-->   hint: make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone
 ALTER TABLE orders ADD CONSTRAINT u UNIQUE (id);
 --> refused 0A000: UNIQUE (id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
 -->   hint: add tenant_id to it
@@ -370,10 +370,9 @@ ALTER DOMAIN d DROP CONSTRAINT c;
 DROP DOMAIN d;
 --> schema change drop domain, all shards [DROP DOMAIN]
 CREATE SEQUENCE s;
---> schema change create sequence, all shards [CREATE SEQUENCE]
+--> schema change create sequence, create public.s bigint first 1 start 1 by 1 in 1..9223372036854775807 cache 0 cycle false, on the map only [CREATE SEQUENCE]
 CREATE SEQUENCE s OWNED BY notes.id;
---> refused 0A000: OWNED BY ties a sequence to a table of one shard
--->   hint: leave OWNED BY out
+--> schema change create sequence, create public.s bigint first 1 start 1 by 1 in 1..9223372036854775807 cache 0 cycle false of notes.id, on the map only [CREATE SEQUENCE]
 ALTER SEQUENCE s RESTART WITH 5;
 --> schema change alter sequence, all shards [ALTER SEQUENCE]
 -->   elsewhere: ALTER SEQUENCE IF EXISTS s RESTART WITH 5

@@ -88,7 +88,6 @@ func settings(t testing.TB, what, file string, env map[string]string) map[string
 			if !regexp.MustCompile(`^etcd://[a-z0-9.-]+:2379(,[a-z0-9.-]+:2379)*/[a-z]+$`).MatchString(v) {
 				t.Errorf("%s: the directory %s", what, v)
 			}
-			continue
 		}
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

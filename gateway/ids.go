@@ -1,0 +1,322 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/ids"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// idSource makes the values that statements leave to the router (planner.Fill).
+// The sessions of one router share it.
+type idSource struct {
+	next      *ids.Generator
+	sequences *ids.Sequences
+	records   shardmap.Records
+}
+
+func newIDSource(ex *executor.Executor) *idSource {
+	if ex == nil {
+		return &idSource{next: ids.NewGenerator(ids.GeneratorOptions{}), sequences: ids.NewSequences(nil)}
+	}
+	var records shardmap.Records = ex.Directory()
+	// Without a lease the number is a guess: the records keep two processes that
+	// guess the same one apart.
+	guess := uint16(rand.Uint32N(1 << 10))
+	return &idSource{
+		records:   records,
+		sequences: ids.NewSequences(records),
+		next: ids.NewGenerator(ids.GeneratorOptions{Records: records, Node: func() uint16 {
+			if l, ok := any(ex).(interface{ Lease() *shardmap.Lease }); ok && l.Lease() != nil {
+				return l.Lease().Node()
+			}
+			return guess
+		}}),
+	}
+}
+
+// release gives back what was taken and not given, when no session is left.
+func (s *idSource) release() {
+	ctx, stop := timeLeft()
+	defer stop()
+	s.sequences.Release(ctx)
+}
+
+// sessionSequences is what a session remembers of sequences: currval and lastval.
+type sessionSequences struct {
+	current map[string]int64 // by life of the sequence, see lifeOf
+	last    string           // whose value lastval is; "" if none
+	// elsewhere: a statement since may have taken a value from a sequence of the
+	// default shard's own, which lastval would have to give.
+	elsewhere bool
+}
+
+// currentMax bounds the sequences that one session remembers.
+const currentMax = 10_000
+
+// lifeOf is the part of a sequence's ID that RESTART leaves as it is.
+func lifeOf(q *shardmap.Sequence) string { return q.ID[:min(len(q.ID), 36)] }
+
+func (s *sessionSequences) took(q *shardmap.Sequence, v int64) {
+	life := lifeOf(q)
+	if s.current == nil || len(s.current) >= currentMax {
+		s.current = map[string]int64{}
+	}
+	s.current[life], s.last, s.elsewhere = v, life, false
+}
+
+// evaluate returns the values of a statement as text. args are the client's own
+// parameters, which setval may need.
+func (x *session) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error) {
+	ctx, done := x.waiting()
+	defer done()
+	out := make([][]byte, len(f.Values))
+	for i := 0; i < len(f.Values); {
+		n, err := x.evaluateRun(ctx, f.Values[i:], out[i:], args)
+		if err != nil {
+			return nil, userCancel(err)
+		}
+		i += n
+	}
+	return out, nil
+}
+
+// evaluateRun evaluates the first value and those after it that come from the
+// same source, and returns how many they are: rows of one INSERT take one block.
+func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out [][]byte, args *planner.Args) (int, error) {
+	v, src := &list[0], x.srv.ids
+	n := 1
+	for n < len(list) && list[n].Source == v.Source && list[n].Sequence == v.Sequence {
+		n++
+	}
+	var err error
+	numbers := make([]int64, 0, n)
+	switch v.Source {
+	case shardmap.NextID:
+		numbers, err = src.next.Next(ctx, numbers, n)
+	case "nextval":
+		if numbers, err = src.sequences.Next(ctx, v.Sequence, numbers, n); len(numbers) > 0 {
+			x.sequences.took(v.Sequence, numbers[len(numbers)-1])
+		}
+	case "currval":
+		at, ok := x.sequences.current[lifeOf(v.Sequence)]
+		if !ok {
+			return 0, sqlstate.New(sqlstate.ObjectNotInState, "currval of sequence \"%s\" is not yet defined in this session", v.Sequence.Name)
+		}
+		numbers, n = append(numbers, at), 1
+	case "lastval":
+		switch at, ok := x.sequences.current[x.sequences.last]; {
+		case x.sequences.elsewhere:
+			return 0, sqlstate.Refuse("lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own", "use INSERT ... RETURNING, or currval('name')")
+		case !ok:
+			return 0, sqlstate.New(sqlstate.ObjectNotInState, "lastval is not yet defined in this session")
+		default:
+			numbers, n = append(numbers, at), 1
+		}
+	case "setval":
+		at := v.Value
+		if v.ValueParam > 0 {
+			var null bool
+			if at, null, err = intArg(args, v.ValueParam); null {
+				return 0, sqlstate.New(sqlstate.NullNotAllowed, "setval() of NULL is not supported")
+			}
+		}
+		if err == nil {
+			err = src.sequences.Set(ctx, v.Sequence, at, v.Called)
+		}
+		if err == nil && v.Called {
+			if _, known := x.sequences.current[lifeOf(v.Sequence)]; known || len(x.sequences.current) < currentMax {
+				if x.sequences.current == nil {
+					x.sequences.current = map[string]int64{}
+				}
+				x.sequences.current[lifeOf(v.Sequence)] = at
+			}
+		}
+		numbers, n = append(numbers, at), 1
+	case shardmap.UUIDv7, shardmap.UUIDv4:
+		for i := range n {
+			var u string
+			if v.Source == shardmap.UUIDv7 {
+				u, err = ids.UUIDv7()
+			} else {
+				u, err = ids.UUIDv4()
+			}
+			out[i] = []byte(u)
+		}
+		return n, err
+	default:
+		return 0, sqlstate.New(sqlstate.InternalError, "no way to make a value of %q", v.Source)
+	}
+	if err != nil {
+		return 0, err
+	}
+	for i, number := range numbers {
+		out[i] = strconv.AppendInt(nil, number, 10)
+	}
+	return n, nil
+}
+
+// intArg reads a bound parameter as an integer.
+func intArg(args *planner.Args, param int) (n int64, null bool, err error) {
+	bad := func() error {
+		return sqlstate.New(sqlstate.InvalidTextRepresentation, "parameter $%d is not a number", param)
+	}
+	if args == nil || param > len(args.Values) {
+		return 0, false, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", param)
+	}
+	b := args.Values[param-1]
+	if b == nil {
+		return 0, true, nil
+	}
+	if argFormat(args.Formats, param-1) == 0 {
+		if n, err = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err != nil {
+			return 0, false, bad()
+		}
+		return n, false, nil
+	}
+	switch len(b) {
+	case 2:
+		return int64(int16(binary.BigEndian.Uint16(b))), false, nil
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(b))), false, nil
+	case 8:
+		return int64(binary.BigEndian.Uint64(b)), false, nil
+	}
+	return 0, false, bad()
+}
+
+func argFormat(formats []int16, i int) int16 {
+	switch {
+	case len(formats) == 1:
+		return formats[0]
+	case i < len(formats):
+		return formats[i]
+	}
+	return 0
+}
+
+// fillText returns the text of a statement of the simple protocol with its
+// values, by which x.args routes it.
+func (x *session) fillText(st *planner.Statement) (string, error) {
+	values, err := x.evaluate(st.Fill, nil)
+	if err != nil {
+		return "", err
+	}
+	x.args = planner.Args{Values: values}
+	return st.Fill.Literals(values), nil
+}
+
+// fillArgs adds a statement's values to the parameters of a Bind: to x.args, and to
+// rest, the Bind's body after its names, which readArgs has read.
+func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
+	st, a := s.plan, &x.args
+	const most = 1<<16 - 1
+	own := len(a.Values)
+	switch {
+	case own != st.Params:
+		return nil, sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", own, s.name, st.Params)
+	case len(s.oids) > st.Params:
+		return nil, sqlstate.Refuse("the statement is declared with more parameters than it has", "declare the types of its own parameters only")
+	case own+len(st.Fill.Values) > most:
+		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d parameters and %d values that the router makes are more than the protocol's %d", own, len(st.Fill.Values), most).
+			WithHint("insert fewer rows at a time, or use the simple protocol")
+	}
+	values, err := x.evaluate(st.Fill, a)
+	if err != nil {
+		return nil, err
+	}
+	tail := x.resultFormats(rest)
+	formats := make([]int16, own+len(values))
+	for i := range own {
+		formats[i] = argFormat(a.Formats, i)
+	}
+	out := wire.AppendInt16(make([]byte, 0, len(rest)+32*len(values)), int16(uint16(len(formats))))
+	for _, f := range formats {
+		out = wire.AppendInt16(out, f)
+	}
+	a.Formats, a.Values = formats, append(a.Values, values...)
+	out = wire.AppendInt16(out, int16(uint16(len(a.Values))))
+	for _, v := range a.Values {
+		out = wire.AppendValue(out, v)
+	}
+	return append(out, tail...), nil
+}
+
+// Parameters is how many of the shard's parameters the client knows of, -1 for
+// all (executor.ParameterWatch): those after them are the router's.
+func (s *statement) Parameters() int {
+	if s.plan.Fill == nil {
+		return -1
+	}
+	return s.plan.Params
+}
+
+// retire deletes the records of sequences that are gone. What is left behind takes
+// a little room, and nothing else.
+func (x *session) retire(gone []shardmap.Sequence) {
+	if len(gone) == 0 {
+		return
+	}
+	ctx, stop := timeLeft()
+	defer stop()
+	for i := range gone {
+		if err := x.srv.ids.sequences.Forget(ctx, &gone[i]); err != nil {
+			x.srv.log.Warn("the record of a dropped sequence could not be deleted", "sequence", gone[i].QualifiedName(), "error", err)
+			return
+		}
+	}
+}
+
+var sequenceColumns = columns("schema", oidText, "name", oidText, "type", oidText, "start", oidInt8, "increment", oidInt8, "min", oidInt8, "max", oidInt8,
+	"block", oidInt8, "cycle", oidBool, "owner", oidText, "identity", oidBool, "taken", oidInt8)
+
+// sequenceRows are the rows of cleave.sequences. taken is the last value that a
+// router has taken from the directory; NULL if none has.
+func (s *Server) sequenceRows(ctx context.Context, state *shardmap.State) ([][]engine.Text, error) {
+	if len(state.Sequences) == 0 {
+		return nil, nil
+	}
+	at := map[string]ids.State{}
+	const page = 1000
+	for after := ""; s.ids.records != nil; {
+		list, err := s.ids.records.Records(ctx, "sequence/", after, page)
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the directory's records cannot be read")
+		}
+		for _, r := range list {
+			var st ids.State
+			if json.Unmarshal(r.Value, &st) == nil {
+				at[r.Key] = st
+			}
+			after = r.Key
+		}
+		if len(list) < page {
+			break
+		}
+	}
+	var rows [][]engine.Text
+	for i := range state.Sequences {
+		q := &state.Sequences[i]
+		owner, taken := "", engine.Text{Null: true}
+		if q.Owner != nil {
+			t := shardmap.Table{Schema: q.Owner.Schema, Name: q.Owner.Table}
+			owner = t.QualifiedName() + "." + q.Owner.Column
+		}
+		if st, ok := at[ids.RecordKey(q)]; ok && st.Called {
+			taken = number(st.Last)
+		}
+		rows = append(rows, []engine.Text{text(q.Schema), text(q.Name), text(q.Type), number(q.Start), number(q.Increment), number(q.Min), number(q.Max),
+			number(ids.BlockSize(q)), yes(q.Cycle), orNull(owner), yes(q.Identity), taken})
+	}
+	return rows, nil
+}

@@ -1,0 +1,358 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+func TestGeneratedColumns(t *testing.T) {
+	t.Parallel()
+	cl := start(t, config{})
+	conn := cl.connect(t)
+	simple := cl.connect(t, "&default_query_exec_mode=simple_protocol")
+	exec(t, conn, `CREATE TABLE orders (tenant_id bigint, id bigserial, ref bigint DEFAULT cleave.next_id(), u uuid DEFAULT uuidv7(), note text, PRIMARY KEY (tenant_id, id))
+		WITH (cleave.shard_key = 'tenant_id')`)
+	exec(t, conn, `CREATE TABLE users (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text) WITH (cleave.shard_key = 'id')`)
+	exec(t, conn, `CREATE TABLE files (id uuid DEFAULT uuidv7() PRIMARY KEY, path text) WITH (cleave.shard_key = 'id')`)
+	exec(t, conn, `CREATE TABLE events (id bigint DEFAULT cleave.next_id() PRIMARY KEY, what text) WITH (cleave.shard_key = 'id')`)
+	seen := map[int64]bool{}
+	fresh := func(id int64) {
+		t.Helper()
+		if seen[id] {
+			t.Errorf("id %d came twice", id)
+		}
+		seen[id] = true
+	}
+	for i := range 60 {
+		c := conn
+		if i%3 == 2 {
+			c = simple
+		}
+		fresh(one[int64](t, c, "INSERT INTO orders (tenant_id, note) VALUES ($1, $2) RETURNING id", int64(i), "x"))
+	}
+	last := int64(0)
+	for i := range 30 {
+		c := conn
+		if i%2 == 1 {
+			c = simple
+		}
+		id := one[int64](t, c, "INSERT INTO events (what) VALUES ('x') RETURNING id")
+		if id <= last {
+			t.Errorf("id %d after %d", id, last)
+		}
+		last = id
+		if got := one[string](t, c, "SELECT what FROM events WHERE id = $1", id); got != "x" {
+			t.Errorf("event %d: %q", id, got)
+		}
+		name := fmt.Sprint("n", i)
+		uid := one[int64](t, c, "INSERT INTO users (name) VALUES ($1) RETURNING id", name)
+		if got := one[string](t, c, "SELECT name FROM users WHERE id = $1", uid); got != name {
+			t.Errorf("user %d: %q", uid, got)
+		}
+		file := one[string](t, c, "INSERT INTO files (path) VALUES ($1) RETURNING id::text", name)
+		if got := one[string](t, c, "SELECT path FROM files WHERE id = $1::uuid", file); got != name || file[14] != '7' {
+			t.Errorf("file %s: %q", file, got)
+		}
+	}
+	if n := one[int64](t, conn, "SELECT cleave.next_id()"); n <= last {
+		t.Errorf("next_id %d", n)
+	}
+	wantCode(t, conn, "428C9", "INSERT INTO users (id, name) VALUES (1, 'x')")
+	if id := one[int64](t, conn, "INSERT INTO users (id, name) OVERRIDING SYSTEM VALUE VALUES (100000, 'x') RETURNING id"); id != 100000 {
+		t.Errorf("overriding gave %d", id)
+	}
+	// Two rows of one statement, of one tenant.
+	rows, err := conn.Query(context.Background(), "INSERT INTO orders (tenant_id) VALUES (7), (7), (7) RETURNING id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil || len(got) != 3 || got[1] != got[0]+1 || got[2] != got[1]+1 {
+		t.Errorf("ids %v, %v", got, err)
+	}
+	// A session of the shard gets an error, and no value.
+	wantDirect(t, cl, "INSERT INTO events (what) VALUES ('x')", "55000")
+	wantDirect(t, cl, "INSERT INTO orders (tenant_id) VALUES (7)", "55000")
+	if d := cl.direct(t, 0, "SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'users'::regclass"); d != "cleave_internal.nextval('public.users_id_seq'::text, 'always'::text)" {
+		t.Errorf("default on the shard: %s", d)
+	}
+	if d := cl.direct(t, 1, "SELECT cleave_internal.uuidv7()::text"); len(d) != 36 || d[14] != '7' || !strings.Contains("89ab", d[19:20]) {
+		t.Errorf("uuidv7 on a shard: %s", d)
+	}
+}
+
+func wantDirect(t *testing.T, cl *cluster, sql, code string) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), cl.shards[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	wantCode(t, conn, code, sql)
+}
+
+// Every way to run a statement makes its values anew each time.
+func TestGeneratedInEveryProtocol(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	cl := start(t, config{})
+	conn := cl.connect(t)
+	exec(t, conn, `CREATE TABLE users (id serial PRIMARY KEY, name text, age int) WITH (cleave.shard_key = 'id')`)
+	exec(t, conn, `CREATE SEQUENCE s`)
+	seen := map[int64]bool{}
+	fresh := func(what string, list ...int64) {
+		t.Helper()
+		for _, id := range list {
+			if seen[id] || id == 0 {
+				t.Errorf("%s gave %d again", what, id)
+			}
+			seen[id] = true
+		}
+	}
+	// Named statements, described first: the client sees its own parameters only.
+	sd, err := conn.Prepare(ctx, "ins", "INSERT INTO users (name, age) VALUES ($1, $2) RETURNING id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sd.ParamOIDs) != 2 || sd.ParamOIDs[0] != 25 || sd.ParamOIDs[1] != 23 || len(sd.Fields) != 1 || sd.Fields[0].DataTypeOID != 23 {
+		t.Errorf("described as %v, %v", sd.ParamOIDs, sd.Fields)
+	}
+	for range 20 {
+		fresh("named", one[int64](t, conn, "ins", "x", 5))
+	}
+	// One format code for all of the client's parameters, and none.
+	res := conn.PgConn().ExecPrepared(ctx, "ins", [][]byte{[]byte("y"), {0, 0, 0, 7}}, []int16{0, 1}, []int16{1}).Read()
+	if res.Err != nil || len(res.Rows) != 1 || len(res.Rows[0][0]) != 4 {
+		t.Errorf("mixed formats: %v", res.Err)
+	}
+	res = conn.PgConn().ExecPrepared(ctx, "ins", [][]byte{[]byte("y"), []byte("7")}, nil, nil).Read()
+	if res.Err != nil {
+		t.Errorf("text: %v", res.Err)
+	}
+	if r := conn.PgConn().ExecPrepared(ctx, "ins", [][]byte{[]byte("y")}, nil, nil).Read(); codeOf(r.Err) != "08P01" {
+		t.Errorf("one parameter of two: %v", r.Err)
+	}
+	// A batch; each row may be on another shard, which is a transaction of its own.
+	for range 5 {
+		b := &pgx.Batch{}
+		b.Queue("SELECT nextval('s')")
+		b.Queue("INSERT INTO users (name) VALUES ($1) RETURNING id", "b")
+		br := conn.SendBatch(ctx, b)
+		var n, id int64
+		if err := br.QueryRow().Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if err := br.QueryRow().Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		fresh("batch", id)
+		if err := br.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// SQL-level prepared statements.
+	simple := cl.connect(t, "&default_query_exec_mode=simple_protocol")
+	exec(t, simple, "PREPARE p (text) AS INSERT INTO users (name) VALUES ($1) RETURNING id")
+	for range 3 {
+		fresh("EXECUTE", one[int64](t, simple, "EXECUTE p ('z')"))
+	}
+	// Several statements in one message.
+	multi, err := conn.PgConn().Exec(ctx, "SELECT nextval('s'); SELECT nextval('s'), currval('s'); SELECT lastval()").ReadAll()
+	if err != nil || len(multi) != 3 {
+		t.Fatal(err)
+	}
+	if a, b, c, d := string(multi[0].Rows[0][0]), string(multi[1].Rows[0][0]), string(multi[1].Rows[0][1]), string(multi[2].Rows[0][0]); a == b || b != c || c != d {
+		t.Errorf("one message: %s, %s, %s, %s", a, b, c, d)
+	}
+	// database/sql with another driver.
+	db := cl.open(t)
+	for range 3 {
+		var id int64
+		if err := db.QueryRow("INSERT INTO users (name, age) VALUES ($1, $2) RETURNING id", "pq", 1).Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		fresh("lib/pq", id)
+	}
+	// A transaction goes to the shard of its first key, whatever was counted before.
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id int64
+	if err := tx.QueryRow(ctx, "SELECT nextval('users_id_seq')").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, "INSERT INTO users (id, name) VALUES ($1, 'tx')", id); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	fresh("transaction", id)
+	if got := one[int64](t, conn, "SELECT setval('s', $1)", 500); got != 500 {
+		t.Errorf("setval gave %d", got)
+	}
+	if got := one[int64](t, conn, "SELECT nextval('s')"); got != 501 {
+		t.Errorf("after setval: %d", got)
+	}
+	if line := one[string](t, simple, "EXPLAIN (ROUTE, ANALYZE) INSERT INTO users (name) VALUES ('e')"); !strings.Contains(line, "one shard") {
+		t.Errorf("explain: %s", line)
+	}
+	// Many rows of one statement, more than one block.
+	rows := "INSERT INTO m (t) VALUES (1)" + strings.Repeat(", (1)", 2999) + " RETURNING id"
+	exec(t, conn, `CREATE TABLE m (t bigint, id bigserial) WITH (cleave.shard_key = 't')`)
+	got, err := simple.Query(ctx, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pgx.CollectRows(got, pgx.RowTo[int64])
+	if err != nil || len(list) != 3000 || list[2999] != list[0]+2999 {
+		t.Errorf("%d rows, %v", len(list), err)
+	}
+}
+
+func TestGeneratedIsRefused(t *testing.T) {
+	t.Parallel()
+	cl := start(t, config{})
+	conn := cl.connect(t)
+	exec(t, conn, `CREATE TABLE a (t bigint, id bigserial, v text) WITH (cleave.shard_key = 't')`)
+	exec(t, conn, `INSERT INTO a (t, v) VALUES (1, 'x')`)
+	exec(t, conn, `CREATE SEQUENCE s`)
+	exec(t, conn, `CREATE TABLE w (id bigint DEFAULT nextval('s'), v text)`)
+	for _, c := range [][2]string{
+		{"0A000", "INSERT INTO a (t, v) SELECT t, v FROM a WHERE t = 1"},
+		{"0A000", "UPDATE a SET id = DEFAULT WHERE t = 1"},
+		{"0A000", "SELECT nextval('s') FROM a WHERE t = 1"},
+		{"0A000", "SELECT nextval('s') FROM generate_series(1, 3)"},
+		{"0A000", "INSERT INTO w (v) SELECT 'x'"},
+		{"0A000", "COPY w (v) FROM STDIN"},
+		{"0A000", "CREATE TABLE x (t bigint, id bigint DEFAULT nextval('not_ours')) WITH (cleave.shard_key = 't')"},
+		{"55000", "ALTER TABLE a ADD COLUMN n bigserial"},
+		{"55000", "ALTER TABLE a ADD COLUMN n bigint DEFAULT cleave.next_id()"},
+		{"2BP01", "DROP SEQUENCE s"},
+		{"2BP01", "DROP SCHEMA public"},
+		{"42P07", "CREATE TABLE s (t bigint) WITH (cleave.shard_key = 't')"},
+		{"42P07", "CREATE SEQUENCE a"},
+	} {
+		wantCode(t, conn, c[0], c[1])
+	}
+	exec(t, conn, "CREATE TABLE e (t bigint, v text) WITH (cleave.shard_key = 't')")
+	exec(t, conn, "ALTER TABLE e ADD COLUMN n bigserial")
+	if n := one[int64](t, conn, "INSERT INTO e (t) VALUES (1) RETURNING n"); n != 1 {
+		t.Errorf("n is %d", n)
+	}
+}
+
+// Routers that share a directory, with many sessions each, give no value twice;
+// one whose row a guard refuses takes a new value and goes on.
+func TestGeneratedOnThreeRouters(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	first := start(t, config{})
+	routers := []*cluster{first, start(t, config{dir: first.dir, urls: first.shards}), start(t, config{dir: first.dir, urls: first.shards})}
+	exec(t, first.connect(t), `CREATE TABLE ev (id bigint DEFAULT cleave.next_id() PRIMARY KEY, seq bigserial, u uuid DEFAULT gen_random_uuid()) WITH (cleave.shard_key = 'id')`)
+	for _, r := range routers[1:] {
+		if _, err := r.ex.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	seen := map[int64]string{}
+	var wg sync.WaitGroup
+	for i, r := range routers {
+		for j := range 8 {
+			wg.Go(func() {
+				conn, err := pgx.Connect(ctx, r.url(map[bool]string{true: "&default_query_exec_mode=simple_protocol"}[j%2 == 0]))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close(ctx)
+				last := int64(0)
+				for range 100 {
+					var id, seq int64
+					if err := conn.QueryRow(ctx, "INSERT INTO ev DEFAULT VALUES RETURNING id, seq").Scan(&id, &seq); err != nil {
+						t.Error(err)
+						return
+					}
+					me := fmt.Sprintf("router %d session %d", i, j)
+					mu.Lock()
+					if was, dup := seen[id]; dup {
+						t.Errorf("id %d: %s and %s", id, was, me)
+					}
+					if was, dup := seen[-seq]; dup {
+						t.Errorf("value %d: %s and %s", seq, was, me)
+					}
+					seen[id], seen[-seq] = me, me
+					mu.Unlock()
+					if id <= last {
+						t.Errorf("%s: %d after %d", me, id, last)
+					}
+					last = id
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if len(seen) != 2*3*8*100 {
+		t.Errorf("%d values", len(seen))
+	}
+}
+
+// A schema change in a block takes its sequences with it, both ways; a shard that
+// comes later has what the defaults need.
+func TestSequencesFollowTheSchema(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	cl := start(t, config{})
+	conn := cl.connect(t)
+	names := func() string {
+		return one[string](t, conn, "SELECT coalesce(string_agg(name, ' ' ORDER BY name), '') FROM cleave.sequences")
+	}
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "CREATE TABLE a (t bigint, id bigserial) WITH (cleave.shard_key = 't')")
+	exec(t, conn, "SAVEPOINT s")
+	exec(t, conn, "CREATE SEQUENCE other")
+	exec(t, conn, "ROLLBACK TO s")
+	if id := one[int64](t, conn, "INSERT INTO a (t) VALUES (1) RETURNING id"); id != 1 {
+		t.Errorf("in the block: %d", id)
+	}
+	exec(t, conn, "COMMIT")
+	if got := names(); got != "a_id_seq" {
+		t.Errorf("sequences %q", got)
+	}
+	if id := one[int64](t, conn, "INSERT INTO a (t) VALUES (1) RETURNING id"); id != 2 {
+		t.Errorf("after it: %d", id)
+	}
+	exec(t, conn, "ALTER SEQUENCE a_id_seq RESTART WITH 100")
+	if id := one[int64](t, conn, "INSERT INTO a (t) VALUES (1) RETURNING id"); id != 100 {
+		t.Errorf("after RESTART: %d", id)
+	}
+	exec(t, conn, "CREATE SCHEMA app")
+	exec(t, conn, "CREATE TABLE app.b (t bigint, id bigint GENERATED ALWAYS AS IDENTITY) WITH (cleave.shard_key = 't')")
+	exec(t, conn, "DROP SCHEMA app CASCADE")
+	exec(t, conn, "CREATE SEQUENCE kept")
+	if got := names(); got != "a_id_seq kept" {
+		t.Errorf("sequences %q", got)
+	}
+	recs, err := cl.dir.Records(ctx, "sequence/", "", 100)
+	if err != nil || len(recs) != 1 {
+		t.Errorf("%d records of sequences, %v", len(recs), err)
+	}
+	if _, err := cl.ops.AddShard(ctx, admin.AddShardRequest{Meta: admin.Meta{By: "test"}, Name: "later", URL: pgtest.Database(t)}); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, "DROP TABLE a")
+	exec(t, conn, "DROP SEQUENCE kept")
+	if got := names(); got != "" {
+		t.Errorf("sequences %q", got)
+	}
+}

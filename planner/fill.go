@@ -1,0 +1,539 @@
+package planner
+
+import (
+	"sort"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Fill is what a router evaluates anew for each execution of a statement: the
+// ids of the rows that it inserts, the values of sequences. In Statement.Text
+// value i is the parameter Params+1+i; see Literals.
+type Fill struct {
+	// Values are in the order in which PostgreSQL would evaluate them.
+	Values []FillValue
+
+	pieces []string // of Text, around the values
+	at     []int    // which value follows a piece
+}
+
+// FillValue is one value.
+type FillValue struct {
+	// Source is shardmap.NextID, UUIDv7 or UUIDv4, or the name of a function:
+	// "nextval", "currval", "setval", "lastval".
+	Source string
+	// Sequence is that of nextval, currval and setval.
+	Sequence *shardmap.Sequence
+	// Value is setval's second argument, or ValueParam the parameter that it is;
+	// Called its third.
+	Value      int64
+	ValueParam int
+	Called     bool
+}
+
+// Type returns the value's type as SQL spells it.
+func (v *FillValue) Type() string {
+	if v.Source == shardmap.UUIDv7 || v.Source == shardmap.UUIDv4 {
+		return "uuid"
+	}
+	return "bigint"
+}
+
+// Literals returns the statement's text with the values in it, for the simple
+// protocol. They are digits, or a UUID's characters: nothing that needs quoting.
+func (f *Fill) Literals(values [][]byte) string {
+	var b strings.Builder
+	for i, p := range f.pieces {
+		b.WriteString(p)
+		if i < len(f.at) {
+			b.WriteByte('\'')
+			b.Write(values[f.at[i]])
+			b.WriteByte('\'')
+		}
+	}
+	return b.String()
+}
+
+// filling collects the values of one statement while it is analysed.
+type filling struct {
+	base   int // the client's highest parameter
+	values []FillValue
+	edits  []edit
+	// lastval and currval see what nextval did before: they are allowed only
+	// where the order of evaluation is known.
+	may bool
+}
+
+// functions that a router evaluates; of the schema cleave or PostgreSQL's own.
+var (
+	fillOwn    = map[string]bool{"next_id": true, "uuidv7": true, "nextval": true}
+	fillNative = map[string]bool{"uuidv7": true, "nextval": true, "currval": true, "lastval": true, "setval": true}
+)
+
+// names one of the functions, so that the tree has to be searched.
+func (a *analyzer) namesFill() bool {
+	if a.fillNamed == 0 {
+		a.fillNamed = 1
+		text := strings.ToLower(a.sql)
+		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence"} {
+			if strings.Contains(text, w) {
+				a.fillNamed = 2
+			}
+		}
+	}
+	return a.fillNamed == 2
+}
+
+func (a *analyzer) filler() *filling {
+	if a.fill == nil {
+		a.fill = &filling{}
+		for _, t := range a.tokens() {
+			if t.Kind == sqlguard.Param {
+				if n, err := strconv.Atoi(a.sql[t.Start+1 : t.End]); err == nil {
+					a.fill.base = max(a.fill.base, n)
+				}
+			}
+		}
+	}
+	return a.fill
+}
+
+func (a *analyzer) tokens() []sqlguard.Token {
+	if a.toks == nil {
+		a.toks = sqlguard.Tokens(a.sql)
+	}
+	return a.toks
+}
+
+// tokenAt returns the index of the token that begins at a byte, -1 if there is none.
+func (a *analyzer) tokenAt(offset int32) int {
+	ts := a.tokens()
+	i := sort.Search(len(ts), func(i int) bool { return ts[i].Start >= int(offset) })
+	if i < len(ts) && ts[i].Start == int(offset) {
+		return i
+	}
+	return -1
+}
+
+func (a *analyzer) punct(i int, c byte) bool {
+	ts := a.tokens()
+	return i >= 0 && i < len(ts) && ts[i].IsPunct(a.sql, c)
+}
+
+func (a *analyzer) word(i int, w string) bool {
+	ts := a.tokens()
+	return i >= 0 && i < len(ts) && ts[i].Is(a.sql, w)
+}
+
+// closing returns the index of the bracket that closes the one at i.
+func (a *analyzer) closing(i int) int {
+	ts := a.tokens()
+	for d := 0; i < len(ts); i++ {
+		if ts[i].Kind != sqlguard.Punct {
+			continue
+		}
+		switch a.sql[ts[i].Start] {
+		case '(', '[':
+			d++
+		case ')', ']':
+			if d--; d == 0 {
+				return i
+			}
+		}
+	}
+	return a.lost()
+}
+
+// lost is for a place that the parser's tree names and the text does not have.
+func (a *analyzer) lost() int {
+	fail(sqlstate.New(sqlstate.InternalError, "a part of the statement was not found in its text"))
+	return -1
+}
+
+// mark stands for value i in the text of an edit. No statement holds a NUL.
+func mark(i int) string { return "\x00" + strconv.Itoa(i) + "\x00" }
+
+// value adds a value and returns the expression for the tree and for the text.
+func (a *analyzer) value(v FillValue) (node *pg.Node, text string) {
+	f := a.filler()
+	f.values = append(f.values, v)
+	n := len(f.values) - 1
+	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
+		Arg: &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(f.base + 1 + n), Location: -1}}},
+		TypeName: &pg.TypeName{Names: []*pg.Node{stringNode("pg_catalog"), stringNode(map[string]string{"uuid": "uuid", "bigint": "int8"}[v.Type()])},
+			Typemod: -1, Location: -1},
+		Location: -1,
+	}}}
+	return node, mark(n) + "::" + v.Type()
+}
+
+func stringNode(s string) *pg.Node {
+	return &pg.Node{Node: &pg.Node_String_{String_: &pg.String{Sval: s}}}
+}
+
+func (a *analyzer) replace(from, to int, text string) {
+	f := a.filler()
+	f.edits = append(f.edits, edit{from: from, to: to, text: text})
+}
+
+// finishFill turns what was collected into the statement's Fill and Text.
+func (a *analyzer) finishFill() {
+	f, st := a.fill, a.st
+	if f == nil || len(f.edits) == 0 {
+		return
+	}
+	st.Reusable = false
+	text := splice(a.sql, f.edits)
+	if len(f.values) == 0 {
+		st.Text = text
+		return
+	}
+	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard {
+		refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
+	}
+	st.Params = f.base
+	st.Fill = &Fill{Values: f.values}
+	var b strings.Builder
+	for i, part := range strings.Split(text, "\x00") {
+		if i%2 == 0 {
+			st.Fill.pieces = append(st.Fill.pieces, part)
+			b.WriteString(part)
+			continue
+		}
+		n, _ := strconv.Atoi(part) // written by mark
+		st.Fill.at = append(st.Fill.at, n)
+		b.WriteString(dollar(f.base + 1 + n))
+	}
+	st.Text = b.String()
+}
+
+// fillCall reads a call that the router evaluates. ok is false for every other call.
+func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
+	names := strs(f.Funcname)
+	name := names[len(names)-1]
+	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && fillOwn[name]
+	native := (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && fillNative[name]
+	if !own && !native || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
+		return v, false
+	}
+	switch name {
+	case "next_id":
+		v.Source = shardmap.NextID
+		return v, len(f.Args) == 0
+	case "uuidv7":
+		v.Source = shardmap.UUIDv7
+		return v, len(f.Args) == 0
+	case "lastval":
+		v.Source = name
+		return v, len(f.Args) == 0
+	case "nextval", "currval":
+		if len(f.Args) < 1 || len(f.Args) > 2 || len(f.Args) == 2 && !own {
+			return v, false
+		}
+	case "setval":
+		if len(f.Args) < 2 || len(f.Args) > 3 {
+			return v, false
+		}
+	}
+	q := a.sequenceArg(f.Args[0])
+	if q == nil {
+		return v, false
+	}
+	v.Source, v.Sequence = name, q
+	if name != "setval" {
+		return v, true
+	}
+	v.Called = true
+	if len(f.Args) == 3 {
+		b := f.Args[2].GetAConst().GetBoolval()
+		if b == nil {
+			refuse("the third argument of setval() of a sequence of the cluster must be true or false", "")
+		}
+		v.Called = b.Boolval
+	}
+	arg := f.Args[1]
+	for arg.GetTypeCast() != nil {
+		arg = arg.GetTypeCast().Arg
+	}
+	if p := paramOf(arg); p > 0 {
+		v.ValueParam = p
+		return v, true
+	}
+	sign := int64(1)
+	if e := arg.GetAExpr(); e != nil && e.Lexpr == nil && operator(e) == "-" {
+		sign, arg = -1, e.Rexpr
+	}
+	n, sure := int64(0), false
+	switch c := arg.GetAConst(); {
+	case c.GetIval() != nil:
+		n, sure = int64(c.GetIval().Ival), true
+	case c.GetFval() != nil:
+		whole := false
+		n, whole, sure = wholeNumber(c.GetFval().Fval)
+		sure = sure && whole
+	case c != nil && !c.Isnull && c.Val == nil:
+		sure = true // the parser leaves a zero out
+	}
+	if !sure {
+		refuse("setval() of a sequence of the cluster takes a number or a parameter", "read the value first (SELECT max(...)), and pass it")
+	}
+	v.Value = sign * n
+	return v, true
+}
+
+// sequenceArg returns the sequence of the cluster that an argument of nextval()
+// and its kin names, nil if it is none of them.
+func (a *analyzer) sequenceArg(n *pg.Node) *shardmap.Sequence {
+	for n.GetTypeCast() != nil {
+		n = n.GetTypeCast().Arg
+	}
+	if q := a.serialSequence(n.GetFuncCall()); q != nil {
+		return q
+	}
+	c := n.GetAConst().GetSval()
+	if c == nil {
+		if len(a.snap.State().Sequences) > 0 || a.lonely() {
+			refuse("the name of a sequence has to be a literal: the router has to know which one it is", "write nextval('name')")
+		}
+		return nil
+	}
+	parts, err := splitName(c.Sval)
+	if err != nil {
+		fail(err)
+	}
+	if q := a.sequenceNamed(parts); q != nil {
+		return q
+	}
+	if a.lonely() {
+		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", c.Sval))
+	}
+	return nil
+}
+
+// serialSequence is the sequence that pg_get_serial_sequence('table', 'column')
+// names, nil if the call is another one or the cluster has none there.
+func (a *analyzer) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
+	if f == nil || len(f.Args) != 2 {
+		return nil
+	}
+	names := strs(f.Funcname)
+	table, column := f.Args[0].GetAConst().GetSval(), f.Args[1].GetAConst().GetSval()
+	if names[len(names)-1] != "pg_get_serial_sequence" || table == nil || column == nil {
+		return nil
+	}
+	parts, err := splitName(table.Sval)
+	if err != nil {
+		return nil
+	}
+	t := a.relation(rangeVar(parts)).table
+	if t == nil {
+		return nil
+	}
+	for i := range a.snap.State().Sequences {
+		q := &a.snap.State().Sequences[i]
+		if o := q.Owner; o != nil && o.Schema == t.Schema && o.Table == t.Name && o.Column == column.Sval {
+			return q
+		}
+	}
+	return nil
+}
+
+// lonely reports whether the default shard has no sequences of its own.
+func (a *analyzer) lonely() bool {
+	sh, ok := a.snap.Shard(a.snap.State().DefaultShard)
+	return ok && sh.Engine == "sqlite"
+}
+
+func (a *analyzer) sequenceNamed(parts []string) *shardmap.Sequence {
+	if len(parts) > 1 {
+		q, _ := a.snap.Sequence(parts[len(parts)-2], parts[len(parts)-1])
+		return q
+	}
+	for _, s := range a.path {
+		if q, ok := a.snap.Sequence(s, parts[0]); ok {
+			return q
+		}
+		if _, ok := a.snap.Table(s, parts[0]); ok {
+			return nil // it hides sequences of later schemas
+		}
+	}
+	return nil
+}
+
+// splitName reads a name as regclass does: parts between dots, folded unless quoted.
+func splitName(text string) ([]string, error) {
+	bad := sqlstate.New("42602", "invalid name syntax")
+	var parts []string
+	for s := strings.TrimSpace(text); ; {
+		if s == "" {
+			return nil, bad
+		}
+		if s[0] == '"' {
+			var b strings.Builder
+			i := 1
+			for ; i < len(s); i++ {
+				if s[i] == '"' {
+					if i+1 >= len(s) || s[i+1] != '"' {
+						break
+					}
+					i++
+				}
+				b.WriteByte(s[i])
+			}
+			if i >= len(s) || b.Len() == 0 {
+				return nil, bad
+			}
+			parts, s = append(parts, b.String()), strings.TrimSpace(s[i+1:])
+		} else {
+			end := strings.IndexAny(s, ". \t\n")
+			if end < 0 {
+				end = len(s)
+			}
+			if end == 0 {
+				return nil, bad
+			}
+			parts, s = append(parts, strings.ToLower(s[:end])), strings.TrimSpace(s[end:])
+		}
+		if s == "" {
+			return parts, nil
+		}
+		if s[0] != '.' {
+			return nil, bad
+		}
+		s = strings.TrimSpace(s[1:])
+	}
+}
+
+// fillExpr replaces the calls in an expression that is evaluated exactly once
+// for each row. Where that is not certain (CASE, AND, subqueries) it leaves them, and
+// the walk refuses them.
+func (a *analyzer) fillExpr(n *pg.Node) *pg.Node {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_FuncCall:
+		if fv, ok := a.fillCall(v.FuncCall); ok {
+			node, text := a.value(fv)
+			from, to := a.callSpan(v.FuncCall)
+			if fv.ValueParam > 0 {
+				// The parameter stays in the text, with its type.
+				text = "COALESCE(" + text + ", " + dollar(fv.ValueParam) + "::bigint)"
+				node = &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: []*pg.Node{node, v.FuncCall.Args[1]}, Location: -1}}}
+			}
+			a.replace(from, to, text)
+			return node
+		}
+		if q := a.serialSequence(v.FuncCall); q != nil {
+			from, to := a.callSpan(v.FuncCall)
+			text := quoteString(q.QualifiedName())
+			a.replace(from, to, text+"::text")
+			return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Sval{Sval: &pg.String{Sval: q.QualifiedName()}}, Location: -1}}}
+		}
+		for i, arg := range v.FuncCall.Args {
+			v.FuncCall.Args[i] = a.fillExpr(arg)
+		}
+	case *pg.Node_TypeCast:
+		v.TypeCast.Arg = a.fillExpr(v.TypeCast.Arg)
+	case *pg.Node_AExpr:
+		if v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_OP {
+			if v.AExpr.Lexpr != nil {
+				v.AExpr.Lexpr = a.fillExpr(v.AExpr.Lexpr)
+			}
+			v.AExpr.Rexpr = a.fillExpr(v.AExpr.Rexpr)
+		}
+	}
+	return n
+}
+
+// callSpan is where a call is in the text.
+func (a *analyzer) callSpan(f *pg.FuncCall) (from, to int) {
+	i := a.tokenAt(f.Location)
+	if i < 0 {
+		a.lost()
+	}
+	ts := a.tokens()
+	from = ts[i].Start
+	for ; i < len(ts); i++ {
+		if a.punct(i, '(') {
+			return from, ts[a.closing(i)].End
+		}
+	}
+	a.lost()
+	return 0, 0
+}
+
+// fillSelect evaluates the calls in a SELECT without FROM, which gives one row.
+func (a *analyzer) fillSelect(s *pg.SelectStmt) {
+	if !a.namesFill() || s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil ||
+		len(s.FromClause) > 0 || s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil ||
+		s.LimitOffset != nil || s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
+		return
+	}
+	for _, n := range s.TargetList {
+		r := n.GetResTarget()
+		if r == nil {
+			return
+		}
+	}
+	for _, n := range s.TargetList {
+		r := n.GetResTarget()
+		name := outputName(r.Val)
+		before := 0
+		if a.fill != nil {
+			before = len(a.fill.edits)
+		}
+		r.Val = a.fillExpr(r.Val)
+		if a.fill == nil || len(a.fill.edits) == before || r.Name != "" || name == "?column?" {
+			continue
+		}
+		// The column keeps the name that the call gave it.
+		end := a.targetEnd(r)
+		a.replace(end, end, " AS "+quoteAlways(name))
+	}
+}
+
+// targetEnd is where the expression of a SELECT's output column ends.
+func (a *analyzer) targetEnd(r *pg.ResTarget) int {
+	i := a.tokenAt(r.Location)
+	if i < 0 {
+		a.lost()
+	}
+	ts := a.tokens()
+	for first := i; i < len(ts); i++ {
+		switch {
+		case a.punct(i, '(') || a.punct(i, '['):
+			i = a.closing(i)
+		case i > first && (a.punct(i, ',') || a.punct(i, ';') || a.punct(i, ')')):
+			return ts[i-1].End
+		}
+	}
+	return ts[len(ts)-1].End
+}
+
+// unfilled refuses a call that the router evaluates where it cannot.
+func (a *analyzer) unfilled(f *pg.FuncCall) {
+	v, ok := a.fillCall(f)
+	if !ok {
+		return
+	}
+	names := strs(f.Funcname)
+	name := strings.Join(names, ".") + "()"
+	if v.Source == shardmap.UUIDv7 {
+		if len(names) == 2 && names[0] != "pg_catalog" {
+			refuse("cleave.uuidv7() is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "write uuidv7()")
+		}
+		return // a shard of PostgreSQL 18 has it
+	}
+	what := ""
+	if v.Sequence != nil {
+		what = " of the sequence " + quoteName(v.Sequence.Schema, v.Sequence.Name)
+	} else if v.Source == "lastval" {
+		what = " of this session"
+	}
+	refuse(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only",
+		"take the values first: SELECT "+strings.TrimSuffix(name, "()")+"(...)")
+}

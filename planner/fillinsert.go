@@ -1,0 +1,417 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// generated returns the columns of a table whose values a router makes.
+func generated(t *shardmap.Table) []*shardmap.Column {
+	if t == nil {
+		return nil
+	}
+	var out []*shardmap.Column
+	for i := range t.Columns {
+		if t.Columns[i].Generated != "" {
+			out = append(out, &t.Columns[i])
+		}
+	}
+	return out
+}
+
+// makes is the value that a column gets where an INSERT leaves it out.
+func (a *analyzer) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
+	name := shardmap.SequenceOf(c.Generated)
+	if name == "" {
+		return FillValue{Source: c.Generated}
+	}
+	q, ok := a.snap.SequenceNamed(name)
+	if !ok {
+		fail(sqlstate.New(sqlstate.UndefinedTable, "column %q of table %s takes its values from the sequence %s, which does not exist", c.Name, quoteName(t.Schema, t.Name), name).
+			WithHint("create it, or change the default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
+	}
+	return FillValue{Source: "nextval", Sequence: q}
+}
+
+// fillInsert puts router-made values into an INSERT, in the tree and in the text:
+// for calls in VALUES, for DEFAULT, and for columns that are left out.
+func (a *analyzer) fillInsert(s *pg.InsertStmt) {
+	t := a.relation(s.Relation).table
+	gen := generated(t)
+	if len(gen) == 0 && !a.namesFill() {
+		return
+	}
+	x := &inserting{analyzer: a, s: s, t: t, named: len(s.Cols) > 0}
+	for _, n := range s.Cols {
+		x.cols = append(x.cols, n.GetResTarget().GetName())
+	}
+	if !x.named && t != nil {
+		x.cols = columnNames(t)
+	}
+	sel := s.SelectStmt.GetSelectStmt()
+	plain := sel != nil && sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
+	if sel != nil && !plain {
+		x.fromSelect(gen)
+		return
+	}
+	x.locate(plain)
+	if sel == nil {
+		x.defaultValues(gen)
+		return
+	}
+	x.rows(sel.ValuesLists, gen)
+}
+
+// inserting is the state of one fillInsert.
+type inserting struct {
+	*analyzer
+	s     *pg.InsertStmt
+	t     *shardmap.Table
+	named bool // the INSERT names its columns
+	cols  []string
+
+	afterName, colsEnd int // bytes: where a column list would go; where the one that is there ends
+	values             int // token: VALUES, or DEFAULT of DEFAULT VALUES
+}
+
+func (x *inserting) column(name string) *shardmap.Column {
+	if x.t == nil {
+		return nil
+	}
+	for i := range x.t.Columns {
+		if x.t.Columns[i].Name == name {
+			return &x.t.Columns[i]
+		}
+	}
+	return nil
+}
+
+// fromSelect judges INSERT ... SELECT, whose rows the router does not see.
+func (x *inserting) fromSelect(gen []*shardmap.Column) {
+	for _, c := range gen {
+		listed := slices.Contains(x.cols, c.Name)
+		if listed && c.Identity == shardmap.IdentityAlways && x.s.Override == pg.OverridingKind_OVERRIDING_NOT_SET {
+			fail(alwaysInsert(c.Name))
+		}
+		if !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+			refuse("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
+				"read the rows first, and insert them with VALUES; or select a value for the column")
+		}
+	}
+	if len(gen) > 0 {
+		x.locate(false)
+	}
+}
+
+func alwaysInsert(column string) error {
+	return sqlstate.New(sqlstate.GeneratedAlways, "cannot insert a non-DEFAULT value into column \"%s\"", column).
+		WithDetail("Column \"%s\" is an identity column defined as GENERATED ALWAYS.", column).
+		WithHint("Use OVERRIDING SYSTEM VALUE to override.")
+}
+
+// locate finds the parts of the INSERT in the text, and takes OVERRIDING out: on
+// the shards the column is a plain one.
+func (x *inserting) locate(values bool) {
+	ts := x.tokens()
+	i := x.tokenAt(x.s.Relation.Location)
+	if i < 0 {
+		x.lost()
+	}
+	for x.punct(i+1, '.') {
+		i += 2
+	}
+	if x.word(i+1, "as") {
+		i += 2
+	}
+	x.afterName = ts[min(i, len(ts)-1)].End
+	i++
+	if x.named {
+		if !x.punct(i, '(') {
+			x.lost()
+		}
+		i = x.closing(i)
+		x.colsEnd = ts[i].Start
+		i++
+	}
+	if x.word(i, "overriding") {
+		if i+2 >= len(ts) {
+			x.lost()
+		}
+		x.replace(ts[i].Start, ts[i+2].End, "")
+		i += 3
+	}
+	if x.values = i; values && !x.word(i, "values") {
+		x.lost()
+	}
+}
+
+func (x *inserting) defaultValues(gen []*shardmap.Column) {
+	if len(gen) == 0 {
+		return
+	}
+	ts := x.tokens()
+	if !x.word(x.values, "default") || x.values+1 >= len(ts) {
+		x.lost()
+	}
+	var names, texts []string
+	var row []*pg.Node
+	for _, c := range gen {
+		node, text := x.value(x.makes(x.t, c))
+		names, texts, row = append(names, quoteAlways(c.Name)), append(texts, text), append(row, node)
+		x.s.Cols = append(x.s.Cols, resTarget(c.Name))
+	}
+	x.replace(ts[x.values].Start, ts[x.values+1].End, "("+strings.Join(names, ", ")+") VALUES ("+strings.Join(texts, ", ")+")")
+	list := &pg.Node{Node: &pg.Node_List{List: &pg.List{Items: row}}}
+	x.s.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{ValuesLists: []*pg.Node{list}, Op: pg.SetOperation_SETOP_NONE}}}
+}
+
+func resTarget(name string) *pg.Node {
+	return &pg.Node{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Name: name, Location: -1}}}
+}
+
+// rows fills the rows of VALUES.
+func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
+	width := len(lists[0].GetList().GetItems())
+	for _, l := range lists {
+		if len(l.GetList().GetItems()) != width {
+			return // an error, which a shard reports
+		}
+	}
+	if width > len(x.cols) && x.t != nil || x.named && width != len(x.cols) {
+		return
+	}
+	var missing []*shardmap.Column
+	for _, c := range gen {
+		if !slices.Contains(x.cols[:min(width, len(x.cols))], c.Name) {
+			missing = append(missing, c)
+		}
+	}
+	// PostgreSQL evaluates a single row in the order of the table's columns,
+	// several rows as they are written, each followed by what it leaves out.
+	order := make([]int, width)
+	for i := range order {
+		order[i] = i
+	}
+	place := func(name string) int {
+		return slices.IndexFunc(x.t.Columns, func(c shardmap.Column) bool { return c.Name == name })
+	}
+	single := len(lists) == 1 && x.t != nil
+	if single {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(place(x.cols[a]), place(x.cols[b])) })
+	}
+	at := x.values + 1
+	for _, l := range lists {
+		open := at
+		if !x.punct(open, '(') {
+			x.lost()
+		}
+		end := x.closing(open)
+		items := l.GetList().GetItems()
+		var spans [][2]int
+		span := func(i int) (from, to int) {
+			if spans == nil {
+				spans = x.items(open, end)
+			}
+			if i >= len(spans) {
+				x.lost()
+			}
+			return spans[i][0], spans[i][1]
+		}
+		added := make([]string, len(missing))
+		extra := make([]*pg.Node, len(missing))
+		add := func(m int) {
+			if added[m] == "" {
+				extra[m], added[m] = x.value(x.makes(x.t, missing[m]))
+			}
+		}
+		for _, i := range order {
+			if single {
+				for m, c := range missing {
+					if place(c.Name) < place(x.cols[i]) {
+						add(m)
+					}
+				}
+			}
+			x.item(items, i, span)
+		}
+		tail := ""
+		for m := range missing {
+			add(m)
+			tail += ", " + added[m]
+		}
+		if tail != "" {
+			from := x.tokens()[end].Start
+			if width == 0 {
+				tail = tail[2:]
+			}
+			x.replace(from, from, tail)
+			l.GetList().Items = append(items, extra...)
+		}
+		at = end + 1
+		if x.punct(at, ',') {
+			at++
+		}
+	}
+	x.listColumns(missing, width)
+}
+
+// items are the places of the expressions between two brackets.
+func (x *inserting) items(open, end int) [][2]int {
+	var out [][2]int
+	ts := x.tokens()
+	from := open + 1
+	for i := open + 1; i <= end; i++ {
+		if i == end || x.punct(i, ',') {
+			if from < i {
+				out = append(out, [2]int{ts[from].Start, ts[i-1].End})
+			}
+			from = i + 1
+		} else if x.punct(i, '(') || x.punct(i, '[') {
+			i = x.closing(i)
+		}
+	}
+	return out
+}
+
+// item fills one value of a row.
+func (x *inserting) item(items []*pg.Node, i int, span func(int) (int, int)) {
+	name := ""
+	if i < len(x.cols) {
+		name = x.cols[i]
+	}
+	c := x.column(name)
+	override := x.s.Override
+	isDefault := items[i].GetSetToDefault() != nil
+	if c != nil && c.Generated != "" {
+		given := !isDefault
+		if given && c.Identity != "" && override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+			if hasParam(items[i]) {
+				refuse("OVERRIDING USER VALUE ignores the value given for column "+quoteIdent(c.Name)+", which is a parameter", "leave the column out")
+			}
+			given = false
+		}
+		if given && c.Identity == shardmap.IdentityAlways && override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
+			fail(alwaysInsert(c.Name))
+		}
+		if !given {
+			node, text := x.value(x.makes(x.t, c))
+			from, to := span(i)
+			x.replace(from, to, text)
+			items[i] = node
+			return
+		}
+	}
+	if x.namesFill() {
+		items[i] = x.fillExpr(items[i])
+	}
+	// A shard key column takes a random UUID from the router, which has to know it.
+	if c != nil && slices.Contains(x.t.ShardKey, c.Name) {
+		if f := items[i].GetFuncCall(); f != nil && len(f.Args) == 0 {
+			if names := strs(f.Funcname); names[len(names)-1] == shardmap.UUIDv4 && (len(names) == 1 || names[0] == "pg_catalog") {
+				node, text := x.value(FillValue{Source: shardmap.UUIDv4})
+				from, to := x.callSpan(f)
+				x.replace(from, to, text)
+				items[i] = node
+			}
+		}
+	}
+}
+
+func hasParam(n *pg.Node) bool {
+	found := false
+	var visit func(n *pg.Node)
+	visit = func(n *pg.Node) {
+		switch v := n.GetNode().(type) {
+		case nil, *pg.Node_AConst:
+		case *pg.Node_TypeCast:
+			visit(v.TypeCast.Arg)
+		default:
+			found = true // a parameter, or something that may hold one
+		}
+	}
+	visit(n)
+	return found
+}
+
+// listColumns names the columns that were added to the rows.
+func (x *inserting) listColumns(missing []*shardmap.Column, width int) {
+	if len(missing) == 0 {
+		return
+	}
+	names := make([]string, 0, len(x.t.Columns))
+	if !x.named {
+		for _, c := range x.cols[:width] {
+			names = append(names, quoteAlways(c))
+			x.s.Cols = append(x.s.Cols, resTarget(c))
+		}
+	}
+	for _, c := range missing {
+		names = append(names, quoteAlways(c.Name))
+		x.s.Cols = append(x.s.Cols, resTarget(c.Name))
+	}
+	if x.named {
+		x.replace(x.colsEnd, x.colsEnd, ", "+strings.Join(names, ", "))
+	} else {
+		x.replace(x.afterName, x.afterName, " ("+strings.Join(names, ", ")+")")
+	}
+}
+
+// assignGenerated judges SET of columns whose values a router makes.
+func (a *analyzer) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
+	t := a.relation(rel).table
+	for _, c := range generated(t) {
+		for _, n := range list {
+			r := n.GetResTarget()
+			if r.GetName() != c.Name {
+				continue
+			}
+			if r.GetVal().GetSetToDefault() != nil {
+				refuse("column "+quoteIdent(c.Name)+" gets its values from the router, and SET ... = DEFAULT would need one for each row", "give the value")
+			}
+			if c.Identity == shardmap.IdentityAlways {
+				fail(sqlstate.New(sqlstate.GeneratedAlways, "column \"%s\" can only be updated to DEFAULT", c.Name).
+					WithDetail("Column \"%s\" is an identity column defined as GENERATED ALWAYS.", c.Name))
+			}
+		}
+	}
+}
+
+// mergeGenerated judges the INSERT of a MERGE, whose rows the router does not see.
+func (a *analyzer) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
+	t := a.relation(rel).table
+	for _, g := range generated(t) {
+		at := -1
+		for i, n := range c.TargetList {
+			if n.GetResTarget().GetName() == g.Name {
+				at = i
+			}
+		}
+		if len(c.TargetList) == 0 {
+			at = slices.IndexFunc(t.Columns, func(o shardmap.Column) bool { return o.Name == g.Name })
+		}
+		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
+			refuse("the router makes the values of column "+quoteIdent(g.Name)+", and does not see the rows that MERGE inserts", "give the column a value, or use INSERT ... ON CONFLICT")
+		}
+		if g.Identity == shardmap.IdentityAlways && c.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
+			fail(alwaysInsert(g.Name))
+		}
+	}
+}
+
+// copyGenerated judges COPY ... FROM, whose rows the router relays unread.
+func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
+	t := a.relation(c.Relation).table
+	named := strs(c.Attlist)
+	for _, g := range generated(t) {
+		if len(named) > 0 && !slices.Contains(named, g.Name) {
+			refuse("the router makes the values of column "+quoteIdent(g.Name)+" of table "+quoteName(t.Schema, t.Name)+", and does not read the rows of COPY",
+				"give the column in the COPY, or insert the rows with INSERT")
+		}
+	}
+}

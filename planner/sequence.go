@@ -1,0 +1,665 @@
+package planner
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// SequenceChange is what a schema change does to a sequence of the cluster.
+type SequenceChange struct {
+	// Op is "create", "alter" (also a new name), "restart" (a new life that begins
+	// at Sequence.First) or "drop".
+	Op string
+	// Sequence is as it is to be; ID is empty where a new life begins.
+	Sequence shardmap.Sequence
+	// Was is the sequence that the statement was analysed on; nil for "create".
+	Was *shardmap.Sequence
+	// IfNotExists: a sequence that exists is left as it is.
+	IfNotExists bool
+}
+
+// clustered reports whether the router makes the values of a table's serial and
+// identity columns: always where the rows are on several shards, and where the default
+// shard has no sequences of its own.
+func (d *declaration) clustered() bool { return d.kind != shardmap.Whole || d.a.lonely() }
+
+var serialTypes = map[string]string{
+	"serial": "integer", "serial4": "integer", "bigserial": "bigint", "serial8": "bigint", "smallserial": "smallint", "serial2": "smallint",
+}
+
+var intNames = map[string]string{"int2": "smallint", "int4": "integer", "int8": "bigint", "smallint": "smallint", "integer": "integer", "int": "integer", "bigint": "bigint"}
+
+// generate rewrites a column that takes its values from a sequence, or from a
+// function of the router, for the shards: there its default is a call that fails,
+// so that a session that writes past the router gets an error, not a duplicate.
+func (d *declaration) generate(c *pg.ColumnDef) {
+	if !d.clustered() {
+		return
+	}
+	a := d.a
+	names := strs(c.GetTypeName().GetNames())
+	for _, n := range c.Constraints {
+		if n.GetConstraint().GetContype() != pg.ConstrType_CONSTR_DEFAULT {
+			continue
+		}
+		if _, serial := serialTypes[strings.Join(names, ".")]; serial {
+			fail(sqlstate.New(sqlstate.SyntaxError, "multiple default values specified for column \"%s\" of table \"%s\"", c.Colname, d.name.Name))
+		}
+		for _, o := range c.Constraints {
+			if o.GetConstraint().GetContype() == pg.ConstrType_CONSTR_IDENTITY {
+				fail(sqlstate.New(sqlstate.SyntaxError, "both default and identity specified for column \"%s\" of table \"%s\"", c.Colname, d.name.Name))
+			}
+		}
+	}
+	if typ, serial := serialTypes[strings.Join(names, ".")]; serial && len(c.TypeName.ArrayBounds) == 0 {
+		i := a.tokenAt(c.TypeName.Location)
+		if i < 0 {
+			a.lost()
+		}
+		ts := a.tokens()
+		d.edits = append(d.edits, edit{from: ts[i].Start, to: ts[i].End, text: typ})
+		q := a.ownedSequence(d.name, c.Colname, typ, nil)
+		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
+		end := a.columnEnd(c)
+		d.edits = append(d.edits, edit{from: end, to: end, text: " NOT NULL DEFAULT " + shardDefault(&q, "")})
+		d.notNull, d.functions = true, true
+	}
+	for _, n := range c.Constraints {
+		x := n.GetConstraint()
+		if x.GetContype() != pg.ConstrType_CONSTR_IDENTITY {
+			continue
+		}
+		typ := intNames[names[len(names)-1]]
+		if typ == "" || len(c.TypeName.ArrayBounds) > 0 {
+			fail(sqlstate.New(sqlstate.InvalidParameterValue, "identity column type must be smallint, integer, or bigint"))
+		}
+		q := a.ownedSequence(d.name, c.Colname, typ, x.Options)
+		q.Identity = true
+		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
+		from, to := a.identitySpan(x)
+		when := shardmap.IdentityByDefault
+		if x.GeneratedWhen == "a" {
+			when = shardmap.IdentityAlways
+		}
+		d.edits = append(d.edits, edit{from: from, to: to, text: "NOT NULL DEFAULT " + shardDefault(&q, when)})
+		d.notNull, d.functions = true, true
+	}
+}
+
+// shardDefault is a sequence's next value as the default of a column on a shard.
+func shardDefault(q *shardmap.Sequence, identity string) string {
+	s := InternalSchema + ".nextval(" + quoteString(q.QualifiedName())
+	if identity != "" {
+		s += ", " + quoteString(identity)
+	}
+	return s + ")"
+}
+
+// columnEnd is where a column's definition ends in the text.
+func (a *analyzer) columnEnd(c *pg.ColumnDef) int {
+	i := a.tokenAt(c.Location)
+	if i < 0 {
+		a.lost()
+	}
+	ts := a.tokens()
+	for i++; i < len(ts); i++ {
+		switch {
+		case a.punct(i, '(') || a.punct(i, '['):
+			i = a.closing(i)
+		case a.punct(i, ',') || a.punct(i, ')') || a.punct(i, ';'):
+			return ts[i-1].End
+		}
+	}
+	return ts[len(ts)-1].End
+}
+
+// identitySpan is where GENERATED ... AS IDENTITY (...) is in the text.
+func (a *analyzer) identitySpan(x *pg.Constraint) (from, to int) {
+	i := a.tokenAt(x.Location)
+	ts := a.tokens()
+	if i < 0 {
+		a.lost()
+	}
+	for from = ts[i].Start; i < len(ts); i++ {
+		if a.word(i, "identity") {
+			if a.punct(i+1, '(') {
+				i = a.closing(i + 1)
+			}
+			return from, ts[i].End
+		}
+	}
+	a.lost()
+	return 0, 0
+}
+
+// defaultOf judges a DEFAULT that is a call of the router's, and rewrites it. It
+// reports whether the default is one.
+func (d *declaration) defaultOf(x *pg.Constraint) bool {
+	a := d.a
+	n := x.RawExpr
+	for n.GetTypeCast() != nil {
+		n = n.GetTypeCast().Arg
+	}
+	f := n.GetFuncCall()
+	if f == nil {
+		return false
+	}
+	v, ok := a.fillCall(f)
+	if !ok {
+		return false
+	}
+	switch {
+	case n != x.RawExpr:
+		refuse("a default that casts what "+strs(f.Funcname)[len(f.Funcname)-1]+"() gives is not supported", "leave the cast out: the column's type decides")
+	case v.Source == "nextval":
+		identity := ""
+		if len(f.Args) == 2 {
+			switch identity = f.Args[1].GetAConst().GetSval().GetSval(); identity {
+			case shardmap.IdentityAlways, shardmap.IdentityByDefault:
+			default:
+				fail(sqlstate.New(sqlstate.InvalidParameterValue, "the second argument of cleave.nextval() is 'always' or 'by default'"))
+			}
+		}
+		from, to := a.callSpan(f)
+		d.edits = append(d.edits, edit{from: from, to: to, text: shardDefault(v.Sequence, identity)})
+	case v.Source == shardmap.NextID, v.Source == shardmap.UUIDv7:
+		from, to := a.callSpan(f)
+		d.edits = append(d.edits, edit{from: from, to: to, text: InternalSchema + "." + v.Source + "()"})
+	default:
+		refuse("a default of "+v.Source+"() is not supported", "use nextval()")
+	}
+	d.functions = true
+	return true
+}
+
+// ownedSequence is the sequence that a serial or identity column makes.
+func (a *analyzer) ownedSequence(table TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
+	q := shardmap.Sequence{Schema: table.Schema, Type: typ, Owner: &shardmap.SequenceOwner{Schema: table.Schema, Table: table.Name, Column: column}}
+	rest := options[:0:0]
+	for _, o := range options {
+		if o.GetDefElem().GetDefname() == "sequence_name" {
+			names := strs(o.GetDefElem().GetArg().GetList().GetItems())
+			q.Name = names[len(names)-1]
+			if len(names) > 1 {
+				q.Schema = names[len(names)-2]
+			}
+			continue
+		}
+		rest = append(rest, o)
+	}
+	defineSequence(&q, rest, true)
+	if q.Name == "" {
+		q.Name = a.freeName(table, column)
+	}
+	return q
+}
+
+// freeName is the name that PostgreSQL gives to the sequence of a column:
+// table_column_seq, cut to 63 bytes, with a number if it is taken.
+func (a *analyzer) freeName(table TableName, column string) string {
+	for n := 0; ; n++ {
+		label := "seq"
+		if n > 0 {
+			label += strconv.Itoa(n)
+		}
+		name := objectName(table.Name, column, label)
+		_, isTable := a.snap.Table(table.Schema, name)
+		_, isSequence := a.snap.Sequence(table.Schema, name)
+		if !isTable && !isSequence && !a.taken[name] {
+			if a.taken == nil {
+				a.taken = map[string]bool{}
+			}
+			a.taken[name] = true
+			return name
+		}
+	}
+}
+
+// objectName is makeObjectName of PostgreSQL.
+func objectName(one, two, label string) string {
+	room := shardmap.MaxNameBytes - len(label) - 2
+	for len(one)+len(two) > room {
+		if len(one) > len(two) {
+			one = one[:len(one)-1]
+		} else {
+			two = two[:len(two)-1]
+		}
+	}
+	return strings.ToValidUTF8(one, "") + "_" + strings.ToValidUTF8(two, "") + "_" + label
+}
+
+func invalidSequence(format string, args ...any) {
+	fail(sqlstate.New(sqlstate.InvalidParameterValue, format, args...))
+}
+
+func typeRange(typ string) (low, high int64) {
+	switch typ {
+	case "smallint":
+		return math.MinInt16, math.MaxInt16
+	case "integer":
+		return math.MinInt32, math.MaxInt32
+	}
+	return math.MinInt64, math.MaxInt64
+}
+
+// defineSequence applies the options of CREATE and ALTER SEQUENCE, with
+// PostgreSQL's defaults, checks and errors (init_params of sequence.c). It returns
+// whether the sequence begins anew, and OWNED BY, nil if it is not there.
+func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (restart bool, owned []string) {
+	given := map[string]*pg.DefElem{}
+	for _, n := range options {
+		o := n.GetDefElem()
+		if given[o.Defname] != nil {
+			fail(sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options"))
+		}
+		given[o.Defname] = o
+	}
+	number := func(name string) (int64, bool) {
+		o := given[name]
+		if o == nil || o.Arg == nil {
+			return 0, false
+		}
+		text := defText(o.Arg)
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			fail(sqlstate.New(sqlstate.NumericOutOfRange, "value \"%s\" is out of range for type bigint", text))
+		}
+		return n, true
+	}
+	oldType := q.Type
+	if o := given["as"]; o != nil {
+		names := strs(o.Arg.GetTypeName().GetNames())
+		typ := intNames[names[len(names)-1]]
+		if typ == "" {
+			invalidSequence("sequence type must be smallint, integer, or bigint")
+		}
+		if q.Identity && typ != q.Type {
+			invalidSequence("cannot change the data type of an identity column's sequence")
+		}
+		q.Type = typ
+	}
+	if q.Type == "" {
+		q.Type = "bigint"
+	}
+	low, high := typeRange(q.Type)
+	oldLow, oldHigh := typeRange(oldType)
+	if n, ok := number("increment"); ok {
+		if n == 0 {
+			invalidSequence("INCREMENT must not be zero")
+		}
+		q.Increment = n
+	} else if create {
+		q.Increment = 1
+	}
+	if o := given["cycle"]; o != nil {
+		q.Cycle = optionOn(o)
+	}
+	retyped := !create && oldType != q.Type
+	if n, ok := number("maxvalue"); ok {
+		q.Max = n
+	} else if create || given["maxvalue"] != nil || retyped && q.Max == oldHigh {
+		if q.Max = high; q.Increment < 0 {
+			q.Max = -1
+		}
+	}
+	if q.Max < low || q.Max > high {
+		invalidSequence("MAXVALUE (%d) is out of range for sequence data type %s", q.Max, q.Type)
+	}
+	if n, ok := number("minvalue"); ok {
+		q.Min = n
+	} else if create || given["minvalue"] != nil || retyped && q.Min == oldLow {
+		if q.Min = 1; q.Increment < 0 {
+			q.Min = low
+		}
+	}
+	if q.Min < low || q.Min > high {
+		invalidSequence("MINVALUE (%d) is out of range for sequence data type %s", q.Min, q.Type)
+	}
+	if q.Min >= q.Max {
+		invalidSequence("MINVALUE (%d) must be less than MAXVALUE (%d)", q.Min, q.Max)
+	}
+	if n, ok := number("start"); ok {
+		q.Start = n
+	} else if create {
+		if q.Start = q.Min; q.Increment < 0 {
+			q.Start = q.Max
+		}
+	}
+	if q.Start < q.Min {
+		invalidSequence("START value (%d) cannot be less than MINVALUE (%d)", q.Start, q.Min)
+	}
+	if q.Start > q.Max {
+		invalidSequence("START value (%d) cannot be greater than MAXVALUE (%d)", q.Start, q.Max)
+	}
+	if create {
+		q.First = q.Start
+	}
+	if o := given["restart"]; o != nil {
+		restart = true
+		if n, ok := number("restart"); ok {
+			q.First = n
+		} else {
+			q.First = q.Start
+		}
+		if q.First < q.Min {
+			invalidSequence("RESTART value (%d) cannot be less than MINVALUE (%d)", q.First, q.Min)
+		}
+		if q.First > q.Max {
+			invalidSequence("RESTART value (%d) cannot be greater than MAXVALUE (%d)", q.First, q.Max)
+		}
+	}
+	// Where it is now is in the directory; what is outside ends at the next value.
+	q.First = min(max(q.First, q.Min), q.Max)
+	if n, ok := number("cache"); ok {
+		if n <= 0 {
+			invalidSequence("CACHE (%d) must be greater than zero", n)
+		}
+		q.Cache = n
+	}
+	if o := given["owned_by"]; o != nil {
+		owned = strs(o.Arg.GetList().GetItems())
+	}
+	for name := range given {
+		switch name {
+		case "as", "increment", "cycle", "maxvalue", "minvalue", "start", "restart", "cache", "owned_by", "sequence_name":
+		default:
+			refuse("option "+name+" of a sequence is not supported", "")
+		}
+	}
+	return restart, owned
+}
+
+// mapOnly makes the statement a change of the map that shards hear nothing of.
+func (a *analyzer) mapOnly(op, tag string, changes ...SequenceChange) {
+	a.st.Kind, a.st.Tag = DDLKind, tag
+	a.st.DDL.Op, a.st.DDL.MapOnly, a.st.DDL.Sequences = op, true, changes
+}
+
+func (a *analyzer) createSequence(c *pg.CreateSeqStmt) {
+	name := a.created(c.Sequence)
+	q := shardmap.Sequence{Schema: name.Schema, Name: name.Name}
+	_, owned := defineSequence(&q, c.Options, true)
+	a.ownedBy(&q, owned)
+	a.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists})
+}
+
+// ownedBy reads OWNED BY table.column.
+func (a *analyzer) ownedBy(q *shardmap.Sequence, owned []string) {
+	switch {
+	case owned == nil:
+		return
+	case q.Identity:
+		fail(sqlstate.New(sqlstate.FeatureNotSupported, "cannot change ownership of identity sequence").
+			WithDetail("Sequence \"%s\" is linked to table \"%s\".", q.Name, q.Owner.Table))
+	case len(owned) == 1 && owned[0] == "none":
+		q.Owner = nil
+		return
+	case len(owned) == 1:
+		fail(sqlstate.New(sqlstate.SyntaxError, "invalid OWNED BY option").WithHint("Specify OWNED BY table.column or OWNED BY NONE."))
+	}
+	v := rangeVar(owned[:len(owned)-1])
+	r := a.relation(v)
+	if r.table == nil {
+		fail(sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(owned[:len(owned)-1], ".")))
+	}
+	if r.table.Schema != q.Schema {
+		fail(sqlstate.New(sqlstate.ObjectNotInState, "sequence must be in same schema as table it is linked to"))
+	}
+	column := owned[len(owned)-1]
+	for i := range r.table.Columns {
+		if r.table.Columns[i].Name == column {
+			q.Owner = &shardmap.SequenceOwner{Schema: r.table.Schema, Table: r.table.Name, Column: column}
+			return
+		}
+	}
+	fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", column, r.table.Name))
+}
+
+func nameParts(v *pg.RangeVar) []string {
+	if v.GetSchemaname() != "" {
+		return []string{v.Schemaname, v.Relname}
+	}
+	return []string{v.GetRelname()}
+}
+
+// alterSequence returns false for a sequence that is not the cluster's.
+func (a *analyzer) alterSequence(s *pg.AlterSeqStmt) bool {
+	was := a.sequenceNamed(nameParts(s.Sequence))
+	if was == nil {
+		return false
+	}
+	q := *was
+	restart, owned := defineSequence(&q, s.Options, false)
+	a.ownedBy(&q, owned)
+	op := "alter"
+	if restart {
+		op, q.ID = "restart", ""
+	}
+	a.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: op, Sequence: q, Was: was})
+	return true
+}
+
+// usedBy returns the column that takes its values from a sequence, "" if none does.
+func (a *analyzer) usedBy(q *shardmap.Sequence) (table, column string) {
+	want := shardmap.SequenceValue(q.QualifiedName())
+	for i := range a.snap.State().Tables {
+		t := &a.snap.State().Tables[i]
+		for _, c := range generated(t) {
+			if c.Generated == want {
+				return quoteName(t.Schema, t.Name), c.Name
+			}
+		}
+	}
+	return "", ""
+}
+
+// renameSequence returns false for a sequence that is not the cluster's.
+func (a *analyzer) renameSequence(v *pg.RangeVar, schema, name string) bool {
+	was := a.sequenceNamed(nameParts(v))
+	if was == nil {
+		return false
+	}
+	q := *was
+	if schema != "" {
+		a.ownSchema(schema)
+		if q.Owner != nil {
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "cannot move an owned sequence into another schema").
+				WithDetail("Sequence \"%s\" is linked to table \"%s\".", q.Name, q.Owner.Table))
+		}
+		q.Schema = schema
+	}
+	if name != "" {
+		q.Name = name
+	}
+	if table, column := a.usedBy(was); table != "" {
+		refuse("the default of column "+quoteIdent(column)+" of table "+table+" names the sequence "+quoteName(was.Schema, was.Name), "drop that default first, and set it again with the new name")
+	}
+	a.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
+	return true
+}
+
+// dropSequences returns false if none of the sequences is the cluster's.
+func (a *analyzer) dropSequences(d *pg.DropStmt) bool {
+	var changes []SequenceChange
+	others := ""
+	for _, o := range d.Objects {
+		parts := strs(o.GetList().GetItems())
+		was := a.sequenceNamed(parts)
+		if was == nil {
+			others = strings.Join(parts, ".")
+			continue
+		}
+		depends := func(table, column, what string) {
+			e := sqlstate.New(sqlstate.DependentObjects, "cannot drop sequence %s because %s", quoteIdent(was.Name), what)
+			if was.Identity {
+				fail(e.WithHint("You can drop column %s of table %s instead.", column, table))
+			}
+			fail(e.WithDetail("default value for column %s of table %s depends on sequence %s", column, table, quoteIdent(was.Name)).
+				WithHint("drop the default first: ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", table, quoteIdent(column)))
+		}
+		if was.Identity {
+			depends(quoteName(was.Owner.Schema, was.Owner.Table), was.Owner.Column,
+				"column "+was.Owner.Column+" of table "+quoteName(was.Owner.Schema, was.Owner.Table)+" requires it")
+		}
+		if table, column := a.usedBy(was); table != "" {
+			depends(table, column, "other objects depend on it")
+		}
+		changes = append(changes, SequenceChange{Op: "drop", Sequence: *was, Was: was})
+	}
+	switch {
+	case len(changes) == 0:
+		return false
+	case others != "" && !d.MissingOk:
+		fail(sqlstate.New(sqlstate.UndefinedTable, "sequence %q does not exist", others))
+	}
+	a.mapOnly("drop sequence", "DROP SEQUENCE", changes...)
+	return true
+}
+
+// schemaSequences judges DROP SCHEMA, and returns what it does to sequences.
+func (a *analyzer) schemaSequences(schema string, cascade bool) {
+	for i := range a.snap.State().Sequences {
+		q := &a.snap.State().Sequences[i]
+		if q.Schema != schema {
+			continue
+		}
+		if !cascade && q.Owner == nil {
+			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", quoteIdent(schema)).
+				WithDetail("sequence %s depends on schema %s", q.QualifiedName(), quoteIdent(schema)).
+				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+		}
+		if table, column := a.usedBy(q); table != "" {
+			owner := q.Owner
+			if t := a.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
+				refuse("column "+quoteIdent(column)+" of table "+table+" takes its values from the sequence "+q.QualifiedName(), "drop that default first")
+			}
+		}
+		if cascade {
+			a.st.DDL.Sequences = append(a.st.DDL.Sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
+		}
+	}
+}
+
+// restarts are the changes of TRUNCATE ... RESTART IDENTITY.
+func (a *analyzer) restarts(tables []*shardmap.Table) []SequenceChange {
+	var out []SequenceChange
+	for i := range a.snap.State().Sequences {
+		was := &a.snap.State().Sequences[i]
+		for _, t := range tables {
+			if o := was.Owner; o != nil && o.Schema == t.Schema && o.Table == t.Name {
+				q := *was
+				q.ID, q.First = "", q.Start
+				out = append(out, SequenceChange{Op: "restart", Sequence: q, Was: was})
+			}
+		}
+	}
+	return out
+}
+
+// has reports whether the table that is altered has a column.
+func (d *declaration) has(column string) bool { return d.columnNamed(column) != nil }
+
+func (d *declaration) columnNamed(name string) *shardmap.Column {
+	if d.table == nil {
+		return nil
+	}
+	for i := range d.table.Columns {
+		if d.table.Columns[i].Name == name {
+			return &d.table.Columns[i]
+		}
+	}
+	return nil
+}
+
+// notIdentity refuses SET and DROP DEFAULT of an identity column, as PostgreSQL does.
+func (d *declaration) notIdentity(column string) {
+	if c := d.columnNamed(column); c != nil && c.Identity != "" {
+		fail(sqlstate.New(sqlstate.SyntaxError, "column \"%s\" of relation \"%s\" is an identity column", column, d.name.Name).
+			WithHint("Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead."))
+	}
+}
+
+// alterIdentity rewrites ADD GENERATED and DROP IDENTITY of a column for the
+// shards, where the column has a plain default.
+func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
+	col := d.columnNamed(c.Name)
+	if col == nil {
+		return // the shard says so
+	}
+	ts := a.tokens()
+	if d.cmds != 1 {
+		refuse("ADD GENERATED, SET GENERATED and DROP IDENTITY together with other changes of the table are not supported", "use one ALTER TABLE for each")
+	}
+	// ALTER TABLE name ALTER [COLUMN] column ...: the words after the column.
+	at := -1
+	for i := len(ts) - 1; i > 0; i-- {
+		if (a.word(i, "add") || a.word(i, "drop") || a.word(i, "set") || a.word(i, "restart")) && a.depth(i) == 0 {
+			at = i
+		}
+	}
+	if at < 0 {
+		a.lost()
+	}
+	end := ts[len(ts)-1]
+	if a.punct(len(ts)-1, ';') {
+		end = ts[len(ts)-2]
+	}
+	switch c.Subtype {
+	case pg.AlterTableType_AT_AddIdentity:
+		switch {
+		case col.Identity != "":
+			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is already an identity column", c.Name, d.name.Name))
+		case col.Generated != "":
+			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" already has a default value", c.Name, d.name.Name))
+		case !col.NotNull:
+			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" must be declared NOT NULL before identity can be added", c.Name, d.name.Name))
+		}
+		x := c.Def.GetConstraint()
+		q := a.ownedSequence(d.name, c.Name, intNames[col.Type], x.GetOptions())
+		if intNames[col.Type] == "" {
+			fail(sqlstate.New(sqlstate.InvalidParameterValue, "identity column type must be smallint, integer, or bigint"))
+		}
+		q.Identity = true
+		when := shardmap.IdentityByDefault
+		if x.GetGeneratedWhen() == "a" {
+			when = shardmap.IdentityAlways
+		}
+		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
+		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "SET DEFAULT " + shardDefault(&q, when)})
+		d.functions = true
+	case pg.AlterTableType_AT_DropIdentity:
+		if col.Identity == "" {
+			if c.MissingOk {
+				refuse("column "+quoteIdent(c.Name)+" is not an identity column", "leave the statement out")
+			}
+			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
+		}
+		q, ok := a.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		if ok {
+			d.sequences = append(d.sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
+		}
+		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "DROP DEFAULT"})
+	default:
+		refuse("this change of an identity column is not supported yet", "ALTER SEQUENCE changes its sequence: pg_get_serial_sequence() names it")
+	}
+}
+
+// depth is how many brackets a token is in.
+func (a *analyzer) depth(at int) int {
+	d := 0
+	for i := range at {
+		switch {
+		case a.punct(i, '(') || a.punct(i, '['):
+			d++
+		case a.punct(i, ')') || a.punct(i, ']'):
+			d--
+		}
+	}
+	return d
+}

@@ -1,0 +1,305 @@
+package schema
+
+import (
+	"context"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// OpSequence is the history's word for a change of sequences that no shard hears of.
+const OpSequence = "sequence"
+
+// What a shard has in the schema cleave_internal: defaults of columns that a router
+// fills call these. They fail, so that whoever writes past the router gets an
+// error instead of a value that another shard has as well. uuidv7() needs no
+// router to be unique; PostgreSQL has it from version 18 on. They are not in a schema
+// cleave: a shard's role may have that name, and its tables would come to be there.
+const functionsSQL = `CREATE OR REPLACE FUNCTION cleave_internal.next_id() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+	RAISE EXCEPTION 'cleave.next_id() is evaluated by the router, not on a shard'
+		USING ERRCODE = '55000', HINT = 'insert through the router, or give the value';
+END $$;
+CREATE OR REPLACE FUNCTION cleave_internal.nextval(sequence text, identity text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+	RAISE EXCEPTION 'the sequence % is the cluster''s: its values are given by the router, not on a shard', sequence
+		USING ERRCODE = '55000', HINT = 'insert through the router, or give the value';
+END $$;
+CREATE OR REPLACE FUNCTION cleave_internal.uuidv7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+	SELECT pg_catalog.encode(pg_catalog.set_bit(pg_catalog.set_bit(pg_catalog.overlay(pg_catalog.uuid_send(pg_catalog.gen_random_uuid()),
+		pg_catalog.substr(pg_catalog.int8send(pg_catalog.floor(EXTRACT(epoch FROM pg_catalog.clock_timestamp()) * 1000)::bigint), 3),
+		1, 6), 52, 1), 53, 1), 'hex')::uuid
+$$`
+
+const hasFunctionsSQL = "SELECT proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'cleave_internal' AND p.proname = 'uuidv7'"
+
+// functions sees to it that a shard has the functions of functionsSQL.
+func functions(ctx context.Context, c engine.Conn) error {
+	res, _, err := run(ctx, c, hasFunctionsSQL)
+	if err != nil || len(res.Rows) > 0 {
+		return err
+	}
+	_, _, err = run(ctx, c, functionsSQL)
+	return err
+}
+
+// functionsOnPostgres is functions for a conversation with a shard of either engine.
+func functionsOnPostgres(ctx context.Context, c engine.Conn) error {
+	res, _, err := run(ctx, c, "SELECT pg_catalog.version()")
+	if err != nil || len(res.Rows) != 1 || strings.Contains(res.Rows[0][0].String, "SQLite") {
+		return err
+	}
+	return functions(ctx, c)
+}
+
+// functions does it within the transaction; SQLite shards know the functions.
+func (t *Tx) functions(ctx context.Context, p *part, d *planner.DDL) error {
+	if !d.Functions || p.engine != enginePostgres {
+		return nil
+	}
+	if err := functions(ctx, p.conn); err != nil {
+		return t.broke(p, err)
+	}
+	return nil
+}
+
+var (
+	nextvalDefault  = regexp.MustCompile(`^(?:cleave_internal\.)?nextval\('((?:[^']|'')*)'(?:::text)?(?:, '(always|by default)'(?:::text)?)?\)$`)
+	functionDefault = regexp.MustCompile(`^(?:(?:cleave_internal|pg_catalog)\.)?(next_id|uuidv7|gen_random_uuid)\(\)$`)
+)
+
+// generatedBy reads the default of a column as a shard prints it: what a router
+// generates, and for an identity column which kind it is. "" for every other default.
+func generatedBy(text string) (generated, identity string) {
+	if m := nextvalDefault.FindStringSubmatch(text); m != nil {
+		return shardmap.SequenceValue(strings.ReplaceAll(m[1], "''", "'")), m[2]
+	}
+	if m := functionDefault.FindStringSubmatch(text); m != nil {
+		return m[1], ""
+	}
+	return "", ""
+}
+
+// generate fills in what routers generate. A UUID is left to the shard, unless the
+// column is in the shard key: then the router has to know it before it routes.
+func generate(table *shardmap.Table, desc *engine.Table) {
+	for i := range table.Columns {
+		c := &table.Columns[i]
+		c.Generated, c.Identity = "", ""
+		from := column(desc, c.Name)
+		if from == nil {
+			continue
+		}
+		g, identity := generatedBy(from.Default)
+		if (g == shardmap.UUIDv7 || g == shardmap.UUIDv4) && !slices.Contains(table.ShardKey, c.Name) {
+			continue
+		}
+		c.Generated, c.Identity = g, identity
+	}
+}
+
+// mapOnly carries out a change of sequences: on the map alone, under the lock of
+// schema changes.
+func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (string, []*sqlstate.Error, error) {
+	d := st.DDL
+	var notices []*sqlstate.Error
+	for i := range d.Sequences {
+		c := &d.Sequences[i]
+		moved := c.Op == "alter" && (c.Was.Schema != c.Sequence.Schema || c.Was.Name != c.Sequence.Name)
+		if c.Op != "create" && !moved {
+			continue
+		}
+		res, err := t.run(ctx, p, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = "+quote(c.Sequence.Schema))
+		if err != nil {
+			return "", nil, err
+		}
+		if len(res.Rows) == 0 {
+			return "", nil, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", c.Sequence.Schema)
+		}
+		taken, err := t.taken(ctx, p, c.Sequence.Schema, c.Sequence.Name)
+		if err != nil {
+			return "", nil, err
+		}
+		if !taken {
+			continue
+		}
+		exists := sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", c.Sequence.Name)
+		if !c.IfNotExists {
+			return "", nil, exists
+		}
+		exists.Severity, exists.Message = "NOTICE", exists.Message+", skipping"
+		return st.Tag, append(notices, exists), nil
+	}
+	e := &edit{described: map[planner.TableName]*engine.Table{}}
+	if err := t.planSequences(ctx, p, d, e); err != nil {
+		return "", nil, err
+	}
+	if err := t.apply(e); err != nil {
+		return "", nil, err
+	}
+	t.ran, t.sequenceOnly = true, true
+	t.ops = append(t.ops, st.Tag)
+	return st.Tag, notices, nil
+}
+
+// taken reports whether a relation, or a sequence of the cluster, has the name.
+func (t *Tx) taken(ctx context.Context, p *part, schema, name string) (bool, error) {
+	if _, ok := t.over.Sequence(schema, name); ok {
+		return true, nil
+	}
+	switch _, err := p.conn.DescribeTable(ctx, schema, name); sqlstate.CodeOf(err) {
+	case "", sqlstate.WrongObjectType:
+		return true, nil
+	case sqlstate.UndefinedTable:
+		return false, nil
+	default:
+		return false, t.broke(p, err)
+	}
+}
+
+// planSequences adds a statement's changes of sequences to its edit.
+func (t *Tx) planSequences(ctx context.Context, p *part, d *planner.DDL, e *edit) error {
+	e.ddl = d
+	for _, c := range d.Sequences {
+		q := c.Sequence
+		if c.Was != nil {
+			is, ok := t.over.Sequence(c.Was.Schema, c.Was.Name)
+			if !ok || !reflect.DeepEqual(is, c.Was) {
+				return t.again("sequence " + c.Was.QualifiedName() + " was changed by another session meanwhile")
+			}
+		} else {
+			taken, err := t.taken(ctx, p, q.Schema, q.Name)
+			if err != nil {
+				return err
+			}
+			if taken {
+				if q.Owner != nil && !d.MapOnly {
+					return t.again("the name " + q.QualifiedName() + " was taken meanwhile")
+				}
+				return sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", q.Name)
+			}
+		}
+		if q.ID == "" {
+			if q.ID = uuid.NewString(); c.Was != nil {
+				q.ID = nextLife(c.Was.ID)
+			}
+		}
+		if c.Was != nil && (c.Op == "drop" || c.Was.Schema != q.Schema || c.Was.Name != q.Name) {
+			e.dropSequences = append(e.dropSequences, *c.Was)
+		}
+		if c.Op != "drop" {
+			e.putSequences = append(e.putSequences, q)
+		}
+	}
+	return nil
+}
+
+// nextLife is the ID of a sequence after RESTART: a session's currval() outlives it,
+// so the first 36 bytes stay.
+func nextLife(id string) string {
+	life := 1
+	if len(id) < 36 {
+		return uuid.NewString()
+	}
+	if len(id) > 37 {
+		if n, err := strconv.Atoi(id[37:]); err == nil {
+			life = n
+		}
+	}
+	return id[:36] + "-" + strconv.Itoa(life+1)
+}
+
+// applySequences edits the sequences of the private map: those of the statement,
+// and those that go, or are renamed, with their column.
+func (t *Tx) applySequences(e *edit) {
+	touch := func(q *shardmap.Sequence) { t.sequences[q.QualifiedName()], t.touched[q.QualifiedName()] = true, true }
+	for i := range e.dropSequences {
+		t.state.DropSequence(e.dropSequences[i].Schema, e.dropSequences[i].Name)
+		touch(&e.dropSequences[i])
+	}
+	for i := range e.putSequences {
+		t.state.PutSequence(e.putSequences[i])
+		touch(&e.putSequences[i])
+	}
+	for _, q := range slices.Clone(t.state.Sequences) {
+		if q.Owner == nil {
+			continue
+		}
+		owner := *q.Owner
+		if d := e.ddl; d != nil && len(d.Altered) > 0 {
+			if d.Renamed != nil && owner.Schema == d.Renamed.Schema && owner.Table == d.Renamed.Name {
+				owner.Schema, owner.Table = d.Altered[0].Schema, d.Altered[0].Name
+			}
+			if owner.Schema == d.Altered[0].Schema && owner.Table == d.Altered[0].Name && owner.Column == d.RenamedColumn[0] {
+				owner.Column = d.RenamedColumn[1]
+			}
+		}
+		there := slices.ContainsFunc(t.state.Tables, func(o shardmap.Table) bool {
+			return o.Schema == owner.Schema && o.Name == owner.Table &&
+				slices.ContainsFunc(o.Columns, func(c shardmap.Column) bool { return c.Name == owner.Column })
+		})
+		switch {
+		case !there:
+			t.state.DropSequence(q.Schema, q.Name)
+			touch(&q)
+		case owner != *q.Owner:
+			q.Owner = &owner
+			t.state.PutSequence(q)
+			touch(&q)
+		}
+	}
+}
+
+// overlaySequences brings the changed sequences into next.
+func (t *Tx) overlaySequences(next *shardmap.State) {
+	for name := range t.sequences {
+		replaceSequence(next, name, t.state.Sequences)
+	}
+}
+
+// replaceSequence makes the sequence of that name in next what it is in list.
+func replaceSequence(next *shardmap.State, name string, list []shardmap.Sequence) {
+	for _, q := range slices.Clone(next.Sequences) {
+		if q.QualifiedName() == name {
+			next.DropSequence(q.Schema, q.Name)
+		}
+	}
+	for _, q := range list {
+		if q.QualifiedName() == name {
+			next.PutSequence(q)
+		}
+	}
+}
+
+// Retired returns the sequences, and the lives of sequences, that a committed
+// change has ended: their records in the directory can go.
+func (t *Tx) Retired() []shardmap.Sequence {
+	var out []shardmap.Sequence
+	for _, q := range t.base.State().Sequences {
+		if t.sequences[q.QualifiedName()] && !slices.ContainsFunc(t.state.Sequences, func(o shardmap.Sequence) bool { return o.ID == q.ID }) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// withRows gives the error of a new column with a default of the router's, on a
+// table that has rows, the hint that helps: the shard cannot make their values.
+func withRows(err error, d *planner.DDL) error {
+	own := sqlstate.As(err)
+	if !d.Functions || d.Op != "alter table" || own.Code != sqlstate.ObjectNotInState {
+		return err
+	}
+	own.Detail = "The table has rows, which would get values of the new column on their shard."
+	own.Hint = "add the column without a default, give the rows their values, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"
+	return own
+}
