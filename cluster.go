@@ -129,7 +129,7 @@ func (c *Cluster) open(ctx context.Context, place *place) error {
 		defer cancel()
 		return leave(ctx)
 	})
-	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Config: &place.config, Software: software(), Log: c.options.log})
+	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: &place.config, Software: software(), Log: c.options.log})
 	if err != nil {
 		return err
 	}
