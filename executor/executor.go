@@ -22,6 +22,8 @@ type Options struct {
 	Drivers map[string]engine.Driver
 	Planner *planner.Planner
 	Limits  Limits
+	// Lease is checked after a shard has answered; nil is always live.
+	Lease   *shardmap.Lease
 	Log     *slog.Logger       // nil: nothing is logged
 	Metrics *telemetry.Metrics // nil: nothing is counted
 }
@@ -34,6 +36,8 @@ type Executor struct {
 	limits    Limits
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
+	lease     *shardmap.Lease
+	turns     turns
 
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
@@ -55,9 +59,10 @@ type Executor struct {
 func New(o Options) *Executor {
 	e := &Executor{
 		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
-		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics,
+		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
 		changed: make(chan struct{}),
 	}
+	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
 	e.pools.Store(&map[string]*pool{})
 	e.plans.init(e.limits.PlanEntries, e.limits.PlanBytes)
 	return e
@@ -86,6 +91,9 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.install(snap)
 	e.wg.Go(func() { e.follow(watch, updates) })
 	e.wg.Go(func() { e.tend(watch) })
+	if e.lease != nil {
+		e.wg.Go(func() { e.acknowledge(watch) })
+	}
 	return nil
 }
 
@@ -132,6 +140,7 @@ func (e *Executor) tend(ctx context.Context) {
 			}
 			e.tendGroups(now)
 			e.metrics.PlanCacheSize(e.plans.size())
+			e.countReplicas()
 		}
 	}
 }
@@ -173,6 +182,11 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	}
 	e.pools.Store(&next)
 	e.snapshot.Store(snap)
+	e.lease.Install(snap.Version())
+	select {
+	case e.turns.installed <- struct{}{}:
+	default:
+	}
 	e.metrics.MapVersion(snap.Version())
 	e.dropGroups(snap)
 	for name, p := range old {
@@ -401,13 +415,18 @@ func (e *Executor) Changed() <-chan struct{} {
 	return e.changed
 }
 
-// Shard returns the handle of a shard, for conversations outside of its pool. It
-// belongs to the executor, which closes it when the shard leaves the map.
+// Shard returns the handle of a shard's primary, for conversations outside of
+// its pool. It belongs to the executor, which closes it when the shard leaves the
+// map. It fails with 57P03 while the shard is not known or has no primary.
 func (e *Executor) Shard(name string) (engine.Shard, error) {
-	if p, ok := (*e.pools.Load())[name]; ok {
-		return p.shard, nil
+	p, ok := (*e.pools.Load())[name]
+	switch {
+	case !ok:
+		return nil, unknownShard(name)
+	case p.shard == nil:
+		return nil, p.group.noPrimary()
 	}
-	return nil, unknownShard(name)
+	return p.shard, nil
 }
 
 func unknownShard(name string) error {

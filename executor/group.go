@@ -40,6 +40,7 @@ type group struct {
 	system    string
 	endpoints []*endpoint // in the map's order
 	primary   *endpoint   // nil: none
+	counted   *endpoint   // the last one that the metrics heard of
 	last      *endpoint   // the last one that there was
 	// timeline is the highest that a primary was seen on. It never goes down.
 	timeline uint32
@@ -402,7 +403,9 @@ func (p *pool) abandon() {
 	conns := slices.Clone(p.conns)
 	p.mu.Unlock()
 	for _, c := range conns {
-		_ = c.SetDeadline(time.Unix(1, 0)) // their sessions see the loss
+		if s, ok := c.Conn.(engine.Severer); ok {
+			s.Sever() // their sessions see the loss
+		}
 	}
 }
 

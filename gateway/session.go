@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // What a session does now, for the watch.
@@ -74,6 +75,11 @@ type session struct {
 	// their answers, see sending.
 	roam  roaming
 	sends int
+	// turn is the part in the router's lease; flights counts what was sent since
+	// the last Sync, alone says whether it was one statement. See lease.go.
+	turn    *executor.Turn
+	flights int
+	alone   bool
 	// syncIgnored: the shard took the Sync of this unit for part of a COPY.
 	syncIgnored bool
 	// ahead is how many bytes of the client's frames at hand come after the one
@@ -120,6 +126,8 @@ type unit struct {
 	tries    int
 	replaced []replacedStatement
 	began    time.Time
+	// parent is the client's span, as a simple query's text has it.
+	parent trace.Parent
 }
 
 type replacedStatement struct {
@@ -142,6 +150,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	// The client's own name; on the shards it is the one of the shard's URL.
 	x.reported["session_authorization"] = start.User
 	x.w.onParameter = x.noteParameter
+	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
 	x.since.Store(time.Now().UnixNano())
 	x.noteParameter("application_name", x.reported["application_name"])
 	return x
@@ -162,6 +171,7 @@ var errEnd = errors.New("gateway: the session is over")
 
 // run is the session's loop: one batch of the client's frames after the other.
 func (x *session) run() {
+	defer x.turn.Close()
 	x.serve()
 	x.end() // not after a panic: see survive
 }
@@ -313,12 +323,14 @@ func (x *session) beginUnit() {
 	if cap(u.replay) > replayMax {
 		u.replay = nil
 	}
+	x.turn.Begin()
 	u.version = x.srv.ex.Snapshot().Version()
 }
 
 // endUnit sends ReadyForQuery.
 func (x *session) endUnit() error {
 	x.unit.open = false
+	x.turn.End()
 	x.mu.Lock()
 	x.cancelled, x.overran = time.Time{}, false
 	x.mu.Unlock()

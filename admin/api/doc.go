@@ -3,11 +3,13 @@
 //
 //	GET  /healthz             200 when the process can serve, else 503; JSON
 //	GET  /healthz/live        200 while the process runs
+//	GET  /livez, /readyz      the same two, under the names that Kubernetes is used to
 //	GET  /metrics             Prometheus text
 //	GET  /api/v1/status       admin.Status
 //	GET  /api/v1/shards       []admin.ShardInfo
 //	GET  /api/v1/keyspaces    []admin.KeyspaceInfo
 //	GET  /api/v1/tables       []admin.TableInfo
+//	GET  /api/v1/routers      []admin.RouterInfo
 //	GET  /api/v1/ranges       []admin.RangeInfo      ?keyspace=
 //	GET  /api/v1/pins         []admin.PinInfo        ?keyspace=
 //	GET  /api/v1/map          shardmap.State         ?version=

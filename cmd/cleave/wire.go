@@ -28,8 +28,8 @@ type cluster struct {
 }
 
 // newCluster wires the rooms and starts to follow the map. It serves nothing yet.
-func newCluster(ctx context.Context, dir shardmap.Directory, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Config: cfg, Software: versionText(), Log: log})
+func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: cfg, Software: versionText(), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +38,7 @@ func newCluster(ctx context.Context, dir shardmap.Directory, cfg *config.Config,
 		API:     c.Ops,
 		Ready:   c.ready,
 		Metrics: c.Metrics.Handler(),
+		Hosts:   cfg.AdminHosts,
 		Route: func(_ context.Context, sql string) ([]string, error) {
 			snap := c.Executor.Snapshot()
 			st, err := c.Planner.Analyze(sql, snap, []string{"public"})
@@ -57,7 +58,7 @@ func (c *cluster) ready(context.Context) error {
 	if c.draining.Load() {
 		return sqlstate.New(sqlstate.AdminShutdown, "the router is shutting down")
 	}
-	return nil
+	return c.Executor.Serving()
 }
 
 // serve answers on both ports until ctx ends, then drains: sessions get
@@ -113,6 +114,3 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 	}
 	return lost
 }
-
-// reload puts the settings in force that can change while it runs.
-func (c *cluster) reload(cfg *config.Config) { c.Gateway.SetSlow(cfg.SlowStatement) }
