@@ -22,6 +22,11 @@ func TestReplicaCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, r := range []*localpg.Server{first, second} {
+		await(t, "the replicas have the databases", func() bool {
+			return pgtest.Ask(t, r.URL("postgres"), "SELECT count(*) FROM pg_database WHERE datname IN ('a', 'b')") == "2"
+		})
+	}
 	for _, bad := range [][]string{{"init", "--directory", directory}, {"init", "a=" + primary.URL("a")}, {"init", "--directory", directory, primary.URL("a")}} {
 		if code, _, stderr := command(t, "", bad...); code != 2 || strings.Contains(stderr, "panic") {
 			t.Errorf("%v: exit code %d, %s", bad, code, stderr)
