@@ -90,7 +90,7 @@ func (p *place) read(file string) error {
 // asked for.
 func (p *place) open(ctx context.Context, by string, log *slog.Logger) (shardmap.Directory, error) {
 	if p.directory != "" && !isFile(p.directory) {
-		return existing(ctx, p.directory)
+		return existing(ctx, p.directory, p.config.LeaseTTL)
 	}
 	file := wiring.FilePath(p.directory)
 	if file == "" {
@@ -109,7 +109,7 @@ func (p *place) open(ctx context.Context, by string, log *slog.Logger) (shardmap
 		return nil, sqlstate.New(sqlstate.ConfigFileError, "%s is a file, so a cluster cannot be made there", file).
 			WithHint("leave ?shards=%d out to open the cluster whose directory it is, or name a folder", p.shards)
 	}
-	return existing(ctx, file)
+	return existing(ctx, file, p.config.LeaseTTL)
 }
 
 func isFile(directory string) bool {
@@ -117,8 +117,8 @@ func isFile(directory string) bool {
 }
 
 // existing opens a directory that must hold a map.
-func existing(ctx context.Context, url string) (shardmap.Directory, error) {
-	dir, err := wiring.OpenDirectory(ctx, url)
+func existing(ctx context.Context, url string, ttl time.Duration) (shardmap.Directory, error) {
+	dir, err := wiring.OpenDirectoryWith(ctx, url, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (p *place) found(ctx context.Context, folder string, layout *wiring.Layout,
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	dir, err := wiring.OpenDirectory(ctx, file)
+	dir, err := wiring.OpenDirectoryWith(ctx, file, p.config.LeaseTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (p *place) make(ctx context.Context, folder, by string, log *slog.Logger) (
 	if p.shards != 0 && len(layout.Shards) != p.shards || layout.Engine != "sqlite" {
 		return nil, sqlstate.New(sqlstate.ObjectInUse, "another process has just made a cluster in %s", folder) // look again
 	}
-	dir, err := wiring.OpenDirectory(ctx, filepath.Join(folder, wiring.DirectoryFile))
+	dir, err := wiring.OpenDirectoryWith(ctx, filepath.Join(folder, wiring.DirectoryFile), p.config.LeaseTTL)
 	if err != nil {
 		return nil, err
 	}
