@@ -27,7 +27,7 @@ type place struct {
 }
 
 // makeMax bounds the wait for another process that makes the same cluster.
-const makeMax = 10 * time.Second
+const makeMax = 30 * time.Second
 
 func parseURL(text string) (*place, error) {
 	bad := func(hint, format string, args ...any) error {
@@ -140,9 +140,7 @@ func (p *place) openFolder(ctx context.Context, by string, log *slog.Logger) (sh
 	if err != nil {
 		return nil, wiring.FolderError(err, p.folder, "named")
 	}
-	ctx, cancel := context.WithTimeout(ctx, makeMax)
-	defer cancel()
-	for {
+	for end := time.Now().Add(makeMax); ; {
 		layout, err := wiring.ReadLayout(folder, software())
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && p.shards == 0:
@@ -169,10 +167,13 @@ func (p *place) openFolder(ctx context.Context, by string, log *slog.Logger) (sh
 			return dir, err
 		}
 		// Another process is making it.
+		if time.Now().After(end) {
+			return nil, err
+		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, err
+			return nil, errors.Join(err, ctx.Err())
 		}
 	}
 }
