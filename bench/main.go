@@ -46,6 +46,8 @@ type options struct {
 	rows    int
 	scripts string
 	targets string
+	parts   string
+	texts   int
 }
 
 func main() {
@@ -57,10 +59,16 @@ func main() {
 	flag.IntVar(&o.rows, "rows", 20000, "rows in the table")
 	flag.StringVar(&o.scripts, "scripts", "", "comma-separated part names of scripts to run (default all)")
 	flag.StringVar(&o.targets, "targets", "direct,pgbouncer,cleave", "what to measure")
+	flag.StringVar(&o.parts, "parts", "statements,clients,texts,sqlite", "what to run")
+	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	err := run(ctx, o)
+	if err == nil && strings.Contains(o.parts, "sqlite") {
+		err = sqliteCommits(ctx, o)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -82,6 +90,9 @@ type figures struct {
 }
 
 func run(ctx context.Context, o options) error {
+	if o.parts == "sqlite" {
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "cleave-bench")
 	if err != nil {
 		return err
@@ -98,7 +109,7 @@ func run(ctx context.Context, o options) error {
 	}
 
 	listen, admin := freeAddress(), freeAddress()
-	up := exec.Command(o.binary, "up", "--engine", "postgres", "--data", filepath.Join(dir, "data"), "--listen", listen, "--admin", admin)
+	up := exec.Command(o.binary, "up", "--engine", "postgres", "--data", filepath.Join(dir, "data"), "--listen", listen, "--admin", admin, "--max-connections", "1100")
 	var upLog bytes.Buffer
 	up.Stdout, up.Stderr = &upLog, &upLog
 	if err := up.Start(); err != nil {
@@ -155,6 +166,7 @@ SELECT * FROM bench_big WHERE k = :k;
 	}
 	scripts = append(scripts,
 		script{"update simple", "simple", pointUpdate, o.clients},
+		script{"update extended", "extended", pointUpdate, o.clients},
 		script{"update prepared", "prepared", pointUpdate, o.clients},
 		script{"1000 rows prepared", "prepared", thousandRows, o.clients},
 		script{"select prepared, one client", "prepared", pointSelect, 1},
@@ -165,6 +177,9 @@ SELECT * FROM bench_big WHERE k = :k;
 		})
 	}
 
+	if !strings.Contains(o.parts, "statements") {
+		scripts = nil
+	}
 	fmt.Printf("%s, %d cores, %s, pgbench -c %d, %d rounds of %d s, %s\n\n", time.Now().Format(time.DateOnly),
 		runtime.NumCPU(), runtime.Version(), o.clients, o.rounds, o.seconds, serverVersion(ctx, shard))
 	fmt.Println("CPU microseconds per statement, least of the rounds; in brackets the ratio to pgbouncer.")
@@ -191,6 +206,17 @@ SELECT * FROM bench_big WHERE k = :k;
 			f, peer := best[t.name], best["pgbouncer"]
 			fmt.Printf("| %s | %s | %s | %.1f | %.3f%s | %.0f |\n", s.name, t.name, proxyCell(t, f, peer), f.serverUS,
 				f.latencyMS, ratio(f.latencyMS, peer.latencyMS, t.name == "cleave"), f.tps)
+		}
+	}
+	fmt.Println()
+	if strings.Contains(o.parts, "clients") {
+		if err := idleClients(ctx, cleaveURL, up.Process.Pid, o.rows); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(o.parts, "texts") {
+		if err := distinctTexts(ctx, cleaveURL, up.Process.Pid, o); err != nil {
+			return err
 		}
 	}
 	return nil

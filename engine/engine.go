@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/keyspace"
 )
 
@@ -24,6 +25,8 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// MessageMax bounds one backend message, bytes; 0 is 256 MiB.
 	MessageMax int
+	// Lanes watch the conversations' sockets (see [Async]); nil: nobody does.
+	Lanes *lane.Group
 }
 
 // Shard is one database that holds ranges. Methods are safe for concurrent use.

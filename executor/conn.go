@@ -17,6 +17,7 @@ import (
 // Acquire and Release; Cancel may come from another.
 type Conn struct {
 	engine.Conn
+	async    engine.Async // Conn, if it can do without a waiting goroutine
 	shard    string
 	pool     *pool // nil: not from a pool; Release closes it
 	baseline *baseline
@@ -176,6 +177,13 @@ func (c *Conn) Settle() {
 		return
 	}
 	c.status = res.Status
+}
+
+// quiet reports whether a loop watches the socket and nothing happened on it, so
+// that there is no need to probe it.
+func (c *Conn) quiet() bool {
+	l := c.Lane()
+	return l != nil && l.Quiet()
 }
 
 // alive looks whether an idle conversation is still good.

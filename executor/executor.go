@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -45,6 +46,7 @@ type Executor struct {
 	plans    planCache
 	intern   intern
 	turn     atomic.Uint64
+	lanes    *lane.Group
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
@@ -86,6 +88,10 @@ func (e *Executor) Start(ctx context.Context) error {
 	if e.closed || e.cancel != nil {
 		stop()
 		return errors.New("executor: started twice, or closed")
+	}
+	if e.lanes, err = lane.Start(e.limits.Lanes); err != nil {
+		stop()
+		return err
 	}
 	e.cancel, e.life = stop, watch
 	e.install(snap)
@@ -173,7 +179,7 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 			next[s.Name] = e.installGroup(snap, &s, d)
 			continue
 		}
-		sh, err := d.Open(engine.Config{Cluster: snap.State().Cluster, Name: s.Name, URL: s.URL, ConnectTimeout: e.limits.ConnectTimeout, MessageMax: e.limits.MessageMax})
+		sh, err := d.Open(engine.Config{Cluster: snap.State().Cluster, Name: s.Name, URL: s.URL, ConnectTimeout: e.limits.ConnectTimeout, MessageMax: e.limits.MessageMax, Lanes: e.lanes})
 		if err != nil {
 			e.log.Error("a shard cannot be used", telemetry.KeyShard, s.Name, telemetry.KeyError, err)
 			continue
@@ -236,6 +242,7 @@ func (e *Executor) Close() error {
 		p.close()
 		errs = append(errs, p.shard.Close())
 	}
+	e.lanes.Close()
 	return errors.Join(errs...)
 }
 

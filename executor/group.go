@@ -163,7 +163,7 @@ func (g *group) update(s *shardmap.Shard, d engine.Driver) {
 			continue
 		}
 		limits := &g.ex.limits
-		sh, err := d.Open(engine.Config{Cluster: g.cluster, Name: g.name, URL: url, ConnectTimeout: limits.ConnectTimeout, MessageMax: limits.MessageMax})
+		sh, err := d.Open(engine.Config{Cluster: g.cluster, Name: g.name, URL: url, ConnectTimeout: limits.ConnectTimeout, MessageMax: limits.MessageMax, Lanes: g.ex.lanes})
 		if err != nil {
 			g.ex.log.Error("a server of a shard cannot be used", telemetry.KeyShard, g.name, telemetry.KeyError, err)
 			continue

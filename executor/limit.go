@@ -1,6 +1,10 @@
 package executor
 
-import "time"
+import (
+	"time"
+
+	"github.com/cleavedb/cleave/internal/lane"
+)
 
 // Limits bound what the executor holds. The zero value of a field is its default.
 type Limits struct {
@@ -31,6 +35,9 @@ type Limits struct {
 	// RefreshWait is how long a router waits for a newer map after a guard
 	// refused its write; default 2 s.
 	RefreshWait time.Duration
+	// Lanes is the number of loops that watch sockets (package lane); default
+	// [lane.Default], less than 0 is none.
+	Lanes int
 	// ProbeEvery is how often each server of a shard with replicas is asked who
 	// it is; default 1 s.
 	ProbeEvery time.Duration
@@ -64,6 +71,9 @@ func (l Limits) withDefaults() Limits {
 	def(&l.PlanBytes, 64<<20)
 	def(&l.MessageMax, 256<<20)
 	dur(&l.RefreshWait, 2*time.Second)
+	if l.Lanes == 0 {
+		l.Lanes = lane.Default()
+	}
 	dur(&l.ProbeEvery, time.Second)
 	if l.FailoverWait == 0 {
 		l.FailoverWait = 10 * time.Second

@@ -38,9 +38,13 @@ type Pipeline struct {
 	rejected []any
 	// statements counts what was added to run since the last Run.
 	statements int
-	sent       int64  // when the last Run sent, Unix nanoseconds
-	received   int    // bytes of answers since the last Run
-	tag        []byte // of the last CommandComplete since the last Run
+	// unsent is where the bytes of out begin that Start could not send; 0: it
+	// sent all. so is what Poll has seen.
+	unsent   int
+	so       Outcome
+	sent     int64  // when the last Run sent, Unix nanoseconds
+	received int    // bytes of answers since the last Run
+	tag      []byte // of the last CommandComplete since the last Run
 }
 
 type answer uint8
@@ -141,6 +145,7 @@ func (p *Pipeline) Skipping() bool { return p.skipping }
 func (p *Pipeline) Reset() {
 	p.Conn, p.out, p.queue, p.head, p.local = nil, p.out[:0], p.queue[:0], 0, p.local[:0]
 	p.skipping, p.sentSync, p.statements = false, false, 0
+	p.unsent, p.so = 0, Outcome{}
 	clear(p.rejected)
 	p.rejected = p.rejected[:0]
 	if cap(p.out) > 1<<20 {
@@ -302,17 +307,7 @@ func (p *Pipeline) Run(end byte, sink Sink) (Outcome, error) {
 	if p.Conn == nil {
 		return Outcome{}, p.locals(sink)
 	}
-	p.fail = p.fail[:0]
-	switch end {
-	case Sync:
-		p.out = wire.AppendEmpty(p.out, wire.Sync)
-		p.expect(expected{what: anSync})
-		p.sentSync = true
-	case Flush:
-		if len(p.out) > 0 {
-			p.out = wire.AppendEmpty(p.out, wire.Flush)
-		}
-	}
+	p.finish(end)
 	if len(p.out) > 0 {
 		p.sent, p.received, p.tag = time.Now().UnixNano(), 0, p.tag[:0]
 		p.Conn.asked.Store(p.sent)
@@ -326,6 +321,21 @@ func (p *Pipeline) Run(end byte, sink Sink) (Outcome, error) {
 	return p.Resume(sink)
 }
 
+// finish ends what is to be sent.
+func (p *Pipeline) finish(end byte) {
+	p.fail = p.fail[:0]
+	switch end {
+	case Sync:
+		p.out = wire.AppendEmpty(p.out, wire.Sync)
+		p.expect(expected{what: anSync})
+		p.sentSync = true
+	case Flush:
+		if len(p.out) > 0 {
+			p.out = wire.AppendEmpty(p.out, wire.Flush)
+		}
+	}
+}
+
 // Copy sends the client's CopyData, CopyDone or CopyFail.
 func (p *Pipeline) Copy(frames []byte) error {
 	if err := p.Conn.Send(frames); err != nil {
@@ -335,9 +345,22 @@ func (p *Pipeline) Copy(frames []byte) error {
 	return nil
 }
 
-// Resume goes on relaying after a CopyIn.
+// Resume goes on relaying after a CopyIn, or where Start and Poll have come to.
 func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
-	var o Outcome
+	o := p.so
+	p.so = Outcome{}
+	if o.CopyIn {
+		p.Conn.asked.Store(0) // it waits for the client
+		return o, nil
+	}
+	if p.unsent > 0 {
+		err := p.Conn.Send(p.out[p.unsent:])
+		p.out, p.unsent = p.out[:0], 0
+		if err != nil {
+			p.Conn.broken = true
+			return o, sentSome(err)
+		}
+	}
 	if err := p.locals(sink); err != nil {
 		p.Conn.broken = true
 		return o, err
@@ -359,10 +382,15 @@ func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
 			return o, nil
 		}
 	}
+	p.answered()
+	return o, nil
+}
+
+// answered notes that all answers have come.
+func (p *Pipeline) answered() {
 	p.Conn.asked.Store(0)
 	p.queue, p.head, p.local = p.queue[:0], 0, p.local[:0]
 	p.sentSync = false
-	return o, nil
 }
 
 // because keeps the shard's last words with the loss.

@@ -180,19 +180,15 @@ func (e *Executor) classify(st *planner.Statement) {
 // planner can tell the route from the literals. routed says that r is the route.
 // text is not kept.
 func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
-	if private || len(text) == 0 {
+	if private {
 		st, err = e.Plan(text, s, snap, private)
 		return st, r, false, err
 	}
-	// Neither the shaper nor the planner keeps it.
-	view := unsafe.String(&text[0], len(text))
-	shape, literals, exact := sh.Normalize(view)
-	if !exact || len(literals) == 0 {
+	key, view, literals := shapeOf(sh, text)
+	if key == nil {
 		st, err = e.Plan(text, s, snap, private)
 		return st, r, false, err
 	}
-	// A shape cannot be mistaken for a text: $i, $s, ... are not SQL.
-	key := unsafe.Slice(unsafe.StringData(shape), len(shape))
 	part := e.plans.part(key)
 	if st = part.get(key, s.searchPathKey(), snap.SchemaVersion()); st != nil {
 		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil {
@@ -207,6 +203,22 @@ func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *
 		part.put(string(key), s.searchPathKey(), snap.SchemaVersion(), st)
 	}
 	return st, r, false, err
+}
+
+// shapeOf is the key of a text's shape in the cache, nil if it has none that can
+// be trusted or no literals. key and literals are valid until the shaper's next use.
+func shapeOf(sh *planner.Shaper, text []byte) (key []byte, view string, literals []planner.Literal) {
+	if len(text) == 0 {
+		return nil, "", nil
+	}
+	// Neither the shaper nor the planner keeps it.
+	view = unsafe.String(&text[0], len(text))
+	shape, literals, exact := sh.Normalize(view)
+	if !exact || len(literals) == 0 {
+		return nil, view, nil
+	}
+	// A shape cannot be mistaken for a text: $i, $s, ... are not SQL.
+	return unsafe.Slice(unsafe.StringData(shape), len(shape)), view, literals
 }
 
 // path is the search path for the planner. "$user" is the user that shards

@@ -164,7 +164,7 @@ func (p *pool) try(want *Settings) *Conn {
 		return nil
 	}
 	c := p.idle[n-1]
-	if !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter {
+	if !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
 		return nil
 	}
 	p.idle[n-1] = nil
@@ -231,6 +231,7 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	}
 	p.metrics.Dialed(true)
 	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: time.Now(), baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
+	c.async, _ = ec.(engine.Async)
 	if p.role != engine.Replica {
 		c.baseline = p.ex.learn(p.name, c)
 	}

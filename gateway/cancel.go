@@ -134,8 +134,11 @@ func (x *session) inspect(now time.Time) {
 	since := now.Sub(time.Unix(0, x.since.Load()))
 	switch x.state.Load() {
 	case stateIdle:
-		if since > lim.IdleMax {
+		switch {
+		case since > lim.IdleMax:
 			x.wakeUp()
+		case since > trimAfter && x.lane.client != nil && !x.trimmed.Load():
+			x.lane.client.Poke() // if the lane has it, it gives up its buffers
 		}
 	case stateIdleInTx:
 		if since > lim.IdleInTransactionMax {

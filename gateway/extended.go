@@ -281,6 +281,9 @@ func (x *session) resolve() error {
 	if s == nil {
 		return nil
 	}
+	if x.nowait {
+		return errWait
+	}
 	x.pending = nil
 	if err := x.reachFor(s.plan); err != nil {
 		x.forget(s.name)
@@ -389,6 +392,9 @@ func (x *session) bind(f wire.Frame) error {
 	s, err := x.lookup(stmt)
 	if err != nil {
 		return err
+	}
+	if x.nowait && !quick(s.plan) {
+		return errWait
 	}
 	if _, dup := x.portals[string(name)]; dup && len(name) > 0 {
 		return sqlstate.New("42P03", "cursor %q already exists", name)
@@ -721,6 +727,11 @@ func (x *session) sync() error {
 	} else if e := x.locals(); err == nil {
 		err = e
 	}
+	return x.synced(skipped, err)
+}
+
+// synced is sync after the answers.
+func (x *session) synced(skipped bool, err error) error {
 	if x.syncIgnored {
 		// A COPY swallowed this Sync; the client sends another.
 		x.syncIgnored = false

@@ -203,11 +203,17 @@ func (x *session) elsewhere(shard, bound, what string) error {
 func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
 	if u.roam == anchored {
 		if u.replica && x.mayRead() {
+			if x.nowait {
+				return nil, errWait
+			}
 			if c, err := x.acquireRead(shard, s); c != nil || err != nil {
 				return c, err
 			}
 		}
 		return x.acquire(shard, s)
+	}
+	if x.nowait {
+		return nil, errWait
 	}
 	defer x.m.got(time.Now())
 	ctx, done := x.waiting()
@@ -221,6 +227,14 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 }
 
 func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
+	if x.nowait {
+		c := x.srv.ex.TryAcquireIn(x.lane.client.Loop(), shard, s)
+		if c == nil {
+			return nil, errWait
+		}
+		x.at.Store(c.ShardName())
+		return c, nil
+	}
 	c := x.srv.ex.TryAcquire(shard, s)
 	if c == nil {
 		defer x.m.got(time.Now())
@@ -241,6 +255,9 @@ func (x *session) leave() error {
 	c := x.pipe.Conn
 	if c == nil {
 		return nil
+	}
+	if x.nowait {
+		return errWait
 	}
 	switch {
 	case x.dirty && !x.wrote && !x.pipe.Waiting() && !x.pipe.Skipping() && x.outside():
@@ -283,8 +300,7 @@ func (x *session) drain() error {
 		return err
 	}
 	if x.pipe.Conn == nil {
-		_, err := x.pipe.Run(executor.None, &x.w)
-		return err
+		return x.locals()
 	}
 	if !x.pipe.Waiting() {
 		return nil
@@ -293,25 +309,45 @@ func (x *session) drain() error {
 	return err
 }
 
+// flight is a message on its way to a shard, or its answers on their way back.
+type flight struct {
+	end  byte // executor.Sync, Flush or None
+	roam roaming
+}
+
 // converse sends what is pending and relays the answers. An error that the
 // shard reported is returned, not relayed; the loss of the shard is an error that
 // says what is known of the outcome. errAgain: the unit is to be run again.
 func (x *session) converse(end byte) (executor.Outcome, error) {
+	if x.nowait {
+		return executor.Outcome{}, errWait
+	}
 	c := x.pipe.Conn
-	roam := x.sent()
-	if roam == brief {
+	f := flight{end: end, roam: x.sent()}
+	if f.roam == brief {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 	}
 	x.setRunning(c)
 	o, err := x.pipe.Run(end, &x.w)
-	if roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
+	if f.roam == brief && err == nil && c.SetDeadline(time.Time{}) != nil {
 		c.Break()
 	}
+	return x.concluded(f, o, err)
+}
+
+// concluded is conversed after a COPY FROM STDIN, if there is one.
+func (x *session) concluded(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
 	for err == nil && o.CopyIn {
 		o, err = x.copyIn()
 	}
+	return x.conversed(f, o, err)
+}
+
+// conversed judges the answers of a flight; converse and the lane come here.
+func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.Outcome, error) {
+	c := x.pipe.Conn
 	x.setRunning(nil)
-	if end == executor.Sync && !x.syncIgnored {
+	if f.end == executor.Sync && !x.syncIgnored {
 		x.dirty, x.flights = false, 0
 	}
 	for _, owner := range x.pipe.Rejected() {
@@ -326,7 +362,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 		if errors.As(err, &gone) {
 			return o, err
 		}
-		return o, x.lost(err, o.Err, end, roam)
+		return o, x.lost(err, o.Err, f.end, f.roam)
 	case o.Err == nil:
 		if o.Ready && x.tx.state != txNone && c == x.tx.conn {
 			x.tx.failed = x.tx.failed || o.Status == 'E'
@@ -339,7 +375,7 @@ func (x *session) converse(end byte) (executor.Outcome, error) {
 		return o, nil
 	case o.Err.Severity == "FATAL" || o.Err.Severity == "PANIC":
 		c.Break()
-		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, end, roam)
+		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, f.end, f.roam)
 	case o.Err.Code == sqlstate.NotOwner:
 		return o, x.notOwner(o.Err)
 	case c.OnReplica() && stale(o.Err.Code):
@@ -497,6 +533,9 @@ func (x *session) stopped() *sqlstate.Error {
 
 // exec runs a statement of the router's own on a conversation, cancellable.
 func (x *session) exec(c *executor.Conn, sql string) (*engine.Result, error) {
+	if x.nowait {
+		return nil, errWait
+	}
 	x.setRunning(c)
 	defer x.setRunning(nil)
 	return c.Exec(sql)

@@ -144,6 +144,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		pause = 0
+		nc = s.adopt(nc)
 		if !s.admit(nc) {
 			_ = nc.Close()
 			continue
@@ -155,6 +156,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // ServeConn runs one session on nc and closes it. It returns when the session
 // has ended; ctx's end closes nc.
 func (s *Server) ServeConn(ctx context.Context, nc net.Conn) {
+	nc = s.adopt(nc)
 	if !s.admit(nc) {
 		_ = nc.Close()
 		return
@@ -162,6 +164,14 @@ func (s *Server) ServeConn(ctx context.Context, nc net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()
 	s.serve(nc)
+}
+
+// adopt gives the connection to a loop, if there are loops and it has a socket.
+func (s *Server) adopt(nc net.Conn) net.Conn {
+	if t, ok := nc.(*net.TCPConn); ok {
+		_ = t.SetKeepAlivePeriod(30 * time.Second) // a wish, not a need
+	}
+	return s.ex.Lanes().Adopt(nc)
 }
 
 // admit notes a new connection. Those over the limit are let in far enough to

@@ -43,6 +43,7 @@ type session struct {
 	state      atomic.Int32
 	since      atomic.Int64 // when state was entered, Unix nanoseconds
 	cancelling atomic.Bool
+	trimmed    atomic.Bool // the buffers were given up
 	copying    atomic.Bool // a COPY FROM STDIN waits for the client's data
 	// What cleave.sessions shows: the application's name, the last shard's.
 	application, at atomic.Pointer[string]
@@ -107,6 +108,11 @@ type session struct {
 
 	unit unit
 	over bool // the client said Terminate
+
+	lane laned
+	// nowait: a loop's thread runs the session; what would have to wait for
+	// something fails with errWait instead, before it has changed anything.
+	nowait bool
 }
 
 // unit is what is answered by one ReadyForQuery: a simple query, or the messages
@@ -149,6 +155,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.left, _ = nc.(leaver)
 	// The client's own name; on the shards it is the one of the shard's URL.
 	x.reported["session_authorization"] = start.User
+	x.lane.init(nc)
 	x.w.onParameter = x.noteParameter
 	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
 	x.since.Store(time.Now().UnixNano())
@@ -179,6 +186,14 @@ func (x *session) run() {
 func (x *session) serve() {
 	for !x.over {
 		x.idle()
+		if x.parkable() {
+			if err := x.park(); err != nil {
+				return
+			}
+			if x.over {
+				return
+			}
+		}
 		batch, err := x.r.Batch()
 		if err != nil {
 			if x.readFailed(err) {
@@ -434,6 +449,12 @@ func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
 // plan analyses one statement.
 func (x *session) plan(sql []byte) (*planner.Statement, error) {
 	snap, private := x.snapshot()
+	if x.nowait {
+		if st := x.srv.ex.Cached(sql, x.settings, snap); st != nil {
+			return st, nil
+		}
+		return nil, errWait
+	}
 	return x.srv.ex.Plan(sql, x.settings, snap, private)
 }
 
@@ -463,15 +484,20 @@ func userCancel(err error) error {
 // that is under way.
 func (x *session) setRunning(c *executor.Conn) {
 	x.mu.Lock()
-	x.running, x.overdue = c, time.Time{}
-	if c != nil {
-		if x.limitOf != x.settings {
-			x.limit, x.limitOf = statementTimeout(x.settings), x.settings
-		}
-		if x.limit > 0 {
-			// The shard counts it for each statement anew.
-			x.overdue = time.Now().Add(time.Duration(x.pipe.Statements())*x.limit + x.srv.limits.CancelMax)
-		}
-	}
+	x.setRunningLocked(c)
 	x.mu.Unlock()
+}
+
+func (x *session) setRunningLocked(c *executor.Conn) {
+	x.running, x.overdue = c, time.Time{}
+	if c == nil {
+		return
+	}
+	if x.limitOf != x.settings {
+		x.limit, x.limitOf = statementTimeout(x.settings), x.settings
+	}
+	if x.limit > 0 {
+		// The shard counts it for each statement anew.
+		x.overdue = time.Now().Add(time.Duration(x.pipe.Statements())*x.limit + x.srv.limits.CancelMax)
+	}
 }

@@ -31,6 +31,11 @@ func (x *session) query(f wire.Frame) error {
 		x.forgetUnnamed()
 		err = x.simple(f, body[:len(body)-1])
 	}
+	return x.queried(err)
+}
+
+// queried is query after the answers.
+func (x *session) queried(err error) error {
 	if err != nil {
 		err = x.fail(err)
 	}

@@ -66,9 +66,6 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if err := nc.SetDeadline(time.Now().Add(s.limits.StartupMax)); err != nil {
 		return nil, err
 	}
-	if t, ok := nc.(*net.TCPConn); ok {
-		_ = t.SetKeepAlivePeriod(30 * time.Second) // a wish, not a need
-	}
 	refuse := func(e *sqlstate.Error) (*session, error) {
 		e.Severity = "FATAL"
 		s.metrics.Error(string(e.Code))

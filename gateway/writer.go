@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -31,6 +32,8 @@ type writer struct {
 	onParameter func(name, value string)
 	// guard is asked before anything of a shard's answer is taken; nil lets all pass.
 	guard func() error
+	// hold: a loop's thread runs the session; nothing is written but by flushNow.
+	hold bool
 }
 
 // Frames takes whole frames of a shard's answer (executor.Sink).
@@ -48,7 +51,7 @@ func (w *writer) put(b []byte) error {
 	if w.err != nil {
 		return w.err
 	}
-	if len(b) >= direct {
+	if len(b) >= direct && !w.hold {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -65,7 +68,7 @@ func (w *writer) put(b []byte) error {
 func (w *writer) Parameter(name, value string) { w.onParameter(name, value) }
 
 func (w *writer) flush() error {
-	if w.err != nil || len(w.buf) == 0 {
+	if w.err != nil || len(w.buf) == 0 || w.hold {
 		return w.err
 	}
 	err := w.write(w.buf)
@@ -86,6 +89,23 @@ func (w *writer) write(b []byte) error {
 		w.err = &clientGone{err}
 	}
 	return w.err
+}
+
+// flushNow writes what can be written without waiting, and reports whether that
+// was all.
+func (w *writer) flushNow(c *lane.Conn) bool {
+	n, err := c.WriteNow(w.buf)
+	w.sent += uint64(n)
+	w.metrics.Traffic(0, n)
+	if err != nil && err != lane.ErrAgain {
+		w.err = &clientGone{err}
+	}
+	if n < len(w.buf) {
+		w.buf = w.buf[:copy(w.buf, w.buf[n:])]
+		return false
+	}
+	w.buf = w.buf[:0]
+	return true
 }
 
 // clientGone says that the client's connection is over.

@@ -81,7 +81,7 @@ func (a *analyzer) namesFill() bool {
 	if a.fillNamed == 0 {
 		a.fillNamed = 1
 		text := strings.ToLower(a.sql)
-		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence"} {
+		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence", "gen_random_uuid"} {
 			if strings.Contains(text, w) {
 				a.fillNamed = 2
 			}

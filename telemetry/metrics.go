@@ -40,6 +40,8 @@ type Metrics struct {
 	planHits, planMisses       prometheus.Counter
 	planEntries, planBytes     prometheus.Gauge
 	cancels, panics            prometheus.Counter
+	laneUnits                  prometheus.Counter
+	laneLeft                   [2]prometheus.Counter // before anything was sent, in flight
 	slow, slowSuppressed       prometheus.Counter
 	spans                      *prometheus.CounterVec
 	replicaUp, replicaLag      *prometheus.GaugeVec
@@ -92,6 +94,10 @@ func New() *Metrics {
 	m.bytesOut = m.counter("cleave_client_sent_bytes_total", "Bytes sent to clients.")
 	m.cancels = m.counter("cleave_cancels_total", "Cancel requests that found their session.")
 	m.panics = m.counter("cleave_panics_total", "Sessions that a fault of the router's own ended; the log has the stack.")
+
+	m.laneUnits = m.counter("cleave_lane_units_total", "Statements, or batches up to a Sync, that the fast lane answered without waking the session's goroutine.")
+	left := m.counters("cleave_lane_handovers_total", "Times that the fast lane handed a session to its goroutine, by `when` (idle: with what the client said, before anything was sent; flight: with a shard's answer outstanding or to be judged, or with what the client has not taken yet).", "when")
+	m.laneLeft = [2]prometheus.Counter{left.WithLabelValues("idle"), left.WithLabelValues("flight")}
 
 	m.planHits = m.counter("cleave_plan_cache_hits_total", "Statements whose analysis was found in the plan cache.")
 	m.planMisses = m.counter("cleave_plan_cache_misses_total", "Statements that had to be analysed.")
@@ -297,6 +303,24 @@ func (m *Metrics) PlanCacheSize(entries, bytes int) {
 func (m *Metrics) Cancel() {
 	if m != nil {
 		m.cancels.Inc()
+	}
+}
+
+// Lane counts a unit that the fast lane has answered.
+func (m *Metrics) Lane() {
+	if m != nil {
+		m.laneUnits.Inc()
+	}
+}
+
+// LaneLeft counts a session that the fast lane handed to its goroutine.
+func (m *Metrics) LaneLeft(flight bool) {
+	switch {
+	case m == nil:
+	case flight:
+		m.laneLeft[1].Inc()
+	default:
+		m.laneLeft[0].Inc()
 	}
 }
 

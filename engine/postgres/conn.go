@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -30,6 +31,7 @@ type conn struct {
 	pg     *pgconn.PgConn // taken over: used for CancelRequest only
 	net    net.Conn
 	raw    syscall.RawConn // of the socket under net, nil if it has none
+	lane   *lane.Conn      // net, if a loop watches it
 	frames *wire.Reader
 	params map[string]string
 
@@ -45,11 +47,17 @@ var (
 	_ engine.Conn     = (*conn)(nil)
 	_ engine.TwoPhase = (*conn)(nil)
 	_ engine.Prober   = (*conn)(nil)
+	_ engine.Async    = (*conn)(nil)
 )
 
 func newConn(s *shard, pg *pgconn.PgConn, h *pgconn.HijackedConn, frames *wire.Reader) *conn {
-	c := &conn{shard: s, pg: pg, net: h.Conn, frames: frames, params: h.ParameterStatuses}
-	under := h.Conn
+	c := &conn{shard: s, pg: pg, net: s.cfg.Lanes.Adopt(h.Conn), frames: frames, params: h.ParameterStatuses}
+	// A TLS connection stays where it is: its bytes are not the protocol's.
+	if l, ok := c.net.(*lane.Conn); ok {
+		c.lane = l
+		frames.SetSource(l)
+	}
+	under := c.net
 	if t, ok := under.(interface{ NetConn() net.Conn }); ok { // *tls.Conn
 		under = t.NetConn()
 	}
@@ -93,6 +101,37 @@ func (c *conn) Receive() ([]byte, error) {
 		return nil, c.lost(true, err)
 	}
 	return b, nil
+}
+
+// Lane is the socket, if a loop watches it.
+func (c *conn) Lane() *lane.Conn { return c.lane }
+
+func (c *conn) SendNow(frames []byte) (int, error) {
+	if c.closed.Load() {
+		return 0, c.lost(false, errClosed)
+	}
+	n, err := c.lane.WriteNow(frames)
+	if err != nil && err != lane.ErrAgain {
+		return n, c.lost(n > 0, err)
+	}
+	return n, nil
+}
+
+func (c *conn) ReceiveNow() ([]byte, error) {
+	if c.closed.Load() {
+		return nil, c.lost(true, errClosed)
+	}
+	for {
+		b, err := c.frames.Poll(c.lane.ReadNow)
+		switch {
+		case err == lane.ErrAgain:
+			return nil, nil
+		case err != nil:
+			return nil, c.lost(true, err)
+		case b != nil:
+			return b, nil
+		}
+	}
 }
 
 func (c *conn) SetDeadline(t time.Time) error {
@@ -195,8 +234,13 @@ func (c *conn) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		if !c.broken.Load() {
-			_ = c.net.SetWriteDeadline(time.Now().Add(farewell))
-			_, _ = c.net.Write(wire.AppendEmpty(nil, wire.TerminateFE))
+			bye := wire.AppendEmpty(nil, wire.TerminateFE)
+			if c.lane != nil {
+				_, _ = c.lane.WriteNow(bye)
+			} else {
+				_ = c.net.SetWriteDeadline(time.Now().Add(farewell))
+				_, _ = c.net.Write(bye)
+			}
 		}
 		err = c.net.Close()
 	})

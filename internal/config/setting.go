@@ -27,6 +27,7 @@ type Config struct {
 
 	MaxConnections           int // client sessions
 	PoolSize                 int // connections to one shard
+	Lanes                    int // loops that relay statements; 0 chooses, -1 is none
 	ConnectTimeout           time.Duration
 	FailoverWait             time.Duration
 	ReadPolicy               string        // "primary", "replica" or "nearest": of sessions that set none
@@ -103,6 +104,8 @@ var settings = []Setting{
 		func(c *Config) *int { return &c.MaxConnections }),
 	number("pool-size", "connections to one shard at once; a statement waits for a free one", 32, 1, 10_000,
 		func(c *Config) *int { return &c.PoolSize }),
+	number("lanes", "threads that relay statements without waking the session's goroutine; 0 is one for every four processors, -1 is none", 0, -1, 256,
+		func(c *Config) *int { return &c.Lanes }),
 	duration("connect-timeout", "longest attempt to connect to a shard", 5*time.Second, time.Millisecond,
 		func(c *Config) *time.Duration { return &c.ConnectTimeout }),
 	duration("failover-wait", "how long after the loss of a primary statements wait for the next one, on shards with replicas; 0 is not at all", 10*time.Second, 0,

@@ -105,7 +105,34 @@ type Reader struct {
 
 // NewReader returns a Reader of frames of at most max bytes (type and length included).
 func NewReader(r io.Reader, size, max int) *Reader {
-	return &Reader{r: r, buf: make([]byte, size), base: size, max: max}
+	return &Reader{r: r, base: size, max: max}
+}
+
+// SetSource makes the Reader go on with another source; what is buffered stays.
+func (r *Reader) SetSource(from io.Reader) { r.r = from }
+
+// Give appends bytes as if they had been read.
+func (r *Reader) Give(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	have := r.end - r.start
+	if r.end+len(b) > len(r.buf) {
+		buf := r.buf
+		if have+len(b) > len(buf) {
+			buf = make([]byte, max(r.base, have+len(b)))
+		}
+		copy(buf, r.buf[r.start:r.end])
+		r.buf, r.start, r.end = buf, 0, have
+	}
+	r.end += copy(r.buf[r.end:], b)
+}
+
+// Trim gives up the buffer if nothing is in it.
+func (r *Reader) Trim() {
+	if r.start == r.end {
+		r.buf, r.start, r.end = nil, 0, 0
+	}
 }
 
 // Buffered returns the number of bytes read and not yet returned.
@@ -128,7 +155,7 @@ func (r *Reader) Next() (Frame, error) {
 			r.start += len(f)
 			return f, nil
 		}
-		if err := r.fill(); err != nil {
+		if err := r.fill(r.r.Read); err != nil {
 			return nil, err
 		}
 	}
@@ -138,36 +165,56 @@ func (r *Reader) Next() (Frame, error) {
 // the next call of Next or Batch.
 func (r *Reader) Batch() ([]byte, error) {
 	for {
-		b := r.buf[r.start:r.end]
-		n := 0
-		for {
-			f, rest, ok, err := Cut(b[n:])
-			if err != nil && n == 0 {
-				return nil, err
-			}
-			if !ok {
-				break
-			}
-			n += len(f)
-			if len(rest) == 0 {
-				break
-			}
+		if b, err := r.whole(); b != nil || err != nil {
+			return b, err
 		}
-		if n > 0 {
-			r.start += n
-			return b[:n:n], nil
-		}
-		if err := r.fill(); err != nil {
+		if err := r.fill(r.r.Read); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// Poll is Batch that does not wait: if no whole frame is buffered it reads once
+// with read, and returns nil if there is still none.
+func (r *Reader) Poll(read func([]byte) (int, error)) ([]byte, error) {
+	if b, err := r.whole(); b != nil || err != nil {
+		return b, err
+	}
+	if err := r.fill(read); err != nil {
+		return nil, err
+	}
+	return r.whole()
+}
+
+// whole returns the whole frames that are buffered, nil if there are none.
+func (r *Reader) whole() ([]byte, error) {
+	b := r.buf[r.start:r.end]
+	n := 0
+	for {
+		f, rest, ok, err := Cut(b[n:])
+		if err != nil && n == 0 {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		n += len(f)
+		if len(rest) == 0 {
+			break
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	r.start += n
+	return b[:n:n], nil
 }
 
 // Unread gives the last n bytes of the last Batch back, to be read again. It must
 // come before the next call of Next or Batch.
 func (r *Reader) Unread(n int) { r.start -= n }
 
-func (r *Reader) fill() error {
+func (r *Reader) fill(read func([]byte) (int, error)) error {
 	have := r.end - r.start
 	need := Header
 	if have >= Header {
@@ -179,7 +226,7 @@ func (r *Reader) fill() error {
 	switch {
 	case have == 0:
 		r.start, r.end = 0, 0
-		if len(r.buf) > 16*r.base {
+		if len(r.buf) < r.base || len(r.buf) > 16*r.base {
 			r.buf = make([]byte, r.base)
 		}
 		if need > len(r.buf) {
@@ -204,7 +251,7 @@ func (r *Reader) fill() error {
 		copy(r.buf, r.buf[r.start:r.end])
 		r.start, r.end = 0, have
 	}
-	n, err := r.r.Read(r.buf[r.end:])
+	n, err := read(r.buf[r.end:])
 	r.end += n
 	if n > 0 {
 		return nil

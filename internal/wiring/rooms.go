@@ -63,6 +63,10 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		_ = r.Executor.Close() // the first error is the one to report
 		return nil, err
 	}
+	if lease := o.Lease; lease != nil {
+		r.Metrics.Lease(func() (time.Duration, bool) { return lease.Left(), true })
+		r.Metrics.Serving(lease.Live)
+	}
 	var err error
 	if r.tracer, err = newTracer(ctx, o, r.Metrics); err != nil {
 		_ = r.Executor.Close() // the first error is the one to report
@@ -156,7 +160,7 @@ func planLimits(cfg *config.Config) planner.Limits {
 }
 
 func executorLimits(cfg *config.Config) executor.Limits {
-	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg)}
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg), Lanes: cfg.Lanes}
 }
 
 func gatewayLimits(cfg *config.Config) gateway.Limits {
