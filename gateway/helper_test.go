@@ -51,6 +51,7 @@ type config struct {
 	executor executor.Limits
 	dir      shardmap.Directory // share the map with another router
 	slow     time.Duration
+	lease    *shardmap.Lease
 	log      *slog.Logger
 }
 
@@ -80,7 +81,7 @@ func start(t testing.TB, c config) *cluster {
 		}
 		t.Cleanup(func() { _ = cl.dir.Close() })
 	}
-	cl.ex = executor.New(executor.Options{Directory: cl.dir, Drivers: drivers, Planner: planner.New(planner.Limits{}), Limits: c.executor, Metrics: cl.metrics})
+	cl.ex = executor.New(executor.Options{Directory: cl.dir, Drivers: drivers, Planner: planner.New(planner.Limits{}), Limits: c.executor, Metrics: cl.metrics, Lease: c.lease})
 	if err := cl.ex.Start(ctx); err != nil {
 		t.Fatal(err)
 	}

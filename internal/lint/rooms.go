@@ -95,6 +95,7 @@ var libraries = map[string][]string{
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
 	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
+	"github.com/Shopify/toxiproxy/v2":     {"internal/etcdtest"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
 	"github.com/spf13/pflag":              {"cmd/cleave"},
 	"golang.org/x/term":                   {"cmd/cleave"},
