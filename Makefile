@@ -66,8 +66,8 @@ bench: build ## router against a direct connection and pgbouncer, CPU per statem
 	$(GO) run ./bench
 
 .PHONY: docs
-docs: ## write docs/cli.md and the tables of settings and metrics anew
-	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable' -update
+docs: ## write anew what is made in docs: cli.md, the tables of settings and metrics, simulate.md
+	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable|TestSimulatePage' -update
 
 .PHONY: fmt
 fmt: ## format all Go files

@@ -199,8 +199,9 @@ func closePool(p *pgxpool.Pool) error {
 
 // Admin returns the operations on the cluster: keyspaces, pins, shards, history
 // and the rest, as `cleave` and the schema cleave offer them. Its errors are
-// *sqlstate.Error.
-func (c *Cluster) Admin() admin.API { return c.rooms.Ops }
+// *sqlstate.Error. A change is known to this program's statements when the call
+// returns, to other programs and routers a moment later.
+func (c *Cluster) Admin() admin.API { return operations{c.rooms.Ops, c} }
 
 // Snapshot returns the shard map that statements are routed by now.
 func (c *Cluster) Snapshot() *shardmap.Snapshot { return c.rooms.Executor.Snapshot() }

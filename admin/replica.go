@@ -212,8 +212,23 @@ func (o *Ops) RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, e
 	if err != nil {
 		return nil, err
 	}
+	if s, ok := snap.Shard(req.Shard); ok && s.System == "" {
+		// With one server there are no timelines to tell apart; whoever adds replicas
+		// again begins anew, after a restore for example.
+		o.forgetTimeline(ctx, req.Shard)
+	}
 	res.Version, res.Done = snap.Version(), true
 	return res, nil
+}
+
+func (o *Ops) forgetTimeline(ctx context.Context, shard string) {
+	rec, err := o.opts.Directory.Record(ctx, shardmap.TimelineRecord(shard))
+	if err == nil {
+		err = o.opts.Directory.DeleteRecord(ctx, rec.Key, rec.Revision)
+	}
+	if err != nil && !errors.Is(err, shardmap.ErrNotFound) {
+		o.opts.Log.Warn("the record of a shard's timeline was not deleted", "shard", shard, "error", err)
+	}
 }
 
 // mayLeave refuses to take out the primary, or the server without which there is

@@ -387,7 +387,8 @@ func (o *Ops) found(ctx context.Context, m Meta, want []shardmap.Shard) (*shardm
 				return nil, sqlstate.New(sqlstate.ObjectNotInState, "shard %s is of engine %s in the map, not %s", is.Name, is.Engine, want[i].Engine).
 					WithHint("start with the same engine as before, or with another data folder")
 			}
-			if is.URL != want[i].URL {
+			// With replicas, any of the servers may be the first one now.
+			if is.URL != want[i].URL && len(is.Replicas) == 0 {
 				s := *is
 				s.URL = want[i].URL
 				next.PutShard(s)

@@ -140,6 +140,7 @@ func (e *Executor) tend(ctx context.Context) {
 			}
 			e.tendGroups(now)
 			e.metrics.PlanCacheSize(e.plans.size())
+			e.countReplicas()
 		}
 	}
 }
@@ -414,13 +415,18 @@ func (e *Executor) Changed() <-chan struct{} {
 	return e.changed
 }
 
-// Shard returns the handle of a shard, for conversations outside of its pool. It
-// belongs to the executor, which closes it when the shard leaves the map.
+// Shard returns the handle of a shard's primary, for conversations outside of
+// its pool. It belongs to the executor, which closes it when the shard leaves the
+// map. It fails with 57P03 while the shard is not known or has no primary.
 func (e *Executor) Shard(name string) (engine.Shard, error) {
-	if p, ok := (*e.pools.Load())[name]; ok {
-		return p.shard, nil
+	p, ok := (*e.pools.Load())[name]
+	switch {
+	case !ok:
+		return nil, unknownShard(name)
+	case p.shard == nil:
+		return nil, p.group.noPrimary()
 	}
-	return nil, unknownShard(name)
+	return p.shard, nil
 }
 
 func unknownShard(name string) error {

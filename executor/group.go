@@ -32,16 +32,21 @@ type group struct {
 	// view is what reads choose from.
 	view atomic.Pointer[view]
 	turn atomic.Uint64
+	// grown is written to when the timeline may have grown; stop ends remember.
+	grown chan struct{}
+	stop  context.CancelFunc
 
 	mu        sync.Mutex
 	system    string
 	endpoints []*endpoint // in the map's order
 	primary   *endpoint   // nil: none
+	counted   *endpoint   // the last one that the metrics heard of
 	last      *endpoint   // the last one that there was
 	// timeline is the highest that a primary was seen on. It never goes down.
 	timeline uint32
 	why      string // there is no primary
-	settled  bool   // every endpoint was asked once
+	settled  bool   // every endpoint was asked once, and the directory
+	recalled bool   // the directory was asked for the timeline
 	closed   bool
 	moved    chan struct{} // closed when primary or settled change
 	// lostAt is when the primary was first missed, zero while it answers.
@@ -78,6 +83,10 @@ func (e *Executor) installGroup(snap *shardmap.Snapshot, s *shardmap.Shard, d en
 		g.list.Store(&[]*endpoint{})
 		g.view.Store(&view{})
 		e.groups[s.Name] = g
+		g.grown = make(chan struct{}, 1)
+		var life context.Context
+		life, g.stop = context.WithCancel(e.life)
+		defer e.wg.Go(func() { g.remember(life) }) // when it knows its servers
 	}
 	g.update(s, d)
 	return g.current()
@@ -137,7 +146,11 @@ func (g *group) update(s *shardmap.Shard, d engine.Driver) {
 	old := g.endpoints
 	if g.system != s.System {
 		// Other servers under the same name: nothing that was known holds.
-		g.system, g.timeline, old = s.System, 0, nil
+		g.system, g.timeline, g.recalled, old = s.System, 0, false, nil
+		select {
+		case g.grown <- struct{}{}:
+		default:
+		}
 		g.drop(g.endpoints)
 		g.primary, g.settled, g.samples = nil, false, nil
 	}
@@ -196,6 +209,7 @@ func (g *group) close() error {
 		return nil
 	}
 	g.closed = true
+	g.stop()
 	g.drop(g.endpoints)
 	g.endpoints, g.primary = nil, nil
 	g.list.Store(&[]*endpoint{})
@@ -266,21 +280,7 @@ func (g *group) report(ep *endpoint, began time.Time, took time.Duration, st eng
 		g.lostAt = time.Now()
 	}
 	g.show()
-	changed := was != g.primary
-	why, now, timeline := g.why, g.primary, g.timeline
-	if changed || wasSettled != g.settled {
-		g.tell()
-	}
-	g.mu.Unlock()
-	if !changed {
-		return
-	}
-	g.ex.publish(g)
-	if now == nil {
-		g.ex.log.Error("a shard has no primary", telemetry.KeyShard, g.name, "reason", why)
-		return
-	}
-	g.ex.log.Info("a shard's primary is known", telemetry.KeyShard, g.name, "server", now.place(), "timeline", timeline)
+	g.after(was, wasSettled)
 }
 
 // publish makes the group's pool the shard's.
@@ -301,14 +301,17 @@ func (e *Executor) publish(g *group) {
 
 // elect chooses the primary among the servers that say they are one; g.mu is held.
 //
-//   - Nobody is chosen before all servers were asked once: else a router that
-//     starts could write to an old primary that came back.
+//   - Nobody is chosen before all servers and the directory were asked once: else
+//     a router that starts could write to an old primary that came back.
 //   - A lower timeline than the highest seen is an old primary's: never chosen.
 //   - Two on the same timeline cannot be told apart: neither is chosen.
 //   - A primary that does not answer stays: it may come back, and nobody else is
 //     one. One that answers that it is a replica does not.
 func (g *group) elect() {
 	if !g.settled {
+		if !g.recalled {
+			return
+		}
 		for _, ep := range g.endpoints {
 			if !ep.asked {
 				return
@@ -371,7 +374,7 @@ func (g *group) take(ep *endpoint, why string) {
 		return
 	}
 	if old := g.primary; old != nil {
-		old.writes.close()
+		old.writes.abandon()
 		old.writes = nil
 	}
 	g.primary, g.samples = ep, nil
@@ -389,6 +392,19 @@ func (g *group) take(ep *endpoint, why string) {
 	}
 	g.lostAt = time.Time{}
 	ep.writes = g.pool(ep, engine.Primary)
+}
+
+// abandon closes the pool and ends the conversations that are in use: their
+// server is not the primary any more, and may never answer. What they commit
+// there would be lost.
+func (p *pool) abandon() {
+	p.close()
+	p.mu.Lock()
+	conns := slices.Clone(p.conns)
+	p.mu.Unlock()
+	for _, c := range conns {
+		_ = c.SetDeadline(time.Unix(1, 0)) // their sessions see the loss
+	}
 }
 
 func (g *group) pool(ep *endpoint, role engine.Role) *pool {

@@ -79,6 +79,11 @@ func TestWritesFollowAPromotion(t *testing.T) {
 		t.Error("a new router uses the old primary")
 	}
 	c.Release()
+	// A third, which can reach the old one alone: the directory remembers.
+	await(t, "the directory has it", func() bool {
+		r, err := dir.Record(context.Background(), shardmap.TimelineRecord("shard-0"))
+		return err == nil && strings.HasSuffix(string(r.Value), " 2")
+	})
 	// The new one is gone, the old one there: it is refused, for it lacks rows.
 	servers[1].Kill()
 	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
@@ -89,6 +94,10 @@ func TestWritesFollowAPromotion(t *testing.T) {
 			c.Release()
 		}
 		t.Errorf("an old primary is used: %v", err)
+	}
+	third := follow(t, dir, executor.Limits{FailoverWait: -1})
+	if _, err := third.Acquire(context.Background(), "shard-0", nil); sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || !strings.Contains(err.Error(), "timeline 2 was seen") {
+		t.Errorf("a router that starts uses an old primary: %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // statement is a prepared statement of the session. Shards know it under names
@@ -20,7 +21,9 @@ type statement struct {
 	name string
 	text string
 	oids []uint32
-	plan *planner.Statement
+	// parent is the client's span, which stood at the end of the text.
+	parent trace.Parent
+	plan   *planner.Statement
 	// version is the schema version of plan, settings those it was made under.
 	version  uint64
 	settings *executor.Settings
@@ -170,7 +173,11 @@ func (x *session) parse(f wire.Frame) error {
 			oids[i] = binary.BigEndian.Uint32(rest[2+4*i:])
 		}
 	}
-	s := &statement{name: string(name), text: string(text), oids: oids}
+	text, parent, cut := trace.CutEnd(text)
+	if !cut {
+		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
+	}
+	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent}
 	var err error
 	if s.hint, err = hintOf(text); err != nil {
 		return err
@@ -619,6 +626,7 @@ func (x *session) execute(f wire.Frame) error {
 	if err := x.allowed(p.st); err != nil {
 		return err
 	}
+	x.m.parent = p.stmt.parent
 	rowsMax := int32(binary.BigEndian.Uint32(rest))
 	if p.conn != nil {
 		x.dirty = true

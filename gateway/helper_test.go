@@ -25,6 +25,7 @@ import (
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 func TestMain(m *testing.M) {
@@ -53,6 +54,7 @@ type config struct {
 	slow     time.Duration
 	lease    *shardmap.Lease
 	log      *slog.Logger
+	tracer   *trace.Tracer
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -86,7 +88,7 @@ func start(t testing.TB, c config) *cluster {
 		t.Fatal(err)
 	}
 	cl.ops = admin.New(admin.Options{Directory: cl.dir, Drivers: []engine.Driver{postgres.Driver{}}, Connect: cl.ex.Connect})
-	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log})
+	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log, Tracer: c.tracer})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

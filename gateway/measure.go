@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // measure is what a session notes of the statement that runs, for metrics, the
@@ -20,6 +21,12 @@ type measure struct {
 	// waited is the time spent on getting a conversation: waiting for one that
 	// is free, connecting, making settings.
 	waited time.Duration
+	// waitFrom is when that began first.
+	waitFrom time.Time
+	// parent is the client's span, as the prepared statement's text has it.
+	parent trace.Parent
+	// attempts are those that are run again; kept for traces only.
+	attempts []trace.Span
 }
 
 // runs notes that a statement is sent to pipe.Conn, or answered by the router.
@@ -37,7 +44,12 @@ func (m *measure) class() telemetry.Class {
 }
 
 // got notes how long the session waited for a conversation.
-func (m *measure) got(since time.Time) { m.waited += time.Since(since) }
+func (m *measure) got(since time.Time) {
+	m.waited += time.Since(since)
+	if m.waitFrom.IsZero() {
+		m.waitFrom = since
+	}
+}
 
 // measured counts a conversation with a shard (or the virtual database) that has
 // ended: the one place where that is done. What follows in the same batch of the
@@ -65,11 +77,11 @@ func (x *session) measured(c *executor.Conn, o executor.Outcome, err error) {
 		// It may be run again: the time goes on.
 		m.Not(class, telemetry.Lost)
 		m.Error(string(sqlstate.CannotConnectNow))
-		x.m.ran = 0
+		x.attempt(c, "the connection was lost")
 		return
 	case o.Err.Code == sqlstate.NotOwner:
 		m.GuardRefused()
-		x.m.ran = 0
+		x.attempt(c, "the shard does not own the key")
 		return
 	default:
 		code = string(o.Err.Code)
@@ -95,8 +107,26 @@ func (x *session) answered(st *planner.Statement, began time.Time) {
 	x.unit.began, x.m = now, measure{}
 }
 
+// attemptsMax bounds what is kept of attempts; the limits of retries are lower.
+const attemptsMax = 16
+
+// attempt notes a try that may be run again.
+func (x *session) attempt(c *executor.Conn, what string) {
+	x.m.ran = 0
+	if x.srv.tracer != nil && len(x.m.attempts) < attemptsMax {
+		x.m.attempts = append(x.m.attempts, trace.Span{
+			Name: trace.PartAttempt, Began: time.Unix(0, x.pipe.Sent()), Ended: time.Now(), Shard: c.Shard(), Error: what,
+		})
+	}
+}
+
 // refused counts an error of the router's own, which fail tells the client.
 func (x *session) refused(e *sqlstate.Error) {
+	now := time.Now()
+	if took := now.Sub(x.unit.began); x.notable(took) {
+		x.tell(&report{st: x.m.st, ran: x.m.ran, shard: e.Shard, began: x.unit.began, took: took, rows: -1, sqlstate: string(e.Code)})
+	}
+	x.unit.began = now
 	if e.Shard != "" {
 		x.srv.metrics.ShardError(e.Shard, string(e.Code))
 	}

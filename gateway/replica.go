@@ -8,6 +8,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // The settings of reads on replicas. They are the router's own: no shard gets
@@ -73,6 +74,11 @@ func checkOwn(name, value string) error {
 	case lagMaxSetting:
 		_, ok = ParseReplicaLag(v)
 		want = "a time such as '500ms' or '10s', or -1 for no bound"
+	}
+	if name == traceparentSetting {
+		_, ok = trace.ParseParent(v)
+		ok = ok || v == ""
+		want = "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	}
 	if !ok {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter %q: %s", name, executor.QuoteLiteral(v)).WithHint("%s takes %s", name, want)
@@ -214,6 +220,10 @@ func (x *session) showOwn(st *planner.Statement) *localResult {
 		if r.lagMax >= 0 {
 			v = r.lagMax.String()
 		}
+	}
+	if strings.ToLower(st.Set.Name) == traceparentSetting {
+		set, _ := x.settings.Get(traceparentSetting)
+		v = unquoted(set)
 	}
 	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(v)}}, tag: "SHOW"}
 }

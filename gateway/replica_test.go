@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -255,7 +256,7 @@ func TestPromotionUnderLoad(t *testing.T) {
 		}
 		have := pgtest.Ask(t, servers[1].URL("postgres"), fmt.Sprintf("SELECT string_agg(id::text, ',' ORDER BY id) FROM orders WHERE tenant_id = %d", w))
 		there := map[string]bool{}
-		for _, id := range splitComma(have) {
+		for _, id := range strings.Split(have, ",") {
 			there[id] = true
 		}
 		for _, id := range rows {
@@ -292,15 +293,40 @@ func TestPromotionUnderLoad(t *testing.T) {
 	exec(t, conn, "INSERT INTO orders VALUES (50, 1000, 'after')")
 }
 
-func splitComma(s string) []string {
-	var out []string
-	for at := 0; at < len(s); {
-		end := at
-		for end < len(s) && s[end] != ',' {
-			end++
+// TestAPrimaryThatHangsIsLeft: the old primary does not die, it stops. What waits
+// for it ends when another is promoted.
+func TestAPrimaryThatHangsIsLeft(t *testing.T) {
+	t.Parallel()
+	cl, servers := withReplicas(t, config{}, 1)
+	idle, writer, reader := cl.connect(t), cl.connect(t), cl.connect(t)
+	exec(t, idle, "BEGIN")
+	exec(t, idle, "INSERT INTO orders VALUES (1, 1, 'idle')")
+	exec(t, writer, "INSERT INTO orders VALUES (7, 0, 'x')")
+	pgtest.Await(t, servers[1].URL("postgres"), "SELECT count(*) FROM orders", "1")
+	freeze(t, servers[0])
+	wrote, read := make(chan string, 1), make(chan error, 1)
+	go func() { wrote <- code(writer, "INSERT INTO orders VALUES (7, 1, 'x')") }()
+	go func() {
+		var n int
+		err := reader.QueryRow(context.Background(), "SELECT count(*) FROM orders WHERE tenant_id = 7").Scan(&n)
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d rows", n)
 		}
-		out = append(out, s[at:end])
-		at = end + 1
+		read <- err
+	}()
+	for end := time.Now().Add(20 * time.Second); cl.ex.Endpoints()[0].Up; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the silence is not noticed")
+		}
 	}
-	return out
+	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_promote()")
+	if c := <-wrote; c != "08007" {
+		t.Errorf("a write in flight: %q", c)
+	}
+	if err := <-read; err != nil {
+		t.Errorf("a read in flight: %v", err)
+	}
+	wantCode(t, idle, "40001", "INSERT INTO orders VALUES (1, 2, 'idle')")
+	exec(t, idle, "ROLLBACK")
+	exec(t, idle, "INSERT INTO orders VALUES (1, 3, 'idle')")
 }

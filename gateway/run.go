@@ -129,7 +129,7 @@ func (x *session) reach(shard string, u use) error {
 	if err := x.leased(); err != nil {
 		return err
 	}
-	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (u.replica || c == x.tx.conn || !c.OnReplica()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
+	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
 	}

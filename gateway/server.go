@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // Database is the name of the one database that clients see.
@@ -38,6 +39,7 @@ type Options struct {
 	ReplicaLag time.Duration
 	// Slow is how long a statement takes to be logged as slow; 0: none is.
 	Slow    time.Duration
+	Tracer  *trace.Tracer      // nil: nothing is traced
 	Log     *slog.Logger       // nil: nothing is logged
 	Metrics *telemetry.Metrics // nil: nothing is counted
 }
@@ -54,6 +56,7 @@ type Server struct {
 	router       *telemetry.Shard   // statements that no shard ran
 	ending       *planner.Statement // stands for COMMIT and ROLLBACK on a shard
 	slow         slowLog
+	tracer       *trace.Tracer
 	reads        readRule
 
 	ids *idSource
@@ -94,6 +97,7 @@ func New(o Options) *Server {
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
+	s.tracer = o.Tracer
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s

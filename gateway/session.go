@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // What a session does now, for the watch.
@@ -125,6 +126,8 @@ type unit struct {
 	tries    int
 	replaced []replacedStatement
 	began    time.Time
+	// parent is the client's span, as a simple query's text has it.
+	parent trace.Parent
 }
 
 type replacedStatement struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // query answers a simple Query, which may hold several statements. An error
@@ -63,6 +64,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	if !utf8.Valid(sql) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
+	sql, x.unit.parent, _ = trace.CutEnd(sql)
 	var err error
 	if x.hint, err = hintOf(sql); err != nil {
 		return err
@@ -73,7 +75,14 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			sql = sql[:i]
 		}
 		snap, private := x.snapshot()
+		whole := sql
+		if rest, p, ok := trace.CutBegin(sql); ok {
+			sql, x.unit.parent = rest, p
+		}
 		st, r, found, err := x.srv.ex.PlanText(&x.shaper, sql, x.settings, snap, private)
+		if err != nil && len(whole) > len(sql) {
+			_, err = x.plan(whole) // the error's position is in the whole text
+		}
 		if err != nil {
 			return err
 		}

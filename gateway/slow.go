@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // slowLinesMax bounds the lines about slow statements in one second.
@@ -64,24 +65,22 @@ type report struct {
 	shard    string // "" is the router itself
 	began    time.Time
 	took     time.Duration
-	waited   time.Duration // for a conversation with the shard
-	onShard  time.Duration // from sending to the last answer
-	rows     int64         // -1: not known
-	bytes    int           // of the shard's answers
-	sqlstate string        // "" if it went well
-	trace    string        // id of its trace, "" if it has none
+	sent     time.Time // to the shard; zero: nothing was
+	rows     int64     // -1: not known
+	bytes    int       // of the shard's answers
+	sqlstate string    // "" if it went well
 }
 
 // told deals with a statement that has ended on a shard. The common case ends
 // with the first line.
 func (x *session) told(c *executor.Conn, o executor.Outcome, now time.Time, took time.Duration) {
-	if int64(took) < x.srv.slow.at.Load() {
+	if !x.notable(took) {
 		return
 	}
 	bytes, tag := x.pipe.Received()
 	r := report{
-		st: x.m.st, ran: x.m.ran, shard: c.Shard(), began: x.unit.began, took: took, waited: x.m.waited,
-		onShard: now.Sub(time.Unix(0, x.pipe.Sent())), rows: rowsOf(tag), bytes: bytes,
+		st: x.m.st, ran: x.m.ran, shard: c.Shard(), began: x.unit.began, took: took,
+		sent: time.Unix(0, x.pipe.Sent()), rows: rowsOf(tag), bytes: bytes,
 	}
 	if x.virtual() {
 		r.shard = ""
@@ -89,17 +88,79 @@ func (x *session) told(c *executor.Conn, o executor.Outcome, now time.Time, took
 	if o.Err != nil {
 		r.sqlstate = string(o.Err.Code)
 	}
-	x.logSlow(&r)
+	x.tell(&r)
+}
+
+// notable reports whether anybody wants to hear of a statement: the common case
+// is that nobody does.
+func (x *session) notable(took time.Duration) bool {
+	return int64(took) >= x.srv.slow.at.Load() || x.srv.tracer != nil
+}
+
+// traceparentSetting is the client's span, as W3C Trace Context writes it; one
+// of the router's own settings.
+const traceparentSetting = "cleave.traceparent"
+
+// parent is the client's span: in the statement's text, or as the session has it.
+func (x *session) parent() trace.Parent {
+	switch {
+	case !x.m.parent.IsZero():
+		return x.m.parent
+	case !x.unit.parent.IsZero():
+		return x.unit.parent
+	}
+	v, ok := x.settings.Get(traceparentSetting)
+	if !ok {
+		return trace.Parent{}
+	}
+	p, _ := trace.ParseParent(unquoted(v)) // it was checked
+	return p
+}
+
+// tell makes the spans and the line of a statement, if they are wanted.
+func (x *session) tell(r *report) {
+	parent := x.parent()
+	id := parent.TraceID()
+	if x.srv.tracer.Wants(parent) {
+		id = x.emit(parent, r)
+	}
+	if int64(r.took) >= x.srv.slow.at.Load() {
+		x.logSlow(r, id)
+	}
+}
+
+func (x *session) emit(parent trace.Parent, r *report) (id string) {
+	s := trace.Statement{
+		Operation: "Parse", Shape: shapeOf(r.st), Plan: planOf(r.st), Shard: r.shard, SQLState: r.sqlstate, Rows: r.rows,
+		Count: r.ran, Tries: x.unit.tries + 1, Session: x.pid, Began: r.began, Ended: r.began.Add(r.took), Parts: x.m.attempts,
+	}
+	if r.st != nil {
+		s.Operation, s.Keyspace = r.st.Tag, r.st.Keyspace
+		if len(r.st.Tables) == 1 {
+			s.Table = r.st.Tables[0].Name
+		}
+	}
+	if x.m.waited > 0 {
+		s.Parts = append(s.Parts, trace.Span{Name: trace.PartWait, Shard: r.shard, Began: x.m.waitFrom, Ended: x.m.waitFrom.Add(x.m.waited)})
+	}
+	if !r.sent.IsZero() {
+		part := trace.Span{Name: trace.PartShard, Shard: r.shard, Began: r.sent, Ended: s.Ended}
+		if r.sqlstate != "" {
+			part.Error = "SQLSTATE " + r.sqlstate
+		}
+		s.Parts = append(s.Parts, part)
+	}
+	return x.srv.tracer.Emit(parent, &s)
 }
 
 // toldLocal is told for a statement that the router itself answered.
 func (x *session) toldLocal(st *planner.Statement, began time.Time, took time.Duration) {
-	if int64(took) >= x.srv.slow.at.Load() {
-		x.logSlow(&report{st: st, ran: 1, began: began, took: took, rows: -1})
+	if x.notable(took) {
+		x.tell(&report{st: st, ran: 1, began: began, took: took, rows: -1})
 	}
 }
 
-func (x *session) logSlow(r *report) {
+func (x *session) logSlow(r *report, traceID string) {
 	suppressed, ok := x.srv.slow.take(time.Now())
 	x.srv.metrics.Slow(ok)
 	if !ok {
@@ -116,10 +177,14 @@ func (x *session) logSlow(r *report) {
 		}
 	}
 	text(telemetry.KeyShard, r.shard)
+	onShard := time.Duration(0)
+	if !r.sent.IsZero() {
+		onShard = r.began.Add(r.took).Sub(r.sent)
+	}
 	if r.st != nil {
 		text("keyspace", r.st.Keyspace)
 	}
-	attrs = append(attrs, slog.Float64("total_ms", ms(r.took)), slog.Float64("wait_ms", ms(r.waited)), slog.Float64("shard_ms", ms(r.onShard)))
+	attrs = append(attrs, slog.Float64("total_ms", ms(r.took)), slog.Float64("wait_ms", ms(x.m.waited)), slog.Float64("shard_ms", ms(onShard)))
 	if r.rows >= 0 {
 		attrs = append(attrs, slog.Int64("rows", r.rows))
 	}
@@ -136,7 +201,7 @@ func (x *session) logSlow(r *report) {
 	if p := x.application.Load(); p != nil {
 		text("application", *p)
 	}
-	text("trace", r.trace)
+	text("trace", traceID)
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"slices"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -254,11 +255,34 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
 			a.walk(c.Infer.WhereClause, w)
 		}
 		a.assignGenerated(s.Relation, c.TargetList)
-		a.assignments(t, c.TargetList, w, it)
+		a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
+			if t == nil || !restates(c, n.GetResTarget()) {
+				return false
+			}
+			a.walk(n, w)
+			return true
+		}), w, it)
 		a.walk(c.WhereClause, w)
 	}
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
 	a.visitQuery(q, a.empty())
+}
+
+// restates reports whether an assignment of ON CONFLICT DO UPDATE gives a column
+// the value that it has: SET k = excluded.k, where the conflict is one of equal k.
+// ORMs write that for all columns of a key.
+func restates(c *pg.OnConflictClause, r *pg.ResTarget) bool {
+	if r == nil || c.Infer == nil || len(r.Indirection) > 0 {
+		return false
+	}
+	from := r.Val.GetColumnRef().GetFields()
+	if len(from) != 2 || from[0].GetString_().GetSval() != "excluded" || from[1].GetString_().GetSval() != r.Name {
+		return false
+	}
+	return slices.ContainsFunc(c.Infer.IndexElems, func(n *pg.Node) bool {
+		e := n.GetIndexElem()
+		return e != nil && e.Name == r.Name && len(e.Collation) == 0 && len(e.Opclass) == 0
+	})
 }
 
 // keyPlaces returns the index of each shard key column in an INSERT's columns.

@@ -16,6 +16,10 @@ func (s *Shard) Endpoints() []string {
 	return append(append(make([]string, 0, 1+len(s.Replicas)), s.URL), s.Replicas...)
 }
 
+// TimelineRecord is the key of the [Record] with a shard's system identifier and
+// the highest timeline that a primary of it was seen on: "7312345 3".
+func TimelineRecord(shard string) string { return "timeline/" + shard }
+
 func checkReplicas(sh *Shard) *sqlstate.Error {
 	if len(sh.Replicas) > MaxReplicas {
 		return invalid(sqlstate.ProgramLimitExceeded, "shard %q has %d replicas; %d are allowed", sh.Name, len(sh.Replicas), MaxReplicas)

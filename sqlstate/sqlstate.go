@@ -20,6 +20,7 @@ const (
 	InvalidParameterValue     Code = "22023"
 	InvalidTextRepresentation Code = "22P02"
 	InvalidBinary             Code = "22P03"
+	BadFileFormat             Code = "22P04" // a file with data is not what it should be
 	NumericOutOfRange         Code = "22003"
 	NullNotAllowed            Code = "22004"
 	DatetimeOverflow          Code = "22008"
@@ -79,6 +80,7 @@ const (
 	IdleSessionTimeout        Code = "57P05"
 	SystemError               Code = "58000"
 	IOError                   Code = "58030"
+	UndefinedFile             Code = "58P01"
 	ConfigFileError           Code = "F0000"
 	InternalError             Code = "XX000"
 	DataCorrupted             Code = "XX001"

@@ -98,9 +98,9 @@ func (m *Metrics) Draining() {
 	}
 }
 
-// Replica sets what is known of a shard's replica, by its place in the shard's
-// list: whether it can be read from, how far it is behind in bytes of log, and
-// in time. A negative lag is not known, and left out.
+// Replica sets what is known of a shard's replica, by its place among the
+// servers that are not the primary: whether it can be read from, how far it is
+// behind in bytes of log, and in time. A negative lag is not known, and left out.
 func (m *Metrics) Replica(shard string, place int, up bool, lagBytes int64, lag time.Duration) {
 	if m == nil {
 		return

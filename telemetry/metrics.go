@@ -101,7 +101,7 @@ func New() *Metrics {
 	m.mapVersion = m.gauge("cleave_map_version", "Version of the shard map that this router serves.")
 	m.watchFailed = m.counter("cleave_directory_failures_total", "Failed attempts to follow the directory.")
 	m.reads()
-	m.replicaUp = m.gauges("cleave_replica_up", "1 if the replica can be read from, else 0, by shard and replica (its place in the shard's list, from 0).", "shard", "replica")
+	m.replicaUp = m.gauges("cleave_replica_up", "1 if the replica can be read from, else 0, by shard and replica (its place among the servers that are not the primary, from 0).", "shard", "replica")
 	m.replicaLag = m.gauges("cleave_replica_lag_bytes", "Write-ahead log that a replica has not replayed, by shard and replica.", "shard", "replica")
 	m.replicaSeconds = m.gauges("cleave_replica_lag_seconds", "Age of what a replica shows, by shard and replica.", "shard", "replica")
 	m.failovers = m.counters("cleave_failovers_total", "Times that this router saw another server become the shard's primary, by shard.", "shard")

@@ -3,6 +3,7 @@
 //
 //	GET  /healthz             200 when the process can serve, else 503; JSON
 //	GET  /healthz/live        200 while the process runs
+//	GET  /livez, /readyz      the same two, under the names that Kubernetes is used to
 //	GET  /metrics             Prometheus text
 //	GET  /api/v1/status       admin.Status
 //	GET  /api/v1/shards       []admin.ShardInfo

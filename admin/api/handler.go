@@ -87,9 +87,12 @@ func NewHandler(opts Options) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", h.get(h.ready))
-	mux.HandleFunc("/healthz/live", h.get(func(w http.ResponseWriter, _ *http.Request) {
+	live := h.get(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, Health{Live: true})
-	}))
+	})
+	mux.HandleFunc("/healthz/live", live)
+	mux.HandleFunc("/livez", live)
+	mux.HandleFunc("/readyz", h.get(h.ready))
 	if opts.Metrics != nil {
 		mux.HandleFunc("/metrics", h.get(opts.Metrics.ServeHTTP))
 	}
@@ -196,7 +199,8 @@ func (h *handler) guard(next http.Handler) http.Handler {
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Cache-Control", "no-store")
 		// Health is asked for by load balancers under any name, and tells nothing.
-		if !strings.HasPrefix(r.URL.Path, "/healthz") && !h.allowed(r.Host) {
+		health := strings.HasPrefix(r.URL.Path, "/healthz") || r.URL.Path == "/livez" || r.URL.Path == "/readyz"
+		if !health && !h.allowed(r.Host) {
 			writeError(w, http.StatusForbidden, sqlstate.New(sqlstate.InsufficientPrivilege, "the host name %s is not one of this server's", printable(r.Host)).
 				WithHint("use the address (such as 127.0.0.1), or add the name to the allowed hosts"))
 			return

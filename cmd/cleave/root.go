@@ -192,10 +192,10 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
 	addSettings(flags, "admin")
 	root.AddCommand(
-		a.upCommand(), a.routerCommand(),
+		a.upCommand(), a.initCommand(), a.routerCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(),
-		a.routeCommand(), a.sqlCommand(),
+		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
 		a.directoryCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
 	)
 	// Cobra adds these two only when it runs; the manual wants them now.

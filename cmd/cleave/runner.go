@@ -212,7 +212,7 @@ func (r *runner) reload() {
 	r.cfg.Store(next)
 	r.level.Set(logLevel(next.LogLevel))
 	if c := r.cluster.Load(); c != nil {
-		c.reload(&next.Config)
+		c.Reload(&next.Config)
 	}
 	for _, ch := range changes {
 		if ch.Restart {

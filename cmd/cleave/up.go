@@ -169,7 +169,11 @@ func (r *runner) warnings(log *slog.Logger) {
 		log.Warn(w)
 	}
 	if !loopback(r.router.Addr()) {
-		log.Warn("the router listens on an address of other machines, but lets in clients of this one only: there is no authentication yet", "listen", r.router.Addr())
+		if trust := r.cfg.Load().Trust; len(trust) > 0 {
+			log.Warn("clients of the trusted networks may do anything: there is no authentication yet", "listen", r.router.Addr(), "trust", trust)
+		} else {
+			log.Warn("the router listens on an address of other machines, but lets in clients of this one only: there is no authentication yet, see the setting trust", "listen", r.router.Addr())
+		}
 	}
 	if !loopback(r.admin.Addr()) {
 		log.Warn("the admin API can be reached from other machines and asks for no password; keep it behind a firewall", "admin", r.admin.Addr())

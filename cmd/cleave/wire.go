@@ -38,6 +38,7 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 		API:     c.Ops,
 		Ready:   c.ready,
 		Metrics: c.Metrics.Handler(),
+		Hosts:   cfg.AdminHosts,
 		Route: func(_ context.Context, sql string) ([]string, error) {
 			snap := c.Executor.Snapshot()
 			st, err := c.Planner.Analyze(sql, snap, []string{"public"})
@@ -113,6 +114,3 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 	}
 	return lost
 }
-
-// reload puts the settings in force that can change while it runs.
-func (c *cluster) reload(cfg *config.Config) { c.Gateway.SetSlow(cfg.SlowStatement) }

@@ -282,3 +282,31 @@ func TestNearest(t *testing.T) {
 		t.Errorf("kitten to sitting is %d", d)
 	}
 }
+
+func TestTraceTrustAndHosts(t *testing.T) {
+	load := func(name, value string) (*Effective, error) {
+		return Load(Input{Flags: map[string]string{name: value}})
+	}
+	for _, c := range []struct{ name, value, show string }{
+		{"trust", "", ""}, {"trust", "10.0.0.0/8,fd00::/8", "10.0.0.0/8, fd00::/8"}, {"admin-hosts", " router , router.example ", "router, router.example"},
+		{"trace-sample", "0.5", "0.5"}, {"trace-sample", "1", "1"}, {"trace-endpoint", "https://user:secret@collector:4317", "https://user:xxxxx@collector:4317"},
+		{"slow-statement", "0", "0"}, {"slow-statement", "250ms", "250ms"},
+	} {
+		e, err := load(c.name, c.value)
+		if err != nil {
+			t.Errorf("%s = %s: %v", c.name, c.value, err)
+			continue
+		}
+		if s, _ := Lookup(c.name); s.Show(&e.Config) != c.show {
+			t.Errorf("%s = %s is shown as %s", c.name, c.value, s.Show(&e.Config))
+		}
+	}
+	for _, c := range [][2]string{
+		{"trust", "10.0.0.0"}, {"trust", "10.1.0.0/8"}, {"trust", "everybody"}, {"admin-hosts", "a:1"}, {"admin-hosts", "*"},
+		{"trace-sample", "1.5"}, {"trace-sample", "NaN"}, {"trace-sample", "many"}, {"trace-endpoint", "collector:4317"}, {"slow-statement", "-1s"},
+	} {
+		if _, err := load(c[0], c[1]); err == nil || !strings.Contains(err.Error(), c[0]) {
+			t.Errorf("%s = %s: %v", c[0], c[1], err)
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +42,10 @@ type Config struct {
 	LogLevel                 string
 	LogFormat                string
 	SlowStatement            time.Duration // 0: none is logged
+	TraceEndpoint            string        // URL of an OpenTelemetry collector; "": see trace.Options
+	TraceSample              float64       // share of the statements without a parent
+	Trust                    []netip.Prefix
+	AdminHosts               []string
 }
 
 // Setting describes one setting.
@@ -132,6 +138,14 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.LogFormat }),
 	duration("slow-statement", "statements that take this long are logged, without their literals; 0 is none", time.Second, 0,
 		func(c *Config) *time.Duration { return &c.SlowStatement }).reloadable(),
+	text("trace-endpoint", "OpenTelemetry collector that gets spans of statements, by OTLP/gRPC", "http://HOST:PORT, or https:// for TLS; empty is OTEL_EXPORTER_OTLP_ENDPOINT, without which nothing is traced", "",
+		func(c *Config) *string { return &c.TraceEndpoint }, collector),
+	ratio("trace-sample", "share of the statements that are traced, of those whose client does not say whether they are to be", 0.01,
+		func(c *Config) *float64 { return &c.TraceSample }).reloadable(),
+	networks("trust", "networks whose clients may connect besides those of this machine; they are asked for no password",
+		func(c *Config) *[]netip.Prefix { return &c.Trust }),
+	names("admin-hosts", "names under which the admin API may be asked besides addresses and localhost",
+		func(c *Config) *[]string { return &c.AdminHosts }),
 	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
 }
@@ -311,6 +325,83 @@ func showSize(n int) string {
 func notEmpty(s string) error {
 	if strings.TrimSpace(s) == "" {
 		return errors.New("is empty")
+	}
+	return nil
+}
+
+func ratio(name, help string, def float64, at func(*Config) *float64) Setting {
+	show := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	return Setting{Name: name, Help: help, Allowed: "0 to 1, like 0.01", Default: show(def),
+		parse: func(c *Config, s string) error {
+			f, err := strconv.ParseFloat(s, 64)
+			if err != nil || math.IsNaN(f) {
+				return errors.New("is not a number")
+			}
+			if f < 0 || f > 1 {
+				return errors.New("is out of bounds")
+			}
+			*at(c) = f
+			return nil
+		},
+		show: func(c *Config) string { return show(*at(c)) }}
+}
+
+// entries splits a list with commas; the empty text is the empty list.
+func entries(s string) []string {
+	var out []string
+	for _, e := range strings.Split(s, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func networks(name, help string, at func(*Config) *[]netip.Prefix) Setting {
+	return Setting{Name: name, Help: help, Allowed: "networks with commas between them, like 10.0.0.0/8, fd00::/8",
+		parse: func(c *Config, s string) error {
+			var list []netip.Prefix
+			for _, e := range entries(s) {
+				p, err := netip.ParsePrefix(e)
+				if err != nil {
+					return fmt.Errorf("holds %q, which is not a network like 10.0.0.0/8", e)
+				}
+				if p.Masked() != p {
+					return fmt.Errorf("holds %s, whose network is %s", e, p.Masked())
+				}
+				list = append(list, p)
+			}
+			*at(c) = list
+			return nil
+		},
+		show: func(c *Config) string {
+			var out []string
+			for _, p := range *at(c) {
+				out = append(out, p.String())
+			}
+			return strings.Join(out, ", ")
+		}}
+}
+
+func names(name, help string, at func(*Config) *[]string) Setting {
+	return Setting{Name: name, Help: help, Allowed: "host names with commas between them",
+		parse: func(c *Config, s string) error {
+			list := entries(s)
+			for _, e := range list {
+				if strings.ContainsAny(e, ":/ *") {
+					return fmt.Errorf("holds %q, which is not a host name", e)
+				}
+			}
+			*at(c) = list
+			return nil
+		},
+		show: func(c *Config) string { return strings.Join(*at(c), ", ") }}
+}
+
+func collector(s string) error {
+	u, err := url.Parse(s)
+	if s != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return errors.New("is not http://HOST:PORT or https://HOST:PORT")
 	}
 	return nil
 }

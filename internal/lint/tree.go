@@ -45,7 +45,7 @@ type GoFile struct {
 }
 
 // texts are the kinds of files that are read.
-var texts = []string{".go", ".md", ".sh", ".yaml", ".yml", ".sql", ".txt", ".mod"}
+var texts = []string{".go", ".md", ".sh", ".yaml", ".yml", ".sql", ".txt", ".mod", ".svg"}
 
 // Load reads all source and documentation below the root of fsys. Folders that
 // begin with a dot (except .ci), testdata, and what a build leaves behind

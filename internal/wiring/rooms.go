@@ -3,7 +3,9 @@ package wiring
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
@@ -16,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // Drivers are the engines that are known.
@@ -30,7 +33,8 @@ type Rooms struct {
 	Ops       *admin.Ops
 	Gateway   *gateway.Server
 
-	log *slog.Logger
+	tracer *trace.Tracer
+	log    *slog.Logger
 }
 
 // Options are what Rooms are made of.
@@ -59,19 +63,55 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		_ = r.Executor.Close() // the first error is the one to report
 		return nil, err
 	}
+	var err error
+	if r.tracer, err = newTracer(ctx, o, r.Metrics); err != nil {
+		_ = r.Executor.Close() // the first error is the one to report
+		return nil, err
+	}
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
-		Slow: o.Config.SlowStatement, ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
+		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: gateway.Trust(o.Config.Trust),
+		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
 
 // Close closes what New made, after the gateway was shut down.
 func (r *Rooms) Close() error {
+	limit, stop := context.WithTimeout(context.Background(), flushMax)
+	defer stop()
+	if err := r.tracer.Close(limit); err != nil {
+		r.log.Warn("tracing was not ended cleanly", telemetry.KeyError, err)
+	}
 	return errors.Join(r.Ops.Close(), r.Executor.Close())
+}
+
+// Reload puts the settings in force that can change while it runs.
+func (r *Rooms) Reload(cfg *config.Config) {
+	r.Gateway.SetSlow(cfg.SlowStatement)
+	r.tracer.SetSample(cfg.TraceSample)
+}
+
+// flushMax bounds the sending of the last spans.
+const flushMax = 5 * time.Second
+
+// newTracer returns nil unless a collector is named, by the setting or by the
+// variables that are standard for it.
+func newTracer(ctx context.Context, o Options, m *telemetry.Metrics) (*trace.Tracer, error) {
+	if o.Config.TraceEndpoint == "" && os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return nil, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return trace.New(ctx, trace.Options{
+		Endpoint: o.Config.TraceEndpoint, Sample: o.Config.TraceSample, Version: o.Software,
+		Instance: fmt.Sprintf("%s-%d", host, os.Getpid()), Metrics: m, Log: o.Log,
+	})
 }
 
 // Recover finishes what a crash left, and logs what it found. What cannot be

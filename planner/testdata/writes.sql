@@ -52,6 +52,19 @@ INSERT INTO orders AS o (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT DO NOTHING;
 --> one shard shard-0, key (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id) DO UPDATE SET tenant_id = excluded.tenant_id;
+--> one shard shard-0, key (5) [INSERT]
+INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (id, tenant_id) DO UPDATE SET tenant_id = excluded.tenant_id, note = excluded.note;
+--> one shard shard-0, key (5) [INSERT]
+INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id) DO UPDATE SET tenant_id = excluded.id;
+--> refused 0A000: column tenant_id of table orders is its shard key: changing it would move the row to another shard
+-->   hint: delete the row and insert it again with the new key, in two statements
+INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (tenant_id, id) DO UPDATE SET (tenant_id, note) = (excluded.tenant_id, excluded.note);
+--> refused 0A000: column tenant_id of table orders is its shard key: changing it would move the row to another shard
+-->   hint: delete the row and insert it again with the new key, in two statements
+INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT ON CONSTRAINT orders_pkey DO UPDATE SET tenant_id = excluded.tenant_id;
+--> refused 0A000: column tenant_id of table orders is its shard key: changing it would move the row to another shard
+-->   hint: delete the row and insert it again with the new key, in two statements
+INSERT INTO orders (tenant_id, id) VALUES (5, 1) ON CONFLICT (id) DO UPDATE SET tenant_id = excluded.tenant_id;
 --> refused 0A000: column tenant_id of table orders is its shard key: changing it would move the row to another shard
 -->   hint: delete the row and insert it again with the new key, in two statements
 INSERT INTO orders (tenant_id, id) SELECT tenant_id, id FROM items WHERE tenant_id = 5;
