@@ -8,6 +8,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
 )
 
 // Network is the way of one client to a cluster: a proxy before each member,
@@ -65,4 +66,10 @@ func (n *Network) Heal() {
 	for _, p := range n.proxies {
 		p.Toxics.ResetToxics(context.Background())
 	}
+}
+
+// IgnoreNetwork makes goleak overlook what the proxy's library leaves behind of
+// connections that were cut.
+func IgnoreNetwork() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run")
 }

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	etcdtest.EndShared()
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(etcdtest.IgnoreNetwork()); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
 			code = 1
 		}
@@ -63,6 +63,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestPausedLeader(t *testing.T) {
+	t.Parallel()
 	url := etcdtest.Shared(t).URL()
 	d := open(t, url)
 	defer d.Close()
@@ -73,6 +74,7 @@ func TestPausedLeader(t *testing.T) {
 
 // TestTransfer moves a cluster from a file to etcd and back, and the other way round.
 func TestTransfer(t *testing.T) {
+	t.Parallel()
 	etcdStore := func() shardmaptest.Store {
 		url := etcdtest.Shared(t).URL()
 		return func() shardmap.Directory { return open(t, url) }

@@ -57,6 +57,7 @@ func await(t *testing.T, what string, cond func() bool) {
 // acknowledged is there, every other one is not, or was said to be unknown; a
 // watcher sees all of it, and a lease is kept.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.New(t, etcdtest.Options{})
 	url := c.URL()
 	d, watcher := open(t, url+"?timeout=10s"), open(t, url)
@@ -154,6 +155,7 @@ func TestFaults(t *testing.T) {
 // TestCut cuts the network of one client: reads and changes fail within their
 // time, a watch goes on by itself when it is whole again.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Shared(t)
 	url := c.URL()
 	near := open(t, url)
@@ -217,6 +219,7 @@ func TestCut(t *testing.T) {
 // TestLostAnswer has the answers to changes not arrive, at any moment: a change
 // is acknowledged, refused, or of unknown outcome and found by its ID.
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Shared(t)
 	url := c.URL()
 	near := open(t, url)
@@ -262,6 +265,7 @@ func TestLostAnswer(t *testing.T) {
 
 // TestCompacted has etcd forget old revisions while a watch is cut off.
 func TestCompacted(t *testing.T) {
+	t.Parallel()
 	c := etcdtest.Shared(t)
 	url := c.URL()
 	near := open(t, url)
@@ -303,6 +307,7 @@ func TestCompacted(t *testing.T) {
 
 // TestLarge stores maps that no request can hold.
 func TestLarge(t *testing.T) {
+	t.Parallel()
 	d := open(t, etcdtest.Shared(t).URL())
 	defer closing(t, d)
 	s := shardmaptest.State(t)
@@ -343,6 +348,7 @@ func TestLarge(t *testing.T) {
 
 // TestLogin has an etcd with TLS, certificates of clients, and passwords.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	certs := etcdtest.NewCertificates(t, "ignored")
 	c := etcdtest.New(t, etcdtest.Options{Members: 1, TLS: certs})
 	cl := c.Client(t)

@@ -174,6 +174,7 @@ func TestRoutersOnEtcd(t *testing.T) {
 // TestStoppedRouter stops a router for longer than its lease while a key moves.
 // Woken up, it must not answer by its old map.
 func TestStoppedRouter(t *testing.T) {
+	t.Parallel()
 	url := etcdtest.New(t, etcdtest.Options{}).URL()
 	a := startOn(t, url)
 	a.exec(t, createOrders, "INSERT INTO orders VALUES (42, 1, 'old')")
@@ -241,6 +242,7 @@ func TestStoppedRouter(t *testing.T) {
 // TestCutOff cuts one router off from etcd: it goes on until its lease ends, then
 // refuses, and goes on by itself afterwards. Then all of etcd goes away.
 func TestCutOff(t *testing.T) {
+	t.Parallel()
 	servers := etcdtest.New(t, etcdtest.Options{})
 	url := servers.URL()
 	a := startOn(t, url)
@@ -302,6 +304,7 @@ func TestCutOff(t *testing.T) {
 
 // TestDirectoryCopy lets a laptop's cluster grow up, and go back.
 func TestDirectoryCopy(t *testing.T) {
+	t.Parallel()
 	url := etcdtest.New(t, etcdtest.Options{Members: 1}).URL()
 	a := start(t, "sqlite", "--lease-ttl", leaseTTL.String())
 	a.exec(t, createOrders, "INSERT INTO orders VALUES (42, 1, 'here')")
