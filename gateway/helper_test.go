@@ -53,6 +53,7 @@ type config struct {
 	dir      shardmap.Directory // share the map with another router
 	lease    *shardmap.Lease
 	slow     time.Duration
+	lease    *shardmap.Lease
 	log      *slog.Logger
 	tracer   *trace.Tracer
 }
