@@ -3,7 +3,9 @@ package cleave_test
 import (
 	"context"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"zombiezen.com/go/sqlite"
@@ -16,6 +18,20 @@ const (
 	benchRows   = 1000
 	benchSelect = "SELECT note FROM orders WHERE tenant_id = $1 AND id = 1"
 )
+
+// cpu reports the processor time of an operation, of all goroutines: on a machine
+// that has other work it says more than the clock.
+func cpu(b *testing.B) {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			b.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	b.Cleanup(func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") })
+}
 
 // benchCluster has one row for each of a thousand tenants.
 func benchCluster(b *testing.B) (*cleave.Cluster, string) {
@@ -45,6 +61,7 @@ func BenchmarkPointSelect(b *testing.B) {
 		}
 		defer stmt.Finalize()
 		b.ReportAllocs()
+		cpu(b)
 		var note string
 		i := int64(0)
 		for b.Loop() {
@@ -70,6 +87,7 @@ func BenchmarkPointSelect(b *testing.B) {
 		}
 		defer conn.Close(ctx)
 		b.ReportAllocs()
+		cpu(b)
 		var note string
 		i := int64(0)
 		for b.Loop() {
@@ -81,6 +99,7 @@ func BenchmarkPointSelect(b *testing.B) {
 	})
 	b.Run("pool", func(b *testing.B) {
 		b.ReportAllocs()
+		cpu(b)
 		var note string
 		i := int64(0)
 		for b.Loop() {
@@ -97,6 +116,7 @@ func BenchmarkPointSelect(b *testing.B) {
 		}
 		defer stmt.Close()
 		b.ReportAllocs()
+		cpu(b)
 		var note string
 		i := int64(0)
 		for b.Loop() {
@@ -108,6 +128,7 @@ func BenchmarkPointSelect(b *testing.B) {
 	})
 	b.Run("ForKey", func(b *testing.B) {
 		b.ReportAllocs()
+		cpu(b)
 		var note string
 		i := int64(0)
 		for b.Loop() {
@@ -151,6 +172,7 @@ func BenchmarkForKey(b *testing.B) {
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			b.ReportAllocs()
+			cpu(b)
 			i := 0
 			for b.Loop() {
 				bm.find(i)

@@ -130,7 +130,7 @@ func (c *Cluster) open(ctx context.Context, place *place) error {
 		return leave(ctx)
 	})
 	place.config.Lanes = -1 // its sessions have no sockets, so that a loop would only be one wake-up more
-	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Config: &place.config, Software: software(), Log: c.options.log})
+	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: &place.config, Software: software(), Log: c.options.log})
 	if err != nil {
 		return err
 	}

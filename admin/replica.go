@@ -94,6 +94,10 @@ func replicable(cur *shardmap.Snapshot, name string) (*shardmap.Shard, error) {
 func (o *Ops) checkReplica(ctx context.Context, cur *shardmap.Snapshot, sh *shardmap.Shard, url string) (engine.Standing, error) {
 	is, err := o.standing(ctx, cur.State().Cluster, sh, url)
 	if err != nil {
+		if as := sqlstate.As(err); as.Code == sqlstate.ObjectNotInState {
+			e := *as
+			return is, e.WithHint("if it is a replica of the shard's primary, it may not have replayed so far yet: run the command again")
+		}
 		return is, err
 	}
 	refuse := func(format string, args ...any) error {

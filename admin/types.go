@@ -15,6 +15,8 @@ type API interface {
 	Shards(ctx context.Context) ([]ShardInfo, error)
 	Keyspaces(ctx context.Context) ([]KeyspaceInfo, error)
 	Tables(ctx context.Context) ([]TableInfo, error)
+	// Routers lists the members of the cluster: routers and programs.
+	Routers(ctx context.Context) ([]RouterInfo, error)
 	// Ranges lists the ranges (or listed values) of one keyspace, or of all with "".
 	Ranges(ctx context.Context, keyspace string) ([]RangeInfo, error)
 	// Pins lists the pins of one keyspace, or of all with "".
@@ -212,6 +214,21 @@ type TableInfo struct {
 	Keyspace string   `json:"keyspace,omitempty"`
 	ShardKey []string `json:"shard_key,omitempty"`
 	Shards   []string `json:"shards"`
+}
+
+// RouterInfo is a member of the cluster as the directory knows it.
+type RouterInfo struct {
+	ID       string    `json:"id"`
+	Role     string    `json:"role"`
+	Address  string    `json:"address,omitempty"`
+	Host     string    `json:"host"`
+	Software string    `json:"software"`
+	Node     uint16    `json:"node"`
+	Version  uint64    `json:"version"` // of the map that it has acknowledged
+	Lag      uint64    `json:"lag"`     // versions that it is behind the newest one
+	Joined   time.Time `json:"joined"`
+	// LeaseLeft is for how long it may serve without renewing, seconds.
+	LeaseLeft float64 `json:"lease_left"`
 }
 
 // RangeInfo is one range or listed value.

@@ -147,6 +147,30 @@ func (o *Ops) Tables(ctx context.Context) ([]TableInfo, error) {
 	return out, nil
 }
 
+// Routers implements API.
+func (o *Ops) Routers(ctx context.Context) ([]RouterInfo, error) {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	members, err := o.opts.Directory.Members(ctx)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the members of the cluster cannot be read")
+	}
+	out := make([]RouterInfo, 0, len(members))
+	for _, m := range members {
+		info := RouterInfo{
+			ID: m.ID, Role: m.Role, Address: m.Address, Host: m.Host, Software: m.Software, Node: m.Node,
+			Version: m.Acknowledged, Joined: m.Joined, LeaseLeft: m.Left.Seconds(),
+		}
+		if v := snap.Version(); v > m.Acknowledged {
+			info.Lag = v - m.Acknowledged
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
 // indexes returns one keyspace of the current map, or all with "".
 func (o *Ops) indexes(ctx context.Context, name string) ([]*shardmap.Index, error) {
 	snap, err := o.load(ctx)

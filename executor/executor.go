@@ -37,6 +37,8 @@ type Executor struct {
 	limits    Limits
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
+	lease     *shardmap.Lease
+	turns     turns
 
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
@@ -45,7 +47,6 @@ type Executor struct {
 	intern   intern
 	turn     atomic.Uint64
 	lanes    *lane.Group
-	lease    *shardmap.Lease
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
@@ -63,6 +64,7 @@ func New(o Options) *Executor {
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
 		changed: make(chan struct{}),
 	}
+	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
 	e.pools.Store(&map[string]*pool{})
 	e.plans.init(e.limits.PlanEntries, e.limits.PlanBytes)
 	return e
@@ -95,6 +97,9 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.install(snap)
 	e.wg.Go(func() { e.follow(watch, updates) })
 	e.wg.Go(func() { e.tend(watch) })
+	if e.lease != nil {
+		e.wg.Go(func() { e.acknowledge(watch) })
+	}
 	return nil
 }
 
@@ -183,6 +188,11 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	}
 	e.pools.Store(&next)
 	e.snapshot.Store(snap)
+	e.lease.Install(snap.Version())
+	select {
+	case e.turns.installed <- struct{}{}:
+	default:
+	}
 	e.metrics.MapVersion(snap.Version())
 	e.dropGroups(snap)
 	for name, p := range old {

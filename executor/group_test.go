@@ -272,3 +272,80 @@ func TestReadsOnReplicas(t *testing.T) {
 		}
 	}
 }
+
+func TestTheWaitForAPrimaryIsBounded(t *testing.T) {
+	t.Parallel()
+	ex, _, servers := replicated(t, executor.Limits{ProbeEvery: 50 * time.Millisecond, FailoverWait: 500 * time.Millisecond}, 1)
+	c := acquire(t, ex, "shard-0", nil)
+	c.Release()
+	servers[0].Kill()
+	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[0].Up })
+	began := time.Now()
+	_, err := ex.Acquire(context.Background(), "shard-0", nil)
+	if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || sqlstate.As(err).Retry != sqlstate.RetrySafe {
+		t.Errorf("%v", err)
+	}
+	// The bound counts from the loss: later statements do not wait for it again.
+	for range 100 {
+		if _, err := ex.Acquire(context.Background(), "shard-0", nil); sqlstate.CodeOf(err) != sqlstate.CannotConnectNow {
+			t.Fatal(err)
+		}
+	}
+	if waited := time.Since(began); waited > 30*time.Second {
+		t.Errorf("100 statements waited %v", waited)
+	}
+	// A statement that is cancelled does not wait on.
+	gone, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := ex.Acquire(gone, "shard-0", nil); err == nil {
+		t.Error("it was had")
+	}
+	// The same server comes back: no promotion, no restart of the router.
+	pgtest.Restart(t, servers[0], nil)
+	await(t, "it is used again", func() bool {
+		c, err := ex.Acquire(context.Background(), "shard-0", nil)
+		if err == nil {
+			c.Release()
+		}
+		return err == nil
+	})
+}
+
+func TestNearestIsTheOneThatAnswersFastest(t *testing.T) {
+	t.Parallel()
+	primary := pgtest.NewServer(t, nil)
+	r := pgtest.NewReplica(t, primary, "r", nil)
+	s := shardmap.Shard{Name: "shard-0", Engine: "postgres", URL: primary.URL("postgres"), Weight: 1, System: pgtest.Ask(t, primary.URL("postgres"), systemSQL)}
+	install(t, s)
+	// A unix socket is nearest of all.
+	s.Replicas = []string{r.SocketURL("postgres")}
+	ex, _ := startWith(t, executor.Limits{ProbeEvery: 50 * time.Millisecond}, s)
+	var none executor.Writes
+	read := func() *executor.Conn {
+		c, err := ex.AcquireRead(context.Background(), "shard-0", nil, executor.ReadNearest, time.Minute, &none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	await(t, "the local replica is read", func() bool {
+		c := read()
+		if c == nil {
+			return false
+		}
+		c.Release()
+		return true
+	})
+	if e := ex.Endpoints(); !e[1].Local || e[1].Latency != 0 || e[0].Local || e[0].Latency == 0 {
+		t.Errorf("%+v", e)
+	}
+	pgtest.Ask(t, r.URL("postgres"), "SELECT pg_wal_replay_pause()")
+	r.Kill()
+	await(t, "the primary is read", func() bool {
+		c := read()
+		if c != nil {
+			c.Release()
+		}
+		return c == nil
+	})
+}

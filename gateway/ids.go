@@ -105,6 +105,9 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 	case shardmap.NextID:
 		numbers, err = src.next.Next(ctx, numbers, n)
 	case "nextval":
+		if err = x.mayCount("nextval()"); err != nil {
+			return 0, err
+		}
 		if numbers, err = src.sequences.Next(ctx, v.Sequence, numbers, n); len(numbers) > 0 {
 			x.sequences.took(v.Sequence, numbers[len(numbers)-1])
 		}
@@ -116,7 +119,7 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		numbers, n = append(numbers, at), 1
 	case "lastval":
 		switch at, ok := x.sequences.current[x.sequences.last]; {
-		case x.sequences.elsewhere:
+		case x.sequences.elsewhere && !x.srv.plainDefault():
 			return 0, sqlstate.Refuse("lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own", "use INSERT ... RETURNING, or currval('name')")
 		case !ok:
 			return 0, sqlstate.New(sqlstate.ObjectNotInState, "lastval is not yet defined in this session")
@@ -124,6 +127,9 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 			numbers, n = append(numbers, at), 1
 		}
 	case "setval":
+		if err = x.mayCount("setval()"); err != nil {
+			return 0, err
+		}
 		at := v.Value
 		if v.ValueParam > 0 {
 			var null bool
@@ -164,6 +170,28 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		out[i] = strconv.AppendInt(nil, number, 10)
 	}
 	return n, nil
+}
+
+// mayCount refuses to change a sequence in a read-only transaction.
+func (x *session) mayCount(what string) error {
+	readOnly := x.tx.readOnly
+	if v, ok := x.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
+		switch strings.ToLower(strings.Trim(v, "'")) {
+		case "on", "true", "yes", "1":
+			readOnly = true
+		}
+	}
+	if readOnly {
+		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", what)
+	}
+	return nil
+}
+
+// plainDefault reports whether the default shard has no sequences of its own.
+func (s *Server) plainDefault() bool {
+	snap := s.ex.Snapshot()
+	sh, ok := snap.Shard(snap.State().DefaultShard)
+	return ok && sh.Engine == "sqlite"
 }
 
 // intArg reads a bound parameter as an integer.

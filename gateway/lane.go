@@ -385,7 +385,7 @@ func (x *session) heard() {
 // landed ends the unit that all answers have come for.
 func (x *session) landed(o executor.Outcome) {
 	l := &x.lane
-	if o.Err != nil || !x.srv.ex.Lease().Live() || !x.mu.TryLock() {
+	if o.Err != nil || !x.mu.TryLock() {
 		x.handOver(landing{how: toJudge, o: o})
 		return
 	}

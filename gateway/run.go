@@ -36,7 +36,7 @@ func (x *session) fail(err error) error {
 	code := sqlstate.InternalError
 	if errors.As(err, &sh) {
 		code = sh.said.Code
-		if err := x.w.Frames(sh.frame); err != nil {
+		if err := x.w.put(sh.frame); err != nil {
 			return err
 		}
 	} else {
@@ -126,6 +126,9 @@ const answerMax = 2 * time.Second
 // each statement's result is what it would have been (READ COMMITTED), and there
 // is nothing to roll back.
 func (x *session) reach(shard string, u use) error {
+	if err := x.leased(); err != nil {
+		return err
+	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
@@ -163,6 +166,7 @@ func (x *session) sending(r roaming) {
 
 // sent says what the messages that are sent now have in common, and begins anew.
 func (x *session) sent() roaming {
+	x.counted()
 	r := x.roam
 	if x.sends == 0 || x.tx.state != txNone && !x.outside() && !x.loose() {
 		r = anchored
@@ -283,7 +287,7 @@ func (x *session) outside() bool {
 func (x *session) release() {
 	c, outside := x.pipe.Conn, x.outside()
 	x.pipe.Reset()
-	x.dirty, x.wrote, x.sends = false, false, 0
+	x.dirty, x.wrote, x.sends, x.flights = false, false, 0, 0
 	if outside {
 		c.Release()
 	}
@@ -344,7 +348,7 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	c := x.pipe.Conn
 	x.setRunning(nil)
 	if f.end == executor.Sync && !x.syncIgnored {
-		x.dirty = false
+		x.dirty, x.flights = false, 0
 	}
 	for _, owner := range x.pipe.Rejected() {
 		if s, ok := owner.(*statement); ok {
@@ -417,6 +421,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 		return userCancel(ctx.Err())
 	}
 	x.retried(shard)
+	x.turn.Begin()
 	x.unit.version = x.srv.ex.Snapshot().Version()
 	return errAgain
 }
@@ -446,6 +451,9 @@ func (x *session) undo() error {
 // lost deals with a shard's connection that broke, and says what is known about
 // the outcome.
 func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming) error {
+	if err := x.leaseLost(cause, end); err != nil {
+		return err
+	}
 	c := x.pipe.Conn
 	c.Break()
 	stopped := x.stopped()

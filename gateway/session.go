@@ -76,6 +76,11 @@ type session struct {
 	// their answers, see sending.
 	roam  roaming
 	sends int
+	// turn is the part in the router's lease; flights counts what was sent since
+	// the last Sync, alone says whether it was one statement. See lease.go.
+	turn    *executor.Turn
+	flights int
+	alone   bool
 	// syncIgnored: the shard took the Sync of this unit for part of a COPY.
 	syncIgnored bool
 	// ahead is how many bytes of the client's frames at hand come after the one
@@ -152,6 +157,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.reported["session_authorization"] = start.User
 	x.lane.init(nc)
 	x.w.onParameter = x.noteParameter
+	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
 	x.since.Store(time.Now().UnixNano())
 	x.noteParameter("application_name", x.reported["application_name"])
 	return x
@@ -172,6 +178,7 @@ var errEnd = errors.New("gateway: the session is over")
 
 // run is the session's loop: one batch of the client's frames after the other.
 func (x *session) run() {
+	defer x.turn.Close()
 	x.serve()
 	x.end() // not after a panic: see survive
 }
@@ -331,12 +338,14 @@ func (x *session) beginUnit() {
 	if cap(u.replay) > replayMax {
 		u.replay = nil
 	}
+	x.turn.Begin()
 	u.version = x.srv.ex.Snapshot().Version()
 }
 
 // endUnit sends ReadyForQuery.
 func (x *session) endUnit() error {
 	x.unit.open = false
+	x.turn.End()
 	x.mu.Lock()
 	x.cancelled, x.overran = time.Time{}, false
 	x.mu.Unlock()

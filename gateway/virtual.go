@@ -41,6 +41,8 @@ const (
 //	tables     schema, name, kind, keyspace, shard_key
 //	pins       keyspace, key, shard, epoch
 //	history    version, at, by, why, op, statement
+//	routers    id, role, address, host, software, node, version (acknowledged), lag
+//	           (versions behind the newest), joined, lease_left (seconds)
 //	endpoints  shard, url (without password), role (what the server says of itself), serves (in which role
 //	           statements go there), health, reason, timeline, lag_bytes, lag_seconds (at most), latency_ms,
 //	           local_socket, connections, idle
@@ -53,6 +55,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
 	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
+	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
 	{Name: "sequences", Columns: sequenceColumns},
@@ -123,9 +126,13 @@ func (s *Server) virtualTables(ctx context.Context, sequences bool) ([]engine.Vi
 	if err != nil {
 		return nil, err
 	}
+	routers, err := s.routerRows(ctx, state.Version)
+	if err != nil {
+		return nil, err
+	}
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
-		"tables": tableRows(state), "pins": pinRows(state), "history": history, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
+		"tables": tableRows(state), "pins": pinRows(state), "history": history, "routers": routers, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
 	}
 	if sequences {
 		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {

@@ -32,10 +32,22 @@ type writer struct {
 	onParameter func(name, value string)
 	// hold: a loop's thread runs the session; nothing is written but by flushNow.
 	hold bool
+	// guard is asked before anything of a shard's answer is taken; nil lets all pass.
+	guard func() error
 }
 
-// Frames takes whole frames (executor.Sink).
+// Frames takes whole frames of a shard's answer (executor.Sink).
 func (w *writer) Frames(b []byte) error {
+	if w.guard != nil {
+		if err := w.guard(); err != nil {
+			return err
+		}
+	}
+	return w.put(b)
+}
+
+// put takes whole frames.
+func (w *writer) put(b []byte) error {
 	if w.err != nil {
 		return w.err
 	}

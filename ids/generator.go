@@ -163,7 +163,14 @@ func (g *Generator) next(ctx context.Context) (int64, error) {
 		}
 		if ms >= g.until || ms >= g.until-window.Milliseconds()/2 && now.After(g.pause) {
 			// The first half of the window is gone: reserve more while there is time.
-			err := g.reserve(ctx, g.node, ms)
+			limit := reserveMax
+			if ms < g.until {
+				// It must not hold up others for long if the directory hangs.
+				limit = time.Duration(g.until-ms) * time.Millisecond / 4
+			}
+			bound, stop := context.WithTimeout(ctx, limit)
+			err := g.reserve(bound, g.node, ms)
+			stop()
 			if err == nil {
 				continue // perhaps another holder came in between
 			}

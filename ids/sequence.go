@@ -194,7 +194,8 @@ func (s *Sequences) take(ctx context.Context, def *shardmap.Sequence, b *block, 
 		if err != nil {
 			return err
 		}
-		*b = block{mu: b.mu, increment: def.Increment, next: first, left: count, made: *def, revision: taken, before: at, fresh: true}
+		b.increment, b.next, b.left, b.made = def.Increment, first, count, *def
+		b.revision, b.before, b.fresh = taken, at, true
 		return nil
 	}
 	return busy(sequenceKey(def))

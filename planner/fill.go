@@ -468,6 +468,9 @@ func (a *analyzer) callSpan(f *pg.FuncCall) (from, to int) {
 
 // fillSelect evaluates the calls in a SELECT without FROM, which gives one row.
 func (a *analyzer) fillSelect(s *pg.SelectStmt) {
+	if a.namesFill() && a.fillSeries(s) {
+		return
+	}
 	if !a.namesFill() || s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil ||
 		len(s.FromClause) > 0 || s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil ||
 		s.LimitOffset != nil || s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
@@ -536,4 +539,65 @@ func (a *analyzer) unfilled(f *pg.FuncCall) {
 	}
 	refuse(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only",
 		"take the values first: SELECT "+strings.TrimSuffix(name, "()")+"(...)")
+}
+
+// seriesMax bounds the values that one SELECT takes.
+const seriesMax = 10_000
+
+// fillSeries reads SELECT nextval('s') FROM generate_series(1, 100), by which
+// clients take many values at a time, and makes a list of VALUES of it.
+func (a *analyzer) fillSeries(s *pg.SelectStmt) bool {
+	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil || len(s.FromClause) != 1 || len(s.TargetList) != 1 ||
+		s.WhereClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.SortClause != nil || s.LimitCount != nil || s.LimitOffset != nil ||
+		s.DistinctClause != nil || s.WindowClause != nil || s.LockingClause != nil {
+		return false
+	}
+	r := s.FromClause[0].GetRangeFunction()
+	t := s.TargetList[0].GetResTarget()
+	call := t.GetVal().GetFuncCall()
+	if r == nil || call == nil || len(r.Functions) != 1 || r.Ordinality || r.Lateral || r.IsRowsfrom || r.Coldeflist != nil {
+		return false
+	}
+	items := r.Functions[0].GetList().GetItems()
+	if len(items) == 0 {
+		return false
+	}
+	f := items[0].GetFuncCall()
+	if names := strs(f.GetFuncname()); f == nil || len(f.Args) != 2 || names[len(names)-1] != "generate_series" {
+		return false
+	}
+	low, high := f.Args[0].GetAConst().GetIval(), f.Args[1].GetAConst().GetIval()
+	if low == nil || high == nil {
+		return false
+	}
+	v, ok := a.fillCall(call)
+	n := int64(high.Ival) - int64(low.Ival) + 1
+	if !ok || v.ValueParam > 0 || n < 1 {
+		return false
+	}
+	if n > seriesMax {
+		refuse("one statement takes at most "+itoa(seriesMax)+" values", "take them in several statements")
+	}
+	name := t.Name
+	if name == "" {
+		name = outputName(t.Val)
+	}
+	var b strings.Builder
+	b.WriteString("SELECT " + quoteAlways(name) + " FROM (VALUES ")
+	for i := range n {
+		node, text := a.value(v)
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("(" + text + ")")
+		t.Val = node
+	}
+	b.WriteString(") AS ids(" + quoteAlways(name) + ")")
+	ts := a.tokens()
+	last := len(ts) - 1
+	for last > 0 && a.punct(last, ';') {
+		last--
+	}
+	a.replace(ts[0].Start, ts[last].End, b.String())
+	return true
 }

@@ -91,7 +91,9 @@ func (k *keeper) run(ctx context.Context) {
 		case <-k.wake:
 		case <-timer.C:
 		}
-		if err := k.once(ctx); err == nil {
+		err := k.once(ctx)
+		k.lease.cause.Store(&err)
+		if err == nil {
 			pause = every
 		} else if pause == every {
 			pause = every / 8

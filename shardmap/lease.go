@@ -65,6 +65,7 @@ type Lease struct {
 	node   atomic.Uint32
 	acked  atomic.Uint64
 	ack    func(version uint64)
+	cause  atomic.Pointer[error]
 
 	mu        sync.Mutex
 	until     int64  // what was granted; deadline is 0 while the map is too old
@@ -200,6 +201,17 @@ func (l *Lease) HeldNode() (node uint16, held bool) {
 	term := l.Term()
 	node = l.Node()
 	return node, l.Holds(term)
+}
+
+// Cause returns why the last attempt to renew the lease failed, nil if it did not.
+func (l *Lease) Cause() error {
+	if l == nil {
+		return nil
+	}
+	if p := l.cause.Load(); p != nil {
+		return *p
+	}
+	return nil
 }
 
 // Acknowledge says that the process serves by the map of this version and that

@@ -194,6 +194,11 @@ func (c *Client) Tables(ctx context.Context) ([]admin.TableInfo, error) {
 	return ask[[]admin.TableInfo](ctx, c, "tables", nil)
 }
 
+// Routers implements admin.API.
+func (c *Client) Routers(ctx context.Context) ([]admin.RouterInfo, error) {
+	return ask[[]admin.RouterInfo](ctx, c, "routers", nil)
+}
+
 func byKeyspace(name string) url.Values {
 	if name == "" {
 		return nil

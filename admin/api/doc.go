@@ -9,6 +9,7 @@
 //	GET  /api/v1/shards       []admin.ShardInfo
 //	GET  /api/v1/keyspaces    []admin.KeyspaceInfo
 //	GET  /api/v1/tables       []admin.TableInfo
+//	GET  /api/v1/routers      []admin.RouterInfo
 //	GET  /api/v1/ranges       []admin.RangeInfo      ?keyspace=
 //	GET  /api/v1/pins         []admin.PinInfo        ?keyspace=
 //	GET  /api/v1/map          shardmap.State         ?version=

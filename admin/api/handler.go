@@ -100,6 +100,7 @@ func NewHandler(opts Options) http.Handler {
 	query(h, mux, "status", func(ctx context.Context, _ url.Values) (any, error) { return a.Status(ctx) })
 	query(h, mux, "shards", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Shards(ctx)) })
 	query(h, mux, "keyspaces", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Keyspaces(ctx)) })
+	query(h, mux, "routers", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Routers(ctx)) })
 	query(h, mux, "tables", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Tables(ctx)) })
 	query(h, mux, "ranges", func(ctx context.Context, q url.Values) (any, error) {
 		return list(a.Ranges(ctx, q.Get("keyspace")))

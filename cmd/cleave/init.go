@@ -26,8 +26,8 @@ started: run cleave router, on as many machines as wanted.
 Tables that the default shard has already become whole tables of the cluster. A URL on
 the command line can be seen by other users of this machine: put a password into
 a .pgpass file instead.`,
-		Example: `  cleave init --directory file:/srv/cleave/directory.db a=postgres://cleave@10.0.0.1/app b=postgres://cleave@10.0.0.2/app
-  cleave router --directory file:/srv/cleave/directory.db`,
+		Example: `  cleave init --directory file:/srv/map.db a=postgres://cleave@db1/app b=postgres://cleave@db2/app
+  cleave router --directory file:/srv/map.db`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			cfg, err := a.load(cmd)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
@@ -21,6 +22,11 @@ func TestReplicaCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, r := range []*localpg.Server{first, second} {
+		await(t, "the replicas have the databases", func() bool {
+			return pgtest.Ask(t, r.URL("postgres"), "SELECT count(*) FROM pg_database WHERE datname IN ('a', 'b')") == "2"
+		})
+	}
 	for _, bad := range [][]string{{"init", "--directory", directory}, {"init", "a=" + primary.URL("a")}, {"init", "--directory", directory, primary.URL("a")}} {
 		if code, _, stderr := command(t, "", bad...); code != 2 || strings.Contains(stderr, "panic") {
 			t.Errorf("%v: exit code %d, %s", bad, code, stderr)
@@ -28,6 +34,10 @@ func TestReplicaCommands(t *testing.T) {
 	}
 	if code, out, stderr := command(t, "", "init", "--directory", directory, "a="+primary.URL("a")); code != 0 || !strings.Contains(out, "1 shard") {
 		t.Fatalf("init: %d %s%s", code, out, stderr)
+	}
+	for _, s := range []*localpg.Server{first, second} {
+		pgtest.Await(t, s.URL("postgres"), "SELECT count(*) FROM pg_database WHERE datname IN ('a', 'b')", "2")
+		pgtest.Await(t, s.URL("a"), "SELECT count(*) FROM pg_tables WHERE schemaname = 'cleave_internal'", "1")
 	}
 	if code, _, stderr := command(t, "", "init", "--directory", directory, "a="+primary.URL("a")); code == 0 || !strings.Contains(stderr, "already") {
 		t.Errorf("a second init: %d %s", code, stderr)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -19,22 +22,35 @@ func (a *app) routerCommand() *cobra.Command {
 		Use:   "router",
 		Short: "Start a router for a cluster that exists",
 		Long: `Starts only the router and the admin API, for the cluster whose shard map is in the
-directory. Any number of routers can serve one cluster: each follows the map.
+directory. Any number of routers can serve one cluster: each follows the map. With a
+directory in etcd they can be on any number of machines; the URL names its servers, the
+prefix of its keys, user and password, and the certificates for TLS:
+
+  etcd://user:password@host1:2379,host2:2379/prefix?cacert=ca.crt&cert=me.crt&key=me.key
+
+Put a password into CLEAVE_DIRECTORY or the file of settings, since other users of the
+machine can see command lines. Certificates are given as files.
+
+A router that cannot reach the directory stops answering before --lease-ttl is over
+(57P03), and goes on by itself afterwards. cleave router list shows all routers.
 
 Signals and settings are those of cleave up.`,
-		Example: `  cleave router --directory file:./.cleave/directory.db --listen 127.0.0.1:6433 --admin 127.0.0.1:6481`,
-		Args:    args(0, 0),
+		Example: `  cleave router --directory file:./.cleave/directory.db --listen 127.0.0.1:6433 --admin 127.0.0.1:6481
+  cleave router --directory etcd://10.0.0.1:2379,10.0.0.2:2379,10.0.0.3:2379/shop
+  CLEAVE_DIRECTORY='etcd://cleave:PASSWORD@10.0.0.1:2379/shop?cacert=/etc/cleave/ca.crt' cleave router`,
+		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
 			if cfg.Directory == "" {
-				return &usageError{errMissing("--directory", "the file with the cluster's shard map, such as file:./.cleave/directory.db"), cmd}
+				return &usageError{errMissing("--directory", "where the cluster's shard map is, such as etcd://HOST:2379/PREFIX or file:./.cleave/directory.db"), cmd}
 			}
 			return a.serve(cmd.Context(), cfg, func(ctx context.Context, r *runner) error { return r.route(ctx) })
 		},
 	}
+	cmd.AddCommand(a.routerListCommand())
 	for _, s := range config.Settings() {
 		switch s.Name {
 		case "admin", "data", "shards", "engine", "servers":
@@ -48,8 +64,9 @@ Signals and settings are those of cleave up.`,
 // route opens the directory of a cluster that exists.
 func (r *runner) route(ctx context.Context) error {
 	path := directoryPath(r.cfg.Load().Directory, "")
+	shown := shardmap.Redacted(path)
 	// Opening would make an empty one.
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !wiring.InEtcd(path) {
 		return sqlstate.New(sqlstate.ConfigFileError, "there is no directory file %s", path).
 			WithHint("name that of a cluster with --directory, or make a cluster with cleave up")
 	}
@@ -61,14 +78,14 @@ func (r *runner) route(ctx context.Context) error {
 		return err
 	}
 	if _, err := dir.Load(ctx); errors.Is(err, shardmap.ErrNotFound) {
-		return sqlstate.New(sqlstate.ConfigFileError, "the directory %s holds no shard map", path).
+		return sqlstate.New(sqlstate.ConfigFileError, "the directory %s holds no shard map", shown).
 			WithHint("make a cluster with cleave up")
 	}
 	r.banner = func(c *cluster) error {
 		router, adminAddress, snap := dialable(r.router.Addr()), dialable(r.admin.Addr()), c.Executor.Snapshot()
 		if r.app.json {
 			return r.app.printJSON(map[string]any{
-				"listen": router, "admin": adminAddress, "directory": path,
+				"listen": router, "admin": adminAddress, "directory": shown,
 				"shards": len(snap.Shards()), "tables": len(snap.State().Tables), "version": snap.Version(), "pid": os.Getpid(),
 			})
 		}
@@ -77,4 +94,34 @@ func (r *runner) route(ctx context.Context) error {
 		return err
 	}
 	return r.start(ctx, dir)
+}
+
+func (a *app) routerListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the routers of the cluster",
+		Long: `Lists the routers, and the programs that use the Go client: the version of the map
+that each serves by, how many versions it is behind, and for how long it may serve
+without reaching the directory. One whose lease has run out is not listed.`,
+		Example: `  cleave router list
+  cleave router list --json`,
+		Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			list, err := c.Routers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return printList(a, list, "no routers",
+				[]string{"NODE", "ROLE", "ADDRESS", "HOST", "SOFTWARE", "VERSION", "LAG", "LEASE", "ID"},
+				func(r admin.RouterInfo) []string {
+					return []string{strconv.Itoa(int(r.Node)), r.Role, r.Address, r.Host, r.Software, strconv.FormatUint(r.Version, 10),
+						strconv.FormatUint(r.Lag, 10), strconv.FormatFloat(r.LeaseLeft, 'f', 1, 64) + "s", r.ID}
+				})
+		},
+	}
 }

@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/shardmap"
@@ -147,7 +150,11 @@ func closeListener(l net.Listener) func(context.Context) error {
 // when ctx has ended and everything is drained.
 func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	cfg := r.cfg.Load()
-	c, err := newCluster(ctx, dir, &cfg.Config, dialable(r.router.Addr()), r.log)
+	lease, err := r.join(ctx, dir)
+	if err != nil {
+		return err
+	}
+	c, err := newCluster(ctx, dir, lease, &cfg.Config, dialable(r.router.Addr()), r.log)
 	if err != nil {
 		return err
 	}
@@ -163,6 +170,36 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 		return err
 	}
 	return c.serve(ctx, r.router, r.admin, func() time.Duration { return r.cfg.Load().DrainTimeout })
+}
+
+// leaveMax bounds the farewell to the directory; without it the lease runs out.
+const leaveMax = 2 * time.Second
+
+// join makes the process a member of the cluster until close.
+func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Lease, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	address := r.router.Addr().String()
+	if t, ok := r.router.Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() {
+		address = net.JoinHostPort(host, strconv.Itoa(t.Port))
+	}
+	lease, leave, err := dir.Join(ctx, shardmap.Member{
+		ID: uuid.NewString(), Role: "router", Address: address, Host: host, Software: versionText(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.undo(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, leaveMax)
+		defer cancel()
+		if err := leave(ctx); err != nil {
+			r.log.Warn("the directory could not be told that this router ends; its lease runs out", telemetry.KeyError, err)
+		}
+		return nil
+	})
+	return lease, nil
 }
 
 // reload reads the settings' file again.

@@ -239,8 +239,32 @@ func TestSimulateIsTrue(t *testing.T) {
 	if code, _, stderr := cli(t, nil, "simulate", "--from", "table:nothing", "--admin", c.Admin); code != exitFailed || !strings.Contains(stderr, "no table nothing") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
+}
+
+// TestSimulateOnPostgresShards reads a table on PostgreSQL shards, and looks at
+// the router as at a database.
+func TestSimulateOnPostgresShards(t *testing.T) {
+	pgtest.PSQL(t) // installs PostgreSQL where it is missing
+	c := start(t, "up", "--engine", "postgres", "--data", filepath.Join(pgtest.Dir(t), "data"), "--shards", "2")
+	s := c.session()
+	execAll(t, s, createOrders, "CREATE TABLE whole (id bigint PRIMARY KEY, region text NOT NULL)", "INSERT INTO whole SELECT i, 'r' || i % 100 FROM generate_series(1, 1000) i")
+	insert(t, s, 60)
+	var r simulate.Report
+	c.into(&r, "simulate", "--from", "table:orders", "--strategies", "balanced")
+	if r.Shards != 2 || r.Key.Rows != 60 || r.Types[0] != "bigint" || r.Columns[0] != "tenant_id" || r.Guessed {
+		t.Errorf("%+v", r)
+	}
+	c.into(&r, "simulate", "--from", "table:whole", "--column", "region")
+	if r.Key.Rows != 1000 || r.Key.Distinct != 100 || !slices.ContainsFunc(r.Advice, func(a simulate.Advice) bool { return a.Code == "unique" }) {
+		t.Errorf("%+v", r)
+	}
+	router := "postgres://" + c.Listen + "/cleave?sslmode=disable"
+	code, stdout, stderr := cli(t, nil, "simulate", "--from", router, "--table", "whole", "--column", "region", "--json")
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != exitOK || r.Key.Rows != 1000 {
+		t.Errorf("exit code %d, %v, %s", code, err, stderr)
+	}
 	// The router itself does not read all of a sharded table.
-	if code, _, stderr := cli(t, nil, "simulate", "--from", "postgres://"+c.Listen+"/cleave?sslmode=disable", "--table", "packages", "--column", "maintainer"); code != exitFailed {
+	if code, _, stderr := cli(t, nil, "simulate", "--from", router, "--table", "orders", "--column", "tenant_id"); code != exitFailed || !strings.Contains(stderr, "--from table:NAME") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 }

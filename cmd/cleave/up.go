@@ -109,11 +109,14 @@ func directoryPath(setting, folder string) string {
 	if setting == "" {
 		return filepath.Join(folder, wiring.DirectoryFile)
 	}
+	if wiring.InEtcd(setting) {
+		return setting
+	}
 	return wiring.FilePath(setting)
 }
 
 func (r *runner) openDirectory(ctx context.Context, url string) (shardmap.Directory, error) {
-	dir, err := wiring.OpenDirectory(ctx, url)
+	dir, err := wiring.OpenDirectoryWith(ctx, url, r.cfg.Load().LeaseTTL)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ type cluster struct {
 }
 
 // newCluster wires the rooms and starts to follow the map. It serves nothing yet.
-func newCluster(ctx context.Context, dir shardmap.Directory, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Config: cfg, Software: versionText(), Log: log})
+func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: cfg, Software: versionText(), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (c *cluster) ready(context.Context) error {
 	if c.draining.Load() {
 		return sqlstate.New(sqlstate.AdminShutdown, "the router is shutting down")
 	}
-	return nil
+	return c.Executor.Serving()
 }
 
 // serve answers on both ports until ctx ends, then drains: sessions get

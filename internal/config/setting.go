@@ -22,7 +22,8 @@ type Config struct {
 	Shards    int    // local shards to make on the first start
 	Engine    string // "sqlite" or "postgres": of the local shards
 	Servers   int    // private PostgreSQL servers to spread them over
-	Directory string // path of the directory's SQLite file; "" is directory.db in Data
+	Directory string // path of the directory's SQLite file, or its etcd:// URL; "" is directory.db in Data
+	LeaseTTL  time.Duration
 
 	MaxConnections           int // client sessions
 	PoolSize                 int // connections to one shard
@@ -90,13 +91,15 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.Engine }),
 	number("servers", "private PostgreSQL servers over which the local shards are spread", 1, 1, ServersMax,
 		func(c *Config) *int { return &c.Servers }),
-	text("directory", "file that stores the shard map and its history", "file:PATH or a path; empty is directory.db in the data folder", "",
+	text("directory", "store of the shard map and its history: a file on this machine, or etcd for many", "file:PATH, a path, or etcd://[USER:PASSWORD@]HOST:2379,.../PREFIX; empty is directory.db in the data folder", "",
 		func(c *Config) *string { return &c.Directory }, func(s string) error {
-			if strings.Contains(s, "://") {
-				return errors.New("is not a file")
+			if strings.Contains(s, "://") && !strings.HasPrefix(s, "etcd://") {
+				return errors.New("is neither a file nor etcd")
 			}
 			return nil
 		}),
+	duration("lease-ttl", "a router that cannot reach the directory for this long no longer counts; it stops answering a little earlier", 5*time.Second, time.Second,
+		func(c *Config) *time.Duration { return &c.LeaseTTL }),
 	number("max-connections", "client sessions at once; one more is refused with 53300", 1000, 1, 100_000,
 		func(c *Config) *int { return &c.MaxConnections }),
 	number("pool-size", "connections to one shard at once; a statement waits for a free one", 32, 1, 10_000,
@@ -429,6 +432,10 @@ func redact(s string) string {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
 		end = len(rest)
+	}
+	if strings.Contains(rest[end:], "@") && strings.Contains(rest[:end], ":") && strings.HasPrefix(s, "etcd://") {
+		// Perhaps a password with an unescaped slash: all before the last @ goes.
+		return s[:scheme+3] + "xxxxx" + rest[strings.LastIndexByte(rest, '@'):]
 	}
 	at := strings.LastIndexByte(rest[:end], '@')
 	if at < 0 {

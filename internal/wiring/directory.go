@@ -6,21 +6,32 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/shardmap/etcd"
 	"github.com/cleavedb/cleave/shardmap/sqlitedir"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// OpenDirectory opens the directory that a URL names: file:PATH or a path. A
-// file that does not exist is made, empty.
-func OpenDirectory(_ context.Context, url string) (shardmap.Directory, error) {
-	if strings.HasPrefix(url, "etcd://") {
-		return nil, sqlstate.Refuse("a directory in etcd is not supported by this version", "use file:PATH")
-	}
-	return sqlitedir.Open(FilePath(url))
+// OpenDirectory opens the directory that a URL names: file:PATH or a path, or
+// etcd://HOST:PORT,.../PREFIX. A file that does not exist is made, empty. Leases
+// have the default time to live.
+func OpenDirectory(ctx context.Context, url string) (shardmap.Directory, error) {
+	return OpenDirectoryWith(ctx, url, 0)
 }
+
+// OpenDirectoryWith is OpenDirectory with a time to live for leases; 0 is the default.
+func OpenDirectoryWith(ctx context.Context, url string, leaseTTL time.Duration) (shardmap.Directory, error) {
+	if InEtcd(url) {
+		return etcd.Open(ctx, url, etcd.Options{LeaseTTL: leaseTTL})
+	}
+	return sqlitedir.OpenWith(FilePath(url), sqlitedir.Options{LeaseTTL: leaseTTL})
+}
+
+// InEtcd reports whether a directory's URL is not a file's.
+func InEtcd(url string) bool { return strings.HasPrefix(url, etcd.Scheme) }
 
 // FilePath is the path that file:PATH names, or the path itself.
 func FilePath(url string) string {

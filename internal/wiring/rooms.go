@@ -40,9 +40,12 @@ type Rooms struct {
 // Options are what Rooms are made of.
 type Options struct {
 	Directory shardmap.Directory // stays the caller's to close
-	Config    *config.Config
-	Software  string // version of Cleave
-	Log       *slog.Logger
+	// Lease, if there is one, is what the directory's Join returned: without a
+	// live one no statement is answered. Join before New, which loads the map.
+	Lease    *shardmap.Lease
+	Config   *config.Config
+	Software string // version of Cleave
+	Log      *slog.Logger
 }
 
 // New wires the rooms and starts to follow the map. Nothing is served yet.
@@ -54,6 +57,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	}
 	r.Executor = executor.New(executor.Options{
 		Directory: o.Directory, Drivers: byName, Planner: r.Planner, Limits: executorLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
+		Lease: o.Lease,
 	})
 	if err := r.Executor.Start(ctx); err != nil {
 		_ = r.Executor.Close() // the first error is the one to report

@@ -47,6 +47,25 @@ SELECT nextval('free_seq') FROM orders WHERE tenant_id = 5;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
 -->   hint: take the values first: SELECT nextval(...)
 SELECT nextval('free_seq') FROM generate_series(1, 3);
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT "nextval" FROM (VALUES ($1::bigint), ($2::bigint), ($3::bigint)) AS ids("nextval")
+-->   $1 = nextval public.free_seq
+-->   $2 = nextval public.free_seq
+-->   $3 = nextval public.free_seq
+-->   simple: SELECT "nextval" FROM (VALUES ('100'::bigint), ('101'::bigint), ('102'::bigint)) AS ids("nextval")
+SELECT cleave.next_id() AS "Id" FROM pg_catalog.generate_series(1, 2) AS g;
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT "Id" FROM (VALUES ($1::bigint), ($2::bigint)) AS ids("Id")
+-->   $1 = next_id
+-->   $2 = next_id
+-->   simple: SELECT "Id" FROM (VALUES ('100'::bigint), ('101'::bigint)) AS ids("Id")
+SELECT nextval('free_seq') FROM generate_series(1, 3) WHERE random() < 0.5;
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: take the values first: SELECT nextval(...)
+SELECT nextval('free_seq') FROM generate_series(1, 20000);
+--> refused 0A000: one statement takes at most 10000 values
+-->   hint: take them in several statements
+SELECT nextval('free_seq') FROM generate_series(3, 1);
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
 -->   hint: take the values first: SELECT nextval(...)
 SELECT CASE WHEN true THEN nextval('free_seq') END;

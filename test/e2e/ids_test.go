@@ -152,6 +152,15 @@ SELECT nextval('ws')
 INSERT INTO a (t) VALUES (1) RETURNING id
 ROLLBACK
 SELECT nextval('ws'), nextval('a_id_seq')
+SELECT nextval('ws') FROM generate_series(1, 5)
+SELECT nextval('ws') AS n FROM generate_series(1, 3) g
+BEGIN READ ONLY
+SELECT nextval('ws')
+ROLLBACK
+BEGIN
+SET TRANSACTION READ ONLY
+SELECT setval('ws', 5)
+ROLLBACK
 `
 
 // TestSequencesAsPostgreSQL holds sequences, serial and identity columns against

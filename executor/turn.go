@@ -1,0 +1,144 @@
+package executor
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Turn is one session's part in the lease: under which map and term it runs what
+// it runs now. The executor acknowledges a version of the map when no turn is
+// under way by an older one. A Turn is used by one goroutine at a time.
+type Turn struct {
+	ex      *Executor
+	version atomic.Uint64 // 0: nothing is under way
+	term    uint64
+}
+
+// turns are those of the sessions that there are.
+type turns struct {
+	mu  sync.Mutex
+	all map[*Turn]struct{}
+	// installed wakes acknowledge; it holds one message.
+	installed chan struct{}
+}
+
+// NewTurn returns a session's Turn; Close must follow.
+func (e *Executor) NewTurn() *Turn {
+	t := &Turn{ex: e}
+	if e.lease != nil {
+		e.turns.mu.Lock()
+		e.turns.all[t] = struct{}{}
+		e.turns.mu.Unlock()
+	}
+	return t
+}
+
+// Close ends the use of the Turn.
+func (t *Turn) Close() {
+	t.version.Store(0)
+	t.ex.turns.mu.Lock()
+	defer t.ex.turns.mu.Unlock()
+	delete(t.ex.turns.all, t)
+}
+
+// Begin says that what is run from now on is routed by the current map or a
+// newer one. Call it before the map is looked at.
+func (t *Turn) Begin() {
+	e := t.ex
+	if e.lease == nil {
+		return
+	}
+	t.term = e.lease.Term()
+	// Stored first, then looked at again: whoever installs a newer map either is
+	// seen here or sees what was stored.
+	for {
+		v := e.snapshot.Load().Version()
+		t.version.Store(v)
+		if e.snapshot.Load().Version() == v {
+			return
+		}
+	}
+}
+
+// End says that nothing is under way any more.
+func (t *Turn) End() {
+	if t.ex.lease != nil {
+		t.version.Store(0)
+	}
+}
+
+// Holds reports whether the lease was held without a gap since Begin: what
+// shards have answered since may be passed on.
+func (t *Turn) Holds() bool { return t.ex.lease == nil || t.ex.lease.Holds(t.term) }
+
+// Serving returns nil while the lease is live, else an error with code 57P03
+// that says why it is not.
+func (e *Executor) Serving() error {
+	if e.lease.Live() {
+		return nil
+	}
+	return e.NotServing()
+}
+
+// NotServing is the error of a statement that the lease did not cover. Nothing
+// was done.
+func (e *Executor) NotServing() *sqlstate.Error {
+	err := sqlstate.New(sqlstate.CannotConnectNow,
+		"the lease of this router on the directory has run out: its map (version %d) may be old, so it does not answer by it", e.Snapshot().Version()).
+		WithHint("run it again, here or on another router: this one goes on by itself as soon as it reaches the directory")
+	if cause := e.lease.Cause(); cause != nil {
+		err.Detail = sqlstate.As(cause).Message
+	}
+	return err
+}
+
+// under returns the oldest version by which something is under way, at most the
+// given one.
+func (e *Executor) under(version uint64) uint64 {
+	e.turns.mu.Lock()
+	defer e.turns.mu.Unlock()
+	for t := range e.turns.all {
+		if v := t.version.Load(); v != 0 && v < version {
+			version = v
+		}
+	}
+	return version
+}
+
+// Pauses between two looks at what is under way by an old map.
+const (
+	ackPauseMin = 200 * time.Microsecond
+	ackPauseMax = 20 * time.Millisecond
+)
+
+// acknowledge tells the directory of each version by which all that is under
+// way is routed. A long statement holds it up, as it has to.
+func (e *Executor) acknowledge(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.turns.installed:
+		}
+		for pause := ackPauseMin; ; pause = min(2*pause, ackPauseMax) {
+			newest := e.Snapshot().Version()
+			oldest := e.under(newest)
+			e.lease.Acknowledge(oldest)
+			if oldest == newest {
+				break
+			}
+			timer.Reset(pause)
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+		}
+	}
+}
