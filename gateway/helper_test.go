@@ -53,7 +53,6 @@ type config struct {
 	dir      shardmap.Directory // share the map with another router
 	lease    *shardmap.Lease
 	slow     time.Duration
-	lease    *shardmap.Lease
 	log      *slog.Logger
 	tracer   *trace.Tracer
 }

@@ -125,6 +125,8 @@ func (c *conn) ReceiveNow() ([]byte, error) {
 	for {
 		b, err := c.frames.Poll(c.lane.ReadNow)
 		switch {
+		case err == lane.ErrAgain && c.lane.Due():
+			return nil, c.lost(true, os.ErrDeadlineExceeded)
 		case err == lane.ErrAgain:
 			return nil, nil
 		case err != nil:

@@ -131,7 +131,7 @@ func (c *Conn) Watch(h Handler) {
 func (c *Conn) Take(h Handler) (now bool) {
 	c.mu.Lock()
 	c.handler = h
-	now = c.r.ready || c.closed.Load()
+	now = c.r.ready || c.r.expired() || c.closed.Load()
 	c.r.ready = false
 	c.mu.Unlock()
 	return now

@@ -49,7 +49,7 @@ func OpenWith(path string, o Options) (shardmap.Directory, error) {
 		o.Now = time.Now
 	}
 	if o.Poll <= 0 {
-		o.Poll = 5 * time.Millisecond
+		o.Poll = 20 * time.Millisecond
 	}
 	if o.BusyMax <= 0 {
 		o.BusyMax = 10 * time.Second
