@@ -65,9 +65,6 @@ type filling struct {
 	base   int // the client's highest parameter
 	values []FillValue
 	edits  []edit
-	// lastval and currval see what nextval did before: they are allowed only
-	// where the order of evaluation is known.
-	may bool
 }
 
 // functions that a router evaluates; of the schema cleave or PostgreSQL's own.
