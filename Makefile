@@ -18,7 +18,7 @@ export CGO_ENABLED := 1
 # Every package is tested once. Those that share memory between goroutines are
 # tested with the race detector; for the others its second compilation of the
 # SQL parser and of SQLite would buy nothing.
-RACE := ./shardmap/... ./telemetry/... ./engine/... ./executor/... ./schema/... ./admin/... ./gateway/... ./internal/localpg/...
+RACE := ./shardmap/... ./telemetry/... ./engine/... ./executor/... ./schema/... ./admin/... ./gateway/... ./internal/localpg/... ./internal/pipe/...
 
 .PHONY: help
 help: ## list the targets

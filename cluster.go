@@ -26,7 +26,6 @@ import (
 type Cluster struct {
 	rooms   *wiring.Rooms
 	options options
-	lease   *shardmap.Lease
 	session *pgxpool.Config // of sessions, copied for each use
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -123,11 +122,13 @@ func (c *Cluster) open(ctx context.Context, place *place) error {
 	if err != nil {
 		return err
 	}
-	c.lease = lease
 	c.undo = append(c.undo, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveMax)
 		defer cancel()
-		return leave(ctx)
+		if err := leave(ctx); err != nil {
+			c.options.log.Warn("the directory could not be told that this program ends; its lease runs out", telemetry.KeyError, err)
+		}
+		return nil
 	})
 	place.config.Lanes = -1 // its sessions have no sockets, so that a loop would only be one wake-up more
 	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: &place.config, Software: software(), Log: c.options.log})

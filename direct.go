@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pipe"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -47,6 +48,8 @@ type direct struct {
 	// expect are the messages sent whose answers are not complete, in order, as
 	// their type bytes; those without an answer are not in it.
 	expect []byte
+	// turn holds up the acknowledgement of a newer map while something is under way.
+	turn   *executor.Turn
 	status byte // of the last ReadyForQuery
 	open   bool // messages were sent since the last Sync
 	skip   bool // after an error, until Sync
@@ -121,12 +124,13 @@ func (o *Owner) dial(context.Context, string, string) (net.Conn, error) {
 		return nil, errClosed()
 	}
 	client, server := pipe.New()
-	d := &direct{o: o, nc: server, r: wire.NewReader(server, 4<<10, directMessage), status: 'I'}
+	d := &direct{turn: c.rooms.Executor.NewTurn(), o: o, nc: server, r: wire.NewReader(server, 4<<10, directMessage), status: 'I'}
 	d.expect = d.room[:0]
 	c.owners.direct.add(d)
 	c.wg.Go(func() {
 		defer c.owners.direct.remove(d)
 		defer d.cut()
+		defer d.turn.Close()
 		d.serve()
 	})
 	return client, nil
@@ -259,6 +263,7 @@ func (d *direct) relay(batch []byte) error {
 		return d.data(batch)
 	}
 	if !d.open && !d.skip {
+		d.turn.Begin() // before the map is looked at
 		if why := d.o.refusal(); why != nil && d.status != 'I' {
 			return why // with the connection its transaction ends
 		} else if why != nil {
@@ -345,6 +350,9 @@ func (d *direct) answers() error {
 	for !d.copyIn {
 		if len(d.expect) == 0 {
 			d.expect = d.room[:0]
+			if !d.open && !d.skip {
+				d.turn.End()
+			}
 			return nil
 		}
 		b, err := d.ec.Receive()
@@ -355,7 +363,7 @@ func (d *direct) answers() error {
 		if err != nil {
 			return err
 		}
-		if read && !d.o.Valid() {
+		if read && (!d.turn.Holds() || !d.o.Valid()) {
 			e := sqlstate.New(sqlstate.TransactionUnknown, "what shard %s owns of keyspace %s changed, or the directory was lost, while the statement ran", d.o.shard, d.o.keyspace).
 				OnShard(d.o.shard).WithHint("what it read may be out of date: call ForKey again and repeat it; if it wrote, look first whether the rows are there")
 			e.Keyspace = d.o.keyspace
@@ -446,6 +454,7 @@ func (d *direct) refuse(batch []byte, why *sqlstate.Error) error {
 			said, d.skip = true, true
 		}
 	}
+	d.turn.End()
 	_, err := d.nc.Write(d.out)
 	return err
 }

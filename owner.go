@@ -74,14 +74,13 @@ func (o *Owner) refusal() *sqlstate.Error {
 // lost is the error of a program whose lease on the directory has run out; nil
 // while it is live.
 func (c *Cluster) lost() *sqlstate.Error {
-	if c.lease.Live() {
+	if c.rooms.Executor.Serving() == nil {
 		return nil
 	}
 	if c.life.Err() != nil {
 		return errClosed()
 	}
-	e := sqlstate.New(sqlstate.CannotConnectNow, "the program has lost the directory, so it cannot know who owns a key").
-		WithHint("nothing was done: run it again; it goes on by itself when the directory answers")
+	e := c.rooms.Executor.NotServing()
 	e.Retry = sqlstate.RetrySafe
 	return e
 }

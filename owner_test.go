@@ -362,7 +362,7 @@ func TestDirectConnections(t *testing.T) {
 		// A pipeline without a Sync in between, far beyond what sockets buffer.
 		pl := conn.PgConn().StartPipeline(ctx)
 		for range 2000 {
-			pl.SendQueryParams("SELECT note FROM orders WHERE id < 20", nil, nil, nil, nil)
+			pl.SendQueryParams("SELECT note FROM orders WHERE tenant_id = 7 AND id < 20", nil, nil, nil, nil)
 		}
 		if err := pl.Sync(); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ type place struct {
 }
 
 // makeMax bounds the wait for another process that makes the same cluster.
-const makeMax = 10 * time.Second
+const makeMax = 30 * time.Second
 
 func parseURL(text string) (*place, error) {
 	bad := func(hint, format string, args ...any) error {
@@ -90,7 +90,7 @@ func (p *place) read(file string) error {
 // asked for.
 func (p *place) open(ctx context.Context, by string, log *slog.Logger) (shardmap.Directory, error) {
 	if p.directory != "" && !isFile(p.directory) {
-		return existing(ctx, p.directory)
+		return existing(ctx, p.directory, p.config.LeaseTTL)
 	}
 	file := wiring.FilePath(p.directory)
 	if file == "" {
@@ -109,7 +109,7 @@ func (p *place) open(ctx context.Context, by string, log *slog.Logger) (shardmap
 		return nil, sqlstate.New(sqlstate.ConfigFileError, "%s is a file, so a cluster cannot be made there", file).
 			WithHint("leave ?shards=%d out to open the cluster whose directory it is, or name a folder", p.shards)
 	}
-	return existing(ctx, file)
+	return existing(ctx, file, p.config.LeaseTTL)
 }
 
 func isFile(directory string) bool {
@@ -117,8 +117,8 @@ func isFile(directory string) bool {
 }
 
 // existing opens a directory that must hold a map.
-func existing(ctx context.Context, url string) (shardmap.Directory, error) {
-	dir, err := wiring.OpenDirectory(ctx, url)
+func existing(ctx context.Context, url string, ttl time.Duration) (shardmap.Directory, error) {
+	dir, err := wiring.OpenDirectoryWith(ctx, url, ttl)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +140,7 @@ func (p *place) openFolder(ctx context.Context, by string, log *slog.Logger) (sh
 	if err != nil {
 		return nil, wiring.FolderError(err, p.folder, "named")
 	}
-	ctx, cancel := context.WithTimeout(ctx, makeMax)
-	defer cancel()
-	for {
+	for end := time.Now().Add(makeMax); ; {
 		layout, err := wiring.ReadLayout(folder, software())
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && p.shards == 0:
@@ -169,10 +167,13 @@ func (p *place) openFolder(ctx context.Context, by string, log *slog.Logger) (sh
 			return dir, err
 		}
 		// Another process is making it.
+		if time.Now().After(end) {
+			return nil, err
+		}
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return nil, err
+			return nil, errors.Join(err, ctx.Err())
 		}
 	}
 }
@@ -183,7 +184,7 @@ func (p *place) found(ctx context.Context, folder string, layout *wiring.Layout,
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	dir, err := wiring.OpenDirectory(ctx, file)
+	dir, err := wiring.OpenDirectoryWith(ctx, file, p.config.LeaseTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func (p *place) make(ctx context.Context, folder, by string, log *slog.Logger) (
 	if p.shards != 0 && len(layout.Shards) != p.shards || layout.Engine != "sqlite" {
 		return nil, sqlstate.New(sqlstate.ObjectInUse, "another process has just made a cluster in %s", folder) // look again
 	}
-	dir, err := wiring.OpenDirectory(ctx, filepath.Join(folder, wiring.DirectoryFile))
+	dir, err := wiring.OpenDirectoryWith(ctx, filepath.Join(folder, wiring.DirectoryFile), p.config.LeaseTTL)
 	if err != nil {
 		return nil, err
 	}

@@ -100,6 +100,19 @@ func problem(shard string, err error, what string) Finding {
 func (o *Ops) examine(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkMax)
 	defer cancel()
+	var servers []Finding
+	if len(s.Replicas) > 0 {
+		var primary *shardmap.Shard
+		if primary, servers = o.examineServers(ctx, snap.State().Cluster, s); primary == nil {
+			return servers
+		}
+		s = primary
+	}
+	return append(servers, o.examinePrimary(ctx, snap, s)...)
+}
+
+// examinePrimary is examine for the server that takes writes, at s.URL.
+func (o *Ops) examinePrimary(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) []Finding {
 	sh, err := o.open(snap.State().Cluster, s)
 	if err != nil {
 		return []Finding{problem(s.Name, err, "shard "+s.Name)}

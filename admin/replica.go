@@ -313,6 +313,30 @@ func (o *Ops) endpoints(ctx context.Context, cluster string, sh *shardmap.Shard)
 	return out
 }
 
+// examineServers looks at all servers of a shard with replicas, for Doctor. It
+// returns the shard with the primary's URL, nil if none is known to be it.
+func (o *Ops) examineServers(ctx context.Context, cluster string, sh *shardmap.Shard) (primary *shardmap.Shard, found []Finding) {
+	for _, e := range o.endpoints(ctx, cluster, sh) {
+		what := fmt.Sprintf("shard %s, server %s", sh.Name, e.info.URL)
+		switch {
+		case e.info.Serves == string(engine.Primary):
+			s := *sh
+			s.URL = e.url
+			primary = &s
+		case e.info.Serves == string(engine.Replica):
+			found = append(found, Finding{Level: LevelOK, Shard: sh.Name, What: fmt.Sprintf("%s: a replica, %d bytes behind", what, *e.info.LagBytes)})
+		default:
+			found = append(found, Finding{Level: LevelWarning, Shard: sh.Name, What: what + " gets no statements: " + e.info.Reason,
+				Next: fmt.Sprintf("start it or make it a replica of the primary, or: cleave shard replica remove %s %s", sh.Name, e.info.URL)})
+		}
+	}
+	if primary == nil {
+		found = append(found, Finding{Level: LevelError, Shard: sh.Name, What: fmt.Sprintf("shard %s has no server that is known to be its primary: it takes no writes", sh.Name),
+			Next: "start or promote one of its servers (pg_promote), then: cleave doctor"})
+	}
+	return primary, found
+}
+
 // replicaHealth fills what a shard with replicas shows: it is up if its primary is.
 func (o *Ops) replicaHealth(ctx context.Context, cluster string, sh *shardmap.Shard, info *ShardInfo) {
 	info.Health, info.Reason = Down, "none of its servers is known to be the primary"

@@ -64,3 +64,10 @@ type Prober interface {
 	// it (or said something that nobody asked for): a pool discards it then.
 	Probe() error
 }
+
+// Severer is implemented by Conns whose connection can be cut by any goroutine,
+// whoever waits on it and however: Send and Receive then fail at once.
+type Severer interface {
+	// Sever cuts the connection. Close has to follow.
+	Sever()
+}

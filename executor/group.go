@@ -403,7 +403,9 @@ func (p *pool) abandon() {
 	conns := slices.Clone(p.conns)
 	p.mu.Unlock()
 	for _, c := range conns {
-		_ = c.SetDeadline(time.Unix(1, 0)) // their sessions see the loss
+		if s, ok := c.Conn.(engine.Severer); ok {
+			s.Sever() // their sessions see the loss
+		}
 	}
 }
 

@@ -371,6 +371,26 @@ func TestSequencesFollowTheSchema(t *testing.T) {
 	if id := one[int64](t, conn, "INSERT INTO d (t) VALUES (1) RETURNING id"); id != 1 {
 		t.Errorf("distributed: %d", id)
 	}
+	// Doctor sees a default that somebody changed on a shard.
+	bad := func() (out []string) {
+		found, err := cl.ops.Doctor(ctx, admin.DoctorRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Level == admin.LevelError {
+				out = append(out, f.What)
+			}
+		}
+		return out
+	}
+	if got := bad(); len(got) != 0 {
+		t.Errorf("doctor: %q", got)
+	}
+	cl.direct(t, 1, "ALTER TABLE d ALTER COLUMN id SET DEFAULT 5")
+	if got := bad(); len(got) != 1 || !strings.Contains(got[0], `default of column "id" of public.d on shard-1`) {
+		t.Errorf("doctor: %q", got)
+	}
 	exec(t, conn, "DROP TABLE a, d")
 	exec(t, conn, "DROP SEQUENCE kept")
 	if got := names(); got != "" {

@@ -30,10 +30,10 @@ type writer struct {
 	// stalled is when a write began that has not ended, Unix nanoseconds; 0 if none.
 	stalled     atomic.Int64
 	onParameter func(name, value string)
-	// hold: a loop's thread runs the session; nothing is written but by flushNow.
-	hold bool
 	// guard is asked before anything of a shard's answer is taken; nil lets all pass.
 	guard func() error
+	// hold: a loop's thread runs the session; nothing is written but by flushNow.
+	hold bool
 }
 
 // Frames takes whole frames of a shard's answer (executor.Sink).

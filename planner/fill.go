@@ -65,9 +65,6 @@ type filling struct {
 	base   int // the client's highest parameter
 	values []FillValue
 	edits  []edit
-	// lastval and currval see what nextval did before: they are allowed only
-	// where the order of evaluation is known.
-	may bool
 }
 
 // functions that a router evaluates; of the schema cleave or PostgreSQL's own.
@@ -81,7 +78,7 @@ func (a *analyzer) namesFill() bool {
 	if a.fillNamed == 0 {
 		a.fillNamed = 1
 		text := strings.ToLower(a.sql)
-		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence"} {
+		for _, w := range []string{"next_id", "uuidv7", "nextval", "currval", "lastval", "setval", "serial_sequence", "gen_random_uuid"} {
 			if strings.Contains(text, w) {
 				a.fillNamed = 2
 			}

@@ -537,6 +537,10 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 			}
 		}
 	}
+	if f := c.generated(t, desc); f != nil {
+		good = false
+		c.found = append(c.found, *f)
+	}
 	want, guarded := GuardOf(c.snap, t, shard)
 	if why := guardDiffers(want, guarded, desc.Guard); why != "" {
 		good = false

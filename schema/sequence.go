@@ -303,3 +303,26 @@ func withRows(err error, d *planner.DDL) error {
 	own.Hint = "add the column without a default, give the rows their values, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"
 	return own
 }
+
+// generated compares what a shard's defaults say with what routers generate.
+func (c *comparison) generated(t *shardmap.Table, desc *engine.Table) *Finding {
+	is := t.Clone()
+	generate(&is, desc)
+	for i, col := range t.Columns {
+		name := t.QualifiedName()
+		f := &Finding{Level: levelError, Shard: c.shard.Name, Table: name}
+		switch q := shardmap.SequenceOf(col.Generated); {
+		case is.Columns[i].Generated != col.Generated || is.Columns[i].Identity != col.Identity:
+			f.What = "the default of column " + ident(col.Name) + " of " + name + " on " + c.shard.Name + " is not what routers go by"
+			f.Next = "set the default through a router: ALTER TABLE " + name + " ALTER COLUMN " + ident(col.Name) + " SET DEFAULT ..."
+			return f
+		case q != "":
+			if _, ok := c.snap.SequenceNamed(q); !ok {
+				f.What = "column " + ident(col.Name) + " of " + name + " takes its values from the sequence " + q + ", which is not there"
+				f.Next = "CREATE SEQUENCE " + q + ", and setval() to the highest value in use"
+				return f
+			}
+		}
+	}
+	return nil
+}

@@ -41,8 +41,8 @@ the other way round: what the old directory has is completed.
 A target that is not empty is refused, unless it is the same cluster's former directory.
 Shards with paths or socket addresses must be reachable from where the routers will run;
 cleave shard list shows the URLs.`,
-		Example: `  cleave directory copy --from file:./.cleave/directory.db --to etcd://10.0.0.1:2379,10.0.0.2:2379/shop --dry-run
-  cleave directory copy --from file:./.cleave/directory.db --to etcd://10.0.0.1:2379,10.0.0.2:2379/shop
+		Example: `  cleave directory copy --from file:./.cleave/directory.db --to etcd://10.0.0.1,10.0.0.2/shop --dry-run
+  cleave directory copy --from file:./.cleave/directory.db --to etcd://10.0.0.1,10.0.0.2/shop
   cleave directory copy --from etcd://10.0.0.1:2379/shop --to file:./.cleave/directory.db`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

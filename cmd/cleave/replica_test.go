@@ -107,6 +107,9 @@ func TestReplicaCommands(t *testing.T) {
 	// Failover: what was the first URL leaves the map.
 	primary.Kill()
 	pgtest.Ask(t, first.URL("a"), "SELECT pg_promote()")
+	if _, out, _ := r.cleave("", "doctor"); !strings.Contains(out, "gets no statements") || !strings.Contains(out, "cleave shard replica remove a") {
+		t.Errorf("doctor: %s", out)
+	}
 	r.ok("shard", "replica", "remove", "a", primary.URL("a"))
 	execAll(t, r.session(), "CREATE TABLE after_failover (a int)")
 	var after []admin.ShardInfo

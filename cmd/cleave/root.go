@@ -196,7 +196,7 @@ func (a *app) root() *cobra.Command {
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
-		a.directoryCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(),
+		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
 	)
 	// Cobra adds these two only when it runs; the manual wants them now.
 	root.InitDefaultHelpCmd()

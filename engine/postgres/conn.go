@@ -48,6 +48,7 @@ var (
 	_ engine.TwoPhase = (*conn)(nil)
 	_ engine.Prober   = (*conn)(nil)
 	_ engine.Async    = (*conn)(nil)
+	_ engine.Severer  = (*conn)(nil)
 )
 
 func newConn(s *shard, pg *pgconn.PgConn, h *pgconn.HijackedConn, frames *wire.Reader) *conn {
@@ -191,6 +192,16 @@ func (c *conn) Probe() error {
 		return nil
 	}
 	return c.lost(false, err)
+}
+
+// Sever shuts the socket down both ways, so that whoever waits on it wakes up;
+// closing it under a waiting poll would not.
+func (c *conn) Sever() {
+	if c.raw != nil {
+		_ = c.raw.Control(func(fd uintptr) { _ = syscall.Shutdown(int(fd), syscall.SHUT_RDWR) }) // else it is closed already
+		return
+	}
+	_ = c.net.SetDeadline(time.Unix(1, 0)) // likewise
 }
 
 var errSpoke = errors.New("the shard spoke on an idle conversation")

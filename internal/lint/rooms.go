@@ -102,6 +102,7 @@ var libraries = map[string][]string{
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
 	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
+	"github.com/Shopify/toxiproxy/v2":     {"internal/etcdtest"},
 	"gonum.org/v1/plot":                   {"internal/chart"},
 	"github.com/axiomhq/hyperloglog":      {"placement/simulate"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},

@@ -19,13 +19,24 @@ func Promtool(tb testing.TB) string {
 // SystemdAnalyze returns the path of systemd-analyze, installing it on Debian.
 func SystemdAnalyze(tb testing.TB) string {
 	tb.Helper()
-	if p, err := exec.LookPath("systemd-analyze"); err == nil {
+	return installed(tb, "systemd-analyze", "systemd")
+}
+
+// SQLite3 returns the path of SQLite's shell, installing it on Debian.
+func SQLite3(tb testing.TB) string {
+	tb.Helper()
+	return installed(tb, "sqlite3", "sqlite3")
+}
+
+func installed(tb testing.TB, name, pkg string) string {
+	tb.Helper()
+	if p, err := exec.LookPath(name); err == nil {
 		return p
 	}
-	installDebian(tb, "systemd")
-	p, err := exec.LookPath("systemd-analyze")
+	installDebian(tb, pkg)
+	p, err := exec.LookPath(name)
 	if err != nil {
-		tb.Fatal("pgtest: systemd-analyze is not found: install systemd")
+		tb.Fatalf("pgtest: %s is not found: install %s", name, pkg)
 	}
 	return p
 }

@@ -63,6 +63,10 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		_ = r.Executor.Close() // the first error is the one to report
 		return nil, err
 	}
+	if lease := o.Lease; lease != nil {
+		r.Metrics.Lease(func() (time.Duration, bool) { return lease.Left(), true })
+		r.Metrics.Serving(lease.Live)
+	}
 	var err error
 	if r.tracer, err = newTracer(ctx, o, r.Metrics); err != nil {
 		_ = r.Executor.Close() // the first error is the one to report

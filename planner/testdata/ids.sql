@@ -215,6 +215,11 @@ INSERT INTO files (id, path) VALUES (gen_random_uuid(), '/a');
 -->   text: INSERT INTO files (id, path) VALUES ($1::uuid, '/a')
 -->   $1 = gen_random_uuid
 -->   simple: INSERT INTO files (id, path) VALUES ('100'::uuid, '/a')
+INSERT INTO docs (id, body) VALUES (gen_random_uuid(), 'x');
+--> one shard, key ($1::uuid) [INSERT]
+-->   text: INSERT INTO docs (id, body) VALUES ($1::uuid, 'x')
+-->   $1 = gen_random_uuid
+-->   simple: INSERT INTO docs (id, body) VALUES ('100'::uuid, 'x')
 INSERT INTO docs (id, body) VALUES (gen_random_uuid(), 'x'), (uuidv7(), 'y');
 --> one shard, key ($1::uuid), ($2::uuid) [INSERT]
 -->   text: INSERT INTO docs (id, body) VALUES ($1::uuid, 'x'), ($2::uuid, 'y')

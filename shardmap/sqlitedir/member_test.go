@@ -3,12 +3,15 @@ package sqlitedir_test
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/shardmap/shardmaptest"
 	"github.com/cleavedb/cleave/shardmap/sqlitedir"
 )
 
@@ -107,6 +110,34 @@ func TestReboot(t *testing.T) {
 	if err := errors.Join(led.Resign(ctx), leave(ctx)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestPausedLeader stops a leading process.
+func TestPausedLeader(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d.db")
+	d, err := sqlitedir.OpenWith(path, sqlitedir.Options{LeaseTTL: shardmaptest.LeaseTTL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing(t, d)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), leadVariable+"="+path)
+	shardmaptest.RunPaused(t, d, cmd)
+}
+
+// TestTransfer moves a cluster to another file and back.
+func TestTransfer(t *testing.T) {
+	store := func(name string) shardmaptest.Store {
+		path := filepath.Join(t.TempDir(), name)
+		return func() shardmap.Directory {
+			d, err := sqlitedir.OpenWith(path, sqlitedir.Options{LeaseTTL: shardmaptest.LeaseTTL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+	}
+	shardmaptest.RunTransfer(t, store("a.db"), store("b.db"))
 }
 
 // TestFormatOne opens a file of the first format, which had no leases.

@@ -35,7 +35,21 @@ const childVariable = "CLEAVE_SQLITEDIR_TEST_CHILD"
 // createVariable makes it one that creates the directory and ends.
 const createVariable = "CLEAVE_SQLITEDIR_TEST_CREATE"
 
+// leadVariable makes it one that leads until it is deposed.
+const leadVariable = "CLEAVE_SQLITEDIR_TEST_LEAD"
+
 func TestMain(m *testing.M) {
+	if path := os.Getenv(leadVariable); path != "" {
+		d, err := sqlitedir.OpenWith(path, sqlitedir.Options{LeaseTTL: shardmaptest.LeaseTTL})
+		if err == nil {
+			err = shardmaptest.PausedLeader(d)
+		}
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if path := os.Getenv(childVariable); path != "" {
 		if err := writeForever(path); err != nil {
 			fmt.Println("error", err)

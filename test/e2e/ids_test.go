@@ -293,7 +293,17 @@ func TestIDsSurviveKills(t *testing.T) {
 		if len(seen) < 900 {
 			t.Errorf("only %d ids", len(seen))
 		}
+		for _, s := range c.shards(t) {
+			for _, table := range []string{"ev", "se"} {
+				if _, err := onShard(t, s, "INSERT INTO "+table+" (n) VALUES (1)"); code(err) != "55000" {
+					t.Errorf("%s on %s, past the router: %v", table, s.Name, err)
+				}
+			}
+		}
 		conn := c.connect(t)
+		if _, err := conn.Exec(t.Context(), "ALTER TABLE ev ADD COLUMN extra bigserial"); code(err) != "55000" {
+			t.Errorf("a generated column on a table with rows: %v", err)
+		}
 		for kind, list := range rows {
 			for i := 0; i < len(list); i += 1 + len(list)/50 {
 				var n int

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// healthMax bounds the question, so that a probe never hangs.
+const healthMax = 3 * time.Second
+
+func (a *app) healthCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "health",
+		Short: "Ask a router whether it is ready",
+		Long: `Asks the admin API whether the router takes statements now: it is up, does not drain,
+and has its lease on the directory. The exit code is 0 if so, else 1. Meant for the
+health check of a container, which has no curl.`,
+		Example: `  cleave health --admin 127.0.0.1:6480`,
+		Args:    args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, stop := context.WithTimeout(cmd.Context(), healthMax)
+			defer stop()
+			h, err := client.Health(ctx)
+			if err != nil {
+				return err
+			}
+			if !h.Ready {
+				return sqlstate.New(sqlstate.CannotConnectNow, "the router is not ready: %s", h.Reason)
+			}
+			if a.json {
+				return a.printJSON(h)
+			}
+			_, err = fmt.Fprintln(a.stdout, "ready")
+			return err
+		},
+	}
+}

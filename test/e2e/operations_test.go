@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// TestOperationsGuide runs the commands of docs/operations.md that are marked.
+func TestOperationsGuide(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.SQLite3(t)
+	c := start(t, "sqlite")
+	c.exec(t, "CREATE TABLE orders (tenant_id bigint PRIMARY KEY) WITH (cleave.shard_key = 'tenant_id')", "INSERT INTO orders VALUES (42)")
+	backup := t.TempDir()
+	blocks := strings.Split(string(page), "```sh run\n")[1:]
+	if len(blocks) < 3 {
+		t.Fatalf("%d blocks are marked", len(blocks))
+	}
+	for _, block := range blocks {
+		script, _, _ := strings.Cut(block, "```")
+		cmd := exec.Command("sh", "-eu", "-c", script)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "CLEAVE_ADMIN="+c.admin, "CLEAVE_LISTEN="+c.listen, "CLEAVE_DATA="+c.dir, "BACKUP="+backup)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s%v\n%s", script, err, out)
+		}
+	}
+	// The backup is a cluster: it starts, and has the row.
+	c.stop()
+	for _, name := range []string{"cleave.json"} { // the folder's format, which does not change
+		text, err := os.ReadFile(filepath.Join(c.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(backup, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.dir = backup
+	c.up()
+	if out := c.psql(t, "SELECT count(*) FROM orders WHERE tenant_id = 42", "-At"); strings.TrimSpace(out) != "1" {
+		t.Errorf("the restored cluster says %q", out)
+	}
+}
