@@ -346,6 +346,12 @@ func TestDirectoryCopy(t *testing.T) {
 	if got := note(t.Context(), conn, 42); got != "57P03" {
 		t.Fatalf("after the copy the router of the source answers %q", got)
 	}
+	if _, stderr, err := a.tryCLI("sql", "SELECT 1"); err == nil || !strings.Contains(stderr, "start the process with --directory '"+url) {
+		t.Errorf("the router of the source does not say where the cluster is: %s", stderr)
+	}
+	until(t, "the router's log says that it stopped, and why", func() bool {
+		return strings.Contains(a.log.String(), "has run out") && strings.Contains(a.log.String(), "has moved to "+url)
+	})
 	if _, stderr, err := a.tryCLI("shard", "remove", "shard-3"); err == nil {
 		t.Fatalf("the map of the source was changed: %s", stderr)
 	}
