@@ -40,7 +40,6 @@ type group struct {
 	system    string
 	endpoints []*endpoint // in the map's order
 	primary   *endpoint   // nil: none
-	counted   *endpoint   // the last one that the metrics heard of
 	last      *endpoint   // the last one that there was
 	// timeline is the highest that a primary was seen on. It never goes down.
 	timeline uint32
@@ -115,11 +114,6 @@ func (e *Executor) tendGroups(now time.Time) {
 	for _, g := range groups {
 		for _, p := range g.readPools() {
 			p.tend(now)
-		}
-		for i, d := range g.describe() {
-			if d.Serves != engine.Primary {
-				e.metrics.Replica(g.name, i, d.Serves == engine.Replica, d.LagBytes, d.Lag)
-			}
 		}
 	}
 }
