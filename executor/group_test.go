@@ -148,6 +148,46 @@ func TestTwoPrimariesOfOneTimelineAreRefused(t *testing.T) {
 	c.Release()
 }
 
+// A replica that did not follow the primary is promoted to its timeline when that
+// is down: it lacks what was written there.
+func TestAnotherPrimaryOfTheLastOnesTimelineIsRefused(t *testing.T) {
+	t.Parallel()
+	ex, dir, servers := replicated(t, executor.Limits{ProbeEvery: 50 * time.Millisecond, FailoverWait: -1}, 2)
+	c := acquire(t, ex, "shard-0", nil)
+	c.Release()
+	servers[0].Kill()
+	pgtestPromote(t, servers[1])
+	await(t, "the first is elected", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
+	c = acquire(t, ex, "shard-0", nil)
+	value(t, c, "INSERT INTO t VALUES (1)")
+	c.Release()
+	servers[1].Kill()
+	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
+	pgtestPromote(t, servers[2])
+	await(t, "the second says it is the primary", func() bool { return ex.Endpoints()[2].Role == engine.Primary })
+	_, err := ex.Acquire(context.Background(), "shard-0", nil)
+	if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || !strings.Contains(err.Error(), "was that and does not answer now") {
+		t.Errorf("%v", err)
+	}
+	// The operator decides that what the first had is lost.
+	cur, err := dir.Load(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := cur.State().Clone()
+	next.Shards[0].Replicas = next.Shards[0].Replicas[1:]
+	if _, err := dir.Update(context.Background(), shardmap.Change{Expect: cur.Version(), By: "test", Op: "test"}, next); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second serves", func() bool {
+		c, err := ex.Acquire(context.Background(), "shard-0", nil)
+		if err == nil {
+			c.Release()
+		}
+		return err == nil
+	})
+}
+
 func TestAStrangerIsNeverWrittenTo(t *testing.T) {
 	t.Parallel()
 	primary, stranger := pgtest.NewServer(t, nil), pgtest.NewServer(t, nil)
