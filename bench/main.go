@@ -48,6 +48,7 @@ type options struct {
 	targets string
 	parts   string
 	texts   int
+	shards  int
 }
 
 func main() {
@@ -61,6 +62,7 @@ func main() {
 	flag.StringVar(&o.targets, "targets", "direct,pgbouncer,cleave", "what to measure")
 	flag.StringVar(&o.parts, "parts", "statements,clients,texts,sqlite", "what to run")
 	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
+	flag.IntVar(&o.shards, "shards", 4, "PostgreSQL shards of the router")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -109,7 +111,7 @@ func run(ctx context.Context, o options) error {
 	}
 
 	listen, admin := freeAddress(), freeAddress()
-	up := exec.Command(o.binary, "up", "--engine", "postgres", "--data", filepath.Join(dir, "data"), "--listen", listen, "--admin", admin, "--max-connections", "1100")
+	up := exec.Command(o.binary, "up", "--engine", "postgres", "--data", filepath.Join(dir, "data"), "--listen", listen, "--admin", admin, "--max-connections", "1100", "--shards", strconv.Itoa(o.shards))
 	var upLog bytes.Buffer
 	up.Stdout, up.Stderr = &upLog, &upLog
 	if err := up.Start(); err != nil {
@@ -182,6 +184,11 @@ SELECT * FROM bench_big WHERE k = :k;
 	}
 	fmt.Printf("%s, %d cores, %s, pgbench -c %d, %d rounds of %d s, %s\n\n", time.Now().Format(time.DateOnly),
 		runtime.NumCPU(), runtime.Version(), o.clients, o.rounds, o.seconds, serverVersion(ctx, shard))
+	if strings.Contains(o.parts, "clients") {
+		if err := idleClients(ctx, cleaveURL, up.Process.Pid, o.rows); err != nil {
+			return err
+		}
+	}
 	fmt.Println("CPU microseconds per statement, least of the rounds; in brackets the ratio to pgbouncer.")
 	fmt.Println()
 	fmt.Println("| script | target | proxy CPU | servers' CPU | latency ms | statements/s (best) |")
@@ -209,11 +216,6 @@ SELECT * FROM bench_big WHERE k = :k;
 		}
 	}
 	fmt.Println()
-	if strings.Contains(o.parts, "clients") {
-		if err := idleClients(ctx, cleaveURL, up.Process.Pid, o.rows); err != nil {
-			return err
-		}
-	}
 	if strings.Contains(o.parts, "texts") {
 		if err := distinctTexts(ctx, cleaveURL, up.Process.Pid, o); err != nil {
 			return err

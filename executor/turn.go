@@ -2,10 +2,12 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -91,7 +93,12 @@ func (e *Executor) NotServing() *sqlstate.Error {
 		"the lease of this router on the directory has run out: its map (version %d) may be old, so it does not answer by it", e.Snapshot().Version()).
 		WithHint("run it again, here or on another router: this one goes on by itself as soon as it reaches the directory")
 	if cause := e.lease.Cause(); cause != nil {
-		err.Detail = sqlstate.As(cause).Message
+		why := sqlstate.As(cause)
+		err.Detail = why.Message
+		if errors.Is(cause, shardmap.ErrMoved) {
+			// It does not come back here: the cause says where the cluster is.
+			err.Hint = why.Hint
+		}
 	}
 	return err
 }

@@ -147,7 +147,7 @@ func (d *diagnosis) process(ctx context.Context, cfg *config.Effective) bool {
 		d.fail(err)
 		return false
 	case !h.Ready:
-		d.add(levelWarning, "the process at "+cfg.Admin+" does not serve: "+h.Reason, "wait, or look at its log")
+		d.add(levelWarning, "the process at "+cfg.Admin+" does not serve: "+h.Reason, "its log says why; if the directory is gone for the moment, it goes on by itself")
 	default:
 		d.add(levelOK, "a cluster answers at "+cfg.Admin, "")
 	}

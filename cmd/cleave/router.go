@@ -68,7 +68,7 @@ func (r *runner) route(ctx context.Context) error {
 	// Opening would make an empty one.
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !wiring.InEtcd(path) {
 		return sqlstate.New(sqlstate.ConfigFileError, "there is no directory file %s", path).
-			WithHint("name that of a cluster with --directory, or make a cluster with cleave up")
+			WithHint("name that of a cluster with --directory, or make a cluster: cleave init --directory %s NAME=URL ..., or cleave up", shown)
 	}
 	if err := r.bind(ctx); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r *runner) route(ctx context.Context) error {
 	}
 	if _, err := dir.Load(ctx); errors.Is(err, shardmap.ErrNotFound) {
 		return sqlstate.New(sqlstate.ConfigFileError, "the directory %s holds no shard map", shown).
-			WithHint("make a cluster with cleave up")
+			WithHint("write the first map with cleave init --directory %s NAME=URL ..., or bring a cluster here with cleave directory copy --to %s", shown, shown)
 	}
 	r.banner = func(c *cluster) error {
 		router, adminAddress, snap := dialable(r.router.Addr()), dialable(r.admin.Addr()), c.Executor.Snapshot()

@@ -67,7 +67,15 @@ func (c *cluster) ready(context.Context) error {
 func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, drain func() time.Duration) error {
 	failed := make(chan error, 2)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		c.logLease(serving)
+	}()
+	defer func() {
+		stop()
+		<-watched
+	}()
 	go func() {
 		err := c.Gateway.Serve(serving, router)
 		if errors.Is(err, net.ErrClosed) || errors.Is(err, gateway.ErrClosed) {

@@ -17,58 +17,40 @@ import (
 	"github.com/cleavedb/cleave"
 )
 
-const products = `CREATE TABLE IF NOT EXISTS products (tenant text, sku text, price numeric(10, 2), stock integer,
-	PRIMARY KEY (tenant, sku)) WITH (cleave.shard_key = 'tenant')`
-const orders = `CREATE TABLE IF NOT EXISTS orders (tenant text, id integer, sku text, quantity integer, PRIMARY KEY (tenant, id),
+const tables = `CREATE TABLE IF NOT EXISTS products (tenant text, sku text, price numeric(10, 2), stock integer,
+	PRIMARY KEY (tenant, sku)) WITH (cleave.shard_key = 'tenant');
+CREATE TABLE IF NOT EXISTS orders (tenant text, id integer, sku text, quantity integer, PRIMARY KEY (tenant, id),
 	FOREIGN KEY (tenant, sku) REFERENCES products (tenant, sku)) WITH (cleave.shard_key = 'tenant')`
 
 func main() {
-	url := "file:./.cleave-shop?shards=4"
-	if len(os.Args) > 1 {
-		url = os.Args[1]
-	}
-	if err := run(context.Background(), url, os.Stdout); err != nil {
-		log.Fatal(err)
-	}
+	url := append(os.Args, "file:./.cleave-shop?shards=4")[1] // the argument, if there is one
+	run(context.Background(), url, os.Stdout)
 }
 
-func run(ctx context.Context, url string, out io.Writer) error {
+func run(ctx context.Context, url string, out io.Writer) {
 	cluster, err := cleave.Open(ctx, url)
-	if err != nil {
-		return err
-	}
+	check(err)
 	defer cluster.Close()
-	exec := func(sql string, args ...any) {
-		if err == nil {
-			_, err = cluster.Pool().Exec(ctx, sql, args...)
-		}
-	}
-	exec(products)
-	exec(orders)
+	_, err = cluster.Pool().Exec(ctx, tables)
+	check(err)
 	for i, tenant := range []string{"berlin", "lyon", "porto", "turin"} {
-		exec(`DELETE FROM orders WHERE tenant = $1`, tenant)
-		exec(`INSERT INTO products VALUES ($1, 'tea', 3.50, $2), ($1, 'cup', 12, $2)
+		_, err = cluster.Pool().Exec(ctx, `DELETE FROM orders WHERE tenant = $1`, tenant)
+		check(err)
+		_, err = cluster.Pool().Exec(ctx, `INSERT INTO products VALUES ($1, 'tea', 3.50, $2), ($1, 'cup', 12, $2)
 			ON CONFLICT (tenant, sku) DO UPDATE SET stock = excluded.stock`, tenant, 5*(i+1))
+		check(err)
 		for id, sku := range []string{"tea", "cup", "tea"} {
 			if err := order(ctx, cluster, tenant, id, sku, 3*(i+1)); err != nil {
 				fmt.Fprintf(out, "%s: order %d: %v\n", tenant, id, err)
 			}
 		}
 		var turnover string
-		if err == nil {
-			err = cluster.Pool().QueryRow(ctx, `SELECT sum(o.quantity * p.price)::text
-				FROM orders o JOIN products p USING (tenant, sku) WHERE o.tenant = $1`, tenant).Scan(&turnover)
-		}
-		if err != nil {
-			return err
-		}
+		check(cluster.Pool().QueryRow(ctx, `SELECT sum(o.quantity * p.price)::text
+			FROM orders o JOIN products p USING (tenant, sku) WHERE o.tenant = $1`, tenant).Scan(&turnover))
 		owner, err := cluster.ForKey(ctx, "hash_text", tenant)
-		if err != nil {
-			return err
-		}
+		check(err)
 		fmt.Fprintf(out, "%s: turnover %s, on %s\n", tenant, turnover, owner.Shard())
 	}
-	return nil
 }
 
 // order takes the goods from the shelf and notes the order, or does nothing.
@@ -77,10 +59,15 @@ func order(ctx context.Context, cluster *cleave.Cluster, tenant string, id int, 
 		taken, err := tx.Exec(ctx, `UPDATE products SET stock = stock - $3 WHERE tenant = $1 AND sku = $2 AND stock >= $3`, tenant, sku, quantity)
 		if err == nil && taken.RowsAffected() == 0 {
 			err = fmt.Errorf("there is not enough %s left", sku)
-		}
-		if err == nil {
+		} else if err == nil {
 			_, err = tx.Exec(ctx, `INSERT INTO orders VALUES ($1, $2, $3, $4)`, tenant, id, sku, quantity)
 		}
 		return err
 	})
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }

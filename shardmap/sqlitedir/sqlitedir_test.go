@@ -474,12 +474,14 @@ func TestReplacedFile(t *testing.T) {
 
 func TestLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "d.db")
-	d, err := sqlitedir.OpenWith(path, sqlitedir.Options{BusyMax: 60 * time.Millisecond})
+	first := open(t, path)
+	snap := create(t, first) // not bounded by so little
+	closing(t, first)
+	d, err := sqlitedir.OpenWith(path, sqlitedir.Options{BusyMax: 250 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closing(t, d)
-	snap := create(t, d)
 	conn, err := sqlite.OpenConn(path, sqlite.OpenReadWrite)
 	if err != nil {
 		t.Fatal(err)

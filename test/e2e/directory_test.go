@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -202,6 +204,7 @@ func TestStoppedRouter(t *testing.T) {
 		if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
+		until(t, "all threads of the router are stopped", func() bool { return stopped(t, b.cmd.Process.Pid) })
 		// This statement arrives while the router is stopped.
 		answer := make(chan string, 1)
 		go func() { answer <- note(context.Background(), conn, 42) }()
@@ -237,6 +240,27 @@ func TestStoppedRouter(t *testing.T) {
 	if refused == 0 {
 		t.Error("no statement was refused with 57P03")
 	}
+}
+
+// stopped reports whether every thread of a process is: SIGSTOP takes effect
+// after kill has returned.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(stats) == 0 {
+		t.Fatalf("process %d has no threads (%v)", pid, err)
+	}
+	for _, stat := range stats {
+		b, err := os.ReadFile(stat)
+		if err != nil {
+			return false
+		}
+		// The state follows the name, which is in parentheses (proc(5)).
+		if _, rest, _ := strings.Cut(string(b), ") "); !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 // TestCutOff cuts one router off from etcd: it goes on until its lease ends, then
@@ -322,6 +346,12 @@ func TestDirectoryCopy(t *testing.T) {
 	if got := note(t.Context(), conn, 42); got != "57P03" {
 		t.Fatalf("after the copy the router of the source answers %q", got)
 	}
+	if _, stderr, err := a.tryCLI("sql", "SELECT 1"); err == nil || !strings.Contains(stderr, "start the process with --directory '"+url) {
+		t.Errorf("the router of the source does not say where the cluster is: %s", stderr)
+	}
+	until(t, "the router's log says that it stopped, and why", func() bool {
+		return strings.Contains(a.log.String(), "has run out") && strings.Contains(a.log.String(), "has moved to "+url)
+	})
 	if _, stderr, err := a.tryCLI("shard", "remove", "shard-3"); err == nil {
 		t.Fatalf("the map of the source was changed: %s", stderr)
 	}
