@@ -121,6 +121,11 @@ func (x *session) handOver(l landing) {
 	if x.lane.flying {
 		x.pipe.Conn.Lane().Leave()
 	}
+	if x.lane.spoke {
+		// The goroutine may find whole frames in its reader and read no further
+		// before it parks.
+		client.Again()
+	}
 	x.lane.flying, x.lane.spoke = false, false
 	x.nowait, x.w.hold = false, false
 	x.r.Give(x.lane.rest)
@@ -167,6 +172,9 @@ func (x *session) spoken() {
 	case err != nil: // the goroutine meets it again
 		x.handOver(landing{how: toRead})
 	case n == len(buf) || !wholeUnits(buf[:n]):
+		if n == len(buf) {
+			client.Again()
+		}
 		x.r.Give(buf[:n])
 		x.handOver(landing{how: toRead})
 	default:
@@ -247,7 +255,7 @@ func (x *session) rest() {
 	if x.srv.drain.Load() {
 		x.wakeUp()
 	}
-	if x.lane.spoke {
+	if x.lane.spoke || x.lane.client.HungUp() {
 		x.lane.spoke = false
 		x.spoken()
 	}
