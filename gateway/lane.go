@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // This file is the fast lane: while a session idles, a loop (package lane) runs
@@ -323,7 +324,9 @@ func (x *session) quickQuery(f wire.Frame) error {
 	if x.pipe.Conn != nil || x.pipe.Waiting() || len(body) == 0 || bytes.IndexByte(body, 0) != len(body)-1 {
 		return errWait
 	}
-	sql := body[:len(body)-1]
+	// As in simple. The plan is found whether or not there are comments.
+	sql, parent, _ := trace.CutEnd(body[:len(body)-1])
+	x.unit.parent = parent
 	if i := bytes.IndexByte(sql, ';'); i >= 0 {
 		if len(bytes.TrimSpace(sql[i+1:])) > 0 {
 			return errWait
@@ -336,6 +339,9 @@ func (x *session) quickQuery(f wire.Frame) error {
 	var err error
 	if x.hint, err = hintOf(sql); err != nil {
 		return errWait
+	}
+	if rest, p, ok := trace.CutBegin(sql); ok {
+		sql, x.unit.parent = rest, p
 	}
 	snap, _ := x.snapshot()
 	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.settings, snap)

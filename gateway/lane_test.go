@@ -21,6 +21,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/oteltest"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -307,6 +308,36 @@ func TestLaneReadsOn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A simple statement's comments name the client's span for the lane as well.
+func TestLaneTraces(t *testing.T) {
+	cl, conn, keys, col := traced(t, config{}, 0)
+	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'n')", keys[0][0])
+	c := cl.raw(t)
+	sql := fmt.Sprintf("SELECT note FROM orders WHERE tenant_id = %d", keys[0][0])
+	for i, form := range []string{"%[1]s /*traceparent='%[2]s'*/", "/*traceparent='%[2]s'*/ %[1]s", "%[1]s /*traceparent='%[2]s'*/;"} {
+		parent, id := parentOf(i)
+		for tries := 0; ; tries++ {
+			before := cl.units(t)
+			text := sql
+			if tries > 0 {
+				text = fmt.Sprintf(form, sql, parent)
+			}
+			c.send(&pgproto3.Query{String: text})
+			c.want("T note", "D n", "C SELECT 1", "Z I")
+			if tries > 0 && cl.units(t) > before {
+				break
+			}
+			if tries == 20 {
+				t.Fatalf("%s is not run by the lane", form)
+			}
+			if tries > 0 { // the goroutine's span is not what is asked for
+				parent, id = parentOf(100*tries + i)
+			}
+		}
+		col.Await(t, 1, func(s oteltest.Span) bool { return s.Trace == id && s.Parent == "00f067aa0ba902b7" })
 	}
 }
 
