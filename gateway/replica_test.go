@@ -303,7 +303,15 @@ func TestAPrimaryThatHangsIsLeft(t *testing.T) {
 	idle, writer, reader := cl.connect(t), cl.connect(t), cl.connect(t)
 	exec(t, idle, "BEGIN")
 	exec(t, idle, "INSERT INTO orders VALUES (1, 1, 'idle')")
+	// Two connections idle then, so that neither the write nor the read has to wait
+	// for a new one, which would lead to the new primary.
+	exec(t, reader, "BEGIN")
+	exec(t, reader, "SELECT FROM orders WHERE tenant_id = 7")
 	exec(t, writer, "INSERT INTO orders VALUES (7, 0, 'x')")
+	exec(t, reader, "COMMIT")
+	if h := cl.ex.Health()[0]; h.Idle < 2 {
+		t.Fatalf("the pool is not as the test wants it: %+v", h)
+	}
 	pgtest.Await(t, servers[1].URL("postgres"), "SELECT count(*) FROM orders", "1")
 	freeze(t, servers[0])
 	wrote, read := make(chan string, 1), make(chan error, 1)
