@@ -1,7 +1,6 @@
 package cleave
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -363,7 +362,9 @@ func (d *direct) answers() error {
 		if err != nil {
 			return err
 		}
-		if read && (!d.turn.Holds() || !d.o.Valid()) {
+		// The turn is asked last: after a pause in between the lease may be live
+		// again, but it is another one.
+		if read && (!d.o.Valid() || !d.turn.Holds()) {
 			e := sqlstate.New(sqlstate.TransactionUnknown, "what shard %s owns of keyspace %s changed, or the directory was lost, while the statement ran", d.o.shard, d.o.keyspace).
 				OnShard(d.o.shard).WithHint("what it read may be out of date: call ForKey again and repeat it; if it wrote, look first whether the rows are there")
 			e.Keyspace = d.o.keyspace
@@ -376,9 +377,8 @@ func (d *direct) answers() error {
 	return nil
 }
 
-var readTags = [][]byte{[]byte("SELECT"), []byte("FETCH"), []byte("COPY")}
-
-// note follows the answers in b; read says that rows are among them.
+// note follows the answers in b; read says that they are about rows that no
+// guard has seen.
 func (d *direct) note(b []byte) (read bool, err error) {
 	pop := func(what byte) {
 		if len(d.expect) > 0 && d.expect[0] == what {
@@ -403,7 +403,7 @@ func (d *direct) note(b []byte) (read bool, err error) {
 		case wire.RowDescription, wire.NoData:
 			pop(wire.Describe)
 		case wire.CommandComplete:
-			read = read || slices.ContainsFunc(readTags, func(t []byte) bool { return bytes.HasPrefix(f.Body(), t) })
+			read = read || wire.Reads(f.Body())
 			pop(wire.Execute)
 		case wire.EmptyQueryResponse, wire.PortalSuspended:
 			pop(wire.Execute)

@@ -62,19 +62,21 @@ func (o *Owner) Valid() bool { return o.refusal() == nil }
 
 // refusal is why a statement is refused; nil if it is not.
 func (o *Owner) refusal() *sqlstate.Error {
-	o.c.owners.current() // a newer map counts as soon as statements are routed by it
+	term := o.c.rooms.Executor.Lease().Term() // before the map is looked at
+	o.c.owners.current()                      // a newer map counts as soon as statements are routed by it
 	select {
 	case <-o.changed:
 		return o.stale()
 	default:
 	}
-	return o.c.lost()
+	return o.c.lost(term)
 }
 
-// lost is the error of a program whose lease on the directory has run out; nil
-// while it is live.
-func (c *Cluster) lost() *sqlstate.Error {
-	if c.rooms.Executor.Serving() == nil {
+// lost is the error of a program whose lease on the directory has run out, or
+// was another one when Term was term; nil if what was found in the map since
+// then is true.
+func (c *Cluster) lost(term uint64) *sqlstate.Error {
+	if c.rooms.Executor.Lease().Holds(term) {
 		return nil
 	}
 	if c.life.Err() != nil {
@@ -351,9 +353,17 @@ func (c *Cluster) ForKey(ctx context.Context, keyspaceName string, key ...any) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if lost := c.lost(); lost != nil {
+	// What the map says, errors too, is true if the lease is held afterwards.
+	term := c.rooms.Executor.Lease().Term()
+	o, err := c.owner(keyspaceName, key)
+	if lost := c.lost(term); lost != nil {
 		return nil, lost
 	}
+	return o, err
+}
+
+// owner is ForKey without the lease.
+func (c *Cluster) owner(keyspaceName string, key []any) (*Owner, error) {
 	ko := c.owners.current().keyspaces[keyspaceName]
 	if ko == nil {
 		return nil, c.noKeyspace(keyspaceName)

@@ -7,15 +7,17 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // This file is the session's part in the router's lease on the directory
 // (docs/design/leases.md). A unit begins a turn; no statement goes to a shard,
 // and nothing of a shard's answer goes to the client, unless the lease was held
-// since. One answer is exempt: that of a write outside of a transaction. The
-// shard's guard has accepted it, so the shard owned the key, and the write has
-// landed.
+// since. One answer is exempt: that of a write of rows of one key outside of a
+// transaction. The shard's guard has accepted them, so the shard owned the key,
+// and the write has landed. That no row was found is not exempt: guards are
+// asked about rows, and the key's may be elsewhere by now.
 
 // errLease ends the relaying of an answer that the lease does not cover.
 var errLease = errors.New("gateway: the lease ran out")
@@ -31,11 +33,40 @@ func (x *session) leased() error {
 }
 
 // guardAnswer is asked before a part of an answer goes to the client.
-func (x *session) guardAnswer() error {
-	if x.turn.Holds() || x.pipe.Conn == nil || x.virtual() || x.tx.state == txNone && x.wrote && x.alone {
+func (x *session) guardAnswer(b []byte) error {
+	if x.turn.Holds() || x.pipe.Conn == nil || x.virtual() {
+		return nil
+	}
+	if x.tx.state == txNone && x.wrote && x.alone && !x.several && accepted(b) {
 		return nil
 	}
 	return errLease
+}
+
+// accepted reports whether b, a part of the answer to a write, says nothing but
+// what the shard's guard has vouched for: which rows were written. Rows count as
+// such if the end of the answer is there too and says so.
+func accepted(b []byte) bool {
+	rows := false
+	for len(b) > 0 {
+		f, rest, ok, err := wire.Cut(b)
+		if err != nil || !ok {
+			return false
+		}
+		b = rest
+		switch f.Type() {
+		case wire.DataRow:
+			rows = true
+		case wire.CopyData:
+			return false
+		case wire.CommandComplete:
+			if wire.Reads(f.Body()) {
+				return false
+			}
+			rows = false
+		}
+	}
+	return !rows
 }
 
 // counted notes whether what is sent now is one statement and the only thing

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,23 @@ func TestLease(t *testing.T) {
 	}
 	if sqlCode(rows.Err()) != "57P03" || count >= 1000000 {
 		t.Errorf("a long answer during which the lease ended: %d rows, %v", count, rows.Err())
+	}
+	// What no guard has vouched for: a write that found no row, one of several keys
+	// (one of them may have moved), rows that were read by something like a write.
+	keys := cl.keys(t)[0]
+	live()
+	must(fmt.Sprintf("INSERT INTO orders VALUES (%d, 2, 'here')", keys[0]))
+	for _, sql := range []string{
+		"UPDATE orders SET note = 'x' WHERE tenant_id = 42 AND (SELECT pg_sleep(0.3)::text) = 'no'",
+		"DELETE FROM orders WHERE tenant_id = 42 AND (SELECT pg_sleep(0.3)::text) = 'no' RETURNING id",
+		fmt.Sprintf("UPDATE orders SET note = 'x' WHERE tenant_id IN (%d, %d) AND (SELECT pg_sleep(0.3)::text) = ''", keys[0], keys[1]),
+		"SELECT note FROM orders WHERE tenant_id = 42 AND (SELECT pg_sleep(0.3)::text) = '' FOR UPDATE",
+	} {
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
+			if err := during(sql, mode); sqlCode(err) != "08007" {
+				t.Errorf("%s, during which the lease ended: %v", sql, err)
+			}
+		}
 	}
 	live()
 	var n int

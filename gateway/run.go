@@ -102,6 +102,8 @@ type use struct {
 	replica bool
 	// batched: what follows can be sent together with the BEGIN, see bindTx.
 	batched bool
+	// several: it names more than one key.
+	several bool
 }
 
 // roaming says whether another shard could answer as well.
@@ -183,6 +185,7 @@ func (x *session) used(u use) {
 	x.sending(u.roam)
 	if !u.readOnly {
 		x.wrote = true
+		x.several = x.several || u.several
 		x.tx.ran++
 		x.writes.Note(x.pipe.Conn)
 	}
@@ -287,7 +290,7 @@ func (x *session) outside() bool {
 func (x *session) release() {
 	c, outside := x.pipe.Conn, x.outside()
 	x.pipe.Reset()
-	x.dirty, x.wrote, x.sends, x.flights = false, false, 0, 0
+	x.dirty, x.wrote, x.several, x.sends, x.flights = false, false, false, 0, 0
 	if outside {
 		c.Release()
 	}
@@ -348,7 +351,7 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	c := x.pipe.Conn
 	x.setRunning(nil)
 	if f.end == executor.Sync && !x.syncIgnored {
-		x.dirty, x.flights = false, 0
+		x.dirty, x.several, x.flights = false, false, 0
 	}
 	for _, owner := range x.pipe.Rejected() {
 		if s, ok := owner.(*statement); ok {

@@ -81,6 +81,9 @@ type session struct {
 	turn    *executor.Turn
 	flights int
 	alone   bool
+	several bool // a write among it named more than one key
+	// virtualReads are the tables of the directory that the virtual database has.
+	virtualReads directoryTables
 	// syncIgnored: the shard took the Sync of this unit for part of a COPY.
 	syncIgnored bool
 	// ahead is how many bytes of the client's frames at hand come after the one

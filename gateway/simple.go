@@ -246,7 +246,7 @@ var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid"
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
-	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil}
+	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1}
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}

@@ -95,7 +95,8 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	if x.srv.openVirtual == nil {
 		return sqlstate.Refuse("the schema \"cleave\" is not available in this router", "ask the admin API: `cleave map show`")
 	}
-	if x.virtual() {
+	reads := asksDirectory(st.Text)
+	if x.virtual() && reads&^x.virtualReads == 0 {
 		return nil // within one unit the tables stay as they were
 	}
 	if x.pipe.Conn != nil {
@@ -108,7 +109,7 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	}
 	ctx, done := x.waiting()
 	defer done()
-	tables, err := x.srv.virtualTables(ctx, strings.Contains(strings.ToLower(st.Text), "sequences"))
+	tables, err := x.srv.virtualTables(ctx, reads)
 	if err != nil {
 		return userCancel(err)
 	}
@@ -116,25 +117,52 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	if err != nil {
 		return sqlstate.Wrap(err, sqlstate.InternalError, "the schema \"cleave\" cannot be read")
 	}
-	x.pipe.Conn = executor.NewConn(virtualName, c)
+	x.pipe.Conn, x.virtualReads = executor.NewConn(virtualName, c), reads
 	return nil
 }
 
-func (s *Server) virtualTables(ctx context.Context, sequences bool) ([]engine.VirtualTable, error) {
+// directoryTables are tables whose rows the directory is asked for; a set of bits.
+type directoryTables uint8
+
+const (
+	asksHistory directoryTables = 1 << iota
+	asksRouters
+	asksSequences
+)
+
+// asksDirectory returns the tables that a statement may read. The others must
+// be there when the directory is not, which is when an operator needs them.
+func asksDirectory(sql string) (reads directoryTables) {
+	sql = strings.ToLower(sql)
+	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
+		return asksHistory | asksRouters | asksSequences
+	}
+	for i, name := range [...]string{"history", "routers", "sequences"} {
+		if strings.Contains(sql, name) {
+			reads |= 1 << i
+		}
+	}
+	return reads
+}
+
+func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]engine.VirtualTable, error) {
 	state := s.ex.Snapshot().State()
-	history, err := s.history(ctx, state.Version)
-	if err != nil {
-		return nil, err
-	}
-	routers, err := s.routerRows(ctx, state.Version)
-	if err != nil {
-		return nil, err
-	}
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
-		"tables": tableRows(state), "pins": pinRows(state), "history": history, "routers": routers, "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
+		"tables": tableRows(state), "pins": pinRows(state), "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
 	}
-	if sequences {
+	var err error
+	if reads&asksHistory != 0 {
+		if rows["history"], err = s.history(ctx, state.Version); err != nil {
+			return nil, err
+		}
+	}
+	if reads&asksRouters != 0 {
+		if rows["routers"], err = s.routerRows(ctx, state.Version); err != nil {
+			return nil, err
+		}
+	}
+	if reads&asksSequences != 0 {
 		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ type writer struct {
 	stalled     atomic.Int64
 	onParameter func(name, value string)
 	// guard is asked before anything of a shard's answer is taken; nil lets all pass.
-	guard func() error
+	guard func(b []byte) error
 	// hold: a loop's thread runs the session; nothing is written but by flushNow.
 	hold bool
 }
@@ -39,7 +39,7 @@ type writer struct {
 // Frames takes whole frames of a shard's answer (executor.Sink).
 func (w *writer) Frames(b []byte) error {
 	if w.guard != nil {
-		if err := w.guard(); err != nil {
+		if err := w.guard(b); err != nil {
 			return err
 		}
 	}
