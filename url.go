@@ -125,7 +125,7 @@ func existing(ctx context.Context, url string, ttl time.Duration) (shardmap.Dire
 	if _, err := dir.Load(ctx); err != nil {
 		if errors.Is(err, shardmap.ErrNotFound) {
 			err = sqlstate.New(sqlstate.ConfigFileError, "the directory %s holds no shard map", shardmap.Redacted(url)).
-				WithHint("make a cluster with cleave up, or cleave.Open(ctx, \"file:FOLDER?shards=4\")")
+				WithHint("make a cluster with cleave init or cleave up, bring one here with cleave directory copy, or cleave.Open(ctx, \"file:FOLDER?shards=4\")")
 		}
 		return nil, errors.Join(err, dir.Close())
 	}

@@ -148,6 +148,34 @@ func TestNothingRuns(t *testing.T) {
 	}
 }
 
+// TestNoClusterThere: who names a directory without a cluster is told how to make one.
+func TestNoClusterThere(t *testing.T) {
+	none := "file:" + filepath.Join(t.TempDir(), "none.db")
+	empty := filepath.Join(t.TempDir(), "empty.db")
+	dir, err := wiring.OpenDirectory(t.Context(), empty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"router", "--directory", none, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, []string{"there is no directory file", "cleave init --directory"}},
+		{[]string{"router", "--directory", empty, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, []string{"holds no shard map", "cleave init --directory", "cleave directory copy --to"}},
+		{[]string{"directory", "copy", "--from", none, "--to", none + "2"}, []string{"there is no directory file", "directory.db"}},
+	} {
+		code, _, stderr := cli(t, nil, c.args...)
+		for _, want := range c.want {
+			if code != exitFailed || !strings.Contains(stderr, want) {
+				t.Errorf("%q: exit code %d, stderr %q, want %q", c.args, code, stderr, want)
+			}
+		}
+	}
+}
+
 func TestBindErrors(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

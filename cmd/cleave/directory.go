@@ -72,7 +72,8 @@ func openNamed(ctx context.Context, url string, make bool) (dir shardmap.Directo
 		return nil, "", sqlstate.Wrap(err, sqlstate.ConfigFileError, "the path %q has no absolute form", url)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !make {
-		return nil, "", sqlstate.New(sqlstate.ConfigFileError, "there is no directory file %s", path)
+		return nil, "", sqlstate.New(sqlstate.ConfigFileError, "there is no directory file %s", path).
+			WithHint("it is directory.db in the data folder of cleave up, and what cleave config shows as directory otherwise")
 	}
 	dir, err = wiring.OpenDirectory(ctx, path)
 	return dir, "file:" + path, err

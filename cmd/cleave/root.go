@@ -175,7 +175,11 @@ func (a *app) root() *cobra.Command {
   psql -h 127.0.0.1 -p 6432 cleave
 
   # the same on private PostgreSQL servers
-  cleave up --engine postgres --data ./.cleave-pg`,
+  cleave up --engine postgres --data ./.cleave-pg
+
+  # one of databases that exist, with a router on as many machines as wanted
+  cleave init --directory etcd://10.0.0.1:2379/shop a=postgres://cleave@db1/app b=postgres://cleave@db2/app
+  cleave router --directory etcd://10.0.0.1:2379/shop`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          a.noSuchCommand,

@@ -336,6 +336,9 @@ func (s *simulation) noKeys() error {
 				WithHint("choose another --column; --advise compares them")
 		}
 	}
+	if s.f.table != "" || strings.HasPrefix(s.f.from, "table:") {
+		return sqlstate.New(sqlstate.ObjectNotInState, "%s has no rows", s.name).WithHint("load rows first, or try a load made by a rule: --from zipf:1.1:1000000")
+	}
 	return sqlstate.New(sqlstate.BadFileFormat, "%s has no rows", s.name).WithHint("a file needs a row after its header; one key a line without a header is --format lines")
 }
 

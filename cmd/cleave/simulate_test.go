@@ -297,6 +297,12 @@ func TestSimulateDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := conn.Exec(t.Context(), `CREATE TABLE nothing (a bigint)`); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, stderr := cli(t, nil, "simulate", "--from", url, "--table", "nothing", "--column", "a"); code != exitFailed || !strings.Contains(stderr, "load rows first") {
+		t.Errorf("an empty table: exit code %d, %s", code, stderr)
+	}
 	report := func(columns ...string) (r simulate.Report) {
 		t.Helper()
 		code, stdout, stderr := cli(t, nil, "simulate", "--from", url, "--table", `"Orders"`, "--column", strings.Join(columns, ","), "--json")

@@ -19,7 +19,7 @@ import (
 
 const tables = `CREATE TABLE IF NOT EXISTS products (tenant text, sku text, price numeric(10, 2), stock integer,
 	PRIMARY KEY (tenant, sku)) WITH (cleave.shard_key = 'tenant');
-CREATE TABLE IF NOT EXISTS orders (tenant text, id integer, sku text, quantity integer, PRIMARY KEY (tenant, id),
+CREATE TABLE IF NOT EXISTS sales (tenant text, id integer, sku text, quantity integer, PRIMARY KEY (tenant, id),
 	FOREIGN KEY (tenant, sku) REFERENCES products (tenant, sku)) WITH (cleave.shard_key = 'tenant')`
 
 func main() {
@@ -34,7 +34,7 @@ func run(ctx context.Context, url string, out io.Writer) {
 	_, err = cluster.Pool().Exec(ctx, tables)
 	check(err)
 	for i, tenant := range []string{"berlin", "lyon", "porto", "turin"} {
-		_, err = cluster.Pool().Exec(ctx, `DELETE FROM orders WHERE tenant = $1`, tenant)
+		_, err = cluster.Pool().Exec(ctx, `DELETE FROM sales WHERE tenant = $1`, tenant)
 		check(err)
 		_, err = cluster.Pool().Exec(ctx, `INSERT INTO products VALUES ($1, 'tea', 3.50, $2), ($1, 'cup', 12, $2)
 			ON CONFLICT (tenant, sku) DO UPDATE SET stock = excluded.stock`, tenant, 5*(i+1))
@@ -45,8 +45,8 @@ func run(ctx context.Context, url string, out io.Writer) {
 			}
 		}
 		var turnover string
-		check(cluster.Pool().QueryRow(ctx, `SELECT sum(o.quantity * p.price)::text
-			FROM orders o JOIN products p USING (tenant, sku) WHERE o.tenant = $1`, tenant).Scan(&turnover))
+		check(cluster.Pool().QueryRow(ctx, `SELECT sum(s.quantity * p.price)::text
+			FROM sales s JOIN products p USING (tenant, sku) WHERE s.tenant = $1`, tenant).Scan(&turnover))
 		owner, err := cluster.ForKey(ctx, "hash_text", tenant)
 		check(err)
 		fmt.Fprintf(out, "%s: turnover %s, on %s\n", tenant, turnover, owner.Shard())
@@ -60,7 +60,7 @@ func order(ctx context.Context, cluster *cleave.Cluster, tenant string, id int, 
 		if err == nil && taken.RowsAffected() == 0 {
 			err = fmt.Errorf("there is not enough %s left", sku)
 		} else if err == nil {
-			_, err = tx.Exec(ctx, `INSERT INTO orders VALUES ($1, $2, $3, $4)`, tenant, id, sku, quantity)
+			_, err = tx.Exec(ctx, `INSERT INTO sales VALUES ($1, $2, $3, $4)`, tenant, id, sku, quantity)
 		}
 		return err
 	})

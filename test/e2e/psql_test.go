@@ -135,19 +135,20 @@ func fenced(text, language string) []string {
 // TestDocumentedSQL runs every sql block of the pages for users: each statement
 // must work as written, with 5 for a parameter.
 func TestDocumentedSQL(t *testing.T) {
-	for _, name := range []string{"shard-keys.md", "sql.md"} {
-		t.Run(name, func(t *testing.T) {
-			page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			blocks := fenced(string(page), "sql")
-			if len(blocks) == 0 {
-				t.Fatal("the page has no sql block")
-			}
-			for _, engine := range []string{"sqlite", "postgres"} {
-				t.Run(engine, func(t *testing.T) {
-					conn := start(t, engine).connect(t)
+	// Pages of one line use one cluster, and what the pages before made there.
+	for _, names := range [][]string{{"shard-keys.md"}, {"sql.md", "ids.md", "replicas.md", "metrics.md"}} {
+		for _, engine := range []string{"sqlite", "postgres"} {
+			t.Run(strings.Join(names, " ")+" "+engine, func(t *testing.T) {
+				conn := start(t, engine).connect(t)
+				for _, name := range names {
+					page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					blocks := fenced(string(page), "sql")
+					if len(blocks) == 0 {
+						t.Fatalf("%s has no sql block", name)
+					}
 					for _, b := range blocks {
 						for statement := range strings.SplitSeq(lineComment.ReplaceAllString(b, ""), ";\n") {
 							if strings.TrimSpace(statement) == "" {
@@ -158,13 +159,13 @@ func TestDocumentedSQL(t *testing.T) {
 								args = append(args, 5)
 							}
 							if _, err := conn.Exec(t.Context(), statement, args...); err != nil {
-								t.Errorf("%s\n%v", statement, err)
+								t.Errorf("%s: %s\n%v", name, statement, err)
 							}
 						}
 					}
-				})
-			}
-		})
+				}
+			})
+		}
 	}
 }
 
