@@ -399,7 +399,9 @@ func (x *session) heard() {
 // landed ends the unit that all answers have come for.
 func (x *session) landed(o executor.Outcome) {
 	l := &x.lane
-	if o.Err != nil || !x.mu.TryLock() {
+	// A slow statement's line is the goroutine's: the log may wait for its reader.
+	slow := int64(x.lane.client.Loop().Now().Sub(x.unit.began)) >= x.srv.slow.at.Load()
+	if o.Err != nil || slow || !x.mu.TryLock() {
 		x.handOver(landing{how: toJudge, o: o})
 		return
 	}

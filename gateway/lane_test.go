@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -339,6 +340,46 @@ func TestLaneTraces(t *testing.T) {
 		}
 		col.Await(t, 1, func(s oteltest.Span) bool { return s.Trace == id && s.Parent == "00f067aa0ba902b7" })
 	}
+}
+
+// stalled is a log that takes no line about a slow statement until it is told to.
+type stalled struct {
+	slog.Handler
+	asked, proceed chan struct{}
+}
+
+func (s stalled) Enabled(context.Context, slog.Level) bool { return true }
+func (s stalled) WithAttrs([]slog.Attr) slog.Handler       { return s }
+
+func (s stalled) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "slow statement" {
+		select {
+		case s.asked <- struct{}{}:
+		default:
+		}
+		<-s.proceed
+	}
+	return nil
+}
+
+// A log that waits holds up the session whose line it is, no other.
+func TestLaneLog(t *testing.T) {
+	s := stalled{slog.DiscardHandler, make(chan struct{}, 1), make(chan struct{})}
+	cl, conn, keys := orders(t, config{slow: 500 * time.Millisecond, log: slog.New(s)})
+	k := fmt.Sprint(keys[0][0])
+	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'n')", keys[0][0])
+	slow, run := cl.warm(t, "SELECT pg_sleep($2::float8) FROM orders WHERE tenant_id = $1", k, "0")
+	quick, ask := cl.warm(t, "SELECT note FROM orders WHERE tenant_id = $1", k)
+	run(k, "1")
+	<-s.asked
+	_ = quick.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+	ask(k)
+	got := quick.until("Z I")
+	close(s.proceed)
+	if !slices.Contains(got, "D n") {
+		t.Errorf("another session got %q", got)
+	}
+	slow.until("Z I")
 }
 
 // What happens to a statement in flight when its shard's connection breaks.
