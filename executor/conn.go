@@ -23,6 +23,7 @@ type Conn struct {
 	baseline *baseline
 
 	born      time.Time
+	bornAt    engine.LSN // the server's place in the log then, of a shard with several
 	idleSince time.Time
 
 	settings *Settings

@@ -133,8 +133,9 @@ func standing(ctx context.Context, c engine.Conn) (engine.Standing, error) {
 
 // admit makes sure that a new conversation is with the server that it is meant
 // for: right now, and not as of the last probe. Nothing is ever written on a
-// conversation that was not admitted as the primary's.
-func (ep *endpoint) admit(ctx context.Context, c engine.Conn, role engine.Role) error {
+// conversation that was not admitted as the primary's. at is the server's place
+// in the log.
+func (ep *endpoint) admit(ctx context.Context, c engine.Conn, role engine.Role) (at engine.LSN, err error) {
 	st, err := standing(ctx, c)
 	g := ep.group
 	g.mu.Lock()
@@ -151,11 +152,11 @@ func (ep *endpoint) admit(ctx context.Context, c engine.Conn, role engine.Role) 
 	case role == engine.Primary && st.Timeline < timeline:
 		now = "is an old primary"
 	default:
-		return nil
+		return st.At, nil
 	}
 	_ = c.Close()
 	g.look()
 	e := sqlstate.New(sqlstate.CannotConnectNow, "the server %s of shard %s is not its %s now: it %s", ep.place(), g.name, role, now).OnShard(g.name)
 	e.Err, e.Retry = err, sqlstate.RetrySafe
-	return e.WithHint("nothing was done: run it again; SELECT * FROM cleave.endpoints shows the servers")
+	return 0, e.WithHint("nothing was done: run it again; SELECT * FROM cleave.endpoints shows the servers")
 }

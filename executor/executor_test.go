@@ -18,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -55,7 +56,7 @@ func startWith(t testing.TB, limits executor.Limits, shards ...shardmap.Shard) (
 // follow starts an executor over a directory.
 func follow(t testing.TB, dir shardmap.Directory, limits executor.Limits) *executor.Executor {
 	t.Helper()
-	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}}, Planner: planner.New(planner.Limits{}), Limits: limits})
+	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}}, Planner: planner.New(planner.Limits{}), Limits: limits, Metrics: telemetry.New()})
 	if err := ex.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,6 @@ type group struct {
 	system    string
 	endpoints []*endpoint // in the map's order
 	primary   *endpoint   // nil: none
-	counted   *endpoint   // the last one that the metrics heard of
 	last      *endpoint   // the last one that there was
 	// timeline is the highest that a primary was seen on. It never goes down.
 	timeline uint32
@@ -115,11 +114,6 @@ func (e *Executor) tendGroups(now time.Time) {
 	for _, g := range groups {
 		for _, p := range g.readPools() {
 			p.tend(now)
-		}
-		for i, d := range g.describe() {
-			if d.Serves != engine.Primary {
-				e.metrics.Replica(g.name, i, d.Serves == engine.Replica, d.LagBytes, d.Lag)
-			}
 		}
 	}
 }
@@ -304,7 +298,9 @@ func (e *Executor) publish(g *group) {
 //   - Nobody is chosen before all servers and the directory were asked once: else
 //     a router that starts could write to an old primary that came back.
 //   - A lower timeline than the highest seen is an old primary's: never chosen.
-//   - Two on the same timeline cannot be told apart: neither is chosen.
+//   - Two on the same timeline cannot be told apart: neither is chosen. That holds
+//     also if one of them was the primary and does not answer now: who follows it
+//     is promoted to a higher timeline, so the other one lacks its writes.
 //   - A primary that does not answer stays: it may come back, and nobody else is
 //     one. One that answers that it is a replica does not.
 func (g *group) elect() {
@@ -339,7 +335,11 @@ func (g *group) elect() {
 		}
 	}
 	g.timeline = top
-	switch {
+	switch last := g.last; {
+	case len(best) == 1 && last != nil && last != best[0] && last.err != nil && last.standing.Role == engine.Primary &&
+		last.standing.Timeline == top && slices.Contains(g.endpoints, last):
+		g.take(nil, fmt.Sprintf("%s says it is the primary, of timeline %d, but %s was that and does not answer now: what was written there is not on it (if it is lost, take it out of the map)",
+			best[0].place(), top, last.place()))
 	case len(best) == 1:
 		g.take(best[0], "")
 	case len(best) > 1:

@@ -2,6 +2,8 @@ package executor_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +74,11 @@ func TestWritesFollowAPromotion(t *testing.T) {
 	if n := pgtest.Ask(t, old.URL("postgres"), "SELECT count(*) FROM t WHERE id > 1"); n != "0" {
 		t.Errorf("%s rows went to the old primary", n)
 	}
+	// It is told once, and each server that is not the primary has one place.
+	await(t, "the metrics tell", func() bool {
+		return served(t, ex, "cleave_failovers_total") == `cleave_failovers_total{shard="shard-0"} 1`+"\n" &&
+			served(t, ex, "cleave_replica_up") == `cleave_replica_up{replica="0",shard="shard-0"} 0`+"\n"
+	})
 	// Another router, which was not there: it asks both before it writes.
 	other := follow(t, dir, executor.Limits{})
 	c = acquire(t, other, "shard-0", nil)
@@ -101,6 +108,20 @@ func TestWritesFollowAPromotion(t *testing.T) {
 	}
 }
 
+// served returns the lines of one metric, as they are served.
+func served(t *testing.T, ex *executor.Executor, metric string) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	ex.Metrics().Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var lines string
+	for line := range strings.Lines(rec.Body.String()) {
+		if strings.HasPrefix(line, metric+"{") {
+			lines += line
+		}
+	}
+	return lines
+}
+
 func pgtestPromote(t *testing.T, s *localpg.Server) {
 	pgtest.Ask(t, s.URL("postgres"), "SELECT pg_promote()")
 }
@@ -125,6 +146,46 @@ func TestTwoPrimariesOfOneTimelineAreRefused(t *testing.T) {
 	await(t, "one is left", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
 	c = acquire(t, ex, "shard-0", nil)
 	c.Release()
+}
+
+// A replica that did not follow the primary is promoted to its timeline when that
+// is down: it lacks what was written there.
+func TestAnotherPrimaryOfTheLastOnesTimelineIsRefused(t *testing.T) {
+	t.Parallel()
+	ex, dir, servers := replicated(t, executor.Limits{ProbeEvery: 50 * time.Millisecond, FailoverWait: -1}, 2)
+	c := acquire(t, ex, "shard-0", nil)
+	c.Release()
+	servers[0].Kill()
+	pgtestPromote(t, servers[1])
+	await(t, "the first is elected", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
+	c = acquire(t, ex, "shard-0", nil)
+	value(t, c, "INSERT INTO t VALUES (1)")
+	c.Release()
+	servers[1].Kill()
+	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
+	pgtestPromote(t, servers[2])
+	await(t, "the second says it is the primary", func() bool { return ex.Endpoints()[2].Role == engine.Primary })
+	_, err := ex.Acquire(context.Background(), "shard-0", nil)
+	if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || !strings.Contains(err.Error(), "was that and does not answer now") {
+		t.Errorf("%v", err)
+	}
+	// The operator decides that what the first had is lost.
+	cur, err := dir.Load(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := cur.State().Clone()
+	next.Shards[0].Replicas = next.Shards[0].Replicas[1:]
+	if _, err := dir.Update(context.Background(), shardmap.Change{Expect: cur.Version(), By: "test", Op: "test"}, next); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second serves", func() bool {
+		c, err := ex.Acquire(context.Background(), "shard-0", nil)
+		if err == nil {
+			c.Release()
+		}
+		return err == nil
+	})
 }
 
 func TestAStrangerIsNeverWrittenTo(t *testing.T) {
@@ -270,6 +331,52 @@ func TestReadsOnReplicas(t *testing.T) {
 		if e.Lag < 0 || e.LagBytes < 0 || e.Serves != engine.Replica {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// A replica that crashed shows less when it is back than it did before.
+func TestAReplicaThatWentBackIsNotRead(t *testing.T) {
+	t.Parallel()
+	ex, _, servers := replicated(t, executor.Limits{ProbeEvery: time.Hour}, 1)
+	var mine executor.Writes
+	c := acquire(t, ex, "shard-0", nil)
+	mine.Note(c)
+	value(t, c, "INSERT INTO t VALUES (7)")
+	pgtest.Await(t, servers[1].URL("postgres"), "SELECT count(*) FROM t", "1")
+	read := func() *executor.Conn {
+		t.Helper()
+		c, err := ex.AcquireRead(context.Background(), "shard-0", nil, executor.ReadReplica, executor.AnyLag, &mine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	await(t, "the replica is known to have the write", func() bool {
+		c.Doubt()
+		r := read()
+		if r == nil {
+			return false
+		}
+		r.Break() // no connection is left that would tell of the crash
+		r.Release()
+		e := ex.Endpoints()[1]
+		return e.Up && e.LagBytes == 0
+	})
+	c.Release()
+	asked := ex.Endpoints()[1].SinceAsking
+	await(t, "the last probe has ended", func() bool {
+		was := asked
+		asked = ex.Endpoints()[1].SinceAsking
+		return asked > was && asked > 200*time.Millisecond
+	})
+	servers[1].Kill()
+	pgtest.Restart(t, servers[1], map[string]string{"recovery_min_apply_delay": "1h"})
+	if n := pgtest.Ask(t, servers[1].URL("postgres"), "SELECT count(*) FROM t"); n != "0" {
+		t.Fatalf("%s rows: the replica did not go back", n)
+	}
+	if r := read(); r != nil {
+		t.Errorf("own write read on a replica that shows %s rows now", value(t, r, "SELECT count(*) FROM t"))
+		r.Release()
 	}
 }
 

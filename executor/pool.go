@@ -216,8 +216,10 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 	defer cancel()
 	base := p.ex.baseline.Load()
 	ec, err := p.shard.Connect(ctx, base.startup())
+	born := time.Now() // before at is asked for, see readFrom
+	var at engine.LSN
 	if err == nil && p.endpoint != nil {
-		err = p.endpoint.admit(ctx, ec, p.role)
+		at, err = p.endpoint.admit(ctx, ec, p.role)
 	}
 	if err != nil {
 		p.metrics.Dialed(false)
@@ -230,7 +232,7 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	p.metrics.Dialed(true)
-	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: time.Now(), baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
+	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
 	c.async, _ = ec.(engine.Async)
 	if p.role != engine.Replica {
 		c.baseline = p.ex.learn(p.name, c)

@@ -93,10 +93,6 @@ func (g *group) learn(timeline uint32) {
 // after tells of what an election changed, and unlocks g.mu.
 func (g *group) after(was *endpoint, wasSettled bool) {
 	now, why, timeline := g.primary, g.why, g.timeline
-	failedOver := now != nil && g.counted != nil && now != g.counted
-	if now != nil {
-		g.counted = now
-	}
 	if now != was || wasSettled != g.settled {
 		g.tell()
 	}
@@ -108,9 +104,6 @@ func (g *group) after(was *endpoint, wasSettled bool) {
 	if now == nil {
 		g.ex.log.Error("a shard has no primary", telemetry.KeyShard, g.name, "reason", why)
 		return
-	}
-	if failedOver {
-		g.ex.metrics.Failover(g.name)
 	}
 	select {
 	case g.grown <- struct{}{}:

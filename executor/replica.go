@@ -70,6 +70,7 @@ type choice struct {
 	pool    *pool
 	asOf    time.Time
 	at      engine.LSN // it has replayed at least so far
+	seen    time.Time  // when that was known
 	latency time.Duration
 }
 
@@ -85,7 +86,7 @@ func (g *group) show() {
 		if ep.reads == nil || ep.err != nil || ep.standing.Timeline != g.timeline || !g.floorKnown || ep.standing.At < g.floor {
 			continue
 		}
-		v.replicas = append(v.replicas, choice{pool: ep.reads, asOf: g.asOf(ep.standing.At), at: ep.standing.At, latency: ep.latency})
+		v.replicas = append(v.replicas, choice{pool: ep.reads, asOf: g.asOf(ep.standing.At), at: ep.standing.At, seen: ep.seen, latency: ep.latency})
 	}
 	g.view.Store(v)
 }
@@ -245,6 +246,13 @@ func (e *Executor) readFrom(ctx context.Context, r choice, s *Settings, need eng
 		if c, err = e.acquireFrom(limit, r.pool, s); err != nil {
 			return nil
 		}
+	}
+	if c.born.After(r.seen) && c.bornAt < r.at {
+		// It was restarted since the last probe. A replica that crashed comes back
+		// with less than it showed before: what was known of it does not hold.
+		c.Release()
+		r.pool.look()
+		return nil
 	}
 	if r.at >= need {
 		return c

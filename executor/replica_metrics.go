@@ -12,13 +12,11 @@ func (e *Executor) countReplicas() {
 	groups := e.groups
 	e.mu.Unlock()
 	for _, s := range e.Snapshot().Shards() {
-		if len(s.Replicas) == 0 {
-			continue
-		}
 		e.mu.Lock()
 		g := groups[s.Name]
 		e.mu.Unlock()
-		if g == nil {
+		if len(s.Replicas) == 0 || g == nil {
+			e.metrics.Replicas(s.Name, 0)
 			continue
 		}
 		place := 0
@@ -28,5 +26,6 @@ func (e *Executor) countReplicas() {
 				place++
 			}
 		}
+		e.metrics.Replicas(s.Name, place)
 	}
 }

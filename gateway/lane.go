@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // This file is the fast lane: while a session idles, a loop (package lane) runs
@@ -121,6 +122,11 @@ func (x *session) handOver(l landing) {
 	if x.lane.flying {
 		x.pipe.Conn.Lane().Leave()
 	}
+	if x.lane.spoke {
+		// The goroutine may find whole frames in its reader and read no further
+		// before it parks.
+		client.Again()
+	}
 	x.lane.flying, x.lane.spoke = false, false
 	x.nowait, x.w.hold = false, false
 	x.r.Give(x.lane.rest)
@@ -167,6 +173,9 @@ func (x *session) spoken() {
 	case err != nil: // the goroutine meets it again
 		x.handOver(landing{how: toRead})
 	case n == len(buf) || !wholeUnits(buf[:n]):
+		if n == len(buf) {
+			client.Again()
+		}
 		x.r.Give(buf[:n])
 		x.handOver(landing{how: toRead})
 	default:
@@ -247,7 +256,7 @@ func (x *session) rest() {
 	if x.srv.drain.Load() {
 		x.wakeUp()
 	}
-	if x.lane.spoke {
+	if x.lane.spoke || x.lane.client.HungUp() {
 		x.lane.spoke = false
 		x.spoken()
 	}
@@ -315,7 +324,9 @@ func (x *session) quickQuery(f wire.Frame) error {
 	if x.pipe.Conn != nil || x.pipe.Waiting() || len(body) == 0 || bytes.IndexByte(body, 0) != len(body)-1 {
 		return errWait
 	}
-	sql := body[:len(body)-1]
+	// As in simple. The plan is found whether or not there are comments.
+	sql, parent, _ := trace.CutEnd(body[:len(body)-1])
+	x.unit.parent = parent
 	if i := bytes.IndexByte(sql, ';'); i >= 0 {
 		if len(bytes.TrimSpace(sql[i+1:])) > 0 {
 			return errWait
@@ -328,6 +339,9 @@ func (x *session) quickQuery(f wire.Frame) error {
 	var err error
 	if x.hint, err = hintOf(sql); err != nil {
 		return errWait
+	}
+	if rest, p, ok := trace.CutBegin(sql); ok {
+		sql, x.unit.parent = rest, p
 	}
 	snap, _ := x.snapshot()
 	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.settings, snap)

@@ -21,6 +21,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/oteltest"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -234,6 +235,109 @@ func TestLaneClients(t *testing.T) {
 	c.send(&pgproto3.Terminate{})
 	if got := c.next(); got != "gone" {
 		t.Errorf("after Terminate: %q", got)
+	}
+}
+
+// What a client says while its statement is in flight is read, whoever goes on
+// after the answer and however much it is.
+func TestLaneReadsOn(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	k := fmt.Sprint(keys[0][0])
+	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'n')", keys[0][0])
+	const local = "SHOW cleave.read_policy" // not for the lane
+	frame := func(size int) []byte {
+		b, err := (&pgproto3.Query{String: local}).Encode(nil)
+		if err == nil && size > len(b) {
+			b, err = (&pgproto3.Query{String: local + strings.Repeat(" ", size-len(b))}).Encode(nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, c := range []struct {
+		name    string
+		divisor string
+		rest    []byte // with the statement
+		later   []byte // while it is in flight
+		errs    int
+	}{
+		{"a frame of the goroutine's comes next", "1", frame(0), frame(0), 0},
+		{"an error ends it", "0", frame(0), frame(0), 1},
+		{"as much as the loop's buffer holds", "1", nil, append(frame(64<<10), frame(0)...), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client, _ := cl.warm(t, "SELECT 1 / (length(pg_sleep($2::float8)::text) + $3::int) FROM orders WHERE tenant_id = $1", k, "0", "1")
+			var b []byte
+			for _, m := range []pgproto3.FrontendMessage{bind("", "s", k, "0.3", c.divisor), do("", 0), syncMsg} {
+				var err error
+				if b, err = m.Encode(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// What is forgotten is found when the session gives up its buffers, a
+			// second later. So one try that does not take that long is enough.
+			for tries := 1; ; tries++ {
+				if _, err := client.nc.Write(append(slices.Clip(b), c.rest...)); err != nil {
+					t.Fatal(err)
+				}
+				cl.busy(t, 0, "%pg_sleep($2%", 1)
+				if _, err := client.nc.Write(c.later); err != nil {
+					t.Fatal(err)
+				}
+				errs := 0
+				var since time.Time
+				for i := range 3 {
+					for _, w := range client.until("Z I") {
+						if strings.HasPrefix(w, "E ") {
+							errs++
+						}
+					}
+					if i == 0 {
+						since = time.Now()
+					}
+				}
+				if errs != c.errs {
+					t.Fatalf("%d errors", errs)
+				}
+				if time.Since(since) < 900*time.Millisecond {
+					return
+				}
+				if tries == 5 {
+					t.Fatalf("the answer that follows comes after %v", time.Since(since))
+				}
+			}
+		})
+	}
+}
+
+// A simple statement's comments name the client's span for the lane as well.
+func TestLaneTraces(t *testing.T) {
+	cl, conn, keys, col := traced(t, config{}, 0)
+	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'n')", keys[0][0])
+	c := cl.raw(t)
+	sql := fmt.Sprintf("SELECT note FROM orders WHERE tenant_id = %d", keys[0][0])
+	for i, form := range []string{"%[1]s /*traceparent='%[2]s'*/", "/*traceparent='%[2]s'*/ %[1]s", "%[1]s /*traceparent='%[2]s'*/;"} {
+		parent, id := parentOf(i)
+		for tries := 0; ; tries++ {
+			before := cl.units(t)
+			text := sql
+			if tries > 0 {
+				text = fmt.Sprintf(form, sql, parent)
+			}
+			c.send(&pgproto3.Query{String: text})
+			c.want("T note", "D n", "C SELECT 1", "Z I")
+			if tries > 0 && cl.units(t) > before {
+				break
+			}
+			if tries == 20 {
+				t.Fatalf("%s is not run by the lane", form)
+			}
+			if tries > 0 { // the goroutine's span is not what is asked for
+				parent, id = parentOf(100*tries + i)
+			}
+		}
+		col.Await(t, 1, func(s oteltest.Span) bool { return s.Trace == id && s.Parent == "00f067aa0ba902b7" })
 	}
 }
 

@@ -185,9 +185,13 @@ func TestSlowStatementsAreLogged(t *testing.T) {
 		exec(t, conn, "SELECT note, pg_sleep(0.04) FROM orders WHERE tenant_id = $1 AND note <> $2", mode, k, secret)
 		var line map[string]any
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			lines := log.lines(t, "slow statement")
-			if len(lines) > n {
-				line = lines[len(lines)-1]
+			// On a slow machine a Parse before it has a line as well.
+			for _, l := range log.lines(t, "slow statement")[n:] {
+				if shape, _ := l["shape"].(string); strings.HasPrefix(shape, "SELECT") {
+					line = l
+				}
+			}
+			if line != nil {
 				break
 			}
 			if time.Now().After(end) {

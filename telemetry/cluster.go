@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // sources are functions that a scrape asks; nil: the metric is left out.
@@ -130,6 +132,26 @@ func (m *Metrics) Replica(shard string, place int, up bool, lagBytes int64, lag 
 		m.replicaSeconds.WithLabelValues(shard, replica).Set(lag.Seconds())
 	} else {
 		m.replicaSeconds.DeleteLabelValues(shard, replica)
+	}
+}
+
+// Replicas forgets what was said of a shard's replicas from place n on: it has n.
+// While it has no primary it has one more than else, and a removed one must not
+// seem to be down for ever.
+func (m *Metrics) Replicas(shard string, n int) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.replicas {
+		if place, err := strconv.Atoi(key[1]); key[0] != shard || err == nil && place < n {
+			continue
+		}
+		delete(m.replicas, key)
+		for _, v := range []*prometheus.GaugeVec{m.replicaUp, m.replicaLag, m.replicaSeconds} {
+			v.DeleteLabelValues(key[0], key[1])
+		}
 	}
 }
 

@@ -126,6 +126,13 @@ func TestMetricsAreServed(t *testing.T) {
 			t.Errorf("%s is still served", gone)
 		}
 	}
+	m.Replica("shard-0", 0, true, 5, time.Second)
+	m.Replica("shard-00", 1, true, 5, time.Second)
+	m.Replicas("shard-0", 1)
+	out = scrape(t, m)
+	if strings.Contains(out, `{replica="1",shard="shard-0"}`) || strings.Count(out, `{replica="0",shard="shard-0"}`) != 3 || strings.Count(out, `{replica="1",shard="shard-00"}`) != 3 {
+		t.Errorf("a removed replica is still served, or others are not:\n%s", out)
+	}
 	m.Forget("shard-0")
 	if out := scrape(t, m); strings.Contains(out, `shard="shard-0"`) {
 		t.Error("a forgotten shard is still served")

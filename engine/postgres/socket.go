@@ -31,22 +31,36 @@ const (
 // machine, is reached over its unix socket. See docs/design/replicas.md.
 type socket struct {
 	dirs []string
-	// proved is the configuration of the socket that leads to the very server
-	// that answers at the URL's address; nil while that is not known.
-	proved atomic.Pointer[pgconn.Config]
+	// proved is the socket that leads to the very server that answers at the
+	// URL's address; nil while that is not known.
+	proved atomic.Pointer[proof]
 	asking sync.Mutex   // one comparison at a time
 	again  atomic.Int64 // Unix nanoseconds: not before
+}
+
+// proof is a socket's configuration, and what the server said behind it. Each
+// conversation is asked again: while we have none, another server may take the
+// socket's place, and nothing breaks that would tell us.
+type proof struct {
+	config *pgconn.Config
+	server string
 }
 
 // through starts a conversation, over the socket if it can. connect makes one with
 // a configuration.
 func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn, error)) (*conn, error) {
-	if pc := s.socket.proved.Load(); pc != nil {
-		c, err := connect(pc)
+	if p := s.socket.proved.Load(); p != nil {
+		c, err := connect(p.config)
 		if err == nil {
-			return c, nil
+			ask, cancel := context.WithTimeout(ctx, socketMax)
+			is, err := whichServer(ask, c)
+			cancel()
+			if err == nil && is == p.server {
+				return c, nil
+			}
+			_ = c.Close() // with whomever it was
 		}
-		s.socket.proved.Store(nil)
+		s.doubt()
 	}
 	c, err := connect(s.base)
 	if err != nil || !s.wantsSocket() || !s.socket.asking.TryLock() {
@@ -113,7 +127,7 @@ func (s *shard) sameOverSocket(ctx context.Context, c *conn, connect func(*pgcon
 			continue
 		}
 		if is, err := whichServer(ctx, over); err == nil && is == want {
-			s.socket.proved.Store(pc)
+			s.socket.proved.Store(&proof{pc, want})
 			return over
 		}
 		_ = over.Close()

@@ -96,14 +96,15 @@ func TestALocalServerIsReachedOverItsSocket(t *testing.T) {
 }
 
 // forward listens on a unix socket and passes everything to a server's socket.
-func forward(t *testing.T, path string, to *localpg.Server) {
+func forward(t *testing.T, path string, to *localpg.Server) (end func()) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan struct{})
-	t.Cleanup(func() { _ = l.Close(); <-done })
+	end = func() { _ = l.Close(); <-done }
+	t.Cleanup(end)
 	go func() {
 		defer close(done)
 		for {
@@ -122,6 +123,7 @@ func forward(t *testing.T, path string, to *localpg.Server) {
 			<-both
 		}
 	}()
+	return end
 }
 
 func copyAll(to, from net.Conn) {
@@ -139,6 +141,45 @@ func copyAll(to, from net.Conn) {
 			return
 		}
 	}
+}
+
+// While there is no connection nothing tells that another server took the socket.
+func TestASocketThatLeadsElsewhereNowIsLeft(t *testing.T) {
+	t.Parallel()
+	a, b := pgtest.NewServer(t, nil), pgtest.NewServer(t, nil)
+	dir := pgtest.Dir(t)
+	path := filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", a.Port()))
+	end := forward(t, path, a)
+	sh, err := Driver{SocketDirs: []string{dir}}.Open(engine.Config{Name: "s", URL: a.URL("postgres")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	connect := func(want string) {
+		t.Helper()
+		c, err := sh.Connect(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if n := c.(*conn).network(); n != want {
+			t.Errorf("by %s, want %s", n, want)
+		}
+		res, err := engine.Exec(c, "SHOW port")
+		if err != nil || res.Rows[0][0].String != fmt.Sprint(a.Port()) {
+			t.Errorf("another server is used: %v, %v", res, err)
+		}
+	}
+	connect("unix")
+	connect("unix")
+	end()
+	end = forward(t, path, b)
+	connect("tcp")
+	connect("tcp")
+	end()
+	forward(t, path, a)
+	sh.(*shard).socket.again.Store(0)
+	connect("unix")
 }
 
 func TestASocketIsFoundAgainAfterARestart(t *testing.T) {

@@ -22,6 +22,9 @@ type Conn struct {
 	// one closes the descriptor, so that its number is not another's meanwhile.
 	refs   atomic.Int32
 	closed atomic.Bool
+	// hup: the other side has ended its direction or the connection. No event
+	// follows that one, which may have told of bytes as well.
+	hup atomic.Bool
 
 	mu      sync.Mutex
 	handler Handler
@@ -75,10 +78,14 @@ func (c *Conn) end() {
 // happened takes an event of the epoll, or none: what was posted. What comes
 // from a loop that c was moved away from since is no news: the new one looked.
 func (c *Conn) happened(l *Loop, events uint32) {
+	c.mu.Lock()
 	if c.loop.Load() != l {
+		c.mu.Unlock()
 		return
 	}
-	c.mu.Lock()
+	if events&(syscall.EPOLLRDHUP|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
+		c.hup.Store(true)
+	}
 	if events&^uint32(syscall.EPOLLOUT) != 0 {
 		c.r.ready = true
 	}
@@ -110,6 +117,10 @@ func (c *Conn) Move(to *Loop) error {
 		return c.fault("move", net.ErrClosed)
 	}
 	defer c.end()
+	// Under the lock, so that the old loop either has done with an event or sees
+	// that it is none of its business: else it would call the next handler.
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.loop.Load().remove(c)
 	return to.add(c) // what there is to read comes as an event
 }
@@ -119,7 +130,7 @@ func (c *Conn) Move(to *Loop) error {
 func (c *Conn) Watch(h Handler) {
 	c.mu.Lock()
 	c.handler = h
-	due := c.r.ready || c.r.expired() || c.closed.Load()
+	due := c.r.ready || c.r.expired() || c.closed.Load() || c.hup.Load()
 	c.mu.Unlock()
 	if due {
 		c.loop.Load().post(c)
@@ -144,6 +155,18 @@ func (c *Conn) Leave() {
 	c.handler = nil
 	c.mu.Unlock()
 }
+
+// Again notes that there may be more to read of which no event will tell: the
+// handler did not look, or stopped before the end.
+func (c *Conn) Again() {
+	c.mu.Lock()
+	c.r.ready = true
+	c.mu.Unlock()
+}
+
+// HungUp reports whether the other side sends nothing any more; there may still
+// be something to read.
+func (c *Conn) HungUp() bool { return c.hup.Load() }
 
 // Poke makes the loop call the handler, if there is one.
 func (c *Conn) Poke() {

@@ -49,6 +49,12 @@ func (c *Conn) Take(Handler) bool { return false }
 // Leave does nothing.
 func (c *Conn) Leave() {}
 
+// Again does nothing.
+func (c *Conn) Again() {}
+
+// HungUp reports false.
+func (c *Conn) HungUp() bool { return false }
+
 // Poke does nothing.
 func (c *Conn) Poke() {}
 

@@ -5,6 +5,7 @@ package lane_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -208,6 +209,74 @@ func TestHandler(t *testing.T) {
 	}
 	if after := descriptors(t); after > before {
 		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// once reads once and ends the watch.
+type once chan error
+
+func (o once) Ready(c *lane.Conn) {
+	n, err := c.ReadNow(c.Loop().Buffer())
+	if err == nil {
+		err = fmt.Errorf("%d bytes", n)
+	}
+	c.Leave()
+	o <- err
+}
+
+// One event tells of bytes and of the end after them: a later watch is told of the end.
+func TestBytesAndEnd(t *testing.T) {
+	g := start(t, 1)
+	for _, network := range []string{"tcp", "unix"} {
+		c, other := pair(t, g, network)
+		if _, err := other.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(10 * time.Second); !c.HungUp(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the end is not noticed")
+			}
+		}
+		o := make(once, 1)
+		c.Watch(o)
+		if err := <-o; err.Error() != "5 bytes" {
+			t.Fatal(err)
+		}
+		c.Watch(o)
+		select {
+		case err := <-o:
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: the end is forgotten", network)
+		}
+	}
+}
+
+// A handler that stops before the end says so, and is called again.
+func TestAgain(t *testing.T) {
+	c, other := pair(t, start(t, 1), "tcp")
+	o := make(once, 2)
+	c.Watch(o)
+	if _, err := other.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-o; err.Error() != "5 bytes" {
+		t.Fatal(err)
+	}
+	c.Again()
+	c.Watch(o)
+	select {
+	case err := <-o:
+		if err != lane.ErrAgain {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it is not called again")
 	}
 }
 

@@ -25,8 +25,13 @@ func (d *directory) movedFor(ctx context.Context) (*shardmap.Move, error) {
 	if err != nil || len(res.Kvs) == 0 {
 		return nil, err
 	}
+	return moved(res.Kvs[0].Value)
+}
+
+// moved reads the mark.
+func moved(value []byte) (*shardmap.Move, error) {
 	m := &shardmap.Move{}
-	if err := json.Unmarshal(res.Kvs[0].Value, m); err != nil {
+	if err := json.Unmarshal(value, m); err != nil {
 		return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "the mark of a moved cluster cannot be read")
 	}
 	return m, nil

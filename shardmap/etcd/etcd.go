@@ -93,8 +93,10 @@ type directory struct {
 	opts    Options
 	timeout time.Duration
 	root    string // the prefix with a slash
-	where   string // the servers, for messages
-	client  *clientv3.Client
+	// back: etcd was seen to be older than what this process knows.
+	back   atomic.Bool
+	where  string // the servers, for messages
+	client *clientv3.Client
 
 	// newest is the highest version that this handle has decoded.
 	newest atomic.Pointer[shardmap.Snapshot]

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -261,6 +263,55 @@ func TestLostAnswer(t *testing.T) {
 		}
 	}
 	t.Logf("%d changes stored, %d refused, %d unknown", stored, lost, unknown)
+}
+
+// TestTakenBack: a process that has seen a newer map than etcd has, since etcd was
+// restored from a snapshot, serves no more, nor joins again.
+func TestTakenBack(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Shared(t)
+	url := c.URL()
+	d := open(t, url)
+	defer closing(t, d)
+	lease, leave, err := d.Join(t.Context(), shardmap.Member{ID: "a", Role: "router"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snap := create(t, d)
+	if _, err := label(t.Context(), d, snap, "second"); err != nil {
+		t.Fatal(err)
+	}
+	// As if the snapshot was from before the second version; leases are in it too.
+	cl := c.Client(t)
+	_, prefix, _ := strings.Cut(strings.TrimPrefix(url, "etcd://"), "/")
+	states, err := cl.Get(t.Context(), "/"+prefix+"/map/state/", clientv3.WithLastKey()...)
+	if err != nil || len(states.Kvs) != 1 {
+		t.Fatalf("%v, %v", states, err)
+	}
+	if _, err := cl.Delete(t.Context(), string(states.Kvs[0].Key)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the reason is told", func() bool {
+		return !lease.Live() && lease.Cause() != nil && strings.Contains(lease.Cause().Error(), "taken back")
+	})
+	// Nor when another map has got the number.
+	if _, err := cl.Put(t.Context(), string(states.Kvs[0].Key), "another"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "etcd gives the lease up", func() bool {
+		list, err := d.Members(t.Context())
+		return err == nil && len(list) == 0
+	})
+	lease.Acknowledge(2) // its renewal is refused, so that it wants to join anew
+	await(t, "it wants to join anew", func() bool { return lease.Term() > 0 })
+	for end := time.Now().Add(shardmaptest.LeaseTTL); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if lease.Live() {
+			t.Fatal("the process serves by a map that etcd does not have")
+		}
+	}
+	if err := leave(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestCompacted has etcd forget old revisions while a watch is cut off.

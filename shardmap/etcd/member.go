@@ -12,6 +12,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
@@ -146,6 +147,7 @@ func (s *seat) value(acknowledged uint64) (string, error) {
 
 func (s *seat) Take(ctx context.Context, prefer uint16, acknowledged uint64) (node uint16, version uint64, err error) {
 	d := s.d
+	known := d.published()
 	lease, err := d.grant(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -204,8 +206,12 @@ func (s *seat) Take(ctx context.Context, prefer uint16, acknowledged uint64) (no
 			}
 			// An attempt before this one has taken it.
 		}
+		kvs := res.Responses[2].GetResponseRange().Kvs
+		if err := d.notOlder(known, kvs); err != nil {
+			return 0, 0, err
+		}
 		s.lease = lease
-		if kvs := res.Responses[2].GetResponseRange().Kvs; len(kvs) > 0 {
+		if len(kvs) > 0 {
 			if version, err = versionOf(kvs[0].Key); err != nil {
 				return 0, 0, err
 			}
@@ -236,12 +242,53 @@ func (s *seat) Renew(ctx context.Context, acknowledged uint64) error {
 			return err
 		}
 	}
-	if m, err := d.movedFor(ctx); err != nil {
+	if err := d.stillHere(ctx); err != nil {
 		return err
-	} else if m != nil {
-		return shardmap.Moved(*m)
 	}
 	return d.renew(ctx, s.lease)
+}
+
+// stillHere fails if the cluster has moved, or if etcd's newest map is older than
+// one that this process has seen: etcd was restored from a snapshot, and what it
+// will call by the same numbers is not what this process serves by.
+func (d *directory) stillHere(ctx context.Context) error {
+	known := d.published() // before etcd is asked
+	var res *clientv3.TxnResponse
+	err := d.tryFor(ctx, d.leaseTimeout(), "read", func(ctx context.Context) (err error) {
+		res, err = d.client.Txn(ctx).Then(clientv3.OpGet(d.root+"moved"), d.last()).Commit()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 {
+		m, err := moved(kvs[0].Value)
+		if err != nil {
+			return err
+		}
+		return shardmap.Moved(*m)
+	}
+	return d.notOlder(known, res.Responses[1].GetResponseRange().Kvs)
+}
+
+// notOlder fails if the newest version among kvs is older than the known one, or
+// was so once.
+func (d *directory) notOlder(known uint64, kvs []*mvccpb.KeyValue) error {
+	version := uint64(0)
+	if len(kvs) > 0 {
+		var err error
+		if version, err = versionOf(kvs[0].Key); err != nil {
+			return err
+		}
+	}
+	if version < known {
+		d.back.Store(true) // for good: other maps get the same numbers now
+	}
+	if !d.back.Load() {
+		return nil
+	}
+	return sqlstate.New(sqlstate.CannotConnectNow, "etcd %s was taken back: it had no map of version %d, which this process has seen", d.where, known).
+		WithHint("restart this process once etcd is restored, then run \"cleave doctor\"")
 }
 
 func (s *seat) Leave(ctx context.Context) error { return s.d.revoke(ctx, s.lease) }
