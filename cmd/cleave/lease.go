@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cleavedb/cleave/telemetry"
@@ -19,22 +20,27 @@ func (c *cluster) logLease(ctx context.Context) {
 	}
 	ticker := time.NewTicker(leaseLook)
 	defer ticker.Stop()
-	var stopped time.Time
+	stopped := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		err := c.Executor.Serving()
-		switch {
-		case err != nil && stopped.IsZero():
-			stopped = time.Now()
-			c.log.Warn("the lease on the directory has run out: no statement is answered until it is held again",
-				telemetry.KeyError, c.Executor.Lease().Cause())
-		case err == nil && !stopped.IsZero():
-			c.log.Info("the lease on the directory is held again", "stopped_for", time.Since(stopped).Round(time.Millisecond))
-			stopped = time.Time{}
+		switch lease := c.Executor.Lease(); {
+		case !lease.Live() && !stopped:
+			stopped = true
+			cause := lease.Cause()
+			if cause == nil {
+				cause = errStoodStill
+			}
+			c.log.Warn("the lease on the directory has run out: no statement is answered until it is held again", telemetry.KeyError, cause)
+		case lease.Live() && stopped:
+			stopped = false
+			c.log.Info("the lease on the directory is held again")
 		}
 	}
 }
+
+// errStoodStill is why a lease ran out of which no renewal failed.
+var errStoodStill = errors.New("this process or its machine stood still")

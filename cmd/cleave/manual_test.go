@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -87,25 +88,59 @@ func TestExamplesParse(t *testing.T) {
 			if at < 0 || strings.HasPrefix(strings.TrimSpace(line), "#") || strings.HasPrefix(strings.TrimSpace(line), "psql") {
 				continue
 			}
-			words := shellWords(line[at+len("cleave "):])
-			root := tree()
-			found, rest, err := root.Find(words)
-			if err != nil || (found == root && len(words) > 0) {
-				t.Errorf("%s: %q is no command: %v", c.CommandPath(), line, err)
-				continue
-			}
-			found.InheritedFlags()
-			if err := found.ParseFlags(rest); err != nil {
-				t.Errorf("%s: %q: %v", c.CommandPath(), line, err)
-				continue
-			}
-			if found.Args != nil {
-				if err := found.Args(found, found.Flags().Args()); err != nil {
-					t.Errorf("%s: %q: %v", c.CommandPath(), line, err)
+			parses(t, c.CommandPath(), line[at+len("cleave "):])
+		}
+	})
+}
+
+// TestPagesParse does the same for the commands of the pages' sh blocks.
+func TestPagesParse(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, page := range append(pages, "../../README.md", "../../deploy/README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "\n```sh")[1:] {
+			block, _, _ = strings.Cut(block, "\n```")
+			for line := range strings.Lines(block) {
+				line, _, _ = strings.Cut(strings.TrimSpace(line), "  #")
+				if command, ok := strings.CutPrefix(strings.TrimSpace(line), "cleave "); ok {
+					count++
+					parses(t, page, command)
 				}
 			}
 		}
-	})
+	}
+	if count < 10 {
+		t.Errorf("only %d commands were seen", count)
+	}
+}
+
+// parses reports a command line, without the program's name, whose command, flags or arguments do not exist.
+func parses(t *testing.T, where, line string) {
+	t.Helper()
+	words := shellWords(line)
+	root := tree()
+	found, rest, err := root.Find(words)
+	if err != nil || (found == root && len(words) > 0) {
+		t.Errorf("%s: %q is no command: %v", where, line, err)
+		return
+	}
+	found.InheritedFlags()
+	if err := found.ParseFlags(rest); err != nil {
+		t.Errorf("%s: %q: %v", where, line, err)
+		return
+	}
+	if found.Args != nil {
+		if err := found.Args(found, found.Flags().Args()); err != nil {
+			t.Errorf("%s: %q: %v", where, line, err)
+		}
+	}
 }
 
 // shellWords splits at blanks outside of double quotes, up to a pipe or redirection.

@@ -298,6 +298,9 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("cut off, the router answered for %v", served)
 	}
 	t.Logf("cut off, the router answered for another %v of a lease of %v", served, leaseTTL)
+	until(t, "the router's log says that it stopped, and why", func() bool {
+		return strings.Contains(b.log.String(), "the lease on the directory has run out") && !strings.Contains(b.log.String(), "<nil>")
+	})
 	if got := note(t.Context(), near, 42); got != "here" {
 		t.Errorf("the other router answers %q", got)
 	}
