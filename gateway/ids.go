@@ -134,7 +134,7 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		if v.ValueParam > 0 {
 			var null bool
 			if at, null, err = intArg(args, v.ValueParam); null {
-				return 0, sqlstate.New(sqlstate.NullNotAllowed, "setval() of NULL is not supported")
+				return 1, nil // it is strict: NULL, and nothing is set
 			}
 		}
 		if err == nil {

@@ -146,6 +146,9 @@ func (x *inserting) locate(values bool) {
 		x.replace(ts[i].Start, ts[i+2].End, "")
 		i += 3
 	}
+	for values && x.punct(i, '(') {
+		i++ // INSERT INTO t (VALUES (1))
+	}
 	if x.values = i; values && !x.word(i, "values") {
 		x.lost()
 	}
@@ -371,7 +374,7 @@ func (a *analyzer) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
 			if r.GetName() != c.Name {
 				continue
 			}
-			if r.GetVal().GetSetToDefault() != nil {
+			if assigned(r.GetVal()).GetSetToDefault() != nil {
 				refuse("column "+quoteIdent(c.Name)+" gets its values from the router, and SET ... = DEFAULT would need one for each row", "give the value")
 			}
 			if c.Identity == shardmap.IdentityAlways {
@@ -380,6 +383,16 @@ func (a *analyzer) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
 			}
 		}
 	}
+}
+
+// assigned is the value that SET (a, b) = (x, y) gives to one of the columns;
+// other values are themselves.
+func assigned(v *pg.Node) *pg.Node {
+	m := v.GetMultiAssignRef()
+	if row := m.GetSource().GetRowExpr(); row != nil && m.Colno >= 1 && int(m.Colno) <= len(row.Args) {
+		return row.Args[m.Colno-1]
+	}
+	return v
 }
 
 // mergeGenerated judges the INSERT of a MERGE, whose rows the router does not see.

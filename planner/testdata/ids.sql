@@ -97,6 +97,20 @@ INSERT INTO bills (tenant, note) VALUES ($1, $2) RETURNING id;
 -->   $3 = nextval public.bills_id_seq
 -->   $4 = next_id
 -->   simple: INSERT INTO bills (tenant, note, "id", "nr") VALUES ($1, $2, '100'::bigint, '101'::bigint) RETURNING id
+INSERT INTO bills (tenant) (VALUES (5));
+--> one shard shard-0, key (5) [INSERT]
+-->   text: INSERT INTO bills (tenant, "id", "nr") (VALUES (5, $1::bigint, $2::bigint))
+-->   $1 = nextval public.bills_id_seq
+-->   $2 = next_id
+-->   simple: INSERT INTO bills (tenant, "id", "nr") (VALUES (5, '100'::bigint, '101'::bigint))
+INSERT INTO bills ((VALUES (5), (5)));
+--> one shard shard-0, key (5), (5) [INSERT]
+-->   text: INSERT INTO bills ("tenant", "id", "nr") ((VALUES (5, $1::bigint, $2::bigint), (5, $3::bigint, $4::bigint)))
+-->   $1 = nextval public.bills_id_seq
+-->   $2 = next_id
+-->   $3 = nextval public.bills_id_seq
+-->   $4 = next_id
+-->   simple: INSERT INTO bills ("tenant", "id", "nr") ((VALUES (5, '100'::bigint, '101'::bigint), (5, '102'::bigint, '103'::bigint)))
 INSERT INTO bills VALUES (5);
 --> one shard shard-0, key (5) [INSERT]
 -->   text: INSERT INTO bills ("tenant", "id", "nr") VALUES (5, $1::bigint, $2::bigint)
@@ -233,6 +247,9 @@ INSERT INTO orders (tenant_id, id) VALUES (cleave.next_id(), 1);
 -->   simple: INSERT INTO orders (tenant_id, id) VALUES ('100'::bigint, 1)
 UPDATE users SET id = 5 WHERE id = 6;
 --> refused 428C9: column "id" can only be updated to DEFAULT
+UPDATE bills SET (nr, note) = (DEFAULT, 'x') WHERE tenant = 5;
+--> refused 0A000: column nr gets its values from the router, and SET ... = DEFAULT would need one for each row
+-->   hint: give the value
 UPDATE bills SET nr = DEFAULT WHERE tenant = 5;
 --> refused 0A000: column nr gets its values from the router, and SET ... = DEFAULT would need one for each row
 -->   hint: give the value

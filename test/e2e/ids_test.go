@@ -72,6 +72,14 @@ CREATE TABLE a (t bigint, id serial, v text, PRIMARY KEY (t, id)) SHARDED(t)
 INSERT INTO a (t, v) VALUES (1, 'x') RETURNING id
 INSERT INTO a (t, v) VALUES (1, 'y'), (1, 'z') RETURNING *
 INSERT INTO a VALUES (1) RETURNING *
+INSERT INTO a (t, v) (VALUES (1, 'in brackets')) RETURNING *
+insert into "a" ("v", "t") values ('nextval(''a_id_seq'') -- no', 1) returning *
+INSERT INTO a (t, v) VALUES (1, $$nextval('a_id_seq')$$) /* nextval('a_id_seq') */ RETURNING id
+INSERT INTO A (T, V) VALUES (1, 'x') ON CONFLICT DO NOTHING RETURNING ID
+PREPARE ins (text) AS INSERT INTO a (t, v) VALUES (1, $1) RETURNING id
+EXECUTE ins('once')
+EXECUTE ins('twice')
+DEALLOCATE ins
 INSERT INTO a VALUES (1, DEFAULT, 'd') RETURNING id
 INSERT INTO a (t, id, v) VALUES (1, 100, 'own') RETURNING id
 INSERT INTO a (t, id, v) VALUES (1, 101, 'own'), (1, DEFAULT, 'made') RETURNING id
