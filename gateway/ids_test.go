@@ -198,6 +198,9 @@ func TestGeneratedInEveryProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh("transaction", id)
+	if got := one[*int64](t, conn, "SELECT setval('s', $1)", nil); got != nil {
+		t.Errorf("setval of NULL gave %d", *got)
+	}
 	if got := one[int64](t, conn, "SELECT setval('s', $1)", 500); got != 500 {
 		t.Errorf("setval gave %d", got)
 	}
