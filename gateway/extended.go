@@ -83,6 +83,9 @@ type portal struct {
 	result *localResult
 	next   *executor.Settings // set_config: the settings after it
 	keep   *executor.Settings
+	// version is the map's that it was routed by; ran: it has begun.
+	version uint64
+	ran     bool
 }
 
 // extended ends the handling of an extended-protocol message: after an error,
@@ -440,7 +443,7 @@ func (x *session) bind(f wire.Frame) error {
 	if len(name) > 0 {
 		p = &portal{}
 	}
-	*p = portal{st: st, stmt: s}
+	*p = portal{st: st, stmt: s, version: x.unit.version}
 	x.portals[string(name)] = p
 	switch {
 	case st.Kind == planner.Virtual:
@@ -635,6 +638,11 @@ func (x *session) execute(f wire.Frame) error {
 	x.m.parent = p.stmt.parent
 	rowsMax := int32(binary.BigEndian.Uint32(rest))
 	if p.conn != nil {
+		if !p.ran && p.version != x.unit.version {
+			return sqlstate.New(sqlstate.SerializationFailure, "the shard map changed (version %d to %d) since the portal %q was bound: its key may be on another shard now", p.version, x.unit.version, name).
+				WithHint("nothing of it was done: run the transaction again")
+		}
+		p.ran = true
 		x.dirty = true
 		x.m.runs(p.st)
 		x.sending(useOf(p.st).roam)

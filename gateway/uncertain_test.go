@@ -81,3 +81,29 @@ func TestParameterOfUserType(t *testing.T) {
 	c.send(parse("", fmt.Sprintf("SELECT $1::mood FROM (VALUES (1)) v LEFT JOIN orders ON tenant_id = %d", keys[0][0])), bind("", "", "bad"), do("", 0), syncMsg)
 	c.want("1", "2", "D bad", "C SELECT 1", "Z I")
 }
+
+// TestPortalOfAnOlderMap: a portal that waits in a transaction while the map
+// changes is not run by the old one.
+func TestPortalOfAnOlderMap(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	k := fmt.Sprint(keys[0][0])
+	c := cl.raw(t)
+	c.send(&pgproto3.Query{String: "BEGIN"})
+	c.want("C BEGIN", "Z T")
+	c.send(parse("s", "UPDATE orders SET note = 'x' WHERE tenant_id = $1"), bind("p", "s", k), bind("q", "s", k), do("q", 0), syncMsg)
+	c.want("1", "2", "2", "C UPDATE 0", "Z T")
+	exec(t, conn, "CREATE TABLE another (x int)") // any change of the map
+	c.send(do("p", 0), syncMsg)
+	c.want("E 40001", "Z E")
+	c.send(&pgproto3.Query{String: "ROLLBACK"})
+	c.want("C ROLLBACK", "Z I")
+	// A cursor that was begun goes on: it shows the data of its beginning.
+	exec(t, conn, "INSERT INTO orders SELECT $1::bigint, g, 'n' FROM generate_series(1, 3) g WHERE $1::bigint = "+k, keys[0][0])
+	c.send(&pgproto3.Query{String: "BEGIN"})
+	c.want("C BEGIN", "Z T")
+	c.send(parse("r", "SELECT id FROM orders WHERE tenant_id = $1 ORDER BY id"), bind("p", "r", k), do("p", 1), syncMsg)
+	c.want("1", "2", "D 1", "s", "Z T")
+	exec(t, conn, "CREATE TABLE yet_another (x int)")
+	c.send(do("p", 0), syncMsg)
+	c.want("D 2", "D 3", "C SELECT 2", "Z T")
+}
