@@ -200,6 +200,10 @@ func TestServerThatOutlivedItsProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The server can read it whatever our umask is, for a base backup.
+	if folder, file := statUID(t, dir), statUID(t, own); folder != file {
+		t.Errorf("%s is of user %d, the folder of user %d", own, file, folder)
+	}
 
 	// Not known to be ours: it is left alone.
 	if err := os.Remove(own); err != nil {
@@ -479,4 +483,13 @@ func TestFind(t *testing.T) {
 	if _, err := localpg.At(broken); sqlstate.CodeOf(err) != sqlstate.ConfigFileError || !strings.Contains(err.Error(), "does not work") {
 		t.Errorf("%v", err)
 	}
+}
+
+func statUID(t *testing.T, path string) uint32 {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Sys().(*syscall.Stat_t).Uid
 }

@@ -400,6 +400,10 @@ func (s *Server) launch(ctx context.Context, deadline time.Time) error {
 	s.cmd, s.port, s.done = cmd, port, make(chan struct{})
 	go s.wait()
 	err = os.WriteFile(ownPIDPath(s.opts.DataDir), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644)
+	if err == nil {
+		// pg_basebackup reads the whole folder as the server does.
+		err = s.account.own(ownPIDPath(s.opts.DataDir))
+	}
 	if err != nil {
 		err = fileError(err, "cannot write %s", ownPIDPath(s.opts.DataDir))
 	} else {
