@@ -147,10 +147,16 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 	cl, servers := withReplicas(t, config{}, 1)
 	primary, replica := portOf(servers[0]), portOf(servers[1])
 	reader, writer := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica"), cl.connect(t)
+	exec(t, reader, "SET cleave.max_replica_lag = '-1'")
+	// The router has to know that the replica has what the map's last change left.
+	for end := time.Now().Add(20 * time.Second); one[string](t, reader, whichSQL) != "0 "+replica; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a replica is not read for long")
+		}
+	}
 	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_wal_replay_pause()")
 	pgtest.Await(t, servers[1].URL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
 	exec(t, writer, "INSERT INTO orders VALUES (7, 1, 'x')")
-	exec(t, reader, "SET cleave.max_replica_lag = '-1'")
 	if got := one[string](t, reader, whichSQL); got != "0 "+replica {
 		t.Errorf("without a bound: %s", got)
 	}
