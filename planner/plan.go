@@ -36,6 +36,8 @@ const (
 	Call
 	// ExplainRoute answers EXPLAIN (ROUTE); see Statement.Inner.
 	ExplainRoute
+	// Several concerns several shards, or may; see Statement.Plan.
+	Several
 )
 
 // Statement is one analysed statement. It is immutable and shared by sessions.
@@ -83,6 +85,9 @@ type Statement struct {
 	// Fill is what the router evaluates for each execution and puts into Text;
 	// nil for nearly all statements. Such a statement is never Reusable.
 	Fill *Fill
+
+	// Plan is how a statement of kind Several is carried out.
+	Plan *Plan
 
 	DDL      *DDL
 	Tx       *Tx

@@ -1,0 +1,8 @@
+// Package several makes several shards one: its Conn is a conversation of
+// PostgreSQL protocol messages, as engine.Conn asks for, behind which are the
+// pooled conversations of the shards that take part. The session above talks to
+// it as to any shard, so portals, formats, cursors, savepoints and errors have
+// one way for all. What a statement means for which shard is in planner.Plan.
+//
+// docs/design/several.md has states, invariants and failure cases.
+package several

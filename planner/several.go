@@ -1,0 +1,142 @@
+package planner
+
+import "github.com/cleavedb/cleave/shardmap"
+
+// Plan says how a statement that concerns several shards is carried out. It is
+// immutable and shared. docs/design/several.md has the rules.
+//
+// All texts keep the client's parameters, by their numbers; each may use a part
+// of them only, so whoever prepares a text gives the types of all.
+type Plan struct {
+	Op PlanOp
+
+	// Relations are fetched first. Gather: into temporary relations on the scratch
+	// connection. Modify and Insert: onto each shard that the statement changes, or
+	// onto the scratch connection that the source of an INSERT is read from.
+	Relations []Relation
+
+	// Text is what each shard of Target runs (Scatter, Modify), or what the scratch
+	// connection runs (Gather).
+	Text   string
+	Target Target
+
+	// Combine says how the shards' rows become the answer (Scatter).
+	Combine Combine
+
+	// Clock: the texts use parameter Params+1 (of the statement, Fill included) for
+	// the time at which the transaction began, a timestamptz: what now() gives has
+	// to be the same on every shard.
+	Clock bool
+
+	// Steps of the operations that write; see their types.
+	Insert *InsertPlan
+	Modify *ModifyPlan
+	Copy   *CopyPlan
+
+	// Why says, for EXPLAIN (ROUTE), what kept the statement from the cheaper
+	// operation: "" for Scatter.
+	Why string
+}
+
+// PlanOp is what a Plan does.
+type PlanOp uint8
+
+const (
+	// Scatter runs Text on each shard and combines the rows as they stream.
+	Scatter PlanOp = iota + 1
+	// Gather fetches Relations and runs Text on them on one scratch connection.
+	Gather
+	// Modify runs an UPDATE, DELETE, or a write to a reference table on each shard
+	// of Target.
+	Modify
+	// Insert splits rows by their shard key.
+	Insert
+	// CopyIn splits the rows of COPY ... FROM STDIN, CopyOut gathers those of
+	// COPY ... TO STDOUT.
+	CopyIn
+	CopyOut
+)
+
+// Relation is one temporary relation: the union of the rows that Text gives on
+// each shard of Target.
+type Relation struct {
+	// Name is what the texts that read it call it. It cannot meet a name of the
+	// user's: it begins with cleave_rel_.
+	Name   string
+	Text   string
+	Target Target
+	// Index are column lists on which the scratch connection makes an index once
+	// the rows are there, if there are many.
+	Index [][]string
+	// Table is the table that the relation stands for, nil if it is made of several.
+	Table *shardmap.Table
+}
+
+// Target is a set of shards, known when the statement is run.
+type Target struct {
+	Where Where
+	// Keyspace, Keys and Spans are those of KeyShards: the owners of the
+	// alternatives in Keys, or of the intervals in Spans; of the whole keyspace if
+	// both are nil.
+	Keyspace string
+	Keys     [][]KeyExpr
+	Spans    []Span
+}
+
+// Where is a Target's sort.
+type Where uint8
+
+const (
+	// KeyShards own keys of a keyspace.
+	KeyShards Where = iota
+	// AnyOne is any one shard, best one that takes part anyway: reference tables,
+	// or no table at all.
+	AnyOne
+	// Default is the default shard.
+	Default
+	// Every is every shard of the cluster: writes to reference tables.
+	Every
+)
+
+// Span is an interval of the first shard key column of a range keyspace; nil is
+// open.
+type Span struct {
+	Low, High         *KeyExpr
+	LowOpen, HighOpen bool // the bound itself is not in it
+}
+
+// Combine makes one stream of rows of the shards' streams.
+type Combine struct {
+	// Order merges streams that the shards have sorted; nil: one after the other.
+	Order []OrderKey
+	// Hidden is how many of the last columns the client does not get.
+	Hidden int
+	// Unique drops rows that are equal in the Order columns to the row before:
+	// DISTINCT and DISTINCT ON.
+	Unique int // the first Unique keys of Order decide; 0: keep all
+	// Limit and Offset are applied to the combined rows; nil: none.
+	Limit, Offset *Count
+}
+
+// OrderKey is a column of the shards' rows to merge by.
+type OrderKey struct {
+	Column     int // 0-based
+	Desc       bool
+	NullsFirst bool
+}
+
+// Count is a LIMIT or OFFSET: a number or a parameter.
+type Count struct {
+	Value int64
+	Param int // 1-based; 0 is Value
+}
+
+// InsertPlan, ModifyPlan and CopyPlan are filled by the files that plan writes.
+type (
+	// InsertPlan is how rows are split; see insertseveral.go.
+	InsertPlan struct{}
+	// ModifyPlan is how rows on several shards are changed; see modifyseveral.go.
+	ModifyPlan struct{}
+	// CopyPlan is how COPY is split and gathered; see copyseveral.go.
+	CopyPlan struct{}
+)
