@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/test/differential/cluster"
 	"github.com/cleavedb/cleave/test/differential/compare"
 	"github.com/cleavedb/cleave/test/differential/corpus"
@@ -279,13 +278,4 @@ func (p *pair) check(ctx context.Context, it corpus.Item, mode compare.Mode) (ve
 		}
 	}
 	return v, why
-}
-
-// kindOf returns what the map says of a table.
-func (p *pair) kindOf(t table) shardmap.TableKind {
-	found, ok := p.cluster.Snapshot().Table(t.schema, t.name)
-	if !ok {
-		return ""
-	}
-	return found.Kind
 }

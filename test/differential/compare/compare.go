@@ -171,6 +171,7 @@ func show(rows [][]string) string {
 	return b.String()
 }
 
+// String is the outcome as a message shows it.
 func (o *Outcome) String() string {
 	var b strings.Builder
 	for _, r := range o.Results {

@@ -36,6 +36,7 @@ const (
 	Binary
 )
 
+// String is the mode's name.
 func (m Mode) String() string { return [...]string{"simple", "text", "binary"}[m] }
 
 // Session is one connection to a router or a database.

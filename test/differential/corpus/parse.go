@@ -133,7 +133,6 @@ type parser struct {
 	params  [][]*string
 	types   []uint32
 	inBlock bool
-	data    *strings.Builder // of a COPY FROM STDIN
 }
 
 type list struct {
