@@ -16,9 +16,6 @@ import (
 // that nothing of a table is left out that it could look at.
 // docs/design/gather.md has the rules.
 
-// relationPrefix begins the names of temporary relations.
-const relationPrefix = "cleave_rel_"
-
 // gatherer makes relations of the tables of one statement.
 type gatherer struct {
 	a   *analyzer
@@ -79,26 +76,25 @@ func (a *analyzer) newGatherer() *gatherer {
 	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}}
 }
 
-// planGather plans a SELECT over several shards by fetching what it reads. why
-// says what kept it from a cheaper plan. It refuses what cannot be answered so.
-func (a *analyzer) planGather(n *pg.Node, why string) *Plan {
-	if n.GetSelectStmt() == nil {
-		refuse("this statement cannot be run over several shards", "give the shard key")
-	}
+// planGather plans any query by fetching what it reads onto one connection. It
+// refuses what cannot be answered so.
+func (a *analyzer) planGather(n *pg.Node) (*Plan, error) {
 	g := a.newGatherer()
 	rels, tree := g.readTables(n, nil)
-	p := &Plan{Op: Gather, Relations: rels, Why: why, Target: Target{Where: g.home}}
-	p.Text = a.restate(tree)
-	return p
+	text, err := a.text(tree)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Op: Gather, Relations: rels, Text: text, Target: Target{Where: g.home}, Why: "its rows cannot be combined as they come from the shards"}, nil
 }
 
 // readTables returns a copy of a statement in which every table that it reads
 // is a relation; keep, a table that it changes, stays.
 func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.Node) {
-	if strings.Contains(strings.ToLower(g.a.sql), relationPrefix) {
-		refuse("names that begin with "+relationPrefix+" are the router's own", "use another name")
+	if strings.Contains(strings.ToLower(g.a.sql), RelationPrefix) {
+		refuse("names that begin with "+RelationPrefix+" are the router's own", "use another name")
 	}
-	tree := cloneNode(n)
+	tree := clone(n)
 	var before, after []*pg.RangeVar
 	collect := func(to *[]*pg.RangeVar) func(m protoreflect.Message) {
 		return func(m protoreflect.Message) {
@@ -115,6 +111,7 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 			g.keep = v
 		}
 	}
+	g.a.clocked(tree)
 	sequence, prefer := g.a.sequence, g.a.preferDefault
 	g.a.sequence, g.a.preferDefault = "", false
 	g.node(tree, &gatherScope{})
@@ -245,8 +242,8 @@ func (g *gatherer) relations() []Relation {
 		mine := map[string]*pg.Node{}
 		var order []string
 		for _, c := range o.conds {
-			text, ok := restate(selectOf([]*pg.Node{c}, nil, nil))
-			if !ok {
+			text, err := g.a.text(selectOf([]*pg.Node{c}, nil, nil))
+			if err != nil {
 				continue
 			}
 			if _, have := mine[text]; !have {
@@ -288,7 +285,7 @@ func (g *gatherer) relations() []Relation {
 	}
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
-		name := relationPrefix + itoa(i+1)
+		name := g.a.fresh()
 		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed}
 		for _, o := range g.occ {
 			if o.rel != r {
@@ -333,25 +330,22 @@ func (r *gathered) text(a *analyzer) string {
 	for _, k := range r.order {
 		conds = append(conds, r.conds[k])
 	}
-	return a.restate(selectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds))
+	text, err := a.text(selectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds))
+	if err != nil {
+		fail(err)
+	}
+	return text
 }
 
 // relationAlias is what a table is called in the text of its relation.
 const relationAlias = "t"
 
-func columnNode(names ...string) *pg.Node {
-	c := &pg.ColumnRef{}
-	for _, n := range names {
-		c.Fields = append(c.Fields, stringNode(n))
-	}
-	return &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: c}}
-}
-
 // selectOf makes SELECT outputs FROM from WHERE conds.
 func selectOf(outputs, from, conds []*pg.Node) *pg.Node {
-	s := &pg.SelectStmt{FromClause: from, LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}
+	s := emptySelect()
+	s.FromClause = from
 	for _, o := range outputs {
-		s.TargetList = append(s.TargetList, &pg.Node{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Val: o}}})
+		s.TargetList = append(s.TargetList, targetNode(o, ""))
 	}
 	switch len(conds) {
 	case 0:
@@ -360,13 +354,16 @@ func selectOf(outputs, from, conds []*pg.Node) *pg.Node {
 	default:
 		s.WhereClause = &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: conds}}}
 	}
-	return &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: s}}
+	return selectNode(s)
 }
 
 // targetOf says which shards have the rows of an occurrence.
 func (g *gatherer) targetOf(o *occurrence) Target {
 	switch o.table.Kind {
 	case shardmap.Sharded:
+		if u := g.a.second.byRef[g.original[o.v]]; u != nil && u.rel.table == o.table {
+			return g.a.targetOf(u)
+		}
 		return Target{Where: KeyShards, Keyspace: o.table.Keyspace}
 	case shardmap.Reference:
 		return Target{Where: AnyOne}

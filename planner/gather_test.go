@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	pg "github.com/pganalyze/pg_query_go/v6"
+
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -17,7 +19,12 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 	if err != nil {
 		return nil, err
 	}
-	a := &analyzer{p: p, snap: snap, path: path, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+	a := p.analyzer(sql, snap, path)
+	a.second = &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
+	if _, err := a.run(tree); err != nil && a.second.top == nil {
+		return nil, err
+	}
+	a.second.names = 0
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)
@@ -27,7 +34,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 			plan, err = nil, b.err
 		}
 	}()
-	return a.planGather(tree.Stmts[0].Stmt, ""), nil
+	return a.planGather(a.second.top)
 }
 
 func targetText(t Target) string {

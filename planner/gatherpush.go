@@ -84,7 +84,7 @@ func (g *gatherer) ownCondition(o *occurrence, cond *pg.Node, lv *gatherLevel) *
 	if len(o.v.Alias.GetColnames()) > 0 {
 		return nil
 	}
-	out := cloneNode(cond)
+	out := clone(cond)
 	ok := true
 	eachMessage(out.ProtoReflect(), func(m protoreflect.Message) {
 		switch v := m.Interface().(type) {

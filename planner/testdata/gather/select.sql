@@ -99,8 +99,8 @@ SELECT id, sum(qty) FROM orders GROUP BY id;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.id, t.qty FROM public.orders t
 --> SELECT id, sum(qty) FROM cleave_rel_1 orders GROUP BY id
 SELECT o.qty FROM orders o WHERE o.id = $1 AND o.qty > $2::int AND now() > '2020-01-01';
---> cleave_rel_1 (hash_bigint, all): SELECT t.id, t.qty FROM public.orders t WHERE t.id = $1 AND t.qty > $2::int
---> SELECT o.qty FROM cleave_rel_1 o WHERE o.id = $1 AND o.qty > $2::int AND now() > '2020-01-01'
+--> cleave_rel_1 (hash_bigint, all): SELECT t.id, t.qty FROM public.orders t WHERE t.id = $1 AND t.qty > $2::int AND $3::timestamp with time zone > '2020-01-01'
+--> SELECT o.qty FROM cleave_rel_1 o WHERE o.id = $1 AND o.qty > $2::int AND $3::timestamp with time zone > '2020-01-01'
 SELECT j.a FROM (orders o JOIN items i ON o.id = i.id) AS j (a, b) WHERE j.b = 1;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
 --> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
@@ -153,3 +153,15 @@ WITH d AS (DELETE FROM items RETURNING *) SELECT * FROM d, orders;
 --> refused 0A000: a WITH query that changes rows is not supported over several shards
 SELECT nextval('free_seq'), id FROM orders;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+SELECT o.id FROM orders o JOIN items i ON i.order_id = o.id WHERE o.tenant_id = 5 AND i.tenant_id IN (7, $1);
+--> cleave_rel_1 (hash_bigint ( 5 )): SELECT t.tenant_id, t.id FROM public.orders t WHERE t.tenant_id = 5
+--> cleave_rel_2 (hash_bigint ( 7 ) ( $1 )): SELECT t.tenant_id, t.order_id FROM public.items t WHERE t.tenant_id IN (7, $1)
+--> SELECT o.id FROM cleave_rel_1 o JOIN cleave_rel_2 i ON i.order_id = o.id WHERE o.tenant_id = 5 AND i.tenant_id IN (7, $1)
+SELECT o.id FROM orders o WHERE o.tenant_id = 5 AND EXISTS (SELECT FROM items i WHERE i.order_id = o.id AND i.tenant_id = 9);
+--> cleave_rel_1 (hash_bigint ( 5 )): SELECT t.tenant_id, t.id FROM public.orders t WHERE t.tenant_id = 5
+--> cleave_rel_2 (hash_bigint ( 9 )): SELECT t.tenant_id, t.order_id FROM public.items t WHERE t.tenant_id = 9 index [[order_id]]
+--> SELECT o.id FROM cleave_rel_1 o WHERE o.tenant_id = 5 AND EXISTS (SELECT FROM cleave_rel_2 i WHERE i.order_id = o.id AND i.tenant_id = 9)
+SELECT now()::date, now(), current_date, x.now FROM orders o, (SELECT now()) x, items WHERE current_date > '2020-01-01';
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id FROM public.orders t WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
+--> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id FROM public.items t WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
+--> SELECT $1::timestamp with time zone::date AS now, $1::timestamp with time zone AS now, $1::timestamp with time zone::pg_catalog.date AS "current_date", x.now FROM cleave_rel_1 o, (SELECT $1::timestamp with time zone AS now) x, cleave_rel_2 items WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
