@@ -175,8 +175,11 @@ TABLE orders;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders
 SELECT count(*) FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
+-->   shard text: SELECT count(*) FROM cleave_rel_1 orders
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
@@ -260,8 +263,11 @@ SELECT * FROM orders WHERE false;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders WHERE false
 SELECT * FROM orders HAVING count(*) > 1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders HAVING count(*) > 1
+-->   why: its rows cannot be combined as they come from the shards
 -- OPERATOR() of another schema may mean anything.
 SELECT * FROM orders WHERE tenant_id OPERATOR(pg_catalog.=) 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]

@@ -46,8 +46,12 @@ SELECT o.id, s.label FROM orders o LEFT JOIN small s ON s.id = o.id;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT o.id, s.label FROM orders o LEFT JOIN small s ON s.id = o.id
 SELECT o.id, s.label FROM small s LEFT JOIN orders o ON s.id = o.id;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: any shard: SELECT t.id, t.label FROM public.small t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
+-->   shard text: SELECT o.id, s.label FROM cleave_rel_1 s LEFT JOIN cleave_rel_2 o ON s.id = o.id
+-->   why: its rows cannot be combined as they come from the shards
 -- Subqueries that follow the shard key.
 SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND i.order_id = o.id);
 --> several shards [SELECT, read only, rows]
@@ -70,8 +74,13 @@ SELECT * FROM orders o WHERE tenant_id IN (SELECT id FROM small);
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders o WHERE tenant_id IN (SELECT id FROM small)
 SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.order_id = o.id);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.order_id FROM public.items t
+-->   index on cleave_rel_2: order_id
+-->   shard text: SELECT * FROM cleave_rel_1 o WHERE EXISTS (SELECT 1 FROM cleave_rel_2 i WHERE i.order_id = o.id)
+-->   why: its rows cannot be combined as they come from the shards
 SELECT s.tenant_id, s.x FROM (SELECT tenant_id, id + 1 AS x FROM orders) s WHERE s.x > 3;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
@@ -306,11 +315,14 @@ SELECT id, current_date FROM orders ORDER BY current_timestamp(2);
 -->   combine: merge by column -1, hide 1
 -- Not alike on every shard.
 SELECT ctid FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> refused 0A000: the system column ctid has no meaning for rows of several shards
+-->   hint: name the rows by their key
 SELECT id, current_database() FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
+-->   shard text: SELECT id, current_database() FROM cleave_rel_1 orders
+-->   why: its rows cannot be combined as they come from the shards
 EXPLAIN (ROUTE) SELECT * FROM orders ORDER BY id LIMIT 3;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: several shards
