@@ -226,7 +226,7 @@ func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *
 	}
 	part := e.plans.part(key)
 	if st = part.get(key, s.searchPathKey(), snap.SchemaVersion()); st != nil {
-		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil {
+		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil && !r.Several {
 			e.metrics.PlanCache(true)
 			return st, r, true, nil
 		}

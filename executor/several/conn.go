@@ -82,8 +82,8 @@ type Conn struct {
 	running bool // a statement has begun and not ended
 	closed  bool
 	live    map[*executor.Conn]struct{} // parts' and borrowed conversations
-	notices []byte // of shards, to be passed on
-	setting bool   // a statement that changes settings is run
+	notices []byte                      // of shards, to be passed on
+	setting bool                        // a statement that changes settings is run
 	// deadline is SetDeadline's.
 	deadline time.Time
 	wake     chan struct{}

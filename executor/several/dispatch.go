@@ -2,7 +2,6 @@ package several
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
@@ -17,13 +16,13 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	case planner.OneShard:
 		r, err := st.Route(snap, e.args)
 		switch {
-		case errors.Is(err, planner.ErrSeveral):
+		case err != nil:
+			return nil, err
+		case r.Several:
 			if e.st, err = c.ex.PlanSeveral([]byte(st.Text), c.host.Settings(), snap, false); err != nil {
 				return nil, err
 			}
 			return c.begins(ctx, e)
-		case err != nil:
-			return nil, err
 		}
 		return c.startRelay(ctx, e, r.Shard)
 	case planner.DefaultShard:
@@ -31,6 +30,9 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	case planner.AnyShard, planner.SetKind:
 		return c.startRelay(ctx, e, c.describer())
 	case planner.Several:
+		if st.Tag == "EXPLAIN" || st.Tag == "DECLARE CURSOR" {
+			return nil, sqlstate.Refuse(st.Tag+" of a statement over several shards is not supported yet", "EXPLAIN (ROUTE) shows how it is carried out")
+		}
 		switch st.Plan.Op {
 		case planner.Scatter:
 			return c.startScatter(ctx, e)

@@ -31,6 +31,8 @@ type part struct {
 	// adopted: the transaction began on it alone; keep are its settings after a COMMIT.
 	adopted bool
 	keep    *executor.Settings
+	// stale: a SET ran on it, of which the session has not taken note yet.
+	stale bool
 	// sets: a statement changed its settings in a way that is not known here.
 	sets bool
 }
@@ -178,9 +180,18 @@ func plain(begin string) bool {
 
 func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
+// known notes the settings of a part on which a SET ran.
+func (c *Conn) known(p *part) {
+	if p.stale {
+		p.stale = false
+		p.conn.SetSettings(c.host.Settings())
+	}
+}
+
 // settle gives a part that is in the transaction the session's settings, until
 // the transaction ends.
 func (c *Conn) settle(p *part) error {
+	c.known(p)
 	want := c.host.Settings()
 	if p.conn.Settings().Equal(want) {
 		return nil

@@ -77,7 +77,7 @@ func (c *Conn) commitOne(p *part) error {
 
 // ended notes that no transaction is open on the part any more.
 func (p *part) ended(committed bool) {
-	p.begun, p.wrote, p.saves = false, false, nil
+	p.begun, p.wrote, p.stale, p.saves = false, false, false, nil
 	settings := p.base
 	if p.adopted && committed {
 		settings = p.keep
@@ -222,11 +222,12 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 		}
 		switch op {
 		case "savepoint":
+			c.known(p)
 			p.saves = append(p.saves, p.conn.Settings())
 		case "release":
 			p.saves = p.saves[:min(at, len(p.saves))]
 		case "rollback to":
-			if at < len(p.saves) {
+			if p.stale = false; at < len(p.saves) {
 				p.conn.SetSettings(p.saves[at])
 				p.saves = p.saves[:at+1]
 			}
@@ -277,7 +278,7 @@ func (c *Conn) set(st *planner.Statement) error {
 		return err
 	}
 	// The session takes note of it when it has the answer.
-	p.conn.SetSettings(p.conn.Settings().With("cleave.stale", "'on'"))
+	p.stale = true
 	c.told()
 	c.completed(st.Tag, true)
 	return nil
