@@ -19,7 +19,7 @@ func clone[T proto.Message](m T) T { return proto.Clone(m).(T) }
 
 // text prints one statement. 0A000 if the printed text would mean another.
 func (a *analyzer) text(stmt *pg.Node) (string, error) {
-	want := &pg.ParseResult{Stmts: []*pg.RawStmt{{Stmt: stmt}}}
+	want := &pg.ParseResult{Version: treeVersion, Stmts: []*pg.RawStmt{{Stmt: stmt}}}
 	out, err := pg.Deparse(want)
 	if err == nil {
 		err = a.p.check(out)
@@ -32,6 +32,9 @@ func (a *analyzer) text(stmt *pg.Node) (string, error) {
 	}
 	return "", sqlstate.Refuse("the statement has a form that the router cannot rewrite for several shards", "write it in a simpler way, or add the shard key to the WHERE clause")
 }
+
+// treeVersion is the version of PostgreSQL that the parser's trees are of.
+const treeVersion = 170007
 
 // sameTree compares two trees but for places in their texts.
 func sameTree(x, y *pg.ParseResult) bool {

@@ -30,16 +30,20 @@ SELECT * FROM orders o CROSS JOIN items i WHERE o.tenant_id = 5;
 SELECT * FROM (orders o JOIN items i ON i.tenant_id = o.tenant_id) AS j(a, b, c, d, e, f) WHERE a = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM (orders o JOIN items i ON i.tenant_id = o.tenant_id) AS j WHERE o.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM (orders o JOIN items i ON i.tenant_id = o.tenant_id ) j WHERE o.tenant_id = 5
 SELECT * FROM orders o JOIN orders p ON o.tenant_id = p.tenant_id JOIN items i ON i.tenant_id = p.tenant_id WHERE o.tenant_id = $1;
 --> one shard, key ($1) [SELECT, read only, rows]
 -- Outer joins: ON restricts the nullable side only.
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id AND o.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id AND o.tenant_id = 5
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = 5 WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.order_id = o.id WHERE o.tenant_id = 5;
@@ -50,13 +54,17 @@ SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.te
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.tenant_id IS NULL AND o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.tenant_id IS NULL;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.tenant_id IS NULL
 SELECT * FROM items i RIGHT JOIN orders o ON i.tenant_id = o.tenant_id WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM items i RIGHT JOIN orders o ON i.tenant_id = o.tenant_id AND i.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM items i RIGHT JOIN orders o ON i.tenant_id = o.tenant_id AND i.tenant_id = 5
 SELECT * FROM orders o RIGHT JOIN items i USING (tenant_id) WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i USING (tenant_id) WHERE tenant_id = 5;
@@ -81,8 +89,10 @@ SELECT * FROM small s LEFT JOIN orders o ON o.tenant_id = 5 AND o.id = s.id;
 SELECT * FROM small s LEFT JOIN orders o ON o.tenant_id = s.id WHERE s.id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN small s ON s.id = o.id AND o.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN small s ON s.id = o.id AND o.tenant_id = 5
 SELECT * FROM orders o LEFT JOIN (items i LEFT JOIN orders p ON p.tenant_id = i.tenant_id) ON i.tenant_id = o.tenant_id WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id LEFT JOIN items j ON j.tenant_id = i.tenant_id WHERE o.tenant_id = 5;
@@ -115,8 +125,10 @@ SELECT * FROM orders o JOIN small s ON s.id = o.tenant_id WHERE s.id = 5;
 SELECT * FROM orders o JOIN small s ON s.tenant = o.tenant_id WHERE s.tenant = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o JOIN small s ON s.id = o.tenant_id;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o JOIN small s ON s.id = o.tenant_id
 -- Mixed kinds.
 SELECT * FROM orders o JOIN notes n ON n.id = o.id WHERE o.tenant_id = 5;
 --> refused 0A000: table orders is sharded and notes is on the default shard only
@@ -141,12 +153,16 @@ SELECT * FROM orders o, (VALUES (5), (5)) v(t) WHERE o.tenant_id = v.t;
 SELECT * FROM orders o JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t
 SELECT * FROM (VALUES (5, 'a')) v(t, x) LEFT JOIN orders o ON o.tenant_id = v.t;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders NATURAL JOIN generate_series(1, 3) AS g(id) WHERE tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders NATURAL JOIN generate_series(1, 3) g(id) WHERE tenant_id = 5
 SELECT * FROM orders o NATURAL JOIN generate_series(1, 3) AS g(id) WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]

@@ -6,8 +6,10 @@ SELECT * FROM (SELECT * FROM orders) s WHERE s.tenant_id = 5;
 SELECT * FROM (SELECT tenant_id AS t, id FROM orders) s WHERE t = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM (SELECT id AS tenant_id FROM orders) s WHERE s.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM (SELECT id AS tenant_id FROM orders) s WHERE s.tenant_id = 5
 SELECT * FROM (SELECT * FROM orders LIMIT 10) s WHERE s.tenant_id = 5;
 --> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
 -->   hint: add "orders.tenant_id = ..." to the WHERE clause
@@ -62,13 +64,17 @@ SELECT * FROM orders o, LATERAL (SELECT * FROM items i WHERE i.tenant_id = o.ten
 SELECT * FROM orders o CROSS JOIN LATERAL (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id) s WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o, LATERAL (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o, LATERAL (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s
 SELECT * FROM orders o, LATERAL (SELECT i.id FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN LATERAL (SELECT i.id FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s ON true;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN LATERAL (SELECT i.id FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s ON true
 SELECT * FROM orders o LEFT JOIN LATERAL (SELECT * FROM items i WHERE i.tenant_id = o.tenant_id ORDER BY id LIMIT 1) s ON true WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o, LATERAL (SELECT o.tenant_id AS t) s WHERE s.t = 5;
@@ -86,11 +92,15 @@ SELECT * FROM orders o WHERE o.tenant_id = 5 AND NOT EXISTS (SELECT 1 FROM items
 SELECT * FROM orders WHERE tenant_id = 5 AND EXISTS (SELECT 1 FROM items WHERE items.tenant_id = orders.tenant_id);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5)
 SELECT * FROM orders o WHERE o.tenant_id = 5 OR EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o WHERE o.tenant_id = 5 OR EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id)
 SELECT * FROM orders o WHERE o.tenant_id = 5 AND (o.id = 1 OR EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id));
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id) FROM orders o WHERE o.tenant_id = 5;
@@ -103,8 +113,10 @@ SELECT (SELECT count(*) FROM items WHERE tenant_id = 5), (SELECT count(*) FROM o
 SELECT ARRAY(SELECT id FROM items WHERE tenant_id = $1);
 --> one shard, key ($1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = (SELECT 5);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = (SELECT 5)
 SELECT * FROM orders WHERE tenant_id = 5 AND id = (SELECT max(id) FROM orders WHERE tenant_id = 5);
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 AND id > ALL (SELECT id FROM orders WHERE tenant_id = 6);
@@ -118,8 +130,10 @@ SELECT count(*) FROM orders o WHERE o.tenant_id = 5 HAVING count(*) > (SELECT co
 SELECT * FROM items WHERE tenant_id = 5 AND EXISTS (SELECT 1 FROM orders WHERE tenant_id = 5);
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM items WHERE EXISTS (SELECT 1 FROM small WHERE tenant_id = 5);
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM items WHERE EXISTS (SELECT 1 FROM small WHERE tenant_id = 5)
 SELECT * FROM items i WHERE i.tenant_id = 5 AND EXISTS (SELECT 1 FROM orders o WHERE tenant_id = i.tenant_id);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM items i WHERE i.tenant_id = 5 AND EXISTS (SELECT 1 FROM orders o WHERE order_id = 5);

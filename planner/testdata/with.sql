@@ -24,11 +24,15 @@ WITH p AS (SELECT 5 AS t) SELECT * FROM orders o JOIN p ON p.t = o.tenant_id;
 WITH p AS (SELECT $1::bigint AS t) SELECT * FROM orders o, p WHERE p.t = o.tenant_id;
 --> one shard, key ($1::bigint) [SELECT, read only, rows]
 WITH p AS (SELECT $1 AS t) SELECT * FROM orders o, p WHERE p.t = o.tenant_id;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: WITH p AS (SELECT $1 AS t) SELECT * FROM orders o, p WHERE p.t = o.tenant_id
 WITH p(t) AS (VALUES (5), (5)) SELECT * FROM orders WHERE tenant_id IN (SELECT t FROM p);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: WITH p(t) AS (VALUES (5), (5)) SELECT * FROM orders WHERE tenant_id IN (SELECT t FROM p)
 WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM b;
 --> any shard [SELECT, read only, rows]
 -- Recursion, by induction.
@@ -43,8 +47,10 @@ WITH RECURSIVE r AS (SELECT tenant_id, id FROM orders WHERE tenant_id = 5 AND id
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT * FROM r;
 --> any shard [SELECT, read only, rows]
 WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT * FROM orders o JOIN r ON r.n = o.tenant_id;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT * FROM orders o JOIN r ON r.n = o.tenant_id
 -- Writes in WITH.
 WITH d AS (DELETE FROM orders WHERE tenant_id = 5 RETURNING *) SELECT * FROM d;
 --> one shard shard-0, key (5) [SELECT, rows]
