@@ -36,8 +36,10 @@ type InsertPlan struct {
 	Source  *Statement
 	Columns []*shardmap.Column
 	Made    []FillValue
-	// KeyAt are the places of the shard key's columns in Columns.
+	// KeyAt are the places of the shard key's columns in Columns, Keys what they do
+	// to a value.
 	KeyAt []int
+	Keys  []KeyExpr
 	// Write is the text that inserts relation 0.
 	Write Template
 
@@ -426,7 +428,7 @@ func (c *computing) finish(s *pg.InsertStmt) {
 
 // nested plans a query that is a part of this statement and read before the rest.
 func (a *analyzer) nested(sel *pg.SelectStmt) *Statement {
-	text := a.restate(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
+	text := a.written(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
 	st, err := a.p.Analyze(text, a.snap, a.path)
 	if err != nil {
 		fail(err)
@@ -483,9 +485,9 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 			cols = append(slices.Clone(cols), c.Name)
 		}
 	}
-	p.KeyAt = keyPlaces(t, cols)
+	p.KeyAt, p.Keys = keyPlaces(t, cols), a.storedKeys(t)
 	p.Source = a.nested(sel)
-	w := cloneNode(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
+	w := clone(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
 	for _, name := range cols {
 		columns = append(columns, resTarget(name))
 	}
@@ -500,7 +502,17 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		}
 	}
 	a.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
-	p.Write = template(a.restate(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	p.Write = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+}
+
+// storedKeys says what the columns of the shard key do to a value.
+func (a *analyzer) storedKeys(t *shardmap.Table) []KeyExpr {
+	types := a.keyTypes(t.Keyspace)
+	keys := make([]KeyExpr, len(types))
+	for i, typ := range types {
+		keys[i] = a.stored(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
+	}
+	return keys
 }
 
 // hiddenColumn is a column of RETURNING that the client does not get.
@@ -575,6 +587,15 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 		s.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	a.clocked(n)
-	m.Write = template(a.restate(n))
+	m.Write = template(a.written(n))
 	return &Plan{Op: Modify, Modify: m, Target: a.targetOf(w), Why: "every shard inserts what it selects"}
+}
+
+// written is the text of a tree, or a refusal.
+func (a *analyzer) written(n *pg.Node) string {
+	text, err := a.text(n)
+	if err != nil {
+		fail(err)
+	}
+	return text
 }

@@ -33,10 +33,11 @@ type ModifyPlan struct {
 // ReferencePlan is how every copy of a reference table is changed alike. The
 // default shard is first and alone: two writers meet there.
 type ReferencePlan struct {
-	// Whole: Write returns, after the client's columns, all columns of the table
-	// as they are now. The rows of an INSERT are then inserted on the other shards
-	// as they are (Replay); those of an UPDATE have to be the same on each.
-	Whole bool
+	// Whole: Write returns, after the client's columns, the Columns as they are
+	// now. The rows of an INSERT are then inserted on the other shards as they are
+	// (Replay); those of an UPDATE have to be the same on each.
+	Whole   bool
+	Columns []*shardmap.Column
 	// Replay inserts relation 0, all columns of the table, on the other shards; no
 	// pieces: they run Write as well.
 	Replay Template
@@ -51,12 +52,11 @@ type MovePlan struct {
 	// Lock locks the rows that match and returns ctid and the new shard key.
 	Lock Template
 	// Stay updates rows that keep their shard, Take deletes those that leave it and
-	// returns their new values, one column for each of Columns.
+	// returns their new values: one column for each of Columns, then the shard key.
 	Stay, Take Template
 	Tuples     int
 	Columns    []*shardmap.Column
-	// Put inserts relation 0, the columns that the executor names between the two
-	// pieces before it.
+	// Put inserts relation 0, which has Columns.
 	Put Template
 	// Joined: RETURNING names other tables, so that rows that leave have no answer.
 	Joined bool
@@ -90,7 +90,7 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 	if v := n.GetMergeStmt(); v != nil {
 		a.mergeLocal(v, u)
 		a.clocked(n)
-		m.Write = template(a.restate(n))
+		m.Write = template(a.written(n))
 		plan.Target = Target{Keyspace: t.Keyspace}
 		return plan, nil
 	}
@@ -100,7 +100,7 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 		a.planMove(m, up, t)
 		return plan, nil
 	}
-	m.Write = template(a.restate(n))
+	m.Write = template(a.written(n))
 	return plan, nil
 }
 
@@ -147,7 +147,7 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 	if t.Kind == shardmap.Reference {
 		a.planReference(m, n, returning, t)
 	}
-	m.Write = template(a.restate(n))
+	m.Write = template(a.written(n))
 	return plan, nil
 }
 
@@ -171,24 +171,27 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 	}
 	m.Reference.Whole = true
 	for i := range t.Columns {
-		*returning = append(*returning, targetNode(columnNode(name, t.Columns[i].Name), ""))
+		if c := &t.Columns[i]; !c.Computed {
+			m.Reference.Columns = append(m.Reference.Columns, c)
+			*returning = append(*returning, targetNode(columnNode(name, c.Name), ""))
+		}
 	}
 	if ins == nil {
 		return
 	}
 	w := &pg.InsertStmt{Relation: ins.Relation, Override: pg.OverridingKind_OVERRIDING_SYSTEM_VALUE,
 		SelectStmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}}
-	for i := range t.Columns {
-		w.Cols = append(w.Cols, resTarget(t.Columns[i].Name))
+	for _, c := range m.Reference.Columns {
+		w.Cols = append(w.Cols, resTarget(c.Name))
 	}
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
-		w.OnConflictClause = a.overwrite(c, t)
+		w.OnConflictClause = a.overwrite(c, t, m.Reference.Columns)
 	}
-	m.Reference.Replay = template(a.restate(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	m.Reference.Replay = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
 }
 
 // overwrite is the conflict clause that makes a row what it became on the first shard.
-func (a *analyzer) overwrite(c *pg.OnConflictClause, t *shardmap.Table) *pg.OnConflictClause {
+func (a *analyzer) overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Column) *pg.OnConflictClause {
 	var arbiter []string
 	for _, n := range c.Infer.GetIndexElems() {
 		e := n.GetIndexElem()
@@ -208,8 +211,8 @@ func (a *analyzer) overwrite(c *pg.OnConflictClause, t *shardmap.Table) *pg.OnCo
 			"name the columns: ON CONFLICT (column, ...) DO UPDATE")
 	}
 	out := &pg.OnConflictClause{Action: c.Action, Infer: c.Infer}
-	for i := range t.Columns {
-		name := t.Columns[i].Name
+	for _, col := range columns {
+		name := col.Name
 		if !slices.Contains(arbiter, name) {
 			r := resTarget(name)
 			r.GetResTarget().Val = columnNode("excluded", name)
@@ -265,7 +268,7 @@ func (x *modifying) edit(n *pg.Node) {
 
 // names collects the names of columns and of tables as values.
 func (x *modifying) names(m protoreflect.Message) {
-	eachMessage(m, func(m protoreflect.Message) bool {
+	descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.ColumnRef:
 			names := strs(v.Fields)
@@ -288,7 +291,7 @@ func (x *modifying) names(m protoreflect.Message) {
 }
 
 func (x *modifying) visit(m protoreflect.Message) {
-	eachMessage(m, func(m protoreflect.Message) bool {
+	descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SubLink:
 			if sel := v.Subselect.GetSelectStmt(); sel != nil && x.once(sel) {
@@ -304,7 +307,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 				return false
 			}
 		case *pg.CommonTableExpr:
-			before := cloneNode(&pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: v}})
+			before := clone(&pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: v}})
 			if sel := v.Ctequery.GetSelectStmt(); sel != nil && x.once(sel) {
 				if v.SearchClause != nil || v.CycleClause != nil {
 					refuse("SEARCH and CYCLE are not supported in a statement that changes rows on several shards", "run the query first")
@@ -355,7 +358,7 @@ func (x *modifying) table(v *pg.RangeVar) {
 	if u.rel.virtual {
 		refuse("table "+quoteName(u.rel.schema, u.rel.name)+" is answered by the router and cannot be read by this statement", "read it first")
 	}
-	from := cloneNode(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
+	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
 	from.Alias = nil
 	sel := &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
 		FromClause: []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}}
@@ -383,7 +386,7 @@ func (x *modifying) table(v *pg.RangeVar) {
 
 // read makes a query one that is answered once, and returns what stands in its place.
 func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
-	sel = cloneNode(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
+	sel = clone(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
 	if x.namesCTE(sel) {
 		for _, c := range x.ctes {
 			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || unstable(s.ProtoReflect()) {
@@ -395,7 +398,7 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 		}
 		var all []*pg.Node
 		for _, c := range x.ctes {
-			all = append(all, cloneNode(c))
+			all = append(all, clone(c))
 		}
 		sel.WithClause.Ctes = append(all, sel.WithClause.Ctes...)
 	}
@@ -436,7 +439,7 @@ func (x *modifying) once(sel *pg.SelectStmt) bool {
 // open, or a volatile function.
 func unstable(m protoreflect.Message) bool {
 	found := isVolatile(m.Interface())
-	eachMessage(m, func(m protoreflect.Message) bool {
+	descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.WindowClause) > 0 ||
@@ -483,7 +486,7 @@ func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
 	}
 	found := false
 	m := sel.ProtoReflect()
-	eachMessage(m, func(at protoreflect.Message) bool {
+	descend(m, func(at protoreflect.Message) bool {
 		switch v := at.Interface().(type) {
 		case *pg.SelectStmt:
 			if v != sel {
@@ -595,8 +598,8 @@ func template(text string) Template {
 	return t
 }
 
-// eachMessage goes through a tree, parents first; f says whether to go below.
-func eachMessage(m protoreflect.Message, f func(protoreflect.Message) bool) {
+// descend goes through a tree, parents first; f says whether to go below.
+func descend(m protoreflect.Message, f func(protoreflect.Message) bool) {
 	if !m.IsValid() || !f(m) {
 		return
 	}
@@ -609,16 +612,16 @@ func eachMessage(m protoreflect.Message, f func(protoreflect.Message) bool) {
 		}
 		if fd.IsList() {
 			for l, i := m.Get(fd).List(), 0; i < l.Len(); i++ {
-				eachMessage(l.Get(i).Message(), f)
+				descend(l.Get(i).Message(), f)
 			}
 		} else {
-			eachMessage(m.Get(fd).Message(), f)
+			descend(m.Get(fd).Message(), f)
 		}
 	}
 }
 
 func eachRangeVar(m protoreflect.Message, f func(*pg.RangeVar)) {
-	eachMessage(m, func(m protoreflect.Message) bool {
+	descend(m, func(m protoreflect.Message) bool {
 		if v, ok := m.Interface().(*pg.RangeVar); ok {
 			f(v)
 		}

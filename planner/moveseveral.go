@@ -4,7 +4,6 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -52,21 +51,23 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table)
 	}
 	// Lock.
 	lock := emptySelect()
+	var keys []*pg.Node
 	lock.TargetList = []*pg.Node{targetNode(castNode(columnNode(name, "ctid"), "text", nil), "")}
 	for i, k := range t.ShardKey {
 		val := set[k]
 		if val == nil {
 			val = columnNode(name, k)
 		}
-		lock.TargetList = append(lock.TargetList, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: cloneNode(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
-		mv.Keys = append(mv.Keys, a.stored(KeyExpr{Type: mv.Types[i], as: mv.Types[i], Never: true, mod: keyspace.NoModifier}, t, keyColumn(t, k)))
+		keys = append(keys, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: clone(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
 	}
+	mv.Keys = a.storedKeys(t)
+	lock.TargetList = append(lock.TargetList, keys...)
 	lock.FromClause = append([]*pg.Node{node(up.Relation)}, up.FromClause...)
 	lock.WhereClause, lock.WithClause = up.WhereClause, up.WithClause
 	lock.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
 		LockedRels: []*pg.Node{node(&pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p"})},
 		Strength:   pg.LockClauseStrength_LCS_FORUPDATE, WaitPolicy: pg.LockWaitPolicy_LockWaitBlock}}}}
-	mv.Lock = template(a.restate(a.clocked(cloneNode(selectNode(lock)))))
+	mv.Lock = template(a.written(a.clocked(clone(selectNode(lock)))))
 	// The rows that are meant.
 	array := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(mv.Tuples)}}}, "tid", nil)
 	array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
@@ -90,17 +91,20 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table)
 			val = columnNode(name, c.Name)
 		}
 		mv.Columns = append(mv.Columns, c)
-		take.ReturningList = append(take.ReturningList, targetNode(cloneNode(val), ""))
+		take.ReturningList = append(take.ReturningList, targetNode(clone(val), ""))
 		put.Cols = append(put.Cols, resTarget(c.Name))
 	}
-	stay := cloneNode(node(up)).GetUpdateStmt()
+	for _, k := range keys {
+		take.ReturningList = append(take.ReturningList, clone(k))
+	}
+	stay := clone(node(up)).GetUpdateStmt()
 	stay.WhereClause = cond
-	mv.Stay = template(a.restate(a.clocked(cloneNode(node(stay)))))
-	mv.Take = template(a.restate(a.clocked(cloneNode(node(take)))))
+	mv.Stay = template(a.written(a.clocked(clone(node(stay)))))
+	mv.Take = template(a.written(a.clocked(clone(node(take)))))
 	if mv.Joined {
 		put.ReturningList = nil
 	}
-	mv.Put = template(a.restate(a.clocked(cloneNode(node(put)))))
+	mv.Put = template(a.written(a.clocked(clone(node(put)))))
 }
 
 // afterClock is the number of the parameter Plan.Clock, whether the plan uses it or not.
@@ -125,7 +129,7 @@ func (a *analyzer) clockIn(n *pg.Node) {
 		a.second.clock = true
 		return dollar(a.afterClock()) + "::timestamptz"
 	}
-	eachMessage(n.ProtoReflect(), func(m protoreflect.Message) bool {
+	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.FuncCall:
 			switch {
