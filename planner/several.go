@@ -123,7 +123,7 @@ type Combine struct {
 
 // OrderKey is a column of the shards' rows to merge by.
 type OrderKey struct {
-	Column     int // 0-based
+	Column     int // 0-based; negative: from the end, -1 is the last column
 	Desc       bool
 	NullsFirst bool
 }
