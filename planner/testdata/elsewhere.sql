@@ -211,9 +211,13 @@ EXPLAIN (ROUTE) SELECT * FROM orders;
 -->   | tables: orders (sharded)
 EXPLAIN (ROUTE) INSERT INTO orders VALUES (1), (2), (3), (4), (5);
 --> explain [EXPLAIN, read only, rows]
--->   | plan: refused
--->   | reason: the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000)
--->   | hint: send one statement for each shard key
+-->   | plan: several shards
+-->   | operation: insert
+-->   | rows: 5
+-->   | shard text: INSERT INTO orders VALUES (1)
+-->   | first key: (1)
+-->   | why: the rows have different shard keys
+-->   | tables: orders (sharded)
 EXPLAIN (ROUTE) SELECT * FROM notes;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: default shard
