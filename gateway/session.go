@@ -30,7 +30,9 @@ const (
 type session struct {
 	srv    *Server
 	nc     net.Conn
-	raw    syscall.RawConn // of nc, nil if it has none
+	socket net.Conn        // nc, or what is under its TLS
+	id     Identity        // who the client is
+	raw    syscall.RawConn // of socket, nil if it has none
 	left   leaver          // nc, if it is one
 	pid    uint32
 	secret uint32
