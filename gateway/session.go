@@ -32,7 +32,7 @@ type session struct {
 	nc     net.Conn
 	socket net.Conn        // nc, or what is under its TLS
 	id     Identity        // who the client is
-	raw    syscall.RawConn // of socket, nil if it has none
+	raw    syscall.RawConn // of nc, nil if it has none
 	left   leaver          // nc, if it is one
 	pid    uint32
 	secret uint32

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -229,7 +230,11 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	sess := newSession(s, nc, start, defaults, profile)
 	sess.id, sess.socket = id, socket
 	if channel.TLS {
-		sess.raw = rawConn(socket)
+		// The end of the connection comes behind the farewell of TLS, so that a look
+		// at the next bytes does not find it.
+		if c, ok := socket.(*lane.Conn); ok {
+			sess.left = hungUp{c}
+		}
 	}
 	if !s.register(sess) {
 		if s.drain.Load() {
