@@ -582,6 +582,10 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 
 func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	st := a.st
+	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && a.viewOf(t.Relation) != nil {
+		a.changeView(t.Relation, t.MissingOk)
+		return
+	}
 	switch t.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 	case pg.ObjectType_OBJECT_INDEX:
@@ -668,12 +672,10 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 				a.targets([]*pg.RangeVar{v})
 			}
 		}
+	case pg.AlterTableType_AT_ChangeOwner:
 	default:
 		if spread {
 			refuse("this change of table "+table+" is not supported yet", "run it on each shard directly")
-		}
-		if c.Subtype == pg.AlterTableType_AT_ChangeOwner {
-			refuse("GRANT, REVOKE and OWNER TO are not supported yet", "run it on the shard directly")
 		}
 	}
 }

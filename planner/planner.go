@@ -109,18 +109,34 @@ func refuse(why, hint string) { fail(sqlstate.Refuse(why, hint)) }
 // statements, 0A000 for a statement that cannot be proved to be exact, 42P01
 // for a table that does not exist beside sharded ones, 22xxx for a shard key
 // literal that its type cannot hold, 42501 for writes to the schema cleave.
-func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (st *Statement, err error) {
-	tree, err := p.parse(sql)
+//
+// Views over sharded or reference tables are planned as if their queries stood in
+// the statement: Text then is the statement with them written out.
+func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (*Statement, error) {
+	a := newAnalyzer(p, sql, snap, searchPath)
+	st, err := a.analyze()
+	if len(a.viewRefs) == 0 {
+		return st, err
+	}
+	return a.expanded(st, err)
+}
+
+func newAnalyzer(p *Planner, sql string, snap *shardmap.Snapshot, searchPath []string) *analyzer {
+	return &analyzer{p: p, snap: snap, path: searchPath, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+}
+
+// analyze is Analyze of a text that is taken as it is.
+func (a *analyzer) analyze() (st *Statement, err error) {
+	tree, err := a.p.parse(a.sql)
 	if err != nil {
 		return nil, err
 	}
 	if len(tree.Stmts) == 0 {
-		return &Statement{Kind: Empty, Text: sql, ReadOnly: true}, nil
+		return &Statement{Kind: Empty, Text: a.sql, ReadOnly: true}, nil
 	}
 	if len(tree.Stmts) > 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
-	a := &analyzer{p: p, snap: snap, path: searchPath, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)
@@ -133,7 +149,7 @@ func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	a.statement(tree.Stmts[0].Stmt)
 	a.finishFill()
 	if a.st.Shape == "" {
-		a.st.Shape, _, _ = Normalize(sql)
+		a.st.Shape, _, _ = Normalize(a.sql)
 	}
 	return a.st, nil
 }
