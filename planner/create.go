@@ -533,7 +533,8 @@ func (a *analyzer) notNullEdit(c *pg.ColumnDef) edit {
 
 func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 	if c.Objtype != pg.ObjectType_OBJECT_TABLE {
-		refuse("materialized views are not supported yet", "create a table and INSERT ... SELECT into it")
+		a.materialized(c)
+		return
 	}
 	if c.Query.GetSelectStmt() == nil {
 		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")

@@ -106,37 +106,49 @@ func refuse(why, hint string) { fail(sqlstate.Refuse(why, hint)) }
 // search_path in order, pg_catalog left out unless the session names it.
 //
 // Errors: the guard's (54000, 54001, 22021), 42601 for a syntax error or several
-// statements, 0A000 for a statement that cannot be proved to be exact, 42P01
+// statements, 0A000 for a statement that cannot be proved to be exact in any way, 42P01
 // for a table that does not exist beside sharded ones, 22xxx for a shard key
 // literal that its type cannot hold, 42501 for writes to the schema cleave.
 //
 // Views over sharded or reference tables are planned as if their queries stood in
 // the statement: Text then is the statement with them written out.
 func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (*Statement, error) {
-	a := newAnalyzer(p, sql, snap, searchPath)
-	st, err := a.analyze()
-	if len(a.viewRefs) == 0 {
-		return st, err
-	}
-	return a.expanded(st, err)
+	return p.analyze(sql, snap, searchPath, 0)
 }
 
-func newAnalyzer(p *Planner, sql string, snap *shardmap.Snapshot, searchPath []string) *analyzer {
-	return &analyzer{p: p, snap: snap, path: searchPath, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
-}
-
-// analyze is Analyze of a text that is taken as it is.
-func (a *analyzer) analyze() (st *Statement, err error) {
-	tree, err := a.p.parse(a.sql)
+// analyze is Analyze of a text in which views were written out depth times.
+func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []string, depth int) (st *Statement, err error) {
+	tree, err := p.parse(sql)
 	if err != nil {
 		return nil, err
 	}
 	if len(tree.Stmts) == 0 {
-		return &Statement{Kind: Empty, Text: a.sql, ReadOnly: true}, nil
+		return &Statement{Kind: Empty, Text: sql, ReadOnly: true}, nil
 	}
 	if len(tree.Stmts) > 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
+	a := p.analyzer(sql, snap, searchPath)
+	st, err = a.run(tree)
+	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
+		return a.expanded(depth)
+	}
+	if err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {
+		return st, err
+	}
+	// The first reading may have changed the tree.
+	if tree, again := p.parse(sql); again == nil {
+		return p.again(tree, sql, snap, searchPath, err, depth)
+	}
+	return nil, err
+}
+
+func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
+	return &analyzer{p: p, snap: snap, path: path, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+}
+
+// run reads the one statement of a tree.
+func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)

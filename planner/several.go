@@ -70,6 +70,9 @@ type Relation struct {
 	Index [][]string
 	// Table is the table that the relation stands for, nil if it is made of several.
 	Table *shardmap.Table
+	// Keyed: the text may group by the table's primary key and use its other
+	// columns, so the relation needs that key.
+	Keyed bool
 }
 
 // Target is a set of shards, known when the statement is run.

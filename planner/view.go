@@ -56,7 +56,7 @@ func (a *analyzer) reachOf(v *shardmap.View) viewReach {
 	if a.has.depth >= expandMax {
 		return viewReach{sharded: true, reference: true, whole: true}
 	}
-	b := newAnalyzer(a.p, v.Definition, a.snap, nil)
+	b := a.p.analyzer(v.Definition, a.snap, nil)
 	b.has.depth = a.has.depth + 1
 	if err := b.define(nil); err != nil {
 		return viewReach{sharded: true, reference: true, whole: true}
@@ -91,37 +91,24 @@ func (a *analyzer) define(q *pg.SelectStmt) (err error) {
 	return nil
 }
 
-// expanded is Analyze of a statement that names views; st and err are what its text
-// gave as it is.
-func (a *analyzer) expanded(st *Statement, err error) (*Statement, error) {
-	text := a.sql
-	for range expandMax {
-		if len(a.viewRefs) == 0 {
-			break
-		}
-		if err == nil && a.keeps(st) {
-			break
-		}
-		next, xerr := a.expandText()
-		if xerr != nil {
-			return nil, xerr
-		}
-		a = newAnalyzer(a.p, next, a.snap, a.path)
-		st, err = a.analyze()
+// expanded is the analysis of a statement with the views that it was found to name
+// written out.
+func (a *analyzer) expanded(depth int) (*Statement, error) {
+	if depth >= expandMax {
+		return nil, sqlstate.New(sqlstate.StatementTooComplex, "the statement's views nest deeper than %d", expandMax)
 	}
-	if a.sql == text {
-		return st, err
+	text, err := a.expandText()
+	if err != nil {
+		return nil, err
 	}
+	st, err := a.p.analyze(text, a.snap, a.path, depth+1)
 	if err != nil {
 		e := *sqlstate.As(err)
 		e.Position = 0 // of another text
 		return nil, &e
 	}
-	if len(a.viewRefs) > 0 && !a.keeps(st) {
-		return nil, sqlstate.New(sqlstate.StatementTooComplex, "the statement's views nest deeper than %d", expandMax)
-	}
 	st.Reusable = false // the client's text has other literals
-	st.Shape, _, _ = Normalize(text)
+	st.Shape, _, _ = Normalize(a.sql)
 	return st, nil
 }
 
@@ -241,4 +228,22 @@ func (a *analyzer) changeView(v *pg.RangeVar, missingOK bool) {
 	} else if !missingOK {
 		a.ifExistsElsewhere("view")
 	}
+}
+
+// materialized reads CREATE MATERIALIZED VIEW: of what is on the default shard, it
+// is there itself, like a whole table that the map does not know.
+func (a *analyzer) materialized(c *pg.CreateTableAsStmt) {
+	a.created(c.Into.GetRel())
+	q := c.Query.GetSelectStmt()
+	if q == nil {
+		refuse("CREATE MATERIALIZED VIEW from EXECUTE is not supported", "write the query out")
+	}
+	if err := a.define(q); err != nil {
+		fail(err)
+	}
+	if a.has.spread() {
+		refuse("a materialized view over sharded or reference tables is not supported", "use a view, or create a table and INSERT ... SELECT into it")
+	}
+	a.st.Kind, a.st.Tag = DDLKind, "SELECT"
+	a.st.DDL.Op = "create materialized view"
 }

@@ -186,8 +186,7 @@ CREATE TABLE t AS SELECT * FROM orders WHERE tenant_id = 5;
 SELECT * INTO t FROM notes;
 --> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
 CREATE MATERIALIZED VIEW v AS SELECT 1;
---> refused 0A000: materialized views are not supported yet
--->   hint: create a table and INSERT ... SELECT into it
+--> schema change create materialized view [SELECT]
 -- ALTER TABLE.
 ALTER TABLE orders ADD COLUMN x int;
 --> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]

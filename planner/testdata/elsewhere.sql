@@ -170,8 +170,11 @@ EXPLAIN ANALYZE UPDATE orders SET note = 'x' WHERE tenant_id = 5;
 EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM notes;
 --> default shard [EXPLAIN, read only, rows]
 EXPLAIN SELECT * FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [EXPLAIN, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders
+-->   why: its rows cannot be combined as they come from the shards
 EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 5;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: one shard
@@ -202,14 +205,17 @@ EXPLAIN (ROUTE, ANALYZE) SELECT * FROM orders WHERE tenant_id IN (5, 5);
 -->   | text: SELECT * FROM orders WHERE tenant_id IN (5, 5)
 EXPLAIN (ROUTE) SELECT * FROM orders;
 --> explain [EXPLAIN, read only, rows]
--->   | plan: refused
--->   | reason: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed (SQLSTATE 0A000)
--->   | hint: add "orders.tenant_id = ..." to the WHERE clause
+-->   | plan: several shards
+-->   | operation: gather
+-->   | relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   | shard text: SELECT * FROM cleave_rel_1 orders
+-->   | why: its rows cannot be combined as they come from the shards
+-->   | tables: orders (sharded)
 EXPLAIN (ROUTE) INSERT INTO orders VALUES (1), (2), (3), (4), (5);
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: refused
--->   | reason: the shard keys of this statement are on several shards: shard-0, shard-2, shard-1 (SQLSTATE 0A000)
--->   | hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+-->   | reason: the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000)
+-->   | hint: send one statement for each shard key
 EXPLAIN (ROUTE) SELECT * FROM notes;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: default shard

@@ -48,32 +48,53 @@ SELECT * FROM orders WHERE tenant_id = CAST('5' AS int8);
 SELECT * FROM orders WHERE tenant_id = -5::bigint;
 --> one shard shard-0, key (-5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5::numeric;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5::numeric
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = 5::numeric
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = 5::float8;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5::float8
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = 5::float8
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = '5'::text;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = '5'::text
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = '5'::text
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = $1::bigint;
 --> one shard, key ($1::bigint) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = $1::int;
 --> one shard, key ($1::integer) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = $1::text;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = $1::text
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = $1::text
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = $1::numeric;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = $1::numeric
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = $1::numeric
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id::bigint = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id::int = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id::int = 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id::int = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id::text = '5';
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id::text = '5'
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id::text = '5'
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = NULL;
 --> one shard shard-0, key none can match [SELECT, read only, rows]
 SELECT count(*) FROM orders WHERE tenant_id = NULL;
@@ -83,22 +104,37 @@ SELECT * FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 SELECT count(*), max(id) FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 --> one shard shard-0, key (1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 + 1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = (5 + 1)
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = (5 + 1)
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = abs(-5);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = abs(-5)
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = abs(-5)
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id + 0 = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE (t.tenant_id + 0) = 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE (tenant_id + 0) = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM $1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id IS NOT DISTINCT FROM $1
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IS NOT DISTINCT FROM $1
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id IS DISTINCT FROM 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id IS DISTINCT FROM 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IS DISTINCT FROM 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE (tenant_id = 5) IS TRUE;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 ORDER BY id LIMIT 3 OFFSET 1;
@@ -120,80 +156,149 @@ SELECT * FROM orders WHERE tenant_id = 5 FOR KEY SHARE SKIP LOCKED;
 SELECT o.* FROM orders AS o(t, i) WHERE t = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT o.* FROM orders AS o(t, i) WHERE tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT o.* FROM cleave_rel_1 o(t, i) WHERE tenant_id = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT o.* FROM orders AS o(id, tenant_id) WHERE o.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT o.* FROM cleave_rel_1 o(id, tenant_id) WHERE o.tenant_id = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders o WHERE orders.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 o WHERE orders.tenant_id = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT nosuch FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE "Tenant_Id" = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE "Tenant_Id" = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE TENANT_ID = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM "orders" WHERE "tenant_id" = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 TABLE orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders
+-->   why: its rows cannot be combined as they come from the shards
 SELECT count(*) FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
+-->   shard text: SELECT count(*) FROM cleave_rel_1 orders
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.id = 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE id = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id > 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id > 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id > 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 6;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id BETWEEN 5 AND 6
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id BETWEEN 5 AND 6
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id BETWEEN 5 AND 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id BETWEEN 5 AND 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = 5 OR id = 3;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5 OR t.id = 3
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = 5 OR id = 3
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE NOT tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE NOT t.tenant_id = 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE NOT tenant_id = 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id <> 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id <> 5
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id <> 5
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id NOT IN (5);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id NOT IN (5)
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id NOT IN (5)
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id = ALL (ARRAY[5]);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = ALL(ARRAY[5])
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = ALL(ARRAY[5])
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE CASE WHEN true THEN tenant_id = 5 END;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE CASE WHEN true THEN t.tenant_id = 5 END
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE CASE WHEN true THEN tenant_id = 5 END
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE COALESCE(tenant_id = 5, false);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE COALESCE(t.tenant_id = 5, false)
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE COALESCE(tenant_id = 5, false)
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE tenant_id LIKE '5';
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id LIKE '5'
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id LIKE '5'
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders ORDER BY id LIMIT 10;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders ORDER BY id LIMIT 10
+-->   why: its rows cannot be combined as they come from the shards
 SELECT DISTINCT note FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.note FROM public.orders t
+-->   shard text: SELECT DISTINCT note FROM cleave_rel_1 orders
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE true;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE true
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE true
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE false;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE false
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE false
+-->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders HAVING count(*) > 1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders HAVING count(*) > 1
+-->   why: its rows cannot be combined as they come from the shards
 -- OPERATOR() of another schema may mean anything.
 SELECT * FROM orders WHERE tenant_id OPERATOR(pg_catalog.=) 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
