@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -59,7 +60,8 @@ type Server struct {
 	tracer       *trace.Tracer
 	reads        readRule
 
-	ids *idSource
+	ids     *idSource
+	several *several.Shared
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -97,7 +99,7 @@ func New(o Options) *Server {
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
-	s.tracer = o.Tracer
+	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor)
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s

@@ -29,6 +29,8 @@ type reading struct {
 	keyspaces map[string]bool
 	// names counts the relations that were named, see fresh.
 	names int
+	// edits are those of the texts that split an INSERT.
+	edits []edit
 	// clock is set once a text uses the parameter Plan.Clock.
 	clock bool
 	// witness is the table whose shard key the proof of locality follows, see local.

@@ -290,7 +290,7 @@ func (t *Tx) describe(ctx context.Context, p *part, name planner.TableName) (*en
 func columnsOf(desc *engine.Table) []shardmap.Column {
 	out := make([]shardmap.Column, len(desc.Columns))
 	for i, c := range desc.Columns {
-		out[i] = shardmap.Column{Name: c.Name, Type: c.Type, OID: c.OID, NotNull: c.NotNull}
+		out[i] = shardmap.Column{Name: c.Name, Type: c.Type, OID: c.OID, NotNull: c.NotNull, Computed: c.Generated}
 	}
 	return out
 }

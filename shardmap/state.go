@@ -108,4 +108,7 @@ type Column struct {
 	Generated string `json:"generated,omitempty"`
 	// Identity is IdentityAlways or IdentityByDefault for an identity column.
 	Identity string `json:"identity,omitempty"`
+	// Computed is set for a column GENERATED ALWAYS AS (...): the shard computes
+	// it, and no statement may give it a value.
+	Computed bool `json:"computed,omitempty"`
 }

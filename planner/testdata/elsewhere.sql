@@ -171,10 +171,9 @@ EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM notes;
 --> default shard [EXPLAIN, read only, rows]
 EXPLAIN SELECT * FROM orders;
 --> several shards [EXPLAIN, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 5;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: one shard
@@ -206,16 +205,19 @@ EXPLAIN (ROUTE, ANALYZE) SELECT * FROM orders WHERE tenant_id IN (5, 5);
 EXPLAIN (ROUTE) SELECT * FROM orders;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: several shards
--->   | operation: gather
--->   | relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   | shard text: SELECT * FROM cleave_rel_1 orders
--->   | why: its rows cannot be combined as they come from the shards
+-->   | operation: scatter
+-->   | shards: shard-0, shard-1, shard-2
+-->   | shard text: SELECT * FROM orders
 -->   | tables: orders (sharded)
 EXPLAIN (ROUTE) INSERT INTO orders VALUES (1), (2), (3), (4), (5);
 --> explain [EXPLAIN, read only, rows]
--->   | plan: refused
--->   | reason: the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000)
--->   | hint: send one statement for each shard key
+-->   | plan: several shards
+-->   | operation: insert
+-->   | rows: 5
+-->   | shard text: INSERT INTO orders VALUES (1)
+-->   | first key: (1)
+-->   | why: the rows have different shard keys
+-->   | tables: orders (sharded)
 EXPLAIN (ROUTE) SELECT * FROM notes;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: default shard

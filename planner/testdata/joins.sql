@@ -47,11 +47,9 @@ SELECT * FROM (orders o JOIN items i ON i.tenant_id = o.tenant_id) AS j(a, b, c,
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM (orders o JOIN items i ON i.tenant_id = o.tenant_id) AS j WHERE o.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
--->   shard text: SELECT * FROM (cleave_rel_1 o JOIN cleave_rel_2 i ON i.tenant_id = o.tenant_id ) j WHERE o.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM (orders o JOIN items i ON i.tenant_id = o.tenant_id ) j WHERE o.tenant_id = 5
 SELECT * FROM orders o JOIN orders p ON o.tenant_id = p.tenant_id JOIN items i ON i.tenant_id = p.tenant_id WHERE o.tenant_id = $1;
 --> one shard, key ($1) [SELECT, read only, rows]
 -- Outer joins: ON restricts the nullable side only.
@@ -59,11 +57,9 @@ SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE o.te
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id AND o.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: shard-0: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
--->   shard text: SELECT * FROM cleave_rel_1 o LEFT JOIN cleave_rel_2 i ON i.tenant_id = o.tenant_id AND o.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id AND o.tenant_id = 5
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = 5 WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.order_id = o.id WHERE o.tenant_id = 5;
@@ -79,20 +75,16 @@ SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.te
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.tenant_id IS NULL;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
--->   shard text: SELECT * FROM cleave_rel_1 o LEFT JOIN cleave_rel_2 i ON i.tenant_id = o.tenant_id WHERE i.tenant_id IS NULL
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id WHERE i.tenant_id IS NULL
 SELECT * FROM items i RIGHT JOIN orders o ON i.tenant_id = o.tenant_id WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM items i RIGHT JOIN orders o ON i.tenant_id = o.tenant_id AND i.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t WHERE t.tenant_id = 5
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 i RIGHT JOIN cleave_rel_2 o ON i.tenant_id = o.tenant_id AND i.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM items i RIGHT JOIN orders o ON i.tenant_id = o.tenant_id AND i.tenant_id = 5
 SELECT * FROM orders o RIGHT JOIN items i USING (tenant_id) WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i USING (tenant_id) WHERE tenant_id = 5;
@@ -130,11 +122,9 @@ SELECT * FROM small s LEFT JOIN orders o ON o.tenant_id = s.id WHERE s.id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN small s ON s.id = o.id AND o.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: any shard: SELECT t.id, t.label, t.tenant FROM public.small t
--->   shard text: SELECT * FROM cleave_rel_1 o LEFT JOIN cleave_rel_2 s ON s.id = o.id AND o.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN small s ON s.id = o.id AND o.tenant_id = 5
 SELECT * FROM orders o LEFT JOIN (items i LEFT JOIN orders p ON p.tenant_id = i.tenant_id) ON i.tenant_id = o.tenant_id WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id LEFT JOIN items j ON j.tenant_id = i.tenant_id WHERE o.tenant_id = 5;
@@ -188,11 +178,9 @@ SELECT * FROM orders o JOIN small s ON s.tenant = o.tenant_id WHERE s.tenant = 5
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o JOIN small s ON s.id = o.tenant_id;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: any shard: SELECT t.id, t.label, t.tenant FROM public.small t
--->   shard text: SELECT * FROM cleave_rel_1 o JOIN cleave_rel_2 s ON s.id = o.tenant_id
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o JOIN small s ON s.id = o.tenant_id
 -- Mixed kinds.
 SELECT * FROM orders o JOIN notes n ON n.id = o.id WHERE o.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
@@ -226,17 +214,15 @@ SELECT * FROM orders o JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 o LEFT JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN (VALUES (5, 'a')) v(t, x) ON o.tenant_id = v.t
 SELECT * FROM (VALUES (5, 'a')) v(t, x) LEFT JOIN orders o ON o.tenant_id = v.t;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders NATURAL JOIN generate_series(1, 3) AS g(id) WHERE tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders NATURAL JOIN generate_series(1, 3) g(id) WHERE tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders NATURAL JOIN generate_series(1, 3) g(id) WHERE tenant_id = 5
 SELECT * FROM orders o NATURAL JOIN generate_series(1, 3) AS g(id) WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]

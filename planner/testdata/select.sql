@@ -49,52 +49,45 @@ SELECT * FROM orders WHERE tenant_id = -5::bigint;
 --> one shard shard-0, key (-5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5::numeric;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5::numeric
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = 5::numeric
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = 5::numeric
 SELECT * FROM orders WHERE tenant_id = 5::float8;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5::float8
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = 5::float8
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = 5::float8
 SELECT * FROM orders WHERE tenant_id = '5'::text;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = '5'::text
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = '5'::text
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = '5'::text
 SELECT * FROM orders WHERE tenant_id = $1::bigint;
 --> one shard, key ($1::bigint) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = $1::int;
 --> one shard, key ($1::integer) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = $1::text;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = $1::text
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = $1::text
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = $1::text
 SELECT * FROM orders WHERE tenant_id = $1::numeric;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = $1::numeric
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = $1::numeric
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = $1::numeric
 SELECT * FROM orders WHERE tenant_id::bigint = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id::int = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id::int = 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id::int = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id::int = 5
 SELECT * FROM orders WHERE tenant_id::text = '5';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id::text = '5'
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id::text = '5'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id::text = '5'
 SELECT * FROM orders WHERE tenant_id = NULL;
 --> one shard shard-0, key none can match [SELECT, read only, rows]
 SELECT count(*) FROM orders WHERE tenant_id = NULL;
@@ -105,36 +98,31 @@ SELECT count(*), max(id) FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 --> one shard shard-0, key (1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 + 1;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = (5 + 1)
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = (5 + 1)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = (5 + 1)
 SELECT * FROM orders WHERE tenant_id = abs(-5);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = abs(-5)
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = abs(-5)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = abs(-5)
 SELECT * FROM orders WHERE tenant_id + 0 = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE (t.tenant_id + 0) = 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE (tenant_id + 0) = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE (tenant_id + 0) = 5
 SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM $1;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id IS NOT DISTINCT FROM $1
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IS NOT DISTINCT FROM $1
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM $1
 SELECT * FROM orders WHERE tenant_id IS DISTINCT FROM 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id IS DISTINCT FROM 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IS DISTINCT FROM 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id IS DISTINCT FROM 5
 SELECT * FROM orders WHERE (tenant_id = 5) IS TRUE;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 ORDER BY id LIMIT 3 OFFSET 1;
@@ -157,40 +145,35 @@ SELECT o.* FROM orders AS o(t, i) WHERE t = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT o.* FROM orders AS o(t, i) WHERE tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT o.* FROM cleave_rel_1 o(t, i) WHERE tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.* FROM orders o(t, i) WHERE tenant_id = 5
 SELECT o.* FROM orders AS o(id, tenant_id) WHERE o.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT o.* FROM cleave_rel_1 o(id, tenant_id) WHERE o.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.* FROM orders o(id, tenant_id) WHERE o.tenant_id = 5
 SELECT * FROM orders o WHERE orders.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 o WHERE orders.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o WHERE orders.tenant_id = 5
 SELECT nosuch FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE "Tenant_Id" = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE "Tenant_Id" = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE "Tenant_Id" = 5
 SELECT * FROM orders WHERE TENANT_ID = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM "orders" WHERE "tenant_id" = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 TABLE orders;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 SELECT count(*) FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
@@ -199,100 +182,86 @@ SELECT count(*) FROM orders;
 -->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM orders WHERE id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.id = 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE id = 5
 SELECT * FROM orders WHERE tenant_id > 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id > 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id > 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id > 5
 SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 6;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id BETWEEN 5 AND 6
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id BETWEEN 5 AND 6
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 6
 SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id BETWEEN 5 AND 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id BETWEEN 5 AND 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 5
 SELECT * FROM orders WHERE tenant_id = 5 OR id = 3;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = 5 OR t.id = 3
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = 5 OR id = 3
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = 5 OR id = 3
 SELECT * FROM orders WHERE NOT tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE NOT t.tenant_id = 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE NOT tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE NOT tenant_id = 5
 SELECT * FROM orders WHERE tenant_id <> 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id <> 5
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id <> 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id <> 5
 SELECT * FROM orders WHERE tenant_id NOT IN (5);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id NOT IN (5)
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id NOT IN (5)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id NOT IN (5)
 SELECT * FROM orders WHERE tenant_id = ALL (ARRAY[5]);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id = ALL(ARRAY[5])
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = ALL(ARRAY[5])
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = ALL(ARRAY[5])
 SELECT * FROM orders WHERE CASE WHEN true THEN tenant_id = 5 END;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE CASE WHEN true THEN t.tenant_id = 5 END
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE CASE WHEN true THEN tenant_id = 5 END
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE CASE WHEN true THEN tenant_id = 5 END
 SELECT * FROM orders WHERE COALESCE(tenant_id = 5, false);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE COALESCE(t.tenant_id = 5, false)
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE COALESCE(tenant_id = 5, false)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE COALESCE(tenant_id = 5, false)
 SELECT * FROM orders WHERE tenant_id LIKE '5';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE t.tenant_id LIKE '5'
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id LIKE '5'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id LIKE '5'
 SELECT * FROM orders ORDER BY id LIMIT 10;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders ORDER BY id LIMIT 10
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders ORDER BY id LIMIT 10
+-->   combine: merge by column 2, limit 10
 SELECT DISTINCT note FROM orders;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.note FROM public.orders t
--->   shard text: SELECT DISTINCT note FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT DISTINCT note FROM orders ORDER BY 1
+-->   combine: merge by column 1, unique by 1
 SELECT * FROM orders WHERE true;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE true
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE true
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE true
 SELECT * FROM orders WHERE false;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t WHERE false
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE false
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE false
 SELECT * FROM orders HAVING count(*) > 1;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather

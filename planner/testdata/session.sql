@@ -123,10 +123,9 @@ DECLARE c CURSOR FOR SELECT * FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [DECLARE CURSOR, read only]
 DECLARE c CURSOR FOR SELECT * FROM orders;
 --> several shards [DECLARE CURSOR, read only]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 DECLARE c CURSOR WITH HOLD FOR SELECT * FROM notes;
 --> refused 0A000: DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction
 -->   hint: declare it without HOLD and read it inside the transaction
@@ -213,10 +212,9 @@ COPY (SELECT * FROM orders WHERE tenant_id = 5) TO STDOUT;
 --> one shard shard-0, key (5) [COPY, read only, copy]
 COPY (SELECT * FROM orders) TO STDOUT;
 --> several shards [COPY, read only, copy]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 ;
 --> empty [, read only]
 -- comment only
@@ -250,44 +248,38 @@ PREPARE q (text, pg_catalog.text, bigint) AS SELECT $1;
 --> prepare {Name:q Text:SELECT $1 OIDs:[0 25 20] Types:["text" text int8] Args:[]} [PREPARE, read only]
 SELECT * FROM people WHERE name = 'bob'::text;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 'bob'::text
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 'bob'::text
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::text
 SELECT * FROM people WHERE name = 'bob'::pg_catalog.text;
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM people WHERE name = text 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 'bob'::text
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 'bob'::text
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::text
 SELECT * FROM people WHERE name = 'bob';
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM people WHERE name = $1::text;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = $1::text
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = $1::text
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = $1::text
 SELECT * FROM people WHERE name::text = 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name::text = 'bob'
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name::text = 'bob'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name::text = 'bob'
 SELECT * FROM people WHERE name = ANY (ARRAY['bob']::text[]);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = ANY(ARRAY['bob']::text[])
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = ANY(ARRAY['bob']::text[])
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = ANY(ARRAY['bob']::text[])
 SELECT * FROM docs WHERE id = uuid '00000000-0000-0000-0000-000000000001';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id, t.body FROM public.docs t WHERE t.id = '00000000-0000-0000-0000-000000000001'::uuid
--->   shard text: SELECT * FROM cleave_rel_1 docs WHERE id = '00000000-0000-0000-0000-000000000001'::uuid
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM docs WHERE id = '00000000-0000-0000-0000-000000000001'::uuid
 SELECT * FROM visits WHERE region = 'eu'::varchar AND visitor = 7::int;
 --> one shard shard-1, key ('eu', 7) [SELECT, read only, rows]
 --path public

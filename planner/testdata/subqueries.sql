@@ -7,10 +7,9 @@ SELECT * FROM (SELECT tenant_id AS t, id FROM orders) s WHERE t = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM (SELECT id AS tenant_id FROM orders) s WHERE s.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
--->   shard text: SELECT * FROM (SELECT id AS tenant_id FROM cleave_rel_1 orders) s WHERE s.tenant_id = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM (SELECT id AS tenant_id FROM orders) s WHERE s.tenant_id = 5
 SELECT * FROM (SELECT * FROM orders LIMIT 10) s WHERE s.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
@@ -98,22 +97,16 @@ SELECT * FROM orders o CROSS JOIN LATERAL (SELECT count(*) FROM items i WHERE i.
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o, LATERAL (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: shard-0: SELECT t.tenant_id FROM public.items t
--->   index on cleave_rel_2: tenant_id
--->   shard text: SELECT * FROM cleave_rel_1 o, LATERAL (SELECT count(*) FROM cleave_rel_2 i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o, LATERAL (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s
 SELECT * FROM orders o, LATERAL (SELECT i.id FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o LEFT JOIN LATERAL (SELECT i.id FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s ON true;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: shard-0: SELECT t.tenant_id, t.id FROM public.items t
--->   index on cleave_rel_2: tenant_id
--->   shard text: SELECT * FROM cleave_rel_1 o LEFT JOIN LATERAL (SELECT i.id FROM cleave_rel_2 i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s ON true
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o LEFT JOIN LATERAL (SELECT i.id FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5) s ON true
 SELECT * FROM orders o LEFT JOIN LATERAL (SELECT * FROM items i WHERE i.tenant_id = o.tenant_id ORDER BY id LIMIT 1) s ON true WHERE o.tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o, LATERAL (SELECT o.tenant_id AS t) s WHERE s.t = 5;
@@ -136,20 +129,14 @@ SELECT * FROM orders WHERE tenant_id = 5 AND EXISTS (SELECT 1 FROM items WHERE i
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: shard-0: SELECT t.tenant_id FROM public.items t
--->   index on cleave_rel_2: tenant_id
--->   shard text: SELECT * FROM cleave_rel_1 o WHERE EXISTS (SELECT 1 FROM cleave_rel_2 i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5)
 SELECT * FROM orders o WHERE o.tenant_id = 5 OR EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
--->   index on cleave_rel_2: tenant_id
--->   shard text: SELECT * FROM cleave_rel_1 o WHERE o.tenant_id = 5 OR EXISTS (SELECT 1 FROM cleave_rel_2 i WHERE i.tenant_id = o.tenant_id)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o WHERE o.tenant_id = 5 OR EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id)
 SELECT * FROM orders o WHERE o.tenant_id = 5 AND (o.id = 1 OR EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id));
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id) FROM orders o WHERE o.tenant_id = 5;
@@ -167,10 +154,9 @@ SELECT ARRAY(SELECT id FROM items WHERE tenant_id = $1);
 --> one shard, key ($1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = (SELECT 5);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id = (SELECT 5)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = (SELECT 5)
 SELECT * FROM orders WHERE tenant_id = 5 AND id = (SELECT max(id) FROM orders WHERE tenant_id = 5);
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 AND id > ALL (SELECT id FROM orders WHERE tenant_id = 6);
@@ -194,11 +180,9 @@ SELECT * FROM items WHERE tenant_id = 5 AND EXISTS (SELECT 1 FROM orders WHERE t
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM items WHERE EXISTS (SELECT 1 FROM small WHERE tenant_id = 5);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
--->   relation cleave_rel_2: any shard: SELECT t.id FROM public.small t
--->   shard text: SELECT * FROM cleave_rel_1 items WHERE EXISTS (SELECT 1 FROM cleave_rel_2 small WHERE tenant_id = 5)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM items WHERE EXISTS (SELECT 1 FROM small WHERE tenant_id = 5)
 SELECT * FROM items i WHERE i.tenant_id = 5 AND EXISTS (SELECT 1 FROM orders o WHERE tenant_id = i.tenant_id);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM items i WHERE i.tenant_id = 5 AND EXISTS (SELECT 1 FROM orders o WHERE order_id = 5);

@@ -15,40 +15,34 @@ SELECT * FROM people WHERE name = 'bob'::varchar;
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM people WHERE name = 'bob'::varchar(2);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 'bob'::varchar(2)
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 'bob'::varchar(2)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::varchar(2)
 SELECT * FROM people WHERE name = 'bob'::char(5);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 'bob'::char(5)
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 'bob'::char(5)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::char(5)
 SELECT * FROM people WHERE name = 'bob'::name;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 'bob'::name
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 'bob'::name
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::name
 SELECT * FROM people WHERE name = 'bob' COLLATE "C";
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 'bob' COLLATE "C"
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 'bob' COLLATE "C"
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob' COLLATE "C"
 SELECT * FROM people WHERE name COLLATE "C" = 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name COLLATE "C" = 'bob'
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name COLLATE "C" = 'bob'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name COLLATE "C" = 'bob'
 SELECT * FROM people WHERE name = 5;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = 5
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = 5
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 5
 SELECT * FROM people WHERE name = $1;
 --> one shard, key ($1) [SELECT, read only, rows]
 SELECT * FROM people WHERE name = $1::text;
@@ -57,35 +51,30 @@ SELECT * FROM people WHERE name = $1::varchar;
 --> one shard, key ($1::character varying) [SELECT, read only, rows]
 SELECT * FROM people WHERE name = $1::char(3);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = $1::char(3)
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = $1::char(3)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = $1::char(3)
 SELECT * FROM people WHERE lower(name) = 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE lower(t.name) = 'bob'
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE lower(name) = 'bob'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE lower(name) = 'bob'
 SELECT * FROM people WHERE name LIKE 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name LIKE 'bob'
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name LIKE 'bob'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name LIKE 'bob'
 SELECT * FROM people WHERE name ILIKE 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name ILIKE 'bob'
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name ILIKE 'bob'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name ILIKE 'bob'
 -- A column whose collation is not known says nothing about bytes.
 SELECT * FROM people WHERE name = nick AND nick = 'bob';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.name, t.nick, t.age FROM public.people t WHERE t.name = t.nick AND t.nick = 'bob'
--->   shard text: SELECT * FROM cleave_rel_1 people WHERE name = nick AND nick = 'bob'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = nick AND nick = 'bob'
 SELECT * FROM people p JOIN people q ON p.name = q.name WHERE p.name = 'bob';
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM docs WHERE id = '6F9619FF-8B86-D011-B42D-00CF4FC964FF';
@@ -99,10 +88,9 @@ SELECT * FROM docs WHERE id = 'nonsense';
 -->   hint: write the key as PostgreSQL prints it
 SELECT * FROM docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id, t.body FROM public.docs t WHERE t.id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid
--->   shard text: SELECT * FROM cleave_rel_1 docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid
 SELECT * FROM docs WHERE id = ANY (ARRAY['6f9619ff-8b86-d011-b42d-00cf4fc964ff'::uuid]);
 --> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
 SELECT * FROM events WHERE at = '2024-01-01 10:00:00';
@@ -111,40 +99,34 @@ SELECT * FROM events WHERE at = timestamp '2024-01-01 10:00:00';
 --> one shard shard-2, key ('2024-01-01 10:00:00') [SELECT, read only, rows]
 SELECT * FROM events WHERE at = date '2024-01-01';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.at, t.day, t.what FROM public.events t WHERE t.at = '2024-01-01'::date
--->   shard text: SELECT * FROM cleave_rel_1 events WHERE at = '2024-01-01'::date
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = '2024-01-01'::date
 SELECT * FROM events WHERE at = timestamptz '2024-01-01 10:00:00+00';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.at, t.day, t.what FROM public.events t WHERE t.at = '2024-01-01 10:00:00+00'::timestamptz
--->   shard text: SELECT * FROM cleave_rel_1 events WHERE at = '2024-01-01 10:00:00+00'::timestamptz
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = '2024-01-01 10:00:00+00'::timestamptz
 SELECT * FROM events WHERE at = day AND day = '2024-01-01';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.at, t.day, t.what FROM public.events t WHERE t.at = t.day AND t.day = '2024-01-01'
--->   shard text: SELECT * FROM cleave_rel_1 events WHERE at = day AND day = '2024-01-01'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = day AND day = '2024-01-01'
 SELECT * FROM events WHERE at = now();
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.at, t.day, t.what FROM public.events t WHERE t.at = $1::timestamp with time zone
--->   shard text: SELECT * FROM cleave_rel_1 events WHERE at = $1::timestamp with time zone
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = $1::timestamp with time zone
 SELECT * FROM events WHERE at = 'now';
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.at, t.day, t.what FROM public.events t
--->   shard text: SELECT * FROM cleave_rel_1 events WHERE at = 'now'
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = 'now'
 SELECT * FROM events WHERE at = $1::timestamp(0);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.at, t.day, t.what FROM public.events t WHERE t.at = $1::timestamp(0)
--->   shard text: SELECT * FROM cleave_rel_1 events WHERE at = $1::timestamp(0)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = $1::timestamp(0)
 SELECT * FROM tags WHERE tag = 'abc';
 --> one shard shard-0, key ('abc') [SELECT, read only, rows]
 SELECT * FROM tags WHERE tag = 'abc   ';

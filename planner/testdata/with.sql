@@ -32,16 +32,14 @@ WITH p AS (SELECT $1::bigint AS t) SELECT * FROM orders o, p WHERE p.t = o.tenan
 --> one shard, key ($1::bigint) [SELECT, read only, rows]
 WITH p AS (SELECT $1 AS t) SELECT * FROM orders o, p WHERE p.t = o.tenant_id;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: WITH p AS (SELECT $1 AS t) SELECT * FROM cleave_rel_1 o, p WHERE p.t = o.tenant_id
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: WITH p AS (SELECT $1 AS t) SELECT * FROM orders o, p WHERE p.t = o.tenant_id
 WITH p(t) AS (VALUES (5), (5)) SELECT * FROM orders WHERE tenant_id IN (SELECT t FROM p);
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: WITH p(t) AS (VALUES (5), (5)) SELECT * FROM cleave_rel_1 orders WHERE tenant_id IN (SELECT t FROM p)
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: WITH p(t) AS (VALUES (5), (5)) SELECT * FROM orders WHERE tenant_id IN (SELECT t FROM p)
 WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM b;
 --> any shard [SELECT, read only, rows]
 -- Recursion, by induction.
@@ -65,10 +63,9 @@ WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 10) SEL
 --> any shard [SELECT, read only, rows]
 WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT * FROM orders o JOIN r ON r.n = o.tenant_id;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
--->   shard text: WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT * FROM cleave_rel_1 o JOIN r ON r.n = o.tenant_id
--->   why: its rows cannot be combined as they come from the shards
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM r WHERE n < 10) SELECT * FROM orders o JOIN r ON r.n = o.tenant_id
 -- Writes in WITH.
 WITH d AS (DELETE FROM orders WHERE tenant_id = 5 RETURNING *) SELECT * FROM d;
 --> one shard shard-0, key (5) [SELECT, rows]
