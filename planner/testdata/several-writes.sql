@@ -27,8 +27,13 @@ INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2 + 2, 2), (length('abc'), 3)
 -->   first key: (1)
 -->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id) VALUES ((SELECT max(tenant_id) + 1 FROM orders), 1), (5, (SELECT count(*) FROM items));
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   computed 1: several shards (gather): SELECT (SELECT max(tenant_id) + 1 FROM orders)::bigint, (SELECT count(*) FROM items)
+-->   rows: 2
+-->   shard text: INSERT INTO orders (tenant_id, id) VALUES (<computed 1>::bigint, 1)
+-->   first key: (<computed 1>)
+-->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id, note) VALUES (1, 1, now()::text), (2, 2, CURRENT_TIMESTAMP(3)::text), (3, 3, current_date::text);
 --> several shards [INSERT]
 -->   operation: insert
@@ -133,11 +138,17 @@ INSERT INTO items (tenant_id, order_id) SELECT tenant_id, count(*) FROM orders G
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard inserts what it selects
 INSERT INTO items (tenant_id, order_id) SELECT id, tenant_id FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT id, tenant_id FROM orders
+-->   shard text: INSERT INTO items (tenant_id, order_id) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 INSERT INTO items (tenant_id, order_id) SELECT tenant_id, id FROM orders ORDER BY id LIMIT 10;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT tenant_id, id FROM orders ORDER BY id LIMIT 10
+-->   shard text: INSERT INTO items (tenant_id, order_id) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 INSERT INTO orders SELECT tenant_id, id + 100, note, qty, price FROM orders ON CONFLICT DO NOTHING RETURNING id;
 --> several shards [INSERT, rows]
 -->   operation: modify
@@ -145,14 +156,26 @@ INSERT INTO orders SELECT tenant_id, id + 100, note, qty, price FROM orders ON C
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard inserts what it selects
 INSERT INTO people (name, age) SELECT nick, max(age) FROM people GROUP BY nick;
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (gather): SELECT nick, max(age) FROM people GROUP BY nick
+-->   shard text: INSERT INTO people (name, age) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 INSERT INTO bills (tenant, note) SELECT tenant_id, note FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT tenant_id, note FROM orders
+-->   made: nextval
+-->   made: next_id
+-->   shard text: INSERT INTO bills (tenant, note, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 INSERT INTO tickets (name) SELECT note FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT note FROM orders
+-->   made: nextval
+-->   shard text: INSERT INTO tickets (name, id) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id) SELECT g, g FROM generate_series(1, 10) g;
 --> several shards [INSERT]
 -->   operation: insert
@@ -172,11 +195,19 @@ WITH n AS (SELECT id FROM notes) INSERT INTO orders (tenant_id, id) SELECT id, i
 -->   shard text: INSERT INTO orders (tenant_id, id) SELECT * FROM <relation 0> cleave_rel_0_
 -->   why: the rows have different shard keys
 INSERT INTO notes SELECT id, note FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id, note FROM orders
+-->   shard text: INSERT INTO notes SELECT * FROM <relation 0> cleave_rel_0_
+-->   shards: shard-0
+-->   why: rows of other shards are read first
 INSERT INTO notes (id) VALUES ((SELECT max(id) FROM orders));
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: modify
+-->   read 0: several shards (gather): SELECT max(id) FROM orders
+-->   shard text: INSERT INTO notes (id) VALUES ((SELECT * FROM <relation 0> cleave_rel_0_))
+-->   shards: shard-0
+-->   why: rows of other shards are read first
 -- UPDATE and DELETE.
 UPDATE orders SET note = 'x';
 --> several shards [UPDATE]
@@ -215,8 +246,12 @@ UPDATE orders o SET note = i.name FROM items i WHERE i.tenant_id = o.tenant_id A
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 UPDATE orders o SET note = i.name FROM items i WHERE i.order_id = o.id;
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT order_id, id, name FROM items
+-->   shard text: UPDATE orders o SET note = i.name FROM <relation 0> i WHERE i.order_id = o.id
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 UPDATE orders SET note = s.label FROM small s WHERE s.id = orders.id;
 --> several shards [UPDATE]
 -->   operation: modify
@@ -224,11 +259,19 @@ UPDATE orders SET note = s.label FROM small s WHERE s.id = orders.id;
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 DELETE FROM orders WHERE id IN (SELECT order_id FROM items WHERE n = 3);
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT order_id FROM items WHERE n = 3
+-->   shard text: DELETE FROM orders WHERE id IN (SELECT * FROM <relation 0> cleave_rel_0_)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 DELETE FROM orders WHERE id IN (SELECT id FROM orders ORDER BY price LIMIT 10);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id FROM orders ORDER BY price LIMIT 10
+-->   shard text: DELETE FROM orders WHERE id IN (SELECT * FROM <relation 0> cleave_rel_0_)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 DELETE FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND i.order_id = o.id);
 --> several shards [DELETE]
 -->   operation: modify
@@ -236,17 +279,33 @@ DELETE FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.t
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 DELETE FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.order_id = o.id);
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT order_id, id FROM items
+-->   shard text: DELETE FROM orders o WHERE EXISTS (SELECT 1 FROM <relation 0> i WHERE i.order_id = o.id)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 UPDATE orders SET price = (SELECT avg(price) FROM orders);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (gather): SELECT avg(price) FROM orders
+-->   shard text: UPDATE orders SET price = (SELECT * FROM <relation 0> cleave_rel_0_)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 UPDATE orders o SET qty = (SELECT count(*) FROM orders p WHERE p.note = o.note);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT note FROM orders
+-->   shard text: UPDATE orders o SET qty = (SELECT count(*) FROM <relation 0> p WHERE p.note = o.note)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 WITH doomed AS (SELECT id FROM orders WHERE qty = 0 LIMIT 10) DELETE FROM orders USING doomed WHERE orders.id = doomed.id;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id FROM orders WHERE qty = 0 LIMIT 10
+-->   shard text: WITH doomed AS (SELECT * FROM <relation 0> cleave_rel_0_) DELETE FROM orders USING doomed WHERE orders.id = doomed.id
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 WITH d AS (DELETE FROM orders RETURNING *) INSERT INTO items SELECT tenant_id, id FROM d;
 --> refused 0A000: a WITH query that changes rows is not supported in a statement over several shards
 -->   hint: run it as a statement of its own, in one transaction
@@ -261,11 +320,19 @@ DELETE FROM orders WHERE id IN (SELECT id FROM notes);
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 DELETE FROM notes WHERE id IN (SELECT id FROM orders);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id FROM orders
+-->   shard text: DELETE FROM notes WHERE id IN (SELECT * FROM <relation 0> cleave_rel_0_)
+-->   shards: shard-0
+-->   why: rows of other shards are read first
 UPDATE notes SET body = o.note FROM orders o WHERE o.id = notes.id;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id, note FROM orders
+-->   shard text: UPDATE notes SET body = o.note FROM <relation 0> o WHERE o.id = notes.id
+-->   shards: shard-0
+-->   why: rows of other shards are read first
 UPDATE orders SET note = s.label FROM (SELECT label FROM small LIMIT 1) s;
 --> several shards [UPDATE]
 -->   operation: modify
@@ -285,7 +352,7 @@ UPDATE orders SET tenant_id = 7 WHERE tenant_id = 5 AND id = 1;
 -->   operation: modify
 -->   lock: SELECT orders.ctid::pg_catalog.text, 7::bigint FROM orders WHERE tenant_id = 5 AND id = 1 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = 7 WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 AND id = 1
--->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 AND id = 1 RETURNING 7, orders.id, orders.note, orders.qty, orders.price
+-->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 AND id = 1 RETURNING 7, orders.id, orders.note, orders.qty, orders.price, 7::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
 -->   shards: shard-0
 -->   why: rows of several shards change
@@ -294,7 +361,7 @@ UPDATE orders SET tenant_id = tenant_id + 1, note = DEFAULT WHERE id = $1 RETURN
 -->   operation: modify
 -->   lock: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint FROM orders WHERE id = $1 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = tenant_id + 1, note = DEFAULT WHERE orders.ctid = ANY($3::pg_catalog.tid[]) AND id = $1 RETURNING *
--->   take: DELETE FROM orders WHERE orders.ctid = ANY($3::pg_catalog.tid[]) AND id = $1 RETURNING tenant_id + 1, orders.id, orders.qty, orders.price
+-->   take: DELETE FROM orders WHERE orders.ctid = ANY($3::pg_catalog.tid[]) AND id = $1 RETURNING tenant_id + 1, orders.id, orders.qty, orders.price, (tenant_id + 1)::bigint
 -->   put: INSERT INTO orders (tenant_id, id, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING *
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
@@ -306,7 +373,7 @@ UPDATE orders o SET tenant_id = i.order_id FROM items i WHERE i.tenant_id = o.te
 -->   operation: modify
 -->   lock: SELECT o.ctid::pg_catalog.text, i.order_id::bigint FROM orders o, items i WHERE i.tenant_id = o.tenant_id FOR UPDATE OF o
 -->   stay: UPDATE orders o SET tenant_id = i.order_id FROM items i WHERE o.ctid = ANY($2::pg_catalog.tid[]) AND i.tenant_id = o.tenant_id
--->   take: DELETE FROM orders o USING items i WHERE o.ctid = ANY($2::pg_catalog.tid[]) AND i.tenant_id = o.tenant_id RETURNING i.order_id, o.id, o.note, o.qty, o.price
+-->   take: DELETE FROM orders o USING items i WHERE o.ctid = ANY($2::pg_catalog.tid[]) AND i.tenant_id = o.tenant_id RETURNING i.order_id, o.id, o.note, o.qty, o.price, i.order_id::bigint
 -->   put: INSERT INTO orders AS o (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
@@ -326,8 +393,13 @@ INSERT INTO small VALUES (1, 'a') ON CONFLICT (id) DO UPDATE SET label = exclude
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard has the table's rows
 INSERT INTO small SELECT id, note FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id, note FROM orders
+-->   shard text: INSERT INTO small SELECT * FROM <relation 0> cleave_rel_0_ RETURNING small.id, small.label, small.tenant
+-->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
 UPDATE small SET label = 'x' WHERE id = 3 RETURNING label;
 --> several shards [UPDATE, rows]
 -->   operation: modify
@@ -338,8 +410,12 @@ UPDATE small SET label = random()::text;
 --> refused 0A000: a volatile function in a statement that changes the reference table small could give another value on each shard
 -->   hint: compute the value first and pass it as a parameter
 DELETE FROM small WHERE id IN (SELECT id FROM orders);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT id FROM orders
+-->   shard text: DELETE FROM small WHERE id IN (SELECT * FROM <relation 0> cleave_rel_0_)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
 DELETE FROM small;
 --> several shards [DELETE]
 -->   operation: modify

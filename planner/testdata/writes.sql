@@ -67,8 +67,13 @@ INSERT INTO orders (tenant_id, id) VALUES (99999999999999999999, 1);
 INSERT INTO orders (tenant_id, id) VALUES (5, (SELECT max(id) FROM items WHERE tenant_id = 5));
 --> one shard shard-0, key (5), (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES (5, (SELECT max(id) FROM items));
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [INSERT]
+-->   operation: insert
+-->   computed 1: several shards (gather): SELECT (SELECT max(id) FROM items)
+-->   rows: 1
+-->   shard text: INSERT INTO orders (tenant_id, id) VALUES (5, <computed 1>)
+-->   first key: (5)
+-->   why: the rows have different shard keys
 INSERT INTO orders (tenant_id, id) VALUES (5, nextval('s'));
 --> refused 0A000: nextval() in a statement on the sharded table orders would count on each shard by itself
 -->   hint: get the value in a statement of its own: SELECT nextval(...)
@@ -168,7 +173,7 @@ UPDATE orders SET tenant_id = 6 WHERE tenant_id = 5;
 -->   operation: modify
 -->   lock: SELECT orders.ctid::pg_catalog.text, 6::bigint FROM orders WHERE tenant_id = 5 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = 6 WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5
--->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 RETURNING 6, orders.id, orders.note, orders.qty, orders.price
+-->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 RETURNING 6, orders.id, orders.note, orders.qty, orders.price, 6::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
 -->   shards: shard-0
 -->   why: rows of several shards change
@@ -177,20 +182,28 @@ UPDATE orders SET (id, tenant_id) = (1, 5) WHERE tenant_id = 5;
 -->   operation: modify
 -->   lock: SELECT orders.ctid::pg_catalog.text, 5::bigint FROM orders WHERE tenant_id = 5 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET (id, tenant_id) = (1, 5) WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5
--->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 RETURNING 5, 1, orders.note, orders.qty, orders.price
+-->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 RETURNING 5, 1, orders.note, orders.qty, orders.price, 5::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
 -->   shards: shard-0
 -->   why: rows of several shards change
 UPDATE orders o SET note = i.name FROM items i WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 5;
 --> one shard shard-0, key (5) [UPDATE]
 UPDATE orders o SET note = i.name FROM items i WHERE i.order_id = o.id AND o.tenant_id = 5;
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT tenant_id, order_id, id, name FROM items
+-->   shard text: UPDATE orders o SET note = i.name FROM <relation 0> i WHERE i.order_id = o.id AND o.tenant_id = 5
+-->   shards: shard-0
+-->   why: rows of several shards change
 UPDATE orders SET note = (SELECT name FROM items i WHERE i.tenant_id = orders.tenant_id LIMIT 1) WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [UPDATE]
 UPDATE orders SET note = (SELECT name FROM items LIMIT 1) WHERE tenant_id = 5;
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT name FROM items LIMIT 1
+-->   shard text: UPDATE orders SET note = (SELECT * FROM <relation 0> cleave_rel_0_) WHERE tenant_id = 5
+-->   shards: shard-0
+-->   why: rows of several shards change
 UPDATE orders SET note = s.label FROM small s WHERE s.id = orders.id AND tenant_id = $1;
 --> one shard, key ($1) [UPDATE]
 UPDATE orders SET note = 'x' WHERE CURRENT OF c;
@@ -220,8 +233,12 @@ DELETE FROM orders;
 DELETE FROM orders USING items WHERE items.tenant_id = orders.tenant_id AND items.tenant_id = 5;
 --> one shard shard-0, key (5) [DELETE]
 DELETE FROM orders USING items i WHERE i.tenant_id = 5 AND orders.id = i.order_id;
---> refused 0A000: the statement could need rows of table items from several shards: its shard key column tenant_id is not fixed
--->   hint: add "items.tenant_id = ..." to the WHERE clause
+--> several shards [DELETE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT tenant_id, order_id, id FROM items
+-->   shard text: DELETE FROM orders USING <relation 0> i WHERE i.tenant_id = 5 AND orders.id = i.order_id
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 DELETE FROM notes WHERE id = 1;
 --> default shard [DELETE]
 -- MERGE.
