@@ -122,17 +122,23 @@ func (x *session) hidden(st *planner.Statement) error {
 // planBeside is plan for a session with temporary tables.
 func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	st, err := x.srv.ex.Plan(sql, x.settings, snap, private)
-	if err != nil && sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
-		return nil, sqlstate.Refuse("temporary tables cannot be used in one statement with sharded tables ("+sqlstate.As(err).Message+")",
-			"use WITH, or two statements; a temporary table can be joined with whole and reference tables")
-	}
 	if err == nil {
 		err = x.hidden(st)
 	}
 	if err != nil {
-		return nil, err
+		return nil, x.besideTemps(err)
 	}
 	return st, nil
+}
+
+// besideTemps makes the planner's "no such table" a refusal: it may be one of the
+// session's temporary tables.
+func (x *session) besideTemps(err error) error {
+	if len(x.temps) == 0 || sqlstate.CodeOf(err) != sqlstate.UndefinedTable {
+		return err
+	}
+	return sqlstate.Refuse("temporary tables cannot be used in one statement with sharded tables ("+sqlstate.As(err).Message+")",
+		"use WITH, or two statements; a temporary table can be joined with whole and reference tables")
 }
 
 // temporary reports whether a schema change is about temporary tables alone.

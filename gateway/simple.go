@@ -90,7 +90,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			_, err = x.plan(whole) // the error's position is in the whole text
 		}
 		if err != nil {
-			return err
+			return x.besideTemps(err)
 		}
 		if found && (x.tx.state == txNone || !x.tx.failed) && len(x.temps) == 0 {
 			// The same statement with other literals: it goes as it came.
