@@ -7,6 +7,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -19,7 +20,13 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 	if d := c.shared.get(prep); d != nil {
 		return d, nil
 	}
-	p, err := c.part(ctx, c.describer(), false)
+	shard := c.describer()
+	for _, t := range st.Tables {
+		if t.Kind == shardmap.Whole {
+			shard = c.host.Snapshot().State().DefaultShard // no other has it
+		}
+	}
+	p, err := c.part(ctx, shard, false)
 	if err != nil {
 		return nil, err
 	}
