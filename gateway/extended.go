@@ -310,7 +310,7 @@ func (x *session) reachFor(st *planner.Statement) error {
 	case st.Kind == planner.Several && slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }):
 		st = &defaultShard // only that one has all tables
 	case st.Kind == planner.Several:
-		st = &anyShard // every shard has the tables
+		st = judgeOf(st)
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:
