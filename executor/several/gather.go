@@ -124,7 +124,7 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named}
+	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, step: "relation " + r.r.Name, named: g.e.named}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
