@@ -20,23 +20,8 @@ func (p *InsertPlan) Owners(snap *shardmap.Snapshot, args *Args, computed [][]by
 	owners := make([]string, len(p.Rows))
 	key := make(keyspace.Key, len(p.Types))
 	for r := range p.Rows {
-		for i := range p.Rows[r].Key {
-			e := &p.Rows[r].Key[i]
-			never := false
-			switch {
-			case e.Computed > 0:
-				key[i], err = StoredKey(p.Table, i, &e.KeyExpr, computed[e.Computed-1])
-			case e.Param == 0:
-				key[i] = e.Value
-			default:
-				key[i], never, err = e.eval(args)
-			}
-			if err == nil && never {
-				err = nullKey(p.Table, p.Table.ShardKey[i])
-			}
-			if err != nil {
-				return nil, err
-			}
+		if err := p.key(key, r, args, computed); err != nil {
+			return nil, err
 		}
 		at, err := index.Locate(key)
 		if err != nil {
@@ -45,6 +30,34 @@ func (p *InsertPlan) Owners(snap *shardmap.Snapshot, args *Args, computed [][]by
 		owners[r] = at.Shard
 	}
 	return owners, nil
+}
+
+// Key is the shard key of a row of VALUES. Errors: those of Owners.
+func (p *InsertPlan) Key(row int, args *Args, computed [][]byte) (keyspace.Key, error) {
+	key := make(keyspace.Key, len(p.Types))
+	return key, p.key(key, row, args, computed)
+}
+
+func (p *InsertPlan) key(key keyspace.Key, row int, args *Args, computed [][]byte) (err error) {
+	for i := range p.Rows[row].Key {
+		e := &p.Rows[row].Key[i]
+		never := false
+		switch {
+		case e.Computed > 0:
+			key[i], err = StoredKey(p.Table, i, &e.KeyExpr, computed[e.Computed-1])
+		case e.Param == 0:
+			key[i] = e.Value
+		default:
+			key[i], never, err = e.eval(args)
+		}
+		if err == nil && never {
+			err = nullKey(p.Table, p.Table.ShardKey[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // StoredKey is column i of a table's shard key as it is stored when a value, in

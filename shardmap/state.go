@@ -23,6 +23,8 @@ type State struct {
 	Keyspaces    []Keyspace `json:"keyspaces"`
 	Tables       []Table    `json:"tables"`
 	Sequences    []Sequence `json:"sequences,omitempty"`
+	Views        []View     `json:"views,omitempty"`     // by name
+	Functions    []Function `json:"functions,omitempty"` // by name
 }
 
 // Shard is a database that holds ranges.
