@@ -107,6 +107,7 @@ func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int, foun
 		case differs:
 			got.differ++
 			found.add(fmt.Sprintf("%s.sql:%03d: %s", topic.Name, it.Line, describe(it, "")), p.cluster.Name()+" "+mode.String(), why)
+			p.reset() // else everything after it would differ
 		}
 	}
 	p.reset()
