@@ -39,6 +39,11 @@ func (h host) Holds() error {
 	return e
 }
 
+// Values makes ids and the values of sequences.
+func (h host) Values(list []planner.FillValue) ([][]byte, error) {
+	return h.x.evaluate(&planner.Fill{Values: list}, nil)
+}
+
 // Wrote notes that the session writes on a shard.
 func (h host) Wrote(c *executor.Conn) { h.x.writes.Note(c) }
 

@@ -134,12 +134,5 @@ type Count struct {
 	Param int // 1-based; 0 is Value
 }
 
-// InsertPlan, ModifyPlan and CopyPlan are filled by the files that plan writes.
-type (
-	// InsertPlan is how rows are split; see insertseveral.go.
-	InsertPlan struct{}
-	// ModifyPlan is how rows on several shards are changed; see modifyseveral.go.
-	ModifyPlan struct{}
-	// CopyPlan is how COPY is split and gathered; see copyseveral.go.
-	CopyPlan struct{}
-)
+// CopyPlan is how COPY is split and gathered; see copyseveral.go.
+type CopyPlan struct{}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
 
@@ -125,6 +128,9 @@ func (r *runner) watch(signals <-chan os.Signal, stop func(), done <-chan struct
 // bind takes both ports.
 func (r *runner) bind(ctx context.Context) error {
 	cfg := r.cfg.Load()
+	if err := guarded(cfg); err != nil {
+		return err
+	}
 	var err error
 	if r.router, err = bind(ctx, "listen", cfg.Listen); err != nil {
 		return err
@@ -135,6 +141,23 @@ func (r *runner) bind(ctx context.Context) error {
 	}
 	r.undo(closeListener(r.admin))
 	return nil
+}
+
+// guarded refuses a router that other machines can reach while nobody said who
+// may connect.
+func guarded(cfg *config.Effective) error {
+	if cfg.Auth != "trust" || cfg.Given("auth") || len(cfg.Trust) > 0 {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(cfg.Listen)
+	if err == nil && strings.EqualFold(host, "localhost") {
+		return nil
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
+		return nil
+	}
+	return sqlstate.New(sqlstate.ConfigFileError, "the router is to listen on %s, which other machines can reach, and nothing says who may connect", cfg.Listen).
+		WithHint("ask for passwords with --auth scram (cleave user add makes users), or name the networks that need none with --trust, or say --auth trust to let in clients of this machine only")
 }
 
 func closeListener(l net.Listener) func(context.Context) error {

@@ -46,14 +46,21 @@ func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, er
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
-	batched, err := c.begin(p)
-	if err != nil {
-		return nil, err
+	var batched bool
+	if c.block || p.begun || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
+		// Outside of a block a description needs no transaction, and what comes may
+		// want to begin its own.
+		var err error
+		if batched, err = c.begin(p); err != nil {
+			return nil, err
+		}
 	}
 	if batched {
-		p.pipe.Begin(c.ex.Prepare("BEGIN", nil, 0, nil))
-	} else if err := c.settle(p); err != nil {
-		return nil, err
+		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
+	} else if p.begun {
+		if err := c.settle(p); err != nil {
+			return nil, err
+		}
 	}
 	d := &describing{c: c, p: p}
 	p.pipe.Unnamed(d, text, builtin(oids), false)

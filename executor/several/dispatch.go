@@ -33,6 +33,12 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 		if st.Tag == "EXPLAIN" || st.Tag == "DECLARE CURSOR" {
 			return nil, sqlstate.Refuse(st.Tag+" of a statement over several shards is not supported yet", "EXPLAIN (ROUTE) shows how it is carried out")
 		}
+		if st.Plan.Clock {
+			var err error
+			if e, err = c.clocked(ctx, e); err != nil {
+				return nil, err
+			}
+		}
 		switch st.Plan.Op {
 		case planner.Scatter:
 			return c.startScatter(ctx, e)

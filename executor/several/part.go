@@ -20,6 +20,8 @@ type part struct {
 	pipe  executor.Pipeline
 	// begun: a transaction block is open on it. It is sent with the first text.
 	begun bool
+	// begin is what the transaction begins with outside of a block; "" is BEGIN.
+	begin string
 	// wrote: something in it may have written.
 	wrote bool
 	// busy is the answer that is being read; nothing else can be run until its end.
@@ -147,10 +149,10 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 	}
 	begin := c.opt.Begin
 	if begin == "" || !c.block {
-		begin = "BEGIN"
+		begin = p.beginText()
 	}
 	changes := p.conn.LocalChanges(c.host.Settings())
-	if len(c.modes) == 0 && len(c.saves) == 0 && len(changes) == 0 && plain(begin) {
+	if len(c.modes) == 0 && len(c.saves) == 0 && len(changes) == 0 && (plain(begin) || !c.block) {
 		p.begun = true
 		return true, nil
 	}
@@ -167,6 +169,14 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 	}
 	p.conn.SetSettings(c.host.Settings())
 	return false, nil
+}
+
+// beginText begins a transaction outside of a block.
+func (p *part) beginText() string {
+	if p.begin != "" {
+		return p.begin
+	}
+	return "BEGIN"
 }
 
 // plain reports whether a BEGIN has no options.
@@ -213,7 +223,7 @@ func (c *Conn) exec(p *part, sql string) (*engine.Result, error) {
 	if batched, err := c.begin(p); err != nil {
 		return nil, err
 	} else if batched {
-		if _, err := p.conn.Exec("BEGIN"); err != nil {
+		if _, err := p.conn.Exec(p.beginText()); err != nil {
 			return nil, c.failure(p, err)
 		}
 	}

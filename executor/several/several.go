@@ -24,6 +24,8 @@ type Host interface {
 	// Holds reports whether the lease was held since the unit began: without it
 	// nothing is committed.
 	Holds() error
+	// Values makes what a router makes for rows that are inserted, in text.
+	Values(list []planner.FillValue) ([][]byte, error)
 	// Wrote is told of each shard's conversation that is about to write.
 	Wrote(c *executor.Conn)
 }

@@ -12,6 +12,8 @@ import (
 // common. Its methods are safe for concurrent use.
 type Shared struct {
 	ex *executor.Executor
+	// gathers has one element for each gather with temporary tables.
+	gathers chan struct{}
 
 	mu sync.Mutex
 	// described are the descriptions of texts; the executor shares its Prepareds,
@@ -29,7 +31,7 @@ const describedMax = 4096
 
 // NewShared makes what the conversations of a router share.
 func NewShared(ex *executor.Executor) *Shared {
-	return &Shared{ex: ex, described: map[*executor.Prepared]*description{}}
+	return &Shared{ex: ex, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
 }
 
 // description is what a shard says of a statement.

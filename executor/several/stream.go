@@ -99,7 +99,7 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 			return nil, err
 		}
 	} else {
-		p.pipe.Begin(c.ex.Prepare("BEGIN", nil, 0, nil))
+		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
 	}
 	s := &stream{c: c, p: p, portion: q.portion}
 	if q.portion > 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
@@ -33,6 +34,10 @@ type Rooms struct {
 	Ops       *admin.Ops
 	Gateway   *gateway.Server
 
+	// Users may connect, where clients are asked who they are.
+	Users *access.Users
+
+	tls    *gateway.TLS // nil: none
 	tracer *trace.Tracer
 	log    *slog.Logger
 }
@@ -51,6 +56,12 @@ type Options struct {
 // New wires the rooms and starts to follow the map. Nothing is served yet.
 func New(ctx context.Context, o Options) (*Rooms, error) {
 	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log}
+	if o.Config.TLSCert != "" {
+		var err error
+		if r.tls, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: o.Config.TLSCert, Key: o.Config.TLSKey, ClientCA: o.Config.TLSClientCA}); err != nil {
+			return nil, err
+		}
+	}
 	byName := map[string]engine.Driver{}
 	for _, d := range []engine.Driver{postgres.Driver{SocketDirs: socketDirs(o.Config)}, sqlite.Driver{}} {
 		byName[d.Name()] = d
@@ -72,12 +83,13 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		_ = r.Executor.Close() // the first error is the one to report
 		return nil, err
 	}
+	r.Users = access.NewUsers(o.Directory)
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
-		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: gateway.Trust(o.Config.Trust),
+		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
@@ -97,6 +109,26 @@ func (r *Rooms) Close() error {
 func (r *Rooms) Reload(cfg *config.Config) {
 	r.Gateway.SetSlow(cfg.SlowStatement)
 	r.tracer.SetSample(cfg.TraceSample)
+	if r.tls == nil {
+		return
+	}
+	if err := r.tls.Reload(); err != nil {
+		r.log.Error("the certificate could not be read again; the old one stays in force", telemetry.KeyError, err)
+		return
+	}
+	leaf := r.tls.Leaf()
+	r.log.Info("the certificate was read again", "subject", leaf.Subject.String(), "expires", leaf.NotAfter)
+}
+
+// authenticate returns how clients are let in.
+func authenticate(cfg *config.Config, users *access.Users) gateway.Authenticate {
+	switch cfg.Auth {
+	case "scram":
+		return gateway.Password(users, gateway.TrustNetworks(cfg.Trust))
+	case "cert":
+		return gateway.Certificate(users, gateway.TrustNetworks(cfg.Trust))
+	}
+	return gateway.Trust(cfg.Trust)
 }
 
 // flushMax bounds the sending of the last spans.

@@ -162,8 +162,7 @@ ANALYZE orders;
 --> refused 0A000: ANALYZE over several shards is not supported yet
 -->   hint: the shards' autovacuum does it; to do it now, run it on each shard
 REINDEX TABLE orders;
---> refused 0A000: REINDEX and CLUSTER are not supported yet
--->   hint: run it on each shard directly
+--> schema change reindex, all shards [REINDEX]
 DO $$ BEGIN END $$;
 --> refused 0A000: DO is not supported yet
 -->   hint: its code could read rows that other shards have; run its statements one by one
@@ -171,23 +170,19 @@ CALL p();
 --> refused 0A000: CALL is not supported yet
 -->   hint: a procedure could read rows that other shards have; run its statements one by one
 CREATE VIEW v AS SELECT 1;
---> refused 0A000: CREATE VIEW is not supported yet
--->   hint: write the view's query as a WITH clause of the statement: the router has to see the tables
+--> schema change create view, all shards [CREATE VIEW]
 CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
---> refused 0A000: CREATE FUNCTION and CREATE PROCEDURE are not supported yet
--->   hint: a function could read rows that other shards have; keep its logic in the client or in the statement
+--> schema change create function, all shards [CREATE FUNCTION]
 CREATE TRIGGER t BEFORE INSERT ON orders EXECUTE FUNCTION f();
---> refused 0A000: CREATE TRIGGER is not supported yet
--->   hint: a trigger could write to rows of other shards; run it on each shard directly
+--> refused 0A000: a trigger that calls f() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have
+-->   hint: create the function through the router, in SQL or PL/pgSQL, without naming tables in it
 CREATE EXTENSION x;
---> refused 0A000: CREATE EXTENSION and ALTER EXTENSION are not supported yet
--->   hint: run it on each shard directly
+--> schema change create extension, all shards [CREATE EXTENSION]
 CREATE ROLE r;
 --> refused 0A000: changing roles is not supported yet
 -->   hint: run it on each shard directly
 GRANT SELECT ON orders TO bob;
---> refused 0A000: GRANT, REVOKE and OWNER TO are not supported yet
--->   hint: run it on each shard directly
+--> schema change grant, all shards [GRANT]
 CREATE DATABASE d;
 --> refused 0A000: creating or changing databases is not supported yet
 -->   hint: the cluster is one database; cleave shard add brings another shard
