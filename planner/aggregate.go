@@ -16,7 +16,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	calls, sure := a.ownAggregates(q)
-	if !sure && !onlyGrouping(a, q) || len(calls) == 0 && len(s.GroupClause) == 0 && s.HavingClause == nil || isVolatile(n) {
+	if !sure && !onlyGrouping(a, q) || len(calls) == 0 && len(s.GroupClause) == 0 && s.HavingClause == nil || a.isVolatile(n) {
 		return nil, nil
 	}
 	var u *use
@@ -210,7 +210,7 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 			}
 			return c
 		case *pg.Node_FuncCall:
-			if isAggregate(v.FuncCall) {
+			if b.a.isAggregate(v.FuncCall) {
 				r, ok := b.aggregate(v.FuncCall)
 				if !ok {
 					b.failed = true
@@ -329,13 +329,16 @@ func hasColumn(m *pg.Node) bool {
 
 // aggregate returns the final form of an aggregate call.
 func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
-	if hasAggregateInside(f) {
+	if b.a.hasAggregateInside(f) {
 		return nil, false // PostgreSQL refuses it
 	}
 	if !b.partial || f.AggDistinct {
 		return b.whole(f)
 	}
 	if len(f.AggOrder) > 0 || f.AggWithinGroup || f.FuncVariadic || len(f.Args) > 1 {
+		return nil, false
+	}
+	if names := strs(f.Funcname); len(names) > 1 && names[0] != "pg_catalog" {
 		return nil, false
 	}
 	name := callName(f)
@@ -419,10 +422,10 @@ func (b *aggregation) whole(f *pg.FuncCall) (*pg.Node, bool) {
 	return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: c}}, true
 }
 
-func hasAggregateInside(f *pg.FuncCall) bool {
+func (a *analyzer) hasAggregateInside(f *pg.FuncCall) bool {
 	found := false
 	inspect(f, func(m proto.Message) bool {
-		if c, ok := m.(*pg.FuncCall); ok && c != f && (isAggregate(c) || c.Over != nil) {
+		if c, ok := m.(*pg.FuncCall); ok && c != f && (a.isAggregate(c) || c.Over != nil) {
 			found = true
 		}
 		_, query := m.(*pg.SelectStmt)

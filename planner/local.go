@@ -365,7 +365,7 @@ func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
 				sure = false
 			case *pg.FuncCall:
-				if !isAggregate(v) {
+				if !a.isAggregate(v) {
 					return true
 				}
 				if inner == nil && top == nil {

@@ -73,7 +73,7 @@ func (a *analyzer) typeOf(n *pg.Node, sc *scope) uint32 {
 	case *pg.Node_MinMaxExpr:
 		return a.commonType(v.MinMaxExpr.Args, sc)
 	case *pg.Node_FuncCall:
-		if f := v.FuncCall; len(f.Args) > 0 && f.Over == nil && !isAggregate(f) {
+		if f := v.FuncCall; len(f.Args) > 0 && f.Over == nil && !a.isAggregate(f) {
 			arg := a.typeOf(f.Args[0], sc)
 			switch callName(f) {
 			case "abs":

@@ -9,31 +9,6 @@ import (
 	"github.com/cleavedb/cleave/planner"
 )
 
-// requestOf is the request of a text of the plan, with the time of the
-// transaction if the plan's texts use it.
-func (c *Conn) requestOf(e *execution, text string) (request, error) {
-	q := e.request(text)
-	if !e.st.Plan.Clock {
-		return q, nil
-	}
-	now, err := c.clock(c.ctx)
-	if err != nil {
-		return q, err
-	}
-	n := len(q.values)
-	if len(q.formats) > 0 {
-		formats := make([]int16, n+1)
-		for i := range n {
-			formats[i] = formatOf(q.formats, i)
-		}
-		q.formats = formats
-	}
-	q.oids = append(q.oids[:len(q.oids):len(q.oids)], make([]uint32, max(0, n-len(q.oids)))...)
-	q.oids = append(q.oids, oidTimestamptz)
-	q.values = append(q.values[:n:n], []byte(now))
-	return q, nil
-}
-
 // sorting is what is known about the order of a plan's rows: fields are the
 // columns of its text; mergeable, whether the values' bytes are enough to compare them.
 type sorting struct {

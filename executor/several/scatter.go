@@ -29,10 +29,7 @@ func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := c.requestOf(e, plan.Text)
-	if err != nil {
-		return nil, err
-	}
+	q := e.request(plan.Text)
 	hidden := plan.Combine.Hidden
 	if hidden > 0 {
 		q.results = hiddenFormats(e.results, len(e.desc.fields), hidden)

@@ -38,10 +38,10 @@ type encoder func(dst, v []byte) ([]byte, error)
 
 // OIDs of pg_type.dat.
 const (
-	oidBool, oidBytea, oidChar, oidName, oidInt8, oidInt2, oidInt4, oidText, oidOID = 16, 17, 18, 19, 20, 21, 23, 25, 26
-	oidFloat4, oidFloat8, oidMoney, oidBpchar, oidVarchar                           = 700, 701, 790, 1042, 1043
-	oidDate, oidTime, oidTimestamp, oidTimestamptz, oidInterval, oidTimetz          = 1082, 1083, 1114, 1184, 1186, 1266
-	oidNumeric, oidUUID                                                             = 1700, 2950
+	pgBool, pgBytea, pgChar, pgName, pgInt8, pgInt2, pgInt4, pgText, pgOID = 16, 17, 18, 19, 20, 21, 23, 25, 26
+	pgFloat4, pgFloat8, pgMoney, pgBpchar, pgVarchar                       = 700, 701, 790, 1042, 1043
+	pgDate, pgTime, pgTimestamp, pgTimestamptz, pgInterval, pgTimetz       = 1082, 1083, 1114, 1184, 1186, 1266
+	pgNumeric, pgUUID                                                      = 1700, 2950
 )
 
 // newKeys returns the keys of a plan whose text gives columns of these types.
@@ -58,7 +58,7 @@ func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*k
 		}
 		c := sortColumn{at: at, desc: o.Desc, nullsFirst: o.NullsFirst}
 		switch fields[at].TypeOID {
-		case oidText, oidVarchar, oidBpchar:
+		case pgText, pgVarchar, pgBpchar:
 			c.collated = true
 		}
 		if c.encode = encoderOf(fields[at].TypeOID, formatOf(formats, at)); c.encode == nil {
@@ -126,55 +126,55 @@ func column(row []byte, i int) (v []byte, isNull bool) {
 func encoderOf(oid uint32, format int16) encoder {
 	if format == 1 {
 		switch oid {
-		case oidBool, oidChar:
+		case pgBool, pgChar:
 			return raw(1)
-		case oidInt2:
+		case pgInt2:
 			return signed(2)
-		case oidInt4, oidDate:
+		case pgInt4, pgDate:
 			return signed(4)
-		case oidInt8, oidMoney, oidTime, oidTimestamp, oidTimestamptz:
+		case pgInt8, pgMoney, pgTime, pgTimestamp, pgTimestamptz:
 			return signed(8)
-		case oidOID:
+		case pgOID:
 			return raw(4)
-		case oidUUID:
+		case pgUUID:
 			return raw(16)
-		case oidFloat4, oidFloat8:
+		case pgFloat4, pgFloat8:
 			return binaryFloat
-		case oidNumeric:
+		case pgNumeric:
 			return binaryNumeric
-		case oidInterval:
+		case pgInterval:
 			return binaryInterval
-		case oidTimetz:
+		case pgTimetz:
 			return binaryTimetz
-		case oidBytea:
+		case pgBytea:
 			return escaped
-		case oidText, oidVarchar, oidName:
+		case pgText, pgVarchar, pgName:
 			return terminated
-		case oidBpchar:
+		case pgBpchar:
 			return padded
 		}
 		return nil
 	}
 	switch oid {
-	case oidBool, oidUUID:
+	case pgBool, pgUUID:
 		return terminated // f < t; a UUID is printed in lower case
-	case oidInt2, oidInt4, oidInt8, oidOID:
+	case pgInt2, pgInt4, pgInt8, pgOID:
 		return textInt
-	case oidFloat4, oidFloat8:
+	case pgFloat4, pgFloat8:
 		return textFloat
-	case oidNumeric:
+	case pgNumeric:
 		return textNumeric
-	case oidDate:
+	case pgDate:
 		return textTime("")
-	case oidTimestamp, oidTimestamptz:
+	case pgTimestamp, pgTimestamptz:
 		return textTime(" ")
-	case oidTime:
+	case pgTime:
 		return terminated // 24 hours, the fraction without zeros at its end
-	case oidBytea:
+	case pgBytea:
 		return textBytea
-	case oidText, oidVarchar, oidName:
+	case pgText, pgVarchar, pgName:
 		return terminated
-	case oidBpchar:
+	case pgBpchar:
 		return padded
 	}
 	return nil
