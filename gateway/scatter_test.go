@@ -197,3 +197,93 @@ func TestScatterSortsEveryType(t *testing.T) {
 	b.same("SELECT id, rank() OVER (PARTITION BY k ORDER BY id DESC) FROM s ORDER BY 1")
 	b.same("SELECT k, id FROM s WHERE k IN (1, 2, 3, 4, 5, 6, 7) ORDER BY id DESC")
 }
+
+// onShard runs a statement on a shard, past the router and its guards.
+func onShard(t *testing.T, url, sql string) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, c, "SET session_replication_role = replica")
+	exec(t, c, sql)
+	if err := c.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAggregatesOverShards(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewSource(2))
+	cl := start(t, config{})
+	b := newBeside(t, cl.connect(t))
+	b.both("CREATE TABLE m (k bigint, id bigint, g text, i2 smallint, i4 integer, i8 bigint, f8 double precision, nu numeric, nn numeric(10,2), iv interval, bo boolean, da date, PRIMARY KEY (k, id))", " WITH (cleave.shard_key = 'k')")
+	b.both("CREATE TABLE l (id bigint PRIMARY KEY, label text, kind text)", " WITH (cleave.reference)")
+	pick := func(list string) string {
+		all := strings.Fields(list)
+		v := all[r.Intn(len(all))]
+		if v == "NULL" {
+			return v
+		}
+		return "'" + v + "'"
+	}
+	for n := range 80 {
+		b.both(fmt.Sprintf("INSERT INTO m VALUES (%d, %d, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", n/4, n, pick("a b c d NULL"), pick("1 2 3 -7 NULL"),
+			pick("1 2 2147483647 -2147483648 NULL"), pick("1 2 9223372036854775807 NULL"), pick("0.5 2 -4 1024 NULL"), pick("1 2.50 -3.333 1e20 NULL"),
+			pick("1 2.5 -3.33 NULL"), pick("1day 2hours 1month NULL"), pick("t f NULL"), pick("2020-01-01 2021-05-05 NULL")), "")
+	}
+	for n := range 5 {
+		sql := fmt.Sprintf("INSERT INTO l VALUES (%d, 'label %d', '%c')", n, n, 'x'+n%2)
+		exec(t, b.plain, sql)
+		for _, url := range cl.shards {
+			onShard(t, url, sql)
+		}
+	}
+	aggregates := []string{"count(*)", "count(nu)", "sum(i2)", "sum(i4)", "sum(i8)", "sum(f8)", "sum(nu)", "sum(nn)", "sum(iv)", "avg(i2)", "avg(i4)", "avg(i8)", "avg(f8)", "avg(nu)", "avg(nn)", "avg(iv)",
+		"min(i2)", "max(nu)", "min(g)", "max(da)", "max(iv)", "bool_and(bo)", "bool_or(bo)", "every(i2 > -10)", "bit_and(i4)", "bit_or(i8)", "bit_xor(i2)",
+		"count(DISTINCT g)", "count(DISTINCT i2) FILTER (WHERE i4 > 0)", "sum(DISTINCT i2)", "avg(DISTINCT i2)", "string_agg(DISTINCT g, ',')", "sum(i4) FILTER (WHERE bo)", "count(*) FILTER (WHERE NOT bo)",
+		"stddev(i2)", "variance(nn)", "stddev_pop(i4)", "corr(i2, i4) IS NULL", "string_agg(g, '-' ORDER BY id)", "array_agg(i2 ORDER BY id DESC)", "json_agg(g ORDER BY id)", "jsonb_agg(i2 ORDER BY id) FILTER (WHERE bo)",
+		"percentile_cont(0.5) WITHIN GROUP (ORDER BY i2)", "mode() WITHIN GROUP (ORDER BY g)", "percentile_disc(0.25) WITHIN GROUP (ORDER BY nu)",
+		"sum(i2) + 1", "sum(i4) / count(*)", "sum(i2 * nn)", "sum(CASE WHEN bo THEN 1 ELSE 0 END)", "sum(coalesce(nn, 0))", "avg(i2 + i4 % 7)", "max(i2) - min(i2)", "sum(abs(i2))", "sum(-i2)", "sum(length(g))",
+		"json_object_agg(id, g ORDER BY id)", "count(*) > 3", "round(avg(nn), 3)", "sum(nu) / nullif(sum(i2), 0)"}
+	for _, x := range aggregates {
+		b.same("SELECT " + x + " FROM m")
+		b.same("SELECT " + x + " FROM m WHERE false")
+		b.same("SELECT " + x + " FROM m WHERE k = 99999 OR k = 88888")
+		b.same("SELECT g, " + x + " FROM m GROUP BY g ORDER BY g NULLS FIRST")
+		b.same("SELECT g, bo, " + x + " AS x FROM m WHERE i2 IS NOT NULL GROUP BY ROLLUP (g, bo) ORDER BY grouping(g, bo), 1, 2")
+		b.same("SELECT k, " + x + " FROM m GROUP BY k ORDER BY k")
+	}
+	for _, sql := range []string{
+		"SELECT label, count(*), sum(nn) FROM m JOIN l ON l.id = m.i2 GROUP BY label ORDER BY 2 DESC, 1",
+		"SELECT l.label, l.kind, count(*) FROM m JOIN l ON l.id = m.i2 GROUP BY l.id ORDER BY 1",
+		"SELECT a.g, count(*), sum(b.i2) FROM m a JOIN m b ON a.k = b.k AND a.id < b.id GROUP BY a.g HAVING count(*) > 2 ORDER BY a.g",
+		"SELECT i2 % 2 AS odd, sum(i4) FROM m GROUP BY odd ORDER BY odd",
+		"SELECT g, sum(i2) AS i2 FROM m GROUP BY g ORDER BY i2, g",
+		"SELECT g AS i2, count(*) FROM m GROUP BY g, m.i2 ORDER BY 1, 2, m.i2",
+		"SELECT upper(g), count(*) FROM m GROUP BY upper(g) HAVING max(i2) > 0 ORDER BY upper(g)",
+		"SELECT g, rank() OVER (ORDER BY sum(i2) DESC NULLS LAST, g), sum(sum(i2)) OVER () FROM m GROUP BY g ORDER BY g",
+		"SELECT DISTINCT count(*) FROM m GROUP BY g ORDER BY 1",
+		"SELECT DISTINCT ON (count(*)) count(*), g FROM m GROUP BY g ORDER BY count(*), g",
+		"SELECT g, count(*) FROM m GROUP BY g ORDER BY count(*) DESC, g LIMIT 2 OFFSET 1",
+		"SELECT count(*) FROM (SELECT DISTINCT k FROM m) s",
+		"SELECT count(*), max(c) FROM (SELECT k, count(*) AS c FROM m GROUP BY k) s",
+		"SELECT count(*) FROM m WHERE EXISTS (SELECT 1 FROM m n WHERE n.k = m.k AND n.id > m.id)",
+		"SELECT g, bo, count(*) FROM m GROUP BY GROUPING SETS ((g), (bo), ()) ORDER BY 1, 2, 3",
+		"SELECT g, bo, count(*), grouping(bo) FROM m GROUP BY CUBE (g, bo) ORDER BY 1, 2, 3, 4",
+		"SELECT 1 FROM m HAVING count(*) > 100",
+		"SELECT sum(1/i2) FROM m WHERE i2 IS NOT NULL",
+		"SELECT sum(1/(i2-1)) FROM m",
+		"SELECT count(*) FROM m WHERE now() > '2020-01-01'",
+		"SELECT g, (SELECT max(label) FROM l), count(*) FROM m GROUP BY g ORDER BY 1",
+		"SELECT sum(i8 * i8) FROM m",
+		"SELECT sum(i2)::text || 'x', 'y' FROM m",
+	} {
+		b.same(sql)
+	}
+	b.same("SELECT g, count(*) FROM m WHERE i2 > $1 GROUP BY g HAVING sum(i4) > $2 ORDER BY g LIMIT $3", "-5", "-100", "2")
+	if b.refused > 8 {
+		t.Errorf("%d statements were refused", b.refused)
+	}
+}
