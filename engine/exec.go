@@ -29,12 +29,24 @@ type Text struct {
 // usable; any other error means that the Conn is broken. COPY is refused, and
 // results are held in memory: for housekeeping with small results.
 func Exec(c Conn, sql string) (*Result, error) {
-	if strings.IndexByte(sql, 0) >= 0 {
-		return nil, sqlstate.New(sqlstate.CharacterNotInRepertoire, "a statement cannot contain a zero byte")
-	}
-	if err := c.Send(wire.AppendQuery(nil, sql)); err != nil {
+	if err := Ask(c, sql); err != nil {
 		return nil, err
 	}
+	return Answer(c, nil)
+}
+
+// Ask is the first half of [Exec]: it sends the message. Answer must follow, so
+// that several conversations can be at work at the same time.
+func Ask(c Conn, sql string) error {
+	if strings.IndexByte(sql, 0) >= 0 {
+		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "a statement cannot contain a zero byte")
+	}
+	return c.Send(wire.AppendQuery(nil, sql))
+}
+
+// Answer is the second half of [Exec]. aside, if it is not nil, is given the
+// whole frames of notices and reported parameters; they are valid during the call.
+func Answer(c Conn, aside func(frame []byte)) (*Result, error) {
 	res := &Result{}
 	var failed *sqlstate.Error
 	for {
@@ -49,6 +61,9 @@ func Exec(c Conn, sql string) (*Result, error) {
 			}
 			if !ok {
 				return nil, wire.ErrMalformed
+			}
+			if t := f.Type(); aside != nil && (t == wire.NoticeResponse || t == wire.ParameterStatus) {
+				aside(f)
 			}
 			b = rest
 			done, err := res.take(c, f, &failed)

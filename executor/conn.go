@@ -146,9 +146,29 @@ func (c *Conn) LocalChanges(s *Settings) []string {
 // Exec runs one simple-protocol message of the router's own and decodes its
 // result. A shard's error is a *sqlstate.Error and leaves the Conn usable.
 func (c *Conn) Exec(sql string) (*engine.Result, error) {
+	if err := c.Ask(sql); err != nil {
+		return nil, err
+	}
+	return c.Answer(nil)
+}
+
+// Ask is the first half of Exec: it sends the message. If it returns nil, Answer
+// must follow; after an error the Conn is broken.
+func (c *Conn) Ask(sql string) error {
 	c.unnamed = nil
 	c.asked.Store(time.Now().UnixNano())
-	res, err := engine.Exec(c.Conn, sql)
+	err := engine.Ask(c.Conn, sql)
+	if err != nil {
+		c.asked.Store(0)
+		c.broken = true
+	}
+	return err
+}
+
+// Answer is the second half of Exec. aside, if it is not nil, is given the whole
+// frames of notices and reported parameters, valid during the call.
+func (c *Conn) Answer(aside func(frame []byte)) (*engine.Result, error) {
+	res, err := engine.Answer(c.Conn, aside)
 	c.asked.Store(0)
 	c.heard = c.heard || res != nil
 	if res != nil && res.Status != 0 {
