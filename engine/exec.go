@@ -47,8 +47,20 @@ func Ask(c Conn, sql string) error {
 // Answer is the second half of [Exec]. aside, if it is not nil, is given the
 // whole frames of notices and reported parameters; they are valid during the call.
 func Answer(c Conn, aside func(frame []byte)) (*Result, error) {
+	all, err := Answers(c, 1, aside)
+	if len(all) == 0 {
+		return nil, err
+	}
+	return all[0], err
+}
+
+// Answers is Answer for n Query messages that were sent together. The error is
+// the first one's that failed; if it is a *sqlstate.Error all have been answered,
+// and there are n results.
+func Answers(c Conn, n int, aside func(frame []byte)) ([]*Result, error) {
+	all := make([]*Result, 0, n)
 	res := &Result{}
-	var failed *sqlstate.Error
+	var failed, first *sqlstate.Error
 	for {
 		b, err := c.Receive()
 		if err != nil {
@@ -70,11 +82,18 @@ func Answer(c Conn, aside func(frame []byte)) (*Result, error) {
 			if err != nil {
 				return nil, because(err, failed)
 			}
-			if done && failed != nil {
-				return res, failed
+			if !done {
+				continue
 			}
-			if done {
-				return res, nil
+			if all = append(all, res); first == nil {
+				first = failed
+			}
+			res, failed = &Result{}, nil
+			if len(all) == n && first != nil {
+				return all, first
+			}
+			if len(all) == n {
+				return all, nil
 			}
 		}
 	}

@@ -154,6 +154,8 @@ func (t *Transactions) commitAll(ctx context.Context, x *transaction) (committed
 	if err := t.at("decide", x.decider.Shard); err != nil {
 		return false, x.crash()
 	}
+	t.gate.enter()
+	defer t.gate.leave()
 	committed, err = t.decide(ctx, x)
 	if errors.Is(err, errCrash) {
 		return false, x.crash()
@@ -340,6 +342,11 @@ func (x *transaction) committedPart(s *side) {
 		return
 	}
 	s.answer(x.notices)
+	if sqlstate.CodeOf(s.err) == sqlstate.QueryCanceled && !s.Conn.Broken() {
+		// A cancel that came too late for the decision.
+		s.ask("COMMIT PREPARED " + executor.QuoteLiteral(s.gid))
+		s.answer(x.notices)
+	}
 	if s.err != nil && sqlstate.CodeOf(s.err) != sqlstate.UndefinedObject { // undefined: somebody else was faster
 		x.left = true
 		return

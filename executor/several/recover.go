@@ -26,15 +26,14 @@ const (
 	// orphanAge is when a prepared transaction is settled although its owner seems
 	// to live: it must have been decided, or can never be.
 	orphanAge = 2 * prepareMax
-	// keepCommitted is how long records stay after they were written; readers that
-	// ask for atomic reads need those of the last moments (see snapshotsMax), and
-	// recovery those of which a part is still prepared.
-	keepCommitted = 2 * prepareMax
 	// keepRolledBack is how long a decision against a transaction stays. It has to
 	// stay longer than anybody may try to decide the opposite, see decideMax.
 	keepRolledBack = 2 * decideMax
 	// cleanEvery is how often records are cleaned up by some member.
 	cleanEvery = 30 * time.Second
+	// cleanGap is how long records stay at least after their transaction was seen
+	// to have ended everywhere: readers need them for snapshotsMax.
+	cleanGap = 2 * snapshotsMax
 	// atOnce bounds the shards that are looked at at the same time.
 	atOnce = 8
 )
@@ -364,6 +363,7 @@ func (t *Transactions) Wake() {
 func (t *Transactions) Run(ctx context.Context) {
 	members := 1
 	lastClean := time.Now()
+	var cleaned *cleaning
 	timer := time.NewTimer(sweepEvery)
 	defer timer.Stop()
 	for {
@@ -381,7 +381,8 @@ func (t *Transactions) Run(ctx context.Context) {
 		}
 		if time.Since(lastClean) > time.Duration(members)*cleanEvery {
 			lastClean = time.Now()
-			if err := t.clean(limit); err != nil && ctx.Err() == nil {
+			var err error
+			if cleaned, err = t.recovery().clean(limit, cleaned, cleanGap); err != nil && ctx.Err() == nil {
 				t.log.Warn("records of transactions were not cleaned up", telemetry.KeyError, err)
 			}
 			if list, err := t.ex.Directory().Members(limit); err == nil {
@@ -413,45 +414,66 @@ func (t *Transactions) sweep(ctx context.Context) (again bool) {
 	return again
 }
 
-// clean removes records that nobody needs any more from all shards: those that are
-// older than keepCommitted and of which no part is prepared anywhere.
-func (t *Transactions) clean(ctx context.Context) error {
-	return t.recovery().clean(ctx, keepCommitted)
+// cleaning is what one round of the clean-up leaves for the next: what was
+// finished everywhere then may go now.
+type cleaning struct {
+	at      time.Time
+	before  map[string]string // by shard: its clock before the look
+	ids     []string          // prepared somewhere
+	unknown []string          // shards that could not be asked
 }
 
-func (r *Recovery) clean(ctx context.Context, keep time.Duration) error {
+// clean removes records that nobody needs any more from all shards: those of which
+// no part was prepared anywhere in the last round, gap ago at least. It returns the
+// state for the next round.
+func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration) (*cleaning, error) {
 	snap, err := r.Directory.Load(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// In this order: what a shard shows as old before the look was prepared
-	// everywhere before the look, so it is finished or the look sees it.
-	before := make([]string, len(snap.Shards()))
-	eachShard(snap.Shards(), func(i int, s *shardmap.Shard) {
+	var errs []error
+	if last != nil && time.Since(last.at) < gap {
+		return last, nil
+	}
+	if last != nil {
+		var mu sync.Mutex
+		eachShard(snap.Shards(), func(_ int, s *shardmap.Shard) {
+			before := last.before[s.Name]
+			if before == "" {
+				return
+			}
+			_, err := r.exec(ctx, s.Name, fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND NOT shards && '%[4]s'::text[]; "+
+				"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
+				before, prepareMax.Milliseconds(), strings.Join(last.ids, ","), shardList(last.unknown), keepRolledBack.Milliseconds()))
+			if err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	// In this order: what was written a minute before the clock was read was
+	// prepared everywhere before the look; so it is finished, or the look sees it.
+	next := &cleaning{before: map[string]string{}}
+	var mu sync.Mutex
+	eachShard(snap.Shards(), func(_ int, s *shardmap.Shard) {
 		if s.Engine != enginePostgres {
 			return
 		}
 		res, err := r.exec(ctx, s.Name, "SELECT pg_catalog.clock_timestamp()::text WHERE pg_catalog.to_regclass('"+table+"') IS NOT NULL")
 		if err == nil && len(res.Rows) == 1 {
-			before[i] = res.Rows[0][0].String
+			mu.Lock()
+			next.before[s.Name] = res.Rows[0][0].String
+			mu.Unlock()
 		}
 	})
 	left, unreached := r.look(ctx, snap)
-	var ids, down []string
+	next.at = time.Now()
 	for _, l := range left {
-		ids = append(ids, l.ID)
+		next.ids = append(next.ids, l.ID)
 	}
 	for name := range unreached {
-		down = append(down, name)
+		next.unknown = append(next.unknown, name)
 	}
-	errs := make([]error, len(before))
-	eachShard(snap.Shards(), func(i int, s *shardmap.Shard) {
-		if before[i] == "" {
-			return
-		}
-		_, errs[i] = r.exec(ctx, s.Name, fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND NOT shards && '%[4]s'::text[]; "+
-			"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
-			before[i], keep.Milliseconds(), strings.Join(ids, ","), shardList(down), keepRolledBack.Milliseconds()))
-	})
-	return errors.Join(errs...)
+	return next, errors.Join(errs...)
 }

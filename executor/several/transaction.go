@@ -63,6 +63,7 @@ type Transactions struct {
 	seq   atomic.Uint64
 	// wake asks Run to look now: something was left unfinished.
 	wake chan struct{}
+	gate gate
 
 	mu     sync.Mutex
 	active map[txid]*transaction
