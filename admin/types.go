@@ -39,6 +39,12 @@ type API interface {
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
+
+	// Users lists those who may connect where clients are asked who they are.
+	Users(ctx context.Context) ([]UserInfo, error)
+	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+	ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+	RemoveUser(ctx context.Context, req UserRequest) (*UserInfo, error)
 }
 
 // Meta is part of every request that changes something.

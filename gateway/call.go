@@ -200,6 +200,11 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)
 	}
+	if f.changes {
+		if err := x.mayAdminister("function cleave." + c.Function); err != nil {
+			return nil, err
+		}
+	}
 	if x.srv.admin == nil {
 		return nil, sqlstate.Refuse("Cleave's functions are not available in this router", "use the `cleave` command against the admin API")
 	}

@@ -84,6 +84,9 @@ func (x *session) schemaError(err error) error {
 // beginSchema makes the transaction a schema change.
 func (x *session) beginSchema() error {
 	open := map[string]engine.Conn{}
+	if onSeveral(x.tx.conn) {
+		return sqlstate.Refuse("a schema change inside a transaction over several shards is not supported", "commit first, or make the schema change at the beginning of the transaction")
+	}
 	if c := x.tx.conn; c != nil {
 		open[c.Shard()] = c
 		x.tx.shard = c.Shard()

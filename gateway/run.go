@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -56,6 +57,9 @@ func (x *session) fail(err error) error {
 // choose finds the shard of a routed statement. readOnly and weak say what
 // running it there means for the transaction, see reach.
 func (x *session) choose(st *planner.Statement, args *planner.Args) (string, error) {
+	if x.goesSeveral(st) {
+		return several.Name, nil
+	}
 	snap, _ := x.snapshot()
 	switch st.Kind {
 	case planner.OneShard:
@@ -64,13 +68,11 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 			return "", err
 		}
 		if r.Several {
-			return "", sqlstate.Refuse("the shard keys of this statement are on several shards", "send one statement for each shard key")
+			return several.Name, nil
 		}
 		if r.Shard != "" {
 			return r.Shard, nil
 		}
-	case planner.Several:
-		return "", sqlstate.Refuse("the statement needs rows of several shards", "add the shard key to the WHERE clause")
 	case planner.AnyShard:
 	default:
 		if !st.ReadOnly {
@@ -136,9 +138,15 @@ func (x *session) reach(shard string, u use) error {
 	if err := x.leased(); err != nil {
 		return err
 	}
+	if onSeveral(x.tx.conn) || x.tx.state == txNone && onSeveral(x.pipe.Conn) {
+		shard = several.Name
+	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
+	}
+	if shard == several.Name {
+		return x.reachSeveral(u)
 	}
 	if x.tx.state != txNone {
 		return x.reachInTx(shard, u)

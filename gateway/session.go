@@ -30,6 +30,8 @@ const (
 type session struct {
 	srv    *Server
 	nc     net.Conn
+	socket net.Conn        // nc, or what is under its TLS
+	id     Identity        // who the client is
 	raw    syscall.RawConn // of nc, nil if it has none
 	left   leaver          // nc, if it is one
 	pid    uint32

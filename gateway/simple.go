@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -169,7 +170,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			continue
 		}
 		s, err := x.choose(st, &planner.Args{})
-		if err != nil || shard != "" && s != shard {
+		if err != nil || shard != "" && s != shard || s == several.Name {
 			return false, nil
 		}
 		shard = s
@@ -234,7 +235,7 @@ func shiftFrame(frame []byte, by int) []byte {
 // routed reports whether a shard runs the statement.
 func routed(st *planner.Statement) bool {
 	switch st.Kind {
-	case planner.OneShard, planner.DefaultShard, planner.AnyShard:
+	case planner.OneShard, planner.DefaultShard, planner.AnyShard, planner.Several:
 		return true
 	}
 	return false
@@ -246,7 +247,7 @@ var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid"
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
-	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1}
+	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == planner.Several}
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}

@@ -45,12 +45,27 @@ type analyzer struct {
 	toks                []sqlguard.Token // see tokens
 	taken               map[string]bool  // names of sequences that this statement makes
 	dropped             bool             // a literal is equal to no key, so the proof rests on its value
-	second              *reading         // nil while one shard is tried
+
+	// viewRefs are the views that the statement names; defining: it is the query of
+	// a view, whose tables are only counted, in has. See view.go.
+	viewRefs []viewRef
+	defining bool
+	has      viewReach
+	second   *reading // nil while one shard is tried
 }
 
 // touch notes that the statement uses a table.
 func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 	name := quoteName(r.schema, r.name)
+	if a.defining {
+		a.has.count(a, r)
+		return
+	}
+	if r.view != nil {
+		a.whole = name // if it is one of whole tables; else the text is expanded
+		a.viewRefs = append(a.viewRefs, viewRef{rel: v, view: r.view})
+		return
+	}
 	switch {
 	case r.virtual:
 		a.virtual = name

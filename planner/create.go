@@ -533,7 +533,8 @@ func (a *analyzer) notNullEdit(c *pg.ColumnDef) edit {
 
 func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 	if c.Objtype != pg.ObjectType_OBJECT_TABLE {
-		refuse("materialized views are not supported yet", "create a table and INSERT ... SELECT into it")
+		a.materialized(c)
+		return
 	}
 	if c.Query.GetSelectStmt() == nil {
 		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")
@@ -582,6 +583,10 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 
 func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	st := a.st
+	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && a.viewOf(t.Relation) != nil {
+		a.changeView(t.Relation, t.MissingOk)
+		return
+	}
 	switch t.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 	case pg.ObjectType_OBJECT_INDEX:
@@ -668,12 +673,10 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 				a.targets([]*pg.RangeVar{v})
 			}
 		}
+	case pg.AlterTableType_AT_ChangeOwner:
 	default:
 		if spread {
 			refuse("this change of table "+table+" is not supported yet", "run it on each shard directly")
-		}
-		if c.Subtype == pg.AlterTableType_AT_ChangeOwner {
-			refuse("GRANT, REVOKE and OWNER TO are not supported yet", "run it on the shard directly")
 		}
 	}
 }

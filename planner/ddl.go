@@ -77,7 +77,9 @@ func (a *analyzer) ddl(n *pg.Node) {
 	case *pg.Node_CommentStmt:
 		a.comment(v.CommentStmt)
 	default:
-		a.refuseStatement(n)
+		if !a.object(n) {
+			a.refuseStatement(n)
+		}
 	}
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference && st.DDL.Op == "truncate" {
@@ -263,8 +265,11 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			}
 		}
 		a.everywhere("drop schema", "DROP SCHEMA")
+		st.DDL.Objects = true
 	default:
-		refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
+		if !a.dropObject(d) {
+			refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
+		}
 	}
 }
 
@@ -321,6 +326,9 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 
 func (a *analyzer) rename(r *pg.RenameStmt) {
 	st := a.st
+	if a.renameObject(r) {
+		return
+	}
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
 		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
@@ -365,9 +373,10 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 			}
 		}
 		a.everywhere("alter schema", "ALTER SCHEMA")
-		st.DDL.RenamedSchema = [2]string{r.Subname, r.Newname}
+		st.DDL.RenamedSchema, st.DDL.Objects = [2]string{r.Subname, r.Newname}, true
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN, pg.ObjectType_OBJECT_DOMCONSTRAINT:
 		a.everywhere("alter type", "ALTER TYPE")
+		st.DDL.Objects = true
 		if r.RenameType != pg.ObjectType_OBJECT_TYPE {
 			st.DDL.Op, st.Tag = "alter domain", "ALTER DOMAIN"
 		}
@@ -378,6 +387,9 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 
 func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 	a.ownSchema(s.Newschema)
+	if a.moveObject(s) {
+		return
+	}
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_TABLE:
 		_, names := a.targets([]*pg.RangeVar{s.Relation})
@@ -416,6 +428,10 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 		if len(names) < 2 {
 			return
 		}
+		if v := a.viewOf(rangeVar(names[:len(names)-1])); v != nil {
+			a.st.DDL.AllShards = !a.reachOf(v).whole
+			break
+		}
 		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
 		a.st.DDL.AllShards = a.spread()
 	case pg.ObjectType_OBJECT_SCHEMA:
@@ -425,7 +441,9 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 		a.inSchema(strs(c.Object.GetTypeName().GetNames()))
 		a.st.DDL.AllShards = true
 	default:
-		refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
+		if !a.commentObject(c, names) {
+			refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column) {
 			fail(alwaysInsert(c.Name))
 		}
 		if !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			refuse("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
+			x.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
 				"read the rows first, and insert them with VALUES; or select a value for the column")
 		}
 	}

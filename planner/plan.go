@@ -177,6 +177,11 @@ type DDL struct {
 	// Sequences are the sequences of the cluster that come, change and go.
 	// Besides these, those that a table or column owns go with it.
 	Sequences []SequenceChange
+	// Objects: it may have made, changed or dropped views or functions, whose
+	// definitions are to be read again.
+	Objects bool
+	// Passing: it leaves nothing that a new shard would have to do (REINDEX, VACUUM).
+	Passing bool
 	// Functions: Text calls functions of the schema cleave_internal that the shards have to have.
 	Functions bool
 }

@@ -125,6 +125,7 @@ type relation struct {
 	table        *shardmap.Table // nil if the map does not know it
 	catalog      bool            // pg_catalog or information_schema
 	virtual      bool            // the schema cleave
+	view         *shardmap.View  // one that the map knows
 }
 
 // relation resolves a table name as PostgreSQL does: pg_catalog comes before
@@ -162,6 +163,10 @@ func (a *analyzer) relation(v *pg.RangeVar) relation {
 			r.schema, r.table = s, t
 			return r
 		}
+		if v, ok := a.snap.View(s, v.Relname); ok {
+			r.schema, r.view = s, v
+			return r
+		}
 	}
 	return r
 }
@@ -177,6 +182,8 @@ func (r *relation) classify(a *analyzer) {
 	default:
 		if t, ok := a.snap.Table(r.schema, r.name); ok {
 			r.table = t
+		} else if v, ok := a.snap.View(r.schema, r.name); ok {
+			r.view = v
 		}
 	}
 }

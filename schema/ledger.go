@@ -37,6 +37,8 @@ func undoID(id string) string { return id + ":undo" }
 // Statement is one line of the ledger.
 type Statement struct {
 	Text string `json:"-"`
+	// Elsewhere is what shards other than the default shard received, "" if the same.
+	Elsewhere string `json:"elsewhere,omitempty"`
 	// AllShards: every shard received it, else only the default shard.
 	AllShards bool `json:"all_shards"`
 	// Set are the session settings that the statement ran with, as SET statements.
@@ -362,6 +364,9 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 		for _, s := range statements {
 			if !s.AllShards && !def {
 				continue
+			}
+			if s.Elsewhere != "" && !def {
+				s.Text = s.Elsewhere
 			}
 			if err := replayStatement(ctx, conn, s); err != nil {
 				return replayError(err, shard, e, s)

@@ -32,6 +32,7 @@ func (s State) Clone() State {
 		c.Tables[i] = c.Tables[i].Clone()
 	}
 	c.Sequences = cloneSequences(s.Sequences)
+	c.Views, c.Functions = slices.Clone(s.Views), slices.Clone(s.Functions)
 	return c
 }
 

@@ -94,15 +94,15 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 // parameters that the first reports (all report the same).
 func (x *transaction) collect(parts []Participant) {
 	x.aside = func(frame []byte) {
-		if len(x.frames)+len(frame) > noticesMax {
+		if len(x.frames)+len(frame) > asideMax {
 			return
 		}
 		x.frames = append(x.frames, frame...)
 	}
 }
 
-// noticesMax bounds what one COMMIT tells the client aside, bytes.
-const noticesMax = 1 << 20
+// asideMax bounds what one COMMIT tells the client aside, bytes.
+const asideMax = 1 << 20
 
 // notices keeps the notices alone.
 func (x *transaction) notices(frame []byte) {

@@ -44,8 +44,8 @@ type Participant struct {
 	Wrote bool
 }
 
-// Options are what Transactions need.
-type Options struct {
+// TransactionsOptions are what Transactions are made of.
+type TransactionsOptions struct {
 	Executor *executor.Executor
 	// Member is the id under which the process has joined the cluster; "" is one
 	// of its own that nobody else takes for alive.
@@ -77,7 +77,7 @@ type Transactions struct {
 
 // NewTransactions makes what ends transactions over several shards. Run has to
 // run beside it, so that nothing is left prepared.
-func NewTransactions(o Options) *Transactions {
+func NewTransactions(o TransactionsOptions) *Transactions {
 	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), wake: make(chan struct{}, 1),
 		active: map[txid]*transaction{}, ready: map[engine.Shard]bool{}}
 	if o.Member == "" {

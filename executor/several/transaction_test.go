@@ -201,7 +201,7 @@ func (b *bank) settled(t *Transactions) {
 }
 
 func (b *bank) transactions() *Transactions {
-	return NewTransactions(Options{Executor: b.ex})
+	return NewTransactions(TransactionsOptions{Executor: b.ex})
 }
 
 func TestCommit(t *testing.T) {
@@ -367,7 +367,7 @@ func die(plan string) {
 	if err != nil {
 		panic(err)
 	}
-	tx := NewTransactions(Options{Executor: ex})
+	tx := NewTransactions(TransactionsOptions{Executor: ex})
 	if err := tx.CanWrite(context.Background(), parts); err != nil {
 		panic(err)
 	}
@@ -456,7 +456,7 @@ func TestLiveOwner(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	tx, other := NewTransactions(Options{Executor: b.ex, Member: "me"}), b.transactions()
+	tx, other := NewTransactions(TransactionsOptions{Executor: b.ex, Member: "me"}), b.transactions()
 	looked := 0
 	tx.step = func(step, _ string) error {
 		if step != "decide" {
@@ -480,7 +480,7 @@ func TestLiveOwner(t *testing.T) {
 }
 
 func TestGID(t *testing.T) {
-	tx := NewTransactions(Options{Member: "x"})
+	tx := NewTransactions(TransactionsOptions{Member: "x"})
 	g := gid{cluster: testCluster, id: tx.newID(), n: 17, decider: "eu_west-1"}
 	got, ok := parseGID(g.String(), testCluster)
 	if !ok || got != g {

@@ -72,10 +72,9 @@ func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int) *tal
 		switch v {
 		case refused:
 			got.refused++
-			_, reason, _ := strings.Cut(why, "\n")
-			got.whys[reason]++
+			got.whys[why]++
 			if testing.Verbose() && *oneTopic != "" {
-				t.Logf("%s.sql:%d: refused: %s", topic.Name, it.Line, why)
+				t.Logf("%s.sql:%d: refused:\n%s", topic.Name, it.Line, describe(it, why))
 			}
 		case differs:
 			got.differ++

@@ -65,8 +65,9 @@ func newPair(t testing.TB, o cluster.Options, schemas []corpus.Schema) *pair {
 	})
 	p := &pair{t: t, cluster: c, initial: map[string][]string{}, changed: map[string]bool{}}
 	url := pgtest.Database(t)
-	p.plain = p.open(url, nil)
-	p.router = p.open(c.URL(), p.plain)
+	encoder := p.open(url, compare.Help{}).Conn
+	p.plain = p.open(url, compare.Help{Encoder: encoder})
+	p.router = p.open(c.URL(), compare.Help{Encoder: encoder, TypeName: c.TypeName})
 	for _, s := range schemas {
 		if slices.Contains(s.Engines, o.Engine) {
 			p.load(s)
@@ -75,9 +76,9 @@ func newPair(t testing.TB, o cluster.Options, schemas []corpus.Schema) *pair {
 	return p
 }
 
-func (p *pair) open(url string, encoder *compare.Session) *compare.Session {
+func (p *pair) open(url string, help compare.Help) *compare.Session {
 	p.t.Helper()
-	s, err := compare.Open(context.Background(), url, encoder)
+	s, err := compare.Open(context.Background(), url, help)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -254,7 +255,6 @@ func (p *pair) check(ctx context.Context, it corpus.Item, mode compare.Mode) (ve
 			}
 		}
 		if v, why = p.run(ctx, st, it.Options); v != equal {
-			why = st.SQL + "\n" + why
 			break
 		}
 	}
