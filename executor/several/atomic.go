@@ -411,23 +411,15 @@ func ParseConsistency(v string) (atomic, ok bool) {
 	return false, false
 }
 
-func setting(s *executor.Settings, name string) string {
-	v, _ := s.Get(name)
-	if len(v) >= 2 && (v[0] == '\'' || v[0] == '"') && v[len(v)-1] == v[0] {
-		v = v[1 : len(v)-1]
-	}
-	return v
-}
-
 // Atomic reports whether reads over several shards are to be atomic.
 func Atomic(s *executor.Settings) bool {
-	atomic, _ := ParseConsistency(setting(s, ConsistencySetting))
+	atomic, _ := ParseConsistency(valueOf(s, ConsistencySetting))
 	return atomic
 }
 
 // CheckMode refuses a transaction's second shard where the session wants one only.
 func CheckMode(s *executor.Settings, first, second string) error {
-	if single, _ := ParseMode(setting(s, ModeSetting)); !single {
+	if single, _ := ParseMode(valueOf(s, ModeSetting)); !single {
 		return nil
 	}
 	return sqlstate.Refuse(fmt.Sprintf("the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting),

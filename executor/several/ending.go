@@ -72,5 +72,5 @@ func (c *Conn) isolation() string {
 			return said
 		}
 	}
-	return setting(c.host.Settings(), "default_transaction_isolation")
+	return valueOf(c.host.Settings(), "default_transaction_isolation")
 }
