@@ -76,8 +76,10 @@ type Server struct {
 	tracer       *trace.Tracer
 	reads        readRule
 
-	ids     *idSource
-	several *several.Shared
+	ids      *idSource
+	exchange *exchange
+	pins     atomic.Int64 // sessions with a conversation of their own
+	several  *several.Shared
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -116,6 +118,7 @@ func New(o Options) *Server {
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
 	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions)
+	s.exchange = &exchange{srv: s}
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s
