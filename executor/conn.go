@@ -33,6 +33,8 @@ type Conn struct {
 	// unnamed is the owner of the unnamed prepared statement, nil if there is none.
 	unnamed any
 
+	pinned bool // see Pin
+
 	status byte // of the last ReadyForQuery
 	broken bool
 	heard  bool // it answered since it was acquired
@@ -199,9 +201,24 @@ func (c *Conn) alive() bool {
 	return !c.broken && c.status == 'I' && c.SetDeadline(time.Time{}) == nil
 }
 
+// Pin makes Release do nothing while the Conn works: its session keeps it, because
+// something of the session's is in it (temporary tables, advisory locks). It still
+// counts among the pool's.
+func (c *Conn) Pin() { c.pinned = true }
+
+// Unpin ends Pin. What is in the Conn's session ends with it, so it is closed
+// when it is released.
+func (c *Conn) Unpin() { c.pinned, c.broken = false, true }
+
+// Pinned reports whether a session keeps the Conn.
+func (c *Conn) Pinned() bool { return c.pinned }
+
 // Release gives the Conn back to its pool, or closes it if it is broken or not
-// outside a transaction. It must not be used afterwards.
+// outside a transaction. It must not be used afterwards, unless it is pinned.
 func (c *Conn) Release() {
+	if c.pinned && !c.broken {
+		return
+	}
 	if c.pool == nil {
 		_ = c.Conn.Close() // nothing is lost with it
 		return

@@ -73,8 +73,10 @@ type Server struct {
 	tracer       *trace.Tracer
 	reads        readRule
 
-	ids     *idSource
-	several *several.Shared
+	ids      *idSource
+	exchange *exchange
+	pins     atomic.Int64 // sessions with a conversation of their own
+	several  *several.Shared
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -112,6 +114,7 @@ func New(o Options) *Server {
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
+	s.exchange = &exchange{srv: s}
 	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor)
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
