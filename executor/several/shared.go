@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
 )
 
 // Shared is what all conversations over several shards of one router have in
@@ -18,6 +19,10 @@ type Shared struct {
 	// described are the descriptions of texts; the executor shares its Prepareds,
 	// so that they are keys.
 	described map[*executor.Prepared]*description
+	// sortings are how the rows of scattered plans can be merged; collations, which
+	// shards' databases sort texts by their bytes.
+	sortings   map[*planner.Plan]*sorting
+	collations map[string]bool
 }
 
 // describedMax bounds the descriptions that are kept; when they are so many, all
