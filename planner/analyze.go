@@ -51,6 +51,8 @@ type analyzer struct {
 	viewRefs []viewRef
 	defining bool
 	has      viewReach
+
+	advisory string   // a function of advisory locks, or of notifications
 	second   *reading // nil while one shard is tried
 }
 
@@ -162,6 +164,12 @@ func (a *analyzer) statement(n *pg.Node) {
 		if st.Set.Name == "all" {
 			st.Set = &Set{Op: "show all"}
 		}
+	case *pg.Node_ListenStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "LISTEN", true, &Listen{Channel: v.ListenStmt.Conditionname}
+	case *pg.Node_UnlistenStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "UNLISTEN", true, &Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
+	case *pg.Node_NotifyStmt:
+		st.Kind, st.Tag, st.Notifies = DefaultShard, "NOTIFY", true // where the routers listen
 	case *pg.Node_DiscardStmt:
 		a.discard(v.DiscardStmt)
 	case *pg.Node_PrepareStmt:
@@ -238,7 +246,10 @@ func (a *analyzer) query(n *pg.Node) {
 		a.modify(n, nil, true)
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
-	if a.into != nil {
+	switch {
+	case a.into != nil && isTemp(a.into.GetRel()):
+		a.tempAs(a.into)
+	case a.into != nil:
 		a.createAs(a.into, shardmap.Whole)
 	}
 }
@@ -256,6 +267,9 @@ func (a *analyzer) finish() {
 			refuse("a table cannot be created from the rows of sharded tables", "create the table first, then INSERT ... SELECT with a fixed shard key")
 		}
 		return
+	}
+	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
+		refuse(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
 	}
 	switch {
 	case a.virtual != "":
@@ -376,7 +390,7 @@ func (c *cte) rename(names []string) {
 func (a *analyzer) fixCTE(c *cte, q *query, names []string) {
 	c.cols, c.sets, c.open = nil, nil, q.open
 	for i, col := range q.cols {
-		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ})
+		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid})
 		set, ok := a.exported(q, i, &facts{learned: map[*jnode]bool{}})
 		if !ok {
 			set = nil
