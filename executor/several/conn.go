@@ -64,6 +64,7 @@ type Conn struct {
 	prepared map[string]*prepared
 	portals  map[string]*portal
 	portalNo int // names of portals on shards
+	bounds   bounds
 
 	parts []*part
 	block bool // inside a transaction block
@@ -75,15 +76,16 @@ type Conn struct {
 	started      time.Time // when the transaction began
 	clockText    string    // see clock
 
-	mu      sync.Mutex
-	ctx     context.Context // ends with a cancel; of the frames that are run
-	stop    context.CancelCauseFunc
-	inside  bool // a goroutine runs frames
-	running bool // a statement has begun and not ended
-	closed  bool
-	live    map[*executor.Conn]struct{} // parts' and borrowed conversations
-	notices []byte                      // of shards, to be passed on
-	setting bool                        // a statement that changes settings is run
+	mu       sync.Mutex
+	ctx      context.Context // ends with a cancel; of the frames that are run
+	stop     context.CancelCauseFunc
+	inside   bool // a goroutine runs frames
+	running  bool // a statement has begun and not ended
+	closed   bool
+	live     map[*executor.Conn]struct{} // parts' and borrowed conversations
+	recorder *recorder
+	notices  []byte // of shards, to be passed on
+	setting  bool   // a statement that changes settings is run
 	// deadline is SetDeadline's.
 	deadline time.Time
 	wake     chan struct{}

@@ -45,8 +45,6 @@ func (e *execution) inputs() inputs {
 	return in
 }
 
-const oidText = 25
-
 // typed are the types of the parameters for a text. One without a type that the
 // text does not use would be an error.
 func (in inputs) typed(text string) []uint32 {

@@ -76,7 +76,7 @@ func (i *inserting) values(ctx context.Context) error {
 	}
 	value := func(kind planner.MarkKind, n int) string {
 		if kind == planner.MarkComputed {
-			return literal(computed[n], types[n])
+			return literalOf(computed[n], types[n])
 		}
 		return "$" + strconv.Itoa(i.e.st.Params+1+n)
 	}
@@ -186,7 +186,7 @@ func (i *inserting) selected(ctx context.Context) error {
 			mine = append(mine, set.rows[r])
 		}
 		q := i.base.clone()
-		q.text = p.Write.Join(func(int) string { return relation(&q, mine, len(p.Columns), column) })
+		q.text = p.Write.Join(func(int) string { return unnested(&q, mine, len(p.Columns), column) })
 		q.only(q.text)
 		if err := i.send(part, q); err != nil {
 			return err

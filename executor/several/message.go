@@ -31,6 +31,8 @@ type portal struct {
 	job  job // nil until its first Execute
 	done bool
 	tag  string
+	// rows and bytes are what the client got of it.
+	rows, bytes int64
 }
 
 // end gives up what the portal holds.
@@ -378,12 +380,17 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		return nil
 	}
 	a := &active{p: p, rows: rows, simple: simple}
-	if d := c.host.Timeout(); d > 0 {
+	c.bounds = boundsOf(c.host.Settings())
+	d, what := c.host.Timeout(), "statement timeout"
+	if t := c.bounds.timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
+		d, what = t, TimeoutSetting
+	}
+	if d > 0 {
 		a.timer = time.AfterFunc(d, func() {
 			ctx, cancel := context.WithTimeout(context.Background(), stopMax)
 			defer cancel()
 			// A shard that the word does not reach is the watch's business.
-			_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout"))
+			_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to %s", what))
 		})
 	}
 	if p.job == nil {
@@ -425,6 +432,15 @@ func (c *Conn) stepActive() {
 	c.out = frames
 	n, copyIn := countRows(c.out[from:])
 	a.given += int64(n)
+	a.p.rows += int64(n)
+	a.p.bytes += int64(len(c.out) - from)
+	if a.p.e.st.Kind == planner.Several {
+		if err := c.bounds.returned(a.p.rows, a.p.bytes); err != nil {
+			c.out = c.out[:from]
+			c.failActive(err)
+			return
+		}
+	}
 	c.told()
 	switch {
 	case copyIn:

@@ -165,7 +165,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 		}
 		q = m.base.clone()
 		column := func(i int) (string, string) { return r.Columns[i].Name, r.Columns[i].Type }
-		q.text = r.Replay.Join(func(int) string { return relation(&q, own, hidden, column) })
+		q.text = r.Replay.Join(func(int) string { return unnested(&q, own, hidden, column) })
 		q.only(q.text)
 	}
 	q.results = []int16{0}

@@ -127,7 +127,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		streams, err = m.sendAll(to, func(p *part) (request, bool) {
 			q := m.base.clone()
 			q.text = v.Put.Join(func(int) string {
-				return relation(&q, arriving[p.shard], len(v.Columns), columnsOf(v.Columns, fields, types))
+				return unnested(&q, arriving[p.shard], len(v.Columns), columnsOf(v.Columns, fields, types))
 			})
 			q.only(q.text)
 			q.results = m.e.results

@@ -84,8 +84,11 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 
 // partsOf returns the parts of several shards, in their order. Conversations are
 // borrowed in the same order by everybody, so that two statements do not wait for
-// each other's.
+// each other's. The session's bound of shards holds here.
 func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
+	if err := c.bounds.touches(len(shards)); err != nil {
+		return nil, err
+	}
 	parts := make([]*part, 0, len(shards))
 	for _, s := range shards {
 		p, err := c.part(ctx, s, write)

@@ -29,6 +29,8 @@ type rowset struct {
 }
 
 const (
+	// firstUserOID: types from here on are a database's own, with numbers that differ
+	// from shard to shard.
 	firstUserOID = 16384
 	oidText      = 25
 	oidRecord    = 2249
@@ -269,10 +271,10 @@ var builtinTypes = map[uint32]string{
 // relation adds the rows to a request's parameters and returns what stands for
 // them in FROM. Without names columns have the names that they were read with.
 func (s *rowset) relation(q *request) string {
-	return relation(q, s.rows, len(s.fields), func(i int) (name, typ string) { return s.fields[i].Name, s.types[i] })
+	return unnested(q, s.rows, len(s.fields), func(i int) (name, typ string) { return s.fields[i].Name, s.types[i] })
 }
 
-func relation(q *request, rows [][][]byte, width int, column func(i int) (name, typ string)) string {
+func unnested(q *request, rows [][][]byte, width int, column func(i int) (name, typ string)) string {
 	if width == 0 {
 		// Rows without columns: their number is all that there is.
 		return fmt.Sprintf("(SELECT FROM pg_catalog.generate_series(1, %d))", len(rows))
@@ -407,8 +409,8 @@ func finished(st *planner.Statement, n int64) string {
 	return st.Tag + " " + strconv.FormatInt(n, 10)
 }
 
-// literal is a value in the text of a statement.
-func literal(v []byte, typ string) string {
+// literalOf is a value in the text of a statement.
+func literalOf(v []byte, typ string) string {
 	out := "NULL"
 	if v != nil {
 		out = executor.QuoteLiteral(string(v))

@@ -13,10 +13,6 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// firstUserOID: types from here on are a database's own, with numbers that differ
-// from shard to shard.
-const firstUserOID = 16384
-
 // relation is a planner.Relation while it is fetched.
 type relation struct {
 	r      *planner.Relation

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -21,6 +22,8 @@ type request struct {
 	// portion: so many rows are read at a time, and between two portions the part
 	// is free for other statements; 0 reads all in one go.
 	portion int32
+	// step names it in EXPLAIN (ROUTE, ANALYZE); "" is "rows".
+	step string
 	// named: it is worth preparing it on the shard under a name.
 	named bool
 }
@@ -46,8 +49,10 @@ type stream struct {
 	suspend bool // the shard has more rows
 	copyIn  bool // the shard waits for data
 	err     error
-	rows    int64
+	rows    int64 // that came
 	bytes   int64
+	step    string
+	began   time.Time
 }
 
 // Frames takes what the shard says (executor.Sink).
@@ -56,7 +61,10 @@ func (s *stream) Frames(b []byte) error {
 	for len(b) >= wire.Header {
 		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
 		switch b[0] {
-		case wire.DataRow, wire.CopyData, wire.CopyOutResponse, wire.CopyInResponse, wire.CopyDone:
+		case wire.DataRow:
+			s.rows++
+			s.buf = append(s.buf, b[:n]...)
+		case wire.CopyData, wire.CopyOutResponse, wire.CopyInResponse, wire.CopyDone:
 			s.buf = append(s.buf, b[:n]...)
 		case wire.CommandComplete:
 			s.tag, _, _ = wire.CutString(b[wire.Header:n])
@@ -101,7 +109,7 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 	} else {
 		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
 	}
-	s := &stream{c: c, p: p, portion: q.portion}
+	s := &stream{c: c, p: p, portion: q.portion, step: q.step, began: time.Now()}
 	if q.portion > 0 {
 		c.portalNo++
 		s.portal = "cleave_" + strconv.Itoa(c.portalNo)
@@ -197,7 +205,19 @@ func (s *stream) fill() (more bool, err error) {
 		s.err = s.c.failure(s.p, o.Err)
 		return false, s.err
 	}
+	if !s.suspend {
+		s.noted()
+	}
 	return true, nil
+}
+
+// noted records the stream, which is at its end.
+func (s *stream) noted() {
+	name := s.step
+	if name == "" {
+		name = "rows"
+	}
+	s.c.note(Step{Name: name, Shard: s.p.shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
 }
 
 // ready makes sure that there is a frame in buf, unless the answer is at its end.
@@ -252,7 +272,6 @@ func (s *stream) next() ([]byte, error) {
 		n := 1 + int(binary.BigEndian.Uint32(f[1:]))
 		s.pos += n
 		if f[0] == wire.DataRow || f[0] == wire.CopyData {
-			s.rows++
 			return f[wire.Header:n], nil
 		}
 	}
@@ -268,7 +287,6 @@ func (s *stream) chunk(rows int32) ([]byte, error) {
 	from, to := s.pos, s.pos
 	for n := int32(0); to < len(s.buf) && (rows <= 0 || n < rows); n++ {
 		to += 1 + int(binary.BigEndian.Uint32(s.buf[to+1:]))
-		s.rows++
 	}
 	s.pos = to
 	return s.buf[from:to], nil
