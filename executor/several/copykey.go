@@ -172,11 +172,13 @@ func (k *keyReader) textValue(rec []byte, at, i int) (value []byte, next int, ok
 	from := len(k.scratch)
 	for n := 0; n < len(raw); n++ {
 		c := raw[n]
-		if c != '\\' || n+1 >= len(raw) {
+		if c != '\\' {
 			k.scratch = append(k.scratch, c)
 			continue
 		}
-		n++
+		if n++; n == len(raw) {
+			break // dropped, as PostgreSQL does
+		}
 		switch c = raw[n]; c {
 		case 'b':
 			c = '\b'
@@ -240,11 +242,10 @@ func (k *keyReader) csvValue(rec []byte, at, i int) (value []byte, next int, ok 
 		case !inside && c == k.p.Delimiter:
 			return k.csvDone(rec[start:at], from, i, saw), at + 1, true
 		case !inside && c == quote:
-			inside, saw = true, true
-			if i >= 0 && at > start {
+			if i >= 0 && !saw {
 				k.scratch = append(k.scratch, rec[start:at]...)
-				start = at
 			}
+			inside, saw = true, true
 			continue
 		}
 		if saw && i >= 0 {
