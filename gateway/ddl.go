@@ -15,6 +15,12 @@ import (
 // ddl runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended).
 func (x *session) ddl(st *planner.Statement) error {
+	if x.temporary(st) {
+		return x.temporaryDDL(st)
+	}
+	if st.DDL.Strangers != nil {
+		return st.DDL.Strangers
+	}
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err

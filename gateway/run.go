@@ -60,6 +60,9 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 	if x.goesSeveral(st) {
 		return several.Name, nil
 	}
+	if err := x.hidden(st); err != nil {
+		return "", err
+	}
 	snap, _ := x.snapshot()
 	switch st.Kind {
 	case planner.OneShard:
@@ -90,6 +93,8 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 		return snap.State().DefaultShard, nil
 	case x.tx.state == txNone && x.pipe.Conn != nil && !x.virtual():
 		return x.pipe.Conn.Shard(), nil
+	case x.pin != nil:
+		return x.pin.Shard(), nil
 	}
 	return x.srv.ex.Any(), nil
 }
@@ -111,6 +116,9 @@ type use struct {
 	batched bool
 	// several: it names more than one key.
 	several bool
+	// pin: it leaves something in the shard's session, see pin.go.
+	pin  bool
+	temp string // the temporary table that it makes
 }
 
 // roaming says whether another shard could answer as well.
@@ -135,6 +143,9 @@ const answerMax = 2 * time.Second
 // each statement's result is what it would have been (READ COMMITTED), and there
 // is nothing to roll back.
 func (x *session) reach(shard string, u use) error {
+	if u.pin {
+		return x.reachPinned(shard, u)
+	}
 	if err := x.leased(); err != nil {
 		return err
 	}
@@ -217,6 +228,9 @@ func (x *session) elsewhere(shard, bound, what string) error {
 // obtain is acquire, or, for what any shard can answer, the acquisition of a
 // conversation with one that does.
 func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
+	if x.pin != nil && x.pin.Shard() == shard {
+		return x.pinned(s)
+	}
 	if u.roam == anchored {
 		if u.replica && x.mayRead() {
 			if x.nowait {

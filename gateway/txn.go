@@ -251,6 +251,7 @@ func (x *session) loseTx() {
 func (x *session) finishTx(committed bool) {
 	t := x.tx
 	x.tx = txn{}
+	x.settleEars(committed)
 	if x.pipe.Conn != nil && !x.virtual() {
 		x.pipe.Reset()
 	}

@@ -74,6 +74,10 @@ func badOption(message string) error {
 
 func (a *analyzer) createTable(c *pg.CreateStmt) {
 	st := a.st
+	if isTemp(c.Relation) {
+		a.createTemp(c)
+		return
+	}
 	name := a.created(c.Relation)
 	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
 	o := a.tableOptions(c.Options)
@@ -543,6 +547,10 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 		refuse("CREATE TABLE AS cannot make a sharded or reference table", "create the table first, then INSERT ... SELECT with a fixed shard key")
 	}
 	a.query(c.Query)
+	if isTemp(c.Into.GetRel()) {
+		a.tempAs(c.Into)
+		return
+	}
 	a.createAs(c.Into, shardmap.Whole)
 	a.st.DDL.Create.IfNotExists = c.IfNotExists
 	a.finish()

@@ -303,7 +303,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 
 // functionReach says which functions go beyond the rows that a statement names, and why.
 var functionReach = map[string]string{
-	"ts_stat": "runs a query given as text", "pg_notify": "sends to the sessions of one shard only",
+	"ts_stat":            "runs a query given as text",
 	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
 	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
 	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": "acts on a shard's sessions", "pg_terminate_backend": "acts on a shard's sessions",
@@ -335,6 +335,10 @@ var anywhere = map[string]bool{
 	"pg_postmaster_start_time": true, "pg_conf_load_time": true, "pg_client_encoding": true, "pg_input_is_valid": true,
 }
 
+func advisory(name string) bool {
+	return name == "pg_notify" || strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_")
+}
+
 func (a *analyzer) checkFunction(name string, args int) {
 	switch name {
 	case "nextval", "setval":
@@ -353,8 +357,14 @@ func (a *analyzer) checkFunction(name string, args int) {
 		}
 		return
 	}
-	if strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_") {
-		refuse(name+"() would lock on one shard only, so two routers' sessions could both get it", "take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE")
+	if advisory(name) {
+		// All of them are on the default shard, so that they exclude each other.
+		a.advisory, a.preferDefault, a.locks = name, true, true
+		a.st.Notifies = a.st.Notifies || name == "pg_notify"
+		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !a.defining {
+			a.st.Pins = true
+		}
+		return
 	}
 	why, denied := functionReach[name]
 	for _, p := range reachPrefixes {

@@ -173,10 +173,10 @@ func (b *body) node(m protoreflect.Message) bool {
 // arguments, or acts on a session or a server.
 func reachesFurther(name string) bool {
 	switch name {
-	case "nextval", "setval", "currval", "lastval", "setseed", "set_config", "ts_rewrite", "current_setting":
-		return name != "current_setting"
+	case "nextval", "setval", "currval", "lastval", "setseed", "set_config", "ts_rewrite":
+		return true
 	}
-	if strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_") {
+	if advisory(name) {
 		return true
 	}
 	if _, denied := functionReach[name]; denied {

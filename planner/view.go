@@ -182,6 +182,10 @@ func (a *analyzer) expandText() (text string, err error) {
 // else on the default shard alone.
 func (a *analyzer) createView(v *pg.ViewStmt) {
 	st := a.st
+	if isTemp(v.View) {
+		a.tempView(v)
+		return
+	}
 	name := a.created(v.View)
 	if v.Query.GetSelectStmt() == nil {
 		refuse("this kind of view is not supported", "")

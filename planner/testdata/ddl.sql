@@ -135,8 +135,7 @@ CREATE TABLE t (a int, b timestamptz DEFAULT now()) WITH (cleave.reference = tru
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b timestamptz DEFAULT now())
 CREATE TEMP TABLE t (a int);
---> refused 0A000: temporary tables are not supported yet: they live in one session of one shard
--->   hint: use an unlogged table, or WITH
+--> default shard [CREATE TABLE]
 CREATE TABLE cleave.t (a int);
 --> refused 42501: schema "cleave" belongs to the router
 -->   hint: create your objects in another schema
@@ -257,8 +256,7 @@ ALTER TABLE notes ADD COLUMN x serial;
 ALTER TABLE notes SET SCHEMA app;
 --> schema change alter table, alters [{app notes}], was {public notes} [ALTER TABLE]
 ALTER TABLE nosuch ADD COLUMN x int;
---> refused 42P01: relation "nosuch" does not exist at 13
--->   hint: SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others
+--> schema change alter table [ALTER TABLE]
 -- DROP, TRUNCATE, indexes.
 DROP TABLE orders;
 --> schema change drop table, all shards, drops [{public orders}] [DROP TABLE]

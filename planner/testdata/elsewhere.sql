@@ -71,14 +71,12 @@ SELECT pg_read_file('x');
 --> refused 0A000: pg_read_file() reads a server's files
 -->   hint: call it on the shard that you mean, directly
 SELECT pg_advisory_lock(1);
---> refused 0A000: pg_advisory_lock() would lock on one shard only, so two routers' sessions could both get it
--->   hint: take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE
+--> default shard [SELECT, rows]
 SELECT pg_try_advisory_xact_lock(1) FROM orders WHERE tenant_id = 5;
---> refused 0A000: pg_try_advisory_xact_lock() would lock on one shard only, so two routers' sessions could both get it
--->   hint: take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE
+--> refused 0A000: pg_try_advisory_xact_lock() in a statement on the table orders would run on its shards: all advisory locks and notifications are the default shard's
+-->   hint: call it in a statement of its own
 SELECT pg_notify('a', 'b');
---> refused 0A000: pg_notify() sends to the sessions of one shard only
--->   hint: call it on the shard that you mean, directly
+--> default shard [SELECT, rows]
 SELECT txid_current();
 --> refused 0A000: txid_current() belongs to one shard
 -->   hint: call it on the shard that you mean, directly

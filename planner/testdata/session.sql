@@ -137,14 +137,11 @@ CLOSE c;
 --> any shard [CLOSE CURSOR, read only]
 -- What belongs to one shard.
 LISTEN x;
---> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
--->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+--> notifications [LISTEN, read only]
 NOTIFY x;
---> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
--->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+--> default shard [NOTIFY]
 UNLISTEN *;
---> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
--->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+--> notifications [UNLISTEN, read only]
 LOCK TABLE orders;
 --> refused 0A000: LOCK TABLE on a sharded or reference table would lock it on one shard only
 -->   hint: lock the rows that you need with SELECT ... FOR UPDATE
