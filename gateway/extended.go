@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -305,8 +307,10 @@ func (x *session) reachFor(st *planner.Statement) error {
 	case relayedSet(st):
 		return x.reachForSet()
 	case onSeveral(x.tx.conn):
+	case st.Kind == planner.Several && slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }):
+		st = &defaultShard // only that one has all tables
 	case st.Kind == planner.Several:
-		st = &anyShard // every shard has the tables
+		st = judgeOf(st)
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:
@@ -341,7 +345,10 @@ func (x *session) reachFor(st *planner.Statement) error {
 	return nil
 }
 
-var anyShard = planner.Statement{Kind: planner.AnyShard}
+var (
+	anyShard     = planner.Statement{Kind: planner.AnyShard}
+	defaultShard = planner.Statement{Kind: planner.DefaultShard}
+)
 
 // prepare makes sure that pipe.Conn has the statement; relay: the client gets
 // the ParseComplete. It returns the statement's name there.

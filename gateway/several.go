@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
@@ -135,4 +136,15 @@ func (x *session) goesSeveral(st *planner.Statement) bool {
 		return true
 	}
 	return x.tx.state == txNone && onSeveral(x.pipe.Conn)
+}
+
+var defaultShard = planner.Statement{Kind: planner.DefaultShard}
+
+// judgeOf stands for a statement over several shards where one has to describe
+// it: every shard has its tables, but for those of the default shard alone.
+func judgeOf(st *planner.Statement) *planner.Statement {
+	if slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }) {
+		return &defaultShard
+	}
+	return &anyShard
 }

@@ -166,7 +166,6 @@ func (x *session) logSlow(r *report, traceID string) {
 	if !ok {
 		return
 	}
-	ms := func(d time.Duration) float64 { return float64(max(d, 0).Microseconds()) / 1000 }
 	attrs := []slog.Attr{
 		slog.String(telemetry.KeyShape, shapeOf(r.st)),
 		slog.String("plan", planOf(r.st)),

@@ -135,12 +135,10 @@ func (a *analyzer) statement(n *pg.Node) {
 	case *pg.Node_DeclareCursorStmt:
 		a.declare(v.DeclareCursorStmt)
 	case *pg.Node_FetchStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = AnyShard, "FETCH", true, !v.FetchStmt.Ismove
-		if v.FetchStmt.Ismove {
-			st.Tag = "MOVE"
-		}
+		a.fetch(v.FetchStmt)
 	case *pg.Node_ClosePortalStmt:
 		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
+		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
 	case *pg.Node_CopyStmt:
 		a.copy(v.CopyStmt)
 	case *pg.Node_LockStmt:
@@ -459,7 +457,7 @@ func subset(got, set []konst) bool {
 
 // explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
 func (a *analyzer) explain(e *pg.ExplainStmt) {
-	route, analyze := false, false
+	route, analyze, plain := false, false, true
 	for _, n := range e.Options {
 		d := n.GetDefElem()
 		switch strings.ToLower(d.GetDefname()) {
@@ -467,6 +465,8 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 			route = optionOn(d)
 		case "analyze":
 			analyze = optionOn(d)
+		case "format":
+			plain = strings.EqualFold(defText(d.Arg), "text")
 		}
 	}
 	text := a.afterExplain()
@@ -487,6 +487,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return
 	}
+	a.st.Explained = &Explain{Prefix: a.sql[:strings.LastIndex(a.sql, text)], Analyze: analyze, Plain: plain}
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:
@@ -544,19 +545,6 @@ func defText(n *pg.Node) string {
 		}
 	}
 	return ""
-}
-
-func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
-	const withHold = 0x0020 // CURSOR_OPT_HOLD of parsenodes.h
-	if d.Options&withHold != 0 {
-		refuse("DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction", "declare it without HOLD and read it inside the transaction")
-	}
-	a.query(d.Query)
-	a.finish()
-	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
-		refuse("a cursor over this statement is not supported", "run it without DECLARE")
-	}
-	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
 }
 
 func (a *analyzer) copy(c *pg.CopyStmt) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ type Conn struct {
 	copying  *copying
 	prepared map[string]*prepared
 	portals  map[string]*portal
+	cursors  map[string]*cursor
 	portalNo int // names of portals on shards
 	bounds   bounds
 
@@ -116,13 +118,13 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	return c
 }
 
-// Shards returns the names of the shards that take part, in the order in which
-// they came in.
+// Shards returns the names of the shards that take part, sorted.
 func (c *Conn) Shards() []string {
 	names := make([]string, 0, len(c.parts))
 	for _, p := range c.parts {
 		names = append(names, p.shard)
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -342,6 +344,7 @@ func (c *Conn) release() {
 		j.end()
 	}
 	c.portals = map[string]*portal{}
+	c.closeCursors(-1)
 	if c.active != nil {
 		c.active.p.end()
 		c.active = nil

@@ -7,6 +7,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -19,7 +20,7 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 	if d := c.shared.get(prep); d != nil {
 		return d, nil
 	}
-	p, err := c.part(ctx, c.describer(), false)
+	p, err := c.part(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +40,17 @@ func (c *Conn) describer() string {
 		}
 	}
 	return ""
+}
+
+// describerOf is the shard that describes a statement: the default shard if there
+// is something in it that only that one has.
+func (c *Conn) describerOf(st *planner.Statement) string {
+	for _, t := range st.Tables {
+		if t.Kind == shardmap.Whole {
+			return c.host.Snapshot().State().DefaultShard
+		}
+	}
+	return c.describer()
 }
 
 // describeOn describes a text on a part.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -18,14 +20,16 @@ type gather struct {
 	e       *execution
 	in      inputs
 	max     gatherLimits
-	rels    []*relation
+	rels    []*fetched
 	mixed   bool // shards of several engines
+	plain   bool // rows travel as text
 	values  int  // that relations kept have
 	kept    int  // bytes of them
 	rows    int64
 	bytes   int64
 	scratch *scratch
 	entered bool
+	s       *stream // of the text, if it runs on a part
 }
 
 func (c *Conn) startGather(ctx context.Context, e *execution) (job, error) {
@@ -42,6 +46,7 @@ func (g *gather) open(ctx context.Context) error {
 	shards := g.c.host.Snapshot().Shards()
 	for i := range shards {
 		g.mixed = g.mixed || shards[i].Engine != shards[0].Engine
+		g.plain = g.plain || g.mixed || shards[i].Engine == engineSQLite
 	}
 	if err := g.fetch(ctx); err != nil {
 		return err
@@ -52,7 +57,7 @@ func (g *gather) open(ctx context.Context) error {
 // turn is what one part has to fetch: relations in their order.
 type turn struct {
 	p    *part
-	rels []*relation
+	rels []*fetched
 	s    *stream // of rels[0]
 }
 
@@ -62,12 +67,12 @@ func (g *gather) fetch(ctx context.Context) error {
 	plan := g.e.st.Plan
 	var all []string
 	for i := range plan.Relations {
-		r := &relation{r: &plan.Relations[i]}
+		r := &fetched{r: &plan.Relations[i]}
 		var err error
 		if r.shards, err = g.shardsOf(r); err != nil {
 			return err
 		}
-		if r.format = r.known(); g.mixed {
+		if r.format = r.known(); g.plain {
 			r.format = 0
 		}
 		g.rels = append(g.rels, r)
@@ -105,7 +110,7 @@ func (g *gather) fetch(ctx context.Context) error {
 }
 
 // shardsOf are the shards that a relation is read from.
-func (g *gather) shardsOf(r *relation) ([]string, error) {
+func (g *gather) shardsOf(r *fetched) ([]string, error) {
 	if r.r.Target.Where == planner.AnyOne && len(g.c.parts) > 0 {
 		return []string{g.c.parts[0].shard}, nil
 	}
@@ -119,14 +124,14 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named}
+	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, step: "relation " + r.r.Name, named: g.e.named}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
 }
 
 // fetchOne takes one relation from its shards, a chunk of each in turn.
-func (g *gather) fetchOne(ctx context.Context, r *relation, turns []*turn) error {
+func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error {
 	var active []*turn
 	for _, t := range turns {
 		if len(t.rels) > 0 && t.rels[0] == r {
@@ -150,7 +155,7 @@ func (g *gather) fetchOne(ctx context.Context, r *relation, turns []*turn) error
 			}
 		}
 	}
-	if r.r.Keyed || g.mixed && r.r.Table != nil {
+	if r.r.Keyed || g.plain {
 		if err := g.load(ctx, r); err != nil {
 			return err
 		}
@@ -183,7 +188,7 @@ func (g *gather) fetchOne(ctx context.Context, r *relation, turns []*turn) error
 }
 
 // take has some rows of a relation.
-func (g *gather) take(ctx context.Context, r *relation, frames []byte) error {
+func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 	if err := context.Cause(g.c.ctx); err != nil {
 		return err
 	}
@@ -212,7 +217,7 @@ func (g *gather) take(ctx context.Context, r *relation, frames []byte) error {
 
 // unfit reports whether rows cannot be parameters: their types have other
 // numbers elsewhere.
-func (r *relation) unfit() bool {
+func (r *fetched) unfit() bool {
 	for i := range r.fields {
 		if r.fields[i].TypeOID >= firstUserOID {
 			return true
@@ -222,7 +227,7 @@ func (r *relation) unfit() bool {
 }
 
 // spill makes a temporary table of a relation that grew too large.
-func (g *gather) spill(ctx context.Context, r *relation, frames []byte, n int) error {
+func (g *gather) spill(ctx context.Context, r *fetched, frames []byte, n int) error {
 	g.values -= int(r.rows) * len(r.fields)
 	g.kept -= int(r.bytes)
 	if err := g.load(ctx, r); err != nil {
@@ -264,7 +269,7 @@ func (g *gather) place() string {
 }
 
 // load makes a relation's temporary table and begins to fill it.
-func (g *gather) load(ctx context.Context, r *relation) error {
+func (g *gather) load(ctx context.Context, r *fetched) error {
 	if !g.entered {
 		if err := g.c.shared.enterGather(ctx); err != nil {
 			return err
@@ -273,6 +278,14 @@ func (g *gather) load(ctx context.Context, r *relation) error {
 	}
 	if err := g.work(ctx); err != nil {
 		return err
+	}
+	if rel := g.scratch.relations; rel != nil {
+		r.loaded = true
+		cols := make([]engine.RelationColumn, len(r.fields))
+		for i, f := range r.fields {
+			cols[i] = engine.RelationColumn{Name: f.Name, OID: f.TypeOID, Modifier: f.TypeMod}
+		}
+		return g.scratch.made(rel.MakeRelation(r.r.Name, cols))
 	}
 	if err := g.scratch.begin(); err != nil {
 		return err
@@ -295,9 +308,12 @@ func (g *gather) load(ctx context.Context, r *relation) error {
 }
 
 // put adds rows to the temporary table.
-func (g *gather) put(r *relation, frames []byte) error {
+func (g *gather) put(r *fetched, frames []byte) error {
 	if len(frames) == 0 {
 		return nil
+	}
+	if rel := g.scratch.relations; rel != nil {
+		return g.scratch.made(rel.FillRelation(r.r.Name, frames))
 	}
 	data, err := r.copied(frames)
 	if err != nil {
@@ -307,7 +323,17 @@ func (g *gather) put(r *relation, frames []byte) error {
 }
 
 // loadedAll ends the filling of a temporary table.
-func (g *gather) loadedAll(r *relation) error {
+func (g *gather) loadedAll(r *fetched) error {
+	if rel := g.scratch.relations; rel != nil {
+		for _, cols := range r.r.Index {
+			if r.rows >= indexRows && r.has(cols) {
+				if err := g.scratch.made(rel.IndexRelation(r.r.Name, cols)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
 	if r.format == 1 {
 		if err := g.scratch.copyData(copyFrame(copyTrailer)); err != nil {
 			return err
@@ -355,7 +381,7 @@ func (s *scratch) primaryKey(schema, table string) ([]string, error) {
 JOIN pg_catalog.pg_class t ON t.oid = c.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
 CROSS JOIN LATERAL pg_catalog.unnest(c.conkey) WITH ORDINALITY k (attnum, place)
 JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum
-WHERE n.nspname = ` + literal(schema) + ` AND t.relname = ` + literal(table) + ` AND c.contype = 'p' AND NOT c.condeferrable ORDER BY k.place`)
+WHERE n.nspname = ` + executor.QuoteLiteral(schema) + ` AND t.relname = ` + executor.QuoteLiteral(table) + ` AND c.contype = 'p' AND NOT c.condeferrable ORDER BY k.place`)
 	if err != nil {
 		return nil, s.failure(err)
 	}
@@ -366,20 +392,9 @@ WHERE n.nspname = ` + literal(schema) + ` AND t.relname = ` + literal(table) + `
 	return key, nil
 }
 
-func literal(s string) string {
-	return "E'" + strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), "'", `\'`) + "'"
-}
-
-// final sends the text that reads the relations.
+// final sends the text that reads the relations. Where they are few rows, it runs
+// on a part, and they are its parameters.
 func (g *gather) final(ctx context.Context) error {
-	if err := g.work(ctx); err != nil {
-		return err
-	}
-	if !g.scratch.begun && len(g.scratch.local()) > 0 {
-		if err := g.scratch.begin(); err != nil {
-			return err
-		}
-	}
 	text, in := g.e.st.Plan.Text, g.in
 	in.oids, in.formats, in.values = slices.Clip(in.oids), slices.Clip(in.formats), slices.Clip(in.values)
 	var with []string
@@ -396,16 +411,55 @@ func (g *gather) final(ctx context.Context) error {
 	if len(with) > 0 {
 		text = withQueries(with, text)
 	}
-	if err := g.scratch.send(text, in, g.e.results, nil); err != nil {
-		return err
+	var columns []byte
+	var err error
+	if g.scratch == nil {
+		if g.s, err = g.sendPart(ctx, text, in); err != nil {
+			return err
+		}
+		err = g.s.head()
+		columns = g.s.columns
+	} else {
+		if !g.scratch.begun && len(g.scratch.local()) > 0 {
+			if err := g.scratch.begin(); err != nil {
+				return err
+			}
+		}
+		if err := g.scratch.send(text, in, g.e.results); err != nil {
+			return err
+		}
+		err = g.scratch.head()
+		columns = g.scratch.columns
 	}
-	if err := g.scratch.head(); err != nil {
-		return g.refused(err)
+	if err != nil {
+		return refused(err, columns != nil)
 	}
-	if got := fieldsOf(g.scratch.columns); !sameColumns(g.e.desc.fields, got) && g.e.desc.columns != nil {
+	if !sameColumns(g.e.desc.fields, fieldsOf(columns)) && g.e.desc.columns != nil {
 		return sqlstate.Refuse("the statement has other result columns when it runs on rows brought together from several shards", "cast its columns to the types that you need")
 	}
 	return nil
+}
+
+// sendPart sends the text to a part: any one, but the default shard's where the
+// text asks for it.
+func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream, error) {
+	shard := ""
+	switch {
+	case g.e.st.Plan.Target.Where == planner.Default:
+		shard = g.c.host.Snapshot().State().DefaultShard
+	case len(g.c.parts) > 1:
+		// Not always the first.
+		g.c.portalNo++
+		shard = g.c.parts[g.c.portalNo%len(g.c.parts)].shard
+	}
+	p, err := g.c.part(ctx, shard, false)
+	if err != nil {
+		return nil, err
+	}
+	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion}
+	// The number of rows is a part of the text, so that few of many are the same.
+	q.named = g.e.named && len(in.values)-len(g.in.values) <= 64
+	return g.c.send(p, q)
 }
 
 // withQueries puts WITH queries before those that a text has.
@@ -421,10 +475,10 @@ func withQueries(with []string, text string) string {
 }
 
 // refused turns an error about the text itself into a refusal: PostgreSQL took
-// the statement as the client wrote it.
-func (g *gather) refused(err error) error {
+// the statement as the client wrote it. known says that the text was taken.
+func refused(err error, known bool) error {
 	se := sqlstate.As(err)
-	if g.scratch.columns != nil || len(se.Code) != 5 || se.Code[:2] != "42" {
+	if known || len(se.Code) != 5 || se.Code[:2] != "42" {
 		return err
 	}
 	return sqlstate.Refuse("the statement cannot be run on rows brought together from several shards: "+se.Message, "write it in another way, or fix the shard key")
@@ -432,7 +486,13 @@ func (g *gather) refused(err error) error {
 
 // step implements job.
 func (g *gather) step(out []byte, rows int32) ([]byte, bool, string, error) {
-	b, err := g.scratch.chunk(rows)
+	var b []byte
+	var err error
+	if g.s != nil {
+		b, err = g.s.chunk(rows)
+	} else {
+		b, err = g.scratch.chunk(rows)
+	}
 	if err != nil {
 		return out, false, "", err
 	}
@@ -445,6 +505,9 @@ func (g *gather) step(out []byte, rows int32) ([]byte, bool, string, error) {
 
 // stop implements job.
 func (g *gather) stop() {
+	if g.s != nil {
+		g.s.stop()
+	}
 	if g.scratch != nil {
 		g.scratch.close()
 		g.scratch = nil

@@ -26,6 +26,9 @@ const (
 	// time; others wait for gatherWait.
 	gathersMax = 32
 	gatherWait = 10 * time.Second
+	// scratchWait is how long a gather waits for a conversation of the pool, before
+	// it opens one of its own.
+	scratchWait = 100 * time.Millisecond
 
 	// indexRows is from how many rows on indexes and statistics pay.
 	indexRows = 1000

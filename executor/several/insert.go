@@ -16,20 +16,16 @@ import (
 func (c *Conn) startInsert(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Insert
 	i := &inserting{c: c, e: e, p: p, left: c.allowance(), byShard: map[string][]int{}}
-	var err error
-	if i.base, err = c.params(ctx, e); err != nil {
-		return nil, err
-	}
+	i.base = e.parameters()
 	if p.Matched {
 		i.hidden = len(p.Types)
 	}
 	i.base.results = e.columnFormats(i.hidden)
+	split := i.values
 	if p.Source != nil {
-		err = i.selected(ctx)
-	} else {
-		err = i.values(ctx)
+		split = i.selected
 	}
-	if err != nil {
+	if err := split(ctx); err != nil {
 		return nil, err
 	}
 	return i.finish()

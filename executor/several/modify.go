@@ -13,10 +13,7 @@ import (
 // startModify runs a statement that changes rows on each shard of its target.
 func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.allowance()}
-	var err error
-	if m.base, err = c.params(ctx, e); err != nil {
-		return nil, err
-	}
+	m.base = e.parameters()
 	if m.m.Move != nil {
 		m.base.add(oidTIDArray, 0, []byte("{}"))
 	}

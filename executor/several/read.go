@@ -35,13 +35,12 @@ const (
 	oidText      = 25
 	oidRecord    = 2249
 	oidTextArray = 1009
-	oidTimestamp = 1184 // with time zone
 	oidTIDArray  = 1010
 )
 
-// params are the parameters of an execution's texts: the client's, then the time
-// of the transaction if the plan uses it. The slices are the caller's.
-func (c *Conn) params(ctx context.Context, e *execution) (q request, err error) {
+// parameters are those of an execution's texts: the client's, then the time of the
+// transaction. The slices are the caller's.
+func (e *execution) parameters() (q request) {
 	n := len(e.args.Values)
 	q = request{oids: make([]uint32, n, n+8), formats: make([]int16, n, n+8), values: make([][]byte, n, n+8)}
 	copy(q.oids, e.desc.params)
@@ -54,17 +53,10 @@ func (c *Conn) params(ctx context.Context, e *execution) (q request, err error) 
 			q.formats[i] = f[i]
 		}
 	}
-	clock := ""
-	if p := e.st.Plan; p != nil && p.Clock {
-		if clock, err = c.clock(ctx); err != nil {
-			return q, err
-		}
+	if p := e.st.Plan; p == nil || !p.Clock {
+		q.add(oidTimestamptz, 0, nil) // the time's place stays free
 	}
-	q.add(oidTimestamp, 0, nil)
-	if clock != "" {
-		q.values[n] = []byte(clock)
-	}
-	return q, nil
+	return q
 }
 
 // add adds a parameter and returns its number.
@@ -212,7 +204,7 @@ func (s *rowset) add(body []byte, left *allowance) error {
 
 // typesOf returns the names of a read's column types.
 func (c *Conn) typesOf(ctx context.Context, st *planner.Statement, oids []uint32, set *rowset) ([]string, error) {
-	p, err := c.part(ctx, c.describer(), false)
+	p, err := c.part(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err
 	}
@@ -290,10 +282,10 @@ func unnested(q *request, rows [][][]byte, width int, column func(i int) (name, 
 			names.WriteString(", ")
 		}
 		fmt.Fprintf(&b, "v.c%d::%s AS %s", i, typ, quote(name))
-		fmt.Fprintf(&args, "$%d::text[]", n)
+		fmt.Fprintf(&args, "pg_catalog.unnest($%d::text[])", n)
 		fmt.Fprintf(&names, "c%d", i)
 	}
-	fmt.Fprintf(&b, " FROM ROWS FROM (pg_catalog.unnest(%s)) AS v(%s))", args.String(), names.String())
+	fmt.Fprintf(&b, " FROM ROWS FROM (%s) AS v(%s))", args.String(), names.String())
 	return b.String()
 }
 

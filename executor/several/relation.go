@@ -13,8 +13,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// relation is a planner.Relation while it is fetched.
-type relation struct {
+// fetched is a planner.Relation while it is fetched.
+type fetched struct {
 	r      *planner.Relation
 	shards []string
 	// format is that of its rows: 1 binary, 0 text.
@@ -29,7 +29,7 @@ type relation struct {
 
 // formatFor is the format in which a relation's rows are fetched: text as soon as
 // a type is a database's own.
-func (r *relation) known() int16 {
+func (r *fetched) known() int16 {
 	if t := r.r.Table; t != nil {
 		for i := range t.Columns {
 			if t.Columns[i].OID >= firstUserOID {
@@ -42,7 +42,7 @@ func (r *relation) known() int16 {
 
 // readable reports whether its rows mean the same on every shard in the format
 // that they come in.
-func (r *relation) readable() bool {
+func (r *fetched) readable() bool {
 	if r.format == 0 {
 		return true
 	}
@@ -55,7 +55,7 @@ func (r *relation) readable() bool {
 }
 
 // names are its columns' names, quoted.
-func (r *relation) names() string {
+func (r *fetched) names() string {
 	var b strings.Builder
 	for i := range r.fields {
 		if i > 0 {
@@ -67,7 +67,7 @@ func (r *relation) names() string {
 }
 
 // has reports whether it has all of the columns.
-func (r *relation) has(cols []string) bool {
+func (r *fetched) has(cols []string) bool {
 	for _, c := range cols {
 		found := false
 		for i := range r.fields {
@@ -83,7 +83,7 @@ func (r *relation) has(cols []string) bool {
 // inline returns the relation as a WITH query of the few rows that it has, which
 // become parameters. Types are those of the parameters; collations are those of
 // the relation's own text, of which no row is read.
-func (r *relation) inline(in *inputs) (string, error) {
+func (r *fetched) inline(in *inputs) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s(%s) AS (SELECT * FROM (%s) AS cleave_t WHERE false", r.r.Name, r.names(), r.r.Text)
 	var cells [][]byte
@@ -126,7 +126,7 @@ func copyFrame(data []byte) []byte {
 
 // copied turns DataRow frames into CopyData frames. In binary the bodies are the
 // same, so that only the frames' types change, in place.
-func (r *relation) copied(frames []byte) ([]byte, error) {
+func (r *fetched) copied(frames []byte) ([]byte, error) {
 	if r.format == 1 {
 		for at := 0; at < len(frames); {
 			n := 1 + int(binary.BigEndian.Uint32(frames[at+1:]))

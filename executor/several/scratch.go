@@ -22,23 +22,61 @@ type scratch struct {
 	conn *executor.Conn
 	pipe executor.Pipeline
 	// begun: a transaction is open on it, so that it can hold temporary tables.
-	begun   bool
-	columns []byte // the body of the last RowDescription
-	buf     []byte // DataRow frames
-	pos     int
-	reading bool // answers are outstanding
-	copying bool // it takes CopyData
+	begun bool
+	// relations is the conversation where relations are not made with SQL.
+	relations engine.Relations
+	private   bool   // not from the pool
+	columns   []byte // the body of the last RowDescription
+	buf       []byte // DataRow frames
+	pos       int
+	reading   bool // answers are outstanding
+	copying   bool // it takes CopyData
 }
 
 // newScratch borrows a conversation with a shard.
 func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
-	conn, err := c.borrow(ctx, shard)
+	s := &scratch{c: c}
+	// Other statements may hold all of the pool's conversations as parts and wait
+	// for a scratch one as well. So this one does not wait for long: beyond the pool
+	// there are as many as gathers may run.
+	limit, stop := context.WithTimeout(ctx, scratchWait)
+	defer stop()
+	conn, err := c.borrow(limit, shard)
+	if err != nil && ctx.Err() == nil && limit.Err() != nil {
+		s.private = true
+		conn, err = c.dial(ctx, shard)
+	}
 	if err != nil {
 		return nil, err
 	}
-	s := &scratch{c: c, conn: conn}
-	s.pipe.Conn = conn
+	s.conn, s.pipe.Conn = conn, conn
+	s.relations, _ = conn.Conn.(engine.Relations)
 	return s, nil
+}
+
+// dial opens a conversation outside of the shard's pool.
+func (c *Conn) dial(ctx context.Context, name string) (*executor.Conn, error) {
+	shard, err := c.ex.Shard(name)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := shard.Connect(ctx, map[string]string{"client_encoding": "UTF8"})
+	if err != nil {
+		return nil, err
+	}
+	conn := executor.NewConn(name, raw)
+	c.mu.Lock()
+	c.live[conn] = struct{}{}
+	deadline := c.deadline
+	c.mu.Unlock()
+	if !deadline.IsZero() && conn.SetDeadline(deadline) != nil {
+		conn.Break()
+	}
+	if err := conn.Apply(c.host.Settings()); err != nil {
+		c.giveBack(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // local are the statements that give it the session's settings, if those have
@@ -51,19 +89,15 @@ func (s *scratch) begin() error {
 		return nil
 	}
 	s.begun = true
-	all := append([]string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"}, s.local()...)
-	if s.engine() != engineSQLite {
-		// It waits while the shards' rows come.
-		all = append(all, "SET LOCAL idle_in_transaction_session_timeout = 0")
-	} else {
-		all[0] = "BEGIN"
+	if s.relations != nil {
+		return s.exec(strings.Join(append([]string{"BEGIN"}, s.local()...), ";"))
 	}
-	return s.exec(strings.Join(all, ";"))
+	all := append([]string{"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"}, s.local()...)
+	// It waits while the shards' rows come.
+	return s.exec(strings.Join(append(all, "SET LOCAL idle_in_transaction_session_timeout = 0"), ";"))
 }
 
 const engineSQLite = "sqlite"
-
-func (s *scratch) engine() string { return s.c.engineOf(s.conn.Shard()) }
 
 // engineOf is the engine of a shard.
 func (c *Conn) engineOf(shard string) string {
@@ -112,7 +146,7 @@ func (s *scratch) failure(err error) error {
 
 // run runs a text with parameters whose rows do not matter.
 func (s *scratch) run(text string, in inputs) error {
-	if err := s.send(text, in, nil, nil); err != nil {
+	if err := s.send(text, in, nil); err != nil {
 		return err
 	}
 	for s.reading {
@@ -124,20 +158,14 @@ func (s *scratch) run(text string, in inputs) error {
 	return nil
 }
 
-// send sends a text with parameters. named says that it is worth keeping.
-func (s *scratch) send(text string, in inputs, results []int16, named *executor.Prepared) error {
+// send sends a text with parameters.
+func (s *scratch) send(text string, in inputs, results []int16) error {
 	if err := context.Cause(s.c.ctx); err != nil {
 		return err
 	}
 	s.columns, s.buf, s.pos = nil, s.buf[:0], 0
-	name := ""
-	if named != nil {
-		s.pipe.Prepare(named, s, false)
-		name = named.Name()
-	} else {
-		s.pipe.Unnamed(new(int), text, in.typed(text), false)
-	}
-	s.pipe.Bind("", name, bindBody(request{formats: in.formats, values: in.values, results: results}), false)
+	s.pipe.Unnamed(new(int), text, in.typed(text), false)
+	s.pipe.Bind("", "", bindBody(request{formats: in.formats, values: in.values, results: results}), false)
 	s.pipe.DescribePortal("", false, s)
 	s.pipe.Execute("", 0)
 	s.reading = true
@@ -260,6 +288,9 @@ func (s *scratch) close() {
 			s.conn.Break()
 		}
 	}
+	if s.relations != nil && !s.conn.Broken() && s.relations.DropRelations() != nil {
+		s.conn.Break()
+	}
 	s.c.giveBack(s.conn)
 }
 
@@ -288,4 +319,13 @@ func (s *scratch) Parameter(string, string) {}
 func (s *scratch) Described(columns []byte) *sqlstate.Error {
 	s.columns = append([]byte{}, columns...)
 	return nil
+}
+
+// made is the error of a relation that is not made with SQL.
+func (s *scratch) made(err error) error {
+	if err == nil {
+		return nil
+	}
+	s.conn.Break()
+	return s.failure(err)
 }

@@ -195,6 +195,8 @@ var word = regexp.MustCompile(`[a-z_][a-z_0-9]*`)
 
 var writing = regexp.MustCompile(`(?is)\b(insert|update|delete|merge|copy|truncate|commit|rollback|end|call|alter)\b`)
 
+var control = regexp.MustCompile(`(?i)\b(begin|commit|rollback|end|vacuum|concurrently)\b`)
+
 // mentioned returns the tables whose names a text has, if it may write.
 func (p *pair) mentioned(sql string) (out []table) {
 	if !writing.MatchString(sql) {
@@ -225,6 +227,9 @@ func (p *pair) run(ctx context.Context, st compare.Statement, o compare.Options)
 	got := p.router.Run(ctx, st)
 	inside := p.plain.Conn.TxStatus() != 'I'
 	undo := got.Refused() && !inside
+	if undo && control.MatchString(st.SQL) {
+		return refused, got.Err.Message // it would end the transaction that takes it back
+	}
 	if undo {
 		p.must("BEGIN")
 	}
