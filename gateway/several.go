@@ -138,8 +138,6 @@ func (x *session) goesSeveral(st *planner.Statement) bool {
 	return x.tx.state == txNone && onSeveral(x.pipe.Conn)
 }
 
-var defaultShard = planner.Statement{Kind: planner.DefaultShard}
-
 // judgeOf stands for a statement over several shards where one has to describe
 // it: every shard has its tables, but for those of the default shard alone.
 func judgeOf(st *planner.Statement) *planner.Statement {
