@@ -390,7 +390,7 @@ func (c *cte) rename(names []string) {
 func (a *analyzer) fixCTE(c *cte, q *query, names []string) {
 	c.cols, c.sets, c.open = nil, nil, q.open
 	for i, col := range q.cols {
-		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ})
+		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid})
 		set, ok := a.exported(q, i, &facts{learned: map[*jnode]bool{}})
 		if !ok {
 			set = nil

@@ -565,7 +565,7 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 			return nil
 		}
 	}
-	if isVolatile(sel) || usesShardState(n) {
+	if a.isVolatile(sel) || usesShardState(n) {
 		return nil
 	}
 	w := a.local(q)

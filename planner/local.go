@@ -111,9 +111,11 @@ func (f *facts) isUnknown(class []term, i int) bool {
 // whole statement's ORDER BY, LIMIT and DISTINCT do is left to the caller: they
 // are not looked at in q itself.
 func (a *analyzer) additive(q *query, witness *jnode) bool {
-	if q.arms != nil || !a.keepsKeys(q, witness) {
-		return false
-	}
+	return q.arms == nil && a.keepsKeys(q, witness) && a.additiveBelow(q, witness)
+}
+
+// additiveBelow is additive for the FROM clause of q alone.
+func (a *analyzer) additiveBelow(q *query, witness *jnode) bool {
 	for _, sub := range a.pathTo(q.root, witness) {
 		s := sub.q.sel
 		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !a.keepsKeys(sub.q, witness) {
@@ -363,7 +365,7 @@ func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
 				sure = false
 			case *pg.FuncCall:
-				if !isAggregate(v) {
+				if !a.isAggregate(v) {
 					return true
 				}
 				if inner == nil && top == nil {

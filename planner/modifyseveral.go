@@ -155,7 +155,7 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
 	m.Reference = &ReferencePlan{}
 	ins := n.GetInsertStmt()
-	if ins == nil && isVolatile(n) {
+	if ins == nil && a.isVolatile(n) {
 		refuse("a volatile function in a statement that changes the reference table "+quoteName(t.Schema, t.Name)+" could give another value on each shard", "compute the value first and pass it as a parameter")
 	}
 	if n.GetDeleteStmt() != nil {
@@ -331,7 +331,7 @@ func (x *modifying) visit(m protoreflect.Message) {
 				refuse("TABLESAMPLE is not supported in a statement that changes rows on several shards", "run the query first")
 			}
 		case *pg.RangeFunction:
-			if isVolatile(m.Interface()) {
+			if x.isVolatile(m.Interface()) {
 				refuse("a volatile function in FROM would give other rows on each shard", "run the query first")
 			}
 		case *pg.SelectStmt:
@@ -389,7 +389,7 @@ func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
 	sel = clone(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
 	if x.namesCTE(sel) {
 		for _, c := range x.ctes {
-			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || unstable(s.ProtoReflect()) {
+			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || x.unstable(s.ProtoReflect()) {
 				refuse("a WITH query whose rows are not certain is read in several places of a statement over several shards", "run the query first")
 			}
 		}
@@ -432,20 +432,20 @@ func (x *modifying) once(sel *pg.SelectStmt) bool {
 			away = true // bound to the target by nothing, since it is not correlated
 		}
 	})
-	return away || unstable(sel.ProtoReflect()) && x.m.Table.Kind != shardmap.Whole
+	return away || x.unstable(sel.ProtoReflect()) && x.m.Table.Kind != shardmap.Whole
 }
 
 // unstable reports whether a query has something whose answer PostgreSQL leaves
 // open, or a volatile function.
-func unstable(m protoreflect.Message) bool {
-	found := isVolatile(m.Interface())
+func (a *analyzer) unstable(m protoreflect.Message) bool {
+	found := a.isVolatile(m.Interface())
 	descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.WindowClause) > 0 ||
 				len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil || len(v.LockingClause) > 0
 		case *pg.FuncCall:
-			found = found || v.Over != nil || strings.Contains(catalogFunctions[callName(v)], "a")
+			found = found || v.Over != nil || strings.Contains(a.kindOf(v), "a")
 		case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.RangeTableSample:
 			found = true
 		}

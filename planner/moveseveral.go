@@ -32,7 +32,7 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table)
 		case v == nil:
 		case v.GetSetToDefault() != nil:
 			refuse("SET "+quoteIdent(k)+" = DEFAULT gives a shard key that a shard would choose", "give the value")
-		case isVolatile(v):
+		case a.isVolatile(v):
 			refuse("the new value of the shard key column "+quoteIdent(k)+" is computed by a volatile function", "compute the value first and pass it as a parameter")
 		}
 	}

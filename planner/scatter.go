@@ -158,7 +158,7 @@ func (b *scatter) pushLimit() {
 			return castNode(intNode(c.Value), "int8", nil)
 		}
 		p := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(c.Param)}}}, "int8", nil)
-		return &pg.Node{Node: &pg.Node_MinMaxExpr{MinMaxExpr: &pg.MinMaxExpr{Op: pg.MinMaxOp_IS_LEAST, Args: []*pg.Node{p, intNode(1 << 62)}}}}
+		return &pg.Node{Node: &pg.Node_MinMaxExpr{MinMaxExpr: &pg.MinMaxExpr{Op: pg.MinMaxOp_IS_LEAST, Args: []*pg.Node{p, intNode(1<<62 - 1)}}}}
 	}
 	s.LimitCount = bound(c.Limit)
 	if c.Offset != nil {

@@ -125,17 +125,17 @@ func callName(f *pg.FuncCall) string {
 
 // isAggregate reports whether a call is of an aggregate function, and not as a
 // window function.
-func isAggregate(f *pg.FuncCall) bool {
-	return f.Over == nil && (strings.Contains(catalogFunctions[callName(f)], "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
+func (a *analyzer) isAggregate(f *pg.FuncCall) bool {
+	return f.Over == nil && (strings.Contains(a.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
 }
 
 // isVolatile reports whether an expression, or a query, calls a volatile function.
-func isVolatile(m proto.Message) bool {
+func (a *analyzer) isVolatile(m proto.Message) bool {
 	found := false
 	inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			kind, known := catalogFunctions[callName(f)]
-			found = found || !known || strings.HasPrefix(kind, "v")
+			kind := a.kindOf(f)
+			found = found || kind == "" || strings.HasPrefix(kind, "v")
 		}
 		return !found
 	})

@@ -73,7 +73,15 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 		}
 		p = &part{shard: shard, conn: conn, base: conn.Settings()}
 		p.pipe.Conn = conn
+		if err := c.joins(ctx, p, write); err != nil {
+			c.giveBack(conn)
+			return nil, err
+		}
 		c.parts = append(c.parts, p)
+	} else if write && !p.wrote {
+		if err := c.joins(ctx, p, write); err != nil {
+			return nil, err
+		}
 	}
 	if write && !p.wrote {
 		p.wrote = true

@@ -177,9 +177,9 @@ TABLE orders;
 SELECT count(*) FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
--->   shard text: SELECT count(*) FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT count(*) AS c1 FROM orders
+-->   shard text: SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count FROM cleave_rel_1
+-->   why: its groups have rows of several shards
 SELECT * FROM orders WHERE id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter

@@ -167,13 +167,13 @@ SELECT * FROM orders ORDER BY id LIMIT $1 OFFSET $2;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT * FROM orders ORDER BY id LIMIT LEAST($1::bigint, 4611686018427387904) + LEAST($2::bigint, 4611686018427387904)
+-->   shard text: SELECT * FROM orders ORDER BY id LIMIT LEAST($1::bigint, 4611686018427387903) + LEAST($2::bigint, 4611686018427387903)
 -->   combine: merge by column 2, limit $1, offset $2
 SELECT * FROM orders ORDER BY id LIMIT $1;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT * FROM orders ORDER BY id LIMIT LEAST($1::bigint, 4611686018427387904)
+-->   shard text: SELECT * FROM orders ORDER BY id LIMIT LEAST($1::bigint, 4611686018427387903)
 -->   combine: merge by column 2, limit $1
 SELECT * FROM orders OFFSET 5;
 --> several shards [SELECT, read only, rows]
