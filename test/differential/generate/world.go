@@ -170,5 +170,5 @@ func literal(r *rand.Rand, k kind) string {
 	case timestamp:
 		return [...]string{"'2024-01-01 00:00:00'", "'2024-01-02 00:00:00'", "'2024-01-02 12:30:00'", "'2024-01-03 12:00:00'", "'2024-02-29 23:59:59.5'"}[r.IntN(5)]
 	}
-	return fmt.Sprintf("'%d0000000-0000-0000-0000-00000000000%d'", r.IntN(5)*3, r.IntN(3))
+	return fmt.Sprintf("'%x0000000-0000-0000-0000-00000000000%d'", r.IntN(5)*3, r.IntN(3))
 }
