@@ -42,8 +42,11 @@ type Options struct {
 	// pipes.
 	TLSRequired bool
 	// Users are those of the table cleave.users; nil: it is empty.
-	Users  *access.Users
-	Limits Limits
+	Users *access.Users
+	// Transactions end those over several shards; nil: the server makes its own,
+	// and nobody finishes what a crash of it leaves.
+	Transactions *several.Transactions
+	Limits       Limits
 	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
 	// of 0 is DefaultReplicaLag.
 	ReadPolicy executor.ReadPolicy
@@ -114,8 +117,8 @@ func New(o Options) *Server {
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
+	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions)
 	s.exchange = &exchange{srv: s}
-	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor)
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s

@@ -136,12 +136,10 @@ func (a *analyzer) statement(n *pg.Node) {
 	case *pg.Node_DeclareCursorStmt:
 		a.declare(v.DeclareCursorStmt)
 	case *pg.Node_FetchStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = AnyShard, "FETCH", true, !v.FetchStmt.Ismove
-		if v.FetchStmt.Ismove {
-			st.Tag = "MOVE"
-		}
+		a.fetch(v.FetchStmt)
 	case *pg.Node_ClosePortalStmt:
 		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
+		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
 	case *pg.Node_CopyStmt:
 		a.copy(v.CopyStmt)
 	case *pg.Node_LockStmt:
@@ -465,7 +463,7 @@ func subset(got, set []konst) bool {
 
 // explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
 func (a *analyzer) explain(e *pg.ExplainStmt) {
-	route, analyze := false, false
+	route, analyze, plain := false, false, true
 	for _, n := range e.Options {
 		d := n.GetDefElem()
 		switch strings.ToLower(d.GetDefname()) {
@@ -473,6 +471,8 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 			route = optionOn(d)
 		case "analyze":
 			analyze = optionOn(d)
+		case "format":
+			plain = strings.EqualFold(defText(d.Arg), "text")
 		}
 	}
 	text := a.afterExplain()
@@ -493,6 +493,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return
 	}
+	a.st.Explained = &Explain{Prefix: a.sql[:strings.LastIndex(a.sql, text)], Analyze: analyze, Plain: plain}
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:
@@ -552,19 +553,6 @@ func defText(n *pg.Node) string {
 	return ""
 }
 
-func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
-	const withHold = 0x0020 // CURSOR_OPT_HOLD of parsenodes.h
-	if d.Options&withHold != 0 {
-		refuse("DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction", "declare it without HOLD and read it inside the transaction")
-	}
-	a.query(d.Query)
-	a.finish()
-	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
-		refuse("a cursor over this statement is not supported", "run it without DECLARE")
-	}
-	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
-}
-
 func (a *analyzer) copy(c *pg.CopyStmt) {
 	st := a.st
 	st.Tag, st.Copy = "COPY", true
@@ -578,6 +566,9 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		a.finish()
 		if st.Kind == Virtual || st.Kind == DDLKind {
 			refuse("COPY of this query is not supported", "run the query by itself")
+		}
+		if st.Kind == Several && st.Plan != nil {
+			a.planCopyQuery(c)
 		}
 		return
 	}
@@ -605,6 +596,10 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 	st.ReadOnly = !c.IsFrom
 	a.finish()
+	if a.second != nil && st.Kind == DefaultShard && c.IsFrom && a.copyMakes(c) {
+		st.Kind = Several
+		a.dispatch()
+	}
 	if st.Kind == Virtual {
 		refuse("COPY of "+a.virtual+" is not supported", "read it with SELECT")
 	}

@@ -418,5 +418,8 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 		fail(undefinedTable(name, position))
 	}
 	g.a.addTable(&g.a.st.Tables, r.table)
+	if r.table.Kind != shardmap.Sharded && r.table.Kind != shardmap.Reference {
+		g.home = Default // no other shard knows its columns
+	}
 	return r.table
 }

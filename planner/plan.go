@@ -108,6 +108,11 @@ type Statement struct {
 	Call     *CallExpr
 	Inner    *Statement // ExplainRoute: the statement explained
 	Analyze  bool       // ExplainRoute: EXPLAIN (ROUTE, ANALYZE)
+	// Cursor is DECLARE, FETCH, MOVE or CLOSE.
+	Cursor *Cursor
+	// Explained is a plain EXPLAIN, of which Plan, if there is one, is the explained
+	// statement's.
+	Explained *Explain
 	// Refused is, with ExplainRoute, why the explained statement would be
 	// refused; Inner is nil then.
 	Refused *sqlstate.Error

@@ -173,11 +173,11 @@ func closeListener(l net.Listener) func(context.Context) error {
 // when ctx has ended and everything is drained.
 func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	cfg := r.cfg.Load()
-	lease, err := r.join(ctx, dir)
+	lease, member, err := r.join(ctx, dir)
 	if err != nil {
 		return err
 	}
-	c, err := newCluster(ctx, dir, lease, &cfg.Config, dialable(r.router.Addr()), r.log)
+	c, err := newCluster(ctx, dir, lease, member, &cfg.Config, dialable(r.router.Addr()), r.log)
 	if err != nil {
 		return err
 	}
@@ -199,7 +199,7 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 const leaveMax = 2 * time.Second
 
 // join makes the process a member of the cluster until close.
-func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Lease, error) {
+func (r *runner) join(ctx context.Context, dir shardmap.Directory) (lease *shardmap.Lease, member string, err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -208,11 +208,12 @@ func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Le
 	if t, ok := r.router.Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() {
 		address = net.JoinHostPort(host, strconv.Itoa(t.Port))
 	}
+	member = uuid.NewString()
 	lease, leave, err := dir.Join(ctx, shardmap.Member{
-		ID: uuid.NewString(), Role: "router", Address: address, Host: host, Software: versionText(),
+		ID: member, Role: "router", Address: address, Host: host, Software: versionText(),
 	})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r.undo(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, leaveMax)
@@ -222,7 +223,7 @@ func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Le
 		}
 		return nil
 	})
-	return lease, nil
+	return lease, member, nil
 }
 
 // reload reads the settings' file again.

@@ -28,12 +28,12 @@ type cluster struct {
 }
 
 // newCluster wires the rooms and starts to follow the map. It serves nothing yet.
-func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
+func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, member string, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
 	token, err := adminToken(cfg)
 	if err != nil {
 		return nil, err
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: cfg, Software: versionText(), Log: log})
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +64,7 @@ type Conn struct {
 	copying  *copying
 	prepared map[string]*prepared
 	portals  map[string]*portal
+	cursors  map[string]*cursor
 	portalNo int // names of portals on shards
 	bounds   bounds
 
@@ -71,6 +73,7 @@ type Conn struct {
 	// failed: nothing but the end of the transaction, or a savepoint, is left;
 	// lost: not even a savepoint.
 	failed, lost bool
+	culprit      string // the shard that failed last
 	saves        []string
 	modes        []string
 	started      time.Time // when the transaction began
@@ -116,15 +119,18 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	return c
 }
 
-// Shards returns the names of the shards that take part, in the order in which
-// they came in.
+// Shards returns the names of the shards that take part, sorted.
 func (c *Conn) Shards() []string {
 	names := make([]string, 0, len(c.parts))
 	for _, p := range c.parts {
 		names = append(names, p.shard)
 	}
+	slices.Sort(names)
 	return names
 }
+
+// Culprit returns the shard whose error was the last one, "" if none was.
+func (c *Conn) Culprit() string { return c.culprit }
 
 // Send implements engine.Conn.
 func (c *Conn) Send(frames []byte) error {
@@ -181,7 +187,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	}
 	used := 0
 	for len(c.out) < outputChunk {
-		if c.active != nil {
+		if c.active != nil && c.copying == nil {
 			c.stepActive()
 			continue
 		}
@@ -342,6 +348,7 @@ func (c *Conn) release() {
 		j.end()
 	}
 	c.portals = map[string]*portal{}
+	c.closeCursors(-1)
 	if c.active != nil {
 		c.active.p.end()
 		c.active = nil

@@ -12,6 +12,9 @@ import (
 // begins makes the job of an execution.
 func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	snap := c.host.Snapshot()
+	if k := e.st.Cursor; k != nil && k.Op != "declare" {
+		return c.startCursor(ctx, e)
+	}
 	switch st := e.st; st.Kind {
 	case planner.OneShard:
 		r, err := st.Route(snap, e.args)
@@ -30,14 +33,17 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	case planner.AnyShard, planner.SetKind:
 		return c.startRelay(ctx, e, c.describer())
 	case planner.Several:
-		if st.Tag == "EXPLAIN" || st.Tag == "DECLARE CURSOR" {
-			return nil, sqlstate.Refuse(st.Tag+" of a statement over several shards is not supported yet", "EXPLAIN (ROUTE) shows how it is carried out")
+		if st.Cursor != nil {
+			return c.declare(ctx, e)
 		}
 		if st.Plan.Clock {
 			var err error
 			if e, err = c.clocked(ctx, e); err != nil {
 				return nil, err
 			}
+		}
+		if st.Explained != nil {
+			return c.explain(ctx, e)
 		}
 		switch st.Plan.Op {
 		case planner.Scatter:
@@ -67,6 +73,9 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	p, err := c.part(ctx, shard, !e.st.ReadOnly)
 	if err != nil {
 		return nil, err
+	}
+	if k := e.st.Cursor; k != nil && k.Op == "declare" {
+		c.keepCursor(k.Name, &cursor{shard: p.shard})
 	}
 	if e.st.Set != nil && e.st.Set.Op == "set_config" {
 		p.sets = true
@@ -115,16 +124,8 @@ func (r *relay) copied(frame []byte) error {
 
 // end implements copyJob.
 func (r *relay) end() (string, error) {
-	if err := r.copied(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
+	if err := r.s.endCopy(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
 		return "", err
-	}
-	// The shard took the Sync that went with the statement for part of the copy.
-	if r.s.p.pipe.IgnoredSync() {
-		r.s.copyIn = false
-		r.s.p.pipe.ResumeCopy()
-		if err := r.s.p.pipe.Dispatch(wire.Sync); err != nil {
-			return "", r.s.broken(err)
-		}
 	}
 	if _, err := r.s.next(); err != nil {
 		return "", err

@@ -33,6 +33,10 @@ type portal struct {
 	tag  string
 	// rows and bytes are what the client got of it.
 	rows, bytes int64
+	// depth is how many savepoints were set when it was bound.
+	depth int
+	// last: all rows were given, but the client does not know it yet.
+	last bool
 }
 
 // end gives up what the portal holds.
@@ -202,6 +206,10 @@ func (c *Conn) analyse(s *prepared) (err error) {
 	if c.failed {
 		return errFailed
 	}
+	if k := s.st.Cursor; k != nil && k.Op != "declare" {
+		s.desc, err = c.describeFetch(s.st)
+		return err
+	}
 	s.desc, err = c.describe(c.ctx, s.st, s.oids)
 	return err
 }
@@ -239,6 +247,7 @@ func (c *Conn) bind(b []byte) error {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d portals are open", len(c.portals))
 	}
 	c.closePortal(name)
+	p.depth = len(c.saves)
 	c.portals[name] = p
 	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
@@ -345,6 +354,7 @@ func (c *Conn) closePortals() {
 	for name := range c.portals {
 		c.closePortal(name)
 	}
+	c.closeCursors(-1)
 }
 
 func (c *Conn) execute(f wire.Frame) error {
@@ -371,6 +381,11 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	}
 	if c.failed {
 		return errFailed
+	}
+	if p.last {
+		p.last, p.done = false, true
+		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0))
+		return nil
 	}
 	if p.done {
 		if p.stmt.desc.columns == nil {
@@ -441,8 +456,21 @@ func (c *Conn) stepActive() {
 			return
 		}
 	}
+	if ends := done || a.rows > 0 && int64(n) >= int64(a.rows); ends && !copyIn {
+		if err := c.quiet(); err != nil {
+			c.out = c.out[:from]
+			c.failActive(err)
+			return
+		}
+	}
 	c.told()
 	switch {
+	case done && a.rows > 0 && int64(n) >= int64(a.rows):
+		// PostgreSQL finds out that there is no more when it is asked again.
+		a.stopTimer()
+		c.active = nil
+		a.p.last, a.p.tag = true, tag
+		c.out = wire.AppendEmpty(c.out, wire.PortalSuspended)
 	case copyIn:
 		j, ok := a.p.job.(copyJob)
 		if !ok {
@@ -462,6 +490,25 @@ func (c *Conn) stepActive() {
 	case a.rows > 0:
 		a.rows -= int32(n)
 	}
+}
+
+// quiet leaves no part busy when a statement has ended or is suspended: portions
+// that were asked for are taken, what is left of an answer that ended early is
+// dropped.
+func (c *Conn) quiet() error {
+	for _, p := range c.parts {
+		s := p.busy
+		switch {
+		case s == nil:
+		case s.portion > 0:
+			if err := s.take(); err != nil {
+				return err
+			}
+		default:
+			s.drain()
+		}
+	}
+	return nil
 }
 
 // failActive ends the active portal with an error.

@@ -73,7 +73,15 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 		}
 		p = &part{shard: shard, conn: conn, base: conn.Settings()}
 		p.pipe.Conn = conn
+		if err := c.joins(ctx, p, write); err != nil {
+			c.giveBack(conn)
+			return nil, err
+		}
 		c.parts = append(c.parts, p)
+	} else if write && !p.wrote {
+		if err := c.joins(ctx, p, write); err != nil {
+			return nil, err
+		}
 	}
 	if write && !p.wrote {
 		p.wrote = true
@@ -247,12 +255,16 @@ func (c *Conn) busy(p *part) error {
 // failure is the error of a statement that failed on a part. A part that is lost
 // takes the transaction with it: nothing of it is committed.
 func (c *Conn) failure(p *part, err error) error {
+	c.culprit = p.shard
 	var se *sqlstate.Error
 	if errors.As(err, &se) && engine.Lost(err) == nil && se.Severity != "FATAL" && se.Severity != "PANIC" {
 		if se.Code == sqlstate.QueryCanceled {
 			if cause := context.Cause(c.ctx); cause != nil {
 				return cause
 			}
+		}
+		if executor.Roleless(se.Code) {
+			p.conn.Doubt()
 		}
 		e := *se
 		if e.Shard == "" {

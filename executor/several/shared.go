@@ -11,7 +11,8 @@ import (
 // Shared is what all conversations over several shards of one router have in
 // common. Its methods are safe for concurrent use.
 type Shared struct {
-	ex *executor.Executor
+	ex           *executor.Executor
+	transactions *Transactions
 	// gathers has one element for each gather with temporary tables.
 	gathers chan struct{}
 
@@ -29,9 +30,13 @@ type Shared struct {
 // are forgotten.
 const describedMax = 4096
 
-// NewShared makes what the conversations of a router share.
-func NewShared(ex *executor.Executor) *Shared {
-	return &Shared{ex: ex, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
+// NewShared makes what the conversations of a router share. Without transactions
+// it makes its own, of which nobody recovers what is left.
+func NewShared(ex *executor.Executor, transactions *Transactions) *Shared {
+	if transactions == nil {
+		transactions = NewTransactions(TransactionsOptions{Executor: ex})
+	}
+	return &Shared{ex: ex, transactions: transactions, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
 }
 
 // description is what a shard says of a statement.

@@ -220,6 +220,16 @@ func (s *stream) noted() {
 	s.c.note(Step{Name: name, Shard: s.p.shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
 }
 
+// take waits for all of a portion.
+func (s *stream) take() error {
+	for s.reading && !s.copyIn {
+		if _, err := s.fill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ready makes sure that there is a frame in buf, unless the answer is at its end.
 func (s *stream) ready() (bool, error) {
 	for s.pos >= len(s.buf) {
@@ -242,16 +252,12 @@ func (s *stream) ready() (bool, error) {
 			}
 		}
 		more, err := s.fill()
+		if err == nil && s.portion > 0 {
+			// The part has to be free before anything of the portion is given.
+			err = s.take()
+		}
 		if err != nil {
 			return false, err
-		}
-		if s.portion > 0 {
-			// The part has to be free before anything of the portion is given.
-			for more && s.reading {
-				if more, err = s.fill(); err != nil {
-					return false, err
-				}
-			}
 		}
 		if !more && s.pos >= len(s.buf) && !s.suspend {
 			return false, nil
@@ -307,11 +313,9 @@ func (s *stream) drain() {
 	for s.reading {
 		s.buf, s.pos = s.buf[:0], 0
 		if s.copyIn {
-			if s.p.pipe.Copy(wire.AppendCopyFail(nil, "the statement has ended")) != nil {
+			if s.endCopy(wire.AppendCopyFail(nil, "the statement has ended")) != nil {
 				break
 			}
-			s.copyIn = false
-			s.p.pipe.ResumeCopy()
 		}
 		if _, err := s.fill(); err != nil {
 			break

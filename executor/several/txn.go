@@ -205,6 +205,13 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", name)
 	}
 	if op == "rollback to" {
+		// What was opened since then is closed.
+		for name, p := range c.portals {
+			if p.depth > at {
+				c.closePortal(name)
+			}
+		}
+		c.closeCursors(at)
 		c.stopAll()
 	}
 	sql := strings.ToUpper(op) + " " + quote(name)
@@ -238,6 +245,12 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 		c.saves = append(c.saves, name)
 	case "release":
 		c.saves = c.saves[:at]
+		for _, k := range c.cursors {
+			k.depth = min(k.depth, at)
+		}
+		for _, p := range c.portals {
+			p.depth = min(p.depth, at)
+		}
 	case "rollback to":
 		c.saves = c.saves[:at+1]
 		c.failed = false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/cleavedb/cleave/access"
@@ -14,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/planner"
@@ -37,6 +39,10 @@ type Rooms struct {
 	// Users may connect, where clients are asked who they are.
 	Users *access.Users
 
+	transactions *several.Transactions
+	stop         context.CancelFunc // ends the recovery of transactions
+	stopped      sync.WaitGroup
+
 	tls    *gateway.TLS // nil: none
 	tracer *trace.Tracer
 	log    *slog.Logger
@@ -47,7 +53,11 @@ type Options struct {
 	Directory shardmap.Directory // stays the caller's to close
 	// Lease, if there is one, is what the directory's Join returned: without a
 	// live one no statement is answered. Join before New, which loads the map.
-	Lease    *shardmap.Lease
+	Lease *shardmap.Lease
+	// Member is the id with which Join was called. Transactions over several shards
+	// carry it, so that others see whether their router is gone. "": nobody
+	// takes this process's transactions for alive after they are a moment old.
+	Member   string
 	Config   *config.Config
 	Software string // version of Cleave
 	Log      *slog.Logger
@@ -87,10 +97,15 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
+	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log})
+	var life context.Context
+	life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.stopped.Go(func() { r.transactions.Run(life) })
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
-		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
+		Transactions: r.transactions,
+		ReadPolicy:   readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
@@ -102,6 +117,8 @@ func (r *Rooms) Close() error {
 	if err := r.tracer.Close(limit); err != nil {
 		r.log.Warn("tracing was not ended cleanly", telemetry.KeyError, err)
 	}
+	r.stop()
+	r.stopped.Wait()
 	return errors.Join(r.Ops.Close(), r.Executor.Close())
 }
 
