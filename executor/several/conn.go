@@ -187,7 +187,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	}
 	used := 0
 	for len(c.out) < outputChunk {
-		if c.active != nil {
+		if c.active != nil && c.copying == nil {
 			c.stepActive()
 			continue
 		}
