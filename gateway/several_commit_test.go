@@ -71,3 +71,69 @@ func TestTransactionMode(t *testing.T) {
 	wantCode(t, conn, "0A000", "INSERT INTO orders VALUES ($1, 1, 'x')", b)
 	exec(t, conn, "ROLLBACK")
 }
+
+// TestAtomicReads: sums over several shards are whole in the atomic mode while
+// others transfer between them, in single statements and in blocks.
+func TestAtomicReads(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := orders(t, config{})
+	for _, ks := range keys {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
+	}
+	want := int64(1000 * len(keys))
+	const rounds = 12
+	stop, done := make(chan struct{}), make(chan error, 1)
+	writer := c.connect(t)
+	go func() {
+		done <- func() error {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				tx, err := writer.Begin(context.Background())
+				if err != nil {
+					return err
+				}
+				for k, by := range []int{-1, 1} {
+					if _, err := tx.Exec(context.Background(), "UPDATE orders SET id = id + $1 WHERE tenant_id = $2", by, keys[(i+k)%len(keys)][0]); err != nil {
+						return err
+					}
+				}
+				if err := tx.Commit(context.Background()); err != nil {
+					return err
+				}
+			}
+		}()
+	}()
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	wantCode(t, conn, "22023", "SET cleave.read_consistency = 'some'")
+	read := func(sql string, args ...any) {
+		t.Helper()
+		if got := one[int64](t, conn, sql, args...); got != want {
+			t.Errorf("%s: %d, want %d", sql, got, want)
+		}
+	}
+	for range rounds {
+		read("SELECT sum(id)::bigint FROM orders")
+		read("SELECT sum(id)::bigint FROM orders WHERE id > $1", -1000000)
+		exec(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+		var parts int64
+		for _, ks := range keys {
+			parts += one[int64](t, conn, "SELECT sum(id)::bigint FROM orders WHERE tenant_id = $1", ks[0])
+		}
+		if parts != want {
+			t.Errorf("%d one shard after the other, want %d", parts, want)
+		}
+		read("SELECT sum(id)::bigint FROM orders")
+		exec(t, conn, "COMMIT")
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	exec(t, conn, "BEGIN")
+	wantCode(t, conn, "0A000", "SELECT sum(id)::bigint FROM orders")
+	exec(t, conn, "ROLLBACK")
+}

@@ -69,7 +69,9 @@ type Conn struct {
 	bounds   bounds
 
 	parts []*part
-	block bool // inside a transaction block
+	// proven are the shards whose snapshots fit each other, see consistent.
+	proven map[string]bool
+	block  bool // inside a transaction block
 	// failed: nothing but the end of the transaction, or a savepoint, is left;
 	// lost: not even a savepoint.
 	failed, lost bool

@@ -412,7 +412,11 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}
-		j, err := c.begins(c.ctx, &p.e)
+		err := c.consistent(c.ctx, &p.e)
+		var j job
+		if err == nil {
+			j, err = c.begins(c.ctx, &p.e)
+		}
 		if err != nil {
 			a.stopTimer()
 			return err
