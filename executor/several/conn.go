@@ -68,7 +68,8 @@ type Conn struct {
 	portalNo int // names of portals on shards
 	bounds   bounds
 
-	parts []*part
+	parts  []*part
+	waitID string // see watchLocks
 	// proven are the shards whose snapshots fit each other, see consistent.
 	proven map[string]bool
 	block  bool // inside a transaction block
@@ -352,6 +353,7 @@ func (c *Conn) release() {
 	c.portals = map[string]*portal{}
 	c.closeCursors(-1)
 	if c.active != nil {
+		c.active.stopTimer()
 		c.active.p.end()
 		c.active = nil
 	}

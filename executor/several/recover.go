@@ -409,6 +409,9 @@ func (t *Transactions) Run(ctx context.Context) {
 			}
 			if list, err := t.ex.Directory().Members(limit); err == nil {
 				members = max(1, len(list))
+				if err := t.forgetWaits(limit, list); err != nil && ctx.Err() == nil {
+					t.log.Warn("records of transactions that waited were not cleaned up", telemetry.KeyError, err)
+				}
 			}
 		}
 		stop()
