@@ -89,7 +89,7 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 			refuse("the transaction's time in WHERE of a COPY to several shards is not supported", "write the time as a constant")
 		}
 		a.second.clock = before
-		if t.Kind == shardmap.Reference && isVolatile(n) {
+		if t.Kind == shardmap.Reference && a.isVolatile(n) {
 			refuse("a volatile function in WHERE of a COPY to the reference table "+quoteName(t.Schema, t.Name)+" could choose other rows on each shard", "copy all rows, and delete some afterwards")
 		}
 	}

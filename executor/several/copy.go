@@ -74,6 +74,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 		// The others are opened when their first row comes.
 		shards = shards[:1]
 	}
+	j.ask.shard = shards[0]
 	if len(p.Omitted) > 0 {
 		if err := c.constantDefaults(ctx, p); err != nil {
 			return nil, err
