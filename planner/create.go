@@ -81,6 +81,9 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 	name := a.created(c.Relation)
 	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
 	o := a.tableOptions(c.Options)
+	if d := a.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
+		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
+	}
 	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists}
 	st.DDL.Op, st.DDL.Create = "create table", create
 	switch {
@@ -593,6 +596,16 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	st := a.st
 	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && a.viewOf(t.Relation) != nil {
 		a.changeView(t.Relation, t.MissingOk)
+		return
+	}
+	if a.clusterSequence(t.Relation) != nil && a.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
+		t.Cmds[0].GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_ChangeOwner {
+		// No shard has it, so there is nothing to own. pg_dump writes such lines.
+		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
+		if t.Objtype == pg.ObjectType_OBJECT_SEQUENCE {
+			st.Tag = "ALTER SEQUENCE"
+		}
+		st.DDL.Op, st.DDL.MapOnly = "alter sequence", true
 		return
 	}
 	switch t.Objtype {

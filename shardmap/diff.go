@@ -34,6 +34,8 @@ const (
 	// ViewDiffers is a view, FunctionDiffers a function that reads no table.
 	ViewDiffers     DifferenceKind = "view"
 	FunctionDiffers DifferenceKind = "function"
+	// DeclarationDiffers is what a table is to become when it is made.
+	DeclarationDiffers DifferenceKind = "declaration"
 )
 
 // Action says how it differs.

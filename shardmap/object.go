@@ -3,6 +3,7 @@ package shardmap
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -35,6 +36,45 @@ type Function struct {
 	// Kind is "f" for a plain function, "a" for an aggregate, "w" for a window
 	// function, "p" for a procedure, "t" for a trigger's function.
 	Kind string `json:"kind"`
+}
+
+// Declaration says what a table of that name becomes when a CREATE TABLE without
+// options of Cleave's makes it: for schemas that other programs write.
+type Declaration struct {
+	Schema   string    `json:"schema"`
+	Name     string    `json:"name"`
+	Kind     TableKind `json:"kind"` // Sharded or Reference
+	ShardKey []string  `json:"shard_key,omitempty"`
+	Keyspace string    `json:"keyspace,omitempty"` // "": the hash keyspace of the key's types
+}
+
+// QualifiedName returns schema.name for people, as [Table.QualifiedName].
+func (d *Declaration) QualifiedName() string {
+	return quoteIdentifier(d.Schema) + "." + quoteIdentifier(d.Name)
+}
+
+// Declaration returns what is declared of a table, nil if nothing is.
+func (s *Snapshot) Declaration(schema, name string) *Declaration {
+	for i := range s.state.Declarations {
+		if d := &s.state.Declarations[i]; d.Schema == schema && d.Name == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// PutDeclaration adds a declaration or replaces the one of its table.
+func (s *State) PutDeclaration(d Declaration) {
+	d.ShardKey = slices.Clone(d.ShardKey)
+	s.Declarations = put(s.Declarations, d, func(o *Declaration) bool { return o.Schema == d.Schema && o.Name == d.Name })
+}
+
+// DropDeclaration removes a declaration and reports whether it was there.
+func (s *State) DropDeclaration(schema, name string) bool {
+	var ok bool
+	s.Declarations, ok = drop(s.Declarations, func(o *Declaration) bool { return o.Schema == schema && o.Name == name })
+	s.Declarations = absent(s.Declarations)
+	return ok
 }
 
 // QualifiedName returns schema.name for people, as [Table.QualifiedName].
@@ -99,16 +139,44 @@ func (s *Snapshot) indexObjects() *sqlstate.Error {
 		}
 		s.functions[tableName{f.Schema, f.Name}] = f
 	}
+	for i := range s.state.Declarations {
+		d := &s.state.Declarations[i]
+		if err := checkIdentifier("a schema", d.Schema); err != nil {
+			return err
+		}
+		if err := checkIdentifier("a table", d.Name); err != nil {
+			return err
+		}
+		if (d.Kind != Sharded || len(d.ShardKey) == 0) && (d.Kind != Reference || len(d.ShardKey) > 0 || d.Keyspace != "") {
+			return invalid(sqlstate.InvalidObjectDefinition, "table %s is declared neither with a shard key nor as a reference table", d.QualifiedName())
+		}
+		if s.Declaration(d.Schema, d.Name) != d {
+			return invalid(sqlstate.DuplicateObject, "table %s is declared twice", d.QualifiedName())
+		}
+	}
 	return nil
 }
 
 func sameObjects(prev, next *Snapshot) bool {
-	return slices.Equal(prev.state.Views, next.state.Views) && slices.Equal(prev.state.Functions, next.state.Functions)
+	return slices.Equal(prev.state.Views, next.state.Views) && slices.Equal(prev.state.Functions, next.state.Functions) &&
+		reflect.DeepEqual(prev.state.Declarations, next.state.Declarations)
+}
+
+func (d *Declaration) text() string {
+	t := string(d.Kind)
+	if d.Kind == Sharded {
+		t += " by (" + strings.Join(d.ShardKey, ", ") + ")"
+	}
+	if d.Keyspace != "" {
+		t += " in keyspace " + d.Keyspace
+	}
+	return t
 }
 
 func diffObjects(a, b *Snapshot) []Difference {
 	out := diffNamed(ViewDiffers, a.state.Views, b.state.Views, (*View).QualifiedName, func(*View) string { return "" })
-	return append(out, diffNamed(FunctionDiffers, a.state.Functions, b.state.Functions, (*Function).QualifiedName, func(*Function) string { return "" })...)
+	out = append(out, diffNamed(FunctionDiffers, a.state.Functions, b.state.Functions, (*Function).QualifiedName, func(*Function) string { return "" })...)
+	return append(out, diffNamed(DeclarationDiffers, a.state.Declarations, b.state.Declarations, (*Declaration).QualifiedName, (*Declaration).text)...)
 }
 
 // diffNamed compares two lists by the names of their elements.

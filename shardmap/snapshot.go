@@ -53,7 +53,7 @@ func normalise(s *State) {
 	s.Keyspaces = present(s.Keyspaces)
 	s.Tables = present(s.Tables)
 	s.Sequences = absent(s.Sequences)
-	s.Views, s.Functions = absent(s.Views), absent(s.Functions)
+	s.Views, s.Functions, s.Declarations = absent(s.Views), absent(s.Functions), absent(s.Declarations)
 	for i := range s.Shards {
 		if len(s.Shards[i].Labels) == 0 {
 			s.Shards[i].Labels = nil

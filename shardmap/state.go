@@ -25,6 +25,8 @@ type State struct {
 	Sequences    []Sequence `json:"sequences,omitempty"`
 	Views        []View     `json:"views,omitempty"`     // by name
 	Functions    []Function `json:"functions,omitempty"` // by name
+	// Declarations say how tables are to be that do not exist yet.
+	Declarations []Declaration `json:"declarations,omitempty"`
 }
 
 // Shard is a database that holds ranges.

@@ -71,6 +71,7 @@ func (s *Snapshot) index() error {
 		{"sequences", len(st.Sequences), MaxTables},
 		{"views", len(st.Views), MaxTables},
 		{"functions", len(st.Functions), MaxFunctions},
+		{"declarations", len(st.Declarations), MaxTables},
 		{"ranges, listed values and pins", assignments(st), MaxAssignments},
 	} {
 		if b.is > b.max {

@@ -291,6 +291,11 @@ func (c *Client) Pin(ctx context.Context, req admin.PinRequest) (*admin.Result, 
 	return tell[admin.Result](ctx, c, "pin", req)
 }
 
+// Declare implements admin.API.
+func (c *Client) Declare(ctx context.Context, req admin.DeclareRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "declare", req)
+}
+
 // Unpin implements admin.API.
 func (c *Client) Unpin(ctx context.Context, req admin.UnpinRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "unpin", req)

@@ -158,6 +158,7 @@ func NewHandler(opts Options) http.Handler {
 
 	change(h, mux, "create_keyspace", a.CreateKeyspace)
 	change(h, mux, "distribute", a.Distribute)
+	change(h, mux, "declare", a.Declare)
 	change(h, mux, "pin", a.Pin)
 	change(h, mux, "unpin", a.Unpin)
 	change(h, mux, "shard_add", a.AddShard)
