@@ -120,6 +120,11 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 	if err != nil {
 		return nil, err
 	}
+	if j.p.Table.Kind == shardmap.Reference {
+		if err := j.c.unlockCopies(p); err != nil {
+			return nil, err
+		}
+	}
 	s, err := j.c.send(p, request{text: j.p.Text})
 	if err != nil {
 		return nil, err
