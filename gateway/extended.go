@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
-	"slices"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -307,8 +305,6 @@ func (x *session) reachFor(st *planner.Statement) error {
 	case relayedSet(st):
 		return x.reachForSet()
 	case onSeveral(x.tx.conn):
-	case st.Kind == planner.Several && slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }):
-		st = &defaultShard // only that one has all tables
 	case st.Kind == planner.Several:
 		st = judgeOf(st)
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:

@@ -139,9 +139,10 @@ const answerMax = 2 * time.Second
 // reach makes pipe.Conn a conversation with the shard: the transaction's own, or
 // a borrowed one. A transaction is bound to the first shard that it touches. The
 // messages up to a Sync are one transaction in PostgreSQL; here they may go to
-// several shards as long as nothing was written before the change of shards: then
-// each statement's result is what it would have been (READ COMMITTED), and there
-// is nothing to roll back.
+// one shard after the other as long as nothing was written before the change of
+// shards: then each statement's result is what it would have been (READ
+// COMMITTED), and there is nothing to roll back. Otherwise the session goes over to
+// a conversation with several shards.
 func (x *session) reach(shard string, u use) error {
 	if u.pin {
 		return x.reachPinned(shard, u)
@@ -163,11 +164,8 @@ func (x *session) reach(shard string, u use) error {
 		return x.reachInTx(shard, u)
 	}
 	if x.pipe.Conn != nil {
-		if x.wrote && !x.virtual() {
-			return x.elsewhere(shard, x.pipe.Conn.Shard(), "the messages before Sync are one transaction, which")
-		}
-		if x.strictIsolation() && !x.virtual() && x.dirty {
-			return x.elsewhere(shard, x.pipe.Conn.Shard(), "at this isolation level the messages before Sync are one transaction with one snapshot, which")
+		if !x.virtual() && (x.wrote || x.strictIsolation() && x.dirty) {
+			return x.reachSeveral(u) // the messages before Sync are one transaction
 		}
 		if err := x.leave(); err != nil {
 			return err
@@ -413,6 +411,12 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.retried(c.Shard())
 			return o, again
 		}
+	case onSeveral(c) && o.Err.Code == sqlstate.CannotConnectNow && !x.wrote && x.repeatable(1):
+		// A shard was lost, and nothing is left of what was read.
+		if shard := x.culprit(); x.undo() == nil {
+			x.retried(shard)
+			return o, errAgain
+		}
 	case executor.Roleless(o.Err.Code):
 		c.Doubt()
 	}
@@ -430,7 +434,7 @@ func (x *session) repeatable(tries int) bool {
 // notOwner deals with a guard's refusal: this router's map was old, or the
 // shard's guard not yet new.
 func (x *session) notOwner(report *sqlstate.Error) error {
-	shard := x.pipe.Conn.Shard()
+	shard := x.culprit()
 	version := x.unit.version
 	again := x.repeatable(x.srv.limits.RetriesMax)
 	if err := x.undo(); err != nil {

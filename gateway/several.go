@@ -56,17 +56,7 @@ func (x *session) reachSeveral(u use) error {
 		return errWait
 	}
 	if x.tx.state == txNone {
-		if x.pipe.Conn != nil {
-			if x.wrote && !x.virtual() {
-				return x.elsewhere(several.Name, x.pipe.Conn.Shard(), "the messages before Sync are one transaction, which")
-			}
-			if err := x.leave(); err != nil {
-				return err
-			}
-		}
-		x.pipe.Conn = x.talkSeveral(several.Options{Base: x.settings})
-		x.used(u)
-		return nil
+		return x.unitSeveral(u)
 	}
 	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
 		if err := x.leave(); err != nil {
@@ -123,6 +113,46 @@ func (x *session) reachSeveral(u use) error {
 	return nil
 }
 
+// unitSeveral is reachSeveral outside of a transaction block. What was written
+// before in the same unit is part of it: the shard's conversation, which has an
+// implicit transaction open, is taken along in a block.
+func (x *session) unitSeveral(u use) error {
+	o := several.Options{Base: x.settings}
+	switch c := x.pipe.Conn; {
+	case c == nil:
+	case x.virtual() || !x.wrote && !(x.strictIsolation() && x.dirty):
+		if err := x.leave(); err != nil {
+			return err
+		}
+	default:
+		if sh, ok := x.srv.ex.Snapshot().Shard(c.Shard()); !ok || sh.Engine != "postgres" {
+			return x.elsewhere(several.Name, c.Shard(), "the messages before Sync are one transaction, which")
+		}
+		if err := x.drain(); err != nil {
+			return err
+		}
+		if _, err := x.exec(c, "BEGIN"); err != nil {
+			c.Break()
+			x.release()
+			return x.shardSaid(c, err)
+		}
+		o.Adopted, o.Keep, o.Wrote = c, x.settings, x.wrote
+		wrote := x.wrote
+		x.pipe.Reset()
+		x.dirty, x.wrote = false, wrote
+	}
+	c := x.talkSeveral(o)
+	for _, p := range x.portals {
+		if o.Adopted != nil && p.conn == o.Adopted {
+			p.conn = c
+		}
+	}
+	c.SetSettings(x.settings)
+	x.pipe.Conn = c
+	x.used(u)
+	return nil
+}
+
 func (x *session) talkSeveral(o several.Options) *executor.Conn {
 	c := executor.NewConn(several.Name, several.New(x.srv.several, host{x}, o))
 	x.at.Store(c.ShardName())
@@ -136,6 +166,15 @@ func (x *session) goesSeveral(st *planner.Statement) bool {
 		return true
 	}
 	return x.tx.state == txNone && onSeveral(x.pipe.Conn)
+}
+
+// culprit is the shard whose error the last answer was.
+func (x *session) culprit() string {
+	c := x.pipe.Conn
+	if sev, ok := c.Conn.(*several.Conn); ok && sev.Culprit() != "" {
+		return sev.Culprit()
+	}
+	return c.Shard()
 }
 
 // judgeOf stands for a statement over several shards where one has to describe

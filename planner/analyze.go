@@ -572,6 +572,9 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		if st.Kind == Virtual || st.Kind == DDLKind {
 			refuse("COPY of this query is not supported", "run the query by itself")
 		}
+		if st.Kind == Several && st.Plan != nil {
+			a.planCopyQuery(c)
+		}
 		return
 	}
 	if a.second != nil {
@@ -598,6 +601,10 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 	st.ReadOnly = !c.IsFrom
 	a.finish()
+	if a.second != nil && st.Kind == DefaultShard && c.IsFrom && a.copyMakes(c) {
+		st.Kind = Several
+		a.dispatch()
+	}
 	if st.Kind == Virtual {
 		refuse("COPY of "+a.virtual+" is not supported", "read it with SELECT")
 	}

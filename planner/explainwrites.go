@@ -43,6 +43,16 @@ func (p *Plan) writeLines(line func(name, value string)) {
 			}
 		}
 	}
+	if c := p.Copy; c != nil {
+		if c.Source != nil {
+			read("source", c.Source)
+		} else {
+			line("shard text", c.Text)
+		}
+		for n := range c.Made {
+			line("made", c.MadeFor[n].Name+" by "+c.Made[n].Source)
+		}
+	}
 	if m := p.Modify; m != nil {
 		for n, st := range m.Reads {
 			read("read "+strconv.Itoa(n), st)

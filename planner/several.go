@@ -133,6 +133,3 @@ type Count struct {
 	Value int64
 	Param int // 1-based; 0 is Value
 }
-
-// CopyPlan is how COPY is split and gathered; see copyseveral.go.
-type CopyPlan struct{}

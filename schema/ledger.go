@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -405,7 +406,7 @@ func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine
 	case shardmap.Sharded:
 		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: snap.Ownership(t.Keyspace, shard)}, true
 	case shardmap.Reference:
-		return engine.Guard{Schema: t.Schema, Table: t.Name}, true
+		return engine.Guard{Schema: t.Schema, Table: t.Name, Owned: keyspace.Ownership{Epoch: snap.CopiesEpoch()}}, true
 	}
 	return engine.Guard{}, false
 }

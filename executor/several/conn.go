@@ -73,6 +73,7 @@ type Conn struct {
 	// failed: nothing but the end of the transaction, or a savepoint, is left;
 	// lost: not even a savepoint.
 	failed, lost bool
+	culprit      string // the shard that failed last
 	saves        []string
 	modes        []string
 	started      time.Time // when the transaction began
@@ -127,6 +128,9 @@ func (c *Conn) Shards() []string {
 	slices.Sort(names)
 	return names
 }
+
+// Culprit returns the shard whose error was the last one, "" if none was.
+func (c *Conn) Culprit() string { return c.culprit }
 
 // Send implements engine.Conn.
 func (c *Conn) Send(frames []byte) error {
@@ -183,7 +187,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	}
 	used := 0
 	for len(c.out) < outputChunk {
-		if c.active != nil {
+		if c.active != nil && c.copying == nil {
 			c.stepActive()
 			continue
 		}

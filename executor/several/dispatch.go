@@ -124,16 +124,8 @@ func (r *relay) copied(frame []byte) error {
 
 // end implements copyJob.
 func (r *relay) end() (string, error) {
-	if err := r.copied(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
+	if err := r.s.endCopy(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
 		return "", err
-	}
-	// The shard took the Sync that went with the statement for part of the copy.
-	if r.s.p.pipe.IgnoredSync() {
-		r.s.copyIn = false
-		r.s.p.pipe.ResumeCopy()
-		if err := r.s.p.pipe.Dispatch(wire.Sync); err != nil {
-			return "", r.s.broken(err)
-		}
 	}
 	if _, err := r.s.next(); err != nil {
 		return "", err

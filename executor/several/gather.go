@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
@@ -124,7 +125,7 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, step: "relation " + r.r.Name, named: g.e.named}
+	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, step: "relation " + r.r.Name}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
@@ -456,7 +457,7 @@ func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream,
 	if err != nil {
 		return nil, err
 	}
-	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion}
+	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion, step: "text"}
 	// The number of rows is a part of the text, so that few of many are the same.
 	q.named = g.e.named && len(in.values)-len(g.in.values) <= 64
 	return g.c.send(p, q)
@@ -498,6 +499,9 @@ func (g *gather) step(out []byte, rows int32) ([]byte, bool, string, error) {
 	}
 	if b != nil {
 		return append(out, b...), false, "", nil
+	}
+	if g.scratch != nil {
+		g.c.note(Step{Name: "text", Shard: g.scratch.conn.Shard(), Rows: g.scratch.rows, Bytes: g.scratch.bytes, Took: time.Since(g.scratch.sent)})
 	}
 	g.stop()
 	return out, true, "SELECT", nil

@@ -2,8 +2,6 @@ package several
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
@@ -12,10 +10,10 @@ import (
 
 // Bounds of gathers.
 const (
-	// RowsMaxDefault and BytesMaxDefault bound one gather where the settings
+	// GatherRowsMax and GatherBytesMax bound one gather where the settings
 	// cleave.gather_rows_max and cleave.gather_bytes_max say nothing.
-	RowsMaxDefault  = 10_000_000
-	BytesMaxDefault = 4 << 30
+	GatherRowsMax  = 10_000_000
+	GatherBytesMax = 4 << 30
 
 	// smallValues and smallBytes are how much of a gather's relations travels as
 	// parameters of the final text, without temporary tables.
@@ -34,40 +32,38 @@ const (
 	indexRows = 1000
 )
 
-// Names of the settings that bound a gather.
+// Names of the session settings that bound a gather: the rows and bytes of all its
+// relations together. 0 is the default.
 const (
-	rowsSetting  = "cleave.gather_rows_max"
-	bytesSetting = "cleave.gather_bytes_max"
+	GatherRowsSetting  = "cleave.gather_rows_max"
+	GatherBytesSetting = "cleave.gather_bytes_max"
 )
 
 // gatherLimits are the bounds of one gather.
 type gatherLimits struct{ rows, bytes int64 }
 
 func limitsOf(s *executor.Settings) gatherLimits {
-	return gatherLimits{rows: number(s, rowsSetting, RowsMaxDefault), bytes: number(s, bytesSetting, BytesMaxDefault)}
-}
-
-// number reads a setting that was checked when it was set. 0 is the default.
-func number(s *executor.Settings, name string, otherwise int64) int64 {
-	text, ok := s.Get(name)
-	if !ok {
-		return otherwise
+	l := gatherLimits{rows: GatherRowsMax, bytes: GatherBytesMax}
+	if s.Len() == 0 {
+		return l
 	}
-	n, err := strconv.ParseInt(strings.Trim(text, "' "), 10, 64)
-	if err != nil || n <= 0 {
-		return otherwise
+	if n, ok := Number(valueOf(s, GatherRowsSetting), false); ok && n > 0 {
+		l.rows = n
 	}
-	return n
+	if n, ok := Number(valueOf(s, GatherBytesSetting), true); ok && n > 0 {
+		l.bytes = n
+	}
+	return l
 }
 
 func (l gatherLimits) check(rows, bytes int64) error {
 	switch {
 	case rows > l.rows:
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the statement has to bring more than %d rows of several shards together", l.rows).
-			WithHint("add conditions, or raise the setting %s", rowsSetting)
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to bring more than %d rows of several shards together", l.rows).
+			WithHint("add conditions, or raise the setting %s", GatherRowsSetting)
 	case bytes > l.bytes:
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the statement has to bring more than %d bytes of several shards together", l.bytes).
-			WithHint("add conditions, read fewer columns, or raise the setting %s", bytesSetting)
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to bring more than %d bytes of several shards together", l.bytes).
+			WithHint("add conditions, read fewer columns, or raise the setting %s", GatherBytesSetting)
 	}
 	return nil
 }

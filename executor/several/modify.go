@@ -3,6 +3,7 @@ package several
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -132,6 +133,9 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := c.unlockCopies(p); err != nil {
+		return nil, err
+	}
 	s, err := c.send(p, q)
 	if err != nil {
 		return nil, err
@@ -172,6 +176,9 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	}
 	var streams []*stream
 	for _, p := range parts {
+		if err := c.unlockCopies(p); err != nil {
+			return nil, err
+		}
 		s, err := c.send(p, q)
 		if err != nil {
 			return nil, err
@@ -200,6 +207,13 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 		}
 	}
 	return j, nil
+}
+
+// unlockCopies tells the guards of a shard's reference tables that the router
+// writes to every shard that has them.
+func (c *Conn) unlockCopies(p *part) error {
+	_, err := c.exec(p, "SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(c.host.Snapshot().CopiesEpoch(), 10)+"'")
+	return err
 }
 
 // lastColumns are the last n values of each row.

@@ -255,12 +255,16 @@ func (c *Conn) busy(p *part) error {
 // failure is the error of a statement that failed on a part. A part that is lost
 // takes the transaction with it: nothing of it is committed.
 func (c *Conn) failure(p *part, err error) error {
+	c.culprit = p.shard
 	var se *sqlstate.Error
 	if errors.As(err, &se) && engine.Lost(err) == nil && se.Severity != "FATAL" && se.Severity != "PANIC" {
 		if se.Code == sqlstate.QueryCanceled {
 			if cause := context.Cause(c.ctx); cause != nil {
 				return cause
 			}
+		}
+		if executor.Roleless(se.Code) {
+			p.conn.Doubt()
 		}
 		e := *se
 		if e.Shard == "" {

@@ -108,11 +108,9 @@ type allowance struct{ rows, bytes int64 }
 // allowance is what the session's settings allow.
 func (c *Conn) allowance() *allowance {
 	a := &allowance{rows: 10_000_000, bytes: 256 << 20}
-	for name, to := range map[string]*int64{"cleave.gather_rows_max": &a.rows, "cleave.gather_bytes_max": &a.bytes} {
-		if v, ok := c.host.Settings().Get(name); ok {
-			if n, err := strconv.ParseInt(strings.Trim(v, "' "), 10, 64); err == nil && n > 0 {
-				*to = n
-			}
+	for name, to := range map[string]*int64{GatherRowsSetting: &a.rows, GatherBytesSetting: &a.bytes} {
+		if n, ok := Number(valueOf(c.host.Settings(), name), name == GatherBytesSetting); ok && n > 0 {
+			*to = n
 		}
 	}
 	return a

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
@@ -25,7 +26,9 @@ type scratch struct {
 	begun bool
 	// relations is the conversation where relations are not made with SQL.
 	relations engine.Relations
-	private   bool   // not from the pool
+	sent      time.Time // when the last text was
+	rows      int64     // of its answer
+	bytes     int64
 	columns   []byte // the body of the last RowDescription
 	buf       []byte // DataRow frames
 	pos       int
@@ -43,7 +46,6 @@ func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
 	defer stop()
 	conn, err := c.borrow(limit, shard)
 	if err != nil && ctx.Err() == nil && limit.Err() != nil {
-		s.private = true
 		conn, err = c.dial(ctx, shard)
 	}
 	if err != nil {
@@ -164,6 +166,7 @@ func (s *scratch) send(text string, in inputs, results []int16) error {
 		return err
 	}
 	s.columns, s.buf, s.pos = nil, s.buf[:0], 0
+	s.sent, s.rows, s.bytes = time.Now(), 0, 0
 	s.pipe.Unnamed(new(int), text, in.typed(text), false)
 	s.pipe.Bind("", "", bindBody(request{formats: in.formats, values: in.values, results: results}), false)
 	s.pipe.DescribePortal("", false, s)
@@ -301,6 +304,8 @@ func (s *scratch) Frames(b []byte) error {
 		switch b[0] {
 		case wire.DataRow:
 			s.buf = append(s.buf, b[:n]...)
+			s.rows++
+			s.bytes += int64(n)
 		case wire.NoticeResponse:
 			if !s.begun {
 				s.c.notice(b[:n])

@@ -313,11 +313,9 @@ func (s *stream) drain() {
 	for s.reading {
 		s.buf, s.pos = s.buf[:0], 0
 		if s.copyIn {
-			if s.p.pipe.Copy(wire.AppendCopyFail(nil, "the statement has ended")) != nil {
+			if s.endCopy(wire.AppendCopyFail(nil, "the statement has ended")) != nil {
 				break
 			}
-			s.copyIn = false
-			s.p.pipe.ResumeCopy()
 		}
 		if _, err := s.fill(); err != nil {
 			break

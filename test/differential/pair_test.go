@@ -224,11 +224,17 @@ const (
 // run runs a statement on both sides, the plain one in a way that leaves nothing
 // behind if the router refused it.
 func (p *pair) run(ctx context.Context, st compare.Statement, o compare.Options) (verdict, string) {
+	v, why, _ := p.runFor(ctx, st, o)
+	return v, why
+}
+
+// runFor is run that returns the plain side's outcome as well.
+func (p *pair) runFor(ctx context.Context, st compare.Statement, o compare.Options) (verdict, string, *compare.Outcome) {
 	got := p.router.Run(ctx, st)
 	inside := p.plain.Conn.TxStatus() != 'I'
 	undo := got.Refused() && !inside
 	if undo && control.MatchString(st.SQL) {
-		return refused, got.Err.Message // it would end the transaction that takes it back
+		return refused, got.Err.Message, nil // it would end the transaction that takes it back
 	}
 	if undo {
 		p.must("BEGIN")
@@ -238,12 +244,12 @@ func (p *pair) run(ctx context.Context, st compare.Statement, o compare.Options)
 		p.must("ROLLBACK")
 	}
 	if got.Refused() && !want.Refused() {
-		return refused, got.Err.Message
+		return refused, got.Err.Message, want
 	}
 	if d := compare.Difference(want, got, o); d != "" {
-		return differs, d
+		return differs, d, want
 	}
-	return equal, ""
+	return equal, "", want
 }
 
 // check runs an item and compares the tables that it may have written.

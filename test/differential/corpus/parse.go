@@ -224,27 +224,6 @@ func complete(sql string) bool {
 	return true
 }
 
-// ordered reports whether a text has an ORDER BY outside of all brackets: the
-// order of its rows counts then.
-func ordered(sql string) bool {
-	depth, upper := 0, strings.ToUpper(sql)
-	for i := 0; i < len(upper); i++ {
-		switch c := upper[i]; {
-		case c == '\'' || c == '"':
-			if end := strings.IndexByte(upper[i+1:], c); end >= 0 {
-				i += end + 1
-			}
-		case c == '(':
-			depth++
-		case c == ')':
-			depth--
-		case depth == 0 && strings.HasPrefix(upper[i:], "ORDER BY"):
-			return true
-		}
-	}
-	return false
-}
-
 var dollar = regexp.MustCompile(`^\$[A-Za-z_]*\$`)
 
 func (p *parser) directive(text string) error {
@@ -311,7 +290,7 @@ func (p *parser) directive(text string) error {
 func (p *parser) statement(sql, data string) {
 	p.begun = true
 	p.item.Statements = append(p.item.Statements, compare.Statement{SQL: sql, Data: data})
-	if !ordered(sql) {
+	if !compare.Ordered(sql) {
 		p.item.Options.Order.Any = true
 	}
 	if !p.inBlock {
