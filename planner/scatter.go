@@ -42,6 +42,7 @@ func (a *analyzer) targetOf(u *use) Target {
 	}
 	rows, _, ok := u.facts.alternatives(u.node.key, a.p.limits.Keys)
 	if !ok {
+		t.Spans = a.spansOf(u)
 		return t
 	}
 	types := a.keyTypes(t.Keyspace)
