@@ -44,6 +44,7 @@ type occurrence struct {
 	table *shardmap.Table
 	names []string // its own, and those of the joins with an alias around it
 	lone  bool     // without an alias
+	only  bool     // FROM ONLY
 	all   bool     // every column is needed
 	whole bool     // the row as such is used
 	need  map[string]bool
@@ -57,6 +58,7 @@ type occurrence struct {
 type fieldRef struct {
 	names []string
 	star  bool
+	list  bool // name.* in a SELECT list: columns, not a row
 }
 
 // gathered is a relation in the making.
@@ -67,6 +69,8 @@ type gathered struct {
 	need   map[string]bool
 	all    bool
 	keyed  bool
+	exact  bool
+	only   bool
 	conds  map[string]*pg.Node // by text
 	order  []string
 	index  [][]string
@@ -163,7 +167,7 @@ func (g *gatherer) needs() {
 			// Seen where it stands, see level.
 		case r.star:
 			for _, o := range g.names[last] {
-				o.all, o.whole = true, true
+				o.all, o.whole = true, o.whole || !r.list
 			}
 		case len(r.names) == 1:
 			for _, o := range g.occ {
@@ -253,7 +257,7 @@ func (g *gatherer) relations() []Relation {
 		}
 		key := targetKey(target)
 		for _, r := range rels {
-			if r.table != o.table || r.key != key {
+			if r.table != o.table || r.key != key || r.only != o.only {
 				continue
 			}
 			// A relation with more rows serves as well: the statement's own
@@ -268,12 +272,13 @@ func (g *gatherer) relations() []Relation {
 			}
 		}
 		if o.rel == nil {
-			o.rel = &gathered{table: o.table, target: target, key: key, need: map[string]bool{}, conds: mine, order: order}
+			o.rel = &gathered{table: o.table, target: target, key: key, need: map[string]bool{}, conds: mine, order: order, only: o.only}
 			rels = append(rels, o.rel)
 		}
 		r := o.rel
 		r.all = r.all || o.all
 		r.keyed = r.keyed || o.keyed
+		r.exact = r.exact || o.whole || g.typeof
 		for n := range o.need {
 			r.need[n] = true
 		}
@@ -286,7 +291,7 @@ func (g *gatherer) relations() []Relation {
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
 		name := g.a.fresh()
-		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed}
+		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
 		for _, o := range g.occ {
 			if o.rel != r {
 				continue
@@ -325,7 +330,7 @@ func (r *gathered) text(a *analyzer) string {
 		}
 		cols = append(cols, columnNode(relationAlias, name))
 	}
-	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: true, Relpersistence: "p", Alias: &pg.Alias{Aliasname: relationAlias}}
+	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: !r.only, Relpersistence: "p", Alias: &pg.Alias{Aliasname: relationAlias}}
 	var conds []*pg.Node
 	for _, k := range r.order {
 		conds = append(conds, r.conds[k])

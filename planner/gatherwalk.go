@@ -222,7 +222,17 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	} else {
 		p.lv = g.level(s.FromClause, s.WhereClause, sc)
 	}
-	for _, l := range [][]*pg.Node{s.DistinctClause, s.TargetList, s.GroupClause, s.WindowClause, s.ValuesLists, s.SortClause} {
+	for _, t := range s.TargetList {
+		if c := t.GetResTarget().GetVal().GetColumnRef(); c != nil && isStar(t) && len(c.Fields) > 1 {
+			g.refs = append(g.refs, fieldRef{names: strs(c.Fields), star: true, list: true})
+			if len(c.Fields) > 2 {
+				g.long = append(g.long, c)
+			}
+			continue
+		}
+		g.walk(t, p)
+	}
+	for _, l := range [][]*pg.Node{s.DistinctClause, s.GroupClause, s.WindowClause, s.ValuesLists, s.SortClause} {
 		g.list(l, p)
 	}
 	g.walk(s.HavingClause, p)
@@ -355,7 +365,7 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 			return
 		}
 	}
-	o := &occurrence{v: v, table: g.table(v), lone: v.Alias == nil, need: map[string]bool{}, all: len(v.Alias.GetColnames()) > 0}
+	o := &occurrence{v: v, table: g.table(v), lone: v.Alias == nil, only: !v.Inh, need: map[string]bool{}, all: len(v.Alias.GetColnames()) > 0}
 	g.occ = append(g.occ, o)
 	g.called(o, name)
 	p.lv.occ = append(p.lv.occ, o)

@@ -72,16 +72,16 @@ SELECT o.id, x.name FROM orders o, LATERAL (SELECT name FROM items i WHERE i.ord
 --> cleave_rel_2 (hash_bigint, all): SELECT t.order_id, t.name, t.n FROM public.items t index [[order_id]]
 --> SELECT o.id, x.name FROM cleave_rel_1 o, LATERAL (SELECT name FROM cleave_rel_2 i WHERE i.order_id = o.id ORDER BY n LIMIT 1) x
 SELECT o FROM orders o;
---> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
 --> SELECT o FROM cleave_rel_1 o
 SELECT row_to_json(o) FROM orders o WHERE o.note = 'now';
---> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
 --> SELECT row_to_json(o) FROM cleave_rel_1 o WHERE o.note = 'now'
 TABLE orders;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
 --> SELECT * FROM cleave_rel_1 orders
 SELECT * FROM ONLY orders;
---> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM ONLY public.orders t
 --> SELECT * FROM cleave_rel_1 orders
 SELECT o.id, small.label FROM orders o JOIN small ON small.tenant = o.qty JOIN notes ON notes.id = o.id;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.id, t.qty FROM public.orders t
@@ -134,7 +134,7 @@ SELECT tableoid::regclass FROM orders;
 SELECT pg_typeof(o) FROM orders o;
 --> refused 0A000: pg_typeof() of a row of orders cannot be told for rows of several shards
 SELECT pg_typeof(o.id) FROM orders o;
---> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t exact
 --> SELECT pg_typeof(o.id) FROM cleave_rel_1 o
 SELECT * FROM orders TABLESAMPLE BERNOULLI (10);
 --> refused 0A000: TABLESAMPLE of rows on several shards is not supported
@@ -165,3 +165,11 @@ SELECT now()::date, now(), current_date, x.now FROM orders o, (SELECT now()) x, 
 --> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id FROM public.orders t WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
 --> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id FROM public.items t WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
 --> SELECT $1::timestamp with time zone::date AS now, $1::timestamp with time zone AS now, $1::timestamp with time zone::pg_catalog.date AS "current_date", x.now FROM cleave_rel_1 o, (SELECT $1::timestamp with time zone AS now) x, cleave_rel_2 items WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
+SELECT o.*, public.small.* FROM orders o, small;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_2 (any shard): SELECT t.id, t.label, t.tenant FROM public.small t
+--> SELECT o.*, small.* FROM cleave_rel_1 o, cleave_rel_2 small
+SELECT count(o.*) FROM orders o, small;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
+--> cleave_rel_2 (any shard): SELECT t.id FROM public.small t
+--> SELECT count(o.*) FROM cleave_rel_1 o, cleave_rel_2 small
