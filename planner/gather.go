@@ -33,6 +33,10 @@ type gatherer struct {
 	home Where
 	// places of the tree's tables in the tree that the analysis has seen.
 	original map[*pg.RangeVar]*pg.RangeVar
+	selects  map[*pg.SelectStmt]*pg.SelectStmt
+	// given are relations that stand for whole subqueries.
+	given []Relation
+	whole bool // no subquery may be given away as a whole
 
 	typeof bool // it calls pg_typeof
 	depth  int  // of subqueries in expressions
@@ -77,7 +81,7 @@ type gathered struct {
 }
 
 func (a *analyzer) newGatherer() *gatherer {
-	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}}
+	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}, selects: map[*pg.SelectStmt]*pg.SelectStmt{}}
 }
 
 // planGather plans any query by fetching what it reads onto one connection. It
@@ -99,22 +103,21 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 		refuse("names that begin with "+RelationPrefix+" are the router's own", "use another name")
 	}
 	tree := clone(n)
-	var before, after []*pg.RangeVar
-	collect := func(to *[]*pg.RangeVar) func(m protoreflect.Message) {
-		return func(m protoreflect.Message) {
-			if v, ok := m.Interface().(*pg.RangeVar); ok {
-				*to = append(*to, v)
+	var before, after []protoreflect.Message
+	eachMessage(n.ProtoReflect(), func(m protoreflect.Message) { before = append(before, m) })
+	eachMessage(tree.ProtoReflect(), func(m protoreflect.Message) { after = append(after, m) })
+	for i, m := range after {
+		switch v := m.Interface().(type) {
+		case *pg.RangeVar:
+			was := before[i].Interface().(*pg.RangeVar)
+			if g.original[v] = was; was == keep {
+				g.keep = v
 			}
+		case *pg.SelectStmt:
+			g.selects[v] = before[i].Interface().(*pg.SelectStmt)
 		}
 	}
-	eachMessage(n.ProtoReflect(), collect(&before))
-	eachMessage(tree.ProtoReflect(), collect(&after))
-	for i, v := range after {
-		g.original[v] = before[i]
-		if before[i] == keep {
-			g.keep = v
-		}
-	}
+	g.whole = keep != nil || g.a.preferDefault
 	g.a.clocked(tree)
 	sequence, prefer := g.a.sequence, g.a.preferDefault
 	g.a.sequence, g.a.preferDefault = "", false
@@ -128,7 +131,10 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 	g.a.sequence, g.a.preferDefault = sequence, prefer
 	g.needs()
 	g.shorten()
-	return g.relations(), tree
+	for i := range g.given {
+		g.given[i].Exact = g.given[i].Exact || g.typeof
+	}
+	return append(g.given, g.relations()...), tree
 }
 
 // eachMessage calls f for m and every message below it, in the order of the fields.

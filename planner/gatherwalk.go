@@ -62,7 +62,9 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 			g.a.userCode("operator " + strings.Join(names, "."))
 		}
 		g.depth++
-		g.walk(v.SubLink.Subselect, p)
+		if !g.give(v.SubLink.Subselect.GetSelectStmt(), p.sc) {
+			g.walk(v.SubLink.Subselect, p)
+		}
 		g.depth--
 	case *pg.Node_FuncCall:
 		g.function(v.FuncCall)
@@ -186,7 +188,9 @@ func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
 		if w.Recursive {
 			sc.ctes[c.Ctename] = columns(c)
 		}
-		g.selectStmt(c.Ctequery.GetSelectStmt(), sc)
+		if !g.give(c.Ctequery.GetSelectStmt(), sc) {
+			g.selectStmt(c.Ctequery.GetSelectStmt(), sc)
+		}
 		sc.ctes[c.Ctename] = columns(c)
 	}
 }
@@ -217,8 +221,11 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	g.with(s.WithClause, sc)
 	p := place{sc: sc}
 	if s.Op != pg.SetOperation_SETOP_NONE {
-		g.selectStmt(s.Larg, sc)
-		g.selectStmt(s.Rarg, sc)
+		for _, arm := range []*pg.SelectStmt{s.Larg, s.Rarg} {
+			if !g.give(arm, sc) {
+				g.selectStmt(arm, sc)
+			}
+		}
 	} else {
 		p.lv = g.level(s.FromClause, s.WhereClause, sc)
 	}
@@ -270,7 +277,9 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		if s.Lateral {
 			g.depth++
 		}
-		g.walk(s.Subquery, place{sc: p.sc})
+		if s.Lateral || !g.give(s.Subquery.GetSelectStmt(), p.sc) {
+			g.walk(s.Subquery, place{sc: p.sc})
+		}
 		if s.Lateral {
 			g.depth--
 		}

@@ -173,3 +173,32 @@ SELECT count(o.*) FROM orders o, small;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
 --> cleave_rel_2 (any shard): SELECT t.id FROM public.small t
 --> SELECT count(o.*) FROM cleave_rel_1 o, cleave_rel_2 small
+-- Subqueries that aggregate are worked out by the shards.
+SELECT x.note, p.age FROM (SELECT note, count(*) AS n, sum(qty) FROM orders WHERE qty > 1 GROUP BY note) x JOIN people p ON p.nick = x.note WHERE x.n > 3;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.note, t.qty FROM public.orders t WHERE t.qty > 1
+--> cleave_rel_2 (hash_text, all): SELECT t.nick, t.age FROM public.people t
+--> SELECT x.note, p.age FROM (SELECT note, count(*) AS n, sum(qty) FROM cleave_rel_1 orders WHERE qty > 1 GROUP BY note) x JOIN cleave_rel_2 p ON p.nick = x.note WHERE x.n > 3
+SELECT x.n, o.id FROM (SELECT tenant_id, count(*) AS n FROM orders GROUP BY tenant_id) x JOIN orders o ON o.id = x.n;
+--> cleave_rel_1 (hash_bigint, all): SELECT tenant_id, count(*) AS n FROM orders GROUP BY tenant_id
+--> cleave_rel_2 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> SELECT x.n, o.id FROM (SELECT * FROM cleave_rel_1) x JOIN cleave_rel_2 o ON o.id = x.n
+WITH t AS (SELECT tenant_id, max(id) AS m FROM items GROUP BY tenant_id HAVING count(*) > 1), u AS (SELECT max(m) FROM t) SELECT * FROM t, u, orders o WHERE o.id = t.m;
+--> cleave_rel_1 (hash_bigint, all): SELECT tenant_id, max(id) AS m FROM items GROUP BY tenant_id HAVING count(*) > 1
+--> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> WITH t AS (SELECT * FROM cleave_rel_1), u AS (SELECT max(m) FROM t) SELECT * FROM t, u, cleave_rel_2 o WHERE o.id = t.m
+SELECT max(qty), now() FROM orders UNION ALL SELECT min(n), now() FROM items WHERE id < 5 ORDER BY 1;
+--> cleave_rel_1 (hash_bigint, all): SELECT max(qty) AS c1 FROM orders
+--> cleave_rel_2 (hash_bigint, all): SELECT min(n) AS c1 FROM items WHERE id < 5
+--> SELECT pg_catalog.max(cleave_rel_1.c1) AS max, $1::timestamp with time zone AS now FROM cleave_rel_1 UNION ALL SELECT pg_catalog.min(cleave_rel_2.c1) AS min, $1::timestamp with time zone AS now FROM cleave_rel_2 ORDER BY 1
+SELECT * FROM (SELECT count(*), count(*) FROM orders) x (a, b) JOIN items i ON i.n = x.a;
+--> cleave_rel_1 (hash_bigint, all): SELECT count(*) AS c1 FROM orders
+--> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
+--> SELECT * FROM (SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count, COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count FROM cleave_rel_1) x(a, b) JOIN cleave_rel_2 i ON i.n = x.a
+SELECT id, (SELECT count(*) FROM items i WHERE i.order_id = o.id) FROM orders o;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> cleave_rel_2 (hash_bigint, all): SELECT t.order_id, t.id FROM public.items t index [[order_id]]
+--> SELECT id, (SELECT count(*) FROM cleave_rel_2 i WHERE i.order_id = o.id) FROM cleave_rel_1 o
+SELECT id FROM orders o WHERE id = (SELECT max(order_id) FROM items);
+--> cleave_rel_1 (hash_bigint, all): SELECT max(order_id) AS c1 FROM items
+--> cleave_rel_2 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> SELECT id FROM cleave_rel_2 o WHERE id = (SELECT pg_catalog.max(cleave_rel_1.c1) AS max FROM cleave_rel_1)
