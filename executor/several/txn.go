@@ -315,7 +315,12 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	res, err := c.exec(p, "SELECT pg_catalog.now()")
+	// In a form that no setting changes. SQLite has but one.
+	sql := "SELECT pg_catalog.to_char(pg_catalog.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"
+	if c.engineOf(p.shard) == engineSQLite {
+		sql = "SELECT pg_catalog.now()"
+	}
+	res, err := c.exec(p, sql)
 	if err != nil {
 		return "", err
 	}
