@@ -221,6 +221,6 @@ func intervalOfUnit(c *pg.TypeCast) (*pg.TypeCast, int32, bool) {
 	if _, err := strconv.ParseInt(text.Sval, 10, 32); err != nil {
 		return nil, 0, false
 	}
-	literal := pg.MakeAConstStrNode(text.Sval+" "+unit, int64(c.Arg.GetAConst().GetLocation()))
+	literal := pg.MakeAConstStrNode(text.Sval+" "+unit, c.Arg.GetAConst().GetLocation())
 	return &pg.TypeCast{Arg: literal, TypeName: &pg.TypeName{Names: n.Names, Typemod: -1, Location: n.Location}, Location: c.Location}, mask<<16 | 0xffff, true
 }
