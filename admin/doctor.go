@@ -30,7 +30,8 @@ const checksAtOnce = 8
 
 // Doctor says what is wrong and the next command to run: the directory, every
 // shard's version, settings and identity, and whether tables, guards and
-// prepared transactions are as the map says. With Repair it also finishes what
+// prepared transactions are as the map says, and whether reference tables have the
+// same rows on every shard. With Repair it also finishes what
 // a crash left and sets what differs, where that is safe; DryRun wins over it. A
 // thing that cannot be reached is a finding, not an error.
 func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) {
@@ -66,7 +67,7 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		}
 		out = append(out, f)
 	}
-	return out, nil
+	return append(out, o.examineCopies(ctx, snap, req.Repair && !req.DryRun)...), nil
 }
 
 // transactions reports transactions over several shards that are prepared
