@@ -26,6 +26,10 @@ type fact struct {
 	// terms is one of rows; most often one term.
 	terms []term
 	rows  [][]konst
+	// bound is the comparison of term a with limit, if the fact is one: "<", "<=",
+	// ">" or ">="; b is a too then. Only the second reading makes them.
+	bound string
+	limit konst
 }
 
 // facts holds what is known about the rows that matter at one place of a
@@ -209,10 +213,20 @@ func (f *facts) best(class map[term]bool) (set []konst, found bool) {
 			if len(s) == 1 && s[0].unknown != 0 {
 				return s, true
 			}
-			if !found || len(s) < len(set) {
+			// An array has any number of elements.
+			if !found || len(s) < len(set) || len(s) == len(set) && hasArray(set) && !hasArray(s) {
 				set, found = s, true
 			}
 		}
 	}
 	return set, found
+}
+
+func hasArray(set []konst) bool {
+	for _, k := range set {
+		if k.array {
+			return true
+		}
+	}
+	return false
 }

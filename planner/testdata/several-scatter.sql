@@ -112,7 +112,7 @@ SELECT id FROM orders ORDER BY id DESC, note NULLS FIRST;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT id, note AS cleave_key_1 FROM orders ORDER BY id DESC, cleave_key_1 NULLS FIRST
+-->   shard text: SELECT id, note AS cleave_key_1 FROM orders ORDER BY id DESC, note NULLS FIRST
 -->   combine: merge by column 1 desc, -1 nulls first, hide 1
 SELECT id, note AS n FROM orders ORDER BY n, 1 DESC NULLS LAST;
 --> several shards [SELECT, read only, rows]
@@ -124,13 +124,13 @@ SELECT id FROM orders ORDER BY qty + 1, lower(note);
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT id, qty + 1 AS cleave_key_1, lower(note) AS cleave_key_2 FROM orders ORDER BY cleave_key_1, cleave_key_2
+-->   shard text: SELECT id, qty + 1 AS cleave_key_1, lower(note) AS cleave_key_2 FROM orders ORDER BY qty + 1, lower(note)
 -->   combine: merge by column -2, -1, hide 2
 SELECT * FROM orders ORDER BY qty * 2;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT *, qty * 2 AS cleave_key_1 FROM orders ORDER BY cleave_key_1
+-->   shard text: SELECT *, qty * 2 AS cleave_key_1 FROM orders ORDER BY qty * 2
 -->   combine: merge by column -1, hide 1
 SELECT id AS qty FROM orders ORDER BY qty;
 --> several shards [SELECT, read only, rows]
@@ -142,7 +142,7 @@ SELECT o.*, i.n FROM orders o JOIN items i USING (tenant_id) ORDER BY n, o.id;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT o.*, i.n, o.id AS cleave_key_1 FROM orders o JOIN items i USING (tenant_id) ORDER BY n, cleave_key_1
+-->   shard text: SELECT o.*, i.n, o.id AS cleave_key_1 FROM orders o JOIN items i USING (tenant_id) ORDER BY n, o.id
 -->   combine: merge by column 6, -1, hide 1
 SELECT id FROM orders ORDER BY random();
 --> several shards [SELECT, read only, rows]
@@ -220,7 +220,7 @@ SELECT DISTINCT ON (qty) id FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT DISTINCT ON (cleave_key_1) id, qty AS cleave_key_1 FROM orders ORDER BY cleave_key_1
+-->   shard text: SELECT DISTINCT ON (qty) id, qty AS cleave_key_1 FROM orders ORDER BY qty
 -->   combine: merge by column -1, unique by 1, hide 1
 SELECT DISTINCT ON (tenant_id) * FROM orders ORDER BY tenant_id, id;
 --> several shards [SELECT, read only, rows]
@@ -311,7 +311,7 @@ SELECT id, current_date FROM orders ORDER BY current_timestamp(2);
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT id, $1::timestamp with time zone::pg_catalog.date AS "current_date", $1::timestamp with time zone::timestamp (2) with time zone AS cleave_key_1 FROM orders ORDER BY cleave_key_1
+-->   shard text: SELECT id, $1::timestamp with time zone::pg_catalog.date AS "current_date", $1::timestamp with time zone::timestamp (2) with time zone AS cleave_key_1 FROM orders ORDER BY $1::timestamp with time zone::timestamp (2) with time zone
 -->   combine: merge by column -1, hide 1
 -- Not alike on every shard.
 SELECT ctid FROM orders;
@@ -337,3 +337,50 @@ DECLARE c CURSOR FOR SELECT * FROM orders ORDER BY id;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders ORDER BY id
 -->   combine: merge by column 2
+-- A subquery behind IN follows the column.
+SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items WHERE n > 3);
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items WHERE n > 3)
+SELECT * FROM orders WHERE (tenant_id, id) IN (SELECT tenant_id, order_id FROM items);
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE (tenant_id, id) IN (SELECT tenant_id, order_id FROM items)
+SELECT * FROM orders WHERE tenant_id = 5 AND tenant_id IN (SELECT tenant_id FROM items WHERE n > 3);
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id NOT IN (SELECT tenant_id FROM items);
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE NOT tenant_id IN (SELECT tenant_id FROM cleave_rel_2 items)
+-->   why: its rows cannot be combined as they come from the shards
+SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items LIMIT 3);
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IN (SELECT tenant_id FROM cleave_rel_2 items LIMIT 3)
+-->   why: its rows cannot be combined as they come from the shards
+SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items LIMIT 3) OR id = 1;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id FROM public.items t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IN (SELECT tenant_id FROM cleave_rel_2 items LIMIT 3) OR id = 1
+-->   why: its rows cannot be combined as they come from the shards
+-- Arrays of keys.
+SELECT * FROM orders WHERE tenant_id = ANY($1);
+--> one shard, key (any of $1) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = ANY($1::bigint[]) ORDER BY id;
+--> one shard, key (any of $1::bigint[]) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = ANY('{1,2,3}') ORDER BY id;
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = ANY('{1,2,3}') ORDER BY id
+-->   combine: merge by column 2
+SELECT * FROM orders WHERE tenant_id = 2 + 3;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
