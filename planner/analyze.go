@@ -56,8 +56,9 @@ type analyzer struct {
 	catalogRefs  []catalogRef
 	defaultCalls []defaultCall
 
-	advisory string   // a function of advisory locks, or of notifications
-	second   *reading // nil while one shard is tried
+	advisory string          // a function of advisory locks, or of notifications
+	second   *reading        // nil while one shard is tried
+	known    map[string]bool // see repeated
 }
 
 // touch notes that the statement uses a table.
@@ -335,7 +336,12 @@ func (a *analyzer) strict(e *KeyExpr) {
 		return
 	}
 	u := a.params[e.Param]
-	e.Strict = u == nil || u.agree[family(e.as)] < u.total
+	mark := family(e.as)
+	if e.Array {
+		mark += arrayMark
+		a.st.arrays = true
+	}
+	e.Strict = u == nil || u.agree[mark] < u.total
 }
 
 func virtualWrite(name string) error {

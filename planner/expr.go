@@ -215,6 +215,9 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 			if tc := n.GetTypeCast(); tc != nil && sameFamily(a.arrayType(tc.TypeName), c.typ) {
 				n = tc.Arg
 			}
+			if p := paramOf(n); p > 0 {
+				a.param(p).agree[family(c.typ)+arrayMark]++
+			}
 			for _, el := range n.GetAArrayExpr().GetElements() {
 				a.agree(el, c.typ)
 			}
