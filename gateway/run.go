@@ -63,9 +63,14 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 		if err != nil {
 			return "", err
 		}
+		if r.Several {
+			return "", sqlstate.Refuse("the shard keys of this statement are on several shards", "send one statement for each shard key")
+		}
 		if r.Shard != "" {
 			return r.Shard, nil
 		}
+	case planner.Several:
+		return "", sqlstate.Refuse("the statement needs rows of several shards", "add the shard key to the WHERE clause")
 	case planner.AnyShard:
 	default:
 		if !st.ReadOnly {

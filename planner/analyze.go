@@ -45,6 +45,7 @@ type analyzer struct {
 	toks                []sqlguard.Token // see tokens
 	taken               map[string]bool  // names of sequences that this statement makes
 	dropped             bool             // a literal is equal to no key, so the proof rests on its value
+	second              *reading         // nil while one shard is tried
 }
 
 // touch notes that the statement uses a table.
@@ -61,8 +62,11 @@ func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 		a.addTable(&a.st.Tables, r.table)
 		switch r.table.Kind {
 		case shardmap.Sharded:
+			if a.second != nil {
+				a.second.keyspaces[r.table.Keyspace] = true
+			}
 			if a.sharded != "" && a.st.Keyspace != r.table.Keyspace {
-				refuse("tables "+a.sharded+" and "+name+" are in different keyspaces ("+a.st.Keyspace+" and "+r.table.Keyspace+"), so their rows are placed independently",
+				a.refuseOne("tables "+a.sharded+" and "+name+" are in different keyspaces ("+a.st.Keyspace+" and "+r.table.Keyspace+"), so their rows are placed independently",
 					"declare them with the same cleave.keyspace to have them colocated, or use them in two statements")
 			}
 			if a.sharded == "" {
@@ -209,8 +213,15 @@ func (a *analyzer) query(n *pg.Node) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		st.Tag, st.ReturnsRows = "SELECT", true
-		a.visitQuery(a.selectQuery(v.SelectStmt, nil), none)
+		q := a.selectQuery(v.SelectStmt, nil)
+		if a.second != nil {
+			a.second.top, a.second.root = n, q
+		}
+		a.visitQuery(q, none)
 	default:
+		if a.second != nil {
+			a.second.top = n
+		}
 		a.modify(n, nil, true)
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
@@ -250,13 +261,16 @@ func (a *analyzer) finish() {
 		}
 		for _, other := range []string{a.whole, a.catalog} {
 			if other != "" {
-				refuse("table "+a.sharded+" is sharded and "+other+" is on the default shard only", "use them in two statements, or declare "+other+" as a reference table")
+				a.refuseOne("table "+a.sharded+" is sharded and "+other+" is on the default shard only", "use them in two statements, or declare "+other+" as a reference table")
 			}
 		}
 		if a.sequence != "" {
 			refuse(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
 		}
 		st.Kind = OneShard
+		if a.second != nil {
+			st.Kind = Several
+		}
 	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
 		// Rows of a reference table are locked in one place, so that two sessions meet.
 		st.Kind = DefaultShard
@@ -265,8 +279,14 @@ func (a *analyzer) finish() {
 	}
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
-			refuse("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
+			a.refuseOne("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
+			if a.second != nil {
+				st.Kind = Several
+			}
 		}
+	}
+	if st.Kind == Several && a.second.top != nil {
+		a.dispatch()
 	}
 }
 
@@ -424,6 +444,11 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	if route {
 		a.st.Kind, a.st.Tag, a.st.ReturnsRows, a.st.Analyze = ExplainRoute, "EXPLAIN", true, analyze
 		inner, err := a.p.Analyze(text, a.snap, a.path)
+		if err == nil && inner.Kind == OneShard && !inner.usesParams() {
+			if r, wrong := inner.Route(a.snap, nil); wrong == nil && r.Several {
+				inner, err = a.p.Several(text, a.snap, a.path)
+			}
+		}
 		if err != nil {
 			a.st.ReadOnly = true
 			a.st.Refused = sqlstate.As(err)
@@ -521,6 +546,9 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		}
 		return
 	}
+	if a.second != nil {
+		a.second.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
+	}
 	a.touch(a.relation(c.Relation), c.Relation)
 	if c.WhereClause != nil {
 		var subs []*query
@@ -531,7 +559,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		if !c.IsFrom {
 			hint = "use COPY (SELECT ... WHERE shard key = ...) TO STDOUT"
 		}
-		refuse("COPY of the sharded table "+a.sharded+" is not supported yet", hint)
+		a.refuseOne("COPY of the sharded table "+a.sharded+" is not supported yet", hint)
 	}
 	if c.IsFrom {
 		a.changes = true
@@ -545,7 +573,9 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	if st.Kind == Virtual {
 		refuse("COPY of "+a.virtual+" is not supported", "read it with SELECT")
 	}
-	st.Kind = DefaultShard
+	if st.Kind != Several {
+		st.Kind = DefaultShard
+	}
 }
 
 func (a *analyzer) vacuum(v *pg.VacuumStmt) {

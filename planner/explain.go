@@ -45,6 +45,8 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 			line("shard", "decided by the key that the router makes")
 		case open:
 			line("shard", "decided by the parameters")
+		case r.Several:
+			line("shard", "several")
 		default:
 			line("shard", r.Shard)
 		}
@@ -56,6 +58,8 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 			}
 		}
 		line("shard key", s.keyText())
+	case Several:
+		out = append(out, s.Plan.Lines(snap, args)...)
 	case DefaultShard:
 		line("shard", snap.State().DefaultShard)
 	case AnyShard:

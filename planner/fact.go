@@ -206,6 +206,9 @@ func (f *facts) best(class map[term]bool) (set []konst, found bool) {
 					s = append(s, r[j])
 				}
 			}
+			if len(s) == 1 && s[0].unknown != 0 {
+				return s, true
+			}
 			if !found || len(s) < len(set) {
 				set, found = s, true
 			}

@@ -128,6 +128,7 @@ func (a *analyzer) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	}
 	it.alias(v.Alias)
 	j.name = it.name
+	a.note(v, r, j, it)
 	return j, []*item{it}
 }
 

@@ -215,6 +215,13 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 				return []string{"one shard, but " + err.Error()}
 			}
 			head += " " + r.Shard
+			if r.Several {
+				if st, err = p.Several(sql, snap, path); err != nil {
+					return []string{"several keys, but " + err.Error()}
+				}
+				head = st.Kind.String()
+				break
+			}
 		}
 		head += ", key " + st.keyText()
 	case TxKind:
@@ -306,6 +313,11 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 	}
 	if st.DDL != nil && st.DDL.Elsewhere != "" {
 		out = append(out, "  elsewhere: "+st.DDL.Elsewhere)
+	}
+	if st.Plan != nil {
+		for _, l := range st.Plan.Lines(snap, nil) {
+			out = append(out, "  "+l)
+		}
 	}
 	if st.Kind == ExplainRoute {
 		lines, _ := st.Explain(snap, nil)

@@ -18,8 +18,11 @@ type konst struct {
 	param int
 	cast  keyspace.Type
 	val   keyspace.Value
-	never bool  // NULL, or a number that the type does not have: equal to nothing
-	loc   int32 // byte offset + 1 of the literal, 0 if it is not a plain one
+	never bool // NULL, or a number that the type does not have: equal to nothing
+	// unknown is 1 + i for the value that column i of the shard key has, whatever it
+	// is: see local.
+	unknown int
+	loc     int32 // byte offset + 1 of the literal, 0 if it is not a plain one
 }
 
 func isInt(t keyspace.Type) bool {

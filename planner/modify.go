@@ -79,7 +79,7 @@ func (a *analyzer) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it
 		if t != nil && t.Kind == shardmap.Sharded {
 			for _, k := range t.ShardKey {
 				if r.Name == k {
-					refuse("column "+quoteIdent(k)+" of table "+quoteName(t.Schema, t.Name)+" is its shard key: changing it would move the row to another shard",
+					a.refuseOne("column "+quoteIdent(k)+" of table "+quoteName(t.Schema, t.Name)+" is its shard key: changing it would move the row to another shard",
 						"delete the row and insert it again with the new key, in two statements")
 				}
 			}
@@ -158,7 +158,7 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
-			refuse("WHEN NOT MATCHED BY SOURCE looks at every row of "+quoteName(t.table.Schema, t.table.Name)+", which is on several shards", "use DELETE or UPDATE with a fixed shard key for these rows")
+			a.refuseOne("WHEN NOT MATCHED BY SOURCE looks at every row of "+quoteName(t.table.Schema, t.table.Name)+", which is on several shards", "use DELETE or UPDATE with a fixed shard key for these rows")
 		}
 	}
 	a.walkList(m.ReturningList, w)
@@ -215,7 +215,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
 	switch {
 	case sel == nil:
 		if t != nil {
-			refuse("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
+			a.refuseOne("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
 		}
 	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
 		w := &walker{sc: outer, subs: &q.subs}
@@ -316,6 +316,9 @@ func keyColumn(t *shardmap.Table, name string) *shardmap.Column {
 // insertRow takes the shard key of one row of VALUES. With facts, a value may
 // also be a column that they fix (MERGE).
 func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
+	if a.second != nil {
+		return
+	}
 	at := keyPlaces(t, cols)
 	key := make([]KeyExpr, len(at))
 	var tuple []term
@@ -382,6 +385,9 @@ func (a *analyzer) stored(e KeyExpr, t *shardmap.Table, col *shardmap.Column) Ke
 }
 
 func (a *analyzer) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
+	if a.second != nil {
+		return
+	}
 	at := keyPlaces(t, cols)
 	tuple := make([]term, len(at))
 	for i, p := range at {

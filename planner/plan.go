@@ -65,8 +65,7 @@ type Statement struct {
 	// Keyspace is that of the sharded tables; "" if there is none.
 	Keyspace string
 	// Keys are the alternatives for the shard key: one element for a = 1,
-	// several for a IN (1, 2). Each has one expression per shard key column. All
-	// alternatives have to be on one shard.
+	// several for a IN (1, 2). Each has one expression per shard key column.
 	Keys [][]KeyExpr
 	// Shape is the fingerprint of the text with literals removed, for logs and
 	// metrics, and the key under which a cache can keep the statement for texts
@@ -138,6 +137,9 @@ type Route struct {
 	Range  string
 	Epoch  uint64 // of the range or pin; the highest of several
 	Pinned bool
+	// Several: the keys are on several shards, so the statement has to be planned
+	// for them: Planner.Several.
+	Several bool
 
 	index   *shardmap.Index
 	rangeAt int // index into the keyspace's ranges, negative for a pin or listed value

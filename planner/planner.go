@@ -106,7 +106,7 @@ func refuse(why, hint string) { fail(sqlstate.Refuse(why, hint)) }
 // search_path in order, pg_catalog left out unless the session names it.
 //
 // Errors: the guard's (54000, 54001, 22021), 42601 for a syntax error or several
-// statements, 0A000 for a statement that cannot be proved to be exact, 42P01
+// statements, 0A000 for a statement that cannot be proved to be exact in any way, 42P01
 // for a table that does not exist beside sharded ones, 22xxx for a shard key
 // literal that its type cannot hold, 42501 for writes to the schema cleave.
 func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (st *Statement, err error) {
@@ -120,7 +120,22 @@ func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if len(tree.Stmts) > 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
-	a := &analyzer{p: p, snap: snap, path: searchPath, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+	if st, err = p.analyzer(sql, snap, searchPath).run(tree); err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {
+		return st, err
+	}
+	// The first reading may have changed the tree.
+	if tree, again := p.parse(sql); again == nil {
+		return p.again(tree, sql, snap, searchPath, err)
+	}
+	return nil, err
+}
+
+func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
+	return &analyzer{p: p, snap: snap, path: path, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+}
+
+// run reads the one statement of a tree.
+func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			b, ok := r.(bailout)
@@ -133,7 +148,7 @@ func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	a.statement(tree.Stmts[0].Stmt)
 	a.finishFill()
 	if a.st.Shape == "" {
-		a.st.Shape, _, _ = Normalize(sql)
+		a.st.Shape, _, _ = Normalize(a.sql)
 	}
 	return a.st, nil
 }

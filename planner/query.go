@@ -58,6 +58,12 @@ type query struct {
 	with []*withQuery
 	cols []column
 	open bool // it has columns that are not known
+	sel  *pg.SelectStmt
+	sc   *scope
+	// inner are the terms of FROM that the columns are, noTerm for expressions.
+	inner []term
+	// aggregates: it aggregates without GROUP BY, or by it. windows: it calls window functions.
+	aggregates, windows bool
 	// up: the facts of FROM and WHERE hold for each output row. down: a row that
 	// has another value in an output column than the one that matters cannot
 	// change the rows that have it.
@@ -267,6 +273,10 @@ func (a *analyzer) visitQuery(q *query, outer *facts) *facts {
 
 // pin takes the shard keys of a table from the facts, or refuses.
 func (a *analyzer) pin(j *jnode, f *facts) {
+	if a.second != nil {
+		a.seen(j, f)
+		return
+	}
 	rows, missing, ok := f.alternatives(j.key, a.p.limits.Keys)
 	if !ok {
 		a.notPinned(j, missing)
@@ -337,8 +347,12 @@ func (a *analyzer) notPinned(j *jnode, missing int) {
 func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	a.work(nil)
 	a.worked += 100
-	q := &query{}
+	q := &query{sel: s}
 	sc := &scope{parent: parent}
+	q.sc = sc
+	if a.second != nil {
+		a.second.queries[s] = q
+	}
 	q.with = a.withClause(s.WithClause, sc)
 	if s.IntoClause != nil {
 		a.into = s.IntoClause
@@ -404,6 +418,7 @@ func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	q.up = !(hasAggregate && !grouped) && plainGroup
 	distinctOn := len(s.DistinctClause) > 0 && s.DistinctClause[0].GetNode() != nil
 	q.down = q.up && s.LimitCount == nil && s.LimitOffset == nil && !hasWindow && !distinctOn
+	q.aggregates, q.windows = hasAggregate || grouped, hasWindow
 	a.outputs(q, s.TargetList, sc, grouped, groupTerms)
 	return q
 }
@@ -424,6 +439,7 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			q.links = append(q.links, [2]term{out.term, c.term})
 		}
 		q.cols = append(q.cols, out)
+		q.inner = append(q.inner, c.term)
 	}
 	for _, n := range list {
 		r := n.GetResTarget()
@@ -456,6 +472,7 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			}
 		}
 		q.cols = append(q.cols, col)
+		q.inner = append(q.inner, noTerm)
 	}
 	if q.root != nil {
 		q.root.rtes[rte] = true

@@ -15,14 +15,13 @@ const maxKeyColumns = 8
 
 // Route says where one execution of the statement goes.
 //
-// OneShard: all shard key alternatives have to be on one shard; an alternative
-// with NULL matches no row and is left out (in an INSERT it is an error). If none
+// OneShard: the owner of all shard key alternatives; if they are on several
+// shards, Route.Several is set and nothing else. An alternative with NULL matches no row and is left out (in an INSERT it is an error). If none
 // is left, no row can match, any shard gives the right answer and the default
 // shard is taken. DefaultShard: the default shard. AnyShard: Route.Shard is "",
 // the caller chooses. Other kinds have no route: 0A000.
 //
-// Errors: 0A000 if the alternatives are on several shards or a parameter's type
-// is not known, 23502 for a NULL shard key in an INSERT, 23514 for a key that a
+// Errors: 0A000 if a parameter's type is not known, 23502 for a NULL shard key in an INSERT, 23514 for a key that a
 // list keyspace does not have, 22xxx and 08P01 for a parameter that is not a
 // value of its type.
 //
@@ -113,7 +112,7 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 			continue
 		}
 		if at.Shard != route.Shard {
-			return Route{}, s.severalShards(snap, args, sql, literals)
+			return Route{Several: true, Keyspace: s.Keyspace}, nil
 		}
 		if at.Range != route.rangeAt || at.Pinned != route.Pinned {
 			route.rangeAt, route.Pinned = several, false
@@ -145,46 +144,6 @@ func (r *Route) Text() string {
 		return "listed value"
 	}
 	return r.index.RangeText(r.rangeAt)
-}
-
-// severalShards is the refusal of a statement whose keys are spread.
-func (s *Statement) severalShards(snap *shardmap.Snapshot, args *Args, sql string, literals []Literal) error {
-	index, _ := snap.Keyspace(s.Keyspace)
-	var names []string
-	seen := map[string]bool{}
-	for _, exprs := range s.Keys {
-		key := make(keyspace.Key, len(exprs))
-		match := true
-		for i := range exprs {
-			e := &exprs[i]
-			never := e.Never
-			switch {
-			case literals != nil:
-				key[i], match = e.fromText(sql, literals)
-			case e.Param == 0:
-				key[i] = e.Value
-			default:
-				var err error
-				if key[i], never, err = e.eval(args); err != nil {
-					return err
-				}
-			}
-			match = match && !never
-		}
-		if !match {
-			continue
-		}
-		if at, err := index.Locate(key); err == nil && !seen[at.Shard] {
-			seen[at.Shard] = true
-			names = append(names, at.Shard)
-		}
-	}
-	list := strings.Join(names[:min(len(names), 8)], ", ")
-	if len(names) > 8 {
-		list += ", ..."
-	}
-	return sqlstate.Refuse("the shard keys of this statement are on several shards: "+list,
-		"send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is")
 }
 
 // fromText reads the literal of another text of the same shape.

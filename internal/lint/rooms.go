@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -141,7 +142,7 @@ func allowed(from, to string, test bool) (why string) {
 	if from == to {
 		return ""
 	}
-	if listed(to, free) && !within(to, from) {
+	if listed(to, free) && !within(to, from) && !siblings(from, to) {
 		return "nobody imports programs and end-to-end tests"
 	}
 	if listed(to, testOnly) && !test && !listed(from, free) && !listed(from, testOnly) {
@@ -185,6 +186,13 @@ func allowed(from, to string, test bool) (why string) {
 		return fmt.Sprintf("%s must not know %s", rooms[fr], rooms[tr])
 	}
 	return ""
+}
+
+// siblings says whether two packages are parts of one folder of tests, such as
+// test/differential/corpus and test/differential/compare.
+func siblings(from, to string) bool {
+	folder := path.Dir(to)
+	return strings.Contains(folder, "/") && within(from, folder)
 }
 
 // known says whether a folder with Go files is in a row at all.

@@ -208,8 +208,8 @@ EXPLAIN (ROUTE) SELECT * FROM orders;
 EXPLAIN (ROUTE) INSERT INTO orders VALUES (1), (2), (3), (4), (5);
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: refused
--->   | reason: the shard keys of this statement are on several shards: shard-0, shard-2, shard-1 (SQLSTATE 0A000)
--->   | hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+-->   | reason: the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000)
+-->   | hint: send one statement for each shard key
 EXPLAIN (ROUTE) SELECT * FROM notes;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: default shard

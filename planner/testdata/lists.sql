@@ -2,7 +2,7 @@
 SELECT * FROM orders WHERE tenant_id IN (5);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
---> one shard, but the shard keys of this statement are on several shards: shard-0, shard-2, shard-1 (SQLSTATE 0A000); hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+--> several keys, but the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000); hint: send one statement for each shard key
 SELECT * FROM orders WHERE tenant_id IN (5, 5, NULL);
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id IN (NULL);
@@ -56,7 +56,7 @@ SELECT * FROM orders WHERE tenant_id = 5 OR tenant_id = 5;
 SELECT * FROM orders WHERE tenant_id = 5 AND id = 1 OR tenant_id = 5 AND id = 2;
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 1 OR tenant_id = 2 OR tenant_id = 3 OR tenant_id = 4;
---> one shard, but the shard keys of this statement are on several shards: shard-0, shard-2, shard-1 (SQLSTATE 0A000); hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+--> several keys, but the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000); hint: send one statement for each shard key
 SELECT * FROM orders WHERE (tenant_id = 5 OR note = 'x') AND (tenant_id = 5 OR id = 1);
 --> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
 -->   hint: add "orders.tenant_id = ..." to the WHERE clause
@@ -73,7 +73,7 @@ SELECT * FROM visits WHERE (visitor, region) = (5, 'eu');
 SELECT * FROM visits WHERE (region, visitor) IN (('eu', 5));
 --> one shard shard-0, key ('eu', 5) [SELECT, read only, rows]
 SELECT * FROM visits WHERE (region, visitor) IN (('eu', 5), ('us', 6), ('eu', 6), ('us', 5));
---> one shard, but the shard keys of this statement are on several shards: shard-0, shard-1, shard-2 (SQLSTATE 0A000); hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+--> several keys, but the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000); hint: send one statement for each shard key
 SELECT * FROM visits WHERE (region, visitor) IN (('eu', 5), ('eu', NULL));
 --> one shard shard-0, key ('eu', 5) [SELECT, read only, rows]
 SELECT * FROM visits WHERE region IN ('eu') AND visitor IN (5);

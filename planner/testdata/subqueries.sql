@@ -108,7 +108,7 @@ SELECT * FROM orders WHERE tenant_id = (SELECT 5);
 SELECT * FROM orders WHERE tenant_id = 5 AND id = (SELECT max(id) FROM orders WHERE tenant_id = 5);
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 AND id > ALL (SELECT id FROM orders WHERE tenant_id = 6);
---> one shard, but the shard keys of this statement are on several shards: shard-0, shard-1 (SQLSTATE 0A000); hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+--> several keys, but the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000); hint: send one statement for each shard key
 SELECT * FROM orders o WHERE o.tenant_id = 5 ORDER BY (SELECT max(id) FROM items i WHERE i.tenant_id = o.tenant_id);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT count(*) FROM orders o WHERE o.tenant_id = 5 HAVING count(*) > (SELECT count(*) FROM items);

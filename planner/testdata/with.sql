@@ -56,7 +56,7 @@ WITH d AS (DELETE FROM orders RETURNING *) SELECT count(*) FROM d;
 WITH d AS (DELETE FROM orders WHERE tenant_id = 5 RETURNING *) SELECT * FROM items i JOIN d ON d.id = i.order_id WHERE i.tenant_id = 5;
 --> one shard shard-0, key (5), (5) [SELECT, rows]
 WITH u AS (UPDATE orders SET note = 'x' WHERE tenant_id = 5 RETURNING id) SELECT * FROM u, items WHERE items.tenant_id = 6;
---> one shard, but the shard keys of this statement are on several shards: shard-0, shard-1 (SQLSTATE 0A000); hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+--> several keys, but the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000); hint: send one statement for each shard key
 WITH RECURSIVE a AS (SELECT * FROM orders WHERE tenant_id = 5), orders AS (SELECT 1 AS tenant_id) SELECT * FROM a;
 --> any shard [SELECT, read only, rows]
 WITH i AS (INSERT INTO orders (tenant_id, id) VALUES ($1, 1) RETURNING *) SELECT * FROM i, items WHERE items.tenant_id = $1;

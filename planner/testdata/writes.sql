@@ -8,7 +8,7 @@ INSERT INTO orders (id, tenant_id) VALUES ($1, $2) RETURNING id;
 INSERT INTO orders (tenant_id, id) VALUES (5, 1), (5, 2), (5, 3);
 --> one shard shard-0, key (5), (5), (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5);
---> one shard, but the shard keys of this statement are on several shards: shard-0, shard-2, shard-1 (SQLSTATE 0A000); hint: send one statement for each shard key, or for each group of keys on one shard: cleave.shard_of shows where a key is
+--> several keys, but the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000); hint: send one statement for each shard key
 INSERT INTO orders (id) VALUES (1);
 --> refused 0A000: INSERT into orders gives no value for its shard key column tenant_id
 -->   hint: name the column tenant_id in the INSERT and give its value

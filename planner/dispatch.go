@@ -1,0 +1,155 @@
+package planner
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A statement that is not proved to be of one shard is read a second time, with
+// a tree of its own: then nothing is refused for its shard keys, and instead it
+// is noted what each table stands for and which facts hold there. The functions
+// named plan... look at that and return a Plan; nil without error means that the
+// statement is none of theirs, an error that it cannot be run by anybody.
+
+// reading is what the second reading notes.
+type reading struct {
+	// top is the query or the statement that changes rows: inside EXPLAIN, DECLARE
+	// and COPY it is theirs.
+	top *pg.Node
+	// root is what was proved about top; nil for statements that change rows.
+	root *query
+	// uses are the tables named, in the order of the text, WITH queries left out.
+	uses  []*use
+	byRef map[*pg.RangeVar]*use
+	// queries are the SELECTs, each of a set operation's arms as well.
+	queries map[*pg.SelectStmt]*query
+	// keyspaces are those of the sharded tables.
+	keyspaces map[string]bool
+	// names counts the relations that were named, see fresh.
+	names int
+	// clock is set once a text uses the parameter Plan.Clock.
+	clock bool
+	// witness is the table whose shard key the proof of locality follows, see local.
+	witness  *jnode
+	planning bool // the statement was read
+	outside  bool // a sharded table was not bound to the witness
+}
+
+// use is one place where a statement names a table.
+type use struct {
+	ref *pg.RangeVar
+	rel relation
+	// node is its leaf in the join tree, sc the scope of its query level.
+	node *jnode
+	item *item
+	// facts hold for the rows of it that can matter; nil if it was not looked at.
+	facts *facts
+}
+
+// sharded reports whether rows of the table are on several shards.
+func (u *use) sharded() bool { return u.rel.table != nil && u.rel.table.Kind == shardmap.Sharded }
+
+// Several is Analyze without the proof that one shard is enough: for a statement
+// of kind OneShard whose keys are on several shards when it is run (Route.Several).
+// The result is of kind Several.
+//
+// Errors: those of Analyze.
+func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []string) (*Statement, error) {
+	tree, err := p.parse(sql)
+	if err != nil {
+		return nil, err
+	}
+	if len(tree.Stmts) != 1 {
+		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
+	}
+	return p.again(tree, sql, snap, searchPath, nil)
+}
+
+// again is the second reading. first is what the first one said.
+func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapshot, path []string, first error) (*Statement, error) {
+	a := p.analyzer(sql, snap, path)
+	a.second = &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
+	st, err := a.run(tree)
+	switch {
+	case err != nil && first != nil && !a.second.planning:
+		return nil, first
+	case err != nil:
+		return nil, err
+	case st.Kind == Several && st.Plan == nil || st.Kind == OneShard:
+		if first == nil {
+			first = sqlstate.Refuse("the statement needs rows of several shards, in a way that the router does not know how to carry out", "send one statement for each shard key")
+		}
+		return nil, first
+	}
+	return st, nil
+}
+
+// dispatch plans a statement that needs several shards.
+func (a *analyzer) dispatch() {
+	st := a.st
+	st.Keys, st.Reusable = nil, false
+	a.second.planning = true
+	var err error
+	switch a.second.top.GetNode().(type) {
+	case *pg.Node_SelectStmt:
+		st.Plan, err = a.planRead(a.second.top)
+	case *pg.Node_InsertStmt:
+		st.Plan, err = a.planInsert(a.second.top)
+	case *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+		st.Plan, err = a.planModify(a.second.top)
+	case *pg.Node_CopyStmt:
+		st.Plan, err = a.planCopy(a.second.top)
+	}
+	if err != nil {
+		fail(err)
+	}
+	a.second.planning = false
+	if st.Plan != nil {
+		st.Plan.Clock = st.Plan.Clock || a.second.clock
+	}
+}
+
+// planRead plans a query: a SELECT, also that of DECLARE CURSOR, EXPLAIN and COPY.
+func (a *analyzer) planRead(n *pg.Node) (*Plan, error) {
+	for _, plan := range []func(*pg.Node) (*Plan, error){a.planScatter, a.planAggregate, a.planGather} {
+		if p, err := plan(n); p != nil || err != nil {
+			return p, err
+		}
+	}
+	return nil, nil
+}
+
+// refuseOne refuses what one shard cannot do; the second reading goes on.
+func (a *analyzer) refuseOne(why, hint string) {
+	if a.second == nil {
+		refuse(why, hint)
+	}
+}
+
+// note records a table's place.
+func (a *analyzer) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
+	if a.second == nil {
+		return
+	}
+	if a.second.byRef[v] != nil {
+		// Recursive WITH queries are read several times.
+		u := a.second.byRef[v]
+		u.rel, u.node, u.item = r, j, it
+		return
+	}
+	u := &use{ref: v, rel: r, node: j, item: it}
+	a.second.uses = append(a.second.uses, u)
+	a.second.byRef[v] = u
+}
+
+// seen records the facts of a sharded table's place.
+func (a *analyzer) seen(j *jnode, f *facts) {
+	for _, u := range a.second.uses {
+		if u.node == j && u.facts == nil {
+			u.facts = f.clone()
+		}
+	}
+	a.bound(j, f)
+}

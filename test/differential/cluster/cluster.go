@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/postgres"
+	"github.com/cleavedb/cleave/engine/sqlite"
+	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/wiring"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/shardmap/memory"
+)
+
+// Options are what a cluster is made of.
+type Options struct {
+	Engine string // "postgres" or "sqlite"
+	Shards int
+	// Database makes a fresh PostgreSQL database and returns its URL.
+	Database func() (string, error)
+	// Dir is an empty folder for SQLite files.
+	Dir string
+}
+
+// Cluster is a router with its shards.
+type Cluster struct {
+	Options
+	addr   string
+	dir    shardmap.Directory
+	rooms  *wiring.Rooms
+	served chan error
+	open   []engine.Shard
+	conns  map[string]engine.Conn // one to each shard, past the router
+}
+
+// Start starts a cluster; Close ends it.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c := &Cluster{Options: o, dir: memory.New(), conns: map[string]engine.Conn{}}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	log := slog.New(slog.DiscardHandler)
+	var req admin.BootstrapRequest
+	for i := range c.Shards {
+		url := "file:" + filepath.Join(c.Dir, fmt.Sprintf("shard-%d.db", i))
+		if c.Engine == "postgres" {
+			var err error
+			if url, err = c.Database(); err != nil {
+				return err
+			}
+		}
+		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: url})
+	}
+	ops := wiring.NewOps(c.dir, "test", log)
+	_, err := ops.Bootstrap(ctx, req)
+	if err := errors.Join(err, ops.Close()); err != nil {
+		return err
+	}
+	for _, s := range req.Shards {
+		if err := c.reach(ctx, s); err != nil {
+			return err
+		}
+	}
+	cfg, err := config.Load(config.Input{})
+	if err != nil {
+		return err
+	}
+	if c.rooms, err = wiring.New(ctx, wiring.Options{Directory: c.dir, Config: &cfg.Config, Log: log}); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	c.addr, c.served = l.Addr().String(), make(chan error, 1)
+	go func() { c.served <- c.rooms.Gateway.Serve(context.WithoutCancel(ctx), l) }()
+	return nil
+}
+
+func (c *Cluster) reach(ctx context.Context, s admin.BootstrapShard) error {
+	var driver engine.Driver = postgres.Driver{}
+	if c.Engine == "sqlite" {
+		driver = sqlite.Driver{}
+	}
+	shard, err := driver.Open(engine.Config{URL: s.URL})
+	if err != nil {
+		return err
+	}
+	c.open = append(c.open, shard)
+	conn, err := shard.Connect(ctx, nil)
+	if err != nil {
+		return err
+	}
+	c.conns[s.Name] = conn
+	return nil
+}
+
+// Close ends the router and what reaches the shards.
+func (c *Cluster) Close() error {
+	limit, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var errs []error
+	if c.served != nil {
+		errs = append(errs, c.rooms.Gateway.Shutdown(limit))
+		if err := <-c.served; !errors.Is(err, gateway.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if c.rooms != nil {
+		errs = append(errs, c.rooms.Close())
+	}
+	for _, conn := range c.conns {
+		errs = append(errs, conn.Close())
+	}
+	for _, s := range c.open {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, c.dir.Close())...)
+}
+
+// Name says what the cluster is, such as "postgres-3".
+func (c *Cluster) Name() string { return fmt.Sprintf("%s-%d", c.Engine, c.Shards) }
+
+// URL is where the router listens.
+func (c *Cluster) URL() string { return "postgres://app@" + c.addr + "/cleave?sslmode=disable" }
+
+// Snapshot is the map that the router serves.
+func (c *Cluster) Snapshot() *shardmap.Snapshot { return c.rooms.Executor.Snapshot() }
+
+// On runs statements on one shard, past the router, and returns the last result.
+func (c *Cluster) On(shard, sql string) (*engine.Result, error) {
+	res, err := engine.Exec(c.conns[shard], sql)
+	if err != nil {
+		return nil, fmt.Errorf("on %s: %.300s: %w", shard, sql, err)
+	}
+	return res, nil
+}
