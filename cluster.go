@@ -118,7 +118,8 @@ func (c *Cluster) open(ctx context.Context, place *place) error {
 	c.undo = append(c.undo, dir.Close)
 	// Before the map is loaded: from here on changes wait for this program.
 	host, _ := os.Hostname() // "" says as much
-	lease, leave, err := dir.Join(ctx, shardmap.Member{ID: uuid.NewString(), Role: "client", Host: host, Software: software()})
+	member := uuid.NewString()
+	lease, leave, err := dir.Join(ctx, shardmap.Member{ID: member, Role: "client", Host: host, Software: software()})
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func (c *Cluster) open(ctx context.Context, place *place) error {
 		return nil
 	})
 	place.config.Lanes = -1 // its sessions have no sockets, so that a loop would only be one wake-up more
-	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: &place.config, Software: software(), Log: c.options.log})
+	c.rooms, err = wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: &place.config, Software: software(), Log: c.options.log})
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,8 @@ require (
 	zombiezen.com/go/sqlite v1.4.2
 )
 
+require github.com/xdg-go/stringprep v1.0.4 // indirect
+
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect
 	codeberg.org/go-latex/latex v0.2.0 // indirect

@@ -33,12 +33,19 @@ type API interface {
 
 	CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*Result, error)
 	Distribute(ctx context.Context, req DistributeRequest) (*Result, error)
+	Declare(ctx context.Context, req DeclareRequest) (*Result, error)
 	Pin(ctx context.Context, req PinRequest) (*Result, error)
 	Unpin(ctx context.Context, req UnpinRequest) (*Result, error)
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
+
+	// Users lists those who may connect where clients are asked who they are.
+	Users(ctx context.Context) ([]UserInfo, error)
+	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+	ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+	RemoveUser(ctx context.Context, req UserRequest) (*UserInfo, error)
 }
 
 // Meta is part of every request that changes something.
@@ -85,6 +92,17 @@ type DistributeRequest struct {
 	Table    string   `json:"table"` // name or schema.name; quoted as in SQL where needed
 	ShardKey []string `json:"shard_key"`
 	Keyspace string   `json:"keyspace,omitempty"` // "" is the hash keyspace of the key's types
+}
+
+// DeclareRequest says what a table becomes when it is created.
+type DeclareRequest struct {
+	Meta
+	Table     string   `json:"table"` // name or schema.name; quoted as in SQL where needed
+	ShardKey  []string `json:"shard_key,omitempty"`
+	Keyspace  string   `json:"keyspace,omitempty"` // "" is the hash keyspace of the key's types
+	Reference bool     `json:"reference,omitempty"`
+	// Forget takes the declaration back.
+	Forget bool `json:"forget,omitempty"`
 }
 
 // PinRequest places a key that has no rows yet on a shard.

@@ -111,7 +111,8 @@ type TwoPhase interface {
 type Guard struct {
 	Schema, Table string
 	// ShardKey are the shard key columns, in the order of Owned.Types. Empty
-	// for a table whose rows this shard must not change at all.
+	// for a table whose rows are the same on every shard: they may be changed with
+	// the guard's epoch only, or not at all if that is 0.
 	ShardKey []string
 	Owned    keyspace.Ownership
 }

@@ -29,14 +29,38 @@ type Text struct {
 // usable; any other error means that the Conn is broken. COPY is refused, and
 // results are held in memory: for housekeeping with small results.
 func Exec(c Conn, sql string) (*Result, error) {
-	if strings.IndexByte(sql, 0) >= 0 {
-		return nil, sqlstate.New(sqlstate.CharacterNotInRepertoire, "a statement cannot contain a zero byte")
-	}
-	if err := c.Send(wire.AppendQuery(nil, sql)); err != nil {
+	if err := Ask(c, sql); err != nil {
 		return nil, err
 	}
+	return Answer(c, nil)
+}
+
+// Ask is the first half of [Exec]: it sends the message. Answer must follow, so
+// that several conversations can be at work at the same time.
+func Ask(c Conn, sql string) error {
+	if strings.IndexByte(sql, 0) >= 0 {
+		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "a statement cannot contain a zero byte")
+	}
+	return c.Send(wire.AppendQuery(nil, sql))
+}
+
+// Answer is the second half of [Exec]. aside, if it is not nil, is given the
+// whole frames of notices and reported parameters; they are valid during the call.
+func Answer(c Conn, aside func(frame []byte)) (*Result, error) {
+	all, err := Answers(c, 1, aside)
+	if len(all) == 0 {
+		return nil, err
+	}
+	return all[0], err
+}
+
+// Answers is Answer for n Query messages that were sent together. The error is
+// the first one's that failed; if it is a *sqlstate.Error all have been answered,
+// and there are n results.
+func Answers(c Conn, n int, aside func(frame []byte)) ([]*Result, error) {
+	all := make([]*Result, 0, n)
 	res := &Result{}
-	var failed *sqlstate.Error
+	var failed, first *sqlstate.Error
 	for {
 		b, err := c.Receive()
 		if err != nil {
@@ -50,16 +74,26 @@ func Exec(c Conn, sql string) (*Result, error) {
 			if !ok {
 				return nil, wire.ErrMalformed
 			}
+			if t := f.Type(); aside != nil && (t == wire.NoticeResponse || t == wire.ParameterStatus) {
+				aside(f)
+			}
 			b = rest
 			done, err := res.take(c, f, &failed)
 			if err != nil {
 				return nil, because(err, failed)
 			}
-			if done && failed != nil {
-				return res, failed
+			if !done {
+				continue
 			}
-			if done {
-				return res, nil
+			if all = append(all, res); first == nil {
+				first = failed
+			}
+			res, failed = &Result{}, nil
+			if len(all) == n && first != nil {
+				return all, first
+			}
+			if len(all) == n {
+				return all, nil
 			}
 		}
 	}

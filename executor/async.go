@@ -62,7 +62,7 @@ func (e *Executor) CachedText(sh *planner.Shaper, text []byte, s *Settings, snap
 		return nil, r, false
 	}
 	r, ok, err := st.RouteText(snap, view, literals)
-	if !ok || err != nil {
+	if !ok || err != nil || r.Several {
 		return nil, r, false
 	}
 	e.metrics.PlanCache(true)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -32,6 +33,8 @@ type Conn struct {
 	turn uint64
 	// unnamed is the owner of the unnamed prepared statement, nil if there is none.
 	unnamed any
+
+	pinned bool // see Pin
 
 	status byte // of the last ReadyForQuery
 	broken bool
@@ -146,21 +149,64 @@ func (c *Conn) LocalChanges(s *Settings) []string {
 // Exec runs one simple-protocol message of the router's own and decodes its
 // result. A shard's error is a *sqlstate.Error and leaves the Conn usable.
 func (c *Conn) Exec(sql string) (*engine.Result, error) {
+	if err := c.Ask(sql); err != nil {
+		return nil, err
+	}
+	return c.Answer(nil)
+}
+
+// Ask is the first half of Exec: it sends the message. If it returns nil, Answer
+// must follow; after an error the Conn is broken.
+func (c *Conn) Ask(sql string) error {
 	c.unnamed = nil
 	c.asked.Store(time.Now().UnixNano())
-	res, err := engine.Exec(c.Conn, sql)
-	c.asked.Store(0)
-	c.heard = c.heard || res != nil
-	if res != nil && res.Status != 0 {
-		c.status = res.Status
-	}
+	err := engine.Ask(c.Conn, sql)
 	if err != nil {
-		var se *sqlstate.Error
-		if res == nil || !errors.As(err, &se) {
-			c.broken = true
-		}
+		c.asked.Store(0)
+		c.broken = true
 	}
-	return res, err
+	return err
+}
+
+// AskAll is Ask for several messages at once; Answers must follow.
+func (c *Conn) AskAll(texts ...string) error {
+	c.unnamed = nil
+	var frames []byte
+	for _, sql := range texts {
+		frames = wire.AppendQuery(frames, sql)
+	}
+	c.asked.Store(time.Now().UnixNano())
+	err := c.Send(frames)
+	if err != nil {
+		c.asked.Store(0)
+		c.broken = true
+	}
+	return err
+}
+
+// Answer is the second half of Exec. aside, if it is not nil, is given the whole
+// frames of notices and reported parameters, valid during the call.
+func (c *Conn) Answer(aside func(frame []byte)) (*engine.Result, error) {
+	all, err := c.Answers(1, aside)
+	if len(all) == 0 {
+		return nil, err
+	}
+	return all[0], err
+}
+
+// Answers reads the answers to n messages. An error of the shard's is the first
+// message's that failed, and leaves the Conn usable.
+func (c *Conn) Answers(n int, aside func(frame []byte)) ([]*engine.Result, error) {
+	all, err := engine.Answers(c.Conn, n, aside)
+	c.asked.Store(0)
+	c.heard = c.heard || len(all) > 0
+	if len(all) > 0 && all[len(all)-1].Status != 0 {
+		c.status = all[len(all)-1].Status
+	}
+	if len(all) < n {
+		c.broken = true
+	}
+	return all, err
 }
 
 // CanPrepare reports whether the shard can prepare transactions durably.
@@ -199,9 +245,24 @@ func (c *Conn) alive() bool {
 	return !c.broken && c.status == 'I' && c.SetDeadline(time.Time{}) == nil
 }
 
+// Pin makes Release do nothing while the Conn works: its session keeps it, because
+// something of the session's is in it (temporary tables, advisory locks). It still
+// counts among the pool's.
+func (c *Conn) Pin() { c.pinned = true }
+
+// Unpin ends Pin. What is in the Conn's session ends with it, so it is closed
+// when it is released.
+func (c *Conn) Unpin() { c.pinned, c.broken = false, true }
+
+// Pinned reports whether a session keeps the Conn.
+func (c *Conn) Pinned() bool { return c.pinned }
+
 // Release gives the Conn back to its pool, or closes it if it is broken or not
-// outside a transaction. It must not be used afterwards.
+// outside a transaction. It must not be used afterwards, unless it is pinned.
 func (c *Conn) Release() {
+	if c.pinned && !c.broken {
+		return
+	}
 	if c.pool == nil {
 		_ = c.Conn.Close() // nothing is lost with it
 		return

@@ -112,6 +112,12 @@ func planSize(text string, st *planner.Statement) int {
 	if st.Inner != nil {
 		n += planSize("", st.Inner)
 	}
+	if p := st.Plan; p != nil {
+		n += 512 + len(p.Text)
+		for i := range p.Relations {
+			n += 256 + len(p.Relations[i].Text)
+		}
+	}
 	return n
 }
 
@@ -142,6 +148,30 @@ func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, priva
 	return st, nil
 }
 
+// PlanSeveral is Plan for a statement whose shard keys turned out to be on
+// several shards: it plans for several without a try to prove one. The plans are
+// cached beside the others.
+func (e *Executor) PlanSeveral(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	if !private {
+		// No search_path begins with a zero byte.
+		if st := e.plans.part(text).get(text, "\x00"+s.searchPathKey(), snap.SchemaVersion()); st != nil {
+			e.metrics.PlanCache(true)
+			return st, nil
+		}
+		e.metrics.PlanCache(false)
+	}
+	sql := string(text)
+	st, err := e.planner.Several(sql, snap, e.path(s, snap))
+	if err != nil {
+		return nil, err
+	}
+	e.classify(st)
+	if !private {
+		e.plans.part(text).put(sql, "\x00"+s.searchPathKey(), snap.SchemaVersion(), st)
+	}
+	return st, nil
+}
+
 // PlanOf is the kind of plan as metrics, logs and traces name it.
 func PlanOf(st *planner.Statement) telemetry.Plan {
 	switch st.Kind {
@@ -158,6 +188,11 @@ func PlanOf(st *planner.Statement) telemetry.Plan {
 		return telemetry.DDL
 	case planner.Virtual, planner.Call, planner.ExplainRoute:
 		return telemetry.Virtual
+	case planner.Several:
+		if st.Plan != nil && st.Plan.Op == planner.Gather {
+			return telemetry.Gather
+		}
+		return telemetry.Scatter
 	}
 	return telemetry.Control
 }
@@ -191,7 +226,7 @@ func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *
 	}
 	part := e.plans.part(key)
 	if st = part.get(key, s.searchPathKey(), snap.SchemaVersion()); st != nil {
-		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil {
+		if r, ok, err := st.RouteText(snap, view, literals); ok && err == nil && !r.Several {
 			e.metrics.PlanCache(true)
 			return st, r, true, nil
 		}

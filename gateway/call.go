@@ -77,6 +77,20 @@ var functions = map[string]function{
 			return done(a.Distribute(ctx, admin.DistributeRequest{Meta: admin.Meta{By: by}, Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace")}))
 		},
 	},
+	"declare": {
+		params: []string{"table", "shard_key", "keyspace", "reference"}, required: 1, changes: true,
+		usage: "cleave.declare('table', shard_key => 'column' | ARRAY['a', 'b'] [, keyspace => 'name']) or cleave.declare('table', reference => true)",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.Declare(ctx, admin.DeclareRequest{Meta: admin.Meta{By: by}, Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace"), Reference: isTrue(v.text("reference"))}))
+		},
+	},
+	"undeclare": {
+		params: []string{"table"}, required: 1, changes: true,
+		usage: "cleave.undeclare('table')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.Declare(ctx, admin.DeclareRequest{Meta: admin.Meta{By: by}, Table: v.text("table"), Forget: true}))
+		},
+	},
 	"pin": {
 		params: []string{"keyspace", "key", "shard"}, required: 3, changes: true,
 		usage: "cleave.pin('keyspace', key | ARRAY[...], 'shard')",
@@ -199,6 +213,11 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	}
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)
+	}
+	if f.changes {
+		if err := x.mayAdminister("function cleave." + c.Function); err != nil {
+			return nil, err
+		}
 	}
 	if x.srv.admin == nil {
 		return nil, sqlstate.Refuse("Cleave's functions are not available in this router", "use the `cleave` command against the admin API")
@@ -348,4 +367,12 @@ func localColumns(st *planner.Statement) []string {
 		}
 	}
 	return nil
+}
+
+func isTrue(text string) bool {
+	switch strings.ToLower(text) {
+	case "t", "true", "on", "yes", "1":
+		return true
+	}
+	return false
 }

@@ -15,6 +15,12 @@ import (
 // ddl runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended).
 func (x *session) ddl(st *planner.Statement) error {
+	if x.temporary(st) {
+		return x.temporaryDDL(st)
+	}
+	if st.DDL.Strangers != nil {
+		return st.DDL.Strangers
+	}
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err
@@ -84,6 +90,9 @@ func (x *session) schemaError(err error) error {
 // beginSchema makes the transaction a schema change.
 func (x *session) beginSchema() error {
 	open := map[string]engine.Conn{}
+	if onSeveral(x.tx.conn) {
+		return sqlstate.Refuse("a schema change inside a transaction over several shards is not supported", "commit first, or make the schema change at the beginning of the transaction")
+	}
 	if c := x.tx.conn; c != nil {
 		open[c.Shard()] = c
 		x.tx.shard = c.Shard()

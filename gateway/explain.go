@@ -2,9 +2,11 @@ package gateway
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -84,6 +86,10 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 		return nil, err
 	}
 	c := x.pipe.Conn
+	sev, _ := c.Conn.(*several.Conn)
+	if sev != nil {
+		sev.Record()
+	}
 	count := &counter{session: x}
 	began := time.Now()
 	x.pipe.Query(sql)
@@ -100,12 +106,21 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 		}
 		return nil, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
 	}
+	ran := c.Shard()
+	var steps []string
+	if sev != nil {
+		ran = strings.Join(sev.Shards(), ", ")
+		for _, s := range sev.Recorded() {
+			steps = append(steps, fmt.Sprintf("%s on shard %s: %d rows, %d bytes, %.3f ms", s.Name, s.Shard, s.Rows, s.Bytes, ms(s.Took)))
+		}
+	}
 	if x.tx.state == txNone {
 		x.release()
 	}
-	return []string{
-		fmt.Sprintf("Ran on: %s", c.Shard()),
+	return append(append([]string{fmt.Sprintf("Ran on: %s", ran)}, steps...),
 		fmt.Sprintf("Result: %s (%d rows, %d bytes)", count.tag, count.rows, count.bytes),
-		fmt.Sprintf("Time: %.3f ms", float64(took.Microseconds())/1000),
-	}, nil
+		fmt.Sprintf("Time: %.3f ms", ms(took))), nil
 }
+
+// ms is a time in milliseconds.
+func ms(d time.Duration) float64 { return float64(max(d, 0).Microseconds()) / 1000 }

@@ -304,6 +304,9 @@ func (x *session) reachFor(st *planner.Statement) error {
 		return x.reachVirtual(st)
 	case relayedSet(st):
 		return x.reachForSet()
+	case onSeveral(x.tx.conn):
+	case st.Kind == planner.Several:
+		st = &anyShard // every shard has the tables
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:
@@ -338,7 +341,10 @@ func (x *session) reachFor(st *planner.Statement) error {
 	return nil
 }
 
-var anyShard = planner.Statement{Kind: planner.AnyShard}
+var (
+	anyShard     = planner.Statement{Kind: planner.AnyShard}
+	defaultShard = planner.Statement{Kind: planner.DefaultShard}
+)
 
 // prepare makes sure that pipe.Conn has the statement; relay: the client gets
 // the ParseComplete. It returns the statement's name there.

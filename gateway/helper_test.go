@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	_ "github.com/lib/pq"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
@@ -55,6 +56,10 @@ type config struct {
 	slow     time.Duration
 	log      *slog.Logger
 	tracer   *trace.Tracer
+	tls      *gateway.TLS
+	// auth makes how clients are let in of the cluster's users; nil is trust.
+	auth    func(*access.Users) gateway.Authenticate
+	tlsOnly bool
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -88,7 +93,12 @@ func start(t testing.TB, c config) *cluster {
 		t.Fatal(err)
 	}
 	cl.ops = admin.New(admin.Options{Directory: cl.dir, Drivers: []engine.Driver{postgres.Driver{}}, Connect: cl.ex.Connect})
-	cl.server = gateway.New(gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log, Tracer: c.tracer})
+	options := gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log, Tracer: c.tracer,
+		TLS: c.tls, TLSRequired: c.tlsOnly, Users: access.NewUsers(cl.dir)}
+	if c.auth != nil {
+		options.Authenticate = c.auth(options.Users)
+	}
+	cl.server = gateway.New(options)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,11 @@ type Limits struct {
 	CancelMax time.Duration
 	// StallMax ends a session whose client does not take its answers; default 5 min.
 	StallMax time.Duration
+	// PinnedMax is the number of sessions that keep a connection to the default shard
+	// for themselves (temporary tables, advisory locks); default 16.
+	PinnedMax int
+	// ChannelsMax is the number of channels that a session may listen to; default 1000.
+	ChannelsMax int
 	// RetriesMax is how often a statement that met a guard is run again; default 3.
 	RetriesMax int
 }
@@ -57,6 +62,8 @@ func (l Limits) withDefaults() Limits {
 	def(&l.PortalsMax, 1024)
 	def(&l.SettingsBytes, 64<<10)
 	def(&l.DeferredMax, 1000)
+	def(&l.PinnedMax, 16)
+	def(&l.ChannelsMax, 1000)
 	dur(&l.IdleMax, 8*time.Hour)
 	dur(&l.IdleInTransactionMax, 5*time.Minute)
 	dur(&l.StatementMax, time.Hour)

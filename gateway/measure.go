@@ -56,7 +56,7 @@ func (m *measure) got(since time.Time) {
 // client's messages is timed from now.
 func (x *session) measured(c *executor.Conn, o executor.Outcome, err error) {
 	m, class := c.Metrics(), x.m.class()
-	if x.virtual() {
+	if x.virtual() || onSeveral(c) {
 		m = x.srv.router
 	}
 	if err == nil && o.Err == nil {

@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
 // The settings of reads on replicas. They are the router's own: no shard gets
@@ -62,28 +60,6 @@ func unquoted(v string) string {
 		return strings.ReplaceAll(v[1:len(v)-1], "''", "'")
 	}
 	return v
-}
-
-// checkOwn judges the value of one of the router's own settings.
-func checkOwn(name, value string) error {
-	v, ok := unquoted(value), false
-	want := "primary, replica or nearest"
-	switch name {
-	case readPolicySetting:
-		_, ok = ParseReadPolicy(v)
-	case lagMaxSetting:
-		_, ok = ParseReplicaLag(v)
-		want = "a time such as '500ms' or '10s', or -1 for no bound"
-	}
-	if name == traceparentSetting {
-		_, ok = trace.ParseParent(v)
-		ok = ok || v == ""
-		want = "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	}
-	if !ok {
-		return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter %q: %s", name, executor.QuoteLiteral(v)).WithHint("%s takes %s", name, want)
-	}
-	return nil
 }
 
 // rule returns the rule of the settings in effect.
@@ -169,63 +145,6 @@ func (x *session) onPrimary() error {
 	}
 	x.unit.primary = true
 	return errAgain
-}
-
-// own reports whether the statement is about one of the router's own settings.
-func own(s *planner.Set) bool {
-	if s == nil {
-		return false
-	}
-	switch s.Op {
-	case "set", "reset", "set_config", "show":
-		return planner.OwnSetting(strings.ToLower(s.Name))
-	}
-	return false
-}
-
-// setOwn runs SET and RESET of the router's own settings.
-func (x *session) setOwn(st *planner.Statement) error {
-	if st.Set.Op == "set_config" {
-		return sqlstate.Refuse("set_config() of "+st.Set.Name+" is not supported", "SET "+st.Set.Name+" = '...'")
-	}
-	next, keep, err := x.after(st.Set)
-	if err != nil {
-		return err
-	}
-	if err := x.drain(); err != nil {
-		return err
-	}
-	x.unit.effects = true
-	switch {
-	case x.tx.state != txNone:
-		x.settings, x.tx.keep = next, keep
-	case st.Set.Local:
-		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
-	default:
-		x.settings = keep
-	}
-	x.w.complete(st.Tag)
-	return nil
-}
-
-// showOwn answers SHOW of the router's own settings.
-func (x *session) showOwn(st *planner.Statement) *localResult {
-	hint := x.hint
-	x.hint = readHint{}
-	r := x.rule()
-	x.hint = hint
-	v := policyNames[r.policy]
-	if strings.ToLower(st.Set.Name) == lagMaxSetting {
-		v = "-1"
-		if r.lagMax >= 0 {
-			v = r.lagMax.String()
-		}
-	}
-	if strings.ToLower(st.Set.Name) == traceparentSetting {
-		set, _ := x.settings.Get(traceparentSetting)
-		v = unquoted(set)
-	}
-	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(v)}}, tag: "SHOW"}
 }
 
 // readHint is a policy that a statement's own text asks for.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -56,6 +57,12 @@ func (x *session) fail(err error) error {
 // choose finds the shard of a routed statement. readOnly and weak say what
 // running it there means for the transaction, see reach.
 func (x *session) choose(st *planner.Statement, args *planner.Args) (string, error) {
+	if x.goesSeveral(st) {
+		return several.Name, nil
+	}
+	if err := x.hidden(st); err != nil {
+		return "", err
+	}
 	snap, _ := x.snapshot()
 	switch st.Kind {
 	case planner.OneShard:
@@ -64,13 +71,11 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 			return "", err
 		}
 		if r.Several {
-			return "", sqlstate.Refuse("the shard keys of this statement are on several shards", "send one statement for each shard key")
+			return several.Name, nil
 		}
 		if r.Shard != "" {
 			return r.Shard, nil
 		}
-	case planner.Several:
-		return "", sqlstate.Refuse("the statement needs rows of several shards", "add the shard key to the WHERE clause")
 	case planner.AnyShard:
 	default:
 		if !st.ReadOnly {
@@ -88,6 +93,8 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 		return snap.State().DefaultShard, nil
 	case x.tx.state == txNone && x.pipe.Conn != nil && !x.virtual():
 		return x.pipe.Conn.Shard(), nil
+	case x.pin != nil:
+		return x.pin.Shard(), nil
 	}
 	return x.srv.ex.Any(), nil
 }
@@ -109,6 +116,9 @@ type use struct {
 	batched bool
 	// several: it names more than one key.
 	several bool
+	// pin: it leaves something in the shard's session, see pin.go.
+	pin  bool
+	temp string // the temporary table that it makes
 }
 
 // roaming says whether another shard could answer as well.
@@ -129,26 +139,33 @@ const answerMax = 2 * time.Second
 // reach makes pipe.Conn a conversation with the shard: the transaction's own, or
 // a borrowed one. A transaction is bound to the first shard that it touches. The
 // messages up to a Sync are one transaction in PostgreSQL; here they may go to
-// several shards as long as nothing was written before the change of shards: then
-// each statement's result is what it would have been (READ COMMITTED), and there
-// is nothing to roll back.
+// one shard after the other as long as nothing was written before the change of
+// shards: then each statement's result is what it would have been (READ
+// COMMITTED), and there is nothing to roll back. Otherwise the session goes over to
+// a conversation with several shards.
 func (x *session) reach(shard string, u use) error {
+	if u.pin {
+		return x.reachPinned(shard, u)
+	}
 	if err := x.leased(); err != nil {
 		return err
+	}
+	if onSeveral(x.tx.conn) || x.tx.state == txNone && onSeveral(x.pipe.Conn) {
+		shard = several.Name
 	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {
 		x.used(u)
 		return x.localSettings(c)
 	}
+	if shard == several.Name {
+		return x.reachSeveral(u)
+	}
 	if x.tx.state != txNone {
 		return x.reachInTx(shard, u)
 	}
 	if x.pipe.Conn != nil {
-		if x.wrote && !x.virtual() {
-			return x.elsewhere(shard, x.pipe.Conn.Shard(), "the messages before Sync are one transaction, which")
-		}
-		if x.strictIsolation() && !x.virtual() && x.dirty {
-			return x.elsewhere(shard, x.pipe.Conn.Shard(), "at this isolation level the messages before Sync are one transaction with one snapshot, which")
+		if !x.virtual() && (x.wrote || x.strictIsolation() && x.dirty) {
+			return x.reachSeveral(u) // the messages before Sync are one transaction
 		}
 		if err := x.leave(); err != nil {
 			return err
@@ -209,6 +226,9 @@ func (x *session) elsewhere(shard, bound, what string) error {
 // obtain is acquire, or, for what any shard can answer, the acquisition of a
 // conversation with one that does.
 func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.Conn, error) {
+	if x.pin != nil && x.pin.Shard() == shard {
+		return x.pinned(s)
+	}
 	if u.roam == anchored {
 		if u.replica && x.mayRead() {
 			if x.nowait {
@@ -391,6 +411,12 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.retried(c.Shard())
 			return o, again
 		}
+	case onSeveral(c) && o.Err.Code == sqlstate.CannotConnectNow && !x.wrote && x.repeatable(1):
+		// A shard was lost, and nothing is left of what was read.
+		if shard := x.culprit(); x.undo() == nil {
+			x.retried(shard)
+			return o, errAgain
+		}
 	case executor.Roleless(o.Err.Code):
 		c.Doubt()
 	}
@@ -408,7 +434,7 @@ func (x *session) repeatable(tries int) bool {
 // notOwner deals with a guard's refusal: this router's map was old, or the
 // shard's guard not yet new.
 func (x *session) notOwner(report *sqlstate.Error) error {
-	shard := x.pipe.Conn.Shard()
+	shard := x.culprit()
 	version := x.unit.version
 	again := x.repeatable(x.srv.limits.RetriesMax)
 	if err := x.undo(); err != nil {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"log/slog"
@@ -11,9 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -31,7 +34,18 @@ type Options struct {
 	// nil: the schema "cleave" is refused.
 	Virtual func(schema string, tables []engine.VirtualTable) (engine.Conn, error)
 	// Authenticate decides who may begin a session; nil is [TrustLoopback].
+	// It is not asked about clients in this process, over a pipe: they may do everything.
 	Authenticate Authenticate
+	// TLS encrypts connections whose client asks for it; nil: none can be.
+	TLS *TLS
+	// TLSRequired refuses clients without TLS, but for those over unix sockets and
+	// pipes.
+	TLSRequired bool
+	// Users are those of the table cleave.users; nil: it is empty.
+	Users *access.Users
+	// Transactions end those over several shards; nil: the server makes its own,
+	// and nobody finishes what a crash of it leaves.
+	Transactions *several.Transactions
 	Limits       Limits
 	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
 	// of 0 is DefaultReplicaLag.
@@ -50,6 +64,9 @@ type Server struct {
 	admin        admin.API
 	openVirtual  func(string, []engine.VirtualTable) (engine.Conn, error)
 	authenticate Authenticate
+	tls          *TLS
+	tlsRequired  bool
+	users        *access.Users
 	limits       Limits
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
@@ -59,7 +76,10 @@ type Server struct {
 	tracer       *trace.Tracer
 	reads        readRule
 
-	ids *idSource
+	ids      *idSource
+	exchange *exchange
+	pins     atomic.Int64 // sessions with a conversation of their own
+	several  *several.Shared
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
@@ -90,14 +110,15 @@ func New(o Options) *Server {
 		o.ReplicaLag = DefaultReplicaLag
 	}
 	s := &Server{
-		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth,
+		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, users: o.Users,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
-	s.tracer = o.Tracer
+	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions)
+	s.exchange = &exchange{srv: s}
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s
@@ -211,8 +232,11 @@ func (s *Server) serve(nc net.Conn) {
 		return
 	}
 	defer s.unregister(sess)
-	defer s.survive(nc, sess)
+	defer s.survive(sess.nc, sess)
 	sess.run()
+	if c, ok := sess.nc.(*tls.Conn); ok {
+		_ = c.Close() // with the farewell of TLS, if the client is still there
+	}
 }
 
 // start is startup that survives a fault.
@@ -238,7 +262,7 @@ func (s *Server) register(sess *session) bool {
 	}
 	sess.pid, sess.secret = s.nextPID, binary.BigEndian.Uint32(secret[:])
 	s.sessions[sess.pid] = sess
-	delete(s.opening, sess.nc)
+	delete(s.opening, sess.socket)
 	s.metrics.SessionOpened()
 	return true
 }

@@ -30,6 +30,8 @@ const (
 type session struct {
 	srv    *Server
 	nc     net.Conn
+	socket net.Conn        // nc, or what is under its TLS
+	id     Identity        // who the client is
 	raw    syscall.RawConn // of nc, nil if it has none
 	left   leaver          // nc, if it is one
 	pid    uint32
@@ -108,6 +110,13 @@ type session struct {
 	writes executor.Writes
 
 	sequences sessionSequences
+
+	// pin is the conversation that the session keeps, temps the names of temporary
+	// tables that may be in it; see pin.go.
+	pin   *executor.Conn
+	temps map[string]bool
+	// ears are the channels that the session listens to; see listen.go.
+	ears ears
 
 	unit unit
 	over bool // the client said Terminate
@@ -189,6 +198,11 @@ func (x *session) run() {
 func (x *session) serve() {
 	for !x.over {
 		x.idle()
+		if len(x.ears.channels) > 0 {
+			if err := x.hear(); err != nil {
+				return
+			}
+		}
 		if x.parkable() {
 			if err := x.park(); err != nil {
 				return
@@ -278,6 +292,8 @@ func (x *session) end() {
 		x.pipe.Reset()
 		c.Release()
 	}
+	x.unpin()
+	x.deafen()
 }
 
 // batch handles whole frames. An error ends the session.
@@ -349,6 +365,12 @@ func (x *session) beginUnit() {
 func (x *session) endUnit() error {
 	x.unit.open = false
 	x.turn.End()
+	if err := x.keepsPin(); err != nil {
+		return err
+	}
+	if err := x.deliver(); err != nil {
+		return err
+	}
 	x.mu.Lock()
 	x.cancelled, x.overran = time.Time{}, false
 	x.mu.Unlock()
@@ -452,6 +474,9 @@ func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
 // plan analyses one statement.
 func (x *session) plan(sql []byte) (*planner.Statement, error) {
 	snap, private := x.snapshot()
+	if len(x.temps) > 0 && !x.nowait {
+		return x.planBeside(sql, snap, private)
+	}
 	if x.nowait {
 		if st := x.srv.ex.Cached(sql, x.settings, snap); st != nil {
 			return st, nil

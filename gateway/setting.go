@@ -348,10 +348,31 @@ func (x *session) discard(st *planner.Statement) error {
 		}
 		x.forgetAll()
 		x.sequences = sessionSequences{}
+		x.deafen()
+		x.unpin()
 		return x.changeTo(st, x.defaults, x.defaults)
 	}
-	if st.Set.What == "sequences" {
+	switch {
+	case st.Set.What == "sequences":
 		x.sequences = sessionSequences{}
+	case st.Set.What == "temp" && x.pin != nil:
+		if err := x.drain(); err != nil {
+			return err
+		}
+		if err := x.reach(x.pin.Shard(), use{}); err != nil {
+			return err
+		}
+		x.pipe.Query("DISCARD TEMP")
+		_, err := x.converse(executor.None)
+		if err == nil {
+			if x.tx.state == txNone {
+				x.temps = nil
+			}
+			if x.outside() {
+				x.release()
+			}
+		}
+		return err
 	}
 	x.unit.effects = true
 	x.w.complete(st.Tag)

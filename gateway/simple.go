@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -89,9 +90,9 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			_, err = x.plan(whole) // the error's position is in the whole text
 		}
 		if err != nil {
-			return err
+			return x.besideTemps(err)
 		}
-		if found && (x.tx.state == txNone || !x.tx.failed) {
+		if found && (x.tx.state == txNone || !x.tx.failed) && len(x.temps) == 0 {
 			// The same statement with other literals: it goes as it came.
 			x.m.runs(st)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
@@ -162,6 +163,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			return false, nil
 		}
 		su := useOf(st)
+		if su.pin {
+			return false, nil
+		}
 		u.roam, u.replica = min(u.roam, su.roam), u.replica && su.replica
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		last = st
@@ -169,7 +173,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			continue
 		}
 		s, err := x.choose(st, &planner.Args{})
-		if err != nil || shard != "" && s != shard {
+		if err != nil || shard != "" && s != shard || s == several.Name {
 			return false, nil
 		}
 		shard = s
@@ -234,7 +238,7 @@ func shiftFrame(frame []byte, by int) []byte {
 // routed reports whether a shard runs the statement.
 func routed(st *planner.Statement) bool {
 	switch st.Kind {
-	case planner.OneShard, planner.DefaultShard, planner.AnyShard:
+	case planner.OneShard, planner.DefaultShard, planner.AnyShard, planner.Several:
 		return true
 	}
 	return false
@@ -246,7 +250,7 @@ var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid"
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
-	u := use{readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1}
+	u := use{pin: st.Pins, temp: st.Temp, readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == planner.Several}
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}
@@ -406,6 +410,8 @@ func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localRes
 		return &localResult{}, x.set(st)
 	case planner.DDLKind:
 		return &localResult{}, x.ddl(st)
+	case planner.ListenKind:
+		return &localResult{tag: st.Tag}, x.listen(st.Listen)
 	case planner.PrepareKind:
 		return &localResult{tag: st.Tag}, x.prepareSQL(st)
 	case planner.DeallocateKind:

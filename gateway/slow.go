@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -63,6 +64,7 @@ type report struct {
 	st       *planner.Statement
 	ran      int
 	shard    string // "" is the router itself
+	shards   string // those that take part, where there are several
 	began    time.Time
 	took     time.Duration
 	sent     time.Time // to the shard; zero: nothing was
@@ -84,6 +86,9 @@ func (x *session) told(c *executor.Conn, o executor.Outcome, now time.Time, took
 	}
 	if x.virtual() {
 		r.shard = ""
+	}
+	if sev, ok := c.Conn.(*several.Conn); ok {
+		r.shard, r.shards = "", strings.Join(sev.Shards(), ",")
 	}
 	if o.Err != nil {
 		r.sqlstate = string(o.Err.Code)
@@ -143,6 +148,9 @@ func (x *session) emit(parent trace.Parent, r *report) (id string) {
 	if x.m.waited > 0 {
 		s.Parts = append(s.Parts, trace.Span{Name: trace.PartWait, Shard: r.shard, Began: x.m.waitFrom, Ended: x.m.waitFrom.Add(x.m.waited)})
 	}
+	if r.shards != "" {
+		s.Shard = r.shards
+	}
 	if !r.sent.IsZero() {
 		part := trace.Span{Name: trace.PartShard, Shard: r.shard, Began: r.sent, Ended: s.Ended}
 		if r.sqlstate != "" {
@@ -166,7 +174,6 @@ func (x *session) logSlow(r *report, traceID string) {
 	if !ok {
 		return
 	}
-	ms := func(d time.Duration) float64 { return float64(max(d, 0).Microseconds()) / 1000 }
 	attrs := []slog.Attr{
 		slog.String(telemetry.KeyShape, shapeOf(r.st)),
 		slog.String("plan", planOf(r.st)),
@@ -177,6 +184,11 @@ func (x *session) logSlow(r *report, traceID string) {
 		}
 	}
 	text(telemetry.KeyShard, r.shard)
+	text("shards", r.shards)
+	if r.shards != "" && r.st != nil && r.st.Plan != nil {
+		text("operation", r.st.Plan.Op.String())
+		text("why", r.st.Plan.Why)
+	}
 	onShard := time.Duration(0)
 	if !r.sent.IsZero() {
 		onShard = r.began.Add(r.took).Sub(r.sent)

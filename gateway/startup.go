@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,9 +14,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 // Request codes of the first message (protocol-message-formats).
@@ -33,30 +37,35 @@ type Startup struct {
 	// Parameters are all of them, "user" and "database" too.
 	Parameters map[string]string
 	Remote     net.Addr
+	Channel    Channel
 }
 
-// Authenticate decides whether a client may begin a session: nil, or a
-// *sqlstate.Error (28000, 28P01) that ends it. It may talk to the client
+// Authenticate decides whether a client may begin a session, and as whom; a
+// *sqlstate.Error (28000, 28P01) ends it. It may talk to the client
 // through ask, which sends an authentication request (code and data, see
 // protocol-message-formats) and returns the body of the client's answer; ask
 // with wait false only sends.
-type Authenticate func(ctx context.Context, s Startup, ask func(code uint32, data []byte, wait bool) ([]byte, error)) error
+type Authenticate func(ctx context.Context, s Startup, ask func(code uint32, data []byte, wait bool) ([]byte, error)) (Identity, error)
 
-// TrustLoopback lets in everybody on the same machine, and nobody else.
-func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) error {
+// inProcess reports whether the client is this process itself, over a pipe.
+func inProcess(a net.Addr) bool { return a != nil && a.Network() == "pipe" }
+
+// TrustLoopback lets in everybody on the same machine, and nobody else. They may
+// do everything.
+func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
+	trusted := false
 	switch a := s.Remote.(type) {
 	case *net.TCPAddr:
-		if a.IP.IsLoopback() {
-			return nil
-		}
+		trusted = a.IP.IsLoopback()
 	case *net.UnixAddr:
-		return nil
+		trusted = true
 	default:
-		if a != nil && a.Network() == "pipe" {
-			return nil
-		}
+		trusted = inProcess(a)
 	}
-	return sqlstate.New(sqlstate.InvalidAuthorization, "only clients on the router's own machine may connect").
+	if trusted {
+		return Identity{Role: access.Admin}, nil
+	}
+	return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "only clients on the router's own machine may connect").
 		WithHint("connect to 127.0.0.1, for example through an ssh tunnel to the router")
 }
 
@@ -66,6 +75,10 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if err := nc.SetDeadline(time.Now().Add(s.limits.StartupMax)); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.limits.StartupMax)
+	defer cancel()
+	socket, channel := nc, Channel{}
+	local := s.plainAllowed(nc.RemoteAddr())
 	refuse := func(e *sqlstate.Error) (*session, error) {
 		e.Severity = "FATAL"
 		s.metrics.Error(string(e.Code))
@@ -77,6 +90,20 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	var version uint32
 	for tries := 0; ; tries++ {
 		var err error
+		if tries == 0 && s.tls != nil && !inProcess(nc.RemoteAddr()) {
+			var first [1]byte
+			if _, err := io.ReadFull(nc, first[:]); err != nil {
+				return nil, err
+			}
+			nc = &begun{nc, bytes.NewReader(first[:])}
+			if first[0] == tlsHandshake {
+				encrypted, ch, err := s.tls.handshake(ctx, nc, true)
+				if err != nil {
+					return nil, err
+				}
+				nc, channel = encrypted, ch
+			}
+		}
 		if version, body, err = readStartup(nc); err != nil {
 			if errors.Is(err, wire.ErrMalformed) {
 				return refuse(sqlstate.New(sqlstate.ProtocolViolation, "invalid length of startup packet"))
@@ -90,12 +117,31 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		if version != codeSSL && version != codeGSS {
 			break
 		}
-		if tries == 2 {
+		if tries == 2 || channel.TLS {
 			return refuse(sqlstate.New(sqlstate.ProtocolViolation, "too many encryption requests"))
+		}
+		if plain, ok := nc.(*begun); ok {
+			nc = plain.Conn // its first byte has been read by now
+		}
+		if version == codeSSL && s.tls != nil && !inProcess(nc.RemoteAddr()) {
+			if _, err := nc.Write([]byte{'S'}); err != nil {
+				return nil, err
+			}
+			// Nothing was read ahead: what the client sent unencrypted behind its
+			// request is taken for the handshake, and fails there.
+			encrypted, ch, err := s.tls.handshake(ctx, nc, false)
+			if err != nil {
+				return nil, err
+			}
+			nc, channel = encrypted, ch
+			continue
 		}
 		if _, err := nc.Write([]byte{'N'}); err != nil {
 			return nil, err
 		}
+	}
+	if plain, ok := nc.(*begun); ok {
+		nc = plain.Conn
 	}
 	if version>>16 != 3 {
 		return refuse(sqlstate.New(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0", version>>16, version&0xffff))
@@ -104,7 +150,7 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if err != nil {
 		return refuse(sqlstate.New(sqlstate.ProtocolViolation, "invalid startup packet layout: expected terminator as last byte"))
 	}
-	start := Startup{User: params["user"], Database: params["database"], Parameters: params, Remote: nc.RemoteAddr()}
+	start := Startup{User: params["user"], Database: params["database"], Parameters: params, Remote: nc.RemoteAddr(), Channel: channel}
 	if start.User == "" {
 		return refuse(sqlstate.New(sqlstate.InvalidAuthorization, "no PostgreSQL user name specified in startup packet"))
 	}
@@ -129,8 +175,9 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		}
 		out = wire.End(out, m)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.limits.StartupMax)
-	defer cancel()
+	if !channel.TLS && !local {
+		return refuse(encryptionNeeded())
+	}
 	ask := func(code uint32, data []byte, wait bool) ([]byte, error) {
 		var m int
 		out, m = wire.Begin(out, wire.Authentication)
@@ -154,8 +201,16 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		_, err := io.ReadFull(nc, answer)
 		return answer, err
 	}
-	if err := s.authenticate(ctx, start, ask); err != nil {
-		return refuse(sqlstate.As(err))
+	id := Identity{Role: access.Admin}
+	if !inProcess(start.Remote) {
+		if id, err = s.authenticate(ctx, start, ask); err != nil {
+			var se *sqlstate.Error
+			if !errors.As(err, &se) {
+				return nil, err // the client is gone, or took too long
+			}
+			s.log.Info("a client was not let in", telemetry.KeyClient, start.Remote, "user", start.User, telemetry.KeyError, se.Message)
+			return refuse(se)
+		}
 	}
 	if start.Database != Database {
 		return refuse(sqlstate.New(sqlstate.InvalidCatalogName, "database %q does not exist", start.Database).
@@ -173,6 +228,14 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		return refuse(sqlstate.As(err))
 	}
 	sess := newSession(s, nc, start, defaults, profile)
+	sess.id, sess.socket = id, socket
+	if channel.TLS {
+		// The end of the connection comes behind the farewell of TLS, so that a look
+		// at the next bytes does not find it.
+		if c, ok := socket.(*lane.Conn); ok {
+			sess.left = hungUp{c}
+		}
+	}
 	if !s.register(sess) {
 		if s.drain.Load() {
 			return refuse(sqlstate.New(sqlstate.CannotConnectNow, "the router is shutting down"))

@@ -32,6 +32,8 @@ type txn struct {
 	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
 	// shard after begin. It goes on while the binding is weak.
 	log []string
+	// modes are the SET TRANSACTION statements.
+	modes []string
 	// conn is the shard conversation that it is bound to; nil while it is not.
 	conn *executor.Conn
 	// readOnly: it was begun READ ONLY.
@@ -110,7 +112,7 @@ func (x *session) reachInTx(shard string, u use) error {
 			return nil
 		}
 		if !x.tx.weak {
-			return x.elsewhere(shard, c.Shard(), "the transaction")
+			return x.reachSeveral(u)
 		}
 		if err := x.drain(); err != nil {
 			return err
@@ -249,6 +251,7 @@ func (x *session) loseTx() {
 func (x *session) finishTx(committed bool) {
 	t := x.tx
 	x.tx = txn{}
+	x.settleEars(committed)
 	if x.pipe.Conn != nil && !x.virtual() {
 		x.pipe.Reset()
 	}
@@ -582,7 +585,7 @@ func (x *session) setTransaction(st *planner.Statement) error {
 		if len(x.tx.log) >= x.srv.limits.DeferredMax {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
 		}
-		x.tx.log = append(x.tx.log, st.Text)
+		x.tx.log, x.tx.modes = append(x.tx.log, st.Text), append(x.tx.modes, st.Text)
 		x.tx.readOnly = st.Tx.ReadOnly || x.tx.readOnly && !strings.Contains(strings.ToUpper(st.Text), "WRITE")
 		x.w.complete(st.Tag)
 		return nil
@@ -595,5 +598,8 @@ func (x *session) setTransaction(st *planner.Statement) error {
 	x.sending(anchored)
 	x.pipe.Query(st.Text)
 	_, err := x.converse(executor.None)
+	if err == nil && len(x.tx.modes) < x.srv.limits.DeferredMax {
+		x.tx.modes = append(x.tx.modes, st.Text)
+	}
 	return err
 }

@@ -47,6 +47,7 @@ const (
 //	           statements go there), health, reason, timeline, lag_bytes, lag_seconds (at most), latency_ms,
 //	           local_socket, connections, idle
 //	sequences  schema, name, type, start, increment, min, max, block, cycle, owner, identity, taken
+//	users      name, role
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -59,6 +60,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
 	{Name: "sequences", Columns: sequenceColumns},
+	{Name: "users", Columns: columns("name", oidText, "role", oidText)},
 }
 
 func columns(pairs ...any) []engine.VirtualColumn {
@@ -128,6 +130,7 @@ const (
 	asksHistory directoryTables = 1 << iota
 	asksRouters
 	asksSequences
+	asksUsers
 )
 
 // asksDirectory returns the tables that a statement may read. The others must
@@ -135,9 +138,9 @@ const (
 func asksDirectory(sql string) (reads directoryTables) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences
+		return asksHistory | asksRouters | asksSequences | asksUsers
 	}
-	for i, name := range [...]string{"history", "routers", "sequences"} {
+	for i, name := range [...]string{"history", "routers", "sequences", "users"} {
 		if strings.Contains(sql, name) {
 			reads |= 1 << i
 		}
@@ -165,6 +168,15 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]en
 	if reads&asksSequences != 0 {
 		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {
 			return nil, err
+		}
+	}
+	if reads&asksUsers != 0 && s.users != nil {
+		users, err := s.users.List(ctx)
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the users cannot be read")
+		}
+		for _, u := range users {
+			rows["users"] = append(rows["users"], []engine.Text{text(u.Name), text(string(u.Role))})
 		}
 	}
 	tables := slices.Clone(VirtualTables)

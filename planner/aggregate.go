@@ -1,6 +1,435 @@
 package planner
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+)
 
-// planAggregate plans a query that aggregates over several shards.
-func (a *analyzer) planAggregate(*pg.Node) (*Plan, error) { return nil, nil }
+// planAggregate plans a query that groups or aggregates, whose FROM and WHERE fall
+// apart by shard. Each shard gives partial groups, which are fetched into a
+// relation; the statement, with aggregates of partial aggregates in place of its
+// own, runs on that. Where an aggregate cannot be made of partial ones, the
+// relation has a row for each input row, with the columns that are needed.
+func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
+	s, q := n.GetSelectStmt(), a.second.root
+	if s == nil || q == nil || !a.spreads(n) || s.Op != pg.SetOperation_SETOP_NONE || s.ValuesLists != nil || len(s.LockingClause) > 0 {
+		return nil, nil
+	}
+	calls, sure := a.ownAggregates(q)
+	if !sure && !onlyGrouping(a, q) || len(calls) == 0 && len(s.GroupClause) == 0 && s.HavingClause == nil || a.isVolatile(n) {
+		return nil, nil
+	}
+	var u *use
+	for _, j := range a.witnesses(q, nil) {
+		if a.follows(q, j) && a.additiveBelow(q, j) {
+			u = a.useOf(j)
+			break
+		}
+	}
+	if u == nil {
+		return nil, nil
+	}
+	name := RelationPrefix + itoa(a.second.names+1)
+	for _, partial := range []bool{true, false} {
+		b := &aggregation{a: a, q: q, name: name, partial: partial}
+		final, ok := b.final(s)
+		if !ok {
+			continue
+		}
+		a.fresh()
+		text, err := a.text(a.clocked(selectNode(b.relation(s))))
+		if err != nil {
+			return nil, err
+		}
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u)}}, Why: "its groups have rows of several shards"}
+		if p.Text, err = a.text(a.clocked(selectNode(final))); err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
+	return nil, nil
+}
+
+// onlyGrouping reports whether what made the aggregates unsure is GROUPING().
+func onlyGrouping(a *analyzer, q *query) bool {
+	only := true
+	for _, list := range [][]*pg.Node{q.sel.TargetList, {q.sel.HavingClause}, q.sel.SortClause, q.sel.DistinctClause} {
+		inspectAll(list, func(m proto.Message) bool {
+			switch m.(type) {
+			case *pg.SelectStmt, *pg.JsonArrayAgg, *pg.JsonObjectAgg:
+				only = false
+			}
+			return only
+		})
+	}
+	return only
+}
+
+// aggregation rewrites one query.
+type aggregation struct {
+	a       *analyzer
+	q       *query
+	name    string // of the relation
+	partial bool   // it has partial groups; else a row for each input row
+
+	columns []aggColumn
+	sets    bool // there are grouping sets
+	failed  bool
+}
+
+// aggColumn is one column of the relation: a key, by which partial groups are
+// made, or a partial aggregate.
+type aggColumn struct {
+	expr *pg.Node
+	key  bool
+}
+
+// column returns the relation's column for an expression.
+func (b *aggregation) column(n *pg.Node, key bool) *pg.Node {
+	at := -1
+	for i, c := range b.columns {
+		if c.key == key && sameNode(c.expr, n) {
+			at = i
+		}
+	}
+	if at < 0 {
+		at = len(b.columns)
+		b.columns = append(b.columns, aggColumn{expr: clone(n), key: key})
+	}
+	return columnNode(b.name, "c"+itoa(at+1))
+}
+
+// relation is the query of each shard.
+func (b *aggregation) relation(s *pg.SelectStmt) *pg.SelectStmt {
+	r := emptySelect()
+	r.WithClause, r.FromClause, r.WhereClause = clone(s.WithClause), nil, clone(s.WhereClause)
+	for _, f := range s.FromClause {
+		r.FromClause = append(r.FromClause, clone(f))
+	}
+	for i, c := range b.columns {
+		r.TargetList = append(r.TargetList, targetNode(clone(c.expr), "c"+itoa(i+1)))
+		if c.key && b.partial {
+			r.GroupClause = append(r.GroupClause, intNode(int64(i+1)))
+		}
+	}
+	if len(b.columns) == 0 {
+		r.TargetList = []*pg.Node{targetNode(intNode(1), "c1")}
+	}
+	return r
+}
+
+// final is the query on the relation. false: it cannot be made in this way.
+func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
+	f := clone(s)
+	names := make([]string, len(s.TargetList))
+	for i, t := range s.TargetList {
+		r := t.GetResTarget()
+		if isStar(t) {
+			return nil, false
+		}
+		if names[i] = r.GetName(); names[i] == "" {
+			names[i] = figureName(r.GetVal())
+		}
+	}
+	// GROUP BY first: its expressions are keys.
+	var groups []*pg.Node
+	group := func(n *pg.Node) (*pg.Node, bool) {
+		e, ok := b.groupExpr(n, s.TargetList, names)
+		if !ok || hasQuery(e) || !hasColumn(e) {
+			return nil, false
+		}
+		groups = append(groups, e)
+		return b.column(e, true), true
+	}
+	var sets func(n *pg.Node) (*pg.Node, bool)
+	sets = func(n *pg.Node) (*pg.Node, bool) {
+		switch v := n.GetNode().(type) {
+		case *pg.Node_GroupingSet:
+			b.sets = true
+			for i, c := range v.GroupingSet.Content {
+				r, ok := sets(c)
+				if !ok {
+					return nil, false
+				}
+				v.GroupingSet.Content[i] = r
+			}
+			return n, true
+		case *pg.Node_RowExpr:
+			for i, c := range v.RowExpr.Args {
+				r, ok := sets(c)
+				if !ok {
+					return nil, false
+				}
+				v.RowExpr.Args[i] = r
+			}
+			return n, true
+		case *pg.Node_List:
+			for i, c := range v.List.Items {
+				r, ok := sets(c)
+				if !ok {
+					return nil, false
+				}
+				v.List.Items[i] = r
+			}
+			return n, true
+		}
+		return group(n)
+	}
+	for i, n := range f.GroupClause {
+		r, ok := sets(n)
+		if !ok {
+			return nil, false
+		}
+		f.GroupClause[i] = r
+	}
+	grouped := len(s.GroupClause) > 0
+	var extra []*pg.Node
+	var rewrite func(n *pg.Node) *pg.Node
+	rewrite = func(n *pg.Node) *pg.Node {
+		for _, g := range groups {
+			if sameNode(g, n) {
+				return b.column(g, true)
+			}
+		}
+		switch v := n.GetNode().(type) {
+		case *pg.Node_SubLink, *pg.Node_SelectStmt, *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg:
+			b.failed = true
+		case *pg.Node_ColumnRef:
+			// Not grouped by, so it depends on the groups' columns by a primary key.
+			if !grouped || b.sets || fieldNames(v.ColumnRef) == nil {
+				b.failed = true
+				return n
+			}
+			c := b.column(n, true)
+			known := false
+			for _, e := range extra {
+				known = known || sameNode(e, c)
+			}
+			if !known {
+				extra = append(extra, c)
+			}
+			return c
+		case *pg.Node_FuncCall:
+			if b.a.isAggregate(v.FuncCall) {
+				r, ok := b.aggregate(v.FuncCall)
+				if !ok {
+					b.failed = true
+					return n
+				}
+				return r
+			}
+		}
+		return n
+	}
+	for i, t := range f.TargetList {
+		r := t.GetResTarget()
+		r.Name = names[i]
+		r.Val = replace(r.Val, rewrite)
+	}
+	outputs := func(list []*pg.Node, val func(n *pg.Node) *pg.Node, set func(n, val *pg.Node)) {
+		for _, n := range list {
+			e := val(n)
+			if e.GetAConst() != nil {
+				continue // a position
+			}
+			if c := e.GetColumnRef(); c != nil {
+				if p := fieldNames(c); len(p) == 1 && countString(names, p[0]) > 0 {
+					continue // an output's name
+				}
+			}
+			set(n, replace(e, rewrite))
+		}
+	}
+	outputs(f.SortClause, func(n *pg.Node) *pg.Node { return n.GetSortBy().GetNode() }, func(n, val *pg.Node) { n.GetSortBy().Node = val })
+	if len(f.DistinctClause) > 0 && f.DistinctClause[0].GetNode() != nil {
+		for i, n := range f.DistinctClause {
+			outputs([]*pg.Node{n}, func(n *pg.Node) *pg.Node { return n }, func(_, val *pg.Node) { f.DistinctClause[i] = val })
+		}
+	}
+	f.HavingClause = replace(f.HavingClause, rewrite)
+	for i, n := range f.WindowClause {
+		f.WindowClause[i] = replace(n, rewrite)
+	}
+	if b.failed || hasQuery(f.LimitCount) || hasQuery(f.LimitOffset) {
+		return nil, false
+	}
+	f.GroupClause = append(f.GroupClause, extra...)
+	f.WithClause, f.WhereClause = nil, nil
+	f.FromClause = []*pg.Node{tableNode(b.name, "")}
+	return f, true
+}
+
+func countString(list []string, s string) (n int) {
+	for _, x := range list {
+		if x == s {
+			n++
+		}
+	}
+	return n
+}
+
+// groupExpr finds what an element of GROUP BY means: a position in the output, a
+// column of FROM, else an output's name, else an expression.
+func (b *aggregation) groupExpr(n *pg.Node, targets []*pg.Node, names []string) (*pg.Node, bool) {
+	if c := n.GetAConst(); c != nil {
+		v, isInt := c.Val.(*pg.A_Const_Ival)
+		if !isInt || v.Ival.GetIval() < 1 || int(v.Ival.GetIval()) > len(targets) {
+			return nil, false
+		}
+		return targets[v.Ival.GetIval()-1].GetResTarget().GetVal(), true
+	}
+	if p := fieldNames(n.GetColumnRef()); n.GetColumnRef() != nil && len(p) == 1 && countString(names, p[0]) > 0 {
+		for _, it := range b.q.sc.items {
+			if !it.bare {
+				continue
+			}
+			for _, c := range it.cols {
+				if c.name == p[0] {
+					return n, true
+				}
+			}
+		}
+		for _, it := range b.q.sc.items {
+			if it.open {
+				return nil, false
+			}
+		}
+		for i, name := range names {
+			if name == p[0] {
+				return targets[i].GetResTarget().GetVal(), true
+			}
+		}
+	}
+	return n, true
+}
+
+func hasQuery(m *pg.Node) bool {
+	found := false
+	if m != nil {
+		inspect(m, func(m proto.Message) bool {
+			if _, is := m.(*pg.SelectStmt); is {
+				found = true
+			}
+			return !found
+		})
+	}
+	return found
+}
+
+func hasColumn(m *pg.Node) bool {
+	found := false
+	inspect(m, func(m proto.Message) bool {
+		if _, is := m.(*pg.ColumnRef); is {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// aggregate returns the final form of an aggregate call.
+func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
+	if b.a.hasAggregateInside(f) {
+		return nil, false // PostgreSQL refuses it
+	}
+	if !b.partial || f.AggDistinct {
+		return b.whole(f)
+	}
+	if len(f.AggOrder) > 0 || f.AggWithinGroup || f.FuncVariadic || len(f.Args) > 1 {
+		return nil, false
+	}
+	if names := strs(f.Funcname); len(names) > 1 && names[0] != "pg_catalog" {
+		return nil, false
+	}
+	name := callName(f)
+	partial := func(name string, cast string) *pg.Node {
+		p := clone(f)
+		if name != "" {
+			p.Funcname = []*pg.Node{strNode("pg_catalog"), strNode(name)}
+		}
+		if cast != "" {
+			p.Args = []*pg.Node{castNode(p.Args[0], cast, nil)}
+		}
+		return b.column(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: p}}, false)
+	}
+	if name == "count" {
+		sum := castNode(callNode("sum", partial("", "")), "int8", nil)
+		return &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: []*pg.Node{sum, intNode(0)}}}}, true
+	}
+	if len(f.Args) != 1 {
+		return nil, false
+	}
+	arg := f.Args[0]
+	switch name {
+	case "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "any_value":
+		if !b.a.ownTypes(arg, b.q.sc) {
+			return nil, false
+		}
+		return callNode(name, partial("", "")), true
+	case "sum":
+		switch b.a.typeOf(arg, b.q.sc) {
+		case oidInt2, oidInt4:
+			return castNode(callNode("sum", partial("", "")), "int8", nil), true
+		case oidInt8, oidNumeric, oidFloat4, oidFloat8, oidMoney, oidInterval:
+			return callNode("sum", partial("", "")), true
+		}
+	case "avg":
+		switch b.a.typeOf(arg, b.q.sc) {
+		case oidInt2, oidInt4, oidInt8, oidNumeric:
+			return opNode("/", callNode("sum", partial("sum", "")), callNode("sum", partial("count", ""))), true
+		case oidFloat4, oidFloat8:
+			return opNode("/", callNode("sum", partial("sum", "float8")), castNode(callNode("sum", partial("count", "")), "float8", nil)), true
+		case oidInterval:
+			return opNode("/", callNode("sum", partial("sum", "")), castNode(callNode("sum", partial("count", "")), "float8", nil)), true
+		}
+	}
+	return nil, false
+}
+
+// whole keeps the call as it is, on columns of the relation: with DISTINCT it does
+// not matter how often a value is there, else there is a row for each input row.
+func (b *aggregation) whole(f *pg.FuncCall) (*pg.Node, bool) {
+	if b.partial {
+		// Without a column among its arguments a row has to stand for each input row.
+		any := false
+		for _, arg := range f.Args {
+			any = any || hasColumn(arg)
+		}
+		if !any {
+			return nil, false
+		}
+	}
+	c := clone(f)
+	sub := func(n *pg.Node) *pg.Node {
+		if n == nil || !hasColumn(n) && !hasQuery(n) {
+			return n
+		}
+		if sort := n.GetSortBy(); sort != nil {
+			if hasColumn(sort.Node) || hasQuery(sort.Node) {
+				sort.Node = b.column(sort.Node, true)
+			}
+			return n
+		}
+		return b.column(n, true)
+	}
+	for i, arg := range c.Args {
+		c.Args[i] = sub(arg)
+	}
+	for i, o := range c.AggOrder {
+		c.AggOrder[i] = sub(o)
+	}
+	c.AggFilter = sub(c.AggFilter)
+	return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: c}}, true
+}
+
+func (a *analyzer) hasAggregateInside(f *pg.FuncCall) bool {
+	found := false
+	inspect(f, func(m proto.Message) bool {
+		if c, ok := m.(*pg.FuncCall); ok && c != f && (a.isAggregate(c) || c.Over != nil) {
+			found = true
+		}
+		_, query := m.(*pg.SelectStmt)
+		return !found && !query
+	})
+	return found
+}

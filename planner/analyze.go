@@ -45,12 +45,29 @@ type analyzer struct {
 	toks                []sqlguard.Token // see tokens
 	taken               map[string]bool  // names of sequences that this statement makes
 	dropped             bool             // a literal is equal to no key, so the proof rests on its value
-	second              *reading         // nil while one shard is tried
+
+	// viewRefs are the views that the statement names; defining: it is the query of
+	// a view, whose tables are only counted, in has. See view.go.
+	viewRefs []viewRef
+	defining bool
+	has      viewReach
+
+	advisory string   // a function of advisory locks, or of notifications
+	second   *reading // nil while one shard is tried
 }
 
 // touch notes that the statement uses a table.
 func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 	name := quoteName(r.schema, r.name)
+	if a.defining {
+		a.has.count(a, r)
+		return
+	}
+	if r.view != nil {
+		a.whole = name // if it is one of whole tables; else the text is expanded
+		a.viewRefs = append(a.viewRefs, viewRef{rel: v, view: r.view})
+		return
+	}
 	switch {
 	case r.virtual:
 		a.virtual = name
@@ -118,12 +135,10 @@ func (a *analyzer) statement(n *pg.Node) {
 	case *pg.Node_DeclareCursorStmt:
 		a.declare(v.DeclareCursorStmt)
 	case *pg.Node_FetchStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = AnyShard, "FETCH", true, !v.FetchStmt.Ismove
-		if v.FetchStmt.Ismove {
-			st.Tag = "MOVE"
-		}
+		a.fetch(v.FetchStmt)
 	case *pg.Node_ClosePortalStmt:
 		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
+		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
 	case *pg.Node_CopyStmt:
 		a.copy(v.CopyStmt)
 	case *pg.Node_LockStmt:
@@ -149,6 +164,12 @@ func (a *analyzer) statement(n *pg.Node) {
 		if st.Set.Name == "all" {
 			st.Set = &Set{Op: "show all"}
 		}
+	case *pg.Node_ListenStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "LISTEN", true, &Listen{Channel: v.ListenStmt.Conditionname}
+	case *pg.Node_UnlistenStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "UNLISTEN", true, &Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
+	case *pg.Node_NotifyStmt:
+		st.Kind, st.Tag, st.Notifies = DefaultShard, "NOTIFY", true // where the routers listen
 	case *pg.Node_DiscardStmt:
 		a.discard(v.DiscardStmt)
 	case *pg.Node_PrepareStmt:
@@ -225,7 +246,10 @@ func (a *analyzer) query(n *pg.Node) {
 		a.modify(n, nil, true)
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
-	if a.into != nil {
+	switch {
+	case a.into != nil && isTemp(a.into.GetRel()):
+		a.tempAs(a.into)
+	case a.into != nil:
 		a.createAs(a.into, shardmap.Whole)
 	}
 }
@@ -243,6 +267,9 @@ func (a *analyzer) finish() {
 			refuse("a table cannot be created from the rows of sharded tables", "create the table first, then INSERT ... SELECT with a fixed shard key")
 		}
 		return
+	}
+	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
+		refuse(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
 	}
 	switch {
 	case a.virtual != "":
@@ -363,7 +390,7 @@ func (c *cte) rename(names []string) {
 func (a *analyzer) fixCTE(c *cte, q *query, names []string) {
 	c.cols, c.sets, c.open = nil, nil, q.open
 	for i, col := range q.cols {
-		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ})
+		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid})
 		set, ok := a.exported(q, i, &facts{learned: map[*jnode]bool{}})
 		if !ok {
 			set = nil
@@ -430,7 +457,7 @@ func subset(got, set []konst) bool {
 
 // explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
 func (a *analyzer) explain(e *pg.ExplainStmt) {
-	route, analyze := false, false
+	route, analyze, plain := false, false, true
 	for _, n := range e.Options {
 		d := n.GetDefElem()
 		switch strings.ToLower(d.GetDefname()) {
@@ -438,6 +465,8 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 			route = optionOn(d)
 		case "analyze":
 			analyze = optionOn(d)
+		case "format":
+			plain = strings.EqualFold(defText(d.Arg), "text")
 		}
 	}
 	text := a.afterExplain()
@@ -458,6 +487,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return
 	}
+	a.st.Explained = &Explain{Prefix: a.sql[:strings.LastIndex(a.sql, text)], Analyze: analyze, Plain: plain}
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:
@@ -517,19 +547,6 @@ func defText(n *pg.Node) string {
 	return ""
 }
 
-func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
-	const withHold = 0x0020 // CURSOR_OPT_HOLD of parsenodes.h
-	if d.Options&withHold != 0 {
-		refuse("DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction", "declare it without HOLD and read it inside the transaction")
-	}
-	a.query(d.Query)
-	a.finish()
-	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
-		refuse("a cursor over this statement is not supported", "run it without DECLARE")
-	}
-	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
-}
-
 func (a *analyzer) copy(c *pg.CopyStmt) {
 	st := a.st
 	st.Tag, st.Copy = "COPY", true
@@ -543,6 +560,9 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		a.finish()
 		if st.Kind == Virtual || st.Kind == DDLKind {
 			refuse("COPY of this query is not supported", "run the query by itself")
+		}
+		if st.Kind == Several && st.Plan != nil {
+			a.planCopyQuery(c)
 		}
 		return
 	}
@@ -570,6 +590,10 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 	st.ReadOnly = !c.IsFrom
 	a.finish()
+	if a.second != nil && st.Kind == DefaultShard && c.IsFrom && a.copyMakes(c) {
+		st.Kind = Several
+		a.dispatch()
+	}
 	if st.Kind == Virtual {
 		refuse("COPY of "+a.virtual+" is not supported", "read it with SELECT")
 	}

@@ -1,6 +1,276 @@
 package planner
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	"slices"
+	"strings"
+	"unsafe"
 
-// planCopy plans COPY of tables and queries over several shards.
-func (a *analyzer) planCopy(*pg.Node) (*Plan, error) { return nil, nil }
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// CopyPlan is how COPY is carried out over several shards: FROM STDIN splits the
+// client's rows, TO STDOUT puts those of the shards one after the other.
+type CopyPlan struct {
+	// Table is nil for COPY (query) TO STDOUT, Source its query.
+	Table  *shardmap.Table
+	Source *Statement
+
+	// Text is what a shard runs. TO: Next is that of the shards after the first,
+	// without a header. Of a query it is the same COPY of no rows, to have the options checked.
+	Text, Next string
+
+	CopyFormat
+
+	// Columns are the columns named, in their order; nil: all of the table.
+	Columns []string
+	// KeyAt is the place of each column of the shard key among the values of a
+	// client's row; -1-n is value n of Made. Keys says what the columns do to a value.
+	KeyAt []int
+	Keys  []KeyExpr
+	// Made are values that the router makes for each row, for the columns MadeFor,
+	// which the text names before the client's.
+	Made    []FillValue
+	MadeFor []*shardmap.Column
+	// Omitted are the columns of a reference table that the rows have no value for:
+	// their defaults have to be constants.
+	Omitted []string
+}
+
+// CopyFormat is the form of the data.
+type CopyFormat struct {
+	CSV, Binary              bool
+	Header, Match            bool // the first line names the columns; they have to match
+	Delimiter, Quote, Escape byte
+	Null                     string
+	// Default stands for a column's default in a row; HasDefault says that there is such a mark.
+	Default    string
+	HasDefault bool
+	// ForceNull and ForceNotNull name columns, ForceQuote too; "*" is all.
+	ForceNull, ForceNotNull, ForceQuote []string
+}
+
+// Forced reports whether a list of columns as in FORCE_NULL has the column.
+func Forced(list []string, column string) bool {
+	return slices.Contains(list, "*") || slices.Contains(list, column)
+}
+
+// planCopy plans COPY of a table that is not on one shard alone.
+func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
+	c := n.GetCopyStmt()
+	t := a.relation(c.Relation).table
+	if t == nil {
+		return nil, nil
+	}
+	p := &CopyPlan{Table: t, Columns: strs(c.Attlist)}
+	a.copyFormat(&p.CopyFormat, c.Options)
+	where := Target{Where: KeyShards, Keyspace: t.Keyspace}
+	switch t.Kind {
+	case shardmap.Reference:
+		where = Target{Where: Every}
+	case shardmap.Whole:
+		where = Target{Where: Default}
+	}
+	if !c.IsFrom {
+		p.Text = a.written(n)
+		first := clone(n)
+		next := first.GetCopyStmt()
+		next.Options = slices.DeleteFunc(next.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "header" })
+		p.Next = a.written(first)
+		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
+	}
+	if c.WhereClause != nil {
+		before := a.second.clock
+		a.second.clock = false
+		a.clocked(clone(n))
+		if a.second.clock {
+			refuse("the transaction's time in WHERE of a COPY to several shards is not supported", "write the time as a constant")
+		}
+		a.second.clock = before
+		if t.Kind == shardmap.Reference && a.isVolatile(n) {
+			refuse("a volatile function in WHERE of a COPY to the reference table "+quoteName(t.Schema, t.Name)+" could choose other rows on each shard", "copy all rows, and delete some afterwards")
+		}
+	}
+	from := clone(n).GetCopyStmt()
+	if len(p.Columns) > 0 {
+		var made []*pg.Node
+		for _, g := range generated(t) {
+			if !slices.Contains(p.Columns, g.Name) {
+				p.Made, p.MadeFor = append(p.Made, a.makes(t, g)), append(p.MadeFor, g)
+				made = append(made, stringNode(g.Name))
+			}
+		}
+		from.Attlist = append(made, from.Attlist...)
+		if t.Kind == shardmap.Reference {
+			for _, col := range t.Columns {
+				if !slices.Contains(p.Columns, col.Name) && !slices.ContainsFunc(p.MadeFor, func(g *shardmap.Column) bool { return g.Name == col.Name }) {
+					p.Omitted = append(p.Omitted, col.Name)
+				}
+			}
+		}
+	}
+	p.Text = a.written(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: from}})
+	why := "each row goes to the shard that owns its key"
+	switch t.Kind {
+	case shardmap.Sharded:
+		names := p.Columns
+		if len(names) == 0 {
+			names = columnNames(t)
+		}
+		for _, k := range t.ShardKey {
+			at := slices.Index(names, k)
+			if at < 0 {
+				if at = slices.IndexFunc(p.MadeFor, func(g *shardmap.Column) bool { return g.Name == k }); at < 0 {
+					refuse("COPY has no column "+quoteIdent(k)+", of the shard key of table "+quoteName(t.Schema, t.Name), "name it in the column list, and give its values")
+				}
+				at = -1 - at
+			}
+			p.KeyAt = append(p.KeyAt, at)
+		}
+		a.types = a.keyTypes(t.Keyspace)
+		p.Keys = a.storedKeys(t)
+	case shardmap.Reference:
+		why = "every shard has the table's rows"
+	default:
+		why = "the router makes values of the rows"
+	}
+	return &Plan{Op: CopyIn, Copy: p, Target: where, Why: why}, nil
+}
+
+// planCopyQuery plans COPY (query) TO STDOUT whose query is one of several shards.
+func (a *analyzer) planCopyQuery(c *pg.CopyStmt) {
+	p := &CopyPlan{}
+	a.copyFormat(&p.CopyFormat, c.Options)
+	text := a.written(c.Query)
+	st, err := a.p.Analyze(text, a.snap, a.path)
+	if err != nil {
+		fail(err)
+	}
+	p.Source = st
+	check := clone(&pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}})
+	cc := check.GetCopyStmt()
+	cc.Query = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
+		TargetList: []*pg.Node{targetNode(stringConst(""), "")}, LimitCount: intConst(0)}}}
+	cc.Query.GetSelectStmt().LimitOption = pg.LimitOption_LIMIT_OPTION_COUNT
+	cc.Options = slices.DeleteFunc(cc.Options, func(o *pg.Node) bool {
+		l := o.GetDefElem()
+		return l.GetDefname() == "force_quote" && l.GetArg().GetList() != nil
+	})
+	p.Text = a.written(check)
+	a.st.Plan = &Plan{Op: CopyOut, Copy: p, Why: "the rows of the query are written as COPY does"}
+	if st.Plan != nil {
+		a.st.Plan.Target = st.Plan.Target
+	}
+}
+
+func stringConst(s string) *pg.Node {
+	return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Sval{Sval: &pg.String{Sval: s}}}}}
+}
+
+func intConst(n int32) *pg.Node {
+	return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Ival{Ival: &pg.Integer{Ival: n}}}}}
+}
+
+// copyFormat reads the options as far as the router needs them. What PostgreSQL
+// refuses, the shards refuse before a row is taken.
+func (a *analyzer) copyFormat(f *CopyFormat, options []*pg.Node) {
+	get := map[string]*pg.Node{}
+	for _, o := range options {
+		get[o.GetDefElem().GetDefname()] = o.GetDefElem().GetArg()
+	}
+	text := func(name, def string) string {
+		n, ok := get[name]
+		if !ok {
+			return def
+		}
+		return n.GetString_().GetSval()
+	}
+	one := func(name string, def byte) byte {
+		if s := text(name, ""); len(s) == 1 {
+			return s[0]
+		}
+		return def
+	}
+	switch text("format", "text") {
+	case "csv":
+		f.CSV, f.Delimiter, f.Quote = true, one("delimiter", ','), one("quote", '"')
+		f.Escape = one("escape", f.Quote)
+		f.Null = text("null", "")
+	case "binary":
+		f.Binary = true
+	default:
+		f.Delimiter, f.Null = one("delimiter", '\t'), text("null", `\N`)
+	}
+	f.Default = text("default", "")
+	_, f.HasDefault = get["default"]
+	if h, ok := get["header"]; ok {
+		f.Header = true
+		switch v := h.GetNode().(type) {
+		case *pg.Node_Integer:
+			f.Header = v.Integer.Ival != 0
+		case *pg.Node_Boolean:
+			f.Header = v.Boolean.Boolval
+		case *pg.Node_String_:
+			switch strings.ToLower(v.String_.Sval) {
+			case "match":
+				f.Match = true
+			case "false", "off", "0":
+				f.Header = false
+			}
+		}
+	}
+	list := func(name string) []string {
+		n := get[name]
+		if n.GetAStar() != nil {
+			return []string{"*"}
+		}
+		return strs(n.GetList().GetItems())
+	}
+	f.ForceNull, f.ForceNotNull, f.ForceQuote = list("force_null"), list("force_not_null"), list("force_quote")
+	if e, ok := get["encoding"]; ok {
+		switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(e.GetString_().GetSval())) {
+		case "utf8", "unicode":
+		default:
+			refuse("COPY in the encoding "+quoteString(e.GetString_().GetSval())+" is not supported over several shards", "send the data as UTF8")
+		}
+	}
+	for _, name := range []string{"freeze", "on_error", "reject_limit"} {
+		if _, ok := get[name]; ok {
+			refuse("the option "+strings.ToUpper(name)+" of COPY is not supported over several shards", "leave it out")
+		}
+	}
+}
+
+// Plain reports whether column i of the shard key takes any text as it is.
+func (p *CopyPlan) Plain(i int) bool {
+	return p.Keys[i].Type.IsText() && p.Keys[i].mod == keyspace.NoModifier
+}
+
+// Key is column i of the shard key as the table stores a value of a row; nil is
+// NULL. The result may point into the value: it is good as long as that is.
+// Errors: those of StoredKey, and 22P03.
+func (p *CopyPlan) Key(i int, value []byte) (keyspace.Value, error) {
+	e := &p.Keys[i]
+	switch {
+	case value == nil:
+		return keyspace.Value{}, nullKey(p.Table, p.Table.ShardKey[i])
+	case p.Binary:
+		v, err := keyspace.ParseBinary(e.Type, value)
+		if err != nil {
+			return v, err
+		}
+		return e.mod.Coerce(v)
+	}
+	return StoredKey(p.Table, i, e, value)
+}
+
+// TextKey is Key of a column for which Plain is true, without a copy; valid has to
+// be UTF-8 without zero bytes.
+func (p *CopyPlan) TextKey(i int, valid []byte) keyspace.Value {
+	return keyspace.Str(p.Keys[i].Type, unsafe.String(unsafe.SliceData(valid), len(valid)))
+}
+
+// Type is the type of column i of the shard key.
+func (p *CopyPlan) Type(i int) keyspace.Type { return p.Keys[i].Type }

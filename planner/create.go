@@ -74,9 +74,16 @@ func badOption(message string) error {
 
 func (a *analyzer) createTable(c *pg.CreateStmt) {
 	st := a.st
+	if isTemp(c.Relation) {
+		a.createTemp(c)
+		return
+	}
 	name := a.created(c.Relation)
 	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
 	o := a.tableOptions(c.Options)
+	if d := a.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
+		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
+	}
 	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists}
 	st.DDL.Op, st.DDL.Create = "create table", create
 	switch {
@@ -533,7 +540,8 @@ func (a *analyzer) notNullEdit(c *pg.ColumnDef) edit {
 
 func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 	if c.Objtype != pg.ObjectType_OBJECT_TABLE {
-		refuse("materialized views are not supported yet", "create a table and INSERT ... SELECT into it")
+		a.materialized(c)
+		return
 	}
 	if c.Query.GetSelectStmt() == nil {
 		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")
@@ -542,6 +550,10 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 		refuse("CREATE TABLE AS cannot make a sharded or reference table", "create the table first, then INSERT ... SELECT with a fixed shard key")
 	}
 	a.query(c.Query)
+	if isTemp(c.Into.GetRel()) {
+		a.tempAs(c.Into)
+		return
+	}
 	a.createAs(c.Into, shardmap.Whole)
 	a.st.DDL.Create.IfNotExists = c.IfNotExists
 	a.finish()
@@ -582,6 +594,20 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 
 func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	st := a.st
+	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && a.viewOf(t.Relation) != nil {
+		a.changeView(t.Relation, t.MissingOk)
+		return
+	}
+	if a.clusterSequence(t.Relation) != nil && a.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
+		t.Cmds[0].GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_ChangeOwner {
+		// No shard has it, so there is nothing to own. pg_dump writes such lines.
+		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
+		if t.Objtype == pg.ObjectType_OBJECT_SEQUENCE {
+			st.Tag = "ALTER SEQUENCE"
+		}
+		st.DDL.Op, st.DDL.MapOnly = "alter sequence", true
+		return
+	}
 	switch t.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 	case pg.ObjectType_OBJECT_INDEX:
@@ -668,12 +694,10 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 				a.targets([]*pg.RangeVar{v})
 			}
 		}
+	case pg.AlterTableType_AT_ChangeOwner:
 	default:
 		if spread {
 			refuse("this change of table "+table+" is not supported yet", "run it on each shard directly")
-		}
-		if c.Subtype == pg.AlterTableType_AT_ChangeOwner {
-			refuse("GRANT, REVOKE and OWNER TO are not supported yet", "run it on the shard directly")
 		}
 	}
 }

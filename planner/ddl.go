@@ -77,7 +77,9 @@ func (a *analyzer) ddl(n *pg.Node) {
 	case *pg.Node_CommentStmt:
 		a.comment(v.CommentStmt)
 	default:
-		a.refuseStatement(n)
+		if !a.object(n) {
+			a.refuseStatement(n)
+		}
 	}
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference && st.DDL.Op == "truncate" {
@@ -170,6 +172,9 @@ func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names 
 			a.ownSchema(r.schema)
 		}
 		a.touch(r, v)
+		if r.table == nil && !r.catalog && !r.virtual && a.st.DDL != nil {
+			a.st.DDL.Unknown = append(a.st.DDL.Unknown, r.name)
+		}
 		if r.table != nil {
 			known = append(known, r.table)
 			names = append(names, TableName{r.table.Schema, r.table.Name})
@@ -192,8 +197,9 @@ func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names 
 // be an index or a sequence, which ALTER TABLE changes too, on every shard.
 func (a *analyzer) mustKnow() {
 	if a.unknown != "" {
-		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)).
-			WithHint("SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others"))
+		a.st.Kind, a.st.Tag, a.st.DDL.Op = DDLKind, "ALTER TABLE", "alter table"
+		a.st.DDL.Strangers = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)).
+			WithHint("SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others")
 	}
 }
 
@@ -263,8 +269,11 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			}
 		}
 		a.everywhere("drop schema", "DROP SCHEMA")
+		st.DDL.Objects = true
 	default:
-		refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
+		if !a.dropObject(d) {
+			refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
+		}
 	}
 }
 
@@ -321,6 +330,9 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 
 func (a *analyzer) rename(r *pg.RenameStmt) {
 	st := a.st
+	if a.renameObject(r) {
+		return
+	}
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
 		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
@@ -365,9 +377,10 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 			}
 		}
 		a.everywhere("alter schema", "ALTER SCHEMA")
-		st.DDL.RenamedSchema = [2]string{r.Subname, r.Newname}
+		st.DDL.RenamedSchema, st.DDL.Objects = [2]string{r.Subname, r.Newname}, true
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN, pg.ObjectType_OBJECT_DOMCONSTRAINT:
 		a.everywhere("alter type", "ALTER TYPE")
+		st.DDL.Objects = true
 		if r.RenameType != pg.ObjectType_OBJECT_TYPE {
 			st.DDL.Op, st.Tag = "alter domain", "ALTER DOMAIN"
 		}
@@ -378,6 +391,9 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 
 func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 	a.ownSchema(s.Newschema)
+	if a.moveObject(s) {
+		return
+	}
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_TABLE:
 		_, names := a.targets([]*pg.RangeVar{s.Relation})
@@ -416,6 +432,10 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 		if len(names) < 2 {
 			return
 		}
+		if v := a.viewOf(rangeVar(names[:len(names)-1])); v != nil {
+			a.st.DDL.AllShards = !a.reachOf(v).whole
+			break
+		}
 		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
 		a.st.DDL.AllShards = a.spread()
 	case pg.ObjectType_OBJECT_SCHEMA:
@@ -425,7 +445,9 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 		a.inSchema(strs(c.Object.GetTypeName().GetNames()))
 		a.st.DDL.AllShards = true
 	default:
-		refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
+		if !a.commentObject(c, names) {
+			refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
+		}
 	}
 }
 
@@ -434,22 +456,12 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 	direct := "run it on each shard directly"
 	what, hint := "this statement", direct
 	switch n.GetNode().(type) {
-	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
-		what, hint = "LISTEN, NOTIFY and UNLISTEN", "a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly"
-	case *pg.Node_ViewStmt:
-		what, hint = "CREATE VIEW", "write the view's query as a WITH clause of the statement: the router has to see the tables"
-	case *pg.Node_CreateFunctionStmt:
-		what, hint = "CREATE FUNCTION and CREATE PROCEDURE", "a function could read rows that other shards have; keep its logic in the client or in the statement"
-	case *pg.Node_CreateTrigStmt:
-		what, hint = "CREATE TRIGGER", "a trigger could write to rows of other shards; "+direct
 	case *pg.Node_RuleStmt:
 		what, hint = "CREATE RULE", "a rule could write to rows of other shards"
-	case *pg.Node_CreateExtensionStmt, *pg.Node_AlterExtensionStmt:
-		what = "CREATE EXTENSION and ALTER EXTENSION"
 	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
 		what = "changing roles"
-	case *pg.Node_GrantStmt, *pg.Node_AlterDefaultPrivilegesStmt, *pg.Node_AlterOwnerStmt:
-		what = "GRANT, REVOKE and OWNER TO"
+	case *pg.Node_AlterOwnerStmt:
+		what = "OWNER TO of this kind of object"
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
 		what, hint = "creating or changing databases", "the cluster is one database; cleave shard add brings another shard"
 	case *pg.Node_DoStmt:
@@ -458,16 +470,12 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		what, hint = "CALL", "a procedure could read rows that other shards have; run its statements one by one"
 	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
 		what = "row security policies"
-	case *pg.Node_ReindexStmt, *pg.Node_ClusterStmt:
-		what = "REINDEX and CLUSTER"
+	case *pg.Node_ClusterStmt:
+		what = "CLUSTER"
 	case *pg.Node_ConstraintsSetStmt:
 		what, hint = "SET CONSTRAINTS", "declare the constraint INITIALLY DEFERRED"
 	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
 		what = "changing a server"
-	case *pg.Node_CreateStatsStmt:
-		what = "CREATE STATISTICS"
-	case *pg.Node_RefreshMatViewStmt:
-		what = "materialized views"
 	case *pg.Node_CreatePublicationStmt, *pg.Node_CreateSubscriptionStmt, *pg.Node_AlterPublicationStmt, *pg.Node_AlterSubscriptionStmt:
 		what = "publications and subscriptions"
 	}

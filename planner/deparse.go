@@ -13,21 +13,10 @@ import (
 // tables change, conditions move. A deparser that gets something wrong would
 // change the answer, so what it wrote is parsed again and has to be the same tree.
 
-// cloneNode returns a deep copy, to be changed.
-func cloneNode(n *pg.Node) *pg.Node { return proto.Clone(n).(*pg.Node) }
-
-// restate returns the text of a statement's tree. It refuses a tree that cannot
-// be written down with certainty.
-func (a *analyzer) restate(n *pg.Node) string {
-	text, ok := restate(n)
-	if !ok {
-		refuse("the router cannot write down the part of this statement that a shard would have to run", "write the statement in a simpler form, or name one shard key")
-	}
-	return text
-}
-
-func restate(n *pg.Node) (string, bool) {
-	want := cloneNode(n)
+// restate returns the text of a statement's tree; ok is false if it cannot be
+// written down with certainty.
+func restate(n *pg.Node) (text string, ok bool) {
+	want := clone(n)
 	text, err := pg.Deparse(&pg.ParseResult{Version: parserVersion(), Stmts: []*pg.RawStmt{{Stmt: want}}})
 	if err != nil {
 		return "", false

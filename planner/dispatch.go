@@ -29,6 +29,8 @@ type reading struct {
 	keyspaces map[string]bool
 	// names counts the relations that were named, see fresh.
 	names int
+	// edits are those of the texts that split an INSERT.
+	edits []edit
 	// clock is set once a text uses the parameter Plan.Clock.
 	clock bool
 	// witness is the table whose shard key the proof of locality follows, see local.
@@ -64,14 +66,17 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if len(tree.Stmts) != 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
-	return p.again(tree, sql, snap, searchPath, nil)
+	return p.again(tree, sql, snap, searchPath, nil, 0)
 }
 
 // again is the second reading. first is what the first one said.
-func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapshot, path []string, first error) (*Statement, error) {
+func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapshot, path []string, first error, depth int) (*Statement, error) {
 	a := p.analyzer(sql, snap, path)
 	a.second = &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
 	st, err := a.run(tree)
+	if len(a.viewRefs) > 0 {
+		return a.expanded(depth) // the first reading did not come as far as to them
+	}
 	switch {
 	case err != nil && first != nil && !a.second.planning:
 		return nil, first

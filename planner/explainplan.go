@@ -34,7 +34,8 @@ func (p *Plan) Lines(snap *shardmap.Snapshot, args *Args) []string {
 			line("index on "+r.Name, strings.Join(ix, ", "))
 		}
 	}
-	if p.Op != Gather {
+	p.writeLines(line)
+	if p.Op != Gather && p.Op != Insert {
 		line("shards", p.Target.text(snap, args))
 	}
 	line("shard text", p.Text)

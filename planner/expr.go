@@ -259,8 +259,8 @@ func loadLists() (map[string]string, map[string]bool) {
 func isCatalogTable(name string) bool { return catalogTables[name] }
 
 func (a *analyzer) userCode(what string) {
-	refuse(what+" is not one of PostgreSQL's own: it could read rows that other shards have",
-		"call it on a shard directly, or write its expression into the statement")
+	refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
+		"declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement")
 }
 
 // function checks that a call can be let through.
@@ -281,11 +281,13 @@ func (a *analyzer) function(f *pg.FuncCall) {
 		case InternalSchema:
 			fail(internalSchemaError())
 		default:
-			a.userCode("function " + strings.Join(names, ".") + "()")
+			if a.kindOf(f) == "" {
+				a.userCode("function " + strings.Join(names, ".") + "()")
+			}
 		}
 	}
-	kind, known := catalogFunctions[name]
-	if !known {
+	kind := a.kindOf(f)
+	if kind == "" {
 		a.userCode("function " + name + "()")
 	}
 	a.volatile = a.volatile || strings.HasPrefix(kind, "v")
@@ -294,12 +296,14 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
 		a.aggregates++
 	}
-	a.checkFunction(name, len(f.Args))
+	if _, ours := catalogFunctions[name]; ours {
+		a.checkFunction(name, len(f.Args))
+	}
 }
 
-// reach says which functions go beyond the rows that a statement names, and why.
-var reach = map[string]string{
-	"ts_stat": "runs a query given as text", "pg_notify": "sends to the sessions of one shard only",
+// functionReach says which functions go beyond the rows that a statement names, and why.
+var functionReach = map[string]string{
+	"ts_stat":            "runs a query given as text",
 	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
 	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
 	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": "acts on a shard's sessions", "pg_terminate_backend": "acts on a shard's sessions",
@@ -331,6 +335,10 @@ var anywhere = map[string]bool{
 	"pg_postmaster_start_time": true, "pg_conf_load_time": true, "pg_client_encoding": true, "pg_input_is_valid": true,
 }
 
+func advisory(name string) bool {
+	return name == "pg_notify" || strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_")
+}
+
 func (a *analyzer) checkFunction(name string, args int) {
 	switch name {
 	case "nextval", "setval":
@@ -349,10 +357,16 @@ func (a *analyzer) checkFunction(name string, args int) {
 		}
 		return
 	}
-	if strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_") {
-		refuse(name+"() would lock on one shard only, so two routers' sessions could both get it", "take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE")
+	if advisory(name) {
+		// All of them are on the default shard, so that they exclude each other.
+		a.advisory, a.preferDefault, a.locks = name, true, true
+		a.st.Notifies = a.st.Notifies || name == "pg_notify"
+		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !a.defining {
+			a.st.Pins = true
+		}
+		return
 	}
-	why, denied := reach[name]
+	why, denied := functionReach[name]
 	for _, p := range reachPrefixes {
 		if !denied && strings.HasPrefix(name, p.prefix) {
 			why, denied = p.why, true

@@ -191,7 +191,7 @@ func (a *analyzer) finishFill() {
 		st.Text = text
 		return
 	}
-	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard {
+	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard && st.Kind != Several {
 		refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
 	}
 	st.Params = f.base

@@ -100,7 +100,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column) {
 			fail(alwaysInsert(c.Name))
 		}
 		if !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			refuse("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
+			x.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
 				"read the rows first, and insert them with VALUES; or select a value for the column")
 		}
 	}
@@ -417,14 +417,16 @@ func (a *analyzer) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 	}
 }
 
-// copyGenerated judges COPY ... FROM, whose rows the router relays unread.
+// copyGenerated judges COPY ... FROM, whose rows the router of one shard relays unread.
 func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
-	t := a.relation(c.Relation).table
-	named := strs(c.Attlist)
-	for _, g := range generated(t) {
-		if len(named) > 0 && !slices.Contains(named, g.Name) {
-			refuse("the router makes the values of column "+quoteIdent(g.Name)+" of table "+quoteName(t.Schema, t.Name)+", and does not read the rows of COPY",
-				"give the column in the COPY, or insert the rows with INSERT")
-		}
+	if a.copyMakes(c) {
+		t := a.relation(c.Relation).table
+		a.refuseOne("the router makes values for rows of table "+quoteName(t.Schema, t.Name)+", and does not read the rows of COPY", "give all columns in the COPY")
 	}
+}
+
+// copyMakes reports whether the router makes values for the rows of a COPY.
+func (a *analyzer) copyMakes(c *pg.CopyStmt) bool {
+	named := strs(c.Attlist)
+	return len(named) > 0 && slices.ContainsFunc(generated(a.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
 }

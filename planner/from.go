@@ -96,7 +96,7 @@ func (a *analyzer) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 			j.rtes[rte] = true
 			it := &item{name: v.Relname, rel: true, bare: true, open: c.open}
 			for i, col := range c.cols {
-				out := column{name: col.name, term: noTerm, typ: col.typ}
+				out := column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid}
 				if i < len(c.sets) && c.sets[i] != nil {
 					out.term = a.newTerm(termInfo{typ: col.typ, rte: rte})
 					j.facts = append(j.facts, oneOf(out.term, c.sets[i]))
@@ -213,6 +213,9 @@ func (a *analyzer) join(v *pg.JoinExpr, sc *scope) (*jnode, []*item) {
 			}
 		}
 		out.name = name
+		if out.oid = 0; lc.oid == rc.oid {
+			out.oid = lc.oid
+		}
 		merged.cols = append(merged.cols, out)
 	}
 	for _, cols := range [][]column{lcols, rcols} {

@@ -1,6 +1,412 @@
 package planner
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	"slices"
+	"strings"
 
-// planGather plans any query by fetching rows onto one connection.
-func (a *analyzer) planGather(*pg.Node) (*Plan, error) { return nil, nil }
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// Gather: every table that a SELECT reads becomes a relation, with the columns
+// and the rows that can matter, and the statement runs on the relations. Nothing
+// has to be proved about the statement as a whole; what has to be certain is
+// that nothing of a table is left out that it could look at.
+// docs/design/gather.md has the rules.
+
+// gatherer makes relations of the tables of one statement.
+type gatherer struct {
+	a   *analyzer
+	occ []*occurrence
+	// refs are the names by which columns are asked for, anywhere.
+	refs []fieldRef
+	// names counts what each name in FROM may stand for.
+	names map[string][]*occurrence
+	other map[string]bool // names in FROM that stand for something else
+	// long are references with a schema in front.
+	long []*pg.ColumnRef
+	// keep is a table that stays what it is: the target of a write.
+	keep *pg.RangeVar
+	// target is where the text has to run: AnyOne, or Default.
+	home Where
+	// places of the tree's tables in the tree that the analysis has seen.
+	original map[*pg.RangeVar]*pg.RangeVar
+
+	typeof bool // it calls pg_typeof
+	depth  int  // of subqueries in expressions
+}
+
+// occurrence is one table in one FROM clause.
+type occurrence struct {
+	v     *pg.RangeVar
+	table *shardmap.Table
+	names []string // its own, and those of the joins with an alias around it
+	lone  bool     // without an alias
+	all   bool     // every column is needed
+	whole bool     // the row as such is used
+	need  map[string]bool
+	conds []*pg.Node // what holds for every row that matters
+	index [][]string
+	keyed bool // the primary key may be needed for GROUP BY
+	rel   *gathered
+}
+
+// fieldRef is a column reference: names, and a star at the end or not.
+type fieldRef struct {
+	names []string
+	star  bool
+}
+
+// gathered is a relation in the making.
+type gathered struct {
+	table  *shardmap.Table
+	target Target
+	key    string // of the target
+	need   map[string]bool
+	all    bool
+	keyed  bool
+	conds  map[string]*pg.Node // by text
+	order  []string
+	index  [][]string
+}
+
+func (a *analyzer) newGatherer() *gatherer {
+	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}}
+}
+
+// planGather plans any query by fetching what it reads onto one connection. It
+// refuses what cannot be answered so.
+func (a *analyzer) planGather(n *pg.Node) (*Plan, error) {
+	g := a.newGatherer()
+	rels, tree := g.readTables(n, nil)
+	text, err := a.text(tree)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Op: Gather, Relations: rels, Text: text, Target: Target{Where: g.home}, Why: "its rows cannot be combined as they come from the shards"}, nil
+}
+
+// readTables returns a copy of a statement in which every table that it reads
+// is a relation; keep, a table that it changes, stays.
+func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.Node) {
+	if strings.Contains(strings.ToLower(g.a.sql), RelationPrefix) {
+		refuse("names that begin with "+RelationPrefix+" are the router's own", "use another name")
+	}
+	tree := clone(n)
+	var before, after []*pg.RangeVar
+	collect := func(to *[]*pg.RangeVar) func(m protoreflect.Message) {
+		return func(m protoreflect.Message) {
+			if v, ok := m.Interface().(*pg.RangeVar); ok {
+				*to = append(*to, v)
+			}
+		}
+	}
+	eachMessage(n.ProtoReflect(), collect(&before))
+	eachMessage(tree.ProtoReflect(), collect(&after))
+	for i, v := range after {
+		g.original[v] = before[i]
+		if before[i] == keep {
+			g.keep = v
+		}
+	}
+	g.a.clocked(tree)
+	sequence, prefer := g.a.sequence, g.a.preferDefault
+	g.a.sequence, g.a.preferDefault = "", false
+	g.node(tree, &gatherScope{})
+	if g.a.sequence != "" {
+		refuse(g.a.sequence+"() in a statement over several shards would count on one of them", "get the value in a statement of its own: SELECT "+g.a.sequence+"(...)")
+	}
+	if g.a.preferDefault {
+		refuse("the statement reads a shard's own catalogue beside rows of several shards", "read the catalogue in a statement of its own")
+	}
+	g.a.sequence, g.a.preferDefault = sequence, prefer
+	g.needs()
+	g.shorten()
+	return g.relations(), tree
+}
+
+// eachMessage calls f for m and every message below it, in the order of the fields.
+func eachMessage(m protoreflect.Message, f func(protoreflect.Message)) {
+	f(m)
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		if fd.Kind() != protoreflect.MessageKind || !m.Has(fd) {
+			continue
+		}
+		v := m.Get(fd)
+		if fd.IsList() {
+			for j := range v.List().Len() {
+				eachMessage(v.List().Get(j).Message(), f)
+			}
+		} else {
+			eachMessage(v.Message(), f)
+		}
+	}
+}
+
+// systemColumns are those that each table of PostgreSQL has.
+var systemColumns = map[string]bool{"ctid": true, "xmin": true, "xmax": true, "cmin": true, "cmax": true, "tableoid": true}
+
+// needs works out which columns each occurrence needs: by name alone, so too
+// many rather than too few.
+func (g *gatherer) needs() {
+	for _, r := range g.refs {
+		last := ""
+		if len(r.names) > 0 {
+			last = r.names[len(r.names)-1]
+		}
+		switch {
+		case r.star && len(r.names) == 0:
+			// Seen where it stands, see level.
+		case r.star:
+			for _, o := range g.names[last] {
+				o.all, o.whole = true, true
+			}
+		case len(r.names) == 1:
+			for _, o := range g.occ {
+				o.want(last)
+			}
+			for _, o := range g.names[last] {
+				o.all, o.whole = true, true
+			}
+		default:
+			for _, o := range g.names[r.names[len(r.names)-2]] {
+				o.want(last)
+			}
+		}
+		if !r.star && systemColumns[last] {
+			for _, o := range g.occ {
+				if keyColumnNamed(o.table, last) {
+					last = ""
+				}
+			}
+			if last != "" && !g.other[""] {
+				refuse("the system column "+last+" has no meaning for rows of several shards", "name the rows by their key")
+			}
+		}
+	}
+	for _, o := range g.occ {
+		if g.typeof && o.whole {
+			refuse("pg_typeof() of a row of "+quoteName(o.table.Schema, o.table.Name)+" cannot be told for rows of several shards", "use the columns")
+		}
+	}
+}
+
+func keyColumnNamed(t *shardmap.Table, name string) bool {
+	return slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return c.Name == name })
+}
+
+func (o *occurrence) want(name string) {
+	if keyColumnNamed(o.table, name) {
+		o.need[name] = true
+	}
+}
+
+// shorten takes the schema off column references, since a relation has none.
+func (g *gatherer) shorten() {
+	for _, c := range g.long {
+		names := strs(c.Fields)
+		if len(names)+1 < len(c.Fields) || len(c.Fields) > 3 {
+			refuse("column references with a database in front are not supported", "leave out the database name")
+		}
+		schema, rel := names[0], names[1]
+		occ := g.names[rel]
+		if len(occ) == 0 {
+			continue
+		}
+		for _, o := range occ {
+			if !o.lone || o.table.Schema != schema || g.other[rel] {
+				refuse("the column reference "+quoteName(schema, rel)+" is not clear once rows of several shards are brought together", "give the table an alias and use that")
+			}
+		}
+		c.Fields = c.Fields[1:]
+	}
+	// Two tables of one name and no alias, from two schemas.
+	for name, occ := range g.names {
+		for _, o := range occ {
+			if o.lone && (o.table != occ[0].table) {
+				refuse("two tables called "+quoteIdent(name)+" are read without an alias", "give each of them an alias")
+			}
+		}
+	}
+}
+
+// relations decides which occurrences share a relation, and puts the names in.
+func (g *gatherer) relations() []Relation {
+	var rels []*gathered
+	for _, o := range g.occ {
+		target := g.targetOf(o)
+		mine := map[string]*pg.Node{}
+		var order []string
+		for _, c := range o.conds {
+			text, err := g.a.text(selectOf([]*pg.Node{c}, nil, nil))
+			if err != nil {
+				continue
+			}
+			if _, have := mine[text]; !have {
+				order = append(order, text)
+			}
+			mine[text] = c
+		}
+		key := targetKey(target)
+		for _, r := range rels {
+			if r.table != o.table || r.key != key {
+				continue
+			}
+			// A relation with more rows serves as well: the statement's own
+			// conditions stay where they are.
+			if subsetOf(r.conds, mine) {
+				o.rel = r
+				break
+			}
+			if subsetOf(mine, r.conds) {
+				r.conds, r.order, o.rel = mine, order, r
+				break
+			}
+		}
+		if o.rel == nil {
+			o.rel = &gathered{table: o.table, target: target, key: key, need: map[string]bool{}, conds: mine, order: order}
+			rels = append(rels, o.rel)
+		}
+		r := o.rel
+		r.all = r.all || o.all
+		r.keyed = r.keyed || o.keyed
+		for n := range o.need {
+			r.need[n] = true
+		}
+		for _, ix := range o.index {
+			if !slices.ContainsFunc(r.index, func(have []string) bool { return slices.Equal(have, ix) }) {
+				r.index = append(r.index, ix)
+			}
+		}
+	}
+	out := make([]Relation, len(rels))
+	for i, r := range rels {
+		name := g.a.fresh()
+		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed}
+		for _, o := range g.occ {
+			if o.rel != r {
+				continue
+			}
+			if o.v.Alias == nil {
+				o.v.Alias = &pg.Alias{Aliasname: o.v.Relname}
+			}
+			o.v.Catalogname, o.v.Schemaname, o.v.Relname, o.v.Inh = "", "", name, true
+		}
+	}
+	return out
+}
+
+func subsetOf(a, b map[string]*pg.Node) bool {
+	for k := range a {
+		if _, ok := b[k]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// text is what each shard runs for a relation.
+func (r *gathered) text(a *analyzer) string {
+	var cols []*pg.Node
+	for i := range r.table.Columns {
+		if c := r.table.Columns[i].Name; r.all || r.need[c] {
+			cols = append(cols, columnNode(relationAlias, c))
+		}
+	}
+	if len(cols) == 0 && len(r.table.Columns) > 0 {
+		// Only the number of rows matters.
+		name := r.table.Columns[0].Name
+		if len(r.table.ShardKey) > 0 {
+			name = r.table.ShardKey[0]
+		}
+		cols = append(cols, columnNode(relationAlias, name))
+	}
+	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: true, Relpersistence: "p", Alias: &pg.Alias{Aliasname: relationAlias}}
+	var conds []*pg.Node
+	for _, k := range r.order {
+		conds = append(conds, r.conds[k])
+	}
+	text, err := a.text(selectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds))
+	if err != nil {
+		fail(err)
+	}
+	return text
+}
+
+// relationAlias is what a table is called in the text of its relation.
+const relationAlias = "t"
+
+// selectOf makes SELECT outputs FROM from WHERE conds.
+func selectOf(outputs, from, conds []*pg.Node) *pg.Node {
+	s := emptySelect()
+	s.FromClause = from
+	for _, o := range outputs {
+		s.TargetList = append(s.TargetList, targetNode(o, ""))
+	}
+	switch len(conds) {
+	case 0:
+	case 1:
+		s.WhereClause = conds[0]
+	default:
+		s.WhereClause = &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: conds}}}
+	}
+	return selectNode(s)
+}
+
+// targetOf says which shards have the rows of an occurrence.
+func (g *gatherer) targetOf(o *occurrence) Target {
+	switch o.table.Kind {
+	case shardmap.Sharded:
+		if u := g.a.second.byRef[g.original[o.v]]; u != nil && u.rel.table == o.table {
+			return g.a.targetOf(u)
+		}
+		return Target{Where: KeyShards, Keyspace: o.table.Keyspace}
+	case shardmap.Reference:
+		return Target{Where: AnyOne}
+	}
+	return Target{Where: Default}
+}
+
+// targetKey is equal for equal targets.
+func targetKey(t Target) string {
+	var b strings.Builder
+	b.WriteString(itoa(int(t.Where)) + " " + t.Keyspace)
+	for _, k := range t.Keys {
+		b.WriteByte('(')
+		for i := range k {
+			b.WriteString(k[i].String() + "@" + itoa(int(k[i].loc)) + ",")
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// table resolves a table that a statement reads.
+func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
+	if v.Catalogname != "" && v.Catalogname != "cleave" {
+		refuse("table names with a database in front are not supported", "leave out the database name")
+	}
+	r := g.a.relation(v)
+	name := quoteName(r.schema, r.name)
+	switch {
+	case r.virtual:
+		refuse("table "+name+" is answered by the router and cannot be joined with rows of several shards", "read it in a statement of its own")
+	case r.catalog:
+		refuse("the catalogue table "+name+" is read beside rows of several shards", "read the catalogue in a statement of its own")
+	case r.table == nil:
+		position := 0
+		if o := g.original[v]; o != nil {
+			position = g.a.position(o.Location)
+		}
+		fail(undefinedTable(name, position))
+	}
+	g.a.addTable(&g.a.st.Tables, r.table)
+	if r.table.Kind != shardmap.Sharded && r.table.Kind != shardmap.Reference {
+		g.home = Default // no other shard knows its columns
+	}
+	return r.table
+}

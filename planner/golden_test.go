@@ -97,6 +97,12 @@ func testState(tb testing.TB) shardmap.State {
 	for i, owner := range [][2]string{{"bills", "id"}, {"users", "id"}, {"tickets", "id"}} {
 		s.Sequences[i].Owner = &shardmap.SequenceOwner{Schema: "public", Table: owner[0], Column: owner[1]}
 	}
+	s.Views = []shardmap.View{
+		{Schema: "public", Name: "big_orders", Definition: "SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)"},
+		{Schema: "public", Name: "bigger", Definition: "SELECT big_orders.tenant_id AS t, big_orders.id\n   FROM public.big_orders"},
+		{Schema: "public", Name: "note_bodies", Definition: "SELECT notes.body\n   FROM public.notes"},
+	}
+	s.Functions = []shardmap.Function{{Schema: "public", Name: "shout", Kind: "f"}, {Schema: "public", Name: "touch", Kind: "t", Volatile: true}}
 	for i := range 3 {
 		s.Shards = append(s.Shards, shardmap.Shard{Name: fmt.Sprintf("shard-%d", i), Engine: "postgres", URL: fmt.Sprintf("postgres://shard-%d/db", i), Weight: 1})
 	}

@@ -1,6 +1,601 @@
 package planner
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// InsertPlan is how an INSERT puts its rows on the shards that own them.
+//
+// Rows of VALUES are split as text: a shard gets Head, its rows with commas
+// between them, and Tail. Rows of a query are read first (Source), and reach a
+// shard as the relation of Write.
+//
+// Texts hold marks, each between two NUL bytes: see [Expand].
+type InsertPlan struct {
+	Table *shardmap.Table
+	// Types are those of the shard key.
+	Types []keyspace.Type
+
+	// Head, Rows and Tail are those of VALUES.
+	Head, Tail string
+	Rows       []InsertRow
+	// Computed are queries of one row each, whose columns are the values that
+	// have to be known, or made once, before the rows are split. Casts are the
+	// types that a key's value is cast to.
+	Computed []*Statement
+
+	// Source gives the rows of INSERT ... SELECT; nil for VALUES. Its columns are
+	// for Columns; those of Made follow.
+	Source  *Statement
+	Columns []*shardmap.Column
+	Made    []FillValue
+	// KeyAt are the places of the shard key's columns in Columns, Keys what they do
+	// to a value.
+	KeyAt []int
+	Keys  []KeyExpr
+	// Write is the text that inserts relation 0.
+	Write Template
+
+	// Returning: the shards give rows. Matched: rows may be left out (ON
+	// CONFLICT), and the last columns, as many as the shard key has, are the keys
+	// of the rows that were not, for the order.
+	Returning, Matched bool
+}
+
+// InsertRow is one row of VALUES.
+type InsertRow struct {
+	// Text is the row with its brackets.
+	Text string
+	// Key is its shard key.
+	Key []InsertKey
+}
+
+// InsertKey is one column of a row's shard key: an expression, or a computed value.
+type InsertKey struct {
+	KeyExpr
+	// Computed is 1 + the number of the computed value; 0: KeyExpr has it.
+	Computed int
+}
+
+// computedMax is how many values one query computes: PostgreSQL has a limit of
+// 1,664 columns.
+const computedMax = 1000
+
+// Template is a text with places for relations.
+type Template struct {
+	Pieces []string
+	At     []int // which relation follows a piece
+}
+
+// Join returns the text with each relation in its place.
+func (t *Template) Join(relation func(n int) string) string {
+	var b strings.Builder
+	for i, p := range t.Pieces {
+		b.WriteString(p)
+		if i < len(t.At) {
+			b.WriteString(relation(t.At[i]))
+		}
+	}
+	return b.String()
+}
+
+// MarkKind says what stands at a mark.
+type MarkKind byte
+
+// MarkFill is a value of Statement.Fill, MarkComputed one of InsertPlan.Computed.
+const (
+	MarkFill     MarkKind = 'f'
+	MarkComputed MarkKind = 'e'
+)
+
+// Expand replaces the marks of a text.
+func Expand(text string, value func(kind MarkKind, n int) string) string {
+	if strings.IndexByte(text, 0) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for i, part := range strings.Split(text, "\x00") {
+		if i%2 == 0 {
+			b.WriteString(part)
+			continue
+		}
+		kind := MarkFill
+		if part[0] < '0' || part[0] > '9' {
+			kind, part = MarkKind(part[0]), part[1:]
+		}
+		n, _ := strconv.Atoi(part) // written by mark and markOf
+		b.WriteString(value(kind, n))
+	}
+	return b.String()
+}
+
+func markOf(kind MarkKind, n int) string {
+	return "\x00" + string(rune(kind)) + strconv.Itoa(n) + "\x00"
+}
 
 // planInsert plans an INSERT whose rows are on several shards.
-func (a *analyzer) planInsert(*pg.Node) (*Plan, error) { return nil, nil }
+func (a *analyzer) planInsert(n *pg.Node) (*Plan, error) {
+	s := n.GetInsertStmt()
+	t := a.relation(s.Relation).table
+	if t == nil {
+		return nil, nil
+	}
+	if t.Kind != shardmap.Sharded {
+		return a.planWhole(n, s.Relation, t)
+	}
+	if c := s.OnConflictClause; c != nil {
+		for _, r := range c.TargetList {
+			if slices.Contains(t.ShardKey, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
+				refuse("ON CONFLICT DO UPDATE cannot change the shard key column "+quoteIdent(r.GetResTarget().GetName())+" of table "+quoteName(t.Schema, t.Name), "delete the row and insert it with the new key")
+			}
+		}
+	}
+	cols := columnNames(t)
+	if len(s.Cols) > 0 {
+		cols = nil
+		for _, c := range s.Cols {
+			name := c.GetResTarget().GetName()
+			if len(c.GetResTarget().GetIndirection()) > 0 {
+				name = ""
+			}
+			cols = append(cols, name)
+		}
+	}
+	p := &InsertPlan{Table: t, Returning: len(s.ReturningList) > 0}
+	p.Types = a.keyTypes(t.Keyspace)
+	p.Matched = p.Returning && s.OnConflictClause != nil
+	sel := s.SelectStmt.GetSelectStmt()
+	plan := &Plan{Op: Insert, Insert: p, Why: "the rows have different shard keys"}
+	switch {
+	case sel == nil:
+		refuse("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
+	case plainValues(sel):
+		a.planRows(p, s, sel, t, cols)
+	default:
+		if local := a.planLocalInsert(n, s, sel, t, cols); local != nil {
+			return local, nil
+		}
+		a.planSource(p, s, sel, t, cols)
+	}
+	return plan, nil
+}
+
+// plainValues reports whether a query is nothing but a list of rows.
+func plainValues(sel *pg.SelectStmt) bool {
+	return sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
+}
+
+// planRows splits the rows of VALUES by their places in the text.
+func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
+	at := keyPlaces(t, cols)
+	a.types = p.Types
+	x := &inserting{analyzer: a}
+	i := a.tokenAt(s.Relation.Location)
+	if i < 0 {
+		a.lost()
+	}
+	for a.punct(i+1, '.') {
+		i += 2
+	}
+	if a.word(i+1, "as") {
+		i += 2
+	}
+	i++
+	if a.punct(i, '(') && !(a.word(i+1, "values") && a.punct(i+2, '(')) && !a.punct(i+1, '(') {
+		i = a.closing(i) + 1
+	}
+	if a.word(i, "overriding") {
+		i += 3
+	}
+	for a.punct(i, '(') {
+		i++
+	}
+	if !a.word(i, "values") {
+		a.lost()
+	}
+	ts := a.tokens()
+	c := &computing{analyzer: a, p: p, target: a.second.byRef[s.Relation]}
+	if usesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
+		refuse("a value that says something about one shard's server or session is not supported in an INSERT on several shards", "compute the value first and pass it as a parameter")
+	}
+	// The clock and what is computed first take their places before any text is cut.
+	type span struct{ from, to int }
+	rows := make([]span, 0, len(sel.ValuesLists))
+	first := i + 1
+	at0 := first
+	p.Rows = make([]InsertRow, len(sel.ValuesLists))
+	for r, l := range sel.ValuesLists {
+		if !a.punct(at0, '(') {
+			a.lost()
+		}
+		end := a.closing(at0)
+		rows = append(rows, span{ts[at0].Start, ts[end].End})
+		items := l.GetList().GetItems()
+		var places [][2]int
+		place := func(i int) (int, int) {
+			if places == nil {
+				places = x.items(at0, end)
+			}
+			if i >= len(places) {
+				a.lost()
+			}
+			return places[i][0], places[i][1]
+		}
+		key := make([]InsertKey, len(at))
+		for i, p := range at {
+			if p >= len(items) {
+				refuse("a row has no value for the shard key column "+quoteIdent(t.ShardKey[i]), "give it a value in every row")
+			}
+			key[i] = c.key(items[p], i, t, func() (int, int) { return place(p) })
+		}
+		for i, item := range items {
+			if !slices.Contains(at, i) {
+				c.item(item, func() (int, int) { return place(i) })
+			}
+		}
+		p.Rows[r].Key = key
+		at0 = end + 1
+		if a.punct(at0, ',') {
+			at0++
+		}
+	}
+	c.finish(s)
+	last := len(ts) - 1
+	for last > 0 && a.punct(last, ';') {
+		last--
+	}
+	a.clockIn(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}})
+	for _, n := range s.ReturningList {
+		a.clockIn(n)
+	}
+	if s.WithClause != nil {
+		a.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
+	}
+	cut := &cutter{text: a.sql, edits: slices.Clone(a.second.edits)}
+	if a.fill != nil {
+		for _, e := range a.fill.edits {
+			if !slices.ContainsFunc(c.places, func(p [2]int) bool { return e.from >= p[0] && e.to <= p[1] }) {
+				cut.edits = append(cut.edits, e)
+			}
+		}
+	}
+	slices.SortStableFunc(cut.edits, func(a, b edit) int { return a.from - b.from })
+	p.Head = cut.cut(0, rows[0].from)
+	for r := range rows {
+		p.Rows[r].Text = cut.cut(rows[r].from, rows[r].to)
+	}
+	p.Tail = cut.cut(rows[len(rows)-1].to, ts[last].End)
+	if p.Matched {
+		for _, k := range t.ShardKey {
+			p.Tail += ", " + targetName(s.Relation) + "." + quoteAlways(k)
+		}
+	}
+}
+
+// targetName is what a statement calls the table that it changes.
+func targetName(v *pg.RangeVar) string {
+	if v.Alias != nil {
+		return quoteAlways(v.Alias.Aliasname)
+	}
+	return quoteAlways(v.Relname)
+}
+
+// cutter cuts a text into pieces, with edits applied in each. It goes from left to right.
+type cutter struct {
+	text  string
+	edits []edit // sorted
+}
+
+func (c *cutter) cut(from, to int) string {
+	var b strings.Builder
+	at := from
+	for len(c.edits) > 0 && (c.edits[0].from < to || c.edits[0].from == to && c.edits[0].to == to && to == len(c.text)) {
+		e := c.edits[0]
+		c.edits = c.edits[1:]
+		if e.from < at {
+			continue
+		}
+		b.WriteString(c.text[at:e.from])
+		b.WriteString(e.text)
+		at = e.to
+	}
+	if at == from {
+		return c.text[from:to]
+	}
+	b.WriteString(c.text[at:to])
+	return b.String()
+}
+
+// computing collects the values that are computed before rows are split.
+type computing struct {
+	*analyzer
+	p      *InsertPlan
+	target *use
+	exprs  []*pg.Node
+	places [][2]int // of the expressions, in the text
+}
+
+// key takes a row's value for a column of the shard key.
+func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from, to int)) InsertKey {
+	col := keyColumn(t, t.ShardKey[i])
+	typ := c.types[i]
+	if n.GetSetToDefault() != nil {
+		refuse("the shard key column "+quoteIdent(col.Name)+" of table "+quoteName(t.Schema, t.Name)+" gets its default on a shard, so its shard is not known before it runs",
+			"give the value, or let the router make it: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id()")
+	}
+	if k, ok := c.konstOf(n, typ, true); ok {
+		if k.never {
+			fail(nullKey(t, col.Name))
+		}
+		if e, ok := k.keyExpr(typ); ok {
+			e = c.stored(e, t, col)
+			c.strict(&e)
+			return InsertKey{KeyExpr: e}
+		}
+	}
+	// The cast is to the type without its length: what is too long is an error of
+	// the assignment, not cut.
+	from, to := place()
+	expr := &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: n, TypeName: keyTypeName(typ), Location: -1}}}
+	number := c.compute(expr, from, to, "::"+typ.String())
+	e := c.stored(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, col)
+	return InsertKey{KeyExpr: e, Computed: number + 1}
+}
+
+// compute puts a mark for a computed value in place of an expression.
+func (c *computing) compute(n *pg.Node, from, to int, cast string) int {
+	c.exprs = append(c.exprs, n)
+	c.places = append(c.places, [2]int{from, to})
+	c.second.edits = append(c.second.edits, edit{from: from, to: to, text: markOf(MarkComputed, len(c.exprs)-1) + cast})
+	return len(c.exprs) - 1
+}
+
+func keyTypeName(t keyspace.Type) *pg.TypeName {
+	name := ""
+	for n, k := range castNames {
+		if k == t {
+			name = n
+		}
+	}
+	return &pg.TypeName{Names: []*pg.Node{stringNode("pg_catalog"), stringNode(name)}, Typemod: -1, Location: -1}
+}
+
+// item takes another value of a row: one that reads what shards do not have is computed first.
+func (c *computing) item(n *pg.Node, place func() (from, to int)) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_AConst, *pg.Node_ParamRef, *pg.Node_SetToDefault:
+		return
+	case *pg.Node_TypeCast:
+		if v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetParamRef() != nil {
+			return
+		}
+	}
+	if c.reachesOut(n) {
+		from, to := place()
+		c.compute(n, from, to, "")
+		return
+	}
+	c.clockIn(n)
+}
+
+// reachesOut reports whether an expression reads a table that not every shard has.
+func (a *analyzer) reachesOut(n *pg.Node) bool {
+	found := false
+	eachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
+		if u := a.second.byRef[v]; u != nil && !u.everywhere() {
+			found = true
+		}
+	})
+	return found
+}
+
+// everywhere reports whether every shard has all rows of the table.
+func (u *use) everywhere() bool {
+	return u.rel.table != nil && u.rel.table.Kind == shardmap.Reference
+}
+
+// finish makes the queries of the computed values, and refuses what is left.
+func (c *computing) finish(s *pg.InsertStmt) {
+	taken := map[*pg.RangeVar]bool{}
+	for _, e := range c.exprs {
+		eachRangeVar(e.ProtoReflect(), func(v *pg.RangeVar) { taken[v] = true })
+	}
+	for _, u := range c.second.uses {
+		if u != c.target && !taken[u.ref] && !u.everywhere() {
+			refuse("an INSERT of rows for several shards cannot read table "+quoteName(u.rel.schema, u.rel.name)+" in WITH, ON CONFLICT or RETURNING", "read it in a statement of its own")
+		}
+	}
+	if len(c.exprs) > 0 && s.WithClause != nil {
+		refuse("the shard key of a row is computed in a statement with WITH", "compute the value first and pass it as a parameter")
+	}
+	for rest := c.exprs; len(rest) > 0; {
+		n := min(len(rest), computedMax)
+		sel := &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE}
+		for _, e := range rest[:n] {
+			sel.TargetList = append(sel.TargetList, &pg.Node{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Val: e}}})
+		}
+		rest = rest[n:]
+		c.p.Computed = append(c.p.Computed, c.nested(sel))
+	}
+}
+
+// nested plans a query that is a part of this statement and read before the rest.
+func (a *analyzer) nested(sel *pg.SelectStmt) *Statement {
+	text := a.written(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
+	st, err := a.p.Analyze(text, a.snap, a.path)
+	if err != nil {
+		fail(err)
+	}
+	if st.Fill != nil {
+		refuse("values that the router makes (nextval and its kin) cannot stand in a query inside this statement", "take the values first")
+	}
+	switch st.Kind {
+	case OneShard, DefaultShard, AnyShard, Several:
+	default:
+		refuse("this query cannot be a part of a statement that changes rows on several shards", "run it first")
+	}
+	return st
+}
+
+// planSource plans INSERT ... SELECT whose rows are read first.
+func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
+	if slices.Contains(cols, "") {
+		refuse("INSERT ... SELECT into a part of a column is not supported over several shards", "insert the whole value")
+	}
+	if s.WithClause != nil {
+		if sel.WithClause != nil {
+			refuse("INSERT ... SELECT with WITH before both is not supported over several shards", "write one WITH")
+		}
+		a.onlyReads(s.WithClause)
+		sel.WithClause = s.WithClause
+	}
+	inside := map[*pg.RangeVar]bool{s.Relation: true}
+	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
+	for _, u := range a.second.uses {
+		if !inside[u.ref] && !u.everywhere() {
+			refuse("an INSERT of rows for several shards cannot read table "+quoteName(u.rel.schema, u.rel.name)+" in ON CONFLICT or RETURNING", "read it in a statement of its own")
+		}
+	}
+	width := -1
+	if q := a.second.queries[sel]; q != nil && !q.open {
+		width = len(q.cols)
+	}
+	if len(s.Cols) == 0 && width >= 0 && width < len(cols) {
+		cols = cols[:width]
+	}
+	var columns []*pg.Node
+	for _, name := range cols {
+		p.Columns = append(p.Columns, keyColumnOrUnknown(t, name))
+	}
+	for _, c := range generated(t) {
+		i := slices.Index(cols, c.Name)
+		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
+		}
+		if i < 0 {
+			p.Made = append(p.Made, a.makes(t, c))
+			p.Columns = append(p.Columns, c)
+			cols = append(slices.Clone(cols), c.Name)
+		}
+	}
+	p.KeyAt, p.Keys = keyPlaces(t, cols), a.storedKeys(t)
+	p.Source = a.nested(sel)
+	w := clone(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}).GetInsertStmt()
+	for _, name := range cols {
+		columns = append(columns, resTarget(name))
+	}
+	w.WithClause, w.Cols = nil, columns
+	if len(generated(t)) > 0 {
+		w.Override = pg.OverridingKind_OVERRIDING_NOT_SET
+	}
+	w.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}
+	if p.Matched {
+		for _, k := range t.ShardKey {
+			w.ReturningList = append(w.ReturningList, hiddenColumn(s.Relation, k))
+		}
+	}
+	a.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
+	p.Write = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+}
+
+// storedKeys says what the columns of the shard key do to a value.
+func (a *analyzer) storedKeys(t *shardmap.Table) []KeyExpr {
+	types := a.keyTypes(t.Keyspace)
+	keys := make([]KeyExpr, len(types))
+	for i, typ := range types {
+		keys[i] = a.stored(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
+	}
+	return keys
+}
+
+// hiddenColumn is a column of RETURNING that the client does not get.
+func hiddenColumn(v *pg.RangeVar, name string) *pg.Node {
+	of := v.Relname
+	if v.Alias != nil {
+		of = v.Alias.Aliasname
+	}
+	return targetNode(columnNode(of, name), "")
+}
+
+// keyColumnOrUnknown finds a column; a name that the table does not have is an
+// error that a shard reports.
+func keyColumnOrUnknown(t *shardmap.Table, name string) *shardmap.Column {
+	for i := range t.Columns {
+		if t.Columns[i].Name == name {
+			return &t.Columns[i]
+		}
+	}
+	return &shardmap.Column{Name: name}
+}
+
+// onlyReads refuses WITH queries that change rows.
+func (a *analyzer) onlyReads(w *pg.WithClause) {
+	for _, n := range w.GetCtes() {
+		if n.GetCommonTableExpr().GetCtequery().GetSelectStmt() == nil {
+			refuse("a WITH query that changes rows is not supported in a statement over several shards", "run it as a statement of its own, in one transaction")
+		}
+	}
+}
+
+// planLocalInsert plans an INSERT ... SELECT that every shard can run by itself:
+// the rows that a shard selects are its own, because their shard key is that of a
+// table that they come from. nil if that is not proved.
+func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
+	q := a.second.queries[sel]
+	if q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || len(a.second.keyspaces) != 1 {
+		return nil
+	}
+	a.types = a.keyTypes(t.Keyspace)
+	inside := map[*pg.RangeVar]bool{s.Relation: true}
+	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) { inside[v] = true })
+	for _, u := range a.second.uses {
+		if !u.sharded() && !u.everywhere() || !inside[u.ref] && !u.everywhere() {
+			return nil
+		}
+	}
+	for _, c := range generated(t) {
+		if !slices.Contains(cols, c.Name) || s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+			return nil
+		}
+	}
+	if a.isVolatile(sel) || usesShardState(n) {
+		return nil
+	}
+	w := a.local(q)
+	if w == nil || len(sel.DistinctClause) > 0 && !a.distinctByKey(q, w.node) {
+		return nil
+	}
+	from := a.keyColumns(q, w.node)
+	if from == nil || !slices.Equal(from, keyPlaces(t, cols)) {
+		return nil
+	}
+	for i := range from {
+		// A length could cut the blanks at the end of a value.
+		if to := keyColumn(t, t.ShardKey[i]); strings.Contains(to.Type, "(") && to.Type != keyColumn(w.rel.table, w.rel.table.ShardKey[i]).Type {
+			return nil
+		}
+	}
+	m := &ModifyPlan{Table: t, Returning: len(s.ReturningList) > 0}
+	if len(generated(t)) > 0 {
+		s.Override = pg.OverridingKind_OVERRIDING_NOT_SET
+	}
+	a.clocked(n)
+	m.Write = template(a.written(n))
+	return &Plan{Op: Modify, Modify: m, Target: a.targetOf(w), Why: "every shard inserts what it selects"}
+}
+
+// written is the text of a tree, or a refusal.
+func (a *analyzer) written(n *pg.Node) string {
+	text, err := a.text(n)
+	if err != nil {
+		fail(err)
+	}
+	return text
+}

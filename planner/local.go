@@ -2,6 +2,7 @@ package planner
 
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
 )
@@ -110,9 +111,11 @@ func (f *facts) isUnknown(class []term, i int) bool {
 // whole statement's ORDER BY, LIMIT and DISTINCT do is left to the caller: they
 // are not looked at in q itself.
 func (a *analyzer) additive(q *query, witness *jnode) bool {
-	if q.arms != nil || !a.keepsKeys(q, witness) {
-		return false
-	}
+	return q.arms == nil && a.keepsKeys(q, witness) && a.additiveBelow(q, witness)
+}
+
+// additiveBelow is additive for the FROM clause of q alone.
+func (a *analyzer) additiveBelow(q *query, witness *jnode) bool {
 	for _, sub := range a.pathTo(q.root, witness) {
 		s := sub.q.sel
 		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !a.keepsKeys(sub.q, witness) {
@@ -161,7 +164,11 @@ func (a *analyzer) keepsKeys(q *query, witness *jnode) bool {
 	if s == nil || q.root == nil {
 		return false
 	}
-	if q.aggregates && !a.coversKey(q, witness, groupExprs(s)) {
+	if len(s.GroupClause) > 0 {
+		if !a.coversKey(q, witness, groupExprs(s)) {
+			return false
+		}
+	} else if calls, sure := a.ownAggregates(q); len(calls) > 0 || !sure || s.HavingClause != nil {
 		return false
 	}
 	if !q.windows {
@@ -336,4 +343,84 @@ func (a *analyzer) keyTypes(name string) []keyspace.Type {
 		return nil
 	}
 	return ks.Def().Types
+}
+
+// ownAggregates returns the aggregate calls of a query level. sure is false if a
+// call in a subquery could be one of this level, because its arguments name none
+// of the subquery's columns for sure.
+func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
+	sure = true
+	s := q.sel
+	var level func(m proto.Message, inner *query) func(m proto.Message) bool
+	level = func(top proto.Message, inner *query) func(m proto.Message) bool {
+		return func(m proto.Message) bool {
+			switch v := m.(type) {
+			case *pg.SelectStmt:
+				if m == top {
+					return true
+				}
+				sub := a.second.queries[v]
+				inspect(v, level(v, sub))
+				return false
+			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
+				sure = false
+			case *pg.FuncCall:
+				if !a.isAggregate(v) {
+					return true
+				}
+				if inner == nil && top == nil {
+					calls = append(calls, v)
+					return true
+				}
+				sure = sure && a.aggregatesInside(v, inner)
+			}
+			return true
+		}
+	}
+	for _, list := range [][]*pg.Node{s.DistinctClause, s.TargetList, {s.HavingClause}, s.SortClause} {
+		for _, n := range list {
+			if n != nil {
+				inspect(n, level(nil, nil))
+			}
+		}
+	}
+	return calls, sure
+}
+
+// aggregatesInside reports whether an aggregate call surely belongs to the query
+// that it stands in: it has no column, or one of that query's own tables.
+func (a *analyzer) aggregatesInside(f *pg.FuncCall, q *query) bool {
+	if q == nil || q.sc == nil {
+		return false
+	}
+	none, own := true, false
+	inspect(f, func(m proto.Message) bool {
+		if c, ok := m.(*pg.ColumnRef); ok {
+			none = false
+			if names := fieldNames(c); names != nil {
+				only := &scope{items: q.sc.items}
+				own = own || only.has(names)
+			}
+		}
+		return true
+	})
+	return none || own
+}
+
+// has reports whether one of the scope's own items surely has a column.
+func (s *scope) has(names []string) bool {
+	for _, it := range s.items {
+		if len(names) > 1 && (!it.rel || it.name != names[len(names)-2]) || len(names) == 1 && !it.bare {
+			continue
+		}
+		if len(names) > 1 && it.open {
+			return true
+		}
+		for _, c := range it.cols {
+			if c.name == names[len(names)-1] {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -62,6 +62,9 @@ func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 			e = e.WithHint("SET changes a setting")
 		}
 		fail(e)
+	case r.view != nil && a.reachOf(r.view).spread():
+		a.viewRefs = nil // nothing to be written out
+		refuse("writing through the view "+quoteName(r.schema, r.name)+", which is over a sharded or reference table, is not supported", "write to the table itself")
 	case r.table != nil:
 		a.addTable(&a.st.Writes, r.table)
 	}

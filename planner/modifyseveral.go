@@ -1,6 +1,630 @@
 package planner
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// ModifyPlan is how rows on several shards are changed, or rows of one place with
+// what shards have.
+type ModifyPlan struct {
+	Table *shardmap.Table
+	// Reads are answered once, before the write: relation i of the templates is
+	// the rows of Reads[i].
+	Reads []*Statement
+	// Write is what each shard of Plan.Target runs.
+	Write Template
+	// Reference says how a reference table is changed.
+	Reference *ReferencePlan
+	// Move is the other way to run an UPDATE that may give rows another shard.
+	Move *MovePlan
+	// Returning: the shards give rows.
+	Returning bool
+}
+
+// ReferencePlan is how every copy of a reference table is changed alike. The
+// default shard is first and alone: two writers meet there.
+type ReferencePlan struct {
+	// Whole: Write returns, after the client's columns, the Columns as they are
+	// now. The rows of an INSERT are then inserted on the other shards as they are
+	// (Replay); those of an UPDATE have to be the same on each.
+	Whole   bool
+	Columns []*shardmap.Column
+	// Replay inserts relation 0, all columns of the table, on the other shards; no
+	// pieces: they run Write as well.
+	Replay Template
+}
+
+// MovePlan carries out an UPDATE of shard key columns. Templates have the reads
+// as relations; the parameter Tuples, a tid[], says which rows of a shard are meant.
+type MovePlan struct {
+	Types []keyspace.Type
+	// Keys are the new shard key's columns, for what the column does to a value.
+	Keys []KeyExpr
+	// Lock locks the rows that match and returns ctid and the new shard key.
+	Lock Template
+	// Stay updates rows that keep their shard, Take deletes those that leave it and
+	// returns their new values: one column for each of Columns, then the shard key.
+	Stay, Take Template
+	Tuples     int
+	Columns    []*shardmap.Column
+	// Put inserts relation 0, which has Columns.
+	Put Template
+	// Joined: RETURNING names other tables, so that rows that leave have no answer.
+	Joined bool
+}
 
 // planModify plans UPDATE, DELETE and MERGE over several shards.
-func (a *analyzer) planModify(*pg.Node) (*Plan, error) { return nil, nil }
+func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
+	var rv *pg.RangeVar
+	var with *pg.WithClause
+	var returning []*pg.Node
+	switch v := n.GetNode().(type) {
+	case *pg.Node_UpdateStmt:
+		rv, with, returning = v.UpdateStmt.Relation, v.UpdateStmt.WithClause, v.UpdateStmt.ReturningList
+	case *pg.Node_DeleteStmt:
+		rv, with, returning = v.DeleteStmt.Relation, v.DeleteStmt.WithClause, v.DeleteStmt.ReturningList
+	case *pg.Node_MergeStmt:
+		rv, with, returning = v.MergeStmt.Relation, v.MergeStmt.WithClause, v.MergeStmt.ReturningList
+	}
+	u := a.second.byRef[rv]
+	if u == nil || u.rel.table == nil {
+		return nil, nil
+	}
+	t := u.rel.table
+	if t.Kind != shardmap.Sharded {
+		return a.planWhole(n, rv, t)
+	}
+	a.types = a.keyTypes(t.Keyspace)
+	a.onlyReads(with)
+	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
+	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Why: "rows of several shards change"}
+	if v := n.GetMergeStmt(); v != nil {
+		a.mergeLocal(v, u)
+		a.clocked(n)
+		m.Write = template(a.written(n))
+		plan.Target = Target{Keyspace: t.Keyspace}
+		return plan, nil
+	}
+	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || a.linked(o, u) }}
+	x.edit(n)
+	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
+		a.planMove(m, up, t)
+		return plan, nil
+	}
+	m.Write = template(a.written(n))
+	return plan, nil
+}
+
+// planWhole plans a write to a table that is in one place, or in every place, with
+// rows of sharded tables.
+func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*Plan, error) {
+	u := a.second.byRef[rv]
+	m := &ModifyPlan{Table: t}
+	plan := &Plan{Op: Modify, Modify: m, Target: Target{Where: Default}, Why: "rows of other shards are read first"}
+	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
+	var with *pg.WithClause
+	var returning *[]*pg.Node
+	ins := n.GetInsertStmt()
+	switch v := n.GetNode().(type) {
+	case *pg.Node_InsertStmt:
+		with, returning = v.InsertStmt.WithClause, &v.InsertStmt.ReturningList
+	case *pg.Node_UpdateStmt:
+		with, returning = v.UpdateStmt.WithClause, &v.UpdateStmt.ReturningList
+	case *pg.Node_DeleteStmt:
+		with, returning = v.DeleteStmt.WithClause, &v.DeleteStmt.ReturningList
+	case *pg.Node_MergeStmt:
+		with, returning = v.MergeStmt.WithClause, &v.MergeStmt.ReturningList
+	}
+	m.Returning = len(*returning) > 0
+	if t.Kind == shardmap.Reference {
+		if n.GetMergeStmt() != nil {
+			refuse("MERGE into the reference table "+quoteName(t.Schema, t.Name)+" is not supported", "use INSERT ... ON CONFLICT, UPDATE and DELETE")
+		}
+		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
+		x.local = (*use).everywhere
+	}
+	a.onlyReads(with)
+	if len(generated(t)) > 0 && ins != nil {
+		ins.Override = pg.OverridingKind_OVERRIDING_NOT_SET
+	}
+	if ins != nil && ins.WithClause == nil {
+		// The query of an INSERT stands for itself: it is read as a whole, or runs
+		// where the table is.
+		if sel := ins.SelectStmt.GetSelectStmt(); sel != nil && !plainValues(sel) && x.once(sel) {
+			ins.SelectStmt = x.read(sel)
+		}
+	}
+	x.edit(n)
+	if t.Kind == shardmap.Reference {
+		a.planReference(m, n, returning, t)
+	}
+	m.Write = template(a.written(n))
+	return plan, nil
+}
+
+// planReference makes the copies of a reference table change alike.
+func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Node, t *shardmap.Table) {
+	m.Reference = &ReferencePlan{}
+	ins := n.GetInsertStmt()
+	if ins == nil && a.isVolatile(n) {
+		refuse("a volatile function in a statement that changes the reference table "+quoteName(t.Schema, t.Name)+" could give another value on each shard", "compute the value first and pass it as a parameter")
+	}
+	if n.GetDeleteStmt() != nil {
+		return // which rows go is certain, and the tags are compared
+	}
+	rv := n.GetUpdateStmt().GetRelation()
+	if ins != nil {
+		rv = ins.Relation
+	}
+	name := rv.Relname
+	if rv.Alias != nil {
+		name = rv.Alias.Aliasname
+	}
+	m.Reference.Whole = true
+	for i := range t.Columns {
+		if c := &t.Columns[i]; !c.Computed {
+			m.Reference.Columns = append(m.Reference.Columns, c)
+			*returning = append(*returning, targetNode(columnNode(name, c.Name), ""))
+		}
+	}
+	if ins == nil {
+		return
+	}
+	w := &pg.InsertStmt{Relation: ins.Relation, Override: pg.OverridingKind_OVERRIDING_SYSTEM_VALUE,
+		SelectStmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}}
+	for _, c := range m.Reference.Columns {
+		w.Cols = append(w.Cols, resTarget(c.Name))
+	}
+	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
+		w.OnConflictClause = a.overwrite(c, t, m.Reference.Columns)
+	}
+	m.Reference.Replay = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+}
+
+// overwrite is the conflict clause that makes a row what it became on the first shard.
+func (a *analyzer) overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Column) *pg.OnConflictClause {
+	var arbiter []string
+	for _, n := range c.Infer.GetIndexElems() {
+		e := n.GetIndexElem()
+		if e.GetName() == "" {
+			arbiter = nil
+			break
+		}
+		arbiter = append(arbiter, e.Name)
+	}
+	for _, r := range c.TargetList {
+		if slices.Contains(arbiter, r.GetResTarget().GetName()) && !restates(c, r.GetResTarget()) {
+			arbiter = nil
+		}
+	}
+	if len(arbiter) == 0 {
+		refuse("ON CONFLICT DO UPDATE of the reference table "+quoteName(t.Schema, t.Name)+" needs the columns of the conflict, unchanged, to find the same row on every shard",
+			"name the columns: ON CONFLICT (column, ...) DO UPDATE")
+	}
+	out := &pg.OnConflictClause{Action: c.Action, Infer: c.Infer}
+	for _, col := range columns {
+		name := col.Name
+		if !slices.Contains(arbiter, name) {
+			r := resTarget(name)
+			r.GetResTarget().Val = columnNode("excluded", name)
+			out.TargetList = append(out.TargetList, r)
+		}
+	}
+	if len(out.TargetList) == 0 {
+		out.Action = pg.OnConflictAction_ONCONFLICT_NOTHING
+	}
+	return out
+}
+
+// linked reports whether only rows of o with the shard key of the target's row can
+// matter for that row.
+func (a *analyzer) linked(o, target *use) bool {
+	if !o.sharded() || o.facts == nil || o.rel.table.Keyspace != target.rel.table.Keyspace || len(o.node.key) != len(target.node.key) {
+		return false
+	}
+	for i, t := range o.node.key {
+		if t == noTerm || target.node.key[i] == noTerm || !slices.Contains(o.facts.class(t), target.node.key[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// modifying edits the tree of a statement that changes rows: what a shard does not
+// have becomes a relation.
+type modifying struct {
+	*analyzer
+	m      *ModifyPlan
+	target *use
+	local  func(*use) bool
+	ctes   []*pg.Node // WITH queries of the statement, as they were
+	// columns are the names of all columns in the statement; every is set with a star.
+	columns map[string]bool
+	every   bool
+	deep    bool // a name with a schema in front of a column
+}
+
+func (x *modifying) edit(n *pg.Node) {
+	x.columns = map[string]bool{}
+	if usesShardState(n) {
+		refuse("a system column, or a function of one shard's server or session, says something on one shard only", "name rows by their key")
+	}
+	x.names(n.ProtoReflect())
+	x.visit(n.ProtoReflect())
+	if len(x.m.Reads) > 0 && x.deep {
+		refuse("a column with a schema's name in front is not supported in this statement over several shards", "give the table an alias")
+	}
+	x.clocked(n)
+}
+
+// names collects the names of columns and of tables as values.
+func (x *modifying) names(m protoreflect.Message) {
+	descend(m, func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.ColumnRef:
+			names := strs(v.Fields)
+			x.every = x.every || len(names) != len(v.Fields)
+			x.deep = x.deep || len(v.Fields) > 2
+			for _, n := range names {
+				x.columns[n] = true
+			}
+			if len(v.Fields) == 1 && len(names) == 1 {
+				x.columns["\x00"+names[0]] = true // it may be a table's name
+			}
+		case *pg.JoinExpr:
+			x.every = x.every || v.IsNatural
+			for _, n := range strs(v.UsingClause) {
+				x.columns[n] = true
+			}
+		}
+		return true
+	})
+}
+
+func (x *modifying) visit(m protoreflect.Message) {
+	descend(m, func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SubLink:
+			if sel := v.Subselect.GetSelectStmt(); sel != nil && x.once(sel) {
+				v.Subselect = x.read(sel)
+				if v.Testexpr != nil {
+					x.visit(v.Testexpr.ProtoReflect())
+				}
+				return false
+			}
+		case *pg.RangeSubselect:
+			if sel := v.Subquery.GetSelectStmt(); sel != nil && x.once(sel) {
+				v.Subquery = x.read(sel)
+				return false
+			}
+		case *pg.CommonTableExpr:
+			before := clone(&pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: v}})
+			if sel := v.Ctequery.GetSelectStmt(); sel != nil && x.once(sel) {
+				if v.SearchClause != nil || v.CycleClause != nil {
+					refuse("SEARCH and CYCLE are not supported in a statement that changes rows on several shards", "run the query first")
+				}
+				v.Ctequery = x.read(sel)
+			} else {
+				x.visit(v.Ctequery.ProtoReflect())
+			}
+			x.ctes = append(x.ctes, before)
+			return false
+		case *pg.WithClause:
+			if v.Recursive {
+				eachRangeVar(m, func(r *pg.RangeVar) {
+					if u := x.second.byRef[r]; u != nil && !x.local(u) {
+						refuse("WITH RECURSIVE over sharded tables is not supported in a statement that changes rows on several shards", "run the query first")
+					}
+				})
+			}
+		case *pg.RangeTableSample:
+			if u := x.second.byRef[v.Relation.GetRangeVar()]; u != nil && !x.local(u) {
+				refuse("TABLESAMPLE is not supported in a statement that changes rows on several shards", "run the query first")
+			}
+		case *pg.RangeFunction:
+			if x.isVolatile(m.Interface()) {
+				refuse("a volatile function in FROM would give other rows on each shard", "run the query first")
+			}
+		case *pg.SelectStmt:
+			if len(v.LockingClause) > 0 {
+				eachRangeVar(m, func(r *pg.RangeVar) {
+					if u := x.second.byRef[r]; u != nil && !x.local(u) {
+						refuse("rows of other shards cannot be locked inside this statement", "lock them in a statement of its own: SELECT ... FOR UPDATE")
+					}
+				})
+			}
+		case *pg.RangeVar:
+			x.table(v)
+		}
+		return true
+	})
+}
+
+// table makes a table that the shard does not have a relation.
+func (x *modifying) table(v *pg.RangeVar) {
+	u := x.second.byRef[v]
+	if u == nil || u == x.target || x.local(u) {
+		return
+	}
+	if u.rel.virtual {
+		refuse("table "+quoteName(u.rel.schema, u.rel.name)+" is answered by the router and cannot be read by this statement", "read it first")
+	}
+	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
+	from.Alias = nil
+	sel := &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
+		FromClause: []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}}
+	name := v.Relname
+	if v.Alias != nil {
+		name = v.Alias.Aliasname
+	}
+	all := u.rel.table == nil || x.every || x.columns["\x00"+name] || v.Alias != nil && len(v.Alias.Colnames) > 0
+	if !all {
+		for i := range u.rel.table.Columns {
+			if c := u.rel.table.Columns[i].Name; x.columns[c] {
+				sel.TargetList = append(sel.TargetList, targetNode(columnNode(c), ""))
+			}
+		}
+	}
+	if len(sel.TargetList) == 0 {
+		sel.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
+	}
+	x.m.Reads = append(x.m.Reads, x.nested(sel))
+	if v.Alias == nil {
+		v.Alias = &pg.Alias{Aliasname: v.Relname}
+	}
+	v.Catalogname, v.Schemaname, v.Relname, v.Inh = "", "", relationName(len(x.m.Reads)-1), true
+}
+
+// read makes a query one that is answered once, and returns what stands in its place.
+func (x *modifying) read(sel *pg.SelectStmt) *pg.Node {
+	sel = clone(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}}).GetSelectStmt()
+	if x.namesCTE(sel) {
+		for _, c := range x.ctes {
+			if s := c.GetCommonTableExpr().Ctequery.GetSelectStmt(); s == nil || x.unstable(s.ProtoReflect()) {
+				refuse("a WITH query whose rows are not certain is read in several places of a statement over several shards", "run the query first")
+			}
+		}
+		if sel.WithClause == nil {
+			sel.WithClause = &pg.WithClause{}
+		}
+		var all []*pg.Node
+		for _, c := range x.ctes {
+			all = append(all, clone(c))
+		}
+		sel.WithClause.Ctes = append(all, sel.WithClause.Ctes...)
+	}
+	x.m.Reads = append(x.m.Reads, x.nested(sel))
+	return &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(len(x.m.Reads)-1), "")}}
+}
+
+// namesCTE reports whether a query reads a WITH query of the statement around it.
+func (x *modifying) namesCTE(sel *pg.SelectStmt) bool {
+	found := false
+	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
+		for _, c := range x.ctes {
+			found = found || v.Schemaname == "" && v.Relname == c.GetCommonTableExpr().Ctename
+		}
+	})
+	return found
+}
+
+// once reports whether a subquery has to be answered once and before the write: it
+// does not depend on the row, and reads what the shard does not have, or could
+// give other rows each time that it runs.
+func (x *modifying) once(sel *pg.SelectStmt) bool {
+	if x.correlated(sel) {
+		return false
+	}
+	away := false
+	eachRangeVar(sel.ProtoReflect(), func(v *pg.RangeVar) {
+		if u := x.second.byRef[v]; u != nil && !x.local(u) {
+			away = true
+		} else if u != nil && u.sharded() {
+			away = true // bound to the target by nothing, since it is not correlated
+		}
+	})
+	return away || x.unstable(sel.ProtoReflect()) && x.m.Table.Kind != shardmap.Whole
+}
+
+// unstable reports whether a query has something whose answer PostgreSQL leaves
+// open, or a volatile function.
+func (a *analyzer) unstable(m protoreflect.Message) bool {
+	found := a.isVolatile(m.Interface())
+	descend(m, func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SelectStmt:
+			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.WindowClause) > 0 ||
+				len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil || len(v.LockingClause) > 0
+		case *pg.FuncCall:
+			found = found || v.Over != nil || strings.Contains(a.kindOf(v), "a")
+		case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.RangeTableSample:
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// correlated reports whether a query names columns of the queries around it.
+func (a *analyzer) correlated(sel *pg.SelectStmt) bool { return a.reaches(sel, nil) }
+
+// reaches looks for columns that neither sel nor the scopes around it have.
+func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
+	var outputs []string
+	if q := a.second.queries[sel]; q != nil {
+		around = append(around[:len(around):len(around)], q.sc)
+		for _, c := range q.cols {
+			outputs = append(outputs, c.name)
+		}
+	}
+	known := func(names []string) bool {
+		if len(names) == 1 && slices.Contains(outputs, names[0]) {
+			return true
+		}
+		for _, sc := range around {
+			for _, it := range sc.items {
+				switch {
+				case len(names) == 1:
+					if it.bare && (it.open || slices.ContainsFunc(it.cols, func(c column) bool { return c.name == names[0] })) || it.rel && it.name == names[0] {
+						return true
+					}
+				case it.rel && it.name == names[len(names)-2], it.rel && it.name == names[0]:
+					return true
+				}
+			}
+		}
+		return false
+	}
+	found := false
+	m := sel.ProtoReflect()
+	descend(m, func(at protoreflect.Message) bool {
+		switch v := at.Interface().(type) {
+		case *pg.SelectStmt:
+			if v != sel {
+				found = found || a.reaches(v, around)
+				return false
+			}
+		case *pg.ColumnRef:
+			names := strs(v.Fields)
+			if len(names) > 0 {
+				if len(names) < len(v.Fields) {
+					names = append(names, "")
+				}
+				found = found || !known(names)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// mergeLocal proves that a MERGE falls apart by shard: its source is a sharded
+// table, its target is joined on the shard key, and rows are inserted under it.
+func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) {
+	no := func(why string) {
+		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
+	}
+	src := a.second.byRef[v.SourceRelation.GetRangeVar()]
+	if v.WithClause != nil || src == nil || !src.sharded() {
+		no("its source is not a sharded table")
+	}
+	if !a.linked(t, src) {
+		no("ON does not join the shard keys")
+	}
+	for _, u := range a.second.uses {
+		if u != t && u != src && !u.everywhere() && !a.linked(u, src) && !a.linked(u, t) {
+			no("it reads " + quoteName(u.rel.schema, u.rel.name))
+		}
+	}
+	source := src.node.name
+	for _, n := range v.MergeWhenClauses {
+		c := n.GetMergeWhenClause()
+		switch c.CommandType {
+		case pg.CmdType_CMD_UPDATE:
+			if setsKey(c.TargetList, t.rel.table) {
+				no("it changes the shard key")
+			}
+		case pg.CmdType_CMD_INSERT:
+			cols := columnNames(t.rel.table)
+			if len(c.TargetList) > 0 {
+				cols = cols[:0:0]
+				for _, r := range c.TargetList {
+					cols = append(cols, r.GetResTarget().GetName())
+				}
+			}
+			for i, p := range keyPlaces(t.rel.table, cols) {
+				if p >= len(c.Values) {
+					no("it inserts rows without a shard key")
+				}
+				names := fieldNames(c.Values[p].GetColumnRef())
+				to, from := keyColumn(t.rel.table, t.rel.table.ShardKey[i]), keyColumn(src.rel.table, src.rel.table.ShardKey[i])
+				if c.Values[p].GetColumnRef() == nil || len(names) != 2 || names[0] != source || names[1] != from.Name || strings.Contains(to.Type, "(") && to.Type != from.Type {
+					no("it inserts rows whose shard key is not that of the source's row")
+				}
+			}
+		}
+	}
+}
+
+// setsKey reports whether a list of assignments has a shard key column.
+func setsKey(list []*pg.Node, t *shardmap.Table) bool {
+	return slices.ContainsFunc(list, func(n *pg.Node) bool { return slices.Contains(t.ShardKey, n.GetResTarget().GetName()) })
+}
+
+func relationName(n int) string { return "cleave_rel_" + strconv.Itoa(n) }
+
+// allOf is SELECT * FROM a relation.
+func allOf(name, alias string) *pg.SelectStmt {
+	if alias == "" {
+		alias = name
+	}
+	return &pg.SelectStmt{
+		TargetList:  []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")},
+		FromClause:  []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: &pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p", Alias: &pg.Alias{Aliasname: alias + "_"}}}}},
+		LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE,
+	}
+}
+
+// template cuts a text at the names of relations.
+func template(text string) Template {
+	var t Template
+	at := 0
+	for _, tok := range sqlguard.Tokens(text) {
+		if tok.Kind != sqlguard.Ident {
+			continue
+		}
+		rest, ok := strings.CutPrefix(text[tok.Start:tok.End], "cleave_rel_")
+		if !ok {
+			continue
+		}
+		n, err := strconv.Atoi(rest)
+		if err != nil {
+			continue
+		}
+		t.Pieces = append(t.Pieces, text[at:tok.Start])
+		t.At = append(t.At, n)
+		at = tok.End
+	}
+	t.Pieces = append(t.Pieces, text[at:])
+	return t
+}
+
+// descend goes through a tree, parents first; f says whether to go below.
+func descend(m protoreflect.Message, f func(protoreflect.Message) bool) {
+	if !m.IsValid() || !f(m) {
+		return
+	}
+	// The order of fields is that of their numbers, so that plans come out the same.
+	fds := m.Descriptor().Fields()
+	for i := range fds.Len() {
+		fd := fds.Get(i)
+		if fd.Kind() != protoreflect.MessageKind || !m.Has(fd) {
+			continue
+		}
+		if fd.IsList() {
+			for l, i := m.Get(fd).List(), 0; i < l.Len(); i++ {
+				descend(l.Get(i).Message(), f)
+			}
+		} else {
+			descend(m.Get(fd).Message(), f)
+		}
+	}
+}
+
+func eachRangeVar(m protoreflect.Message, f func(*pg.RangeVar)) {
+	descend(m, func(m protoreflect.Message) bool {
+		if v, ok := m.Interface().(*pg.RangeVar); ok {
+			f(v)
+		}
+		return true
+	})
+}

@@ -38,6 +38,8 @@ const (
 	ExplainRoute
 	// Several concerns several shards, or may; see Statement.Plan.
 	Several
+	// ListenKind is LISTEN and UNLISTEN; see Statement.Listen.
+	ListenKind
 )
 
 // Statement is one analysed statement. It is immutable and shared by sessions.
@@ -81,6 +83,14 @@ type Statement struct {
 	// statement the connection changes to the copy sub-protocol.
 	Copy bool
 
+	// Pins: it leaves something in the shard's session (a temporary table, an advisory
+	// lock until the session's end), so the client's session keeps the conversation.
+	// Temp is the name of the temporary table or view that it makes.
+	Pins bool
+	Temp string
+	// Notifies: it is NOTIFY, or calls pg_notify().
+	Notifies bool
+
 	// Fill is what the router evaluates for each execution and puts into Text;
 	// nil for nearly all statements. Such a statement is never Reusable.
 	Fill *Fill
@@ -88,6 +98,7 @@ type Statement struct {
 	// Plan is how a statement of kind Several is carried out.
 	Plan *Plan
 
+	Listen   *Listen
 	DDL      *DDL
 	Tx       *Tx
 	Set      *Set
@@ -95,6 +106,11 @@ type Statement struct {
 	Call     *CallExpr
 	Inner    *Statement // ExplainRoute: the statement explained
 	Analyze  bool       // ExplainRoute: EXPLAIN (ROUTE, ANALYZE)
+	// Cursor is DECLARE, FETCH, MOVE or CLOSE.
+	Cursor *Cursor
+	// Explained is a plain EXPLAIN, of which Plan, if there is one, is the explained
+	// statement's.
+	Explained *Explain
 	// Refused is, with ExplainRoute, why the explained statement would be
 	// refused; Inner is nil then.
 	Refused *sqlstate.Error
@@ -177,6 +193,17 @@ type DDL struct {
 	// Sequences are the sequences of the cluster that come, change and go.
 	// Besides these, those that a table or column owns go with it.
 	Sequences []SequenceChange
+	// Objects: it may have made, changed or dropped views or functions, whose
+	// definitions are to be read again.
+	Objects bool
+	// Unknown are the names of tables that the map does not know, as the statement
+	// has them: they may be temporary tables of the session.
+	Unknown []string
+	// Strangers is the error of a statement that needs to know the tables, unless
+	// they are temporary ones; nil else.
+	Strangers *sqlstate.Error
+	// Passing: it leaves nothing that a new shard would have to do (REINDEX, VACUUM).
+	Passing bool
 	// Functions: Text calls functions of the schema cleave_internal that the shards have to have.
 	Functions bool
 }
@@ -192,6 +219,12 @@ type CreateTable struct {
 	Keyspace    string // "" means: the hash keyspace of the key's types
 	ShardKey    []string
 	IfNotExists bool
+}
+
+// Listen is LISTEN, or UNLISTEN of one channel or of all.
+type Listen struct {
+	Channel string // "" is UNLISTEN *
+	Off     bool   // UNLISTEN
 }
 
 // Tx is transaction control.

@@ -109,7 +109,15 @@ func refuse(why, hint string) { fail(sqlstate.Refuse(why, hint)) }
 // statements, 0A000 for a statement that cannot be proved to be exact in any way, 42P01
 // for a table that does not exist beside sharded ones, 22xxx for a shard key
 // literal that its type cannot hold, 42501 for writes to the schema cleave.
-func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (st *Statement, err error) {
+//
+// Views over sharded or reference tables are planned as if their queries stood in
+// the statement: Text then is the statement with them written out.
+func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []string) (*Statement, error) {
+	return p.analyze(sql, snap, searchPath, 0)
+}
+
+// analyze is Analyze of a text in which views were written out depth times.
+func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []string, depth int) (st *Statement, err error) {
 	tree, err := p.parse(sql)
 	if err != nil {
 		return nil, err
@@ -120,12 +128,17 @@ func (p *Planner) Analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if len(tree.Stmts) > 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
-	if st, err = p.analyzer(sql, snap, searchPath).run(tree); err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {
+	a := p.analyzer(sql, snap, searchPath)
+	st, err = a.run(tree)
+	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
+		return a.expanded(depth)
+	}
+	if err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {
 		return st, err
 	}
 	// The first reading may have changed the tree.
 	if tree, again := p.parse(sql); again == nil {
-		return p.again(tree, sql, snap, searchPath, err)
+		return p.again(tree, sql, snap, searchPath, err, depth)
 	}
 	return nil, err
 }

@@ -427,7 +427,7 @@ func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, groupTerms map[term]bool) {
 	rte := a.newRTE()
 	add := func(name string, c column) {
-		out := column{name: name, term: noTerm, typ: c.typ}
+		out := column{name: name, term: noTerm, typ: c.typ, oid: c.oid}
 		switch {
 		case c.term == noTerm || c.typ == 0:
 			out.typ = 0
@@ -464,6 +464,9 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			name = outputName(r.Val)
 		}
 		col := column{name: name, term: noTerm}
+		if a.second != nil {
+			col.oid = a.typeOf(r.Val, sc)
+		}
 		if t := a.literalType(r.Val); t != 0 && q.up {
 			if k, ok := a.konstOf(r.Val, t, false); ok {
 				col.typ = t

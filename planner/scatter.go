@@ -1,9 +1,38 @@
 package planner
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+)
 
-// planScatter plans a query that falls apart by shard.
-func (a *analyzer) planScatter(*pg.Node) (*Plan, error) { return nil, nil }
+// planScatter plans a query that falls apart by shard (see local): each shard runs
+// it, and the rows are put one after the other, or merged by its ORDER BY.
+func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
+	s, q := n.GetSelectStmt(), a.second.root
+	if s == nil || q == nil || !a.spreads(n) {
+		return nil, nil
+	}
+	if s.Op != pg.SetOperation_SETOP_NONE {
+		return a.scatterSet(n, q)
+	}
+	u := a.local(q)
+	if u == nil {
+		return nil, nil
+	}
+	b := &scatter{a: a, q: q, s: clone(s), target: a.targetOf(u)}
+	if len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
+		b.distinct = true
+	}
+	return b.plan()
+}
+
+// spreads reports whether a query may run on several shards by itself: it reads
+// rows of tables that every shard has or has its share of, and nothing that
+// differs between shards otherwise.
+func (a *analyzer) spreads(n *pg.Node) bool {
+	return !a.changes && a.into == nil && a.whole == "" && a.catalog == "" && a.unknown == "" && a.virtual == "" && !a.preferDefault &&
+		len(a.second.keyspaces) == 1 && !usesShardState(n)
+}
 
 // targetOf is where the rows of a table's place that can matter are.
 func (a *analyzer) targetOf(u *use) Target {
@@ -15,19 +44,386 @@ func (a *analyzer) targetOf(u *use) Target {
 	if !ok {
 		return t
 	}
+	types := a.keyTypes(t.Keyspace)
 	t.Keys = [][]KeyExpr{}
 	for _, r := range rows {
 		key := make([]KeyExpr, len(r))
 		for i, k := range r {
-			e, ok := k.keyExpr(a.keyTypes(t.Keyspace)[i])
-			if !ok {
+			e, ok := k.keyExpr(types[i])
+			if ok {
+				a.strict(&e)
+			}
+			if !ok || e.Strict {
 				t.Keys = nil
 				return t
 			}
-			a.strict(&e)
 			key[i] = e
 		}
 		t.Keys = append(t.Keys, key)
 	}
 	return t
+}
+
+// scatter builds a plan from a copy of the query.
+type scatter struct {
+	a        *analyzer
+	q        *query
+	s        *pg.SelectStmt
+	target   Target
+	distinct bool // DISTINCT compares rows of several shards
+	hidden   []*pg.Node
+	combine  Combine
+}
+
+func (b *scatter) plan() (*Plan, error) {
+	s := b.s
+	if len(s.LockingClause) > 0 && (s.LimitCount != nil || s.LimitOffset != nil) {
+		refuse("SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns", "add the shard key to the WHERE clause, or leave out LIMIT")
+	}
+	if s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || !b.counts() || !b.order() {
+		return nil, nil
+	}
+	for i, n := range b.hidden {
+		s.TargetList = append(s.TargetList, targetNode(n, hiddenName(i)))
+	}
+	b.combine.Hidden = len(b.hidden)
+	b.pushLimit()
+	text, err := b.a.text(b.a.clocked(selectNode(s)))
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine}, nil
+}
+
+func hiddenName(i int) string { return "cleave_key_" + itoa(i+1) }
+
+// counts reads LIMIT and OFFSET; false if they are not numbers or parameters.
+func (b *scatter) counts() bool {
+	var ok bool
+	if b.combine.Limit, ok = countOf(b.s.LimitCount); !ok {
+		return false
+	}
+	b.combine.Offset, ok = countOf(b.s.LimitOffset)
+	return ok
+}
+
+func countOf(n *pg.Node) (*Count, bool) {
+	if n == nil {
+		return nil, true
+	}
+	if tc := n.GetTypeCast(); tc != nil && tc.Arg.GetParamRef() != nil {
+		switch names := strs(tc.TypeName.GetNames()); names[len(names)-1] {
+		case "int8", "int4", "int2":
+			n = tc.Arg
+		}
+	}
+	if p := n.GetParamRef(); p != nil {
+		return &Count{Param: int(p.Number)}, true
+	}
+	c := n.GetAConst()
+	switch {
+	case c == nil:
+		return nil, false
+	case c.Isnull:
+		return nil, true
+	}
+	v, isInt := c.Val.(*pg.A_Const_Ival)
+	if !isInt || v.Ival.GetIval() < 0 {
+		return nil, false
+	}
+	return &Count{Value: int64(v.Ival.GetIval())}, true
+}
+
+// pushLimit gives each shard LIMIT + OFFSET as its LIMIT.
+func (b *scatter) pushLimit() {
+	s, c := b.s, &b.combine
+	s.LimitOffset, s.LimitCount = nil, nil
+	if c.Limit == nil {
+		s.LimitOption = pg.LimitOption_LIMIT_OPTION_DEFAULT
+		return
+	}
+	s.LimitOption = pg.LimitOption_LIMIT_OPTION_COUNT
+	if c.Limit.Param == 0 && (c.Offset == nil || c.Offset.Param == 0) {
+		n := c.Limit.Value
+		if c.Offset != nil {
+			n += c.Offset.Value
+		}
+		s.LimitCount = intNode(n)
+		return
+	}
+	// Neither of the two is cut short, and their sum is no overflow. NULL is no
+	// limit: the bound stands for it.
+	bound := func(c *Count) *pg.Node {
+		if c.Param == 0 {
+			return castNode(intNode(c.Value), "int8", nil)
+		}
+		p := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(c.Param)}}}, "int8", nil)
+		return &pg.Node{Node: &pg.Node_MinMaxExpr{MinMaxExpr: &pg.MinMaxExpr{Op: pg.MinMaxOp_IS_LEAST, Args: []*pg.Node{p, intNode(1<<62 - 1)}}}}
+	}
+	s.LimitCount = bound(c.Limit)
+	if c.Offset != nil {
+		s.LimitCount = opNode("+", s.LimitCount, bound(c.Offset))
+	}
+}
+
+func opNode(op string, l, r *pg.Node) *pg.Node {
+	return &pg.Node{Node: &pg.Node_AExpr{AExpr: &pg.A_Expr{Kind: pg.A_Expr_Kind_AEXPR_OP, Name: []*pg.Node{strNode(op)}, Lexpr: l, Rexpr: r}}}
+}
+
+// order turns ORDER BY and DISTINCT into the keys of a merge. false: their columns
+// are not known with certainty.
+func (b *scatter) order() bool {
+	s := b.s
+	if len(s.SortClause) == 0 && !b.distinct {
+		return true
+	}
+	distinctOn := b.distinct && s.DistinctClause[0].GetNode() != nil
+	var keys []*pg.Node // of each key, to find equal ones
+	find := func(n *pg.Node) int {
+		for i, k := range keys {
+			if sameNode(k, n) {
+				return i
+			}
+		}
+		return -1
+	}
+	for _, n := range s.SortClause {
+		sort := n.GetSortBy()
+		if sort == nil || sort.SortbyDir == pg.SortByDir_SORTBY_USING || len(sort.UseOp) > 0 {
+			return false
+		}
+		at, ok := b.column(sort.Node)
+		if !ok {
+			return false
+		}
+		keys = append(keys, clone(sort.Node))
+		k := OrderKey{Column: at, Desc: sort.SortbyDir == pg.SortByDir_SORTBY_DESC}
+		k.NullsFirst = k.Desc
+		switch sort.SortbyNulls {
+		case pg.SortByNulls_SORTBY_NULLS_FIRST:
+			k.NullsFirst = true
+		case pg.SortByNulls_SORTBY_NULLS_LAST:
+			k.NullsFirst = false
+		}
+		b.combine.Order = append(b.combine.Order, k)
+		if b.isHidden(at) {
+			sort.Node = columnNode(hiddenName(len(b.hidden) - 1))
+		}
+	}
+	add := func(n *pg.Node, at int) {
+		keys = append(keys, n)
+		b.combine.Order = append(b.combine.Order, OrderKey{Column: at})
+		s.SortClause = append(s.SortClause, &pg.Node{Node: &pg.Node_SortBy{SortBy: &pg.SortBy{Node: n, SortbyDir: pg.SortByDir_SORTBY_DEFAULT, SortbyNulls: pg.SortByNulls_SORTBY_NULLS_DEFAULT}}})
+	}
+	switch {
+	case distinctOn:
+		last := -1
+		distinct := map[int]bool{}
+		for i, n := range s.DistinctClause {
+			k := find(n)
+			if k < 0 {
+				at, ok := b.column(n)
+				if !ok {
+					return false
+				}
+				e := clone(n)
+				if b.isHidden(at) {
+					e = columnNode(hiddenName(len(b.hidden) - 1))
+				}
+				k = len(keys)
+				add(clone(n), at)
+				s.SortClause[k].GetSortBy().Node = e
+			}
+			s.DistinctClause[i] = clone(s.SortClause[k].GetSortBy().Node)
+			last = max(last, k)
+			distinct[k] = true
+		}
+		if len(distinct) != last+1 {
+			return false // other keys stand between: PostgreSQL refuses that
+		}
+		b.combine.Unique = last + 1
+	case b.distinct:
+		if b.q.open || len(b.hidden) > 0 {
+			return false
+		}
+		have := map[int]bool{}
+		for _, k := range b.combine.Order {
+			have[k.Column] = true
+		}
+		for i := range b.q.cols {
+			if !have[i] {
+				add(intNode(int64(i+1)), i)
+			}
+		}
+		b.combine.Unique = len(b.combine.Order)
+	}
+	// Hidden columns are counted from the end.
+	for i := range b.combine.Order {
+		if k := &b.combine.Order[i]; k.Column <= -hiddenBase {
+			k.Column = -hiddenBase - k.Column - len(b.hidden)
+		}
+	}
+	return true
+}
+
+// hiddenBase marks hidden column i as -hiddenBase-i until their number is known.
+const hiddenBase = 1 << 20
+
+func (b *scatter) isHidden(at int) bool { return at <= -hiddenBase }
+
+// column finds the output column that an element of ORDER BY means, or appends a
+// hidden one.
+func (b *scatter) column(n *pg.Node) (at int, ok bool) {
+	targets := b.s.TargetList
+	if c := n.GetAConst(); c != nil {
+		v, isInt := c.Val.(*pg.A_Const_Ival)
+		if !isInt || v.Ival.GetIval() < 1 {
+			return 0, false
+		}
+		return int(v.Ival.GetIval()) - 1, true
+	}
+	stars := anyStar(targets)
+	if stars && b.q.open && len(b.q.cols) > 0 {
+		// Which of the columns a name means is not known.
+		for _, it := range b.q.sc.items {
+			if it.open {
+				return 0, false
+			}
+		}
+	}
+	if c := n.GetColumnRef(); c != nil {
+		if names := fieldNames(c); len(names) == 1 {
+			found := -1
+			for i, name := range b.names() {
+				if name == names[0] && found < 0 {
+					found = i
+				}
+			}
+			if found >= 0 {
+				return found, true
+			}
+		}
+	}
+	if !stars {
+		for i, t := range targets {
+			if sameNode(t.GetResTarget().GetVal(), n) {
+				return i, true
+			}
+		}
+	}
+	b.hidden = append(b.hidden, clone(n))
+	return -hiddenBase - (len(b.hidden) - 1), true
+}
+
+// names are the names of the output columns.
+func (b *scatter) names() []string {
+	var out []string
+	if anyStar(b.s.TargetList) {
+		for _, c := range b.q.cols {
+			out = append(out, c.name)
+		}
+		return out
+	}
+	for _, t := range b.s.TargetList {
+		r := t.GetResTarget()
+		name := r.GetName()
+		if name == "" {
+			name = figureName(r.GetVal())
+		}
+		out = append(out, name)
+	}
+	return out
+}
+
+// sameNode compares two expressions but for their places in the text.
+func sameNode(x, y *pg.Node) bool {
+	x, y = clone(x), clone(y)
+	forgetPlaces(x.ProtoReflect())
+	forgetPlaces(y.ProtoReflect())
+	return proto.Equal(x, y)
+}
+
+// scatterSet plans a set operation whose arms all fall apart by shard: UNION ALL,
+// and the others if the arms carry the shard key in the same columns, since then
+// equal rows are on one shard.
+func (a *analyzer) scatterSet(n *pg.Node, q *query) (*Plan, error) {
+	s := n.GetSelectStmt()
+	if len(q.with) > 0 || len(q.subs) > 0 || q.open || len(s.LockingClause) > 0 {
+		return nil, nil
+	}
+	target, _, ok := a.setArms(q)
+	if !ok {
+		return nil, nil
+	}
+	b := &scatter{a: a, q: q, s: clone(s), target: target}
+	b.s.TargetList = nil
+	leftmost := s
+	for leftmost.Op != pg.SetOperation_SETOP_NONE {
+		leftmost = leftmost.Larg
+	}
+	for _, sort := range s.SortClause {
+		// Only names and positions of output columns can stand there.
+		if c := sort.GetSortBy().GetNode(); c.GetAConst() == nil && len(fieldNames(c.GetColumnRef())) != 1 {
+			return nil, nil
+		}
+	}
+	if leftmost.ValuesLists != nil {
+		return nil, nil
+	}
+	b.s.TargetList = leftmost.TargetList
+	if !b.counts() || s.LimitOption == pg.LimitOption_LIMIT_OPTION_WITH_TIES || !b.order() || len(b.hidden) > 0 {
+		return nil, nil
+	}
+	b.s.TargetList = nil
+	b.pushLimit()
+	text, err := a.text(a.clocked(selectNode(b.s)))
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine}, nil
+}
+
+// setArms proves the arms of a set operation. keys are the columns that are the
+// shard key in every arm, nil if there are none.
+func (a *analyzer) setArms(q *query) (target Target, keys []int, ok bool) {
+	s := q.sel
+	if q.arms == nil {
+		if s == nil || s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 {
+			return target, nil, false
+		}
+		u := a.local(q)
+		if u == nil || len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
+			return target, nil, false
+		}
+		return a.targetOf(u), a.keyColumns(q, u.node), true
+	}
+	if len(q.arms) != 2 || q.sel == nil || len(q.with) > 0 || len(q.subs) > 0 {
+		return target, nil, false
+	}
+	if q != a.second.root && (s.LimitCount != nil || s.LimitOffset != nil) {
+		return target, nil, false
+	}
+	l, lk, lok := a.setArms(q.arms[0])
+	if !lok {
+		return target, nil, false
+	}
+	r, rk, rok := a.setArms(q.arms[1])
+	if !rok {
+		return target, nil, false
+	}
+	same := lk != nil && len(lk) == len(rk)
+	for i := range lk {
+		same = same && lk[i] == rk[i]
+	}
+	if !same {
+		lk = nil
+	}
+	if lk == nil && !(s.Op == pg.SetOperation_SETOP_UNION && s.All) {
+		return target, nil, false
+	}
+	target = Target{Where: KeyShards, Keyspace: l.Keyspace}
+	if l.Keys != nil && r.Keys != nil {
+		target.Keys = append(append([][]KeyExpr{}, l.Keys...), r.Keys...)
+	}
+	return target, lk, true
 }

@@ -15,6 +15,7 @@ type column struct {
 	name string
 	term term
 	typ  keyspace.Type
+	oid  uint32 // its type, 0 if that is not known
 }
 
 // item is something that names can refer to: a table, a subquery, a join.
@@ -112,8 +113,8 @@ func (s *scope) resolve(fields []string) column {
 
 // fieldNames returns the names of a column reference, nil if it is a star.
 func fieldNames(c *pg.ColumnRef) []string {
-	names := strs(c.Fields)
-	if len(names) != len(c.Fields) {
+	names := strs(c.GetFields())
+	if c == nil || len(names) != len(c.Fields) {
 		return nil
 	}
 	return names
@@ -125,6 +126,7 @@ type relation struct {
 	table        *shardmap.Table // nil if the map does not know it
 	catalog      bool            // pg_catalog or information_schema
 	virtual      bool            // the schema cleave
+	view         *shardmap.View  // one that the map knows
 }
 
 // relation resolves a table name as PostgreSQL does: pg_catalog comes before
@@ -162,6 +164,10 @@ func (a *analyzer) relation(v *pg.RangeVar) relation {
 			r.schema, r.table = s, t
 			return r
 		}
+		if v, ok := a.snap.View(s, v.Relname); ok {
+			r.schema, r.view = s, v
+			return r
+		}
 	}
 	return r
 }
@@ -177,6 +183,8 @@ func (r *relation) classify(a *analyzer) {
 	default:
 		if t, ok := a.snap.Table(r.schema, r.name); ok {
 			r.table = t
+		} else if v, ok := a.snap.View(r.schema, r.name); ok {
+			r.view = v
 		}
 	}
 }
@@ -220,7 +228,7 @@ func (a *analyzer) tableItem(r relation, rte int) *item {
 		for _, k := range r.table.ShardKey {
 			key = key || r.table.Kind == shardmap.Sharded && k == c.Name
 		}
-		col := column{name: c.Name, term: noTerm, typ: typ}
+		col := column{name: c.Name, term: noTerm, typ: typ, oid: c.OID}
 		if typ != 0 {
 			col.term = a.newTerm(termInfo{typ: typ, rte: rte, key: key, plain: key || !isText(typ)})
 		}

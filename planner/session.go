@@ -85,12 +85,6 @@ func CheckSetting(name, value string) error {
 	return nil
 }
 
-// OwnSetting reports whether a setting, in lower case, is one of the router's
-// own that sessions may set: no shard gets it.
-func OwnSetting(name string) bool {
-	return name == "cleave.read_policy" || name == "cleave.max_replica_lag" || name == "cleave.traceparent"
-}
-
 func (a *analyzer) set(v *pg.VariableSetStmt) {
 	st := a.st
 	st.Kind, st.Tag, st.ReadOnly = SetKind, "SET", true

@@ -70,6 +70,9 @@ type Relation struct {
 	Index [][]string
 	// Table is the table that the relation stands for, nil if it is made of several.
 	Table *shardmap.Table
+	// Keyed: the text may group by the table's primary key and use its other
+	// columns, so the relation needs that key.
+	Keyed bool
 }
 
 // Target is a set of shards, known when the statement is run.
@@ -120,7 +123,7 @@ type Combine struct {
 
 // OrderKey is a column of the shards' rows to merge by.
 type OrderKey struct {
-	Column     int // 0-based
+	Column     int // 0-based; negative: from the end, -1 is the last column
 	Desc       bool
 	NullsFirst bool
 }
@@ -130,13 +133,3 @@ type Count struct {
 	Value int64
 	Param int // 1-based; 0 is Value
 }
-
-// InsertPlan, ModifyPlan and CopyPlan are filled by the files that plan writes.
-type (
-	// InsertPlan is how rows are split; see insertseveral.go.
-	InsertPlan struct{}
-	// ModifyPlan is how rows on several shards are changed; see modifyseveral.go.
-	ModifyPlan struct{}
-	// CopyPlan is how COPY is split and gathered; see copyseveral.go.
-	CopyPlan struct{}
-)

@@ -19,48 +19,10 @@ func clone[T proto.Message](m T) T { return proto.Clone(m).(T) }
 
 // text prints one statement. 0A000 if the printed text would mean another.
 func (a *analyzer) text(stmt *pg.Node) (string, error) {
-	want := &pg.ParseResult{Stmts: []*pg.RawStmt{{Stmt: stmt}}}
-	out, err := pg.Deparse(want)
-	if err == nil {
-		err = a.p.check(out)
-	}
-	if err == nil {
-		var got *pg.ParseResult
-		if got, err = pg.Parse(out); err == nil && len(got.Stmts) == 1 && sameTree(want, got) {
-			return out, nil
-		}
+	if out, ok := restate(stmt); ok && a.p.check(out) == nil {
+		return out, nil
 	}
 	return "", sqlstate.Refuse("the statement has a form that the router cannot rewrite for several shards", "write it in a simpler way, or add the shard key to the WHERE clause")
-}
-
-// sameTree compares two trees but for places in their texts.
-func sameTree(x, y *pg.ParseResult) bool {
-	x, y = clone(x), clone(y)
-	for _, t := range []*pg.ParseResult{x, y} {
-		t.Version = 0
-		for _, s := range t.Stmts {
-			s.StmtLocation, s.StmtLen = 0, 0
-			unplace(s.ProtoReflect())
-		}
-	}
-	return proto.Equal(x, y)
-}
-
-// unplace removes the places in the text from a tree.
-func unplace(m protoreflect.Message) {
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case fd.Kind() == protoreflect.MessageKind && fd.IsList():
-			for i := range v.List().Len() {
-				unplace(v.List().Get(i).Message())
-			}
-		case fd.Kind() == protoreflect.MessageKind:
-			unplace(v.Message())
-		case fd.Name() == "location" || strings.HasSuffix(string(fd.Name()), "_location"):
-			m.Clear(fd)
-		}
-		return true
-	})
 }
 
 // inspect calls f for m and all below it, parents first; f says whether to go below.
@@ -163,17 +125,17 @@ func callName(f *pg.FuncCall) string {
 
 // isAggregate reports whether a call is of an aggregate function, and not as a
 // window function.
-func isAggregate(f *pg.FuncCall) bool {
-	return f.Over == nil && (strings.Contains(catalogFunctions[callName(f)], "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
+func (a *analyzer) isAggregate(f *pg.FuncCall) bool {
+	return f.Over == nil && (strings.Contains(a.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
 }
 
 // isVolatile reports whether an expression, or a query, calls a volatile function.
-func isVolatile(m proto.Message) bool {
+func (a *analyzer) isVolatile(m proto.Message) bool {
 	found := false
 	inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			kind, known := catalogFunctions[callName(f)]
-			found = found || !known || strings.HasPrefix(kind, "v")
+			kind := a.kindOf(f)
+			found = found || kind == "" || strings.HasPrefix(kind, "v")
 		}
 		return !found
 	})
@@ -218,13 +180,8 @@ func (a *analyzer) clocked(n *pg.Node) *pg.Node {
 		switch v := n.GetNode().(type) {
 		case *pg.Node_ResTarget:
 			r := v.ResTarget
-			if r.Name == "" && r.Val != nil {
-				if c := r.Val.GetFuncCall(); c != nil && isClock(c) {
-					r.Name = callName(c)
-				}
-				if c := r.Val.GetSqlvalueFunction(); c != nil && clockOps[c.Op] != "" {
-					r.Name = clockName(c.Op)
-				}
+			if r.Name == "" && r.Val != nil && usesClock(r.Val) {
+				r.Name = figureName(r.Val)
 			}
 		case *pg.Node_FuncCall:
 			switch {
@@ -257,19 +214,19 @@ func isClock(f *pg.FuncCall) bool {
 	return false
 }
 
-// clockName is the output column's name of CURRENT_DATE and so on.
-func clockName(op pg.SQLValueFunctionOp) string {
-	switch op {
-	case pg.SQLValueFunctionOp_SVFOP_CURRENT_DATE:
-		return "current_date"
-	case pg.SQLValueFunctionOp_SVFOP_CURRENT_TIME, pg.SQLValueFunctionOp_SVFOP_CURRENT_TIME_N:
-		return "current_time"
-	case pg.SQLValueFunctionOp_SVFOP_LOCALTIME, pg.SQLValueFunctionOp_SVFOP_LOCALTIME_N:
-		return "localtime"
-	case pg.SQLValueFunctionOp_SVFOP_LOCALTIMESTAMP, pg.SQLValueFunctionOp_SVFOP_LOCALTIMESTAMP_N:
-		return "localtimestamp"
-	}
-	return "current_timestamp"
+// usesClock reports whether an expression has something that clocked replaces.
+func usesClock(m proto.Message) bool {
+	found := false
+	inspect(m, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.FuncCall:
+			found = found || isClock(v)
+		case *pg.SQLValueFunction:
+			found = found || clockOps[v.Op] != ""
+		}
+		return !found
+	})
+	return found
 }
 
 // usesShardState reports whether a tree reads what differs from shard to shard and

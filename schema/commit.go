@@ -150,6 +150,7 @@ func (t *Tx) overlay(next *shardmap.State, drop bool) {
 		}
 	}
 	t.overlaySequences(next)
+	t.overlayObjects(next)
 	is := map[[2]string]bool{}
 	for _, table := range t.state.Tables {
 		is[[2]string{table.Schema, table.Name}] = true
@@ -595,6 +596,9 @@ func (t *Tx) void(ctx context.Context) {
 	err := updateMap(ctx, t.opts.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
 		next := cur.State().Clone()
 		restore(&next, t.base, t.touched)
+		if t.seen {
+			next.Views, next.Functions = slices.Clone(t.base.State().Views), slices.Clone(t.base.State().Functions)
+		}
 		for name := range t.sequences {
 			replaceSequence(&next, name, t.base.State().Sequences)
 		}

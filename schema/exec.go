@@ -118,6 +118,9 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if err := t.apply(edit); err != nil {
 		return "", nil, err
 	}
+	if err := t.objects(ctx, first, d); err != nil {
+		return "", nil, err
+	}
 	for _, p := range append([]*part{first}, others...) {
 		if err := t.guards(ctx, p, edit.guard); err != nil {
 			return "", nil, err
@@ -287,7 +290,7 @@ func (t *Tx) describe(ctx context.Context, p *part, name planner.TableName) (*en
 func columnsOf(desc *engine.Table) []shardmap.Column {
 	out := make([]shardmap.Column, len(desc.Columns))
 	for i, c := range desc.Columns {
-		out[i] = shardmap.Column{Name: c.Name, Type: c.Type, OID: c.OID, NotNull: c.NotNull}
+		out[i] = shardmap.Column{Name: c.Name, Type: c.Type, OID: c.OID, NotNull: c.NotNull, Computed: c.Generated}
 	}
 	return out
 }
@@ -385,7 +388,11 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 	if err := t.before(ctx, p, st.DDL); err != nil {
 		return err
 	}
-	if _, err := t.run(ctx, p, st.Text); err != nil {
+	text := st.Text
+	if st.DDL.Elsewhere != "" {
+		text = st.DDL.Elsewhere
+	}
+	if _, err := t.run(ctx, p, text); err != nil {
 		own := sqlstate.As(err)
 		if withRows(err, st.DDL) == err && own.Hint == "" {
 			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
@@ -486,14 +493,14 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 			t.keyspaces[table.Keyspace] = true
 		}
 	}
-	if len(d.Truncated) > 0 {
+	if len(d.Truncated) > 0 || d.Passing {
 		return
 	}
 	text := st.Text
 	if d.Concurrent {
 		text = withoutConcurrently(text) // whoever runs it again is in a transaction
 	}
-	s := Statement{Text: text, AllShards: d.AllShards, Set: relevant(t.opts.Prelude), DropsSchema: d.DropsSchema}
+	s := Statement{Text: text, Elsewhere: d.Elsewhere, AllShards: d.AllShards, Set: relevant(t.opts.Prelude), DropsSchema: d.DropsSchema}
 	if d.Create != nil {
 		s.Creates = []string{qualified(d.Create.Schema, d.Create.Name)}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -37,6 +38,8 @@ func undoID(id string) string { return id + ":undo" }
 // Statement is one line of the ledger.
 type Statement struct {
 	Text string `json:"-"`
+	// Elsewhere is what shards other than the default shard received, "" if the same.
+	Elsewhere string `json:"elsewhere,omitempty"`
 	// AllShards: every shard received it, else only the default shard.
 	AllShards bool `json:"all_shards"`
 	// Set are the session settings that the statement ran with, as SET statements.
@@ -363,6 +366,9 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 			if !s.AllShards && !def {
 				continue
 			}
+			if s.Elsewhere != "" && !def {
+				s.Text = s.Elsewhere
+			}
 			if err := replayStatement(ctx, conn, s); err != nil {
 				return replayError(err, shard, e, s)
 			}
@@ -400,7 +406,7 @@ func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine
 	case shardmap.Sharded:
 		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: snap.Ownership(t.Keyspace, shard)}, true
 	case shardmap.Reference:
-		return engine.Guard{Schema: t.Schema, Table: t.Name}, true
+		return engine.Guard{Schema: t.Schema, Table: t.Name, Owned: keyspace.Ownership{Epoch: snap.CopiesEpoch()}}, true
 	}
 	return engine.Guard{}, false
 }

@@ -483,6 +483,9 @@ func (c *comparison) notes(ctx context.Context) bool {
 		var missing []Statement
 		for _, s := range statements {
 			if s.AllShards || c.def {
+				if s.Elsewhere != "" && !c.def {
+					s.Text = s.Elsewhere
+				}
 				missing = append(missing, s)
 			}
 		}

@@ -50,6 +50,7 @@ type changes struct {
 	// there was a change of nothing else.
 	sequences    map[string]bool
 	sequenceOnly bool
+	seen         bool // views and functions were read again and are others
 }
 
 func (c changes) clone() changes {

@@ -269,5 +269,5 @@ func sameSchema(prev, next *Snapshot) bool {
 			return false
 		}
 	}
-	return sameSequences(prev, next)
+	return sameSequences(prev, next) && sameObjects(prev, next)
 }

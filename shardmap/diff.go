@@ -31,6 +31,11 @@ const (
 	TableDiffers DifferenceKind = "table"
 	// SequenceDiffers is a sequence of the cluster.
 	SequenceDiffers DifferenceKind = "sequence"
+	// ViewDiffers is a view, FunctionDiffers a function that reads no table.
+	ViewDiffers     DifferenceKind = "view"
+	FunctionDiffers DifferenceKind = "function"
+	// DeclarationDiffers is what a table is to become when it is made.
+	DeclarationDiffers DifferenceKind = "declaration"
 )
 
 // Action says how it differs.
@@ -111,7 +116,7 @@ func Diff(a, b *Snapshot) []Difference {
 	for _, name := range union(a.keyspaces, b.keyspaces) {
 		out = append(out, diffKeyspace(a.keyspaces[name], b.keyspaces[name])...)
 	}
-	return append(append(out, diffTables(a, b)...), diffSequences(a, b)...)
+	return append(append(append(out, diffTables(a, b)...), diffSequences(a, b)...), diffObjects(a, b)...)
 }
 
 func action(before, after bool) Action {

@@ -32,6 +32,11 @@ func (s State) Clone() State {
 		c.Tables[i] = c.Tables[i].Clone()
 	}
 	c.Sequences = cloneSequences(s.Sequences)
+	c.Views, c.Functions = slices.Clone(s.Views), slices.Clone(s.Functions)
+	c.Declarations = slices.Clone(s.Declarations)
+	for i := range c.Declarations {
+		c.Declarations[i].ShardKey = slices.Clone(c.Declarations[i].ShardKey)
+	}
 	return c
 }
 

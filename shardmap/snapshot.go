@@ -16,6 +16,8 @@ type Snapshot struct {
 	tables    map[tableName]*Table
 	keyspaces map[string]*Index
 	sequences map[tableName]*Sequence
+	views     map[tableName]*View
+	functions map[tableName]*Function
 }
 
 // tableName is the key of the table index; a struct of two strings is hashed
@@ -51,6 +53,7 @@ func normalise(s *State) {
 	s.Keyspaces = present(s.Keyspaces)
 	s.Tables = present(s.Tables)
 	s.Sequences = absent(s.Sequences)
+	s.Views, s.Functions, s.Declarations = absent(s.Views), absent(s.Functions), absent(s.Declarations)
 	for i := range s.Shards {
 		if len(s.Shards[i].Labels) == 0 {
 			s.Shards[i].Labels = nil

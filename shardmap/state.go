@@ -23,6 +23,10 @@ type State struct {
 	Keyspaces    []Keyspace `json:"keyspaces"`
 	Tables       []Table    `json:"tables"`
 	Sequences    []Sequence `json:"sequences,omitempty"`
+	Views        []View     `json:"views,omitempty"`     // by name
+	Functions    []Function `json:"functions,omitempty"` // by name
+	// Declarations say how tables are to be that do not exist yet.
+	Declarations []Declaration `json:"declarations,omitempty"`
 }
 
 // Shard is a database that holds ranges.
@@ -106,4 +110,7 @@ type Column struct {
 	Generated string `json:"generated,omitempty"`
 	// Identity is IdentityAlways or IdentityByDefault for an identity column.
 	Identity string `json:"identity,omitempty"`
+	// Computed is set for a column GENERATED ALWAYS AS (...): the shard computes
+	// it, and no statement may give it a value.
+	Computed bool `json:"computed,omitempty"`
 }

@@ -69,6 +69,9 @@ func (s *Snapshot) index() error {
 		{"keyspaces", len(st.Keyspaces), MaxKeyspaces},
 		{"tables", len(st.Tables), MaxTables},
 		{"sequences", len(st.Sequences), MaxTables},
+		{"views", len(st.Views), MaxTables},
+		{"functions", len(st.Functions), MaxFunctions},
+		{"declarations", len(st.Declarations), MaxTables},
 		{"ranges, listed values and pins", assignments(st), MaxAssignments},
 	} {
 		if b.is > b.max {
@@ -108,6 +111,9 @@ func (s *Snapshot) index() error {
 		s.tables[name] = t
 	}
 	if err := s.indexSequences(); err != nil {
+		return err
+	}
+	if err := s.indexObjects(); err != nil {
 		return err
 	}
 	return nil

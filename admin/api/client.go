@@ -24,8 +24,9 @@ const AnswerMax = 256 << 20
 
 // Client calls the operations of a process over HTTP. It implements admin.API.
 type Client struct {
-	base string
-	http *http.Client
+	base  string
+	token string
+	http  *http.Client
 }
 
 var _ admin.API = (*Client)(nil)
@@ -56,6 +57,10 @@ func NewClient(address string) (*Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
+
+// WithToken makes the client send the token that the process demands; see
+// [Options]. Call it before the first request.
+func (c *Client) WithToken(token string) { c.token = token }
 
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -110,6 +115,9 @@ func (c *Client) do(req *http.Request, changes bool, out any) error {
 		}
 		return sqlstate.Wrap(err, sqlstate.TransactionUnknown, "the admin API at %s was lost during the operation: its outcome is unknown", c.base).
 			WithHint("look with: cleave map history")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -283,6 +291,11 @@ func (c *Client) Pin(ctx context.Context, req admin.PinRequest) (*admin.Result, 
 	return tell[admin.Result](ctx, c, "pin", req)
 }
 
+// Declare implements admin.API.
+func (c *Client) Declare(ctx context.Context, req admin.DeclareRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "declare", req)
+}
+
 // Unpin implements admin.API.
 func (c *Client) Unpin(ctx context.Context, req admin.UnpinRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "unpin", req)
@@ -306,4 +319,24 @@ func (c *Client) RemoveReplica(ctx context.Context, req admin.ReplicaRequest) (*
 // RemoveShard implements admin.API.
 func (c *Client) RemoveShard(ctx context.Context, req admin.RemoveShardRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "shard_remove", req)
+}
+
+// Users implements admin.API.
+func (c *Client) Users(ctx context.Context) ([]admin.UserInfo, error) {
+	return ask[[]admin.UserInfo](ctx, c, "users", nil)
+}
+
+// AddUser implements admin.API.
+func (c *Client) AddUser(ctx context.Context, req admin.UserRequest) (*admin.UserInfo, error) {
+	return tell[admin.UserInfo](ctx, c, "user_add", req)
+}
+
+// ChangeUser implements admin.API.
+func (c *Client) ChangeUser(ctx context.Context, req admin.UserRequest) (*admin.UserInfo, error) {
+	return tell[admin.UserInfo](ctx, c, "user_change", req)
+}
+
+// RemoveUser implements admin.API.
+func (c *Client) RemoveUser(ctx context.Context, req admin.UserRequest) (*admin.UserInfo, error) {
+	return tell[admin.UserInfo](ctx, c, "user_remove", req)
 }

@@ -10,6 +10,7 @@
 //	GET  /api/v1/keyspaces    []admin.KeyspaceInfo
 //	GET  /api/v1/tables       []admin.TableInfo
 //	GET  /api/v1/routers      []admin.RouterInfo
+//	GET  /api/v1/users        []admin.UserInfo
 //	GET  /api/v1/ranges       []admin.RangeInfo      ?keyspace=
 //	GET  /api/v1/pins         []admin.PinInfo        ?keyspace=
 //	GET  /api/v1/map          shardmap.State         ?version=
@@ -17,11 +18,13 @@
 //	GET  /api/v1/diff         []shardmap.Difference  ?a=&b=
 //	GET  /api/v1/shard_of     admin.ShardOfResult    ?keyspace=&key=&key=
 //	POST /api/v1/create_keyspace, distribute, pin, unpin, shard_add, shard_remove,
-//	     doctor, route        the request struct of package admin, JSON
+//	     user_add, user_change, user_remove, doctor, route: the request struct of package admin, JSON
 //
 // Errors are {"code": SQLSTATE, "message": ..., "detail": ..., "hint": ...}.
 //
-// There is no authentication yet, so the server belongs on a loopback address.
+// With Options.Token every caller has to send it (health and metrics aside); without
+// one only callers of the same machine and of Options.Trusted are obeyed.
+//
 // A web page open on the same machine must not be able to drive it: changes need
 // POST with Content-Type application/json (which a browser sends across origins
 // only after a preflight, and that is refused), an Origin or Sec-Fetch-Site header of

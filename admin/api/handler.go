@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +43,11 @@ type Options struct {
 	// Hosts are names allowed in the Host header besides IP addresses and
 	// localhost.
 	Hosts []string
+	// Token is demanded of every request but for health and metrics, as
+	// "Authorization: Bearer TOKEN". Without one only clients of this machine and
+	// of the networks in Trusted are obeyed.
+	Token   string
+	Trusted []netip.Prefix
 	// Timeout bounds one operation; 0 is RequestMax.
 	Timeout time.Duration
 }
@@ -101,6 +109,7 @@ func NewHandler(opts Options) http.Handler {
 	query(h, mux, "shards", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Shards(ctx)) })
 	query(h, mux, "keyspaces", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Keyspaces(ctx)) })
 	query(h, mux, "routers", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Routers(ctx)) })
+	query(h, mux, "users", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Users(ctx)) })
 	query(h, mux, "tables", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Tables(ctx)) })
 	query(h, mux, "ranges", func(ctx context.Context, q url.Values) (any, error) {
 		return list(a.Ranges(ctx, q.Get("keyspace")))
@@ -149,12 +158,16 @@ func NewHandler(opts Options) http.Handler {
 
 	change(h, mux, "create_keyspace", a.CreateKeyspace)
 	change(h, mux, "distribute", a.Distribute)
+	change(h, mux, "declare", a.Declare)
 	change(h, mux, "pin", a.Pin)
 	change(h, mux, "unpin", a.Unpin)
 	change(h, mux, "shard_add", a.AddShard)
 	change(h, mux, "shard_remove", a.RemoveShard)
 	change(h, mux, "replica_add", a.AddReplica)
 	change(h, mux, "replica_remove", a.RemoveReplica)
+	change(h, mux, "user_add", a.AddUser)
+	change(h, mux, "user_change", a.ChangeUser)
+	change(h, mux, "user_remove", a.RemoveUser)
 	change(h, mux, "doctor", func(ctx context.Context, req admin.DoctorRequest) ([]admin.Finding, error) {
 		return list(a.Doctor(ctx, req))
 	})
@@ -209,8 +222,33 @@ func (h *handler) guard(next http.Handler) http.Handler {
 			writeError(w, http.StatusForbidden, sqlstate.New(sqlstate.InsufficientPrivilege, "requests from web pages of other sites are refused"))
 			return
 		}
+		if !health && r.URL.Path != "/metrics" && !h.known(r) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="cleave"`)
+			hint := "ask from the machine of the process, or give it a token: see the setting admin-token-file"
+			if h.opts.Token != "" {
+				hint = "name the file with the token: --admin-token-file"
+			}
+			writeError(w, http.StatusUnauthorized, sqlstate.New(sqlstate.InvalidAuthorization, "the admin API does not know you").WithHint("%s", hint))
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// known reports whether the caller may use the API.
+func (h *handler) known(r *http.Request) bool {
+	if want := h.opts.Token; want != "" {
+		kind, got, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		// Of hashes, so that the time tells nothing of the length either.
+		a, b := sha256.Sum256([]byte(strings.TrimSpace(got))), sha256.Sum256([]byte(want))
+		return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && strings.EqualFold(kind, "Bearer")
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	addr := from.Addr().Unmap()
+	return addr.IsLoopback() || slices.ContainsFunc(h.opts.Trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // allowed reports whether a Host header cannot be a foreign name that was made to point

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/wiring"
@@ -130,7 +129,7 @@ func (d *diagnosis) fail(err error) {
 
 // process asks whether a cluster answers.
 func (d *diagnosis) process(ctx context.Context, cfg *config.Effective) bool {
-	c, err := api.NewClient(cfg.Admin)
+	c, err := adminClient(cfg)
 	if err != nil {
 		d.fail(err)
 		return false
@@ -254,7 +253,7 @@ func (d *diagnosis) postgres(cfg *config.Effective) {
 
 // cluster asks the router and the running process itself.
 func (d *diagnosis) cluster(ctx context.Context, cfg *config.Effective, repair bool) {
-	c, err := api.NewClient(cfg.Admin)
+	c, err := adminClient(cfg)
 	if err != nil {
 		d.fail(err)
 		return

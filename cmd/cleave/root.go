@@ -194,11 +194,11 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
-	addSettings(flags, "admin")
+	addSettings(flags, "admin", "admin-token-file")
 	root.AddCommand(
 		a.upCommand(), a.initCommand(), a.routerCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
-		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(),
+		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
 		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
 	)
@@ -288,8 +288,41 @@ func (a *app) client(cmd *cobra.Command) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.NewClient(cfg.Admin)
+	return adminClient(cfg)
 }
+
+// adminClient returns a client of the admin API of the settings, with its token.
+func adminClient(cfg *config.Effective) (*api.Client, error) {
+	token, err := adminToken(&cfg.Config)
+	if err != nil {
+		return nil, err
+	}
+	c, err := api.NewClient(cfg.Admin)
+	if err == nil {
+		c.WithToken(token)
+	}
+	return c, err
+}
+
+// adminToken reads the token of the admin API, "" if there is none.
+func adminToken(cfg *config.Config) (string, error) {
+	if cfg.AdminTokenFile == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(cfg.AdminTokenFile)
+	if err != nil {
+		return "", sqlstate.Wrap(err, sqlstate.ConfigFileError, "the token of the admin API cannot be read (setting admin-token-file)")
+	}
+	token := strings.TrimSpace(string(b))
+	if len(token) < tokenMin || len(token) > 4096 || strings.ContainsAny(token, " \t\r\n") {
+		return "", sqlstate.New(sqlstate.ConfigFileError, "%s does not hold a token: one word of at least %d characters", cfg.AdminTokenFile, tokenMin).
+			WithHint("openssl rand -hex 32 > %s", cfg.AdminTokenFile)
+	}
+	return token, nil
+}
+
+// tokenMin is the length of a token that cannot be guessed, bytes.
+const tokenMin = 16
 
 // actor is who runs the command, for the map's history.
 func actor() string {

@@ -53,7 +53,7 @@ Signals and settings are those of cleave up.`,
 	cmd.AddCommand(a.routerListCommand())
 	for _, s := range config.Settings() {
 		switch s.Name {
-		case "admin", "data", "shards", "engine", "servers":
+		case "admin", "admin-token-file", "data", "shards", "engine", "servers":
 		default:
 			addSettings(cmd.Flags(), s.Name)
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
 
@@ -125,6 +128,9 @@ func (r *runner) watch(signals <-chan os.Signal, stop func(), done <-chan struct
 // bind takes both ports.
 func (r *runner) bind(ctx context.Context) error {
 	cfg := r.cfg.Load()
+	if err := guarded(cfg); err != nil {
+		return err
+	}
 	var err error
 	if r.router, err = bind(ctx, "listen", cfg.Listen); err != nil {
 		return err
@@ -135,6 +141,23 @@ func (r *runner) bind(ctx context.Context) error {
 	}
 	r.undo(closeListener(r.admin))
 	return nil
+}
+
+// guarded refuses a router that other machines can reach while nobody said who
+// may connect.
+func guarded(cfg *config.Effective) error {
+	if cfg.Auth != "trust" || cfg.Given("auth") || len(cfg.Trust) > 0 {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(cfg.Listen)
+	if err == nil && strings.EqualFold(host, "localhost") {
+		return nil
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
+		return nil
+	}
+	return sqlstate.New(sqlstate.ConfigFileError, "the router is to listen on %s, which other machines can reach, and nothing says who may connect", cfg.Listen).
+		WithHint("ask for passwords with --auth scram (cleave user add makes users), or name the networks that need none with --trust, or say --auth trust to let in clients of this machine only")
 }
 
 func closeListener(l net.Listener) func(context.Context) error {
@@ -150,11 +173,11 @@ func closeListener(l net.Listener) func(context.Context) error {
 // when ctx has ended and everything is drained.
 func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	cfg := r.cfg.Load()
-	lease, err := r.join(ctx, dir)
+	lease, member, err := r.join(ctx, dir)
 	if err != nil {
 		return err
 	}
-	c, err := newCluster(ctx, dir, lease, &cfg.Config, dialable(r.router.Addr()), r.log)
+	c, err := newCluster(ctx, dir, lease, member, &cfg.Config, dialable(r.router.Addr()), r.log)
 	if err != nil {
 		return err
 	}
@@ -176,7 +199,7 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 const leaveMax = 2 * time.Second
 
 // join makes the process a member of the cluster until close.
-func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Lease, error) {
+func (r *runner) join(ctx context.Context, dir shardmap.Directory) (lease *shardmap.Lease, member string, err error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -185,11 +208,12 @@ func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Le
 	if t, ok := r.router.Addr().(*net.TCPAddr); ok && t.IP.IsUnspecified() {
 		address = net.JoinHostPort(host, strconv.Itoa(t.Port))
 	}
+	member = uuid.NewString()
 	lease, leave, err := dir.Join(ctx, shardmap.Member{
-		ID: uuid.NewString(), Role: "router", Address: address, Host: host, Software: versionText(),
+		ID: member, Role: "router", Address: address, Host: host, Software: versionText(),
 	})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	r.undo(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, leaveMax)
@@ -199,7 +223,7 @@ func (r *runner) join(ctx context.Context, dir shardmap.Directory) (*shardmap.Le
 		}
 		return nil
 	})
-	return lease, nil
+	return lease, member, nil
 }
 
 // reload reads the settings' file again.

@@ -126,7 +126,7 @@ func (a *app) connect(cmd *cobra.Command, url string) (*pgconn.PgConn, error) {
 		if err != nil {
 			return nil, err
 		}
-		url = "postgres://" + address + "/cleave?sslmode=disable"
+		url = "postgres://" + address + "/cleave?sslmode=prefer"
 	}
 	cfg, err := pgconn.ParseConfig(url)
 	if err != nil {

@@ -31,8 +31,8 @@ it is a database named like the shard on a private PostgreSQL server (or spread 
 --servers of them), whose programs are found in the folder that CLEAVE_PG_BIN names,
 in PATH, or in the usual folders; the servers listen on loopback TCP and on a socket.
 
-There is no authentication yet: the router lets in clients of this machine only, and
-the admin API must stay on a loopback address (--admin).
+Router and admin API listen on loopback, and let in clients of this machine without a
+password. To let in others, see --auth, --trust and --tls-cert.
 
 SIGTERM or Ctrl-C drains: sessions finish their transaction, at most for
 --drain-timeout; a second signal ends at once. SIGHUP reads the file of settings
@@ -50,7 +50,7 @@ again. The log goes to stderr.`,
 		},
 	}
 	for _, s := range config.Settings() {
-		if s.Name != "admin" { // every command has it
+		if s.Name != "admin" && s.Name != "admin-token-file" { // every command has it
 			addSettings(cmd.Flags(), s.Name)
 		}
 	}
@@ -168,14 +168,21 @@ func (r *runner) warnings(log *slog.Logger) {
 	for _, w := range r.cfg.Load().Warnings {
 		log.Warn(w)
 	}
+	cfg := r.cfg.Load()
 	if !loopback(r.router.Addr()) {
-		if trust := r.cfg.Load().Trust; len(trust) > 0 {
-			log.Warn("clients of the trusted networks may do anything: there is no authentication yet", "listen", r.router.Addr(), "trust", trust)
-		} else {
-			log.Warn("the router listens on an address of other machines, but lets in clients of this one only: there is no authentication yet, see the setting trust", "listen", r.router.Addr())
+		if cfg.Auth == "trust" && len(cfg.Trust) > 0 {
+			log.Warn("clients of the trusted networks may do anything and are asked for no password; see the setting auth", "listen", r.router.Addr(), "trust", cfg.Trust)
+		}
+		if cfg.TLSCert == "" {
+			log.Warn("statements and rows go unencrypted to clients on other machines; see the setting tls-cert", "listen", r.router.Addr())
 		}
 	}
 	if !loopback(r.admin.Addr()) {
-		log.Warn("the admin API can be reached from other machines and asks for no password; keep it behind a firewall", "admin", r.admin.Addr())
+		switch {
+		case cfg.AdminTokenFile != "":
+			log.Warn("the token of the admin API goes unencrypted over the network; keep it to a private one", "admin", r.admin.Addr())
+		case len(cfg.Trust) > 0:
+			log.Warn("the admin API obeys the trusted networks and asks for no token; see the setting admin-token-file", "admin", r.admin.Addr())
+		}
 	}
 }

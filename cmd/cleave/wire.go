@@ -28,8 +28,12 @@ type cluster struct {
 }
 
 // newCluster wires the rooms and starts to follow the map. It serves nothing yet.
-func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Config: cfg, Software: versionText(), Log: log})
+func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, member string, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
+	token, err := adminToken(cfg)
+	if err != nil {
+		return nil, err
+	}
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +43,8 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 		Ready:   c.ready,
 		Metrics: c.Metrics.Handler(),
 		Hosts:   cfg.AdminHosts,
+		Token:   token,
+		Trusted: cfg.Trust,
 		Route: func(_ context.Context, sql string) ([]string, error) {
 			snap := c.Executor.Snapshot()
 			st, err := c.Planner.Analyze(sql, snap, []string{"public"})

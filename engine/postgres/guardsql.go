@@ -479,6 +479,9 @@ func (s *guardSQL) rows() string {
 	var b strings.Builder
 	if len(s.g.ShardKey) == 0 {
 		b.WriteString("BEGIN\n")
+		if s.g.Owned.Epoch > 0 {
+			fmt.Fprintf(&b, "IF pg_catalog.current_setting('cleave.guard_epoch', true) = '%d' THEN\nIF TG_OP = 'DELETE' THEN RETURN OLD; END IF;\nRETURN NEW;\nEND IF;\n", s.g.Owned.Epoch)
+		}
 		s.refuseAll(&b, engine.RefusalReadOnly)
 		b.WriteString("END")
 		return protect(b.String())
@@ -500,7 +503,7 @@ func (s *guardSQL) rows() string {
 func (s *guardSQL) truncate() string {
 	var b strings.Builder
 	b.WriteString("BEGIN\n")
-	if len(s.g.ShardKey) > 0 {
+	if len(s.g.ShardKey) > 0 || s.g.Owned.Epoch > 0 {
 		fmt.Fprintf(&b, "IF pg_catalog.current_setting('cleave.guard_epoch', true) = '%d' THEN RETURN NULL; END IF;\n", s.g.Owned.Epoch)
 	}
 	s.refuseAll(&b, engine.RefusalTruncate)

@@ -72,6 +72,8 @@ type Conn struct {
 	genStmt  *sqlite.Stmt
 	helpers  map[string]*sqlite.Stmt
 	filled   map[*systemTable]int64 // generation at which a catalogue relation was filled
+	// relations are temporary; see engine.Relations.
+	relations map[string]*tableDef
 
 	tx txState
 

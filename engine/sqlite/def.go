@@ -18,6 +18,8 @@ type tableDef struct {
 
 	system *systemTable // a relation of pg_catalog or information_schema
 	static bool         // a virtual table: readable only
+	// relation: it is a temporary relation of the conversation.
+	relation bool
 }
 
 type columnDef struct {

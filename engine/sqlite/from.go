@@ -48,6 +48,9 @@ func (t *translator) findTable(r *pg.RangeVar) *tableDef {
 		}
 		t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", r.Schemaname, r.Relname)
 	}
+	if d := t.relations[r.Relname]; d != nil {
+		return d
+	}
 	if d := t.lookup(catalogSchema, r.Relname); d != nil {
 		return d
 	}
@@ -115,6 +118,9 @@ func (t *translator) tableSQL(d *tableDef) string {
 	if d.system != nil {
 		t.systems[d.system] = true
 		return "temp." + quoteIdent(d.sqlName())
+	}
+	if d.relation {
+		return "temp." + quoteIdent(d.Name)
 	}
 	return "main." + quoteIdent(d.sqlName())
 }

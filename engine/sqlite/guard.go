@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -83,6 +84,9 @@ func defGuards() {
 	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (datum, error) {
 		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
 		cols := a[6:]
+		if len(cols) == 0 && r.Epoch > 0 && v.conn.settings.get("cleave.guard_epoch") == strconv.FormatUint(r.Epoch, 10) {
+			return intV(0)
+		}
 		e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalMessage)
 		if len(cols) == 0 {
 			e.Message = engine.RefusalReadOnly

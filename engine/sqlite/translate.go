@@ -15,12 +15,14 @@ import (
 // panic of type failed, which translate catches: an error ends everything, and
 // the checks stay readable.
 type translator struct {
-	cat    *catalog
-	path   []string // search path without pg_catalog
-	loc    *time.Location
-	text   string
-	params []uint32 // by number; 0 is not determined yet
-	fixed  bool     // no parameters at all (simple protocol)
+	cat *catalog
+	// relations are temporary and come before all tables.
+	relations map[string]*tableDef
+	path      []string // search path without pg_catalog
+	loc       *time.Location
+	text      string
+	params    []uint32 // by number; 0 is not determined yet
+	fixed     bool     // no parameters at all (simple protocol)
 
 	scope    *scope
 	aliases  int

@@ -2,53 +2,369 @@ package several
 
 import (
 	"context"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"time"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Name is what such a conversation is called where a shard's name stands. No
-// shard can have it.
-const Name = "(several shards)"
+// Bounds of one conversation.
+const (
+	outputChunk = 32 << 10 // Receive returns once this much is ready
+	queueMax    = 64 << 20 // bytes of frames sent and not yet run
+	portalMax   = 1000
+	stopMax     = 5 * time.Second // how long a part may take to stop
+)
 
-// Host is what the session above provides.
-type Host interface {
-	// Snapshot is the map that statements are planned with.
-	Snapshot() *shardmap.Snapshot
-	// Settings are the session's, own ones (cleave.*) included.
-	Settings() *executor.Settings
-	// Waiting is the context of what may wait: it ends with a cancel, the statement's
-	// timeout, or the client.
-	Waiting() context.Context
-	// Wrote is told of each shard's conversation that is about to write.
-	Wrote(c *executor.Conn)
+var errClosed = errors.New("several: the conversation is closed")
+
+// Options are what a conversation begins with.
+type Options struct {
+	// Block says that it begins inside a transaction block: Begin is the text that
+	// begins the transaction on a shard, Modes the SET TRANSACTION statements since,
+	// Saves the names of the savepoints that are set, outermost first.
+	Block bool
+	Begin string
+	Modes []string
+	Saves []string
+	// Base are the settings that a shard's conversation has when the transaction
+	// begins on it; those that are in effect are the host's.
+	Base *executor.Settings
+	// Adopted is a shard's conversation on which the transaction is open already,
+	// nil if there is none. Keep are its settings after a COMMIT, Wrote says that it
+	// may have written. It is the Conn's from now on, which releases it.
+	Adopted *executor.Conn
+	Keep    *executor.Settings
+	Wrote   bool
+	// Failed: the transaction has failed already.
+	Failed bool
 }
 
-// part is one shard's part in the conversation.
-type part struct {
-	shard string
-	conn  *executor.Conn
-	begun bool // a transaction is open on it
-	wrote bool // something in it may have written
+// Conn is a conversation with all shards of a map, for one transaction or one
+// unit of messages. It implements engine.Conn: Send queues frames; Receive runs
+// them, in the calling goroutine, until a chunk of output is ready. Close gives
+// the parts back. Cancel and Close may be called by other goroutines.
+type Conn struct {
+	shared *Shared
+	ex     *executor.Executor
+	host   Host
+	opt    Options
+
+	in       []byte // frames not yet run
+	out      []byte
+	skipping bool // after an error, until Sync
+	script   *script
+	active   *active
+	copying  *copying
+	prepared map[string]*prepared
+	portals  map[string]*portal
+	cursors  map[string]*cursor
+	portalNo int // names of portals on shards
+	bounds   bounds
+
+	parts []*part
+	block bool // inside a transaction block
+	// failed: nothing but the end of the transaction, or a savepoint, is left;
+	// lost: not even a savepoint.
+	failed, lost bool
+	culprit      string // the shard that failed last
+	saves        []string
+	modes        []string
+	started      time.Time // when the transaction began
+	clockText    string    // see clock
+
+	mu       sync.Mutex
+	ctx      context.Context // ends with a cancel; of the frames that are run
+	stop     context.CancelCauseFunc
+	inside   bool // a goroutine runs frames
+	running  bool // a statement has begun and not ended
+	closed   bool
+	live     map[*executor.Conn]struct{} // parts' and borrowed conversations
+	recorder *recorder
+	notices  []byte // of shards, to be passed on
+	setting  bool   // a statement that changes settings is run
+	// deadline is SetDeadline's.
+	deadline time.Time
+	wake     chan struct{}
 }
 
-// A job is one execution of a statement, as a portal holds it. It is used by the
-// conversation's goroutine; between two steps other portals' jobs may run on the
-// same parts, so a job that leaves answers unread on a part says so in busy.
-type job interface {
-	// step appends frames of DataRows, CopyData or CopyOutResponse until there is
-	// about a chunk of them, or rows rows (0: any number), or the end. done: the
-	// command is complete, with its tag.
-	step(out []byte, rows int32) (frames []byte, done bool, tag string, err error)
-	// stop ends it early and leaves its parts usable, or breaks them.
-	stop()
+var _ engine.Conn = (*Conn)(nil)
+
+// New begins a conversation.
+func New(shared *Shared, host Host, opt Options) *Conn {
+	c := &Conn{
+		shared: shared, ex: shared.ex, host: host, opt: opt,
+		prepared: map[string]*prepared{}, portals: map[string]*portal{},
+		block: opt.Block, failed: opt.Failed,
+		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}),
+	}
+	c.saves = append(c.saves, opt.Saves...)
+	c.modes = append(c.modes, opt.Modes...)
+	c.ctx, c.stop = context.WithCancelCause(context.Background())
+	if a := opt.Adopted; a != nil {
+		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, base: opt.Base, keep: opt.Keep}
+		p.pipe.Conn = a
+		for range c.saves {
+			p.saves = append(p.saves, opt.Base)
+		}
+		c.parts = append(c.parts, p)
+		c.live[a] = struct{}{}
+	}
+	return c
 }
 
-// execution is what a job is made from.
-type execution struct {
-	st   *planner.Statement
-	args *planner.Args
-	// results are the format codes that the client asked for, as in Bind.
-	results []int16
+// Shards returns the names of the shards that take part, sorted.
+func (c *Conn) Shards() []string {
+	names := make([]string, 0, len(c.parts))
+	for _, p := range c.parts {
+		names = append(names, p.shard)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Culprit returns the shard whose error was the last one, "" if none was.
+func (c *Conn) Culprit() string { return c.culprit }
+
+// Send implements engine.Conn.
+func (c *Conn) Send(frames []byte) error {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return lost(false, errClosed)
+	}
+	if c.copying != nil && len(c.in) == 0 {
+		return c.copyFrames(frames)
+	}
+	if len(c.in)+len(frames) > queueMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d bytes of messages wait to be run", queueMax)
+	}
+	c.in = append(c.in, frames...)
+	return nil
+}
+
+// enter notes that frames are run; leave must follow.
+func (c *Conn) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return lost(true, errClosed)
+	}
+	if !c.running && c.ctx.Err() != nil {
+		c.ctx, c.stop = context.WithCancelCause(context.Background())
+	}
+	c.inside, c.running = true, true
+	return nil
+}
+
+func (c *Conn) leave() error {
+	c.mu.Lock()
+	c.inside, c.running = false, c.active != nil || c.script != nil || c.copying != nil
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		c.release()
+		return lost(true, errClosed)
+	}
+	return nil
+}
+
+// Receive implements engine.Conn.
+func (c *Conn) Receive() ([]byte, error) {
+	c.out = c.out[:0]
+	if cap(c.out) > 16*outputChunk {
+		c.out = make([]byte, 0, 2*outputChunk)
+	}
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	used := 0
+	for len(c.out) < outputChunk {
+		if c.active != nil && c.copying == nil {
+			c.stepActive()
+			continue
+		}
+		if c.copying != nil && len(c.in) == used {
+			break // the client's data is awaited
+		}
+		if c.script != nil && c.copying == nil {
+			c.runScript()
+			continue
+		}
+		f, rest, ok, err := wire.Cut(c.in[used:])
+		if err != nil {
+			_ = c.leave() // it is over in any case
+			return nil, lost(true, err)
+		}
+		if !ok {
+			break
+		}
+		used = len(c.in) - len(rest)
+		c.handle(f)
+	}
+	c.in = c.in[:copy(c.in, c.in[used:])]
+	if len(c.in) == 0 && cap(c.in) > 1<<20 {
+		c.in = nil
+	}
+	c.mu.Lock()
+	deadline := c.deadline
+	c.mu.Unlock()
+	if err := c.leave(); err != nil {
+		return nil, err
+	}
+	if len(c.out) > 0 {
+		return c.out, nil
+	}
+	// Nothing to run and nothing to say: as on a socket, wait for the deadline or Close.
+	return nil, c.waitIdle(deadline)
+}
+
+func (c *Conn) waitIdle(deadline time.Time) error {
+	var after <-chan time.Time
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		after = timer.C
+	}
+	select {
+	case <-c.wake:
+		return lost(true, errClosed)
+	case <-after:
+		return lost(true, os.ErrDeadlineExceeded)
+	}
+}
+
+// lost is the error of a conversation that is over as a whole.
+func lost(sent bool, err error) error {
+	return &engine.LostError{Shard: Name, Sent: sent, Err: err}
+}
+
+// Probe implements engine.Prober.
+func (c *Conn) Probe() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return lost(true, errClosed)
+	}
+	return nil
+}
+
+// SetDeadline implements engine.Conn: it bounds what the parts do as well.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = t
+	var errs []error
+	for conn := range c.live {
+		errs = append(errs, conn.SetDeadline(t))
+	}
+	return errors.Join(errs...)
+}
+
+var errCancelled = sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+
+// Cancel implements engine.Conn: what runs on any part is stopped. While it
+// lasts, no part's conversation is given back.
+func (c *Conn) Cancel(ctx context.Context) error { return c.interrupt(ctx, errCancelled) }
+
+// interrupt stops what runs for the reason.
+func (c *Conn) interrupt(ctx context.Context, reason *sqlstate.Error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running || c.closed {
+		return nil
+	}
+	c.stop(reason)
+	return c.cancelLive(ctx)
+}
+
+// cancelLive cancels all conversations at once; c.mu is held.
+func (c *Conn) cancelLive(ctx context.Context) error {
+	errs := make([]error, len(c.live))
+	var wg sync.WaitGroup
+	i := 0
+	for conn := range c.live {
+		at := i
+		wg.Go(func() { errs[at] = conn.Cancel(ctx) })
+		i++
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Parameter implements engine.Conn; nothing is known of parameters here.
+func (c *Conn) Parameter(string) string { return "" }
+
+// Parameters implements engine.Conn.
+func (c *Conn) Parameters() map[string]string { return nil }
+
+// DescribeTable is not there for several shards: schema changes talk with each
+// shard.
+func (c *Conn) DescribeTable(context.Context, string, string) (*engine.Table, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// SetGuard is not there for several shards.
+func (c *Conn) SetGuard(context.Context, engine.Guard) error { return errors.ErrUnsupported }
+
+// DropGuard is not there for several shards.
+func (c *Conn) DropGuard(context.Context, string, string) error { return errors.ErrUnsupported }
+
+// Close implements engine.Conn: the parts are given back, or closed if something
+// is open on them. If frames are being run, that ends.
+func (c *Conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	close(c.wake)
+	c.stop(errCancelled)
+	inside := c.inside
+	if inside {
+		// The goroutine in Receive gives them back; it must not wait for a shard.
+		for conn := range c.live {
+			_ = conn.Conn.Close() // Receive on it returns
+		}
+	}
+	c.mu.Unlock()
+	if !inside {
+		c.release()
+	}
+	return nil
+}
+
+// release gives all parts back.
+func (c *Conn) release() {
+	for _, j := range c.portals {
+		j.end()
+	}
+	c.portals = map[string]*portal{}
+	c.closeCursors(-1)
+	if c.active != nil {
+		c.active.p.end()
+		c.active = nil
+	}
+	for _, p := range c.parts {
+		if p.open() || p.busy != nil {
+			p.conn.Break()
+		}
+		c.forget(p.conn)
+		p.conn.Release()
+	}
+	c.parts = nil
+}
+
+func (c *Conn) forget(conn *executor.Conn) {
+	c.mu.Lock()
+	delete(c.live, conn)
+	c.mu.Unlock()
 }

@@ -4,5 +4,6 @@
 // it as to any shard, so portals, formats, cursors, savepoints and errors have
 // one way for all. What a statement means for which shard is in planner.Plan.
 //
-// docs/design/several.md has states, invariants and failure cases.
+// docs/design/several.md has states, invariants and failure cases; how transactions over
+// several shards end is in docs/design/transactions.md.
 package several

@@ -45,8 +45,13 @@ type Config struct {
 	SlowStatement            time.Duration // 0: none is logged
 	TraceEndpoint            string        // URL of an OpenTelemetry collector; "": see trace.Options
 	TraceSample              float64       // share of the statements without a parent
+	Auth                     string        // "trust", "scram" or "cert"
 	Trust                    []netip.Prefix
+	TLSCert, TLSKey          string // files of the router's certificate; "": no TLS
+	TLSClientCA              string // file of authorities of clients' certificates
+	TLS                      string // "optional" or "required"
 	AdminHosts               []string
+	AdminTokenFile           string
 }
 
 // Setting describes one setting.
@@ -145,10 +150,22 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.TraceEndpoint }, collector),
 	ratio("trace-sample", "share of the statements that are traced, of those whose client does not say whether they are to be", 0.01,
 		func(c *Config) *float64 { return &c.TraceSample }).reloadable(),
-	networks("trust", "networks whose clients may connect besides those of this machine; they are asked for no password",
+	choice("auth", "trust: clients of this machine and of the networks in trust are let in, nobody else; scram: everybody else is asked for the password of a user; cert: everybody else needs a certificate with the user's name", "trust", []string{"trust", "scram", "cert"},
+		func(c *Config) *string { return &c.Auth }),
+	networks("trust", "networks whose clients may connect and do everything, asked for no password",
 		func(c *Config) *[]netip.Prefix { return &c.Trust }),
+	text("tls-cert", "file of the router's certificate, with its chain; read again on SIGHUP", "a path of a PEM file; empty is no TLS", "",
+		func(c *Config) *string { return &c.TLSCert }, anything),
+	text("tls-key", "file of the key of tls-cert", "a path of a PEM file", "",
+		func(c *Config) *string { return &c.TLSKey }, anything),
+	text("tls-client-ca", "file of the authorities whose certificates clients may show", "a path of a PEM file; empty asks for none", "",
+		func(c *Config) *string { return &c.TLSClientCA }, anything),
+	choice("tls", "whether clients may connect without TLS", "optional", []string{"optional", "required"},
+		func(c *Config) *string { return &c.TLS }),
 	names("admin-hosts", "names under which the admin API may be asked besides addresses and localhost",
 		func(c *Config) *[]string { return &c.AdminHosts }),
+	text("admin-token-file", "file with a token that the admin API demands, and that the commands send; without it the API obeys this machine and the networks in trust", "a path; empty is no token", "",
+		func(c *Config) *string { return &c.AdminTokenFile }, anything),
 	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
 }
@@ -184,6 +201,18 @@ func (e *Effective) check() (problems []Problem) {
 	}
 	if c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0") {
 		bad("admin", "listen", "is %s, the same address as listen; choose another port", c.Admin)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		bad("tls-cert", "tls-key", "and tls-key go together: one is set, the other is not")
+	}
+	if c.TLS == "required" && c.TLSCert == "" {
+		bad("tls", "tls-cert", "is required, but there is no tls-cert")
+	}
+	if c.TLSClientCA != "" && c.TLSCert == "" {
+		bad("tls-client-ca", "tls-cert", "is set, but there is no tls-cert")
+	}
+	if c.Auth == "cert" && c.TLSClientCA == "" {
+		bad("auth", "tls-client-ca", "is cert, but there is no tls-client-ca to verify certificates with")
 	}
 	if c.StatementMax > c.MessageMax {
 		bad("statement-max", "message-max", "is %s, more than message-max, %s, lets through", showSize(c.StatementMax), showSize(c.MessageMax))
@@ -324,6 +353,8 @@ func showSize(n int) string {
 	}
 	return strconv.Itoa(n)
 }
+
+func anything(string) error { return nil }
 
 func notEmpty(s string) error {
 	if strings.TrimSpace(s) == "" {

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/planner"
@@ -33,6 +36,14 @@ type Rooms struct {
 	Ops       *admin.Ops
 	Gateway   *gateway.Server
 
+	// Users may connect, where clients are asked who they are.
+	Users *access.Users
+
+	transactions *several.Transactions
+	stop         context.CancelFunc // ends the recovery of transactions
+	stopped      sync.WaitGroup
+
+	tls    *gateway.TLS // nil: none
 	tracer *trace.Tracer
 	log    *slog.Logger
 }
@@ -42,7 +53,11 @@ type Options struct {
 	Directory shardmap.Directory // stays the caller's to close
 	// Lease, if there is one, is what the directory's Join returned: without a
 	// live one no statement is answered. Join before New, which loads the map.
-	Lease    *shardmap.Lease
+	Lease *shardmap.Lease
+	// Member is the id with which Join was called. Transactions over several shards
+	// carry it, so that others see whether their router is gone. "": nobody
+	// takes this process's transactions for alive after they are a moment old.
+	Member   string
 	Config   *config.Config
 	Software string // version of Cleave
 	Log      *slog.Logger
@@ -51,6 +66,12 @@ type Options struct {
 // New wires the rooms and starts to follow the map. Nothing is served yet.
 func New(ctx context.Context, o Options) (*Rooms, error) {
 	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log}
+	if o.Config.TLSCert != "" {
+		var err error
+		if r.tls, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: o.Config.TLSCert, Key: o.Config.TLSKey, ClientCA: o.Config.TLSClientCA}); err != nil {
+			return nil, err
+		}
+	}
 	byName := map[string]engine.Driver{}
 	for _, d := range []engine.Driver{postgres.Driver{SocketDirs: socketDirs(o.Config)}, sqlite.Driver{}} {
 		byName[d.Name()] = d
@@ -72,13 +93,19 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		_ = r.Executor.Close() // the first error is the one to report
 		return nil, err
 	}
+	r.Users = access.NewUsers(o.Directory)
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
+	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log})
+	var life context.Context
+	life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.stopped.Go(func() { r.transactions.Run(life) })
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
-		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: gateway.Trust(o.Config.Trust),
-		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
+		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
+		Transactions: r.transactions,
+		ReadPolicy:   readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
@@ -90,6 +117,8 @@ func (r *Rooms) Close() error {
 	if err := r.tracer.Close(limit); err != nil {
 		r.log.Warn("tracing was not ended cleanly", telemetry.KeyError, err)
 	}
+	r.stop()
+	r.stopped.Wait()
 	return errors.Join(r.Ops.Close(), r.Executor.Close())
 }
 
@@ -97,6 +126,26 @@ func (r *Rooms) Close() error {
 func (r *Rooms) Reload(cfg *config.Config) {
 	r.Gateway.SetSlow(cfg.SlowStatement)
 	r.tracer.SetSample(cfg.TraceSample)
+	if r.tls == nil {
+		return
+	}
+	if err := r.tls.Reload(); err != nil {
+		r.log.Error("the certificate could not be read again; the old one stays in force", telemetry.KeyError, err)
+		return
+	}
+	leaf := r.tls.Leaf()
+	r.log.Info("the certificate was read again", "subject", leaf.Subject.String(), "expires", leaf.NotAfter)
+}
+
+// authenticate returns how clients are let in.
+func authenticate(cfg *config.Config, users *access.Users) gateway.Authenticate {
+	switch cfg.Auth {
+	case "scram":
+		return gateway.Password(users, gateway.TrustNetworks(cfg.Trust))
+	case "cert":
+		return gateway.Certificate(users, gateway.TrustNetworks(cfg.Trust))
+	}
+	return gateway.Trust(cfg.Trust)
 }
 
 // flushMax bounds the sending of the last spans.

@@ -40,14 +40,14 @@ VALUES (1), (2);
 SELECT * FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 AND myfunction(note);
---> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
--->   hint: call it on a shard directly, or write its expression into the statement
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
+-->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
 SELECT myfunction();
---> refused 0A000: function myfunction() is not one of PostgreSQL's own: it could read rows that other shards have
--->   hint: call it on a shard directly, or write its expression into the statement
+--> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
+-->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
 SELECT app.f();
---> refused 0A000: function app.f() is not one of PostgreSQL's own: it could read rows that other shards have
--->   hint: call it on a shard directly, or write its expression into the statement
+--> refused 0A000: function app.f() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
+-->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
 SELECT pg_catalog.lower('A');
 --> any shard [SELECT, read only, rows]
 SELECT count(*) FROM orders WHERE tenant_id = 5 AND lower(note) = 'x' AND jsonb_build_object('a', 1) IS NOT NULL;
@@ -65,20 +65,18 @@ SELECT lo_create(0);
 --> refused 0A000: lo_create() is about large objects, which are not sharded
 -->   hint: call it on the shard that you mean, directly
 SELECT * FROM dblink('x', 'y') AS t(a int);
---> refused 0A000: function dblink() is not one of PostgreSQL's own: it could read rows that other shards have
--->   hint: call it on a shard directly, or write its expression into the statement
+--> refused 0A000: function dblink() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
+-->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
 SELECT pg_read_file('x');
 --> refused 0A000: pg_read_file() reads a server's files
 -->   hint: call it on the shard that you mean, directly
 SELECT pg_advisory_lock(1);
---> refused 0A000: pg_advisory_lock() would lock on one shard only, so two routers' sessions could both get it
--->   hint: take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE
+--> default shard [SELECT, rows]
 SELECT pg_try_advisory_xact_lock(1) FROM orders WHERE tenant_id = 5;
---> refused 0A000: pg_try_advisory_xact_lock() would lock on one shard only, so two routers' sessions could both get it
--->   hint: take the lock on a shard directly, or lock a row with SELECT ... FOR UPDATE
+--> refused 0A000: pg_try_advisory_xact_lock() in a statement on the table orders would run on its shards: all advisory locks and notifications are the default shard's
+-->   hint: call it in a statement of its own
 SELECT pg_notify('a', 'b');
---> refused 0A000: pg_notify() sends to the sessions of one shard only
--->   hint: call it on the shard that you mean, directly
+--> default shard [SELECT, rows]
 SELECT txid_current();
 --> refused 0A000: txid_current() belongs to one shard
 -->   hint: call it on the shard that you mean, directly
@@ -95,8 +93,8 @@ SELECT ts_rewrite('a'::tsquery, 'SELECT t, s FROM x');
 --> refused 0A000: ts_rewrite() with two arguments runs a query given as text
 -->   hint: use the form with three arguments
 SELECT note OPERATOR(app.+) 'x' FROM orders WHERE tenant_id = 5;
---> refused 0A000: operator app.+ is not one of PostgreSQL's own: it could read rows that other shards have
--->   hint: call it on a shard directly, or write its expression into the statement
+--> refused 0A000: operator app.+ is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
+-->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
 SELECT * FROM otherdb.public.orders WHERE tenant_id = 5;
 --> refused 0A000: table names with a database in front are not supported
 -->   hint: leave out the database name
@@ -170,8 +168,10 @@ EXPLAIN ANALYZE UPDATE orders SET note = 'x' WHERE tenant_id = 5;
 EXPLAIN (ANALYZE, BUFFERS) SELECT * FROM notes;
 --> default shard [EXPLAIN, read only, rows]
 EXPLAIN SELECT * FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [EXPLAIN, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 5;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: one shard
@@ -202,14 +202,20 @@ EXPLAIN (ROUTE, ANALYZE) SELECT * FROM orders WHERE tenant_id IN (5, 5);
 -->   | text: SELECT * FROM orders WHERE tenant_id IN (5, 5)
 EXPLAIN (ROUTE) SELECT * FROM orders;
 --> explain [EXPLAIN, read only, rows]
--->   | plan: refused
--->   | reason: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed (SQLSTATE 0A000)
--->   | hint: add "orders.tenant_id = ..." to the WHERE clause
+-->   | plan: several shards
+-->   | operation: scatter
+-->   | shards: shard-0, shard-1, shard-2
+-->   | shard text: SELECT * FROM orders
+-->   | tables: orders (sharded)
 EXPLAIN (ROUTE) INSERT INTO orders VALUES (1), (2), (3), (4), (5);
 --> explain [EXPLAIN, read only, rows]
--->   | plan: refused
--->   | reason: the statement needs rows of several shards, in a way that the router does not know how to carry out (SQLSTATE 0A000)
--->   | hint: send one statement for each shard key
+-->   | plan: several shards
+-->   | operation: insert
+-->   | rows: 5
+-->   | shard text: INSERT INTO orders VALUES (1)
+-->   | first key: (1)
+-->   | why: the rows have different shard keys
+-->   | tables: orders (sharded)
 EXPLAIN (ROUTE) SELECT * FROM notes;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: default shard

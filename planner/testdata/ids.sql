@@ -157,8 +157,13 @@ INSERT INTO bills DEFAULT VALUES;
 --> refused 0A000: INSERT into bills gives no value for its shard key column tenant
 -->   hint: name the column tenant in the INSERT and give its value
 INSERT INTO bills (tenant, note) SELECT tenant_id, note FROM orders WHERE tenant_id = 5;
---> refused 0A000: the router makes the values of column id of table bills, and does not see the rows of INSERT ... SELECT
--->   hint: read the rows first, and insert them with VALUES; or select a value for the column
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: one shard: SELECT tenant_id, note FROM orders WHERE tenant_id = 5
+-->   made: nextval
+-->   made: next_id
+-->   shard text: INSERT INTO bills (tenant, note, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 INSERT INTO bills (tenant, id, nr) SELECT tenant_id, id, 1 FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5), (5) [INSERT]
 INSERT INTO bills (tenant, id, note) VALUES (5, 1);

@@ -48,32 +48,46 @@ SELECT * FROM orders WHERE tenant_id = CAST('5' AS int8);
 SELECT * FROM orders WHERE tenant_id = -5::bigint;
 --> one shard shard-0, key (-5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5::numeric;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = 5::numeric
 SELECT * FROM orders WHERE tenant_id = 5::float8;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = 5::float8
 SELECT * FROM orders WHERE tenant_id = '5'::text;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = '5'::text
 SELECT * FROM orders WHERE tenant_id = $1::bigint;
 --> one shard, key ($1::bigint) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = $1::int;
 --> one shard, key ($1::integer) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = $1::text;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = $1::text
 SELECT * FROM orders WHERE tenant_id = $1::numeric;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = $1::numeric
 SELECT * FROM orders WHERE tenant_id::bigint = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id::int = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id::int = 5
 SELECT * FROM orders WHERE tenant_id::text = '5';
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id::text = '5'
 SELECT * FROM orders WHERE tenant_id = NULL;
 --> one shard shard-0, key none can match [SELECT, read only, rows]
 SELECT count(*) FROM orders WHERE tenant_id = NULL;
@@ -83,22 +97,32 @@ SELECT * FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 SELECT count(*), max(id) FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 --> one shard shard-0, key (1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 + 1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = (5 + 1)
 SELECT * FROM orders WHERE tenant_id = abs(-5);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = abs(-5)
 SELECT * FROM orders WHERE tenant_id + 0 = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE (tenant_id + 0) = 5
 SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM $1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id IS NOT DISTINCT FROM $1
 SELECT * FROM orders WHERE tenant_id IS DISTINCT FROM 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id IS DISTINCT FROM 5
 SELECT * FROM orders WHERE (tenant_id = 5) IS TRUE;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 ORDER BY id LIMIT 3 OFFSET 1;
@@ -120,83 +144,133 @@ SELECT * FROM orders WHERE tenant_id = 5 FOR KEY SHARE SKIP LOCKED;
 SELECT o.* FROM orders AS o(t, i) WHERE t = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT o.* FROM orders AS o(t, i) WHERE tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.* FROM orders o(t, i) WHERE tenant_id = 5
 SELECT o.* FROM orders AS o(id, tenant_id) WHERE o.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.* FROM orders o(id, tenant_id) WHERE o.tenant_id = 5
 SELECT * FROM orders o WHERE orders.tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "o.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders o WHERE orders.tenant_id = 5
 SELECT nosuch FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE "Tenant_Id" = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE "Tenant_Id" = 5
 SELECT * FROM orders WHERE TENANT_ID = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM "orders" WHERE "tenant_id" = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 TABLE orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 SELECT count(*) FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT count(*) AS c1 FROM orders
+-->   shard text: SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count FROM cleave_rel_1
+-->   why: its groups have rows of several shards
 SELECT * FROM orders WHERE id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE id = 5
 SELECT * FROM orders WHERE tenant_id > 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id > 5
 SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 6;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 6
 SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id BETWEEN 5 AND 5
 SELECT * FROM orders WHERE tenant_id = 5 OR id = 3;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = 5 OR id = 3
 SELECT * FROM orders WHERE NOT tenant_id = 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE NOT tenant_id = 5
 SELECT * FROM orders WHERE tenant_id <> 5;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id <> 5
 SELECT * FROM orders WHERE tenant_id NOT IN (5);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id NOT IN (5)
 SELECT * FROM orders WHERE tenant_id = ALL (ARRAY[5]);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = ALL(ARRAY[5])
 SELECT * FROM orders WHERE CASE WHEN true THEN tenant_id = 5 END;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE CASE WHEN true THEN tenant_id = 5 END
 SELECT * FROM orders WHERE COALESCE(tenant_id = 5, false);
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE COALESCE(tenant_id = 5, false)
 SELECT * FROM orders WHERE tenant_id LIKE '5';
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id LIKE '5'
 SELECT * FROM orders ORDER BY id LIMIT 10;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders ORDER BY id LIMIT 10
+-->   combine: merge by column 2, limit 10
 SELECT DISTINCT note FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT DISTINCT note FROM orders ORDER BY 1
+-->   combine: merge by column 1, unique by 1
 SELECT * FROM orders WHERE true;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE true
 SELECT * FROM orders WHERE false;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE false
 SELECT * FROM orders HAVING count(*) > 1;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   shard text: SELECT * FROM cleave_rel_1 orders HAVING count(*) > 1
+-->   why: its rows cannot be combined as they come from the shards
 -- OPERATOR() of another schema may mean anything.
 SELECT * FROM orders WHERE tenant_id OPERATOR(pg_catalog.=) 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id OPERATOR(public.=) 5;
---> refused 0A000: operator public.= is not one of PostgreSQL's own: it could read rows that other shards have
--->   hint: call it on a shard directly, or write its expression into the statement
+--> refused 0A000: operator public.= is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
+-->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement

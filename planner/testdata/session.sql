@@ -122,8 +122,10 @@ DEALLOCATE ALL;
 DECLARE c CURSOR FOR SELECT * FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [DECLARE CURSOR, read only]
 DECLARE c CURSOR FOR SELECT * FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [DECLARE CURSOR, read only]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 DECLARE c CURSOR WITH HOLD FOR SELECT * FROM notes;
 --> refused 0A000: DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction
 -->   hint: declare it without HOLD and read it inside the transaction
@@ -135,14 +137,11 @@ CLOSE c;
 --> any shard [CLOSE CURSOR, read only]
 -- What belongs to one shard.
 LISTEN x;
---> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
--->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+--> notifications [LISTEN, read only]
 NOTIFY x;
---> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
--->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+--> default shard [NOTIFY]
 UNLISTEN *;
---> refused 0A000: LISTEN, NOTIFY and UNLISTEN are not supported yet
--->   hint: a notification reaches the sessions of one shard only: poll a table, or listen on a shard directly
+--> notifications [UNLISTEN, read only]
 LOCK TABLE orders;
 --> refused 0A000: LOCK TABLE on a sharded or reference table would lock it on one shard only
 -->   hint: lock the rows that you need with SELECT ... FOR UPDATE
@@ -160,8 +159,7 @@ ANALYZE orders;
 --> refused 0A000: ANALYZE over several shards is not supported yet
 -->   hint: the shards' autovacuum does it; to do it now, run it on each shard
 REINDEX TABLE orders;
---> refused 0A000: REINDEX and CLUSTER are not supported yet
--->   hint: run it on each shard directly
+--> schema change reindex, all shards [REINDEX]
 DO $$ BEGIN END $$;
 --> refused 0A000: DO is not supported yet
 -->   hint: its code could read rows that other shards have; run its statements one by one
@@ -169,23 +167,19 @@ CALL p();
 --> refused 0A000: CALL is not supported yet
 -->   hint: a procedure could read rows that other shards have; run its statements one by one
 CREATE VIEW v AS SELECT 1;
---> refused 0A000: CREATE VIEW is not supported yet
--->   hint: write the view's query as a WITH clause of the statement: the router has to see the tables
+--> schema change create view, all shards [CREATE VIEW]
 CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';
---> refused 0A000: CREATE FUNCTION and CREATE PROCEDURE are not supported yet
--->   hint: a function could read rows that other shards have; keep its logic in the client or in the statement
+--> schema change create function, all shards [CREATE FUNCTION]
 CREATE TRIGGER t BEFORE INSERT ON orders EXECUTE FUNCTION f();
---> refused 0A000: CREATE TRIGGER is not supported yet
--->   hint: a trigger could write to rows of other shards; run it on each shard directly
+--> refused 0A000: a trigger that calls f() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have
+-->   hint: create the function through the router, in SQL or PL/pgSQL, without naming tables in it
 CREATE EXTENSION x;
---> refused 0A000: CREATE EXTENSION and ALTER EXTENSION are not supported yet
--->   hint: run it on each shard directly
+--> schema change create extension, all shards [CREATE EXTENSION]
 CREATE ROLE r;
 --> refused 0A000: changing roles is not supported yet
 -->   hint: run it on each shard directly
 GRANT SELECT ON orders TO bob;
---> refused 0A000: GRANT, REVOKE and OWNER TO are not supported yet
--->   hint: run it on each shard directly
+--> schema change grant, all shards [GRANT]
 CREATE DATABASE d;
 --> refused 0A000: creating or changing databases is not supported yet
 -->   hint: the cluster is one database; cleave shard add brings another shard
@@ -214,8 +208,10 @@ COPY notes FROM PROGRAM 'x';
 COPY (SELECT * FROM orders WHERE tenant_id = 5) TO STDOUT;
 --> one shard shard-0, key (5) [COPY, read only, copy]
 COPY (SELECT * FROM orders) TO STDOUT;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> several shards [COPY, read only, copy]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders
 ;
 --> empty [, read only]
 -- comment only
@@ -248,27 +244,39 @@ PREPARE q (text, app.text, app.mood) AS SELECT $1;
 PREPARE q (text, pg_catalog.text, bigint) AS SELECT $1;
 --> prepare {Name:q Text:SELECT $1 OIDs:[0 25 20] Types:["text" text int8] Args:[]} [PREPARE, read only]
 SELECT * FROM people WHERE name = 'bob'::text;
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::text
 SELECT * FROM people WHERE name = 'bob'::pg_catalog.text;
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM people WHERE name = text 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::text
 SELECT * FROM people WHERE name = 'bob';
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM people WHERE name = $1::text;
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = $1::text
 SELECT * FROM people WHERE name::text = 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name::text = 'bob'
 SELECT * FROM people WHERE name = ANY (ARRAY['bob']::text[]);
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = ANY(ARRAY['bob']::text[])
 SELECT * FROM docs WHERE id = uuid '00000000-0000-0000-0000-000000000001';
---> refused 0A000: the statement could need rows of table docs from several shards: its shard key column id is not fixed
--->   hint: add "docs.id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM docs WHERE id = '00000000-0000-0000-0000-000000000001'::uuid
 SELECT * FROM visits WHERE region = 'eu'::varchar AND visitor = 7::int;
 --> one shard shard-1, key ('eu', 7) [SELECT, read only, rows]
 --path public

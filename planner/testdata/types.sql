@@ -14,23 +14,35 @@ SELECT * FROM people WHERE name = 'bob'::text;
 SELECT * FROM people WHERE name = 'bob'::varchar;
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM people WHERE name = 'bob'::varchar(2);
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::varchar(2)
 SELECT * FROM people WHERE name = 'bob'::char(5);
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::char(5)
 SELECT * FROM people WHERE name = 'bob'::name;
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob'::name
 SELECT * FROM people WHERE name = 'bob' COLLATE "C";
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 'bob' COLLATE "C"
 SELECT * FROM people WHERE name COLLATE "C" = 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name COLLATE "C" = 'bob'
 SELECT * FROM people WHERE name = 5;
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = 5
 SELECT * FROM people WHERE name = $1;
 --> one shard, key ($1) [SELECT, read only, rows]
 SELECT * FROM people WHERE name = $1::text;
@@ -38,21 +50,31 @@ SELECT * FROM people WHERE name = $1::text;
 SELECT * FROM people WHERE name = $1::varchar;
 --> one shard, key ($1::character varying) [SELECT, read only, rows]
 SELECT * FROM people WHERE name = $1::char(3);
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = $1::char(3)
 SELECT * FROM people WHERE lower(name) = 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE lower(name) = 'bob'
 SELECT * FROM people WHERE name LIKE 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name LIKE 'bob'
 SELECT * FROM people WHERE name ILIKE 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name ILIKE 'bob'
 -- A column whose collation is not known says nothing about bytes.
 SELECT * FROM people WHERE name = nick AND nick = 'bob';
---> refused 0A000: the statement could need rows of table people from several shards: its shard key column name is not fixed
--->   hint: add "people.name = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM people WHERE name = nick AND nick = 'bob'
 SELECT * FROM people p JOIN people q ON p.name = q.name WHERE p.name = 'bob';
 --> one shard shard-0, key ('bob') [SELECT, read only, rows]
 SELECT * FROM docs WHERE id = '6F9619FF-8B86-D011-B42D-00CF4FC964FF';
@@ -65,8 +87,10 @@ SELECT * FROM docs WHERE id = 'nonsense';
 --> refused 22P02: invalid input syntax for type uuid: "nonsense" at 31
 -->   hint: write the key as PostgreSQL prints it
 SELECT * FROM docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid;
---> refused 0A000: the statement could need rows of table docs from several shards: its shard key column id is not fixed
--->   hint: add "docs.id = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid
 SELECT * FROM docs WHERE id = ANY (ARRAY['6f9619ff-8b86-d011-b42d-00cf4fc964ff'::uuid]);
 --> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
 SELECT * FROM events WHERE at = '2024-01-01 10:00:00';
@@ -74,23 +98,35 @@ SELECT * FROM events WHERE at = '2024-01-01 10:00:00';
 SELECT * FROM events WHERE at = timestamp '2024-01-01 10:00:00';
 --> one shard shard-2, key ('2024-01-01 10:00:00') [SELECT, read only, rows]
 SELECT * FROM events WHERE at = date '2024-01-01';
---> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
--->   hint: add "events.at = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = '2024-01-01'::date
 SELECT * FROM events WHERE at = timestamptz '2024-01-01 10:00:00+00';
---> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
--->   hint: add "events.at = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = '2024-01-01 10:00:00+00'::timestamptz
 SELECT * FROM events WHERE at = day AND day = '2024-01-01';
---> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
--->   hint: add "events.at = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = day AND day = '2024-01-01'
 SELECT * FROM events WHERE at = now();
---> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
--->   hint: add "events.at = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = $1::timestamp with time zone
 SELECT * FROM events WHERE at = 'now';
---> refused 0A000: "now" as a timestamp without time zone is not in ISO form, so its meaning may depend on the session's settings at 33
--->   hint: write it as '2000-01-31 12:00:00'
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = 'now'
 SELECT * FROM events WHERE at = $1::timestamp(0);
---> refused 0A000: the statement could need rows of table events from several shards: its shard key column at is not fixed
--->   hint: add "events.at = ..." to the WHERE clause
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM events WHERE at = $1::timestamp(0)
 SELECT * FROM tags WHERE tag = 'abc';
 --> one shard shard-0, key ('abc') [SELECT, read only, rows]
 SELECT * FROM tags WHERE tag = 'abc   ';

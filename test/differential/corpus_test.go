@@ -17,7 +17,33 @@ import (
 // tally counts what became of a topic's statements on one configuration.
 type tally struct {
 	run, refused, differ int
-	whys                 map[string]int // refusals by their first line
+	whys                 map[string]int // refusals by their reason
+}
+
+// findings are the differences, each told once, with all configurations that
+// show it.
+type findings struct {
+	mu    sync.Mutex
+	order []string
+	first map[string]string
+	where map[string][]string
+}
+
+func (f *findings) add(statement, configuration, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first[statement] == "" {
+		f.order = append(f.order, statement)
+		f.first[statement] = text
+	}
+	f.where[statement] = append(f.where[statement], configuration)
+}
+
+func (f *findings) report(t *testing.T) {
+	slices.Sort(f.order)
+	for _, st := range f.order {
+		t.Errorf("%s\non %s:\n%s", st, strings.Join(f.where[st], ", "), f.first[st])
+	}
 }
 
 // TestCorpus runs every statement of the corpus on every configuration. None may
@@ -31,6 +57,7 @@ func TestCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	found := &findings{first: map[string]string{}, where: map[string][]string{}}
 	var mu sync.Mutex
 	tallies := map[string]map[string]*tally{} // by topic, by configuration
 	t.Run("on", func(t *testing.T) {
@@ -42,7 +69,7 @@ func TestCorpus(t *testing.T) {
 					if !slices.Contains(topic.Engines, o.Engine) || *oneTopic != "" && *oneTopic != topic.Name {
 						continue
 					}
-					got := runTopic(t, p, topic, i)
+					got := runTopic(t, p, topic, i, found)
 					mu.Lock()
 					if tallies[topic.Name] == nil {
 						tallies[topic.Name] = map[string]*tally{}
@@ -53,12 +80,13 @@ func TestCorpus(t *testing.T) {
 			})
 		}
 	})
+	found.report(t)
 	judge(t, topics, tallies)
 }
 
 // runTopic runs a topic's items; the mode of each changes from configuration to
 // configuration.
-func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int) *tally {
+func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int, found *findings) *tally {
 	got := &tally{whys: map[string]int{}}
 	p.router.Forget()
 	p.plain.Forget()
@@ -72,14 +100,14 @@ func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int) *tal
 		switch v {
 		case refused:
 			got.refused++
-			_, reason, _ := strings.Cut(why, "\n")
-			got.whys[reason]++
+			got.whys[why]++
 			if testing.Verbose() && *oneTopic != "" {
-				t.Logf("%s.sql:%d: refused: %s", topic.Name, it.Line, why)
+				t.Logf("%s.sql:%d: refused:\n%s", topic.Name, it.Line, describe(it, why))
 			}
 		case differs:
 			got.differ++
-			t.Errorf("%s.sql:%d, %s, %s:\n%s", topic.Name, it.Line, p.cluster.Name(), mode, describe(it, why))
+			found.add(fmt.Sprintf("%s.sql:%03d: %s", topic.Name, it.Line, describe(it, "")), p.cluster.Name()+" "+mode.String(), why)
+			p.reset() // else everything after it would differ
 		}
 	}
 	p.reset()

@@ -10,6 +10,31 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
+// TestSecurityGuide runs the commands of docs/security.md.
+func TestSecurityGuide(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, "sqlite")
+	blocks := strings.Split(string(page), "```sh run\n")[1:]
+	if len(blocks) < 1 {
+		t.Fatal("no block is marked")
+	}
+	for _, block := range blocks {
+		script, _, _ := strings.Cut(block, "```")
+		cmd := exec.Command("sh", "-eu", "-c", script)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "CLEAVE_ADMIN="+c.admin)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s%v\n%s", script, err, out)
+		}
+	}
+	if out := c.psql(t, "SELECT name, role FROM cleave.users", "-At"); strings.TrimSpace(out) != "ops|admin" {
+		t.Errorf("the users are %q", out)
+	}
+}
+
 // TestOperationsGuide runs the commands of docs/operations.md that are marked.
 func TestOperationsGuide(t *testing.T) {
 	t.Parallel()

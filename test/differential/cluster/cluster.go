@@ -147,3 +147,18 @@ func (c *Cluster) On(shard, sql string) (*engine.Result, error) {
 	}
 	return res, nil
 }
+
+// TypeName names a type of the user's by its OID on whatever shard has it: each
+// shard numbers its types for itself.
+func (c *Cluster) TypeName(oid uint32) (string, error) {
+	for _, s := range c.Snapshot().Shards() {
+		res, err := c.On(s.Name, fmt.Sprintf("SELECT pg_catalog.format_type(oid, NULL) FROM pg_catalog.pg_type WHERE oid = %d", oid))
+		if err != nil {
+			return "", err
+		}
+		if len(res.Rows) > 0 {
+			return res.Rows[0][0].String, nil
+		}
+	}
+	return fmt.Sprint(oid), nil
+}

@@ -44,17 +44,21 @@ type Session struct {
 	Conn  *pgconn.PgConn
 	url   string
 	types map[uint32]string
-	// encoder knows the binary forms of parameters: one database.
-	encoder *Session
+	help  Help
 }
 
-// Open connects. encoder turns parameters into their binary form; nil: this
-// session itself.
-func Open(ctx context.Context, url string, encoder *Session) (*Session, error) {
-	s := &Session{url: url, types: map[uint32]string{}, encoder: encoder}
-	if encoder == nil {
-		s.encoder = s
-	}
+// Help is what a session needs beside its connection.
+type Help struct {
+	// Encoder is a connection to a plain database, used for nothing else: it
+	// turns parameters into their binary form.
+	Encoder *pgconn.PgConn
+	// TypeName names a type of the user's; nil: the connection's own catalogue does.
+	TypeName func(oid uint32) (string, error)
+}
+
+// Open connects.
+func Open(ctx context.Context, url string, help Help) (*Session, error) {
+	s := &Session{url: url, types: map[uint32]string{}, help: help}
 	return s, s.connect(ctx)
 }
 
@@ -185,7 +189,7 @@ func (s *Session) extended(ctx context.Context, st Statement, out *Outcome) erro
 			}
 		}
 		if len(st.Params) == len(desc.ParamOIDs) {
-			if params, formats, err = s.encoder.encode(ctx, st.Params, desc.ParamOIDs); err != nil {
+			if params, formats, err = encode(ctx, s.help.Encoder, st.Params, desc.ParamOIDs); err != nil {
 				return err
 			}
 		}
@@ -234,14 +238,10 @@ func (s *Session) name(ctx context.Context, out *Outcome) error {
 			}
 			name, ok := s.types[oid]
 			if !ok {
-				if s.Conn.TxStatus() == 'E' {
-					return nil
+				var err error
+				if name, err = s.typeName(ctx, oid); err != nil {
+					return fmt.Errorf("the name of type %d: %w", oid, err)
 				}
-				res := s.Conn.ExecParams(ctx, "SELECT pg_catalog.format_type($1, NULL)", [][]byte{[]byte(fmt.Sprint(oid))}, []uint32{26}, nil, nil).Read()
-				if res.Err != nil {
-					return fmt.Errorf("the name of type %d: %w", oid, res.Err)
-				}
-				name = string(res.Rows[0][0])
 				s.types[oid] = name
 			}
 			r.Columns[i].Type = name
@@ -250,19 +250,33 @@ func (s *Session) name(ctx context.Context, out *Outcome) error {
 	return nil
 }
 
+func (s *Session) typeName(ctx context.Context, oid uint32) (string, error) {
+	if s.help.TypeName != nil {
+		return s.help.TypeName(oid)
+	}
+	if s.Conn.TxStatus() == 'E' {
+		return "", nil
+	}
+	res := s.Conn.ExecParams(ctx, "SELECT pg_catalog.format_type($1, NULL)", [][]byte{[]byte(fmt.Sprint(oid))}, []uint32{26}, nil, nil).Read()
+	if res.Err != nil {
+		return "", res.Err
+	}
+	return string(res.Rows[0][0]), nil
+}
+
 // Forget drops what is remembered of types: a test is about to make new ones.
 func (s *Session) Forget() { clear(s.types) }
 
 // encode turns texts into the binary form of their types, where they are right
 // for the type; the others go as text, so that the server says what is wrong.
-func (s *Session) encode(ctx context.Context, texts []*string, types []uint32) (params [][]byte, formats []int16, err error) {
+func encode(ctx context.Context, conn *pgconn.PgConn, texts []*string, types []uint32) (params [][]byte, formats []int16, err error) {
 	for i, p := range texts {
 		if p == nil {
 			params, formats = append(params, nil), append(formats, 1)
 			continue
 		}
-		if types[i] < firstUserOID && s.Conn.TxStatus() == 'I' {
-			res := s.Conn.ExecParams(ctx, "SELECT $1", [][]byte{[]byte(*p)}, []uint32{types[i]}, nil, []int16{1}).Read()
+		if types[i] < firstUserOID {
+			res := conn.ExecParams(ctx, "SELECT $1", [][]byte{[]byte(*p)}, []uint32{types[i]}, nil, []int16{1}).Read()
 			if res.Err == nil {
 				params, formats = append(params, res.Rows[0][0]), append(formats, 1)
 				continue

@@ -252,7 +252,7 @@ func (p *parser) directive(text string) error {
 		p.item.Options.Shape = true
 	case strings.HasPrefix(word, "foreach ") && ok:
 		l := list{name: strings.TrimPrefix(word, "foreach ")}
-		for _, v := range strings.Split(rest, " | ") {
+		for _, v := range strings.Split(" "+rest+" ", " | ") {
 			l.values = append(l.values, strings.TrimSpace(v))
 		}
 		p.each = append(p.each, l)
@@ -290,6 +290,9 @@ func (p *parser) directive(text string) error {
 func (p *parser) statement(sql, data string) {
 	p.begun = true
 	p.item.Statements = append(p.item.Statements, compare.Statement{SQL: sql, Data: data})
+	if !compare.Ordered(sql) {
+		p.item.Options.Order.Any = true
+	}
 	if !p.inBlock {
 		p.flush()
 	}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// selfSigned writes a certificate for loopback that is good until then.
+func selfSigned(t *testing.T, cert, key string, until time.Time) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "router"}, NotBefore: time.Now().Add(-2 * time.Hour),
+		NotAfter: until, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, b := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestAccessOfAProcess: users, TLS, its renewal and the token of the admin API,
+// with the real program; nothing that it prints has a password.
+func TestAccessOfAProcess(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	selfSigned(t, path("tls.crt"), path("tls.key"), time.Now().Add(-time.Hour)) // expired
+	const token, password = "a-token-that-nobody-guesses", "ne-pass-on-me"
+	if err := os.WriteFile(path("token"), []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, "up", "--data", path("data"), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--auth", "scram", "--tls", "required", "--tls-cert", path("tls.crt"), "--tls-key", path("tls.key"),
+		"--admin-token-file", path("token"), "--slow-statement", "1ns", "--log-level", "debug")
+	printed := ""
+	if code, _, stderr := r.cleave(password, "user", "add", "bob", "--password-file", "-"); code == exitOK || !strings.Contains(stderr, "28000") {
+		t.Errorf("without the token: %d %s", code, stderr)
+	}
+	admin := func(stdin string, want int, args ...string) string {
+		t.Helper()
+		code, stdout, stderr := r.cleave(stdin, append(args, "--admin-token-file", path("token"))...)
+		if code != want {
+			t.Errorf("cleave %s: exit code %d\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+		}
+		printed += stdout + stderr
+		return stdout + stderr
+	}
+	admin(password+"\n", exitOK, "user", "add", "bob", "--password-file", "-", "--role", "admin")
+	admin(password, exitFailed, "user", "add", "bob", "--password-file", "-")
+	admin(password, exitFailed, "user", "add", "eve", "--password-file", "-", "--role", "god")
+	admin(password, exitFailed, "user", "add", "eve", "--verifier-file", "-")
+	if out := admin("", exitOK, "user", "list"); !strings.Contains(out, "bob") || !strings.Contains(out, "admin") {
+		t.Error(out)
+	}
+	connect := func(options string) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		cfg, err := pgx.ParseConfig("postgres://bob@" + r.Listen + "/cleave?" + options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Password = password
+		c, err := pgx.ConnectConfig(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close(ctx)
+		_, err = c.Exec(ctx, "SELECT 1")
+		return err
+	}
+	if err := connect("sslmode=require"); err != nil {
+		t.Error(err)
+	}
+	if err := connect("sslmode=disable"); sqlState(err) != "28000" {
+		t.Errorf("without TLS: %v", err)
+	}
+	verify := "sslmode=verify-full&sslrootcert=" + path("tls.crt")
+	if err := connect(verify); err == nil {
+		t.Error("an expired certificate was taken")
+	}
+	selfSigned(t, path("tls.crt"), path("tls.key"), time.Now().Add(time.Hour))
+	if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the new certificate", func() bool { return connect(verify) == nil })
+	admin("another\n", exitOK, "user", "password", "bob", "--password-file", "-")
+	if err := connect(verify); sqlState(err) != "28P01" {
+		t.Errorf("the old password: %v", err)
+	}
+	admin("", exitOK, "user", "remove", "bob")
+	admin("", exitFailed, "user", "remove", "bob")
+	printed += r.stderr.String()
+	for _, secret := range []string{password, token, "SCRAM-SHA-256$4096:"} {
+		if strings.Contains(printed, secret) {
+			t.Errorf("%q was printed", secret)
+		}
+	}
+}
+
+// TestOpenDoorsAreRefused: a router that others can reach says who may connect,
+// or does not start.
+func TestOpenDoorsAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	code, _, stderr := command(t, "", "up", "--data", filepath.Join(dir, "a"), "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0")
+	if code != exitFailed || !strings.Contains(stderr, "--auth scram") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a", "directory.db")); err == nil {
+		t.Error("a refused start left a cluster")
+	}
+	for _, c := range [][]string{{"--tls", "required"}, {"--tls-cert", "x"}, {"--auth", "cert"}, {"--tls-client-ca", "x"}} {
+		code, _, stderr := command(t, "", append([]string{"up", "--data", filepath.Join(dir, "b")}, c...)...)
+		if code != exitUsage || !strings.Contains(stderr, "configuration") {
+			t.Errorf("%v: exit code %d: %s", c, code, stderr)
+		}
+	}
+	start(t, "up", "--data", filepath.Join(dir, "c"), "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--auth", "trust").stop()
+}

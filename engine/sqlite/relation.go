@@ -1,0 +1,105 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+var _ engine.Relations = (*Conn)(nil)
+
+// relationOID is the first OID of relations, beyond those of tables.
+const relationOID = 0xF0000000
+
+// MakeRelation implements engine.Relations. Relations are tables of SQLite's
+// temporary database, as the catalogue's are: no file is written.
+func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error {
+	d := &tableDef{OID: relationOID + uint32(len(c.relations)), Schema: "pg_temp", Name: name, static: true, relation: true}
+	cols := make([]string, len(columns))
+	for i, col := range columns {
+		if classOf(col.OID) == classNone {
+			return sqlstate.Refuse("a SQLite shard has no values of type "+typeName(col.OID), "See docs/sql-sqlite.md for the types it has.")
+		}
+		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: col.Modifier})
+		cols[i] = quoteIdent(col.Name)
+	}
+	if c.relations[name] != nil {
+		return sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name)
+	}
+	if err := c.exec("CREATE TABLE temp." + quoteIdent(name) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
+		return err
+	}
+	if c.relations == nil {
+		c.relations = map[string]*tableDef{}
+	}
+	c.relations[name] = d
+	c.settings.version++ // plans of other relations of that name are over
+	return nil
+}
+
+// FillRelation implements engine.Relations.
+func (c *Conn) FillRelation(name string, frames []byte) error {
+	d := c.relations[name]
+	if d == nil {
+		return sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", name)
+	}
+	marks := strings.TrimSuffix(strings.Repeat("?, ", len(d.Columns)), ", ")
+	stmt, _, err := c.db.PrepareTransient("INSERT INTO temp." + quoteIdent(name) + " VALUES (" + marks + ")")
+	if err != nil {
+		return err
+	}
+	defer stmt.Finalize()
+	var cells [][]byte
+	for len(frames) > 0 {
+		n := 1 + int(binary.BigEndian.Uint32(frames[1:]))
+		if cells, err = wire.SplitRow(frames[wire.Header:n], cells[:0]); err != nil {
+			return err
+		}
+		frames = frames[n:]
+		if len(cells) != len(d.Columns) {
+			return sqlstate.New(sqlstate.InternalError, "a row of relation %s has %d values, not %d", name, len(cells), len(d.Columns))
+		}
+		for i, v := range cells {
+			var value datum
+			if v != nil {
+				if value, err = datumIn(d.Columns[i].Type, string(v), c.env.loc); err != nil {
+					return sqlstate.Wrap(err, sqlstate.InternalError, "relation %s, column %s", name, d.Columns[i].Name)
+				}
+			}
+			value.bind(stmt, i+1)
+		}
+		if _, err := stmt.Step(); err != nil {
+			return err
+		}
+		if err := stmt.Reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// IndexRelation implements engine.Relations.
+func (c *Conn) IndexRelation(name string, columns []string) error {
+	cols := make([]string, len(columns))
+	for i, col := range columns {
+		cols[i] = quoteIdent(col)
+	}
+	return c.exec("CREATE INDEX temp." + quoteIdent(name+"_"+strings.Join(columns, "_")) + " ON " + quoteIdent(name) + " (" + strings.Join(cols, ", ") + ")")
+}
+
+// DropRelations implements engine.Relations.
+func (c *Conn) DropRelations() error {
+	for name := range c.relations {
+		if err := c.exec("DROP TABLE IF EXISTS temp." + quoteIdent(name)); err != nil {
+			return err
+		}
+	}
+	if len(c.relations) > 0 {
+		c.relations = nil
+		c.settings.version++
+	}
+	return nil
+}

@@ -1,0 +1,211 @@
+package several
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+const repeatableRead = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+// sum reads all balances; tx nil is without atomic reads.
+func (b *bank) sum(ctx context.Context, tx *Transactions, shards ...int) (total int, err error) {
+	var parts []Participant
+	defer func() {
+		for _, p := range parts {
+			if !p.Conn.Broken() && p.Conn.Status() != 'I' {
+				if _, err := p.Conn.Exec("ROLLBACK"); err != nil {
+					p.Conn.Break()
+				}
+			}
+			p.Conn.Release()
+		}
+	}()
+	for i := range b.urls {
+		if len(shards) > 0 && i != shards[0] && i != shards[len(shards)-1] {
+			continue
+		}
+		c, err := b.ex.Acquire(ctx, shardName(i), nil)
+		if err != nil {
+			return 0, err
+		}
+		parts = append(parts, Participant{Shard: shardName(i), Conn: c})
+	}
+	if tx != nil {
+		if err := tx.Snapshots(ctx, parts, repeatableRead); err != nil {
+			return 0, err
+		}
+	}
+	for _, p := range parts {
+		res, err := p.Conn.Exec("SELECT sum(balance) FROM account")
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.Atoi(res.Rows[0][0].String)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// TestAtomicReadDuringCommit reads at each step of a commit. An atomic read never
+// sees a part of the transaction; an ordinary one does, between the decision and
+// the last COMMIT PREPARED.
+func TestAtomicReadDuringCommit(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx, reader := b.transactions(), b.transactions()
+	torn := 0
+	tx.step = func(step, shard string) error {
+		plain, err := b.sum(context.Background(), nil)
+		if err != nil {
+			t.Error(err)
+		}
+		if plain != 300 {
+			torn++
+		}
+		for range 2 {
+			if got, err := b.sum(context.Background(), reader); err != nil || got != 300 {
+				t.Errorf("at %s %s: %d, %v", step, shard, got, err)
+			}
+		}
+		return nil
+	}
+	if ok, err := b.commit(tx, b.begin()); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if torn == 0 {
+		t.Error("an ordinary read never saw a part of the transaction: the test shows nothing")
+	}
+	if got := b.balances(); got != "98 101 101" {
+		t.Fatal(got)
+	}
+}
+
+// TestAtomicReads reads while two processes commit transfers.
+func TestAtomicReads(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	const accounts, writers, each = 40, 4, 60
+	for i := range b.urls {
+		b.query(i, fmt.Sprintf("INSERT INTO account SELECT g, 100 FROM generate_series(%d, %d) g", 10, 10+accounts-1))
+	}
+	want := 300 + 3*accounts*100
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var work, reads sync.WaitGroup
+	var torn, read atomic.Int64
+	processes := []*Transactions{b.transactions(), b.transactions()}
+	for w := range writers {
+		tx := processes[w%2]
+		work.Go(func() {
+			for i := range each {
+				id := 10 + (w*each+i)%accounts
+				var parts []Participant
+				for k, amount := range []int{-1, 1} {
+					shard := (w + i + k) % 3
+					c, err := b.ex.Acquire(ctx, shardName(shard), nil)
+					if err == nil {
+						_, err = c.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '5s'; UPDATE account SET balance = balance + %d WHERE id = %d", amount, id))
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					parts = append(parts, Participant{Shard: shardName(shard), Conn: c, Wrote: true})
+				}
+				if err := tx.CanWrite(ctx, parts); err != nil {
+					t.Error(err)
+				}
+				if ok, _, err := tx.Commit(ctx, parts); !ok || err != nil {
+					t.Error(ok, err)
+				}
+				for _, p := range parts {
+					p.Conn.Release()
+				}
+			}
+		})
+	}
+	for r := range 3 {
+		reads.Go(func() {
+			for ctx.Err() == nil {
+				tx := processes[0]
+				if r == 2 {
+					tx = nil
+				}
+				got, err := b.sum(context.Background(), tx)
+				switch {
+				case sqlstate.CodeOf(err) == sqlstate.SerializationFailure:
+					t.Log(err)
+				case err != nil:
+					t.Error(err)
+				case tx == nil && got != want:
+					torn.Add(1)
+				case got != want:
+					t.Errorf("sum %d, want %d", got, want)
+				default:
+					read.Add(1)
+				}
+			}
+		})
+	}
+	work.Wait()
+	stop()
+	reads.Wait()
+	t.Logf("%d whole reads; %d ordinary ones saw a part of a transaction", read.Load(), torn.Load())
+	if got, err := b.sum(context.Background(), processes[0]); err != nil || got != want {
+		t.Fatal(got, err)
+	}
+	if read.Load() == 0 {
+		t.Fatal("no read")
+	}
+}
+
+// TestAtomicReadInDoubt: a transaction that is committed on one shard and, its
+// router dead, prepared on another is finished by the reader that finds it.
+func TestAtomicReadInDoubt(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	tx.step = func(step, _ string) error {
+		if step == "commit" {
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := b.commit(tx, b.begin()); err == nil {
+		t.Fatal("not stopped")
+	}
+	if got, err := b.sum(context.Background(), nil); err != nil || got != 298 {
+		t.Fatal(got, err)
+	}
+	if got, err := b.sum(context.Background(), b.transactions()); err != nil || got != 300 {
+		t.Fatal(got, err)
+	}
+	if got := b.balances(); got != "98 101 101" {
+		t.Fatal(got)
+	}
+	// In doubt before the decision: nobody sees anything of it, and nobody waits.
+	tx = b.transactions()
+	tx.step = func(step, _ string) error {
+		if step == "decide" {
+			return errCrash
+		}
+		return nil
+	}
+	if _, err := b.commit(tx, b.begin()); err == nil {
+		t.Fatal("not stopped")
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if got, err := b.sum(ctx, b.transactions()); err != nil || got != 300 {
+		t.Fatal(got, err)
+	}
+	b.settled(b.transactions())
+}

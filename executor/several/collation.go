@@ -1,0 +1,180 @@
+package several
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+)
+
+// sorting is what is known about the order of a plan's rows: fields are the
+// columns of its text; mergeable, whether the values' bytes are enough to compare them.
+type sorting struct {
+	fields    []wire.Field
+	mergeable bool
+}
+
+// keysOf returns the keys of a plan, nil if its order is PostgreSQL's to know.
+func (c *Conn) keysOf(ctx context.Context, e *execution, parts []*part, q request) (*keys, error) {
+	plan := e.st.Plan
+	s := c.shared.sorting(plan)
+	if s == nil {
+		d, err := c.describeOn(parts[0], plan.Text, q.oids)
+		if err != nil {
+			return nil, err
+		}
+		s = &sorting{fields: d.fields}
+		k, ok := newKeys(plan.Combine.Order, d.fields, []int16{1})
+		if ok {
+			if s.mergeable, err = c.bytewise(e, parts, k, q); err != nil {
+				return nil, err
+			}
+		}
+		c.shared.putSorting(plan, s)
+	}
+	if !s.mergeable {
+		return nil, nil
+	}
+	k, _ := newKeys(plan.Combine.Order, s.fields, q.results)
+	return k, nil
+}
+
+// bytewise reports whether the texts among the keys are sorted by their bytes on
+// every part: by a collation that says so, or by the database's if that does.
+func (c *Conn) bytewise(e *execution, parts []*part, k *keys, q request) (bool, error) {
+	plan := e.st.Plan
+	var ask []string
+	for i := range k.order {
+		if k.order[i].collated {
+			ask = append(ask, "pg_catalog.pg_collation_for(f.c"+strconv.Itoa(k.order[i].at+1)+")::text")
+		}
+	}
+	if len(ask) == 0 {
+		return true, nil
+	}
+	if !e.st.ReadOnly {
+		return false, nil // the text locks rows
+	}
+	engines := c.enginesOf(parts)
+	if engines["sqlite"] {
+		// SQLite sorts by bytes unless something says otherwise.
+		return len(engines) == 1 && !strings.Contains(strings.ToUpper(plan.Text), "COLLATE"), nil
+	}
+	names := make([]string, k.columns)
+	for i := range names {
+		names[i] = "c" + strconv.Itoa(i+1)
+	}
+	q.text = "SELECT " + strings.Join(ask, ", ") + " FROM (SELECT 1) AS one LEFT JOIN (" + plan.Text + ") AS f(" + strings.Join(names, ", ") + ") ON false"
+	q.results, q.portion, q.named = nil, 0, false
+	s, err := c.send(parts[0], q)
+	if err != nil {
+		return false, err
+	}
+	row, err := s.next()
+	if err != nil || row == nil {
+		return false, err
+	}
+	ofDatabase := false
+	for i := range ask {
+		v, isNull := column(row, i)
+		switch name := strings.TrimPrefix(string(v), "pg_catalog."); {
+		case isNull:
+			return false, s.rest()
+		case name == `"default"`:
+			ofDatabase = true
+		case name != `"C"` && name != `"POSIX"` && name != "ucs_basic" && name != "pg_c_utf8":
+			return false, s.rest()
+		}
+	}
+	if err := s.rest(); err != nil || !ofDatabase {
+		return err == nil, err
+	}
+	for _, p := range parts {
+		ok, err := c.databaseBytewise(p)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// rest reads the answer to its end.
+func (s *stream) rest() error {
+	for {
+		if row, err := s.next(); row == nil || err != nil {
+			return err
+		}
+	}
+}
+
+// enginesOf are the engines of the parts' shards.
+func (c *Conn) enginesOf(parts []*part) map[string]bool {
+	engines := map[string]bool{}
+	for _, sh := range c.host.Snapshot().Shards() {
+		for _, p := range parts {
+			if p.shard == sh.Name {
+				engines[sh.Engine] = true
+			}
+		}
+	}
+	return engines
+}
+
+// databaseBytewise reports whether the default collation of a shard's database is
+// that of bytes. It is asked once for each shard.
+func (c *Conn) databaseBytewise(p *part) (bool, error) {
+	if ok, known := c.shared.collation(p.shard); known {
+		return ok, nil
+	}
+	res, err := c.exec(p, "SELECT datcollate, pg_catalog.to_jsonb(d)->>'datlocprovider', COALESCE(pg_catalog.to_jsonb(d)->>'datlocale', pg_catalog.to_jsonb(d)->>'daticulocale', '') "+
+		"FROM pg_catalog.pg_database d WHERE datname = pg_catalog.current_database()")
+	if err != nil || len(res.Rows) != 1 {
+		return false, err
+	}
+	collate, provider, locale := res.Rows[0][0].String, res.Rows[0][1].String, res.Rows[0][2].String
+	ok := false
+	switch provider {
+	case "", "c", "d":
+		switch strings.ToLower(strings.ReplaceAll(collate, "-", "")) {
+		case "c", "posix", "c.utf8":
+			ok = true
+		}
+	case "b":
+		ok = locale == "C" || strings.EqualFold(locale, "C.UTF-8") || strings.EqualFold(locale, "C.UTF8")
+	}
+	c.shared.putCollation(p.shard, ok)
+	return ok, nil
+}
+
+func (s *Shared) sorting(p *planner.Plan) *sorting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sortings[p]
+}
+
+func (s *Shared) putSorting(p *planner.Plan, o *sorting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sortings == nil || len(s.sortings) >= describedMax {
+		s.sortings = map[*planner.Plan]*sorting{}
+	}
+	s.sortings[p] = o
+}
+
+func (s *Shared) collation(shard string) (ok, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok, known = s.collations[shard]
+	return ok, known
+}
+
+func (s *Shared) putCollation(shard string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.collations == nil || len(s.collations) >= describedMax {
+		s.collations = map[string]bool{}
+	}
+	s.collations[shard] = ok
+}

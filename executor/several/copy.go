@@ -1,0 +1,597 @@
+package several
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+const (
+	copyChunk = 64 << 10 // bytes that are collected for one shard
+	// copyRecordMax bounds one row, as PostgreSQL's own limit does.
+	copyRecordMax = 1 << 30
+)
+
+// copyIn splits the rows of COPY ... FROM STDIN. Rows are passed on as they came:
+// each is looked at only as far as its shard key needs.
+type copyIn struct {
+	c     *Conn
+	p     *planner.CopyPlan
+	index *shardmap.Index // of the keyspace; nil: every row goes to all parts
+	split splitter
+	keys  *keyReader
+	ask   asker
+
+	rest      []byte // the beginning of a record whose end has not come
+	head      []byte // the header: a line, or that of the binary form
+	headLines int64
+	begun     bool  // past the header
+	ended     bool  // past the mark of the end
+	trailer   bool  // that of the binary form
+	line      int64 // the client's lines so far
+	fields    int   // values of a client's row
+
+	parts []*copyPart // in the order in which they were opened
+	owner map[string]*copyPart
+	spans []span
+	made  []byte
+}
+
+type span struct{ from, to, content, lines, first int }
+
+// copyPart is a COPY on one shard.
+type copyPart struct {
+	s     *stream
+	buf   []byte // a CopyData frame that is being filled
+	lines lineMap
+	ended bool // CopyDone or CopyFail was sent
+}
+
+func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
+	p := e.st.Plan.Copy
+	j := &copyIn{c: c, p: p, owner: map[string]*copyPart{}, ask: asker{c: c}}
+	j.split = splitter{csv: p.CSV, quote: p.Quote, escape: p.Escape}
+	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	if err != nil {
+		return nil, err
+	}
+	if p.Table.Kind == shardmap.Sharded {
+		index, ok := c.host.Snapshot().Keyspace(p.Table.Keyspace)
+		if !ok {
+			return nil, sqlstate.New(sqlstate.CannotConnectNow, "keyspace %q is not in the shard map any more", p.Table.Keyspace)
+		}
+		j.index, j.keys = index, newKeyReader(p)
+		// The others are opened when their first row comes.
+		shards = shards[:1]
+	}
+	if len(p.Omitted) > 0 {
+		if err := c.constantDefaults(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range shards {
+		if _, err := j.open(ctx, s, j.index == nil); err != nil {
+			j.stop()
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+// constantDefaults refuses rows without a value for a column of a reference table
+// whose default could be another on each shard.
+func (c *Conn) constantDefaults(ctx context.Context, p *planner.CopyPlan) error {
+	part, err := c.part(ctx, c.describer(), false)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(p.Omitted))
+	for i, n := range p.Omitted {
+		names[i] = quoteText(n)
+	}
+	res, err := c.exec(part, `SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = `+quoteText(p.Table.QualifiedName())+`::pg_catalog.regclass AND a.attgenerated = '' AND a.attname IN (`+strings.Join(names, ", ")+`)
+		AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) !~ '^(''([^'']|'''')*''|-?[0-9.]+|true|false|NULL)(::[a-z ]+([(][0-9,]+[)])?)?$' ORDER BY a.attnum`)
+	if err != nil {
+		return err
+	}
+	if len(res.Rows) > 0 {
+		return sqlstate.Refuse("the default of column "+quote(res.Rows[0][0].String)+" of the reference table "+p.Table.QualifiedName()+" could be another value on each shard", "give the column in the COPY")
+	}
+	return nil
+}
+
+func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// open begins the COPY on a shard, and waits until it takes data.
+func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart, error) {
+	p, err := j.c.part(ctx, shard, write)
+	if err != nil {
+		return nil, err
+	}
+	s, err := j.c.send(p, request{text: j.p.Text})
+	if err != nil {
+		return nil, err
+	}
+	t := &copyPart{s: s, buf: make([]byte, wire.Header, copyChunk+(4<<10))}
+	j.parts = append(j.parts, t)
+	j.owner[shard] = t
+	for s.reading && !s.copyIn {
+		if _, err := s.fill(); err != nil {
+			return nil, err
+		}
+	}
+	if !s.copyIn {
+		return nil, sqlstate.New(sqlstate.ProtocolViolation, "a shard takes no data for a COPY").OnShard(shard)
+	}
+	if len(j.parts) == 1 {
+		if err := j.learn(t); err != nil {
+			return nil, err
+		}
+	}
+	if j.begun && len(j.head) > 0 {
+		t.buf = append(t.buf, j.head...)
+		if j.headLines > 0 {
+			t.lines.add(j.headLines, int(j.headLines))
+		}
+	}
+	return t, nil
+}
+
+// learn takes the first shard's CopyInResponse.
+func (j *copyIn) learn(t *copyPart) error {
+	f := t.s.buf[t.s.pos:]
+	if len(f) < wire.Header+3 || f[0] != wire.CopyInResponse {
+		return sqlstate.New(sqlstate.ProtocolViolation, "a shard takes data without saying how")
+	}
+	j.fields = int(binary.BigEndian.Uint16(f[wire.Header+1:])) - len(j.p.MadeFor)
+	if j.index != nil && len(j.p.Columns) == 0 && j.fields != len(j.p.Table.Columns) {
+		return sqlstate.Refuse("COPY without a column list into a table with generated columns is not supported over several shards", "name the columns: COPY "+j.p.Table.QualifiedName()+" (...)")
+	}
+	major, _, _ := strings.Cut(t.s.p.conn.Parameter("server_version"), ".")
+	if n, err := strconv.Atoi(major); err == nil {
+		j.split.csvMark = n < 18
+	}
+	return nil
+}
+
+// step gives the client what the first shard said, once.
+func (j *copyIn) step(out []byte, _ int32) ([]byte, bool, string, error) {
+	format := j.parts[0].s.buf[j.parts[0].s.pos+wire.Header]
+	out, m := wire.Begin(out, wire.CopyInResponse)
+	out = append(out, format)
+	out = wire.AppendInt16(out, int16(j.fields))
+	for range j.fields {
+		out = wire.AppendInt16(out, int16(format))
+	}
+	return wire.End(out, m), false, "", nil
+}
+
+// take implements copyJob.
+func (j *copyIn) take(data []byte) error {
+	if err := context.Cause(j.c.ctx); err != nil {
+		return err
+	}
+	if len(j.rest) > 0 {
+		j.rest = append(j.rest, data...)
+		data = j.rest
+	}
+	used, err := j.run(data, false)
+	if err != nil {
+		return err
+	}
+	if len(data)-used > copyRecordMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a row of COPY is over %d bytes", copyRecordMax)
+	}
+	j.rest = append(j.rest[:0], data[used:]...)
+	if cap(j.rest) > 16*copyChunk && len(j.rest) < copyChunk {
+		j.rest = slices.Clone(j.rest)
+	}
+	return nil
+}
+
+// run passes on the whole records at the beginning of the data.
+func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
+	if j.ended {
+		if j.p.Binary && len(data) > 0 {
+			return 0, badFile("received copy data after EOF marker", "")
+		}
+		return len(data), nil
+	}
+	if j.p.Binary && !j.begun {
+		n, err := copyHeadSize(data)
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		if err := j.headed(data[:n], 0); err != nil {
+			return 0, err
+		}
+		used = n
+	}
+	j.spans = j.spans[:0]
+	var failed error
+	for !j.ended {
+		b := data[used:]
+		var s span
+		var ok bool
+		if s, ok, failed = j.record(b, eof); failed != nil || !ok {
+			break
+		}
+		s.from, s.to, s.content = used+s.from, used+s.to, used+s.content
+		used = s.to
+		switch {
+		case j.ended && s.content == s.from: // the mark of the end alone
+		case !j.p.Binary && !j.begun && j.p.Header:
+			if err := j.headed(j.header(data[s.from:s.to]), s.first); err != nil {
+				return used, err
+			}
+		case j.index != nil && len(j.p.Made) == 0:
+			j.begun = true
+			if err := j.route(data, s, nil); err != nil {
+				return used, err
+			}
+		default:
+			j.begun = true
+			j.spans = append(j.spans, s)
+		}
+	}
+	if err := j.routeSpans(data); err != nil {
+		return used, err
+	}
+	if failed != nil {
+		j.line++
+		return used, j.at(failed)
+	}
+	if j.ended {
+		return len(data), j.after(data[used:])
+	}
+	return used, nil
+}
+
+func (j *copyIn) after(data []byte) error {
+	if j.p.Binary && len(data) > 0 {
+		return badFile("received copy data after EOF marker", "")
+	}
+	return nil
+}
+
+// record finds the next record.
+func (j *copyIn) record(b []byte, eof bool) (s span, ok bool, err error) {
+	if !j.p.Binary {
+		r, ok, err := j.split.next(b, eof)
+		if ok && r.last {
+			j.ended = true
+		}
+		return span{to: r.size, content: r.content, lines: r.lines, first: r.first}, ok, err
+	}
+	n, end, err := tuple(b)
+	if err == nil && n == 0 && eof && len(b) > 0 {
+		n = len(b) // the shard says what is missing
+	}
+	if end {
+		j.ended, j.trailer = true, true
+		return span{to: n}, true, nil
+	}
+	return span{to: n, content: n, lines: 1, first: 1}, n > 0, err
+}
+
+// headed takes the header, for all shards.
+func (j *copyIn) headed(head []byte, lines int) error {
+	j.head, j.begun, j.headLines = bytes.Clone(head), true, int64(lines)
+	j.line += int64(lines)
+	for _, t := range j.parts {
+		t.buf = append(t.buf, j.head...)
+		if lines > 0 {
+			t.lines.add(j.line, lines)
+		}
+	}
+	return nil
+}
+
+// header is the line of names with those of the columns that the router fills.
+func (j *copyIn) header(line []byte) []byte {
+	if len(j.p.MadeFor) == 0 {
+		return line
+	}
+	var out []byte
+	for _, col := range j.p.MadeFor {
+		if j.p.CSV {
+			out = appendCSV(out, []byte(col.Name), &j.p.CopyFormat, true)
+		} else {
+			out = appendText(out, []byte(col.Name), j.p.Delimiter)
+		}
+		out = append(out, j.p.Delimiter)
+	}
+	return append(out, line...)
+}
+
+// routeSpans passes on the records that go to all parts, or get values made.
+func (j *copyIn) routeSpans(data []byte) error {
+	if len(j.spans) == 0 {
+		return nil
+	}
+	var values [][]byte
+	n := len(j.p.Made)
+	if n > 0 {
+		list := make([]planner.FillValue, 0, n*len(j.spans))
+		for range j.spans {
+			list = append(list, j.p.Made...)
+		}
+		var err error
+		if values, err = j.c.host.Values(list); err != nil {
+			return err
+		}
+	}
+	for i, s := range j.spans {
+		if err := j.route(data, s, values[i*n:(i+1)*n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// route passes on one record.
+func (j *copyIn) route(data []byte, s span, made [][]byte) error {
+	j.line += int64(s.lines)
+	rec := data[s.from:s.to]
+	if j.p.Binary && len(rec) >= 2 {
+		if n := int(int16(binary.BigEndian.Uint16(rec))); n != j.fields {
+			made = nil // the shard says so
+		}
+	}
+	prefix, err := j.prefix(made)
+	if err != nil {
+		return j.at(err)
+	}
+	if j.index == nil {
+		for _, t := range j.parts {
+			if err := j.put(t, prefix, rec, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t, err := j.target(data[s.from:s.content], made)
+	if err != nil {
+		return j.at(err)
+	}
+	return j.put(t, prefix, rec, s)
+}
+
+// target is the part that a record goes to.
+func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
+	known := true
+	for i, at := range j.p.KeyAt {
+		if at >= 0 {
+			continue
+		}
+		if made == nil {
+			known = false
+			break
+		}
+		v, err := planner.StoredKey(j.p.Table, i, &j.p.Keys[i], made[-1-at])
+		if err != nil {
+			return nil, err
+		}
+		j.keys.key[i] = v
+	}
+	if known {
+		var resolved map[int]keyspace.Value
+		for {
+			var err error
+			known, err = j.keys.read(rec, resolved)
+			var ask *errAsk
+			if !errors.As(err, &ask) {
+				if err != nil {
+					return nil, err
+				}
+				break
+			}
+			v, ok, err := j.ask.ask(j.p.Type(ask.column), ask.value)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				known = false
+				break
+			}
+			if resolved == nil {
+				resolved = map[int]keyspace.Value{}
+			}
+			resolved[ask.column] = v
+		}
+	}
+	if !known {
+		return j.writes(j.parts[0])
+	}
+	a, err := j.index.Locate(j.keys.key)
+	if err != nil {
+		return nil, err
+	}
+	t := j.owner[a.Shard]
+	if t == nil {
+		return j.open(j.c.ctx, a.Shard, true)
+	}
+	return j.writes(t)
+}
+
+func (j *copyIn) writes(t *copyPart) (*copyPart, error) {
+	if t.s.p.wrote {
+		return t, nil
+	}
+	_, err := j.c.part(j.c.ctx, t.s.p.shard, true)
+	return t, err
+}
+
+// prefix is what the values that the router made look like before a row.
+func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
+	j.made = j.made[:0]
+	for i, v := range made {
+		switch {
+		case j.p.Binary:
+			typ, ok := keyspace.TypeByOID(j.p.MadeFor[i].OID)
+			if !ok {
+				return nil, sqlstate.Refuse("values for column "+quote(j.p.MadeFor[i].Name)+" of type "+j.p.MadeFor[i].Type+" cannot be made in a binary COPY", "use the text or csv format")
+			}
+			val, err := keyspace.ParseText(typ, v)
+			if err != nil {
+				return nil, err
+			}
+			j.made = append(j.made, 0, 0, 0, 0)
+			at := len(j.made)
+			j.made = val.AppendBinary(j.made)
+			binary.BigEndian.PutUint32(j.made[at-4:], uint32(len(j.made)-at))
+			continue
+		case j.p.CSV:
+			j.made = appendCSV(j.made, v, &j.p.CopyFormat, true)
+		case string(v) == j.p.Null || j.p.HasDefault && string(v) == j.p.Default:
+			return nil, sqlstate.Refuse("a value that the router made is the text that stands for NULL or DEFAULT", "choose another NULL text")
+		default:
+			j.made = appendText(j.made, v, j.p.Delimiter)
+		}
+		j.made = append(j.made, j.p.Delimiter)
+	}
+	return j.made, nil
+}
+
+// put adds a record to what a part gets.
+func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
+	lines := s.lines
+	if t.lines.lines == 0 && !j.p.Binary {
+		lines = s.first
+	}
+	t.lines.add(j.line, lines)
+	if j.p.Binary && len(prefix) > 0 {
+		n := binary.BigEndian.Uint16(rec)
+		t.buf = binary.BigEndian.AppendUint16(t.buf, n+uint16(len(j.p.MadeFor)))
+		rec = rec[2:]
+	}
+	t.buf = append(t.buf, prefix...)
+	t.buf = append(t.buf, rec...)
+	if len(t.buf) >= copyChunk {
+		return t.flush()
+	}
+	return nil
+}
+
+// flush sends what was collected; it waits until the shard's socket takes it.
+func (t *copyPart) flush() error {
+	if len(t.buf) == wire.Header {
+		return nil
+	}
+	t.buf[0] = wire.CopyDataF
+	binary.BigEndian.PutUint32(t.buf[1:], uint32(len(t.buf)-1))
+	if err := t.s.p.pipe.Copy(t.buf); err != nil {
+		return t.s.broken(err)
+	}
+	if cap(t.buf) > 16*copyChunk {
+		t.buf = make([]byte, wire.Header, 2*copyChunk)
+	}
+	t.buf = t.buf[:wire.Header]
+	return nil
+}
+
+// at adds the place in the client's data to an error.
+func (j *copyIn) at(err error) error {
+	var se *sqlstate.Error
+	if !errors.As(err, &se) || se.Where != "" {
+		return err
+	}
+	e := *se
+	e.Where = "COPY " + j.p.Table.Name + ", line " + strconv.FormatInt(j.line, 10)
+	return &e
+}
+
+// end implements copyJob.
+func (j *copyIn) end() (string, error) {
+	if _, err := j.run(j.rest, true); err != nil {
+		return "", err
+	}
+	for _, t := range j.parts {
+		if j.trailer {
+			t.buf = append(t.buf, 0xff, 0xff)
+		}
+		if err := t.flush(); err != nil {
+			return "", err
+		}
+		if err := t.finish(wire.AppendEmpty(nil, wire.CopyDoneF)); err != nil {
+			return "", err
+		}
+	}
+	j.ask.end()
+	total, first := int64(0), int64(0)
+	var failed error
+	for i, t := range j.parts {
+		_, err := t.s.next()
+		if err == nil {
+			if n := counted(t.s.tag); j.index != nil || i == 0 {
+				total += n
+			} else if n != total {
+				err = sqlstate.New(sqlstate.InternalError, "shard %s took %d rows of the reference table, another shard %d", t.s.p.shard, n, total)
+			}
+		}
+		if err == nil {
+			continue
+		}
+		// The first line that any shard refuses is the one that PostgreSQL would.
+		line := int64(0)
+		var se *sqlstate.Error
+		if errors.As(err, &se) {
+			e := *se
+			line, err = t.lines.translate(&e), &e
+		}
+		if failed == nil || line > 0 && (first == 0 || line < first) {
+			failed, first = err, line
+		}
+	}
+	if failed != nil {
+		return "", failed
+	}
+	return "COPY " + strconv.FormatInt(total, 10), nil
+}
+
+// finish ends the data of a part.
+func (t *copyPart) finish(frame []byte) error {
+	t.ended = true
+	return t.s.endCopy(frame)
+}
+
+// stop implements job.
+func (j *copyIn) stop() {
+	j.ask.end()
+	for _, t := range j.parts {
+		if t.s.copyIn && !t.ended && !t.s.p.conn.Broken() {
+			// What is left of it is read by drain.
+			_ = t.finish(wire.AppendCopyFail(nil, "the statement has ended"))
+		}
+	}
+	for _, t := range j.parts {
+		t.s.stop()
+	}
+}
+
+// endCopy sends the end of a COPY's data, and asks for the answer: the shard took
+// the Sync that went with the statement for part of the data.
+func (s *stream) endCopy(frame []byte) error {
+	if err := s.p.pipe.Copy(frame); err != nil {
+		return s.broken(err)
+	}
+	s.copyIn = false
+	s.p.pipe.ResumeCopy()
+	if s.p.pipe.IgnoredSync() {
+		if err := s.p.pipe.Dispatch(wire.Sync); err != nil {
+			return s.broken(err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package several
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"strconv"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
+	p := e.st.Plan.Copy
+	if p.Source != nil {
+		return c.startCopyQuery(ctx, e)
+	}
+	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := c.partsOf(ctx, shards, false)
+	if err != nil {
+		return nil, err
+	}
+	j := &copyOut{binary: p.Binary}
+	for i, part := range parts {
+		q := request{text: p.Text}
+		if i > 0 {
+			q.text = p.Next
+		}
+		s, err := c.send(part, q)
+		if err != nil {
+			j.stop()
+			return nil, err
+		}
+		j.streams = append(j.streams, s)
+	}
+	return j, nil
+}
+
+// copyOut puts what the shards copy one after the other: as one COPY.
+type copyOut struct {
+	streams []*stream
+	binary  bool
+	at      int
+	said    bool // the CopyOutResponse was given
+	total   int64
+	// Of the binary form: the header of a later shard that is to be left out has not
+	// come as a whole; held are the last bytes, which may be the trailer.
+	inside bool
+	held   []byte
+}
+
+// step implements job.
+func (j *copyOut) step(out []byte, _ int32) ([]byte, bool, string, error) {
+	for j.at < len(j.streams) {
+		s := j.streams[j.at]
+		ok, err := s.ready()
+		if err != nil {
+			return out, false, "", err
+		}
+		if !ok {
+			j.total += counted(s.tag)
+			j.at, j.inside, j.held = j.at+1, false, j.held[:0]
+			continue
+		}
+		f := s.buf[s.pos:]
+		n := 1 + int(binary.BigEndian.Uint32(f[1:]))
+		s.pos += n
+		switch f[0] {
+		case wire.CopyOutResponse:
+			if !j.said {
+				j.said = true
+				return append(out, f[:n]...), false, "", nil
+			}
+		case wire.CopyData:
+			s.rows++
+			if !j.binary {
+				return append(out, f[:n]...), false, "", nil
+			}
+			if b := j.tuples(f[wire.Header:n]); len(b) > 0 {
+				return appendCopyData(out, b), false, "", nil
+			}
+		}
+	}
+	if j.binary {
+		out = appendCopyData(out, copyTrailer)
+	}
+	return wire.AppendEmpty(out, wire.CopyDone), true, "COPY " + strconv.FormatInt(j.total, 10), nil
+}
+
+// tuples takes the trailer off what a shard sends, and the header if it is not
+// the first. PostgreSQL sends header, tuples and trailer in messages of their own.
+func (j *copyOut) tuples(b []byte) []byte {
+	if !j.inside {
+		j.inside = true
+		if n, err := copyHeadSize(b); err == nil && n > 0 && j.at > 0 {
+			b = b[n:]
+		}
+	}
+	if len(b) >= 2 && int16(binary.BigEndian.Uint16(b)) == -1 {
+		return nil
+	}
+	return b
+}
+
+// stop implements job.
+func (j *copyOut) stop() {
+	for _, s := range j.streams {
+		s.stop()
+	}
+}
+
+func appendCopyData(out, data []byte) []byte {
+	out, m := wire.Begin(out, wire.CopyData)
+	return wire.End(append(out, data...), m)
+}
+
+// startCopyQuery runs a query and writes its rows as COPY does.
+func (c *Conn) startCopyQuery(ctx context.Context, e *execution) (job, error) {
+	p := e.st.Plan.Copy
+	part, err := c.part(ctx, c.describer(), false)
+	if err != nil {
+		return nil, err
+	}
+	// The options are PostgreSQL's to judge.
+	s, err := c.send(part, request{text: p.Text})
+	if err != nil {
+		return nil, err
+	}
+	for {
+		if b, err := s.next(); err != nil {
+			return nil, err
+		} else if b == nil {
+			break
+		}
+	}
+	inner := &prepared{text: p.Source.Text, st: p.Source}
+	if err := c.analyse(inner); err != nil {
+		return nil, err
+	}
+	if inner.desc.columns == nil {
+		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "COPY query must have a RETURNING clause")
+	}
+	j := &copyQuery{p: &p.CopyFormat, fields: inner.desc.fields}
+	for _, f := range j.fields {
+		j.quote = append(j.quote, planner.Forced(p.ForceQuote, f.Name))
+	}
+	format := int16(0)
+	if p.Binary {
+		format = 1
+	}
+	j.inner, err = c.begins(ctx, &execution{st: p.Source, args: &planner.Args{}, desc: inner.desc, results: []int16{format}})
+	return j, err
+}
+
+// copyQuery writes the rows of a query.
+type copyQuery struct {
+	p      *planner.CopyFormat
+	fields []wire.Field
+	quote  []bool // FORCE_QUOTE, by column
+	inner  job
+	said   bool
+	rows   int64
+	frames []byte // DataRows
+	cells  [][]byte
+	line   []byte
+}
+
+// step implements job.
+func (j *copyQuery) step(out []byte, _ int32) ([]byte, bool, string, error) {
+	if !j.said {
+		j.said = true
+		return j.begin(out), false, "", nil
+	}
+	frames, done, _, err := j.inner.step(j.frames[:0], 0)
+	if err != nil {
+		return out, false, "", err
+	}
+	j.frames = frames
+	for b := frames; len(b) >= wire.Header; {
+		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
+		if b[0] == wire.DataRow {
+			j.rows++
+			if out, err = j.row(out, b[wire.Header:n]); err != nil {
+				return out, false, "", err
+			}
+		}
+		b = b[n:]
+	}
+	if !done {
+		return out, false, "", nil
+	}
+	if j.p.Binary {
+		out = appendCopyData(out, copyTrailer)
+	}
+	return wire.AppendEmpty(out, wire.CopyDone), true, "COPY " + strconv.FormatInt(j.rows, 10), nil
+}
+
+// stop implements job.
+func (j *copyQuery) stop() {
+	if j.inner != nil {
+		j.inner.stop()
+	}
+}
+
+func (j *copyQuery) begin(out []byte) []byte {
+	format := byte(0)
+	if j.p.Binary {
+		format = 1
+	}
+	out, m := wire.Begin(out, wire.CopyOutResponse)
+	out = append(out, format)
+	out = wire.AppendInt16(out, int16(len(j.fields)))
+	for range j.fields {
+		out = wire.AppendInt16(out, int16(format))
+	}
+	out = wire.End(out, m)
+	if j.p.Binary {
+		return appendCopyData(out, copyHeader)
+	}
+	if !j.p.Header {
+		return out
+	}
+	j.line = j.line[:0]
+	for i, f := range j.fields {
+		if i > 0 {
+			j.line = append(j.line, j.p.Delimiter)
+		}
+		if j.p.CSV {
+			j.line = appendField(j.line, []byte(f.Name), j.p, false, len(j.fields) == 1)
+		} else {
+			j.line = appendText(j.line, []byte(f.Name), j.p.Delimiter)
+		}
+	}
+	return appendCopyData(out, append(j.line, '\n'))
+}
+
+// row writes one row: the body of a DataRow, which is a tuple of the binary form.
+func (j *copyQuery) row(out, body []byte) ([]byte, error) {
+	if j.p.Binary {
+		return appendCopyData(out, body), nil
+	}
+	var err error
+	if j.cells, err = wire.SplitRow(body, j.cells[:0]); err != nil {
+		return out, err
+	}
+	j.line = j.line[:0]
+	for i, v := range j.cells {
+		if i > 0 {
+			j.line = append(j.line, j.p.Delimiter)
+		}
+		switch {
+		case v == nil:
+			j.line = append(j.line, j.p.Null...)
+		case j.p.CSV:
+			j.line = appendField(j.line, v, j.p, i < len(j.quote) && j.quote[i], len(j.cells) == 1)
+		default:
+			j.line = appendText(j.line, v, j.p.Delimiter)
+		}
+	}
+	return appendCopyData(out, append(j.line, '\n')), nil
+}
+
+// appendText writes a value as COPY's text form does (CopyAttributeOutText).
+func appendText(dst, v []byte, delimiter byte) []byte {
+	for _, c := range v {
+		switch c {
+		case '\b':
+			dst = append(dst, '\\', 'b')
+		case '\f':
+			dst = append(dst, '\\', 'f')
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case '\v':
+			dst = append(dst, '\\', 'v')
+		case '\\', delimiter:
+			dst = append(dst, '\\', c)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// appendField writes a value as csv, in quotes where it needs them
+// (CopyAttributeOutCSV).
+func appendField(dst, v []byte, p *planner.CopyFormat, force, single bool) []byte {
+	if !force {
+		force = string(v) == p.Null || single && string(v) == `\.` ||
+			bytes.IndexByte(v, p.Delimiter) >= 0 || bytes.IndexByte(v, p.Quote) >= 0 || bytes.ContainsAny(v, "\r\n")
+	}
+	return appendCSV(dst, v, p, force)
+}
+
+// appendCSV writes a value as csv, in quotes or not.
+func appendCSV(dst, v []byte, p *planner.CopyFormat, quoted bool) []byte {
+	if !quoted {
+		return append(dst, v...)
+	}
+	dst = append(dst, p.Quote)
+	for _, c := range v {
+		if c == p.Quote || c == p.Escape {
+			dst = append(dst, p.Escape)
+		}
+		dst = append(dst, c)
+	}
+	return append(dst, p.Quote)
+}

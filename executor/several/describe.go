@@ -1,0 +1,184 @@
+package several
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// describe has a statement's own text judged by one shard: names, types, errors,
+// parameters and columns are PostgreSQL's own. oids are the types that the client
+// gave. What was described before, under the same schema and settings, is not
+// asked again.
+func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint32) (*description, error) {
+	prep := c.ex.Prepare(st.Text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
+	if d := c.shared.get(prep); d != nil {
+		return d, nil
+	}
+	p, err := c.part(ctx, c.describerOf(st), false)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.describeOn(p, st.Text, oids)
+	if err != nil {
+		return nil, err
+	}
+	c.shared.put(prep, d)
+	return d, nil
+}
+
+// describer is the shard that describes: a part that is free, else any shard.
+func (c *Conn) describer() string {
+	for _, p := range c.parts {
+		if p.busy == nil {
+			return p.shard
+		}
+	}
+	return ""
+}
+
+// describerOf is the shard that describes a statement: the default shard if there
+// is something in it that only that one has.
+func (c *Conn) describerOf(st *planner.Statement) string {
+	for _, t := range st.Tables {
+		if t.Kind == shardmap.Whole {
+			return c.host.Snapshot().State().DefaultShard
+		}
+	}
+	return c.describer()
+}
+
+// describeOn describes a text on a part.
+func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, error) {
+	if p.busy != nil {
+		return nil, c.busy(p)
+	}
+	var batched bool
+	if c.block || p.begun || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
+		// Outside of a block a description needs no transaction, and what comes may
+		// want to begin its own.
+		var err error
+		if batched, err = c.begin(p); err != nil {
+			return nil, err
+		}
+	}
+	if batched {
+		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
+	} else if p.begun {
+		if err := c.settle(p); err != nil {
+			return nil, err
+		}
+	}
+	d := &describing{c: c, p: p}
+	p.pipe.Unnamed(d, text, builtin(oids), false)
+	p.pipe.DescribeStatement("", true, nil)
+	o, err := p.pipe.Run(executor.Sync, d)
+	if err != nil {
+		return nil, c.failure(p, err)
+	}
+	if o.Err != nil {
+		return nil, c.failure(p, o.Err)
+	}
+	for i, oid := range oids {
+		if oid != 0 && i < len(d.d.params) {
+			d.d.params[i] = oid
+		}
+	}
+	return &d.d, nil
+}
+
+// describing takes the answer to a Describe (executor.Sink).
+type describing struct {
+	c *Conn
+	p *part
+	d description
+}
+
+// Frames reads the descriptions.
+func (d *describing) Frames(b []byte) error {
+	for len(b) >= wire.Header {
+		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
+		body := b[wire.Header:n]
+		switch b[0] {
+		case wire.ParameterDescription:
+			for at := 2; at+4 <= len(body); at += 4 {
+				d.d.params = append(d.d.params, binary.BigEndian.Uint32(body[at:]))
+			}
+		case wire.RowDescription:
+			d.d.columns = append([]byte(nil), body...)
+			d.d.fields = fieldsOf(body)
+		case wire.NoticeResponse:
+			d.c.notice(b[:n])
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// Parameter passes a changed parameter on.
+func (d *describing) Parameter(name, value string) { d.c.parameter(d.p, name, value) }
+
+// fieldsOf decodes the body of a RowDescription.
+func fieldsOf(body []byte) []wire.Field {
+	if len(body) < 2 {
+		return nil
+	}
+	fields := make([]wire.Field, 0, binary.BigEndian.Uint16(body))
+	for body = body[2:]; len(body) > 0; {
+		name, rest, ok := wire.CutString(body)
+		if !ok || len(rest) < 18 {
+			break
+		}
+		fields = append(fields, wire.Field{
+			Name: name, TableOID: binary.BigEndian.Uint32(rest), Attr: int16(binary.BigEndian.Uint16(rest[4:])),
+			TypeOID: binary.BigEndian.Uint32(rest[6:]), TypeLen: int16(binary.BigEndian.Uint16(rest[10:])),
+			TypeMod: int32(binary.BigEndian.Uint32(rest[12:])), Format: int16(binary.BigEndian.Uint16(rest[16:])),
+		})
+		body = rest[18:]
+	}
+	return fields
+}
+
+// formatted appends a RowDescription with the formats of a Bind.
+func (d *description) formatted(dst []byte, results []int16) []byte {
+	if d.columns == nil {
+		return wire.AppendEmpty(dst, wire.NoData)
+	}
+	fields := append([]wire.Field(nil), d.fields...)
+	for i := range fields {
+		fields[i].Format = formatOf(results, i)
+	}
+	return wire.AppendRowDescription(dst, fields)
+}
+
+// formatOf is the format code of column (or parameter) i.
+func formatOf(codes []int16, i int) int16 {
+	switch {
+	case len(codes) == 1:
+		return codes[0]
+	case i < len(codes):
+		return codes[i]
+	}
+	return 0
+}
+
+// sameColumns reports whether two RowDescriptions have the same types.
+func sameColumns(a, b []wire.Field) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	const firstUser = 16384
+	for i := range a {
+		if a[i].TypeOID != b[i].TypeOID && (a[i].TypeOID < firstUser || b[i].TypeOID < firstUser) {
+			return false
+		}
+	}
+	return true
+}
+
+var errColumns = sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")

@@ -1,0 +1,523 @@
+package several
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// gather is a job that fetches relations from their shards and runs a text on
+// them. All is fetched before the first row of the answer is given, so that
+// parts are free then.
+type gather struct {
+	c       *Conn
+	e       *execution
+	in      inputs
+	max     gatherLimits
+	rels    []*fetched
+	mixed   bool // shards of several engines
+	plain   bool // rows travel as text
+	values  int  // that relations kept have
+	kept    int  // bytes of them
+	rows    int64
+	bytes   int64
+	scratch *scratch
+	entered bool
+	s       *stream // of the text, if it runs on a part
+}
+
+func (c *Conn) startGather(ctx context.Context, e *execution) (job, error) {
+	g := &gather{c: c, e: e, in: e.inputs(), max: limitsOf(c.host.Settings())}
+	if err := g.open(ctx); err != nil {
+		g.stop()
+		return nil, err
+	}
+	return g, nil
+}
+
+// open does everything up to the first row.
+func (g *gather) open(ctx context.Context) error {
+	shards := g.c.host.Snapshot().Shards()
+	for i := range shards {
+		g.mixed = g.mixed || shards[i].Engine != shards[0].Engine
+		g.plain = g.plain || g.mixed || shards[i].Engine == engineSQLite
+	}
+	if err := g.fetch(ctx); err != nil {
+		return err
+	}
+	return g.final(ctx)
+}
+
+// turn is what one part has to fetch: relations in their order.
+type turn struct {
+	p    *part
+	rels []*fetched
+	s    *stream // of rels[0]
+}
+
+// fetch brings the relations' rows to the router and on to the scratch
+// conversation. Shards work at the same time, each through its relations in order.
+func (g *gather) fetch(ctx context.Context) error {
+	plan := g.e.st.Plan
+	var all []string
+	for i := range plan.Relations {
+		r := &fetched{r: &plan.Relations[i]}
+		var err error
+		if r.shards, err = g.shardsOf(r); err != nil {
+			return err
+		}
+		if r.format = r.known(); g.plain {
+			r.format = 0
+		}
+		g.rels = append(g.rels, r)
+		all = append(all, r.shards...)
+	}
+	slices.Sort(all)
+	parts, err := g.c.partsOf(ctx, slices.Compact(all), false)
+	if err != nil {
+		return err
+	}
+	turns := make([]*turn, len(parts))
+	for i, p := range parts {
+		turns[i] = &turn{p: p}
+		for _, r := range g.rels {
+			if slices.Contains(r.shards, p.shard) {
+				turns[i].rels = append(turns[i].rels, r)
+			}
+		}
+		if len(turns[i].rels) > 1 && !g.c.block && !p.begun {
+			// As one statement has one snapshot, its relations on one shard have.
+			p.begin = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+		}
+	}
+	for _, t := range turns {
+		if err := g.next(t); err != nil {
+			return err
+		}
+	}
+	for _, r := range g.rels {
+		if err := g.fetchOne(ctx, r, turns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shardsOf are the shards that a relation is read from.
+func (g *gather) shardsOf(r *fetched) ([]string, error) {
+	if r.r.Target.Where == planner.AnyOne && len(g.c.parts) > 0 {
+		return []string{g.c.parts[0].shard}, nil
+	}
+	return r.r.Target.Shards(g.c.host.Snapshot(), g.e.args)
+}
+
+// next sends the text of a part's next relation.
+func (g *gather) next(t *turn) error {
+	t.s = nil
+	if len(t.rels) == 0 {
+		return nil
+	}
+	r := t.rels[0]
+	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, step: "relation " + r.r.Name}
+	s, err := g.c.send(t.p, q)
+	t.s = s
+	return err
+}
+
+// fetchOne takes one relation from its shards, a chunk of each in turn.
+func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error {
+	var active []*turn
+	for _, t := range turns {
+		if len(t.rels) > 0 && t.rels[0] == r {
+			active = append(active, t)
+		}
+	}
+	for _, t := range active {
+		if err := t.s.head(); err != nil {
+			return err
+		}
+		if r.fields == nil {
+			r.fields = fieldsOf(t.s.columns)
+		}
+	}
+	if !r.readable() {
+		r.format = 0
+		for _, t := range active {
+			t.s.stop()
+			if err := g.next(t); err != nil {
+				return err
+			}
+		}
+	}
+	if r.r.Keyed || g.plain {
+		if err := g.load(ctx, r); err != nil {
+			return err
+		}
+	}
+	for len(active) > 0 {
+		rest := active[:0]
+		for _, t := range active {
+			b, err := t.s.chunk(0)
+			if err != nil {
+				return err
+			}
+			if b != nil {
+				if err := g.take(ctx, r, b); err != nil {
+					return err
+				}
+				rest = append(rest, t)
+				continue
+			}
+			t.rels = t.rels[1:]
+			if err := g.next(t); err != nil {
+				return err
+			}
+		}
+		active = rest
+	}
+	if r.loaded {
+		return g.loadedAll(r)
+	}
+	return nil
+}
+
+// take has some rows of a relation.
+func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
+	if err := context.Cause(g.c.ctx); err != nil {
+		return err
+	}
+	n := 0
+	for at := 0; at < len(frames); n++ {
+		at += 1 + int(binary.BigEndian.Uint32(frames[at+1:]))
+	}
+	r.rows += int64(n)
+	r.bytes += int64(len(frames))
+	g.rows += int64(n)
+	g.bytes += int64(len(frames))
+	if err := g.max.check(g.rows, g.bytes); err != nil {
+		return err
+	}
+	if r.loaded {
+		return g.put(r, frames)
+	}
+	g.values += n * len(r.fields)
+	g.kept += len(frames)
+	if g.values > smallValues || g.kept > smallBytes || r.unfit() {
+		return g.spill(ctx, r, frames, n)
+	}
+	r.kept = append(r.kept, frames...)
+	return nil
+}
+
+// unfit reports whether rows cannot be parameters: their types have other
+// numbers elsewhere.
+func (r *fetched) unfit() bool {
+	for i := range r.fields {
+		if r.fields[i].TypeOID >= firstUserOID {
+			return true
+		}
+	}
+	return false
+}
+
+// spill makes a temporary table of a relation that grew too large.
+func (g *gather) spill(ctx context.Context, r *fetched, frames []byte, n int) error {
+	g.values -= int(r.rows) * len(r.fields)
+	g.kept -= int(r.bytes)
+	if err := g.load(ctx, r); err != nil {
+		return err
+	}
+	if err := g.put(r, r.kept); err != nil {
+		return err
+	}
+	r.kept = nil
+	return g.put(r, frames)
+}
+
+// work makes sure that there is a scratch conversation.
+func (g *gather) work(ctx context.Context) error {
+	if g.scratch != nil {
+		return nil
+	}
+	var err error
+	g.scratch, err = g.c.newScratch(ctx, g.place())
+	return err
+}
+
+// place is the shard of the scratch conversation: each in turn. Of a cluster with
+// several engines it is one of PostgreSQL.
+func (g *gather) place() string {
+	snap := g.c.host.Snapshot()
+	if g.e.st.Plan.Target.Where == planner.Default {
+		return snap.State().DefaultShard
+	}
+	name := g.c.ex.Any()
+	if g.mixed && g.c.engineOf(name) == engineSQLite {
+		for _, sh := range snap.Shards() {
+			if sh.Engine != engineSQLite {
+				return sh.Name
+			}
+		}
+	}
+	return name
+}
+
+// load makes a relation's temporary table and begins to fill it.
+func (g *gather) load(ctx context.Context, r *fetched) error {
+	if !g.entered {
+		if err := g.c.shared.enterGather(ctx); err != nil {
+			return err
+		}
+		g.entered = true
+	}
+	if err := g.work(ctx); err != nil {
+		return err
+	}
+	if rel := g.scratch.relations; rel != nil {
+		r.loaded = true
+		cols := make([]engine.RelationColumn, len(r.fields))
+		for i, f := range r.fields {
+			cols[i] = engine.RelationColumn{Name: f.Name, OID: f.TypeOID, Modifier: f.TypeMod}
+		}
+		return g.scratch.made(rel.MakeRelation(r.r.Name, cols))
+	}
+	if err := g.scratch.begin(); err != nil {
+		return err
+	}
+	if err := g.scratch.run("CREATE TEMP TABLE "+r.r.Name+" ON COMMIT DROP AS "+r.r.Text+" WITH NO DATA", g.in); err != nil {
+		return err
+	}
+	r.loaded = true
+	copyText := "COPY " + r.r.Name + " FROM STDIN"
+	if r.format == 1 {
+		copyText += " (FORMAT binary)"
+	}
+	if err := g.scratch.copyIn(copyText); err != nil {
+		return err
+	}
+	if r.format == 1 {
+		return g.scratch.copyData(copyFrame(copyHeader))
+	}
+	return nil
+}
+
+// put adds rows to the temporary table.
+func (g *gather) put(r *fetched, frames []byte) error {
+	if len(frames) == 0 {
+		return nil
+	}
+	if rel := g.scratch.relations; rel != nil {
+		return g.scratch.made(rel.FillRelation(r.r.Name, frames))
+	}
+	data, err := r.copied(frames)
+	if err != nil {
+		return err
+	}
+	return g.scratch.copyData(data)
+}
+
+// loadedAll ends the filling of a temporary table.
+func (g *gather) loadedAll(r *fetched) error {
+	if rel := g.scratch.relations; rel != nil {
+		for _, cols := range r.r.Index {
+			if r.rows >= indexRows && r.has(cols) {
+				if err := g.scratch.made(rel.IndexRelation(r.r.Name, cols)); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if r.format == 1 {
+		if err := g.scratch.copyData(copyFrame(copyTrailer)); err != nil {
+			return err
+		}
+	}
+	if err := g.scratch.copyDone(); err != nil {
+		return err
+	}
+	var after []string
+	if r.r.Keyed && r.r.Table != nil {
+		key, err := g.scratch.primaryKey(r.r.Table.Schema, r.r.Table.Name)
+		if err != nil {
+			return err
+		}
+		if r.has(key) {
+			after = append(after, "ALTER TABLE "+r.r.Name+" ADD PRIMARY KEY ("+quoteAll(key)+")")
+		}
+	}
+	if r.rows >= indexRows {
+		for _, cols := range r.r.Index {
+			if r.has(cols) {
+				after = append(after, "CREATE INDEX ON "+r.r.Name+" ("+quoteAll(cols)+")")
+			}
+		}
+		after = append(after, "ANALYZE "+r.r.Name)
+	}
+	if len(after) == 0 {
+		return nil
+	}
+	return g.scratch.exec(strings.Join(after, ";"))
+}
+
+func quoteAll(names []string) string {
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = quote(n)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// primaryKey are the columns of a table's primary key, none if it has none that
+// GROUP BY may rely on.
+func (s *scratch) primaryKey(schema, table string) ([]string, error) {
+	res, err := s.conn.Exec(`SELECT a.attname FROM pg_catalog.pg_constraint c
+JOIN pg_catalog.pg_class t ON t.oid = c.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+CROSS JOIN LATERAL pg_catalog.unnest(c.conkey) WITH ORDINALITY k (attnum, place)
+JOIN pg_catalog.pg_attribute a ON a.attrelid = t.oid AND a.attnum = k.attnum
+WHERE n.nspname = ` + executor.QuoteLiteral(schema) + ` AND t.relname = ` + executor.QuoteLiteral(table) + ` AND c.contype = 'p' AND NOT c.condeferrable ORDER BY k.place`)
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	var key []string
+	for _, row := range res.Rows {
+		key = append(key, row[0].String)
+	}
+	return key, nil
+}
+
+// final sends the text that reads the relations. Where they are few rows, it runs
+// on a part, and they are its parameters.
+func (g *gather) final(ctx context.Context) error {
+	text, in := g.e.st.Plan.Text, g.in
+	in.oids, in.formats, in.values = slices.Clip(in.oids), slices.Clip(in.formats), slices.Clip(in.values)
+	var with []string
+	for _, r := range g.rels {
+		if r.loaded {
+			continue
+		}
+		q, err := r.inline(&in)
+		if err != nil {
+			return err
+		}
+		with = append(with, q)
+	}
+	if len(with) > 0 {
+		text = withQueries(with, text)
+	}
+	var columns []byte
+	var err error
+	if g.scratch == nil {
+		if g.s, err = g.sendPart(ctx, text, in); err != nil {
+			return err
+		}
+		err = g.s.head()
+		columns = g.s.columns
+	} else {
+		if !g.scratch.begun && len(g.scratch.local()) > 0 {
+			if err := g.scratch.begin(); err != nil {
+				return err
+			}
+		}
+		if err := g.scratch.send(text, in, g.e.results); err != nil {
+			return err
+		}
+		err = g.scratch.head()
+		columns = g.scratch.columns
+	}
+	if err != nil {
+		return refused(err, columns != nil)
+	}
+	if !sameColumns(g.e.desc.fields, fieldsOf(columns)) && g.e.desc.columns != nil {
+		return sqlstate.Refuse("the statement has other result columns when it runs on rows brought together from several shards", "cast its columns to the types that you need")
+	}
+	return nil
+}
+
+// sendPart sends the text to a part: any one, but the default shard's where the
+// text asks for it.
+func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream, error) {
+	shard := ""
+	switch {
+	case g.e.st.Plan.Target.Where == planner.Default:
+		shard = g.c.host.Snapshot().State().DefaultShard
+	case len(g.c.parts) > 1:
+		// Not always the first.
+		g.c.portalNo++
+		shard = g.c.parts[g.c.portalNo%len(g.c.parts)].shard
+	}
+	p, err := g.c.part(ctx, shard, false)
+	if err != nil {
+		return nil, err
+	}
+	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion, step: "text"}
+	// The number of rows is a part of the text, so that few of many are the same.
+	q.named = g.e.named && len(in.values)-len(g.in.values) <= 64
+	return g.c.send(p, q)
+}
+
+// withQueries puts WITH queries before those that a text has.
+func withQueries(with []string, text string) string {
+	list := strings.Join(with, ", ")
+	if rest, ok := strings.CutPrefix(text, "WITH RECURSIVE "); ok {
+		return "WITH RECURSIVE " + list + ", " + rest
+	}
+	if rest, ok := strings.CutPrefix(text, "WITH "); ok {
+		return "WITH " + list + ", " + rest
+	}
+	return "WITH " + list + " " + text
+}
+
+// refused turns an error about the text itself into a refusal: PostgreSQL took
+// the statement as the client wrote it. known says that the text was taken.
+func refused(err error, known bool) error {
+	se := sqlstate.As(err)
+	if known || len(se.Code) != 5 || se.Code[:2] != "42" {
+		return err
+	}
+	return sqlstate.Refuse("the statement cannot be run on rows brought together from several shards: "+se.Message, "write it in another way, or fix the shard key")
+}
+
+// step implements job.
+func (g *gather) step(out []byte, rows int32) ([]byte, bool, string, error) {
+	var b []byte
+	var err error
+	if g.s != nil {
+		b, err = g.s.chunk(rows)
+	} else {
+		b, err = g.scratch.chunk(rows)
+	}
+	if err != nil {
+		return out, false, "", err
+	}
+	if b != nil {
+		return append(out, b...), false, "", nil
+	}
+	if g.scratch != nil {
+		g.c.note(Step{Name: "text", Shard: g.scratch.conn.Shard(), Rows: g.scratch.rows, Bytes: g.scratch.bytes, Took: time.Since(g.scratch.sent)})
+	}
+	g.stop()
+	return out, true, "SELECT", nil
+}
+
+// stop implements job.
+func (g *gather) stop() {
+	if g.s != nil {
+		g.s.stop()
+	}
+	if g.scratch != nil {
+		g.scratch.close()
+		g.scratch = nil
+	}
+	if g.entered {
+		g.entered = false
+		g.c.shared.leaveGather()
+	}
+}

@@ -1,0 +1,597 @@
+package several
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// prepared is a prepared statement of the conversation.
+type prepared struct {
+	text string
+	oids []uint32 // as the client gave them
+	st   *planner.Statement
+	desc *description
+	name string
+}
+
+// portal is a statement with its parameters bound.
+type portal struct {
+	e    execution
+	stmt *prepared
+	job  job // nil until its first Execute
+	done bool
+	tag  string
+	// rows and bytes are what the client got of it.
+	rows, bytes int64
+	// depth is how many savepoints were set when it was bound.
+	depth int
+	// last: all rows were given, but the client does not know it yet.
+	last bool
+}
+
+// end gives up what the portal holds.
+func (p *portal) end() {
+	if p.job != nil && !p.done {
+		p.job.stop()
+	}
+	p.done = true
+}
+
+// active is the portal that is being run.
+type active struct {
+	p      *portal
+	rows   int32 // that it may still give; 0: any number
+	given  int64
+	simple bool
+	timer  *time.Timer
+}
+
+// handle runs one frame.
+func (c *Conn) handle(f wire.Frame) {
+	typ := f.Type()
+	if c.copying != nil {
+		c.copyFrame(f)
+		return
+	}
+	if c.skipping && typ != wire.Sync && typ != wire.TerminateFE {
+		return
+	}
+	var err error
+	switch typ {
+	case wire.Query:
+		c.closePortal("")
+		c.query(f.Body())
+		return
+	case wire.Parse:
+		err = c.parse(f.Body())
+	case wire.Bind:
+		err = c.bind(f.Body())
+	case wire.Describe:
+		err = c.describeMessage(f)
+	case wire.Execute:
+		err = c.execute(f)
+	case wire.Close:
+		err = c.closeMessage(f.Body())
+	case wire.Sync:
+		c.skipping = false
+		if err := c.endUnit(); err != nil {
+			c.fail(err)
+		}
+		c.ready()
+	case wire.Flush, wire.CopyDataF, wire.CopyDoneF, wire.CopyFail:
+	default:
+		err = sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", typ)
+	}
+	if err != nil {
+		c.fail(err)
+		c.skipping = true
+	}
+}
+
+// fail reports an error; the transaction has failed with it.
+func (c *Conn) fail(err error) {
+	if a := c.active; a != nil {
+		a.stopTimer()
+		c.active = nil
+		a.p.end()
+	}
+	c.failed = true
+	c.out = wire.AppendError(c.out, sqlstate.As(err))
+	c.stopAll()
+	if !c.block {
+		// Nothing of the unit is left; what follows up to Sync is skipped.
+		c.endParts("ROLLBACK")
+	}
+}
+
+// status is the one that ReadyForQuery tells.
+func (c *Conn) status() byte {
+	switch {
+	case !c.block:
+		return 'I'
+	case c.failed:
+		return 'E'
+	}
+	return 'T'
+}
+
+func (c *Conn) ready() { c.out = wire.AppendReadyForQuery(c.out, c.status()) }
+
+// notice passes a shard's notice on.
+func (c *Conn) notice(frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.notices)+len(frame) <= noticesMax {
+		c.notices = append(c.notices, frame...)
+	}
+}
+
+// noticesMax bounds the notices that wait to be passed on, bytes.
+const noticesMax = 1 << 20
+
+// told passes on what shards noticed.
+func (c *Conn) told() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out = append(c.out, c.notices...)
+	c.notices = c.notices[:0]
+}
+
+// parameter passes a changed parameter on, if the statement was one that changes
+// the session's settings.
+func (c *Conn) parameter(_ *part, name, value string) {
+	if !c.setting {
+		return
+	}
+	c.notice(wire.AppendParameterStatus(nil, name, value))
+}
+
+func malformed(what string) error {
+	return sqlstate.New(sqlstate.ProtocolViolation, "malformed %s message", what)
+}
+
+var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+
+// plan analyses a text.
+func (c *Conn) plan(text string) (*planner.Statement, error) {
+	return c.ex.Plan([]byte(text), c.host.Settings(), c.host.Snapshot(), false)
+}
+
+func (c *Conn) parse(b []byte) error {
+	name, b, ok := wire.CutString(b)
+	if !ok {
+		return malformed("Parse")
+	}
+	text, b, ok := wire.CutString(b)
+	if !ok || len(b) < 2 || len(b) != 2+4*int(binary.BigEndian.Uint16(b)) {
+		return malformed("Parse")
+	}
+	s := &prepared{text: text, name: name}
+	for at := 2; at < len(b); at += 4 {
+		s.oids = append(s.oids, binary.BigEndian.Uint32(b[at:]))
+	}
+	if name != "" && c.prepared[name] != nil {
+		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", name)
+	}
+	if len(c.prepared) >= portalMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d)", len(c.prepared))
+	}
+	if err := c.analyse(s); err != nil {
+		return err
+	}
+	c.prepared[name] = s
+	c.out = wire.AppendEmpty(c.out, wire.ParseComplete)
+	return nil
+}
+
+// analyse plans and describes a statement.
+func (c *Conn) analyse(s *prepared) (err error) {
+	if s.st, err = c.plan(s.text); err != nil {
+		return err
+	}
+	if s.st.Kind == planner.Empty {
+		s.desc = &description{}
+		return nil
+	}
+	if c.failed {
+		return errFailed
+	}
+	if k := s.st.Cursor; k != nil && k.Op != "declare" {
+		s.desc, err = c.describeFetch(s.st)
+		return err
+	}
+	s.desc, err = c.describe(c.ctx, s.st, s.oids)
+	return err
+}
+
+func (c *Conn) bind(b []byte) error {
+	name, b, ok := wire.CutString(b)
+	if !ok {
+		return malformed("Bind")
+	}
+	stmt, b, ok := wire.CutString(b)
+	if !ok {
+		return malformed("Bind")
+	}
+	s := c.prepared[stmt]
+	if s == nil {
+		return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", stmt)
+	}
+	p := &portal{stmt: s, e: execution{st: s.st, desc: s.desc, args: &planner.Args{OIDs: s.desc.params}, named: s.name != ""}}
+	if err := p.e.readBind(b); err != nil {
+		return err
+	}
+	if got, want := len(p.e.args.Values), len(s.desc.params); got != want {
+		return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement %q requires %d", got, stmt, want)
+	}
+	if n := len(p.e.results); n > 1 && n != len(s.desc.fields) {
+		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d result formats but query has %d columns", n, len(s.desc.fields))
+	}
+	if c.failed {
+		return errFailed
+	}
+	if name != "" && c.portals[name] != nil {
+		return sqlstate.New("42P03", "cursor %q already exists", name)
+	}
+	if len(c.portals) >= portalMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d portals are open", len(c.portals))
+	}
+	c.closePortal(name)
+	p.depth = len(c.saves)
+	c.portals[name] = p
+	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
+	return nil
+}
+
+// readBind reads the body of a Bind after its names. Values are copied: a
+// portal outlives the frame.
+func (e *execution) readBind(b []byte) error {
+	b = bytes.Clone(b)
+	short := func(n int) bool { return len(b) < n }
+	if short(2) {
+		return malformed("Bind")
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if b = b[2:]; short(2*n + 2) {
+		return malformed("Bind")
+	}
+	for i := range n {
+		e.args.Formats = append(e.args.Formats, int16(binary.BigEndian.Uint16(b[2*i:])))
+	}
+	b = b[2*n:]
+	m := int(binary.BigEndian.Uint16(b))
+	b = b[2:]
+	if n > 1 && n != m {
+		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d parameter formats but %d parameters", n, m)
+	}
+	for range m {
+		if short(4) {
+			return malformed("Bind")
+		}
+		size := int32(binary.BigEndian.Uint32(b))
+		b = b[4:]
+		switch {
+		case size == -1:
+			e.args.Values = append(e.args.Values, nil)
+			continue
+		case size < 0 || int(size) > len(b):
+			return malformed("Bind")
+		}
+		e.args.Values = append(e.args.Values, b[:size:size])
+		b = b[size:]
+	}
+	if short(2) || len(b) != 2+2*int(binary.BigEndian.Uint16(b)) {
+		return malformed("Bind")
+	}
+	for at := 2; at < len(b); at += 2 {
+		e.results = append(e.results, int16(binary.BigEndian.Uint16(b[at:])))
+	}
+	return nil
+}
+
+func (c *Conn) describeMessage(f wire.Frame) error {
+	b := f.Body()
+	if len(b) < 2 || b[len(b)-1] != 0 {
+		return malformed("Describe")
+	}
+	name := string(b[1 : len(b)-1])
+	switch b[0] {
+	case 'S':
+		s := c.prepared[name]
+		if s == nil {
+			return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", name)
+		}
+		c.out = wire.AppendParameterDescription(c.out, s.desc.params)
+		c.out = s.desc.formatted(c.out, nil)
+		return nil
+	case 'P':
+		p := c.portals[name]
+		if p == nil {
+			return c.foreign(f, name)
+		}
+		c.out = p.stmt.desc.formatted(c.out, p.e.results)
+		return nil
+	}
+	return malformed("Describe")
+}
+
+func (c *Conn) closeMessage(b []byte) error {
+	if len(b) < 2 || b[len(b)-1] != 0 {
+		return malformed("Close")
+	}
+	name := string(b[1 : len(b)-1])
+	switch b[0] {
+	case 'S':
+		delete(c.prepared, name)
+	case 'P':
+		c.closePortal(name)
+	default:
+		return malformed("Close")
+	}
+	c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
+	return nil
+}
+
+func (c *Conn) closePortal(name string) {
+	if p := c.portals[name]; p != nil {
+		p.end()
+		delete(c.portals, name)
+	}
+}
+
+// closePortals is for the end of a transaction.
+func (c *Conn) closePortals() {
+	for name := range c.portals {
+		c.closePortal(name)
+	}
+	c.closeCursors(-1)
+}
+
+func (c *Conn) execute(f wire.Frame) error {
+	name, b, ok := wire.CutString(f.Body())
+	if !ok || len(b) != 4 {
+		return malformed("Execute")
+	}
+	rows := max(int32(binary.BigEndian.Uint32(b)), 0)
+	p := c.portals[name]
+	if p == nil {
+		return c.foreign(f, name)
+	}
+	return c.start(p, rows, false)
+}
+
+// portionMax bounds the rows of a portion that a part gives.
+const portionMax = 500
+
+// start makes a portal the active one, for at most so many rows.
+func (c *Conn) start(p *portal, rows int32, simple bool) error {
+	if p.e.st.Kind == planner.Empty {
+		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
+		return nil
+	}
+	if c.failed {
+		return errFailed
+	}
+	if p.last {
+		p.last, p.done = false, true
+		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0))
+		return nil
+	}
+	if p.done {
+		if p.stmt.desc.columns == nil {
+			return sqlstate.New(sqlstate.ObjectNotInState, "portal cannot be run")
+		}
+		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0))
+		return nil
+	}
+	a := &active{p: p, rows: rows, simple: simple}
+	c.bounds = boundsOf(c.host.Settings())
+	d, what := c.host.Timeout(), "statement timeout"
+	if t := c.bounds.timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
+		d, what = t, TimeoutSetting
+	}
+	if d > 0 {
+		a.timer = time.AfterFunc(d, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), stopMax)
+			defer cancel()
+			// A shard that the word does not reach is the watch's business.
+			_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to %s", what))
+		})
+	}
+	if p.job == nil {
+		if rows > 0 {
+			p.e.portion = min(rows, portionMax)
+		}
+		j, err := c.begins(c.ctx, &p.e)
+		if err != nil {
+			a.stopTimer()
+			return err
+		}
+		p.job = j
+	}
+	c.active = a
+	return nil
+}
+
+func (a *active) stopTimer() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// stepActive goes on with the active portal until there is a chunk of output,
+// its rows are given, or it ends.
+func (c *Conn) stepActive() {
+	a := c.active
+	from := len(c.out)
+	frames, done, tag, err := a.p.job.step(c.out, a.rows)
+	if err == nil && context.Cause(c.ctx) != nil && !done {
+		err = context.Cause(c.ctx)
+	}
+	if err != nil {
+		c.out = c.out[:from]
+		c.told()
+		c.failActive(err)
+		return
+	}
+	c.out = frames
+	n, copyIn := countRows(c.out[from:])
+	a.given += int64(n)
+	a.p.rows += int64(n)
+	a.p.bytes += int64(len(c.out) - from)
+	if a.p.e.st.Kind == planner.Several {
+		if err := c.bounds.returned(a.p.rows, a.p.bytes); err != nil {
+			c.out = c.out[:from]
+			c.failActive(err)
+			return
+		}
+	}
+	if ends := done || a.rows > 0 && int64(n) >= int64(a.rows); ends && !copyIn {
+		if err := c.quiet(); err != nil {
+			c.out = c.out[:from]
+			c.failActive(err)
+			return
+		}
+	}
+	c.told()
+	switch {
+	case done && a.rows > 0 && int64(n) >= int64(a.rows):
+		// PostgreSQL finds out that there is no more when it is asked again.
+		a.stopTimer()
+		c.active = nil
+		a.p.last, a.p.tag = true, tag
+		c.out = wire.AppendEmpty(c.out, wire.PortalSuspended)
+	case copyIn:
+		j, ok := a.p.job.(copyJob)
+		if !ok {
+			c.failActive(sqlstate.New(sqlstate.InternalError, "a statement that takes no data asked for some"))
+			return
+		}
+		c.copying = &copying{job: j, simple: a.simple}
+	case done:
+		a.stopTimer()
+		c.active = nil
+		a.p.done, a.p.tag = true, tag
+		c.completed(finalTag(tag, a.given), a.simple)
+	case a.rows > 0 && int64(a.rows) <= int64(n):
+		a.stopTimer()
+		c.active = nil
+		c.out = wire.AppendEmpty(c.out, wire.PortalSuspended)
+	case a.rows > 0:
+		a.rows -= int32(n)
+	}
+}
+
+// quiet leaves no part busy when a statement has ended or is suspended: portions
+// that were asked for are taken, what is left of an answer that ended early is
+// dropped.
+func (c *Conn) quiet() error {
+	for _, p := range c.parts {
+		s := p.busy
+		switch {
+		case s == nil:
+		case s.portion > 0:
+			if err := s.take(); err != nil {
+				return err
+			}
+		default:
+			s.drain()
+		}
+	}
+	return nil
+}
+
+// failActive ends the active portal with an error.
+func (c *Conn) failActive(err error) {
+	simple := c.active.simple
+	c.fail(err)
+	if simple {
+		c.script = nil
+		c.endQuery()
+	} else {
+		c.skipping = true
+	}
+}
+
+// finalTag is the tag that the client gets.
+func finalTag(tag string, rows int64) string {
+	if tag == "SELECT" {
+		return "SELECT " + strconv.FormatInt(rows, 10)
+	}
+	return tag
+}
+
+// countRows counts the DataRows in whole frames; copyIn says that they end with a
+// CopyInResponse.
+func countRows(b []byte) (rows int, copyIn bool) {
+	for len(b) >= wire.Header {
+		switch b[0] {
+		case wire.DataRow:
+			rows++
+		case wire.CopyInResponse:
+			copyIn = true
+		}
+		b = b[1+int(binary.BigEndian.Uint32(b[1:])):]
+	}
+	return rows, copyIn
+}
+
+// foreign runs a message about a portal that is not the conversation's own: it
+// may be one that the adopted part had before.
+func (c *Conn) foreign(f wire.Frame, name string) error {
+	for _, p := range c.parts {
+		if p.adopted && p.busy == nil {
+			return c.relayFrame(p, f)
+		}
+	}
+	return sqlstate.New(sqlstate.InvalidCursorName, "portal %q does not exist", name)
+}
+
+// relayFrame passes a Describe or Execute on to a part as it is.
+func (c *Conn) relayFrame(p *part, f wire.Frame) error {
+	if c.failed {
+		return errFailed
+	}
+	switch f.Type() {
+	case wire.Describe:
+		p.pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil)
+	default:
+		p.pipe.ExecuteFrame(f)
+	}
+	o, err := p.pipe.Run(executor.Sync, (*through)(c))
+	if err != nil {
+		return c.failure(p, err)
+	}
+	if o.Err != nil {
+		return c.failure(p, o.Err)
+	}
+	return nil
+}
+
+// through is a Sink that passes everything on.
+type through Conn
+
+// Frames takes frames for the client.
+func (t *through) Frames(b []byte) error {
+	t.out = append(t.out, b...)
+	return nil
+}
+
+// Parameter passes a parameter on.
+func (t *through) Parameter(name, value string) {}
+
+// isLost reports whether err is the loss of a conversation.
+func isLost(err error) bool {
+	var se *sqlstate.Error
+	return engine.Lost(err) != nil && !errors.As(err, &se)
+}

@@ -1,0 +1,248 @@
+package several
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// startModify runs a statement that changes rows on each shard of its target.
+func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
+	m := &modifying{c: c, e: e, m: e.st.Plan.Modify, left: c.allowance()}
+	m.base = e.parameters()
+	if m.m.Move != nil {
+		m.base.add(oidTIDArray, 0, []byte("{}"))
+	}
+	for _, st := range m.m.Reads {
+		set, err := c.collect(ctx, e, st, m.left)
+		if err != nil {
+			return nil, err
+		}
+		m.sets = append(m.sets, set)
+	}
+	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(shards) == 0:
+		return &answer{tag: finished(e.st, 0)}, nil
+	case m.m.Reference != nil:
+		return m.reference(ctx, shards)
+	case m.m.Move != nil:
+		return m.move(ctx, shards)
+	}
+	q := m.request(&m.m.Write)
+	q.results, q.portion = e.results, e.portion
+	parts, err := c.partsOf(ctx, shards, true)
+	if err != nil {
+		return nil, err
+	}
+	j := &modified{st: e.st}
+	for _, p := range parts {
+		s, err := c.send(p, q)
+		if err != nil {
+			return nil, err
+		}
+		j.streams = append(j.streams, s)
+	}
+	return j, nil
+}
+
+// modifying is an UPDATE, DELETE or MERGE on several shards, or a write to a
+// table that they have in common.
+type modifying struct {
+	c    *Conn
+	e    *execution
+	m    *planner.ModifyPlan
+	left *allowance
+	base request
+	sets []*rowset
+}
+
+// request is a template with the reads in it.
+func (m *modifying) request(t *planner.Template) request {
+	q := m.base.clone()
+	q.results = nil
+	q.text = t.Join(func(n int) string { return m.sets[n].relation(&q) })
+	q.named = m.e.named && len(t.At) == 0
+	q.only(q.text)
+	return q
+}
+
+// modified hands on the rows of RETURNING, and adds up the numbers of rows.
+type modified struct {
+	st      *planner.Statement
+	streams []*stream
+	at      int
+	total   int64
+}
+
+func (j *modified) step(out []byte, rows int32) ([]byte, bool, string, error) {
+	for j.at < len(j.streams) {
+		s := j.streams[j.at]
+		b, err := s.chunk(rows)
+		if err != nil {
+			return out, false, "", err
+		}
+		if b != nil {
+			return append(out, b...), false, "", nil
+		}
+		j.total += counted(s.tag)
+		j.at++
+	}
+	return out, true, finished(j.st, j.total), nil
+}
+
+func (j *modified) stop() {
+	for _, s := range j.streams {
+		s.stop()
+	}
+}
+
+// all reads an answer to its end.
+func (m *modifying) all(s *stream) ([][]byte, error) {
+	var rows [][]byte
+	for {
+		body, err := s.next()
+		if err != nil || body == nil {
+			return rows, err
+		}
+		if err := m.left.take(len(body)); err != nil {
+			return nil, err
+		}
+		rows = append(rows, slices.Clone(body))
+	}
+}
+
+// reference changes every copy of a reference table. The default shard is first:
+// whoever changes the same rows waits there, and nobody holds what he waits for.
+func (m *modifying) reference(ctx context.Context, shards []string) (job, error) {
+	c, r := m.c, m.m.Reference
+	first := c.host.Snapshot().State().DefaultShard
+	shards = slices.DeleteFunc(slices.Clone(shards), func(s string) bool { return s == first })
+	hidden := len(r.Columns)
+	q := m.request(&m.m.Write)
+	q.results = m.e.columnFormats(hidden)
+	p, err := c.part(ctx, first, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.unlockCopies(p); err != nil {
+		return nil, err
+	}
+	s, err := c.send(p, q)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := m.all(s)
+	if err != nil {
+		return nil, err
+	}
+	j := &answer{tag: s.tag}
+	own, err := lastColumns(rows, hidden)
+	if err != nil {
+		return nil, err
+	}
+	if m.m.Returning {
+		for _, b := range rows {
+			f, err := dataRow(b, hidden)
+			if err != nil {
+				return nil, err
+			}
+			j.rows = append(j.rows, f)
+		}
+	}
+	changed := counted(s.tag)
+	replay := len(r.Replay.Pieces) > 0
+	if replay {
+		if changed == 0 {
+			return j, nil
+		}
+		q = m.base.clone()
+		column := func(i int) (string, string) { return r.Columns[i].Name, r.Columns[i].Type }
+		q.text = r.Replay.Join(func(int) string { return unnested(&q, own, hidden, column) })
+		q.only(q.text)
+	}
+	q.results = []int16{0}
+	parts, err := c.partsOf(ctx, shards, true)
+	if err != nil {
+		return nil, err
+	}
+	var streams []*stream
+	for _, p := range parts {
+		if err := c.unlockCopies(p); err != nil {
+			return nil, err
+		}
+		s, err := c.send(p, q)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	want := sorted(own)
+	for _, s := range streams {
+		rows, err := m.all(s)
+		if err != nil {
+			return nil, err
+		}
+		same := counted(s.tag) == changed
+		if same && hidden > 0 && !replay {
+			theirs, err := lastColumns(rows, hidden)
+			if err != nil {
+				return nil, err
+			}
+			same = slices.Equal(want, sorted(theirs))
+		}
+		if !same {
+			e := sqlstate.Refuse("the statement does not do the same to the rows of the reference table "+m.m.Table.QualifiedName()+" on shard "+s.p.shard+" as on shard "+first,
+				"if the table's copies differ: cleave doctor --repair; else write the statement so that its result does not depend on the order of rows, on defaults or on triggers")
+			e.Shard = s.p.shard
+			return nil, e
+		}
+	}
+	return j, nil
+}
+
+// unlockCopies tells the guards of a shard's reference tables that the router
+// writes to every shard that has them.
+func (c *Conn) unlockCopies(p *part) error {
+	_, err := c.exec(p, "SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(c.host.Snapshot().CopiesEpoch(), 10)+"'")
+	return err
+}
+
+// lastColumns are the last n values of each row.
+func lastColumns(bodies [][]byte, n int) ([][][]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	out := make([][][]byte, len(bodies))
+	for i, b := range bodies {
+		vals, err := wire.SplitRow(b, nil)
+		if err != nil || len(vals) < n {
+			return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+		}
+		out[i] = vals[len(vals)-n:]
+	}
+	return out, nil
+}
+
+// sorted are rows as texts in order, so that equal sets of rows are equal.
+func sorted(rows [][][]byte) []string {
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = string(wire.AppendDataRow(nil, r))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// columnsOf names columns for a relation.
+func columnsOf(columns []*shardmap.Column, fields []wire.Field, types []string) func(int) (name, typ string) {
+	return func(i int) (string, string) { return columns[i].Name, assigned(fields[i], types[i], columns[i]) }
+}

@@ -1,0 +1,232 @@
+package several
+
+import (
+	"context"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// move carries out an UPDATE of a shard key. The rows are locked first, as an
+// UPDATE locks them; then it is known which of them leave their shard. Those are
+// deleted there and inserted where they belong; the others are updated.
+func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
+	c, v := m.c, m.m.Move
+	parts, err := c.partsOf(ctx, shards, true)
+	if err != nil {
+		return nil, err
+	}
+	rows := map[string]map[string]string{} // shard, ctid, new owner
+	lock := m.request(&v.Lock)
+	lock.results = []int16{0}
+	streams, err := m.sendAll(parts, func(*part) (request, bool) { return lock, true })
+	if err != nil {
+		return nil, err
+	}
+	leaving, staying := map[string][]string{}, map[string][]string{}
+	moves := false
+	for _, s := range streams {
+		bodies, err := m.all(s)
+		if err != nil {
+			return nil, err
+		}
+		at := map[string]string{}
+		rows[s.p.shard] = at
+		for _, b := range bodies {
+			vals, err := wire.SplitRow(b, nil)
+			if err != nil || len(vals) != 1+len(v.Types) {
+				return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+			}
+			owner, err := m.owner(vals[1:])
+			if err != nil {
+				return nil, err
+			}
+			tid := string(vals[0])
+			if was, twice := at[tid]; twice {
+				if was != owner {
+					return nil, sqlstate.Refuse("a row of "+m.m.Table.QualifiedName()+" matches several rows of FROM, which give it shard keys on different shards", "make the match unique")
+				}
+				continue
+			}
+			at[tid] = owner
+			if owner == s.p.shard {
+				staying[owner] = append(staying[owner], tid)
+			} else {
+				leaving[s.p.shard] = append(leaving[s.p.shard], tid)
+				moves = true
+			}
+		}
+	}
+	j := &answer{}
+	total := int64(0)
+	if moves {
+		if v.Joined {
+			return nil, sqlstate.Refuse("rows would change their shard, and RETURNING names other tables", "leave RETURNING out, or read the rows afterwards")
+		}
+		if err := m.mayMove(ctx); err != nil {
+			return nil, err
+		}
+	}
+	// Rows leave before others come, so that they are not in each other's way.
+	arriving := map[string][][][]byte{}
+	take := m.request(&v.Take)
+	take.results = []int16{0}
+	streams, err = m.sendAll(parts, tuples(take, v.Tuples, leaving))
+	if err != nil {
+		return nil, err
+	}
+	var fields []wire.Field
+	var types []string
+	for _, s := range streams {
+		bodies, err := m.all(s)
+		if err != nil {
+			return nil, err
+		}
+		if fields == nil {
+			fields = fieldsOf(s.columns)
+			if types, err = c.typeNames(s.p, fields); err != nil {
+				return nil, err
+			}
+		}
+		for _, b := range bodies {
+			vals, err := wire.SplitRow(b, nil)
+			if err != nil || len(vals) != len(v.Columns)+len(v.Types) {
+				return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+			}
+			owner, err := m.owner(vals[len(v.Columns):])
+			if err != nil {
+				return nil, err
+			}
+			arriving[owner] = append(arriving[owner], vals[:len(v.Columns)])
+		}
+	}
+	stay := m.request(&v.Stay)
+	stay.results = m.e.results
+	streams, err = m.sendAll(parts, tuples(stay, v.Tuples, staying))
+	if err != nil {
+		return nil, err
+	}
+	if total, err = m.take(j, streams, total); err != nil {
+		return nil, err
+	}
+	if len(arriving) > 0 {
+		var owners []string
+		for _, s := range c.host.Snapshot().Shards() {
+			if len(arriving[s.Name]) > 0 {
+				owners = append(owners, s.Name)
+			}
+		}
+		to, err := c.partsOf(ctx, owners, true)
+		if err != nil {
+			return nil, err
+		}
+		streams, err = m.sendAll(to, func(p *part) (request, bool) {
+			q := m.base.clone()
+			q.text = v.Put.Join(func(int) string {
+				return unnested(&q, arriving[p.shard], len(v.Columns), columnsOf(v.Columns, fields, types))
+			})
+			q.only(q.text)
+			q.results = m.e.results
+			return q, true
+		})
+		if err != nil {
+			return nil, err
+		}
+		if total, err = m.take(j, streams, total); err != nil {
+			return nil, err
+		}
+	}
+	j.tag = finished(m.e.st, total)
+	return j, nil
+}
+
+// tuples is a request for those shards that have rows, with their places.
+func tuples(q request, number int, rows map[string][]string) func(*part) (request, bool) {
+	return func(p *part) (request, bool) {
+		list := rows[p.shard]
+		if len(list) == 0 {
+			return q, false
+		}
+		mine := q.clone()
+		mine.values[number-1] = []byte(`{"` + strings.Join(list, `","`) + `"}`)
+		return mine, true
+	}
+}
+
+// sendAll sends to the parts that have something to do.
+func (m *modifying) sendAll(parts []*part, to func(*part) (request, bool)) ([]*stream, error) {
+	var streams []*stream
+	for _, p := range parts {
+		q, ok := to(p)
+		if !ok {
+			continue
+		}
+		s, err := m.c.send(p, q)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	return streams, nil
+}
+
+// take adds rows and numbers of rows to the answer.
+func (m *modifying) take(j *answer, streams []*stream, total int64) (int64, error) {
+	for _, s := range streams {
+		bodies, err := m.all(s)
+		if err != nil {
+			return 0, err
+		}
+		total += counted(s.tag)
+		for _, b := range bodies {
+			f, err := dataRow(b, 0)
+			if err != nil {
+				return 0, err
+			}
+			j.rows = append(j.rows, f)
+		}
+	}
+	return total, nil
+}
+
+// owner is the shard of a new shard key.
+func (m *modifying) owner(values [][]byte) (string, error) {
+	v := m.m.Move
+	key := make(keyspace.Key, len(values))
+	for i := range values {
+		var err error
+		if key[i], err = planner.StoredKey(m.m.Table, i, &v.Keys[i], values[i]); err != nil {
+			return "", err
+		}
+	}
+	return planner.Owner(m.c.host.Snapshot(), m.m.Table, key)
+}
+
+// mayMove refuses to delete and insert rows where an UPDATE would do something
+// else: foreign keys that act on DELETE or UPDATE, and triggers of the user's.
+func (m *modifying) mayMove(ctx context.Context) error {
+	c, t := m.c, m.m.Table
+	p, err := c.part(ctx, c.describer(), false)
+	if err != nil {
+		return err
+	}
+	table := executor.QuoteLiteral(quote(t.Schema)+"."+quote(t.Name)) + "::pg_catalog.regclass"
+	res, err := c.exec(p, "SELECT 'foreign key', conname FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = "+table+
+		" AND (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))"+
+		" UNION ALL SELECT 'trigger', tgname FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace"+
+		" WHERE tgrelid = "+table+" AND NOT tgisinternal AND n.nspname <> 'cleave_internal'"+
+		" UNION ALL SELECT 'rule', rulename FROM pg_catalog.pg_rewrite WHERE ev_class = "+table)
+	if err != nil {
+		return err
+	}
+	if len(res.Rows) > 0 {
+		what, name := res.Rows[0][0].String, res.Rows[0][1].String
+		return sqlstate.Refuse("the UPDATE would move rows of "+t.QualifiedName()+" to other shards, where they are inserted anew, and "+what+" "+quote(name)+" could tell that from an UPDATE",
+			"delete the rows and insert them with the new key, in one transaction")
+	}
+	return nil
+}

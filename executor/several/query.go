@@ -1,0 +1,103 @@
+package several
+
+import (
+	"strings"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// script is a simple Query being run: its statements are one transaction, unless
+// a block is open or one of them begins one.
+type script struct {
+	texts []string
+	next  int
+}
+
+func (c *Conn) query(body []byte) {
+	if len(body) == 0 || body[len(body)-1] != 0 {
+		c.fail(malformed("Query"))
+		c.endQuery()
+		return
+	}
+	text := string(body[:len(body)-1])
+	texts := []string{text}
+	if strings.Contains(text, ";") {
+		var err error
+		if texts, err = c.ex.Split(text); err != nil {
+			c.fail(err)
+			c.endQuery()
+			return
+		}
+	}
+	c.script = &script{texts: texts}
+}
+
+// runScript goes on with the statements of a Query.
+func (c *Conn) runScript() {
+	s := c.script
+	if s.next >= len(s.texts) {
+		c.script = nil
+		if len(s.texts) == 0 {
+			c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
+		}
+		c.endQuery()
+		return
+	}
+	text := s.texts[s.next]
+	s.next++
+	if err := c.runText(text); err != nil {
+		c.script = nil
+		c.fail(err)
+		c.endQuery()
+	}
+}
+
+// runText begins one statement of a Query.
+func (c *Conn) runText(text string) error {
+	st, err := c.plan(text)
+	if err != nil {
+		return err
+	}
+	if st.Kind == planner.TxKind {
+		return c.control(st)
+	}
+	s := &prepared{text: text, st: st}
+	if st.Kind == planner.SetKind && st.Set.Op != "show" && st.Set.Op != "show all" && st.Set.Op != "set_config" {
+		return c.set(st)
+	}
+	if err := c.analyse(s); err != nil {
+		return err
+	}
+	if st.Params > 0 {
+		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
+	}
+	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &planner.Args{}}}
+	if s.desc.columns != nil {
+		c.out = s.desc.formatted(c.out, nil)
+	}
+	return c.start(p, 0, true)
+}
+
+// completed answers a statement that is complete. The last one of a Query is
+// complete when its transaction is.
+func (c *Conn) completed(tag string, simple bool) {
+	if simple && (c.script == nil || c.script.next >= len(c.script.texts)) && !c.block {
+		if err := c.endUnit(); err != nil {
+			c.script = nil
+			c.fail(err)
+			c.endQuery()
+			return
+		}
+	}
+	c.out = wire.AppendCommandComplete(c.out, tag)
+}
+
+// endQuery ends a Query: with an error everything that it did is rolled back.
+func (c *Conn) endQuery() {
+	if err := c.endUnit(); err != nil {
+		c.fail(err)
+	}
+	c.ready()
+}

@@ -1,0 +1,61 @@
+package several
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Step is what one part of a statement's work was, for EXPLAIN (ROUTE, ANALYZE).
+type Step struct {
+	// Name says what was done ("rows", "relation cleave_rel_1", ...), Shard where.
+	Name, Shard string
+	Rows, Bytes int64 // of the shard's answer
+	Took        time.Duration
+}
+
+// stepsMax bounds the steps that are kept.
+const stepsMax = 1000
+
+// recorder keeps the steps of a statement.
+type recorder struct{ steps []Step }
+
+// Record begins to keep the steps of what is run; Recorded ends it.
+func (c *Conn) Record() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recorder = &recorder{}
+}
+
+// Recorded returns the steps since Record, those of one name together.
+func (c *Conn) Recorded() []Step {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recorder == nil {
+		return nil
+	}
+	steps := c.recorder.steps
+	c.recorder = nil
+	first := map[string]int{}
+	for i, s := range steps {
+		if _, ok := first[s.Name]; !ok {
+			first[s.Name] = i
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int {
+		if d := first[a.Name] - first[b.Name]; d != 0 {
+			return d
+		}
+		return strings.Compare(a.Shard, b.Shard)
+	})
+	return steps
+}
+
+// note records a step, if anybody wants to know.
+func (c *Conn) note(s Step) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.recorder != nil && len(c.recorder.steps) < stepsMax {
+		c.recorder.steps = append(c.recorder.steps, s)
+	}
+}

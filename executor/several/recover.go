@@ -1,0 +1,479 @@
+package several
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+const (
+	// sweepEvery is how often some member of the cluster looks for what was left.
+	// Each looks the more seldom, the more there are.
+	sweepEvery = 2 * time.Second
+	// sweepAgain is the pause after a look that left something unfinished.
+	sweepAgain = 300 * time.Millisecond
+	// orphanAge is when a prepared transaction is settled although its owner seems
+	// to live: it must have been decided, or can never be.
+	orphanAge = 2 * prepareMax
+	// keepRolledBack is how long a decision against a transaction stays. It has to
+	// stay longer than anybody may try to decide the opposite, see decideMax.
+	keepRolledBack = 2 * decideMax
+	// cleanEvery is how often records are cleaned up by some member.
+	cleanEvery = 30 * time.Second
+	// cleanGap is how long records stay at least after their transaction was seen
+	// to have ended everywhere: readers need them for snapshotsMax.
+	cleanGap = 2 * snapshotsMax
+	// atOnce bounds the shards that are looked at at the same time.
+	atOnce = 8
+)
+
+// Connect opens a conversation with a shard; release gives it back, broken says
+// that it has to be closed.
+type Connect func(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error)
+
+// Recovery looks for transactions that were left prepared, and settles them.
+type Recovery struct {
+	Directory shardmap.Directory
+	Connect   Connect
+	// DryRun only looks.
+	DryRun bool
+	// Age is when a transaction is settled although its owner seems to live; 0 is
+	// two minutes.
+	Age time.Duration
+	// own says of the process's own transactions whether they are at work.
+	own     func(id txid) (mine, active bool)
+	members []shardmap.MemberState
+}
+
+// InDoubt is a transaction over several shards of which something is prepared.
+type InDoubt struct {
+	ID      string
+	Router  string // its owner's address or host, "" if that is gone
+	Decider string // the shard that holds the decision
+	Shards  []string
+	Age     time.Duration
+	// State is "active" (its owner is at work on it), "in doubt", or what became of
+	// it: "committed", "rolled back".
+	State string
+	// Err is why it could not be settled yet.
+	Err error
+}
+
+type leftover struct {
+	InDoubt
+	id    txid
+	parts []leftoverPart
+}
+
+type leftoverPart struct {
+	shard, gid, owner string
+}
+
+const preparedSQL = "SELECT gid, (EXTRACT(EPOCH FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) prepared) OPERATOR(pg_catalog.*) 1000000)::bigint, owner::text FROM pg_catalog.pg_prepared_xacts " +
+	"WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database() AND gid LIKE 'cleave\\_%' ORDER BY prepared"
+
+// look lists what is prepared on all shards. unreached are those that could not
+// be asked, with the reasons.
+func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*leftover, unreached map[string]error) {
+	type one struct {
+		rows [][]engine.Text
+		err  error
+	}
+	shards := snap.Shards()
+	got := make([]one, len(shards))
+	eachShard(shards, func(i int, s *shardmap.Shard) {
+		if s.Engine != enginePostgres {
+			return
+		}
+		res, err := r.exec(ctx, s.Name, preparedSQL)
+		if err != nil {
+			got[i].err = err
+			return
+		}
+		got[i].rows = res.Rows
+	})
+	byID := map[txid]*leftover{}
+	unreached = map[string]error{}
+	for i, s := range shards {
+		if got[i].err != nil {
+			unreached[s.Name] = got[i].err
+		}
+		for _, row := range got[i].rows {
+			g, ok := parseGID(row[0].String, snap.State().Cluster)
+			if !ok {
+				continue
+			}
+			l := byID[g.id]
+			if l == nil {
+				l = &leftover{id: g.id, InDoubt: InDoubt{ID: g.id.String(), Decider: g.decider, State: "in doubt"}}
+				byID[g.id] = l
+				found = append(found, l)
+			}
+			if micros, err := strconv.ParseInt(row[1].String, 10, 64); err == nil {
+				l.Age = max(l.Age, time.Duration(micros)*time.Microsecond)
+			}
+			l.Shards = append(l.Shards, s.Name)
+			l.parts = append(l.parts, leftoverPart{s.Name, row[0].String, row[2].String})
+		}
+	}
+	return found, unreached
+}
+
+func eachShard(shards []shardmap.Shard, f func(i int, s *shardmap.Shard)) {
+	slots := make(chan struct{}, atOnce)
+	var wait sync.WaitGroup
+	for i := range shards {
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			f(i, &shards[i])
+		})
+	}
+	wait.Wait()
+}
+
+// exec runs one message on a conversation of its own.
+func (r *Recovery) exec(ctx context.Context, shard, sql string) (*engine.Result, error) {
+	conn, release, err := r.Connect(ctx, shard)
+	if err != nil {
+		return nil, onShard(err, shard)
+	}
+	res, err := engine.ExecContext(ctx, conn, sql)
+	release(err != nil && !isAnswer(err))
+	if err != nil {
+		return res, onShard(err, shard)
+	}
+	return res, nil
+}
+
+// isAnswer reports whether an error is what a shard answered.
+func isAnswer(err error) bool {
+	var se *sqlstate.Error
+	return errors.As(err, &se) && engine.Lost(err) == nil
+}
+
+// orphan reports whether a transaction is to be settled: its owner is gone, or
+// has given it up, or it is too old to be decided any more.
+func (r *Recovery) orphan(l *leftover) bool {
+	age := r.Age
+	if age == 0 {
+		age = orphanAge
+	}
+	if r.own != nil {
+		if mine, active := r.own(l.id); mine {
+			return !active || l.Age > age
+		}
+	}
+	owner := l.id.owner()
+	for _, m := range r.members {
+		if ownerOf(m.ID) == owner {
+			l.Router = m.Address
+			if l.Router == "" {
+				l.Router = m.Host
+			}
+			return l.Age > age
+		}
+	}
+	return true
+}
+
+// Settle looks for transactions that are prepared and settles those whose owner
+// does not. It returns them all, and the shards that it could not ask. It may
+// run at any time, on several members at once.
+//
+// Errors: only when the map or the members cannot be read.
+func (r Recovery) Settle(ctx context.Context) (found []InDoubt, unreached map[string]error, err error) {
+	snap, err := r.Directory.Load(ctx)
+	if err != nil {
+		return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the shard map cannot be read")
+	}
+	left, unreached := r.look(ctx, snap)
+	if len(left) > 0 {
+		// After the look: who has left since is gone, and who has joined since owns
+		// none of them.
+		if r.members, err = r.Directory.Members(ctx); err != nil {
+			return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the members of the cluster cannot be read")
+		}
+	}
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	for _, l := range left {
+		if !r.orphan(l) {
+			l.State = "active"
+			continue
+		}
+		if r.DryRun {
+			continue
+		}
+		slots <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-slots }()
+			r.settle(ctx, snap, l)
+		})
+	}
+	wait.Wait()
+	for _, l := range left {
+		found = append(found, l.InDoubt)
+	}
+	return found, unreached, nil
+}
+
+// settle finds the decision, or decides against the transaction, and carries it out.
+func (r *Recovery) settle(ctx context.Context, snap *shardmap.Snapshot, l *leftover) {
+	if !slices.ContainsFunc(snap.Shards(), func(s shardmap.Shard) bool { return s.Name == l.Decider }) {
+		l.Err = sqlstate.New(sqlstate.ObjectNotInState, "transaction %s was decided on shard %s, which is not in the map any more", l.ID, l.Decider).
+			WithHint("look on that database whether cleave_internal.transaction has its id, then COMMIT PREPARED or ROLLBACK PREPARED on %s", strings.Join(l.Shards, ", "))
+		return
+	}
+	committed, err := r.resolve(ctx, l.id, l.Decider)
+	if err != nil {
+		l.Err = err
+		return
+	}
+	verb, state := "ROLLBACK PREPARED ", "rolled back"
+	if committed {
+		verb, state = "COMMIT PREPARED ", "committed"
+	}
+	for _, p := range l.parts {
+		if err := r.end(ctx, p, verb); err != nil {
+			l.Err = err
+			return
+		}
+	}
+	l.State = state
+}
+
+// end carries the decision out on one shard.
+func (r *Recovery) end(ctx context.Context, p leftoverPart, verb string) error {
+	sql := verb + executor.QuoteLiteral(p.gid)
+	_, err := r.exec(ctx, p.shard, sql)
+	if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege {
+		// Only the role that prepared it may: the session had taken another one.
+		_, err = r.execAs(ctx, p.shard, p.owner, sql)
+	}
+	if err == nil || sqlstate.CodeOf(err) == sqlstate.UndefinedObject { // somebody else was faster, and read the same decision
+		return nil
+	}
+	return err
+}
+
+func (r *Recovery) execAs(ctx context.Context, shard, role, sql string) (*engine.Result, error) {
+	conn, release, err := r.Connect(ctx, shard)
+	if err != nil {
+		return nil, onShard(err, shard)
+	}
+	defer release(true) // with another role it is nobody else's
+	if _, err := engine.ExecContext(ctx, conn, `SET ROLE "`+strings.ReplaceAll(role, `"`, `""`)+`"`); err != nil {
+		return nil, onShard(err, shard)
+	}
+	res, err := engine.ExecContext(ctx, conn, sql)
+	if err != nil {
+		return res, onShard(err, shard)
+	}
+	return res, nil
+}
+
+// resolve returns whether a transaction was committed, and if it was not decided,
+// makes sure that it never will be: its id is in the deciding shard's table then, and
+// the coordinator's own INSERT fails. If the coordinator's INSERT is under way, this
+// one waits for its end.
+func (r *Recovery) resolve(ctx context.Context, id txid, decider string) (committed bool, err error) {
+	conn, release, err := r.Connect(ctx, decider)
+	if err != nil {
+		return false, onShard(err, decider)
+	}
+	broken := true
+	defer func() { release(broken) }()
+	res, err := engine.ExecContext(ctx, conn, resolveSQL(id))
+	if sqlstate.CodeOf(err) == sqlstate.UndefinedTable || sqlstate.CodeOf(err) == sqlstate.InvalidSchemaName {
+		// Lost with a failover, or restored without it. It must be there before
+		// anything is decided against.
+		if err = makeTable(ctx, conn); err == nil {
+			res, err = engine.ExecContext(ctx, conn, resolveSQL(id))
+		}
+	}
+	if err != nil {
+		broken = !isAnswer(err)
+		return false, onShard(err, decider)
+	}
+	broken = false
+	if len(res.Rows) != 1 || res.Rows[0][0].Null {
+		return false, sqlstate.New(sqlstate.DataCorrupted, "shard %s has no decision on transaction %s where one was just written", decider, id).OnShard(decider)
+	}
+	return res.Rows[0][0].String == "t", nil
+}
+
+// resolveSQL decides against a transaction unless it is decided. One message is one
+// transaction, and each statement of it has a snapshot of its own.
+func resolveSQL(id txid) string {
+	return "SET LOCAL synchronous_commit TO on; INSERT INTO " + table + " (id, decided) VALUES ('" + id.String() + "', false) ON CONFLICT (id) DO NOTHING; " +
+		"SELECT decided FROM " + table + " WHERE id OPERATOR(pg_catalog.=) '" + id.String() + "'"
+}
+
+// recovery is that of this process.
+func (t *Transactions) recovery() *Recovery {
+	return &Recovery{Directory: t.ex.Directory(), Connect: t.connect, own: func(id txid) (mine, active bool) {
+		if id.owner() != t.owner {
+			return false, false
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		_, active = t.active[id]
+		return true, active
+	}}
+}
+
+// connect opens a conversation outside of the shard's pool.
+func (t *Transactions) connect(ctx context.Context, shard string) (engine.Conn, func(bool), error) {
+	handle, err := t.ex.Shard(shard)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := handle.Connect(ctx, housekeeping)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, func(bool) { _ = conn.Close() }, nil // nothing is lost with it
+}
+
+func (t *Transactions) resolve(ctx context.Context, id txid, decider string) (bool, error) {
+	return t.recovery().resolve(ctx, id, decider)
+}
+
+// Wake makes Run look at once.
+func (t *Transactions) Wake() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run settles what this process and others leave, and cleans up, until ctx ends.
+func (t *Transactions) Run(ctx context.Context) {
+	members := 1
+	lastClean := time.Now()
+	var cleaned *cleaning
+	timer := time.NewTimer(sweepEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-t.wake:
+		}
+		pause := time.Duration(members) * sweepEvery
+		limit, stop := context.WithTimeout(ctx, 30*time.Second)
+		again := t.sweep(limit)
+		if again {
+			pause = sweepAgain
+		}
+		if time.Since(lastClean) > time.Duration(members)*cleanEvery {
+			lastClean = time.Now()
+			var err error
+			if cleaned, err = t.recovery().clean(limit, cleaned, cleanGap); err != nil && ctx.Err() == nil {
+				t.log.Warn("records of transactions were not cleaned up", telemetry.KeyError, err)
+			}
+			if list, err := t.ex.Directory().Members(limit); err == nil {
+				members = max(1, len(list))
+			}
+		}
+		stop()
+		timer.Reset(pause)
+	}
+}
+
+// sweep is one look. again: something is left that can be tried again soon.
+func (t *Transactions) sweep(ctx context.Context) (again bool) {
+	found, _, err := t.recovery().Settle(ctx)
+	if err != nil {
+		return false // the directory is not there; it says so elsewhere
+	}
+	for _, d := range found {
+		switch {
+		case d.Err != nil:
+			t.log.Warn("a transaction over several shards is in doubt", "transaction", d.ID, "decided on", d.Decider, "prepared on", strings.Join(d.Shards, ", "),
+				"age", d.Age.Round(time.Millisecond), telemetry.KeyError, d.Err)
+			again = true
+		case d.State == "committed" || d.State == "rolled back":
+			t.log.Info("a transaction over several shards was left prepared: "+d.State, "transaction", d.ID, "decided on", d.Decider, "prepared on", strings.Join(d.Shards, ", "),
+				"age", d.Age.Round(time.Millisecond))
+		}
+	}
+	return again
+}
+
+// cleaning is what one round of the clean-up leaves for the next: what was
+// finished everywhere then may go now.
+type cleaning struct {
+	at      time.Time
+	before  map[string]string // by shard: its clock before the look
+	ids     []string          // prepared somewhere
+	unknown []string          // shards that could not be asked
+}
+
+// clean removes records that nobody needs any more from all shards: those of which
+// no part was prepared anywhere in the last round, gap ago at least. It returns the
+// state for the next round.
+func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration) (*cleaning, error) {
+	snap, err := r.Directory.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	if last != nil && time.Since(last.at) < gap {
+		return last, nil
+	}
+	if last != nil {
+		var mu sync.Mutex
+		eachShard(snap.Shards(), func(_ int, s *shardmap.Shard) {
+			before := last.before[s.Name]
+			if before == "" {
+				return
+			}
+			_, err := r.exec(ctx, s.Name, fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND NOT shards && '%[4]s'::text[]; "+
+				"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
+				before, prepareMax.Milliseconds(), strings.Join(last.ids, ","), shardList(last.unknown), keepRolledBack.Milliseconds()))
+			if err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	// In this order: what was written a minute before the clock was read was
+	// prepared everywhere before the look; so it is finished, or the look sees it.
+	next := &cleaning{before: map[string]string{}}
+	var mu sync.Mutex
+	eachShard(snap.Shards(), func(_ int, s *shardmap.Shard) {
+		if s.Engine != enginePostgres {
+			return
+		}
+		res, err := r.exec(ctx, s.Name, "SELECT pg_catalog.clock_timestamp()::text WHERE pg_catalog.to_regclass('"+table+"') IS NOT NULL")
+		if err == nil && len(res.Rows) == 1 {
+			mu.Lock()
+			next.before[s.Name] = res.Rows[0][0].String
+			mu.Unlock()
+		}
+	})
+	left, unreached := r.look(ctx, snap)
+	next.at = time.Now()
+	for _, l := range left {
+		next.ids = append(next.ids, l.ID)
+	}
+	for name := range unreached {
+		next.unknown = append(next.unknown, name)
+	}
+	return next, errors.Join(errs...)
+}

@@ -1,0 +1,180 @@
+package several
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// startScatter runs the plan's text on each shard of the target. What comes back
+// is put one after the other, or merged in the order of the plan (see merge).
+func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
+	plan := e.st.Plan
+	shards, err := plan.Target.Shards(c.host.Snapshot(), e.args)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := countOf(plan.Combine.Limit, e, "2201W", "LIMIT")
+	if err != nil {
+		return nil, err
+	}
+	offset, err := countOf(plan.Combine.Offset, e, "2201X", "OFFSET")
+	if err != nil {
+		return nil, err
+	}
+	parts, err := c.partsOf(ctx, shards, !e.st.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	q := e.request(plan.Text)
+	hidden := plan.Combine.Hidden
+	if hidden > 0 {
+		q.results = hiddenFormats(e.results, len(e.desc.fields), hidden)
+	}
+	var keys *keys
+	if len(plan.Combine.Order) > 0 && len(parts) > 1 {
+		if keys, err = c.keysOf(ctx, e, parts, q); err != nil {
+			return nil, err
+		}
+		if keys == nil {
+			return c.startSorted(ctx, e, len(e.desc.fields)+hidden)
+		}
+	}
+	var streams []*stream
+	for _, p := range parts {
+		s, err := c.send(p, q)
+		if err != nil {
+			for _, s := range streams {
+				s.stop()
+			}
+			return nil, err
+		}
+		streams = append(streams, s)
+	}
+	if keys == nil && hidden == 0 && limit < 0 && offset == 0 {
+		return &scatter{streams: streams}, nil
+	}
+	j := &merge{streams: streams, keys: keys, visible: len(e.desc.fields), hidden: hidden, left: limit, skip: offset}
+	if keys != nil {
+		j.unique = plan.Combine.Unique
+	}
+	return j, nil
+}
+
+// startSorted is the way of a scatter whose order the router cannot compare: the
+// shards' rows are gathered, and sorted by PostgreSQL.
+func (c *Conn) startSorted(ctx context.Context, e *execution, columns int) (job, error) {
+	st := *e.st
+	st.Plan = e.st.Plan.Sorted(columns)
+	sorted := *e
+	sorted.st = &st
+	return c.startGather(ctx, &sorted)
+}
+
+// hiddenFormats are the result formats of a text with hidden columns at its end,
+// which come in binary.
+func hiddenFormats(results []int16, visible, hidden int) []int16 {
+	out := make([]int16, visible+hidden)
+	for i := range visible {
+		out[i] = formatOf(results, i)
+	}
+	for i := range hidden {
+		out[visible+i] = 1
+	}
+	return out
+}
+
+// countOf evaluates LIMIT or OFFSET. A LIMIT that is not there is -1, such an
+// OFFSET 0.
+func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (int64, error) {
+	none := int64(-1)
+	if what == "OFFSET" {
+		none = 0
+	}
+	if n == nil {
+		return none, nil
+	}
+	v := n.Value
+	if n.Param > 0 {
+		if n.Param > len(e.args.Values) {
+			return 0, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", n.Param)
+		}
+		raw := e.args.Values[n.Param-1]
+		if raw == nil {
+			return none, nil
+		}
+		var err error
+		if v, err = intOf(raw, formatOf(e.args.Formats, n.Param-1)); err != nil {
+			return 0, err
+		}
+	}
+	if v < 0 {
+		return 0, sqlstate.New(code, "%s must not be negative", what)
+	}
+	return v, nil
+}
+
+// intOf reads an integer parameter of any width.
+func intOf(raw []byte, format int16) (int64, error) {
+	if format == 1 {
+		switch len(raw) {
+		case 2:
+			return int64(int16(binary.BigEndian.Uint16(raw))), nil
+		case 4:
+			return int64(int32(binary.BigEndian.Uint32(raw))), nil
+		case 8:
+			return int64(binary.BigEndian.Uint64(raw)), nil
+		}
+		return 0, sqlstate.New(sqlstate.InvalidBinary, "incorrect binary data format in a bind parameter")
+	}
+	return parseInt(string(raw))
+}
+
+// scatter puts the rows of several shards one after the other.
+type scatter struct {
+	streams []*stream
+	at      int
+}
+
+// step implements job.
+func (j *scatter) step(out []byte, rows int32) ([]byte, bool, string, error) {
+	for j.at < len(j.streams) {
+		b, err := j.streams[j.at].chunk(rows)
+		if err != nil {
+			return out, false, "", err
+		}
+		if b != nil {
+			return append(out, b...), false, "", nil
+		}
+		j.at++
+	}
+	return out, true, "SELECT", nil
+}
+
+// stop implements job.
+func (j *scatter) stop() {
+	for _, s := range j.streams {
+		s.stop()
+	}
+}
+
+// row appends a DataRow frame with the visible columns of a row's body.
+func appendRow(out, body []byte, visible, hidden int) []byte {
+	out, m := wire.Begin(out, wire.DataRow)
+	if hidden == 0 {
+		return wire.End(append(out, body...), m)
+	}
+	at := 2
+	for range visible {
+		n := int32(binary.BigEndian.Uint32(body[at:]))
+		at += 4
+		if n > 0 {
+			at += int(n)
+		}
+	}
+	out = wire.AppendInt16(out, int16(visible))
+	return wire.End(append(out, body[2:at]...), m)
+}

@@ -1,0 +1,132 @@
+package several
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Names of the session settings that bound statements over several shards. A
+// bound of 0 is none.
+const (
+	// ScatterSetting is on or off: off refuses what needs several shards.
+	ScatterSetting = "cleave.scatter"
+	// ShardsMaxSetting is how many shards one statement may touch.
+	ShardsMaxSetting = "cleave.shards_max"
+	// RowsMaxSetting and BytesMaxSetting bound the rows that one statement over
+	// several shards returns to the client.
+	RowsMaxSetting  = "cleave.rows_max"
+	BytesMaxSetting = "cleave.bytes_max"
+	// TimeoutSetting bounds how long one statement over several shards runs.
+	TimeoutSetting = "cleave.several_timeout"
+)
+
+// Number reads a setting's value that is a whole number, not negative. With size
+// it may have a unit of PostgreSQL's: B, kB, MB, GB, TB.
+func Number(v string, size bool) (int64, bool) {
+	v = strings.TrimSpace(v)
+	unit := int64(1)
+	if size {
+		units := []struct {
+			name string
+			n    int64
+		}{{"kB", 1 << 10}, {"MB", 1 << 20}, {"GB", 1 << 30}, {"TB", 1 << 40}, {"B", 1}}
+		for _, u := range units {
+			if s, ok := strings.CutSuffix(v, u.name); ok {
+				v, unit = strings.TrimSpace(s), u.n
+				break
+			}
+		}
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < 0 || n > (1<<62)/unit {
+		return 0, false
+	}
+	return n * unit, true
+}
+
+// Switch reads a setting's value that is on or off.
+func Switch(v string) (on, ok bool) {
+	switch strings.ToLower(v) {
+	case "on", "true", "yes", "1":
+		return true, true
+	case "off", "false", "no", "0":
+		return false, true
+	}
+	return false, false
+}
+
+// Duration reads a time as PostgreSQL does, milliseconds without a unit.
+func Duration(v string) (time.Duration, bool) {
+	v = strings.TrimSpace(v)
+	digits := strings.TrimRight(v, "abcdefghijklmnopqrstuvwxyz ")
+	n, err := strconv.ParseFloat(digits, 64)
+	units := map[string]time.Duration{"us": time.Microsecond, "": time.Millisecond, "ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	unit, ok := units[strings.TrimSpace(v[len(digits):])]
+	if err != nil || !ok || n < 0 || n*float64(unit) > float64(24*24*time.Hour) {
+		return 0, false
+	}
+	return time.Duration(n * float64(unit)), true
+}
+
+// valueOf is a setting's value without its quotes, "" if it is not set.
+func valueOf(s *executor.Settings, name string) string {
+	v, _ := s.Get(name)
+	if v = strings.TrimSpace(v); len(v) >= 2 && v[0] == '\'' && v[len(v)-1] == '\'' {
+		v = strings.ReplaceAll(v[1:len(v)-1], "''", "'")
+	}
+	return v
+}
+
+// bounds are the session's guard rails for one statement.
+type bounds struct {
+	forbidden   bool
+	shards      int64
+	rows, bytes int64
+	timeout     time.Duration
+}
+
+func boundsOf(s *executor.Settings) bounds {
+	if s.Len() == 0 {
+		return bounds{}
+	}
+	var b bounds
+	if on, ok := Switch(valueOf(s, ScatterSetting)); ok {
+		b.forbidden = !on
+	}
+	b.shards, _ = Number(valueOf(s, ShardsMaxSetting), false)
+	b.rows, _ = Number(valueOf(s, RowsMaxSetting), false)
+	b.bytes, _ = Number(valueOf(s, BytesMaxSetting), true)
+	b.timeout, _ = Duration(valueOf(s, TimeoutSetting))
+	return b
+}
+
+// touches refuses a statement that touches more shards than it may.
+func (b *bounds) touches(n int) error {
+	switch {
+	case n <= 1:
+	case b.forbidden:
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement needs %d shards, and %s is off", n, ScatterSetting).
+			WithHint("add the shard key to its conditions, or SET %s = on; EXPLAIN (ROUTE) shows where it goes", ScatterSetting)
+	case b.shards > 0 && int64(n) > b.shards:
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement needs %d shards, more than %s allows (%d)", n, ShardsMaxSetting, b.shards).
+			WithHint("add the shard key to its conditions, or raise the setting; EXPLAIN (ROUTE) shows where it goes")
+	}
+	return nil
+}
+
+// returned refuses to go on with an answer that is larger than it may be.
+func (b *bounds) returned(rows, bytes int64) error {
+	switch {
+	case b.rows > 0 && rows > b.rows:
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement returns more than %d rows of several shards (%s)", b.rows, RowsMaxSetting).
+			WithHint("add conditions or a LIMIT, or raise the setting")
+	case b.bytes > 0 && bytes > b.bytes:
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement returns more than %d bytes of several shards (%s)", b.bytes, BytesMaxSetting).
+			WithHint("add conditions, read fewer columns, or raise the setting")
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package several
+
+import (
+	"sync"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+)
+
+// Shared is what all conversations over several shards of one router have in
+// common. Its methods are safe for concurrent use.
+type Shared struct {
+	ex           *executor.Executor
+	transactions *Transactions
+	// gathers has one element for each gather with temporary tables.
+	gathers chan struct{}
+
+	mu sync.Mutex
+	// described are the descriptions of texts; the executor shares its Prepareds,
+	// so that they are keys.
+	described map[*executor.Prepared]*description
+	// sortings are how the rows of scattered plans can be merged; collations, which
+	// shards' databases sort texts by their bytes.
+	sortings   map[*planner.Plan]*sorting
+	collations map[string]bool
+}
+
+// describedMax bounds the descriptions that are kept; when they are so many, all
+// are forgotten.
+const describedMax = 4096
+
+// NewShared makes what the conversations of a router share. Without transactions
+// it makes its own, of which nobody recovers what is left.
+func NewShared(ex *executor.Executor, transactions *Transactions) *Shared {
+	if transactions == nil {
+		transactions = NewTransactions(TransactionsOptions{Executor: ex})
+	}
+	return &Shared{ex: ex, transactions: transactions, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
+}
+
+// description is what a shard says of a statement.
+type description struct {
+	params []uint32 // types of the parameters
+	// columns is the body of the RowDescription, with text formats; nil if the
+	// statement returns no rows.
+	columns []byte
+	fields  []wire.Field
+}
+
+func (s *Shared) get(p *executor.Prepared) *description {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.described[p]
+}
+
+func (s *Shared) put(p *executor.Prepared, d *description) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.described) >= describedMax {
+		clear(s.described)
+	}
+	s.described[p] = d
+}
+
+// forget drops a description that turned out to be old.
+func (s *Shared) forget(p *executor.Prepared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.described, p)
+}

@@ -1,0 +1,340 @@
+package several
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// request is a text to be run on a part, with its parameters as in Bind.
+type request struct {
+	text string
+	oids []uint32 // of all parameters, as description.params
+	// formats and values are those of all parameters.
+	formats []int16
+	values  [][]byte
+	results []int16
+	// portion: so many rows are read at a time, and between two portions the part
+	// is free for other statements; 0 reads all in one go.
+	portion int32
+	// step names it in EXPLAIN (ROUTE, ANALYZE); "" is "rows".
+	step string
+	// named: it is worth preparing it on the shard under a name.
+	named bool
+}
+
+// request is the request of a text of the execution's plan: with its parameters.
+func (e *execution) request(text string) request {
+	return request{text: text, oids: e.desc.params, formats: e.args.Formats, values: e.args.Values, results: e.results, portion: e.portion, named: e.named}
+}
+
+// stream is the answer of a part to a request, as it comes. It implements
+// executor.Sink.
+type stream struct {
+	c *Conn
+	p *part
+	// columns is the body of the RowDescription; nil until it came, or if there is none.
+	columns []byte
+	buf     []byte // DataRow, CopyData, CopyOutResponse and CopyInResponse frames
+	pos     int
+	tag     string // of the command, once it is complete
+	portal  string
+	portion int32
+	reading bool // answers are outstanding
+	suspend bool // the shard has more rows
+	copyIn  bool // the shard waits for data
+	err     error
+	rows    int64 // that came
+	bytes   int64
+	step    string
+	began   time.Time
+}
+
+// Frames takes what the shard says (executor.Sink).
+func (s *stream) Frames(b []byte) error {
+	s.bytes += int64(len(b))
+	for len(b) >= wire.Header {
+		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
+		switch b[0] {
+		case wire.DataRow:
+			s.rows++
+			s.buf = append(s.buf, b[:n]...)
+		case wire.CopyData, wire.CopyOutResponse, wire.CopyInResponse, wire.CopyDone:
+			s.buf = append(s.buf, b[:n]...)
+		case wire.CommandComplete:
+			s.tag, _, _ = wire.CutString(b[wire.Header:n])
+		case wire.EmptyQueryResponse:
+			s.tag = ""
+		case wire.PortalSuspended:
+			s.suspend = true
+		case wire.NoticeResponse:
+			s.c.notice(b[:n])
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// Parameter passes a changed parameter on (executor.Sink).
+func (s *stream) Parameter(name, value string) { s.c.parameter(s.p, name, value) }
+
+// Described keeps the columns (executor.Watch).
+func (s *stream) Described(columns []byte) *sqlstate.Error {
+	s.columns = append(s.columns[:0], columns...)
+	return nil
+}
+
+// send sends a text to a part, whose answer is read from the stream. Several
+// parts work at the same time if send is called for all before the first next.
+func (c *Conn) send(p *part, q request) (*stream, error) {
+	if err := context.Cause(c.ctx); err != nil {
+		return nil, err
+	}
+	if p.busy != nil {
+		return nil, c.busy(p)
+	}
+	batched, err := c.begin(p)
+	if err != nil {
+		return nil, err
+	}
+	if !batched {
+		if err := c.settle(p); err != nil {
+			return nil, err
+		}
+	} else {
+		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
+	}
+	s := &stream{c: c, p: p, portion: q.portion, step: q.step, began: time.Now()}
+	if q.portion > 0 {
+		c.portalNo++
+		s.portal = "cleave_" + strconv.Itoa(c.portalNo)
+	}
+	on := c.prepareOn(p, q, s)
+	p.pipe.Bind(s.portal, on, bindBody(q), false)
+	p.pipe.DescribePortal(s.portal, false, s)
+	p.pipe.Execute(s.portal, q.portion)
+	p.busy, s.reading = s, true
+	if err := p.pipe.Dispatch(executor.Sync); err != nil {
+		return nil, s.broken(err)
+	}
+	return s, nil
+}
+
+// prepareOn adds the Parse of a request to the part's pipeline, if it needs one,
+// and returns the statement's name.
+func (c *Conn) prepareOn(p *part, q request, owner any) string {
+	oids := builtin(q.oids)
+	if !q.named {
+		p.pipe.Unnamed(owner, q.text, oids, false)
+		return ""
+	}
+	prep := c.ex.Prepare(q.text, oids, c.host.Snapshot().SchemaVersion(), p.conn.Settings())
+	p.pipe.Prepare(prep, owner, false)
+	return prep.Name()
+}
+
+// builtin leaves types open whose numbers differ between shards.
+func builtin(oids []uint32) []uint32 {
+	const firstUser = 16384 // FirstNormalObjectId of transam.h
+	for i, o := range oids {
+		if o >= firstUser {
+			out := append([]uint32(nil), oids...)
+			for ; i < len(out); i++ {
+				if out[i] >= firstUser {
+					out[i] = 0
+				}
+			}
+			return out
+		}
+	}
+	return oids
+}
+
+// bindBody is the body of a Bind after its names.
+func bindBody(q request) []byte {
+	size := 6 + 2*len(q.formats) + 2*len(q.results)
+	for _, v := range q.values {
+		size += 4 + len(v)
+	}
+	b := make([]byte, 0, size)
+	b = wire.AppendInt16(b, int16(len(q.formats)))
+	for _, f := range q.formats {
+		b = wire.AppendInt16(b, f)
+	}
+	b = wire.AppendInt16(b, int16(len(q.values)))
+	for _, v := range q.values {
+		b = wire.AppendValue(b, v)
+	}
+	b = wire.AppendInt16(b, int16(len(q.results)))
+	for _, f := range q.results {
+		b = wire.AppendInt16(b, f)
+	}
+	return b
+}
+
+// broken is the error of a stream whose part is lost.
+func (s *stream) broken(err error) error {
+	s.reading, s.p.busy = false, nil
+	s.err = s.c.failure(s.p, err)
+	return s.err
+}
+
+// fill waits for answers. more is false at the end of what was asked for.
+func (s *stream) fill() (more bool, err error) {
+	if s.err != nil {
+		return false, s.err
+	}
+	if !s.reading || s.copyIn {
+		return false, nil
+	}
+	o, done, err := s.p.pipe.Step(s)
+	if err != nil {
+		return false, s.broken(err)
+	}
+	s.copyIn = o.CopyIn
+	if !done {
+		return true, nil
+	}
+	s.reading, s.p.busy = false, nil
+	if o.Err != nil {
+		s.err = s.c.failure(s.p, o.Err)
+		return false, s.err
+	}
+	if !s.suspend {
+		s.noted()
+	}
+	return true, nil
+}
+
+// noted records the stream, which is at its end.
+func (s *stream) noted() {
+	name := s.step
+	if name == "" {
+		name = "rows"
+	}
+	s.c.note(Step{Name: name, Shard: s.p.shard, Rows: s.rows, Bytes: s.bytes, Took: time.Since(s.began)})
+}
+
+// take waits for all of a portion.
+func (s *stream) take() error {
+	for s.reading && !s.copyIn {
+		if _, err := s.fill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready makes sure that there is a frame in buf, unless the answer is at its end.
+func (s *stream) ready() (bool, error) {
+	for s.pos >= len(s.buf) {
+		s.buf, s.pos = s.buf[:0], 0
+		if cap(s.buf) > 1<<20 {
+			s.buf = nil
+		}
+		if !s.reading && s.suspend && s.err == nil {
+			s.suspend = false
+			if s.p.busy != nil {
+				return false, s.c.busy(s.p)
+			}
+			if err := context.Cause(s.c.ctx); err != nil {
+				return false, err
+			}
+			s.p.pipe.Execute(s.portal, s.portion)
+			s.p.busy, s.reading = s, true
+			if err := s.p.pipe.Dispatch(executor.Sync); err != nil {
+				return false, s.broken(err)
+			}
+		}
+		more, err := s.fill()
+		if err == nil && s.portion > 0 {
+			// The part has to be free before anything of the portion is given.
+			err = s.take()
+		}
+		if err != nil {
+			return false, err
+		}
+		if !more && s.pos >= len(s.buf) && !s.suspend {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// next returns the body of the next DataRow (or CopyData), nil at the end; then
+// tag is set. It is valid until the next call. Other frames are passed over.
+func (s *stream) next() ([]byte, error) {
+	for {
+		ok, err := s.ready()
+		if !ok || err != nil {
+			return nil, err
+		}
+		f := s.buf[s.pos:]
+		n := 1 + int(binary.BigEndian.Uint32(f[1:]))
+		s.pos += n
+		if f[0] == wire.DataRow || f[0] == wire.CopyData {
+			return f[wire.Header:n], nil
+		}
+	}
+}
+
+// chunk returns whole frames that are at hand, at most rows DataRows (0: any
+// number); nil at the end. They are valid until the next call.
+func (s *stream) chunk(rows int32) ([]byte, error) {
+	ok, err := s.ready()
+	if !ok || err != nil {
+		return nil, err
+	}
+	from, to := s.pos, s.pos
+	for n := int32(0); to < len(s.buf) && (rows <= 0 || n < rows); n++ {
+		to += 1 + int(binary.BigEndian.Uint32(s.buf[to+1:]))
+	}
+	s.pos = to
+	return s.buf[from:to], nil
+}
+
+// head waits until the columns are known, or the answer has ended.
+func (s *stream) head() error {
+	for s.columns == nil && s.reading {
+		if more, err := s.fill(); err != nil || !more {
+			return err
+		}
+	}
+	return s.err
+}
+
+// drain reads what is left, without looking at it.
+func (s *stream) drain() {
+	for s.reading {
+		s.buf, s.pos = s.buf[:0], 0
+		if s.copyIn {
+			if s.endCopy(wire.AppendCopyFail(nil, "the statement has ended")) != nil {
+				break
+			}
+		}
+		if _, err := s.fill(); err != nil {
+			break
+		}
+	}
+	s.buf, s.pos = s.buf[:0], 0
+}
+
+// stop ends the answer early. Much that is unread is cancelled only outside of a
+// transaction that goes on, where an error would end it.
+func (s *stream) stop() {
+	if s.reading {
+		s.drain()
+	}
+	if s.portal != "" && s.suspend && s.err == nil && !s.p.conn.Broken() && s.p.busy == nil {
+		s.suspend = false
+		s.p.pipe.Close(s.portal, false)
+		if _, err := s.p.pipe.Run(executor.Sync, s); err != nil {
+			_ = s.c.failure(s.p, err) // it marks the transaction
+		}
+	}
+}

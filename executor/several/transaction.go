@@ -1,0 +1,332 @@
+package several
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+)
+
+// Bounds of the protocol. docs/design/transactions.md says what hangs on each.
+const (
+	// prepareMax is how long after its first PREPARE a transaction may be decided.
+	prepareMax = time.Minute
+	// decideMax is by how much the deciding shard's clock may differ from this
+	// process's before it refuses every decision.
+	decideMax = 12 * time.Hour
+	// finishMax bounds what the client waits for after the decision: the other
+	// shards' COMMIT PREPARED.
+	finishMax = 5 * time.Second
+	// resolveMax bounds the asking for a decision whose answer was lost.
+	resolveMax = 5 * time.Second
+)
+
+// Participant is one shard's part in a transaction, as its end needs it.
+type Participant struct {
+	Shard string
+	// Conn is inside the transaction's BEGIN and answers nothing else.
+	Conn *executor.Conn
+	// Wrote says that it may have written, or holds row locks that others must not
+	// get before the transaction has ended everywhere.
+	Wrote bool
+}
+
+// TransactionsOptions are what Transactions are made of.
+type TransactionsOptions struct {
+	Executor *executor.Executor
+	// Member is the id under which the process has joined the cluster; "" is one
+	// of its own that nobody else takes for alive.
+	Member string
+	Log    *slog.Logger // nil: nothing is logged
+}
+
+// Transactions ends the transactions of one process that several shards take part
+// in, and finishes what others have left when they died. Methods are safe for
+// concurrent use.
+type Transactions struct {
+	ex    *executor.Executor
+	log   *slog.Logger
+	owner [8]byte
+	seq   atomic.Uint64
+	// wake asks Run to look now: something was left unfinished.
+	wake chan struct{}
+	gate gate
+
+	mu     sync.Mutex
+	active map[txid]*transaction
+	// ready are the shards that have the table of records, by their handles.
+	ready map[engine.Shard]bool
+
+	// step is told of each step in tests; an error stops the protocol there, as
+	// if the process had died.
+	step func(step, shard string) error
+}
+
+// NewTransactions makes what ends transactions over several shards. Run has to
+// run beside it, so that nothing is left prepared.
+func NewTransactions(o TransactionsOptions) *Transactions {
+	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), wake: make(chan struct{}, 1),
+		active: map[txid]*transaction{}, ready: map[engine.Shard]bool{}}
+	if o.Member == "" {
+		o.Member = rand.Text()
+	}
+	t.owner = ownerOf(o.Member)
+	return t
+}
+
+// ownerOf is the beginning of the ids of a member's transactions.
+func ownerOf(member string) (owner [8]byte) {
+	sum := sha256.Sum256([]byte(member))
+	copy(owner[:], sum[:])
+	return owner
+}
+
+// txid names a transaction over several shards: its owner, and a number that the
+// owner gives once.
+type txid [16]byte
+
+func (id txid) String() string { return hex.EncodeToString(id[:]) }
+
+func (id txid) owner() (owner [8]byte) {
+	copy(owner[:], id[:8])
+	return owner
+}
+
+func parseID(s string) (id txid, ok bool) {
+	if len(s) != 2*len(id) {
+		return id, false
+	}
+	_, err := hex.Decode(id[:], []byte(s))
+	return id, err == nil
+}
+
+func (t *Transactions) newID() (id txid) {
+	copy(id[:], t.owner[:])
+	binary.BigEndian.PutUint64(id[8:], t.seq.Add(1))
+	return id
+}
+
+// gid is the global id of one part of a transaction, as PREPARE TRANSACTION takes it:
+//
+//	cleave_<beginning of the cluster's id>_<transaction>_<number of the part>_<deciding shard>
+//
+// Whoever finds it knows whose it is and where its decision stands. A server's
+// databases share one space of such ids: the number keeps the parts apart.
+type gid struct {
+	cluster string
+	id      txid
+	n       int
+	decider string
+}
+
+const gidPrefix = "cleave_"
+
+func (g gid) String() string {
+	return fmt.Sprintf("%s%s_%s_%d_%s", gidPrefix, clusterPart(g.cluster), g.id, g.n, g.decider)
+}
+
+// clusterPart is what a gid says of the cluster: a database belongs to one
+// cluster only, so this is for people.
+func clusterPart(cluster string) string {
+	var b strings.Builder
+	for _, c := range cluster {
+		if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			b.WriteRune(c)
+		}
+		if b.Len() == 8 {
+			break
+		}
+	}
+	return b.String()
+}
+
+// parseGID reads a global id; ok is false for those of others, schema changes
+// included.
+func parseGID(s, cluster string) (g gid, ok bool) {
+	rest, ok := strings.CutPrefix(s, gidPrefix+clusterPart(cluster)+"_")
+	if !ok {
+		return g, false
+	}
+	parts := strings.SplitN(rest, "_", 3)
+	if len(parts) != 3 {
+		return g, false
+	}
+	g.cluster, g.decider = cluster, parts[2]
+	if g.id, ok = parseID(parts[0]); !ok {
+		return g, false
+	}
+	n, err := strconv.Atoi(parts[1])
+	g.n = n
+	return g, err == nil && g.decider != ""
+}
+
+// table is where the records are. Every part that writes leaves one, inside its
+// own transaction: on the deciding shard it is the decision, on all it tells
+// readers that ask for atomic reads which shards belong together.
+const table = "cleave_internal.transaction"
+
+// tableLock serializes the creation of the table ("cleavetx" in ASCII, without the sign).
+const tableLock = 0x636c656176657478
+
+const tableSQL = `SELECT pg_catalog.pg_advisory_xact_lock(%d);
+CREATE TABLE IF NOT EXISTS ` + table + ` (
+	id uuid PRIMARY KEY,
+	decided boolean,
+	shards text[] NOT NULL DEFAULT '{}',
+	xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
+	at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
+CREATE INDEX IF NOT EXISTS transaction_xid ON ` + table + ` (xid);
+COMMENT ON TABLE ` + table + ` IS 'Cleave: transactions over several shards, for some minutes; see docs/design/transactions.md';
+GRANT SELECT, INSERT ON ` + table + ` TO PUBLIC`
+
+// recordSQL notes the transaction on a shard that has to follow a decision.
+func recordSQL(id txid, shards string) string {
+	return "INSERT INTO " + table + " (id, shards) VALUES ('" + id.String() + "', '" + shards + "')"
+}
+
+// decideSQL is the decision to commit; it takes effect with the COMMIT after it.
+// It fails where somebody has decided against it (the id is there), and when it
+// comes so late that such a decision may have been cleaned up. A decision has to be
+// on disk before it is followed, whatever the session's synchronous_commit.
+func decideSQL(id txid, shards string, until time.Time) string {
+	return "INSERT INTO " + table + " (id, shards, decided) VALUES ('" + id.String() + "', '" + shards + "', CASE WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.<) '" +
+		until.UTC().Format("2006-01-02 15:04:05+00") + "'::timestamptz THEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.<>) 'off' OR " +
+		"pg_catalog.set_config('synchronous_commit', 'local', true) OPERATOR(pg_catalog.<>) '' ELSE pg_catalog.clock_timestamp()::text::boolean END)"
+}
+
+// shardList is an array of shards' names as SQL; names have no characters that
+// would have to be quoted.
+func shardList(names []string) string { return "{" + strings.Join(names, ",") + "}" }
+
+// CanWrite reports whether a transaction can write on all these shards and still
+// be committed on all of them or none. Call it before the second one writes, since
+// nothing is undone by the refusal: 0A000 if shards cannot prepare transactions,
+// 57P03 if one cannot be reached.
+func (t *Transactions) CanWrite(ctx context.Context, parts []Participant) error {
+	for _, p := range parts {
+		if !p.Conn.CanPrepare() {
+			return cannotPrepare(t.engineOf(p.Shard), p.Shard, parts)
+		}
+	}
+	for _, p := range parts {
+		if err := t.prepareShard(ctx, p.Shard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Transactions) engineOf(shard string) string {
+	for _, s := range t.ex.Snapshot().Shards() {
+		if s.Name == shard {
+			return s.Engine
+		}
+	}
+	return ""
+}
+
+func cannotPrepare(engineName, shard string, parts []Participant) error {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.Shard
+	}
+	why := "a transaction that writes on several shards (" + strings.Join(names, ", ") + ") needs shards that can prepare transactions, and " + shard + " cannot"
+	if engineName != enginePostgres {
+		return sqlstate.Refuse(why+": SQLite has no prepared transactions, so all or none cannot be promised", "write on one shard in a transaction, or use PostgreSQL shards").OnShard(shard)
+	}
+	return sqlstate.Refuse(why+": its max_prepared_transactions is 0", "ALTER SYSTEM SET max_prepared_transactions = 100 on that shard, and restart its server; or write on one shard in a transaction").OnShard(shard)
+}
+
+const enginePostgres = "postgres"
+
+// prepareShard makes sure that the shard has the table of records.
+func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
+	handle, err := t.ex.Shard(shard)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	ready := t.ready[handle]
+	t.mu.Unlock()
+	if ready {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, resolveMax)
+	defer stop()
+	conn, err := handle.Connect(ctx, housekeeping)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := makeTable(ctx, conn); err != nil {
+		return onShard(err, shard)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.ready) > 4096 {
+		clear(t.ready) // shards that left the map
+	}
+	t.ready[handle] = true
+	return nil
+}
+
+// makeTable makes the table of records where it is missing.
+func makeTable(ctx context.Context, conn engine.Conn) error {
+	res, err := engine.ExecContext(ctx, conn, "SELECT pg_catalog.to_regclass('"+table+"') IS NULL")
+	if err != nil {
+		return err
+	}
+	if res.Rows[0][0].String == "f" {
+		return nil
+	}
+	_, err = engine.ExecContext(ctx, conn, fmt.Sprintf(tableSQL, int64(tableLock)))
+	return err
+}
+
+// forget makes the next transaction look again whether the shard has the table.
+func (t *Transactions) forget(shard string) {
+	if handle, err := t.ex.Shard(shard); err == nil {
+		t.mu.Lock()
+		delete(t.ready, handle)
+		t.mu.Unlock()
+	}
+}
+
+// housekeeping are the startup parameters of conversations that recovery has
+// outside of the pools: when those are full of statements that wait for a
+// prepared row, recovery must not wait for them.
+var housekeeping = map[string]string{
+	"application_name": "cleave", "client_encoding": "UTF8", "DateStyle": "ISO",
+	"default_transaction_isolation": "read committed", "default_transaction_read_only": "off",
+	"lock_timeout": "2s", "statement_timeout": "10s",
+}
+
+// onShard says where an error of a shard happened, and turns the loss of a
+// conversation in which nothing was at stake into 57P03.
+func onShard(err error, shard string) error {
+	if lost := engine.Lost(err); lost != nil {
+		if lost.Shard == "" {
+			lost.Shard = shard
+		}
+		return lost.State(false)
+	}
+	e := *sqlstate.As(err)
+	if e.Shard == "" {
+		e.Shard = shard
+	}
+	return &e
+}

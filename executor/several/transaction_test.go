@@ -1,0 +1,497 @@
+package several
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/postgres"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/shardmap/memory"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+func TestMain(m *testing.M) {
+	if plan := os.Getenv(dyingEnv); plan != "" {
+		die(plan)
+	}
+	pgtest.Main(m)
+}
+
+const testCluster = "0d6cbf63-7f0b-4f38-9d2e-1f6f5d1a2b3c"
+
+// bank is a cluster with accounts: number i is on shard i of them.
+type bank struct {
+	t    testing.TB
+	urls []string
+	ex   *executor.Executor
+	dir  shardmap.Directory
+}
+
+func newBank(t testing.TB, servers ...*localpg.Server) *bank {
+	t.Helper()
+	var urls []string
+	for i, s := range servers {
+		url := pgtest.DatabaseOn(t, s)
+		sh, err := postgres.Driver{}.Open(engine.Config{Cluster: testCluster, Name: shardName(i), URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sh.Install(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if err := sh.Close(); err != nil {
+			t.Fatal(err)
+		}
+		urls = append(urls, url)
+	}
+	ex, dir, err := openBank(urls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bank{t: t, urls: urls, ex: ex, dir: dir}
+	t.Cleanup(func() {
+		if err := errors.Join(ex.Close(), dir.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range urls {
+		b.query(i, fmt.Sprintf("CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL); INSERT INTO account VALUES (%d, 100)", i))
+	}
+	return b
+}
+
+func same(s *localpg.Server, n int) []*localpg.Server {
+	all := make([]*localpg.Server, n)
+	for i := range all {
+		all[i] = s
+	}
+	return all
+}
+
+func shardName(i int) string { return fmt.Sprint("shard-", i) }
+
+func openBank(urls []string) (*executor.Executor, shardmap.Directory, error) {
+	state := shardmap.State{Format: shardmap.Format, Cluster: testCluster, DefaultShard: shardName(0)}
+	for i, url := range urls {
+		state.Shards = append(state.Shards, shardmap.Shard{Name: shardName(i), Engine: "postgres", URL: url, Weight: 1})
+	}
+	dir := memory.New()
+	if _, err := dir.Update(context.Background(), shardmap.Change{By: "test", Why: "test", Op: "test"}, state); err != nil {
+		return nil, nil, err
+	}
+	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}}, Planner: planner.New(planner.Limits{})})
+	return ex, dir, ex.Start(context.Background())
+}
+
+// query runs a statement on a shard outside of everything.
+func (b *bank) query(i int, sql string) *engine.Result {
+	b.t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	conn, release, err := (&Transactions{ex: b.ex}).connect(ctx, shardName(i))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer release(false)
+	res, err := engine.ExecContext(ctx, conn, sql)
+	if err != nil {
+		b.t.Fatalf("%s: %v", sql, err)
+	}
+	return res
+}
+
+// begin opens a transaction on every shard and takes or gives money there: with
+// three shards -2, +1 and +1.
+func begin(ex *executor.Executor, shards int, read ...int) ([]Participant, error) {
+	var parts []Participant
+	for i := range shards {
+		c, err := ex.Acquire(context.Background(), shardName(i), nil)
+		if err != nil {
+			return nil, err
+		}
+		amount := 1
+		if i == 0 {
+			amount = 1 - shards
+		}
+		sql := fmt.Sprintf("BEGIN; UPDATE account SET balance = balance + %d WHERE id = %d", amount, i)
+		wrote := true
+		for _, r := range read {
+			if r == i {
+				sql, wrote = "BEGIN; SELECT balance FROM account", false
+			}
+		}
+		if _, err := c.Exec(sql); err != nil {
+			return nil, err
+		}
+		parts = append(parts, Participant{Shard: shardName(i), Conn: c, Wrote: wrote})
+	}
+	return parts, nil
+}
+
+func (b *bank) begin(read ...int) []Participant {
+	b.t.Helper()
+	parts, err := begin(b.ex, len(b.urls), read...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return parts
+}
+
+// commit is Commit and release.
+func (b *bank) commit(t *Transactions, parts []Participant) (bool, error) {
+	b.t.Helper()
+	if err := t.CanWrite(context.Background(), parts); err != nil {
+		b.t.Fatal(err)
+	}
+	committed, _, err := t.Commit(context.Background(), parts)
+	for _, p := range parts {
+		if err == nil && (p.Conn.Broken() || p.Conn.Status() != 'I') {
+			b.t.Errorf("the conversation with %s is not as it should be", p.Shard)
+		}
+		p.Conn.Release()
+	}
+	return committed, err
+}
+
+// balances are those of all accounts.
+func (b *bank) balances() string {
+	b.t.Helper()
+	var all []string
+	for i := range b.urls {
+		all = append(all, b.query(i, "SELECT balance FROM account").Rows[0][0].String)
+	}
+	return strings.Join(all, " ")
+}
+
+// settled waits until nothing is prepared, while t recovers.
+func (b *bank) settled(t *Transactions) {
+	b.t.Helper()
+	limit := time.Now().Add(30 * time.Second)
+	for {
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		found, unreached, err := t.recovery().Settle(ctx)
+		stop()
+		n := 0
+		if err == nil && len(unreached) == 0 {
+			for i := range b.urls {
+				n += len(b.query(i, preparedSQL).Rows)
+			}
+			if n == 0 {
+				return
+			}
+		}
+		if time.Now().After(limit) {
+			b.t.Fatalf("not settled: %+v, %v, %v, %d prepared", found, unreached, err, n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (b *bank) transactions() *Transactions {
+	return NewTransactions(TransactionsOptions{Executor: b.ex})
+}
+
+func TestCommit(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	for _, test := range []struct {
+		read    []int
+		want    string
+		records int
+	}{
+		{nil, "98 101 101", 3},
+		{[]int{1, 2}, "96 101 101", 3}, // one writer: nothing extra
+		{[]int{1}, "94 101 102", 5},
+		{[]int{0, 1, 2}, "94 101 102", 5},
+	} {
+		if ok, err := b.commit(tx, b.begin(test.read...)); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		if got := b.balances(); got != test.want {
+			t.Fatalf("balances %s, want %s", got, test.want)
+		}
+		records := 0
+		for i := range b.urls {
+			records += len(b.query(i, "SELECT FROM "+table).Rows)
+		}
+		if records != test.records {
+			t.Fatalf("%d records, want %d", records, test.records)
+		}
+	}
+	b.settled(tx)
+	// Nothing is prepared, so records go as soon as they are old enough.
+	for i := range b.urls {
+		b.query(i, "UPDATE "+table+" SET at = at - '2 min'::interval")
+	}
+	var state *cleaning
+	for range 2 {
+		var err error
+		if state, err = tx.recovery().clean(context.Background(), state, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range b.urls {
+		if n := len(b.query(i, "SELECT FROM "+table).Rows); n != 0 {
+			t.Fatalf("%d records are left on shard %d", n, i)
+		}
+	}
+}
+
+// TestPrepareFails: an error of one part undoes all others, and is the client's.
+func TestPrepareFails(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	for i := range b.urls {
+		b.query(i, "CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child (id int REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+	}
+	for i := range b.urls {
+		parts := b.begin()
+		if _, err := parts[i].Conn.Exec("INSERT INTO child VALUES (1)"); err != nil {
+			t.Fatal(err)
+		}
+		ok, err := b.commit(tx, parts)
+		if ok || sqlstate.CodeOf(err) != sqlstate.ForeignKeyViolation || sqlstate.As(err).Shard != shardName(i) {
+			t.Fatalf("shard %d: %v, %v", i, ok, err)
+		}
+		if got := b.balances(); got != "100 100 100" {
+			t.Fatalf("balances %s", got)
+		}
+	}
+	// A part that had failed before.
+	parts := b.begin()
+	if _, err := parts[1].Conn.Exec("SELECT 1/0"); err == nil {
+		t.Fatal("no error")
+	}
+	if ok, err := b.commit(tx, parts); ok || sqlstate.CodeOf(err) != sqlstate.InFailedTransaction {
+		t.Fatal(ok, err)
+	}
+	for i := range b.urls {
+		if n := len(b.query(i, preparedSQL).Rows); n != 0 {
+			t.Fatalf("%d are prepared on shard %d", n, i)
+		}
+	}
+}
+
+// TestRefused: shards that cannot prepare are found before they write.
+func TestRefused(t *testing.T) {
+	b := newBank(t, pgtest.Server(t), pgtest.NewServer(t, map[string]string{"max_prepared_transactions": "0"}))
+	parts := b.begin()
+	defer func() {
+		for _, p := range parts {
+			p.Conn.Break()
+			p.Conn.Release()
+		}
+	}()
+	err := b.transactions().CanWrite(context.Background(), parts)
+	if e := sqlstate.As(err); e.Code != sqlstate.FeatureNotSupported || !strings.Contains(e.Hint, "max_prepared_transactions") || e.Shard != "shard-1" {
+		t.Fatal(err)
+	}
+}
+
+// TestStopAtEveryStep stops the protocol at each step as a crash does, and
+// recovers as another router does.
+func TestStopAtEveryStep(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	want := "100 100 100"
+	for n := 1; ; n++ {
+		tx, at := b.transactions(), ""
+		steps := 0
+		tx.step = func(step, shard string) error {
+			if steps++; steps == n {
+				at = strings.TrimSpace(step + " " + shard)
+				return errors.New("stop")
+			}
+			return nil
+		}
+		_, err := b.commit(tx, b.begin())
+		if at == "" && err != nil || at != "" && !errors.Is(err, errCrash) {
+			t.Fatalf("at %q: %v", at, err)
+		}
+		b.settled(b.transactions())
+		switch at {
+		case "prepare shard-1", "prepare shard-2", "decide shard-0":
+		default:
+			want = b.after(want)
+		}
+		if got := b.balances(); got != want {
+			t.Fatalf("stopped at %q: balances %s, want %s", at, got, want)
+		}
+		if at == "" {
+			break
+		}
+		t.Logf("stopped at %q: balances %s", at, want)
+	}
+}
+
+// after are the balances after one more transfer.
+func (b *bank) after(balances string) string {
+	var a, c, d int
+	if _, err := fmt.Sscan(balances, &a, &c, &d); err != nil {
+		b.t.Fatal(err)
+	}
+	return fmt.Sprint(a-2, c+1, d+1)
+}
+
+const dyingEnv = "CLEAVE_TEST_DYING"
+
+type dying struct {
+	URLs []string
+	Step int
+}
+
+// die is a process that transfers money and kills itself at a step.
+func die(plan string) {
+	var d dying
+	err := json.Unmarshal([]byte(plan), &d)
+	if err != nil {
+		panic(err)
+	}
+	ex, _, err := openBank(d.URLs)
+	if err != nil {
+		panic(err)
+	}
+	parts, err := begin(ex, len(d.URLs))
+	if err != nil {
+		panic(err)
+	}
+	tx := NewTransactions(TransactionsOptions{Executor: ex})
+	if err := tx.CanWrite(context.Background(), parts); err != nil {
+		panic(err)
+	}
+	steps := 0
+	tx.step = func(step, shard string) error {
+		if steps++; steps == d.Step {
+			fmt.Printf("%s %s\n", step, shard)
+			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+				panic(err)
+			}
+			select {}
+		}
+		return nil
+	}
+	if ok, _, err := tx.Commit(context.Background(), parts); err != nil || !ok {
+		panic(err)
+	}
+	fmt.Println("acknowledged")
+	os.Exit(0)
+}
+
+// TestKilledRouter kills a process at each step with SIGKILL.
+func TestKilledRouter(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	other := b.transactions()
+	want := "100 100 100"
+	for n := 1; ; n++ {
+		plan, err := json.Marshal(dying{b.urls, n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
+		out, err := cmd.Output()
+		said := strings.TrimSpace(string(out))
+		var exit *exec.ExitError
+		if said != "acknowledged" && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+			t.Fatalf("%s, %v", out, err)
+		}
+		b.settled(other)
+		switch {
+		case said == "acknowledged", strings.HasPrefix(said, "decided"), strings.HasPrefix(said, "commit"), said == "finished":
+			want = b.after(want)
+		}
+		if got := b.balances(); got != want {
+			t.Fatalf("killed at %q: balances %s, want %s", said, got, want)
+		}
+		t.Logf("killed at %q: balances %s", said, want)
+		if said == "acknowledged" {
+			if n < 8 {
+				t.Fatalf("only %d steps", n)
+			}
+			break
+		}
+	}
+}
+
+// TestSlowOwner: a transaction that another router has decided against, because
+// its own was silent for too long, cannot be committed any more.
+func TestSlowOwner(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	tx.step = func(step, _ string) error {
+		if step == "decide" {
+			b.settled(b.transactions())
+		}
+		return nil
+	}
+	if ok, err := b.commit(tx, b.begin()); ok || sqlstate.CodeOf(err) != sqlstate.SerializationFailure {
+		t.Fatal(ok, err)
+	}
+	if got := b.balances(); got != "100 100 100" {
+		t.Fatalf("balances %s", got)
+	}
+}
+
+// TestLiveOwner: nobody touches what its owner is at work on.
+func TestLiveOwner(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	_, leave, err := b.dir.Join(context.Background(), shardmap.Member{ID: "me", Role: "router", Address: "here:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := leave(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	tx, other := NewTransactions(TransactionsOptions{Executor: b.ex, Member: "me"}), b.transactions()
+	looked := 0
+	tx.step = func(step, _ string) error {
+		if step != "decide" {
+			return nil
+		}
+		for _, x := range []*Transactions{tx, other} {
+			found, _, err := x.recovery().Settle(context.Background())
+			if err != nil || len(found) != 1 || found[0].State != "active" || len(found[0].Shards) != 2 || found[0].Decider != "shard-0" {
+				t.Errorf("%+v, %v", found, err)
+			}
+			looked++
+		}
+		return nil
+	}
+	if ok, err := b.commit(tx, b.begin()); !ok || err != nil || looked != 2 {
+		t.Fatal(ok, err, looked)
+	}
+	if got := b.balances(); got != "98 101 101" {
+		t.Fatalf("balances %s", got)
+	}
+}
+
+func TestGID(t *testing.T) {
+	tx := NewTransactions(TransactionsOptions{Member: "x"})
+	g := gid{cluster: testCluster, id: tx.newID(), n: 17, decider: "eu_west-1"}
+	got, ok := parseGID(g.String(), testCluster)
+	if !ok || got != g {
+		t.Fatalf("%s: %+v", g, got)
+	}
+	for _, s := range []string{"", "cleave_ddl_0d6cbf63_shard-1", "cleave_0d6cbf63_12_1_a", strings.Replace(g.String(), "0d6", "0d7", 1), "other"} {
+		if _, ok := parseGID(s, testCluster); ok {
+			t.Errorf("%q was taken for ours", s)
+		}
+	}
+	if n := len(gid{cluster: testCluster, id: g.id, n: 4096, decider: strings.Repeat("x", 63)}.String()); n > 199 {
+		t.Errorf("%d bytes", n)
+	}
+}

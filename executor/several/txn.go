@@ -1,0 +1,324 @@
+package several
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// endUnit ends what is one transaction outside of a block: the frames up to Sync,
+// or a Query. Inside a block it does nothing.
+func (c *Conn) endUnit() error {
+	if c.block {
+		return nil
+	}
+	defer func() { c.failed, c.lost = false, false }()
+	c.closePortals()
+	if c.failed {
+		c.endParts("ROLLBACK")
+		return nil
+	}
+	return c.commitAll()
+}
+
+// commitAll commits what the parts did. After an error nothing is left of it,
+// unless the error says otherwise (08007).
+func (c *Conn) commitAll() error {
+	defer func() { c.started = time.Time{} }()
+	var writers []*part
+	for _, p := range c.parts {
+		if p.wrote && p.open() {
+			writers = append(writers, p)
+		}
+	}
+	if len(writers) > 0 {
+		if err := c.host.Holds(); err != nil {
+			c.endParts("ROLLBACK")
+			return err
+		}
+	}
+	var err error
+	switch len(writers) {
+	case 0:
+	case 1:
+		err = c.commitOne(writers[0])
+	default:
+		err = c.commitSeveral(c.ctx, writers)
+	}
+	if err != nil {
+		c.endParts("ROLLBACK")
+		return err
+	}
+	c.endParts("COMMIT") // those that only read
+	return nil
+}
+
+// commitOne commits the only part that wrote.
+func (c *Conn) commitOne(p *part) error {
+	res, err := p.conn.Exec("COMMIT")
+	if err == nil && res.Tag != "COMMIT" {
+		err = sqlstate.New(sqlstate.InFailedTransaction, "shard %s rolled the transaction back", p.shard).OnShard(p.shard)
+	}
+	p.ended(err == nil)
+	if err == nil {
+		return nil
+	}
+	if p.conn.Broken() {
+		return p.conn.Lost(err, true)
+	}
+	return c.failure(p, err)
+}
+
+// ended notes that no transaction is open on the part any more.
+func (p *part) ended(committed bool) {
+	p.begun, p.begin, p.wrote, p.stale, p.saves = false, "", false, false, nil
+	settings := p.base
+	if p.adopted && committed {
+		settings = p.keep
+	}
+	p.conn.SetSettings(settings)
+	p.base = settings
+	if p.sets {
+		p.conn.Break()
+	}
+}
+
+// endParts ends the transaction on all parts on which it is open, at once. What
+// it commits has written nothing, so that its outcome is no matter.
+func (c *Conn) endParts(sql string) {
+	var open []*part
+	for _, p := range c.parts {
+		if !p.begun || p.conn.Broken() {
+			continue
+		}
+		if p.busy != nil {
+			p.conn.Break()
+			continue
+		}
+		p.pipe.Query(sql)
+		if p.pipe.Dispatch(executor.None) == nil {
+			open = append(open, p)
+		}
+	}
+	for _, p := range open {
+		s := &stream{c: c, p: p}
+		for {
+			o, done, err := p.pipe.Step(s)
+			if err != nil {
+				break // it is broken; the shard rolls back
+			}
+			if !done {
+				continue
+			}
+			if o.Err != nil || o.Status != 'I' {
+				p.conn.Break()
+			}
+			break
+		}
+		p.ended(sql == "COMMIT" && !p.conn.Broken())
+	}
+	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
+		if p.conn.Broken() {
+			c.giveBack(p.conn)
+			return true
+		}
+		return false
+	})
+}
+
+// control runs transaction control, which comes as simple Queries.
+func (c *Conn) control(st *planner.Statement) error {
+	switch st.Tx.Op {
+	case "begin":
+		if c.block {
+			return sqlstate.New(sqlstate.ActiveTransaction, "there is already a transaction in progress")
+		}
+		c.block, c.opt.Begin = true, st.Text
+	case "commit", "rollback":
+		return c.finish(st)
+	case "savepoint", "release", "rollback to":
+		if err := c.savepoint(st); err != nil {
+			return err
+		}
+	case "set":
+		if c.failed {
+			return errFailed
+		}
+		c.modes = append(c.modes, st.Text)
+		for _, p := range c.parts {
+			if !p.begun {
+				continue
+			}
+			if _, err := c.exec(p, st.Text); err != nil {
+				return err
+			}
+		}
+	default:
+		return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
+	}
+	c.out = wire.AppendCommandComplete(c.out, st.Tag)
+	return nil
+}
+
+func (c *Conn) finish(st *planner.Statement) error {
+	commit := st.Tx.Op == "commit" && !c.failed
+	c.closePortals()
+	c.block = false
+	c.saves, c.modes = nil, nil
+	defer func() { c.failed, c.lost = false, false }()
+	if !commit {
+		c.stopAll()
+		c.endParts("ROLLBACK")
+		c.out = wire.AppendCommandComplete(c.out, "ROLLBACK")
+		return nil
+	}
+	if err := c.commitAll(); err != nil {
+		return err
+	}
+	c.out = wire.AppendCommandComplete(c.out, st.Tag)
+	return nil
+}
+
+// savepoint keeps the savepoints of all parts the same.
+func (c *Conn) savepoint(st *planner.Statement) error {
+	op, name := st.Tx.Op, st.Tx.Name
+	if !c.block {
+		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", strings.ToUpper(op))
+	}
+	if c.lost || c.failed && op != "rollback to" {
+		return errFailed
+	}
+	at := -1
+	for i := len(c.saves) - 1; i >= 0; i-- {
+		if c.saves[i] == name {
+			at = i
+			break
+		}
+	}
+	if op != "savepoint" && at < 0 {
+		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", name)
+	}
+	if op == "rollback to" {
+		// What was opened since then is closed.
+		for name, p := range c.portals {
+			if p.depth > at {
+				c.closePortal(name)
+			}
+		}
+		c.closeCursors(at)
+		c.stopAll()
+	}
+	sql := strings.ToUpper(op) + " " + quote(name)
+	for _, p := range c.parts {
+		if !p.begun {
+			continue
+		}
+		if p.busy != nil {
+			return c.busy(p)
+		}
+		if _, err := p.conn.Exec(sql); err != nil {
+			// Parts differ now: only the end of the transaction makes them equal.
+			c.lost = true
+			return c.failure(p, err)
+		}
+		switch op {
+		case "savepoint":
+			c.known(p)
+			p.saves = append(p.saves, p.conn.Settings())
+		case "release":
+			p.saves = p.saves[:min(at, len(p.saves))]
+		case "rollback to":
+			if p.stale = false; at < len(p.saves) {
+				p.conn.SetSettings(p.saves[at])
+				p.saves = p.saves[:at+1]
+			}
+		}
+	}
+	switch op {
+	case "savepoint":
+		c.saves = append(c.saves, name)
+	case "release":
+		c.saves = c.saves[:at]
+		for _, k := range c.cursors {
+			k.depth = min(k.depth, at)
+		}
+		for _, p := range c.portals {
+			p.depth = min(p.depth, at)
+		}
+	case "rollback to":
+		c.saves = c.saves[:at+1]
+		c.failed = false
+	}
+	return nil
+}
+
+// set runs SET and RESET on one part until the end of the transaction, so that a
+// shard judges the value. The others get the session's settings when they are
+// used next.
+func (c *Conn) set(st *planner.Statement) error {
+	if c.failed {
+		return errFailed
+	}
+	p, err := c.part(c.ctx, "", false)
+	if err != nil {
+		return err
+	}
+	sql := st.Text
+	if s := st.Set; !s.Local {
+		switch {
+		case s.Op == "set" && s.Value != "":
+			var none *executor.Settings
+			sql = "SET LOCAL " + strings.TrimPrefix(none.With(s.Name, s.Value).Statements()[0], "SET ")
+		case s.Op == "set", s.Op == "reset":
+			sql = "SET LOCAL " + quoteSetting(s.Name) + " TO DEFAULT"
+		default:
+			return sqlstate.Refuse(st.Tag+" inside a transaction over several shards is not supported", "RESET the settings one by one, or end the transaction first")
+		}
+	}
+	c.setting = true
+	defer func() { c.setting = false }()
+	s, err := c.send(p, request{text: sql})
+	if err != nil {
+		return err
+	}
+	if _, err := s.next(); err != nil {
+		return err
+	}
+	// The session takes note of it when it has the answer.
+	p.stale = true
+	c.told()
+	c.completed(st.Tag, true)
+	return nil
+}
+
+func quoteSetting(name string) string {
+	parts := strings.Split(name, ".")
+	for i := range parts {
+		parts[i] = quote(parts[i])
+	}
+	return strings.Join(parts, ".")
+}
+
+// clock is the time at which the transaction began, as the first part has it:
+// the value of Plan.Clock's parameter.
+func (c *Conn) clock(ctx context.Context) (text string, err error) {
+	if c.clockText != "" {
+		return c.clockText, nil
+	}
+	p, err := c.part(ctx, "", false)
+	if err != nil {
+		return "", err
+	}
+	res, err := c.exec(p, "SELECT pg_catalog.now()")
+	if err != nil {
+		return "", err
+	}
+	c.clockText = res.Rows[0][0].String
+	return c.clockText, nil
+}

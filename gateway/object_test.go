@@ -1,0 +1,146 @@
+package gateway_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/cleavedb/cleave/admin"
+)
+
+// TestViews: a view over sharded tables is planned as its query, follows what
+// happens to its tables, and goes with them.
+func TestViews(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	exec(t, conn, `CREATE TABLE plain (id bigint, note text)`)
+	exec(t, conn, `CREATE TABLE kinds (id bigint PRIMARY KEY, label text) WITH (cleave.reference = true)`)
+	exec(t, conn, `CREATE VIEW noted AS SELECT tenant_id AS tenant, id, upper(note) AS note FROM orders WHERE note IS NOT NULL`)
+	exec(t, conn, `CREATE VIEW loud (t, n) AS SELECT tenant, note FROM noted`)
+	exec(t, conn, `CREATE VIEW plains AS SELECT * FROM plain`)
+	exec(t, conn, `CREATE VIEW labels AS SELECT label FROM kinds`)
+	for shard, ks := range keys {
+		exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'a'), ($1, 2, NULL), ($1, 3, $2)`, ks[0], string(rune('x'+shard)))
+	}
+	exec(t, conn, `INSERT INTO plain VALUES (1, 'p')`)
+	for shard := range keys {
+		if n := cl.direct(t, shard, `SELECT count(*) FROM pg_views WHERE schemaname = 'public' AND viewname IN ('noted', 'loud', 'labels')`); n != "3" {
+			t.Errorf("shard %d has %s of the views", shard, n)
+		}
+	}
+	if got := one[string](t, conn, `SELECT string_agg(note, ',' ORDER BY id) FROM noted WHERE tenant = $1`, keys[1][0]); got != "A,Y" {
+		t.Errorf("noted gives %q", got)
+	}
+	if got := one[int64](t, conn, `SELECT count(*) FROM noted AS n JOIN loud ON loud.t = n.tenant WHERE n.tenant = $1`, keys[0][0]); got != 4 {
+		t.Errorf("the join of two views gives %d rows", got)
+	}
+	if got := one[string](t, conn, `SELECT string_agg(n, ',' ORDER BY n) FROM loud WHERE t = $1 AND n <> 'A'`, keys[2][0]); got != "Z" {
+		t.Errorf("loud gives %q", got)
+	}
+	if got := one[int64](t, conn, `SELECT count(*) FROM plains, labels`); got != 0 {
+		t.Errorf("a view of the default shard joined with one of a reference table gives %d rows", got)
+	}
+	// Writes through a view would reach one shard only.
+	wantCode(t, conn, "0A000", `UPDATE noted SET note = 'x' WHERE tenant = 5`)
+	wantCode(t, conn, "", `INSERT INTO plains VALUES (2, 'q')`)
+	if got := one[int64](t, conn, `SELECT count(*) FROM plain`); got != 2 {
+		t.Errorf("plain has %d rows", got)
+	}
+	// The definition follows.
+	exec(t, conn, `ALTER TABLE orders RENAME COLUMN note TO remark`)
+	exec(t, conn, `ALTER VIEW loud RENAME TO louder`)
+	if got := one[string](t, conn, `SELECT string_agg(n, ',' ORDER BY n) FROM louder WHERE t = $1`, keys[0][0]); got != "A,X" {
+		t.Errorf("louder gives %q", got)
+	}
+	wantCode(t, conn, "42P01", `SELECT * FROM loud WHERE t = 5`)
+	exec(t, conn, `CREATE OR REPLACE VIEW noted AS SELECT tenant_id AS tenant, id, lower(remark) AS note FROM orders`)
+	if got := one[int64](t, conn, `SELECT count(*) FROM noted WHERE tenant = $1`, keys[0][0]); got != 3 {
+		t.Errorf("noted has %d rows", got)
+	}
+	// In a transaction, rolled back.
+	tx, err := conn.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, `CREATE VIEW brief AS SELECT id FROM orders`)
+	exec(t, conn, `DROP VIEW louder`)
+	wantCode(t, conn, "42P01", `SELECT * FROM louder WHERE t = 5`)
+	if err := tx.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, conn, "", `SELECT * FROM louder WHERE t = 5`)
+	wantCode(t, conn, "42P01", `SELECT * FROM brief`)
+	wantCode(t, conn, "2BP01", `DROP TABLE orders`)
+	exec(t, conn, `DROP TABLE orders CASCADE`)
+	snap := cl.ex.Snapshot().State()
+	var names []string
+	for _, v := range snap.Views {
+		names = append(names, v.Name)
+	}
+	if !slices.Equal(names, []string{"labels", "plains"}) {
+		t.Errorf("the map has the views %v", names)
+	}
+}
+
+// TestFunctions: functions that read no table may be called everywhere.
+func TestFunctions(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	exec(t, conn, `CREATE FUNCTION shout(t text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT upper(t) || '!' $$`)
+	exec(t, conn, `CREATE FUNCTION twice(n bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE r bigint;
+BEGIN
+  IF n IS NULL THEN RAISE EXCEPTION 'no number: %', n; END IF;
+  r := n * 2;
+  RETURN r;
+END $$`)
+	exec(t, conn, `CREATE FUNCTION four(n bigint) RETURNS bigint LANGUAGE sql AS 'SELECT twice(twice(n))'`)
+	exec(t, conn, `CREATE FUNCTION counted() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM orders'`)
+	exec(t, conn, `CREATE FUNCTION hidden(t text) RETURNS bigint LANGUAGE plpgsql AS $$ DECLARE n bigint; BEGIN EXECUTE 'SELECT count(*) FROM ' || t INTO n; RETURN n; END $$`)
+	exec(t, conn, `CREATE FUNCTION indirect() RETURNS bigint LANGUAGE sql AS 'SELECT counted()'`)
+	exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'a')`, keys[1][0])
+	if got := one[string](t, conn, `SELECT shout(note) || four(id) FROM orders WHERE tenant_id = $1`, keys[1][0]); got != "A!4" {
+		t.Errorf("the functions give %q", got)
+	}
+	if got := one[int64](t, conn, `SELECT public.four(2)`); got != 8 {
+		t.Errorf("four(2) is %d", got)
+	}
+	for _, sql := range []string{`SELECT counted()`, `SELECT hidden('orders')`, `SELECT indirect()`, `SELECT hidden(note) FROM orders WHERE tenant_id = 5`} {
+		wantCode(t, conn, "0A000", sql)
+	}
+	// A function that others rely on stays what it is.
+	wantCode(t, conn, "0A000", `CREATE OR REPLACE FUNCTION twice(n bigint) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM orders'`)
+	wantCode(t, conn, "", `SELECT four(1)`)
+	// Triggers whose functions read nothing.
+	exec(t, conn, `CREATE FUNCTION mark() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.note := 'marked ' || NEW.note; RETURN NEW; END $$`)
+	exec(t, conn, `CREATE FUNCTION copied() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO orders VALUES (NEW.*); RETURN NEW; END $$`)
+	exec(t, conn, `CREATE TRIGGER marks BEFORE INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION mark()`)
+	wantCode(t, conn, "0A000", `CREATE TRIGGER copies BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION copied()`)
+	for _, ks := range keys {
+		exec(t, conn, `INSERT INTO orders VALUES ($1, 7, 'x')`, ks[1])
+		if got := one[string](t, conn, `SELECT note FROM orders WHERE tenant_id = $1`, ks[1]); got != "marked x" {
+			t.Errorf("the trigger left %q", got)
+		}
+	}
+	exec(t, conn, `COMMENT ON TRIGGER marks ON orders IS 'a comment'`)
+	exec(t, conn, `COMMENT ON FUNCTION shout(text) IS 'a comment'`)
+	exec(t, conn, `COMMENT ON INDEX orders_pkey IS 'a comment'`)
+	exec(t, conn, `DROP TRIGGER marks ON orders`)
+	exec(t, conn, `DROP FUNCTION mark()`)
+	exec(t, conn, `GRANT SELECT ON orders TO PUBLIC`)
+	exec(t, conn, `REVOKE ALL ON ALL TABLES IN SCHEMA public FROM PUBLIC`)
+	exec(t, conn, `CREATE EXTENSION IF NOT EXISTS plpgsql`)
+	for shard := range keys {
+		if n := cl.direct(t, shard, `SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'public'`); n != "7" {
+			t.Errorf("shard %d has %s functions", shard, n)
+		}
+	}
+	// A new shard has all of it.
+	found, err := cl.ops.Doctor(context.Background(), admin.DoctorRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Level == "error" {
+			t.Errorf("%+v", f)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry/trace"
+)
+
+// ownSetting is one of the router's own settings: no shard gets it.
+type ownSetting struct {
+	want string // what it takes, for the hint
+	ok   func(v string) bool
+	// otherwise is what SHOW answers where the session has not set it.
+	otherwise string
+}
+
+// ownSettings are all of them, by name; planner.OwnSetting knows the names.
+var ownSettings = map[string]ownSetting{
+	readPolicySetting: {want: "primary, replica or nearest", ok: func(v string) bool { _, ok := ParseReadPolicy(v); return ok }},
+	lagMaxSetting:     {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
+	traceparentSetting: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		ok: func(v string) bool { _, ok := trace.ParseParent(v); return ok || v == "" }},
+	several.ScatterSetting:     {want: "on or off", otherwise: "on", ok: func(v string) bool { _, ok := several.Switch(v); return ok }},
+	several.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", otherwise: "0", ok: isNumber},
+	several.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", otherwise: "0", ok: isNumber},
+	several.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", otherwise: "0", ok: isSize},
+	several.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", otherwise: "0", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
+	several.GatherRowsSetting:  {want: "a number of rows, 0 for the default", otherwise: "0", ok: isNumber},
+	several.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", otherwise: "0", ok: isSize},
+	"cleave.read_consistency":  {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
+	"cleave.transaction_mode":  {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
+}
+
+func isNumber(v string) bool {
+	_, ok := several.Number(v, false)
+	return ok
+}
+
+func isSize(v string) bool {
+	_, ok := several.Number(v, true)
+	return ok
+}
+
+func oneOf(values ...string) func(string) bool {
+	return func(v string) bool {
+		for _, w := range values {
+			if strings.EqualFold(v, w) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// checkOwn judges the value of one of the router's own settings.
+func checkOwn(name, value string) error {
+	v, s := unquoted(value), ownSettings[name]
+	if s.ok == nil || !s.ok(v) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter %q: %s", name, executor.QuoteLiteral(v)).WithHint("%s takes %s", name, s.want)
+	}
+	return nil
+}
+
+// own reports whether the statement is about one of the router's own settings.
+func own(s *planner.Set) bool {
+	if s == nil {
+		return false
+	}
+	switch s.Op {
+	case "set", "reset", "set_config", "show":
+		return planner.OwnSetting(strings.ToLower(s.Name))
+	}
+	return false
+}
+
+// setOwn runs SET and RESET of the router's own settings.
+func (x *session) setOwn(st *planner.Statement) error {
+	if st.Set.Op == "set_config" {
+		return sqlstate.Refuse("set_config() of "+st.Set.Name+" is not supported", "SET "+st.Set.Name+" = '...'")
+	}
+	next, keep, err := x.after(st.Set)
+	if err != nil {
+		return err
+	}
+	if err := x.drain(); err != nil {
+		return err
+	}
+	x.unit.effects = true
+	switch {
+	case x.tx.state != txNone:
+		x.settings, x.tx.keep = next, keep
+	case st.Set.Local:
+		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
+	default:
+		x.settings = keep
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// showOwn answers SHOW of the router's own settings.
+func (x *session) showOwn(st *planner.Statement) *localResult {
+	name := strings.ToLower(st.Set.Name)
+	hint := x.hint
+	x.hint = readHint{}
+	r := x.rule()
+	x.hint = hint
+	v := ownSettings[name].otherwise
+	switch name {
+	case readPolicySetting:
+		v = policyNames[r.policy]
+	case lagMaxSetting:
+		v = "-1"
+		if r.lagMax >= 0 {
+			v = r.lagMax.String()
+		}
+	default:
+		if set, ok := x.settings.Get(name); ok {
+			v = unquoted(set)
+		}
+	}
+	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(v)}}, tag: "SHOW"}
+}

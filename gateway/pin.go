@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"slices"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Temporary tables and session advisory locks live in a session of the default
+// shard. From the statement on that makes the first of them, the client's session
+// keeps a conversation with the default shard (it is pinned), and all its statements
+// there run on it, until the session ends or DISCARD ALL. If that conversation is lost, the
+// session ends, as it would with PostgreSQL.
+
+// reachPinned is reach for a statement that leaves something in the shard's session.
+func (x *session) reachPinned(shard string, u use) error {
+	if x.nowait {
+		return errWait
+	}
+	first := x.pin == nil
+	if first && x.srv.pins.Add(1) > int64(x.srv.limits.PinnedMax) {
+		x.srv.pins.Add(-1)
+		return sqlstate.New(sqlstate.TooManyConnections, "%d sessions keep a connection of their own already, for temporary tables or advisory locks", x.srv.limits.PinnedMax).
+			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them, or raise gateway.pinned_max; pg_advisory_xact_lock() needs no connection of its own")
+	}
+	u.pin = false
+	err := x.reach(shard, u)
+	if err == nil && x.pipe.Conn.Shard() != shard {
+		err = sqlstate.Refuse("a temporary table or a session's advisory lock in a transaction over several shards is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
+	}
+	if err != nil {
+		if first {
+			x.srv.pins.Add(-1)
+		}
+		return err
+	}
+	if !first {
+		x.remembersTemp(u.temp)
+		return nil
+	}
+	x.pipe.Conn.Pin()
+	x.pin = x.pipe.Conn
+	x.remembersTemp(u.temp)
+	return nil
+}
+
+func (x *session) remembersTemp(name string) {
+	if name == "" {
+		return
+	}
+	if x.temps == nil {
+		x.temps = map[string]bool{}
+	}
+	x.temps[name] = true
+}
+
+// pinned is the kept conversation, with the settings.
+func (x *session) pinned(s *executor.Settings) (*executor.Conn, error) {
+	if x.nowait {
+		return nil, errWait
+	}
+	if x.pin.Broken() {
+		return nil, x.lostPin()
+	}
+	if err := x.pin.Apply(s); err != nil {
+		return nil, x.shardSaid(x.pin, err)
+	}
+	return x.pin, nil
+}
+
+func (x *session) lostPin() *sqlstate.Error {
+	return sqlstate.New(sqlstate.AdminShutdown, "the connection to shard %s that had this session's temporary tables and advisory locks is gone", x.pin.Shard()).
+		OnShard(x.pin.Shard()).WithHint("connect again")
+}
+
+// keepsPin ends the session if what it kept is lost.
+func (x *session) keepsPin() error {
+	if x.pin != nil && x.pin.Broken() && x.tx.state == txNone {
+		return x.lostPin()
+	}
+	return nil
+}
+
+// unpin gives up the kept conversation, with all that is in it.
+func (x *session) unpin() {
+	if x.pin == nil {
+		return
+	}
+	c := x.pin
+	x.pin, x.temps = nil, nil
+	x.srv.pins.Add(-1)
+	if c.Broken() {
+		return // it was released when it broke
+	}
+	if x.pipe.Conn == c {
+		x.pipe.Reset()
+	}
+	c.Unpin()
+	c.Release()
+}
+
+// hidden refuses a statement that names a table of the map which a temporary table
+// of the session hides.
+func (x *session) hidden(st *planner.Statement) error {
+	if len(x.ears.channels) > 0 && st.Notifies {
+		x.ears.barrier = true
+	}
+	if len(x.temps) == 0 {
+		return nil
+	}
+	for _, t := range st.Tables {
+		if x.temps[t.Name] {
+			return sqlstate.Refuse("table "+t.QualifiedName()+" has the name of a temporary table of this session", "drop the temporary table, or give it another name")
+		}
+	}
+	return nil
+}
+
+// planBeside is plan for a session with temporary tables.
+func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	st, err := x.srv.ex.Plan(sql, x.settings, snap, private)
+	if err == nil {
+		err = x.hidden(st)
+	}
+	if err != nil {
+		return nil, x.besideTemps(err)
+	}
+	return st, nil
+}
+
+// besideTemps makes the planner's "no such table" a refusal: it may be one of the
+// session's temporary tables.
+func (x *session) besideTemps(err error) error {
+	if len(x.temps) == 0 || sqlstate.CodeOf(err) != sqlstate.UndefinedTable {
+		return err
+	}
+	return sqlstate.Refuse("temporary tables cannot be used in one statement with sharded tables ("+sqlstate.As(err).Message+")",
+		"use WITH, or two statements; a temporary table can be joined with whole and reference tables")
+}
+
+// temporary reports whether a schema change is about temporary tables alone.
+func (x *session) temporary(st *planner.Statement) bool {
+	d := st.DDL
+	return len(x.temps) > 0 && len(d.Unknown) > 0 && len(d.Dropped)+len(d.Altered)+len(d.Truncated) == 0 &&
+		!slices.ContainsFunc(d.Unknown, func(n string) bool { return !x.temps[n] })
+}
+
+// temporaryDDL runs it on the kept conversation, where it is a statement like others.
+func (x *session) temporaryDDL(st *planner.Statement) error {
+	if err := x.drain(); err != nil {
+		return err
+	}
+	if err := x.reach(x.pin.Shard(), use{}); err != nil {
+		return err
+	}
+	x.pipe.Query(st.Text)
+	_, err := x.converse(executor.None)
+	if err == nil && x.tx.state == txNone {
+		if st.DDL.Op == "drop table" {
+			for _, n := range st.DDL.Unknown {
+				delete(x.temps, n)
+			}
+		}
+		if x.outside() {
+			x.release()
+		}
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package gateway
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// This file is how a session goes over to a conversation with several shards
+// (docs/design/several.md). To the rest of the session that is a shard with the
+// name several.Name.
+
+// onSeveral reports whether c is a conversation with several shards.
+func onSeveral(c *executor.Conn) bool { return c != nil && c.Shard() == several.Name }
+
+// host is the session as package several sees it.
+type host struct{ x *session }
+
+// Snapshot is the map for the next statement.
+func (h host) Snapshot() *shardmap.Snapshot { return h.x.srv.ex.Snapshot() }
+
+// Settings are the session's.
+func (h host) Settings() *executor.Settings { return h.x.settings }
+
+// Timeout is the session's statement_timeout.
+func (h host) Timeout() time.Duration { return statementTimeout(h.x.settings) }
+
+// Holds refuses a commit that the lease does not cover.
+func (h host) Holds() error {
+	if h.x.turn.Holds() {
+		return nil
+	}
+	e := h.x.srv.ex.NotServing()
+	e.Retry = sqlstate.RetryTransaction
+	return e
+}
+
+// Values makes ids and the values of sequences.
+func (h host) Values(list []planner.FillValue) ([][]byte, error) {
+	return h.x.evaluate(&planner.Fill{Values: list}, nil)
+}
+
+// Wrote notes that the session writes on a shard.
+func (h host) Wrote(c *executor.Conn) { h.x.writes.Note(c) }
+
+// reachSeveral makes pipe.Conn a conversation with several shards: the
+// transaction's, or one for the messages up to Sync. A transaction that is bound
+// to one shard takes its conversation along.
+func (x *session) reachSeveral(u use) error {
+	if x.nowait {
+		return errWait
+	}
+	if x.tx.state == txNone {
+		return x.unitSeveral(u)
+	}
+	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	switch {
+	case x.tx.lost:
+		return inFailed()
+	case x.tx.schema != nil:
+		return sqlstate.Refuse("a statement over several shards after a schema change in the same transaction is not supported", "commit the schema change first")
+	case onSeveral(x.tx.conn):
+		x.pipe.Conn = x.tx.conn
+		x.used(u)
+		return nil
+	}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before}
+	for _, s := range x.tx.saves {
+		o.Saves = append(o.Saves, s.name)
+	}
+	if x.tx.conn != nil {
+		if err := x.drain(); err != nil {
+			return err
+		}
+		if x.tx.weak {
+			x.unbind()
+		} else {
+			if x.dirty {
+				if _, err := x.converse(executor.Sync); err != nil {
+					return err
+				}
+			}
+			o.Adopted, o.Keep, o.Wrote = x.tx.conn, x.tx.keep, x.tx.ran > 0
+			x.pipe.Reset()
+			x.dirty = false
+		}
+	}
+	c := x.talkSeveral(o)
+	if o.Adopted != nil {
+		for _, p := range x.portals {
+			if p.conn == o.Adopted {
+				p.conn = c
+			}
+		}
+	}
+	c.SetSettings(x.settings)
+	x.tx.conn, x.pipe.Conn, x.tx.weak = c, c, false
+	x.unit.bound = o.Adopted == nil
+	x.wrote = x.wrote || !u.readOnly
+	x.sending(u.roam)
+	if !u.readOnly {
+		x.tx.ran++
+	}
+	return nil
+}
+
+// unitSeveral is reachSeveral outside of a transaction block. What was written
+// before in the same unit is part of it: the shard's conversation, which has an
+// implicit transaction open, is taken along in a block.
+func (x *session) unitSeveral(u use) error {
+	o := several.Options{Base: x.settings}
+	switch c := x.pipe.Conn; {
+	case c == nil:
+	case x.virtual() || !x.wrote && !(x.strictIsolation() && x.dirty):
+		if err := x.leave(); err != nil {
+			return err
+		}
+	default:
+		if sh, ok := x.srv.ex.Snapshot().Shard(c.Shard()); !ok || sh.Engine != "postgres" {
+			return x.elsewhere(several.Name, c.Shard(), "the messages before Sync are one transaction, which")
+		}
+		if err := x.drain(); err != nil {
+			return err
+		}
+		if _, err := x.exec(c, "BEGIN"); err != nil {
+			c.Break()
+			x.release()
+			return x.shardSaid(c, err)
+		}
+		o.Adopted, o.Keep, o.Wrote = c, x.settings, x.wrote
+		wrote := x.wrote
+		x.pipe.Reset()
+		x.dirty, x.wrote = false, wrote
+	}
+	c := x.talkSeveral(o)
+	for _, p := range x.portals {
+		if o.Adopted != nil && p.conn == o.Adopted {
+			p.conn = c
+		}
+	}
+	c.SetSettings(x.settings)
+	x.pipe.Conn = c
+	x.used(u)
+	return nil
+}
+
+func (x *session) talkSeveral(o several.Options) *executor.Conn {
+	c := executor.NewConn(several.Name, several.New(x.srv.several, host{x}, o))
+	x.at.Store(c.ShardName())
+	return c
+}
+
+// goesSeveral reports whether a statement is the business of a conversation with
+// several shards: by itself, or because the transaction has come to one.
+func (x *session) goesSeveral(st *planner.Statement) bool {
+	if st.Kind == planner.Several || onSeveral(x.tx.conn) {
+		return true
+	}
+	return x.tx.state == txNone && onSeveral(x.pipe.Conn)
+}
+
+// culprit is the shard whose error the last answer was.
+func (x *session) culprit() string {
+	c := x.pipe.Conn
+	if sev, ok := c.Conn.(*several.Conn); ok && sev.Culprit() != "" {
+		return sev.Culprit()
+	}
+	return c.Shard()
+}
+
+// judgeOf stands for a statement over several shards where one has to describe
+// it: every shard has its tables, but for those of the default shard alone.
+func judgeOf(st *planner.Statement) *planner.Statement {
+	if slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole }) {
+		return &defaultShard
+	}
+	return &anyShard
+}

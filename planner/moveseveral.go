@@ -1,0 +1,164 @@
+package planner
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// planMove plans an UPDATE of shard key columns: rows are locked first, and their
+// new keys read; those that stay are updated, those that leave are deleted where
+// they are and inserted where they belong.
+func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table) {
+	name := up.Relation.Relname
+	if up.Relation.Alias != nil {
+		name = up.Relation.Alias.Aliasname
+	}
+	set := map[string]*pg.Node{}
+	for _, n := range up.TargetList {
+		r := n.GetResTarget()
+		val := assigned(r.Val)
+		if val.GetMultiAssignRef() != nil {
+			refuse("SET (...) = (SELECT ...) of shard key columns of table "+quoteName(t.Schema, t.Name)+" is not supported", "assign each column by itself")
+		}
+		if len(r.Indirection) > 0 {
+			refuse("assigning a part of a column beside the shard key of table "+quoteName(t.Schema, t.Name)+" is not supported", "assign the whole column, or use two statements")
+		}
+		set[r.Name] = val
+	}
+	for _, k := range t.ShardKey {
+		switch v := set[k]; {
+		case v == nil:
+		case v.GetSetToDefault() != nil:
+			refuse("SET "+quoteIdent(k)+" = DEFAULT gives a shard key that a shard would choose", "give the value")
+		case a.isVolatile(v):
+			refuse("the new value of the shard key column "+quoteIdent(k)+" is computed by a volatile function", "compute the value first and pass it as a parameter")
+		}
+	}
+	mv := &MovePlan{Types: a.keyTypes(t.Keyspace), Tuples: a.afterClock() + 1, Joined: len(up.FromClause) > 0 && len(up.ReturningList) > 0}
+	m.Move = mv
+	node := func(s any) *pg.Node {
+		switch v := s.(type) {
+		case *pg.UpdateStmt:
+			return &pg.Node{Node: &pg.Node_UpdateStmt{UpdateStmt: v}}
+		case *pg.DeleteStmt:
+			return &pg.Node{Node: &pg.Node_DeleteStmt{DeleteStmt: v}}
+		case *pg.InsertStmt:
+			return &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: v}}
+		}
+		return &pg.Node{Node: &pg.Node_RangeVar{RangeVar: s.(*pg.RangeVar)}}
+	}
+	// Lock.
+	lock := emptySelect()
+	var keys []*pg.Node
+	lock.TargetList = []*pg.Node{targetNode(castNode(columnNode(name, "ctid"), "text", nil), "")}
+	for i, k := range t.ShardKey {
+		val := set[k]
+		if val == nil {
+			val = columnNode(name, k)
+		}
+		keys = append(keys, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: clone(val), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
+	}
+	mv.Keys = a.storedKeys(t)
+	lock.TargetList = append(lock.TargetList, keys...)
+	lock.FromClause = append([]*pg.Node{node(up.Relation)}, up.FromClause...)
+	lock.WhereClause, lock.WithClause = up.WhereClause, up.WithClause
+	lock.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
+		LockedRels: []*pg.Node{node(&pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p"})},
+		Strength:   pg.LockClauseStrength_LCS_FORUPDATE, WaitPolicy: pg.LockWaitPolicy_LockWaitBlock}}}}
+	mv.Lock = template(a.written(a.clocked(clone(selectNode(lock)))))
+	// The rows that are meant.
+	array := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(mv.Tuples)}}}, "tid", nil)
+	array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
+	cond := &pg.Node{Node: &pg.Node_AExpr{AExpr: &pg.A_Expr{Kind: pg.A_Expr_Kind_AEXPR_OP_ANY, Name: []*pg.Node{strNode("=")}, Lexpr: columnNode(name, "ctid"), Rexpr: array}}}
+	if up.WhereClause != nil {
+		cond = &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: []*pg.Node{cond, up.WhereClause}}}}
+		if b := up.WhereClause.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
+			cond.GetBoolExpr().Args = append(cond.GetBoolExpr().Args[:1:1], b.Args...) // the parser makes one list of it
+		}
+	}
+	take := &pg.DeleteStmt{Relation: up.Relation, UsingClause: up.FromClause, WhereClause: cond, WithClause: up.WithClause}
+	put := &pg.InsertStmt{Relation: up.Relation, Override: pg.OverridingKind_OVERRIDING_SYSTEM_VALUE, ReturningList: up.ReturningList,
+		SelectStmt: selectNode(allOf(relationName(0), ""))}
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		val := set[c.Name]
+		if c.Computed || val.GetSetToDefault() != nil {
+			continue
+		}
+		if val == nil {
+			val = columnNode(name, c.Name)
+		}
+		mv.Columns = append(mv.Columns, c)
+		take.ReturningList = append(take.ReturningList, targetNode(clone(val), ""))
+		put.Cols = append(put.Cols, resTarget(c.Name))
+	}
+	for _, k := range keys {
+		take.ReturningList = append(take.ReturningList, clone(k))
+	}
+	stay := clone(node(up)).GetUpdateStmt()
+	stay.WhereClause = cond
+	mv.Stay = template(a.written(a.clocked(clone(node(stay)))))
+	mv.Take = template(a.written(a.clocked(clone(node(take)))))
+	if mv.Joined {
+		put.ReturningList = nil
+	}
+	mv.Put = template(a.written(a.clocked(clone(node(put)))))
+}
+
+// afterClock is the number of the parameter Plan.Clock, whether the plan uses it or not.
+func (a *analyzer) afterClock() int {
+	n := a.st.Params + 1
+	if a.fill != nil {
+		n += len(a.fill.values)
+	}
+	return n
+}
+
+// clockIn replaces the transaction's time in a part of the statement's text by the
+// parameter of Plan.Clock.
+func (a *analyzer) clockIn(n *pg.Node) {
+	if n == nil {
+		return
+	}
+	put := func(from, to int, text string) {
+		a.second.edits = append(a.second.edits, edit{from: from, to: to, text: text})
+	}
+	param := func() string {
+		a.second.clock = true
+		return dollar(a.afterClock()) + "::timestamptz"
+	}
+	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.FuncCall:
+			switch {
+			case isClock(v):
+				from, to := a.callSpan(v)
+				put(from, to, param())
+				return false
+			case callName(v) == "age" && len(v.Args) == 1:
+				refuse("age() of one value depends on the shard's own time", "write age(current_date, value)")
+			}
+		case *pg.SQLValueFunction:
+			typ := clockOps[v.Op]
+			if typ == "" {
+				return true
+			}
+			i := a.tokenAt(v.Location)
+			if i < 0 {
+				a.lost()
+			}
+			from, to := a.tokens()[i].Start, a.tokens()[i].End
+			if v.Typmod >= 0 {
+				if !a.punct(i+1, '(') {
+					a.lost()
+				}
+				to = a.tokens()[a.closing(i+1)].End
+				typ += "(" + itoa(int(v.Typmod)) + ")"
+			}
+			put(from, to, param()+"::"+typ)
+		}
+		return true
+	})
+}

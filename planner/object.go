@@ -1,0 +1,452 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Objects besides tables: functions, triggers, extensions, privileges. All shards
+// have the same ones, except what hangs on a whole table.
+
+// guardTrigger begins the names of the guards' triggers. PostgreSQL fires row
+// triggers by name, and the guard has to see the row as the last one left it.
+const guardTrigger = "~"
+
+// object analyses the statements about other objects than tables. It reports
+// whether it knows the statement.
+func (a *analyzer) object(n *pg.Node) bool {
+	st := a.st
+	switch v := n.GetNode().(type) {
+	case *pg.Node_ViewStmt:
+		a.createView(v.ViewStmt)
+	case *pg.Node_CreateFunctionStmt:
+		a.createFunction(v.CreateFunctionStmt)
+	case *pg.Node_AlterFunctionStmt:
+		a.inSchema(strs(v.AlterFunctionStmt.Func.GetObjname()))
+		a.everywhere("alter function", "ALTER "+kindOfRoutine(v.AlterFunctionStmt.Objtype))
+		st.DDL.Objects = true
+	case *pg.Node_CreateTrigStmt:
+		a.createTrigger(v.CreateTrigStmt)
+	case *pg.Node_CreateExtensionStmt:
+		a.everywhere("create extension", "CREATE EXTENSION")
+		st.DDL.Objects = true
+	case *pg.Node_AlterExtensionStmt:
+		a.everywhere("alter extension", "ALTER EXTENSION")
+		st.DDL.Objects = true
+	case *pg.Node_DefineStmt:
+		return a.defineObject(v.DefineStmt)
+	case *pg.Node_AlterEnumStmt, *pg.Node_AlterTypeStmt:
+		a.everywhere("alter type", "ALTER TYPE")
+	case *pg.Node_GrantStmt:
+		a.grant(v.GrantStmt)
+	case *pg.Node_AlterDefaultPrivilegesStmt:
+		a.everywhere("alter default privileges", "ALTER DEFAULT PRIVILEGES")
+	case *pg.Node_AlterOwnerStmt:
+		return a.owner(v.AlterOwnerStmt)
+	case *pg.Node_CreateStatsStmt:
+		return a.statistics(v.CreateStatsStmt)
+	case *pg.Node_ReindexStmt:
+		return a.reindex(v.ReindexStmt)
+	case *pg.Node_RefreshMatViewStmt:
+		st.Kind, st.Tag = DefaultShard, "REFRESH MATERIALIZED VIEW"
+		st.DDL = nil
+	default:
+		return false
+	}
+	return true
+}
+
+func kindOfRoutine(t pg.ObjectType) string {
+	switch t {
+	case pg.ObjectType_OBJECT_PROCEDURE:
+		return "PROCEDURE"
+	case pg.ObjectType_OBJECT_ROUTINE:
+		return "ROUTINE"
+	case pg.ObjectType_OBJECT_AGGREGATE:
+		return "AGGREGATE"
+	}
+	return "FUNCTION"
+}
+
+// createFunction reads CREATE FUNCTION. Every shard gets every function; which of
+// them statements may call is decided by what they do, see pure.go.
+func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
+	names := strs(f.Funcname)
+	a.inSchema(names)
+	name := names[len(names)-1]
+	immutable := false
+	for _, o := range f.Options {
+		d := o.GetDefElem()
+		if d.GetDefname() == "volatility" {
+			immutable = defText(d.Arg) == "immutable"
+		}
+		if d.GetDefname() == "set" {
+			v := d.GetArg().GetVariableSetStmt()
+			if v.GetKind() == pg.VariableSetKind_VAR_SET_VALUE && len(v.Args) > 0 {
+				if err := CheckSetting(v.Name, defText(v.Args[0])); err != nil {
+					fail(err)
+				}
+			}
+		}
+	}
+	if _, own := catalogFunctions[name]; own && !immutable && strs(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
+		refuse("a function with the name of one of PostgreSQL's own ("+name+") is not supported unless it is IMMUTABLE: the router could not tell their calls apart", "give it another name")
+	}
+	what := "FUNCTION"
+	if f.IsProcedure {
+		what = "PROCEDURE"
+	}
+	a.everywhere("create "+strings.ToLower(what), "CREATE "+what)
+	a.st.DDL.Objects = true
+}
+
+func returnsTrigger(f *pg.CreateFunctionStmt) bool {
+	names := strs(f.ReturnType.GetNames())
+	return len(names) > 0 && names[len(names)-1] == "trigger"
+}
+
+// createTrigger lets triggers through whose functions read no table: what they do
+// to a row depends on the row alone.
+func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
+	st := a.st
+	_, names := a.targets([]*pg.RangeVar{t.Relation})
+	fn := strs(t.Funcname)
+	call := fn
+	own := a.userFunction(call)
+	builtin := catalogFunctions[fn[len(fn)-1]] != "" && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
+	if !builtin && (own == nil || own.Kind != "t") {
+		refuse("a trigger that calls "+strings.Join(fn, ".")+"() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have",
+			"create the function through the router, in SQL or PL/pgSQL, without naming tables in it")
+	}
+	if t.Trigname >= guardTrigger {
+		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger name %q is reserved: the shards' guards have to fire last", t.Trigname).WithHint("choose a name that begins with a letter"))
+	}
+	if a.viewOf(t.Relation) != nil {
+		refuse("triggers on views are not supported", "write to the table itself")
+	}
+	if a.unknown != "" {
+		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)))
+	}
+	a.expressions([]*pg.Node{t.WhenClause})
+	if t.TransitionRels != nil && a.spread() {
+		refuse("transition tables of a trigger on a sharded or reference table hold one shard's rows only", "use FOR EACH ROW")
+	}
+	st.Kind, st.Tag = DDLKind, "CREATE TRIGGER"
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", a.spread(), names
+}
+
+// defineObject reads CREATE COLLATION and CREATE TEXT SEARCH ...; CREATE TYPE without a body.
+func (a *analyzer) defineObject(d *pg.DefineStmt) bool {
+	switch d.Kind {
+	case pg.ObjectType_OBJECT_COLLATION:
+		a.everywhere("create collation", "CREATE COLLATION")
+	case pg.ObjectType_OBJECT_TSCONFIGURATION:
+		a.everywhere("create text search configuration", "CREATE TEXT SEARCH CONFIGURATION")
+	case pg.ObjectType_OBJECT_TSDICTIONARY:
+		a.everywhere("create text search dictionary", "CREATE TEXT SEARCH DICTIONARY")
+	default:
+		return false
+	}
+	a.inSchema(strs(d.Defnames))
+	return true
+}
+
+// grant reads GRANT and REVOKE.
+func (a *analyzer) grant(g *pg.GrantStmt) {
+	st := a.st
+	tag := "REVOKE"
+	if g.IsGrant {
+		tag = "GRANT"
+	}
+	a.everywhere(strings.ToLower(tag), tag)
+	if g.Targtype == pg.GrantTargetType_ACL_TARGET_ALL_IN_SCHEMA {
+		for _, o := range g.Objects {
+			a.ownSchema(o.GetString_().GetSval())
+		}
+		return
+	}
+	switch g.Objtype {
+	case pg.ObjectType_OBJECT_TABLE:
+		a.grantTables(g)
+	case pg.ObjectType_OBJECT_SEQUENCE:
+		for _, o := range g.Objects {
+			v := o.GetRangeVar()
+			if q := a.clusterSequence(v); q == nil {
+				st.DDL.AllShards = false // of the default shard's own
+				return
+			}
+		}
+		st.DDL.MapOnly = true // the cluster's sequences have no privileges of their own
+	case pg.ObjectType_OBJECT_SCHEMA:
+		for _, o := range g.Objects {
+			a.ownSchema(o.GetString_().GetSval())
+		}
+	case pg.ObjectType_OBJECT_DATABASE, pg.ObjectType_OBJECT_LARGEOBJECT, pg.ObjectType_OBJECT_TABLESPACE, pg.ObjectType_OBJECT_FOREIGN_SERVER, pg.ObjectType_OBJECT_FDW, pg.ObjectType_OBJECT_PARAMETER_ACL:
+		refuse(tag+" on this kind of object is not supported: each shard has its own", "run it on each shard directly")
+	}
+}
+
+// grantTables: views and sequences may be named like tables.
+func (a *analyzer) grantTables(g *pg.GrantStmt) {
+	st := a.st
+	var tables []*pg.RangeVar
+	view, views := false, 0
+	for _, o := range g.Objects {
+		v := o.GetRangeVar()
+		if w := a.viewOf(v); w != nil {
+			views++
+			view = !a.reachOf(w).whole
+			continue
+		}
+		tables = append(tables, v)
+	}
+	if views > 0 {
+		if views != len(g.Objects) || views > 1 {
+			refuse("GRANT and REVOKE on a view together with other relations are not supported", "use one statement for each")
+		}
+		st.DDL.AllShards = view
+		return
+	}
+	a.targets(tables)
+	st.DDL.AllShards = a.spread()
+}
+
+// clusterSequence returns the sequence of the cluster that a name means, nil if it
+// is none.
+func (a *analyzer) clusterSequence(v *pg.RangeVar) *shardmap.Sequence {
+	if v.GetSchemaname() != "" {
+		q, _ := a.snap.Sequence(v.Schemaname, v.Relname)
+		return q
+	}
+	for _, s := range a.path {
+		if q, ok := a.snap.Sequence(s, v.GetRelname()); ok {
+			return q
+		}
+	}
+	return nil
+}
+
+// owner reads ALTER ... OWNER TO of other objects than tables.
+func (a *analyzer) owner(o *pg.AlterOwnerStmt) bool {
+	what := map[pg.ObjectType]string{
+		pg.ObjectType_OBJECT_SCHEMA: "SCHEMA", pg.ObjectType_OBJECT_TYPE: "TYPE", pg.ObjectType_OBJECT_DOMAIN: "DOMAIN",
+		pg.ObjectType_OBJECT_FUNCTION: "FUNCTION", pg.ObjectType_OBJECT_PROCEDURE: "PROCEDURE", pg.ObjectType_OBJECT_ROUTINE: "ROUTINE",
+		pg.ObjectType_OBJECT_AGGREGATE: "AGGREGATE", pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_TSCONFIGURATION: "TEXT SEARCH CONFIGURATION",
+		pg.ObjectType_OBJECT_TSDICTIONARY: "TEXT SEARCH DICTIONARY",
+	}[o.ObjectType]
+	if what == "" {
+		return false
+	}
+	if o.ObjectType == pg.ObjectType_OBJECT_SCHEMA {
+		a.ownSchema(o.Object.GetString_().GetSval())
+	}
+	a.everywhere("alter "+strings.ToLower(what), "ALTER "+what)
+	return true
+}
+
+func (a *analyzer) statistics(s *pg.CreateStatsStmt) bool {
+	var list []*pg.RangeVar
+	for _, n := range s.Relations {
+		if n.GetRangeVar() == nil {
+			return false
+		}
+		list = append(list, n.GetRangeVar())
+	}
+	a.targets(list)
+	a.expressions(s.Exprs)
+	a.st.Kind, a.st.Tag = DDLKind, "CREATE STATISTICS"
+	a.st.DDL.Op, a.st.DDL.AllShards = "create statistics", a.spread()
+	return true
+}
+
+// reindex runs REINDEX on all shards that have the index or table.
+func (a *analyzer) reindex(r *pg.ReindexStmt) bool {
+	st := a.st
+	for _, o := range r.Params {
+		if o.GetDefElem().GetDefname() == "concurrently" && optionOn(o.GetDefElem()) {
+			st.DDL.Concurrent = true
+		}
+	}
+	switch r.Kind {
+	case pg.ReindexObjectType_REINDEX_OBJECT_TABLE:
+		a.targets([]*pg.RangeVar{r.Relation})
+		a.everywhere("reindex", "REINDEX")
+		st.DDL.AllShards = a.spread()
+	case pg.ReindexObjectType_REINDEX_OBJECT_INDEX:
+		a.ownSchema(r.Relation.GetSchemaname())
+		a.everywhere("reindex", "REINDEX")
+		if !st.DDL.Concurrent {
+			a.missingElsewhere()
+		}
+	default:
+		refuse("REINDEX of a schema, a database or the system catalogs is not supported", "name a table or an index")
+	}
+	st.DDL.Passing = true
+	return true
+}
+
+// missingElsewhere makes the text for shards that need not have the object, for
+// statements without IF EXISTS.
+func (a *analyzer) missingElsewhere() {
+	if a.lonely() {
+		return // a cluster of SQLite files: there is no such block
+	}
+	tag := "$cleave$"
+	for i := 0; strings.Contains(a.st.Text, tag); i++ {
+		tag = "$cleave" + itoa(i) + "$"
+	}
+	end := ";"
+	if strings.Contains(a.st.Text, "--") {
+		end = "\n;" // it may end with a comment
+	}
+	a.st.DDL.Elsewhere = "DO " + tag + " BEGIN " + strings.TrimRight(a.st.Text, "; \t\r\n") + end +
+		" EXCEPTION WHEN undefined_table OR undefined_object OR undefined_function OR undefined_column OR invalid_schema_name THEN NULL; END " + tag
+}
+
+// commentObject is COMMENT ON what is no table, schema or type.
+func (a *analyzer) commentObject(c *pg.CommentStmt, names []string) bool {
+	d := a.st.DDL
+	switch c.Objtype {
+	case pg.ObjectType_OBJECT_VIEW:
+		v := a.viewOf(rangeVar(names))
+		d.AllShards = v != nil && !a.reachOf(v).whole
+	case pg.ObjectType_OBJECT_SEQUENCE:
+		if a.clusterSequence(rangeVar(names)) != nil {
+			d.MapOnly = true // no shard has it to keep a comment
+		}
+	case pg.ObjectType_OBJECT_TRIGGER:
+		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+		d.AllShards = a.spread()
+	case pg.ObjectType_OBJECT_INDEX, pg.ObjectType_OBJECT_STATISTIC_EXT:
+		d.AllShards = true
+		a.missingElsewhere()
+	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE,
+		pg.ObjectType_OBJECT_EXTENSION, pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY,
+		pg.ObjectType_OBJECT_DOMCONSTRAINT, pg.ObjectType_OBJECT_CAST, pg.ObjectType_OBJECT_LANGUAGE:
+		d.AllShards = true
+	case pg.ObjectType_OBJECT_MATVIEW:
+	default:
+		return false
+	}
+	return true
+}
+
+// dropObject is DROP of what is no table, index, sequence, type or schema.
+func (a *analyzer) dropObject(d *pg.DropStmt) bool {
+	st := a.st
+	everywhere := func(what string, after ...string) {
+		a.everywhere("drop "+strings.ToLower(what), "DROP "+what)
+		st.DDL.Objects = true
+		if !d.MissingOk && len(after) > 0 {
+			a.ifExistsElsewhere(after...)
+		}
+	}
+	switch d.RemoveType {
+	case pg.ObjectType_OBJECT_VIEW:
+		for _, o := range d.Objects {
+			a.inSchema(strs(o.GetList().GetItems()))
+		}
+		everywhere("VIEW", "view")
+	case pg.ObjectType_OBJECT_MATVIEW:
+		st.Kind, st.Tag = DDLKind, "DROP MATERIALIZED VIEW"
+		st.DDL.Op, st.DDL.Objects = "drop materialized view", true
+	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE:
+		what := kindOfRoutine(d.RemoveType)
+		for _, o := range d.Objects {
+			a.inSchema(strs(o.GetObjectWithArgs().GetObjname()))
+		}
+		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
+			refuse("DROP "+what+" ... CASCADE drops defaults, triggers and columns of tables", "drop them first")
+		}
+		everywhere(what, strings.ToLower(what))
+	case pg.ObjectType_OBJECT_EXTENSION:
+		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
+			refuse("DROP EXTENSION ... CASCADE drops columns and indexes of tables", "drop them first")
+		}
+		everywhere("EXTENSION", "extension")
+	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_STATISTIC_EXT:
+		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_TSCONFIGURATION: "TEXT SEARCH CONFIGURATION",
+			pg.ObjectType_OBJECT_TSDICTIONARY: "TEXT SEARCH DICTIONARY", pg.ObjectType_OBJECT_STATISTIC_EXT: "STATISTICS"}[d.RemoveType]
+		words := strings.Fields(strings.ToLower(what))
+		everywhere(what, words[len(words)-1])
+	case pg.ObjectType_OBJECT_TRIGGER:
+		for _, o := range d.Objects {
+			names := strs(o.GetList().GetItems())
+			if names[len(names)-1] >= guardTrigger {
+				fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger %q belongs to the router: it is the table's guard", names[len(names)-1]))
+			}
+			_, altered := a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+			st.DDL.Altered = altered
+		}
+		st.Kind, st.Tag = DDLKind, "DROP TRIGGER"
+		st.DDL.Op, st.DDL.AllShards = "drop trigger", a.spread()
+	default:
+		return false
+	}
+	return true
+}
+
+// renameObject is RENAME of views, functions, triggers and the like.
+func (a *analyzer) renameObject(r *pg.RenameStmt) bool {
+	st := a.st
+	switch r.RenameType {
+	case pg.ObjectType_OBJECT_VIEW:
+		a.changeView(r.Relation, r.MissingOk)
+	case pg.ObjectType_OBJECT_TABLE:
+		if a.viewOf(r.Relation) == nil {
+			return false
+		}
+		a.changeView(r.Relation, r.MissingOk)
+	case pg.ObjectType_OBJECT_COLUMN:
+		if r.RelationType != pg.ObjectType_OBJECT_VIEW && a.viewOf(r.Relation) == nil {
+			return false
+		}
+		a.changeView(r.Relation, r.MissingOk)
+	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
+		if _, own := catalogFunctions[r.Newname]; own {
+			refuse("a function with the name of one of PostgreSQL's own ("+r.Newname+") is not supported", "give it another name")
+		}
+		a.everywhere("alter function", "ALTER "+kindOfRoutine(r.RenameType))
+		st.DDL.Objects = true
+	case pg.ObjectType_OBJECT_TRIGGER:
+		if r.Subname >= guardTrigger || r.Newname >= guardTrigger {
+			fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger names that sort after the guards' are reserved"))
+		}
+		_, names := a.targets([]*pg.RangeVar{r.Relation})
+		st.Kind, st.Tag = DDLKind, "ALTER TRIGGER"
+		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", a.spread(), names
+	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_ATTRIBUTE:
+		a.everywhere("rename", "ALTER "+map[pg.ObjectType]string{pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_ATTRIBUTE: "TYPE",
+			pg.ObjectType_OBJECT_TSCONFIGURATION: "TEXT SEARCH CONFIGURATION", pg.ObjectType_OBJECT_TSDICTIONARY: "TEXT SEARCH DICTIONARY"}[r.RenameType])
+		st.DDL.Objects = true
+	default:
+		return false
+	}
+	return true
+}
+
+// moveObject is SET SCHEMA of views, functions and extensions.
+func (a *analyzer) moveObject(s *pg.AlterObjectSchemaStmt) bool {
+	switch s.ObjectType {
+	case pg.ObjectType_OBJECT_VIEW:
+		a.changeView(s.Relation, s.MissingOk)
+	case pg.ObjectType_OBJECT_TABLE:
+		if a.viewOf(s.Relation) == nil {
+			return false
+		}
+		a.changeView(s.Relation, s.MissingOk)
+	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
+		a.everywhere("alter function", "ALTER "+kindOfRoutine(s.ObjectType))
+		a.st.DDL.Objects = true
+	case pg.ObjectType_OBJECT_EXTENSION:
+		a.everywhere("alter extension", "ALTER EXTENSION")
+		a.st.DDL.Objects = true
+	default:
+		return false
+	}
+	return true
+}

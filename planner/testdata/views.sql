@@ -1,0 +1,73 @@
+-- Views: those over sharded or reference tables are written out, others stay.
+SELECT * FROM big_orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+-->   text: SELECT * FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) AS "big_orders" WHERE tenant_id = 5
+SELECT b.id FROM public.bigger AS b WHERE b.t = $1;
+--> one shard, key ($1) [SELECT, read only, rows]
+-->   text: SELECT b.id FROM (SELECT big_orders.tenant_id AS t, big_orders.id\n   FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) AS "big_orders") AS b WHERE b.t = $1
+SELECT * FROM bigger b JOIN items i ON i.tenant_id = b.t WHERE b.t = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+-->   text: SELECT * FROM (SELECT big_orders.tenant_id AS t, big_orders.id\n   FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) AS "big_orders") b JOIN items i ON i.tenant_id = b.t WHERE b.t = 5
+SELECT * FROM note_bodies;
+--> default shard [SELECT, read only, rows]
+TABLE note_bodies;
+--> default shard [SELECT, read only, rows]
+WITH bigger AS (SELECT 1 AS t) SELECT * FROM bigger;
+--> any shard [SELECT, read only, rows]
+INSERT INTO note_bodies VALUES ('x');
+--> default shard [INSERT]
+UPDATE big_orders SET note = 'x' WHERE tenant_id = 5;
+--> refused 0A000: writing through the view big_orders, which is over a sharded or reference table, is not supported
+-->   hint: write to the table itself
+SELECT * FROM ONLY bigger WHERE t = 5;
+--> refused 0A000: ONLY before the view public.bigger is not supported
+-->   hint: leave ONLY out: a view has no children
+CREATE VIEW v AS SELECT * FROM big_orders;
+--> schema change create view, all shards [CREATE VIEW]
+CREATE VIEW v AS SELECT * FROM note_bodies;
+--> schema change create view [CREATE VIEW]
+CREATE VIEW v AS SELECT * FROM big_orders, notes;
+--> schema change create view [CREATE VIEW]
+CREATE OR REPLACE VIEW bigger AS SELECT * FROM notes;
+--> schema change create view, all shards [CREATE VIEW]
+-->   elsewhere: DROP VIEW IF EXISTS "public"."bigger"
+CREATE VIEW v AS SELECT * FROM cleave.tables;
+--> refused 0A000: table cleave.tables is answered by the router and cannot be in a view
+-->   hint: read it in a statement of its own
+CREATE VIEW v AS SELECT nextval('free_seq');
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: take the values first: SELECT nextval(...)
+ALTER VIEW bigger RENAME TO biggest;
+--> schema change alter view, all shards [ALTER VIEW]
+ALTER TABLE note_bodies RENAME TO bodies;
+--> schema change alter view [ALTER TABLE]
+DROP VIEW bigger, note_bodies;
+--> schema change drop view, all shards [DROP VIEW]
+-->   elsewhere: DROP VIEW IF EXISTS bigger, note_bodies
+COMMENT ON VIEW note_bodies IS 'x';
+--> schema change comment [COMMENT]
+GRANT SELECT ON big_orders TO app;
+--> schema change grant, all shards [GRANT]
+CREATE MATERIALIZED VIEW m AS SELECT * FROM orders;
+--> refused 0A000: a materialized view over sharded or reference tables is not supported
+-->   hint: use a view, or create a table and INSERT ... SELECT into it
+-- Functions that read no table, and triggers that call them.
+SELECT shout(note) FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT public.shout(note) FROM orders WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+CREATE TRIGGER t BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION touch();
+--> schema change create trigger, all shards, alters [{public orders}] [CREATE TRIGGER]
+CREATE TRIGGER t BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION other();
+--> refused 0A000: a trigger that calls other() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have
+-->   hint: create the function through the router, in SQL or PL/pgSQL, without naming tables in it
+CREATE TRIGGER "~~" BEFORE UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION touch();
+--> refused 42501: trigger name "~~" is reserved: the shards' guards have to fire last
+-->   hint: choose a name that begins with a letter
+DROP TRIGGER "~cleave_guard" ON orders;
+--> refused 42501: trigger "~cleave_guard" belongs to the router: it is the table's guard
+CREATE FUNCTION lower(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
+--> refused 0A000: a function with the name of one of PostgreSQL's own (lower) is not supported unless it is IMMUTABLE: the router could not tell their calls apart
+-->   hint: give it another name
+CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
+--> schema change create function, all shards [CREATE FUNCTION]

@@ -1,0 +1,253 @@
+package planner
+
+import (
+	"sort"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A view of the map is, for a statement that reads it, its query in brackets. The
+// text is expanded, not the tree, so that everything after it (facts, positions,
+// what shards receive) has one text to speak of. PostgreSQL's own rewriter does the
+// same to the tree. A view over whole tables alone stays: the default shard has it.
+
+// viewRef is a place where a statement names a view.
+type viewRef struct {
+	rel  *pg.RangeVar
+	view *shardmap.View
+}
+
+// expandMax bounds how often a text is expanded: views over views.
+const expandMax = 64
+
+// viewReach is what a view's query reads, through other views too.
+type viewReach struct {
+	sharded, reference, whole bool
+	depth                     int
+}
+
+// spread reports whether some of the rows are not on the default shard alone.
+func (r viewReach) spread() bool { return r.sharded || r.reference }
+
+func (r *viewReach) count(a *analyzer, rel relation) {
+	switch {
+	case rel.view != nil:
+		in := a.reachOf(rel.view)
+		r.sharded, r.reference, r.whole = r.sharded || in.sharded, r.reference || in.reference, r.whole || in.whole
+	case rel.virtual:
+		refuse("table "+quoteName(rel.schema, rel.name)+" is answered by the router and cannot be in a view", "read it in a statement of its own")
+	case rel.table == nil:
+		r.whole = true // the catalogue, or a table that the map does not know
+	case rel.table.Kind == shardmap.Sharded:
+		r.sharded = true
+	case rel.table.Kind == shardmap.Reference:
+		r.reference = true
+	default:
+		r.whole = true
+	}
+}
+
+// reachOf says what a view reads. A definition that cannot be read may read anything.
+func (a *analyzer) reachOf(v *shardmap.View) viewReach {
+	if a.has.depth >= expandMax {
+		return viewReach{sharded: true, reference: true, whole: true}
+	}
+	b := a.p.analyzer(v.Definition, a.snap, nil)
+	b.has.depth = a.has.depth + 1
+	if err := b.define(nil); err != nil {
+		return viewReach{sharded: true, reference: true, whole: true}
+	}
+	return b.has
+}
+
+// define counts what a query reads: that of a CREATE VIEW, or, with nil, the text itself.
+func (a *analyzer) define(q *pg.SelectStmt) (err error) {
+	if q == nil {
+		tree, err := a.p.parse(a.sql)
+		if err != nil {
+			return err
+		}
+		if len(tree.Stmts) != 1 || tree.Stmts[0].Stmt.GetSelectStmt() == nil {
+			return sqlstate.New(sqlstate.DataCorrupted, "the definition of a view is not a query")
+		}
+		q = tree.Stmts[0].Stmt.GetSelectStmt()
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bailout)
+			if !ok {
+				panic(r)
+			}
+			err = b.err
+		}
+	}()
+	a.defining = true
+	a.selectQuery(q, nil)
+	a.defining = false
+	return nil
+}
+
+// expanded is the analysis of a statement with the views that it was found to name
+// written out.
+func (a *analyzer) expanded(depth int) (*Statement, error) {
+	if depth >= expandMax {
+		return nil, sqlstate.New(sqlstate.StatementTooComplex, "the statement's views nest deeper than %d", expandMax)
+	}
+	text, err := a.expandText()
+	if err != nil {
+		return nil, err
+	}
+	st, err := a.p.analyze(text, a.snap, a.path, depth+1)
+	if err != nil {
+		e := *sqlstate.As(err)
+		e.Position = 0 // of another text
+		return nil, &e
+	}
+	st.Reusable = false // the client's text has other literals
+	st.Shape, _, _ = Normalize(a.sql)
+	return st, nil
+}
+
+// keeps reports whether a statement that was analysed goes to the default shard
+// with its views as they are.
+func (a *analyzer) keeps(st *Statement) bool {
+	switch st.Kind {
+	case DefaultShard, DDLKind:
+	case ExplainRoute:
+		return true // its statement is analysed by itself
+	default:
+		return false
+	}
+	for _, r := range a.viewRefs {
+		if a.reachOf(r.view).spread() {
+			return false
+		}
+	}
+	return true
+}
+
+// expandText writes the views' queries in the place of their names.
+func (a *analyzer) expandText() (text string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bailout)
+			if !ok {
+				panic(r)
+			}
+			err = b.err
+		}
+	}()
+	refs := map[int32]viewRef{}
+	for _, r := range a.viewRefs {
+		refs[r.rel.Location] = r
+	}
+	ts := a.tokens()
+	var edits []edit
+	var starts []int32
+	for at := range refs {
+		starts = append(starts, at)
+	}
+	sort.Slice(starts, func(i, j int) bool { return starts[i] < starts[j] })
+	for _, at := range starts {
+		r := refs[at]
+		i := a.tokenAt(at)
+		if i < 0 {
+			a.lost()
+		}
+		from, to := ts[i].Start, ts[i].End
+		for j := i; j+2 < len(ts) && a.punct(j+1, '.') && ts[j+2].Start >= 0; j += 2 {
+			to = ts[j+2].End
+		}
+		before := ""
+		switch {
+		case a.word(i-1, "only"):
+			refuse("ONLY before the view "+r.view.QualifiedName()+" is not supported", "leave ONLY out: a view has no children")
+		case a.word(i-1, "table") && r.rel.Alias == nil:
+			from, before = ts[i-1].Start, "SELECT * FROM "
+		}
+		body := before + "(" + strings.TrimRight(strings.TrimSpace(r.view.Definition), ";") + ")"
+		if r.rel.Alias == nil {
+			body += " AS " + quoteAlways(r.view.Name)
+		}
+		edits = append(edits, edit{from: from, to: to, text: body})
+	}
+	return splice(a.sql, edits), nil
+}
+
+// createView reads CREATE VIEW. A view is on every shard if all that it reads is,
+// else on the default shard alone.
+func (a *analyzer) createView(v *pg.ViewStmt) {
+	st := a.st
+	if isTemp(v.View) {
+		a.tempView(v)
+		return
+	}
+	name := a.created(v.View)
+	if v.Query.GetSelectStmt() == nil {
+		refuse("this kind of view is not supported", "")
+	}
+	if err := a.define(v.Query.GetSelectStmt()); err != nil {
+		fail(err)
+	}
+	if a.sequence != "" {
+		refuse("a view that calls "+a.sequence+"() is not supported", "call it in the statement")
+	}
+	a.everywhere("create view", "CREATE VIEW")
+	st.DDL.Objects = true
+	if _, taken := a.snap.Table(name.Schema, name.Name); taken {
+		fail(sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name.Name))
+	}
+	if !a.has.whole {
+		return
+	}
+	if _, replaced := a.snap.View(name.Schema, name.Name); replaced && v.Replace {
+		st.DDL.Elsewhere = "DROP VIEW IF EXISTS " + quoteAlways(name.Schema) + "." + quoteAlways(name.Name)
+		return
+	}
+	st.DDL.AllShards = false
+}
+
+// viewOf returns the view that a statement of ALTER TABLE names, if it is one.
+func (a *analyzer) viewOf(v *pg.RangeVar) *shardmap.View {
+	if v == nil {
+		return nil
+	}
+	return a.relation(v).view
+}
+
+// changeView is ALTER VIEW of any sort.
+func (a *analyzer) changeView(v *pg.RangeVar, missingOK bool) {
+	a.ownSchema(v.GetSchemaname())
+	a.everywhere("alter view", "ALTER VIEW")
+	a.st.DDL.Objects = true
+	if a.word(1, "table") {
+		a.st.Tag = "ALTER TABLE"
+	}
+	if view := a.viewOf(v); view != nil {
+		a.st.DDL.AllShards = !a.reachOf(view).whole
+	} else if !missingOK {
+		a.ifExistsElsewhere("view")
+	}
+}
+
+// materialized reads CREATE MATERIALIZED VIEW: of what is on the default shard, it
+// is there itself, like a whole table that the map does not know.
+func (a *analyzer) materialized(c *pg.CreateTableAsStmt) {
+	a.created(c.Into.GetRel())
+	q := c.Query.GetSelectStmt()
+	if q == nil {
+		refuse("CREATE MATERIALIZED VIEW from EXECUTE is not supported", "write the query out")
+	}
+	if err := a.define(q); err != nil {
+		fail(err)
+	}
+	if a.has.spread() {
+		refuse("a materialized view over sharded or reference tables is not supported", "use a view, or create a table and INSERT ... SELECT into it")
+	}
+	a.st.Kind, a.st.Tag = DDLKind, "SELECT"
+	a.st.DDL.Op = "create materialized view"
+}

@@ -1,0 +1,134 @@
+package schema
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// What the map knows of views and functions is what the default shard's catalogue
+// says after each statement that may have changed them: a renamed table or column, a
+// CASCADE, a function's new body. So nothing has to be worked out from the text.
+
+// viewsSQL and routinesSQL give one JSON value in hex, which survives any client_encoding.
+const viewsSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(COALESCE(pg_catalog.json_agg(pg_catalog.json_build_object(
+	'schema', n.nspname, 'name', c.relname, 'definition', pg_catalog.pg_get_viewdef(c.oid)) ORDER BY n.nspname, c.relname), '[]')::text, 'UTF8'), 'hex')
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind = 'v' AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'cleave_internal') AND n.nspname NOT LIKE 'pg\_t%'
+AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = c.oid AND d.deptype = 'e')`
+
+const routinesSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(COALESCE(pg_catalog.json_agg(pg_catalog.json_build_object(
+	'Schema', n.nspname, 'Name', p.proname, 'Kind', p.prokind, 'Volatility', p.provolatile, 'Language', l.lanname,
+	'Body', CASE WHEN p.prokind = 'a' THEN '' WHEN l.lanname = 'plpgsql' THEN pg_catalog.pg_get_functiondef(p.oid)
+		WHEN l.lanname = 'sql' THEN @body ELSE '' END,
+	'Extension', COALESCE(e.extname, ''), 'Trigger', p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) ORDER BY n.nspname, p.proname, p.oid), '[]')::text, 'UTF8'), 'hex')
+FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang
+LEFT JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e'
+LEFT JOIN pg_catalog.pg_extension AS e ON e.oid = d.refobjid
+WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'cleave_internal')`
+
+// bodySQL is a function's body in SQL: BEGIN ATOMIC and RETURN are kept as trees
+// from version 14 on.
+func bodySQL(version string) string {
+	if major, _, _ := strings.Cut(version, "."); len(major) == 2 && major < "14" {
+		return "p.prosrc"
+	}
+	return "COALESCE(pg_catalog.pg_get_function_sqlbody(p.oid), p.prosrc)"
+}
+
+// objects reads the views and functions of the default shard again, if a statement
+// may have changed them, into the private map.
+func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
+	if p.engine != enginePostgres || !d.Objects && len(t.state.Views) == 0 {
+		return nil
+	}
+	// Names are written with their schemas where the search_path does not find them.
+	was, err := t.run(ctx, p, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '', true)")
+	if err != nil {
+		return err
+	}
+	var views []shardmap.View
+	if err := t.json(ctx, p, viewsSQL, &views); err != nil {
+		return err
+	}
+	functions := t.state.Functions
+	if d.Objects {
+		var all []planner.FunctionSource
+		if err := t.json(ctx, p, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
+			return err
+		}
+		functions = planner.PureFunctions(all)
+		if err := keptPure(t.state.Functions, functions, all); err != nil {
+			return err
+		}
+	}
+	if _, err := t.run(ctx, p, "SELECT pg_catalog.set_config('search_path', "+quote(was.Rows[0][0].String)+", true)"); err != nil {
+		return err
+	}
+	for i := range views {
+		views[i].Definition = strings.TrimRight(strings.TrimSpace(views[i].Definition), ";")
+		// A view that came to be before Cleave did, and a table of the map of its
+		// name that some other session has just dropped: the table counts.
+		if _, ok := t.over.Table(views[i].Schema, views[i].Name); ok {
+			views[i].Name = ""
+		}
+	}
+	views = slices.DeleteFunc(views, func(v shardmap.View) bool { return v.Name == "" || len(v.Definition) > shardmap.MaxDefinitionBytes })
+	if len(views) == 0 {
+		views = nil
+	}
+	if len(functions) == 0 {
+		functions = nil
+	}
+	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) {
+		return nil
+	}
+	t.state.Views, t.state.Functions, t.seen = views, functions, true
+	return t.refresh()
+}
+
+// keptPure refuses that a function which was known to read no table becomes one that
+// may: triggers, defaults and checks of sharded tables may rely on it.
+func keptPure(was, is []shardmap.Function, all []planner.FunctionSource) error {
+	for _, f := range was {
+		same := func(schema, name string) bool { return schema == f.Schema && name == f.Name }
+		if !slices.ContainsFunc(is, func(o shardmap.Function) bool { return same(o.Schema, o.Name) }) &&
+			slices.ContainsFunc(all, func(o planner.FunctionSource) bool { return same(o.Schema, o.Name) }) {
+			return sqlstate.Refuse("function "+f.QualifiedName()+" is known to read no table, and would no longer be: what calls it on a shard relies on that",
+				"give the new function another name, or drop the old one first")
+		}
+	}
+	return nil
+}
+
+// json runs a query whose value is JSON in hex.
+func (t *Tx) json(ctx context.Context, p *part, sql string, into any) error {
+	res, err := t.run(ctx, p, sql)
+	if err != nil {
+		return err
+	}
+	if len(res.Rows) == 1 && len(res.Rows[0]) == 1 {
+		var text []byte
+		if text, err = hex.DecodeString(res.Rows[0][0].String); err == nil {
+			err = json.Unmarshal(text, into)
+		}
+	}
+	if err != nil {
+		return sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard is unreadable").OnShard(p.shard)
+	}
+	return nil
+}
+
+// overlayObjects brings the views and functions into next. They are the default
+// shard's, read under the lock of schema changes, so they are newer than any other's.
+func (t *Tx) overlayObjects(next *shardmap.State) {
+	if t.seen {
+		next.Views, next.Functions = slices.Clone(t.state.Views), slices.Clone(t.state.Functions)
+	}
+}

@@ -1,0 +1,117 @@
+-- UPDATE and DELETE over several shards, changes of the shard key, MERGE, reference tables.
+
+-- engines: postgres
+UPDATE orders SET note = 'x' || tenant_id;
+-- order: any
+UPDATE orders SET qty = coalesce(qty, 0) + 1, note = NULL WHERE id = 2 RETURNING *;
+-- order: any
+UPDATE orders SET price = price * 2 WHERE tenant_id IN (1, 2, 3, 4) AND price > 1 RETURNING tenant_id, id, price;
+UPDATE orders SET price = 1e30;
+UPDATE orders SET id = 1;
+-- order: any
+UPDATE orders SET note = n.name FROM countries n WHERE n.id = orders.id RETURNING orders.tenant_id, n.code;
+-- order: any
+UPDATE orders o SET note = i.sku FROM items i WHERE i.tenant_id = o.tenant_id AND i.id = o.id RETURNING o.tenant_id, o.id, i.sku;
+-- order: any
+UPDATE orders o SET note = i.sku FROM (SELECT order_id, min(sku) AS sku FROM items GROUP BY order_id) i WHERE i.order_id = o.id RETURNING o.tenant_id, o.id, i.sku;
+UPDATE orders o SET qty = (SELECT count(*) FROM items i WHERE i.order_id = o.id);
+-- order: any
+UPDATE orders o SET qty = (SELECT count(*) FROM orders p WHERE p.status = o.status) RETURNING tenant_id, id, qty;
+-- order: any
+UPDATE orders SET price = (SELECT avg(price) FROM orders) WHERE price IS NULL RETURNING tenant_id, id, price;
+UPDATE orders SET (note, qty) = (SELECT max(sku), count(*) FROM items WHERE items.tenant_id = orders.tenant_id);
+UPDATE orders SET note = s.name FROM settings s WHERE s.tenant = orders.tenant_id AND s.id < 4;
+UPDATE orders SET note = (SELECT name FROM settings WHERE id = 1);
+-- order: any
+UPDATE readings SET value = value + 1 WHERE sensor BETWEEN 3 AND 12 RETURNING sensor, seq;
+-- order: any
+UPDATE customers SET balance = 0 WHERE email LIKE '%x.org' RETURNING email;
+-- params: 2
+-- order: any
+UPDATE orders SET qty = $1 WHERE qty > $1 RETURNING tenant_id, id;
+-- params: 3 | abc
+-- order: any
+UPDATE orders SET note = $2 WHERE id IN (SELECT id FROM items WHERE n = $1) RETURNING note;
+UPDATE orders SET note = d.d::text FROM (SELECT max(day) AS d FROM orders) d;
+-- order: any
+UPDATE orders SET at = now() - now() + timestamp '2024-01-01' WHERE id = 1 RETURNING at;
+UPDATE nothing SET a = 1;
+UPDATE orders SET nope = 1;
+UPDATE orders SET qty = 'x';
+UPDATE orders SET qty = 1 / (tenant_id - 5);
+-- order: any
+WITH x AS (SELECT tenant_id, id FROM orders ORDER BY price NULLS LAST, tenant_id, id LIMIT 5) UPDATE orders SET status = 'top' FROM x WHERE x.tenant_id = orders.tenant_id AND x.id = orders.id RETURNING orders.tenant_id, orders.id;
+WITH a AS (SELECT id FROM countries), b AS (SELECT order_id FROM items WHERE order_id IN (SELECT id FROM a)) UPDATE orders SET note = 'b' WHERE id IN (SELECT order_id FROM b);
+DELETE FROM orders WHERE qty = 3;
+-- order: any
+DELETE FROM orders WHERE id = 3 RETURNING *;
+DELETE FROM orders WHERE tenant_id IN (1, 5, 9);
+-- order: any
+DELETE FROM items WHERE order_id IN (SELECT id FROM orders WHERE qty = 1) RETURNING tenant_id, id;
+-- order: any
+DELETE FROM items i WHERE EXISTS (SELECT 1 FROM orders o WHERE o.tenant_id = i.tenant_id AND o.id = i.order_id) RETURNING i.*;
+DELETE FROM items i WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.id = i.order_id);
+-- order: any
+DELETE FROM items USING orders WHERE orders.tenant_id = items.tenant_id AND orders.id = items.id RETURNING items.id, orders.note;
+DELETE FROM items USING settings WHERE settings.tenant = items.tenant_id;
+-- order: any
+DELETE FROM customers WHERE age > (SELECT avg(age) FROM customers) RETURNING email;
+-- order: any
+DELETE FROM orders WHERE (tenant_id, id) IN (SELECT tenant_id, id FROM orders ORDER BY day DESC NULLS LAST, tenant_id, id LIMIT 3) RETURNING tenant_id, id;
+DELETE FROM visits a USING visits b WHERE a.visitor = b.visitor AND a.region < b.region;
+DELETE FROM events;
+-- order: any
+DELETE FROM nothing RETURNING *;
+-- the shard key changes
+UPDATE orders SET tenant_id = 77 WHERE tenant_id = 6 AND id = 4;
+UPDATE orders SET tenant_id = tenant_id WHERE tenant_id < 5;
+-- order: any
+UPDATE orders SET tenant_id = tenant_id + 1000, note = 'moved' WHERE id = 4 RETURNING *;
+-- order: any
+UPDATE orders SET tenant_id = tenant_id + 2000 RETURNING tenant_id, id, note;
+UPDATE items SET tenant_id = 1, id = tenant_id * 100 + id WHERE id < 3;
+UPDATE items SET tenant_id = 2;
+UPDATE items SET tenant_id = NULL WHERE id = 4;
+-- order: any
+UPDATE customers SET email = upper(email) WHERE age > 22 RETURNING email, name;
+-- order: any
+UPDATE visits SET region = 'new', visitor = visitor + 100 WHERE pages > 2 RETURNING *;
+-- order: any
+UPDATE readings SET sensor = 24 - sensor, seq = seq + 100 RETURNING sensor, seq, value, unit;
+-- order: any
+UPDATE devices SET id = md5(id::text)::uuid, score = DEFAULT RETURNING id, owner, score;
+-- order: any
+UPDATE stock SET class = CASE class WHEN 'a' THEN 'b' WHEN 'b' THEN 'c' WHEN 'c' THEN 'd' ELSE 'a' END, id = id + 100 RETURNING class, id;
+UPDATE customers c SET email = n.code || c.email FROM countries n WHERE n.id = c.country;
+UPDATE customers SET email = 'same' WHERE age IS NULL;
+-- order: any
+UPDATE events SET at = at + interval '40 days' WHERE kind = 'in' RETURNING at, id;
+UPDATE orders SET (tenant_id, note) = (tenant_id + 50000, 'row') WHERE id = 1;
+-- MERGE
+MERGE INTO items i USING orders o ON i.tenant_id = o.tenant_id AND i.id = o.id WHEN MATCHED THEN UPDATE SET sku = o.note WHEN NOT MATCHED THEN INSERT (tenant_id, id, sku) VALUES (o.tenant_id, o.id, 'merged');
+MERGE INTO items i USING orders o ON i.tenant_id = o.tenant_id AND i.id = o.id AND o.tenant_id < 2000 WHEN MATCHED AND o.qty > 3 THEN DELETE WHEN MATCHED THEN DO NOTHING;
+-- reference tables
+-- order: any
+INSERT INTO countries VALUES (20, 'aa', 'A', 'eu', 1), (21, 'bb', 'B', NULL, NULL) RETURNING id, name;
+INSERT INTO countries VALUES (20, 'aa', 'A', 'eu', 1);
+-- order: any
+INSERT INTO countries VALUES (20, 'cc', 'C'), (22, 'cc', 'C') ON CONFLICT DO NOTHING RETURNING id;
+-- order: any
+INSERT INTO countries AS c VALUES (20, 'dd', 'D'), (23, 'dd', 'D') ON CONFLICT (id) DO UPDATE SET code = excluded.code, name = c.name || excluded.name RETURNING *;
+-- order: any
+INSERT INTO countries (id, code, big) SELECT 100 + tenant_id, max(note), count(*) FROM orders GROUP BY tenant_id RETURNING *;
+INSERT INTO countries (id, big) VALUES (30, (SELECT count(*) FROM orders));
+INSERT INTO countries (id, name) SELECT id + 1000, name FROM countries;
+INSERT INTO countries (id, name) SELECT id + 3000, value FROM settings;
+-- order: any
+UPDATE countries SET name = upper(name), big = id * 2 WHERE id > 2 RETURNING id, name;
+UPDATE countries SET big = s.tenant FROM settings s WHERE s.id = countries.id;
+-- order: any
+UPDATE countries SET big = (SELECT count(*) FROM orders o WHERE o.id = countries.id) RETURNING id, big;
+UPDATE countries SET id = id + 5000 WHERE id > 1000;
+UPDATE countries SET name = DEFAULT WHERE id = 4;
+UPDATE countries SET id = NULL;
+-- order: any
+DELETE FROM countries WHERE id > 5000 RETURNING id;
+DELETE FROM countries WHERE id IN (SELECT tenant_id + 100 FROM orders);
+DELETE FROM countries;

@@ -1,0 +1,30 @@
+-- Wrong SQL: the error's code, words and position are PostgreSQL's.
+-- engines: postgres
+
+-- messages
+-- foreach q: SELEC 1 | SELECT * FROM | SELECT * FROM orders WHERE | SELECT FROM WHERE | SELECT nosuch FROM orders | SELECT o.nosuch FROM orders o | SELECT x.id FROM orders o | SELECT * FROM nosuch | SELECT * FROM nosuch.orders | SELECT nosuch(1) FROM orders | SELECT id FROM orders ORDER BY nosuch | SELECT id FROM orders GROUP BY id ORDER BY qty | SELECT id, qty FROM orders GROUP BY id | SELECT sum(sum(qty)) FROM orders | SELECT id FROM orders WHERE sum(qty) > 1 | SELECT qty + status FROM orders | SELECT id FROM orders WHERE qty | SELECT id FROM orders WHERE status = 1 | SELECT id FROM orders WHERE tenant_id = 'x' | SELECT id FROM orders LIMIT x | SELECT DISTINCT id FROM orders ORDER BY qty | SELECT id FROM orders UNION SELECT id, qty FROM orders | SELECT id FROM orders UNION SELECT status FROM orders | SELECT * FROM orders o JOIN items i USING (nosuch) | SELECT id FROM orders, items | SELECT CAST(qty AS nosuch) FROM orders | SELECT 'abc'::integer FROM orders | SELECT (SELECT id, qty FROM orders) FROM items | SELECT id FROM orders WHERE id IN (SELECT id, qty FROM items) | SELECT count(DISTINCT id ORDER BY qty) FROM orders | SELECT rank() FROM orders | SELECT lag(qty) OVER w FROM orders | WITH x AS (SELECT 1) SELECT * FROM y, orders | SELECT 1 FROM orders o, orders o | SELECT "ID" FROM orders | SELECT id FROM "Orders" | SELECT 1 / 0 FROM orders | SELECT $1 FROM orders | SELECT id FROM orders FETCH FIRST ROWS WITH TIES | SELECT ALL DISTINCT id FROM orders | SELECT id FROM orders HAVING id > 1 | SELECT upper(id) FROM orders | SELECT coalesce(qty, status) FROM orders | SELECT CASE WHEN qty THEN 1 END FROM orders | SELECT ARRAY[1, 'x'] FROM orders | SELECT qty::boolean::date FROM orders | SELECT row(1, 2) = row(1) FROM orders | SELECT * FROM orders WHERE (tenant_id, id) = (1) | SELECT extract(nosuch FROM at) FROM orders | SELECT id FROM orders WHERE status LIKE 3 | SELECT max() FROM orders | SELECT max(*) FROM orders | SELECT id FROM orders FOR UPDATE OF nosuch | SELECT count(*) FROM orders FOR UPDATE | TABLE nosuch | SELECT id FROM orders TABLESAMPLE nosuch (1) | SELECT id FROM LATERAL orders | SELECT interval 'x' FROM orders | SELECT date '2024-02-30' FROM orders
+${q};
+-- messages
+-- foreach q: INSERT INTO nosuch VALUES (1) | INSERT INTO orders (tenant_id, nosuch) VALUES (1, 2) | INSERT INTO orders (tenant_id, id) VALUES (1) | INSERT INTO orders (tenant_id) VALUES (1, 2) | INSERT INTO orders (tenant_id, tenant_id) VALUES (1, 2) | INSERT INTO orders VALUES (1, 2, 3, 'x') | INSERT INTO orders (tenant_id, id) VALUES ('x', 1) | INSERT INTO orders (tenant_id, id) VALUES (1, 1) | INSERT INTO orders (tenant_id, id) VALUES (1, NULL) | INSERT INTO orders (tenant_id, id) SELECT 1 | INSERT INTO orders (tenant_id, id) SELECT id, nosuch FROM items | INSERT INTO orders (tenant_id, id) VALUES (1, 2) RETURNING nosuch | INSERT INTO orders (tenant_id, id) VALUES (1, 2) ON CONFLICT (nosuch) DO NOTHING | INSERT INTO orders (tenant_id, id) VALUES (1, 2) ON CONFLICT (status) DO NOTHING | INSERT INTO orders (tenant_id, id, qty) VALUES (1, 9, 'x') | UPDATE nosuch SET a = 1 | UPDATE orders SET nosuch = 1 | UPDATE orders SET qty = 'x' | UPDATE orders SET qty = status | UPDATE orders SET qty = 1 WHERE nosuch = 1 | UPDATE orders SET id = 1 WHERE tenant_id = 1 | UPDATE orders SET qty = 1 RETURNING nosuch | UPDATE orders o SET o.qty = 1 | UPDATE orders SET (qty, id) = (1) | UPDATE orders SET qty = 1 FROM nosuch | DELETE FROM nosuch | DELETE FROM orders WHERE nosuch | DELETE FROM orders WHERE qty | DELETE FROM orders USING nosuch WHERE true | DELETE FROM orders RETURNING nosuch | DELETE orders | INSERT orders VALUES (1) | UPDATE orders qty = 1 | TRUNCATE nosuch | COPY nosuch TO STDOUT | DROP TABLE nosuch | ALTER TABLE nosuch ADD a integer | CREATE INDEX ON nosuch (a) | CREATE INDEX ON orders (nosuch) | EXPLAIN SELECT nosuch FROM orders | PREPARE x AS SELECT nosuch FROM orders | EXECUTE nosuch | DEALLOCATE nosuch | FETCH 1 FROM nosuch | SET nosuch = 1 | SHOW nosuch | SET timezone = 'nosuch' | RELEASE nosuch | ROLLBACK TO nosuch | BEGIN ISOLATION LEVEL nosuch | VALUES (1), (1, 2) | CREATE TABLE orders (a integer) | CREATE SCHEMA public
+${q};
+-- messages
+-- params: 1
+SELECT id FROM orders WHERE nosuch = $1;
+-- messages
+-- params: x
+SELECT id FROM orders WHERE tenant_id = $1;
+-- messages
+-- params: x
+SELECT id FROM orders WHERE qty = $1;
+-- messages
+-- params: 1 | 2
+SELECT id FROM orders WHERE qty = $1;
+-- messages
+-- params: 1
+SELECT id FROM orders WHERE qty = $1 AND id = $2;
+-- messages
+-- params: 1
+SELECT $1 FROM orders WHERE status = $1 AND qty = $1;
+-- messages
+-- params: 99999999999
+SELECT id FROM orders WHERE qty = $1;

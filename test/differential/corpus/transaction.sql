@@ -1,0 +1,180 @@
+-- Transactions over several shards: each block is one session's; the tables are compared at its end.
+
+-- foreach end: COMMIT | ROLLBACK
+-- block
+BEGIN;
+INSERT INTO orders (tenant_id, id, qty) VALUES (900, 1, 1);
+INSERT INTO orders (tenant_id, id, qty) VALUES (901, 1, 2);
+SELECT tenant_id, qty FROM orders WHERE tenant_id IN (900, 901, 902);
+UPDATE orders SET qty = qty + 10 WHERE tenant_id = 900;
+UPDATE orders SET qty = qty + 10 WHERE tenant_id = 901 RETURNING qty;
+INSERT INTO orders (tenant_id, id, qty) VALUES (902, 1, 3);
+SELECT count(*), sum(qty) FROM orders WHERE tenant_id >= 900;
+DELETE FROM orders WHERE tenant_id = 902;
+${end};
+-- end
+-- foreach end: COMMIT | ROLLBACK
+-- block
+BEGIN;
+UPDATE customers SET balance = balance - 10 WHERE email = 'ada@y.net';
+UPDATE customers SET balance = balance + 10 WHERE email = 'cy@y.net';
+UPDATE readings SET value = 0 WHERE sensor = 1;
+UPDATE readings SET value = 0 WHERE sensor = 23;
+UPDATE countries SET name = 'both' WHERE id = 1;
+UPDATE settings SET value = 'both' WHERE id = 1;
+SELECT sum(balance) FROM customers;
+${end};
+-- end
+-- foreach end: COMMIT | ROLLBACK
+-- block
+BEGIN;
+UPDATE orders SET status = 'first' WHERE tenant_id = 1;
+SAVEPOINT a;
+UPDATE orders SET status = 'second' WHERE tenant_id = 2;
+UPDATE orders SET status = 'third' WHERE tenant_id = 3;
+SAVEPOINT b;
+DELETE FROM orders WHERE id = 1;
+ROLLBACK TO b;
+SELECT status, count(*) FROM orders WHERE tenant_id < 5 GROUP BY status;
+ROLLBACK TO SAVEPOINT a;
+UPDATE orders SET status = 'fourth' WHERE tenant_id = 4;
+RELEASE a;
+SELECT status, count(*) FROM orders WHERE tenant_id < 5 GROUP BY status;
+${end};
+-- end
+-- block
+BEGIN;
+UPDATE orders SET note = 'one' WHERE tenant_id = 1;
+UPDATE orders SET note = 'two' WHERE tenant_id = 2;
+SELECT 1 / 0;
+SELECT 1;
+UPDATE orders SET note = 'three' WHERE tenant_id = 3;
+COMMIT;
+-- end
+-- block
+BEGIN;
+UPDATE orders SET note = 'one' WHERE tenant_id = 1;
+SAVEPOINT s;
+UPDATE orders SET note = 'two' WHERE tenant_id = 2;
+INSERT INTO orders (tenant_id, id) VALUES (2, 1);
+ROLLBACK TO s;
+UPDATE orders SET note = 'five' WHERE tenant_id = 5;
+COMMIT;
+-- end
+-- block
+BEGIN;
+SAVEPOINT a;
+UPDATE orders SET note = 'sp' WHERE tenant_id = 1;
+SAVEPOINT a;
+UPDATE orders SET note = 'sp' WHERE tenant_id = 2;
+ROLLBACK TO a;
+RELEASE a;
+ROLLBACK TO a;
+UPDATE orders SET note = 'end' WHERE tenant_id = 6;
+RELEASE a;
+RELEASE a;
+ROLLBACK;
+-- end
+-- foreach level: READ COMMITTED | REPEATABLE READ | READ COMMITTED READ ONLY | REPEATABLE READ READ ONLY
+-- block
+BEGIN ISOLATION LEVEL ${level};
+SELECT count(*) FROM orders;
+SELECT tenant_id FROM orders WHERE tenant_id = 3;
+SELECT o.id, c.name FROM orders o JOIN countries c ON c.id = o.id WHERE o.qty = 3;
+SHOW transaction_isolation;
+SHOW transaction_read_only;
+COMMIT;
+-- end
+-- foreach level: READ COMMITTED | REPEATABLE READ
+-- block
+BEGIN ISOLATION LEVEL ${level};
+UPDATE orders SET qty = 1 WHERE tenant_id IN (1, 2, 3);
+INSERT INTO items (tenant_id, id) VALUES (70, 1), (71, 1), (72, 1);
+SELECT count(*) FROM items WHERE tenant_id >= 70;
+COMMIT;
+-- end
+-- block
+BEGIN READ ONLY;
+SELECT count(*) FROM items;
+UPDATE items SET n = 1 WHERE tenant_id = 1;
+ROLLBACK;
+-- end
+-- block
+BEGIN READ ONLY;
+UPDATE items SET n = 1;
+ROLLBACK;
+-- end
+-- block
+START TRANSACTION;
+INSERT INTO items (tenant_id, id, n) SELECT tenant_id + 100, id, n FROM items WHERE tenant_id < 4;
+SELECT count(*), sum(n) FROM items;
+UPDATE items SET n = n + 1 WHERE tenant_id > 100;
+DELETE FROM items WHERE tenant_id > 100 AND id = 1;
+END;
+-- end
+-- block
+BEGIN;
+SET LOCAL application_name = 'local';
+SELECT count(*) FROM orders;
+SHOW application_name;
+COMMIT;
+-- end
+SHOW application_name;
+-- block
+BEGIN;
+SET application_name = 'kept';
+SELECT count(*) FROM orders;
+ROLLBACK;
+-- end
+SHOW application_name;
+-- block
+BEGIN;
+COMMIT AND CHAIN;
+UPDATE items SET n = 3 WHERE tenant_id = 1;
+UPDATE items SET n = 3 WHERE tenant_id = 2;
+ROLLBACK AND CHAIN;
+SELECT count(*) FROM items WHERE n = 3;
+COMMIT;
+-- end
+-- block
+BEGIN;
+SELECT now() = now(), count(DISTINCT now()) FROM orders;
+SELECT now() = transaction_timestamp();
+COMMIT;
+-- end
+-- block
+BEGIN;
+LOCK TABLE orders IN SHARE MODE;
+SELECT count(*) FROM orders;
+COMMIT;
+-- end
+-- block
+BEGIN;
+SELECT tenant_id, id FROM orders WHERE qty = 3 FOR UPDATE;
+SELECT tenant_id, id FROM orders WHERE qty = 3 ORDER BY tenant_id, id FOR SHARE;
+SELECT o.tenant_id FROM orders o JOIN items i ON i.tenant_id = o.tenant_id AND i.order_id = o.id WHERE o.qty = 3 FOR UPDATE OF o;
+COMMIT;
+-- end
+-- block
+BEGIN;
+INSERT INTO orders (tenant_id, id) VALUES (950, 1), (951, 1), (952, 1);
+INSERT INTO orders (tenant_id, id) VALUES (953, 1), (951, 1);
+COMMIT;
+-- end
+SELECT count(*) FROM orders WHERE tenant_id >= 950;
+-- block
+BEGIN;
+UPDATE orders SET tenant_id = 960 WHERE tenant_id = 1;
+UPDATE orders SET tenant_id = 961 WHERE tenant_id = 960;
+SELECT tenant_id, id FROM orders WHERE tenant_id > 900;
+ROLLBACK;
+-- end
+BEGIN; UPDATE items SET n = 1 WHERE tenant_id = 1; UPDATE items SET n = 1 WHERE tenant_id = 2; COMMIT;
+UPDATE items SET n = 2 WHERE tenant_id = 1; UPDATE items SET n = 2 WHERE tenant_id = 2;
+UPDATE items SET n = 4 WHERE tenant_id = 1; UPDATE items SET n = 1 / 0 WHERE tenant_id = 2;
+UPDATE items SET n = 5 WHERE tenant_id = 1; SELECT count(*) FROM items WHERE n = 5; DELETE FROM items WHERE tenant_id = 2;
+SELECT count(*) FROM orders; SELECT count(*) FROM items; SELECT id FROM countries ORDER BY id;
+SELECT count(*) FROM orders; SELECT nosuch; SELECT 1;
+COMMIT;
+ROLLBACK;
+SAVEPOINT x;
