@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -28,7 +30,8 @@ const checksAtOnce = 8
 
 // Doctor says what is wrong and the next command to run: the directory, every
 // shard's version, settings and identity, and whether tables, guards and
-// prepared transactions are as the map says. With Repair it also finishes what
+// prepared transactions are as the map says, and whether reference tables have the
+// same rows on every shard. With Repair it also finishes what
 // a crash left and sets what differs, where that is safe; DryRun wins over it. A
 // thing that cannot be reached is a finding, not an error.
 func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) {
@@ -49,6 +52,7 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		}
 		out = append(out, list...)
 	}
+	out = append(out, o.transactions(ctx, !req.Repair || req.DryRun)...)
 	rest, err := schema.Recover(ctx, schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair,
@@ -63,7 +67,35 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		}
 		out = append(out, f)
 	}
-	return out, nil
+	return append(out, o.examineCopies(ctx, snap, req.Repair && !req.DryRun)...), nil
+}
+
+// transactions reports transactions over several shards that are prepared
+// although nobody is at work on them, and settles them unless it only looks.
+func (o *Ops) transactions(ctx context.Context, look bool) []Finding {
+	found, _, err := several.Recovery{Directory: o.opts.Directory, Connect: o.connect, DryRun: look}.Settle(ctx)
+	if err != nil {
+		return []Finding{problem("", err, "transactions over several shards")}
+	}
+	var out []Finding
+	for _, d := range found {
+		f := Finding{Level: LevelWarning, Shard: d.Shards[0], Next: "cleave doctor --repair",
+			What: fmt.Sprintf("transaction %s is prepared on %s for %s, and its router is gone; %s has the decision", d.ID, strings.Join(d.Shards, ", "), d.Age.Round(time.Millisecond), d.Decider)}
+		switch {
+		case d.State == "active":
+			continue
+		case d.Err != nil:
+			own := sqlstate.As(d.Err)
+			f.Level, f.What = LevelError, f.What+"; it cannot be settled: "+own.Message
+			if own.Hint != "" {
+				f.Next = own.Hint
+			}
+		case d.State != "in doubt":
+			f.Done, f.Next = d.State, ""
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // Recover finishes what a crash left: see schema.Recover. A router runs it when

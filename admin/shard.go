@@ -110,12 +110,24 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 		if err := o.step("replayed", def.Name); err != nil {
 			return nil, err
 		}
-		snap, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: cur.Version(), By: req.by(), Why: req.why("add shard " + def.Name), Op: "shard_add"}, *next)
-		if errors.Is(err, shardmap.ErrConflict) {
-			continue
-		}
+		after, err := shardmap.NewSnapshot(*next)
 		if err != nil {
-			return nil, directoryError(err)
+			return nil, err
+		}
+		copies, err := o.fillCopies(ctx, sh, def.Name, cur, after)
+		if err != nil {
+			return nil, err
+		}
+		snap, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: cur.Version(), By: req.by(), Why: req.why("add shard " + def.Name), Op: "shard_add"}, *next)
+		if err != nil {
+			back := copies.end("ROLLBACK")
+			if errors.Is(err, shardmap.ErrConflict) && back == nil {
+				continue
+			}
+			return nil, errors.Join(directoryError(err), back)
+		}
+		if err := copies.end("COMMIT"); err != nil {
+			res.Warnings = append(res.Warnings, "guards of reference tables could not be set ("+sqlstate.As(err).Message+"); until then they take no writes: cleave doctor --repair")
 		}
 		o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_add", "shard", def.Name, "by", req.by())
 		res.Version, res.Done = snap.Version(), true
@@ -279,6 +291,12 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 	}
 	o.forget(req.Name)
 	res.Version, res.Done = snap.Version(), true
+	if err := o.guardCopies(ctx, snap); err != nil {
+		e := *sqlstate.As(err)
+		e.Message = "the shard is removed, but guards of reference tables could not be set, which take no writes until then: " + e.Message
+		e.Hint = "cleave doctor --repair"
+		return nil, &e
+	}
 	return res, nil
 }
 

@@ -104,6 +104,13 @@ type TwoPhase interface {
 	CanPrepare() bool
 }
 
+// Backend is implemented by the Conns of engines whose server names the process
+// that a conversation has there, so that its locks can be found.
+type Backend interface {
+	// PID is the process's number on the server.
+	PID() uint32
+}
+
 // Guard is what refuses writes to a table's rows that the shard does not own:
 // it raises sqlstate.NotOwner for INSERT, UPDATE (old and new key) and DELETE
 // of such rows, and for every TRUNCATE that does not come from a router with

@@ -209,6 +209,15 @@ func (c *Conn) Answers(n int, aside func(frame []byte)) ([]*engine.Result, error
 	return all, err
 }
 
+// PID is the number of the conversation's process on the shard's server, 0 if
+// it has none. Safe to call from another goroutine.
+func (c *Conn) PID() uint32 {
+	if b, ok := c.Conn.(engine.Backend); ok {
+		return b.PID()
+	}
+	return 0
+}
+
 // CanPrepare reports whether the shard can prepare transactions durably.
 func (c *Conn) CanPrepare() bool {
 	tp, ok := c.Conn.(engine.TwoPhase)

@@ -306,7 +306,7 @@ func (x *session) reachFor(st *planner.Statement) error {
 		return x.reachForSet()
 	case onSeveral(x.tx.conn):
 	case st.Kind == planner.Several:
-		st = &anyShard // every shard has the tables
+		st = judgeOf(st)
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:

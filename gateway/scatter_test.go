@@ -278,6 +278,9 @@ func TestAggregatesOverShards(t *testing.T) {
 		"SELECT count(*) FROM m WHERE now() > '2020-01-01'",
 		"SELECT g, (SELECT max(label) FROM l), count(*) FROM m GROUP BY g ORDER BY 1",
 		"SELECT sum(i8 * i8) FROM m",
+		"SELECT pg_typeof(sum(i2)), pg_typeof(avg(i4)), pg_typeof(count(*)) FROM m",
+		"SELECT (SELECT label FROM l WHERE l.id = o.i2) AS country, count(*) FROM m o GROUP BY 1 ORDER BY 2, 1",
+		"SELECT (SELECT max(n.i4) FROM m n WHERE n.k = o.k) AS x, count(*) FROM m o GROUP BY x ORDER BY 2, 1",
 		"SELECT sum(i2)::text || 'x', 'y' FROM m",
 	} {
 		b.same(sql)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -70,4 +71,125 @@ func TestTransactionMode(t *testing.T) {
 	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'x')", a)
 	wantCode(t, conn, "0A000", "INSERT INTO orders VALUES ($1, 1, 'x')", b)
 	exec(t, conn, "ROLLBACK")
+}
+
+// TestAtomicReads: sums over several shards are whole in the atomic mode while
+// others transfer between them, in single statements and in blocks.
+func TestAtomicReads(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := orders(t, config{})
+	for _, ks := range keys {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1000, 'x')", ks[0])
+	}
+	want := int64(1000 * len(keys))
+	const rounds = 12
+	stop, done := make(chan struct{}), make(chan error, 1)
+	writer := c.connect(t)
+	go func() {
+		done <- func() error {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return nil
+				default:
+				}
+				tx, err := writer.Begin(context.Background())
+				if err != nil {
+					return err
+				}
+				for k, by := range []int{-1, 1} {
+					if _, err := tx.Exec(context.Background(), "UPDATE orders SET id = id + $1 WHERE tenant_id = $2", by, keys[(i+k)%len(keys)][0]); err != nil {
+						return err
+					}
+				}
+				if err := tx.Commit(context.Background()); err != nil {
+					return err
+				}
+			}
+		}()
+	}()
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	wantCode(t, conn, "22023", "SET cleave.read_consistency = 'some'")
+	read := func(sql string, args ...any) {
+		t.Helper()
+		if got := one[int64](t, conn, sql, args...); got != want {
+			t.Errorf("%s: %d, want %d", sql, got, want)
+		}
+	}
+	for range rounds {
+		read("SELECT sum(id)::bigint FROM orders")
+		read("SELECT sum(id)::bigint FROM orders WHERE id > $1", -1000000)
+		exec(t, conn, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+		var parts int64
+		for _, ks := range keys {
+			parts += one[int64](t, conn, "SELECT sum(id)::bigint FROM orders WHERE tenant_id = $1", ks[0])
+		}
+		if parts != want {
+			t.Errorf("%d one shard after the other, want %d", parts, want)
+		}
+		read("SELECT sum(id)::bigint FROM orders")
+		exec(t, conn, "COMMIT")
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	exec(t, conn, "BEGIN")
+	wantCode(t, conn, "0A000", "SELECT sum(id)::bigint FROM orders")
+	exec(t, conn, "ROLLBACK")
+}
+
+// TestDeadlockOverSeveralShards: two transactions, on routers of their own, wait for
+// each other on two shards, of which no shard sees more than its half.
+func TestDeadlockOverSeveralShards(t *testing.T) {
+	t.Parallel()
+	c, conn, keys := orders(t, config{})
+	other := start(t, config{dir: c.dir, urls: c.shards})
+	a, b := keys[0][0], keys[1][0]
+	for _, k := range []int64{a, b} {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'x')", k)
+	}
+	const update = "UPDATE orders SET note = $2 WHERE tenant_id = $1"
+	first, second := c.connect(t), other.connect(t)
+	for _, x := range []struct {
+		conn *pgx.Conn
+		key  int64
+		name string
+	}{{first, a, "first"}, {second, b, "second"}} {
+		exec(t, x.conn, "BEGIN")
+		exec(t, x.conn, update, x.key, x.name)
+	}
+	ends := make(chan error, 2)
+	go func() {
+		_, err := first.Exec(context.Background(), update, b, "first")
+		if err == nil {
+			_, err = first.Exec(context.Background(), "COMMIT")
+		}
+		ends <- err
+	}()
+	_, err := second.Exec(context.Background(), update, a, "second")
+	if err == nil {
+		exec(t, second, "COMMIT")
+	} else {
+		exec(t, second, "ROLLBACK")
+	}
+	errs := []error{err, <-ends}
+	if errs[0] == nil {
+		errs[0], errs[1] = errs[1], errs[0]
+	}
+	if codeOf(errs[0]) != "40P01" || errs[1] != nil {
+		t.Fatal(errs)
+	}
+	t.Log(errs[0])
+	if n := one[int64](t, conn, "SELECT count(DISTINCT note) FROM orders"); n != 1 {
+		t.Errorf("%d notes: one of the transactions is there by half", n)
+	}
+	records, err := c.dir.Records(context.Background(), "waits/", "", 10)
+	for end := time.Now().Add(10 * time.Second); err == nil && len(records) > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		records, err = c.dir.Records(context.Background(), "waits/", "", 10)
+	}
+	if err != nil || len(records) > 0 {
+		t.Errorf("%d records are left, %v", len(records), err)
+	}
 }

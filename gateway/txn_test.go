@@ -52,8 +52,9 @@ func TestTransactions(t *testing.T) {
 	run(t, conn, []step{
 		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {"ROLLBACK", "ROLLBACK I"}, {count(a), "SELECT 1: 0 I"},
 		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {count(a), "SELECT 1: 1 I"},
-		// Another shard fails the transaction.
-		{"START TRANSACTION", "START TRANSACTION T"}, {insert(a, 2), "INSERT 0 1 T"}, {insert(b, 2), "0A000 E"}, {count(a), "25P02 E"}, {"COMMIT", "ROLLBACK I"}, {count(a), "SELECT 1: 1 I"},
+		// Another shard takes part.
+		{"START TRANSACTION", "START TRANSACTION T"}, {insert(a, 2), "INSERT 0 1 T"}, {insert(b, 2), "INSERT 0 1 T"}, {count(a), "SELECT 1: 2 T"}, {"ROLLBACK", "ROLLBACK I"}, {count(a), "SELECT 1: 1 I"},
+		{"BEGIN", "BEGIN T"}, {insert(a, 2), "INSERT 0 1 T"}, {insert(b, 2), "INSERT 0 1 T"}, {"SELECT 1/0", "22012 E"}, {count(a), "25P02 E"}, {"COMMIT", "ROLLBACK I"}, {count(a), "SELECT 1: 1 I"},
 		// A shard's own error does.
 		{"BEGIN", "BEGIN T"}, {insert(a, 1), "23505 E"}, {"SELECT 1", "25P02 E"}, {"BEGIN", "25P02 E"}, {"END", "ROLLBACK I"},
 		// A syntax error does, before anything was bound.
@@ -62,7 +63,7 @@ func TestTransactions(t *testing.T) {
 		{"BEGIN", "BEGIN T"}, {"BEGIN", "BEGIN T"}, {"COMMIT", "COMMIT I"},
 		// Nothing of the user's was touched: it may still go anywhere.
 		{"BEGIN", "BEGIN T"}, {"SELECT 1", "SELECT 1: 1 T"}, {"SHOW work_mem", "SHOW: 4MB T"}, {insert(b, 9), "INSERT 0 1 T"}, {"COMMIT AND CHAIN", "COMMIT T"}, {insert(a, 9), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"},
-		{"BEGIN", "BEGIN T"}, {count(b), "SELECT 1: 1 T"}, {count(a), "0A000 E"}, {"ABORT", "ROLLBACK I"},
+		{"BEGIN", "BEGIN T"}, {count(b), "SELECT 1: 1 T"}, {count(a), "SELECT 1: 2 T"}, {"ABORT", "ROLLBACK I"},
 		{"BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY", "BEGIN T"}, {"SHOW transaction_isolation", "SHOW: serializable T"}, {"ROLLBACK", "ROLLBACK I"},
 		{"BEGIN READ ONLY", "BEGIN T"}, {insert(a, 10), "25006 E"}, {"ROLLBACK", "ROLLBACK I"},
 		{"BEGIN", "BEGIN T"}, {"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET T"}, {"SELECT current_setting('transaction_isolation')", "SELECT 1: repeatable read T"}, {"COMMIT", "COMMIT I"},
@@ -81,7 +82,7 @@ func TestSavepoints(t *testing.T) {
 		{"ROLLBACK TO b", "ROLLBACK T"}, {count, "SELECT 1: 1 T"}, {"RELEASE b", "RELEASE T"}, {"ROLLBACK TO b", "3B001 E"}, {"ROLLBACK TO a", "ROLLBACK T"}, {count, "SELECT 1: 0 T"},
 		{insert(3), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {count, "SELECT 1: 1 I"},
 		// An error of the router's in a bound one.
-		{"BEGIN", "BEGIN T"}, {insert(4), "INSERT 0 1 T"}, {"SAVEPOINT x", "SAVEPOINT T"}, {"SELECT count(*) FROM orders", "0A000 E"}, {"SAVEPOINT y", "25P02 E"}, {"ROLLBACK TO x", "ROLLBACK T"}, {"COMMIT", "COMMIT I"}, {count, "SELECT 1: 2 I"},
+		{"BEGIN", "BEGIN T"}, {insert(4), "INSERT 0 1 T"}, {"SAVEPOINT x", "SAVEPOINT T"}, {"LOCK TABLE orders", "0A000 E"}, {"SAVEPOINT y", "25P02 E"}, {"ROLLBACK TO x", "ROLLBACK T"}, {"COMMIT", "COMMIT I"}, {count, "SELECT 1: 2 I"},
 		// A failed one that is not bound.
 		{"BEGIN", "BEGIN T"}, {"SAVEPOINT x", "SAVEPOINT T"}, {"SELEC", "42601 E"}, {"ROLLBACK TO x", "ROLLBACK T"}, {insert(5), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {count, "SELECT 1: 3 I"},
 	})
@@ -95,7 +96,7 @@ func TestSeveralStatementsInAMessage(t *testing.T) {
 	run(t, conn, []step{
 		{insert(a, 1) + ";" + insert(a, 2) + "; " + count(a), "INSERT 0 1, INSERT 0 1, SELECT 1: 2 I"},
 		{insert(a, 3) + ";" + insert(a, 3), "INSERT 0 1, 23505 I"}, {count(a), "SELECT 1: 2 I"},
-		{insert(a, 3) + ";" + insert(b, 3), "INSERT 0 1, 0A000 I"}, {count(a), "SELECT 1: 2 I"}, {count(b), "SELECT 1: 0 I"},
+		{insert(a, 3) + ";" + insert(b, 3) + ";SELECT 1/0", "INSERT 0 1, INSERT 0 1, 22012 I"}, {count(a), "SELECT 1: 2 I"}, {count(b), "SELECT 1: 0 I"},
 		{insert(a, 3) + ";SELEC", "42601 I"}, {count(a), "SELECT 1: 2 I"},
 		{"BEGIN;" + insert(a, 3) + ";COMMIT", "BEGIN, INSERT 0 1, COMMIT I"}, {count(a), "SELECT 1: 3 I"},
 		{"BEGIN;" + insert(a, 4), "BEGIN, INSERT 0 1 T"}, {insert(a, 5) + ";ROLLBACK", "INSERT 0 1, ROLLBACK I"}, {count(a), "SELECT 1: 3 I"},

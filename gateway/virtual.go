@@ -48,6 +48,8 @@ const (
 //	           local_socket, connections, idle
 //	sequences  schema, name, type, start, increment, min, max, block, cycle, owner, identity, taken
 //	users      name, role
+//	transactions  id, router (its owner's address; NULL if that is gone), age (seconds), shards (where it
+//	           is prepared), decided_on (the shard that has the decision), state ("active", "in doubt")
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -60,6 +62,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
 	{Name: "sequences", Columns: sequenceColumns},
+	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
 	{Name: "users", Columns: columns("name", oidText, "role", oidText)},
 }
 
@@ -131,6 +134,7 @@ const (
 	asksRouters
 	asksSequences
 	asksUsers
+	asksTransactions
 )
 
 // asksDirectory returns the tables that a statement may read. The others must
@@ -138,9 +142,9 @@ const (
 func asksDirectory(sql string) (reads directoryTables) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences | asksUsers
+		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions
 	}
-	for i, name := range [...]string{"history", "routers", "sequences", "users"} {
+	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions"} {
 		if strings.Contains(sql, name) {
 			reads |= 1 << i
 		}
@@ -162,6 +166,11 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]en
 	}
 	if reads&asksRouters != 0 {
 		if rows["routers"], err = s.routerRows(ctx, state.Version); err != nil {
+			return nil, err
+		}
+	}
+	if reads&asksTransactions != 0 {
+		if rows["transactions"], err = s.transactionRows(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -311,4 +320,18 @@ func (s *Server) sessionRows() [][]engine.Text {
 			moment(x.began), moment(time.Unix(0, x.since.Load()))})
 	}
 	return rows
+}
+
+// transactionRows are the rows of cleave.transactions.
+func (s *Server) transactionRows(ctx context.Context) ([][]engine.Text, error) {
+	list, err := s.several.Transactions().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var rows [][]engine.Text
+	for _, d := range list {
+		rows = append(rows, []engine.Text{text(d.ID), orNull(d.Router), text(strconv.FormatFloat(d.Age.Seconds(), 'f', 3, 64)),
+			text(strings.Join(d.Shards, ", ")), text(d.Decider), text(d.State)})
+	}
+	return rows, nil
 }

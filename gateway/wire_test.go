@@ -392,8 +392,36 @@ func TestCopy(t *testing.T) {
 	c.want("1", "2", "G", "C COPY 1", "Z I")
 	c.send(&pgproto3.Query{String: "COPY whole FROM STDIN"}, &pgproto3.CopyData{Data: []byte("7\tz\n")}, &pgproto3.CopyData{Data: []byte("8\tz\n")}, &pgproto3.CopyDone{}, &pgproto3.Query{String: "SELECT 1"})
 	c.want("G", "C COPY 2", "Z I", "T ?column?", "D 1", "C SELECT 1", "Z I")
+	// The same over several shards.
+	rows := func(n int) *pgproto3.CopyData {
+		var b []byte
+		for i := range 100 {
+			b = fmt.Appendf(b, "%d\t%d\tx\n", i, n)
+		}
+		return &pgproto3.CopyData{Data: b}
+	}
+	c.send(parse("", "COPY orders FROM STDIN"), bind("", ""), do("", 0), syncMsg)
+	c.want("1", "2", "G")
+	c.send(rows(101), &pgproto3.CopyDone{}, syncMsg)
+	c.want("C COPY 100", "Z I")
+	c.send(parse("", "COPY orders FROM STDIN"), bind("", ""), do("", 0), rows(102), &pgproto3.CopyDone{}, syncMsg)
+	c.want("1", "2", "G", "C COPY 100", "Z I")
+	c.send(parse("", "COPY orders FROM STDIN"), bind("", ""), do("", 0), rows(102), &pgproto3.CopyDone{}, syncMsg)
+	c.want("1", "2", "G", "E 23505", "Z I")
+	c.send(parse("", "COPY orders FROM STDIN"), bind("", ""), do("", 0), syncMsg)
+	c.want("1", "2", "G")
+	c.send(rows(103), &pgproto3.CopyFail{Message: "no"}, syncMsg)
+	c.want("E 57014", "Z I")
+	c.send(&pgproto3.Query{String: "COPY orders FROM STDIN"}, rows(104), rows(105), &pgproto3.CopyDone{}, &pgproto3.Query{String: "SELECT 1"})
+	c.want("G", "C COPY 200", "Z I", "T ?column?", "D 1", "C SELECT 1", "Z I")
+	c.send(&pgproto3.Query{String: "COPY orders FROM STDIN"}, rows(106), parse("", "SELECT 1"))
+	c.want("G", "E 57014", "Z I")
+	c.send(syncMsg)
+	c.want("Z I")
+	q("SELECT count(*) FROM orders WHERE id > 100")
+	c.want("T count", "D 400", "C SELECT 1", "Z I")
 	// A client that did not wait for the answer, which is an error.
-	q("COPY orders FROM STDIN")
+	q("COPY orders (id, note) FROM STDIN")
 	c.want("E 0A000", "Z I")
 	c.send(&pgproto3.CopyData{Data: []byte("1\t2\t3\n")}, &pgproto3.CopyDone{})
 	q("SELECT count(*) FROM whole")

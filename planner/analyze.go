@@ -52,8 +52,13 @@ type analyzer struct {
 	defining bool
 	has      viewReach
 
-	advisory string   // a function of advisory locks, or of notifications
-	second   *reading // nil while one shard is tried
+	// What the catalogue is asked for, see catalog.go.
+	catalogRefs  []catalogRef
+	defaultCalls []defaultCall
+
+	advisory string          // a function of advisory locks, or of notifications
+	second   *reading        // nil while one shard is tried
+	known    map[string]bool // see repeated
 }
 
 // touch notes that the statement uses a table.
@@ -73,7 +78,11 @@ func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 		a.virtual = name
 	case r.catalog:
 		a.catalog = name
+		a.catalogRefs = append(a.catalogRefs, catalogRef{rel: v, name: r.schema + "." + r.name})
 	case r.table == nil:
+		if a.st.DDL == nil && a.clusterSequence(v) != nil {
+			refuse("reading the sequence "+name+" as a table is not supported: the routers have its values", "SELECT * FROM cleave.sequences")
+		}
 		a.unknown, a.unknownAt = name, v.GetLocation()
 	default:
 		a.addTable(&a.st.Tables, r.table)
@@ -148,7 +157,10 @@ func (a *analyzer) statement(n *pg.Node) {
 				a.touch(a.relation(rel), rel)
 			}
 		}
-		if a.sharded != "" || a.reference != "" {
+		const accessShare = 1
+		// Every schema change takes its locks on the default shard first, and ACCESS
+		// SHARE conflicts with nothing else.
+		if (a.sharded != "" || a.reference != "") && v.LockStmt.Mode != accessShare {
 			refuse("LOCK TABLE on a sharded or reference table would lock it on one shard only", "lock the rows that you need with SELECT ... FOR UPDATE")
 		}
 		st.Kind = DefaultShard
@@ -324,7 +336,12 @@ func (a *analyzer) strict(e *KeyExpr) {
 		return
 	}
 	u := a.params[e.Param]
-	e.Strict = u == nil || u.agree[family(e.as)] < u.total
+	mark := family(e.as)
+	if e.Array {
+		mark += arrayMark
+		a.st.arrays = true
+	}
+	e.Strict = u == nil || u.agree[mark] < u.total
 }
 
 func virtualWrite(name string) error {

@@ -600,12 +600,12 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	}
 	if a.clusterSequence(t.Relation) != nil && a.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
 		t.Cmds[0].GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_ChangeOwner {
-		// No shard has it, so there is nothing to own. pg_dump writes such lines.
+		// Its shadow is the default shard's. pg_dump writes such lines.
 		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
 		if t.Objtype == pg.ObjectType_OBJECT_SEQUENCE {
 			st.Tag = "ALTER SEQUENCE"
 		}
-		st.DDL.Op, st.DDL.MapOnly = "alter sequence", true
+		st.DDL.Op, st.DDL.MapOnly = "alter sequence", a.lonely()
 		return
 	}
 	switch t.Objtype {

@@ -33,6 +33,8 @@ type exactDB struct {
 	t      *testing.T
 	whole  *pgconn.PgConn
 	shards map[string]*pgconn.PgConn
+	// scratch is a second conversation with one of the shards.
+	scratch *pgconn.PgConn
 }
 
 func newExactDB(t *testing.T, snap *shardmap.Snapshot, r *rand.Rand) *exactDB {
@@ -53,7 +55,8 @@ func newExactDB(t *testing.T, snap *shardmap.Snapshot, r *rand.Rand) *exactDB {
 	for _, s := range snap.Shards() {
 		db.shards[s.Name] = open()
 	}
-	all := append([]*pgconn.PgConn{db.whole}, values(db.shards)...)
+	db.scratch = open()
+	all := append([]*pgconn.PgConn{db.whole, db.scratch}, values(db.shards)...)
 	for _, c := range all {
 		db.must(c, exactSchema)
 	}

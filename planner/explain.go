@@ -143,6 +143,10 @@ func (s *Statement) keyText() string {
 // String prints the expression as SQL.
 func (e *KeyExpr) String() string {
 	switch {
+	case e.Array && e.Cast != 0:
+		return "any of " + dollar(e.Param) + "::" + e.Cast.String() + "[]"
+	case e.Array:
+		return "any of " + dollar(e.Param)
 	case e.Param != 0 && e.Cast != 0:
 		return dollar(e.Param) + "::" + e.Cast.String()
 	case e.Param != 0:

@@ -2,6 +2,7 @@ package planner
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -100,6 +101,9 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 	case *pg.Node_AArrayExpr:
 		a.walkList(v.AArrayExpr.Elements, w)
 	case *pg.Node_ResTarget:
+		if f := v.ResTarget.Val.GetFuncCall(); f != nil && v.ResTarget.Name == "" && isDefaultCall(f) {
+			a.defaultCalls = append(a.defaultCalls, defaultCall{call: f, unnamed: true})
+		}
 		a.walk(v.ResTarget.Val, w)
 		a.walkList(v.ResTarget.Indirection, w)
 	case *pg.Node_NullTest:
@@ -107,6 +111,9 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 	case *pg.Node_SortBy:
 		a.walk(v.SortBy.Node, w)
 	case *pg.Node_FuncCall:
+		if isDefaultCall(v.FuncCall) && !slices.ContainsFunc(a.defaultCalls, func(c defaultCall) bool { return c.call == v.FuncCall }) {
+			a.defaultCalls = append(a.defaultCalls, defaultCall{call: v.FuncCall})
+		}
 		a.function(v.FuncCall)
 		a.walkChildren(n, w)
 	case *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg, *pg.Node_GroupingFunc:
@@ -207,6 +214,9 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 			n := e.Rexpr
 			if tc := n.GetTypeCast(); tc != nil && sameFamily(a.arrayType(tc.TypeName), c.typ) {
 				n = tc.Arg
+			}
+			if p := paramOf(n); p > 0 {
+				a.param(p).agree[family(c.typ)+arrayMark]++
 			}
 			for _, el := range n.GetAArrayExpr().GetElements() {
 				a.agree(el, c.typ)

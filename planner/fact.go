@@ -209,10 +209,20 @@ func (f *facts) best(class map[term]bool) (set []konst, found bool) {
 			if len(s) == 1 && s[0].unknown != 0 {
 				return s, true
 			}
-			if !found || len(s) < len(set) {
+			// An array has any number of elements.
+			if !found || len(s) < len(set) || len(s) == len(set) && hasArray(set) && !hasArray(s) {
 				set, found = s, true
 			}
 		}
 	}
 	return set, found
+}
+
+func hasArray(set []konst) bool {
+	for _, k := range set {
+		if k.array {
+			return true
+		}
+	}
+	return false
 }

@@ -31,7 +31,46 @@ func (a *analyzer) where(j *jnode, cond *pg.Node, sc *scope) {
 		return
 	}
 	j.facts = append(j.facts, a.factsOf(cond, sc)...)
-	a.walk(cond, &walker{sc: sc, subs: &j.subs})
+	a.conjuncts(cond, &walker{sc: sc, subs: &j.subs})
+}
+
+// conjuncts walks a condition. Where column IN (SELECT ...) has to be true, only
+// rows of the subquery that are equal to the column matter: false and unknown
+// are the same there.
+func (a *analyzer) conjuncts(n *pg.Node, w *walker) {
+	if b := n.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
+		for _, arg := range b.Args {
+			a.conjuncts(arg, w)
+		}
+		return
+	}
+	before := len(*w.subs)
+	a.walk(n, w)
+	l := n.GetSubLink()
+	if l == nil || l.SubLinkType != pg.SubLinkType_ANY_SUBLINK || len(*w.subs) == before {
+		return
+	}
+	if names := strs(l.OperName); len(names) > 0 && names[len(names)-1] != "=" {
+		return
+	}
+	q := (*w.subs)[len(*w.subs)-1]
+	if q.open || q.sel == nil || q.sel != l.Subselect.GetSelectStmt() {
+		return
+	}
+	tests := []*pg.Node{l.Testexpr}
+	if row := l.Testexpr.GetRowExpr(); row != nil {
+		tests = row.Args
+	}
+	if len(tests) != len(q.cols) {
+		return
+	}
+	for i, t := range tests {
+		if c, ok := a.columnOf(t, w.sc); ok {
+			if x := a.equal(c, q.cols[i]); x != nil {
+				q.given = append(q.given, x)
+			}
+		}
+	}
 }
 
 // fromItem reads one element of FROM. sc holds what stands left of it, which it
@@ -580,6 +619,16 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 		}
 		n = tc.Arg
 	}
+	if p := paramOf(n); p > 0 {
+		k := konst{typ: c.typ, param: p, cast: cast, array: true}
+		if cast != 0 {
+			k.typ = cast
+		}
+		return []*fact{oneOf(c.term, []konst{k})}
+	}
+	if lit := n.GetAConst(); lit.GetSval() != nil {
+		return a.anyLiteral(c, cast, lit.GetSval().Sval)
+	}
 	arr := n.GetAArrayExpr()
 	if arr == nil || len(arr.Elements) == 0 || len(arr.Elements) > a.p.limits.Keys {
 		return nil
@@ -604,5 +653,35 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 			set[i].cast = cast
 		}
 	}
+	return []*fact{oneOf(c.term, set)}
+}
+
+// anyLiteral reads column = ANY ('{...}').
+func (a *analyzer) anyLiteral(c column, cast keyspace.Type, text string) []*fact {
+	t := c.typ
+	if cast != 0 {
+		t = cast
+	}
+	values, err := textArray([]byte(text))
+	if err != nil || len(values) > a.p.limits.Keys {
+		return nil // a shard says what is wrong with it
+	}
+	set := make([]konst, 0, len(values))
+	for _, v := range values {
+		if v == nil {
+			continue // equal to nothing
+		}
+		val, err := keyspace.ParseText(t, v)
+		if err != nil {
+			return nil
+		}
+		k := konst{typ: c.typ}
+		var ok bool
+		if k.val, k.never, ok = convert(val, c.typ); !ok {
+			return nil
+		}
+		set = append(set, k)
+	}
+	a.dropped = true // the values are not among the text's literals
 	return []*fact{oneOf(c.term, set)}
 }

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -375,6 +376,18 @@ func (g *gatherer) targetOf(o *occurrence) Target {
 func targetKey(t Target) string {
 	var b strings.Builder
 	b.WriteString(itoa(int(t.Where)) + " " + t.Keyspace)
+	if t.Keys == nil {
+		b.WriteString(" all") // which is not the same as no key at all
+	}
+	for _, s := range t.Spans {
+		for _, e := range []*KeyExpr{s.Low, s.High} {
+			b.WriteByte('<')
+			if e != nil {
+				b.WriteString(e.String() + "@" + itoa(int(e.loc)))
+			}
+		}
+		b.WriteString(fmt.Sprint(s.LowOpen, s.HighOpen))
+	}
 	for _, k := range t.Keys {
 		b.WriteByte('(')
 		for i := range k {

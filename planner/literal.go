@@ -18,6 +18,7 @@ type konst struct {
 	param int
 	cast  keyspace.Type
 	val   keyspace.Value
+	array bool // it is one of the elements of an array parameter
 	never bool // NULL, or a number that the type does not have: equal to nothing
 	// unknown is 1 + i for the value that column i of the shard key has, whatever it
 	// is: see local.
@@ -78,6 +79,9 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 		}
 	case *pg.Node_AExpr:
 		e := v.AExpr
+		if e.Lexpr != nil {
+			return a.computed(e, t, assign)
+		}
 		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) {
 			return k, false
 		}
@@ -274,7 +278,7 @@ func strs(list []*pg.Node) []string {
 
 // keyExpr turns a konst into the expression of a shard key column of type t.
 func (k konst) keyExpr(t keyspace.Type) (KeyExpr, bool) {
-	e := KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, as: k.typ, loc: k.loc, mod: keyspace.NoModifier}
+	e := KeyExpr{Type: t, Param: k.param, Cast: k.cast, Never: k.never, Array: k.array, as: k.typ, loc: k.loc, mod: keyspace.NoModifier}
 	if !sameFamily(k.typ, t) {
 		return e, false
 	}
@@ -285,4 +289,54 @@ func (k konst) keyExpr(t keyspace.Type) (KeyExpr, bool) {
 		}
 	}
 	return e, true
+}
+
+// computed evaluates +, - and * of integer literals where PostgreSQL does the same
+// as integer: neither an operand nor the result is beyond its range.
+func (a *analyzer) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k konst, ok bool) {
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !isInt(t) || a.hidden() {
+		return k, false
+	}
+	n, ok := integerOf(&pg.Node{Node: &pg.Node_AExpr{AExpr: e}})
+	if !ok {
+		return k, false
+	}
+	a.dropped = true
+	return a.integer(konst{typ: t}, n, t, t, assign)
+}
+
+func integerOf(n *pg.Node) (int64, bool) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		if i, is := v.AConst.Val.(*pg.A_Const_Ival); is {
+			return int64(i.Ival.GetIval()), true
+		}
+	case *pg.Node_AExpr:
+		if v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP {
+			return 0, false
+		}
+		l, lok := int64(0), true
+		if v.AExpr.Lexpr != nil {
+			l, lok = integerOf(v.AExpr.Lexpr)
+		}
+		r, rok := integerOf(v.AExpr.Rexpr)
+		if !lok || !rok {
+			return 0, false
+		}
+		switch operator(v.AExpr) {
+		case "+":
+			l += r
+		case "-":
+			l -= r
+		case "*":
+			if v.AExpr.Lexpr == nil {
+				return 0, false
+			}
+			l *= r
+		default:
+			return 0, false
+		}
+		return l, fits(keyspace.Int4, l)
+	}
+	return 0, false
 }

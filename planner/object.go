@@ -180,7 +180,8 @@ func (a *analyzer) grant(g *pg.GrantStmt) {
 				return
 			}
 		}
-		st.DDL.MapOnly = true // the cluster's sequences have no privileges of their own
+		// Its shadow keeps it; the router itself asks for no privileges of sequences.
+		st.DDL.AllShards, st.DDL.MapOnly = false, a.lonely()
 	case pg.ObjectType_OBJECT_SCHEMA:
 		for _, o := range g.Objects {
 			a.ownSchema(o.GetString_().GetSval())
@@ -316,7 +317,7 @@ func (a *analyzer) commentObject(c *pg.CommentStmt, names []string) bool {
 		d.AllShards = v != nil && !a.reachOf(v).whole
 	case pg.ObjectType_OBJECT_SEQUENCE:
 		if a.clusterSequence(rangeVar(names)) != nil {
-			d.MapOnly = true // no shard has it to keep a comment
+			d.MapOnly = a.lonely() // else its shadow keeps it
 		}
 	case pg.ObjectType_OBJECT_TRIGGER:
 		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})

@@ -91,6 +91,8 @@ type Statement struct {
 	// Notifies: it is NOTIFY, or calls pg_notify().
 	Notifies bool
 
+	arrays bool // some of Keys are array parameters
+
 	// Fill is what the router evaluates for each execution and puts into Text;
 	// nil for nearly all statements. Such a statement is never Reusable.
 	Fill *Fill
@@ -124,6 +126,8 @@ type KeyExpr struct {
 	Never bool           // the literal is NULL or out of the column's domain: no row can match
 	// Cast is the type of an explicit cast around the parameter, 0 if none.
 	Cast keyspace.Type
+	// Array: the parameter is an array, of which the value is one element.
+	Array bool
 	// Strict is set when the statement uses the parameter elsewhere too, where
 	// PostgreSQL could take another type for it: then the client has to say it.
 	Strict bool

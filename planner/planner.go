@@ -160,6 +160,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	}()
 	a.statement(tree.Stmts[0].Stmt)
 	a.finishFill()
+	a.showCatalog()
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(a.sql)
 	}

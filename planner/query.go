@@ -58,8 +58,11 @@ type query struct {
 	with []*withQuery
 	cols []column
 	open bool // it has columns that are not known
-	sel  *pg.SelectStmt
-	sc   *scope
+	// given are facts about the rows of it that matter where it stands: column IN
+	// (this query).
+	given []*fact
+	sel   *pg.SelectStmt
+	sc    *scope
 	// inner are the terms of FROM that the columns are, noTerm for expressions.
 	inner []term
 	// aggregates: it aggregates without GROUP BY, or by it. windows: it calls window functions.
@@ -254,6 +257,7 @@ func (a *analyzer) visitAll(qs []*query, f *facts) {
 // visitQuery proves one query, given what holds for the outer rows that matter.
 func (a *analyzer) visitQuery(q *query, outer *facts) *facts {
 	f := outer.clone()
+	f.list = append(f.list, q.given...)
 	for _, w := range q.with {
 		if w.q != nil {
 			a.visitQuery(w.q, outer)
@@ -312,10 +316,55 @@ func (a *analyzer) addKey(key []KeyExpr) {
 			}
 		}
 	}
+	if len(a.st.Keys) >= distinctKeys && a.repeated(key) {
+		return
+	}
 	if len(a.st.Keys) >= a.p.limits.Keys {
 		refuse("the statement names too many shard keys", "send it in several statements")
 	}
 	a.st.Keys = append(a.st.Keys, key)
+}
+
+// distinctKeys is how many shard keys a statement names before equal ones are
+// told by their values: the rows of a large INSERT most often have few.
+const distinctKeys = 1000
+
+// repeated reports whether a key of literals is there already. The statement then
+// says nothing about other texts of its shape.
+func (a *analyzer) repeated(key []KeyExpr) bool {
+	mark := func(key []KeyExpr) (string, bool) {
+		k := make(keyspace.Key, len(key))
+		for i := range key {
+			if key[i].Param != 0 {
+				return "", false
+			}
+			k[i] = key[i].Value
+		}
+		return string(keyspace.AppendOrdered(nil, k)), true
+	}
+	if a.known == nil {
+		a.known = make(map[string]bool, len(a.st.Keys))
+		a.dropped = true
+		kept := a.st.Keys[:0]
+		for _, have := range a.st.Keys {
+			if m, ok := mark(have); ok {
+				if a.known[m] {
+					continue
+				}
+				a.known[m] = true
+			}
+			kept = append(kept, have)
+		}
+		a.st.Keys = kept
+	}
+	m, ok := mark(key)
+	if ok && a.known[m] {
+		return true
+	}
+	if ok {
+		a.known[m] = true
+	}
+	return false
 }
 
 // sameKey reports whether two alternatives are the same expressions. Equal
@@ -324,7 +373,7 @@ func (a *analyzer) addKey(key []KeyExpr) {
 func sameKey(a, b []KeyExpr) bool {
 	for i := range a {
 		x, y := &a[i], &b[i]
-		if x.Param != y.Param || x.Cast != y.Cast || x.Never != y.Never || x.loc != y.loc || x.mod != y.mod || x.into != y.into || x.as != y.as {
+		if x.Param != y.Param || x.Cast != y.Cast || x.Never != y.Never || x.loc != y.loc || x.Array != y.Array || x.mod != y.mod || x.into != y.into || x.as != y.as {
 			return false
 		}
 		if x.Param == 0 && x.loc == 0 && (x.Value != y.Value) {

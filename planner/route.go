@@ -71,7 +71,14 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 	}
 	var stack [maxKeyColumns]keyspace.Value
 	var route Route
-	for _, exprs := range s.Keys {
+	keys := s.Keys
+	if s.arrays && literals == nil {
+		var err error
+		if keys, err = expandKeys(keys, args); err != nil {
+			return Route{}, err
+		}
+	}
+	for _, exprs := range keys {
 		if len(exprs) > maxKeyColumns {
 			return Route{}, sqlstate.Refuse("the shard key has too many columns", "")
 		}
@@ -199,35 +206,43 @@ const (
 
 // eval reads a parameter. never is true if it is equal to no value of the column.
 func (e *KeyExpr) eval(args *Args) (v keyspace.Value, never bool, err error) {
+	raw, oid, format, err := e.bound(args)
+	if err != nil || raw == nil {
+		return v, true, err
+	}
+	return e.value(raw, oid, format)
+}
+
+// bound returns the parameter as it was bound; nil is NULL.
+func (e *KeyExpr) bound(args *Args) (raw []byte, oid uint32, format int16, err error) {
 	n := e.Param - 1
 	if args == nil || n >= len(args.Values) {
-		return v, false, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", e.Param)
+		return nil, 0, 0, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", e.Param)
 	}
-	raw := args.Values[n]
-	if raw == nil {
-		return v, true, nil
-	}
-	oid := uint32(0)
 	if n < len(args.OIDs) {
 		oid = args.OIDs[n]
 	}
-	format := int16(0)
 	switch {
 	case len(args.Formats) == 1:
 		format = args.Formats[0]
 	case n < len(args.Formats):
 		format = args.Formats[n]
 	}
+	if (oid == 0 || oid == oidUnknown) && e.Strict && args.Values[n] != nil {
+		return nil, 0, 0, sqlstate.Refuse("parameter "+dollar(e.Param)+" is the shard key, and the statement uses it elsewhere too, so its type is not certain",
+			"cast it where it is the shard key ("+dollar(e.Param)+"::"+e.Type.String()+") and use a parameter of its own elsewhere, or give its type in the driver")
+	}
+	return args.Values[n], oid, format, nil
+}
+
+// value reads a value of a type (0: the one that it is compared with).
+func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value, never bool, err error) {
 	as := e.Cast
 	if as == 0 {
 		as = e.as
 	}
 	switch {
 	case oid == 0 || oid == oidUnknown:
-		if e.Strict {
-			return v, false, sqlstate.Refuse("parameter "+dollar(e.Param)+" is the shard key, and the statement uses it elsewhere too, so its type is not certain",
-				"cast it where it is the shard key ("+dollar(e.Param)+"::"+e.Type.String()+") and use a parameter of its own elsewhere, or give its type in the driver")
-		}
 		if isInt(as) && format == 1 {
 			as = intOfSize(len(raw), as)
 		}

@@ -45,7 +45,11 @@ func (t *Target) Shards(snap *shardmap.Snapshot, args *Args) ([]string, error) {
 		}
 	default:
 		key := make(keyspace.Key, 0, maxKeyColumns)
-		for _, exprs := range t.Keys {
+		keys, err := expandKeys(t.Keys, args)
+		if err != nil {
+			return nil, err
+		}
+		for _, exprs := range keys {
 			key = key[:0]
 			match := true
 			for i := range exprs {

@@ -28,6 +28,9 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 		}
 		return false
 	}
+	if len(s.FromClause) == 1 && len(s.TargetList) == 1 && s.WhereClause != nil && a.dumpSetting(s) {
+		return true
+	}
 	if bare && len(s.FromClause) == 1 && len(s.TargetList) == 1 {
 		r := s.FromClause[0].GetRangeFunction()
 		if r == nil || len(r.Functions) != 1 || r.Ordinality || r.Coldeflist != nil {

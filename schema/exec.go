@@ -115,7 +115,11 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			return "", nil, err
 		}
 	}
+	was := slices.Clone(t.state.Sequences)
 	if err := t.apply(edit); err != nil {
+		return "", nil, err
+	}
+	if err := t.shadows(ctx, first, was); err != nil {
 		return "", nil, err
 	}
 	if err := t.objects(ctx, first, d); err != nil {

@@ -143,7 +143,11 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 	if err := t.planSequences(ctx, p, d, e); err != nil {
 		return "", nil, err
 	}
+	was := slices.Clone(t.state.Sequences)
 	if err := t.apply(e); err != nil {
+		return "", nil, err
+	}
+	if err := t.shadows(ctx, p, was); err != nil {
 		return "", nil, err
 	}
 	t.ran, t.sequenceOnly = true, true

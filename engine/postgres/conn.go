@@ -224,6 +224,9 @@ func peek(fd uintptr) error {
 	}
 }
 
+// PID is the number of the server's process for this conversation.
+func (c *conn) PID() uint32 { return c.pg.PID() }
+
 // CanPrepare reports whether max_prepared_transactions is above zero. The answer
 // comes with the proof of whose database it is; only a shard opened without a
 // cluster costs a round trip, which must not be in a failed transaction (the

@@ -48,6 +48,9 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 			t.failAt(f.Location, "42803", "aggregate functions are not allowed here")
 		}
 		if sel.clause != "" {
+			if t.scope.parent != nil {
+				refuseSQL("an aggregate in " + sel.clause + " of a subquery")
+			}
 			t.failAt(f.Location, "42803", "aggregate functions are not allowed in %s", sel.clause)
 		}
 		if sel.inAgg > 0 {

@@ -226,7 +226,7 @@ func defTexts() {
 		case n == 0:
 			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "null character not permitted"))
 		case n < 0:
-			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "character number must be positive"))
+			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "character number must be positive"))
 		case n > 0x10ffff:
 			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested character too large for encoding: %d", n))
 		case n >= 0xd800 && n <= 0xdfff:

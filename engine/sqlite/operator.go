@@ -27,6 +27,9 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		if a.Lexpr == nil {
 			return t.prefix(op, a)
 		}
+		if a.Lexpr.GetRowExpr() != nil && a.Rexpr.GetSubLink().GetSubLinkType() == pg.SubLinkType_EXPR_SUBLINK {
+			refuseSQL("a comparison of a row with a subquery")
+		}
 		// x = NULL and the like are ordinary comparisons.
 		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
 		if l.row != nil || r.row != nil {

@@ -92,11 +92,7 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 	if q.distinct {
 		t.failAt(nodeLocation(sb.Node), "42P10", "for SELECT DISTINCT, ORDER BY expressions must appear in select list")
 	}
-	key := comparandKey(e, "ORDER BY")
-	if e.constant && !e.aggregate {
-		key = "(" + key + ")"
-	}
-	return t.sortKey(e, key, sb)
+	return t.sortKey(e, notPlace(comparandKey(e, "ORDER BY")), sb)
 }
 
 func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) string {

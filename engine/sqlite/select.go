@@ -542,6 +542,15 @@ func (t *translator) where(n *pg.Node) string {
 	return e.sql
 }
 
+// notPlace makes sure that SQLite does not take a term of GROUP BY or ORDER BY for
+// the place of a column: it does for a number, in brackets or with a sign too.
+func notPlace(key string) string {
+	if bare := strings.Trim(key, "()+- "); bare != "" && strings.Trim(bare, "0123456789") == "" {
+		return "(" + key + " + 0)"
+	}
+	return key
+}
+
 // groupBy translates GROUP BY and registers what is grouped.
 func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 	sel := t.scope.sel
@@ -587,15 +596,7 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 			refuse(fmt.Sprintf("a SQLite shard cannot group by %s exactly", typeName(e.typ)), "Group by a cast of it: see docs/sql-sqlite.md.")
 		}
 		exprs = append(exprs, e)
-		key := comparand(e)
-		if e.constant {
-			key = "(" + key + ")"
-			// A bare number would mean a position.
-			if e.integer {
-				key = "(" + key + " + 0)"
-			}
-		}
-		out = append(out, key)
+		out = append(out, notPlace(comparand(e)))
 	}
 	for _, e := range exprs {
 		sel.groupSQL[e.sql] = true

@@ -351,7 +351,10 @@ func (t *translator) cast(e expr, to uint32) expr {
 		r.sql = "(" + r.sql + ")"
 	case isInt(from) && textual(to):
 		r.sql = "CAST(" + e.sql + " AS TEXT)"
-	case from == oidNumeric && textual(to), from == oidJSON && textual(to), from == oidJSONB && textual(to):
+	case from == oidNumeric && textual(to):
+		// Not the column itself: that is ordered and compared as a number.
+		r.sql = "(" + e.sql + " || '')"
+	case from == oidJSON && textual(to), from == oidJSONB && textual(to):
 		r.sql = e.sql
 	case textual(to) && from == oidTimestamptz:
 		r.sql = call("cleave_tstz_text", e.sql)

@@ -68,8 +68,11 @@ type Conn struct {
 	portalNo int // names of portals on shards
 	bounds   bounds
 
-	parts []*part
-	block bool // inside a transaction block
+	parts  []*part
+	waitID string // see watchLocks
+	// proven are the shards whose snapshots fit each other, see consistent.
+	proven map[string]bool
+	block  bool // inside a transaction block
 	// failed: nothing but the end of the transaction, or a savepoint, is left;
 	// lost: not even a savepoint.
 	failed, lost bool
@@ -350,6 +353,7 @@ func (c *Conn) release() {
 	c.portals = map[string]*portal{}
 	c.closeCursors(-1)
 	if c.active != nil {
+		c.active.stopTimer()
 		c.active.p.end()
 		c.active = nil
 	}

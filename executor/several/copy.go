@@ -74,6 +74,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 		// The others are opened when their first row comes.
 		shards = shards[:1]
 	}
+	j.ask.shard = shards[0]
 	if len(p.Omitted) > 0 {
 		if err := c.constantDefaults(ctx, p); err != nil {
 			return nil, err
@@ -118,6 +119,11 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 	p, err := j.c.part(ctx, shard, write)
 	if err != nil {
 		return nil, err
+	}
+	if j.p.Table.Kind == shardmap.Reference {
+		if err := j.c.unlockCopies(p); err != nil {
+			return nil, err
+		}
 	}
 	s, err := j.c.send(p, request{text: j.p.Text})
 	if err != nil {

@@ -309,6 +309,7 @@ func (k *keyReader) binary(rec []byte, resolved map[int]keyspace.Value) (known b
 // asker has a shard read values that mean what only PostgreSQL knows.
 type asker struct {
 	c     *Conn
+	shard string
 	conn  *executor.Conn
 	known map[string]keyspace.Value
 }
@@ -333,7 +334,7 @@ func (a *asker) ask(t keyspace.Type, value []byte) (v keyspace.Value, known bool
 		return v, false, nil
 	}
 	if a.conn == nil {
-		if a.conn, err = a.c.borrow(a.c.ctx, a.c.describer()); err != nil {
+		if a.conn, err = a.c.borrow(a.c.ctx, a.shard); err != nil {
 			return v, false, err
 		}
 		begin := "BEGIN"

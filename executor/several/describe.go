@@ -20,6 +20,12 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 	if d := c.shared.get(prep); d != nil {
 		return d, nil
 	}
+	if c.block {
+		// A description takes the shard's snapshot.
+		if err := c.consistent(ctx, nil); err != nil {
+			return nil, err
+		}
+	}
 	p, err := c.part(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err

@@ -54,6 +54,7 @@ type active struct {
 	given  int64
 	simple bool
 	timer  *time.Timer
+	watch  *lockWatch
 }
 
 // handle runs one frame.
@@ -408,11 +409,16 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 			_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to %s", what))
 		})
 	}
+	a.watch = c.watchLocks(p.e.st.ReadOnly)
 	if p.job == nil {
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}
-		j, err := c.begins(c.ctx, &p.e)
+		err := c.consistent(c.ctx, &p.e)
+		var j job
+		if err == nil {
+			j, err = c.begins(c.ctx, &p.e)
+		}
 		if err != nil {
 			a.stopTimer()
 			return err
@@ -427,6 +433,7 @@ func (a *active) stopTimer() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
+	a.watch.end()
 }
 
 // stepActive goes on with the active portal until there is a chunk of output,

@@ -334,6 +334,28 @@ func (t *Transactions) recovery() *Recovery {
 	}}
 }
 
+// List returns the transactions over several shards that are being committed by
+// this process, and all of which something is prepared on a shard that answers.
+// Nothing is settled.
+//
+// Errors: only when the map or the members cannot be read.
+func (t *Transactions) List(ctx context.Context) ([]InDoubt, error) {
+	r := t.recovery()
+	r.DryRun = true
+	found, _, err := r.Settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, x := range t.active {
+		if !slices.ContainsFunc(found, func(d InDoubt) bool { return d.ID == id.String() }) {
+			found = append(found, InDoubt{ID: id.String(), Decider: x.decider.Shard, Age: time.Since(x.began), State: "active"})
+		}
+	}
+	return found, nil
+}
+
 // connect opens a conversation outside of the shard's pool.
 func (t *Transactions) connect(ctx context.Context, shard string) (engine.Conn, func(bool), error) {
 	handle, err := t.ex.Shard(shard)
@@ -387,6 +409,9 @@ func (t *Transactions) Run(ctx context.Context) {
 			}
 			if list, err := t.ex.Directory().Members(limit); err == nil {
 				members = max(1, len(list))
+				if err := t.forgetWaits(limit, list); err != nil && ctx.Err() == nil {
+					t.log.Warn("records of transactions that waited were not cleaned up", telemetry.KeyError, err)
+				}
 			}
 		}
 		stop()

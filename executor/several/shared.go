@@ -39,6 +39,9 @@ func NewShared(ex *executor.Executor, transactions *Transactions) *Shared {
 	return &Shared{ex: ex, transactions: transactions, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
 }
 
+// Transactions are what ends the transactions of these conversations.
+func (s *Shared) Transactions() *Transactions { return s.transactions }
+
 // description is what a shard says of a statement.
 type description struct {
 	params []uint32 // types of the parameters

@@ -18,7 +18,7 @@ func (c *Conn) endUnit() error {
 	if c.block {
 		return nil
 	}
-	defer func() { c.failed, c.lost = false, false }()
+	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
 	c.closePortals()
 	if c.failed {
 		c.endParts("ROLLBACK")
@@ -171,7 +171,7 @@ func (c *Conn) finish(st *planner.Statement) error {
 	c.closePortals()
 	c.block = false
 	c.saves, c.modes = nil, nil
-	defer func() { c.failed, c.lost = false, false }()
+	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
 	if !commit {
 		c.stopAll()
 		c.endParts("ROLLBACK")

@@ -24,6 +24,12 @@ func PGBench(tb testing.TB) string {
 	return program(tb, "pgbench")
 }
 
+// PGDump returns the path of pg_dump.
+func PGDump(tb testing.TB) string {
+	tb.Helper()
+	return program(tb, "pg_dump")
+}
+
 // program finds a client program; the real one before Debian's wrapper in PATH.
 func program(tb testing.TB, name string) string {
 	tb.Helper()

@@ -63,15 +63,9 @@ SELECT * FROM orders WHERE tenant_id = ANY (ARRAY[$1, 5]);
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders WHERE tenant_id = ANY(ARRAY[$1, 5])
 SELECT * FROM orders WHERE tenant_id = ANY ('{5}');
---> several shards [SELECT, read only, rows]
--->   operation: scatter
--->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT * FROM orders WHERE tenant_id = ANY('{5}')
+--> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = ANY ($1);
---> several shards [SELECT, read only, rows]
--->   operation: scatter
--->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT * FROM orders WHERE tenant_id = ANY($1)
+--> one shard, key (any of $1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = SOME (ARRAY[5]);
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 OR tenant_id = 5;

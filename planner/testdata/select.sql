@@ -97,10 +97,7 @@ SELECT * FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 SELECT count(*), max(id) FROM orders WHERE tenant_id = 1 AND tenant_id = 2;
 --> one shard shard-0, key (1) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5 + 1;
---> several shards [SELECT, read only, rows]
--->   operation: scatter
--->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT * FROM orders WHERE tenant_id = (5 + 1)
+--> one shard shard-1, key (6) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = abs(-5);
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter

@@ -190,11 +190,17 @@ SET CONSTRAINTS ALL DEFERRED;
 --> refused 0A000: SET CONSTRAINTS is not supported yet
 -->   hint: declare the constraint INITIALLY DEFERRED
 COPY orders FROM STDIN;
---> refused 0A000: COPY of the sharded table orders is not supported yet
--->   hint: insert the rows with INSERT
+--> several shards [COPY, copy]
+-->   operation: copy in
+-->   shard text: COPY orders FROM STDIN
+-->   shards: shard-0, shard-1, shard-2
+-->   why: each row goes to the shard that owns its key
 COPY orders TO STDOUT;
---> refused 0A000: COPY of the sharded table orders is not supported yet
--->   hint: use COPY (SELECT ... WHERE shard key = ...) TO STDOUT
+--> several shards [COPY, read only, copy]
+-->   operation: copy out
+-->   shard text: COPY orders TO STDOUT
+-->   shards: shard-0, shard-1, shard-2
+-->   why: the shards' rows, one after the other
 COPY notes FROM STDIN WITH (FORMAT csv);
 --> default shard [COPY, copy]
 COPY notes TO STDOUT;
@@ -209,9 +215,10 @@ COPY (SELECT * FROM orders WHERE tenant_id = 5) TO STDOUT;
 --> one shard shard-0, key (5) [COPY, read only, copy]
 COPY (SELECT * FROM orders) TO STDOUT;
 --> several shards [COPY, read only, copy]
--->   operation: scatter
+-->   operation: copy out
+-->   source: several shards (scatter): SELECT * FROM orders
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT * FROM orders
+-->   why: the rows of the query are written as COPY does
 ;
 --> empty [, read only]
 -- comment only

@@ -337,3 +337,50 @@ DECLARE c CURSOR FOR SELECT * FROM orders ORDER BY id;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders ORDER BY id
 -->   combine: merge by column 2
+-- A subquery behind IN follows the column.
+SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items WHERE n > 3);
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items WHERE n > 3)
+SELECT * FROM orders WHERE (tenant_id, id) IN (SELECT tenant_id, order_id FROM items);
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE (tenant_id, id) IN (SELECT tenant_id, order_id FROM items)
+SELECT * FROM orders WHERE tenant_id = 5 AND tenant_id IN (SELECT tenant_id FROM items WHERE n > 3);
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id NOT IN (SELECT tenant_id FROM items);
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE NOT tenant_id IN (SELECT tenant_id FROM cleave_rel_2 items)
+-->   why: its rows cannot be combined as they come from the shards
+SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items LIMIT 3);
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IN (SELECT tenant_id FROM cleave_rel_2 items LIMIT 3)
+-->   why: its rows cannot be combined as they come from the shards
+SELECT * FROM orders WHERE tenant_id IN (SELECT tenant_id FROM items LIMIT 3) OR id = 1;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id FROM public.items t
+-->   shard text: SELECT * FROM cleave_rel_1 orders WHERE tenant_id IN (SELECT tenant_id FROM cleave_rel_2 items LIMIT 3) OR id = 1
+-->   why: its rows cannot be combined as they come from the shards
+-- Arrays of keys.
+SELECT * FROM orders WHERE tenant_id = ANY($1);
+--> one shard, key (any of $1) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = ANY($1::bigint[]) ORDER BY id;
+--> one shard, key (any of $1::bigint[]) [SELECT, read only, rows]
+SELECT * FROM orders WHERE tenant_id = ANY('{1,2,3}') ORDER BY id;
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id = ANY('{1,2,3}') ORDER BY id
+-->   combine: merge by column 2
+SELECT * FROM orders WHERE tenant_id = 2 + 3;
+--> one shard shard-0, key (5) [SELECT, read only, rows]

@@ -26,13 +26,7 @@ INSERT INTO orders (tenant_id, id) VALUES (DEFAULT, 1);
 INSERT INTO orders (tenant_id, id) VALUES (NULL, 1);
 --> refused 23502: null value in column "tenant_id" of relation "orders" violates not-null constraint
 INSERT INTO orders (tenant_id, id) VALUES (2 + 3, 1);
---> several shards [INSERT]
--->   operation: insert
--->   computed 1: any shard: SELECT (2 + 3)::bigint
--->   rows: 1
--->   shard text: INSERT INTO orders (tenant_id, id) VALUES (<computed 1>::bigint, 1)
--->   first key: (<computed 1>)
--->   why: the rows have different shard keys
+--> one shard shard-0, key (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES ((SELECT 5), 1);
 --> several shards [INSERT]
 -->   operation: insert

@@ -28,9 +28,9 @@ type Options struct {
 	// Shape: only columns, tag and number of rows count: values are random or
 	// made of sequences.
 	Shape bool
-	// Any22: where rows make a statement fail in several ways, any of the errors of
+	// AnyError: where rows make a statement fail in several ways, any of the errors of
 	// classes 22 and 23 will do: which row is met first is left open.
-	Any22 bool
+	AnyError bool
 }
 
 // Difference returns "" if got is what want is, else what differs.
@@ -45,7 +45,7 @@ func Difference(want, got *Outcome, o Options) string {
 	case want.Err == nil && got.Err != nil:
 		return fmt.Sprintf("error %s %s (detail %q, hint %q), want\n%s", got.Err.Code, got.Err.Message, got.Err.Detail, got.Err.Hint, want)
 	case want.Err != nil:
-		if o.Any22 && ofRows(want.Err.Code) && ofRows(got.Err.Code) {
+		if o.AnyError && ofRows(want.Err.Code) && ofRows(got.Err.Code) {
 			return ""
 		}
 		if want.Err.Code != got.Err.Code {

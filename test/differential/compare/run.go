@@ -69,6 +69,9 @@ func (s *Session) connect(ctx context.Context) (err error) {
 	return err
 }
 
+// URL is where it connects to.
+func (s *Session) URL() string { return s.url }
+
 // Close ends the connection.
 func (s *Session) Close() error {
 	limit, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -18,15 +18,18 @@ SELECT at, ${e} AS e FROM events;
 SELECT at, ${e} AS e FROM events;
 -- foreach e: CASE WHEN value > 1 THEN 'a' WHEN value < 0 THEN 'b' ELSE 'c' END | CASE value WHEN 1 THEN 10 WHEN 2 THEN 20 END | CASE WHEN value = 0 THEN 0 ELSE 6 / value END | coalesce(value, seq, 0) | coalesce(value, exact) | nullif(value, seq) | greatest(value, seq, 2) | least(value, NULL, 3) | value IN (1, 2, NULL) | value IS DISTINCT FROM seq | (value > 1) AND (exact > 100) | (value > 1) OR (exact > 100) | NOT (value > 1) | (value > 1) IS UNKNOWN | (value, seq) = (1, 1) | (value, seq) < (2, 2) | (value, seq) IS NULL | (value, unit) IS NOT NULL | value::boolean | (value > 0)::integer | value BETWEEN SYMMETRIC 3 AND 1 | exact::integer | exact::bigint / 3 | exact::numeric(8,3) | round(exact, 2)::text | seq::numeric / 3 | seq / 3.0 | seq::numeric(4,2) | sensor * 1.10 | 10 / seq | 10.0 / seq | sensor || ':' || seq | sensor::text < '2' | unit || sensor | 1e3 * seq | 0.1 + seq | exact = exact::text::numeric
 SELECT sensor, seq, ${e} AS e FROM readings;
+-- anyerror
 -- foreach e: 1 / (value - 1) | 1 / value | (sensor - 13)::smallint * 32767::smallint | sensor * 2000000000 | sensor::bigint * 9223372036854775807 | ('x' || sensor)::integer | unit::integer | (sensor || '-13-01')::date | exact::smallint | (value::text || 'e400')::double precision | repeat('9', sensor * 2)::integer | substr(unit, 1, -1) | chr(value - 1)
 SELECT ${e} FROM readings;
 -- foreach e: 1 / (value - 1) > 0 | sensor * 2000000000 > 1 | ('x' || unit)::integer = 1 | 10 / seq > 3
 SELECT sensor, seq FROM readings WHERE ${e};
 SELECT 1 / 0 FROM orders;
+-- only: postgres
 SELECT 1 / 0 FROM nothing;
 SELECT 1 / k FROM nothing;
 SELECT 'x'::integer FROM nothing;
 SELECT CASE WHEN qty > 0 THEN 1 ELSE 1 / 0 END FROM orders;
+-- only: postgres
 SELECT coalesce(qty, 1 / 0) FROM orders WHERE qty IS NOT NULL;
 SELECT nosuchfunction(qty) FROM orders;
 SELECT upper(qty) FROM orders;

@@ -248,6 +248,8 @@ func (p *parser) directive(text string) error {
 		p.item.Options.Loose = true
 	case text == "messages":
 		p.item.Options.Messages = true
+	case text == "anyerror":
+		p.item.Options.AnyError = true
 	case text == "shape":
 		p.item.Options.Shape = true
 	case strings.HasPrefix(word, "foreach ") && ok:

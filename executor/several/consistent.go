@@ -1,0 +1,126 @@
+package several
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// consistent takes the snapshots of an atomic read before anything of it is run,
+// if the session asks for one. Inside a block all shards get theirs with its first
+// statement; outside, those that the statement reads. It may be called again.
+func (c *Conn) consistent(ctx context.Context, e *execution) error {
+	if !Atomic(c.host.Settings()) || c.proven != nil && c.block {
+		return nil
+	}
+	var shards []string
+	switch {
+	case c.block && !strings.Contains(strings.ToUpper(c.isolation()), "REPEATABLE"):
+		if e == nil || e.st.Kind != planner.Several || !e.st.ReadOnly {
+			return nil
+		}
+		return sqlstate.Refuse("an atomic read over several shards in a READ COMMITTED transaction block is not supported: each statement has snapshots of its own on shards where the transaction is open",
+			"BEGIN ISOLATION LEVEL REPEATABLE READ, read outside of a transaction block, or SET cleave.read_consistency = 'shard'")
+	case c.block:
+		for _, s := range c.host.Snapshot().Shards() {
+			shards = append(shards, s.Name)
+		}
+	case e == nil || !e.st.ReadOnly:
+		return nil // a write; or a description, which reads nothing
+	default:
+		var err error
+		if shards, err = c.reads(e); err != nil || len(shards) < 2 {
+			return err
+		}
+	}
+	for _, p := range c.parts {
+		if p.begun && !c.proven[p.shard] {
+			return sqlstate.Refuse("an atomic read over several shards after another statement of the same transaction is not supported: shard "+p.shard+" has its snapshot already",
+				"SET cleave.read_consistency = 'atomic' before the transaction, and Sync between statements that are not in a transaction block").OnShard(p.shard)
+		}
+	}
+	if c.proven != nil && !slices.ContainsFunc(shards, func(s string) bool { return !c.proven[s] }) {
+		return nil // an earlier statement of the unit has them
+	}
+	if c.proven != nil {
+		return sqlstate.Refuse("an atomic read needs snapshots of other shards than the one before it in the same transaction", "Sync between them").OnShard(shards[0])
+	}
+	parts, err := c.partsOf(ctx, shards, false)
+	if err != nil {
+		return err
+	}
+	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]Participant, len(parts))
+	for i, p := range parts {
+		if p.busy != nil {
+			return c.busy(p)
+		}
+		list[i] = Participant{Shard: p.shard, Conn: p.conn}
+	}
+	if c.block {
+		begin = strings.Join(append([]string{c.opt.Begin}, c.modes...), ";")
+		for _, s := range c.saves {
+			begin += ";SAVEPOINT " + quote(s)
+		}
+		if c.opt.Begin == "" {
+			begin = "BEGIN" + begin
+		}
+	}
+	if err := c.shared.transactions.Snapshots(ctx, list, begin); err != nil {
+		return err
+	}
+	c.proven = map[string]bool{}
+	for _, p := range parts {
+		p.begun, c.proven[p.shard] = true, true
+		p.saves = p.saves[:0]
+		for range c.saves {
+			p.saves = append(p.saves, p.base)
+		}
+	}
+	// Settings that differ follow with each part's next text (settle).
+	return nil
+}
+
+// reads are the shards that a statement reads, one or none where its own
+// snapshot is all that matters.
+func (c *Conn) reads(e *execution) ([]string, error) {
+	snap := c.host.Snapshot()
+	if e.st.Kind == planner.OneShard {
+		r, err := e.st.Route(snap, e.args)
+		if err != nil || !r.Several {
+			return nil, err
+		}
+	}
+	if e.st.Kind != planner.Several || e.st.Plan == nil {
+		if e.st.Kind != planner.OneShard {
+			return nil, nil
+		}
+		var all []string
+		for _, s := range snap.Shards() {
+			all = append(all, s.Name)
+		}
+		return all, nil
+	}
+	targets := []planner.Target{}
+	if e.st.Plan.Op == planner.Scatter {
+		targets = append(targets, e.st.Plan.Target)
+	}
+	for i := range e.st.Plan.Relations {
+		targets = append(targets, e.st.Plan.Relations[i].Target)
+	}
+	var shards []string
+	for i := range targets {
+		if targets[i].Where == planner.AnyOne && len(targets) > 1 {
+			continue
+		}
+		names, err := targets[i].Shards(snap, e.args)
+		if err != nil {
+			return nil, err
+		}
+		shards = append(shards, names...)
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards), nil
+}

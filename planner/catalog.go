@@ -1,0 +1,153 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+)
+
+// The catalogue of the default shard answers for the cluster. What the router keeps
+// there for itself is left out: the schema cleave_internal, the guards' triggers, and
+// the calls that stand for nextval() in the defaults of columns. So pg_dump writes,
+// psql shows and an ORM finds what the user declared. The statement's text is
+// changed, where it names one of these relations; nothing is added to it else.
+
+// internalSpace is the schema's object id on the shard that answers.
+const internalSpace = "(SELECT cleave_n.oid FROM pg_catalog.pg_namespace AS cleave_n WHERE cleave_n.nspname = 'cleave_internal')"
+
+// catalogFilters say which rows of a relation are the user's.
+var catalogFilters = map[string]string{
+	"pg_catalog.pg_namespace": "nspname <> 'cleave_internal'",
+	"pg_catalog.pg_class":     "relnamespace IS DISTINCT FROM " + internalSpace,
+	"pg_catalog.pg_proc":      "pronamespace IS DISTINCT FROM " + internalSpace,
+	"pg_catalog.pg_type":      "typnamespace IS DISTINCT FROM " + internalSpace,
+	"pg_catalog.pg_trigger":   "tgname NOT IN ('~cleave_guard', '~cleave_guard_truncate')",
+	"pg_catalog.pg_tables":    "schemaname <> 'cleave_internal'",
+	"pg_catalog.pg_indexes":   "schemaname <> 'cleave_internal'",
+
+	"information_schema.schemata":          "schema_name <> 'cleave_internal'",
+	"information_schema.tables":            "table_schema <> 'cleave_internal'",
+	"information_schema.columns":           "table_schema <> 'cleave_internal'",
+	"information_schema.table_constraints": "table_schema <> 'cleave_internal'",
+	"information_schema.key_column_usage":  "table_schema <> 'cleave_internal'",
+	"information_schema.routines":          "routine_schema <> 'cleave_internal'",
+	"information_schema.triggers":          "trigger_name NOT IN ('~cleave_guard', '~cleave_guard_truncate')",
+}
+
+// dependRows are those of pg_depend, and one for each default that takes its values
+// from a sequence of the cluster: pg_dump writes the sequence first then.
+const dependRows = `SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype FROM pg_catalog.pg_depend UNION ALL ` +
+	`SELECT 'pg_catalog.pg_attrdef'::pg_catalog.regclass::pg_catalog.oid, cleave_d.oid, 0, 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, cleave_s.oid, 0, 'n'::pg_catalog."char" ` +
+	`FROM pg_catalog.pg_attrdef AS cleave_d CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(pg_catalog.replace(pg_catalog.substring(pg_catalog.pg_get_expr(cleave_d.adbin, cleave_d.adrelid), ` +
+	`'^cleave_internal\.nextval\(''((?:[^'']|'''')*)''::text'), '''''', ''''))::pg_catalog.oid AS oid) AS cleave_s WHERE cleave_s.oid IS NOT NULL`
+
+// shownDefault makes of a default's text on a shard what was declared.
+func shownDefault(expr string) string {
+	return `pg_catalog.regexp_replace(pg_catalog.regexp_replace(` + expr +
+		`, 'cleave_internal\.nextval\((''([^'']|'''')*'')::text(, ''(always|by default)''::text)?\)', 'nextval(\1::regclass)', 'g')` +
+		`, 'cleave_internal\.(next_id|uuidv7)\(\)', 'cleave.\1()', 'g')`
+}
+
+// columnsOfColumns are those of information_schema.columns before and after the default.
+const columnsOfColumns = "table_catalog, table_schema, table_name, column_name, ordinal_position, CAST(@ AS information_schema.character_data) AS column_default, is_nullable, data_type, " +
+	"character_maximum_length, character_octet_length, numeric_precision, numeric_precision_radix, numeric_scale, datetime_precision, interval_type, " +
+	"interval_precision, character_set_catalog, character_set_schema, character_set_name, collation_catalog, collation_schema, collation_name, " +
+	"domain_catalog, domain_schema, domain_name, udt_catalog, udt_schema, udt_name, scope_catalog, scope_schema, scope_name, maximum_cardinality, " +
+	"dtd_identifier, is_self_referencing, is_identity, identity_generation, identity_start, identity_increment, identity_maximum, identity_minimum, " +
+	"identity_cycle, is_generated, generation_expression, is_updatable"
+
+// catalogRef is a place where a statement names a relation of the catalogue.
+type catalogRef struct {
+	rel  *pg.RangeVar
+	name string // with its schema
+}
+
+// showCatalog changes the text of a statement that the default shard answers.
+func (a *analyzer) showCatalog() {
+	st := a.st
+	if len(a.catalogRefs) == 0 || st.Kind != DefaultShard || st.Text != a.sql || st.Fill != nil || a.lonely() || a.changes {
+		return
+	}
+	ts := a.tokens()
+	tableoid := false
+	for i := range ts {
+		tableoid = tableoid || a.word(i, "tableoid")
+	}
+	var edits []edit
+	for _, r := range a.catalogRefs {
+		filter, ok := catalogFilters[r.name]
+		i := a.tokenAt(r.rel.Location)
+		depends := r.name == "pg_catalog.pg_depend"
+		if !ok && !depends || i < 0 || a.word(i-1, "table") || a.word(i-1, "only") {
+			continue
+		}
+		from, to := ts[i].Start, ts[i].End
+		if r.rel.Schemaname != "" {
+			if !a.punct(i+1, '.') || i+2 >= len(ts) {
+				continue
+			}
+			to = ts[i+2].End
+		}
+		columns := "*"
+		switch {
+		case r.name == "information_schema.columns":
+			columns = strings.Replace(columnsOfColumns, "@", shownDefault("column_default"), 1)
+		case tableoid && strings.HasPrefix(r.name, "pg_catalog."):
+			columns = "tableoid, *"
+		}
+		text := "(SELECT " + columns + " FROM " + r.name + " WHERE " + filter + ")"
+		if depends {
+			text = "(" + dependRows + ")"
+			if tableoid {
+				text = "(SELECT 'pg_catalog.pg_depend'::pg_catalog.regclass::pg_catalog.oid AS tableoid, * FROM " + text + " AS cleave_p)"
+			}
+		}
+		if r.rel.Alias == nil {
+			text += " AS " + quoteIdent(r.rel.Relname)
+		}
+		edits = append(edits, edit{from: from, to: to, text: text})
+	}
+	for _, f := range a.defaultCalls {
+		from, to := a.callSpan(f.call)
+		text := shownDefault(a.sql[from:to])
+		if f.unnamed {
+			text += " AS pg_get_expr"
+		}
+		edits = append(edits, edit{from: from, to: to, text: text})
+	}
+	if len(edits) == 0 {
+		return
+	}
+	st.Text = splice(a.sql, edits)
+	st.Reusable = false
+}
+
+// defaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.
+type defaultCall struct {
+	call    *pg.FuncCall
+	unnamed bool
+}
+
+// dumpSetting reads the statement with which pg_dump restricts itself to tables, if
+// the server knows the setting. It counts for the transaction only: another session
+// of the router's may be the next to use the shard's.
+func (a *analyzer) dumpSetting(s *pg.SelectStmt) bool {
+	const setting = "restrict_nonsystem_relation_kind"
+	f := s.TargetList[0].GetResTarget().GetVal().GetFuncCall()
+	w := s.WhereClause.GetAExpr()
+	if f == nil || w == nil || len(f.Args) != 3 || w.Rexpr.GetAConst().GetSval().GetSval() != setting || s.FromClause[0].GetRangeVar().GetRelname() != "pg_settings" {
+		return false
+	}
+	names, value := strs(f.Funcname), f.Args[1].GetAConst().GetSval()
+	if names[len(names)-1] != "set_config" || f.Args[0].GetColumnRef() == nil || value == nil {
+		return false
+	}
+	a.st.Kind, a.st.ReadOnly, a.st.ReturnsRows = DefaultShard, true, true
+	a.st.Text = "SELECT pg_catalog.set_config(name, " + quoteString(value.Sval) + ", true) FROM pg_catalog.pg_settings WHERE name = '" + setting + "'"
+	return true
+}
+
+func isDefaultCall(f *pg.FuncCall) bool {
+	names := strs(f.Funcname)
+	return names[len(names)-1] == "pg_get_expr" && (len(names) == 1 || names[0] == "pg_catalog")
+}
