@@ -3,12 +3,12 @@ package gateway
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -210,54 +210,6 @@ func shardBorne(st *planner.Statement) bool {
 	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
 }
 
-// room refuses statements over the session's bounds, and types that shards do not share.
-func (x *session) room(s *statement) error {
-	const firstUser = 16384 // FirstNormalObjectId of transam.h
-	for i, oid := range s.oids {
-		if oid >= firstUser && s.plan.Kind != planner.DefaultShard {
-			return sqlstate.Refuse(fmt.Sprintf("parameter $%d is declared with a type that is not PostgreSQL's own, whose number (%d) differs between shards", i+1, oid),
-				"leave the parameter's type open and cast it in the statement: $1::name")
-		}
-	}
-	lim := &x.srv.limits
-	if len(x.statements) >= lim.StatementsMax || x.statementBytes+len(s.text) > lim.StatementBytes {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(x.statements), x.statementBytes).
-			WithHint("close those that are not needed; the limits are %d statements and %d bytes per session", lim.StatementsMax, lim.StatementBytes)
-	}
-	return nil
-}
-
-func (x *session) remember(s *statement) {
-	x.forget(s.name)
-	x.statements[s.name] = s
-	x.statementBytes += len(s.text)
-}
-
-func (x *session) forget(name string) {
-	if s, ok := x.statements[name]; ok {
-		x.statementBytes -= len(s.text)
-		delete(x.statements, name)
-	}
-}
-
-// forgetIf forgets s, unless its name is another statement's by now.
-func (x *session) forgetIf(s *statement) {
-	if x.statements[s.name] == s {
-		x.forget(s.name)
-	}
-}
-
-func (x *session) forgetUnnamed() {
-	x.forget("")
-	delete(x.portals, "")
-}
-
-func (x *session) forgetAll() {
-	clear(x.statements)
-	x.statementBytes = 0
-	clear(x.portals)
-}
-
 // replan analyses the statement under the current schema and settings, unless
 // that has been done.
 func (x *session) replan(s *statement) error {
@@ -317,6 +269,15 @@ func (x *session) reachFor(st *planner.Statement) error {
 		u.roam = brief
 	}
 	shard, err := x.choose(st, &planner.Args{})
+	if err == nil && shard == several.Name && !x.inSeveral() {
+		u.roam = brief // its keys are on several shards: each of them can describe it
+		switch {
+		case x.tx.conn != nil:
+			shard = x.tx.conn.Shard()
+		default:
+			shard = x.srv.ex.Any()
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -325,6 +286,11 @@ func (x *session) reachFor(st *planner.Statement) error {
 	}
 	// The transaction has changed nothing yet: the statement is judged outside
 	// it, and the transaction stays free to go anywhere.
+	if shard == several.Name { // the keys in its text are on several shards
+		if shard, err = x.choose(judgeOf(st), &planner.Args{}); err != nil {
+			return err
+		}
+	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard {
 		x.sending(u.roam)
 		return nil

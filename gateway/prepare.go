@@ -13,6 +13,10 @@ import (
 
 // prepareSQL runs PREPARE: the same names as the protocol's prepared statements.
 func (x *session) prepareSQL(st *planner.Statement) error {
+	return shifted(x.prepareText(st), st.Text, st.Prepared.Text, 0)
+}
+
+func (x *session) prepareText(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}

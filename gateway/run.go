@@ -150,7 +150,7 @@ func (x *session) reach(shard string, u use) error {
 	if err := x.leased(); err != nil {
 		return err
 	}
-	if onSeveral(x.tx.conn) || x.tx.state == txNone && onSeveral(x.pipe.Conn) {
+	if x.inSeveral() {
 		shard = several.Name
 	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard && (!c.OnReplica() || c == x.tx.conn || u.replica && x.mayRead()) && (x.tx.state == txNone || c == x.tx.conn || x.tx.schema != nil) {

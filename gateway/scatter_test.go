@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -289,4 +292,54 @@ func TestAggregatesOverShards(t *testing.T) {
 	if b.refused > 8 {
 		t.Errorf("%d statements were refused", b.refused)
 	}
+}
+
+// manyRows puts each rows for some keys of each shard, right on the shards.
+func manyRows(t *testing.T, cl *cluster, keys [][]int64, each int) (total int) {
+	t.Helper()
+	for i, url := range cl.shards {
+		for _, k := range keys[i][:5] {
+			onShard(t, url, fmt.Sprintf("INSERT INTO orders SELECT %d, g, md5(g::text) || repeat('x', 200) FROM generate_series(1, %d) g", k, each))
+			total += each
+		}
+	}
+	return total
+}
+
+func TestMergeHoldsLittleMemory(t *testing.T) {
+	// Not parallel: it looks at the process's memory.
+	cl, conn, keys := orders(t, config{})
+	want := manyRows(t, cl, keys, 30_000)
+	runtime.GC()
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
+	peak := uint64(0)
+	reader := conn.PgConn().Exec(context.Background(), "SELECT tenant_id, id, note FROM orders ORDER BY id DESC, tenant_id")
+	rows, last, lastKey := 0, int64(math.MaxInt64), int64(math.MinInt64)
+	for reader.NextResult() {
+		for reader.ResultReader().NextRow() {
+			v := reader.ResultReader().Values()
+			key, err1 := strconv.ParseInt(string(v[0]), 10, 64)
+			id, err2 := strconv.ParseInt(string(v[1]), 10, 64)
+			if err1 != nil || err2 != nil || id > last || id == last && key <= lastKey {
+				t.Fatalf("row %d: %d, %d after %d, %d", rows, id, key, last, lastKey)
+			}
+			last, lastKey = id, key
+			if rows++; rows%5000 == 0 {
+				runtime.ReadMemStats(&now)
+				peak = max(peak, now.HeapAlloc)
+			}
+		}
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rows != want {
+		t.Errorf("%d rows, want %d", rows, want)
+	}
+	// The rows are some 80 MB.
+	if peak > before.HeapAlloc+64<<20 {
+		t.Errorf("the heap grew by %d MiB", (peak-before.HeapAlloc)>>20)
+	}
+	t.Logf("%d rows, heap grew by at most %d KiB", rows, (int64(peak)-int64(before.HeapAlloc))>>10)
 }

@@ -169,7 +169,13 @@ func (x *session) goesSeveral(st *planner.Statement) bool {
 		// All shards' snapshots are taken with its first statement.
 		return st.Kind == planner.OneShard || st.Kind == planner.DefaultShard || st.Kind == planner.AnyShard
 	}
-	return x.tx.state == txNone && onSeveral(x.pipe.Conn)
+	return x.inSeveral()
+}
+
+// inSeveral reports whether the transaction, or the unit outside of one, has come
+// to a conversation with several shards.
+func (x *session) inSeveral() bool {
+	return onSeveral(x.tx.conn) || x.tx.state == txNone && onSeveral(x.pipe.Conn)
 }
 
 // culprit is the shard whose error the last answer was.

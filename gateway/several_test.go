@@ -95,7 +95,7 @@ func TestCursorsOverSeveralShards(t *testing.T) {
 	ctx := context.Background()
 	count := func(sql string) int {
 		t.Helper()
-		rows, err := conn.Query(ctx, sql)
+		rows, err := conn.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		if err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
@@ -134,6 +134,25 @@ func TestCursorsOverSeveralShards(t *testing.T) {
 		t.Errorf("%d rows after the end", n)
 	}
 	exec(t, conn, "CLOSE c")
+	exec(t, conn, "DECLARE b CURSOR FOR SELECT tenant_id FROM orders")
+	rows, err := conn.Query(ctx, "FETCH ALL FROM b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil || len(got) != total {
+		t.Errorf("%d rows in binary, %v", len(got), err)
+	}
+	// The formats are those of the first FETCH; what is written between is not seen.
+	exec(t, conn, "DECLARE e CURSOR FOR SELECT tenant_id FROM orders ORDER BY tenant_id")
+	exec(t, conn, "UPDATE orders SET id = id + 100 WHERE tenant_id = $1", keys[0][0])
+	exec(t, conn, "DELETE FROM orders WHERE tenant_id = $1", keys[0][0])
+	rows, err = conn.Query(ctx, "FETCH ALL FROM e", pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil || len(got) != total {
+		t.Errorf("%d rows, %v", len(got), err)
+	}
 	exec(t, conn, "COMMIT")
 	wantCode(t, conn, "25P01", "DECLARE c CURSOR FOR SELECT * FROM orders")
 }

@@ -503,7 +503,7 @@ func (x *session) endImplicit(commit bool) error {
 func (x *session) savepoint(st *planner.Statement) error {
 	t, op := &x.tx, st.Tx.Op
 	if t.state != txOpen {
-		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", strings.ToUpper(op))
+		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", map[string]string{"savepoint": "SAVEPOINT", "release": "RELEASE SAVEPOINT", "rollback to": "ROLLBACK TO SAVEPOINT"}[op])
 	}
 	if (t.failed && op != "rollback to") || t.lost {
 		return inFailed()

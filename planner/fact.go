@@ -26,6 +26,10 @@ type fact struct {
 	// terms is one of rows; most often one term.
 	terms []term
 	rows  [][]konst
+	// bound is the comparison of term a with limit, if the fact is one: "<", "<=",
+	// ">" or ">="; b is a too then. Only the second reading makes them.
+	bound string
+	limit konst
 }
 
 // facts holds what is known about the rows that matter at one place of a

@@ -469,6 +469,11 @@ func operator(e *pg.A_Expr) string {
 
 // comparison returns the facts of =, IN and = ANY.
 func (a *analyzer) comparison(e *pg.A_Expr, sc *scope) []*fact {
+	if a.second != nil {
+		if x := a.bounds(e, sc); x != nil {
+			return x
+		}
+	}
 	if operator(e) != "=" {
 		if e.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
 			return a.notDistinct(e, sc)

@@ -34,6 +34,10 @@ type gatherer struct {
 	home Where
 	// places of the tree's tables in the tree that the analysis has seen.
 	original map[*pg.RangeVar]*pg.RangeVar
+	selects  map[*pg.SelectStmt]*pg.SelectStmt
+	// given are relations that stand for whole subqueries.
+	given []Relation
+	whole bool // no subquery may be given away as a whole
 
 	typeof bool // it calls pg_typeof
 	depth  int  // of subqueries in expressions
@@ -45,6 +49,7 @@ type occurrence struct {
 	table *shardmap.Table
 	names []string // its own, and those of the joins with an alias around it
 	lone  bool     // without an alias
+	only  bool     // FROM ONLY
 	all   bool     // every column is needed
 	whole bool     // the row as such is used
 	need  map[string]bool
@@ -58,6 +63,7 @@ type occurrence struct {
 type fieldRef struct {
 	names []string
 	star  bool
+	list  bool // name.* in a SELECT list: columns, not a row
 }
 
 // gathered is a relation in the making.
@@ -68,13 +74,15 @@ type gathered struct {
 	need   map[string]bool
 	all    bool
 	keyed  bool
+	exact  bool
+	only   bool
 	conds  map[string]*pg.Node // by text
 	order  []string
 	index  [][]string
 }
 
 func (a *analyzer) newGatherer() *gatherer {
-	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}}
+	return &gatherer{a: a, names: map[string][]*occurrence{}, other: map[string]bool{}, home: AnyOne, original: map[*pg.RangeVar]*pg.RangeVar{}, selects: map[*pg.SelectStmt]*pg.SelectStmt{}}
 }
 
 // planGather plans any query by fetching what it reads onto one connection. It
@@ -96,22 +104,21 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 		refuse("names that begin with "+RelationPrefix+" are the router's own", "use another name")
 	}
 	tree := clone(n)
-	var before, after []*pg.RangeVar
-	collect := func(to *[]*pg.RangeVar) func(m protoreflect.Message) {
-		return func(m protoreflect.Message) {
-			if v, ok := m.Interface().(*pg.RangeVar); ok {
-				*to = append(*to, v)
+	var before, after []protoreflect.Message
+	eachMessage(n.ProtoReflect(), func(m protoreflect.Message) { before = append(before, m) })
+	eachMessage(tree.ProtoReflect(), func(m protoreflect.Message) { after = append(after, m) })
+	for i, m := range after {
+		switch v := m.Interface().(type) {
+		case *pg.RangeVar:
+			was := before[i].Interface().(*pg.RangeVar)
+			if g.original[v] = was; was == keep {
+				g.keep = v
 			}
+		case *pg.SelectStmt:
+			g.selects[v] = before[i].Interface().(*pg.SelectStmt)
 		}
 	}
-	eachMessage(n.ProtoReflect(), collect(&before))
-	eachMessage(tree.ProtoReflect(), collect(&after))
-	for i, v := range after {
-		g.original[v] = before[i]
-		if before[i] == keep {
-			g.keep = v
-		}
-	}
+	g.whole = keep != nil || g.a.preferDefault
 	g.a.clocked(tree)
 	sequence, prefer := g.a.sequence, g.a.preferDefault
 	g.a.sequence, g.a.preferDefault = "", false
@@ -125,7 +132,10 @@ func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.No
 	g.a.sequence, g.a.preferDefault = sequence, prefer
 	g.needs()
 	g.shorten()
-	return g.relations(), tree
+	for i := range g.given {
+		g.given[i].Exact = g.given[i].Exact || g.typeof
+	}
+	return append(g.given, g.relations()...), tree
 }
 
 // eachMessage calls f for m and every message below it, in the order of the fields.
@@ -164,7 +174,7 @@ func (g *gatherer) needs() {
 			// Seen where it stands, see level.
 		case r.star:
 			for _, o := range g.names[last] {
-				o.all, o.whole = true, true
+				o.all, o.whole = true, o.whole || !r.list
 			}
 		case len(r.names) == 1:
 			for _, o := range g.occ {
@@ -254,7 +264,7 @@ func (g *gatherer) relations() []Relation {
 		}
 		key := targetKey(target)
 		for _, r := range rels {
-			if r.table != o.table || r.key != key {
+			if r.table != o.table || r.key != key || r.only != o.only {
 				continue
 			}
 			// A relation with more rows serves as well: the statement's own
@@ -269,12 +279,13 @@ func (g *gatherer) relations() []Relation {
 			}
 		}
 		if o.rel == nil {
-			o.rel = &gathered{table: o.table, target: target, key: key, need: map[string]bool{}, conds: mine, order: order}
+			o.rel = &gathered{table: o.table, target: target, key: key, need: map[string]bool{}, conds: mine, order: order, only: o.only}
 			rels = append(rels, o.rel)
 		}
 		r := o.rel
 		r.all = r.all || o.all
 		r.keyed = r.keyed || o.keyed
+		r.exact = r.exact || o.whole || g.typeof
 		for n := range o.need {
 			r.need[n] = true
 		}
@@ -287,7 +298,7 @@ func (g *gatherer) relations() []Relation {
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
 		name := g.a.fresh()
-		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed}
+		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
 		for _, o := range g.occ {
 			if o.rel != r {
 				continue
@@ -326,7 +337,7 @@ func (r *gathered) text(a *analyzer) string {
 		}
 		cols = append(cols, columnNode(relationAlias, name))
 	}
-	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: true, Relpersistence: "p", Alias: &pg.Alias{Aliasname: relationAlias}}
+	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: !r.only, Relpersistence: "p", Alias: &pg.Alias{Aliasname: relationAlias}}
 	var conds []*pg.Node
 	for _, k := range r.order {
 		conds = append(conds, r.conds[k])

@@ -104,6 +104,9 @@ func TestGatherGolden(t *testing.T) {
 				if r.Keyed {
 					out.WriteString(" keyed")
 				}
+				if r.Exact {
+					out.WriteString(" exact")
+				}
 				out.WriteString("\n")
 			}
 			fmt.Fprintf(&out, "--> %s\n", plan.Text)

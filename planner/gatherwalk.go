@@ -62,7 +62,9 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 			g.a.userCode("operator " + strings.Join(names, "."))
 		}
 		g.depth++
-		g.walk(v.SubLink.Subselect, p)
+		if !g.give(v.SubLink.Subselect.GetSelectStmt(), p.sc) {
+			g.walk(v.SubLink.Subselect, p)
+		}
 		g.depth--
 	case *pg.Node_FuncCall:
 		g.function(v.FuncCall)
@@ -186,7 +188,9 @@ func (g *gatherer) with(w *pg.WithClause, sc *gatherScope) {
 		if w.Recursive {
 			sc.ctes[c.Ctename] = columns(c)
 		}
-		g.selectStmt(c.Ctequery.GetSelectStmt(), sc)
+		if !g.give(c.Ctequery.GetSelectStmt(), sc) {
+			g.selectStmt(c.Ctequery.GetSelectStmt(), sc)
+		}
 		sc.ctes[c.Ctename] = columns(c)
 	}
 }
@@ -217,12 +221,25 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	g.with(s.WithClause, sc)
 	p := place{sc: sc}
 	if s.Op != pg.SetOperation_SETOP_NONE {
-		g.selectStmt(s.Larg, sc)
-		g.selectStmt(s.Rarg, sc)
+		for _, arm := range []*pg.SelectStmt{s.Larg, s.Rarg} {
+			if !g.give(arm, sc) {
+				g.selectStmt(arm, sc)
+			}
+		}
 	} else {
 		p.lv = g.level(s.FromClause, s.WhereClause, sc)
 	}
-	for _, l := range [][]*pg.Node{s.DistinctClause, s.TargetList, s.GroupClause, s.WindowClause, s.ValuesLists, s.SortClause} {
+	for _, t := range s.TargetList {
+		if c := t.GetResTarget().GetVal().GetColumnRef(); c != nil && isStar(t) && len(c.Fields) > 1 {
+			g.refs = append(g.refs, fieldRef{names: strs(c.Fields), star: true, list: true})
+			if len(c.Fields) > 2 {
+				g.long = append(g.long, c)
+			}
+			continue
+		}
+		g.walk(t, p)
+	}
+	for _, l := range [][]*pg.Node{s.DistinctClause, s.GroupClause, s.WindowClause, s.ValuesLists, s.SortClause} {
 		g.list(l, p)
 	}
 	g.walk(s.HavingClause, p)
@@ -260,7 +277,9 @@ func (g *gatherer) from(n *pg.Node, p place) {
 		if s.Lateral {
 			g.depth++
 		}
-		g.walk(s.Subquery, place{sc: p.sc})
+		if s.Lateral || !g.give(s.Subquery.GetSelectStmt(), p.sc) {
+			g.walk(s.Subquery, place{sc: p.sc})
+		}
 		if s.Lateral {
 			g.depth--
 		}
@@ -355,7 +374,7 @@ func (g *gatherer) rangeVar(v *pg.RangeVar, p place) {
 			return
 		}
 	}
-	o := &occurrence{v: v, table: g.table(v), lone: v.Alias == nil, need: map[string]bool{}, all: len(v.Alias.GetColnames()) > 0}
+	o := &occurrence{v: v, table: g.table(v), lone: v.Alias == nil, only: !v.Inh, need: map[string]bool{}, all: len(v.Alias.GetColnames()) > 0}
 	g.occ = append(g.occ, o)
 	g.called(o, name)
 	p.lv.occ = append(p.lv.occ, o)

@@ -112,6 +112,9 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 		}
 		at, err := index.Locate(key)
 		if err != nil {
+			if sqlstate.As(err).Code == sqlstate.CheckViolation && !stores(exprs) {
+				continue // no shard has rows of a value that is not listed
+			}
 			return Route{}, err
 		}
 		if route.Shard == "" {
@@ -130,6 +133,16 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 		return Route{Shard: snap.State().DefaultShard}, nil
 	}
 	return route, nil
+}
+
+// stores reports whether a key is one that is written, not one that is looked for.
+func stores(key []KeyExpr) bool {
+	for i := range key {
+		if key[i].into != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // several marks a route whose keys are in more than one range.

@@ -42,6 +42,7 @@ func (a *analyzer) targetOf(u *use) Target {
 	}
 	rows, _, ok := u.facts.alternatives(u.node.key, a.p.limits.Keys)
 	if !ok {
+		t.Spans = a.spansOf(u)
 		return t
 	}
 	types := a.keyTypes(t.Keyspace)
@@ -206,7 +207,9 @@ func (b *scatter) order() bool {
 			k.NullsFirst = false
 		}
 		b.combine.Order = append(b.combine.Order, k)
-		if b.isHidden(at) {
+		if b.isHidden(at) && b.a.isVolatile(sort.Node) {
+			// By its name, so that it is evaluated once. Other expressions are the
+			// hidden column's as they stand.
 			sort.Node = columnNode(hiddenName(len(b.hidden) - 1))
 		}
 	}
@@ -226,13 +229,11 @@ func (b *scatter) order() bool {
 				if !ok {
 					return false
 				}
-				e := clone(n)
-				if b.isHidden(at) {
-					e = columnNode(hiddenName(len(b.hidden) - 1))
+				if b.isHidden(at) && b.a.isVolatile(n) {
+					return false
 				}
 				k = len(keys)
 				add(clone(n), at)
-				s.SortClause[k].GetSortBy().Node = e
 			}
 			s.DistinctClause[i] = clone(s.SortClause[k].GetSortBy().Node)
 			last = max(last, k)

@@ -73,6 +73,9 @@ type Relation struct {
 	// Keyed: the text may group by the table's primary key and use its other
 	// columns, so the relation needs that key.
 	Keyed bool
+	// Exact: the text looks at the relation's row type, or at its columns' declared
+	// types, so it has to be a table.
+	Exact bool
 }
 
 // Target is a set of shards, known when the statement is run.

@@ -1,7 +1,10 @@
 package planner
 
 import (
+	"bytes"
 	"slices"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -86,10 +89,150 @@ func (t *Target) Shards(snap *shardmap.Snapshot, args *Args) ([]string, error) {
 	return names, nil
 }
 
-// owners adds the shards that own keys of the interval.
+// bounds returns the facts of a comparison of a column with a constant, where the
+// order of both is that of the keys' encoding: not for texts, whose order is a
+// matter of collations.
+func (a *analyzer) bounds(e *pg.A_Expr, sc *scope) []*fact {
+	one := func(l, r *pg.Node, op string) *fact {
+		c, ok := a.columnOf(l, sc)
+		if !ok {
+			if c, ok = a.columnOf(r, sc); !ok {
+				return nil
+			}
+			r, op = l, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
+		}
+		if isText(c.typ) || c.typ == keyspace.Bool {
+			return nil
+		}
+		k, ok := a.konstOf(r, c.typ, false)
+		if !ok || k.never || k.array {
+			return nil
+		}
+		return &fact{a: c.term, b: c.term, bound: op, limit: k}
+	}
+	var out []*fact
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP:
+		switch op := operator(e); op {
+		case "<", "<=", ">", ">=":
+			if x := one(e.Lexpr, e.Rexpr, op); x != nil {
+				out = append(out, x)
+			}
+		}
+	case pg.A_Expr_Kind_AEXPR_BETWEEN:
+		if items := e.Rexpr.GetList().GetItems(); len(items) == 2 {
+			for i, op := range []string{">=", "<="} {
+				if x := one(e.Lexpr, items[i], op); x != nil && x.bound == op {
+					out = append(out, x)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// spansOf returns the interval of the first shard key column that the rows of a
+// table's place are in, nil if the keyspace has no order or nothing is known.
+func (a *analyzer) spansOf(u *use) []Span {
+	index, ok := a.snap.Keyspace(u.rel.table.Keyspace)
+	if !ok || index.Def().Strategy != keyspace.Range || u.node.key[0] == noTerm {
+		return nil
+	}
+	in := asSet(u.facts.class(u.node.key[0]))
+	var s Span
+	for _, x := range u.facts.list {
+		if x.bound == "" || !in[x.a] {
+			continue
+		}
+		e, ok := x.limit.keyExpr(index.Def().Types[0])
+		if ok {
+			a.strict(&e)
+		}
+		if !ok || e.Never || e.Strict {
+			continue
+		}
+		switch {
+		case x.bound[0] == '>' && s.Low == nil:
+			s.Low, s.LowOpen = &e, x.bound == ">"
+		case x.bound[0] == '<' && s.High == nil:
+			s.High, s.HighOpen = &e, x.bound == "<"
+		}
+	}
+	if s.Low == nil && s.High == nil {
+		return nil
+	}
+	return []Span{s}
+}
+
+// owners adds the shards that may own keys of the interval. A parameter that is
+// NULL matches nothing; one that the column's type does not hold is no bound.
 func (s *Span) owners(index *shardmap.Index, args *Args, seen map[string]bool) error {
-	for _, name := range index.Owners() {
-		seen[name] = true
+	bound := func(e *KeyExpr) (enc []byte, null bool, err error) {
+		if e == nil {
+			return nil, false, nil
+		}
+		v := e.Value
+		if e.Param != 0 {
+			raw, _, _, err := e.bound(args)
+			if err != nil || raw == nil {
+				return nil, err == nil, err
+			}
+			never := false
+			if v, never, err = e.eval(args); err != nil || never {
+				return nil, false, err
+			}
+		}
+		return keyspace.AppendOrdered(nil, keyspace.Key{v}), false, nil
+	}
+	low, never, err := bound(s.Low)
+	if err != nil || never {
+		return err
+	}
+	high, never, err := bound(s.High)
+	if err != nil || never {
+		return err
+	}
+	def := index.Def()
+	first := func(texts []string) ([]byte, error) {
+		if len(texts) == 0 {
+			return nil, nil
+		}
+		v, err := keyspace.ParseText(def.Types[0], []byte(texts[0]))
+		return keyspace.AppendOrdered(nil, keyspace.Key{v}), err
+	}
+	for i := range def.Ranges {
+		r := &def.Ranges[i]
+		from, err := first(r.Low)
+		if err != nil {
+			return err
+		}
+		to, err := first(r.High)
+		if err != nil {
+			return err
+		}
+		if low != nil && to != nil {
+			// The high bound is not in the range, but with further columns keys that
+			// begin with it may be.
+			if c := bytes.Compare(to, low); c < 0 || c == 0 && len(r.High) == 1 {
+				continue
+			}
+		}
+		if high != nil && from != nil {
+			if c := bytes.Compare(from, high); c > 0 || c == 0 && s.HighOpen {
+				continue
+			}
+		}
+		seen[r.Shard] = true
+	}
+	for i := range def.Pins {
+		key, err := first(def.Pins[i].Key)
+		if err != nil {
+			return err
+		}
+		if low != nil && bytes.Compare(key, low) < 0 || high != nil && bytes.Compare(key, high) > 0 {
+			continue
+		}
+		seen[def.Pins[i].Shard] = true
 	}
 	return nil
 }

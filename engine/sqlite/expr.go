@@ -268,6 +268,11 @@ func balanced(parts []string, op string) string {
 }
 
 func (t *translator) typeCast(c *pg.TypeCast) expr {
+	if whole, mod, ok := intervalOfUnit(c); ok {
+		e := t.typeCast(whole)
+		e.mod = mod
+		return e
+	}
 	oid, mod := t.typeOf(c.TypeName)
 	if a := c.Arg.GetAArrayExpr(); a != nil && elemType(oid) != 0 {
 		e := t.arrayExpr(a, elemType(oid))

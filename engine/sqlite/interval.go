@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	pg "github.com/pganalyze/pg_query_go/v6"
+
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -198,4 +200,27 @@ func (v interval) addTo(ts int64) (int64, error) {
 		return 0, tsOutOfRange()
 	}
 	return r, nil
+}
+
+// unitOfMask names the fields of INTERVAL '1' DAY by PostgreSQL's masks.
+var unitOfMask = map[int32]string{4: "year", 2: "month", 8: "day", 1024: "hour", 2048: "minute"}
+
+// intervalOfUnit makes INTERVAL '90' DAY into INTERVAL '90 day', with the type
+// modifier that the first has; false for everything else.
+func intervalOfUnit(c *pg.TypeCast) (*pg.TypeCast, int32, bool) {
+	n := c.TypeName
+	if n == nil || len(n.Typmods) != 1 || len(n.Names) == 0 || n.Names[len(n.Names)-1].GetString_().GetSval() != "interval" {
+		return nil, 0, false
+	}
+	mask := n.Typmods[0].GetAConst().GetIval().GetIval()
+	text := c.Arg.GetAConst().GetSval()
+	unit, ok := unitOfMask[mask]
+	if !ok || text == nil {
+		return nil, 0, false
+	}
+	if _, err := strconv.ParseInt(text.Sval, 10, 32); err != nil {
+		return nil, 0, false
+	}
+	literal := pg.MakeAConstStrNode(text.Sval+" "+unit, c.Arg.GetAConst().GetLocation())
+	return &pg.TypeCast{Arg: literal, TypeName: &pg.TypeName{Names: n.Names, Typemod: -1, Location: n.Location}, Location: c.Location}, mask<<16 | 0xffff, true
 }

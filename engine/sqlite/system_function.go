@@ -76,7 +76,14 @@ func systemEmitters() {
 		"txid_current_if_assigned()":                 "NULL",
 		"pg_column_is_updatable(regclass,int2,bool)": "1",
 	})
-	emitters["pg_typeof(any)"] = func(_ *translator, a []expr) string { return fmt.Sprint(a[0].typ) }
+	emitters["pg_typeof(any)"] = func(_ *translator, a []expr) string {
+		typ := fmt.Sprint(a[0].typ)
+		if a[0].lit || a[0].null || a[0].param > 0 {
+			return typ
+		}
+		// The argument stays: an aggregate in it makes the query one of a single row.
+		return "CASE WHEN (" + a[0].sql + ") IS NULL THEN " + typ + " ELSE " + typ + " END"
+	}
 	for _, p := range []string{"table", "schema", "database", "column", "any_column", "sequence", "function", "type", "language", "tablespace", "server"} {
 		for _, sig := range []string{"text,text", "oid,text", "name,text,text", "name,oid,text", "oid,text,text", "oid,oid,text", "text,text,text", "oid,int2,text", "text,int2,text"} {
 			emitters["has_"+p+"_privilege("+sig+")"] = tpl("cleave_true(%1)")

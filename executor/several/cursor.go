@@ -3,7 +3,6 @@ package several
 import (
 	"context"
 	"encoding/binary"
-	"slices"
 	"strconv"
 
 	"github.com/cleavedb/cleave/internal/wire"
@@ -14,9 +13,13 @@ import (
 // cursor is what DECLARE made. One over a statement of one shard is that shard's;
 // one over several is a job that is read forward, in portions.
 type cursor struct {
-	shard string // whose cursor it is; "": it is job
-	job   job
+	shard string // whose cursor it is; "": it is one over several
 	desc  *description
+	// e is what it runs. The job begins with the first FETCH, in the formats that
+	// this asks for, or before the next statement that is none (startCursors).
+	e      *execution
+	job    job
+	binary bool // declared BINARY
 	// ended: all rows were read; pos counts those that were.
 	ended bool
 	pos   int64
@@ -32,6 +35,17 @@ func (k *cursor) end() {
 	}
 	k.ended = true
 }
+
+// formats are those of a FETCH in a simple Query.
+func (k *cursor) formats() []int16 {
+	if k.binary {
+		return []int16{1}
+	}
+	return nil
+}
+
+// over reports whether it is one over several shards.
+func (k *cursor) over() bool { return k != nil && k.e != nil }
 
 // cursorPortion is how many rows a shard is asked for at a time.
 const cursorPortion = 100
@@ -51,27 +65,36 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 	}
 	query := *e.st
 	query.Cursor, query.Tag, query.Text, query.ReturnsRows = nil, "SELECT", d.Query, true
-	var results []int16
-	if d.Binary {
-		results = []int16{1}
-	}
 	desc, err := c.describe(ctx, &query, e.args.OIDs)
 	if err != nil {
 		return nil, err
 	}
-	j, err := c.begins(ctx, &execution{st: &query, args: e.args, desc: desc, results: results, portion: cursorPortion})
-	if err != nil {
-		return nil, err
-	}
-	shown := *desc
-	if d.Binary {
-		shown.fields = slices.Clone(desc.fields)
-		for i := range shown.fields {
-			shown.fields[i].Format = 1
+	k := &cursor{desc: desc, e: &execution{st: &query, args: e.args, desc: desc, portion: cursorPortion}}
+	k.binary = d.Binary
+	k.e.results = k.formats()
+	c.keepCursor(d.Name, k)
+	return &answer{tag: "DECLARE CURSOR"}, nil
+}
+
+// startCursors begins the cursors that were declared and not read yet: what
+// follows must not show in their rows.
+func (c *Conn) startCursors() error {
+	for _, k := range c.cursors {
+		if err := c.startJob(k); err != nil {
+			return err
 		}
 	}
-	c.keepCursor(d.Name, &cursor{job: j, desc: &shown})
-	return &answer{tag: "DECLARE CURSOR"}, nil
+	return nil
+}
+
+func (c *Conn) startJob(k *cursor) (err error) {
+	if !k.over() || k.job != nil || k.ended {
+		return nil
+	}
+	if k.job, err = c.begins(c.ctx, k.e); err != nil {
+		return err
+	}
+	return c.quiet()
 }
 
 func (c *Conn) keepCursor(name string, k *cursor) {
@@ -107,6 +130,14 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 	return nil, nil, sqlstate.New(sqlstate.InvalidCursorName, "cursor %q does not exist", name)
 }
 
+// simpleFormats are the formats of a statement's rows in a simple Query.
+func (c *Conn) simpleFormats(st *planner.Statement) []int16 {
+	if st.Cursor == nil || c.cursors[st.Cursor.Name] == nil {
+		return nil
+	}
+	return c.cursors[st.Cursor.Name].formats()
+}
+
 // describeFetch describes a FETCH: nothing that could be kept.
 func (c *Conn) describeFetch(st *planner.Statement) (*description, error) {
 	if !st.ReturnsRows {
@@ -116,7 +147,7 @@ func (c *Conn) describeFetch(st *planner.Statement) (*description, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case k == nil || k.job == nil:
+	case !k.over():
 		return c.describeOn(p, st.Text, nil)
 	}
 	return k.desc, nil
@@ -132,8 +163,25 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k == nil || k.job == nil {
+	if !k.over() {
 		return c.startRelay(ctx, e, p.shard)
+	}
+	if q.Op == "fetch" {
+		want := e.results
+		if e.simple {
+			want = k.formats()
+		}
+		if k.job == nil {
+			k.e.results = want
+		}
+		for i := range k.desc.fields {
+			if formatOf(want, i) != formatOf(k.e.results, i) {
+				return nil, sqlstate.Refuse("a cursor over several shards gives all its rows in the formats of the first FETCH", "read it with FETCH of one kind, or make FETCH the first statement after DECLARE")
+			}
+		}
+	}
+	if err := c.startJob(k); err != nil {
+		return nil, err
 	}
 	f := &fetch{k: k, move: q.Op == "move", tag: e.st.Tag}
 	refused := sqlstate.Refuse("a cursor over several shards is read forward only", "FETCH FORWARD, or declare another cursor with the opposite ORDER BY")
@@ -178,7 +226,7 @@ func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 		k.end()
 		delete(c.cursors, name)
 	}
-	if k == nil || k.job == nil {
+	if !k.over() {
 		return c.startRelay(ctx, e, p.shard)
 	}
 	return &answer{tag: "CLOSE CURSOR"}, nil

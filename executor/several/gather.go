@@ -156,7 +156,10 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 			}
 		}
 	}
-	if r.r.Keyed || g.plain {
+	if err := r.legible(g.c.host.Settings()); err != nil {
+		return err
+	}
+	if r.r.Keyed || r.r.Exact || g.plain {
 		if err := g.load(ctx, r); err != nil {
 			return err
 		}

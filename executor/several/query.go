@@ -73,9 +73,9 @@ func (c *Conn) runText(text string) error {
 	if st.Params > 0 {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
-	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &planner.Args{}}}
+	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &planner.Args{}, simple: true}}
 	if s.desc.columns != nil {
-		c.out = s.desc.formatted(c.out, nil)
+		c.out = s.desc.formatted(c.out, c.simpleFormats(st))
 	}
 	return c.start(p, 0, true)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -53,6 +54,37 @@ func (r *fetched) readable() bool {
 	}
 	return true
 }
+
+// legible refuses settings with which the text of a value may mean another one.
+func (r *fetched) legible(s *executor.Settings) error {
+	if r.format == 1 || s.Len() == 0 {
+		return nil
+	}
+	refuse := func(name, want string) error {
+		return sqlstate.Refuse("rows of several shards travel as text here, which the setting "+name+" makes ambiguous", "SET "+name+" = "+want)
+	}
+	for i := range r.fields {
+		switch r.fields[i].TypeOID {
+		case oidFloat4, oidFloat8, oidFloat4s, oidFloat8s:
+			if n, ok := Number(valueOf(s, "extra_float_digits"), false); valueOf(s, "extra_float_digits") != "" && (!ok || n < 1) {
+				return refuse("extra_float_digits", "1")
+			}
+		case oidTimestamptz, oidTimestamptzs:
+			if v := valueOf(s, "datestyle"); v != "" && !strings.HasPrefix(strings.ToLower(v), "iso") {
+				return refuse("DateStyle", "ISO")
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	oidFloat4       = 700
+	oidFloat8       = 701
+	oidFloat4s      = 1021
+	oidFloat8s      = 1022
+	oidTimestamptzs = 1185
+)
 
 // names are its columns' names, quoted.
 func (r *fetched) names() string {

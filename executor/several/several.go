@@ -65,6 +65,8 @@ type execution struct {
 	// where the client reads in portions: between two steps other statements then
 	// use the same parts, so that no answer may be left unread (see request.portion).
 	portion int32
+	// simple: it is of a simple Query.
+	simple bool
 	// named: the client prepared the statement by name, so it comes again.
 	named bool
 }

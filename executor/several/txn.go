@@ -194,7 +194,7 @@ func (c *Conn) finish(st *planner.Statement) error {
 func (c *Conn) savepoint(st *planner.Statement) error {
 	op, name := st.Tx.Op, st.Tx.Name
 	if !c.block {
-		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", strings.ToUpper(op))
+		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", st.Tag)
 	}
 	if c.lost || c.failed && op != "rollback to" {
 		return errFailed
@@ -208,6 +208,11 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 	}
 	if op != "savepoint" && at < 0 {
 		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", name)
+	}
+	if op == "savepoint" {
+		if err := c.startCursors(); err != nil {
+			return err
+		}
 	}
 	if op == "rollback to" {
 		// What was opened since then is closed.
@@ -320,7 +325,12 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	res, err := c.exec(p, "SELECT pg_catalog.now()")
+	// In a form that no setting changes. SQLite has but one.
+	sql := "SELECT pg_catalog.to_char(pg_catalog.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"
+	if c.engineOf(p.shard) == engineSQLite {
+		sql = "SELECT pg_catalog.now()"
+	}
+	res, err := c.exec(p, sql)
 	if err != nil {
 		return "", err
 	}

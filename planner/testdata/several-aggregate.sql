@@ -175,9 +175,9 @@ SELECT date_trunc('day', now()) AS d, count(*) FROM orders WHERE now() > '2020-0
 SELECT count(*), (SELECT max(id) FROM items) FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.id FROM public.items t
--->   shard text: SELECT count(*), (SELECT max(id) FROM cleave_rel_2 items) FROM cleave_rel_1 orders
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT max(id) AS c1 FROM items
+-->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
+-->   shard text: SELECT count(*), (SELECT pg_catalog.max(cleave_rel_1.c1) AS max FROM cleave_rel_1) FROM cleave_rel_2 orders
 -->   why: its rows cannot be combined as they come from the shards
 SELECT count(*) FROM orders o, items i;
 --> several shards [SELECT, read only, rows]

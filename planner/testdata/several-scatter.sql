@@ -112,7 +112,7 @@ SELECT id FROM orders ORDER BY id DESC, note NULLS FIRST;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT id, note AS cleave_key_1 FROM orders ORDER BY id DESC, cleave_key_1 NULLS FIRST
+-->   shard text: SELECT id, note AS cleave_key_1 FROM orders ORDER BY id DESC, note NULLS FIRST
 -->   combine: merge by column 1 desc, -1 nulls first, hide 1
 SELECT id, note AS n FROM orders ORDER BY n, 1 DESC NULLS LAST;
 --> several shards [SELECT, read only, rows]
@@ -124,13 +124,13 @@ SELECT id FROM orders ORDER BY qty + 1, lower(note);
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT id, qty + 1 AS cleave_key_1, lower(note) AS cleave_key_2 FROM orders ORDER BY cleave_key_1, cleave_key_2
+-->   shard text: SELECT id, qty + 1 AS cleave_key_1, lower(note) AS cleave_key_2 FROM orders ORDER BY qty + 1, lower(note)
 -->   combine: merge by column -2, -1, hide 2
 SELECT * FROM orders ORDER BY qty * 2;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT *, qty * 2 AS cleave_key_1 FROM orders ORDER BY cleave_key_1
+-->   shard text: SELECT *, qty * 2 AS cleave_key_1 FROM orders ORDER BY qty * 2
 -->   combine: merge by column -1, hide 1
 SELECT id AS qty FROM orders ORDER BY qty;
 --> several shards [SELECT, read only, rows]
@@ -142,7 +142,7 @@ SELECT o.*, i.n FROM orders o JOIN items i USING (tenant_id) ORDER BY n, o.id;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT o.*, i.n, o.id AS cleave_key_1 FROM orders o JOIN items i USING (tenant_id) ORDER BY n, cleave_key_1
+-->   shard text: SELECT o.*, i.n, o.id AS cleave_key_1 FROM orders o JOIN items i USING (tenant_id) ORDER BY n, o.id
 -->   combine: merge by column 6, -1, hide 1
 SELECT id FROM orders ORDER BY random();
 --> several shards [SELECT, read only, rows]
@@ -220,7 +220,7 @@ SELECT DISTINCT ON (qty) id FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT DISTINCT ON (cleave_key_1) id, qty AS cleave_key_1 FROM orders ORDER BY cleave_key_1
+-->   shard text: SELECT DISTINCT ON (qty) id, qty AS cleave_key_1 FROM orders ORDER BY qty
 -->   combine: merge by column -1, unique by 1, hide 1
 SELECT DISTINCT ON (tenant_id) * FROM orders ORDER BY tenant_id, id;
 --> several shards [SELECT, read only, rows]
@@ -311,7 +311,7 @@ SELECT id, current_date FROM orders ORDER BY current_timestamp(2);
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT id, $1::timestamp with time zone::pg_catalog.date AS "current_date", $1::timestamp with time zone::timestamp (2) with time zone AS cleave_key_1 FROM orders ORDER BY cleave_key_1
+-->   shard text: SELECT id, $1::timestamp with time zone::pg_catalog.date AS "current_date", $1::timestamp with time zone::timestamp (2) with time zone AS cleave_key_1 FROM orders ORDER BY $1::timestamp with time zone::timestamp (2) with time zone
 -->   combine: merge by column -1, hide 1
 -- Not alike on every shard.
 SELECT ctid FROM orders;

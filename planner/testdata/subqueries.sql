@@ -51,20 +51,20 @@ SELECT * FROM (SELECT tenant_id, note, count(*) FROM orders GROUP BY tenant_id, 
 SELECT * FROM (SELECT tenant_id, count(*) FROM orders GROUP BY ROLLUP (tenant_id)) s WHERE s.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
--->   shard text: SELECT * FROM (SELECT tenant_id, count(*) FROM cleave_rel_1 orders GROUP BY ROLLUP (tenant_id)) s WHERE s.tenant_id = 5
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT tenant_id AS c1, count(*) AS c2 FROM orders GROUP BY 1
+-->   shard text: SELECT * FROM (SELECT cleave_rel_1.c1 AS tenant_id, COALESCE(pg_catalog.sum(cleave_rel_1.c2)::bigint, 0) AS count FROM cleave_rel_1 GROUP BY ROLLUP (cleave_rel_1.c1)) s WHERE s.tenant_id = 5
 -->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM (SELECT tenant_id, count(*) FROM orders GROUP BY GROUPING SETS ((tenant_id), ())) s WHERE s.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
--->   shard text: SELECT * FROM (SELECT tenant_id, count(*) FROM cleave_rel_1 orders GROUP BY GROUPING SETS (tenant_id, ())) s WHERE s.tenant_id = 5
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT tenant_id AS c1, count(*) AS c2 FROM orders GROUP BY 1
+-->   shard text: SELECT * FROM (SELECT cleave_rel_1.c1 AS tenant_id, COALESCE(pg_catalog.sum(cleave_rel_1.c2)::bigint, 0) AS count FROM cleave_rel_1 GROUP BY GROUPING SETS (cleave_rel_1.c1, ())) s WHERE s.tenant_id = 5
 -->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM (SELECT max(tenant_id) AS tenant_id FROM orders) s WHERE s.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
--->   shard text: SELECT * FROM (SELECT max(tenant_id) AS tenant_id FROM cleave_rel_1 orders) s WHERE s.tenant_id = 5
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT max(tenant_id) AS c1 FROM orders
+-->   shard text: SELECT * FROM (SELECT pg_catalog.max(cleave_rel_1.c1) AS tenant_id FROM cleave_rel_1) s WHERE s.tenant_id = 5
 -->   why: its rows cannot be combined as they come from the shards
 SELECT * FROM (SELECT count(*) AS n FROM orders WHERE tenant_id = 5) s, items i WHERE i.tenant_id = 5;
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
@@ -86,9 +86,9 @@ SELECT * FROM items i LEFT JOIN (SELECT tenant_id, count(*) FROM orders GROUP BY
 SELECT * FROM items i LEFT JOIN (SELECT count(*) AS n FROM orders o) s ON true WHERE i.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t WHERE t.tenant_id = 5
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
--->   shard text: SELECT * FROM cleave_rel_1 i LEFT JOIN (SELECT count(*) AS n FROM cleave_rel_2 o) s ON true WHERE i.tenant_id = 5
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT count(*) AS c1 FROM orders o
+-->   relation cleave_rel_2: shard-0: SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t WHERE t.tenant_id = 5
+-->   shard text: SELECT * FROM cleave_rel_2 i LEFT JOIN (SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS n FROM cleave_rel_1) s ON true WHERE i.tenant_id = 5
 -->   why: its rows cannot be combined as they come from the shards
 -- LATERAL.
 SELECT * FROM orders o, LATERAL (SELECT * FROM items i WHERE i.tenant_id = o.tenant_id LIMIT 1) s WHERE o.tenant_id = 5;
@@ -144,9 +144,9 @@ SELECT (SELECT count(*) FROM items i WHERE i.tenant_id = o.tenant_id) FROM order
 SELECT (SELECT count(*) FROM items i) FROM orders o WHERE o.tenant_id = 5;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0: SELECT t.tenant_id FROM public.orders t WHERE t.tenant_id = 5
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
--->   shard text: SELECT (SELECT count(*) FROM cleave_rel_2 i) FROM cleave_rel_1 o WHERE o.tenant_id = 5
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT count(*) AS c1 FROM items i
+-->   relation cleave_rel_2: shard-0: SELECT t.tenant_id FROM public.orders t WHERE t.tenant_id = 5
+-->   shard text: SELECT (SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count FROM cleave_rel_1) FROM cleave_rel_2 o WHERE o.tenant_id = 5
 -->   why: its rows cannot be combined as they come from the shards
 SELECT (SELECT count(*) FROM items WHERE tenant_id = 5), (SELECT count(*) FROM orders WHERE tenant_id = 5);
 --> one shard shard-0, key (5), (5) [SELECT, read only, rows]
@@ -171,9 +171,9 @@ SELECT * FROM orders o WHERE o.tenant_id = 5 ORDER BY (SELECT max(id) FROM items
 SELECT count(*) FROM orders o WHERE o.tenant_id = 5 HAVING count(*) > (SELECT count(*) FROM items);
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
--->   relation cleave_rel_1: shard-0: SELECT t.tenant_id FROM public.orders t WHERE t.tenant_id = 5
--->   relation cleave_rel_2: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.items t
--->   shard text: SELECT count(*) FROM cleave_rel_1 o WHERE o.tenant_id = 5 HAVING count(*) > (SELECT count(*) FROM cleave_rel_2 items)
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT count(*) AS c1 FROM items
+-->   relation cleave_rel_2: shard-0: SELECT t.tenant_id FROM public.orders t WHERE t.tenant_id = 5
+-->   shard text: SELECT count(*) FROM cleave_rel_2 o WHERE o.tenant_id = 5 HAVING count(*) > (SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count FROM cleave_rel_1)
 -->   why: its rows cannot be combined as they come from the shards
 -- Names that mean something else than they seem to.
 SELECT * FROM items WHERE tenant_id = 5 AND EXISTS (SELECT 1 FROM orders WHERE tenant_id = 5);

@@ -72,16 +72,16 @@ SELECT o.id, x.name FROM orders o, LATERAL (SELECT name FROM items i WHERE i.ord
 --> cleave_rel_2 (hash_bigint, all): SELECT t.order_id, t.name, t.n FROM public.items t index [[order_id]]
 --> SELECT o.id, x.name FROM cleave_rel_1 o, LATERAL (SELECT name FROM cleave_rel_2 i WHERE i.order_id = o.id ORDER BY n LIMIT 1) x
 SELECT o FROM orders o;
---> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
 --> SELECT o FROM cleave_rel_1 o
 SELECT row_to_json(o) FROM orders o WHERE o.note = 'now';
---> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
 --> SELECT row_to_json(o) FROM cleave_rel_1 o WHERE o.note = 'now'
 TABLE orders;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
 --> SELECT * FROM cleave_rel_1 orders
 SELECT * FROM ONLY orders;
---> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM ONLY public.orders t
 --> SELECT * FROM cleave_rel_1 orders
 SELECT o.id, small.label FROM orders o JOIN small ON small.tenant = o.qty JOIN notes ON notes.id = o.id;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.id, t.qty FROM public.orders t
@@ -134,7 +134,7 @@ SELECT tableoid::regclass FROM orders;
 SELECT pg_typeof(o) FROM orders o;
 --> refused 0A000: pg_typeof() of a row of orders cannot be told for rows of several shards
 SELECT pg_typeof(o.id) FROM orders o;
---> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t exact
 --> SELECT pg_typeof(o.id) FROM cleave_rel_1 o
 SELECT * FROM orders TABLESAMPLE BERNOULLI (10);
 --> refused 0A000: TABLESAMPLE of rows on several shards is not supported
@@ -165,3 +165,40 @@ SELECT now()::date, now(), current_date, x.now FROM orders o, (SELECT now()) x, 
 --> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id FROM public.orders t WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
 --> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id FROM public.items t WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
 --> SELECT $1::timestamp with time zone::date AS now, $1::timestamp with time zone AS now, $1::timestamp with time zone::pg_catalog.date AS "current_date", x.now FROM cleave_rel_1 o, (SELECT $1::timestamp with time zone AS now) x, cleave_rel_2 items WHERE $1::timestamp with time zone::pg_catalog.date > '2020-01-01'
+SELECT o.*, public.small.* FROM orders o, small;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> cleave_rel_2 (any shard): SELECT t.id, t.label, t.tenant FROM public.small t
+--> SELECT o.*, small.* FROM cleave_rel_1 o, cleave_rel_2 small
+SELECT count(o.*) FROM orders o, small;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t exact
+--> cleave_rel_2 (any shard): SELECT t.id FROM public.small t
+--> SELECT count(o.*) FROM cleave_rel_1 o, cleave_rel_2 small
+-- Subqueries that aggregate are worked out by the shards.
+SELECT x.note, p.age FROM (SELECT note, count(*) AS n, sum(qty) FROM orders WHERE qty > 1 GROUP BY note) x JOIN people p ON p.nick = x.note WHERE x.n > 3;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.note, t.qty FROM public.orders t WHERE t.qty > 1
+--> cleave_rel_2 (hash_text, all): SELECT t.nick, t.age FROM public.people t
+--> SELECT x.note, p.age FROM (SELECT note, count(*) AS n, sum(qty) FROM cleave_rel_1 orders WHERE qty > 1 GROUP BY note) x JOIN cleave_rel_2 p ON p.nick = x.note WHERE x.n > 3
+SELECT x.n, o.id FROM (SELECT tenant_id, count(*) AS n FROM orders GROUP BY tenant_id) x JOIN orders o ON o.id = x.n;
+--> cleave_rel_1 (hash_bigint, all): SELECT tenant_id, count(*) AS n FROM orders GROUP BY tenant_id
+--> cleave_rel_2 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> SELECT x.n, o.id FROM (SELECT * FROM cleave_rel_1) x JOIN cleave_rel_2 o ON o.id = x.n
+WITH t AS (SELECT tenant_id, max(id) AS m FROM items GROUP BY tenant_id HAVING count(*) > 1), u AS (SELECT max(m) FROM t) SELECT * FROM t, u, orders o WHERE o.id = t.m;
+--> cleave_rel_1 (hash_bigint, all): SELECT tenant_id, max(id) AS m FROM items GROUP BY tenant_id HAVING count(*) > 1
+--> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id, t.id, t.note, t.qty, t.price FROM public.orders t
+--> WITH t AS (SELECT * FROM cleave_rel_1), u AS (SELECT max(m) FROM t) SELECT * FROM t, u, cleave_rel_2 o WHERE o.id = t.m
+SELECT max(qty), now() FROM orders UNION ALL SELECT min(n), now() FROM items WHERE id < 5 ORDER BY 1;
+--> cleave_rel_1 (hash_bigint, all): SELECT max(qty) AS c1 FROM orders
+--> cleave_rel_2 (hash_bigint, all): SELECT min(n) AS c1 FROM items WHERE id < 5
+--> SELECT pg_catalog.max(cleave_rel_1.c1) AS max, $1::timestamp with time zone AS now FROM cleave_rel_1 UNION ALL SELECT pg_catalog.min(cleave_rel_2.c1) AS min, $1::timestamp with time zone AS now FROM cleave_rel_2 ORDER BY 1
+SELECT * FROM (SELECT count(*), count(*) FROM orders) x (a, b) JOIN items i ON i.n = x.a;
+--> cleave_rel_1 (hash_bigint, all): SELECT count(*) AS c1 FROM orders
+--> cleave_rel_2 (hash_bigint, all): SELECT t.tenant_id, t.order_id, t.id, t.name, t.n FROM public.items t
+--> SELECT * FROM (SELECT COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count, COALESCE(pg_catalog.sum(cleave_rel_1.c1)::bigint, 0) AS count FROM cleave_rel_1) x(a, b) JOIN cleave_rel_2 i ON i.n = x.a
+SELECT id, (SELECT count(*) FROM items i WHERE i.order_id = o.id) FROM orders o;
+--> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> cleave_rel_2 (hash_bigint, all): SELECT t.order_id, t.id FROM public.items t index [[order_id]]
+--> SELECT id, (SELECT count(*) FROM cleave_rel_2 i WHERE i.order_id = o.id) FROM cleave_rel_1 o
+SELECT id FROM orders o WHERE id = (SELECT max(order_id) FROM items);
+--> cleave_rel_1 (hash_bigint, all): SELECT max(order_id) AS c1 FROM items
+--> cleave_rel_2 (hash_bigint, all): SELECT t.id FROM public.orders t
+--> SELECT id FROM cleave_rel_2 o WHERE id = (SELECT pg_catalog.max(cleave_rel_1.c1) AS max FROM cleave_rel_1)
