@@ -60,6 +60,10 @@ func (c *Conn) mapError(err error) error {
 	case strings.Contains(text, "too many") || strings.Contains(text, "Expression tree is too large") || strings.Contains(text, "parser stack overflow"):
 		return sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex for SQLite").WithDetail("%s", text)
 	}
+	if strings.Contains(text, "no such column") {
+		// The names were resolved: SQLite has no such columns in a subquery of FROM.
+		return sqlstate.Refuse("a column of a query around a subquery in FROM is not supported here on a SQLite shard", "move the condition out of the subquery")
+	}
 	return sqlstate.Wrap(err, sqlstate.InternalError, "SQLite refused the translated statement").
 		WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")
 }

@@ -246,6 +246,7 @@ func (p *pair) runFor(ctx context.Context, st compare.Statement, o compare.Optio
 	if got.Refused() && !want.Refused() {
 		return refused, got.Err.Message, want
 	}
+	o.Modifiers = o.Modifiers || p.cluster.Engine == "sqlite" // see docs/sql-sqlite.md
 	if d := compare.Difference(want, got, o); d != "" {
 		return differs, d, want
 	}

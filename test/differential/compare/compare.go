@@ -28,6 +28,8 @@ type Options struct {
 	// Shape: only columns, tag and number of rows count: values are random or
 	// made of sequences.
 	Shape bool
+	// Modifiers: a column may lack its type's modifier (numeric for numeric(10,2)).
+	Modifiers bool
 	// AnyError: where rows make a statement fail in several ways, any of the errors of
 	// classes 22 and 23 will do: which row is met first is left open.
 	AnyError bool
@@ -69,7 +71,12 @@ func Difference(want, got *Outcome, o Options) string {
 func ofRows(code string) bool { return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") }
 
 func difference(want, got Result, o Options) string {
-	if !slices.Equal(want.Columns, got.Columns) {
+	if !slices.EqualFunc(want.Columns, got.Columns, func(w, g Column) bool {
+		if o.Modifiers && g.Modifier == -1 {
+			w.Modifier = -1
+		}
+		return w == g
+	}) {
 		return fmt.Sprintf("columns %v, want %v", got.Columns, want.Columns)
 	}
 	if want.Tag != got.Tag {
