@@ -26,7 +26,11 @@ func (x *session) ddl(st *planner.Statement) error {
 		return err
 	}
 	if st.DDL.Concurrent && x.tx.state != txNone {
-		return sqlstate.New(sqlstate.ActiveTransaction, "%s CONCURRENTLY cannot run inside a transaction block", st.Tag)
+		tag := st.Tag
+		if tag != "VACUUM" && tag != "ANALYZE" {
+			tag += " CONCURRENTLY"
+		}
+		return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
 	}
 	if v, ok := x.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
 		switch strings.ToLower(strings.Trim(v, "'")) {

@@ -144,3 +144,54 @@ END $$`)
 		}
 	}
 }
+
+// TestMaintenance: what runs on every shard outside of transactions has one result.
+func TestMaintenance(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	for _, ks := range keys {
+		exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'a'), ($1, 2, 'b')`, ks[0])
+	}
+	count := func(sql string) string {
+		t.Helper()
+		all := ""
+		for shard := range keys {
+			all += cl.direct(t, shard, sql)
+		}
+		return all
+	}
+	for _, sql := range []string{`VACUUM orders`, `ANALYZE orders`, `VACUUM (ANALYZE) orders`, `ANALYZE`, `REINDEX TABLE orders`, `REINDEX TABLE CONCURRENTLY orders`} {
+		wantCode(t, conn, "", sql)
+	}
+	if got := count(`SELECT last_analyze IS NOT NULL FROM pg_stat_user_tables WHERE relname = 'orders'`); got != "ttt" {
+		t.Errorf("analyzed: %s", got)
+	}
+	indexes := `SELECT count(*) FROM pg_indexes WHERE tablename = 'orders'`
+	exec(t, conn, `CREATE INDEX CONCURRENTLY orders_note ON orders (note)`)
+	if got := count(indexes); got != "222" {
+		t.Errorf("the shards have %s indexes", got)
+	}
+	// It fails on the last shard: none keeps it.
+	exec(t, conn, `INSERT INTO orders VALUES ($1, 3, 'b')`, keys[2][0])
+	wantCode(t, conn, "23505", `CREATE UNIQUE INDEX CONCURRENTLY orders_unique ON orders (tenant_id, note)`)
+	if got := count(indexes); got != "222" {
+		t.Errorf("after a failure the shards have %s indexes", got)
+	}
+	wantCode(t, conn, "42P07", `CREATE INDEX CONCURRENTLY orders_note ON orders (id)`)
+	if got := count(indexes); got != "222" {
+		t.Errorf("after another failure the shards have %s indexes", got)
+	}
+	wantCode(t, conn, "0A000", `CREATE INDEX CONCURRENTLY ON orders (id)`)
+	exec(t, conn, `DROP INDEX CONCURRENTLY orders_note`)
+	if got := count(indexes); got != "111" {
+		t.Errorf("at the end the shards have %s indexes", got)
+	}
+	// A dropped table leaves nothing behind.
+	functions := `SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'cleave_internal' AND proname LIKE 'guard%'`
+	if got := count(functions); got != "222" {
+		t.Errorf("the guards have %s functions", got)
+	}
+	exec(t, conn, `DROP TABLE orders`)
+	if got := count(functions); got != "000" {
+		t.Errorf("after DROP TABLE the guards have %s functions", got)
+	}
+}

@@ -629,8 +629,19 @@ func (a *analyzer) vacuum(v *pg.VacuumStmt) {
 			a.touch(a.relation(rel), rel)
 		}
 	}
-	if len(v.Rels) == 0 || a.sharded != "" || a.reference != "" {
-		refuse(a.st.Tag+" over several shards is not supported yet", "the shards' autovacuum does it; to do it now, run it on each shard")
+	switch {
+	case a.whole != "" || a.catalog != "" || a.unknown != "":
+		if a.sharded != "" || a.reference != "" {
+			refuse(a.st.Tag+" of tables that are on every shard and of others is not supported", "use a statement for each")
+		}
+		a.st.Kind = DefaultShard
+	default:
+		// No table named is every table of every shard.
+		a.st.DDL = &DDL{}
+		tag := a.st.Tag
+		a.everywhere(strings.ToLower(tag), tag)
+		// ANALYZE of everything reads what the databases of a server share: in two
+		// transactions at once it would wait for itself.
+		a.st.DDL.Passing, a.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
 	}
-	a.st.Kind = DefaultShard
 }

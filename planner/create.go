@@ -590,6 +590,12 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 	}
 	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", a.spread(), names, x.Concurrent
+	if x.Concurrent && a.spread() && len(names) == 1 {
+		if x.Idxname == "" {
+			refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
+		}
+		st.DDL.Index = &TableName{Schema: names[0].Schema, Name: x.Idxname}
+	}
 }
 
 func (a *analyzer) alterTable(t *pg.AlterTableStmt) {

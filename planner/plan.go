@@ -200,6 +200,9 @@ type DDL struct {
 	// Objects: it may have made, changed or dropped views or functions, whose
 	// definitions are to be read again.
 	Objects bool
+	// Index is the index that a Concurrent statement makes, Schema "" if it is that
+	// of the table.
+	Index *TableName
 	// Unknown are the names of tables that the map does not know, as the statement
 	// has them: they may be temporary tables of the session.
 	Unknown []string

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -162,6 +163,14 @@ func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
 	if d.Renamed != nil {
 		if old, ok := t.over.Table(d.Renamed.Schema, d.Renamed.Name); ok && old.Kind != shardmap.Whole {
 			if err := p.conn.DropGuard(ctx, old.Schema, old.Name); err != nil {
+				return t.broke(p, err)
+			}
+		}
+	}
+	for _, name := range d.Dropped {
+		// The guard's functions do not go with the table.
+		if old, ok := t.over.Table(name.Schema, name.Name); ok && old.Kind != shardmap.Whole {
+			if err := p.conn.DropGuard(ctx, old.Schema, old.Name); err != nil && sqlstate.CodeOf(err) != sqlstate.UndefinedTable {
 				return t.broke(p, err)
 			}
 		}
@@ -489,6 +498,9 @@ func (t *Tx) guards(ctx context.Context, p *part, tables []planner.TableName) er
 // record adds the statement to what the history will say.
 func (t *Tx) record(st *planner.Statement, e *edit) {
 	d := st.DDL
+	if d.Passing {
+		return // nothing that the map or a new shard has to know
+	}
 	t.ran = true
 	t.ops = append(t.ops, st.Tag)
 	for _, n := range namesOf(d) {
@@ -497,7 +509,7 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 			t.keyspaces[table.Keyspace] = true
 		}
 	}
-	if len(d.Truncated) > 0 || d.Passing {
+	if len(d.Truncated) > 0 {
 		return
 	}
 	text := st.Text
@@ -547,9 +559,17 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 		if err != nil {
 			err = onShard(err, name)
 			own := sqlstate.As(err)
+			if index := st.DDL.Index; index != nil && !errors.Is(err, errCrash) {
+				left := t.dropIndex(ctx, *index, names[:i+1])
+				if len(left) > 0 {
+					own.Detail = strings.TrimSpace(own.Detail + " The index may be left on " + strings.Join(left, ", ") + ".")
+					own.Hint = "DROP INDEX IF EXISTS " + qualified(index.Schema, index.Name)
+				}
+				return "", nil, t.fail(err)
+			}
 			if i > 0 {
 				own.Detail = strings.TrimSpace(own.Detail + " Done on " + strings.Join(names[:i], ", ") + "; not done on " + strings.Join(names[i:], ", ") + ".")
-				own.Hint = "drop the index (DROP INDEX IF EXISTS ...) and create it again"
+				own.Hint = "run it again"
 			}
 			return "", nil, t.fail(err)
 		}
@@ -560,6 +580,35 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 	e := &edit{described: map[planner.TableName]*engine.Table{}}
 	t.record(st, e)
 	return tag, notices, nil
+}
+
+// dropIndex takes an index away again whose making failed on the last of the shards:
+// there it is left invalid. It returns the shards where that failed too.
+func (t *Tx) dropIndex(ctx context.Context, index planner.TableName, shards []string) (left []string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	defer cancel()
+	for i, shard := range shards {
+		conn, release, err := t.opts.Connect(ctx, shard)
+		if err == nil {
+			// The last shard's may be somebody's valid index of that name: then it is no
+			// work of this statement.
+			invalid := true
+			if i == len(shards)-1 {
+				var res *engine.Result
+				res, _, err = run(ctx, conn, "SELECT 1 FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE NOT i.indisvalid AND n.nspname = "+
+					quote(index.Schema)+" AND c.relname = "+quote(index.Name))
+				invalid = err == nil && len(res.Rows) > 0
+			}
+			if invalid {
+				_, _, err = run(ctx, conn, "DROP INDEX CONCURRENTLY IF EXISTS "+ident(index.Schema)+"."+ident(index.Name))
+			}
+			release(lost(err))
+		}
+		if err != nil {
+			left = append(left, shard)
+		}
+	}
+	return left
 }
 
 // alone runs a statement on one shard outside a transaction.
@@ -592,6 +641,9 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (st
 	res, notices, err := run(ctx, conn, st.Text)
 	if err != nil {
 		return "", nil, err
+	}
+	if st.DDL.Passing {
+		return res.Tag, notices, nil
 	}
 	// Outside a transaction the note can only follow. If it does not get there,
 	// Recover finds the index missing from the notes and says so.

@@ -148,16 +148,13 @@ LOCK TABLE orders;
 LOCK TABLE notes IN SHARE MODE;
 --> default shard [LOCK TABLE]
 VACUUM;
---> refused 0A000: VACUUM over several shards is not supported yet
--->   hint: the shards' autovacuum does it; to do it now, run it on each shard
+--> schema change vacuum, all shards, concurrently [VACUUM]
 VACUUM orders;
---> refused 0A000: VACUUM over several shards is not supported yet
--->   hint: the shards' autovacuum does it; to do it now, run it on each shard
+--> schema change vacuum, all shards, concurrently [VACUUM]
 VACUUM ANALYZE notes;
 --> default shard [VACUUM]
 ANALYZE orders;
---> refused 0A000: ANALYZE over several shards is not supported yet
--->   hint: the shards' autovacuum does it; to do it now, run it on each shard
+--> schema change analyze, all shards [ANALYZE]
 REINDEX TABLE orders;
 --> schema change reindex, all shards [REINDEX]
 DO $$ BEGIN END $$;
