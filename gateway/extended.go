@@ -286,6 +286,11 @@ func (x *session) reachFor(st *planner.Statement) error {
 	}
 	// The transaction has changed nothing yet: the statement is judged outside
 	// it, and the transaction stays free to go anywhere.
+	if shard == several.Name { // the keys in its text are on several shards
+		if shard, err = x.choose(judgeOf(st), &planner.Args{}); err != nil {
+			return err
+		}
+	}
 	if c := x.pipe.Conn; c != nil && c.Shard() == shard {
 		x.sending(u.roam)
 		return nil

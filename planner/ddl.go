@@ -81,11 +81,6 @@ func (a *analyzer) ddl(n *pg.Node) {
 			a.refuseStatement(n)
 		}
 	}
-	for _, t := range st.Writes {
-		if t.Kind == shardmap.Reference && st.DDL.Op == "truncate" {
-			refuse("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
-		}
-	}
 }
 
 func (a *analyzer) everywhere(op, tag string) {

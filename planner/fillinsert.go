@@ -116,7 +116,8 @@ func alwaysInsert(column string) error {
 }
 
 // locate finds the parts of the INSERT in the text, and takes OVERRIDING out: on
-// the shards the column is a plain one.
+// the shards the column is a plain one. Only for a column GENERATED ALWAYS it says
+// OVERRIDING SYSTEM VALUE, so that the text is right when it is read again.
 func (x *inserting) locate(values bool) {
 	ts := x.tokens()
 	i := x.tokenAt(x.s.Relation.Location)
@@ -139,12 +140,16 @@ func (x *inserting) locate(values bool) {
 		x.colsEnd = ts[i].Start
 		i++
 	}
-	if x.word(i, "overriding") {
+	override := x.overriding()
+	switch {
+	case x.word(i, "overriding"):
 		if i+2 >= len(ts) {
 			x.lost()
 		}
-		x.replace(ts[i].Start, ts[i+2].End, "")
+		x.replace(ts[i].Start, ts[i+2].End, override)
 		i += 3
+	case override != "" && values && i < len(ts):
+		x.replace(ts[i].Start, ts[i].Start, override+" ")
 	}
 	for values && x.punct(i, '(') {
 		i++ // INSERT INTO t (VALUES (1))
@@ -152,6 +157,15 @@ func (x *inserting) locate(values bool) {
 	if x.values = i; values && !x.word(i, "values") {
 		x.lost()
 	}
+}
+
+// overriding is the clause with which the router's values of a column GENERATED
+// ALWAYS are read again.
+func (x *inserting) overriding() string {
+	if slices.ContainsFunc(generated(x.t), func(c *shardmap.Column) bool { return c.Identity == shardmap.IdentityAlways }) {
+		return "OVERRIDING SYSTEM VALUE"
+	}
+	return ""
 }
 
 func (x *inserting) defaultValues(gen []*shardmap.Column) {
@@ -169,7 +183,7 @@ func (x *inserting) defaultValues(gen []*shardmap.Column) {
 		names, texts, row = append(names, quoteAlways(c.Name)), append(texts, text), append(row, node)
 		x.s.Cols = append(x.s.Cols, resTarget(c.Name))
 	}
-	x.replace(ts[x.values].Start, ts[x.values+1].End, "("+strings.Join(names, ", ")+") VALUES ("+strings.Join(texts, ", ")+")")
+	x.replace(ts[x.values].Start, ts[x.values+1].End, "("+strings.Join(names, ", ")+") "+strings.TrimLeft(x.overriding()+" VALUES (", " ")+strings.Join(texts, ", ")+")")
 	list := &pg.Node{Node: &pg.Node_List{List: &pg.List{Items: row}}}
 	x.s.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: &pg.SelectStmt{ValuesLists: []*pg.Node{list}, Op: pg.SetOperation_SETOP_NONE}}}
 }

@@ -177,6 +177,9 @@ func (t *translator) useColumn(s *scope, r *rte, c *rteCol) expr {
 		if r.alias != "" {
 			shown = r.alias + "." + c.name
 		}
+		if s != t.scope {
+			shown = outerUse + shown
+		}
 		s.sel.ungrouped = append(s.sel.ungrouped, shown)
 	}
 	return e

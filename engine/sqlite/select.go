@@ -522,11 +522,18 @@ func (t *translator) setReturning(s *pg.SelectStmt) *pg.SelectStmt {
 	}
 }
 
+// outerUse marks a column that a subquery uses.
+const outerUse = "\x00"
+
 func (t *translator) checkGrouping(sel *selectState, grouped bool) {
 	if !grouped && !sel.hasAgg {
 		return
 	}
 	if len(sel.ungrouped) > 0 {
+		if strings.HasPrefix(sel.ungrouped[0], outerUse) {
+			// The whole subquery may be what is grouped by.
+			refuseSQL("a subquery that refers to a grouped query")
+		}
 		failf("42803", "column \"%s\" must appear in the GROUP BY clause or be used in an aggregate function", sel.ungrouped[0])
 	}
 }

@@ -193,7 +193,8 @@ func parseExpr(text string) (*pg.Node, error) {
 
 func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	p.write, p.tag = true, "INSERT 0"
-	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
+	// SYSTEM VALUE says that values are given, which they always may be here.
+	if s.Override != pg.OverridingKind_OVERRIDING_NOT_SET && s.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE && s.Override != pg.OverridingKind_OVERRIDING_KIND_UNDEFINED {
 		refuseSQL("OVERRIDING")
 	}
 	t.push()

@@ -74,6 +74,10 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 		// The others are opened when their first row comes.
 		shards = shards[:1]
 	}
+	if first := slices.Index(shards, c.host.Snapshot().State().DefaultShard); first > 0 && j.index == nil {
+		// As with every write to a reference table: whoever writes the same rows waits there.
+		shards = append([]string{shards[first]}, slices.Delete(slices.Clone(shards), first, first+1)...)
+	}
 	j.ask.shard = shards[0]
 	if len(p.Omitted) > 0 {
 		if err := c.constantDefaults(ctx, p); err != nil {

@@ -102,16 +102,19 @@ func (q *request) only(text string) {
 	}
 }
 
+// heldBytesMax is how many bytes of rows a statement that writes may hold in the
+// router where the setting says nothing.
+const heldBytesMax = 256 << 20
+
 // allowance is how much one statement may still hold in the router.
 type allowance struct{ rows, bytes int64 }
 
 // allowance is what the session's settings allow.
 func (c *Conn) allowance() *allowance {
-	a := &allowance{rows: 10_000_000, bytes: 256 << 20}
-	for name, to := range map[string]*int64{GatherRowsSetting: &a.rows, GatherBytesSetting: &a.bytes} {
-		if n, ok := Number(valueOf(c.host.Settings(), name), name == GatherBytesSetting); ok && n > 0 {
-			*to = n
-		}
+	l := limitsOf(c.host.Settings())
+	a := &allowance{rows: l.rows, bytes: l.bytes}
+	if _, set := c.host.Settings().Get(GatherBytesSetting); !set {
+		a.bytes = heldBytesMax
 	}
 	return a
 }
@@ -119,8 +122,8 @@ func (c *Conn) allowance() *allowance {
 func (a *allowance) take(bytes int) error {
 	a.rows--
 	if a.bytes -= int64(bytes) + 24; a.rows < 0 || a.bytes < 0 {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the statement has to hold more rows in the router than cleave.gather_rows_max and cleave.gather_bytes_max allow").
-			WithHint("do it in several statements, for example by ranges of a key, or SET cleave.gather_bytes_max")
+		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement has to hold more rows in the router than the settings %s and %s allow", GatherRowsSetting, GatherBytesSetting).
+			WithHint("do it in several statements, for example by ranges of a key, or raise the setting %s", GatherBytesSetting)
 	}
 	return nil
 }
@@ -256,6 +259,16 @@ var builtinTypes = map[uint32]string{
 	16: "boolean", 17: "bytea", 19: "name", 20: "bigint", 21: "smallint", 23: "integer", 25: "text", 114: "json", 700: "real", 701: "double precision",
 	1043: "character varying", 1082: "date", 1083: "time without time zone", 1114: "timestamp without time zone", 1184: "timestamp with time zone",
 	1186: "interval", 1266: "time with time zone", 1700: "numeric", 2950: "uuid", 3802: "jsonb", 1007: "integer[]", 1009: "text[]", 1016: "bigint[]",
+}
+
+// takesRelations refuses to hand rows to shards whose engine has no arrays.
+func (c *Conn) takesRelations(shards []string) error {
+	for _, name := range shards {
+		if s, ok := c.host.Snapshot().Shard(name); ok && s.Engine == "sqlite" {
+			return sqlstate.Refuse("rows that were read first cannot be handed to shard "+name+", which is SQLite", "run the query first, and write its rows with VALUES")
+		}
+	}
+	return nil
 }
 
 // relation adds the rows to a request's parameters and returns what stands for

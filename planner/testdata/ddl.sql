@@ -286,8 +286,7 @@ TRUNCATE orders, notes;
 TRUNCATE notes CASCADE;
 --> schema change truncate [TRUNCATE TABLE]
 TRUNCATE small;
---> refused 0A000: writes to the reference table small are not supported yet
--->   hint: its rows would have to change on every shard at once
+--> schema change truncate, all shards, truncates [{public small}] [TRUNCATE TABLE]
 CREATE INDEX ON orders (note);
 --> schema change create index, all shards, alters [{public orders}] [CREATE INDEX]
 CREATE INDEX CONCURRENTLY i ON orders (lower(note)) WHERE id > 0;

@@ -179,36 +179,35 @@ WITH b AS (INSERT INTO bills (tenant) VALUES (5) RETURNING id) INSERT INTO order
 -- the shard key itself
 INSERT INTO users (name) VALUES ('a') RETURNING id;
 --> one shard, key ($1::bigint) [INSERT, rows]
--->   text: INSERT INTO users (name, "id") VALUES ('a', $1::bigint) RETURNING id
+-->   text: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', $1::bigint) RETURNING id
 -->   $1 = nextval public.users_id_seq
--->   simple: INSERT INTO users (name, "id") VALUES ('a', '100'::bigint) RETURNING id
+-->   simple: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', '100'::bigint) RETURNING id
 INSERT INTO users (name) VALUES ($1), ($2);
 --> one shard, key ($3::bigint), ($4::bigint) [INSERT]
--->   text: INSERT INTO users (name, "id") VALUES ($1, $3::bigint), ($2, $4::bigint)
+-->   text: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ($1, $3::bigint), ($2, $4::bigint)
 -->   $3 = nextval public.users_id_seq
 -->   $4 = nextval public.users_id_seq
--->   simple: INSERT INTO users (name, "id") VALUES ($1, '100'::bigint), ($2, '101'::bigint)
+-->   simple: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ($1, '100'::bigint), ($2, '101'::bigint)
 INSERT INTO users DEFAULT VALUES;
 --> one shard, key ($1::bigint) [INSERT]
--->   text: INSERT INTO users ("id") VALUES ($1::bigint)
+-->   text: INSERT INTO users ("id") OVERRIDING SYSTEM VALUE VALUES ($1::bigint)
 -->   $1 = nextval public.users_id_seq
--->   simple: INSERT INTO users ("id") VALUES ('100'::bigint)
+-->   simple: INSERT INTO users ("id") OVERRIDING SYSTEM VALUE VALUES ('100'::bigint)
 INSERT INTO users VALUES (DEFAULT, 'a');
 --> one shard, key ($1::bigint) [INSERT]
--->   text: INSERT INTO users VALUES ($1::bigint, 'a')
+-->   text: INSERT INTO users OVERRIDING SYSTEM VALUE VALUES ($1::bigint, 'a')
 -->   $1 = nextval public.users_id_seq
--->   simple: INSERT INTO users VALUES ('100'::bigint, 'a')
+-->   simple: INSERT INTO users OVERRIDING SYSTEM VALUE VALUES ('100'::bigint, 'a')
 INSERT INTO users (id, name) VALUES (5, 'a');
 --> refused 428C9: cannot insert a non-DEFAULT value into column "id"
 -->   hint: Use OVERRIDING SYSTEM VALUE to override.
 INSERT INTO users (id, name) OVERRIDING SYSTEM VALUE VALUES (5, 'a');
 --> one shard shard-0, key (5) [INSERT]
--->   text: INSERT INTO users (id, name)  VALUES (5, 'a')
 INSERT INTO users (id, name) OVERRIDING USER VALUE VALUES (5, 'a');
 --> one shard, key ($1::bigint) [INSERT]
--->   text: INSERT INTO users (id, name)  VALUES ($1::bigint, 'a')
+-->   text: INSERT INTO users (id, name) OVERRIDING SYSTEM VALUE VALUES ($1::bigint, 'a')
 -->   $1 = nextval public.users_id_seq
--->   simple: INSERT INTO users (id, name)  VALUES ('100'::bigint, 'a')
+-->   simple: INSERT INTO users (id, name) OVERRIDING SYSTEM VALUE VALUES ('100'::bigint, 'a')
 INSERT INTO users (id, name) OVERRIDING USER VALUE VALUES ($1, 'a');
 --> refused 0A000: OVERRIDING USER VALUE ignores the value given for column id, which is a parameter
 -->   hint: leave the column out
@@ -268,7 +267,7 @@ EXPLAIN (ROUTE) INSERT INTO users (name) VALUES ('a');
 -->   | keyspace: hash_bigint
 -->   | shard key: ($1::bigint)
 -->   | tables: users (sharded)
--->   | text: INSERT INTO users (name, "id") VALUES ('a', $1::bigint)
+-->   | text: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', $1::bigint)
 MERGE INTO bills b USING orders o ON b.tenant = o.tenant_id AND o.tenant_id = 5 WHEN NOT MATCHED THEN INSERT (tenant) VALUES (5);
 --> refused 0A000: the router makes the values of column id, and does not see the rows that MERGE inserts
 -->   hint: give the column a value, or use INSERT ... ON CONFLICT

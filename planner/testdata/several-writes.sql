@@ -78,10 +78,10 @@ INSERT INTO tickets (name) VALUES ('a'), ('b'), ('c') RETURNING *;
 -->   simple: INSERT INTO tickets (name, "id") VALUES ('a', '100'::bigint), ('b', '101'::bigint), ('c', '102'::bigint) RETURNING *
 INSERT INTO users (name) VALUES ('a'), ('b');
 --> one shard, key ($1::bigint), ($2::bigint) [INSERT]
--->   text: INSERT INTO users (name, "id") VALUES ('a', $1::bigint), ('b', $2::bigint)
+-->   text: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', $1::bigint), ('b', $2::bigint)
 -->   $1 = nextval public.users_id_seq
 -->   $2 = nextval public.users_id_seq
--->   simple: INSERT INTO users (name, "id") VALUES ('a', '100'::bigint), ('b', '101'::bigint)
+-->   simple: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', '100'::bigint), ('b', '101'::bigint)
 INSERT INTO files (path) VALUES ('a'), ('b');
 --> one shard, key ($1::uuid), ($2::uuid) [INSERT]
 -->   text: INSERT INTO files (path, "id") VALUES ('a', $1::uuid), ('b', $2::uuid)
