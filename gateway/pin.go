@@ -158,8 +158,11 @@ func (x *session) temporaryDDL(st *planner.Statement) error {
 	}
 	x.pipe.Query(st.Text)
 	_, err := x.converse(executor.None)
+	if err == nil && st.DDL.Index != nil {
+		x.remembersTemp(st.DDL.Index.Name) // for DROP INDEX
+	}
 	if err == nil && x.tx.state == txNone {
-		if st.DDL.Op == "drop table" {
+		if st.DDL.Op == "drop table" || st.DDL.Op == "drop index" {
 			for _, n := range st.DDL.Unknown {
 				delete(x.temps, n)
 			}
