@@ -52,6 +52,10 @@ unit: ## tests of the packages that compute, of the binary, and end to end
 race: ## tests of the packages that share memory, with the race detector
 	$(GO) test -race -timeout $(TESTTIME) $(RACE)
 
+.PHONY: soak
+soak: ## money moves between shards while everything is killed, for SOAK (30m)
+	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -v -run TestBank ./test/e2e
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
@@ -67,7 +71,7 @@ bench: build ## router against a direct connection and pgbouncer, CPU per statem
 
 .PHONY: docs
 docs: ## write anew what is made in docs: cli.md, the tables of settings and metrics, simulate.md
-	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable|TestSimulatePage' -update
+	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable|TestErrorsPage|TestSimulatePage' -update
 
 .PHONY: fmt
 fmt: ## format all Go files

@@ -13,10 +13,7 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -49,6 +46,7 @@ type options struct {
 	parts   string
 	texts   int
 	shards  int
+	spread  int
 }
 
 func main() {
@@ -60,8 +58,9 @@ func main() {
 	flag.IntVar(&o.rows, "rows", 20000, "rows in the table")
 	flag.StringVar(&o.scripts, "scripts", "", "comma-separated part names of scripts to run (default all)")
 	flag.StringVar(&o.targets, "targets", "direct,pgbouncer,cleave", "what to measure")
-	flag.StringVar(&o.parts, "parts", "statements,clients,texts,sqlite", "what to run")
+	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,sqlite", "what to run")
 	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
+	flag.IntVar(&o.spread, "spread", 1_000_000, "rows of the part spread")
 	flag.IntVar(&o.shards, "shards", 4, "PostgreSQL shards of the router")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -216,6 +215,11 @@ SELECT * FROM bench_big WHERE k = :k;
 		}
 	}
 	fmt.Println()
+	if strings.Contains(o.parts, "spread") {
+		if err := spread(ctx, o, cleaveURL, admin); err != nil {
+			return err
+		}
+	}
 	if strings.Contains(o.parts, "texts") {
 		if err := distinctTexts(ctx, cleaveURL, up.Process.Pid, o); err != nil {
 			return err
@@ -518,19 +522,11 @@ func need(program, debian string) (string, error) {
 }
 
 func firstShard(ctx context.Context, binary, admin string) (string, error) {
-	out, err := exec.CommandContext(ctx, binary, "shard", "list", "--json", "--admin", admin).Output()
+	urls, err := shardURLs(ctx, binary, admin)
 	if err != nil {
 		return "", err
 	}
-	var shards []struct{ Name, URL string }
-	if err := json.Unmarshal(out, &shards); err != nil {
-		return "", fmt.Errorf("shard list --json: %w\n%s", err, out)
-	}
-	if len(shards) == 0 {
-		return "", errors.New("the cluster has no shard")
-	}
-	slices.SortFunc(shards, func(a, b struct{ Name, URL string }) int { return cmp.Compare(a.Name, b.Name) })
-	return shards[0].URL, nil
+	return urls[0], nil
 }
 
 func postmasterOf(ctx context.Context, url string) (int, error) {

@@ -50,6 +50,29 @@ func TestCommitOnSeveralShards(t *testing.T) {
 	}
 }
 
+// TestReadOnlyOnSeveralShards: nothing is written into a READ ONLY transaction to
+// commit it.
+func TestReadOnlyOnSeveralShards(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	exec(t, conn, "BEGIN READ ONLY")
+	for _, ks := range keys {
+		one[int64](t, conn, "SELECT count(*) FROM orders WHERE tenant_id = $1", ks[0])
+	}
+	if n := one[int64](t, conn, "SELECT count(*) FROM orders"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	wantCode(t, conn, "25006", "INSERT INTO orders VALUES ($1, 1, 'x')", keys[1][0])
+	exec(t, conn, "ROLLBACK")
+	exec(t, conn, "BEGIN READ ONLY")
+	for _, ks := range keys {
+		one[int64](t, conn, "SELECT count(*) FROM orders WHERE tenant_id = $1", ks[0])
+	}
+	if tag := exec(t, conn, "COMMIT"); tag.String() != "COMMIT" {
+		t.Error(tag)
+	}
+}
+
 func TestTransactionMode(t *testing.T) {
 	t.Parallel()
 	_, conn, keys := orders(t, config{})

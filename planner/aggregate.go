@@ -184,8 +184,7 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 	}
 	grouped := len(s.GroupClause) > 0
 	var extra []*pg.Node
-	var rewrite func(n *pg.Node) *pg.Node
-	rewrite = func(n *pg.Node) *pg.Node {
+	rewrite := func(n *pg.Node) *pg.Node {
 		for _, g := range groups {
 			if sameNode(g, n) {
 				return b.column(g, true)

@@ -142,18 +142,6 @@ func (a *analyzer) isVolatile(m proto.Message) bool {
 	return found
 }
 
-// paramsIn returns the highest parameter number in a tree.
-func paramsIn(m proto.Message) int {
-	n := 0
-	inspect(m, func(m proto.Message) bool {
-		if p, ok := m.(*pg.ParamRef); ok {
-			n = max(n, int(p.Number))
-		}
-		return true
-	})
-	return n
-}
-
 // fresh returns a name for a temporary relation of the plan.
 func (a *analyzer) fresh() string {
 	a.second.names++

@@ -70,3 +70,37 @@ func TestErrorTellsAll(t *testing.T) {
 		t.Error(r)
 	}
 }
+
+// TestCatalogue compares the catalogue with the registry: each code once, in order.
+func TestCatalogue(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "sqlstate.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes := map[Code]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if id, ok := spec.Type.(*ast.Ident); ok && id.Name == "Code" {
+				codes[Code(strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`))] = true
+			}
+		}
+		return true
+	})
+	before := Code("")
+	for _, e := range Catalogue() {
+		if e.Code <= before && e.Code != NotOwner && before != "" {
+			t.Errorf("%s comes after %s", e.Code, before)
+		}
+		before = e.Code
+		if !codes[e.Code] {
+			t.Errorf("%s is not in the registry, or twice in the catalogue", e.Code)
+		}
+		delete(codes, e.Code)
+		if e.Condition == "" || e.Meaning == "" || e.Effect.Text() == "" {
+			t.Errorf("%s says too little", e.Code)
+		}
+	}
+	for c := range codes {
+		t.Errorf("%s is not in the catalogue", c)
+	}
+}

@@ -20,7 +20,6 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := map[string]map[string]string{} // shard, ctid, new owner
 	lock := m.request(&v.Lock)
 	lock.results = []int16{0}
 	streams, err := m.sendAll(parts, func(*part) (request, bool) { return lock, true })
@@ -34,8 +33,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		if err != nil {
 			return nil, err
 		}
-		at := map[string]string{}
-		rows[s.p.shard] = at
+		at := map[string]string{} // the new owner by ctid
 		for _, b := range bodies {
 			vals, err := wire.SplitRow(b, nil)
 			if err != nil || len(vals) != 1+len(v.Types) {
@@ -89,6 +87,9 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		if fields == nil {
 			fields = fieldsOf(s.columns)
 			if types, err = c.typeNames(s.p, fields); err != nil {
+				return nil, err
+			}
+			if err := c.exactFloats(fields); err != nil {
 				return nil, err
 			}
 		}

@@ -151,6 +151,9 @@ func (c *Conn) collect(ctx context.Context, e *execution, st *planner.Statement,
 	if set.types, err = c.typesOf(ctx, st, args.OIDs, set); err != nil {
 		return nil, err
 	}
+	if err := c.exactFloats(set.fields); err != nil {
+		return nil, err
+	}
 	j, err := c.begins(ctx, &execution{st: st, args: args, desc: desc, results: []int16{0}})
 	if err != nil {
 		return nil, err
@@ -173,6 +176,21 @@ func (c *Conn) collect(ctx context.Context, e *execution, st *planner.Statement,
 		}
 		buf = frames
 	}
+}
+
+// exactFloats refuses to carry floating-point numbers in a text that rounds them.
+func (c *Conn) exactFloats(fields []wire.Field) error {
+	const float4, float8 = 700, 701
+	v, set := c.host.Settings().Get("extra_float_digits")
+	if n, err := strconv.Atoi(strings.Trim(v, "' ")); !set || err == nil && n >= 1 {
+		return nil
+	}
+	for _, f := range fields {
+		if f.TypeOID == float4 || f.TypeOID == float8 {
+			return sqlstate.Refuse("the rows that this statement writes on several shards would be rounded by the setting extra_float_digits", "RESET extra_float_digits")
+		}
+	}
+	return nil
 }
 
 // take keeps the DataRows among whole frames.

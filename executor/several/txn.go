@@ -169,6 +169,11 @@ func (c *Conn) control(st *planner.Statement) error {
 func (c *Conn) finish(st *planner.Statement) error {
 	commit := st.Tx.Op == "commit" && !c.failed
 	c.closePortals()
+	if c.readOnly() {
+		for _, p := range c.parts {
+			p.wrote = false // it could not
+		}
+	}
 	c.block = false
 	c.saves, c.modes = nil, nil
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()

@@ -145,7 +145,7 @@ INSERT INTO tags VALUES ('abcdefg', 1);
 SELECT * FROM offices WHERE region = 'eu';
 --> one shard shard-1, key ('eu') [SELECT, read only, rows]
 SELECT * FROM offices WHERE region = 'mars';
---> one shard, but no shard is listed for value mars of keyspace "regions" (keyspace regions, SQLSTATE 23514); hint: give it a shard first: SELECT cleave.pin('regions', 'mars'::pg_catalog.text, 'SHARD')
+--> one shard shard-0, key ('mars') [SELECT, read only, rows]
 INSERT INTO offices VALUES ('us', 'Boston');
 --> one shard shard-2, key ('us') [INSERT]
 -- A parameter that is used elsewhere could get its type there.
