@@ -29,6 +29,9 @@ func TestTemporaryTables(t *testing.T) {
 	wantCode(t, conn, "0A000", `SELECT * FROM orders JOIN mine USING (id) WHERE tenant_id = 5`)
 	wantCode(t, conn, "0A000", `CREATE TEMP TABLE orders (id bigint)`)
 	exec(t, conn, `CREATE INDEX ON mine (note)`)
+	exec(t, conn, `CREATE INDEX mine_note ON mine (note)`)
+	exec(t, conn, `DROP INDEX mine_note`)
+	exec(t, conn, `CREATE INDEX mine_note ON mine (note)`)
 	exec(t, conn, `ALTER TABLE mine ADD COLUMN n int DEFAULT 3`)
 	if got := one[int64](t, conn, `SELECT sum(n) FROM mine`); got != 6 {
 		t.Errorf("the new column sums up to %d", got)

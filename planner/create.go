@@ -590,11 +590,14 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 	}
 	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", a.spread(), names, x.Concurrent
-	if x.Concurrent && a.spread() && len(names) == 1 {
-		if x.Idxname == "" {
-			refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
+	if x.Concurrent && a.spread() && x.Idxname == "" {
+		refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
+	}
+	if x.Idxname != "" {
+		st.DDL.Index = &TableName{Name: x.Idxname}
+		if len(names) == 1 {
+			st.DDL.Index.Schema = names[0].Schema
 		}
-		st.DDL.Index = &TableName{Schema: names[0].Schema, Name: x.Idxname}
 	}
 }
 

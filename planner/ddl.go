@@ -214,7 +214,9 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, a.spread()
 	case pg.ObjectType_OBJECT_INDEX:
 		for _, o := range d.Objects {
-			a.inSchema(strs(o.GetList().GetItems()))
+			names := strs(o.GetList().GetItems())
+			a.inSchema(names)
+			st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 		}
 		a.everywhere("drop index", "DROP INDEX")
 		st.DDL.Concurrent = d.Concurrent

@@ -200,8 +200,8 @@ type DDL struct {
 	// Objects: it may have made, changed or dropped views or functions, whose
 	// definitions are to be read again.
 	Objects bool
-	// Index is the index that a Concurrent statement makes, Schema "" if it is that
-	// of the table.
+	// Index is the index that the statement makes, nil if the shard is to choose a
+	// name; Schema is "" for a table that the map does not know.
 	Index *TableName
 	// Unknown are the names of tables that the map does not know, as the statement
 	// has them: they may be temporary tables of the session.

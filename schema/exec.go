@@ -559,7 +559,7 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 		if err != nil {
 			err = onShard(err, name)
 			own := sqlstate.As(err)
-			if index := st.DDL.Index; index != nil && !errors.Is(err, errCrash) {
+			if index := st.DDL.Index; index != nil && index.Schema != "" && !errors.Is(err, errCrash) {
 				left := t.dropIndex(ctx, *index, names[:i+1])
 				if len(left) > 0 {
 					own.Detail = strings.TrimSpace(own.Detail + " The index may be left on " + strings.Join(left, ", ") + ".")

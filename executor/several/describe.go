@@ -8,7 +8,6 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // describe has a statement's own text judged by one shard: names, types, errors,
@@ -186,5 +185,3 @@ func sameColumns(a, b []wire.Field) bool {
 	}
 	return true
 }
-
-var errColumns = sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")

@@ -65,8 +65,7 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 
 // relay runs a statement on one part as it is.
 type relay struct {
-	s     *stream
-	begun bool
+	s *stream
 }
 
 func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job, error) {

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"strconv"
 	"time"
 
-	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -599,9 +597,3 @@ func (t *through) Frames(b []byte) error {
 
 // Parameter passes a parameter on.
 func (t *through) Parameter(name, value string) {}
-
-// isLost reports whether err is the loss of a conversation.
-func isLost(err error) bool {
-	var se *sqlstate.Error
-	return engine.Lost(err) != nil && !errors.As(err, &se)
-}

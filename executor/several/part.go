@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -319,10 +318,4 @@ func (c *Conn) deadlineNow() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.deadline
-}
-
-// drop takes a part out.
-func (c *Conn) drop(p *part) {
-	c.parts = slices.DeleteFunc(c.parts, func(q *part) bool { return q == p })
-	c.giveBack(p.conn)
 }

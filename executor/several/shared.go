@@ -65,10 +65,3 @@ func (s *Shared) put(p *executor.Prepared, d *description) {
 	}
 	s.described[p] = d
 }
-
-// forget drops a description that turned out to be old.
-func (s *Shared) forget(p *executor.Prepared) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.described, p)
-}
