@@ -133,6 +133,10 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 			if value == "" {
 				return set.Without(name)
 			}
+			if name == "datestyle" {
+				before, _ := set.Get(name)
+				return set.With(name, dateStyle(before, value))
+			}
 			return set.With(name, value)
 		}
 		if s.Local && x.tx.state == txNone {
@@ -149,6 +153,42 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
 	}
 	return next, keep, nil
+}
+
+// dateStyle is the setting's value after SET on top of an earlier one: a SET of the
+// style alone leaves the order of day and month as it was, and the other way
+// round. German alone brings its own order.
+func dateStyle(before, set string) string {
+	read := func(value string) (style, order string) {
+		for _, w := range strings.Split(value, ",") {
+			switch w = strings.ToLower(strings.Trim(w, " '\"")); w {
+			case "iso", "sql", "german":
+				style = w
+			case "":
+			default:
+				if strings.HasPrefix(w, "postgres") {
+					style = w
+				} else {
+					order = w
+				}
+			}
+		}
+		return style, order
+	}
+	style, order := read(set)
+	oldStyle, oldOrder := read(before)
+	switch {
+	case style == "" && order == "" || strings.EqualFold(order, "default"):
+		return set
+	case style == "":
+		style = oldStyle
+	case order == "" && style != "german":
+		order = oldOrder
+	}
+	if style == "" || order == "" {
+		return style + order
+	}
+	return style + ", " + order
 }
 
 // adopt makes settings that a shard has accepted the session's.

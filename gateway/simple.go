@@ -100,6 +100,12 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			}
 			return x.relayQuery(f, "")
 		}
+		if found {
+			// st has other literals: what is not sent as it came needs its own plan.
+			if st, err = x.plan(sql); err != nil {
+				return err
+			}
+		}
 		return x.statement(st, f, sql)
 	}
 	text := string(sql)

@@ -62,7 +62,11 @@ func parseError(err error) error {
 	if strings.Contains(pe.Message, "memory exhausted") {
 		return sqlstate.New(sqlstate.StatementTooComplex, "%s", pe.Message)
 	}
-	return sqlstate.New(sqlstate.SyntaxError, "%s", pe.Message).At(pe.Cursorpos)
+	code := sqlstate.SyntaxError
+	if pe.Message == "invalid Unicode escape" {
+		code = sqlstate.InvalidEscapeSequence
+	}
+	return sqlstate.New(code, "%s", pe.Message).At(pe.Cursorpos)
 }
 
 // Split returns the statements of one simple-query message, each with its exact

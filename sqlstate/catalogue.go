@@ -42,6 +42,7 @@ var catalogue = []Entry{
 	{SequenceLimitExceeded, "sequence_generator_limit_exceeded", RetryNever, "a sequence has no more values", "ALTER SEQUENCE ... MAXVALUE, or RESTART"},
 	{CharacterNotInRepertoire, "character_not_in_repertoire", RetryNever, "bytes that are not UTF-8, or a zero byte", "set client_encoding to what the client sends"},
 	{InvalidParameterValue, "invalid_parameter_value", RetryNever, "an argument, option or setting that makes no sense", "what the hint says"},
+	{InvalidEscapeSequence, "invalid_escape_sequence", RetryNever, "a Unicode escape in a literal that is not one", "write \\u with four hexadecimal digits, \\U with eight"},
 	{InvalidTextRepresentation, "invalid_text_representation", RetryNever, "a text that is no value of its type", ""},
 	{InvalidBinary, "invalid_binary_representation", RetryNever, "a binary parameter that is no value of its type", ""},
 	{BadFileFormat, "bad_copy_file_format", RetryNever, "a file, or the data of a COPY, is not what it should be", ""},

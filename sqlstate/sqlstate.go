@@ -26,6 +26,7 @@ const (
 	DatetimeOverflow          Code = "22008"
 	InvalidDatetimeFormat     Code = "22007"
 	CharacterNotInRepertoire  Code = "22021"
+	InvalidEscapeSequence     Code = "22025"
 	NotNullViolation          Code = "23502"
 	UniqueViolation           Code = "23505"
 	CheckViolation            Code = "23514"

@@ -298,8 +298,11 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	r.name, r.weakName = name, weak
 	r.table, r.attnum = 0, 0
 	r.integer = false
-	if from == oid && (mod < 0 || mod == a.mod) {
+	if from == oid && (mod < 0 && a.mod < 0 || mod == a.mod) {
 		r.table, r.attnum = a.table, a.attnum
+	}
+	if mod < 0 {
+		r.mod = -1 // a cast to the bare type forgets the modifier
 	}
 	return r
 }

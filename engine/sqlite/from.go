@@ -328,6 +328,9 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 		refuseSQL("this function in FROM")
 	}
 	name := fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval()
+	if name == "unnest" && len(fc.Args) > 1 {
+		refuseSQL("unnest of several arrays")
+	}
 	s := t.scope
 	old := s.hidden
 	s.hidden = old || !ancestors

@@ -69,6 +69,9 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		if sel.inWindow > 0 {
 			t.failAt(f.Location, "42P20", "window function calls cannot be nested")
 		}
+		if sel.inAgg > 0 {
+			t.failAt(f.Location, "42803", "aggregate function calls cannot contain window function calls")
+		}
 		sel.inWindow++
 	}
 	before := t.columnUses()

@@ -527,7 +527,8 @@ func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *pl
 	if len(list) == 0 {
 		return
 	}
-	if len(t.scope.rtes) > 1 {
+	others := len(t.scope.rtes) > 1
+	if others {
 		for _, n := range list {
 			if c := n.GetResTarget().Val.GetColumnRef(); c != nil && len(c.Fields) == 1 && c.Fields[0].GetAStar() != nil {
 				refuseSQL("RETURNING * with FROM or USING")
@@ -536,7 +537,7 @@ func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *pl
 	}
 	defer func() {
 		if x := recover(); x != nil {
-			if f, ok := x.(failed); ok && len(t.scope.rtes) > 1 {
+			if f, ok := x.(failed); ok && others {
 				switch sqlstate.CodeOf(f.err) {
 				case sqlstate.UndefinedColumn, sqlstate.UndefinedTable:
 					refuseSQL("RETURNING columns of the tables in FROM or USING")

@@ -81,10 +81,6 @@ COPY stock (class, id) FROM STDIN;
 a	91
 d	91
 \.
-COPY stock (class, id) FROM STDIN;
-a	92
-zzz	92
-\.
 COPY countries (id, code, name) FROM STDIN;
 90	zz	Zed
 91	yy	Why

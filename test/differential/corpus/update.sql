@@ -81,7 +81,6 @@ UPDATE readings SET sensor = 30 - sensor WHERE seq = 1;
 UPDATE readings SET sensor = sensor + 1 WHERE sensor = 3;
 UPDATE events SET at = at + interval '30 days' WHERE kind = 'err';
 UPDATE stock SET class = 'd' , id = id + 100 WHERE class = 'a' RETURNING class, id;
-UPDATE stock SET class = 'unlisted' WHERE class = 'b';
 -- params: 2
 UPDATE orders SET qty = qty + $1 WHERE id > $1;
 -- params: x | 2

@@ -73,11 +73,13 @@ func (m *maker) writing() Statement {
 	return Statement{Tree: n, Write: t.name}
 }
 
-func (m *maker) returning(t *table) Node {
+// returning names columns of the table that is written: with USING it is open
+// which of the other table's rows that match a row comes with it.
+func (m *maker) returning(t *table, star bool) Node {
 	if m.maybe(60) {
 		return word("")
 	}
-	if m.maybe(40) {
+	if m.maybe(40) && star {
 		return maybe(word(" RETURNING *"))
 	}
 	c := t.columns[m.r.IntN(len(t.columns))]
@@ -119,7 +121,7 @@ func (m *maker) insertRows(t *table) Node {
 			seen[id] = true
 		}
 	}
-	return seq{word("INSERT INTO " + t.name + " VALUES "), rows, m.onConflict(t), m.returning(t)}
+	return seq{word("INSERT INTO " + t.name + " VALUES "), rows, m.onConflict(t), m.returning(t, true)}
 }
 
 func (m *maker) idOf(t *table, row string) string {
@@ -158,7 +160,7 @@ func (m *maker) insertSelect(t *table) Node {
 		conflict = word("")
 	}
 	return seq{word("INSERT INTO " + t.name + " (" + strings.Join(names, ", ") + ") SELECT "), list(", ", len(values), values...), word(" FROM " + from.name + " AS x0"),
-		m.where(1, sc, " WHERE "), conflict, m.returning(t)}
+		m.where(1, sc, " WHERE "), conflict, m.returning(t, true)}
 }
 
 func (m *maker) update(t *table, sc *scope) Node {
@@ -192,7 +194,7 @@ func (m *maker) update(t *table, sc *scope) Node {
 			for _, id := range o.id {
 				here, ok := m.columnOf(o.kindOf(id), &scope{sources: sc.sources})
 				if !ok {
-					return seq{word("UPDATE " + t.name + " SET "), set, m.where(2, sc, " WHERE "), m.returning(t)}
+					return seq{word("UPDATE " + t.name + " SET "), set, m.where(2, sc, " WHERE "), m.returning(t, true)}
 				}
 				if o == t {
 					here = word(t.name + "." + id)
@@ -205,10 +207,10 @@ func (m *maker) update(t *table, sc *scope) Node {
 			if !used[c.name] {
 				set.items = append(set.items, seq{word(c.name + " = "), m.expr(c.kind, 1, both)})
 			}
-			return seq{word("UPDATE " + t.name + " SET "), set, word(" FROM " + o.name + " AS o WHERE "), on, m.where(1, both, " AND "), m.returning(t)}
+			return seq{word("UPDATE " + t.name + " SET "), set, word(" FROM " + o.name + " AS o WHERE "), on, m.where(1, both, " AND "), m.returning(t, true)}
 		}
 	}
-	return seq{word("UPDATE " + t.name + " SET "), set, m.where(2, sc, " WHERE "), m.returning(t)}
+	return seq{word("UPDATE " + t.name + " SET "), set, m.where(2, sc, " WHERE "), m.returning(t, true)}
 }
 
 func (m *maker) delete(t *table, sc *scope) Node {
@@ -217,7 +219,7 @@ func (m *maker) delete(t *table, sc *scope) Node {
 		using := source{alias: "o", columns: o.columns, table: o}
 		both := &scope{sources: append(append([]source(nil), sc.sources...), using)}
 		on := m.joinCondition(sc.sources, []source{using}, true)
-		return seq{word("DELETE FROM " + t.name + " USING " + o.name + " AS o WHERE "), on, m.where(1, both, " AND "), m.returning(t)}
+		return seq{word("DELETE FROM " + t.name + " USING " + o.name + " AS o WHERE "), on, m.where(1, both, " AND "), m.returning(t, false)}
 	}
-	return seq{word("DELETE FROM " + t.name), m.where(2, sc, " WHERE "), m.returning(t)}
+	return seq{word("DELETE FROM " + t.name), m.where(2, sc, " WHERE "), m.returning(t, true)}
 }
