@@ -195,7 +195,8 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 			b.failed = true
 		case *pg.Node_ColumnRef:
 			// Not grouped by, so it depends on the groups' columns by a primary key.
-			if !grouped || b.sets || fieldNames(v.ColumnRef) == nil {
+			// An expression among the groups could be this one spelt otherwise (o.k % 3, k % 3).
+			if !grouped || b.sets || fieldNames(v.ColumnRef) == nil || !onlyColumns(groups) {
 				b.failed = true
 				return n
 			}
@@ -256,6 +257,15 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 	f.WithClause, f.WhereClause = nil, nil
 	f.FromClause = []*pg.Node{tableNode(b.name, "")}
 	return f, true
+}
+
+func onlyColumns(list []*pg.Node) bool {
+	for _, n := range list {
+		if n.GetColumnRef() == nil {
+			return false
+		}
+	}
+	return true
 }
 
 func countString(list []string, s string) (n int) {
