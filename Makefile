@@ -10,7 +10,7 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 LDFLAGS  := -X main.version=$(VERSION)
 FUZZTIME ?= 30s
-TESTTIME ?= 10m
+TESTTIME ?= 20m
 
 # The SQL parser is PostgreSQL's own, in C.
 export CGO_ENABLED := 1
