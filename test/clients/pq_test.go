@@ -18,11 +18,11 @@ func items(t *testing.T) (target, *sql.DB) {
 	t.Helper()
 	c := router(t)
 	db := open(t, c.url)
-	exec(t, db, itemsTable)
+	execute(t, db, itemsTable)
 	return c, db
 }
 
-func exec(t *testing.T, db *sql.DB, query string, args ...any) {
+func execute(t *testing.T, db *sql.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.Exec(query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -98,7 +98,7 @@ func TestPqPrepared(t *testing.T) {
 		if n, _ := res.RowsAffected(); n != 20 {
 			t.Errorf("UPDATE of several shards: %d rows, want 20", n)
 		}
-		exec(t, db, "DELETE FROM items")
+		execute(t, db, "DELETE FROM items")
 	}
 	texts(t, db, []string{"0"}, "SELECT count(*) FROM items")
 }
@@ -204,7 +204,7 @@ func TestPqCopy(t *testing.T) {
 func TestPqCancel(t *testing.T) {
 	t.Parallel()
 	c, db := items(t)
-	exec(t, db, "INSERT INTO items (tenant_id, id) SELECT g, 1 FROM generate_series(1, 30) g")
+	execute(t, db, "INSERT INTO items (tenant_id, id) SELECT g, 1 FROM generate_series(1, 30) g")
 	const endless = "SELECT sum(g * tenant_id) FROM items, generate_series(1, 100000000000) g"
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -263,9 +263,9 @@ func TestPqListen(t *testing.T) {
 			t.Fatalf("no notification %q", want)
 		}
 	}
-	exec(t, db, "SELECT pg_notify('news', $1)", "one")
+	execute(t, db, "SELECT pg_notify('news', $1)", "one")
 	next("one")
-	exec(t, db, "NOTIFY others, 'not for us'")
+	execute(t, db, "NOTIFY others, 'not for us'")
 	// In a transaction with a shard's rows it comes with the commit.
 	tx, err := db.Begin()
 	if err != nil {
