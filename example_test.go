@@ -80,9 +80,9 @@ func ExampleCluster_DB() {
 	_, err = tx.Exec(`UPDATE orders SET note = 'blue ink' WHERE tenant_id = 2 AND id = 1`)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		fmt.Println(pg.Code, pg.Message)
+		fmt.Println(pg.Code, pg.Hint) // SQLite files cannot commit together; PostgreSQL shards do
 	}
-	// Output: 0A000 the transaction is on shard shard-1, but this statement belongs to shard shard-2
+	// Output: 0A000 write on one shard in a transaction, or use PostgreSQL shards
 }
 
 func ExampleCluster_Pool() {

@@ -46,7 +46,7 @@ func TestTerm(t *testing.T) {
 	lease := c.rooms.Executor.Lease()
 	term := lease.Term()
 	read := make(chan error, 1)
-	reading, stop := context.WithTimeout(ctx, time.Minute)
+	reading, stop := context.WithTimeout(ctx, 5*time.Minute)
 	defer stop()
 	go func() {
 		_, err := conn.Exec(reading, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000000) SELECT max(i) FROM n`)

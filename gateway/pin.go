@@ -24,7 +24,7 @@ func (x *session) reachPinned(shard string, u use) error {
 	if first && x.srv.pins.Add(1) > int64(x.srv.limits.PinnedMax) {
 		x.srv.pins.Add(-1)
 		return sqlstate.New(sqlstate.TooManyConnections, "%d sessions keep a connection of their own already, for temporary tables or advisory locks", x.srv.limits.PinnedMax).
-			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them, or raise gateway.pinned_max; pg_advisory_xact_lock() needs no connection of its own")
+			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them; pg_advisory_xact_lock() needs no connection of its own")
 	}
 	u.pin = false
 	err := x.reach(shard, u)

@@ -157,7 +157,7 @@ func (p *databasePart) read(ctx context.Context, sql string, visit func(fields [
 		return ctx.Err()
 	}
 	if e := sqlstate.As(serverError(err)); e.Code == sqlstate.FeatureNotSupported {
-		return e.WithHint("a router does not read all of a sharded table; --from table:NAME reads its shards")
+		return e.WithHint("--from table:NAME reads the shards themselves")
 	} else if e.Code != sqlstate.InternalError {
 		return e
 	}

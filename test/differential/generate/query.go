@@ -305,10 +305,8 @@ func (m *maker) selects(depth int, outer *scope, want []kind) Node {
 	for i, k := range want {
 		items[i] = m.expr(k, depth, sc)
 	}
-	distinct := Node(word(""))
 	if m.maybe(18) {
-		distinct = maybe(word("DISTINCT "))
-		return seq{word("SELECT "), distinct, list(", ", len(items), items...), word(" FROM "), from, where, m.limitOf(len(want))}
+		return seq{word("SELECT "), maybe(word("DISTINCT ")), list(", ", len(items), items...), word(" FROM "), from, where, m.limitOf(len(want))}
 	}
 	// An order by what is not in the output: total if the rows' identities are known.
 	if ids := identities(sc); ids != nil && m.maybe(25) {
