@@ -56,6 +56,10 @@ race: ## tests of the packages that share memory, with the race detector
 soak: ## money moves between shards while everything is killed, for SOAK (30m)
 	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -v -run TestBank ./test/e2e
 
+.PHONY: fuzz-sql
+fuzz-sql: ## COUNT (1000000) statements made at random by SEED, on a router and one PostgreSQL
+	$(GO) test -count=1 -timeout 0 -v -run TestFuzz ./test/differential -seed $(or $(SEED),1) -statements $(or $(COUNT),1000000)
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
