@@ -194,8 +194,9 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 		case *pg.Node_SubLink, *pg.Node_SelectStmt, *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg:
 			b.failed = true
 		case *pg.Node_ColumnRef:
-			// Not grouped by, so it depends on the groups' columns by a primary key.
-			if !grouped || b.sets || fieldNames(v.ColumnRef) == nil {
+			// Not grouped by, so it depends on the groups' columns by a primary key; or
+			// it is part of an expression that GROUP BY spells in another way.
+			if names := fieldNames(v.ColumnRef); !grouped || b.sets || names == nil || insideOf(groups, names[len(names)-1]) {
 				b.failed = true
 				return n
 			}
@@ -256,6 +257,24 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 	f.WithClause, f.WhereClause = nil, nil
 	f.FromClause = []*pg.Node{tableNode(b.name, "")}
 	return f, true
+}
+
+// insideOf reports whether a column of that name is in one of the expressions that
+// is more than a column.
+func insideOf(groups []*pg.Node, column string) (found bool) {
+	for _, g := range groups {
+		if g.GetColumnRef() != nil {
+			continue
+		}
+		inspect(g, func(m proto.Message) bool {
+			if c, ok := m.(*pg.ColumnRef); ok {
+				names := fieldNames(c)
+				found = found || names == nil || names[len(names)-1] == column
+			}
+			return !found
+		})
+	}
+	return found
 }
 
 func countString(list []string, s string) (n int) {
