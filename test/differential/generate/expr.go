@@ -68,9 +68,14 @@ func (m *maker) literal(k kind) Node {
 func (m *maker) columnOf(k kind, sc *scope) (Node, bool) {
 	for s := sc; s != nil; s = s.outer {
 		var found []string
+		// The innermost query's only source needs no name.
+		bare := s == sc && len(s.sources) == 1 && m.maybe(35)
 		for _, src := range s.sources {
 			for _, c := range src.columns {
-				if c.kind == k {
+				switch {
+				case c.kind == k && bare:
+					found = append(found, c.name)
+				case c.kind == k:
 					found = append(found, src.alias+"."+c.name)
 				}
 			}

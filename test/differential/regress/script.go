@@ -42,7 +42,7 @@ func read(text string) (out []statement) {
 			if strings.TrimSpace(sql) == "" {
 				continue
 			}
-			st := statement{sql: strings.TrimSpace(sql), line: start}
+			st := statement{sql: strings.TrimSpace(leading.ReplaceAllString(sql, "")), line: start}
 			if copyIn.MatchString(st.sql) {
 				var data strings.Builder
 				for i++; i < len(lines) && lines[i] != `\.`; i++ {
@@ -61,6 +61,7 @@ func read(text string) (out []statement) {
 }
 
 var (
+	leading  = regexp.MustCompile(`^(\s|--[^\n]*\n|/\*[^*]*\*/)+`) // comments before a statement
 	copyIn   = regexp.MustCompile(`(?is)^copy\s.*\sfrom\s+stdin`)
 	gcommand = regexp.MustCompile(`\\(g\w*|bind|parse|crosstabview|;)`)
 )
