@@ -48,12 +48,12 @@ func (p *Planner) parse(sql string) (*pg.ParseResult, error) {
 	}
 	tree, err := pg.Parse(sql)
 	if err != nil {
-		return nil, parseError(err)
+		return nil, parseError(sql, err)
 	}
 	return tree, nil
 }
 
-func parseError(err error) error {
+func parseError(sql string, err error) error {
 	var pe *parser.Error
 	if !errors.As(err, &pe) {
 		// The decoder of the tree gives up at 10,000 levels.
@@ -63,8 +63,8 @@ func parseError(err error) error {
 		return sqlstate.New(sqlstate.StatementTooComplex, "%s", pe.Message)
 	}
 	code := sqlstate.SyntaxError
-	if pe.Message == "invalid Unicode escape" {
-		code = sqlstate.InvalidEscapeSequence
+	if pe.Message == "invalid Unicode escape" && !strings.Contains(strings.ToUpper(sql), "U&") {
+		code = sqlstate.InvalidEscapeSequence // of E'...'; U&'...' has its own
 	}
 	return sqlstate.New(code, "%s", pe.Message).At(pe.Cursorpos)
 }

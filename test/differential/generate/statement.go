@@ -179,11 +179,11 @@ func (m *maker) update(t *table, sc *scope) Node {
 		c := t.key[len(t.key)-1]
 		switch t.kindOf(c) {
 		case integer, bigint:
-			set.items = append(set.items, word(fmt.Sprintf("%s = %s + %d", c, c, 10+m.r.IntN(3))))
+			set.items = append(set.items, word(fmt.Sprintf("%s = %s.%s + %d", c, t.name, c, 10+m.r.IntN(3))))
 		case timestamp:
-			set.items = append(set.items, word(fmt.Sprintf("%s = %s + interval '40 days'", c, c)))
+			set.items = append(set.items, word(fmt.Sprintf("%s = %s.%s + interval '40 days'", c, t.name, c)))
 		case text:
-			set.items = append(set.items, word(fmt.Sprintf("%s = %s || 'z'", c, c)))
+			set.items = append(set.items, word(fmt.Sprintf("%s = %s.%s || 'z'", c, t.name, c)))
 		}
 	}
 	if m.maybe(15) {
