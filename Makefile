@@ -10,10 +10,7 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 LDFLAGS  := -X main.version=$(VERSION)
 FUZZTIME ?= 30s
-TESTTIME ?= 10m
-SEED     ?= 1
-COUNT    ?= 1000000
-ORDERS   ?= 5000
+TESTTIME ?= 20m
 
 # The SQL parser is PostgreSQL's own, in C.
 export CGO_ENABLED := 1
@@ -59,6 +56,18 @@ race: ## tests of the packages that share memory, with the race detector
 soak: ## money moves between shards while everything is killed, for SOAK (30m)
 	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -v -run TestBank ./test/e2e
 
+.PHONY: fuzz-sql
+fuzz-sql: ## COUNT (1000000) statements made at random by SEED, on a router and one PostgreSQL
+	$(GO) test -count=1 -timeout 0 -v -run TestFuzz ./test/differential -seed $(or $(SEED),1) -statements $(or $(COUNT),1000000)
+
+.PHONY: tpch
+tpch: ## the 22 queries of TPC-H on every configuration, with ORDERS (5000) orders
+	$(GO) test -count=1 -timeout 0 -v -run TestTPCH ./test/differential -orders $(or $(ORDERS),5000)
+
+.PHONY: regress
+regress: ## shares of PostgreSQL's own regression scripts; DIR is its folder src/test/regress
+	$(GO) run ./test/differential/regress -dir $(DIR)
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
@@ -67,18 +76,6 @@ fuzz: ## each fuzz target for FUZZTIME
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" < /dev/null; \
 		done; \
 	done
-
-.PHONY: fuzz-sql
-fuzz-sql: ## statements made at random, router against one PostgreSQL; SEED, COUNT
-	$(GO) test ./test/differential -run '^TestFuzz$$' -count 1 -v -timeout 0 -seed $(SEED) -statements $(COUNT)
-
-.PHONY: tpch
-tpch: ## the 22 queries of TPC-H on every configuration; ORDERS
-	$(GO) test ./test/differential -run '^TestTPCH$$' -count 1 -v -timeout 0 -orders $(ORDERS)
-
-.PHONY: regress
-regress: ## the share of PostgreSQL's own regression scripts; DIR is its folder src/test/regress
-	$(GO) run ./test/differential/regress -dir $(DIR)
 
 .PHONY: bench
 bench: build ## router against a direct connection and pgbouncer, CPU per statement

@@ -73,7 +73,7 @@ func (x *session) reachSeveral(u use) error {
 		x.used(u)
 		return nil
 	}
-	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, ReadOnly: x.tx.readOnly}
 	for _, s := range x.tx.saves {
 		o.Saves = append(o.Saves, s.name)
 	}

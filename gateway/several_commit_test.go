@@ -73,6 +73,24 @@ func TestReadOnlyOnSeveralShards(t *testing.T) {
 	}
 }
 
+// TestReadOnlyAfterWrites: what was written before READ ONLY, or while it was not in
+// force, is committed as any other write.
+func TestReadOnlyAfterWrites(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	a, b := keys[0][0], keys[1][0]
+	insert := func(k int64, id int) string { return fmt.Sprintf("INSERT INTO orders VALUES (%d, %d, 'n')", k, id) }
+	rows := "SELECT count(*) FROM orders WHERE id = %d"
+	run(t, conn, []step{
+		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {insert(b, 1), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "0A000 E"}, {"COMMIT", "ROLLBACK I"},
+		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {fmt.Sprintf(rows, 1), "SELECT 1: 1 T"}, {insert(b, 1), "25006 E"}, {"COMMIT", "ROLLBACK I"},
+		{"BEGIN", "BEGIN T"}, {insert(a, 1), "INSERT 0 1 T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {fmt.Sprintf(rows, 1), "SELECT 1: 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 1), "SELECT 1: 1 I"},
+		{"BEGIN", "BEGIN T"}, {"SAVEPOINT s", "SAVEPOINT T"}, {"SET TRANSACTION READ ONLY", "SET T"}, {"ROLLBACK TO s", "ROLLBACK T"}, {insert(a, 2), "INSERT 0 1 T"}, {insert(b, 2), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 2), "SELECT 1: 2 I"},
+		{"BEGIN /* not READ ONLY */", "BEGIN T"}, {insert(a, 3), "INSERT 0 1 T"}, {insert(b, 3), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 3), "SELECT 1: 2 I"},
+		{"BEGIN READ ONLY, READ WRITE", "BEGIN T"}, {insert(a, 4), "INSERT 0 1 T"}, {insert(b, 4), "INSERT 0 1 T"}, {"COMMIT", "COMMIT I"}, {fmt.Sprintf(rows, 4), "SELECT 1: 2 I"},
+	})
+}
+
 func TestTransactionMode(t *testing.T) {
 	t.Parallel()
 	_, conn, keys := orders(t, config{})

@@ -145,7 +145,10 @@ func TestShardLostHalfWay(t *testing.T) {
 	exec(t, conn, "INSERT INTO orders VALUES ($1, 500, 'x')", keys[0][0])
 	exec(t, conn, "INSERT INTO orders VALUES ($1, 500, 'x')", keys[1][0])
 	go func() {
-		done <- func() error { _, err := conn.Exec(ctx, "SELECT pg_sleep(60) FROM orders"); return err }()
+		done <- func() error {
+			_, err := conn.Exec(ctx, "SELECT CASE WHEN tenant_id = $1 THEN pg_sleep(60) END FROM orders", keys[1][0])
+			return err
+		}()
 	}()
 	pid = cl.runs(t, 1, "pg_sleep(60)")
 	cl.direct(t, 1, "SELECT pg_terminate_backend("+pid+")")

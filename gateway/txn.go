@@ -61,7 +61,9 @@ type txn struct {
 type savepoint struct {
 	name           string
 	settings, keep *executor.Settings
-	ran            int // txn.ran at the time
+	ran            int // txn.ran at the time, as modes and readOnly are
+	modes          int
+	readOnly       bool
 }
 
 func (x *session) beginTx(state txState, text string) {
@@ -550,7 +552,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, ran: t.ran})
+		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
 		if len(t.saves) > x.srv.limits.DeferredMax*10 {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
@@ -558,6 +560,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 		t.saves = t.saves[:at]
 	case "rollback to":
 		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
+		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
 		t.saves = t.saves[:at+1]
 		t.failed = false
 		if t.conn != nil {

@@ -194,9 +194,9 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 		case *pg.Node_SubLink, *pg.Node_SelectStmt, *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg:
 			b.failed = true
 		case *pg.Node_ColumnRef:
-			// Not grouped by, so it depends on the groups' columns by a primary key; or
-			// it is part of an expression that GROUP BY spells in another way.
-			if names := fieldNames(v.ColumnRef); !grouped || b.sets || names == nil || insideOf(groups, names[len(names)-1]) {
+			// Not grouped by, so it depends on the groups' columns by a primary key.
+			// An expression among the groups could be this one spelt otherwise (o.k % 3, k % 3).
+			if !grouped || b.sets || fieldNames(v.ColumnRef) == nil || !onlyColumns(groups) {
 				b.failed = true
 				return n
 			}
@@ -259,22 +259,13 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 	return f, true
 }
 
-// insideOf reports whether a column of that name is in one of the expressions that
-// is more than a column.
-func insideOf(groups []*pg.Node, column string) (found bool) {
-	for _, g := range groups {
-		if g.GetColumnRef() != nil {
-			continue
+func onlyColumns(list []*pg.Node) bool {
+	for _, n := range list {
+		if n.GetColumnRef() == nil {
+			return false
 		}
-		inspect(g, func(m proto.Message) bool {
-			if c, ok := m.(*pg.ColumnRef); ok {
-				names := fieldNames(c)
-				found = found || names == nil || names[len(names)-1] == column
-			}
-			return !found
-		})
 	}
-	return found
+	return true
 }
 
 func countString(list []string, s string) (n int) {

@@ -42,12 +42,13 @@ func (a *analyzer) transaction(t *pg.TransactionStmt) {
 }
 
 func readOnlyOption(list []*pg.Node) bool {
-	for _, n := range list {
+	on := false
+	for _, n := range list { // the last one holds
 		if d := n.GetDefElem(); d.GetDefname() == "transaction_read_only" {
-			return defText(d.Arg) == "1" || defText(d.Arg) == "true"
+			on = defText(d.Arg) == "1" || defText(d.Arg) == "true"
 		}
 	}
-	return false
+	return on
 }
 
 // CheckSetting refuses a session setting under which the router could no longer

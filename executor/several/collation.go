@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // sorting is what is known about the order of a plan's rows: fields are the
@@ -38,8 +39,29 @@ func (c *Conn) keysOf(ctx context.Context, e *execution, parts []*part, q reques
 		return nil, nil
 	}
 	k, _ := newKeys(plan.Combine.Order, s.fields, q.results)
+	if v := valueOf(c.host.Settings(), "extra_float_digits"); v != "" {
+		if n, ok := Number(v, false); (!ok || n < 1) && k.rounded(s.fields, q.results) {
+			return nil, errRounded
+		}
+	}
 	return k, nil
 }
+
+// rounded reports whether one of the keys is a floating-point number in text,
+// which a setting can print the same for numbers that differ.
+func (k *keys) rounded(fields []wire.Field, formats []int16) bool {
+	for _, o := range k.order {
+		switch fields[o.at].TypeOID {
+		case pgFloat4, pgFloat8:
+			if formatOf(formats, o.at) == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var errRounded = sqlstate.Refuse("rows over several shards cannot be sorted by a floating-point number that is printed rounded", "SET extra_float_digits = 1, or ask for binary results")
 
 // bytewise reports whether the texts among the keys are sorted by their bytes on
 // every part: by a collation that says so, or by the database's if that does.

@@ -259,7 +259,9 @@ func (t *Transactions) decide(ctx context.Context, x *transaction) (committed bo
 			WithHint("checks that are deferred to the end of the transaction may take long: SET CONSTRAINTS ALL IMMEDIATE before COMMIT")
 	}
 	end := interruptible(ctx, []*side{s})
-	s.ask(decideSQL(x.id, x.shards, time.Now().Add(decideMax)) + ";COMMIT")
+	// The time counts from the beginning: this process may be stopped right here for
+	// longer than a decision against the transaction is kept.
+	s.ask(decideSQL(x.id, x.shards, x.began.Add(decideMax)) + ";COMMIT")
 	res := s.answer(x.aside)
 	end()
 	if err := t.at("decided", s.Shard); err != nil {
@@ -339,6 +341,7 @@ func (t *Transactions) finish(x *transaction) error {
 
 func (x *transaction) committedPart(s *side) {
 	if !s.asked {
+		x.left = x.left || s.prepared // it could not be asked
 		return
 	}
 	s.answer(x.notices)
@@ -371,9 +374,12 @@ func (t *Transactions) abort(x *transaction) {
 		}
 	}
 	for _, s := range x.all() {
-		if s.asked {
+		asked := s.asked
+		if asked {
 			s.answer(x.notices)
-			if s.prepared && s.err != nil && sqlstate.CodeOf(s.err) != sqlstate.UndefinedObject {
+		}
+		if s.prepared {
+			if !asked || s.err != nil && sqlstate.CodeOf(s.err) != sqlstate.UndefinedObject {
 				x.left = true
 			}
 		}

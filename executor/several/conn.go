@@ -33,6 +33,8 @@ type Options struct {
 	Begin string
 	Modes []string
 	Saves []string
+	// ReadOnly says that it was READ ONLY before it wrote anything, and still is.
+	ReadOnly bool
 	// Base are the settings that a shard's conversation has when the transaction
 	// begins on it; those that are in effect are the host's.
 	Base *executor.Settings
@@ -79,6 +81,7 @@ type Conn struct {
 	culprit      string // the shard that failed last
 	saves        []string
 	modes        []string
+	readOnly     bool      // the block was READ ONLY before it wrote: what may have written has not
 	started      time.Time // when the transaction began
 	clockText    string    // see clock
 
@@ -104,7 +107,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	c := &Conn{
 		shared: shared, ex: shared.ex, host: host, opt: opt,
 		prepared: map[string]*prepared{}, portals: map[string]*portal{},
-		block: opt.Block, failed: opt.Failed,
+		block: opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
 		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}),
 	}
 	c.saves = append(c.saves, opt.Saves...)

@@ -74,10 +74,3 @@ func (c *Conn) isolation() string {
 	}
 	return valueOf(c.host.Settings(), "default_transaction_isolation")
 }
-
-// readOnly reports whether the block was begun READ ONLY: what may have written
-// has not.
-func (c *Conn) readOnly() bool {
-	said := strings.ToUpper(strings.Join(append([]string{c.opt.Begin}, c.modes...), " "))
-	return c.block && strings.LastIndex(said, "READ ONLY") > strings.LastIndex(said, "READ WRITE")
-}

@@ -139,7 +139,7 @@ func (c *Conn) control(st *planner.Statement) error {
 		if c.block {
 			return sqlstate.New(sqlstate.ActiveTransaction, "there is already a transaction in progress")
 		}
-		c.block, c.opt.Begin = true, st.Text
+		c.block, c.opt.Begin, c.readOnly = true, st.Text, st.Tx.ReadOnly
 	case "commit", "rollback":
 		return c.finish(st)
 	case "savepoint", "release", "rollback to":
@@ -149,6 +149,9 @@ func (c *Conn) control(st *planner.Statement) error {
 	case "set":
 		if c.failed {
 			return errFailed
+		}
+		if err := c.setsReadOnly(st); err != nil {
+			return err
 		}
 		c.modes = append(c.modes, st.Text)
 		for _, p := range c.parts {
@@ -166,15 +169,35 @@ func (c *Conn) control(st *planner.Statement) error {
 	return nil
 }
 
+// setsReadOnly is asked before SET TRANSACTION is run. READ ONLY forbids the record
+// that a commit on several shards needs, so nothing may have been written before; and
+// a savepoint's end would undo it.
+func (c *Conn) setsReadOnly(st *planner.Statement) error {
+	if !st.Tx.ReadOnly {
+		// Shards on which nothing has run yet follow it.
+		c.readOnly = c.readOnly && !strings.Contains(strings.ToUpper(st.Text), "WRITE")
+		return nil
+	}
+	if c.readOnly {
+		return nil
+	}
+	wrote := slices.ContainsFunc(c.parts, func(p *part) bool { return p.wrote })
+	if wrote || len(c.saves) > 0 {
+		return sqlstate.Refuse("SET TRANSACTION READ ONLY after a write or a savepoint is not supported in a transaction over several shards", "BEGIN READ ONLY, or leave it out")
+	}
+	c.readOnly = true
+	return nil
+}
+
 func (c *Conn) finish(st *planner.Statement) error {
 	commit := st.Tx.Op == "commit" && !c.failed
 	c.closePortals()
-	if c.readOnly() {
+	if c.readOnly {
 		for _, p := range c.parts {
 			p.wrote = false // it could not
 		}
 	}
-	c.block = false
+	c.block, c.readOnly = false, false
 	c.saves, c.modes = nil, nil
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
 	if !commit {

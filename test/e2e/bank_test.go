@@ -242,15 +242,17 @@ func TestBank(t *testing.T) {
 			}
 		})
 	}
+	defer work.Wait() // a Fatal too leaves nobody behind that still reports
+	defer stop()
 	b.havoc(length)
+	// How much is done between the kills is the machine's business; that it goes on
+	// when they end is the product's.
+	until(t, "enough was done to show anything", func() bool { return b.committed.Load() >= 50 && b.read.Load() >= 5 })
 	stop()
 	work.Wait()
 	t.Logf("%d committed, %d unknown, %d failed; %d sums read, %d refused", b.committed.Load(), b.unknown.Load(), b.failed.Load(), b.read.Load(), b.refused.Load())
 	b.settled()
 	b.check()
-	if b.committed.Load() < 50 || b.read.Load() < 5 {
-		t.Error("too little was done to show anything")
-	}
 }
 
 // client is one connection's life.
@@ -343,6 +345,7 @@ func (b *bank) settled() {
 func (b *bank) check() {
 	conn := b.routers[0].connect(b.t)
 	now := time.Since(b.begun).Nanoseconds()
+	unproven := 0
 	for id := range bankAccounts {
 		var balance int
 		if err := conn.QueryRow(b.t.Context(), "SELECT balance FROM account WHERE id = $1", id).Scan(&balance); err != nil {
@@ -354,12 +357,19 @@ func (b *bank) check() {
 			history[i].Return = min(history[i].Return, now)
 		}
 		history = append(history, porcupine.Operation{ClientId: 100, Input: add{id, 0}, Output: after{balance: balance}, Call: now + 1, Return: now + 2})
-		if res := porcupine.CheckOperationsTimeout(account, history, time.Minute); res != porcupine.Ok {
+		switch res := porcupine.CheckOperationsTimeout(account, history, 20*time.Second); res {
+		case porcupine.Ok:
+		case porcupine.Unknown: // the search has no bound of its own
+			unproven++
+		default:
 			var all []string
 			for _, op := range history {
 				all = append(all, fmt.Sprintf("%+v -> %+v [%d, %d]", op.Input, op.Output, op.Call, op.Return))
 			}
 			b.t.Errorf("account %d: %s\n%s", id, res, strings.Join(all, "\n"))
 		}
+	}
+	if b.t.Logf("%d of %d histories were too long to check", unproven, bankAccounts); unproven > bankAccounts/2 {
+		b.t.Error("too few histories were checked to show anything")
 	}
 }

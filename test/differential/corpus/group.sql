@@ -90,3 +90,5 @@ SELECT qty % $1, count(*) FROM orders GROUP BY 1;
 SELECT status, count(*) FROM orders GROUP BY status HAVING count(*) > $1;
 -- params: x | 2
 SELECT coalesce(status, $1), count(*) FROM orders WHERE qty <> $2 GROUP BY 1 ORDER BY 1;
+SELECT qty % 3 AS qty, count(*) FROM orders GROUP BY orders.qty % 3 ORDER BY 1, 2;
+SELECT o.tenant_id % 3 AS tenant_id, count(*) FROM orders o GROUP BY tenant_id % 3 ORDER BY 1;
