@@ -68,6 +68,18 @@ fuzz: ## each fuzz target for FUZZTIME
 		done; \
 	done
 
+.PHONY: fuzz-sql
+fuzz-sql: ## statements made at random, router against one PostgreSQL; SEED, COUNT
+	$(GO) test ./test/differential -run '^TestFuzz$$' -count 1 -v -timeout 0 -seed $(SEED) -statements $(COUNT)
+
+.PHONY: tpch
+tpch: ## the 22 queries of TPC-H on every configuration; ORDERS
+	$(GO) test ./test/differential -run '^TestTPCH$$' -count 1 -v -timeout 0 -orders $(ORDERS)
+
+.PHONY: regress
+regress: ## the share of PostgreSQL's own regression scripts; DIR is its folder src/test/regress
+	$(GO) run ./test/differential/regress -dir $(DIR)
+
 .PHONY: bench
 bench: build ## router against a direct connection and pgbouncer, CPU per statement
 	$(GO) run ./bench
