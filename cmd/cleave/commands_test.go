@@ -180,7 +180,7 @@ func TestCommands(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &res); err != nil || len(res.Rows) != 2 || res.Rows[1][1] != nil || *res.Rows[0][1] != "x'y" || res.Tag != "SELECT 2" {
 			t.Errorf("sql --json: %v\n%s", err, out)
 		}
-		code, _, stderr = r.cleave("", "sql", "--json", "SELECT * FROM orders TABLESAMPLE SYSTEM (50)")
+		code, _, stderr = r.cleave("", "sql", "--json", "SELECT ctid FROM orders")
 		var e struct {
 			Error struct{ Code, Message, Hint string }
 		}
