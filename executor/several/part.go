@@ -307,7 +307,9 @@ func (c *Conn) stopAll() {
 		}
 	}
 	for _, p := range busy {
+		end := p.busy.insist()
 		p.busy.drain()
+		end()
 		if !p.conn.Broken() && p.conn.SetDeadline(c.deadlineNow()) != nil {
 			p.conn.Break()
 		}

@@ -65,7 +65,11 @@ func TestCorpus(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", o.Engine, o.Shards), func(t *testing.T) {
 				t.Parallel()
 				p := newPair(t, o, schemas)
-				for _, topic := range topics {
+				for at, topic := range topics {
+					// Each topic on one number of shards of each engine, unless all are asked for.
+					if !*everywhere && !*rewrite && *oneTopic == "" && at%3 != i%3 {
+						continue
+					}
 					if !slices.Contains(topic.Engines, o.Engine) || *oneTopic != "" && *oneTopic != topic.Name {
 						continue
 					}

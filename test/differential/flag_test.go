@@ -3,10 +3,11 @@ package differential
 import "flag"
 
 var (
-	orders   = flag.Int("orders", 1000, "orders of TPC-H; an order has about four lines")
-	rewrite  = flag.Bool("rewrite", false, "lower the ceilings of refusals to what is refused now")
-	oneTopic = flag.String("topic", "", "run this topic of the corpus only")
-	seed     = flag.Uint64("seed", 1, "of the statements made at random")
-	count    = flag.Uint64("statements", 10_000, "how many statements are made at random")
-	first    = flag.Uint64("statement", 0, "the first of them")
+	orders     = flag.Int("orders", 1000, "orders of TPC-H; an order has about four lines")
+	rewrite    = flag.Bool("rewrite", false, "lower the ceilings of refusals to what is refused now")
+	oneTopic   = flag.String("topic", "", "run this topic of the corpus only")
+	seed       = flag.Uint64("seed", 1, "of the statements made at random")
+	everywhere = flag.Bool("everywhere", false, "run every topic of the corpus on every configuration, not on one of each engine")
+	count      = flag.Uint64("statements", 3_000, "how many statements are made at random")
+	first      = flag.Uint64("statement", 0, "the first of them")
 )
