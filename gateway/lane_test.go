@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -346,13 +347,14 @@ func TestLaneTraces(t *testing.T) {
 type stalled struct {
 	slog.Handler
 	asked, proceed chan struct{}
+	armed          *atomic.Bool // lines before are of a slow machine
 }
 
 func (s stalled) Enabled(context.Context, slog.Level) bool { return true }
 func (s stalled) WithAttrs([]slog.Attr) slog.Handler       { return s }
 
 func (s stalled) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "slow statement" {
+	if r.Message == "slow statement" && s.armed.Load() {
 		select {
 		case s.asked <- struct{}{}:
 		default:
@@ -364,12 +366,13 @@ func (s stalled) Handle(ctx context.Context, r slog.Record) error {
 
 // A log that waits holds up the session whose line it is, no other.
 func TestLaneLog(t *testing.T) {
-	s := stalled{slog.DiscardHandler, make(chan struct{}, 1), make(chan struct{})}
+	s := stalled{slog.DiscardHandler, make(chan struct{}, 1), make(chan struct{}), new(atomic.Bool)}
 	cl, conn, keys := orders(t, config{slow: 500 * time.Millisecond, log: slog.New(s)})
 	k := fmt.Sprint(keys[0][0])
 	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'n')", keys[0][0])
 	slow, run := cl.warm(t, "SELECT pg_sleep($2::float8) FROM orders WHERE tenant_id = $1", k, "0")
 	quick, ask := cl.warm(t, "SELECT note FROM orders WHERE tenant_id = $1", k)
+	s.armed.Store(true)
 	run(k, "1")
 	<-s.asked
 	_ = quick.nc.SetReadDeadline(time.Now().Add(10 * time.Second))

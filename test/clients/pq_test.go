@@ -225,7 +225,7 @@ func TestPqCancel(t *testing.T) {
 		_, err := db.ExecContext(ctx, endless)
 		failed <- err
 	}()
-	await(t, "the statement to run", running(1))
+	await(t, "the statement to run on all shards", running(3))
 	cancel()
 	var pe *pq.Error
 	select {
