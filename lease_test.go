@@ -52,6 +52,7 @@ func TestTerm(t *testing.T) {
 		_, err := conn.Exec(reading, `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000000) SELECT max(i) FROM n`)
 		read <- err
 	}()
+	time.Sleep(300 * time.Millisecond) // the read is under way then, however busy the machine
 	file, err := sqlite.OpenConn(filepath.Join(folder, "directory.db"), sqlite.OpenReadWrite)
 	if err != nil {
 		t.Fatal(err)

@@ -225,11 +225,13 @@ func TestExtendedProtocol(t *testing.T) {
 		c.want("2", "C INSERT 0 1", "E 0A000", "Z I")
 		c.send(bind("", "s", a), do("", 0), syncMsg)
 		c.want("2", "D 1,n", "D 2,n", "D 11,n", "D 12,n", "C SELECT 4", "Z I")
-		// Reads go anywhere, writes to one shard.
+		// Reads and writes go anywhere.
 		c.send(bind("", "s", a), do("", 1), bind("", "s", b), do("", 0), bind("", "i", b, "1"), do("", 0), syncMsg)
 		c.want("2", "D 1,n", "s", "2", "C SELECT 0", "2", "C INSERT 0 1", "Z I")
 		c.send(bind("", "i", b, "2"), do("", 0), bind("", "i", a, "15"), do("", 0), bind("", "s", a), do("", 0), syncMsg)
-		c.want("2", "C INSERT 0 1", "E 0A000", "Z I")
+		c.want("2", "C INSERT 0 1", "2", "C INSERT 0 1", "2", "D 1,n", "D 2,n", "D 11,n", "D 12,n", "D 15,n", "C SELECT 5", "Z I")
+		c.send(&pgproto3.Query{String: "DELETE FROM orders WHERE tenant_id = " + b + " AND id = 2 OR tenant_id = " + a + " AND id = 15"})
+		c.want("C DELETE 2", "Z I")
 		c.send(bind("", "s", b), do("", 0), syncMsg)
 		c.want("2", "D 1,n", "C SELECT 1", "Z I")
 	})

@@ -165,7 +165,7 @@ func TestPqCopy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		st, err := tx.Prepare(pq.CopyIn("items", "tenant_id", "id", "note", "amount"))
+		st, err := tx.Prepare("COPY items (tenant_id, id, note, amount) FROM STDIN")
 		if err != nil {
 			t.Fatal(err)
 		}
