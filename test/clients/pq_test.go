@@ -214,9 +214,6 @@ func TestPqCancel(t *testing.T) {
 			for _, n := range c.onShards(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()") {
 				busy += n
 			}
-			if least == 0 {
-				return busy == 0
-			}
 			return busy >= least
 		}
 	}
@@ -236,7 +233,6 @@ func TestPqCancel(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the statement was not cancelled")
 	}
-	await(t, "the shards to be idle", running(0))
 	texts(t, db, []string{"30"}, "SELECT count(*) FROM items")
 }
 
