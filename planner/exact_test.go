@@ -146,7 +146,9 @@ func (db *exactDB) state(conns ...*pgconn.PgConn) string {
 	return strings.Join(all, "\n")
 }
 
-func TestExact(t *testing.T) {
+// seeded is a source of random numbers that CLEAVE_SEED chooses.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
 	seed := time.Now().UnixNano()
 	if s := os.Getenv("CLEAVE_SEED"); s != "" {
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -156,7 +158,11 @@ func TestExact(t *testing.T) {
 		seed = n
 	}
 	t.Logf("run again with CLEAVE_SEED=%d", seed)
-	r := rand.New(rand.NewSource(seed))
+	return rand.New(rand.NewSource(seed))
+}
+
+func TestExact(t *testing.T) {
+	r := seeded(t)
 	snap := testSnapshot(t)
 	db := newExactDB(t, snap, r)
 	p := New(Limits{})

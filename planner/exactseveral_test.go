@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,16 +74,7 @@ func (db *exactDB) severally(snap *shardmap.Snapshot, p *Plan, width int) string
 }
 
 func TestExactSeveral(t *testing.T) {
-	seed := time.Now().UnixNano()
-	if s := os.Getenv("CLEAVE_SEED"); s != "" {
-		n, err := strconv.ParseInt(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed = n
-	}
-	t.Logf("run again with CLEAVE_SEED=%d", seed)
-	r := rand.New(rand.NewSource(seed))
+	r := seeded(t)
 	snap := testSnapshot(t)
 	db := newExactDB(t, snap, r)
 	p := New(Limits{})

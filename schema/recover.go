@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -74,7 +73,7 @@ func Recover(ctx context.Context, o RecoverOptions) ([]Finding, error) {
 	found := make([][]Finding, len(snap.Shards()))
 	tables := make([][]string, len(snap.Shards()))
 	answered := make([]bool, len(snap.Shards()))
-	each(snap.Shards(), func(i int, s *shardmap.Shard) {
+	shardmap.Each(snap.Shards(), atOnce, func(i int, s *shardmap.Shard) {
 		found[i], tables[i], answered[i] = o.prepared(ctx, s)
 	})
 	out := slices.Concat(found...)
@@ -93,20 +92,6 @@ func Recover(ctx context.Context, o RecoverOptions) ([]Finding, error) {
 		return nil, err
 	}
 	return append(out, unknown...), nil
-}
-
-// each runs f for all shards, a few at a time, and waits.
-func each(shards []shardmap.Shard, f func(i int, s *shardmap.Shard)) {
-	slots := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
-	for i := range shards {
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			f(i, &shards[i])
-		})
-	}
-	wait.Wait()
 }
 
 func trouble(shard string, err error, what string) Finding {
@@ -226,7 +211,7 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 func settled(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot) bool {
 	o = o.withDefaults()
 	done := make([]bool, len(snap.Shards()))
-	each(snap.Shards(), func(i int, s *shardmap.Shard) {
+	shardmap.Each(snap.Shards(), atOnce, func(i int, s *shardmap.Shard) {
 		if s.Engine != enginePostgres {
 			return
 		}

@@ -194,7 +194,7 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]boo
 	rows := make([][][]engine.Text, len(shards))
 	errs := make([]error, len(shards))
 	r := t.recovery()
-	eachShard(shards, func(i int, s *shardmap.Shard) {
+	shardmap.Each(shards, atOnce, func(i int, s *shardmap.Shard) {
 		res, err := r.exec(ctx, s.Name, locksSQL)
 		if errs[i] = err; err == nil {
 			rows[i] = res.Rows

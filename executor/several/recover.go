@@ -92,7 +92,7 @@ func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*
 	}
 	shards := snap.Shards()
 	got := make([]one, len(shards))
-	eachShard(shards, func(i int, s *shardmap.Shard) {
+	shardmap.Each(shards, atOnce, func(i int, s *shardmap.Shard) {
 		if s.Engine != enginePostgres {
 			return
 		}
@@ -128,19 +128,6 @@ func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*
 		}
 	}
 	return found, unreached
-}
-
-func eachShard(shards []shardmap.Shard, f func(i int, s *shardmap.Shard)) {
-	slots := make(chan struct{}, atOnce)
-	var wait sync.WaitGroup
-	for i := range shards {
-		slots <- struct{}{}
-		wait.Go(func() {
-			defer func() { <-slots }()
-			f(i, &shards[i])
-		})
-	}
-	wait.Wait()
 }
 
 // exec runs one message on a conversation of its own.
@@ -462,7 +449,7 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 	}
 	if last != nil {
 		var mu sync.Mutex
-		eachShard(snap.Shards(), func(_ int, s *shardmap.Shard) {
+		shardmap.Each(snap.Shards(), atOnce, func(_ int, s *shardmap.Shard) {
 			before := last.before[s.Name]
 			if before == "" {
 				return
@@ -481,7 +468,7 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 	// prepared everywhere before the look; so it is finished, or the look sees it.
 	next := &cleaning{before: map[string]string{}}
 	var mu sync.Mutex
-	eachShard(snap.Shards(), func(_ int, s *shardmap.Shard) {
+	shardmap.Each(snap.Shards(), atOnce, func(_ int, s *shardmap.Shard) {
 		if s.Engine != enginePostgres {
 			return
 		}

@@ -195,19 +195,5 @@ func appendCopyText(out, v []byte) []byte {
 	if v == nil {
 		return append(out, '\\', 'N')
 	}
-	for _, c := range v {
-		switch c {
-		case '\\':
-			out = append(out, '\\', '\\')
-		case '\n':
-			out = append(out, '\\', 'n')
-		case '\r':
-			out = append(out, '\\', 'r')
-		case '\t':
-			out = append(out, '\\', 't')
-		default:
-			out = append(out, c)
-		}
-	}
-	return out
+	return appendText(out, v, '\t')
 }
