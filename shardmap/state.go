@@ -53,6 +53,8 @@ type Keyspace struct {
 	Ranges   []Range           `json:"ranges,omitempty"` // hash and range: sorted, gapless, covering all
 	Values   []ListValue       `json:"values,omitempty"` // list only
 	Pins     []Pin             `json:"pins,omitempty"`
+	// Transits are the parts of which two shards have rows; they do not overlap.
+	Transits []Transit `json:"transits,omitempty"`
 }
 
 // Range is a key range and its owner. Bounds are canonical texts: for hash one
