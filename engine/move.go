@@ -7,14 +7,28 @@ import (
 	"github.com/cleavedb/cleave/keyspace"
 )
 
-// Mover is implemented by Shards whose rows can be moved to another shard while
-// they are in use. docs/design/moving.md says how its methods make a move. All of
+// Movable is implemented by Shards whose rows can be moved to another shard while
+// they are in use.
+type Movable interface {
+	// Mover returns the shard's methods for a leader with that token (see
+	// shardmap.Leadership). It does not connect.
+	Mover(token uint64) Mover
+}
+
+// Mover is what a shard does for moves. docs/design/moving.md says how its methods make a move. All of
 // them open connections of their own and can be called again after a crash at any
 // point; ids are those of moves: letters, digits, '_' and '-', at most 40 bytes.
 //
 // Errors are those of a statement, or a LostError: then nobody knows whether it was
 // done, and the call is to be repeated.
 type Mover interface {
+	// Seize makes the shard remember the token, if it has not seen a greater one,
+	// after what others have under way here in a transaction has ended. From then on every method
+	// of a Mover with a smaller token that changes something fails with 55000 and a message
+	// that the leadership has ended: each of its transactions looks at the token, locked, before it
+	// commits. A leader seizes both shards before it does anything for a move.
+	Seize(ctx context.Context) error
+
 	// CheckMove reports what keeps rows of these tables from being moved off or to
 	// this shard: settings, privileges, tables without a usable replica identity,
 	// a full slot table. It changes nothing.
