@@ -1,10 +1,6 @@
 package shardmap
 
-import (
-	"slices"
-
-	"github.com/cleavedb/cleave/keyspace"
-)
+import "github.com/cleavedb/cleave/keyspace"
 
 // Snapshot is one version of the shard map: a valid [State] with the indexes
 // that look positions up. It is immutable and safe for concurrent use; what its
@@ -137,12 +133,7 @@ func (s *Snapshot) Ownership(ks, shard string) keyspace.Ownership {
 
 func (ix *Index) ownership(shard string) keyspace.Ownership {
 	def := ix.def
-	own := keyspace.Ownership{
-		Keyspace: def.Name,
-		Strategy: def.Strategy,
-		Types:    slices.Clone(def.Types),
-		Seed:     def.Seed,
-	}
+	own := ix.nothing()
 	for i := 0; i < len(def.Ranges); i++ {
 		if def.Ranges[i].Shard != shard {
 			continue
