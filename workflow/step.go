@@ -436,7 +436,9 @@ func (s *State) moveEffects() []Effect {
 		}
 		return []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
 	case Reopening:
-		return []Effect{do(SetGuards), do(Unhold)}
+		// Guards first, so that no statement is refused; and again, since guards that
+		// another move set in between were those of the map with the hold.
+		return []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
 	case Waiting:
 		e := do(FollowFor)
 		e.ForMS = min(backoff(s.Attempt+1), 10_000)
@@ -461,7 +463,7 @@ func (s *State) moveEffects() []Effect {
 		purge := Effect{Op: Purge, Source: target, Target: source}
 		return []Effect{do(SettleGuards), all, purge, do(DropTransit)}
 	case Cancelling:
-		return []Effect{do(SetGuards), do(Unhold), all, do(Purge), do(DropTransit)}
+		return []Effect{do(SetGuards), do(Unhold), do(SetGuards), all, do(Purge), do(DropTransit)}
 	}
 	return nil
 }
