@@ -29,6 +29,9 @@ type Mover interface {
 	// commits. A leader seizes both shards before it does anything for a move.
 	Seize(ctx context.Context) error
 
+	// Describe fills in Columns, Types and Identity of tables, of which Schema, Name and
+	// ShardKey are given. Fails with 42P01 if one is not there.
+	Describe(ctx context.Context, tables []MoveTable) ([]MoveTable, error)
 	// CheckMove reports what keeps rows of these tables from being moved off or to
 	// this shard: settings, privileges, tables without a usable replica identity,
 	// a full slot table. It changes nothing.
@@ -56,20 +59,25 @@ type Mover interface {
 	Here(ctx context.Context) (Position, error)
 	// Lag returns about how many bytes of changes lie between the position and now.
 	Lag(ctx context.Context, id string, at Position) (int64, error)
-	// Release ends a capture and removes all that was made for it. No error if there is none.
+	// Release ends what is under way here under the id, whoever does it (a capture and its
+	// views, Changes, Load, Apply), and removes all that was made for it, the position that
+	// SetApplied and Apply wrote with it. No error if there is none.
 	Release(ctx context.Context, id string) error
-	// Captures returns the ids that have something here, also what a crash left.
+	// Captures returns the ids that have something here, also what a crash left, and those
+	// that have nothing but an applied position.
 	Captures(ctx context.Context) ([]string, error)
 
 	// Load adds rows in PostgreSQL's COPY text format, columns as in
-	// MoveTable.Columns, past guards and triggers, all or none.
-	Load(ctx context.Context, table *MoveTable, rows io.Reader) (n int64, err error)
+	// MoveTable.Columns, past guards and triggers; id is that of the capture which they are
+	// of. After an error some of the rows may be there: purge the set.
+	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
 	// Apply opens the one way by which changes of a capture elsewhere are applied
 	// here, past guards and triggers. A second Apply of the same id ends the first.
 	Apply(ctx context.Context, id string, set Set) (Applier, error)
 	// Applied returns the position up to which Apply has committed, "" at first.
 	Applied(ctx context.Context, id string) (Position, error)
 	// SetApplied writes that position: where a copy begins, or where a way back does.
+	// An Apply of the id that is under way commits no more.
 	SetApplied(ctx context.Context, id string, at Position) error
 
 	// Fence sets the guards of tables, in one transaction, after it has locked all
@@ -79,6 +87,9 @@ type Mover interface {
 	// then nothing has changed. Waiting must not hold up others' writes for long:
 	// short waits, tried again.
 	Fence(ctx context.Context, guards []Guard) (Position, error)
+	// View takes a snapshot of the set's rows. Its Position lies after every change that the
+	// snapshot sees and before every change of the set that it does not see.
+	View(ctx context.Context, set Set) (View, error)
 	// Sums returns number and checksum of the set's rows, table by table, as one
 	// snapshot sees them. The checksum does not depend on the order of rows and is
 	// the same on every engine for equal rows.
@@ -91,6 +102,16 @@ type Mover interface {
 	Sizes(ctx context.Context, set Set) (rows, bytes int64, err error)
 }
 
+// View is one consistent view of a Set's rows, to compute with.
+type View interface {
+	// Position is where the changes after this view begin.
+	Position() Position
+	// Sums returns number and checksum of the rows, table by table; see [Mover].
+	Sums(ctx context.Context) ([]Sum, error)
+	// Close ends the view.
+	Close() error
+}
+
 // Position is a place in a shard's stream of changes. Only the shard that it is
 // of can compare it with others. "" is before everything.
 type Position string
@@ -100,6 +121,9 @@ type Set struct {
 	Tables []MoveTable
 	// Keys are the keys, as an ownership that has them; see [keyspace.Ownership.Owns].
 	Keys keyspace.Ownership
+	// Except turns it round: the rows whose shard key is not in Keys, or NULL. Only View,
+	// Sums, Sizes and Purge know such a set.
+	Except bool
 }
 
 // MoveTable is a table of a Set.
@@ -110,8 +134,9 @@ type MoveTable struct {
 	// of the table; Types as format_type prints them.
 	Columns []string
 	Types   []string
-	// Identity are the columns by which a row is found again: those of the primary
-	// key, or of the replica identity; all columns if there is none such.
+	// Identity are the columns by which a row is found again: those of the replica
+	// identity if it is an index, else those of the primary key, else all columns
+	// (rows that are equal in all of them are as good as each other).
 	Identity []string
 }
 
@@ -169,7 +194,7 @@ type ChangeSink interface {
 // finds it there already, is XX001: the copy is not what it should be.
 type Applier interface {
 	ChangeSink
-	// Flush commits what has been given and returns the position committed.
+	// Flush commits what has been given, whole transactions, and returns the position committed.
 	Flush(ctx context.Context) (Position, error)
 	// Close ends it; what was not committed is rolled back.
 	Close() error
