@@ -46,7 +46,7 @@ func (c *coordinator) step() {
 			c.runs, c.seen = map[string]*running{}, map[string]bool{}
 			w.trace("coordinator %d: leads with token %d", c.n, c.token)
 		}
-	case !w.stopped && w.chance(1):
+	case !w.stopped && w.rand.IntN(400) == 0:
 		w.report.Crashes++
 		w.trace("coordinator %d: crashes", c.n)
 		c.token, c.runs = 0, nil
@@ -64,10 +64,6 @@ func (c *coordinator) work(id string) {
 	run := c.runs[id]
 	if run == nil || w.records[id].rev != run.rev && w.chance(30) { // somebody asked for something
 		s, rev := w.load(id)
-		if run != nil {
-			s, rev = run.state, rev
-			s, _ = w.load(id)
-		}
 		run = &running{state: s, rev: rev, effects: workflow.Effects(s), applier: map[string]int{}}
 		c.runs[id] = run
 	}
@@ -80,7 +76,7 @@ func (c *coordinator) work(id string) {
 		return
 	}
 	e := run.effects[run.at]
-	if e.Op != workflow.Sleep && !w.stopped && w.chance(2) {
+	if e.Op != workflow.Sleep && !w.stopped && w.rand.IntN(150) == 0 {
 		c.event(id, run, workflow.Event{Kind: workflow.EventFailed, Seq: run.state.Seq, Op: e.Op, Class: workflow.Again, Error: "a shard was not there"})
 		return
 	}
@@ -169,6 +165,14 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			return &failure{workflow.Late, "not in time"}
 		}
 		return errLater
+	}
+	switch e.Op {
+	case workflow.Purge, workflow.Release, workflow.SetGuards, workflow.SettleGuards:
+		// What has no transit in the map has made nothing, or has cleaned up; another's
+		// copy may be there by now.
+		if w.newest().transit(spec.ID) == nil {
+			return nil
+		}
 	}
 	switch e.Op {
 	case workflow.Check:
@@ -282,7 +286,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if !source.fenceFree() {
 			return late()
 		}
-		source.guard = keyspace.NewOwner(w.guards(source.name, ""))
+		source.setGuard(keyspace.NewOwner(w.guards(source.name, "")))
 		return nil
 	case workflow.DrainSource:
 		if w.o.Break == NoDrain {
@@ -297,7 +301,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if err := may(source); err != nil {
 			return err
 		}
-		source.guard = keyspace.NewOwner(w.guards(source.name, spec.ID))
+		source.setGuard(keyspace.NewOwner(w.guards(source.name, spec.ID)))
 		return nil
 	case workflow.MarkBack:
 		if err := may(target); err != nil {
@@ -320,7 +324,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if err != nil {
 			return err
 		}
-		target.guard = keyspace.NewOwner(guardsOf(snap, target.name, ""))
+		target.setGuard(keyspace.NewOwner(guardsOf(snap, target.name, "")))
 		return nil
 	case workflow.Swap:
 		if owner, err := w.snap.OwnerOf(ks, spec.Part); err == nil && owner == e.Target && w.newest().transit(spec.ID).Hold == shardmap.NoHold {
@@ -338,7 +342,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			if err := may(s); err != nil {
 				return err
 			}
-			s.guard = keyspace.NewOwner(w.guards(s.name, ""))
+			s.setGuard(keyspace.NewOwner(w.guards(s.name, "")))
 		}
 		return nil
 	case workflow.DropTransit:

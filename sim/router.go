@@ -36,7 +36,8 @@ const (
 	readKey kind = iota
 	writeKey
 	scanAll
-	inTxn // a transaction: read a key FOR UPDATE, then write what was read and one more
+	inTxn    // a transaction: read a key FOR UPDATE, then write what was read and one more
+	twoReads // a transaction that reads a key twice, without locks
 )
 
 // session is a client's.
@@ -69,7 +70,7 @@ func newRouter(w *world, n int) *router {
 // used reports whether the session's transaction blocks the acknowledgement of a map: it used
 // the owner of a part that is held in it, before it was held.
 func (s *session) blocks(v *view) bool {
-	if s.t == nil || s.phase == idle || s.kind != inTxn {
+	if s.t == nil || s.phase == idle || s.kind != inTxn && s.kind != twoReads {
 		return false
 	}
 	for i := range v.transits {
@@ -88,7 +89,7 @@ func (r *router) step() {
 		r.learn()
 	case w.chance(12):
 		r.acknowledge()
-	case !w.stopped && r.live && w.chance(2):
+	case !w.stopped && r.live && w.rand.IntN(300) == 0:
 		r.live = false
 		r.term++
 		w.trace("router %d: its lease has run out", r.n)
@@ -101,7 +102,7 @@ func (r *router) step() {
 		w.trace("router %d: joins anew at map %d", r.n, r.need)
 	case r.need != 0 && r.known >= r.need:
 		r.live, r.need = true, 0
-	case !w.stopped && w.chance(1):
+	case !w.stopped && w.rand.IntN(800) == 0:
 		r.crash()
 	default:
 		r.ses[w.rand.IntN(len(r.ses))].next()
@@ -150,11 +151,8 @@ func (r *router) crash() {
 	w.trace("router %d: crashes", r.n)
 	for _, s := range r.ses {
 		if s.t != nil && w.shards[s.shard].alive(s.t) {
-			if s.phase == committing && w.chance(50) {
-				w.shards[s.shard].commit(s.t) // COMMIT had been sent
-			} else {
-				w.shards[s.shard].end(s.t)
-			}
+			// The shard learns of it later; a COMMIT that had been sent is done.
+			w.orphans = append(w.orphans, orphan{s.shard, s.t, s.phase == committing && w.chance(50)})
 		}
 		*s = session{r: r}
 	}
@@ -216,7 +214,7 @@ func (s *session) start() {
 		return
 	}
 	v := w.view(s.under)
-	s.kind, s.key = kind(w.rand.IntN(4)), keys[w.rand.IntN(len(keys))]
+	s.kind, s.key = kind(w.rand.IntN(5)), keys[w.rand.IntN(len(keys))]
 	if s.kind == scanAll && v.holding() || s.kind != scanAll && v.held(s.key) != nil {
 		s.end() // waits: here it is as if it came later
 		return
@@ -236,8 +234,8 @@ func (s *session) send() {
 	w := s.r.w
 	sh := w.shards[s.shard]
 	switch s.kind {
-	case readKey, inTxn:
-		if s.kind == inTxn {
+	case readKey, inTxn, twoReads:
+		if s.kind != readKey {
 			if s.t == nil {
 				s.t = sh.begin()
 			}
@@ -245,10 +243,12 @@ func (s *session) send() {
 				s.rollback("the shard went away")
 				return
 			}
-			if !sh.free(s.t, s.key) {
-				return // waits for the lock
+			if s.kind == inTxn {
+				if !sh.free(s.t, s.key) {
+					return // waits for the lock
+				}
+				s.t.locked[s.key] = true
 			}
-			s.t.locked[s.key] = true
 		}
 		s.got = slices.Clone(sh.read(s.t, s.key))
 		s.phase = answered
@@ -294,7 +294,7 @@ func (s *session) send() {
 func (s *session) answer() {
 	w := s.r.w
 	if !s.holds() {
-		if s.kind == inTxn {
+		if s.t != nil {
 			s.rollback("57P03")
 			return
 		}
@@ -315,8 +315,13 @@ func (s *session) answer() {
 			s.judge(k, s.seen[k], fmt.Sprintf("a scan by map %d, which found it on %q,", s.under, s.from[k]))
 		}
 		s.end()
-	case inTxn:
-		s.judge(s.key, s.got, fmt.Sprintf("a locking read on %s", s.shard))
+	case inTxn, twoReads:
+		s.judge(s.key, s.got, fmt.Sprintf("a read in a transaction on %s", s.shard))
+		if s.step == 1 {
+			w.shards[s.shard].end(s.t)
+			s.end()
+			return
+		}
 		s.under = 0
 		s.phase = between
 	}
@@ -331,7 +336,8 @@ func (s *session) judge(key int, got []int, what string) {
 	}
 }
 
-// second is the transaction's write, of what it has read and one more.
+// second is the transaction's second statement: a write of what it has read and one
+// more, or another read.
 func (s *session) second() {
 	w := s.r.w
 	if !s.begin() {
@@ -355,6 +361,11 @@ func (s *session) second() {
 		// the fence would have waited for.
 		w.shards[s.shard].end(s.t)
 		s.shard, s.t = owner, w.shards[owner].begin()
+	}
+	if s.kind == twoReads {
+		s.want[s.key] = slices.Clone(w.acked[s.key])
+		s.phase, s.step = sending, 1
+		return
 	}
 	sh := w.shards[s.shard]
 	if !sh.free(s.t, s.key) {

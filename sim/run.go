@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,24 +51,30 @@ func (w *world) once() {
 		w.routers[w.rand.IntN(len(w.routers))].step()
 	case n < 85:
 		w.coords[w.rand.IntN(len(w.coords))].step()
+	case n < 86:
+		w.bury()
 	case n < 88:
 		w.now += w.rand.Int64N(2000)
+	case n < 89 && w.leader != 0 && !slices.ContainsFunc(w.coords, func(c *coordinator) bool { return c.token == w.leader }):
+		w.trace("the dead leader's time is over")
+		w.leader = 0
 	case w.stopped:
 		w.now += 1000
-	case n < 89:
+		w.direct()
+	case n < 90:
 		if w.chance(10) { // the wall clock of whoever stamps events
 			w.now += w.rand.Int64N(7_200_000) - 3_600_000
 		}
-	case n < 91:
+	case n < 97:
 		w.direct()
-	case n < 93:
+	case n < 98:
 		w.operator()
-	case n < 94:
+	case n < 99:
 		if w.leader != 0 && w.chance(20) {
 			w.trace("the leader's time is over")
 			w.leader = 0
 		}
-	case n < 95:
+	default:
 		if w.chance(10) {
 			s := w.shards[w.names()[w.rand.IntN(3)]]
 			w.report.Crashes++
@@ -78,16 +85,67 @@ func (w *world) once() {
 	w.invariants()
 }
 
-// direct is somebody who writes on a shard without a router.
+// psql is somebody who writes on a shard without a router, in a transaction: a locking
+// read, a write of what was read and one more, COMMIT.
+type psql struct {
+	shard *shard
+	key   int
+	t     *txn
+	got   []int
+	id    int
+	step  int
+}
+
 func (w *world) direct() {
-	s, k := w.shards[w.names()[w.rand.IntN(3)]], keys[w.rand.IntN(len(keys))]
-	if t := s.begin(); s.free(t, k) && s.write(t, k, append(slices.Clone(s.rows[k]), w.newID())) {
-		id := w.nextID
-		s.commit(t)
-		w.acked[k] = append(w.acked[k], id)
+	if len(w.psql) < 2 && !w.stopped {
+		s := w.shards[w.names()[w.rand.IntN(3)]]
+		w.psql = append(w.psql, &psql{shard: s, key: keys[w.rand.IntN(len(keys))], t: s.begin()})
+	}
+	if len(w.psql) == 0 {
+		return
+	}
+	p := w.psql[w.rand.IntN(len(w.psql))]
+	gone := func() { w.psql = slices.DeleteFunc(w.psql, func(o *psql) bool { return o == p }) }
+	if !p.shard.alive(p.t) {
+		gone()
+		return
+	}
+	switch p.step {
+	case 0:
+		if !p.shard.free(p.t, p.key) {
+			return
+		}
+		p.t.locked[p.key], p.got = true, slices.Clone(p.shard.read(p.t, p.key))
+	case 1:
+		p.id = w.newID()
+		if !p.shard.write(p.t, p.key, append(slices.Clone(p.got), p.id)) {
+			p.shard.end(p.t)
+			gone()
+			return
+		}
+	case 2:
+		p.shard.commit(p.t)
+		w.acked[p.key] = append(w.acked[p.key], p.id)
 		w.report.Writes++
-	} else {
-		s.end(t)
+		gone()
+	}
+	p.step++
+}
+
+// bury lets a shard notice that a client is gone.
+func (w *world) bury() {
+	if len(w.orphans) == 0 {
+		return
+	}
+	o := w.orphans[0]
+	w.orphans = w.orphans[1:]
+	s := w.shards[o.shard]
+	switch {
+	case !s.alive(o.t):
+	case o.committed:
+		s.commit(o.t)
+	default:
+		s.end(o.t)
 	}
 }
 
@@ -108,7 +166,7 @@ func (w *world) operator() {
 		w.splitOrMerge()
 		return
 	}
-	wishes := []workflow.Wish{workflow.Pause, workflow.Resume, workflow.Resume, workflow.Cancel, workflow.Rollback, workflow.Finish}
+	wishes := []workflow.Wish{workflow.Pause, workflow.Resume, workflow.Resume, workflow.Resume, workflow.Cancel, workflow.Rollback, workflow.Finish, workflow.Finish}
 	w.ask(ids[w.rand.IntN(len(ids))], wishes[w.rand.IntN(len(wishes))])
 }
 
@@ -117,7 +175,11 @@ func (w *world) ask(id string, wish workflow.Wish) {
 	if workflow.CanAsk(&s, wish) != nil {
 		return
 	}
+	before, _ := s.Encode()
 	next, _ := workflow.Step(s, workflow.Event{Kind: workflow.EventAsked, At: w.now, Wish: wish, By: "sim"})
+	if after, _ := next.Encode(); bytes.Equal(before, after) {
+		return
+	}
 	if _, ok, _ := w.put(0, id, next, rev); ok {
 		w.trace("the operator: %s %s (%s)", wish, id, s.Step)
 	}
@@ -177,6 +239,9 @@ func (w *world) over() bool {
 		if s, _ := w.load(id); !s.Step.Ended() {
 			return false
 		}
+	}
+	if len(w.psql)+len(w.orphans) > 0 {
+		return false
 	}
 	for _, r := range w.routers {
 		for _, s := range r.ses {

@@ -98,8 +98,16 @@ func (s *shard) commit(t *txn) {
 	s.end(t)
 }
 
+func (s *shard) setGuard(guard *keyspace.Owner) {
+	s.guard = guard
+	for _, k := range keys {
+		s.w.dirty[k] = true
+	}
+}
+
 // put changes a row, and the log.
 func (s *shard) put(key int, ids []int) {
+	s.w.dirty[key] = true
 	s.log = append(s.log, entry{key, s.rows[key], ids})
 	if ids == nil {
 		delete(s.rows, key)

@@ -90,11 +90,21 @@ type world struct {
 	spawned int
 	stopped bool // no new statements, no faults
 
-	nextID   int
-	acked    map[int][]int // writes that were acknowledged, by key
-	reported map[int]bool  // ids that some transaction has read or written
-	report   Report
-	bad      string
+	orphans []orphan // transactions whose router is gone
+	psql    []*psql
+
+	nextID int
+	acked  map[int][]int // writes that were acknowledged, by key
+	dirty  map[int]bool  // keys to look at
+	report Report
+	bad    string
+}
+
+// orphan is a transaction that nobody talks to any more.
+type orphan struct {
+	shard     string
+	t         *txn
+	committed bool // COMMIT is on its way
 }
 
 type record struct {
@@ -128,7 +138,7 @@ func newWorld(o Options) *world {
 	w := &world{
 		o: o, rand: rand.New(rand.NewPCG(o.Seed, 0x636c6561766521)), now: 1_000_000,
 		views: map[uint64]*view{}, records: map[string]record{}, shards: map[string]*shard{},
-		acked: map[int][]int{}, members: make([]member, 2),
+		acked: map[int][]int{}, dirty: map[int]bool{}, members: make([]member, 2),
 	}
 	var state shardmap.State
 	state.Format, state.Cluster, state.DefaultShard = shardmap.Format, "8a4e7f7c-3c44-4f0e-9a80-0c8f3b8e2a11", "a"
@@ -148,6 +158,7 @@ func newWorld(o Options) *world {
 	for _, s := range w.shards {
 		s.guard = keyspace.NewOwner(w.snap.Ownership(ks, s.name))
 	}
+	w.newest()
 	for i := range w.members {
 		w.members[i] = member{listed: true, acked: 1}
 		w.routers = append(w.routers, newRouter(w, i))
@@ -305,6 +316,10 @@ func (w *world) ids() []string { return slices.Sorted(maps.Keys(w.records)) }
 // invariants hold after every step.
 func (w *world) invariants() {
 	for _, k := range keys {
+		if !w.dirty[k] {
+			continue
+		}
+		delete(w.dirty, k)
 		var open []string
 		for _, s := range w.names() {
 			if w.shards[s].guard.Owns(keyOf(k)) {

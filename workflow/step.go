@@ -434,19 +434,21 @@ func (s *State) moveEffects() []Effect {
 		if s.Attempt >= s.Spec.Polite {
 			hold.Hold = shardmap.HoldAll
 		}
-		return []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
+		list := []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
+		if s.Back || s.Spec.KeepMS < 0 {
+			return list
+		}
+		// Not with the opening, which is repeated after a crash: the mark would come
+		// after the first writes that the target has taken.
+		return append(list, Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)})
 	case Reopening:
-		return []Effect{do(SetGuards), do(Unhold)}
+		return []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
 	case Waiting:
 		e := do(FollowFor)
 		e.ForMS = min(backoff(s.Attempt+1), 10_000)
 		return []Effect{e}
 	case Opening:
-		if s.Back || s.Spec.KeepMS < 0 {
-			return []Effect{do(OpenTarget), do(Swap)}
-		}
-		mark := Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)}
-		return []Effect{mark, do(OpenTarget), do(Swap)}
+		return []Effect{do(OpenTarget), do(Swap)}
 	case Opened:
 		until := s.OpenAt + s.Spec.KeepMS
 		forth := do(Release) // the old owner's changes are those of the new one, sent back
@@ -461,7 +463,7 @@ func (s *State) moveEffects() []Effect {
 		purge := Effect{Op: Purge, Source: target, Target: source}
 		return []Effect{do(SettleGuards), all, purge, do(DropTransit)}
 	case Cancelling:
-		return []Effect{do(SetGuards), do(Unhold), all, do(Purge), do(DropTransit)}
+		return []Effect{do(SetGuards), do(Unhold), do(SetGuards), all, do(Purge), do(DropTransit)}
 	}
 	return nil
 }
