@@ -316,8 +316,7 @@ func (j *job) captureBack(ctx context.Context, s *workflow.State, e workflow.Eff
 	return err
 }
 
-// markBack is workflow.MarkBack. The first mark stays: by the second, the new
-// owner may have taken writes already.
+// markBack is workflow.MarkBack: the target has everything, and takes no writes yet.
 func (j *job) markBack(ctx context.Context, e workflow.Effect) error {
 	from, err := j.t.mover(ctx, e.Source)
 	if err != nil {
@@ -327,11 +326,8 @@ func (j *job) markBack(ctx context.Context, e workflow.Effect) error {
 	if err != nil {
 		return err
 	}
-	at, err := to.Applied(ctx, e.Stream)
-	if err != nil || at != "" {
-		return err
-	}
-	if at, err = from.Here(ctx); err != nil {
+	at, err := from.Here(ctx)
+	if err != nil {
 		return err
 	}
 	return to.SetApplied(ctx, e.Stream, at)

@@ -434,7 +434,13 @@ func (s *State) moveEffects() []Effect {
 		if s.Attempt >= s.Spec.Polite {
 			hold.Hold = shardmap.HoldAll
 		}
-		return []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
+		list := []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
+		if s.Back || s.Spec.KeepMS < 0 {
+			return list
+		}
+		// Not with the opening, which is repeated after a crash: the mark would come
+		// after the first writes that the target has taken.
+		return append(list, Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)})
 	case Reopening:
 		// Guards first, so that no statement is refused; and again, since guards that
 		// another move set in between were those of the map with the hold.
@@ -444,11 +450,7 @@ func (s *State) moveEffects() []Effect {
 		e.ForMS = min(backoff(s.Attempt+1), 10_000)
 		return []Effect{e}
 	case Opening:
-		if s.Back || s.Spec.KeepMS < 0 {
-			return []Effect{do(OpenTarget), do(Swap)}
-		}
-		mark := Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)}
-		return []Effect{mark, do(OpenTarget), do(Swap)}
+		return []Effect{do(OpenTarget), do(Swap)}
 	case Opened:
 		until := s.OpenAt + s.Spec.KeepMS
 		forth := do(Release) // the old owner's changes are those of the new one, sent back
