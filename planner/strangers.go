@@ -73,23 +73,26 @@ func (a *analyzer) ownTemplate(tree *pg.Node, uses ...*use) Template {
 }
 
 // On is the text that a shard runs: Text, without the rows that it has but does
-// not own at the snapshot. Errors: 0A000 for a form in which that cannot be written.
-func (p *Plan) On(snap *shardmap.Snapshot, shard string) (string, error) {
-	return p.own.on(p.Text, snap, shard)
+// not own by any of the maps. There is one map, that of now; where a transaction
+// sees rows as they were at its beginning, there is that of its beginning as well,
+// since rows that are gone now may have been there. Errors: 0A000 for a form in
+// which that cannot be written.
+func (p *Plan) On(shard string, maps ...*shardmap.Snapshot) (string, error) {
+	return p.own.on(p.Text, shard, maps)
 }
 
 // On is the text that a shard runs, as [Plan.On].
-func (r *Relation) On(snap *shardmap.Snapshot, shard string) (string, error) {
-	return r.own.on(r.Text, snap, shard)
+func (r *Relation) On(shard string, maps ...*shardmap.Snapshot) (string, error) {
+	return r.own.on(r.Text, shard, maps)
 }
 
 // On is the template that a shard runs, as [Plan.On].
-func (t *Template) On(snap *shardmap.Snapshot, shard string) (*Template, error) {
-	keys, ok := t.own.strangers(snap, shard)
-	if !ok {
+func (t *Template) On(shard string, maps ...*shardmap.Snapshot) (*Template, error) {
+	keys := t.own.strangers(shard, maps)
+	if len(keys) == 0 {
 		return t, nil
 	}
-	text, err := t.own.without(&keys)
+	text, err := t.own.without(keys)
 	if err != nil {
 		return nil, err
 	}
@@ -97,32 +100,37 @@ func (t *Template) On(snap *shardmap.Snapshot, shard string) (*Template, error) 
 	return &mine, nil
 }
 
-// On is Text, or Next, for a shard, as [Plan.On].
-func (p *CopyPlan) On(snap *shardmap.Snapshot, shard string, next bool) (string, error) {
-	if next {
-		return p.ownNext.on(p.Next, snap, shard)
+// On is Text for a shard, as [Plan.On], or Next for one that is not the first.
+func (p *CopyPlan) On(first bool, shard string, maps ...*shardmap.Snapshot) (string, error) {
+	if first {
+		return p.own.on(p.Text, shard, maps)
 	}
-	return p.own.on(p.Text, snap, shard)
+	return p.ownNext.on(p.Next, shard, maps)
 }
 
-// strangers returns the keys that are to be left out on a shard.
-func (o *onOwn) strangers(snap *shardmap.Snapshot, shard string) (keys keyspace.Ownership, ok bool) {
+// strangers are the keys that are to be left out on a shard, of each map.
+func (o *onOwn) strangers(shard string, maps []*shardmap.Snapshot) (keys []keyspace.Ownership) {
 	if o == nil {
-		return keys, false
+		return nil
 	}
-	index, known := snap.Keyspace(o.keyspace)
-	if !known || len(index.Def().Transits) == 0 {
-		return keys, false
+	for _, snap := range maps {
+		index, known := snap.Keyspace(o.keyspace)
+		if !known || len(index.Def().Transits) == 0 {
+			continue
+		}
+		if k, ok := snap.Strangers(o.keyspace, shard); ok {
+			keys = append(keys, k)
+		}
 	}
-	return snap.Strangers(o.keyspace, shard)
+	return keys
 }
 
-func (o *onOwn) on(text string, snap *shardmap.Snapshot, shard string) (string, error) {
-	keys, ok := o.strangers(snap, shard)
-	if !ok {
+func (o *onOwn) on(text, shard string, maps []*shardmap.Snapshot) (string, error) {
+	keys := o.strangers(shard, maps)
+	if len(keys) == 0 {
 		return text, nil
 	}
-	return o.without(&keys)
+	return o.without(keys)
 }
 
 // around is the same for a text that has this one inside.
@@ -134,7 +142,7 @@ func (o *onOwn) around(before, after string) *onOwn {
 }
 
 // without is the text without the rows of some keys.
-func (o *onOwn) without(keys *keyspace.Ownership) (string, error) {
+func (o *onOwn) without(keys []keyspace.Ownership) (string, error) {
 	o.once.Do(func() { o.err = o.mark() })
 	if o.err != nil {
 		return "", o.err
@@ -143,8 +151,19 @@ func (o *onOwn) without(keys *keyspace.Ownership) (string, error) {
 	b.WriteString(o.before)
 	for i, piece := range o.marked {
 		b.WriteString(piece)
-		if i < len(o.columns) {
-			b.WriteString(keyspace.Condition(keys, o.columns[i]))
+		if i == len(o.columns) {
+			break
+		}
+		var any []string
+		for k := range keys {
+			if c := keyspace.Condition(&keys[k], o.columns[i]); !slices.Contains(any, c) {
+				any = append(any, c)
+			}
+		}
+		if len(any) == 1 {
+			b.WriteString(any[0])
+		} else {
+			b.WriteString("(" + strings.Join(any, " OR ") + ")")
 		}
 	}
 	b.WriteString(o.after)

@@ -28,7 +28,7 @@ func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
 	j := &copyOut{binary: p.Binary}
 	for i, part := range parts {
 		var s *stream
-		text, err := p.On(snap, part.shard, i > 0)
+		text, err := p.On(i == 0, part.shard, c.maps(part, snap)...)
 		if err == nil {
 			s, err = c.send(part, request{text: text})
 		}

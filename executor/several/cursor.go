@@ -302,7 +302,7 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 	line := func(s string) { j.rows = append(j.rows, wire.AppendDataRow(nil, [][]byte{[]byte(s)})) }
 	line("Several shards: " + plan.Op.String())
 	snap := c.host.Snapshot()
-	on := func(what string, text func(*shardmap.Snapshot, string) (string, error), target *planner.Target) error {
+	on := func(what string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
 		shards, err := target.Shards(snap, e.args)
 		if err != nil {
 			return err
@@ -313,7 +313,7 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 		}
 		streams := make([]*stream, len(parts))
 		for i, p := range parts {
-			own, err := text(snap, p.shard)
+			own, err := text(p.shard, c.maps(p, snap)...)
 			if err != nil {
 				return err
 			}

@@ -128,7 +128,7 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	text, err := r.r.On(g.snap, t.p.shard)
+	text, err := r.r.On(t.p.shard, g.c.maps(t.p, g.snap)...)
 	if err != nil {
 		return err
 	}

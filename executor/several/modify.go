@@ -90,7 +90,7 @@ func (m *modifying) request(t *planner.Template) request {
 func (m *modifying) each(t *planner.Template) func(p *part) (request, error) {
 	common := m.request(t)
 	return func(p *part) (request, error) {
-		own, err := t.On(m.snap, p.shard)
+		own, err := t.On(p.shard, m.c.maps(p, m.snap)...)
 		if err != nil || own == t {
 			return common, err
 		}

@@ -46,7 +46,7 @@ func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
 	var streams []*stream
 	for _, p := range parts {
 		var s *stream
-		if q.text, err = plan.On(snap, p.shard); err == nil {
+		if q.text, err = plan.On(p.shard, c.maps(p, snap)...); err == nil {
 			s, err = c.send(p, q)
 		}
 		if err != nil {
