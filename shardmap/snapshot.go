@@ -14,6 +14,8 @@ type Snapshot struct {
 	sequences map[tableName]*Sequence
 	views     map[tableName]*View
 	functions map[tableName]*Function
+	// holding: a transit has a hold.
+	holding bool
 }
 
 // tableName is the key of the table index; a struct of two strings is hashed
@@ -60,6 +62,7 @@ func normalise(s *State) {
 		k := &s.Keyspaces[i]
 		k.Types = present(k.Types)
 		k.Ranges, k.Values, k.Pins = absent(k.Ranges), absent(k.Values), absent(k.Pins)
+		k.Transits = absent(k.Transits)
 	}
 	for i := range s.Tables {
 		t := &s.Tables[i]

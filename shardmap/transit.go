@@ -15,6 +15,14 @@ type Part struct {
 	Key  []string `json:"key,omitempty"`
 }
 
+// Text returns the part for people: a range as [Index.RangeText] prints it, a key as "key 5".
+func (p Part) Text() string {
+	if p.Key != nil {
+		return "key " + keyText(p.Key)
+	}
+	return boundsText(p.Low, p.High)
+}
+
 // Hold says what routers do with statements that need a key of a transit.
 type Hold string
 
@@ -50,6 +58,7 @@ func (p Part) Clone() Part {
 
 // PutTransit adds a transit to a keyspace or replaces that with its ID.
 func (s *State) PutTransit(ks string, t Transit) {
+	t.Part = t.Part.Clone()
 	s.editTransits(ks, func(all []Transit) []Transit {
 		for i := range all {
 			if all[i].ID == t.ID {
@@ -98,7 +107,7 @@ func (s *Snapshot) Keys(ks string, p Part) keyspace.Ownership {
 // transits.
 func (s *Snapshot) Strangers(ks, shard string) (keys keyspace.Ownership, ok bool) {
 	ix, known := s.keyspaces[ks]
-	if !known {
+	if !known || len(ix.def.Transits) == 0 {
 		return keyspace.Ownership{Keyspace: ks}, false
 	}
 	own := ix.nothing()
@@ -106,7 +115,7 @@ func (s *Snapshot) Strangers(ks, shard string) (keys keyspace.Ownership, ok bool
 		t := &ix.def.Transits[i]
 		span, err := ix.span(t.Part.Clone())
 		if err != nil || t.From != shard && t.To != shard || ix.spanOwner(span) == shard {
-			continue
+			continue // never an error: the map was checked
 		}
 		ix.addSpan(&own, span)
 		own.Epoch, ok = max(own.Epoch, t.Epoch), true

@@ -97,6 +97,9 @@ func (s *Snapshot) index() error {
 		}
 		s.keyspaces[k.Name] = ix
 	}
+	if err := s.checkTransits(); err != nil {
+		return err
+	}
 	s.tables = make(map[tableName]*Table, len(st.Tables))
 	for i := range st.Tables {
 		t := &st.Tables[i]
