@@ -133,6 +133,41 @@ func (o *onOwn) on(text, shard string, maps []*shardmap.Snapshot) (string, error
 	return o.without(keys)
 }
 
+// confined are those of the texts that write or copy.
+func (p *Plan) confined() (all []*onOwn) {
+	if p.Copy != nil {
+		all = append(all, p.Copy.own)
+	}
+	if m := p.Modify; m != nil {
+		all = append(all, m.Write.own)
+		if m.Move != nil {
+			all = append(all, m.Move.Lock.own)
+		}
+	}
+	return all
+}
+
+// lines tells what shards with strangers run instead.
+func (o *onOwn) lines(line func(name, value string), target *Target, snap *shardmap.Snapshot, args *Args) {
+	if o == nil {
+		return
+	}
+	names, err := target.Shards(snap, args)
+	if err != nil { // parameters that are not known
+		all := Target{Keyspace: o.keyspace}
+		if names, err = all.Shards(snap, args); err != nil {
+			return
+		}
+	}
+	for _, name := range names {
+		if text, err := o.on("", name, []*shardmap.Snapshot{snap}); err != nil {
+			line("on "+name, err.Error())
+		} else {
+			line("on "+name, text)
+		}
+	}
+}
+
 // around is the same for a text that has this one inside.
 func (o *onOwn) around(before, after string) *onOwn {
 	if o == nil {
