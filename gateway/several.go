@@ -89,7 +89,7 @@ func (x *session) reachSeveral(u use) error {
 					return err
 				}
 			}
-			o.Adopted, o.Keep, o.Wrote = x.tx.conn, x.tx.keep, x.tx.ran > 0
+			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.tx.keep, x.tx.ran > 0, x.tx.since
 			x.pipe.Reset()
 			x.dirty = false
 		}
