@@ -40,26 +40,17 @@ func (v *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 	lock := "LOCK TABLE " + strings.Join(slices.Compact(names), ", ") + " IN EXCLUSIVE MODE"
 	// The check for deadlocks is what makes autovacuum leave a table: it has to come
 	// before the wait ends. Without the privilege, autovacuum is waited for.
-	if _, err := c.exec(ctx, "SET deadlock_timeout = '10ms'"); err != nil && engine.Lost(err) != nil {
+	may := "(SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)"
+	if v.version(c) >= 150000 {
+		may = "pg_catalog.has_parameter_privilege('deadlock_timeout', 'SET')"
+	}
+	if _, err := c.exec(ctx, "SELECT pg_catalog.set_config('deadlock_timeout', '10ms', false) WHERE "+may); err != nil {
 		return "", v.failed(ctx, op, err)
 	}
 	for {
-		err := v.transact(ctx, c, func() error {
-			if len(guards) > 0 {
-				if err := v.lockShortly(ctx, c, lock); err != nil {
-					return err
-				}
-			}
-			for _, g := range guards {
-				if err := c.SetGuard(ctx, g); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		at, err := v.fence(ctx, c, lock, guards)
 		if err == nil {
-			at, err := v.here(ctx, c)
-			return at, v.failed(ctx, op, err)
+			return at, nil
 		}
 		busy := sqlstate.CodeOf(err)
 		var own *sqlstate.Error
@@ -78,19 +69,41 @@ func (v *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 	}
 }
 
-func (v *mover) lockShortly(ctx context.Context, c *conn, lock string) error {
-	_, err := c.exec(ctx, "SET LOCAL lock_timeout = '"+millis(fenceWait)+"'; SET LOCAL statement_timeout = '"+millis(fenceWaits)+"'")
+// fence is one try. Few messages: statements of the tables wait from the lock on, and
+// those of what moves for all of it.
+func (v *mover) fence(ctx context.Context, c *conn, lock string, guards []engine.Guard) (at engine.Position, err error) {
+	defer func() {
+		if err != nil && engine.Lost(err) == nil {
+			_, _ = c.exec(context.WithoutCancel(ctx), "ROLLBACK") // if it fails the conversation is closed next
+		}
+	}()
+	if len(guards) == 0 {
+		if err := v.transact(ctx, c, func() error { return nil }); err != nil {
+			return "", err
+		}
+		return v.here(ctx, c)
+	}
+	_, err = c.exec(ctx, "BEGIN; SET LOCAL lock_timeout = '"+fenceWait.String()+"'; SET LOCAL statement_timeout = '"+fenceWaits.String()+"'; "+
+		lock+"; SET LOCAL statement_timeout = 0")
 	if err != nil {
-		return err
+		return "", err
 	}
-	if _, err = c.exec(ctx, lock); err != nil {
-		return err
+	for _, g := range guards {
+		if err := c.SetGuard(ctx, g); err != nil {
+			return "", err
+		}
 	}
-	_, err = c.exec(ctx, "SET LOCAL statement_timeout = 0")
-	return err
+	if err := v.obey(ctx, c); err != nil {
+		return "", err
+	}
+	// The COMMIT waits for the disk, as it has written: what came before it is there too,
+	// and decoding comes past the position without waiting for others.
+	res, err := c.exec(ctx, "COMMIT; SELECT pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text")
+	if err != nil {
+		return "", err
+	}
+	return engine.Position(res.Rows[0][0].String), nil
 }
-
-func millis(d time.Duration) string { return d.String() }
 
 // notLocked is the error after the last try.
 func notLocked(ctx context.Context, shard string) error {

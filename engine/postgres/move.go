@@ -79,15 +79,25 @@ func (v *mover) dial(ctx context.Context, what, id string, write bool) (*conn, e
 	if err != nil {
 		return nil, err
 	}
-	set := `SELECT pg_catalog.set_config(s.name, '0', false) FROM pg_catalog.pg_settings AS s WHERE s.name = 'transaction_timeout'`
-	if write {
-		set += `; SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END`
-	}
-	if _, err := c.exec(ctx, set); err != nil {
+	if _, err := v.settle(ctx, c, write); err != nil {
 		_ = c.Close()
 		return nil, v.failed(ctx, what, err)
 	}
 	return c, nil
+}
+
+// settle makes the settings that are no startup parameters, and says whether the tables
+// of moves are there: one message, since a cutover waits for it.
+func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables bool, err error) {
+	set := ""
+	if v.version(c) >= 170000 {
+		set = "SET transaction_timeout = 0; "
+	}
+	if write {
+		set += `SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END; `
+	}
+	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.applied') IS NOT NULL`)
+	return err == nil && res.Rows[0][0].String == "t", err
 }
 
 func (v *mover) dialAs(ctx context.Context, what, id string, replication bool) (*conn, error) {
@@ -128,25 +138,20 @@ func (v *mover) failed(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("%s on shard %s: %w", op, v.s.cfg.Name, err)
 }
 
-// prepare makes the tables of moves unless they are there.
-func (v *mover) prepare(ctx context.Context, c *conn) error {
-	res, err := c.exec(ctx, `SELECT pg_catalog.to_regclass('cleave_internal.applied') IS NOT NULL`)
-	if err != nil || res.Rows[0][0].String == "t" {
-		return err
-	}
-	if _, err = c.exec(ctx, fmt.Sprintf(moveTablesSQL, int64(installLock))); err != nil && engine.Lost(err) == nil {
-		_, _ = c.exec(ctx, "ROLLBACK") // the first error says it all
-	}
-	return err
-}
-
-// housekeeping opens a conversation for a method that is not about masses of rows.
+// housekeeping opens a conversation for a method that needs the tables of moves, and
+// makes them if they are not there.
 func (v *mover) housekeeping(ctx context.Context, op, id string, write bool) (*conn, error) {
-	c, err := v.dial(ctx, forOther, id, write)
+	c, err := v.dialAs(ctx, forOther, id, false)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.prepare(ctx, c); err != nil {
+	tables, err := v.settle(ctx, c, write)
+	if err == nil && !tables {
+		if _, err = c.exec(ctx, fmt.Sprintf(moveTablesSQL, int64(installLock))); err != nil && engine.Lost(err) == nil {
+			_, _ = c.exec(ctx, "ROLLBACK") // the first error says it all
+		}
+	}
+	if err != nil {
 		_ = c.Close()
 		return nil, v.failed(ctx, op, err)
 	}
