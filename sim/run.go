@@ -228,7 +228,7 @@ func (w *world) spawn() {
 		return
 	}
 	w.spawned++
-	spec := workflow.Spec{ID: "m" + strconv.Itoa(w.spawned), Kind: workflow.Move, Keyspace: ks, Part: part, From: from, To: to, By: "sim", Pin: part.Key != nil}
+	spec := workflow.Spec{ID: "m" + strconv.Itoa(w.spawned), Kind: workflow.Move, Keyspace: ks, Part: part, From: from, To: to, By: "sim"}
 	spec.Options = workflow.Options{Polite: 1 + w.rand.IntN(3)}
 	if w.chance(30) {
 		spec.KeepMS = -1

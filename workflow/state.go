@@ -89,8 +89,10 @@ type Spec struct {
 	By       string        `json:"by"`
 	Why      string        `json:"why,omitempty"`
 	Parent   string        `json:"parent,omitempty"`
-	Pin      bool          `json:"pin,omitempty"`   // move of a key: it is pinned to To afterwards
-	Unpin    bool          `json:"unpin,omitempty"` // move of a key: its pin goes, and it is where the keyspace puts it
+	// Unpin (move of a key): its pin goes, and it is where the keyspace puts it. Else
+	// it is pinned to To. WasPinned says whether it had a pin before.
+	Unpin     bool `json:"unpin,omitempty"`
+	WasPinned bool `json:"was_pinned,omitempty"`
 	Options
 }
 

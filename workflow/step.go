@@ -442,6 +442,8 @@ func (s *State) moveEffects() []Effect {
 		// after the first writes that the target has taken.
 		return append(list, Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)})
 	case Reopening:
+		// Guards first, so that no statement is refused; and again, since guards that
+		// another move set in between were those of the map with the hold.
 		return []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
 	case Waiting:
 		e := do(FollowFor)
