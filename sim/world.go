@@ -55,6 +55,7 @@ type Violation struct {
 	What  string
 }
 
+// Error gives the seed and the command that shows the run.
 func (v *Violation) Error() string {
 	broken := ""
 	if v.Break != Whole {

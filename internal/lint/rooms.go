@@ -30,6 +30,7 @@ var rooms = []string{
 	"gateway",
 	client,
 	"cmd/cleave",
+	"sim",
 }
 
 // client is the room in the module's root folder: the package cleave.
@@ -43,6 +44,8 @@ var never = map[string][]string{
 	"workflow":    {"access", "ids", "telemetry", "engine"},
 	"coordinator": {"access", "ids", "planner", "executor"},
 	"planner":     {"engine", "workflow"},
+	// Everything but the pure steps and the map is simulated.
+	"sim": {"placement", "access", "ids", "telemetry", "engine", "planner", "executor", "schema", "coordinator", "admin", "gateway", client, "cmd/cleave"},
 	"executor":    {},
 	"gateway":     {},
 }
