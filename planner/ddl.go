@@ -332,6 +332,10 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 	}
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
+		if r.RenameType == pg.ObjectType_OBJECT_TABLE && a.relation(r.Relation).table == nil && a.renameSequence(r.Relation, "", r.Newname) {
+			st.Tag = "ALTER TABLE"
+			return
+		}
 		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
 			refuse("renaming a column of this kind of object is not supported yet", "")
 		}
@@ -393,6 +397,10 @@ func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 	}
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_TABLE:
+		if a.relation(s.Relation).table == nil && a.renameSequence(s.Relation, s.Newschema, "") {
+			a.st.Tag = "ALTER TABLE"
+			return
+		}
 		_, names := a.targets([]*pg.RangeVar{s.Relation})
 		a.mustKnow()
 		a.st.Kind, a.st.Tag = DDLKind, "ALTER TABLE"

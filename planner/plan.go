@@ -206,6 +206,9 @@ type DDL struct {
 	// Unknown are the names of tables that the map does not know, as the statement
 	// has them: they may be temporary tables of the session.
 	Unknown []string
+	// Spread: the view that it makes reads sharded tables. A view that reads one of
+	// Unknown which is a temporary table is temporary, and cannot.
+	Spread bool
 	// Strangers is the error of a statement that needs to know the tables, unless
 	// they are temporary ones; nil else.
 	Strangers *sqlstate.Error

@@ -195,7 +195,7 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	default:
 		return nil, refused
 	}
-	if f.left <= 0 || f.skip < 0 {
+	if f.left <= 0 || f.skip < 0 || k.ended && q.Direction == planner.Absolute && f.skip <= 0 {
 		return nil, refused
 	}
 	if k.busy {
