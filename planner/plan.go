@@ -132,11 +132,14 @@ type KeyExpr struct {
 	// PostgreSQL could take another type for it: then the client has to say it.
 	Strict bool
 
-	into *shardmap.Table   // the table that an INSERT stores the value in, nil for a comparison
-	mod  keyspace.Modifier // what the column does to a stored value (INSERT)
-	lit  int32             // 1-based index into the literals of Normalize; 0: not a plain literal
-	loc  int32             // byte offset of the literal in the text + 1
-	as   keyspace.Type     // the type that the literal is read as, before it becomes Type
+	into *shardmap.Table // the table that an INSERT stores the value in, nil for a comparison
+	// selected: rows of a query are stored, which may give none. What it says of them
+	// comes from its conditions, so that there are none with NULL.
+	selected bool
+	mod      keyspace.Modifier // what the column does to a stored value (INSERT)
+	lit      int32             // 1-based index into the literals of Normalize; 0: not a plain literal
+	loc      int32             // byte offset of the literal in the text + 1
+	as       keyspace.Type     // the type that the literal is read as, before it becomes Type
 }
 
 // Args are the bound parameters of one execution. Slices are as in Bind: one
