@@ -94,10 +94,13 @@ func generatedBy(text string) (generated, identity string) {
 func generate(table *shardmap.Table, desc *engine.Table) {
 	for i := range table.Columns {
 		c := &table.Columns[i]
-		c.Generated, c.Identity = "", ""
+		c.Generated, c.Identity, c.Clocked = "", "", ""
 		from := column(desc, c.Name)
 		if from == nil {
 			continue
+		}
+		if !c.Computed && planner.DependsOnTime(from.Default) {
+			c.Clocked = from.Default
 		}
 		g, identity := generatedBy(from.Default)
 		if (g == shardmap.UUIDv7 || g == shardmap.UUIDv4) && !slices.Contains(table.ShardKey, c.Name) {
