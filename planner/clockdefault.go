@@ -61,7 +61,7 @@ func (a *analyzer) clockDefault(c *shardmap.Column) *pg.Node {
 
 // clockDefaultText is the default with the shared time in it.
 func (a *analyzer) clockDefaultText(c *shardmap.Column) string {
-	return strings.TrimPrefix(a.written(a.clocked(selectOf([]*pg.Node{a.clockDefault(c)}, nil, nil))), "SELECT ")
+	return strings.TrimPrefix(a.written(selectOf([]*pg.Node{a.clocked(a.clockDefault(c))}, nil, nil)), "SELECT ")
 }
 
 // clockRows adds the columns to the text of an INSERT with VALUES, of which the
@@ -168,15 +168,19 @@ func (a *analyzer) clockSelect(s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap
 
 // clockAssignments writes out SET column = DEFAULT.
 func (a *analyzer) clockAssignments(t *shardmap.Table, list []*pg.Node) {
+	found := false
 	for _, n := range list {
 		r := n.GetResTarget()
 		c := keyColumnOrUnknown(t, r.GetName())
-		if c.Clocked == "" || assigned(r.GetVal()).GetSetToDefault() == nil {
-			continue
-		}
-		if m := r.Val.GetMultiAssignRef(); m != nil {
-			m.GetSource().GetRowExpr().Args[m.Colno-1] = a.clockDefault(c)
-		} else {
+		found = found || c.Clocked != "" && assigned(r.GetVal()).GetSetToDefault() != nil
+	}
+	if !found {
+		return
+	}
+	for _, n := range list {
+		r := n.GetResTarget()
+		r.Val = assigned(r.Val) // SET (a, b) = (x, y) is SET a = x, b = y
+		if c := keyColumnOrUnknown(t, r.Name); c.Clocked != "" && r.Val.GetSetToDefault() != nil {
 			r.Val = a.clockDefault(c)
 		}
 	}
