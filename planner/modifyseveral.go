@@ -87,8 +87,19 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 	a.onlyReads(with)
 	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
 	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Why: "rows of several shards change"}
+	if up := n.GetUpdateStmt(); up != nil {
+		a.clockAssignments(t, up.TargetList)
+	}
 	if v := n.GetMergeStmt(); v != nil {
 		src := a.mergeLocal(v, u)
+		for _, w := range v.MergeWhenClauses {
+			c := w.GetMergeWhenClause()
+			if c.CommandType == pg.CmdType_CMD_INSERT {
+				a.clockMerge(t, c)
+			} else {
+				a.clockAssignments(t, c.TargetList)
+			}
+		}
 		a.clocked(n)
 		m.Write = a.ownTemplate(n, src, u)
 		plan.Target = Target{Keyspace: t.Keyspace}
