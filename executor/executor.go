@@ -43,6 +43,7 @@ type Executor struct {
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
 	baseline atomic.Pointer[baseline]
+	holds    atomic.Pointer[[]Hold] // of snapshot; set before it
 	plans    planCache
 	intern   intern
 	turn     atomic.Uint64
@@ -201,6 +202,12 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 		next[s.Name] = &pool{ex: e, name: s.Name, key: key, shard: sh, metrics: e.metrics.Shard(s.Name)}
 	}
 	e.pools.Store(&next)
+	var before []Hold
+	if all := e.holds.Load(); all != nil {
+		before = *all
+	}
+	holds := holdsOf(snap, before)
+	e.holds.Store(&holds)
 	e.snapshot.Store(snap)
 	e.lease.Install(snap.Version())
 	select {

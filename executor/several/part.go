@@ -80,6 +80,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 			return nil, err
 		}
 		c.parts = append(c.parts, p)
+		c.host.Joined(shard)
 	} else if write && !p.wrote {
 		if err := c.joins(ctx, p, write); err != nil {
 			return nil, err
