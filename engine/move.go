@@ -57,6 +57,9 @@ type Mover interface {
 	// Here returns the position of now: every commit that was answered before the
 	// call is before it.
 	Here(ctx context.Context) (Position, error)
+	// Reached reports whether everything before goal is before at: whether a stream that is
+	// at the one has reached the other. Both are positions of this shard. It does not connect.
+	Reached(at, goal Position) bool
 	// Lag returns about how many bytes of changes lie between the position and now.
 	Lag(ctx context.Context, id string, at Position) (int64, error)
 	// Release ends what is under way here under the id, whoever does it (a capture and its

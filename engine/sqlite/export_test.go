@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	zombie "zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
 )
 
 // PlainExec runs SQL on the file as a program without Cleave's functions does.
@@ -29,4 +31,34 @@ func PlainValue(t testing.TB, path, sql string) string {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// SetPlan is how SQLite reads the rows of a set of one table.
+func SetPlan(t testing.TB, path string, set *engine.Set) string {
+	t.Helper()
+	db, err := zombie.OpenConn(path, zombie.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := newConn(db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.begin(false); err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.moveTable(&set.Tables[0], &set.Keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, _, err := db.PrepareTransient("EXPLAIN QUERY PLAN SELECT * FROM " + quoteIdent(m.def.sqlName()) + " WHERE " + inSet(c.openSet(set), set, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Finalize()
+	if _, err := q.Step(); err != nil {
+		t.Fatal(err)
+	}
+	return q.ColumnText(3)
 }
