@@ -75,7 +75,8 @@ type Mover interface {
 	// of. After an error some of the rows may be there: purge the set.
 	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
 	// Apply opens the one way by which changes of a capture elsewhere are applied
-	// here, past guards and triggers. A second Apply of the same id ends the first.
+	// here, past guards and triggers. A second Apply of the same id ends the first,
+	// after what that has under way in a commit: ask Applied where to begin afterwards.
 	Apply(ctx context.Context, id string, set Set) (Applier, error)
 	// Applied returns the position up to which Apply has committed, "" at first.
 	Applied(ctx context.Context, id string) (Position, error)

@@ -249,13 +249,13 @@ func (m *move) follow() {
 
 func (m *move) followTo(until engine.Position) error {
 	ctx := m.ctx()
-	at, err := m.dst.Applied(ctx, m.id)
-	if err != nil {
-		return err
-	}
 	a, err := m.dst.Apply(ctx, m.id, m.set)
 	if err != nil {
 		return err
+	}
+	at, err := m.dst.Applied(ctx, m.id)
+	if err != nil {
+		return errors.Join(err, a.Close())
 	}
 	if err := m.src.Changes(ctx, m.id, m.set, at, until, a); err != nil {
 		return errors.Join(err, a.Close())

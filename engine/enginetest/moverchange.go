@@ -97,6 +97,14 @@ func runMoveChanges(t *testing.T, h MoverHarness) {
 	same(t, "changes from the beginning", strings.Join(m.record("", end).texts(), "\n"), strings.Join(want, "\n"))
 	same(t, "nothing more", len(m.record(end, m.here()).all), 0)
 
+	for _, c := range []struct {
+		at, goal engine.Position
+		want     bool
+	}{{began, end, false}, {end, began, true}, {end, end, true}, {"", end, false}, {end, "", true}} {
+		if m.src.Reached(c.at, c.goal) != c.want {
+			t.Fatalf("Reached(%q, %q) is not %v", c.at, c.goal, c.want)
+		}
+	}
 	lag, err := m.src.Lag(m.ctx(), m.id, began)
 	m.must("lag", err)
 	now, err := m.src.Lag(m.ctx(), m.id, m.here())
@@ -262,10 +270,10 @@ func runMoveResume(t *testing.T, h MoverHarness) {
 	}
 	// An applier dies after each number of changes; what it committed is not given again.
 	for n := 1; ; n++ {
-		at, err := m.dst.Applied(m.ctx(), m.id)
-		m.must("applied", err)
 		a, err := m.dst.Apply(m.ctx(), m.id, m.set)
 		m.must("apply", err)
+		at, err := m.dst.Applied(m.ctx(), m.id)
+		m.must("applied", err)
 		err = m.src.Changes(m.ctx(), m.id, m.set, at, end, &dying{Applier: a, changes: n % 7})
 		if err == nil {
 			at, err = a.Flush(m.ctx())

@@ -124,10 +124,10 @@ func runMoveConcurrent(t *testing.T, h MoverHarness) {
 	}
 	// The stream goes on over the fence, as it does in a move.
 	ctx, cancel := context.WithCancel(m.ctx())
-	at, err := m.dst.Applied(ctx, m.id)
-	m.must("applied", err)
 	a, err := m.dst.Apply(ctx, m.id, m.set)
 	m.must("apply", err)
+	at, err := m.dst.Applied(ctx, m.id)
+	m.must("applied", err)
 	streamed := make(chan error, 1)
 	go func() { streamed <- m.src.Changes(ctx, m.id, m.set, at, "", a) }()
 	time.Sleep(200 * time.Millisecond)
@@ -244,10 +244,10 @@ func runMoveCrash(t *testing.T, h MoverHarness) {
 			for i := range 300 {
 				m.from.do(fmt.Sprintf(`UPDATE other SET v = v + 1 WHERE k = %d`, 100+(i*7+round)%100))
 			}
-			at, err := m.dst.Applied(m.ctx(), m.id)
-			m.must("applied", err)
 			a, err := m.dst.Apply(m.ctx(), m.id, m.set)
 			m.must("apply", err)
+			at, err := m.dst.Applied(m.ctx(), m.id)
+			m.must("applied", err)
 			killed := &killing{Applier: a, after: 50 + 60*round, kill: func() { restart(m, round%2) }}
 			err = m.src.Changes(m.ctx(), m.id, m.set, at, "", killed)
 			if err == nil {
