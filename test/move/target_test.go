@@ -299,14 +299,19 @@ func (l *load) client(ctx context.Context, client int) {
 				return err
 			}
 			defer func() { _ = tx.Rollback(one) }()
-			for _, s := range []struct {
+			type statement struct {
 				sql  string
 				args []any
-			}{
+			}
+			list := []statement{
 				{`UPDATE account SET balance = balance - $3 WHERE tenant = $1 AND id = $2`, []any{tenant, from, amount}},
 				{`UPDATE account SET balance = balance + $3, note = $4 WHERE tenant = $1 AND id = $2`, []any{tenant, to, amount, key}},
 				{`INSERT INTO entry VALUES ($1, $2, $3, $4)`, []any{tenant, client, n, amount}},
-			} {
+			}
+			if to < from { // always in the same order, so that clients do not wait for each other in a ring
+				list[0], list[1] = list[1], list[0]
+			}
+			for _, s := range list {
 				if _, err := tx.Exec(one, s.sql, s.args...); err != nil {
 					return err
 				}
