@@ -18,6 +18,8 @@ type Turn struct {
 	ex      *Executor
 	version atomic.Uint64 // 0: nothing is under way
 	term    uint64
+	uses    uses
+	end     func(Hold)
 }
 
 // turns are those of the sessions that there are.
@@ -42,6 +44,7 @@ func (e *Executor) NewTurn() *Turn {
 // Close ends the use of the Turn.
 func (t *Turn) Close() {
 	t.version.Store(0)
+	t.Unuse()
 	t.ex.turns.mu.Lock()
 	defer t.ex.turns.mu.Unlock()
 	delete(t.ex.turns.all, t)
@@ -55,6 +58,12 @@ func (t *Turn) Begin() {
 		return
 	}
 	t.term = e.lease.Term()
+	t.follow()
+}
+
+// follow takes the version of the current map.
+func (t *Turn) follow() {
+	e := t.ex
 	// Stored first, then looked at again: whoever installs a newer map either is
 	// seen here or sees what was stored.
 	for {
@@ -106,12 +115,17 @@ func (e *Executor) NotServing() *sqlstate.Error {
 // under returns the oldest version by which something is under way, at most the
 // given one.
 func (e *Executor) under(version uint64) uint64 {
+	var holds []Hold
+	if all := e.holds.Load(); all != nil {
+		holds = *all
+	}
 	e.turns.mu.Lock()
 	defer e.turns.mu.Unlock()
 	for t := range e.turns.all {
 		if v := t.version.Load(); v != 0 && v < version {
 			version = v
 		}
+		version = t.inTheWay(holds, version)
 	}
 	return version
 }
@@ -123,7 +137,8 @@ const (
 )
 
 // acknowledge tells the directory of each version by which all that is under
-// way is routed. A long statement holds it up, as it has to.
+// way is routed. A long statement holds it up, as it has to, and so does a
+// transaction that used a shard before a part of it was held.
 func (e *Executor) acknowledge(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

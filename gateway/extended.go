@@ -426,7 +426,11 @@ func (x *session) bind(f wire.Frame) error {
 		}
 	default:
 		var shard string
-		if shard, err = x.choose(st, &x.args); err == nil {
+		if err = x.admit(st, &x.args); err == nil {
+			p.version = x.unit.version // it may have waited
+			shard, err = x.choose(st, &x.args)
+		}
+		if err == nil {
 			u := useOf(st)
 			u.batched = true
 			x.hint = s.hint

@@ -31,6 +31,7 @@ var ownSettings = map[string]ownSetting{
 	several.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", otherwise: "0", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
 	several.GatherRowsSetting:  {want: "a number of rows, 0 for the default", otherwise: "0", ok: isNumber},
 	several.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", otherwise: "0", ok: isSize},
+	holdSetting:                {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
 	"cleave.read_consistency":  {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
 	"cleave.transaction_mode":  {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
 }
@@ -118,6 +119,8 @@ func (x *session) showOwn(st *planner.Statement) *localResult {
 		if r.lagMax >= 0 {
 			v = r.lagMax.String()
 		}
+	case holdSetting:
+		v = x.holdTimeout().String()
 	default:
 		if set, ok := x.settings.Get(name); ok {
 			v = unquoted(set)

@@ -13,6 +13,7 @@ var ownSettings = map[string]bool{
 	"cleave.several_timeout":  true,
 	"cleave.gather_rows_max":  true,
 	"cleave.gather_bytes_max": true,
+	"cleave.hold_timeout":     true,
 	"cleave.read_consistency": true,
 	"cleave.transaction_mode": true,
 }

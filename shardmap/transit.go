@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Part is a part of a keyspace that can move as a whole: the positions from Low
@@ -12,6 +13,14 @@ type Part struct {
 	Low  []string `json:"low,omitempty"` // as in Range; nil: unbounded
 	High []string `json:"high,omitempty"`
 	Key  []string `json:"key,omitempty"`
+}
+
+// Text returns the part for people: a range as [Index.RangeText] prints it, a key as "key 5".
+func (p Part) Text() string {
+	if p.Key != nil {
+		return "key " + keyText(p.Key)
+	}
+	return boundsText(p.Low, p.High)
 }
 
 // Hold says what routers do with statements that need a key of a transit.
@@ -33,7 +42,7 @@ const (
 // other has a copy, not whole yet or kept for the way back. The map says who owns the
 // keys; whichever of From and To does not has strangers (see [Snapshot.Strangers]).
 type Transit struct {
-	ID   string `json:"id"` // of the move
+	ID string `json:"id"` // of the move
 	Part
 	From  string `json:"from"`
 	To    string `json:"to"`
@@ -49,6 +58,7 @@ func (p Part) Clone() Part {
 
 // PutTransit adds a transit to a keyspace or replaces that with its ID.
 func (s *State) PutTransit(ks string, t Transit) {
+	t.Part = t.Part.Clone()
 	s.editTransits(ks, func(all []Transit) []Transit {
 		for i := range all {
 			if all[i].ID == t.ID {
@@ -78,14 +88,163 @@ func (s *State) editTransits(ks string, edit func([]Transit) []Transit) {
 
 // Keys returns the keys of a part of a keyspace, as an ownership that has them. A
 // part with bounds has no key that is pinned. It is empty for an unknown keyspace or
-// texts that are no keys.
+// texts that are no keys. Its Epoch is 0.
 func (s *Snapshot) Keys(ks string, p Part) keyspace.Ownership {
-	return keyspace.Ownership{Keyspace: ks}
+	ix, ok := s.keyspaces[ks]
+	if !ok {
+		return keyspace.Ownership{Keyspace: ks}
+	}
+	own := ix.nothing()
+	if span, err := ix.span(p.Clone()); err == nil {
+		ix.addSpan(&own, span)
+	}
+	return own
 }
 
 // Strangers returns the keys of which a shard may have rows without owning them, those
 // of its transits; ok is false if there are none. A statement that is not confined to
-// keys that the shard owns must leave such rows out.
+// keys that the shard owns must leave such rows out. Its Epoch is the highest of the
+// transits.
 func (s *Snapshot) Strangers(ks, shard string) (keys keyspace.Ownership, ok bool) {
-	return keyspace.Ownership{}, false
+	ix, known := s.keyspaces[ks]
+	if !known || len(ix.def.Transits) == 0 {
+		return keyspace.Ownership{Keyspace: ks}, false
+	}
+	own := ix.nothing()
+	for i := range ix.def.Transits {
+		t := &ix.def.Transits[i]
+		span, err := ix.span(t.Part.Clone())
+		if err != nil || t.From != shard && t.To != shard || ix.spanOwner(span) == shard {
+			continue // never an error: the map was checked
+		}
+		ix.addSpan(&own, span)
+		own.Epoch, ok = max(own.Epoch, t.Epoch), true
+	}
+	own.Intervals = keyspace.MergeIntervals(own.Strategy, own.Intervals)
+	own.PinnedElsewhere = slices.DeleteFunc(own.PinnedElsewhere, func(k keyspace.Key) bool {
+		return slices.ContainsFunc(own.Pinned, k.Equal)
+	})
+	return own, ok
+}
+
+// span is a [Part] as typed values: the one key, or the interval.
+type span struct {
+	key keyspace.Key
+	enc string // of key
+	iv  keyspace.Interval
+}
+
+// span parses a part, and brings its texts to their canonical form.
+func (ix *Index) span(p Part) (span, *sqlstate.Error) {
+	k := ix.def
+	if p.Key != nil {
+		if p.Low != nil || p.High != nil {
+			return span{}, invalid(sqlstate.InvalidObjectDefinition, "a part of keyspace %q has both a key and bounds", k.Name)
+		}
+		key, err := parseWhole(k, p.Key)
+		if err != nil {
+			return span{}, err
+		}
+		return span{key: key, enc: string(keyspace.AppendOrdered(nil, key))}, nil
+	}
+	switch k.Strategy {
+	case keyspace.List:
+		return span{}, invalid(sqlstate.InvalidObjectDefinition, "keyspace %q lists its keys, so a part of it is one key", k.Name)
+	case keyspace.Hash:
+		iv := keyspace.WholeHash()
+		if p.Low != nil {
+			n, err := positionBound(k, p.Low)
+			if err != nil {
+				return span{}, err
+			}
+			iv.Low = n
+		}
+		if p.High != nil {
+			n, err := positionBound(k, p.High)
+			if err != nil {
+				return span{}, err
+			}
+			iv.High, iv.Last = n, false
+		}
+		if !iv.Last && iv.High <= iv.Low {
+			return span{}, emptyPart(k, p)
+		}
+		return span{iv: iv}, nil
+	}
+	var low, high keyspace.Key
+	for _, b := range []struct {
+		texts []string
+		key   *keyspace.Key
+	}{{p.Low, &low}, {p.High, &high}} {
+		if b.texts == nil {
+			continue
+		}
+		key, err := keyBound(k, b.texts)
+		if err != nil {
+			return span{}, err
+		}
+		*b.key = key
+	}
+	iv := keyspace.NewKeyInterval(low, high)
+	if !iv.Last && iv.HighKey <= iv.LowKey {
+		return span{}, emptyPart(k, p)
+	}
+	return span{iv: iv}, nil
+}
+
+func emptyPart(k *Keyspace, p Part) *sqlstate.Error {
+	err := invalid(sqlstate.InvalidObjectDefinition, "part %s of keyspace %q is empty", boundsText(p.Low, p.High), k.Name)
+	err.Range = boundsText(p.Low, p.High)
+	return err
+}
+
+// spanOwner is the shard that owns the first key of a span.
+func (ix *Index) spanOwner(s span) string {
+	if s.key == nil {
+		return ix.def.Ranges[ix.rangeFrom(s.iv)].Shard
+	}
+	if i, ok := ix.pins[s.enc]; ok {
+		return ix.def.Pins[i].Shard
+	}
+	return ix.unpinnedOwner(s.key)
+}
+
+// rangeFrom is the range in which an interval begins.
+func (ix *Index) rangeFrom(iv keyspace.Interval) int {
+	if ix.def.Strategy == keyspace.Hash {
+		return ix.LocateHash(iv.Low)
+	}
+	return ix.LocateOrdered([]byte(iv.LowKey))
+}
+
+// contains reports whether a key that is not pinned lies in an interval.
+func (ix *Index) contains(iv keyspace.Interval, k keyspace.Key) bool {
+	if ix.def.Strategy == keyspace.Hash {
+		return iv.ContainsHash(keyspace.HashKey(ix.def.Seed, k))
+	}
+	return iv.ContainsKey(keyspace.AppendOrdered(nil, k))
+}
+
+// nothing is an ownership of nothing in the keyspace.
+func (ix *Index) nothing() keyspace.Ownership {
+	return keyspace.Ownership{
+		Keyspace: ix.def.Name,
+		Strategy: ix.def.Strategy,
+		Types:    slices.Clone(ix.def.Types),
+		Seed:     ix.def.Seed,
+	}
+}
+
+// addSpan adds the keys of a span.
+func (ix *Index) addSpan(own *keyspace.Ownership, s span) {
+	if s.key != nil {
+		own.Pinned = append(own.Pinned, s.key)
+		return
+	}
+	own.Intervals = append(own.Intervals, s.iv)
+	for _, k := range ix.pinKeys {
+		if ix.contains(s.iv, k) {
+			own.PinnedElsewhere = append(own.PinnedElsewhere, k)
+		}
+	}
 }

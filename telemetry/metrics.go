@@ -47,6 +47,8 @@ type Metrics struct {
 	replicaUp, replicaLag      *prometheus.GaugeVec
 	replicaSeconds             *prometheus.GaugeVec
 	failovers                  *prometheus.CounterVec
+	holds                      *prometheus.GaugeVec
+	holdSeconds                *prometheus.HistogramVec
 	sources                    sources
 
 	mu        sync.Mutex
@@ -106,6 +108,8 @@ func New() *Metrics {
 
 	m.mapVersion = m.gauge("cleave_map_version", "Version of the shard map that this router serves.")
 	m.watchFailed = m.counter("cleave_directory_failures_total", "Failed attempts to follow the directory.")
+	m.holds = m.gauges("cleave_held_statements", "Statements that wait now because a part of their keyspace moves to another shard, by keyspace.", "keyspace")
+	m.holdSeconds = m.histograms("cleave_hold_wait_seconds", "Time that statements waited because a part of their keyspace moves to another shard, by keyspace; those that did not wait are not counted.", waitBuckets, "keyspace")
 	m.reads()
 	m.replicaUp = m.gauges("cleave_replica_up", "1 if the replica can be read from, else 0, by shard and replica (its place among the servers that are not the primary, from 0).", "shard", "replica")
 	m.replicaLag = m.gauges("cleave_replica_lag_bytes", "Write-ahead log that a replica has not replayed, by shard and replica.", "shard", "replica")
