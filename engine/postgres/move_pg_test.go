@@ -151,6 +151,19 @@ func TestMoveWithoutAPrimaryKey(t *testing.T) {
 	p.equal()
 }
 
+// TestMoveKeysOfOtherSchemas: the equality of a key's type is found where it is, and
+// with it the key's index.
+func TestMoveKeysOfOtherSchemas(t *testing.T) {
+	p := newPair(t, []string{"t"}, `CREATE SCHEMA "Far away"`, `CREATE EXTENSION citext SCHEMA "Far away"`, `CREATE EXTENSION ltree SCHEMA "Far away"`,
+		`CREATE TYPE mood AS ENUM ('sad', 'ok')`, `CREATE DOMAIN small AS integer`,
+		`CREATE TABLE t (k bigint NOT NULL, c "Far away".citext, l "Far away".ltree, m mood, s small, a integer[], v varchar(9), b char(3), f text, PRIMARY KEY (k, c, l, m, s, a, v, b))`)
+	p.do(`INSERT INTO t VALUES (100, 'Aa', 'a.b', 'sad', 1, '{1}', 'v', 'b', 'x'), (100, 'B', 'a.b', 'ok', 2, '{}', '', '', 'y')`)
+	p.copy()
+	p.do(`UPDATE t SET f = 'z'`, `UPDATE t SET c = 'aA' WHERE s = 1`, `UPDATE t SET l = 'c', b = 'z' WHERE s = 1`, `DELETE FROM t WHERE m = 'ok'`)
+	p.must(p.follow())
+	p.equal()
+}
+
 // TestMoveRefusesTables: what cannot be followed is refused before it would make
 // users' statements fail, with the statement that helps.
 func TestMoveRefusesTables(t *testing.T) {
