@@ -16,7 +16,10 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	calls, sure := a.ownAggregates(q)
-	if !sure && !onlyGrouping(a, q) || len(calls) == 0 && len(s.GroupClause) == 0 && s.HavingClause == nil || a.isVolatile(n) {
+	if len(calls) == 0 && len(s.GroupClause) == 0 {
+		return nil, nil // HAVING alone: PostgreSQL reads no rows
+	}
+	if !sure && !onlyGrouping(a, q) || a.isVolatile(n) {
 		return nil, nil
 	}
 	var u *use
@@ -29,19 +32,24 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 	if u == nil {
 		return nil, nil
 	}
+	sorted, _ := a.sortedBelow(q, u.node)
 	name := RelationPrefix + itoa(a.second.names+1)
 	for _, partial := range []bool{true, false} {
+		if !partial && sorted != nil {
+			break // array_agg and its kin get the rows in the subquery's order
+		}
 		b := &aggregation{a: a, q: q, name: name, partial: partial}
 		final, ok := b.final(s)
 		if !ok {
 			continue
 		}
 		a.fresh()
-		text, err := a.text(a.clocked(selectNode(b.relation(s))))
+		tree := a.clocked(selectNode(b.relation(s)))
+		text, err := a.text(tree)
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u)}}, Why: "its groups have rows of several shards"}
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: a.own(tree, text, u)}}, Why: "its groups have rows of several shards"}
 		if p.Text, err = a.text(a.clocked(selectNode(final))); err != nil {
 			return nil, err
 		}

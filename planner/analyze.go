@@ -586,6 +586,13 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	if a.second != nil {
 		a.second.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
 	}
+	if v := a.viewOf(c.Relation); v != nil {
+		way, hint := "from", "Try the COPY (SELECT ...) TO variant."
+		if c.IsFrom {
+			way, hint = "to", "insert into the view's table"
+		}
+		fail(sqlstate.New(sqlstate.WrongObjectType, "cannot copy %s view %q", way, v.Name).WithHint("%s", hint))
+	}
 	a.touch(a.relation(c.Relation), c.Relation)
 	if c.WhereClause != nil {
 		var subs []*query

@@ -423,6 +423,7 @@ func (a *analyzer) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 				refuse("the shard key is selected from a column of another type", "cast it to "+a.types[i].String())
 			}
 			key[i] = a.stored(e, t, keyColumn(t, t.ShardKey[i]))
+			key[i].selected = true
 		}
 		a.addKey(key)
 	}

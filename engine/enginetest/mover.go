@@ -70,6 +70,7 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("One applier", func(t *testing.T) { runMoveOneApplier(t, h) })
 	t.Run("Tokens", func(t *testing.T) { runMoveTokens(t, h) })
 	t.Run("Fence", func(t *testing.T) { runMoveFence(t, h) })
+	t.Run("Open", func(t *testing.T) { runMoveOpen(t, h) })
 	t.Run("Concurrent", func(t *testing.T) { runMoveConcurrent(t, h) })
 	t.Run("Purge", func(t *testing.T) { runMovePurge(t, h) })
 	t.Run("Sums", func(t *testing.T) { runMoveSums(t, h) })
@@ -80,6 +81,15 @@ func RunMover(t *testing.T, h MoverHarness) {
 	if h.Restart != nil {
 		t.Run("Crash", func(t *testing.T) { runMoveCrash(t, h) })
 	}
+}
+
+// RunMoverBasics is a part of [RunMover] that is quick, for further versions of an engine.
+func RunMoverBasics(t *testing.T, h MoverHarness) {
+	t.Run("Types", func(t *testing.T) { runMoveTypes(t, h) })
+	t.Run("Changes", func(t *testing.T) { runMoveChanges(t, h) })
+	t.Run("Fence", func(t *testing.T) { runMoveFence(t, h) })
+	t.Run("Purge", func(t *testing.T) { runMovePurge(t, h) })
+	t.Run("View", func(t *testing.T) { runMoveView(t, h) })
 }
 
 // moveTable is a table of the suite: its columns come after the shard key's.

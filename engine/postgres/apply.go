@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -36,11 +37,11 @@ func (v *mover) Applied(ctx context.Context, id string) (engine.Position, error)
 	if err := v.checkID(id); err != nil {
 		return "", err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer v.done(c)
 	res, err := c.exec(ctx, "SELECT position FROM cleave_internal.applied WHERE id = "+literal(id))
 	if err != nil || len(res.Rows) == 0 {
 		return "", v.failed(ctx, op, err)
@@ -54,11 +55,11 @@ func (v *mover) SetApplied(ctx context.Context, id string, at engine.Position) e
 	if err := v.checkID(id); err != nil {
 		return err
 	}
-	c, err := v.housekeeping(ctx, op, id, true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer v.done(c)
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
 		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.applied (id, position) VALUES (%s, %s)
 			ON CONFLICT (id) DO UPDATE SET position = EXCLUDED.position, owner = ''`, literal(id), literal(string(at))))
@@ -77,6 +78,7 @@ type applier struct {
 	where []string // of each table's rows in the set
 	fixed [][]bool // columns that no UPDATE can set
 	keyed []bool   // the identity is unique
+	equal []map[string]string
 
 	use        sync.Mutex // one caller at a time; the timer is one
 	buf        []byte
@@ -128,11 +130,11 @@ func (v *mover) Apply(ctx context.Context, id string, set engine.Set) (engine.Ap
 	if err := v.checkID(id); err != nil {
 		return nil, err
 	}
-	h, err := v.housekeeping(ctx, op, id, true)
+	h, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	defer h.Close()
+	defer v.done(h)
 	a := &applier{v: v, id: id, set: set, owner: token(), statements: map[string]statement{}, ended: make(chan struct{})}
 	a.moved = sync.NewCond(&a.mu)
 	if err := a.begin(ctx, h); err != nil {
@@ -184,6 +186,7 @@ func (a *applier) begin(ctx context.Context, h *conn) error {
 			fixed[j] = f.Columns[k].Identity == "a"
 		}
 		a.fixed = append(a.fixed, fixed)
+		a.equal = append(a.equal, f.Equal)
 		a.keyed = append(a.keyed, len(t.Identity) < len(t.Columns) || slices.Equal(t.Identity, f.Primary) || slices.Equal(t.Identity, f.Index))
 		a.where = append(a.where, keyspace.Condition(&a.set.Keys, idents(t.ShardKey)))
 	}
@@ -645,7 +648,7 @@ func (a *applier) found(table, n int) string {
 	var parts []string
 	if a.keyed[table] {
 		for i, name := range t.Identity {
-			parts = append(parts, fmt.Sprintf("%s = $%d", ident(name), n+i+1))
+			parts = append(parts, fmt.Sprintf("%s %s $%d", ident(name), cmp.Or(a.equal[table][name], "="), n+i+1))
 		}
 		return strings.Join(parts, " AND ")
 	}

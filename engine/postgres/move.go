@@ -79,20 +79,30 @@ func (v *mover) dial(ctx context.Context, what, id string, write bool) (*conn, e
 	if err != nil {
 		return nil, err
 	}
-	set := `SELECT pg_catalog.set_config(s.name, '0', false) FROM pg_catalog.pg_settings AS s WHERE s.name = 'transaction_timeout'`
-	if write {
-		set += `; SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END`
-	}
-	if _, err := c.exec(ctx, set); err != nil {
+	if _, err := v.settle(ctx, c, write); err != nil {
 		_ = c.Close()
 		return nil, v.failed(ctx, what, err)
 	}
 	return c, nil
 }
 
+// settle makes the settings that are no startup parameters, and says whether the tables
+// of moves are there: one message, since a cutover waits for it.
+func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables bool, err error) {
+	set := ""
+	if v.version(c) >= 170000 {
+		set = "SET transaction_timeout = 0; "
+	}
+	if write {
+		set += `SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END; `
+	}
+	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.applied') IS NOT NULL`)
+	return err == nil && res.Rows[0][0].String == "t", err
+}
+
 func (v *mover) dialAs(ctx context.Context, what, id string, replication bool) (*conn, error) {
 	params := maps.Clone(moveParams)
-	params["application_name"] = appName(what, id)
+	params["application_name"] = strings.TrimSpace(appName(what, id))
 	params[paramMasses] = ""
 	if replication {
 		params[paramReplication] = "database"
@@ -128,29 +138,52 @@ func (v *mover) failed(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("%s on shard %s: %w", op, v.s.cfg.Name, err)
 }
 
-// prepare makes the tables of moves unless they are there.
-func (v *mover) prepare(ctx context.Context, c *conn) error {
-	res, err := c.exec(ctx, `SELECT pg_catalog.to_regclass('cleave_internal.applied') IS NOT NULL`)
-	if err != nil || res.Rows[0][0].String == "t" {
-		return err
+// housekeeping gives a conversation to a method that needs the tables of moves, and
+// makes them if they are not there. It is the shard's spare one, if that still
+// answers: a cutover should not wait for a server's process to start. It writes as
+// movers do, in all methods.
+func (v *mover) housekeeping(ctx context.Context, op string) (*conn, error) {
+	if c := v.s.spare.Swap(nil); c != nil {
+		if tables, err := v.settle(ctx, c, true); err == nil && tables {
+			return c, nil
+		}
+		_ = c.Close()
 	}
-	if _, err = c.exec(ctx, fmt.Sprintf(moveTablesSQL, int64(installLock))); err != nil && engine.Lost(err) == nil {
-		_, _ = c.exec(ctx, "ROLLBACK") // the first error says it all
-	}
-	return err
-}
-
-// housekeeping opens a conversation for a method that is not about masses of rows.
-func (v *mover) housekeeping(ctx context.Context, op, id string, write bool) (*conn, error) {
-	c, err := v.dial(ctx, forOther, id, write)
+	c, err := v.dialAs(ctx, forOther, "", false)
 	if err != nil {
 		return nil, err
 	}
-	if err := v.prepare(ctx, c); err != nil {
+	tables, err := v.settle(ctx, c, true)
+	if err == nil && !tables {
+		if _, err = c.exec(ctx, fmt.Sprintf(moveTablesSQL, int64(installLock))); err != nil && engine.Lost(err) == nil {
+			_, _ = c.exec(ctx, "ROLLBACK") // the first error says it all
+		}
+	}
+	if err != nil {
 		_ = c.Close()
 		return nil, v.failed(ctx, op, err)
 	}
 	return c, nil
+}
+
+// done keeps a conversation as the spare one, if it can be.
+func (v *mover) done(c *conn) {
+	if c.broken.Load() || c.status != 'I' || v.s.closed.Load() {
+		_ = c.Close()
+		return
+	}
+	if old := v.s.spare.Swap(c); old != nil {
+		_ = old.Close()
+	}
+	if v.s.closed.Load() { // since
+		v.s.closeSpare()
+	}
+}
+
+func (s *shard) closeSpare() {
+	if c := s.spare.Swap(nil); c != nil {
+		_ = c.Close()
+	}
 }
 
 const tokenSQL = `SELECT token::pg_catalog.text FROM cleave_internal.leader FOR SHARE`
@@ -207,11 +240,11 @@ func (v *mover) transact(ctx context.Context, c *conn, do func() error) error {
 // Seize keeps the token in a row that every transaction of a mover locks.
 func (v *mover) Seize(ctx context.Context) error {
 	const op = "seize the shard"
-	c, err := v.housekeeping(ctx, op, "", true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer v.done(c)
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
 		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.leader (token) VALUES (%d)
 			ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token WHERE leader.token < EXCLUDED.token`, v.token))
@@ -247,18 +280,18 @@ func place(p engine.Position) (lsn, error) {
 // past the position without waiting for others.
 func (v *mover) Here(ctx context.Context) (engine.Position, error) {
 	const op = "read the position"
-	c, err := v.dial(ctx, forOther, "", true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer v.done(c)
 	at, err := v.here(ctx, c)
 	return at, v.failed(ctx, op, err)
 }
 
 func (v *mover) here(ctx context.Context, c *conn) (engine.Position, error) {
 	// The commit of a transaction with a message in it waits for the disk.
-	if _, err := c.exec(ctx, `SET synchronous_commit = local; BEGIN; SELECT pg_catalog.pg_logical_emit_message(true, 'cleave', ''); COMMIT`); err != nil {
+	if _, err := c.exec(ctx, `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_catalog.pg_logical_emit_message(true, 'cleave', ''); COMMIT`); err != nil {
 		return "", err
 	}
 	res, err := c.exec(ctx, `SELECT pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text`)
@@ -285,11 +318,11 @@ func (v *mover) Lag(ctx context.Context, id string, at engine.Position) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close()
+	defer v.done(c)
 	since := literal(from.String())
 	if from == 0 {
 		since = `COALESCE((SELECT began::pg_catalog.text FROM cleave_internal.capture WHERE id = ` + literal(id) + `), pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text)`

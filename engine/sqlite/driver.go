@@ -105,7 +105,7 @@ type Shard struct {
 	movers      moverPool
 
 	mu     sync.Mutex
-	conns  map[*Conn]bool
+	conns  map[*Conn]bool // whether it counts among max
 	open   int
 	isDown bool
 }
@@ -138,9 +138,11 @@ func (s *Shard) Close() error {
 
 func (s *Shard) closed(c *Conn) {
 	s.mu.Lock()
-	if s.conns[c] {
+	if counted, ok := s.conns[c]; ok {
 		delete(s.conns, c)
-		s.open--
+		if counted {
+			s.open--
+		}
 	}
 	s.mu.Unlock()
 }

@@ -81,8 +81,7 @@ func (m *mover) conn(ctx context.Context) (*Conn, error) {
 	m.s.mu.Lock()
 	down = m.s.isDown
 	if !down {
-		m.s.conns[c] = true
-		m.s.open++
+		m.s.conns[c] = false
 	}
 	m.s.mu.Unlock()
 	if down {
