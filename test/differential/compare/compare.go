@@ -31,8 +31,8 @@ type Options struct {
 	// Modifiers: a column may lack its type's modifier (numeric for numeric(10,2)) on one
 	// of the sides: constants are folded sooner or later.
 	Modifiers bool
-	// Mistakes: of a statement that is not accepted any error of class 42 will do: it may
-	// have several mistakes.
+	// Mistakes: of a statement that is not accepted any error of class 42, 22 or 23 will
+	// do: it may have several mistakes.
 	Mistakes bool
 	// AnyError: where rows make a statement fail in several ways, any of the errors of
 	// classes 22 and 23 will do: which row is met first is left open.
@@ -54,7 +54,7 @@ func Difference(want, got *Outcome, o Options) string {
 		if o.AnyError && ofRows(want.Err.Code) && ofRows(got.Err.Code) {
 			return ""
 		}
-		if o.Mistakes && strings.HasPrefix(want.Err.Code, "42") && strings.HasPrefix(got.Err.Code, "42") {
+		if o.Mistakes && strings.HasPrefix(want.Err.Code, "42") && (strings.HasPrefix(got.Err.Code, "42") || ofRows(got.Err.Code)) {
 			return ""
 		}
 		if want.Err.Code != got.Err.Code {
