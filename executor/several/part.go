@@ -93,7 +93,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 // borrowed in the same order by everybody, so that two statements do not wait for
 // each other's. The session's bound of shards holds here.
 func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
-	if err := c.bounds.touches(len(shards)); err != nil {
+	if err := c.bounds.touches(shards...); err != nil {
 		return nil, err
 	}
 	parts := make([]*part, 0, len(shards))
