@@ -34,6 +34,8 @@ type part struct {
 	keep    *executor.Settings
 	// stale: a SET ran on it, of which the session has not taken note yet.
 	stale bool
+	// decides: something ran on it that cannot be prepared, but can be committed.
+	decides bool
 	// sets: a statement changed its settings in a way that is not known here.
 	sets bool
 }
