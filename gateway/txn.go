@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -36,6 +37,8 @@ type txn struct {
 	modes []string
 	// conn is the shard conversation that it is bound to; nil while it is not.
 	conn *executor.Conn
+	// since is the map by which it began there.
+	since *shardmap.Snapshot
 	// readOnly: it was begun READ ONLY.
 	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
@@ -130,6 +133,7 @@ func (x *session) reachInTx(shard string, u use) error {
 
 // bindTx begins the transaction on a shard, with what it did so far.
 func (x *session) bindTx(shard string, u use) error {
+	x.tx.since = x.srv.ex.Snapshot()
 	c, err := x.obtain(shard, u, x.tx.before)
 	if err != nil {
 		return err
@@ -576,6 +580,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
 	case "release":
+		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
 		t.saves = t.saves[:at]
 	case "rollback to":
 		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
