@@ -45,9 +45,9 @@ var never = map[string][]string{
 	"coordinator": {"access", "ids", "planner", "executor"},
 	"planner":     {"engine", "workflow"},
 	// Everything but the pure steps and the map is simulated.
-	"sim": {"placement", "access", "ids", "telemetry", "engine", "planner", "executor", "schema", "coordinator", "admin", "gateway", client, "cmd/cleave"},
-	"executor":    {},
-	"gateway":     {},
+	"sim":      {"placement", "access", "ids", "telemetry", "engine", "planner", "executor", "schema", "coordinator", "admin", "gateway", client, "cmd/cleave"},
+	"executor": {},
+	"gateway":  {},
 }
 
 // leaves are drivers: only what wires the rooms together and tests import them,

@@ -19,6 +19,9 @@ func (p *pair) move() {
 	for name, keys := range map[string][]string{
 		"hash_bigint": {"3", "8"}, "hash_text": {"'Ada@x.org'", "'cy@x.org'"}, "by_sensor": {"5", "16"}, "by_time": {"'2024-02-05 14:00:00'"},
 	} {
+		if _, ok := p.cluster.Snapshot().Keyspace(name); !ok {
+			continue
+		}
 		for _, sql := range cluster.Pins(name, keys...) {
 			if o := p.router.Run(ctx, compare.Statement{SQL: sql}); o.Err != nil || o.Lost != nil {
 				p.t.Fatalf("%s: %s: %s", p.cluster.Name(), sql, o)
@@ -55,10 +58,7 @@ func TestStrangers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", o.Engine, o.Shards), func(t *testing.T) {
 				t.Parallel()
 				p := startPair(t, o, schemas, true)
-				for at, topic := range topics {
-					if !*everywhere && *oneTopic == "" && (at+i)%2 == 1 {
-						continue
-					}
+				for _, topic := range topics {
 					if !slices.Contains(topic.Engines, o.Engine) || *oneTopic != "" && *oneTopic != topic.Name {
 						continue
 					}
