@@ -156,6 +156,7 @@ func (x *session) bindTx(shard string, u use) error {
 	if !x.tx.weak {
 		x.uses(c.Shard())
 	}
+	x.turn.At(c.ShardName())
 	x.unit.bound = true
 	x.wrote = !u.readOnly
 	x.sending(u.roam)
