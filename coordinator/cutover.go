@@ -300,9 +300,7 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	if err != nil {
 		return err
 	}
-	if o, ok := m.(interface {
-		Open(ctx context.Context, guards []engine.Guard) error
-	}); ok { // without waiting for writers, who may wait for us
+	if o, ok := m.(engine.Opener); ok { // without waiting for writers, who may wait for us
 		return o.Open(bound, wide)
 	}
 	_, err = j.setGuardsAs(bound, wide, e.Target)
