@@ -271,7 +271,7 @@ func (f *fetch) step(out []byte, rows int32) ([]byte, bool, string, error) {
 		return out, false, "", err
 	}
 	f.buf = frames
-	n, _ := countRows(frames)
+	n, _, _ := countRows(frames)
 	k.pos += int64(n)
 	k.ended = ended
 	switch {

@@ -36,17 +36,26 @@ const patience = 2 * time.Minute
 // target is a router with a coordinator over shards.
 type target struct {
 	t     *testing.T
+	path  string // of the directory
 	dir   shardmap.Directory
 	rooms *wiring.Rooms
 	url   string
 }
 
-// start starts a cluster whose shards are of the engines, one each.
+// start starts a cluster whose shards are of the engines, one each, with a coordinator
+// in the router's process.
 func start(t *testing.T, engines ...string) *target {
+	t.Helper()
+	return startAs(t, "test", engines...)
+}
+
+// startAs is start; without a candidate's name there is no coordinator.
+func startAs(t *testing.T, candidate string, engines ...string) *target {
 	t.Helper()
 	ctx := context.Background()
 	folder := t.TempDir()
-	dir, err := wiring.OpenDirectory(ctx, filepath.Join(folder, "directory.db"))
+	path := filepath.Join(folder, "directory.db")
+	dir, err := wiring.OpenDirectory(ctx, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +85,7 @@ func start(t *testing.T, engines ...string) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: &cfg.Config, Log: log, Candidate: "test"})
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: &cfg.Config, Log: log, Candidate: candidate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +105,7 @@ func start(t *testing.T, engines ...string) *target {
 			t.Error(err)
 		}
 	})
-	return &target{t: t, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
+	return &target{t: t, path: path, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
 }
 
 // connect opens a session.
