@@ -125,7 +125,7 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, step: "relation " + r.r.Name}
+	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, alone: g.e.st.Stable, step: "relation " + r.r.Name}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
@@ -460,7 +460,7 @@ func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream,
 	if err != nil {
 		return nil, err
 	}
-	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion, step: "text"}
+	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion, alone: g.e.st.Stable, step: "text"}
 	// The number of rows is a part of the text, so that few of many are the same.
 	q.named = g.e.named && len(in.values)-len(g.in.values) <= 64
 	return g.c.send(p, q)
