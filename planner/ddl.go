@@ -135,7 +135,7 @@ func (a *analyzer) created(v *pg.RangeVar) TableName {
 }
 
 func (a *analyzer) temporary() {
-	refuse("temporary tables are not supported yet: they live in one session of one shard", "use an unlogged table, or WITH")
+	refuse("temporary objects other than tables and views are not supported: they live in one session of one shard", "make one that lasts, and drop it afterwards")
 }
 
 // expressions checks the functions in the expressions of a definition.
@@ -496,7 +496,7 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		what = "publications and subscriptions"
 	}
 	verb := " is not supported yet"
-	if strings.Contains(what, " and ") {
+	if strings.HasSuffix(what, "policies") || strings.HasSuffix(what, "subscriptions") {
 		verb = " are not supported yet"
 	}
 	refuse(what+verb, hint)
