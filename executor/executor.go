@@ -43,6 +43,8 @@ type Executor struct {
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
 	baseline atomic.Pointer[baseline]
+	holds    atomic.Pointer[[]Hold] // of snapshot; set before it
+	changes  atomic.Pointer[[]change]
 	plans    planCache
 	intern   intern
 	turn     atomic.Uint64
@@ -55,6 +57,20 @@ type Executor struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	closed  bool
+	// ending are the connections that are being closed.
+	ending sync.WaitGroup
+}
+
+// beside runs what takes a bounded time in a goroutine that Close waits for; after
+// Close it does nothing and returns false.
+func (e *Executor) beside(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.ending.Go(f)
+	return true
 }
 
 // New makes an Executor. It does nothing until Start.
@@ -187,6 +203,13 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 		next[s.Name] = &pool{ex: e, name: s.Name, key: key, shard: sh, metrics: e.metrics.Shard(s.Name)}
 	}
 	e.pools.Store(&next)
+	var before []Hold
+	if all := e.holds.Load(); all != nil {
+		before = *all
+	}
+	holds := holdsOf(snap, before)
+	e.holds.Store(&holds)
+	e.changes.Store(e.noteChange(snap))
 	e.snapshot.Store(snap)
 	e.lease.Install(snap.Version())
 	select {
@@ -231,6 +254,7 @@ func (e *Executor) Close() error {
 	pools, groups := *e.pools.Load(), e.groups
 	e.mu.Unlock()
 	e.wg.Wait()
+	e.ending.Wait()
 	var errs []error
 	for _, g := range groups {
 		errs = append(errs, g.close())

@@ -22,6 +22,11 @@ func (x *session) ddl(st *planner.Statement) error {
 	if st.DDL.Strangers != nil {
 		return st.DDL.Strangers
 	}
+	if len(st.DDL.Truncated) > 0 {
+		if err := x.admit(st, nil); err != nil {
+			return err
+		}
+	}
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err

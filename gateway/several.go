@@ -48,6 +48,9 @@ func (h host) Values(list []planner.FillValue) ([][]byte, error) {
 // Wrote notes that the session writes on a shard.
 func (h host) Wrote(c *executor.Conn) { h.x.writes.Note(c) }
 
+// Joined notes that the transaction, or the unit, is open on a shard.
+func (h host) Joined(shard string) { h.x.uses(shard) }
+
 // reachSeveral makes pipe.Conn a conversation with several shards: the
 // transaction's, or one for the messages up to Sync. A transaction that is bound
 // to one shard takes its conversation along.
@@ -92,7 +95,7 @@ func (x *session) reachSeveral(u use) error {
 					return err
 				}
 			}
-			o.Adopted, o.Keep, o.Wrote = x.tx.conn, x.tx.keep, x.tx.ran > 0
+			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.tx.keep, x.tx.ran > 0, x.tx.since
 			x.pipe.Reset()
 			x.dirty = false
 		}
@@ -139,6 +142,7 @@ func (x *session) unitSeveral(u use) error {
 			x.release()
 			return x.shardSaid(c, err)
 		}
+		x.uses(c.Shard())
 		o.Adopted, o.Keep, o.Wrote = c, x.settings, x.wrote
 		wrote := x.wrote
 		x.pipe.Reset()

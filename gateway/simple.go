@@ -92,7 +92,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return x.besideTemps(err)
 		}
-		if found && (x.tx.state == txNone || !x.tx.failed) && len(x.temps) == 0 {
+		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap)) && len(x.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.
 			x.m.runs(st)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
@@ -153,7 +153,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 // together sends a message whole, if all its statements go to one shard and none
 // is the router's business: then the shard does with it exactly what PostgreSQL does.
 func (x *session) together(f wire.Frame, parts []string) (done bool, err error) {
-	if x.tx.failed || x.tx.schema != nil {
+	if x.tx.failed || x.tx.schema != nil || x.outlived() != nil {
 		return false, nil
 	}
 	shard := ""
@@ -177,6 +177,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		last = st
 		if st.Kind == planner.AnyShard {
 			continue
+		}
+		if !x.clear(st) {
+			return false, nil // it may have to wait, and what was before it would wait too
 		}
 		s, err := x.choose(st, &planner.Args{})
 		if err != nil || shard != "" && s != shard || s == several.Name {
@@ -311,6 +314,9 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 				return err
 			}
 		}
+		if err := x.admit(st, &x.args); err != nil {
+			return err
+		}
 		shard, err := x.choose(st, &x.args)
 		if err != nil {
 			return err
@@ -347,7 +353,16 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 
 // allowed refuses what a failed transaction does not take.
 func (x *session) allowed(st *planner.Statement) error {
-	if x.tx.state == txNone || !x.tx.failed {
+	if x.tx.state == txNone {
+		return nil
+	}
+	if !x.tx.failed {
+		if st.Kind == planner.TxKind {
+			return nil
+		}
+		if e := x.outlived(); e != nil {
+			return e
+		}
 		return nil
 	}
 	if st.Kind == planner.TxKind && (st.Tx.Op == "commit" || st.Tx.Op == "rollback" || st.Tx.Op == "rollback to") {

@@ -46,11 +46,12 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 			continue
 		}
 		a.fresh()
-		text, err := a.text(a.clocked(selectNode(b.relation(s))))
+		tree := a.clocked(selectNode(b.relation(s)))
+		text, err := a.text(tree)
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u)}}, Why: "its groups have rows of several shards"}
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: a.own(tree, text, u)}}, Why: "its groups have rows of several shards"}
 		if p.Text, err = a.text(a.clocked(selectNode(final))); err != nil {
 			return nil, err
 		}

@@ -72,6 +72,8 @@ const computedMax = 1000
 type Template struct {
 	Pieces []string
 	At     []int // which relation follows a piece
+
+	own *onOwn // see On
 }
 
 // Join returns the text with each relation in its place.
@@ -611,7 +613,7 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 		s.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	a.clocked(n)
-	m.Write = template(a.written(n))
+	m.Write = a.ownTemplate(n, w)
 	return &Plan{Op: Modify, Modify: m, Target: a.targetOf(w), Why: "every shard inserts what it selects"}
 }
 

@@ -93,7 +93,7 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 		a.clockAssignments(t, up.TargetList)
 	}
 	if v := n.GetMergeStmt(); v != nil {
-		a.mergeLocal(v, u)
+		src := a.mergeLocal(v, u)
 		for _, w := range v.MergeWhenClauses {
 			c := w.GetMergeWhenClause()
 			if c.CommandType == pg.CmdType_CMD_INSERT {
@@ -103,17 +103,17 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 			}
 		}
 		a.clocked(n)
-		m.Write = template(a.written(n))
+		m.Write = a.ownTemplate(n, src, u)
 		plan.Target = Target{Keyspace: t.Keyspace}
 		return plan, nil
 	}
 	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || a.linked(o, u) }}
 	x.edit(n)
 	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
-		a.planMove(m, up, t)
+		a.planMove(m, up, u)
 		return plan, nil
 	}
-	m.Write = template(a.written(n))
+	m.Write = a.ownTemplate(n, u)
 	return plan, nil
 }
 
@@ -523,11 +523,11 @@ func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
 
 // mergeLocal proves that a MERGE falls apart by shard: its source is a sharded
 // table, its target is joined on the shard key, and rows are inserted under it.
-func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) {
+func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use) {
 	no := func(why string) {
 		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
 	}
-	src := a.second.byRef[v.SourceRelation.GetRangeVar()]
+	src = a.second.byRef[v.SourceRelation.GetRangeVar()]
 	if v.WithClause != nil || src == nil || !src.sharded() {
 		no("its source is not a sharded table")
 	}
@@ -567,6 +567,7 @@ func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) {
 			}
 		}
 	}
+	return src
 }
 
 // setsKey reports whether a list of assignments has a shard key column.

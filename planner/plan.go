@@ -163,6 +163,9 @@ type Route struct {
 	// Several: the keys are on several shards, so the statement has to be planned
 	// for them: Planner.Several.
 	Several bool
+	// Held is a transit with a hold that has a key of the statement, nil nearly
+	// always. Of a route to several shards it may be missing, see [Statement.Held].
+	Held *shardmap.Transit
 
 	index   *shardmap.Index
 	rangeAt int // index into the keyspace's ranges, negative for a pin or listed value

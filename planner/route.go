@@ -119,8 +119,11 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 			}
 			return Route{}, err
 		}
+		if index.Holds() != nil && route.Held == nil {
+			route.Held = index.Held(key)
+		}
 		if route.Shard == "" {
-			route = Route{Shard: at.Shard, Keyspace: s.Keyspace, Epoch: at.Epoch, Pinned: at.Pinned, index: index, rangeAt: at.Range}
+			route = Route{Shard: at.Shard, Keyspace: s.Keyspace, Epoch: at.Epoch, Pinned: at.Pinned, Held: route.Held, index: index, rangeAt: at.Range}
 			continue
 		}
 		if at.Shard != route.Shard {

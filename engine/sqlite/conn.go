@@ -76,6 +76,8 @@ type Conn struct {
 	relations map[string]*tableDef
 
 	tx txState
+	// sets are what cleave_member knows beside captures.
+	sets []*rowSet
 
 	mu        sync.Mutex
 	running   bool

@@ -199,6 +199,7 @@ type catalog struct {
 	byOID      map[uint32]*tableDef
 	sequences  map[string]*sequenceDef
 	seqByOID   map[uint32]*sequenceDef
+	captures   map[uint32]*captureDef
 }
 
 func newCatalog() *catalog {

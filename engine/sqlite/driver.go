@@ -102,9 +102,10 @@ type Shard struct {
 	max         int
 	synchronous string
 	writers     *writerQueue
+	movers      moverPool
 
 	mu     sync.Mutex
-	conns  map[*Conn]bool
+	conns  map[*Conn]bool // whether it counts among max
 	open   int
 	isDown bool
 }
@@ -137,9 +138,11 @@ func (s *Shard) Close() error {
 
 func (s *Shard) closed(c *Conn) {
 	s.mu.Lock()
-	if s.conns[c] {
+	if counted, ok := s.conns[c]; ok {
 		delete(s.conns, c)
-		s.open--
+		if counted {
+			s.open--
+		}
 	}
 	s.mu.Unlock()
 }
@@ -228,7 +231,7 @@ func (s *Shard) openError(err error) error {
 const metaSchema = `CREATE TABLE IF NOT EXISTS cleave_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cleave_object (oid INTEGER PRIMARY KEY, kind TEXT NOT NULL, def TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_sequence (oid INTEGER PRIMARY KEY, value INTEGER NOT NULL, called INTEGER NOT NULL);
-` + guardSchema
+` + guardSchema + ";\n" + moveSchema
 
 // Install implements engine.Shard: it makes the file if there is none.
 func (s *Shard) Install(ctx context.Context) error {
@@ -580,6 +583,16 @@ func (c *Conn) loadCatalog(gen int64) error {
 			}
 			cat.sequences[objectKey(d.Schema, d.Name)] = d
 			cat.seqByOID[d.OID] = d
+		case "capture":
+			d := &captureDef{}
+			if err := json.Unmarshal(def, d); err != nil {
+				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a capture in the file cannot be read")
+			}
+			d.rows = newRowSet(&d.Set)
+			if cat.captures == nil {
+				cat.captures = map[uint32]*captureDef{}
+			}
+			cat.captures[d.OID] = d
 		}
 	}
 	c.cat = cat

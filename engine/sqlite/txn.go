@@ -50,6 +50,7 @@ type txState struct {
 	ddl        bool
 	started    bool // txTime is set
 	local      []savedSetting
+	captured   []uint32 // captures that have a row of this transaction in the log
 }
 
 func (t *txState) status() byte {
@@ -68,6 +69,9 @@ type writerQueue struct {
 	path string
 	refs int
 	slot chan struct{}
+
+	logMu sync.Mutex
+	log   chan struct{} // closed when the process has committed a captured change
 }
 
 var writerQueues = struct {
@@ -92,6 +96,26 @@ func (q *writerQueue) leave() {
 	defer writerQueues.mu.Unlock()
 	if q.refs--; q.refs == 0 {
 		delete(writerQueues.m, q.path)
+	}
+}
+
+// logged returns a channel that is closed at the next commit of captured changes
+// by this process.
+func (q *writerQueue) logged() <-chan struct{} {
+	q.logMu.Lock()
+	defer q.logMu.Unlock()
+	if q.log == nil {
+		q.log = make(chan struct{})
+	}
+	return q.log
+}
+
+func (q *writerQueue) tellLog() {
+	q.logMu.Lock()
+	defer q.logMu.Unlock()
+	if q.log != nil {
+		close(q.log)
+		q.log = nil
 	}
 }
 
@@ -296,8 +320,12 @@ func (c *Conn) commitTx() error {
 		c.abandonTx()
 		return err
 	}
+	told := len(c.tx.captured) > 0 && c.writers != nil
 	c.settings.commitLocal(&c.tx)
 	c.resetTx()
+	if told {
+		c.writers.tellLog()
+	}
 	return nil
 }
 

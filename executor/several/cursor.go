@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -270,7 +271,7 @@ func (f *fetch) step(out []byte, rows int32) ([]byte, bool, string, error) {
 		return out, false, "", err
 	}
 	f.buf = frames
-	n, _ := countRows(frames)
+	n, _, _ := countRows(frames)
 	k.pos += int64(n)
 	k.ended = ended
 	switch {
@@ -305,8 +306,9 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 	j := &answer{tag: "EXPLAIN"}
 	line := func(s string) { j.rows = append(j.rows, wire.AppendDataRow(nil, [][]byte{[]byte(s)})) }
 	line("Several shards: " + plan.Op.String())
-	on := func(what, text string, target *planner.Target) error {
-		shards, err := target.Shards(c.host.Snapshot(), e.args)
+	snap := c.host.Snapshot()
+	on := func(what string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
+		shards, err := target.Shards(snap, e.args)
 		if err != nil {
 			return err
 		}
@@ -316,7 +318,11 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 		}
 		streams := make([]*stream, len(parts))
 		for i, p := range parts {
-			q := e.request(x.Prefix + text)
+			own, err := text(p.shard, c.maps(p, snap)...)
+			if err != nil {
+				return err
+			}
+			q := e.request(x.Prefix + own)
 			q.results, q.portion = nil, 0
 			if streams[i], err = c.send(p, q); err != nil {
 				return err
@@ -341,13 +347,13 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 	}
 	for i := range plan.Relations {
 		r := &plan.Relations[i]
-		if err := on("relation "+r.Name+" from ", r.Text, &r.Target); err != nil {
+		if err := on("relation "+r.Name+" from ", r.On, &r.Target); err != nil {
 			return nil, err
 		}
 	}
 	switch plan.Op {
 	case planner.Scatter:
-		if err := on("", plan.Text, &plan.Target); err != nil {
+		if err := on("", plan.On, &plan.Target); err != nil {
 			return nil, err
 		}
 	case planner.Gather:

@@ -20,11 +20,19 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock := m.request(&v.Lock)
-	lock.results = []int16{0}
-	streams, err := m.sendAll(parts, func(*part) (request, bool) { return lock, true })
-	if err != nil {
-		return nil, err
+	lock := m.each(&v.Lock)
+	var streams []*stream
+	for _, p := range parts {
+		q, err := lock(p)
+		if err != nil {
+			return nil, err
+		}
+		q.results = []int16{0}
+		s, err := c.send(p, q)
+		if err != nil {
+			return nil, err
+		}
+		streams = append(streams, s)
 	}
 	leaving, staying := map[string][]string{}, map[string][]string{}
 	given := &givenUp{types: v.Types, old: map[string]bool{}, gone: map[string]bool{}}

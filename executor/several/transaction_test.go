@@ -2,13 +2,10 @@ package several
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +39,12 @@ type bank struct {
 
 func newBank(t testing.TB, servers ...*localpg.Server) *bank {
 	t.Helper()
+	return newBankIn(t, memory.New(), servers...)
+}
+
+// newBankIn makes the bank the cluster of an empty directory.
+func newBankIn(t testing.TB, dir shardmap.Directory, servers ...*localpg.Server) *bank {
+	t.Helper()
 	var urls []string
 	for i, s := range servers {
 		url := pgtest.DatabaseOn(t, s)
@@ -57,7 +60,10 @@ func newBank(t testing.TB, servers ...*localpg.Server) *bank {
 		}
 		urls = append(urls, url)
 	}
-	ex, dir, err := openBank(urls)
+	if err := found(dir, urls); err != nil {
+		t.Fatal(err)
+	}
+	ex, err := openBank(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,17 +89,19 @@ func same(s *localpg.Server, n int) []*localpg.Server {
 
 func shardName(i int) string { return fmt.Sprint("shard-", i) }
 
-func openBank(urls []string) (*executor.Executor, shardmap.Directory, error) {
+// found writes the first map.
+func found(dir shardmap.Directory, urls []string) error {
 	state := shardmap.State{Format: shardmap.Format, Cluster: testCluster, DefaultShard: shardName(0)}
 	for i, url := range urls {
 		state.Shards = append(state.Shards, shardmap.Shard{Name: shardName(i), Engine: "postgres", URL: url, Weight: 1})
 	}
-	dir := memory.New()
-	if _, err := dir.Update(context.Background(), shardmap.Change{By: "test", Why: "test", Op: "test"}, state); err != nil {
-		return nil, nil, err
-	}
+	_, err := dir.Update(context.Background(), shardmap.Change{By: "test", Why: "test", Op: "test"}, state)
+	return err
+}
+
+func openBank(dir shardmap.Directory) (*executor.Executor, error) {
 	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}}, Planner: planner.New(planner.Limits{})})
-	return ex, dir, ex.Start(context.Background())
+	return ex, ex.Start(context.Background())
 }
 
 // query runs a statement on a shard outside of everything.
@@ -115,12 +123,19 @@ func (b *bank) query(i int, sql string) *engine.Result {
 
 // begin opens a transaction on every shard and takes or gives money there: with
 // three shards -2, +1 and +1.
-func begin(ex *executor.Executor, shards int, read ...int) ([]Participant, error) {
-	var parts []Participant
+func begin(ex *executor.Executor, shards int, read ...int) (parts []Participant, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range parts {
+				p.Conn.Break()
+				p.Conn.Release()
+			}
+		}
+	}()
 	for i := range shards {
 		c, err := ex.Acquire(context.Background(), shardName(i), nil)
 		if err != nil {
-			return nil, err
+			return parts, err
 		}
 		amount := 1
 		if i == 0 {
@@ -133,10 +148,10 @@ func begin(ex *executor.Executor, shards int, read ...int) ([]Participant, error
 				sql, wrote = "BEGIN; SELECT balance FROM account", false
 			}
 		}
-		if _, err := c.Exec(sql); err != nil {
-			return nil, err
-		}
 		parts = append(parts, Participant{Shard: shardName(i), Conn: c, Wrote: wrote})
+		if _, err := c.Exec(sql); err != nil {
+			return parts, err
+		}
 	}
 	return parts, nil
 }
@@ -151,14 +166,14 @@ func (b *bank) begin(read ...int) []Participant {
 }
 
 // commit is Commit and release.
-func (b *bank) commit(t *Transactions, parts []Participant) (bool, error) {
+func (b *bank) commit(tx *Transactions, parts []Participant) (bool, error) {
 	b.t.Helper()
-	if err := t.CanWrite(context.Background(), parts); err != nil {
+	if err := tx.CanWrite(context.Background(), parts); err != nil {
 		b.t.Fatal(err)
 	}
-	committed, _, err := t.Commit(context.Background(), parts)
+	committed, _, err := tx.Commit(context.Background(), parts)
 	for _, p := range parts {
-		if err == nil && (p.Conn.Broken() || p.Conn.Status() != 'I') {
+		if err == nil && tx.step == nil && (p.Conn.Broken() || p.Conn.Status() != 'I') {
 			b.t.Errorf("the conversation with %s is not as it should be", p.Shard)
 		}
 		p.Conn.Release()
@@ -250,6 +265,53 @@ func TestCommit(t *testing.T) {
 	}
 }
 
+// TestShardLeavesInDoubt: while something may be prepared on a shard that is not in
+// the map any more, the decision on it stays.
+func TestShardLeavesInDoubt(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	tx.onStep("commit shard-1", func() error { return errors.New("stop") })
+	if _, err := b.commit(tx, b.begin()); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	change := func(edit func(*shardmap.State)) {
+		snap, err := b.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := snap.State().Clone()
+		edit(&next)
+		if _, err := b.dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Why: "test", Op: "test"}, next); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.ex.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var gone shardmap.Shard
+	change(func(s *shardmap.State) { gone, s.Shards = s.Shards[2], s.Shards[:2] })
+	other := b.transactions()
+	if _, _, err := other.recovery().Settle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.urls[:2] {
+		b.query(i, "UPDATE "+table+" SET at = at - '2 min'::interval")
+	}
+	var state *cleaning
+	for range 3 {
+		var err error
+		if state, err = other.recovery().clean(ctx, state, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(s *shardmap.State) { s.Shards = append(s.Shards, gone) })
+	b.settled(other)
+	if got := b.balances(); got != "98 101 101" {
+		t.Fatalf("balances %s", got)
+	}
+}
+
 // TestPrepareFails: an error of one part undoes all others, and is the client's.
 func TestPrepareFails(t *testing.T) {
 	b := newBank(t, same(pgtest.Server(t), 3)...)
@@ -308,9 +370,9 @@ func TestStopAtEveryStep(t *testing.T) {
 	want := "100 100 100"
 	for n := 1; ; n++ {
 		tx, at := b.transactions(), ""
-		steps := 0
+		count := 0
 		tx.step = func(step, shard string) error {
-			if steps++; steps == n {
+			if count++; count == n {
 				at = strings.TrimSpace(step + " " + shard)
 				return errors.New("stop")
 			}
@@ -321,18 +383,21 @@ func TestStopAtEveryStep(t *testing.T) {
 			t.Fatalf("at %q: %v", at, err)
 		}
 		b.settled(b.transactions())
-		switch at {
-		case "prepare shard-1", "prepare shard-2", "decide shard-0":
-		default:
+		if at == "" || decidedAt(at) {
 			want = b.after(want)
 		}
 		if got := b.balances(); got != want {
 			t.Fatalf("stopped at %q: balances %s, want %s", at, got, want)
 		}
 		if at == "" {
+			if n != len(steps)+1 {
+				t.Fatalf("there are %d steps, and %d are known", n-1, len(steps))
+			}
 			break
 		}
-		t.Logf("stopped at %q: balances %s", at, want)
+		if at != steps[n-1] {
+			t.Fatalf("step %d is %q, not %q", n, at, steps[n-1])
+		}
 	}
 }
 
@@ -343,86 +408,6 @@ func (b *bank) after(balances string) string {
 		b.t.Fatal(err)
 	}
 	return fmt.Sprint(a-2, c+1, d+1)
-}
-
-const dyingEnv = "CLEAVE_TEST_DYING"
-
-type dying struct {
-	URLs []string
-	Step int
-}
-
-// die is a process that transfers money and kills itself at a step.
-func die(plan string) {
-	var d dying
-	err := json.Unmarshal([]byte(plan), &d)
-	if err != nil {
-		panic(err)
-	}
-	ex, _, err := openBank(d.URLs)
-	if err != nil {
-		panic(err)
-	}
-	parts, err := begin(ex, len(d.URLs))
-	if err != nil {
-		panic(err)
-	}
-	tx := NewTransactions(TransactionsOptions{Executor: ex})
-	if err := tx.CanWrite(context.Background(), parts); err != nil {
-		panic(err)
-	}
-	steps := 0
-	tx.step = func(step, shard string) error {
-		if steps++; steps == d.Step {
-			fmt.Printf("%s %s\n", step, shard)
-			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-				panic(err)
-			}
-			select {}
-		}
-		return nil
-	}
-	if ok, _, err := tx.Commit(context.Background(), parts); err != nil || !ok {
-		panic(err)
-	}
-	fmt.Println("acknowledged")
-	os.Exit(0)
-}
-
-// TestKilledRouter kills a process at each step with SIGKILL.
-func TestKilledRouter(t *testing.T) {
-	b := newBank(t, same(pgtest.Server(t), 3)...)
-	other := b.transactions()
-	want := "100 100 100"
-	for n := 1; ; n++ {
-		plan, err := json.Marshal(dying{b.urls, n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
-		out, err := cmd.Output()
-		said := strings.TrimSpace(string(out))
-		var exit *exec.ExitError
-		if said != "acknowledged" && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
-			t.Fatalf("%s, %v", out, err)
-		}
-		b.settled(other)
-		switch {
-		case said == "acknowledged", strings.HasPrefix(said, "decided"), strings.HasPrefix(said, "commit"), said == "finished":
-			want = b.after(want)
-		}
-		if got := b.balances(); got != want {
-			t.Fatalf("killed at %q: balances %s, want %s", said, got, want)
-		}
-		t.Logf("killed at %q: balances %s", said, want)
-		if said == "acknowledged" {
-			if n < 8 {
-				t.Fatalf("only %d steps", n)
-			}
-			break
-		}
-	}
 }
 
 // TestSlowOwner: a transaction that another router has decided against, because

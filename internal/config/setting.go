@@ -30,6 +30,7 @@ type Config struct {
 	Lanes                    int // loops that relay statements; 0 chooses, -1 is none
 	ConnectTimeout           time.Duration
 	FailoverWait             time.Duration
+	HoldTimeout              time.Duration
 	ReadPolicy               string        // "primary", "replica" or "nearest": of sessions that set none
 	MaxReplicaLag            time.Duration // 0: none
 	LocalSockets             string        // "auto" or "off"
@@ -43,15 +44,22 @@ type Config struct {
 	LogLevel                 string
 	LogFormat                string
 	SlowStatement            time.Duration // 0: none is logged
-	TraceEndpoint            string        // URL of an OpenTelemetry collector; "": see trace.Options
-	TraceSample              float64       // share of the statements without a parent
-	Auth                     string        // "trust", "scram" or "cert"
-	Trust                    []netip.Prefix
-	TLSCert, TLSKey          string // files of the router's certificate; "": no TLS
-	TLSClientCA              string // file of authorities of clients' certificates
-	TLS                      string // "optional" or "required"
-	AdminHosts               []string
-	AdminTokenFile           string
+	// Of statements over several shards; 0: no bound.
+	Scatter                       string // "on" or "off"
+	ShardsTouchedMax              int
+	RowsMax, BytesMax             int
+	SeveralTimeout                time.Duration
+	GatherRowsMax, GatherBytesMax int
+	DeadlockTimeout               time.Duration
+	TraceEndpoint                 string  // URL of an OpenTelemetry collector; "": see trace.Options
+	TraceSample                   float64 // share of the statements without a parent
+	Auth                          string  // "trust", "scram" or "cert"
+	Trust                         []netip.Prefix
+	TLSCert, TLSKey               string // files of the router's certificate; "": no TLS
+	TLSClientCA                   string // file of authorities of clients' certificates
+	TLS                           string // "optional" or "required"
+	AdminHosts                    []string
+	AdminTokenFile                string
 }
 
 // Setting describes one setting.
@@ -115,6 +123,8 @@ var settings = []Setting{
 		func(c *Config) *time.Duration { return &c.ConnectTimeout }),
 	duration("failover-wait", "how long after the loss of a primary statements wait for the next one, on shards with replicas; 0 is not at all", 10*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.FailoverWait }),
+	duration("hold-timeout", "how long statements wait whose keys are just then given to another shard, unless the session sets cleave.hold_timeout", 10*time.Second, time.Millisecond,
+		func(c *Config) *time.Duration { return &c.HoldTimeout }),
 	choice("read-policy", "where reads go that a replica can answer, unless the session sets cleave.read_policy", "primary", []string{"primary", "replica", "nearest"},
 		func(c *Config) *string { return &c.ReadPolicy }),
 	duration("max-replica-lag", "how old the data of a replica may be that is read, unless the session sets cleave.max_replica_lag; 0 is no limit", 10*time.Second, 0,
@@ -140,6 +150,22 @@ var settings = []Setting{
 		func(c *Config) *int { return &c.MessageMax }),
 	size("statement-max", "longest text of a statement", 8<<20, 1<<10, 64<<20,
 		func(c *Config) *int { return &c.StatementMax }),
+	choice("scatter", "off refuses statements that need several shards, unless the session sets cleave.scatter", "on", []string{"on", "off"},
+		func(c *Config) *string { return &c.Scatter }),
+	number("shards-max", "shards that one statement may touch, unless the session sets cleave.shards_max; 0 is no limit", 0, 0, 1_000_000,
+		func(c *Config) *int { return &c.ShardsTouchedMax }),
+	number("rows-max", "rows that one statement over several shards may return, unless the session sets cleave.rows_max; 0 is no limit", 0, 0, math.MaxInt,
+		func(c *Config) *int { return &c.RowsMax }),
+	size("bytes-max", "bytes that one statement over several shards may return, unless the session sets cleave.bytes_max; 0 is no limit", 0, 0, 1<<50,
+		func(c *Config) *int { return &c.BytesMax }),
+	duration("several-timeout", "longest run of a statement over several shards, unless the session sets cleave.several_timeout; 0 is no limit", 0, 0,
+		func(c *Config) *time.Duration { return &c.SeveralTimeout }),
+	number("gather-rows-max", "rows that a gather may fetch, unless the session sets cleave.gather_rows_max", 10_000_000, 1, math.MaxInt,
+		func(c *Config) *int { return &c.GatherRowsMax }),
+	size("gather-bytes-max", "bytes that a gather may fetch, unless the session sets cleave.gather_bytes_max", 4<<30, 1, 1<<50,
+		func(c *Config) *int { return &c.GatherBytesMax }),
+	duration("deadlock-timeout", "how long a transaction over several shards waits before it is looked whether it is in a deadlock, unless the session sets cleave.deadlock_timeout", time.Second, 10*time.Millisecond,
+		func(c *Config) *time.Duration { return &c.DeadlockTimeout }),
 	choice("log-level", "least important log lines to write", "info", []string{"debug", "info", "warn", "error"},
 		func(c *Config) *string { return &c.LogLevel }).reloadable(),
 	choice("log-format", "form of the log on stderr", "text", []string{"text", "json"},

@@ -46,7 +46,7 @@ func TestFuzz(t *testing.T) {
 		for i, o := range configurations {
 			t.Run(fmt.Sprintf("%s-%d", o.Engine, o.Shards), func(t *testing.T) {
 				t.Parallel()
-				p := newPair(t, o, []corpus.Schema{schema})
+				p := startPair(t, o, []corpus.Schema{schema}, *moving || i%2 == 1)
 				got := &fuzzed{whys: map[string]int{}}
 				for n := *first; n < *first+*count && wrong.Load() < wrongMax; n++ {
 					if o.Engine == "postgres" && n%3 != uint64(i) || o.Engine == "sqlite" && n%9 != uint64(i-3) {
