@@ -2,6 +2,8 @@ package planner
 
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // createFrom makes a CREATE TABLE AS, or SELECT INTO, of sharded tables two things: a
@@ -24,10 +26,13 @@ func (a *analyzer) createFrom() {
 			first = first.Larg
 		}
 		if first == nil || first.IntoClause == nil {
-			a.lost()
+			refuse("EXPLAIN and cursors of a statement that makes a table of rows of several shards are not supported", "use them with its query")
 		}
 		c = &pg.CreateTableAsStmt{Into: first.IntoClause, Objtype: pg.ObjectType_OBJECT_TABLE, Query: n}
 		first.IntoClause = nil
+	}
+	if len(a.params) > 0 {
+		fail(sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $1"))
 	}
 	if c.IfNotExists {
 		refuse("CREATE TABLE IF NOT EXISTS ... AS with rows of sharded tables is not supported", "leave IF NOT EXISTS out")

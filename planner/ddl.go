@@ -489,7 +489,7 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		if a.callProcedure(n.GetCallStmt()) {
 			return
 		}
-		what, hint = "CALL", "a procedure could read rows that other shards have; run its statements one by one"
+		what, hint = "CALL of a procedure that is not known to read and write no table", "run its statements one by one"
 	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
 		what = "row security policies"
 	case *pg.Node_ClusterStmt:
