@@ -277,8 +277,11 @@ func (a *analyzer) finish() {
 		}
 	}
 	if st.Kind == DDLKind {
-		if a.sharded != "" || a.virtual != "" {
-			refuse("a table cannot be created from the rows of sharded tables", "create the table first, then INSERT ... SELECT with a fixed shard key")
+		if a.virtual != "" {
+			refuse("a table cannot be created from "+a.virtual+", which is answered by the router", "read it in a statement of its own")
+		}
+		if a.sharded != "" {
+			a.createFrom()
 		}
 		return
 	}
