@@ -46,6 +46,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Conversation", func(t *testing.T) { runConversation(t, h) })
 	t.Run("Transaction", func(t *testing.T) { runTransaction(t, h) })
 	t.Run("Ending", func(t *testing.T) { runEnding(t, h) })
+	t.Run("Prepared", func(t *testing.T) { runPrepared(t, h) })
 	t.Run("Install", func(t *testing.T) { runInstall(t, h) })
 	t.Run("Describe", func(t *testing.T) { runDescribe(t, h) })
 	t.Run("Guard", func(t *testing.T) { RunGuards(t, h) })

@@ -75,7 +75,9 @@ type Conn struct {
 	// relations are temporary; see engine.Relations.
 	relations map[string]*tableDef
 
-	tx txState
+	tx      txState
+	touched touched
+	unwatch func() // ends the watch over rows
 
 	mu        sync.Mutex
 	running   bool
@@ -355,6 +357,9 @@ func (c *Conn) release() {
 	}
 	c.db.Close()
 	c.db = nil
+	if c.unwatch != nil {
+		c.unwatch()
+	}
 	if c.shard != nil {
 		c.shard.closed(c)
 	}

@@ -102,6 +102,7 @@ type Shard struct {
 	max         int
 	synchronous string
 	writers     *writerQueue
+	applier     applier
 
 	mu     sync.Mutex
 	conns  map[*Conn]bool
@@ -131,6 +132,12 @@ func (s *Shard) Close() error {
 	for _, c := range list {
 		c.Close()
 	}
+	s.applier.mu.Lock()
+	if s.applier.conn != nil {
+		s.applier.conn.release()
+		s.applier.conn = nil
+	}
+	s.applier.mu.Unlock()
 	s.writers.leave()
 	return nil
 }
@@ -228,7 +235,7 @@ func (s *Shard) openError(err error) error {
 const metaSchema = `CREATE TABLE IF NOT EXISTS cleave_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cleave_object (oid INTEGER PRIMARY KEY, kind TEXT NOT NULL, def TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_sequence (oid INTEGER PRIMARY KEY, value INTEGER NOT NULL, called INTEGER NOT NULL);
-` + guardSchema
+` + preparedSchema + ";\n" + guardSchema
 
 // Install implements engine.Shard: it makes the file if there is none.
 func (s *Shard) Install(ctx context.Context) error {
@@ -472,6 +479,11 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	c.params["session_authorization"] = c.user
 	c.out = c.out[:0]
 	c.bindEnv()
+	stop, err := watchRows(db, &c.touched)
+	if err != nil {
+		return nil, err
+	}
+	c.unwatch = stop
 	if err := register(db, c.env); err != nil {
 		return nil, err
 	}

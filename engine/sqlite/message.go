@@ -115,7 +115,7 @@ func (p *plan) exitsFailed() bool {
 	if p.empty {
 		return true
 	}
-	return p.kind == controlPlan && (p.tag == "COMMIT" || p.tag == "ROLLBACK")
+	return p.kind == controlPlan && (p.tag == "COMMIT" || p.tag == "ROLLBACK" || p.tag == "PREPARE TRANSACTION")
 }
 
 func (c *Conn) simpleQuery(body []byte) error {

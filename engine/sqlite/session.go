@@ -532,7 +532,36 @@ func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan,
 			return c.rollbackTo(name)
 		})
 	}
-	return nil, sqlstate.Refuse("a SQLite shard cannot prepare a transaction for two-phase commit", "Use PostgreSQL shards where transactions span shards.")
+	gid := s.Gid
+	switch s.Kind {
+	case pg.TransactionStmtKind_TRANS_STMT_PREPARE:
+		return control("PREPARE TRANSACTION", func(c *Conn, p *portal) error {
+			switch c.tx.block {
+			case txNone:
+				c.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
+				p.tag = "ROLLBACK"
+				return c.commitTx()
+			case txFailed:
+				p.tag = "ROLLBACK"
+				c.abandonTx()
+				return nil
+			}
+			return c.prepareTransaction(gid)
+		})
+	case pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED, pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_PREPARED:
+		commit := s.Kind == pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED
+		tag := "ROLLBACK PREPARED"
+		if commit {
+			tag = "COMMIT PREPARED"
+		}
+		return control(tag, func(c *Conn, p *portal) error {
+			if c.tx.block != txNone || c.tx.implicit {
+				return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
+			}
+			return c.endPrepared(gid, commit)
+		})
+	}
+	return nil, refused("this transaction statement")
 }
 
 func (c *Conn) transactionModes(opts []*pg.Node) error {

@@ -104,11 +104,11 @@ var systemFills map[string]func(c *Conn) [][]datum
 var systemConstant = map[string]bool{"pg_catalog.pg_type": true, "pg_catalog.pg_proc": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_cast": true,
 	"pg_catalog.pg_am": true, "pg_catalog.pg_collation": true, "pg_catalog.pg_tablespace": true, "pg_catalog.pg_language": true}
 
-var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true}
+var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true, "pg_catalog.pg_prepared_xacts": true}
 
 func init() {
 	systemFills = map[string]func(c *Conn) [][]datum{
-		"pg_catalog.pg_namespace": fillNamespace, "pg_catalog.pg_class": fillClass, "pg_catalog.pg_attribute": fillAttribute,
+		"pg_catalog.pg_prepared_xacts": preparedRows, "pg_catalog.pg_namespace": fillNamespace, "pg_catalog.pg_class": fillClass, "pg_catalog.pg_attribute": fillAttribute,
 		"pg_catalog.pg_type": fillType, "pg_catalog.pg_index": fillIndex, "pg_catalog.pg_constraint": fillConstraint,
 		"pg_catalog.pg_attrdef": fillAttrdef, "pg_catalog.pg_description": fillDescription, "pg_catalog.pg_database": fillDatabase,
 		"pg_catalog.pg_roles": fillRoles, "pg_catalog.pg_authid": fillAuthid, "pg_catalog.pg_range": fillRange, "pg_catalog.pg_user": fillUser, "pg_catalog.pg_am": fillAM,

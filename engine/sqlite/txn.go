@@ -68,6 +68,9 @@ type writerQueue struct {
 	path string
 	refs int
 	slot chan struct{}
+
+	mu    sync.Mutex
+	ended chan struct{} // closed when a prepared transaction ends here
 }
 
 var writerQueues = struct {
@@ -129,6 +132,9 @@ func (c *Conn) begin(write bool) error {
 			return err
 		}
 		c.tx.sqlite = sqliteBegun
+		if err := c.record(); err != nil {
+			return err
+		}
 		if err := c.replaySavepoints(); err != nil {
 			return err
 		}
@@ -149,18 +155,54 @@ func (c *Conn) beginWrite() error {
 	if c.tx.sqlite == sqliteBegun {
 		// The snapshot is kept: SQLite itself refuses if it is not the latest.
 		c.tx.wrote = true
-		return c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'")
+		if err := c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'"); err != nil {
+			return err
+		}
+		if gid, err := c.holder(); err != nil || gid == "" {
+			return err
+		}
+		// What is prepared will have changed the file when it has ended.
+		return sqlite.ResultBusySnapshot.ToError()
 	}
 	if c.tx.sqlite == sqliteRead {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
-	deadline := time.Now().Add(c.busyTimeout())
-	wait := time.Millisecond
-	for {
-		err := c.cachedExec("BEGIN IMMEDIATE")
-		if err == nil {
+	for deadline := time.Now().Add(c.busyTimeout()); ; {
+		if err := c.lockFile(func() error { return c.cachedExec("BEGIN IMMEDIATE") }, deadline, 50*time.Millisecond); err != nil {
+			return err
+		}
+		gid, err := c.holder()
+		if err == nil && gid == "" {
 			break
+		}
+		if e := c.cachedExec("ROLLBACK"); err == nil {
+			err = e
+		}
+		if err != nil {
+			return err
+		}
+		if c.writers == nil {
+			return preparedTimeout(gid)
+		}
+		if err := c.awaitPrepared(deadline); err != nil {
+			return err
+		}
+	}
+	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
+	if err := c.record(); err != nil {
+		return err
+	}
+	return c.replaySavepoints()
+}
+
+// lockFile takes the file's write lock with begin, for which it tries again until
+// the deadline, with pauses of at most longest.
+func (c *Conn) lockFile(begin func() error, deadline time.Time, longest time.Duration) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
+		err := begin()
+		if err == nil {
+			return nil
 		}
 		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || sqlite.ErrCode(err) == sqlite.ResultBusySnapshot || time.Now().After(deadline) {
 			return err
@@ -170,10 +212,7 @@ func (c *Conn) beginWrite() error {
 			return sqlite.ResultInterrupt.ToError()
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, 50*time.Millisecond)
 	}
-	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
-	return c.replaySavepoints()
 }
 
 func (c *Conn) interruptChan() <-chan struct{} {
@@ -338,6 +377,7 @@ func (c *Conn) rollbackSQLite() {
 		c.cachedExec("ROLLBACK")
 	}
 	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
+	c.touched.end()
 	if c.tx.ddl {
 		c.cat = nil
 	}
@@ -354,6 +394,7 @@ func (c *Conn) releaseTurn() {
 
 func (c *Conn) resetTx() {
 	c.releaseTurn()
+	c.touched.end()
 	c.tx = txState{isolation: c.settings.get("default_transaction_isolation")}
 }
 
