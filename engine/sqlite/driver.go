@@ -108,6 +108,7 @@ type Shard struct {
 	conns  map[*Conn]bool
 	open   int
 	isDown bool
+	whole  bool // the file has all that this version keeps in it
 }
 
 // Name implements engine.Shard.
@@ -235,7 +236,7 @@ func (s *Shard) openError(err error) error {
 const metaSchema = `CREATE TABLE IF NOT EXISTS cleave_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cleave_object (oid INTEGER PRIMARY KEY, kind TEXT NOT NULL, def TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_sequence (oid INTEGER PRIMARY KEY, value INTEGER NOT NULL, called INTEGER NOT NULL);
-` + preparedSchema + ";\n" + guardSchema
+` + guardSchema
 
 // Install implements engine.Shard: it makes the file if there is none.
 func (s *Shard) Install(ctx context.Context) error {
@@ -278,7 +279,7 @@ func (s *Shard) install(db *sqlite.Conn) error {
 		return sqlstate.New(sqlstate.ObjectNotInState, "the SQLite file of shard %s holds tables that Cleave did not make", s.cfg.Name).
 			WithHint("Give the shard a file of its own.").OnShard(s.cfg.Name)
 	}
-	for _, q := range strings.Split(metaSchema, ";\n") {
+	for _, q := range append(strings.Split(metaSchema, ";\n"), internalStatements...) {
 		if err := run(db, q); err != nil {
 			return err
 		}
@@ -427,6 +428,10 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 			err = s.openError(err)
 		}
 		return nil, err
+	}
+	if err := s.complete(db); err != nil {
+		db.Close()
+		return nil, s.openError(err)
 	}
 	db.SetBusyTimeout(0)
 	c, err := newConn(db, params)

@@ -77,6 +77,9 @@ func (t *translator) lookup(schema, name string) *tableDef {
 	if d := t.cat.table(schema, name); d != nil {
 		return d
 	}
+	if schema == internalSchema && name == recordsTable.Name {
+		return recordsTable
+	}
 	if schema == catalogSchema || schema == informationSchema {
 		if s := findSystem(schema, name); s != nil {
 			return s.def

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"io"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,8 +19,6 @@ import (
 // holds the file's write lock, cleave_meta has the key 'prepared'. All three are
 // written in the very SQLite transaction that takes the changes back, so that
 // nobody writes between.
-const preparedSchema = `CREATE TABLE IF NOT EXISTS cleave_prepared (gid TEXT PRIMARY KEY, owner TEXT NOT NULL, database TEXT NOT NULL, prepared INTEGER NOT NULL, locks INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS cleave_change (gid TEXT NOT NULL, n INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (gid, n))`
 
 // preparedPoll bounds the pause between two looks whether a transaction that
 // another process prepared has ended.
@@ -107,13 +104,6 @@ func (c *Conn) prepareTx(gid string) error {
 }
 
 func (c *Conn) savePrepared(gid string, locks bool, changes *spool) error {
-	if !c.shard.hasPrepared(c.db) {
-		for _, sql := range strings.Split(preparedSchema, ";\n") {
-			if err := c.exec(sql); err != nil {
-				return err
-			}
-		}
-	}
 	args := []datum{textDatum(gid), textDatum(c.user), textDatum(c.database), intDatum(clock()), intDatum(b2i(locks))}
 	err := execArgs(c.db, "INSERT INTO cleave_prepared (gid, owner, database, prepared, locks) VALUES (?, ?, ?, ?, ?)", args...)
 	if code := sqlite.ErrCode(err); code == sqlite.ResultConstraintPrimaryKey || code == sqlite.ResultConstraintUnique {
@@ -164,13 +154,6 @@ func execArgs(db *sqlite.Conn, sql string, args ...datum) error {
 	}
 	_, err = stmt.Step()
 	return err
-}
-
-// hasPrepared reports whether the file has the tables of prepared transactions;
-// older files get them with the first one.
-func (s *Shard) hasPrepared(db *sqlite.Conn) bool {
-	n, err := text1(db, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_prepared', 'cleave_change')")
-	return err == nil && n == "2"
 }
 
 // holder returns the prepared transaction that holds the file's write lock, ""
@@ -311,9 +294,6 @@ func (c *Conn) endPrepared(gid string, commit bool) error {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
-	if !c.shard.hasPrepared(c.db) {
-		return noPrepared(gid)
-	}
 	a := &c.shard.applier
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -421,7 +401,7 @@ func (r *chunkReader) close() {
 // preparedRows are those of pg_prepared_xacts.
 func preparedRows(c *Conn) [][]datum {
 	m := maker("pg_catalog", "pg_prepared_xacts")
-	if c.shard == nil || !c.shard.hasPrepared(c.db) {
+	if c.shard == nil {
 		return m.rows
 	}
 	stmt, _, err := c.db.PrepareTransient("SELECT gid, owner, database, prepared, rowid FROM cleave_prepared ORDER BY prepared, gid")
