@@ -322,6 +322,9 @@ func (t *translator) usingColumn(side []*rte, name, which string) *rteCol {
 
 // rangeFunction translates generate_series and unnest.
 func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
+	if f.IsRowsfrom && !f.Ordinality && len(f.Coldeflist) == 0 {
+		return t.rowsFrom(f)
+	}
 	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
 	if f.IsRowsfrom || f.Ordinality && !ancestors || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
 		refuseSQL("this form of a function in FROM")
@@ -390,6 +393,40 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
+}
+
+// rowsFrom translates ROWS FROM (unnest(...), unnest(...), ...): the arrays become
+// rows together, the shorter ones followed by NULLs.
+func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
+	alias := t.alias()
+	r := &rte{alias: "unnest", sql: alias}
+	if f.Alias != nil {
+		r.alias = f.Alias.Aliasname
+	}
+	var types, arrays, cols []string
+	s := t.scope
+	old := s.hidden
+	s.hidden = true
+	if len(f.Functions) > 100 {
+		refuseSQL("ROWS FROM of more than 100 functions")
+	}
+	for i, n := range f.Functions {
+		fc := n.GetList().GetItems()[0].GetFuncCall()
+		if fc == nil || fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval() != "unnest" || len(fc.Args) != 1 || n.GetList().GetItems()[1].GetList() != nil {
+			refuseSQL("ROWS FROM of other functions than unnest")
+		}
+		arr := t.expr(fc.Args[0])
+		elem := elemType(arr.typ)
+		if elem == 0 {
+			t.noFunction("unnest", []uint32{arr.typ}, false, fc.Location)
+		}
+		types, arrays = append(types, itoa(int64(arr.typ))), append(arrays, arr.sql)
+		cols = append(cols, elemFromJSON(elem, "json_extract(value, '$["+itoa(int64(i))+"]')")+" AS c"+itoa(int64(i+1)))
+		r.cols = append(r.cols, rteCol{name: "unnest", sql: alias + ".c" + itoa(int64(i+1)), typ: elem, mod: -1})
+	}
+	s.hidden = old
+	t.renameColumns(r, f.Alias)
+	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quoteText(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
 }
 
 // isAncestors recognises pg_partition_ancestors, which has no rows whatever its
