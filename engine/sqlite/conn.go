@@ -65,6 +65,7 @@ type Conn struct {
 	active   *portal // being stepped
 	activeN  int32   // rows it may still give; 0 is all
 	simple   bool    // the active portal belongs to a simple query
+	copying  *copyIn // awaits the client's data
 
 	prepared map[string]*prepared
 	portals  map[string]*portal
@@ -117,6 +118,8 @@ type portal struct {
 	source  *prepared
 	seen    map[int64]bool // onceEach
 	row     bool           // stmt stands on a row that was not sent yet
+	copy    *copyOut       // its rows are given as COPY's data
+	copyIn  *copyIn        // it takes COPY's data
 }
 
 // script is a simple query being run.
@@ -134,6 +137,9 @@ func (c *Conn) Send(frames []byte) error {
 	c.mu.Unlock()
 	if closed {
 		return c.lost(false, errClosed)
+	}
+	if c.copying != nil && len(c.in) == 0 {
+		frames = c.sendCopy(frames)
 	}
 	if len(c.in)+len(frames) > c.maxQueue {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d bytes of messages wait to be run", c.maxQueue)
@@ -172,7 +178,11 @@ func (c *Conn) Receive() ([]byte, error) {
 			c.stepActive()
 			continue
 		}
-		if c.script != nil {
+		if c.copying != nil && c.copying.err != nil {
+			c.copyFailed(c.copying.err)
+			continue
+		}
+		if c.script != nil && c.copying == nil {
 			c.runScript()
 			continue
 		}
@@ -185,6 +195,10 @@ func (c *Conn) Receive() ([]byte, error) {
 			break
 		}
 		used = len(c.in) - len(rest)
+		if c.copying != nil {
+			c.copyFrame(f)
+			continue
+		}
 		if !c.handle(f) {
 			break
 		}
@@ -229,7 +243,7 @@ func (c *Conn) Probe() error {
 	if c.closed {
 		return c.lost(true, errClosed)
 	}
-	if len(c.in) > 0 || c.active != nil || c.script != nil {
+	if len(c.in) > 0 || c.active != nil || c.script != nil || c.copying != nil {
 		return c.lost(true, errors.New("messages wait to be run"))
 	}
 	return nil
@@ -341,6 +355,10 @@ func (c *Conn) release() {
 	if c.active != nil {
 		c.endPortal(c.active)
 		c.active = nil
+	}
+	if c.copying != nil {
+		c.endPortal(c.copying.row)
+		c.copying = nil
 	}
 	c.abandonTx()
 	c.plans.clear()
@@ -530,7 +548,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 		c.mu.Unlock()
 		return errClosed
 	}
-	if len(c.in) > 0 || c.active != nil || c.script != nil {
+	if len(c.in) > 0 || c.active != nil || c.script != nil || c.copying != nil {
 		c.mu.Unlock()
 		return fmt.Errorf("sqlite: statements are still running in this conversation")
 	}

@@ -18,6 +18,7 @@ type tableDef struct {
 
 	system *systemTable // a relation of pg_catalog or information_schema
 	static bool         // a virtual table: readable only
+	view   *viewDef
 	// relation: it is a temporary relation of the conversation.
 	relation bool
 }
@@ -74,6 +75,11 @@ type schemaDef struct {
 	OID     uint32 `json:"oid"`
 	Name    string `json:"name"`
 	Comment string `json:"comment,omitempty"`
+}
+
+// viewDef is a view's query.
+type viewDef struct {
+	Query string `json:"query"` // PostgreSQL's text
 }
 
 type sequenceDef struct {

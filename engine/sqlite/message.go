@@ -182,7 +182,7 @@ func (c *Conn) runScript() {
 		if err != nil {
 			return err
 		}
-		if p.plan.returns {
+		if p.plan.returns && p.copy == nil {
 			c.out = appendRowDescription(c.out, p.plan.cols, func(int) int16 { return 0 })
 		}
 		c.active, c.activeN, c.simple = p, 0, true

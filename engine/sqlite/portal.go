@@ -292,6 +292,13 @@ func (c *Conn) statementFailed(p *portal, err error) {
 }
 
 func (c *Conn) stepRows(p *portal) error {
+	if p.copyIn != nil {
+		c.awaitCopy(p)
+		return nil
+	}
+	if p.copy != nil && !p.copy.said {
+		c.out = p.copy.begin(c.out, p.plan.cols)
+	}
 	for {
 		if p.plan.kind != queryPlan {
 			if p.rowPos >= len(p.rows) {
@@ -321,7 +328,7 @@ func (c *Conn) stepRows(p *portal) error {
 			}
 			p.row = true
 		}
-		if c.activeN > 0 && p.count >= int64(c.activeN) {
+		if c.activeN > 0 && p.count >= int64(c.activeN) && p.copy == nil {
 			return c.suspend()
 		}
 		if p.seen != nil {
@@ -334,7 +341,12 @@ func (c *Conn) stepRows(p *portal) error {
 		}
 		if p.plan.returns {
 			var err error
-			if c.out, err = c.appendRow(c.out, p); err != nil {
+			if p.copy != nil {
+				c.out, err = c.appendCopyRow(c.out, p)
+			} else {
+				c.out, err = c.appendRow(c.out, p)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -375,6 +387,10 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 		c.closePortalValue(p)
 	}
 	c.endStatement()
+	if p.copy != nil {
+		c.out = p.copy.end(c.out)
+		p.tag = "COPY " + strconv.FormatInt(p.count, 10)
+	}
 	if p.plan.empty {
 		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
 	} else {

@@ -456,8 +456,6 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			c.dropPrepared(name)
 			return nil
 		})
-	case *pg.Node_CopyStmt:
-		return nil, refused("COPY")
 	case *pg.Node_DeclareCursorStmt, *pg.Node_FetchStmt, *pg.Node_ClosePortalStmt:
 		return nil, refused("a cursor declared in SQL")
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
