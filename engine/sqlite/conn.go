@@ -69,6 +69,7 @@ type Conn struct {
 
 	prepared map[string]*prepared
 	portals  map[string]*portal
+	held     int // bytes that portals hold
 	plans    planCache
 	genStmt  *sqlite.Stmt
 	helpers  map[string]*sqlite.Stmt
@@ -120,6 +121,12 @@ type portal struct {
 	row     bool           // stmt stands on a row that was not sent yet
 	copy    *copyOut       // its rows are given as COPY's data
 	copyIn  *copyIn        // it takes COPY's data
+	level   int            // savepoints when it was made
+	cursor  *cursorState   // DECLARE made it
+	// held: the rows that are left are in rows; heldSize is about what they take.
+	held     bool
+	heldSize int
+	pull     func() ([]datum, bool, error) // the rows of a FETCH
 }
 
 // script is a simple query being run.

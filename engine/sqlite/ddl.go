@@ -49,6 +49,8 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	switch s := raw.Stmt.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt:
 		return nil, nil
+	case *pg.Node_DeclareCursorStmt:
+		return c.planDeclare(s.DeclareCursorStmt, text)
 	case *pg.Node_CopyStmt:
 		return c.planCopy(raw, s.CopyStmt, text)
 	case *pg.Node_CreateStmt:

@@ -335,7 +335,14 @@ func (c *Conn) bind(body []byte) error {
 	if n != len(s.plan.params) {
 		return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", n, stmtName, len(s.plan.params))
 	}
-	p := &portal{name: portalName, plan: s.plan, source: s, args: make([]datum, n)}
+	p := &portal{name: portalName, plan: s.plan, source: s, args: make([]datum, n), level: len(c.tx.savepoints)}
+	if s.plan.fetch != nil {
+		// The cursor may be another one than at Parse.
+		var err error
+		if p.plan, err = c.planFetch(s.plan.fetch, s.plan.text); err != nil {
+			return err
+		}
+	}
 	for i := range n {
 		if len(rest) < 4 {
 			return malformed()
@@ -444,6 +451,13 @@ func (c *Conn) describe(body []byte) error {
 					return err
 				}
 			}
+		}
+		if s.plan.fetch != nil {
+			p, err := c.planFetch(s.plan.fetch, s.plan.text)
+			if err != nil {
+				return err
+			}
+			s.plan = p
 		}
 		c.out = wire.AppendParameterDescription(c.out, s.plan.params)
 		if !s.plan.returns {

@@ -68,6 +68,11 @@ func (c *Conn) prepareTx(gid string) error {
 	case len(c.relations) > 0:
 		return sqlstate.Refuse("cannot PREPARE a transaction that has operated on temporary objects", "End the use of temporary relations first.")
 	}
+	for _, k := range c.portals {
+		if k.cursor != nil && k.cursor.hold && !k.cursor.kept {
+			return sqlstate.New(sqlstate.FeatureNotSupported, "cannot PREPARE a transaction that has created a cursor WITH HOLD")
+		}
+	}
 	c.closePortals()
 	locks := c.tx.wrote
 	changes := &spool{dir: spoolDir(c.shard.path)}

@@ -456,8 +456,27 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			c.dropPrepared(name)
 			return nil
 		})
-	case *pg.Node_DeclareCursorStmt, *pg.Node_FetchStmt, *pg.Node_ClosePortalStmt:
-		return nil, refused("a cursor declared in SQL")
+	case *pg.Node_FetchStmt:
+		return c.planFetch(s.FetchStmt, text)
+	case *pg.Node_ClosePortalStmt:
+		name := s.ClosePortalStmt.Portalname
+		if name == "" {
+			return control("CLOSE CURSOR ALL", func(c *Conn, p *portal) error {
+				for name, k := range c.portals {
+					if k.cursor != nil {
+						c.closePortal(name)
+					}
+				}
+				return nil
+			})
+		}
+		return control("CLOSE CURSOR", func(c *Conn, p *portal) error {
+			if c.portals[name] == nil {
+				return sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", name)
+			}
+			c.closePortal(name)
+			return nil
+		})
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
 		return nil, refused("LISTEN and NOTIFY")
 	}
@@ -496,6 +515,7 @@ func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan,
 				c.abandonTx()
 				return nil
 			}
+			c.keepCursors()
 			c.closePortals()
 			return c.commitTx()
 		})

@@ -124,6 +124,9 @@ func (c *Conn) begin(write bool) error {
 		if c.tx.readOnly {
 			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", c.verb)
 		}
+		if err := c.holdPortals(); err != nil {
+			return err
+		}
 		if err := c.beginWrite(); err != nil {
 			return err
 		}
@@ -316,6 +319,7 @@ func (c *Conn) endImplicit() error {
 	if c.tx.block != txNone {
 		return nil
 	}
+	c.keepCursors()
 	c.closePortals()
 	return c.commitTx()
 }
@@ -336,6 +340,11 @@ func (c *Conn) commitTx() error {
 		return err
 	}
 	c.settings.commitLocal(&c.tx)
+	for _, k := range c.portals {
+		if k.cursor != nil {
+			k.cursor.fresh = false
+		}
+	}
 	c.resetTx()
 	return nil
 }
@@ -356,6 +365,12 @@ func (c *Conn) commitFailed(err error) error {
 // abandonTx rolls everything back and leaves the block.
 func (c *Conn) abandonTx() {
 	c.rollbackSQLite()
+	for _, k := range c.portals {
+		if k.cursor != nil && k.cursor.fresh {
+			k.cursor.kept = false
+		}
+	}
+	c.closePortals()
 	c.settings.rollbackLocal(&c.tx, 0)
 	c.resetTx()
 }
@@ -446,6 +461,9 @@ func (c *Conn) savepoint(name string) error {
 	if len(c.tx.savepoints) >= savepointMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d savepoints", savepointMax)
 	}
+	if err := c.holdPortals(); err != nil {
+		return err
+	}
 	if c.tx.sqlite == sqliteBegun {
 		if err := c.exec("SAVEPOINT s" + strconv.Itoa(len(c.tx.savepoints))); err != nil {
 			return err
@@ -475,6 +493,9 @@ func (c *Conn) releaseSavepoint(name string) error {
 		}
 	}
 	c.tx.savepoints = c.tx.savepoints[:i]
+	for _, p := range c.portals {
+		p.level = min(p.level, i)
+	}
 	return nil
 }
 
@@ -487,7 +508,11 @@ func (c *Conn) rollbackTo(name string) error {
 		return sqlstate.New(sqlstate.InFailedTransaction, "the whole transaction was rolled back, so that its savepoints are gone").
 			WithHint("Run ROLLBACK, then the transaction again.")
 	}
-	c.closePortals()
+	for name, p := range c.portals {
+		if p.level > i {
+			c.closePortal(name)
+		}
+	}
 	if c.tx.sqlite == sqliteBegun {
 		if err := c.exec("ROLLBACK TO s" + strconv.Itoa(i)); err != nil {
 			return err
