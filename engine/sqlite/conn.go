@@ -79,6 +79,7 @@ type Conn struct {
 
 	tx      txState
 	touched touched
+	group   uint64 // see SetGroup; guarded by turns
 	unwatch func() // ends the watch over rows
 
 	mu        sync.Mutex

@@ -27,7 +27,10 @@ const preparedPoll = 20 * time.Millisecond
 // startSavepoint is the state to which PREPARE TRANSACTION goes back.
 const startSavepoint = "SAVEPOINT cleave_tx"
 
-var _ engine.TwoPhase = (*Conn)(nil)
+var (
+	_ engine.TwoPhase = (*Conn)(nil)
+	_ engine.Grouped  = (*Conn)(nil)
+)
 
 // CanPrepare implements engine.TwoPhase: every file can.
 func (c *Conn) CanPrepare() bool { return c.shard != nil }

@@ -68,6 +68,8 @@ type writerQueue struct {
 	path string
 	refs int
 	slot chan struct{}
+	// holder has the turn; it is guarded by turns.
+	holder *Conn
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when a prepared transaction ends here
@@ -226,21 +228,87 @@ func (c *Conn) interruptChan() <-chan struct{} {
 
 // waitTurn takes the process's turn to write, for at most the lock timeout.
 func (c *Conn) waitTurn() error {
+	q := c.writers
 	select {
-	case c.writers.slot <- struct{}{}:
+	case q.slot <- struct{}{}:
+		c.tookTurn()
 		return nil
 	default:
 	}
+	if err := c.awaits(q); err != nil {
+		return err
+	}
+	defer c.awaits(nil)
 	timer := time.NewTimer(c.busyTimeout())
 	defer timer.Stop()
 	select {
-	case c.writers.slot <- struct{}{}:
+	case q.slot <- struct{}{}:
+		c.tookTurn()
 		return nil
 	case <-timer.C:
 		return lockTimeout()
 	case <-c.interruptChan():
 		return sqlite.ResultInterrupt.ToError()
 	}
+}
+
+// turns are who has and who awaits a turn to write, in this process.
+var turns = struct {
+	mu      sync.Mutex
+	waiting map[*Conn]*writerQueue
+}{waiting: map[*Conn]*writerQueue{}}
+
+func (c *Conn) tookTurn() {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	c.writers.holder = c
+	delete(turns.waiting, c)
+}
+
+// SetGroup implements engine.Grouped.
+func (c *Conn) SetGroup(id uint64) {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	c.group = id
+}
+
+// awaits notes what the conversation waits for, nil for nothing. Whoever closes a
+// ring of transactions over several files, each of which waits for the next one's,
+// gets 40P01: nobody in it could go on.
+func (c *Conn) awaits(q *writerQueue) error {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	if q == nil {
+		delete(turns.waiting, c)
+		return nil
+	}
+	seen := map[*writerQueue]bool{}
+	var ring func(q *writerQueue) bool
+	ring = func(q *writerQueue) bool {
+		h := q.holder
+		if h == nil || h.group == 0 || seen[q] {
+			return false
+		}
+		if h.group == c.group {
+			return true
+		}
+		seen[q] = true
+		for w, next := range turns.waiting {
+			if w.group == h.group && ring(next) {
+				return true
+			}
+		}
+		return false
+	}
+	if c.group != 0 && ring(q) {
+		e := sqlstate.New(sqlstate.DeadlockDetected, "deadlock detected").
+			WithDetail("This transaction waits for the write lock of a SQLite file, and its holder, or whom that one waits for, for a file that this one has written to.").
+			WithHint("Run the transaction again. Transactions that write to several shards in the same order do not wait for each other in a ring.")
+		e.Retry = sqlstate.RetryTransaction
+		return e
+	}
+	turns.waiting[c] = q
+	return nil
 }
 
 func lockTimeout() error {
@@ -402,6 +470,9 @@ func (c *Conn) rollbackSQLite() {
 
 func (c *Conn) releaseTurn() {
 	if c.tx.queued {
+		turns.mu.Lock()
+		c.writers.holder = nil
+		turns.mu.Unlock()
 		<-c.writers.slot
 		c.tx.queued = false
 	}

@@ -125,6 +125,7 @@ func (c *Conn) borrow(ctx context.Context, shard string) (*executor.Conn, error)
 			return nil, err
 		}
 	}
+	conn.Group(c.group)
 	c.mu.Lock()
 	c.live[conn] = struct{}{}
 	deadline, over := c.deadline, c.ctx.Err() != nil
