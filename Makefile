@@ -80,6 +80,10 @@ tpch: ## the 22 queries of TPC-H on every configuration; ORDERS
 regress: ## the share of PostgreSQL's own regression scripts; DIR is its folder src/test/regress
 	$(GO) run ./test/differential/regress -dir $(DIR)
 
+.PHONY: model
+model: ## the model of the cutover with two routers: some minutes and gigabytes
+	$(GO) test ./test/model -run TestCutover -routers 2 -timeout 60m -v
+
 .PHONY: bench
 bench: build ## router against a direct connection and pgbouncer, CPU per statement
 	$(GO) run ./bench

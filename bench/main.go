@@ -58,7 +58,7 @@ func main() {
 	flag.IntVar(&o.rows, "rows", 20000, "rows in the table")
 	flag.StringVar(&o.scripts, "scripts", "", "comma-separated part names of scripts to run (default all)")
 	flag.StringVar(&o.targets, "targets", "direct,pgbouncer,cleave", "what to measure")
-	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,sqlite", "what to run")
+	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,transactions,sqlite", "what to run")
 	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
 	flag.IntVar(&o.spread, "spread", 1_000_000, "rows of the part spread")
 	flag.IntVar(&o.shards, "shards", 4, "PostgreSQL shards of the router")
@@ -188,10 +188,12 @@ SELECT * FROM bench_big WHERE k = :k;
 			return err
 		}
 	}
-	fmt.Println("CPU microseconds per statement, least of the rounds; in brackets the ratio to pgbouncer.")
-	fmt.Println()
-	fmt.Println("| script | target | proxy CPU | servers' CPU | latency ms | statements/s (best) |")
-	fmt.Println("|---|---|---|---|---|---|")
+	if len(scripts) > 0 {
+		fmt.Println("CPU microseconds per statement, least of the rounds; in brackets the ratio to pgbouncer.")
+		fmt.Println()
+		fmt.Println("| script | target | proxy CPU | servers' CPU | latency ms | statements/s (best) |")
+		fmt.Println("|---|---|---|---|---|---|")
+	}
 	for _, s := range scripts {
 		best := map[string]figures{}
 		for range o.rounds {
@@ -217,6 +219,11 @@ SELECT * FROM bench_big WHERE k = :k;
 	fmt.Println()
 	if strings.Contains(o.parts, "spread") {
 		if err := spread(ctx, o, cleaveURL, admin); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(o.parts, "transactions") {
+		if err := transactions(ctx, o, cleaveURL, up.Process.Pid); err != nil {
 			return err
 		}
 	}

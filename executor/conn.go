@@ -228,6 +228,9 @@ func (c *Conn) Group(id uint64) {
 	}
 }
 
+// Asked reports whether an answer is outstanding. Safe to call from another goroutine.
+func (c *Conn) Asked() bool { return c.asked.Load() != 0 }
+
 // CanPrepare reports whether the shard can prepare transactions durably.
 func (c *Conn) CanPrepare() bool {
 	tp, ok := c.Conn.(engine.TwoPhase)
@@ -286,10 +289,62 @@ func (c *Conn) Release() {
 		return
 	}
 	if c.pool == nil {
-		_ = c.Conn.Close() // nothing is lost with it
+		c.hangUp()
 		return
 	}
 	c.pool.release(c)
+}
+
+const (
+	// hangUpFirst and hangUpTries say how often and how long hangUp insists: for
+	// about 600 ms. cancelMax bounds one Cancel, which may have to dial.
+	hangUpFirst = 20 * time.Millisecond
+	hangUpTries = 5
+	cancelMax   = time.Second
+)
+
+// hangUp closes the conversation. What still runs in it is cancelled first: a
+// server that computes, or waits for a lock, does not notice a closed socket. A
+// cancel that overtakes its statement is ignored, hence several.
+func (c *Conn) hangUp() {
+	if c.asked.Load() != 0 {
+		pause := hangUpFirst
+		for range hangUpTries {
+			ctx, stop := context.WithTimeout(context.Background(), cancelMax)
+			err := c.Conn.Cancel(ctx)
+			stop()
+			if err != nil || c.ends(pause) {
+				break
+			}
+			pause *= 2
+		}
+	}
+	_ = c.Conn.Close() // whatever is wrong with it, it is gone
+}
+
+// ends waits for the end of what runs, for so long at most.
+func (c *Conn) ends(within time.Duration) bool {
+	until := time.Now().Add(within)
+	if c.SetDeadline(until) == nil {
+		for {
+			b, err := c.Conn.Receive()
+			for err == nil && len(b) > 0 {
+				var f wire.Frame
+				var ok bool
+				if f, b, ok, err = wire.Cut(b); !ok {
+					break
+				}
+				if f.Type() == wire.ReadyForQuery {
+					return true
+				}
+			}
+			if err != nil {
+				break
+			}
+		}
+	}
+	time.Sleep(time.Until(until)) // closed at this end: nothing can be heard
+	return false
 }
 
 // Lost turns a failed Send or Receive into the error for a client: 08007 if a

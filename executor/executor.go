@@ -55,6 +55,20 @@ type Executor struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	closed  bool
+	// ending are the connections that are being closed.
+	ending sync.WaitGroup
+}
+
+// beside runs what takes a bounded time in a goroutine that Close waits for; after
+// Close it does nothing and returns false.
+func (e *Executor) beside(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.ending.Go(f)
+	return true
 }
 
 // New makes an Executor. It does nothing until Start.
@@ -231,6 +245,7 @@ func (e *Executor) Close() error {
 	pools, groups := *e.pools.Load(), e.groups
 	e.mu.Unlock()
 	e.wg.Wait()
+	e.ending.Wait()
 	var errs []error
 	for _, g := range groups {
 		errs = append(errs, g.close())

@@ -332,8 +332,17 @@ func (p *pool) put(c *Conn) {
 	p.mu.Unlock()
 }
 
+// discard closes a connection. If something still runs in it, that is stopped
+// beside; until then it counts among the pool's.
 func (p *pool) discard(c *Conn) {
-	_ = c.Conn.Close() // whatever is wrong with it, it is gone
+	if c.asked.Load() != 0 && p.ex.beside(func() { p.hangUp(c) }) {
+		return
+	}
+	p.hangUp(c)
+}
+
+func (p *pool) hangUp(c *Conn) {
+	c.hangUp()
 	p.mu.Lock()
 	p.open--
 	if i := slices.Index(p.conns, c); i >= 0 {

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"syscall"
 	"time"
+
+	"github.com/cleavedb/cleave/executor"
 )
 
 // cancelRequest obeys a CancelRequest: process number and secret of a session.
@@ -43,10 +45,13 @@ func (x *session) cancel(ctx context.Context) {
 		x.stopWaiting()
 	}
 	if x.running == nil {
+		// Between two steps of the unit: the next one that runs is stopped.
+		x.pendingCancel.Store(x.state.Load() == stateBusy)
 		return
 	}
 	if x.cancelled.IsZero() {
 		x.cancelled = time.Now()
+		x.insist(x.running)
 	}
 	if err := x.running.Cancel(ctx); err != nil {
 		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
@@ -54,6 +59,37 @@ func (x *session) cancel(ctx context.Context) {
 	if x.copying.Load() {
 		x.wakeUp()
 	}
+}
+
+const (
+	// insistFirst and insistMax are the pauses between two cancels of one statement.
+	insistFirst = 20 * time.Millisecond
+	insistMax   = 500 * time.Millisecond
+)
+
+// insist cancels what runs again and again until it has ended: a shard ignores a
+// cancel that overtakes the statement. x.mu is held.
+func (x *session) insist(c *executor.Conn) {
+	x.srv.wg.Go(func() {
+		for pause := insistFirst; ; pause = min(2*pause, insistMax) {
+			time.Sleep(pause)
+			if !x.cancelAgain(c) {
+				return
+			}
+		}
+	})
+}
+
+func (x *session) cancelAgain(c *executor.Conn) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.running != c || x.cancelled.IsZero() || x.copying.Load() {
+		return false
+	}
+	ctx, stop := context.WithTimeout(context.Background(), insistMax)
+	defer stop()
+	_ = x.running.Cancel(ctx) // it is asked again
+	return true
 }
 
 // cut ends the session by force: its statement is cancelled, its client's

@@ -213,7 +213,7 @@ func wholeUnits(b []byte) bool {
 func (x *session) units(b []byte) {
 	now := x.lane.client.Loop().Now()
 	x.since.Store(now.UnixNano())
-	x.state.Store(stateBusy)
+	x.busy()
 	x.trimmed.Store(false)
 	x.ahead = 0
 	whole := len(b)

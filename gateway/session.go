@@ -45,8 +45,10 @@ type session struct {
 	state      atomic.Int32
 	since      atomic.Int64 // when state was entered, Unix nanoseconds
 	cancelling atomic.Bool
-	trimmed    atomic.Bool // the buffers were given up
-	copying    atomic.Bool // a COPY FROM STDIN waits for the client's data
+	// pendingCancel: a cancel came while nothing ran that could be stopped.
+	pendingCancel atomic.Bool
+	trimmed       atomic.Bool // the buffers were given up
+	copying       atomic.Bool // a COPY FROM STDIN waits for the client's data
 	// What cleave.sessions shows: the application's name, the last shard's.
 	application, at atomic.Pointer[string]
 
@@ -222,11 +224,19 @@ func (x *session) serve() {
 		now := time.Now()
 		x.unit.began = now
 		x.since.Store(now.UnixNano())
-		x.state.Store(stateBusy)
+		x.busy()
 		if err := x.batch(batch); err != nil {
 			return
 		}
 	}
+}
+
+// busy tells the watch, and cancels, that the client has spoken.
+func (x *session) busy() {
+	if x.pendingCancel.Load() {
+		x.pendingCancel.Store(false) // it was for what came before
+	}
+	x.state.Store(stateBusy)
 }
 
 // idle flushes nothing: it only tells the watch that the client is awaited.
@@ -520,6 +530,10 @@ func (x *session) setRunningLocked(c *executor.Conn) {
 	x.running, x.overdue = c, time.Time{}
 	if c == nil {
 		return
+	}
+	if x.pendingCancel.Load() && x.pendingCancel.Swap(false) {
+		x.cancelled = time.Now()
+		x.insist(c)
 	}
 	if x.limitOf != x.settings {
 		x.limit, x.limitOf = statementTimeout(x.settings), x.settings

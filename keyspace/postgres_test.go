@@ -42,6 +42,7 @@ func TestPostgres(t *testing.T) {
 			t.Run("literals", func(t *testing.T) { testLiterals(t, db) })
 			t.Run("modifiers", func(t *testing.T) { testModifiers(t, db) })
 			t.Run("catalogue", func(t *testing.T) { testCatalogue(t, db) })
+			t.Run("conditions", func(t *testing.T) { testConditions(t, db) })
 		})
 	}
 }

@@ -39,7 +39,7 @@ func (c *Change) Validate() error {
 		return fail("must say who makes it")
 	case c.Op == "":
 		return fail("must name its operation")
-	case len(c.By) > maxByBytes, len(c.Op) > MaxNameBytes, len(c.Why) > maxWhyBytes, len(c.ID) > maxIDBytes,
+	case len(c.By) > maxByBytes, len(c.Op) > MaxNameBytes, len(c.Why) > maxWhyBytes, len(c.ID) > maxIDBytes, len(c.Transit) > maxIDBytes,
 		len(c.Statement) > maxStatementBytes:
 		return fail("is too long: who may have %d bytes, the operation %d, why %d, the ID %d, the statement %d",
 			maxByBytes, MaxNameBytes, maxWhyBytes, maxIDBytes, maxStatementBytes)
@@ -119,7 +119,8 @@ func Closed() error {
 //
 // Beyond what NewSnapshot checks it refuses a change of the cluster's identity,
 // and another strategy, key types or seed for a keyspace that tables use: their
-// rows would be looked for where they are not.
+// rows would be looked for where they are not. It refuses a change of a transit, and
+// of owners, bounds and pins in its part, unless change.Transit names it.
 //
 // Errors: those of Change.Validate and NewSnapshot, Conflict if change.Expect is
 // not prev's version, 55000 for the refusals.
@@ -152,10 +153,14 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 	if err := checkTransition(prev, snap); err != nil {
 		return nil, err
 	}
+	if err := checkMoving(prev, snap, change.Transit); err != nil {
+		return nil, err
+	}
 	for i := range snap.state.Keyspaces {
 		k := &snap.state.Keyspaces[i]
 		if before, ok := prev.keyspaces[k.Name]; ok && sameDefinition(before.def, k) {
 			keepEpochs(before.def, k)
+			keepTransitEpochs(before.def, k)
 		}
 	}
 	if sameSchema(prev, snap) {
@@ -173,6 +178,9 @@ func setEpochs(k *Keyspace, epoch uint64) {
 	}
 	for i := range k.Pins {
 		k.Pins[i].Epoch = epoch
+	}
+	for i := range k.Transits {
+		k.Transits[i].Epoch = epoch
 	}
 }
 

@@ -127,8 +127,11 @@ func DecodeSnapshot(b []byte) (*Snapshot, error) {
 		for j := range k.Pins {
 			zero = zero || k.Pins[j].Epoch == 0
 		}
+		for j := range k.Transits {
+			zero = zero || k.Transits[j].Epoch == 0
+		}
 		if zero {
-			return nil, invalid(sqlstate.InvalidObjectDefinition, "an assignment of keyspace %q has no epoch", k.Name)
+			return nil, invalid(sqlstate.InvalidObjectDefinition, "an assignment or transit of keyspace %q has no epoch", k.Name)
 		}
 	}
 	return snap, nil

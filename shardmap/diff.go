@@ -28,7 +28,9 @@ const (
 	RangeDiffers DifferenceKind = "range"
 	ValueDiffers DifferenceKind = "value"
 	PinDiffers   DifferenceKind = "pin"
-	TableDiffers DifferenceKind = "table"
+	// TransitDiffers is a part that is being moved. Its ID is in From and To.
+	TransitDiffers DifferenceKind = "transit"
+	TableDiffers   DifferenceKind = "table"
 	// SequenceDiffers is a sequence of the cluster.
 	SequenceDiffers DifferenceKind = "sequence"
 	// ViewDiffers is a view, FunctionDiffers a function that reads no table.
@@ -76,6 +78,8 @@ func (d Difference) String() string {
 		what = string(d.Kind)
 	case BoundDiffers, ValueDiffers, PinDiffers:
 		what = fmt.Sprintf("%s %s of keyspace %s", d.Kind, keyText(d.Key), d.Name)
+	case TransitDiffers:
+		what = fmt.Sprintf("transit of %s of keyspace %s", Part{Low: d.Low, High: d.High, Key: d.Key}.Text(), d.Name)
 	case RangeDiffers:
 		what = fmt.Sprintf("range %s of keyspace %s", boundsText(d.Low, d.High), d.Name)
 	default:
@@ -221,7 +225,47 @@ func diffContents(a, b *Index) []Difference {
 		}
 		return m
 	}
-	return append(out, diffOwners(PinDiffers, name, pinned(before.Pins), pinned(b.def.Pins))...)
+	out = append(out, diffOwners(PinDiffers, name, pinned(before.Pins), pinned(b.def.Pins))...)
+	return append(out, diffTransits(&before, b.def)...)
+}
+
+// diffTransits compares the transits of a keyspace.
+func diffTransits(a, b *Keyspace) []Difference {
+	byID := func(all []Transit) map[string]*Transit {
+		m := make(map[string]*Transit, len(all))
+		for i := range all {
+			m[all[i].ID] = &all[i]
+		}
+		return m
+	}
+	before, after := byID(a.Transits), byID(b.Transits)
+	var out []Difference
+	for _, id := range union(before, after) {
+		was, is := before[id], after[id]
+		if was != nil && is != nil && was.same(is) {
+			continue
+		}
+		d := Difference{Kind: TransitDiffers, Action: action(was != nil, is != nil), Name: b.Name}
+		part := Part{}
+		if was != nil {
+			part, d.From = was.Part, transitText(was)
+		}
+		if is != nil {
+			part, d.To, d.Epoch = is.Part, transitText(is), is.Epoch
+		}
+		part = part.Clone()
+		d.Low, d.High, d.Key = part.Low, part.High, part.Key
+		out = append(out, d)
+	}
+	return out
+}
+
+func transitText(t *Transit) string {
+	text := fmt.Sprintf("%s from %s to %s", t.ID, t.From, t.To)
+	if t.Hold != NoHold {
+		text += ", held (" + string(t.Hold) + ")"
+	}
+	return text
 }
 
 // owner is a listed value or a pin: they have the same fields.

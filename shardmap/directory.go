@@ -33,6 +33,10 @@ type Change struct {
 	AllShards bool
 	// ID makes a change findable after a crash (see [Directory.Find]). Optional.
 	ID string
+	// Transit is the id of the transit that the change is made for: it alone may
+	// change that transit, and owners, bounds and pins in its part. A change that
+	// puts a new transit need not name it. It is not kept.
+	Transit string
 	// Token, if it is not 0, is that of the leadership under which the change
 	// is made: Update fails with ErrDeposed if that has ended. It is not kept.
 	Token uint64

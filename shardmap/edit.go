@@ -56,6 +56,10 @@ func (k Keyspace) Clone() Keyspace {
 	for i := range k.Pins {
 		k.Pins[i].Key = slices.Clone(k.Pins[i].Key)
 	}
+	k.Transits = slices.Clone(k.Transits)
+	for i := range k.Transits {
+		k.Transits[i].Part = k.Transits[i].Part.Clone()
+	}
 	return k
 }
 

@@ -29,6 +29,9 @@ type Index struct {
 	pinKeys   []keyspace.Key
 	values    map[string]int32
 	valueKeys []keyspace.Key
+
+	// held is nil unless a transit has a hold.
+	held *holds
 }
 
 // Assignment is where a key lives.

@@ -1,10 +1,6 @@
 package shardmap
 
-import (
-	"slices"
-
-	"github.com/cleavedb/cleave/keyspace"
-)
+import "github.com/cleavedb/cleave/keyspace"
 
 // Snapshot is one version of the shard map: a valid [State] with the indexes
 // that look positions up. It is immutable and safe for concurrent use; what its
@@ -18,6 +14,8 @@ type Snapshot struct {
 	sequences map[tableName]*Sequence
 	views     map[tableName]*View
 	functions map[tableName]*Function
+	// holding: a transit has a hold.
+	holding bool
 }
 
 // tableName is the key of the table index; a struct of two strings is hashed
@@ -64,6 +62,7 @@ func normalise(s *State) {
 		k := &s.Keyspaces[i]
 		k.Types = present(k.Types)
 		k.Ranges, k.Values, k.Pins = absent(k.Ranges), absent(k.Values), absent(k.Pins)
+		k.Transits = absent(k.Transits)
 	}
 	for i := range s.Tables {
 		t := &s.Tables[i]
@@ -137,12 +136,7 @@ func (s *Snapshot) Ownership(ks, shard string) keyspace.Ownership {
 
 func (ix *Index) ownership(shard string) keyspace.Ownership {
 	def := ix.def
-	own := keyspace.Ownership{
-		Keyspace: def.Name,
-		Strategy: def.Strategy,
-		Types:    slices.Clone(def.Types),
-		Seed:     def.Seed,
-	}
+	own := ix.nothing()
 	for i := 0; i < len(def.Ranges); i++ {
 		if def.Ranges[i].Shard != shard {
 			continue

@@ -14,7 +14,7 @@ type State struct {
 	// Version counts changes, from 1.
 	Version uint64 `json:"version"`
 	// SchemaVersion is the Version at which a keyspace's definition (not its
-	// ranges) or a table last changed. Plans are valid for one SchemaVersion.
+	// ranges or transits) or a table last changed. Plans are valid for one SchemaVersion.
 	SchemaVersion uint64 `json:"schema_version"`
 	// DefaultShard holds the tables that are not sharded, and answers the
 	// catalogue queries.
@@ -53,6 +53,8 @@ type Keyspace struct {
 	Ranges   []Range           `json:"ranges,omitempty"` // hash and range: sorted, gapless, covering all
 	Values   []ListValue       `json:"values,omitempty"` // list only
 	Pins     []Pin             `json:"pins,omitempty"`
+	// Transits are the parts of which two shards have rows; they do not overlap.
+	Transits []Transit `json:"transits,omitempty"`
 }
 
 // Range is a key range and its owner. Bounds are canonical texts: for hash one

@@ -97,6 +97,9 @@ func (s *Snapshot) index() error {
 		}
 		s.keyspaces[k.Name] = ix
 	}
+	if err := s.checkTransits(); err != nil {
+		return err
+	}
 	s.tables = make(map[tableName]*Table, len(st.Tables))
 	for i := range st.Tables {
 		t := &st.Tables[i]
@@ -353,19 +356,33 @@ func orderError(k *Keyspace, i int) *sqlstate.Error {
 	return err
 }
 
+// positionBound parses a bound of a hash keyspace and makes its text canonical.
+func positionBound(k *Keyspace, bound []string) (int64, *sqlstate.Error) {
+	if len(bound) != 1 {
+		return 0, invalid(sqlstate.InvalidObjectDefinition, "a bound of hash keyspace %q has %d values; it is one position", k.Name, len(bound))
+	}
+	n, err := strconv.ParseInt(bound[0], 10, 64)
+	if err != nil {
+		return 0, invalid(sqlstate.InvalidTextRepresentation, "%q is not a position of hash keyspace %q", clip(bound[0]), k.Name).
+			WithHint("a position is a whole number from %d to %d", int64(math.MinInt64), int64(math.MaxInt64))
+	}
+	bound[0] = strconv.FormatInt(n, 10)
+	return n, nil
+}
+
+// keyBound parses a bound of a range keyspace and makes its texts canonical.
+func keyBound(k *Keyspace, bound []string) (keyspace.Key, *sqlstate.Error) {
+	if len(bound) == 0 || len(bound) > len(k.Types) {
+		return nil, invalid(sqlstate.InvalidObjectDefinition, "a bound of keyspace %q has %d values; 1 to %d are allowed", k.Name, len(bound), len(k.Types))
+	}
+	return parseKey(k, k.Types[:len(bound)], bound)
+}
+
 func (s *Snapshot) indexHash(ix *Index) *sqlstate.Error {
 	k := ix.def
 	canonical := func(bound []string) *sqlstate.Error {
-		if len(bound) != 1 {
-			return invalid(sqlstate.InvalidObjectDefinition, "a bound of hash keyspace %q has %d values; it is one position", k.Name, len(bound))
-		}
-		n, err := strconv.ParseInt(bound[0], 10, 64)
-		if err != nil {
-			return invalid(sqlstate.InvalidTextRepresentation, "%q is not a position of hash keyspace %q", clip(bound[0]), k.Name).
-				WithHint("a position is a whole number from %d to %d", int64(math.MinInt64), int64(math.MaxInt64))
-		}
-		bound[0] = strconv.FormatInt(n, 10)
-		return nil
+		_, err := positionBound(k, bound)
+		return err
 	}
 	if err := s.checkChain(k, canonical); err != nil {
 		return err
@@ -386,10 +403,7 @@ func (s *Snapshot) indexHash(ix *Index) *sqlstate.Error {
 func (s *Snapshot) indexRanges(ix *Index) *sqlstate.Error {
 	k := ix.def
 	canonical := func(bound []string) *sqlstate.Error {
-		if len(bound) == 0 || len(bound) > len(k.Types) {
-			return invalid(sqlstate.InvalidObjectDefinition, "a bound of keyspace %q has %d values; 1 to %d are allowed", k.Name, len(bound), len(k.Types))
-		}
-		_, err := parseKey(k, k.Types[:len(bound)], bound)
+		_, err := keyBound(k, bound)
 		return err
 	}
 	if err := s.checkChain(k, canonical); err != nil {

@@ -221,6 +221,7 @@ func runOwnership(t *testing.T, h Harness) {
 			for round := range cmp.Or(h.Rounds, 4) {
 				o, try := randomOwnership(r, strategy, types)
 				setGuard(t, c, engine.Guard{Schema: "public", Table: table, ShardKey: key, Owned: o})
+				checkCondition(t, c, table, key, oids, o, try)
 				c.do(`BEGIN`, `SAVEPOINT one`)
 				for _, k := range try {
 					e := c.prepared(insert, oids, k.Texts()...).err()

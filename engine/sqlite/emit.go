@@ -97,11 +97,12 @@ func intEmitters() {
 	simple(map[string]string{
 		"gcd(int4,int4)": "cleave_gcd(%1, %2, 23)", "gcd(int8,int8)": "cleave_gcd(%1, %2, 20)",
 		"to_hex(int4)": "cleave_to_hex(%1, 32)", "to_hex(int8)": "cleave_to_hex(%1, 64)",
-		"hashint8extended(int8,int8)":   "cleave_hash_extended(%1, %2, 20)",
-		"hashint4extended(int4,int8)":   "cleave_hash_extended(%1, %2, 23)",
-		"hashint2extended(int2,int8)":   "cleave_hash_extended(%1, %2, 21)",
-		"hashtextextended(text,int8)":   "cleave_hash_extended(%1, %2, 25)",
-		"uuid_hash_extended(uuid,int8)": "cleave_hash_extended(%1, %2, 2950)",
+		"hashint8extended(int8,int8)":             "cleave_hash_extended(%1, %2, 20)",
+		"hashint4extended(int4,int8)":             "cleave_hash_extended(%1, %2, 23)",
+		"hashint2extended(int2,int8)":             "cleave_hash_extended(%1, %2, 21)",
+		"hashtextextended(text,int8)":             "cleave_hash_extended(%1, %2, 25)",
+		"uuid_hash_extended(uuid,int8)":           "cleave_hash_extended(%1, %2, 2950)",
+		"timestamp_hash_extended(timestamp,int8)": "cleave_hash_extended(%1, %2, 1114)",
 	})
 }
 

@@ -32,6 +32,11 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		}
 		t.noFunction(strings.Join(parts, "."), nil, false, f.Location)
 	}
+	if name == "hash_record_extended" {
+		if e, ok := t.recordHash(f); ok {
+			return e
+		}
+	}
 	var isAgg, isWindow bool
 	for _, p := range builtin().procsByName[name] {
 		isAgg = isAgg || p.kind == 'a'

@@ -96,6 +96,8 @@ type Conn struct {
 	recorder *recorder
 	notices  []byte // of shards, to be passed on
 	setting  bool   // a statement that changes settings is run
+	// insisting is closed by calm; nil if nothing is being stopped.
+	insisting chan struct{}
 	// deadline is SetDeadline's.
 	deadline time.Time
 	wake     chan struct{}
@@ -178,6 +180,9 @@ func (c *Conn) enter() error {
 func (c *Conn) leave() error {
 	c.mu.Lock()
 	c.inside, c.running = false, c.active != nil || c.script != nil || c.copying != nil
+	if !c.running {
+		c.calmLocked()
+	}
 	closed := c.closed
 	c.mu.Unlock()
 	if closed {
@@ -293,21 +298,80 @@ func (c *Conn) interrupt(ctx context.Context, reason *sqlstate.Error) error {
 		return nil
 	}
 	c.stop(reason)
-	return c.cancelLive(ctx)
+	if c.insisting != nil {
+		return nil
+	}
+	c.insist()
+	return c.cancelLive(ctx, false)
 }
 
-// cancelLive cancels all conversations at once; c.mu is held.
-func (c *Conn) cancelLive(ctx context.Context) error {
+// cancelLive cancels all conversations at once, or only those that still have to
+// answer; c.mu is held.
+func (c *Conn) cancelLive(ctx context.Context, asked bool) error {
 	errs := make([]error, len(c.live))
 	var wg sync.WaitGroup
 	i := 0
 	for conn := range c.live {
-		at := i
-		wg.Go(func() { errs[at] = conn.Cancel(ctx) })
+		if at := i; !asked || conn.Asked() {
+			wg.Go(func() { errs[at] = conn.Cancel(ctx) })
+		}
 		i++
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+const (
+	// insistFirst and insistMax are the pauses between two cancels of one statement,
+	// cancelMax bounds one.
+	insistFirst = 20 * time.Millisecond
+	insistMax   = 500 * time.Millisecond
+	cancelMax   = time.Second
+)
+
+// insist asks the shards to stop what they have not answered yet, again and again
+// until calm is called: a shard ignores a cancel that overtakes its statement.
+// c.mu is held.
+func (c *Conn) insist() {
+	if c.insisting != nil {
+		return
+	}
+	calm := make(chan struct{})
+	c.insisting = calm
+	go func() {
+		pause := time.NewTimer(insistFirst)
+		defer pause.Stop()
+		for next := 2 * insistFirst; ; next = min(2*next, insistMax) {
+			select {
+			case <-calm:
+				return
+			case <-pause.C:
+			}
+			c.mu.Lock()
+			if c.insisting == calm {
+				ctx, stop := context.WithTimeout(context.Background(), cancelMax)
+				_ = c.cancelLive(ctx, true) // it is asked again
+				stop()
+			}
+			c.mu.Unlock()
+			pause.Reset(next)
+		}
+	}()
+}
+
+// calm ends what insist began. A cancel that is under way is waited for: it must
+// not hit the next statement.
+func (c *Conn) calm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calmLocked()
+}
+
+func (c *Conn) calmLocked() {
+	if c.insisting != nil {
+		close(c.insisting)
+		c.insisting = nil
+	}
 }
 
 // Parameter implements engine.Conn; nothing is known of parameters here.
@@ -353,8 +417,16 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// release gives all parts back.
+// release gives all parts back. What still runs on them is stopped by their
+// pools: nothing is waited for.
 func (c *Conn) release() {
+	c.calm()
+	for _, p := range c.parts {
+		if p.busy != nil {
+			p.conn.Break()
+			p.busy.reading, p.busy = false, nil
+		}
+	}
 	for _, j := range c.portals {
 		j.end()
 	}
@@ -366,7 +438,7 @@ func (c *Conn) release() {
 		c.active = nil
 	}
 	for _, p := range c.parts {
-		if p.open() || p.busy != nil {
+		if p.open() {
 			p.conn.Break()
 		}
 		c.forget(p.conn)

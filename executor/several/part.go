@@ -300,17 +300,22 @@ func (c *Conn) stopAll() {
 	if len(busy) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), stopMax)
-	defer cancel()
 	for _, p := range busy {
-		if p.conn.SetDeadline(time.Now().Add(stopMax)) != nil || p.conn.Cancel(ctx) != nil {
+		if p.conn.SetDeadline(time.Now().Add(stopMax)) != nil {
 			p.conn.Break()
 		}
 	}
+	c.mu.Lock()
+	ctx, cancel := context.WithTimeout(context.Background(), cancelMax)
+	_ = c.cancelLive(ctx, true) // it is asked again
+	cancel()
+	c.insist()
+	c.mu.Unlock()
 	for _, p := range busy {
-		end := p.busy.insist()
 		p.busy.drain()
-		end()
+	}
+	c.calm()
+	for _, p := range busy {
 		if !p.conn.Broken() && p.conn.SetDeadline(c.deadlineNow()) != nil {
 			p.conn.Break()
 		}

@@ -310,9 +310,6 @@ func (s *stream) head() error {
 
 // drain reads what is left, without looking at it.
 func (s *stream) drain() {
-	if s.reading && context.Cause(s.c.ctx) != nil {
-		defer s.insist()()
-	}
 	for s.reading {
 		s.buf, s.pos = s.buf[:0], 0
 		if s.copyIn {
@@ -325,31 +322,6 @@ func (s *stream) drain() {
 		}
 	}
 	s.buf, s.pos = s.buf[:0], 0
-}
-
-// insist asks the shard to stop, again and again until the returned function is
-// called: a shard ignores a cancel that overtakes the statement.
-func (s *stream) insist() (end func()) {
-	done, finished := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(finished)
-		for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-			timer := time.NewTimer(pause)
-			select {
-			case <-done:
-				timer.Stop()
-				return
-			case <-timer.C:
-			}
-			ctx, stop := context.WithTimeout(context.Background(), stopMax)
-			_ = s.p.conn.Cancel(ctx) // it is asked again
-			stop()
-		}
-	}()
-	return func() {
-		close(done)
-		<-finished // a cancel under way must not hit the next statement
-	}
 }
 
 // stop ends the answer early. Much that is unread is cancelled only outside of a

@@ -31,6 +31,7 @@ func (c *Conn) endUnit() error {
 // unless the error says otherwise (08007).
 func (c *Conn) commitAll() error {
 	defer func() { c.started = time.Time{} }()
+	c.calm() // from here on Transactions say what can be stopped
 	var writers []*part
 	for _, p := range c.parts {
 		if p.wrote && p.open() {
@@ -92,6 +93,7 @@ func (p *part) ended(committed bool) {
 // endParts ends the transaction on all parts on which it is open, at once. What
 // it commits has written nothing, so that its outcome is no matter.
 func (c *Conn) endParts(sql string) {
+	c.calm()
 	var open []*part
 	for _, p := range c.parts {
 		if !p.begun || p.conn.Broken() {

@@ -16,6 +16,13 @@ func Promtool(tb testing.TB) string {
 	return unpacked(tb, "prometheus", "usr/bin/promtool")
 }
 
+// Spin returns the path of the model checker SPIN, from Debian's package as
+// [Promtool] is.
+func Spin(tb testing.TB) string {
+	tb.Helper()
+	return unpacked(tb, "spin", "usr/bin/spin")
+}
+
 // SystemdAnalyze returns the path of systemd-analyze, installing it on Debian.
 func SystemdAnalyze(tb testing.TB) string {
 	tb.Helper()

@@ -85,6 +85,7 @@ var cases = []struct {
 	{"InvalidIsNotStored", testInvalid},
 	{"ChangeIsChecked", testChange},
 	{"Stamps", testStamps},
+	{"Transits", testTransits},
 	{"Isolation", testIsolation},
 	{"Watch", testWatch},
 	{"WatchBeforeFirst", testWatchBeforeFirst},
@@ -398,6 +399,47 @@ func testStamps(t *testing.T, d shardmap.Directory) {
 	}
 	if got := mustLoad(t, d); !reflect.DeepEqual(got.State(), v4.State()) {
 		t.Fatalf("Load gives\n%+v\nUpdate gave\n%+v", got.State(), v4.State())
+	}
+}
+
+// testTransits: a transit is stored and found again, and what it protects is.
+func testTransits(t *testing.T, d shardmap.Directory) {
+	ctx := t.Context()
+	v1 := create(t, d)
+	r := v1.State().Keyspaces[0].Ranges[0]
+	to := "shard-1"
+	if r.Shard == to {
+		to = "shard-0"
+	}
+	moving := shardmap.Transit{ID: "m1", Part: shardmap.Part{Low: r.Low, High: r.High}, From: r.Shard, To: to, Hold: shardmap.HoldNew}
+	next := v1.State().Clone()
+	next.PutTransit("tenant", moving)
+	v2, err := d.Update(ctx, change(v1.Version(), "begin to move"), next)
+	if err != nil {
+		t.Fatalf("Update: %v", err)
+	}
+	got := mustLoad(t, d)
+	if !reflect.DeepEqual(got.State(), v2.State()) || !got.Holding() {
+		t.Fatalf("Load gives\n%+v\nUpdate gave\n%+v", got.State(), v2.State())
+	}
+	if _, tr := got.Transit("m1"); tr == nil || tr.Epoch != v2.Version() || got.SchemaVersion() != v1.SchemaVersion() {
+		t.Fatalf("the transit is %+v, the schema version %d", tr, got.SchemaVersion())
+	}
+	moved := v2.State().Clone()
+	if err := moved.SetOwner("tenant", moving.Part, to); err != nil {
+		t.Fatalf("SetOwner: %v", err)
+	}
+	c := change(v2.Version(), "move")
+	if _, err := d.Update(ctx, c, moved); err == nil {
+		t.Fatal("a part in transit got another owner by a change that was not made for it")
+	}
+	c.Transit = "m1"
+	v3, err := d.Update(ctx, c, moved)
+	if err != nil {
+		t.Fatalf("Update for the transit: %v", err)
+	}
+	if keys, ok := v3.Strangers("tenant", r.Shard); !ok || keys.Epoch != v2.Version() {
+		t.Fatalf("the former owner's strangers are %+v", keys)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -206,8 +207,6 @@ func TestPqCancel(t *testing.T) {
 	c, db := items(t)
 	execute(t, db, "INSERT INTO items (tenant_id, id) SELECT g, 1 FROM generate_series(1, 30) g")
 	const endless = "SELECT sum(g * tenant_id) FROM items, generate_series(1, 100000000000) g"
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	running := func(least int) func() bool {
 		return func() bool {
 			busy := 0
@@ -217,21 +216,26 @@ func TestPqCancel(t *testing.T) {
 			return busy >= least
 		}
 	}
-	failed := make(chan error, 1)
-	go func() {
-		_, err := db.ExecContext(ctx, endless)
-		failed <- err
-	}()
-	await(t, "the statement to run on all shards", running(3))
-	cancel()
-	var pe *pq.Error
-	select {
-	case err := <-failed:
-		if !(errors.As(err, &pe) && pe.Code == "57014") && !errors.Is(err, context.Canceled) {
-			t.Errorf("the cancelled statement: %v", err)
+	// At once, and when it has begun on all shards.
+	for _, least := range []int{1, 3} {
+		ctx, cancel := context.WithCancel(context.Background())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := db.ExecContext(ctx, fmt.Sprintf("%s /* %d */", endless, least))
+			failed <- err
+		}()
+		await(t, fmt.Sprintf("the statement to run on %d shards", least), running(least))
+		cancel()
+		var pe *pq.Error
+		select {
+		case err := <-failed:
+			if !(errors.As(err, &pe) && pe.Code == "57014") && !errors.Is(err, context.Canceled) {
+				t.Errorf("the cancelled statement: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("the statement was not cancelled")
 		}
-	case <-time.After(patience):
-		t.Fatal("the statement was not cancelled")
+		await(t, "the shards to be idle", func() bool { return !running(1)() })
 	}
 	texts(t, db, []string{"30"}, "SELECT count(*) FROM items")
 }

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/cleavedb/cleave/keyspace"
+)
+
+// Movable is implemented by Shards whose rows can be moved to another shard while
+// they are in use.
+type Movable interface {
+	// Mover returns the shard's methods for a leader with that token (see
+	// shardmap.Leadership). It does not connect.
+	Mover(token uint64) Mover
+}
+
+// Mover is what a shard does for moves. docs/design/moving.md says how its methods make a move. All of
+// them open connections of their own and can be called again after a crash at any
+// point; ids are those of moves: letters, digits, '_' and '-', at most 40 bytes.
+//
+// Errors are those of a statement, or a LostError: then nobody knows whether it was
+// done, and the call is to be repeated.
+type Mover interface {
+	// Seize makes the shard remember the token, if it has not seen a greater one,
+	// after what others have under way here in a transaction has ended. From then on every method
+	// of a Mover with a smaller token that changes something fails with 55000 and a message
+	// that the leadership has ended: each of its transactions looks at the token, locked, before it
+	// commits. A leader seizes both shards before it does anything for a move.
+	Seize(ctx context.Context) error
+
+	// Describe fills in Columns, Types and Identity of tables, of which Schema, Name and
+	// ShardKey are given. Fails with 42P01 if one is not there.
+	Describe(ctx context.Context, tables []MoveTable) ([]MoveTable, error)
+	// CheckMove reports what keeps rows of these tables from being moved off or to
+	// this shard: settings, privileges, tables without a usable replica identity,
+	// a full slot table. It changes nothing.
+	CheckMove(ctx context.Context, tables []MoveTable) ([]Finding, error)
+
+	// Capture begins to keep all changes of the set's rows, under that id, until
+	// Release. It returns the rows as of the very moment at which the changes
+	// begin. If the id is captured already it is released first: what was copied
+	// before is of no use then.
+	Capture(ctx context.Context, id string, set Set) (RowSource, error)
+	// CaptureChanges is Capture without the rows: the changes begin at the returned
+	// position. If the id is captured already it returns where that began.
+	CaptureChanges(ctx context.Context, id string, set Set) (Position, error)
+	// Changes sends all transactions after the position that changed rows of the
+	// set, in the order of their commits, to the sink, until ctx ends, the sink
+	// returns an error, or, if until is not "", all before until were sent. It
+	// never skips one: after a restart it begins at after, which must not be
+	// older than the last position given to Forget. A change of a table's
+	// definition that matters ends it with 55000 (see sqlstate), naming the table.
+	Changes(ctx context.Context, id string, set Set, after, until Position, to ChangeSink) error
+	// Forget allows the shard to drop what it keeps up to the position.
+	Forget(ctx context.Context, id string, upTo Position) error
+	// Here returns the position of now: every commit that was answered before the
+	// call is before it.
+	Here(ctx context.Context) (Position, error)
+	// Lag returns about how many bytes of changes lie between the position and now.
+	Lag(ctx context.Context, id string, at Position) (int64, error)
+	// Release ends what is under way here under the id, whoever does it (a capture and its
+	// views, Changes, Load, Apply), and removes all that was made for it, the position that
+	// SetApplied and Apply wrote with it. No error if there is none.
+	Release(ctx context.Context, id string) error
+	// Captures returns the ids that have something here, also what a crash left, and those
+	// that have nothing but an applied position.
+	Captures(ctx context.Context) ([]string, error)
+
+	// Load adds rows in PostgreSQL's COPY text format, columns as in
+	// MoveTable.Columns, past guards and triggers; id is that of the capture which they are
+	// of. After an error some of the rows may be there: purge the set.
+	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
+	// Apply opens the one way by which changes of a capture elsewhere are applied
+	// here, past guards and triggers. A second Apply of the same id ends the first.
+	Apply(ctx context.Context, id string, set Set) (Applier, error)
+	// Applied returns the position up to which Apply has committed, "" at first.
+	Applied(ctx context.Context, id string) (Position, error)
+	// SetApplied writes that position: where a copy begins, or where a way back does.
+	// An Apply of the id that is under way commits no more.
+	SetApplied(ctx context.Context, id string, at Position) error
+
+	// Fence sets the guards of tables, in one transaction, after it has locked all
+	// of them against writers and row locks (EXCLUSIVE MODE: readers go on), and
+	// returns a position that lies after every write that the old guards let
+	// through. It fails with 55P03 if a lock was not to be had before ctx ended:
+	// then nothing has changed. Waiting must not hold up others' writes for long:
+	// short waits, tried again.
+	Fence(ctx context.Context, guards []Guard) (Position, error)
+	// View takes a snapshot of the set's rows. Its Position lies after every change that the
+	// snapshot sees and before every change of the set that it does not see.
+	View(ctx context.Context, set Set) (View, error)
+	// Sums returns number and checksum of the set's rows, table by table, as one
+	// snapshot sees them. The checksum does not depend on the order of rows and is
+	// the same on every engine for equal rows.
+	Sums(ctx context.Context, set Set) ([]Sum, error)
+	// Purge deletes at most limit rows of the set, past guards and triggers, and
+	// returns how many it found; fewer than limit: none are left.
+	Purge(ctx context.Context, set Set, limit int) (n int, err error)
+	// Sizes returns rows and bytes of the set, estimated from what the engine
+	// knows, without reading the tables whole.
+	Sizes(ctx context.Context, set Set) (rows, bytes int64, err error)
+}
+
+// View is one consistent view of a Set's rows, to compute with.
+type View interface {
+	// Position is where the changes after this view begin.
+	Position() Position
+	// Sums returns number and checksum of the rows, table by table; see [Mover].
+	Sums(ctx context.Context) ([]Sum, error)
+	// Close ends the view.
+	Close() error
+}
+
+// Position is a place in a shard's stream of changes. Only the shard that it is
+// of can compare it with others. "" is before everything.
+type Position string
+
+// Set is the rows of colocated tables whose shard key is in Keys.
+type Set struct {
+	Tables []MoveTable
+	// Keys are the keys, as an ownership that has them; see [keyspace.Ownership.Owns].
+	Keys keyspace.Ownership
+	// Except turns it round: the rows whose shard key is not in Keys, or NULL. Only View,
+	// Sums, Sizes and Purge know such a set.
+	Except bool
+}
+
+// MoveTable is a table of a Set.
+type MoveTable struct {
+	Schema, Name string
+	ShardKey     []string // in the order of Set.Keys.Types
+	// Columns are those with values of their own (not computed ones), in the order
+	// of the table; Types as format_type prints them.
+	Columns []string
+	Types   []string
+	// Identity are the columns by which a row is found again: those of the replica
+	// identity if it is an index, else those of the primary key, else all columns
+	// (rows that are equal in all of them are as good as each other).
+	Identity []string
+}
+
+// RowSource is one consistent view of a Set.
+type RowSource interface {
+	// Position is where the changes after this view begin.
+	Position() Position
+	// Rows writes a table's rows (an index into Set.Tables) in PostgreSQL's COPY
+	// text format, columns as in MoveTable.Columns. Several tables may be written
+	// at the same time by several goroutines. part and parts divide a large table: the
+	// rows of parts 0 to parts-1 are those of the table.
+	Rows(ctx context.Context, table, part, parts int, to io.Writer) error
+	// Close ends the view; the capture goes on.
+	Close() error
+}
+
+// ChangeOp is what a Change does.
+type ChangeOp byte
+
+// The changes.
+const (
+	ChangeInsert   ChangeOp = 'I'
+	ChangeUpdate   ChangeOp = 'U'
+	ChangeDelete   ChangeOp = 'D'
+	ChangeTruncate ChangeOp = 'T' // all rows of the set in the table
+)
+
+// Change is one row's change. It is valid during the call that gives it.
+type Change struct {
+	Op    ChangeOp
+	Table int // index into Set.Tables
+	// Old are the identity's values before it (update, delete), in the order of MoveTable.Identity.
+	Old []Text
+	// New are the row's values after it (insert, update), in the order of
+	// MoveTable.Columns; Same marks those that an update left as they were and that
+	// are not known (out-of-line values). An update that brings a row into the set
+	// comes as insert, one that takes it out as delete.
+	New  []Text
+	Same []bool
+}
+
+// ChangeSink takes the transactions of a stream, in order. A transaction may be
+// larger than memory: what it holds comes one by one.
+type ChangeSink interface {
+	// Change is called for each change between two Commits.
+	Change(ctx context.Context, c *Change) error
+	// Commit ends a transaction: everything up to at was given. Without a change
+	// before it, it says that the stream has come that far.
+	Commit(ctx context.Context, at Position) error
+}
+
+// Applier is a ChangeSink that applies to a shard what it is given. Changes are
+// committed together with the position that Commit names, several transactions at a
+// time, so that each is applied once whatever dies. A change that does not find its row, or
+// finds it there already, is XX001: the copy is not what it should be.
+type Applier interface {
+	ChangeSink
+	// Flush commits what has been given, whole transactions, and returns the position committed.
+	Flush(ctx context.Context) (Position, error)
+	// Close ends it; what was not committed is rolled back.
+	Close() error
+}
+
+// Sum is what a table has of a Set.
+type Sum struct {
+	Rows int64 `json:"rows"`
+	// Checksum is the sum, modulo 2^64, of hashtextextended(line, 0) of all rows.
+	// line is made of a row's columns as in MoveTable.Columns: each is "N" for NULL, else
+	// its length in bytes, ":" and its text, as in COPY, with DateStyle ISO,
+	// IntervalStyle postgres, TimeZone UTC, bytea_output hex, extra_float_digits 1.
+	Checksum uint64 `json:"checksum"`
+}
