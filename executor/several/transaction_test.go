@@ -1,6 +1,7 @@
 package several
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -388,6 +389,8 @@ const dyingEnv = "CLEAVE_TEST_DYING"
 type dying struct {
 	URLs []string
 	Step int
+	// Loop: it transfers money until it is killed.
+	Loop bool
 }
 
 // die is a process that transfers money and kills itself at a step.
@@ -400,6 +403,9 @@ func die(plan string) {
 	ex, _, err := openBank(d.URLs)
 	if err != nil {
 		panic(err)
+	}
+	if d.Loop {
+		transfers(ex, len(d.URLs))
 	}
 	parts, err := begin(ex, len(d.URLs))
 	if err != nil {
@@ -427,6 +433,82 @@ func die(plan string) {
 	os.Exit(0)
 }
 
+// transfers moves money for ever, and says after each that was acknowledged.
+func transfers(ex *executor.Executor, shards int) {
+	tx := NewTransactions(TransactionsOptions{Executor: ex})
+	for {
+		parts, err := begin(ex, shards)
+		if err == nil {
+			var ok bool
+			if ok, _, err = tx.Commit(context.Background(), parts); err == nil && ok {
+				fmt.Println("acknowledged")
+			}
+		}
+		for _, p := range parts {
+			if err != nil {
+				p.Conn.Break()
+			}
+			p.Conn.Release()
+		}
+	}
+}
+
+// TestKilledRouters: two processes at a time transfer money between three SQLite
+// files, and are killed again and again, while atomic reads look. Every sum is
+// right, and nothing that was acknowledged is lost.
+func TestKilledRouters(t *testing.T) {
+	dir, urls := t.TempDir(), []string{}
+	for i := range 3 {
+		urls = append(urls, "file:"+filepath.Join(dir, shardName(i)+".db"))
+	}
+	b := newBankOn(t, urls)
+	reader := b.transactions()
+	plan, err := json.Marshal(dying{URLs: urls, Loop: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	acknowledged, reads := 0, 0
+	for round := range 8 {
+		var cmds []*exec.Cmd
+		outs := []*bytes.Buffer{{}, {}}
+		for i := range outs {
+			cmd := exec.Command(os.Args[0], "-test.run=^$")
+			cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
+			cmd.Stdout = outs[i]
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			cmds = append(cmds, cmd)
+		}
+		for end := time.Now().Add(500*time.Millisecond + time.Duration(round)*7*time.Millisecond); time.Now().Before(end); {
+			got, err := b.sum(context.Background(), reader)
+			if sqlstate.CodeOf(err) == sqlstate.SerializationFailure {
+				continue
+			}
+			if err != nil || got != 300 {
+				t.Errorf("round %d: sum %d, %v", round, got, err)
+			}
+			reads++
+		}
+		for i, cmd := range cmds {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // it was killed
+			acknowledged += strings.Count(outs[i].String(), "acknowledged")
+		}
+		b.settled(reader)
+	}
+	var first, second, third int
+	if _, err := fmt.Sscan(b.balances(), &first, &second, &third); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d were acknowledged; %d, %d, %d; %d atomic reads", acknowledged, first, second, third, reads)
+	if n := second - 100; first != 100-2*n || third != second || n < acknowledged || acknowledged == 0 || reads == 0 {
+		t.Fatal("money was lost or made")
+	}
+}
+
 // TestKilledRouter kills a process at each step with SIGKILL.
 func TestKilledRouter(t *testing.T) { banks(t, testKilledRouter) }
 
@@ -434,7 +516,7 @@ func testKilledRouter(t *testing.T, b *bank) {
 	other := b.transactions()
 	want := "100 100 100"
 	for n := 1; ; n++ {
-		plan, err := json.Marshal(dying{b.urls, n})
+		plan, err := json.Marshal(dying{URLs: b.urls, Step: n})
 		if err != nil {
 			t.Fatal(err)
 		}
