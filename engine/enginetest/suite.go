@@ -49,6 +49,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Prepared", func(t *testing.T) { runPrepared(t, h) })
 	t.Run("Copy", func(t *testing.T) { runCopy(t, h) })
 	t.Run("Cursor", func(t *testing.T) { runCursor(t, h) })
+	t.Run("View", func(t *testing.T) { runView(t, h) })
 	t.Run("Install", func(t *testing.T) { runInstall(t, h) })
 	t.Run("Describe", func(t *testing.T) { runDescribe(t, h) })
 	t.Run("Guard", func(t *testing.T) { RunGuards(t, h) })

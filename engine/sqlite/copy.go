@@ -266,7 +266,7 @@ func copyColumns(d *tableDef, names []*pg.Node, f *copyFormat) ([]*columnDef, er
 
 // copyTable finds the table of a COPY.
 func (t *translator) copyTable(v *pg.RangeVar, from bool) *tableDef {
-	d := t.findTable(v)
+	d := t.findRelation(v)
 	if from && (d.system != nil || d.static || d.relation) {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for table %s", d.Name))
 	}

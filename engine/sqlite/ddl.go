@@ -55,6 +55,8 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		return c.planCopy(raw, s.CopyStmt, text)
 	case *pg.Node_CreateStmt:
 		return ddl("CREATE TABLE", func(t *translator, p *portal) { c.createTable(t, s.CreateStmt) })
+	case *pg.Node_ViewStmt:
+		return ddl("CREATE VIEW", func(t *translator, p *portal) { c.createView(t, s.ViewStmt) })
 	case *pg.Node_DropStmt:
 		return c.planDrop(s.DropStmt, ddl)
 	case *pg.Node_AlterTableStmt:

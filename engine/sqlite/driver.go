@@ -584,6 +584,13 @@ func (c *Conn) loadCatalog(gen int64) error {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a table definition in the file cannot be read")
 			}
 			cat.add(d)
+		case "view":
+			d := &tableDef{}
+			if err := json.Unmarshal(def, d); err != nil || d.View == nil {
+				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a view in the file cannot be read")
+			}
+			d.view = d.View
+			cat.views[objectKey(d.Schema, d.Name)] = d
 		case "schema":
 			d := &schemaDef{}
 			if err := json.Unmarshal(def, d); err != nil {

@@ -32,7 +32,15 @@ func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
 }
 
 // findTable resolves a table name by the search path.
+// findTable finds a table.
 func (t *translator) findTable(r *pg.RangeVar) *tableDef {
+	d := t.findRelation(r)
+	notView(d)
+	return d
+}
+
+// findRelation finds a table or a view.
+func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 	if r.Catalogname != "" && r.Catalogname != t.session.database {
 		t.failAt(r.Location, sqlstate.FeatureNotSupported, "cross-database references are not implemented: \"%s.%s.%s\"", r.Catalogname, r.Schemaname, r.Relname)
 	}
@@ -77,6 +85,9 @@ func (t *translator) lookup(schema, name string) *tableDef {
 	if d := t.cat.table(schema, name); d != nil {
 		return d
 	}
+	if d := t.cat.views[objectKey(schema, name)]; d != nil {
+		return d
+	}
 	if schema == internalSchema && name == recordsTable.Name {
 		return recordsTable
 	}
@@ -105,7 +116,10 @@ func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 			return c.sql + " AS " + alias, r
 		}
 	}
-	d := t.findTable(v)
+	d := t.findRelation(v)
+	if d.view != nil {
+		return t.viewItem(v, d)
+	}
 	if v.Alias == nil {
 		r.schema = d.Schema
 	}
