@@ -57,6 +57,9 @@ type Mover interface {
 	// Here returns the position of now: every commit that was answered before the
 	// call is before it.
 	Here(ctx context.Context) (Position, error)
+	// Reached reports whether everything before goal is before at: whether a stream that is
+	// at the one has reached the other. Both are positions of this shard. It does not connect.
+	Reached(at, goal Position) bool
 	// Lag returns about how many bytes of changes lie between the position and now.
 	Lag(ctx context.Context, id string, at Position) (int64, error)
 	// Release ends what is under way here under the id, whoever does it (a capture and its
@@ -72,7 +75,8 @@ type Mover interface {
 	// of. After an error some of the rows may be there: purge the set.
 	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
 	// Apply opens the one way by which changes of a capture elsewhere are applied
-	// here, past guards and triggers. A second Apply of the same id ends the first.
+	// here, past guards and triggers. A second Apply of the same id ends the first,
+	// after what that has under way in a commit: ask Applied where to begin afterwards.
 	Apply(ctx context.Context, id string, set Set) (Applier, error)
 	// Applied returns the position up to which Apply has committed, "" at first.
 	Applied(ctx context.Context, id string) (Position, error)

@@ -43,6 +43,8 @@ type Executor struct {
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
 	baseline atomic.Pointer[baseline]
+	holds    atomic.Pointer[[]Hold] // of snapshot; set before it
+	changes  atomic.Pointer[[]change]
 	plans    planCache
 	intern   intern
 	turn     atomic.Uint64
@@ -201,6 +203,13 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 		next[s.Name] = &pool{ex: e, name: s.Name, key: key, shard: sh, metrics: e.metrics.Shard(s.Name)}
 	}
 	e.pools.Store(&next)
+	var before []Hold
+	if all := e.holds.Load(); all != nil {
+		before = *all
+	}
+	holds := holdsOf(snap, before)
+	e.holds.Store(&holds)
+	e.changes.Store(e.noteChange(snap))
 	e.snapshot.Store(snap)
 	e.lease.Install(snap.Version())
 	select {

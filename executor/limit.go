@@ -44,6 +44,9 @@ type Limits struct {
 	// FailoverWait is how long after the loss of a primary statements that need it
 	// wait for the next one; default 10 s, negative: not at all.
 	FailoverWait time.Duration
+	// HoldTimeout is how long a statement waits for a part of a keyspace that is
+	// held (see [Hold]); default 10 s.
+	HoldTimeout time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -78,5 +81,6 @@ func (l Limits) withDefaults() Limits {
 	if l.FailoverWait == 0 {
 		l.FailoverWait = 10 * time.Second
 	}
+	dur(&l.HoldTimeout, 10*time.Second)
 	return l
 }

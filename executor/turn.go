@@ -18,6 +18,10 @@ type Turn struct {
 	ex      *Executor
 	version atomic.Uint64 // 0: nothing is under way
 	term    uint64
+	// at is the one shard that what is under way concerns; nil: any.
+	at   atomic.Pointer[string]
+	uses uses
+	end     func(Hold)
 }
 
 // turns are those of the sessions that there are.
@@ -42,6 +46,7 @@ func (e *Executor) NewTurn() *Turn {
 // Close ends the use of the Turn.
 func (t *Turn) Close() {
 	t.version.Store(0)
+	t.Unuse()
 	t.ex.turns.mu.Lock()
 	defer t.ex.turns.mu.Unlock()
 	delete(t.ex.turns.all, t)
@@ -54,7 +59,26 @@ func (t *Turn) Begin() {
 	if e.lease == nil {
 		return
 	}
+	t.At(nil)
 	t.term = e.lease.Term()
+	t.follow()
+}
+
+// At says that what is under way concerns one shard alone, by its name; nil: that it
+// may concern any. It has to be nil when the map is looked at. A map that leaves
+// that shard as it was is acknowledged meanwhile.
+func (t *Turn) At(shard *string) {
+	if shard != nil || t.at.Load() != nil {
+		t.at.Store(shard)
+	}
+}
+
+// Term is the term of the lease in which the unit began.
+func (t *Turn) Term() uint64 { return t.term }
+
+// follow takes the version of the current map.
+func (t *Turn) follow() {
+	e := t.ex
 	// Stored first, then looked at again: whoever installs a newer map either is
 	// seen here or sees what was stored.
 	for {
@@ -106,12 +130,22 @@ func (e *Executor) NotServing() *sqlstate.Error {
 // under returns the oldest version by which something is under way, at most the
 // given one.
 func (e *Executor) under(version uint64) uint64 {
+	var holds []Hold
+	if all := e.holds.Load(); all != nil {
+		holds = *all
+	}
 	e.turns.mu.Lock()
 	defer e.turns.mu.Unlock()
 	for t := range e.turns.all {
+		// The version first: a unit that begins takes the shard back before.
 		if v := t.version.Load(); v != 0 && v < version {
-			version = v
+			if at := t.at.Load(); at != nil {
+				version = e.unconcerned(v, version, *at)
+			} else {
+				version = v
+			}
 		}
+		version = t.inTheWay(holds, version)
 	}
 	return version
 }
@@ -123,7 +157,8 @@ const (
 )
 
 // acknowledge tells the directory of each version by which all that is under
-// way is routed. A long statement holds it up, as it has to.
+// way is routed. A long statement holds it up, as it has to, and so does a
+// transaction that used a shard before a part of it was held.
 func (e *Executor) acknowledge(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

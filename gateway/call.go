@@ -209,7 +209,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	f, ok := functions[c.Function]
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
-			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, add_replica and remove_replica")
+			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, add_replica, remove_replica, move, split, merge, drain, spread, pause, resume, cancel, rollback and finish")
 	}
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)

@@ -77,6 +77,9 @@ func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, 
 		}
 		args = &x.args
 	}
+	if err := x.admit(st, args); err != nil {
+		return nil, err
+	}
 	shard, err := x.choose(st, args)
 	if err != nil {
 		return nil, err

@@ -345,7 +345,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 	}
 	snap, _ := x.snapshot()
 	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.settings, snap)
-	if !routed || !quick(st) {
+	if !routed || !quick(st) || r.Held != nil {
 		return errWait
 	}
 	if err := x.reach(r.Shard, useOf(st)); err != nil {

@@ -128,6 +128,9 @@ func (x *session) executeSQL(st *planner.Statement) error {
 			return err
 		}
 	}
+	if err := x.admit(s.plan, &x.args); err != nil {
+		return err
+	}
 	shard, err := x.choose(s.plan, &x.args)
 	if err != nil {
 		return err

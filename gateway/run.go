@@ -33,6 +33,7 @@ func (x *session) fail(err error) error {
 	if errors.As(err, &gone) || errors.Is(err, errAgain) || errors.Is(err, errEnd) {
 		return err
 	}
+	err = x.insteadOf(err)
 	var sh *shardError
 	code := sqlstate.InternalError
 	if errors.As(err, &sh) {
@@ -204,6 +205,9 @@ func (x *session) sent() roaming {
 func (x *session) loose() bool { return x.tx.weak && !x.tx.lost && x.tx.schema == nil }
 
 func (x *session) used(u use) {
+	if c := x.pipe.Conn; x.tx.schema == nil && !onSeveral(c) {
+		x.turn.At(c.ShardName())
+	}
 	x.sending(u.roam)
 	if !u.readOnly {
 		x.wrote = true
@@ -213,6 +217,9 @@ func (x *session) used(u use) {
 	}
 	if x.tx.weak && (!u.weak || x.strict()) {
 		x.tx.weak = false
+		if c := x.tx.conn; c != nil {
+			x.uses(c.Shard())
+		}
 	}
 }
 
@@ -436,7 +443,8 @@ func (x *session) repeatable(tries int) bool {
 func (x *session) notOwner(report *sqlstate.Error) error {
 	shard := x.culprit()
 	version := x.unit.version
-	again := x.repeatable(x.srv.limits.RetriesMax)
+	// While the map becomes newer, that a guard refuses is a matter of time.
+	again := x.repeatable(x.srv.limits.RetriesMax + x.unit.newer)
 	if err := x.undo(); err != nil {
 		again = false
 	}
@@ -450,9 +458,12 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	}
 	ctx, done := x.waiting()
 	defer done()
-	x.srv.ex.Newer(ctx, version)
+	newer := x.srv.ex.Newer(ctx, version)
 	if ctx.Err() != nil {
 		return userCancel(ctx.Err())
+	}
+	if newer && time.Since(x.unit.began) < x.holdTimeout() {
+		x.unit.newer++
 	}
 	x.retried(shard)
 	x.turn.Begin()

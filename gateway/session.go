@@ -49,6 +49,8 @@ type session struct {
 	pendingCancel atomic.Bool
 	trimmed       atomic.Bool // the buffers were given up
 	copying       atomic.Bool // a COPY FROM STDIN waits for the client's data
+	// ending: the transaction has to end, to make way for a move; see hold.go.
+	ending atomic.Pointer[executor.Hold]
 	// What cleave.sessions shows: the application's name, the last shard's.
 	application, at atomic.Pointer[string]
 
@@ -56,6 +58,7 @@ type session struct {
 	running     *executor.Conn // what a cancel request is for
 	stopWaiting context.CancelFunc
 	cancelled   time.Time // when the cancel of the running statement was asked for
+	committing  bool      // running is at its COMMIT or ROLLBACK
 	// overdue is when the shard has let statement_timeout pass for too long, zero
 	// if there is none; overran says that its connection was closed for that.
 	overdue time.Time
@@ -144,6 +147,7 @@ type unit struct {
 	// primary: a replica could not do it.
 	primary  bool
 	tries    int
+	newer    int // how many of the tries were by a newer map
 	replaced []replacedStatement
 	began    time.Time
 	// parent is the client's span, as a simple query's text has it.
@@ -172,6 +176,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.lane.init(nc)
 	x.w.onParameter = x.noteParameter
 	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
+	x.turn.OnEnd(x.askEnd)
 	x.since.Store(time.Now().UnixNano())
 	x.noteParameter("application_name", x.reported["application_name"])
 	return x
@@ -285,6 +290,7 @@ func (x *session) readFailed(err error) (over bool) {
 		case was == stateIdle && idle > x.srv.limits.IdleMax:
 			return last(sqlstate.IdleSessionTimeout, "terminating connection due to idle-session timeout of the router")
 		}
+		x.giveWay()
 		return false
 	case errors.Is(err, io.EOF):
 	default:
@@ -375,6 +381,9 @@ func (x *session) beginUnit() {
 func (x *session) endUnit() error {
 	x.unit.open = false
 	x.turn.End()
+	if x.tx.state == txNone {
+		x.unused()
+	}
 	if err := x.keepsPin(); err != nil {
 		return err
 	}
@@ -475,6 +484,7 @@ func (x *session) frame(f wire.Frame) error {
 // snapshot is the map that the session's next statement is planned with.
 // private says that it is the session's own, with its uncommitted changes.
 func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
+	x.turn.At(nil)
 	if x.tx.schema != nil {
 		return x.tx.schema.Snapshot(), true
 	}
@@ -526,8 +536,17 @@ func (x *session) setRunning(c *executor.Conn) {
 	x.mu.Unlock()
 }
 
+// setCommitting is setRunning for the end of a transaction, which nobody stops to
+// make way for a move.
+func (x *session) setCommitting(c *executor.Conn) {
+	x.mu.Lock()
+	x.setRunningLocked(c)
+	x.committing = true
+	x.mu.Unlock()
+}
+
 func (x *session) setRunningLocked(c *executor.Conn) {
-	x.running, x.overdue = c, time.Time{}
+	x.running, x.overdue, x.committing = c, time.Time{}, false
 	if c == nil {
 		return
 	}

@@ -48,6 +48,9 @@ func (h host) Values(list []planner.FillValue) ([][]byte, error) {
 // Wrote notes that the session writes on a shard.
 func (h host) Wrote(c *executor.Conn) { h.x.writes.Note(c) }
 
+// Joined notes that the transaction, or the unit, is open on a shard.
+func (h host) Joined(shard string) { h.x.uses(shard) }
+
 // reachSeveral makes pipe.Conn a conversation with several shards: the
 // transaction's, or one for the messages up to Sync. A transaction that is bound
 // to one shard takes its conversation along.
@@ -73,6 +76,9 @@ func (x *session) reachSeveral(u use) error {
 		x.used(u)
 		return nil
 	}
+	if n := len(x.tx.saves); n > 0 && x.tx.saves[n-1].modes < len(x.tx.modes) {
+		return sqlstate.Refuse("SET TRANSACTION after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
+	}
 	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, ReadOnly: x.tx.readOnly}
 	for _, s := range x.tx.saves {
 		o.Saves = append(o.Saves, s.name)
@@ -89,7 +95,7 @@ func (x *session) reachSeveral(u use) error {
 					return err
 				}
 			}
-			o.Adopted, o.Keep, o.Wrote = x.tx.conn, x.tx.keep, x.tx.ran > 0
+			o.Adopted, o.Keep, o.Wrote, o.Since = x.tx.conn, x.tx.keep, x.tx.ran > 0, x.tx.since
 			x.pipe.Reset()
 			x.dirty = false
 		}
@@ -136,6 +142,7 @@ func (x *session) unitSeveral(u use) error {
 			x.release()
 			return x.shardSaid(c, err)
 		}
+		x.uses(c.Shard())
 		o.Adopted, o.Keep, o.Wrote = c, x.settings, x.wrote
 		wrote := x.wrote
 		x.pipe.Reset()

@@ -92,7 +92,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return x.besideTemps(err)
 		}
-		if found && (x.tx.state == txNone || !x.tx.failed) && len(x.temps) == 0 {
+		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap)) && len(x.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.
 			x.m.runs(st)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
@@ -177,6 +177,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		last = st
 		if st.Kind == planner.AnyShard {
 			continue
+		}
+		if !x.clear(st) {
+			return false, nil // it may have to wait, and what was before it would wait too
 		}
 		s, err := x.choose(st, &planner.Args{})
 		if err != nil || shard != "" && s != shard || s == several.Name {
@@ -310,6 +313,9 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 			if sql, err = x.fillText(st); err != nil {
 				return err
 			}
+		}
+		if err := x.admit(st, &x.args); err != nil {
+			return err
 		}
 		shard, err := x.choose(st, &x.args)
 		if err != nil {

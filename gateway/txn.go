@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -36,6 +37,8 @@ type txn struct {
 	modes []string
 	// conn is the shard conversation that it is bound to; nil while it is not.
 	conn *executor.Conn
+	// since is the map by which it began there.
+	since *shardmap.Snapshot
 	// readOnly: it was begun READ ONLY.
 	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
@@ -56,6 +59,10 @@ type txn struct {
 	saves []savepoint
 	// ran counts the statements on a shard that may have written.
 	ran int
+	// first is the version of the map when it was first tied to a shard, 0 before.
+	first uint64
+	// ended is why the router has ended it, until the client has been told.
+	ended *sqlstate.Error
 }
 
 type savepoint struct {
@@ -126,6 +133,7 @@ func (x *session) reachInTx(shard string, u use) error {
 
 // bindTx begins the transaction on a shard, with what it did so far.
 func (x *session) bindTx(shard string, u use) error {
+	x.tx.since = x.srv.ex.Snapshot()
 	c, err := x.obtain(shard, u, x.tx.before)
 	if err != nil {
 		return err
@@ -145,6 +153,10 @@ func (x *session) bindTx(shard string, u use) error {
 		x.pipe.Begin(x.srv.ex.Prepare("BEGIN", nil, 0, nil))
 	}
 	x.tx.weak = u.weak && !x.strict()
+	if !x.tx.weak {
+		x.uses(c.Shard())
+	}
+	x.turn.At(c.ShardName())
 	x.unit.bound = true
 	x.wrote = !u.readOnly
 	x.sending(u.roam)
@@ -204,7 +216,8 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 // be bound again.
 func (x *session) unbind() {
 	c := x.tx.conn
-	x.tx.conn = nil
+	x.tx.conn, x.tx.first = nil, 0
+	x.unused()
 	if x.pipe.Conn == c {
 		x.pipe.Reset()
 	}
@@ -238,6 +251,10 @@ func (x *session) failTx() {
 func (x *session) loseTx() {
 	c := x.tx.conn
 	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
+	if h := x.ending.Load(); h != nil {
+		x.tx.ended = endedFor(h)
+	}
+	x.unused()
 	x.pipe.Reset()
 	x.dirty, x.wrote, x.sends = false, false, 0
 	if x.tx.schema != nil {
@@ -253,6 +270,7 @@ func (x *session) loseTx() {
 func (x *session) finishTx(committed bool) {
 	t := x.tx
 	x.tx = txn{}
+	x.unused()
 	x.settleEars(committed)
 	if x.pipe.Conn != nil && !x.virtual() {
 		x.pipe.Reset()
@@ -399,6 +417,11 @@ func (x *session) finish(st *planner.Statement) error {
 		x.w.complete(st.Tag)
 		return nil
 	}
+	if x.giveWay(); commit && x.tx.ended != nil {
+		e := x.tx.ended
+		x.finishTx(false)
+		return e // COMMIT of what was rolled back behind the client's back is no ROLLBACK
+	}
 	begin, readOnly := x.tx.begin, x.tx.readOnly
 	committed, err := x.commitTx(commit)
 	if err != nil {
@@ -443,7 +466,7 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 		// Nothing hangs on the answer: a lost connection has the same effect.
 		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
 	}
-	x.setRunning(c)
+	x.setCommitting(c)
 	o, err := x.pipe.Run(executor.None, &out)
 	x.setRunning(nil)
 	x.m.st, x.m.ran = x.srv.ending, 1
@@ -557,6 +580,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
 	case "release":
+		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
 		t.saves = t.saves[:at]
 	case "rollback to":
 		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
@@ -597,7 +621,10 @@ func (x *session) setTransaction(st *planner.Statement) error {
 		return sqlstate.Refuse("SET TRANSACTION after a schema change is not supported", "give the options with BEGIN")
 	}
 	x.pipe.Conn = x.tx.conn
-	x.tx.weak = false
+	if x.tx.weak {
+		x.tx.weak = false
+		x.uses(x.tx.conn.Shard())
+	}
 	x.sending(anchored)
 	x.pipe.Query(st.Text)
 	_, err := x.converse(executor.None)

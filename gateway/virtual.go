@@ -50,6 +50,9 @@ const (
 //	users      name, role
 //	transactions  id, router (its owner's address; NULL if that is gone), age (seconds), shards (where it
 //	           is prepared), decided_on (the shard that has the decision), state ("active", "in doubt")
+//	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, error, rows, bytes (of this step),
+//	           rows_all, bytes_all (estimates), rows_per_second, lag_bytes, eta (seconds), held_ms,
+//	           kept_until (of the way back), parent, by, created, changed
 //	sessions   pid, username, application, client, state, shard, started, since
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
@@ -63,6 +66,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
 	{Name: "sequences", Columns: sequenceColumns},
 	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
+	{Name: "workflows", Columns: workflowColumns},
 	{Name: "users", Columns: columns("name", oidText, "role", oidText)},
 }
 
@@ -135,6 +139,7 @@ const (
 	asksSequences
 	asksUsers
 	asksTransactions
+	asksWorkflows
 )
 
 // asksDirectory returns the tables that a statement may read. The others must
@@ -142,9 +147,9 @@ const (
 func asksDirectory(sql string) (reads directoryTables) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions
+		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows
 	}
-	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions"} {
+	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows"} {
 		if strings.Contains(sql, name) {
 			reads |= 1 << i
 		}
@@ -171,6 +176,11 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]en
 	}
 	if reads&asksTransactions != 0 {
 		if rows["transactions"], err = s.transactionRows(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if reads&asksWorkflows != 0 {
+		if rows["workflows"], err = s.workflowRows(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -22,6 +22,8 @@ type CopyPlan struct {
 	// without a header. Of a query it is the same COPY of no rows, to have the options checked.
 	Text, Next string
 
+	own, ownNext *onOwn // of them, see On
+
 	CopyFormat
 
 	// Columns are the columns named, in their order; nil: all of the table.
@@ -79,6 +81,10 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 		next := first.GetCopyStmt()
 		next.Options = slices.DeleteFunc(next.Options, func(o *pg.Node) bool { return o.GetDefElem().GetDefname() == "header" })
 		p.Next = a.written(first)
+		if t.Kind == shardmap.Sharded {
+			u := &use{ref: c.Relation, rel: relation{table: t}}
+			p.own, p.ownNext = a.own(n, p.Text, u), a.own(first, p.Next, u)
+		}
 		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}
 	if c.WhereClause != nil {

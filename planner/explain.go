@@ -76,6 +76,9 @@ func (s *Statement) Explain(snap *shardmap.Snapshot, args *Args) ([]string, erro
 			line("shard", snap.State().DefaultShard)
 		}
 	}
+	if t := s.Held(snap, args); t != nil {
+		line("held", "keys of "+t.Text()+" are being moved from shard "+t.From+" to shard "+t.To+" ("+t.ID+"): the statement waits, at most cleave.hold_timeout")
+	}
 	var tables []string
 	for _, t := range s.Tables {
 		tables = append(tables, quoteName(t.Schema, t.Name)+" ("+string(t.Kind)+")")

@@ -17,7 +17,7 @@ func (o PlanOp) String() string {
 }
 
 // Lines describes the plan for EXPLAIN (ROUTE): what it does, on which shards, with
-// which texts. args may be nil: then a target that parameters decide is said in
+// which texts, also those of shards that have to leave rows out (see On). args may be nil: then a target that parameters decide is said in
 // words. It never fails.
 func (p *Plan) Lines(snap *shardmap.Snapshot, args *Args) []string {
 	var out []string
@@ -30,15 +30,20 @@ func (p *Plan) Lines(snap *shardmap.Snapshot, args *Args) []string {
 	for i := range p.Relations {
 		r := &p.Relations[i]
 		line("relation "+r.Name, r.Target.text(snap, args)+": "+r.Text)
+		r.own.lines(line, &r.Target, snap, args)
 		for _, ix := range r.Index {
 			line("index on "+r.Name, strings.Join(ix, ", "))
 		}
 	}
 	p.writeLines(line)
+	for _, o := range p.confined() {
+		o.lines(line, &p.Target, snap, args)
+	}
 	if p.Op != Gather && p.Op != Insert {
 		line("shards", p.Target.text(snap, args))
 	}
 	line("shard text", p.Text)
+	p.own.lines(line, &p.Target, snap, args)
 	line("combine", p.Combine.String())
 	line("why", p.Why)
 	return out

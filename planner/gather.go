@@ -40,6 +40,7 @@ type gatherer struct {
 	whole bool // no subquery may be given away as a whole
 
 	typeof bool // it calls pg_typeof
+	idle   bool // of the level that is read no condition goes to the shards
 	depth  int  // of subqueries in expressions
 }
 
@@ -298,7 +299,8 @@ func (g *gatherer) relations() []Relation {
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
 		name := g.a.fresh()
-		out[i] = Relation{Name: name, Text: r.text(g.a), Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
+		out[i] = Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
+		out[i].Text, out[i].own = r.text(g.a)
 		for _, o := range g.occ {
 			if o.rel != r {
 				continue
@@ -322,7 +324,7 @@ func subsetOf(a, b map[string]*pg.Node) bool {
 }
 
 // text is what each shard runs for a relation.
-func (r *gathered) text(a *analyzer) string {
+func (r *gathered) text(a *analyzer) (string, *onOwn) {
 	var cols []*pg.Node
 	for i := range r.table.Columns {
 		if c := r.table.Columns[i].Name; r.all || r.need[c] {
@@ -337,16 +339,17 @@ func (r *gathered) text(a *analyzer) string {
 		}
 		cols = append(cols, columnNode(relationAlias, name))
 	}
-	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: !r.only, Relpersistence: "p", Alias: &pg.Alias{Aliasname: relationAlias}}
+	from := &pg.RangeVar{Schemaname: r.table.Schema, Relname: r.table.Name, Inh: !r.only, Relpersistence: "p", Location: -1, Alias: &pg.Alias{Aliasname: relationAlias}}
 	var conds []*pg.Node
 	for _, k := range r.order {
 		conds = append(conds, r.conds[k])
 	}
-	text, err := a.text(selectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds))
-	if err != nil {
-		fail(err)
+	tree := selectOf(cols, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, conds)
+	text := a.written(tree)
+	if r.table.Kind != shardmap.Sharded {
+		return text, nil
 	}
-	return text
+	return text, a.own(tree, text, &use{ref: from, rel: relation{table: r.table}})
 }
 
 // relationAlias is what a table is called in the text of its relation.

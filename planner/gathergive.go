@@ -44,7 +44,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		all.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
 		proto.Reset(s)
 		proto.Merge(s, all)
-		g.given = append(g.given, Relation{Name: name, Text: p.Text, Target: p.Target})
+		g.given = append(g.given, Relation{Name: name, Text: p.Text, Target: p.Target, own: p.own})
 	default:
 		return false
 	}

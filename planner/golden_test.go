@@ -121,11 +121,15 @@ func testSnapshot(tb testing.TB) *shardmap.Snapshot {
 // TestGolden reads testdata/*.sql: statements that end with a semicolon at the
 // end of a line, each followed by what the planner makes of it in "--> " lines.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.sql")
-	if err != nil || len(files) < 8 {
+	golden(t, "testdata/*.sql", testSnapshot(t), 8, 300)
+}
+
+func golden(t *testing.T, pattern string, snap *shardmap.Snapshot, least, statements int) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) < least {
 		t.Fatalf("golden files: %v, %v", files, err)
 	}
-	snap := testSnapshot(t)
 	p := New(Limits{})
 	total := 0
 	for _, file := range files {
@@ -169,10 +173,10 @@ func TestGolden(t *testing.T) {
 			continue
 		}
 		if got, want := out.String(), string(data); got != want {
-			t.Errorf("%s differs; go test ./planner -run TestGolden -rewrite shows how\n%s", file, firstDifference(got, want))
+			t.Errorf("%s differs; go test ./planner -run %s -rewrite shows how\n%s", file, t.Name(), firstDifference(got, want))
 		}
 	}
-	if total < 300 {
+	if total < statements {
 		t.Errorf("only %d statements", total)
 	}
 }

@@ -49,8 +49,10 @@ type MovePlan struct {
 	Types []keyspace.Type
 	// Keys are the new shard key's columns, for what the column does to a value.
 	Keys []KeyExpr
-	// Lock locks the rows that match and returns ctid and the new shard key.
+	// Lock locks the rows that match and returns ctid, the new shard key and the old.
 	Lock Template
+	// Look reads what Take returns, and Probe is Put of the rows that meet no other.
+	Look, Probe Template
 	// Stay updates rows that keep their shard, Take deletes those that leave it and
 	// returns their new values: one column for each of Columns, then the shard key.
 	Stay, Take Template
@@ -87,20 +89,31 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 	a.onlyReads(with)
 	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
 	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Why: "rows of several shards change"}
+	if up := n.GetUpdateStmt(); up != nil {
+		a.clockAssignments(t, up.TargetList)
+	}
 	if v := n.GetMergeStmt(); v != nil {
-		a.mergeLocal(v, u)
+		src := a.mergeLocal(v, u)
+		for _, w := range v.MergeWhenClauses {
+			c := w.GetMergeWhenClause()
+			if c.CommandType == pg.CmdType_CMD_INSERT {
+				a.clockMerge(t, c)
+			} else {
+				a.clockAssignments(t, c.TargetList)
+			}
+		}
 		a.clocked(n)
-		m.Write = template(a.written(n))
+		m.Write = a.ownTemplate(n, src, u)
 		plan.Target = Target{Keyspace: t.Keyspace}
 		return plan, nil
 	}
 	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || a.linked(o, u) }}
 	x.edit(n)
 	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
-		a.planMove(m, up, t)
+		a.planMove(m, up, u)
 		return plan, nil
 	}
-	m.Write = template(a.written(n))
+	m.Write = a.ownTemplate(n, u)
 	return plan, nil
 }
 
@@ -183,6 +196,7 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 		SelectStmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}}
 	for _, c := range m.Reference.Columns {
 		w.Cols = append(w.Cols, resTarget(c.Name))
+		w.ReturningList = append(w.ReturningList, targetNode(columnNode(name, c.Name), "")) // to see what triggers made of them
 	}
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		w.OnConflictClause = a.overwrite(c, t, m.Reference.Columns)
@@ -509,11 +523,11 @@ func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
 
 // mergeLocal proves that a MERGE falls apart by shard: its source is a sharded
 // table, its target is joined on the shard key, and rows are inserted under it.
-func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) {
+func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use) {
 	no := func(why string) {
 		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
 	}
-	src := a.second.byRef[v.SourceRelation.GetRangeVar()]
+	src = a.second.byRef[v.SourceRelation.GetRangeVar()]
 	if v.WithClause != nil || src == nil || !src.sharded() {
 		no("its source is not a sharded table")
 	}
@@ -553,6 +567,7 @@ func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) {
 			}
 		}
 	}
+	return src
 }
 
 // setsKey reports whether a list of assignments has a shard key column.

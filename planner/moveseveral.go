@@ -3,14 +3,13 @@ package planner
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
-	"github.com/cleavedb/cleave/shardmap"
 )
 
 // planMove plans an UPDATE of shard key columns: rows are locked first, and their
 // new keys read; those that stay are updated, those that leave are deleted where
 // they are and inserted where they belong.
-func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table) {
+func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
+	t := u.rel.table
 	name := up.Relation.Relname
 	if up.Relation.Alias != nil {
 		name = up.Relation.Alias.Aliasname
@@ -62,12 +61,15 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table)
 	}
 	mv.Keys = a.storedKeys(t)
 	lock.TargetList = append(lock.TargetList, keys...)
+	for i, k := range t.ShardKey {
+		lock.TargetList = append(lock.TargetList, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: columnNode(name, k), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
+	}
 	lock.FromClause = append([]*pg.Node{node(up.Relation)}, up.FromClause...)
 	lock.WhereClause, lock.WithClause = up.WhereClause, up.WithClause
 	lock.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
 		LockedRels: []*pg.Node{node(&pg.RangeVar{Relname: name, Inh: true, Relpersistence: "p"})},
 		Strength:   pg.LockClauseStrength_LCS_FORUPDATE, WaitPolicy: pg.LockWaitPolicy_LockWaitBlock}}}}
-	mv.Lock = template(a.written(a.clocked(clone(selectNode(lock)))))
+	mv.Lock = a.ownTemplate(a.clocked(clone(selectNode(lock))), u) // the other texts name its rows
 	// The rows that are meant.
 	array := castNode(&pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(mv.Tuples)}}}, "tid", nil)
 	array.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
@@ -97,6 +99,13 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, t *shardmap.Table)
 	for _, k := range keys {
 		take.ReturningList = append(take.ReturningList, clone(k))
 	}
+	look := emptySelect()
+	look.TargetList, look.FromClause = take.ReturningList, lock.FromClause
+	look.WhereClause, look.WithClause = cond, up.WithClause
+	mv.Look = template(a.written(a.clocked(clone(selectNode(look)))))
+	probe := clone(node(put)).GetInsertStmt()
+	probe.ReturningList, probe.OnConflictClause = nil, &pg.OnConflictClause{Action: pg.OnConflictAction_ONCONFLICT_NOTHING}
+	mv.Probe = template(a.written(a.clocked(node(probe))))
 	stay := clone(node(up)).GetUpdateStmt()
 	stay.WhereClause = cond
 	mv.Stay = template(a.written(a.clocked(clone(node(stay)))))

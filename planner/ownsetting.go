@@ -13,8 +13,10 @@ var ownSettings = map[string]bool{
 	"cleave.several_timeout":  true,
 	"cleave.gather_rows_max":  true,
 	"cleave.gather_bytes_max": true,
+	"cleave.hold_timeout":     true,
 	"cleave.read_consistency": true,
 	"cleave.transaction_mode": true,
+	"cleave.deadlock_timeout": true,
 }
 
 // OwnSetting reports whether a setting, in lower case, is one of the router's

@@ -19,9 +19,12 @@ func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
 	if u == nil {
 		return nil, nil
 	}
-	b := &scatter{a: a, q: q, s: clone(s), target: a.targetOf(u)}
+	b := &scatter{a: a, q: q, s: clone(s), target: a.targetOf(u), witnesses: []*use{u}}
 	if len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
 		b.distinct = true
+	}
+	if !b.inherit(u.node) {
+		return nil, nil
 	}
 	return b.plan()
 }
@@ -67,13 +70,14 @@ func (a *analyzer) targetOf(u *use) Target {
 
 // scatter builds a plan from a copy of the query.
 type scatter struct {
-	a        *analyzer
-	q        *query
-	s        *pg.SelectStmt
-	target   Target
-	distinct bool // DISTINCT compares rows of several shards
-	hidden   []*pg.Node
-	combine  Combine
+	a         *analyzer
+	q         *query
+	s         *pg.SelectStmt
+	target    Target
+	witnesses []*use // one of each arm
+	distinct  bool   // DISTINCT compares rows of several shards
+	hidden    []*pg.Node
+	combine   Combine
 }
 
 func (b *scatter) plan() (*Plan, error) {
@@ -89,11 +93,7 @@ func (b *scatter) plan() (*Plan, error) {
 	}
 	b.combine.Hidden = len(b.hidden)
 	b.pushLimit()
-	text, err := b.a.text(b.a.clocked(selectNode(s)))
-	if err != nil {
-		return nil, err
-	}
-	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine}, nil
+	return b.written(s)
 }
 
 func hiddenName(i int) string { return "cleave_key_" + itoa(i+1) }
@@ -352,11 +352,12 @@ func (a *analyzer) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	if len(q.with) > 0 || len(q.subs) > 0 || q.open || len(s.LockingClause) > 0 {
 		return nil, nil
 	}
-	target, _, ok := a.setArms(q)
+	var witnesses []*use
+	target, _, ok := a.setArms(q, &witnesses)
 	if !ok {
 		return nil, nil
 	}
-	b := &scatter{a: a, q: q, s: clone(s), target: target}
+	b := &scatter{a: a, q: q, s: clone(s), target: target, witnesses: witnesses}
 	b.s.TargetList = nil
 	leftmost := s
 	for leftmost.Op != pg.SetOperation_SETOP_NONE {
@@ -377,16 +378,22 @@ func (a *analyzer) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	}
 	b.s.TargetList = nil
 	b.pushLimit()
-	text, err := a.text(a.clocked(selectNode(b.s)))
+	return b.written(b.s)
+}
+
+// written is the plan once the query of each shard is there.
+func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
+	tree := b.a.clocked(selectNode(s))
+	text, err := b.a.text(tree)
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine}, nil
+	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: b.a.own(tree, text, b.witnesses...)}, nil
 }
 
-// setArms proves the arms of a set operation. keys are the columns that are the
-// shard key in every arm, nil if there are none.
-func (a *analyzer) setArms(q *query) (target Target, keys []int, ok bool) {
+// setArms proves the arms of a set operation and adds their witnesses. keys are the
+// columns that are the shard key in every arm, nil if there are none.
+func (a *analyzer) setArms(q *query, witnesses *[]*use) (target Target, keys []int, ok bool) {
 	s := q.sel
 	if q.arms == nil {
 		if s == nil || s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 {
@@ -396,6 +403,7 @@ func (a *analyzer) setArms(q *query) (target Target, keys []int, ok bool) {
 		if u == nil || len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
 			return target, nil, false
 		}
+		*witnesses = append(*witnesses, u)
 		return a.targetOf(u), a.keyColumns(q, u.node), true
 	}
 	if len(q.arms) != 2 || q.sel == nil || len(q.with) > 0 || len(q.subs) > 0 {
@@ -404,11 +412,11 @@ func (a *analyzer) setArms(q *query) (target Target, keys []int, ok bool) {
 	if q != a.second.root && (s.LimitCount != nil || s.LimitOffset != nil) {
 		return target, nil, false
 	}
-	l, lk, lok := a.setArms(q.arms[0])
+	l, lk, lok := a.setArms(q.arms[0], witnesses)
 	if !lok {
 		return target, nil, false
 	}
-	r, rk, rok := a.setArms(q.arms[1])
+	r, rk, rok := a.setArms(q.arms[1], witnesses)
 	if !rok {
 		return target, nil, false
 	}

@@ -15,8 +15,8 @@ type Plan struct {
 	// onto the scratch connection that the source of an INSERT is read from.
 	Relations []Relation
 
-	// Text is what each shard of Target runs (Scatter, Modify), or what the scratch
-	// connection runs (Gather).
+	// Text is what each shard of Target runs (Scatter, Modify; see On), or what the
+	// scratch connection runs (Gather).
 	Text   string
 	Target Target
 
@@ -36,6 +36,8 @@ type Plan struct {
 	// Why says, for EXPLAIN (ROUTE), what kept the statement from the cheaper
 	// operation: "" for Scatter.
 	Why string
+
+	own *onOwn // of Text, see On
 }
 
 // PlanOp is what a Plan does.
@@ -58,7 +60,7 @@ const (
 )
 
 // Relation is one temporary relation: the union of the rows that Text gives on
-// each shard of Target.
+// each shard of Target; see On.
 type Relation struct {
 	// Name is what the texts that read it call it. It cannot meet a name of the
 	// user's: it begins with cleave_rel_.
@@ -76,6 +78,8 @@ type Relation struct {
 	// Exact: the text looks at the relation's row type, or at its columns' declared
 	// types, so it has to be a table.
 	Exact bool
+
+	own *onOwn
 }
 
 // Target is a set of shards, known when the statement is run.

@@ -14,7 +14,8 @@ func (p *Plan) Sorted(columns int) *Plan {
 	}
 	all := strings.Join(names, ", ")
 	out := &Plan{Op: Gather, Clock: p.Clock, Why: "the order of its columns is the database's to know"}
-	out.Relations = []Relation{{Name: name, Text: "SELECT " + all + " FROM (" + p.Text + ") AS s(" + all + ")", Target: p.Target}}
+	before, after := "SELECT "+all+" FROM (", ") AS s("+all+")"
+	out.Relations = []Relation{{Name: name, Text: before + p.Text + after, Target: p.Target, own: p.own.around(before, after)}}
 	order := make([]string, len(p.Combine.Order))
 	var unique []string
 	for i, k := range p.Combine.Order {

@@ -167,6 +167,13 @@ func (a *analyzer) spansOf(u *use) []Span {
 // owners adds the shards that may own keys of the interval. A parameter that is
 // NULL matches nothing; one that the column's type does not hold is no bound.
 func (s *Span) owners(index *shardmap.Index, args *Args, seen map[string]bool) error {
+	def := index.Def()
+	return s.visit(index, args, func(i int) { seen[def.Ranges[i].Shard] = true }, func(i int) { seen[def.Pins[i].Shard] = true })
+}
+
+// visit is told of each range and each pin that may have keys of the interval, by
+// its place in the keyspace.
+func (s *Span) visit(index *shardmap.Index, args *Args, ranged, pinned func(i int)) error {
 	bound := func(e *KeyExpr) (enc []byte, null bool, err error) {
 		if e == nil {
 			return nil, false, nil
@@ -222,7 +229,7 @@ func (s *Span) owners(index *shardmap.Index, args *Args, seen map[string]bool) e
 				continue
 			}
 		}
-		seen[r.Shard] = true
+		ranged(i)
 	}
 	for i := range def.Pins {
 		key, err := first(def.Pins[i].Key)
@@ -232,7 +239,7 @@ func (s *Span) owners(index *shardmap.Index, args *Args, seen map[string]bool) e
 		if low != nil && bytes.Compare(key, low) < 0 || high != nil && bytes.Compare(key, high) > 0 {
 			continue
 		}
-		seen[def.Pins[i].Shard] = true
+		pinned(i)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -404,11 +405,72 @@ func clip(s string) string {
 func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine.Guard, ok bool) {
 	switch t.Kind {
 	case shardmap.Sharded:
-		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: snap.Ownership(t.Keyspace, shard)}, true
+		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: guarded(snap, t.Keyspace, shard)}, true
 	case shardmap.Reference:
 		return engine.Guard{Schema: t.Schema, Table: t.Name, Owned: keyspace.Ownership{Epoch: snap.CopiesEpoch()}}, true
 	}
 	return engine.Guard{}, false
+}
+
+// guarded is what the guards of a shard let through: what the map gives it, but for
+// parts that are on hold, which nobody writes to. So nothing that sets guards from the
+// map opens a fence. The epoch is then at least that of the hold, so that a guard with the
+// part differs from one without it.
+func guarded(snap *shardmap.Snapshot, ks, shard string) keyspace.Ownership {
+	own := snap.Ownership(ks, shard)
+	ix, ok := snap.Keyspace(ks)
+	if !ok || len(ix.Holds()) == 0 {
+		return own
+	}
+	next := snap.State().Clone()
+	epoch := own.Epoch
+	for _, t := range ix.Holds() {
+		owner, other := ix.Sides(t)
+		if owner != shard {
+			continue
+		}
+		epoch = max(epoch, t.Epoch)
+		if err := next.SetOwner(ks, t.Part, other); err != nil {
+			return keyspace.Ownership{Keyspace: ks, Strategy: own.Strategy, Types: own.Types, Seed: own.Seed, Epoch: epoch} // never: the part is the map's own
+		}
+	}
+	held, err := shardmap.NewSnapshot(next)
+	if err != nil {
+		return keyspace.Ownership{Keyspace: ks, Strategy: own.Strategy, Types: own.Types, Seed: own.Seed, Epoch: epoch} // never, likewise
+	}
+	own = held.Ownership(ks, shard)
+	own.Epoch = epoch
+	return own
+}
+
+// Moving reports whether a part of a keyspace on the shard is on hold, so that its guards
+// are those of the move, whatever they are at the moment.
+func Moving(snap *shardmap.Snapshot, ks, shard string) bool {
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return false
+	}
+	for _, t := range ix.Holds() {
+		if t.From == shard || t.To == shard {
+			return true
+		}
+	}
+	return false
+}
+
+// sameGuards reports whether what a shard's guards let through is the same in two maps, and
+// no move is about to change it.
+func sameGuards(a, b *shardmap.Snapshot, shard string) bool {
+	if a.Version() == b.Version() {
+		return true
+	}
+	for i := range b.State().Keyspaces {
+		ks := b.State().Keyspaces[i].Name
+		if Moving(b, ks, shard) || !reflect.DeepEqual(guarded(a, ks, shard), guarded(b, ks, shard)) {
+			return false
+		}
+	}
+	return true
 }
 
 // SetGuards sets the guards of the tables that pick accepts (nil: all), inside

@@ -65,6 +65,21 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 			return nil, err
 		}
 	}
+	// The tables are locked now. A move that changed what the shard owns since the map was
+	// read has either set its own guards before, or waits for the locks and sets them after.
+	now, err := o.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	if next != nil {
+		if _, err := next(now); err != nil {
+			return nil, err
+		}
+	}
+	if !sameGuards(t.base, now, shard) || Moving(now, keyspace, shard) {
+		return nil, sqlstate.New(sqlstate.SerializationFailure, "a part of keyspace %s is changing its owner at this moment", keyspace).
+			OnShard(shard).WithHint("nothing was changed: run it again")
+	}
 	if shard == t.base.State().DefaultShard {
 		// The lock's note is of no change.
 		if _, err := t.run(ctx, p, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)); err != nil {

@@ -69,13 +69,7 @@ func (m *Metrics) Class(keyspace string, p Plan, write bool) Class {
 	if c, ok := m.classes[k]; ok {
 		return c
 	}
-	if keyspace != "" && !m.keyspaces[keyspace] {
-		if len(m.keyspaces) >= KeyspaceMax {
-			k.keyspace = Other
-		} else {
-			m.keyspaces[keyspace] = true
-		}
-	}
+	k.keyspace = m.keyspaceName(keyspace)
 	// Classes without a keyspace, and those of "other", always find room.
 	if k.keyspace != "" && len(m.classList) >= ClassMax-4*int(plans) {
 		k.keyspace = Other
@@ -87,6 +81,17 @@ func (m *Metrics) Class(keyspace string, p Plan, write bool) Class {
 		m.classList = append(m.classList, k)
 	}
 	return c
+}
+
+// keyspaceName is the label of a keyspace; m.mu is held.
+func (m *Metrics) keyspaceName(keyspace string) string {
+	if keyspace != "" && !m.keyspaces[keyspace] {
+		if len(m.keyspaces) >= KeyspaceMax {
+			return Other
+		}
+		m.keyspaces[keyspace] = true
+	}
+	return keyspace
 }
 
 // Fault is what an error's SQLSTATE says about whose it is. It separates what

@@ -167,3 +167,29 @@ func (m *Metrics) Failover(shard string) {
 		m.failovers.WithLabelValues(shard).Inc()
 	}
 }
+
+// HeldStatement is a statement that waits because its keys are moving.
+type HeldStatement struct {
+	m        *Metrics
+	keyspace string
+}
+
+// HoldBegan counts a statement that begins to wait; Ended must follow.
+func (m *Metrics) HoldBegan(keyspace string) HeldStatement {
+	if m == nil {
+		return HeldStatement{}
+	}
+	m.mu.Lock()
+	name := m.keyspaceName(keyspace)
+	m.mu.Unlock()
+	m.holds.WithLabelValues(name).Inc()
+	return HeldStatement{m, name}
+}
+
+// Ended counts that it has waited for that long.
+func (h HeldStatement) Ended(took time.Duration) {
+	if h.m != nil {
+		h.m.holds.WithLabelValues(h.keyspace).Dec()
+		h.m.holdSeconds.WithLabelValues(h.keyspace).Observe(took.Seconds())
+	}
+}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +35,7 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 	if err != nil {
 		return nil, err
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log})
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log, Candidate: candidacy(routerAddress)})
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +60,15 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 	c.http.Handler = withRouterAddress(c.http.Handler, routerAddress)
 	c.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	return c, nil
+}
+
+// candidacy is the name of this process in the coordinators' election.
+func candidacy(address string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	return fmt.Sprintf("%s %s %d", host, address, os.Getpid())
 }
 
 func (c *cluster) ready(context.Context) error {

@@ -91,12 +91,21 @@ func parseCause(err error) string {
 	return ""
 }
 
+// Parameters of dialTo that no client can have sent: names hold no zero byte.
+const (
+	paramReplication = "\x00replication" // its value is that of the parameter
+	paramMasses      = "\x00masses"      // read in large steps
+)
+
 type shard struct {
 	cfg      engine.Config
 	base     *pgconn.Config
 	closed   atomic.Bool
 	verified atomic.Bool
 	socket   socket
+	streams  streams
+	purges   purges
+	spare    atomic.Pointer[conn] // of movers, idle
 	// prepared is max_prepared_transactions, -1 while it is not known.
 	prepared atomic.Int32
 }
@@ -120,10 +129,19 @@ func (s *shard) Engine() string { return Name }
 // Close refuses later Connects. Conversations are closed by their users.
 func (s *shard) Close() error {
 	s.closed.Store(true)
+	s.closeSpare()
 	return nil
 }
 
 func (s *shard) Connect(ctx context.Context, params map[string]string) (engine.Conn, error) {
+	c, err := s.connect(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *shard) connect(ctx context.Context, params map[string]string) (*conn, error) {
 	c, err := s.dial(ctx, params)
 	if err != nil {
 		return nil, err
@@ -148,8 +166,15 @@ func (s *shard) dial(ctx context.Context, params map[string]string) (*conn, erro
 // dialTo is dial to one place.
 func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string]string) (*conn, error) {
 	pc := at.Copy()
+	buffer := readBuffer
 	for k, v := range params {
-		if k != "user" && k != "database" && k != "replication" {
+		switch k {
+		case "user", "database", "replication":
+		case paramReplication:
+			pc.RuntimeParams["replication"] = v
+		case paramMasses:
+			buffer = moveBuffer
+		default:
 			pc.RuntimeParams[k] = v
 		}
 	}
@@ -157,7 +182,7 @@ func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string
 	// frame at a time, so that what follows the last one stays with us.
 	var frames *wire.Reader
 	pc.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
-		frames = wire.NewReader(r, readBuffer, s.cfg.MessageMax)
+		frames = wire.NewReader(r, buffer, s.cfg.MessageMax)
 		return pgproto3.NewFrontend(&oneFrame{r: frames}, w)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pc.ConnectTimeout)

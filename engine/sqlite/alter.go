@@ -148,6 +148,7 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 		}
 		failf(sqlstate.DuplicateColumn, "column \"%s\" of relation \"%s\" already exists", def.Colname, d.Name)
 	}
+	c.endCaptures(old)
 	list := c.addColumn(t, d, def)
 	c.addConstraints(t, d, list)
 	col := &d.Columns[len(d.Columns)-1]
@@ -343,6 +344,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 		ixs = append(ixs, ix)
 	}
 	d.Constraints, d.Indexes = cons, ixs
+	c.endCaptures(d)
 	if rewritten {
 		c.rewrite(t, d)
 	}
@@ -363,6 +365,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		c.checkNewName(old.Schema, s.Newname)
 		d := old.clone()
 		d.Name = s.Newname
+		c.endCaptures(old)
 		c.must(c.exec("ALTER TABLE main." + quoteIdent(old.sqlName()) + " RENAME TO " + quoteIdent(d.sqlName())))
 		c.must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
@@ -384,6 +387,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 				refuse("a SQLite shard cannot have two columns whose names differ in case only", "Choose another name.")
 			}
 		}
+		c.endCaptures(old)
 		c.must(c.exec("ALTER TABLE main." + quoteIdent(d.sqlName()) + " RENAME COLUMN " + quoteIdent(col.Name) + " TO " + quoteIdent(s.Newname)))
 		swap := func(text string) string {
 			n, err := parseExpr(text)
@@ -504,9 +508,11 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	if len(list) > 1 {
 		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
 	}
-	for _, d := range list {
-		c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quoteIdent(d.sqlName()))) })
-	}
+	c.captureTruncate(list, func() {
+		for _, d := range list {
+			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quoteIdent(d.sqlName()))) })
+		}
+	})
 }
 
 func (c *Conn) comment(t *translator, s *pg.CommentStmt) {

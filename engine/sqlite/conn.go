@@ -81,6 +81,8 @@ type Conn struct {
 	touched touched
 	group   uint64 // see SetGroup; guarded by turns
 	unwatch func() // ends the watch over rows
+	// sets are what cleave_member knows beside captures.
+	sets []*rowSet
 
 	mu        sync.Mutex
 	running   bool

@@ -34,14 +34,14 @@ type copyIn struct {
 	ended   bool // past the mark of the end
 	line    int64
 	rows    int64
-	fields  []copyField
+	fields  []copyCell
 	buf     []byte
 	notNull []bool
 	isNull  []bool
 }
 
-// copyField is a value of a row as it was written.
-type copyField struct {
+// copyCell is a value of a row as it was written.
+type copyCell struct {
 	text []byte
 	null bool
 }
@@ -296,7 +296,7 @@ func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) 
 		if in.f.csv {
 			switch {
 			case v.null && in.notNull[i]:
-				v = copyField{text: []byte(in.f.null)}
+				v = copyCell{text: []byte(in.f.null)}
 			case !v.null && in.isNull[i] && string(v.text) == in.f.null:
 				v.null = true
 			}
@@ -381,11 +381,11 @@ func (in *copyIn) split(line []byte) error {
 		v := line[:end]
 		switch {
 		case string(v) == in.f.null:
-			in.fields = append(in.fields, copyField{null: true})
+			in.fields = append(in.fields, copyCell{null: true})
 		case escaped:
-			in.fields = append(in.fields, copyField{text: unescape(v)})
+			in.fields = append(in.fields, copyCell{text: unescape(v)})
 		default:
-			in.fields = append(in.fields, copyField{text: v})
+			in.fields = append(in.fields, copyCell{text: v})
 		}
 		if end >= len(line) {
 			return nil
@@ -491,7 +491,7 @@ func (in *copyIn) splitCSV(line []byte) error {
 		if plain {
 			text = line[:end]
 		}
-		in.fields = append(in.fields, copyField{text: text, null: !quoted && string(line[:end]) == f.null})
+		in.fields = append(in.fields, copyCell{text: text, null: !quoted && string(line[:end]) == f.null})
 		if end >= len(line) {
 			return nil
 		}

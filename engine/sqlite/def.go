@@ -202,6 +202,7 @@ type catalog struct {
 	views      map[string]*tableDef // they are in neither of these
 	sequences  map[string]*sequenceDef
 	seqByOID   map[uint32]*sequenceDef
+	captures   map[uint32]*captureDef
 }
 
 func newCatalog() *catalog {

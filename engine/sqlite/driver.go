@@ -102,10 +102,11 @@ type Shard struct {
 	max         int
 	synchronous string
 	writers     *writerQueue
-	applier     applier
+	finisher    finisher
+	movers      moverPool
 
 	mu     sync.Mutex
-	conns  map[*Conn]bool
+	conns  map[*Conn]bool // whether it counts among max
 	open   int
 	isDown bool
 	whole  bool // the file has all that this version keeps in it
@@ -133,21 +134,23 @@ func (s *Shard) Close() error {
 	for _, c := range list {
 		c.Close()
 	}
-	s.applier.mu.Lock()
-	if s.applier.conn != nil {
-		s.applier.conn.release()
-		s.applier.conn = nil
+	s.finisher.mu.Lock()
+	if s.finisher.conn != nil {
+		s.finisher.conn.release()
+		s.finisher.conn = nil
 	}
-	s.applier.mu.Unlock()
+	s.finisher.mu.Unlock()
 	s.writers.leave()
 	return nil
 }
 
 func (s *Shard) closed(c *Conn) {
 	s.mu.Lock()
-	if s.conns[c] {
+	if counted, ok := s.conns[c]; ok {
 		delete(s.conns, c)
-		s.open--
+		if counted {
+			s.open--
+		}
 	}
 	s.mu.Unlock()
 }
@@ -236,7 +239,7 @@ func (s *Shard) openError(err error) error {
 const metaSchema = `CREATE TABLE IF NOT EXISTS cleave_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS cleave_object (oid INTEGER PRIMARY KEY, kind TEXT NOT NULL, def TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_sequence (oid INTEGER PRIMARY KEY, value INTEGER NOT NULL, called INTEGER NOT NULL);
-` + guardSchema
+` + guardSchema + ";\n" + moveSchema
 
 // Install implements engine.Shard: it makes the file if there is none.
 func (s *Shard) Install(ctx context.Context) error {
@@ -604,6 +607,16 @@ func (c *Conn) loadCatalog(gen int64) error {
 			}
 			cat.sequences[objectKey(d.Schema, d.Name)] = d
 			cat.seqByOID[d.OID] = d
+		case "capture":
+			d := &captureDef{}
+			if err := json.Unmarshal(def, d); err != nil {
+				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a capture in the file cannot be read")
+			}
+			d.rows = newRowSet(&d.Set)
+			if cat.captures == nil {
+				cat.captures = map[uint32]*captureDef{}
+			}
+			cat.captures[d.OID] = d
 		}
 	}
 	c.cat = cat

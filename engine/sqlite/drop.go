@@ -158,6 +158,7 @@ func (c *Conn) dropTables(list []*tableDef, cascade bool) {
 			continue // named twice
 		}
 		c.must(c.dropTriggers(d))
+		c.endCaptures(d)
 		c.must(c.exec("DROP TABLE " + quoteIdent(d.sqlName())))
 		c.must(c.dropObject(d.OID))
 	}

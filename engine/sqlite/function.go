@@ -111,6 +111,7 @@ func init() {
 	defAggregates()
 	defSystem()
 	defGuards()
+	defMoves()
 }
 
 func defMisc() {

@@ -242,14 +242,14 @@ func (q *writerQueue) preparedEnded() {
 	}
 }
 
-// applier is a connection that carries out what was prepared: it runs no triggers
+// finisher is a connection that carries out what was prepared: it runs no triggers
 // and checks no constraints, since all that was done before.
-type applier struct {
+type finisher struct {
 	mu   sync.Mutex
 	conn *Conn
 }
 
-func (s *Shard) openApplier() (*Conn, error) {
+func (s *Shard) openFinisher() (*Conn, error) {
 	c, err := s.connect(nil)
 	if err != nil {
 		return nil, err
@@ -302,12 +302,12 @@ func (c *Conn) endPrepared(gid string, commit bool) error {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
-	a := &c.shard.applier
+	a := &c.shard.finisher
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn == nil {
 		var err error
-		if a.conn, err = c.shard.openApplier(); err != nil {
+		if a.conn, err = c.shard.openFinisher(); err != nil {
 			return err
 		}
 	}
@@ -326,6 +326,9 @@ func (c *Conn) endPrepared(gid string, commit bool) error {
 		return err
 	}
 	c.writers.preparedEnded()
+	if commit {
+		c.writers.tellLog() // perhaps what was captured is in it
+	}
 	return nil
 }
 

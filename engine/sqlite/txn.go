@@ -50,6 +50,7 @@ type txState struct {
 	ddl        bool
 	started    bool // txTime is set
 	local      []savedSetting
+	captured   []uint32 // captures that have a row of this transaction in the log
 }
 
 func (t *txState) status() byte {
@@ -73,6 +74,9 @@ type writerQueue struct {
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when a prepared transaction ends here
+
+	logMu sync.Mutex
+	log   chan struct{} // closed when the process has committed a captured change
 }
 
 var writerQueues = struct {
@@ -97,6 +101,26 @@ func (q *writerQueue) leave() {
 	defer writerQueues.mu.Unlock()
 	if q.refs--; q.refs == 0 {
 		delete(writerQueues.m, q.path)
+	}
+}
+
+// logged returns a channel that is closed at the next commit of captured changes
+// by this process.
+func (q *writerQueue) logged() <-chan struct{} {
+	q.logMu.Lock()
+	defer q.logMu.Unlock()
+	if q.log == nil {
+		q.log = make(chan struct{})
+	}
+	return q.log
+}
+
+func (q *writerQueue) tellLog() {
+	q.logMu.Lock()
+	defer q.logMu.Unlock()
+	if q.log != nil {
+		close(q.log)
+		q.log = nil
 	}
 }
 
@@ -407,6 +431,7 @@ func (c *Conn) commitTx() error {
 		c.abandonTx()
 		return err
 	}
+	told := len(c.tx.captured) > 0 && c.writers != nil
 	c.settings.commitLocal(&c.tx)
 	for _, k := range c.portals {
 		if k.cursor != nil {
@@ -414,6 +439,9 @@ func (c *Conn) commitTx() error {
 		}
 	}
 	c.resetTx()
+	if told {
+		c.writers.tellLog()
+	}
 	return nil
 }
 

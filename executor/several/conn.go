@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -41,10 +42,12 @@ type Options struct {
 	Base *executor.Settings
 	// Adopted is a shard's conversation on which the transaction is open already,
 	// nil if there is none. Keep are its settings after a COMMIT, Wrote says that it
-	// may have written. It is the Conn's from now on, which releases it.
+	// may have written, Since is the map by which the transaction began there. It is
+	// the Conn's from now on, which releases it.
 	Adopted *executor.Conn
 	Keep    *executor.Settings
 	Wrote   bool
+	Since   *shardmap.Snapshot
 	// Failed: the transaction has failed already.
 	Failed bool
 }
@@ -120,7 +123,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	c.modes = append(c.modes, opt.Modes...)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if a := opt.Adopted; a != nil {
-		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, base: opt.Base, keep: opt.Keep}
+		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep}
 		p.pipe.Conn = a
 		for range c.saves {
 			p.saves = append(p.saves, opt.Base)

@@ -68,12 +68,13 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 			begin = "BEGIN" + begin
 		}
 	}
+	since := c.host.Snapshot()
 	if err := c.shared.transactions.Snapshots(ctx, list, begin); err != nil {
 		return err
 	}
 	c.proven = map[string]bool{}
 	for _, p := range parts {
-		p.begun, c.proven[p.shard] = true, true
+		p.begun, p.since, c.proven[p.shard] = true, since, true
 		p.saves = p.saves[:0]
 		for range c.saves {
 			p.saves = append(p.saves, p.base)

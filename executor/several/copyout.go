@@ -16,7 +16,8 @@ func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
 	if p.Source != nil {
 		return c.startCopyQuery(ctx, e)
 	}
-	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	snap := c.host.Snapshot()
+	shards, err := e.st.Plan.Target.Shards(snap, e.args)
 	if err != nil {
 		return nil, err
 	}
@@ -26,11 +27,11 @@ func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
 	}
 	j := &copyOut{binary: p.Binary}
 	for i, part := range parts {
-		q := request{text: p.Text}
-		if i > 0 {
-			q.text = p.Next
+		var s *stream
+		text, err := p.On(i == 0, part.shard, c.maps(part, snap)...)
+		if err == nil {
+			s, err = c.send(part, request{text: text})
 		}
-		s, err := c.send(part, q)
 		if err != nil {
 			j.stop()
 			return nil, err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -80,7 +82,11 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 // follows must not show in their rows.
 func (c *Conn) startCursors() error {
 	for _, k := range c.cursors {
-		if err := c.startJob(k); err != nil {
+		err := c.startJob(k)
+		if code := string(sqlstate.CodeOf(err)); strings.HasPrefix(code, "2") && code != "25P02" {
+			return sqlstate.Refuse("the first rows of a cursor over several shards are computed before they are fetched, and that fails: "+sqlstate.As(err).Message, "write the query so that no row fails")
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -195,7 +201,7 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	default:
 		return nil, refused
 	}
-	if f.left <= 0 || f.skip < 0 {
+	if f.left <= 0 || f.skip < 0 || k.ended && q.Direction == planner.Absolute && f.skip <= 0 {
 		return nil, refused
 	}
 	if k.busy {
@@ -265,7 +271,7 @@ func (f *fetch) step(out []byte, rows int32) ([]byte, bool, string, error) {
 		return out, false, "", err
 	}
 	f.buf = frames
-	n, _ := countRows(frames)
+	n, _, _ := countRows(frames)
 	k.pos += int64(n)
 	k.ended = ended
 	switch {
@@ -300,8 +306,9 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 	j := &answer{tag: "EXPLAIN"}
 	line := func(s string) { j.rows = append(j.rows, wire.AppendDataRow(nil, [][]byte{[]byte(s)})) }
 	line("Several shards: " + plan.Op.String())
-	on := func(what, text string, target *planner.Target) error {
-		shards, err := target.Shards(c.host.Snapshot(), e.args)
+	snap := c.host.Snapshot()
+	on := func(what string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
+		shards, err := target.Shards(snap, e.args)
 		if err != nil {
 			return err
 		}
@@ -311,7 +318,11 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 		}
 		streams := make([]*stream, len(parts))
 		for i, p := range parts {
-			q := e.request(x.Prefix + text)
+			own, err := text(p.shard, c.maps(p, snap)...)
+			if err != nil {
+				return err
+			}
+			q := e.request(x.Prefix + own)
 			q.results, q.portion = nil, 0
 			if streams[i], err = c.send(p, q); err != nil {
 				return err
@@ -336,13 +347,13 @@ func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
 	}
 	for i := range plan.Relations {
 		r := &plan.Relations[i]
-		if err := on("relation "+r.Name+" from ", r.Text, &r.Target); err != nil {
+		if err := on("relation "+r.Name+" from ", r.On, &r.Target); err != nil {
 			return nil, err
 		}
 	}
 	switch plan.Op {
 	case planner.Scatter:
-		if err := on("", plan.Text, &plan.Target); err != nil {
+		if err := on("", plan.On, &plan.Target); err != nil {
 			return nil, err
 		}
 	case planner.Gather:

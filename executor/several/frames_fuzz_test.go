@@ -20,6 +20,7 @@ func (h alone) Settings() *executor.Settings                         { return ni
 func (h alone) Timeout() time.Duration                               { return 0 }
 func (h alone) Holds() error                                         { return nil }
 func (h alone) Wrote(*executor.Conn)                                 {}
+func (h alone) Joined(string)                                        {}
 func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return nil, nil }
 
 // FuzzFrames sends whatever frames to a conversation of which no shard can be
@@ -44,7 +45,7 @@ func FuzzFrames(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = ex.Close() })
-	shared := NewShared(ex, nil)
+	shared := NewShared(ex, nil, Defaults{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Whole frames only, as the wire gives them.
 		var frames []byte

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -31,10 +32,11 @@ type gather struct {
 	scratch *scratch
 	entered bool
 	s       *stream // of the text, if it runs on a part
+	snap    *shardmap.Snapshot
 }
 
 func (c *Conn) startGather(ctx context.Context, e *execution) (job, error) {
-	g := &gather{c: c, e: e, in: e.inputs(), max: limitsOf(c.host.Settings())}
+	g := &gather{c: c, e: e, in: e.inputs(), max: c.shared.defaults.limits(c.host.Settings())}
 	if err := g.open(ctx); err != nil {
 		g.stop()
 		return nil, err
@@ -44,7 +46,8 @@ func (c *Conn) startGather(ctx context.Context, e *execution) (job, error) {
 
 // open does everything up to the first row.
 func (g *gather) open(ctx context.Context) error {
-	shards := g.c.host.Snapshot().Shards()
+	g.snap = g.c.host.Snapshot()
+	shards := g.snap.Shards()
 	for i := range shards {
 		g.mixed = g.mixed || shards[i].Engine != shards[0].Engine
 		g.plain = g.plain || g.mixed || shards[i].Engine == engineSQLite
@@ -115,7 +118,7 @@ func (g *gather) shardsOf(r *fetched) ([]string, error) {
 	if r.r.Target.Where == planner.AnyOne && len(g.c.parts) > 0 {
 		return []string{g.c.parts[0].shard}, nil
 	}
-	return r.r.Target.Shards(g.c.host.Snapshot(), g.e.args)
+	return r.r.Target.Shards(g.snap, g.e.args)
 }
 
 // next sends the text of a part's next relation.
@@ -125,7 +128,11 @@ func (g *gather) next(t *turn) error {
 		return nil
 	}
 	r := t.rels[0]
-	q := request{text: r.r.Text, oids: g.in.typed(r.r.Text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, step: "relation " + r.r.Name}
+	text, err := r.r.On(t.p.shard, g.c.maps(t.p, g.snap)...)
+	if err != nil {
+		return err
+	}
+	q := request{text: text, oids: g.in.typed(text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, step: "relation " + r.r.Name}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err

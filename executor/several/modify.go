@@ -25,7 +25,8 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 		}
 		m.sets = append(m.sets, set)
 	}
-	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	m.snap = c.host.Snapshot()
+	shards, err := e.st.Plan.Target.Shards(m.snap, e.args)
 	if err != nil {
 		return nil, err
 	}
@@ -37,14 +38,18 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 	case m.m.Move != nil:
 		return m.move(ctx, shards)
 	}
-	q := m.request(&m.m.Write)
-	q.results, q.portion = e.results, e.portion
 	parts, err := c.partsOf(ctx, shards, true)
 	if err != nil {
 		return nil, err
 	}
+	write := m.each(&m.m.Write)
 	j := &modified{st: e.st}
 	for _, p := range parts {
+		q, err := write(p)
+		if err != nil {
+			return nil, err
+		}
+		q.results, q.portion = e.results, e.portion
 		s, err := c.send(p, q)
 		if err != nil {
 			return nil, err
@@ -63,6 +68,7 @@ type modifying struct {
 	left *allowance
 	base request
 	sets []*rowset
+	snap *shardmap.Snapshot // that said which shards take part
 }
 
 // request is a template with the reads in it.
@@ -73,6 +79,18 @@ func (m *modifying) request(t *planner.Template) request {
 	q.named = m.e.named && len(t.At) == 0
 	q.only(q.text)
 	return q
+}
+
+// each returns what gives the request of each part: what the template is there.
+func (m *modifying) each(t *planner.Template) func(p *part) (request, error) {
+	common := m.request(t)
+	return func(p *part) (request, error) {
+		own, err := t.On(p.shard, m.c.maps(p, m.snap)...)
+		if err != nil || own == t {
+			return common, err
+		}
+		return m.request(own), nil
+	}
 }
 
 // modified hands on the rows of RETURNING, and adds up the numbers of rows.
@@ -192,7 +210,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 			return nil, err
 		}
 		same := counted(s.tag) == changed
-		if same && hidden > 0 && !replay {
+		if same && hidden > 0 {
 			theirs, err := lastColumns(rows, hidden)
 			if err != nil {
 				return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -19,6 +20,8 @@ type part struct {
 	pipe  executor.Pipeline
 	// begun: a transaction block is open on it. It is sent with the first text.
 	begun bool
+	// since is the map by which the transaction began on it, nil: as now.
+	since *shardmap.Snapshot
 	// begin is what the transaction begins with outside of a block; "" is BEGIN.
 	begin string
 	// wrote: something in it may have written.
@@ -34,6 +37,8 @@ type part struct {
 	keep    *executor.Settings
 	// stale: a SET ran on it, of which the session has not taken note yet.
 	stale bool
+	// decides: something ran on it that cannot be prepared, but can be committed.
+	decides bool
 	// sets: a statement changed its settings in a way that is not known here.
 	sets bool
 }
@@ -77,6 +82,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 			return nil, err
 		}
 		c.parts = append(c.parts, p)
+		c.host.Joined(shard)
 	} else if write && !p.wrote {
 		if err := c.joins(ctx, p, write); err != nil {
 			return nil, err
@@ -93,7 +99,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 // borrowed in the same order by everybody, so that two statements do not wait for
 // each other's. The session's bound of shards holds here.
 func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
-	if err := c.bounds.touches(len(shards)); err != nil {
+	if err := c.bounds.touches(shards...); err != nil {
 		return nil, err
 	}
 	parts := make([]*part, 0, len(shards))
@@ -158,6 +164,7 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 	if p.begun {
 		return false, nil
 	}
+	p.since = c.host.Snapshot()
 	begin := c.opt.Begin
 	if begin == "" || !c.block {
 		begin = p.beginText()
@@ -180,6 +187,24 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 	}
 	p.conn.SetSettings(c.host.Settings())
 	return false, nil
+}
+
+// maps are the maps by which a part leaves out rows that it does not own: snap,
+// and, if its transaction sees rows as they were when it began, that of then.
+func (c *Conn) maps(p *part, snap *shardmap.Snapshot) []*shardmap.Snapshot {
+	if p.since == nil || p.since == snap || !c.lasting(p) {
+		return []*shardmap.Snapshot{snap}
+	}
+	return []*shardmap.Snapshot{snap, p.since}
+}
+
+// lasting reports whether all statements on a part have one snapshot of its rows.
+func (c *Conn) lasting(p *part) bool {
+	if p.begin != "" || c.proven[p.shard] {
+		return true
+	}
+	level := strings.ToUpper(c.isolation())
+	return strings.Contains(level, "REPEATABLE") || strings.Contains(level, "SERIALIZABLE")
 }
 
 // beginText begins a transaction outside of a block.

@@ -3,6 +3,7 @@ package several
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,8 +36,8 @@ type records interface {
 	// clock is the shard's, as text, if the table is there.
 	clock() string
 	// clean removes the records from before a time of the shard's clock that
-	// nobody needs: not those of ids, nor of transactions on the shards unknown.
-	clean(before string, ids, unknown []string) string
+	// nobody needs: not those of ids, nor those that name a shard which is not known.
+	clean(run func(sql string) (*engine.Result, error), before string, ids, known []string) error
 	// snapshot is a text that stands for what is committed now.
 	snapshot() string
 	// recent are the transactions that are seen now, and were not by an earlier
@@ -107,10 +108,11 @@ func (postgresRecords) clock() string {
 	return "SELECT pg_catalog.clock_timestamp()::text WHERE pg_catalog.to_regclass('" + table + "') IS NOT NULL"
 }
 
-func (postgresRecords) clean(before string, ids, unknown []string) string {
-	return fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND NOT shards && '%[4]s'::text[]; "+
+func (postgresRecords) clean(run func(sql string) (*engine.Result, error), before string, ids, known []string) error {
+	_, err := run(fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND shards <@ '%[4]s'::text[]; "+
 		"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
-		before, prepareMax.Milliseconds(), strings.Join(ids, ","), shardList(unknown), keepRolledBack.Milliseconds())
+		before, prepareMax.Milliseconds(), strings.Join(ids, ","), shardList(known), keepRolledBack.Milliseconds()))
+	return err
 }
 
 func (postgresRecords) snapshot() string { return "SELECT pg_catalog.pg_current_snapshot()" }
@@ -160,18 +162,33 @@ func (sqliteRecords) clock() string {
 	return "SELECT clock_timestamp()::text"
 }
 
-func (sqliteRecords) clean(before string, ids, unknown []string) string {
-	keep := ""
-	if len(ids) > 0 {
-		keep = " AND id NOT IN ('" + strings.Join(ids, "', '") + "')"
+// clean deletes by id: there are no arrays to compare the shards with.
+func (sqliteRecords) clean(run func(sql string) (*engine.Result, error), before string, ids, known []string) error {
+	old := func(age time.Duration) string {
+		return fmt.Sprintf(" FROM "+table+" WHERE at < '%s'::timestamptz - '%d s'::interval AND xid < (SELECT max(xid) FROM "+table+") AND ", before, int(age.Seconds()))
 	}
-	for _, s := range unknown {
-		keep += " AND strpos(',' || shards || ',', '," + s + ",') = 0"
+	res, err := run("SELECT id, shards" + old(prepareMax) + "decided IS NOT false")
+	if err != nil {
+		return err
 	}
-	last := " AND xid < (SELECT max(xid) FROM " + table + ")"
-	return fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d s'::interval AND decided IS NOT false"+keep+last+"; "+
-		"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[3]d s'::interval AND decided = false"+last,
-		before, int(prepareMax.Seconds()), int(keepRolledBack.Seconds()))
+	var gone []string
+	for _, row := range res.Rows {
+		id, ok := parseUUID(row[0].String)
+		if ok && !slices.Contains(ids, id.String()) && !slices.ContainsFunc(strings.Split(row[1].String, ","), func(s string) bool { return !slices.Contains(known, s) }) {
+			gone = append(gone, id.String())
+		}
+	}
+	for part := range slices.Chunk(gone, 500) {
+		if _, err := run("DELETE FROM " + table + " WHERE id IN ('" + strings.Join(part, "', '") + "')"); err != nil {
+			return err
+		}
+	}
+	res, err = run("SELECT count(*)" + old(keepRolledBack) + "decided = false")
+	if err != nil || res.Rows[0][0].String == "0" {
+		return err // nothing is written, and nobody waited for
+	}
+	_, err = run("DELETE" + old(keepRolledBack) + "decided = false")
+	return err
 }
 
 func (sqliteRecords) snapshot() string { return "SELECT coalesce(max(xid), 0) FROM " + table }

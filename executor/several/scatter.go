@@ -12,8 +12,8 @@ import (
 // startScatter runs the plan's text on each shard of the target. What comes back
 // is put one after the other, or merged in the order of the plan (see merge).
 func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
-	plan := e.st.Plan
-	shards, err := plan.Target.Shards(c.host.Snapshot(), e.args)
+	plan, snap := e.st.Plan, c.host.Snapshot()
+	shards, err := plan.Target.Shards(snap, e.args)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,10 @@ func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
 	}
 	var streams []*stream
 	for _, p := range parts {
-		s, err := c.send(p, q)
+		var s *stream
+		if q.text, err = plan.On(p.shard, c.maps(p, snap)...); err == nil {
+			s, err = c.send(p, q)
+		}
 		if err != nil {
 			for _, s := range streams {
 				s.stop()

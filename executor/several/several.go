@@ -28,6 +28,8 @@ type Host interface {
 	Values(list []planner.FillValue) ([][]byte, error)
 	// Wrote is told of each shard's conversation that is about to write.
 	Wrote(c *executor.Conn)
+	// Joined is told of each shard that becomes a part.
+	Joined(shard string)
 }
 
 // A job is one execution of a statement, as a portal holds it. It is used by the

@@ -1,16 +1,12 @@
 package several
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,11 +41,17 @@ type bank struct {
 
 func newBank(t testing.TB, servers ...*localpg.Server) *bank {
 	t.Helper()
+	return newBankIn(t, memory.New(), servers...)
+}
+
+// newBankIn makes the bank the cluster of an empty directory.
+func newBankIn(t testing.TB, dir shardmap.Directory, servers ...*localpg.Server) *bank {
+	t.Helper()
 	var urls []string
 	for _, s := range servers {
 		urls = append(urls, pgtest.DatabaseOn(t, s))
 	}
-	return newBankOn(t, urls)
+	return newBankOn(t, dir, urls)
 }
 
 // banks runs a test on three PostgreSQL databases and on three SQLite files.
@@ -60,7 +62,7 @@ func banks(t *testing.T, test func(t *testing.T, b *bank)) {
 		for i := range 3 {
 			urls = append(urls, "file:"+filepath.Join(dir, shardName(i)+".db"))
 		}
-		test(t, newBankOn(t, urls))
+		test(t, newBankOn(t, memory.New(), urls))
 	})
 }
 
@@ -73,7 +75,7 @@ func driverOf(url string) engine.Driver {
 
 func (b *bank) records(i int) records { return recordsOf(driverOf(b.urls[i]).Name()) }
 
-func newBankOn(t testing.TB, urls []string) *bank {
+func newBankOn(t testing.TB, dir shardmap.Directory, urls []string) *bank {
 	t.Helper()
 	for i, url := range urls {
 		sh, err := driverOf(url).Open(engine.Config{Cluster: testCluster, Name: shardName(i), URL: url})
@@ -87,7 +89,10 @@ func newBankOn(t testing.TB, urls []string) *bank {
 			t.Fatal(err)
 		}
 	}
-	ex, dir, err := openBank(urls)
+	if err := found(dir, urls); err != nil {
+		t.Fatal(err)
+	}
+	ex, err := openBank(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +118,19 @@ func same(s *localpg.Server, n int) []*localpg.Server {
 
 func shardName(i int) string { return fmt.Sprint("shard-", i) }
 
-func openBank(urls []string) (*executor.Executor, shardmap.Directory, error) {
+// found writes the first map.
+func found(dir shardmap.Directory, urls []string) error {
 	state := shardmap.State{Format: shardmap.Format, Cluster: testCluster, DefaultShard: shardName(0)}
 	for i, url := range urls {
 		state.Shards = append(state.Shards, shardmap.Shard{Name: shardName(i), Engine: driverOf(url).Name(), URL: url, Weight: 1})
 	}
-	dir := memory.New()
-	if _, err := dir.Update(context.Background(), shardmap.Change{By: "test", Why: "test", Op: "test"}, state); err != nil {
-		return nil, nil, err
-	}
+	_, err := dir.Update(context.Background(), shardmap.Change{By: "test", Why: "test", Op: "test"}, state)
+	return err
+}
+
+func openBank(dir shardmap.Directory) (*executor.Executor, error) {
 	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}, "sqlite": sqlite.Driver{}}, Planner: planner.New(planner.Limits{})})
-	return ex, dir, ex.Start(context.Background())
+	return ex, ex.Start(context.Background())
 }
 
 // query runs a statement on a shard outside of everything.
@@ -145,12 +152,19 @@ func (b *bank) query(i int, sql string) *engine.Result {
 
 // begin opens a transaction on every shard and takes or gives money there: with
 // three shards -2, +1 and +1.
-func begin(ex *executor.Executor, shards int, read ...int) ([]Participant, error) {
-	var parts []Participant
+func begin(ex *executor.Executor, shards int, read ...int) (parts []Participant, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range parts {
+				p.Conn.Break()
+				p.Conn.Release()
+			}
+		}
+	}()
 	for i := range shards {
 		c, err := ex.Acquire(context.Background(), shardName(i), nil)
 		if err != nil {
-			return nil, err
+			return parts, err
 		}
 		amount := 1
 		if i == 0 {
@@ -163,10 +177,10 @@ func begin(ex *executor.Executor, shards int, read ...int) ([]Participant, error
 				sql, wrote = "BEGIN; SELECT balance FROM account", false
 			}
 		}
-		if _, err := c.Exec(sql); err != nil {
-			return nil, err
-		}
 		parts = append(parts, Participant{Shard: shardName(i), Conn: c, Wrote: wrote})
+		if _, err := c.Exec(sql); err != nil {
+			return parts, err
+		}
 	}
 	return parts, nil
 }
@@ -181,14 +195,14 @@ func (b *bank) begin(read ...int) []Participant {
 }
 
 // commit is Commit and release.
-func (b *bank) commit(t *Transactions, parts []Participant) (bool, error) {
+func (b *bank) commit(tx *Transactions, parts []Participant) (bool, error) {
 	b.t.Helper()
-	if err := t.CanWrite(context.Background(), parts); err != nil {
+	if err := tx.CanWrite(context.Background(), parts); err != nil {
 		b.t.Fatal(err)
 	}
-	committed, _, err := t.Commit(context.Background(), parts)
+	committed, _, err := tx.Commit(context.Background(), parts)
 	for _, p := range parts {
-		if err == nil && (p.Conn.Broken() || p.Conn.Status() != 'I') {
+		if err == nil && tx.step == nil && (p.Conn.Broken() || p.Conn.Status() != 'I') {
 			b.t.Errorf("the conversation with %s is not as it should be", p.Shard)
 		}
 		p.Conn.Release()
@@ -285,6 +299,53 @@ func testCommit(t *testing.T, b *bank) {
 	}
 }
 
+// TestShardLeavesInDoubt: while something may be prepared on a shard that is not in
+// the map any more, the decision on it stays.
+func TestShardLeavesInDoubt(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	tx.onStep("commit shard-1", func() error { return errors.New("stop") })
+	if _, err := b.commit(tx, b.begin()); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	change := func(edit func(*shardmap.State)) {
+		snap, err := b.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := snap.State().Clone()
+		edit(&next)
+		if _, err := b.dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Why: "test", Op: "test"}, next); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.ex.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var gone shardmap.Shard
+	change(func(s *shardmap.State) { gone, s.Shards = s.Shards[2], s.Shards[:2] })
+	other := b.transactions()
+	if _, _, err := other.recovery().Settle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.urls[:2] {
+		b.query(i, "UPDATE "+table+" SET at = at - '2 min'::interval")
+	}
+	var state *cleaning
+	for range 3 {
+		var err error
+		if state, err = other.recovery().clean(ctx, state, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(s *shardmap.State) { s.Shards = append(s.Shards, gone) })
+	b.settled(other)
+	if got := b.balances(); got != "98 101 101" {
+		t.Fatalf("balances %s", got)
+	}
+}
+
 // TestPrepareFails: an error of one part undoes all others, and is the client's.
 func TestPrepareFails(t *testing.T) { banks(t, testPrepareFails) }
 
@@ -347,9 +408,9 @@ func testStopAtEveryStep(t *testing.T, b *bank) {
 	want := "100 100 100"
 	for n := 1; ; n++ {
 		tx, at := b.transactions(), ""
-		steps := 0
+		count := 0
 		tx.step = func(step, shard string) error {
-			if steps++; steps == n {
+			if count++; count == n {
 				at = strings.TrimSpace(step + " " + shard)
 				return errors.New("stop")
 			}
@@ -360,18 +421,21 @@ func testStopAtEveryStep(t *testing.T, b *bank) {
 			t.Fatalf("at %q: %v", at, err)
 		}
 		b.settled(b.transactions())
-		switch at {
-		case "prepare shard-1", "prepare shard-2", "decide shard-0":
-		default:
+		if at == "" || decidedAt(at) {
 			want = b.after(want)
 		}
 		if got := b.balances(); got != want {
 			t.Fatalf("stopped at %q: balances %s, want %s", at, got, want)
 		}
 		if at == "" {
+			if n != len(steps)+1 {
+				t.Fatalf("there are %d steps, and %d are known", n-1, len(steps))
+			}
 			break
 		}
-		t.Logf("stopped at %q: balances %s", at, want)
+		if at != steps[n-1] {
+			t.Fatalf("step %d is %q, not %q", n, at, steps[n-1])
+		}
 	}
 }
 
@@ -382,168 +446,6 @@ func (b *bank) after(balances string) string {
 		b.t.Fatal(err)
 	}
 	return fmt.Sprint(a-2, c+1, d+1)
-}
-
-const dyingEnv = "CLEAVE_TEST_DYING"
-
-type dying struct {
-	URLs []string
-	Step int
-	// Loop: it transfers money until it is killed.
-	Loop bool
-}
-
-// die is a process that transfers money and kills itself at a step.
-func die(plan string) {
-	var d dying
-	err := json.Unmarshal([]byte(plan), &d)
-	if err != nil {
-		panic(err)
-	}
-	ex, _, err := openBank(d.URLs)
-	if err != nil {
-		panic(err)
-	}
-	if d.Loop {
-		transfers(ex, len(d.URLs))
-	}
-	parts, err := begin(ex, len(d.URLs))
-	if err != nil {
-		panic(err)
-	}
-	tx := NewTransactions(TransactionsOptions{Executor: ex})
-	if err := tx.CanWrite(context.Background(), parts); err != nil {
-		panic(err)
-	}
-	steps := 0
-	tx.step = func(step, shard string) error {
-		if steps++; steps == d.Step {
-			fmt.Printf("%s %s\n", step, shard)
-			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-				panic(err)
-			}
-			select {}
-		}
-		return nil
-	}
-	if ok, _, err := tx.Commit(context.Background(), parts); err != nil || !ok {
-		panic(err)
-	}
-	fmt.Println("acknowledged")
-	os.Exit(0)
-}
-
-// transfers moves money for ever, and says after each that was acknowledged.
-func transfers(ex *executor.Executor, shards int) {
-	tx := NewTransactions(TransactionsOptions{Executor: ex})
-	for {
-		parts, err := begin(ex, shards)
-		if err == nil {
-			var ok bool
-			if ok, _, err = tx.Commit(context.Background(), parts); err == nil && ok {
-				fmt.Println("acknowledged")
-			}
-		}
-		for _, p := range parts {
-			if err != nil {
-				p.Conn.Break()
-			}
-			p.Conn.Release()
-		}
-	}
-}
-
-// TestKilledRouters: two processes at a time transfer money between three SQLite
-// files, and are killed again and again, while atomic reads look. Every sum is
-// right, and nothing that was acknowledged is lost.
-func TestKilledRouters(t *testing.T) {
-	dir, urls := t.TempDir(), []string{}
-	for i := range 3 {
-		urls = append(urls, "file:"+filepath.Join(dir, shardName(i)+".db"))
-	}
-	b := newBankOn(t, urls)
-	reader := b.transactions()
-	plan, err := json.Marshal(dying{URLs: urls, Loop: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	acknowledged, reads := 0, 0
-	for round := range 8 {
-		var cmds []*exec.Cmd
-		outs := []*bytes.Buffer{{}, {}}
-		for i := range outs {
-			cmd := exec.Command(os.Args[0], "-test.run=^$")
-			cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
-			cmd.Stdout = outs[i]
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			cmds = append(cmds, cmd)
-		}
-		for end := time.Now().Add(500*time.Millisecond + time.Duration(round)*7*time.Millisecond); time.Now().Before(end); {
-			got, err := b.sum(context.Background(), reader)
-			if sqlstate.CodeOf(err) == sqlstate.SerializationFailure {
-				continue
-			}
-			if err != nil || got != 300 {
-				t.Errorf("round %d: sum %d, %v", round, got, err)
-			}
-			reads++
-		}
-		for i, cmd := range cmds {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait() // it was killed
-			acknowledged += strings.Count(outs[i].String(), "acknowledged")
-		}
-		b.settled(reader)
-	}
-	var first, second, third int
-	if _, err := fmt.Sscan(b.balances(), &first, &second, &third); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d were acknowledged; %d, %d, %d; %d atomic reads", acknowledged, first, second, third, reads)
-	if n := second - 100; first != 100-2*n || third != second || n < acknowledged || acknowledged == 0 || reads == 0 {
-		t.Fatal("money was lost or made")
-	}
-}
-
-// TestKilledRouter kills a process at each step with SIGKILL.
-func TestKilledRouter(t *testing.T) { banks(t, testKilledRouter) }
-
-func testKilledRouter(t *testing.T, b *bank) {
-	other := b.transactions()
-	want := "100 100 100"
-	for n := 1; ; n++ {
-		plan, err := json.Marshal(dying{URLs: b.urls, Step: n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
-		out, err := cmd.Output()
-		said := strings.TrimSpace(string(out))
-		var exit *exec.ExitError
-		if said != "acknowledged" && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
-			t.Fatalf("%s, %v", out, err)
-		}
-		b.settled(other)
-		switch {
-		case said == "acknowledged", strings.HasPrefix(said, "decided"), strings.HasPrefix(said, "commit"), said == "finished":
-			want = b.after(want)
-		}
-		if got := b.balances(); got != want {
-			t.Fatalf("killed at %q: balances %s, want %s", said, got, want)
-		}
-		t.Logf("killed at %q: balances %s", said, want)
-		if said == "acknowledged" {
-			if n < 8 {
-				t.Fatalf("only %d steps", n)
-			}
-			break
-		}
-	}
 }
 
 // TestSlowOwner: a transaction that another router has decided against, because

@@ -21,13 +21,16 @@ var rooms = []string{
 	"ids",
 	"telemetry",
 	"engine",
+	"workflow",
 	"planner",
 	"executor",
 	"schema",
+	"coordinator",
 	"admin",
 	"gateway",
 	client,
 	"cmd/cleave",
+	"sim",
 }
 
 // client is the room in the module's root folder: the package cleave.
@@ -37,9 +40,14 @@ const client = "cleave"
 var never = map[string][]string{
 	"telemetry": {"sqlstate", "keyspace", "shardmap", "ids"},
 	"engine":    {"shardmap", "ids"},
-	"planner":   {"engine"},
-	"executor":  {},
-	"gateway":   {},
+	// The steps are pure, and know of shards only what the map says.
+	"workflow":    {"access", "ids", "telemetry", "engine"},
+	"coordinator": {"access", "ids", "planner", "executor"},
+	"planner":     {"engine", "workflow"},
+	// Everything but the pure steps and the map is simulated.
+	"sim":      {"placement", "access", "ids", "telemetry", "engine", "planner", "executor", "schema", "coordinator", "admin", "gateway", client, "cmd/cleave"},
+	"executor": {},
+	"gateway":  {},
 }
 
 // leaves are drivers: only what wires the rooms together and tests import them,
@@ -70,7 +78,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
 	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring"}},
 	"internal/pipe":     {nil, []string{client}},
-	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "admin", "gateway", "internal/config"},
+	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
 	"internal/lint":     {nil, nil},
 	"internal/oteltest": {nil, nil},
@@ -91,12 +99,13 @@ var noOutside = map[string][]string{
 	"sqlstate": {"os", "net", "syscall", "time"},
 	"keyspace": {"os", "net", "syscall"},
 	"planner":  {"os", "net", "syscall"},
+	"workflow": {"os", "net", "syscall", "math/rand", "crypto/rand"},
 	// A seed comes from the caller, and so does everything else.
 	"placement": {"os", "net", "syscall", "time", "math/rand", "crypto/rand"},
 }
 
 // noClock are rooms that must give the same answer at any time of day.
-var noClock = []string{"sqlstate", "keyspace", "placement", "planner"}
+var noClock = []string{"sqlstate", "keyspace", "placement", "planner", "workflow"}
 
 // libraries are dependencies that only some packages may know.
 var libraries = map[string][]string{

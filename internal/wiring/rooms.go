@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
@@ -35,6 +36,8 @@ type Rooms struct {
 	Executor  *executor.Executor
 	Ops       *admin.Ops
 	Gateway   *gateway.Server
+	// Coordinator runs workflows while it leads; nil if this process has none.
+	Coordinator *coordinator.Coordinator
 
 	// Users may connect, where clients are asked who they are.
 	Users *access.Users
@@ -57,10 +60,13 @@ type Options struct {
 	// Member is the id with which Join was called. Transactions over several shards
 	// carry it, so that others see whether their router is gone. "": nobody
 	// takes this process's transactions for alive after they are a moment old.
-	Member   string
-	Config   *config.Config
-	Software string // version of Cleave
-	Log      *slog.Logger
+	Member string
+	Config *config.Config
+	// Candidate is the name under which the process takes part in the coordinators'
+	// election; "": it does not.
+	Candidate string
+	Software  string // version of Cleave
+	Log       *slog.Logger
 }
 
 // New wires the rooms and starts to follow the map. Nothing is served yet.
@@ -97,15 +103,20 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
-	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log})
+	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics})
 	var life context.Context
 	life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(life) })
+	if o.Candidate != "" {
+		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.Shard, Candidate: o.Candidate, Log: o.Log})
+		r.stopped.Go(func() { r.Coordinator.Run(life) })
+		r.Metrics.Leader(r.Coordinator.Leads)
+	}
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
-		Transactions: r.transactions,
-		ReadPolicy:   readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
+		Transactions: r.transactions, Several: severalDefaults(o.Config),
+		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
@@ -202,6 +213,13 @@ func orNoLimit(d time.Duration) time.Duration {
 		return noLimit
 	}
 	return d
+}
+
+func severalDefaults(cfg *config.Config) several.Defaults {
+	return several.Defaults{
+		ScatterOff: cfg.Scatter == "off", ShardsMax: int64(cfg.ShardsTouchedMax), RowsMax: int64(cfg.RowsMax), BytesMax: int64(cfg.BytesMax), Timeout: cfg.SeveralTimeout,
+		GatherRowsMax: int64(cfg.GatherRowsMax), GatherBytesMax: int64(cfg.GatherBytesMax), DeadlockTimeout: cfg.DeadlockTimeout,
+	}
 }
 
 func planLimits(cfg *config.Config) planner.Limits {

@@ -46,7 +46,7 @@ func TestFuzz(t *testing.T) {
 		for i, o := range configurations {
 			t.Run(fmt.Sprintf("%s-%d", o.Engine, o.Shards), func(t *testing.T) {
 				t.Parallel()
-				p := newPair(t, o, []corpus.Schema{schema})
+				p := startPair(t, o, []corpus.Schema{schema}, *moving || i%2 == 1)
 				got := &fuzzed{whys: map[string]int{}}
 				for n := *first; n < *first+*count && wrong.Load() < wrongMax; n++ {
 					if o.Engine == "postgres" && n%3 != uint64(i) || o.Engine == "sqlite" && n%9 != uint64(i-3) {
@@ -116,7 +116,7 @@ func fuzzOne(p *pair, n uint64, total *fuzzed) string {
 func (p *pair) fuzz(sql, writes string, mode compare.Mode, keep bool) (verdict, string, *compare.Outcome) {
 	ctx := context.Background()
 	st := compare.Statement{SQL: sql, Mode: mode}
-	o := compare.Options{Order: compare.Order{Any: !compare.Ordered(sql)}, AnyError: true, Modifiers: true}
+	o := compare.Options{Order: compare.Order{Any: !compare.Ordered(sql)}, AnyError: true, Modifiers: true, Mistakes: true}
 	begin := writes != "" && !keep
 	if begin {
 		for _, s := range []*compare.Session{p.router, p.plain} {

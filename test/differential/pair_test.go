@@ -36,12 +36,18 @@ type pair struct {
 	tables  []table
 	initial map[string][]string // rows by table, as Rows gives them
 	changed map[string]bool
+	moving  bool // every key is on the move, see cluster.Move
 }
 
 type table struct{ schema, name string }
 
 // newPair starts a cluster and makes the schemas on both sides.
 func newPair(t testing.TB, o cluster.Options, schemas []corpus.Schema) *pair {
+	t.Helper()
+	return startPair(t, o, schemas, false)
+}
+
+func startPair(t testing.TB, o cluster.Options, schemas []corpus.Schema, moving bool) *pair {
 	t.Helper()
 	ctx := context.Background()
 	pgtest.Server(t)
@@ -63,7 +69,7 @@ func newPair(t testing.TB, o cluster.Options, schemas []corpus.Schema) *pair {
 			t.Error(err)
 		}
 	})
-	p := &pair{t: t, cluster: c, initial: map[string][]string{}, changed: map[string]bool{}}
+	p := &pair{t: t, cluster: c, initial: map[string][]string{}, changed: map[string]bool{}, moving: moving}
 	url := pgtest.Database(t)
 	encoder := p.open(url, compare.Help{}).Conn
 	p.plain = p.open(url, compare.Help{Encoder: encoder})
@@ -103,6 +109,9 @@ func (p *pair) load(s corpus.Schema) {
 		if step.Plain {
 			p.must(step.SQL)
 		}
+	}
+	if p.moving {
+		p.move()
 	}
 	p.must("CREATE SCHEMA IF NOT EXISTS pristine")
 	for _, t := range p.cluster.Snapshot().State().Tables {

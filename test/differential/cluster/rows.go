@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -58,7 +57,7 @@ func (c *Cluster) Fill(ctx context.Context, plain *pgconn.PgConn, namespace, tab
 			return err
 		}
 	}
-	return nil
+	return c.estrange(ctx, plain, t, columns, rows)
 }
 
 // unguarded runs f in a transaction of a shard in which the guard of a
@@ -67,6 +66,11 @@ func (c *Cluster) unguarded(ctx context.Context, shard string, t *shardmap.Table
 	if t.Kind != shardmap.Reference {
 		return f()
 	}
+	return c.without(ctx, shard, t, f)
+}
+
+// without runs f in a transaction of a shard without the guard of a table.
+func (c *Cluster) without(ctx context.Context, shard string, t *shardmap.Table, f func() error) error {
 	conn := c.conns[shard]
 	_, err := c.On(shard, "BEGIN")
 	if err == nil {
@@ -127,22 +131,11 @@ func (c *Cluster) owners(t *shardmap.Table, columns []string, row []*string) ([]
 	case shardmap.Whole:
 		return []string{all[0].Name}, nil
 	}
-	ix, ok := snap.Keyspace(t.Keyspace)
-	if !ok {
-		return nil, fmt.Errorf("the map has no keyspace %s", t.Keyspace)
-	}
-	texts := make([]string, len(t.ShardKey))
-	for i, name := range t.ShardKey {
-		at := slices.Index(columns, name)
-		if at < 0 || row[at] == nil {
-			return nil, fmt.Errorf("%s: a row without its shard key", t.Name)
-		}
-		texts[i] = *row[at]
-	}
-	key, err := keyspace.ParseKey(ix.Def().Types, texts)
+	key, err := c.key(t, columns, row)
 	if err != nil {
 		return nil, err
 	}
+	ix, _ := snap.Keyspace(t.Keyspace)
 	at, err := ix.Locate(key)
 	if err != nil {
 		return nil, err
@@ -177,6 +170,11 @@ func (c *Cluster) Rows(namespace, table string) ([]string, error) {
 				}
 			}
 			text := rowText(row)
+			if strange, err := c.strange(s.Name, t, columns, row); err != nil {
+				return nil, err
+			} else if strange {
+				continue
+			}
 			here = append(here, text)
 			owners, err := c.owners(t, columns, row)
 			if err != nil {
@@ -228,7 +226,11 @@ func (c *Cluster) Empty(ctx context.Context, namespace, table string) error {
 		if t.Kind == shardmap.Whole && i > 0 {
 			break
 		}
-		err := c.unguarded(ctx, s.Name, t, func() error {
+		away := c.unguarded
+		if _, ok := c.Snapshot().Strangers(t.Keyspace, s.Name); ok && t.Kind == shardmap.Sharded {
+			away = c.past
+		}
+		err := away(ctx, s.Name, t, func() error {
 			_, err := c.On(s.Name, "DELETE FROM "+tableName(t))
 			return err
 		})

@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/cleavedb/cleave/admin"
+)
+
+// Moves implements admin.API.
+func (c *Client) Moves(ctx context.Context, id string) ([]admin.WorkflowInfo, error) {
+	var q url.Values
+	if id != "" {
+		q = url.Values{"id": {id}}
+	}
+	return ask[[]admin.WorkflowInfo](ctx, c, "moves", q)
+}
+
+// Move implements admin.API.
+func (c *Client) Move(ctx context.Context, req admin.MoveRequest) (*admin.WorkflowResult, error) {
+	return tell[admin.WorkflowResult](ctx, c, "move", req)
+}
+
+// Split implements admin.API.
+func (c *Client) Split(ctx context.Context, req admin.SplitRequest) (*admin.WorkflowResult, error) {
+	return tell[admin.WorkflowResult](ctx, c, "split", req)
+}
+
+// Merge implements admin.API.
+func (c *Client) Merge(ctx context.Context, req admin.MergeRequest) (*admin.WorkflowResult, error) {
+	return tell[admin.WorkflowResult](ctx, c, "merge", req)
+}
+
+// Drain implements admin.API.
+func (c *Client) Drain(ctx context.Context, req admin.DrainRequest) (*admin.WorkflowResult, error) {
+	return tell[admin.WorkflowResult](ctx, c, "shard_drain", req)
+}
+
+// Spread implements admin.API.
+func (c *Client) Spread(ctx context.Context, req admin.SpreadRequest) (*admin.WorkflowResult, error) {
+	return tell[admin.WorkflowResult](ctx, c, "spread", req)
+}
+
+// Pause implements admin.API.
+func (c *Client) Pause(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "pause", req)
+}
+
+// Resume implements admin.API.
+func (c *Client) Resume(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "resume", req)
+}
+
+// Cancel implements admin.API.
+func (c *Client) Cancel(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "cancel", req)
+}
+
+// Rollback implements admin.API.
+func (c *Client) Rollback(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "rollback", req)
+}
+
+// Finish implements admin.API.
+func (c *Client) Finish(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "finish", req)
+}

@@ -1,0 +1,652 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cleavedb/cleave/coordinator"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// MoveRequest asks for a part of a keyspace to be moved to a shard, with its rows,
+// while it is in use. The part is Range, or Low and High, or Key.
+type MoveRequest struct {
+	Meta
+	// ID names the workflow; "": one is made. Asked for twice with the same ID, it is done once.
+	ID       string `json:"id,omitempty"`
+	Keyspace string `json:"keyspace"`
+	// Range is LOW:HIGH, or LOW..HIGH where the bounds have colons; an empty bound is none,
+	// several columns are separated by commas.
+	Range string   `json:"range,omitempty"`
+	Low   []string `json:"low,omitempty"`
+	High  []string `json:"high,omitempty"`
+	Key   []string `json:"key,omitempty"`
+	To    string   `json:"to"`
+	MoveOptions
+}
+
+// MoveOptions are how rows are moved.
+type MoveOptions struct {
+	// Keep is for how long the way back is kept: "24h" (the default), "0" for not at all.
+	Keep string `json:"keep,omitempty"`
+	// Unverified leaves the comparison of both copies before the cutover out.
+	Unverified     bool  `json:"unverified,omitempty"`
+	RowsPerSecond  int64 `json:"rows_per_second,omitempty"`  // 0: no bound
+	BytesPerSecond int64 `json:"bytes_per_second,omitempty"` // 0: no bound
+}
+
+// SplitRequest asks for a range to be cut in two: at At, or, in a hash keyspace, in the
+// middle of Range.
+type SplitRequest struct {
+	Meta
+	ID       string   `json:"id,omitempty"`
+	Keyspace string   `json:"keyspace"`
+	At       []string `json:"at,omitempty"`
+	Range    string   `json:"range,omitempty"`
+}
+
+// MergeRequest asks for the two ranges beside a bound to become one. If they are on
+// different shards, one is moved first: to To, or to the lower one's shard.
+type MergeRequest struct {
+	Meta
+	ID       string   `json:"id,omitempty"`
+	Keyspace string   `json:"keyspace"`
+	At       []string `json:"at"`
+	To       string   `json:"to,omitempty"`
+	MoveOptions
+}
+
+// DrainRequest asks for everything sharded to be moved off a shard: to To, or to all
+// others by their weights.
+type DrainRequest struct {
+	Meta
+	ID    string `json:"id,omitempty"`
+	Shard string `json:"shard"`
+	To    string `json:"to,omitempty"`
+	MoveOptions
+}
+
+// SpreadRequest asks for an even share of everything on each shard, by weight; moving as
+// little as that needs.
+type SpreadRequest struct {
+	Meta
+	ID       string   `json:"id,omitempty"`
+	Keyspace string   `json:"keyspace,omitempty"` // "": all
+	Shards   []string `json:"shards,omitempty"`   // those that get something; none: all
+	MoveOptions
+}
+
+// WorkflowRequest is about a workflow that exists.
+type WorkflowRequest struct {
+	Meta
+	ID string `json:"id"`
+}
+
+// WorkflowResult is a workflow as it was stored, or, with DryRun, what would be done.
+type WorkflowResult struct {
+	Done     bool          `json:"done"` // false with DryRun
+	Plan     []string      `json:"plan"`
+	Workflow *WorkflowInfo `json:"workflow,omitempty"`
+}
+
+// WorkflowInfo is a workflow and how far it has come.
+type WorkflowInfo struct {
+	ID       string `json:"id"`
+	Kind     string `json:"kind"`
+	Keyspace string `json:"keyspace,omitempty"`
+	Part     string `json:"part,omitempty"` // printable
+	From     string `json:"from,omitempty"`
+	To       string `json:"to,omitempty"`
+	Parent   string `json:"parent,omitempty"`
+	By       string `json:"by"`
+	Why      string `json:"why,omitempty"`
+	Step     string `json:"step"`
+	Ended    bool   `json:"ended"`
+	Paused   bool   `json:"paused"`
+	Back     bool   `json:"back,omitempty"` // it is being rolled back
+	Error    string `json:"error,omitempty"`
+	BackLost string `json:"back_lost,omitempty"` // why there is no way back
+	Doing    string `json:"doing,omitempty"`
+	// Rows and Bytes are what this step has done; RowsAll and BytesAll the estimate of
+	// the whole, Copied what was copied in the end.
+	Rows           int64   `json:"rows"`
+	Bytes          int64   `json:"bytes"`
+	RowsAll        int64   `json:"rows_all"`
+	BytesAll       int64   `json:"bytes_all"`
+	Copied         int64   `json:"copied"`
+	Changes        int64   `json:"changes"`
+	RowsPerSecond  float64 `json:"rows_per_second"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	LagBytes       int64   `json:"lag_bytes"` // -1: not known
+	// ETA is for how long the copy will go on at this rate, seconds; -1: not known.
+	ETA     float64 `json:"eta"`
+	Attempt int     `json:"attempt"` // cutovers that did not succeed
+	HeldMS  int64   `json:"held_ms"` // how long statements were held in the cutover
+	// KeptUntil is when the way back ends.
+	KeptUntil *time.Time     `json:"kept_until,omitempty"`
+	Created   time.Time      `json:"created"`
+	Changed   time.Time      `json:"changed"`
+	Children  []string       `json:"children,omitempty"`
+	History   []WorkflowLine `json:"history,omitempty"`
+}
+
+// WorkflowLine is a line of a workflow's history.
+type WorkflowLine struct {
+	At   time.Time `json:"at"`
+	Step string    `json:"step"`
+	What string    `json:"what"`
+}
+
+// Move begins a move. Errors: 42704 for an unknown keyspace or shard, 22023 for a part
+// that is none, 55000 if several shards own it or another move is of some of it, 42710
+// if the ID is another workflow's.
+func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := moveSpec(cur, &req)
+	if err != nil {
+		return nil, err
+	}
+	if req.ID != "" {
+		if res, err := o.stored(ctx, spec, req.DryRun); res != nil || err != nil {
+			return res, err
+		}
+	}
+	if spec.From == spec.To {
+		return &WorkflowResult{Done: !req.DryRun, Plan: []string{spec.Part.Text() + " of " + spec.Keyspace + " is on " + spec.To + " already: nothing to do"}}, nil
+	}
+	if err := free(cur, spec); err != nil {
+		return nil, err
+	}
+	return o.begin(ctx, *spec, req.DryRun, []string{
+		fmt.Sprintf("copy the rows of %s of keyspace %s from %s to %s while they are in use", spec.Part.Text(), spec.Keyspace, spec.From, spec.To),
+		"compare both copies", "hold statements in it for a moment and make " + spec.To + " the owner",
+		"keep the way back, then delete the rows on " + spec.From,
+	})
+}
+
+// moveSpec turns a request into what is stored.
+func moveSpec(cur *shardmap.Snapshot, req *MoveRequest) (*workflow.Spec, error) {
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Move, Keyspace: req.Keyspace, To: req.To, By: req.by(), Why: req.Why}
+	var err error
+	if spec.Options, err = req.options(workflow.DefaultKeepMS); err != nil {
+		return nil, err
+	}
+	ix, ok := cur.Keyspace(req.Keyspace)
+	if !ok {
+		return nil, noKeyspace(req.Keyspace)
+	}
+	if _, ok := cur.Shard(req.To); !ok {
+		return nil, noShard(req.To)
+	}
+	switch {
+	case len(req.Key) > 0 && (req.Range != "" || req.Low != nil || req.High != nil):
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "give a range or a key, not both")
+	case len(req.Key) > 0:
+		_, key, err := parseKey(cur, req.Keyspace, req.Key)
+		if err != nil {
+			return nil, err
+		}
+		spec.Part = shardmap.Part{Key: key.Texts()}
+		a, err := ix.Locate(key)
+		spec.WasPinned = err == nil && a.Pinned
+	case req.Range != "":
+		if spec.Part, err = ParseRange(req.Range); err != nil {
+			return nil, err
+		}
+	case req.Low != nil || req.High != nil:
+		spec.Part = shardmap.Part{Low: req.Low, High: req.High}
+	default:
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "what is to be moved?").
+			WithHint("give a range (LOW:HIGH, an empty bound is none) or a key")
+	}
+	spec.Part = canonical(cur, req.Keyspace, spec.Part)
+	spec.From, err = cur.OwnerOf(req.Keyspace, spec.Part)
+	return spec, err
+}
+
+// canonical is a part as the map writes it, if it is one.
+func canonical(cur *shardmap.Snapshot, ks string, p shardmap.Part) shardmap.Part {
+	if p.Key != nil {
+		return p
+	}
+	next := cur.State().Clone()
+	for _, bound := range []*[]string{&p.Low, &p.High} {
+		if *bound == nil {
+			continue
+		}
+		if err := next.Split(ks, *bound); err != nil {
+			return p
+		}
+	}
+	// The bounds are now those of ranges: find them by value.
+	snap, err := shardmap.NewSnapshot(next)
+	if err != nil {
+		return p
+	}
+	ix, _ := snap.Keyspace(ks)
+	keys := snap.Keys(ks, p)
+	if len(keys.Intervals) != 1 {
+		return p
+	}
+	for _, r := range ix.Def().Ranges {
+		one := snap.Keys(ks, shardmap.Part{Low: r.Low, High: r.High})
+		if len(one.Intervals) != 1 {
+			continue
+		}
+		a, b := one.Intervals[0], keys.Intervals[0]
+		if p.Low != nil && a.Low == b.Low && a.LowKey == b.LowKey {
+			p.Low = slices.Clone(r.Low)
+		}
+		if p.High != nil && !a.Last && a.High == b.High && a.HighKey == b.HighKey {
+			p.High = slices.Clone(r.High)
+		}
+	}
+	return p
+}
+
+// free refuses a part of which something is in transit already.
+func free(cur *shardmap.Snapshot, spec *workflow.Spec) error {
+	next := cur.State().Clone()
+	for _, bound := range [][]string{spec.Part.Low, spec.Part.High} {
+		if bound != nil {
+			if err := next.Split(spec.Keyspace, bound); err != nil {
+				return err
+			}
+		}
+	}
+	id := spec.ID
+	if id == "" {
+		id = "new"
+	}
+	next.PutTransit(spec.Keyspace, shardmap.Transit{ID: id, Part: spec.Part.Clone(), From: spec.From, To: spec.To})
+	_, err := shardmap.Advance(cur, shardmap.Change{Expect: cur.Version(), By: spec.By, Op: "move_begin"}, next)
+	return err
+}
+
+// ParseRange reads LOW:HIGH or LOW..HIGH. An empty bound is none; several columns are
+// separated by commas.
+func ParseRange(text string) (shardmap.Part, error) {
+	low, high, ok := strings.Cut(text, "..")
+	if !ok && strings.Count(text, ":") == 1 {
+		low, high, ok = strings.Cut(text, ":")
+	}
+	if !ok {
+		return shardmap.Part{}, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no range", text).
+			WithHint("write LOW:HIGH, or LOW..HIGH where a bound has a colon; leave a bound out for none")
+	}
+	bound := func(s string) []string {
+		if s == "" {
+			return nil
+		}
+		return strings.Split(s, ",")
+	}
+	return shardmap.Part{Low: bound(low), High: bound(high)}, nil
+}
+
+func (m *MoveOptions) options(keepMS int64) (workflow.Options, error) {
+	o := workflow.Options{KeepMS: keepMS, Unverified: m.Unverified, RowsPerSecond: m.RowsPerSecond, BytesPerSecond: m.BytesPerSecond}
+	if m.Keep != "" {
+		d, err := time.ParseDuration(m.Keep)
+		if m.Keep == "0" {
+			d, err = 0, nil
+		}
+		if err != nil || d < 0 {
+			return o, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no time to keep a way back", m.Keep).WithHint("use 24h, 30m or 0")
+		}
+		if o.KeepMS = d.Milliseconds(); o.KeepMS == 0 {
+			o.KeepMS = -1
+		}
+	}
+	if m.RowsPerSecond < 0 || m.BytesPerSecond < 0 {
+		return o, sqlstate.New(sqlstate.InvalidParameterValue, "a bound must not be negative")
+	}
+	return o.WithDefaults(), nil
+}
+
+// Split begins a split. Errors: those of Move.
+func (o *Ops) Split(ctx context.Context, req SplitRequest) (*WorkflowResult, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Split, Keyspace: req.Keyspace, At: req.At, By: req.by(), Why: req.Why}
+	if len(req.At) == 0 {
+		if spec.Part, err = ParseRange(req.Range); err != nil {
+			return nil, err
+		}
+		spec.Part = canonical(cur, req.Keyspace, spec.Part)
+		if spec.At, err = coordinator.Middle(cur, req.Keyspace, spec.Part); err != nil {
+			return nil, err
+		}
+	}
+	if req.ID != "" {
+		if res, err := o.stored(ctx, spec, req.DryRun); res != nil || err != nil {
+			return res, err
+		}
+	}
+	next := cur.State().Clone()
+	if err := next.Split(req.Keyspace, spec.At); err != nil {
+		return nil, err
+	}
+	if _, err := shardmap.Advance(cur, shardmap.Change{Expect: cur.Version(), By: spec.By, Op: "split"}, next); err != nil {
+		return nil, err
+	}
+	return o.begin(ctx, *spec, req.DryRun, []string{fmt.Sprintf("cut a range of keyspace %s at %s; no row is moved", req.Keyspace, strings.Join(spec.At, ","))})
+}
+
+// Merge begins a merge. Errors: those of Move, and 42704 if there is no such bound.
+func (o *Ops) Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Merge, Keyspace: req.Keyspace, At: req.At, To: req.To, By: req.by(), Why: req.Why}
+	if spec.Options, err = req.options(-1); err != nil {
+		return nil, err
+	}
+	if req.ID != "" {
+		if res, err := o.stored(ctx, spec, req.DryRun); res != nil || err != nil {
+			return res, err
+		}
+	}
+	lower, _, err := coordinator.Neighbours(cur, req.Keyspace, req.At)
+	if err != nil {
+		return nil, err
+	}
+	if lower == nil {
+		return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %s has no bound at %s", req.Keyspace, strings.Join(req.At, ",")).
+			WithHint("see: SELECT * FROM cleave.ranges WHERE keyspace = '%s'", req.Keyspace)
+	}
+	if req.To != "" {
+		if _, ok := cur.Shard(req.To); !ok {
+			return nil, noShard(req.To)
+		}
+	}
+	var plan []string
+	moves, err := coordinator.Plan(cur, spec)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range moves {
+		plan = append(plan, fmt.Sprintf("move %s from %s to %s", m.Part.Text(), m.From, m.To))
+	}
+	return o.begin(ctx, *spec, req.DryRun, append(plan, fmt.Sprintf("remove the bound %s of keyspace %s", strings.Join(req.At, ","), req.Keyspace)))
+}
+
+// Drain begins to move everything sharded off a shard.
+func (o *Ops) Drain(ctx context.Context, req DrainRequest) (*WorkflowResult, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Drain, From: req.Shard, To: req.To, By: req.by(), Why: req.Why}
+	if spec.Options, err = req.options(-1); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{req.Shard, req.To} {
+		if _, ok := cur.Shard(name); !ok && name != "" {
+			return nil, noShard(name)
+		}
+	}
+	if req.To == req.Shard {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a shard cannot be drained to itself")
+	}
+	return o.beginMoves(ctx, cur, spec, req.DryRun)
+}
+
+// Spread begins to give each shard its share.
+func (o *Ops) Spread(ctx context.Context, req SpreadRequest) (*WorkflowResult, error) {
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Spread, Keyspace: req.Keyspace, Shards: req.Shards, By: req.by(), Why: req.Why}
+	if spec.Options, err = req.options(-1); err != nil {
+		return nil, err
+	}
+	for _, name := range req.Shards {
+		if _, ok := cur.Shard(name); !ok {
+			return nil, noShard(name)
+		}
+	}
+	if _, ok := cur.Keyspace(req.Keyspace); !ok && req.Keyspace != "" {
+		return nil, noKeyspace(req.Keyspace)
+	}
+	return o.beginMoves(ctx, cur, spec, req.DryRun)
+}
+
+func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
+	if spec.ID != "" {
+		if res, err := o.stored(ctx, spec, dry); res != nil || err != nil {
+			return res, err
+		}
+	}
+	moves, err := coordinator.Plan(cur, spec)
+	if err != nil {
+		return nil, err
+	}
+	plan := make([]string, 0, len(moves)+1)
+	for _, m := range moves {
+		plan = append(plan, fmt.Sprintf("move %s of %s from %s to %s", m.Part.Text(), m.Keyspace, m.From, m.To))
+	}
+	if len(moves) == workflow.MaxChildren {
+		plan = append(plan, "and more, when these are done")
+	}
+	if len(moves) == 0 {
+		plan = append(plan, "nothing has to be moved")
+	}
+	return o.begin(ctx, *spec, dry, plan)
+}
+
+// stored returns the workflow with a spec's ID if it was asked for already; nil if not.
+func (o *Ops) stored(ctx context.Context, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
+	if err := workflow.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
+	r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+spec.ID)
+	if errors.Is(err, shardmap.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	s, err := workflow.Decode(r.Value)
+	if err != nil {
+		return nil, err
+	}
+	is := s.Spec
+	if is.Kind != spec.Kind || is.Keyspace != spec.Keyspace || is.To != spec.To || !is.Part.Equal(spec.Part) || spec.Kind == workflow.Drain && is.From != spec.From ||
+		spec.Kind != workflow.Split && !slices.Equal(is.At, spec.At) {
+		return nil, sqlstate.New(sqlstate.DuplicateObject, "workflow %s exists and does something else", spec.ID).WithHint("see: cleave moves %s", spec.ID)
+	}
+	info := o.info(ctx, &s, true)
+	return &WorkflowResult{Done: !dry, Plan: []string{"it was asked for already"}, Workflow: &info}, nil
+}
+
+// begin stores a new workflow.
+func (o *Ops) begin(ctx context.Context, spec workflow.Spec, dry bool, plan []string) (*WorkflowResult, error) {
+	res := &WorkflowResult{Plan: plan}
+	if dry {
+		return res, nil
+	}
+	if spec.ID == "" {
+		spec.ID = string(spec.Kind) + "-" + uuid.NewString()[:8]
+	}
+	if err := workflow.CheckID(spec.ID); err != nil {
+		return nil, err
+	}
+	if spec.Kind != workflow.Move && len(spec.ID) > 32 {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "the id of a %s has at most 32 bytes, since its moves' ids begin with it", spec.Kind)
+	}
+	s := workflow.New(spec, time.Now().UnixMilli())
+	b, err := s.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := o.opts.Directory.PutRecord(ctx, workflow.RecordPrefix+spec.ID, b, 0); err != nil {
+		if errors.Is(err, shardmap.ErrConflict) {
+			if res, err := o.stored(ctx, &spec, false); res != nil || err != nil {
+				return res, err
+			}
+		}
+		return nil, directoryError(err)
+	}
+	o.opts.Log.Info("workflow asked for", "workflow", spec.ID, "kind", spec.Kind, "by", spec.By)
+	o.kick(ctx)
+	info := o.info(ctx, &s, true)
+	res.Done, res.Workflow = true, &info
+	return res, nil
+}
+
+// kick tells the leader. If that fails it looks by itself, a little later.
+func (o *Ops) kick(ctx context.Context) {
+	if err := coordinator.Kick(ctx, o.opts.Directory); err != nil {
+		o.opts.Log.Warn("the coordinator was not told of a workflow; it looks by itself", "error", err)
+	}
+}
+
+// Pause holds a workflow up. A cutover is not interrupted.
+func (o *Ops) Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Pause)
+}
+
+// Resume lets a workflow go on.
+func (o *Ops) Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Resume)
+}
+
+// Cancel ends a workflow before its cutover and removes every trace of it. 55000 if it is
+// too late for that.
+func (o *Ops) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Cancel)
+}
+
+// Rollback makes the old owner the owner again, with every write that the new one took.
+// 55000 if there is no way back any more.
+func (o *Ops) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Rollback)
+}
+
+// Finish gives the way back up and deletes the rows on the old owner.
+func (o *Ops) Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Finish)
+}
+
+func (o *Ops) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*WorkflowInfo, error) {
+	if err := workflow.CheckID(req.ID); err != nil {
+		return nil, err
+	}
+	if req.DryRun {
+		return o.one(ctx, req.ID)
+	}
+	s, err := coordinator.Ask(ctx, o.opts.Directory, req.ID, w, req.by())
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	o.opts.Log.Info("workflow wish", "workflow", req.ID, "wish", w, "by", req.by())
+	o.kick(ctx)
+	info := o.info(ctx, &s, true)
+	return &info, nil
+}
+
+func (o *Ops) one(ctx context.Context, id string) (*WorkflowInfo, error) {
+	list, err := o.Moves(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// Moves returns the workflow with an ID and its history, or, with "", all that are kept, the
+// newest first. 42704 if there is none.
+func (o *Ops) Moves(ctx context.Context, id string) ([]WorkflowInfo, error) {
+	if id != "" {
+		r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
+		if errors.Is(err, shardmap.ErrNotFound) {
+			return nil, sqlstate.New(sqlstate.UndefinedObject, "there is no workflow %q", id).WithHint("see: cleave moves")
+		}
+		if err != nil {
+			return nil, directoryError(err)
+		}
+		s, err := workflow.Decode(r.Value)
+		if err != nil {
+			return nil, err
+		}
+		return []WorkflowInfo{o.info(ctx, &s, true)}, nil
+	}
+	var out []WorkflowInfo
+	after := ""
+	for {
+		page, err := o.opts.Directory.Records(ctx, workflow.RecordPrefix, after, 100)
+		if err != nil {
+			return nil, directoryError(err)
+		}
+		for _, r := range page {
+			if s, err := workflow.Decode(r.Value); err == nil {
+				out = append(out, o.info(ctx, &s, false))
+			}
+		}
+		if len(page) < 100 {
+			break
+		}
+		after = page[len(page)-1].Key
+	}
+	slices.SortStableFunc(out, func(a, b WorkflowInfo) int { return b.Created.Compare(a.Created) })
+	return out, nil
+}
+
+func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowInfo {
+	i := WorkflowInfo{
+		ID: s.Spec.ID, Kind: string(s.Spec.Kind), Keyspace: s.Spec.Keyspace, From: s.Spec.From, To: s.Spec.To, Parent: s.Spec.Parent, By: s.Spec.By, Why: s.Spec.Why,
+		Step: string(s.Step), Ended: s.Step.Ended(), Paused: s.Paused, Back: s.Back, Error: s.Error, BackLost: s.BackLost,
+		RowsAll: s.Rows, BytesAll: s.Bytes, Copied: s.Copied, LagBytes: -1, ETA: -1, Attempt: s.Attempt, HeldMS: s.HeldMS,
+		Created: time.UnixMilli(s.Created).UTC(), Changed: time.UnixMilli(s.Changed).UTC(),
+	}
+	switch s.Spec.Kind {
+	case workflow.Move:
+		i.Part = s.Spec.Part.Text()
+	case workflow.Split, workflow.Merge:
+		i.Part = "at " + strings.Join(s.Spec.At, ",")
+	}
+	if s.Step == workflow.Opened && !s.Back {
+		until := time.UnixMilli(s.OpenAt + s.Spec.KeepMS).UTC()
+		i.KeptUntil = &until
+	}
+	for _, c := range s.Children {
+		i.Children = append(i.Children, c.ID)
+	}
+	if whole {
+		for _, l := range s.History {
+			i.History = append(i.History, WorkflowLine{At: time.UnixMilli(l.At).UTC(), Step: string(l.Step), What: l.What})
+		}
+	}
+	if i.Ended {
+		return i
+	}
+	// Progress is for people: without it they see the step.
+	r, err := o.opts.Directory.Record(ctx, workflow.ProgressPrefix+s.Spec.ID)
+	var p workflow.Progress
+	if err != nil || json.Unmarshal(r.Value, &p) != nil || p.Step != s.Step {
+		return i
+	}
+	i.Doing, i.Rows, i.Bytes, i.Changes, i.LagBytes = string(p.Doing), p.Rows, p.Bytes, p.Changes, p.LagBytes
+	if time.Since(time.UnixMilli(p.At)) < 5*time.Second {
+		i.RowsPerSecond, i.BytesPerSecond = p.RowsPerSecond, p.BytesPerSecond
+		if s.Step == workflow.Copying && p.BytesPerSecond > 0 && s.Bytes > 0 {
+			i.ETA = max(0, float64(s.Bytes-p.Bytes)/p.BytesPerSecond)
+		}
+	}
+	return i
+}

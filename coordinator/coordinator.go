@@ -1,0 +1,365 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// Election is the name of the coordinators' election.
+const Election = "coordinator"
+
+// KickRecord is written by whoever stores or changes a workflow, so that the leader
+// looks at once.
+const KickRecord = "coordinator/kick"
+
+// Options are what a coordinator needs.
+type Options struct {
+	Directory shardmap.Directory
+	// Shard returns the handle of a shard's primary. It stays its owner's to close.
+	Shard func(name string) (engine.Shard, error)
+	// Candidate says who this is, for people: host and process.
+	Candidate string
+	Log       *slog.Logger // nil: nothing is logged
+	// MovesMax bounds the moves at work at a time, PerShardMax those of one shard; ones
+	// that only keep their way back do not count. 0 is 4 and 2.
+	MovesMax, PerShardMax int
+	// Streams bounds the tables and parts of tables that a move copies at a time; 0 is 4.
+	Streams int
+
+	// step is called before each effect and before each store; an error stands for a
+	// crash there. Tests only.
+	step func(id string, what workflow.Op, store bool) error
+}
+
+// The looks of the leader.
+const (
+	kickLook = 100 * time.Millisecond // at the kick record
+	fullLook = 15 * time.Second       // at all workflows
+	// retryPause is between two attempts to lead or to read the directory.
+	retryPause = time.Second
+	// endedKept is how many workflows that have ended are kept.
+	endedKept = 500
+)
+
+// Coordinator runs workflows while it leads.
+type Coordinator struct {
+	opts Options
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	leading bool
+}
+
+// New returns a coordinator; Run starts it.
+func New(o Options) *Coordinator {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MovesMax <= 0 {
+		o.MovesMax = 4
+	}
+	if o.PerShardMax <= 0 {
+		o.PerShardMax = 2
+	}
+	if o.Streams <= 0 {
+		o.Streams = 4
+	}
+	return &Coordinator{opts: o, log: o.Log.With("room", "coordinator")}
+}
+
+// Leads reports whether this process is the leader, as far as it knows.
+func (c *Coordinator) Leads() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leading
+}
+
+// Run campaigns and leads until ctx ends.
+func (c *Coordinator) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		lead, err := c.opts.Directory.Campaign(ctx, Election, c.opts.Candidate)
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, shardmap.ErrClosed) {
+				c.log.Warn("cannot campaign", telemetry.KeyError, err)
+			}
+			pause(ctx, retryPause)
+			continue
+		}
+		c.set(true)
+		c.log.Info("leads", "token", lead.Token())
+		c.lead(ctx, lead)
+		c.set(false)
+		c.log.Info("leads no more", "token", lead.Token())
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		_ = lead.Resign(end) // it runs out by itself if the directory cannot be reached
+		cancel()
+	}
+}
+
+func (c *Coordinator) set(leading bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leading = leading
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// term is one time as the leader.
+type term struct {
+	c       *Coordinator
+	token   uint64
+	records shardmap.Records
+
+	mu     sync.Mutex
+	jobs   map[string]*job
+	movers map[string]*seized // by shard
+	guards map[string]*sync.Mutex
+	kick   chan struct{}
+}
+
+// seized is a shard's mover, after Seize.
+type seized struct {
+	mu    sync.Mutex
+	shard engine.Shard
+	mover engine.Mover
+}
+
+func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // ends with ctx
+		select {
+		case <-l.Lost():
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	t := &term{c: c, token: l.Token(), records: c.opts.Directory.Fenced(l.Token()), jobs: map[string]*job{}, movers: map[string]*seized{},
+		guards: map[string]*sync.Mutex{}, kick: make(chan struct{}, 1)}
+	var jobs sync.WaitGroup
+	defer jobs.Wait()
+	defer stop()
+	var seen uint64
+	for ctx.Err() == nil {
+		if err := t.look(ctx, &jobs); err != nil && ctx.Err() == nil {
+			c.log.Warn("the workflows cannot be read", telemetry.KeyError, err)
+			pause(ctx, retryPause)
+			continue
+		}
+		seen = t.wait(ctx, seen)
+	}
+}
+
+// wait returns when there may be something new.
+func (t *term) wait(ctx context.Context, seen uint64) uint64 {
+	until := time.NewTimer(fullLook)
+	defer until.Stop()
+	tick := time.NewTicker(kickLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return seen
+		case <-until.C:
+			return seen
+		case <-t.kick:
+			return seen
+		case <-tick.C:
+			r, err := t.c.opts.Directory.Record(ctx, KickRecord)
+			if err == nil && r.Revision != seen {
+				return r.Revision
+			}
+		}
+	}
+}
+
+// Kick tells the leader, wherever it is, that a workflow was stored or changed.
+func Kick(ctx context.Context, d shardmap.Records) error {
+	for range 5 {
+		r, err := d.Record(ctx, KickRecord)
+		if err != nil && !errors.Is(err, shardmap.ErrNotFound) {
+			return err
+		}
+		if _, err = d.PutRecord(ctx, KickRecord, []byte("kick"), r.Revision); err == nil {
+			return nil
+		} else if !errors.Is(err, shardmap.ErrConflict) {
+			return err
+		}
+		// Somebody else kicked after us: that is as good, once it is written.
+	}
+	return nil
+}
+
+// look starts what is not at work and tells those that are of new wishes.
+func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
+	type stored struct {
+		state workflow.State
+		rev   uint64
+	}
+	var all []stored
+	after := ""
+	for {
+		page, err := t.records.Records(ctx, workflow.RecordPrefix, after, 100)
+		if err != nil {
+			return err
+		}
+		for _, r := range page {
+			s, err := workflow.Decode(r.Value)
+			if err != nil {
+				t.c.log.Error("a workflow cannot be read", "record", r.Key, telemetry.KeyError, err)
+				continue
+			}
+			all = append(all, stored{s, r.Revision})
+		}
+		if len(page) < 100 {
+			break
+		}
+		after = page[len(page)-1].Key
+	}
+	// The oldest first: they get the free places.
+	slices.SortFunc(all, func(a, b stored) int {
+		if a.state.Created != b.state.Created {
+			return int(min(max(a.state.Created-b.state.Created, -1), 1))
+		}
+		if a.state.Spec.ID < b.state.Spec.ID {
+			return -1
+		}
+		return 1
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	busy, perShard := 0, map[string]int{}
+	count := func(s *workflow.State) {
+		if heavy(s) {
+			busy++
+			perShard[s.Spec.From]++
+			perShard[s.Spec.To]++
+		}
+	}
+	for _, w := range all {
+		if j, ok := t.jobs[w.state.Spec.ID]; ok {
+			j.tell(w.state, w.rev)
+			count(&w.state)
+		}
+	}
+	ended := 0
+	for i := range all {
+		w := &all[i]
+		id := w.state.Spec.ID
+		if w.state.Step.Ended() {
+			ended++
+			continue
+		}
+		if _, ok := t.jobs[id]; ok {
+			continue
+		}
+		// What has begun goes on; what has not waits for a free place.
+		if heavy(&w.state) && w.state.Step == workflow.Planned &&
+			(busy >= t.c.opts.MovesMax || perShard[w.state.Spec.From] >= t.c.opts.PerShardMax || perShard[w.state.Spec.To] >= t.c.opts.PerShardMax) {
+			continue
+		}
+		count(&w.state)
+		j := newJob(t, w.state, w.rev)
+		t.jobs[id] = j
+		jobs.Go(func() {
+			j.run(ctx)
+			t.mu.Lock()
+			delete(t.jobs, id)
+			t.mu.Unlock()
+			select {
+			case t.kick <- struct{}{}:
+			default:
+			}
+		})
+	}
+	for i := 0; ended > endedKept && i < len(all); i++ {
+		if w := &all[i]; w.state.Step.Ended() {
+			ended--
+			if err := t.records.DeleteRecord(ctx, workflow.RecordPrefix+w.state.Spec.ID, w.rev); err == nil {
+				t.dropProgress(ctx, w.state.Spec.ID)
+			}
+		}
+	}
+	return nil
+}
+
+func (t *term) dropProgress(ctx context.Context, id string) {
+	if r, err := t.records.Record(ctx, workflow.ProgressPrefix+id); err == nil {
+		_ = t.records.DeleteRecord(ctx, r.Key, r.Revision) // nobody needs it; the next leader's look tries again
+	}
+}
+
+// heavy reports whether a workflow takes one of the places for moves.
+func heavy(s *workflow.State) bool {
+	return s.Spec.Kind == workflow.Move && !s.Step.Ended() && s.Step != workflow.Opened && !s.Paused
+}
+
+// mover returns a shard's mover, which is seized for the leadership.
+func (t *term) mover(ctx context.Context, name string) (engine.Mover, error) {
+	shard, err := t.c.opts.Shard(name)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	s, ok := t.movers[name]
+	if !ok {
+		s = &seized{}
+		t.movers[name] = s
+	}
+	t.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mover != nil && s.shard == shard {
+		return s.mover, nil
+	}
+	m, ok := shard.(engine.Movable)
+	if !ok {
+		return nil, refuse("shard %s is of an engine whose rows cannot be moved", name)
+	}
+	mover := m.Mover(t.token)
+	if err := mover.Seize(ctx); err != nil {
+		return nil, err
+	}
+	s.shard, s.mover = shard, mover
+	return mover, nil
+}
+
+// lockGuards keeps others of this leadership from setting the guards of the shards.
+func (t *term) lockGuards(shards ...string) (unlock func()) {
+	slices.Sort(shards)
+	shards = slices.Compact(shards)
+	var held []*sync.Mutex
+	for _, name := range shards {
+		t.mu.Lock()
+		m, ok := t.guards[name]
+		if !ok {
+			m = &sync.Mutex{}
+			t.guards[name] = m
+		}
+		t.mu.Unlock()
+		m.Lock()
+		held = append(held, m)
+	}
+	return func() {
+		for _, m := range held {
+			m.Unlock()
+		}
+	}
+}

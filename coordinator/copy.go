@@ -1,0 +1,204 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// partBytes is about how large a part of a table is that one stream copies.
+const partBytes = 64 << 20
+
+// purgeBatch is how many rows are deleted at a time, purgePause how long others have
+// the shard to themselves between two batches, as a share of the time the batch took.
+const (
+	purgeBatch      = 2000
+	purgePauseShare = 0.5
+)
+
+// copy is workflow.Copy.
+func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
+	set, err := j.same(ctx, s, e.Source)
+	if err != nil {
+		return err
+	}
+	from, err := j.t.mover(ctx, e.Source)
+	if err != nil {
+		return err
+	}
+	to, err := j.t.mover(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	if err := j.gate(ctx); err != nil {
+		return err
+	}
+	rows, err := from.Capture(ctx, e.Stream, set.set)
+	if err != nil {
+		return err
+	}
+	n, err := j.loadAll(ctx, s, e.Stream, set.set, rows, to)
+	if err = errors.Join(err, rows.Close()); err != nil {
+		return err
+	}
+	r.Rows = n
+	return to.SetApplied(ctx, e.Stream, rows.Position())
+}
+
+// loadAll copies all tables, several parts at a time.
+func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set engine.Set, rows engine.RowSource, to engine.Mover) (int64, error) {
+	type part struct{ table, part, parts int }
+	var work []part
+	parts := 1
+	if len(set.Tables) > 0 {
+		parts = int(min(max(s.Bytes/int64(len(set.Tables))/partBytes, 1), 64))
+	}
+	for t := range set.Tables {
+		for p := range parts {
+			work = append(work, part{t, p, parts})
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, began: time.Now()}
+	var next atomic.Int64
+	var total atomic.Int64
+	var wait sync.WaitGroup
+	for range min(j.t.c.opts.Streams, len(work)) {
+		wait.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(work) {
+					return
+				}
+				w := work[i]
+				n, err := j.loadPart(ctx, stream, &set.Tables[w.table], w.table, w.part, w.parts, rows, to, limit)
+				total.Add(n)
+				if err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return 0, err
+	}
+	return total.Load(), nil
+}
+
+func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, table, part, parts int, rows engine.RowSource, to engine.Mover, limit *throttle) (int64, error) {
+	r, w := io.Pipe()
+	read := make(chan error, 1)
+	go func() { // ends when the pipe is closed, at the latest
+		err := rows.Rows(ctx, table, part, parts, &counted{w: w, j: j, ctx: ctx, limit: limit})
+		w.CloseWithError(err) // nil is the end
+		read <- err
+	}()
+	n, err := to.Load(ctx, stream, t, r)
+	r.CloseWithError(context.Canceled)
+	if from := <-read; from != nil && !errors.Is(from, context.Canceled) {
+		err = from // the other end only saw that it broke off
+	}
+	return n, err
+}
+
+// counted counts rows and bytes that pass, and holds them up where there is a bound.
+type counted struct {
+	w     io.Writer
+	j     *job
+	ctx   context.Context
+	limit *throttle
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	if err := c.j.gate(c.ctx); err != nil {
+		return 0, err
+	}
+	rows := int64(bytes.Count(b, []byte{'\n'}))
+	c.limit.wait(c.ctx, rows, int64(len(b)))
+	c.j.prog.copied(rows, int64(len(b)))
+	return c.w.Write(b)
+}
+
+// throttle bounds rows and bytes per second; 0 is no bound.
+type throttle struct {
+	rows, bytes int64
+	began       time.Time
+
+	mu                sync.Mutex
+	didRows, didBytes int64
+}
+
+// wait returns when so much more is allowed.
+func (t *throttle) wait(ctx context.Context, rows, bytes int64) {
+	if t.rows <= 0 && t.bytes <= 0 {
+		return
+	}
+	t.mu.Lock()
+	t.didRows += rows
+	t.didBytes += bytes
+	var need time.Duration
+	if t.rows > 0 {
+		need = max(need, time.Duration(float64(t.didRows)/float64(t.rows)*float64(time.Second)))
+	}
+	if t.bytes > 0 {
+		need = max(need, time.Duration(float64(t.didBytes)/float64(t.bytes)*float64(time.Second)))
+	}
+	spent := time.Since(t.began)
+	t.mu.Unlock()
+	if need > spent {
+		pause(ctx, need-spent)
+	}
+}
+
+// purge is workflow.Purge. It never deletes rows of a shard that owns them.
+func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if _, t := snap.Transit(j.id); t == nil {
+		return nil // what is there is not this workflow's
+	}
+	owner, err := snap.OwnerOf(s.Spec.Keyspace, s.Spec.Part)
+	if err != nil {
+		return err
+	}
+	if owner == e.Target {
+		return refuse("shard %s owns the part: its rows are not deleted", owner)
+	}
+	set, err := j.setOf(ctx, s, e.Target)
+	if err != nil {
+		return err
+	}
+	j.set = nil // described by the other shard than the effects after it need
+	m, err := j.t.mover(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	limit := &throttle{rows: s.Spec.RowsPerSecond, began: time.Now()}
+	for {
+		if err := j.gate(ctx); err != nil {
+			return err
+		}
+		began := time.Now()
+		n, err := m.Purge(ctx, set.set, purgeBatch)
+		if err != nil {
+			return err
+		}
+		j.prog.copied(int64(n), 0)
+		if n < purgeBatch {
+			return nil
+		}
+		limit.wait(ctx, int64(n), 0)
+		pause(ctx, time.Duration(float64(time.Since(began))*purgePauseShare))
+	}
+}

@@ -1,0 +1,395 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// editTries bounds how often a change of the map is made anew because somebody was faster.
+const editTries = 20
+
+// edit changes the map for a workflow. change returns nil if nothing is left to do.
+func (j *job) edit(ctx context.Context, s *workflow.State, op, why string, change func(cur *shardmap.Snapshot, next *shardmap.State) (done bool, err error)) (*shardmap.Snapshot, error) {
+	for range editTries {
+		cur, err := j.t.c.opts.Directory.Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		next := cur.State().Clone()
+		done, err := change(cur, &next)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			return cur, nil
+		}
+		snap, err := j.t.c.opts.Directory.Update(ctx, shardmap.Change{
+			Expect: cur.Version(), By: s.Spec.By, Op: op, Why: why + " (" + j.id + ")", Transit: j.transit(s), Token: j.t.token,
+		}, next)
+		if errors.Is(err, shardmap.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			j.log.Info("map changed", "version", snap.Version(), "op", op, "why", why)
+		}
+		return snap, err
+	}
+	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often")
+}
+
+func (j *job) transit(s *workflow.State) string {
+	if s.Spec.Kind == workflow.Move {
+		return j.id
+	}
+	return ""
+}
+
+// putTransit is workflow.PutTransit.
+func (j *job) putTransit(ctx context.Context, s *workflow.State) error {
+	snap, err := j.edit(ctx, s, "move_begin", fmt.Sprintf("%s goes from %s to %s", s.Spec.Part.Text(), s.Spec.From, s.Spec.To), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		if _, t := cur.Transit(j.id); t != nil && t.Hold == shardmap.NoHold {
+			return true, nil
+		}
+		for _, bound := range [][]string{s.Spec.Part.Low, s.Spec.Part.High} {
+			if bound != nil {
+				if err := next.Split(s.Spec.Keyspace, bound); err != nil {
+					return false, err
+				}
+			}
+		}
+		next.PutTransit(s.Spec.Keyspace, shardmap.Transit{ID: j.id, Part: s.Spec.Part.Clone(), From: s.Spec.From, To: s.Spec.To})
+		return false, nil
+	})
+	if err != nil {
+		if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) {
+			return classed(workflow.Refused, err) // another move is of a part of it
+		}
+		return err
+	}
+	_, t := snap.Transit(j.id)
+	j.members = t.Epoch
+	return nil
+}
+
+// setHold puts a transit with the hold, or without one.
+func setHold(cur *shardmap.Snapshot, next *shardmap.State, id string, hold shardmap.Hold) (done bool) {
+	ks, t := cur.Transit(id)
+	if t == nil || t.Hold == hold {
+		return true
+	}
+	with := *t
+	with.Part, with.Hold = t.Clone(), hold
+	next.PutTransit(ks, with)
+	return false
+}
+
+// hold is workflow.Hold.
+func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	set, err := j.same(ctx, s, e.Source)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	snap, err := j.edit(ctx, s, "move_hold", s.Spec.Part.Text()+" is held while it changes its owner", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		if _, text := Tables(cur, s.Spec.Keyspace); text != set.tables {
+			return false, changedError(s)
+		}
+		if _, t := cur.Transit(j.id); t == nil {
+			return false, refuse("the map has no transit %s", j.id)
+		}
+		return setHold(cur, next, j.id, e.Hold), nil
+	})
+	if err != nil {
+		return err
+	}
+	_, t := snap.Transit(j.id)
+	j.members, j.heldAt = t.Epoch, began
+	return nil
+}
+
+// awaitMembers is workflow.AwaitMembers.
+func (j *job) awaitMembers(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	bound, cancel := j.bound(ctx, e)
+	defer cancel()
+	version := j.members
+	wait := time.Millisecond
+	for {
+		members, err := j.t.c.opts.Directory.Members(bound)
+		if err == nil {
+			behind := ""
+			for _, m := range members {
+				// One that only coordinates routes nothing.
+				if m.Role != "coordinator" && m.Acknowledged < version {
+					behind = m.Role + " " + m.Address + " on " + m.Host
+				}
+			}
+			if behind == "" {
+				return nil
+			}
+			err = fmt.Errorf("%s has not acknowledged version %d of the map: %w", behind, version, context.DeadlineExceeded)
+		}
+		if bound.Err() != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return classed(workflow.Late, sqlstate.Wrap(err, sqlstate.LockNotAvailable, "transactions in the part did not end in time: %v", err))
+		}
+		pause(bound, wait)
+		wait = min(wait*3/2, 20*time.Millisecond)
+		if e.ForMS <= 0 {
+			wait = min(wait*2, 200*time.Millisecond)
+		}
+	}
+}
+
+// guards returns the guards of the keyspace's tables on a shard, as a map says.
+func guards(snap *shardmap.Snapshot, ks, shard string) []engine.Guard {
+	var out []engine.Guard
+	tables := snap.State().Tables
+	for i := range tables {
+		if t := &tables[i]; t.Kind == shardmap.Sharded && t.Keyspace == ks {
+			if g, ok := schema.GuardOf(snap, t, shard); ok {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// setGuardsAs sets a shard's guards, trying again while there is time.
+func (j *job) setGuardsAs(ctx context.Context, list []engine.Guard, shard string) (engine.Position, error) {
+	m, err := j.t.mover(ctx, shard)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return m.Here(ctx)
+	}
+	for {
+		at, err := m.Fence(ctx, list)
+		if err == nil || sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || ctx.Err() != nil {
+			return at, err
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// fenceMax bounds the wait for the tables' locks in a cutover. A transaction that has written
+// other keys of the source may wait for a key that is held: it holds a lock that the fence
+// needs. So the hold is soon taken back, and tried again later.
+const fenceMax = 700 * time.Millisecond
+
+// fence is workflow.Fence: the guards of the map with the hold.
+func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	defer j.t.lockGuards(e.Source)()
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if _, t := snap.Transit(j.id); t == nil || t.Hold == shardmap.NoHold {
+		return sqlstate.New(sqlstate.ObjectNotInState, "the map has no hold of %s", j.id)
+	}
+	whole, cancel := j.bound(ctx, e)
+	defer cancel()
+	bound, cancel := context.WithTimeout(whole, fenceMax)
+	defer cancel()
+	j.fencedAt, err = j.setGuardsAs(bound, guards(snap, s.Spec.Keyspace, e.Source), e.Source)
+	return late(ctx, err)
+}
+
+// guardBound bounds the waiting for locks outside of a cutover.
+const guardBound = 10 * time.Second
+
+// setGuards is workflow.SetGuards: the guards of the map as it is without the hold.
+func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	unlock := j.t.lockGuards(e.Source)
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		unlock()
+		return err
+	}
+	_, t := snap.Transit(j.id)
+	if t == nil || t.Hold == shardmap.NoHold {
+		unlock()
+		if t == nil {
+			return nil // nothing was fenced for it
+		}
+		return j.settle(ctx, s.Spec.Keyspace, e.Source)
+	}
+	defer unlock()
+	next := snap.State().Clone()
+	setHold(snap, &next, j.id, shardmap.NoHold)
+	open, err := shardmap.NewSnapshot(next)
+	if err != nil {
+		return err
+	}
+	bound, cancel := context.WithTimeout(ctx, guardBound)
+	defer cancel()
+	_, err = j.setGuardsAs(bound, guards(open, s.Spec.Keyspace, e.Source), e.Source)
+	return err
+}
+
+// unhold is workflow.Unhold.
+func (j *job) unhold(ctx context.Context, s *workflow.State) error {
+	j.heldAt = time.Time{}
+	_, err := j.edit(ctx, s, "move_unhold", s.Spec.Part.Text()+" stays for now", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		return setHold(cur, next, j.id, shardmap.NoHold), nil
+	})
+	return err
+}
+
+// swapped is the map in which the target owns the part, without a hold.
+func (j *job) swapped(s *workflow.State, target string, cur *shardmap.Snapshot, next *shardmap.State) (done bool, err error) {
+	ks, t := cur.Transit(j.id)
+	if t == nil {
+		return false, refuse("the map has no transit %s", j.id)
+	}
+	owner, err := cur.OwnerOf(ks, t.Part)
+	if err != nil {
+		return false, err
+	}
+	if owner == target {
+		return setHold(cur, next, j.id, shardmap.NoHold), nil
+	}
+	setHold(cur, next, j.id, shardmap.NoHold)
+	// A pin that goes, or was not there before, leaves the key where its range is.
+	if t.Key != nil && (s.Spec.Unpin && !s.Back || !s.Spec.WasPinned && s.Back) {
+		without := *next
+		if _, err := without.DropPin(ks, t.Key); err != nil {
+			return false, err
+		}
+		if snap, err := shardmap.NewSnapshot(without); err == nil {
+			if there, err := snap.OwnerOf(ks, t.Part); err == nil && there == target {
+				*next = without
+				return false, nil
+			}
+		}
+	}
+	return false, next.SetOwner(ks, t.Part, target)
+}
+
+// openTarget is workflow.OpenTarget.
+func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	cur, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	next := cur.State().Clone()
+	done, err := j.swapped(s, e.Target, cur, &next)
+	if err != nil || done {
+		return err
+	}
+	// As the directory will make it, epochs included.
+	after, err := shardmap.Advance(cur, shardmap.Change{Expect: cur.Version(), By: s.Spec.By, Op: "move", Transit: j.id}, next)
+	if err != nil {
+		return err
+	}
+	bound, cancel := context.WithTimeout(ctx, guardBound)
+	defer cancel()
+	wide := guards(after, s.Spec.Keyspace, e.Target)
+	m, err := j.t.mover(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	if o, ok := m.(interface {
+		Open(ctx context.Context, guards []engine.Guard) error
+	}); ok { // without waiting for writers, who may wait for us
+		return o.Open(bound, wide)
+	}
+	_, err = j.setGuardsAs(bound, wide, e.Target)
+	return err
+}
+
+// swap is workflow.Swap.
+func (j *job) swap(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
+	_, err := j.edit(ctx, s, "move", fmt.Sprintf("%s of keyspace %s moved from %s to %s", s.Spec.Part.Text(), s.Spec.Keyspace, e.Source, e.Target), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		return j.swapped(s, e.Target, cur, next)
+	})
+	if err != nil {
+		return err
+	}
+	if !j.heldAt.IsZero() {
+		r.HeldMS = time.Since(j.heldAt).Milliseconds()
+		j.heldAt = time.Time{}
+	}
+	return nil
+}
+
+// settleGuards is workflow.SettleGuards.
+func (j *job) settleGuards(ctx context.Context, s *workflow.State) error {
+	for _, shard := range []string{s.Spec.To, s.Spec.From} {
+		if err := j.settle(ctx, s.Spec.Keyspace, shard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle sets the guards of a shard as the map says, if they are others. The map is read
+// under the lock, so that guards of an older one are never set after those of a newer one.
+func (j *job) settle(ctx context.Context, ks, shard string) error {
+	defer j.t.lockGuards(shard)()
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if _, ok := snap.Shard(shard); !ok {
+		return nil
+	}
+	want := guards(snap, ks, shard)
+	is, err := j.guardsOf(ctx, want, shard)
+	if err != nil {
+		return err
+	}
+	if is {
+		return nil
+	}
+	bound, cancel := context.WithTimeout(ctx, guardBound)
+	defer cancel()
+	_, err = j.setGuardsAs(bound, want, shard)
+	return err
+}
+
+// guardsOf reports whether a shard's tables carry these guards.
+func (j *job) guardsOf(ctx context.Context, want []engine.Guard, shard string) (bool, error) {
+	sh, err := j.t.c.opts.Shard(shard)
+	if err != nil {
+		return false, err
+	}
+	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	for _, g := range want {
+		t, err := conn.DescribeTable(ctx, g.Schema, g.Table)
+		if err != nil {
+			return false, err
+		}
+		if t.Guard == nil || t.Guard.Keyspace != g.Owned.Keyspace || t.Guard.Epoch != g.Owned.Epoch {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// dropTransit is workflow.DropTransit.
+func (j *job) dropTransit(ctx context.Context, s *workflow.State) error {
+	_, err := j.edit(ctx, s, "move_end", s.Spec.Part.Text()+" has one copy", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		ks, t := cur.Transit(j.id)
+		if t == nil {
+			return true, nil
+		}
+		next.DropTransit(ks, j.id)
+		return false, nil
+	})
+	return err
+}

@@ -1,0 +1,386 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// job carries one workflow out.
+type job struct {
+	t   *term
+	log *slog.Logger
+	id  string
+
+	mu     sync.Mutex
+	rev    uint64             // of the record as we know it
+	paused chan struct{}      // closed when it is resumed; nil: not paused
+	stop   context.CancelFunc // ends the effects that are under way; nil: none are
+	wake   chan struct{}      // a newer record was seen
+
+	// Of the effects that are under way; one goroutine.
+	set      *moveSet
+	stream   *stream
+	heldAt   time.Time
+	members  uint64 // version that the members have to acknowledge
+	fencedAt engine.Position
+	prog     *progress
+}
+
+func newJob(t *term, s workflow.State, rev uint64) *job {
+	j := &job{t: t, id: s.Spec.ID, rev: rev, wake: make(chan struct{}, 1), log: t.c.log.With("workflow", s.Spec.ID)}
+	j.prog = newProgress(j)
+	return j
+}
+
+// tell is called with what the directory has of the workflow now.
+func (j *job) tell(s workflow.State, rev uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.pause(s.Paused)
+	if rev == j.rev {
+		return
+	}
+	select {
+	case j.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pause opens or closes the gate; mu is held.
+func (j *job) pause(paused bool) {
+	switch {
+	case paused && j.paused == nil:
+		j.paused = make(chan struct{})
+	case !paused && j.paused != nil:
+		close(j.paused)
+		j.paused = nil
+	}
+}
+
+// gate waits while the workflow is paused.
+func (j *job) gate(ctx context.Context) error {
+	for {
+		j.mu.Lock()
+		open := j.paused
+		j.mu.Unlock()
+		if open == nil {
+			return ctx.Err()
+		}
+		select {
+		case <-open:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// run goes on until the workflow has ended, or ctx ends.
+func (j *job) run(ctx context.Context) {
+	defer j.endStream()
+	s, err := j.load(ctx)
+	for ctx.Err() == nil {
+		if err != nil {
+			if errors.Is(err, shardmap.ErrNotFound) || errors.Is(err, shardmap.ErrDeposed) {
+				return
+			}
+			j.log.Warn("the workflow cannot be read or stored", telemetry.KeyError, err)
+			pause(ctx, retryPause)
+			s, err = j.load(ctx)
+			continue
+		}
+		if s.Step.Ended() {
+			j.log.Info("workflow ended", "kind", s.Spec.Kind, "as", s.Step, "error", s.Error)
+			return
+		}
+		list := workflow.Effects(s)
+		if list == nil { // paused
+			select {
+			case <-ctx.Done():
+				return
+			case <-j.wake:
+			}
+			s, err = j.load(ctx)
+			continue
+		}
+		event, ok := j.perform(ctx, s, list)
+		if ctx.Err() != nil {
+			return
+		}
+		if !ok {
+			s, err = j.load(ctx)
+			continue
+		}
+		s, err = j.store(ctx, s, event)
+	}
+}
+
+func (j *job) load(ctx context.Context) (workflow.State, error) {
+	r, err := j.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+j.id)
+	if err != nil {
+		return workflow.State{}, err
+	}
+	s, err := workflow.Decode(r.Value)
+	if err != nil {
+		return s, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.rev = r.Revision
+	j.pause(s.Paused)
+	return s, nil
+}
+
+// store applies an event to the record, on top of what others asked for meanwhile.
+func (j *job) store(ctx context.Context, s workflow.State, e workflow.Event) (workflow.State, error) {
+	for {
+		next, _ := workflow.Step(s, e)
+		if next.Seq == s.Seq {
+			return s, nil // it came too late
+		}
+		b, err := next.Encode()
+		if err != nil {
+			return s, err
+		}
+		if err := j.crash("store", true); err != nil {
+			return s, err
+		}
+		j.mu.Lock()
+		rev := j.rev
+		j.mu.Unlock()
+		rev, err = j.t.records.PutRecord(ctx, workflow.RecordPrefix+j.id, b, rev)
+		switch {
+		case err == nil:
+			j.mu.Lock()
+			j.rev = rev
+			j.mu.Unlock()
+			if next.Step != s.Step {
+				j.log.Info("workflow step", "step", next.Step, "was", s.Step, "why", e.Error, "attempt", next.Attempt)
+			} else if e.Kind == workflow.EventFailed && s.Tries == 0 {
+				j.log.Warn("workflow step is tried again", "step", s.Step, "op", e.Op, telemetry.KeyError, e.Error)
+			}
+			return next, nil
+		case errors.Is(err, shardmap.ErrConflict):
+			if s, err = j.load(ctx); err != nil {
+				return s, err
+			}
+		default:
+			// Whether it was stored is found out by reading.
+			return s, err
+		}
+	}
+}
+
+func (j *job) crash(what workflow.Op, store bool) error {
+	if j.t.c.opts.step == nil {
+		return nil
+	}
+	return j.t.c.opts.step(j.id, what, store)
+}
+
+// perform carries the effects out. ok is false if the record was changed by somebody
+// else in a way that makes others necessary, or ctx ended.
+func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Effect) (e workflow.Event, ok bool) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch sync.WaitGroup
+	watch.Go(func() { j.watch(ctx, s.Seq, stop) })
+	defer watch.Wait()
+	defer stop()
+	j.prog.begin(s.Step)
+	j.set = nil
+	var unlock func()
+	defer func() {
+		if unlock != nil {
+			unlock()
+		}
+	}()
+	e = workflow.Event{Kind: workflow.EventDone, Seq: s.Seq}
+	for _, eff := range list {
+		if err := j.crash(eff.Op, false); err != nil {
+			return e, false
+		}
+		if s.Step == workflow.Opening && unlock == nil {
+			unlock = j.t.lockGuards(s.Spec.From, s.Spec.To)
+		}
+		j.prog.doing(eff.Op)
+		began := time.Now()
+		err := j.do(ctx, &s, eff, &e.Result)
+		if ctx.Err() != nil {
+			return e, false
+		}
+		j.log.Debug("workflow effect", "step", s.Step, "op", eff.Op, "took", time.Since(began), telemetry.KeyError, err)
+		if err != nil {
+			e.Kind, e.Op, e.Class, e.Error = workflow.EventFailed, eff.Op, classOf(err), describe(err)
+			j.endStream()
+			break
+		}
+	}
+	e.At = time.Now().UnixMilli()
+	return e, true
+}
+
+// watch ends the effects when the record says that others are to be carried out.
+func (j *job) watch(ctx context.Context, seq uint64, stop func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-j.wake:
+		}
+		r, err := j.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+j.id)
+		if err != nil {
+			continue
+		}
+		s, err := workflow.Decode(r.Value)
+		if err != nil {
+			continue
+		}
+		j.mu.Lock()
+		j.pause(s.Paused)
+		j.mu.Unlock()
+		if s.Seq != seq {
+			stop()
+			return
+		}
+	}
+}
+
+// do carries one effect out.
+func (j *job) do(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
+	switch e.Op {
+	case workflow.Sleep:
+		d := time.Duration(e.ForMS) * time.Millisecond
+		if e.UntilMS > 0 {
+			d = time.Until(time.UnixMilli(e.UntilMS))
+		}
+		pause(ctx, d)
+		return ctx.Err()
+	case workflow.Check:
+		return j.check(ctx, s, e, r)
+	case workflow.CompareSchema:
+		return j.compareSchema(ctx, s, e, r)
+	case workflow.PutTransit:
+		return j.putTransit(ctx, s)
+	case workflow.AwaitMembers:
+		return j.awaitMembers(ctx, s, e)
+	case workflow.Release:
+		return j.release(ctx, s, e)
+	case workflow.Purge:
+		return j.purge(ctx, s, e, r)
+	case workflow.Copy:
+		return j.copy(ctx, s, e, r)
+	case workflow.Follow:
+		return j.follow(ctx, s, e)
+	case workflow.FollowFor:
+		return j.followFor(ctx, s, e)
+	case workflow.CaptureBack:
+		return j.captureBack(ctx, s, e)
+	case workflow.Verify:
+		return j.verify(ctx, s, e, r)
+	case workflow.Hold:
+		return j.hold(ctx, s, e)
+	case workflow.Fence:
+		return j.fence(ctx, s, e)
+	case workflow.DrainSource:
+		return j.drainSource(ctx, s, e)
+	case workflow.Unhold:
+		return j.unhold(ctx, s)
+	case workflow.SetGuards:
+		return j.setGuards(ctx, s, e)
+	case workflow.MarkBack:
+		return j.markBack(ctx, e)
+	case workflow.OpenTarget:
+		return j.openTarget(ctx, s, e)
+	case workflow.Swap:
+		return j.swap(ctx, s, e, r)
+	case workflow.SettleGuards:
+		return j.settleGuards(ctx, s)
+	case workflow.KeepBack:
+		return j.keepBack(ctx, s, e)
+	case workflow.DropTransit:
+		return j.dropTransit(ctx, s)
+	case workflow.Plan:
+		return j.plan(ctx, s, r)
+	case workflow.Spawn:
+		return j.spawn(ctx, e)
+	case workflow.AwaitChildren:
+		return j.awaitChildren(ctx, s, r)
+	case workflow.CancelChildren:
+		return j.cancelChildren(ctx, s)
+	case workflow.EditMap:
+		return j.editMap(ctx, s, r)
+	}
+	return refuse("this program does not know how to %q", e.Op)
+}
+
+// failure is an error with the class that a workflow is told.
+type failure struct {
+	class workflow.Class
+	err   error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+// Unwrap returns the cause.
+func (f *failure) Unwrap() error { return f.err }
+
+func classed(c workflow.Class, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{class: c, err: err}
+}
+
+func refuse(format string, args ...any) error {
+	return classed(workflow.Refused, sqlstate.New(sqlstate.ObjectNotInState, format, args...))
+}
+
+// classOf says what an error means for the workflow.
+func classOf(err error) workflow.Class {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.class
+	}
+	if engine.Lost(err) != nil || errors.Is(err, shardmap.ErrConflict) || errors.Is(err, shardmap.ErrDeposed) {
+		return workflow.Again
+	}
+	own, ok := errors.AsType[*sqlstate.Error](err)
+	if !ok {
+		return workflow.Again // of the network, or of the machine
+	}
+	switch code := string(own.Code); {
+	case own.Code == sqlstate.DataCorrupted:
+		return workflow.Differs
+	case len(code) == 5 && (code[:2] == "22" || code[:2] == "42" && code != "42P01" || code[:2] == "0A" || code[:2] == "23"):
+		return workflow.Refused
+	}
+	return workflow.Again
+}
+
+// describe is an error in one line, with its hint.
+func describe(err error) string {
+	own := sqlstate.As(err)
+	text := own.Message
+	if f, ok := errors.AsType[*failure](err); ok && own.Message == "" {
+		text = f.Error()
+	}
+	if own.Shard != "" {
+		text = fmt.Sprintf("shard %s: %s", own.Shard, text)
+	}
+	if own.Detail != "" {
+		text += " (" + own.Detail + ")"
+	}
+	if own.Hint != "" {
+		text += "; " + own.Hint
+	}
+	return text
+}

@@ -1,0 +1,356 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/placement"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// spreadTolerance is how far above its share a shard may be after a spread.
+const spreadTolerance = 0.05
+
+// drainTolerance keeps a drain from moving anything between the other shards.
+const drainTolerance = 1e6
+
+// plan is workflow.Plan.
+func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	r.Children, err = Plan(snap, &s.Spec)
+	if err == nil && len(r.Children) > 0 {
+		for _, c := range r.Children {
+			if t := transitOf(snap, c.Keyspace, c.Part); t != "" {
+				return sqlstate.New(sqlstate.ObjectInUse, "%s of keyspace %s is being moved by %s", c.Part.Text(), c.Keyspace, t)
+			}
+		}
+	}
+	return err
+}
+
+// transitOf is the transit that is of this very part.
+func transitOf(snap *shardmap.Snapshot, ks string, p shardmap.Part) string {
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return ""
+	}
+	for _, t := range ix.Def().Transits {
+		if t.Equal(p) {
+			return t.ID
+		}
+	}
+	return ""
+}
+
+// Plan returns the moves that are next for a drain, a spread or a merge, at most
+// workflow.MaxChildren: none if nothing is left to be moved. Errors are Refused.
+func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error) {
+	var all []workflow.Spec
+	add := func(ks, from, to string, p shardmap.Part, pinned bool) {
+		if from != to && len(all) < workflow.MaxChildren {
+			all = append(all, workflow.Spec{Kind: workflow.Move, Keyspace: ks, Part: p.Clone(), From: from, To: to, WasPinned: pinned, Options: spec.Options})
+		}
+	}
+	if spec.Kind == workflow.Merge {
+		lower, upper, err := Neighbours(snap, spec.Keyspace, spec.At)
+		if err != nil || lower == nil {
+			return nil, classed(workflow.Refused, err)
+		}
+		to := spec.To
+		if to == "" {
+			to = lower.Shard
+		}
+		for _, r := range []*shardmap.Range{lower, upper} {
+			add(spec.Keyspace, r.Shard, to, shardmap.Part{Low: r.Low, High: r.High}, false)
+		}
+		for i := range all {
+			all[i].KeepMS = -1 // bounds of a part stay as they are as long as it can come back
+		}
+		return all, nil
+	}
+	shards := shardmap.PlacementShards(snap.Shards())
+	tolerance := spreadTolerance
+	if spec.Kind == workflow.Drain {
+		tolerance = drainTolerance
+		for i := range shards {
+			if shards[i].Name == spec.From {
+				shards[i].Weight = 0
+			}
+		}
+	} else if len(spec.Shards) > 0 {
+		for i := range shards {
+			if !slices.Contains(spec.Shards, shards[i].Name) {
+				shards[i].Weight = 0
+			}
+		}
+	}
+	st := snap.State()
+	for i := range st.Keyspaces {
+		k := &st.Keyspaces[i]
+		if spec.Keyspace != "" && k.Name != spec.Keyspace {
+			continue
+		}
+		units := k.PlacementUnits()
+		if len(units) == 0 {
+			continue
+		}
+		owners := make([]string, len(units))
+		if spec.Kind == workflow.Drain && spec.To != "" {
+			for n := range units {
+				owners[n] = units[n].Owner
+				if owners[n] == spec.From {
+					owners[n] = spec.To
+				}
+			}
+		} else {
+			p, err := placement.Propose(placement.Request{Units: units, Shards: shards, Algorithm: placement.Balanced, Tolerance: tolerance})
+			if err != nil {
+				return nil, classed(workflow.Refused, err)
+			}
+			owners = p.Owners
+		}
+		n := 0
+		for _, r := range k.Ranges {
+			add(k.Name, r.Shard, owners[n], shardmap.Part{Low: r.Low, High: r.High}, false)
+			n++
+		}
+		for _, v := range k.Values {
+			// A value that is pinned moves with its pin.
+			if !slices.ContainsFunc(k.Pins, func(p shardmap.Pin) bool { return slices.Equal(p.Key, v.Key) }) {
+				add(k.Name, v.Shard, owners[n], shardmap.Part{Key: v.Key}, false)
+			}
+			n++
+		}
+		for _, p := range k.Pins {
+			if spec.Kind == workflow.Drain { // somebody put it where it is
+				add(k.Name, p.Shard, owners[n], shardmap.Part{Key: p.Key}, true)
+			}
+			n++
+		}
+	}
+	return all, nil
+}
+
+// Neighbours returns the ranges of a keyspace on both sides of a bound; nil if there
+// is no such bound.
+func Neighbours(snap *shardmap.Snapshot, ks string, at []string) (lower, upper *shardmap.Range, err error) {
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return nil, nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", ks).WithHint("see: cleave keyspace list")
+	}
+	// Merge knows the canonical form of a bound: it goes if there is one.
+	next := snap.State().Clone()
+	err = next.Merge(ks, at)
+	ranges := ix.Def().Ranges
+	for i := 1; i < len(ranges); i++ {
+		if slices.Equal(ranges[i].Low, at) {
+			return &ranges[i-1], &ranges[i], nil
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := shardmap.NewSnapshot(next)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, _ := after.Keyspace(ks)
+	for i := 1; i < len(ranges); i++ {
+		if i >= len(there.Def().Ranges) || !slices.Equal(there.Def().Ranges[i].Low, ranges[i].Low) {
+			return &ranges[i-1], &ranges[i], nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// Middle returns the bound that cuts the range of a hash keyspace which a bound lies
+// in into halves.
+func Middle(snap *shardmap.Snapshot, ks string, part shardmap.Part) ([]string, error) {
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", ks).WithHint("see: cleave keyspace list")
+	}
+	if ix.Def().Strategy != keyspace.Hash {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "keyspace %s needs the key to split at", ks).WithHint("cleave split --keyspace %s --at KEY", ks)
+	}
+	keys := snap.Keys(ks, part)
+	if len(keys.Intervals) != 1 {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "keyspace %s has no range %s", ks, part.Text())
+	}
+	iv := keys.Intervals[0]
+	high := iv.High
+	if iv.Last {
+		high = math.MaxInt64
+	}
+	half := uint64(high-iv.Low) / 2
+	if half == 0 {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "range %s has one position", part.Text())
+	}
+	return []string{strconv.FormatInt(iv.Low+int64(half), 10)}, nil
+}
+
+// editMap is workflow.EditMap.
+func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	spec := &s.Spec
+	op, why := string(spec.Kind), ""
+	_, err := j.edit(ctx, s, op, fmt.Sprintf("%s of keyspace %s", spec.Kind, spec.Keyspace), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		at := spec.At
+		var err error
+		if spec.Kind == workflow.Split {
+			if len(at) == 0 {
+				// After a crash the range is the half already, and is not cut again.
+				ix, ok := cur.Keyspace(spec.Keyspace)
+				if !ok || !slices.ContainsFunc(ix.Def().Ranges, func(r shardmap.Range) bool {
+					return slices.Equal(r.Low, spec.Part.Low) && slices.Equal(r.High, spec.Part.High)
+				}) {
+					return true, nil
+				}
+				if at, err = Middle(cur, spec.Keyspace, spec.Part); err != nil {
+					return false, err
+				}
+			}
+			err = next.Split(spec.Keyspace, at)
+		} else {
+			err = next.Merge(spec.Keyspace, at)
+		}
+		if err != nil {
+			return false, err
+		}
+		a, _ := cur.Keyspace(spec.Keyspace)
+		for i := range next.Keyspaces {
+			if k := &next.Keyspaces[i]; k.Name == spec.Keyspace {
+				why = fmt.Sprintf("%d ranges", len(k.Ranges))
+				return a != nil && len(k.Ranges) == len(a.Def().Ranges), nil
+			}
+		}
+		return true, nil
+	})
+	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) {
+		return classed(workflow.Refused, err)
+	}
+	r.Note = why
+	return err
+}
+
+// spawn is workflow.Spawn.
+func (j *job) spawn(ctx context.Context, e workflow.Effect) error {
+	key := workflow.RecordPrefix + e.Child.ID
+	if _, err := j.t.c.opts.Directory.Record(ctx, key); !errors.Is(err, shardmap.ErrNotFound) {
+		return err
+	}
+	child := workflow.New(*e.Child, time.Now().UnixMilli())
+	b, err := child.Encode()
+	if err != nil {
+		return err
+	}
+	if _, err = j.t.records.PutRecord(ctx, key, b, 0); errors.Is(err, shardmap.ErrConflict) {
+		return nil
+	}
+	select {
+	case j.t.kick <- struct{}{}:
+	default:
+	}
+	return err
+}
+
+// childLook is how often a parent looks at its children.
+const childLook = 300 * time.Millisecond
+
+// awaitChildren is workflow.AwaitChildren.
+func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	for {
+		left := 0
+		var failed []string
+		for _, c := range s.Children {
+			rec, err := j.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+c.ID)
+			if errors.Is(err, shardmap.ErrNotFound) {
+				continue // it ended long ago, or was never begun
+			}
+			if err != nil {
+				return err
+			}
+			child, err := workflow.Decode(rec.Value)
+			switch {
+			case err != nil:
+				return err
+			case child.Step == workflow.Failed || child.Step == workflow.Cancelled || child.Step == workflow.RolledBack:
+				failed = append(failed, c.ID)
+			case !child.Step.Ended() && child.Step != workflow.Opened:
+				left++
+			}
+		}
+		if left == 0 {
+			r.Failed = failed
+			return nil
+		}
+		pause(ctx, childLook)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// cancelChildren is workflow.CancelChildren.
+func (j *job) cancelChildren(ctx context.Context, s *workflow.State) error {
+	for _, c := range s.Children {
+		if _, err := Ask(ctx, j.t.records, c.ID, workflow.Cancel, s.Spec.By); err != nil {
+			code := sqlstate.CodeOf(err)
+			if code == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) || errors.Is(err, shardmap.ErrNotFound) {
+				continue // too late for it
+			}
+			return err
+		}
+	}
+	select {
+	case j.t.kick <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Ask applies an operator's wish to the record of a workflow, and returns what is
+// stored then. Errors: 42704 if there is no such workflow, 55000 if it cannot be
+// granted now.
+func Ask(ctx context.Context, records shardmap.Records, id string, wish workflow.Wish, by string) (workflow.State, error) {
+	for {
+		r, err := records.Record(ctx, workflow.RecordPrefix+id)
+		if errors.Is(err, shardmap.ErrNotFound) {
+			return workflow.State{}, sqlstate.Wrap(err, sqlstate.UndefinedObject, "there is no workflow %q", id).WithHint("see: cleave moves")
+		}
+		if err != nil {
+			return workflow.State{}, err
+		}
+		s, err := workflow.Decode(r.Value)
+		if err != nil {
+			return s, err
+		}
+		if err := workflow.CanAsk(&s, wish); err != nil {
+			return s, err
+		}
+		next, _ := workflow.Step(s, workflow.Event{Kind: workflow.EventAsked, At: time.Now().UnixMilli(), Wish: wish, By: by})
+		b, err := next.Encode()
+		if err != nil {
+			return s, err
+		}
+		if bytes.Equal(b, r.Value) {
+			return next, nil // it is so already
+		}
+		if _, err = records.PutRecord(ctx, r.Key, b, r.Revision); err == nil {
+			return next, nil
+		} else if !errors.Is(err, shardmap.ErrConflict) {
+			return s, err
+		}
+	}
+}

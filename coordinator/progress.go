@@ -1,0 +1,129 @@
+package coordinator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// progressEvery is how often progress is stored while there is some.
+const progressEvery = time.Second
+
+// progress counts what a job does, and stores it beside the record now and then.
+type progress struct {
+	j *job
+
+	rows, bytes, changes, lagBytes atomic.Int64
+
+	mu         sync.Mutex
+	step       workflow.StepName
+	op         workflow.Op
+	rev        uint64
+	last       time.Time // of the last store
+	lastRows   int64
+	lastBytes  int64
+	storing    bool
+	saidBefore bool
+}
+
+func newProgress(j *job) *progress {
+	p := &progress{j: j}
+	p.lagBytes.Store(-1)
+	return p
+}
+
+// begin starts to count for a step.
+func (p *progress) begin(step workflow.StepName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.step != step {
+		p.step = step
+		p.rows.Store(0)
+		p.bytes.Store(0)
+		p.changes.Store(0)
+		p.lastRows, p.lastBytes = 0, 0
+	}
+}
+
+func (p *progress) doing(op workflow.Op) {
+	p.mu.Lock()
+	p.op = op
+	p.mu.Unlock()
+}
+
+func (p *progress) copied(rows, bytes int64) {
+	p.rows.Add(rows)
+	p.bytes.Add(bytes)
+	p.save()
+}
+
+func (p *progress) change() {
+	if p.changes.Add(1)%256 == 0 {
+		p.save()
+	}
+}
+
+// lag asks how far a stream is behind.
+func (p *progress) lag(ctx context.Context, st *stream, at engine.Position) {
+	if n, err := st.from.Lag(ctx, st.id, at); err == nil {
+		p.lagBytes.Store(n)
+	}
+	p.save()
+}
+
+// save stores it, if that was not done just now. Whoever is there first does it, while the
+// others go on.
+func (p *progress) save() {
+	now := time.Now()
+	p.mu.Lock()
+	if p.storing || now.Sub(p.last) < progressEvery {
+		p.mu.Unlock()
+		return
+	}
+	p.storing = true
+	spent := now.Sub(p.last).Seconds()
+	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load()}
+	if !p.last.IsZero() && spent < 10*progressEvery.Seconds() {
+		w.RowsPerSecond, w.BytesPerSecond = float64(w.Rows-p.lastRows)/spent, float64(w.Bytes-p.lastBytes)/spent
+	}
+	p.last, p.lastRows, p.lastBytes = now, w.Rows, w.Bytes
+	rev := p.rev
+	p.mu.Unlock()
+	rev = p.put(w, rev)
+	p.mu.Lock()
+	p.storing, p.rev = false, rev
+	p.mu.Unlock()
+}
+
+// put writes the record and returns its revision. Progress that is lost is no harm.
+func (p *progress) put(w workflow.Progress, rev uint64) uint64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	b, err := json.Marshal(w)
+	if err != nil {
+		return rev
+	}
+	key := workflow.ProgressPrefix + p.j.id
+	for range 2 {
+		next, err := p.j.t.records.PutRecord(ctx, key, b, rev)
+		if err == nil {
+			return next
+		}
+		if !errors.Is(err, shardmap.ErrConflict) {
+			return rev
+		}
+		r, err := p.j.t.records.Record(ctx, key)
+		if err != nil {
+			return 0
+		}
+		rev = r.Revision
+	}
+	return rev
+}

@@ -1,0 +1,302 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// writers write to the source until they are refused for what moves, and remember
+// what was acknowledged.
+type writers struct {
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	failed  error
+	refused int
+	written int
+	// last is the acknowledged value of each key of the table other; 0 is none.
+	last map[int]int
+	stop chan struct{}
+}
+
+// start makes n writers, each with keys of its own, most of them in the set.
+func (w *writers) start(m *move, n int) {
+	w.last, w.stop = map[int]int{}, make(chan struct{})
+	for i := range n {
+		c := connect(m.t, m.source)
+		w.wg.Go(func() {
+			if err := w.write(c, rand.New(rand.NewPCG(20261122, uint64(i))), i, n); err != nil {
+				w.mu.Lock()
+				w.failed = errors.Join(w.failed, fmt.Errorf("writer %d: %w", i, err))
+				w.mu.Unlock()
+			}
+		})
+	}
+}
+
+func (w *writers) write(c *talk, r *rand.Rand, i, n int) error {
+	mine := map[int]int{}
+	for serial := 1; ; serial++ {
+		select {
+		case <-w.stop:
+			return nil
+		default:
+		}
+		k := 95 + r.IntN(110)
+		k -= k%n - i
+		var sqls []string
+		next := serial
+		switch r.IntN(6) {
+		case 0:
+			sqls, next = []string{fmt.Sprintf(`DELETE FROM other WHERE k = %d`, k)}, 0
+		case 1:
+			sqls = []string{`BEGIN`, fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, %d, '%s', 0)`, k, serial, strings.Repeat("x", r.IntN(300))), `COMMIT`}
+			next = mine[k]
+		case 2:
+			sqls, next = []string{`BEGIN`, fmt.Sprintf(`UPDATE other SET v = v + 1 WHERE k = %d`, k), `ROLLBACK`}, mine[k]
+		case 3:
+			sqls, next = []string{fmt.Sprintf(`UPDATE "Row s" SET v = 'u', n = n + 1 WHERE "the key" = %d`, k)}, mine[k]
+		default:
+			sqls = []string{fmt.Sprintf(`INSERT INTO other VALUES (%d, %d) ON CONFLICT (k) DO UPDATE SET v = %d`, k, serial, serial)}
+		}
+		var failed *sqlstate.Error
+		for _, sql := range sqls {
+			if failed = c.query(sql).err(); failed != nil {
+				break
+			}
+		}
+		if failed != nil {
+			if len(sqls) > 1 {
+				_ = c.query(`ROLLBACK`)
+			}
+			if failed.Code != sqlstate.NotOwner {
+				return failed
+			}
+			w.mu.Lock()
+			w.refused++
+			w.mu.Unlock()
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		mine[k] = next
+		w.mu.Lock()
+		w.written++
+		w.last[k] = next
+		w.mu.Unlock()
+	}
+}
+
+func (w *writers) end(t testing.TB) {
+	t.Helper()
+	close(w.stop)
+	w.wg.Wait()
+	if w.failed != nil {
+		t.Fatal(w.failed)
+	}
+}
+
+// runMoveConcurrent moves a set while it is written to, from the capture to the
+// fence, and compares with what the writers were told.
+func runMoveConcurrent(t *testing.T, h MoverHarness) {
+	m := newMove(t, h, otherTable, plainTable)
+	for k := range 1000 {
+		m.from.do(fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, 0, 'before', 1)`, k))
+	}
+	w := &writers{}
+	w.start(m, 4)
+	time.Sleep(100 * time.Millisecond)
+	m.copy(2)
+	w.mu.Lock()
+	copied := w.written
+	w.mu.Unlock()
+	for range 3 {
+		m.follow()
+		time.Sleep(50 * time.Millisecond)
+	}
+	// The stream goes on over the fence, as it does in a move.
+	ctx, cancel := context.WithCancel(m.ctx())
+	a, err := m.dst.Apply(ctx, m.id, m.set)
+	m.must("apply", err)
+	at, err := m.dst.Applied(ctx, m.id)
+	m.must("applied", err)
+	streamed := make(chan error, 1)
+	go func() { streamed <- m.src.Changes(ctx, m.id, m.set, at, "", a) }()
+	time.Sleep(200 * time.Millisecond)
+	var narrow []engine.Guard
+	for _, table := range m.set.Tables {
+		owned := owns(4, 0, 100)
+		owned.Intervals = append(owned.Intervals, owns(4, 200, 1000).Intervals...)
+		narrow = append(narrow, engine.Guard{Schema: "public", Table: table.Name, ShardKey: table.ShardKey, Owned: owned})
+	}
+	fence, err := m.src.Fence(m.ctx(), narrow)
+	m.must("fence", err)
+	time.Sleep(100 * time.Millisecond)
+	cancel()
+	if err := <-streamed; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the stream ended with %v", err)
+	}
+	m.must("close", a.Close())
+	m.must("drain", m.followTo(fence))
+	m.equal() // writers go on, but not in the set
+	w.end(t)
+	m.equal()
+	if w.refused == 0 || w.written < copied+10 {
+		t.Fatalf("%d writes, %d during the copy, %d refused", w.written, copied, w.refused)
+	}
+	t.Logf("%d writes, %d until the copy's end, %d refused", w.written, copied, w.refused)
+	for k := 100; k < 200; k++ {
+		want := []string(nil)
+		if v := w.last[k]; v > 0 {
+			want = []string{fmt.Sprintf("%d|%d", k, v)}
+		}
+		same(t, fmt.Sprintf("key %d", k), m.to.do(fmt.Sprintf(`SELECT k, v FROM other WHERE k = %d`, k)).rows(), want)
+	}
+	// Over to the other side: the target's guards are opened, changes flow back.
+	back := m.id + "_b"
+	var wide []engine.Guard
+	for _, table := range m.set.Tables {
+		wide = append(wide, engine.Guard{Schema: "public", Table: table.Name, ShardKey: table.ShardKey, Owned: owns(5, 100, 200)})
+	}
+	_, err = m.dst.CaptureChanges(m.ctx(), back, m.set)
+	m.must("capture of the way back", err)
+	start, err := m.dst.Here(m.ctx())
+	m.must("here", err)
+	m.must("way back", m.src.SetApplied(m.ctx(), back, start))
+	_, err = m.dst.Fence(m.ctx(), wide)
+	m.must("open", err)
+	m.to.do(`INSERT INTO "Row s" VALUES (150, 77777, 'there', 1)`, `DELETE FROM other WHERE k < 150`, `UPDATE "Row s" SET v = 'now' WHERE id = 0`)
+	there := &move{t: t, h: h, src: m.dst, dst: m.src, from: m.to, to: m.from, set: m.set, id: back}
+	there.follow()
+	there.equal()
+	if n := m.from.do(`SELECT k FROM other WHERE k >= 100 AND k < 150`).rows(); len(n) > 0 {
+		t.Fatalf("deleted on the target, still on the source: %q", n)
+	}
+}
+
+// runMoveCrash kills servers in the middle of each step.
+func runMoveCrash(t *testing.T, h MoverHarness) {
+	setup := func(t *testing.T) *move {
+		m := newMove(t, h, otherTable)
+		for k := 0; k < 1000; k += 10 {
+			m.from.do(fmt.Sprintf(`INSERT INTO other SELECT %d + d, 1 FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS x(d)`, k))
+		}
+		return m
+	}
+	restart := func(m *move, which int) {
+		m.t.Helper()
+		h.Restart(m.t, m.urls[which])
+		m.connect()
+	}
+	t.Run("while rows are read", func(t *testing.T) {
+		m := setup(t)
+		view, err := m.src.Capture(m.ctx(), m.id, m.set)
+		m.must("capture", err)
+		restart(m, 0)
+		if err := view.Rows(m.ctx(), 0, 0, 1, io.Discard); err == nil {
+			t.Fatal("a view outlives its server")
+		}
+		_ = view.Close()
+		m.copy(1) // from the beginning
+		m.from.do(`UPDATE other SET v = 2`)
+		m.follow()
+		m.equal()
+	})
+	t.Run("while rows are loaded", func(t *testing.T) {
+		m := setup(t)
+		r, w := io.Pipe()
+		loaded := make(chan error, 1)
+		go func() {
+			_, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[0], r)
+			r.CloseWithError(errors.New("the load has ended"))
+			loaded <- err
+		}()
+		for k := range 50 {
+			if _, err := fmt.Fprintf(w, "%d\t1\n", 100+k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restart(m, 1)
+		w.Close()
+		if err := <-loaded; err == nil {
+			t.Fatal("the load outlives its server")
+		}
+		for n := 10; n == 10; {
+			var err error
+			n, err = m.dst.Purge(m.ctx(), m.set, 10)
+			m.must("purge", err)
+		}
+		m.copy(1)
+		m.equal()
+	})
+	t.Run("while changes are read and applied", func(t *testing.T) {
+		m := setup(t)
+		m.copy(1)
+		for round := range 4 {
+			for i := range 300 {
+				m.from.do(fmt.Sprintf(`UPDATE other SET v = v + 1 WHERE k = %d`, 100+(i*7+round)%100))
+			}
+			a, err := m.dst.Apply(m.ctx(), m.id, m.set)
+			m.must("apply", err)
+			at, err := m.dst.Applied(m.ctx(), m.id)
+			m.must("applied", err)
+			killed := &killing{Applier: a, after: 50 + 60*round, kill: func() { restart(m, round%2) }}
+			err = m.src.Changes(m.ctx(), m.id, m.set, at, "", killed)
+			if err == nil {
+				t.Fatal("nothing was noticed")
+			}
+			_ = a.Close()
+		}
+		m.follow()
+		m.equal()
+	})
+	t.Run("between the steps", func(t *testing.T) {
+		m := setup(t)
+		m.copy(1)
+		began, err := m.dst.Applied(m.ctx(), m.id)
+		m.must("applied", err)
+		m.from.do(`UPDATE other SET v = 3`)
+		want := m.record(began, m.here()).texts()
+		restart(m, 0)
+		same(t, "changes after a crash", fmt.Sprint(m.record(began, m.here()).texts()), fmt.Sprint(want))
+		fence, err := m.src.Fence(m.ctx(), []engine.Guard{{Schema: "public", Table: "other", ShardKey: []string{"k"}, Owned: owns(4, 0, 100)}})
+		m.must("fence", err)
+		restart(m, 0)
+		m.from.refused(`UPDATE other SET v = 4 WHERE k = 150`, sqlstate.NotOwner)
+		m.must("drain", m.followTo(fence))
+		restart(m, 1)
+		m.equal()
+		n, err := m.src.Purge(m.ctx(), m.set, 40)
+		m.must("purge", err)
+		same(t, "purged", n, 40)
+		restart(m, 0)
+		n, err = m.src.Purge(m.ctx(), m.set, 100)
+		m.must("purge", err)
+		same(t, "purged", n, 60)
+		ids, err := m.src.Captures(m.ctx())
+		m.must("captures", err)
+		same(t, "captures", ids, []string{m.id})
+	})
+}
+
+// killing calls kill after so many changes.
+type killing struct {
+	engine.Applier
+	after int
+	kill  func()
+}
+
+func (k *killing) Change(ctx context.Context, c *engine.Change) error {
+	if k.after--; k.after == 0 {
+		k.kill()
+	}
+	return k.Applier.Change(ctx, c)
+}

@@ -1,0 +1,320 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Load is one COPY in one transaction.
+func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows io.Reader) (int64, error) {
+	const op = "load rows"
+	if err := v.checkID(id); err != nil {
+		return 0, err
+	}
+	h, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return 0, err
+	}
+	v.done(h)
+	c, err := v.dial(ctx, forLoad, id, true)
+	if err != nil {
+		return 0, err
+	}
+	defer v.done(c)
+	var n int64
+	err = v.transact(ctx, c, func() error {
+		// A newer leader need not wait for the rows to be told off.
+		if err := v.obeyed(ctx, c); err != nil {
+			return err
+		}
+		tag, err := copyIn(ctx, c, "COPY "+qualify(t)+" ("+strings.Join(idents(t.Columns), ", ")+") FROM STDIN", rows)
+		if err != nil {
+			return onTable(err, t)
+		}
+		n, err = strconv.ParseInt(strings.TrimPrefix(tag, "COPY "), 10, 64)
+		return err
+	})
+	if err != nil {
+		return 0, v.failed(ctx, op, err)
+	}
+	return n, nil
+}
+
+// obeyed looks at the token without keeping others from changing it.
+func (v *mover) obeyed(ctx context.Context, c *conn) error {
+	res, err := c.exec(ctx, strings.TrimSuffix(tokenSQL, " FOR SHARE"))
+	if err != nil || len(res.Rows) == 0 {
+		return err
+	}
+	return v.compare(res.Rows[0][0].String)
+}
+
+// copyIn runs a COPY FROM STDIN and returns its tag. An error of the reader's ends
+// the COPY and is returned.
+func copyIn(ctx context.Context, c *conn, sql string, rows io.Reader) (tag string, err error) {
+	err = engine.Bounded(ctx, c, time.Time{}, func() error {
+		if err := engine.Ask(c, sql); err != nil {
+			return err
+		}
+		begun, answered := make(chan bool, 1), make(chan struct{})
+		var failed error
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			defer close(answered)
+			tag, failed = copyAnswer(c, begun)
+		})
+		defer wait.Wait()
+		select {
+		case <-begun:
+		case <-answered:
+			wait.Wait()
+			return failed
+		}
+		source := pour(c, rows, answered)
+		wait.Wait()
+		if source != nil && (failed == nil || sqlstate.CodeOf(failed) == sqlstate.QueryCanceled && ctx.Err() == nil) {
+			return source
+		}
+		return failed
+	})
+	return tag, err
+}
+
+// copyAnswer reads up to ReadyForQuery.
+func copyAnswer(c *conn, begun chan<- bool) (tag string, failed error) {
+	for {
+		b, err := c.Receive()
+		if err != nil {
+			return "", errors.Join(err, failed)
+		}
+		for len(b) > 0 {
+			f, rest, ok, err := wire.Cut(b)
+			if err != nil || !ok {
+				return "", wire.ErrMalformed
+			}
+			b = rest
+			switch f.Type() {
+			case wire.CopyInResponse:
+				begun <- true
+			case wire.CommandComplete:
+				tag, _, _ = wire.CutString(f.Body())
+			case wire.ErrorResponse:
+				failed = wire.ParseReport(f.Body())
+			case wire.ReadyForQuery:
+				return tag, failed
+			}
+		}
+	}
+}
+
+// pour sends what the reader has, in large frames, until it ends or the server has
+// answered.
+func pour(c *conn, rows io.Reader, answered <-chan struct{}) error {
+	frame := make([]byte, wire.Header+copyChunk)
+	for {
+		n, err := rows.Read(frame[wire.Header:])
+		select {
+		case <-answered:
+			return nil
+		default:
+		}
+		if n > 0 {
+			b, m := wire.Begin(frame[:0], wire.CopyDataF)
+			if err := c.Send(wire.End(b[:wire.Header+n], m)); err != nil {
+				return err
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return c.Send(wire.AppendEmpty(nil, wire.CopyDone))
+		case err != nil:
+			return errors.Join(err, c.Send(wire.AppendCopyFail(nil, "the rows ended with an error")))
+		}
+	}
+}
+
+// where is the condition of a table's rows in the set.
+func where(set *engine.Set, t *engine.MoveTable) string {
+	in := keyspace.Condition(&set.Keys, idents(t.ShardKey))
+	if set.Except {
+		return "(" + in + ") IS NOT TRUE"
+	}
+	return in
+}
+
+// Sums computes them in one REPEATABLE READ transaction.
+func (v *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) {
+	const op = "compute sums"
+	c, err := v.dial(ctx, forOther, "", false)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if _, err := c.exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	sums, err := v.sums(ctx, c, set)
+	return sums, v.failed(ctx, op, err)
+}
+
+// sums: concat gives a value's text as COPY does (bpchar's trailing blanks, "t" for
+// true), where a cast to text need not; num_nulls tells NULL, also of a row type.
+func (v *mover) sums(ctx context.Context, c *conn, set engine.Set) ([]engine.Sum, error) {
+	out := make([]engine.Sum, len(set.Tables))
+	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
+	for i := range set.Tables {
+		t := &set.Tables[i]
+		texts, line := make([]string, len(t.Columns)), make([]string, len(t.Columns))
+		for j, name := range idents(t.Columns) {
+			texts[j] = fmt.Sprintf("CASE WHEN pg_catalog.num_nulls(%[1]s) = 0 THEN pg_catalog.concat(%[1]s) END AS c%[2]d", name, j)
+			line[j] = fmt.Sprintf("COALESCE(pg_catalog.octet_length(c%[1]d) || ':' || c%[1]d, 'N')", j)
+		}
+		// OFFSET 0 keeps each text from being made twice.
+		res, err := c.exec(ctx, `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((`+strings.Join(line, " || ")+`) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
+			FROM (SELECT `+strings.Join(texts, ", ")+` FROM ONLY `+qualify(t)+` WHERE `+where(&set, t)+` OFFSET 0) AS rows`)
+		if err != nil {
+			return nil, onTable(err, t)
+		}
+		sum, ok := new(big.Int).SetString(res.Rows[0][1].String, 10)
+		if !ok {
+			return nil, sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
+		}
+		out[i] = engine.Sum{Rows: count(res.Rows[0][0]), Checksum: sum.Mod(sum, two64).Uint64()}
+	}
+	return out, nil
+}
+
+const (
+	// sampleBlocks is how many blocks of a table Sizes reads, about.
+	sampleBlocks = 300
+)
+
+// Sizes looks at a sample of each table's blocks. The bytes are the rows' share of
+// all that belongs to the table, indexes and out-of-line values too.
+func (v *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, err error) {
+	const op = "estimate sizes"
+	c, err := v.dial(ctx, forOther, "", false)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.Close()
+	for i := range set.Tables {
+		t := &set.Tables[i]
+		f, err := v.facts(ctx, c, t)
+		if err != nil {
+			return 0, 0, v.failed(ctx, op, err)
+		}
+		percent := 100.0
+		if f.Blocks > sampleBlocks {
+			percent = 100 * sampleBlocks / float64(f.Blocks)
+		}
+		sample := ""
+		if percent < 100 {
+			sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%g)", percent)
+		}
+		res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*) FILTER (WHERE %s)::pg_catalog.text, pg_catalog.count(*)::pg_catalog.text, pg_catalog.pg_total_relation_size(%d)::pg_catalog.text FROM ONLY %s%s`,
+			where(&set, t), f.OID, qualify(t), sample))
+		if err != nil {
+			return 0, 0, v.failed(ctx, op, onTable(err, t))
+		}
+		in, all, size := count(res.Rows[0][0]), count(res.Rows[0][1]), count(res.Rows[0][2])
+		rows += int64(float64(in) * 100 / percent)
+		if all > 0 {
+			bytes += int64(float64(size) * float64(in) / float64(all))
+		}
+	}
+	return rows, bytes, nil
+}
+
+// purges are where the last Purge of each set has stopped, so that the next does not go
+// through all that was deleted.
+type purges struct {
+	mu sync.Mutex
+	at map[string]purgePlace
+}
+
+type purgePlace struct {
+	table int
+	row   string // the last one deleted; "" is before all
+}
+
+func (p *purges) get(key string) purgePlace {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at[key]
+}
+
+func (p *purges) set(key string, at purgePlace, end bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if end {
+		delete(p.at, key)
+		return
+	}
+	if p.at == nil {
+		p.at = map[string]purgePlace{}
+	}
+	p.at[key] = at
+}
+
+// Purge deletes a batch in one transaction. It goes on where it has stopped, and has
+// been through all tables, that one from its beginning too, before it says that none are
+// left.
+func (v *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, error) {
+	const op = "purge rows"
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return 0, err
+	}
+	defer v.done(c)
+	key := ""
+	for i := range set.Tables {
+		key += qualify(&set.Tables[i]) + " " + where(&set, &set.Tables[i]) + "; "
+	}
+	from := v.s.purges.get(key)
+	var n int
+	var stopped purgePlace
+	err = v.transact(ctx, c, func() error {
+		for k := range len(set.Tables) + 1 {
+			at := purgePlace{table: (from.table + k) % len(set.Tables)}
+			bound := "true"
+			switch {
+			case from.row == "" && k == len(set.Tables):
+				return nil
+			case from.row != "" && k == 0:
+				bound = "ctid >= '" + from.row + "'::pg_catalog.tid"
+			case from.row != "" && k == len(set.Tables):
+				bound = "ctid < '" + from.row + "'::pg_catalog.tid"
+			}
+			t := &set.Tables[at.table]
+			res, err := c.exec(ctx, fmt.Sprintf(`WITH gone AS (DELETE FROM ONLY %[1]s WHERE ctid = ANY (ARRAY(SELECT ctid FROM ONLY %[1]s WHERE %[2]s AND %[3]s LIMIT %[4]d)) RETURNING ctid AS at)
+				SELECT pg_catalog.count(*)::pg_catalog.text, pg_catalog.max(at)::pg_catalog.text FROM gone`, qualify(t), bound, where(&set, t), limit-n))
+			if err != nil {
+				return onTable(err, t)
+			}
+			n += int(count(res.Rows[0][0]))
+			if at.row = res.Rows[0][1].String; n >= limit {
+				stopped = at
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, v.failed(ctx, op, err)
+	}
+	v.s.purges.set(key, stopped, n < limit)
+	return n, nil
+}

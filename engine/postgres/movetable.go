@@ -1,0 +1,367 @@
+package postgres
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// tableFacts is what the catalogue says of a table that moves.
+type tableFacts struct {
+	OID         uint32
+	Kind        string
+	Persistence string
+	Identity    string // 'd' primary key, 'i' Index, 'f' all columns, 'n' nothing
+	Inherits    bool
+	Filenode    int64
+	Blocks      int64
+	Columns     []columnFacts
+	Primary     []string
+	Index       []string
+	Triggers    []string // that fire for a mover's writes as well
+}
+
+type columnFacts struct {
+	Name, Type string
+	OID        uint32
+	Identity   string
+	Generated  string
+	// Mark changes with every change of the column's definition.
+	Mark string
+}
+
+// factsSQL is one row with JSON. Types are written as describeSQL writes them.
+var factsSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_build_object(
+'OID', c.oid::pg_catalog.int8, 'Kind', c.relkind, 'Persistence', c.relpersistence, 'Identity', c.relreplident,
+'Inherits', c.relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid),
+'Filenode', COALESCE(pg_catalog.pg_relation_filenode(c.oid)::pg_catalog.int8, 0), 'Blocks', COALESCE(pg_catalog.pg_relation_size(c.oid), 0) / pg_catalog.current_setting('block_size')::pg_catalog.int8,
+'Columns', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
+	'Name', a.attname,
+	'Type', CASE WHEN en.nspname <> 'pg_catalog' AND pg_catalog.pg_type_is_visible(COALESCE(el.oid, t.oid))
+		THEN pg_catalog.quote_ident(en.nspname) || '.' ELSE '' END || pg_catalog.format_type(a.atttypid, a.atttypmod),
+	'OID', a.atttypid::pg_catalog.int8, 'Identity', a.attidentity::pg_catalog.text, 'Generated', a.attgenerated::pg_catalog.text,
+	'Mark', pg_catalog.concat_ws(' ', a.attnum, a.atttypid::pg_catalog.int8, a.atttypmod, a.xmin)) ORDER BY a.attnum)
+	FROM pg_catalog.pg_attribute AS a
+	JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
+	LEFT JOIN pg_catalog.pg_type AS el ON el.oid = t.typelem AND t.typcategory = 'A'
+	JOIN pg_catalog.pg_namespace AS en ON en.oid = COALESCE(el.typnamespace, t.typnamespace)
+	WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+'Primary', (SELECT pg_catalog.json_agg(a.attname ORDER BY k.n) FROM pg_catalog.pg_index AS x, pg_catalog.unnest(x.indkey::pg_catalog.int2[]) WITH ORDINALITY AS k(attnum, n), pg_catalog.pg_attribute AS a
+	WHERE x.indrelid = c.oid AND x.indisprimary AND k.n <= x.indnkeyatts AND a.attrelid = c.oid AND a.attnum = k.attnum),
+'Index', (SELECT pg_catalog.json_agg(a.attname ORDER BY k.n) FROM pg_catalog.pg_index AS x, pg_catalog.unnest(x.indkey::pg_catalog.int2[]) WITH ORDINALITY AS k(attnum, n), pg_catalog.pg_attribute AS a
+	WHERE x.indrelid = c.oid AND x.indisreplident AND k.n <= x.indnkeyatts AND a.attrelid = c.oid AND a.attnum = k.attnum),
+'Triggers', (SELECT pg_catalog.json_agg(g.tgname ORDER BY g.tgname) FROM pg_catalog.pg_trigger AS g
+	WHERE g.tgrelid = c.oid AND g.tgenabled IN ('A', 'R') AND NOT g.tgisinternal)
+)::pg_catalog.text, 'UTF8'), 'hex')
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s`
+
+func (v *mover) facts(ctx context.Context, c *conn, t *engine.MoveTable) (*tableFacts, error) {
+	res, err := c.exec(ctx, fmt.Sprintf(factsSQL, literal(t.Schema), literal(t.Name)))
+	if err != nil {
+		return nil, onTable(err, t)
+	}
+	if len(res.Rows) == 0 {
+		return nil, noTable(t.Schema, t.Name)
+	}
+	text, err := hex.DecodeString(res.Rows[0][0].String)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+	}
+	f := &tableFacts{}
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+	}
+	return f, nil
+}
+
+// values are the columns with values of their own.
+func (f *tableFacts) values() (names, types []string) {
+	for _, c := range f.Columns {
+		if c.Generated == "" {
+			names, types = append(names, c.Name), append(types, c.Type)
+		}
+	}
+	return names, types
+}
+
+// identity is what MoveTable.Identity should be.
+func (f *tableFacts) identity() []string {
+	switch {
+	case f.Identity == "i" && len(f.Index) > 0:
+		return f.Index
+	case f.Identity != "i" && len(f.Primary) > 0:
+		return f.Primary
+	}
+	names, _ := f.values()
+	return names
+}
+
+// logged are the columns of a row that the log says of an update or delete; nil is
+// none, so that a publication would make users' statements fail.
+func (f *tableFacts) logged() []string {
+	switch f.Identity {
+	case "f":
+		names, _ := f.values()
+		return names
+	case "i":
+		return f.Index
+	case "d":
+		return f.Primary
+	}
+	return nil
+}
+
+// definition identifies what matters of the table: it changes whenever a stream or a
+// copy that began before may not fit any more.
+func (f *tableFacts) definition(t *engine.MoveTable) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s.%s %d %s %v %v", t.Schema, t.Name, f.OID, f.Identity, f.Index, f.Primary)
+	for _, c := range f.Columns {
+		fmt.Fprintf(&b, "; %q %s", c.Name, c.Mark)
+	}
+	return b.String()
+}
+
+// Describe reads the catalogue.
+func (v *mover) Describe(ctx context.Context, tables []engine.MoveTable) ([]engine.MoveTable, error) {
+	const op = "describe tables"
+	c, err := v.dial(ctx, forOther, "", false)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	out := slices.Clone(tables)
+	for i := range out {
+		f, err := v.facts(ctx, c, &out[i])
+		if err != nil {
+			return nil, v.failed(ctx, op, err)
+		}
+		out[i].Columns, out[i].Types = f.values()
+		out[i].Identity = f.identity()
+	}
+	return out, nil
+}
+
+// obstacle is why a table cannot be captured: what, and the statement that helps.
+type obstacle struct{ name, is, want, fix string }
+
+func (v *mover) obstacles(version int, t *engine.MoveTable, f *tableFacts) []obstacle {
+	var out []obstacle
+	add := func(name, is, want, fix string, args ...any) {
+		out = append(out, obstacle{name + " of " + quoteName(t.Schema) + "." + quoteName(t.Name), is, want, fmt.Sprintf(fix, args...)})
+	}
+	table := quoteName(t.Schema) + "." + quoteName(t.Name)
+	full := "ALTER TABLE " + table + " REPLICA IDENTITY FULL"
+	switch {
+	case f.Kind == "p":
+		add("kind", "partitioned", "a plain table", "partitioned tables cannot be moved")
+		return out
+	case f.Kind != "r":
+		add("kind", "not a table", "a plain table", "nothing")
+		return out
+	case f.Inherits:
+		add("inheritance", "has a parent or children", "a table of its own", "ALTER TABLE ... NO INHERIT, on the children")
+	}
+	if f.Persistence != "p" {
+		add("persistence", "unlogged", "logged: changes of others cannot be followed", "ALTER TABLE %s SET LOGGED", table)
+	}
+	logged := f.logged()
+	var missing []string
+	for _, k := range t.ShardKey {
+		if !slices.Contains(logged, k) {
+			missing = append(missing, k)
+		}
+	}
+	switch {
+	case len(logged) == 0:
+		add("replica identity", "none: the log does not say which row was changed", "a primary key, or all columns", "%s", full)
+	case len(missing) > 0:
+		add("replica identity", strings.Join(logged, ", "), "with the shard key: "+strings.Join(missing, ", "), "%s", full)
+	}
+	if f.Identity == "f" && version >= 180000 && slices.ContainsFunc(f.Columns, func(c columnFacts) bool { return c.Generated == "v" }) {
+		add("replica identity", "all columns, of which some are virtual", "a primary key or an index, as updates could not be published",
+			"ALTER TABLE %s REPLICA IDENTITY USING INDEX ...", table)
+	}
+	for _, g := range f.Triggers {
+		add("trigger "+quoteName(g), "fires for replicated rows", "disabled, or for ordinary writes only: it would change what is moved", "ALTER TABLE %s ENABLE TRIGGER %s", table, quoteName(g))
+	}
+	return out
+}
+
+func (v *mover) version(c *conn) int {
+	// "15.18 (Debian ...)", "18beta1".
+	major, _, _ := strings.Cut(c.Parameter("server_version"), ".")
+	digits := strings.IndexFunc(major, func(r rune) bool { return r < '0' || r > '9' })
+	if digits >= 0 {
+		major = major[:digits]
+	}
+	n, _ := strconv.Atoi(major)
+	return n * 10000
+}
+
+// moveQuestions are asked in one statement, as questions are.
+var moveQuestions = []struct{ name, expr string }{
+	{"wal_level", `pg_catalog.current_setting('wal_level')`},
+	{"slots", `pg_catalog.current_setting('max_replication_slots')`},
+	{"slots_used", `(SELECT count(*) FROM pg_catalog.pg_replication_slots)::text`},
+	{"senders", `pg_catalog.current_setting('max_wal_senders')`},
+	{"keep", `pg_catalog.current_setting('max_slot_wal_keep_size')`},
+	{"recovery", `pg_catalog.pg_is_in_recovery()::text`},
+	{"replication", `(SELECT rolsuper OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = current_user)::text`},
+	{"role", `pg_catalog.quote_ident(current_user)`},
+	{"database", `pg_catalog.quote_ident(pg_catalog.current_database())`},
+	{"create", `pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')::text`},
+	{"internal", `COALESCE((SELECT pg_catalog.has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace WHERE nspname = 'cleave_internal'), false)::text`},
+	{"super", `(SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)::text`},
+}
+
+// slotsWanted are what a move takes at most on one shard: its capture, the way
+// back's, a view for verification.
+const slotsWanted = 3
+
+// CheckMove asks for settings, privileges and the tables' definitions.
+func (v *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]engine.Finding, error) {
+	const op = "check for moves"
+	c, err := v.dial(ctx, forOther, "", false)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	exprs := make([]string, len(moveQuestions))
+	for i, q := range moveQuestions {
+		exprs[i] = q.expr
+	}
+	res, err := c.exec(ctx, "SELECT "+strings.Join(exprs, ", "))
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	got := map[string]string{}
+	for i, q := range moveQuestions {
+		got[q.name] = res.Rows[0][i].String
+	}
+	number := func(name string) int {
+		n, _ := strconv.Atoi(got[name])
+		return n
+	}
+	var out []engine.Finding
+	add := func(name, bad string, good bool, is, want, fix string) {
+		f := engine.Finding{Name: name, Level: levelOK, Is: is}
+		if !good {
+			f.Level, f.Want, f.Fix = bad, want, fix
+		}
+		out = append(out, f)
+	}
+	system := func(name, value string) string {
+		return fmt.Sprintf("ALTER SYSTEM SET %s = %s; then restart the server", name, value)
+	}
+	add("primary", levelError, got["recovery"] == "false", map[bool]string{true: "primary", false: "in recovery"}[got["recovery"] == "false"], "a primary", "use the primary's address")
+	add("wal_level", levelError, got["wal_level"] == "logical", got["wal_level"], "logical", system("wal_level", "'logical'"))
+	free := number("slots") - number("slots_used")
+	add("max_replication_slots", levelError, free >= slotsWanted, fmt.Sprintf("%s, %d of them free", got["slots"], free),
+		fmt.Sprintf("%d free ones", slotsWanted), system("max_replication_slots", strconv.Itoa(number("slots_used")+2*slotsWanted)))
+	add("max_wal_senders", levelError, number("senders") >= slotsWanted, got["senders"], fmt.Sprintf("%d or more", slotsWanted), system("max_wal_senders", "10"))
+	add("max_slot_wal_keep_size", levelWarning, got["keep"] == "-1", got["keep"],
+		"-1, or more than is written during a move (a capture that falls further behind is lost)", "ALTER SYSTEM SET max_slot_wal_keep_size = -1; SELECT pg_reload_conf()")
+	add("privilege REPLICATION", levelError, got["replication"] == "true", yes(got["replication"]), "granted", "ALTER ROLE "+got["role"]+" REPLICATION")
+	add("privilege CREATE on the database", levelError, got["create"] == "true", yes(got["create"]), "granted",
+		fmt.Sprintf("GRANT CREATE ON DATABASE %s TO %s", got["database"], got["role"]))
+	add("privilege CREATE on schema cleave_internal", levelError, got["internal"] == "true", yes(got["internal"]), "granted",
+		"GRANT CREATE ON SCHEMA cleave_internal TO "+got["role"])
+	role, lock := got["super"] == "true", got["super"] == "true"
+	if !role && v.version(c) >= 150000 {
+		res, err := c.exec(ctx, `SELECT pg_catalog.has_parameter_privilege('session_replication_role', 'SET'), pg_catalog.has_parameter_privilege('deadlock_timeout', 'SET')`)
+		if err != nil {
+			return nil, v.failed(ctx, op, err)
+		}
+		role, lock = res.Rows[0][0].String == "t", res.Rows[0][1].String == "t"
+	}
+	fix := "GRANT SET ON PARAMETER session_replication_role TO " + got["role"]
+	if v.version(c) < 150000 {
+		fix = "ALTER ROLE " + got["role"] + " SUPERUSER; before PostgreSQL 15 there is no other way"
+	}
+	add("privilege SET of session_replication_role", levelError, role, yes(strconv.FormatBool(role)), "granted: rows are moved past triggers", fix)
+	add("privilege SET of deadlock_timeout", levelWarning, lock, yes(strconv.FormatBool(lock)), "granted: else a cutover waits for autovacuum to leave the tables",
+		"GRANT SET ON PARAMETER deadlock_timeout TO "+got["role"])
+	for i := range tables {
+		t := &tables[i]
+		f, err := v.facts(ctx, c, t)
+		if err != nil {
+			return nil, v.failed(ctx, op, err)
+		}
+		obstacles := v.obstacles(v.version(c), t, f)
+		for _, o := range obstacles {
+			out = append(out, engine.Finding{Name: o.name, Level: levelError, Is: o.is, Want: o.want, Fix: o.fix})
+		}
+		if len(obstacles) == 0 {
+			add("table "+quoteName(t.Schema)+"."+quoteName(t.Name), levelError, true, "can be moved", "", "")
+		}
+		if f.Identity == "f" && len(f.Primary) == 0 {
+			add("key of "+quoteName(t.Schema)+"."+quoteName(t.Name), levelWarning, false, "none", "a primary key: without it each change is looked for in the whole table",
+				"ALTER TABLE "+quoteName(t.Schema)+"."+quoteName(t.Name)+" ADD PRIMARY KEY (...)")
+		}
+	}
+	return out, nil
+}
+
+// ready reads the tables, and fails with 55000 if one cannot be captured, or is not
+// what the set says.
+func (v *mover) ready(ctx context.Context, c *conn, set engine.Set) ([]*tableFacts, error) {
+	out := make([]*tableFacts, len(set.Tables))
+	for i := range set.Tables {
+		t := &set.Tables[i]
+		f, err := v.facts(ctx, c, t)
+		if err != nil {
+			return nil, err
+		}
+		if all := v.obstacles(v.version(c), t, f); len(all) > 0 {
+			return nil, (&sqlstate.Error{
+				Code: sqlstate.ObjectNotInState, Schema: t.Schema, Table: t.Name,
+				Message: fmt.Sprintf("table %q cannot be moved: %s", t.Schema+"."+t.Name, all[0].name),
+				Detail:  fmt.Sprintf("It is: %s. It should be: %s.", all[0].is, all[0].want),
+			}).WithHint("run %s", all[0].fix)
+		}
+		names, types := f.values()
+		if !slices.Equal(names, t.Columns) || !slices.Equal(types, t.Types) {
+			return nil, changed(t, fmt.Sprintf("its columns are %s", pairs(names, types)), fmt.Sprintf("they were %s", pairs(t.Columns, t.Types)))
+		}
+		out[i] = f
+	}
+	return out, nil
+}
+
+func pairs(names, types []string) string {
+	out := make([]string, len(names))
+	for i := range names {
+		out[i] = names[i]
+		if i < len(types) {
+			out[i] += " " + types[i]
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// changed is the error for a table whose definition is not what it was.
+func changed(t *engine.MoveTable, details ...string) error {
+	return (&sqlstate.Error{
+		Code: sqlstate.ObjectNotInState, Schema: t.Schema, Table: t.Name,
+		Message: fmt.Sprintf("the definition of table %q was changed while its rows are moved", t.Schema+"."+t.Name),
+		Detail:  strings.Join(details, "; "),
+	}).WithHint("cancel the move, bring both shards to the same schema, and move again")
+}
+
+// definitions joins those of a set, for the row of a capture.
+func definitions(set engine.Set, facts []*tableFacts) string {
+	out := make([]string, len(facts))
+	for i, f := range facts {
+		out[i] = f.definition(&set.Tables[i])
+	}
+	return strings.Join(out, "\n")
+}

@@ -1,0 +1,501 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"modernc.org/libc"
+	lib "modernc.org/sqlite/lib"
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Captures: docs/design/sqlite-move.md. While a set of rows is captured, triggers
+// on its tables write each change into cleave_log, in the transaction that makes
+// it. SQLite has one writer at a time, so that the order of seq is that of commits.
+
+// moveSchema is what moves need in a file. Rows of cleave_log are read by seq, from
+// a position on; cleave_move has a row for each id that has something here.
+const moveSchema = `CREATE TABLE IF NOT EXISTS cleave_log (seq INTEGER PRIMARY KEY AUTOINCREMENT, capture INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS cleave_move (n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, born TEXT NOT NULL, applied TEXT, owner TEXT, forgotten INTEGER NOT NULL DEFAULT 0)`
+
+// changeSchema is the mark of a changed definition in the log, beside engine.ChangeOp.
+const changeSchema = 'X'
+
+// columnsMax is the most columns that a moved table may have: the triggers give
+// them all, with the old identity and key, to one function.
+const columnsMax = lib.SQLITE_MAX_FUNCTION_ARG/3 - 3
+
+// captureDef is a capture, an object of the catalogue: so every conversation knows,
+// in each of its transactions, what is captured in it.
+type captureDef struct {
+	OID    uint32         `json:"oid"`
+	ID     string         `json:"id"`
+	Set    engine.Set     `json:"set"`
+	Tables []captureTable `json:"tables"`
+	Begin  int64          `json:"begin"` // seq of the last change before it
+	// Released: the triggers are gone, rows of the log may be left.
+	Released bool `json:"released,omitempty"`
+
+	rows *rowSet
+}
+
+// captureTable says how a table's rows are in the log.
+type captureTable struct {
+	OID      uint32   `json:"oid"`
+	Types    []uint32 `json:"types"`    // of the columns
+	Key      []int    `json:"key"`      // shard key, as places in the columns
+	Identity []int    `json:"identity"` // likewise
+}
+
+// rowSet tells which rows belong to a set.
+type rowSet struct {
+	owner  *keyspace.Owner
+	types  []keyspace.Type
+	except bool
+	key    keyspace.Key
+}
+
+func newRowSet(set *engine.Set) *rowSet {
+	return &rowSet{owner: keyspace.NewOwner(set.Keys), types: set.Keys.Types, except: set.Except, key: make(keyspace.Key, len(set.Keys.Types))}
+}
+
+// has reports whether a row with these shard key values is in the set.
+func (s *rowSet) has(a []arg) bool {
+	for i, t := range s.types {
+		switch a[i].Type() {
+		case sqlite.TypeNull:
+			return s.except
+		case sqlite.TypeInteger:
+			s.key[i] = keyspace.Int(t, a[i].Int64())
+		default:
+			s.key[i] = keyspace.Str(t, string(a[i].Blob()))
+		}
+	}
+	return s.owner.Owns(s.key) != s.except
+}
+
+// setOf finds a set by its number: a capture's, or one of the conversation's own,
+// which are below zero.
+func (v *env) setOf(n int64) (*captureDef, *rowSet, error) {
+	if n < 0 {
+		if i := int(-n - 1); i < len(v.conn.sets) {
+			return nil, v.conn.sets[i], nil
+		}
+	} else if v.conn.cat != nil {
+		if d := v.conn.cat.captures[uint32(n)]; d != nil {
+			return d, d.rows, nil
+		}
+	}
+	return nil, nil, sqlstate.New(sqlstate.DataCorrupted, "a trigger of capture %d is left in the file, which has no such capture", n).
+		WithHint("Restore the file from a backup, or drop the triggers whose names begin with cleave_capture_%d_.", n)
+}
+
+func defMoves() {
+	// cleave_member(set, key columns...): whether the row is in the set. Several keys
+	// may be given: whether one of them is.
+	defVolatile("cleave_member", -1, func(v *env, a []arg) (datum, error) {
+		_, s, err := v.setOf(a[0].Int64())
+		if err != nil {
+			return failV(err)
+		}
+		for a = a[1:]; len(a) >= len(s.types) && len(a) > 0; a = a[len(s.types):] {
+			if s.has(a) {
+				return intV(1)
+			}
+		}
+		return intV(0)
+	})
+	// cleave_pack(values...): the values as one, without loss.
+	defLax("cleave_pack", -1, func(v *env, a []arg) (datum, error) {
+		b := v.guardKeys.buf[:0]
+		for i := range a {
+			b = appendPacked(b, a[i])
+		}
+		v.guardKeys.buf = b
+		return blobV(string(b))
+	})
+	// cleave_log_row(capture, table, op, old key..., old identity..., new row...):
+	// what the log has of a change. Deletes have no new row, inserts nothing old.
+	defVolatile("cleave_log_row", -1, func(v *env, a []arg) (datum, error) {
+		d, s, err := v.setOf(a[0].Int64())
+		if err != nil {
+			return failV(err)
+		}
+		n := int(a[1].Int64())
+		t := &d.Tables[n]
+		op := engine.ChangeOp(a[2].Int64())
+		a = a[3:]
+		var old, row []arg
+		switch op {
+		case engine.ChangeInsert:
+			row = a
+		case engine.ChangeDelete:
+			old = a
+		default:
+			key := a[:len(t.Key)]
+			old, row = a[len(t.Key):len(t.Key)+len(t.Identity)], a[len(t.Key)+len(t.Identity):]
+			fresh := make([]arg, len(t.Key))
+			for i, k := range t.Key {
+				fresh[i] = row[k]
+			}
+			if !s.has(key) {
+				op, old = engine.ChangeInsert, nil
+			} else if !s.has(fresh) {
+				op, row = engine.ChangeDelete, nil
+			}
+		}
+		b := v.conn.appendLogHead(v.guardKeys.buf[:0], d.OID, op, n)
+		for i := range old {
+			b = appendPacked(b, old[i])
+		}
+		for i := range row {
+			b = appendPacked(b, row[i])
+		}
+		v.guardKeys.buf = b
+		return blobV(string(b))
+	})
+}
+
+// appendLogHead appends the head of a row of the log: what it is, whether it is the
+// first of its transaction, and the table.
+func (c *Conn) appendLogHead(b []byte, capture uint32, op engine.ChangeOp, table int) []byte {
+	first := byte(1)
+	for _, n := range c.tx.captured {
+		if n == capture {
+			first = 0
+		}
+	}
+	if first == 1 {
+		c.tx.captured = append(c.tx.captured, capture)
+	}
+	return binary.AppendUvarint(append(b, byte(op), first), uint64(table))
+}
+
+// Packed values: a byte for the storage class, then the value.
+const (
+	packedNull = iota
+	packedInt
+	packedFloat
+	packedText
+	packedBlob
+)
+
+func appendPacked(b []byte, a arg) []byte {
+	switch a.Type() {
+	case sqlite.TypeInteger:
+		return binary.AppendVarint(append(b, packedInt), a.Int64())
+	case sqlite.TypeFloat:
+		return binary.BigEndian.AppendUint64(append(b, packedFloat), math.Float64bits(a.Float()))
+	case sqlite.TypeText:
+		p := lib.Xsqlite3_value_text(a.tls, a.ptr)
+		return appendPackedBytes(append(b, packedText), p, lib.Xsqlite3_value_bytes(a.tls, a.ptr))
+	case sqlite.TypeBlob:
+		p := lib.Xsqlite3_value_blob(a.tls, a.ptr)
+		return appendPackedBytes(append(b, packedBlob), p, lib.Xsqlite3_value_bytes(a.tls, a.ptr))
+	}
+	return append(b, packedNull)
+}
+
+func appendPackedBytes(b []byte, p uintptr, n int32) []byte {
+	b = binary.AppendUvarint(b, uint64(n))
+	if n > 0 {
+		b = append(b, libc.GoBytes(p, int(n))...)
+	}
+	return b
+}
+
+// packDatum packs a value as cleave_pack does.
+func packDatum(b []byte, d datum) []byte {
+	switch d.kind {
+	case 'i':
+		return binary.AppendVarint(append(b, packedInt), d.i)
+	case 'f':
+		return binary.BigEndian.AppendUint64(append(b, packedFloat), math.Float64bits(d.f))
+	case 't':
+		return append(binary.AppendUvarint(append(b, packedText), uint64(len(d.s))), d.s...)
+	case 'b':
+		return append(binary.AppendUvarint(append(b, packedBlob), uint64(len(d.s))), d.s...)
+	}
+	return append(b, packedNull)
+}
+
+func badLog() error {
+	return sqlstate.New(sqlstate.DataCorrupted, "a row of the log of changes cannot be read").
+		WithHint("Cancel the move, check the file with: sqlite3 FILE 'PRAGMA integrity_check', then move again.")
+}
+
+// unpackDatum reads one value.
+func unpackDatum(b []byte) (datum, []byte, error) {
+	if len(b) == 0 {
+		return datum{}, nil, badLog()
+	}
+	class := b[0]
+	b = b[1:]
+	switch class {
+	case packedNull:
+		return datum{}, b, nil
+	case packedInt:
+		if v, n := binary.Varint(b); n > 0 {
+			return intDatum(v), b[n:], nil
+		}
+	case packedFloat:
+		if len(b) >= 8 {
+			return datum{kind: 'f', f: math.Float64frombits(binary.BigEndian.Uint64(b))}, b[8:], nil
+		}
+	case packedText, packedBlob:
+		if v, n := binary.Uvarint(b); n > 0 && uint64(len(b)-n) >= v {
+			s := string(b[n : n+int(v)])
+			if class == packedText {
+				return textDatum(s), b[n+int(v):], nil
+			}
+			return blobDatum(s), b[n+int(v):], nil
+		}
+	}
+	return datum{}, nil, badLog()
+}
+
+// capture finds a capture by its id, nil if there is none.
+func (c *catalog) capture(id string) *captureDef {
+	for _, d := range c.captures {
+		if d.ID == id {
+			return d
+		}
+	}
+	return nil
+}
+
+// captureOps are the triggers of a capture on a table.
+var captureOps = []string{"insert", "update", "delete"}
+
+func captureTrigger(capture, table uint32, op string) string {
+	return fmt.Sprintf("cleave_capture_%d_%d_%s", capture, table, op)
+}
+
+// makeCapture makes the triggers of a capture, in the current transaction.
+func (c *Conn) makeCapture(id string, set engine.Set) (*captureDef, error) {
+	if set.Except {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a set with Except cannot be captured")
+	}
+	oid, err := c.newOID()
+	if err != nil {
+		return nil, err
+	}
+	d := &captureDef{OID: oid, ID: id, Set: set}
+	for i := range set.Tables {
+		t, err := c.moveTable(&set.Tables[i], &set.Keys)
+		if err != nil {
+			return nil, err
+		}
+		x := captureTable{OID: t.def.OID, Key: t.key, Identity: t.identity}
+		for _, col := range t.columns {
+			x.Types = append(x.Types, col.Type)
+		}
+		d.Tables = append(d.Tables, x)
+		if err := c.makeCaptureTriggers(d, i, t); err != nil {
+			return nil, err
+		}
+	}
+	if d.Begin, err = c.logEnd(); err != nil {
+		return nil, err
+	}
+	return d, c.saveObject(oid, "capture", d)
+}
+
+func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
+	list := func(row string, places []int) string {
+		s := ""
+		for _, i := range places {
+			s += ", " + row + "." + quoteIdent(t.columns[i].Name)
+		}
+		return s
+	}
+	all := make([]int, len(t.columns))
+	for i := range all {
+		all[i] = i
+	}
+	oldKey, newKey := list("OLD", t.key), list("NEW", t.key)
+	for op, x := range map[string]struct {
+		op         engine.ChangeOp
+		keys, args string
+	}{
+		"insert": {engine.ChangeInsert, newKey, list("NEW", all)},
+		"update": {engine.ChangeUpdate, oldKey + newKey, oldKey + list("OLD", t.identity) + list("NEW", all)},
+		"delete": {engine.ChangeDelete, oldKey, list("OLD", t.identity)},
+	} {
+		err := c.exec(fmt.Sprintf("CREATE TRIGGER main.%s AFTER %s ON %s WHEN cleave_member(%d%s) BEGIN INSERT INTO cleave_log (capture, body) VALUES (%d, cleave_log_row(%d, %d, %d%s)); END",
+			quoteIdent(captureTrigger(d.OID, t.def.OID, op)), strings.ToUpper(op), quoteIdent(t.def.sqlName()), d.OID, x.keys, d.OID, d.OID, n, x.op, x.args))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
+	for _, op := range captureOps {
+		if err := c.exec("DROP TRIGGER IF EXISTS main." + quoteIdent(captureTrigger(capture, table, op))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logMark writes a row without values into the log of each capture that has the
+// table, and calls each for it.
+func (c *Conn) logMark(d *tableDef, op engine.ChangeOp, each func(capture uint32) error) error {
+	for _, k := range c.cat.captures {
+		for i := range k.Tables {
+			if k.Released || k.Tables[i].OID != d.OID {
+				continue
+			}
+			body := c.appendLogHead(nil, k.OID, op, i)
+			if err := c.exec(fmt.Sprintf("INSERT INTO cleave_log (capture, body) VALUES (%d, %s)", k.OID, blobDatum(string(body)).literal())); err != nil {
+				return err
+			}
+			if err := each(k.OID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// endCaptures is called before a table's columns or name change, or it goes: its
+// rows could not be told any more to who applies them.
+func (c *Conn) endCaptures(d *tableDef) {
+	c.must(c.logMark(d, changeSchema, func(capture uint32) error { return c.dropCaptureTriggers(capture, d.OID) }))
+}
+
+// captureTruncate notes that all rows of tables go. fn deletes them, while the
+// triggers are away that would note each, and what foreign keys do among them.
+func (c *Conn) captureTruncate(list []*tableDef, fn func()) {
+	var away []string
+	for _, d := range list {
+		c.must(c.logMark(d, engine.ChangeTruncate, func(capture uint32) error {
+			for _, op := range captureOps {
+				sql, err := text1(c.db, "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = "+quoteText(captureTrigger(capture, d.OID, op)))
+				if err != nil {
+					return err
+				}
+				away = append(away, sql)
+			}
+			return c.dropCaptureTriggers(capture, d.OID)
+		}))
+	}
+	fn()
+	for _, sql := range away {
+		if sql != "" {
+			c.must(c.exec(sql))
+		}
+	}
+}
+
+// logEnd is the position of now: the seq of the last change, whether or not it is
+// still there.
+func (c *Conn) logEnd() (int64, error) {
+	return c.queryInt("SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'cleave_log'), 0)")
+}
+
+// movedTable is a table of a set as the file has it.
+type movedTable struct {
+	def      *tableDef
+	columns  []*columnDef
+	key      []int // shard key, as places in columns
+	identity []int // likewise
+	// unique: the identity's columns are unique here.
+	unique bool
+}
+
+// moveTable finds a table of a set. What is not as the set says is 55000. keys may
+// be nil, if nobody asks for the shard key.
+func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedTable, error) {
+	d := c.cat.table(t.Schema, t.Name)
+	if d == nil {
+		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", t.Schema, t.Name)
+	}
+	differs := func(format string, a ...any) error {
+		e := sqlstate.New(sqlstate.ObjectNotInState, "table %s is not as the move knows it: %s", d.Name, fmt.Sprintf(format, a...)).
+			WithHint("Compare it on both shards with: cleave schema status. Make them equal, then move again.")
+		e.Schema, e.Table = d.Schema, d.Name
+		return e
+	}
+	m := &movedTable{def: d}
+	place := map[string]int{}
+	live := d.live()
+	if len(t.Columns) > columnsMax {
+		return nil, sqlstate.Refuse(fmt.Sprintf("a SQLite shard cannot move table %s: it has more than %d columns", d.Name, columnsMax), "Move it between PostgreSQL shards only.")
+	}
+	for i, name := range t.Columns {
+		col := d.column(name)
+		if col == nil {
+			return nil, differs("column %s is missing", name)
+		}
+		if i < len(t.Types) && formatType(col.Type, col.Mod) != t.Types[i] {
+			return nil, differs("column %s is %s, not %s", name, formatType(col.Type, col.Mod), t.Types[i])
+		}
+		place[name] = len(m.columns)
+		m.columns = append(m.columns, col)
+	}
+	if len(live) != len(t.Columns) {
+		return nil, differs("it has %d columns, not %d", len(live), len(t.Columns))
+	}
+	for i, name := range t.ShardKey {
+		p, ok := place[name]
+		if !ok {
+			return nil, differs("shard key column %s is missing", name)
+		}
+		if keys != nil && i < len(keys.Types) && keys.Types[i].OID() != m.columns[p].Type {
+			return nil, differs("shard key column %s is %s, keyspace %s has %s", name, typeName(m.columns[p].Type), keys.Keyspace, keys.Types[i])
+		}
+		m.key = append(m.key, p)
+	}
+	if keys != nil && len(m.key) != len(keys.Types) {
+		return nil, differs("its shard key has %d columns, keyspace %s has %d", len(m.key), keys.Keyspace, len(keys.Types))
+	}
+	for _, name := range t.Identity {
+		p, ok := place[name]
+		if !ok {
+			return nil, differs("column %s is missing", name)
+		}
+		m.identity = append(m.identity, p)
+	}
+	if len(m.identity) == 0 {
+		return nil, differs("the move knows no columns by which its rows are found")
+	}
+	m.unique = d.uniqueOn(t.Identity)
+	return m, nil
+}
+
+// uniqueOn reports whether rows differ in these columns, none of which is NULL.
+func (d *tableDef) uniqueOn(names []string) bool {
+	in := map[int16]bool{}
+	for _, n := range names {
+		if col := d.column(n); col != nil && col.NotNull {
+			in[col.Num] = true
+		}
+	}
+next:
+	for _, ix := range d.Indexes {
+		if !ix.Unique || ix.Where != "" {
+			continue
+		}
+		for _, ic := range ix.Columns {
+			if !in[ic.Num] {
+				continue next
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// sameSet reports whether a capture is that of the set.
+func (d *captureDef) sameSet(set *engine.Set) bool {
+	return encodeDef(d.Set) == encodeDef(*set)
+}

@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"bufio"
+	"io"
+	"strings"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// COPY's text format: a row is a line, columns are separated by tabs, NULL is \N,
+// and a backslash escapes what would be taken for one of these.
+
+// copyNull is NULL in COPY's text format.
+const copyNull = `\N`
+
+// appendCopyEscaped appends dst[from:] escaped, in place of what it was.
+func appendCopyEscaped(dst []byte, from int) []byte {
+	i := from
+	for i < len(dst) && copyEscape(dst[i]) == 0 {
+		i++
+	}
+	if i == len(dst) {
+		return dst
+	}
+	rest := string(dst[i:])
+	dst = dst[:i]
+	for i := range len(rest) {
+		if e := copyEscape(rest[i]); e != 0 {
+			dst = append(dst, '\\', e)
+		} else {
+			dst = append(dst, rest[i])
+		}
+	}
+	return dst
+}
+
+// copyEscape is the letter that stands for the byte after a backslash, 0 if it
+// stands for itself.
+func copyEscape(b byte) byte {
+	if b > '\r' && b != '\\' {
+		return 0
+	}
+	switch b {
+	case '\\':
+		return '\\'
+	case '\b':
+		return 'b'
+	case '\f':
+		return 'f'
+	case '\n':
+		return 'n'
+	case '\r':
+		return 'r'
+	case '\t':
+		return 't'
+	case '\v':
+		return 'v'
+	}
+	return 0
+}
+
+// copyField is a column's value in COPY's text format, unescaped.
+type copyField struct {
+	text string
+	null bool
+}
+
+// splitCopyLine cuts a line (without its end) into fields, which it appends.
+func splitCopyLine(dst []copyField, line string) ([]copyField, error) {
+	for {
+		field, rest, more := strings.Cut(line, "\t")
+		if strings.IndexByte(field, '\\') < 0 {
+			dst = append(dst, copyField{text: field})
+		} else if field == copyNull {
+			dst = append(dst, copyField{null: true})
+		} else {
+			// An escaped tab is part of the value.
+			n, text, err := unescapeCopy(line)
+			if err != nil {
+				return dst, err
+			}
+			dst = append(dst, copyField{text: text})
+			more = n < len(line)
+			if more {
+				rest = line[n+1:]
+			}
+		}
+		if !more {
+			return dst, nil
+		}
+		line = rest
+	}
+}
+
+// unescapeCopy reads one field and returns its length in the line.
+func unescapeCopy(line string) (n int, text string, err error) {
+	out := make([]byte, 0, len(line))
+	for i := 0; i < len(line); i++ {
+		b := line[i]
+		if b == '\t' {
+			return i, string(out), nil
+		}
+		if b != '\\' {
+			out = append(out, b)
+			continue
+		}
+		i++
+		if i == len(line) {
+			return 0, "", sqlstate.New(sqlstate.BadFileFormat, "a line of COPY's data ends with a backslash")
+		}
+		switch e := line[i]; e {
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'v':
+			out = append(out, '\v')
+		case '0', '1', '2', '3', '4', '5', '6', '7':
+			v := e - '0'
+			for d := 0; d < 2 && i+1 < len(line) && line[i+1] >= '0' && line[i+1] <= '7'; d++ {
+				i++
+				v = v<<3 | (line[i] - '0')
+			}
+			out = append(out, v)
+		case 'x':
+			v, d := 0, 0
+			for d < 2 && i+1 < len(line) && isHex(line[i+1]) {
+				i++
+				v, d = v<<4|hexDigit(line[i]), d+1
+			}
+			if d == 0 {
+				v = 'x'
+			}
+			out = append(out, byte(v))
+		default:
+			out = append(out, e)
+		}
+	}
+	return len(line), string(out), nil
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case c <= '9':
+		return int(c - '0')
+	case c >= 'a':
+		return int(c-'a') + 10
+	}
+	return int(c-'A') + 10
+}
+
+// copyReader gives the lines of COPY's text format.
+type copyReader struct {
+	r    *bufio.Reader
+	long []byte
+}
+
+func newCopyReader(r io.Reader) *copyReader { return &copyReader{r: bufio.NewReaderSize(r, 128<<10)} }
+
+// line returns the next line without its end, io.EOF after the last one or after
+// the line "\.".
+func (c *copyReader) line() (string, error) {
+	c.long = c.long[:0]
+	for {
+		piece, err := c.r.ReadSlice('\n')
+		if err == bufio.ErrBufferFull || len(c.long) > 0 || err != nil {
+			c.long = append(c.long, piece...)
+			piece = c.long
+		}
+		if err == bufio.ErrBufferFull {
+			if len(c.long) > valueMax+(64<<20) {
+				return "", tooBig()
+			}
+			continue
+		}
+		if err != nil && (err != io.EOF || len(piece) == 0) {
+			return "", err
+		}
+		s := strings.TrimSuffix(string(piece), "\n")
+		s = strings.TrimSuffix(s, "\r")
+		if s == `\.` {
+			return "", io.EOF
+		}
+		return s, nil
+	}
+}

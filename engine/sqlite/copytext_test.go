@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestCopyText(t *testing.T) {
+	for line, want := range map[string][]copyField{
+		"":                       {{text: ""}},
+		"a":                      {{text: "a"}},
+		"a\tb":                   {{text: "a"}, {text: "b"}},
+		"\t":                     {{}, {}},
+		`\N`:                     {{null: true}},
+		"\\N\t\\N":               {{null: true}, {null: true}},
+		`\\N`:                    {{text: `\N`}},
+		`a\N`:                    {{text: "aN"}},
+		"\\\t":                   {{text: "\t"}},
+		"a\\\tb\tc":              {{text: "a\tb"}, {text: "c"}},
+		`\b\f\n\r\t\v\\`:         {{text: "\b\f\n\r\t\v\\"}},
+		"\\101\\1012\t\\x41\\xg": {{text: "AA2"}, {text: "Axg"}},
+		"x\\t\t":                 {{text: "x\t"}, {}},
+	} {
+		got, err := splitCopyLine(nil, line)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%q: %+v, %v, want %+v", line, got, err, want)
+		}
+	}
+	if _, err := splitCopyLine(nil, `a\`); err == nil {
+		t.Error("a backslash at the end is read")
+	}
+	long := strings.Repeat("long ", 100_000)
+	r := newCopyReader(strings.NewReader("one\r\n\n" + long + "\n\\.\nrest"))
+	for _, want := range []string{"one", "", long} {
+		if got, err := r.line(); err != nil || got != want {
+			t.Fatalf("%.40q, %v, want %.40q", got, err, want)
+		}
+	}
+	if got, err := r.line(); err != io.EOF {
+		t.Fatalf("%q, %v after the end", got, err)
+	}
+}
+
+func FuzzCopyText(f *testing.F) {
+	f.Add("a\tb\\\n", "\x01\r\v")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		line := appendCopyEscaped([]byte("before\t"), 0)
+		line = line[:0]
+		for i, s := range []string{a, b} {
+			if i > 0 {
+				line = append(line, '\t')
+			}
+			from := len(line)
+			line = appendCopyEscaped(append(line, s...), from)
+		}
+		if strings.ContainsAny(string(line), "\n\r") {
+			t.Fatalf("%q has a line's end", line)
+		}
+		got, err := splitCopyLine(nil, string(line))
+		if err != nil || len(got) != 2 || got[0] != (copyField{text: a}) || got[1] != (copyField{text: b}) {
+			t.Fatalf("%q, %q: %q gives %+v, %v", a, b, line, got, err)
+		}
+	})
+}
+
+func TestPackedValues(t *testing.T) {
+	values := []datum{{}, intDatum(0), intDatum(-1), intDatum(-1 << 63), intDatum(1<<63 - 1), {kind: 'f', f: 0.1}, {kind: 'f', f: -0.0}, textDatum(""), textDatum("é\x00"), blobDatum(""), blobDatum("\x00\xff")}
+	var b []byte
+	for _, v := range values {
+		b = packDatum(b, v)
+	}
+	for cut := range b {
+		rest := b[:cut]
+		for range values {
+			_, next, err := unpackDatum(rest)
+			if err != nil {
+				break
+			}
+			rest = next
+		}
+	}
+	for i, want := range values {
+		var got datum
+		var err error
+		if got, b, err = unpackDatum(b); err != nil || got != want {
+			t.Fatalf("value %d: %+v, %v, want %+v", i, got, err, want)
+		}
+	}
+	if len(b) > 0 {
+		t.Fatalf("%d bytes are left", len(b))
+	}
+}

@@ -1,0 +1,675 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Bounds of writing. The write lock of a file is everybody's: it is held for short
+// times only.
+const (
+	loadRows   = 2000    // read and understood before the lock is taken
+	loadBytes  = 1 << 20 // their text
+	loadHold   = 8 * time.Millisecond
+	applyRows  = 1000 // changes that wait for their commit
+	applyBytes = 1 << 20
+	applyMost  = 16 << 20 // beyond it a transaction is written before its end is known
+	applyAge   = 20 * time.Millisecond
+	applyLate  = 100 * time.Millisecond
+	applyBeat  = time.Second // a position without changes waits so long
+)
+
+// Load implements engine.Mover. The rows are committed in several transactions, all
+// but the last of which the disk is not waited for: what follows a power failure is
+// a copy from the beginning.
+func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, rows io.Reader) (int64, error) {
+	c, err := m.conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer m.put(c)
+	var born string
+	var types []uint32
+	var insert string
+	if err := m.change(ctx, c, func() error {
+		if err := c.knowMove(id); err != nil {
+			return err
+		}
+		if born, err = c.born(id); err != nil {
+			return err
+		}
+		t, err := c.moveTable(table, nil)
+		if err != nil {
+			return err
+		}
+		types, insert = nil, insertInto(t)
+		for _, col := range t.columns {
+			types = append(types, col.Type)
+		}
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	if err := c.exec("PRAGMA synchronous = NORMAL"); err != nil {
+		return 0, c.mapError(err)
+	}
+	defer func() {
+		if c.db != nil {
+			c.exec("PRAGMA synchronous = " + m.s.synchronous)
+		}
+	}()
+	in := newCopyReader(rows)
+	var total, line int64
+	var values []datum
+	var fields []copyField
+	for last := false; !last; {
+		values = values[:0]
+		for size := 0; len(values) < loadRows*len(types) && size < loadBytes; {
+			text, err := in.line()
+			if err == io.EOF {
+				last = true
+				break
+			}
+			if err != nil {
+				return total, err
+			}
+			line++
+			size += len(text)
+			if fields, err = splitCopyLine(fields[:0], text); err != nil {
+				return total, err
+			}
+			if len(fields) != len(types) {
+				return total, sqlstate.New(sqlstate.BadFileFormat, "line %d of the rows of table %s has %d columns, not %d", line, table.Name, len(fields), len(types))
+			}
+			for i, f := range fields {
+				var d datum
+				if !f.null {
+					if d, err = datumIn(types[i], f.text, time.UTC); err != nil {
+						e := *sqlstate.As(err)
+						e.Where = fmt.Sprintf("COPY %s, line %d, column %s", table.Name, line, table.Columns[i])
+						return total, &e
+					}
+				}
+				values = append(values, d)
+			}
+		}
+		if last {
+			if err := c.exec("PRAGMA synchronous = " + m.s.synchronous); err != nil {
+				return total, c.mapError(err)
+			}
+		}
+		for begun := false; len(values) > 0 || last && !begun; {
+			n := 0
+			err := m.change(ctx, c, func() error {
+				n = 0
+				if err := c.stillBorn(id, born); err != nil {
+					return err
+				}
+				q, err := c.helper(insert)
+				if err != nil {
+					return err
+				}
+				for start := time.Now(); n*len(types) < len(values) && (n%64 != 63 || time.Since(start) < loadHold); n++ {
+					for i := range types {
+						values[n*len(types)+i].bind(q, i+1)
+					}
+					if _, err := q.Step(); err != nil {
+						q.Reset()
+						return loadError(table, err)
+					}
+					if err := q.Reset(); err != nil {
+						return err
+					}
+				}
+				if last && n == 0 {
+					// A commit that writes, so that what went before is on the disk.
+					return execArgs1(c, "UPDATE cleave_move SET born = born WHERE id = ?", textDatum(id))
+				}
+				return nil
+			})
+			if err != nil {
+				return total, err
+			}
+			begun = true
+			total += int64(n)
+			values = values[n*len(types):]
+		}
+	}
+	return total, nil
+}
+
+func loadError(t *engine.MoveTable, err error) error {
+	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
+		return err
+	}
+	code := sqlstate.CheckViolation
+	switch sqlite.ErrCode(err) {
+	case sqlite.ResultConstraintUnique, sqlite.ResultConstraintPrimaryKey:
+		code = sqlstate.UniqueViolation
+	case sqlite.ResultConstraintNotNull:
+		code = sqlstate.NotNullViolation
+	}
+	e := sqlstate.Wrap(err, code, "a row that is copied into table %s does not fit its constraints", t.Name).
+		WithHint("Compare the table on both shards with: cleave schema status. The target must hold no row of the part when a copy begins.")
+	e.Schema, e.Table = t.Schema, t.Name
+	return e
+}
+
+func insertInto(t *movedTable) string {
+	names := make([]string, len(t.columns))
+	for i, col := range t.columns {
+		names[i] = quoteIdent(col.Name)
+	}
+	return "INSERT INTO main." + quoteIdent(t.def.sqlName()) + " (" + strings.Join(names, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(names)-1) + ")"
+}
+
+// born is the nonce of an id's row: another one after a Release.
+func (c *Conn) born(id string) (string, error) {
+	return text1(c.db, "SELECT born FROM cleave_move WHERE id = "+quoteText(id))
+}
+
+func (c *Conn) stillBorn(id, born string) error {
+	now, err := c.born(id)
+	if err == nil && now != born {
+		err = sqlstate.New(sqlstate.ObjectNotInState, "the move %s was released here while rows of it were being loaded", id).
+			WithHint("Look at the moves with: cleave moves.")
+	}
+	return err
+}
+
+// applier applies changes to the file.
+type applier struct {
+	m     *mover
+	c     *Conn
+	id    string
+	owner string
+	set   engine.Set
+	num   int64 // the set's number for cleave_member
+	types [][]uint32
+	ident [][]int
+	// tables are as the catalogue's generation gen has them.
+	tables []appliedTable
+	gen    int64
+
+	waiting []waitingChange // given, not written
+	size    int
+	since   time.Time
+	whole   int             // of waiting: those of ended transactions
+	at      engine.Position // where the last of them ended
+	done    engine.Position // committed
+	begun   bool            // the file's transaction is open
+	failed  error
+	beat    time.Time
+
+	mu    sync.Mutex  // of all the above
+	timer *time.Timer // commits what has waited long enough
+	ctx   context.Context
+	stop  context.CancelFunc
+}
+
+// appliedTable is a table of the set with its usual statements.
+type appliedTable struct {
+	*movedTable
+	insert, update, delete string
+	others                 []int // columns that are not of the identity
+}
+
+type waitingChange struct {
+	op       engine.ChangeOp
+	table    int
+	old, row []datum
+	same     []bool
+}
+
+var _ engine.Applier = (*applier)(nil)
+
+// Apply implements engine.Mover.
+func (m *mover) Apply(ctx context.Context, id string, set engine.Set) (engine.Applier, error) {
+	c, err := m.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &applier{m: m, c: c, id: id, owner: nonce(), set: set, beat: time.Now()}
+	a.num = c.openSet(&a.set)
+	err = m.change(ctx, c, func() error {
+		a.types, a.ident = nil, nil
+		for i := range set.Tables {
+			t, err := c.moveTable(&set.Tables[i], &set.Keys)
+			if err != nil {
+				return err
+			}
+			types := make([]uint32, len(t.columns))
+			for k, col := range t.columns {
+				types[k] = col.Type
+			}
+			a.types, a.ident = append(a.types, types), append(a.ident, t.identity)
+		}
+		if err := c.knowMove(id); err != nil {
+			return err
+		}
+		at, err := text1(c.db, "SELECT applied FROM cleave_move WHERE id = "+quoteText(id))
+		if err != nil {
+			return err
+		}
+		a.at, a.done = engine.Position(at), engine.Position(at)
+		return execArgs1(c, "UPDATE cleave_move SET owner = ? WHERE id = ?", textDatum(a.owner), textDatum(id))
+	})
+	if err != nil {
+		m.put(c)
+		return nil, err
+	}
+	a.ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return a, nil
+}
+
+// late commits what no later call has committed. An error waits for the next call.
+func (a *applier) late() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed == nil && a.whole > 0 && !a.begun {
+		_ = a.write(a.ctx)
+	}
+}
+
+// Change implements engine.ChangeSink.
+func (a *applier) Change(ctx context.Context, x *engine.Change) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed != nil {
+		return a.failed
+	}
+	if x.Table < 0 || x.Table >= len(a.types) {
+		return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change is of table %d, the set has %d", x.Table, len(a.types)))
+	}
+	w := waitingChange{op: x.Op, table: x.Table}
+	types := a.types[x.Table]
+	a.size += 64
+	read := func(oid uint32, v engine.Text) (datum, error) {
+		if v.Null {
+			return datum{}, nil
+		}
+		a.size += len(v.String) + 48
+		return datumIn(oid, v.String, time.UTC)
+	}
+	var err error
+	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
+		ident := a.ident[x.Table]
+		if len(x.Old) != len(ident) {
+			return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values of its identity, not %d", a.set.Tables[x.Table].Name, len(x.Old), len(ident)))
+		}
+		w.old = make([]datum, len(x.Old))
+		for i, v := range x.Old {
+			if w.old[i], err = read(types[ident[i]], v); err != nil {
+				return a.fail(err)
+			}
+		}
+	}
+	if x.Op == engine.ChangeInsert || x.Op == engine.ChangeUpdate {
+		if len(x.New) != len(types) {
+			return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values, not %d", a.set.Tables[x.Table].Name, len(x.New), len(types)))
+		}
+		w.row = make([]datum, len(types))
+		for i, v := range x.New {
+			if len(x.Same) > 0 && x.Same[i] {
+				continue
+			}
+			if w.row[i], err = read(types[i], v); err != nil {
+				return a.fail(err)
+			}
+		}
+		for _, same := range x.Same {
+			if same {
+				w.same = append([]bool(nil), x.Same...)
+				break
+			}
+		}
+	}
+	if len(a.waiting) == 0 {
+		a.since = time.Now()
+	}
+	a.waiting = append(a.waiting, w)
+	if a.size < applyMost {
+		return nil
+	}
+	// A transaction that is too large to wait for its end.
+	if a.whole > 0 {
+		return a.write(ctx)
+	}
+	return a.spill(ctx)
+}
+
+// Commit implements engine.ChangeSink. A Commit without a change before it means
+// that the stream rests: then nothing waits for more.
+func (a *applier) Commit(ctx context.Context, at engine.Position) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed != nil {
+		return a.failed
+	}
+	rests := a.whole == len(a.waiting) && !a.begun
+	a.at, a.whole = at, len(a.waiting)
+	if a.begun || len(a.waiting) >= applyRows || a.size >= applyBytes || len(a.waiting) > 0 && (rests || time.Since(a.since) >= applyAge) ||
+		rests && at != a.done && time.Since(a.beat) >= applyBeat {
+		return a.write(ctx)
+	}
+	if len(a.waiting) > 0 {
+		if a.timer == nil {
+			a.timer = time.AfterFunc(applyLate, a.late)
+		} else {
+			a.timer.Reset(applyLate)
+		}
+	}
+	return nil
+}
+
+// Flush implements engine.Applier.
+func (a *applier) Flush(ctx context.Context) (engine.Position, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failed != nil {
+		return a.done, a.failed
+	}
+	if a.whole == 0 && (a.begun || a.at == a.done) {
+		return a.done, nil
+	}
+	err := a.write(ctx)
+	return a.done, err
+}
+
+// Close implements engine.Applier.
+func (a *applier) Close() error {
+	a.stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if a.c == nil {
+		return nil
+	}
+	if a.begun && a.c.db != nil {
+		a.c.abandonTx()
+	}
+	a.m.put(a.c)
+	a.c = nil
+	if a.failed == nil {
+		a.failed = errClosed
+	}
+	return nil
+}
+
+// fail ends the applier: what follows a change that was not applied cannot be.
+func (a *applier) fail(err error) error {
+	if a.begun && a.c.db != nil {
+		a.c.abandonTx()
+	}
+	a.begun, a.waiting, a.failed = false, nil, err
+	return err
+}
+
+// write commits the whole transactions that wait.
+func (a *applier) write(ctx context.Context) error {
+	do := func() error {
+		if err := a.own(); err != nil {
+			return err
+		}
+		for i := range a.waiting[:a.whole] {
+			if err := a.apply(&a.waiting[i]); err != nil {
+				return err
+			}
+		}
+		return execArgs1(a.c, "UPDATE cleave_move SET applied = ? WHERE id = ?", textDatum(string(a.at)), textDatum(a.id))
+	}
+	var err error
+	if a.begun {
+		err = a.c.working(ctx, func() error {
+			if err := do(); err != nil {
+				return err
+			}
+			return a.c.commitTx()
+		})
+		if err != nil && a.c.db != nil {
+			err = a.c.mapError(err)
+		}
+	} else {
+		err = a.m.change(ctx, a.c, do)
+	}
+	if err != nil {
+		return a.fail(err)
+	}
+	a.begun, a.done, a.beat = false, a.at, time.Now()
+	rest := copy(a.waiting, a.waiting[a.whole:])
+	clear(a.waiting[rest:])
+	a.waiting, a.whole, a.size = a.waiting[:rest], 0, a.size*rest/max(1, rest+a.whole)
+	if rest == 0 {
+		a.size = 0
+	}
+	return nil
+}
+
+// spill writes what waits of a transaction whose end is not known yet.
+func (a *applier) spill(ctx context.Context) error {
+	do := func() error {
+		for i := range a.waiting {
+			if err := a.apply(&a.waiting[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for !a.begun {
+		err := a.c.working(ctx, func() error {
+			if err := a.c.begin(true); err != nil {
+				return err
+			}
+			a.begun = true
+			if err := a.m.checkToken(a.c); err != nil {
+				return err
+			}
+			return a.own()
+		})
+		if err == nil {
+			break
+		}
+		if a.c.db != nil {
+			err = a.c.mapError(err)
+		}
+		if !a.begun && sqlstate.CodeOf(err) == sqlstate.LockNotAvailable && ctx.Err() == nil {
+			a.c.abandonTx()
+			continue
+		}
+		return a.fail(err)
+	}
+	if err := a.c.working(ctx, do); err != nil {
+		if a.c.db != nil {
+			err = a.c.mapError(err)
+		}
+		return a.fail(err)
+	}
+	clear(a.waiting)
+	a.waiting, a.whole, a.size = a.waiting[:0], 0, 0
+	return nil
+}
+
+// own checks that no later Apply, SetApplied or Release has taken over.
+func (a *applier) own() error {
+	owner, err := text1(a.c.db, "SELECT owner FROM cleave_move WHERE id = "+quoteText(a.id))
+	if err == nil && owner != a.owner {
+		err = sqlstate.New(sqlstate.ObjectNotInState, "somebody else applies the changes of %s now, or it was released", a.id).
+			WithHint("Look at the moves with: cleave moves.")
+	}
+	return err
+}
+
+// table returns a table of the set as the current transaction sees it.
+func (a *applier) table(n int) (*appliedTable, error) {
+	if a.tables != nil && a.gen == a.c.cat.generation {
+		return &a.tables[n], nil
+	}
+	a.tables = nil
+	for i := range a.set.Tables {
+		m, err := a.c.moveTable(&a.set.Tables[i], &a.set.Keys)
+		if err != nil {
+			return nil, err
+		}
+		where := findRow(m)
+		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quoteIdent(m.def.sqlName()) + where}
+		identity := map[int]bool{}
+		for _, k := range m.identity {
+			identity[k] = true
+		}
+		for k := range m.columns {
+			if !identity[k] {
+				x.others = append(x.others, k)
+			}
+		}
+		x.update = updateOf(m, x.others) + where
+		a.tables = append(a.tables, x)
+	}
+	a.gen = a.c.cat.generation
+	return &a.tables[n], nil
+}
+
+func updateOf(m *movedTable, places []int) string {
+	sets := make([]string, len(places))
+	for i, k := range places {
+		sets[i] = quoteIdent(m.columns[k].Name) + " = ?"
+	}
+	return "UPDATE main." + quoteIdent(m.def.sqlName()) + " SET " + strings.Join(sets, ", ")
+}
+
+// apply applies one change in the current transaction.
+func (a *applier) apply(w *waitingChange) error {
+	c := a.c
+	m, err := a.table(w.table)
+	if err != nil {
+		return err
+	}
+	var sql string
+	var values []datum
+	switch w.op {
+	case engine.ChangeInsert:
+		sql, values = m.insert, w.row
+	case engine.ChangeDelete:
+		sql, values = m.delete, identityArgs(m.movedTable, w.old)
+	case engine.ChangeTruncate:
+		return c.exec("DELETE FROM main." + quoteIdent(m.def.sqlName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
+	case engine.ChangeUpdate:
+		sql, values = a.update(m, w)
+	default:
+		return sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has the unknown kind %q", m.def.Name, w.op)
+	}
+	q, err := c.helper(sql)
+	if err != nil {
+		return err
+	}
+	for i, v := range values {
+		v.bind(q, i+1)
+	}
+	_, err = q.Step()
+	if e := q.Reset(); err == nil {
+		err = e
+	}
+	if err == nil && c.db.Changes() != 1 {
+		return a.misfit(m.movedTable, w, "the row is not there", nil)
+	}
+	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+		return a.misfit(m.movedTable, w, "the row does not fit: "+err.Error(), err)
+	}
+	return err
+}
+
+// update is the statement of an update: columns that stay as they are are left out,
+// so that their indexes are left alone.
+func (a *applier) update(m *appliedTable, w *waitingChange) (string, []datum) {
+	places := m.others
+	same := w.same != nil
+	for i, k := range m.identity {
+		same = same || w.old[i] != w.row[k]
+	}
+	if same || len(places) == 0 {
+		places = nil
+		for k := range m.columns {
+			if w.same == nil || !w.same[k] {
+				places = append(places, k)
+			}
+		}
+	}
+	values := make([]datum, 0, len(places)+len(w.old)+1)
+	for _, k := range places {
+		values = append(values, w.row[k])
+	}
+	if len(places) == 0 { // all as it was: still, the row must be there
+		places, values = m.identity[:1], append(values, w.old[0])
+	}
+	sql := m.update
+	if same || len(m.others) == 0 {
+		sql = updateOf(m.movedTable, places) + findRow(m.movedTable)
+	}
+	return sql, append(values, identityArgs(m.movedTable, w.old)...)
+}
+
+// findRow is the condition for the one row with an identity. Rows that are equal in
+// all columns are as good as each other, but equal means stored alike: 1.0 and 1.00
+// are not.
+func findRow(m *movedTable) string {
+	var and, names []string
+	for _, k := range m.identity {
+		col := m.columns[k]
+		expr, mark := indexedColumn(col), "?"
+		if expr != quoteIdent(col.Name) {
+			mark = "rtrim(?, ' ')"
+		}
+		and, names = append(and, expr+" IS "+mark), append(names, quoteIdent(col.Name))
+	}
+	if m.unique {
+		return " WHERE " + strings.Join(and, " AND ")
+	}
+	return " WHERE rowid = (SELECT rowid FROM main." + quoteIdent(m.def.sqlName()) + " WHERE " + strings.Join(and, " AND ") +
+		" AND cleave_pack(" + strings.Join(names, ", ") + ") = ? LIMIT 1)"
+}
+
+// identityArgs are the values for findRow.
+func identityArgs(m *movedTable, old []datum) []datum {
+	if m.unique {
+		return old
+	}
+	var packed []byte
+	for _, v := range old {
+		packed = packDatum(packed, v)
+	}
+	return append(append([]datum(nil), old...), blobDatum(string(packed)))
+}
+
+func (a *applier) misfit(m *movedTable, w *waitingChange, why string, cause error) error {
+	what := map[engine.ChangeOp]string{engine.ChangeInsert: "an insert into", engine.ChangeUpdate: "an update of", engine.ChangeDelete: "a delete from"}[w.op]
+	e := sqlstate.Wrap(cause, sqlstate.DataCorrupted, "%s table %s cannot be applied on shard %s: %s", what, m.def.Name, a.m.s.cfg.Name, why).
+		WithHint("The copy is not what it should be: cancel the move, then move again.").OnShard(a.m.s.cfg.Name)
+	e.Schema, e.Table = m.def.Schema, m.def.Name
+	var names, texts []string
+	for i, k := range m.identity {
+		v := datum{}
+		if w.old != nil {
+			v = w.old[i]
+		} else if w.row != nil {
+			v = w.row[k]
+		}
+		text := "null"
+		if v.kind != 0 {
+			if b, err := appendDatum(nil, m.columns[k].Type, v, time.UTC); err == nil {
+				text = string(b)
+			}
+		}
+		names, texts = append(names, m.columns[k].Name), append(texts, text)
+	}
+	return e.WithDetail("Key (%s)=(%s).", strings.Join(names, ", "), strings.Join(texts, ", "))
+}

@@ -1,0 +1,256 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Bounds of reading the log.
+const (
+	logChunk      = 2000    // rows read in one transaction
+	logChunkBytes = 4 << 20 // their bytes, or one row
+)
+
+// logRow is a row of the log.
+type logRow struct {
+	seq  int64
+	body []byte
+}
+
+// logReader sends a capture's changes from a position on.
+type logReader struct {
+	m     *mover
+	c     *Conn
+	id    string
+	set   *engine.Set
+	until int64 // -1: none
+	to    engine.ChangeSink
+
+	def     *captureDef
+	rows    []logRow
+	partial bool  // there may be more rows than were read
+	top     int64 // else: all up to it were read
+	pos     int64 // of the last row sent
+	open    bool  // changes were sent after the last Commit
+	idle    bool  // the sink knows that there is nothing more for now
+	change  engine.Change
+	texts   []byte
+}
+
+// Changes implements engine.Mover. It reads some rows at a time, each time with a
+// new snapshot, so that a slow sink keeps no snapshot open. A snapshot never ends
+// within a transaction.
+func (m *mover) Changes(ctx context.Context, id string, set engine.Set, after, until engine.Position, to engine.ChangeSink) error {
+	from, err := parsePosition(after)
+	if err != nil {
+		return err
+	}
+	end, err := parsePosition(until)
+	if err != nil {
+		return err
+	}
+	if until == "" {
+		end = -1
+	}
+	if after == "" {
+		from = -1
+	}
+	c, err := m.conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.put(c)
+	r := &logReader{m: m, c: c, id: id, set: &set, until: end, to: to, pos: from}
+	for {
+		more := m.s.writers.logged()
+		if err := r.read(ctx); err != nil {
+			return err
+		}
+		if err := r.send(ctx); err != nil {
+			return err
+		}
+		if end >= 0 && r.pos >= end && !r.partial {
+			return nil
+		}
+		if r.partial || !r.idle {
+			continue
+		}
+		timer := time.NewTimer(logPoll)
+		select {
+		case <-ctx.Done():
+		case <-more:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// read reads the next rows. What they are changes of is looked at each time: the
+// capture may have been released.
+func (r *logReader) read(ctx context.Context) error {
+	return r.c.moveTx(ctx, false, func() error {
+		r.rows = r.rows[:0]
+		d := r.c.cat.capture(r.id)
+		if d == nil || d.Released {
+			return noCapture(r.id)
+		}
+		if r.def == nil || r.def.OID != d.OID {
+			if r.def != nil {
+				return noCapture(r.id)
+			}
+			if !d.sameSet(r.set) {
+				return otherSet(r.id)
+			}
+			if r.pos < 0 {
+				r.pos = d.Begin
+			}
+		}
+		r.def = d
+		forgotten, err := r.c.queryInt("SELECT coalesce(max(forgotten), 0) FROM cleave_move WHERE id = " + quoteText(r.id))
+		if err != nil {
+			return err
+		}
+		if r.pos < max(forgotten, d.Begin) {
+			return sqlstate.New(sqlstate.ObjectNotInState, "the changes after position %d of capture %s are not here any more: they begin at %d", r.pos, r.id, max(forgotten, d.Begin)).
+				WithHint("Cancel the move, then move again.")
+		}
+		if r.top, err = r.c.logEnd(); err != nil {
+			return err
+		}
+		if r.until >= 0 {
+			if r.top < r.until {
+				return sqlstate.New(sqlstate.InvalidParameterValue, "position %d is not one of this file yet: its changes end at %d", r.until, r.top)
+			}
+			r.top = r.until
+		}
+		q, err := r.c.helper("SELECT seq, body FROM cleave_log WHERE seq > ? AND seq <= ? AND capture = ? ORDER BY seq")
+		if err != nil {
+			return err
+		}
+		defer q.Reset()
+		q.BindInt64(1, r.pos)
+		q.BindInt64(2, r.top)
+		q.BindInt64(3, int64(d.OID))
+		for size := 0; ; {
+			r.partial = len(r.rows) >= logChunk || size >= logChunkBytes
+			if r.partial {
+				return nil
+			}
+			row, err := q.Step()
+			if err != nil || !row {
+				return err
+			}
+			body := make([]byte, q.ColumnLen(1))
+			q.ColumnBytes(1, body)
+			size += len(body)
+			r.rows = append(r.rows, logRow{q.ColumnInt64(0), body})
+		}
+	})
+}
+
+// send gives the sink what was read.
+func (r *logReader) send(ctx context.Context) error {
+	for _, row := range r.rows {
+		if len(row.body) < 3 {
+			return badLog()
+		}
+		if row.body[1] == 1 && r.open {
+			if err := r.commit(ctx, r.pos); err != nil {
+				return err
+			}
+		}
+		if err := r.decode(row.body); err != nil {
+			return err
+		}
+		if r.change.Op == changeSchema {
+			t := &r.set.Tables[r.change.Table]
+			e := sqlstate.New(sqlstate.ObjectNotInState, "the definition of table %s was changed while its rows are being moved", t.Name).
+				WithHint("Cancel the move, bring the change to all shards with: cleave schema status, then move again.")
+			e.Schema, e.Table = t.Schema, t.Name
+			return e.OnShard(r.m.s.cfg.Name)
+		}
+		if err := r.to.Change(ctx, &r.change); err != nil {
+			return err
+		}
+		r.open, r.idle, r.pos = true, false, row.seq
+	}
+	if r.partial {
+		return nil // the last transaction may go on
+	}
+	r.pos = max(r.pos, r.top)
+	r.idle = !r.open
+	return r.commit(ctx, r.pos)
+}
+
+func (r *logReader) commit(ctx context.Context, at int64) error {
+	r.open = false
+	return r.to.Commit(ctx, position(at))
+}
+
+// decode reads a row of the log into r.change.
+func (r *logReader) decode(body []byte) error {
+	n, size := binary.Uvarint(body[2:])
+	if size <= 0 || n >= uint64(len(r.def.Tables)) {
+		return badLog()
+	}
+	t := &r.def.Tables[n]
+	x := &r.change
+	*x = engine.Change{Op: engine.ChangeOp(body[0]), Table: int(n), Old: x.Old[:0], New: x.New[:0]}
+	body = body[2+size:]
+	next := func(oid uint32) (engine.Text, error) {
+		d, rest, err := unpackDatum(body)
+		if err != nil {
+			return engine.Text{}, err
+		}
+		body = rest
+		if d.kind == 0 {
+			return engine.Text{Null: true}, nil
+		}
+		r.texts, err = appendDatum(r.texts[:0], oid, d, time.UTC)
+		return engine.Text{String: string(r.texts)}, err
+	}
+	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
+		for _, i := range t.Identity {
+			v, err := next(t.Types[i])
+			if err != nil {
+				return err
+			}
+			x.Old = append(x.Old, v)
+		}
+	}
+	if x.Op == engine.ChangeInsert || x.Op == engine.ChangeUpdate {
+		for _, oid := range t.Types {
+			v, err := next(oid)
+			if err != nil {
+				return err
+			}
+			x.New = append(x.New, v)
+		}
+	}
+	if len(body) != 0 {
+		return badLog()
+	}
+	return nil
+}
+
+// helper returns a kept statement. The caller resets it.
+func (c *Conn) helper(sql string) (*sqlite.Stmt, error) {
+	q := c.helpers[sql]
+	if q == nil {
+		var err error
+		if q, _, err = c.db.PrepareTransient(sql); err != nil {
+			return nil, err
+		}
+		c.helpers[sql] = q
+	}
+	return q, nil
+}

@@ -1,0 +1,623 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Bounds of reading.
+const (
+	rowChunk   = 64 << 10 // bytes of rows handed over at a time
+	viewsMost  = 4        // conversations that read one view
+	listedMost = 100      // keys that are looked up one by one rather than in all rows
+)
+
+// openSet makes a set known to the conversation and returns its number for
+// cleave_member. It is good until the conversation is given back.
+func (c *Conn) openSet(set *engine.Set) int64 {
+	c.sets = append(c.sets, newRowSet(set))
+	return -int64(len(c.sets))
+}
+
+// inSet is the condition that a row of the table is in a set of the conversation.
+// Where few rows can be, it says so in a way that an index may serve.
+func inSet(n int64, set *engine.Set, t *movedTable) string {
+	var cols []string
+	for _, k := range t.key {
+		cols = append(cols, quoteIdent(t.columns[k].Name))
+	}
+	cond := fmt.Sprintf("cleave_member(%d, %s)", n, strings.Join(cols, ", "))
+	if near := nearSet(set, cols); near != "" && !set.Except {
+		return "(" + near + ") AND " + cond
+	}
+	return cond
+}
+
+// nearSet is a condition that is true for all rows of the set, "" if there is none
+// that helps.
+func nearSet(set *engine.Set, cols []string) string {
+	keys := &set.Keys
+	equal := func(list []keyspace.Key) string {
+		var or []string
+		for _, k := range list {
+			var and []string
+			for i := range k {
+				and = append(and, cols[i]+" = "+keyDatum(k[i]).literal())
+			}
+			or = append(or, "("+strings.Join(and, " AND ")+")")
+		}
+		return strings.Join(or, " OR ")
+	}
+	named := append(append([]keyspace.Key(nil), keys.Pinned...), keys.Listed...)
+	switch {
+	case keys.Strategy == keyspace.List || len(keys.Intervals) == 0:
+		if len(named) > 0 && len(named) <= listedMost {
+			return equal(named)
+		}
+		return ""
+	case keys.Strategy != keyspace.Range || len(keys.Pinned) > 0:
+		return ""
+	}
+	var and []string
+	if low := keys.Intervals[0].LowValues; len(low) > 0 {
+		and = append(and, cols[0]+" >= "+keyDatum(low[0]).literal())
+	}
+	if last := keys.Intervals[len(keys.Intervals)-1]; !last.Last && len(last.HighValues) > 0 {
+		and = append(and, cols[0]+" <= "+keyDatum(last.HighValues[0]).literal())
+	}
+	return strings.Join(and, " AND ")
+}
+
+// keyDatum is a shard key value as the file holds it.
+func keyDatum(v keyspace.Value) datum {
+	switch t := v.Type(); {
+	case t.IsText():
+		return textDatum(v.Bytes())
+	case t == keyspace.UUID || t == keyspace.Bytea:
+		return blobDatum(v.Bytes())
+	}
+	return intDatum(v.Int())
+}
+
+// view is one snapshot of a set, seen by several conversations.
+type view struct {
+	m       *mover
+	set     engine.Set
+	at      int64
+	readers chan *Conn
+	all     []*Conn
+	ready   bool // all are in readers
+	done    chan struct{}
+	once    sync.Once
+}
+
+var (
+	_ engine.RowSource = (*view)(nil)
+	_ engine.View      = (*view)(nil)
+)
+
+// Capture implements engine.Mover.
+func (m *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.RowSource, error) {
+	c, err := m.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer m.put(c)
+	var oid uint32
+	err = m.change(ctx, c, func() error {
+		d, err := c.startCapture(id, set)
+		if err == nil {
+			oid = d.OID
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.s.writers.tellLog()
+	if err := m.sweep(ctx, c, id); err != nil {
+		return nil, err
+	}
+	v, err := m.openView(ctx, set, min(viewsMost, max(1, runtime.GOMAXPROCS(0))))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range v.all {
+		if r.cat.captures[oid] == nil {
+			v.Close()
+			return nil, noCapture(id)
+		}
+	}
+	return v, nil
+}
+
+// View implements engine.Mover.
+func (m *mover) View(ctx context.Context, set engine.Set) (engine.View, error) {
+	return m.openView(ctx, set, 1)
+}
+
+// openView begins a read transaction in each of n conversations. While they begin,
+// nobody can commit, so that all see the same.
+func (m *mover) openView(ctx context.Context, set engine.Set, n int) (v *view, err error) {
+	v = &view{m: m, set: set, readers: make(chan *Conn, n), done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			v.Close()
+		}
+	}()
+	for range n {
+		c, err := m.conn(ctx)
+		if err != nil {
+			return v, err
+		}
+		v.all = append(v.all, c)
+	}
+	begin := func() error {
+		for _, c := range v.all {
+			if err := c.working(ctx, func() (err error) {
+				if err = c.beginSnapshot(); err != nil {
+					return err
+				}
+				v.at, err = c.logEnd()
+				return err
+			}); err != nil {
+				return c.mapError(err)
+			}
+		}
+		return nil
+	}
+	if n == 1 {
+		err = begin()
+	} else {
+		err = m.with(ctx, true, func(*Conn) error { return begin() })
+	}
+	if err != nil {
+		return v, err
+	}
+	for _, c := range v.all {
+		for i := range set.Tables {
+			if _, err := c.moveTable(&set.Tables[i], &set.Keys); err != nil {
+				return v, err
+			}
+		}
+		c.openSet(&v.set)
+	}
+	for _, c := range v.all {
+		v.readers <- c
+	}
+	v.ready = true
+	return v, nil
+}
+
+// beginSnapshot begins a transaction that keeps the snapshot of now.
+func (c *Conn) beginSnapshot() error {
+	if err := c.cachedExec("BEGIN"); err != nil {
+		return err
+	}
+	c.tx.sqlite, c.tx.started = sqliteBegun, true
+	return c.checkGeneration()
+}
+
+// Position implements engine.RowSource and engine.View.
+func (v *view) Position() engine.Position { return position(v.at) }
+
+// Close implements engine.RowSource and engine.View. It waits for the readers.
+func (v *view) Close() error {
+	v.once.Do(func() {
+		close(v.done)
+		for range v.all {
+			if v.ready {
+				<-v.readers
+			}
+		}
+		for _, c := range v.all {
+			if c.db != nil {
+				c.abandonTx()
+			}
+			v.m.put(c)
+		}
+	})
+	return nil
+}
+
+// with runs fn in one of the view's conversations.
+func (v *view) with(ctx context.Context, fn func(c *Conn) error) error {
+	select {
+	case c := <-v.readers:
+		defer func() { v.readers <- c }()
+		err := c.working(ctx, func() error { return fn(c) })
+		if err != nil && c.db != nil {
+			err = c.mapError(err)
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-v.done:
+		return errClosed
+	}
+}
+
+// Rows implements engine.RowSource.
+func (v *view) Rows(ctx context.Context, table, part, parts int, to io.Writer) error {
+	if table < 0 || table >= len(v.set.Tables) || parts < 1 || part < 0 || part >= parts {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "there is no part %d of %d of table %d", part, parts, table)
+	}
+	return v.with(ctx, func(c *Conn) error {
+		t, err := c.moveTable(&v.set.Tables[table], &v.set.Keys)
+		if err != nil {
+			return err
+		}
+		var failed error
+		out := make([]byte, 0, rowChunk+4096)
+		err = c.eachRow(t, inSet(-1, &v.set, t), part, parts, func(row *rowReader) bool {
+			for i := range t.columns {
+				if i > 0 {
+					out = append(out, '\t')
+				}
+				if out, failed = row.appendCopy(out, i); failed != nil {
+					return false
+				}
+			}
+			out = append(out, '\n')
+			if len(out) >= rowChunk {
+				if _, failed = to.Write(out); failed != nil {
+					return false
+				}
+				out = out[:0]
+			}
+			return true
+		})
+		if err == nil && failed == nil && len(out) > 0 {
+			_, failed = to.Write(out)
+		}
+		if failed != nil {
+			return failed
+		}
+		return err
+	})
+}
+
+// Sums implements engine.View.
+func (v *view) Sums(ctx context.Context) ([]engine.Sum, error) {
+	sums := make([]engine.Sum, len(v.set.Tables))
+	for i := range v.set.Tables {
+		if err := v.with(ctx, func(c *Conn) error {
+			t, err := c.moveTable(&v.set.Tables[i], &v.set.Keys)
+			if err != nil {
+				return err
+			}
+			var line, text []byte
+			var failed error
+			sum := &sums[i]
+			err = c.eachRow(t, inSet(-1, &v.set, t), 0, 1, func(row *rowReader) bool {
+				line = line[:0]
+				for k := range t.columns {
+					if line, text, failed = row.appendSummed(line, text, k); failed != nil {
+						return false
+					}
+				}
+				sum.Rows++
+				sum.Checksum += uint64(keyspace.Str(keyspace.Text, string(line)).Hash(0))
+				return true
+			})
+			if failed != nil {
+				return failed
+			}
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
+}
+
+// Sums implements engine.Mover.
+func (m *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) {
+	v, err := m.View(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	defer v.Close()
+	return v.Sums(ctx)
+}
+
+// eachRow calls fn for the rows of a table that meet a condition, until it returns
+// false. parts divide the table by rowid.
+func (c *Conn) eachRow(t *movedTable, cond string, part, parts int, fn func(*rowReader) bool) error {
+	table := "main." + quoteIdent(t.def.sqlName())
+	if parts > 1 {
+		least, err := c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table)
+		if err != nil {
+			return err
+		}
+		most, err := c.queryInt("SELECT coalesce(max(rowid), 0) FROM " + table)
+		if err != nil {
+			return err
+		}
+		if part > 0 {
+			cond += fmt.Sprintf(" AND rowid >= (%d)", partStart(least, most, part, parts))
+		}
+		if part < parts-1 {
+			cond += fmt.Sprintf(" AND rowid < (%d)", partStart(least, most, part+1, parts))
+		}
+	}
+	names := make([]string, len(t.columns))
+	for i, col := range t.columns {
+		names[i] = quoteIdent(col.Name)
+	}
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE " + cond)
+	if err != nil {
+		return err
+	}
+	defer q.Finalize()
+	row := &rowReader{stmt: q, columns: t.columns}
+	row.classes = make([]class, len(t.columns))
+	for i, col := range t.columns {
+		row.classes[i] = classOf(col.Type)
+	}
+	for {
+		ok, err := q.Step()
+		if err != nil || !ok || !fn(row) {
+			return err
+		}
+	}
+}
+
+func partStart(least, most int64, part, parts int) int64 {
+	span := uint64(most-least) + 1
+	return least + int64(span/uint64(parts)*uint64(part)+span%uint64(parts)*uint64(part)/uint64(parts))
+}
+
+// rowReader prints the values of the row that a statement is on.
+type rowReader struct {
+	stmt    *sqlite.Stmt
+	columns []*columnDef
+	classes []class
+}
+
+// appendText appends a column's text form; null is true for NULL.
+func (r *rowReader) appendText(dst []byte, i int) (out []byte, null bool, err error) {
+	d, _, err := columnDatum(r.stmt, i, r.classes[i], nil)
+	if err != nil {
+		return dst, false, err
+	}
+	if d.kind == 0 {
+		return dst, true, nil
+	}
+	out, err = appendDatum(dst, r.columns[i].Type, d, time.UTC)
+	return out, false, err
+}
+
+// appendCopy appends a column as COPY's text format has it.
+func (r *rowReader) appendCopy(dst []byte, i int) ([]byte, error) {
+	from := len(dst)
+	dst, null, err := r.appendText(dst, i)
+	if null {
+		return append(dst, copyNull...), nil
+	}
+	return appendCopyEscaped(dst, from), err
+}
+
+// appendSummed appends a column as engine.Sum defines it. text is scratch.
+func (r *rowReader) appendSummed(line, text []byte, i int) ([]byte, []byte, error) {
+	text, null, err := r.appendText(text[:0], i)
+	if err != nil {
+		return line, text, err
+	}
+	if null {
+		return append(line, 'N'), text, nil
+	}
+	return append(appendLength(line, len(text)), text...), text, nil
+}
+
+func appendLength(b []byte, n int) []byte {
+	b = fmt.Appendf(b, "%d:", n)
+	return b
+}
+
+// purgePlace is where Purge goes on: rows of earlier tables, and those of this one
+// up to the rowid, were looked at.
+type purgePlace struct {
+	table int
+	rowid int64
+	again bool // rows were found in this pass: another one follows
+}
+
+// Purge implements engine.Mover. It looks for the rows without the write lock. A
+// file does not say where a set's rows lie, so that looking from the beginning
+// each time would read the table for each batch: the shard remembers where it
+// was. The last answer, fewer rows than limit, comes from looking at all again.
+func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, error) {
+	if limit < 1 {
+		return 0, sqlstate.New(sqlstate.InvalidParameterValue, "the limit of rows to purge is %d", limit)
+	}
+	c, err := m.conn(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer m.put(c)
+	n := c.openSet(&set)
+	what := encodeDef(set)
+	p := &m.s.movers
+	p.mu.Lock()
+	at := p.places[what]
+	p.mu.Unlock()
+	total := 0
+	for total < limit {
+		if at.table >= len(set.Tables) {
+			if !at.again {
+				break
+			}
+			at = purgePlace{}
+		}
+		var ids []int64
+		var cond, table string
+		err := c.moveTx(ctx, false, func() error {
+			if err := m.checkToken(c); err != nil {
+				return err
+			}
+			t, err := c.moveTable(&set.Tables[at.table], &set.Keys)
+			if err != nil {
+				return err
+			}
+			ids, cond, table = nil, inSet(n, &set, t), "main."+quoteIdent(t.def.sqlName())
+			start := ""
+			if at.rowid != 0 {
+				start = fmt.Sprintf(" AND rowid > (%d)", at.rowid)
+			}
+			q, _, err := c.db.PrepareTransient(fmt.Sprintf("SELECT rowid FROM %s WHERE %s%s ORDER BY rowid LIMIT %d", table, cond, start, limit-total))
+			if err != nil {
+				return err
+			}
+			defer q.Finalize()
+			for {
+				row, err := q.Step()
+				if err != nil || !row {
+					return err
+				}
+				ids = append(ids, q.ColumnInt64(0))
+			}
+		})
+		if err != nil {
+			return total, err
+		}
+		if len(ids) == 0 {
+			at = purgePlace{table: at.table + 1, again: at.again}
+			continue
+		}
+		deleted := 0
+		if err := m.change(ctx, c, func() error {
+			deleted = 0
+			q, _, err := c.db.PrepareTransient("DELETE FROM " + table + " WHERE rowid = ? AND " + cond)
+			if err != nil {
+				return err
+			}
+			defer q.Finalize()
+			for _, id := range ids {
+				q.BindInt64(1, id)
+				if _, err := q.Step(); err != nil {
+					return err
+				}
+				deleted += c.db.Changes()
+				if err := q.Reset(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return total, err
+		}
+		total += deleted
+		at.rowid, at.again = ids[len(ids)-1], true
+	}
+	p.mu.Lock()
+	if p.places == nil || len(p.places) > 64 {
+		p.places = map[string]purgePlace{}
+	}
+	if total < limit {
+		delete(p.places, what)
+	} else {
+		p.places[what] = at
+	}
+	p.mu.Unlock()
+	return total, nil
+}
+
+// Sizes implements engine.Mover: a table's rows are counted at places spread over
+// its rowids.
+func (m *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, err error) {
+	c, err := m.conn(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer m.put(c)
+	n := c.openSet(&set)
+	err = c.moveTx(ctx, false, func() error {
+		rows, bytes = 0, 0
+		for i := range set.Tables {
+			t, err := c.moveTable(&set.Tables[i], &set.Keys)
+			if err != nil {
+				return err
+			}
+			r, b, err := c.sampleSize(t, inSet(n, &set, t))
+			if err != nil {
+				return err
+			}
+			rows, bytes = rows+r, bytes+b
+		}
+		return nil
+	})
+	return rows, bytes, err
+}
+
+func (c *Conn) sampleSize(t *movedTable, cond string) (rows, bytes int64, err error) {
+	const (
+		places  = 64
+		perHead = 32 // rows read at a place
+	)
+	table := "main." + quoteIdent(t.def.sqlName())
+	var lens []string
+	for _, col := range t.columns {
+		lens = append(lens, "coalesce(octet_length("+quoteIdent(col.Name)+"), 0)")
+	}
+	count := func(from string) (n, in, size, last int64, err error) {
+		q, _, err := c.db.PrepareTransient("SELECT count(*), coalesce(sum(w), 0), coalesce(sum(CASE WHEN w THEN b END), 0), coalesce(max(rowid), 0) FROM (SELECT rowid, " +
+			cond + " AS w, " + strings.Join(lens, " + ") + " AS b FROM " + table + from + ")")
+		if err != nil {
+			return 0, 0, 0, 0, err
+		}
+		defer q.Finalize()
+		if _, err := q.Step(); err != nil {
+			return 0, 0, 0, 0, err
+		}
+		return q.ColumnInt64(0), q.ColumnInt64(1), q.ColumnInt64(2), q.ColumnInt64(3), nil
+	}
+	least, err := c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table)
+	if err != nil {
+		return 0, 0, err
+	}
+	most, err := c.queryInt("SELECT coalesce(max(rowid), 0) FROM " + table)
+	if err != nil {
+		return 0, 0, err
+	}
+	if most-least >= 0 && most-least < 2*places*perHead {
+		_, rows, bytes, _, err = count("")
+		return rows, bytes, err
+	}
+	var seen, in, size int64
+	var span float64
+	for i := range places {
+		from := partStart(least, most, i, places)
+		n, w, b, last, err := count(fmt.Sprintf(" WHERE rowid >= (%d) ORDER BY rowid LIMIT %d", from, perHead))
+		if err != nil {
+			return 0, 0, err
+		}
+		if n == 0 {
+			continue
+		}
+		seen, in, size = seen+n, in+w, size+b
+		if n < perHead {
+			last = most
+		}
+		span += float64(last-from) + 1
+	}
+	if seen == 0 {
+		return 0, 0, nil
+	}
+	all := float64(seen) / span * (float64(most-least) + 1)
+	return int64(all * float64(in) / float64(seen)), int64(all * float64(size) / float64(seen)), nil
+}

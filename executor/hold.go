@@ -1,0 +1,122 @@
+package executor
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// Hold is a part of a keyspace whose statements wait for a newer map, see
+// [shardmap.Hold]. docs/design/moving.md says who waits, who passes and what a router
+// acknowledges meanwhile.
+type Hold struct {
+	Keyspace string
+	Transit  *shardmap.Transit
+	// Owner is the shard that owns the part, as long as it is held.
+	Owner string
+	// Since is the version of the map by which this router began to hold it in this
+	// way. Who used the owner before passes, or is ended.
+	Since uint64
+}
+
+// all reports whether those who pass are ended.
+func (h *Hold) all() bool { return h.Transit.Hold == shardmap.HoldAll }
+
+// holdsOf are the holds of a map. before are those of the one before it.
+func holdsOf(snap *shardmap.Snapshot, before []Hold) []Hold {
+	if !snap.Holding() {
+		return nil
+	}
+	var out []Hold
+	for i := range snap.State().Keyspaces {
+		name := snap.State().Keyspaces[i].Name
+		ix, _ := snap.Keyspace(name)
+		for _, t := range ix.Holds() {
+			h := Hold{Keyspace: name, Transit: t, Since: snap.Version()}
+			h.Owner, _ = ix.Sides(t)
+			for j := range before {
+				if before[j].Transit.ID == t.ID && before[j].Transit.Hold == t.Hold && before[j].Owner == h.Owner {
+					h.Since = before[j].Since
+				}
+			}
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// HoldOf returns the hold of a transit of a map that was served a moment ago. ok is
+// false if it is held no more.
+func (e *Executor) HoldOf(t *shardmap.Transit) (h Hold, ok bool) {
+	if all := e.holds.Load(); all != nil {
+		for _, h := range *all {
+			if h.Transit.ID == t.ID {
+				return h, true
+			}
+		}
+	}
+	return Hold{}, false
+}
+
+// AwaitNewer waits until a map newer than the version is served, or ctx ends. Unlike
+// [Executor.Newer] it does not ask the directory: the watch brings it.
+func (e *Executor) AwaitNewer(ctx context.Context, version uint64) error {
+	for {
+		changed := e.Changed()
+		if e.Snapshot().Version() > version {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-e.life.Done():
+			return e.life.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// HoldTimeout is how long statements wait that need a held part, unless the
+// session says otherwise.
+func (e *Executor) HoldTimeout() time.Duration { return e.limits.HoldTimeout }
+
+// change is what the installation of a map concerned.
+type change struct {
+	version uint64
+	shards  []string
+	all     bool
+}
+
+// changesMax is how many installed maps are remembered.
+const changesMax = 64
+
+// noteChange returns the remembered changes with that to a new map; e.mu is held.
+func (e *Executor) noteChange(snap *shardmap.Snapshot) *[]change {
+	var all []change
+	if old := e.changes.Load(); old != nil {
+		all = append(all, (*old)[max(0, len(*old)-changesMax+1):]...)
+	}
+	c := change{version: snap.Version(), all: true}
+	if prev := e.snapshot.Load(); prev != nil {
+		c.shards, c.all = shardmap.Concerned(prev, snap)
+	}
+	all = append(all, c)
+	return &all
+}
+
+// unconcerned returns the newest version, at most the given one, up to which no map
+// after version from concerned the shard.
+func (e *Executor) unconcerned(from, version uint64, shard string) uint64 {
+	all := *e.changes.Load()
+	if len(all) == 0 || all[0].version > from+1 && len(all) == changesMax {
+		return min(from, version) // what was before is forgotten
+	}
+	for _, c := range all {
+		if c.version > from && (c.all || slices.Contains(c.shards, shard)) {
+			return min(version, c.version-1)
+		}
+	}
+	return version
+}

@@ -1,0 +1,315 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// This file is what sessions do while a part of a keyspace moves to another shard
+// (docs/design/moving.md). A statement that needs a held key waits for a newer map,
+// unless its transaction used the owner before the hold; such transactions hold up the
+// acknowledgement of the map (executor.Turn), and are ended if the map says so.
+
+// holdSetting bounds how long a statement waits.
+const holdSetting = "cleave.hold_timeout"
+
+// holdTimeout is the session's bound; 0: it does not wait.
+func (x *session) holdTimeout() time.Duration {
+	if v, ok := x.settings.Get(holdSetting); ok {
+		if d, ok := several.Duration(unquoted(v)); ok {
+			return d
+		}
+	}
+	return x.srv.ex.HoldTimeout()
+}
+
+// admit is asked before a statement is routed. It returns when the statement may go
+// where the map says; it may have waited for a newer one.
+func (x *session) admit(st *planner.Statement, args *planner.Args) error {
+	snap, private := x.snapshot()
+	if private {
+		return nil // a schema change has locked its tables everywhere
+	}
+	if x.tx.first != 0 && x.tx.first != snap.Version() {
+		if err := x.snapshotHolds(st, args, snap); err != nil {
+			return err
+		}
+	}
+	if !snap.Holding() {
+		return nil
+	}
+	return x.await(st, args, snap)
+}
+
+// tied reports whether a transaction sees no other keys on its shards than when it
+// began: nothing has changed, or each statement has a snapshot of its own.
+func (x *session) tied(snap *shardmap.Snapshot) bool {
+	return x.tx.first == 0 || x.tx.first == snap.Version() || !x.strict()
+}
+
+// clear reports whether admit has nothing to do for a statement without parameters.
+func (x *session) clear(st *planner.Statement) bool {
+	snap, private := x.snapshot()
+	return private || x.tied(snap) && (!snap.Holding() || st.Held(snap, &planner.Args{}) == nil)
+}
+
+// snapshotHolds refuses a statement of a transaction with one snapshot if it needs
+// keys that were given to a shard after the transaction began: the snapshot on that
+// shard may be older than their arrival.
+func (x *session) snapshotHolds(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
+	if x.tx.conn == nil || !x.strict() {
+		return nil
+	}
+	epoch := st.Epoch(snap, args)
+	if epoch <= x.tx.first {
+		return nil
+	}
+	e := sqlstate.New(sqlstate.SerializationFailure, "rows that this statement may need have moved to another shard since the transaction began (map version %d, they moved with version %d)", x.tx.first, epoch).
+		WithHint("nothing was committed: run the transaction again")
+	e.Keyspace, e.Epoch, e.Retry = st.Keyspace, epoch, sqlstate.RetryTransaction
+	return e
+}
+
+// passes reports whether the statement goes on although its keys are held, because
+// its transaction used their owner before. gone: they are held no more.
+func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
+	h, ok := x.srv.ex.HoldOf(t)
+	if !ok {
+		return false, true, nil
+	}
+	used := x.turn.Uses(h.Owner)
+	if c := x.pipe.Conn; used == 0 && x.tx.state == txNone && c != nil && c.Shard() == h.Owner && (x.wrote || x.dirty) {
+		used = x.unit.version // the messages before Sync are one transaction
+	}
+	if used == 0 || used >= h.Since {
+		return false, false, nil
+	}
+	if h.Transit.Hold == shardmap.HoldAll {
+		return false, false, endedFor(&h)
+	}
+	return true, false, nil
+}
+
+// await makes the statement wait while a key that it needs is held.
+func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
+	t := st.Held(snap, args)
+	if t == nil {
+		return nil
+	}
+	if ok, _, err := x.passes(t); ok || err != nil {
+		return err
+	}
+	if x.nowait {
+		return errWait
+	}
+	if x.pipe.Conn != nil && x.pipe.Waiting() {
+		if _, err := x.converse(executor.Flush); err != nil {
+			return err
+		}
+	}
+	if err := x.leased(); err != nil {
+		return err
+	}
+	if c := x.pipe.Conn; c != nil && x.tx.state == txNone && !onSeveral(c) && (x.wrote || x.dirty) {
+		x.turn.Use(c.Shard(), x.unit.version) // it stays open while the session waits
+	}
+	schema, began := snap.SchemaVersion(), time.Now()
+	ks, _ := snap.Transit(t.ID)
+	waiting := x.srv.metrics.HoldBegan(ks)
+	x.turn.Pause()
+	err := x.awaitRelease(st, args, snap, t, began)
+	x.turn.Resume()
+	waiting.Ended(time.Since(began))
+	x.unit.version = x.srv.ex.Snapshot().Version()
+	if err != nil {
+		return err
+	}
+	if now, _ := x.snapshot(); now.SchemaVersion() != schema {
+		return &sqlstate.Error{Code: sqlstate.SerializationFailure, Retry: sqlstate.RetryTransaction,
+			Message: "the schema changed while the statement waited for a part of keyspace \"" + ks + "\" that is being moved",
+			Hint:    "nothing was done: run it again"}
+	}
+	return x.leased()
+}
+
+// awaitRelease waits until no key of the statement is held any more, or the
+// transaction may pass.
+func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot, t *shardmap.Transit, began time.Time) error {
+	ctx, done := x.waiting()
+	defer done()
+	hold := x.holdTimeout()
+	limit, timedOut := hold, false
+	if own := statementTimeout(x.settings); own > 0 && own < limit {
+		limit, timedOut = own, true
+	}
+	bound, stop := context.WithDeadline(ctx, began.Add(limit))
+	defer stop()
+	for {
+		err := x.srv.ex.AwaitNewer(bound, snap.Version())
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return userCancel(ctx.Err())
+		case !errors.Is(err, context.DeadlineExceeded):
+			return sqlstate.New(sqlstate.AdminShutdown, "the router is shutting down")
+		case timedOut:
+			return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
+		default:
+			ks, _ := snap.Transit(t.ID)
+			return heldError(ks, t, hold, x.tx.state != txNone)
+		}
+		snap = x.srv.ex.Snapshot()
+		if t = st.Held(snap, args); t == nil {
+			return nil
+		}
+		if ok, _, err := x.passes(t); ok || err != nil {
+			return err
+		}
+	}
+}
+
+// heldError is the answer to a statement that has waited for too long.
+func heldError(ks string, t *shardmap.Transit, waited time.Duration, inTx bool) *sqlstate.Error {
+	e := sqlstate.New(sqlstate.CannotConnectNow, "%s of keyspace %q is moving from shard %s to shard %s (move %s), and was not released within %s",
+		t.Text(), ks, t.From, t.To, t.ID, waited)
+	e.Keyspace, e.Range, e.Epoch, e.Retry = ks, t.Text(), t.Epoch, sqlstate.RetrySafe
+	what := "nothing was done: run it again"
+	if inTx {
+		what, e.Retry = "nothing was committed: run the transaction again", sqlstate.RetryTransaction
+	}
+	return e.WithHint("%s; `cleave moves %s` shows the move, %s is how long statements wait", what, t.ID, holdSetting)
+}
+
+// endedFor is the answer to a transaction that has to make way for a move.
+func endedFor(h *executor.Hold) *sqlstate.Error {
+	e := sqlstate.New(sqlstate.SerializationFailure, "the transaction was rolled back: it used shard %s, from which %s of keyspace %q is moving away (move %s), and did not end in time",
+		h.Owner, h.Transit.Text(), h.Keyspace, h.Transit.ID).OnShard(h.Owner).
+		WithHint("nothing was committed: run the transaction again; `cleave moves %s` shows the move", h.Transit.ID)
+	e.Keyspace, e.Range, e.Epoch, e.Retry = h.Keyspace, h.Transit.Text(), h.Transit.Epoch, sqlstate.RetryTransaction
+	return e
+}
+
+// judgedApart reports whether a statement is parsed and described outside of its
+// transaction: in it, the parsing of a write would lock the table until its end, and
+// a transaction that then waits for a move would keep the source from being fenced.
+func (x *session) judgedApart(st *planner.Statement) bool {
+	snap, private := x.snapshot()
+	return snap.Holding() && !private && x.tx.conn != nil && x.pin == nil && !st.ReadOnly
+}
+
+// uses notes that the transaction is open on a shard.
+func (x *session) uses(shard string) {
+	x.turn.Use(shard, x.unit.version)
+	if x.tx.state != txNone && x.tx.first == 0 {
+		x.tx.first = x.unit.version
+	}
+}
+
+// unused notes that nothing is open on a shard any more: nobody asks for its end now.
+func (x *session) unused() {
+	x.turn.Unuse()
+	if x.ending.Load() != nil {
+		x.ending.Store(nil)
+	}
+}
+
+// askEnd asks the session to end its transaction (executor.Turn.OnEnd). It is called
+// by others, and again while the transaction is open.
+func (x *session) askEnd(h executor.Hold) {
+	x.ending.Store(&h)
+	switch x.state.Load() {
+	case stateIdleInTx:
+		x.wakeUp()
+	case stateBusy:
+		if !x.cancelling.CompareAndSwap(false, true) {
+			return
+		}
+		x.srv.wg.Go(func() {
+			defer x.cancelling.Store(false)
+			ctx, stop := context.WithTimeout(context.Background(), x.srv.limits.CancelMax)
+			defer stop()
+			x.cancelForEnd(ctx)
+		})
+	}
+}
+
+// cancelForEnd stops what runs in the transaction, but for its COMMIT.
+func (x *session) cancelForEnd(ctx context.Context) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ending.Load() == nil || x.committing {
+		return
+	}
+	if x.stopWaiting != nil {
+		x.stopWaiting()
+	}
+	if x.running == nil {
+		return
+	}
+	if x.cancelled.IsZero() {
+		x.cancelled = time.Now() // the watch closes a connection that does not obey
+	}
+	if err := x.running.Cancel(ctx); err != nil {
+		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
+	}
+	if x.copying.Load() {
+		x.wakeUp()
+	}
+}
+
+// giveWay rolls the transaction back if it has been asked for. The client is told at
+// its next statement.
+func (x *session) giveWay() {
+	h := x.ending.Load()
+	if h == nil || x.tx.state == txNone || x.tx.lost || x.tx.schema != nil {
+		return
+	}
+	if x.outside() {
+		x.pipe.Conn.Break()
+		x.release()
+	}
+	c := x.tx.conn
+	x.tx.conn, x.tx.lost, x.tx.failed, x.tx.ended = nil, true, true, endedFor(h)
+	if c != nil {
+		if x.pipe.Conn == c && (x.dirty || x.pipe.Waiting() || x.pipe.Skipping()) || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
+			c.Break()
+		}
+		x.pipe.Reset()
+		if !c.Broken() {
+			// Nobody may cancel this: it is short, and it has to be done.
+			if _, err := c.Exec("ROLLBACK"); err != nil || c.SetDeadline(time.Time{}) != nil {
+				c.Break()
+			}
+		}
+		c.SetSettings(x.tx.before)
+		c.Release()
+	}
+	x.dirty, x.wrote, x.sends = false, false, 0
+	clear(x.portals)
+	x.unused()
+	x.srv.log.Info("a transaction was rolled back because a part of its keyspace moves",
+		"session", x.pid, "move", h.Transit.ID, "keyspace", h.Keyspace, "shard", h.Owner)
+}
+
+// insteadOf is the error that the client gets instead of another one: the first
+// after its transaction was ended says why.
+func (x *session) insteadOf(err error) error {
+	if h := x.ending.Load(); h != nil && !errors.Is(err, errAgain) && !errors.Is(err, errEnd) {
+		if x.tx.state == txNone {
+			return endedFor(h)
+		}
+		x.giveWay()
+	}
+	if e := x.tx.ended; e != nil {
+		x.tx.ended = nil
+		return e
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/engine"
+)
+
+// The functions that move data: each begins a workflow, or asks something of one.
+func init() {
+	options := []string{"keep", "unverified", "rows_per_second", "bytes_per_second"}
+	functions["move"] = function{
+		params: append([]string{"keyspace", "range", "to_shard", "key", "id", "why"}, options...), required: 1, changes: true,
+		usage: "cleave.move(keyspace => 'k', range => 'LOW:HIGH' | key => key | ARRAY[...], to_shard => 's' [, id => '...'] [, keep => '24h'] [, rows_per_second => n])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			o, err := v.moveOptions()
+			if err != nil {
+				return "", err
+			}
+			r := admin.MoveRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range"), To: v.text("to_shard"), MoveOptions: o}
+			if k, ok := v["key"]; ok {
+				r.Key = k.strings()
+			}
+			if r.To == "" {
+				return "", fmt.Errorf("to_shard is missing")
+			}
+			return beganWorkflow(a.Move(ctx, r))
+		},
+	}
+	functions["split"] = function{
+		params: []string{"keyspace", "at", "range", "id", "why"}, required: 1, changes: true,
+		usage: "cleave.split(keyspace => 'k', at => key | ARRAY[...]) or cleave.split(keyspace => 'k', range => 'LOW:HIGH')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			r := admin.SplitRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range")}
+			if at, ok := v["at"]; ok {
+				r.At = at.strings()
+			}
+			return beganWorkflow(a.Split(ctx, r))
+		},
+	}
+	functions["merge"] = function{
+		params: append([]string{"keyspace", "at", "to_shard", "id", "why"}, options...), required: 2, changes: true,
+		usage: "cleave.merge(keyspace => 'k', at => key | ARRAY[...] [, to_shard => 's'])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			o, err := v.moveOptions()
+			if err != nil {
+				return "", err
+			}
+			return beganWorkflow(a.Merge(ctx, admin.MergeRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), At: v["at"].strings(), To: v.text("to_shard"), MoveOptions: o}))
+		},
+	}
+	functions["drain"] = function{
+		params: append([]string{"shard", "to_shard", "id", "why"}, options...), required: 1, changes: true,
+		usage: "cleave.drain('shard' [, to_shard => 's'])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			o, err := v.moveOptions()
+			if err != nil {
+				return "", err
+			}
+			return beganWorkflow(a.Drain(ctx, admin.DrainRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Shard: v.text("shard"), To: v.text("to_shard"), MoveOptions: o}))
+		},
+	}
+	functions["spread"] = function{
+		params: append([]string{"keyspace", "shards", "id", "why"}, options...), required: 0, changes: true,
+		usage: "cleave.spread([keyspace => 'k'] [, shards => ARRAY[...]])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			o, err := v.moveOptions()
+			if err != nil {
+				return "", err
+			}
+			return beganWorkflow(a.Spread(ctx, admin.SpreadRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Shards: v.texts("shards"), MoveOptions: o}))
+		},
+	}
+	for name, ask := range map[string]func(admin.API, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error){
+		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "rollback": admin.API.Rollback, "finish": admin.API.Finish,
+	} {
+		functions[name] = function{
+			params: []string{"id", "why"}, required: 1, changes: true,
+			usage: "cleave." + name + "('id')",
+			run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+				w, err := ask(a, ctx, admin.WorkflowRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id")})
+				if err != nil {
+					return "", err
+				}
+				return w.ID + ": " + w.Step, nil
+			},
+		}
+	}
+}
+
+func (v values) moveOptions() (admin.MoveOptions, error) {
+	o := admin.MoveOptions{Keep: v.text("keep"), Unverified: isTrue(v.text("unverified"))}
+	for name, into := range map[string]*int64{"rows_per_second": &o.RowsPerSecond, "bytes_per_second": &o.BytesPerSecond} {
+		if text := v.text(name); text != "" {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return o, fmt.Errorf("%s must be a number, not %q", name, text)
+			}
+			*into = n
+		}
+	}
+	return o, nil
+}
+
+// beganWorkflow is the answer of a function that began a workflow: its id.
+func beganWorkflow(r *admin.WorkflowResult, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	if r.Workflow == nil {
+		return strings.Join(r.Plan, "; "), nil
+	}
+	return r.Workflow.ID, nil
+}
+
+// workflowColumns are the columns of cleave.workflows.
+var workflowColumns = columns("id", oidText, "kind", oidText, "keyspace", oidText, "part", oidText, "from_shard", oidText, "to_shard", oidText, "step", oidText,
+	"paused", oidBool, "error", oidText, "rows", oidInt8, "bytes", oidInt8, "rows_all", oidInt8, "bytes_all", oidInt8, "rows_per_second", oidFloat8,
+	"lag_bytes", oidInt8, "eta", oidFloat8, "held_ms", oidInt8, "kept_until", oidTimestamptz, "parent", oidText, "by", oidText, "created", oidTimestamptz, "changed", oidTimestamptz)
+
+// workflowRows are the rows of cleave.workflows.
+func (s *Server) workflowRows(ctx context.Context) ([][]engine.Text, error) {
+	if s.admin == nil {
+		return nil, nil
+	}
+	list, err := s.admin.Moves(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	known := func(n float64) engine.Text {
+		if n < 0 {
+			return engine.Text{Null: true}
+		}
+		return text(strconv.FormatFloat(n, 'f', 1, 64))
+	}
+	var rows [][]engine.Text
+	for i := range list {
+		w := &list[i]
+		lag, until := engine.Text{Null: w.LagBytes < 0, String: strconv.FormatInt(w.LagBytes, 10)}, engine.Text{Null: true}
+		if w.KeptUntil != nil {
+			until = moment(w.KeptUntil.Truncate(time.Second))
+		}
+		rows = append(rows, []engine.Text{text(w.ID), text(w.Kind), orNull(w.Keyspace), orNull(w.Part), orNull(w.From), orNull(w.To), text(w.Step),
+			yes(w.Paused), orNull(w.Error), number(w.Rows), number(w.Bytes), number(w.RowsAll), number(w.BytesAll), known(w.RowsPerSecond),
+			lag, known(w.ETA), number(w.HeldMS), until, orNull(w.Parent), text(w.By), moment(w.Created), moment(w.Changed)})
+	}
+	return rows, nil
+}

@@ -1,0 +1,410 @@
+package planner
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// While a part of a keyspace moves, a shard has rows that it does not own:
+// strangers, which are counted where they are owned. What a shard runs over
+// several keys leaves them out. It is enough to do so for one table of a text,
+// the witness of its proof, or the table that is changed: rows of the other sharded
+// tables matter for rows with the same key only. Which shards have strangers is
+// known when the text is run, so the texts of plans are without the condition, and
+// a text with it is made when it is first needed.
+
+// onOwn says how a text is confined to the rows that a shard owns. nil: it needs not be.
+type onOwn struct {
+	keyspace string
+	text     string
+	sites    []site
+
+	once    sync.Once
+	marked  []string   // the text, cut at the conditions
+	columns [][]string // of each condition, the shard key in SQL
+	err     error
+	// before and after stand around text in what is run.
+	before, after string
+}
+
+// site is where a text names a table that has strangers.
+type site struct {
+	nth   int // of the text's table names
+	table *shardmap.Table
+}
+
+// own notes the places of tables in a tree that has become a text.
+func (a *analyzer) own(tree *pg.Node, text string, uses ...*use) *onOwn {
+	o := &onOwn{text: text}
+	for _, u := range uses {
+		found := false
+		nth := 0
+		eachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
+			if v.Location == u.ref.Location && v.Relname == u.ref.Relname {
+				o.sites, found = append(o.sites, site{nth, u.rel.table}), true
+			}
+			nth++
+		})
+		if !found {
+			a.lost()
+		}
+		o.keyspace = u.rel.table.Keyspace
+	}
+	return o
+}
+
+// ownTemplate is the template of a tree, confined by the uses.
+func (a *analyzer) ownTemplate(tree *pg.Node, uses ...*use) Template {
+	text := a.written(tree)
+	t := template(text)
+	t.own = a.own(tree, text, uses...)
+	return t
+}
+
+// On is the text that a shard runs: Text, without the rows that it has but does
+// not own by any of the maps. There is one map, that of now; where a transaction
+// sees rows as they were at its beginning, there is that of its beginning as well,
+// since rows that are gone now may have been there. Errors: 0A000 for a form in
+// which that cannot be written.
+func (p *Plan) On(shard string, maps ...*shardmap.Snapshot) (string, error) {
+	return p.own.on(p.Text, shard, maps)
+}
+
+// On is the text that a shard runs, as [Plan.On].
+func (r *Relation) On(shard string, maps ...*shardmap.Snapshot) (string, error) {
+	return r.own.on(r.Text, shard, maps)
+}
+
+// On is the template that a shard runs, as [Plan.On].
+func (t *Template) On(shard string, maps ...*shardmap.Snapshot) (*Template, error) {
+	keys := t.own.strangers(shard, maps)
+	if len(keys) == 0 {
+		return t, nil
+	}
+	text, err := t.own.without(keys)
+	if err != nil {
+		return nil, err
+	}
+	mine := template(text)
+	return &mine, nil
+}
+
+// On is Text for a shard, as [Plan.On], or Next for one that is not the first.
+func (p *CopyPlan) On(first bool, shard string, maps ...*shardmap.Snapshot) (string, error) {
+	if first {
+		return p.own.on(p.Text, shard, maps)
+	}
+	return p.ownNext.on(p.Next, shard, maps)
+}
+
+// strangers are the keys that are to be left out on a shard, of each map.
+func (o *onOwn) strangers(shard string, maps []*shardmap.Snapshot) (keys []keyspace.Ownership) {
+	if o == nil {
+		return nil
+	}
+	for _, snap := range maps {
+		index, known := snap.Keyspace(o.keyspace)
+		if !known || len(index.Def().Transits) == 0 {
+			continue
+		}
+		if k, ok := snap.Strangers(o.keyspace, shard); ok {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func (o *onOwn) on(text, shard string, maps []*shardmap.Snapshot) (string, error) {
+	keys := o.strangers(shard, maps)
+	if len(keys) == 0 {
+		return text, nil
+	}
+	return o.without(keys)
+}
+
+// confined are those of the texts that write or copy.
+func (p *Plan) confined() (all []*onOwn) {
+	if p.Copy != nil {
+		all = append(all, p.Copy.own)
+	}
+	if m := p.Modify; m != nil {
+		all = append(all, m.Write.own)
+		if m.Move != nil {
+			all = append(all, m.Move.Lock.own)
+		}
+	}
+	return all
+}
+
+// lines tells what shards with strangers run instead.
+func (o *onOwn) lines(line func(name, value string), target *Target, snap *shardmap.Snapshot, args *Args) {
+	if o == nil {
+		return
+	}
+	names, err := target.Shards(snap, args)
+	if err != nil { // parameters that are not known
+		all := Target{Keyspace: o.keyspace}
+		if names, err = all.Shards(snap, args); err != nil {
+			return
+		}
+	}
+	for _, name := range names {
+		if text, err := o.on("", name, []*shardmap.Snapshot{snap}); err != nil {
+			line("on "+name, err.Error())
+		} else {
+			line("on "+name, text)
+		}
+	}
+}
+
+// around is the same for a text that has this one inside.
+func (o *onOwn) around(before, after string) *onOwn {
+	if o == nil {
+		return nil
+	}
+	return &onOwn{keyspace: o.keyspace, text: o.text, sites: o.sites, before: before + o.before, after: o.after + after}
+}
+
+// without is the text without the rows of some keys.
+func (o *onOwn) without(keys []keyspace.Ownership) (string, error) {
+	o.once.Do(func() { o.err = o.mark() })
+	if o.err != nil {
+		return "", o.err
+	}
+	var b strings.Builder
+	b.WriteString(o.before)
+	for i, piece := range o.marked {
+		b.WriteString(piece)
+		if i == len(o.columns) {
+			break
+		}
+		var any []string
+		for k := range keys {
+			if c := keyspace.Condition(&keys[k], o.columns[i]); !slices.Contains(any, c) {
+				any = append(any, c)
+			}
+		}
+		if len(any) == 1 {
+			b.WriteString(any[0])
+		} else {
+			b.WriteString("(" + strings.Join(any, " OR ") + ")")
+		}
+	}
+	b.WriteString(o.after)
+	return b.String(), nil
+}
+
+// markName stands for a condition while a tree is written down.
+const markName = "cleave_strangers_"
+
+// mark makes the text with the conditions.
+func (o *onOwn) mark() error {
+	lost := sqlstate.Refuse("a part of the keyspace "+quoteIdent(o.keyspace)+" moves, and the router does not know how to leave out the rows that are on two shards",
+		"write the statement in a simpler way, or wait for the end of the move: cleave moves")
+	tree, err := pg.Parse(o.text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return lost
+	}
+	r := &restriction{tables: map[*pg.RangeVar]*shardmap.Table{}}
+	nth := 0
+	eachRangeVar(tree.ProtoReflect(), func(v *pg.RangeVar) {
+		for _, p := range o.sites {
+			if p.nth == nth {
+				r.tables[v] = p.table
+			}
+		}
+		nth++
+	})
+	r.statement(tree.Stmts[0].Stmt)
+	text, ok := restate(tree.Stmts[0].Stmt)
+	if !ok || len(r.tables) > 0 {
+		return lost
+	}
+	var pieces []string
+	at := 0
+	ts := sqlguard.Tokens(text)
+	for i, t := range ts {
+		rest, is := strings.CutPrefix(text[t.Start:t.End], markName)
+		if !is || t.Kind != sqlguard.Ident || i+2 >= len(ts) || text[ts[i+1].Start:ts[i+2].End] != "()" {
+			continue
+		}
+		n, err := strconv.Atoi(rest)
+		if err != nil || n >= len(r.columns) {
+			return lost
+		}
+		pieces = append(pieces, text[at:t.Start])
+		o.columns = append(o.columns, r.columns[n])
+		at = ts[i+2].End
+	}
+	if len(pieces) != len(r.columns) {
+		return lost
+	}
+	o.marked = append(pieces, text[at:])
+	return nil
+}
+
+// restriction puts conditions into a tree.
+type restriction struct {
+	tables  map[*pg.RangeVar]*shardmap.Table // still to be restricted
+	columns [][]string
+}
+
+// condition is what is true for rows that are no strangers. name is what the
+// table is called where the condition stands.
+func (r *restriction) condition(t *shardmap.Table, name string, columns []string) *pg.Node {
+	var all []string
+	for _, k := range t.ShardKey {
+		for i := range t.Columns {
+			if t.Columns[i].Name == k && i < len(columns) {
+				k = columns[i] // renamed
+				break
+			}
+		}
+		all = append(all, name+"."+quoteAlways(k))
+	}
+	r.columns = append(r.columns, all)
+	call := &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{strNode(markName + itoa(len(r.columns)-1))}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
+	return &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_NOT_EXPR, Args: []*pg.Node{call}}}}
+}
+
+// visible is the condition on a table where its name can be used.
+func (r *restriction) visible(v *pg.RangeVar, twin bool) *pg.Node {
+	t := r.tables[v]
+	delete(r.tables, v)
+	switch {
+	case v.Alias != nil:
+		return r.condition(t, quoteAlways(v.Alias.Aliasname), strs(v.Alias.Colnames))
+	case twin && v.Schemaname != "":
+		return r.condition(t, quoteAlways(v.Schemaname)+"."+quoteAlways(v.Relname), nil)
+	}
+	return r.condition(t, quoteAlways(v.Relname), nil)
+}
+
+// subquery is a query that stands for a table.
+func (r *restriction) subquery(v *pg.RangeVar) *pg.Node {
+	t := r.tables[v]
+	delete(r.tables, v)
+	from := clone(&pg.Node{Node: &pg.Node_RangeVar{RangeVar: v}}).GetRangeVar()
+	from.Alias = &pg.Alias{Aliasname: relationAlias}
+	alias := v.Alias
+	if alias == nil {
+		alias = &pg.Alias{Aliasname: v.Relname}
+	}
+	star := &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}
+	return &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Alias: alias,
+		Subquery: selectOf([]*pg.Node{star}, []*pg.Node{{Node: &pg.Node_RangeVar{RangeVar: from}}}, []*pg.Node{r.condition(t, quoteAlways(relationAlias), nil)})}}}
+}
+
+// statement restricts the tables of a statement at the levels where they stand.
+func (r *restriction) statement(n *pg.Node) {
+	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SelectStmt:
+			names := map[string]int{}
+			for _, f := range v.FromClause {
+				eachFrom(f, false, func(n *pg.Node, _ bool) { names[n.GetRangeVar().Relname]++ })
+			}
+			for _, f := range v.FromClause {
+				eachFrom(f, false, func(n *pg.Node, hidden bool) {
+					t := n.GetRangeVar()
+					switch {
+					case r.tables[t] == nil:
+					case hidden:
+						proto.Merge(reset(n), r.subquery(t))
+					default:
+						v.WhereClause = both(v.WhereClause, r.visible(t, names[t.Relname] > 1))
+					}
+				})
+			}
+		case *pg.UpdateStmt:
+			if r.tables[v.Relation] != nil {
+				v.WhereClause = both(v.WhereClause, r.visible(v.Relation, false))
+			}
+		case *pg.DeleteStmt:
+			if r.tables[v.Relation] != nil {
+				v.WhereClause = both(v.WhereClause, r.visible(v.Relation, false))
+			}
+		case *pg.MergeStmt:
+			if s := v.SourceRelation.GetRangeVar(); r.tables[s] != nil {
+				v.SourceRelation = r.subquery(s)
+			}
+			if t := r.tables[v.Relation]; t != nil {
+				// Only these clauses see rows of the target that no row of the source has.
+				for _, w := range v.MergeWhenClauses {
+					if c := w.GetMergeWhenClause(); c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE {
+						r.tables[v.Relation] = t
+						c.Condition = both(c.Condition, r.visible(v.Relation, false))
+					}
+				}
+				delete(r.tables, v.Relation)
+			}
+		case *pg.CopyStmt:
+			if t := r.tables[v.Relation]; t != nil {
+				cols := strs(v.Attlist)
+				if len(cols) == 0 {
+					for i := range t.Columns {
+						if !t.Columns[i].Computed {
+							cols = append(cols, t.Columns[i].Name)
+						}
+					}
+				}
+				var out []*pg.Node
+				for _, c := range cols {
+					out = append(out, columnNode(relationAlias, c))
+				}
+				q := r.subquery(v.Relation).GetRangeSubselect().Subquery
+				q.GetSelectStmt().TargetList = nil
+				for _, o := range out {
+					q.GetSelectStmt().TargetList = append(q.GetSelectStmt().TargetList, targetNode(o, ""))
+				}
+				v.Query, v.Relation, v.Attlist = q, nil, nil
+			}
+		}
+		return true
+	})
+}
+
+// eachFrom calls f for the tables of an element of FROM, not for those of
+// subqueries. hidden: an alias of a join hides the table's name.
+func eachFrom(n *pg.Node, hidden bool, f func(n *pg.Node, hidden bool)) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_RangeVar:
+		f(n, hidden)
+	case *pg.Node_JoinExpr:
+		hidden = hidden || v.JoinExpr.Alias != nil
+		eachFrom(v.JoinExpr.Larg, hidden, f)
+		eachFrom(v.JoinExpr.Rarg, hidden, f)
+	case *pg.Node_RangeTableSample:
+		if v.RangeTableSample.Relation.GetRangeVar() != nil && !hidden {
+			f(v.RangeTableSample.Relation, false)
+		}
+	}
+}
+
+func reset(n *pg.Node) *pg.Node {
+	proto.Reset(n)
+	return n
+}
+
+// both is two conditions AND-ed, as the parser writes it.
+func both(a, b *pg.Node) *pg.Node {
+	if a == nil {
+		return b
+	}
+	args := []*pg.Node{a}
+	if e := a.GetBoolExpr(); e != nil && e.Boolop == pg.BoolExprType_AND_EXPR {
+		args = slices.Clone(e.Args)
+	}
+	return &pg.Node{Node: &pg.Node_BoolExpr{BoolExpr: &pg.BoolExpr{Boolop: pg.BoolExprType_AND_EXPR, Args: append(args, b)}}}
+}

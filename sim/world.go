@@ -1,0 +1,375 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// Break is a safeguard that is left out.
+type Break string
+
+// The safeguards.
+const (
+	Whole         Break = ""               // none is left out
+	NoAck         Break = "no-ack"         // the cutover does not wait for the members' acknowledgements
+	NoWriterLock  Break = "no-writer-lock" // the fence does not wait for writers
+	NoToken       Break = "no-token"       // shards listen to deposed coordinators
+	NoDrain       Break = "no-drain"       // the target opens before everything was applied
+	NoLease       Break = "no-lease"       // routers answer without a lease
+	NoFilter      Break = "no-filter"      // scans count strangers
+	NoTransaction Break = "no-transaction" // acknowledgements do not wait for open transactions
+	NoTerm        Break = "no-term"        // transactions go on after their router has lost its lease and joined anew
+	NoMark        Break = "no-mark"        // the way back begins where its capture did, not at the cutover
+)
+
+// Breaks are those that are missed within seconds: all but Whole and NoTerm, which takes
+// some thousand clusters.
+var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark}
+
+// Options are what a run is made of.
+type Options struct {
+	Seed  uint64
+	Ticks int // of chaos; then everything is healed and has to end. 0: 3,000
+	Break Break
+	// Trace is told every step, nil: nobody is.
+	Trace func(line string)
+}
+
+// Report says what happened in a run.
+type Report struct {
+	Ticks, Writes, Reads, Scans, Moved, RolledBack, Cancelled, Failed, Crashes int
+}
+
+// Violation is an invariant that did not hold.
+type Violation struct {
+	Seed  uint64
+	Break Break
+	Tick  int
+	What  string
+}
+
+// Error gives the seed and the command that shows the run.
+func (v *Violation) Error() string {
+	broken := ""
+	if v.Break != Whole {
+		broken = " -break " + string(v.Break)
+	}
+	return fmt.Sprintf("seed %d, tick %d: %s\nsee it: go test ./sim -run TestSeed -seed %d%s -v", v.Seed, v.Tick, v.What, v.Seed, broken)
+}
+
+const ks = "k"
+
+// keys are those that clients use. Their bounds are in newWorld.
+var keys = []int{50, 110, 120, 130, 210, 220, 310}
+
+func keyOf(n int) keyspace.Key { return keyspace.Key{keyspace.Int(keyspace.Int8, int64(n))} }
+
+// world is a cluster.
+type world struct {
+	o    Options
+	rand *rand.Rand
+	now  int64
+	tick int
+
+	snap    *shardmap.Snapshot
+	views   map[uint64]*view
+	records map[string]record
+	rev     uint64
+	leader  uint64 // token
+	tokens  uint64
+	members []member // by router
+
+	shards  map[string]*shard
+	routers []*router
+	coords  []*coordinator
+	spawned int
+	stopped bool // no new statements, no faults
+
+	moods   moods
+	orphans []orphan // transactions whose router is gone
+	psql    []*psql
+
+	nextID int
+	acked  map[int][]int // writes that were acknowledged, by key
+	dirty  map[int]bool  // keys to look at
+	report Report
+	bad    string
+}
+
+// moods are how often things happen in a run: each run has its own.
+type moods struct {
+	learn, acknowledge, talk int // per cent of a router's steps
+	routers, coordinators    int // per cent of all ticks
+	lease, crash, failure    int // once in so many steps
+}
+
+func newMoods(r *rand.Rand) moods {
+	pick := func(of ...int) int { return of[r.IntN(len(of))] }
+	return moods{
+		learn: pick(2, 6, 12, 30), acknowledge: pick(6, 12, 30), talk: pick(5, 15, 60),
+		routers: pick(20, 45, 60), coordinators: pick(20, 30),
+		lease: pick(30, 100, 400, 2000), crash: pick(150, 400, 2000), failure: pick(50, 150, 1000),
+	}
+}
+
+// orphan is a transaction that nobody talks to any more.
+type orphan struct {
+	shard     string
+	t         *txn
+	committed bool // COMMIT is on its way
+}
+
+type record struct {
+	state workflow.State // as it comes out of its stored form
+	rev   uint64
+}
+
+type member struct {
+	listed bool
+	acked  uint64
+}
+
+// view is what a version of the map says, prepared.
+type view struct {
+	snap      *shardmap.Snapshot
+	owners    map[int]string
+	transits  []transit
+	strangers map[string]*keyspace.Owner
+}
+
+type transit struct {
+	shardmap.Transit
+	keys  *keyspace.Owner
+	owner string
+}
+
+func newWorld(o Options) *world {
+	if o.Ticks == 0 {
+		o.Ticks = 3000
+	}
+	w := &world{
+		o: o, rand: rand.New(rand.NewPCG(o.Seed, 0x636c6561766521)), now: 1_000_000,
+		views: map[uint64]*view{}, records: map[string]record{}, shards: map[string]*shard{},
+		acked: map[int][]int{}, dirty: map[int]bool{}, members: make([]member, 2),
+	}
+	w.moods = newMoods(w.rand)
+	var state shardmap.State
+	state.Format, state.Cluster, state.DefaultShard = shardmap.Format, "8a4e7f7c-3c44-4f0e-9a80-0c8f3b8e2a11", "a"
+	for _, name := range []string{"a", "b", "c"} {
+		state.Shards = append(state.Shards, shardmap.Shard{Name: name, Engine: "sqlite", URL: "file:" + name, Weight: 1})
+		w.shards[name] = newShard(w, name)
+	}
+	k, err := shardmap.NewRangeKeyspace(ks, []keyspace.Type{keyspace.Int8}, [][]string{{"100"}, {"200"}, {"300"}}, []string{"a", "b", "a", "c"})
+	if err != nil {
+		panic(err)
+	}
+	state.PutKeyspace(k)
+	w.snap, err = shardmap.Advance(nil, shardmap.Change{By: "sim", Op: "create"}, state)
+	if err != nil {
+		panic(err)
+	}
+	for _, s := range w.shards {
+		s.guard = keyspace.NewOwner(w.snap.Ownership(ks, s.name))
+	}
+	w.newest()
+	for i := range w.members {
+		w.members[i] = member{listed: true, acked: 1}
+		w.routers = append(w.routers, newRouter(w, i))
+	}
+	for i := range 2 {
+		w.coords = append(w.coords, &coordinator{w: w, n: i})
+	}
+	return w
+}
+
+func (w *world) trace(format string, args ...any) {
+	if w.o.Trace != nil {
+		w.o.Trace(fmt.Sprintf("%5d  ", w.tick) + fmt.Sprintf(format, args...))
+	}
+}
+
+// fail notes the first violation.
+func (w *world) fail(format string, args ...any) {
+	if w.bad == "" {
+		w.bad = fmt.Sprintf(format, args...)
+		w.trace("VIOLATED: %s", w.bad)
+	}
+}
+
+func (w *world) chance(percent int) bool { return w.rand.IntN(100) < percent }
+
+func (w *world) view(version uint64) *view {
+	if v, ok := w.views[version]; ok {
+		return v
+	}
+	panic("no such version")
+}
+
+// newest is the view of the newest map.
+func (w *world) newest() *view {
+	version := w.snap.Version()
+	if v, ok := w.views[version]; ok {
+		return v
+	}
+	v := &view{snap: w.snap, owners: map[int]string{}, strangers: map[string]*keyspace.Owner{}}
+	ix, _ := w.snap.Keyspace(ks)
+	for _, k := range keys {
+		a, err := ix.Locate(keyOf(k))
+		if err != nil {
+			panic(err)
+		}
+		v.owners[k] = a.Shard
+	}
+	for _, t := range ix.Def().Transits {
+		owner, err := w.snap.OwnerOf(ks, t.Part)
+		if err != nil {
+			panic(err)
+		}
+		v.transits = append(v.transits, transit{t, keyspace.NewOwner(w.snap.Keys(ks, t.Part)), owner})
+	}
+	for name := range w.shards {
+		if own, ok := w.snap.Strangers(ks, name); ok {
+			v.strangers[name] = keyspace.NewOwner(own)
+		}
+	}
+	w.views[version] = v
+	return v
+}
+
+// held returns the transit that holds a key, nil if none does.
+func (v *view) held(key int) *transit {
+	for i := range v.transits {
+		if t := &v.transits[i]; t.Hold != shardmap.NoHold && t.keys.Owns(keyOf(key)) {
+			return t
+		}
+	}
+	return nil
+}
+
+func (v *view) holding() bool {
+	return slices.ContainsFunc(v.transits, func(t transit) bool { return t.Hold != shardmap.NoHold })
+}
+
+func (v *view) transit(id string) *transit {
+	for i := range v.transits {
+		if v.transits[i].ID == id {
+			return &v.transits[i]
+		}
+	}
+	return nil
+}
+
+var errDeposed = errors.New("deposed")
+
+// update changes the map; token 0: an operator.
+func (w *world) update(token uint64, forTransit, op string, edit func(*shardmap.State) error) error {
+	if token != 0 && token != w.leader {
+		return errDeposed
+	}
+	next := w.snap.State().Clone()
+	if err := edit(&next); err != nil {
+		return err
+	}
+	snap, err := shardmap.Advance(w.snap, shardmap.Change{Expect: w.snap.Version(), By: "sim", Op: op, Transit: forTransit}, next)
+	if err != nil {
+		return err
+	}
+	w.monotone(w.snap, snap)
+	w.snap = snap
+	w.newest()
+	w.trace("map %d: %s", snap.Version(), op)
+	return nil
+}
+
+// monotone: the epoch of a key's assignment never falls, and grows when its owner changes. A key
+// whose pin goes is of its range again.
+func (w *world) monotone(before, after *shardmap.Snapshot) {
+	x, _ := before.Keyspace(ks)
+	y, _ := after.Keyspace(ks)
+	for _, k := range keys {
+		a, _ := x.Locate(keyOf(k))
+		b, _ := y.Locate(keyOf(k))
+		if a.Pinned && !b.Pinned {
+			continue
+		}
+		if b.Epoch < a.Epoch || a.Shard != b.Shard && b.Epoch != after.Version() {
+			w.fail("key %d went from %s at epoch %d to %s at epoch %d in version %d", k, a.Shard, a.Epoch, b.Shard, b.Epoch, after.Version())
+		}
+	}
+}
+
+// put stores a record by compare-and-set; token 0: an operator's.
+func (w *world) put(token uint64, id string, s workflow.State, rev uint64) (uint64, bool, error) {
+	if token != 0 && token != w.leader {
+		return 0, false, errDeposed
+	}
+	if w.records[id].rev != rev {
+		return 0, false, nil
+	}
+	b, err := s.Encode()
+	if err != nil {
+		panic(err)
+	}
+	w.rev++
+	stored, err := workflow.Decode(b)
+	if err != nil {
+		panic(err)
+	}
+	w.records[id] = record{stored, w.rev}
+	return w.rev, true, nil
+}
+
+func (w *world) load(id string) (workflow.State, uint64) {
+	r := w.records[id]
+	return r.state, r.rev
+}
+
+func (w *world) ids() []string { return slices.Sorted(maps.Keys(w.records)) }
+
+// invariants hold after every step.
+func (w *world) invariants() {
+	for _, k := range keys {
+		if !w.dirty[k] {
+			continue
+		}
+		delete(w.dirty, k)
+		var open []string
+		for _, s := range w.names() {
+			if w.shards[s].guard.Owns(keyOf(k)) {
+				open = append(open, s)
+			}
+		}
+		if len(open) > 1 {
+			w.fail("shards %v all take writes of key %d", open, k)
+		}
+		for _, s := range open {
+			w.whole(w.shards[s], k, "takes writes of")
+		}
+	}
+}
+
+func (w *world) names() []string { return []string{"a", "b", "c"} }
+
+// whole: a shard has every acknowledged write of a key, each once.
+func (w *world) whole(s *shard, key int, why string) {
+	have := s.rows[key]
+	for _, id := range w.acked[key] {
+		n := 0
+		for _, h := range have {
+			if h == id {
+				n++
+			}
+		}
+		if n != 1 {
+			w.fail("shard %s %s key %d and has the acknowledged write %d %d times: %v", s.name, why, key, id, n, have)
+			return
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package workflow
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Format is the version of the stored form of a State.
+const Format = 1
+
+// The keys of the directory's records, before a workflow's id.
+const (
+	RecordPrefix   = "workflow/"
+	ProgressPrefix = "progress/"
+)
+
+// Bounds of a workflow.
+const (
+	// MaxIDBytes bounds an id: with the ending of a stream it is one of engine.Mover's.
+	MaxIDBytes = 38
+	// historyMax bounds the lines of a history, lineMax one of them, bytes.
+	historyMax, lineMax = 64, 300
+	// MaxChildren bounds the children that a parent waits for at a time.
+	MaxChildren = 32
+)
+
+// Kind is what a workflow does.
+type Kind string
+
+// The kinds.
+const (
+	Move   Kind = "move"   // a part of a keyspace to another shard
+	Split  Kind = "split"  // a range into two, both where it was
+	Merge  Kind = "merge"  // a range with its upper neighbour
+	Drain  Kind = "drain"  // everything off a shard
+	Spread Kind = "spread" // an even share of everything to shards
+)
+
+// StepName is where a workflow is.
+type StepName string
+
+// The steps. Not every kind has all of them.
+const (
+	Planned    StepName = "planned"
+	Preparing  StepName = "preparing"
+	Copying    StepName = "copying"
+	CatchingUp StepName = "catching up"
+	Verifying  StepName = "verifying"
+	Closing    StepName = "closing"
+	Reopening  StepName = "reopening"
+	Waiting    StepName = "waiting"
+	Opening    StepName = "opening"
+	Opened     StepName = "opened"
+	Cleaning   StepName = "cleaning"
+	Cancelling StepName = "cancelling"
+
+	// Of those that change the map only, or have children.
+	Planning StepName = "planning"
+	Working  StepName = "working" // children are under way
+	Editing  StepName = "editing" // the map is changed
+
+	// The ends.
+	Done       StepName = "done"
+	Cancelled  StepName = "cancelled"
+	RolledBack StepName = "rolled back"
+	Failed     StepName = "failed"
+)
+
+// Ended reports whether nothing is left to do.
+func (n StepName) Ended() bool {
+	return n == Done || n == Cancelled || n == RolledBack || n == Failed
+}
+
+// Spec is what was asked for.
+type Spec struct {
+	ID       string        `json:"id"`
+	Kind     Kind          `json:"kind"`
+	Keyspace string        `json:"keyspace,omitempty"`
+	Part     shardmap.Part `json:"part"`             // move: what; merge: the lower range's bounds
+	At       []string      `json:"at,omitempty"`     // split: the bound; nil: the middle
+	From     string        `json:"from,omitempty"`   // move: the owner; drain: the shard
+	To       string        `json:"to,omitempty"`     // move, drain ("": any)
+	Shards   []string      `json:"shards,omitempty"` // spread: those that get something; none: all
+	By       string        `json:"by"`
+	Why      string        `json:"why,omitempty"`
+	Parent   string        `json:"parent,omitempty"`
+	// Unpin (move of a key): its pin goes, and it is where the keyspace puts it. Else
+	// it is pinned to To. WasPinned says whether it had a pin before.
+	Unpin     bool `json:"unpin,omitempty"`
+	WasPinned bool `json:"was_pinned,omitempty"`
+	Options
+}
+
+// Options are how it is to be done.
+type Options struct {
+	// KeepMS is how long the way back is kept after the cutover, milliseconds; -1: not
+	// at all.
+	KeepMS int64 `json:"keep_ms"`
+	// Unverified leaves the comparison of both copies out.
+	Unverified bool `json:"unverified,omitempty"`
+	// RowsPerSecond and BytesPerSecond bound copy and clean-up; 0: no bound.
+	RowsPerSecond  int64 `json:"rows_per_second,omitempty"`
+	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
+	// Polite is how many cutovers wait for transactions in the part to end by
+	// themselves before one ends them; HoldMS bounds each, milliseconds.
+	Polite int   `json:"polite"`
+	HoldMS int64 `json:"hold_ms"`
+}
+
+// The defaults of Options.
+const (
+	DefaultKeepMS = 24 * 60 * 60 * 1000
+	DefaultHoldMS = 5000
+	DefaultPolite = 3
+)
+
+// WithDefaults returns the options with what is 0 set.
+func (o Options) WithDefaults() Options {
+	if o.KeepMS == 0 {
+		o.KeepMS = DefaultKeepMS
+	}
+	if o.HoldMS <= 0 {
+		o.HoldMS = DefaultHoldMS
+	}
+	if o.Polite <= 0 {
+		o.Polite = DefaultPolite
+	}
+	return o
+}
+
+// State is a workflow as it is stored.
+type State struct {
+	Format int  `json:"format"`
+	Spec   Spec `json:"spec"`
+
+	Step StepName `json:"step"`
+	// Seq grows with every change that makes other effects: events carry it.
+	Seq uint64 `json:"seq"`
+	// Paused: nothing is done until it is resumed. A cutover is not interrupted.
+	Paused bool `json:"paused,omitempty"`
+	// Back: the roles of the shards are exchanged (a move that is rolled back).
+	Back bool `json:"back,omitempty"`
+	// After is the step that follows reopening, if it is not Waiting.
+	After StepName `json:"after,omitempty"`
+	// Ending is what the workflow ends as when it has cleaned up.
+	Ending StepName `json:"ending,omitempty"`
+	// Tables is a checksum of the definitions that rows are copied by.
+	Tables string `json:"tables,omitempty"`
+	// Attempt counts the cutovers, Tries the failures of this step in a row, Restarts
+	// the copies that were begun anew.
+	Attempt  int `json:"attempt,omitempty"`
+	Tries    int `json:"tries,omitempty"`
+	Restarts int `json:"restarts,omitempty"`
+	// BackLost says why there is no way back any more.
+	BackLost string `json:"back_lost,omitempty"`
+	// Error is the last failure, "" once its step went well.
+	Error string `json:"error,omitempty"`
+
+	// Rows and Bytes are what was estimated at the beginning, Copied what was copied.
+	Rows   int64 `json:"rows,omitempty"`
+	Bytes  int64 `json:"bytes,omitempty"`
+	Copied int64 `json:"copied,omitempty"`
+	// Children are what a parent waits for; Made counts all it has made.
+	Children []Spec `json:"children,omitempty"`
+	Made     int    `json:"made,omitempty"`
+
+	// Times, in milliseconds since 1970 as the events told them.
+	Created int64 `json:"created"`
+	Changed int64 `json:"changed"`
+	OpenAt  int64 `json:"open_at,omitempty"` // of the cutover
+	// HeldMS is how long statements were held in the cutover that succeeded.
+	HeldMS int64 `json:"held_ms,omitempty"`
+
+	History []Line `json:"history"`
+}
+
+// Line is a line of a workflow's history.
+type Line struct {
+	At   int64    `json:"at"`
+	Step StepName `json:"step"`
+	What string   `json:"what"`
+}
+
+// New returns the state of a workflow that was just asked for, at that time in
+// milliseconds.
+func New(spec Spec, at int64) State {
+	s := State{Format: Format, Spec: spec, Step: Planned, Seq: 1, Created: at}
+	switch spec.Kind {
+	case Split:
+		s.Step = Editing
+	case Merge, Drain, Spread:
+		s.Step = Planning
+	}
+	s.note(at, "asked for by "+spec.By+orEmpty(": ", spec.Why))
+	return s
+}
+
+func orEmpty(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + s
+}
+
+// Source and Target are the shards that rows go from and to at the moment: those of
+// the spec, or the other way round in a rollback.
+func (s *State) Source() string {
+	if s.Back {
+		return s.Spec.To
+	}
+	return s.Spec.From
+}
+
+// Target: see Source.
+func (s *State) Target() string {
+	if s.Back {
+		return s.Spec.From
+	}
+	return s.Spec.To
+}
+
+// Forth and Back are the ids of the streams of a move, as engine.Mover has them:
+// from the old owner to the new one, and back.
+func Forth(id string) string { return id + "_f" }
+
+// Back: see Forth.
+func Back(id string) string { return id + "_b" }
+
+// StreamOf returns the id of the move that a stream is of.
+func StreamOf(stream string) (id string, ok bool) {
+	for _, end := range []string{"_f", "_b"} {
+		if id, ok := strings.CutSuffix(stream, end); ok {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// note adds a line to the history. Of a long one the beginning is kept and the end.
+func (s *State) note(at int64, what string) {
+	for len(what) > lineMax || !utf8.ValidString(what) {
+		what = strings.ToValidUTF8(what[:min(len(what), lineMax-1)], "")
+	}
+	lines := slices.Clone(s.History)
+	if len(lines) >= historyMax {
+		lines = slices.Delete(lines, historyMax/4, historyMax/4+1)
+	}
+	s.History = append(lines, Line{At: at, Step: s.Step, What: what})
+	s.Changed = at
+}
+
+// Encode returns the stored form.
+func (s *State) Encode() ([]byte, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > shardmap.MaxRecordValueBytes {
+		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the record of workflow %s would take %d bytes", s.Spec.ID, len(b))
+	}
+	return b, nil
+}
+
+// Decode reads the stored form.
+func Decode(b []byte) (State, error) {
+	var s State
+	if err := json.Unmarshal(b, &s); err != nil {
+		return State{}, sqlstate.Wrap(err, sqlstate.DataCorrupted, "the record of a workflow is damaged").WithHint("cleave doctor")
+	}
+	if s.Format != Format {
+		return State{}, sqlstate.New(sqlstate.FeatureNotSupported, "workflow %s was written in format %d; this program knows %d", s.Spec.ID, s.Format, Format).
+			WithHint("update the programs of the cluster")
+	}
+	return s, nil
+}
+
+// CheckID checks an id: letters, digits, '_' and '-', 1 to MaxIDBytes bytes.
+func CheckID(id string) error {
+	ok := id != "" && len(id) <= MaxIDBytes
+	for i := 0; i < len(id) && ok; i++ {
+		c := id[i]
+		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+	}
+	if !ok {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "an id has 1 to %d letters, digits, '_' and '-', not %q", MaxIDBytes, shorten(id))
+	}
+	return nil
+}
+
+func shorten(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:57], "") + "..."
+	}
+	return s
+}
+
+// Progress is how far a workflow has come. It is kept beside the State, since it
+// changes all the time, and may be a second old.
+type Progress struct {
+	At   int64    `json:"at"` // milliseconds since 1970
+	Step StepName `json:"step"`
+	// Rows and Bytes are what was copied or deleted in this step, Changes what was applied.
+	Rows    int64 `json:"rows"`
+	Bytes   int64 `json:"bytes"`
+	Changes int64 `json:"changes"`
+	// RowsPerSecond and BytesPerSecond are of the last seconds.
+	RowsPerSecond  float64 `json:"rows_per_second"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	// LagBytes is how far the target is behind, -1 if that is not known.
+	LagBytes int64 `json:"lag_bytes"`
+	// Doing is the effect that is under way.
+	Doing Op     `json:"doing,omitempty"`
+	Error string `json:"error,omitempty"`
+}

@@ -1,0 +1,490 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// restartsMax is how often a move copies anew because tables were changed.
+const restartsMax = 5
+
+// Step applies an event. The state that it returns is to be stored before its effects
+// are carried out. An event that comes too late changes nothing: the same state comes
+// back, with its effects.
+func Step(s State, e Event) (State, []Effect) {
+	next := s.clone()
+	switch {
+	case s.Step.Ended():
+	case e.Kind == EventAsked:
+		if CanAsk(&s, e.Wish) == nil {
+			next.ask(e)
+		}
+	case e.Seq != s.Seq:
+	case e.Kind == EventDone:
+		next.done(e)
+	case e.Kind == EventFailed:
+		next.failed(e)
+	}
+	return next, Effects(next)
+}
+
+func (s State) clone() State {
+	s.History = slices.Clone(s.History)
+	s.Children = slices.Clone(s.Children)
+	return s
+}
+
+// goTo begins a step.
+func (s *State) goTo(step StepName, at int64, why string) {
+	from := s.Step
+	s.Step, s.Tries, s.Error = step, 0, ""
+	s.Seq++
+	if from != step || why != "" {
+		s.note(at, why)
+	}
+}
+
+func (s *State) done(e Event) {
+	r, at := e.Result, e.At
+	switch s.Step {
+	case Planned:
+		s.Rows, s.Bytes = r.Rows, r.Bytes
+		s.goTo(Preparing, at, fmt.Sprintf("about %d rows, %d bytes, from %s to %s", r.Rows, r.Bytes, s.Source(), s.Target()))
+	case Preparing:
+		s.Tables = r.Tables
+		s.goTo(Copying, at, "every member knows of the move")
+	case Copying:
+		s.Copied = r.Rows
+		s.goTo(CatchingUp, at, fmt.Sprintf("%d rows copied", r.Rows))
+	case CatchingUp:
+		if s.Spec.Unverified {
+			s.goTo(Closing, at, "level with "+s.Source())
+			return
+		}
+		s.goTo(Verifying, at, "level with "+s.Source())
+	case Verifying:
+		s.goTo(Closing, at, orElse(r.Note, "both copies are equal"))
+	case Waiting:
+		s.goTo(Closing, at, "")
+	case Reopening:
+		after := s.After
+		if after == "" {
+			after = Waiting
+		}
+		s.After = ""
+		if after == Opened {
+			s.Back = false
+		}
+		s.goTo(after, at, s.Source()+" takes writes again")
+	case Closing:
+		s.goTo(Opening, at, "no write is under way on "+s.Source()+", everything is on "+s.Target())
+	case Opening:
+		s.HeldMS = r.HeldMS
+		what := fmt.Sprintf("%s is the owner, after %d ms", s.Target(), r.HeldMS)
+		switch {
+		case s.Back:
+			s.Ending = RolledBack
+			s.goTo(Cleaning, at, what)
+		case s.Spec.KeepMS < 0:
+			s.Ending, s.OpenAt = Done, at
+			s.goTo(Cleaning, at, what)
+		default:
+			s.OpenAt = at
+			s.goTo(Opened, at, what)
+		}
+	case Opened:
+		s.Ending = Done
+		s.goTo(Cleaning, at, "the time for a way back is over")
+	case Cleaning, Cancelling:
+		end := s.Ending
+		if end == "" {
+			end = Done
+		}
+		s.goTo(end, at, orElse(r.Note, "nothing is left of it"))
+	case Planning:
+		if len(r.Children) == 0 {
+			if s.Spec.Kind == Merge {
+				s.goTo(Editing, at, "the ranges are on one shard")
+				return
+			}
+			s.goTo(Done, at, orElse(r.Note, "nothing is left to be moved"))
+			return
+		}
+		s.Children = s.Children[:0]
+		for _, c := range r.Children[:min(len(r.Children), MaxChildren)] {
+			s.Made++
+			c.ID = s.Spec.ID + "-" + strconv.Itoa(s.Made)
+			c.Parent, c.By = s.Spec.ID, s.Spec.By
+			s.Children = append(s.Children, c)
+		}
+		s.goTo(Working, at, fmt.Sprintf("%d moves", len(s.Children)))
+	case Working:
+		s.Children = nil
+		switch {
+		case len(r.Failed) > 0 && s.Ending == "":
+			s.goTo(Failed, at, "not done: "+strings.Join(r.Failed, ", "))
+			s.Error = "these moves were not done: " + strings.Join(r.Failed, ", ")
+		case s.Ending != "":
+			s.goTo(s.Ending, at, "its moves have ended")
+		default:
+			s.goTo(Planning, at, "its moves are done")
+		}
+	case Editing:
+		s.goTo(Done, at, orElse(r.Note, "the map is changed"))
+	}
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+func (s *State) failed(e Event) {
+	what := string(e.Op) + ": " + e.Error
+	class := e.Class
+	if class == Late && s.Step != Closing {
+		class = Again
+	}
+	again := func() {
+		first := s.Tries == 0
+		s.Tries++
+		s.Seq++
+		s.Changed = e.At
+		if first || s.Error != clip(what) {
+			s.Error = clip(what)
+			s.note(e.At, "tried again: "+what)
+		}
+	}
+	lost := func() { // the way back is closed
+		s.BackLost = clip(what)
+		if s.Step == Closing {
+			s.After = Opened
+			s.goTo(Reopening, e.At, "there is no way back: "+what)
+			return
+		}
+		s.Back = false
+		s.goTo(Opened, e.At, "there is no way back: "+what)
+	}
+	fail := func() {
+		s.Ending = Failed
+		if s.Step == Planned { // nothing was made yet
+			s.goTo(Failed, e.At, what)
+			s.Error = clip(what)
+			return
+		}
+		s.goTo(Cancelling, e.At, what)
+		s.Error = clip(what)
+	}
+	redo := func() {
+		if s.Restarts++; s.Restarts > restartsMax {
+			fail()
+			return
+		}
+		if s.Step == Closing {
+			s.After = Preparing
+			s.goTo(Reopening, e.At, "begun anew: "+what)
+			return
+		}
+		s.goTo(Preparing, e.At, "begun anew: "+what)
+	}
+	switch s.Step {
+	case Planned, Preparing, Copying, CatchingUp, Verifying, Waiting:
+		switch {
+		case class == Again:
+			again()
+		case s.Back:
+			lost()
+		case class == Changed:
+			redo()
+		default:
+			fail()
+		}
+	case Closing:
+		switch {
+		case class == Again, class == Late:
+			if class == Late {
+				s.Attempt++
+			}
+			s.goTo(Reopening, e.At, what)
+		case s.Back:
+			lost()
+		case class == Changed:
+			redo()
+		default:
+			fail()
+		}
+	case Opened:
+		if class == Again || s.BackLost != "" {
+			again()
+			return
+		}
+		s.BackLost = clip(what)
+		s.goTo(Opened, e.At, "there is no way back any more: "+what)
+	case Planning, Working, Editing:
+		if class == Again || class == Changed {
+			again()
+			return
+		}
+		s.goTo(Failed, e.At, what)
+		s.Error = clip(what)
+	default: // what has been begun has to be ended
+		again()
+	}
+}
+
+func clip(s string) string {
+	if len(s) > lineMax {
+		return strings.ToValidUTF8(s[:lineMax], "")
+	}
+	return s
+}
+
+// CanAsk says why a wish cannot be granted now; nil if it can, or has been already.
+func CanAsk(s *State, w Wish) error {
+	no := func(why, hint string) error {
+		return sqlstate.New(sqlstate.ObjectNotInState, "workflow %s is %s: %s", s.Spec.ID, s.Step, why).WithHint("%s", hint)
+	}
+	id := s.Spec.ID
+	switch w {
+	case Pause, Resume:
+		if s.Step.Ended() {
+			return no("it has ended", "see: cleave moves "+id)
+		}
+		return nil
+	case Cancel:
+		switch {
+		case s.Step == Cancelled, s.Ending == Cancelled:
+			return nil
+		case s.Step.Ended():
+			return no("it has ended", "see: cleave moves "+id)
+		case s.Spec.Kind != Move:
+			if s.Step == Editing {
+				return no("the map is being changed", "see: cleave moves "+id)
+			}
+			return nil
+		case s.Step == Opening, s.Step == Opened && !s.Back:
+			return no("the rows have a new owner", "to take it back: cleave rollback "+id)
+		case s.Step == Cleaning, s.Step == Cancelling:
+			return no("what is left of it is being removed", "see: cleave moves "+id)
+		}
+		return nil
+	case Rollback:
+		switch {
+		case s.Spec.Kind != Move:
+			return no("only a move can be rolled back", "roll back its moves: cleave moves")
+		case s.Back, s.Step == RolledBack, s.Step == Cancelled, s.Ending == Cancelled:
+			return nil
+		case s.Step == Opened && s.BackLost != "":
+			return no("there is no way back any more ("+s.BackLost+")", "move it: cleave move --to "+s.Spec.From)
+		case s.Step == Opening:
+			return no("the owner is changing at this moment", "ask again in a moment")
+		case s.Step.Ended(), s.Step == Cleaning, s.Step == Cancelling:
+			return no("there is no way back any more", "move it: cleave move --to "+s.Spec.From)
+		}
+		return nil
+	case Finish:
+		switch {
+		case s.Spec.Kind != Move:
+			return no("only a move has a way back that can be given up", "see: cleave moves")
+		case s.Step == Done, s.Ending == Done:
+			return nil
+		case s.Back, s.Step.Ended(), s.Step == Cancelling:
+			return no("it is not what the move comes to", "see: cleave moves "+id)
+		}
+		return nil
+	}
+	return sqlstate.New(sqlstate.InvalidParameterValue, "nobody knows what %q is", shorten(string(w)))
+}
+
+func (s *State) ask(e Event) {
+	by := " by " + orElse(e.By, "somebody")
+	switch e.Wish {
+	case Pause:
+		if !s.Paused {
+			s.Paused = true
+			s.note(e.At, "paused"+by)
+		}
+	case Resume:
+		if s.Paused {
+			s.Paused = false
+			s.note(e.At, "resumed"+by)
+		}
+	case Cancel:
+		switch {
+		case s.Step == Cancelled, s.Ending == Cancelled:
+		case s.Spec.Kind != Move:
+			s.Ending, s.Paused = Cancelled, false
+			if s.Step == Working {
+				s.goTo(Working, e.At, "cancelled"+by)
+				return
+			}
+			s.goTo(Cancelled, e.At, "cancelled"+by)
+		case s.Back:
+			s.Paused = false
+			if s.Step == Closing || s.Step == Reopening {
+				s.After = Opened
+				s.goTo(Reopening, e.At, "the rollback was cancelled"+by)
+				return
+			}
+			s.Back = false
+			s.goTo(Opened, e.At, "the rollback was cancelled"+by)
+		default:
+			s.giveUp(e.At, "cancelled"+by)
+		}
+	case Rollback:
+		switch {
+		case s.Back, s.Step.Ended(), s.Ending == Cancelled:
+		case s.Step == Opened:
+			s.Back, s.Attempt, s.Paused = true, 0, false
+			s.goTo(CatchingUp, e.At, "rolled back"+by)
+		default: // before the cutover it is the same as to cancel
+			s.giveUp(e.At, "rolled back"+by)
+		}
+	case Finish:
+		switch {
+		case s.Ending == Done, s.Step.Ended():
+		case s.Step == Opened:
+			s.Ending, s.Paused = Done, false
+			s.goTo(Cleaning, e.At, "finished"+by)
+		default:
+			s.Spec.KeepMS = -1
+			s.note(e.At, "will be finished at once"+by)
+		}
+	}
+}
+
+// giveUp ends a move before its cutover.
+func (s *State) giveUp(at int64, why string) {
+	s.Ending, s.Paused, s.After = Cancelled, false, ""
+	if s.Step == Planned {
+		s.goTo(Cancelled, at, why)
+		return
+	}
+	s.goTo(Cancelling, at, why)
+}
+
+// pausable reports whether a step may be held up by a pause: no statement waits in it.
+func (n StepName) pausable() bool {
+	return n != Closing && n != Reopening && n != Opening
+}
+
+// Effects returns what is to be done in a state, from the beginning: none in one
+// that is paused or has ended.
+func Effects(s State) []Effect {
+	if s.Step.Ended() || s.Paused && s.Step.pausable() {
+		return nil
+	}
+	var list []Effect
+	if s.Spec.Kind == Move {
+		list = s.moveEffects()
+	} else {
+		list = s.parentEffects()
+	}
+	if s.Tries > 0 {
+		list = append([]Effect{{Op: Sleep, ForMS: backoff(s.Tries)}}, list...)
+	}
+	return list
+}
+
+// backoff is the pause before try n+1, milliseconds.
+func backoff(n int) int64 {
+	pause := 250 * time.Millisecond << min(n, 10)
+	return min(pause, time.Minute).Milliseconds()
+}
+
+func (s *State) moveEffects() []Effect {
+	id := s.Spec.ID
+	source, target, stream := s.Source(), s.Target(), Forth(id)
+	if s.Back {
+		stream = Back(id)
+	}
+	do := func(op Op) Effect { return Effect{Op: op, Source: source, Target: target, Stream: stream} }
+	bound := func(op Op) Effect {
+		e := do(op)
+		e.ForMS = s.Spec.HoldMS
+		return e
+	}
+	all := Effect{Op: Release, Source: source, Target: target}
+	switch s.Step {
+	case Planned:
+		return []Effect{do(Check)}
+	case Preparing:
+		return []Effect{do(CompareSchema), do(PutTransit), do(AwaitMembers)}
+	case Copying:
+		return []Effect{all, do(Purge), do(Copy)}
+	case CatchingUp:
+		if s.Back || s.Spec.KeepMS < 0 {
+			return []Effect{do(Follow)}
+		}
+		back := Effect{Op: CaptureBack, Source: target, Target: source, Stream: Back(id)}
+		return []Effect{do(Follow), back, do(Follow)}
+	case Verifying:
+		return []Effect{do(Verify)}
+	case Closing:
+		hold := bound(Hold)
+		hold.Hold = shardmap.HoldNew
+		if s.Attempt >= s.Spec.Polite {
+			hold.Hold = shardmap.HoldAll
+		}
+		list := []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
+		if s.Back || s.Spec.KeepMS < 0 {
+			return list
+		}
+		// Not with the opening, which is repeated after a crash: the mark would come
+		// after the first writes that the target has taken.
+		return append(list, Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)})
+	case Reopening:
+		// Guards first, so that no statement is refused; and again, since guards that
+		// another move set in between were those of the map with the hold.
+		return []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
+	case Waiting:
+		e := do(FollowFor)
+		e.ForMS = min(backoff(s.Attempt+1), 10_000)
+		return []Effect{e}
+	case Opening:
+		return []Effect{do(OpenTarget), do(Swap)}
+	case Opened:
+		until := s.OpenAt + s.Spec.KeepMS
+		forth := do(Release) // the old owner's changes are those of the new one, sent back
+		forth.Stream = Forth(id)
+		if s.BackLost != "" {
+			all.Source, all.Target = s.Spec.From, s.Spec.To
+			return []Effect{do(SettleGuards), all, {Op: Sleep, UntilMS: until}}
+		}
+		keep := Effect{Op: KeepBack, Source: target, Target: source, Stream: Back(id), UntilMS: until}
+		return []Effect{do(SettleGuards), forth, keep}
+	case Cleaning: // the rows of the one that they were moved from go
+		purge := Effect{Op: Purge, Source: target, Target: source}
+		return []Effect{do(SettleGuards), all, purge, do(DropTransit)}
+	case Cancelling:
+		return []Effect{do(SetGuards), do(Unhold), do(SetGuards), all, do(Purge), do(DropTransit)}
+	}
+	return nil
+}
+
+func (s *State) parentEffects() []Effect {
+	switch s.Step {
+	case Planning:
+		return []Effect{{Op: Plan}}
+	case Working:
+		var list []Effect
+		if s.Ending == Cancelled {
+			return []Effect{{Op: CancelChildren}, {Op: AwaitChildren}}
+		}
+		for i := range s.Children {
+			list = append(list, Effect{Op: Spawn, Child: &s.Children[i]})
+		}
+		return append(list, Effect{Op: AwaitChildren})
+	case Editing:
+		return []Effect{{Op: EditMap}}
+	}
+	return nil
+}

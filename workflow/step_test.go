@@ -1,0 +1,260 @@
+package workflow
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+func move(o Options) State {
+	return New(Spec{ID: "m1", Kind: Move, Keyspace: "k", From: "a", To: "b", By: "test", Options: o.WithDefaults()}, 1)
+}
+
+// walk applies events in their short form: "ok", "again", "late", "changed",
+// "refused", "differs", or a wish.
+func walk(s State, at int64, events ...string) State {
+	for _, text := range events {
+		at++
+		e := Event{At: at, Seq: s.Seq}
+		switch text {
+		case "ok":
+			e.Kind = EventDone
+		case "again", "late", "changed", "refused", "differs":
+			e.Kind, e.Class, e.Error, e.Op = EventFailed, Class(text), "because", Fence
+		default:
+			e.Kind, e.Wish, e.By, e.Seq = EventAsked, Wish(text), "me", 0
+		}
+		s, _ = Step(s, e)
+	}
+	return s
+}
+
+func ops(list []Effect) string {
+	var out []string
+	for _, e := range list {
+		text := string(e.Op)
+		if e.Source+e.Target != "" {
+			text += " " + e.Source + e.Target
+		}
+		if e.Stream != "" {
+			text += " " + e.Stream
+		}
+		if e.Hold != "" {
+			text += " " + string(e.Hold)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func TestMove(t *testing.T) {
+	open := "ok ok ok ok ok ok ok"
+	for name, c := range map[string]struct {
+		o       Options
+		events  string
+		step    StepName
+		effects string
+	}{
+		"planned":               {step: Planned, effects: "check ab m1_f"},
+		"preparing":             {events: "ok", step: Preparing, effects: "compare schema ab m1_f; put transit ab m1_f; await members ab m1_f"},
+		"copying":               {events: "ok ok", step: Copying, effects: "release ab; purge ab m1_f; copy ab m1_f"},
+		"catching up":           {events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f; capture back ba m1_b; follow ab m1_f"},
+		"no way back wanted":    {o: Options{KeepMS: -1}, events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f"},
+		"verifying":             {events: "ok ok ok ok", step: Verifying, effects: "verify ab m1_f"},
+		"unverified":            {o: Options{Unverified: true}, events: "ok ok ok ok", step: Closing},
+		"closing":               {events: "ok ok ok ok ok", step: Closing, effects: "follow ab m1_f; hold ab m1_f new; await members ab m1_f; fence ab m1_f; drain source ab m1_f; mark back ba m1_b"},
+		"late":                  {events: "ok ok ok ok ok late", step: Reopening, effects: "set guards ab m1_f; unhold ab m1_f; set guards ab m1_f"},
+		"waiting":               {events: "ok ok ok ok ok late ok", step: Waiting, effects: "follow for ab m1_f"},
+		"not polite":            {events: "ok ok ok ok ok late ok ok late ok ok late ok ok", step: Closing, effects: "follow ab m1_f; hold ab m1_f all; await members ab m1_f; fence ab m1_f; drain source ab m1_f; mark back ba m1_b"},
+		"opening":               {events: "ok ok ok ok ok ok", step: Opening, effects: "open target ab m1_f; swap ab m1_f"},
+		"opened":                {events: open, step: Opened, effects: "settle guards ab m1_f; release ab m1_f; keep back ba m1_b"},
+		"not kept":              {o: Options{KeepMS: -1}, events: open, step: Cleaning, effects: "settle guards ab m1_f; release ab; purge ba; drop transit ab m1_f"},
+		"done":                  {events: open + " ok ok", step: Done},
+		"finish":                {events: open + " finish ok", step: Done},
+		"finish asked early":    {events: "ok finish ok ok ok ok ok ok", step: Cleaning},
+		"rollback":              {events: open + " rollback", step: CatchingUp, effects: "follow ba m1_b"},
+		"rollback closes":       {events: open + " rollback ok ok", step: Closing, effects: "follow ba m1_b; hold ba m1_b new; await members ba m1_b; fence ba m1_b; drain source ba m1_b"},
+		"rollback opens":        {events: open + " rollback ok ok ok", step: Opening, effects: "open target ba m1_b; swap ba m1_b"},
+		"rollback cleans":       {events: open + " rollback ok ok ok ok", step: Cleaning, effects: "settle guards ba m1_b; release ba; purge ab; drop transit ba m1_b"},
+		"rolled back":           {events: open + " rollback ok ok ok ok ok", step: RolledBack},
+		"rollback is late":      {events: open + " rollback ok ok late ok ok ok ok ok", step: RolledBack},
+		"rollback is cancelled": {events: open + " rollback ok ok cancel", step: Reopening, effects: "set guards ba m1_b; unhold ba m1_b; set guards ba m1_b"},
+		"and stays":             {events: open + " rollback ok ok cancel ok", step: Opened},
+		"rollback refused":      {events: open + " rollback ok ok refused ok", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
+		"rollback before":       {events: "ok ok ok rollback ok", step: Cancelled},
+		"cancel at once":        {events: "cancel", step: Cancelled},
+		"cancel":                {events: "ok ok ok cancel", step: Cancelling, effects: "set guards ab m1_f; unhold ab m1_f; set guards ab m1_f; release ab; purge ab m1_f; drop transit ab m1_f"},
+		"cancelled":             {events: "ok ok ok ok ok cancel ok", step: Cancelled},
+		"cancel too late":       {events: open + " cancel", step: Opened},
+		"impossible":            {events: "refused", step: Failed},
+		"drift":                 {events: "ok refused", step: Cancelling},
+		"drift, cleaned up":     {events: "ok refused ok", step: Failed},
+		"tables changed":        {events: "ok ok ok changed", step: Preparing},
+		"tables changed late":   {events: "ok ok ok ok ok changed ok", step: Preparing},
+		"copies differ":         {events: "ok ok ok ok differs ok", step: Failed},
+		"stream breaks after":   {events: open + " changed", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
+		"shard down":            {events: "ok ok again again", step: Copying, effects: "sleep; release ab; purge ab m1_f; copy ab m1_f"},
+		"down in the cutover":   {events: "ok ok ok ok ok again", step: Reopening},
+		"down after the fence":  {events: "ok ok ok ok ok ok again refused", step: Opening, effects: "sleep; open target ab m1_f; swap ab m1_f"},
+		"paused":                {events: "ok ok pause", step: Copying, effects: ""},
+		"resumed":               {events: "ok ok pause resume", step: Copying, effects: "release ab; purge ab m1_f; copy ab m1_f"},
+		"paused in the cutover": {events: "ok ok ok ok ok pause ok ok", step: Opened, effects: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := walk(move(c.o), 1, strings.Fields(c.events)...)
+			if s.Step != c.step {
+				t.Fatalf("%s, not %s; history %v", s.Step, c.step, s.History)
+			}
+			if got := ops(Effects(s)); (c.effects != "" || s.Paused) && got != c.effects {
+				t.Errorf("effects\n %s, not\n %s", got, c.effects)
+			}
+		})
+	}
+}
+
+func TestParents(t *testing.T) {
+	parent := func(k Kind) State {
+		return New(Spec{ID: "p", Kind: k, Keyspace: "k", From: "a", By: "test", Options: Options{}.WithDefaults()}, 1)
+	}
+	two := Event{Kind: EventDone, Result: Result{Children: []Spec{{Kind: Move, To: "b"}, {Kind: Move, To: "c"}}}}
+	s := parent(Drain)
+	if got := ops(Effects(s)); got != "plan" {
+		t.Fatal(got)
+	}
+	two.Seq = s.Seq
+	s, list := Step(s, two)
+	if s.Step != Working || ops(list) != "spawn; spawn; await children" || list[1].Child.ID != "p-2" || list[1].Child.Parent != "p" {
+		t.Fatalf("%s %s", s.Step, ops(list))
+	}
+	if s = walk(s, 9, "ok"); s.Step != Planning {
+		t.Fatal(s.Step)
+	}
+	two.Seq = s.Seq
+	if s, list = Step(s, two); list[0].Child.ID != "p-3" {
+		t.Fatal(list[0].Child.ID)
+	}
+	if c := walk(s, 9, "cancel"); ops(Effects(c)) != "cancel children; await children" || walk(c, 9, "ok").Step != Cancelled {
+		t.Fatal(c.Step)
+	}
+	failed, _ := Step(s, Event{Kind: EventDone, Seq: s.Seq, Result: Result{Failed: []string{"p-4"}}})
+	if failed.Step != Failed || !strings.Contains(failed.Error, "p-4") {
+		t.Fatal(failed)
+	}
+	if s = walk(s, 9, "ok", "ok"); s.Step != Done {
+		t.Fatal(s.Step)
+	}
+	if s = walk(parent(Merge), 1, "ok"); s.Step != Editing || walk(s, 2, "ok").Step != Done {
+		t.Fatal(s.Step)
+	}
+	if s = walk(parent(Split), 1, "again", "ok"); s.Step != Done {
+		t.Fatal(s.Step)
+	}
+}
+
+// TestWalks: whatever happens, in whatever order, a move keeps what is promised of
+// it, and ends when nothing is in its way.
+func TestWalks(t *testing.T) {
+	classes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "again", "late", "changed", "refused", "differs", "pause", "resume", "cancel", "rollback", "finish"}
+	for seed := range uint64(1_000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		s := move(Options{KeepMS: []int64{-1, 0}[r.IntN(2)], Unverified: r.IntN(2) == 0})
+		owner, open, transit := "a", false, false
+		fail := func(format string, args ...any) {
+			t.Fatalf("seed %d: %s; owner %s, state %+v", seed, fmt.Sprintf(format, args...), owner, s)
+		}
+		world := func(list []Effect) {
+			for _, e := range list {
+				switch e.Op {
+				case PutTransit:
+					transit = true
+				case Purge:
+					if e.Target == owner || open {
+						fail("the owner's rows are deleted")
+					}
+				case Copy, Follow, FollowFor, DrainSource:
+					if e.Target == owner || !transit {
+						fail("%s into the owner", e.Op)
+					}
+				case KeepBack:
+					if e.Target == owner || !transit || e.UntilMS == 0 {
+						fail("%s into the owner", e.Op)
+					}
+				case OpenTarget:
+					open = true
+				case Swap:
+					if e.Source != owner || !open {
+						fail("swap")
+					}
+					owner, open = e.Target, false
+				case DropTransit:
+					transit = false
+				}
+			}
+		}
+		for i := range 200 {
+			what := classes[r.IntN(len(classes))]
+			if i > 100 {
+				what = []string{"ok", "resume"}[r.IntN(2)]
+			}
+			if what == "ok" && Effects(s) == nil {
+				what = "resume"
+			}
+			if what == "ok" {
+				world(Effects(s))
+			}
+			before := s
+			s = walk(s, int64(i+2), what)
+			if s.Seq < before.Seq || before.Step.Ended() && s.Step != before.Step {
+				fail("went back after %s", what)
+			}
+			if s.Seq == before.Seq && s.Step != before.Step {
+				fail("another step, the same number")
+			}
+			if b, err := s.Encode(); err != nil || len(b) > 32<<10 {
+				fail("%d bytes, %v", len(b), err)
+			} else if again, err := Decode(b); err != nil || ops(Effects(again)) != ops(Effects(s)) {
+				fail("%v", err)
+			}
+			// What comes late changes nothing.
+			if late, _ := Step(s, Event{Kind: EventDone, Seq: s.Seq - 1, At: 1}); late.Seq != s.Seq || late.Step != s.Step {
+				fail("a late event")
+			}
+		}
+		want := map[StepName]string{Done: "b", Cancelled: "a", RolledBack: "a", Failed: "a"}[s.Step]
+		if want != owner || transit || open {
+			fail("it ended wrong, transit %v, open %v", transit, open)
+		}
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	s := move(Options{})
+	for i := range 500 {
+		s.note(int64(i), strings.Repeat("ü", 400))
+	}
+	b, err := s.Encode()
+	if err != nil || len(b) > shardmap.MaxRecordValueBytes/2 || len(s.History) != historyMax {
+		t.Fatalf("%d bytes, %d lines, %v", len(b), len(s.History), err)
+	}
+	if !slices.ContainsFunc(s.History, func(l Line) bool { return strings.HasPrefix(l.What, "asked for by test") }) {
+		t.Error("the first line is gone")
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for _, id := range []string{"", "a b", strings.Repeat("x", MaxIDBytes+1), "ä"} {
+		if CheckID(id) == nil {
+			t.Errorf("%q", id)
+		}
+	}
+	if err := CheckID("Move-1_x"); err != nil {
+		t.Error(err)
+	}
+	if id, ok := StreamOf(Forth("m")); !ok || id != "m" {
+		t.Error(id)
+	}
+}
