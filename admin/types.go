@@ -41,6 +41,17 @@ type API interface {
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 
+	Workflows
+
+	// Users lists those who may connect where clients are asked who they are.
+	Users(ctx context.Context) ([]UserInfo, error)
+	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+	ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+	RemoveUser(ctx context.Context, req UserRequest) (*UserInfo, error)
+}
+
+// Workflows are the operations that move data, and what can be asked of them.
+type Workflows interface {
 	// Moves lists workflows; Move and the others begin one, or ask something of one.
 	Moves(ctx context.Context, id string) ([]WorkflowInfo, error)
 	Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error)
@@ -53,12 +64,6 @@ type API interface {
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
-
-	// Users lists those who may connect where clients are asked who they are.
-	Users(ctx context.Context) ([]UserInfo, error)
-	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
-	ChangeUser(ctx context.Context, req UserRequest) (*UserInfo, error)
-	RemoveUser(ctx context.Context, req UserRequest) (*UserInfo, error)
 }
 
 // Meta is part of every request that changes something.

@@ -182,6 +182,11 @@ func (j *job) setGuardsAs(ctx context.Context, list []engine.Guard, shard string
 	}
 }
 
+// fenceMax bounds the wait for the tables' locks in a cutover. A transaction that has written
+// other keys of the source may wait for a key that is held: it holds a lock that the fence
+// needs. So the hold is soon taken back, and tried again later.
+const fenceMax = 700 * time.Millisecond
+
 // fence is workflow.Fence: the guards of the map with the hold.
 func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	defer j.t.lockGuards(e.Source)()
@@ -192,7 +197,9 @@ func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	if _, t := snap.Transit(j.id); t == nil || t.Hold == shardmap.NoHold {
 		return sqlstate.New(sqlstate.ObjectNotInState, "the map has no hold of %s", j.id)
 	}
-	bound, cancel := j.bound(ctx, e)
+	whole, cancel := j.bound(ctx, e)
+	defer cancel()
+	bound, cancel := context.WithTimeout(whole, fenceMax)
 	defer cancel()
 	j.fencedAt, err = j.setGuardsAs(bound, guards(snap, s.Spec.Keyspace, e.Source), e.Source)
 	return late(ctx, err)
@@ -287,7 +294,17 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	}
 	bound, cancel := context.WithTimeout(ctx, guardBound)
 	defer cancel()
-	_, err = j.setGuardsAs(bound, guards(after, s.Spec.Keyspace, e.Target), e.Target)
+	wide := guards(after, s.Spec.Keyspace, e.Target)
+	m, err := j.t.mover(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	if o, ok := m.(interface {
+		Open(ctx context.Context, guards []engine.Guard) error
+	}); ok { // without waiting for writers, who may wait for us
+		return o.Open(bound, wide)
+	}
+	_, err = j.setGuardsAs(bound, wide, e.Target)
 	return err
 }
 

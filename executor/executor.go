@@ -44,6 +44,7 @@ type Executor struct {
 	pools    atomic.Pointer[map[string]*pool]
 	baseline atomic.Pointer[baseline]
 	holds    atomic.Pointer[[]Hold] // of snapshot; set before it
+	changes  atomic.Pointer[[]change]
 	plans    planCache
 	intern   intern
 	turn     atomic.Uint64
@@ -208,6 +209,7 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	}
 	holds := holdsOf(snap, before)
 	e.holds.Store(&holds)
+	e.changes.Store(e.noteChange(snap))
 	e.snapshot.Store(snap)
 	e.lease.Install(snap.Version())
 	select {

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/shardmap"
@@ -15,8 +16,8 @@ type Hold struct {
 	Transit  *shardmap.Transit
 	// Owner is the shard that owns the part, as long as it is held.
 	Owner string
-	// Since is the version of the map by which this router began to hold it: who
-	// used the owner before passes.
+	// Since is the version of the map by which this router began to hold it in this
+	// way. Who used the owner before passes, or is ended.
 	Since uint64
 }
 
@@ -36,7 +37,7 @@ func holdsOf(snap *shardmap.Snapshot, before []Hold) []Hold {
 			h := Hold{Keyspace: name, Transit: t, Since: snap.Version()}
 			h.Owner, _ = ix.Sides(t)
 			for j := range before {
-				if before[j].Transit.ID == t.ID && before[j].Owner == h.Owner {
+				if before[j].Transit.ID == t.ID && before[j].Transit.Hold == t.Hold && before[j].Owner == h.Owner {
 					h.Since = before[j].Since
 				}
 			}
@@ -80,3 +81,42 @@ func (e *Executor) AwaitNewer(ctx context.Context, version uint64) error {
 // HoldTimeout is how long statements wait that need a held part, unless the
 // session says otherwise.
 func (e *Executor) HoldTimeout() time.Duration { return e.limits.HoldTimeout }
+
+// change is what the installation of a map concerned.
+type change struct {
+	version uint64
+	shards  []string
+	all     bool
+}
+
+// changesMax is how many installed maps are remembered.
+const changesMax = 64
+
+// noteChange returns the remembered changes with that to a new map; e.mu is held.
+func (e *Executor) noteChange(snap *shardmap.Snapshot) *[]change {
+	var all []change
+	if old := e.changes.Load(); old != nil {
+		all = append(all, (*old)[max(0, len(*old)-changesMax+1):]...)
+	}
+	c := change{version: snap.Version(), all: true}
+	if prev := e.snapshot.Load(); prev != nil {
+		c.shards, c.all = shardmap.Concerned(prev, snap)
+	}
+	all = append(all, c)
+	return &all
+}
+
+// unconcerned returns the newest version, at most the given one, up to which no map
+// after version from concerned the shard.
+func (e *Executor) unconcerned(from, version uint64, shard string) uint64 {
+	all := *e.changes.Load()
+	if len(all) == 0 || all[0].version > from+1 && len(all) == changesMax {
+		return min(from, version) // what was before is forgotten
+	}
+	for _, c := range all {
+		if c.version > from && (c.all || slices.Contains(c.shards, shard)) {
+			return min(version, c.version-1)
+		}
+	}
+	return version
+}

@@ -18,7 +18,9 @@ type Turn struct {
 	ex      *Executor
 	version atomic.Uint64 // 0: nothing is under way
 	term    uint64
-	uses    uses
+	// at is the one shard that what is under way concerns; nil: any.
+	at   atomic.Pointer[string]
+	uses uses
 	end     func(Hold)
 }
 
@@ -57,9 +59,22 @@ func (t *Turn) Begin() {
 	if e.lease == nil {
 		return
 	}
+	t.At(nil)
 	t.term = e.lease.Term()
 	t.follow()
 }
+
+// At says that what is under way concerns one shard alone, by its name; nil: that it
+// may concern any. It has to be nil when the map is looked at. A map that leaves
+// that shard as it was is acknowledged meanwhile.
+func (t *Turn) At(shard *string) {
+	if shard != nil || t.at.Load() != nil {
+		t.at.Store(shard)
+	}
+}
+
+// Term is the term of the lease in which the unit began.
+func (t *Turn) Term() uint64 { return t.term }
 
 // follow takes the version of the current map.
 func (t *Turn) follow() {
@@ -122,8 +137,13 @@ func (e *Executor) under(version uint64) uint64 {
 	e.turns.mu.Lock()
 	defer e.turns.mu.Unlock()
 	for t := range e.turns.all {
+		// The version first: a unit that begins takes the shard back before.
 		if v := t.version.Load(); v != 0 && v < version {
-			version = v
+			if at := t.at.Load(); at != nil {
+				version = e.unconcerned(v, version, *at)
+			} else {
+				version = v
+			}
 		}
 		version = t.inTheWay(holds, version)
 	}

@@ -281,7 +281,15 @@ func (x *session) reachFor(st *planner.Statement) error {
 	if err != nil {
 		return err
 	}
-	if x.tx.state == txNone || x.tx.conn != nil || x.tx.schema != nil || x.tx.lost {
+	apart := x.judgedApart(st)
+	if apart && shard == several.Name {
+		shard = x.srv.ex.Any()
+		if judgeOf(st) == &defaultShard {
+			snap, _ := x.snapshot()
+			shard = snap.State().DefaultShard
+		}
+	}
+	if !apart && (x.tx.state == txNone || x.tx.conn != nil || x.tx.schema != nil || x.tx.lost) {
 		return x.reach(shard, u)
 	}
 	// The transaction has changed nothing yet: the statement is judged outside

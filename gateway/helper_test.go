@@ -20,6 +20,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/planner"
@@ -60,6 +61,7 @@ type config struct {
 	// auth makes how clients are let in of the cluster's users; nil is trust.
 	auth    func(*access.Users) gateway.Authenticate
 	tlsOnly bool
+	several several.Defaults
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -94,7 +96,7 @@ func start(t testing.TB, c config) *cluster {
 	}
 	cl.ops = admin.New(admin.Options{Directory: cl.dir, Drivers: []engine.Driver{postgres.Driver{}}, Connect: cl.ex.Connect})
 	options := gateway.Options{Executor: cl.ex, Admin: cl.ops, Limits: c.limits, Metrics: cl.metrics, Virtual: virtual(cl), Slow: c.slow, Log: c.log, Tracer: c.tracer,
-		TLS: c.tls, TLSRequired: c.tlsOnly, Users: access.NewUsers(cl.dir)}
+		TLS: c.tls, TLSRequired: c.tlsOnly, Several: c.several, Users: access.NewUsers(cl.dir)}
 	if c.auth != nil {
 		options.Authenticate = c.auth(options.Users)
 	}

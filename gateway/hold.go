@@ -196,6 +196,14 @@ func endedFor(h *executor.Hold) *sqlstate.Error {
 	return e
 }
 
+// judgedApart reports whether a statement is parsed and described outside of its
+// transaction: in it, the parsing of a write would lock the table until its end, and
+// a transaction that then waits for a move would keep the source from being fenced.
+func (x *session) judgedApart(st *planner.Statement) bool {
+	snap, private := x.snapshot()
+	return snap.Holding() && !private && x.tx.conn != nil && x.pin == nil && !st.ReadOnly
+}
+
 // uses notes that the transaction is open on a shard.
 func (x *session) uses(shard string) {
 	x.turn.Use(shard, x.unit.version)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -121,7 +122,7 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		switch at, ok := x.sequences.current[x.sequences.last]; {
 		case x.sequences.elsewhere && !x.srv.plainDefault():
 			return 0, sqlstate.Refuse("lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own", "use INSERT ... RETURNING, or currval('name')")
-		case !ok:
+		case !ok || !slices.ContainsFunc(x.srv.ex.Snapshot().State().Sequences, func(q shardmap.Sequence) bool { return lifeOf(&q) == x.sequences.last }):
 			return 0, sqlstate.New(sqlstate.ObjectNotInState, "lastval is not yet defined in this session")
 		default:
 			numbers, n = append(numbers, at), 1

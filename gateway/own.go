@@ -14,7 +14,8 @@ import (
 type ownSetting struct {
 	want string // what it takes, for the hint
 	ok   func(v string) bool
-	// otherwise is what SHOW answers where the session has not set it.
+	// otherwise is what SHOW answers where the session has not set it; "" is the
+	// router's own default.
 	otherwise string
 }
 
@@ -24,16 +25,17 @@ var ownSettings = map[string]ownSetting{
 	lagMaxSetting:     {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
 	traceparentSetting: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		ok: func(v string) bool { _, ok := trace.ParseParent(v); return ok || v == "" }},
-	several.ScatterSetting:     {want: "on or off", otherwise: "on", ok: func(v string) bool { _, ok := several.Switch(v); return ok }},
-	several.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", otherwise: "0", ok: isNumber},
-	several.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", otherwise: "0", ok: isNumber},
-	several.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", otherwise: "0", ok: isSize},
-	several.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", otherwise: "0", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
-	several.GatherRowsSetting:  {want: "a number of rows, 0 for the default", otherwise: "0", ok: isNumber},
-	several.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", otherwise: "0", ok: isSize},
+	several.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := several.Switch(v); return ok }},
+	several.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", ok: isNumber},
+	several.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", ok: isNumber},
+	several.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", ok: isSize},
+	several.TimeoutSetting:     {want: "a time such as '500ms' or '10s', 0 for no bound", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
+	several.GatherRowsSetting:  {want: "a number of rows, 0 for the default", ok: isNumber},
+	several.GatherBytesSetting: {want: "a size such as '1GB', 0 for the default", ok: isSize},
 	holdSetting:                {want: "a time such as '500ms' or '10s', 0 for not at all", ok: func(v string) bool { _, ok := several.Duration(v); return ok }},
 	"cleave.read_consistency":  {want: "'shard' or 'atomic'", otherwise: "shard", ok: oneOf("shard", "atomic")},
 	"cleave.transaction_mode":  {want: "'multi' or 'single'", otherwise: "multi", ok: oneOf("multi", "single")},
+	several.DeadlockSetting:    {want: "a time such as '200ms' or '1s', at least 10ms", ok: func(v string) bool { d, ok := several.Duration(v); return ok && d >= several.DeadlockTimeoutMin }},
 }
 
 func isNumber(v string) bool {
@@ -111,6 +113,9 @@ func (x *session) showOwn(st *planner.Statement) *localResult {
 	r := x.rule()
 	x.hint = hint
 	v := ownSettings[name].otherwise
+	if v == "" {
+		v = x.srv.several.Defaults().Show(name)
+	}
 	switch name {
 	case readPolicySetting:
 		v = policyNames[r.policy]

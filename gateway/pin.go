@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
@@ -144,12 +145,18 @@ func (x *session) besideTemps(err error) error {
 // temporary reports whether a schema change is about temporary tables alone.
 func (x *session) temporary(st *planner.Statement) bool {
 	d := st.DDL
+	if d.Op == "create view" {
+		return slices.ContainsFunc(d.Unknown, func(n string) bool { return x.temps[n] })
+	}
 	return len(x.temps) > 0 && len(d.Unknown) > 0 && len(d.Dropped)+len(d.Altered)+len(d.Truncated) == 0 &&
 		!slices.ContainsFunc(d.Unknown, func(n string) bool { return !x.temps[n] })
 }
 
 // temporaryDDL runs it on the kept conversation, where it is a statement like others.
 func (x *session) temporaryDDL(st *planner.Statement) error {
+	if st.DDL.Spread {
+		return sqlstate.Refuse("a view over a temporary table and sharded tables is not supported", "use WITH, or two statements")
+	}
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -161,8 +168,11 @@ func (x *session) temporaryDDL(st *planner.Statement) error {
 	if err == nil && st.DDL.Index != nil {
 		x.remembersTemp(st.DDL.Index.Name) // for DROP INDEX
 	}
+	if err == nil && st.DDL.Op == "create view" {
+		x.remembersTemp(st.Temp)
+	}
 	if err == nil && x.tx.state == txNone {
-		if st.DDL.Op == "drop table" || st.DDL.Op == "drop index" {
+		if strings.HasPrefix(st.DDL.Op, "drop ") {
 			for _, n := range st.DDL.Unknown {
 				delete(x.temps, n)
 			}

@@ -205,6 +205,9 @@ func (x *session) sent() roaming {
 func (x *session) loose() bool { return x.tx.weak && !x.tx.lost && x.tx.schema == nil }
 
 func (x *session) used(u use) {
+	if c := x.pipe.Conn; x.tx.schema == nil && !onSeveral(c) {
+		x.turn.At(c.ShardName())
+	}
 	x.sending(u.roam)
 	if !u.readOnly {
 		x.wrote = true

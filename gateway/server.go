@@ -46,7 +46,9 @@ type Options struct {
 	// Transactions end those over several shards; nil: the server makes its own,
 	// and nobody finishes what a crash of it leaves.
 	Transactions *several.Transactions
-	Limits       Limits
+	// Several are the bounds of statements over several shards where a session sets none.
+	Several several.Defaults
+	Limits  Limits
 	// ReadPolicy and ReplicaLag are those of sessions that set none; a ReplicaLag
 	// of 0 is DefaultReplicaLag.
 	ReadPolicy executor.ReadPolicy
@@ -117,7 +119,10 @@ func New(o Options) *Server {
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
-	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions)
+	if o.Transactions == nil {
+		o.Transactions = several.NewTransactions(several.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
+	}
+	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions, o.Several)
 	s.exchange = &exchange{srv: s}
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)

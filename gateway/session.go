@@ -484,6 +484,7 @@ func (x *session) frame(f wire.Frame) error {
 // snapshot is the map that the session's next statement is planned with.
 // private says that it is the session's own, with its uncommitted changes.
 func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
+	x.turn.At(nil)
 	if x.tx.schema != nil {
 		return x.tx.schema.Snapshot(), true
 	}

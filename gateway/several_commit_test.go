@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/executor/several"
 )
 
 // both is a row of the first tenant of two shards each.
@@ -184,8 +186,14 @@ func TestAtomicReads(t *testing.T) {
 // each other on two shards, of which no shard sees more than its half.
 func TestDeadlockOverSeveralShards(t *testing.T) {
 	t.Parallel()
-	c, conn, keys := orders(t, config{})
-	other := start(t, config{dir: c.dir, urls: c.shards})
+	// The sessions' setting is in force, not the routers'.
+	never := several.Defaults{DeadlockTimeout: time.Hour}
+	c, conn, keys := orders(t, config{several: never})
+	other := start(t, config{dir: c.dir, urls: c.shards, several: never})
+	if got := one[string](t, conn, "SHOW cleave.deadlock_timeout"); got != "3600000ms" {
+		t.Errorf("SHOW cleave.deadlock_timeout: %q", got)
+	}
+	wantCode(t, conn, "22023", "SET cleave.deadlock_timeout = 0")
 	a, b := keys[0][0], keys[1][0]
 	for _, k := range []int64{a, b} {
 		exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'x')", k)
@@ -197,6 +205,7 @@ func TestDeadlockOverSeveralShards(t *testing.T) {
 		key  int64
 		name string
 	}{{first, a, "first"}, {second, b, "second"}} {
+		exec(t, x.conn, "SET cleave.deadlock_timeout = '100ms'")
 		exec(t, x.conn, "BEGIN")
 		exec(t, x.conn, update, x.key, x.name)
 	}
@@ -221,7 +230,15 @@ func TestDeadlockOverSeveralShards(t *testing.T) {
 	if codeOf(errs[0]) != "40P01" || errs[1] != nil {
 		t.Fatal(errs)
 	}
-	t.Log(errs[0])
+	for _, m := range []struct{ name, label, value string }{{"cleave_deadlocks_total", "", ""}, {"cleave_transactions_total", "result", "committed"}} {
+		labels := []string{m.label, m.value}
+		if m.label == "" {
+			labels = nil
+		}
+		if n := c.samples(t, m.name, labels...) + other.samples(t, m.name, labels...); n != 1 {
+			t.Errorf("%s: %v", m.name, n)
+		}
+	}
 	if n := one[int64](t, conn, "SELECT count(DISTINCT note) FROM orders"); n != 1 {
 		t.Errorf("%d notes: one of the transactions is there by half", n)
 	}

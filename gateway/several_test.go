@@ -3,10 +3,14 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/executor/several"
 )
 
 // fill inserts two rows for each of the first keys of each shard.
@@ -180,6 +184,84 @@ func TestGuardRails(t *testing.T) {
 	wantCode(t, conn, "22023", "SET cleave.rows_max = 'many'")
 	exec(t, conn, "SET cleave.scatter = off")
 	wantCode(t, conn, "", "SELECT * FROM orders WHERE tenant_id = $1", keys[0][0])
+}
+
+// TestGuardRailsOfWrites: the bounds hold for everything that writes, and nothing
+// of what they stop is kept. Here they are the router's; a session may set others.
+func TestGuardRailsOfWrites(t *testing.T) {
+	t.Parallel()
+	cl, conn, keys := orders(t, config{several: several.Defaults{ShardsMax: 2, RowsMax: 3, BytesMax: 1000, Timeout: 300 * time.Millisecond}})
+	for _, ks := range keys {
+		for id := range 2 {
+			exec(t, conn, "INSERT INTO orders VALUES ($1, $2, 'x')", ks[0], id)
+		}
+	}
+	var rows, moves []string
+	for i, ks := range keys {
+		rows = append(rows, fmt.Sprintf("(%d, 10, 'new')", ks[1]))
+		moves = append(moves, fmt.Sprintf("WHEN %d THEN %d", ks[0], keys[(i+1)%len(keys)][0]))
+	}
+	all := strings.Join(rows, ", ")
+	state := func() string {
+		return one[string](t, conn, "SELECT count(*) || ' ' || count(*) FILTER (WHERE note = 'x') || ' ' || sum(tenant_id * id) FROM orders")
+	}
+	exec(t, conn, "SET cleave.shards_max = 0")
+	want := state()
+	exec(t, conn, "RESET cleave.shards_max")
+	for _, test := range []struct{ set, code, sql string }{
+		{"", "53400", "INSERT INTO orders VALUES " + all},
+		{"", "53400", "INSERT INTO orders SELECT tenant_id, id + 50, note FROM orders"},
+		{"", "53400", "UPDATE orders SET note = 'y'"},
+		{"", "53400", "DELETE FROM orders"},
+		{"", "53400", "UPDATE orders SET tenant_id = CASE tenant_id " + strings.Join(moves, " ") + " ELSE tenant_id END"},
+		// Two shards are read, and a third one gets their rows.
+		{"", "53400", fmt.Sprintf("UPDATE orders SET tenant_id = %d, id = id + tenant_id * 100 WHERE tenant_id IN (%d, %d)", keys[2][0], keys[0][0], keys[1][0])},
+		{"", "53400", "COPY"},
+		{"cleave.shards_max = 0", "53400", "UPDATE orders SET note = 'y' RETURNING *"},
+		{"cleave.shards_max = 0; SET cleave.rows_max = 0", "53400", "UPDATE orders SET note = 'y' RETURNING repeat('x', 400)"},
+		{"cleave.shards_max = 0", "53400", "DELETE FROM orders RETURNING id"},
+		{"cleave.shards_max = 0", "57014", "UPDATE orders SET note = 'y' WHERE pg_sleep(1) IS NOT NULL"},
+		{"cleave.shards_max = 0", "57014", "DELETE FROM orders WHERE pg_sleep(1) IS NOT NULL"},
+		{"cleave.shards_max = 0", "53400", "COPY orders TO STDOUT"},
+	} {
+		if test.set != "" {
+			for _, set := range strings.Split("SET "+test.set, ";") {
+				exec(t, conn, set)
+			}
+		}
+		switch {
+		case test.sql == "COPY":
+			var lines strings.Builder
+			for _, ks := range keys {
+				fmt.Fprintf(&lines, "%d\t10\tnew\n", ks[1])
+			}
+			_, err := conn.PgConn().CopyFrom(context.Background(), strings.NewReader(lines.String()), "COPY orders FROM STDIN")
+			if codeOf(err) != test.code {
+				t.Errorf("COPY FROM: %v", err)
+			}
+		case strings.HasPrefix(test.sql, "COPY"):
+			_, err := conn.PgConn().CopyTo(context.Background(), io.Discard, test.sql)
+			if codeOf(err) != test.code {
+				t.Errorf("%s: %v", test.sql, err)
+			}
+		default:
+			wantCode(t, conn, test.code, test.sql)
+		}
+		exec(t, conn, "SET cleave.shards_max = 0")
+		if got := state(); got != want {
+			t.Fatalf("%s: the rows are %q, and were %q", test.sql, got, want)
+		}
+		exec(t, conn, "RESET cleave.shards_max")
+		exec(t, conn, "RESET cleave.rows_max")
+	}
+	for name, want := range map[string]string{"cleave.scatter": "on", "cleave.shards_max": "2", "cleave.rows_max": "3", "cleave.bytes_max": "1000", "cleave.several_timeout": "300ms", "cleave.gather_rows_max": "0"} {
+		if got := one[string](t, conn, "SHOW "+name); got != want {
+			t.Errorf("SHOW %s: %q, want %q", name, got, want)
+		}
+	}
+	other := cl.connect(t, "&cleave.shards_max=0", "&cleave.several_timeout=0")
+	exec(t, other, "UPDATE orders SET note = 'y' WHERE pg_sleep(0.2) IS NOT NULL")
+	wantCode(t, other, "53400", "SELECT * FROM orders")
 }
 
 func TestExplainOverSeveralShards(t *testing.T) {

@@ -156,6 +156,7 @@ func (x *session) bindTx(shard string, u use) error {
 	if !x.tx.weak {
 		x.uses(c.Shard())
 	}
+	x.turn.At(c.ShardName())
 	x.unit.bound = true
 	x.wrote = !u.readOnly
 	x.sending(u.roam)
@@ -579,6 +580,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
 	case "release":
+		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
 		t.saves = t.saves[:at]
 	case "rollback to":
 		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep

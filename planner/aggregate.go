@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 )
@@ -16,7 +18,10 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	calls, sure := a.ownAggregates(q)
-	if !sure && !onlyGrouping(a, q) || len(calls) == 0 && len(s.GroupClause) == 0 && s.HavingClause == nil || a.isVolatile(n) {
+	if len(calls) == 0 && len(s.GroupClause) == 0 {
+		return nil, nil // HAVING alone: PostgreSQL reads no rows
+	}
+	if !sure && !onlyGrouping(a, q) || a.isVolatile(n) {
 		return nil, nil
 	}
 	var u *use
@@ -29,8 +34,12 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 	if u == nil {
 		return nil, nil
 	}
+	sorted, _ := a.sortedBelow(q, u.node)
 	name := RelationPrefix + itoa(a.second.names+1)
 	for _, partial := range []bool{true, false} {
+		if !partial && sorted != nil {
+			break // array_agg and its kin get the rows in the subquery's order
+		}
 		b := &aggregation{a: a, q: q, name: name, partial: partial}
 		final, ok := b.final(s)
 		if !ok {
@@ -89,7 +98,7 @@ type aggColumn struct {
 func (b *aggregation) column(n *pg.Node, key bool) *pg.Node {
 	at := -1
 	for i, c := range b.columns {
-		if c.key == key && sameNode(c.expr, n) {
+		if c.key == key && b.same(c.expr, n) {
 			at = i
 		}
 	}
@@ -98,6 +107,38 @@ func (b *aggregation) column(n *pg.Node, key bool) *pg.Node {
 		b.columns = append(b.columns, aggColumn{expr: clone(n), key: key})
 	}
 	return columnNode(b.name, "c"+itoa(at+1))
+}
+
+// same reports whether two expressions are one to PostgreSQL: t.a is a if no other
+// table has an a.
+func (b *aggregation) same(x, y *pg.Node) bool {
+	return sameNode(x, y) || sameNode(b.qualified(x), b.qualified(y))
+}
+
+// qualified puts the table's name before columns whose table is certain.
+func (b *aggregation) qualified(n *pg.Node) *pg.Node {
+	return replace(clone(n), func(n *pg.Node) *pg.Node {
+		names := fieldNames(n.GetColumnRef())
+		if n.GetColumnRef() == nil || len(names) != 1 {
+			return n
+		}
+		of, found := "", 0
+		for _, it := range b.q.sc.items {
+			if it.open {
+				return n
+			}
+			if it.bare && slices.ContainsFunc(it.cols, func(c column) bool { return c.name == names[0] }) {
+				of = it.name
+				if found++; !it.rel {
+					return n
+				}
+			}
+		}
+		if found != 1 || of == "" {
+			return n
+		}
+		return columnNode(of, names[0])
+	})
 }
 
 // relation is the query of each shard.
@@ -187,7 +228,7 @@ func (b *aggregation) final(s *pg.SelectStmt) (*pg.SelectStmt, bool) {
 	var extra []*pg.Node
 	rewrite := func(n *pg.Node) *pg.Node {
 		for _, g := range groups {
-			if sameNode(g, n) {
+			if b.same(g, n) {
 				return b.column(g, true)
 			}
 		}

@@ -59,6 +59,7 @@ type analyzer struct {
 	advisory string          // a function of advisory locks, or of notifications
 	second   *reading        // nil while one shard is tried
 	known    map[string]bool // see repeated
+	stores   [][]konst       // the shard keys that an INSERT stores
 }
 
 // touch notes that the statement uses a table.
@@ -381,10 +382,8 @@ func (a *analyzer) withClause(w *pg.WithClause, sc *scope) []*withQuery {
 			}
 			out = append(out, &withQuery{q: q, c: entry})
 		} else {
-			for _, col := range a.modify(c.Ctequery, sc, false) {
-				entry.cols = append(entry.cols, column{name: col, term: noTerm})
-			}
-			entry.open = true
+			r := a.modify(c.Ctequery, sc, false)
+			entry.cols, entry.sets, entry.open = r.cols, r.sets, r.open
 			entry.rename(names)
 		}
 		if c.SearchClause != nil || c.CycleClause != nil {
@@ -585,6 +584,13 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 	if a.second != nil {
 		a.second.top = &pg.Node{Node: &pg.Node_CopyStmt{CopyStmt: c}}
+	}
+	if v := a.viewOf(c.Relation); v != nil {
+		way, hint := "from", "Try the COPY (SELECT ...) TO variant."
+		if c.IsFrom {
+			way, hint = "to", "insert into the view's table"
+		}
+		fail(sqlstate.New(sqlstate.WrongObjectType, "cannot copy %s view %q", way, v.Name).WithHint("%s", hint))
 	}
 	a.touch(a.relation(c.Relation), c.Relation)
 	if c.WhereClause != nil {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -622,6 +623,12 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	case pg.ObjectType_OBJECT_INDEX:
 		a.ownSchema(t.Relation.GetSchemaname())
 		a.everywhere("alter index", "ALTER INDEX")
+		if slices.ContainsFunc(t.Cmds, func(c *pg.Node) bool {
+			return c.GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_AttachPartition
+		}) {
+			st.DDL.AllShards = false // only whole tables have partitions
+			return
+		}
 		if !t.MissingOk {
 			a.ifExistsElsewhere("index")
 		}

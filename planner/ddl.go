@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -91,6 +92,8 @@ func (a *analyzer) everywhere(op, tag string) {
 // ownSchema refuses changes inside schemas that belong to the router or the server.
 func (a *analyzer) ownSchema(name string) {
 	switch {
+	case strings.HasPrefix(name, "pg_temp"):
+		refuse("objects of schema pg_temp other than tables and views are not supported", "make the object in another schema")
 	case name == InternalSchema:
 		fail(internalSchemaError())
 	case name == VirtualSchema:
@@ -195,7 +198,15 @@ func (a *analyzer) mustKnow() {
 		a.st.Kind, a.st.Tag, a.st.DDL.Op = DDLKind, "ALTER TABLE", "alter table"
 		a.st.DDL.Strangers = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)).
 			WithHint("SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others")
+		if schema, _, qualified := strings.Cut(a.unknown, "."); qualified && !a.knowsSchema(schema) {
+			a.st.DDL.Strangers = sqlstate.Refuse("the router knows no table of schema "+schema+", nor whether there is such a schema", "SELECT * FROM cleave.tables shows the tables")
+		}
 	}
+}
+
+// knowsSchema reports whether the map has a table of a schema.
+func (a *analyzer) knowsSchema(name string) bool {
+	return slices.ContainsFunc(a.snap.State().Tables, func(t shardmap.Table) bool { return t.Schema == name })
 }
 
 // spread reports whether the statement's tables are on every shard.
@@ -332,6 +343,10 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 	}
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
+		if r.RenameType == pg.ObjectType_OBJECT_TABLE && a.relation(r.Relation).table == nil && a.renameSequence(r.Relation, "", r.Newname) {
+			st.Tag = "ALTER TABLE"
+			return
+		}
 		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
 			refuse("renaming a column of this kind of object is not supported yet", "")
 		}
@@ -393,6 +408,10 @@ func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 	}
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_TABLE:
+		if a.relation(s.Relation).table == nil && a.renameSequence(s.Relation, s.Newschema, "") {
+			a.st.Tag = "ALTER TABLE"
+			return
+		}
 		_, names := a.targets([]*pg.RangeVar{s.Relation})
 		a.mustKnow()
 		a.st.Kind, a.st.Tag = DDLKind, "ALTER TABLE"

@@ -16,11 +16,21 @@ import (
 // restate returns the text of a statement's tree; ok is false if it cannot be
 // written down with certainty.
 func restate(n *pg.Node) (text string, ok bool) {
+	if text, ok = restated(n, clone(n)); ok {
+		return text, true
+	}
+	// The printer leaves out brackets that are needed: once more with all of them.
+	return restated(n, bracketed(clone(n)))
+}
+
+// restated prints a tree and looks whether the text means another one.
+func restated(n, print *pg.Node) (text string, ok bool) {
 	want := clone(n)
-	text, err := pg.Deparse(&pg.ParseResult{Version: parserVersion(), Stmts: []*pg.RawStmt{{Stmt: want}}})
+	text, err := pg.Deparse(&pg.ParseResult{Version: parserVersion(), Stmts: []*pg.RawStmt{{Stmt: print}}})
 	if err != nil {
 		return "", false
 	}
+	text = strings.ReplaceAll(text, bracket+"(", "(")
 	again, err := pg.Parse(text)
 	if err != nil || len(again.Stmts) != 1 {
 		return "", false
@@ -29,6 +39,47 @@ func restate(n *pg.Node) (text string, ok bool) {
 	forgetPlaces(want.ProtoReflect())
 	forgetPlaces(got.ProtoReflect())
 	return text, proto.Equal(want, got)
+}
+
+// bracket is the name of calls that stand for a pair of brackets until they are printed.
+const bracket = "cleave_bracket_"
+
+// bracketed puts brackets around the operands of operators that are operators
+// themselves. It changes the tree.
+func bracketed(n *pg.Node) *pg.Node {
+	wrap := func(n *pg.Node) *pg.Node {
+		switch n.GetNode().(type) {
+		case *pg.Node_AExpr, *pg.Node_BoolExpr, *pg.Node_NullTest, *pg.Node_BooleanTest, *pg.Node_SubLink:
+			return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: &pg.FuncCall{Funcname: []*pg.Node{strNode(bracket)}, Args: []*pg.Node{n}, Funcformat: pg.CoercionForm_COERCE_EXPLICIT_CALL}}}
+		}
+		return n
+	}
+	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.A_Expr:
+			v.Lexpr, v.Rexpr = wrap(v.Lexpr), wrap(v.Rexpr)
+			switch v.Kind {
+			case pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
+				for i, item := range v.Rexpr.GetList().GetItems() {
+					v.Rexpr.GetList().Items[i] = wrap(item)
+				}
+			}
+		case *pg.NullTest:
+			v.Arg = wrap(v.Arg)
+		case *pg.BooleanTest:
+			v.Arg = wrap(v.Arg)
+		case *pg.SubLink:
+			v.Testexpr = wrap(v.Testexpr)
+		case *pg.BoolExpr:
+			if v.Boolop == pg.BoolExprType_NOT_EXPR {
+				for i, a := range v.Args {
+					v.Args[i] = wrap(a)
+				}
+			}
+		}
+		return true
+	})
+	return n
 }
 
 // parserVersion is what the deparser wants to see in a tree.

@@ -425,6 +425,9 @@ func (a *analyzer) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
 			refuse("the router makes the values of column "+quoteIdent(g.Name)+", and does not see the rows that MERGE inserts", "give the column a value, or use INSERT ... ON CONFLICT")
 		}
+		if g.Identity != "" && c.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+			refuse("OVERRIDING USER VALUE ignores the values given for column "+quoteIdent(g.Name)+", and the router does not see the rows that MERGE inserts", "use INSERT ... ON CONFLICT")
+		}
 		if g.Identity == shardmap.IdentityAlways && c.Override != pg.OverridingKind_OVERRIDING_SYSTEM_VALUE {
 			fail(alwaysInsert(g.Name))
 		}

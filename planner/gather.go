@@ -40,6 +40,7 @@ type gatherer struct {
 	whole bool // no subquery may be given away as a whole
 
 	typeof bool // it calls pg_typeof
+	idle   bool // of the level that is read no condition goes to the shards
 	depth  int  // of subqueries in expressions
 }
 

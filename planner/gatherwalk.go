@@ -227,6 +227,7 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 			}
 		}
 	} else {
+		g.idle = g.unread(s)
 		p.lv = g.level(s.FromClause, s.WhereClause, sc)
 	}
 	for _, t := range s.TargetList {
@@ -252,14 +253,33 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	}
 }
 
+// unread reports whether PostgreSQL reads no row of a query's tables: it has HAVING,
+// and neither GROUP BY nor aggregates. Its WHERE, which may fail, is never run.
+func (g *gatherer) unread(s *pg.SelectStmt) bool {
+	if s.HavingClause == nil || len(s.GroupClause) > 0 || g.a.second == nil {
+		return false
+	}
+	q := g.a.second.queries[g.selects[s]]
+	if q == nil || q.sel == nil {
+		return false
+	}
+	calls, sure := g.a.ownAggregates(q)
+	return sure && len(calls) == 0
+}
+
 // level reads FROM and WHERE.
 func (g *gatherer) level(from []*pg.Node, where *pg.Node, sc *gatherScope) *gatherLevel {
 	lv := &gatherLevel{count: map[string]int{}, at: map[*pg.RangeVar]*occurrence{}}
 	p := place{sc: sc, lv: lv}
+	idle := g.idle
+	g.idle = false
 	for _, n := range from {
 		g.from(n, p)
 	}
 	g.walk(where, p)
+	if idle {
+		return lv
+	}
 	conds := split(where, nil)
 	for _, n := range from {
 		g.push(n, conds, lv)

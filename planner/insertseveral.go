@@ -178,6 +178,11 @@ func plainValues(sel *pg.SelectStmt) bool {
 func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
 	at := keyPlaces(t, cols)
 	a.types = p.Types
+	for _, n := range s.GetOnConflictClause().GetTargetList() {
+		if r := n.GetResTarget(); assigned(r.GetVal()).GetSetToDefault() != nil && keyColumnOrUnknown(t, r.GetName()).Clocked != "" {
+			refuse("ON CONFLICT DO UPDATE SET "+quoteIdent(r.GetName())+" = DEFAULT would be the time of each shard's own transaction", "write the time out: now()")
+		}
+	}
 	x := &inserting{analyzer: a}
 	i := a.tokenAt(s.Relation.Location)
 	if i < 0 {
@@ -189,9 +194,11 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	if a.word(i+1, "as") {
 		i += 2
 	}
+	listEnd, named := i, false
 	i++
 	if a.punct(i, '(') && !(a.word(i+1, "values") && a.punct(i+2, '(')) && !a.punct(i+1, '(') {
-		i = a.closing(i) + 1
+		listEnd, named = a.closing(i), true
+		i = listEnd + 1
 	}
 	if a.word(i, "overriding") {
 		i += 3
@@ -210,6 +217,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	// The clock and what is computed first take their places before any text is cut.
 	type span struct{ from, to int }
 	rows := make([]span, 0, len(sel.ValuesLists))
+	brackets := make([][2]int, 0, len(sel.ValuesLists))
 	first := i + 1
 	at0 := first
 	p.Rows = make([]InsertRow, len(sel.ValuesLists))
@@ -219,6 +227,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 		}
 		end := a.closing(at0)
 		rows = append(rows, span{ts[at0].Start, ts[end].End})
+		brackets = append(brackets, [2]int{at0, end})
 		items := l.GetList().GetItems()
 		var places [][2]int
 		place := func(i int) (int, int) {
@@ -268,6 +277,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 			}
 		}
 	}
+	cut.edits = append(cut.edits, a.clockRows(t, cols, sel.ValuesLists, listEnd, named, brackets)...)
 	slices.SortStableFunc(cut.edits, func(a, b edit) int { return a.from - b.from })
 	p.Head = cut.cut(0, rows[0].from)
 	for r := range rows {
@@ -497,7 +507,15 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 	if len(generated(t)) > 0 {
 		w.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
-	w.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}
+	rows := allOf(relationName(0), "")
+	for _, c := range leftOut(t, cols) {
+		rows.TargetList = append(rows.TargetList, targetNode(a.clockDefault(c), ""))
+		w.Cols = append(w.Cols, resTarget(c.Name))
+	}
+	w.SelectStmt = &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: rows}}
+	if w.OnConflictClause != nil {
+		a.clockAssignments(t, w.OnConflictClause.TargetList)
+	}
 	if p.Matched {
 		for _, k := range t.ShardKey {
 			w.ReturningList = append(w.ReturningList, hiddenColumn(s.Relation, k))
@@ -583,6 +601,12 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 		if to := keyColumn(t, t.ShardKey[i]); strings.Contains(to.Type, "(") && to.Type != keyColumn(w.rel.table, w.rel.table.ShardKey[i]).Type {
 			return nil
 		}
+	}
+	if !a.clockSelect(s, sel, t, cols, q) {
+		return nil
+	}
+	if s.OnConflictClause != nil {
+		a.clockAssignments(t, s.OnConflictClause.TargetList)
 	}
 	m := &ModifyPlan{Table: t, Returning: len(s.ReturningList) > 0}
 	if len(generated(t)) > 0 {

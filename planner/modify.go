@@ -10,22 +10,23 @@ import (
 )
 
 // modify analyses INSERT, UPDATE, DELETE and MERGE, at the top or in WITH, and
-// proves it. It returns the names of the columns of RETURNING.
-func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) []string {
+// proves it. It returns the columns of RETURNING, with what is known of them.
+func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) *cte {
 	a.changes = true
 	tag := ""
 	var returning []*pg.Node
+	out := &cte{open: true}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_InsertStmt:
 		tag, returning = "INSERT", v.InsertStmt.ReturningList
 		a.fillInsert(v.InsertStmt)
-		a.insert(v.InsertStmt, parent)
+		out = a.insert(v.InsertStmt, parent)
 	case *pg.Node_UpdateStmt:
 		tag, returning = "UPDATE", v.UpdateStmt.ReturningList
-		a.update(v.UpdateStmt, parent)
+		out = a.update(v.UpdateStmt, parent)
 	case *pg.Node_DeleteStmt:
 		tag, returning = "DELETE", v.DeleteStmt.ReturningList
-		a.delete(v.DeleteStmt, parent)
+		out = a.delete(v.DeleteStmt, parent)
 	case *pg.Node_MergeStmt:
 		tag, returning = "MERGE", v.MergeStmt.ReturningList
 		a.merge(v.MergeStmt, parent)
@@ -35,15 +36,53 @@ func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) []string {
 	if top {
 		a.st.Tag, a.st.ReturnsRows = tag, len(returning) > 0
 	}
-	var names []string
-	for _, r := range returning {
-		if t := r.GetResTarget(); t != nil && t.Name != "" {
-			names = append(names, t.Name)
-		} else {
-			names = append(names, outputName(t.GetVal()))
+	return out
+}
+
+// returned are the columns of RETURNING. Of the shard key of the table that is changed
+// it is known what the facts say.
+func (a *analyzer) returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
+	out := &cte{}
+	add := func(c column) {
+		var set []konst
+		if target.key != nil && slices.Contains(target.key, c.term) {
+			if best, ok := f.best(asSet(f.class(c.term))); ok {
+				set = append([]konst{}, best...)
+			}
+		}
+		c.term = noTerm
+		out.cols, out.sets = append(out.cols, c), append(out.sets, set)
+	}
+	for _, n := range list {
+		r := n.GetResTarget()
+		names := fieldNames(r.GetVal().GetColumnRef())
+		switch {
+		case isStar(n):
+			of := strs(r.Val.GetColumnRef().GetFields())
+			for _, it := range sc.items {
+				if len(of) > 0 && it.name != of[len(of)-1] {
+					continue
+				}
+				out.open = out.open || it.open
+				for _, c := range it.cols {
+					add(c)
+				}
+			}
+		case names != nil:
+			c := sc.resolve(names)
+			if c.name = r.Name; c.name == "" {
+				c.name = names[len(names)-1]
+			}
+			add(c)
+		default:
+			name := r.GetName()
+			if name == "" {
+				name = outputName(r.GetVal())
+			}
+			add(column{name: name, term: noTerm})
 		}
 	}
-	return names
+	return out
 }
 
 // target reads the table that a statement changes.
@@ -96,7 +135,7 @@ func (a *analyzer) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it
 	}
 }
 
-func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) {
+func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) *cte {
 	sc := &scope{parent: parent}
 	q := &query{up: true, down: true}
 	q.with = a.withClause(u.WithClause, sc)
@@ -109,7 +148,7 @@ func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) {
 	a.assignGenerated(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
-	a.visitQuery(q, a.empty())
+	return a.returned(u.ReturningList, sc, t, a.visitQuery(q, a.empty()))
 }
 
 func (j *jnode) add(k *jnode) {
@@ -121,7 +160,7 @@ func (j *jnode) add(k *jnode) {
 
 func (a *analyzer) empty() *facts { return &facts{learned: map[*jnode]bool{}} }
 
-func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) {
+func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) *cte {
 	sc := &scope{parent: parent}
 	q := &query{up: true, down: true}
 	q.with = a.withClause(d.WithClause, sc)
@@ -130,7 +169,7 @@ func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) {
 	q.root.add(t)
 	a.where(q.root, d.WhereClause, sc)
 	a.walkList(d.ReturningList, &walker{sc: sc, subs: &q.subs})
-	a.visitQuery(q, a.empty())
+	return a.returned(d.ReturningList, sc, t, a.visitQuery(q, a.empty()))
 }
 
 // merge: the source is the preserved side of an outer join with the target.
@@ -189,7 +228,10 @@ func columnNames(t *shardmap.Table) []string {
 	return names
 }
 
-func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
+func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
+	outside := a.stores
+	a.stores = nil
+	defer func() { a.stores = outside }()
 	sc := &scope{parent: parent}
 	q := &query{up: true}
 	q.root = newNode(jInner)
@@ -269,6 +311,17 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) {
 	}
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
 	a.visitQuery(q, a.empty())
+	f := a.empty()
+	for i, k := range j.key {
+		set := make([]konst, 0, len(a.stores))
+		for _, row := range a.stores {
+			set = append(set, row[i])
+		}
+		if k != noTerm && len(set) > 0 {
+			f.list = append(f.list, oneOf(k, set))
+		}
+	}
+	return a.returned(s.ReturningList, target, j, f)
 }
 
 // restates reports whether an assignment of ON CONFLICT DO UPDATE gives a column
@@ -324,6 +377,7 @@ func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 	}
 	at := keyPlaces(t, cols)
 	key := make([]KeyExpr, len(at))
+	row := make([]konst, len(at))
 	var tuple []term
 	for i, p := range at {
 		col := keyColumn(t, t.ShardKey[i])
@@ -350,10 +404,11 @@ func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 			refuse("the value for the shard key column "+quoteIdent(col.Name)+" is of another type", "cast it to "+col.Type)
 		}
 		e = a.stored(e, t, col)
-		key[i] = e
+		key[i], row[i] = e, k
 	}
 	if len(tuple) == 0 {
 		a.addKey(key)
+		a.stores = append(a.stores, row)
 		return
 	}
 	if len(tuple) != len(at) {
@@ -415,6 +470,7 @@ func (a *analyzer) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 		refuse("the rows for "+quoteName(t.Schema, t.Name)+" get their shard key "+quoteIdent(t.ShardKey[missing])+" from a query that does not fix it",
 			`select rows of one key: add "... = value" for the column that becomes `+quoteIdent(t.ShardKey[missing]))
 	}
+	a.stores = rows
 	for _, r := range rows {
 		key := make([]KeyExpr, len(r))
 		for i, k := range r {
@@ -423,6 +479,7 @@ func (a *analyzer) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 				refuse("the shard key is selected from a column of another type", "cast it to "+a.types[i].String())
 			}
 			key[i] = a.stored(e, t, keyColumn(t, t.ShardKey[i]))
+			key[i].selected = true
 		}
 		a.addKey(key)
 	}

@@ -49,8 +49,10 @@ type MovePlan struct {
 	Types []keyspace.Type
 	// Keys are the new shard key's columns, for what the column does to a value.
 	Keys []KeyExpr
-	// Lock locks the rows that match and returns ctid and the new shard key.
+	// Lock locks the rows that match and returns ctid, the new shard key and the old.
 	Lock Template
+	// Look reads what Take returns, and Probe is Put of the rows that meet no other.
+	Look, Probe Template
 	// Stay updates rows that keep their shard, Take deletes those that leave it and
 	// returns their new values: one column for each of Columns, then the shard key.
 	Stay, Take Template
@@ -87,8 +89,19 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 	a.onlyReads(with)
 	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
 	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Why: "rows of several shards change"}
+	if up := n.GetUpdateStmt(); up != nil {
+		a.clockAssignments(t, up.TargetList)
+	}
 	if v := n.GetMergeStmt(); v != nil {
 		src := a.mergeLocal(v, u)
+		for _, w := range v.MergeWhenClauses {
+			c := w.GetMergeWhenClause()
+			if c.CommandType == pg.CmdType_CMD_INSERT {
+				a.clockMerge(t, c)
+			} else {
+				a.clockAssignments(t, c.TargetList)
+			}
+		}
 		a.clocked(n)
 		m.Write = a.ownTemplate(n, src, u)
 		plan.Target = Target{Keyspace: t.Keyspace}
@@ -183,6 +196,7 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 		SelectStmt: &pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: allOf(relationName(0), "")}}}
 	for _, c := range m.Reference.Columns {
 		w.Cols = append(w.Cols, resTarget(c.Name))
+		w.ReturningList = append(w.ReturningList, targetNode(columnNode(name, c.Name), "")) // to see what triggers made of them
 	}
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
 		w.OnConflictClause = a.overwrite(c, t, m.Reference.Columns)

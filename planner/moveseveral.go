@@ -61,6 +61,9 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	}
 	mv.Keys = a.storedKeys(t)
 	lock.TargetList = append(lock.TargetList, keys...)
+	for i, k := range t.ShardKey {
+		lock.TargetList = append(lock.TargetList, targetNode(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: columnNode(name, k), TypeName: keyTypeName(mv.Types[i]), Location: -1}}}, ""))
+	}
 	lock.FromClause = append([]*pg.Node{node(up.Relation)}, up.FromClause...)
 	lock.WhereClause, lock.WithClause = up.WhereClause, up.WithClause
 	lock.LockingClause = []*pg.Node{{Node: &pg.Node_LockingClause{LockingClause: &pg.LockingClause{
@@ -96,6 +99,13 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	for _, k := range keys {
 		take.ReturningList = append(take.ReturningList, clone(k))
 	}
+	look := emptySelect()
+	look.TargetList, look.FromClause = take.ReturningList, lock.FromClause
+	look.WhereClause, look.WithClause = cond, up.WithClause
+	mv.Look = template(a.written(a.clocked(clone(selectNode(look)))))
+	probe := clone(node(put)).GetInsertStmt()
+	probe.ReturningList, probe.OnConflictClause = nil, &pg.OnConflictClause{Action: pg.OnConflictAction_ONCONFLICT_NOTHING}
+	mv.Probe = template(a.written(a.clocked(node(probe))))
 	stay := clone(node(up)).GetUpdateStmt()
 	stay.WhereClause = cond
 	mv.Stay = template(a.written(a.clocked(clone(node(stay)))))

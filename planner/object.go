@@ -349,7 +349,14 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 	switch d.RemoveType {
 	case pg.ObjectType_OBJECT_VIEW:
 		for _, o := range d.Objects {
-			a.inSchema(strs(o.GetList().GetItems()))
+			names := strs(o.GetList().GetItems())
+			a.inSchema(names)
+			if a.viewOf(rangeVar(names)) == nil {
+				st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
+			}
+		}
+		if len(st.DDL.Unknown) < len(d.Objects) {
+			st.DDL.Unknown = nil
 		}
 		everywhere("VIEW", "view")
 	case pg.ObjectType_OBJECT_MATVIEW:

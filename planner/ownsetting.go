@@ -16,6 +16,7 @@ var ownSettings = map[string]bool{
 	"cleave.hold_timeout":     true,
 	"cleave.read_consistency": true,
 	"cleave.transaction_mode": true,
+	"cleave.deadlock_timeout": true,
 }
 
 // OwnSetting reports whether a setting, in lower case, is one of the router's

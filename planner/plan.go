@@ -132,11 +132,14 @@ type KeyExpr struct {
 	// PostgreSQL could take another type for it: then the client has to say it.
 	Strict bool
 
-	into *shardmap.Table   // the table that an INSERT stores the value in, nil for a comparison
-	mod  keyspace.Modifier // what the column does to a stored value (INSERT)
-	lit  int32             // 1-based index into the literals of Normalize; 0: not a plain literal
-	loc  int32             // byte offset of the literal in the text + 1
-	as   keyspace.Type     // the type that the literal is read as, before it becomes Type
+	into *shardmap.Table // the table that an INSERT stores the value in, nil for a comparison
+	// selected: rows of a query are stored, which may give none. What it says of them
+	// comes from its conditions, so that there are none with NULL.
+	selected bool
+	mod      keyspace.Modifier // what the column does to a stored value (INSERT)
+	lit      int32             // 1-based index into the literals of Normalize; 0: not a plain literal
+	loc      int32             // byte offset of the literal in the text + 1
+	as       keyspace.Type     // the type that the literal is read as, before it becomes Type
 }
 
 // Args are the bound parameters of one execution. Slices are as in Bind: one
@@ -209,6 +212,9 @@ type DDL struct {
 	// Unknown are the names of tables that the map does not know, as the statement
 	// has them: they may be temporary tables of the session.
 	Unknown []string
+	// Spread: the view that it makes reads sharded tables. A view that reads one of
+	// Unknown which is a temporary table is temporary, and cannot.
+	Spread bool
 	// Strangers is the error of a statement that needs to know the tables, unless
 	// they are temporary ones; nil else.
 	Strangers *sqlstate.Error

@@ -66,7 +66,20 @@ func parseError(sql string, err error) error {
 	if pe.Message == "invalid Unicode escape" && !strings.Contains(strings.ToUpper(sql), "U&") {
 		code = sqlstate.InvalidEscapeSequence // of E'...'; U&'...' has its own
 	}
+	for _, words := range unsupported {
+		if strings.Contains(pe.Message, words) {
+			code = sqlstate.FeatureNotSupported
+		}
+	}
 	return sqlstate.New(code, "%s", pe.Message).At(pe.Cursorpos)
+}
+
+// unsupported are what the grammar's own errors of class 0A000 say.
+var unsupported = []string{
+	"CREATE SCHEMA IF NOT EXISTS cannot include schema elements", "constraints cannot be marked", "not yet implemented", "is no longer supported",
+	"is no longer required", "CREATE OR REPLACE CONSTRAINT TRIGGER is not supported", "aggregates cannot have output arguments",
+	"CHECK OPTION not supported on recursive views", "current database cannot be changed", "is only supported for ON DELETE actions",
+	"an ordered-set aggregate with a VARIADIC direct argument",
 }
 
 // Split returns the statements of one simple-query message, each with its exact

@@ -101,7 +101,7 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 				if key[i], never, err = e.eval(args); err != nil {
 					return Route{}, err
 				}
-				if never && e.into != nil {
+				if never && e.into != nil && !e.selected {
 					return Route{}, nullKey(e.into, e.into.ShardKey[i])
 				}
 			}
@@ -112,8 +112,10 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 		}
 		at, err := index.Locate(key)
 		if err != nil {
-			if sqlstate.As(err).Code == sqlstate.CheckViolation && !stores(exprs) {
+			if unlisted := sqlstate.As(err).Code == sqlstate.CheckViolation; unlisted && !stores(exprs) {
 				continue // no shard has rows of a value that is not listed
+			} else if unlisted && exprs[0].selected {
+				return Route{Several: true, Keyspace: s.Keyspace}, nil // an error only if there are such rows
 			}
 			return Route{}, err
 		}

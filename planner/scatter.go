@@ -23,6 +23,9 @@ func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
 	if len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
 		b.distinct = true
 	}
+	if !b.inherit(u.node) {
+		return nil, nil
+	}
 	return b.plan()
 }
 

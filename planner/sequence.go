@@ -22,6 +22,8 @@ type SequenceChange struct {
 	Was *shardmap.Sequence
 	// IfNotExists: a sequence that exists is left as it is.
 	IfNotExists bool
+	// InPath: the schema is the first of the search_path, and may not exist.
+	InPath bool
 }
 
 // clustered reports whether the router makes the values of a table's serial and
@@ -276,6 +278,9 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	if o := given["as"]; o != nil {
 		names := strs(o.Arg.GetTypeName().GetNames())
 		typ := intNames[names[len(names)-1]]
+		if last := names[len(names)-1]; typ == "" && castNames[last] == 0 && last != "numeric" {
+			refuse("the type "+last+" of a sequence is not known to the router", "a sequence is smallint, integer or bigint")
+		}
 		if typ == "" {
 			invalidSequence("sequence type must be smallint, integer, or bigint")
 		}
@@ -303,8 +308,8 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	retyped := !create && oldType != q.Type
 	if n, ok := number("maxvalue"); ok {
 		q.Max = n
-	} else if create || given["maxvalue"] != nil || retyped && q.Max == oldHigh {
-		if q.Max = high; q.Increment < 0 {
+	} else if anew := retyped && q.Max == oldHigh; create || given["maxvalue"] != nil || anew {
+		if q.Max = high; q.Increment < 0 && !anew {
 			q.Max = -1
 		}
 	}
@@ -313,8 +318,8 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	}
 	if n, ok := number("minvalue"); ok {
 		q.Min = n
-	} else if create || given["minvalue"] != nil || retyped && q.Min == oldLow {
-		if q.Min = 1; q.Increment < 0 {
+	} else if anew := retyped && q.Min == oldLow; create || given["minvalue"] != nil || anew {
+		if q.Min = 1; q.Increment < 0 || anew {
 			q.Min = low
 		}
 	}
@@ -386,7 +391,7 @@ func (a *analyzer) createSequence(c *pg.CreateSeqStmt) {
 	q := shardmap.Sequence{Schema: name.Schema, Name: name.Name}
 	_, owned := defineSequence(&q, c.Options, true)
 	a.ownedBy(&q, owned)
-	a.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists})
+	a.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
 }
 
 // ownedBy reads OWNED BY table.column.
@@ -405,6 +410,9 @@ func (a *analyzer) ownedBy(q *shardmap.Sequence, owned []string) {
 	}
 	v := rangeVar(owned[:len(owned)-1])
 	r := a.relation(v)
+	if r.catalog || strings.HasPrefix(r.name, "pg_") {
+		refuse("a sequence cannot be owned by a column of a system catalog", "name a column of a table")
+	}
 	if r.table == nil {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(owned[:len(owned)-1], ".")))
 	}
@@ -588,14 +596,14 @@ func (d *declaration) notIdentity(column string) {
 // alterIdentity rewrites ADD GENERATED and DROP IDENTITY of a column for the
 // shards, where the column has a plain default.
 func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
+	if d.cmds != 1 {
+		refuse("ADD GENERATED, SET GENERATED and DROP IDENTITY together with other changes of the table are not supported", "use one ALTER TABLE for each")
+	}
 	col := d.columnNamed(c.Name)
 	if col == nil {
 		return // the shard says so
 	}
 	ts := a.tokens()
-	if d.cmds != 1 {
-		refuse("ADD GENERATED, SET GENERATED and DROP IDENTITY together with other changes of the table are not supported", "use one ALTER TABLE for each")
-	}
 	// ALTER TABLE name ALTER [COLUMN] column ...: the words after the column.
 	at := -1
 	for i := len(ts) - 1; i > 0; i-- {
@@ -612,6 +620,9 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	}
 	switch c.Subtype {
 	case pg.AlterTableType_AT_AddIdentity:
+		if intNames[col.Type] == "" {
+			fail(sqlstate.New(sqlstate.InvalidParameterValue, "identity column type must be smallint, integer, or bigint"))
+		}
 		switch {
 		case col.Identity != "":
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is already an identity column", c.Name, d.name.Name))
@@ -622,9 +633,6 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		}
 		x := c.Def.GetConstraint()
 		q := a.ownedSequence(d.name, c.Name, intNames[col.Type], x.GetOptions())
-		if intNames[col.Type] == "" {
-			fail(sqlstate.New(sqlstate.InvalidParameterValue, "identity column type must be smallint, integer, or bigint"))
-		}
 		q.Identity = true
 		when := shardmap.IdentityByDefault
 		if x.GetGeneratedWhen() == "a" {

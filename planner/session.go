@@ -76,6 +76,10 @@ func CheckSetting(name, value string) error {
 		if !strings.EqualFold(strings.Trim(value, "' "), "origin") {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "session_replication_role cannot be changed through the router: it would switch off the shards' guards")
 		}
+	case name == "restrict_nonsystem_relation_kind":
+		if strings.Trim(value, "' ") != "" {
+			return sqlstate.Refuse("restrict_nonsystem_relation_kind is not supported: the router writes the queries of views out", "grant privileges instead")
+		}
 	case name == "seed":
 		return sqlstate.Refuse("SET seed is not supported: it would seed random() in one session of one shard only", "make the numbers in the client")
 	case OwnSetting(name):

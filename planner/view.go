@@ -27,6 +27,7 @@ const expandMax = 64
 // viewReach is what a view's query reads, through other views too.
 type viewReach struct {
 	sharded, reference, whole bool
+	unknown                   []string // names that the map does not know
 	depth                     int
 }
 
@@ -42,6 +43,9 @@ func (r *viewReach) count(a *analyzer, rel relation) {
 		refuse("table "+quoteName(rel.schema, rel.name)+" is answered by the router and cannot be in a view", "read it in a statement of its own")
 	case rel.table == nil:
 		r.whole = true // the catalogue, or a table that the map does not know
+		if !rel.catalog {
+			r.unknown = append(r.unknown, rel.name)
+		}
 	case rel.table.Kind == shardmap.Sharded:
 		r.sharded = true
 	case rel.table.Kind == shardmap.Reference:
@@ -197,7 +201,7 @@ func (a *analyzer) createView(v *pg.ViewStmt) {
 		refuse("a view that calls "+a.sequence+"() is not supported", "call it in the statement")
 	}
 	a.everywhere("create view", "CREATE VIEW")
-	st.DDL.Objects = true
+	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, a.has.unknown, a.has.sharded, v.View.Relname
 	if _, taken := a.snap.Table(name.Schema, name.Name); taken {
 		fail(sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name.Name))
 	}
@@ -229,7 +233,10 @@ func (a *analyzer) changeView(v *pg.RangeVar, missingOK bool) {
 	}
 	if view := a.viewOf(v); view != nil {
 		a.st.DDL.AllShards = !a.reachOf(view).whole
-	} else if !missingOK {
+		return
+	}
+	a.st.DDL.Unknown = []string{v.GetRelname()}
+	if !missingOK {
 		a.ifExistsElsewhere("view")
 	}
 }

@@ -94,10 +94,13 @@ func generatedBy(text string) (generated, identity string) {
 func generate(table *shardmap.Table, desc *engine.Table) {
 	for i := range table.Columns {
 		c := &table.Columns[i]
-		c.Generated, c.Identity = "", ""
+		c.Generated, c.Identity, c.Clocked = "", "", ""
 		from := column(desc, c.Name)
 		if from == nil {
 			continue
+		}
+		if !c.Computed && planner.DependsOnTime(from.Default) {
+			c.Clocked = from.Default
 		}
 		g, identity := generatedBy(from.Default)
 		if (g == shardmap.UUIDv7 || g == shardmap.UUIDv4) && !slices.Contains(table.ShardKey, c.Name) {
@@ -121,6 +124,9 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 		res, err := t.run(ctx, p, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = "+quote(c.Sequence.Schema))
 		if err != nil {
 			return "", nil, err
+		}
+		if len(res.Rows) == 0 && c.InPath {
+			return "", nil, sqlstate.Refuse("schema \""+c.Sequence.Schema+"\", the first of the search_path, does not exist, so that the router does not know where the sequence is to be", "name the sequence's schema")
 		}
 		if len(res.Rows) == 0 {
 			return "", nil, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", c.Sequence.Schema)
@@ -303,9 +309,8 @@ func withRows(err error, d *planner.DDL) error {
 	if !d.Functions || d.Op != "alter table" || own.Code != sqlstate.ObjectNotInState {
 		return err
 	}
-	own.Detail = "The table has rows, which would get values of the new column on their shard."
-	own.Hint = "add the column without a default, give the rows their values, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"
-	return own
+	return sqlstate.Refuse("the router makes the values of the new column, and cannot make them for the rows that the table has ("+own.Message+")",
+		"add the column without a default, give the rows their values, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT")
 }
 
 // generated compares what a shard's defaults say with what routers generate.

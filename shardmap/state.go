@@ -110,6 +110,9 @@ type Column struct {
 	// Generated says what a router puts in where an INSERT leaves the column out:
 	// NextID, UUIDv7, UUIDv4 or [SequenceValue]; "": the shard's own default.
 	Generated string `json:"generated,omitempty"`
+	// Clocked is the column's default, as the shard prints it, if it depends on the
+	// time of the transaction, which several shards do not share; else "".
+	Clocked string `json:"clocked,omitempty"`
 	// Identity is IdentityAlways or IdentityByDefault for an identity column.
 	Identity string `json:"identity,omitempty"`
 	// Computed is set for a column GENERATED ALWAYS AS (...): the shard computes

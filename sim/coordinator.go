@@ -46,7 +46,7 @@ func (c *coordinator) step() {
 			c.runs, c.seen = map[string]*running{}, map[string]bool{}
 			w.trace("coordinator %d: leads with token %d", c.n, c.token)
 		}
-	case !w.stopped && w.rand.IntN(400) == 0:
+	case !w.stopped && w.rand.IntN(w.moods.crash) == 0:
 		w.report.Crashes++
 		w.trace("coordinator %d: crashes", c.n)
 		c.token, c.runs = 0, nil
@@ -76,7 +76,7 @@ func (c *coordinator) work(id string) {
 		return
 	}
 	e := run.effects[run.at]
-	if e.Op != workflow.Sleep && !w.stopped && w.rand.IntN(150) == 0 {
+	if e.Op != workflow.Sleep && !w.stopped && w.rand.IntN(w.moods.failure) == 0 {
 		c.event(id, run, workflow.Event{Kind: workflow.EventFailed, Seq: run.state.Seq, Op: e.Op, Class: workflow.Again, Error: "a shard was not there"})
 		return
 	}
@@ -239,7 +239,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			if target.guard.Owns(keyOf(k)) {
 				w.fail("shard %s is purged of key %d, whose writes it takes", target.name, k)
 			}
-			target.put(k, nil)
+			if target.free(nil, k) {
+				target.put(k, nil)
+			}
 			return errLater
 		}
 		return nil
@@ -294,7 +296,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		}
 		more, err := c.apply(run, e.Stream, source, target)
 		if err == nil && more {
-			return errLater
+			return late()
 		}
 		return err
 	case workflow.SetGuards:
@@ -327,7 +329,8 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		target.setGuard(keyspace.NewOwner(guardsOf(snap, target.name, "")))
 		return nil
 	case workflow.Swap:
-		if owner, err := w.snap.OwnerOf(ks, spec.Part); err == nil && owner == e.Target && w.newest().transit(spec.ID).Hold == shardmap.NoHold {
+		t := w.newest().transit(spec.ID)
+		if owner, err := w.snap.OwnerOf(ks, spec.Part); err == nil && owner == e.Target && (t == nil || t.Hold == shardmap.NoHold) {
 			return nil
 		}
 		return w.update(c.token, spec.ID, "swap "+spec.ID, func(s *shardmap.State) error {
@@ -426,6 +429,9 @@ func (c *coordinator) copy(run *running, e workflow.Effect, source, target *shar
 	}
 	if len(run.todo) > 0 {
 		k := run.todo[0]
+		if !target.free(nil, k) {
+			return errLater
+		}
 		run.todo = run.todo[1:]
 		target.put(k, source.at(k, int(run.wait)))
 		return errLater
@@ -456,6 +462,9 @@ func (c *coordinator) apply(run *running, stream string, source, target *shard) 
 		entry := source.log[at]
 		if !captured.keys.Owns(keyOf(entry.key)) {
 			continue
+		}
+		if !target.free(nil, entry.key) {
+			return true, nil // waits for a lock on the row
 		}
 		if !slices.Equal(target.rows[entry.key], entry.before) {
 			w.fail("stream %s from %s to %s does not fit at %d: key %d was %v, and is %v", stream, source.name, target.name, at, entry.key, entry.before, target.rows[entry.key])

@@ -85,24 +85,24 @@ func (s *session) blocks(v *view) bool {
 func (r *router) step() {
 	w := r.w
 	switch {
-	case w.chance(12):
+	case w.chance(w.moods.learn):
 		r.learn()
-	case w.chance(12):
+	case w.chance(w.moods.acknowledge):
 		r.acknowledge()
-	case !w.stopped && r.live && w.rand.IntN(300) == 0:
+	case !w.stopped && r.live && w.rand.IntN(w.moods.lease) == 0:
 		r.live = false
 		r.term++
 		w.trace("router %d: its lease has run out", r.n)
 	case !r.live && r.need == 0 && w.members[r.n].listed && w.chance(30):
 		w.members[r.n].listed = false
 		w.trace("router %d: the directory has given its lease up", r.n)
-	case !r.live && r.need == 0 && !w.members[r.n].listed && w.chance(30):
+	case !r.live && r.need == 0 && !w.members[r.n].listed && w.chance(60):
 		w.members[r.n] = member{listed: true}
 		r.need = w.snap.Version()
 		w.trace("router %d: joins anew at map %d", r.n, r.need)
 	case r.need != 0 && r.known >= r.need:
 		r.live, r.need = true, 0
-	case !w.stopped && w.rand.IntN(800) == 0:
+	case !w.stopped && w.rand.IntN(2*w.moods.crash) == 0:
 		r.crash()
 	default:
 		r.ses[w.rand.IntN(len(r.ses))].next()
@@ -184,6 +184,10 @@ func (s *session) begin() bool {
 	if !s.r.live && s.r.w.o.Break != NoLease {
 		return false
 	}
+	if s.t != nil && s.term != s.r.term && s.r.w.o.Break != NoTerm {
+		s.rollback("57P03") // the cutover did not wait for it
+		return false
+	}
 	s.under, s.term = s.r.known, s.r.term
 	return true
 }
@@ -201,7 +205,9 @@ func (s *session) next() {
 	case answered:
 		s.answer()
 	case between:
-		s.second()
+		if w.stopped || w.chance(w.moods.talk) { // clients idle in transactions
+			s.second()
+		}
 	case committing:
 		s.commit()
 	}

@@ -47,29 +47,40 @@ func Run(o Options) (Report, error) {
 // once lets one thing happen.
 func (w *world) once() {
 	switch n := w.rand.IntN(100); {
-	case n < 45:
+	case n < w.moods.routers:
 		w.routers[w.rand.IntN(len(w.routers))].step()
-	case n < 85:
+	case n < w.moods.routers+w.moods.coordinators:
 		w.coords[w.rand.IntN(len(w.coords))].step()
-	case n < 86:
+	default:
+		w.other(w.rand.IntN(15))
+	}
+	w.invariants()
+}
+
+// other is what happens beside routers and coordinators.
+func (w *world) other(n int) {
+	switch {
+	case n < 1:
 		w.bury()
-	case n < 88:
+	case n < 3:
 		w.now += w.rand.Int64N(2000)
-	case n < 89 && w.leader != 0 && !slices.ContainsFunc(w.coords, func(c *coordinator) bool { return c.token == w.leader }):
+	case n < 4 && w.leader != 0 && !slices.ContainsFunc(w.coords, func(c *coordinator) bool { return c.token == w.leader }):
 		w.trace("the dead leader's time is over")
 		w.leader = 0
 	case w.stopped:
 		w.now += 1000
 		w.direct()
-	case n < 90:
+	case n < 5:
 		if w.chance(10) { // the wall clock of whoever stamps events
 			w.now += w.rand.Int64N(7_200_000) - 3_600_000
 		}
-	case n < 97:
+	case n < 12:
 		w.direct()
-	case n < 98:
-		w.operator()
-	case n < 99:
+	case n < 13:
+		if w.chance(35) {
+			w.operator()
+		}
+	case n < 14:
 		if w.leader != 0 && w.chance(20) {
 			w.trace("the leader's time is over")
 			w.leader = 0
@@ -82,7 +93,6 @@ func (w *world) once() {
 			s.crash()
 		}
 	}
-	w.invariants()
 }
 
 // psql is somebody who writes on a shard without a router, in a transaction: a locking
@@ -166,8 +176,19 @@ func (w *world) operator() {
 		w.splitOrMerge()
 		return
 	}
-	wishes := []workflow.Wish{workflow.Pause, workflow.Resume, workflow.Resume, workflow.Resume, workflow.Cancel, workflow.Rollback, workflow.Finish, workflow.Finish}
-	w.ask(ids[w.rand.IntN(len(ids))], wishes[w.rand.IntN(len(wishes))])
+	id := ids[w.rand.IntN(len(ids))]
+	wish := workflow.Finish
+	switch s, _ := w.load(id); {
+	case s.Paused || w.chance(20):
+		wish = workflow.Resume
+	case w.chance(20):
+		wish = workflow.Pause
+	case s.Step == workflow.Opened && w.chance(60):
+		wish = workflow.Rollback
+	case w.chance(15):
+		wish = workflow.Cancel
+	}
+	w.ask(id, wish)
 }
 
 func (w *world) ask(id string, wish workflow.Wish) {
@@ -196,7 +217,10 @@ func (w *world) spawn() {
 		part = shardmap.Part{Key: []string{strconv.Itoa(keys[w.rand.IntN(len(keys))])}}
 	}
 	from, err := w.snap.OwnerOf(ks, part)
-	if err != nil {
+	if err != nil || len(ix.Def().Transits) > 0 && w.chance(80) && slices.ContainsFunc(keys, func(k int) bool {
+		part := w.snap.Keys(ks, part)
+		return part.Owns(keyOf(k)) && slices.ContainsFunc(w.newest().transits, func(t transit) bool { return t.keys.Owns(keyOf(k)) })
+	}) {
 		return
 	}
 	to := w.names()[w.rand.IntN(3)]

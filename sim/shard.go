@@ -139,7 +139,7 @@ func (s *shard) fenceFree() bool {
 		if t.wrote && s.w.o.Break != NoWriterLock {
 			return false
 		}
-		if len(t.locked) > 0 && !t.wrote && s.w.o.Break != NoRowLock {
+		if len(t.locked) > 0 && !t.wrote {
 			return false
 		}
 	}

@@ -49,6 +49,9 @@ type Metrics struct {
 	failovers                  *prometheus.CounterVec
 	holds                      *prometheus.GaugeVec
 	holdSeconds                *prometheus.HistogramVec
+	transactions, settled      *prometheus.CounterVec
+	inDoubt                    prometheus.Gauge
+	deadlocks                  prometheus.Counter
 	sources                    sources
 
 	mu        sync.Mutex
@@ -115,6 +118,16 @@ func New() *Metrics {
 	m.replicaLag = m.gauges("cleave_replica_lag_bytes", "Write-ahead log that a replica has not replayed, by shard and replica.", "shard", "replica")
 	m.replicaSeconds = m.gauges("cleave_replica_lag_seconds", "Age of what a replica shows, by shard and replica.", "shard", "replica")
 	m.failovers = m.counters("cleave_failovers_total", "Times that this router saw another server become the shard's primary, by shard.", "shard")
+
+	m.transactions = m.counters("cleave_transactions_total", "Transactions that wrote on several shards and came to their COMMIT here, by `result`: committed, rolled_back, unknown (08007: the deciding shard was lost, and nothing is known yet).", "result")
+	m.settled = m.counters("cleave_transactions_settled_total", "Transactions left prepared, by this router or another one, that this router has ended, by `result` (committed, rolled_back).", "result")
+	m.inDoubt = m.gauge("cleave_transactions_in_doubt", "Transactions that are prepared on a shard, whose owner is gone, and that could not be ended yet, as this router saw last.")
+	m.deadlocks = m.counter("cleave_deadlocks_total", "Deadlocks over several shards that ended with a transaction of this router giving way (40P01).")
+	for _, r := range []TransactionEnd{Committed, RolledBack} {
+		m.transactions.WithLabelValues(string(r))
+		m.settled.WithLabelValues(string(r))
+	}
+	m.transactions.WithLabelValues(string(Unknown))
 
 	m.spans = m.counters("cleave_trace_spans_total", "Spans of traces by `result`: ended, and of these exported or failed; what is in neither was dropped, because the queue was full, or still waits.", "result")
 	for _, r := range []string{"ended", "exported", "failed"} {
@@ -300,6 +313,44 @@ func (m *Metrics) PlanCacheSize(entries, bytes int) {
 	if m != nil {
 		m.planEntries.Set(float64(entries))
 		m.planBytes.Set(float64(bytes))
+	}
+}
+
+// TransactionEnd is how a transaction over several shards ended.
+type TransactionEnd string
+
+// The ends of transactions.
+const (
+	Committed  TransactionEnd = "committed"
+	RolledBack TransactionEnd = "rolled_back"
+	Unknown    TransactionEnd = "unknown"
+)
+
+// Transaction counts the end of a transaction that wrote on several shards.
+func (m *Metrics) Transaction(end TransactionEnd) {
+	if m != nil {
+		m.transactions.WithLabelValues(string(end)).Inc()
+	}
+}
+
+// Settled counts a transaction that was left prepared and has ended now.
+func (m *Metrics) Settled(end TransactionEnd) {
+	if m != nil {
+		m.settled.WithLabelValues(string(end)).Inc()
+	}
+}
+
+// InDoubt tells how many transactions are left prepared.
+func (m *Metrics) InDoubt(n int) {
+	if m != nil {
+		m.inDoubt.Set(float64(n))
+	}
+}
+
+// Deadlock counts a deadlock over several shards.
+func (m *Metrics) Deadlock() {
+	if m != nil {
+		m.deadlocks.Inc()
 	}
 }
 

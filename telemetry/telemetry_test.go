@@ -75,6 +75,10 @@ func exercise(m *Metrics) {
 	m.Replica("shard-0", 1, true, 512, 2*time.Second)
 	m.Failover("shard-0")
 	m.Failover("no shard of the map")
+	m.Transaction(Committed)
+	m.Settled(RolledBack)
+	m.InDoubt(2)
+	m.Deadlock()
 }
 
 func TestMetricsAreServed(t *testing.T) {
@@ -112,6 +116,11 @@ func TestMetricsAreServed(t *testing.T) {
 		`cleave_replica_lag_bytes{replica="1",shard="shard-0"} 512`,
 		`cleave_failovers_total{shard="shard-0"} 1`,
 		`cleave_slow_statements_suppressed_total 1`,
+		`cleave_transactions_total{result="committed"} 1`,
+		`cleave_transactions_total{result="unknown"} 0`,
+		`cleave_transactions_settled_total{result="rolled_back"} 1`,
+		`cleave_transactions_in_doubt 2`,
+		`cleave_deadlocks_total 1`,
 	} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("missing %s", want)

@@ -196,12 +196,14 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
 	addSettings(flags, "admin", "admin-token-file")
 	root.AddCommand(
-		a.upCommand(), a.initCommand(), a.routerCommand(),
+		a.upCommand(), a.initCommand(), a.routerCommand(), a.coordinatorCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(),
+		a.moveCommand(), a.splitCommand(), a.mergeCommand(), a.spreadCommand(), a.movesCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
 		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
 	)
+	root.AddCommand(a.wishCommands()...)
 	// Cobra adds these two only when it runs; the manual wants them now.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -12,11 +12,11 @@ import (
 )
 
 func (a *app) shardCommand() *cobra.Command {
-	return a.group("shard", "List, add and remove shards",
+	return a.group("shard", "List, add, drain and remove shards",
 		`A shard is a database that holds key ranges: a PostgreSQL database, or a SQLite
 file on the machine of the router.`,
 		`  cleave shard list`,
-		a.shardListCommand(), a.shardAddCommand(), a.shardRemoveCommand(), a.replicaCommand())
+		a.shardListCommand(), a.shardAddCommand(), a.shardDrainCommand(), a.shardRemoveCommand(), a.replicaCommand())
 }
 
 func (a *app) shardListCommand() *cobra.Command {

@@ -82,6 +82,15 @@ func RunMover(t *testing.T, h MoverHarness) {
 	}
 }
 
+// RunMoverBasics is a part of [RunMover] that is quick, for further versions of an engine.
+func RunMoverBasics(t *testing.T, h MoverHarness) {
+	t.Run("Types", func(t *testing.T) { runMoveTypes(t, h) })
+	t.Run("Changes", func(t *testing.T) { runMoveChanges(t, h) })
+	t.Run("Fence", func(t *testing.T) { runMoveFence(t, h) })
+	t.Run("Purge", func(t *testing.T) { runMovePurge(t, h) })
+	t.Run("View", func(t *testing.T) { runMoveView(t, h) })
+}
+
 // moveTable is a table of the suite: its columns come after the shard key's.
 type moveTable struct {
 	name string

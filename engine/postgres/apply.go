@@ -36,11 +36,11 @@ func (v *mover) Applied(ctx context.Context, id string) (engine.Position, error)
 	if err := v.checkID(id); err != nil {
 		return "", err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer v.done(c)
 	res, err := c.exec(ctx, "SELECT position FROM cleave_internal.applied WHERE id = "+literal(id))
 	if err != nil || len(res.Rows) == 0 {
 		return "", v.failed(ctx, op, err)
@@ -54,11 +54,11 @@ func (v *mover) SetApplied(ctx context.Context, id string, at engine.Position) e
 	if err := v.checkID(id); err != nil {
 		return err
 	}
-	c, err := v.housekeeping(ctx, op, id, true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer v.done(c)
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
 		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.applied (id, position) VALUES (%s, %s)
 			ON CONFLICT (id) DO UPDATE SET position = EXCLUDED.position, owner = ''`, literal(id), literal(string(at))))
@@ -128,11 +128,11 @@ func (v *mover) Apply(ctx context.Context, id string, set engine.Set) (engine.Ap
 	if err := v.checkID(id); err != nil {
 		return nil, err
 	}
-	h, err := v.housekeeping(ctx, op, id, true)
+	h, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	defer h.Close()
+	defer v.done(h)
 	a := &applier{v: v, id: id, set: set, owner: token(), statements: map[string]statement{}, ended: make(chan struct{})}
 	a.moved = sync.NewCond(&a.mu)
 	if err := a.begin(ctx, h); err != nil {

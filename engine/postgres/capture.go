@@ -96,11 +96,11 @@ func (v *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.
 	if err := v.checkID(id); err != nil {
 		return nil, err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer v.done(c)
 	view, err := v.capture(ctx, c, id, set, true)
 	if err != nil {
 		return nil, v.failed(ctx, op, err)
@@ -114,11 +114,11 @@ func (v *mover) CaptureChanges(ctx context.Context, id string, set engine.Set) (
 	if err := v.checkID(id); err != nil {
 		return "", err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer v.done(c)
 	var began engine.Position
 	err = v.transact(ctx, c, func() error {
 		res, err := c.exec(ctx, `SELECT c.began::pg_catalog.text FROM cleave_internal.capture AS c JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = c.slot
@@ -474,11 +474,11 @@ func (v *mover) Release(ctx context.Context, id string) error {
 	if err := v.checkID(id); err != nil {
 		return err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer v.done(c)
 	return v.failed(ctx, op, v.release(ctx, c, id))
 }
 
@@ -548,11 +548,11 @@ func (v *mover) dropSlot(ctx context.Context, c *conn, slot string) error {
 // Captures looks for rows, slots and publications.
 func (v *mover) Captures(ctx context.Context) ([]string, error) {
 	const op = "list captures"
-	c, err := v.housekeeping(ctx, op, "", false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer v.done(c)
 	slot, err := v.slot(ctx, c, "")
 	if err != nil {
 		return nil, v.failed(ctx, op, err)

@@ -98,10 +98,10 @@ func (v *mover) Changes(ctx context.Context, id string, set engine.Set, after, u
 	if st.until, err = place(until); err != nil {
 		return err
 	}
-	if st.side, err = v.housekeeping(ctx, op, id, false); err != nil {
+	if st.side, err = v.housekeeping(ctx, op); err != nil {
 		return err
 	}
-	defer st.side.Close()
+	defer v.done(st.side)
 	if err := st.open(ctx, from); err != nil {
 		return v.failed(ctx, op, err)
 	}
@@ -640,11 +640,11 @@ func (v *mover) Forget(ctx context.Context, id string, upTo engine.Position) err
 		}
 		return nil
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer v.done(c)
 	err = v.transact(ctx, c, func() error { return nil })
 	for tries := 0; err == nil; tries++ {
 		var slot string

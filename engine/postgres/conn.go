@@ -38,6 +38,7 @@ type conn struct {
 	mu       sync.Mutex // deadline
 	deadline time.Time
 
+	status    byte // of the transaction, after the last exec
 	broken    atomic.Bool
 	closeOnce sync.Once
 	closed    atomic.Bool
@@ -272,6 +273,9 @@ func (c *conn) exec(ctx context.Context, sql string) (*engine.Result, error) {
 	var res *engine.Result
 	err := engine.Bounded(ctx, c, restore, func() (err error) {
 		res, err = engine.Exec(c, sql)
+		if res != nil {
+			c.status = res.Status
+		}
 		return err
 	})
 	return res, err

@@ -105,6 +105,7 @@ type shard struct {
 	socket   socket
 	streams  streams
 	purges   purges
+	spare    atomic.Pointer[conn] // of movers, idle
 	// prepared is max_prepared_transactions, -1 while it is not known.
 	prepared atomic.Int32
 }
@@ -128,6 +129,7 @@ func (s *shard) Engine() string { return Name }
 // Close refuses later Connects. Conversations are closed by their users.
 func (s *shard) Close() error {
 	s.closed.Store(true)
+	s.closeSpare()
 	return nil
 }
 

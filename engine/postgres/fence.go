@@ -27,11 +27,11 @@ const (
 // writers that come later, so it waits for a short time only, and tries again.
 func (v *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Position, error) {
 	const op = "fence"
-	c, err := v.housekeeping(ctx, op, "", true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer v.done(c)
 	names := make([]string, len(guards))
 	for i, g := range guards {
 		names[i] = "ONLY " + ident(g.Schema) + "." + ident(g.Table)

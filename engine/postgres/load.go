@@ -23,16 +23,16 @@ func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows i
 	if err := v.checkID(id); err != nil {
 		return 0, err
 	}
-	h, err := v.housekeeping(ctx, op, id, false)
+	h, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return 0, err
 	}
-	_ = h.Close()
+	v.done(h)
 	c, err := v.dial(ctx, forLoad, id, true)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close()
+	defer v.done(c)
 	var n int64
 	err = v.transact(ctx, c, func() error {
 		// A newer leader need not wait for the rows to be told off.
@@ -274,11 +274,11 @@ func (p *purges) set(key string, at purgePlace, end bool) {
 // left.
 func (v *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, error) {
 	const op = "purge rows"
-	c, err := v.housekeeping(ctx, op, "", true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close()
+	defer v.done(c)
 	key := ""
 	for i := range set.Tables {
 		key += qualify(&set.Tables[i]) + " " + where(&set, &set.Tables[i]) + "; "

@@ -102,7 +102,7 @@ func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables bool, e
 
 func (v *mover) dialAs(ctx context.Context, what, id string, replication bool) (*conn, error) {
 	params := maps.Clone(moveParams)
-	params["application_name"] = appName(what, id)
+	params["application_name"] = strings.TrimSpace(appName(what, id))
 	params[paramMasses] = ""
 	if replication {
 		params[paramReplication] = "database"
@@ -138,14 +138,22 @@ func (v *mover) failed(ctx context.Context, op string, err error) error {
 	return fmt.Errorf("%s on shard %s: %w", op, v.s.cfg.Name, err)
 }
 
-// housekeeping opens a conversation for a method that needs the tables of moves, and
-// makes them if they are not there.
-func (v *mover) housekeeping(ctx context.Context, op, id string, write bool) (*conn, error) {
-	c, err := v.dialAs(ctx, forOther, id, false)
+// housekeeping gives a conversation to a method that needs the tables of moves, and
+// makes them if they are not there. It is the shard's spare one, if that still
+// answers: a cutover should not wait for a server's process to start. It writes as
+// movers do, in all methods.
+func (v *mover) housekeeping(ctx context.Context, op string) (*conn, error) {
+	if c := v.s.spare.Swap(nil); c != nil {
+		if tables, err := v.settle(ctx, c, true); err == nil && tables {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+	c, err := v.dialAs(ctx, forOther, "", false)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := v.settle(ctx, c, write)
+	tables, err := v.settle(ctx, c, true)
 	if err == nil && !tables {
 		if _, err = c.exec(ctx, fmt.Sprintf(moveTablesSQL, int64(installLock))); err != nil && engine.Lost(err) == nil {
 			_, _ = c.exec(ctx, "ROLLBACK") // the first error says it all
@@ -156,6 +164,26 @@ func (v *mover) housekeeping(ctx context.Context, op, id string, write bool) (*c
 		return nil, v.failed(ctx, op, err)
 	}
 	return c, nil
+}
+
+// done keeps a conversation as the spare one, if it can be.
+func (v *mover) done(c *conn) {
+	if c.broken.Load() || c.status != 'I' || v.s.closed.Load() {
+		_ = c.Close()
+		return
+	}
+	if old := v.s.spare.Swap(c); old != nil {
+		_ = old.Close()
+	}
+	if v.s.closed.Load() { // since
+		v.s.closeSpare()
+	}
+}
+
+func (s *shard) closeSpare() {
+	if c := s.spare.Swap(nil); c != nil {
+		_ = c.Close()
+	}
 }
 
 const tokenSQL = `SELECT token::pg_catalog.text FROM cleave_internal.leader FOR SHARE`
@@ -212,11 +240,11 @@ func (v *mover) transact(ctx context.Context, c *conn, do func() error) error {
 // Seize keeps the token in a row that every transaction of a mover locks.
 func (v *mover) Seize(ctx context.Context) error {
 	const op = "seize the shard"
-	c, err := v.housekeeping(ctx, op, "", true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer v.done(c)
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
 		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.leader (token) VALUES (%d)
 			ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token WHERE leader.token < EXCLUDED.token`, v.token))
@@ -252,18 +280,18 @@ func place(p engine.Position) (lsn, error) {
 // past the position without waiting for others.
 func (v *mover) Here(ctx context.Context) (engine.Position, error) {
 	const op = "read the position"
-	c, err := v.dial(ctx, forOther, "", true)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
+	defer v.done(c)
 	at, err := v.here(ctx, c)
 	return at, v.failed(ctx, op, err)
 }
 
 func (v *mover) here(ctx context.Context, c *conn) (engine.Position, error) {
 	// The commit of a transaction with a message in it waits for the disk.
-	if _, err := c.exec(ctx, `SET synchronous_commit = local; BEGIN; SELECT pg_catalog.pg_logical_emit_message(true, 'cleave', ''); COMMIT`); err != nil {
+	if _, err := c.exec(ctx, `BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_catalog.pg_logical_emit_message(true, 'cleave', ''); COMMIT`); err != nil {
 		return "", err
 	}
 	res, err := c.exec(ctx, `SELECT pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text`)
@@ -290,11 +318,11 @@ func (v *mover) Lag(ctx context.Context, id string, at engine.Position) (int64, 
 	if err != nil {
 		return 0, err
 	}
-	c, err := v.housekeeping(ctx, op, id, false)
+	c, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close()
+	defer v.done(c)
 	since := literal(from.String())
 	if from == 0 {
 		since = `COALESCE((SELECT began::pg_catalog.text FROM cleave_internal.capture WHERE id = ` + literal(id) + `), pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text)`

@@ -61,3 +61,17 @@ func TestMover(t *testing.T) {
 	}
 	enginetest.RunMover(t, moverHarness(t, install))
 }
+
+// TestMoverOnEveryVersion runs what differs between versions (the SQL of the
+// catalogue, publications, fences) on those that TestMover has not run on.
+func TestMoverOnEveryVersion(t *testing.T) {
+	tested, err := localpg.Find(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, install := range pgtest.Versions(t) {
+		if install.Version != tested.Version {
+			t.Run(install.Version, func(t *testing.T) { enginetest.RunMoverBasics(t, moverHarness(t, install)) })
+		}
+	}
+}

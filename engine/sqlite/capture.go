@@ -270,6 +270,9 @@ func (c *catalog) capture(id string) *captureDef {
 	return nil
 }
 
+// captureOps are the triggers of a capture on a table.
+var captureOps = []string{"insert", "update", "delete"}
+
 func captureTrigger(capture, table uint32, op string) string {
 	return fmt.Sprintf("cleave_capture_%d_%d_%s", capture, table, op)
 }
@@ -335,7 +338,7 @@ func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
 }
 
 func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
-	for _, op := range []string{"insert", "update", "delete"} {
+	for _, op := range captureOps {
 		if err := c.exec("DROP TRIGGER IF EXISTS main." + quoteIdent(captureTrigger(capture, table, op))); err != nil {
 			return err
 		}
@@ -369,24 +372,27 @@ func (c *Conn) endCaptures(d *tableDef) {
 	c.must(c.logMark(d, changeSchema, func(capture uint32) error { return c.dropCaptureTriggers(capture, d.OID) }))
 }
 
-// captureTruncate notes that all rows of a table go. fn deletes them, while the
-// triggers that would note each are away.
+// captureTruncate notes that all rows of tables go. fn deletes them, while the
+// triggers are away that would note each, and what foreign keys do among them.
 func (c *Conn) captureTruncate(list []*tableDef, fn func()) {
 	var away []string
 	for _, d := range list {
 		c.must(c.logMark(d, engine.ChangeTruncate, func(capture uint32) error {
-			name := captureTrigger(capture, d.OID, "delete")
-			sql, err := text1(c.db, "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = "+quoteText(name))
-			if err != nil || sql == "" {
-				return err
+			for _, op := range captureOps {
+				sql, err := text1(c.db, "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = "+quoteText(captureTrigger(capture, d.OID, op)))
+				if err != nil {
+					return err
+				}
+				away = append(away, sql)
 			}
-			away = append(away, sql)
-			return c.exec("DROP TRIGGER main." + quoteIdent(name))
+			return c.dropCaptureTriggers(capture, d.OID)
 		}))
 	}
 	fn()
 	for _, sql := range away {
-		c.must(c.exec(sql))
+		if sql != "" {
+			c.must(c.exec(sql))
+		}
 	}
 }
 

@@ -64,6 +64,10 @@ func (c *Conn) mapError(err error) error {
 		// The names were resolved: SQLite has no such columns in a subquery of FROM.
 		return sqlstate.Refuse("a column of a query around a subquery in FROM is not supported here on a SQLite shard", "move the condition out of the subquery")
 	}
+	if strings.Contains(text, "HAVING clause on a non-aggregate query") {
+		// It leaves out aggregates that the queries around do not look at.
+		return sqlstate.Refuse("HAVING without GROUP BY is not supported in a part of a larger query on a SQLite shard", "add GROUP BY, or put the condition into a query around it")
+	}
 	return sqlstate.Wrap(err, sqlstate.InternalError, "SQLite refused the translated statement").
 		WithHint("Please report it with the statement: https://github.com/cleavedb/cleave/issues.")
 }

@@ -2,9 +2,11 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"zombiezen.com/go/sqlite"
 
@@ -533,6 +535,7 @@ func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *pl
 			if c := n.GetResTarget().Val.GetColumnRef(); c != nil && len(c.Fields) == 1 && c.Fields[0].GetAStar() != nil {
 				refuseSQL("RETURNING * with FROM or USING")
 			}
+			t.ambiguous(n.ProtoReflect())
 		}
 	}
 	defer func() {
@@ -547,6 +550,40 @@ func (t *translator) returningTarget(list []*pg.Node, d *tableDef, r *rte, p *pl
 		}
 	}()
 	t.returning(list, d, r, p, b)
+}
+
+// ambiguous fails for a column without a table's name that several tables have: the
+// scope of RETURNING knows the target alone.
+func (t *translator) ambiguous(m protoreflect.Message) {
+	switch v := m.Interface().(type) {
+	case *pg.SelectStmt:
+		return
+	case *pg.ColumnRef:
+		if len(v.Fields) != 1 {
+			return
+		}
+		name, found := v.Fields[0].GetString_().GetSval(), 0
+		for _, r := range t.scope.rtes {
+			if slices.ContainsFunc(r.cols, func(c rteCol) bool { return c.name == name }) {
+				found++
+			}
+		}
+		if found > 1 {
+			t.failAt(v.Location, sqlstate.AmbiguousColumn, "column reference \"%s\" is ambiguous", name)
+		}
+	}
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case fd.Kind() != protoreflect.MessageKind:
+		case fd.IsList():
+			for i := range v.List().Len() {
+				t.ambiguous(v.List().Get(i).Message())
+			}
+		default:
+			t.ambiguous(v.Message())
+		}
+		return true
+	})
 }
 
 func (t *translator) dmlFrom(list []*pg.Node) (string, []*rte) {

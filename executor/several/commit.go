@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/telemetry"
 )
 
 // transaction is one that is being committed on several shards.
@@ -86,6 +87,14 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 	t.mu.Unlock()
 	if x.left {
 		t.Wake()
+	}
+	switch {
+	case committed:
+		t.metrics.Transaction(telemetry.Committed)
+	case sqlstate.CodeOf(err) == sqlstate.TransactionUnknown:
+		t.metrics.Transaction(telemetry.Unknown)
+	default:
+		t.metrics.Transaction(telemetry.RolledBack)
 	}
 	return committed, x.frames, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -81,7 +82,11 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 // follows must not show in their rows.
 func (c *Conn) startCursors() error {
 	for _, k := range c.cursors {
-		if err := c.startJob(k); err != nil {
+		err := c.startJob(k)
+		if code := string(sqlstate.CodeOf(err)); strings.HasPrefix(code, "2") && code != "25P02" {
+			return sqlstate.Refuse("the first rows of a cursor over several shards are computed before they are fetched, and that fails: "+sqlstate.As(err).Message, "write the query so that no row fails")
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -196,7 +201,7 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	default:
 		return nil, refused
 	}
-	if f.left <= 0 || f.skip < 0 {
+	if f.left <= 0 || f.skip < 0 || k.ended && q.Direction == planner.Absolute && f.skip <= 0 {
 		return nil, refused
 	}
 	if k.busy {
@@ -266,7 +271,7 @@ func (f *fetch) step(out []byte, rows int32) ([]byte, bool, string, error) {
 		return out, false, "", err
 	}
 	f.buf = frames
-	n, _ := countRows(frames)
+	n, _, _ := countRows(frames)
 	k.pos += int64(n)
 	k.ended = ended
 	switch {

@@ -19,7 +19,7 @@ import (
 
 // A deadlock over several shards is a ring of transactions of which each shard
 // sees a part only. A transaction over several shards that waits for longer than
-// lockWait tells the others, by a record in the directory, which processes on the
+// cleave.deadlock_timeout tells the others, by a record in the directory, which processes on the
 // shards' servers are its own. With that, who waits for whom is read off all
 // shards that such transactions are on. A ring that stands in two looks, the second
 // begun after the first ended, with each wait begun at the same moment as before,
@@ -27,9 +27,6 @@ import (
 // transaction in it gives way. What does not wait pays nothing.
 
 const (
-	// lockWait is how long a statement runs before its locks are looked at, and
-	// the pause between two looks.
-	lockWait = time.Second
 	// waitsMax bounds the transactions that are compared.
 	waitsMax    = 1000
 	waitsPrefix = "waits/"
@@ -68,7 +65,8 @@ func (c *Conn) watchLocks(readOnly bool) *lockWatch {
 		id := c.shared.transactions.newID()
 		c.waitID = fmt.Sprintf("%016x-%s", time.Now().UnixNano(), id)
 	}
-	w.timer = time.AfterFunc(lockWait, func() { c.shared.transactions.watch(ctx, c, w, c.waitID) })
+	wait := c.shared.defaults.deadlockTimeout(c.host.Settings())
+	w.timer = time.AfterFunc(wait, func() { c.shared.transactions.watch(ctx, c, w, wait, c.waitID) })
 	return w
 }
 
@@ -98,8 +96,9 @@ func (c *Conn) backends() []backend {
 	return all
 }
 
-// watch looks every lockWait until ctx ends or the transaction has to give way.
-func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, id string) {
+// watch looks until ctx ends or the transaction has to give way, with a pause of
+// wait between two looks.
+func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait time.Duration, id string) {
 	var revision uint64
 	var told []backend
 	dir, key := t.ex.Directory(), waitsPrefix+id
@@ -112,7 +111,7 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, id stri
 			}
 		}
 	}()
-	for ; ctx.Err() == nil; sleep(ctx, lockWait) {
+	for ; ctx.Err() == nil; sleep(ctx, wait) {
 		now := c.backends()
 		if len(now) < 2 {
 			continue
@@ -141,6 +140,7 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, id stri
 		e.Retry = sqlstate.RetryTransaction
 		w.mu.Lock()
 		if !w.over {
+			t.metrics.Deadlock()
 			limit, stop := context.WithTimeout(context.WithoutCancel(ctx), stopMax)
 			_ = c.interrupt(limit, e) // a shard that the word does not reach is lost by its deadline
 			stop()

@@ -29,9 +29,23 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 	if err != nil {
 		return nil, err
 	}
+	// PostgreSQL locks the table of a write that it parses, until the transaction's
+	// end. While a part of a keyspace is held that would keep its source from being
+	// fenced, for which the statement may be about to wait.
+	apart := c.block && !st.ReadOnly && c.host.Snapshot().Holding()
+	if apart {
+		if _, err := c.exec(p, "SAVEPOINT cleave_describe"); err != nil {
+			return nil, err
+		}
+	}
 	d, err := c.describeOn(p, st.Text, oids)
 	if err != nil {
 		return nil, err
+	}
+	if apart {
+		if _, err := c.exec(p, "ROLLBACK TO SAVEPOINT cleave_describe; RELEASE SAVEPOINT cleave_describe"); err != nil {
+			return nil, err
+		}
 	}
 	c.shared.put(prep, d)
 	return d, nil

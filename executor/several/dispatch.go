@@ -76,6 +76,9 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if k := e.st.Cursor; k != nil && k.Op == "declare" {
 		c.keepCursor(k.Name, &cursor{shard: p.shard})
 	}
+	if e.st.Tag == "NOTIFY" {
+		p.decides = true
+	}
 	if e.st.Set != nil && e.st.Set.Op == "set_config" {
 		p.sets = true
 	}

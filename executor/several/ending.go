@@ -2,6 +2,7 @@ package several
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/cleavedb/cleave/sqlstate"
@@ -10,6 +11,16 @@ import (
 // commitSeveral commits the parts that wrote, all or none. After an error other
 // than 08007 nothing is committed; the caller ends what is open on other parts.
 func (c *Conn) commitSeveral(ctx context.Context, writers []*part) error {
+	// The first one decides.
+	slices.SortStableFunc(writers, func(a, b *part) int {
+		switch {
+		case a.decides == b.decides:
+			return 0
+		case a.decides:
+			return -1
+		}
+		return 1
+	})
 	parts := make([]Participant, len(writers))
 	for i, p := range writers {
 		parts[i] = Participant{Shard: p.shard, Conn: p.conn, Wrote: true}

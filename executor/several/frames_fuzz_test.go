@@ -45,7 +45,7 @@ func FuzzFrames(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = ex.Close() })
-	shared := NewShared(ex, nil)
+	shared := NewShared(ex, nil, Defaults{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Whole frames only, as the wire gives them.
 		var frames []byte

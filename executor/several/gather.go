@@ -36,7 +36,7 @@ type gather struct {
 }
 
 func (c *Conn) startGather(ctx context.Context, e *execution) (job, error) {
-	g := &gather{c: c, e: e, in: e.inputs(), max: limitsOf(c.host.Settings())}
+	g := &gather{c: c, e: e, in: e.inputs(), max: c.shared.defaults.limits(c.host.Settings())}
 	if err := g.open(ctx); err != nil {
 		g.stop()
 		return nil, err

@@ -33,7 +33,7 @@ const (
 )
 
 // Names of the session settings that bound a gather: the rows and bytes of all its
-// relations together. 0 is the default.
+// relations together. 0 is the router's default.
 const (
 	GatherRowsSetting  = "cleave.gather_rows_max"
 	GatherBytesSetting = "cleave.gather_bytes_max"
@@ -42,8 +42,14 @@ const (
 // gatherLimits are the bounds of one gather.
 type gatherLimits struct{ rows, bytes int64 }
 
-func limitsOf(s *executor.Settings) gatherLimits {
+func (d *Defaults) limits(s *executor.Settings) gatherLimits {
 	l := gatherLimits{rows: GatherRowsMax, bytes: GatherBytesMax}
+	if d.GatherRowsMax > 0 {
+		l.rows = d.GatherRowsMax
+	}
+	if d.GatherBytesMax > 0 {
+		l.bytes = d.GatherBytesMax
+	}
 	if s.Len() == 0 {
 		return l
 	}

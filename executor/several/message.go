@@ -394,7 +394,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		return nil
 	}
 	a := &active{p: p, rows: rows, simple: simple}
-	c.bounds = boundsOf(c.host.Settings())
+	c.bounds = c.shared.defaults.bounds(c.host.Settings())
 	d, what := c.host.Timeout(), "statement timeout"
 	if t := c.bounds.timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
 		d, what = t, TimeoutSetting
@@ -453,9 +453,9 @@ func (c *Conn) stepActive() {
 		return
 	}
 	c.out = frames
-	n, copyIn := countRows(c.out[from:])
+	n, copied, copyIn := countRows(c.out[from:])
 	a.given += int64(n)
-	a.p.rows += int64(n)
+	a.p.rows += int64(n + copied)
 	a.p.bytes += int64(len(c.out) - from)
 	if a.p.e.st.Kind == planner.Several {
 		if err := c.bounds.returned(a.p.rows, a.p.bytes); err != nil {
@@ -539,19 +539,21 @@ func finalTag(tag string, rows int64) string {
 	return tag
 }
 
-// countRows counts the DataRows in whole frames; copyIn says that they end with a
-// CopyInResponse.
-func countRows(b []byte) (rows int, copyIn bool) {
+// countRows counts the DataRows, and the CopyDatas, in whole frames; copyIn says
+// that they end with a CopyInResponse.
+func countRows(b []byte) (rows, copied int, copyIn bool) {
 	for len(b) >= wire.Header {
 		switch b[0] {
 		case wire.DataRow:
 			rows++
+		case wire.CopyData:
+			copied++
 		case wire.CopyInResponse:
 			copyIn = true
 		}
 		b = b[1+int(binary.BigEndian.Uint32(b[1:])):]
 	}
-	return rows, copyIn
+	return rows, copied, copyIn
 }
 
 // foreign runs a message about a portal that is not the conversation's own: it

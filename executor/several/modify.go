@@ -215,7 +215,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 			return nil, err
 		}
 		same := counted(s.tag) == changed
-		if same && hidden > 0 && !replay {
+		if same && hidden > 0 {
 			theirs, err := lastColumns(rows, hidden)
 			if err != nil {
 				return nil, err

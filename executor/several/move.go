@@ -35,6 +35,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		streams = append(streams, s)
 	}
 	leaving, staying := map[string][]string{}, map[string][]string{}
+	given := &givenUp{types: v.Types, old: map[string]bool{}, gone: map[string]bool{}}
 	moves := false
 	for _, s := range streams {
 		bodies, err := m.all(s)
@@ -44,11 +45,14 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		at := map[string]string{} // the new owner by ctid
 		for _, b := range bodies {
 			vals, err := wire.SplitRow(b, nil)
-			if err != nil || len(vals) != 1+len(v.Types) {
+			if err != nil || len(vals) != 1+2*len(v.Types) {
 				return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
 			}
-			owner, err := m.owner(vals[1:])
+			key, owner, err := m.owner(vals[1 : 1+len(v.Types)])
 			if err != nil {
+				return nil, err
+			}
+			if err := given.note(key, vals[1+len(v.Types):], owner != s.p.shard); err != nil {
 				return nil, err
 			}
 			tid := string(vals[0])
@@ -74,6 +78,12 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 			return nil, sqlstate.Refuse("rows would change their shard, and RETURNING names other tables", "leave RETURNING out, or read the rows afterwards")
 		}
 		if err := m.mayMove(ctx); err != nil {
+			return nil, err
+		}
+	}
+	reused := false
+	if moves {
+		if reused, err = m.reuses(ctx, parts, given, leaving); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +116,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 			if err != nil || len(vals) != len(v.Columns)+len(v.Types) {
 				return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
 			}
-			owner, err := m.owner(vals[len(v.Columns):])
+			_, owner, err := m.owner(vals[len(v.Columns):])
 			if err != nil {
 				return nil, err
 			}
@@ -148,6 +158,9 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		if total, err = m.take(j, streams, total); err != nil {
 			return nil, err
 		}
+	}
+	if reused {
+		return nil, m.keysReused()
 	}
 	j.tag = finished(m.e.st, total)
 	return j, nil
@@ -202,17 +215,18 @@ func (m *modifying) take(j *answer, streams []*stream, total int64) (int64, erro
 	return total, nil
 }
 
-// owner is the shard of a new shard key.
-func (m *modifying) owner(values [][]byte) (string, error) {
+// owner is a new shard key, as it will be stored, and its shard.
+func (m *modifying) owner(values [][]byte) (keyspace.Key, string, error) {
 	v := m.m.Move
 	key := make(keyspace.Key, len(values))
 	for i := range values {
 		var err error
 		if key[i], err = planner.StoredKey(m.m.Table, i, &v.Keys[i], values[i]); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
-	return planner.Owner(m.c.host.Snapshot(), m.m.Table, key)
+	owner, err := planner.Owner(m.c.host.Snapshot(), m.m.Table, key)
+	return key, owner, err
 }
 
 // mayMove refuses to delete and insert rows where an UPDATE would do something

@@ -37,6 +37,8 @@ type part struct {
 	keep    *executor.Settings
 	// stale: a SET ran on it, of which the session has not taken note yet.
 	stale bool
+	// decides: something ran on it that cannot be prepared, but can be committed.
+	decides bool
 	// sets: a statement changed its settings in a way that is not known here.
 	sets bool
 }
@@ -97,7 +99,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 // borrowed in the same order by everybody, so that two statements do not wait for
 // each other's. The session's bound of shards holds here.
 func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
-	if err := c.bounds.touches(len(shards)); err != nil {
+	if err := c.bounds.touches(shards...); err != nil {
 		return nil, err
 	}
 	parts := make([]*part, 0, len(shards))

@@ -111,10 +111,10 @@ type allowance struct{ rows, bytes int64 }
 
 // allowance is what the session's settings allow.
 func (c *Conn) allowance() *allowance {
-	l := limitsOf(c.host.Settings())
+	l := c.shared.defaults.limits(c.host.Settings())
 	a := &allowance{rows: l.rows, bytes: l.bytes}
 	if _, set := c.host.Settings().Get(GatherBytesSetting); !set {
-		a.bytes = heldBytesMax
+		a.bytes = min(a.bytes, heldBytesMax)
 	}
 	return a
 }

@@ -412,32 +412,41 @@ func (t *Transactions) sweep(ctx context.Context) (again bool) {
 	if err != nil {
 		return false // the directory is not there; it says so elsewhere
 	}
+	doubt := 0
 	for _, d := range found {
 		switch {
 		case d.Err != nil:
+			doubt++
 			t.log.Warn("a transaction over several shards is in doubt", "transaction", d.ID, "decided on", d.Decider, "prepared on", strings.Join(d.Shards, ", "),
 				"age", d.Age.Round(time.Millisecond), telemetry.KeyError, d.Err)
 			again = true
 		case d.State == "committed" || d.State == "rolled back":
+			end := telemetry.Committed
+			if d.State == "rolled back" {
+				end = telemetry.RolledBack
+			}
+			t.metrics.Settled(end)
 			t.log.Info("a transaction over several shards was left prepared: "+d.State, "transaction", d.ID, "decided on", d.Decider, "prepared on", strings.Join(d.Shards, ", "),
 				"age", d.Age.Round(time.Millisecond))
 		}
 	}
+	t.metrics.InDoubt(doubt)
 	return again
 }
 
 // cleaning is what one round of the clean-up leaves for the next: what was
 // finished everywhere then may go now.
 type cleaning struct {
-	at      time.Time
-	before  map[string]string // by shard: its clock before the look
-	ids     []string          // prepared somewhere
-	unknown []string          // shards that could not be asked
+	at     time.Time
+	before map[string]string // by shard: its clock before the look
+	ids    []string          // prepared somewhere
+	known  []string          // shards that were asked
 }
 
 // clean removes records that nobody needs any more from all shards: those of which
-// no part was prepared anywhere in the last round, gap ago at least. It returns the
-// state for the next round.
+// no part was prepared anywhere in the last round, gap ago at least. A record that
+// names a shard which could not be asked then, or is not in the map any more, stays:
+// something may be prepared there. It returns the state for the next round.
 func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration) (*cleaning, error) {
 	snap, err := r.Directory.Load(ctx)
 	if err != nil {
@@ -454,9 +463,9 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 			if before == "" {
 				return
 			}
-			_, err := r.exec(ctx, s.Name, fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND NOT shards && '%[4]s'::text[]; "+
+			_, err := r.exec(ctx, s.Name, fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND shards <@ '%[4]s'::text[]; "+
 				"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
-				before, prepareMax.Milliseconds(), strings.Join(last.ids, ","), shardList(last.unknown), keepRolledBack.Milliseconds()))
+				before, prepareMax.Milliseconds(), strings.Join(last.ids, ","), shardList(last.known), keepRolledBack.Milliseconds()))
 			if err != nil {
 				mu.Lock()
 				errs = append(errs, err)
@@ -484,8 +493,10 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 	for _, l := range left {
 		next.ids = append(next.ids, l.ID)
 	}
-	for name := range unreached {
-		next.unknown = append(next.unknown, name)
+	for _, s := range snap.Shards() {
+		if unreached[s.Name] == nil {
+			next.known = append(next.known, s.Name)
+		}
 	}
 	return next, errors.Join(errs...)
 }

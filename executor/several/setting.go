@@ -1,6 +1,7 @@
 package several
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,76 @@ const (
 	BytesMaxSetting = "cleave.bytes_max"
 	// TimeoutSetting bounds how long one statement over several shards runs.
 	TimeoutSetting = "cleave.several_timeout"
+	// DeadlockSetting is how long a statement of a transaction over several shards
+	// waits before it is looked for a deadlock.
+	DeadlockSetting = "cleave.deadlock_timeout"
 )
+
+// Defaults are what holds for sessions that have not set the setting of the same
+// name. The zero value has no bounds but those of gathers and of deadlocks.
+type Defaults struct {
+	ScatterOff                    bool
+	ShardsMax, RowsMax, BytesMax  int64         // 0: no bound
+	Timeout                       time.Duration // 0: no bound
+	GatherRowsMax, GatherBytesMax int64         // 0: [GatherRowsMax], [GatherBytesMax]
+	DeadlockTimeout               time.Duration // 0: [DeadlockTimeout]
+}
+
+const (
+	// DeadlockTimeout is that of cleave.deadlock_timeout where nobody sets it.
+	DeadlockTimeout = time.Second
+	// DeadlockTimeoutMin keeps the looks for deadlocks rare.
+	DeadlockTimeoutMin = 10 * time.Millisecond
+)
+
+// Show is the default of a setting as text, "" if it is not one of these.
+func (d *Defaults) Show(setting string) string {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	switch setting {
+	case ScatterSetting:
+		if d.ScatterOff {
+			return "off"
+		}
+		return "on"
+	case ShardsMaxSetting:
+		return number(d.ShardsMax)
+	case RowsMaxSetting:
+		return number(d.RowsMax)
+	case BytesMaxSetting:
+		return number(d.BytesMax)
+	case TimeoutSetting:
+		return showDuration(d.Timeout)
+	case GatherRowsSetting:
+		return number(d.GatherRowsMax)
+	case GatherBytesSetting:
+		return number(d.GatherBytesMax)
+	case DeadlockSetting:
+		return showDuration(d.deadlock())
+	}
+	return ""
+}
+
+func showDuration(d time.Duration) string {
+	if d == 0 {
+		return "0"
+	}
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + "ms"
+}
+
+func (d *Defaults) deadlock() time.Duration {
+	if d.DeadlockTimeout == 0 {
+		return DeadlockTimeout
+	}
+	return max(d.DeadlockTimeout, DeadlockTimeoutMin)
+}
+
+// deadlockTimeout is the session's.
+func (d *Defaults) deadlockTimeout(s *executor.Settings) time.Duration {
+	if v, ok := Duration(valueOf(s, DeadlockSetting)); ok && v >= DeadlockTimeoutMin {
+		return v
+	}
+	return d.deadlock()
+}
 
 // Number reads a setting's value that is a whole number, not negative. With size
 // it may have a unit of PostgreSQL's: B, kB, MB, GB, TB.
@@ -87,26 +157,44 @@ type bounds struct {
 	shards      int64
 	rows, bytes int64
 	timeout     time.Duration
+	touched     []string // shards, so far
 }
 
-func boundsOf(s *executor.Settings) bounds {
+// bounds are those of a session's next statement.
+func (d *Defaults) bounds(s *executor.Settings) bounds {
+	b := bounds{forbidden: d.ScatterOff, shards: d.ShardsMax, rows: d.RowsMax, bytes: d.BytesMax, timeout: d.Timeout}
 	if s.Len() == 0 {
-		return bounds{}
+		return b
 	}
-	var b bounds
+	number := func(name string, size bool, to *int64) {
+		if n, ok := Number(valueOf(s, name), size); ok {
+			*to = n
+		}
+	}
 	if on, ok := Switch(valueOf(s, ScatterSetting)); ok {
 		b.forbidden = !on
 	}
-	b.shards, _ = Number(valueOf(s, ShardsMaxSetting), false)
-	b.rows, _ = Number(valueOf(s, RowsMaxSetting), false)
-	b.bytes, _ = Number(valueOf(s, BytesMaxSetting), true)
-	b.timeout, _ = Duration(valueOf(s, TimeoutSetting))
+	number(ShardsMaxSetting, false, &b.shards)
+	number(RowsMaxSetting, false, &b.rows)
+	number(BytesMaxSetting, true, &b.bytes)
+	if d, ok := Duration(valueOf(s, TimeoutSetting)); ok {
+		b.timeout = d
+	}
 	return b
 }
 
-// touches refuses a statement that touches more shards than it may.
-func (b *bounds) touches(n int) error {
-	switch {
+// touches refuses a statement that touches more shards than it may, with those
+// that it has touched before.
+func (b *bounds) touches(shards ...string) error {
+	if !b.forbidden && b.shards == 0 {
+		return nil
+	}
+	for _, s := range shards {
+		if !slices.Contains(b.touched, s) {
+			b.touched = append(b.touched, s)
+		}
+	}
+	switch n := len(b.touched); {
 	case n <= 1:
 	case b.forbidden:
 		return sqlstate.New(sqlstate.ConfigurationLimit, "the statement needs %d shards, and %s is off", n, ScatterSetting).

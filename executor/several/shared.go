@@ -13,6 +13,7 @@ import (
 type Shared struct {
 	ex           *executor.Executor
 	transactions *Transactions
+	defaults     Defaults
 	// gathers has one element for each gather with temporary tables.
 	gathers chan struct{}
 
@@ -32,15 +33,18 @@ const describedMax = 4096
 
 // NewShared makes what the conversations of a router share. Without transactions
 // it makes its own, of which nobody recovers what is left.
-func NewShared(ex *executor.Executor, transactions *Transactions) *Shared {
+func NewShared(ex *executor.Executor, transactions *Transactions, defaults Defaults) *Shared {
 	if transactions == nil {
 		transactions = NewTransactions(TransactionsOptions{Executor: ex})
 	}
-	return &Shared{ex: ex, transactions: transactions, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
+	return &Shared{ex: ex, transactions: transactions, defaults: defaults, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
 }
 
 // Transactions are what ends the transactions of these conversations.
 func (s *Shared) Transactions() *Transactions { return s.transactions }
+
+// Defaults are what holds where a session sets nothing.
+func (s *Shared) Defaults() *Defaults { return &s.defaults }
 
 // description is what a shard says of a statement.
 type description struct {

@@ -51,16 +51,19 @@ type TransactionsOptions struct {
 	// of its own that nobody else takes for alive.
 	Member string
 	Log    *slog.Logger // nil: nothing is logged
+	// Metrics are told of ends; nil: nobody is.
+	Metrics *telemetry.Metrics
 }
 
 // Transactions ends the transactions of one process that several shards take part
 // in, and finishes what others have left when they died. Methods are safe for
 // concurrent use.
 type Transactions struct {
-	ex    *executor.Executor
-	log   *slog.Logger
-	owner [8]byte
-	seq   atomic.Uint64
+	ex      *executor.Executor
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	owner   [8]byte
+	seq     atomic.Uint64
 	// wake asks Run to look now: something was left unfinished.
 	wake chan struct{}
 	gate gate
@@ -78,7 +81,7 @@ type Transactions struct {
 // NewTransactions makes what ends transactions over several shards. Run has to
 // run beside it, so that nothing is left prepared.
 func NewTransactions(o TransactionsOptions) *Transactions {
-	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), wake: make(chan struct{}, 1),
+	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), metrics: o.Metrics, wake: make(chan struct{}, 1),
 		active: map[txid]*transaction{}, ready: map[engine.Shard]bool{}}
 	if o.Member == "" {
 		o.Member = rand.Text()

@@ -265,6 +265,53 @@ func TestCommit(t *testing.T) {
 	}
 }
 
+// TestShardLeavesInDoubt: while something may be prepared on a shard that is not in
+// the map any more, the decision on it stays.
+func TestShardLeavesInDoubt(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	tx.onStep("commit shard-1", func() error { return errors.New("stop") })
+	if _, err := b.commit(tx, b.begin()); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	ctx := context.Background()
+	change := func(edit func(*shardmap.State)) {
+		snap, err := b.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := snap.State().Clone()
+		edit(&next)
+		if _, err := b.dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Why: "test", Op: "test"}, next); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.ex.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var gone shardmap.Shard
+	change(func(s *shardmap.State) { gone, s.Shards = s.Shards[2], s.Shards[:2] })
+	other := b.transactions()
+	if _, _, err := other.recovery().Settle(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.urls[:2] {
+		b.query(i, "UPDATE "+table+" SET at = at - '2 min'::interval")
+	}
+	var state *cleaning
+	for range 3 {
+		var err error
+		if state, err = other.recovery().clean(ctx, state, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(s *shardmap.State) { s.Shards = append(s.Shards, gone) })
+	b.settled(other)
+	if got := b.balances(); got != "98 101 101" {
+		t.Fatalf("balances %s", got)
+	}
+}
+
 // TestPrepareFails: an error of one part undoes all others, and is the client's.
 func TestPrepareFails(t *testing.T) {
 	b := newBank(t, same(pgtest.Server(t), 3)...)

@@ -43,15 +43,22 @@ type Config struct {
 	LogLevel                 string
 	LogFormat                string
 	SlowStatement            time.Duration // 0: none is logged
-	TraceEndpoint            string        // URL of an OpenTelemetry collector; "": see trace.Options
-	TraceSample              float64       // share of the statements without a parent
-	Auth                     string        // "trust", "scram" or "cert"
-	Trust                    []netip.Prefix
-	TLSCert, TLSKey          string // files of the router's certificate; "": no TLS
-	TLSClientCA              string // file of authorities of clients' certificates
-	TLS                      string // "optional" or "required"
-	AdminHosts               []string
-	AdminTokenFile           string
+	// Of statements over several shards; 0: no bound.
+	Scatter                       string // "on" or "off"
+	ShardsTouchedMax              int
+	RowsMax, BytesMax             int
+	SeveralTimeout                time.Duration
+	GatherRowsMax, GatherBytesMax int
+	DeadlockTimeout               time.Duration
+	TraceEndpoint                 string  // URL of an OpenTelemetry collector; "": see trace.Options
+	TraceSample                   float64 // share of the statements without a parent
+	Auth                          string  // "trust", "scram" or "cert"
+	Trust                         []netip.Prefix
+	TLSCert, TLSKey               string // files of the router's certificate; "": no TLS
+	TLSClientCA                   string // file of authorities of clients' certificates
+	TLS                           string // "optional" or "required"
+	AdminHosts                    []string
+	AdminTokenFile                string
 }
 
 // Setting describes one setting.
@@ -140,6 +147,22 @@ var settings = []Setting{
 		func(c *Config) *int { return &c.MessageMax }),
 	size("statement-max", "longest text of a statement", 8<<20, 1<<10, 64<<20,
 		func(c *Config) *int { return &c.StatementMax }),
+	choice("scatter", "off refuses statements that need several shards, unless the session sets cleave.scatter", "on", []string{"on", "off"},
+		func(c *Config) *string { return &c.Scatter }),
+	number("shards-max", "shards that one statement may touch, unless the session sets cleave.shards_max; 0 is no limit", 0, 0, 1_000_000,
+		func(c *Config) *int { return &c.ShardsTouchedMax }),
+	number("rows-max", "rows that one statement over several shards may return, unless the session sets cleave.rows_max; 0 is no limit", 0, 0, math.MaxInt,
+		func(c *Config) *int { return &c.RowsMax }),
+	size("bytes-max", "bytes that one statement over several shards may return, unless the session sets cleave.bytes_max; 0 is no limit", 0, 0, 1<<50,
+		func(c *Config) *int { return &c.BytesMax }),
+	duration("several-timeout", "longest run of a statement over several shards, unless the session sets cleave.several_timeout; 0 is no limit", 0, 0,
+		func(c *Config) *time.Duration { return &c.SeveralTimeout }),
+	number("gather-rows-max", "rows that a gather may fetch, unless the session sets cleave.gather_rows_max", 10_000_000, 1, math.MaxInt,
+		func(c *Config) *int { return &c.GatherRowsMax }),
+	size("gather-bytes-max", "bytes that a gather may fetch, unless the session sets cleave.gather_bytes_max", 4<<30, 1, 1<<50,
+		func(c *Config) *int { return &c.GatherBytesMax }),
+	duration("deadlock-timeout", "how long a transaction over several shards waits before it is looked whether it is in a deadlock, unless the session sets cleave.deadlock_timeout", time.Second, 10*time.Millisecond,
+		func(c *Config) *time.Duration { return &c.DeadlockTimeout }),
 	choice("log-level", "least important log lines to write", "info", []string{"debug", "info", "warn", "error"},
 		func(c *Config) *string { return &c.LogLevel }).reloadable(),
 	choice("log-format", "form of the log on stderr", "text", []string{"text", "json"},

@@ -103,7 +103,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
-	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log})
+	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics})
 	var life context.Context
 	life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(life) })
@@ -115,8 +115,8 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
-		Transactions: r.transactions,
-		ReadPolicy:   readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
+		Transactions: r.transactions, Several: severalDefaults(o.Config),
+		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
@@ -213,6 +213,13 @@ func orNoLimit(d time.Duration) time.Duration {
 		return noLimit
 	}
 	return d
+}
+
+func severalDefaults(cfg *config.Config) several.Defaults {
+	return several.Defaults{
+		ScatterOff: cfg.Scatter == "off", ShardsMax: int64(cfg.ShardsTouchedMax), RowsMax: int64(cfg.RowsMax), BytesMax: int64(cfg.BytesMax), Timeout: cfg.SeveralTimeout,
+		GatherRowsMax: int64(cfg.GatherRowsMax), GatherBytesMax: int64(cfg.GatherBytesMax), DeadlockTimeout: cfg.DeadlockTimeout,
+	}
 }
 
 func planLimits(cfg *config.Config) planner.Limits {

@@ -344,7 +344,7 @@ UPDATE orders SET price = random();
 UPDATE orders SET tenant_id = 7 WHERE tenant_id = 5 AND id = 1;
 --> several shards [UPDATE]
 -->   operation: modify
--->   lock: SELECT orders.ctid::pg_catalog.text, 7::bigint FROM orders WHERE tenant_id = 5 AND id = 1 FOR UPDATE OF orders
+-->   lock: SELECT orders.ctid::pg_catalog.text, 7::bigint, orders.tenant_id::bigint FROM orders WHERE tenant_id = 5 AND id = 1 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = 7 WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 AND id = 1
 -->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 AND id = 1 RETURNING 7, orders.id, orders.note, orders.qty, orders.price, 7::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
@@ -353,7 +353,7 @@ UPDATE orders SET tenant_id = 7 WHERE tenant_id = 5 AND id = 1;
 UPDATE orders SET tenant_id = tenant_id + 1, note = DEFAULT WHERE id = $1 RETURNING *;
 --> several shards [UPDATE, rows]
 -->   operation: modify
--->   lock: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint FROM orders WHERE id = $1 FOR UPDATE OF orders
+-->   lock: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint, orders.tenant_id::bigint FROM orders WHERE id = $1 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = tenant_id + 1, note = DEFAULT WHERE orders.ctid = ANY($3::pg_catalog.tid[]) AND id = $1 RETURNING *
 -->   take: DELETE FROM orders WHERE orders.ctid = ANY($3::pg_catalog.tid[]) AND id = $1 RETURNING tenant_id + 1, orders.id, orders.qty, orders.price, (tenant_id + 1)::bigint
 -->   put: INSERT INTO orders (tenant_id, id, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING *
@@ -365,7 +365,7 @@ UPDATE orders SET tenant_id = random();
 UPDATE orders o SET tenant_id = i.order_id FROM items i WHERE i.tenant_id = o.tenant_id;
 --> several shards [UPDATE]
 -->   operation: modify
--->   lock: SELECT o.ctid::pg_catalog.text, i.order_id::bigint FROM orders o, items i WHERE i.tenant_id = o.tenant_id FOR UPDATE OF o
+-->   lock: SELECT o.ctid::pg_catalog.text, i.order_id::bigint, o.tenant_id::bigint FROM orders o, items i WHERE i.tenant_id = o.tenant_id FOR UPDATE OF o
 -->   stay: UPDATE orders o SET tenant_id = i.order_id FROM items i WHERE o.ctid = ANY($2::pg_catalog.tid[]) AND i.tenant_id = o.tenant_id
 -->   take: DELETE FROM orders o USING items i WHERE o.ctid = ANY($2::pg_catalog.tid[]) AND i.tenant_id = o.tenant_id RETURNING i.order_id, o.id, o.note, o.qty, o.price, i.order_id::bigint
 -->   put: INSERT INTO orders AS o (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
@@ -376,14 +376,14 @@ INSERT INTO small VALUES (1, 'a'), (2, 'b') RETURNING id;
 --> several shards [INSERT, rows]
 -->   operation: modify
 -->   shard text: INSERT INTO small VALUES (1, 'a'), (2, 'b') RETURNING id, small.id, small.label, small.tenant
--->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
+-->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING small.id, small.label, small.tenant
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard has the table's rows
 INSERT INTO small VALUES (1, 'a') ON CONFLICT (id) DO UPDATE SET label = excluded.label;
 --> several shards [INSERT]
 -->   operation: modify
 -->   shard text: INSERT INTO small VALUES (1, 'a') ON CONFLICT (id) DO UPDATE SET label = excluded.label RETURNING small.id, small.label, small.tenant
--->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ ON CONFLICT (id) DO UPDATE SET label = excluded.label, tenant = excluded.tenant
+-->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ ON CONFLICT (id) DO UPDATE SET label = excluded.label, tenant = excluded.tenant RETURNING small.id, small.label, small.tenant
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard has the table's rows
 INSERT INTO small SELECT id, note FROM orders;
@@ -391,7 +391,7 @@ INSERT INTO small SELECT id, note FROM orders;
 -->   operation: modify
 -->   read 0: several shards (scatter): SELECT id, note FROM orders
 -->   shard text: INSERT INTO small SELECT * FROM <relation 0> cleave_rel_0_ RETURNING small.id, small.label, small.tenant
--->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
+-->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING small.id, small.label, small.tenant
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard has the table's rows
 UPDATE small SET label = 'x' WHERE id = 3 RETURNING label;

@@ -146,7 +146,7 @@ INSERT INTO small VALUES (1, 'x');
 --> several shards [INSERT]
 -->   operation: modify
 -->   shard text: INSERT INTO small VALUES (1, 'x') RETURNING small.id, small.label, small.tenant
--->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
+-->   other shards: INSERT INTO small (id, label, tenant) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING small.id, small.label, small.tenant
 -->   shards: shard-0, shard-1, shard-2
 -->   why: every shard has the table's rows
 INSERT INTO nosuch VALUES (1);
@@ -165,7 +165,7 @@ UPDATE orders SET note = 'x';
 UPDATE orders SET tenant_id = 6 WHERE tenant_id = 5;
 --> several shards [UPDATE]
 -->   operation: modify
--->   lock: SELECT orders.ctid::pg_catalog.text, 6::bigint FROM orders WHERE tenant_id = 5 FOR UPDATE OF orders
+-->   lock: SELECT orders.ctid::pg_catalog.text, 6::bigint, orders.tenant_id::bigint FROM orders WHERE tenant_id = 5 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = 6 WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5
 -->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 RETURNING 6, orders.id, orders.note, orders.qty, orders.price, 6::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
@@ -174,7 +174,7 @@ UPDATE orders SET tenant_id = 6 WHERE tenant_id = 5;
 UPDATE orders SET (id, tenant_id) = (1, 5) WHERE tenant_id = 5;
 --> several shards [UPDATE]
 -->   operation: modify
--->   lock: SELECT orders.ctid::pg_catalog.text, 5::bigint FROM orders WHERE tenant_id = 5 FOR UPDATE OF orders
+-->   lock: SELECT orders.ctid::pg_catalog.text, 5::bigint, orders.tenant_id::bigint FROM orders WHERE tenant_id = 5 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET (id, tenant_id) = (1, 5) WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5
 -->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND tenant_id = 5 RETURNING 5, 1, orders.note, orders.qty, orders.price, 5::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_

@@ -116,7 +116,7 @@ func fuzzOne(p *pair, n uint64, total *fuzzed) string {
 func (p *pair) fuzz(sql, writes string, mode compare.Mode, keep bool) (verdict, string, *compare.Outcome) {
 	ctx := context.Background()
 	st := compare.Statement{SQL: sql, Mode: mode}
-	o := compare.Options{Order: compare.Order{Any: !compare.Ordered(sql)}, AnyError: true, Modifiers: true}
+	o := compare.Options{Order: compare.Order{Any: !compare.Ordered(sql)}, AnyError: true, Modifiers: true, Mistakes: true}
 	begin := writes != "" && !keep
 	if begin {
 		for _, s := range []*compare.Session{p.router, p.plain} {

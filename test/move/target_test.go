@@ -36,17 +36,26 @@ const patience = 2 * time.Minute
 // target is a router with a coordinator over shards.
 type target struct {
 	t     *testing.T
+	path  string // of the directory
 	dir   shardmap.Directory
 	rooms *wiring.Rooms
 	url   string
 }
 
-// start starts a cluster whose shards are of the engines, one each.
+// start starts a cluster whose shards are of the engines, one each, with a coordinator
+// in the router's process.
 func start(t *testing.T, engines ...string) *target {
+	t.Helper()
+	return startAs(t, "test", engines...)
+}
+
+// startAs is start; without a candidate's name there is no coordinator.
+func startAs(t *testing.T, candidate string, engines ...string) *target {
 	t.Helper()
 	ctx := context.Background()
 	folder := t.TempDir()
-	dir, err := wiring.OpenDirectory(ctx, filepath.Join(folder, "directory.db"))
+	path := filepath.Join(folder, "directory.db")
+	dir, err := wiring.OpenDirectory(ctx, path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +85,7 @@ func start(t *testing.T, engines ...string) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: &cfg.Config, Log: log, Candidate: "test"})
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: &cfg.Config, Log: log, Candidate: candidate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +105,7 @@ func start(t *testing.T, engines ...string) *target {
 			t.Error(err)
 		}
 	})
-	return &target{t: t, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
+	return &target{t: t, path: path, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
 }
 
 // connect opens a session.
@@ -299,14 +308,19 @@ func (l *load) client(ctx context.Context, client int) {
 				return err
 			}
 			defer func() { _ = tx.Rollback(one) }()
-			for _, s := range []struct {
+			type statement struct {
 				sql  string
 				args []any
-			}{
+			}
+			list := []statement{
 				{`UPDATE account SET balance = balance - $3 WHERE tenant = $1 AND id = $2`, []any{tenant, from, amount}},
 				{`UPDATE account SET balance = balance + $3, note = $4 WHERE tenant = $1 AND id = $2`, []any{tenant, to, amount, key}},
 				{`INSERT INTO entry VALUES ($1, $2, $3, $4)`, []any{tenant, client, n, amount}},
-			} {
+			}
+			if to < from { // always in the same order, so that clients do not wait for each other in a ring
+				list[0], list[1] = list[1], list[0]
+			}
+			for _, s := range list {
 				if _, err := tx.Exec(one, s.sql, s.args...); err != nil {
 					return err
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
+	"github.com/cleavedb/cleave/test/differential/compare"
 )
 
 // Options are what a cluster is made of.
@@ -152,7 +153,7 @@ func (c *Cluster) On(shard, sql string) (*engine.Result, error) {
 // shard numbers its types for itself.
 func (c *Cluster) TypeName(oid uint32) (string, error) {
 	for _, s := range c.Snapshot().Shards() {
-		res, err := c.On(s.Name, fmt.Sprintf("SELECT pg_catalog.format_type(oid, NULL) FROM pg_catalog.pg_type WHERE oid = %d", oid))
+		res, err := c.On(s.Name, compare.TypeQuery+fmt.Sprint(oid))
 		if err != nil {
 			return "", err
 		}

@@ -138,7 +138,7 @@ func (s *Session) Run(ctx context.Context, st Statement) *Outcome {
 func (s *Session) run(ctx context.Context, st Statement, out *Outcome) error {
 	word := strings.ToUpper(strings.TrimSpace(st.SQL))
 	switch {
-	case strings.HasPrefix(word, "COPY") && strings.Contains(word, "FROM STDIN"):
+	case strings.HasPrefix(word, "COPY") && (strings.Contains(word, "FROM STDIN") || strings.Contains(word, "FROM STDOUT")):
 		tag, err := s.Conn.CopyFrom(ctx, strings.NewReader(st.Data), st.SQL)
 		out.Results = []Result{{Tag: tag.String()}}
 		return err
@@ -253,6 +253,12 @@ func (s *Session) name(ctx context.Context, out *Outcome) error {
 	return nil
 }
 
+// TypeQuery, with an OID after it, names a type with its schema, whatever the
+// search_path is; the schema of temporary tables, which is each session's own, is
+// left out.
+const TypeQuery = "SELECT CASE WHEN n.nspname LIKE 'pg_temp%' THEN '' ELSE n.nspname || '.' END || t.typname" +
+	" FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.oid = "
+
 func (s *Session) typeName(ctx context.Context, oid uint32) (string, error) {
 	if s.help.TypeName != nil {
 		return s.help.TypeName(oid)
@@ -260,9 +266,9 @@ func (s *Session) typeName(ctx context.Context, oid uint32) (string, error) {
 	if s.Conn.TxStatus() == 'E' {
 		return "", nil
 	}
-	res := s.Conn.ExecParams(ctx, "SELECT pg_catalog.format_type($1, NULL)", [][]byte{[]byte(fmt.Sprint(oid))}, []uint32{26}, nil, nil).Read()
-	if res.Err != nil {
-		return "", res.Err
+	res := s.Conn.ExecParams(ctx, TypeQuery+fmt.Sprint(oid), nil, nil, nil, nil).Read()
+	if res.Err != nil || len(res.Rows) == 0 {
+		return fmt.Sprint(oid), res.Err
 	}
 	return string(res.Rows[0][0]), nil
 }

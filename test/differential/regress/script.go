@@ -18,10 +18,14 @@ func read(text string) (out []statement) {
 	var b strings.Builder
 	start := 0
 	lines := strings.Split(text, "\n")
+	file := ""
 	for i := 0; i < len(lines); i++ {
 		line := lines[i]
 		trimmed := strings.TrimSpace(line)
 		if strings.TrimSpace(b.String()) == "" {
+			if m := setFile.FindStringSubmatch(trimmed); m != nil {
+				file = m[1]
+			}
 			if trimmed == "" || strings.HasPrefix(trimmed, `\`) || strings.HasPrefix(trimmed, "--") {
 				b.Reset()
 				continue
@@ -42,6 +46,7 @@ func read(text string) (out []statement) {
 			if strings.TrimSpace(sql) == "" {
 				continue
 			}
+			sql = strings.ReplaceAll(sql, ":'filename'", "':abs_srcdir"+file+"'")
 			st := statement{sql: strings.TrimSpace(leading.ReplaceAllString(sql, "")), line: start}
 			if copyIn.MatchString(st.sql) {
 				var data strings.Builder
@@ -61,8 +66,9 @@ func read(text string) (out []statement) {
 }
 
 var (
-	leading  = regexp.MustCompile(`^(\s|--[^\n]*\n|/\*[^*]*\*/)+`) // comments before a statement
-	copyIn   = regexp.MustCompile(`(?is)^copy\s.*\sfrom\s+stdin`)
+	leading  = regexp.MustCompile(`^(\s|--[^\n]*\n|/\*[^*]*\*/)+`)           // comments before a statement
+	copyIn   = regexp.MustCompile(`(?is)^copy\s.*\sfrom\s+(stdin|stdout)\b`) // STDOUT is taken for STDIN
+	setFile  = regexp.MustCompile(`^\\set filename :abs_srcdir '([^']+)'`)
 	gcommand = regexp.MustCompile(`\\(g\w*|bind|parse|crosstabview|;)`)
 )
 

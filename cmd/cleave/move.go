@@ -1,0 +1,485 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
+)
+
+// moveFlags are the flags of commands that move rows.
+type moveFlags struct {
+	change
+	id   string
+	wait bool
+	how  admin.MoveOptions
+}
+
+func (f *moveFlags) flags(cmd *cobra.Command, keep string) {
+	f.change.flags(cmd)
+	cmd.Flags().StringVar(&f.id, "id", "", "name of the workflow: asked for twice with the same, it is done once (default: one is made)")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done; an interrupt ends the showing, not the work")
+	cmd.Flags().StringVar(&f.how.Keep, "keep", "", "for how long the way back is kept after the cutover, such as 30m; 0 is not at all (default "+keep+")")
+	cmd.Flags().BoolVar(&f.how.Unverified, "unverified", false, "do not compare both copies before the cutover")
+	cmd.Flags().Int64Var(&f.how.RowsPerSecond, "rows-per-second", 0, "bound of copy and clean-up; 0 is none")
+	cmd.Flags().Int64Var(&f.how.BytesPerSecond, "bytes-per-second", 0, "bound of the copy; 0 is none")
+}
+
+// part holds the flags that say what is moved.
+type partFlags struct {
+	keyspace, rang, key string
+}
+
+func (a *app) moveCommand() *cobra.Command {
+	var f moveFlags
+	var p partFlags
+	var to string
+	cmd := &cobra.Command{
+		Use:   "move --keyspace K (--range LOW:HIGH | --key KEY) --to SHARD",
+		Short: "Move a key range or one key to another shard while it is in use",
+		Long: `Moves the rows of a part of a keyspace to another shard. The rows are copied while
+statements go on, changes follow, both copies are compared, and then statements in the part
+wait for a moment while the other shard becomes the owner. After that changes flow back, so
+that cleave rollback can undo it, until --keep is over or cleave finish is said.
+
+A range is LOW:HIGH, where an empty bound is none; bounds with colons are written
+LOW..HIGH, those of several columns with commas. In a hash keyspace bounds are positions, as
+cleave map show prints them. A key is moved by itself, and pinned to the shard.
+
+The work is done by the leader of the cluster's coordinators: every cleave up and cleave
+router has one. The command returns as soon as the move is stored; --wait shows its progress,
+cleave moves shows it at any time. The same as SELECT cleave.move(...).`,
+		Example: `  cleave move --keyspace hash_bigint --range 0: --to shard-2 --wait
+  cleave move --keyspace orders --range '2026-01-01..2026-02-01' --to archive --keep 1h
+  cleave move --keyspace tenants --key 42 --to shard-3 --id big-tenant`,
+		Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req := admin.MoveRequest{Meta: f.meta(), ID: f.id, Keyspace: p.keyspace, Range: p.rang, To: to, MoveOptions: f.how}
+			switch {
+			case p.keyspace == "":
+				return &usageError{errMissing("--keyspace", "see cleave keyspace list"), cmd}
+			case to == "":
+				return &usageError{errMissing("--to", "the shard that the rows go to"), cmd}
+			case (p.rang == "") == !cmd.Flags().Changed("key"):
+				return &usageError{errors.New("give --range or --key"), cmd}
+			}
+			if cmd.Flags().Changed("key") {
+				var err error
+				if req.Key, err = splitKey(p.key); err != nil {
+					return &usageError{fmt.Errorf("--key %w", err), cmd}
+				}
+			}
+			return a.begin(cmd, f.wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Move(ctx, req) })
+		},
+	}
+	cmd.Flags().StringVar(&p.keyspace, "keyspace", "", "the keyspace")
+	cmd.Flags().StringVar(&p.rang, "range", "", "the range, LOW:HIGH or LOW..HIGH")
+	cmd.Flags().StringVar(&p.key, "key", "", "the key; several columns with commas")
+	cmd.Flags().StringVar(&to, "to", "", "the shard that the rows go to")
+	f.flags(cmd, "24h")
+	return cmd
+}
+
+func (a *app) splitCommand() *cobra.Command {
+	var f change
+	var p partFlags
+	var id, at string
+	cmd := &cobra.Command{
+		Use:   "split --keyspace K (--at KEY | --range LOW:HIGH)",
+		Short: "Cut a range in two",
+		Long: `Cuts the range that a bound lies in, so that its halves can be moved one by one. No
+row is moved. In a hash keyspace --range cuts a range in the middle of its positions.`,
+		Example: `  cleave split --keyspace orders --at 2026-07-01
+  cleave split --keyspace hash_bigint --range 0:`,
+		Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req := admin.SplitRequest{Meta: f.meta(), ID: id, Keyspace: p.keyspace, Range: p.rang}
+			switch {
+			case p.keyspace == "":
+				return &usageError{errMissing("--keyspace", "see cleave keyspace list"), cmd}
+			case (p.rang == "") == !cmd.Flags().Changed("at"):
+				return &usageError{errors.New("give --at or --range"), cmd}
+			}
+			if cmd.Flags().Changed("at") {
+				var err error
+				if req.At, err = splitKey(at); err != nil {
+					return &usageError{fmt.Errorf("--at %w", err), cmd}
+				}
+			}
+			return a.begin(cmd, true, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Split(ctx, req) })
+		},
+	}
+	cmd.Flags().StringVar(&p.keyspace, "keyspace", "", "the keyspace")
+	cmd.Flags().StringVar(&at, "at", "", "the key to cut at, which becomes the first of the upper half; several columns with commas")
+	cmd.Flags().StringVar(&p.rang, "range", "", "the range that is cut in the middle, LOW:HIGH or LOW..HIGH")
+	cmd.Flags().StringVar(&id, "id", "", "name of the workflow (default: one is made)")
+	f.flags(cmd)
+	return cmd
+}
+
+func (a *app) mergeCommand() *cobra.Command {
+	var f moveFlags
+	var keyspace, at, to string
+	cmd := &cobra.Command{
+		Use:   "merge --keyspace K --at KEY",
+		Short: "Make one range of two neighbours",
+		Long: `Removes the bound between two ranges. If they are on different shards the upper one is
+moved to the lower one's shard first, or both to --to.`,
+		Example: `  cleave merge --keyspace orders --at 2026-07-01 --wait`,
+		Args:    args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case keyspace == "":
+				return &usageError{errMissing("--keyspace", "see cleave keyspace list"), cmd}
+			case at == "":
+				return &usageError{errMissing("--at", "the bound between the two ranges"), cmd}
+			}
+			key, err := splitKey(at)
+			if err != nil {
+				return &usageError{fmt.Errorf("--at %w", err), cmd}
+			}
+			req := admin.MergeRequest{Meta: f.meta(), ID: f.id, Keyspace: keyspace, At: key, To: to, MoveOptions: f.how}
+			return a.begin(cmd, f.wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Merge(ctx, req) })
+		},
+	}
+	cmd.Flags().StringVar(&keyspace, "keyspace", "", "the keyspace")
+	cmd.Flags().StringVar(&at, "at", "", "the bound between the two ranges; several columns with commas")
+	cmd.Flags().StringVar(&to, "to", "", "the shard for both (default: the lower one's)")
+	f.flags(cmd, "0")
+	return cmd
+}
+
+func (a *app) shardDrainCommand() *cobra.Command {
+	var f moveFlags
+	var to string
+	cmd := &cobra.Command{
+		Use:   "drain NAME",
+		Short: "Move everything sharded off a shard",
+		Long: `Moves every range, listed value and pinned key of a shard to the others, by their
+weights, or to --to, a few at a time. Afterwards cleave shard remove takes it out. Tables
+that are not sharded stay where they are.`,
+		Example: `  cleave shard drain shard-2 --wait
+  cleave shard drain shard-2 --dry-run`,
+		Args: args(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			req := admin.DrainRequest{Meta: f.meta(), ID: f.id, Shard: given[0], To: to, MoveOptions: f.how}
+			return a.begin(cmd, f.wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Drain(ctx, req) })
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "the shard that gets everything (default: all others)")
+	f.flags(cmd, "0")
+	return cmd
+}
+
+func (a *app) spreadCommand() *cobra.Command {
+	var f moveFlags
+	var keyspace string
+	var shards []string
+	cmd := &cobra.Command{
+		Use:   "spread",
+		Short: "Give each shard its share",
+		Long: `Moves ranges between the shards until each has its share by weight: after a shard was
+added, for example. It moves as little as that needs, and whole ranges only: split them first
+where they are too few.`,
+		Example: `  cleave spread --dry-run
+  cleave spread --keyspace hash_bigint --wait`,
+		Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req := admin.SpreadRequest{Meta: f.meta(), ID: f.id, Keyspace: keyspace, Shards: shards, MoveOptions: f.how}
+			return a.begin(cmd, f.wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Spread(ctx, req) })
+		},
+	}
+	cmd.Flags().StringVar(&keyspace, "keyspace", "", "the keyspace (default: all)")
+	cmd.Flags().StringArrayVar(&shards, "shard", nil, "a shard that gets something; can be repeated (default: all)")
+	f.flags(cmd, "0")
+	return cmd
+}
+
+// begin begins a workflow, says what it does, and shows its progress if it is to.
+func (a *app) begin(cmd *cobra.Command, wait bool, ask func(context.Context, *api.Client) (*admin.WorkflowResult, error)) error {
+	c, err := a.client(cmd)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	res, err := ask(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	if wait && res.Workflow != nil {
+		if !a.json {
+			fmt.Fprintf(a.stdout, "%s %s\n", res.Workflow.Kind, res.Workflow.ID)
+		}
+		w, err := a.follow(cmd.Context(), c, res.Workflow.ID)
+		if w != nil {
+			res.Workflow = w
+		}
+		if err != nil || !a.json {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(res)
+	}
+	head := "plan:"
+	if res.Done {
+		head = "begun:"
+	}
+	fmt.Fprintln(a.stdout, head)
+	for _, line := range res.Plan {
+		fmt.Fprintf(a.stdout, "  %s\n", printable(line))
+	}
+	switch {
+	case !res.Done:
+		_, err = fmt.Fprintln(a.stdout, "nothing was changed (--dry-run)")
+	case res.Workflow != nil:
+		_, err = fmt.Fprintf(a.stdout, "%s\nsee: cleave moves %s\n", res.Workflow.ID, res.Workflow.ID)
+	}
+	return err
+}
+
+// followEvery is how often progress is shown.
+const followEvery = 500 * time.Millisecond
+
+// follow shows a workflow's progress until it has ended or is opened.
+func (a *app) follow(ctx context.Context, c *api.Client, id string) (*admin.WorkflowInfo, error) {
+	said := ""
+	for {
+		list, err := c.Moves(ctx, id)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, a.left(id)
+			}
+			return nil, err
+		}
+		w := &list[0]
+		if line := progressLine(w); line != said && !a.json {
+			fmt.Fprintln(a.stdout, line)
+			said = line
+		}
+		if w.Ended || w.Step == "opened" {
+			return w, a.outcome(w)
+		}
+		select {
+		case <-ctx.Done():
+			return w, a.left(id)
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// left says that the work goes on without us.
+func (a *app) left(id string) error {
+	_, err := fmt.Fprintf(a.stderr, "%s goes on; see: cleave moves %s; to end it: cleave cancel %s\n", id, id, id)
+	return err
+}
+
+// outcome is an error if a workflow did not come to what was asked for.
+func (a *app) outcome(w *admin.WorkflowInfo) error {
+	switch {
+	case w.Step == "failed" || w.Step == "cancelled":
+		why := w.Error
+		if why == "" {
+			why = "it was " + w.Step
+		}
+		return fmt.Errorf("%s: %s\nnext: cleave moves %s", w.ID, why, w.ID)
+	case a.json:
+		return nil
+	case w.Step == "opened":
+		until := ""
+		if w.KeptUntil != nil {
+			until = " until " + w.KeptUntil.Local().Format("2006-01-02 15:04:05")
+		}
+		_, err := fmt.Fprintf(a.stdout, "%s is the owner; statements waited for %d ms. The way back is kept%s.\nto undo it: cleave rollback %s; to end it now: cleave finish %s\n", w.To, w.HeldMS, until, w.ID, w.ID)
+		return err
+	}
+	return nil
+}
+
+// progressLine is a workflow's progress in one line.
+func progressLine(w *admin.WorkflowInfo) string {
+	var b strings.Builder
+	b.WriteString(w.Step)
+	if w.Back && !w.Ended {
+		b.WriteString(" (rolling back)")
+	}
+	if w.Paused {
+		b.WriteString(" (paused)")
+	}
+	switch {
+	case w.Step == "copying":
+		fmt.Fprintf(&b, ": %d of about %d rows, %s", w.Rows, max(w.Rows, w.RowsAll), byteText(w.Bytes))
+		if w.RowsPerSecond > 0 {
+			fmt.Fprintf(&b, ", %.0f rows/s, %s/s", w.RowsPerSecond, byteText(int64(w.BytesPerSecond)))
+		}
+		if w.ETA >= 0 {
+			fmt.Fprintf(&b, ", about %s left", (time.Duration(w.ETA) * time.Second).String())
+		}
+	case w.Step == "cleaning" && w.Rows > 0:
+		fmt.Fprintf(&b, ": %d rows deleted", w.Rows)
+	case w.LagBytes >= 0 && !w.Ended:
+		fmt.Fprintf(&b, ": %s behind, %d changes applied", byteText(w.LagBytes), w.Changes)
+	}
+	if len(w.Children) > 0 {
+		fmt.Fprintf(&b, ": %s", strings.Join(w.Children, ", "))
+	}
+	if w.Error != "" {
+		fmt.Fprintf(&b, " (%s)", printable(w.Error))
+	}
+	return b.String()
+}
+
+func byteText(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
+
+func (a *app) movesCommand() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "moves [ID]",
+		Short: "Show moves, splits, merges, drains and spreads",
+		Long: `Lists the workflows that are under way and those that have ended lately, the newest
+first. With an ID it shows one with its history. The same as SELECT * FROM cleave.workflows.`,
+		Example: `  cleave moves
+  cleave moves big-tenant --wait
+  cleave moves --json | jq '.[] | select(.ended | not)'`,
+		Args: args(0, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			c, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if len(given) == 0 {
+				list, err := c.Moves(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				return printList(a, list, "no workflows", []string{"ID", "KIND", "KEYSPACE", "WHAT", "FROM", "TO", "STATE", "SINCE"}, func(w admin.WorkflowInfo) []string {
+					return []string{w.ID, w.Kind, w.Keyspace, w.Part, w.From, w.To, progressLine(&w), w.Changed.Local().Format("2006-01-02 15:04:05")}
+				})
+			}
+			if wait {
+				w, err := a.follow(cmd.Context(), c, given[0])
+				if err != nil || !a.json || w == nil {
+					return err
+				}
+				return a.printJSON(w)
+			}
+			list, err := c.Moves(cmd.Context(), given[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(list[0])
+			}
+			return printWorkflow(a.stdout, &list[0])
+		},
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "show the progress until it is done")
+	return cmd
+}
+
+func printWorkflow(out io.Writer, w *admin.WorkflowInfo) error {
+	what := strings.Join(strings.Fields(strings.Join([]string{w.Kind, w.Part, w.Keyspace}, " ")), " ")
+	if w.From != "" {
+		what += " from " + w.From
+	}
+	if w.To != "" {
+		what += " to " + w.To
+	}
+	fmt.Fprintf(out, "%s: %s\n%s\n", w.ID, printable(what), progressLine(w))
+	if w.BackLost != "" {
+		fmt.Fprintf(out, "there is no way back: %s\n", printable(w.BackLost))
+	}
+	if w.KeptUntil != nil {
+		fmt.Fprintf(out, "the way back is kept until %s\n", w.KeptUntil.Local().Format("2006-01-02 15:04:05"))
+	}
+	for _, l := range w.History {
+		fmt.Fprintf(out, "  %s  %-11s  %s\n", l.At.Local().Format("15:04:05.000"), l.Step, printable(l.What))
+	}
+	return nil
+}
+
+// wishCommand is a command that asks something of a workflow.
+func (a *app) wishCommand(name, short, long string, ask func(*api.Client, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error)) *cobra.Command {
+	var why string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:     name + " ID",
+		Short:   short,
+		Long:    long,
+		Example: "  cleave " + name + " big-tenant",
+		Args:    args(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			c, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			w, err := ask(c, cmd.Context(), admin.WorkflowRequest{Meta: admin.Meta{By: actor(), Why: why}, ID: given[0]})
+			if err != nil {
+				return err
+			}
+			if wait {
+				for !w.Ended && err == nil {
+					if w.Step == "opened" && !w.Back && name != "finish" {
+						break
+					}
+					select {
+					case <-cmd.Context().Done():
+						return a.left(w.ID)
+					case <-time.After(followEvery):
+					}
+					var list []admin.WorkflowInfo
+					if list, err = c.Moves(cmd.Context(), w.ID); err == nil {
+						w = &list[0]
+					}
+				}
+				if err != nil {
+					return err
+				}
+			}
+			if a.json {
+				return a.printJSON(w)
+			}
+			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", w.ID, progressLine(w))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&why, "why", "", "reason, one line")
+	if name != "pause" && name != "resume" {
+		cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is done")
+	}
+	return cmd
+}
+
+func (a *app) wishCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.wishCommand("pause", "Hold a move up", `Holds a workflow up until cleave resume. What was copied stays, changes are kept by the
+source, where they take room. A cutover that has begun is not interrupted.`, (*api.Client).Pause),
+		a.wishCommand("resume", "Let a move that was paused go on", `Lets a workflow go on that cleave pause holds up.`, (*api.Client).Resume),
+		a.wishCommand("cancel", "End a move before its cutover", `Ends a workflow before its cutover and removes all that was made for it: no trace is left.
+After the cutover it is refused; see cleave rollback.`, (*api.Client).Cancel),
+		a.wishCommand("rollback", "Undo a move", `Makes the old owner the owner again, while statements go on and with every write that the
+new one took. Before the cutover it is the same as cleave cancel; after cleave finish, or when
+the way back was not kept, it is refused.`, (*api.Client).Rollback),
+		a.wishCommand("finish", "Give the way back of a move up", `Gives up the way back of a move that is done, and deletes the rows on the old owner. Before
+the cutover it says that no way back is to be kept.`, (*api.Client).Finish),
+	}
+}

@@ -1,0 +1,130 @@
+package several
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// PostgreSQL checks a unique key with each row that an UPDATE changes, so that a row
+// may not take a key that another one is about to give up (or may, if that one happens
+// to be changed first). Rows that move to other shards are deleted before they are
+// inserted, and would never meet. An UPDATE in which they might is refused.
+
+// givenUp are the shard keys of the rows that an UPDATE changes.
+type givenUp struct {
+	types []keyspace.Type
+	old   map[string]bool // of all rows
+	gone  map[string]bool // of those that leave their shard
+	took  []taken
+}
+
+// taken is a key that a row gets in place of another one.
+type taken struct {
+	key   string
+	moves bool
+}
+
+func (g *givenUp) note(key keyspace.Key, was [][]byte, moves bool) error {
+	old := make(keyspace.Key, len(was))
+	for i, v := range was {
+		var err error
+		if old[i], err = keyspace.ParseText(g.types[i], v); err != nil {
+			return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed shard key")
+		}
+	}
+	is, before := textOf(key), textOf(old)
+	g.old[before] = true
+	if moves {
+		g.gone[before] = true
+	}
+	if is != before {
+		g.took = append(g.took, taken{is, moves})
+	}
+	return nil
+}
+
+func textOf(k keyspace.Key) string { return strings.Join(k.Texts(), "\x00") }
+
+// reuses reports whether a row that moves meets one that the statement changes, or
+// that only seems so because it meets another one: then the insert fails.
+func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leaving map[string][]string) (bool, error) {
+	c, v := m.c, m.m.Move
+	if slices.ContainsFunc(g.took, func(t taken) bool { return !t.moves && g.gone[t.key] }) {
+		return false, m.keysReused()
+	}
+	if !slices.ContainsFunc(g.took, func(t taken) bool { return t.moves && g.old[t.key] }) {
+		return false, nil
+	}
+	look := m.request(&v.Look)
+	look.results = []int16{0}
+	streams, err := m.sendAll(parts, tuples(look, v.Tuples, leaving))
+	if err != nil {
+		return false, err
+	}
+	arriving := map[string][][][]byte{}
+	var fields []wire.Field
+	var types []string
+	for _, s := range streams {
+		bodies, err := m.all(s)
+		if err != nil {
+			return false, err
+		}
+		if fields == nil {
+			fields = fieldsOf(s.columns)
+			if types, err = c.typeNames(s.p, fields); err != nil {
+				return false, err
+			}
+		}
+		for _, b := range bodies {
+			vals, err := wire.SplitRow(b, nil)
+			if err != nil || len(vals) != len(v.Columns)+len(v.Types) {
+				return false, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+			}
+			_, owner, err := m.owner(vals[len(v.Columns):])
+			if err != nil {
+				return false, err
+			}
+			arriving[owner] = append(arriving[owner], vals[:len(v.Columns)])
+		}
+	}
+	for _, s := range c.host.Snapshot().Shards() {
+		rows := arriving[s.Name]
+		if len(rows) == 0 {
+			continue
+		}
+		p, err := c.part(ctx, s.Name, true)
+		if err != nil {
+			return false, err
+		}
+		if _, err := c.exec(p, "SAVEPOINT cleave_probe"); err != nil {
+			return false, err
+		}
+		q := m.base.clone()
+		q.text = v.Probe.Join(func(int) string { return unnested(&q, rows, len(v.Columns), columnsOf(v.Columns, fields, types)) })
+		q.only(q.text)
+		stream, err := c.send(p, q)
+		if err != nil {
+			return false, err
+		}
+		if _, err := m.all(stream); err != nil {
+			return false, err
+		}
+		if _, err := c.exec(p, "ROLLBACK TO SAVEPOINT cleave_probe; RELEASE SAVEPOINT cleave_probe"); err != nil {
+			return false, err
+		}
+		if counted(stream.tag) < int64(len(rows)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (m *modifying) keysReused() error {
+	return sqlstate.Refuse("the UPDATE gives rows of "+m.m.Table.QualifiedName()+" on other shards keys that the same statement takes away from others: PostgreSQL's answer depends on which row is changed first",
+		"change the keys in several statements, by way of keys that no row has")
+}

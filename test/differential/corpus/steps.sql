@@ -1,0 +1,36 @@
+-- Statements that write in more than one place, and how they are cut.
+
+-- engines: postgres
+-- One shard: as they are.
+WITH gone AS (DELETE FROM orders WHERE tenant_id = 3 AND id = 1 RETURNING *) INSERT INTO items (tenant_id, id, sku) SELECT tenant_id, id + 500, note FROM gone RETURNING *;
+WITH put AS (INSERT INTO orders (tenant_id, id, note) VALUES (3, 501, 'x') RETURNING tenant_id, id) SELECT * FROM put;
+WITH up AS (UPDATE orders SET qty = 1 WHERE tenant_id = 4 RETURNING id, tenant_id) SELECT count(*), max(id) FROM up;
+MERGE INTO orders o USING (VALUES (3, 1, 'm'), (3, 777, 'n')) AS v(t, i, n) ON o.tenant_id = 3 AND o.id = v.i WHEN MATCHED THEN UPDATE SET note = v.n WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (3, v.i, v.n);
+-- Tables made of queries.
+-- block
+CREATE TABLE made1 AS SELECT tenant_id, count(*) AS n FROM orders GROUP BY tenant_id;
+SELECT * FROM made1 ORDER BY 1;
+DROP TABLE made1;
+SELECT status, sum(qty) AS total INTO made2 FROM orders GROUP BY status;
+SELECT * FROM made2 ORDER BY 1;
+DROP TABLE made2;
+CREATE TABLE made3 (a, b) AS SELECT o.tenant_id, i.sku FROM orders o JOIN items i ON i.order_id = o.id WHERE o.id < 3;
+SELECT a, b FROM made3 ORDER BY 1, 2;
+DROP TABLE made3;
+CREATE TABLE made4 AS SELECT * FROM orders WITH NO DATA;
+SELECT * FROM made4;
+DROP TABLE made4;
+-- end
+-- Keys that rows take from each other.
+UPDATE customers SET email = CASE email WHEN 'ann@x.org' THEN 'bob@x.org' ELSE 'ann@x.org' END WHERE email IN ('ann@x.org', 'bob@x.org');
+UPDATE orders SET tenant_id = tenant_id + 1;
+UPDATE orders SET tenant_id = 3 WHERE tenant_id IN (1, 2, 3) AND id = 1;
+UPDATE orders SET tenant_id = 3 WHERE tenant_id = 2 AND id = 1;
+UPDATE orders SET tenant_id = tenant_id + 100;
+WITH n AS (INSERT INTO orders (tenant_id, id, note) VALUES (5, 601, 'x'), (5, 602, 'y') RETURNING tenant_id, id) INSERT INTO items (tenant_id, id, sku) SELECT n.tenant_id, n.id, 'of ' || n.id FROM n RETURNING tenant_id, sku;
+-- params: 6 | 603
+WITH n AS (INSERT INTO orders VALUES ($1, $2) RETURNING *) INSERT INTO items (tenant_id, id) SELECT n.tenant_id, n.id FROM n;
+WITH u AS (UPDATE orders SET note = 'u' WHERE tenant_id = 4 RETURNING *) UPDATE items i SET sku = u.note FROM u WHERE i.tenant_id = u.tenant_id AND i.id = u.id;
+WITH d AS (DELETE FROM items WHERE tenant_id = 2 RETURNING tenant_id AS t, order_id AS o) DELETE FROM orders USING d WHERE orders.tenant_id = d.t AND orders.id = d.o;
+WITH d AS (DELETE FROM items WHERE tenant_id = 2 RETURNING tenant_id) SELECT o.id, (SELECT count(*) FROM d) FROM orders o JOIN d USING (tenant_id);
+WITH d AS (DELETE FROM items i USING orders o WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 7 RETURNING o.tenant_id, i.id) INSERT INTO visits (region, visitor) SELECT 'x', id FROM d;

@@ -1,0 +1,159 @@
+package move
+
+import (
+	"bufio"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// program builds the program.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "cleave")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/cleavedb/cleave/cmd/cleave").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// process is a `cleave coordinator`.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+}
+
+// coordinator starts one and waits until it is ready.
+func (c *target) coordinator(program string) *process {
+	c.t.Helper()
+	cmd := exec.Command(program, "coordinator", "--directory", "file:"+c.path, "--lease-ttl", "1s")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var log strings.Builder
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	p := &process{t: c.t, cmd: cmd}
+	c.t.Cleanup(func() {
+		p.kill()
+		if c.t.Failed() {
+			c.t.Logf("coordinator:\n%s", log.String())
+		}
+	})
+	in := bufio.NewScanner(out)
+	for in.Scan() {
+		if strings.Contains(in.Text(), "ready") {
+			go func() { // until the process ends
+				for in.Scan() {
+				}
+			}()
+			return p
+		}
+	}
+	c.t.Fatalf("the coordinator did not start: %s", log.String())
+	return nil
+}
+
+// kill ends the process as a loss of power would.
+func (p *process) kill() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+}
+
+// when waits until a workflow has come to a step, or further.
+func (c *target) when(id string, step workflow.StepName, back bool) {
+	c.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r, err := c.dir.Record(context.Background(), workflow.RecordPrefix+id)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		s, err := workflow.Decode(r.Value)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		// The history has every step, also those that are over already.
+		for _, l := range s.History {
+			if l.Step == step && (!back || s.Back) {
+				return
+			}
+		}
+		if s.Step.Ended() || time.Now().After(end) {
+			c.t.Fatalf("%s is %s", id, s.Step)
+		}
+	}
+}
+
+// TestCoordinatorIsKilledAtEveryStep: a coordinator is killed at each stored step of moves that go
+// to the other shard and stay there or come back, while clients are at work; the next one goes on.
+func TestCoordinatorIsKilledAtEveryStep(t *testing.T) {
+	bin := program(t)
+	for name, engines := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := startAs(t, "", engines...)
+			c.bank(2000)
+			l := c.work(3)
+			ask := func(w func(context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error), id string) {
+				t.Helper()
+				if _, err := w(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			owner := 0
+			steps := []workflow.StepName{workflow.Planned, workflow.Preparing, workflow.Copying, workflow.CatchingUp, workflow.Verifying, workflow.Closing, workflow.Opening, workflow.Opened}
+			for i, step := range steps {
+				id := "k" + strings.ReplaceAll(string(step), " ", "-")
+				p := c.coordinator(bin)
+				c.move(admin.MoveRequest{ID: id, Keyspace: "bank", Range: "..0", To: []string{"s1", "s0"}[owner], MoveOptions: admin.MoveOptions{Keep: "1h"}})
+				c.when(id, step, false)
+				p.kill()
+				p = c.coordinator(bin)
+				w := c.await(id, "opened")
+				t.Logf("killed when %s; held for %d ms in the cutover that succeeded", step, w.HeldMS)
+				if i%2 == 0 { // there and back, killed on the way back
+					ask(c.rooms.Ops.Rollback, id)
+					back := []workflow.StepName{workflow.CatchingUp, workflow.Closing, workflow.Opening, workflow.Cleaning}[i/2]
+					c.when(id, back, true)
+					p.kill()
+					p = c.coordinator(bin)
+					c.await(id, "rolled back")
+				} else {
+					ask(c.rooms.Ops.Finish, id)
+					c.when(id, workflow.Cleaning, false)
+					p.kill()
+					p = c.coordinator(bin)
+					c.await(id, "done")
+					owner = 1 - owner
+				}
+				p.kill()
+			}
+			// Cancelled in the middle: no trace.
+			p := c.coordinator(bin)
+			c.move(admin.MoveRequest{ID: "never", Keyspace: "bank", Range: "..0", To: []string{"s1", "s0"}[owner]})
+			c.when("never", workflow.CatchingUp, false)
+			p.kill()
+			ask(c.rooms.Ops.Cancel, "never")
+			c.coordinator(bin)
+			c.await("never", "cancelled")
+			l.end()
+			if l.failed.Load() > 0 {
+				t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
+			}
+			if n := c.number(`SELECT count(*) FROM bulk`); n != 2000 {
+				t.Errorf("%d rows", n)
+			}
+			c.clean()
+		})
+	}
+}
