@@ -41,7 +41,7 @@ func TestStrangers(t *testing.T) {
 // are named, and the text without a condition costs nothing.
 func TestStrangersOfTwoMaps(t *testing.T) {
 	state := testState(t)
-	whole := state.Keyspaces[0].Ranges[1] // the last of shard-0
+	whole := state.Keyspaces[0].Ranges[1]            // the last of shard-0
 	for i, k := range []string{"1", "2", "3", "4"} { // whatever their positions
 		state.Keyspaces[0].Pins = append(state.Keyspaces[0].Pins, shardmap.Pin{Key: []string{k}, Shard: []string{"shard-1", "shard-2"}[i%2], Epoch: 7})
 	}
