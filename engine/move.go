@@ -106,6 +106,14 @@ type Mover interface {
 	Sizes(ctx context.Context, set Set) (rows, bytes int64, err error)
 }
 
+// Opener is implemented by Movers that can widen guards without a lock on the tables.
+type Opener interface {
+	// Open replaces the guards of tables that have one, in one transaction. It waits for
+	// no writer, so it must let through all that the old guards did: one who is under way
+	// meets the old guard or the new. 55000 if a table has no guard.
+	Open(ctx context.Context, guards []Guard) error
+}
+
 // View is one consistent view of a Set's rows, to compute with.
 type View interface {
 	// Position is where the changes after this view begin.

@@ -51,7 +51,18 @@ func (x *session) admit(st *planner.Statement, args *planner.Args) error {
 // tied reports whether a transaction sees no other keys on its shards than when it
 // began: nothing has changed, or each statement has a snapshot of its own.
 func (x *session) tied(snap *shardmap.Snapshot) bool {
-	return x.tx.first == 0 || x.tx.first == snap.Version() || !x.strict()
+	return x.tx.first == 0 || x.outlived() == nil && (x.tx.first == snap.Version() || !x.strict())
+}
+
+// outlived is the error of a transaction that is older than the router's lease: while
+// there was none nobody waited for it, and what it used may be another shard's by now.
+func (x *session) outlived() *sqlstate.Error {
+	if x.tx.first == 0 || x.turn.Term() == x.tx.term {
+		return nil
+	}
+	return &sqlstate.Error{Code: sqlstate.SerializationFailure, Retry: sqlstate.RetryTransaction,
+		Message: "the router lost its lease on the directory while the transaction was open: keys that it used may have moved since",
+		Hint:    "nothing was committed: run the transaction again"}
 }
 
 // clear reports whether admit has nothing to do for a statement without parameters.
@@ -208,7 +219,7 @@ func (x *session) judgedApart(st *planner.Statement) bool {
 func (x *session) uses(shard string) {
 	x.turn.Use(shard, x.unit.version)
 	if x.tx.state != txNone && x.tx.first == 0 {
-		x.tx.first = x.unit.version
+		x.tx.first, x.tx.term = x.unit.version, x.turn.Term()
 	}
 }
 

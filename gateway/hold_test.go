@@ -31,9 +31,9 @@ type mover struct {
 	to    string
 }
 
-// moving starts a cluster with a table in a range keyspace: keys below 100 on
+// movable starts a cluster with a table in a range keyspace: keys below 100 on
 // shard-0, below 200 on shard-1, below 300 on shard-1 too, the others on shard-2.
-func moving(t testing.TB) (*mover, *pgx.Conn) {
+func movable(t testing.TB) (*mover, *pgx.Conn) {
 	t.Helper()
 	m := &mover{lease: shardmap.NewLease(nil), part: shardmap.Part{Low: []string{"100"}, High: []string{"200"}}, from: "shard-1", to: "shard-2"}
 	m.lease.Extend(time.Now(), time.Hour)
@@ -112,6 +112,7 @@ func (m *mover) carry(t testing.TB) uint64 {
 		t.Fatal(err)
 	}
 	next := snap.State().Clone()
+	next.DropTransit("k", "m1") // guards never let a held part through
 	if err := next.SetOwner("k", m.part, m.to); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func ends(t testing.TB, what string, done chan error) error {
 // TestHeldStatementsWait: statements that need a held part wait for the next map, in
 // each way that a statement can come, and then run where the part is; others go on.
 func TestHeldStatementsWait(t *testing.T) {
-	m, conn := moving(t)
+	m, conn := movable(t)
 	ctx := context.Background()
 	type way struct {
 		name string
@@ -341,7 +342,7 @@ func TestHeldStatementsWait(t *testing.T) {
 // TestHoldTimeout: a statement that waits for too long is told so, and what it can
 // do; cancel, statement_timeout and a client that leaves end the wait as well.
 func TestHoldTimeout(t *testing.T) {
-	m, conn := moving(t)
+	m, conn := movable(t)
 	ctx := context.Background()
 	v := m.put(t, shardmap.HoldNew)
 	m.acked(t, v)
@@ -396,8 +397,12 @@ func TestHoldTimeout(t *testing.T) {
 	_ = left.nc.Close()
 	m.held(t, 0)
 
-	lines := one[string](t, conn, "EXPLAIN (ROUTE) SELECT * FROM things WHERE id = 210")
-	_ = lines
+	if got := one[string](t, conn, "SELECT part || from_shard || to_shard || owner || hold FROM cleave.transits WHERE id = 'm1'"); got != "[100,200)shard-1shard-2shard-1new" {
+		t.Errorf("cleave.transits has %s", got)
+	}
+	if got := one[string](t, conn, "SELECT string_agg(low || ' ' || transit, ',') FROM cleave.ranges WHERE keyspace = 'k' AND transit IS NOT NULL"); got != "100 m1" {
+		t.Errorf("cleave.ranges has transits at %s", got)
+	}
 	rows, err := conn.Query(ctx, "EXPLAIN (ROUTE) "+held)
 	if err != nil {
 		t.Fatal(err)
@@ -413,7 +418,7 @@ func TestHoldTimeout(t *testing.T) {
 // TestHoldKeepsOrder: what a client has sent after a statement that waits is run
 // after it, whether the lane or the session's goroutine runs it.
 func TestHoldKeepsOrder(t *testing.T) {
-	m, _ := moving(t)
+	m, _ := movable(t)
 	c := m.raw(t)
 	set := func(n int) *pgproto3.Query {
 		return &pgproto3.Query{String: fmt.Sprintf("UPDATE things SET n = %d WHERE id = 110 AND n = %d RETURNING n", n, n-1)}
@@ -441,7 +446,7 @@ func TestHoldKeepsOrder(t *testing.T) {
 // TestHoldTransactions: a transaction that used the owner before passes and holds the
 // acknowledgement up; one that came later waits, and does not.
 func TestHoldTransactions(t *testing.T) {
-	m, _ := moving(t)
+	m, _ := movable(t)
 	early, late := m.connect(t), m.connect(t)
 	exec(t, early, "BEGIN")
 	exec(t, early, "UPDATE things SET n = n + 1 WHERE id = 210") // on the owner, another range
@@ -492,7 +497,7 @@ func TestHoldTransactions(t *testing.T) {
 // TestHoldAll: transactions that are in the way are ended, idle ones and running
 // ones, with an error that says why.
 func TestHoldAll(t *testing.T) {
-	m, look := moving(t)
+	m, look := movable(t)
 	ctx := context.Background()
 	begin := func(c *pgx.Conn) {
 		t.Helper()
@@ -564,7 +569,7 @@ func TestHoldAll(t *testing.T) {
 // TestHoldSnapshots: a transaction with one snapshot that began before a part moved
 // is refused what it would not see; one with a snapshot for each statement goes on.
 func TestHoldSnapshots(t *testing.T) {
-	m, _ := moving(t)
+	m, _ := movable(t)
 	type tx struct {
 		*pgx.Conn
 		want map[string]string
@@ -606,7 +611,7 @@ func TestHoldSnapshots(t *testing.T) {
 // TestHoldHistories: 8 clients work on keys of the part while it moves back and
 // forth: nothing fails, no update is lost, no insert is lost or there twice.
 func TestHoldHistories(t *testing.T) {
-	m, conn := moving(t)
+	m, conn := movable(t)
 	ctx := context.Background()
 	var stop atomic.Bool
 	var counted, inserted atomic.Int64
@@ -687,4 +692,49 @@ func TestHoldHistories(t *testing.T) {
 	if counted.Load() < int64(moves) {
 		t.Errorf("only %d updates", counted.Load())
 	}
+}
+
+// TestTransactionOutlivesLease: a transaction that is open while its router loses the
+// lease and joins anew goes no further: nobody has waited for it meanwhile.
+func TestTransactionOutlivesLease(t *testing.T) {
+	ctx := context.Background()
+	seat := &lossy{}
+	life, end := context.WithCancel(ctx)
+	defer end()
+	lease, leave, err := shardmap.Keep(ctx, life, time.Second, seat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leave(ctx) })
+	cl := start(t, config{lease: lease})
+	conn := cl.connect(t)
+	exec(t, conn, ordersTable)
+	for _, first := range []string{"SELECT * FROM orders WHERE tenant_id = 1", "SELECT count(*) FROM orders"} {
+		exec(t, conn, "BEGIN")
+		exec(t, conn, first)
+		term := lease.Term()
+		seat.lost.Store(true)
+		for end := time.Now().Add(10 * time.Second); lease.Term() == term || !lease.Live(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("the router has no lease again")
+			}
+		}
+		wantCode(t, conn, "40001", "SELECT * FROM orders WHERE tenant_id = 1")
+		wantCode(t, conn, "25P02", "SELECT * FROM orders WHERE tenant_id = 1")
+		exec(t, conn, "ROLLBACK")
+		exec(t, conn, "SELECT * FROM orders WHERE tenant_id = 1")
+	}
+}
+
+// lossy is a directory's seat that is lost when a test says so.
+type lossy struct{ lost atomic.Bool }
+
+func (s *lossy) Take(context.Context, uint16, uint64) (uint16, uint64, error) { return 1, 0, nil }
+func (s *lossy) Leave(context.Context) error                                  { return nil }
+
+func (s *lossy) Renew(context.Context, uint64) error {
+	if s.lost.CompareAndSwap(true, false) {
+		return shardmap.ErrLeaseLost
+	}
+	return nil
 }

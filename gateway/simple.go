@@ -153,7 +153,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 // together sends a message whole, if all its statements go to one shard and none
 // is the router's business: then the shard does with it exactly what PostgreSQL does.
 func (x *session) together(f wire.Frame, parts []string) (done bool, err error) {
-	if x.tx.failed || x.tx.schema != nil {
+	if x.tx.failed || x.tx.schema != nil || x.outlived() != nil {
 		return false, nil
 	}
 	shard := ""
@@ -353,7 +353,16 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 
 // allowed refuses what a failed transaction does not take.
 func (x *session) allowed(st *planner.Statement) error {
-	if x.tx.state == txNone || !x.tx.failed {
+	if x.tx.state == txNone {
+		return nil
+	}
+	if !x.tx.failed {
+		if st.Kind == planner.TxKind {
+			return nil
+		}
+		if e := x.outlived(); e != nil {
+			return e
+		}
 		return nil
 	}
 	if st.Kind == planner.TxKind && (st.Tx.Op == "commit" || st.Tx.Op == "rollback" || st.Tx.Op == "rollback to") {

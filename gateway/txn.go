@@ -61,6 +61,8 @@ type txn struct {
 	ran int
 	// first is the version of the map when it was first tied to a shard, 0 before.
 	first uint64
+	// term is that of the lease then.
+	term uint64
 	// ended is why the router has ended it, until the client has been told.
 	ended *sqlstate.Error
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -37,7 +38,9 @@ const (
 //	           health ("up", "down": as this router's pool found it last), reason,
 //	           connections, idle
 //	keyspaces  keyspace, strategy, key_types, seed, ranges, pins, tables
-//	ranges     keyspace, position, low, high, shard, epoch; a listed value has it in both low and high
+//	ranges     keyspace, position, low, high, shard, epoch, transit (of the range; NULL: none); a listed value
+//	           has it in both low and high
+//	transits   id (of the move), keyspace, part, from_shard, to_shard, owner, hold ("new", "all"; NULL: none), epoch
 //	tables     schema, name, kind, keyspace, shard_key
 //	pins       keyspace, key, shard, epoch
 //	history    version, at, by, why, op, statement
@@ -53,17 +56,19 @@ const (
 //	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, error, rows, bytes (of this step),
 //	           rows_all, bytes_all (estimates), rows_per_second, lag_bytes, eta (seconds), held_ms,
 //	           kept_until (of the way back), parent, by, created, changed
-//	sessions   pid, username, application, client, state, shard, started, since
+//	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
+//	           a statement over several shards that runs: what the shards have answered so far)
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "keyspaces", Columns: columns("keyspace", oidText, "strategy", oidText, "key_types", oidText, "seed", oidInt8, "ranges", oidInt8, "pins", oidInt8, "tables", oidInt8)},
-	{Name: "ranges", Columns: columns("keyspace", oidText, "position", oidInt8, "low", oidText, "high", oidText, "shard", oidText, "epoch", oidInt8)},
+	{Name: "ranges", Columns: columns("keyspace", oidText, "position", oidInt8, "low", oidText, "high", oidText, "shard", oidText, "epoch", oidInt8, "transit", oidText)},
+	{Name: "transits", Columns: columns("id", oidText, "keyspace", oidText, "part", oidText, "from_shard", oidText, "to_shard", oidText, "owner", oidText, "hold", oidText, "epoch", oidInt8)},
 	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
 	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
 	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
-	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
+	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz, "rows_read", oidInt8, "bytes_read", oidInt8)},
 	{Name: "sequences", Columns: sequenceColumns},
 	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
 	{Name: "workflows", Columns: workflowColumns},
@@ -160,7 +165,7 @@ func asksDirectory(sql string) (reads directoryTables) {
 func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]engine.VirtualTable, error) {
 	state := s.ex.Snapshot().State()
 	rows := map[string][][]engine.Text{
-		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state),
+		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state), "transits": transitRows(s.ex.Snapshot()),
 		"tables": tableRows(state), "pins": pinRows(state), "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
 	}
 	var err error
@@ -260,10 +265,47 @@ func rangeRows(state *shardmap.State) [][]engine.Text {
 	var rows [][]engine.Text
 	for _, k := range state.Keyspaces {
 		for i, r := range k.Ranges {
-			rows = append(rows, []engine.Text{text(k.Name), number(i), bound(r.Low), bound(r.High), text(r.Shard), number(r.Epoch)})
+			rows = append(rows, []engine.Text{text(k.Name), number(i), bound(r.Low), bound(r.High), text(r.Shard), number(r.Epoch), orNull(transitOf(&k, i))})
 		}
 		for i, v := range k.Values {
-			rows = append(rows, []engine.Text{text(k.Name), number(i), bound(v.Key), bound(v.Key), text(v.Shard), number(v.Epoch)})
+			rows = append(rows, []engine.Text{text(k.Name), number(i), bound(v.Key), bound(v.Key), text(v.Shard), number(v.Epoch), orNull(transitOfKey(&k, v.Key))})
+		}
+	}
+	return rows
+}
+
+// transitOf is the id of the transit whose part has range i, "" if there is none.
+func transitOf(k *shardmap.Keyspace, i int) string {
+	for _, t := range k.Transits {
+		within := t.Key == nil
+		for j, r := range k.Ranges {
+			// A part is made of whole ranges.
+			within = within && !(t.Low != nil && slices.Equal(r.Low, t.Low) && i < j) && !(t.High != nil && slices.Equal(r.High, t.High) && i > j)
+		}
+		if within {
+			return t.ID
+		}
+	}
+	return ""
+}
+
+func transitOfKey(k *shardmap.Keyspace, key []string) string {
+	for _, t := range k.Transits {
+		if slices.Equal(t.Key, key) {
+			return t.ID
+		}
+	}
+	return ""
+}
+
+func transitRows(snap *shardmap.Snapshot) [][]engine.Text {
+	var rows [][]engine.Text
+	for _, k := range snap.State().Keyspaces {
+		ix, _ := snap.Keyspace(k.Name)
+		for i := range k.Transits {
+			t := &k.Transits[i]
+			owner, _ := ix.Sides(t)
+			rows = append(rows, []engine.Text{text(t.ID), text(k.Name), text(t.Text()), text(t.From), text(t.To), text(owner), orNull(string(t.Hold)), number(t.Epoch)})
 		}
 	}
 	return rows
@@ -326,8 +368,13 @@ func (s *Server) sessionRows() [][]engine.Text {
 		if x.start.Remote != nil {
 			client = x.start.Remote.String()
 		}
+		read, size := engine.Text{Null: true}, engine.Text{Null: true}
+		if p := x.progress.Load(); p != nil && state == "active" && shard == several.Name {
+			n, b := p.Read()
+			read, size = number(n), number(b)
+		}
 		rows = append(rows, []engine.Text{number(x.pid), text(x.start.User), orNull(application), orNull(client), text(state), orNull(shard),
-			moment(x.began), moment(time.Unix(0, x.since.Load()))})
+			moment(x.began), moment(time.Unix(0, x.since.Load())), read, size})
 	}
 	return rows
 }

@@ -95,7 +95,7 @@ func TestVirtualWithoutDirectory(t *testing.T) {
 
 	dir.gone.Store(true)
 	lease.End()
-	for _, table := range []string{"shards", "endpoints", "sessions", "keyspaces", "ranges", "tables", "pins"} {
+	for _, table := range []string{"shards", "endpoints", "sessions", "keyspaces", "ranges", "tables", "pins", "transits"} {
 		if got := code(c, "SELECT * FROM cleave."+table); got != "" {
 			t.Errorf("cleave.%s without the directory: SQLSTATE %s", table, got)
 		}

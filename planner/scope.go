@@ -196,7 +196,7 @@ const VirtualSchema = "cleave"
 const InternalSchema = "cleave_internal"
 
 var virtualTables = map[string]bool{
-	"shards": true, "keyspaces": true, "ranges": true, "tables": true, "pins": true, "history": true, "sessions": true, "endpoints": true, "sequences": true,
+	"shards": true, "keyspaces": true, "ranges": true, "transits": true, "tables": true, "pins": true, "history": true, "sessions": true, "endpoints": true, "sequences": true,
 }
 
 func internalSchemaError() error {

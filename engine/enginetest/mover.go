@@ -70,6 +70,7 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("One applier", func(t *testing.T) { runMoveOneApplier(t, h) })
 	t.Run("Tokens", func(t *testing.T) { runMoveTokens(t, h) })
 	t.Run("Fence", func(t *testing.T) { runMoveFence(t, h) })
+	t.Run("Open", func(t *testing.T) { runMoveOpen(t, h) })
 	t.Run("Concurrent", func(t *testing.T) { runMoveConcurrent(t, h) })
 	t.Run("Purge", func(t *testing.T) { runMovePurge(t, h) })
 	t.Run("Sums", func(t *testing.T) { runMoveSums(t, h) })

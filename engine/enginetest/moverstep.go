@@ -212,6 +212,37 @@ func runMoveFence(t *testing.T, h MoverHarness) {
 	writer.refused(`INSERT INTO other VALUES (131, 1)`, sqlstate.NotOwner)
 }
 
+// runMoveOpen widens guards while a transaction is open that has written to the table.
+func runMoveOpen(t *testing.T, h MoverHarness) {
+	m := newMove(t, h, otherTable)
+	opener, ok := m.dst.(engine.Opener)
+	if !ok {
+		return // its guards are opened by Fence
+	}
+	writer := connect(t, m.target)
+	writer.do(`BEGIN`, `INSERT INTO other VALUES (5000, 1)`)
+	wide := owns(5, 100, 200)
+	wide.Intervals = append(wide.Intervals, owns(5, 5000, 6000).Intervals...)
+	guards := []engine.Guard{{Schema: "public", Table: "other", ShardKey: []string{"k"}, Owned: wide}}
+	m.must("open", opener.Open(m.ctx(), guards))
+	m.must("open again", opener.Open(m.ctx(), guards))
+	m.to.do(`INSERT INTO other VALUES (100, 1), (5001, 1)`)
+	m.to.refused(`INSERT INTO other VALUES (300, 1)`, sqlstate.NotOwner)
+	writer.do(`INSERT INTO other VALUES (5002, 1)`, `COMMIT`, `INSERT INTO other VALUES (101, 1)`)
+	tab, err := m.to.DescribeTable(m.ctx(), "public", "other")
+	m.must("describe", err)
+	if tab.Guard == nil || tab.Guard.Epoch != 5 {
+		t.Fatalf("guard %+v", tab.Guard)
+	}
+	m.to.do(`CREATE TABLE bare (k bigint PRIMARY KEY)`)
+	guards[0].Owned, guards = owns(6, 0, 9000), append(guards, engine.Guard{Schema: "public", Table: "bare", ShardKey: []string{"k"}, Owned: wide})
+	m.code("a table without a guard", opener.Open(m.ctx(), guards), sqlstate.ObjectNotInState)
+	m.to.refused(`INSERT INTO other VALUES (300, 1)`, sqlstate.NotOwner) // all or none
+	m.must("seize", mover(t, m.target, 9).Seize(m.ctx()))
+	m.code("a deposed leader", opener.Open(m.ctx(), guards[:1]), sqlstate.ObjectNotInState)
+	m.dst = mover(t, m.target, 9)
+}
+
 func runMovePurge(t *testing.T, h MoverHarness) {
 	m := newMove(t, h, otherTable, plainTable)
 	for k := 95; k < 205; k++ {

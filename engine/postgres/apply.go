@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -77,6 +78,7 @@ type applier struct {
 	where []string // of each table's rows in the set
 	fixed [][]bool // columns that no UPDATE can set
 	keyed []bool   // the identity is unique
+	equal []map[string]string
 
 	use        sync.Mutex // one caller at a time; the timer is one
 	buf        []byte
@@ -184,6 +186,7 @@ func (a *applier) begin(ctx context.Context, h *conn) error {
 			fixed[j] = f.Columns[k].Identity == "a"
 		}
 		a.fixed = append(a.fixed, fixed)
+		a.equal = append(a.equal, f.Equal)
 		a.keyed = append(a.keyed, len(t.Identity) < len(t.Columns) || slices.Equal(t.Identity, f.Primary) || slices.Equal(t.Identity, f.Index))
 		a.where = append(a.where, keyspace.Condition(&a.set.Keys, idents(t.ShardKey)))
 	}
@@ -645,7 +648,7 @@ func (a *applier) found(table, n int) string {
 	var parts []string
 	if a.keyed[table] {
 		for i, name := range t.Identity {
-			parts = append(parts, fmt.Sprintf("%s = $%d", ident(name), n+i+1))
+			parts = append(parts, fmt.Sprintf("%s %s $%d", ident(name), cmp.Or(a.equal[table][name], "="), n+i+1))
 		}
 		return strings.Join(parts, " AND ")
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ const (
 	// fencePause is the pause between tries, at least; at most it is three times that.
 	fencePause = 20 * time.Millisecond
 )
+
+var _ engine.Opener = (*mover)(nil)
 
 // Fence locks the tables in EXCLUSIVE MODE: it conflicts with the locks of writers and of
 // row locks, that a transaction keeps to its end (and a prepared one until it is
@@ -112,4 +115,46 @@ func notLocked(ctx context.Context, shard string) error {
 		Message: "the tables could not be locked against writers in time",
 		Hint:    "nothing was changed; a transaction that writes to the tables, holds row locks in them or is prepared is still open: see pg_stat_activity and pg_prepared_xacts",
 	}
+}
+
+// openSQL replaces the functions of a guard's triggers, and nothing else. %[1]s is the
+// table's name for messages, %[2]s and %[3]s are the functions' bodies as constants, %[4]s
+// is the comment.
+var openSQL = strings.NewReplacer("@row", literal(triggerRow)).Replace(`DO $cleave$
+DECLARE
+	_function pg_catalog.text;
+BEGIN
+	SELECT p.proname::pg_catalog.text INTO _function FROM pg_catalog.pg_trigger AS g
+		JOIN pg_catalog.pg_proc AS p ON p.oid = g.tgfoid JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+		WHERE g.tgrelid = %[1]s::pg_catalog.regclass AND g.tgname = @row AND n.nspname = 'cleave_internal';
+	IF _function IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE := '55000', MESSAGE := 'the table has no guard', HINT := 'run cleave doctor --repair';
+	END IF;
+	EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION cleave_internal.%%I() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS %%L', _function, %[2]s);
+	EXECUTE pg_catalog.format('COMMENT ON FUNCTION cleave_internal.%%I() IS %%L', _function, %[4]s);
+	EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION cleave_internal.%%I() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS %%L', _function || '_truncate', %[3]s);
+END
+$cleave$`)
+
+// Open replaces functions: that takes no lock on the tables, and every session's next
+// statement sees it. Who is in a statement then may still be refused by the old one.
+func (v *mover) Open(ctx context.Context, guards []engine.Guard) error {
+	const op = "open guards"
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer v.done(c)
+	return v.failed(ctx, op, v.transact(ctx, c, func() error {
+		for _, g := range guards {
+			s, err := newGuardSQL(g)
+			if err != nil {
+				return err
+			}
+			if _, err := c.exec(ctx, fmt.Sprintf(openSQL, literal(quoteName(g.Schema)+"."+quoteName(g.Table)), literal(s.rows()), literal(s.truncate()), literal(s.refusal.Detail()))); err != nil {
+				return onTable(err, &engine.MoveTable{Schema: g.Schema, Name: g.Table})
+			}
+		}
+		return nil
+	}))
 }

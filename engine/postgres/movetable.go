@@ -26,6 +26,9 @@ type tableFacts struct {
 	Primary     []string
 	Index       []string
 	Triggers    []string // that fire for a mover's writes as well
+	// Equal are the equality operators of the columns in unique indexes: those of types
+	// that are not PostgreSQL's own are in other schemas.
+	Equal map[string]string
 }
 
 type columnFacts struct {
@@ -57,6 +60,13 @@ var factsSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_b
 	WHERE x.indrelid = c.oid AND x.indisprimary AND k.n <= x.indnkeyatts AND a.attrelid = c.oid AND a.attnum = k.attnum),
 'Index', (SELECT pg_catalog.json_agg(a.attname ORDER BY k.n) FROM pg_catalog.pg_index AS x, pg_catalog.unnest(x.indkey::pg_catalog.int2[]) WITH ORDINALITY AS k(attnum, n), pg_catalog.pg_attribute AS a
 	WHERE x.indrelid = c.oid AND x.indisreplident AND k.n <= x.indnkeyatts AND a.attrelid = c.oid AND a.attnum = k.attnum),
+'Equal', (SELECT pg_catalog.json_object_agg(e.attname, e.op) FROM (
+	SELECT DISTINCT ON (a.attname) a.attname, pg_catalog.format('OPERATOR(%%I.%%s)', n.nspname, o.oprname) AS op
+	FROM pg_catalog.pg_index AS x, ROWS FROM (pg_catalog.unnest(x.indkey::pg_catalog.int2[]), pg_catalog.unnest(x.indclass::pg_catalog.oid[])) AS k(attnum, class), pg_catalog.pg_attribute AS a,
+		pg_catalog.pg_opclass AS p, pg_catalog.pg_amop AS f, pg_catalog.pg_operator AS o, pg_catalog.pg_namespace AS n, pg_catalog.pg_am AS m
+	WHERE x.indrelid = c.oid AND x.indisunique AND a.attrelid = c.oid AND a.attnum = k.attnum AND p.oid = k.class AND m.oid = p.opcmethod AND m.amname = 'btree'
+		AND f.amopfamily = p.opcfamily AND f.amoplefttype = p.opcintype AND f.amoprighttype = p.opcintype AND f.amopstrategy = 3 AND o.oid = f.amopopr AND n.oid = o.oprnamespace
+	ORDER BY a.attname, x.indisprimary DESC) AS e),
 'Triggers', (SELECT pg_catalog.json_agg(g.tgname ORDER BY g.tgname) FROM pg_catalog.pg_trigger AS g
 	WHERE g.tgrelid = c.oid AND g.tgenabled IN ('A', 'R') AND NOT g.tgisinternal)
 )::pg_catalog.text, 'UTF8'), 'hex')

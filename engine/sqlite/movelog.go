@@ -41,6 +41,7 @@ type logReader struct {
 	idle    bool  // the sink knows that there is nothing more for now
 	change  engine.Change
 	texts   []byte
+	known   []bool // all false
 }
 
 // Changes implements engine.Mover. It reads some rows at a time, each time with a
@@ -234,6 +235,12 @@ func (r *logReader) decode(body []byte) error {
 				return err
 			}
 			x.New = append(x.New, v)
+		}
+		if x.Op == engine.ChangeUpdate { // all values are known
+			if len(r.known) < len(t.Types) {
+				r.known = make([]bool, len(t.Types))
+			}
+			x.Same = r.known[:len(t.Types)]
 		}
 	}
 	if len(body) != 0 {

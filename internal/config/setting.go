@@ -30,6 +30,7 @@ type Config struct {
 	Lanes                    int // loops that relay statements; 0 chooses, -1 is none
 	ConnectTimeout           time.Duration
 	FailoverWait             time.Duration
+	HoldTimeout              time.Duration
 	ReadPolicy               string        // "primary", "replica" or "nearest": of sessions that set none
 	MaxReplicaLag            time.Duration // 0: none
 	LocalSockets             string        // "auto" or "off"
@@ -122,6 +123,8 @@ var settings = []Setting{
 		func(c *Config) *time.Duration { return &c.ConnectTimeout }),
 	duration("failover-wait", "how long after the loss of a primary statements wait for the next one, on shards with replicas; 0 is not at all", 10*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.FailoverWait }),
+	duration("hold-timeout", "how long statements wait whose keys are just then given to another shard, unless the session sets cleave.hold_timeout", 10*time.Second, time.Millisecond,
+		func(c *Config) *time.Duration { return &c.HoldTimeout }),
 	choice("read-policy", "where reads go that a replica can answer, unless the session sets cleave.read_policy", "primary", []string{"primary", "replica", "nearest"},
 		func(c *Config) *string { return &c.ReadPolicy }),
 	duration("max-replica-lag", "how old the data of a replica may be that is read, unless the session sets cleave.max_replica_lag; 0 is no limit", 10*time.Second, 0,

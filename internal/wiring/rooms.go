@@ -227,7 +227,7 @@ func planLimits(cfg *config.Config) planner.Limits {
 }
 
 func executorLimits(cfg *config.Config) executor.Limits {
-	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg), Lanes: cfg.Lanes}
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg), HoldTimeout: cfg.HoldTimeout, Lanes: cfg.Lanes}
 }
 
 func gatewayLimits(cfg *config.Config) gateway.Limits {
