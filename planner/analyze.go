@@ -133,7 +133,8 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.fillSelect(v.SelectStmt)
 		a.query(n)
 		a.finish()
-		st.ReplicaSafe = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == "" && !a.preferDefault &&
+		st.Stable = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == ""
+		st.ReplicaSafe = st.Stable && !a.preferDefault &&
 			(st.Kind == OneShard || st.Kind == DefaultShard && a.whole != "")
 		a.shape()
 	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:

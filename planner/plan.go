@@ -56,6 +56,9 @@ type Statement struct {
 	// answers as the primary would, but for its age: it writes nothing, locks
 	// nothing and calls no volatile function.
 	ReplicaSafe bool
+	// Stable is true for a SELECT that writes nothing, locks nothing and calls no
+	// volatile function: it means the same outside of a transaction.
+	Stable bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
 	// Params is the highest parameter number used.
