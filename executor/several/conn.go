@@ -118,7 +118,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 		shared: shared, ex: shared.ex, host: host, opt: opt,
 		prepared: map[string]*prepared{}, portals: map[string]*portal{},
 		block: opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
-		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}), group: groups.Add(1), progress: new(Progress),
+		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}), progress: new(Progress), group: groups.Add(1),
 	}
 	c.saves = append(c.saves, opt.Saves...)
 	c.modes = append(c.modes, opt.Modes...)
