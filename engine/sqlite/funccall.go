@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -106,12 +107,12 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 			}
 		}
 	}
-	types := make([]uint32, len(args))
+	types, texts := make([]uint32, len(args)), make([]string, len(args))
 	for i, a := range args {
 		if a.row != nil {
 			refuseSQL("a row as an argument")
 		}
-		types[i] = a.typ
+		types[i], texts[i] = a.typ, a.sql
 	}
 	if f.AggStar && len(args) == 0 && name != "count" {
 		t.noFunction(name, types, false, f.Location)
@@ -159,6 +160,11 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		if f.AggDistinct {
 			if len(args) != 1 && !strings.HasPrefix(sql, "count(") {
 				refuseSQL(name + " (DISTINCT ...) of several arguments")
+			}
+			for _, n := range f.AggOrder {
+				if !slices.Contains(texts, t.expr(n.GetSortBy().GetNode()).sql) {
+					t.failAt(nodeLocation(n.GetSortBy().GetNode()), "42P10", "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
+				}
 			}
 			if !isComparable(args[0].typ) {
 				refuseSQL("DISTINCT of " + typeName(args[0].typ))

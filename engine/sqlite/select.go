@@ -74,10 +74,44 @@ func (t *translator) selectStmt(s *pg.SelectStmt, o queryOptions) *query {
 			if l.GetLockingClause().WaitPolicy != pg.LockWaitPolicy_LockWaitBlock {
 				refuseSQL("NOWAIT or SKIP LOCKED")
 			}
+			t.lockedRelations(l.GetLockingClause(), s)
 		}
 		t.locks = true
 	}
 	return q
+}
+
+// lockedRelations checks the names after FOR UPDATE OF.
+func (t *translator) lockedRelations(l *pg.LockingClause, s *pg.SelectStmt) {
+	names := map[string]bool{}
+	var from func(n *pg.Node)
+	from = func(n *pg.Node) {
+		alias := func(a *pg.Alias, name string) {
+			if a != nil {
+				name = a.Aliasname
+			}
+			names[name] = true
+		}
+		switch x := n.GetNode().(type) {
+		case *pg.Node_RangeVar:
+			alias(x.RangeVar.Alias, x.RangeVar.Relname)
+		case *pg.Node_RangeSubselect:
+			alias(x.RangeSubselect.Alias, "")
+		case *pg.Node_RangeFunction:
+			alias(x.RangeFunction.Alias, "")
+		case *pg.Node_JoinExpr:
+			from(x.JoinExpr.Larg)
+			from(x.JoinExpr.Rarg)
+		}
+	}
+	for _, n := range s.FromClause {
+		from(n)
+	}
+	for _, n := range l.LockedRels {
+		if r := n.GetRangeVar(); !names[r.Relname] {
+			t.failAt(r.Location, sqlstate.UndefinedTable, "relation \"%s\" in FOR UPDATE clause not found in FROM clause", r.Relname)
+		}
+	}
 }
 
 func (t *translator) withClause(w *pg.WithClause) string {
