@@ -491,3 +491,47 @@ func TestSplitMergeSetOwner(t *testing.T) {
 	}
 	mustSnapshot(t, s)
 }
+
+func TestConcerned(t *testing.T) {
+	part := Part{Low: []string{"10"}, High: []string{"20"}}
+	for _, c := range []struct {
+		name string
+		edit func(*State) error
+		want string
+	}{
+		{"nothing", func(*State) error { return nil }, "[] false"},
+		{"a transit", func(s *State) error {
+			s.PutTransit("r", Transit{ID: "m", Part: part, From: "b", To: "c"})
+			return nil
+		}, "[b c] false"},
+		{"an owner", func(s *State) error { return s.SetOwner("r", part, "a") }, "[a b] false"},
+		{"a split", func(s *State) error { return s.Split("r", []string{"15"}) }, "[] false"},
+		{"a pin", func(s *State) error { return s.PutPin("r", []string{"15"}, "c") }, "[b c] false"},
+		{"a value", func(s *State) error { return s.SetOwner("l", Part{Key: []string{"fr"}}, "c") }, "[b c] false"},
+		{"a shard", func(s *State) error { s.PutShard(Shard{Name: "d", Engine: "sqlite", Weight: 1}); return nil }, "[] true"},
+		{"a table", func(s *State) error {
+			s.PutTable(Table{Schema: "public", Name: "t", Kind: Whole})
+			return nil
+		}, "[] true"},
+	} {
+		before, err := advance(t, nil, "", func(*State) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := advance(t, before, "m", func(s *State) {
+			if err := c.edit(s); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range [][2]*Snapshot{{before, after}, {after, before}} {
+			shards, all := Concerned(way[0], way[1])
+			slices.Sort(shards)
+			if got := fmt.Sprint(shards, all); got != c.want {
+				t.Errorf("%s concerns %s, want %s", c.name, got, c.want)
+			}
+		}
+	}
+}

@@ -47,6 +47,8 @@ func served(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
 
 // exercise gives every metric a sample.
 func exercise(m *Metrics) {
+	m.HoldBegan("orders").Ended(time.Second)
+	m.HoldBegan("orders")
 	s := m.Shard("shard-0")
 	read, write := m.Class("customers", OneShard, false), m.Class("customers", OneShard, true)
 	s.Done(read, 1, time.Millisecond)
@@ -121,6 +123,8 @@ func TestMetricsAreServed(t *testing.T) {
 		`cleave_transactions_settled_total{result="rolled_back"} 1`,
 		`cleave_transactions_in_doubt 2`,
 		`cleave_deadlocks_total 1`,
+		`cleave_held_statements{keyspace="orders"} 1`,
+		`cleave_hold_wait_seconds_count{keyspace="orders"} 1`,
 	} {
 		if !strings.Contains(out, want+"\n") {
 			t.Errorf("missing %s", want)
