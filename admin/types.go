@@ -29,7 +29,7 @@ type API interface {
 	// a 0 the one before b.
 	Diff(ctx context.Context, a, b uint64) ([]shardmap.Difference, error)
 	ShardOf(ctx context.Context, req ShardOfRequest) (*ShardOfResult, error)
-	Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error)
+	Checks
 
 	CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*Result, error)
 	Distribute(ctx context.Context, req DistributeRequest) (*Result, error)

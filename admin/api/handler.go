@@ -184,6 +184,9 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "doctor", func(ctx context.Context, req admin.DoctorRequest) ([]admin.Finding, error) {
 		return list(a.Doctor(ctx, req))
 	})
+	change(h, mux, "verify", func(ctx context.Context, req admin.VerifyRequest) ([]admin.VerifyInfo, error) {
+		return list(a.Verify(ctx, req))
+	})
 	change(h, mux, "route", func(ctx context.Context, req RouteRequest) (*RouteResult, error) {
 		if opts.Route == nil {
 			return nil, sqlstate.Refuse("this process routes no statements", "ask a router: cleave sql \"EXPLAIN (ROUTE) ...\"")

@@ -1,0 +1,557 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Checks are the operations that look for what is wrong.
+type Checks interface {
+	Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error)
+	// Verify reads all rows of sharded tables and compares where they are with the map.
+	Verify(ctx context.Context, req VerifyRequest) ([]VerifyInfo, error)
+}
+
+// VerifyRequest asks for the rows of sharded tables to be looked at.
+type VerifyRequest struct {
+	Meta
+	Keyspace string `json:"keyspace,omitempty"` // "" is all
+	Table    string `json:"table,omitempty"`    // "" is all; name or schema.name
+	// After is a table: only those that come after it are looked at, to go on where
+	// somebody stopped.
+	After string `json:"after,omitempty"`
+	// Repair brings rows home: see VerifyInfo. With DryRun it only says so.
+	Repair bool `json:"repair,omitempty"`
+}
+
+// VerifyInfo is what one shard has of one table. Strays are rows whose shard key it
+// does not own, and that no move has there. Repair deletes a stray that the owner has
+// as well, and moves one that the owner has not; one that differs from the owner's row
+// with the same primary key is left to people.
+type VerifyInfo struct {
+	Table    string `json:"table"`
+	Keyspace string `json:"keyspace"`
+	Shard    string `json:"shard"`
+	Rows     int64  `json:"rows"`     // that are owned
+	Checksum string `json:"checksum"` // of them, hexadecimal; see engine.Sum
+	Strays   int64  `json:"strays"`
+	Moving   int64  `json:"moving,omitempty"` // rows that a move has there
+	// What the strays are, of those that were looked at (those of VerifyKeys keys).
+	Copies    int64 `json:"copies,omitempty"`    // the owner has the same row
+	Misplaced int64 `json:"misplaced,omitempty"` // the owner has no such row
+	Differing int64 `json:"differing,omitempty"` // the owner has another row with that primary key
+	Homeless  int64 `json:"homeless,omitempty"`  // no shard owns the key
+	Repaired  int64 `json:"repaired,omitempty"`
+	// Sample are some keys of strays.
+	Sample []Stray `json:"sample,omitempty"`
+	// Problem says why a stray was not repaired, or not looked at.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Stray is a shard key with rows where they should not be.
+type Stray struct {
+	Key   []string `json:"key"`
+	Owner string   `json:"owner,omitempty"`
+	Is    string   `json:"is"` // "copy", "misplaced", "differing" or "homeless"
+}
+
+const (
+	// VerifyKeys is how many keys of strays are looked at on one shard and table, if
+	// they are not repaired.
+	VerifyKeys = 1000
+
+	verifyBatch  = 100
+	verifySample = 5
+)
+
+// Verify implements API. Statements go on meanwhile. A shard is looked at as of one
+// moment, and by the map of that moment.
+func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyInfo, error) {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tables, err := verified(snap, req)
+	if err != nil {
+		return nil, err
+	}
+	out := []VerifyInfo{}
+	for _, t := range tables {
+		shards := snap.Shards()
+		found := make([]VerifyInfo, len(shards))
+		errs := make([]error, len(shards))
+		atOnce(len(shards), checksAtOnce, func(i int) { found[i], errs[i] = o.verify(ctx, t, shards[i].Name, req) })
+		for i, err := range errs {
+			if err != nil {
+				e := *sqlstate.As(err)
+				e.Hint = strings.TrimPrefix(e.Hint+"; the tables before it are done: cleave verify --table "+t.QualifiedName(), "; ")
+				return out, e.OnShard(shards[i].Name)
+			}
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// verified are the tables to look at, in the order of their names.
+func verified(snap *shardmap.Snapshot, req VerifyRequest) ([]*shardmap.Table, error) {
+	if req.Keyspace != "" {
+		if _, ok := snap.Keyspace(req.Keyspace); !ok {
+			return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", req.Keyspace).WithHint("list the keyspaces with \"cleave keyspace list\"")
+		}
+	}
+	find := func(text string) (string, error) {
+		if text == "" {
+			return "", nil
+		}
+		name, err := parseTable(text)
+		if err != nil {
+			return "", err
+		}
+		t, ok := snap.Table(name.Schema, name.Name)
+		if !ok || t.Kind != shardmap.Sharded {
+			return "", sqlstate.New(sqlstate.UndefinedTable, "there is no sharded table %s", text).WithHint("list the tables with \"cleave table list\"")
+		}
+		return t.QualifiedName(), nil
+	}
+	only, err := find(req.Table)
+	if err != nil {
+		return nil, err
+	}
+	after, err := find(req.After)
+	if err != nil {
+		return nil, err
+	}
+	var out []*shardmap.Table
+	tables := snap.State().Tables
+	for i := range tables {
+		t := &tables[i]
+		name := t.QualifiedName()
+		if t.Kind == shardmap.Sharded && (only == "" || name == only) && name > after && (req.Keyspace == "" || t.Keyspace == req.Keyspace) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b *shardmap.Table) int { return strings.Compare(a.QualifiedName(), b.QualifiedName()) })
+	return out, nil
+}
+
+// verifier looks at one table on one shard.
+type verifier struct {
+	o     *Ops
+	t     *shardmap.Table
+	shard string
+	snap  *shardmap.Snapshot
+	m     engine.Mover
+	table engine.MoveTable
+	conn  map[string]engine.Conn
+	done  []func(broken bool)
+	info  VerifyInfo
+	seen  []keyspace.Key // keys that were looked at
+}
+
+func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyInfo, err error) {
+	v := &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
+	defer func() {
+		for _, done := range v.done {
+			done(err != nil)
+		}
+	}()
+	if v.snap, err = o.load(ctx); err != nil {
+		return info, err
+	}
+	if v.m, err = o.mover(v.snap, shard); err != nil {
+		return info, err
+	}
+	described, err := v.m.Describe(ctx, []engine.MoveTable{{Schema: t.Schema, Name: t.Name, ShardKey: t.ShardKey}})
+	if err != nil {
+		return info, err
+	}
+	v.table = described[0]
+	for round := 0; ; round++ {
+		if err := v.count(ctx); err != nil {
+			return v.info, err
+		}
+		// Counted by a map that was the newest all the while?
+		now, err := o.load(ctx)
+		if err != nil {
+			return v.info, err
+		}
+		if sameKeys(v.snap, now, t.Keyspace, shard) || round == 5 {
+			break
+		}
+		v.snap = now
+	}
+	if v.info.Strays > 0 {
+		err = v.strays(ctx, req.Repair && !req.DryRun)
+	}
+	return v.info, err
+}
+
+// mover returns what a shard does for moves.
+func (o *Ops) mover(snap *shardmap.Snapshot, shard string) (engine.Mover, error) {
+	s, ok := snap.Shard(shard)
+	if !ok {
+		return nil, noShard(shard)
+	}
+	sh, err := o.open(snap.State().Cluster, s)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := sh.(engine.Movable)
+	if !ok {
+		return nil, sqlstate.Refuse(fmt.Sprintf("engine %s cannot tell its rows", s.Engine), "verify tables on other shards").OnShard(shard)
+	}
+	return m.Mover(0), nil
+}
+
+// sameKeys reports whether two maps give a shard the same keys, its transits included.
+func sameKeys(a, b *shardmap.Snapshot, ks, shard string) bool {
+	if a.Version() == b.Version() {
+		return true
+	}
+	text := func(s *shardmap.Snapshot) string {
+		strangers, ok := s.Strangers(ks, shard)
+		return fmt.Sprintf("%+v %+v %v", s.Ownership(ks, shard), strangers, ok)
+	}
+	return text(a) == text(b)
+}
+
+// count fills in how many rows there are.
+func (v *verifier) count(ctx context.Context) error {
+	owned := v.snap.Ownership(v.t.Keyspace, v.shard)
+	v.info = VerifyInfo{Table: v.t.QualifiedName(), Keyspace: v.t.Keyspace, Shard: v.shard}
+	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: owned})
+	if err != nil {
+		return err
+	}
+	v.info.Rows, v.info.Checksum = sum[0].Rows, fmt.Sprintf("%016x", sum[0].Checksum)
+	conn, err := v.with(ctx, v.shard)
+	if err != nil {
+		return err
+	}
+	if v.info.Strays, err = v.number(conn, "NOT coalesce("+v.owned()+", false)"); err != nil {
+		return err
+	}
+	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok && v.info.Strays > 0 {
+		if v.info.Moving, err = v.number(conn, "coalesce("+keyspace.Condition(&strangers, v.key())+", false)"); err != nil {
+			return err
+		}
+		v.info.Strays = max(0, v.info.Strays-v.info.Moving)
+	}
+	return nil
+}
+
+func (v *verifier) number(conn engine.Conn, where string) (int64, error) {
+	res, err := engine.Exec(conn, "SELECT count(*) FROM "+quotedTable(v.t)+" WHERE "+where)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	_, err = fmt.Sscan(res.Rows[0][0].String, &n)
+	return n, err
+}
+
+func (v *verifier) key() []string {
+	names := make([]string, len(v.t.ShardKey))
+	for i, n := range v.t.ShardKey {
+		names[i] = quoted(n)
+	}
+	return names
+}
+
+func (v *verifier) owned() string {
+	own := v.snap.Ownership(v.t.Keyspace, v.shard)
+	return keyspace.Condition(&own, v.key())
+}
+
+// with returns a conversation with a shard, in which values are printed alike everywhere.
+func (v *verifier) with(ctx context.Context, shard string) (engine.Conn, error) {
+	if c := v.conn[shard]; c != nil {
+		return c, nil
+	}
+	s, ok := v.snap.Shard(shard)
+	if !ok {
+		return nil, noShard(shard)
+	}
+	sh, err := v.o.open(v.snap.State().Cluster, s)
+	if err != nil {
+		return nil, err
+	}
+	c, done, err := dial(ctx, sh)
+	if err != nil {
+		return nil, err
+	}
+	v.conn[shard], v.done = c, append(v.done, done)
+	for _, set := range []string{"TimeZone = 'UTC'", "DateStyle = 'ISO, MDY'", "bytea_output = 'hex'", "extra_float_digits = '1'"} {
+		if _, err := engine.Exec(c, "SET "+set); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// keysOf are some keys, as an ownership.
+func (v *verifier) keysOf(keys []keyspace.Key) keyspace.Ownership {
+	own := v.snap.Ownership(v.t.Keyspace, v.shard)
+	return keyspace.Ownership{Keyspace: own.Keyspace, Strategy: own.Strategy, Types: own.Types, Seed: own.Seed, Pinned: keys}
+}
+
+// strays looks at the strays' keys, some at a time.
+func (v *verifier) strays(ctx context.Context, repair bool) error {
+	conn, err := v.with(ctx, v.shard)
+	if err != nil {
+		return err
+	}
+	ix, _ := v.snap.Keyspace(v.t.Keyspace)
+	for len(v.seen) < VerifyKeys {
+		where := []string{"NOT coalesce(" + v.owned() + ", false)"}
+		for _, k := range v.key() {
+			where = append(where, k+" IS NOT NULL")
+		}
+		for _, not := range v.others() {
+			where = append(where, "NOT "+keyspace.Condition(&not, v.key()))
+		}
+		res, err := engine.Exec(conn, fmt.Sprintf("SELECT DISTINCT %s FROM %s WHERE %s LIMIT %d", strings.Join(v.key(), ", "), quotedTable(v.t), strings.Join(where, " AND "), verifyBatch))
+		if err != nil {
+			return err
+		}
+		if len(res.Rows) == 0 {
+			return nil
+		}
+		types := v.keysOf(nil).Types
+		byOwner := map[string][]keyspace.Key{}
+		for _, row := range res.Rows {
+			texts := make([]string, len(row))
+			for i := range row {
+				texts[i] = row[i].String
+			}
+			k, err := keyspace.ParseKey(types, texts)
+			if err != nil {
+				return err
+			}
+			v.seen = append(v.seen, k)
+			at, err := ix.Locate(k)
+			if err != nil { // of a list, and not listed
+				at.Shard = ""
+			}
+			byOwner[at.Shard] = append(byOwner[at.Shard], k)
+		}
+		for owner, keys := range byOwner {
+			if err := v.compare(ctx, conn, owner, keys, repair); err != nil {
+				return err
+			}
+		}
+	}
+	v.problem("more keys have strays than were looked at")
+	return nil
+}
+
+// others are keys that need not be looked at (again).
+func (v *verifier) others() []keyspace.Ownership {
+	var out []keyspace.Ownership
+	if len(v.seen) > 0 {
+		out = append(out, v.keysOf(v.seen))
+	}
+	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok {
+		out = append(out, strangers)
+	}
+	return out
+}
+
+func (v *verifier) problem(text string) {
+	if v.info.Problem == "" {
+		v.info.Problem = text
+	}
+}
+
+// verifiedRows are rows of some keys.
+type verifiedRows struct {
+	all   [][]engine.Text
+	times map[string]int  // by the whole row
+	keys  map[string]bool // of the primary key
+}
+
+func (v *verifier) rows(conn engine.Conn, keys []keyspace.Key, identity []int) (*verifiedRows, error) {
+	own := v.keysOf(keys)
+	names := make([]string, len(v.table.Columns))
+	for i, n := range v.table.Columns {
+		names[i] = quoted(n)
+	}
+	res, err := engine.Exec(conn, "SELECT "+strings.Join(names, ", ")+" FROM "+quotedTable(v.t)+" WHERE "+keyspace.Condition(&own, v.key()))
+	if err != nil {
+		return nil, err
+	}
+	r := &verifiedRows{all: res.Rows, times: map[string]int{}, keys: map[string]bool{}}
+	for _, row := range res.Rows {
+		r.times[rowText(row)]++
+		if identity != nil {
+			r.keys[copyKeyText(row, identity)] = true
+		}
+	}
+	return r, nil
+}
+
+// compare looks at the strays of keys that one shard owns.
+func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, keys []keyspace.Key, repair bool) error {
+	place := func(names []string) []int {
+		out := make([]int, len(names))
+		for i, n := range names {
+			out[i] = slices.Index(v.table.Columns, n)
+		}
+		return out
+	}
+	var identity []int
+	if len(v.table.Identity) < len(v.table.Columns) {
+		identity = place(v.table.Identity)
+	}
+	here, err := v.rows(conn, keys, identity)
+	if err != nil {
+		return err
+	}
+	if owner == "" {
+		v.info.Homeless += int64(len(here.all))
+		for _, k := range keys {
+			v.note(k, "", "homeless")
+		}
+		return nil
+	}
+	home, err := v.with(ctx, owner)
+	if err != nil {
+		return err
+	}
+	there, err := v.rows(home, keys, identity)
+	if err != nil {
+		return err
+	}
+	byKey := map[string][][]engine.Text{}
+	shardKey := place(v.t.ShardKey)
+	for _, row := range here.all {
+		byKey[copyKeyText(row, shardKey)] = append(byKey[copyKeyText(row, shardKey)], row)
+	}
+	for _, k := range keys {
+		texts := make([]engine.Text, len(k))
+		for i, s := range k.Texts() {
+			texts[i] = engine.Text{String: s}
+		}
+		all := make([]int, len(k))
+		for i := range all {
+			all[i] = i
+		}
+		is := "copy"
+		rows := byKey[copyKeyText(texts, all)]
+		for _, row := range rows {
+			text := rowText(row)
+			switch {
+			case there.times[text] > 0:
+				there.times[text]--
+				v.info.Copies++
+			case identity != nil && there.keys[copyKeyText(row, identity)]:
+				v.info.Differing++
+				is = "differing"
+			default:
+				v.info.Misplaced++
+				if is == "copy" {
+					is = "misplaced"
+				}
+				if repair {
+					if err := v.insert(home, row); err != nil {
+						var e *sqlstate.Error
+						if !errors.As(err, &e) {
+							return err
+						}
+						v.problem(fmt.Sprintf("a row of key %s cannot be moved to shard %s: %s", k, owner, e.Message))
+						is = "differing" // in any case it stays
+					}
+				}
+			}
+		}
+		v.note(k, owner, is)
+		if !repair || is == "differing" || len(rows) == 0 {
+			continue
+		}
+		if err := v.evict(ctx, k, owner, int64(len(rows))); err != nil {
+			if engine.Lost(err) != nil {
+				return err
+			}
+			v.problem(fmt.Sprintf("the rows of key %s stay: %s", k, sqlstate.As(err).Message))
+			continue
+		}
+		v.info.Repaired += int64(len(rows))
+	}
+	return nil
+}
+
+func (v *verifier) note(k keyspace.Key, owner, is string) {
+	if len(v.info.Sample) < verifySample {
+		v.info.Sample = append(v.info.Sample, Stray{Key: k.Texts(), Owner: owner, Is: is})
+	}
+}
+
+// insert adds a row on its owner as a client would: the guard, the constraints and a
+// move that is under way see it.
+func (v *verifier) insert(conn engine.Conn, row []engine.Text) error {
+	names, values := make([]string, len(row)), make([]string, len(row))
+	for i, x := range row {
+		names[i], values[i] = quoted(v.table.Columns[i]), "NULL"
+		if !x.Null {
+			values[i] = keyspace.Quote(x.String)
+		}
+	}
+	_, err := engine.Exec(conn, "INSERT INTO "+quotedTable(v.t)+" ("+strings.Join(names, ", ")+") VALUES ("+strings.Join(values, ", ")+")")
+	return err
+}
+
+// evict deletes the rows of a key where they do not belong, if that is so still when
+// they are locked.
+func (v *verifier) evict(ctx context.Context, k keyspace.Key, owner string, rows int64) error {
+	e, ok := v.m.(engine.Evictor)
+	if !ok {
+		return sqlstate.Refuse("this engine cannot delete rows of keys that it does not own", "delete them there")
+	}
+	set := engine.Set{Tables: []engine.MoveTable{v.table}, Keys: v.keysOf([]keyspace.Key{k})}
+	return e.Evict(ctx, set, rows, func(ctx context.Context) error {
+		now, err := v.o.load(ctx)
+		if err != nil {
+			return err
+		}
+		ix, ok := now.Keyspace(v.t.Keyspace)
+		if !ok {
+			return sqlstate.New(sqlstate.SerializationFailure, "keyspace %s is gone", v.t.Keyspace)
+		}
+		at, err := ix.Locate(k)
+		if err != nil {
+			return err
+		}
+		strangers, moving := now.Strangers(v.t.Keyspace, v.shard)
+		if at.Shard != owner || moving && strangers.Owns(k) {
+			return sqlstate.New(sqlstate.SerializationFailure, "the key is being moved")
+		}
+		return nil
+	})
+}
+
+// VerifySummary says in a line what Verify found.
+func VerifySummary(list []VerifyInfo) string {
+	tables, shards := map[string]bool{}, map[string]bool{}
+	var rows, strays, repaired int64
+	for i := range list {
+		tables[list[i].Table], shards[list[i].Shard] = true, true
+		rows, strays, repaired = rows+list[i].Rows, strays+list[i].Strays, repaired+list[i].Repaired
+	}
+	text := fmt.Sprintf("%d rows of %d tables on %d shards are where the map says", rows, len(tables), len(shards))
+	if strays > 0 {
+		text += fmt.Sprintf("; %d are where they should not be", strays)
+		if repaired > 0 {
+			text += fmt.Sprintf(", of which %d were brought home", repaired)
+		}
+	}
+	return text
+}
