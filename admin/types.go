@@ -29,7 +29,7 @@ type API interface {
 	// a 0 the one before b.
 	Diff(ctx context.Context, a, b uint64) ([]shardmap.Difference, error)
 	ShardOf(ctx context.Context, req ShardOfRequest) (*ShardOfResult, error)
-	Checks
+	Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error)
 
 	CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*Result, error)
 	Distribute(ctx context.Context, req DistributeRequest) (*Result, error)
@@ -64,6 +64,8 @@ type Workflows interface {
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
+	// Verify reads the rows of sharded tables and compares where they are with the map.
+	Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error)
 }
 
 // Meta is part of every request that changes something.
@@ -123,7 +125,7 @@ type DeclareRequest struct {
 	Forget bool `json:"forget,omitempty"`
 }
 
-// PinRequest places a key that has no rows yet on a shard.
+// PinRequest places a key on a shard.
 type PinRequest struct {
 	Meta
 	Keyspace string   `json:"keyspace"`
@@ -131,7 +133,7 @@ type PinRequest struct {
 	Shard    string   `json:"shard"`
 }
 
-// UnpinRequest removes the pin of a key that has no rows.
+// UnpinRequest removes the pin of a key.
 type UnpinRequest struct {
 	Meta
 	Keyspace string   `json:"keyspace"`

@@ -13,58 +13,55 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Checks are the operations that look for what is wrong.
-type Checks interface {
-	Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error)
-	// Verify reads all rows of sharded tables and compares where they are with the map.
-	Verify(ctx context.Context, req VerifyRequest) ([]VerifyInfo, error)
-}
-
 // VerifyRequest asks for the rows of sharded tables to be looked at.
 type VerifyRequest struct {
 	Meta
 	Keyspace string `json:"keyspace,omitempty"` // "" is all
+	Shard    string `json:"shard,omitempty"`    // "" is all
 	Table    string `json:"table,omitempty"`    // "" is all; name or schema.name
 	// After is a table: only those that come after it are looked at, to go on where
 	// somebody stopped.
 	After string `json:"after,omitempty"`
-	// Repair brings rows home: see VerifyInfo. With DryRun it only says so.
+	// Repair brings rows home: see VerifyResult. With DryRun it only says so.
 	Repair bool `json:"repair,omitempty"`
 }
 
-// VerifyInfo is what one shard has of one table. Strays are rows whose shard key it
-// does not own, and that no move has there. Repair deletes a stray that the owner has
-// as well, and moves one that the owner has not; one that differs from the owner's row
-// with the same primary key is left to people.
-type VerifyInfo struct {
-	Table    string `json:"table"`
-	Keyspace string `json:"keyspace"`
-	Shard    string `json:"shard"`
-	Rows     int64  `json:"rows"`     // that are owned
-	Checksum string `json:"checksum"` // of them, hexadecimal; see engine.Sum
-	Strays   int64  `json:"strays"`
-	Moving   int64  `json:"moving,omitempty"` // rows that a move has there
-	// What the strays are, of those that were looked at (those of VerifyKeys keys).
+// VerifyResult is what one shard has of one table. Strangers are rows that a move has
+// there; orphans are rows of keys that the shard does not own, which nobody sees.
+// Repair deletes an orphan that the owner has as well, and moves one that the owner
+// has not; one that differs from the owner's row with the same primary key is left to
+// people.
+type VerifyResult struct {
+	Keyspace  string `json:"keyspace"`
+	Shard     string `json:"shard"`
+	Table     string `json:"table"`
+	Rows      int64  `json:"rows"`     // of keys that the shard owns
+	Checksum  string `json:"checksum"` // of them, hexadecimal; see engine.Sum
+	Strangers int64  `json:"strangers"`
+	Orphans   int64  `json:"orphans"`
+	// What the orphans are, of those that were looked at (those of VerifyKeys keys).
 	Copies    int64 `json:"copies,omitempty"`    // the owner has the same row
 	Misplaced int64 `json:"misplaced,omitempty"` // the owner has no such row
 	Differing int64 `json:"differing,omitempty"` // the owner has another row with that primary key
 	Homeless  int64 `json:"homeless,omitempty"`  // no shard owns the key
-	Repaired  int64 `json:"repaired,omitempty"`
-	// Sample are some keys of strays.
-	Sample []Stray `json:"sample,omitempty"`
-	// Problem says why a stray was not repaired, or not looked at.
+	Repaired  int64 `json:"repaired,omitempty"`  // orphans that are gone
+	// Sample are some keys of orphans.
+	Sample []Orphan `json:"sample,omitempty"`
+	// Problem says why an orphan was not repaired, or not looked at.
 	Problem string `json:"problem,omitempty"`
+	// Error says why the shard could not be asked.
+	Error string `json:"error,omitempty"`
 }
 
-// Stray is a shard key with rows where they should not be.
-type Stray struct {
+// Orphan is a shard key with rows where they should not be.
+type Orphan struct {
 	Key   []string `json:"key"`
 	Owner string   `json:"owner,omitempty"`
 	Is    string   `json:"is"` // "copy", "misplaced", "differing" or "homeless"
 }
 
 const (
-	// VerifyKeys is how many keys of strays are looked at on one shard and table, if
+	// VerifyKeys is how many keys of orphans are looked at on one shard and table, if
 	// they are not repaired.
 	VerifyKeys = 1000
 
@@ -74,7 +71,7 @@ const (
 
 // Verify implements API. Statements go on meanwhile. A shard is looked at as of one
 // moment, and by the map of that moment.
-func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyInfo, error) {
+func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
@@ -83,18 +80,26 @@ func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyInfo, erro
 	if err != nil {
 		return nil, err
 	}
-	out := []VerifyInfo{}
+	if _, ok := snap.Shard(req.Shard); !ok && req.Shard != "" {
+		return nil, noShard(req.Shard)
+	}
+	var shards []shardmap.Shard
+	for _, s := range snap.Shards() {
+		if req.Shard == "" || s.Name == req.Shard {
+			shards = append(shards, s)
+		}
+	}
+	out := []VerifyResult{}
 	for _, t := range tables {
-		shards := snap.Shards()
-		found := make([]VerifyInfo, len(shards))
-		errs := make([]error, len(shards))
-		atOnce(len(shards), checksAtOnce, func(i int) { found[i], errs[i] = o.verify(ctx, t, shards[i].Name, req) })
-		for i, err := range errs {
-			if err != nil {
-				e := *sqlstate.As(err)
-				e.Hint = strings.TrimPrefix(e.Hint+"; the tables before it are done: cleave verify --table "+t.QualifiedName(), "; ")
-				return out, e.OnShard(shards[i].Name)
+		found := make([]VerifyResult, len(shards))
+		atOnce(len(shards), checksAtOnce, func(i int) {
+			var err error
+			if found[i], err = o.verify(ctx, t, shards[i].Name, req); err != nil {
+				found[i].Error = sqlstate.As(err).Message
 			}
+		})
+		if err := ctx.Err(); err != nil {
+			return out, err
 		}
 		out = append(out, found...)
 	}
@@ -153,11 +158,11 @@ type verifier struct {
 	table engine.MoveTable
 	conn  map[string]engine.Conn
 	done  []func(broken bool)
-	info  VerifyInfo
+	info  VerifyResult
 	seen  []keyspace.Key // keys that were looked at
 }
 
-func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyInfo, err error) {
+func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
 	v := &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
 	defer func() {
 		for _, done := range v.done {
@@ -167,7 +172,13 @@ func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req V
 	if v.snap, err = o.load(ctx); err != nil {
 		return info, err
 	}
-	if v.m, err = o.mover(v.snap, shard); err != nil {
+	v.info = VerifyResult{Table: t.Schema + "." + t.Name, Keyspace: t.Keyspace, Shard: shard}
+	info = v.info
+	s, ok := v.snap.Shard(shard)
+	if !ok {
+		return info, noShard(shard)
+	}
+	if v.m, err = o.mover(v.snap, s); err != nil {
 		return info, err
 	}
 	described, err := v.m.Describe(ctx, []engine.MoveTable{{Schema: t.Schema, Name: t.Name, ShardKey: t.ShardKey}})
@@ -189,27 +200,10 @@ func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req V
 		}
 		v.snap = now
 	}
-	if v.info.Strays > 0 {
-		err = v.strays(ctx, req.Repair && !req.DryRun)
+	if v.info.Orphans > 0 {
+		err = v.orphans(ctx, req.Repair && !req.DryRun)
 	}
 	return v.info, err
-}
-
-// mover returns what a shard does for moves.
-func (o *Ops) mover(snap *shardmap.Snapshot, shard string) (engine.Mover, error) {
-	s, ok := snap.Shard(shard)
-	if !ok {
-		return nil, noShard(shard)
-	}
-	sh, err := o.open(snap.State().Cluster, s)
-	if err != nil {
-		return nil, err
-	}
-	m, ok := sh.(engine.Movable)
-	if !ok {
-		return nil, sqlstate.Refuse(fmt.Sprintf("engine %s cannot tell its rows", s.Engine), "verify tables on other shards").OnShard(shard)
-	}
-	return m.Mover(0), nil
 }
 
 // sameKeys reports whether two maps give a shard the same keys, its transits included.
@@ -227,7 +221,7 @@ func sameKeys(a, b *shardmap.Snapshot, ks, shard string) bool {
 // count fills in how many rows there are.
 func (v *verifier) count(ctx context.Context) error {
 	owned := v.snap.Ownership(v.t.Keyspace, v.shard)
-	v.info = VerifyInfo{Table: v.t.QualifiedName(), Keyspace: v.t.Keyspace, Shard: v.shard}
+	v.info = VerifyResult{Table: v.t.Schema + "." + v.t.Name, Keyspace: v.t.Keyspace, Shard: v.shard}
 	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: owned})
 	if err != nil {
 		return err
@@ -237,14 +231,14 @@ func (v *verifier) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.info.Strays, err = v.number(conn, "NOT coalesce("+v.owned()+", false)"); err != nil {
+	if v.info.Orphans, err = v.number(conn, "NOT coalesce("+v.owned()+", false)"); err != nil {
 		return err
 	}
-	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok && v.info.Strays > 0 {
-		if v.info.Moving, err = v.number(conn, "coalesce("+keyspace.Condition(&strangers, v.key())+", false)"); err != nil {
+	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok && v.info.Orphans > 0 {
+		if v.info.Strangers, err = v.number(conn, "coalesce("+keyspace.Condition(&strangers, v.key())+", false)"); err != nil {
 			return err
 		}
-		v.info.Strays = max(0, v.info.Strays-v.info.Moving)
+		v.info.Orphans = max(0, v.info.Orphans-v.info.Strangers)
 	}
 	return nil
 }
@@ -304,8 +298,8 @@ func (v *verifier) keysOf(keys []keyspace.Key) keyspace.Ownership {
 	return keyspace.Ownership{Keyspace: own.Keyspace, Strategy: own.Strategy, Types: own.Types, Seed: own.Seed, Pinned: keys}
 }
 
-// strays looks at the strays' keys, some at a time.
-func (v *verifier) strays(ctx context.Context, repair bool) error {
+// orphans looks at the orphans' keys, some at a time.
+func (v *verifier) orphans(ctx context.Context, repair bool) error {
 	conn, err := v.with(ctx, v.shard)
 	if err != nil {
 		return err
@@ -350,7 +344,7 @@ func (v *verifier) strays(ctx context.Context, repair bool) error {
 			}
 		}
 	}
-	v.problem("more keys have strays than were looked at")
+	v.problem("more keys have orphans than were looked at")
 	return nil
 }
 
@@ -399,7 +393,7 @@ func (v *verifier) rows(conn engine.Conn, keys []keyspace.Key, identity []int) (
 	return r, nil
 }
 
-// compare looks at the strays of keys that one shard owns.
+// compare looks at the orphans of keys that one shard owns.
 func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, keys []keyspace.Key, repair bool) error {
 	place := func(names []string) []int {
 		out := make([]int, len(names))
@@ -491,7 +485,7 @@ func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, 
 
 func (v *verifier) note(k keyspace.Key, owner, is string) {
 	if len(v.info.Sample) < verifySample {
-		v.info.Sample = append(v.info.Sample, Stray{Key: k.Texts(), Owner: owner, Is: is})
+		v.info.Sample = append(v.info.Sample, Orphan{Key: k.Texts(), Owner: owner, Is: is})
 	}
 }
 
@@ -539,16 +533,16 @@ func (v *verifier) evict(ctx context.Context, k keyspace.Key, owner string, rows
 }
 
 // VerifySummary says in a line what Verify found.
-func VerifySummary(list []VerifyInfo) string {
+func VerifySummary(list []VerifyResult) string {
 	tables, shards := map[string]bool{}, map[string]bool{}
-	var rows, strays, repaired int64
+	var rows, orphans, repaired int64
 	for i := range list {
 		tables[list[i].Table], shards[list[i].Shard] = true, true
-		rows, strays, repaired = rows+list[i].Rows, strays+list[i].Strays, repaired+list[i].Repaired
+		rows, orphans, repaired = rows+list[i].Rows, orphans+list[i].Orphans, repaired+list[i].Repaired
 	}
 	text := fmt.Sprintf("%d rows of %d tables on %d shards are where the map says", rows, len(tables), len(shards))
-	if strays > 0 {
-		text += fmt.Sprintf("; %d are where they should not be", strays)
+	if orphans > 0 {
+		text += fmt.Sprintf("; %d are where they should not be", orphans)
 		if repaired > 0 {
 			text += fmt.Sprintf(", of which %d were brought home", repaired)
 		}

@@ -267,15 +267,6 @@ func (c *Client) Doctor(ctx context.Context, req admin.DoctorRequest) ([]admin.F
 	return *out, nil
 }
 
-// Verify implements admin.API.
-func (c *Client) Verify(ctx context.Context, req admin.VerifyRequest) ([]admin.VerifyInfo, error) {
-	out, err := tell[[]admin.VerifyInfo](ctx, c, "verify", req)
-	if err != nil {
-		return nil, err
-	}
-	return *out, nil
-}
-
 // Route asks where a statement would go, as EXPLAIN (ROUTE) prints it.
 func (c *Client) Route(ctx context.Context, sql string) ([]string, error) {
 	out, err := tell[RouteResult](ctx, c, "route", RouteRequest{SQL: sql})

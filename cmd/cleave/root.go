@@ -199,9 +199,9 @@ func (a *app) root() *cobra.Command {
 		a.upCommand(), a.initCommand(), a.routerCommand(), a.coordinatorCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(),
-		a.moveCommand(), a.splitCommand(), a.mergeCommand(), a.spreadCommand(), a.movesCommand(),
+		a.moveCommand(), a.splitCommand(), a.mergeCommand(), a.spreadCommand(), a.movesCommand(), a.verifyCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
-		a.directoryCommand(), a.doctorCommand(), a.verifyCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
+		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.wishCommands()...)
 	// Cobra adds these two only when it runs; the manual wants them now.

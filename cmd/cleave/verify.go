@@ -18,16 +18,17 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use:   "verify [TABLE]",
 		Short: "Compare where rows are with where the map says",
 		Long: `Reads all rows of the sharded tables, on every shard, and counts those whose shard key
-the shard does not own: strays. Rows that a move has on two shards are none. Statements
-go on meanwhile. Each table is done before the next one; --after goes on where
+the shard does not own. Strangers are the other copy of a move that is under way or can be
+rolled back; orphans should not be there. Nobody who asks a router sees either. Statements go
+on meanwhile. Each table is done before the next one; --after goes on where
 somebody stopped.
 
-With --repair a stray that its owner has as well is deleted, and one that the owner has
-not is moved there, with an ordinary INSERT. A stray that differs from the owner's row
-with the same primary key stays as it is. --dry-run says what each stray is, as without
+With --repair an orphan that its owner has as well is deleted, and one that the owner has
+not is moved there, with an ordinary INSERT. An orphan that differs from the owner's row
+with the same primary key stays as it is. --dry-run says what each orphan is, as without
 --repair.
 
-The exit code is 1 if there are strays (that were not repaired).`,
+The exit code is 1 if there are orphans that were not repaired, or a shard could not be asked.`,
 		Example: `  cleave verify
   cleave verify orders --repair
   cleave verify --keyspace hash_bigint --after public.orders --json`,
@@ -47,7 +48,7 @@ The exit code is 1 if there are strays (that were not repaired).`,
 				return err
 			}
 			// Table by table, so that what is done is printed.
-			all := []admin.VerifyInfo{}
+			all := []admin.VerifyResult{}
 			for _, name := range verifiedTables(tables, req.Table) {
 				one := req
 				one.Table = name
@@ -70,7 +71,7 @@ The exit code is 1 if there are strays (that were not repaired).`,
 				return err
 			}
 			for i := range all {
-				if all[i].Strays > all[i].Repaired {
+				if all[i].Orphans > all[i].Repaired || all[i].Error != "" {
 					return reportedError{}
 				}
 			}
@@ -78,8 +79,9 @@ The exit code is 1 if there are strays (that were not repaired).`,
 		},
 	}
 	cmd.Flags().StringVar(&req.Keyspace, "keyspace", "", "tables of this keyspace only")
+	cmd.Flags().StringVar(&req.Shard, "shard", "", "this shard only")
 	cmd.Flags().StringVar(&req.After, "after", "", "tables after this one only, in the order of their names")
-	cmd.Flags().BoolVar(&req.Repair, "repair", false, "bring strays home")
+	cmd.Flags().BoolVar(&req.Repair, "repair", false, "bring orphans home")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "repair nothing")
 	return cmd
 }
@@ -99,17 +101,21 @@ func verifiedTables(tables []admin.TableInfo, only string) []string {
 	return out
 }
 
-func printVerified(out io.Writer, v *admin.VerifyInfo) {
-	fmt.Fprintf(out, "%s on %s: %d rows, checksum %s", printable(v.Table), v.Shard, v.Rows, v.Checksum)
-	if v.Moving > 0 {
-		fmt.Fprintf(out, "; %d rows of moves", v.Moving)
-	}
-	fmt.Fprintln(out)
-	if v.Strays == 0 {
+func printVerified(out io.Writer, v *admin.VerifyResult) {
+	if v.Error != "" {
+		fmt.Fprintf(out, "%s on %s: %s\n", printable(v.Table), v.Shard, printable(v.Error))
 		return
 	}
-	fmt.Fprintf(out, "  %d strays: %d that their owners have too, %d misplaced, %d that differ from their owner's, %d without an owner; %d brought home\n",
-		v.Strays, v.Copies, v.Misplaced, v.Differing, v.Homeless, v.Repaired)
+	fmt.Fprintf(out, "%s on %s: %d rows, checksum %s", printable(v.Table), v.Shard, v.Rows, v.Checksum)
+	if v.Strangers > 0 {
+		fmt.Fprintf(out, "; %d strangers, of moves", v.Strangers)
+	}
+	fmt.Fprintln(out)
+	if v.Orphans == 0 {
+		return
+	}
+	fmt.Fprintf(out, "  %d orphans: %d that their owners have too, %d misplaced, %d that differ from their owner's, %d without an owner; %d brought home\n",
+		v.Orphans, v.Copies, v.Misplaced, v.Differing, v.Homeless, v.Repaired)
 	for _, s := range v.Sample {
 		fmt.Fprintf(out, "  key %s: %s", printable(strings.Join(s.Key, ", ")), s.Is)
 		if s.Owner != "" {
