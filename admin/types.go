@@ -42,7 +42,11 @@ type API interface {
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 
 	Workflows
+	Accounts
+}
 
+// Accounts are the operations on users.
+type Accounts interface {
 	// Users lists those who may connect where clients are asked who they are.
 	Users(ctx context.Context) ([]UserInfo, error)
 	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
