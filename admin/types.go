@@ -42,7 +42,6 @@ type API interface {
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 
 	Workflows
-
 	Access
 }
 
@@ -69,7 +68,7 @@ type Workflows interface {
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
-	// Verify counts the rows of every shard, and those that should not be there.
+	// Verify reads the rows of sharded tables and compares where they are with the map.
 	Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error)
 }
 

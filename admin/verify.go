@@ -7,42 +7,78 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
-	"github.com/cleavedb/cleave/workflow"
 )
 
-// VerifyRequest asks whether rows are where the map says.
+// VerifyRequest asks for the rows of sharded tables to be looked at.
 type VerifyRequest struct {
-	Keyspace string `json:"keyspace,omitempty"` // "": all
-	Shard    string `json:"shard,omitempty"`    // "": all
+	Meta
+	Keyspace string `json:"keyspace,omitempty"` // "" is all
+	Shard    string `json:"shard,omitempty"`    // "" is all
+	Table    string `json:"table,omitempty"`    // "" is all; name or schema.name
+	// After is a table: only those that come after it are looked at, to go on where
+	// somebody stopped.
+	After string `json:"after,omitempty"`
+	// Repair brings rows home: see VerifyResult. With DryRun it only says so.
+	Repair bool `json:"repair,omitempty"`
 }
 
-// VerifyResult is what was counted on a shard for a table.
+// VerifyResult is what one shard has of one table. Strangers are rows that a move has
+// there; orphans are rows of keys that the shard does not own, which nobody sees.
+// Repair deletes an orphan that the owner has as well, and moves one that the owner
+// has not; one that differs from the owner's row with the same primary key is left to
+// people.
 type VerifyResult struct {
-	Keyspace string `json:"keyspace"`
-	Shard    string `json:"shard"`
-	Table    string `json:"table"`
-	Rows     int64  `json:"rows"` // of keys that the shard owns
-	Checksum string `json:"checksum"`
-	// Strangers are rows of the other copy of a move that is under way or can be rolled back.
-	Strangers int64 `json:"strangers"`
-	// Orphans are rows of keys that the shard does not own: nobody sees them.
-	Orphans int64  `json:"orphans"`
-	Error   string `json:"error,omitempty"`
+	Keyspace  string `json:"keyspace"`
+	Shard     string `json:"shard"`
+	Table     string `json:"table"`
+	Rows      int64  `json:"rows"`     // of keys that the shard owns
+	Checksum  string `json:"checksum"` // of them, hexadecimal; see engine.Sum
+	Strangers int64  `json:"strangers"`
+	Orphans   int64  `json:"orphans"`
+	// What the orphans are, of those that were looked at (those of VerifyKeys keys).
+	Copies    int64 `json:"copies,omitempty"`    // the owner has the same row
+	Misplaced int64 `json:"misplaced,omitempty"` // the owner has no such row
+	Differing int64 `json:"differing,omitempty"` // the owner has another row with that primary key
+	Homeless  int64 `json:"homeless,omitempty"`  // no shard owns the key
+	Repaired  int64 `json:"repaired,omitempty"`  // orphans that are gone
+	// Sample are some keys of orphans.
+	Sample []Orphan `json:"sample,omitempty"`
+	// Problem says why an orphan was not repaired, or not looked at.
+	Problem string `json:"problem,omitempty"`
+	// Error says why the shard could not be asked.
+	Error string `json:"error,omitempty"`
 }
 
-// Verify counts every shard's rows, those of keys that it owns and those that should not be there. It reads
-// every table wholly. A shard that cannot be asked has the reason in its lines.
+// Orphan is a shard key with rows where they should not be.
+type Orphan struct {
+	Key   []string `json:"key"`
+	Owner string   `json:"owner,omitempty"`
+	Is    string   `json:"is"` // "copy", "misplaced", "differing" or "homeless"
+}
+
+const (
+	// VerifyKeys is how many keys of orphans are looked at on one shard and table, if
+	// they are not repaired.
+	VerifyKeys = 1000
+
+	verifyBatch  = 100
+	verifySample = 5
+)
+
+// Verify implements API. Statements go on meanwhile. A shard is looked at as of one
+// moment, and by the map of that moment.
 func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error) {
 	snap, err := o.load(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := snap.Keyspace(req.Keyspace); !ok && req.Keyspace != "" {
-		return nil, noKeyspace(req.Keyspace)
+	tables, err := verified(snap, req)
+	if err != nil {
+		return nil, err
 	}
 	if _, ok := snap.Shard(req.Shard); !ok && req.Shard != "" {
 		return nil, noShard(req.Shard)
@@ -53,129 +89,463 @@ func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, er
 			shards = append(shards, s)
 		}
 	}
-	found := make([][]VerifyResult, len(shards))
-	shardmap.Each(shards, checksAtOnce, func(i int, s *shardmap.Shard) {
-		for _, k := range snap.State().Keyspaces {
-			if req.Keyspace == "" || k.Name == req.Keyspace {
-				found[i] = append(found[i], o.verifyShard(ctx, snap, k.Name, s)...)
+	out := []VerifyResult{}
+	for _, t := range tables {
+		found := make([]VerifyResult, len(shards))
+		atOnce(len(shards), checksAtOnce, func(i int) {
+			var err error
+			if found[i], err = o.verify(ctx, t, shards[i].Name, req); err != nil {
+				found[i].Error = sqlstate.As(err).Message
 			}
+		})
+		if err := ctx.Err(); err != nil {
+			return out, err
 		}
-	})
-	return slices.Concat(found...), nil
+		out = append(out, found...)
+	}
+	return out, nil
 }
 
-func (o *Ops) verifyShard(ctx context.Context, snap *shardmap.Snapshot, ks string, s *shardmap.Shard) []VerifyResult {
-	tables, _ := coordinator.Tables(snap, ks)
-	if len(tables) == 0 {
-		return nil
+// verified are the tables to look at, in the order of their names.
+func verified(snap *shardmap.Snapshot, req VerifyRequest) ([]*shardmap.Table, error) {
+	if req.Keyspace != "" {
+		if _, ok := snap.Keyspace(req.Keyspace); !ok {
+			return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", req.Keyspace).WithHint("list the keyspaces with \"cleave keyspace list\"")
+		}
 	}
-	out := make([]VerifyResult, len(tables))
-	for i, t := range tables {
-		out[i] = VerifyResult{Keyspace: ks, Shard: s.Name, Table: t.Schema + "." + t.Name}
+	find := func(text string) (string, error) {
+		if text == "" {
+			return "", nil
+		}
+		name, err := parseTable(text)
+		if err != nil {
+			return "", err
+		}
+		t, ok := snap.Table(name.Schema, name.Name)
+		if !ok || t.Kind != shardmap.Sharded {
+			return "", sqlstate.New(sqlstate.UndefinedTable, "there is no sharded table %s", text).WithHint("list the tables with \"cleave table list\"")
+		}
+		return t.QualifiedName(), nil
 	}
-	err := func() error {
-		m, err := o.mover(snap, s)
+	only, err := find(req.Table)
+	if err != nil {
+		return nil, err
+	}
+	after, err := find(req.After)
+	if err != nil {
+		return nil, err
+	}
+	var out []*shardmap.Table
+	tables := snap.State().Tables
+	for i := range tables {
+		t := &tables[i]
+		name := t.QualifiedName()
+		if t.Kind == shardmap.Sharded && (only == "" || name == only) && name > after && (req.Keyspace == "" || t.Keyspace == req.Keyspace) {
+			out = append(out, t)
+		}
+	}
+	slices.SortFunc(out, func(a, b *shardmap.Table) int { return strings.Compare(a.QualifiedName(), b.QualifiedName()) })
+	return out, nil
+}
+
+// verifier looks at one table on one shard.
+type verifier struct {
+	o     *Ops
+	t     *shardmap.Table
+	shard string
+	snap  *shardmap.Snapshot
+	m     engine.Mover
+	table engine.MoveTable
+	conn  map[string]engine.Conn
+	done  []func(broken bool)
+	info  VerifyResult
+	seen  []keyspace.Key // keys that were looked at
+}
+
+func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
+	v := &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
+	defer func() {
+		for _, done := range v.done {
+			done(err != nil)
+		}
+	}()
+	if v.snap, err = o.load(ctx); err != nil {
+		return info, err
+	}
+	v.info = VerifyResult{Table: t.Schema + "." + t.Name, Keyspace: t.Keyspace, Shard: shard}
+	info = v.info
+	s, ok := v.snap.Shard(shard)
+	if !ok {
+		return info, noShard(shard)
+	}
+	if v.m, err = o.mover(v.snap, s); err != nil {
+		return info, err
+	}
+	described, err := v.m.Describe(ctx, []engine.MoveTable{{Schema: t.Schema, Name: t.Name, ShardKey: t.ShardKey}})
+	if err != nil {
+		return info, err
+	}
+	v.table = described[0]
+	for round := 0; ; round++ {
+		if err := v.count(ctx); err != nil {
+			return v.info, err
+		}
+		// Counted by a map that was the newest all the while?
+		now, err := o.load(ctx)
+		if err != nil {
+			return v.info, err
+		}
+		if sameKeys(v.snap, now, t.Keyspace, shard) || round == 5 {
+			break
+		}
+		v.snap = now
+	}
+	if v.info.Orphans > 0 {
+		err = v.orphans(ctx, req.Repair && !req.DryRun)
+	}
+	return v.info, err
+}
+
+// sameKeys reports whether two maps give a shard the same keys, its transits included.
+func sameKeys(a, b *shardmap.Snapshot, ks, shard string) bool {
+	if a.Version() == b.Version() {
+		return true
+	}
+	text := func(s *shardmap.Snapshot) string {
+		strangers, ok := s.Strangers(ks, shard)
+		return fmt.Sprintf("%+v %+v %v", s.Ownership(ks, shard), strangers, ok)
+	}
+	return text(a) == text(b)
+}
+
+// count fills in how many rows there are.
+func (v *verifier) count(ctx context.Context) error {
+	owned := v.snap.Ownership(v.t.Keyspace, v.shard)
+	v.info = VerifyResult{Table: v.t.Schema + "." + v.t.Name, Keyspace: v.t.Keyspace, Shard: v.shard}
+	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: owned})
+	if err != nil {
+		return err
+	}
+	v.info.Rows, v.info.Checksum = sum[0].Rows, fmt.Sprintf("%016x", sum[0].Checksum)
+	conn, err := v.with(ctx, v.shard)
+	if err != nil {
+		return err
+	}
+	if v.info.Orphans, err = v.number(conn, "NOT coalesce("+v.owned()+", false)"); err != nil {
+		return err
+	}
+	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok && v.info.Orphans > 0 {
+		if v.info.Strangers, err = v.number(conn, "coalesce("+keyspace.Condition(&strangers, v.key())+", false)"); err != nil {
+			return err
+		}
+		v.info.Orphans = max(0, v.info.Orphans-v.info.Strangers)
+	}
+	return nil
+}
+
+func (v *verifier) number(conn engine.Conn, where string) (int64, error) {
+	res, err := engine.Exec(conn, "SELECT count(*) FROM "+quotedTable(v.t)+" WHERE "+where)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	_, err = fmt.Sscan(res.Rows[0][0].String, &n)
+	return n, err
+}
+
+func (v *verifier) key() []string {
+	names := make([]string, len(v.t.ShardKey))
+	for i, n := range v.t.ShardKey {
+		names[i] = quoted(n)
+	}
+	return names
+}
+
+func (v *verifier) owned() string {
+	own := v.snap.Ownership(v.t.Keyspace, v.shard)
+	return keyspace.Condition(&own, v.key())
+}
+
+// with returns a conversation with a shard, in which values are printed alike everywhere.
+func (v *verifier) with(ctx context.Context, shard string) (engine.Conn, error) {
+	if c := v.conn[shard]; c != nil {
+		return c, nil
+	}
+	s, ok := v.snap.Shard(shard)
+	if !ok {
+		return nil, noShard(shard)
+	}
+	sh, err := v.o.open(v.snap.State().Cluster, s)
+	if err != nil {
+		return nil, err
+	}
+	c, done, err := dial(ctx, sh)
+	if err != nil {
+		return nil, err
+	}
+	v.conn[shard], v.done = c, append(v.done, done)
+	for _, set := range []string{"TimeZone = 'UTC'", "DateStyle = 'ISO, MDY'", "bytea_output = 'hex'", "extra_float_digits = '1'"} {
+		if _, err := engine.Exec(c, "SET "+set); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// keysOf are some keys, as an ownership.
+func (v *verifier) keysOf(keys []keyspace.Key) keyspace.Ownership {
+	own := v.snap.Ownership(v.t.Keyspace, v.shard)
+	return keyspace.Ownership{Keyspace: own.Keyspace, Strategy: own.Strategy, Types: own.Types, Seed: own.Seed, Pinned: keys}
+}
+
+// orphans looks at the orphans' keys, some at a time.
+func (v *verifier) orphans(ctx context.Context, repair bool) error {
+	conn, err := v.with(ctx, v.shard)
+	if err != nil {
+		return err
+	}
+	ix, _ := v.snap.Keyspace(v.t.Keyspace)
+	for len(v.seen) < VerifyKeys {
+		where := []string{"NOT coalesce(" + v.owned() + ", false)"}
+		for _, k := range v.key() {
+			where = append(where, k+" IS NOT NULL")
+		}
+		for _, not := range v.others() {
+			where = append(where, "NOT "+keyspace.Condition(&not, v.key()))
+		}
+		res, err := engine.Exec(conn, fmt.Sprintf("SELECT DISTINCT %s FROM %s WHERE %s LIMIT %d", strings.Join(v.key(), ", "), quotedTable(v.t), strings.Join(where, " AND "), verifyBatch))
 		if err != nil {
 			return err
 		}
-		full, err := m.Describe(ctx, tables)
-		if err != nil {
-			return err
+		if len(res.Rows) == 0 {
+			return nil
 		}
-		own := snap.Ownership(ks, s.Name)
-		mine, err := m.Sums(ctx, engine.Set{Tables: full, Keys: own})
-		if err != nil {
-			return err
+		types := v.keysOf(nil).Types
+		byOwner := map[string][]keyspace.Key{}
+		for _, row := range res.Rows {
+			texts := make([]string, len(row))
+			for i := range row {
+				texts[i] = row[i].String
+			}
+			k, err := keyspace.ParseKey(types, texts)
+			if err != nil {
+				return err
+			}
+			v.seen = append(v.seen, k)
+			at, err := ix.Locate(k)
+			if err != nil { // of a list, and not listed
+				at.Shard = ""
+			}
+			byOwner[at.Shard] = append(byOwner[at.Shard], k)
 		}
-		rest, err := m.Sums(ctx, engine.Set{Tables: full, Keys: own, Except: true})
-		if err != nil {
-			return err
-		}
-		strangers := make([]engine.Sum, len(tables))
-		if keys, ok := snap.Strangers(ks, s.Name); ok {
-			if strangers, err = m.Sums(ctx, engine.Set{Tables: full, Keys: keys}); err != nil {
+		for owner, keys := range byOwner {
+			if err := v.compare(ctx, conn, owner, keys, repair); err != nil {
 				return err
 			}
 		}
-		for i := range out {
-			out[i].Rows, out[i].Checksum = mine[i].Rows, fmt.Sprintf("%016x", mine[i].Checksum)
-			out[i].Strangers, out[i].Orphans = strangers[i].Rows, max(0, rest[i].Rows-strangers[i].Rows)
-		}
-		return nil
-	}()
-	if err != nil {
-		for i := range out {
-			out[i].Error = sqlstate.As(err).Message
-		}
+	}
+	v.problem("more keys have orphans than were looked at")
+	return nil
+}
+
+// others are keys that need not be looked at (again).
+func (v *verifier) others() []keyspace.Ownership {
+	var out []keyspace.Ownership
+	if len(v.seen) > 0 {
+		out = append(out, v.keysOf(v.seen))
+	}
+	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok {
+		out = append(out, strangers)
 	}
 	return out
 }
 
-// mover is a shard's mover, to look only.
-func (o *Ops) mover(snap *shardmap.Snapshot, s *shardmap.Shard) (engine.Mover, error) {
-	sh, err := o.open(snap.State().Cluster, s)
+func (v *verifier) problem(text string) {
+	if v.info.Problem == "" {
+		v.info.Problem = text
+	}
+}
+
+// verifiedRows are rows of some keys.
+type verifiedRows struct {
+	all   [][]engine.Text
+	times map[string]int  // by the whole row
+	keys  map[string]bool // of the primary key
+}
+
+func (v *verifier) rows(conn engine.Conn, keys []keyspace.Key, identity []int) (*verifiedRows, error) {
+	own := v.keysOf(keys)
+	names := make([]string, len(v.table.Columns))
+	for i, n := range v.table.Columns {
+		names[i] = quoted(n)
+	}
+	res, err := engine.Exec(conn, "SELECT "+strings.Join(names, ", ")+" FROM "+quotedTable(v.t)+" WHERE "+keyspace.Condition(&own, v.key()))
 	if err != nil {
 		return nil, err
 	}
-	m, ok := sh.(engine.Movable)
-	if !ok {
-		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "shard %s is of an engine whose rows cannot be counted", s.Name)
+	r := &verifiedRows{all: res.Rows, times: map[string]int{}, keys: map[string]bool{}}
+	for _, row := range res.Rows {
+		r.times[rowText(row)]++
+		if identity != nil {
+			r.keys[copyKeyText(row, identity)] = true
+		}
 	}
-	return m.Mover(0), nil
+	return r, nil
 }
 
-// leftovers are what moves left behind: captures on shards and transits in the map without a
-// workflow that is at work on them.
-func (o *Ops) leftovers(ctx context.Context, snap *shardmap.Snapshot) []Finding {
-	var out []Finding
-	atWork := func(id string) (bool, error) {
-		r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
-		if errors.Is(err, shardmap.ErrNotFound) {
-			return false, nil
+// compare looks at the orphans of keys that one shard owns.
+func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, keys []keyspace.Key, repair bool) error {
+	place := func(names []string) []int {
+		out := make([]int, len(names))
+		for i, n := range names {
+			out[i] = slices.Index(v.table.Columns, n)
 		}
-		if err != nil {
-			return false, err
-		}
-		s, err := workflow.Decode(r.Value)
-		return err == nil && !s.Step.Ended(), err
+		return out
 	}
-	for _, k := range snap.State().Keyspaces {
-		for _, t := range k.Transits {
-			if ok, err := atWork(t.ID); err == nil && !ok {
-				out = append(out, Finding{Level: LevelError, What: fmt.Sprintf("%s of keyspace %s is in transit from %s to %s, but there is no workflow %s", t.Text(), k.Name, t.From, t.To, t.ID),
-					Next: "ask for the same move again with --id " + t.ID + ", then cancel it"})
+	var identity []int
+	if len(v.table.Identity) < len(v.table.Columns) {
+		identity = place(v.table.Identity)
+	}
+	here, err := v.rows(conn, keys, identity)
+	if err != nil {
+		return err
+	}
+	if owner == "" {
+		v.info.Homeless += int64(len(here.all))
+		for _, k := range keys {
+			v.note(k, "", "homeless")
+		}
+		return nil
+	}
+	home, err := v.with(ctx, owner)
+	if err != nil {
+		return err
+	}
+	there, err := v.rows(home, keys, identity)
+	if err != nil {
+		return err
+	}
+	byKey := map[string][][]engine.Text{}
+	shardKey := place(v.t.ShardKey)
+	for _, row := range here.all {
+		byKey[copyKeyText(row, shardKey)] = append(byKey[copyKeyText(row, shardKey)], row)
+	}
+	for _, k := range keys {
+		texts := make([]engine.Text, len(k))
+		for i, s := range k.Texts() {
+			texts[i] = engine.Text{String: s}
+		}
+		all := make([]int, len(k))
+		for i := range all {
+			all[i] = i
+		}
+		is := "copy"
+		rows := byKey[copyKeyText(texts, all)]
+		for _, row := range rows {
+			text := rowText(row)
+			switch {
+			case there.times[text] > 0:
+				there.times[text]--
+				v.info.Copies++
+			case identity != nil && there.keys[copyKeyText(row, identity)]:
+				v.info.Differing++
+				is = "differing"
+			default:
+				v.info.Misplaced++
+				if is == "copy" {
+					is = "misplaced"
+				}
+				if repair {
+					if err := v.insert(home, row); err != nil {
+						var e *sqlstate.Error
+						if !errors.As(err, &e) {
+							return err
+						}
+						v.problem(fmt.Sprintf("a row of key %s cannot be moved to shard %s: %s", k, owner, e.Message))
+						is = "differing" // in any case it stays
+					}
+				}
 			}
+		}
+		v.note(k, owner, is)
+		if !repair || is == "differing" || len(rows) == 0 {
+			continue
+		}
+		if err := v.evict(ctx, k, owner, int64(len(rows))); err != nil {
+			if engine.Lost(err) != nil {
+				return err
+			}
+			v.problem(fmt.Sprintf("the rows of key %s stay: %s", k, sqlstate.As(err).Message))
+			continue
+		}
+		v.info.Repaired += int64(len(rows))
+	}
+	return nil
+}
+
+func (v *verifier) note(k keyspace.Key, owner, is string) {
+	if len(v.info.Sample) < verifySample {
+		v.info.Sample = append(v.info.Sample, Orphan{Key: k.Texts(), Owner: owner, Is: is})
+	}
+}
+
+// insert adds a row on its owner as a client would: the guard, the constraints and a
+// move that is under way see it.
+func (v *verifier) insert(conn engine.Conn, row []engine.Text) error {
+	names, values := make([]string, len(row)), make([]string, len(row))
+	for i, x := range row {
+		names[i], values[i] = quoted(v.table.Columns[i]), "NULL"
+		if !x.Null {
+			values[i] = keyspace.Quote(x.String)
 		}
 	}
-	shards := snap.Shards()
-	found := make([][]Finding, len(shards))
-	atOnce(len(shards), checksAtOnce, func(i int) {
-		s := &shards[i]
-		m, err := o.mover(snap, s)
+	_, err := engine.Exec(conn, "INSERT INTO "+quotedTable(v.t)+" ("+strings.Join(names, ", ")+") VALUES ("+strings.Join(values, ", ")+")")
+	return err
+}
+
+// evict deletes the rows of a key where they do not belong, if that is so still when
+// they are locked.
+func (v *verifier) evict(ctx context.Context, k keyspace.Key, owner string, rows int64) error {
+	e, ok := v.m.(engine.Evictor)
+	if !ok {
+		return sqlstate.Refuse("this engine cannot delete rows of keys that it does not own", "delete them there")
+	}
+	set := engine.Set{Tables: []engine.MoveTable{v.table}, Keys: v.keysOf([]keyspace.Key{k})}
+	return e.Evict(ctx, set, rows, func(ctx context.Context) error {
+		now, err := v.o.load(ctx)
 		if err != nil {
-			return // said elsewhere
+			return err
 		}
-		bound, cancel := context.WithTimeout(ctx, checkMax)
-		defer cancel()
-		streams, err := m.Captures(bound)
+		ix, ok := now.Keyspace(v.t.Keyspace)
+		if !ok {
+			return sqlstate.New(sqlstate.SerializationFailure, "keyspace %s is gone", v.t.Keyspace)
+		}
+		at, err := ix.Locate(k)
 		if err != nil {
-			return // that a shard does not answer is said elsewhere
+			return err
 		}
-		var lost []string
-		for _, stream := range streams {
-			id, ok := workflow.StreamOf(stream)
-			if !ok {
-				continue
-			}
-			if busy, err := atWork(id); err == nil && !busy {
-				lost = append(lost, stream)
-			}
+		strangers, moving := now.Strangers(v.t.Keyspace, v.shard)
+		if at.Shard != owner || moving && strangers.Owns(k) {
+			return sqlstate.New(sqlstate.SerializationFailure, "the key is being moved")
 		}
-		if len(lost) > 0 {
-			// It takes a leader's token to remove them.
-			found[i] = append(found[i], Finding{Level: LevelWarning, Shard: s.Name, What: fmt.Sprintf("shard %s keeps changes for moves that are over: %s", s.Name, strings.Join(lost, ", ")),
-				Next: "the coordinator that leads removes them within a minute; look again: cleave doctor"})
-		}
+		return nil
 	})
-	return append(out, slices.Concat(found...)...)
+}
+
+// VerifySummary says in a line what Verify found.
+func VerifySummary(list []VerifyResult) string {
+	tables, shards := map[string]bool{}, map[string]bool{}
+	var rows, orphans, repaired int64
+	for i := range list {
+		tables[list[i].Table], shards[list[i].Shard] = true, true
+		rows, orphans, repaired = rows+list[i].Rows, orphans+list[i].Orphans, repaired+list[i].Repaired
+	}
+	text := fmt.Sprintf("%d rows of %d tables on %d shards are where the map says", rows, len(tables), len(shards))
+	if orphans > 0 {
+		text += fmt.Sprintf("; %d are where they should not be", orphans)
+		if repaired > 0 {
+			text += fmt.Sprintf(", of which %d were brought home", repaired)
+		}
+	}
+	return text
 }

@@ -76,6 +76,17 @@ func init() {
 			return beganWorkflow(a.Spread(ctx, admin.SpreadRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Shards: v.texts("shards"), MoveOptions: o}))
 		},
 	}
+	functions["verify"] = function{
+		params: []string{"table_name", "keyspace", "repair", "dry_run"}, required: 0, changes: true,
+		usage: "cleave.verify([table_name => 't'] [, keyspace => 'k'] [, repair => true] [, dry_run => true])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			list, err := a.Verify(ctx, admin.VerifyRequest{Meta: admin.Meta{By: by, DryRun: isTrue(v.text("dry_run"))}, Table: v.text("table_name"), Keyspace: v.text("keyspace"), Repair: isTrue(v.text("repair"))})
+			if err != nil {
+				return "", err
+			}
+			return admin.VerifySummary(list), nil
+		},
+	}
 	for name, ask := range map[string]func(admin.API, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error){
 		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "rollback": admin.API.Rollback, "finish": admin.API.Finish,
 	} {
