@@ -26,7 +26,6 @@ type pair struct {
 	urls     [2]string
 	src, dst engine.Mover
 	set      engine.Set
-	at       engine.Position
 }
 
 const pairID = "pair-1_f"
