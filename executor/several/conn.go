@@ -72,6 +72,7 @@ type Conn struct {
 	cursors  map[string]*cursor
 	portalNo int // names of portals on shards
 	bounds   bounds
+	progress *Progress
 
 	parts  []*part
 	waitID string // see watchLocks
@@ -113,7 +114,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 		shared: shared, ex: shared.ex, host: host, opt: opt,
 		prepared: map[string]*prepared{}, portals: map[string]*portal{},
 		block: opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
-		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}),
+		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}), progress: new(Progress),
 	}
 	c.saves = append(c.saves, opt.Saves...)
 	c.modes = append(c.modes, opt.Modes...)
