@@ -279,6 +279,7 @@ func (c *Conn) borrowWith(ctx context.Context, shard string, base *executor.Sett
 
 // borrowed notes a conversation that was acquired.
 func (c *Conn) borrowed(conn *executor.Conn) (*executor.Conn, error) {
+	conn.Group(c.group)
 	c.mu.Lock()
 	c.live[conn] = struct{}{}
 	deadline, over := c.deadline, c.ctx.Err() != nil
