@@ -58,9 +58,9 @@ func main() {
 	flag.IntVar(&o.rows, "rows", 20000, "rows in the table")
 	flag.StringVar(&o.scripts, "scripts", "", "comma-separated part names of scripts to run (default all)")
 	flag.StringVar(&o.targets, "targets", "direct,pgbouncer,cleave", "what to measure")
-	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,transactions,sqlite", "what to run")
+	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,transactions,moves,sqlite", "what to run")
 	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
-	flag.IntVar(&o.spread, "spread", 1_000_000, "rows of the part spread")
+	flag.IntVar(&o.spread, "spread", 1_000_000, "rows of the parts spread and moves")
 	flag.IntVar(&o.shards, "shards", 4, "PostgreSQL shards of the router")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -224,6 +224,11 @@ SELECT * FROM bench_big WHERE k = :k;
 	}
 	if strings.Contains(o.parts, "transactions") {
 		if err := transactions(ctx, o, cleaveURL, up.Process.Pid); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(o.parts, "moves") {
+		if err := moves(ctx, o, cleaveURL); err != nil {
 			return err
 		}
 	}

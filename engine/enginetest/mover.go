@@ -160,7 +160,7 @@ func (m *move) clean(v engine.Mover) {
 	}
 	if err == nil {
 		if ids, err = v.Captures(ctx); err == nil && len(ids) > 0 {
-			err = fmt.Errorf("Captures gives %q after Release", ids)
+			err = fmt.Errorf("after Release there are captures: %q", ids)
 		}
 	}
 	if err != nil && sqlstate.CodeOf(err) != sqlstate.ObjectNotInState { // a test of tokens has ours deposed

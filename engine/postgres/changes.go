@@ -376,6 +376,11 @@ func (st *stream) take(ctx context.Context, b []byte, last bool) (end bool, err 
 			return false, errOutput
 		}
 		if b[17] != 0 {
+			// A server that shuts down waits until its log was flushed here, which it is
+			// when Forget says so: perhaps never. It has ended our other conversation.
+			if err := st.side.Probe(); err != nil {
+				return false, err
+			}
 			st.nudge()
 		}
 		if st.inside {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,6 @@ type pair struct {
 	urls     [2]string
 	src, dst engine.Mover
 	set      engine.Set
-	at       engine.Position
 }
 
 const pairID = "pair-1_f"
@@ -375,6 +376,41 @@ func TestMoveServers(t *testing.T) {
 		p.copy() // anew
 		p.equal()
 	})
+}
+
+// TestMoveShutdown: a server that is stopped does not wait for a stream whose changes
+// were not forgotten.
+func TestMoveShutdown(t *testing.T) {
+	server := pgtest.NewServer(t, nil)
+	url := pgtest.DatabaseOn(t, server)
+	pgtest.Ask(t, url, `CREATE TABLE t (k bigint PRIMARY KEY, v text)`)
+	v := installed(t, url).(engine.Movable).Mover(1)
+	set := engine.Set{Keys: keyspace.Ownership{Keyspace: "ks", Strategy: keyspace.Range, Types: []keyspace.Type{keyspace.Int8}, Intervals: []keyspace.Interval{keyspace.WholeRange()}}}
+	var err error
+	if set.Tables, err = v.Describe(t.Context(), []engine.MoveTable{{Schema: "public", Name: "t", ShardKey: []string{"k"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.CaptureChanges(t.Context(), pairID, set); err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Ask(t, url, `INSERT INTO t VALUES (1, 'x')`)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { ended <- v.Changes(ctx, pairID, set, "", "", &slowSink{}) }()
+	pgtest.Await(t, url, `SELECT active FROM pg_replication_slots`, "t")
+	stopping := exec.Command("kill", "-INT", strconv.Itoa(server.PID()))
+	if out, err := stopping.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	select {
+	case <-server.Done():
+	case <-time.After(40 * time.Second):
+		t.Fatal("the server waits for the stream")
+	}
+	if err := <-ended; engine.Lost(err) == nil && sqlstate.CodeOf(err) != sqlstate.AdminShutdown {
+		t.Fatalf("the stream ended with %v", err)
+	}
 }
 
 func TestMoveCheckSettings(t *testing.T) {

@@ -106,8 +106,6 @@ func (r *outputReader) int32() uint32 {
 	return 0
 }
 
-func (r *outputReader) int64() uint64 { return uint64(r.int32())<<32 | uint64(r.int32()) }
-
 func (r *outputReader) name() string {
 	n := strings.IndexByte(r.s, 0)
 	s := r.bytes(n)
