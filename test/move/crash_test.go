@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -232,4 +233,36 @@ func TestRouterIsKilled(t *testing.T) {
 			c.clean()
 		})
 	}
+}
+
+// TestDirectoryIsKilled: a member of the directory is killed, and then most of them for a while, in
+// the middle of moves.
+func TestDirectoryIsKilled(t *testing.T) {
+	etcd := etcdtest.New(t, etcdtest.Options{})
+	c := startOn(t, etcd.URL(), "test", "sqlite", "sqlite")
+	c.bank(500)
+	l := c.work(2)
+	for i, victims := range [][]int{{0}, {1, 2}} {
+		id := fmt.Sprintf("d%d", i)
+		c.move(admin.MoveRequest{ID: id, Keyspace: "bank", Range: "..0", To: []string{"s1", "s0"}[i], MoveOptions: admin.MoveOptions{Keep: "0"}})
+		c.when(id, workflow.Copying, false)
+		for _, v := range victims {
+			etcd.Kill(t, v)
+		}
+		time.Sleep(300 * time.Millisecond)
+		for _, v := range victims {
+			etcd.Start(t, v)
+		}
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			list, err := c.rooms.Ops.Moves(context.Background(), id)
+			if err == nil && list[0].Step == "done" {
+				break
+			}
+			if time.Now().After(end) || err == nil && list[0].Ended {
+				t.Fatalf("%+v %v", list, err)
+			}
+		}
+	}
+	l.end()
+	c.clean()
 }

@@ -92,9 +92,14 @@ func start(t *testing.T, engines ...string) *target {
 // startAs is start; without a candidate's name there is no coordinator.
 func startAs(t *testing.T, candidate string, engines ...string) *target {
 	t.Helper()
+	return startOn(t, filepath.Join(t.TempDir(), "directory.db"), candidate, engines...)
+}
+
+// startOn is startAs with the directory at a path or URL.
+func startOn(t *testing.T, path, candidate string, engines ...string) *target {
+	t.Helper()
 	ctx := context.Background()
 	folder := t.TempDir()
-	path := filepath.Join(folder, "directory.db")
 	dir, err := wiring.OpenDirectory(ctx, path)
 	if err != nil {
 		t.Fatal(err)
