@@ -42,14 +42,16 @@ type direct struct {
 
 	mu   sync.Mutex
 	conn engine.Conn // nil until connected; under mu for those who end it
+	stop func()      // ends a wait, nil while there is none; under mu
 
 	ec engine.Conn // conn, for the goroutine
 	// expect are the messages sent whose answers are not complete, in order, as
 	// their type bytes; those without an answer are not in it.
 	expect []byte
 	// turn holds up the acknowledgement of a newer map while something is under way.
-	turn   *executor.Turn
-	status byte // of the last ReadyForQuery
+	turn    *executor.Turn
+	version uint64 // of the map when the unit began
+	status  byte   // of the last ReadyForQuery
 	open   bool // messages were sent since the last Sync
 	skip   bool // after an error, until Sync
 	copyIn bool // the shard waits for data
@@ -104,6 +106,9 @@ func (d *directs) cancel(body []byte) {
 	}
 	x.mu.Lock()
 	ec := x.conn
+	if x.stop != nil {
+		x.stop()
+	}
 	x.mu.Unlock()
 	if ec == nil {
 		return
@@ -125,6 +130,8 @@ func (o *Owner) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := pipe.New()
 	d := &direct{turn: c.rooms.Executor.NewTurn(), o: o, nc: server, r: wire.NewReader(server, 4<<10, directMessage), status: 'I'}
 	d.expect = d.room[:0]
+	// In a way that a move cannot wait for any longer: the transaction ends with it.
+	d.turn.OnEnd(func(executor.Hold) { c.wg.Go(d.cut) })
 	c.owners.direct.add(d)
 	c.wg.Go(func() {
 		defer c.owners.direct.remove(d)
@@ -140,6 +147,9 @@ func (d *direct) cut() {
 	_ = d.nc.Close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.stop != nil {
+		d.stop()
+	}
 	if d.conn != nil {
 		_ = d.conn.Close() // it is given up
 	}
@@ -263,6 +273,12 @@ func (d *direct) relay(batch []byte) error {
 	}
 	if !d.open && !d.skip {
 		d.turn.Begin() // before the map is looked at
+		d.version = d.o.c.rooms.Executor.Snapshot().Version()
+		if d.status == 'I' {
+			if why := d.held(); why != nil {
+				return d.refuse(batch, why)
+			}
+		}
 		if why := d.o.refusal(); why != nil && d.status != 'I' {
 			return why // with the connection its transaction ends
 		} else if why != nil {
@@ -350,6 +366,11 @@ func (d *direct) answers() error {
 		if len(d.expect) == 0 {
 			d.expect = d.room[:0]
 			if !d.open && !d.skip {
+				if d.status == 'I' {
+					d.turn.Unuse()
+				} else {
+					d.turn.Use(d.o.shard, d.version)
+				}
 				d.turn.End()
 			}
 			return nil

@@ -20,7 +20,9 @@ import (
 // Owner is the shard that owns a key, and direct connections to it: no
 // statement on them is planned or routed. What runs there is the shard's own
 // SQL, and whether it belongs there is the caller's business; a write to rows
-// of other shards is refused by the shard's guard (ZC001).
+// of other shards is refused by the shard's guard (ZC001). While a part of the
+// keyspace moves, the shard's tables may have rows that it does not own: what reads
+// more than keys of the Owner has to leave them out, or go through the router.
 //
 // An Owner is good for all keys of its keyspace that its shard owned when
 // ForKey returned it. When what the shard owns of the keyspace changes, in
@@ -346,6 +348,9 @@ func (s *owners) close() error {
 // the map that the program has, which costs no time and no allocation worth
 // mentioning: call it for each piece of work rather than keep what it returns.
 //
+// While the key is just being given to another shard it waits for that, at most the
+// setting hold-timeout (10 s); then the error is 57P03.
+//
 // Errors: 42704 if there is no such keyspace, 42804, 22P02 or their like if the
 // values are no key of it, 23514 if a list keyspace has no shard for it, 57P03 if
 // the program has lost the directory, 57P01 after Close.
@@ -355,7 +360,7 @@ func (c *Cluster) ForKey(ctx context.Context, keyspaceName string, key ...any) (
 	}
 	// What the map says, errors too, is true if the lease is held afterwards.
 	term := c.rooms.Executor.Lease().Term()
-	o, err := c.owner(keyspaceName, key)
+	o, err := c.owner(ctx, keyspaceName, key)
 	if lost := c.lost(term); lost != nil {
 		return nil, lost
 	}
@@ -363,7 +368,7 @@ func (c *Cluster) ForKey(ctx context.Context, keyspaceName string, key ...any) (
 }
 
 // owner is ForKey without the lease.
-func (c *Cluster) owner(keyspaceName string, key []any) (*Owner, error) {
+func (c *Cluster) owner(ctx context.Context, keyspaceName string, key []any) (*Owner, error) {
 	ko := c.owners.current().keyspaces[keyspaceName]
 	if ko == nil {
 		return nil, c.noKeyspace(keyspaceName)
@@ -381,6 +386,9 @@ func (c *Cluster) owner(keyspaceName string, key []any) (*Owner, error) {
 		k = append(k, v)
 	}
 	a, err := ko.index.Locate(k)
+	if ko.index.Holds() != nil {
+		ko, a, err = c.release(ctx, keyspaceName, k)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -186,6 +186,9 @@ func (m *Metrics) HoldBegan(keyspace string) HeldStatement {
 	return HeldStatement{m, name}
 }
 
+// EndedSince is Ended for a wait that began then.
+func (h HeldStatement) EndedSince(began time.Time) { h.Ended(time.Since(began)) }
+
 // Ended counts that it has waited for that long.
 func (h HeldStatement) Ended(took time.Duration) {
 	if h.m != nil {
