@@ -21,7 +21,7 @@ type Turn struct {
 	// at is the one shard that what is under way concerns; nil: any.
 	at   atomic.Pointer[string]
 	uses uses
-	end     func(Hold)
+	end  func(Hold)
 }
 
 // turns are those of the sessions that there are.
