@@ -43,6 +43,11 @@ type API interface {
 
 	Workflows
 
+	Access
+}
+
+// Access is who may connect.
+type Access interface {
 	// Users lists those who may connect where clients are asked who they are.
 	Users(ctx context.Context) ([]UserInfo, error)
 	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
