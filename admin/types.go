@@ -63,6 +63,10 @@ type Workflows interface {
 	Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, error)
 	Drain(ctx context.Context, req DrainRequest) (*WorkflowResult, error)
 	Spread(ctx context.Context, req SpreadRequest) (*WorkflowResult, error)
+	// Plan makes a plan, ShowPlan returns it, Approve lets it be carried out.
+	Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error)
+	ShowPlan(ctx context.Context, id string) (*PlanInfo, error)
+	Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)

@@ -132,11 +132,16 @@ type WorkflowInfo struct {
 	Attempt int     `json:"attempt"` // cutovers that did not succeed
 	HeldMS  int64   `json:"held_ms"` // how long statements were held in the cutover
 	// KeptUntil is when the way back ends.
-	KeptUntil *time.Time     `json:"kept_until,omitempty"`
-	Created   time.Time      `json:"created"`
-	Changed   time.Time      `json:"changed"`
-	Children  []string       `json:"children,omitempty"`
-	History   []WorkflowLine `json:"history,omitempty"`
+	KeptUntil *time.Time `json:"kept_until,omitempty"`
+	Created   time.Time  `json:"created"`
+	Changed   time.Time  `json:"changed"`
+	Children  []string   `json:"children,omitempty"`
+	// Of a plan: its steps, how many were begun, the skew before and as predicted.
+	Steps      int            `json:"steps,omitempty"`
+	Begun      int            `json:"begun,omitempty"`
+	SkewBefore float64        `json:"skew_before,omitempty"`
+	SkewAfter  float64        `json:"skew_after,omitempty"`
+	History    []WorkflowLine `json:"history,omitempty"`
 }
 
 // WorkflowLine is a line of a workflow's history.
@@ -612,6 +617,7 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 		ID: s.Spec.ID, Kind: string(s.Spec.Kind), Keyspace: s.Spec.Keyspace, From: s.Spec.From, To: s.Spec.To, Parent: s.Spec.Parent, By: s.Spec.By, Why: s.Spec.Why,
 		Step: string(s.Step), Ended: s.Step.Ended(), Paused: s.Paused, Back: s.Back, Error: s.Error, BackLost: s.BackLost,
 		RowsAll: s.Rows, BytesAll: s.Bytes, Copied: s.Copied, LagBytes: -1, ETA: -1, Attempt: s.Attempt, HeldMS: s.HeldMS,
+		Steps: s.PlanSteps, Begun: s.PlanNext, SkewBefore: s.SkewBefore, SkewAfter: s.SkewAfter,
 		Created: time.UnixMilli(s.Created).UTC(), Changed: time.UnixMilli(s.Changed).UTC(),
 	}
 	switch s.Spec.Kind {

@@ -295,6 +295,9 @@ func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
 			ended--
 			if err := t.records.DeleteRecord(ctx, workflow.RecordPrefix+w.state.Spec.ID, w.rev); err == nil {
 				t.dropProgress(ctx, w.state.Spec.ID)
+				if w.state.Spec.Kind == workflow.Rebalance {
+					t.dropPlan(ctx, w.state.Spec.ID)
+				}
 			}
 		}
 	}

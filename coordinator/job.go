@@ -311,6 +311,10 @@ func (j *job) do(ctx context.Context, s *workflow.State, e workflow.Effect, r *w
 		return j.dropTransit(ctx, s)
 	case workflow.Plan:
 		return j.plan(ctx, s, r)
+	case workflow.MakePlan:
+		return j.makePlan(ctx, s, r)
+	case workflow.TakeSteps:
+		return j.takeSteps(ctx, s, r)
 	case workflow.Spawn:
 		return j.spawn(ctx, e)
 	case workflow.AwaitChildren:

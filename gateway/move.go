@@ -87,8 +87,34 @@ func init() {
 			return admin.VerifySummary(list), nil
 		},
 	}
+	functions["plan"] = function{
+		params: append([]string{"keyspace", "measure", "tolerance", "split_bytes", "merge_bytes", "approve", "id", "why"}, options...), required: 0, changes: true,
+		usage: "cleave.plan([keyspace => 'k'] [, measure => 'bytes' | 'rows'] [, tolerance => 0.1] [, split_bytes => n] [, merge_bytes => n] [, approve => true])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			o, err := v.moveOptions()
+			if err != nil {
+				return "", err
+			}
+			r := admin.PlanRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Measure: v.text("measure"), Approve: isTrue(v.text("approve")), MoveOptions: o}
+			for name, into := range map[string]*int64{"split_bytes": &r.SplitBytes, "merge_bytes": &r.MergeBytes} {
+				if text := v.text(name); text != "" {
+					if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
+						return "", fmt.Errorf("%s must be a number, not %q", name, text)
+					}
+				}
+			}
+			if text := v.text("tolerance"); text != "" {
+				t, err := strconv.ParseFloat(text, 64)
+				if err != nil {
+					return "", fmt.Errorf("tolerance must be a number, not %q", text)
+				}
+				r.Tolerance = &t
+			}
+			return beganWorkflow(a.Plan(ctx, r))
+		},
+	}
 	for name, ask := range map[string]func(admin.API, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error){
-		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "rollback": admin.API.Rollback, "finish": admin.API.Finish,
+		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "rollback": admin.API.Rollback, "finish": admin.API.Finish, "approve": admin.API.Approve,
 	} {
 		functions[name] = function{
 			params: []string{"id", "why"}, required: 1, changes: true,

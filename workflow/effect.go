@@ -62,6 +62,10 @@ const (
 const (
 	// Plan says what is to be done now: Result.Children, or nothing.
 	Plan Op = "plan"
+	// MakePlan measures what ranges hold, makes a plan and stores it: Result.PlanSteps.
+	MakePlan Op = "make plan"
+	// TakeSteps gives the next steps of the stored plan: Result.Children, Result.Taken.
+	TakeSteps Op = "take steps"
 	// Spawn stores the record of a child, if there is none.
 	Spawn Op = "spawn"
 	// AwaitChildren waits until all children have ended or are opened for good. The
@@ -125,6 +129,7 @@ const (
 	Cancel   Wish = "cancel"
 	Rollback Wish = "rollback"
 	Finish   Wish = "finish"
+	Approve  Wish = "approve" // of a plan
 )
 
 // Event is something that happened.
@@ -154,4 +159,9 @@ type Result struct {
 	Children []Spec   `json:"children,omitempty"` // Plan
 	Failed   []string `json:"failed,omitempty"`   // AwaitChildren
 	Note     string   `json:"note,omitempty"`     // for the history
+	// MakePlan
+	PlanSteps  int     `json:"plan_steps,omitempty"`
+	SkewBefore float64 `json:"skew_before,omitempty"`
+	SkewAfter  float64 `json:"skew_after,omitempty"`
+	Taken      int     `json:"taken,omitempty"` // TakeSteps
 }

@@ -17,6 +17,8 @@ const Format = 1
 const (
 	RecordPrefix   = "workflow/"
 	ProgressPrefix = "progress/"
+	// PlanPrefix is before the id and number of a part of a stored plan.
+	PlanPrefix = "plan/"
 )
 
 // Bounds of a workflow.
@@ -39,6 +41,9 @@ const (
 	Merge  Kind = "merge"  // a range with its upper neighbour
 	Drain  Kind = "drain"  // everything off a shard
 	Spread Kind = "spread" // an even share of everything to shards
+	// Rebalance makes a plan of splits, moves and merges by what ranges hold, and carries it
+	// out when somebody has approved it.
+	Rebalance Kind = "rebalance"
 )
 
 // StepName is where a workflow is.
@@ -61,8 +66,10 @@ const (
 
 	// Of those that change the map only, or have children.
 	Planning StepName = "planning"
-	Working  StepName = "working" // children are under way
-	Editing  StepName = "editing" // the map is changed
+	Working  StepName = "working"  // children are under way
+	Editing  StepName = "editing"  // the map is changed
+	Proposed StepName = "proposed" // a plan waits for somebody who approves it
+	Choosing StepName = "choosing" // the next steps of an approved plan are begun
 
 	// The ends.
 	Done       StepName = "done"
@@ -93,6 +100,9 @@ type Spec struct {
 	// it is pinned to To. WasPinned says whether it had a pin before.
 	Unpin     bool `json:"unpin,omitempty"`
 	WasPinned bool `json:"was_pinned,omitempty"`
+	// Balance is what a rebalance is for; Approved that it needs nobody's approval.
+	Balance  *BalanceOptions `json:"balance,omitempty"`
+	Approved bool            `json:"approved,omitempty"`
 	Options
 }
 
@@ -169,6 +179,14 @@ type State struct {
 	Children []Spec `json:"children,omitempty"`
 	Made     int    `json:"made,omitempty"`
 
+	// Of a rebalance: how many steps its plan has, how many were begun, who approved it,
+	// and the skew before and, as predicted, after.
+	PlanSteps  int     `json:"plan_steps,omitempty"`
+	PlanNext   int     `json:"plan_next,omitempty"`
+	ApprovedBy string  `json:"approved_by,omitempty"`
+	SkewBefore float64 `json:"skew_before,omitempty"`
+	SkewAfter  float64 `json:"skew_after,omitempty"`
+
 	// Times, in milliseconds since 1970 as the events told them.
 	Created int64 `json:"created"`
 	Changed int64 `json:"changed"`
@@ -193,7 +211,7 @@ func New(spec Spec, at int64) State {
 	switch spec.Kind {
 	case Split:
 		s.Step = Editing
-	case Merge, Drain, Spread:
+	case Merge, Drain, Spread, Rebalance:
 		s.Step = Planning
 	}
 	s.note(at, "asked for by "+spec.By+orEmpty(": ", spec.Why))

@@ -107,7 +107,18 @@ func (s *State) done(e Event) {
 			end = Done
 		}
 		s.goTo(end, at, orElse(r.Note, "nothing is left of it"))
+	case Choosing:
+		s.PlanNext += r.Taken
+		if len(r.Children) == 0 {
+			s.goTo(Done, at, "the plan is carried out")
+			return
+		}
+		s.adopt(r.Children, at)
 	case Planning:
+		if s.Spec.Kind == Rebalance {
+			s.planned(r, at)
+			return
+		}
 		if len(r.Children) == 0 {
 			if s.Spec.Kind == Merge {
 				s.goTo(Editing, at, "the ranges are on one shard")
@@ -116,14 +127,7 @@ func (s *State) done(e Event) {
 			s.goTo(Done, at, orElse(r.Note, "nothing is left to be moved"))
 			return
 		}
-		s.Children = s.Children[:0]
-		for _, c := range r.Children[:min(len(r.Children), MaxChildren)] {
-			s.Made++
-			c.ID = s.Spec.ID + "-" + strconv.Itoa(s.Made)
-			c.Parent, c.By = s.Spec.ID, s.Spec.By
-			s.Children = append(s.Children, c)
-		}
-		s.goTo(Working, at, fmt.Sprintf("%d moves", len(s.Children)))
+		s.adopt(r.Children, at)
 	case Working:
 		s.Children = nil
 		switch {
@@ -132,11 +136,39 @@ func (s *State) done(e Event) {
 			s.Error = "these moves were not done: " + strings.Join(r.Failed, ", ")
 		case s.Ending != "":
 			s.goTo(s.Ending, at, "its moves have ended")
+		case s.Spec.Kind == Rebalance:
+			s.goTo(Choosing, at, fmt.Sprintf("%d of %d steps are done", s.PlanNext, s.PlanSteps))
 		default:
 			s.goTo(Planning, at, "its moves are done")
 		}
 	case Editing:
 		s.goTo(Done, at, orElse(r.Note, "the map is changed"))
+	}
+}
+
+// adopt begins children.
+func (s *State) adopt(children []Spec, at int64) {
+	s.Children = s.Children[:0]
+	for _, c := range children[:min(len(children), MaxChildren)] {
+		s.Made++
+		c.ID = s.Spec.ID + "-" + strconv.Itoa(s.Made)
+		c.Parent, c.By = s.Spec.ID, s.Spec.By
+		s.Children = append(s.Children, c)
+	}
+	s.goTo(Working, at, fmt.Sprintf("%d begun", len(s.Children)))
+}
+
+// planned is what follows a plan that was made.
+func (s *State) planned(r Result, at int64) {
+	s.PlanSteps, s.SkewBefore, s.SkewAfter, s.Rows, s.Bytes = r.PlanSteps, r.SkewBefore, r.SkewAfter, r.Rows, r.Bytes
+	what := fmt.Sprintf("%d steps, about %d bytes to move, skew %.2f to %.2f", r.PlanSteps, r.Bytes, r.SkewBefore, r.SkewAfter)
+	switch {
+	case r.PlanSteps == 0:
+		s.goTo(Done, at, fmt.Sprintf("nothing has to be done: the skew is %.2f", r.SkewBefore))
+	case s.Spec.Approved:
+		s.goTo(Choosing, at, what)
+	default:
+		s.goTo(Proposed, at, what)
 	}
 }
 
@@ -228,7 +260,7 @@ func (s *State) failed(e Event) {
 		}
 		s.BackLost = clip(what)
 		s.goTo(Opened, e.At, "there is no way back any more: "+what)
-	case Planning, Working, Editing:
+	case Planning, Choosing, Working, Editing:
 		if class == Again || class == Changed {
 			again()
 			return
@@ -276,6 +308,16 @@ func CanAsk(s *State, w Wish) error {
 			return no("what is left of it is being removed", "see: cleave moves "+id)
 		}
 		return nil
+	case Approve:
+		switch {
+		case s.Spec.Kind != Rebalance:
+			return no("only a plan can be approved", "see: cleave moves "+id)
+		case s.ApprovedBy != "" || s.Spec.Approved:
+			return nil
+		case s.Step != Proposed:
+			return no("its plan does not wait for approval", "see: cleave plan show "+id)
+		}
+		return nil
 	case Rollback:
 		switch {
 		case s.Spec.Kind != Move:
@@ -316,6 +358,11 @@ func (s *State) ask(e Event) {
 		if s.Paused {
 			s.Paused = false
 			s.note(e.At, "resumed"+by)
+		}
+	case Approve:
+		if s.Step == Proposed {
+			s.ApprovedBy = orElse(e.By, "somebody")
+			s.goTo(Choosing, e.At, "approved"+by)
 		}
 	case Cancel:
 		switch {
@@ -473,7 +520,12 @@ func (s *State) moveEffects() []Effect {
 func (s *State) parentEffects() []Effect {
 	switch s.Step {
 	case Planning:
+		if s.Spec.Kind == Rebalance {
+			return []Effect{{Op: MakePlan}}
+		}
 		return []Effect{{Op: Plan}}
+	case Choosing:
+		return []Effect{{Op: TakeSteps}}
 	case Working:
 		var list []Effect
 		if s.Ending == Cancelled {

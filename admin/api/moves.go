@@ -41,6 +41,21 @@ func (c *Client) Spread(ctx context.Context, req admin.SpreadRequest) (*admin.Wo
 	return tell[admin.WorkflowResult](ctx, c, "spread", req)
 }
 
+// Plan implements admin.API.
+func (c *Client) Plan(ctx context.Context, req admin.PlanRequest) (*admin.WorkflowResult, error) {
+	return tell[admin.WorkflowResult](ctx, c, "plan", req)
+}
+
+// ShowPlan implements admin.API.
+func (c *Client) ShowPlan(ctx context.Context, id string) (*admin.PlanInfo, error) {
+	return ask[*admin.PlanInfo](ctx, c, "plan_show", url.Values{"id": {id}})
+}
+
+// Approve implements admin.API.
+func (c *Client) Approve(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
+	return tell[admin.WorkflowInfo](ctx, c, "plan_approve", req)
+}
+
 // Pause implements admin.API.
 func (c *Client) Pause(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
 	return tell[admin.WorkflowInfo](ctx, c, "pause", req)

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
+)
+
+// planCommand makes plans and shows, approves and ends them.
+func (a *app) planCommand() *cobra.Command {
+	var f change
+	var req admin.PlanRequest
+	var tolerance float64
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Plan what makes the cluster even, and carry it out when it is approved",
+		Long: `Measures what each range holds and makes a plan of splits, moves and merges after which
+every shard has its share by weight, moving as little as that needs. The plan is stored with
+its steps, the bytes to move, the skew before and after and the time that it will take, and
+nothing is done before cleave plan approve. Pins stay where they are, and so does what is
+being moved. Sizes are the shards' estimates: PostgreSQL's are those of its last ANALYZE.
+
+A shard that does not answer ends the measuring: nothing is planned because of it. The same
+as SELECT cleave.plan(...).`,
+		Example: `  cleave plan --keyspace hash_bigint --tolerance 0.05
+  cleave plan --split-bytes 10000000000 --merge-bytes 1000000
+  cleave plan show rebalance-1a2b3c4d
+  cleave plan approve rebalance-1a2b3c4d`,
+		Args: args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req.Meta = f.meta()
+			if cmd.Flags().Changed("tolerance") {
+				req.Tolerance = &tolerance
+			}
+			c, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			res, err := c.Plan(cmd.Context(), req)
+			if err != nil || res.Workflow == nil {
+				if err == nil {
+					return a.begin(cmd, false, func(context.Context, *api.Client) (*admin.WorkflowResult, error) { return res, nil })
+				}
+				return err
+			}
+			return a.showPlan(cmd, c, res.Workflow.ID, true)
+		},
+	}
+	f.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&req.ID, "id", "", "name of the plan (default: one is made)")
+	flags.StringVar(&req.Keyspace, "keyspace", "", "only this keyspace (default: all)")
+	flags.StringVar(&req.Measure, "by", "bytes", "what is to be even: bytes or rows")
+	flags.Float64Var(&tolerance, "tolerance", admin.DefaultTolerance, "how far above its share a shard may be and give nothing: 0.05 is 5 per cent")
+	flags.Int64Var(&req.SplitBytes, "split-bytes", 0, "cut hash ranges above this size; 0 is never")
+	flags.Int64Var(&req.MergeBytes, "merge-bytes", 0, "merge neighbours of one shard that are below this size together; 0 is never")
+	flags.BoolVar(&req.Approve, "approve", false, "carry it out as soon as it is made")
+	flags.Int64Var(&req.RowsPerSecond, "rows-per-second", 0, "bound of each move's copy and clean-up; 0 is none")
+	flags.Int64Var(&req.BytesPerSecond, "bytes-per-second", 0, "bound of each move's copy; 0 is none")
+	cmd.AddCommand(a.planShowCommand(), a.planApproveCommand(), a.planCancelCommand())
+	return cmd
+}
+
+func (a *app) planShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show a plan: its steps, bytes, skew before and after, and time",
+		Example: "  cleave plan show rebalance-1a2b3c4d",
+		Args:    args(1, 1),
+		RunE: func(cmd *cobra.Command, given []string) error {
+			c, err := a.client(cmd)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return a.showPlan(cmd, c, given[0], false)
+		},
+	}
+}
+
+func (a *app) planApproveCommand() *cobra.Command {
+	cmd := a.wishCommand("approve", "Let a plan be carried out", `Carries the steps of a plan out: splits, then moves, then merges, some at a time. cleave moves
+shows them; cleave pause and cleave cancel hold it up and end it.`, (*api.Client).Approve)
+	cmd.Example, cmd.Aliases = "  cleave plan approve rebalance-1a2b3c4d", []string{"apply"}
+	return cmd
+}
+
+func (a *app) planCancelCommand() *cobra.Command {
+	cmd := a.wishCommand("cancel", "End a plan", `Ends a plan. Moves of it that are before their cutover are cancelled; what is done stays.`, (*api.Client).Cancel)
+	cmd.Example = "  cleave plan cancel rebalance-1a2b3c4d"
+	return cmd
+}
+
+// showPlan prints a plan; wait: as soon as it is made.
+func (a *app) showPlan(cmd *cobra.Command, c *api.Client, id string, wait bool) error {
+	p, err := c.ShowPlan(cmd.Context(), id)
+	for wait && err == nil && !p.Workflow.Ended && p.Workflow.Step == "planning" {
+		select {
+		case <-cmd.Context().Done():
+			return a.left(id)
+		case <-time.After(followEvery):
+		}
+		p, err = c.ShowPlan(cmd.Context(), id)
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(p)
+	}
+	w := &p.Workflow
+	fmt.Fprintf(a.stdout, "plan %s: %s\n", w.ID, w.Step)
+	if w.Error != "" {
+		fmt.Fprintf(a.stdout, "error: %s\n", printable(w.Error))
+	}
+	if p.Plan == nil {
+		return nil
+	}
+	for i, line := range p.Lines() {
+		mark := "  "
+		if i < p.Begun {
+			mark = "* "
+		}
+		fmt.Fprintf(a.stdout, "%s%s  %s\n", mark, printable(line), byteText(p.Plan.Steps[i].Bytes))
+	}
+	fmt.Fprintf(a.stdout, "%d steps, %s of %d rows to move, about %s; made from map version %d\n", len(p.Plan.Steps), byteText(p.Plan.Bytes), p.Plan.Rows,
+		(time.Duration(p.Plan.Seconds*float64(time.Second)) + time.Second).Truncate(time.Second), p.Plan.Version)
+	fmt.Fprintf(a.stdout, "skew %.2f now, %.2f afterwards (the fullest shard over its share)\n", p.Plan.SkewBefore, p.Plan.SkewAfter)
+	after := map[string]string{}
+	for _, s := range p.Plan.After {
+		after[s.Shard] = byteText(s.Bytes) + " (" + strconv.FormatFloat(s.Over, 'f', 2, 64) + ")"
+	}
+	for _, s := range p.Plan.Before {
+		fmt.Fprintf(a.stdout, "  %s: %s (%.2f) -> %s\n", s.Shard, byteText(s.Bytes), s.Over, after[s.Shard])
+	}
+	if w.Step == "proposed" {
+		fmt.Fprintf(a.stdout, "to carry it out: cleave plan approve %s; to drop it: cleave plan cancel %s\n", w.ID, w.ID)
+	}
+	return nil
+}
