@@ -42,11 +42,11 @@ type API interface {
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 
 	Workflows
-	Accounts
+	Access
 }
 
-// Accounts are the operations on users.
-type Accounts interface {
+// Access is who may connect.
+type Access interface {
 	// Users lists those who may connect where clients are asked who they are.
 	Users(ctx context.Context) ([]UserInfo, error)
 	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)

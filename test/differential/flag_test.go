@@ -8,7 +8,7 @@ var (
 	oneTopic   = flag.String("topic", "", "run this topic of the corpus only")
 	seed       = flag.Uint64("seed", 1, "of the statements made at random")
 	everywhere = flag.Bool("everywhere", false, "run every topic of the corpus on every configuration, not on one of each engine")
-	count      = flag.Uint64("statements", 3_000, "how many statements are made at random")
+	count      = flag.Uint64("statements", 10_000, "how many statements are made at random")
 	moving     = flag.Bool("moving", false, "put all keys on the move on every configuration of the statements made at random, not on every second one")
 	first      = flag.Uint64("statement", 0, "the first of them")
 )

@@ -99,3 +99,6 @@ SELECT $1::integer / 0 FROM orders;
 SELECT kind FROM devices WHERE id > $1;
 -- params: \N
 SELECT $1::integer IS NULL, id FROM orders WHERE qty = 1;
+-- Operators of operators need their brackets.
+SELECT count(*) FROM orders WHERE ((paid IS NOT DISTINCT FROM (qty = 3)) IS NOT TRUE) AND ((2 <= qty) NOT IN (false)) AND ((note NOT LIKE '%b') BETWEEN true AND true OR (id < 3) = (qty > 1));
+SELECT max(id) FROM orders o WHERE ((id = 2) = (tenant_id IN (1, 2))) AND NOT ((id IS NULL) IS NULL);

@@ -92,3 +92,10 @@ SELECT status, count(*) FROM orders GROUP BY status HAVING count(*) > $1;
 SELECT coalesce(status, $1), count(*) FROM orders WHERE qty <> $2 GROUP BY 1 ORDER BY 1;
 SELECT qty % 3 AS qty, count(*) FROM orders GROUP BY orders.qty % 3 ORDER BY 1, 2;
 SELECT o.tenant_id % 3 AS tenant_id, count(*) FROM orders o GROUP BY tenant_id % 3 ORDER BY 1;
+-- only: postgres
+SELECT status, o.status, lower(o.status), count(*) FROM orders o GROUP BY ROLLUP (status, o.status, lower(o.status));
+-- HAVING alone: no row is read.
+-- only: postgres
+SELECT 1 AS one FROM orders WHERE 1 / (qty - qty) = 1 HAVING 1 < 2;
+-- only: postgres
+SELECT 1 AS one FROM orders WHERE 1 / (qty - qty) = 1 HAVING 1 > 2;

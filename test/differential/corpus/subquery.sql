@@ -91,3 +91,11 @@ SELECT (SELECT array_agg(DISTINCT status ORDER BY status) FROM orders)[2];
 SELECT tenant_id, id FROM orders o WHERE EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id AND i.n = $1);
 -- params: 2 | new
 SELECT (SELECT count(*) FROM items WHERE n = $1), count(*) FROM orders WHERE status = $2;
+-- Without an order of its own a query has that of its only subquery.
+SELECT * FROM (SELECT tenant_id, id, note FROM orders ORDER BY id DESC, tenant_id) x LIMIT 3;
+SELECT id * 2, x.tenant_id FROM (SELECT * FROM orders ORDER BY id + 1 DESC, 1 DESC) x LIMIT 4 OFFSET 2;
+SELECT * FROM (SELECT y.* FROM (SELECT tenant_id, id FROM orders ORDER BY 2, 1 DESC) y) x WHERE tenant_id > 2 LIMIT 5;
+-- only: postgres
+SELECT array_agg(id), string_agg(tenant_id::text, ',') FROM (SELECT id, tenant_id FROM orders ORDER BY id DESC, tenant_id) s;
+-- only: postgres
+SELECT row_number() OVER () AS n, id, tenant_id FROM (SELECT id, tenant_id FROM orders ORDER BY id, tenant_id DESC) s;
