@@ -52,11 +52,11 @@ type direct struct {
 	turn    *executor.Turn
 	version uint64 // of the map when the unit began
 	status  byte   // of the last ReadyForQuery
-	open   bool // messages were sent since the last Sync
-	skip   bool // after an error, until Sync
-	copyIn bool // the shard waits for data
-	out    []byte
-	room   [32]byte // for expect
+	open    bool   // messages were sent since the last Sync
+	skip    bool   // after an error, until Sync
+	copyIn  bool   // the shard waits for data
+	out     []byte
+	room    [32]byte // for expect
 }
 
 // directs are all direct connections, for cancel requests and for the end.
