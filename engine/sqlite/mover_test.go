@@ -273,3 +273,26 @@ func TestMoverForget(t *testing.T) {
 		t.Error("positions are not in order")
 	}
 }
+
+// A prepared transaction's changes are in the log when it is committed, once, and
+// nobody's are before them.
+func TestMoverPrepared(t *testing.T) {
+	p := newPair(t, "CREATE TABLE t (k bigint PRIMARY KEY, n bigint)", "t")
+	c := p.c[0]
+	mustExec(t, c, "INSERT INTO t SELECT i, 0 FROM generate_series(1, 60) i")
+	p.copy()
+	mustExec(t, c, "BEGIN")
+	mustExec(t, c, "UPDATE t SET n = 1 WHERE k < 3")
+	mustExec(t, c, "INSERT INTO t VALUES (0, 5)")
+	mustExec(t, c, "PREPARE TRANSACTION 'one'")
+	equal(t, "before it is committed", p.follow(), "")
+	mustExec(t, c, "COMMIT PREPARED 'one'")
+	mustExec(t, c, "DELETE FROM t WHERE k = 2")
+	equal(t, "when it is committed", p.follow(), "U:t U:t I:t D:t")
+	mustExec(t, c, "BEGIN")
+	mustExec(t, c, "DELETE FROM t")
+	mustExec(t, c, "PREPARE TRANSACTION 'two'")
+	mustExec(t, c, "ROLLBACK PREPARED 'two'")
+	mustExec(t, c, "UPDATE t SET n = 7 WHERE k = 1")
+	equal(t, "when one is rolled back", p.follow(), "U:t")
+}
