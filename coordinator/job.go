@@ -22,10 +22,9 @@ type job struct {
 	id  string
 
 	mu     sync.Mutex
-	rev    uint64             // of the record as we know it
-	paused chan struct{}      // closed when it is resumed; nil: not paused
-	stop   context.CancelFunc // ends the effects that are under way; nil: none are
-	wake   chan struct{}      // a newer record was seen
+	rev    uint64        // of the record as we know it
+	paused chan struct{} // closed when it is resumed; nil: not paused
+	wake   chan struct{} // a newer record was seen
 
 	// Of the effects that are under way; one goroutine.
 	set      *moveSet

@@ -22,15 +22,14 @@ type progress struct {
 
 	rows, bytes, changes, lagBytes atomic.Int64
 
-	mu         sync.Mutex
-	step       workflow.StepName
-	op         workflow.Op
-	rev        uint64
-	last       time.Time // of the last store
-	lastRows   int64
-	lastBytes  int64
-	storing    bool
-	saidBefore bool
+	mu        sync.Mutex
+	step      workflow.StepName
+	op        workflow.Op
+	rev       uint64
+	last      time.Time // of the last store
+	lastRows  int64
+	lastBytes int64
+	storing   bool
 }
 
 func newProgress(j *job) *progress {

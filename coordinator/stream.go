@@ -126,13 +126,6 @@ func (st *stream) failed() error {
 	return st.err
 }
 
-// committed returns up to where the target has everything.
-func (st *stream) committed() engine.Position {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.flushed
-}
-
 // reach waits until everything before a position is committed on the target.
 func (st *stream) reach(ctx context.Context, at engine.Position) error {
 	st.mu.Lock()

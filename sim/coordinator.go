@@ -235,16 +235,17 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			return err
 		}
 		rows := target.has(c.keys(spec))
-		for _, k := range rows {
-			if target.guard.Owns(keyOf(k)) {
-				w.fail("shard %s is purged of key %d, whose writes it takes", target.name, k)
-			}
-			if target.free(nil, k) {
-				target.put(k, nil)
-			}
-			return errLater
+		if len(rows) == 0 {
+			return nil
 		}
-		return nil
+		k := rows[0]
+		if target.guard.Owns(keyOf(k)) {
+			w.fail("shard %s is purged of key %d, whose writes it takes", target.name, k)
+		}
+		if target.free(nil, k) {
+			target.put(k, nil)
+		}
+		return errLater
 	case workflow.Copy:
 		return c.copy(run, e, source, target, may)
 	case workflow.Follow, workflow.FollowFor, workflow.KeepBack:

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -66,7 +67,7 @@ func FuzzCopyText(f *testing.F) {
 }
 
 func TestPackedValues(t *testing.T) {
-	values := []datum{{}, intDatum(0), intDatum(-1), intDatum(-1 << 63), intDatum(1<<63 - 1), {kind: 'f', f: 0.1}, {kind: 'f', f: -0.0}, textDatum(""), textDatum("é\x00"), blobDatum(""), blobDatum("\x00\xff")}
+	values := []datum{{}, intDatum(0), intDatum(-1), intDatum(-1 << 63), intDatum(1<<63 - 1), {kind: 'f', f: 0.1}, {kind: 'f', f: math.Copysign(0, -1)}, textDatum(""), textDatum("é\x00"), blobDatum(""), blobDatum("\x00\xff")}
 	var b []byte
 	for _, v := range values {
 		b = packDatum(b, v)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"syscall"
 	"testing"
 	"time"
@@ -12,18 +11,6 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
 )
-
-// benchSet owns the keys whose hash is in the half of the space that begins with
-// the least position, or in the other one.
-func benchSet(upper bool) keyspace.Ownership {
-	o := keyspace.Ownership{Keyspace: "ks", Strategy: keyspace.Hash, Types: []keyspace.Type{keyspace.Int8}, Epoch: 1}
-	if upper {
-		o.Intervals = []keyspace.Interval{{Low: 0, Last: true}}
-	} else {
-		o.Intervals = []keyspace.Interval{{Low: math.MinInt64, High: 0}}
-	}
-	return o
-}
 
 const benchTable = `CREATE TABLE t (k bigint NOT NULL, id bigint NOT NULL, name text, n numeric, at timestamptz, PRIMARY KEY (k, id))`
 

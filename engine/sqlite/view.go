@@ -271,16 +271,6 @@ func (c *Conn) sortedViews() []*tableDef {
 	return out
 }
 
-// viewOf returns a view that reads the relation, nil if there is none.
-func (c *Conn) viewOf(oid uint32) *tableDef {
-	for _, d := range c.sortedViews() {
-		if slices.Contains(d.view.Refs, oid) {
-			return d
-		}
-	}
-	return nil
-}
-
 // usedByViews refuses to change columns and names that views rely on.
 func (c *Conn) usedByViews(d *tableDef, onlyStar bool) {
 	for _, v := range c.sortedViews() {
