@@ -77,12 +77,13 @@ func ExampleCluster_DB() {
 	if _, err := tx.Exec(`UPDATE orders SET note = 'green tea' WHERE tenant_id = 1 AND id = 1`); err != nil {
 		log.Fatal(err)
 	}
-	_, err = tx.Exec(`UPDATE orders SET note = 'blue ink' WHERE tenant_id = 2 AND id = 1`)
+	// Another tenant, perhaps on another shard: the transaction is on both, or on none.
+	_, err = tx.Exec(`INSERT INTO orders VALUES (2, 1, 'blue ink')`)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		fmt.Println(pg.Code, pg.Hint) // SQLite files cannot commit together; PostgreSQL shards do
+		fmt.Println(pg.Code, pg.ConstraintName)
 	}
-	// Output: 0A000 write on one shard in a transaction, or use PostgreSQL shards
+	// Output: 23505 orders_pkey
 }
 
 func ExampleCluster_Pool() {

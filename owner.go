@@ -20,7 +20,9 @@ import (
 // Owner is the shard that owns a key, and direct connections to it: no
 // statement on them is planned or routed. What runs there is the shard's own
 // SQL, and whether it belongs there is the caller's business; a write to rows
-// of other shards is refused by the shard's guard (ZC001).
+// of other shards is refused by the shard's guard (ZC001). While a part of the
+// keyspace moves, the shard's tables may have rows that it does not own: what reads
+// more than keys of the Owner has to leave them out, or go through the router.
 //
 // An Owner is good for all keys of its keyspace that its shard owned when
 // ForKey returned it. When what the shard owns of the keyspace changes, in

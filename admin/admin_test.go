@@ -108,12 +108,11 @@ func TestPin(t *testing.T) {
 		to = "shard-1"
 	}
 	req := PinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}, Shard: to}
-	// A key with rows stays.
+	// A key with rows is moved, by a coordinator; there is none here.
 	c.query(from, "INSERT INTO items VALUES (42, 1)")
-	_, err := c.ops.Pin(ctx, req)
-	code(t, err, "55000")
+	c.moves(func() (*Result, error) { return c.ops.Pin(ctx, req) })
 	if c.owner("42") != from {
-		t.Fatal("a refused pin moved the key")
+		t.Fatal("the key is elsewhere than its rows")
 	}
 	c.healthy()
 	c.query(from, "DELETE FROM items")
@@ -143,8 +142,9 @@ func TestPin(t *testing.T) {
 	// A new table of the keyspace is guarded in the same way.
 	c.ddl("CREATE TABLE later (t bigint PRIMARY KEY) WITH (cleave.shard_key = 't')")
 	c.query(to, "INSERT INTO later VALUES (42)")
-	_, err = c.ops.Unpin(ctx, UnpinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}})
-	code(t, err, "55000")
+	c.moves(func() (*Result, error) {
+		return c.ops.Unpin(ctx, UnpinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}})
+	})
 	c.query(to, "DELETE FROM later")
 	if res, err := c.ops.Unpin(ctx, UnpinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}}); err != nil || !res.Done {
 		t.Fatal(res, err)
@@ -294,9 +294,31 @@ func TestPinWaitsForWriters(t *testing.T) {
 	if _, err := execute(conn, "COMMIT"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.ops.Pin(ctx, PinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"9"}, Shard: to})
-	code(t, err, "55000")
+	c.moves(func() (*Result, error) {
+		return c.ops.Pin(ctx, PinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"9"}, Shard: to})
+	})
 	c.healthy()
+}
+
+// moves fails unless a change begins a workflow, which it cancels.
+func (c *cluster) moves(change func() (*Result, error)) {
+	c.t.Helper()
+	ctx := context.Background()
+	before, err := c.ops.Moves(ctx, "")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	res, err := change()
+	if err != nil || !res.Done || len(res.Plan) != 2 {
+		c.t.Fatal(res, err)
+	}
+	after, err := c.ops.Moves(ctx, "")
+	if err != nil || len(after) != len(before)+1 || after[0].Step != "planned" || !strings.Contains(res.Plan[1], after[0].ID) {
+		c.t.Fatal(after, err)
+	}
+	if w, err := c.ops.Cancel(ctx, WorkflowRequest{Meta: meta, ID: after[0].ID}); err != nil || !w.Ended {
+		c.t.Fatal(w, err)
+	}
 }
 
 func TestDistribute(t *testing.T) {

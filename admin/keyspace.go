@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
 )
 
 // CreateKeyspace makes a keyspace. Errors: 42710 if it exists, 22023 and others
@@ -160,10 +161,10 @@ func keyspacePlan(k *shardmap.Keyspace) []string {
 	return plan
 }
 
-// Pin places a key that has no rows yet on a shard, or fixes it on the shard where
-// it is. Errors: 42704 for an unknown keyspace or shard, 22P02 and its kin for
-// what is no key, 55000 if the key has rows, 55P03 if its tables were not to be
-// locked in time.
+// Pin places a key on a shard, or fixes it on the shard where it is. A key that has rows
+// is moved with them: a workflow begins, which the result names. Errors: 42704 for an unknown
+// keyspace or shard, 22P02 and its kin for what is no key, 55000 if the shard has rows of the key
+// without owning it, 55P03 if its tables were not to be locked in time.
 func (o *Ops) Pin(ctx context.Context, req PinRequest) (*Result, error) {
 	return o.relocate(ctx, req.Meta, "pin", req.Keyspace, req.Key, func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		if _, ok := cur.Shard(req.Shard); !ok {
@@ -180,8 +181,8 @@ func (o *Ops) Pin(ctx context.Context, req PinRequest) (*Result, error) {
 	})
 }
 
-// Unpin lets a key that has no rows live where its position says, or where the
-// pin had it anyway. Errors: as with Pin, and 42704 if the key is not pinned.
+// Unpin lets a key live where its position says. If it has rows and the pin had them on
+// another shard, they are moved as by Pin. Errors: as with Pin, and 42704 if the key is not pinned.
 func (o *Ops) Unpin(ctx context.Context, req UnpinRequest) (*Result, error) {
 	return o.relocate(ctx, req.Meta, "unpin", req.Keyspace, req.Key, func(_ *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		was, err := next.DropPin(req.Keyspace, req.Key)
@@ -271,6 +272,9 @@ func (o *Ops) relocate(ctx context.Context, m Meta, op, ks string, texts []strin
 			return res, nil
 		}
 		if err := o.checkEmpty(ctx, v); err != nil {
+			if own, ok := errors.AsType[*rowsError](err); ok && own.shard == v.from && v.to != "" {
+				return o.moveKey(ctx, m, v, op == "unpin")
+			}
 			return nil, err
 		}
 		if m.DryRun {
@@ -285,6 +289,29 @@ func (o *Ops) relocate(ctx context.Context, m Meta, op, ks string, texts []strin
 		}
 	}
 	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
+}
+
+// moveKey begins to move a key with its rows, instead of placing it at once. No way back is kept,
+// so that it can be placed anew.
+func (o *Ops) moveKey(ctx context.Context, m Meta, v *move, unpin bool) (*Result, error) {
+	ix, _ := v.cur.Keyspace(v.ks)
+	a, err := ix.Locate(v.key)
+	spec := workflow.Spec{
+		Kind: workflow.Move, Keyspace: v.ks, Part: shardmap.Part{Key: v.key.Texts()}, From: v.from, To: v.to, By: m.by(), Why: m.Why,
+		Unpin: unpin, WasPinned: err == nil && a.Pinned, Options: workflow.Options{KeepMS: -1}.WithDefaults(),
+	}
+	if err := free(v.cur, &spec); err != nil {
+		return nil, err
+	}
+	res, err := o.begin(ctx, spec, m.DryRun, []string{fmt.Sprintf("move key %s of %s with its rows from %s to %s", keyText(v.key.Texts()), v.ks, v.from, v.to)})
+	if err != nil {
+		return nil, err
+	}
+	out := &Result{Version: v.cur.Version(), Done: res.Done, Plan: res.Plan}
+	if res.Workflow != nil {
+		out.Plan = append(out.Plan, "it goes on by itself: cleave moves "+res.Workflow.ID)
+	}
+	return out, nil
 }
 
 func (v *move) plan() []string {
@@ -421,7 +448,7 @@ func (e *rowsError) Error() string { return e.state().Message }
 
 func (e *rowsError) state() *sqlstate.Error {
 	err := sqlstate.New(sqlstate.ObjectNotInState, "key %s of keyspace %s has rows in %s", e.key, e.ks, e.table).
-		WithHint("only a key without rows can be placed elsewhere for now")
+		WithHint("move it: cleave move --keyspace %s --key ... --to SHARD; rows on a shard that does not own them: cleave doctor", e.ks)
 	err.Keyspace, err.Shard = e.ks, e.shard
 	return err
 }
@@ -479,7 +506,7 @@ func (o *Ops) checkEmpty(ctx context.Context, v *move) error {
 		if err != nil {
 			if own, ok := errors.AsType[*rowsError](err); ok {
 				own.shard = shard
-				return own.state()
+				return own
 			}
 			return err
 		}

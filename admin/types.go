@@ -43,6 +43,11 @@ type API interface {
 
 	Workflows
 
+	Access
+}
+
+// Access is who may connect.
+type Access interface {
 	// Users lists those who may connect where clients are asked who they are.
 	Users(ctx context.Context) ([]UserInfo, error)
 	AddUser(ctx context.Context, req UserRequest) (*UserInfo, error)
@@ -64,6 +69,8 @@ type Workflows interface {
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
+	// Verify counts the rows of every shard, and those that should not be there.
+	Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error)
 }
 
 // Meta is part of every request that changes something.
@@ -123,7 +130,7 @@ type DeclareRequest struct {
 	Forget bool `json:"forget,omitempty"`
 }
 
-// PinRequest places a key that has no rows yet on a shard.
+// PinRequest places a key on a shard.
 type PinRequest struct {
 	Meta
 	Keyspace string   `json:"keyspace"`
@@ -131,7 +138,7 @@ type PinRequest struct {
 	Shard    string   `json:"shard"`
 }
 
-// UnpinRequest removes the pin of a key that has no rows.
+// UnpinRequest removes the pin of a key.
 type UnpinRequest struct {
 	Meta
 	Keyspace string   `json:"keyspace"`

@@ -156,6 +156,7 @@ func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	defer stop()
+	jobs.Go(func() { t.sweep(ctx) })
 	var seen uint64
 	for ctx.Err() == nil {
 		if err := t.look(ctx, &jobs); err != nil && ctx.Err() == nil {
@@ -309,6 +310,62 @@ func (t *term) dropProgress(ctx context.Context, id string) {
 // heavy reports whether a workflow takes one of the places for moves.
 func heavy(s *workflow.State) bool {
 	return s.Spec.Kind == workflow.Move && !s.Step.Ended() && s.Step != workflow.Opened && !s.Paused
+}
+
+// sweepEvery is how often the shards are looked at for what no workflow needs.
+const sweepEvery = 30 * time.Second
+
+// sweep releases the captures of workflows that have ended, or are not known any more: a
+// directory that was restored from an older copy leaves such.
+func (t *term) sweep(ctx context.Context) {
+	for ctx.Err() == nil {
+		if snap, err := t.c.opts.Directory.Load(ctx); err == nil {
+			for _, s := range snap.Shards() {
+				if err := t.sweepShard(ctx, s.Name); err != nil && ctx.Err() == nil {
+					t.c.log.Debug("a shard cannot be looked at for what moves left", telemetry.KeyShard, s.Name, telemetry.KeyError, err)
+				}
+			}
+		}
+		pause(ctx, sweepEvery)
+	}
+}
+
+func (t *term) sweepShard(ctx context.Context, name string) error {
+	shard, err := t.c.opts.Shard(name)
+	if err != nil {
+		return err
+	}
+	movable, ok := shard.(engine.Movable)
+	if !ok {
+		return nil
+	}
+	streams, err := movable.Mover(t.token).Captures(ctx)
+	if err != nil {
+		return err
+	}
+	for _, stream := range streams {
+		id, ok := workflow.StreamOf(stream)
+		if !ok {
+			continue
+		}
+		r, err := t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
+		if err == nil {
+			if s, err := workflow.Decode(r.Value); err != nil || !s.Step.Ended() {
+				continue
+			}
+		} else if !errors.Is(err, shardmap.ErrNotFound) {
+			return err
+		}
+		m, err := t.mover(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := m.Release(ctx, stream); err != nil {
+			return err
+		}
+		t.c.log.Info("released what a move had left", telemetry.KeyShard, name, "stream", stream)
+	}
+	return nil
 }
 
 // mover returns a shard's mover, which is seized for the leadership.

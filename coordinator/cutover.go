@@ -76,7 +76,8 @@ func (j *job) putTransit(ctx context.Context, s *workflow.State) error {
 	}
 	_, t := snap.Transit(j.id)
 	j.members = t.Epoch
-	return nil
+	// A range that was cut has another epoch, which the guards have to say.
+	return j.settle(ctx, s.Spec.Keyspace, s.Spec.From)
 }
 
 // setHold puts a transit with the hold, or without one.
@@ -299,9 +300,7 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	if err != nil {
 		return err
 	}
-	if o, ok := m.(interface {
-		Open(ctx context.Context, guards []engine.Guard) error
-	}); ok { // without waiting for writers, who may wait for us
+	if o, ok := m.(engine.Opener); ok { // without waiting for writers, who may wait for us
 		return o.Open(bound, wide)
 	}
 	_, err = j.setGuardsAs(bound, wide, e.Target)
@@ -345,6 +344,9 @@ func (j *job) settle(ctx context.Context, ks, shard string) error {
 		return nil
 	}
 	want := guards(snap, ks, shard)
+	if len(want) == 0 {
+		return nil
+	}
 	is, err := j.guardsOf(ctx, want, shard)
 	if err != nil {
 		return err

@@ -205,7 +205,7 @@ func Middle(snap *shardmap.Snapshot, ks string, part shardmap.Part) ([]string, e
 func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result) error {
 	spec := &s.Spec
 	op, why := string(spec.Kind), ""
-	_, err := j.edit(ctx, s, op, fmt.Sprintf("%s of keyspace %s", spec.Kind, spec.Keyspace), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+	snap, err := j.edit(ctx, s, op, fmt.Sprintf("%s of keyspace %s", spec.Kind, spec.Keyspace), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		at := spec.At
 		var err error
 		if spec.Kind == workflow.Split {
@@ -240,8 +240,19 @@ func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result
 	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) {
 		return classed(workflow.Refused, err)
 	}
+	if err != nil {
+		return err
+	}
 	r.Note = why
-	return err
+	// The guards say the epochs of the ranges, which are others now.
+	if ix, ok := snap.Keyspace(spec.Keyspace); ok {
+		for _, shard := range ix.Owners() {
+			if err := j.settle(ctx, spec.Keyspace, shard); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // spawn is workflow.Spawn.

@@ -136,7 +136,7 @@ func (st *stream) committed() engine.Position {
 // reach waits until everything before a position is committed on the target.
 func (st *stream) reach(ctx context.Context, at engine.Position) error {
 	st.mu.Lock()
-	if st.ended || reached(st.from, st.flushed, at) {
+	if st.ended || st.from.Reached(st.flushed, at) {
 		st.mu.Unlock()
 		return st.failed()
 	}
@@ -179,7 +179,7 @@ func (k *sink) Commit(ctx context.Context, at engine.Position) error {
 	st.at = at
 	wanted := false
 	for _, g := range st.goals {
-		wanted = wanted || reached(st.from, at, g.at)
+		wanted = wanted || st.from.Reached(at, g.at)
 	}
 	st.mu.Unlock()
 	due := time.Since(k.forgot) >= forgetEvery
@@ -199,7 +199,7 @@ func (k *sink) Commit(ctx context.Context, at engine.Position) error {
 	st.flushed = flushed
 	left := st.goals[:0]
 	for _, g := range st.goals {
-		if reached(st.from, flushed, g.at) {
+		if st.from.Reached(flushed, g.at) {
 			close(g.reached)
 		} else {
 			left = append(left, g)
@@ -359,14 +359,4 @@ func (j *job) release(ctx context.Context, s *workflow.State, e workflow.Effect)
 		}
 	}
 	return nil
-}
-
-// reached reports whether everything before goal is before at.
-func reached(m engine.Mover, at, goal engine.Position) bool {
-	if r, ok := m.(interface {
-		Reached(at, goal engine.Position) bool
-	}); ok {
-		return r.Reached(at, goal)
-	}
-	return at == goal
 }

@@ -111,6 +111,14 @@ type Backend interface {
 	PID() uint32
 }
 
+// Grouped is implemented by the Conns of engines that find deadlocks over several
+// shards by themselves, since what their conversations wait for is in this process.
+type Grouped interface {
+	// SetGroup says which transaction over several shards the conversation takes
+	// part in: those of one number belong together; 0 is none.
+	SetGroup(id uint64)
+}
+
 // Guard is what refuses writes to a table's rows that the shard does not own:
 // it raises sqlstate.NotOwner for INSERT, UPDATE (old and new key) and DELETE
 // of such rows, and for every TRUNCATE that does not come from a router with

@@ -34,7 +34,8 @@ type Conn struct {
 	// unnamed is the owner of the unnamed prepared statement, nil if there is none.
 	unnamed any
 
-	pinned bool // see Pin
+	pinned  bool // see Pin
+	grouped bool // see Group
 
 	status byte // of the last ReadyForQuery
 	broken bool
@@ -218,6 +219,15 @@ func (c *Conn) PID() uint32 {
 	return 0
 }
 
+// Group says which transaction over several shards the conversation takes part in,
+// until it is released: see engine.Grouped.
+func (c *Conn) Group(id uint64) {
+	if g, ok := c.Conn.(engine.Grouped); ok {
+		g.SetGroup(id)
+		c.grouped = id != 0
+	}
+}
+
 // Asked reports whether an answer is outstanding. Safe to call from another goroutine.
 func (c *Conn) Asked() bool { return c.asked.Load() != 0 }
 
@@ -272,6 +282,9 @@ func (c *Conn) Pinned() bool { return c.pinned }
 // Release gives the Conn back to its pool, or closes it if it is broken or not
 // outside a transaction. It must not be used afterwards, unless it is pinned.
 func (c *Conn) Release() {
+	if c.grouped {
+		c.Group(0)
+	}
 	if c.pinned && !c.broken {
 		return
 	}

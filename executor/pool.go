@@ -59,6 +59,18 @@ type pool struct {
 	recheckAt time.Time
 }
 
+// ErrFull is returned by Acquire with a context of WithoutQueue when all
+// connections are in use.
+var ErrFull = errors.New("executor: all connections to the shard are in use")
+
+type withoutQueue struct{}
+
+// WithoutQueue makes Acquire return ErrFull rather than wait for somebody else's
+// connection, for whoever holds connections that others may wait for.
+func WithoutQueue(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutQueue{}, true)
+}
+
 // waiter is a statement that waits. It gets a Conn, or nil: look again.
 type waiter struct{ ch chan *Conn }
 
@@ -124,6 +136,10 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 				return nil, err
 			}
 			continue // the server has no connection left for us, but we hold some: wait for one
+		}
+		if ctx.Value(withoutQueue{}) != nil {
+			p.mu.Unlock()
+			return nil, ErrFull
 		}
 		if len(p.waiters) >= p.ex.limits.WaitersMax {
 			p.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -275,6 +276,7 @@ func TestOrderBetweenTransactions(t *testing.T) {
 type gate struct {
 	url, behind string
 	held        chan struct{}
+	sent        atomic.Int64 // how often the router has sent something
 	mu          sync.Mutex
 	text        []byte
 	opened      chan struct{}
@@ -322,6 +324,9 @@ func (g *gate) relay(to, from net.Conn, guarded bool) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
+		if guarded && n > 0 {
+			g.sent.Add(1)
+		}
 		if guarded && g.holds(b[:n]) {
 			close(g.held)
 			<-g.opened

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
@@ -29,6 +30,13 @@ func (x *session) ddl(st *planner.Statement) error {
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
 		return err
+	}
+	var rows [][][]byte
+	if st.DDL.Source != "" {
+		var err error
+		if rows, err = x.createSource(st.DDL.Source); err != nil {
+			return err
+		}
 	}
 	if st.DDL.Concurrent && x.tx.state != txNone {
 		tag := st.Tag
@@ -79,6 +87,12 @@ func (x *session) ddl(st *planner.Statement) error {
 	}
 	if err != nil {
 		return x.schemaError(err)
+	}
+	if st.DDL.Source != "" {
+		if err := x.createRows(st.DDL.Create.TableName, rows); err != nil {
+			return err
+		}
+		tag = "SELECT " + strconv.Itoa(len(rows))
 	}
 	x.w.complete(tag)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -53,6 +54,7 @@ type session struct {
 	ending atomic.Pointer[executor.Hold]
 	// What cleave.sessions shows: the application's name, the last shard's.
 	application, at atomic.Pointer[string]
+	progress        atomic.Pointer[several.Progress]
 
 	mu          sync.Mutex
 	running     *executor.Conn // what a cancel request is for

@@ -161,7 +161,9 @@ func (x *session) unitSeveral(u use) error {
 }
 
 func (x *session) talkSeveral(o several.Options) *executor.Conn {
-	c := executor.NewConn(several.Name, several.New(x.srv.several, host{x}, o))
+	sev := several.New(x.srv.several, host{x}, o)
+	x.progress.Store(sev.Progress())
+	c := executor.NewConn(several.Name, sev)
 	x.at.Store(c.ShardName())
 	return c
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -55,7 +56,8 @@ const (
 //	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, error, rows, bytes (of this step),
 //	           rows_all, bytes_all (estimates), rows_per_second, lag_bytes, eta (seconds), held_ms,
 //	           kept_until (of the way back), parent, by, created, changed
-//	sessions   pid, username, application, client, state, shard, started, since
+//	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
+//	           a statement over several shards that runs: what the shards have answered so far)
 var VirtualTables = []engine.VirtualTable{
 	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "keyspaces", Columns: columns("keyspace", oidText, "strategy", oidText, "key_types", oidText, "seed", oidInt8, "ranges", oidInt8, "pins", oidInt8, "tables", oidInt8)},
@@ -66,7 +68,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
 	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
-	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz)},
+	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz, "rows_read", oidInt8, "bytes_read", oidInt8)},
 	{Name: "sequences", Columns: sequenceColumns},
 	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
 	{Name: "workflows", Columns: workflowColumns},
@@ -366,8 +368,13 @@ func (s *Server) sessionRows() [][]engine.Text {
 		if x.start.Remote != nil {
 			client = x.start.Remote.String()
 		}
+		read, size := engine.Text{Null: true}, engine.Text{Null: true}
+		if p := x.progress.Load(); p != nil && state == "active" && shard == several.Name {
+			n, b := p.Read()
+			read, size = number(n), number(b)
+		}
 		rows = append(rows, []engine.Text{number(x.pid), text(x.start.User), orNull(application), orNull(client), text(state), orNull(shard),
-			moment(x.began), moment(time.Unix(0, x.since.Load()))})
+			moment(x.began), moment(time.Unix(0, x.since.Load())), read, size})
 	}
 	return rows
 }

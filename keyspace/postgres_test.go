@@ -48,11 +48,11 @@ func TestPostgres(t *testing.T) {
 }
 
 type database struct {
-	t    *testing.T
+	t    testing.TB
 	conn *pgconn.PgConn
 }
 
-func open(t *testing.T, url string) *database {
+func open(t testing.TB, url string) *database {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -133,7 +133,8 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.fillSelect(v.SelectStmt)
 		a.query(n)
 		a.finish()
-		st.ReplicaSafe = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == "" && !a.preferDefault &&
+		st.Stable = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == ""
+		st.ReplicaSafe = st.Stable && !a.preferDefault &&
 			(st.Kind == OneShard || st.Kind == DefaultShard && a.whole != "")
 		a.shape()
 	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
@@ -276,8 +277,11 @@ func (a *analyzer) finish() {
 		}
 	}
 	if st.Kind == DDLKind {
-		if a.sharded != "" || a.virtual != "" {
-			refuse("a table cannot be created from the rows of sharded tables", "create the table first, then INSERT ... SELECT with a fixed shard key")
+		if a.virtual != "" {
+			refuse("a table cannot be created from "+a.virtual+", which is answered by the router", "read it in a statement of its own")
+		}
+		if a.sharded != "" {
+			a.createFrom()
 		}
 		return
 	}

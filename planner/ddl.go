@@ -135,7 +135,7 @@ func (a *analyzer) created(v *pg.RangeVar) TableName {
 }
 
 func (a *analyzer) temporary() {
-	refuse("temporary tables are not supported yet: they live in one session of one shard", "use an unlogged table, or WITH")
+	refuse("temporary objects other than tables and views are not supported: they live in one session of one shard", "make one that lasts, and drop it afterwards")
 }
 
 // expressions checks the functions in the expressions of a definition.
@@ -481,9 +481,15 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
 		what, hint = "creating or changing databases", "the cluster is one database; cleave shard add brings another shard"
 	case *pg.Node_DoStmt:
-		what, hint = "DO", "its code could read rows that other shards have; run its statements one by one"
+		if a.do(n.GetDoStmt()) {
+			return
+		}
+		what, hint = "DO", "code that the router can read, and that names no sharded or reference table, is run on the default shard; run the statements one by one"
 	case *pg.Node_CallStmt:
-		what, hint = "CALL", "a procedure could read rows that other shards have; run its statements one by one"
+		if a.callProcedure(n.GetCallStmt()) {
+			return
+		}
+		what, hint = "CALL of a procedure that is not known to read and write no table", "run its statements one by one"
 	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
 		what = "row security policies"
 	case *pg.Node_ClusterStmt:
@@ -496,7 +502,10 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		what = "publications and subscriptions"
 	}
 	verb := " is not supported yet"
-	if strings.Contains(what, " and ") {
+	if what == "DO" {
+		refuse("DO with this code is not supported: it could read or write rows that other shards have", hint)
+	}
+	if strings.HasSuffix(what, "policies") || strings.HasSuffix(what, "subscriptions") {
 		verb = " are not supported yet"
 	}
 	refuse(what+verb, hint)

@@ -78,6 +78,8 @@ func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapsho
 		return a.expanded(depth) // the first reading did not come as far as to them
 	}
 	switch {
+	case err != nil && sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
+		return nil, err // PostgreSQL says so too, unless it is a temporary table: see the session
 	case err != nil && first != nil && !a.second.planning:
 		return nil, first
 	case err != nil:

@@ -56,6 +56,9 @@ type Statement struct {
 	// answers as the primary would, but for its age: it writes nothing, locks
 	// nothing and calls no volatile function.
 	ReplicaSafe bool
+	// Stable is true for a SELECT that writes nothing, locks nothing and calls no
+	// volatile function: it means the same outside of a transaction.
+	Stable bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
 	// Params is the highest parameter number used.
@@ -215,6 +218,9 @@ type DDL struct {
 	// Spread: the view that it makes reads sharded tables. A view that reads one of
 	// Unknown which is a temporary table is temporary, and cannot.
 	Spread bool
+	// Source is the query whose rows a CREATE TABLE AS puts into the table that Text
+	// makes: rows of several shards. "" if Text does it itself.
+	Source string
 	// Strangers is the error of a statement that needs to know the tables, unless
 	// they are temporary ones; nil else.
 	Strangers *sqlstate.Error

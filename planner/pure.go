@@ -103,7 +103,12 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 }
 
 // body is what a function's body was found to do.
-type body struct{ calls map[string]bool }
+type body struct {
+	calls map[string]bool
+	// reads: it may name tables, which are collected, and change their rows.
+	reads  bool
+	tables []*pg.RangeVar
+}
 
 // readBody returns the functions that a body calls, nil if it may read a table.
 func readBody(f FunctionSource) *body {
@@ -128,7 +133,8 @@ func (b *body) sql(text string) bool {
 		return false
 	}
 	for _, s := range tree.Stmts {
-		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil || !b.node(s.Stmt.ProtoReflect()) {
+		changes := s.Stmt.GetInsertStmt() != nil || s.Stmt.GetUpdateStmt() != nil || s.Stmt.GetDeleteStmt() != nil
+		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) {
 			return false
 		}
 	}
@@ -138,7 +144,14 @@ func (b *body) sql(text string) bool {
 // node goes through a tree of any shape.
 func (b *body) node(m protoreflect.Message) bool {
 	switch v := m.Interface().(type) {
-	case *pg.RangeVar, *pg.IntoClause, *pg.LockingClause, *pg.InsertStmt, *pg.UpdateStmt, *pg.DeleteStmt, *pg.MergeStmt:
+	case *pg.RangeVar:
+		b.tables = append(b.tables, v)
+		return b.reads
+	case *pg.LockingClause, *pg.InsertStmt, *pg.UpdateStmt, *pg.DeleteStmt:
+		if !b.reads {
+			return false
+		}
+	case *pg.IntoClause, *pg.MergeStmt:
 		return false
 	case *pg.FuncCall:
 		names := strs(v.Funcname)

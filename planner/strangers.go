@@ -30,12 +30,19 @@ type onOwn struct {
 	text     string
 	sites    []site
 
-	once    sync.Once
-	marked  []string   // the text, cut at the conditions
-	columns [][]string // of each condition, the shard key in SQL
-	err     error
+	mu       sync.Mutex
+	marked   []string   // the text, cut at the conditions; nil: not made yet
+	columns  [][]string // of each condition, the shard key in SQL
+	rendered map[string]rendered
 	// before and after stand around text in what is run.
 	before, after string
+}
+
+// rendered is the text of one shard, by the versions of the maps that it was made with.
+type rendered struct {
+	versions [2]uint64
+	text     string
+	err      error
 }
 
 // site is where a text names a table that has strangers.
@@ -88,13 +95,9 @@ func (r *Relation) On(shard string, maps ...*shardmap.Snapshot) (string, error) 
 
 // On is the template that a shard runs, as [Plan.On].
 func (t *Template) On(shard string, maps ...*shardmap.Snapshot) (*Template, error) {
-	keys := t.own.strangers(shard, maps)
-	if len(keys) == 0 {
-		return t, nil
-	}
-	text, err := t.own.without(keys)
-	if err != nil {
-		return nil, err
+	text, err := t.own.on("", shard, maps)
+	if err != nil || text == "" {
+		return t, err
 	}
 	mine := template(text)
 	return &mine, nil
@@ -108,29 +111,58 @@ func (p *CopyPlan) On(first bool, shard string, maps ...*shardmap.Snapshot) (str
 	return p.ownNext.on(p.Next, shard, maps)
 }
 
-// strangers are the keys that are to be left out on a shard, of each map.
-func (o *onOwn) strangers(shard string, maps []*shardmap.Snapshot) (keys []keyspace.Ownership) {
-	if o == nil {
-		return nil
+// on is the text with the conditions for a shard, plain if it needs none.
+func (o *onOwn) on(plain, shard string, maps []*shardmap.Snapshot) (string, error) {
+	if o == nil || !slices.ContainsFunc(maps, o.moves) {
+		return plain, nil
 	}
-	for _, snap := range maps {
-		index, known := snap.Keyspace(o.keyspace)
-		if !known || len(index.Def().Transits) == 0 {
-			continue
-		}
-		if k, ok := snap.Strangers(o.keyspace, shard); ok {
-			keys = append(keys, k)
-		}
+	var versions [2]uint64
+	for i, snap := range maps {
+		versions[i] = snap.Version()
 	}
-	return keys
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r, ok := o.rendered[shard]
+	if !ok || r.versions != versions {
+		r = rendered{versions: versions}
+		var keys []keyspace.Ownership
+		for _, snap := range maps {
+			if k, ok := o.strangers(snap, shard); ok {
+				keys = append(keys, k)
+			}
+		}
+		if len(keys) > 0 {
+			r.text, r.err = o.without(keys)
+		}
+		if o.rendered == nil {
+			o.rendered = map[string]rendered{}
+		}
+		o.rendered[shard] = r
+	}
+	if r.text == "" && r.err == nil {
+		return plain, nil
+	}
+	return r.text, r.err
 }
 
-func (o *onOwn) on(text, shard string, maps []*shardmap.Snapshot) (string, error) {
-	keys := o.strangers(shard, maps)
-	if len(keys) == 0 {
-		return text, nil
+// moves reports whether a part of the keyspace is on the move, which is rare.
+func (o *onOwn) moves(snap *shardmap.Snapshot) bool {
+	index, known := snap.Keyspace(o.keyspace)
+	return known && len(index.Def().Transits) > 0
+}
+
+// strangers are the keys that are to be left out on a shard. Keys pinned to third
+// shards need no exception among them: the shard has no rows of theirs.
+func (o *onOwn) strangers(snap *shardmap.Snapshot, shard string) (keys keyspace.Ownership, ok bool) {
+	if keys, ok = snap.Strangers(o.keyspace, shard); !ok {
+		return keys, false
 	}
-	return o.without(keys)
+	index, _ := snap.Keyspace(o.keyspace)
+	keys.PinnedElsewhere = slices.DeleteFunc(slices.Clone(keys.PinnedElsewhere), func(k keyspace.Key) bool {
+		at, err := index.Locate(k)
+		return err == nil && at.Shard != shard
+	})
+	return keys, true
 }
 
 // confined are those of the texts that write or copy.
@@ -178,9 +210,10 @@ func (o *onOwn) around(before, after string) *onOwn {
 
 // without is the text without the rows of some keys.
 func (o *onOwn) without(keys []keyspace.Ownership) (string, error) {
-	o.once.Do(func() { o.err = o.mark() })
-	if o.err != nil {
-		return "", o.err
+	if o.marked == nil {
+		if err := o.mark(); err != nil {
+			return "", err
+		}
 	}
 	var b strings.Builder
 	b.WriteString(o.before)
@@ -232,6 +265,7 @@ func (o *onOwn) mark() error {
 		return lost
 	}
 	var pieces []string
+	o.columns = nil
 	at := 0
 	ts := sqlguard.Tokens(text)
 	for i, t := range ts {

@@ -45,8 +45,11 @@ func bodySQL(version string) string {
 // objects reads the views and functions of the default shard again, if a statement
 // may have changed them, into the private map.
 func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
-	if p.engine != enginePostgres || !d.Objects && len(t.state.Views) == 0 {
+	if !d.Objects && len(t.state.Views) == 0 {
 		return nil
+	}
+	if p.engine != enginePostgres {
+		return t.fileViews(ctx, p)
 	}
 	// Names are written with their schemas where the search_path does not find them.
 	was, err := t.run(ctx, p, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '', true)")
@@ -71,6 +74,25 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 	if _, err := t.run(ctx, p, "SELECT pg_catalog.set_config('search_path', "+quote(was.Rows[0][0].String)+", true)"); err != nil {
 		return err
 	}
+	return t.keepObjects(views, functions)
+}
+
+// fileViews reads the views of a SQLite shard, whose queries name their schemas.
+func (t *Tx) fileViews(ctx context.Context, p *part) error {
+	res, err := t.run(ctx, p, "SELECT n.nspname, c.relname, pg_catalog.pg_get_viewdef(c.oid) FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "+
+		"WHERE c.relkind = 'v' AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY n.nspname, c.relname")
+	if err != nil {
+		return err
+	}
+	var views []shardmap.View
+	for _, row := range res.Rows {
+		views = append(views, shardmap.View{Schema: row[0].String, Name: row[1].String, Definition: row[2].String})
+	}
+	return t.keepObjects(views, t.state.Functions)
+}
+
+// keepObjects takes the views and functions into the private map.
+func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function) error {
 	for i := range views {
 		views[i].Definition = strings.TrimRight(strings.TrimSpace(views[i].Definition), ";")
 		// A view that came to be before Cleave did, and a table of the map of its

@@ -168,6 +168,9 @@ func NewHandler(opts Options) http.Handler {
 	query(h, mux, "moves", func(ctx context.Context, q url.Values) (any, error) {
 		return list(a.Moves(ctx, q.Get("id")))
 	}, "id")
+	change(h, mux, "verify", func(ctx context.Context, req admin.VerifyRequest) ([]admin.VerifyResult, error) {
+		return list(a.Verify(ctx, req))
+	})
 	change(h, mux, "move", a.Move)
 	change(h, mux, "split", a.Split)
 	change(h, mux, "merge", a.Merge)

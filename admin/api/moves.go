@@ -65,3 +65,10 @@ func (c *Client) Rollback(ctx context.Context, req admin.WorkflowRequest) (*admi
 func (c *Client) Finish(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
 	return tell[admin.WorkflowInfo](ctx, c, "finish", req)
 }
+
+// Verify implements admin.API.
+func (c *Client) Verify(ctx context.Context, req admin.VerifyRequest) ([]admin.VerifyResult, error) {
+	var out []admin.VerifyResult
+	err := c.post(ctx, "verify", req, &out)
+	return out, err
+}

@@ -18,9 +18,10 @@ func (a *app) pinCommand() *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "pin KEYSPACE KEY... SHARD",
-		Short: "Place a key that has no rows yet on a shard",
+		Short: "Place a key on a shard",
 		Long: `Places one key on a shard, whatever the keyspace's strategy says. A key of several
-columns is given as several arguments. It is refused when the key has rows.
+columns is given as several arguments. A key that has rows is moved with them, while it is
+in use: the command says how to follow that.
 The same as SELECT cleave.pin(keyspace, key, shard).`,
 		Example: `  cleave pin hash_bigint 42 shard-1
   cleave pin hash_text_bigint eu 42 shard-1 --why "must stay in the EU"`,
@@ -47,9 +48,9 @@ func (a *app) unpinCommand() *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "unpin KEYSPACE KEY...",
-		Short: "Remove the pin of a key that has no rows",
+		Short: "Remove the pin of a key",
 		Long: `Removes the pin of a key, which then is where the keyspace's strategy places it.
-It is refused when the key has rows.`,
+If it has rows on another shard they are moved, as by cleave pin.`,
 		Example: "  cleave unpin hash_bigint 42 --dry-run",
 		Args:    args(2, -1),
 		RunE: func(cmd *cobra.Command, given []string) error {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -406,7 +407,9 @@ func TestMoveCheckSettings(t *testing.T) {
 
 // TestMoveByAnOrdinaryRole has no superuser, from version 15 on.
 func TestMoveByAnOrdinaryRole(t *testing.T) {
-	p := newPair(t, nil)
+	versions := pgtest.Versions(t)
+	server := pgtest.NewServerOf(t, versions[slices.IndexFunc(versions, func(i localpg.Installation) bool { return i.Major >= 15 })], nil)
+	p := newPairOn(t, [2]string{pgtest.DatabaseOn(t, server), pgtest.DatabaseOn(t, server)}, nil)
 	pgtest.Ask(t, p.urls[0], `CREATE ROLE mover LOGIN REPLICATION`)
 	defer func() {
 		for _, url := range p.urls {
@@ -415,7 +418,7 @@ func TestMoveByAnOrdinaryRole(t *testing.T) {
 		pgtest.Ask(t, p.urls[0], `DROP ROLE mover`)
 	}()
 	pgtest.Ask(t, p.urls[0], `GRANT SET ON PARAMETER session_replication_role, deadlock_timeout TO mover`)
-	user := pgtest.Server(t).User() + "@"
+	user := server.User() + "@"
 	for i, m := range []*engine.Mover{&p.src, &p.dst} {
 		pgtest.Ask(t, p.urls[i], `GRANT CREATE ON DATABASE `+p.urls[i][strings.LastIndexByte(p.urls[i], '/')+1:strings.IndexByte(p.urls[i], '?')]+` TO mover`)
 		pgtest.Ask(t, p.urls[i], `GRANT CREATE ON SCHEMA cleave_internal, public TO mover`)

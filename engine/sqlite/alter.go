@@ -80,8 +80,10 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 	d := old.clone()
 	switch cmd.Subtype {
 	case pg.AlterTableType_AT_AddColumn:
+		c.usedByViews(d, true)
 		c.alterAddColumn(t, old, d, cmd)
 	case pg.AlterTableType_AT_DropColumn:
+		c.usedByViews(d, false)
 		c.alterDropColumn(t, d, cmd)
 	case pg.AlterTableType_AT_ColumnDefault:
 		col := c.columnOf(d, cmd.Name)
@@ -359,6 +361,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		if old == nil {
 			return
 		}
+		c.usedByViews(old, false)
 		c.checkNewName(old.Schema, s.Newname)
 		d := old.clone()
 		d.Name = s.Newname
@@ -370,6 +373,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		if old == nil {
 			return
 		}
+		c.usedByViews(old, false)
 		d := old.clone()
 		col := d.column(s.Subname)
 		if col == nil {

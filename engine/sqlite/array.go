@@ -162,32 +162,34 @@ func arrayJSON(text string, oid uint32, loc *time.Location) (string, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if e.null {
-			out = append(out, "null"...)
-			continue
-		}
-		d, err := datumIn(elem, e.text, loc)
-		if err != nil {
+		if out, err = e.appendJSON(out, elem, loc); err != nil {
 			return "", err
-		}
-		switch d.kind {
-		case 'i':
-			out = strconv.AppendInt(out, d.i, 10)
-		case 'f':
-			out = append(out, '"')
-			out = append(appendFloat(out, d.f, 64), '"')
-		case 'b':
-			out = append(out, '"')
-			out = append(hex.AppendEncode(out, []byte(d.s)), '"')
-		default:
-			s, err := json.Marshal(d.s)
-			if err != nil {
-				return "", err
-			}
-			out = append(out, s...)
 		}
 	}
 	return string(append(out, ']')), nil
+}
+
+// appendJSON appends an element as elemFromJSON's SQL reads it back.
+func (e arrayElem) appendJSON(out []byte, elem uint32, loc *time.Location) ([]byte, error) {
+	if e.null {
+		return append(out, "null"...), nil
+	}
+	d, err := datumIn(elem, e.text, loc)
+	if err != nil {
+		return out, err
+	}
+	switch d.kind {
+	case 'i':
+		return strconv.AppendInt(out, d.i, 10), nil
+	case 'f':
+		out = append(out, '"')
+		return append(appendFloat(out, d.f, 64), '"'), nil
+	case 'b':
+		out = append(out, '"')
+		return append(hex.AppendEncode(out, []byte(d.s)), '"'), nil
+	}
+	s, err := json.Marshal(d.s)
+	return append(out, s...), err
 }
 
 // elemFromJSON is the SQL that turns an element of arrayJSON into a value.

@@ -65,9 +65,11 @@ type Conn struct {
 	active   *portal // being stepped
 	activeN  int32   // rows it may still give; 0 is all
 	simple   bool    // the active portal belongs to a simple query
+	copying  *copyIn // awaits the client's data
 
 	prepared map[string]*prepared
 	portals  map[string]*portal
+	held     int // bytes that portals hold
 	plans    planCache
 	genStmt  *sqlite.Stmt
 	helpers  map[string]*sqlite.Stmt
@@ -75,7 +77,10 @@ type Conn struct {
 	// relations are temporary; see engine.Relations.
 	relations map[string]*tableDef
 
-	tx txState
+	tx      txState
+	touched touched
+	group   uint64 // see SetGroup; guarded by turns
+	unwatch func() // ends the watch over rows
 	// sets are what cleave_member knows beside captures.
 	sets []*rowSet
 
@@ -117,6 +122,14 @@ type portal struct {
 	source  *prepared
 	seen    map[int64]bool // onceEach
 	row     bool           // stmt stands on a row that was not sent yet
+	copy    *copyOut       // its rows are given as COPY's data
+	copyIn  *copyIn        // it takes COPY's data
+	level   int            // savepoints when it was made
+	cursor  *cursorState   // DECLARE made it
+	// held: the rows that are left are in rows; heldSize is about what they take.
+	held     bool
+	heldSize int
+	pull     func() ([]datum, bool, error) // the rows of a FETCH
 }
 
 // script is a simple query being run.
@@ -134,6 +147,9 @@ func (c *Conn) Send(frames []byte) error {
 	c.mu.Unlock()
 	if closed {
 		return c.lost(false, errClosed)
+	}
+	if c.copying != nil && len(c.in) == 0 {
+		frames = c.sendCopy(frames)
 	}
 	if len(c.in)+len(frames) > c.maxQueue {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d bytes of messages wait to be run", c.maxQueue)
@@ -172,7 +188,11 @@ func (c *Conn) Receive() ([]byte, error) {
 			c.stepActive()
 			continue
 		}
-		if c.script != nil {
+		if c.copying != nil && c.copying.err != nil {
+			c.copyFailed(c.copying.err)
+			continue
+		}
+		if c.script != nil && c.copying == nil {
 			c.runScript()
 			continue
 		}
@@ -185,6 +205,10 @@ func (c *Conn) Receive() ([]byte, error) {
 			break
 		}
 		used = len(c.in) - len(rest)
+		if c.copying != nil {
+			c.copyFrame(f)
+			continue
+		}
 		if !c.handle(f) {
 			break
 		}
@@ -229,7 +253,7 @@ func (c *Conn) Probe() error {
 	if c.closed {
 		return c.lost(true, errClosed)
 	}
-	if len(c.in) > 0 || c.active != nil || c.script != nil {
+	if len(c.in) > 0 || c.active != nil || c.script != nil || c.copying != nil {
 		return c.lost(true, errors.New("messages wait to be run"))
 	}
 	return nil
@@ -342,6 +366,10 @@ func (c *Conn) release() {
 		c.endPortal(c.active)
 		c.active = nil
 	}
+	if c.copying != nil {
+		c.endPortal(c.copying.row)
+		c.copying = nil
+	}
 	c.abandonTx()
 	c.plans.clear()
 	if c.genStmt != nil {
@@ -357,6 +385,9 @@ func (c *Conn) release() {
 	}
 	c.db.Close()
 	c.db = nil
+	if c.unwatch != nil {
+		c.unwatch()
+	}
 	if c.shard != nil {
 		c.shard.closed(c)
 	}
@@ -527,7 +558,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 		c.mu.Unlock()
 		return errClosed
 	}
-	if len(c.in) > 0 || c.active != nil || c.script != nil {
+	if len(c.in) > 0 || c.active != nil || c.script != nil || c.copying != nil {
 		c.mu.Unlock()
 		return fmt.Errorf("sqlite: statements are still running in this conversation")
 	}

@@ -49,8 +49,14 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 	switch s := raw.Stmt.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt:
 		return nil, nil
+	case *pg.Node_DeclareCursorStmt:
+		return c.planDeclare(s.DeclareCursorStmt, text)
+	case *pg.Node_CopyStmt:
+		return c.planCopy(raw, s.CopyStmt, text)
 	case *pg.Node_CreateStmt:
 		return ddl("CREATE TABLE", func(t *translator, p *portal) { c.createTable(t, s.CreateStmt) })
+	case *pg.Node_ViewStmt:
+		return ddl("CREATE VIEW", func(t *translator, p *portal) { c.createView(t, s.ViewStmt) })
 	case *pg.Node_DropStmt:
 		return c.planDrop(s.DropStmt, ddl)
 	case *pg.Node_AlterTableStmt:

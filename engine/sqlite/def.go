@@ -15,9 +15,11 @@ type tableDef struct {
 	Options     []string        `json:"options,omitempty"` // reloptions, name=value
 	Comment     string          `json:"comment,omitempty"`
 	Guard       *guardDef       `json:"guard,omitempty"`
+	View        *viewDef        `json:"view,omitempty"`
 
 	system *systemTable // a relation of pg_catalog or information_schema
 	static bool         // a virtual table: readable only
+	view   *viewDef     // View, of what is a view
 	// relation: it is a temporary relation of the conversation.
 	relation bool
 }
@@ -197,6 +199,7 @@ type catalog struct {
 	schemas    map[string]*schemaDef
 	tables     map[string]*tableDef // key: schema NUL name
 	byOID      map[uint32]*tableDef
+	views      map[string]*tableDef // they are in neither of these
 	sequences  map[string]*sequenceDef
 	seqByOID   map[uint32]*sequenceDef
 	captures   map[uint32]*captureDef
@@ -211,6 +214,7 @@ func newCatalog() *catalog {
 		},
 		tables:    map[string]*tableDef{},
 		byOID:     map[uint32]*tableDef{},
+		views:     map[string]*tableDef{},
 		sequences: map[string]*sequenceDef{},
 		seqByOID:  map[uint32]*sequenceDef{},
 	}
@@ -244,6 +248,9 @@ func (c *catalog) relationNameTaken(schema, name string) (exact, folded bool) {
 	}
 	for _, s := range c.sequences {
 		seen(s.Schema, s.Name)
+	}
+	for _, v := range c.views {
+		seen(v.Schema, v.Name)
 	}
 	return exact, folded
 }

@@ -102,12 +102,14 @@ type Shard struct {
 	max         int
 	synchronous string
 	writers     *writerQueue
+	finisher    finisher
 	movers      moverPool
 
 	mu     sync.Mutex
 	conns  map[*Conn]bool // whether it counts among max
 	open   int
 	isDown bool
+	whole  bool // the file has all that this version keeps in it
 }
 
 // Name implements engine.Shard.
@@ -132,6 +134,12 @@ func (s *Shard) Close() error {
 	for _, c := range list {
 		c.Close()
 	}
+	s.finisher.mu.Lock()
+	if s.finisher.conn != nil {
+		s.finisher.conn.release()
+		s.finisher.conn = nil
+	}
+	s.finisher.mu.Unlock()
 	s.writers.leave()
 	return nil
 }
@@ -274,7 +282,7 @@ func (s *Shard) install(db *sqlite.Conn) error {
 		return sqlstate.New(sqlstate.ObjectNotInState, "the SQLite file of shard %s holds tables that Cleave did not make", s.cfg.Name).
 			WithHint("Give the shard a file of its own.").OnShard(s.cfg.Name)
 	}
-	for _, q := range strings.Split(metaSchema, ";\n") {
+	for _, q := range append(strings.Split(metaSchema, ";\n"), internalStatements...) {
 		if err := run(db, q); err != nil {
 			return err
 		}
@@ -424,6 +432,10 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 		}
 		return nil, err
 	}
+	if err := s.complete(db); err != nil {
+		db.Close()
+		return nil, s.openError(err)
+	}
 	db.SetBusyTimeout(0)
 	c, err := newConn(db, params)
 	if err != nil {
@@ -475,6 +487,11 @@ func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	c.params["session_authorization"] = c.user
 	c.out = c.out[:0]
 	c.bindEnv()
+	stop, err := watchRows(db, &c.touched)
+	if err != nil {
+		return nil, err
+	}
+	c.unwatch = stop
 	if err := register(db, c.env); err != nil {
 		return nil, err
 	}
@@ -570,6 +587,13 @@ func (c *Conn) loadCatalog(gen int64) error {
 				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "a table definition in the file cannot be read")
 			}
 			cat.add(d)
+		case "view":
+			d := &tableDef{}
+			if err := json.Unmarshal(def, d); err != nil || d.View == nil {
+				return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the definition of a view in the file cannot be read")
+			}
+			d.view = d.View
+			cat.views[objectKey(d.Schema, d.Name)] = d
 		case "schema":
 			d := &schemaDef{}
 			if err := json.Unmarshal(def, d); err != nil {

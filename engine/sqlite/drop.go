@@ -17,9 +17,13 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 			for _, o := range s.Objects {
 				r := rangeVarOf(o)
 				d := c.findForDrop(t, r, s.MissingOk, "table")
-				if d != nil {
-					list = append(list, d)
+				if d == nil {
+					continue
 				}
+				if d.view != nil {
+					fail(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a table", d.Name).WithHint("Use DROP VIEW to remove a view."))
+				}
+				list = append(list, d)
 			}
 			c.dropTables(list, cascade)
 		})
@@ -35,8 +39,10 @@ func (c *Conn) planDrop(s *pg.DropStmt, ddl func(string, func(t *translator, p *
 				c.dropSchema(o.GetString_().GetSval(), s.MissingOk, cascade)
 			}
 		})
-	case pg.ObjectType_OBJECT_VIEW, pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
-		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_VIEW: "view", pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
+	case pg.ObjectType_OBJECT_VIEW:
+		return ddl("DROP VIEW", func(t *translator, p *portal) { c.dropView(t, s) })
+	case pg.ObjectType_OBJECT_SEQUENCE, pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_FUNCTION:
+		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_SEQUENCE: "sequence", pg.ObjectType_OBJECT_TYPE: "type", pg.ObjectType_OBJECT_FUNCTION: "function"}[s.RemoveType]
 		code := sqlstate.UndefinedTable
 		if what == "type" {
 			code = sqlstate.UndefinedObject
@@ -104,8 +110,8 @@ func (c *Conn) findForDrop(t *translator, r *pg.RangeVar, missingOK bool, what s
 		if r.Schemaname != "" {
 			name = r.Schemaname + "." + name
 		}
-		if what == "table" {
-			failf(sqlstate.UndefinedTable, "table \"%s\" does not exist", r.Relname)
+		if what == "table" || what == "view" {
+			failf(sqlstate.UndefinedTable, "%s \"%s\" does not exist", what, r.Relname)
 		}
 		failf(sqlstate.UndefinedTable, "relation \"%s\" does not exist", name)
 	}
@@ -131,6 +137,16 @@ func (c *Conn) dropTables(list []*tableDef, cascade bool) {
 					WithDetail("constraint %s on table %s depends on table %s", k.Name, o.Name, ref.Name).
 					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 			}
+		}
+	}
+	views := map[uint32]bool{}
+	for oid := range going {
+		views[oid] = true
+	}
+	c.dependentViews(list, views, "table", cascade)
+	for _, v := range c.sortedViews() {
+		if views[v.OID] {
+			c.must(c.dropObject(v.OID))
 		}
 	}
 	// SQLite deletes the rows first, which checks the references among them.
@@ -263,6 +279,20 @@ func (c *Conn) dropSchema(name string, missingOK, cascade bool) {
 		if d.Schema == name {
 			list = append(list, d)
 		}
+	}
+	var views []*tableDef
+	for _, d := range c.sortedViews() {
+		if d.Schema == name {
+			views = append(views, d)
+		}
+	}
+	if len(views) > 0 {
+		if !cascade {
+			fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop schema %s because other objects depend on it", name).
+				WithDetail("view %s.%s depends on schema %s", name, views[0].Name, name).
+				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+		}
+		c.dropViews(views, true)
 	}
 	if len(list) > 0 {
 		if !cascade {

@@ -18,6 +18,14 @@ func PlainExec(path, sql string) error {
 	return run(db, sql)
 }
 
+// Raw runs SQLite's own SQL on a conversation's connection, as a program without
+// Cleave could on the file.
+func Raw(t interface{ Fatal(...any) }, c engine.Conn, sql string) {
+	if err := run(c.(*Conn).db, sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // PlainValue reads one value as a program without Cleave's functions does.
 func PlainValue(t testing.TB, path, sql string) string {
 	t.Helper()

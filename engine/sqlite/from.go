@@ -32,7 +32,15 @@ func (t *translator) fromItem(n *pg.Node) (string, []*rte) {
 }
 
 // findTable resolves a table name by the search path.
+// findTable finds a table.
 func (t *translator) findTable(r *pg.RangeVar) *tableDef {
+	d := t.findRelation(r)
+	notView(d)
+	return d
+}
+
+// findRelation finds a table or a view.
+func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 	if r.Catalogname != "" && r.Catalogname != t.session.database {
 		t.failAt(r.Location, sqlstate.FeatureNotSupported, "cross-database references are not implemented: \"%s.%s.%s\"", r.Catalogname, r.Schemaname, r.Relname)
 	}
@@ -77,6 +85,12 @@ func (t *translator) lookup(schema, name string) *tableDef {
 	if d := t.cat.table(schema, name); d != nil {
 		return d
 	}
+	if d := t.cat.views[objectKey(schema, name)]; d != nil {
+		return d
+	}
+	if schema == internalSchema && name == recordsTable.Name {
+		return recordsTable
+	}
 	if schema == catalogSchema || schema == informationSchema {
 		if s := findSystem(schema, name); s != nil {
 			return s.def
@@ -102,7 +116,10 @@ func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 			return c.sql + " AS " + alias, r
 		}
 	}
-	d := t.findTable(v)
+	d := t.findRelation(v)
+	if d.view != nil {
+		return t.viewItem(v, d)
+	}
 	if v.Alias == nil {
 		r.schema = d.Schema
 	}
@@ -319,6 +336,9 @@ func (t *translator) usingColumn(side []*rte, name, which string) *rteCol {
 
 // rangeFunction translates generate_series and unnest.
 func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
+	if f.IsRowsfrom && !f.Ordinality && len(f.Coldeflist) == 0 {
+		return t.rowsFrom(f)
+	}
 	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
 	if f.IsRowsfrom || f.Ordinality && !ancestors || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
 		refuseSQL("this form of a function in FROM")
@@ -387,6 +407,40 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
+}
+
+// rowsFrom translates ROWS FROM (unnest(...), unnest(...), ...): the arrays become
+// rows together, the shorter ones followed by NULLs.
+func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
+	alias := t.alias()
+	r := &rte{alias: "unnest", sql: alias}
+	if f.Alias != nil {
+		r.alias = f.Alias.Aliasname
+	}
+	var types, arrays, cols []string
+	s := t.scope
+	old := s.hidden
+	s.hidden = true
+	if len(f.Functions) > 100 {
+		refuseSQL("ROWS FROM of more than 100 functions")
+	}
+	for i, n := range f.Functions {
+		fc := n.GetList().GetItems()[0].GetFuncCall()
+		if fc == nil || fc.Funcname[len(fc.Funcname)-1].GetString_().GetSval() != "unnest" || len(fc.Args) != 1 || n.GetList().GetItems()[1].GetList() != nil {
+			refuseSQL("ROWS FROM of other functions than unnest")
+		}
+		arr := t.expr(fc.Args[0])
+		elem := elemType(arr.typ)
+		if elem == 0 {
+			t.noFunction("unnest", []uint32{arr.typ}, false, fc.Location)
+		}
+		types, arrays = append(types, itoa(int64(arr.typ))), append(arrays, arr.sql)
+		cols = append(cols, elemFromJSON(elem, "json_extract(value, '$["+itoa(int64(i))+"]')")+" AS c"+itoa(int64(i+1)))
+		r.cols = append(r.cols, rteCol{name: "unnest", sql: alias + ".c" + itoa(int64(i+1)), typ: elem, mod: -1})
+	}
+	s.hidden = old
+	t.renameColumns(r, f.Alias)
+	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quoteText(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
 }
 
 // isAncestors recognises pg_partition_ancestors, which has no rows whatever its

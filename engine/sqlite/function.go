@@ -210,6 +210,43 @@ func defMisc() {
 		}
 		return textV(s)
 	})
+	// cleave_array_zip(types, arrays...): the JSON of rows of one element each.
+	defLax("cleave_array_zip", -1, func(v *env, a []arg) (datum, error) {
+		arrays := make([]array, len(a)-1)
+		types, rows := strings.Split(a[0].Text(), ","), 0
+		for i := range arrays {
+			if a[i+1].Type() == sqlite.TypeNull {
+				continue
+			}
+			arr, err := parseArray(a[i+1].Text(), u32(types[i]))
+			if err != nil {
+				return failV(err)
+			}
+			arrays[i], rows = arr, max(rows, len(arr))
+		}
+		out := []byte{'['}
+		for n := range rows {
+			if n > 0 {
+				out = append(out, ',')
+			}
+			out = append(out, '[')
+			for i, arr := range arrays {
+				if i > 0 {
+					out = append(out, ',')
+				}
+				e := arrayElem{null: true}
+				if n < len(arr) {
+					e = arr[n]
+				}
+				var err error
+				if out, err = e.appendJSON(out, elemType(u32(types[i])), v.loc); err != nil {
+					return failV(err)
+				}
+			}
+			out = append(out, ']')
+		}
+		return textV(string(append(out, ']')))
+	})
 	def("cleave_array_cast", 3, func(v *env, a []arg) (datum, error) {
 		arr, err := parseArray(a[0].Text(), uint32(a[1].Int64()))
 		if err != nil {

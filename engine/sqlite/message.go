@@ -115,7 +115,7 @@ func (p *plan) exitsFailed() bool {
 	if p.empty {
 		return true
 	}
-	return p.kind == controlPlan && (p.tag == "COMMIT" || p.tag == "ROLLBACK")
+	return p.kind == controlPlan && (p.tag == "COMMIT" || p.tag == "ROLLBACK" || p.tag == "PREPARE TRANSACTION")
 }
 
 func (c *Conn) simpleQuery(body []byte) error {
@@ -182,7 +182,7 @@ func (c *Conn) runScript() {
 		if err != nil {
 			return err
 		}
-		if p.plan.returns {
+		if p.plan.returns && p.copy == nil {
 			c.out = appendRowDescription(c.out, p.plan.cols, func(int) int16 { return 0 })
 		}
 		c.active, c.activeN, c.simple = p, 0, true
@@ -335,7 +335,14 @@ func (c *Conn) bind(body []byte) error {
 	if n != len(s.plan.params) {
 		return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", n, stmtName, len(s.plan.params))
 	}
-	p := &portal{name: portalName, plan: s.plan, source: s, args: make([]datum, n)}
+	p := &portal{name: portalName, plan: s.plan, source: s, args: make([]datum, n), level: len(c.tx.savepoints)}
+	if s.plan.fetch != nil {
+		// The cursor may be another one than at Parse.
+		var err error
+		if p.plan, err = c.planFetch(s.plan.fetch, s.plan.text); err != nil {
+			return err
+		}
+	}
 	for i := range n {
 		if len(rest) < 4 {
 			return malformed()
@@ -444,6 +451,13 @@ func (c *Conn) describe(body []byte) error {
 					return err
 				}
 			}
+		}
+		if s.plan.fetch != nil {
+			p, err := c.planFetch(s.plan.fetch, s.plan.text)
+			if err != nil {
+				return err
+			}
+			s.plan = p
 		}
 		c.out = wire.AppendParameterDescription(c.out, s.plan.params)
 		if !s.plan.returns {

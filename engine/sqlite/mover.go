@@ -23,7 +23,7 @@ var _ engine.Movable = (*Shard)(nil)
 // Bounds of moves.
 const (
 	moverIdle  = 4                    // conversations kept for the next call
-	moverCache = -16000               // their page cache, KiB
+	moverCache = -8000                // their page cache while they work, KiB
 	logPoll    = 5 * time.Millisecond // between two looks for changes of other processes
 	sweepRows  = 2000                 // of the log, deleted in one transaction
 )
@@ -97,6 +97,9 @@ func (m *mover) put(c *Conn) {
 		return
 	}
 	c.sets = c.sets[:0]
+	if c.tx.sqlite == sqliteIdle {
+		_ = c.exec("PRAGMA shrink_memory") // it may not be used again for long
+	}
 	p := &m.s.movers
 	p.mu.Lock()
 	keep := len(p.idle) < moverIdle && c.tx.sqlite == sqliteIdle

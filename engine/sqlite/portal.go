@@ -126,14 +126,18 @@ func (c *Conn) endPortal(p *portal) {
 
 func (c *Conn) closePortal(name string) {
 	if p := c.portals[name]; p != nil {
-		c.endPortal(p)
+		c.forgetPortal(p)
 		delete(c.portals, name)
 	}
 }
 
+// closePortals closes the portals of the transaction, which ends. Cursors WITH
+// HOLD that an earlier one left stay.
 func (c *Conn) closePortals() {
-	for name := range c.portals {
-		c.closePortal(name)
+	for name, p := range c.portals {
+		if p.cursor == nil || !p.cursor.kept {
+			c.closePortal(name)
+		}
 	}
 }
 
@@ -238,10 +242,10 @@ func (c *Conn) startExecute(p *portal, max int32, simple bool) error {
 		}
 		return sqlstate.New(sqlstate.ObjectNotInState, "portal \"%s\" cannot be run", p.name)
 	}
+	if c.tx.block == txFailed && !p.plan.exitsFailed() {
+		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+	}
 	if !p.started {
-		if c.tx.block == txFailed && !p.plan.exitsFailed() {
-			return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
-		}
 		if p.plan.kind != queryPlan {
 			if err := c.runUtility(p); err != nil {
 				return err
@@ -292,8 +296,24 @@ func (c *Conn) statementFailed(p *portal, err error) {
 }
 
 func (c *Conn) stepRows(p *portal) error {
+	if p.copyIn != nil {
+		c.awaitCopy(p)
+		return nil
+	}
+	if p.copy != nil && !p.copy.said {
+		c.out = p.copy.begin(c.out, p.plan.cols)
+	}
 	for {
-		if p.plan.kind != queryPlan {
+		if p.plan.kind != queryPlan || p.held {
+			if p.pull != nil && p.rowPos >= len(p.rows) {
+				row, ok, err := p.pull()
+				if err != nil {
+					return err
+				}
+				if p.rows, p.rowPos = p.rows[:0], 0; ok {
+					p.rows = append(p.rows, row)
+				}
+			}
 			if p.rowPos >= len(p.rows) {
 				return c.finish(p, false)
 			}
@@ -304,6 +324,7 @@ func (c *Conn) stepRows(p *portal) error {
 			if c.out, err = c.appendStaticRow(c.out, p, p.rows[p.rowPos]); err != nil {
 				return err
 			}
+			p.rows[p.rowPos] = nil
 			p.rowPos++
 			p.count++
 			if len(c.out) >= outputChunk {
@@ -321,7 +342,7 @@ func (c *Conn) stepRows(p *portal) error {
 			}
 			p.row = true
 		}
-		if c.activeN > 0 && p.count >= int64(c.activeN) {
+		if c.activeN > 0 && p.count >= int64(c.activeN) && p.copy == nil {
 			return c.suspend()
 		}
 		if p.seen != nil {
@@ -334,7 +355,12 @@ func (c *Conn) stepRows(p *portal) error {
 		}
 		if p.plan.returns {
 			var err error
-			if c.out, err = c.appendRow(c.out, p); err != nil {
+			if p.copy != nil {
+				c.out, err = c.appendCopyRow(c.out, p)
+			} else {
+				c.out, err = c.appendRow(c.out, p)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -375,6 +401,10 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 		c.closePortalValue(p)
 	}
 	c.endStatement()
+	if p.copy != nil {
+		c.out = p.copy.end(c.out)
+		p.tag = "COPY " + strconv.FormatInt(p.count, 10)
+	}
 	if p.plan.empty {
 		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
 	} else {

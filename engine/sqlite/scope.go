@@ -136,6 +136,16 @@ func (t *translator) column(parts []string, loc int32) expr {
 			break
 		}
 	}
+	if name == "ctid" {
+		for s := t.scope; s != nil; s = s.parent {
+			for _, r := range s.rtes {
+				if r.table.placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
+					c := rteCol{name: name, sql: r.sql + ".rowid", typ: oidTID, mod: -1, table: r.table.OID, attnum: -1}
+					return t.useColumn(s, r, &c)
+				}
+			}
+		}
+	}
 	if name == "tableoid" {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
@@ -214,4 +224,10 @@ func (t *translator) star(table, schema string, loc int32) []expr {
 	}
 	t.failAt(loc, sqlstate.UndefinedTable, "missing FROM-clause entry for table \"%s\"", table)
 	return nil
+}
+
+// placed reports whether the table's rows have a place in the file that ctid can
+// name: SQLite's rowid.
+func (d *tableDef) placed() bool {
+	return d != nil && d.system == nil && !d.relation && !d.static && d.column("rowid") == nil
 }

@@ -456,10 +456,27 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			c.dropPrepared(name)
 			return nil
 		})
-	case *pg.Node_CopyStmt:
-		return nil, refused("COPY")
-	case *pg.Node_DeclareCursorStmt, *pg.Node_FetchStmt, *pg.Node_ClosePortalStmt:
-		return nil, refused("a cursor declared in SQL")
+	case *pg.Node_FetchStmt:
+		return c.planFetch(s.FetchStmt, text)
+	case *pg.Node_ClosePortalStmt:
+		name := s.ClosePortalStmt.Portalname
+		if name == "" {
+			return control("CLOSE CURSOR ALL", func(c *Conn, p *portal) error {
+				for name, k := range c.portals {
+					if k.cursor != nil {
+						c.closePortal(name)
+					}
+				}
+				return nil
+			})
+		}
+		return control("CLOSE CURSOR", func(c *Conn, p *portal) error {
+			if c.portals[name] == nil {
+				return sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", name)
+			}
+			c.closePortal(name)
+			return nil
+		})
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
 		return nil, refused("LISTEN and NOTIFY")
 	}
@@ -498,6 +515,7 @@ func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan,
 				c.abandonTx()
 				return nil
 			}
+			c.keepCursors()
 			c.closePortals()
 			return c.commitTx()
 		})
@@ -532,7 +550,36 @@ func (c *Conn) planTransaction(s *pg.TransactionStmt, control controlFn) (*plan,
 			return c.rollbackTo(name)
 		})
 	}
-	return nil, sqlstate.Refuse("a SQLite shard cannot prepare a transaction for two-phase commit", "Use PostgreSQL shards where transactions span shards.")
+	gid := s.Gid
+	switch s.Kind {
+	case pg.TransactionStmtKind_TRANS_STMT_PREPARE:
+		return control("PREPARE TRANSACTION", func(c *Conn, p *portal) error {
+			switch c.tx.block {
+			case txNone:
+				c.warning(sqlstate.NoActiveTransaction, "there is no transaction in progress")
+				p.tag = "ROLLBACK"
+				return c.commitTx()
+			case txFailed:
+				p.tag = "ROLLBACK"
+				c.abandonTx()
+				return nil
+			}
+			return c.prepareTransaction(gid)
+		})
+	case pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED, pg.TransactionStmtKind_TRANS_STMT_ROLLBACK_PREPARED:
+		commit := s.Kind == pg.TransactionStmtKind_TRANS_STMT_COMMIT_PREPARED
+		tag := "ROLLBACK PREPARED"
+		if commit {
+			tag = "COMMIT PREPARED"
+		}
+		return control(tag, func(c *Conn, p *portal) error {
+			if c.tx.block != txNone || c.tx.implicit {
+				return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
+			}
+			return c.endPrepared(gid, commit)
+		})
+	}
+	return nil, refused("this transaction statement")
 }
 
 func (c *Conn) transactionModes(opts []*pg.Node) error {

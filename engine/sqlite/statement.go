@@ -32,6 +32,7 @@ type plan struct {
 	util       func(c *Conn, p *portal) error
 	kind       planKind
 	empty      bool
+	fetch      *pg.FetchStmt // FETCH or MOVE: its columns are the cursor's
 
 	idle    []*sqlite.Stmt
 	pins    int

@@ -42,8 +42,8 @@ func systemEmitters() {
 		"pg_get_indexdef(oid,int4,bool)":             "cleave_indexdef(%1, %2, %3)",
 		"pg_get_constraintdef(oid)":                  "cleave_constraintdef(%1, 0)",
 		"pg_get_constraintdef(oid,bool)":             "cleave_constraintdef(%1, %2)",
-		"pg_get_viewdef(oid)":                        "NULL",
-		"pg_get_viewdef(oid,bool)":                   "NULL",
+		"pg_get_viewdef(oid)":                        "cleave_viewdef(%1)",
+		"pg_get_viewdef(oid,bool)":                   "cleave_viewdef(%1)",
 		"pg_get_triggerdef(oid)":                     "NULL",
 		"pg_get_triggerdef(oid,bool)":                "NULL",
 		"pg_get_ruledef(oid)":                        "NULL",
@@ -274,6 +274,11 @@ func (c *Conn) relationName(oid uint32) (schema, name string) {
 			return d.Schema, ix.Name
 		}
 	}
+	for _, d := range c.cat.views {
+		if d.OID == oid {
+			return d.Schema, d.Name
+		}
+	}
 	for _, s := range systemTables() {
 		if s.def.OID == oid {
 			return s.def.Schema, s.def.Name
@@ -439,6 +444,12 @@ func defSystem() {
 					return textV(s)
 				}
 			}
+		}
+		return datum{}, nil
+	})
+	sys("cleave_viewdef", 1, func(c *Conn, a []arg) (datum, error) {
+		if s, ok := c.viewText(uint32(a[0].Int64())); ok {
+			return textV(s)
 		}
 		return datum{}, nil
 	})

@@ -104,11 +104,11 @@ var systemFills map[string]func(c *Conn) [][]datum
 var systemConstant = map[string]bool{"pg_catalog.pg_type": true, "pg_catalog.pg_proc": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_cast": true,
 	"pg_catalog.pg_am": true, "pg_catalog.pg_collation": true, "pg_catalog.pg_tablespace": true, "pg_catalog.pg_language": true}
 
-var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true}
+var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true, "pg_catalog.pg_prepared_xacts": true}
 
 func init() {
 	systemFills = map[string]func(c *Conn) [][]datum{
-		"pg_catalog.pg_namespace": fillNamespace, "pg_catalog.pg_class": fillClass, "pg_catalog.pg_attribute": fillAttribute,
+		"pg_catalog.pg_prepared_xacts": preparedRows, "pg_catalog.pg_views": fillPgViews, "pg_catalog.pg_namespace": fillNamespace, "pg_catalog.pg_class": fillClass, "pg_catalog.pg_attribute": fillAttribute,
 		"pg_catalog.pg_type": fillType, "pg_catalog.pg_index": fillIndex, "pg_catalog.pg_constraint": fillConstraint,
 		"pg_catalog.pg_attrdef": fillAttrdef, "pg_catalog.pg_description": fillDescription, "pg_catalog.pg_database": fillDatabase,
 		"pg_catalog.pg_roles": fillRoles, "pg_catalog.pg_authid": fillAuthid, "pg_catalog.pg_range": fillRange, "pg_catalog.pg_user": fillUser, "pg_catalog.pg_am": fillAM,
@@ -189,6 +189,10 @@ func fillClass(c *Conn) [][]datum {
 				"relpersistence": "p", "relkind": "i", "relnatts": len(ix.Columns), "relispopulated": true, "relreplident": "n"})
 		}
 	}
+	for _, d := range c.sortedViews() {
+		m.add(fields{"oid": d.OID, "relname": d.Name, "relnamespace": c.schemaOID(d.Schema), "reltype": rowTypeOID(d), "relowner": ownerOID,
+			"reltuples": -1.0, "relpersistence": "p", "relkind": "v", "relnatts": len(d.Columns), "relhasrules": true, "relispopulated": true, "relreplident": "n"})
+	}
 	for _, s := range systemTables() {
 		m.add(fields{"oid": s.def.OID, "relname": s.def.Name, "relnamespace": c.schemaOID(s.def.Schema), "relowner": ownerOID,
 			"relam": map[bool]int{true: heapAM, false: 0}[s.kind == 'r'], "reltuples": -1.0, "relpersistence": "p", "relkind": s.kind,
@@ -229,6 +233,11 @@ func fillAttribute(c *Conn) [][]datum {
 				col := d.byNum(ic.Num)
 				column(ix.OID, int16(i+1), col.Name, col.Type, col.Mod, false, false, false)
 			}
+		}
+	}
+	for _, d := range c.sortedViews() {
+		for _, col := range d.Columns {
+			column(d.OID, col.Num, col.Name, col.Type, col.Mod, false, false, false)
 		}
 	}
 	for _, s := range systemTables() {
@@ -491,6 +500,15 @@ func fillPgTables(c *Conn) [][]datum {
 	return m.rows
 }
 
+func fillPgViews(c *Conn) [][]datum {
+	m := maker(catalogSchema, "pg_views")
+	for _, d := range c.sortedViews() {
+		text, _ := c.viewText(d.OID)
+		m.add(fields{"schemaname": d.Schema, "viewname": d.Name, "viewowner": c.user, "definition": text})
+	}
+	return m.rows
+}
+
 func fillPgIndexes(c *Conn) [][]datum {
 	m := maker(catalogSchema, "pg_indexes")
 	for _, d := range c.sortedTables() {
@@ -516,6 +534,9 @@ func fillInfoTables(c *Conn) [][]datum {
 	}
 	for _, d := range c.sortedTables() {
 		add(d.Schema, d.Name, "BASE TABLE", "YES")
+	}
+	for _, d := range c.sortedViews() {
+		add(d.Schema, d.Name, "VIEW", "NO")
 	}
 	for _, s := range systemTables() {
 		if s.kind == 'r' {
@@ -578,6 +599,9 @@ func fillInfoColumns(c *Conn) [][]datum {
 		}
 	}
 	for _, d := range c.sortedTables() {
+		table(d)
+	}
+	for _, d := range c.sortedViews() {
 		table(d)
 	}
 	for _, s := range systemTables() {

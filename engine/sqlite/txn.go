@@ -69,6 +69,11 @@ type writerQueue struct {
 	path string
 	refs int
 	slot chan struct{}
+	// holder has the turn; it is guarded by turns.
+	holder *Conn
+
+	mu    sync.Mutex
+	ended chan struct{} // closed when a prepared transaction ends here
 
 	logMu sync.Mutex
 	log   chan struct{} // closed when the process has committed a captured change
@@ -145,6 +150,9 @@ func (c *Conn) begin(write bool) error {
 		if c.tx.readOnly {
 			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", c.verb)
 		}
+		if err := c.holdPortals(); err != nil {
+			return err
+		}
 		if err := c.beginWrite(); err != nil {
 			return err
 		}
@@ -153,6 +161,9 @@ func (c *Conn) begin(write bool) error {
 			return err
 		}
 		c.tx.sqlite = sqliteBegun
+		if err := c.record(); err != nil {
+			return err
+		}
 		if err := c.replaySavepoints(); err != nil {
 			return err
 		}
@@ -173,18 +184,54 @@ func (c *Conn) beginWrite() error {
 	if c.tx.sqlite == sqliteBegun {
 		// The snapshot is kept: SQLite itself refuses if it is not the latest.
 		c.tx.wrote = true
-		return c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'")
+		if err := c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'"); err != nil {
+			return err
+		}
+		if gid, err := c.holder(); err != nil || gid == "" {
+			return err
+		}
+		// What is prepared will have changed the file when it has ended.
+		return sqlite.ResultBusySnapshot.ToError()
 	}
 	if c.tx.sqlite == sqliteRead {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
-	deadline := time.Now().Add(c.busyTimeout())
-	wait := time.Millisecond
-	for {
-		err := c.cachedExec("BEGIN IMMEDIATE")
-		if err == nil {
+	for deadline := time.Now().Add(c.busyTimeout()); ; {
+		if err := c.lockFile(func() error { return c.cachedExec("BEGIN IMMEDIATE") }, deadline, 50*time.Millisecond); err != nil {
+			return err
+		}
+		gid, err := c.holder()
+		if err == nil && gid == "" {
 			break
+		}
+		if e := c.cachedExec("ROLLBACK"); err == nil {
+			err = e
+		}
+		if err != nil {
+			return err
+		}
+		if c.writers == nil {
+			return preparedTimeout(gid)
+		}
+		if err := c.awaitPrepared(deadline); err != nil {
+			return err
+		}
+	}
+	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
+	if err := c.record(); err != nil {
+		return err
+	}
+	return c.replaySavepoints()
+}
+
+// lockFile takes the file's write lock with begin, for which it tries again until
+// the deadline, with pauses of at most longest.
+func (c *Conn) lockFile(begin func() error, deadline time.Time, longest time.Duration) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
+		err := begin()
+		if err == nil {
+			return nil
 		}
 		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || sqlite.ErrCode(err) == sqlite.ResultBusySnapshot || time.Now().After(deadline) {
 			return err
@@ -194,10 +241,7 @@ func (c *Conn) beginWrite() error {
 			return sqlite.ResultInterrupt.ToError()
 		case <-time.After(wait):
 		}
-		wait = min(2*wait, 50*time.Millisecond)
 	}
-	c.tx.sqlite, c.tx.wrote = sqliteBegun, true
-	return c.replaySavepoints()
 }
 
 func (c *Conn) interruptChan() <-chan struct{} {
@@ -208,21 +252,87 @@ func (c *Conn) interruptChan() <-chan struct{} {
 
 // waitTurn takes the process's turn to write, for at most the lock timeout.
 func (c *Conn) waitTurn() error {
+	q := c.writers
 	select {
-	case c.writers.slot <- struct{}{}:
+	case q.slot <- struct{}{}:
+		c.tookTurn()
 		return nil
 	default:
 	}
+	if err := c.awaits(q); err != nil {
+		return err
+	}
+	defer c.awaits(nil)
 	timer := time.NewTimer(c.busyTimeout())
 	defer timer.Stop()
 	select {
-	case c.writers.slot <- struct{}{}:
+	case q.slot <- struct{}{}:
+		c.tookTurn()
 		return nil
 	case <-timer.C:
 		return lockTimeout()
 	case <-c.interruptChan():
 		return sqlite.ResultInterrupt.ToError()
 	}
+}
+
+// turns are who has and who awaits a turn to write, in this process.
+var turns = struct {
+	mu      sync.Mutex
+	waiting map[*Conn]*writerQueue
+}{waiting: map[*Conn]*writerQueue{}}
+
+func (c *Conn) tookTurn() {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	c.writers.holder = c
+	delete(turns.waiting, c)
+}
+
+// SetGroup implements engine.Grouped.
+func (c *Conn) SetGroup(id uint64) {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	c.group = id
+}
+
+// awaits notes what the conversation waits for, nil for nothing. Whoever closes a
+// ring of transactions over several files, each of which waits for the next one's,
+// gets 40P01: nobody in it could go on.
+func (c *Conn) awaits(q *writerQueue) error {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	if q == nil {
+		delete(turns.waiting, c)
+		return nil
+	}
+	seen := map[*writerQueue]bool{}
+	var ring func(q *writerQueue) bool
+	ring = func(q *writerQueue) bool {
+		h := q.holder
+		if h == nil || h.group == 0 || seen[q] {
+			return false
+		}
+		if h.group == c.group {
+			return true
+		}
+		seen[q] = true
+		for w, next := range turns.waiting {
+			if w.group == h.group && ring(next) {
+				return true
+			}
+		}
+		return false
+	}
+	if c.group != 0 && ring(q) {
+		e := sqlstate.New(sqlstate.DeadlockDetected, "deadlock detected").
+			WithDetail("This transaction waits for the write lock of a SQLite file, and its holder, or whom that one waits for, for a file that this one has written to.").
+			WithHint("Run the transaction again. Transactions that write to several shards in the same order do not wait for each other in a ring.")
+		e.Retry = sqlstate.RetryTransaction
+		return e
+	}
+	turns.waiting[c] = q
+	return nil
 }
 
 func lockTimeout() error {
@@ -301,6 +411,7 @@ func (c *Conn) endImplicit() error {
 	if c.tx.block != txNone {
 		return nil
 	}
+	c.keepCursors()
 	c.closePortals()
 	return c.commitTx()
 }
@@ -322,6 +433,11 @@ func (c *Conn) commitTx() error {
 	}
 	told := len(c.tx.captured) > 0 && c.writers != nil
 	c.settings.commitLocal(&c.tx)
+	for _, k := range c.portals {
+		if k.cursor != nil {
+			k.cursor.fresh = false
+		}
+	}
 	c.resetTx()
 	if told {
 		c.writers.tellLog()
@@ -345,6 +461,12 @@ func (c *Conn) commitFailed(err error) error {
 // abandonTx rolls everything back and leaves the block.
 func (c *Conn) abandonTx() {
 	c.rollbackSQLite()
+	for _, k := range c.portals {
+		if k.cursor != nil && k.cursor.fresh {
+			k.cursor.kept = false
+		}
+	}
+	c.closePortals()
 	c.settings.rollbackLocal(&c.tx, 0)
 	c.resetTx()
 }
@@ -366,6 +488,7 @@ func (c *Conn) rollbackSQLite() {
 		c.cachedExec("ROLLBACK")
 	}
 	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
+	c.touched.end()
 	if c.tx.ddl {
 		c.cat = nil
 	}
@@ -375,6 +498,9 @@ func (c *Conn) rollbackSQLite() {
 
 func (c *Conn) releaseTurn() {
 	if c.tx.queued {
+		turns.mu.Lock()
+		c.writers.holder = nil
+		turns.mu.Unlock()
 		<-c.writers.slot
 		c.tx.queued = false
 	}
@@ -382,6 +508,7 @@ func (c *Conn) releaseTurn() {
 
 func (c *Conn) resetTx() {
 	c.releaseTurn()
+	c.touched.end()
 	c.tx = txState{isolation: c.settings.get("default_transaction_isolation")}
 }
 
@@ -433,6 +560,9 @@ func (c *Conn) savepoint(name string) error {
 	if len(c.tx.savepoints) >= savepointMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d savepoints", savepointMax)
 	}
+	if err := c.holdPortals(); err != nil {
+		return err
+	}
 	if c.tx.sqlite == sqliteBegun {
 		if err := c.exec("SAVEPOINT s" + strconv.Itoa(len(c.tx.savepoints))); err != nil {
 			return err
@@ -462,6 +592,9 @@ func (c *Conn) releaseSavepoint(name string) error {
 		}
 	}
 	c.tx.savepoints = c.tx.savepoints[:i]
+	for _, p := range c.portals {
+		p.level = min(p.level, i)
+	}
 	return nil
 }
 
@@ -474,7 +607,11 @@ func (c *Conn) rollbackTo(name string) error {
 		return sqlstate.New(sqlstate.InFailedTransaction, "the whole transaction was rolled back, so that its savepoints are gone").
 			WithHint("Run ROLLBACK, then the transaction again.")
 	}
-	c.closePortals()
+	for name, p := range c.portals {
+		if p.level > i {
+			c.closePortal(name)
+		}
+	}
 	if c.tx.sqlite == sqliteBegun {
 		if err := c.exec("ROLLBACK TO s" + strconv.Itoa(i)); err != nil {
 			return err

@@ -86,7 +86,7 @@ const (
 
 func classOf(oid uint32) class {
 	switch oid {
-	case oidBool, oidInt2, oidInt4, oidInt8, oidOID, oidXID, oidDate, oidTime, oidTimestamp, oidTimestamptz,
+	case oidBool, oidInt2, oidInt4, oidInt8, oidOID, oidXID, oidTID, oidDate, oidTime, oidTimestamp, oidTimestamptz,
 		oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegoper, oidRegoperator, oidRegrole, oidRegnamespace, oidRegcollation:
 		return classInt
 	case oidFloat8, oidFloat4:

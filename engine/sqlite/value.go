@@ -3,6 +3,7 @@ package sqlite
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -326,6 +327,8 @@ func datumIn(oid uint32, text string, loc *time.Location) (datum, error) {
 			return datum{}, badInput(oid, text)
 		}
 		return intDatum(int64(i)), nil
+	case oidTID:
+		return tidIn(text)
 	case oidText, oidVarchar, oidBpchar, oidPgNodeTree:
 		return textDatum(text), nil
 	case oidName:
@@ -409,6 +412,8 @@ func appendDatum(dst []byte, oid uint32, d datum, loc *time.Location) ([]byte, e
 			return append(dst, 't'), nil
 		}
 		return append(dst, 'f'), nil
+	case oidTID:
+		return appendTID(dst, d.i), nil
 	case oidDate:
 		return appendDate(dst, d.i), nil
 	case oidTime:
@@ -435,6 +440,20 @@ func appendDatum(dst []byte, oid uint32, d datum, loc *time.Location) ([]byte, e
 		return append(dst, d.s...), nil
 	}
 	return dst, sqlstate.New(sqlstate.InternalError, "no text form of type %s", typeName(oid))
+}
+
+// A tid is a rowid: its page the upper bits, its place on the page the lower 16.
+func appendTID(dst []byte, row int64) []byte {
+	return fmt.Appendf(dst, "(%d,%d)", uint32(row>>16), uint16(row))
+}
+
+func tidIn(text string) (datum, error) {
+	var page uint32
+	var place uint16
+	if n, err := fmt.Sscanf(text, "(%d,%d)", &page, &place); err != nil || n != 2 {
+		return datum{}, badInput(oidTID, text)
+	}
+	return intDatum(int64(page)<<16 | int64(place)), nil
 }
 
 func appendUUID(dst []byte, s string) []byte {
@@ -528,6 +547,11 @@ func datumFromBinary(oid uint32, b []byte) (datum, error) {
 			return datum{}, bad
 		}
 		return intDatum(int64(binary.BigEndian.Uint32(b))), nil
+	case oidTID:
+		if !size(6) {
+			return datum{}, bad
+		}
+		return intDatum(int64(binary.BigEndian.Uint32(b))<<16 | int64(binary.BigEndian.Uint16(b[4:]))), nil
 	case oidDate:
 		if !size(4) {
 			return datum{}, bad
@@ -603,6 +627,8 @@ func appendBinaryDatum(dst []byte, oid uint32, d datum, loc *time.Location) ([]b
 		return binary.BigEndian.AppendUint16(dst, uint16(d.i)), nil
 	case oidInt4, oidDate, oidOID, oidXID, oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegoper, oidRegoperator, oidRegrole, oidRegnamespace, oidRegcollation:
 		return binary.BigEndian.AppendUint32(dst, uint32(d.i)), nil
+	case oidTID:
+		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint32(dst, uint32(d.i>>16)), uint16(d.i)), nil
 	case oidInt8, oidTime, oidTimestamp, oidTimestamptz:
 		return binary.BigEndian.AppendUint64(dst, uint64(d.i)), nil
 	case oidFloat4:

@@ -29,8 +29,9 @@ const (
 // view is one shard's part in an atomic read.
 type view struct {
 	Participant
-	before string // a snapshot from before all that are read from
-	taken  bool   // it is in a transaction whose snapshot is taken
+	records records
+	before  string // a snapshot from before all that are read from
+	taken   bool   // it is in a transaction whose snapshot is taken
 	// recent are the transactions that the snapshot sees and before does not;
 	// prepared those that were prepared when it was taken, with their global ids.
 	recent   []txid
@@ -48,10 +49,7 @@ type view struct {
 func (t *Transactions) Snapshots(ctx context.Context, parts []Participant, begin string) error {
 	views := make([]*view, len(parts))
 	for i, p := range parts {
-		views[i] = &view{Participant: p}
-		if t.engineOf(p.Shard) != enginePostgres {
-			return sqlstate.Refuse("atomic reads over several shards need PostgreSQL shards, and "+p.Shard+" is another", "SET cleave.read_consistency = 'shard'").OnShard(p.Shard)
-		}
+		views[i] = &view{Participant: p, records: t.records(p.Shard)}
 		if err := t.prepareShard(ctx, p.Shard); err != nil {
 			return err
 		}
@@ -76,7 +74,7 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 		if try%8 == 0 { // from scratch: what lies before is old, and more and more would have to be compared
 			rollback(views)
 			started = time.Now()
-			if err := askViews(views, "SELECT pg_catalog.pg_current_snapshot()", func(v *view, res *engine.Result) error {
+			if err := askViews(views, records.snapshot, func(v *view, res *engine.Result) error {
 				v.before = res.Rows[0][0].String
 				return nil
 			}); err != nil {
@@ -126,7 +124,7 @@ func takeViews(views []*view, begin string) error {
 			continue
 		}
 		// Two messages: a transaction's isolation is set before its first query.
-		if err := v.Conn.AskAll(preparedSQL, begin+"; SELECT id FROM "+table+" WHERE xid >= pg_catalog.pg_snapshot_xmin('"+v.before+"') AND NOT pg_catalog.pg_visible_in_snapshot(xid, '"+v.before+"') AND decided IS NOT false"); err != nil {
+		if err := v.Conn.AskAll(v.records.prepared(), begin+"; "+v.records.recent(v.before)); err != nil {
 			drainViews(asked, 2)
 			return onShard(err, v.Shard)
 		}
@@ -181,7 +179,7 @@ func compareViews(views []*view) (behind map[*view][]txid, err error) {
 		return nil, nil
 	}
 	shards := map[txid][]string{}
-	err = askViews(views, "SELECT id, pg_catalog.array_to_string(shards, ',') FROM "+table+" WHERE id = ANY ('{"+strings.Join(ids, ",")+"}'::uuid[]) AND decided IS NOT false", func(v *view, res *engine.Result) error {
+	err = askViews(views, func(r records) string { return r.visible(ids) }, func(v *view, res *engine.Result) error {
 		v.sees = map[txid]bool{}
 		for _, row := range res.Rows {
 			if id, ok := parseUUID(row[0].String); ok {
@@ -241,9 +239,9 @@ func (t *Transactions) help(ctx context.Context, views []*view, behind map[*view
 }
 
 // askViews runs a text on all views at the same time.
-func askViews(views []*view, sql string, take func(v *view, res *engine.Result) error) error {
+func askViews(views []*view, sql func(records) string, take func(v *view, res *engine.Result) error) error {
 	for i, v := range views {
-		if err := v.Conn.Ask(sql); err != nil {
+		if err := v.Conn.Ask(sql(v.records)); err != nil {
 			drainViews(views[:i], 1)
 			return onShard(err, v.Shard)
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -60,8 +59,9 @@ func (b *bank) sum(ctx context.Context, tx *Transactions, shards ...int) (total 
 // TestAtomicReadDuringCommit reads at each step of a commit. An atomic read never
 // sees a part of the transaction; an ordinary one does, between the decision and
 // the last COMMIT PREPARED.
-func TestAtomicReadDuringCommit(t *testing.T) {
-	b := newBank(t, same(pgtest.Server(t), 3)...)
+func TestAtomicReadDuringCommit(t *testing.T) { banks(t, testAtomicReadDuringCommit) }
+
+func testAtomicReadDuringCommit(t *testing.T, b *bank) {
 	tx, reader := b.transactions(), b.transactions()
 	torn := 0
 	tx.step = func(step, shard string) error {
@@ -91,11 +91,12 @@ func TestAtomicReadDuringCommit(t *testing.T) {
 }
 
 // TestAtomicReads reads while two processes commit transfers.
-func TestAtomicReads(t *testing.T) {
-	b := newBank(t, same(pgtest.Server(t), 3)...)
+func TestAtomicReads(t *testing.T) { banks(t, testAtomicReads) }
+
+func testAtomicReads(t *testing.T, b *bank) {
 	const accounts, writers, each = 40, 4, 60
 	for i := range b.urls {
-		b.query(i, fmt.Sprintf("INSERT INTO account SELECT g, 100 FROM generate_series(%d, %d) g", 10, 10+accounts-1))
+		b.query(i, fmt.Sprintf("INSERT INTO account SELECT g, 100 FROM generate_series(%d, %d) AS s(g)", 10, 10+accounts-1))
 	}
 	want := 300 + 3*accounts*100
 	ctx, stop := context.WithCancel(context.Background())
@@ -109,11 +110,15 @@ func TestAtomicReads(t *testing.T) {
 			for i := range each {
 				id := 10 + (w*each+i)%accounts
 				var parts []Participant
-				for k, amount := range []int{-1, 1} {
-					shard := (w + i + k) % 3
+				// In the order of shards: a SQLite file is locked as a whole.
+				for k := range 2 {
+					shard, amount := min((w+i)%3, (w+i+1)%3), -1
+					if k == 1 {
+						shard, amount = max((w+i)%3, (w+i+1)%3), 1
+					}
 					c, err := b.ex.Acquire(ctx, shardName(shard), nil)
 					if err == nil {
-						_, err = c.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '5s'; UPDATE account SET balance = balance + %d WHERE id = %d", amount, id))
+						_, err = c.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = '30s'; UPDATE account SET balance = balance + %d WHERE id = %d", amount, id))
 					}
 					if err != nil {
 						t.Error(err)
@@ -170,8 +175,9 @@ func TestAtomicReads(t *testing.T) {
 
 // TestAtomicReadInDoubt: a transaction that is committed on one shard and, its
 // router dead, prepared on another is finished by the reader that finds it.
-func TestAtomicReadInDoubt(t *testing.T) {
-	b := newBank(t, same(pgtest.Server(t), 3)...)
+func TestAtomicReadInDoubt(t *testing.T) { banks(t, testAtomicReadInDoubt) }
+
+func testAtomicReadInDoubt(t *testing.T, b *bank) {
 	tx := b.transactions()
 	tx.step = func(step, _ string) error {
 		if step == "commit" {

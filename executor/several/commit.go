@@ -24,8 +24,7 @@ type transaction struct {
 	id      txid
 	cluster string
 	began   time.Time
-	shards  string // of those that write, as SQL
-	names   []string
+	names   []string // of the shards that write
 	decider *side
 	others  []*side // that wrote, to be prepared
 	readers []*side
@@ -76,7 +75,7 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 	for _, s := range append([]*side{x.decider}, x.others...) {
 		x.names = append(x.names, s.Shard)
 	}
-	x.shards, x.id = shardList(x.names), t.newID()
+	x.id = t.newID()
 	x.cluster = t.ex.Snapshot().State().Cluster
 	t.mu.Lock()
 	t.active[x.id] = x
@@ -216,7 +215,7 @@ func (t *Transactions) prepare(ctx context.Context, x *transaction) error {
 			return err
 		}
 		s.gid = gid{cluster: x.cluster, id: x.id, n: i + 1, decider: x.decider.Shard}.String()
-		s.ask(recordSQL(x.id, x.shards) + ";PREPARE TRANSACTION " + executor.QuoteLiteral(s.gid))
+		s.ask(t.records(s.Shard).record(x.id, x.names) + ";PREPARE TRANSACTION " + executor.QuoteLiteral(s.gid))
 		if t.step != nil {
 			s.prepareAnswer(x) // one after the other, so that the steps are what they say
 		}
@@ -270,7 +269,7 @@ func (t *Transactions) decide(ctx context.Context, x *transaction) (committed bo
 	end := interruptible(ctx, []*side{s})
 	// The time counts from the beginning: this process may be stopped right here for
 	// longer than a decision against the transaction is kept.
-	s.ask(decideSQL(x.id, x.shards, x.began.Add(decideMax)) + ";COMMIT")
+	s.ask(t.records(s.Shard).decide(x.id, x.names, x.began.Add(decideMax)) + ";COMMIT")
 	res := s.answer(x.aside)
 	end()
 	if err := t.at("decided", s.Shard); err != nil {

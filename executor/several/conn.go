@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -72,6 +73,7 @@ type Conn struct {
 	cursors  map[string]*cursor
 	portalNo int // names of portals on shards
 	bounds   bounds
+	progress *Progress
 
 	parts  []*part
 	waitID string // see watchLocks
@@ -103,7 +105,10 @@ type Conn struct {
 	// deadline is SetDeadline's.
 	deadline time.Time
 	wake     chan struct{}
+	group    uint64 // of its shards' conversations
 }
+
+var groups atomic.Uint64
 
 var _ engine.Conn = (*Conn)(nil)
 
@@ -113,7 +118,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 		shared: shared, ex: shared.ex, host: host, opt: opt,
 		prepared: map[string]*prepared{}, portals: map[string]*portal{},
 		block: opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
-		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}),
+		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}), progress: new(Progress), group: groups.Add(1),
 	}
 	c.saves = append(c.saves, opt.Saves...)
 	c.modes = append(c.modes, opt.Modes...)
@@ -125,6 +130,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 			p.saves = append(p.saves, opt.Base)
 		}
 		c.parts = append(c.parts, p)
+		a.Group(c.group)
 		c.live[a] = struct{}{}
 	}
 	return c

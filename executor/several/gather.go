@@ -132,7 +132,7 @@ func (g *gather) next(t *turn) error {
 	if err != nil {
 		return err
 	}
-	q := request{text: text, oids: g.in.typed(text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, step: "relation " + r.r.Name}
+	q := request{text: text, oids: g.in.typed(text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, alone: g.e.st.Stable, step: "relation " + r.r.Name}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
@@ -467,7 +467,7 @@ func (g *gather) sendPart(ctx context.Context, text string, in inputs) (*stream,
 	if err != nil {
 		return nil, err
 	}
-	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion, step: "text"}
+	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: g.e.results, portion: g.e.portion, alone: g.e.st.Stable, step: "text"}
 	// The number of rows is a part of the text, so that few of many are the same.
 	q.named = g.e.named && len(in.values)-len(g.in.values) <= 64
 	return g.c.send(p, q)

@@ -176,9 +176,6 @@ func (i *inserting) selected(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.takesRelations(i.shards); err != nil {
-		return err
-	}
 	for _, part := range parts {
 		mine := make([][][]byte, 0, len(i.byShard[part.shard]))
 		for _, r := range i.byShard[part.shard] {

@@ -1,6 +1,7 @@
 package several
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -47,7 +49,8 @@ func (t *Transactions) onStep(at string, do func() error) {
 
 const dyingEnv = "CLEAVE_TEST_DYING"
 
-type dying struct{ Directory, Step string }
+// dying is what the process does: it dies at a step, or transfers until it is killed.
+type dying struct{ Directory, Step, Loop string }
 
 // die is a router that transfers money and kills itself at a step. Its directory is
 // a SQLite file: where there is only that, the router is the directory as well.
@@ -61,10 +64,13 @@ func die(plan string) {
 	must(json.Unmarshal([]byte(plan), &d))
 	dir, err := sqlitedir.OpenWith(d.Directory, sqlitedir.Options{LeaseTTL: shardmap.MinLeaseTTL})
 	must(err)
-	_, _, err = dir.Join(context.Background(), shardmap.Member{ID: d.Step, Role: "router"})
+	_, _, err = dir.Join(context.Background(), shardmap.Member{ID: d.Step + d.Loop, Role: "router"})
 	must(err)
 	ex, err := openBank(dir)
 	must(err)
+	if d.Loop != "" {
+		transfers(ex, d.Loop, len(ex.Snapshot().Shards()))
+	}
 	parts, err := begin(ex, len(ex.Snapshot().Shards()))
 	must(err)
 	tx := NewTransactions(TransactionsOptions{Executor: ex, Member: d.Step})
@@ -81,32 +87,133 @@ func die(plan string) {
 // lease of the first may still run, and ends the transaction then.
 func TestKilledRouter(t *testing.T) {
 	t.Parallel()
+	for name, urls := range map[string]func(t *testing.T) []string{
+		"postgres": func(t *testing.T) (urls []string) {
+			for range 3 {
+				urls = append(urls, pgtest.Database(t))
+			}
+			return urls
+		},
+		"sqlite": files,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, path := fileDirectory(t)
+			b := newBankOn(t, dir, urls(t))
+			other, want := b.transactions(), "100 100 100"
+			for _, at := range steps {
+				plan, err := json.Marshal(dying{Directory: path, Step: at})
+				if err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.Command(os.Args[0], "-test.run=^$")
+				cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
+				out, err := cmd.CombinedOutput()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					t.Fatalf("%s: %s, %v", at, out, err)
+				}
+				b.settled(other)
+				if decidedAt(at) {
+					want = b.after(want)
+				}
+				if got := b.balances(); got != want {
+					t.Fatalf("killed at %q: balances %s, want %s", at, got, want)
+				}
+			}
+		})
+	}
+}
+
+// files are the URLs of three SQLite shards that are not made yet.
+func files(t *testing.T) (urls []string) {
+	dir := t.TempDir()
+	for i := range 3 {
+		urls = append(urls, "file:"+filepath.Join(dir, shardName(i)+".db"))
+	}
+	return urls
+}
+
+func fileDirectory(t *testing.T) (shardmap.Directory, string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "directory.db")
 	dir, err := sqlitedir.OpenWith(path, sqlitedir.Options{LeaseTTL: shardmap.MinLeaseTTL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBankIn(t, dir, same(pgtest.Server(t), 3)...)
-	other, want := b.transactions(), "100 100 100"
-	for _, at := range steps {
-		plan, err := json.Marshal(dying{path, at})
-		if err != nil {
-			t.Fatal(err)
+	return dir, path
+}
+
+// transfers moves money for ever, and says after each that was acknowledged.
+func transfers(ex *executor.Executor, member string, shards int) {
+	tx := NewTransactions(TransactionsOptions{Executor: ex, Member: member})
+	for {
+		parts, err := begin(ex, shards)
+		if err == nil {
+			var ok bool
+			if ok, _, err = tx.Commit(context.Background(), parts); err == nil && ok {
+				fmt.Println("acknowledged")
+			}
 		}
-		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
-		out, err := cmd.CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("%s: %s, %v", at, out, err)
+		for _, p := range parts {
+			if err != nil {
+				p.Conn.Break()
+			}
+			p.Conn.Release()
 		}
-		b.settled(other)
-		if decidedAt(at) {
-			want = b.after(want)
+	}
+}
+
+// TestKilledRouters: two processes at a time transfer money between three SQLite
+// files, and are killed again and again, while atomic reads look. Every sum is
+// right, and nothing that was acknowledged is lost.
+func TestKilledRouters(t *testing.T) {
+	t.Parallel()
+	dir, path := fileDirectory(t)
+	b := newBankOn(t, dir, files(t))
+	reader := b.transactions()
+	acknowledged, reads := 0, 0
+	for round := range 6 {
+		var cmds []*exec.Cmd
+		outs := []*bytes.Buffer{{}, {}}
+		for i := range outs {
+			plan, err := json.Marshal(dying{Directory: path, Loop: fmt.Sprintf("router-%d-%d", round, i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(os.Args[0], "-test.run=^$")
+			cmd.Env = append(os.Environ(), dyingEnv+"="+string(plan))
+			cmd.Stdout = outs[i]
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			cmds = append(cmds, cmd)
 		}
-		if got := b.balances(); got != want {
-			t.Fatalf("killed at %q: balances %s, want %s", at, got, want)
+		for end := time.Now().Add(500*time.Millisecond + time.Duration(round)*7*time.Millisecond); time.Now().Before(end); {
+			got, err := b.sum(context.Background(), reader)
+			if sqlstate.CodeOf(err) == sqlstate.SerializationFailure {
+				continue
+			}
+			if err != nil || got != 300 {
+				t.Errorf("round %d: sum %d, %v", round, got, err)
+			}
+			reads++
 		}
+		for i, cmd := range cmds {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // it was killed
+			acknowledged += strings.Count(outs[i].String(), "acknowledged")
+		}
+		b.settled(reader)
+	}
+	var first, second, third int
+	if _, err := fmt.Sscan(b.balances(), &first, &second, &third); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d were acknowledged; %d, %d, %d; %d atomic reads", acknowledged, first, second, third, reads)
+	if n := second - 100; first != 100-2*n || third != second || n < acknowledged || acknowledged == 0 || reads == 0 {
+		t.Fatal("money was lost or made")
 	}
 }
 

@@ -409,6 +409,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	}
 	a.watch = c.watchLocks(p.e.st.ReadOnly)
 	if p.job == nil {
+		c.progress.reset()
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}

@@ -30,11 +30,6 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(m.sets) > 0 || m.m.Move != nil {
-		if err := c.takesRelations(shards); err != nil {
-			return nil, err
-		}
-	}
 	switch {
 	case len(shards) == 0:
 		return &answer{tag: finished(e.st, 0)}, nil

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -71,41 +73,92 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 	}
 	p := c.find(shard)
 	if p == nil {
-		conn, err := c.borrow(ctx, shard)
+		conn := c.ex.TryAcquire(shard, c.base())
+		var err error
+		if conn == nil {
+			for _, loose := range c.loose() {
+				c.giveBack(loose)
+			}
+			conn, err = c.borrow(ctx, shard)
+		} else {
+			conn, err = c.borrowed(conn)
+		}
 		if err != nil {
 			return nil, err
 		}
-		p = &part{shard: shard, conn: conn, base: conn.Settings()}
-		p.pipe.Conn = conn
-		if err := c.joins(ctx, p, write); err != nil {
-			c.giveBack(conn)
-			return nil, err
-		}
-		c.parts = append(c.parts, p)
-		c.host.Joined(shard)
-	} else if write && !p.wrote {
+		return c.takePart(ctx, conn, write)
+	}
+	if write && !p.wrote {
 		if err := c.joins(ctx, p, write); err != nil {
 			return nil, err
 		}
 	}
+	c.mayWrite(p, write)
+	return p, nil
+}
+
+// takePart makes a part of a borrowed conversation.
+func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
+	p := &part{shard: conn.Shard(), conn: conn, base: conn.Settings()}
+	p.pipe.Conn = conn
+	if err := c.joins(ctx, p, write); err != nil {
+		c.giveBack(conn)
+		return nil, err
+	}
+	c.parts = append(c.parts, p)
+	c.host.Joined(p.shard)
+	c.mayWrite(p, write)
+	return p, nil
+}
+
+func (c *Conn) mayWrite(p *part, write bool) {
 	if write && !p.wrote {
 		p.wrote = true
 		c.host.Wrote(p.conn)
 	}
-	return p, nil
 }
 
 // partsOf returns the parts of several shards, in their order. Conversations are
-// borrowed in the same order by everybody, so that two statements do not wait for
-// each other's. The session's bound of shards holds here.
+// waited for in the same order by everybody, so that two statements do not wait for
+// each other's (see borrowAll). The session's bound of shards holds here.
 func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
 	if err := c.bounds.touches(shards...); err != nil {
 		return nil, err
 	}
+	var missing []string
+	for _, s := range shards {
+		if c.find(s) == nil {
+			missing = append(missing, s)
+		}
+	}
+	var fresh []*executor.Conn
+	if len(missing) > 0 {
+		have := c.loose()
+		missing = missing[:0]
+		for _, s := range shards {
+			if c.find(s) == nil {
+				missing = append(missing, s)
+			}
+		}
+		var err error
+		if fresh, err = c.borrowAll(ctx, missing, have); err != nil {
+			return nil, err
+		}
+	}
 	parts := make([]*part, 0, len(shards))
 	for _, s := range shards {
-		p, err := c.part(ctx, s, write)
+		var p *part
+		var err error
+		if len(fresh) > 0 && fresh[0].Shard() == s {
+			p, err = c.takePart(ctx, fresh[0], write)
+			fresh = fresh[1:]
+		} else {
+			p, err = c.part(ctx, s, write)
+		}
 		if err != nil {
+			for _, conn := range fresh {
+				c.giveBack(conn)
+			}
 			return nil, err
 		}
 		parts = append(parts, p)
@@ -113,14 +166,104 @@ func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*par
 	return parts, nil
 }
 
+// borrowAll borrows conversations with several shards at the same time, where they
+// are idle or can be opened. Where all are in use it waits for the first such
+// shard's, and holds meanwhile only those of shards before it: so nobody waits for
+// somebody who waits for him. have are conversations that are there already.
+func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.Conn) ([]*executor.Conn, error) {
+	conns, errs, base := make([]*executor.Conn, len(shards)), make([]error, len(shards)), c.base()
+	for _, conn := range have {
+		if i := slices.Index(shards, conn.Shard()); i >= 0 {
+			conns[i] = conn
+		} else {
+			c.giveBack(conn)
+		}
+	}
+	fail := func(err error) ([]*executor.Conn, error) {
+		for _, conn := range conns {
+			if conn != nil {
+				c.giveBack(conn)
+			}
+		}
+		return nil, err
+	}
+	for {
+		var missing []int
+		for i, s := range shards {
+			if conns[i] != nil {
+				continue
+			}
+			if conn := c.ex.TryAcquire(s, base); conn == nil {
+				missing = append(missing, i)
+			} else if conns[i], errs[i] = c.borrowed(conn); errs[i] != nil {
+				return fail(errs[i])
+			}
+		}
+		var all sync.WaitGroup
+		slots := make(chan struct{}, atOnce)
+		for _, i := range missing {
+			slots <- struct{}{}
+			all.Go(func() {
+				conns[i], errs[i] = c.borrowWith(executor.WithoutQueue(ctx), shards[i], base)
+				<-slots
+			})
+		}
+		all.Wait()
+		full := -1
+		for _, i := range missing {
+			switch {
+			case errs[i] == nil:
+			case !errors.Is(errs[i], executor.ErrFull):
+				return fail(errs[i])
+			case full < 0:
+				full = i
+			}
+		}
+		if full < 0 {
+			return conns, nil
+		}
+		for i := full + 1; i < len(conns); i++ {
+			if conns[i] != nil {
+				c.giveBack(conns[i])
+				conns[i] = nil
+			}
+		}
+		var err error
+		if conns[full], err = c.borrowWith(ctx, shards[full], base); err != nil {
+			return fail(err)
+		}
+	}
+}
+
+// loose takes away the parts on which nothing is open: descriptions ran there.
+// Who holds them must not wait for others.
+func (c *Conn) loose() (conns []*executor.Conn) {
+	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
+		if p.begun || p.adopted || p.busy != nil || p.stale || p.sets || p.wrote || p.conn.Broken() || p.conn.Status() != 'I' {
+			return false
+		}
+		conns = append(conns, p.conn)
+		return true
+	})
+	return conns
+}
+
+// base are the settings of the transaction's beginning.
+func (c *Conn) base() *executor.Settings {
+	if c.opt.Block {
+		return c.opt.Base
+	}
+	return c.host.Settings()
+}
+
 // borrow acquires a conversation with a shard that is cancelled with all others.
 // It has the settings of the transaction's beginning. giveBack has to follow,
 // unless it becomes a part's.
 func (c *Conn) borrow(ctx context.Context, shard string) (*executor.Conn, error) {
-	base := c.opt.Base
-	if !c.opt.Block {
-		base = c.host.Settings()
-	}
+	return c.borrowWith(ctx, shard, c.base())
+}
+
+func (c *Conn) borrowWith(ctx context.Context, shard string, base *executor.Settings) (*executor.Conn, error) {
 	conn := c.ex.TryAcquire(shard, base)
 	if conn == nil {
 		var err error
@@ -131,6 +274,12 @@ func (c *Conn) borrow(ctx context.Context, shard string) (*executor.Conn, error)
 			return nil, err
 		}
 	}
+	return c.borrowed(conn)
+}
+
+// borrowed notes a conversation that was acquired.
+func (c *Conn) borrowed(conn *executor.Conn) (*executor.Conn, error) {
+	conn.Group(c.group)
 	c.mu.Lock()
 	c.live[conn] = struct{}{}
 	deadline, over := c.deadline, c.ctx.Err() != nil

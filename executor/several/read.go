@@ -279,16 +279,6 @@ var builtinTypes = map[uint32]string{
 	1186: "interval", 1266: "time with time zone", 1700: "numeric", 2950: "uuid", 3802: "jsonb", 1007: "integer[]", 1009: "text[]", 1016: "bigint[]",
 }
 
-// takesRelations refuses to hand rows to shards whose engine has no arrays.
-func (c *Conn) takesRelations(shards []string) error {
-	for _, name := range shards {
-		if s, ok := c.host.Snapshot().Shard(name); ok && s.Engine == "sqlite" {
-			return sqlstate.Refuse("rows that were read first cannot be handed to shard "+name+", which is SQLite", "run the query first, and write its rows with VALUES")
-		}
-	}
-	return nil
-}
-
 // relation adds the rows to a request's parameters and returns what stands for
 // them in FROM. Without names columns have the names that they were read with.
 func (s *rowset) relation(q *request) string {

@@ -3,6 +3,7 @@ package several
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,21 @@ type Step struct {
 	Rows, Bytes int64 // of the shard's answer
 	Took        time.Duration
 }
+
+// Progress is how much of a statement's rows has come from the shards, or from the
+// client of a COPY FROM STDIN. It is read by other goroutines.
+type Progress struct{ rows, bytes atomic.Int64 }
+
+// Read returns the rows and the bytes so far. Rows of a client are not counted.
+func (p *Progress) Read() (rows, bytes int64) { return p.rows.Load(), p.bytes.Load() }
+
+func (p *Progress) reset() {
+	p.rows.Store(0)
+	p.bytes.Store(0)
+}
+
+// Progress is that of the statement that is run, or was run last.
+func (c *Conn) Progress() *Progress { return c.progress }
 
 // stepsMax bounds the steps that are kept.
 const stepsMax = 1000

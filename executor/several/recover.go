@@ -3,7 +3,6 @@ package several
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,9 +79,6 @@ type leftoverPart struct {
 	shard, gid, owner string
 }
 
-const preparedSQL = "SELECT gid, (EXTRACT(EPOCH FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) prepared) OPERATOR(pg_catalog.*) 1000000)::bigint, owner::text FROM pg_catalog.pg_prepared_xacts " +
-	"WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database() AND gid LIKE 'cleave\\_%' ORDER BY prepared"
-
 // look lists what is prepared on all shards. unreached are those that could not
 // be asked, with the reasons.
 func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*leftover, unreached map[string]error) {
@@ -93,10 +89,7 @@ func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*
 	shards := snap.Shards()
 	got := make([]one, len(shards))
 	shardmap.Each(shards, atOnce, func(i int, s *shardmap.Shard) {
-		if s.Engine != enginePostgres {
-			return
-		}
-		res, err := r.exec(ctx, s.Name, preparedSQL)
+		res, err := r.exec(ctx, s.Name, recordsOf(s.Engine).prepared())
 		if err != nil {
 			got[i].err = err
 			return
@@ -223,7 +216,7 @@ func (r *Recovery) settle(ctx context.Context, snap *shardmap.Snapshot, l *lefto
 			WithHint("look on that database whether cleave_internal.transaction has its id, then COMMIT PREPARED or ROLLBACK PREPARED on %s", strings.Join(l.Shards, ", "))
 		return
 	}
-	committed, err := r.resolve(ctx, l.id, l.Decider)
+	committed, err := r.resolve(ctx, snap, l.id, l.Decider)
 	if err != nil {
 		l.Err = err
 		return
@@ -275,19 +268,31 @@ func (r *Recovery) execAs(ctx context.Context, shard, role, sql string) (*engine
 // makes sure that it never will be: its id is in the deciding shard's table then, and
 // the coordinator's own INSERT fails. If the coordinator's INSERT is under way, this
 // one waits for its end.
-func (r *Recovery) resolve(ctx context.Context, id txid, decider string) (committed bool, err error) {
+func (r *Recovery) resolve(ctx context.Context, snap *shardmap.Snapshot, id txid, decider string) (committed bool, err error) {
+	var records records = postgresRecords{}
+	if s, ok := snap.Shard(decider); ok {
+		records = recordsOf(s.Engine)
+	}
 	conn, release, err := r.Connect(ctx, decider)
 	if err != nil {
 		return false, onShard(err, decider)
 	}
 	broken := true
 	defer func() { release(broken) }()
-	res, err := engine.ExecContext(ctx, conn, resolveSQL(id))
+	if files, ok := records.(sqliteRecords); ok {
+		// To write has to wait for whoever writes to the file, perhaps for a
+		// transaction that waits for this one. What is decided is read at once.
+		if res, err := engine.ExecContext(ctx, conn, files.read(id)); err == nil && len(res.Rows) == 1 {
+			broken = false
+			return res.Rows[0][0].String == "t", nil
+		}
+	}
+	res, err := engine.ExecContext(ctx, conn, records.resolve(id))
 	if sqlstate.CodeOf(err) == sqlstate.UndefinedTable || sqlstate.CodeOf(err) == sqlstate.InvalidSchemaName {
 		// Lost with a failover, or restored without it. It must be there before
 		// anything is decided against.
-		if err = makeTable(ctx, conn); err == nil {
-			res, err = engine.ExecContext(ctx, conn, resolveSQL(id))
+		if err = makeTable(ctx, conn, records); err == nil {
+			res, err = engine.ExecContext(ctx, conn, records.resolve(id))
 		}
 	}
 	if err != nil {
@@ -299,13 +304,6 @@ func (r *Recovery) resolve(ctx context.Context, id txid, decider string) (commit
 		return false, sqlstate.New(sqlstate.DataCorrupted, "shard %s has no decision on transaction %s where one was just written", decider, id).OnShard(decider)
 	}
 	return res.Rows[0][0].String == "t", nil
-}
-
-// resolveSQL decides against a transaction unless it is decided. One message is one
-// transaction, and each statement of it has a snapshot of its own.
-func resolveSQL(id txid) string {
-	return "SET LOCAL synchronous_commit TO on; INSERT INTO " + table + " (id, decided) VALUES ('" + id.String() + "', false) ON CONFLICT (id) DO NOTHING; " +
-		"SELECT decided FROM " + table + " WHERE id OPERATOR(pg_catalog.=) '" + id.String() + "'"
 }
 
 // recovery is that of this process.
@@ -357,7 +355,7 @@ func (t *Transactions) connect(ctx context.Context, shard string) (engine.Conn, 
 }
 
 func (t *Transactions) resolve(ctx context.Context, id txid, decider string) (bool, error) {
-	return t.recovery().resolve(ctx, id, decider)
+	return t.recovery().resolve(ctx, t.ex.Snapshot(), id, decider)
 }
 
 // Wake makes Run look at once.
@@ -463,9 +461,7 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 			if before == "" {
 				return
 			}
-			_, err := r.exec(ctx, s.Name, fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND shards <@ '%[4]s'::text[]; "+
-				"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
-				before, prepareMax.Milliseconds(), strings.Join(last.ids, ","), shardList(last.known), keepRolledBack.Milliseconds()))
+			err := recordsOf(s.Engine).clean(func(sql string) (*engine.Result, error) { return r.exec(ctx, s.Name, sql) }, before, last.ids, last.known)
 			if err != nil {
 				mu.Lock()
 				errs = append(errs, err)
@@ -478,10 +474,7 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 	next := &cleaning{before: map[string]string{}}
 	var mu sync.Mutex
 	shardmap.Each(snap.Shards(), atOnce, func(_ int, s *shardmap.Shard) {
-		if s.Engine != enginePostgres {
-			return
-		}
-		res, err := r.exec(ctx, s.Name, "SELECT pg_catalog.clock_timestamp()::text WHERE pg_catalog.to_regclass('"+table+"') IS NOT NULL")
+		res, err := r.exec(ctx, s.Name, recordsOf(s.Engine).clock())
 		if err == nil && len(res.Rows) == 1 {
 			mu.Lock()
 			next.before[s.Name] = res.Rows[0][0].String

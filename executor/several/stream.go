@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
@@ -24,13 +25,15 @@ type request struct {
 	portion int32
 	// step names it in EXPLAIN (ROUTE, ANALYZE); "" is "rows".
 	step string
+	// alone: outside of a block it needs no transaction.
+	alone bool
 	// named: it is worth preparing it on the shard under a name.
 	named bool
 }
 
 // request is the request of a text of the execution's plan: with its parameters.
 func (e *execution) request(text string) request {
-	return request{text: text, oids: e.desc.params, formats: e.args.Formats, values: e.args.Values, results: e.results, portion: e.portion, named: e.named}
+	return request{text: text, oids: e.desc.params, formats: e.args.Formats, values: e.args.Values, results: e.results, portion: e.portion, named: e.named, alone: e.st.Stable}
 }
 
 // stream is the answer of a part to a request, as it comes. It implements
@@ -58,6 +61,8 @@ type stream struct {
 // Frames takes what the shard says (executor.Sink).
 func (s *stream) Frames(b []byte) error {
 	s.bytes += int64(len(b))
+	s.c.progress.bytes.Add(int64(len(b)))
+	rows := s.rows
 	for len(b) >= wire.Header {
 		n := 1 + int(binary.BigEndian.Uint32(b[1:]))
 		switch b[0] {
@@ -77,6 +82,7 @@ func (s *stream) Frames(b []byte) error {
 		}
 		b = b[n:]
 	}
+	s.c.progress.rows.Add(s.rows - rows)
 	return nil
 }
 
@@ -98,15 +104,20 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
-	batched, err := c.begin(p)
-	if err != nil {
-		return nil, err
+	batched, alone := false, q.alone && c.alone(p, q)
+	if !alone {
+		var err error
+		if batched, err = c.begin(p); err != nil {
+			return nil, err
+		}
 	}
-	if !batched {
+	switch {
+	case alone:
+	case !batched:
 		if err := c.settle(p); err != nil {
 			return nil, err
 		}
-	} else {
+	default:
 		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
 	}
 	s := &stream{c: c, p: p, portion: q.portion, step: q.step, began: time.Now()}
@@ -123,6 +134,17 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 		return nil, s.broken(err)
 	}
 	return s, nil
+}
+
+// alone reports whether a text can run on a part without a transaction, which
+// saves the round trip of its end: at READ COMMITTED each statement has a snapshot
+// of its own in any case.
+func (c *Conn) alone(p *part, q request) bool {
+	if c.block || p.begun || p.begin != "" || q.portion > 0 || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
+		return false
+	}
+	level := valueOf(c.host.Settings(), "default_transaction_isolation")
+	return level == "" || strings.EqualFold(level, "read committed")
 }
 
 // prepareOn adds the Parse of a request to the part's pipeline, if it needs one,

@@ -176,45 +176,6 @@ func parseGID(s, cluster string) (g gid, ok bool) {
 	return g, err == nil && g.decider != ""
 }
 
-// table is where the records are. Every part that writes leaves one, inside its
-// own transaction: on the deciding shard it is the decision, on all it tells
-// readers that ask for atomic reads which shards belong together.
-const table = "cleave_internal.transaction"
-
-// tableLock serializes the creation of the table ("cleavetx" in ASCII, without the sign).
-const tableLock = 0x636c656176657478
-
-const tableSQL = `SELECT pg_catalog.pg_advisory_xact_lock(%d);
-CREATE TABLE IF NOT EXISTS ` + table + ` (
-	id uuid PRIMARY KEY,
-	decided boolean,
-	shards text[] NOT NULL DEFAULT '{}',
-	xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
-	at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX IF NOT EXISTS transaction_xid ON ` + table + ` (xid);
-COMMENT ON TABLE ` + table + ` IS 'Cleave: transactions over several shards, for some minutes; see docs/design/transactions.md';
-GRANT SELECT, INSERT ON ` + table + ` TO PUBLIC`
-
-// recordSQL notes the transaction on a shard that has to follow a decision.
-func recordSQL(id txid, shards string) string {
-	return "INSERT INTO " + table + " (id, shards) VALUES ('" + id.String() + "', '" + shards + "')"
-}
-
-// decideSQL is the decision to commit; it takes effect with the COMMIT after it.
-// It fails where somebody has decided against it (the id is there), and when it
-// comes so late that such a decision may have been cleaned up. A decision has to be
-// on disk before it is followed, whatever the session's synchronous_commit.
-func decideSQL(id txid, shards string, until time.Time) string {
-	return "INSERT INTO " + table + " (id, shards, decided) VALUES ('" + id.String() + "', '" + shards + "', CASE WHEN pg_catalog.clock_timestamp() OPERATOR(pg_catalog.<) '" +
-		until.UTC().Format("2006-01-02 15:04:05+00") + "'::timestamptz THEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.<>) 'off' OR " +
-		"pg_catalog.set_config('synchronous_commit', 'local', true) OPERATOR(pg_catalog.<>) '' ELSE pg_catalog.clock_timestamp()::text::boolean END)"
-}
-
-// shardList is an array of shards' names as SQL; names have no characters that
-// would have to be quoted.
-func shardList(names []string) string { return "{" + strings.Join(names, ",") + "}" }
-
 // CanWrite reports whether a transaction can write on all these shards and still
 // be committed on all of them or none. Call it before the second one writes, since
 // nothing is undone by the refusal: 0A000 if shards cannot prepare transactions,
@@ -249,7 +210,7 @@ func cannotPrepare(engineName, shard string, parts []Participant) error {
 	}
 	why := "a transaction that writes on several shards (" + strings.Join(names, ", ") + ") needs shards that can prepare transactions, and " + shard + " cannot"
 	if engineName != enginePostgres {
-		return sqlstate.Refuse(why+": SQLite has no prepared transactions, so all or none cannot be promised", "write on one shard in a transaction, or use PostgreSQL shards").OnShard(shard)
+		return sqlstate.Refuse(why+", so all or none cannot be promised", "write on one shard in a transaction").OnShard(shard)
 	}
 	return sqlstate.Refuse(why+": its max_prepared_transactions is 0", "ALTER SYSTEM SET max_prepared_transactions = 100 on that shard, and restart its server; or write on one shard in a transaction").OnShard(shard)
 }
@@ -265,7 +226,7 @@ func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
 	t.mu.Lock()
 	ready := t.ready[handle]
 	t.mu.Unlock()
-	if ready {
+	if ready || t.records(shard).create() == "" {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(ctx, resolveMax)
@@ -275,7 +236,7 @@ func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
 		return err
 	}
 	defer conn.Close()
-	if err := makeTable(ctx, conn); err != nil {
+	if err := makeTable(ctx, conn, t.records(shard)); err != nil {
 		return onShard(err, shard)
 	}
 	t.mu.Lock()
@@ -285,19 +246,6 @@ func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
 	}
 	t.ready[handle] = true
 	return nil
-}
-
-// makeTable makes the table of records where it is missing.
-func makeTable(ctx context.Context, conn engine.Conn) error {
-	res, err := engine.ExecContext(ctx, conn, "SELECT pg_catalog.to_regclass('"+table+"') IS NULL")
-	if err != nil {
-		return err
-	}
-	if res.Rows[0][0].String == "f" {
-		return nil
-	}
-	_, err = engine.ExecContext(ctx, conn, fmt.Sprintf(tableSQL, int64(tableLock)))
-	return err
 }
 
 // forget makes the next transaction look again whether the shard has the table.

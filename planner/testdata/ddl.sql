@@ -180,8 +180,8 @@ CREATE TABLE t AS SELECT 1 AS a;
 CREATE TABLE t AS SELECT * FROM notes;
 --> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
 CREATE TABLE t AS SELECT * FROM orders WHERE tenant_id = 5;
---> refused 0A000: a table cannot be created from the rows of sharded tables
--->   hint: create the table first, then INSERT ... SELECT with a fixed shard key
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+-->   text: CREATE TABLE t AS SELECT * FROM orders WHERE tenant_id = 5  WITH NO DATA
 SELECT * INTO t FROM notes;
 --> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
 CREATE MATERIALIZED VIEW v AS SELECT 1;

@@ -341,8 +341,8 @@ CREATE SEQUENCE s OWNED BY bills.nothing;
 CREATE SEQUENCE s START 1 START 2;
 --> refused 42601: conflicting or redundant options
 CREATE TEMP SEQUENCE s;
---> refused 0A000: temporary tables are not supported yet: they live in one session of one shard
--->   hint: use an unlogged table, or WITH
+--> refused 0A000: temporary objects other than tables and views are not supported: they live in one session of one shard
+-->   hint: make one that lasts, and drop it afterwards
 ALTER SEQUENCE free_seq RESTART WITH 1000 INCREMENT BY 10;
 --> schema change alter sequence, restart public.free_seq bigint first 1000 start 1 by 10 in 1..9223372036854775807 cache 0 cycle false, on the map only [ALTER SEQUENCE]
 ALTER SEQUENCE free_seq RESTART;

@@ -158,11 +158,10 @@ ANALYZE orders;
 REINDEX TABLE orders;
 --> schema change reindex, all shards [REINDEX]
 DO $$ BEGIN END $$;
---> refused 0A000: DO is not supported yet
--->   hint: its code could read rows that other shards have; run its statements one by one
+--> default shard [DO]
 CALL p();
---> refused 0A000: CALL is not supported yet
--->   hint: a procedure could read rows that other shards have; run its statements one by one
+--> refused 0A000: CALL of a procedure that is not known to read and write no table is not supported yet
+-->   hint: run its statements one by one
 CREATE VIEW v AS SELECT 1;
 --> schema change create view, all shards [CREATE VIEW]
 CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1';

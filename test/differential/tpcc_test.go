@@ -22,8 +22,7 @@ import (
 
 // TestTPCC runs the five transactions: one after the other on the router and on
 // one database, with the same tables afterwards; then from several clients at
-// once, with the conditions of consistency afterwards. SQLite has no transactions
-// over several shards: no order or payment reaches another warehouse there.
+// once, with the conditions of consistency afterwards.
 func TestTPCC(t *testing.T) {
 	schema := corpus.Schema{Name: "tpcc", Engines: []string{"postgres", "sqlite"}}
 	for _, table := range tpcc.Tables() {
@@ -36,10 +35,7 @@ func TestTPCC(t *testing.T) {
 		t.Run(o.Engine, func(t *testing.T) {
 			ctx := context.Background()
 			p := newPair(t, o, []corpus.Schema{schema})
-			mix := tpcc.Mix{Size: tpcc.Small}
-			if o.Engine == "postgres" {
-				mix.Remote = 30
-			}
+			mix := tpcc.Mix{Size: tpcc.Small, Remote: 30}
 			for _, url := range []string{p.cluster.URL(), p.plain.URL()} {
 				conn := connect(t, url)
 				r := rand.New(rand.NewPCG(*seed, 2))

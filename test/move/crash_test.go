@@ -3,9 +3,11 @@ package move
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ func program(t *testing.T) string {
 	return path
 }
 
-// process is a `cleave coordinator`.
+// process is a `cleave coordinator` or a `cleave router`.
 type process struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -32,7 +34,12 @@ type process struct {
 // coordinator starts one and waits until it is ready.
 func (c *target) coordinator(program string) *process {
 	c.t.Helper()
-	cmd := exec.Command(program, "coordinator", "--directory", "file:"+c.path, "--lease-ttl", "1s")
+	return c.process(program, "coordinator")
+}
+
+func (c *target) process(program string, args ...string) *process {
+	c.t.Helper()
+	cmd := exec.Command(program, append(args, "--directory", "file:"+c.path, "--lease-ttl", "1s")...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -46,7 +53,7 @@ func (c *target) coordinator(program string) *process {
 	c.t.Cleanup(func() {
 		p.kill()
 		if c.t.Failed() {
-			c.t.Logf("coordinator:\n%s", log.String())
+			c.t.Logf("%v:\n%s", args, log.String())
 		}
 	})
 	in := bufio.NewScanner(out)
@@ -59,7 +66,7 @@ func (c *target) coordinator(program string) *process {
 			return p
 		}
 	}
-	c.t.Fatalf("the coordinator did not start: %s", log.String())
+	c.t.Fatalf("%v did not start: %s", args, log.String())
 	return nil
 }
 
@@ -152,6 +159,75 @@ func TestCoordinatorIsKilledAtEveryStep(t *testing.T) {
 			}
 			if n := c.number(`SELECT count(*) FROM bulk`); n != 2000 {
 				t.Errorf("%d rows", n)
+			}
+			c.clean()
+		})
+	}
+}
+
+// TestShardsAreKilled: the servers of source and target are killed while rows are copied, caught up, cut over
+// and kept level; the move goes on by itself.
+func TestShardsAreKilled(t *testing.T) {
+	c := start(t, "server", "server")
+	c.bank(2000)
+	l := c.work(3)
+	owner := 0
+	for i, step := range []workflow.StepName{workflow.Copying, workflow.CatchingUp, workflow.Closing, workflow.Opened} {
+		id := "k" + strings.ReplaceAll(string(step), " ", "-")
+		// First the source, then the target, then both at once.
+		for victim, which := range [][]int{{owner}, {1 - owner}, {0, 1}} {
+			if victim != i%3 {
+				continue
+			}
+			c.move(admin.MoveRequest{ID: id, Keyspace: "bank", Range: "..0", To: []string{"s1", "s0"}[owner], MoveOptions: admin.MoveOptions{Keep: "1h"}})
+			c.when(id, step, false)
+			for _, s := range which {
+				c.servers[s].crash()
+			}
+			w := c.await(id, "opened")
+			t.Logf("servers %v killed when %s; held for %d ms", which, step, w.HeldMS)
+			if _, err := c.rooms.Ops.Finish(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+			c.await(id, "done")
+			owner = 1 - owner
+		}
+	}
+	l.end()
+	if n := c.number(`SELECT count(*) FROM bulk`); n != 2000 {
+		t.Errorf("%d rows", n)
+	}
+	c.clean()
+}
+
+// TestRouterIsKilled: another router is killed, and stopped for longer than its lease, while a
+// part changes its owner. The cutover waits for its lease to run out, no longer, and no session is told
+// anything that is not so.
+func TestRouterIsKilled(t *testing.T) {
+	bin := program(t)
+	for name, engines := range kinds {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, engines...)
+			c.bank(500)
+			l := c.work(2)
+			for i, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+				router := c.process(bin, "router", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+				id := fmt.Sprintf("r%d", i)
+				c.move(admin.MoveRequest{ID: id, Keyspace: "bank", Range: "..0", To: []string{"s1", "s0"}[i], MoveOptions: admin.MoveOptions{Keep: "0"}})
+				c.when(id, workflow.Verifying, false)
+				if err := router.cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				w := c.await(id, "done")
+				t.Logf("%v: held for %d ms", signal, w.HeldMS)
+				if signal == syscall.SIGSTOP {
+					_ = router.cmd.Process.Signal(syscall.SIGCONT)
+				}
+				router.kill()
+			}
+			l.end()
+			if l.failed.Load() > 0 {
+				t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
 			}
 			c.clean()
 		})

@@ -2,10 +2,15 @@ package move
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/coordinator"
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
 )
 
 // kinds are the pairs of engines that rows go between.
@@ -65,6 +70,137 @@ func TestMoveUnderLoad(t *testing.T) {
 			if n := c.onShard(s, `SELECT count(*) FROM bulk`); n == "0" || n == "4000" {
 				t.Errorf("%s has %s rows", s, n)
 			}
+		}
+		c.clean()
+	})
+}
+
+// TestLeftovers: captures that no workflow needs are reported by doctor and removed by the
+// coordinator; rows that a shard does not own are found by verify.
+func TestLeftovers(t *testing.T) {
+	forKinds(t, func(t *testing.T, c *target) {
+		ctx := context.Background()
+		c.bank(100)
+		sh, err := c.rooms.Executor.Shard("s0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := sh.(engine.Movable).Mover(1 << 40)
+		snap := c.rooms.Executor.Snapshot()
+		tables, _ := coordinator.Tables(snap, "bank")
+		if tables, err = m.Describe(ctx, tables); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.CaptureChanges(ctx, "gone_f", engine.Set{Tables: tables, Keys: snap.Keys("bank", shardmap.Part{Low: []string{"0"}})}); err != nil {
+			t.Fatal(err)
+		}
+		found, err := c.rooms.Ops.Doctor(ctx, admin.DoctorRequest{})
+		if err != nil || !slices.ContainsFunc(found, func(f admin.Finding) bool { return f.Shard == "s0" && strings.Contains(f.What, "gone_f") }) {
+			t.Errorf("doctor does not see it: %v %v", found, err)
+		}
+		if err := m.Release(ctx, "gone_f"); err != nil {
+			t.Fatal(err)
+		}
+		list, err := c.rooms.Ops.Verify(ctx, admin.VerifyRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := int64(0)
+		for _, v := range list {
+			if v.Error != "" || v.Orphans != 0 || v.Strangers != 0 {
+				t.Errorf("%+v", v)
+			}
+			if v.Table == "public.account" {
+				rows += v.Rows
+			}
+		}
+		if rows != tenants*accounts {
+			t.Errorf("%d accounts: %+v", rows, list)
+		}
+	})
+}
+
+// TestPinMovesRows: a key that is pinned elsewhere takes its rows with it, and back when it is
+// unpinned, while clients are at work.
+func TestPinMovesRows(t *testing.T) {
+	forKinds(t, func(t *testing.T, c *target) {
+		ctx := context.Background()
+		c.bank(400)
+		l := c.work(2)
+		count := func(shard string) string {
+			return c.onShard(shard, `SELECT count(*) FROM account WHERE tenant = 7`)
+		}
+		idle := func() {
+			t.Helper()
+			list, err := c.rooms.Ops.Moves(ctx, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.await(list[0].ID, "done")
+		}
+		if _, err := c.rooms.Ops.Pin(ctx, admin.PinRequest{Keyspace: "bank", Key: []string{"7"}, Shard: "s1"}); err != nil {
+			t.Fatal(err)
+		}
+		idle()
+		if count("s0") != "0" || count("s1") != "5" {
+			t.Errorf("the rows are elsewhere: %s, %s", count("s0"), count("s1"))
+		}
+		if _, err := c.rooms.Ops.Unpin(ctx, admin.UnpinRequest{Keyspace: "bank", Key: []string{"7"}}); err != nil {
+			t.Fatal(err)
+		}
+		idle()
+		if count("s0") != "5" || count("s1") != "0" {
+			t.Errorf("the rows are elsewhere: %s, %s", count("s0"), count("s1"))
+		}
+		if pins, err := c.rooms.Ops.Pins(ctx, "bank"); err != nil || len(pins) > 0 {
+			t.Errorf("%v %v", pins, err)
+		}
+		l.end()
+		if l.failed.Load() > 0 {
+			t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
+		}
+		c.clean()
+	})
+}
+
+// TestDrainAndMerge: everything leaves a shard, and ranges become one again.
+func TestDrainAndMerge(t *testing.T) {
+	forKinds(t, func(t *testing.T, c *target) {
+		ctx := context.Background()
+		c.bank(400)
+		l := c.work(2)
+		for _, at := range []string{"0", "1000000"} {
+			res, err := c.rooms.Ops.Split(ctx, admin.SplitRequest{Keyspace: "bank", At: []string{at}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.await(res.Workflow.ID, "done")
+		}
+		res, err := c.rooms.Ops.Drain(ctx, admin.DrainRequest{Shard: "s0"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.await(res.Workflow.ID, "done")
+		for _, table := range []string{"account", "entry", "bulk"} {
+			if n := c.onShard("s0", `SELECT count(*) FROM `+table); n != "0" {
+				t.Errorf("%s has %s rows on the drained shard", table, n)
+			}
+		}
+		c.await(c.move(admin.MoveRequest{Keyspace: "bank", Range: "0:1000000", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
+		if res, err = c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{"0"}}); err != nil {
+			t.Fatal(err)
+		}
+		c.await(res.Workflow.ID, "done")
+		if res, err = c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{"1000000"}}); err != nil {
+			t.Fatal(err)
+		}
+		c.await(res.Workflow.ID, "done")
+		if ranges, err := c.rooms.Ops.Ranges(ctx, "bank"); err != nil || len(ranges) != 1 || ranges[0].Shard != "s1" {
+			t.Errorf("%v %v", ranges, err)
+		}
+		l.end()
+		if l.failed.Load() > 0 {
+			t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
 		}
 		c.clean()
 	})

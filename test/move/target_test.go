@@ -23,6 +23,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
@@ -40,6 +41,45 @@ type target struct {
 	dir   shardmap.Directory
 	rooms *wiring.Rooms
 	url   string
+	// servers are those of the shards whose engine is "server".
+	servers []*server
+}
+
+// server is a PostgreSQL server that can be killed and started again.
+type server struct {
+	t *testing.T
+	*localpg.Server
+	again localpg.Options
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := pgtest.NewServer(t, nil)
+	if err := s.CreateDatabase(t.Context(), "bank"); err != nil {
+		t.Fatal(err)
+	}
+	own := &server{t: t, Server: s, again: localpg.Options{Installation: s.Installation(), DataDir: s.DataDir(), SocketDir: s.SocketDir(), Port: s.Port(), Settings: pgtest.Settings()}}
+	t.Cleanup(func() {
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		if err := own.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return own
+}
+
+// crash kills the server and starts it again.
+func (s *server) crash() {
+	s.t.Helper()
+	s.Kill()
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	next, err := localpg.Start(ctx, s.again)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Server = next
 }
 
 // start starts a cluster whose shards are of the engines, one each, with a coordinator
@@ -64,10 +104,16 @@ func startAs(t *testing.T, candidate string, engines ...string) *target {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	var req admin.BootstrapRequest
+	var servers []*server
 	for i, e := range engines {
 		url := "file:" + filepath.Join(folder, fmt.Sprintf("s%d.db", i))
-		if e == "postgres" {
+		switch e {
+		case "postgres":
 			url = pgtest.Database(t)
+		case "server": // of its own, to be killed
+			s := newServer(t)
+			servers = append(servers, s)
+			url = s.URL("bank")
 		}
 		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("s%d", i), URL: url})
 	}
@@ -105,7 +151,7 @@ func startAs(t *testing.T, candidate string, engines ...string) *target {
 			t.Error(err)
 		}
 	})
-	return &target{t: t, path: path, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
+	return &target{t: t, servers: servers, path: path, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
 }
 
 // connect opens a session.

@@ -1,6 +1,5 @@
 -- UPDATE and DELETE over several shards, changes of the shard key, MERGE, reference tables.
 
--- engines: postgres
 UPDATE orders SET note = 'x' || tenant_id;
 -- order: any
 UPDATE orders SET qty = coalesce(qty, 0) + 1, note = NULL WHERE id = 2 RETURNING *;

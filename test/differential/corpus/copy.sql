@@ -1,5 +1,4 @@
 -- COPY in and out: text and csv, split by shard while it streams.
--- engines: postgres
 
 COPY orders (tenant_id, id, status, qty) FROM STDIN;
 700	1	a	1

@@ -1,6 +1,5 @@
 -- INSERT whose rows are on several shards.
 
--- engines: postgres
 INSERT INTO orders (tenant_id, id) VALUES (1, 101), (2, 101), (3, 101), (4, 101), (5, 101);
 INSERT INTO orders (tenant_id, id, note, qty) VALUES (1, 102, 'a', 1), (2, 102, 'b', DEFAULT), (3, 102, NULL, 3), (4, 102, $$d$$, 4), (5, 102, E'\te', 5) RETURNING *;
 INSERT INTO orders (tenant_id, id) VALUES (9, 103), (1, 103), (8, 103), (2, 103), (7, 103), (3, 103) RETURNING tenant_id, id * 2 AS double;

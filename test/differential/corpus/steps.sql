@@ -34,3 +34,16 @@ WITH u AS (UPDATE orders SET note = 'u' WHERE tenant_id = 4 RETURNING *) UPDATE 
 WITH d AS (DELETE FROM items WHERE tenant_id = 2 RETURNING tenant_id AS t, order_id AS o) DELETE FROM orders USING d WHERE orders.tenant_id = d.t AND orders.id = d.o;
 WITH d AS (DELETE FROM items WHERE tenant_id = 2 RETURNING tenant_id) SELECT o.id, (SELECT count(*) FROM d) FROM orders o JOIN d USING (tenant_id);
 WITH d AS (DELETE FROM items i USING orders o WHERE i.tenant_id = o.tenant_id AND o.tenant_id = 7 RETURNING o.tenant_id, i.id) INSERT INTO visits (region, visitor) SELECT 'x', id FROM d;
+-- Code that names tables of the default shard only.
+-- block
+BEGIN;
+DO $$ DECLARE n integer; BEGIN SELECT count(*) INTO n FROM settings; UPDATE settings SET value = 'n' || n WHERE id = 1; INSERT INTO settings (id, name) VALUES (900, 'of do'); IF n > 100000 THEN RAISE EXCEPTION 'many'; END IF; END $$;
+SELECT value FROM settings WHERE id = 1;
+SELECT count(*) FROM settings WHERE id = 900;
+ROLLBACK;
+-- end
+DO $$ BEGIN PERFORM 1/0; END $$;
+DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '22012'; END $$;
+DO LANGUAGE plpgsql $$ DECLARE a int[] := '{1,2,3}'; BEGIN FOR i IN 1..3 LOOP a[i] := a[i] * 2; END LOOP; ASSERT a[3] = 6; END $$;
+DO $$ BEGIN UPDATE orders SET qty = 1; END $$;
+DO $$ BEGIN EXECUTE 'SELECT 1'; END $$;

@@ -1,5 +1,4 @@
 -- Views over sharded tables, and other DDL that lives in a schema.
--- engines: postgres
 
 CREATE VIEW v_plain AS SELECT tenant_id, id, qty FROM orders WHERE qty > 0;
 SELECT * FROM v_plain;

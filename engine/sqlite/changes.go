@@ -1,0 +1,401 @@
+package sqlite
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// The changes of a transaction as a stream: for each table its name, its columns
+// and the name of its rowid; the runs of rows that were touched; then what stands
+// in them at the end. To apply it is to delete the runs and to insert the rows. So
+// the order of the changes, and what stood there between, does not matter.
+//
+//	T table, rowid's name, number of columns, columns
+//	D low, high
+//	R rowid, values
+//
+// Strings have their length before them; a value is a letter for its storage
+// class and, but for NULL, the value.
+
+// spoolMemory is how much of a stream stays in memory, bytes; more goes to a
+// temporary file beside the shard's.
+const spoolMemory = 16 << 20
+
+// chunkSize is the size of the pieces in which a stream is kept in the file.
+const chunkSize = 1 << 20
+
+// spool holds a stream while the transaction that it describes is taken back.
+type spool struct {
+	dir  string
+	mem  bytes.Buffer
+	file *os.File
+	w    *bufio.Writer
+}
+
+func (s *spool) Write(b []byte) (int, error) {
+	if s.file == nil && s.mem.Len()+len(b) > spoolMemory {
+		f, err := os.CreateTemp(s.dir, ".cleave-prepare-*")
+		if err != nil {
+			return 0, err
+		}
+		os.Remove(f.Name()) // it goes away with this process, however that ends
+		s.file, s.w = f, bufio.NewWriterSize(f, 256<<10)
+		if _, err := s.w.Write(s.mem.Bytes()); err != nil {
+			return 0, err
+		}
+		s.mem = bytes.Buffer{}
+	}
+	if s.file != nil {
+		return s.w.Write(b)
+	}
+	return s.mem.Write(b)
+}
+
+// reader reads the stream from its beginning.
+func (s *spool) reader() (io.Reader, error) {
+	if s.file == nil {
+		return bytes.NewReader(s.mem.Bytes()), nil
+	}
+	if err := s.w.Flush(); err != nil {
+		return nil, err
+	}
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return s.file, nil
+}
+
+func (s *spool) close() {
+	if s.file != nil {
+		s.file.Close()
+	}
+}
+
+// tableShape is what SQLite says of a table.
+type tableShape struct {
+	columns []string // that are stored, but for one that is the rowid
+	rowid   string   // a name of the rowid that no column hides
+}
+
+// shapeOf reads a table's shape. Errors: 0A000 for a table whose rows cannot be
+// named by a rowid.
+func shapeOf(db *sqlite.Conn, table string) (tableShape, error) {
+	var t tableShape
+	stmt, _, err := db.PrepareTransient("SELECT name, type, pk, hidden, (SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?1) FROM pragma_table_xinfo(?1) ORDER BY cid")
+	if err != nil {
+		return t, err
+	}
+	defer stmt.Finalize()
+	stmt.BindText(1, table)
+	hidden := map[string]bool{}
+	keys, alias := 0, ""
+	for {
+		row, err := stmt.Step()
+		if err != nil {
+			return t, err
+		}
+		if !row {
+			break
+		}
+		if stmt.ColumnInt64(4) != 0 {
+			return t, refused("a prepared transaction that writes to the table \"" + table + "\", which has no rowid,")
+		}
+		name := stmt.ColumnText(0)
+		hidden[strings.ToLower(name)] = true
+		if stmt.ColumnInt64(2) > 0 {
+			keys++
+			if strings.EqualFold(stmt.ColumnText(1), "INTEGER") {
+				alias = name
+			}
+		}
+		if stmt.ColumnInt64(3) == 0 {
+			t.columns = append(t.columns, name)
+		}
+	}
+	if alias != "" && keys == 1 {
+		t.rowid = alias
+		t.columns = slices.DeleteFunc(t.columns, func(n string) bool { return n == alias })
+		return t, nil
+	}
+	for _, name := range []string{"rowid", "_rowid_", "oid"} {
+		if !hidden[name] {
+			t.rowid = name
+			return t, nil
+		}
+	}
+	return t, refused("a prepared transaction that writes to the table \"" + table + "\", whose columns are named rowid, _rowid_ and oid,")
+}
+
+// writeChanges writes the stream of what the transaction has done so far.
+func writeChanges(w io.Writer, db *sqlite.Conn, tables map[string]*rowRuns) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	names := make([]string, 0, len(tables))
+	for name := range tables {
+		if name != "cleave_meta" && !strings.HasPrefix(name, "sqlite_") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var buf []byte
+	for _, name := range names {
+		shape, err := shapeOf(db, name)
+		if err != nil {
+			return err
+		}
+		runs := tables[name]
+		runs.order()
+		buf = appendText(append(buf[:0], 'T'), name)
+		buf = appendText(buf, shape.rowid)
+		buf = binary.AppendUvarint(buf, uint64(len(shape.columns)))
+		for _, c := range shape.columns {
+			buf = appendText(buf, c)
+		}
+		for _, r := range runs.runs {
+			buf = binary.AppendVarint(append(buf, 'D'), r.low)
+			buf = binary.AppendVarint(buf, r.high)
+			if len(buf) > 32<<10 {
+				if _, err := out.Write(buf); err != nil {
+					return err
+				}
+				buf = buf[:0]
+			}
+		}
+		if _, err := out.Write(buf); err != nil {
+			return err
+		}
+		if err := writeRows(out, db, name, shape, runs); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func writeRows(out *bufio.Writer, db *sqlite.Conn, name string, shape tableShape, runs *rowRuns) error {
+	id := quoteIdent(shape.rowid)
+	list := append([]string{id}, quoted(shape.columns)...)
+	stmt, _, err := db.PrepareTransient("SELECT " + strings.Join(list, ", ") + " FROM main." + quoteIdent(name) + " WHERE " + id + " BETWEEN ?1 AND ?2 ORDER BY " + id)
+	if err != nil {
+		return err
+	}
+	defer stmt.Finalize()
+	var buf []byte
+	for _, r := range runs.runs {
+		stmt.BindInt64(1, r.low)
+		stmt.BindInt64(2, r.high)
+		for {
+			row, err := stmt.Step()
+			if err != nil {
+				return err
+			}
+			if !row {
+				break
+			}
+			buf = binary.AppendVarint(append(buf[:0], 'R'), stmt.ColumnInt64(0))
+			for i := range shape.columns {
+				buf = appendColumn(buf, stmt, i+1)
+			}
+			if _, err := out.Write(buf); err != nil {
+				return err
+			}
+		}
+		if err := stmt.Reset(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func quoted(names []string) []string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = quoteIdent(n)
+	}
+	return out
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// appendColumn appends a value as it is stored.
+func appendColumn(b []byte, stmt *sqlite.Stmt, i int) []byte {
+	switch stmt.ColumnType(i) {
+	case sqlite.TypeInteger:
+		return binary.AppendVarint(append(b, 'i'), stmt.ColumnInt64(i))
+	case sqlite.TypeFloat:
+		return binary.BigEndian.AppendUint64(append(b, 'f'), math.Float64bits(stmt.ColumnFloat(i)))
+	case sqlite.TypeText:
+		b = append(b, 't')
+	case sqlite.TypeBlob:
+		b = append(b, 'b')
+	default:
+		return append(b, 'n')
+	}
+	n := stmt.ColumnLen(i)
+	b = binary.AppendUvarint(b, uint64(n))
+	b = grow(b, n)
+	stmt.ColumnBytes(i, b[len(b)-n:])
+	return b
+}
+
+// changeReader reads a stream of changes.
+type changeReader struct {
+	r   *bufio.Reader
+	buf []byte
+}
+
+func (r *changeReader) text() (string, error) {
+	n, err := binary.ReadUvarint(r.r)
+	if err != nil {
+		return "", err
+	}
+	if n > 2*valueMax {
+		return "", fmt.Errorf("a value of %d bytes", n)
+	}
+	if uint64(cap(r.buf)) < n {
+		r.buf = make([]byte, n)
+	}
+	if _, err := io.ReadFull(r.r, r.buf[:n]); err != nil {
+		return "", err
+	}
+	return string(r.buf[:n]), nil
+}
+
+func (r *changeReader) value() (datum, error) {
+	kind, err := r.r.ReadByte()
+	if err != nil {
+		return datum{}, err
+	}
+	switch kind {
+	case 'n':
+		return datum{}, nil
+	case 'i':
+		i, err := binary.ReadVarint(r.r)
+		return intDatum(i), err
+	case 'f':
+		var b [8]byte
+		_, err := io.ReadFull(r.r, b[:])
+		return datum{kind: 'f', f: math.Float64frombits(binary.BigEndian.Uint64(b[:]))}, err
+	case 't', 'b':
+		s, err := r.text()
+		return datum{kind: kind, s: s}, err
+	}
+	return datum{}, fmt.Errorf("unknown kind of value %q", kind)
+}
+
+// applyChanges carries a stream out. The connection runs no triggers and checks
+// no foreign keys: what they did is in the stream.
+func applyChanges(db *sqlite.Conn, src io.Reader) error {
+	r := &changeReader{r: bufio.NewReaderSize(src, 64<<10)}
+	var remove, insert *sqlite.Stmt
+	columns := 0
+	finalize := func() {
+		if remove != nil {
+			remove.Finalize()
+			insert.Finalize()
+			remove, insert = nil, nil
+		}
+	}
+	defer finalize()
+	step := func(s *sqlite.Stmt) error {
+		if _, err := s.Step(); err != nil {
+			return err
+		}
+		return s.Reset()
+	}
+	for {
+		what, err := r.r.ReadByte()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if what != 'T' && remove == nil {
+			return fmt.Errorf("a change without a table")
+		}
+		switch what {
+		case 'T':
+			finalize()
+			table, err := r.text()
+			if err != nil {
+				return err
+			}
+			id, err := r.text()
+			if err != nil {
+				return err
+			}
+			n, err := binary.ReadUvarint(r.r)
+			if err != nil {
+				return err
+			}
+			columns = int(n)
+			names, marks := []string{quoteIdent(id)}, []string{"?"}
+			for range columns {
+				name, err := r.text()
+				if err != nil {
+					return err
+				}
+				names, marks = append(names, quoteIdent(name)), append(marks, "?")
+			}
+			if remove, _, err = db.PrepareTransient("DELETE FROM main." + quoteIdent(table) + " WHERE " + quoteIdent(id) + " BETWEEN ? AND ?"); err != nil {
+				return err
+			}
+			if insert, _, err = db.PrepareTransient("INSERT INTO main." + quoteIdent(table) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"); err != nil {
+				remove.Finalize()
+				remove = nil
+				return err
+			}
+		case 'D', 'R':
+			low, err := binary.ReadVarint(r.r)
+			if err != nil {
+				return err
+			}
+			if what == 'D' {
+				high, err := binary.ReadVarint(r.r)
+				if err != nil {
+					return err
+				}
+				remove.BindInt64(1, low)
+				remove.BindInt64(2, high)
+				if err := step(remove); err != nil {
+					return err
+				}
+				continue
+			}
+			insert.BindInt64(1, low)
+			for i := range columns {
+				d, err := r.value()
+				if err != nil {
+					return err
+				}
+				d.bind(insert, i+2)
+			}
+			if err := step(insert); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("unknown change %q", what)
+		}
+	}
+}
+
+// damaged is the error of a prepared transaction that cannot be carried out.
+func damaged(gid string, err error) error {
+	return sqlstate.Wrap(err, sqlstate.DataCorrupted, "the prepared transaction \"%s\" cannot be carried out on the file", gid).
+		WithHint("It is kept, and keeps its lock. The file was written without Cleave since: look at both with sqlite3 (SELECT * FROM cleave_prepared), or end it with ROLLBACK PREPARED.")
+}
+
+func spoolDir(path string) string { return filepath.Dir(path) }

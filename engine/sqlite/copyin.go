@@ -1,0 +1,571 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// copyRecordMax bounds one row of COPY, as PostgreSQL does.
+const copyRecordMax = 1 << 30
+
+// copyIn is COPY ... FROM STDIN: each row is bound to an INSERT that was
+// translated once. Data is run when it is sent, so that it does not pile up.
+type copyIn struct {
+	p      *portal // of the COPY
+	f      *copyFormat
+	d      *tableDef
+	cols   []*columnDef
+	row    *portal // of the INSERT
+	simple bool
+	err    error // told as soon as somebody listens
+
+	lines   lineSplitter
+	rest    []byte
+	begun   bool // past the header
+	ended   bool // past the mark of the end
+	line    int64
+	rows    int64
+	fields  []copyCell
+	buf     []byte
+	notNull []bool
+	isNull  []bool
+}
+
+// copyCell is a value of a row as it was written.
+type copyCell struct {
+	text []byte
+	null bool
+}
+
+func badFile(format string, args ...any) *sqlstate.Error {
+	return sqlstate.New(sqlstate.BadFileFormat, format, args...)
+}
+
+func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string) error {
+	if s.WhereClause != nil {
+		return refused("COPY FROM with WHERE")
+	}
+	d := c.translator(text).copyTable(s.Relation, true)
+	if d.view != nil {
+		return sqlstate.New(sqlstate.WrongObjectType, "cannot copy to view \"%s\"", d.Name)
+	}
+	cols, err := copyColumns(d, s.Attlist, f)
+	if err != nil {
+		return err
+	}
+	if len(cols) == 0 {
+		return refused("COPY FROM into a table without columns")
+	}
+	names, marks, oids := make([]string, len(cols)), make([]string, len(cols)), make([]uint32, len(cols))
+	for i, col := range cols {
+		names[i], marks[i], oids[i] = quoteIdent(col.Name), "$"+itoa(int64(i+1)), col.Type
+	}
+	insert := "INSERT INTO " + quoteIdent(d.Schema) + "." + quoteIdent(d.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	tree, err := syntaxTree(insert)
+	if err != nil {
+		return err
+	}
+	plan, err := c.translateStatement(tree.Stmts[0], insert, oids, false)
+	if err != nil {
+		return err
+	}
+	plan.evicted = true
+	for _, sys := range plan.systems {
+		if err := c.fillSystem(sys); err != nil {
+			return err
+		}
+	}
+	in := &copyIn{p: p, f: f, d: d, cols: cols, row: &portal{plan: plan, args: make([]datum, len(cols))}, lines: lineSplitter{csv: f.csv, quote: f.quote, escape: f.escape}}
+	for _, col := range cols {
+		in.notNull, in.isNull = append(in.notNull, hasColumn(f.forceNotNull, col.Name)), append(in.isNull, hasColumn(f.forceNull, col.Name))
+	}
+	if in.row.stmt, err = c.stmtOf(plan); err != nil {
+		return err
+	}
+	p.copyIn = in
+	return nil
+}
+
+// awaitCopy asks the client for the data.
+func (c *Conn) awaitCopy(p *portal) {
+	in := p.copyIn
+	c.out = appendCopyResponse(c.out, wire.CopyInResponse, len(in.cols), in.f.binary)
+	in.simple = c.simple
+	c.active, c.copying = nil, in
+}
+
+// copyFrame handles a frame while data is awaited.
+func (c *Conn) copyFrame(f wire.Frame) {
+	in := c.copying
+	var err error
+	switch f.Type() {
+	case wire.CopyDataF:
+		c.takeCopy(f.Body())
+		err = in.err
+	case wire.Sync, wire.Flush:
+		return // ignored in this state, as PostgreSQL does
+	case wire.CopyDoneF:
+		if err = guarded(func() error { return in.run(c, true) }); err == nil {
+			c.endPortal(in.row)
+			c.copying, c.active, c.simple = nil, in.p, in.simple
+			in.p.copyIn, in.p.tag = nil, "COPY "+itoa(in.rows)
+			return // the portal is finished by its next step
+		}
+	case wire.CopyFail:
+		reason, _, _ := wire.CutString(f.Body())
+		err = in.at(sqlstate.New(sqlstate.QueryCanceled, "COPY from stdin failed: %s", reason))
+	case wire.TerminateFE:
+		c.mu.Lock()
+		if !c.closed {
+			c.closed = true
+			close(c.wake)
+		}
+		c.mu.Unlock()
+		return
+	default:
+		err = sqlstate.New(sqlstate.ProtocolViolation, "unexpected message type 0x%02X during COPY from stdin", f.Type())
+	}
+	if err != nil {
+		c.copyFailed(err)
+	}
+}
+
+// copyFailed ends the COPY with an error.
+func (c *Conn) copyFailed(err error) {
+	in := c.copying
+	c.copying = nil
+	c.stopTimer()
+	c.endPortal(in.row)
+	in.p.copyIn, in.p.done = nil, true
+	c.simple = in.simple
+	c.statementFailed(in.p, err)
+}
+
+// takeCopy runs data; what goes wrong is kept in the COPY's err.
+func (c *Conn) takeCopy(data []byte) {
+	in := c.copying
+	if in.err != nil || in.ended && !in.f.binary {
+		return
+	}
+	if len(data) > 0 {
+		in.rest = append(in.rest, data...)
+	}
+	in.err = guarded(func() error { return in.run(c, false) })
+}
+
+// sendCopy takes the frames of data at the beginning, while data is awaited.
+func (c *Conn) sendCopy(frames []byte) []byte {
+	c.mu.Lock()
+	c.running = true
+	c.mu.Unlock()
+	defer c.stopRunning()
+	for len(frames) > 0 {
+		f, rest, ok, err := wire.Cut(frames)
+		if err != nil || !ok || f.Type() != wire.CopyDataF {
+			break
+		}
+		c.takeCopy(f.Body())
+		frames = rest
+	}
+	return frames
+}
+
+// run inserts the whole rows at the beginning of the data.
+func (in *copyIn) run(c *Conn, eof bool) error {
+	data := in.rest
+	for !in.ended && len(data) > 0 {
+		used, err := 0, error(nil)
+		if in.f.binary {
+			used, err = in.binaryRow(c, data, eof)
+		} else {
+			used, err = in.textRow(c, data, eof)
+		}
+		if err != nil {
+			return err
+		}
+		if used == 0 {
+			break
+		}
+		data = data[used:]
+		if err := c.interruptedNow(); err != nil {
+			return err
+		}
+	}
+	if in.ended {
+		if in.f.binary && len(data) > 0 {
+			return badFile("received copy data after EOF marker")
+		}
+		data = nil
+	}
+	if len(data) > copyRecordMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a row of COPY is over %d bytes", copyRecordMax)
+	}
+	in.rest = in.rest[:copy(in.rest, data)]
+	if cap(in.rest) > 1<<20 && len(in.rest) < 64<<10 {
+		in.rest = slices.Clone(in.rest)
+	}
+	if eof && in.f.binary && !in.ended {
+		if !in.begun {
+			return badFile("COPY file signature not recognized")
+		}
+		return in.at(badFile("unexpected EOF in COPY data"))
+	}
+	return nil
+}
+
+// interruptedNow is the error of a statement that was asked to stop.
+func (c *Conn) interruptedNow() error {
+	select {
+	case <-c.interruptChan():
+		return sqlite.ResultInterrupt.ToError()
+	default:
+		return nil
+	}
+}
+
+// where adds a place to an error that has none.
+func where(err error, format string, args ...any) error {
+	if isInterrupt(err) {
+		return err
+	}
+	e := *sqlstate.As(err)
+	if e.Where == "" {
+		e.Where = fmt.Sprintf(format, args...)
+	}
+	return &e
+}
+
+// shown is a text as a message shows it.
+func shown(text []byte) string {
+	const most = 100
+	if len(text) <= most {
+		return string(text)
+	}
+	return prefix(string(text), most) + "..."
+}
+
+func (in *copyIn) at(err error) error {
+	return where(err, "COPY %s, line %d", in.d.Name, in.line)
+}
+
+// textRow takes one line, or several that are one row.
+func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) {
+	l, ok, err := in.lines.next(data, eof)
+	if err != nil {
+		in.line++
+		return 0, in.at(err)
+	}
+	if !ok {
+		return 0, nil
+	}
+	in.line += int64(l.lines)
+	if l.end {
+		in.ended = true
+		return l.size, nil
+	}
+	line := data[:l.content]
+	atLine := func(err error) error { return where(err, "COPY %s, line %d: \"%s\"", in.d.Name, in.line, shown(line)) }
+	if !in.begun && in.f.header {
+		in.begun = true
+		if in.f.match {
+			return l.size, in.matches(line)
+		}
+		return l.size, nil
+	}
+	in.begun = true
+	if err := in.split(line); err != nil {
+		return 0, atLine(err)
+	}
+	if len(in.fields) > len(in.cols) {
+		return 0, atLine(badFile("extra data after last expected column"))
+	}
+	for i, col := range in.cols {
+		if i >= len(in.fields) {
+			return 0, atLine(badFile("missing data for column \"%s\"", col.Name))
+		}
+		v := in.fields[i]
+		if in.f.csv {
+			switch {
+			case v.null && in.notNull[i]:
+				v = copyCell{text: []byte(in.f.null)}
+			case !v.null && in.isNull[i] && string(v.text) == in.f.null:
+				v.null = true
+			}
+		}
+		in.row.args[i] = datum{}
+		if v.null {
+			continue
+		}
+		text := string(v.text)
+		if err := checkText(text); err != nil {
+			return 0, in.at(err)
+		}
+		if in.row.args[i], err = c.textParam(col.Type, text); err != nil {
+			return 0, where(err, "COPY %s, line %d, column %s: \"%s\"", in.d.Name, in.line, col.Name, shown(v.text))
+		}
+	}
+	if err := in.insert(c); err != nil {
+		return 0, atLine(err)
+	}
+	return l.size, nil
+}
+
+// insert writes the row whose values are bound.
+func (in *copyIn) insert(c *Conn) error {
+	stmt := in.row.stmt
+	for i := range in.row.args {
+		if i < stmt.BindParamCount() {
+			in.row.args[i].bind(stmt, i+1)
+		}
+	}
+	_, err := stmt.Step()
+	if err == nil {
+		err = stmt.Reset()
+	}
+	if err != nil {
+		if c.env.err != nil {
+			err, c.env.err = c.env.err, nil
+		}
+		return c.mapError(c.explainConstraint(in.row, err))
+	}
+	in.rows++
+	return nil
+}
+
+// matches compares the header with the columns.
+func (in *copyIn) matches(line []byte) error {
+	if err := in.split(line); err != nil {
+		return in.at(err)
+	}
+	if len(in.fields) != len(in.cols) {
+		return in.at(badFile("wrong number of fields in header line: field count is %d, expected %d", len(in.fields), len(in.cols)))
+	}
+	for i, v := range in.fields {
+		if v.null {
+			return in.at(badFile("column name mismatch in header line field %d: got null value (\"%s\"), expected \"%s\"", i+1, in.f.null, in.cols[i].Name))
+		}
+		if string(v.text) != in.cols[i].Name {
+			return in.at(badFile("column name mismatch in header line field %d: got \"%s\", expected \"%s\"", i+1, v.text, in.cols[i].Name))
+		}
+	}
+	return nil
+}
+
+// split cuts a line into its values.
+func (in *copyIn) split(line []byte) error {
+	in.fields, in.buf = in.fields[:0], in.buf[:0]
+	if in.f.csv {
+		return in.splitCSV(line)
+	}
+	// Values without a backslash are parts of the line.
+	for {
+		end := 0
+		escaped := false
+		for end < len(line) && line[end] != in.f.delimiter {
+			if line[end] == '\\' {
+				escaped = true
+				end++
+			}
+			end++
+		}
+		end = min(end, len(line))
+		v := line[:end]
+		switch {
+		case string(v) == in.f.null:
+			in.fields = append(in.fields, copyCell{null: true})
+		case escaped:
+			in.fields = append(in.fields, copyCell{text: unescape(v)})
+		default:
+			in.fields = append(in.fields, copyCell{text: v})
+		}
+		if end >= len(line) {
+			return nil
+		}
+		line = line[end+1:]
+	}
+}
+
+// unescape reads a value of the text form.
+func unescape(v []byte) []byte {
+	out := make([]byte, 0, len(v))
+	digit := func(b byte, base int) (int, bool) {
+		n := strings.IndexByte("0123456789abcdef", b|0x20)
+		if b >= '0' && b <= '9' {
+			n = int(b - '0')
+		}
+		return n, n >= 0 && n < base
+	}
+	number := func(i, base, most int) (value byte, next int) {
+		n := 0
+		for range most {
+			if i >= len(v) {
+				break
+			}
+			d, ok := digit(v[i], base)
+			if !ok {
+				break
+			}
+			n, i = n*base+d, i+1
+		}
+		return byte(n), i
+	}
+	for i := 0; i < len(v); {
+		b := v[i]
+		i++
+		if b != '\\' || i >= len(v) {
+			out = append(out, b)
+			continue
+		}
+		b = v[i]
+		i++
+		switch b {
+		case '0', '1', '2', '3', '4', '5', '6', '7':
+			b, i = number(i-1, 8, 3)
+		case 'x':
+			if i < len(v) {
+				if _, ok := digit(v[i], 16); ok {
+					b, i = number(i, 16, 2)
+				}
+			}
+		case 'b':
+			b = '\b'
+		case 'f':
+			b = '\f'
+		case 'n':
+			b = '\n'
+		case 'r':
+			b = '\r'
+		case 't':
+			b = '\t'
+		case 'v':
+			b = '\v'
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+func (in *copyIn) splitCSV(line []byte) error {
+	f := in.f
+	for {
+		var text []byte
+		quoted, inside, end := false, false, 0
+		plain := true // text is the beginning of the line so far
+		for ; end < len(line); end++ {
+			b := line[end]
+			switch {
+			case !inside && b == f.delimiter:
+			case !inside && b == f.quote:
+				if plain {
+					text, plain = append(text, line[:end]...), false
+				}
+				quoted, inside = true, true
+				continue
+			case inside && b == f.escape && end+1 < len(line) && (line[end+1] == f.escape || line[end+1] == f.quote):
+				end++
+				text = append(text, line[end])
+				continue
+			case inside && b == f.quote:
+				inside = false
+				continue
+			default:
+				if !plain {
+					text = append(text, b)
+				}
+				continue
+			}
+			break
+		}
+		if inside {
+			return badFile("unterminated CSV quoted field")
+		}
+		if plain {
+			text = line[:end]
+		}
+		in.fields = append(in.fields, copyCell{text: text, null: !quoted && string(line[:end]) == f.null})
+		if end >= len(line) {
+			return nil
+		}
+		line = line[end+1:]
+	}
+}
+
+// binaryRow takes the header, a tuple or the trailer.
+func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error) {
+	if !in.begun {
+		n := len(copySignature)
+		if !bytes.HasPrefix([]byte(copySignature), data[:min(n, len(data))]) {
+			return 0, badFile("COPY file signature not recognized")
+		}
+		if len(data) < n+8 {
+			if eof {
+				return 0, badFile("invalid COPY file header (missing flags)")
+			}
+			return 0, nil
+		}
+		flags := binary.BigEndian.Uint32(data[n:])
+		if flags&(1<<16) != 0 {
+			return 0, badFile("invalid COPY file header (WITH OIDS)")
+		}
+		if flags>>16 != 0 {
+			return 0, badFile("unrecognized critical flags in COPY file header")
+		}
+		more := int(binary.BigEndian.Uint32(data[n+4:]))
+		if more < 0 || more > copyRecordMax {
+			return 0, badFile("invalid COPY file header (missing length)")
+		}
+		if len(data) < n+8+more {
+			return 0, nil
+		}
+		in.begun = true
+		return n + 8 + more, nil
+	}
+	if len(data) < 2 {
+		return 0, nil
+	}
+	count := int(int16(binary.BigEndian.Uint16(data)))
+	in.line++
+	again := func() (int, error) { in.line--; return 0, nil }
+	if count == -1 {
+		in.ended = true
+		return 2, nil
+	}
+	if count != len(in.cols) {
+		return 0, in.at(badFile("row field count is %d, expected %d", count, len(in.cols)))
+	}
+	at := 2
+	for i, col := range in.cols {
+		if len(data) < at+4 {
+			return again()
+		}
+		n := int(int32(binary.BigEndian.Uint32(data[at:])))
+		at += 4
+		in.row.args[i] = datum{}
+		if n == -1 {
+			continue
+		}
+		if n < 0 {
+			return 0, where(badFile("invalid field size"), "COPY %s, line %d, column %s", in.d.Name, in.line, col.Name)
+		}
+		if len(data) < at+n {
+			return again()
+		}
+		if in.row.args[i], err = datumFromBinary(col.Type, data[at:at+n]); err != nil {
+			return 0, where(err, "COPY %s, line %d, column %s", in.d.Name, in.line, col.Name)
+		}
+		at += n
+	}
+	if err := in.insert(c); err != nil {
+		return 0, in.at(err)
+	}
+	return at, nil
+}

@@ -1,0 +1,365 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A view is a definition and nothing in SQLite: a statement that reads it is
+// translated with its query in its place. The query is kept with the schemas of its
+// tables, so that it means the same whatever the search_path.
+
+// viewDef is a view's query.
+type viewDef struct {
+	Query string   `json:"query"` // PostgreSQL's text
+	Refs  []uint32 `json:"refs"`  // the tables and views that it reads
+	Star  bool     `json:"star,omitempty"`
+}
+
+// viewColumns are the columns of a view's query, under the names given.
+func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []columnDef {
+	s := t.scope
+	t.scope = nil
+	q := t.query(query, queryOptions{resolve: true})
+	t.scope = s
+	if len(names) > len(q.targets) {
+		failf(sqlstate.SyntaxError, "CREATE VIEW specifies more column names than columns")
+	}
+	if len(t.params) > 0 {
+		failf(sqlstate.UndefinedParameter, "there is no parameter $1")
+	}
+	var cols []columnDef
+	for i, target := range q.targets {
+		name := target.name
+		if i < len(names) {
+			name = names[i].GetString_().GetSval()
+		}
+		for _, o := range cols {
+			if o.Name == name {
+				failf(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", name)
+			}
+		}
+		if classOf(target.e.typ) == classNone {
+			refuseSQL("a view with a column of type " + typeName(target.e.typ))
+		}
+		cols = append(cols, columnDef{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
+	}
+	return cols
+}
+
+func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
+	switch {
+	case s.View.Relpersistence == "t":
+		refuseSQL("a temporary view")
+	case s.WithCheckOption != pg.ViewCheckOption_NO_CHECK_OPTION && s.WithCheckOption != pg.ViewCheckOption_VIEW_CHECK_OPTION_UNDEFINED:
+		refuseSQL("WITH CHECK OPTION")
+	case len(s.Options) > 0:
+		refuseSQL("an option of a view")
+	case s.Query.GetSelectStmt() == nil:
+		refuseSQL("this query of a view")
+	}
+	schema, name := c.creationSchema(s.View), s.View.Relname
+	old := c.cat.views[objectKey(schema, name)]
+	if old == nil || !s.Replace {
+		c.checkNewName(schema, name)
+	}
+	d := &tableDef{Schema: schema, Name: name, Columns: c.viewColumns(t, s.Query, s.Aliases), view: &viewDef{}}
+	if len(d.Columns) == 0 {
+		refuseSQL("a view without columns")
+	}
+	query := proto.Clone(s.Query).(*pg.Node)
+	named := (len(s.Aliases) == 0 || !starred(query)) && nameColumns(query, d.Columns)
+	c.qualify(t, query, d.view)
+	tree, err := syntaxTree("SELECT 1") // for its version
+	c.must(err)
+	tree.Stmts[0].Stmt = query
+	text, err := pg.Deparse(tree)
+	if err != nil {
+		refuseSQL("this query of a view")
+	}
+	if !named {
+		names := make([]string, len(d.Columns))
+		for i := range d.Columns {
+			names[i] = quoteIdent(d.Columns[i].Name)
+		}
+		text = "SELECT v." + strings.Join(names, ", v.") + " FROM (" + text + ") AS v (" + strings.Join(names, ", ") + ")"
+	}
+	d.view.Query = text
+	if old == nil {
+		d.OID = c.mustOID()
+	} else {
+		replaces(old, d)
+		d.OID, d.Comment = old.OID, old.Comment
+	}
+	d.View = d.view
+	c.must(c.saveObject(d.OID, "view", d))
+}
+
+// starred reports whether the columns of a query are not listed.
+func starred(query *pg.Node) bool {
+	s := query.GetSelectStmt()
+	for s.GetLarg() != nil {
+		s = s.Larg
+	}
+	return slices.ContainsFunc(s.TargetList, func(n *pg.Node) bool {
+		ref := n.GetResTarget().GetVal().GetColumnRef()
+		return ref != nil && ref.Fields[len(ref.Fields)-1].GetAStar() != nil
+	})
+}
+
+// nameColumns gives the columns of a query their names; it returns false if that
+// cannot be done in its list of columns. The star of one table is written out.
+func nameColumns(query *pg.Node, cols []columnDef) bool {
+	s := query.GetSelectStmt()
+	for s.GetLarg() != nil {
+		s = s.Larg
+	}
+	if len(s.TargetList) == 1 && len(s.FromClause) == 1 && s.FromClause[0].GetRangeVar() != nil {
+		if ref := s.TargetList[0].GetResTarget().GetVal().GetColumnRef(); ref != nil && len(ref.Fields) == 1 && ref.Fields[0].GetAStar() != nil {
+			from := s.FromClause[0].GetRangeVar()
+			if from.Alias != nil && len(from.Alias.Colnames) > 0 {
+				return false
+			}
+			name := from.Relname
+			if from.Alias != nil {
+				name = from.Alias.Aliasname
+			}
+			s.TargetList = nil
+			for _, col := range cols {
+				s.TargetList = append(s.TargetList, &pg.Node{Node: &pg.Node_ResTarget{ResTarget: &pg.ResTarget{Name: col.Name, Val: &pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{
+					Fields: []*pg.Node{{Node: &pg.Node_String_{String_: &pg.String{Sval: name}}}, {Node: &pg.Node_String_{String_: &pg.String{Sval: col.Name}}}}}}}}}})
+			}
+			return true
+		}
+	}
+	if len(s.TargetList) != len(cols) {
+		return false
+	}
+	if starred(query) {
+		return false
+	}
+	for i, n := range s.TargetList {
+		n.GetResTarget().Name = cols[i].Name
+	}
+	return true
+}
+
+// replaces checks that a new view can stand for an old one.
+func replaces(old, d *tableDef) {
+	if len(d.Columns) < len(old.Columns) {
+		failf("42P16", "cannot drop columns from view")
+	}
+	for i, was := range old.Columns {
+		is := d.Columns[i]
+		if is.Name != was.Name {
+			fail(sqlstate.New("42P16", "cannot change name of view column \"%s\" to \"%s\"", was.Name, is.Name).
+				WithHint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."))
+		}
+		if is.Type != was.Type || is.Mod != was.Mod {
+			failf("42P16", "cannot change data type of view column \"%s\" from %s to %s", was.Name, formatType(was.Type, was.Mod), formatType(is.Type, is.Mod))
+		}
+	}
+}
+
+// qualify names the schemas of the tables in a view's query, and notes them.
+func (c *Conn) qualify(t *translator, query *pg.Node, v *viewDef) {
+	ctes := map[string]bool{}
+	eachMessage(query.ProtoReflect(), func(m protoreflect.Message) {
+		switch x := m.Interface().(type) {
+		case *pg.CommonTableExpr:
+			ctes[x.Ctename] = true
+		case *pg.A_Star:
+			v.Star = true
+		case *pg.LockingClause:
+			refuseSQL("FOR UPDATE in a view")
+		}
+	})
+	eachMessage(query.ProtoReflect(), func(m protoreflect.Message) {
+		r, ok := m.Interface().(*pg.RangeVar)
+		if !ok {
+			return
+		}
+		if r.Schemaname == "" && ctes[r.Relname] {
+			if slices.ContainsFunc(t.path, func(s string) bool { return t.lookup(s, r.Relname) != nil }) {
+				refuseSQL("a view with a WITH query that is named like a table")
+			}
+			return
+		}
+		d := t.findRelation(r)
+		if d.relation {
+			refuseSQL("a view of a temporary relation")
+		}
+		r.Schemaname = d.Schema
+		if !slices.Contains(v.Refs, d.OID) {
+			v.Refs = append(v.Refs, d.OID)
+		}
+	})
+}
+
+// eachMessage calls fn for all messages of a syntax tree.
+func eachMessage(m protoreflect.Message, fn func(protoreflect.Message)) {
+	fn(m)
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if f.Message() == nil {
+			return true
+		}
+		if f.IsList() {
+			for i := range v.List().Len() {
+				eachMessage(v.List().Get(i).Message(), fn)
+			}
+			return true
+		}
+		eachMessage(v.Message(), fn)
+		return true
+	})
+}
+
+// viewItem translates a view in FROM: it sees nothing of the statement around it.
+func (t *translator) viewItem(v *pg.RangeVar, d *tableDef) (string, *rte) {
+	tree, err := syntaxTree(d.view.Query)
+	if err != nil || len(tree.Stmts) != 1 {
+		failf(sqlstate.DataCorrupted, "the definition of the view \"%s\" cannot be read", d.Name)
+	}
+	scope, text := t.scope, t.text
+	t.scope, t.text = nil, ""
+	q := t.query(tree.Stmts[0].Stmt, queryOptions{resolve: true})
+	t.scope, t.text = scope, text
+	if q.volatile {
+		refuseSQL("a volatile function in a view")
+	}
+	if len(q.targets) < len(d.Columns) {
+		failf(sqlstate.DataCorrupted, "the definition of the view \"%s\" has other columns now", d.Name)
+	}
+	alias := t.alias()
+	r := &rte{alias: v.Relname, schema: d.Schema, sql: alias}
+	if v.Alias != nil {
+		r.alias, r.schema = v.Alias.Aliasname, ""
+	}
+	for i, col := range d.Columns {
+		e := q.targets[i].e
+		if e.typ != col.Type {
+			failf(sqlstate.DataCorrupted, "column \"%s\" of the view \"%s\" has another type now", col.Name, d.Name)
+		}
+		r.cols = append(r.cols, rteCol{name: col.Name, sql: alias + ".c" + fmt.Sprint(i+1), typ: e.typ, mod: e.mod, notNull: e.notNull, table: d.OID, attnum: col.Num})
+	}
+	t.renameColumns(r, v.Alias)
+	return "(" + q.sql() + ") AS " + alias, r
+}
+
+// notView refuses what is for tables only.
+func notView(d *tableDef) {
+	if d.view != nil {
+		refuse("the relation \""+d.Name+"\" is a view: on a SQLite shard it can only be read", "Name the table.")
+	}
+}
+
+func (c *Conn) sortedViews() []*tableDef {
+	out := make([]*tableDef, 0, len(c.cat.views))
+	for _, d := range c.cat.views {
+		out = append(out, d)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].OID < out[j].OID })
+	return out
+}
+
+// viewOf returns a view that reads the relation, nil if there is none.
+func (c *Conn) viewOf(oid uint32) *tableDef {
+	for _, d := range c.sortedViews() {
+		if slices.Contains(d.view.Refs, oid) {
+			return d
+		}
+	}
+	return nil
+}
+
+// usedByViews refuses to change columns and names that views rely on.
+func (c *Conn) usedByViews(d *tableDef, onlyStar bool) {
+	for _, v := range c.sortedViews() {
+		if slices.Contains(v.view.Refs, d.OID) && (!onlyStar || v.view.Star) {
+			refuse("the view \""+v.Name+"\" reads the table \""+d.Name+"\", and would have to follow its change", "Drop the view first, and make it again afterwards.")
+		}
+	}
+}
+
+// dropViews drops views, and with cascade those that read them.
+func (c *Conn) dropViews(list []*tableDef, cascade bool) {
+	going := map[uint32]bool{}
+	for _, d := range list {
+		going[d.OID] = true
+	}
+	c.dependentViews(list, going, "view", cascade)
+	for _, d := range c.sortedViews() {
+		if going[d.OID] {
+			c.must(c.dropObject(d.OID))
+		}
+	}
+}
+
+// dependentViews adds the views that read what goes, or refuses.
+func (c *Conn) dependentViews(list []*tableDef, going map[uint32]bool, what string, cascade bool) {
+	var more []string
+	defer func() {
+		e := sqlstate.New("00000", "drop cascades to %d other objects", len(more))
+		switch len(more) {
+		case 0:
+			return
+		case 1:
+			e.Message = "drop cascades to " + more[0]
+		default:
+			e.Detail = "drop cascades to " + strings.Join(more, "\ndrop cascades to ")
+		}
+		c.out = wire.AppendNotice(c.out, e)
+	}()
+	for again := true; again; {
+		again = false
+		for _, v := range c.sortedViews() {
+			if going[v.OID] || !slices.ContainsFunc(v.view.Refs, func(oid uint32) bool { return going[oid] }) {
+				continue
+			}
+			if !cascade {
+				d := list[slices.IndexFunc(list, func(d *tableDef) bool { return slices.Contains(v.view.Refs, d.OID) })]
+				fail(sqlstate.New(sqlstate.DependentObjects, "cannot drop %s %s because other objects depend on it", what, d.Name).
+					WithDetail("view %s depends on %s %s", v.Name, what, d.Name).
+					WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
+			}
+			more = append(more, "view "+v.Name)
+			going[v.OID], again = true, true
+		}
+	}
+}
+
+// dropView is DROP VIEW.
+func (c *Conn) dropView(t *translator, s *pg.DropStmt) {
+	var list []*tableDef
+	for _, o := range s.Objects {
+		r := rangeVarOf(o)
+		d := c.findForDrop(t, r, s.MissingOk, "view")
+		if d == nil {
+			continue
+		}
+		if d.view == nil {
+			fail(sqlstate.New(sqlstate.WrongObjectType, "\"%s\" is not a view", d.Name).WithHint("Use DROP TABLE to remove a table."))
+		}
+		list = append(list, d)
+	}
+	c.dropViews(list, s.Behavior == pg.DropBehavior_DROP_CASCADE)
+}
+
+// viewText is a view's query as pg_get_viewdef gives it.
+func (c *Conn) viewText(oid uint32) (string, bool) {
+	for _, d := range c.cat.views {
+		if d.OID == oid {
+			return " " + strings.TrimSpace(d.view.Query) + ";", true
+		}
+	}
+	return "", false
+}

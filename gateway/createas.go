@@ -1,0 +1,135 @@
+package gateway
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A CREATE TABLE AS with rows of several shards: they are read first, like those of any
+// query, and held in text; then the schema change makes the table, and its transaction
+// inserts them.
+
+const (
+	createRowsMax = 64 << 20 // bytes of rows that the router holds
+	insertChunk   = 1 << 20  // bytes of one INSERT
+)
+
+// readRows are the rows of a query, with a bound.
+type readRows struct {
+	capture
+	lost bool
+}
+
+// Frames implements the sink of a conversation.
+func (r *readRows) Frames(b []byte) error {
+	r.lost = r.lost || len(r.buf)+len(b) > r.max
+	return r.capture.Frames(b)
+}
+
+// createSource reads the rows of a CREATE TABLE AS.
+func (x *session) createSource(source string) ([][][]byte, error) {
+	if x.tx.state != txNone || x.pipe.Conn != nil && x.wrote {
+		return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables inside a transaction is not supported", "run it before the transaction, or create the table and INSERT ... SELECT into it")
+	}
+	if v, set := x.settings.Get("extra_float_digits"); set {
+		if n, err := strconv.Atoi(strings.Trim(v, "' ")); err != nil || n < 1 {
+			return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables would round numbers by the setting extra_float_digits", "RESET extra_float_digits")
+		}
+	}
+	if x.pipe.Conn != nil {
+		if err := x.leave(); err != nil {
+			return nil, err
+		}
+	}
+	st, err := x.plan([]byte(source))
+	if err != nil {
+		return nil, err
+	}
+	x.args = planner.Args{}
+	shard, err := x.choose(st, &x.args)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.reach(shard, useOf(st)); err != nil {
+		return nil, err
+	}
+	c := x.pipe.Conn
+	x.pipe.Query(st.Text)
+	out := readRows{capture: capture{max: createRowsMax, par: x.w.onParameter}}
+	x.setRunning(c)
+	o, err := x.pipe.Run(executor.None, &out)
+	x.setRunning(nil)
+	if err != nil {
+		return nil, x.lost(err, nil, executor.None, anchored)
+	}
+	said := &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+	x.release()
+	if o.Err != nil {
+		return nil, said
+	}
+	if out.lost {
+		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "CREATE TABLE AS would have to hold more than %d MB of rows in the router", createRowsMax>>20).
+			WithHint("create the table, and INSERT ... SELECT into it in several statements")
+	}
+	var rows [][][]byte
+	frames(out.buf, func(typ byte, body []byte) {
+		if typ != wire.DataRow || err != nil {
+			return
+		}
+		var row [][]byte
+		if row, err = wire.SplitRow(body, nil); err == nil {
+			rows = append(rows, row)
+		}
+	})
+	return rows, err
+}
+
+func named(t planner.TableName) string {
+	return `"` + strings.ReplaceAll(t.Schema, `"`, `""`) + `"."` + strings.ReplaceAll(t.Name, `"`, `""`) + `"`
+}
+
+// createRows inserts the rows into the table that the open schema change has made.
+func (x *session) createRows(t planner.TableName, rows [][][]byte) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := x.reachInSchema(x.srv.ex.Snapshot().State().DefaultShard, use{}); err != nil {
+		return err
+	}
+	c := x.pipe.Conn
+	if len(rows[0]) == 0 {
+		_, err := x.exec(c, "INSERT INTO "+named(t)+" SELECT FROM pg_catalog.generate_series(1, "+strconv.Itoa(len(rows))+")")
+		return err
+	}
+	head := "INSERT INTO " + named(t) + " VALUES "
+	for len(rows) > 0 {
+		var b strings.Builder
+		b.WriteString(head)
+		n := 0
+		for n < len(rows) && b.Len() < insertChunk {
+			if n > 0 {
+				b.WriteString(", ")
+			}
+			for i, v := range rows[n] {
+				b.WriteByte("(,"[min(i, 1)])
+				if v == nil {
+					b.WriteString("NULL")
+				} else {
+					b.WriteString(executor.QuoteLiteral(string(v)))
+				}
+			}
+			b.WriteByte(')')
+			n++
+		}
+		if _, err := x.exec(c, b.String()); err != nil {
+			return x.shardSaid(c, err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package planner
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// do lets a DO block run on the default shard if its code can be read (PL/pgSQL
+// without EXECUTE, transaction control and changes of the schema), calls nothing but
+// functions that read no table, and names tables of the default shard only.
+func (a *analyzer) do(d *pg.DoStmt) bool {
+	code, language := "", "plpgsql"
+	for _, n := range d.Args {
+		switch o := n.GetDefElem(); o.GetDefname() {
+		case "as":
+			code = defText(o.Arg)
+		case "language":
+			language = defText(o.Arg)
+		}
+	}
+	b := &body{calls: map[string]bool{}, reads: true}
+	if language != "plpgsql" || !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS "+quoteString(code)) {
+		return false
+	}
+	for name := range b.calls {
+		if _, own := catalogFunctions[name]; !own && a.userFunction([]string{name}) == nil {
+			return false
+		}
+	}
+	for _, v := range b.tables {
+		r := a.relation(v)
+		if r.virtual || r.schema == InternalSchema || r.view != nil && a.reachOf(r.view).spread() || r.table != nil && r.table.Kind != shardmap.Whole {
+			return false
+		}
+		if r.table != nil {
+			a.addTable(&a.st.Tables, r.table)
+		}
+	}
+	a.onDefault("DO")
+	return true
+}
+
+// callProcedure lets a procedure that is known to read no table run on the default shard.
+func (a *analyzer) callProcedure(c *pg.CallStmt) bool {
+	f := a.userFunction(strs(c.Funccall.GetFuncname()))
+	if f == nil || f.Kind != "p" {
+		return false
+	}
+	a.expressions(c.Funccall.Args)
+	if a.sharded != "" || a.reference != "" || a.virtual != "" {
+		return false
+	}
+	a.onDefault("CALL")
+	a.st.ReturnsRows = true // of procedures with OUT parameters
+	return true
+}
+
+func (a *analyzer) onDefault(tag string) {
+	a.st.Kind, a.st.Tag, a.st.DDL, a.st.ReadOnly = DefaultShard, tag, nil, false
+}
