@@ -212,12 +212,12 @@ DELETE FROM orders WHERE note IN (SELECT nick FROM people);
 UPDATE orders SET tenant_id = tenant_id + 1 WHERE qty = 3;
 --> several shards [UPDATE]
 -->   operation: modify
--->   lock: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint FROM orders WHERE qty = 3 FOR UPDATE OF orders
+-->   lock: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint, orders.tenant_id::bigint FROM orders WHERE qty = 3 FOR UPDATE OF orders
 -->   stay: UPDATE orders SET tenant_id = tenant_id + 1 WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND qty = 3
 -->   take: DELETE FROM orders WHERE orders.ctid = ANY($2::pg_catalog.tid[]) AND qty = 3 RETURNING tenant_id + 1, orders.id, orders.note, orders.qty, orders.price, (tenant_id + 1)::bigint
 -->   put: INSERT INTO orders (tenant_id, id, note, qty, price) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_
--->   on shard-0: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint FROM orders WHERE qty = 3 AND NOT (pg_catalog.hashint8extended(("orders"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint) FOR UPDATE OF orders
--->   on shard-1: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint FROM orders WHERE qty = 3 AND NOT (pg_catalog.hashint8extended(("orders"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint) FOR UPDATE OF orders
+-->   on shard-0: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint, orders.tenant_id::bigint FROM orders WHERE qty = 3 AND NOT (pg_catalog.hashint8extended(("orders"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint) FOR UPDATE OF orders
+-->   on shard-1: SELECT orders.ctid::pg_catalog.text, (tenant_id + 1)::bigint, orders.tenant_id::bigint FROM orders WHERE qty = 3 AND NOT (pg_catalog.hashint8extended(("orders"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint) FOR UPDATE OF orders
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 INSERT INTO items (tenant_id, id, name) SELECT tenant_id, id, note FROM orders WHERE qty = 1;
