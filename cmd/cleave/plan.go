@@ -70,8 +70,10 @@ as SELECT cleave.plan(...).`,
 
 func (a *app) planShowCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "show ID",
-		Short:   "Show a plan: its steps, bytes, skew before and after, and time",
+		Use:   "show ID",
+		Short: "Show a plan: its steps, bytes, skew before and after, and time",
+		Long: `Prints a stored plan with its steps; a star is before those that were begun. The figures
+after a shard's name are what it holds over its share by weight: 1 is even.`,
 		Example: "  cleave plan show rebalance-1a2b3c4d",
 		Args:    args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
