@@ -55,7 +55,8 @@ func TestPlan(t *testing.T) {
 			t.Errorf("approving twice: %v", err)
 		}
 		c.analyze()
-		if _, err := c.rooms.Ops.Plan(ctx, admin.PlanRequest{ID: "again", Keyspace: "bank", Measure: "rows"}); err != nil {
+		loose := 0.5 // the clients have written more to some tenants than to others
+		if _, err := c.rooms.Ops.Plan(ctx, admin.PlanRequest{ID: "again", Keyspace: "bank", Measure: "rows", Tolerance: &loose}); err != nil {
 			t.Fatal(err)
 		}
 		if w := c.await("again", "done"); w.Steps != 0 {
