@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,7 +180,17 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 	}
 	rest = wire.AppendInt16(rest, int16(len(p.Args)))
 	for i, a := range p.Args {
-		v, err := literal(a)
+		var oid uint32
+		if i < len(s.oids) {
+			oid = s.oids[i]
+		}
+		v, kind, err := literal(a)
+		if err == nil {
+			err = coerced(i+1, v, kind, oid)
+		}
+		if e := new(sqlstate.Error); errors.As(err, &e) {
+			return nil, nil, e
+		}
 		if err != nil {
 			return nil, nil, sqlstate.Refuse("argument "+strconv.Itoa(i+1)+" of EXECUTE is not a plain literal", "give numbers, strings, true, false or NULL; compute expressions first")
 		}
@@ -188,28 +199,85 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 	return s, append(rest, formats...), nil
 }
 
-// literal reads a number, a string, true, false or NULL (nil).
-func literal(text string) ([]byte, error) {
+// literalKind is what an argument of EXECUTE is written as.
+type literalKind uint8
+
+const (
+	nullLiteral literalKind = iota
+	boolLiteral
+	stringLiteral
+	integerLiteral
+	decimalLiteral
+)
+
+// literal reads a number, a string, true, false or NULL (nil). A number's text is that of
+// its value, as PostgreSQL prints it, since a parameter of type text gets that.
+func literal(text string) ([]byte, literalKind, error) {
 	t := strings.TrimSpace(text)
 	switch strings.ToLower(t) {
 	case "null":
-		return nil, nil
+		return nil, nullLiteral, nil
 	case "true", "false":
-		return []byte(strings.ToLower(t)), nil
+		return []byte(strings.ToLower(t)), boolLiteral, nil
 	}
 	if len(t) >= 2 && t[0] == '\'' && t[len(t)-1] == '\'' {
 		in := t[1 : len(t)-1]
 		if strings.Contains(strings.ReplaceAll(in, "''", ""), "'") {
-			return nil, strconv.ErrSyntax
+			return nil, 0, strconv.ErrSyntax
 		}
-		return textOf(strings.ReplaceAll(in, "''", "'")), nil
+		return textOf(strings.ReplaceAll(in, "''", "'")), stringLiteral, nil
 	}
 	digits := strings.TrimSpace(strings.TrimLeft(t, "+-"))
 	if len(t)-len(strings.TrimLeft(t, "+-")) > 1 || digits == "" || strings.Trim(digits, "0123456789.") != "" || strings.Count(digits, ".") > 1 || digits == "." {
-		return nil, strconv.ErrSyntax
+		return nil, 0, strconv.ErrSyntax
 	}
-	if t[0] == '-' {
-		return textOf("-" + digits), nil
+	whole, fraction, decimal := strings.Cut(digits, ".")
+	if whole = strings.TrimLeft(whole, "0"); whole == "" {
+		whole = "0"
 	}
-	return textOf(digits), nil
+	number, kind := whole, integerLiteral
+	if decimal {
+		kind = decimalLiteral
+		if fraction != "" {
+			number += "." + fraction
+		}
+	}
+	if t[0] == '-' && strings.Trim(number, "0.") != "" {
+		number = "-" + number
+	}
+	return textOf(number), kind, nil
+}
+
+// The types that numbers and booleans are cast to by assignment, as PostgreSQL does with
+// the arguments of EXECUTE (EvaluateParams in src/backend/commands/prepare.c).
+var (
+	integerTypes = map[uint32]string{20: "bigint", 21: "smallint", 23: "integer", 26: "oid"}
+	numberTypes  = map[uint32]string{700: "real", 701: "double precision", 1700: "numeric"}
+	textTypes    = map[uint32]string{25: "text", 1042: "character", 1043: "character varying"}
+	otherTypes   = map[uint32]string{16: "boolean", 17: "bytea", 114: "json", 1082: "date", 1083: "time without time zone", 1114: "timestamp without time zone",
+		1184: "timestamp with time zone", 1186: "interval", 2950: "uuid", 3802: "jsonb"}
+)
+
+// coerced reports whether a literal can stand for a parameter of a type (0: the client
+// left it open): 42804 where PostgreSQL says so, another error where it is not known here.
+func coerced(n int, v []byte, kind literalKind, oid uint32) error {
+	if kind == nullLiteral || kind == stringLiteral || oid == 0 || textTypes[oid] != "" {
+		return nil
+	}
+	number := integerTypes[oid] != "" || numberTypes[oid] != ""
+	was := map[literalKind]string{boolLiteral: "boolean", integerLiteral: "integer", decimalLiteral: "numeric"}[kind]
+	switch {
+	case kind == boolLiteral && oid == 16, kind == integerLiteral && number, kind == decimalLiteral && numberTypes[oid] != "":
+		return nil
+	case kind == decimalLiteral && integerTypes[oid] != "" && oid != 26:
+		return strconv.ErrRange // it would be rounded
+	case kind == boolLiteral && number, otherTypes[oid] != "":
+		want := integerTypes[oid] + numberTypes[oid] + otherTypes[oid]
+		if len(v) > 9 && kind == integerLiteral {
+			was = "bigint"
+		}
+		return sqlstate.New(sqlstate.DatatypeMismatch, "parameter $%d of type %s cannot be coerced to the expected type %s", n, was, want).
+			WithHint("You will need to rewrite or cast the expression.")
+	}
+	return strconv.ErrRange
 }

@@ -69,3 +69,26 @@ SELECT * FROM (VALUES (1, NULL), (2, 'x')) v (a, b) ORDER BY a DESC;
 SELECT count(*) FROM pg_catalog.pg_class WHERE relname = 'orders' AND relkind = 'r';
 SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 'orders' ORDER BY ordinal_position;
 SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name;
+-- only: postgres
+-- block
+PREPARE e (text) AS SELECT DISTINCT $1 || '|' FROM orders WHERE tenant_id = 3;
+EXECUTE e (007);
+EXECUTE e (.5);
+EXECUTE e (1.);
+EXECUTE e (-0);
+EXECUTE e (-007.10);
+EXECUTE e (+3);
+EXECUTE e (true);
+PREPARE f (boolean) AS SELECT count(*) FROM orders WHERE (qty > 2) = $1;
+EXECUTE f (true);
+EXECUTE f (1);
+PREPARE g (date) AS SELECT count(*) FROM orders WHERE tenant_id = 3 AND $1 < '2030-01-01';
+EXECUTE g (5);
+PREPARE h (numeric) AS SELECT count(*) FROM orders WHERE price > $1 AND tenant_id = 3;
+EXECUTE h (007.50);
+EXECUTE h (2);
+EXECUTE h (true);
+PREPARE i (bigint) AS SELECT count(*) FROM orders WHERE tenant_id = $1;
+EXECUTE i (003);
+EXECUTE i (true);
+-- end
