@@ -614,6 +614,29 @@ func (t *Tx) dropIndex(ctx context.Context, index planner.TableName, shards []st
 	return left
 }
 
+// clearInvalid drops the index that a CREATE INDEX CONCURRENTLY is to make, if it is
+// there and invalid: what is left of one whose router or server died. IF NOT EXISTS
+// would take it for the index. 55006 if it is still being built.
+func clearInvalid(ctx context.Context, conn engine.Conn, st *planner.Statement) error {
+	index := st.DDL.Index
+	if index == nil || index.Schema == "" || st.DDL.Op != "create index" {
+		return nil
+	}
+	res, _, err := run(ctx, conn, "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid) FROM pg_catalog.pg_index AS i "+
+		"JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE NOT i.indisvalid AND n.nspname = "+quote(index.Schema)+" AND c.relname = "+quote(index.Name))
+	switch code := sqlstate.CodeOf(err); {
+	case code == sqlstate.FeatureNotSupported || code == sqlstate.UndefinedTable:
+		return nil // an engine without such indexes
+	case err != nil || len(res.Rows) == 0:
+		return err
+	case res.Rows[0][0].String == "t":
+		return sqlstate.New(sqlstate.ObjectInUse, "index %s is being built at this moment", qualified(index.Schema, index.Name)).
+			WithHint("wait until it is there: SELECT * FROM pg_stat_progress_create_index on the shard")
+	}
+	_, _, err = run(ctx, conn, "DROP INDEX CONCURRENTLY IF EXISTS "+ident(index.Schema)+"."+ident(index.Name))
+	return err
+}
+
 // alone runs a statement on one shard outside a transaction.
 func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (string, []*sqlstate.Error, error) {
 	conn, release, err := t.opts.Connect(ctx, shard)
@@ -640,6 +663,9 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (st
 				return "", nil, err
 			}
 		}
+	}
+	if err := clearInvalid(ctx, conn, st); err != nil {
+		return "", nil, err
 	}
 	res, notices, err := run(ctx, conn, st.Text)
 	if err != nil {

@@ -248,6 +248,26 @@ func TestStaleAnalysis(t *testing.T) {
 	c.agree()
 }
 
+// TestConcurrentIndexAfterACrash: a router died in the middle, so that one shard has the index, one
+// an invalid one, one none. The same statement with IF NOT EXISTS makes it whole.
+func TestConcurrentIndexAfterACrash(t *testing.T) {
+	c := newCluster(t, pgtest.Server(t), 3)
+	c.must(create("t", orders, "tenant_id"))
+	c.query("shard-0", "CREATE INDEX t_note ON t (note)")
+	c.query("shard-1", "CREATE INDEX t_note ON t (note)")
+	c.query("shard-1", "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = 't_note'::regclass")
+	st := index("t", "CREATE INDEX CONCURRENTLY IF NOT EXISTS t_note ON t (note)")
+	st.DDL.Concurrent = true
+	st.DDL.Op, st.DDL.Index = "create index", &planner.TableName{Schema: "public", Name: "t_note"}
+	c.must(st)
+	for name := range c.shards {
+		res := c.query(name, "SELECT indisvalid AND indisready FROM pg_index WHERE indexrelid = 't_note'::regclass")
+		if len(res.Rows) != 1 || res.Rows[0][0].String != "t" {
+			t.Errorf("%s: %v", name, res.Rows)
+		}
+	}
+}
+
 func TestConcurrentIndex(t *testing.T) {
 	c := newCluster(t, pgtest.Server(t), 2)
 	c.must(create("t", orders, "tenant_id"))
