@@ -21,7 +21,9 @@ export CGO_ENABLED := 1
 # Every package is tested once. Those that share memory between goroutines are
 # tested with the race detector; for the others its second compilation of the
 # SQL parser and of SQLite would buy nothing.
-RACE := ./shardmap/... ./telemetry/... ./engine/... ./executor/... ./schema/... ./admin/... ./gateway/... ./internal/localpg/... ./internal/pipe/...
+# Those that take long come first: packages are begun in the order given, and one at the end would run alone.
+RACE := ./gateway/... ./engine/... ./executor/... ./schema/... ./admin/... ./shardmap/... ./telemetry/... ./internal/localpg/... ./internal/pipe/...
+LONG := ./test/differential ./test/move ./test/e2e
 
 .PHONY: help
 help: ## list the targets
@@ -49,7 +51,7 @@ check: ## formatting, go vet, staticcheck
 
 .PHONY: unit
 unit: ## tests of the packages that compute, of the binary, and end to end
-	$(GO) test -timeout $(TESTTIME) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+	$(GO) test -timeout $(TESTTIME) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
 
 .PHONY: race
 race: ## tests of the packages that share memory, with the race detector
