@@ -266,7 +266,7 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 		}
 		switch {
 		case len(owns) > 0:
-			return nil, inUse("it owns ranges ("+strings.Join(owns, ", ")+")", fmt.Sprintf("a shard has to own nothing; see: SELECT * FROM cleave.ranges WHERE shard = '%s'", req.Name))
+			return nil, inUse("it owns ranges ("+strings.Join(owns, ", ")+")", fmt.Sprintf("move everything off it first: cleave shard drain %s", req.Name))
 		case pins > 0:
 			return nil, inUse(fmt.Sprintf("%d keys are pinned to it", pins), fmt.Sprintf("unpin them first; see: SELECT * FROM cleave.pins WHERE shard = '%s'", req.Name))
 		}

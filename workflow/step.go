@@ -339,7 +339,7 @@ func CanAsk(s *State, w Wish) error {
 		case s.Step == Done, s.Ending == Done:
 			return nil
 		case s.Back, s.Step.Ended(), s.Step == Cancelling:
-			return no("it is not what the move comes to", "see: cleave moves "+id)
+			return no("it is being taken back", "see: cleave moves "+id)
 		}
 		return nil
 	}

@@ -56,7 +56,7 @@ cleave map show prints them. A key is moved by itself, and pinned to the shard.
 The work is done by the leader of the cluster's coordinators: every cleave up and cleave
 router has one. The command returns as soon as the move is stored; --wait shows its progress,
 cleave moves shows it at any time. The same as SELECT cleave.move(...).`,
-		Example: `  cleave move --keyspace hash_bigint --range 0: --to shard-2 --wait
+		Example: `  cleave move --keyspace hash_bigint --range 0:4611686018427387904 --to shard-0 --wait
   cleave move --keyspace orders --range '2026-01-01..2026-02-01' --to archive --keep 1h
   cleave move --keyspace tenants --key 42 --to shard-3 --id big-tenant`,
 		Args: args(0, 0),

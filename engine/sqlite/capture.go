@@ -421,7 +421,7 @@ func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedT
 	}
 	differs := func(format string, a ...any) error {
 		e := sqlstate.New(sqlstate.ObjectNotInState, "table %s is not as the move knows it: %s", d.Name, fmt.Sprintf(format, a...)).
-			WithHint("Compare it on both shards with: cleave schema status. Make them equal, then move again.")
+			WithHint("Look at it on both shards: cleave doctor. Make them equal, then move again.")
 		e.Schema, e.Table = d.Schema, d.Name
 		return e
 	}

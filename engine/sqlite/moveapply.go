@@ -159,7 +159,7 @@ func loadError(t *engine.MoveTable, err error) error {
 		code = sqlstate.NotNullViolation
 	}
 	e := sqlstate.Wrap(err, code, "a row that is copied into table %s does not fit its constraints", t.Name).
-		WithHint("Compare the table on both shards with: cleave schema status. The target must hold no row of the part when a copy begins.")
+		WithHint("Look at the table on both shards: cleave doctor. The target must hold no row of the part when a copy begins.")
 	e.Schema, e.Table = t.Schema, t.Name
 	return e
 }

@@ -175,7 +175,7 @@ func (r *logReader) send(ctx context.Context) error {
 		if r.change.Op == changeSchema {
 			t := &r.set.Tables[r.change.Table]
 			e := sqlstate.New(sqlstate.ObjectNotInState, "the definition of table %s was changed while its rows are being moved", t.Name).
-				WithHint("Cancel the move, bring the change to all shards with: cleave schema status, then move again.")
+				WithHint("See that all shards have the change: cleave doctor. Before the cutover the copy begins anew by itself; afterwards there is no way back.")
 			e.Schema, e.Table = t.Schema, t.Name
 			return e.OnShard(r.m.s.cfg.Name)
 		}

@@ -305,7 +305,7 @@ func (m *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 			d := c.cat.table(t.Schema, t.Name)
 			switch {
 			case d == nil:
-				f.Level, f.Is, f.Want, f.Fix = "error", "missing", "as on the other shard", "cleave schema status"
+				f.Level, f.Is, f.Want, f.Fix = "error", "missing", "as on the other shard", "cleave doctor --repair"
 			case len(d.live()) > columnsMax:
 				f.Level, f.Is, f.Want = "error", fmt.Sprintf("%d columns", len(d.live())), fmt.Sprintf("at most %d", columnsMax)
 				f.Fix = "move it between PostgreSQL shards only"
