@@ -190,7 +190,12 @@ func (c *cluster) exec(t testing.TB, statements ...string) {
 	}
 	defer conn.Close(context.Background())
 	for _, sql := range statements {
-		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		_, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+		// The machine stood still for longer than a short lease: nothing was done.
+		for end := time.Now().Add(30 * time.Second); code(err) == "57P03" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			_, err = conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
+		}
+		if err != nil {
 			t.Fatalf("%s\n%v", sql, err)
 		}
 	}
