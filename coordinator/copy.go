@@ -25,31 +25,23 @@ const (
 
 // copy is workflow.Copy.
 func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
-	set, err := j.same(ctx, s, e.Source)
-	if err != nil {
-		return err
-	}
-	from, err := j.t.mover(ctx, e.Source)
-	if err != nil {
-		return err
-	}
-	to, err := j.t.mover(ctx, e.Target)
+	p, err := j.pair(ctx, s, e)
 	if err != nil {
 		return err
 	}
 	if err := j.gate(ctx); err != nil {
 		return err
 	}
-	rows, err := from.Capture(ctx, e.Stream, set.set)
+	rows, err := p.from.Capture(ctx, e.Stream, p.set)
 	if err != nil {
 		return err
 	}
-	n, err := j.loadAll(ctx, s, e.Stream, set.set, rows, to)
+	n, err := j.loadAll(ctx, s, e.Stream, p.set, rows, p.to)
 	if err = errors.Join(err, rows.Close()); err != nil {
 		return err
 	}
 	r.Rows = n
-	return to.SetApplied(ctx, e.Stream, rows.Position())
+	return p.to.SetApplied(ctx, e.Stream, rows.Position())
 }
 
 // loadAll copies all tables, several parts at a time.

@@ -46,37 +46,25 @@ func (j *job) follows(ctx context.Context, s *workflow.State, e workflow.Effect)
 		return st, nil
 	}
 	j.endStream()
-	set, err := j.same(ctx, s, e.Source)
+	p, err := j.pair(ctx, s, e)
 	if err != nil {
 		return nil, err
 	}
-	from, err := j.t.mover(ctx, e.Source)
+	applier, after, err := p.apply(ctx, e.Stream)
 	if err != nil {
 		return nil, err
 	}
-	to, err := j.t.mover(ctx, e.Target)
-	if err != nil {
-		return nil, err
-	}
-	applier, err := to.Apply(ctx, e.Stream, set.set)
-	if err != nil {
-		return nil, err
-	}
-	after, err := to.Applied(ctx, e.Stream) // after Apply, which waits for the end of one before it
-	if err == nil && after == "" {
-		err = classed(workflow.Changed, sqlstate.New(sqlstate.ObjectNotInState, "shard %s does not know any more where the changes go on", e.Target))
-	}
-	if err != nil {
-		_ = applier.Close() // the first error is the one to report
-		return nil, err
+	if after == "" {
+		_ = applier.Close() // nothing was given to it
+		return nil, classed(workflow.Changed, sqlstate.New(sqlstate.ObjectNotInState, "shard %s does not know any more where the changes go on", e.Target))
 	}
 	// It outlives the effect, not the job: endStream is called when that ends.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	st := &stream{id: e.Stream, source: e.Source, target: e.Target, from: from, applier: applier, cancel: cancel, done: make(chan struct{}), at: after, flushed: after}
+	st := &stream{id: e.Stream, source: e.Source, target: e.Target, from: p.from, applier: applier, cancel: cancel, done: make(chan struct{}), at: after, flushed: after}
 	j.stream = st
 	go func() {
 		defer close(st.done)
-		err := from.Changes(life, e.Stream, set.set, after, "", &sink{st: st, j: j, forgot: time.Now()})
+		err := p.from.Changes(life, e.Stream, p.set, after, "", &sink{st: st, j: j, forgot: time.Now()})
 		if life.Err() != nil {
 			err = nil
 		} else if err == nil {
@@ -311,11 +299,7 @@ func (j *job) captureBack(ctx context.Context, s *workflow.State, e workflow.Eff
 
 // markBack is workflow.MarkBack: the target has everything, and takes no writes yet.
 func (j *job) markBack(ctx context.Context, e workflow.Effect) error {
-	from, err := j.t.mover(ctx, e.Source)
-	if err != nil {
-		return err
-	}
-	to, err := j.t.mover(ctx, e.Target)
+	from, to, err := j.movers(ctx, e)
 	if err != nil {
 		return err
 	}

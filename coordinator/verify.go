@@ -16,32 +16,24 @@ import (
 // brought to that very position, and stands still there while it is counted.
 func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
 	j.endStream()
-	set, err := j.same(ctx, s, e.Source)
+	p, err := j.pair(ctx, s, e)
 	if err != nil {
 		return err
 	}
-	from, err := j.t.mover(ctx, e.Source)
-	if err != nil {
-		return err
-	}
-	to, err := j.t.mover(ctx, e.Target)
-	if err != nil {
-		return err
-	}
-	view, err := from.View(ctx, set.set)
+	view, err := p.from.View(ctx, p.set)
 	if err != nil {
 		return err
 	}
 	defer view.Close()
 	began := time.Now()
-	if err := j.applyUntil(ctx, e.Stream, set.set, from, to, view.Position()); err != nil {
+	if err := p.applyUntil(ctx, e.Stream, view.Position()); err != nil {
 		return err
 	}
 	var a, b []engine.Sum
 	var errA, errB error
 	var both sync.WaitGroup
 	both.Go(func() { a, errA = view.Sums(ctx) })
-	both.Go(func() { b, errB = to.Sums(ctx, set.set) })
+	both.Go(func() { b, errB = p.to.Sums(ctx, p.set) })
 	both.Wait()
 	if errA != nil {
 		return errA
@@ -54,7 +46,7 @@ func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, 
 	for i := range a {
 		rows += a[i].Rows
 		if a[i] != b[i] {
-			t := &set.set.Tables[i]
+			t := &p.set.Tables[i]
 			diffs = append(diffs, fmt.Sprintf("%s.%s has %d rows on %s and %d on %s (checksums %x, %x)", t.Schema, t.Name, a[i].Rows, e.Source, b[i].Rows, e.Target, a[i].Checksum, b[i].Checksum))
 		}
 	}
@@ -66,17 +58,12 @@ func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, 
 }
 
 // applyUntil applies everything before a position, and nothing after it.
-func (j *job) applyUntil(ctx context.Context, stream string, set engine.Set, from, to engine.Mover, until engine.Position) error {
-	applier, err := to.Apply(ctx, stream, set)
+func (p *pair) applyUntil(ctx context.Context, stream string, until engine.Position) error {
+	applier, after, err := p.apply(ctx, stream)
 	if err != nil {
 		return err
 	}
-	after, err := to.Applied(ctx, stream) // after Apply, which waits for the end of one before it
-	if err != nil {
-		_ = applier.Close() // the first error is the one to report
-		return err
-	}
-	err = from.Changes(ctx, stream, set, after, until, applier)
+	err = p.from.Changes(ctx, stream, p.set, after, until, applier)
 	if err == nil {
 		_, err = applier.Flush(ctx)
 	}
