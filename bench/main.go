@@ -228,7 +228,7 @@ SELECT * FROM bench_big WHERE k = :k;
 		}
 	}
 	if strings.Contains(o.parts, "moves") {
-		if err := moves(ctx, o, cleaveURL); err != nil {
+		if err := moves(ctx, o, cleaveURL, up.Process.Pid); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,36 @@ func (l *latencies) row(phase string) string {
 	return fmt.Sprintf("| %s | %s | %s |", phase, cell(l.moving), cell(l.others))
 }
 
+// histogram are the bounds of a histogram's columns, milliseconds.
+var histogram = []int{1, 2, 5, 10, 20, 50, 100, 200, 300, 1000}
+
+func histogramHead() string {
+	head, line := "| updates that took up to, ms |", "|---|"
+	for _, b := range histogram {
+		head += fmt.Sprintf(" %d |", b)
+		line += "---|"
+	}
+	return head + " more |\n" + line + "---|"
+}
+
+func histogramRow(name string, all []time.Duration) string {
+	counts := make([]int, len(histogram)+1)
+	for _, d := range all {
+		at, _ := slices.BinarySearchFunc(histogram, d, func(b int, d time.Duration) int {
+			return cmp.Compare(time.Duration(b)*time.Millisecond, d)
+		})
+		counts[at]++
+	}
+	row := "| " + name + " |"
+	for _, n := range counts {
+		row += fmt.Sprintf(" %d |", n)
+	}
+	return row
+}
+
 // moves measures updates of single rows while a quarter of the rows goes to another
 // shard: before, during the copy and the catch-up, and from the hold to the end.
-func moves(ctx context.Context, o options, cleaveURL string) error {
+func moves(ctx context.Context, o options, cleaveURL string, pid int) error {
 	c, err := pgx.Connect(ctx, cleaveURL)
 	if err != nil {
 		return err
@@ -107,6 +135,8 @@ func moves(ctx context.Context, o options, cleaveURL string) error {
 		return err
 	}
 	var opened time.Duration
+	var peak float64 // MiB that router and coordinator, which are one process, take
+	lastLook := time.Time{}
 	for opened == 0 {
 		var step string
 		if err := c.QueryRow(ctx, `SELECT step FROM cleave.workflows WHERE id = 'bench'`).Scan(&step); err != nil {
@@ -119,6 +149,14 @@ func moves(ctx context.Context, o options, cleaveURL string) error {
 			opened = time.Since(began)
 		case "cancelled", "failed":
 			return fmt.Errorf("the move is %s", step)
+		}
+		if time.Since(lastLook) > 100*time.Millisecond {
+			lastLook = time.Now()
+			mib, err := resident(pid)
+			if err != nil {
+				return err
+			}
+			peak = max(peak, mib)
 		}
 		if err := sleep(ctx, 5*time.Millisecond); err != nil {
 			return err
@@ -140,13 +178,22 @@ func moves(ctx context.Context, o options, cleaveURL string) error {
 	if err := c.QueryRow(ctx, `SELECT held_ms FROM cleave.workflows WHERE id = 'bench'`).Scan(&held); err != nil {
 		return err
 	}
-	fmt.Printf("%d of %d rows moved from %s to %s in %s, with %d clients that update single rows (pause %v); the part was held for %d ms; no statement failed.\n\n",
-		n, o.spread, from, to, opened.Round(10*time.Millisecond), moveClients, movePause, held)
+	fmt.Printf("%d of %d rows moved from %s to %s in %s, with %d clients that update single rows (pause %v); the part was held for %d ms; no statement failed. Router and coordinator, one process, took up to %.0f MiB.\n\n",
+		n, o.spread, from, to, opened.Round(10*time.Millisecond), moveClients, movePause, held, peak)
 	fmt.Println("| updates, ms | moving rows: n | median | p99 | worst | others: n | median | p99 | worst |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	fmt.Println(before.row("before"))
 	fmt.Println(during.row("copy, catch-up, verification"))
 	fmt.Println(cutover.row("cutover and the second after it"))
+	fmt.Println()
+	fmt.Println(histogramHead())
+	for _, p := range []struct {
+		name string
+		l    *latencies
+	}{{"before", before}, {"copy to verification", during}, {"cutover", cutover}} {
+		fmt.Println(histogramRow(p.name+", moving rows", p.l.moving))
+		fmt.Println(histogramRow(p.name+", others", p.l.others))
+	}
 	fmt.Println()
 	return nil
 }
