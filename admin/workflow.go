@@ -42,6 +42,9 @@ type MoveOptions struct {
 	Unverified     bool  `json:"unverified,omitempty"`
 	RowsPerSecond  int64 `json:"rows_per_second,omitempty"`  // 0: no bound
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"` // 0: no bound
+	// Window is when rows are copied, compared and deleted and a cutover begins, such as
+	// "Mon-Fri 22:00-06:00 Europe/Zurich; Sat,Sun 00:00-24:00 Europe/Zurich"; "": always. See workflow.ParseWindows.
+	Window string `json:"window,omitempty"`
 }
 
 // SplitRequest asks for a range to be cut in two: at At, or, in a hash keyspace, in the
@@ -116,6 +119,7 @@ type WorkflowInfo struct {
 	Error    string `json:"error,omitempty"`
 	BackLost string `json:"back_lost,omitempty"` // why there is no way back
 	Doing    string `json:"doing,omitempty"`
+	Note     string `json:"note,omitempty"` // why it waits or is slow
 	// Rows and Bytes are what this step has done; RowsAll and BytesAll the estimate of
 	// the whole, Copied what was copied in the end.
 	Rows           int64   `json:"rows"`
@@ -317,6 +321,11 @@ func (m *MoveOptions) options(keepMS int64) (workflow.Options, error) {
 	if m.RowsPerSecond < 0 || m.BytesPerSecond < 0 {
 		return o, sqlstate.New(sqlstate.InvalidParameterValue, "a bound must not be negative")
 	}
+	ws, err := workflow.ParseWindows(m.Window)
+	if err != nil {
+		return o, err
+	}
+	o.Window = ws.String()
 	return o.WithDefaults(), nil
 }
 
@@ -641,6 +650,7 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	if i.Ended {
 		return i
 	}
+	i.Note = s.WaitsForWindow(time.Now())
 	// Progress is for people: without it they see the step.
 	r, err := o.opts.Directory.Record(ctx, workflow.ProgressPrefix+s.Spec.ID)
 	var p workflow.Progress
@@ -648,6 +658,9 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 		return i
 	}
 	i.Doing, i.Rows, i.Bytes, i.Changes, i.LagBytes = string(p.Doing), p.Rows, p.Bytes, p.Changes, p.LagBytes
+	if i.Note == "" && !i.Paused {
+		i.Note = p.Note
+	}
 	if time.Since(time.UnixMilli(p.At)) < 5*time.Second {
 		i.RowsPerSecond, i.BytesPerSecond = p.RowsPerSecond, p.BytesPerSecond
 		if s.Step == workflow.Copying && p.BytesPerSecond > 0 && s.Bytes > 0 {

@@ -35,6 +35,9 @@ type Options struct {
 	// Streams bounds the tables and parts of tables that a move copies at a time; 0 is 4.
 	Streams int
 
+	// Now is the clock of the moves' time windows; nil: time.Now.
+	Now func() time.Time
+
 	// step is called before each effect and before each store; an error stands for a
 	// crash there. Tests only.
 	step func(id string, what workflow.Op, store bool) error
@@ -72,6 +75,9 @@ func New(o Options) *Coordinator {
 	}
 	if o.Streams <= 0 {
 		o.Streams = 4
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	return &Coordinator{opts: o, log: o.Log.With("room", "coordinator")}
 }
@@ -246,9 +252,9 @@ func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
 	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	busy, perShard := 0, map[string]int{}
+	busy, perShard, now := 0, map[string]int{}, t.c.opts.Now()
 	count := func(s *workflow.State) {
-		if heavy(s) {
+		if heavy(s, now) {
 			busy++
 			perShard[s.Spec.From]++
 			perShard[s.Spec.To]++
@@ -271,8 +277,11 @@ func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
 		if _, ok := t.jobs[id]; ok {
 			continue
 		}
+		if w.state.WaitsForWindow(now) != "" {
+			continue // it is looked at again, at fullLook the latest
+		}
 		// What has begun goes on; what has not waits for a free place.
-		if heavy(&w.state) && w.state.Step == workflow.Planned &&
+		if heavy(&w.state, now) && w.state.Step == workflow.Planned &&
 			(busy >= t.c.opts.MovesMax || perShard[w.state.Spec.From] >= t.c.opts.PerShardMax || perShard[w.state.Spec.To] >= t.c.opts.PerShardMax) {
 			continue
 		}
@@ -310,9 +319,14 @@ func (t *term) dropProgress(ctx context.Context, id string) {
 	}
 }
 
-// heavy reports whether a workflow takes one of the places for moves.
-func heavy(s *workflow.State) bool {
-	return s.Spec.Kind == workflow.Move && !s.Step.Ended() && s.Step != workflow.Opened && !s.Paused
+// heavy reports whether a workflow takes one of the places for moves. One that waits for its
+// window takes none: others could not begin for hours.
+func heavy(s *workflow.State, now time.Time) bool {
+	if s.Spec.Kind != workflow.Move || s.Step.Ended() || s.Step == workflow.Opened || s.Paused {
+		return false
+	}
+	ws, err := workflow.ParseWindows(s.Spec.Window)
+	return err != nil || ws.Wait(now) == ""
 }
 
 // sweepEvery is how often the shards are looked at for what no workflow needs.

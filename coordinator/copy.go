@@ -59,7 +59,11 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, began: time.Now()}
+	win, err := j.windows(s)
+	if err != nil {
+		return 0, err
+	}
+	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, began: time.Now(), win: win}
 	var next atomic.Int64
 	var total atomic.Int64
 	var wait sync.WaitGroup
@@ -115,7 +119,9 @@ func (c *counted) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	rows := int64(bytes.Count(b, []byte{'\n'}))
-	c.limit.wait(c.ctx, rows, int64(len(b)))
+	if err := c.limit.wait(c.ctx, rows, int64(len(b))); err != nil {
+		return 0, err
+	}
 	c.j.prog.copied(rows, int64(len(b)))
 	return c.w.Write(b)
 }
@@ -124,15 +130,19 @@ func (c *counted) Write(b []byte) (int, error) {
 type throttle struct {
 	rows, bytes int64
 	began       time.Time
+	win         *opening
 
 	mu                sync.Mutex
 	didRows, didBytes int64
 }
 
-// wait returns when so much more is allowed.
-func (t *throttle) wait(ctx context.Context, rows, bytes int64) {
+// wait returns when so much more is allowed. Errors: that of ctx.
+func (t *throttle) wait(ctx context.Context, rows, bytes int64) error {
+	if err := t.win.wait(ctx); err != nil {
+		return err
+	}
 	if t.rows <= 0 && t.bytes <= 0 {
-		return
+		return nil
 	}
 	t.mu.Lock()
 	t.didRows += rows
@@ -149,6 +159,7 @@ func (t *throttle) wait(ctx context.Context, rows, bytes int64) {
 	if need > spent {
 		pause(ctx, need-spent)
 	}
+	return ctx.Err()
 }
 
 // purge is workflow.Purge. It never deletes rows of a shard that owns them.
@@ -177,6 +188,11 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 		return err
 	}
 	limit := &throttle{rows: s.Spec.RowsPerSecond, began: time.Now()}
+	if s.Step != workflow.Cancelling { // nobody waits for a window to get rid of a move
+		if limit.win, err = j.windows(s); err != nil {
+			return err
+		}
+	}
 	for {
 		if err := j.gate(ctx); err != nil {
 			return err
@@ -190,7 +206,9 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 		if n < purgeBatch {
 			return nil
 		}
-		limit.wait(ctx, int64(n), 0)
+		if err := limit.wait(ctx, int64(n), 0); err != nil {
+			return err
+		}
 		pause(ctx, time.Duration(float64(time.Since(began))*purgePauseShare))
 	}
 }

@@ -276,6 +276,8 @@ func (j *job) do(ctx context.Context, s *workflow.State, e workflow.Effect, r *w
 		return j.release(ctx, s, e)
 	case workflow.Purge:
 		return j.purge(ctx, s, e, r)
+	case workflow.AwaitWindow:
+		return j.awaitWindow(ctx, s)
 	case workflow.Copy:
 		return j.copy(ctx, s, e, r)
 	case workflow.Follow:

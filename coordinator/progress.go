@@ -29,7 +29,9 @@ type progress struct {
 	last      time.Time // of the last store
 	lastRows  int64
 	lastBytes int64
-	storing   bool
+	note      string
+
+	store sync.Mutex // held while it is stored
 }
 
 func newProgress(j *job) *progress {
@@ -49,6 +51,7 @@ func (p *progress) begin(step workflow.StepName) {
 		p.changes.Store(0)
 		p.lastRows, p.lastBytes = 0, 0
 	}
+	p.note = ""
 }
 
 func (p *progress) doing(op workflow.Op) {
@@ -77,18 +80,38 @@ func (p *progress) lag(ctx context.Context, st *stream, at engine.Position) {
 	p.save()
 }
 
+// say notes why the work waits or is slow, or, with "", that it does not any more. It is stored at once.
+func (p *progress) say(note string) {
+	p.mu.Lock()
+	is := p.note
+	p.note = note
+	p.mu.Unlock()
+	if is == note {
+		return
+	}
+	p.store.Lock()
+	defer p.store.Unlock()
+	p.write(time.Now())
+}
+
 // save stores it, if that was not done just now. Whoever is there first does it, while the
 // others go on.
 func (p *progress) save() {
 	now := time.Now()
 	p.mu.Lock()
-	if p.storing || now.Sub(p.last) < progressEvery {
-		p.mu.Unlock()
-		return
+	due := now.Sub(p.last) >= progressEvery
+	p.mu.Unlock()
+	if due && p.store.TryLock() {
+		defer p.store.Unlock()
+		p.write(now)
 	}
-	p.storing = true
+}
+
+// write stores it; p.store is held.
+func (p *progress) write(now time.Time) {
+	p.mu.Lock()
 	spent := now.Sub(p.last).Seconds()
-	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load()}
+	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load(), Note: p.note}
 	if !p.last.IsZero() && spent < 10*progressEvery.Seconds() {
 		w.RowsPerSecond, w.BytesPerSecond = float64(w.Rows-p.lastRows)/spent, float64(w.Bytes-p.lastBytes)/spent
 	}
@@ -97,7 +120,7 @@ func (p *progress) save() {
 	p.mu.Unlock()
 	rev = p.put(w, rev)
 	p.mu.Lock()
-	p.storing, p.rev = false, rev
+	p.rev = rev
 	p.mu.Unlock()
 }
 

@@ -13,10 +13,10 @@ import (
 
 // The functions that move data: each begins a workflow, or asks something of one.
 func init() {
-	options := []string{"keep", "unverified", "rows_per_second", "bytes_per_second"}
+	options := []string{"keep", "unverified", "rows_per_second", "bytes_per_second", "time_window"}
 	functions["move"] = function{
 		params: append([]string{"keyspace", "range", "to_shard", "key", "id", "why"}, options...), required: 1, changes: true,
-		usage: "cleave.move(keyspace => 'k', range => 'LOW:HIGH' | key => key | ARRAY[...], to_shard => 's' [, id => '...'] [, keep => '24h'] [, rows_per_second => n])",
+		usage: "cleave.move(keyspace => 'k', range => 'LOW:HIGH' | key => key | ARRAY[...], to_shard => 's' [, id => '...'] [, keep => '24h'] [, rows_per_second => n] [, time_window => 'Mon-Fri 22:00-06:00 Europe/Zurich'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
 			if err != nil {
@@ -131,7 +131,7 @@ func init() {
 }
 
 func (v values) moveOptions() (admin.MoveOptions, error) {
-	o := admin.MoveOptions{Keep: v.text("keep"), Unverified: isTrue(v.text("unverified"))}
+	o := admin.MoveOptions{Keep: v.text("keep"), Unverified: isTrue(v.text("unverified")), Window: v.text("time_window")}
 	for name, into := range map[string]*int64{"rows_per_second": &o.RowsPerSecond, "bytes_per_second": &o.BytesPerSecond} {
 		if text := v.text(name); text != "" {
 			n, err := strconv.ParseInt(text, 10, 64)
@@ -157,7 +157,7 @@ func beganWorkflow(r *admin.WorkflowResult, err error) (string, error) {
 
 // workflowColumns are the columns of cleave.workflows.
 var workflowColumns = columns("id", oidText, "kind", oidText, "keyspace", oidText, "part", oidText, "from_shard", oidText, "to_shard", oidText, "step", oidText,
-	"paused", oidBool, "error", oidText, "rows", oidInt8, "bytes", oidInt8, "rows_all", oidInt8, "bytes_all", oidInt8, "rows_per_second", oidFloat8,
+	"paused", oidBool, "note", oidText, "error", oidText, "rows", oidInt8, "bytes", oidInt8, "rows_all", oidInt8, "bytes_all", oidInt8, "rows_per_second", oidFloat8,
 	"lag_bytes", oidInt8, "eta", oidFloat8, "held_ms", oidInt8, "kept_until", oidTimestamptz, "parent", oidText, "by", oidText, "created", oidTimestamptz, "changed", oidTimestamptz)
 
 // workflowRows are the rows of cleave.workflows.
@@ -183,7 +183,7 @@ func (s *Server) workflowRows(ctx context.Context) ([][]engine.Text, error) {
 			until = moment(w.KeptUntil.Truncate(time.Second))
 		}
 		rows = append(rows, []engine.Text{text(w.ID), text(w.Kind), orNull(w.Keyspace), orNull(w.Part), orNull(w.From), orNull(w.To), text(w.Step),
-			yes(w.Paused), orNull(w.Error), number(w.Rows), number(w.Bytes), number(w.RowsAll), number(w.BytesAll), known(w.RowsPerSecond),
+			yes(w.Paused), orNull(w.Note), orNull(w.Error), number(w.Rows), number(w.Bytes), number(w.RowsAll), number(w.BytesAll), known(w.RowsPerSecond),
 			lag, known(w.ETA), number(w.HeldMS), until, orNull(w.Parent), text(w.By), moment(w.Created), moment(w.Changed)})
 	}
 	return rows, nil

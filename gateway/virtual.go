@@ -53,7 +53,7 @@ const (
 //	users      name, role
 //	transactions  id, router (its owner's address; NULL if that is gone), age (seconds), shards (where it
 //	           is prepared), decided_on (the shard that has the decision), state ("active", "in doubt")
-//	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, error, rows, bytes (of this step),
+//	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, note (why it waits or is slow), error, rows, bytes (of this step),
 //	           rows_all, bytes_all (estimates), rows_per_second, lag_bytes, eta (seconds), held_ms,
 //	           kept_until (of the way back), parent, by, created, changed
 //	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of

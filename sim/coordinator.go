@@ -246,6 +246,11 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			target.put(k, nil)
 		}
 		return errLater
+	case workflow.AwaitWindow:
+		if w.rand.IntN(10) > 0 {
+			return errLater
+		}
+		return nil
 	case workflow.Copy:
 		return c.copy(run, e, source, target, may)
 	case workflow.Follow, workflow.FollowFor, workflow.KeepBack:

@@ -230,6 +230,9 @@ func (w *world) spawn() {
 	w.spawned++
 	spec := workflow.Spec{ID: "m" + strconv.Itoa(w.spawned), Kind: workflow.Move, Keyspace: ks, Part: part, From: from, To: to, By: "sim"}
 	spec.Options = workflow.Options{Polite: 1 + w.rand.IntN(3)}
+	if w.rand.IntN(3) == 0 {
+		spec.Window = "00:00-24:00" // the coordinator waits for it as it likes
+	}
 	if w.chance(30) {
 		spec.KeepMS = -1
 	}

@@ -22,6 +22,9 @@ const (
 	Release Op = "release"
 	// Purge deletes the part's rows on the target, which does not own them.
 	Purge Op = "purge"
+	// AwaitWindow waits until one of the move's windows is open; changes that are followed
+	// already go on.
+	AwaitWindow Op = "await window"
 	// Copy captures the source's changes and copies its rows.
 	Copy Op = "copy"
 	// Follow applies changes until the target is nearly level with the source.

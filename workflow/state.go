@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/shardmap"
@@ -116,6 +117,10 @@ type Options struct {
 	// RowsPerSecond and BytesPerSecond bound copy and clean-up; 0: no bound.
 	RowsPerSecond  int64 `json:"rows_per_second,omitempty"`
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
+	// Window is when rows are copied, compared and deleted and a cutover begins, as
+	// ParseWindows reads it; "": always. What a person asks for does not wait for it: a
+	// rollback, and what a cancel removes.
+	Window string `json:"window,omitempty"`
 	// Polite is how many cutovers wait for transactions in the part to end by
 	// themselves before one ends them; HoldMS bounds each, milliseconds.
 	Polite int   `json:"polite"`
@@ -141,6 +146,19 @@ func (o Options) WithDefaults() Options {
 		o.Polite = DefaultPolite
 	}
 	return o
+}
+
+// WaitsForWindow says for what a workflow waits at a time before it begins, in words; "" if it may
+// begin, or has.
+func (s *State) WaitsForWindow(now time.Time) string {
+	if s.Step != Planned || s.Paused || s.Spec.Window == "" {
+		return ""
+	}
+	ws, err := ParseWindows(s.Spec.Window)
+	if err != nil {
+		return err.Error()
+	}
+	return ws.Wait(now)
 }
 
 // State is a workflow as it is stored.
@@ -331,7 +349,8 @@ type Progress struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	// LagBytes is how far the target is behind, -1 if that is not known.
 	LagBytes int64 `json:"lag_bytes"`
-	// Doing is the effect that is under way.
+	// Doing is the effect that is under way, Note why it waits or is slow, in words.
 	Doing Op     `json:"doing,omitempty"`
+	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
 }

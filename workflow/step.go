@@ -460,13 +460,26 @@ func (s *State) moveEffects() []Effect {
 		return e
 	}
 	all := Effect{Op: Release, Source: source, Target: target}
+	// in puts the wait for a window before effects; a rollback does not wait.
+	in := func(list ...Effect) []Effect {
+		if s.Spec.Window == "" || s.Back && s.Step != Cleaning {
+			return list
+		}
+		wait := []Effect{do(AwaitWindow)}
+		if s.Step == Verifying || s.Step == Closing {
+			// So that the source's log does not grow meanwhile. After the wait the target is
+			// level again: a closing's list begins with that.
+			wait = []Effect{do(Follow), do(AwaitWindow)}
+		}
+		return append(wait, list...)
+	}
 	switch s.Step {
 	case Planned:
 		return []Effect{do(Check)}
 	case Preparing:
 		return []Effect{do(CompareSchema), do(PutTransit), do(AwaitMembers)}
 	case Copying:
-		return []Effect{all, do(Purge), do(Copy)}
+		return in(all, do(Purge), do(Copy))
 	case CatchingUp:
 		if s.Back || s.Spec.KeepMS < 0 {
 			return []Effect{do(Follow)}
@@ -474,14 +487,14 @@ func (s *State) moveEffects() []Effect {
 		back := Effect{Op: CaptureBack, Source: target, Target: source, Stream: Back(id)}
 		return []Effect{do(Follow), back, do(Follow)}
 	case Verifying:
-		return []Effect{do(Verify)}
+		return in(do(Verify))
 	case Closing:
 		hold := bound(Hold)
 		hold.Hold = shardmap.HoldNew
 		if s.Attempt >= s.Spec.Polite {
 			hold.Hold = shardmap.HoldAll
 		}
-		list := []Effect{do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource)}
+		list := in(do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource))
 		if s.Back || s.Spec.KeepMS < 0 {
 			return list
 		}
@@ -510,7 +523,7 @@ func (s *State) moveEffects() []Effect {
 		return []Effect{do(SettleGuards), forth, keep}
 	case Cleaning: // the rows of the one that they were moved from go
 		purge := Effect{Op: Purge, Source: target, Target: source}
-		return []Effect{do(SettleGuards), all, purge, do(DropTransit)}
+		return append([]Effect{do(SettleGuards), all}, in(purge, do(DropTransit))...)
 	case Cancelling:
 		return []Effect{do(SetGuards), do(Unhold), do(SetGuards), all, do(Purge), do(DropTransit)}
 	}

@@ -30,6 +30,7 @@ func (f *moveFlags) flags(cmd *cobra.Command, keep string) {
 	cmd.Flags().BoolVar(&f.how.Unverified, "unverified", false, "do not compare both copies before the cutover")
 	cmd.Flags().Int64Var(&f.how.RowsPerSecond, "rows-per-second", 0, "bound of copy and clean-up; 0 is none")
 	cmd.Flags().Int64Var(&f.how.BytesPerSecond, "bytes-per-second", 0, "bound of the copy; 0 is none")
+	cmd.Flags().StringVar(&f.how.Window, "window", "", "copy, compare, change the owner and clean up only then, such as 'Mon-Fri 22:00-06:00 Europe/Zurich'; several with ; between them")
 }
 
 // part holds the flags that say what is moved.
@@ -329,6 +330,9 @@ func progressLine(w *admin.WorkflowInfo) string {
 	}
 	if len(w.Children) > 0 {
 		fmt.Fprintf(&b, ": %s", strings.Join(w.Children, ", "))
+	}
+	if w.Note != "" {
+		fmt.Fprintf(&b, "; %s", printable(w.Note))
 	}
 	if w.Error != "" {
 		fmt.Fprintf(&b, " (%s)", printable(w.Error))
