@@ -473,6 +473,7 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				p.fail = append(p.fail[:0], b[pos:next]...)
 			}
 			p.abandon()
+			o.CopyIn = false // a trigger that fires before the first row has failed
 			pos = next
 			start = pos
 			continue
@@ -576,12 +577,6 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 					return err
 				}
 			}
-		}
-		if o.CopyIn {
-			if pos < len(b) {
-				return p.unexpected("an answer while it waits for CopyData")
-			}
-			break
 		}
 	}
 	return flush()

@@ -256,3 +256,46 @@ func TestReferenceTables(t *testing.T) {
 		t.Errorf("%d rows after TRUNCATE", n)
 	}
 }
+
+// TestLargeInsertSelect: rows of a SELECT that are too many to be held go to the shards by COPY.
+func TestLargeInsertSelect(t *testing.T) {
+	t.Parallel()
+	_, conn, keys := orders(t, config{})
+	const large = "INSERT INTO orders SELECT g % 500, g, repeat('x', 200) FROM generate_series(1, 50000) g"
+	const small = "INSERT INTO orders SELECT g % 500, g, repeat('x', 200) FROM generate_series(1, 500) g"
+	const says = "CREATE FUNCTION says() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'by %', left(current_query(), 4); END $$"
+	exec(t, conn, says)
+	exec(t, conn, "CREATE TRIGGER says BEFORE INSERT ON orders FOR EACH STATEMENT EXECUTE FUNCTION says()")
+	for sql, by := range map[string]string{large: "by COPY", small: "by INSE"} {
+		if _, err := conn.Exec(context.Background(), sql); err == nil || !strings.Contains(err.Error(), by) {
+			t.Errorf("want %q: %v", by, err)
+		}
+	}
+	exec(t, conn, "DROP TRIGGER says ON orders")
+	tx, err := conn.Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, tx.Conn(), fmt.Sprintf("INSERT INTO orders VALUES (%d, -1, 'mine')", keys[0][0]))
+	if tag := exec(t, tx.Conn(), large); tag.String() != "INSERT 0 50000" {
+		t.Error(tag)
+	}
+	// The rows that it makes are not among those that it reads.
+	if tag := exec(t, tx.Conn(), "INSERT INTO orders SELECT tenant_id, id + 100000, note FROM orders"); tag.String() != "INSERT 0 50001" {
+		t.Error(tag)
+	}
+	if err := tx.Commit(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := one[int64](t, conn, "SELECT count(DISTINCT id) FROM orders"); n != 100_002 {
+		t.Errorf("%d rows", n)
+	}
+	// One that fails leaves nothing, and says what the INSERT would.
+	_, err = conn.Exec(context.Background(), "INSERT INTO orders SELECT g % 500, g + 99000, repeat('x', 200) FROM generate_series(1, 50000) g")
+	if pe, ok := errors.AsType[*pgconn.PgError](err); !ok || pe.Code != "23505" || strings.Contains(pe.Where, "COPY") {
+		t.Errorf("%#v", err)
+	}
+	if n := one[int64](t, conn, "SELECT count(*) FROM orders"); n != 100_002 {
+		t.Errorf("%d rows", n)
+	}
+}

@@ -40,8 +40,10 @@ type InsertPlan struct {
 	// to a value.
 	KeyAt []int
 	Keys  []KeyExpr
-	// Write is the text that inserts relation 0.
+	// Write is the text that inserts relation 0. Copy is the COPY that does the same with
+	// rows of the columns' own types; "" if there is none.
 	Write Template
+	Copy  string
 
 	// Returning: the shards give rows. Matched: rows may be left out (ON
 	// CONFLICT), and the last columns, as many as the shard key has, are the keys
@@ -508,7 +510,11 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		w.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
 	rows := allOf(relationName(0), "")
-	for _, c := range leftOut(t, cols) {
+	clocked := leftOut(t, cols)
+	if s.OnConflictClause == nil && len(s.ReturningList) == 0 && s.Override == pg.OverridingKind_OVERRIDING_NOT_SET && len(clocked) == 0 {
+		p.Copy = copyInto(t, p.Columns)
+	}
+	for _, c := range clocked {
 		rows.TargetList = append(rows.TargetList, targetNode(a.clockDefault(c), ""))
 		w.Cols = append(w.Cols, resTarget(c.Name))
 	}
@@ -523,6 +529,19 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 	}
 	a.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
 	p.Write = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+}
+
+// copyInto is the COPY that inserts values of columns as an INSERT does; "" if one of
+// them takes values from an INSERT only as COPY does not.
+func copyInto(t *shardmap.Table, columns []*shardmap.Column) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		if c.Type == "" || c.Computed || c.Identity == shardmap.IdentityAlways {
+			return ""
+		}
+		names[i] = quoteAlways(c.Name)
+	}
+	return "COPY " + quoteAlways(t.Schema) + "." + quoteAlways(t.Name) + " (" + strings.Join(names, ", ") + ") FROM STDIN"
 }
 
 // storedKeys says what the columns of the shard key do to a value.

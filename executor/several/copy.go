@@ -132,20 +132,13 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 			return nil, err
 		}
 	}
-	s, err := j.c.send(p, request{text: j.p.Text})
+	t, err := j.c.openCopy(p, j.p.Text)
+	if t != nil {
+		j.parts = append(j.parts, t)
+		j.owner[shard] = t
+	}
 	if err != nil {
 		return nil, err
-	}
-	t := &copyPart{s: s, buf: make([]byte, wire.Header, copyChunk+(4<<10))}
-	j.parts = append(j.parts, t)
-	j.owner[shard] = t
-	for s.reading && !s.copyIn {
-		if _, err := s.fill(); err != nil {
-			return nil, err
-		}
-	}
-	if !s.copyIn {
-		return nil, sqlstate.New(sqlstate.ProtocolViolation, "a shard takes no data for a COPY").OnShard(shard)
 	}
 	if len(j.parts) == 1 {
 		if err := j.learn(t); err != nil {
@@ -157,6 +150,25 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 		if j.headLines > 0 {
 			t.lines.add(j.headLines, int(j.headLines))
 		}
+	}
+	return t, nil
+}
+
+// openCopy begins a COPY on a part, and waits until it takes data. After an error the
+// COPY, if it is there, is to be stopped.
+func (c *Conn) openCopy(p *part, text string) (*copyPart, error) {
+	s, err := c.send(p, request{text: text, copies: true})
+	if err != nil {
+		return nil, err
+	}
+	t := &copyPart{s: s, buf: make([]byte, wire.Header, copyChunk+(4<<10))}
+	for s.reading && !s.copyIn {
+		if _, err := s.fill(); err != nil {
+			return t, err
+		}
+	}
+	if !s.copyIn {
+		return t, sqlstate.New(sqlstate.ProtocolViolation, "a shard takes no data for a COPY").OnShard(p.shard)
 	}
 	return t, nil
 }
@@ -582,26 +594,32 @@ func (t *copyPart) finish(frame []byte) error {
 // stop implements job.
 func (j *copyIn) stop() {
 	j.ask.end()
-	for _, t := range j.parts {
+	stopCopies(j.parts)
+}
+
+// stopCopies ends COPYs that have not ended.
+func stopCopies(parts []*copyPart) {
+	for _, t := range parts {
 		if t.s.copyIn && !t.ended && !t.s.p.conn.Broken() {
 			// What is left of it is read by drain.
 			_ = t.finish(wire.AppendCopyFail(nil, "the statement has ended"))
 		}
 	}
-	for _, t := range j.parts {
+	for _, t := range parts {
 		t.s.stop()
 	}
 }
 
-// endCopy sends the end of a COPY's data, and asks for the answer: the shard took
-// the Sync that went with the statement for part of the data.
+// endCopy sends the end of a COPY's data, and asks for the answer. A shard takes the Sync of
+// a statement that was passed on as it came for part of the data.
 func (s *stream) endCopy(frame []byte) error {
 	if err := s.p.pipe.Copy(frame); err != nil {
 		return s.broken(err)
 	}
 	s.copyIn = false
 	s.p.pipe.ResumeCopy()
-	if s.p.pipe.IgnoredSync() {
+	if s.flushed || s.p.pipe.IgnoredSync() {
+		s.flushed = false
 		if err := s.p.pipe.Dispatch(wire.Sync); err != nil {
 			return s.broken(err)
 		}

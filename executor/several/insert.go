@@ -44,6 +44,7 @@ type inserting struct {
 	byShard map[string][]int // rows of each shard, in order
 	shards  []string
 	streams []*stream
+	copied  int64 // rows that were inserted by COPY
 }
 
 // values splits the rows of VALUES.
@@ -138,24 +139,47 @@ func (i *inserting) send(p *part, q request) error {
 // selected reads the rows of the SELECT and splits them.
 func (i *inserting) selected(ctx context.Context) error {
 	c, p := i.c, i.p
-	set, err := c.collect(ctx, i.e, p.Source, i.left)
+	set, source, err := c.read(ctx, i.e, p.Source)
 	if err != nil {
 		return err
 	}
 	own := len(p.Columns) - len(p.Made)
 	if len(set.fields) != own {
+		source.stop()
 		return sqlstate.Refuse("the number of columns that the SELECT gives is not certain before it runs", "name the columns of the INSERT")
-	}
-	if len(p.Made) > 0 {
-		if err := i.make(set.rows); err != nil {
-			return err
-		}
 	}
 	column := func(n int) (name, typ string) {
 		if n < own {
 			return p.Columns[n].Name, assigned(set.fields[n], set.types[n], p.Columns[n])
 		}
 		return p.Columns[n].Name, p.Columns[n].Type
+	}
+	sp := i.newSpool(column)
+	defer sp.close()
+	err = c.each(source, func(body []byte) error {
+		switch {
+		case sp == nil || set.bytes < spoolAfter:
+			return set.add(body, i.left)
+		case set.rows != nil:
+			for _, r := range set.rows {
+				if err := sp.add(r); err != nil {
+					return err
+				}
+			}
+			set.rows = nil
+		}
+		return sp.addBody(body)
+	})
+	if err != nil {
+		return err
+	}
+	if sp != nil && sp.begun {
+		return sp.copy(ctx)
+	}
+	if len(p.Made) > 0 {
+		if err := i.make(set.rows); err != nil {
+			return err
+		}
 	}
 	keys, err := c.storedKeys(ctx, set.rows, p.KeyAt, p, column)
 	if err != nil {
@@ -302,7 +326,7 @@ func (c *Conn) cast(ctx context.Context, values [][]byte, from, to string) ([][]
 // finish reads what the shards answer. Rows of RETURNING come in the order of the
 // rows as written.
 func (i *inserting) finish() (job, error) {
-	total := int64(0)
+	total := i.copied
 	placed := map[int][]byte{} // by row
 	var rest [][]byte
 	for n, s := range i.streams {

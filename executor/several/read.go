@@ -131,6 +131,20 @@ func (a *allowance) take(bytes int) error {
 // collect runs a read that is a part of execution e, in the same transaction, and
 // returns its rows.
 func (c *Conn) collect(ctx context.Context, e *execution, st *planner.Statement, left *allowance) (*rowset, error) {
+	set, j, err := c.read(ctx, e, st)
+	if err != nil {
+		return nil, err
+	}
+	err = c.each(j, func(body []byte) error { return set.add(body, left) })
+	if err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+// read begins a read that is a part of execution e, in the same transaction. The rowset
+// has its columns, and no rows yet.
+func (c *Conn) read(ctx context.Context, e *execution, st *planner.Statement) (*rowset, job, error) {
 	n := min(st.Params, len(e.args.Values))
 	args := &planner.Args{Values: e.args.Values[:n], Formats: e.args.Formats, OIDs: e.args.OIDs}
 	if len(args.Formats) > n && len(args.Formats) > 1 {
@@ -143,36 +157,43 @@ func (c *Conn) collect(ctx context.Context, e *execution, st *planner.Statement,
 	if err != nil {
 		// The whole statement was understood by a shard, so that it is the cut that is wrong.
 		if se := sqlstate.As(err); se.Code == sqlstate.UndefinedColumn || se.Code == sqlstate.UndefinedTable {
-			return nil, sqlstate.Refuse("a subquery of this statement cannot be answered by itself: "+se.Message, "qualify its columns with their tables' names, or run it first")
+			return nil, nil, sqlstate.Refuse("a subquery of this statement cannot be answered by itself: "+se.Message, "qualify its columns with their tables' names, or run it first")
 		}
-		return nil, err
+		return nil, nil, err
 	}
 	set := &rowset{fields: desc.fields}
 	if set.types, err = c.typesOf(ctx, st, args.OIDs, set); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := c.exactFloats(set.fields); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	j, err := c.begins(ctx, &execution{st: st, args: args, desc: desc, results: []int16{0}})
-	if err != nil {
-		return nil, err
-	}
+	return set, j, err
+}
+
+// each gives the rows of a read, one DataRow's body after the other, which is good
+// during the call. It stops the read at the first error.
+func (c *Conn) each(j job, row func(body []byte) error) error {
 	var buf []byte
 	for {
 		frames, done, _, err := j.step(buf[:0], 0)
 		if err == nil {
 			err = context.Cause(c.ctx)
 		}
-		if err == nil {
-			err = set.take(frames, left)
+		for rest := frames; err == nil && len(rest) >= wire.Header; {
+			n := 1 + int(binary.BigEndian.Uint32(rest[1:]))
+			if rest[0] == wire.DataRow {
+				err = row(rest[wire.Header:n])
+			}
+			rest = rest[n:]
 		}
 		if err != nil {
 			j.stop()
-			return nil, err
+			return err
 		}
 		if done {
-			return set, nil
+			return nil
 		}
 		buf = frames
 	}
@@ -189,20 +210,6 @@ func (c *Conn) exactFloats(fields []wire.Field) error {
 		if f.TypeOID == float4 || f.TypeOID == float8 {
 			return sqlstate.Refuse("the rows that this statement writes on several shards would be rounded by the setting extra_float_digits", "RESET extra_float_digits")
 		}
-	}
-	return nil
-}
-
-// take keeps the DataRows among whole frames.
-func (s *rowset) take(frames []byte, left *allowance) error {
-	for len(frames) >= wire.Header {
-		n := 1 + int(binary.BigEndian.Uint32(frames[1:]))
-		if frames[0] == wire.DataRow {
-			if err := s.add(frames[wire.Header:n], left); err != nil {
-				return err
-			}
-		}
-		frames = frames[n:]
 	}
 	return nil
 }

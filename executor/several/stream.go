@@ -29,6 +29,8 @@ type request struct {
 	alone bool
 	// named: it is worth preparing it on the shard under a name.
 	named bool
+	// copies: it is a COPY ... FROM STDIN that the router makes or splits.
+	copies bool
 }
 
 // request is the request of a text of the execution's plan: with its parameters.
@@ -51,6 +53,7 @@ type stream struct {
 	reading bool // answers are outstanding
 	suspend bool // the shard has more rows
 	copyIn  bool // the shard waits for data
+	flushed bool // no Sync was sent yet
 	err     error
 	rows    int64 // that came
 	bytes   int64
@@ -130,7 +133,13 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 	p.pipe.DescribePortal(s.portal, false, s)
 	p.pipe.Execute(s.portal, q.portion)
 	p.busy, s.reading = s, true
-	if err := p.pipe.Dispatch(executor.Sync); err != nil {
+	end := byte(executor.Sync)
+	if q.copies {
+		// A Sync would be part of the data, or, after an error that came before the shard looked for
+		// data, end that: nobody could tell which.
+		end, s.flushed = executor.Flush, true
+	}
+	if err := p.pipe.Dispatch(end); err != nil {
 		return nil, s.broken(err)
 	}
 	return s, nil
@@ -221,6 +230,12 @@ func (s *stream) fill() (more bool, err error) {
 	s.copyIn = o.CopyIn
 	if !done {
 		return true, nil
+	}
+	if s.flushed {
+		s.flushed = false
+		if _, err := s.p.pipe.Run(executor.Sync, s); err != nil {
+			return false, s.broken(err)
+		}
 	}
 	s.reading, s.p.busy = false, nil
 	if o.Err != nil {

@@ -80,3 +80,11 @@ UPDATE settings SET value = o.note FROM orders o WHERE o.id = 1 AND o.tenant_id 
 UPDATE settings SET value = (SELECT count(*)::text FROM orders WHERE orders.tenant_id = settings.tenant) RETURNING id, value;
 -- order: any
 DELETE FROM settings WHERE tenant IN (SELECT tenant_id FROM orders WHERE qty > 3) RETURNING id;
+-- More rows than are held: they go to the shards by COPY.
+-- order: any
+INSERT INTO items (tenant_id, id, order_id, sku, n) SELECT g % 97, 100000 + g, NULL, repeat(E'x\t\\y\n', 25) || g, g FROM generate_series(1, 40000) g;
+SELECT count(*), count(DISTINCT sku), sum(n), max(length(sku)), bool_and(order_id IS NULL) FROM items;
+INSERT INTO items (tenant_id, id, sku) SELECT g % 97, 100000 + g, repeat('y', 150) FROM generate_series(40001, 1, -1) g;
+INSERT INTO items (tenant_id, id, sku) SELECT nullif(g % 97, 96), 200000 + g, repeat('y', 150) FROM generate_series(1, 40000) g;
+INSERT INTO items (tenant_id, id, sku) SELECT tenant_id + 1, id + 300000, sku FROM items;
+SELECT count(*), count(DISTINCT sku), sum(id) FROM items;
