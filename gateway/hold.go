@@ -37,15 +37,18 @@ func (x *session) admit(st *planner.Statement, args *planner.Args) error {
 	if private {
 		return nil // a schema change has locked its tables everywhere
 	}
-	if x.tx.first != 0 && x.tx.first != snap.Version() {
-		if err := x.snapshotHolds(st, args, snap); err != nil {
-			return err
-		}
+	if err := x.snapshotHolds(st, args, snap); err != nil {
+		return err
 	}
 	if !snap.Holding() {
 		return nil
 	}
-	return x.await(st, args, snap)
+	if err := x.await(st, args, snap); err != nil {
+		return err
+	}
+	// What it has waited for came to its shard after the transaction's snapshot was taken.
+	snap, _ = x.snapshot()
+	return x.snapshotHolds(st, args, snap)
 }
 
 // tied reports whether a transaction sees no other keys on its shards than when it
@@ -75,7 +78,7 @@ func (x *session) clear(st *planner.Statement) bool {
 // keys that were given to a shard after the transaction began: the snapshot on that
 // shard may be older than their arrival.
 func (x *session) snapshotHolds(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
-	if x.tx.conn == nil || !x.strict() {
+	if x.tx.first == 0 || x.tx.first == snap.Version() || x.tx.conn == nil || !x.strict() {
 		return nil
 	}
 	epoch := st.Epoch(snap, args)

@@ -606,6 +606,31 @@ func TestHoldSnapshots(t *testing.T) {
 	}
 	exec(t, unbound, moved)
 	exec(t, unbound, "COMMIT")
+
+	// Those that waited for the move have a snapshot from before it as well.
+	const back = "SELECT n FROM things WHERE id = 5" // of shard-0, which the part has not been on
+	m.to = "shard-0"
+	early := []*pgx.Conn{begin(strict, back), begin(strict, back)}
+	m.acked(t, m.put(t, shardmap.HoldNew))
+	late := []*pgx.Conn{begin(strict, back), begin(strict, back), begin("BEGIN", back)}
+	var waits []chan error
+	for i, c := range append(early, late...) {
+		waits = append(waits, later(func() error {
+			_, err := c.Exec(context.Background(), []string{moved, all}[i%2])
+			return err
+		}))
+	}
+	m.held(t, len(waits))
+	m.acked(t, m.carry(t))
+	for i, done := range waits {
+		want := "40001"
+		if i == len(waits)-1 {
+			want = "" // each statement has a snapshot of its own
+		}
+		if err := ends(t, "a transaction that waited", done); codeOf(err) != want {
+			t.Errorf("transaction %d, which waited: %v, not %q", i, err, want)
+		}
+	}
 }
 
 // TestHoldHistories: 8 clients work on keys of the part while it moves back and
