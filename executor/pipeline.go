@@ -36,6 +36,8 @@ type Pipeline struct {
 	skipping bool
 	sentSync bool
 	rejected []any
+	// parsed are the owners of Parse messages that were answered, until that was handed on.
+	parsed []any
 	// statements counts what was added to run since the last Run.
 	statements int
 	// unsent is where the bytes of out begin that Start could not send; 0: it
@@ -67,7 +69,7 @@ type expected struct {
 	silent   bool      // anDescribe*: the columns are not relayed either
 	from, to int       // anLocal: bytes of local
 	prepared *Prepared // anParse: what is prepared then; nil for the unnamed
-	owner    any       // anParse: see Rejected
+	owner    any       // of a Parse, and of an answer to it: see Rejected
 	watch    Watch     // anDescribe*: is told the RowDescription
 }
 
@@ -118,10 +120,21 @@ func (p *Pipeline) Pending() int { return len(p.out) }
 func (p *Pipeline) Waiting() bool { return p.head < len(p.queue) }
 
 // Rejected returns, once, the owners of the Parse messages of the client that a
-// shard's error has kept from taking effect.
+// shard's error has kept from taking effect, or, after a loss, of those whose
+// ParseComplete was not handed on.
 func (p *Pipeline) Rejected() []any {
 	r := p.rejected
 	p.rejected = nil
+	if p.Conn != nil && p.Conn.broken {
+		r = append(r, p.parsed...)
+		for i := p.head; i < len(p.queue); i++ {
+			if e := &p.queue[i]; e.owner != nil && !e.swallow {
+				r = append(r, e.owner)
+			}
+		}
+	}
+	clear(p.parsed)
+	p.parsed = p.parsed[:0]
 	return r
 }
 
@@ -171,6 +184,7 @@ func (p *Pipeline) Prepare(prep *Prepared, owner any, relay bool) {
 	if p.Conn.prepared.has(prep, p.Conn.turn) {
 		if relay {
 			p.Local(parseComplete)
+			p.queue[len(p.queue)-1].owner = owner
 		}
 		return
 	}
@@ -203,6 +217,7 @@ func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, relay bool) {
 	if p.Conn.unnamed == owner {
 		if relay {
 			p.Local(parseComplete)
+			p.queue[len(p.queue)-1].owner = owner
 		}
 		return
 	}
@@ -407,6 +422,9 @@ func (p *Pipeline) locals(sink Sink) error {
 		e := p.queue[p.head]
 		p.head++
 		if err := sink.Frames(p.local[e.from:e.to]); err != nil {
+			if e.owner != nil {
+				p.parsed = append(p.parsed, e.owner)
+			}
 			return err
 		}
 	}
@@ -425,6 +443,7 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 			if err := sink.Frames(b[start:pos]); err != nil {
 				return err
 			}
+			p.parsed = p.parsed[:0]
 		}
 		return nil
 	}
@@ -498,8 +517,11 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 			case e.what == anSync && typ == wire.ReadyForQuery:
 				hand, pop = false, true
 				p.skipping = false
-			case e.what == anParse && typ == wire.ParseComplete,
-				e.what == anBind && typ == wire.BindComplete,
+			case e.what == anParse && typ == wire.ParseComplete:
+				if pop = true; hand && e.owner != nil {
+					p.parsed = append(p.parsed, e.owner)
+				}
+			case e.what == anBind && typ == wire.BindComplete,
 				e.what == anClose && typ == wire.CloseComplete:
 				pop = true
 			case e.what == anDescribeStatement && typ == wire.ParameterDescription:

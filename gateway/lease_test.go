@@ -200,3 +200,46 @@ func TestAcknowledged(t *testing.T) {
 	}
 	await("the newer map is acknowledged", func() bool { return lease.Acknowledged() == before+1 })
 }
+
+// TestParseIsForgotten: a Parse to which the client got an error, because the lease ended before the
+// shard's answer was passed on, has left no statement: the client may prepare it again.
+func TestParseIsForgotten(t *testing.T) {
+	lease := shardmap.NewLease(nil)
+	lease.Extend(time.Now(), time.Hour)
+	cl := start(t, config{lease: lease, shards: 1})
+	ctx := t.Context()
+	c, direct := cl.connect(t), cl.shards[0]
+	if _, err := c.Exec(ctx, "CREATE TABLE orders (tenant_id bigint PRIMARY KEY, note text) WITH (cleave.shard_key = 'tenant_id')"); err != nil {
+		t.Fatal(err)
+	}
+	other, err := pgx.Connect(ctx, direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.Background())
+	const text = "SELECT note FROM orders WHERE tenant_id = $1"
+	if _, err := other.Exec(ctx, "BEGIN; LOCK TABLE orders"); err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan error, 1)
+	go func() {
+		_, err := c.Prepare(ctx, "s", text)
+		answer <- err
+	}()
+	for waiting := false; !waiting; { // the shard parses, and waits for the lock
+		if err := other.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease.End()
+	if _, err := other.Exec(ctx, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answer; sqlCode(err) != "57P03" {
+		t.Fatalf("a Parse during which the lease ended: %v", err)
+	}
+	lease.Extend(time.Now(), time.Hour)
+	if _, err := c.Prepare(ctx, "s", text); err != nil {
+		t.Errorf("the same once more: %v", err)
+	}
+}
