@@ -39,7 +39,6 @@ type distribution struct {
 	Distribution
 	tables []shardmap.Table
 	descs  []*engine.Table
-	made   []string // keyspaces
 	// Of a PostgreSQL default shard: the definitions, and those columns whose default gives way.
 	defs     []*definition
 	takes    [][]taken
