@@ -37,7 +37,7 @@ func (o *Ops) Declare(ctx context.Context, req DeclareRequest) (*Result, error) 
 		}
 		if t, ok := cur.Table(d.Schema, d.Name); ok {
 			return nil, sqlstate.New(sqlstate.DuplicateTable, "table %s exists already, and is %s", d.QualifiedName(), t.Kind).
-				WithHint("an empty table is sharded with SELECT cleave.distribute('%s', ...)", name.Name)
+				WithHint("an existing table is sharded with SELECT cleave.distribute('%s', ...)", name.Name)
 		}
 		if _, ok := cur.Keyspace(d.Keyspace); d.Keyspace != "" && !ok {
 			return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", d.Keyspace).WithHint("see: cleave keyspace list")

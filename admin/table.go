@@ -5,23 +5,46 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Distribute shards an empty table that is whole until now. Errors: 42P01 and
-// 42809 for what is no whole table, 55000 when it has rows or was not created through
-// Cleave, 0A000 for what a sharded table cannot have, and those of a schema change.
+// Distribute makes a sharded or a reference table of one that is whole until now. A table with rows keeps them where they are, on
+// the default shard, which has to own all of the keyspace; moves carry them on. Sequences that its columns take values from
+// become the cluster's first. Run again after a failure, it goes on where it stopped.
+//
+// Errors: 42P01 and 42809 for what is no whole table, 55000 when it has rows and the keyspace has ranges on other shards, 0A000 for
+// what a table on several shards cannot have, 55P03 when the table was not to be locked in time or a router does not
+// follow the map, and those of a schema change.
 func (o *Ops) Distribute(ctx context.Context, req DistributeRequest) (*Result, error) {
 	name, err := parseTable(req.Table)
 	if err != nil {
 		return nil, err
 	}
-	if len(req.ShardKey) == 0 {
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "distribute needs the columns of the shard key")
+	if (len(req.ShardKey) > 0) == req.Reference {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "distribute needs the columns of the shard key, or that the table becomes a reference table")
+	}
+	if req.Reference && (req.Keyspace != "" || req.Related) {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a reference table has no keyspace and no related tables")
+	}
+	tables := []schema.Becomes{{TableName: name, ShardKey: req.ShardKey, Reference: req.Reference}}
+	plan, version, err := o.planDistribute(ctx, &req, &tables)
+	if err != nil {
+		return nil, err
+	}
+	res := &Result{Version: version, Plan: distributePlan(plan)}
+	if req.DryRun {
+		return res, nil
+	}
+	if len(plan.Sequences) > 0 {
+		if err := o.takeSequences(ctx, &req, tables); err != nil {
+			return nil, err
+		}
 	}
 	snap, err := o.load(ctx)
 	if err != nil {
@@ -32,29 +55,12 @@ func (o *Ops) Distribute(ctx context.Context, req DistributeRequest) (*Result, e
 		return nil, err
 	}
 	defer tx.Rollback(ctx)
-	res := &Result{Version: snap.Version()}
-	table := (&shardmap.Table{Schema: name.Schema, Name: name.Name}).QualifiedName()
-	plan := func(ks string, made bool) {
-		if made {
-			res.Plan = append(res.Plan, "create keyspace "+ks)
-		}
-		res.Plan = append(res.Plan, fmt.Sprintf("%s is sharded by (%s) in keyspace %s", table, strings.Join(req.ShardKey, ", "), ks),
-			fmt.Sprintf("it is created on %d other shards, and guarded on all", len(snap.Shards())-1))
+	fill := func(ctx context.Context, from, to engine.Conn, t *shardmap.Table, epoch uint64) error {
+		_, err := copyTable(ctx, from, to, t, epoch)
+		return err
 	}
-	if req.DryRun {
-		ks, made, err := tx.PlanDistribute(ctx, name, req.ShardKey, req.Keyspace)
-		if err != nil {
-			return nil, err
-		}
-		plan(ks, made)
-		return res, nil
-	}
-	if err := tx.Distribute(ctx, name, req.ShardKey, req.Keyspace); err != nil {
+	if _, err := tx.Distribute(ctx, tables, req.Keyspace, fill); err != nil {
 		return nil, err
-	}
-	if t, ok := tx.Snapshot().Table(name.Schema, name.Name); ok {
-		_, was := snap.Keyspace(t.Keyspace)
-		plan(t.Keyspace, !was)
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return nil, err
@@ -67,6 +73,123 @@ func (o *Ops) Distribute(ctx context.Context, req DistributeRequest) (*Result, e
 	}
 	res.Done = true
 	return res, nil
+}
+
+// planDistribute makes all checks, and adds the related tables.
+func (o *Ops) planDistribute(ctx context.Context, req *DistributeRequest, tables *[]schema.Becomes) (*schema.Distribution, uint64, error) {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	tx, err := schema.Begin(ctx, o.schemaOptions(req.Meta), snap)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer tx.Rollback(ctx)
+	if req.Related {
+		if *tables, err = tx.Related(ctx, (*tables)[0]); err != nil {
+			return nil, 0, err
+		}
+	}
+	plan, err := tx.PlanDistribute(ctx, *tables, req.Keyspace)
+	return plan, snap.Version(), err
+}
+
+func distributePlan(d *schema.Distribution) []string {
+	var out []string
+	for _, ks := range d.Made {
+		out = append(out, "create keyspace "+ks)
+	}
+	for _, s := range d.Sequences {
+		out = append(out, "the values of "+s+" come from a sequence of the cluster, above those given until now")
+	}
+	for i, b := range d.Tables {
+		table := (&shardmap.Table{Schema: b.Schema, Name: b.Name}).QualifiedName()
+		if b.Reference {
+			out = append(out, table+" is a reference table, with all rows on every shard")
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s is sharded by (%s) in keyspace %s", table, strings.Join(b.ShardKey, ", "), d.Keyspaces[i]))
+	}
+	it := "it is"
+	if len(d.Tables) > 1 {
+		it = "they are"
+	}
+	out = append(out, it+" created on the other shards, and guarded on all")
+	if d.Rows {
+		out = append(out, "rows stay where they are until they are moved: cleave spread")
+	}
+	return out
+}
+
+// takeSequences makes the sequences of tables the cluster's, and waits until every router knows.
+func (o *Ops) takeSequences(ctx context.Context, req *DistributeRequest, tables []schema.Becomes) error {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return err
+	}
+	tx, err := schema.Begin(ctx, o.schemaOptions(req.Meta), snap)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	var names []planner.TableName
+	for _, b := range tables {
+		names = append(names, b.TableName)
+	}
+	n, err := tx.TakeSequences(ctx, names)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		if err := tx.Commit(ctx); err != nil {
+			return err
+		}
+	} else {
+		tx.Rollback(ctx)
+	}
+	if err := o.step("sequences", ""); err != nil {
+		return err
+	}
+	if snap, err = o.load(ctx); err != nil {
+		return err
+	}
+	return o.awaitMembers(ctx, snap.Version())
+}
+
+// awaitMax bounds the wait for routers to follow the map.
+const awaitMax = time.Minute
+
+// awaitMembers waits until every router goes by this version of the map, or has lost its lease.
+func (o *Ops) awaitMembers(ctx context.Context, version uint64) error {
+	bound, cancel := context.WithTimeout(ctx, awaitMax)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		members, err := o.opts.Directory.Members(bound)
+		if err != nil && bound.Err() == nil {
+			return directoryError(err)
+		}
+		behind := ""
+		for _, m := range members {
+			if m.Role != "coordinator" && m.Acknowledged < version {
+				behind = m.Role + " " + m.Address + " on " + m.Host
+			}
+		}
+		if err == nil && behind == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-bound.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return sqlstate.New(sqlstate.LockNotAvailable, "%s still has statements under way that began before version %d of the map", behind, version).
+				WithHint("run it again when they have ended: it goes on where it stopped")
+		}
+	}
 }
 
 // parseTable reads name or schema.name as SQL does: unquoted names are folded.

@@ -114,12 +114,16 @@ type ListedValue struct {
 	Shard string   `json:"shard,omitempty"`
 }
 
-// DistributeRequest shards an empty table that is whole now.
+// DistributeRequest shards a table that is whole now, or makes it a reference table.
 type DistributeRequest struct {
 	Meta
 	Table    string   `json:"table"` // name or schema.name; quoted as in SQL where needed
-	ShardKey []string `json:"shard_key"`
+	ShardKey []string `json:"shard_key,omitempty"`
 	Keyspace string   `json:"keyspace,omitempty"` // "" is the hash keyspace of the key's types
+	// Related: also the tables that foreign keys connect with it, by what the shard key is there.
+	Related bool `json:"related,omitempty"`
+	// Reference: it becomes a reference table, whose rows every shard gets. ShardKey is empty then.
+	Reference bool `json:"reference,omitempty"`
 }
 
 // DeclareRequest says what a table becomes when it is created.

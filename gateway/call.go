@@ -19,6 +19,7 @@ type function struct {
 	required int
 	usage    string
 	changes  bool // it changes the map
+	awaits   bool // it waits until all routers go by a new map
 	run      func(ctx context.Context, a admin.API, by string, v values) (string, error)
 }
 
@@ -71,10 +72,11 @@ var functions = map[string]function{
 		},
 	},
 	"distribute": {
-		params: []string{"table", "shard_key", "keyspace"}, required: 2, changes: true,
-		usage: "cleave.distribute('table', 'shard_key' | ARRAY['a', 'b'] [, keyspace])",
+		params: []string{"table", "shard_key", "keyspace", "related", "reference"}, required: 1, changes: true, awaits: true,
+		usage: "cleave.distribute('table', 'shard_key' | ARRAY['a', 'b'] [, keyspace] [, related => true]) or cleave.distribute('table', reference => true)",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
-			return done(a.Distribute(ctx, admin.DistributeRequest{Meta: admin.Meta{By: by}, Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace")}))
+			return done(a.Distribute(ctx, admin.DistributeRequest{Meta: admin.Meta{By: by}, Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace"),
+				Related: isTrue(v.text("related")), Reference: isTrue(v.text("reference"))}))
 		},
 	},
 	"declare": {
@@ -293,7 +295,13 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	}
 	ctx, stop := x.waiting()
 	defer stop()
+	if f.awaits { // this session too is in its way
+		x.turn.Pause()
+	}
 	out, err := f.run(ctx, x.srv.admin, x.start.User, v)
+	if f.awaits {
+		x.turn.Resume()
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, userCancel(ctx.Err())

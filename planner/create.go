@@ -682,7 +682,7 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	case pg.AlterTableType_AT_SetRelOptions, pg.AlterTableType_AT_ResetRelOptions, pg.AlterTableType_AT_ReplaceRelOptions:
 		for _, n := range c.Def.GetList().GetItems() {
 			if n.GetDefElem().GetDefnamespace() == "cleave" {
-				refuse("the options cleave.* of a table cannot be changed with ALTER TABLE", "an empty table is sharded with SELECT cleave.distribute('"+d.name.Name+"', 'column')")
+				refuse("the options cleave.* of a table cannot be changed with ALTER TABLE", "an existing table is sharded with SELECT cleave.distribute('"+d.name.Name+"', 'column')")
 			}
 		}
 	case pg.AlterTableType_AT_SetNotNull, pg.AlterTableType_AT_SetStatistics, pg.AlterTableType_AT_SetOptions, pg.AlterTableType_AT_ResetOptions,

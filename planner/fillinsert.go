@@ -25,6 +25,16 @@ func generated(t *shardmap.Table) []*shardmap.Column {
 	return out
 }
 
+// unseen are the columns whose values have to be in rows that the router does not read: not
+// those of a whole table whose sequence is being handed over, which the default shard still fills.
+func (a *analyzer) unseen(t *shardmap.Table) []*shardmap.Column {
+	out := generated(t)
+	if t == nil || t.Kind != shardmap.Whole || a.lonely() {
+		return out
+	}
+	return slices.DeleteFunc(out, func(c *shardmap.Column) bool { return shardmap.SequenceOf(c.Generated) != "" })
+}
+
 // makes is the value that a column gets where an INSERT leaves it out.
 func (a *analyzer) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
 	name := shardmap.SequenceOf(c.Generated)
@@ -57,7 +67,7 @@ func (a *analyzer) fillInsert(s *pg.InsertStmt) {
 	sel := s.SelectStmt.GetSelectStmt()
 	plain := sel != nil && sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
 	if sel != nil && !plain {
-		x.fromSelect(gen)
+		x.fromSelect(a.unseen(t))
 		return
 	}
 	x.locate(plain)
@@ -412,7 +422,7 @@ func assigned(v *pg.Node) *pg.Node {
 // mergeGenerated judges the INSERT of a MERGE, whose rows the router does not see.
 func (a *analyzer) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 	t := a.relation(rel).table
-	for _, g := range generated(t) {
+	for _, g := range a.unseen(t) {
 		at := -1
 		for i, n := range c.TargetList {
 			if n.GetResTarget().GetName() == g.Name {
@@ -445,5 +455,5 @@ func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 // copyMakes reports whether the router makes values for the rows of a COPY.
 func (a *analyzer) copyMakes(c *pg.CopyStmt) bool {
 	named := strs(c.Attlist)
-	return len(named) > 0 && slices.ContainsFunc(generated(a.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
+	return len(named) > 0 && slices.ContainsFunc(a.unseen(a.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
 }

@@ -484,14 +484,15 @@ func (c *comparison) notes(ctx context.Context) bool {
 		}
 		var missing []Statement
 		for _, s := range statements {
-			if s.AllShards || c.def {
+			// What the other shards got of a table that became sharded, the default shard had.
+			if s.AllShards && !(c.def && e.Op == OpDistribute) || !s.AllShards && c.def {
 				if s.Elsewhere != "" && !c.def {
 					s.Text = s.Elsewhere
 				}
 				missing = append(missing, s)
 			}
 		}
-		if len(missing) == 0 || e.Op == OpDistribute && c.def {
+		if len(missing) == 0 {
 			continue
 		}
 		f := Finding{Level: levelError, Shard: name, What: fmt.Sprintf("%s lacks the schema change of version %d: %s", name, e.Version, clip(missing[0].Text)), Next: repairCommand}

@@ -31,12 +31,7 @@ func (t *Tx) shadows(ctx context.Context, p *part, was []shardmap.Sequence) erro
 		at := slices.IndexFunc(was, func(o shardmap.Sequence) bool { return life(o.ID) == life(q.ID) })
 		var texts []string
 		name := qualifiedSQL(q.Schema, q.Name)
-		options := fmt.Sprintf(" AS %s INCREMENT BY %d MINVALUE %d MAXVALUE %d START WITH %d CACHE %d", q.Type, q.Increment, q.Min, q.Max, q.Start, max(q.Cache, 1))
-		if q.Cycle {
-			options += " CYCLE"
-		} else {
-			options += " NO CYCLE"
-		}
+		options := shadowOptions(q)
 		owner := "NONE"
 		if q.Owner != nil {
 			owner = qualifiedSQL(q.Owner.Schema, q.Owner.Table) + "." + ident(q.Owner.Column)
@@ -59,6 +54,15 @@ func (t *Tx) shadows(ctx context.Context, p *part, was []shardmap.Sequence) erro
 		}
 	}
 	return nil
+}
+
+// shadowOptions are the options of a sequence's shadow.
+func shadowOptions(q *shardmap.Sequence) string {
+	cycle := " NO CYCLE"
+	if q.Cycle {
+		cycle = " CYCLE"
+	}
+	return fmt.Sprintf(" AS %s INCREMENT BY %d MINVALUE %d MAXVALUE %d START WITH %d CACHE %d", q.Type, q.Increment, q.Min, q.Max, q.Start, max(q.Cache, 1)) + cycle
 }
 
 // life is the part of a sequence's ID that RESTART does not change.

@@ -48,14 +48,23 @@ func (a *app) tableDistributeCommand() *cobra.Command {
 	var req admin.DistributeRequest
 	cmd := &cobra.Command{
 		Use:   "distribute TABLE",
-		Short: "Shard an empty table that is whole now",
-		Long: `Makes a sharded table of an empty table: creates it on all shards, sets the
-guards and enters it in the map. The same as SELECT cleave.distribute(...).`,
+		Short: "Shard a table that is whole now",
+		Long: `Makes a sharded table of a whole one: creates it on all shards, sets the guards
+and enters it in the map. The same as SELECT cleave.distribute(...).
+
+A table with rows keeps them where they are, on the default shard, which has to
+own all of the keyspace then; cleave spread moves them on. Columns that take values
+from a sequence get them from one of the cluster.
+
+--related shards the tables with it that foreign keys connect. --reference makes a
+reference table, whose rows are copied to every shard; writers wait meanwhile.`,
 		Example: `  cleave table distribute orders --shard-key tenant_id --dry-run
-  cleave table distribute public.orders --shard-key tenant_id --keyspace tenants`,
+  cleave table distribute public.orders --shard-key tenant_id --keyspace tenants
+  cleave table distribute customers --shard-key id --related
+  cleave table distribute countries --reference`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if len(req.ShardKey) == 0 {
+			if len(req.ShardKey) == 0 && !req.Reference {
 				return &usageError{errMissing("--shard-key", "the column, or the columns with commas between them"), cmd}
 			}
 			req.Meta, req.Table = ch.meta(), given[0]
@@ -73,6 +82,8 @@ guards and enters it in the map. The same as SELECT cleave.distribute(...).`,
 	}
 	cmd.Flags().StringSliceVar(&req.ShardKey, "shard-key", nil, "shard key columns, with commas between them (required)")
 	cmd.Flags().StringVar(&req.Keyspace, "keyspace", "", "keyspace; none is the hash keyspace of the key's types")
+	cmd.Flags().BoolVar(&req.Related, "related", false, "also the tables that foreign keys connect with it")
+	cmd.Flags().BoolVar(&req.Reference, "reference", false, "make it a reference table")
 	ch.flags(cmd)
 	return cmd
 }

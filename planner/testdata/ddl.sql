@@ -233,7 +233,7 @@ ALTER TABLE orders SET (fillfactor = 70);
 --> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
 ALTER TABLE orders SET (cleave.shard_key = 'id');
 --> refused 0A000: the options cleave.* of a table cannot be changed with ALTER TABLE
--->   hint: an empty table is sharded with SELECT cleave.distribute('orders', 'column')
+-->   hint: an existing table is sharded with SELECT cleave.distribute('orders', 'column')
 ALTER TABLE orders DISABLE TRIGGER ALL;
 --> refused 0A000: the triggers of table orders hold the shards' guards and cannot be switched through the router
 ALTER TABLE orders ENABLE ROW LEVEL SECURITY;

@@ -98,17 +98,8 @@ func startAs(t *testing.T, candidate string, engines ...string) *target {
 // startOn is startAs with the directory at a path or URL.
 func startOn(t *testing.T, path, candidate string, engines ...string) *target {
 	t.Helper()
-	ctx := context.Background()
 	folder := t.TempDir()
-	dir, err := wiring.OpenDirectory(ctx, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	if os.Getenv("CLEAVE_TEST_LOG") != "" {
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	}
-	var req admin.BootstrapRequest
+	var shards []admin.BootstrapShard
 	var servers []*server
 	for i, e := range engines {
 		url := "file:" + filepath.Join(folder, fmt.Sprintf("s%d.db", i))
@@ -120,10 +111,32 @@ func startOn(t *testing.T, path, candidate string, engines ...string) *target {
 			servers = append(servers, s)
 			url = s.URL("bank")
 		}
-		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("s%d", i), URL: url})
+		shards = append(shards, admin.BootstrapShard{Name: fmt.Sprintf("s%d", i), URL: url})
+	}
+	c := startWith(t, path, candidate, shards)
+	c.servers = servers
+	return c
+}
+
+// startNamed is start with shards of the test's own.
+func startNamed(t *testing.T, candidate string, shards ...admin.BootstrapShard) *target {
+	t.Helper()
+	return startWith(t, filepath.Join(t.TempDir(), "directory.db"), candidate, shards)
+}
+
+func startWith(t *testing.T, path, candidate string, shards []admin.BootstrapShard) *target {
+	t.Helper()
+	ctx := context.Background()
+	dir, err := wiring.OpenDirectory(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("CLEAVE_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	ops := wiring.NewOps(dir, "test", log)
-	_, err = ops.Bootstrap(ctx, req)
+	_, err = ops.Bootstrap(ctx, admin.BootstrapRequest{Shards: shards})
 	if err := errors.Join(err, ops.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +169,7 @@ func startOn(t *testing.T, path, candidate string, engines ...string) *target {
 			t.Error(err)
 		}
 	})
-	return &target{t: t, servers: servers, path: path, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
+	return &target{t: t, path: path, dir: dir, rooms: rooms, url: "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"}
 }
 
 // connect opens a session.
