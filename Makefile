@@ -58,8 +58,8 @@ race: ## tests of the packages that share memory, with the race detector
 	$(GO) test -race -timeout $(TESTTIME) $(RACE)
 
 .PHONY: soak
-soak: ## money moves between shards while everything is killed, for SOAK (30m)
-	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -v -run TestBank ./test/e2e
+soak: ## everything is killed while money moves between shards, then while the shards' data moves; for SOAK (30m) each
+	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestBank|TestHistories' ./test/e2e ./test/move
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
