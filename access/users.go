@@ -24,15 +24,18 @@ const (
 	// Ordinary may run statements, schema changes too, but none of Cleave's
 	// functions that change the cluster.
 	Ordinary Role = "user"
+	// Writer may run statements that read and change rows, but none that changes
+	// the schema.
+	Writer Role = "writer"
 )
 
 // ParseRole returns the role of that name. Fails with 22023.
 func ParseRole(name string) (Role, error) {
 	switch r := Role(name); r {
-	case Admin, Ordinary:
+	case Admin, Ordinary, Writer:
 		return r, nil
 	}
-	return "", sqlstate.New(sqlstate.InvalidParameterValue, "there is no role %q", clip(name)).WithHint("there are %s and %s", Admin, Ordinary)
+	return "", sqlstate.New(sqlstate.InvalidParameterValue, "there is no role %q", clip(name)).WithHint("there are %s, %s and %s", Admin, Ordinary, Writer)
 }
 
 // User is one user of the cluster.

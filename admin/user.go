@@ -12,7 +12,7 @@ import (
 type UserRequest struct {
 	By   string `json:"by,omitempty"` // who does it, for the log
 	Name string `json:"name"`
-	// Role is "admin" or "user"; "" leaves it as it is, and is "user" for a new user.
+	// Role is "admin", "user" or "writer"; "" leaves it as it is, and is "user" for a new user.
 	Role string `json:"role,omitempty"`
 	// Verifier is a SCRAM-SHA-256 verifier as in PostgreSQL's pg_authid.rolpassword;
 	// "" leaves it as it is. Keep it as carefully as a password.

@@ -22,6 +22,7 @@ type Conn struct {
 	shard    string
 	pool     *pool // nil: not from a pool; Release closes it
 	baseline *baseline
+	login    *Login // whose it is; nil: the one of the shard's URL
 
 	born      time.Time
 	bornAt    engine.LSN // the server's place in the log then, of a shard with several

@@ -49,6 +49,8 @@ type Executor struct {
 	intern   intern
 	turn     atomic.Uint64
 	lanes    *lane.Group
+	logins   logins
+	checking chan struct{} // passwords that shards check just now
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
@@ -59,6 +61,12 @@ type Executor struct {
 	closed  bool
 	// ending are the connections that are being closed.
 	ending sync.WaitGroup
+}
+
+// logins are the users that have sessions, or had one a moment ago, by name.
+type logins struct {
+	mu    sync.Mutex
+	known map[string]*Login
 }
 
 // beside runs what takes a bounded time in a goroutine that Close waits for; after
@@ -78,7 +86,7 @@ func New(o Options) *Executor {
 	e := &Executor{
 		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce),
 	}
 	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
 	e.pools.Store(&map[string]*pool{})
@@ -161,6 +169,7 @@ func (e *Executor) tend(ctx context.Context) {
 				p.recheck(ctx)
 			}
 			e.tendGroups(now)
+			e.tendLogins(now)
 			e.metrics.PlanCacheSize(e.plans.size())
 			e.countReplicas()
 		}

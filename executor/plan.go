@@ -264,15 +264,24 @@ func (e *Executor) path(s *Settings, snap *shardmap.Snapshot) []string {
 	out := make([]string, 0, len(path))
 	for _, p := range path {
 		if p == "$user" {
-			b := e.baseline.Load()
-			if b == nil || !hasSchema(snap, b.reported["session_authorization"]) {
+			if p = e.userOf(s); !hasSchema(snap, p) {
 				continue
 			}
-			p = b.reported["session_authorization"]
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+// userOf is the user that shards know, "" while no shard was reached.
+func (e *Executor) userOf(s *Settings) string {
+	if l := s.Login(); l != nil {
+		return l.as.User
+	}
+	if b := e.baseline.Load(); b != nil {
+		return b.reported["session_authorization"]
+	}
+	return ""
 }
 
 func hasSchema(snap *shardmap.Snapshot, name string) bool {

@@ -71,8 +71,16 @@ func WithoutQueue(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutQueue{}, true)
 }
 
-// waiter is a statement that waits. It gets a Conn, or nil: look again.
-type waiter struct{ ch chan *Conn }
+// waiter is a statement that waits. It gets a Conn of its login, or nil: look again.
+type waiter struct {
+	ch    chan *Conn
+	login *Login
+	since time.Time
+}
+
+// patience is how long a statement lets others of the same user as a connection
+// that became free go first, before that is closed to make room for its own.
+const patience = 50 * time.Millisecond
 
 func (p *pool) removed() error {
 	if p.group != nil {
@@ -88,20 +96,15 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			waited.Stop()
 		}
 	}()
+	login, full := want.Login(), false
 	for {
 		p.mu.Lock()
 		if p.closed {
 			p.mu.Unlock()
 			return nil, p.removed()
 		}
-		if n := len(p.idle); n > 0 {
-			pick := n - 1
-			for i := n - 1; i >= 0 && i >= n-searchDepth; i-- {
-				if p.idle[i].settings.Equal(want) {
-					pick = i
-					break
-				}
-			}
+		if pick := p.pick(want, login); pick >= 0 {
+			n := len(p.idle)
 			c := p.idle[pick]
 			copy(p.idle[pick:], p.idle[pick+1:])
 			p.idle[n-1] = nil
@@ -123,14 +126,29 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			p.mu.Unlock()
 			return nil, err
 		}
-		if p.open < p.ex.limits.PoolMax && !(p.down != nil && time.Now().Before(p.retryAt)) {
+		if len(p.idle) > 0 && (p.crowded && p.down != nil || p.open >= p.ex.limits.PoolMax) {
+			// All that idle are other users': the one that was not used for longest makes room.
+			c := p.idle[0]
+			p.idle = append(p.idle[:0], p.idle[1:]...)
+			p.retryAt = time.Time{}
+			p.mu.Unlock()
+			p.discard(c)
+			continue
+		}
+		if !full && p.open < p.ex.limits.PoolMax && !(p.down != nil && time.Now().Before(p.retryAt)) {
 			p.open++
 			p.trying = p.down != nil
 			p.mu.Unlock()
-			c, err := p.dial(ctx)
+			c, err := p.dial(ctx, login)
 			if err == nil {
 				c.turn++
 				return c, nil
+			}
+			if login != nil && ofUser(err) {
+				if full = p.refused(login, err); !full {
+					return nil, err
+				}
+				continue // the user has no connection left, but holds some: wait for one
 			}
 			if !p.failed(ctx, err) {
 				return nil, err
@@ -146,8 +164,9 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			p.metrics.Waited(0, false)
 			return nil, p.full("too many statements wait for a connection to shard %s (%d)", p.ex.limits.WaitersMax)
 		}
-		w := &waiter{ch: make(chan *Conn, 1)}
 		since := time.Now()
+		w := &waiter{ch: make(chan *Conn, 1), login: login, since: since}
+		full = false
 		p.waiters = append(p.waiters, w)
 		p.mu.Unlock()
 		if waited == nil {
@@ -171,6 +190,39 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 	}
 }
 
+// pick is the index of an idle connection of the login, best one with the
+// settings; -1 if there is none. p.mu is held.
+func (p *pool) pick(want *Settings, login *Login) int {
+	pick, seen := -1, 0
+	for i := len(p.idle) - 1; i >= 0 && seen < searchDepth; i-- {
+		c := p.idle[i]
+		if c.login != login {
+			continue
+		}
+		if c.settings.Equal(want) {
+			return i
+		}
+		if seen++; pick < 0 {
+			pick = i
+		}
+	}
+	return pick
+}
+
+// refused notes that the shard did not let a user in, which says nothing of
+// others. wait: the user has too many connections, and could wait for one.
+func (p *pool) refused(l *Login, err error) (wait bool) {
+	p.mu.Lock()
+	p.open--
+	p.trying = false
+	if sqlstate.CodeOf(err) == sqlstate.TooManyConnections {
+		wait = slices.ContainsFunc(p.conns, func(c *Conn) bool { return c.login == l })
+	}
+	p.mu.Unlock()
+	p.wake()
+	return wait
+}
+
 // try takes an idle connection that can be used as it is.
 func (p *pool) try(want *Settings) *Conn {
 	p.mu.Lock()
@@ -180,7 +232,7 @@ func (p *pool) try(want *Settings) *Conn {
 		return nil
 	}
 	c := p.idle[n-1]
-	if !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
+	if c.login != want.Login() || !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
 		return nil
 	}
 	p.idle[n-1] = nil
@@ -227,11 +279,11 @@ func (p *pool) wake() {
 	p.mu.Unlock()
 }
 
-func (p *pool) dial(ctx context.Context) (*Conn, error) {
+func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.ex.limits.ConnectTimeout)
 	defer cancel()
 	base := p.ex.baseline.Load()
-	ec, err := p.shard.Connect(ctx, base.startup())
+	ec, err := connectAs(ctx, p.shard, base.startup(), login)
 	born := time.Now() // before at is asked for, see readFrom
 	var at engine.LSN
 	if err == nil && p.endpoint != nil {
@@ -248,9 +300,9 @@ func (p *pool) dial(ctx context.Context) (*Conn, error) {
 		return nil, err
 	}
 	p.metrics.Dialed(true)
-	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
+	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, login: login, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
 	c.async, _ = ec.(engine.Async)
-	if p.role != engine.Replica {
+	if p.role != engine.Replica && login == nil {
 		c.baseline = p.ex.learn(p.name, c)
 	}
 	p.mu.Lock()
@@ -314,13 +366,30 @@ func (p *pool) release(c *Conn) {
 	case c.broken:
 		p.discard(c)
 		p.suspect()
-	case c.status != 'I',
-		c.baseline != p.ex.baseline.Load(),
-		time.Since(c.born) > p.ex.limits.LifetimeMax:
+	case c.status != 'I', p.outdated(c, time.Now()):
 		p.discard(c)
 	default:
 		p.put(c)
 	}
+}
+
+// outdated reports whether a connection is not to be used again.
+func (p *pool) outdated(c *Conn, now time.Time) bool {
+	age := now.Sub(c.born)
+	if c.login != nil {
+		return c.login.revoked.Load() || age > min(loginLifetime, p.ex.limits.LifetimeMax)
+	}
+	return c.baseline != p.ex.baseline.Load() || age > p.ex.limits.LifetimeMax
+}
+
+// next is the place in the queue of the waiter that is to have the connection:
+// the first, or, if that is of another user and came just now, the first of c's.
+// p.mu is held.
+func (p *pool) next(c *Conn, now time.Time) int {
+	if first := p.waiters[0]; first.login != c.login && now.Sub(first.since) < patience {
+		return max(0, slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.login == c.login }))
+	}
+	return 0
 }
 
 func (p *pool) put(c *Conn) {
@@ -336,9 +405,19 @@ func (p *pool) put(c *Conn) {
 		p.answered, p.shunned = now, time.Time{}
 	}
 	if len(p.waiters) > 0 {
-		w := p.waiters[0]
-		p.waiters[0] = nil
-		p.waiters = p.waiters[1:]
+		at := p.next(c, now)
+		w := p.waiters[at]
+		if w.login != c.login {
+			p.mu.Unlock()
+			p.discard(c) // which wakes it
+			return
+		}
+		if at == 0 {
+			p.waiters[0] = nil
+			p.waiters = p.waiters[1:]
+		} else {
+			p.waiters = slices.Delete(p.waiters, at, at+1)
+		}
 		w.ch <- c
 		p.mu.Unlock()
 		return
@@ -374,7 +453,7 @@ func (p *pool) tend(now time.Time) {
 	keep := p.idle[:0]
 	var old []*Conn
 	for _, c := range p.idle {
-		if now.Sub(c.idleSince) > p.ex.limits.IdleMax || now.Sub(c.born) > p.ex.limits.LifetimeMax || c.baseline != p.ex.baseline.Load() {
+		if now.Sub(c.idleSince) > p.ex.limits.IdleMax || p.outdated(c, now) {
 			old = append(old, c)
 		} else {
 			keep = append(keep, c)

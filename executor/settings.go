@@ -21,6 +21,7 @@ type Settings struct {
 	path    []string  // search_path, parsed
 	pathKey string
 	own     int // bytes of those that no shard gets
+	login   *Login
 }
 
 // own reports whether a setting is the router's own: no shard gets it, and sets
@@ -53,7 +54,7 @@ func (s *Settings) With(name, value string) *Settings {
 		entries = append(entries, Setting{name, value})
 		sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	}
-	return newSettings(entries)
+	return newSettings(entries, s.Login())
 }
 
 // Without returns the set without name.
@@ -67,14 +68,14 @@ func (s *Settings) Without(name string) *Settings {
 			entries = append(entries, e)
 		}
 	}
-	return newSettings(entries)
+	return newSettings(entries, s.Login())
 }
 
-func newSettings(entries []Setting) *Settings {
-	if len(entries) == 0 {
+func newSettings(entries []Setting, login *Login) *Settings {
+	if len(entries) == 0 && login == nil {
 		return nil
 	}
-	s := &Settings{entries: entries, path: defaultPath}
+	s := &Settings{entries: entries, path: defaultPath, login: login}
 	var canon, parse strings.Builder
 	for _, e := range entries {
 		if own(e.Name) {
@@ -88,6 +89,9 @@ func newSettings(entries []Setting) *Settings {
 		if e.Name == "search_path" {
 			s.path, s.pathKey = SplitPath(e.Value), e.Value
 		}
+	}
+	if login != nil {
+		s.pathKey += "\x00" + login.as.User // "$user" is another one
 	}
 	s.canon, s.parse = canon.String(), parse.String()
 	return s

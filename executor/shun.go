@@ -231,7 +231,7 @@ func (p *pool) recheck(ctx context.Context) {
 	p.checking, p.open, p.trying = true, p.open+1, p.down != nil
 	p.mu.Unlock()
 	p.ex.wg.Go(func() {
-		c, err := p.dial(ctx)
+		c, err := p.dial(ctx, nil)
 		if err == nil {
 			p.put(c)
 		} else {

@@ -165,6 +165,7 @@ func TestPasswordsAndTLS(t *testing.T) {
 	cl := start(t, config{shards: 1, tls: a.server(""), auth: passwords, slow: time.Nanosecond, log: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	addUser(t, cl, "bob", access.Ordinary)
 	addUser(t, cl, "ops", access.Admin)
+	addUser(t, cl, "web", access.Writer)
 
 	verify := "sslmode=verify-full&sslrootcert=" + a.path("ca.crt")
 	for _, c := range []struct{ name, user, password, options, want string }{
@@ -216,8 +217,33 @@ func TestPasswordsAndTLS(t *testing.T) {
 	if out, err := psql(t, info("ops", "sslmode=require"), []string{"PGPASSWORD=opsops"}, ks); err != nil {
 		t.Errorf("an administrator may not make a keyspace: %s", out)
 	}
+	web := []string{"PGPASSWORD=webweb"}
+	for _, c := range []struct {
+		who  string
+		env  []string
+		sql  string
+		want string
+	}{
+		{"bob", pw, "CREATE TABLE things (id int PRIMARY KEY, n int)", ""},
+		{"web", web, "INSERT INTO things VALUES (1, 1); UPDATE things SET n = 2; CREATE TEMP TABLE t AS SELECT * FROM things", ""},
+		{"web", web, "DELETE FROM things WHERE n = 2", ""},
+		{"web", web, "CREATE TABLE more (id int)", "42501"},
+		{"web", web, "CREATE TABLE more AS SELECT 1", "42501"},
+		{"web", web, "ALTER TABLE things ADD c int", "42501"},
+		{"web", web, "TRUNCATE things", "42501"},
+		{"web", web, "DROP TABLE things", "42501"},
+		{"web", web, "GRANT ALL ON things TO PUBLIC", "42501"},
+		{"web", web, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "42501"},
+		{"web", web, ks, "42501"},
+		{"bob", pw, "DROP TABLE things", ""},
+	} {
+		out, err := psql(t, info(c.who, "sslmode=require"), c.env, c.sql)
+		if (err == nil) != (c.want == "") || !strings.Contains(out, c.want) {
+			t.Errorf("%s, %s: %v: %s", c.who, c.sql, err, out)
+		}
+	}
 	out, err := psql(t, info("bob", "sslmode=require"), pw, "SELECT * FROM cleave.users ORDER BY 1")
-	if err != nil || out != "bob|user\nops|admin" {
+	if err != nil || out != "bob|user\nops|admin\nweb|writer" {
 		t.Errorf("cleave.users: %v: %s", err, out)
 	}
 	for _, secret := range []string{"bobbob", "opsops", "SCRAM-SHA-256$"} {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strings"
 
 	"github.com/cleavedb/cleave/access"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -14,10 +16,13 @@ import (
 // Identity is who a session belongs to.
 type Identity struct {
 	Role access.Role
+	// Login is set where the session's statements run on the shards as its own user.
+	Login *executor.Login
 }
 
 // Authentication requests (protocol-message-formats).
 const (
+	authCleartext    = 3
 	authSASL         = 10
 	authSASLContinue = 11
 	authSASLFinal    = 12
@@ -128,6 +133,52 @@ func Certificate(users Users, trusted Authenticate) Authenticate {
 	}
 }
 
+// Logins has shards check a user's password; see [executor.Executor.Login].
+type Logins interface {
+	Login(ctx context.Context, user, password string) (login *executor.Login, admin bool, err error)
+}
+
+// PassThrough asks clients for their password in clear text, over TLS or on this
+// machine only, and has the default shard check it. Their statements run on the
+// shards as their own users; those of administrators as the shards' URLs say.
+// Clients that trusted lets in are not asked, and may do everything; nil trusts nobody.
+func PassThrough(logins Logins, trusted Authenticate) Authenticate {
+	return func(ctx context.Context, s Startup, ask func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
+		if trusted != nil {
+			if id, err := trusted(ctx, s, ask); err == nil {
+				return id, nil
+			}
+		}
+		if !s.Channel.TLS && !sameMachine(s.Remote) {
+			return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "the router takes passwords over encrypted connections only").
+				WithHint("connect with sslmode=verify-full: the password is passed to the shards, so the router has to read it")
+		}
+		answer, err := ask(authCleartext, nil, true)
+		if err != nil {
+			return Identity{}, err
+		}
+		password, rest, ok := wire.CutString(answer)
+		switch {
+		case !ok || len(rest) != 0:
+			return Identity{}, sqlstate.New(sqlstate.ProtocolViolation, "invalid password packet size")
+		case password == "" || len(password) > access.PasswordBytes || access.CheckName(s.User) != nil:
+			return Identity{}, refusedPassword(s.User)
+		}
+		clear(answer)
+		login, admin, err := logins.Login(ctx, s.User, password)
+		switch {
+		case err != nil:
+			if ctx.Err() != nil {
+				return Identity{}, sqlstate.New(sqlstate.CannotConnectNow, "the shard did not check the password in time").WithHint("try again in a moment")
+			}
+			return Identity{}, err
+		case admin:
+			return Identity{Role: access.Admin}, nil
+		}
+		return Identity{Role: access.Writer, Login: login}, nil
+	}
+}
+
 func encryptionNeeded() *sqlstate.Error {
 	return sqlstate.New(sqlstate.InvalidAuthorization, "the router takes encrypted connections only").
 		WithHint("connect with sslmode=verify-full (or require)")
@@ -138,6 +189,21 @@ func (x *session) mayAdminister(what string) error {
 	if x.id.Role == access.Admin {
 		return nil
 	}
-	return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for %s", what).
-		WithHint("it takes a user with the role %s: cleave user role %s %s", access.Admin, x.start.User, access.Admin)
+	return x.denied(what, access.Admin)
+}
+
+// mayChangeSchema fails with 42501 unless the session's user may change the schema.
+func (x *session) mayChangeSchema(tag string) error {
+	if x.id.Role == access.Admin || x.id.Role == access.Ordinary {
+		return nil
+	}
+	return x.denied(tag, access.Ordinary)
+}
+
+func (x *session) denied(what string, needs access.Role) error {
+	e := sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for %s", what)
+	if x.id.Login != nil {
+		return e.WithHint(`it takes an administrator: GRANT %s TO "%s" on the default shard`, executor.AdminRole, strings.ReplaceAll(x.start.User, `"`, `""`))
+	}
+	return e.WithHint("it takes a user with the role %s: cleave user role %s %s", needs, x.start.User, needs)
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
@@ -18,6 +19,9 @@ import (
 func (x *session) ddl(st *planner.Statement) error {
 	if x.temporary(st) {
 		return x.temporaryDDL(st)
+	}
+	if err := x.mayChangeSchema(st.Tag); err != nil {
+		return err
 	}
 	if st.DDL.Strangers != nil {
 		return st.DDL.Strangers
@@ -115,6 +119,9 @@ func (x *session) schemaError(err error) error {
 
 // beginSchema makes the transaction a schema change.
 func (x *session) beginSchema() error {
+	if x.id.Login != nil {
+		return x.denied("a schema change", access.Admin) // its conversations are not this user's
+	}
 	open := map[string]engine.Conn{}
 	if onSeveral(x.tx.conn) {
 		return sqlstate.Refuse("a schema change inside a transaction over several shards is not supported", "commit first, or make the schema change at the beginning of the transaction")

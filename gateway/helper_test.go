@@ -61,7 +61,9 @@ type config struct {
 	// auth makes how clients are let in of the cluster's users; nil is trust.
 	auth    func(*access.Users) gateway.Authenticate
 	tlsOnly bool
-	several several.Defaults
+	// passThrough has the shards check passwords.
+	passThrough bool
+	several     several.Defaults
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -99,6 +101,9 @@ func start(t testing.TB, c config) *cluster {
 		TLS: c.tls, TLSRequired: c.tlsOnly, Several: c.several, Users: access.NewUsers(cl.dir)}
 	if c.auth != nil {
 		options.Authenticate = c.auth(options.Users)
+	}
+	if c.passThrough {
+		options.Authenticate = gateway.PassThrough(cl.ex, nil)
 	}
 	cl.server = gateway.New(options)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -117,10 +117,10 @@ func (x *session) acquireRead(shard string, s *executor.Settings) (*executor.Con
 	if err != nil {
 		return nil, userCancel(err)
 	}
-	if c != nil {
-		x.at.Store(c.ShardName())
+	if c == nil {
+		return nil, nil
 	}
-	return c, nil
+	return x.mine(c)
 }
 
 // stale are the errors of a replica that the primary might not give: what it

@@ -257,8 +257,7 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 	if err != nil {
 		return nil, userCancel(err)
 	}
-	x.at.Store(c.ShardName())
-	return c, nil
+	return x.mine(c)
 }
 
 func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
@@ -267,8 +266,7 @@ func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, e
 		if c == nil {
 			return nil, errWait
 		}
-		x.at.Store(c.ShardName())
-		return c, nil
+		return x.mine(c)
 	}
 	c := x.srv.ex.TryAcquire(shard, s)
 	if c == nil {
@@ -279,6 +277,15 @@ func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, e
 		if c, err = x.srv.ex.Acquire(ctx, shard, s); err != nil {
 			return nil, userCancel(err)
 		}
+	}
+	return x.mine(c)
+}
+
+// mine takes a conversation that was borrowed. One of another user is never used.
+func (x *session) mine(c *executor.Conn) (*executor.Conn, error) {
+	if c.Login() != x.id.Login {
+		c.Release()
+		return nil, sqlstate.New(sqlstate.InternalError, "a connection of another user was borrowed")
 	}
 	x.at.Store(c.ShardName())
 	return c, nil

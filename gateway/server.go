@@ -276,6 +276,7 @@ func (s *Server) unregister(sess *session) {
 	s.mu.Lock()
 	delete(s.sessions, sess.pid)
 	s.mu.Unlock()
+	s.ex.Logout(sess.id.Login)
 	s.metrics.SessionClosed()
 }
 

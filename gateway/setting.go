@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,10 +38,27 @@ func checkSetting(name, value string) error {
 		default:
 			return sqlstate.Refuse("client_encoding must be UTF8", "SET client_encoding TO 'UTF8', and convert in the client")
 		}
+	case "search_path":
+		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
+			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", planner.InternalSchema).
+				WithHint("the router keeps its own objects there")
+		}
 	case "session_authorization":
 		return sqlstate.Refuse("SET SESSION AUTHORIZATION is not supported", "SET ROLE works, or connect as the other user")
 	}
 	return nil
+}
+
+// pathOf is the SQL text of a search_path that is given as one text.
+func pathOf(list string) string {
+	path := executor.SplitPath(list)
+	for i, p := range path {
+		path[i] = executor.QuoteLiteral(p)
+	}
+	if len(path) == 0 {
+		return "''"
+	}
+	return strings.Join(path, ", ")
 }
 
 func validName(name string) bool {
@@ -113,8 +131,13 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 	switch s.Op {
 	case "set", "set_config", "reset":
 		name, value := strings.ToLower(s.Name), s.Value
-		if s.Op == "reset" {
+		switch {
+		case s.Op == "reset":
 			value = ""
+		case s.Op == "set_config" && name == "search_path":
+			if one := executor.SplitPath(value); len(one) == 1 { // the literal
+				value = pathOf(one[0])
+			}
 		}
 		if value == "" {
 			if err := checkSetting(name, ""); err != nil {

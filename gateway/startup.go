@@ -50,19 +50,21 @@ type Authenticate func(ctx context.Context, s Startup, ask func(code uint32, dat
 // inProcess reports whether the client is this process itself, over a pipe.
 func inProcess(a net.Addr) bool { return a != nil && a.Network() == "pipe" }
 
+// sameMachine reports whether what a client says goes over no network.
+func sameMachine(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return true
+	}
+	return inProcess(a)
+}
+
 // TrustLoopback lets in everybody on the same machine, and nobody else. They may
 // do everything.
 func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([]byte, error)) (Identity, error) {
-	trusted := false
-	switch a := s.Remote.(type) {
-	case *net.TCPAddr:
-		trusted = a.IP.IsLoopback()
-	case *net.UnixAddr:
-		trusted = true
-	default:
-		trusted = inProcess(a)
-	}
-	if trusted {
+	if sameMachine(s.Remote) {
 		return Identity{Role: access.Admin}, nil
 	}
 	return Identity{}, sqlstate.New(sqlstate.InvalidAuthorization, "only clients on the router's own machine may connect").
@@ -212,6 +214,12 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 			return refuse(se)
 		}
 	}
+	registered := false
+	defer func() {
+		if !registered {
+			s.ex.Logout(id.Login)
+		}
+	}()
 	if start.Database != Database {
 		return refuse(sqlstate.New(sqlstate.InvalidCatalogName, "database %q does not exist", start.Database).
 			WithHint("the cluster is one database, called %q: connect with -d %s", Database, Database))
@@ -222,6 +230,15 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	defaults, err := startSettings(params, s.limits.SettingsBytes)
 	if err != nil {
 		return refuse(sqlstate.As(err))
+	}
+	if l := id.Login; l != nil {
+		defaults = defaults.As(l)
+		if _, given := defaults.Get("search_path"); !given && l.SearchPath() != "" {
+			if err := checkSetting("search_path", l.SearchPath()); err != nil {
+				return refuse(sqlstate.As(err))
+			}
+			defaults = defaults.With("search_path", l.SearchPath())
+		}
 	}
 	profile, err := s.profile(ctx, defaults)
 	if err != nil {
@@ -244,6 +261,7 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		return refuse(sqlstate.New(sqlstate.TooManyConnections, "sorry, too many clients already").
 			WithHint("the router's limit is %d sessions", s.limits.SessionsMax))
 	}
+	registered = true
 	var m int
 	out, m = wire.Begin(out, wire.Authentication)
 	out = wire.End(wire.AppendInt32(out, 0), m)
@@ -311,23 +329,16 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 		if !utf8.ValidString(value) || !validName(name) {
 			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value or name of startup parameter %q", name)
 		}
-		if err := checkSetting(name, executor.QuoteLiteral(value)); err != nil {
+		if name == "search_path" {
+			value = pathOf(value)
+		} else {
+			value = executor.QuoteLiteral(value)
+		}
+		if err := checkSetting(name, value); err != nil {
 			return err
 		}
-		switch name {
-		case "client_encoding":
+		if name == "client_encoding" {
 			return nil // UTF8, checked: what every shard connection has
-		case "search_path":
-			path := executor.SplitPath(value)
-			for i, p := range path {
-				path[i] = executor.QuoteLiteral(p)
-			}
-			if len(path) == 0 {
-				path = []string{"''"}
-			}
-			value = strings.Join(path, ", ")
-		default:
-			value = executor.QuoteLiteral(value)
 		}
 		set = set.With(name, value)
 		if set.Size() > bytesMax {
@@ -406,21 +417,30 @@ const profilesMax = 256
 // profile returns what a session with the settings reports at its start. The
 // first one asks a shard, which also proves the settings valid.
 func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[string]string, error) {
-	base, err := s.ex.Parameters(ctx)
-	if err != nil {
-		return nil, err
+	login := set.Login()
+	var base map[string]string
+	if login != nil {
+		base = login.Parameters()
+	} else {
+		var err error
+		if base, err = s.ex.Parameters(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if set.Len() == 0 {
 		return maps.Clone(base), nil
 	}
 	key := strings.Join(set.Statements(), ";")
-	s.mu.Lock()
-	known, ok := s.profiles[key]
-	s.mu.Unlock()
-	if ok {
-		return maps.Clone(known), nil
+	if login == nil {
+		s.mu.Lock()
+		known, ok := s.profiles[key]
+		s.mu.Unlock()
+		if ok {
+			return maps.Clone(known), nil
+		}
 	}
-	c, err := s.ex.AcquireAny(ctx, s.ex.Snapshot().State().DefaultShard, nil)
+	var bare *executor.Settings
+	c, err := s.ex.AcquireAny(ctx, s.ex.Snapshot().State().DefaultShard, bare.As(login))
 	if err != nil {
 		return nil, err
 	}
@@ -439,6 +459,9 @@ func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[strin
 		}
 		s.ex.Shun(c.Shard())
 		return nil, c.Lost(err, false)
+	}
+	if login != nil {
+		return learned, nil // others may set other things, or be refused
 	}
 	s.mu.Lock()
 	if len(s.profiles) >= profilesMax {

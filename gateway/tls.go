@@ -87,6 +87,13 @@ func (t *TLS) Reload() error {
 	return nil
 }
 
+// HTTP is for an HTTP server with the same certificate, whichever is in force.
+func (t *TLS) HTTP() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return &t.now.Load().config.Certificates[0], nil
+	}}
+}
+
 // Leaf is the certificate in force.
 func (t *TLS) Leaf() *x509.Certificate { return t.now.Load().leaf }
 

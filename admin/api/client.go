@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,6 +29,7 @@ type Client struct {
 	base  string
 	token string
 	http  *http.Client
+	tls   *tls.Config
 }
 
 var _ admin.API = (*Client)(nil)
@@ -43,13 +46,15 @@ func NewClient(address string) (*Client, error) {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "%s is not the address of an admin API", printable(address)).
 			WithHint("give host:port, such as --admin 127.0.0.1:6480")
 	}
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	transport := &http.Transport{
+		TLSClientConfig:     settings,
 		DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		MaxIdleConnsPerHost: 2,
 		IdleConnTimeout:     30 * time.Second,
 		TLSHandshakeTimeout: 5 * time.Second,
 	}
-	return &Client{base: strings.TrimSuffix(u.String(), "/"), http: &http.Client{
+	return &Client{base: strings.TrimSuffix(u.String(), "/"), tls: settings, http: &http.Client{
 		Transport: transport,
 		Timeout:   RequestMax + 15*time.Second,
 		// The API never redirects; following one would send a password in an
@@ -61,6 +66,27 @@ func NewClient(address string) (*Client, error) {
 // WithToken makes the client send the token that the process demands; see
 // [Options]. Call it before the first request.
 func (c *Client) WithToken(token string) { c.token = token }
+
+// WithRoots makes the client trust the authorities in roots, and no others, when
+// the address is an https one. Call it before the first request.
+func (c *Client) WithRoots(roots *x509.CertPool) { c.tls.RootCAs = roots }
+
+// WithoutVerification makes the client take any certificate. It is for questions
+// whose answer is no secret, of a process on the same machine: nothing else may be
+// asked with it, and no token sent. Call it before the first request.
+func (c *Client) WithoutVerification() { c.tls.InsecureSkipVerify = true }
+
+// Router returns the address of the process's router for PostgreSQL clients.
+func (c *Client) Router(ctx context.Context) (string, error) {
+	info, err := ask[struct {
+		Listen string `json:"listen"`
+	}](ctx, c, "router", nil)
+	if err == nil && info.Listen == "" {
+		err = sqlstate.New(sqlstate.ProtocolViolation, "the process at %s does not say where its router listens", c.base).
+			WithHint("name the router with --url postgres://HOST:PORT/cleave")
+	}
+	return info.Listen, err
+}
 
 // Close drops idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -100,10 +126,29 @@ func (c *Client) notHTTP(err error) error {
 		WithHint("is that the port for PostgreSQL clients? name that of the admin API with --admin host:port")
 }
 
+// handshake says why TLS with the process did not come about; nil if that is not
+// what failed. The process has been told nothing then.
+func (c *Client) handshake(err error) error {
+	var untrusted *tls.CertificateVerificationError
+	var plain tls.RecordHeaderError
+	switch {
+	case errors.As(err, &untrusted):
+		return sqlstate.Wrap(err, sqlstate.InvalidAuthorization, "the certificate of the admin API at %s is not trusted", c.base).
+			WithHint("name the authority that signed it: --admin-ca FILE")
+	case errors.As(err, &plain), err != nil && strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "what answers at %s speaks no TLS", c.base).
+			WithHint("is it the port of the admin API? one without TLS is named with --admin http://host:port")
+	}
+	return nil
+}
+
 func (c *Client) do(req *http.Request, changes bool, out any) error {
 	lost := func(err error) error {
 		if ctx := req.Context(); ctx.Err() != nil {
 			err = ctx.Err()
+		}
+		if e := c.handshake(err); e != nil {
+			return e
 		}
 		if stranger(err) {
 			return c.notHTTP(err)
@@ -133,6 +178,10 @@ func (c *Client) do(req *http.Request, changes bool, out any) error {
 	}
 	if res.StatusCode != http.StatusOK {
 		var e ErrorBody
+		if bytes.Contains(body, []byte("HTTP request to an HTTPS server")) {
+			return sqlstate.New(sqlstate.ProtocolViolation, "the admin API at %s speaks TLS only", c.base).
+				WithHint("name it with --admin https://host:port, and the authority of its certificate with --admin-ca")
+		}
 		if json.Unmarshal(body, &e) != nil || e.Code == "" {
 			return sqlstate.New(sqlstate.ProtocolViolation, "%s answered %s", c.base, res.Status).
 				WithHint("is it the admin API of Cleave? see --admin")

@@ -138,5 +138,78 @@ func TestOpenDoorsAreRefused(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", c, code, stderr)
 		}
 	}
-	start(t, "up", "--data", filepath.Join(dir, "c"), "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--auth", "trust").stop()
+	// So does an admin API, unless it is said that nothing is to be protected.
+	code, _, stderr = command(t, "", "up", "--data", filepath.Join(dir, "d"), "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0")
+	if code != exitFailed || !strings.Contains(stderr, "--admin-tls off") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	// Files have no users.
+	code, _, stderr = command(t, "", "up", "--data", filepath.Join(dir, "e"), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--auth", "passthrough")
+	if code != exitFailed || !strings.Contains(stderr, "no PostgreSQL database") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	code, _, stderr = command(t, "", "up", "--data", filepath.Join(dir, "f"), "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--auth", "passthrough")
+	if code != exitUsage || !strings.Contains(stderr, "tls-cert") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	start(t, "up", "--data", filepath.Join(dir, "c"), "--listen", "0.0.0.0:0", "--auth", "trust", "--admin", "0.0.0.0:0", "--admin-tls", "off").stop()
+}
+
+// TestTheAdminAPIOverTLS: with a certificate of its own, renewed while it runs, and
+// the token; nothing is told to who is not trusted.
+func TestTheAdminAPIOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	selfSigned(t, path("admin.crt"), path("admin.key"), time.Now().Add(-time.Hour)) // expired
+	if err := os.WriteFile(path("token"), []byte("a-token-that-nobody-guesses"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, "up", "--data", path("data"), "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--admin-tls-cert", path("admin.crt"), "--admin-tls-key", path("admin.key"),
+		"--admin-token-file", path("token"))
+	if !strings.HasPrefix(r.Admin, "https://127.0.0.1:") {
+		t.Fatalf("the admin API is at %s", r.Admin)
+	}
+	plain := strings.Replace(r.Admin, "https", "http", 1)
+	ask := func(rest ...string) string {
+		code, stdout, stderr := command(t, "", append([]string{"shard", "list", "--admin-token-file", path("token")}, rest...)...)
+		if code == exitOK {
+			return "ok " + stdout
+		}
+		return stderr
+	}
+	trusting := []string{"--admin", r.Admin, "--admin-ca", path("admin.crt")}
+	for _, c := range []struct {
+		rest []string
+		want string
+	}{
+		{trusting, "--admin-ca"}, // expired
+		{[]string{"--admin", r.Admin}, "is not trusted"},
+		{[]string{"--admin", plain}, "speaks TLS only"},
+		{[]string{"--admin", strings.TrimPrefix(plain, "http://")}, "speaks TLS only"},
+		{[]string{"--admin", "https://" + r.Listen}, "--admin http://"},
+	} {
+		if got := ask(c.rest...); !strings.Contains(got, c.want) {
+			t.Errorf("%v: %s", c.rest, got)
+		}
+	}
+	selfSigned(t, path("admin.crt"), path("admin.key"), time.Now().Add(time.Hour))
+	if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the new certificate", func() bool { return strings.HasPrefix(ask(trusting...), "ok") })
+	if got := ask("--admin", strings.TrimPrefix(r.Admin, "https://"), "--admin-tls", "on", "--admin-ca", path("admin.crt")); !strings.HasPrefix(got, "ok") {
+		t.Error(got)
+	}
+	code, _, stderr := command(t, "", append([]string{"shard", "list"}, trusting...)...)
+	if code == exitOK || !strings.Contains(stderr, "28000") {
+		t.Errorf("without the token: %d %s", code, stderr)
+	}
+	code, stdout, stderr := command(t, "", "health", "--admin", r.Admin)
+	if code != exitOK || !strings.Contains(stdout, "ready") {
+		t.Errorf("health: %d %s", code, stderr)
+	}
+	code, stdout, stderr = command(t, "", append([]string{"sql", "SELECT 42", "--admin-token-file", path("token")}, trusting...)...)
+	if code != exitOK || !strings.Contains(stdout, "42") {
+		t.Errorf("sql: %d %s", code, stderr)
+	}
 }

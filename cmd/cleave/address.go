@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -13,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -74,6 +73,23 @@ func dialable(a net.Addr) string {
 	return net.JoinHostPort(host, strconv.Itoa(t.Port))
 }
 
+// adminAddress is what --admin takes to find the process's admin API.
+func (r *runner) adminAddress() string {
+	address := dialable(r.admin.Addr())
+	if r.cfg.Load().AdminEncrypted() {
+		return "https://" + address
+	}
+	return address
+}
+
+// withScheme is an address of an admin API as a URL.
+func withScheme(address string) string {
+	if strings.Contains(address, "://") {
+		return address
+	}
+	return "http://" + address
+}
+
 // routerPath answers with the address of the process's router: the other
 // commands know the admin API's only.
 const routerPath = "/api/v1/router"
@@ -97,37 +113,16 @@ func withRouterAddress(next http.Handler, address string) http.Handler {
 	})
 }
 
-// routerAddress asks the process behind an admin API where its router listens.
-func routerAddress(ctx context.Context, adminAddress string) (string, error) {
-	c, err := api.NewClient(adminAddress)
+// routerAddress asks the process behind the admin API where its router listens.
+func routerAddress(ctx context.Context, cfg *config.Effective) (string, error) {
+	c, err := adminClient(cfg)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	if _, err := c.Health(ctx); err != nil {
-		return "", err
-	}
-	base := adminAddress
-	if !strings.Contains(base, "://") {
-		base = "http://" + base
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+routerPath, nil)
-	if err != nil {
-		return "", fmt.Errorf("cleave: %w", err)
-	}
-	var info routerInfo
-	res, err := http.DefaultClient.Do(req)
-	if err == nil {
-		defer res.Body.Close()
-		err = json.NewDecoder(io.LimitReader(res.Body, api.BodyMax)).Decode(&info)
-	}
-	if err != nil || info.Listen == "" {
-		return "", sqlstate.New(sqlstate.ProtocolViolation, "the process at %s does not say where its router listens", adminAddress).
-			WithHint("name the router with --url postgres://HOST:PORT/cleave")
-	}
-	return info.Listen, nil
+	return c.Router(ctx)
 }
 
 // psqlLine is what to paste to connect.

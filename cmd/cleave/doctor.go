@@ -104,7 +104,7 @@ func (a *app) examine(ctx context.Context, cfg *config.Effective, repair bool) [
 	}
 	if !running {
 		d.port(ctx, "listen", cfg.Listen)
-		d.port(ctx, "admin", cfg.Admin)
+		d.port(ctx, "admin", cfg.AdminAddress())
 	}
 	if running {
 		d.cluster(ctx, cfg, repair)
@@ -259,7 +259,7 @@ func (d *diagnosis) cluster(ctx context.Context, cfg *config.Effective, repair b
 		return
 	}
 	defer c.Close()
-	if address, err := routerAddress(ctx, cfg.Admin); err != nil {
+	if address, err := routerAddress(ctx, cfg); err != nil {
 		d.fail(err)
 	} else {
 		d.router(ctx, address)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -194,7 +195,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print results and errors as JSON")
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
-	addSettings(flags, "admin", "admin-token-file")
+	addSettings(flags, adminSettings...)
 	root.AddCommand(
 		a.upCommand(), a.initCommand(), a.routerCommand(), a.coordinatorCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
@@ -293,17 +294,40 @@ func (a *app) client(cmd *cobra.Command) (*api.Client, error) {
 	return adminClient(cfg)
 }
 
+// adminSettings are those that every command has.
+var adminSettings = []string{"admin", "admin-token-file", "admin-tls", "admin-ca"}
+
+// adminURL is where the admin API of the settings is asked.
+func adminURL(cfg *config.Config) string {
+	if cfg.AdminEncrypted() {
+		return "https://" + cfg.AdminAddress()
+	}
+	return "http://" + cfg.AdminAddress()
+}
+
 // adminClient returns a client of the admin API of the settings, with its token.
 func adminClient(cfg *config.Effective) (*api.Client, error) {
 	token, err := adminToken(&cfg.Config)
 	if err != nil {
 		return nil, err
 	}
-	c, err := api.NewClient(cfg.Admin)
-	if err == nil {
-		c.WithToken(token)
+	c, err := api.NewClient(adminURL(&cfg.Config))
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	c.WithToken(token)
+	if cfg.AdminCA != "" {
+		pem, err := os.ReadFile(cfg.AdminCA)
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.ConfigFileError, "the authorities of the admin API cannot be read (setting admin-ca)")
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, sqlstate.New(sqlstate.ConfigFileError, "%s holds no certificate (setting admin-ca)", cfg.AdminCA)
+		}
+		c.WithRoots(roots)
+	}
+	return c, nil
 }
 
 // adminToken reads the token of the admin API, "" if there is none.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -52,9 +53,7 @@ Signals and settings are those of cleave up.`,
 	}
 	cmd.AddCommand(a.routerListCommand())
 	for _, s := range config.Settings() {
-		switch s.Name {
-		case "admin", "admin-token-file", "data", "shards", "engine", "servers":
-		default:
+		if !slices.Contains(adminSettings, s.Name) && !slices.Contains([]string{"data", "shards", "engine", "servers"}, s.Name) {
 			addSettings(cmd.Flags(), s.Name)
 		}
 	}
@@ -82,15 +81,15 @@ func (r *runner) route(ctx context.Context) error {
 			WithHint("write the first map with cleave init --directory %s NAME=URL ..., or bring a cluster here with cleave directory copy --to %s", shown, shown)
 	}
 	r.banner = func(c *cluster) error {
-		router, adminAddress, snap := dialable(r.router.Addr()), dialable(r.admin.Addr()), c.Executor.Snapshot()
+		router, adminAddress, snap := dialable(r.router.Addr()), r.adminAddress(), c.Executor.Snapshot()
 		if r.app.json {
 			return r.app.printJSON(map[string]any{
 				"listen": router, "admin": adminAddress, "directory": shown,
 				"shards": len(snap.Shards()), "tables": len(snap.State().Tables), "version": snap.Version(), "pid": os.Getpid(),
 			})
 		}
-		_, err := fmt.Fprintf(r.app.stdout, "\nThe router is ready: %d %s, map version %d\nrouter     %s\nadmin API  http://%s\n\n%s\n",
-			len(snap.Shards()), plural(len(snap.Shards()), "shard"), snap.Version(), router, adminAddress, psqlLine(router))
+		_, err := fmt.Fprintf(r.app.stdout, "\nThe router is ready: %d %s, map version %d\nrouter     %s\nadmin API  %s\n\n%s\n",
+			len(snap.Shards()), plural(len(snap.Shards()), "shard"), snap.Version(), router, withScheme(adminAddress), psqlLine(router))
 		return err
 	}
 	return r.start(ctx, dir)

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -128,7 +126,7 @@ func (r *runner) watch(signals <-chan os.Signal, stop func(), done <-chan struct
 // bind takes both ports.
 func (r *runner) bind(ctx context.Context) error {
 	cfg := r.cfg.Load()
-	if err := guarded(cfg); err != nil {
+	if err := errors.Join(guarded(cfg), covered(cfg)); err != nil {
 		return err
 	}
 	var err error
@@ -136,7 +134,7 @@ func (r *runner) bind(ctx context.Context) error {
 		return err
 	}
 	r.undo(closeListener(r.router))
-	if r.admin, err = bind(ctx, "admin", cfg.Admin); err != nil {
+	if r.admin, err = bind(ctx, "admin", cfg.AdminAddress()); err != nil {
 		return err
 	}
 	r.undo(closeListener(r.admin))
@@ -149,15 +147,21 @@ func guarded(cfg *config.Effective) error {
 	if cfg.Auth != "trust" || cfg.Given("auth") || len(cfg.Trust) > 0 {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(cfg.Listen)
-	if err == nil && strings.EqualFold(host, "localhost") {
-		return nil
-	}
-	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
+	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && config.Loopback(host) {
 		return nil
 	}
 	return sqlstate.New(sqlstate.ConfigFileError, "the router is to listen on %s, which other machines can reach, and nothing says who may connect", cfg.Listen).
 		WithHint("ask for passwords with --auth scram (cleave user add makes users), or name the networks that need none with --trust, or say --auth trust to let in clients of this machine only")
+}
+
+// covered refuses an admin API that other machines can reach without TLS, unless
+// somebody said so.
+func covered(cfg *config.Effective) error {
+	if !cfg.AdminEncrypted() || cfg.AdminTLSCert != "" || cfg.TLSCert != "" {
+		return nil
+	}
+	return sqlstate.New(sqlstate.ConfigFileError, "the admin API is to speak TLS on %s, and there is no certificate", cfg.AdminAddress()).
+		WithHint("name one with --tls-cert and --tls-key, or --admin-tls-cert and --admin-tls-key; or let it listen on 127.0.0.1, or say --admin-tls off on a private network")
 }
 
 func closeListener(l net.Listener) func(context.Context) error {

@@ -122,7 +122,7 @@ func (a *app) connect(cmd *cobra.Command, url string) (*pgconn.PgConn, error) {
 		if err != nil {
 			return nil, err
 		}
-		address, err := routerAddress(cmd.Context(), settings.Admin)
+		address, err := routerAddress(cmd.Context(), settings)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,7 +51,7 @@ again. The log goes to stderr.`,
 		},
 	}
 	for _, s := range config.Settings() {
-		if s.Name != "admin" && s.Name != "admin-token-file" { // every command has it
+		if !slices.Contains(adminSettings, s.Name) { // every command has them
 			addSettings(cmd.Flags(), s.Name)
 		}
 	}
@@ -131,7 +132,7 @@ SELECT * FROM orders WHERE tenant_id = 42;
 EXPLAIN (ROUTE) SELECT * FROM orders WHERE tenant_id = 42;`
 
 func (r *runner) upBanner(ctx context.Context, folder *wiring.DataFolder, found bool, c *cluster) error {
-	router, adminAddress := dialable(r.router.Addr()), dialable(r.admin.Addr())
+	router, adminAddress := dialable(r.router.Addr()), r.adminAddress()
 	snap := c.Executor.Snapshot()
 	if r.app.json {
 		return r.app.printJSON(map[string]any{
@@ -149,7 +150,7 @@ func (r *runner) upBanner(ctx context.Context, folder *wiring.DataFolder, found 
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nCleave is ready: %d %s %s in %s (%s)\n", len(snap.Shards()), folder.Layout.Engine, plural(len(snap.Shards()), "shard"), folder.Path, word)
-	fmt.Fprintf(&b, "router     %s\nadmin API  http://%s  (/healthz, /metrics)\n\n", router, adminAddress)
+	fmt.Fprintf(&b, "router     %s\nadmin API  %s  (/healthz, /metrics)\n\n", router, withScheme(adminAddress))
 	fmt.Fprintf(&b, "Paste next:\n\n%s\n\n", psqlLine(router))
 	if len(snap.State().Tables) == 0 {
 		b.WriteString(bannerSQL + "\n\n")
@@ -179,9 +180,9 @@ func (r *runner) warnings(log *slog.Logger) {
 	}
 	if !loopback(r.admin.Addr()) {
 		switch {
-		case cfg.AdminTokenFile != "":
+		case cfg.AdminTokenFile != "" && !cfg.AdminEncrypted():
 			log.Warn("the token of the admin API goes unencrypted over the network; keep it to a private one", "admin", r.admin.Addr())
-		case len(cfg.Trust) > 0:
+		case cfg.AdminTokenFile == "" && len(cfg.Trust) > 0:
 			log.Warn("the admin API obeys the trusted networks and asks for no token; see the setting admin-token-file", "admin", r.admin.Addr())
 		}
 	}

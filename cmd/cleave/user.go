@@ -19,7 +19,8 @@ func (a *app) userCommand() *cobra.Command {
 	return a.group("user", "Add, list, change and remove users",
 		`Users may connect to routers that ask for passwords (the setting auth is scram) or
 certificates (cert). They are the cluster's own, kept in the directory as SCRAM-SHA-256
-verifiers. On the shards all statements run as the user of the shard's URL.`,
+verifiers. On the shards all statements run as the user of the shard's URL; with the
+setting auth passthrough the users are the shards' own instead, and these are not asked.`,
 		`  cleave user list`,
 		a.userListCommand(), a.userAddCommand(), a.userPasswordCommand(), a.userRoleCommand(), a.userRemoveCommand())
 }
@@ -144,10 +145,12 @@ func (a *app) userAddCommand() *cobra.Command {
 never given on the command line, which other users of the machine can see. Only a
 verifier that is made of it here leaves this command.
 
-The role user may run statements, schema changes too; admin may also change the
-cluster with Cleave's functions (cleave.add_shard, cleave.pin, ...).`,
+The role writer may run statements that read and change rows; user may also change the
+schema; admin may also change the cluster with Cleave's functions (cleave.add_shard,
+cleave.pin, ...).`,
 		Example: `  cleave user add app
   cleave user add ops --role admin --password-file /run/secrets/ops
+  cleave user add web --role writer --password-file /run/secrets/web
   psql -Atc "SELECT rolpassword FROM pg_authid WHERE rolname = 'app'" | cleave user add app --verifier-file -`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
@@ -170,7 +173,7 @@ cluster with Cleave's functions (cleave.add_shard, cleave.pin, ...).`,
 			return a.printUser(u, "added with the role "+u.Role)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", string(access.Ordinary), "admin or user")
+	cmd.Flags().StringVar(&role, "role", string(access.Ordinary), "admin, user or writer")
 	c.flags(cmd)
 	return cmd
 }
@@ -218,10 +221,10 @@ func (a *app) changeUser(cmd *cobra.Command, req admin.UserRequest, done string)
 
 func (a *app) userRoleCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "role NAME admin|user",
+		Use:   "role NAME admin|user|writer",
 		Short: "Give a user another role",
 		Long: `Gives a user another role: admin may change the cluster with Cleave's functions,
-user may not. Sessions that run go on with the role that they began with.`,
+user the schema, writer rows. Sessions that run go on with the role that they began with.`,
 		Example: `  cleave user role app admin`,
 		Args:    args(2, 2),
 		RunE: func(cmd *cobra.Command, given []string) error {

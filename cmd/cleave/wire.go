@@ -26,6 +26,7 @@ type cluster struct {
 	*wiring.Rooms
 	log      *slog.Logger
 	http     *http.Server
+	adminTLS *gateway.TLS // nil: the admin API speaks none, or has the router's
 	draining atomic.Bool
 }
 
@@ -35,11 +36,17 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 	if err != nil {
 		return nil, err
 	}
+	var own *gateway.TLS
+	if cfg.AdminEncrypted() && cfg.AdminTLSCert != "" {
+		if own, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: cfg.AdminTLSCert, Key: cfg.AdminTLSKey}); err != nil {
+			return nil, err
+		}
+	}
 	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log, Candidate: candidacy(routerAddress)})
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{Rooms: rooms, log: log}
+	c := &cluster{Rooms: rooms, log: log, adminTLS: own}
 	handler := api.Options{
 		API:     c.Ops,
 		Ready:   c.ready,
@@ -58,8 +65,25 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 	}
 	c.http = api.NewServer(handler)
 	c.http.Handler = withRouterAddress(c.http.Handler, routerAddress)
+	if own == nil {
+		own = rooms.TLS()
+	}
+	if cfg.AdminEncrypted() {
+		c.http.TLSConfig = own.HTTP()
+	}
 	c.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	return c, nil
+}
+
+// Reload puts the settings in force that can change while it runs.
+func (c *cluster) Reload(cfg *config.Config) {
+	c.Rooms.Reload(cfg)
+	if c.adminTLS == nil {
+		return
+	}
+	if err := c.adminTLS.Reload(); err != nil {
+		c.log.Error("the certificate of the admin API could not be read again; the old one stays in force", telemetry.KeyError, err)
+	}
 }
 
 // candidacy is the name of this process in the coordinators' election.
@@ -101,7 +125,12 @@ func (c *cluster) serve(ctx context.Context, router, adminPort net.Listener, dra
 		failed <- err
 	}()
 	go func() {
-		err := c.http.Serve(adminPort)
+		var err error
+		if c.http.TLSConfig != nil {
+			err = c.http.ServeTLS(adminPort, "", "")
+		} else {
+			err = c.http.Serve(adminPort)
+		}
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}

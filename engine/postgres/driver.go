@@ -167,9 +167,12 @@ func (s *shard) dial(ctx context.Context, params map[string]string) (*conn, erro
 func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string]string) (*conn, error) {
 	pc := at.Copy()
 	buffer := readBuffer
+	var login *proving
 	for k, v := range params {
 		switch k {
 		case "user", "database", "replication":
+		case paramLogin:
+			login = &proving{}
 		case paramReplication:
 			pc.RuntimeParams["replication"] = v
 		case paramMasses:
@@ -183,12 +186,18 @@ func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string
 	var frames *wire.Reader
 	pc.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
 		frames = wire.NewReader(r, buffer, s.cfg.MessageMax)
-		return pgproto3.NewFrontend(&oneFrame{r: frames}, w)
+		if login != nil {
+			*login = proving{} // another server of the URL, perhaps
+		}
+		return pgproto3.NewFrontend(&oneFrame{r: frames, login: login}, w)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pc.ConnectTimeout)
 	defer cancel()
 	pg, err := pgconn.ConnectConfig(ctx, pc)
 	if err != nil {
+		if login != nil {
+			return nil, s.loginError(ctx, err, pc, login)
+		}
 		s.doubt()
 		return nil, s.connectError(ctx, err)
 	}
@@ -251,8 +260,9 @@ func scrub(err error, password string) error {
 
 // oneFrame reads at most up to the end of the current frame.
 type oneFrame struct {
-	r    *wire.Reader
-	rest []byte
+	r     *wire.Reader
+	rest  []byte
+	login *proving // nil: the server may ask for what it likes
 }
 
 func (o *oneFrame) Read(p []byte) (int, error) {
@@ -260,6 +270,11 @@ func (o *oneFrame) Read(p []byte) (int, error) {
 		f, err := o.r.Next()
 		if err != nil {
 			return 0, err
+		}
+		if o.login != nil {
+			if err := o.login.saw(f); err != nil {
+				return 0, err
+			}
 		}
 		o.rest = f
 	}

@@ -279,6 +279,10 @@ func (c *Conn) borrowWith(ctx context.Context, shard string, base *executor.Sett
 
 // borrowed notes a conversation that was acquired.
 func (c *Conn) borrowed(conn *executor.Conn) (*executor.Conn, error) {
+	if err := conn.Belongs(c.host.Settings()); err != nil {
+		conn.Release()
+		return nil, err
+	}
 	conn.Group(c.group)
 	c.mu.Lock()
 	c.live[conn] = struct{}{}

@@ -58,15 +58,10 @@ func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
 
 // dial opens a conversation outside of the shard's pool.
 func (c *Conn) dial(ctx context.Context, name string) (*executor.Conn, error) {
-	shard, err := c.ex.Shard(name)
+	conn, err := c.ex.DialAs(ctx, name, c.host.Settings().Login())
 	if err != nil {
 		return nil, err
 	}
-	raw, err := shard.Connect(ctx, map[string]string{"client_encoding": "UTF8"})
-	if err != nil {
-		return nil, err
-	}
-	conn := executor.NewConn(name, raw)
 	c.mu.Lock()
 	c.live[conn] = struct{}{}
 	deadline := c.deadline

@@ -53,13 +53,47 @@ type Config struct {
 	DeadlockTimeout               time.Duration
 	TraceEndpoint                 string  // URL of an OpenTelemetry collector; "": see trace.Options
 	TraceSample                   float64 // share of the statements without a parent
-	Auth                          string  // "trust", "scram" or "cert"
+	Auth                          string  // "trust", "scram", "cert" or "passthrough"
 	Trust                         []netip.Prefix
 	TLSCert, TLSKey               string // files of the router's certificate; "": no TLS
 	TLSClientCA                   string // file of authorities of clients' certificates
 	TLS                           string // "optional" or "required"
 	AdminHosts                    []string
 	AdminTokenFile                string
+	AdminTLS                      string // "auto", "on" or "off"; see AdminEncrypted
+	AdminTLSCert, AdminTLSKey     string // files of the admin API's certificate; "": the router's
+	AdminCA                       string // file of authorities that the commands trust; "": the system's
+}
+
+// AdminAddress is the host and port of Admin, without a scheme.
+func (c *Config) AdminAddress() string {
+	_, rest, ok := strings.Cut(c.Admin, "://")
+	if !ok {
+		return c.Admin
+	}
+	return rest
+}
+
+// AdminEncrypted reports whether the admin API speaks TLS: for who offers it and
+// for the commands that ask it.
+func (c *Config) AdminEncrypted() bool {
+	switch {
+	case strings.HasPrefix(c.Admin, "https://"):
+		return true
+	case strings.HasPrefix(c.Admin, "http://"), c.AdminTLS == "off":
+		return false
+	}
+	host, _, err := net.SplitHostPort(c.Admin)
+	return c.AdminTLS == "on" || err != nil || !Loopback(host)
+}
+
+// Loopback reports whether only clients of the same machine reach a host.
+func Loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
 }
 
 // Setting describes one setting.
@@ -96,8 +130,10 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.Data }, notEmpty),
 	text("listen", "address on which the router takes PostgreSQL clients", "host:port, port 0 takes a free one", "127.0.0.1:6432",
 		func(c *Config) *string { return &c.Listen }, hostPort),
-	text("admin", "address of the admin API, /healthz and /metrics", "host:port, port 0 takes a free one", "127.0.0.1:6480",
-		func(c *Config) *string { return &c.Admin }, hostPort),
+	text("admin", "address of the admin API, /healthz and /metrics", "host:port, port 0 takes a free one; https:// or http:// before it says whether it speaks TLS", "127.0.0.1:6480",
+		func(c *Config) *string { return &c.Admin }, func(s string) error {
+			return hostPort(strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://"))
+		}),
 	number("shards", "number of local shards, made on the first start", 4, 1, ShardsMax,
 		func(c *Config) *int { return &c.Shards }),
 	choice("engine", "engine of the local shards", "sqlite", []string{"sqlite", "postgres"},
@@ -176,7 +212,7 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.TraceEndpoint }, collector),
 	ratio("trace-sample", "share of the statements that are traced, of those whose client does not say whether they are to be", 0.01,
 		func(c *Config) *float64 { return &c.TraceSample }).reloadable(),
-	choice("auth", "trust: clients of this machine and of the networks in trust are let in, nobody else; scram: everybody else is asked for the password of a user; cert: everybody else needs a certificate with the user's name", "trust", []string{"trust", "scram", "cert"},
+	choice("auth", "trust: clients of this machine and of the networks in trust are let in, nobody else; scram: everybody else is asked for the password of a user; cert: everybody else needs a certificate with the user's name; passthrough: everybody else is asked for the password of a user of the shards, and works there as that user", "trust", []string{"trust", "scram", "cert", "passthrough"},
 		func(c *Config) *string { return &c.Auth }),
 	networks("trust", "networks whose clients may connect and do everything, asked for no password",
 		func(c *Config) *[]netip.Prefix { return &c.Trust }),
@@ -192,6 +228,14 @@ var settings = []Setting{
 		func(c *Config) *[]string { return &c.AdminHosts }),
 	text("admin-token-file", "file with a token that the admin API demands, and that the commands send; without it the API obeys this machine and the networks in trust", "a path; empty is no token", "",
 		func(c *Config) *string { return &c.AdminTokenFile }, anything),
+	choice("admin-tls", "whether the admin API speaks TLS, and the commands with it; auto: unless its address is a loopback one", "auto", []string{"auto", "on", "off"},
+		func(c *Config) *string { return &c.AdminTLS }),
+	text("admin-tls-cert", "file of the admin API's certificate, with its chain; read again on SIGHUP", "a path of a PEM file; empty is that of tls-cert", "",
+		func(c *Config) *string { return &c.AdminTLSCert }, anything),
+	text("admin-tls-key", "file of the key of admin-tls-cert", "a path of a PEM file", "",
+		func(c *Config) *string { return &c.AdminTLSKey }, anything),
+	text("admin-ca", "file of the authorities whose certificates the commands trust at the admin API", "a path of a PEM file; empty is the system's", "",
+		func(c *Config) *string { return &c.AdminCA }, anything),
 	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
 }
@@ -225,11 +269,17 @@ func (e *Effective) check() (problems []Problem) {
 	if c.Servers > c.Shards {
 		bad("servers", "shards", "is %d, more than the %d shards; set it to %d or less", c.Servers, c.Shards, c.Shards)
 	}
-	if c.Listen == c.Admin && !strings.HasSuffix(c.Listen, ":0") {
+	if c.Listen == c.AdminAddress() && !strings.HasSuffix(c.Listen, ":0") {
 		bad("admin", "listen", "is %s, the same address as listen; choose another port", c.Admin)
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		bad("tls-cert", "tls-key", "and tls-key go together: one is set, the other is not")
+	}
+	if (c.AdminTLSCert == "") != (c.AdminTLSKey == "") {
+		bad("admin-tls-cert", "admin-tls-key", "and admin-tls-key go together: one is set, the other is not")
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); c.Auth == "passthrough" && c.TLSCert == "" && err == nil && !Loopback(host) {
+		bad("auth", "listen", "is passthrough, and clients on other machines give their password over TLS only: set tls-cert")
 	}
 	if c.TLS == "required" && c.TLSCert == "" {
 		bad("tls", "tls-cert", "is required, but there is no tls-cert")

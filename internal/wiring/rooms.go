@@ -21,6 +21,7 @@ import (
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -90,6 +91,10 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		_ = r.Executor.Close() // the first error is the one to report
 		return nil, err
 	}
+	if err := passes(o.Config, r.Executor.Snapshot()); err != nil {
+		_ = r.Executor.Close() // the first error is the one to report
+		return nil, err
+	}
 	if lease := o.Lease; lease != nil {
 		r.Metrics.Lease(func() (time.Duration, bool) { return lease.Left(), true })
 		r.Metrics.Serving(lease.Live)
@@ -114,12 +119,15 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	}
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
-		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
+		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users, r.Executor), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
 		Transactions: r.transactions, Several: severalDefaults(o.Config),
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
 }
+
+// TLS is what encrypts the conversations with clients, nil if nothing does.
+func (r *Rooms) TLS() *gateway.TLS { return r.tls }
 
 // Close closes what New made, after the gateway was shut down.
 func (r *Rooms) Close() error {
@@ -148,9 +156,21 @@ func (r *Rooms) Reload(cfg *config.Config) {
 	r.log.Info("the certificate was read again", "subject", leaf.Subject.String(), "expires", leaf.NotAfter)
 }
 
+// passes refuses to pass users through to a shard that has none.
+func passes(cfg *config.Config, snap *shardmap.Snapshot) error {
+	shard, ok := snap.Shard(snap.State().DefaultShard)
+	if cfg.Auth != "passthrough" || !ok || shard.Engine == postgres.Name {
+		return nil
+	}
+	return sqlstate.New(sqlstate.ConfigFileError, "auth is passthrough, but shard %s, the default shard, is no PostgreSQL database and has no users", shard.Name).
+		WithHint("let the cluster have users of its own: --auth scram, and cleave user add")
+}
+
 // authenticate returns how clients are let in.
-func authenticate(cfg *config.Config, users *access.Users) gateway.Authenticate {
+func authenticate(cfg *config.Config, users *access.Users, logins gateway.Logins) gateway.Authenticate {
 	switch cfg.Auth {
+	case "passthrough":
+		return gateway.PassThrough(logins, gateway.TrustNetworks(cfg.Trust))
 	case "scram":
 		return gateway.Password(users, gateway.TrustNetworks(cfg.Trust))
 	case "cert":

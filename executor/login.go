@@ -1,0 +1,254 @@
+package executor
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Login is a client that the shards themselves know: what it runs there runs as
+// its own user. [Settings.As] carries it to where connections are borrowed. It is
+// shared by the sessions of one user and password, and never printed.
+type Login struct {
+	as engine.Login
+	// reported is what the default shard reports to the user, start what all
+	// connections begin with, so that the same holds on every shard.
+	reported, start map[string]string
+	path            string
+	// revoked: the user has another password by now. Connections made with this one
+	// are closed when they are released, and no new ones will come.
+	revoked atomic.Bool
+
+	// Under logins.mu.
+	sessions int
+	idle     time.Time // when the last session ended
+}
+
+const (
+	// loginLifetime bounds the age of a user's connection: a user that was dropped,
+	// or a password that was changed, is good for no longer.
+	loginLifetime = 5 * time.Minute
+	// loginKeep is how long a password is remembered behind the last session.
+	loginKeep = time.Minute
+	// loginsMax bounds those that no session has.
+	loginsMax = 1000
+	// loginsAtOnce bounds the passwords that shards check at the same time.
+	loginsAtOnce = 8
+	// AdminRole is the role on the default shard whose members are administrators.
+	AdminRole = "cleave_admin"
+)
+
+// User is the user's name.
+func (l *Login) User() string { return l.as.User }
+
+// Parameters are what the default shard reports to the user. Do not change them.
+func (l *Login) Parameters() map[string]string { return l.reported }
+
+// SearchPath is the user's own search_path as SQL, "" if it is PostgreSQL's default.
+func (l *Login) SearchPath() string { return l.path }
+
+// Format prints the user alone, whatever the verb.
+func (l *Login) Format(s fmt.State, verb rune) {
+	if l == nil {
+		_, _ = s.Write([]byte("no user"))
+		return
+	}
+	l.as.Format(s, verb)
+}
+
+// standingOf asks who the user is, as the user.
+const standingOf = `SELECT rolsuper OR EXISTS (SELECT FROM pg_catalog.pg_roles a WHERE a.rolname OPERATOR(pg_catalog.=) '` + AdminRole + `' AND pg_catalog.pg_has_role(r.oid, a.oid, 'MEMBER')),
+	pg_catalog.current_setting('search_path') FROM pg_catalog.pg_roles r WHERE rolname OPERATOR(pg_catalog.=) session_user`
+
+// Login has the default shard check a client's password. admin: the user is a
+// superuser there or a member of AdminRole; such a user works as the shards' own
+// URLs say, and login is nil. Otherwise Logout has to follow.
+//
+// Errors: those of [engine.Users], 0A000 if the default shard has no users.
+func (e *Executor) Login(ctx context.Context, user, password string) (login *Login, admin bool, err error) {
+	select {
+	case e.checking <- struct{}{}:
+		defer func() { <-e.checking }()
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+	shard := e.Snapshot().State().DefaultShard
+	handle, err := e.Shard(shard)
+	if err != nil {
+		return nil, false, err
+	}
+	users, ok := handle.(engine.Users)
+	if !ok {
+		return nil, false, noUsers(shard)
+	}
+	l := &Login{as: engine.Login{User: user, Password: password}, start: maps.Clone(plainStart)}
+	ctx, stop := context.WithTimeout(ctx, e.limits.ConnectTimeout)
+	defer stop()
+	conn, err := users.ConnectAs(ctx, plainStart, l.as)
+	if err != nil {
+		return nil, false, err
+	}
+	defer conn.Close()
+	res, err := engine.ExecContext(ctx, conn, standingOf)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(res.Rows) != 1 {
+		return nil, false, sqlstate.New(sqlstate.InvalidPassword, "password authentication failed for user %q", user)
+	}
+	if res.Rows[0][0].String == "t" {
+		return nil, true, nil
+	}
+	if err := users.ActsFor(ctx, conn); err != nil {
+		return nil, false, err
+	}
+	if l.path = res.Rows[0][1].String; l.path == `"$user", public` {
+		l.path = ""
+	}
+	l.reported = maps.Clone(conn.Parameters())
+	for _, name := range pinned {
+		if v := conn.Parameter(name); v != "" {
+			l.start[name] = v
+		}
+	}
+	return e.admitLogin(l), false, nil
+}
+
+// noUsers refuses a shard that cannot tell users apart.
+func noUsers(shard string) error {
+	e := sqlstate.Refuse(fmt.Sprintf("shard %s has no users of its own", shard), "users are passed through to PostgreSQL shards only: set auth to scram, or move what is on the shard to PostgreSQL")
+	e.Shard = shard
+	return e
+}
+
+// admitLogin notes a login that a shard has checked, for one more session.
+func (e *Executor) admitLogin(l *Login) *Login {
+	e.logins.mu.Lock()
+	defer e.logins.mu.Unlock()
+	was := e.logins.known[l.as.User]
+	if was != nil {
+		same := subtle.ConstantTimeCompare([]byte(was.as.Password), []byte(l.as.Password)) == 1
+		if same && maps.Equal(was.reported, l.reported) && was.path == l.path {
+			was.sessions++
+			return was
+		}
+		was.revoked.Store(!same)
+	}
+	if e.logins.known == nil {
+		e.logins.known = map[string]*Login{}
+	}
+	l.sessions = 1
+	e.logins.known[l.as.User] = l
+	return l
+}
+
+// Logout ends a session's use of a login. nil is none.
+func (e *Executor) Logout(l *Login) {
+	if l == nil {
+		return
+	}
+	e.logins.mu.Lock()
+	defer e.logins.mu.Unlock()
+	if l.sessions--; l.sessions == 0 {
+		l.idle = time.Now()
+		if len(e.logins.known) > loginsMax {
+			e.logins.drop(l)
+		}
+	}
+}
+
+// tendLogins forgets the passwords that no session has needed for a while.
+func (e *Executor) tendLogins(now time.Time) {
+	e.logins.mu.Lock()
+	defer e.logins.mu.Unlock()
+	for _, l := range e.logins.known {
+		if l.sessions == 0 && now.Sub(l.idle) > loginKeep {
+			e.logins.drop(l)
+		}
+	}
+}
+
+// drop forgets a login that no session has. Its connections are of no use to anybody.
+func (k *logins) drop(l *Login) {
+	l.revoked.Store(true)
+	if k.known[l.as.User] == l {
+		delete(k.known, l.as.User)
+	}
+}
+
+// ofUser reports whether a failed connection says something of the user, and
+// nothing of the shard.
+func ofUser(err error) bool {
+	code := sqlstate.CodeOf(err)
+	return strings.HasPrefix(string(code), "28") || code == sqlstate.InsufficientPrivilege || code == sqlstate.FeatureNotSupported || code == sqlstate.TooManyConnections
+}
+
+// As returns the set for sessions of a login, nil for none: connections are then
+// borrowed as its user.
+func (s *Settings) As(l *Login) *Settings { return newSettings(s.list(), l) }
+
+// Login is whose connections are to be borrowed, nil for the shards' URLs'.
+func (s *Settings) Login() *Login {
+	if s == nil {
+		return nil
+	}
+	return s.login
+}
+
+// Login is whose connection it is, nil for the one of the shard's URL.
+func (c *Conn) Login() *Login { return c.login }
+
+// DialAs opens a conversation outside of the shard's pool, as the login's user,
+// or as the shard's URL says.
+func (e *Executor) DialAs(ctx context.Context, shard string, l *Login) (*Conn, error) {
+	handle, err := e.Shard(shard)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := connectAs(ctx, handle, plainStart, l)
+	if err != nil {
+		return nil, err
+	}
+	c := NewConn(shard, raw)
+	c.login = l
+	return c, nil
+}
+
+// connectAs opens a conversation as the login's user; without one with start.
+func connectAs(ctx context.Context, shard engine.Shard, start map[string]string, l *Login) (engine.Conn, error) {
+	if l == nil {
+		return shard.Connect(ctx, start)
+	}
+	users, ok := shard.(engine.Users)
+	if !ok {
+		return nil, noUsers(shard.Name())
+	}
+	conn, err := users.ConnectAs(ctx, l.start, l.as)
+	if err != nil {
+		return nil, err
+	}
+	if err := users.ActsFor(ctx, conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+var errForeign = errors.New("executor: a conversation of another user")
+
+// Belongs fails if a conversation is not the one of the settings' login: nothing
+// of a client's is to run on it.
+func (c *Conn) Belongs(s *Settings) error {
+	if c.login == s.Login() {
+		return nil
+	}
+	return sqlstate.Wrap(errForeign, sqlstate.InternalError, "a connection of another user was borrowed")
+}
