@@ -137,6 +137,7 @@ type term struct {
 	jobs   map[string]*job
 	movers map[string]*seized // by shard
 	guards map[string]*sync.Mutex
+	sets   map[string]uint64 // how often the guards of a shard were set, by lockGuards' holders
 	kick   chan struct{}
 }
 
@@ -158,7 +159,7 @@ func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
 		}
 	}()
 	t := &term{c: c, token: l.Token(), records: c.opts.Directory.Fenced(l.Token()), jobs: map[string]*job{}, movers: map[string]*seized{},
-		guards: map[string]*sync.Mutex{}, kick: make(chan struct{}, 1)}
+		guards: map[string]*sync.Mutex{}, sets: map[string]uint64{}, kick: make(chan struct{}, 1)}
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	defer stop()
@@ -413,6 +414,20 @@ func (t *term) mover(ctx context.Context, name string) (engine.Mover, error) {
 	}
 	s.shard, s.mover = shard, mover
 	return mover, nil
+}
+
+// guardsSet counts the times at which a shard's guards were set in this term, from 1.
+func (t *term) guardsSet(shard string) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sets[shard] + 1
+}
+
+// setsGuards is called for each.
+func (t *term) setsGuards(shard string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sets[shard]++
 }
 
 // lockGuards keeps others of this leadership from setting the guards of the shards.

@@ -99,12 +99,18 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 		return err
 	}
 	began := time.Now()
+	guardsAt := j.t.guardsSet(e.Source)
+	j.guardsAt = 0
 	snap, err := j.edit(ctx, s, "move_hold", s.Spec.Part.Text()+" is held while it changes its owner", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		if _, text := Tables(cur, s.Spec.Keyspace); text != set.tables {
 			return false, changedError(s)
 		}
-		if _, t := cur.Transit(j.id); t == nil {
+		_, t := cur.Transit(j.id)
+		if t == nil {
 			return false, refuse("the map has no transit %s", j.id)
+		}
+		if t.Hold == shardmap.NoHold { // else somebody may have fenced it already
+			j.guardsAt = guardsAt
 		}
 		return setHold(cur, next, j.id, e.Hold), nil
 	})
@@ -176,11 +182,30 @@ func (j *job) setGuardsAs(ctx context.Context, list []engine.Guard, shard string
 	}
 	for {
 		at, err := m.Fence(ctx, list)
-		if err == nil || sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || ctx.Err() != nil {
+		locked := sqlstate.CodeOf(err) != sqlstate.LockNotAvailable // else nothing was done
+		if locked {
+			j.t.setsGuards(shard)
+		}
+		if locked || ctx.Err() != nil {
 			return at, err
 		}
 		pause(ctx, 20*time.Millisecond)
 	}
+}
+
+// widen sets guards that let more through than those that are there. Writers may wait for us:
+// where the engine can do it, none of them is waited for.
+func (j *job) widen(ctx context.Context, list []engine.Guard, shard string) error {
+	m, err := j.t.mover(ctx, shard)
+	if err != nil {
+		return err
+	}
+	if o, ok := m.(engine.Opener); ok && len(list) > 0 {
+		j.t.setsGuards(shard)
+		return o.Open(ctx, list)
+	}
+	_, err = j.setGuardsAs(ctx, list, shard)
+	return err
 }
 
 // fenceMax bounds the wait for the tables' locks in a cutover. A transaction that has written
@@ -202,8 +227,32 @@ func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	defer cancel()
 	bound, cancel := context.WithTimeout(whole, fenceMax)
 	defer cancel()
+	if err := j.clearWay(bound, s, e); err != nil {
+		return late(ctx, err)
+	}
 	j.fencedAt, err = j.setGuardsAs(bound, guards(snap, s.Spec.Keyspace, e.Source), e.Source)
 	return late(ctx, err)
+}
+
+// clearWay applies what there is, so that somebody who keeps a target of one writer to himself
+// is noticed while the source still takes writes.
+func (j *job) clearWay(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	m, err := j.t.mover(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	if _, ok := m.(engine.Opener); ok {
+		return nil
+	}
+	st, err := j.follows(ctx, s, e)
+	if err != nil {
+		return err
+	}
+	at, err := st.from.Here(ctx)
+	if err != nil {
+		return err
+	}
+	return st.reach(ctx, at)
 }
 
 // guardBound bounds the waiting for locks outside of a cutover.
@@ -226,6 +275,9 @@ func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effec
 		return j.settle(ctx, s.Spec.Keyspace, e.Source)
 	}
 	defer unlock()
+	if j.guardsAt != 0 && j.guardsAt == j.t.guardsSet(e.Source) {
+		return nil // they are those from before the hold
+	}
 	next := snap.State().Clone()
 	setHold(snap, &next, j.id, shardmap.NoHold)
 	open, err := shardmap.NewSnapshot(next)
@@ -234,8 +286,7 @@ func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effec
 	}
 	bound, cancel := context.WithTimeout(ctx, guardBound)
 	defer cancel()
-	_, err = j.setGuardsAs(bound, guards(open, s.Spec.Keyspace, e.Source), e.Source)
-	return err
+	return j.widen(bound, guards(open, s.Spec.Keyspace, e.Source), e.Source)
 }
 
 // unhold is workflow.Unhold.
@@ -293,19 +344,23 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	if err != nil {
 		return err
 	}
-	bound, cancel := context.WithTimeout(ctx, guardBound)
+	limit := guardBound
+	if j.shut {
+		limit = openMax
+	}
+	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	wide := guards(after, s.Spec.Keyspace, e.Target)
-	m, err := j.t.mover(ctx, e.Target)
-	if err != nil {
-		return err
+	err = j.widen(bound, guards(after, s.Spec.Keyspace, e.Target), e.Target)
+	if j.shut && sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
+		return late(ctx, err) // nobody has opened them: it can be taken back
 	}
-	if o, ok := m.(engine.Opener); ok { // without waiting for writers, who may wait for us
-		return o.Open(bound, wide)
-	}
-	_, err = j.setGuardsAs(bound, wide, e.Target)
+	j.shut = false
 	return err
 }
+
+// openMax bounds the wait for a target of one writer, as long as the cutover can still be
+// taken back. With what came before it is less than statements wait.
+const openMax = 2 * time.Second
 
 // swap is workflow.Swap.
 func (j *job) swap(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {

@@ -32,7 +32,12 @@ type job struct {
 	heldAt   time.Time
 	members  uint64 // version that the members have to acknowledge
 	fencedAt engine.Position
-	prog     *progress
+	// guardsAt is how often the source's guards had been set when it was held; 0: not known.
+	guardsAt uint64
+	// shut: it is certain that nobody has opened the target's guards since they were last
+	// seen closed, because this job has brought the move as far as that.
+	shut bool
+	prog *progress
 }
 
 func newJob(t *term, s workflow.State, rev uint64) *job {
@@ -119,7 +124,9 @@ func (j *job) run(ctx context.Context) {
 			s, err = j.load(ctx)
 			continue
 		}
+		was := s.Step
 		s, err = j.store(ctx, s, event)
+		j.shut = err == nil && s.Step == workflow.Opening && (was == workflow.Closing || j.shut)
 	}
 }
 

@@ -299,15 +299,17 @@ func (j *job) captureBack(ctx context.Context, s *workflow.State, e workflow.Eff
 
 // markBack is workflow.MarkBack: the target has everything, and takes no writes yet.
 func (j *job) markBack(ctx context.Context, e workflow.Effect) error {
-	from, to, err := j.movers(ctx, e)
+	bound, cancel := j.bound(ctx, e)
+	defer cancel()
+	from, to, err := j.movers(bound, e)
 	if err != nil {
-		return err
+		return late(ctx, err)
 	}
-	at, err := from.Here(ctx)
+	at, err := from.Here(bound)
 	if err != nil {
-		return err
+		return late(ctx, err)
 	}
-	return to.SetApplied(ctx, e.Stream, at)
+	return late(ctx, to.SetApplied(bound, e.Stream, at))
 }
 
 // release is workflow.Release.

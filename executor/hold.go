@@ -19,6 +19,10 @@ type Hold struct {
 	// Since is the version of the map by which this router began to hold it in this
 	// way. Who used the owner before passes, or is ended.
 	Since uint64
+	// Files are those of the two shards that have one writer at a time. What is left to do
+	// of the move has to write there: who wrote on one of them before Since passes, or is ended,
+	// too, and transactions that have not wait before they do.
+	Files []string
 }
 
 // all reports whether those who pass are ended.
@@ -35,7 +39,13 @@ func holdsOf(snap *shardmap.Snapshot, before []Hold) []Hold {
 		ix, _ := snap.Keyspace(name)
 		for _, t := range ix.Holds() {
 			h := Hold{Keyspace: name, Transit: t, Since: snap.Version()}
-			h.Owner, _ = ix.Sides(t)
+			var other string
+			h.Owner, other = ix.Sides(t)
+			for _, shard := range []string{h.Owner, other} {
+				if s, ok := snap.Shard(shard); ok && s.Engine == "sqlite" {
+					h.Files = append(h.Files, shard)
+				}
+			}
 			for j := range before {
 				if before[j].Transit.ID == t.ID && before[j].Transit.Hold == t.Hold && before[j].Owner == h.Owner {
 					h.Since = before[j].Since
@@ -58,6 +68,20 @@ func (e *Executor) HoldOf(t *shardmap.Transit) (h Hold, ok bool) {
 		}
 	}
 	return Hold{}, false
+}
+
+// Crowded returns a hold for which a statement of a transaction has to wait that may write on
+// a shard, nil if there is none: see [Hold.Files]. "" is any shard.
+func (e *Executor) Crowded(shard string, t *Turn) *Hold {
+	if all := e.holds.Load(); all != nil {
+		for i := range *all {
+			h := &(*all)[i]
+			if len(h.Files) > 0 && (shard == "" || slices.Contains(h.Files, shard)) && !t.Before(h) {
+				return h
+			}
+		}
+	}
+	return nil
 }
 
 // AwaitNewer waits until a map newer than the version is served, or ctx ends. Unlike

@@ -97,3 +97,48 @@ func TestWhatHoldsUpAMap(t *testing.T) {
 	elsewhere.End()
 	want("nothing is under way", 4)
 }
+
+// TestWhoWroteOnAFile: a transaction that wrote on the other one of two shards which have one
+// writer each is waited for, and passes; others do not write there meanwhile.
+func TestWhoWroteOnAFile(t *testing.T) {
+	lease := shardmap.NewLease(nil)
+	lease.Extend(time.Now(), time.Hour)
+	e := New(Options{Lease: lease})
+	install := func(snap *shardmap.Snapshot) *shardmap.Snapshot {
+		e.mu.Lock()
+		e.install(snap)
+		e.mu.Unlock()
+		return snap
+	}
+	v1 := install(holdingMap(t, nil, func(s *shardmap.State) {
+		for i := range s.Shards {
+			s.Shards[i].Engine = "sqlite"
+		}
+	}))
+	wrote, read, late, none := e.NewTurn(), e.NewTurn(), e.NewTurn(), e.NewTurn()
+	for _, turn := range []*Turn{wrote, read} {
+		turn.Use("c", v1.Version())
+	}
+	wrote.Wrote("c", v1.Version())
+	v2 := install(holdingMap(t, v1, func(s *shardmap.State) {
+		s.PutTransit("k", shardmap.Transit{ID: "m", Part: shardmap.Part{Low: []string{"10"}, High: []string{"20"}}, From: "b", To: "c", Hold: shardmap.HoldNew})
+	}))
+	late.Use("c", v2.Version())
+	late.Wrote("c", v2.Version())
+	if got := e.under(v2.Version()); got != v1.Version() {
+		t.Errorf("version %d can be acknowledged while one from before has the file", got)
+	}
+	for name, turn := range map[string]*Turn{"wrote": wrote, "read": read, "late": late, "none": none} {
+		for shard, crowded := range map[string]bool{"a": false, "b": true, "c": true, "": true} {
+			if got := e.Crowded(shard, turn) != nil; got != (crowded && name != "wrote") {
+				t.Errorf("%s, on %q: crowded is %v", name, shard, got)
+			}
+		}
+	}
+	// What it does there now does not make it one from before.
+	read.Wrote("c", v2.Version())
+	wrote.Unuse()
+	if got := e.under(v2.Version()); got != v2.Version() || e.Crowded("c", read) == nil {
+		t.Errorf("version %d can be acknowledged", got)
+	}
+}

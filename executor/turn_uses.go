@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,15 @@ type uses struct {
 type shardUse struct {
 	shard   string
 	version uint64
+	wrote   uint64 // the version by which it first may have written there; 0: it has not
+}
+
+// before reports whether a hold has to wait for the use.
+func (u *shardUse) before(h *Hold) bool {
+	if u.shard == h.Owner && u.version < h.Since {
+		return true
+	}
+	return u.wrote != 0 && u.wrote < h.Since && slices.Contains(h.Files, u.shard)
 }
 
 // Use notes that the session's transaction is open on a shard, from the time when
@@ -33,23 +43,34 @@ func (t *Turn) Use(shard string, version uint64) {
 			return
 		}
 	}
-	t.uses.all = append(t.uses.all, shardUse{shard, version})
+	t.uses.all = append(t.uses.all, shardUse{shard: shard, version: version})
 	t.uses.any.Store(true)
 }
 
-// Uses returns since which version the transaction is open on the shard; 0: it is not.
-func (t *Turn) Uses(shard string) (version uint64) {
+// Wrote notes that the session's transaction, which is open on a shard, may write there from
+// the time of a version on.
+func (t *Turn) Wrote(shard string, version uint64) {
 	if !t.uses.any.Load() {
-		return 0
+		return
 	}
 	t.uses.mu.Lock()
 	defer t.uses.mu.Unlock()
 	for i := range t.uses.all {
-		if t.uses.all[i].shard == shard {
-			return t.uses.all[i].version
+		if u := &t.uses.all[i]; u.shard == shard && u.wrote == 0 {
+			u.wrote = version
 		}
 	}
-	return 0
+}
+
+// Before reports whether the session's transaction is one that a hold has to wait for: the
+// map with it is not acknowledged before that has ended, so it may go on.
+func (t *Turn) Before(h *Hold) bool {
+	if !t.uses.any.Load() {
+		return false
+	}
+	t.uses.mu.Lock()
+	defer t.uses.mu.Unlock()
+	return slices.ContainsFunc(t.uses.all, func(u shardUse) bool { return u.before(h) })
 }
 
 // Unuse says that nothing is open any more.
@@ -98,8 +119,8 @@ func (t *Turn) inTheWay(holds []Hold, version uint64) uint64 {
 	defer t.uses.mu.Unlock()
 	for i := range holds {
 		h := &holds[i]
-		for _, u := range t.uses.all {
-			if u.shard != h.Owner || u.version >= h.Since {
+		for k := range t.uses.all {
+			if !t.uses.all[k].before(h) {
 				continue
 			}
 			version = min(version, h.Since-1)

@@ -71,7 +71,7 @@ func (x *session) outlived() *sqlstate.Error {
 // clear reports whether admit has nothing to do for a statement without parameters.
 func (x *session) clear(st *planner.Statement) bool {
 	snap, private := x.snapshot()
-	return private || x.tied(snap) && (!snap.Holding() || st.Held(snap, &planner.Args{}) == nil)
+	return private || x.tied(snap) && (!snap.Holding() || x.tx.state == txNone && st.Held(snap, &planner.Args{}) == nil)
 }
 
 // snapshotHolds refuses a statement of a transaction with one snapshot if it needs
@@ -98,11 +98,11 @@ func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 	if !ok {
 		return false, true, nil
 	}
-	used := x.turn.Uses(h.Owner)
-	if c := x.pipe.Conn; used == 0 && x.tx.state == txNone && c != nil && c.Shard() == h.Owner && (x.wrote || x.dirty) {
-		used = x.unit.version // the messages before Sync are one transaction
+	before := x.turn.Before(&h)
+	if c := x.pipe.Conn; !before && x.tx.state == txNone && c != nil && c.Shard() == h.Owner && (x.wrote || x.dirty) {
+		before = x.unit.version < h.Since // the messages before Sync are one transaction
 	}
-	if used == 0 || used >= h.Since {
+	if !before {
 		return false, false, nil
 	}
 	if h.Transit.Hold == shardmap.HoldAll {
@@ -111,13 +111,33 @@ func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 	return true, false, nil
 }
 
+// waitsFor returns the transit for which the statement has to wait, nil if there is none: one
+// that holds its keys, or a cutover that has to write to a file to which its transaction
+// would write first. Such a one could wait for the part next, with the file's lock in its hand.
+func (x *session) waitsFor(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) (*shardmap.Transit, error) {
+	if t := st.Held(snap, args); t != nil {
+		if ok, _, err := x.passes(t); ok || err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	if x.tx.state == txNone || st.ReadOnly || !snap.Holding() {
+		return nil, nil
+	}
+	r, err := st.Route(snap, args)
+	if err != nil || r.Several {
+		r.Shard = "" // any; an error is told by who routes it
+	}
+	if h := x.srv.ex.Crowded(r.Shard, x.turn); h != nil {
+		return h.Transit, nil
+	}
+	return nil, nil
+}
+
 // await makes the statement wait while a key that it needs is held.
 func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
-	t := st.Held(snap, args)
+	t, err := x.waitsFor(st, args, snap)
 	if t == nil {
-		return nil
-	}
-	if ok, _, err := x.passes(t); ok || err != nil {
 		return err
 	}
 	if x.nowait {
@@ -138,7 +158,7 @@ func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardma
 	ks, _ := snap.Transit(t.ID)
 	waiting := x.srv.metrics.HoldBegan(ks)
 	x.turn.Pause()
-	err := x.awaitRelease(st, args, snap, t, began)
+	err = x.awaitRelease(st, args, snap, t, began)
 	x.turn.Resume()
 	waiting.Ended(time.Since(began))
 	x.unit.version = x.srv.ex.Snapshot().Version()
@@ -180,10 +200,7 @@ func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *
 			return heldError(ks, t, hold, x.tx.state != txNone)
 		}
 		snap = x.srv.ex.Snapshot()
-		if t = st.Held(snap, args); t == nil {
-			return nil
-		}
-		if ok, _, err := x.passes(t); ok || err != nil {
+		if t, err = x.waitsFor(st, args, snap); t == nil {
 			return err
 		}
 	}

@@ -209,17 +209,20 @@ func (x *session) used(u use) {
 		x.turn.At(c.ShardName())
 	}
 	x.sending(u.roam)
-	if !u.readOnly {
-		x.wrote = true
-		x.several = x.several || u.several
-		x.tx.ran++
-		x.writes.Note(x.pipe.Conn)
-	}
 	if x.tx.weak && (!u.weak || x.strict()) {
 		x.tx.weak = false
 		if c := x.tx.conn; c != nil {
 			x.uses(c.Shard())
 		}
+	}
+	if !u.readOnly {
+		if c := x.tx.conn; x.tx.ran == 0 && c != nil {
+			x.turn.Wrote(c.Shard(), x.unit.version)
+		}
+		x.wrote = true
+		x.several = x.several || u.several
+		x.tx.ran++
+		x.writes.Note(x.pipe.Conn)
 	}
 }
 

@@ -46,7 +46,10 @@ func (h host) Values(list []planner.FillValue) ([][]byte, error) {
 }
 
 // Wrote notes that the session writes on a shard.
-func (h host) Wrote(c *executor.Conn) { h.x.writes.Note(c) }
+func (h host) Wrote(c *executor.Conn) {
+	h.x.writes.Note(c)
+	h.x.turn.Wrote(c.Shard(), h.x.unit.version)
+}
 
 // Joined notes that the transaction, or the unit, is open on a shard.
 func (h host) Joined(shard string) { h.x.uses(shard) }

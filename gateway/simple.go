@@ -92,7 +92,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return x.besideTemps(err)
 		}
-		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap)) && len(x.temps) == 0 && r.Held == nil {
+		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap) && !snap.Holding()) && len(x.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.
 			x.m.runs(st)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {

@@ -164,6 +164,7 @@ func (x *session) bindTx(shard string, u use) error {
 	x.sending(u.roam)
 	if !u.readOnly {
 		x.tx.ran++
+		x.turn.Wrote(c.Shard(), x.unit.version)
 		x.writes.Note(c)
 	}
 	return nil

@@ -32,6 +32,7 @@ type running struct {
 	applier map[string]int
 	wait    int64
 	started bool
+	shut    bool // it has brought the move to its opening itself: nobody else has opened the target
 }
 
 var errLater = errors.New("not yet")
@@ -64,6 +65,10 @@ func (c *coordinator) work(id string) {
 	run := c.runs[id]
 	if run == nil || w.records[id].rev != run.rev && w.chance(30) { // somebody asked for something
 		s, rev := w.load(id)
+		if run != nil && run.state.Seq == s.Seq && len(workflow.Effects(s)) == len(run.effects) {
+			run.state, run.rev = s, rev // what is under way goes on
+			return
+		}
 		run = &running{state: s, rev: rev, effects: workflow.Effects(s), applier: map[string]int{}}
 		c.runs[id] = run
 	}
@@ -145,7 +150,8 @@ func (c *coordinator) event(id string, run *running, e workflow.Event) {
 			w.report.Failed++
 		}
 	}
-	c.runs[id] = &running{state: next, rev: rev, effects: effects, applier: run.applier}
+	shut := next.Step == workflow.Opening && run.state.Step == workflow.Closing
+	c.runs[id] = &running{state: next, rev: rev, effects: effects, applier: run.applier, shut: shut}
 }
 
 // do does a piece of an effect: nil when it is done, errLater when it is not.
@@ -159,8 +165,12 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		}
 		return nil
 	}
+	limit := int64(300)
+	if w.o.Break == BlindBack && e.Op == workflow.OpenTarget {
+		limit = 3
+	}
 	late := func() error {
-		if run.wait++; run.wait > 300 {
+		if run.wait++; run.wait > limit {
 			run.wait = 0
 			return &failure{workflow.Late, "not in time"}
 		}
@@ -219,6 +229,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if e.Stream == "" {
 			streams = []string{workflow.Forth(spec.ID), workflow.Back(spec.ID)}
 		}
+		if !source.mine() || !target.mine() {
+			return errLater
+		}
 		for _, s := range []*shard{source, target} {
 			if err := may(s); err != nil {
 				return err
@@ -269,6 +282,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if err := may(source); err != nil {
 			return err
 		}
+		if !source.mine() {
+			return errLater
+		}
 		if source.captures[e.Stream] == nil {
 			source.captures[e.Stream] = &capture{c.keys(spec), len(source.log)}
 			if w.o.Break == NoMark && target.applied[e.Stream] == 0 {
@@ -309,11 +325,17 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if err := may(source); err != nil {
 			return err
 		}
+		if !source.mine() {
+			return errLater
+		}
 		source.setGuard(keyspace.NewOwner(w.guards(source.name, spec.ID)))
 		return nil
 	case workflow.MarkBack:
 		if err := may(target); err != nil {
 			return err
+		}
+		if !target.mine() {
+			return late()
 		}
 		if w.o.Break != NoMark {
 			target.applied[e.Stream] = len(source.log)
@@ -322,6 +344,13 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 	case workflow.OpenTarget:
 		if err := may(target); err != nil {
 			return err
+		}
+		switch {
+		case target.mine():
+		case run.shut || w.o.Break == BlindBack:
+			return late()
+		default:
+			return errLater
 		}
 		next := w.snap.State().Clone()
 		if err := next.SetOwner(ks, spec.Part, target.name); err != nil {
@@ -350,6 +379,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		for _, s := range []*shard{source, target} {
 			if err := may(s); err != nil {
 				return err
+			}
+			if !s.mine() {
+				return errLater
 			}
 			s.setGuard(keyspace.NewOwner(w.guards(s.name, "")))
 		}
@@ -426,6 +458,9 @@ func (c *coordinator) copy(run *running, e workflow.Effect, source, target *shar
 	}
 	if !run.started {
 		keys := c.keys(&run.state.Spec)
+		if !source.mine() {
+			return errLater
+		}
 		source.captures[e.Stream] = &capture{keys, len(source.log)}
 		run.started, run.todo, run.wait = true, source.has(keys), int64(len(source.log))
 		return errLater
@@ -440,6 +475,9 @@ func (c *coordinator) copy(run *running, e workflow.Effect, source, target *shar
 		}
 		run.todo = run.todo[1:]
 		target.put(k, source.at(k, int(run.wait)))
+		return errLater
+	}
+	if !target.mine() {
 		return errLater
 	}
 	target.applied[e.Stream] = int(run.wait)

@@ -38,6 +38,8 @@ const (
 	scanAll
 	inTxn    // a transaction: read a key FOR UPDATE, then write what was read and one more
 	twoReads // a transaction that reads a key twice, without locks
+	across   // a transaction that writes two keys, perhaps on two shards
+	kinds
 )
 
 // session is a client's.
@@ -49,13 +51,23 @@ type session struct {
 	under uint64 // the version that the unit began with, 0: nothing is under way
 	term  int
 	begun uint64 // the version with which the transaction first used its shard
+	wrote uint64 // the version with which it first locked something there
 	shard string
 	t     *txn
-	step  int // of the transaction, or shards scanned
+	also  *second // of across
+	step  int     // of the transaction, or shards scanned
 	got   []int
 	seen  map[int][]int  // scan: what was read
 	from  map[int]string // scan: where
 	want  map[int][]int  // acknowledged before it began
+	id    int
+}
+
+// second is what a transaction across has on its other shard, and its second write.
+type second struct {
+	shard string
+	t     *txn
+	key   int
 	id    int
 }
 
@@ -70,11 +82,33 @@ func newRouter(w *world, n int) *router {
 // used reports whether the session's transaction blocks the acknowledgement of a map: it used
 // the owner of a part that is held in it, before it was held.
 func (s *session) blocks(v *view) bool {
-	if s.t == nil || s.phase == idle || s.kind != inTxn && s.kind != twoReads {
+	if s.phase == idle || s.kind != inTxn && s.kind != twoReads && s.kind != across {
 		return false
 	}
 	for i := range v.transits {
-		if t := &v.transits[i]; t.Hold != shardmap.NoHold && t.owner == s.shard && s.begun < t.Epoch {
+		if t := &v.transits[i]; t.Hold != shardmap.NoHold && s.before(t, s.r.w.o.Break != NoFile) {
+			return true
+		}
+	}
+	return false
+}
+
+// before reports whether the transaction is from before a hold: it passes, and is waited for.
+// Those that wrote on the other one of two files are counted if files is set.
+func (s *session) before(t *transit, files bool) bool {
+	if s.t == nil {
+		return false
+	}
+	if t.owner == s.shard && s.begun < t.Epoch {
+		return true
+	}
+	return files && s.r.w.files && t.concerns(s.shard) && s.wrote != 0 && s.wrote < t.Epoch
+}
+
+// crowded reports whether a write on a shard has to wait: a cutover needs the file.
+func (s *session) crowded(v *view, shard string) bool {
+	for i := range v.transits {
+		if t := &v.transits[i]; s.r.w.files && t.Hold != shardmap.NoHold && t.concerns(shard) && !s.before(t, true) {
 			return true
 		}
 	}
@@ -124,7 +158,7 @@ func (r *router) acknowledge() {
 	}
 	v := w.view(r.known)
 	for _, s := range r.ses {
-		if s.under != 0 && s.under < r.known {
+		if s.under != 0 && s.under < r.known && (s.kind == scanAll || w.concerned(s.shard, s.under, r.known)) {
 			return
 		}
 		if w.o.Break != NoTransaction && s.blocks(v) {
@@ -152,7 +186,10 @@ func (r *router) crash() {
 	for _, s := range r.ses {
 		if s.t != nil && w.shards[s.shard].alive(s.t) {
 			// The shard learns of it later; a COMMIT that had been sent is done.
-			w.orphans = append(w.orphans, orphan{s.shard, s.t, s.phase == committing && w.chance(50)})
+			w.orphans = append(w.orphans, orphan{s.shard, s.t, s.also == nil && s.phase == committing && w.chance(50)})
+		}
+		if s.also != nil {
+			w.orphans = append(w.orphans, orphan{s.also.shard, s.also.t, false})
 		}
 		*s = session{r: r}
 	}
@@ -169,6 +206,9 @@ func (s *session) rollback(why string) {
 	w := s.r.w
 	if s.t != nil {
 		w.shards[s.shard].end(s.t)
+	}
+	if s.also != nil {
+		w.shards[s.also.shard].end(s.also.t)
 	}
 	w.trace("router %d: key %d rolled back: %s", s.r.n, s.key, why)
 	s.end()
@@ -220,8 +260,9 @@ func (s *session) start() {
 		return
 	}
 	v := w.view(s.under)
-	s.kind, s.key = kind(w.rand.IntN(5)), keys[w.rand.IntN(len(keys))]
-	if s.kind == scanAll && v.holding() || s.kind != scanAll && v.held(s.key) != nil {
+	s.kind, s.key = kind(w.rand.IntN(int(kinds))), keys[w.rand.IntN(len(keys))]
+	if s.kind == scanAll && v.holding() || s.kind != scanAll && v.held(s.key) != nil ||
+		(s.kind == inTxn || s.kind == across) && s.crowded(v, v.owners[s.key]) {
 		s.end() // waits: here it is as if it came later
 		return
 	}
@@ -253,12 +294,12 @@ func (s *session) send() {
 				if !sh.free(s.t, s.key) {
 					return // waits for the lock
 				}
-				s.t.locked[s.key] = true
+				s.t.locked[s.key], s.wrote = true, s.under
 			}
 		}
 		s.got = slices.Clone(sh.read(s.t, s.key))
 		s.phase = answered
-	case writeKey:
+	case writeKey, across:
 		if s.t == nil {
 			s.t = sh.begin()
 		}
@@ -272,6 +313,10 @@ func (s *session) send() {
 		s.id = w.newID()
 		if !sh.write(s.t, s.key, append(slices.Clone(sh.read(s.t, s.key)), s.id)) {
 			s.rollback("refused")
+			return
+		}
+		if s.kind == across {
+			s.wrote, s.under, s.phase = s.under, 0, between
 			return
 		}
 		s.phase = committing
@@ -350,6 +395,10 @@ func (s *session) second() {
 		return
 	}
 	v := w.view(s.under)
+	if s.kind == across {
+		s.other(v)
+		return
+	}
 	owner := v.owners[s.key]
 	if h := v.held(s.key); h != nil && (h.owner != s.shard || s.begun >= h.Epoch) {
 		s.under = 0
@@ -386,15 +435,64 @@ func (s *session) second() {
 	s.phase = committing
 }
 
+// other is the second write of a transaction across.
+func (s *session) other(v *view) {
+	w := s.r.w
+	key := keys[w.rand.IntN(len(keys))]
+	owner := v.owners[key]
+	switch h := v.held(key); {
+	case key == s.key:
+		s.under = 0
+		return
+	case h != nil && !s.before(h, true), h == nil && s.crowded(v, owner):
+		s.under = 0
+		return // waits
+	case h != nil && h.Hold == shardmap.HoldAll:
+		s.rollback("ended for a cutover")
+		return
+	case !w.shards[s.shard].alive(s.t):
+		s.rollback("the shard went away")
+		return
+	}
+	sh, t := w.shards[owner], s.t
+	if owner != s.shard {
+		t = sh.begin()
+	}
+	if !sh.free(t, key) {
+		if t != s.t {
+			sh.end(t)
+		}
+		if s.under = 0; w.chance(10) {
+			s.rollback("deadlock, or tired of waiting")
+		}
+		return
+	}
+	id := w.newID()
+	ok := sh.write(t, key, append(slices.Clone(sh.read(t, key)), id))
+	s.also = &second{owner, t, key, id}
+	if !ok {
+		s.rollback("refused")
+		return
+	}
+	s.phase = committing
+}
+
 // commit ends what was written; its answer is the shard's own.
 func (s *session) commit() {
 	w := s.r.w
 	sh := w.shards[s.shard]
-	if !sh.alive(s.t) {
-		s.end() // not known to the client: the shard had rolled it back
+	if !sh.alive(s.t) || s.also != nil && !w.shards[s.also.shard].alive(s.also.t) {
+		s.rollback("a shard went away") // not known to the client: the shard had rolled it back
 		return
 	}
 	sh.commit(s.t)
+	if a := s.also; a != nil {
+		if a.t != s.t {
+			w.shards[a.shard].commit(a.t)
+		}
+		w.acked[a.key] = append(w.acked[a.key], a.id)
+		w.report.Writes++
+	}
 	w.acked[s.key] = append(w.acked[s.key], s.id)
 	w.report.Writes++
 	s.end()

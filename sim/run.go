@@ -27,7 +27,7 @@ func Run(o Options) (Report, error) {
 			break
 		}
 		w.once()
-		if w.tick%500 == 0 {
+		if w.tick%3000 == 0 {
 			for _, id := range w.ids() {
 				w.ask(id, workflow.Resume)
 				w.ask(id, workflow.Finish)

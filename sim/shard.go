@@ -59,15 +59,18 @@ func (s *shard) end(t *txn) {
 
 func (s *shard) alive(t *txn) bool { return slices.Contains(s.open, t) }
 
-// free reports whether a transaction can have the lock on a row.
+// free reports whether a transaction can have the lock on a row; a file has one lock for all.
 func (s *shard) free(t *txn, key int) bool {
 	for _, o := range s.open {
-		if o != t && o.locked[key] {
+		if o != t && (o.locked[key] || s.w.files && len(o.locked) > 0) {
 			return false
 		}
 	}
 	return true
 }
+
+// mine reports whether somebody without a transaction can write what concerns no row: guards, positions.
+func (s *shard) mine() bool { return !s.w.files || s.free(nil, 0) }
 
 // read returns what a transaction sees (nil: outside of one).
 func (s *shard) read(t *txn, key int) []int {

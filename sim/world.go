@@ -27,11 +27,13 @@ const (
 	NoTransaction Break = "no-transaction" // acknowledgements do not wait for open transactions
 	NoTerm        Break = "no-term"        // transactions go on after their router has lost its lease and joined anew
 	NoMark        Break = "no-mark"        // the way back begins where its capture did, not at the cutover
+	NoFile        Break = "no-file"        // acknowledgements do not wait for those who pass since they wrote on the other file
+	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done
 )
 
 // Breaks are those that are missed within seconds: all but Whole and NoTerm, which takes
 // some thousand clusters.
-var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark}
+var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark, NoFile, BlindBack}
 
 // Options are what a run is made of.
 type Options struct {
@@ -91,6 +93,7 @@ type world struct {
 	coords  []*coordinator
 	spawned int
 	stopped bool // no new statements, no faults
+	files   bool // every shard has one writer at a time
 
 	moods   moods
 	orphans []orphan // transactions whose router is gone
@@ -142,6 +145,9 @@ type view struct {
 	owners    map[int]string
 	transits  []transit
 	strangers map[string]*keyspace.Owner
+	// shards are those that the change to it concerned; all: every one.
+	shards []string
+	all    bool
 }
 
 type transit struct {
@@ -159,7 +165,7 @@ func newWorld(o Options) *world {
 		views: map[uint64]*view{}, records: map[string]record{}, shards: map[string]*shard{},
 		acked: map[int][]int{}, dirty: map[int]bool{}, members: make([]member, 2),
 	}
-	w.moods = newMoods(w.rand)
+	w.moods, w.files = newMoods(w.rand), w.chance(40)
 	var state shardmap.State
 	state.Format, state.Cluster, state.DefaultShard = shardmap.Format, "8a4e7f7c-3c44-4f0e-9a80-0c8f3b8e2a11", "a"
 	for _, name := range []string{"a", "b", "c"} {
@@ -212,6 +218,16 @@ func (w *world) view(version uint64) *view {
 	panic("no such version")
 }
 
+// concerned reports whether a map after one and up to another concerned a shard.
+func (w *world) concerned(shard string, after, upTo uint64) bool {
+	for n := after + 1; n <= upTo; n++ {
+		if v := w.view(n); v.all || slices.Contains(v.shards, shard) {
+			return true
+		}
+	}
+	return false
+}
+
 // newest is the view of the newest map.
 func (w *world) newest() *view {
 	version := w.snap.Version()
@@ -242,6 +258,9 @@ func (w *world) newest() *view {
 	w.views[version] = v
 	return v
 }
+
+// concerns reports whether a shard is one of the two.
+func (t *transit) concerns(shard string) bool { return t.From == shard || t.To == shard }
 
 // held returns the transit that holds a key, nil if none does.
 func (v *view) held(key int) *transit {
@@ -282,8 +301,10 @@ func (w *world) update(token uint64, forTransit, op string, edit func(*shardmap.
 		return err
 	}
 	w.monotone(w.snap, snap)
+	before := w.snap
 	w.snap = snap
-	w.newest()
+	v := w.newest()
+	v.shards, v.all = shardmap.Concerned(before, snap)
 	w.trace("map %d: %s", snap.Version(), op)
 	return nil
 }

@@ -43,9 +43,11 @@ const (
 	Unhold Op = "unhold"
 	// SetGuards sets the guards of the source as the map would say without the hold.
 	SetGuards Op = "set guards"
-	// MarkBack says where the way back begins: behind everything that was applied.
+	// MarkBack says where the way back begins: behind everything that was applied. Late
+	// after ForMS.
 	MarkBack Op = "mark back"
-	// OpenTarget opens the target's guards for the part.
+	// OpenTarget opens the target's guards for the part. Late only if it is certain that
+	// they are as they were, and that no other leader has opened them.
 	OpenTarget Op = "open target"
 	// Swap makes the target the owner in the map, without a hold.
 	Swap Op = "swap"

@@ -182,7 +182,8 @@ func orElse(s, other string) string {
 func (s *State) failed(e Event) {
 	what := string(e.Op) + ": " + e.Error
 	class := e.Class
-	if class == Late && s.Step != Closing {
+	// An opening that is late was not begun, else it would be another failure.
+	if class == Late && s.Step != Closing && (s.Step != Opening || e.Op != OpenTarget) {
 		class = Again
 	}
 	again := func() {
@@ -253,6 +254,13 @@ func (s *State) failed(e Event) {
 		default:
 			fail()
 		}
+	case Opening:
+		if class != Late {
+			again()
+			return
+		}
+		s.Attempt++
+		s.goTo(Reopening, e.At, what)
 	case Opened:
 		if class == Again || s.BackLost != "" {
 			again()
@@ -500,7 +508,7 @@ func (s *State) moveEffects() []Effect {
 		}
 		// Not with the opening, which is repeated after a crash: the mark would come
 		// after the first writes that the target has taken.
-		return append(list, Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id)})
+		return append(list, Effect{Op: MarkBack, Source: target, Target: source, Stream: Back(id), ForMS: s.Spec.HoldMS})
 	case Reopening:
 		// Guards first, so that no statement is refused; and again, since guards that
 		// another move set in between were those of the map with the hold.

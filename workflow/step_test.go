@@ -265,3 +265,23 @@ func TestIDs(t *testing.T) {
 		t.Error(id)
 	}
 }
+
+// TestLateOpening: an opening that was not begun is taken back, and no other.
+func TestLateOpening(t *testing.T) {
+	s := walk(move(Options{}), 1, "ok", "ok", "ok", "ok", "ok", "ok")
+	if s.Step != Opening {
+		t.Fatal(s.Step)
+	}
+	late := func(op Op, class Class) State {
+		next, _ := Step(s, Event{Kind: EventFailed, Seq: s.Seq, At: 50, Op: op, Class: class, Error: "because"})
+		return next
+	}
+	if n := late(OpenTarget, Late); n.Step != Reopening || n.Attempt != 1 || walk(n, 60, "ok").Step != Waiting {
+		t.Errorf("%+v", n)
+	}
+	for _, n := range []State{late(Swap, Late), late(OpenTarget, Again), late(OpenTarget, Refused)} {
+		if n.Step != Opening {
+			t.Errorf("%+v", n)
+		}
+	}
+}

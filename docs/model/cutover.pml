@@ -9,7 +9,8 @@
 
    Broken on purpose, each must be found: -DNO_ACK (the owner changes without waiting for acknowledgements), -DNO_LOCK (the fence does
    not wait for writers), -DNO_TOKEN (shards listen to a deposed coordinator), -DNO_DRAIN (the target opens before the last changes
-   were applied), -DNO_LEASE (a router does not look at its lease), -DLATE_OPEN (the map changes before the fence). */
+   were applied), -DNO_LEASE (a router does not look at its lease), -DLATE_OPEN (the map changes before the fence), -DBLIND_BACK (an opening is
+   taken back by a coordinator that does not know whether it was done). */
 
 #define S 0
 #define T 1
@@ -133,8 +134,15 @@ inline change(me, from, to, who, hold) {       /* map and record, one after the 
 	}
 }
 
+#ifdef BLIND_BACK
+#define sure true
+#else
+#define sure shut
+#endif
+
 proctype coordinator(byte me) {
 	mtype at;
+	bool shut = false;                            /* it has drained itself: nobody else has opened the target; and it is not about to, when it takes it back */
 	leader >= me;                                 /* elected */
 	atomic { if :: seized[S] < me -> seized[S] = me :: else -> skip fi };
 	atomic { if :: seized[T] < me -> seized[T] = me :: else -> skip fi };
@@ -173,15 +181,16 @@ proctype coordinator(byte me) {
 			fi;
 #endif
 			if
-			:: advance(me, fenced, drained)
+			:: atomic { shut = (leader == me && step == fenced); advance(me, fenced, drained) }
 			:: retries < 1 -> atomic { retries++; advance(me, fenced, taking_back) }
 			fi
-		:: at == drained ->                   /* from here on only forward */
+		:: at == drained ->                   /* from here on only forward, but if nobody has opened */
 			if
-			:: atomic { may(me, T) -> takes[T] = true; check() }
+			:: atomic { may(me, T) -> takes[T] = true; shut = false; check() };
+				advance(me, drained, opened)
+			:: sure && retries < 1 -> atomic { retries++; shut = false; advance(me, drained, taking_back); at = copied }
 			:: !may(me, T) -> break
-			fi;
-			advance(me, drained, opened)
+			fi
 		:: at == opened -> change(me, opened, done, T, false)
 		:: at == taking_back ->
 			if
