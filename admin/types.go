@@ -74,6 +74,9 @@ type Workflows interface {
 	Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error)
 	ShowPlan(ctx context.Context, id string) (*PlanInfo, error)
 	Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
+	// Policy tells when the cluster makes itself even; SetPolicy changes that.
+	Policy(ctx context.Context) (*PolicyInfo, error)
+	SetPolicy(ctx context.Context, req PolicyRequest) (*PolicyInfo, error)
 	Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)

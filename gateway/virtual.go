@@ -61,6 +61,7 @@ const (
 //	           time), share (of all): the load of the last minutes
 //	hot_keys   keyspace, key, shard, pinned, statements, share
 //	constraints  name, kind, keyspace, rule (in words), kept, broken (how)
+//	policy     at, by, why, mode, policy (JSON), found (by the last look): the history, what is in force first
 //	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
 //	           a statement over several shards that runs: what the shards have answered so far)
 var VirtualTables = []engine.VirtualTable{
@@ -80,6 +81,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "heat", Columns: columns("keyspace", oidText, "part", oidText, "kind", oidText, "shard", oidText, "statements", oidFloat8, "busy", oidFloat8, "share", oidFloat8)},
 	{Name: "hot_keys", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "pinned", oidBool, "statements", oidFloat8, "share", oidFloat8)},
 	{Name: "constraints", Columns: columns("name", oidText, "kind", oidText, "keyspace", oidText, "rule", oidText, "kept", oidBool, "broken", oidText)},
+	{Name: "policy", Columns: columns("at", oidTimestamptz, "by", oidText, "why", oidText, "mode", oidText, "policy", oidText, "found", oidText)},
 	{Name: "users", Columns: columns("name", oidText, "role", oidText)},
 }
 
@@ -155,6 +157,7 @@ const (
 	asksWorkflows
 	asksHeat
 	asksHotKeys
+	asksPolicy
 )
 
 // asksDirectory returns the tables that a statement may read. The others must
@@ -162,9 +165,9 @@ const (
 func asksDirectory(sql string) (reads directoryTables) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys
+		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys | asksPolicy
 	}
-	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows", "heat", "hot_keys"} {
+	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows", "heat", "hot_keys", "policy"} {
 		if strings.Contains(sql, name) {
 			reads |= 1 << i
 		}
@@ -201,6 +204,11 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]en
 	}
 	if reads&(asksHeat|asksHotKeys) != 0 && s.admin != nil {
 		if rows["heat"], rows["hot_keys"], err = s.heatRows(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if reads&asksPolicy != 0 && s.admin != nil {
+		if rows["policy"], err = s.policyRows(ctx); err != nil {
 			return nil, err
 		}
 	}

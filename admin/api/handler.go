@@ -189,6 +189,8 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "plan", a.Plan)
 	query(h, mux, "plan_show", func(ctx context.Context, q url.Values) (any, error) { return a.ShowPlan(ctx, q.Get("id")) }, "id")
 	change(h, mux, "plan_approve", a.Approve)
+	query(h, mux, "policy", func(ctx context.Context, _ url.Values) (any, error) { return a.Policy(ctx) })
+	change(h, mux, "policy_set", a.SetPolicy)
 	change(h, mux, "pause", a.Pause)
 	change(h, mux, "resume", a.Resume)
 	change(h, mux, "cancel", a.Cancel)
