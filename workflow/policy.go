@@ -100,6 +100,10 @@ func (p *Policy) Options(movedToday int64) BalanceOptions {
 		MergeBytes: p.SplitBytes / 4, MergeLoad: p.SplitLoad / 4, AloneLoad: p.AloneLoad, AtOnce: p.AtOnce, BytesPerSecond: float64(p.BytesPerSecond)}
 	if p.BytesPerDay > 0 {
 		o.MovedBytesMax = max(1, p.BytesPerDay-movedToday)
+		// What is more than a day's bytes could never move.
+		if half := p.BytesPerDay / 2; o.SplitBytes == 0 || o.SplitBytes > half {
+			o.SplitBytes, o.MergeBytes = half, half/4
+		}
 	}
 	return o
 }
