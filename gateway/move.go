@@ -33,10 +33,10 @@ func init() {
 		},
 	}
 	functions["split"] = function{
-		params: []string{"keyspace", "at", "range", "id", "why"}, required: 1, changes: true,
-		usage: "cleave.split(keyspace => 'k', at => key | ARRAY[...]) or cleave.split(keyspace => 'k', range => 'LOW:HIGH')",
+		params: []string{"keyspace", "at", "range", "half", "id", "why"}, required: 1, changes: true,
+		usage: "cleave.split(keyspace => 'k', at => key | ARRAY[...]) or cleave.split(keyspace => 'k', range => 'LOW:HIGH' [, half => 'rows' | 'load' | 'positions'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
-			r := admin.SplitRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range")}
+			r := admin.SplitRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range"), Half: v.text("half")}
 			if at, ok := v["at"]; ok {
 				r.At = at.strings()
 			}
