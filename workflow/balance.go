@@ -136,8 +136,16 @@ type piece struct {
 	// pinned: it is of a key with a pin; repairs: a constraint wants it elsewhere.
 	pinned  bool
 	repairs string
-	size    Size
-	unit    placement.Unit
+	// spots are the hot keys in a hash range.
+	spots []spot
+	size  Size
+	unit  placement.Unit
+}
+
+// spot is a hot key of a hash keyspace.
+type spot struct {
+	at   int64
+	load float64
 }
 
 // Labels by which what must stay is kept where it is.
@@ -173,7 +181,7 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o B
 	}
 	constraints := snap.PlacementConstraints(units)
 	broken := brokenUnits(snap, units, constraints)
-	pieces := p.cut(snap, sizes, units, free, broken)
+	pieces := p.cut(snap, sizes, units, free, broken, spotsOf(snap, hot))
 	p.weigh = weighing(o.By, pieces)
 	shards := shardmap.PlacementShards(snap.Shards())
 	for i := range shards {
@@ -296,7 +304,7 @@ func checkSizes(snap *shardmap.Snapshot, sizes map[string][]Size) error {
 
 // cut lists the pieces, those that are too large cut, with the splits as steps. free are pins
 // that may move, broken the units that a constraint wants elsewhere.
-func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size, units map[string][]placement.Unit, free map[string]bool, broken map[string]string) []piece {
+func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size, units map[string][]placement.Unit, free map[string]bool, broken map[string]string, spots map[int][]spot) []piece {
 	var pieces []piece
 	st := snap.State()
 	for i := range st.Keyspaces {
@@ -317,6 +325,7 @@ func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size, unit
 				c.fixed = true
 			}
 			if c.kind == "range" && k.Strategy == keyspace.Hash && !c.fixed {
+				c.spots = spots[ix.FirstUnit()+n]
 				pieces = p.halve(pieces, c, 0)
 			} else {
 				pieces = append(pieces, c)
@@ -359,7 +368,12 @@ func overlaps(snap *shardmap.Snapshot, ks string, t, part shardmap.Part) bool {
 // halve adds a hash range, cut as often as it is too large.
 func (p *BalancePlan) halve(pieces []piece, c piece, depth int) []piece {
 	o := &p.Options
-	large := o.SplitBytes > 0 && c.size.Bytes > o.SplitBytes || o.SplitLoad > 0 && c.size.Load > o.SplitLoad
+	// A key cannot be cut: what it has alone is no reason to go on.
+	hottest, hot := 0.0, 0.0
+	for _, s := range c.spots {
+		hottest, hot = max(hottest, s.load), hot+s.load
+	}
+	large := o.SplitBytes > 0 && c.size.Bytes > o.SplitBytes || o.SplitLoad > 0 && c.size.Load > o.SplitLoad && c.size.Load-hottest > o.SplitLoad/2
 	low, high := bound(c.part.Low, math.MinInt64), bound(c.part.High, math.MaxInt64)
 	half := int64(uint64(high-low) / 2)
 	if !large || depth == maxCuts || half == 0 {
@@ -370,11 +384,41 @@ func (p *BalancePlan) halve(pieces []piece, c piece, depth int) []piece {
 	lower, upper := c, c
 	lower.size, upper.size = c.size.half(), c.size.half()
 	lower.part.High, upper.part.Low = at, at
+	lower.spots, upper.spots = nil, nil
+	even := max(0, c.size.Load-hot) / 2
+	lower.size.Load, upper.size.Load = even, even
+	for _, s := range c.spots {
+		side := &lower
+		if s.at >= low+half {
+			side = &upper
+		}
+		side.spots = append(side.spots, s)
+		side.size.Load += s.load
+	}
 	for _, h := range []*piece{&lower, &upper} {
 		h.unit.Name = fmt.Sprintf("%s range %s", c.ks, h.part.Text())
 	}
 	upper.unit.Position = low + half
 	return p.halve(p.halve(pieces, lower, depth+1), upper, depth+1)
+}
+
+// spotsOf are the hot keys that are in ranges of hash keyspaces, by the numbers of these.
+func spotsOf(snap *shardmap.Snapshot, hot []HotKey) map[int][]spot {
+	out := map[int][]spot{}
+	for _, k := range hot {
+		ix, ok := snap.Keyspace(k.Keyspace)
+		if !ok || ix.Def().Strategy != keyspace.Hash {
+			continue
+		}
+		key, err := keyspace.ParseKey(ix.Def().Types, k.Key)
+		if err != nil {
+			continue // of a keyspace that was made anew
+		}
+		if a, err := ix.Locate(key); err == nil && !a.Pinned {
+			out[a.Unit] = append(out[a.Unit], spot{keyspace.HashKey(ix.Def().Seed, key), k.Load})
+		}
+	}
+	return out
 }
 
 func bound(texts []string, none int64) int64 {

@@ -348,6 +348,12 @@ func TestBalanceHotKey(t *testing.T) {
 	if len(there.Def().Pins) != 1 {
 		t.Errorf("%+v", there.Def().Pins)
 	}
+	// Where it is not placed by itself its range is not cut for ever.
+	p, err = workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, []workflow.HotKey{{Keyspace: "k", Key: []string{key}, Load: 60}},
+		workflow.BalanceOptions{By: workflow.ByLoad, Tolerance: 10, SplitLoad: 30})
+	if err != nil || len(p.Steps) != 0 {
+		t.Errorf("%v, %+v", err, p.Steps)
+	}
 	if _, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{By: workflow.ByBoth, MovedBytesMax: 1}); err != nil {
 		t.Error(err)
 	}
