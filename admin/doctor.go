@@ -54,6 +54,7 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	}
 	out = append(out, o.transactions(ctx, !req.Repair || req.DryRun)...)
 	out = append(out, o.leftovers(ctx, snap)...)
+	out = append(out, examineConstraints(snap)...)
 	rest, err := schema.Recover(ctx, schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair,

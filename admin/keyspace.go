@@ -84,6 +84,9 @@ func newKeyspace(cur *shardmap.Snapshot, req *CreateKeyspaceRequest) (shardmap.K
 	if err != nil {
 		return none, err
 	}
+	if len(req.Shards) == 0 {
+		shards = cur.OpenShards(req.Name)
+	}
 	switch strategy {
 	case keyspace.Hash:
 		n := req.Ranges

@@ -15,7 +15,8 @@ type PlanRequest struct {
 	Meta
 	ID       string `json:"id,omitempty"`
 	Keyspace string `json:"keyspace,omitempty"` // "": all
-	// Measure is what is to be even by the shards' weights: "bytes" (the default) or "rows".
+	// Measure is what is to be even by the shards' weights: "bytes" (the default), "rows",
+	// "load" (statements) or "both": bytes and load.
 	Measure string `json:"measure,omitempty"`
 	// Tolerance is how far above its share a shard may be and give nothing; 0.05 is 5 per
 	// cent. nil: 0.1.
@@ -24,13 +25,22 @@ type PlanRequest struct {
 	// neighbours of one shard become one; 0: never.
 	SplitBytes int64 `json:"split_bytes,omitempty"`
 	MergeBytes int64 `json:"merge_bytes,omitempty"`
+	// SplitLoad, MergeLoad: the same for statements a second. AloneLoad is the load above which
+	// a hot key is placed by itself.
+	SplitLoad float64 `json:"split_load,omitempty"`
+	MergeLoad float64 `json:"merge_load,omitempty"`
+	AloneLoad float64 `json:"alone_load,omitempty"`
+	// MovedBytesMax bounds what the moves copy, AtOnce how many are under way at a time; 0: no
+	// bound of the plan's.
+	MovedBytesMax int64 `json:"moved_bytes_max,omitempty"`
+	AtOnce        int   `json:"at_once,omitempty"`
 	// Approve carries the plan out as soon as it is made.
 	Approve bool `json:"approve,omitempty"`
 	MoveOptions
 }
 
 // DefaultTolerance is that of plans.
-const DefaultTolerance = 0.1
+const DefaultTolerance = workflow.DefaultTolerance
 
 // PlanInfo is a stored plan, with the workflow that it belongs to.
 type PlanInfo struct {
@@ -50,14 +60,12 @@ func (o *Ops) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error
 	if _, ok := cur.Keyspace(req.Keyspace); !ok && req.Keyspace != "" {
 		return nil, noKeyspace(req.Keyspace)
 	}
-	balance := workflow.BalanceOptions{By: req.Measure, Tolerance: DefaultTolerance, SplitBytes: req.SplitBytes, MergeBytes: req.MergeBytes, BytesPerSecond: float64(req.BytesPerSecond)}
+	balance := workflow.BalanceOptions{By: req.Measure, Tolerance: DefaultTolerance, SplitBytes: req.SplitBytes, MergeBytes: req.MergeBytes, BytesPerSecond: float64(req.BytesPerSecond),
+		SplitLoad: req.SplitLoad, MergeLoad: req.MergeLoad, AloneLoad: req.AloneLoad, MovedBytesMax: req.MovedBytesMax, AtOnce: req.AtOnce}
 	if req.Tolerance != nil {
 		balance.Tolerance = *req.Tolerance
 	}
-	if req.Measure == workflow.ByLoad {
-		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "the load of ranges is not measured yet").WithHint("plan by bytes or by rows")
-	}
-	if _, err := workflow.Balance(cur, nil, nil, balance); err != nil {
+	if err := balance.Check(); err != nil {
 		return nil, err
 	}
 	spec := workflow.Spec{ID: req.ID, Kind: workflow.Rebalance, Keyspace: req.Keyspace, By: req.by(), Why: req.Why, Balance: &balance, Approved: req.Approve}
@@ -104,10 +112,16 @@ func stepText(s *workflow.PlanStep) string {
 	switch s.Kind {
 	case workflow.Split:
 		return fmt.Sprintf("split %s of %s at %s", s.Part.Text(), s.Keyspace, s.At[0])
+	case workflow.Pin:
+		return fmt.Sprintf("pin %s of %s to %s, where it is", s.Part.Text(), s.Keyspace, s.To)
 	case workflow.Merge:
 		return fmt.Sprintf("merge the ranges of %s beside %s", s.Keyspace, s.At[0])
 	}
-	return fmt.Sprintf("move %s of %s from %s to %s", s.Part.Text(), s.Keyspace, s.From, s.To)
+	line := fmt.Sprintf("move %s of %s from %s to %s", s.Part.Text(), s.Keyspace, s.From, s.To)
+	if s.Repairs != "" {
+		line += ", which constraint " + s.Repairs + " wants"
+	}
+	return line
 }
 
 // Lines are the steps for people.

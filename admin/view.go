@@ -199,15 +199,19 @@ func (o *Ops) Ranges(ctx context.Context, name string) ([]RangeInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	load, err := o.loads(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := []RangeInfo{}
 	for _, ix := range list {
 		k := ix.Def()
 		for i, r := range k.Ranges {
-			out = append(out, RangeInfo{Keyspace: k.Name, Position: i, Range: ix.RangeText(i), Low: strings.Join(r.Low, ","), High: strings.Join(r.High, ","), Shard: r.Shard, Epoch: r.Epoch})
+			out = append(out, RangeInfo{Keyspace: k.Name, Position: i, Range: ix.RangeText(i), Low: strings.Join(r.Low, ","), High: strings.Join(r.High, ","), Shard: r.Shard, Epoch: r.Epoch, Load: load(k.Name, i)})
 		}
 		for i, v := range k.Values {
 			text := strings.Join(v.Key, ",")
-			out = append(out, RangeInfo{Keyspace: k.Name, Position: i, Range: text, Low: text, Shard: v.Shard, Epoch: v.Epoch})
+			out = append(out, RangeInfo{Keyspace: k.Name, Position: i, Range: text, Low: text, Shard: v.Shard, Epoch: v.Epoch, Load: load(k.Name, i)})
 		}
 	}
 	return out, nil

@@ -47,14 +47,16 @@ type MoveOptions struct {
 	Window string `json:"window,omitempty"`
 }
 
-// SplitRequest asks for a range to be cut in two: at At, or, in a hash keyspace, in the
-// middle of Range.
+// SplitRequest asks for a range to be cut in two: at At, or in halves of Range.
 type SplitRequest struct {
 	Meta
 	ID       string   `json:"id,omitempty"`
 	Keyspace string   `json:"keyspace"`
 	At       []string `json:"at,omitempty"`
 	Range    string   `json:"range,omitempty"`
+	// Half says what both halves are to have alike: "positions" (the default in a hash
+	// keyspace), "rows" (the default else) or "load".
+	Half string `json:"half,omitempty"`
 }
 
 // MergeRequest asks for the two ranges beside a bound to become one. If they are on
@@ -341,13 +343,23 @@ func (o *Ops) Split(ctx context.Context, req SplitRequest) (*WorkflowResult, err
 			return nil, err
 		}
 		spec.Part = canonical(cur, req.Keyspace, spec.Part)
-		if spec.At, err = coordinator.Middle(cur, req.Keyspace, spec.Part); err != nil {
-			return nil, err
-		}
+	} else if req.Half != "" {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a range is cut at a key or in halves, not both").WithHint("leave half out, or at")
 	}
 	if req.ID != "" {
 		if res, err := o.stored(ctx, spec, req.DryRun); res != nil || err != nil {
 			return res, err
+		}
+	}
+	if len(req.At) == 0 {
+		half := coordinator.Half{Snapshot: cur, Keyspace: req.Keyspace, Part: spec.Part, By: req.Half, Connect: o.connect}
+		if req.Half == coordinator.HalfLoad {
+			if half.Heat, err = shardmap.ReadHeat(ctx, o.opts.Directory, cur); err != nil {
+				return nil, directoryError(err)
+			}
+		}
+		if spec.At, err = half.Bound(ctx); err != nil {
+			return nil, err
 		}
 	}
 	next := cur.State().Clone()

@@ -122,17 +122,13 @@ func (j *job) makePlan(ctx context.Context, s *workflow.State, r *workflow.Resul
 	if err != nil {
 		return err
 	}
-	sizes, err := j.measure(ctx, snap, s.Spec.Keyspace)
-	if err != nil {
-		return err
-	}
 	var o workflow.BalanceOptions
 	if s.Spec.Balance != nil {
 		o = *s.Spec.Balance
 	}
-	p, err := workflow.Balance(snap, sizes, nil, o)
+	p, err := j.balance(ctx, snap, s.Spec.Keyspace, o)
 	if err != nil {
-		return classed(workflow.Refused, err)
+		return err
 	}
 	if len(p.Steps) > planStepsMax {
 		p.Steps = p.Steps[:planStepsMax]
@@ -142,6 +138,69 @@ func (j *job) makePlan(ctx context.Context, s *workflow.State, r *workflow.Resul
 	}
 	r.PlanSteps, r.Rows, r.Bytes, r.SkewBefore, r.SkewAfter = len(p.Steps), p.Rows, p.Bytes, p.SkewBefore, p.SkewAfter
 	return nil
+}
+
+// balance measures and makes a plan. Errors of the plan itself are Refused.
+func (j *job) balance(ctx context.Context, snap *shardmap.Snapshot, ks string, o workflow.BalanceOptions) (*workflow.BalancePlan, error) {
+	sizes, err := j.measure(ctx, snap, ks)
+	if err != nil {
+		return nil, err
+	}
+	heat, err := shardmap.ReadHeat(ctx, j.t.c.opts.Directory, snap)
+	if err != nil {
+		return nil, err
+	}
+	for name, list := range sizes {
+		ix, _ := snap.Keyspace(name)
+		for i := range list {
+			list[i].Load = heat.Statements[ix.FirstUnit()+i]
+		}
+	}
+	var hot []workflow.HotKey
+	for _, k := range heat.Keys {
+		hot = append(hot, workflow.HotKey{Keyspace: k.Keyspace, Key: k.Key, Load: k.Statements})
+	}
+	if o.BytesPerSecond == 0 {
+		if o.BytesPerSecond, err = j.t.moveRate(ctx); err != nil {
+			return nil, err
+		}
+	}
+	p, err := workflow.Balance(snap, sizes, hot, o)
+	if err != nil {
+		return nil, classed(workflow.Refused, err)
+	}
+	return p, nil
+}
+
+// rateBytesMin is from how many bytes on the time of a move's copy says something.
+const rateBytesMin = 1 << 20
+
+// moveRate is the rate at which moves that are kept have copied, bytes per second: the median;
+// 0 if none says it.
+func (t *term) moveRate(ctx context.Context) (float64, error) {
+	var rates []float64
+	for after := ""; ; {
+		page, err := t.records.Records(ctx, workflow.RecordPrefix, after, 100)
+		if err != nil {
+			return 0, err
+		}
+		for _, r := range page {
+			after = r.Key
+			if s, err := workflow.Decode(r.Value); err == nil {
+				if took, ok := s.CopyTook(); ok && s.Bytes >= rateBytesMin {
+					rates = append(rates, float64(s.Bytes)/took.Seconds())
+				}
+			}
+		}
+		if len(page) < 100 {
+			break
+		}
+	}
+	if len(rates) == 0 {
+		return 0, nil
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2], nil
 }
 
 // measure returns what the units of keyspaces hold, as the shards estimate it. What a
@@ -241,12 +300,17 @@ func (j *job) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Resu
 		return err
 	}
 	rest := p.Steps[min(s.PlanNext, len(p.Steps)):]
+	most := workflow.MaxChildren
+	if n := p.Options.AtOnce; n > 0 {
+		most = min(n, most)
+	}
 	for i := range rest {
 		step := &rest[i]
-		if i == workflow.MaxChildren || step.Kind != rest[0].Kind {
+		if step.Kind != rest[0].Kind || step.Phase != rest[0].Phase || i == workflow.MaxChildren || step.Kind == workflow.Move && i == most {
 			break
 		}
-		r.Children = append(r.Children, workflow.Spec{Kind: step.Kind, Keyspace: step.Keyspace, Part: step.Part.Clone(), At: step.At, From: step.From, To: step.To, Options: s.Spec.Options})
+		r.Children = append(r.Children, workflow.Spec{Kind: step.Kind, Keyspace: step.Keyspace, Part: step.Part.Clone(), At: step.At, From: step.From, To: step.To,
+			WasPinned: step.Pinned, Options: s.Spec.Options})
 		r.Taken++
 	}
 	return nil

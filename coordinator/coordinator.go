@@ -164,6 +164,7 @@ func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
 	defer jobs.Wait()
 	defer stop()
 	jobs.Go(func() { t.sweep(ctx) })
+	jobs.Go(func() { t.policy(ctx) })
 	var seen uint64
 	for ctx.Err() == nil {
 		if err := t.look(ctx, &jobs); err != nil && ctx.Err() == nil {
@@ -343,6 +344,9 @@ func (t *term) sweep(ctx context.Context) {
 					t.c.log.Debug("a shard cannot be looked at for what moves left", telemetry.KeyShard, s.Name, telemetry.KeyError, err)
 				}
 			}
+		}
+		if err := t.dropHeat(ctx); err != nil && ctx.Err() == nil {
+			t.c.log.Debug("the load that members told which are gone cannot be dropped", telemetry.KeyError, err)
 		}
 		pause(ctx, sweepEvery)
 	}

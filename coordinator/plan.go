@@ -222,6 +222,13 @@ func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result
 				}
 			}
 			err = next.Split(spec.Keyspace, at)
+		} else if spec.Kind == workflow.Pin {
+			var owner string
+			if owner, err = cur.OwnerOf(spec.Keyspace, spec.Part); err == nil {
+				why = "pinned to " + owner + ", where it is"
+				err = next.PutPin(spec.Keyspace, spec.Part.Key, owner)
+			}
+			return err == nil && pins(cur.State(), spec.Keyspace) == pins(next, spec.Keyspace), err
 		} else {
 			err = next.Merge(spec.Keyspace, at)
 		}
@@ -253,6 +260,16 @@ func (j *job) editMap(ctx context.Context, s *workflow.State, r *workflow.Result
 		}
 	}
 	return nil
+}
+
+// pins is how many pins a keyspace has.
+func pins(s *shardmap.State, ks string) int {
+	for i := range s.Keyspaces {
+		if s.Keyspaces[i].Name == ks {
+			return len(s.Keyspaces[i].Pins)
+		}
+	}
+	return 0
 }
 
 // spawn is workflow.Spawn.

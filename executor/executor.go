@@ -27,6 +27,9 @@ type Options struct {
 	Lease   *shardmap.Lease
 	Log     *slog.Logger       // nil: nothing is logged
 	Metrics *telemetry.Metrics // nil: nothing is counted
+	// Member is the id with which the process has joined the cluster. The load that it
+	// measures is told under that name; "": it is not told.
+	Member string
 }
 
 // Executor runs one-shard plans. Methods are safe for concurrent use.
@@ -39,6 +42,8 @@ type Executor struct {
 	metrics   *telemetry.Metrics
 	lease     *shardmap.Lease
 	turns     turns
+	member    string
+	load      load
 
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
@@ -86,8 +91,9 @@ func New(o Options) *Executor {
 	e := &Executor{
 		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
-		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce),
+		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce), member: o.Member,
 	}
+	e.load.init(e.limits.LoadWindow)
 	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
 	e.pools.Store(&map[string]*pool{})
 	e.plans.init(e.limits.PlanEntries, e.limits.PlanBytes)
@@ -121,6 +127,7 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.install(snap)
 	e.wg.Go(func() { e.follow(watch, updates) })
 	e.wg.Go(func() { e.tend(watch) })
+	e.wg.Go(func() { e.report(watch) })
 	if e.lease != nil {
 		e.wg.Go(func() { e.acknowledge(watch) })
 	}
@@ -219,6 +226,7 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	holds := holdsOf(snap, before)
 	e.holds.Store(&holds)
 	e.changes.Store(e.noteChange(snap))
+	e.load.install(snap)
 	e.snapshot.Store(snap)
 	e.lease.Install(snap.Version())
 	select {

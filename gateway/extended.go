@@ -436,7 +436,7 @@ func (x *session) bind(f wire.Frame) error {
 		var shard string
 		if err = x.admit(st, &x.args); err == nil {
 			p.version = x.unit.version // it may have waited
-			shard, err = x.choose(st, &x.args)
+			shard, err = x.chooseRun(st, &x.args)
 		}
 		if err == nil {
 			u := useOf(st)

@@ -352,6 +352,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 		return err
 	}
 	x.m.runs(st)
+	x.countText(snap, st, &r, sql)
 	x.forgetUnnamed()
 	x.pipe.QueryFrame(f)
 	return nil

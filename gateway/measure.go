@@ -6,8 +6,10 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/heat"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
@@ -18,6 +20,8 @@ type measure struct {
 	st *planner.Statement
 	// ran is how many statements are sent.
 	ran int
+	// cell is where the time of a routed statement is counted for its range; nil: nowhere.
+	cell *heat.Cell
 	// waited is the time spent on getting a conversation: waiting for one that
 	// is free, connecting, making settings.
 	waited time.Duration
@@ -63,6 +67,7 @@ func (x *session) measured(c *executor.Conn, o executor.Outcome, err error) {
 		now := time.Now()
 		took := now.Sub(x.unit.began)
 		m.Done(class, x.m.ran, took)
+		x.m.cell.Took(took)
 		x.told(c, o, now, took)
 		x.unit.began, x.m = now, measure{}
 		return
@@ -132,4 +137,14 @@ func (x *session) refused(e *sqlstate.Error) {
 	}
 	x.srv.router.Not(x.m.class(), telemetry.Refused)
 	x.m = measure{}
+}
+
+// countText counts a statement that goes as its text came for the load of its range.
+func (x *session) countText(snap *shardmap.Snapshot, st *planner.Statement, r *planner.Route, sql []byte) {
+	var named bool
+	if x.m.cell, named = x.srv.ex.Count(snap, r); named {
+		if key := x.srv.ex.TextKey(&x.shaper, st, sql); key != nil {
+			x.srv.ex.Named(st.Keyspace, key)
+		}
+	}
 }

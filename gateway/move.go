@@ -33,10 +33,10 @@ func init() {
 		},
 	}
 	functions["split"] = function{
-		params: []string{"keyspace", "at", "range", "id", "why"}, required: 1, changes: true,
-		usage: "cleave.split(keyspace => 'k', at => key | ARRAY[...]) or cleave.split(keyspace => 'k', range => 'LOW:HIGH')",
+		params: []string{"keyspace", "at", "range", "half", "id", "why"}, required: 1, changes: true,
+		usage: "cleave.split(keyspace => 'k', at => key | ARRAY[...]) or cleave.split(keyspace => 'k', range => 'LOW:HIGH' [, half => 'rows' | 'load' | 'positions'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
-			r := admin.SplitRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range")}
+			r := admin.SplitRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Range: v.text("range"), Half: v.text("half")}
 			if at, ok := v["at"]; ok {
 				r.At = at.strings()
 			}
@@ -88,19 +88,29 @@ func init() {
 		},
 	}
 	functions["plan"] = function{
-		params: append([]string{"keyspace", "measure", "tolerance", "split_bytes", "merge_bytes", "approve", "id", "why"}, options...), required: 0, changes: true,
-		usage: "cleave.plan([keyspace => 'k'] [, measure => 'bytes' | 'rows'] [, tolerance => 0.1] [, split_bytes => n] [, merge_bytes => n] [, approve => true])",
+		params: append([]string{"keyspace", "measure", "tolerance", "split_bytes", "merge_bytes", "split_load", "merge_load", "alone_load", "moved_bytes_max", "at_once", "approve", "id", "why"}, options...), required: 0, changes: true,
+		usage: "cleave.plan([keyspace => 'k'] [, measure => 'bytes' | 'rows' | 'load' | 'both'] [, tolerance => 0.1] [, split_bytes => n] [, merge_bytes => n] [, approve => true])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
 			if err != nil {
 				return "", err
 			}
 			r := admin.PlanRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Keyspace: v.text("keyspace"), Measure: v.text("measure"), Approve: isTrue(v.text("approve")), MoveOptions: o}
-			for name, into := range map[string]*int64{"split_bytes": &r.SplitBytes, "merge_bytes": &r.MergeBytes} {
+			for name, into := range map[string]*int64{"split_bytes": &r.SplitBytes, "merge_bytes": &r.MergeBytes, "moved_bytes_max": &r.MovedBytesMax} {
 				if text := v.text(name); text != "" {
 					if *into, err = strconv.ParseInt(text, 10, 64); err != nil {
 						return "", fmt.Errorf("%s must be a number, not %q", name, text)
 					}
+				}
+			}
+			for name, into := range map[string]*float64{"split_load": &r.SplitLoad, "merge_load": &r.MergeLoad, "alone_load": &r.AloneLoad} {
+				if err := v.float(name, into); err != nil {
+					return "", err
+				}
+			}
+			if text := v.text("at_once"); text != "" {
+				if r.AtOnce, err = strconv.Atoi(text); err != nil {
+					return "", fmt.Errorf("at_once must be a number, not %q", text)
 				}
 			}
 			if text := v.text("tolerance"); text != "" {

@@ -132,7 +132,7 @@ func (x *session) executeSQL(st *planner.Statement) error {
 	if err := x.admit(s.plan, &x.args); err != nil {
 		return err
 	}
-	shard, err := x.choose(s.plan, &x.args)
+	shard, err := x.chooseRun(s.plan, &x.args)
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,15 @@ func (x *session) fail(err error) error {
 // choose finds the shard of a routed statement. readOnly and weak say what
 // running it there means for the transaction, see reach.
 func (x *session) choose(st *planner.Statement, args *planner.Args) (string, error) {
+	return x.chosen(st, args, false)
+}
+
+// chooseRun is choose for a statement that is run next: it counts for the load of its range.
+func (x *session) chooseRun(st *planner.Statement, args *planner.Args) (string, error) {
+	return x.chosen(st, args, true)
+}
+
+func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (string, error) {
 	if x.goesSeveral(st) {
 		return several.Name, nil
 	}
@@ -75,6 +84,12 @@ func (x *session) choose(st *planner.Statement, args *planner.Args) (string, err
 			return several.Name, nil
 		}
 		if r.Shard != "" {
+			if runs {
+				var named bool
+				if x.m.cell, named = x.srv.ex.Count(snap, &r); named {
+					x.srv.ex.Named(st.Keyspace, st.KeyTexts(args))
+				}
+			}
 			return r.Shard, nil
 		}
 	case planner.AnyShard:

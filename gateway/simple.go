@@ -95,6 +95,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap) && !snap.Holding()) && len(x.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.
 			x.m.runs(st)
+			x.countText(snap, st, &r, sql)
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
 				return err
 			}
@@ -181,7 +182,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		if !x.clear(st) {
 			return false, nil // it may have to wait, and what was before it would wait too
 		}
-		s, err := x.choose(st, &planner.Args{})
+		s, err := x.chooseRun(st, &planner.Args{})
 		if err != nil || shard != "" && s != shard || s == several.Name {
 			return false, nil
 		}
@@ -317,7 +318,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err := x.admit(st, &x.args); err != nil {
 			return err
 		}
-		shard, err := x.choose(st, &x.args)
+		shard, err := x.chooseRun(st, &x.args)
 		if err != nil {
 			return err
 		}

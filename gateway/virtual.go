@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
@@ -56,6 +57,11 @@ const (
 //	workflows  id, kind, keyspace, part, from_shard, to_shard, step, paused, note (why it waits or is slow), error, rows, bytes (of this step),
 //	           rows_all, bytes_all (estimates), rows_per_second, lag_bytes, eta (seconds), held_ms,
 //	           kept_until (of the way back), parent, by, created, changed
+//	heat       keyspace, part, kind (range, value, pin), shard, statements (a second), busy (under way at a
+//	           time), share (of all): the load of the last minutes
+//	hot_keys   keyspace, key, shard, pinned, statements, share
+//	constraints  name, kind, keyspace, rule (in words), kept, broken (how)
+//	policy     at, by, why, mode, policy (JSON), found (by the last look): the history, what is in force first
 //	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
 //	           a statement over several shards that runs: what the shards have answered so far)
 var VirtualTables = []engine.VirtualTable{
@@ -72,6 +78,10 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "sequences", Columns: sequenceColumns},
 	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
 	{Name: "workflows", Columns: workflowColumns},
+	{Name: "heat", Columns: columns("keyspace", oidText, "part", oidText, "kind", oidText, "shard", oidText, "statements", oidFloat8, "busy", oidFloat8, "share", oidFloat8)},
+	{Name: "hot_keys", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "pinned", oidBool, "statements", oidFloat8, "share", oidFloat8)},
+	{Name: "constraints", Columns: columns("name", oidText, "kind", oidText, "keyspace", oidText, "rule", oidText, "kept", oidBool, "broken", oidText)},
+	{Name: "policy", Columns: columns("at", oidTimestamptz, "by", oidText, "why", oidText, "mode", oidText, "policy", oidText, "found", oidText)},
 	{Name: "users", Columns: columns("name", oidText, "role", oidText)},
 }
 
@@ -136,7 +146,7 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 }
 
 // directoryTables are tables whose rows the directory is asked for; a set of bits.
-type directoryTables uint8
+type directoryTables uint16
 
 const (
 	asksHistory directoryTables = 1 << iota
@@ -145,6 +155,9 @@ const (
 	asksUsers
 	asksTransactions
 	asksWorkflows
+	asksHeat
+	asksHotKeys
+	asksPolicy
 )
 
 // asksDirectory returns the tables that a statement may read. The others must
@@ -152,9 +165,9 @@ const (
 func asksDirectory(sql string) (reads directoryTables) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows
+		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys | asksPolicy
 	}
-	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows"} {
+	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows", "heat", "hot_keys", "policy"} {
 		if strings.Contains(sql, name) {
 			reads |= 1 << i
 		}
@@ -165,7 +178,7 @@ func asksDirectory(sql string) (reads directoryTables) {
 func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]engine.VirtualTable, error) {
 	state := s.ex.Snapshot().State()
 	rows := map[string][][]engine.Text{
-		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state), "transits": transitRows(s.ex.Snapshot()),
+		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state), "transits": transitRows(s.ex.Snapshot()), "constraints": constraintRows(s.ex.Snapshot()),
 		"tables": tableRows(state), "pins": pinRows(state), "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
 	}
 	var err error
@@ -186,6 +199,16 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]en
 	}
 	if reads&asksWorkflows != 0 {
 		if rows["workflows"], err = s.workflowRows(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if reads&(asksHeat|asksHotKeys) != 0 && s.admin != nil {
+		if rows["heat"], rows["hot_keys"], err = s.heatRows(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if reads&asksPolicy != 0 && s.admin != nil {
+		if rows["policy"], err = s.policyRows(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -252,6 +275,22 @@ func keyspaceRows(state *shardmap.State) [][]engine.Text {
 			number(len(k.Ranges) + len(k.Values)), number(len(k.Pins)), number(tables)})
 	}
 	return rows
+}
+
+// heatRows are the rows of cleave.heat and cleave.hot_keys.
+func (s *Server) heatRows(ctx context.Context) (heat, keys [][]engine.Text, err error) {
+	h, err := s.admin.Heat(ctx, admin.HeatRequest{})
+	if err != nil {
+		return nil, nil, err
+	}
+	figure := func(n float64) engine.Text { return text(strconv.FormatFloat(n, 'g', 4, 64)) }
+	for _, r := range h.Ranges {
+		heat = append(heat, []engine.Text{text(r.Keyspace), text(r.Part), text(r.Kind), text(r.Shard), figure(r.Statements), figure(r.Busy), figure(r.Share)})
+	}
+	for _, k := range h.Keys {
+		keys = append(keys, []engine.Text{text(k.Keyspace), text(k.KeyText()), text(k.Shard), yes(k.Pinned), figure(k.Statements), figure(k.Share)})
+	}
+	return heat, keys, nil
 }
 
 func bound(b []string) engine.Text {

@@ -169,6 +169,9 @@ type Route struct {
 	// Held is a transit with a hold that has a key of the statement, nil nearly
 	// always. Of a route to several shards it may be missing, see [Statement.Held].
 	Held *shardmap.Transit
+	// Unit is 1 more than the number of the assignment that decided, of the first one where
+	// there are several (see shardmap.Snapshot.Units); 0 where no key did.
+	Unit int
 
 	index   *shardmap.Index
 	rangeAt int // index into the keyspace's ranges, negative for a pin or listed value

@@ -123,7 +123,7 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 			route.Held = index.Held(key)
 		}
 		if route.Shard == "" {
-			route = Route{Shard: at.Shard, Keyspace: s.Keyspace, Epoch: at.Epoch, Pinned: at.Pinned, Held: route.Held, index: index, rangeAt: at.Range}
+			route = Route{Shard: at.Shard, Keyspace: s.Keyspace, Epoch: at.Epoch, Pinned: at.Pinned, Held: route.Held, Unit: at.Unit + 1, index: index, rangeAt: at.Range}
 			continue
 		}
 		if at.Shard != route.Shard {
@@ -138,6 +138,51 @@ func (s *Statement) route(snap *shardmap.Snapshot, args *Args, sql string, liter
 		return Route{Shard: snap.State().DefaultShard}, nil
 	}
 	return route, nil
+}
+
+// KeyTexts returns the first key that an execution names, printable, nil if there is none.
+// It is not for the hot path.
+func (s *Statement) KeyTexts(args *Args) []string { return s.firstKey(args, "", nil) }
+
+// TextKey is KeyTexts for a text as RouteText has it.
+func (s *Statement) TextKey(sql string, literals []Literal) []string {
+	if len(literals) == 0 {
+		return nil
+	}
+	return s.firstKey(nil, sql, literals)
+}
+
+func (s *Statement) firstKey(args *Args, sql string, literals []Literal) []string {
+	keys := s.Keys
+	if s.arrays && literals == nil {
+		var err error
+		if keys, err = expandKeys(keys, args); err != nil {
+			return nil
+		}
+	}
+	for _, exprs := range keys {
+		key := make(keyspace.Key, len(exprs))
+		match := true
+		for i := range exprs {
+			e := &exprs[i]
+			never, ok := false, true
+			switch {
+			case literals != nil:
+				key[i], ok = e.fromText(sql, literals)
+			case e.Param == 0:
+				key[i], never = e.Value, e.Never
+			default:
+				var err error
+				key[i], never, err = e.eval(args)
+				ok = err == nil
+			}
+			match = match && ok && !never
+		}
+		if match {
+			return key.Texts()
+		}
+	}
+	return nil
 }
 
 // stores reports whether a key is one that is written, not one that is looked for.

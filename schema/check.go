@@ -20,10 +20,11 @@ type chosen struct {
 // chooseKeyspace finds the keyspace of a shard key as the shard describes it, or
 // makes the default one of its types. missing are the key columns that lack NOT NULL.
 func chooseKeyspace(snap *shardmap.Snapshot, desc *engine.Table, key []string, name string, rangesPerShard int) (c chosen, missing []string, err error) {
-	return chooseKeyspaceOn(snap, desc, key, name, snap.Shards(), rangesPerShard*len(snap.Shards()))
+	return chooseKeyspaceOn(snap, desc, key, name, nil, rangesPerShard)
 }
 
-// chooseKeyspaceOn is chooseKeyspace; one that is made has so many ranges on these shards.
+// chooseKeyspaceOn is chooseKeyspace; one that is made has so many ranges on these shards. nil are
+// those that constraints leave open, with so many ranges each.
 func chooseKeyspaceOn(snap *shardmap.Snapshot, desc *engine.Table, key []string, name string, shards []shardmap.Shard, ranges int) (c chosen, missing []string, err error) {
 	types, missing, err := keyTypes(desc, key)
 	if err != nil {
@@ -47,6 +48,10 @@ func chooseKeyspaceOn(snap *shardmap.Snapshot, desc *engine.Table, key []string,
 	if name != "" {
 		return c, nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", name).
 			WithHint("create it first: SELECT cleave.create_keyspace('%s', 'hash', ARRAY['%s']), or leave cleave.keyspace out", name, strings.Join(typeList(types), "', '"))
+	}
+	if shards == nil {
+		shards = snap.OpenShards(c.name)
+		ranges *= len(shards)
 	}
 	made, err := shardmap.NewHashKeyspace(c.name, types, shards, ranges)
 	if err != nil {

@@ -156,6 +156,9 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 	if err := checkMoving(prev, snap, change.Transit); err != nil {
 		return nil, err
 	}
+	if err := checkConstraints(prev, snap); err != nil {
+		return nil, err
+	}
 	for i := range snap.state.Keyspaces {
 		k := &snap.state.Keyspaces[i]
 		if before, ok := prev.keyspaces[k.Name]; ok && sameDefinition(before.def, k) {

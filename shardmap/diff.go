@@ -38,6 +38,8 @@ const (
 	FunctionDiffers DifferenceKind = "function"
 	// DeclarationDiffers is what a table is to become when it is made.
 	DeclarationDiffers DifferenceKind = "declaration"
+	// ConstraintDiffers is a rule about where keys may be.
+	ConstraintDiffers DifferenceKind = "constraint"
 )
 
 // Action says how it differs.

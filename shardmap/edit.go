@@ -37,6 +37,7 @@ func (s State) Clone() State {
 	for i := range c.Declarations {
 		c.Declarations[i].ShardKey = slices.Clone(c.Declarations[i].ShardKey)
 	}
+	c.Constraints = cloneConstraints(s.Constraints)
 	return c
 }
 

@@ -32,6 +32,8 @@ type Index struct {
 
 	// held is nil unless a transit has a hold.
 	held *holds
+
+	first int // the number of the first unit
 }
 
 // Assignment is where a key lives.
@@ -39,6 +41,7 @@ type Assignment struct {
 	Shard  string
 	Epoch  uint64 // the map version at which this assignment last changed
 	Range  int    // index into Def().Ranges, -1 for a pin or a listed value
+	Unit   int    // the number of the assignment, see [Snapshot.Units]
 	Pinned bool
 }
 
@@ -96,7 +99,7 @@ func (ix *Index) locateEncoded(k keyspace.Key, enc []byte) (Assignment, error) {
 	def := ix.def
 	if i, ok := ix.pins[string(enc)]; ok {
 		p := &def.Pins[i]
-		return Assignment{Shard: p.Shard, Epoch: p.Epoch, Range: -1, Pinned: true}, nil
+		return Assignment{Shard: p.Shard, Epoch: p.Epoch, Range: -1, Pinned: true, Unit: ix.first + len(def.Ranges) + len(def.Values) + int(i)}, nil
 	}
 	switch def.Strategy {
 	case keyspace.Hash:
@@ -106,7 +109,7 @@ func (ix *Index) locateEncoded(k keyspace.Key, enc []byte) (Assignment, error) {
 	}
 	if i, ok := ix.values[string(enc)]; ok {
 		v := &def.Values[i]
-		return Assignment{Shard: v.Shard, Epoch: v.Epoch, Range: -1}, nil
+		return Assignment{Shard: v.Shard, Epoch: v.Epoch, Range: -1, Unit: ix.first + len(def.Ranges) + int(i)}, nil
 	}
 	err := sqlstate.New(sqlstate.CheckViolation, "no shard is listed for value %s of keyspace %q", keyText(k.Texts()), def.Name).
 		WithHint("give it a shard first: SELECT cleave.pin('%s', %s, 'SHARD')", def.Name, keyLiteral(k))
@@ -116,7 +119,7 @@ func (ix *Index) locateEncoded(k keyspace.Key, enc []byte) (Assignment, error) {
 
 func (ix *Index) rangeAt(i int) Assignment {
 	r := &ix.def.Ranges[i]
-	return Assignment{Shard: r.Shard, Epoch: r.Epoch, Range: i}
+	return Assignment{Shard: r.Shard, Epoch: r.Epoch, Range: i, Unit: ix.first + i}
 }
 
 func (ix *Index) typeError(k keyspace.Key) error {

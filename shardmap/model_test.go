@@ -141,14 +141,14 @@ func locateSlowly(t rapid.TB, def *shardmap.Keyspace, k keyspace.Key) (shardmap.
 		}
 		return key
 	}
-	for _, p := range def.Pins {
+	for i, p := range def.Pins {
 		if parse(p.Key).Equal(k) {
-			return shardmap.Assignment{Shard: p.Shard, Epoch: p.Epoch, Range: -1, Pinned: true}, true
+			return shardmap.Assignment{Shard: p.Shard, Epoch: p.Epoch, Range: -1, Pinned: true, Unit: len(def.Ranges) + len(def.Values) + i}, true
 		}
 	}
-	for _, v := range def.Values {
+	for i, v := range def.Values {
 		if parse(v.Key).Equal(k) {
-			return shardmap.Assignment{Shard: v.Shard, Epoch: v.Epoch, Range: -1}, true
+			return shardmap.Assignment{Shard: v.Shard, Epoch: v.Epoch, Range: -1, Unit: len(def.Ranges) + i}, true
 		}
 	}
 	for i, r := range def.Ranges {
@@ -164,7 +164,7 @@ func locateSlowly(t rapid.TB, def *shardmap.Keyspace, k keyspace.Key) (shardmap.
 			return keyspace.CompareKeys(k, parse(bound)) < 0
 		}
 		if (r.Low == nil || !below(r.Low)) && (r.High == nil || below(r.High)) {
-			return shardmap.Assignment{Shard: r.Shard, Epoch: r.Epoch, Range: i}, true
+			return shardmap.Assignment{Shard: r.Shard, Epoch: r.Epoch, Range: i, Unit: i}, true
 		}
 	}
 	return shardmap.Assignment{}, false

@@ -176,7 +176,8 @@ func (d *Declaration) text() string {
 func diffObjects(a, b *Snapshot) []Difference {
 	out := diffNamed(ViewDiffers, a.state.Views, b.state.Views, (*View).QualifiedName, func(*View) string { return "" })
 	out = append(out, diffNamed(FunctionDiffers, a.state.Functions, b.state.Functions, (*Function).QualifiedName, func(*Function) string { return "" })...)
-	return append(out, diffNamed(DeclarationDiffers, a.state.Declarations, b.state.Declarations, (*Declaration).QualifiedName, (*Declaration).text)...)
+	out = append(out, diffNamed(DeclarationDiffers, a.state.Declarations, b.state.Declarations, (*Declaration).QualifiedName, (*Declaration).text)...)
+	return append(out, diffNamed(ConstraintDiffers, a.state.Constraints, b.state.Constraints, func(c *Constraint) string { return c.Name }, (*Constraint).Text)...)
 }
 
 // diffNamed compares two lists by the names of their elements.

@@ -16,6 +16,8 @@ type Snapshot struct {
 	functions map[tableName]*Function
 	// holding: a transit has a hold.
 	holding bool
+	units   int
+	rules   []rule // the constraints
 }
 
 // tableName is the key of the table index; a struct of two strings is hashed
@@ -51,6 +53,14 @@ func normalise(s *State) {
 	s.Keyspaces = present(s.Keyspaces)
 	s.Tables = present(s.Tables)
 	s.Sequences = absent(s.Sequences)
+	s.Constraints = absent(s.Constraints)
+	for i := range s.Constraints {
+		c := &s.Constraints[i]
+		c.Keys, c.Low, c.High = absent(c.Keys), absent(c.Low), absent(c.High)
+		if len(c.Shards) == 0 {
+			c.Shards = nil
+		}
+	}
 	s.Views, s.Functions, s.Declarations = absent(s.Views), absent(s.Functions), absent(s.Declarations)
 	for i := range s.Shards {
 		if len(s.Shards[i].Labels) == 0 {

@@ -27,6 +27,8 @@ type State struct {
 	Functions    []Function `json:"functions,omitempty"` // by name
 	// Declarations say how tables are to be that do not exist yet.
 	Declarations []Declaration `json:"declarations,omitempty"`
+	// Constraints are rules about where keys may be, by name.
+	Constraints []Constraint `json:"constraints,omitempty"`
 }
 
 // Shard is a database that holds ranges.

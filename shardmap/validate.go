@@ -97,7 +97,11 @@ func (s *Snapshot) index() error {
 		}
 		s.keyspaces[k.Name] = ix
 	}
+	s.numberUnits()
 	if err := s.checkTransits(); err != nil {
+		return err
+	}
+	if err := s.indexConstraints(); err != nil {
 		return err
 	}
 	s.tables = make(map[tableName]*Table, len(st.Tables))

@@ -53,6 +53,7 @@ type Metrics struct {
 	inDoubt                    prometheus.Gauge
 	deadlocks                  prometheus.Counter
 	sources                    sources
+	loads                      *loads
 
 	mu        sync.Mutex
 	shards    map[string]*Shard
@@ -114,6 +115,7 @@ func New() *Metrics {
 	m.holds = m.gauges("cleave_held_statements", "Statements that wait now because a part of their keyspace moves to another shard, by keyspace.", "keyspace")
 	m.holdSeconds = m.histograms("cleave_hold_wait_seconds", "Time that statements waited because a part of their keyspace moves to another shard, by keyspace; those that did not wait are not counted.", waitBuckets, "keyspace")
 	m.reads()
+	m.addLoads()
 	m.replicaUp = m.gauges("cleave_replica_up", "1 if the replica can be read from, else 0, by shard and replica (its place among the servers that are not the primary, from 0).", "shard", "replica")
 	m.replicaLag = m.gauges("cleave_replica_lag_bytes", "Write-ahead log that a replica has not replayed, by shard and replica.", "shard", "replica")
 	m.replicaSeconds = m.gauges("cleave_replica_lag_seconds", "Age of what a replica shows, by shard and replica.", "shard", "replica")

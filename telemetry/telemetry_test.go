@@ -47,6 +47,7 @@ func served(t *testing.T, m *Metrics) map[string]*dto.MetricFamily {
 
 // exercise gives every metric a sample.
 func exercise(m *Metrics) {
+	m.Load(map[string]float64{"shard-9": 12.5}, []RangeLoad{{"orders", "[0,)", "shard-9", 12.5, 0.25}})
 	m.HoldBegan("orders").Ended(time.Second)
 	m.HoldBegan("orders")
 	s := m.Shard("shard-0")
@@ -124,6 +125,9 @@ func TestMetricsAreServed(t *testing.T) {
 		`cleave_transactions_in_doubt 2`,
 		`cleave_deadlocks_total 1`,
 		`cleave_held_statements{keyspace="orders"} 1`,
+		`cleave_shard_load{shard="shard-9"} 12.5`,
+		`cleave_range_load{keyspace="orders",range="[0,)",shard="shard-9"} 12.5`,
+		`cleave_range_busy{keyspace="orders",range="[0,)",shard="shard-9"} 0.25`,
 		`cleave_hold_wait_seconds_count{keyspace="orders"} 1`,
 	} {
 		if !strings.Contains(out, want+"\n") {

@@ -1,11 +1,13 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/placement"
@@ -25,11 +27,13 @@ const (
 	ByBytes = "bytes"
 	ByRows  = "rows"
 	ByLoad  = "load"
+	// ByBoth evens out the sum of both shares: of the bytes and of the load.
+	ByBoth = "both"
 )
 
 // BalanceOptions are what a plan is made for.
 type BalanceOptions struct {
-	// By is what is to be even by the shards' weights: ByBytes ("" too), ByRows, ByLoad.
+	// By is what is to be even by the shards' weights: ByBytes ("" too), ByRows, ByLoad, ByBoth.
 	By string `json:"by,omitempty"`
 	// Tolerance is how far above its share a shard may be, as a part of it, and give
 	// nothing away. One that is further above gives its whole surplus.
@@ -40,6 +44,15 @@ type BalanceOptions struct {
 	SplitBytes int64   `json:"split_bytes,omitempty"`
 	SplitLoad  float64 `json:"split_load,omitempty"`
 	MergeBytes int64   `json:"merge_bytes,omitempty"`
+	// MergeLoad is the load below which neighbours of one shard may become one. Where both are
+	// given they have to be small in both.
+	MergeLoad float64 `json:"merge_load,omitempty"`
+	// AloneLoad is the load above which a hot key is placed by itself; 0: never.
+	AloneLoad float64 `json:"alone_load,omitempty"`
+	// MovedBytesMax bounds what the moves copy; what is left is for the next plan. 0: no bound.
+	MovedBytesMax int64 `json:"moved_bytes_max,omitempty"`
+	// AtOnce bounds the moves under way at a time; 0: MaxChildren.
+	AtOnce int `json:"at_once,omitempty"`
 	// BytesPerSecond is the rate that the time is reckoned with; 0: DefaultMoveRate.
 	BytesPerSecond float64 `json:"bytes_per_second,omitempty"`
 }
@@ -52,13 +65,32 @@ const maxCuts = 10
 
 // PlanStep is one thing that a plan wants done.
 type PlanStep struct {
-	Kind     Kind          `json:"kind"` // Split, Move or Merge
+	Kind     Kind          `json:"kind"` // Split, Pin, Move or Merge
 	Keyspace string        `json:"keyspace"`
 	Part     shardmap.Part `json:"part"`           // move: what; split: the range that is cut
 	At       []string      `json:"at,omitempty"`   // split and merge: the bound
 	From     string        `json:"from,omitempty"` // move
 	To       string        `json:"to,omitempty"`
+	Pinned   bool          `json:"pinned,omitempty"` // move: of a key that has a pin then
+	// Repairs is the constraint that is broken without it; "": none.
+	Repairs string `json:"repairs,omitempty"`
+	// Phase: moves of a later one wait until those before have ended.
+	Phase int `json:"phase,omitempty"`
 	Size
+}
+
+// Skew is the greatest Over of a measure, before and after a plan.
+type Skew struct {
+	By     string  `json:"by"`
+	Before float64 `json:"before"`
+	After  float64 `json:"after"`
+}
+
+// HotKey is a key with a large share of the load.
+type HotKey struct {
+	Keyspace string
+	Key      []string
+	Load     float64 // statements per second
 }
 
 // ShardShare is what a shard holds before or after a plan.
@@ -84,6 +116,14 @@ type BalancePlan struct {
 	After      []ShardShare `json:"after"`
 	SkewBefore float64      `json:"skew_before"`
 	SkewAfter  float64      `json:"skew_after"`
+	// Skews are those of bytes, rows and load, as far as they are known.
+	Skews []Skew `json:"skews,omitempty"`
+	// Left is how many moves the bound on bytes has left for the next plan, Broken how
+	// many constraints are broken without the plan.
+	Left   int `json:"left,omitempty"`
+	Broken int `json:"broken,omitempty"`
+
+	weigh func(Size) float64
 }
 
 // piece is a unit of the plan: a unit of the map, or a half of one that is cut.
@@ -93,8 +133,19 @@ type piece struct {
 	kind  string // "range", "value" or "pin"
 	owner string
 	fixed bool
+	// pinned: it is of a key with a pin; repairs: a constraint wants it elsewhere.
+	pinned  bool
+	repairs string
+	// spots are the hot keys in a hash range.
+	spots []spot
 	size  Size
 	unit  placement.Unit
+}
+
+// spot is a hot key of a hash keyspace.
+type spot struct {
+	at   int64
+	load float64
 }
 
 // Labels by which what must stay is kept where it is.
@@ -105,25 +156,33 @@ const (
 
 // Balance makes a plan. sizes are those of each keyspace's placement units, in their
 // order; a keyspace that is not in it stays as it is. Pins stay where somebody put them,
-// and so does what is in transit. Errors: those of placement.Propose, 22023 for options
+// but for what a constraint of the map wants elsewhere, and so does what is in transit. What
+// constraints need is cut out and pinned first; hot keys above o.AloneLoad are pinned too, so
+// that they can be placed by themselves. Errors: those of placement.Propose, 22023 for options
 // and sizes that make no sense.
-func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, constraints []placement.Constraint, o BalanceOptions) (*BalancePlan, error) {
+func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o BalanceOptions) (*BalancePlan, error) {
 	if o.By == "" {
 		o.By = ByBytes
 	}
-	if o.By != ByBytes && o.By != ByRows && o.By != ByLoad || !(o.Tolerance >= 0) || o.SplitBytes < 0 || o.MergeBytes < 0 || !(o.SplitLoad >= 0) || !(o.BytesPerSecond >= 0) {
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a plan by %q with tolerance %v makes no sense", shorten(o.By), o.Tolerance).
-			WithHint("use bytes, rows or load, and numbers of 0 or above")
-	}
-	if o.SplitBytes > 0 && o.MergeBytes > o.SplitBytes/2 {
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "ranges are merged below %d bytes and split above %d: they would be split and merged for ever", o.MergeBytes, o.SplitBytes).
-			WithHint("merge below half of the size for splits, or less")
+	if err := o.Check(); err != nil {
+		return nil, err
 	}
 	p := &BalancePlan{Version: snap.Version(), Options: o}
-	pieces, err := p.cut(snap, sizes)
+	if err := checkSizes(snap, sizes); err != nil {
+		return nil, err
+	}
+	snap, sizes, free, err := p.prepare(snap, sizes, hot)
 	if err != nil {
 		return nil, err
 	}
+	units := map[string][]placement.Unit{}
+	for _, k := range snap.State().Keyspaces {
+		units[k.Name] = k.PlacementUnits()
+	}
+	constraints := snap.PlacementConstraints(units)
+	broken := brokenUnits(snap, units, constraints)
+	pieces := p.cut(snap, sizes, units, free, broken, spotsOf(snap, hot))
+	p.weigh = weighing(o.By, pieces)
 	shards := shardmap.PlacementShards(snap.Shards())
 	for i := range shards {
 		labels := maps.Clone(shards[i].Labels)
@@ -133,13 +192,12 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, constraints []pla
 		labels[nameLabel] = shards[i].Name
 		shards[i].Labels = labels
 	}
-	units := make([]placement.Unit, len(pieces))
-	constraints = slices.Clone(constraints)
+	all := make([]placement.Unit, len(pieces))
 	held := map[string]bool{}
 	for i := range pieces {
 		c := &pieces[i]
 		u := c.unit
-		u.Size = c.size.by(o.By)
+		u.Size = p.weigh(c.size)
 		u.Labels = maps.Clone(u.Labels)
 		if c.fixed {
 			u.Labels[fixedLabel] = c.owner
@@ -148,31 +206,32 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, constraints []pla
 				constraints = append(constraints, stays(c.owner))
 			}
 		}
-		units[i] = u
+		all[i] = u
 	}
-	owners := make([]string, len(units))
+	owners := make([]string, len(all))
 	for i := range pieces {
 		owners[i] = pieces[i].owner
 	}
-	p.Before, p.SkewBefore = shares(snap, pieces, owners, o.By)
-	if len(units) > 0 {
-		proposal, err := placement.Propose(placement.Request{Units: units, Shards: shards, Constraints: constraints, Algorithm: placement.Balanced, Tolerance: o.Tolerance})
+	p.Before, p.SkewBefore = shares(snap, pieces, owners, p.weigh)
+	before := owners
+	if len(all) > 0 {
+		proposal, err := placement.Propose(placement.Request{Units: all, Shards: shards, Constraints: constraints, Algorithm: placement.Balanced, Tolerance: o.Tolerance})
 		if err != nil {
 			return nil, err
 		}
 		owners = proposal.Owners
 	}
-	first := len(p.Steps)
-	for i := range pieces {
-		if c := &pieces[i]; owners[i] != c.owner {
-			p.Steps = append(p.Steps, PlanStep{Kind: Move, Keyspace: c.ks, Part: c.part, From: c.owner, To: owners[i], Size: c.size})
-			p.Rows += c.size.Rows
-			p.Bytes += c.size.Bytes
+	p.moves(pieces, owners, constraints)
+	p.merge(pieces, owners)
+	p.After, p.SkewAfter = shares(snap, pieces, owners, p.weigh)
+	for _, by := range []string{ByBytes, ByRows, ByLoad} {
+		weigh := weighing(by, pieces)
+		s := Skew{By: by}
+		if _, s.Before = shares(snap, pieces, before, weigh); s.Before > 0 {
+			_, s.After = shares(snap, pieces, owners, weigh)
+			p.Skews = append(p.Skews, s)
 		}
 	}
-	p.order(first, o.By)
-	p.merge(pieces, owners)
-	p.After, p.SkewAfter = shares(snap, pieces, owners, o.By)
 	rate := o.BytesPerSecond
 	if rate == 0 {
 		rate = DefaultMoveRate
@@ -186,14 +245,28 @@ func stays(shard string) placement.Constraint {
 		Units: map[string]string{fixedLabel: shard}, Shards: map[string]string{nameLabel: shard}}
 }
 
-func (s Size) by(what string) float64 {
-	switch what {
+// weighing returns what a size counts for.
+func weighing(by string, pieces []piece) func(Size) float64 {
+	switch by {
 	case ByRows:
-		return float64(s.Rows)
+		return func(s Size) float64 { return float64(s.Rows) }
 	case ByLoad:
-		return s.Load
+		return func(s Size) float64 { return s.Load }
+	case ByBoth:
+		var all Size
+		for i := range pieces {
+			all.add(pieces[i].size)
+		}
+		return func(s Size) float64 {
+			return float64(s.Bytes)/max(1, float64(all.Bytes)) + s.Load/max(1e-9, all.Load)
+		}
 	}
-	return float64(s.Bytes)
+	return func(s Size) float64 { return float64(s.Bytes) }
+}
+
+func (s Size) plus(o Size) Size {
+	s.add(o)
+	return s
 }
 
 func (s *Size) add(o Size) {
@@ -203,43 +276,63 @@ func (s *Size) add(o Size) {
 // half is what one half of a range holds, if keys are spread evenly.
 func (s Size) half() Size { return Size{(s.Rows + 1) / 2, (s.Bytes + 1) / 2, s.Load / 2} }
 
-// cut lists the pieces, those that are too large cut, with the splits as steps.
-func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size) ([]piece, error) {
+// Check says what of the options makes no sense: 22023.
+func (o *BalanceOptions) Check() error {
+	if o.By != "" && o.By != ByBytes && o.By != ByRows && o.By != ByLoad && o.By != ByBoth || !(o.Tolerance >= 0) || o.SplitBytes < 0 || o.MergeBytes < 0 || !(o.SplitLoad >= 0) || !(o.MergeLoad >= 0) || !(o.AloneLoad >= 0) || o.MovedBytesMax < 0 || o.AtOnce < 0 || !(o.BytesPerSecond >= 0) {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "a plan by %q with tolerance %v makes no sense", shorten(o.By), o.Tolerance).
+			WithHint("use bytes, rows, load or both, and numbers of 0 or above")
+	}
+	if o.SplitBytes > 0 && o.MergeBytes > o.SplitBytes/2 {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "ranges are merged below %d bytes and split above %d: they would be split and merged for ever", o.MergeBytes, o.SplitBytes).
+			WithHint("merge below half of the size for splits, or less")
+	}
+	if o.SplitLoad > 0 && o.MergeLoad > o.SplitLoad/2 {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "ranges are merged below %g statements a second and split above %g: they would be split and merged for ever", o.MergeLoad, o.SplitLoad).
+			WithHint("merge below half of the load for splits, or less")
+	}
+	return nil
+}
+
+func checkSizes(snap *shardmap.Snapshot, sizes map[string][]Size) error {
+	for name, have := range sizes {
+		if ix, ok := snap.Keyspace(name); ok && len(have) != ix.UnitCount() {
+			return sqlstate.New(sqlstate.InvalidParameterValue, "keyspace %s has %d units, and %d sizes were given", name, ix.UnitCount(), len(have))
+		}
+	}
+	return nil
+}
+
+// cut lists the pieces, those that are too large cut, with the splits as steps. free are pins
+// that may move, broken the units that a constraint wants elsewhere.
+func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size, units map[string][]placement.Unit, free map[string]bool, broken map[string]string, spots map[int][]spot) []piece {
 	var pieces []piece
 	st := snap.State()
 	for i := range st.Keyspaces {
 		k := &st.Keyspaces[i]
-		have, ok := sizes[k.Name]
-		if !ok {
-			continue
-		}
-		units := k.PlacementUnits()
-		if len(have) != len(units) {
-			return nil, sqlstate.New(sqlstate.InvalidParameterValue, "keyspace %s has %d units, and %d sizes were given", k.Name, len(units), len(have))
-		}
-		for n, u := range units {
-			c := piece{ks: k.Name, owner: u.Owner, size: have[n], unit: u, kind: u.Labels["kind"]}
-			switch {
-			case n < len(k.Ranges):
-				c.part = shardmap.Part{Low: k.Ranges[n].Low, High: k.Ranges[n].High}
-			case n < len(k.Ranges)+len(k.Values):
-				c.part = shardmap.Part{Key: k.Values[n-len(k.Ranges)].Key}
-			default:
-				c.part = shardmap.Part{Key: k.Pins[n-len(k.Ranges)-len(k.Values)].Key}
+		have, measured := sizes[k.Name]
+		ix, _ := snap.Keyspace(k.Name)
+		for n, u := range units[k.Name] {
+			c := piece{ks: k.Name, owner: u.Owner, unit: u, kind: u.Labels["kind"], repairs: broken[u.Name]}
+			c.part, _, _ = ix.Unit(n)
+			c.pinned = c.kind == "pin"
+			// Where nothing was measured only constraints move something.
+			c.fixed = c.repairs == "" && (!measured || c.pinned && !free[u.Name])
+			if measured {
+				c.size = have[n]
+			}
+			if len(k.Transits) > 0 && slices.ContainsFunc(k.Transits, func(t shardmap.Transit) bool { return overlaps(snap, k.Name, t.Part, c.part) }) {
+				// Bounds of a transit are bounds of ranges, or it is of one key.
 				c.fixed = true
 			}
-			if !c.fixed && len(k.Transits) > 0 {
-				// Bounds of a transit are bounds of ranges, or it is of one key.
-				c.fixed = slices.ContainsFunc(k.Transits, func(t shardmap.Transit) bool { return overlaps(snap, k.Name, t.Part, c.part) })
-			}
 			if c.kind == "range" && k.Strategy == keyspace.Hash && !c.fixed {
+				c.spots = spots[ix.FirstUnit()+n]
 				pieces = p.halve(pieces, c, 0)
 			} else {
 				pieces = append(pieces, c)
 			}
 		}
 	}
-	return pieces, nil
+	return pieces
 }
 
 // overlaps reports whether a transit is of something of a range or key.
@@ -275,7 +368,12 @@ func overlaps(snap *shardmap.Snapshot, ks string, t, part shardmap.Part) bool {
 // halve adds a hash range, cut as often as it is too large.
 func (p *BalancePlan) halve(pieces []piece, c piece, depth int) []piece {
 	o := &p.Options
-	large := o.SplitBytes > 0 && c.size.Bytes > o.SplitBytes || o.SplitLoad > 0 && c.size.Load > o.SplitLoad
+	// A key cannot be cut: what it has alone is no reason to go on.
+	hottest, hot := 0.0, 0.0
+	for _, s := range c.spots {
+		hottest, hot = max(hottest, s.load), hot+s.load
+	}
+	large := o.SplitBytes > 0 && c.size.Bytes > o.SplitBytes || o.SplitLoad > 0 && c.size.Load > o.SplitLoad && c.size.Load-hottest > o.SplitLoad/2
 	low, high := bound(c.part.Low, math.MinInt64), bound(c.part.High, math.MaxInt64)
 	half := int64(uint64(high-low) / 2)
 	if !large || depth == maxCuts || half == 0 {
@@ -286,11 +384,41 @@ func (p *BalancePlan) halve(pieces []piece, c piece, depth int) []piece {
 	lower, upper := c, c
 	lower.size, upper.size = c.size.half(), c.size.half()
 	lower.part.High, upper.part.Low = at, at
+	lower.spots, upper.spots = nil, nil
+	even := max(0, c.size.Load-hot) / 2
+	lower.size.Load, upper.size.Load = even, even
+	for _, s := range c.spots {
+		side := &lower
+		if s.at >= low+half {
+			side = &upper
+		}
+		side.spots = append(side.spots, s)
+		side.size.Load += s.load
+	}
 	for _, h := range []*piece{&lower, &upper} {
 		h.unit.Name = fmt.Sprintf("%s range %s", c.ks, h.part.Text())
 	}
 	upper.unit.Position = low + half
 	return p.halve(p.halve(pieces, lower, depth+1), upper, depth+1)
+}
+
+// spotsOf are the hot keys that are in ranges of hash keyspaces, by the numbers of these.
+func spotsOf(snap *shardmap.Snapshot, hot []HotKey) map[int][]spot {
+	out := map[int][]spot{}
+	for _, k := range hot {
+		ix, ok := snap.Keyspace(k.Keyspace)
+		if !ok || ix.Def().Strategy != keyspace.Hash {
+			continue
+		}
+		key, err := keyspace.ParseKey(ix.Def().Types, k.Key)
+		if err != nil {
+			continue // of a keyspace that was made anew
+		}
+		if a, err := ix.Locate(key); err == nil && !a.Pinned {
+			out[a.Unit] = append(out[a.Unit], spot{keyspace.HashKey(ix.Def().Seed, key), k.Load})
+		}
+	}
+	return out
 }
 
 func bound(texts []string, none int64) int64 {
@@ -301,40 +429,82 @@ func bound(texts []string, none int64) int64 {
 	return n
 }
 
-// order puts moves first that take most off the fullest shards.
-func (p *BalancePlan) order(first int, by string) {
+// moves adds the moves: first those that repair a constraint, then those that take most
+// off the fullest shards. owners of what is left for another plan are set back.
+func (p *BalancePlan) moves(pieces []piece, owners []string, constraints []placement.Constraint) {
 	over := map[string]float64{}
 	for _, s := range p.Before {
 		over[s.Shard] = s.Over
 	}
-	slices.SortStableFunc(p.Steps[first:], func(a, b PlanStep) int {
-		if x, y := over[a.From], over[b.From]; x != y {
-			if x > y {
-				return -1
+	// A shard is free for what is isolated when all others have left it, and for others when
+	// that has left.
+	var alone []string
+	for i := range constraints {
+		if constraints[i].Kind == placement.Isolation {
+			for label := range constraints[i].Units {
+				alone = append(alone, label)
 			}
-			return 1
 		}
-		if x, y := a.by(by), b.by(by); x != y {
-			if x > y {
-				return -1
-			}
-			return 1
+	}
+	isolated := func(c *piece) bool {
+		return slices.ContainsFunc(alone, func(label string) bool { return c.unit.Labels[label] != "" })
+	}
+	held := map[string]bool{}
+	for i := range pieces {
+		if isolated(&pieces[i]) {
+			held[pieces[i].owner] = true
 		}
-		return 0
+	}
+	var order []int
+	phase := map[int]int{}
+	for i := range pieces {
+		c := &pieces[i]
+		if owners[i] == c.owner {
+			continue
+		}
+		order = append(order, i)
+		switch {
+		case isolated(c):
+			phase[i] = 1
+		case held[owners[i]]:
+			phase[i] = 2
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &pieces[a], &pieces[b]
+		return cmp.Or(cmp.Compare(phase[a], phase[b]), cmp.Compare(strings.Compare(y.repairs, ""), strings.Compare(x.repairs, "")),
+			cmp.Compare(over[y.owner], over[x.owner]), cmp.Compare(p.weigh(y.size), p.weigh(x.size)))
 	})
+	last := 2
+	for _, i := range order {
+		c := &pieces[i]
+		if most := p.Options.MovedBytesMax; phase[i] > last || most > 0 && p.Bytes+c.size.Bytes > most {
+			last = min(last, phase[i])
+			owners[i] = c.owner
+			p.Left++
+			continue
+		}
+		p.Steps = append(p.Steps, PlanStep{Kind: Move, Keyspace: c.ks, Part: c.part, From: c.owner, To: owners[i], Pinned: c.pinned, Repairs: c.repairs, Phase: phase[i], Size: c.size})
+		p.Rows += c.size.Rows
+		p.Bytes += c.size.Bytes
+	}
 }
 
 // merge adds the merges of neighbours that are small together.
 func (p *BalancePlan) merge(pieces []piece, owners []string) {
-	limit := p.Options.MergeBytes
-	if limit <= 0 {
+	o := &p.Options
+	if o.MergeBytes <= 0 && o.MergeLoad <= 0 {
 		return
+	}
+	small := func(s Size) bool {
+		return (o.MergeBytes <= 0 || s.Bytes < o.MergeBytes) && (o.MergeLoad <= 0 || s.Load < o.MergeLoad) &&
+			(o.SplitBytes <= 0 || s.Bytes <= o.SplitBytes/2) && (o.SplitLoad <= 0 || s.Load <= o.SplitLoad/2)
 	}
 	var sum Size
 	for i := range pieces {
 		c := &pieces[i]
 		joins := i > 0 && c.kind == "range" && pieces[i-1].kind == "range" && pieces[i-1].ks == c.ks &&
-			!c.fixed && !pieces[i-1].fixed && owners[i] == owners[i-1] && sum.Bytes+c.size.Bytes < limit
+			!c.fixed && !pieces[i-1].fixed && owners[i] == owners[i-1] && small(sum.plus(c.size)) && sameRules(&c.unit, &pieces[i-1].unit)
 		if !joins {
 			sum = c.size
 			continue
@@ -345,7 +515,7 @@ func (p *BalancePlan) merge(pieces []piece, owners []string) {
 }
 
 // shares says what each shard holds.
-func shares(snap *shardmap.Snapshot, pieces []piece, owners []string, by string) (all []ShardShare, skew float64) {
+func shares(snap *shardmap.Snapshot, pieces []piece, owners []string, weigh func(Size) float64) (all []ShardShare, skew float64) {
 	index := map[string]int{}
 	weights, total := 0.0, 0.0
 	for i, s := range snap.Shards() {
@@ -355,10 +525,10 @@ func shares(snap *shardmap.Snapshot, pieces []piece, owners []string, by string)
 	}
 	for i := range pieces {
 		all[index[owners[i]]].add(pieces[i].size)
-		total += pieces[i].size.by(by)
+		total += weigh(pieces[i].size)
 	}
 	for i, s := range snap.Shards() {
-		have := all[i].by(by)
+		have := weigh(all[i].Size)
 		switch share := total * s.Weight / weights; {
 		case share > 0:
 			all[i].Over = have / share

@@ -41,6 +41,8 @@ func applied(t testing.TB, snap *shardmap.Snapshot, p *workflow.BalancePlan) *sh
 		switch step.Kind {
 		case workflow.Split:
 			err = s.Split(step.Keyspace, step.At)
+		case workflow.Pin:
+			err = s.PutPin(step.Keyspace, step.Part.Key, step.To)
 		case workflow.Move:
 			err = s.SetOwner(step.Keyspace, step.Part, step.To)
 		case workflow.Merge:
@@ -153,8 +155,13 @@ func TestBalanceKeepsWhatStays(t *testing.T) {
 		t.Errorf("skew %v", p.SkewAfter)
 	}
 	// Residency wins over evenness.
-	only := []placement.Constraint{{Name: "nowhere else", Kind: placement.Residency, Shards: map[string]string{"cleave/name": "s0"}}}
-	if p, err = workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, only, workflow.BalanceOptions{}); err != nil || len(p.Steps) != 0 {
+	s = snap.State().Clone()
+	s.Shards[0].Labels = map[string]string{"disk": "fast"}
+	s.PutConstraint(shardmap.Constraint{Name: "fast", Kind: placement.Residency, Keyspace: "k", Shards: s.Shards[0].Labels})
+	if snap, err = shardmap.NewSnapshot(s); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{}); err != nil || len(p.Steps) != 0 {
 		t.Errorf("%v, %+v", err, p)
 	}
 }

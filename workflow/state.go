@@ -45,6 +45,8 @@ const (
 	// Rebalance makes a plan of splits, moves and merges by what ranges hold, and carries it
 	// out when somebody has approved it.
 	Rebalance Kind = "rebalance"
+	// Pin pins a key to the shard that owns it, so that it can be moved by itself.
+	Pin Kind = "pin"
 )
 
 // StepName is where a workflow is.
@@ -227,7 +229,7 @@ type Line struct {
 func New(spec Spec, at int64) State {
 	s := State{Format: Format, Spec: spec, Step: Planned, Seq: 1, Created: at}
 	switch spec.Kind {
-	case Split:
+	case Split, Pin:
 		s.Step = Editing
 	case Merge, Drain, Spread, Rebalance:
 		s.Step = Planning
@@ -353,4 +355,19 @@ type Progress struct {
 	Doing Op     `json:"doing,omitempty"`
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"`
+}
+
+// CopyTook is how long the last copy of a move took, as its history tells; ok is false if it has
+// not ended.
+func (s *State) CopyTook() (took time.Duration, ok bool) {
+	var began int64
+	for _, l := range s.History {
+		switch {
+		case l.Step == Copying:
+			began, ok = l.At, false
+		case l.Step == CatchingUp && began > 0 && !ok && !s.Back:
+			took, ok = time.Duration(l.At-began)*time.Millisecond, true
+		}
+	}
+	return max(took, time.Millisecond), ok && s.Spec.Kind == Move && s.Spec.Window == ""
 }

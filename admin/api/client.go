@@ -268,6 +268,33 @@ func (c *Client) Ranges(ctx context.Context, keyspace string) ([]admin.RangeInfo
 	return ask[[]admin.RangeInfo](ctx, c, "ranges", byKeyspace(keyspace))
 }
 
+// Heat implements admin.API.
+func (c *Client) Heat(ctx context.Context, req admin.HeatRequest) (*admin.HeatInfo, error) {
+	q := byKeyspace(req.Keyspace)
+	if req.Limit > 0 {
+		if q == nil {
+			q = url.Values{}
+		}
+		q.Set("limit", strconv.Itoa(req.Limit))
+	}
+	return ask[*admin.HeatInfo](ctx, c, "heat", q)
+}
+
+// Constraints implements admin.API.
+func (c *Client) Constraints(ctx context.Context) ([]admin.ConstraintInfo, error) {
+	return ask[[]admin.ConstraintInfo](ctx, c, "constraints", nil)
+}
+
+// AddConstraint implements admin.API.
+func (c *Client) AddConstraint(ctx context.Context, req admin.ConstraintRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "constraint_add", req)
+}
+
+// RemoveConstraint implements admin.API.
+func (c *Client) RemoveConstraint(ctx context.Context, req admin.ConstraintRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "constraint_remove", req)
+}
+
 // Pins implements admin.API.
 func (c *Client) Pins(ctx context.Context, keyspace string) ([]admin.PinInfo, error) {
 	return ask[[]admin.PinInfo](ctx, c, "pins", byKeyspace(keyspace))

@@ -117,6 +117,13 @@ func NewHandler(opts Options) http.Handler {
 	query(h, mux, "pins", func(ctx context.Context, q url.Values) (any, error) {
 		return list(a.Pins(ctx, q.Get("keyspace")))
 	}, "keyspace")
+	query(h, mux, "heat", func(ctx context.Context, q url.Values) (any, error) {
+		limit, err := number(q, "limit")
+		if err != nil {
+			return nil, err
+		}
+		return a.Heat(ctx, admin.HeatRequest{Keyspace: q.Get("keyspace"), Limit: int(min(limit, 1<<20))})
+	}, "keyspace", "limit")
 	query(h, mux, "map", func(ctx context.Context, q url.Values) (any, error) {
 		v, err := number(q, "version")
 		if err != nil {
@@ -159,6 +166,9 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "create_keyspace", a.CreateKeyspace)
 	change(h, mux, "distribute", a.Distribute)
 	change(h, mux, "declare", a.Declare)
+	query(h, mux, "constraints", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Constraints(ctx)) })
+	change(h, mux, "constraint_add", a.AddConstraint)
+	change(h, mux, "constraint_remove", a.RemoveConstraint)
 	change(h, mux, "pin", a.Pin)
 	change(h, mux, "unpin", a.Unpin)
 	change(h, mux, "shard_add", a.AddShard)
@@ -179,6 +189,8 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "plan", a.Plan)
 	query(h, mux, "plan_show", func(ctx context.Context, q url.Values) (any, error) { return a.ShowPlan(ctx, q.Get("id")) }, "id")
 	change(h, mux, "plan_approve", a.Approve)
+	query(h, mux, "policy", func(ctx context.Context, _ url.Values) (any, error) { return a.Policy(ctx) })
+	change(h, mux, "policy_set", a.SetPolicy)
 	change(h, mux, "pause", a.Pause)
 	change(h, mux, "resume", a.Resume)
 	change(h, mux, "cancel", a.Cancel)

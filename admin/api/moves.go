@@ -56,6 +56,16 @@ func (c *Client) Approve(ctx context.Context, req admin.WorkflowRequest) (*admin
 	return tell[admin.WorkflowInfo](ctx, c, "plan_approve", req)
 }
 
+// Policy implements admin.API.
+func (c *Client) Policy(ctx context.Context) (*admin.PolicyInfo, error) {
+	return ask[*admin.PolicyInfo](ctx, c, "policy", nil)
+}
+
+// SetPolicy implements admin.API.
+func (c *Client) SetPolicy(ctx context.Context, req admin.PolicyRequest) (*admin.PolicyInfo, error) {
+	return tell[admin.PolicyInfo](ctx, c, "policy_set", req)
+}
+
 // Pause implements admin.API.
 func (c *Client) Pause(ctx context.Context, req admin.WorkflowRequest) (*admin.WorkflowInfo, error) {
 	return tell[admin.WorkflowInfo](ctx, c, "pause", req)

@@ -91,22 +91,29 @@ cleave moves shows it at any time. The same as SELECT cleave.move(...).`,
 func (a *app) splitCommand() *cobra.Command {
 	var f change
 	var p partFlags
-	var id, at string
+	var id, at, half string
 	cmd := &cobra.Command{
-		Use:   "split --keyspace K (--at KEY | --range LOW:HIGH)",
+		Use:   "split --keyspace K (--at KEY | --range LOW:HIGH [--half rows|load|positions])",
 		Short: "Cut a range in two",
 		Long: `Cuts the range that a bound lies in, so that its halves can be moved one by one. No
-row is moved. In a hash keyspace --range cuts a range in the middle of its positions.`,
+row is moved. --range cuts one of the ranges in halves: of equal rows, of equal load, or of
+equal positions (the default in a hash keyspace). Rows are asked of the shard: of up to 200,000
+rows the middle is exact, of more on PostgreSQL it is that of a sample. Load is what cleave heat
+shows.`,
 		Example: `  cleave split --keyspace orders --at 2026-07-01
+  cleave split --keyspace orders --range : --half rows
+  cleave split --keyspace hash_bigint --range 0: --half load --dry-run
   cleave split --keyspace hash_bigint --range 0:`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req := admin.SplitRequest{Meta: f.meta(), ID: id, Keyspace: p.keyspace, Range: p.rang}
+			req := admin.SplitRequest{Meta: f.meta(), ID: id, Keyspace: p.keyspace, Range: p.rang, Half: half}
 			switch {
 			case p.keyspace == "":
 				return &usageError{errMissing("--keyspace", "see cleave keyspace list"), cmd}
 			case (p.rang == "") == !cmd.Flags().Changed("at"):
 				return &usageError{errors.New("give --at or --range"), cmd}
+			case half != "" && p.rang == "":
+				return &usageError{errors.New("--half is of a --range"), cmd}
 			}
 			if cmd.Flags().Changed("at") {
 				var err error
@@ -119,7 +126,8 @@ row is moved. In a hash keyspace --range cuts a range in the middle of its posit
 	}
 	cmd.Flags().StringVar(&p.keyspace, "keyspace", "", "the keyspace")
 	cmd.Flags().StringVar(&at, "at", "", "the key to cut at, which becomes the first of the upper half; several columns with commas")
-	cmd.Flags().StringVar(&p.rang, "range", "", "the range that is cut in the middle, LOW:HIGH or LOW..HIGH")
+	cmd.Flags().StringVar(&p.rang, "range", "", "the range that is cut in halves, LOW:HIGH or LOW..HIGH")
+	cmd.Flags().StringVar(&half, "half", "", "what both halves have alike: rows, load or positions")
 	cmd.Flags().StringVar(&id, "id", "", "name of the workflow (default: one is made)")
 	f.flags(cmd)
 	return cmd

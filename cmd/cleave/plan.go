@@ -23,13 +23,14 @@ func (a *app) planCommand() *cobra.Command {
 		Long: `Measures what each range holds and makes a plan of splits, moves and merges after which
 every shard has its share by weight, moving as little as that needs. The plan is stored with
 its steps, the bytes to move, the skew before and after and the time that it will take, and
-nothing is done before cleave plan approve. Pins stay where they are, and so does what is
-being moved. Sizes are the shards' estimates: PostgreSQL's are those of its last ANALYZE.
+nothing is done before cleave plan approve. What breaks a constraint is moved first. Pins stay
+where they are unless a constraint wants them elsewhere, and so does what is being moved. Sizes are the shards' estimates: PostgreSQL's are those of its last ANALYZE.
 
 A shard that does not answer ends the measuring: nothing is planned because of it. The same
 as SELECT cleave.plan(...).`,
 		Example: `  cleave plan --keyspace hash_bigint --tolerance 0.05
   cleave plan --split-bytes 10000000000 --merge-bytes 1000000
+  cleave plan --by load --split-load 500 --alone-load 200
   cleave plan show rebalance-1a2b3c4d
   cleave plan approve rebalance-1a2b3c4d`,
 		Args: args(0, 0),
@@ -57,10 +58,15 @@ as SELECT cleave.plan(...).`,
 	flags := cmd.Flags()
 	flags.StringVar(&req.ID, "id", "", "name of the plan (default: one is made)")
 	flags.StringVar(&req.Keyspace, "keyspace", "", "only this keyspace (default: all)")
-	flags.StringVar(&req.Measure, "by", "bytes", "what is to be even: bytes or rows")
+	flags.StringVar(&req.Measure, "by", "bytes", "what is to be even: bytes, rows, load (statements) or both (bytes and load)")
 	flags.Float64Var(&tolerance, "tolerance", admin.DefaultTolerance, "how far above its share a shard may be and give nothing: 0.05 is 5 per cent")
 	flags.Int64Var(&req.SplitBytes, "split-bytes", 0, "cut hash ranges above this size; 0 is never")
 	flags.Int64Var(&req.MergeBytes, "merge-bytes", 0, "merge neighbours of one shard that are below this size together; 0 is never")
+	flags.Float64Var(&req.SplitLoad, "split-load", 0, "cut hash ranges with more statements a second; 0 is never")
+	flags.Float64Var(&req.MergeLoad, "merge-load", 0, "merge neighbours of one shard that have fewer statements a second together; 0 is never")
+	flags.Float64Var(&req.AloneLoad, "alone-load", 0, "place hot keys with more statements a second by themselves; 0 is never")
+	flags.Int64Var(&req.MovedBytesMax, "moved-bytes-max", 0, "leave moves beyond this sum for the next plan; 0 is no bound")
+	flags.IntVar(&req.AtOnce, "at-once", 0, "moves at a time; 0 is as many as the coordinator carries out")
 	flags.BoolVar(&req.Approve, "approve", false, "carry it out as soon as it is made")
 	flags.Int64Var(&req.RowsPerSecond, "rows-per-second", 0, "bound of each move's copy and clean-up; 0 is none")
 	flags.Int64Var(&req.BytesPerSecond, "bytes-per-second", 0, "bound of each move's copy; 0 is none")
@@ -136,6 +142,15 @@ func (a *app) showPlan(cmd *cobra.Command, c *api.Client, id string, wait bool) 
 	fmt.Fprintf(a.stdout, "%d steps, %s of %d rows to move, about %s; made from map version %d\n", len(p.Plan.Steps), byteText(p.Plan.Bytes), p.Plan.Rows,
 		(time.Duration(p.Plan.Seconds*float64(time.Second)) + time.Second).Truncate(time.Second), p.Plan.Version)
 	fmt.Fprintf(a.stdout, "skew %.2f now, %.2f afterwards (the fullest shard over its share)\n", p.Plan.SkewBefore, p.Plan.SkewAfter)
+	for _, s := range p.Plan.Skews {
+		fmt.Fprintf(a.stdout, "  of %s: %.2f -> %.2f\n", s.By, s.Before, s.After)
+	}
+	if p.Plan.Broken > 0 {
+		fmt.Fprintf(a.stdout, "it repairs what breaks %d constraints\n", p.Plan.Broken)
+	}
+	if p.Plan.Left > 0 {
+		fmt.Fprintf(a.stdout, "%d moves are left for the next plan by the bound on bytes\n", p.Plan.Left)
+	}
 	after := map[string]string{}
 	for _, s := range p.Plan.After {
 		after[s.Shard] = byteText(s.Bytes) + " (" + strconv.FormatFloat(s.Over, 'f', 2, 64) + ")"

@@ -198,7 +198,7 @@ func (a *app) root() *cobra.Command {
 	addSettings(flags, adminSettings...)
 	root.AddCommand(
 		a.upCommand(), a.initCommand(), a.routerCommand(), a.coordinatorCommand(),
-		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(),
+		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(), a.heatCommand(), a.constraintCommand(), a.policyCommand(),
 		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(),
 		a.moveCommand(), a.splitCommand(), a.mergeCommand(), a.spreadCommand(), a.planCommand(), a.movesCommand(), a.verifyCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),

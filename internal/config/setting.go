@@ -24,6 +24,8 @@ type Config struct {
 	Servers   int    // private PostgreSQL servers to spread them over
 	Directory string // path of the directory's SQLite file, or its etcd:// URL; "" is directory.db in Data
 	LeaseTTL  time.Duration
+	// LoadWindow is the half-life of load figures.
+	LoadWindow time.Duration
 
 	MaxConnections           int // client sessions
 	PoolSize                 int // connections to one shard
@@ -161,6 +163,8 @@ var settings = []Setting{
 		func(c *Config) *time.Duration { return &c.FailoverWait }),
 	duration("hold-timeout", "how long statements wait whose keys are just then given to another shard, unless the session sets cleave.hold_timeout", 10*time.Second, time.Millisecond,
 		func(c *Config) *time.Duration { return &c.HoldTimeout }),
+	duration("load-window", "half-life of the load figures of ranges and keys: what was so long ago counts half", 2*time.Minute, time.Second,
+		func(c *Config) *time.Duration { return &c.LoadWindow }),
 	choice("read-policy", "where reads go that a replica can answer, unless the session sets cleave.read_policy", "primary", []string{"primary", "replica", "nearest"},
 		func(c *Config) *string { return &c.ReadPolicy }),
 	duration("max-replica-lag", "how old the data of a replica may be that is read, unless the session sets cleave.max_replica_lag; 0 is no limit", 10*time.Second, 0,

@@ -85,7 +85,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	}
 	r.Executor = executor.New(executor.Options{
 		Directory: o.Directory, Drivers: byName, Planner: r.Planner, Limits: executorLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
-		Lease: o.Lease,
+		Lease: o.Lease, Member: o.Member,
 	})
 	if err := r.Executor.Start(ctx); err != nil {
 		_ = r.Executor.Close() // the first error is the one to report
@@ -247,7 +247,7 @@ func planLimits(cfg *config.Config) planner.Limits {
 }
 
 func executorLimits(cfg *config.Config) executor.Limits {
-	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg), HoldTimeout: cfg.HoldTimeout, Lanes: cfg.Lanes}
+	return executor.Limits{PoolMax: cfg.PoolSize, ConnectTimeout: cfg.ConnectTimeout, FailoverWait: failoverWait(cfg), HoldTimeout: cfg.HoldTimeout, Lanes: cfg.Lanes, LoadWindow: cfg.LoadWindow}
 }
 
 func gatewayLimits(cfg *config.Config) gateway.Limits {

@@ -140,7 +140,8 @@ func startWith(t *testing.T, path, candidate string, shards []admin.BootstrapSha
 	if err := errors.Join(err, ops.Close()); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Load(config.Input{})
+	// What ranges get is known at once, and forgotten soon.
+	cfg, err := config.Load(config.Input{Flags: map[string]string{"load-window": "2s"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,198 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/telemetry/heat"
+)
+
+// DefaultLoadWindow is the half-life of load figures: what was so long ago counts half.
+const DefaultLoadWindow = 2 * time.Minute
+
+const (
+	// hotKeys is how many keys the sketch has, hotShare from which share of all on one is hot.
+	hotKeys  = 256
+	hotShare = 0.02
+)
+
+// metered is a map and the counters of its units.
+type metered struct {
+	snap  *shardmap.Snapshot
+	meter *heat.Meter
+}
+
+// load measures where the load is, see package heat.
+type load struct {
+	now  atomic.Pointer[metered]
+	keys *heat.Sketch
+
+	mu     sync.Mutex
+	window time.Duration
+	rates  *heat.Rates
+	began  time.Time // of the time since the last fold
+}
+
+func (l *load) init(window time.Duration) {
+	if window <= 0 {
+		window = DefaultLoadWindow
+	}
+	l.window, l.rates, l.keys, l.began = window, heat.NewRates(window), heat.NewSketch(hotKeys), time.Now()
+}
+
+// install begins to count by another map.
+func (l *load) install(snap *shardmap.Snapshot) {
+	next := &metered{snap: snap, meter: heat.NewMeter(snap.Units())}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fold()
+	last := l.now.Swap(next)
+	l.rates.Reset(snap.Units(), func(figures []float64) []float64 {
+		if last == nil {
+			return make([]float64, snap.Units())
+		}
+		return snap.Carry(last.snap, figures)
+	})
+}
+
+// Count counts a statement that is about to run, routed by a map, and returns where its time
+// is to be counted. sample: its key is worth a call of Named. It allocates nothing.
+func (e *Executor) Count(snap *shardmap.Snapshot, r *planner.Route) (c *heat.Cell, sample bool) {
+	if m := e.load.now.Load(); m != nil && m.snap == snap {
+		return m.meter.Count(r.Unit - 1)
+	}
+	return nil, false // by a transaction's own map, or one that was just replaced
+}
+
+// Named counts the key of a statement for the hot keys.
+func (e *Executor) Named(ks string, key []string) {
+	e.load.keys.Add(ks + "\x00" + strings.Join(key, "\x00"))
+}
+
+// fold takes in what was counted; mu is held.
+func (l *load) fold() {
+	now := time.Now()
+	since := now.Sub(l.began)
+	l.began = now
+	if m := l.now.Load(); m != nil {
+		l.rates.Fold(m.meter, since)
+		l.keys.Fade(math.Exp2(-since.Seconds() / l.window.Seconds()))
+	}
+}
+
+// Load returns the load that this process sees: statements per second and busy seconds per
+// second by unit of the map, and the hot keys.
+func (e *Executor) Load() (snap *shardmap.Snapshot, statements, busy []float64, keys []shardmap.HotKey) {
+	l := &e.load
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fold()
+	m := l.now.Load()
+	if m == nil {
+		return nil, nil, nil, nil
+	}
+	snap = m.snap
+	statements, busy = make([]float64, snap.Units()), make([]float64, snap.Units())
+	all := 0.0
+	for i := range statements {
+		statements[i], busy[i] = l.rates.Of(i)
+		all += statements[i]
+	}
+	top, seen := l.keys.Top(shardmap.HeatKeysMax, hotShare)
+	for _, k := range top {
+		parts := strings.Split(k.Key, "\x00")
+		// The sketch sees a sample of all: shares are what it knows.
+		if rate := all * k.Count / seen; seen >= 8 && rate > 0 {
+			keys = append(keys, shardmap.HotKey{Keyspace: parts[0], Key: parts[1:], Statements: rate})
+		}
+	}
+	return snap, statements, busy, keys
+}
+
+// report tells the directory what this member has measured, four times in a window, where
+// it differs from what was told before.
+func (e *Executor) report(ctx context.Context) {
+	every := max(e.load.window/4, 100*time.Millisecond)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var told shardmap.HeatReport
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		snap, statements, busy, keys := e.Load()
+		e.metrics.Load(served(snap, statements, busy))
+		r := shardmap.NewHeatReport(snap, statements, busy, keys)
+		if e.member == "" || !r.Differs(&told) {
+			continue
+		}
+		if err := e.tell(ctx, &r); err != nil {
+			e.log.Debug("the directory was not told of the load", telemetry.KeyError, err)
+			continue
+		}
+		told = r
+	}
+}
+
+// served is what metrics tell: the load of every shard and of the hottest ranges.
+func served(snap *shardmap.Snapshot, statements, busy []float64) (map[string]float64, []telemetry.RangeLoad) {
+	shards := map[string]float64{}
+	for _, s := range snap.Shards() {
+		shards[s.Name] = 0
+	}
+	var top []telemetry.RangeLoad
+	for _, k := range snap.State().Keyspaces {
+		ix, _ := snap.Keyspace(k.Name)
+		for i := range ix.UnitCount() {
+			n := statements[ix.FirstUnit()+i]
+			if n == 0 {
+				continue
+			}
+			p, shard, _ := ix.Unit(i)
+			shards[shard] += n
+			if len(top) == telemetry.RangesMax && n <= top[len(top)-1].Statements {
+				continue
+			}
+			at, _ := slices.BinarySearchFunc(top, n, func(r telemetry.RangeLoad, n float64) int { return cmp.Compare(n, r.Statements) })
+			top = slices.Insert(top, at, telemetry.RangeLoad{Keyspace: k.Name, Range: p.Text(), Shard: shard, Statements: n, Busy: busy[ix.FirstUnit()+i]})
+			top = top[:min(len(top), telemetry.RangesMax)]
+		}
+	}
+	return shards, top
+}
+
+// tell writes a report. A directory that cannot be reached is told the next time.
+func (e *Executor) tell(ctx context.Context, r *shardmap.HeatReport) error {
+	ctx, stop := context.WithTimeout(ctx, e.limits.ConnectTimeout)
+	defer stop()
+	b, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	key := shardmap.HeatPrefix + e.member
+	old, err := e.directory.Record(ctx, key)
+	if err != nil && !errors.Is(err, shardmap.ErrNotFound) {
+		return err
+	}
+	_, err = e.directory.PutRecord(ctx, key, b, old.Revision)
+	return err
+}
+
+// TextKey returns the key that a text names which has the statement's shape, nil if it
+// cannot be told.
+func (e *Executor) TextKey(sh *planner.Shaper, st *planner.Statement, text []byte) []string {
+	_, view, literals := shapeOf(sh, text)
+	return st.TextKey(view, literals)
+}
