@@ -47,6 +47,7 @@ type options struct {
 	texts   int
 	shards  int
 	spread  int
+	sort    int
 }
 
 func main() {
@@ -61,6 +62,7 @@ func main() {
 	flag.StringVar(&o.parts, "parts", "statements,clients,texts,spread,transactions,moves,sqlite", "what to run")
 	flag.IntVar(&o.texts, "texts", 1_000_000, "distinct texts of the part texts")
 	flag.IntVar(&o.spread, "spread", 1_000_000, "rows of the parts spread and moves")
+	flag.IntVar(&o.sort, "sort", 10_000_000, "rows of the part sort, which runs only if it is named")
 	flag.IntVar(&o.shards, "shards", 4, "PostgreSQL shards of the router")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -219,6 +221,11 @@ SELECT * FROM bench_big WHERE k = :k;
 	fmt.Println()
 	if strings.Contains(o.parts, "spread") {
 		if err := spread(ctx, o, cleaveURL, admin); err != nil {
+			return err
+		}
+	}
+	if strings.Contains(o.parts, "sort") {
+		if err := sorted(ctx, o, cleaveURL, up.Process.Pid); err != nil {
 			return err
 		}
 	}

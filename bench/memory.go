@@ -13,18 +13,21 @@ import (
 )
 
 // resident returns a process's resident memory in MiB (VmRSS of /proc/PID/status).
-func resident(pid int) (float64, error) {
+func resident(pid int) (float64, error) { return memoryOf(pid, "VmRSS:") }
+
+// memoryOf returns a line of /proc/PID/status in MiB.
+func memoryOf(pid int, name string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 			return kb / 1024, err
 		}
 	}
-	return 0, fmt.Errorf("process %d has no VmRSS", pid)
+	return 0, fmt.Errorf("process %d has no %s", pid, name)
 }
 
 // idleClients opens a thousand sessions, each of which prepares and runs a

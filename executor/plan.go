@@ -172,6 +172,11 @@ func (e *Executor) PlanSeveral(text []byte, s *Settings, snap *shardmap.Snapshot
 	return st, nil
 }
 
+// AtTime is Planner.AtTime under a search path. Nothing is cached.
+func (e *Executor) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (string, error) {
+	return e.planner.AtTime(st, snap, e.path(s, snap))
+}
+
 // PlanOf is the kind of plan as metrics, logs and traces name it.
 func PlanOf(st *planner.Statement) telemetry.Plan {
 	switch st.Kind {

@@ -325,9 +325,19 @@ func TestCopyTransactions(t *testing.T) {
 	}
 
 	exec(t, conn, "CREATE TABLE kinds (id int PRIMARY KEY, name text, made timestamptz DEFAULT now(), fine int DEFAULT 7) WITH (cleave.reference)")
-	if _, err := copyFrom(conn, "1\ta\n", "COPY kinds (id, name) FROM STDIN"); codeOf(err) != "0A000" {
+	exec(t, conn, "CREATE TABLE dice (id int PRIMARY KEY, n float8 DEFAULT random()) WITH (cleave.reference)")
+	if _, err := copyFrom(conn, "1\n", "COPY dice (id) FROM STDIN"); codeOf(err) != "0A000" {
 		t.Errorf("a default that differs by shard: %v", err)
 	}
+	if tag, err := copyFrom(conn, "3\tc\n", "COPY kinds (id, name) FROM STDIN"); err != nil || tag.String() != "COPY 1" {
+		t.Error(tag, err)
+	}
+	for i := range cl.shards {
+		if at, want := cl.direct(t, i, "SELECT made::text FROM kinds"), cl.direct(t, 0, "SELECT made::text FROM kinds"); at != want {
+			t.Errorf("shard %d has the default %s, shard 0 %s", i, at, want)
+		}
+	}
+	exec(t, conn, "DELETE FROM kinds")
 	if tag, err := copyFrom(conn, "1\ta\t\\N\n2\tb\t2020-01-01\n", "COPY kinds (id, name, made) FROM STDIN"); err != nil || tag.String() != "COPY 2" {
 		t.Error(tag, err)
 	}

@@ -505,7 +505,11 @@ func (x *session) plan(sql []byte) (*planner.Statement, error) {
 		}
 		return nil, errWait
 	}
-	return x.srv.ex.Plan(sql, x.settings, snap, private)
+	st, err := x.srv.ex.Plan(sql, x.settings, snap, private)
+	if err != nil {
+		return nil, x.judged(err, sql, private)
+	}
+	return st, nil
 }
 
 // waiting returns a context that a cancel request ends; done must be called.

@@ -36,6 +36,9 @@ type CopyPlan struct {
 	// which the text names before the client's.
 	Made    []FillValue
 	MadeFor []*shardmap.Column
+	// Timed are the defaults of the last columns of MadeFor, which depend on the time
+	// at which the transaction began: parameter 1. All rows get the same.
+	Timed []string
 	// Omitted are the columns of a reference table that the rows have no value for:
 	// their defaults have to be constants.
 	Omitted []string
@@ -107,6 +110,18 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 				p.Made, p.MadeFor = append(p.Made, a.makes(t, g)), append(p.MadeFor, g)
 				made = append(made, stringNode(g.Name))
 			}
+		}
+		for _, col := range leftOut(t, p.Columns) {
+			expr := a.clockDefault(col)
+			if a.differsByRow(expr) {
+				refuse("the default of column "+quoteIdent(col.Name)+" depends on the transaction's time and is another for each row", "give the column in the COPY")
+			}
+			text := a.written(selectOf([]*pg.Node{a.clocked(expr)}, nil, nil))
+			p.Timed, p.MadeFor = append(p.Timed, "("+strings.TrimPrefix(text, "SELECT ")+")::"+col.Type), append(p.MadeFor, col)
+			made = append(made, stringNode(col.Name))
+		}
+		if p.HasDefault && len(clockColumns(t)) > 0 {
+			refuse("the option DEFAULT of COPY is not supported over several shards for a table with a default that depends on the transaction's time", "leave the option out, and give the values")
 		}
 		from.Attlist = append(made, from.Attlist...)
 		if t.Kind == shardmap.Reference {

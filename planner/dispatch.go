@@ -98,6 +98,7 @@ func (a *analyzer) dispatch() {
 	st := a.st
 	st.Keys, st.Reusable = nil, false
 	a.second.planning = true
+	a.timedCall(a.second.top)
 	var err error
 	switch a.second.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:

@@ -269,8 +269,10 @@ func loadLists() (map[string]string, map[string]bool) {
 func isCatalogTable(name string) bool { return catalogTables[name] }
 
 func (a *analyzer) userCode(what string) {
-	refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
+	e := sqlstate.Refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
 		"declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement")
+	e.Unsure = true // there may be none of that name
+	fail(e)
 }
 
 // function checks that a call can be let through.

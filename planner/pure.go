@@ -70,6 +70,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 			}
 		}
 	}
+	clocked := clockedNames(all, bodies)
 	at := map[name]int{}
 	var out []shardmap.Function
 	bad := map[string]bool{}
@@ -92,6 +93,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 			out[j].Kind = "" // not known, or of several kinds: nothing is promised
 		}
 		out[j].Volatile = out[j].Volatile || f.Volatility == "v"
+		out[j].Clocked = out[j].Clocked || clocked[f.Name]
 	}
 	pure := out[:0]
 	for _, f := range out {
@@ -102,9 +104,32 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 	return pure
 }
 
+// clockedNames are the names of functions that use the transaction's time, or call
+// one that does.
+func clockedNames(all []FunctionSource, bodies []*body) map[string]bool {
+	names := map[string]bool{}
+	for again := true; again; {
+		again = false
+		for i, f := range all {
+			if bodies[i] == nil || names[f.Name] {
+				continue
+			}
+			uses := bodies[i].clock
+			for call := range bodies[i].calls {
+				uses = uses || names[call]
+			}
+			if uses {
+				names[f.Name], again = true, true
+			}
+		}
+	}
+	return names
+}
+
 // body is what a function's body was found to do.
 type body struct {
 	calls map[string]bool
+	clock bool // it uses the transaction's time
 	// reads: it may name tables, which are collected, and change their rows.
 	reads  bool
 	tables []*pg.RangeVar
@@ -160,6 +185,12 @@ func (b *body) node(m protoreflect.Message) bool {
 			return false
 		}
 		b.calls[name] = true
+		b.clock = b.clock || isClock(v) || name == "age" && len(v.Args) == 1
+	case *pg.SQLValueFunction:
+		b.clock = b.clock || clockOps[v.Op] != ""
+	case *pg.TypeCast:
+		word, _ := clockLiteral(v)
+		b.clock = b.clock || word != ""
 	case *pg.A_Expr:
 		if names := strs(v.Name); len(names) > 1 && names[0] != "pg_catalog" {
 			return false

@@ -180,6 +180,10 @@ func (a *analyzer) clocked(n *pg.Node) *pg.Node {
 				v.FuncCall.Args = []*pg.Node{castNode(castNode(a.clockParam(), "date", nil), "timestamp", nil), replace(v.FuncCall.Args[0], f)}
 				return n
 			}
+		case *pg.Node_TypeCast:
+			if word, typ := clockLiteral(v.TypeCast); word != "" {
+				return castNode(a.clockWord(word), typ, v.TypeCast.TypeName.Typmods)
+			}
 		case *pg.Node_SqlvalueFunction:
 			if typ := clockOps[v.SqlvalueFunction.Op]; typ != "" {
 				var mod []*pg.Node
@@ -195,11 +199,51 @@ func (a *analyzer) clocked(n *pg.Node) *pg.Node {
 }
 
 func isClock(f *pg.FuncCall) bool {
+	if names := strs(f.Funcname); len(names) > 1 && names[len(names)-2] != "pg_catalog" {
+		return false
+	}
 	switch callName(f) {
 	case "now", "transaction_timestamp":
 		return len(f.Args) == 0
 	}
 	return false
+}
+
+// clockLiteral reads 'now'::timestamptz and its like: the word, and the type.
+func clockLiteral(c *pg.TypeCast) (word, typ string) {
+	s := c.Arg.GetAConst().GetSval()
+	names := strs(c.TypeName.GetNames())
+	if s == nil || len(names) == 0 || len(names) == 2 && names[0] != "pg_catalog" || len(c.TypeName.ArrayBounds) > 0 {
+		return "", ""
+	}
+	switch typ = names[len(names)-1]; typ {
+	case "date", "timestamp", "timestamptz":
+	case "time", "timetz":
+		if !strings.EqualFold(strings.TrimSpace(s.Sval), "now") {
+			return "", ""
+		}
+	default:
+		return "", ""
+	}
+	switch word = strings.ToLower(strings.TrimSpace(s.Sval)); word {
+	case "now", "today", "tomorrow", "yesterday":
+		return word, typ
+	}
+	return "", ""
+}
+
+// clockWord is what such a word means.
+func (a *analyzer) clockWord(word string) *pg.Node {
+	day := castNode(a.clockParam(), "date", nil)
+	switch word {
+	case "today":
+		return day
+	case "tomorrow":
+		return opNode("+", day, intNode(1))
+	case "yesterday":
+		return opNode("-", day, intNode(1))
+	}
+	return a.clockParam()
 }
 
 // usesClock reports whether an expression has something that clocked replaces.
@@ -208,7 +252,10 @@ func usesClock(m proto.Message) bool {
 	inspect(m, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
-			found = found || isClock(v)
+			found = found || isClock(v) || callName(v) == "age" && len(v.Args) == 1
+		case *pg.TypeCast:
+			word, _ := clockLiteral(v)
+			found = found || word != ""
 		case *pg.SQLValueFunction:
 			found = found || clockOps[v.Op] != ""
 		}

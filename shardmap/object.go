@@ -33,6 +33,8 @@ type Function struct {
 	Name   string `json:"name"`
 	// Volatile: one of the functions of that name is.
 	Volatile bool `json:"volatile,omitempty"`
+	// Clocked: one of them uses the time at which its transaction began.
+	Clocked bool `json:"clocked,omitempty"`
 	// Kind is "f" for a plain function, "a" for an aggregate, "w" for a window
 	// function, "p" for a procedure, "t" for a trigger's function.
 	Kind string `json:"kind"`

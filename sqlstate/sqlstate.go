@@ -126,6 +126,10 @@ type Error struct {
 	// names (protocol-error-fields).
 	Schema, Table, Column, Constraint string
 
+	// Unsure: the statement may be none that a database takes, which its shard would
+	// have to say; set with 0A000 where that was not looked at.
+	Unsure bool
+
 	// Severity is ERROR when empty; FATAL ends the session.
 	Severity string
 	Retry    Retry

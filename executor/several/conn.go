@@ -88,7 +88,8 @@ type Conn struct {
 	modes        []string
 	readOnly     bool      // the block was READ ONLY before it wrote: what may have written has not
 	started      time.Time // when the transaction began
-	clockText    string    // see clock
+	clockOn      string    // the shard whose transaction's time is the transaction's, see clock
+	clockText    string
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with a cancel; of the frames that are run

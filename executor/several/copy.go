@@ -45,6 +45,7 @@ type copyIn struct {
 	owner map[string]*copyPart
 	spans []span
 	made  []byte
+	timed [][]byte // the values of the plan's Timed, as a row has them
 }
 
 type span struct{ from, to, content, lines, first int }
@@ -84,6 +85,11 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
+	if len(p.Timed) > 0 {
+		if j.timed, err = c.timedDefaults(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	for _, s := range shards {
 		if _, err := j.open(ctx, s, j.index == nil); err != nil {
 			j.stop()
@@ -114,6 +120,47 @@ func (c *Conn) constantDefaults(ctx context.Context, p *planner.CopyPlan) error 
 		return sqlstate.Refuse("the default of column "+quote(res.Rows[0][0].String)+" of the reference table "+p.Table.QualifiedName()+" could be another value on each shard", "give the column in the COPY")
 	}
 	return nil
+}
+
+// timedDefaults are the values of defaults that depend on the transaction's time, as
+// the rows of the COPY are to have them.
+func (c *Conn) timedDefaults(ctx context.Context, p *planner.CopyPlan) ([][]byte, error) {
+	now, err := c.clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	part, err := c.part(ctx, c.clockOn, false)
+	if err != nil {
+		return nil, err
+	}
+	q := request{results: []int16{0}}
+	q.add(oidTimestamptz, 0, []byte(now))
+	list := slices.Clone(p.Timed)
+	for i := range list {
+		switch {
+		case p.Binary:
+			q.results[0] = 1
+		case c.engineOf(part.shard) == engineSQLite:
+			list[i] += "::text"
+		default:
+			list[i] = "pg_catalog.to_jsonb(" + list[i] + ") #>> '{}'" // whatever the DateStyle is
+		}
+	}
+	q.text = "SELECT " + strings.Join(list, ", ")
+	s, err := c.send(part, q)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	values, err := wire.SplitRow(bytes.Clone(body), nil)
+	if err != nil || len(values) != len(list) {
+		return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+	}
+	_, err = s.next()
+	return values, err
 }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
@@ -262,7 +309,7 @@ func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
 			}
 		case j.index != nil && len(j.p.Made) == 0:
 			j.begun = true
-			if err := j.route(data, s, nil); err != nil {
+			if err := j.route(data, s, j.timed); err != nil {
 				return used, err
 			}
 		default:
@@ -358,7 +405,8 @@ func (j *copyIn) routeSpans(data []byte) error {
 		}
 	}
 	for i, s := range j.spans {
-		if err := j.route(data, s, values[i*n:(i+1)*n]); err != nil {
+		made := values[i*n : (i+1)*n : (i+1)*n]
+		if err := j.route(data, s, append(made, j.timed...)); err != nil {
 			return err
 		}
 	}
@@ -463,6 +511,11 @@ func (j *copyIn) prefix(made [][]byte) ([]byte, error) {
 	j.made = j.made[:0]
 	for i, v := range made {
 		switch {
+		case j.p.Binary && i >= len(j.p.Made):
+			j.made = wire.AppendValue(j.made, v)
+			continue
+		case v == nil:
+			j.made = append(j.made, j.p.Null...)
 		case j.p.Binary:
 			typ, ok := keyspace.TypeByOID(j.p.MadeFor[i].OID)
 			if !ok {

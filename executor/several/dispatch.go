@@ -82,7 +82,11 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if e.st.Set != nil && e.st.Set.Op == "set_config" {
 		p.sets = true
 	}
-	s, err := c.send(p, e.request(e.st.Text))
+	e, text, err := c.atTime(ctx, e, p)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.send(p, e.request(text))
 	if err != nil {
 		return nil, err
 	}

@@ -71,4 +71,6 @@ type execution struct {
 	simple bool
 	// named: the client prepared the statement by name, so it comes again.
 	named bool
+	// lasts: it has to be in the transaction, whose time it sees.
+	lasts bool
 }

@@ -24,6 +24,7 @@ type Shared struct {
 	// sortings are how the rows of scattered plans can be merged; collations, which
 	// shards' databases sort texts by their bytes.
 	sortings   map[*planner.Plan]*sorting
+	times      map[*planner.Statement]*timed
 	collations map[string]bool
 }
 
@@ -45,6 +46,32 @@ func (s *Shared) Transactions() *Transactions { return s.transactions }
 
 // Defaults are what holds where a session sets nothing.
 func (s *Shared) Defaults() *Defaults { return &s.defaults }
+
+// timed is how a statement of one shard depends on the transaction's time: as
+// Planner.AtTime says it.
+type timed struct {
+	text string
+	err  error
+}
+
+// timed looks how a statement of one shard depends on the time.
+func (s *Shared) timed(c *Conn, st *planner.Statement) *timed {
+	s.mu.Lock()
+	t := s.times[st]
+	s.mu.Unlock()
+	if t != nil {
+		return t
+	}
+	t = new(timed)
+	t.text, t.err = c.ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.times == nil || len(s.times) >= describedMax {
+		s.times = map[*planner.Statement]*timed{}
+	}
+	s.times[st] = t
+	return t
+}
 
 // description is what a shard says of a statement.
 type description struct {

@@ -35,7 +35,7 @@ type request struct {
 
 // request is the request of a text of the execution's plan: with its parameters.
 func (e *execution) request(text string) request {
-	return request{text: text, oids: e.desc.params, formats: e.args.Formats, values: e.args.Values, results: e.results, portion: e.portion, named: e.named, alone: e.st.Stable}
+	return request{text: text, oids: e.desc.params, formats: e.args.Formats, values: e.args.Values, results: e.results, portion: e.portion, named: e.named, alone: e.st.Stable && !e.lasts}
 }
 
 // stream is the answer of a part to a request, as it comes. It implements

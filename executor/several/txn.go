@@ -19,6 +19,7 @@ func (c *Conn) endUnit() error {
 		return nil
 	}
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
+	defer c.unclock()
 	c.closePortals()
 	if c.failed {
 		c.endParts("ROLLBACK")
@@ -202,6 +203,7 @@ func (c *Conn) finish(st *planner.Statement) error {
 	c.block, c.readOnly = false, false
 	c.saves, c.modes = nil, nil
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
+	defer c.unclock()
 	if !commit {
 		c.stopAll()
 		c.endParts("ROLLBACK")
@@ -340,15 +342,36 @@ func quoteSetting(name string) string {
 	return strings.Join(parts, ".")
 }
 
-// clock is the time at which the transaction began, as the first part has it:
-// the value of Plan.Clock's parameter.
+// clockPart makes sure that there is a shard whose transaction's time is that of the
+// whole transaction: the one where it began first, else p's.
+func (c *Conn) clockPart(p *part) {
+	if c.clockOn != "" {
+		return
+	}
+	for _, o := range c.parts {
+		if o.begun {
+			c.clockOn = o.shard
+			return
+		}
+	}
+	c.clockOn = p.shard
+}
+
+// clock is the time at which the transaction began: the value of Plan.Clock's
+// parameter.
 func (c *Conn) clock(ctx context.Context) (text string, err error) {
 	if c.clockText != "" {
 		return c.clockText, nil
 	}
-	p, err := c.part(ctx, "", false)
+	p, err := c.part(ctx, c.clockOn, false)
 	if err != nil {
 		return "", err
+	}
+	c.clockPart(p)
+	if p.shard != c.clockOn {
+		if p, err = c.part(ctx, c.clockOn, false); err != nil {
+			return "", err
+		}
 	}
 	// In a form that no setting changes. SQLite has but one.
 	sql := "SELECT pg_catalog.to_char(pg_catalog.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"
@@ -361,4 +384,26 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 	}
 	c.clockText = res.Rows[0][0].String
 	return c.clockText, nil
+}
+
+// unclock forgets the time, at the end of the transaction.
+func (c *Conn) unclock() { c.clockOn, c.clockText = "", "" }
+
+// atTime returns the execution and the text of a statement of one shard on its part:
+// where that is not the part whose transaction began first, with the time of that one.
+func (c *Conn) atTime(ctx context.Context, e *execution, p *part) (*execution, string, error) {
+	t := c.shared.timed(c, e.st)
+	if t.text == "" && t.err == nil {
+		return e, e.st.Text, nil
+	}
+	alone := *e
+	alone.lasts = true
+	if c.clockPart(p); p.shard == c.clockOn {
+		return &alone, e.st.Text, nil
+	}
+	if t.err != nil {
+		return nil, "", t.err
+	}
+	next, err := c.clocked(ctx, &alone)
+	return next, t.text, err
 }

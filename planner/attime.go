@@ -1,0 +1,279 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Each shard has a transaction of its own, which began at a time of its own. In a
+// transaction over several shards a statement of one shard gets the time of the first,
+// so that now() is one time from BEGIN to COMMIT.
+
+// AtTime returns the text of a statement of one shard with the time at which the
+// transaction began as parameter Params+1, a timestamptz; "" if the statement does not
+// depend on that time. It is for statements inside transactions over several shards.
+//
+// Errors: 0A000 where the time cannot be written into the statement.
+func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []string) (text string, err error) {
+	tree, err := p.parse(st.Text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return "", err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			b, ok := r.(bailout)
+			if !ok {
+				panic(r)
+			}
+			text, err = "", b.err
+		}
+	}()
+	a := p.analyzer(st.Text, snap, searchPath)
+	a.second = &reading{}
+	a.st.Params = st.Params
+	n := tree.Stmts[0].Stmt
+	a.elsewhereTimed(n)
+	a.timedDefaults(n)
+	a.clocked(n)
+	if !a.second.clock {
+		return "", nil
+	}
+	switch n.GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_DeclareCursorStmt:
+		return a.text(n)
+	case *pg.Node_ExplainStmt:
+		if !explainRuns(n.GetExplainStmt()) {
+			return "", nil
+		}
+	}
+	noTime("the statement")
+	return "", nil
+}
+
+// explainRuns reports whether an EXPLAIN runs its statement.
+func explainRuns(e *pg.ExplainStmt) bool {
+	for _, o := range e.Options {
+		if d := o.GetDefElem(); strings.EqualFold(d.GetDefname(), "analyze") {
+			return optionOn(d)
+		}
+	}
+	return false
+}
+
+// noTime refuses what would see another time than the transaction's.
+func noTime(what string) {
+	refuse(what+" depends on the time at which the transaction began, and in a transaction over several shards each shard's own began at another",
+		"pass the time as a parameter, or run the statement in a transaction of its own")
+}
+
+// elsewhereTimed refuses functions and views that take the time where the text does not show it.
+func (a *analyzer) elsewhereTimed(n *pg.Node) {
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.FuncCall:
+			if own := a.timedFunction(v); own != nil {
+				noTime("function " + own.QualifiedName() + "()")
+			}
+		case *pg.RangeVar:
+			if r := a.relation(v); r.view != nil && a.timedView(r.view, 0) {
+				noTime("the view " + r.view.QualifiedName())
+			}
+		}
+		return true
+	})
+}
+
+// timedFunction returns the function of the user's that a call means, if it uses the
+// transaction's time.
+func (a *analyzer) timedFunction(f *pg.FuncCall) *shardmap.Function {
+	names := strs(f.Funcname)
+	if len(names) == 0 || (len(names) == 1 || names[len(names)-2] == "pg_catalog") && catalogFunctions[names[len(names)-1]] != "" {
+		return nil
+	}
+	if own := a.userFunction(names); own != nil && own.Clocked {
+		return own
+	}
+	return nil
+}
+
+// timedView reports whether a view, or one that it reads, depends on the time.
+func (a *analyzer) timedView(v *shardmap.View, depth int) bool {
+	tree, err := a.p.parse(v.Definition)
+	if err != nil || len(tree.Stmts) != 1 || depth >= expandMax {
+		return true
+	}
+	found := usesClock(tree.Stmts[0].Stmt)
+	inside := a.p.analyzer(v.Definition, a.snap, nil)
+	inspect(tree.Stmts[0].Stmt, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.FuncCall:
+			found = found || inside.timedFunction(v) != nil
+		case *pg.RangeVar:
+			if r := inside.relation(v); r.view != nil {
+				found = found || a.timedView(r.view, depth+1)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// timedDefaults writes out the defaults of columns that depend on the time.
+func (a *analyzer) timedDefaults(n *pg.Node) {
+	target := func(v *pg.RangeVar) *shardmap.Table {
+		r := a.relation(v)
+		if r.table == nil && !isTemp(v) {
+			refuse("the table "+quoteName(r.schema, r.name)+" is not in the shard map: the router does not know whether a default depends on the time at which the transaction began, which is another on each shard",
+				"write to it in a transaction of its own")
+		}
+		return r.table
+	}
+	descend(n.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.InsertStmt:
+			if t := target(v.Relation); t != nil {
+				a.timedInsert(v, t)
+			}
+		case *pg.UpdateStmt:
+			if t := a.relation(v.Relation).table; t != nil {
+				a.clockAssignments(t, v.TargetList)
+			}
+		case *pg.MergeStmt:
+			t := target(v.Relation)
+			for _, w := range v.MergeWhenClauses {
+				if c := w.GetMergeWhenClause(); t != nil && c.CommandType == pg.CmdType_CMD_INSERT {
+					a.clockMerge(t, c)
+				} else if t != nil {
+					a.clockAssignments(t, c.TargetList)
+				}
+			}
+		case *pg.CopyStmt:
+			if v.IsFrom && v.Relation != nil {
+				if t := target(v.Relation); t != nil && len(v.Attlist) > 0 && len(leftOut(t, strs(v.Attlist))) > 0 {
+					noTime("the default of column " + quoteIdent(leftOut(t, strs(v.Attlist))[0].Name))
+				}
+			}
+		}
+		return true
+	})
+}
+
+// timedInsert adds the columns that an INSERT leaves out and whose defaults depend on
+// the time.
+func (a *analyzer) timedInsert(s *pg.InsertStmt, t *shardmap.Table) {
+	if s.OnConflictClause != nil {
+		a.clockAssignments(t, s.OnConflictClause.TargetList)
+	}
+	if len(clockColumns(t)) == 0 {
+		return
+	}
+	var cols []string
+	for _, c := range s.Cols {
+		cols = append(cols, c.GetResTarget().GetName())
+	}
+	sel := s.SelectStmt.GetSelectStmt()
+	if sel == nil { // DEFAULT VALUES
+		row := &pg.List{}
+		for _, c := range clockColumns(t) {
+			s.Cols = append(s.Cols, resTarget(c.Name))
+			row.Items = append(row.Items, a.clockDefault(c))
+		}
+		values := emptySelect()
+		values.ValuesLists = []*pg.Node{{Node: &pg.Node_List{List: row}}}
+		s.SelectStmt = selectNode(values)
+		return
+	}
+	if len(cols) == 0 {
+		width := widthOf(sel)
+		if width < 0 {
+			refuse("an INSERT of SELECT * without a list of columns into "+quoteName(t.Schema, t.Name)+" may leave out columns whose defaults depend on the time at which the transaction began, which is another on each shard",
+				"name the columns")
+		}
+		cols = columnNames(t)
+		cols = cols[:min(len(cols), width)]
+		for _, c := range cols {
+			s.Cols = append(s.Cols, resTarget(c))
+		}
+	}
+	missing := leftOut(t, cols)
+	for _, c := range missing {
+		s.Cols = append(s.Cols, resTarget(c.Name))
+	}
+	a.addOutputs(sel, missing, t, cols)
+}
+
+// widthOf is the number of columns that a query gives, -1 if a star hides it.
+func widthOf(s *pg.SelectStmt) int {
+	for s.Op != pg.SetOperation_SETOP_NONE {
+		s = s.Larg
+	}
+	switch {
+	case len(s.ValuesLists) > 0:
+		return len(s.ValuesLists[0].GetList().GetItems())
+	case anyStar(s.TargetList):
+		return -1
+	}
+	return len(s.TargetList)
+}
+
+// addOutputs gives the rows of an INSERT the defaults of more columns, and those that
+// stand as DEFAULT in VALUES.
+func (a *analyzer) addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *shardmap.Table, cols []string) {
+	if s.Op != pg.SetOperation_SETOP_NONE {
+		a.addOutputs(s.Larg, missing, t, cols)
+		a.addOutputs(s.Rarg, missing, t, cols)
+		return
+	}
+	for _, l := range s.ValuesLists {
+		row := l.GetList()
+		for i, item := range row.Items {
+			if item.GetSetToDefault() == nil || i >= len(cols) {
+				continue
+			}
+			if c := keyColumnOrUnknown(t, cols[i]); c.Clocked != "" {
+				row.Items[i] = a.clockDefault(c)
+			}
+		}
+		for _, c := range missing {
+			row.Items = append(row.Items, a.clockDefault(c))
+		}
+	}
+	if len(s.ValuesLists) == 0 {
+		for _, c := range missing {
+			s.TargetList = append(s.TargetList, targetNode(a.clockDefault(c), "cleave_default_"+c.Name))
+		}
+	}
+}
+
+// timedCall refuses, in a statement over several shards, a function of the user's that
+// takes the time by itself.
+func (a *analyzer) timedCall(n *pg.Node) {
+	inspect(n, func(m proto.Message) bool {
+		if f, ok := m.(*pg.FuncCall); ok {
+			if own := a.timedFunction(f); own != nil {
+				fail(sqlstate.Refuse("function "+own.QualifiedName()+"() uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument"))
+			}
+		}
+		return true
+	})
+}
+
+// differsByRow reports whether a default that depends on the time is volatile besides.
+// PostgreSQL calls timezone() so, for the sake of times without a date; it is not.
+func (a *analyzer) differsByRow(n *pg.Node) bool {
+	found := false
+	inspect(n, func(m proto.Message) bool {
+		if f, ok := m.(*pg.FuncCall); ok && callName(f) != "timezone" {
+			kind := a.kindOf(f)
+			found = found || kind == "" || strings.HasPrefix(kind, "v")
+		}
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,91 @@
+package planner
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// TestAtTime: the time of a transaction over several shards is written into what one of them runs.
+func TestAtTime(t *testing.T) {
+	t.Parallel()
+	state := testState(t)
+	state.Tables = append(state.Tables, shardmap.Table{Schema: "public", Name: "stamps", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"k"},
+		Columns: []shardmap.Column{{Name: "k", OID: 20, Type: "bigint"}, {Name: "made", OID: 1184, Type: "timestamp with time zone", Clocked: "now()"}, {Name: "v", OID: 25, Type: "text"}}})
+	state.Functions = append(state.Functions, shardmap.Function{Schema: "public", Name: "tick", Kind: "f", Clocked: true})
+	state.Views = append(state.Views, shardmap.View{Schema: "public", Name: "recent", Definition: "SELECT notes.body FROM public.notes WHERE (now() > '2024-01-01'::timestamp)"})
+	snap, err := shardmap.NewSnapshot(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := New(Limits{})
+	const refused = "refused"
+	for sql, want := range map[string]string{
+		"SELECT * FROM orders WHERE tenant_id = 5":                                    "",
+		"SELECT clock_timestamp(), app.now() FROM orders WHERE tenant_id = 5":         "-", // not understood at all
+		"SELECT now() FROM orders WHERE tenant_id = $1":                               "SELECT ($2::timestamptz) AS now FROM orders WHERE tenant_id = $1",
+		"SELECT 'now'::timestamp, 'tomorrow'::date FROM orders WHERE tenant_id = 5":   "SELECT $1::timestamptz::timestamp AS \"timestamp\", ($1::timestamptz::date + 1)::date AS date FROM orders WHERE tenant_id = 5",
+		"INSERT INTO stamps VALUES (1)":                                               "INSERT INTO stamps (k, made) VALUES (1, $1::timestamptz)",
+		"INSERT INTO stamps (v, k) VALUES ('x', $1)":                                  "INSERT INTO stamps (v, k, made) VALUES ('x', $1, $2::timestamptz)",
+		"INSERT INTO stamps VALUES (1, DEFAULT)":                                      "INSERT INTO stamps (k, made) VALUES (1, $1::timestamptz)",
+		"INSERT INTO stamps VALUES (1, '2024-01-01', 'x')":                            "",
+		"INSERT INTO stamps (k) SELECT 1":                                             "INSERT INTO stamps (k, made) SELECT 1, $1::timestamptz AS cleave_default_made",
+		"INSERT INTO stamps (k, v) SELECT 1, 'a' UNION ALL SELECT 1, 'b'":             "INSERT INTO stamps (k, v, made) SELECT 1, 'a', $1::timestamptz AS cleave_default_made UNION ALL SELECT 1, 'b', $1::timestamptz AS cleave_default_made",
+		"UPDATE stamps SET made = DEFAULT WHERE k = 1":                                "UPDATE stamps SET made = $1::timestamptz WHERE k = 1",
+		"UPDATE stamps SET v = 'x' WHERE k = 1":                                       "",
+		"WITH n AS (INSERT INTO stamps VALUES (1) RETURNING made) SELECT made FROM n": "WITH n AS (INSERT INTO stamps (k, made) VALUES (1, $1::timestamptz) RETURNING made) SELECT made FROM n",
+		"SELECT tick() FROM orders WHERE tenant_id = 5":                               refused,
+		"SELECT * FROM recent":                                                        refused,
+		"SELECT * FROM note_bodies":                                                   "",
+		"INSERT INTO stamps SELECT * FROM stamps WHERE k = 1":                         refused,
+		"INSERT INTO unknown VALUES (1)":                                              refused,
+		"EXPLAIN SELECT now() FROM orders WHERE tenant_id = 5":                        "",
+	} {
+		st, err := p.Analyze(sql, snap, []string{"public"})
+		if err != nil {
+			if want != "-" {
+				t.Errorf("%s: %v", sql, err)
+			}
+			continue
+		}
+		got, err := p.AtTime(st, snap, []string{"public"})
+		if sqlstate.CodeOf(err) == sqlstate.FeatureNotSupported {
+			got = refused
+		} else if err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+		if strings.NewReplacer("(", "", ")", "", "pg_catalog.", "", "timestamp with time zone", "timestamptz").Replace(got) != strings.NewReplacer("(", "", ")", "").Replace(want) {
+			t.Errorf("%s:\n got %s\nwant %s", sql, got, want)
+		}
+	}
+	// Over several shards such a function is refused: each would have its own time.
+	if _, err := p.Analyze("SELECT tick() FROM orders", snap, []string{"public"}); sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported {
+		t.Errorf("a function that takes the time, over several shards: %v", err)
+	}
+}
+
+// TestClockedFunctions: what uses the transaction's time, by itself or through others.
+func TestClockedFunctions(t *testing.T) {
+	t.Parallel()
+	source := func(name, volatility, language, body string) FunctionSource {
+		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: language, Body: body}
+	}
+	got := map[string]bool{}
+	for _, f := range PureFunctions([]FunctionSource{
+		source("plain", "v", "sql", "SELECT 1"),
+		source("stamp", "s", "sql", "SELECT CURRENT_TIMESTAMP"),
+		source("outer_stamp", "s", "sql", "SELECT stamp() - interval '1 day'"),
+		source("word", "s", "sql", "SELECT 'now'::date"),
+		source("sworn", "i", "sql", "SELECT now()"),
+		source("touch", "v", "plpgsql", "CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.changed := now(); RETURN NEW; END $$"),
+	}) {
+		got[f.Name] = f.Clocked
+	}
+	for name, want := range map[string]bool{"plain": false, "stamp": true, "outer_stamp": true, "word": true, "sworn": false, "touch": true} {
+		if clocked, known := got[name]; !known || clocked != want {
+			t.Errorf("%s: clocked %v (known %v), want %v", name, clocked, known, want)
+		}
+	}
+}
