@@ -24,7 +24,7 @@ func TestBalancingPage(t *testing.T) {
 		}
 		for line := range strings.Lines(text) {
 			ran++
-			out := r.ok(shellWords(line)[1:]...)
+			out := r.ok(pageWords(line)[1:]...)
 			if strings.HasPrefix(line, "cleave constraint list") && (!strings.Contains(out, "apart") || strings.Contains(out, "alone")) {
 				t.Errorf("%s:\n%s", line, out)
 			}
@@ -49,8 +49,8 @@ func TestBalancingPage(t *testing.T) {
 	}
 }
 
-// shellWords splits a line as a shell does, as far as the page needs it.
-func shellWords(line string) (out []string) {
+// pageWords splits a line as a shell does, as far as the page needs it.
+func pageWords(line string) (out []string) {
 	for i, part := range strings.Split(strings.TrimSpace(line), "'") {
 		if i%2 == 1 {
 			out = append(out, part)
