@@ -13,13 +13,17 @@
 //	GET  /api/v1/users        []admin.UserInfo
 //	GET  /api/v1/ranges       []admin.RangeInfo      ?keyspace=
 //	GET  /api/v1/pins         []admin.PinInfo        ?keyspace=
+//	GET  /api/v1/heat         admin.HeatInfo         ?keyspace=&limit=
+//	GET  /api/v1/constraints  []admin.ConstraintInfo
+//	GET  /api/v1/policy       admin.PolicyInfo
+//	GET  /api/v1/plan_show    admin.PlanInfo         ?id=
 //	GET  /api/v1/map          shardmap.State         ?version=
 //	GET  /api/v1/history      []shardmap.Entry       ?after=&limit=&last=true
 //	GET  /api/v1/diff         []shardmap.Difference  ?a=&b=
 //	GET  /api/v1/shard_of     admin.ShardOfResult    ?keyspace=&key=&key=
 //	GET  /api/v1/moves        []admin.WorkflowInfo   ?id=
 //	POST /api/v1/create_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_drain,
-//	     move, split, merge, spread, pause, resume, cancel, rollback, finish, verify,
+//	     move, split, merge, spread, plan, plan_approve, policy_set, constraint_add, constraint_remove, pause, resume, cancel, rollback, finish, verify,
 //	     user_add, user_change, user_remove, doctor, route: the request struct of package admin, JSON
 //
 // Errors are {"code": SQLSTATE, "message": ..., "detail": ..., "hint": ...}.
