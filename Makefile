@@ -23,7 +23,7 @@ export CGO_ENABLED := 1
 # SQL parser and of SQLite would buy nothing.
 # Those that take long come first: packages are begun in the order given, and one at the end would run alone.
 RACE := ./gateway/... ./engine/... ./executor/... ./schema/... ./admin/... ./shardmap/... ./telemetry/... ./internal/localpg/... ./internal/pipe/...
-LONG := ./test/differential ./test/move ./test/e2e
+LONG := ./test/differential ./test/move ./test/e2e ./test/crash
 
 .PHONY: help
 help: ## list the targets
@@ -47,6 +47,7 @@ check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags crashpoint ./coordinator
 	$(GO) tool staticcheck ./...
 
 .PHONY: unit
@@ -60,6 +61,10 @@ race: ## tests of the packages that share memory, with the race detector
 .PHONY: soak
 soak: ## everything is killed while money moves between shards, then while the shards' data moves; for SOAK (30m) each
 	CLEAVE_SOAK=$(or $(SOAK),30m) $(GO) test -count=1 -timeout 0 -p 1 -v -run 'TestBank|TestHistories' ./test/e2e ./test/move
+
+.PHONY: crash
+crash: ## each process killed, stopped and cut off at each step of each workflow: hours; SEED, ONLY, FOR
+	nice -n 10 $(GO) test -count=1 -timeout 0 -v -run TestCrash ./test/crash -whole -seed $(SEED) -only '$(ONLY)' -for $(or $(FOR),0)
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME

@@ -157,6 +157,7 @@ func (j *job) store(ctx context.Context, s workflow.State, e workflow.Event) (wo
 		if err != nil {
 			return s, err
 		}
+		atPoint(ctx, &s, -1)
 		if err := j.crash("store", true); err != nil {
 			return s, err
 		}
@@ -211,7 +212,8 @@ func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Eff
 		}
 	}()
 	e = workflow.Event{Kind: workflow.EventDone, Seq: s.Seq}
-	for _, eff := range list {
+	for n, eff := range list {
+		atPoint(ctx, &s, n)
 		if err := j.crash(eff.Op, false); err != nil {
 			return e, false
 		}
