@@ -92,6 +92,20 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 	if err := sh.Install(ctx); err != nil {
 		return nil, err
 	}
+	defer func() {
+		// What was made for a shard that did not come to be goes again.
+		if d, ok := sh.(engine.Discarder); ok && !res.Done {
+			now, err := o.load(context.WithoutCancel(ctx))
+			if err != nil {
+				return
+			}
+			if _, there := now.Shard(def.Name); !there {
+				if err := d.Discard(); err != nil {
+					o.opts.Log.Warn("a database that was made for a shard could not be removed", "shard", def.Name, "error", err)
+				}
+			}
+		}
+	}()
 	if err := o.step("installed", def.Name); err != nil {
 		return nil, err
 	}
@@ -238,7 +252,7 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 			return e
 		}
 		if st.DefaultShard == req.Name {
-			return nil, inUse("it is the default shard, which has the tables that are not sharded", "remove another shard")
+			return nil, inUse("it is the default shard, which has the tables that are not sharded", "make another one the default shard: cleave shard default NAME")
 		}
 		var owns []string
 		pins := 0
