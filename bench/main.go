@@ -112,20 +112,25 @@ func run(ctx context.Context, o options) error {
 	}
 
 	listen, admin := freeAddress(), freeAddress()
-	up := exec.Command(o.binary, "up", "--engine", "postgres", "--data", filepath.Join(dir, "data"), "--listen", listen, "--admin", admin, "--max-connections", "1100", "--shards", strconv.Itoa(o.shards))
 	var upLog bytes.Buffer
-	up.Stdout, up.Stderr = &upLog, &upLog
-	if err := up.Start(); err != nil {
-		return fmt.Errorf("%w; run make build first", err)
-	}
-	defer func() {
-		_ = up.Process.Signal(syscall.SIGTERM)
-		_ = up.Wait()
-	}()
 	cleaveURL := "postgres://" + listen + "/cleave?sslmode=disable"
-	if err := waitFor(ctx, cleaveURL); err != nil {
-		return fmt.Errorf("%w\n%s", err, upLog.Bytes())
+	start := func() (*exec.Cmd, error) {
+		up := exec.Command(o.binary, "up", "--engine", "postgres", "--data", filepath.Join(dir, "data"), "--listen", listen, "--admin", admin, "--max-connections", "1100", "--shards", strconv.Itoa(o.shards))
+		up.Stdout, up.Stderr = &upLog, &upLog
+		if err := up.Start(); err != nil {
+			return nil, fmt.Errorf("%w; run make build first", err)
+		}
+		if err := waitFor(ctx, cleaveURL); err != nil {
+			stopped(up)
+			return nil, fmt.Errorf("%w\n%s", err, upLog.Bytes())
+		}
+		return up, nil
 	}
+	up, err := start()
+	if err != nil {
+		return err
+	}
+	defer func() { stopped(up) }()
 	shard, err := firstShard(ctx, o.binary, admin)
 	if err != nil {
 		return err
@@ -225,7 +230,16 @@ SELECT * FROM bench_big WHERE k = :k;
 		}
 	}
 	if strings.Contains(o.parts, "sort") {
-		if err := sorted(ctx, o, cleaveURL, up.Process.Pid); err != nil {
+		again := func() (int, error) {
+			stopped(up)
+			fresh, err := start()
+			if err != nil {
+				return 0, err
+			}
+			up = fresh
+			return up.Process.Pid, nil
+		}
+		if err := sorted(ctx, o, cleaveURL, up.Process.Pid, again); err != nil {
 			return err
 		}
 	}
@@ -245,6 +259,12 @@ SELECT * FROM bench_big WHERE k = :k;
 		}
 	}
 	return nil
+}
+
+// stopped ends a process and waits for it.
+func stopped(up *exec.Cmd) {
+	_ = up.Process.Signal(syscall.SIGTERM)
+	_ = up.Wait()
 }
 
 func proxyCell(t target, f, peer figures) string {

@@ -5,46 +5,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// sorted reads many rows in an order over all shards, and prints the memory that the
-// router had meanwhile.
-func sorted(ctx context.Context, o options, cleaveURL string, pid int) error {
+// sorted loads many rows and reads them in an order over all shards. It prints the
+// memory that the router had: the one that loaded them, and a new one that reads them
+// (again starts it, and returns its process).
+func sorted(ctx context.Context, o options, cleaveURL string, pid int, again func() (int, error)) error {
+	loaded, err := sortLoad(ctx, o, cleaveURL)
+	if err != nil {
+		return err
+	}
+	loading, err := memoryOf(pid, "VmHWM:")
+	if err != nil {
+		return err
+	}
+	if pid, err = again(); err != nil {
+		return err
+	}
 	c, err := pgx.Connect(ctx, cleaveURL)
 	if err != nil {
 		return err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	if _, err := c.Exec(ctx, `CREATE TABLE bench_sort (id bigint PRIMARY KEY, val bigint, note text) WITH (cleave.shard_key = 'id')`); err != nil {
-		return err
-	}
-	started, err := resident(pid)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	tag, err := c.PgConn().CopyFrom(ctx, &sortRows{rows: o.sort}, `COPY bench_sort FROM STDIN`)
-	if err != nil {
-		return fmt.Errorf("COPY: %w", err)
-	}
-	loaded := time.Since(began)
-	if tag.RowsAffected() != int64(o.sort) {
-		return fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), o.sort)
-	}
 	before, err := resident(pid)
 	if err != nil {
 		return err
 	}
-	// 5 sets the peak back to what is resident now (proc(5)).
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
-		return err
-	}
-	began = time.Now()
+	began := time.Now()
 	n, bytes, err := inOrder(ctx, c, `SELECT val, id, note FROM bench_sort ORDER BY val, id`)
 	if err != nil {
 		return err
@@ -57,9 +48,29 @@ func sorted(ctx context.Context, o options, cleaveURL string, pid int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("ORDER BY of %d rows (%d MiB) over %d shards: %.0f s. Resident memory of the router: %.1f MiB at the start, %.1f MiB after the COPY that loaded them (%.0f s), peak during the ORDER BY %.1f MiB.\n\n",
-		n, bytes>>20, o.shards, took.Seconds(), started, before, loaded.Seconds(), peak)
+	fmt.Printf("ORDER BY of %d rows (%d MiB) over %d shards: %.0f s. Peak resident memory of the router %.1f MiB, %.1f MiB before it began. The COPY that loaded them took %.0f s; peak of that router %.1f MiB.\n\n",
+		n, bytes>>20, o.shards, took.Seconds(), peak, before, loaded.Seconds(), loading)
 	return nil
+}
+
+func sortLoad(ctx context.Context, o options, url string) (time.Duration, error) {
+	c, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	if _, err := c.Exec(ctx, `CREATE TABLE bench_sort (id bigint PRIMARY KEY, val bigint, note text) WITH (cleave.shard_key = 'id')`); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	tag, err := c.PgConn().CopyFrom(ctx, &sortRows{rows: o.sort}, `COPY bench_sort FROM STDIN`)
+	if err != nil {
+		return 0, fmt.Errorf("COPY: %w", err)
+	}
+	if tag.RowsAffected() != int64(o.sort) {
+		return 0, fmt.Errorf("%d of %d rows were copied", tag.RowsAffected(), o.sort)
+	}
+	return time.Since(began), nil
 }
 
 // inOrder reads all rows of a statement whose first two columns it is sorted by.

@@ -297,5 +297,25 @@ func TestLargeInsertSelect(t *testing.T) {
 	}
 	if n := one[int64](t, conn, "SELECT count(*) FROM orders"); n != 100_002 {
 		t.Errorf("%d rows", n)
+// TestWritesTiedByForeignKeys: WITH queries over several shards are run one by one, and refused where a
+// foreign key would be checked too early.
+func TestWritesTiedByForeignKeys(t *testing.T) {
+	t.Parallel()
+	_, conn, _ := orders(t, config{})
+	exec(t, conn, "CREATE TABLE parent (k bigint, id int, n int, PRIMARY KEY (k, id)) WITH (cleave.shard_key = 'k')")
+	exec(t, conn, "CREATE TABLE child (k bigint, id int, p int, PRIMARY KEY (k, id), FOREIGN KEY (k, p) REFERENCES parent (k, id)) WITH (cleave.shard_key = 'k')")
+	rows := "SELECT g, 1 FROM generate_series(1, 20) g"
+	exec(t, conn, "WITH p AS (INSERT INTO parent (k, id) "+rows+" RETURNING k, id) INSERT INTO child SELECT k, 7, id FROM p")
+	exec(t, conn, "WITH p AS (UPDATE parent SET n = 2 RETURNING k, id) INSERT INTO child SELECT k, 8, id FROM p")
+	if n := one[int64](t, conn, "SELECT count(*) FROM child"); n != 40 {
+		t.Errorf("%d rows, want 40", n)
+	}
+	wantCode(t, conn, "0A000", "WITH p AS (DELETE FROM parent RETURNING k) DELETE FROM child USING p WHERE child.k = p.k")
+	wantCode(t, conn, "0A000", "WITH p AS (UPDATE parent SET id = 2 RETURNING k) UPDATE child SET p = 2 FROM p WHERE child.k = p.k")
+	if n := one[int64](t, conn, "WITH c AS (DELETE FROM child RETURNING k), p AS (DELETE FROM parent RETURNING k) SELECT count(*) FROM p"); n != 20 {
+		t.Errorf("%d parents deleted, want 20", n)
+	}
+	if n := one[int64](t, conn, "SELECT (SELECT count(*) FROM child) + (SELECT count(*) FROM parent)"); n != 0 {
+		t.Errorf("%d rows are left", n)
 	}
 }

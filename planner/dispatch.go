@@ -102,7 +102,12 @@ func (a *analyzer) dispatch() {
 	var err error
 	switch a.second.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:
-		st.Plan, err = a.planRead(a.second.top)
+		if a.changes && a.second.top.GetSelectStmt().WithClause != nil {
+			st.Plan, err = a.planChanging(a.second.top)
+		}
+		if st.Plan == nil && err == nil {
+			st.Plan, err = a.planRead(a.second.top)
+		}
 	case *pg.Node_InsertStmt:
 		st.Plan, err = a.planInsert(a.second.top)
 	case *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:

@@ -166,7 +166,7 @@ func (a *analyzer) planInsert(n *pg.Node) (*Plan, error) {
 		if local := a.planLocalInsert(n, s, sel, t, cols); local != nil {
 			return local, nil
 		}
-		a.planSource(p, s, sel, t, cols)
+		plan.Apart = a.planSource(p, s, sel, t, cols)
 	}
 	return plan, nil
 }
@@ -441,8 +441,11 @@ func (c *computing) finish(s *pg.InsertStmt) {
 }
 
 // nested plans a query that is a part of this statement and read before the rest.
-func (a *analyzer) nested(sel *pg.SelectStmt) *Statement {
-	text := a.written(&pg.Node{Node: &pg.Node_SelectStmt{SelectStmt: sel}})
+func (a *analyzer) nested(sel *pg.SelectStmt) *Statement { return a.nestedNode(selectNode(sel)) }
+
+// nestedNode is nested of any statement that gives rows.
+func (a *analyzer) nestedNode(n *pg.Node) *Statement {
+	text := a.written(n)
 	st, err := a.p.Analyze(text, a.snap, a.path)
 	if err != nil {
 		fail(err)
@@ -458,8 +461,8 @@ func (a *analyzer) nested(sel *pg.SelectStmt) *Statement {
 	return st
 }
 
-// planSource plans INSERT ... SELECT whose rows are read first.
-func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) {
+// planSource plans INSERT ... SELECT whose rows are read first. It returns Plan.Apart.
+func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) (apart []Change) {
 	if slices.Contains(cols, "") {
 		refuse("INSERT ... SELECT into a part of a column is not supported over several shards", "insert the whole value")
 	}
@@ -467,7 +470,7 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		if sel.WithClause != nil {
 			refuse("INSERT ... SELECT with WITH before both is not supported over several shards", "write one WITH")
 		}
-		a.onlyReads(s.WithClause)
+		apart = a.apart(s.WithClause, &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}, t)
 		sel.WithClause = s.WithClause
 	}
 	inside := map[*pg.RangeVar]bool{s.Relation: true}
@@ -529,6 +532,7 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 	}
 	a.clocked(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}})
 	p.Write = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+	return apart
 }
 
 // copyInto is the COPY that inserts values of columns as an INSERT does; "" if one of

@@ -86,9 +86,11 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 		return a.planWhole(n, rv, t)
 	}
 	a.types = a.keyTypes(t.Keyspace)
-	a.onlyReads(with)
 	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
-	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Why: "rows of several shards change"}
+	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Apart: a.apart(with, n, t), Why: "rows of several shards change"}
+	if up := n.GetUpdateStmt(); plan.Apart != nil && (up == nil && n.GetDeleteStmt() == nil || up != nil && setsKey(up.TargetList, t)) {
+		a.onlyReads(with)
+	}
 	if up := n.GetUpdateStmt(); up != nil {
 		a.clockAssignments(t, up.TargetList)
 	}
@@ -145,7 +147,7 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 		plan.Target, plan.Why = Target{Where: Every}, "every shard has the table's rows"
 		x.local = (*use).everywhere
 	}
-	a.onlyReads(with)
+	plan.Apart = a.apart(with, n, t)
 	if len(generated(t)) > 0 && ins != nil {
 		ins.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
@@ -265,6 +267,7 @@ type modifying struct {
 	columns map[string]bool
 	every   bool
 	deep    bool // a name with a schema in front of a column
+	alone   bool // the rest is run once, on one shard
 }
 
 func (x *modifying) edit(n *pg.Node) {
@@ -322,7 +325,9 @@ func (x *modifying) visit(m protoreflect.Message) {
 			}
 		case *pg.CommonTableExpr:
 			before := clone(&pg.Node{Node: &pg.Node_CommonTableExpr{CommonTableExpr: v}})
-			if sel := v.Ctequery.GetSelectStmt(); sel != nil && x.once(sel) {
+			if v.Ctequery.GetSelectStmt() == nil {
+				v.Ctequery = x.write(v.Ctequery)
+			} else if sel := v.Ctequery.GetSelectStmt(); x.once(sel) {
 				if v.SearchClause != nil || v.CycleClause != nil {
 					refuse("SEARCH and CYCLE are not supported in a statement that changes rows on several shards", "run the query first")
 				}
@@ -446,7 +451,7 @@ func (x *modifying) once(sel *pg.SelectStmt) bool {
 			away = true // bound to the target by nothing, since it is not correlated
 		}
 	})
-	return away || x.unstable(sel.ProtoReflect()) && x.m.Table.Kind != shardmap.Whole
+	return away || x.unstable(sel.ProtoReflect()) && !x.alone && x.m.Table.Kind != shardmap.Whole
 }
 
 // unstable reports whether a query has something whose answer PostgreSQL leaves

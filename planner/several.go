@@ -33,6 +33,10 @@ type Plan struct {
 	Modify *ModifyPlan
 	Copy   *CopyPlan
 
+	// Apart is what the statement changes, if WITH queries do: they are run one after
+	// the other, so that no foreign key may tie them together.
+	Apart []Change
+
 	// Why says, for EXPLAIN (ROUTE), what kept the statement from the cheaper
 	// operation: "" for Scatter.
 	Why string

@@ -45,6 +45,9 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 		if st.Explained != nil {
 			return c.explain(ctx, e)
 		}
+		if err := c.apart(ctx, st.Plan.Apart); err != nil {
+			return nil, err
+		}
 		switch st.Plan.Op {
 		case planner.Scatter:
 			return c.startScatter(ctx, e)

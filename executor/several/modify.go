@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -38,7 +39,7 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 	case m.m.Move != nil:
 		return m.move(ctx, shards)
 	}
-	parts, err := c.partsOf(ctx, shards, true)
+	parts, err := c.partsOf(ctx, shards, e.st.Tag != "SELECT")
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +58,63 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 		j.streams = append(j.streams, s)
 	}
 	return j, nil
+}
+
+// apart refuses a statement whose parts, which are run one after the other, are tied
+// by foreign keys: PostgreSQL checks those at the end of the whole statement. Where
+// what is referred to is inserted first, or what refers deleted first, it is the same.
+func (c *Conn) apart(ctx context.Context, changes []planner.Change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	shard := c.describer()
+	names := make([]string, len(changes))
+	for i, w := range changes {
+		names[i] = "pg_catalog.to_regclass(" + quoteText(quote(w.Table.Schema)+"."+quote(w.Table.Name)) + ")::pg_catalog.oid"
+		if w.Table.Kind == shardmap.Whole {
+			shard = c.host.Snapshot().State().DefaultShard
+		}
+	}
+	p, err := c.part(ctx, shard, false)
+	if err != nil {
+		return err
+	}
+	list := "ARRAY[" + strings.Join(names, ", ") + "]"
+	columns := func(of, numbers string) string {
+		return "(SELECT pg_catalog.string_agg(attname, ',') FROM pg_catalog.pg_attribute WHERE attrelid = " + of + " AND attnum = ANY (" + numbers + "))"
+	}
+	res, err := c.exec(p, "SELECT conname, COALESCE(pg_catalog.array_position("+list+", conrelid), 0)::text, pg_catalog.array_position("+list+", confrelid)::text,"+
+		" (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))::text, "+columns("conrelid", "conkey")+", "+columns("confrelid", "confkey")+
+		" FROM pg_catalog.pg_constraint WHERE contype = 'f' AND confrelid = ANY ("+list+")")
+	if err != nil {
+		return err
+	}
+	sets := func(w planner.Change, columns string) bool {
+		return slices.ContainsFunc(strings.Split(columns, ","), func(n string) bool { return slices.Contains(w.Set, n) })
+	}
+	for _, r := range res.Rows {
+		child, err1 := strconv.Atoi(r[1].String)
+		parent, err2 := strconv.Atoi(r[2].String)
+		if err1 != nil || err2 != nil || parent < 1 || parent > len(changes) || child > len(changes) {
+			return sqlstate.New(sqlstate.InternalError, "the foreign keys of the statement's tables were not understood")
+		}
+		referred := changes[parent-1]
+		free := referred.Op == "INSERT" || referred.Op == "UPDATE" && !sets(referred, r[5].String)
+		switch {
+		case r[3].String == "true" && !free:
+		case child == 0 || child == parent:
+			continue
+		case free && (referred.Op != "INSERT" || parent < child):
+			continue
+		default:
+			if w := changes[child-1]; w.Op == "DELETE" && child < parent || w.Op == "UPDATE" && !sets(w, r[4].String) {
+				continue
+			}
+		}
+		return sqlstate.Refuse("the statement changes tables on several shards that the foreign key "+quote(r[0].String)+" ties together, which is checked when all of its WITH queries have run",
+			"run the WITH queries as statements of their own, in one transaction")
+	}
+	return nil
 }
 
 // modifying is an UPDATE, DELETE or MERGE on several shards, or a write to a

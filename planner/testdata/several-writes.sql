@@ -301,8 +301,11 @@ WITH doomed AS (SELECT id FROM orders WHERE qty = 0 LIMIT 10) DELETE FROM orders
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 WITH d AS (DELETE FROM orders RETURNING *) INSERT INTO items SELECT tenant_id, id FROM d;
---> refused 0A000: a WITH query that changes rows is not supported in a statement over several shards
--->   hint: run it as a statement of its own, in one transaction
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (modify): WITH d AS (DELETE FROM orders RETURNING *) SELECT tenant_id, id FROM d
+-->   shard text: INSERT INTO items (tenant_id, order_id) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
 DELETE FROM orders WHERE ctid = '(0,1)';
 --> refused 0A000: a system column, or a function of one shard's server or session, says something on one shard only
 -->   hint: name rows by their key
@@ -426,3 +429,64 @@ MERGE INTO orders o USING items i ON o.tenant_id = i.tenant_id AND o.id = i.orde
 MERGE INTO orders o USING items i ON o.id = i.order_id WHEN MATCHED THEN DELETE;
 --> refused 0A000: MERGE into orders concerns several shards, and ON does not join the shard keys
 -->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+
+-- WITH queries that change rows: each is a statement of its own, run first.
+
+WITH gone AS (DELETE FROM orders WHERE qty = 0 RETURNING tenant_id, id, note) INSERT INTO items (tenant_id, id, name) SELECT tenant_id, id, note FROM gone;
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (modify): WITH gone AS (DELETE FROM orders WHERE qty = 0 RETURNING tenant_id, id, note) SELECT tenant_id, id, note FROM gone
+-->   shard text: INSERT INTO items (tenant_id, id, name) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
+
+WITH gone AS (DELETE FROM orders WHERE qty = 0 RETURNING *) SELECT count(*), max(note) FROM gone;
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   read 0: several shards (modify): DELETE FROM orders WHERE qty = 0 RETURNING *
+-->   shard text: WITH gone AS (SELECT * FROM <relation 0> cleave_rel_0_) SELECT count(*), max(note) FROM gone
+-->   shards: any shard
+-->   why: WITH queries change rows first
+
+WITH a AS (UPDATE orders SET qty = 1 WHERE qty = 0 RETURNING id), b AS (DELETE FROM items WHERE n = 3) SELECT id FROM a ORDER BY id;
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   read 0: several shards (modify): UPDATE orders SET qty = 1 WHERE qty = 0 RETURNING id
+-->   read 1: several shards (modify): DELETE FROM items WHERE n = 3
+-->   shard text: WITH a AS (SELECT * FROM <relation 0> cleave_rel_0_), b AS (SELECT * FROM <relation 1> cleave_rel_1_) SELECT id FROM a ORDER BY id
+-->   shards: any shard
+-->   why: WITH queries change rows first
+
+WITH new AS (INSERT INTO bills (tenant, note) VALUES (1, 'x'), (2, 'y') RETURNING id, nr) SELECT * FROM new;
+--> several shards [SELECT, rows]
+-->   text: WITH new AS (INSERT INTO bills (tenant, note, "id", "nr") VALUES (1, 'x', $1::bigint, $2::bigint), (2, 'y', $3::bigint, $4::bigint) RETURNING id, nr) SELECT * FROM new
+-->   $1 = nextval public.bills_id_seq
+-->   $2 = next_id
+-->   $3 = nextval public.bills_id_seq
+-->   $4 = next_id
+-->   simple: WITH new AS (INSERT INTO bills (tenant, note, "id", "nr") VALUES (1, 'x', '100'::bigint, '101'::bigint), (2, 'y', '102'::bigint, '103'::bigint) RETURNING id, nr) SELECT * FROM new
+-->   operation: modify
+-->   read 0: one shard: INSERT INTO bills (tenant, note, id, nr)  VALUES (1, 'x', $1::bigint, $2::bigint), (2, 'y', $3::bigint, $4::bigint) RETURNING id, nr
+-->   shard text: WITH new AS (SELECT * FROM <relation 0> cleave_rel_0_) SELECT * FROM new
+-->   shards: any shard
+-->   why: WITH queries change rows first
+
+WITH old AS (SELECT tenant_id FROM items WHERE n > 5), gone AS (DELETE FROM orders o USING old WHERE o.id = old.tenant_id RETURNING o.id) UPDATE docs SET body = 'x' WHERE body IN (SELECT id::text FROM gone);
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT tenant_id FROM items WHERE n > 5
+-->   read 1: several shards (modify): WITH old AS (SELECT tenant_id FROM items WHERE n > 5) DELETE FROM orders o USING old WHERE o.id = old.tenant_id RETURNING o.id
+-->   shard text: WITH old AS (SELECT * FROM <relation 0> cleave_rel_0_), gone AS (SELECT * FROM <relation 1> cleave_rel_1_) UPDATE docs SET body = 'x' WHERE body IN (SELECT id::text FROM gone)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
+
+WITH gone AS (DELETE FROM orders RETURNING id) SELECT count(*) FROM gone, orders;
+--> refused 0A000: table orders is changed by a WITH query and named again in a statement over several shards, where the rest could see the change
+-->   hint: run the WITH query as a statement of its own, in one transaction
+
+WITH a AS (DELETE FROM orders RETURNING id), b AS (DELETE FROM items i USING a WHERE a.id = i.id) SELECT 1;
+--> refused 0A000: a WITH query that changes rows reads what another one returned, in a statement over several shards
+-->   hint: run the first one as a statement of its own, in one transaction
+
+WITH a AS (UPDATE orders SET qty = 1 RETURNING id), b AS (DELETE FROM orders) SELECT * FROM a;
+--> refused 0A000: table orders is changed by a WITH query and named again in a statement over several shards, where the rest could see the change
+-->   hint: run the WITH query as a statement of its own, in one transaction

@@ -72,12 +72,22 @@ WITH d AS (DELETE FROM orders WHERE tenant_id = 5 RETURNING *) SELECT * FROM d;
 WITH d AS (DELETE FROM orders WHERE tenant_id = 5 RETURNING *) INSERT INTO items (tenant_id, id) SELECT 5, id FROM d;
 --> one shard shard-0, key (5), (5) [INSERT]
 WITH d AS (DELETE FROM orders RETURNING *) SELECT count(*) FROM d;
---> refused 0A000: a WITH query that changes rows is not supported over several shards
--->   hint: fix the shard key, or run it as a statement of its own with RETURNING
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   read 0: several shards (modify): DELETE FROM orders RETURNING *
+-->   shard text: WITH d AS (SELECT * FROM <relation 0> cleave_rel_0_) SELECT count(*) FROM d
+-->   shards: any shard
+-->   why: WITH queries change rows first
 WITH d AS (DELETE FROM orders WHERE tenant_id = 5 RETURNING *) SELECT * FROM items i JOIN d ON d.id = i.order_id WHERE i.tenant_id = 5;
 --> one shard shard-0, key (5), (5) [SELECT, rows]
 WITH u AS (UPDATE orders SET note = 'x' WHERE tenant_id = 5 RETURNING id) SELECT * FROM u, items WHERE items.tenant_id = 6;
---> several keys, but a WITH query that changes rows is not supported over several shards (SQLSTATE 0A000); hint: fix the shard key, or run it as a statement of its own with RETURNING
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT * FROM items
+-->   read 1: one shard: UPDATE orders SET note = 'x' WHERE tenant_id = 5 RETURNING id
+-->   shard text: WITH u AS (SELECT * FROM <relation 1> cleave_rel_1_) SELECT * FROM u, <relation 0> items WHERE items.tenant_id = 6
+-->   shards: any shard
+-->   why: WITH queries change rows first
 WITH RECURSIVE a AS (SELECT * FROM orders WHERE tenant_id = 5), orders AS (SELECT 1 AS tenant_id) SELECT * FROM a;
 --> any shard [SELECT, read only, rows]
 WITH i AS (INSERT INTO orders (tenant_id, id) VALUES ($1, 1) RETURNING *) SELECT * FROM i, items WHERE items.tenant_id = $1;

@@ -149,8 +149,6 @@ SELECT id FROM orders, public.items, items;
 SELECT current_database(), id FROM orders;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t
 --> SELECT current_database(), id FROM cleave_rel_1 orders
-WITH d AS (DELETE FROM items RETURNING *) SELECT * FROM d, orders;
---> refused 0A000: a WITH query that changes rows is not supported over several shards
 SELECT nextval('free_seq'), id FROM orders;
 --> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
 SELECT o.id FROM orders o JOIN items i ON i.order_id = o.id WHERE o.tenant_id = 5 AND i.tenant_id IN (7, $1);

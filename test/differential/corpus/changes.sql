@@ -114,3 +114,56 @@ UPDATE countries SET id = NULL;
 DELETE FROM countries WHERE id > 5000 RETURNING id;
 DELETE FROM countries WHERE id IN (SELECT tenant_id + 100 FROM orders);
 DELETE FROM countries;
+-- WITH queries that change rows on several shards: each is a statement of its own.
+-- only: postgres
+-- order: any
+WITH gone AS (DELETE FROM orders WHERE qty = 0 RETURNING tenant_id, id, note, price) INSERT INTO items (tenant_id, id, sku, amount) SELECT tenant_id, id + 70000, note, price FROM gone RETURNING tenant_id, id, sku, amount;
+-- only: postgres
+WITH gone AS (DELETE FROM orders WHERE qty > 2 RETURNING *) SELECT count(*), max(note), sum(price), min(at) FROM gone;
+-- only: postgres
+-- order: any
+WITH gone AS (DELETE FROM orders WHERE id = 2 RETURNING *) SELECT * FROM gone WHERE qty IS NOT NULL;
+-- only: postgres
+WITH a AS (UPDATE orders SET qty = 100 WHERE qty = 1 RETURNING tenant_id, id), b AS (DELETE FROM items WHERE n = 3) SELECT tenant_id, id FROM a ORDER BY 1, 2;
+-- only: postgres
+WITH new AS (INSERT INTO orders (tenant_id, id, qty) VALUES (801, 1, 1), (802, 1, 2), (803, 1, 3) RETURNING tenant_id, qty) SELECT sum(qty), max(tenant_id) FROM new;
+-- only: postgres
+WITH new AS (INSERT INTO orders (tenant_id, id) SELECT id, 77 FROM countries RETURNING tenant_id) SELECT c.name FROM new JOIN countries c ON c.id = new.tenant_id ORDER BY 1;
+-- only: postgres
+WITH old AS (SELECT tenant_id, id FROM items WHERE n > 2), gone AS (DELETE FROM orders o USING old WHERE o.id = old.id AND o.tenant_id = old.tenant_id RETURNING o.id) UPDATE customers SET age = 1 WHERE age IN (SELECT id FROM gone);
+-- only: postgres
+WITH gone (a, b) AS (DELETE FROM orders WHERE id = 1 RETURNING tenant_id, status) UPDATE customers SET name = b FROM gone WHERE tenant = a;
+-- only: postgres
+WITH gone AS (DELETE FROM orders WHERE id = 1 RETURNING tenant_id) DELETE FROM items USING gone WHERE items.tenant_id = gone.tenant_id AND n > 1;
+-- only: postgres
+WITH gone AS (DELETE FROM orders WHERE id = 3 RETURNING tenant_id, note) INSERT INTO settings (id, name, tenant) SELECT 7000 + tenant_id, note, tenant_id FROM gone;
+-- only: postgres
+WITH gone AS (DELETE FROM orders WHERE id = 3 RETURNING 1) INSERT INTO countries (id, code) SELECT 7000 + count(*), 'xx' FROM gone;
+-- only: postgres
+WITH a AS (INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2, 1)) SELECT 1;
+-- only: postgres
+WITH a AS (UPDATE orders SET qty = 5 WHERE qty = 4 RETURNING id), b AS (SELECT id FROM a UNION SELECT 7) SELECT count(*) FROM b;
+-- only: postgres
+WITH a AS (DELETE FROM orders WHERE false RETURNING *) SELECT * FROM a;
+-- only: postgres
+WITH a AS (UPDATE orders SET tenant_id = tenant_id + 100 WHERE id = 1 RETURNING tenant_id) SELECT count(*), min(tenant_id) FROM a;
+-- only: postgres
+WITH a AS (DELETE FROM orders RETURNING id) SELECT count(*) FROM a, orders;
+-- only: postgres
+WITH a AS (DELETE FROM orders) SELECT * FROM a;
+-- only: postgres
+WITH a AS (DELETE FROM nosuch RETURNING id) SELECT * FROM a, orders;
+-- only: postgres
+-- params: 3 | 4
+WITH gone AS (DELETE FROM orders WHERE qty = $1::int RETURNING tenant_id, id) INSERT INTO items (tenant_id, id, n) SELECT tenant_id, id + 80000, $2::int FROM gone;
+-- only: postgres
+-- params: 3
+WITH gone AS (DELETE FROM orders WHERE qty = $1 RETURNING tenant_id, id, now() AS t) SELECT count(*), count(DISTINCT t), bool_and(t = now()) FROM gone;
+-- only: postgres
+-- block
+BEGIN;
+WITH gone AS (DELETE FROM orders WHERE id = 1 RETURNING tenant_id) SELECT count(*) FROM gone;
+SELECT count(*) FROM orders;
+WITH new AS (INSERT INTO orders (tenant_id, id) VALUES (1, 1), (2, 1), (3, 1) RETURNING tenant_id) SELECT sum(tenant_id) FROM new;
+ROLLBACK;
+-- end
