@@ -297,6 +297,9 @@ func TestLargeInsertSelect(t *testing.T) {
 	}
 	if n := one[int64](t, conn, "SELECT count(*) FROM orders"); n != 100_002 {
 		t.Errorf("%d rows", n)
+	}
+}
+
 // TestWritesTiedByForeignKeys: WITH queries over several shards are run one by one, and refused where a
 // foreign key would be checked too early.
 func TestWritesTiedByForeignKeys(t *testing.T) {
