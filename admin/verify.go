@@ -62,7 +62,7 @@ type Orphan struct {
 
 const (
 	// verifyPage is how many keys of orphans are asked for at a time, verifyBatch how many are compared.
-	verifyPage   = 5000
+	verifyPage   = 2000
 	verifyBatch  = 100
 	verifySample = 5
 )

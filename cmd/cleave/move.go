@@ -323,16 +323,6 @@ func (a *app) outcome(w *admin.WorkflowInfo) error {
 	return nil
 }
 
-// clipMax is how much of a line a table shows; cleave moves ID has all of it.
-const clipMax = 100
-
-func clipped(line string) string {
-	if r := []rune(line); len(r) > clipMax {
-		return string(r[:clipMax-3]) + "..."
-	}
-	return line
-}
-
 // progressLine is a workflow's progress in one line.
 func progressLine(w *admin.WorkflowInfo) string {
 	var b strings.Builder

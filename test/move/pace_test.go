@@ -12,7 +12,7 @@ import (
 // behind, and goes on by itself when they are well again.
 func TestPace(t *testing.T) {
 	c := start(t, "postgres", "durable")
-	c.bank(20_000)
+	c.bank(6000)
 	target := c.servers[0]
 	url := target.URL("bank")
 	settle := func(settings ...string) {
@@ -24,7 +24,7 @@ func TestPace(t *testing.T) {
 	// Each commit waits for 60 ms before the log is written.
 	settle("SET commit_siblings = 0", "SET commit_delay = 60000")
 	pgtest.Await(t, url, "SELECT current_setting('commit_delay')", "60000")
-	how := admin.MoveOptions{Keep: "0", BytesPerSecond: 400 << 10, MaxLatency: "20ms"} // some seconds
+	how := admin.MoveOptions{Keep: "0", BytesPerSecond: 100 << 10, MaxLatency: "20ms"} // some seconds
 	c.move(admin.MoveRequest{ID: "disk", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: how})
 	t.Log(c.noted("disk", "copying", "slowed: s1 latency").Note)
 	settle("RESET commit_siblings", "RESET commit_delay")
