@@ -53,7 +53,7 @@ func (c *Cluster) notReleased(ks string, t *shardmap.Transit, waited time.Durati
 }
 
 func held(ks string, t *shardmap.Transit, waited time.Duration) *sqlstate.Error {
-	e := sqlstate.New(sqlstate.CannotConnectNow, "%s of keyspace %q is moving from shard %s to shard %s (move %s), and was not released within %s",
+	e := sqlstate.New(sqlstate.SerializationFailure, "%s of keyspace %q is moving from shard %s to shard %s (move %s), and was not released within %s",
 		t.Text(), ks, t.From, t.To, t.ID, waited).
 		WithHint("nothing was done: call ForKey again; `cleave moves %s` shows the move", t.ID)
 	e.Keyspace, e.Range, e.Epoch, e.Retry = ks, t.Text(), t.Epoch, sqlstate.RetrySafe

@@ -349,7 +349,7 @@ func (s *owners) close() error {
 // mentioning: call it for each piece of work rather than keep what it returns.
 //
 // While the key is just being given to another shard it waits for that, at most the
-// setting hold-timeout (10 s); then the error is 57P03.
+// setting hold-timeout (10 s); then the error is 40001.
 //
 // Errors: 42704 if there is no such keyspace, 42804, 22P02 or their like if the
 // values are no key of it, 23514 if a list keyspace has no shard for it, 57P03 if

@@ -46,6 +46,7 @@ type API interface {
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
 	MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result, error)
+	SetShard(ctx context.Context, req SetShardRequest) (*Result, error)
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 
@@ -235,9 +236,12 @@ type ShardInfo struct {
 	Default bool              `json:"default"`
 	Ranges  int               `json:"ranges"` // ranges and listed values owned
 	Pins    int               `json:"pins"`
-	Health  string            `json:"health"` // "up" or "down"
-	Reason  string            `json:"reason,omitempty"`
-	Latency float64           `json:"latency_ms"` // of the probe
+	// State is "normal", "read-only" or "out-of-service", StateWhy the reason.
+	State    string  `json:"state"`
+	StateWhy string  `json:"state_why,omitempty"`
+	Health   string  `json:"health"` // "up" or "down"
+	Reason   string  `json:"reason,omitempty"`
+	Latency  float64 `json:"latency_ms"` // of the probe
 	// Endpoints are the servers of a shard with replicas.
 	Endpoints []EndpointInfo `json:"endpoints,omitempty"`
 }

@@ -39,7 +39,7 @@ type VerifyResult struct {
 	Checksum  string `json:"checksum"` // of them, hexadecimal; see engine.Sum
 	Strangers int64  `json:"strangers"`
 	Orphans   int64  `json:"orphans"`
-	// What the orphans are, of those that were looked at (those of VerifyKeys keys).
+	// What the orphans are.
 	Copies    int64 `json:"copies,omitempty"`    // the owner has the same row
 	Misplaced int64 `json:"misplaced,omitempty"` // the owner has no such row
 	Differing int64 `json:"differing,omitempty"` // the owner has another row with that primary key
@@ -61,10 +61,8 @@ type Orphan struct {
 }
 
 const (
-	// VerifyKeys is how many keys of orphans are looked at on one shard and table, if
-	// they are not repaired.
-	VerifyKeys = 1000
-
+	// verifyPage is how many keys of orphans are asked for at a time, verifyBatch how many are compared.
+	verifyPage   = 2000
 	verifyBatch  = 100
 	verifySample = 5
 )
@@ -159,7 +157,6 @@ type verifier struct {
 	conn  map[string]engine.Conn
 	done  []func(broken bool)
 	info  VerifyResult
-	seen  []keyspace.Key // keys that were looked at
 }
 
 func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
@@ -305,59 +302,72 @@ func (v *verifier) orphans(ctx context.Context, repair bool) error {
 		return err
 	}
 	ix, _ := v.snap.Keyspace(v.t.Keyspace)
-	for len(v.seen) < VerifyKeys {
+	types := v.keysOf(nil).Types
+	var last []string // the key that was looked at last
+	for {
 		where := []string{"NOT coalesce(" + v.owned() + ", false)"}
 		for _, k := range v.key() {
 			where = append(where, k+" IS NOT NULL")
 		}
-		for _, not := range v.others() {
-			where = append(where, "NOT "+keyspace.Condition(&not, v.key()))
+		if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok {
+			where = append(where, "NOT "+keyspace.Condition(&strangers, v.key()))
 		}
-		res, err := engine.Exec(conn, fmt.Sprintf("SELECT DISTINCT %s FROM %s WHERE %s LIMIT %d", strings.Join(v.key(), ", "), quotedTable(v.t), strings.Join(where, " AND "), verifyBatch))
+		if last != nil {
+			where = append(where, v.after(last))
+		}
+		list := strings.Join(v.key(), ", ")
+		res, err := engine.Exec(conn, fmt.Sprintf("SELECT DISTINCT %s FROM %s WHERE %s ORDER BY %s LIMIT %d", list, quotedTable(v.t), strings.Join(where, " AND "), list, verifyPage))
 		if err != nil {
 			return err
 		}
-		if len(res.Rows) == 0 {
+		for rows := range slices.Chunk(res.Rows, verifyBatch) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			byOwner := map[string][]keyspace.Key{}
+			for _, row := range rows {
+				last = make([]string, len(row))
+				for i := range row {
+					last[i] = row[i].String
+				}
+				k, err := keyspace.ParseKey(types, last)
+				if err != nil {
+					return err
+				}
+				at, err := ix.Locate(k)
+				if err != nil { // of a list, and not listed
+					at.Shard = ""
+				}
+				byOwner[at.Shard] = append(byOwner[at.Shard], k)
+			}
+			for owner, keys := range byOwner {
+				if err := v.compare(ctx, conn, owner, keys, repair); err != nil {
+					return err
+				}
+			}
+		}
+		if len(res.Rows) < verifyPage {
 			return nil
 		}
-		types := v.keysOf(nil).Types
-		byOwner := map[string][]keyspace.Key{}
-		for _, row := range res.Rows {
-			texts := make([]string, len(row))
-			for i := range row {
-				texts[i] = row[i].String
-			}
-			k, err := keyspace.ParseKey(types, texts)
-			if err != nil {
-				return err
-			}
-			v.seen = append(v.seen, k)
-			at, err := ix.Locate(k)
-			if err != nil { // of a list, and not listed
-				at.Shard = ""
-			}
-			byOwner[at.Shard] = append(byOwner[at.Shard], k)
-		}
-		for owner, keys := range byOwner {
-			if err := v.compare(ctx, conn, owner, keys, repair); err != nil {
-				return err
-			}
-		}
 	}
-	v.problem("more keys have orphans than were looked at")
-	return nil
 }
 
-// others are keys that need not be looked at (again).
-func (v *verifier) others() []keyspace.Ownership {
-	var out []keyspace.Ownership
-	if len(v.seen) > 0 {
-		out = append(out, v.keysOf(v.seen))
+// after is the condition of keys that come after one in their order.
+func (v *verifier) after(last []string) string {
+	var any []string
+	for i := range last {
+		var all []string
+		for n := range i + 1 {
+			is := " = "
+			if n == i {
+				is = " > "
+			}
+			at := slices.Index(v.table.Columns, v.t.ShardKey[n])
+			all = append(all, quoted(v.t.ShardKey[n])+is+keyspace.Quote(last[n])+"::"+v.table.Types[at])
+		}
+		any = append(any, "("+strings.Join(all, " AND ")+")")
 	}
-	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok {
-		out = append(out, strangers)
-	}
-	return out
+	return "(" + strings.Join(any, " OR ") + ")"
 }
 
 func (v *verifier) problem(text string) {

@@ -155,3 +155,41 @@ func TestVerify(t *testing.T) {
 		})
 	}
 }
+
+// TestVerifyManyOrphans: orphans of more keys than are asked for at a time are all looked at, and
+// brought home.
+func TestVerifyManyOrphans(t *testing.T) {
+	for _, engines := range [][]string{{"sqlite", "sqlite"}, {"postgres", "postgres"}} {
+		t.Run(engines[0], func(t *testing.T) {
+			c := newMixedCluster(t, engines...)
+			c.ddl("CREATE TABLE pairs (k bigint, name text, PRIMARY KEY (k, name)) WITH (cleave.shard_key = 'k, name')")
+			table := c.snap().State().Tables[0]
+			ix, _ := c.snap().Keyspace(table.Keyspace)
+			var rows strings.Builder
+			n := int64(0)
+			for k := range int64(3 * verifyPage) {
+				key, err := keyspace.ParseKey(ix.Def().Types, []string{fmt.Sprint(k / 3), fmt.Sprintf("it's %d", k%3)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if at, err := ix.Locate(key); err == nil && at.Shard == "shard-1" {
+					n++
+					fmt.Fprintf(&rows, "%d\tit's %d\n", k/3, k%3)
+				}
+			}
+			if n <= verifyPage {
+				t.Fatalf("%d keys", n)
+			}
+			c.stray("shard-0", "pairs", []string{"k", "name"}, rows.String())
+			list, err := c.ops.Verify(t.Context(), VerifyRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range list {
+				if v.Shard == "shard-0" && (v.Orphans != n || v.Misplaced != n || v.Problem != "" || v.Error != "") {
+					t.Errorf("%+v, of %d", v, n)
+				}
+			}
+		})
+	}
+}

@@ -42,6 +42,12 @@ type MoveOptions struct {
 	Unverified     bool  `json:"unverified,omitempty"`
 	RowsPerSecond  int64 `json:"rows_per_second,omitempty"`  // 0: no bound
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"` // 0: no bound
+	// MaxLatency is how long a small write may take on either shard ("20ms"), MaxLag and MaxLagBytes how far a
+	// replica of either may be behind ("10s", the default, and in bytes), before copy and clean-up slow down; "off" and -1: no bound.
+	// Without MaxLatency they slow down by what they add to the latency of a shard that others use.
+	MaxLatency  string `json:"max_latency,omitempty"`
+	MaxLag      string `json:"max_lag,omitempty"`
+	MaxLagBytes int64  `json:"max_lag_bytes,omitempty"`
 	// Window is when rows are copied, compared and deleted and a cutover begins, such as
 	// "Mon-Fri 22:00-06:00 Europe/Zurich; Sat,Sun 00:00-24:00 Europe/Zurich"; "": always. See workflow.ParseWindows.
 	Window string `json:"window,omitempty"`
@@ -77,6 +83,9 @@ type DrainRequest struct {
 	ID    string `json:"id,omitempty"`
 	Shard string `json:"shard"`
 	To    string `json:"to,omitempty"`
+	// Finish gives up the way back of earlier moves whose range is to leave the shard. Else it
+	// is waited for.
+	Finish bool `json:"finish,omitempty"`
 	MoveOptions
 }
 
@@ -174,8 +183,15 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 			return res, err
 		}
 	}
+	if spec.From == spec.To && spec.Part.Key != nil && !spec.WasPinned {
+		return o.pinThere(ctx, &req, spec)
+	}
 	if spec.From == spec.To {
 		return &WorkflowResult{Done: !req.DryRun, Plan: []string{spec.Part.Text() + " of " + spec.Keyspace + " is on " + spec.To + " already: nothing to do"}}, nil
+	}
+	if sh, ok := cur.Shard(spec.To); ok && sh.Service != shardmap.InService {
+		return nil, sqlstate.New(sqlstate.ObjectNotInState, "shard %s is %s: nothing is moved to it", spec.To, sh.Service).OnShard(spec.To).
+			WithHint("cleave shard set %s --state normal", spec.To)
 	}
 	if err := free(cur, spec); err != nil {
 		return nil, err
@@ -185,6 +201,25 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 		"compare both copies", "hold statements in it for a moment and make " + spec.To + " the owner",
 		"keep the way back, then delete the rows on " + spec.From,
 	})
+}
+
+// pinThere pins a key to the shard that it is on. What was asked for by an id is found by it.
+func (o *Ops) pinThere(ctx context.Context, req *MoveRequest, spec *workflow.Spec) (*WorkflowResult, error) {
+	text := spec.Part.Text() + " of " + spec.Keyspace + " is on " + spec.To + " already: it is pinned there"
+	pinned, err := o.Pin(ctx, PinRequest{Meta: req.Meta, Keyspace: req.Keyspace, Key: req.Key, Shard: req.To})
+	if err != nil || req.DryRun || req.ID == "" {
+		return &WorkflowResult{Done: err == nil && pinned.Done, Plan: []string{text}}, err
+	}
+	s := workflow.Nothing(*spec, time.Now().UnixMilli(), text)
+	b, err := s.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := o.opts.Directory.PutRecord(ctx, workflow.RecordPrefix+spec.ID, b, 0); err != nil && !errors.Is(err, shardmap.ErrConflict) {
+		return nil, directoryError(err)
+	}
+	info := o.info(ctx, &s, true)
+	return &WorkflowResult{Done: true, Plan: []string{text}, Workflow: &info}, nil
 }
 
 // moveSpec turns a request into what is stored.
@@ -323,6 +358,21 @@ func (m *MoveOptions) options(keepMS int64) (workflow.Options, error) {
 	if m.RowsPerSecond < 0 || m.BytesPerSecond < 0 {
 		return o, sqlstate.New(sqlstate.InvalidParameterValue, "a bound must not be negative")
 	}
+	for _, b := range []struct {
+		what, text string
+		into       *int64
+	}{{"latency", m.MaxLatency, &o.MaxLatencyMS}, {"lag", m.MaxLag, &o.MaxLagMS}} {
+		switch d, err := time.ParseDuration(b.text); {
+		case b.text == "":
+		case b.text == "off":
+			*b.into = -1
+		case err != nil || d < time.Millisecond:
+			return o, sqlstate.New(sqlstate.InvalidParameterValue, "%q is no bound of a shard's %s", b.text, b.what).WithHint("use 20ms, 10s or off")
+		default:
+			*b.into = d.Milliseconds()
+		}
+	}
+	o.MaxLagBytes = max(m.MaxLagBytes, -1)
 	ws, err := workflow.ParseWindows(m.Window)
 	if err != nil {
 		return o, err
@@ -417,7 +467,7 @@ func (o *Ops) Drain(ctx context.Context, req DrainRequest) (*WorkflowResult, err
 	if err != nil {
 		return nil, err
 	}
-	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Drain, From: req.Shard, To: req.To, By: req.by(), Why: req.Why}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Drain, From: req.Shard, To: req.To, Finish: req.Finish, By: req.by(), Why: req.Why}
 	if spec.Options, err = req.options(-1); err != nil {
 		return nil, err
 	}

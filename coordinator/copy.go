@@ -63,7 +63,9 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 	if err != nil {
 		return 0, err
 	}
-	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, began: time.Now(), win: win}
+	p, end := j.pace(ctx, s, leastBytes, s.Source(), s.Target())
+	defer end()
+	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, began: time.Now(), win: win, pace: p}
 	var next atomic.Int64
 	var total atomic.Int64
 	var wait sync.WaitGroup
@@ -131,6 +133,7 @@ type throttle struct {
 	rows, bytes int64
 	began       time.Time
 	win         *opening
+	pace        *pacer // of bytes
 
 	mu                sync.Mutex
 	didRows, didBytes int64
@@ -140,6 +143,11 @@ type throttle struct {
 func (t *throttle) wait(ctx context.Context, rows, bytes int64) error {
 	if err := t.win.wait(ctx); err != nil {
 		return err
+	}
+	if t.pace != nil {
+		if err := t.pace.wait(ctx, bytes); err != nil {
+			return err
+		}
 	}
 	if t.rows <= 0 && t.bytes <= 0 {
 		return nil
@@ -193,18 +201,26 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 			return err
 		}
 	}
+	p, end := j.pace(ctx, s, leastRows, e.Target)
+	defer end()
 	for {
 		if err := j.gate(ctx); err != nil {
 			return err
 		}
-		began := time.Now()
-		n, err := m.Purge(ctx, set.set, purgeBatch)
+		if err := limit.wait(ctx, 0, 0); err != nil { // for its window
+			return err
+		}
+		began, batch := time.Now(), p.some(purgeBatch)
+		n, err := m.Purge(ctx, set.set, batch)
 		if err != nil {
 			return err
 		}
 		j.prog.copied(int64(n), 0)
-		if n < purgeBatch {
+		if n < batch {
 			return nil
+		}
+		if err := p.wait(ctx, int64(n)); err != nil {
+			return err
 		}
 		if err := limit.wait(ctx, int64(n), 0); err != nil {
 			return err

@@ -33,11 +33,39 @@ func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) e
 	if err == nil && len(r.Children) > 0 {
 		for _, c := range r.Children {
 			if t := transitOf(snap, c.Keyspace, c.Part); t != "" {
-				return sqlstate.New(sqlstate.ObjectInUse, "%s of keyspace %s is being moved by %s", c.Part.Text(), c.Keyspace, t)
+				return j.inTheWay(ctx, s, c, t)
 			}
 		}
 	}
 	return err
+}
+
+// inTheWay is the error of a plan that needs a part which another move has. If that only keeps its way back,
+// the plan may end that.
+func (j *job) inTheWay(ctx context.Context, s *workflow.State, c workflow.Spec, id string) error {
+	what := fmt.Sprintf("%s of keyspace %s", c.Part.Text(), c.Keyspace)
+	r, err := j.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
+	if err != nil {
+		return err
+	}
+	other, err := workflow.Decode(r.Value)
+	switch {
+	case err != nil:
+		return err
+	case other.Step != workflow.Opened || other.Back:
+		return sqlstate.New(sqlstate.ObjectInUse, "%s is being moved by %s", what, id).WithHint("see: cleave moves %s", id)
+	case !s.Spec.Finish:
+		until := time.UnixMilli(other.OpenAt + other.Spec.KeepMS).UTC().Format("2006-01-02 15:04 MST")
+		return sqlstate.New(sqlstate.ObjectInUse, "the way back of %s by move %s is kept until %s", what, id, until).WithHint("to go on now: cleave finish %s", id)
+	}
+	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By); err != nil {
+		return err
+	}
+	select {
+	case j.t.kick <- struct{}{}:
+	default:
+	}
+	return sqlstate.New(sqlstate.ObjectInUse, "what move %s has left of %s is being removed", id, what)
 }
 
 // transitOf is the transit that is of this very part.
@@ -80,7 +108,22 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 		}
 		return all, nil
 	}
-	shards := shardmap.PlacementShards(snap.Shards())
+	// Shards that are not in service get nothing and, but for one that is drained, give nothing.
+	rest := map[string]bool{}
+	var used []shardmap.Shard
+	for _, s := range snap.Shards() {
+		if s.Service != shardmap.InService && (spec.Kind != workflow.Drain || s.Name != spec.From) {
+			rest[s.Name] = true
+			continue
+		}
+		used = append(used, s)
+	}
+	if spec.To != "" {
+		if err := receives(snap, spec.To); err != nil {
+			return nil, err
+		}
+	}
+	shards := shardmap.PlacementShards(used)
 	tolerance := spreadTolerance
 	if spec.Kind == workflow.Drain {
 		tolerance = drainTolerance
@@ -115,11 +158,23 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 				}
 			}
 		} else {
-			p, err := placement.Propose(placement.Request{Units: units, Shards: shards, Algorithm: placement.Balanced, Tolerance: tolerance})
+			var movable []placement.Unit
+			var at []int
+			for n := range units {
+				if owners[n] = units[n].Owner; !rest[owners[n]] {
+					movable, at = append(movable, units[n]), append(at, n)
+				}
+			}
+			if len(movable) == 0 {
+				continue
+			}
+			p, err := placement.Propose(placement.Request{Units: movable, Shards: shards, Algorithm: placement.Balanced, Tolerance: tolerance})
 			if err != nil {
 				return nil, classed(workflow.Refused, err)
 			}
-			owners = p.Owners
+			for i, n := range at {
+				owners[n] = p.Owners[i]
+			}
 		}
 		n := 0
 		for _, r := range k.Ranges {
@@ -141,6 +196,15 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 		}
 	}
 	return all, nil
+}
+
+// receives refuses a target that is read-only or out of service.
+func receives(snap *shardmap.Snapshot, shard string) error {
+	if sh, ok := snap.Shard(shard); ok && sh.Service != shardmap.InService {
+		return classed(workflow.Refused, sqlstate.New(sqlstate.ObjectNotInState, "shard %s is %s: nothing is moved to it", shard, sh.Service).OnShard(shard).
+			WithHint("cleave shard set %s --state normal", shard))
+	}
+	return nil
 }
 
 // Neighbours returns the ranges of a keyspace on both sides of a bound; nil if there

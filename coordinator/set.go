@@ -115,6 +115,9 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 			return refuse("shard %s does not exist", name)
 		}
 	}
+	if err := receives(snap, e.Target); err != nil {
+		return err
+	}
 	owner, err := snap.OwnerOf(s.Spec.Keyspace, s.Spec.Part)
 	switch {
 	case err != nil:

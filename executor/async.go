@@ -28,7 +28,7 @@ func (e *Executor) Lanes() *lane.Group { return e.lanes }
 // also for a shard whose connections no loop can watch.
 func (e *Executor) TryAcquireIn(l *lane.Loop, shard string, s *Settings) *Conn {
 	p, ok := (*e.pools.Load())[shard]
-	if !ok {
+	if !ok || e.Refusal(shard, false) != nil {
 		return nil
 	}
 	c := p.try(s)

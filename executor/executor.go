@@ -171,9 +171,13 @@ func (e *Executor) tend(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
-			for _, p := range *e.pools.Load() {
+			for name, p := range *e.pools.Load() {
 				p.tend(now)
-				p.recheck(ctx)
+				if e.Refusal(name, false) != nil {
+					p.rest()
+				} else {
+					p.recheck(ctx)
+				}
 			}
 			e.tendGroups(now)
 			e.tendLogins(now)
@@ -235,6 +239,11 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	}
 	e.metrics.MapVersion(snap.Version())
 	e.dropGroups(snap)
+	for _, s := range snap.Shards() {
+		if p := next[s.Name]; p != nil && s.Service == shardmap.OutOfService {
+			p.rest()
+		}
+	}
 	for name, p := range old {
 		if p.group != nil {
 			if next[name] == nil {
@@ -334,6 +343,9 @@ func (e *Executor) Newer(ctx context.Context, version uint64) (ok bool) {
 // with 57P03 when the shard cannot be reached, 53300 when none becomes free in
 // time, ctx's error when that ends. Release must follow.
 func (e *Executor) Acquire(ctx context.Context, shard string, s *Settings) (*Conn, error) {
+	if err := e.Refusal(shard, false); err != nil && !engine.Maintains(ctx) {
+		return nil, err
+	}
 	for {
 		p, ok := (*e.pools.Load())[shard]
 		if !ok {
@@ -394,14 +406,32 @@ func (e *Executor) acquireFrom(ctx context.Context, p *pool, s *Settings) (*Conn
 // TryAcquire is Acquire for the common case: a connection that was used a moment
 // ago is idle and has the settings. nil: call Acquire.
 func (e *Executor) TryAcquire(shard string, s *Settings) *Conn {
-	if p, ok := (*e.pools.Load())[shard]; ok {
+	if p, ok := (*e.pools.Load())[shard]; ok && e.Refusal(shard, false) == nil {
 		return p.try(s)
 	}
 	return nil
 }
 
+// Refusal is the answer to a statement that needs a shard, or may write there, which is not used for that at
+// the moment; nil if it is. See shardmap.Snapshot.Refusal.
+func (e *Executor) Refusal(shard string, write bool) error {
+	snap := e.snapshot.Load()
+	if !snap.Restricted() {
+		return nil
+	}
+	return snap.Refusal(shard, write)
+}
+
+// ShardInService is Shard, which refuses one that is out of service.
+func (e *Executor) ShardInService(name string) (engine.Shard, error) {
+	if err := e.Refusal(name, false); err != nil {
+		return nil, err
+	}
+	return e.Shard(name)
+}
+
 // Connect borrows a connection with no settings, for schema changes and
-// administration. release gives it back; broken says that it must be closed.
+// administration. Of a shard that is out of service only with a context of engine.ForMaintenance. release gives it back; broken says that it must be closed.
 func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error) {
 	c, err := e.Acquire(ctx, shard, nil)
 	if err != nil {

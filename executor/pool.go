@@ -472,6 +472,24 @@ func (p *pool) tend(now time.Time) {
 	}
 }
 
+// rest closes the idle connections, and with a group those of all its servers: nobody is to be there while
+// the shard is out of service.
+func (p *pool) rest() {
+	pools := []*pool{p}
+	if p.group != nil {
+		pools = append(p.group.readPools(), p)
+	}
+	for _, p := range pools {
+		p.mu.Lock()
+		idle := p.idle
+		p.idle = nil
+		p.mu.Unlock()
+		for _, c := range idle {
+			p.discard(c)
+		}
+	}
+}
+
 // close closes the idle connections; those in use follow when they are released.
 func (p *pool) close() {
 	p.mu.Lock()

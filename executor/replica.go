@@ -162,6 +162,9 @@ func (e *Executor) AcquireRead(ctx context.Context, shard string, s *Settings, p
 	if p == nil || p.group == nil || policy == ReadPrimary {
 		return nil, nil
 	}
+	if err := e.Refusal(shard, false); err != nil {
+		return nil, err
+	}
 	g := p.group
 	v := g.view.Load()
 	fit := make([]choice, 0, len(v.replicas))

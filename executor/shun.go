@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -79,7 +80,7 @@ next:
 	for i := range shards {
 		name := shards[(n+i)%len(shards)].Name
 		p := pools[name]
-		if p == nil {
+		if p == nil || shards[(n+i)%len(shards)].Service == shardmap.OutOfService {
 			continue
 		}
 		for _, tried := range not {

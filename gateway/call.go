@@ -156,6 +156,13 @@ var functions = map[string]function{
 			return done(a.RemoveReplica(ctx, admin.ReplicaRequest{Meta: admin.Meta{By: by}, Shard: v.text("shard"), URL: v.text("url")}))
 		},
 	},
+	"set_shard": {
+		params: []string{"name", "state", "why"}, required: 2, changes: true,
+		usage: "cleave.set_shard('name', 'read-only' | 'out-of-service' | 'normal' [, why => 'text'])",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.SetShard(ctx, admin.SetShardRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, Name: v.text("name"), State: v.text("state")}))
+		},
+	},
 	"remove_shard": {
 		params: []string{"name"}, required: 1, changes: true,
 		usage: "cleave.remove_shard('name')",
@@ -211,7 +218,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	f, ok := functions[c.Function]
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
-			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, add_replica, remove_replica, move, split, merge, drain, spread, pause, resume, cancel, rollback and finish")
+			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, set_shard, add_replica, remove_replica, move, split, merge, drain, spread, pause, resume, cancel, rollback and finish")
 	}
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)

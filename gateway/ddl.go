@@ -14,6 +14,20 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// inService refuses a schema change while a shard is not used for everything: it concerns all.
+func (x *session) inService(tag string) error {
+	snap := x.srv.ex.Snapshot()
+	if !snap.Restricted() {
+		return nil
+	}
+	for _, s := range snap.Shards() {
+		if err := snap.Refusal(s.Name, tag != "VACUUM" && tag != "ANALYZE"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ddl runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended).
 func (x *session) ddl(st *planner.Statement) error {
@@ -30,6 +44,9 @@ func (x *session) ddl(st *planner.Statement) error {
 		if err := x.admit(st, nil); err != nil {
 			return err
 		}
+	}
+	if err := x.inService(st.Tag); err != nil {
+		return err
 	}
 	x.unit.effects = true
 	if err := x.drain(); err != nil {

@@ -208,7 +208,7 @@ func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *
 
 // heldError is the answer to a statement that has waited for too long.
 func heldError(ks string, t *shardmap.Transit, waited time.Duration, inTx bool) *sqlstate.Error {
-	e := sqlstate.New(sqlstate.CannotConnectNow, "%s of keyspace %q is moving from shard %s to shard %s (move %s), and was not released within %s",
+	e := sqlstate.New(sqlstate.SerializationFailure, "%s of keyspace %q is moving from shard %s to shard %s (move %s), and was not released within %s",
 		t.Text(), ks, t.From, t.To, t.ID, waited)
 	e.Keyspace, e.Range, e.Epoch, e.Retry = ks, t.Text(), t.Epoch, sqlstate.RetrySafe
 	what := "nothing was done: run it again"

@@ -355,7 +355,7 @@ func TestHoldTimeout(t *testing.T) {
 		began := time.Now()
 		_, err := conn.Exec(ctx, held)
 		var e *pgconn.PgError
-		if !errors.As(err, &e) || e.Code != "57P03" {
+		if !errors.As(err, &e) || e.Code != "40001" {
 			t.Fatalf("held for %s: %v", d, err)
 		}
 		if took := time.Since(began); d != "0" && took < 150*time.Millisecond || took > 3*time.Second {
@@ -377,7 +377,7 @@ func TestHoldTimeout(t *testing.T) {
 	exec(t, conn, "RESET statement_timeout")
 	exec(t, conn, "BEGIN")
 	exec(t, conn, "SET LOCAL cleave.hold_timeout = '50ms'")
-	wantCode(t, conn, "57P03", held)
+	wantCode(t, conn, "40001", held)
 	wantCode(t, conn, "25P02", "SELECT 1")
 	exec(t, conn, "ROLLBACK")
 

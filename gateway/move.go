@@ -13,7 +13,7 @@ import (
 
 // The functions that move data: each begins a workflow, or asks something of one.
 func init() {
-	options := []string{"keep", "unverified", "rows_per_second", "bytes_per_second", "time_window"}
+	options := []string{"keep", "unverified", "rows_per_second", "bytes_per_second", "time_window", "max_latency", "max_lag", "max_lag_bytes"}
 	functions["move"] = function{
 		params: append([]string{"keyspace", "range", "to_shard", "key", "id", "why"}, options...), required: 1, changes: true,
 		usage: "cleave.move(keyspace => 'k', range => 'LOW:HIGH' | key => key | ARRAY[...], to_shard => 's' [, id => '...'] [, keep => '24h'] [, rows_per_second => n] [, time_window => 'Mon-Fri 22:00-06:00 Europe/Zurich'])",
@@ -55,14 +55,14 @@ func init() {
 		},
 	}
 	functions["drain"] = function{
-		params: append([]string{"shard", "to_shard", "id", "why"}, options...), required: 1, changes: true,
-		usage: "cleave.drain('shard' [, to_shard => 's'])",
+		params: append([]string{"shard", "to_shard", "id", "why", "finish"}, options...), required: 1, changes: true,
+		usage: "cleave.drain('shard' [, to_shard => 's'] [, finish => true])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			o, err := v.moveOptions()
 			if err != nil {
 				return "", err
 			}
-			return beganWorkflow(a.Drain(ctx, admin.DrainRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Shard: v.text("shard"), To: v.text("to_shard"), MoveOptions: o}))
+			return beganWorkflow(a.Drain(ctx, admin.DrainRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Shard: v.text("shard"), To: v.text("to_shard"), Finish: isTrue(v.text("finish")), MoveOptions: o}))
 		},
 	}
 	functions["spread"] = function{
@@ -141,8 +141,8 @@ func init() {
 }
 
 func (v values) moveOptions() (admin.MoveOptions, error) {
-	o := admin.MoveOptions{Keep: v.text("keep"), Unverified: isTrue(v.text("unverified")), Window: v.text("time_window")}
-	for name, into := range map[string]*int64{"rows_per_second": &o.RowsPerSecond, "bytes_per_second": &o.BytesPerSecond} {
+	o := admin.MoveOptions{Keep: v.text("keep"), Unverified: isTrue(v.text("unverified")), Window: v.text("time_window"), MaxLatency: v.text("max_latency"), MaxLag: v.text("max_lag")}
+	for name, into := range map[string]*int64{"rows_per_second": &o.RowsPerSecond, "bytes_per_second": &o.BytesPerSecond, "max_lag_bytes": &o.MaxLagBytes} {
 		if text := v.text(name); text != "" {
 			n, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {

@@ -160,6 +160,11 @@ const answerMax = 2 * time.Second
 // COMMITTED), and there is nothing to roll back. Otherwise the session goes over to
 // a conversation with several shards.
 func (x *session) reach(shard string, u use) error {
+	if !u.readOnly {
+		if err := x.srv.ex.Refusal(shard, true); err != nil {
+			return err
+		}
+	}
 	if u.pin {
 		return x.reachPinned(shard, u)
 	}

@@ -65,7 +65,7 @@ const (
 //	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
 //	           a statement over several shards that runs: what the shards have answered so far)
 var VirtualTables = []engine.VirtualTable{
-	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
+	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "state", oidText, "state_why", oidText, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
 	{Name: "keyspaces", Columns: columns("keyspace", oidText, "strategy", oidText, "key_types", oidText, "seed", oidInt8, "ranges", oidInt8, "pins", oidInt8, "tables", oidInt8)},
 	{Name: "ranges", Columns: columns("keyspace", oidText, "position", oidInt8, "low", oidText, "high", oidText, "shard", oidText, "epoch", oidInt8, "transit", oidText)},
 	{Name: "transits", Columns: columns("id", oidText, "keyspace", oidText, "part", oidText, "from_shard", oidText, "to_shard", oidText, "owner", oidText, "hold", oidText, "epoch", oidInt8)},
@@ -253,7 +253,7 @@ func (s *Server) shardRows(state *shardmap.State) [][]engine.Text {
 			labels = []byte("{}")
 		}
 		rows = append(rows, []engine.Text{text(sh.Name), text(sh.Engine), text(shardmap.Redacted(sh.URL)), text(string(labels)),
-			text(strconv.FormatFloat(sh.Weight, 'g', -1, 64)), yes(sh.Name == state.DefaultShard), text(up), orNull(reason), number(h.Open), number(h.Idle)})
+			text(strconv.FormatFloat(sh.Weight, 'g', -1, 64)), yes(sh.Name == state.DefaultShard), text(sh.Service.String()), orNull(sh.ServiceWhy), text(up), orNull(reason), number(h.Open), number(h.Idle)})
 	}
 	return rows
 }

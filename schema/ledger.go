@@ -494,11 +494,25 @@ func clip(s string) string {
 func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine.Guard, ok bool) {
 	switch t.Kind {
 	case shardmap.Sharded:
-		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: guarded(snap, t.Keyspace, shard)}, true
+		return engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: inService(snap, shard, guarded(snap, t.Keyspace, shard))}, true
 	case shardmap.Reference:
-		return engine.Guard{Schema: t.Schema, Table: t.Name, Owned: keyspace.Ownership{Epoch: snap.CopiesEpoch()}}, true
+		own := keyspace.Ownership{Epoch: snap.CopiesEpoch()}
+		if sh, ok := snap.Shard(shard); ok && sh.Service != shardmap.InService {
+			own.Epoch = 0 // nobody writes
+		}
+		return engine.Guard{Schema: t.Schema, Table: t.Name, Owned: own}, true
 	}
 	return engine.Guard{}, false
+}
+
+// inService is what the guards of a shard let through: nothing, if it is read-only or out of
+// service. The epoch is then at least that of the change, so that such a guard differs from others.
+func inService(snap *shardmap.Snapshot, shard string, own keyspace.Ownership) keyspace.Ownership {
+	sh, ok := snap.Shard(shard)
+	if !ok || sh.Service == shardmap.InService {
+		return own
+	}
+	return keyspace.Ownership{Keyspace: own.Keyspace, Strategy: own.Strategy, Types: own.Types, Seed: own.Seed, Epoch: max(own.Epoch, sh.ServiceEpoch)}
 }
 
 // guarded is what the guards of a shard let through: what the map gives it, but for

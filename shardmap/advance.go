@@ -145,6 +145,7 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	snap.setServiceEpochs(prev)
 	if prev == nil {
 		return snap, nil
 	}

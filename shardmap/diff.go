@@ -167,6 +167,9 @@ func diffShards(a, b *Snapshot) []Difference {
 
 func shardText(s *Shard) string {
 	parts := []string{s.Engine, Redacted(s.URL), fmt.Sprintf("weight %g", s.Weight)}
+	if s.Service != InService {
+		parts = append(parts, string(s.Service)+because(quoteWhy(s.ServiceWhy)))
+	}
 	for _, url := range s.Replicas {
 		parts = append(parts, "replica "+Redacted(url))
 	}

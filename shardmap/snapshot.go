@@ -14,6 +14,8 @@ type Snapshot struct {
 	sequences map[tableName]*Sequence
 	views     map[tableName]*View
 	functions map[tableName]*Function
+	// restricted: a shard is read-only or out of service.
+	restricted bool
 	// holding: a transit has a hold.
 	holding bool
 	units   int

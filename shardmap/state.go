@@ -46,6 +46,11 @@ type Shard struct {
 	System string            `json:"system,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	Weight float64           `json:"weight"`
+	// Service is what the shard is used for, ServiceWhy the reason for people, ServiceEpoch the Version
+	// at which it last changed.
+	Service      Service `json:"service,omitempty"`
+	ServiceWhy   string  `json:"service_why,omitempty"`
+	ServiceEpoch uint64  `json:"service_epoch,omitempty"`
 }
 
 // Keyspace is a named sharding scheme with its map.

@@ -209,6 +209,7 @@ func (s *Snapshot) indexShards() error {
 			return err
 		}
 		s.shards[sh.Name] = sh
+		s.restricted = s.restricted || sh.Service != InService
 	}
 	if _, ok := s.shards[st.DefaultShard]; !ok {
 		return invalid(sqlstate.UndefinedObject, "the default shard %q is not one of the shards", clip(st.DefaultShard)).
@@ -231,6 +232,9 @@ func checkShard(sh *Shard) *sqlstate.Error {
 		}
 	}
 	if err := checkReplicas(sh); err != nil {
+		return err
+	}
+	if err := checkService(sh); err != nil {
 		return err
 	}
 	if len(sh.Labels) > maxLabels {

@@ -99,6 +99,8 @@ type Spec struct {
 	By       string        `json:"by"`
 	Why      string        `json:"why,omitempty"`
 	Parent   string        `json:"parent,omitempty"`
+	// Finish (drain): the way back of earlier moves that are in the way is given up.
+	Finish bool `json:"finish,omitempty"`
 	// Unpin (move of a key): its pin goes, and it is where the keyspace puts it. Else
 	// it is pinned to To. WasPinned says whether it had a pin before.
 	Unpin     bool `json:"unpin,omitempty"`
@@ -123,6 +125,12 @@ type Options struct {
 	// ParseWindows reads it; "": always. What a person asks for does not wait for it: a
 	// rollback, and what a cancel removes.
 	Window string `json:"window,omitempty"`
+	// MaxLatencyMS bounds how long a small write may take on either shard, milliseconds, and MaxLagMS and
+	// MaxLagBytes how far a replica of either may be behind, before copy and clean-up slow down. 0: for the latency what adapts
+	// itself (what the work adds to it on a shard that others use), DefaultMaxLagMS, and no bound of bytes; -1: no bound.
+	MaxLatencyMS int64 `json:"max_latency_ms,omitempty"`
+	MaxLagMS     int64 `json:"max_lag_ms,omitempty"`
+	MaxLagBytes  int64 `json:"max_lag_bytes,omitempty"`
 	// Polite is how many cutovers wait for transactions in the part to end by
 	// themselves before one ends them; HoldMS bounds each, milliseconds.
 	Polite int   `json:"polite"`
@@ -131,9 +139,10 @@ type Options struct {
 
 // The defaults of Options.
 const (
-	DefaultKeepMS = 24 * 60 * 60 * 1000
-	DefaultHoldMS = 5000
-	DefaultPolite = 3
+	DefaultKeepMS   = 24 * 60 * 60 * 1000
+	DefaultHoldMS   = 5000
+	DefaultPolite   = 3
+	DefaultMaxLagMS = 10_000
 )
 
 // WithDefaults returns the options with what is 0 set.
@@ -235,6 +244,13 @@ func New(spec Spec, at int64) State {
 		s.Step = Planning
 	}
 	s.note(at, "asked for by "+spec.By+orEmpty(": ", spec.Why))
+	return s
+}
+
+// Nothing returns the state of a workflow for which nothing is left to do.
+func Nothing(spec Spec, at int64, why string) State {
+	s := New(spec, at)
+	s.goTo(Done, at, why)
 	return s
 }
 

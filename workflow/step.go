@@ -333,11 +333,11 @@ func CanAsk(s *State, w Wish) error {
 		case s.Back, s.Step == RolledBack, s.Step == Cancelled, s.Ending == Cancelled:
 			return nil
 		case s.Step == Opened && s.BackLost != "":
-			return no("there is no way back any more ("+s.BackLost+")", "move it: cleave move --to "+s.Spec.From)
+			return no("there is no way back any more ("+s.BackLost+")", "to bring it back: "+s.moveBack())
 		case s.Step == Opening:
 			return no("the owner is changing at this moment", "ask again in a moment")
 		case s.Step.Ended(), s.Step == Cleaning, s.Step == Cancelling:
-			return no("there is no way back any more", "move it: cleave move --to "+s.Spec.From)
+			return no("there is no way back any more", "to bring it back: "+s.moveBack())
 		}
 		return nil
 	case Finish:
@@ -352,6 +352,15 @@ func CanAsk(s *State, w Wish) error {
 		return nil
 	}
 	return sqlstate.New(sqlstate.InvalidParameterValue, "nobody knows what %q is", shorten(string(w)))
+}
+
+// moveBack is the command that moves the part to where it was.
+func (s *State) moveBack() string {
+	what := " --key " + strings.Join(s.Spec.Part.Key, ",")
+	if s.Spec.Part.Key == nil {
+		what = " --range '" + strings.Join(s.Spec.Part.Low, ",") + ".." + strings.Join(s.Spec.Part.High, ",") + "'"
+	}
+	return "cleave move --keyspace " + s.Spec.Keyspace + what + " --to " + s.Spec.From
 }
 
 func (s *State) ask(e Event) {

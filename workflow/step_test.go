@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 func move(o Options) State {
@@ -120,6 +121,16 @@ func TestMove(t *testing.T) {
 				t.Errorf("effects\n %s, not\n %s", got, c.effects)
 			}
 		})
+	}
+}
+
+func TestWayBackIsNamed(t *testing.T) {
+	s := move(Options{KeepMS: -1})
+	s.Spec.Part = shardmap.Part{Low: []string{"0"}, High: []string{"17"}}
+	s = walk(s, 1, strings.Fields("ok ok ok ok ok ok ok ok")...)
+	err := CanAsk(&s, Rollback)
+	if err == nil || !strings.Contains(sqlstate.As(err).Hint, "cleave move --keyspace k --range '0..17' --to a") {
+		t.Errorf("%v", err)
 	}
 }
 

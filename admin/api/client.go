@@ -397,6 +397,11 @@ func (c *Client) RemoveReplica(ctx context.Context, req admin.ReplicaRequest) (*
 	return tell[admin.Result](ctx, c, "replica_remove", req)
 }
 
+// SetShard implements admin.API.
+func (c *Client) SetShard(ctx context.Context, req admin.SetShardRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "shard_set", req)
+}
+
 // RemoveShard implements admin.API.
 func (c *Client) RemoveShard(ctx context.Context, req admin.RemoveShardRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "shard_remove", req)

@@ -35,7 +35,15 @@ func (f *moveFlags) howFlags(cmd *cobra.Command, keep string) {
 	cmd.Flags().BoolVar(&f.how.Unverified, "unverified", false, "do not compare both copies before the cutover")
 	cmd.Flags().Int64Var(&f.how.RowsPerSecond, "rows-per-second", 0, "bound of copy and clean-up; 0 is none")
 	cmd.Flags().Int64Var(&f.how.BytesPerSecond, "bytes-per-second", 0, "bound of the copy; 0 is none")
-	cmd.Flags().StringVar(&f.how.Window, "window", "", "copy, compare, change the owner and clean up only then, such as 'Mon-Fri 22:00-06:00 Europe/Zurich'; several with ; between them")
+	howFlags(cmd, &f.how)
+}
+
+// howFlags are the flags of throttles, which plans have too.
+func howFlags(cmd *cobra.Command, how *admin.MoveOptions) {
+	cmd.Flags().StringVar(&how.Window, "window", "", "copy, compare, change the owner and clean up only then, such as 'Mon-Fri 22:00-06:00 Europe/Zurich'; several with ; between them")
+	cmd.Flags().StringVar(&how.MaxLatency, "max-latency", "", "slow down while a small write takes longer on either shard, such as 20ms; off is no bound (default: by what the work adds where others are at work)")
+	cmd.Flags().StringVar(&how.MaxLag, "max-lag", "", "slow down while a replica of either shard is further behind, such as 30s; off is no bound (default 10s)")
+	cmd.Flags().Int64Var(&how.MaxLagBytes, "max-lag-bytes", 0, "the same in bytes; 0 is no bound")
 }
 
 // part holds the flags that say what is moved.
@@ -173,21 +181,24 @@ moved to the lower one's shard first, or both to --to.`,
 func (a *app) shardDrainCommand() *cobra.Command {
 	var f moveFlags
 	var to string
+	var finish bool
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Move everything sharded off a shard",
 		Long: `Moves every range, listed value and pinned key of a shard to the others, by their
-weights, or to --to, a few at a time. Afterwards cleave shard remove takes it out. Tables
+weights, or to --to, a few at a time. A range whose way back from an earlier move is still
+kept is waited for, which the progress says; --finish gives that way back up. Afterwards cleave shard remove takes it out. Tables
 that are not sharded stay where they are.`,
 		Example: `  cleave shard drain shard-2 --wait
   cleave shard drain shard-2 --dry-run`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			req := admin.DrainRequest{Meta: f.meta(), ID: f.id, Shard: given[0], To: to, MoveOptions: f.how}
+			req := admin.DrainRequest{Meta: f.meta(), ID: f.id, Shard: given[0], To: to, Finish: finish, MoveOptions: f.how}
 			return a.begin(cmd, f.wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Drain(ctx, req) })
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the shard that gets everything (default: all others)")
+	cmd.Flags().BoolVar(&finish, "finish", false, "give up the way back of earlier moves that are in the way: what they brought cannot be rolled back any more")
 	f.flags(cmd, "0")
 	return cmd
 }
@@ -388,7 +399,7 @@ first. With an ID it shows one with its history. The same as SELECT * FROM cleav
 					return err
 				}
 				return printList(a, list, "no workflows", []string{"ID", "KIND", "KEYSPACE", "WHAT", "FROM", "TO", "STATE", "SINCE"}, func(w admin.WorkflowInfo) []string {
-					return []string{w.ID, w.Kind, w.Keyspace, w.Part, w.From, w.To, progressLine(&w), w.Changed.Local().Format("2006-01-02 15:04:05")}
+					return []string{w.ID, w.Kind, w.Keyspace, w.Part, w.From, w.To, clipped(progressLine(&w)), w.Changed.Local().Format("2006-01-02 15:04:05")}
 				})
 			}
 			if wait {

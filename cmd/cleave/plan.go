@@ -70,7 +70,7 @@ as SELECT cleave.plan(...).`,
 	flags.BoolVar(&req.Approve, "approve", false, "carry it out as soon as it is made")
 	flags.Int64Var(&req.RowsPerSecond, "rows-per-second", 0, "bound of each move's copy and clean-up; 0 is none")
 	flags.Int64Var(&req.BytesPerSecond, "bytes-per-second", 0, "bound of each move's copy; 0 is none")
-	flags.StringVar(&req.Window, "window", "", "copy, compare, change the owner and clean up only then, such as 'Mon-Fri 22:00-06:00 Europe/Zurich'; several with ; between them")
+	howFlags(cmd, &req.MoveOptions)
 	cmd.AddCommand(a.planShowCommand(), a.planApproveCommand(), a.planCancelCommand())
 	return cmd
 }

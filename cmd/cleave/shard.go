@@ -12,11 +12,11 @@ import (
 )
 
 func (a *app) shardCommand() *cobra.Command {
-	return a.group("shard", "List, add, drain and remove shards",
+	return a.group("shard", "List, add, drain, hold back and remove shards",
 		`A shard is a database that holds key ranges: a PostgreSQL database, or a SQLite
 file on the machine of the router.`,
 		`  cleave shard list`,
-		a.shardListCommand(), a.shardAddCommand(), a.shardDrainCommand(), a.shardRemoveCommand(), a.shardDefaultCommand(), a.replicaCommand())
+		a.shardListCommand(), a.shardAddCommand(), a.shardDrainCommand(), a.shardRemoveCommand(), a.shardDefaultCommand(), a.shardSetCommand(), a.replicaCommand())
 }
 
 func (a *app) shardListCommand() *cobra.Command {
@@ -54,6 +54,9 @@ goes past the router; the shard still refuses rows that it does not own.`,
 					}
 					s := l.shard
 					health := s.Health
+					if s.State != "normal" {
+						health = s.State + because(s.StateWhy) + ", " + health
+					}
 					if s.Reason != "" {
 						health += ": " + s.Reason
 					}
@@ -66,6 +69,13 @@ goes past the router; the shard still refuses rows that it does not own.`,
 				})
 		},
 	}
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + printable(why) + ")"
 }
 
 func labelText(labels map[string]string) string {

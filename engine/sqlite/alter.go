@@ -121,7 +121,13 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 	case pg.AlterTableType_AT_SetRelOptions:
 		d.Options = append(d.Options, tableOptions(cmd.Def.GetList().GetItems())...)
 		c.must(c.saveTable(d))
-	case pg.AlterTableType_AT_ChangeOwner, pg.AlterTableType_AT_ReplicaIdentity:
+	case pg.AlterTableType_AT_ReplicaIdentity:
+		// A file always finds a row by its primary key, or by all of it: what a PostgreSQL shard of the
+		// same cluster needs is so already.
+		if cmd.Def.GetReplicaIdentityStmt().GetIdentityType() == "n" {
+			refuseSQL("this form of ALTER TABLE")
+		}
+	case pg.AlterTableType_AT_ChangeOwner:
 		refuseSQL("this form of ALTER TABLE")
 	default:
 		refuse("this form of ALTER TABLE is not supported on a SQLite shard",

@@ -71,6 +71,11 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 			shard = c.ex.Any()
 		}
 	}
+	if write {
+		if err := c.ex.Refusal(shard, true); err != nil {
+			return nil, err
+		}
+	}
 	p := c.find(shard)
 	if p == nil {
 		conn := c.ex.TryAcquire(shard, c.base())
@@ -124,6 +129,11 @@ func (c *Conn) mayWrite(p *part, write bool) {
 func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*part, error) {
 	if err := c.bounds.touches(shards...); err != nil {
 		return nil, err
+	}
+	for _, s := range shards {
+		if err := c.ex.Refusal(s, write); err != nil {
+			return nil, err // before anything is begun on others
+		}
 	}
 	var missing []string
 	for _, s := range shards {

@@ -113,7 +113,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(life) })
 	if o.Candidate != "" {
-		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.Shard, Candidate: o.Candidate, Log: o.Log})
+		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
 		r.stopped.Go(func() { r.Coordinator.Run(life) })
 		r.Metrics.Leader(r.Coordinator.Leads)
 	}

@@ -35,6 +35,36 @@ func TestSecurityGuide(t *testing.T) {
 	}
 }
 
+// TestMaintenanceGuide runs the commands of docs/maintenance.md.
+func TestMaintenanceGuide(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/maintenance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, "sqlite")
+	c.exec(t, "CREATE TABLE orders (tenant_id bigint PRIMARY KEY) WITH (cleave.shard_key = 'tenant_id')", "INSERT INTO orders SELECT * FROM generate_series(1, 100)")
+	blocks := strings.Split(string(page), "```sh run\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks are marked", len(blocks))
+	}
+	for _, block := range blocks {
+		script, _, _ := strings.Cut(block, "```")
+		cmd := exec.Command("sh", "-eu", "-c", script)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "CLEAVE_ADMIN="+c.admin)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s%v\n%s", script, err, out)
+		}
+		if strings.Contains(script, "shard list") && !strings.Contains(string(out), "read-only (its disk is replaced at noon), up") {
+			t.Errorf("the list does not say it:\n%s", out)
+		}
+	}
+	if out := c.psql(t, "SELECT count(*) FROM orders; SELECT count(*) FROM cleave.shards WHERE name = 'shard-2' OR state <> 'normal'", "-At"); strings.TrimSpace(out) != "100\n0" {
+		t.Errorf("after all: %q", out)
+	}
+}
+
 // TestOperationsGuide runs the commands of docs/operations.md that are marked.
 func TestOperationsGuide(t *testing.T) {
 	t.Parallel()

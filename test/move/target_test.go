@@ -52,9 +52,9 @@ type server struct {
 	again localpg.Options
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t *testing.T, settings map[string]string) *server {
 	t.Helper()
-	s := pgtest.NewServer(t, nil)
+	s := pgtest.NewServer(t, settings)
 	if err := s.CreateDatabase(t.Context(), "bank"); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,12 @@ func startOn(t *testing.T, path, candidate string, engines ...string) *target {
 		switch e {
 		case "postgres":
 			url = pgtest.Database(t)
+		case "durable": // of its own, which waits for its disk
+			s := newServer(t, map[string]string{"fsync": "on"})
+			servers = append(servers, s)
+			url = s.URL("bank")
 		case "server": // of its own, to be killed
-			s := newServer(t)
+			s := newServer(t, nil)
 			servers = append(servers, s)
 			url = s.URL("bank")
 		}

@@ -1,0 +1,332 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/telemetry"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// The pace of copies and clean-ups. Each shard is looked at all the time; while one is slower than it may be,
+// or a replica of it further behind, the rate goes down by a factor, else up again.
+const (
+	paceLook = 250 * time.Millisecond
+	// quietEvery is at which look the work stops for a moment, to see how the shard fares without it.
+	quietEvery = 4
+	quietWait  = 5 * time.Millisecond
+	slower     = 0.6
+	faster     = 1.15
+	// The least rates: whatever a shard says, the work does not stop for good.
+	leastBytes = 512 << 10 // a second
+	leastRows  = 500
+	// A shard on which so many transactions of others end in a second is in use.
+	inUse = 30
+	// What the work may add to the time of a small write on a shard in use, if no bound was given.
+	addShare = 0.3
+	addLeast = time.Millisecond
+	// lookMax bounds one look.
+	lookMax = 2 * time.Second
+)
+
+// pacer says how fast rows may be copied or deleted. Its unit is a byte of a copy, a row of a clean-up.
+type pacer struct {
+	job     *job
+	latency time.Duration // of a small write; 0: what adapts itself, below 0: no bound
+	lag     time.Duration // of a replica; 0: no bound
+	bytes   int64         // likewise
+	least   float64       // units a second
+	shards  []*watched
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	rate  float64 // units a second; 0: no bound
+	peak  float64 // the greatest rate that was seen
+	did   int64
+	next  time.Time     // when the next piece may go
+	quiet chan struct{} // closed at the end of a quiet moment, nil outside of one
+}
+
+// watched is a shard that is looked at.
+type watched struct {
+	name string
+	w    engine.Watcher
+	// How long a small write takes, smoothed, with the work going on and without.
+	busy, calm time.Duration
+	// others is how many transactions of others end in a second.
+	others float64
+	counts []count
+	log    []logEnd
+}
+
+type count struct {
+	at time.Time
+	n  int64
+}
+
+// logEnd says where a shard's log ended when.
+type logEnd struct {
+	at  time.Time
+	end int64
+}
+
+// logMax is how many ends of a log are remembered: some 5 minutes.
+const logMax = 1200
+
+// pace begins to look at shards. end has to be called.
+func (j *job) pace(ctx context.Context, s *workflow.State, least float64, shards ...string) (p *pacer, end func()) {
+	o := &s.Spec.Options
+	p = &pacer{job: j, least: least, latency: time.Duration(o.MaxLatencyMS) * time.Millisecond, bytes: max(o.MaxLagBytes, 0)}
+	switch {
+	case o.MaxLagMS == 0:
+		p.lag = workflow.DefaultMaxLagMS * time.Millisecond
+	case o.MaxLagMS > 0:
+		p.lag = time.Duration(o.MaxLagMS) * time.Millisecond
+	}
+	ctx, p.stop = context.WithCancel(ctx)
+	p.done.Go(func() { p.run(ctx, shards) })
+	return p, func() {
+		p.stop()
+		p.done.Wait()
+	}
+}
+
+func (p *pacer) run(ctx context.Context, shards []string) {
+	defer func() {
+		p.loud()
+		for _, s := range p.shards {
+			_ = s.w.Close() // it has written nothing
+		}
+	}()
+	for _, name := range shards {
+		m, err := p.job.t.mover(ctx, name)
+		if err != nil {
+			continue // the work itself will say so
+		}
+		if v, ok := m.(engine.Watchable); ok {
+			if w, err := v.Watch(ctx); err == nil {
+				p.shards = append(p.shards, &watched{name: name, w: w})
+			}
+		}
+	}
+	var last int64
+	at, slowed := time.Now(), false
+	for n := 1; ctx.Err() == nil; n++ {
+		pause(ctx, paceLook)
+		why := p.look(ctx, n%quietEvery == 1)
+		if ctx.Err() != nil {
+			return
+		}
+		p.mu.Lock()
+		spent := time.Since(at).Seconds()
+		is := float64(p.did-last) / spent
+		last, at = p.did, time.Now()
+		was := p.rate
+		p.adapt(is, why != "")
+		now := p.rate
+		p.mu.Unlock()
+		switch {
+		case why != "":
+			slowed = true
+			p.job.prog.say("slowed: " + why)
+		case slowed && now == 0: // else what is said there is not ours
+			slowed = false
+			p.job.prog.say("")
+		}
+		if (was == 0) != (now == 0) {
+			p.job.log.Info("workflow pace", "slowed", now > 0, "why", why)
+		}
+	}
+}
+
+// adapt changes the rate; is is that of the last moment. p.mu is held.
+func (p *pacer) adapt(is float64, over bool) {
+	p.peak = max(p.peak, is)
+	switch {
+	case over && p.rate == 0:
+		p.rate = max(is*slower, p.least)
+	case over:
+		p.rate = max(min(is, p.rate)*slower, p.least)
+	case p.rate > 0:
+		if p.rate *= faster; p.rate > 1.5*p.peak {
+			p.rate = 0
+		}
+	}
+}
+
+// look asks all shards at the same time and returns why the work is to be slower, "" if it need not be.
+func (p *pacer) look(ctx context.Context, calm bool) string {
+	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
+	said := make([]string, len(p.shards))
+	each := func(f func(i int, s *watched)) {
+		var all sync.WaitGroup
+		for i, s := range p.shards {
+			all.Go(func() { f(i, s) })
+		}
+		all.Wait()
+	}
+	each(func(i int, s *watched) { said[i] = s.see(ctx, p) })
+	if calm && p.latency == 0 {
+		p.hush()
+		pause(ctx, quietWait)
+		each(func(_ int, s *watched) {
+			if s.used() {
+				smooth(&s.calm, s.delay(ctx))
+				smooth(&s.calm, s.delay(ctx))
+			}
+		})
+		p.loud()
+	}
+	for _, why := range said {
+		if why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// used reports whether others are at work on the shard.
+func (s *watched) used() bool { return s.others >= inUse }
+
+// delay is how long a small write takes, or has taken when the look was over; 0 if that is not known.
+func (s *watched) delay(ctx context.Context) time.Duration {
+	began := time.Now()
+	d, err := s.w.Delay(ctx)
+	switch {
+	case err == nil:
+		return d
+	case ctx.Err() != nil:
+		return time.Since(began)
+	}
+	return 0
+}
+
+// smooth brings a mean nearer to a measurement.
+func smooth(mean *time.Duration, d time.Duration) {
+	switch {
+	case d == 0:
+	case *mean == 0:
+		*mean = d
+	default:
+		*mean += (d - *mean) / 4
+	}
+}
+
+// see looks at the shard once and returns what is too much on it.
+func (s *watched) see(ctx context.Context, p *pacer) string {
+	d := s.delay(ctx)
+	smooth(&s.busy, d)
+	v, err := s.w.Vitals(ctx)
+	if err == nil {
+		s.note(time.Now(), v)
+	} else if ctx.Err() == nil {
+		p.job.log.Debug("a shard does not say how it fares", telemetry.KeyShard, s.name, telemetry.KeyError, err)
+	}
+	ms := func(d time.Duration) string {
+		return fmt.Sprintf("%.0f ms", max(float64(d)/float64(time.Millisecond), 1))
+	}
+	switch {
+	case p.latency > 0 && max(s.busy, d) > p.latency && d > p.latency/2:
+		return fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(p.latency))
+	case p.latency == 0 && s.used() && s.calm > 0 && s.busy > s.calm+max(time.Duration(float64(s.calm)*addShare), addLeast):
+		return fmt.Sprintf("%s latency %s, %s without this work", s.name, ms(s.busy), ms(s.calm))
+	}
+	if err != nil || v.Replica == "" {
+		return ""
+	}
+	if n := v.Log - v.Replayed; p.bytes > 0 && n > p.bytes {
+		return fmt.Sprintf("%s replica %s is %d bytes behind, bound %d", s.name, v.Replica, n, p.bytes)
+	}
+	if lag := s.lag(time.Now(), v.Replayed); p.lag > 0 && lag > p.lag {
+		return fmt.Sprintf("%s replica %s is %.0f s behind, bound %.0f s", s.name, v.Replica, lag.Seconds(), p.lag.Seconds())
+	}
+	return ""
+}
+
+// note remembers what a shard said.
+func (s *watched) note(now time.Time, v engine.Vitals) {
+	if v.Transactions >= 0 {
+		s.counts = append(s.counts, count{now, v.Transactions})
+		// Servers say what they have counted about once in a second.
+		for len(s.counts) > 2 && now.Sub(s.counts[1].at) > 2*time.Second {
+			s.counts = s.counts[1:]
+		}
+		if first := s.counts[0]; now.Sub(first.at) > paceLook/2 {
+			s.others = float64(v.Transactions-first.n) / now.Sub(first.at).Seconds()
+		}
+	}
+	if n := len(s.log); n == 0 || s.log[n-1].end < v.Log {
+		if s.log = append(s.log, logEnd{now, v.Log}); len(s.log) > logMax {
+			s.log = s.log[1:]
+		}
+	}
+}
+
+// lag is for how long what a replica has not replayed is in the log, as far as is remembered.
+func (s *watched) lag(now time.Time, replayed int64) time.Duration {
+	for _, l := range s.log {
+		if l.end > replayed {
+			return now.Sub(l.at)
+		}
+	}
+	return 0
+}
+
+// hush begins a quiet moment, loud ends it.
+func (p *pacer) hush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.quiet = make(chan struct{})
+}
+
+func (p *pacer) loud() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quiet != nil {
+		close(p.quiet)
+		p.quiet = nil
+	}
+}
+
+// wait returns when n more units may go. Errors: that of ctx.
+func (p *pacer) wait(ctx context.Context, n int64) error {
+	p.mu.Lock()
+	p.did += n
+	quiet := p.quiet
+	var d time.Duration
+	if p.rate > 0 {
+		now := time.Now()
+		if p.next.Before(now) {
+			p.next = now
+		}
+		p.next = p.next.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+		d = p.next.Sub(now)
+	}
+	p.mu.Unlock()
+	if quiet != nil {
+		select {
+		case <-quiet:
+		case <-ctx.Done():
+		}
+	}
+	if d > 0 {
+		pause(ctx, d)
+	}
+	return ctx.Err()
+}
+
+// some is how many of at most n units go well at a time.
+func (p *pacer) some(n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rate == 0 {
+		return n
+	}
+	return min(n, max(int(p.rate/5), 100))
+}

@@ -1,0 +1,63 @@
+package coordinator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+)
+
+// TestPaceIsBounded: whatever shards say, the work goes on, and is as fast as before when they
+// are well again.
+func TestPaceIsBounded(t *testing.T) {
+	p := &pacer{least: leastBytes}
+	const full = 80 << 20
+	p.adapt(full, false)
+	if p.rate != 0 {
+		t.Fatalf("a rate of %v without a reason", p.rate)
+	}
+	for range 1000 {
+		is := float64(full)
+		if p.rate > 0 {
+			is = p.rate
+		}
+		p.adapt(is, true)
+		if p.rate < leastBytes || p.rate > full*slower {
+			t.Fatalf("%v", p.rate)
+		}
+	}
+	if p.rate != leastBytes {
+		t.Errorf("%v after a long time", p.rate)
+	}
+	looks := 0
+	for ; p.rate > 0; looks++ {
+		p.adapt(min(p.rate, full), false)
+	}
+	if after := time.Duration(looks) * paceLook; after > time.Minute {
+		t.Errorf("as fast as before after %s", after)
+	}
+}
+
+// TestReplicaLag: the lag of a replica is the age of what it has not replayed.
+func TestReplicaLag(t *testing.T) {
+	s := &watched{}
+	now := time.Unix(1000, 0)
+	for i := range int64(100) {
+		s.note(now.Add(time.Duration(i)*time.Second), engine.Vitals{Transactions: -1, Log: 1000 * i})
+	}
+	last := now.Add(99 * time.Second)
+	for replayed, want := range map[int64]time.Duration{99_000: 0, 98_999: 0, 98_500: 0, 89_500: 9 * time.Second, 89_000: 9 * time.Second, -1: 99 * time.Second} {
+		if got := s.lag(last, replayed); got != want {
+			t.Errorf("%d: %s, not %s", replayed, got, want)
+		}
+	}
+	if s.others != 0 {
+		t.Error("transactions of nobody")
+	}
+	for i := range 5000 {
+		s.note(last.Add(time.Duration(i)*time.Second), engine.Vitals{Transactions: int64(i) * 40, Log: 1_000_000 + int64(i)})
+	}
+	if len(s.log) > logMax || len(s.counts) > 5 || !s.used() || s.others != 40 {
+		t.Errorf("%d ends, %d counts, %v a second", len(s.log), len(s.counts), s.others)
+	}
+}

@@ -1,0 +1,44 @@
+package move
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// TestPace: a copy slows down, and says so, while the target's disk is slow or a replica of it is
+// behind, and goes on by itself when they are well again.
+func TestPace(t *testing.T) {
+	c := start(t, "postgres", "durable")
+	c.bank(6000)
+	target := c.servers[0]
+	url := target.URL("bank")
+	settle := func(settings ...string) {
+		for _, s := range settings {
+			pgtest.Ask(t, url, "ALTER SYSTEM "+s)
+		}
+		pgtest.Ask(t, url, "SELECT pg_reload_conf()")
+	}
+	// Each commit waits for 60 ms before the log is written.
+	settle("SET commit_siblings = 0", "SET commit_delay = 60000")
+	pgtest.Await(t, url, "SELECT current_setting('commit_delay')", "60000")
+	how := admin.MoveOptions{Keep: "0", BytesPerSecond: 100 << 10, MaxLatency: "20ms"} // some seconds
+	c.move(admin.MoveRequest{ID: "disk", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: how})
+	t.Log(c.noted("disk", "copying", "slowed: s1 latency").Note)
+	settle("RESET commit_siblings", "RESET commit_delay")
+	c.await("disk", "done")
+
+	replica := pgtest.NewReplica(t, target.Server, "behind", nil)
+	if _, err := c.rooms.Ops.Move(context.Background(), admin.MoveRequest{ID: "odd", Keyspace: "bank", Range: "0:", To: "s1", MoveOptions: admin.MoveOptions{MaxLag: "soon"}}); err == nil {
+		t.Error("a bound that is none is accepted")
+	}
+	pgtest.Ask(t, replica.URL("bank"), "SELECT pg_wal_replay_pause()")
+	how.MaxLatency, how.MaxLagBytes = "off", 64<<10
+	c.move(admin.MoveRequest{ID: "replica", Keyspace: "bank", Range: "0:", To: "s1", MoveOptions: how})
+	t.Log(c.noted("replica", "copying", "slowed: s1 replica").Note)
+	pgtest.Ask(t, replica.URL("bank"), "SELECT pg_wal_replay_resume()")
+	c.await("replica", "done")
+	c.clean()
+}
