@@ -30,7 +30,7 @@ func TestSecurityGuide(t *testing.T) {
 			t.Errorf("%s%v\n%s", script, err, out)
 		}
 	}
-	if out := c.psql(t, "SELECT name, role FROM cleave.users", "-At"); strings.TrimSpace(out) != "ops|admin" {
+	if out := c.psql(t, "SELECT name, role FROM cleave.users", "-At"); strings.TrimSpace(out) != "ops|admin\nweb|writer" {
 		t.Errorf("the users are %q", out)
 	}
 }
