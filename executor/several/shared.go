@@ -28,6 +28,13 @@ type Shared struct {
 	collations map[string]bool
 }
 
+// timedMax bounds the statements of which it is kept how they depend on the time,
+// timedTextMax the length of each.
+const (
+	timedMax     = 512
+	timedTextMax = 16 << 10
+)
+
 // describedMax bounds the descriptions that are kept; when they are so many, all
 // are forgotten.
 const describedMax = 4096
@@ -64,9 +71,12 @@ func (s *Shared) timed(c *Conn, st *planner.Statement) *timed {
 	}
 	t = new(timed)
 	t.text, t.err = c.ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
+	if len(st.Text) > timedTextMax {
+		return t
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.times == nil || len(s.times) >= describedMax {
+	if s.times == nil || len(s.times) >= timedMax {
 		s.times = map[*planner.Statement]*timed{}
 	}
 	s.times[st] = t
