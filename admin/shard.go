@@ -92,6 +92,20 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 	if err := sh.Install(ctx); err != nil {
 		return nil, err
 	}
+	defer func() {
+		// What was made for a shard that did not come to be goes again.
+		if d, ok := sh.(engine.Discarder); ok && !res.Done {
+			now, err := o.load(context.WithoutCancel(ctx))
+			if err != nil {
+				return
+			}
+			if _, there := now.Shard(def.Name); !there {
+				if err := d.Discard(); err != nil {
+					o.opts.Log.Warn("a database that was made for a shard could not be removed", "shard", def.Name, "error", err)
+				}
+			}
+		}
+	}()
 	if err := o.step("installed", def.Name); err != nil {
 		return nil, err
 	}

@@ -11,3 +11,9 @@ type Evictor interface {
 	// returns an error, or, with 40001, if there are not want of them.
 	Evict(ctx context.Context, set Set, want int64, sure func(context.Context) error) error
 }
+
+// Discarder is implemented by Shards whose Install makes a database where there was none.
+type Discarder interface {
+	// Discard closes the Shard and removes the database, if this Shard's Install has made it.
+	Discard() error
+}

@@ -355,7 +355,12 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 		return onShard(err, shard)
 	}
 	var ids []string
-	for _, e := range inForce(entries) {
+	all := inForce(entries)
+	dead, err := deadStatements(all)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
 		if have[e.ID] || e.Version > snap.Version() {
 			continue
 		}
@@ -363,12 +368,18 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 		if err != nil {
 			return err
 		}
-		for _, s := range statements {
+		for i, s := range statements {
 			if !s.AllShards && !def {
 				continue
 			}
 			if s.Elsewhere != "" && !def {
 				s.Text = s.Elsewhere
+			}
+			if dead[deadKey{e.ID, i}] {
+				if err := replayDead(ctx, conn, s); err != nil {
+					return onShard(err, shard)
+				}
+				continue
 			}
 			if err := replayStatement(ctx, conn, s); err != nil {
 				return replayError(err, shard, e, s)
@@ -380,6 +391,84 @@ func Replay(ctx context.Context, conn engine.Conn, shard string, def bool, snap 
 		return onShard(err, shard)
 	}
 	return SetGuards(ctx, conn, snap, shard, nil)
+}
+
+// deadKey names a statement of the ledger: its change and its place in it.
+type deadKey struct {
+	id string
+	n  int
+}
+
+// deadStatements are those that concern tables alone which were dropped since. A shard that cannot run
+// one of them, being of another engine than those that did, lacks nothing.
+func deadStatements(entries []shardmap.Entry) (map[deadKey]bool, error) {
+	type life struct{ dropped bool }
+	live := map[string]*life{}
+	of := map[deadKey][]*life{}
+	for _, e := range entries {
+		statements, err := ParseLedger(e)
+		if err != nil {
+			return nil, err
+		}
+		for i, s := range statements {
+			key := deadKey{e.ID, i}
+			for _, name := range s.Creates {
+				live[name] = &life{}
+			}
+			add := func(name string) {
+				if live[name] == nil {
+					live[name] = &life{}
+				}
+				if !slices.Contains(of[key], live[name]) {
+					of[key] = append(of[key], live[name])
+				}
+			}
+			for old, now := range s.Renames {
+				add(old)
+				live[now] = live[old]
+				delete(live, old)
+			}
+			for _, name := range slices.Concat(s.Creates, s.Tables, s.Drops) {
+				if _, renamed := s.Renames[name]; !renamed {
+					add(name)
+				}
+			}
+			for _, name := range s.Drops {
+				live[name].dropped = true
+				delete(live, name)
+			}
+			for _, schema := range s.DropsSchema {
+				for name, l := range live {
+					if strings.HasPrefix(name, qualified(schema, "")) {
+						l.dropped = true
+						delete(live, name)
+					}
+				}
+			}
+		}
+	}
+	dead := map[deadKey]bool{}
+	for key, lives := range of {
+		dead[key] = !slices.ContainsFunc(lives, func(l *life) bool { return !l.dropped })
+	}
+	return dead, nil
+}
+
+// replayDead runs a statement that nothing is left of: other statements may have built on it. If the shard
+// refuses it, so be it.
+func replayDead(ctx context.Context, c engine.Conn, s Statement) error {
+	if _, _, err := run(ctx, c, "SAVEPOINT cleave_dead"); err != nil {
+		return err
+	}
+	end := "RELEASE SAVEPOINT cleave_dead"
+	if err := replayStatement(ctx, c, s); err != nil {
+		if lost(err) || ctx.Err() != nil {
+			return err
+		}
+		end = "ROLLBACK TO SAVEPOINT cleave_dead; " + end
+	}
+	_, _, err := run(ctx, c, end)
+	return err
 }
 
 func replayError(err error, shard string, e shardmap.Entry, s Statement) error {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -110,6 +111,7 @@ type Shard struct {
 	open   int
 	isDown bool
 	whole  bool // the file has all that this version keeps in it
+	made   bool // Install has made the file
 }
 
 // Name implements engine.Shard.
@@ -246,10 +248,14 @@ func (s *Shard) Install(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	_, missing := os.Stat(s.path)
 	db, err := s.openFile(true)
 	if err != nil {
 		return s.openError(err)
 	}
+	s.mu.Lock()
+	s.made = s.made || errors.Is(missing, os.ErrNotExist)
+	s.mu.Unlock()
 	defer db.Close()
 	if err := s.patiently(db, "BEGIN IMMEDIATE"); err != nil {
 		return s.openError(err)
@@ -266,6 +272,24 @@ func (s *Shard) Install(ctx context.Context) error {
 		return s.openError(err)
 	}
 	return nil
+}
+
+// Discard implements engine.Discarder: the file goes if this Shard has made it.
+func (s *Shard) Discard() error {
+	s.mu.Lock()
+	made := s.made
+	s.made = false
+	s.mu.Unlock()
+	if !made {
+		return nil
+	}
+	errs := []error{s.Close()}
+	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
+		if err := os.Remove(s.path + end); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Shard) install(db *sqlite.Conn) error {
