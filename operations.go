@@ -36,6 +36,11 @@ func (o operations) Distribute(ctx context.Context, req admin.DistributeRequest)
 	return o.change(ctx, &req.Meta, func() (*admin.Result, error) { return o.API.Distribute(ctx, req) })
 }
 
+// MoveDefault implements admin.API.
+func (o operations) MoveDefault(ctx context.Context, req admin.MoveDefaultRequest) (*admin.Result, error) {
+	return o.change(ctx, &req.Meta, func() (*admin.Result, error) { return o.API.MoveDefault(ctx, req) })
+}
+
 // Declare implements admin.API.
 func (o operations) Declare(ctx context.Context, req admin.DeclareRequest) (*admin.Result, error) {
 	return o.change(ctx, &req.Meta, func() (*admin.Result, error) { return o.API.Declare(ctx, req) })

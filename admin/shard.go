@@ -252,7 +252,7 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 			return e
 		}
 		if st.DefaultShard == req.Name {
-			return nil, inUse("it is the default shard, which has the tables that are not sharded", "remove another shard")
+			return nil, inUse("it is the default shard, which has the tables that are not sharded", "make another one the default shard: cleave shard default NAME")
 		}
 		var owns []string
 		pins := 0

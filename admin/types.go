@@ -45,6 +45,7 @@ type API interface {
 	Unpin(ctx context.Context, req UnpinRequest) (*Result, error)
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
+	MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result, error)
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 

@@ -551,6 +551,12 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 	if why := guardDiffers(want, guarded, desc.Guard); why != "" && !(t.Kind == shardmap.Sharded && Moving(c.snap, t.Keyspace, shard)) {
 		good = false
 		f := Finding{Level: levelError, Shard: shard, Table: name, What: "the guard of " + name + " on " + shard + " " + why, Next: repairCommand}
+		if !guarded && c.readElsewhere(ctx) {
+			f.Level, f.Next = levelWarning, "wait a moment, then: "+repairCommand
+			f.What += ", and stays until no router reads from the former default shard"
+			c.found = append(c.found, f)
+			return good, true
+		}
 		if !c.o.DryRun {
 			bound, cancel := context.WithTimeout(ctx, c.o.LockTimeout)
 			if guarded {
@@ -569,6 +575,17 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 		c.found = append(c.found, f)
 	}
 	return good, true
+}
+
+// readElsewhere reports whether a router may go by a map with another default shard: then the whole
+// tables of the present one take no writes (see Rehome).
+func (c *comparison) readElsewhere(ctx context.Context) bool {
+	epoch := c.snap.State().DefaultEpoch
+	if epoch == 0 {
+		return false
+	}
+	members, err := c.o.Directory.Members(ctx)
+	return err != nil || slices.ContainsFunc(members, func(m shardmap.MemberState) bool { return m.Role != "coordinator" && m.Acknowledged < epoch })
 }
 
 func columnsIn(t *shardmap.Table) []engine.Column {

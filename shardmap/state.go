@@ -19,6 +19,8 @@ type State struct {
 	// DefaultShard holds the tables that are not sharded, and answers the
 	// catalogue queries.
 	DefaultShard string     `json:"default_shard"`
+	// DefaultEpoch is the version at which the default shard last became another one.
+	DefaultEpoch uint64 `json:"default_epoch,omitempty"`
 	Shards       []Shard    `json:"shards"`
 	Keyspaces    []Keyspace `json:"keyspaces"`
 	Tables       []Table    `json:"tables"`

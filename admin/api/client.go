@@ -357,6 +357,11 @@ func (c *Client) CreateKeyspace(ctx context.Context, req admin.CreateKeyspaceReq
 	return tell[admin.Result](ctx, c, "create_keyspace", req)
 }
 
+// MoveDefault implements admin.API.
+func (c *Client) MoveDefault(ctx context.Context, req admin.MoveDefaultRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "shard_default", req)
+}
+
 // Distribute implements admin.API.
 func (c *Client) Distribute(ctx context.Context, req admin.DistributeRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "distribute", req)

@@ -173,6 +173,7 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "unpin", a.Unpin)
 	change(h, mux, "shard_add", a.AddShard)
 	change(h, mux, "shard_remove", a.RemoveShard)
+	change(h, mux, "shard_default", a.MoveDefault)
 	change(h, mux, "replica_add", a.AddReplica)
 	change(h, mux, "replica_remove", a.RemoveReplica)
 	query(h, mux, "moves", func(ctx context.Context, q url.Values) (any, error) {

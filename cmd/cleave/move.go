@@ -26,6 +26,11 @@ func (f *moveFlags) flags(cmd *cobra.Command, keep string) {
 	f.change.flags(cmd)
 	cmd.Flags().StringVar(&f.id, "id", "", "name of the workflow: asked for twice with the same, it is done once (default: one is made)")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done; an interrupt ends the showing, not the work")
+	f.howFlags(cmd, keep)
+}
+
+// howFlags are those of how rows are moved.
+func (f *moveFlags) howFlags(cmd *cobra.Command, keep string) {
 	cmd.Flags().StringVar(&f.how.Keep, "keep", "", "for how long the way back is kept after the cutover, such as 30m; 0 is not at all (default "+keep+")")
 	cmd.Flags().BoolVar(&f.how.Unverified, "unverified", false, "do not compare both copies before the cutover")
 	cmd.Flags().Int64Var(&f.how.RowsPerSecond, "rows-per-second", 0, "bound of copy and clean-up; 0 is none")

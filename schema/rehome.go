@@ -1,0 +1,391 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// The Ops of a change of the default shard.
+const (
+	// OpDefault is the change itself: the new default shard's whole tables take no writes yet.
+	OpDefault = "default_shard"
+	// OpDefaultOpen says that they do.
+	OpDefaultOpen = "default_shard_open"
+)
+
+// Rehome makes another shard the default shard, with the rows of all whole tables, while statements go on. Those that
+// write to whole tables wait until it is done. Run again after a failure, it goes on where it stopped, or from the beginning.
+//
+//	closed on the old ──copied──▶ closed on both ──map──▶ every member knows ──▶ open on the new
+//	      │ crash                       │ crash                   │ crash
+//	      ▼                             ▼                         ▼
+//	Recover opens the old; what was copied is dropped by the next try     Recover opens the new
+//
+// A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. copyRows
+// copies a table's rows and compares both; await returns when every member has acknowledged a version of the map.
+//
+// Errors: 42704 for an unknown shard; 0A000 for whole tables that cannot be made there; 55P03 when a table was not to be locked in
+// time; 40001 when another change came in between; those of copyRows and await.
+func Rehome(ctx context.Context, o Options, to string, copyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error, await func(ctx context.Context, version uint64) error) error {
+	o = o.withDefaults()
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return directoryError(err)
+	}
+	if _, ok := snap.Shard(to); !ok {
+		return sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", to).WithHint("see: cleave shard list")
+	}
+	if snap.State().DefaultShard != to {
+		if err := closeWhole(ctx, o); err != nil {
+			return err
+		}
+		if err := o.stop("closed"); err != nil {
+			return err
+		}
+		if err := carry(ctx, o, to, copyRows); err != nil {
+			if errors.Is(err, errCrash) {
+				return err
+			}
+			// Nothing has happened for anybody else: the old one goes on.
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+			defer cancel()
+			if now, load := o.Directory.Load(end); load == nil && now.State().DefaultShard != to {
+				if open := openWhole(end, o); open != nil {
+					own := *sqlstate.As(err)
+					own.Hint = "the whole tables take no writes until: cleave doctor --repair"
+					return &own
+				}
+			}
+			return err
+		}
+	}
+	if err := o.stop("mapped"); err != nil {
+		return err
+	}
+	if snap, err = o.Directory.Load(ctx); err != nil {
+		return directoryError(err)
+	}
+	if err := await(ctx, snap.Version()); err != nil {
+		return err
+	}
+	if err := openWhole(ctx, o); err != nil {
+		return err
+	}
+	if err := o.stop("opened"); err != nil {
+		return err
+	}
+	// Statements that were refused wait for a newer map than the one by which they were.
+	return updateMap(ctx, o.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
+		next := cur.State().Clone()
+		return shardmap.Change{By: o.Actor, Why: "whole tables take writes on " + to, Op: OpDefaultOpen}, &next, nil
+	})
+}
+
+// stop is where tests stop a change that is no transaction.
+func (o Options) stop(step string) error {
+	if o.step == nil {
+		return nil
+	}
+	if err := o.step(step, ""); err != nil {
+		return fmt.Errorf("%w: %w", errCrash, err)
+	}
+	return nil
+}
+
+// wholeTables are the names of the whole tables of a map.
+func wholeTables(snap *shardmap.Snapshot) []planner.TableName {
+	var out []planner.TableName
+	for _, t := range snap.State().Tables {
+		if t.Kind == shardmap.Whole {
+			out = append(out, planner.TableName{Schema: t.Schema, Name: t.Name})
+		}
+	}
+	return out
+}
+
+// locked begins a transaction on the default shard that keeps schema changes out.
+func locked(ctx context.Context, o Options) (*Tx, *part, error) {
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return nil, nil, directoryError(err)
+	}
+	t, err := Begin(ctx, o, snap)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := t.lock(ctx); err != nil {
+		t.Rollback(ctx)
+		return nil, nil, err
+	}
+	return t, t.part(t.base.State().DefaultShard), nil
+}
+
+// closing locks the whole tables and sets or drops the guard that refuses every write.
+func (t *Tx) closing(ctx context.Context, p *part, names []planner.TableName, closed bool) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var list []string
+	for _, n := range names {
+		list = append(list, "ONLY "+qualifiedSQL(n.Schema, n.Name))
+	}
+	mode := "SHARE ROW EXCLUSIVE"
+	if !closed {
+		mode = "ACCESS EXCLUSIVE"
+	}
+	if err := t.briefly(ctx, p, "LOCK TABLE "+strings.Join(list, ", ")+" IN "+mode+" MODE"); err != nil {
+		return err
+	}
+	for _, n := range names {
+		var err error
+		if closed {
+			err = p.conn.SetGuard(ctx, engine.Guard{Schema: n.Schema, Table: n.Name})
+		} else {
+			err = p.conn.DropGuard(ctx, n.Schema, n.Name)
+		}
+		if err != nil {
+			return t.broke(p, err)
+		}
+	}
+	return nil
+}
+
+// closeWhole closes the whole tables of the default shard to writers.
+func closeWhole(ctx context.Context, o Options) error {
+	t, p, err := locked(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback(ctx)
+	if err := t.closing(ctx, p, wholeTables(t.base), true); err != nil {
+		return err
+	}
+	return t.Commit(ctx)
+}
+
+// openWhole opens the whole tables of the default shard, whichever that is.
+func openWhole(ctx context.Context, o Options) error {
+	t, p, err := locked(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback(ctx)
+	if err := t.closing(ctx, p, wholeTables(t.base), false); err != nil {
+		return err
+	}
+	return t.Commit(ctx)
+}
+
+// carry copies the whole tables and changes the map, while schema changes are kept out.
+func carry(ctx context.Context, o Options, to string, copyRows func(context.Context, engine.Conn, engine.Conn, *shardmap.Table) error) error {
+	t, from, err := locked(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback(ctx)
+	names := wholeTables(t.base)
+	d := &distribution{}
+	for _, n := range names {
+		desc, err := t.describe(ctx, from, n)
+		if err != nil {
+			return err
+		}
+		if desc.Guard == nil || desc.Guard.Keyspace != "" {
+			return t.again("the whole tables were opened by another session meanwhile")
+		}
+		if desc.Partitioned || desc.Inherits {
+			return sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
+		}
+		if err := t.planCarry(ctx, from, d, n, desc); err != nil {
+			return err
+		}
+	}
+	statements, err := t.madeOf(d)
+	if err != nil {
+		return err
+	}
+	p, err := t.open(ctx, to)
+	if err != nil {
+		return err
+	}
+	if err := t.clearCarried(ctx, p, names); err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if err := replayStatement(ctx, p.conn, s); err != nil {
+			return t.broke(p, replayError(err, to, shardmap.Entry{Version: t.base.Version()}, s))
+		}
+	}
+	state := t.base.State().Clone()
+	for i, n := range names {
+		desc, err := t.describe(ctx, p, n)
+		if err != nil {
+			return err
+		}
+		if diff := differs(d.descs[i], desc); diff != "" {
+			return sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", d.tables[i].QualifiedName(), to, diff).OnShard(to).
+				WithHint("alter it through the router to what both engines have")
+		}
+	}
+	// In the order in which they were made: what a foreign key refers to comes first.
+	for _, s := range statements {
+		for _, name := range s.Creates {
+			at := slices.IndexFunc(d.tables, func(o shardmap.Table) bool { return o.QualifiedName() == name })
+			if at < 0 {
+				continue
+			}
+			if err := copyRows(ctx, from.conn, p.conn, &d.tables[at]); err != nil {
+				return t.broke(p, err)
+			}
+		}
+	}
+	if err := t.views(ctx, p); err != nil {
+		return err
+	}
+	if err := t.shadows(ctx, p, nil); err != nil {
+		return err
+	}
+	// What the default shard has noted is done here as well.
+	entries, err := History(ctx, o.Directory, 0)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, e := range inForce(entries) {
+		ids = append(ids, e.ID)
+	}
+	if err := note(ctx, p.conn, ids...); err != nil {
+		return t.broke(p, err)
+	}
+	if err := t.closing(ctx, p, names, true); err != nil {
+		return err
+	}
+	if err := t.step("carried", to); err != nil {
+		return err
+	}
+	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+		return err
+	}
+	p.done = true
+	if err := t.step("committed", to); err != nil {
+		return err
+	}
+	state.DefaultShard, state.DefaultEpoch = to, t.base.Version()+1
+	_, err = o.Directory.Update(ctx, shardmap.Change{Expect: t.base.Version(), By: o.Actor, Why: fmt.Sprintf("the default shard is %s, no longer %s", to, from.shard), Op: OpDefault}, state)
+	if err != nil {
+		return directoryError(err)
+	}
+	return nil
+}
+
+// planCarry reads how a whole table is made.
+func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.TableName, desc *engine.Table) error {
+	known, _ := t.base.Table(n.Schema, n.Name)
+	if p.engine == enginePostgres {
+		def, err := t.define(ctx, p, n)
+		if err != nil {
+			return err
+		}
+		for i := range def.Columns {
+			if def.Columns[i].sequence() != nil {
+				return sqlstate.Refuse(fmt.Sprintf("column %s of table %s takes its values from a sequence of shard %s", ident(def.Columns[i].Name), known.QualifiedName(), p.shard),
+					"shard the table, or make it a reference table, with cleave.distribute, which hands the sequence over")
+			}
+		}
+		if err := def.refuse(known, t.base.State().Functions); err != nil {
+			return err
+		}
+		d.defs = append(d.defs, def)
+	} else {
+		entries, err := History(ctx, t.opts.Directory, 0)
+		if err != nil {
+			return err
+		}
+		ledger, err := TableLedger(entries, known.QualifiedName())
+		if err == nil && len(ledger) == 0 {
+			err = sqlstate.New(sqlstate.ObjectNotInState, "table %s was not created through Cleave, so how to create it on another shard is not known", known.QualifiedName()).
+				WithHint("create it through the router")
+		}
+		if err != nil {
+			return err
+		}
+		d.ledgers, d.notNulls = append(d.ledgers, ledger), append(d.notNulls, nil)
+	}
+	d.Tables = append(d.Tables, Becomes{TableName: n})
+	d.tables, d.descs = append(d.tables, known.Clone()), append(d.descs, desc)
+	return nil
+}
+
+// clearCarried drops what an earlier try has left. A table that takes writes is nobody's leftover.
+func (t *Tx) clearCarried(ctx context.Context, p *part, names []planner.TableName) error {
+	var list []string
+	for _, n := range names {
+		desc, err := p.conn.DescribeTable(ctx, n.Schema, n.Name)
+		if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
+			continue
+		}
+		if err != nil {
+			return t.broke(p, err)
+		}
+		name := qualifiedSQL(n.Schema, n.Name)
+		if desc.HasRows && (desc.Guard == nil || desc.Guard.Keyspace != "") {
+			return sqlstate.New(sqlstate.DuplicateTable, "shard %s has a table %s with rows, which is not the cluster's", p.shard, name).OnShard(p.shard).
+				WithHint("rename it there, or drop it")
+		}
+		if desc.Guard != nil {
+			if err := p.conn.DropGuard(ctx, n.Schema, n.Name); err != nil {
+				return t.broke(p, err)
+			}
+		}
+		list = append(list, name)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	_, err := t.run(ctx, p, "DROP TABLE "+strings.Join(list, ", ")+" CASCADE")
+	return err
+}
+
+// views makes the views of the map that a shard does not have, in an order in which that is possible.
+func (t *Tx) views(ctx context.Context, p *part) error {
+	left := slices.Clone(t.base.State().Views)
+	for len(left) > 0 {
+		var later []shardmap.View
+		var last error
+		for _, v := range left {
+			name := qualifiedSQL(v.Schema, v.Name)
+			res, err := t.run(ctx, p, "SELECT 1 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = "+quote(v.Schema)+" AND c.relname = "+quote(v.Name))
+			if err != nil {
+				return err
+			}
+			if len(res.Rows) > 0 {
+				continue
+			}
+			if _, err := t.run(ctx, p, "SAVEPOINT cleave_view"); err != nil {
+				return err
+			}
+			end := "RELEASE SAVEPOINT cleave_view"
+			if _, err := t.run(ctx, p, "CREATE VIEW "+name+" AS "+v.Definition); err != nil {
+				last = err
+				later = append(later, v)
+				end = "ROLLBACK TO SAVEPOINT cleave_view; " + end
+			}
+			if _, err := t.run(ctx, p, end); err != nil {
+				return err
+			}
+		}
+		if len(later) == len(left) {
+			return last
+		}
+		left = later
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// notes are clients that write to tables that are not sharded.
+type notes struct {
+	c       *target
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	retried atomic.Int64
+	counted atomic.Int64
+
+	mu     sync.Mutex
+	acked  map[int64]bool
+	failed []error
+}
+
+func (c *target) notes(clients int) *notes {
+	c.t.Helper()
+	c.exec(`CREATE TABLE author (id int PRIMARY KEY, name text NOT NULL, written bigint NOT NULL DEFAULT 0)`,
+		`CREATE TABLE note (id bigserial PRIMARY KEY, author int NOT NULL REFERENCES author (id), body text, at timestamptz, size numeric(10, 2))`,
+		`CREATE INDEX note_author ON note (author)`,
+		`CREATE VIEW written AS SELECT author, count(*) AS n FROM note GROUP BY author`,
+		`CREATE TABLE kind (code text PRIMARY KEY, name text) WITH (cleave.reference)`,
+		`INSERT INTO kind VALUES ('a', 'A'), ('b', 'B')`)
+	for i := range clients {
+		c.exec(fmt.Sprintf(`INSERT INTO author (id, name) VALUES (%d, 'author %d')`, i, i))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n := &notes{c: c, stop: stop, acked: map[int64]bool{}}
+	for i := range clients {
+		n.done.Go(func() { n.client(ctx, i) })
+	}
+	return n
+}
+
+func (n *notes) client(ctx context.Context, author int) {
+	one := context.WithoutCancel(ctx)
+	conn, err := pgx.Connect(ctx, n.c.url)
+	fail := func(err error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.failed = append(n.failed, err)
+	}
+	if err != nil {
+		fail(err)
+		return
+	}
+	defer func() { _ = conn.Close(one) }()
+	for i, mine := 0, int64(0); ctx.Err() == nil; i++ {
+		err := func() error {
+			tx, err := conn.Begin(one)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback(one) }()
+			var id, written int64
+			if err := tx.QueryRow(one, `UPDATE author SET written = written + 1 WHERE id = $1 RETURNING written`, author).Scan(&written); err != nil {
+				return err
+			}
+			if written < mine+1 {
+				return fmt.Errorf("%d written, %d were acknowledged", written, mine)
+			}
+			if err := tx.QueryRow(one, `INSERT INTO note (author, body, at, size) VALUES ($1, $2, now(), 1.5) RETURNING id`, author, fmt.Sprintf("it's \\ note %d", i)).Scan(&id); err != nil {
+				return err
+			}
+			if err := tx.Commit(one); err != nil {
+				return err
+			}
+			mine = written
+			n.counted.Add(1)
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.acked[id] = true
+			return nil
+		}()
+		if err == nil {
+			var seen int64
+			if err = conn.QueryRow(one, `SELECT written FROM author WHERE id = $1`, author).Scan(&seen); err == nil && seen < mine {
+				err = fmt.Errorf("%d written are seen, %d were acknowledged", seen, mine)
+			}
+		}
+		switch {
+		case err == nil:
+		case mayRetry(err):
+			n.retried.Add(1)
+		default:
+			fail(err)
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (n *notes) end() {
+	t := n.c.t
+	t.Helper()
+	n.stop()
+	n.done.Wait()
+	t.Logf("%d notes, %d refused and to be run again", len(n.acked), n.retried.Load())
+	for _, err := range n.failed {
+		t.Errorf("a statement failed: %v", err)
+	}
+	conn := n.c.connect()
+	var id int64
+	found := map[int64]bool{}
+	rows, _ := conn.Query(context.Background(), `SELECT id FROM note`)
+	if _, err := pgx.ForEachRow(rows, []any{&id}, func() error { found[id] = true; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for id := range n.acked {
+		if !found[id] {
+			t.Errorf("note %d is lost", id)
+		}
+	}
+	if len(found) != len(n.acked) {
+		t.Errorf("%d notes, %d were acknowledged", len(found), len(n.acked))
+	}
+	if w := n.c.number(`SELECT sum(written)::bigint FROM author`); w != n.counted.Load() {
+		t.Errorf("%d written, %d were acknowledged", w, n.counted.Load())
+	}
+	if w := n.c.number(`SELECT sum(n)::bigint FROM written`); w != int64(len(found)) {
+		t.Errorf("the view has %d", w)
+	}
+}
+
+// TestGrow: a cluster of SQLite files goes to PostgreSQL databases while clients write to sharded and other tables.
+func TestGrow(t *testing.T) {
+	c := start(t, "sqlite", "sqlite")
+	ctx := context.Background()
+	ops := c.rooms.Ops
+	c.bank(500)
+	res, err := ops.Split(ctx, admin.SplitRequest{Keyspace: "bank", At: []string{"0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.await(res.Workflow.ID, "done")
+	n := c.notes(2)
+	l := c.work(2)
+	req := admin.GrowRequest{To: []admin.BootstrapShard{{Name: "a", URL: pgtest.Database(t), Weight: 1}, {Name: "b", URL: pgtest.Database(t), Weight: 1}}}
+	req.DryRun = true
+	say := func(format string, args ...any) { t.Logf(format, args...) }
+	if err := admin.Grow(ctx, ops, req, say); err != nil {
+		t.Fatal(err)
+	}
+	req.DryRun = false
+	if err := admin.Grow(ctx, ops, req, say); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	req.Finish = true
+	if err := admin.Grow(ctx, ops, req, say); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	n.end()
+	l.end()
+	if l.failed.Load() > 0 {
+		t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
+	}
+	snap, err := c.dir.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := snap.State(); st.DefaultShard != "a" || len(st.Shards) != 2 {
+		t.Errorf("default shard %s of %d shards", st.DefaultShard, len(st.Shards))
+	}
+	for _, shard := range []string{"a", "b"} {
+		if n := c.onShard(shard, `SELECT count(*) FROM kind`); n != "2" {
+			t.Errorf("%s has %s kinds", shard, n)
+		}
+	}
+	// And it goes on as a cluster of servers.
+	c.exec(`INSERT INTO note (author, body) VALUES (0, 'after')`, `ALTER TABLE note ADD more int DEFAULT 7`, `CREATE TABLE later (id serial PRIMARY KEY)`,
+		`INSERT INTO later DEFAULT VALUES`, `UPDATE kind SET name = 'AA' WHERE code = 'a'`, `DROP TABLE later`)
+	c.clean()
+}
