@@ -43,7 +43,7 @@ func TestSplitInHalves(t *testing.T) {
 				c.await(res.Workflow.ID, "done")
 				ix, _ := c.rooms.Executor.Snapshot().Keyspace(name)
 				at := strings.Join(ix.Def().Ranges[1].Low, ",")
-				if len(ix.Def().Ranges) != 2 || at < k.low || at > k.high || len(at) != len(k.low) {
+				if len(ix.Def().Ranges) != 2 || at < k.low || at > k.high || (name == "ints" || name == "pairs") && len(at) != len(k.low) {
 					t.Errorf("%s was cut at %s, not between %s and %s", name, at, k.low, k.high)
 				}
 				if n := c.number(`SELECT count(*) FROM t_` + name); n != 100 {
