@@ -19,8 +19,6 @@ type API interface {
 	Routers(ctx context.Context) ([]RouterInfo, error)
 	// Ranges lists the ranges (or listed values) of one keyspace, or of all with "".
 	Ranges(ctx context.Context, keyspace string) ([]RangeInfo, error)
-	// Heat tells where the load is: ranges, hottest first, and hot keys.
-	Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error)
 	// Pins lists the pins of one keyspace, or of all with "".
 	Pins(ctx context.Context, keyspace string) ([]PinInfo, error)
 	// Map returns one version of the map, the current one with 0, with
@@ -36,11 +34,6 @@ type API interface {
 	CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*Result, error)
 	Distribute(ctx context.Context, req DistributeRequest) (*Result, error)
 	Declare(ctx context.Context, req DeclareRequest) (*Result, error)
-	// Constraints lists the rules about where keys may be; AddConstraint and
-	// RemoveConstraint change them.
-	Constraints(ctx context.Context) ([]ConstraintInfo, error)
-	AddConstraint(ctx context.Context, req ConstraintRequest) (*Result, error)
-	RemoveConstraint(ctx context.Context, req ConstraintRequest) (*Result, error)
 	Pin(ctx context.Context, req PinRequest) (*Result, error)
 	Unpin(ctx context.Context, req UnpinRequest) (*Result, error)
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
@@ -55,6 +48,21 @@ type API interface {
 
 	Workflows
 	Access
+	Balancing
+}
+
+// Balancing is where the load is, where keys may be, and when that is seen to.
+type Balancing interface {
+	// Heat tells where the load is: ranges, hottest first, and hot keys.
+	Heat(ctx context.Context, req HeatRequest) (*HeatInfo, error)
+	// Constraints lists the rules about where keys may be; AddConstraint and
+	// RemoveConstraint change them.
+	Constraints(ctx context.Context) ([]ConstraintInfo, error)
+	AddConstraint(ctx context.Context, req ConstraintRequest) (*Result, error)
+	RemoveConstraint(ctx context.Context, req ConstraintRequest) (*Result, error)
+	// Policy tells when the cluster makes itself even; SetPolicy changes that.
+	Policy(ctx context.Context) (*PolicyInfo, error)
+	SetPolicy(ctx context.Context, req PolicyRequest) (*PolicyInfo, error)
 }
 
 // Access is who may connect.
@@ -79,9 +87,6 @@ type Workflows interface {
 	Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error)
 	ShowPlan(ctx context.Context, id string) (*PlanInfo, error)
 	Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
-	// Policy tells when the cluster makes itself even; SetPolicy changes that.
-	Policy(ctx context.Context) (*PolicyInfo, error)
-	SetPolicy(ctx context.Context, req PolicyRequest) (*PolicyInfo, error)
 	Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)

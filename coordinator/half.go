@@ -204,7 +204,8 @@ func (s *rowsOf) row(ctx context.Context, p shardmap.Part, place int64, distinct
 	var list, order, group []string
 	for i := range n {
 		k := "k" + strconv.Itoa(i)
-		list, group = append(list, k+"::text"), append(group, k)
+		// Names of their own: ORDER BY would take the output column of that name, which is text.
+		list, group = append(list, k+"::text AS t"+strconv.Itoa(i)), append(group, k)
 		if def.Strategy != keyspace.Hash && def.Types[i].IsText() {
 			k += `::text COLLATE "C"`
 		}

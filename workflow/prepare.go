@@ -134,16 +134,17 @@ func rangesOf(s *shardmap.State, ks string) []shardmap.Range {
 	return nil
 }
 
-// holds reports whether a bound lies in an interval of keys.
+// holds reports whether a bound lies in the one interval of keys.
 func holds(k *shardmap.Keyspace, own *keyspace.Ownership, at []string) bool {
-	for _, iv := range own.Intervals {
-		if k.Strategy == keyspace.Hash {
-			return iv.ContainsHash(bound(at, math.MinInt64))
-		}
-		key, err := keyspace.ParseKey(k.Types[:min(len(at), len(k.Types))], at)
-		return err == nil && iv.ContainsKey(keyspace.AppendOrdered(nil, key))
+	if len(own.Intervals) == 0 {
+		return false
 	}
-	return false
+	iv := &own.Intervals[0]
+	if k.Strategy == keyspace.Hash {
+		return iv.ContainsHash(bound(at, math.MinInt64))
+	}
+	key, err := keyspace.ParseKey(k.Types[:min(len(at), len(k.Types))], at)
+	return err == nil && iv.ContainsKey(keyspace.AppendOrdered(nil, key))
 }
 
 // moving reports whether something of a part is in transit.
