@@ -1,60 +1,193 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/bits"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// verify is workflow.Verify. The source is seen at one position, by a view; the target is
-// brought to that very position, and stands still there while it is counted.
+const (
+	// verifyBytes is about how much is compared at one position, unless the move says otherwise.
+	verifyBytes = 256 << 20
+	// verifyPieces bounds the pieces of a table: each of them reads the table.
+	verifyPieces = 8
+	// verifyStore is how long is compared until it is stored how far that has come.
+	verifyStore = 5 * time.Second
+)
+
+// verify is workflow.Verify. Table by table, and of large ones sub-range by sub-range, the source is
+// seen at one position, by a view; the target is brought to that very position, and stands still
+// there while it is counted.
 func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
 	j.endStream()
 	p, err := j.pair(ctx, s, e)
 	if err != nil {
 		return err
 	}
-	view, err := p.from.View(ctx, p.set)
-	if err != nil {
+	at := workflow.Verified{}
+	if s.Verified != nil {
+		at = *s.Verified
+	} else if at.Pieces, err = p.pieces(ctx, cmp.Or(s.Spec.VerifyBytes, verifyBytes)); err != nil {
 		return err
 	}
+	units := unitsOf(p.set, at.Pieces)
+	for began := time.Now(); at.Done < len(units); {
+		if err := j.gate(ctx); err != nil {
+			return err
+		}
+		rows, err := p.compare(ctx, e, units[at.Done])
+		if err != nil {
+			return err
+		}
+		at.Done++
+		at.Rows += rows
+		j.prog.copied(rows, 0)
+		if at.Done < len(units) && time.Since(began) >= verifyStore {
+			r.Verified = &at
+			return nil
+		}
+	}
+	r.Note = fmt.Sprintf("both copies have the same %d rows", at.Rows)
+	return nil
+}
+
+// pieces is how many pieces of each table are compared one after the other; 0: all tables are
+// compared at once.
+func (p *pair) pieces(ctx context.Context, most int64) (int, error) {
+	_, all, err := p.from.Sizes(ctx, p.set)
+	if err != nil || all <= most {
+		return 0, err
+	}
+	if p.set.Keys.Strategy != keyspace.Hash || len(p.set.Keys.Intervals) == 0 {
+		return 1, nil
+	}
+	largest := int64(0)
+	for i := range p.set.Tables {
+		_, bytes, err := p.from.Sizes(ctx, engine.Set{Tables: p.set.Tables[i : i+1], Keys: p.set.Keys})
+		if err != nil {
+			return 0, err
+		}
+		largest = max(largest, bytes)
+	}
+	return int(min(largest/most+1, verifyPieces)), nil
+}
+
+// unitsOf are the sets that are compared one after the other. They are the same for every
+// leader, and each row of the set is in one of them.
+func unitsOf(set engine.Set, pieces int) []engine.Set {
+	if pieces == 0 {
+		return []engine.Set{set}
+	}
+	var out []engine.Set
+	for i := range set.Tables {
+		for n := range pieces {
+			out = append(out, engine.Set{Tables: set.Tables[i : i+1], Keys: pieceOf(set.Keys, n, pieces)})
+		}
+	}
+	return out
+}
+
+// pieceOf is one of the pieces of keys: of each interval of a hash keyspace a part, and of what is
+// no interval everything in the first.
+func pieceOf(keys keyspace.Ownership, n, pieces int) keyspace.Ownership {
+	if pieces <= 1 {
+		return keys
+	}
+	out := keys
+	out.Intervals = nil
+	for _, iv := range keys.Intervals {
+		// Widths as unsigned numbers: an interval can be the whole space.
+		width := uint64(iv.High) - uint64(iv.Low) // 0: all of it
+		if iv.Last {
+			width = 1<<63 - uint64(iv.Low)
+		}
+		bound := func(i int) int64 { // width * i / pieces, exactly
+			hi, lo := bits.Mul64(width, uint64(i))
+			if width == 0 {
+				hi = uint64(i)
+			}
+			q, _ := bits.Div64(hi, lo, uint64(pieces))
+			return int64(uint64(iv.Low) + q)
+		}
+		part := iv
+		if n > 0 {
+			part.Low = bound(n)
+		}
+		if n < pieces-1 {
+			part.High, part.Last = bound(n+1), false
+			if part.High == part.Low {
+				continue
+			}
+		}
+		out.Intervals = append(out.Intervals, part)
+	}
+	if n > 0 {
+		out.Pinned, out.Listed = nil, nil
+		out.PinnedElsewhere = append(slices.Clone(keys.PinnedElsewhere), keys.Pinned...)
+	}
+	return out
+}
+
+// compare compares a unit, and returns its rows.
+func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set) (rows int64, err error) {
+	if len(unit.Keys.Intervals)+len(unit.Keys.Pinned)+len(unit.Keys.Listed) == 0 {
+		return 0, nil // a piece of less than a position
+	}
+	view, err := p.from.View(ctx, unit)
+	if err != nil {
+		return 0, err
+	}
 	defer view.Close()
-	began := time.Now()
 	if err := p.applyUntil(ctx, e.Stream, view.Position()); err != nil {
-		return err
+		return 0, err
 	}
 	var a, b []engine.Sum
 	var errA, errB error
 	var both sync.WaitGroup
 	both.Go(func() { a, errA = view.Sums(ctx) })
-	both.Go(func() { b, errB = p.to.Sums(ctx, p.set) })
+	both.Go(func() { b, errB = p.to.Sums(ctx, unit) })
 	both.Wait()
 	if errA != nil {
-		return errA
+		return 0, errA
 	}
 	if errB != nil {
-		return errB
+		return 0, errB
 	}
-	rows := int64(0)
 	var diffs []string
 	for i := range a {
 		rows += a[i].Rows
 		if a[i] != b[i] {
-			t := &p.set.Tables[i]
-			diffs = append(diffs, fmt.Sprintf("%s.%s has %d rows on %s and %d on %s (checksums %x, %x)", t.Schema, t.Name, a[i].Rows, e.Source, b[i].Rows, e.Target, a[i].Checksum, b[i].Checksum))
+			t := &unit.Tables[i]
+			diffs = append(diffs, fmt.Sprintf("%s.%s has %d rows%s on %s and %d on %s (checksums %x, %x)",
+				t.Schema, t.Name, a[i].Rows, spanText(unit.Keys), e.Source, b[i].Rows, e.Target, a[i].Checksum, b[i].Checksum))
 		}
 	}
 	if len(diffs) > 0 {
-		return classed(workflow.Differs, sqlstate.New(sqlstate.DataCorrupted, "the copies differ: %s", strings.Join(diffs, "; ")))
+		return 0, classed(workflow.Differs, sqlstate.New(sqlstate.DataCorrupted, "the copies differ: %s", strings.Join(diffs, "; ")))
 	}
-	r.Note = fmt.Sprintf("both copies have the same %d rows, compared in %s", rows, time.Since(began).Round(time.Millisecond))
-	return nil
+	return rows, nil
+}
+
+// spanText says which positions of a hash keyspace keys are of, "" of others.
+func spanText(keys keyspace.Ownership) string {
+	if keys.Strategy != keyspace.Hash || len(keys.Intervals) == 0 {
+		return ""
+	}
+	first, last := keys.Intervals[0], keys.Intervals[len(keys.Intervals)-1]
+	if last.Last {
+		return fmt.Sprintf(" at positions from %d", first.Low)
+	}
+	return fmt.Sprintf(" at positions %d to %d", first.Low, last.High-1)
 }
 
 // applyUntil applies everything before a position, and nothing after it.

@@ -169,4 +169,6 @@ type Result struct {
 	SkewBefore float64 `json:"skew_before,omitempty"`
 	SkewAfter  float64 `json:"skew_after,omitempty"`
 	Taken      int     `json:"taken,omitempty"` // TakeSteps
+	// Verified is how far Verify has come, if not to its end.
+	Verified *Verified `json:"verified,omitempty"`
 }

@@ -118,6 +118,9 @@ type Options struct {
 	KeepMS int64 `json:"keep_ms"`
 	// Unverified leaves the comparison of both copies out.
 	Unverified bool `json:"unverified,omitempty"`
+	// VerifyBytes is about how much of the copies is compared at one position; 0: the
+	// coordinator's own bound.
+	VerifyBytes int64 `json:"verify_bytes,omitempty"`
 	// RowsPerSecond and BytesPerSecond bound copy and clean-up; 0: no bound.
 	RowsPerSecond  int64 `json:"rows_per_second,omitempty"`
 	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
@@ -204,6 +207,8 @@ type State struct {
 	Rows   int64 `json:"rows,omitempty"`
 	Bytes  int64 `json:"bytes,omitempty"`
 	Copied int64 `json:"copied,omitempty"`
+	// Verified is what of the copies was compared, nil before and afterwards.
+	Verified *Verified `json:"verified,omitempty"`
 	// Children are what a parent waits for; Made counts all it has made.
 	Children []Spec `json:"children,omitempty"`
 	Made     int    `json:"made,omitempty"`
@@ -224,6 +229,15 @@ type State struct {
 	HeldMS int64 `json:"held_ms,omitempty"`
 
 	History []Line `json:"history"`
+}
+
+// Verified is how far the comparison of both copies has come: it goes on from there.
+type Verified struct {
+	// Pieces is how many pieces each table is compared in, 0: all tables at once.
+	Pieces int `json:"pieces,omitempty"`
+	// Done is how many pieces are done, table by table; Rows is what they have.
+	Done int   `json:"done"`
+	Rows int64 `json:"rows"`
 }
 
 // Line is a line of a workflow's history.

@@ -44,6 +44,9 @@ func (s State) clone() State {
 func (s *State) goTo(step StepName, at int64, why string) {
 	from := s.Step
 	s.Step, s.Tries, s.Error = step, 0, ""
+	if step != Verifying {
+		s.Verified = nil
+	}
 	s.Seq++
 	if from != step || why != "" {
 		s.note(at, why)
@@ -69,6 +72,10 @@ func (s *State) done(e Event) {
 		}
 		s.goTo(Verifying, at, "level with "+s.Source())
 	case Verifying:
+		if s.Verified = r.Verified; r.Verified != nil {
+			s.goTo(Verifying, at, "") // to go on with the rest
+			return
+		}
 		s.goTo(Closing, at, orElse(r.Note, "both copies are equal"))
 	case Waiting:
 		s.goTo(Closing, at, "")

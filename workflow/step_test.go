@@ -296,3 +296,29 @@ func TestLateOpening(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifiedInPieces: what was compared is stored, goes with the step, and is gone when
+// the move has to copy anew.
+func TestVerifiedInPieces(t *testing.T) {
+	s := walk(move(Options{}), 1, "ok", "ok", "ok", "ok")
+	some := func(n int) {
+		t.Helper()
+		seq := s.Seq
+		s, _ = Step(s, Event{Kind: EventDone, Seq: s.Seq, At: 40, Result: Result{Verified: &Verified{Pieces: 2, Done: n, Rows: 10}}})
+		if s.Step != Verifying || s.Verified == nil || s.Verified.Done != n || s.Seq == seq {
+			t.Fatalf("%+v", s)
+		}
+	}
+	some(1)
+	some(2)
+	s = walk(s, 50, "again")
+	if s.Step != Verifying || s.Verified == nil || s.Verified.Done != 2 {
+		t.Errorf("%+v", s)
+	}
+	if n := walk(s, 60, "changed"); n.Step != Preparing || n.Verified != nil {
+		t.Errorf("%+v", n)
+	}
+	if n := walk(s, 60, "ok"); n.Step != Closing || n.Verified != nil {
+		t.Errorf("%+v", n)
+	}
+}

@@ -25,18 +25,7 @@ func files(t *testing.T) (c *target, there, part string) {
 	c = start(t, "sqlite", "sqlite")
 	c.bank(0)
 	// Unverified, since a verification would write to the target too.
-	state := workflow.New(workflow.Spec{ID: "part", Kind: workflow.Move, Keyspace: "bank", Part: shardmap.Part{Low: []string{"0"}}, From: "s0", To: "s1", By: "test",
-		Options: workflow.Options{Unverified: true}.WithDefaults()}, time.Now().UnixMilli())
-	record, err := state.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.dir.PutRecord(context.Background(), workflow.RecordPrefix+"part", record, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := coordinator.Kick(context.Background(), c.dir); err != nil {
-		t.Fatal(err)
-	}
+	c.moveAs("part", workflow.Options{Unverified: true})
 	c.await("part", "opened")
 	part = c.onShard("s1", `SELECT min(tenant) FROM account`)
 	c.exec(`UPDATE account SET note = 'back' WHERE id = 2 AND tenant = ` + part)
@@ -46,6 +35,23 @@ func files(t *testing.T) (c *target, there, part string) {
 		}
 	}
 	return c, c.onShard("s0", `SELECT min(tenant) FROM account WHERE tenant NOT IN (`+c.onShard("s1", `SELECT string_agg(tenant::text, ', ') FROM account`)+`)`), part
+}
+
+// moveAs moves the positions from 0 on to s1, with options that operators do not have.
+func (c *target) moveAs(id string, o workflow.Options) {
+	c.t.Helper()
+	state := workflow.New(workflow.Spec{ID: id, Kind: workflow.Move, Keyspace: "bank", Part: shardmap.Part{Low: []string{"0"}}, From: "s0", To: "s1", By: "test",
+		Options: o.WithDefaults()}, time.Now().UnixMilli())
+	record, err := state.Encode()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.dir.PutRecord(context.Background(), workflow.RecordPrefix+id, record, 0); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := coordinator.Kick(context.Background(), c.dir); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 func (c *target) back() {
