@@ -38,6 +38,10 @@ type conn struct {
 	mu       sync.Mutex // deadline
 	deadline time.Time
 
+	// prepared is what the shard's was when this conversation began: the server cannot
+	// change it without ending the conversation, whatever becomes of others.
+	prepared int32
+
 	status    byte // of the transaction, after the last exec
 	broken    atomic.Bool
 	closeOnce sync.Once
@@ -53,7 +57,7 @@ var (
 )
 
 func newConn(s *shard, pg *pgconn.PgConn, h *pgconn.HijackedConn, frames *wire.Reader) *conn {
-	c := &conn{shard: s, pg: pg, net: s.cfg.Lanes.Adopt(h.Conn), frames: frames, params: h.ParameterStatuses}
+	c := &conn{shard: s, pg: pg, net: s.cfg.Lanes.Adopt(h.Conn), frames: frames, params: h.ParameterStatuses, prepared: -1}
 	// A TLS connection stays where it is: its bytes are not the protocol's.
 	if l, ok := c.net.(*lane.Conn); ok {
 		c.lane = l
@@ -233,8 +237,11 @@ func (c *conn) PID() uint32 { return c.pg.PID() }
 // cluster costs a round trip, which must not be in a failed transaction (the
 // answer is false there).
 func (c *conn) CanPrepare() bool {
-	if n := c.shard.prepared.Load(); n >= 0 {
-		return n > 0
+	if c.prepared < 0 {
+		c.prepared = c.shard.prepared.Load()
+	}
+	if c.prepared >= 0 {
+		return c.prepared > 0
 	}
 	res, err := engine.Exec(c, "SELECT pg_catalog.current_setting('max_prepared_transactions')")
 	if err != nil || len(res.Rows) != 1 {

@@ -152,6 +152,7 @@ func (s *shard) connect(ctx context.Context, params map[string]string) (*conn, e
 			return nil, err
 		}
 	}
+	c.prepared = s.prepared.Load()
 	return c, nil
 }
 

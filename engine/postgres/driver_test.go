@@ -359,6 +359,21 @@ func TestNothingIsLostAtTakeOver(t *testing.T) {
 	}
 }
 
+// TestCanPrepareIsKept: a conversation that breaks says nothing of another one, which cannot always
+// ask: here its transaction has failed.
+func TestCanPrepareIsKept(t *testing.T) {
+	sh := installed(t, pgtest.Database(t))
+	c, broken := connect(t, sh), connect(t, sh)
+	for conn, sql := range map[engine.Conn]string{c: "BEGIN; SELECT 1 / 0", broken: "SELECT pg_terminate_backend(pg_backend_pid())"} {
+		if _, err := engine.Exec(conn, sql); err == nil {
+			t.Fatalf("%s succeeded", sql)
+		}
+	}
+	if !c.(engine.TwoPhase).CanPrepare() {
+		t.Error("CanPrepare is false where it can")
+	}
+}
+
 func TestCheckFindings(t *testing.T) {
 	server := pgtest.NewServer(t, map[string]string{
 		"max_prepared_transactions": "0", "wal_level": "replica", "max_connections": "15", "timezone": "Europe/Prague",

@@ -87,6 +87,7 @@ func (s *shard) ConnectAs(ctx context.Context, params map[string]string, login e
 			return nil, err
 		}
 	}
+	c.prepared = s.prepared.Load()
 	return c, nil
 }
 

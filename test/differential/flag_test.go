@@ -10,5 +10,6 @@ var (
 	everywhere = flag.Bool("everywhere", false, "run every topic of the corpus on every configuration, not on one of each engine")
 	count      = flag.Uint64("statements", 10_000, "how many statements are made at random")
 	moving     = flag.Bool("moving", false, "put all keys on the move on every configuration of the statements made at random, not on every second one")
+	cutovers   = flag.Int64("cutovers", 3, "how many cutovers there are in each part of TPC-C, and of pgbench")
 	first      = flag.Uint64("statement", 0, "the first of them")
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -29,6 +30,8 @@ type Options struct {
 	Database func() (string, error)
 	// Dir is an empty folder for SQLite files.
 	Dir string
+	// Coordinator lets the router be a member of the cluster, and move data.
+	Coordinator bool
 }
 
 // Cluster is a router with its shards.
@@ -38,6 +41,7 @@ type Cluster struct {
 	dir    shardmap.Directory
 	rooms  *wiring.Rooms
 	served chan error
+	leave  func(context.Context) error // nil: the router is no member
 	open   []engine.Shard
 	conns  map[string]engine.Conn // one to each shard, past the router
 }
@@ -53,6 +57,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context) error {
 	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("CLEAVE_TEST_LOG") != "" {
+		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	var req admin.BootstrapRequest
 	for i := range c.Shards {
 		url := "file:" + filepath.Join(c.Dir, fmt.Sprintf("shard-%d.db", i))
@@ -78,7 +85,14 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.rooms, err = wiring.New(ctx, wiring.Options{Directory: c.dir, Config: &cfg.Config, Log: log}); err != nil {
+	o := wiring.Options{Directory: c.dir, Config: &cfg.Config, Log: log}
+	if c.Coordinator {
+		o.Member, o.Candidate = "test", "test"
+		if o.Lease, c.leave, err = c.dir.Join(ctx, shardmap.Member{ID: o.Member, Role: "router", Address: "test", Host: "here", Software: "test"}); err != nil {
+			return err
+		}
+	}
+	if c.rooms, err = wiring.New(ctx, o); err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -122,6 +136,9 @@ func (c *Cluster) Close() error {
 	if c.rooms != nil {
 		errs = append(errs, c.rooms.Close())
 	}
+	if c.leave != nil {
+		errs = append(errs, c.leave(limit))
+	}
 	for _, conn := range c.conns {
 		errs = append(errs, conn.Close())
 	}
@@ -133,6 +150,9 @@ func (c *Cluster) Close() error {
 
 // Name says what the cluster is, such as "postgres-3".
 func (c *Cluster) Name() string { return fmt.Sprintf("%s-%d", c.Engine, c.Shards) }
+
+// Ops is the router's part that moves data.
+func (c *Cluster) Ops() *admin.Ops { return c.rooms.Ops }
 
 // URL is where the router listens.
 func (c *Cluster) URL() string { return "postgres://app@" + c.addr + "/cleave?sslmode=disable" }

@@ -22,7 +22,7 @@ type Mix struct {
 var errRollback = errors.New("an item that does not exist")
 
 // Run runs one transaction, chosen by r, on conn. It is run again when it lost a
-// race (40001, 40P01, 55P03): nothing of it was done then.
+// race ([Lost]): nothing of it was done then.
 func (m Mix) Run(ctx context.Context, conn *pgx.Conn, r *rand.Rand) error {
 	seed := r.Uint64() // a retry draws the same
 	for try := 0; ; try++ {
@@ -32,11 +32,17 @@ func (m Mix) Run(ctx context.Context, conn *pgx.Conn, r *rand.Rand) error {
 		switch {
 		case err == nil, errors.Is(err, errRollback):
 			return nil
-		case errors.As(err, &pe) && (pe.Code == "40001" || pe.Code == "40P01" || pe.Code == "55P03") && try < 200:
+		case errors.As(err, &pe) && Lost(pe.Code) && try < 200:
 			continue
 		}
 		return err
 	}
+}
+
+// Lost reports whether a SQLSTATE says that a transaction lost a race, or waited for too long: nothing
+// of it was done, and it may be run again.
+func Lost(code string) bool {
+	return code == "40001" || code == "40P01" || code == "55P03" || code == "57P03"
 }
 
 func (m Mix) one(ctx context.Context, tx pgx.Tx, r *rand.Rand) error {
