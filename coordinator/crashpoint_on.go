@@ -38,6 +38,11 @@ func atPoint(ctx context.Context, s *workflow.State, n int) {
 	if err != nil {
 		return // none is asked for
 	}
+	if n >= 0 && s.Tries > 0 {
+		if n--; n < 0 {
+			return // the pause before another try
+		}
+	}
 	number, point, _ := strings.Cut(string(want), "|")
 	if point != fmt.Sprintf("%s|%v|%d", s.Step, s.Back, n) {
 		return

@@ -148,6 +148,19 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name: "pin-here", kind: workflow.Pin, end: workflow.Done, stages: steps(false, workflow.Editing),
+		begin: func(t *trial, arm func()) {
+			key := shardmap.Part{Key: []string{t.unpinned()}}
+			owner, err := t.snapshot().OwnerOf("bank", key)
+			if err != nil {
+				t.t.Fatal(err)
+			}
+			t.source, t.target = number(owner), 1-number(owner)
+			arm()
+			t.store(workflow.Spec{Kind: workflow.Pin, Part: key, To: owner})
+		},
+	},
+	{
 		name: "split", kind: workflow.Split, end: workflow.Done, stages: steps(false, workflow.Editing),
 		begin: func(t *trial, arm func()) { arm(); t.split(t.anyRange()) },
 	},
@@ -278,19 +291,24 @@ func (t *trial) anyRange() shardmap.Range {
 	return list[t.r.IntN(len(list))]
 }
 
-// move asks for a range to go to the other shard. The record is written as admin does it,
-// but that cutovers may be short.
+// move asks for a range to go to the other shard.
 func (t *trial) move(rng shardmap.Range, o workflow.Options) {
 	t.t.Helper()
 	t.source, t.target = number(rng.Shard), 1-number(rng.Shard)
-	spec := workflow.Spec{ID: t.id, Kind: workflow.Move, Keyspace: "bank", Part: shardmap.Part{Low: rng.Low, High: rng.High}, From: rng.Shard,
-		To: fmt.Sprintf("s%d", t.target), By: "test", Options: o.WithDefaults()}
+	t.store(workflow.Spec{Kind: workflow.Move, Part: shardmap.Part{Low: rng.Low, High: rng.High}, From: rng.Shard, To: fmt.Sprintf("s%d", t.target), Options: o.WithDefaults()})
+}
+
+// store stores a workflow as admin does it: one of a kind that only plans begin, or whose cutovers
+// may be shorter than people can ask for.
+func (t *trial) store(spec workflow.Spec) {
+	t.t.Helper()
+	spec.ID, spec.Keyspace, spec.By = t.id, "bank", "test"
 	s := workflow.New(spec, time.Now().UnixMilli())
 	b, err := s.Encode()
 	if err != nil {
 		t.t.Fatal(err)
 	}
-	t.eventually("the move is stored", func() error {
+	t.eventually("the workflow is stored", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		if _, err := t.dir.Record(ctx, workflow.RecordPrefix+t.id); err == nil {
