@@ -58,11 +58,7 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 		}
 		if count.Rows[0][0].String == fmt.Sprint(wholeRowsMax+1) {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "table %s has more than %d rows, and writers would wait too long", t.QualifiedName(), wholeRowsMax).
-<<<<<<< HEAD
-				WithHint("shard it first: cleave table distribute " + t.Name + " --shard-key ...")
-=======
 				WithHint("shard it first: cleave table distribute %s --shard-key ...", t.Name)
->>>>>>> refs/heads/grow
 		}
 		if _, err := copyTable(ctx, from, to, t, 0); err != nil {
 			return err

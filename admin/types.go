@@ -39,10 +39,7 @@ type API interface {
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
 	MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result, error)
-<<<<<<< HEAD
 	SetShard(ctx context.Context, req SetShardRequest) (*Result, error)
-=======
->>>>>>> refs/heads/grow
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 

@@ -18,15 +18,9 @@ type State struct {
 	SchemaVersion uint64 `json:"schema_version"`
 	// DefaultShard holds the tables that are not sharded, and answers the
 	// catalogue queries.
-<<<<<<< HEAD
 	DefaultShard string `json:"default_shard"`
 	// DefaultEpoch is the version at which the default shard last became another one.
 	DefaultEpoch uint64     `json:"default_epoch,omitempty"`
-=======
-	DefaultShard string     `json:"default_shard"`
-	// DefaultEpoch is the version at which the default shard last became another one.
-	DefaultEpoch uint64 `json:"default_epoch,omitempty"`
->>>>>>> refs/heads/grow
 	Shards       []Shard    `json:"shards"`
 	Keyspaces    []Keyspace `json:"keyspaces"`
 	Tables       []Table    `json:"tables"`

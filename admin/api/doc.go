@@ -22,13 +22,8 @@
 //	GET  /api/v1/diff         []shardmap.Difference  ?a=&b=
 //	GET  /api/v1/shard_of     admin.ShardOfResult    ?keyspace=&key=&key=
 //	GET  /api/v1/moves        []admin.WorkflowInfo   ?id=
-<<<<<<< HEAD
 //	POST /api/v1/create_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_default, shard_set, shard_drain,
 //	     move, split, merge, spread, plan, plan_approve, policy_set, constraint_add, constraint_remove, pause, resume, cancel, rollback, finish, verify,
-=======
-//	POST /api/v1/create_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_default, shard_drain,
-//	     move, split, merge, spread, pause, resume, cancel, rollback, finish, verify,
->>>>>>> refs/heads/grow
 //	     user_add, user_change, user_remove, doctor, route: the request struct of package admin, JSON
 //
 // Errors are {"code": SQLSTATE, "message": ..., "detail": ..., "hint": ...}.

@@ -174,10 +174,7 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "shard_add", a.AddShard)
 	change(h, mux, "shard_remove", a.RemoveShard)
 	change(h, mux, "shard_default", a.MoveDefault)
-<<<<<<< HEAD
 	change(h, mux, "shard_set", a.SetShard)
-=======
->>>>>>> refs/heads/grow
 	change(h, mux, "replica_add", a.AddReplica)
 	change(h, mux, "replica_remove", a.RemoveReplica)
 	query(h, mux, "moves", func(ctx context.Context, q url.Values) (any, error) {

@@ -16,11 +16,7 @@ func (a *app) shardCommand() *cobra.Command {
 		`A shard is a database that holds key ranges: a PostgreSQL database, or a SQLite
 file on the machine of the router.`,
 		`  cleave shard list`,
-<<<<<<< HEAD
 		a.shardListCommand(), a.shardAddCommand(), a.shardDrainCommand(), a.shardRemoveCommand(), a.shardDefaultCommand(), a.shardSetCommand(), a.replicaCommand())
-=======
-		a.shardListCommand(), a.shardAddCommand(), a.shardDrainCommand(), a.shardRemoveCommand(), a.shardDefaultCommand(), a.replicaCommand())
->>>>>>> refs/heads/grow
 }
 
 func (a *app) shardListCommand() *cobra.Command {
