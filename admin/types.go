@@ -12,7 +12,6 @@ import (
 // them over HTTP. Errors are *sqlstate.Error in both.
 type API interface {
 	Status(ctx context.Context) (*Status, error)
-	Shards(ctx context.Context) ([]ShardInfo, error)
 	Keyspaces(ctx context.Context) ([]KeyspaceInfo, error)
 	Tables(ctx context.Context) ([]TableInfo, error)
 	// Routers lists the members of the cluster: routers and programs.
@@ -36,16 +35,22 @@ type API interface {
 	Declare(ctx context.Context, req DeclareRequest) (*Result, error)
 	Pin(ctx context.Context, req PinRequest) (*Result, error)
 	Unpin(ctx context.Context, req UnpinRequest) (*Result, error)
+
+	Fleet
+	Workflows
+	Access
+	Balancing
+}
+
+// Fleet is which shards and replicas there are, and what they may be used for.
+type Fleet interface {
+	Shards(ctx context.Context) ([]ShardInfo, error)
 	AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error)
 	RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error)
 	MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result, error)
 	SetShard(ctx context.Context, req SetShardRequest) (*Result, error)
 	AddReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
 	RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, error)
-
-	Workflows
-	Access
-	Balancing
 }
 
 // Balancing is where the load is, where keys may be, and when that is seen to.
