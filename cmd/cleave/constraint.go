@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 )
 
 // constraintCommand keeps the rules about where keys may be.
@@ -95,12 +96,7 @@ func (a *app) constraintListCommand() *cobra.Command {
 		Long:    `Lists the rules. One that was broken already when it was added says so until its keys are moved.`,
 		Example: "  cleave constraint list",
 		Args:    args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Constraints(cmd.Context())
 			if err != nil {
 				return err
@@ -112,7 +108,7 @@ func (a *app) constraintListCommand() *cobra.Command {
 				}
 				return []string{i.Name, i.Kind, i.Text, kept}
 			})
-		},
+		}),
 	}
 }
 
@@ -124,18 +120,13 @@ func (a *app) constraintRemoveCommand() *cobra.Command {
 		Long:    `Removes a rule. Nothing is moved.`,
 		Example: "  cleave constraint remove big-tenant --dry-run",
 		Args:    args(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			res, err := c.RemoveConstraint(cmd.Context(), admin.ConstraintRequest{Meta: ch.meta(), Name: given[0]})
 			if err != nil {
 				return err
 			}
 			return a.printResult(res, res)
-		},
+		}),
 	}
 	ch.flags(cmd)
 	return cmd

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -88,18 +89,13 @@ interrupted, run it again.`,
 		Example: `  cleave shard default shard-4 --dry-run
   cleave shard default shard-4`,
 		Args: args(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			res, err := c.MoveDefault(cmd.Context(), admin.MoveDefaultRequest{Meta: ch.meta(), To: given[0]})
 			if err != nil {
 				return err
 			}
 			return a.printResult(res, res)
-		},
+		}),
 	}
 	ch.flags(cmd)
 	return cmd

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 )
 
 // heatCommand shows where the load is.
@@ -25,12 +26,7 @@ cleave.hot_keys.`,
   cleave heat --keyspace hash_bigint --limit 5
   cleave heat --json | jq '.keys[0]'`,
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			h, err := c.Heat(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -55,7 +51,7 @@ cleave.hot_keys.`,
 			return printList(a, h.Keys, "no key is hot", []string{"KEYSPACE", "KEY", "SHARD", "PINNED", "STATEMENTS/S", "SHARE"}, func(k admin.KeyHeat) []string {
 				return []string{k.Keyspace, k.KeyText(), k.Shard, strconv.FormatBool(k.Pinned), rate(k.Statements), share(k.Share)}
 			})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&req.Keyspace, "keyspace", "", "only this keyspace (default: all)")
 	cmd.Flags().IntVar(&req.Limit, "limit", 20, "the hottest ranges at most; 0 is all that have load")

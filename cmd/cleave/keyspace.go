@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 )
 
 func (a *app) keyspaceCommand() *cobra.Command {
@@ -29,12 +30,7 @@ func (a *app) keyspaceListCommand() *cobra.Command {
 		Long:    "Lists every keyspace with its strategy, key types, and the number of its ranges, pins and tables.",
 		Example: "  cleave keyspace list --json",
 		Args:    args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Keyspaces(cmd.Context())
 			if err != nil {
 				return err
@@ -44,7 +40,7 @@ func (a *app) keyspaceListCommand() *cobra.Command {
 				func(k admin.KeyspaceInfo) []string {
 					return []string{k.Name, k.Strategy, strings.Join(k.KeyTypes, ", "), strconv.Itoa(k.Ranges), strconv.Itoa(k.Pins), strconv.Itoa(k.Tables)}
 				})
-		},
+		}),
 	}
 }
 

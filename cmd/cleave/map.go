@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -33,12 +34,7 @@ With --json the whole map is printed, passwords taken out.`,
 		Example: `  cleave map show --keyspace hash_bigint
   cleave map show --version 3 --json`,
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			m, err := c.Map(cmd.Context(), version)
 			if err != nil {
 				return err
@@ -55,7 +51,7 @@ With --json the whole map is printed, passwords taken out.`,
 				return a.printJSON(m)
 			}
 			return a.printMap(m, shown)
-		},
+		}),
 	}
 	cmd.Flags().Uint64Var(&version, "version", 0, "version of the map; 0 is the current one")
 	cmd.Flags().StringVar(&keyspace, "keyspace", "", "only this keyspace")

@@ -387,12 +387,7 @@ first. With an ID it shows one with its history. The same as SELECT * FROM cleav
   cleave moves big-tenant --wait
   cleave moves --json | jq '.[] | select(.ended | not)'`,
 		Args: args(0, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			if len(given) == 0 {
 				list, err := c.Moves(cmd.Context(), "")
 				if err != nil {
@@ -417,7 +412,7 @@ first. With an ID it shows one with its history. The same as SELECT * FROM cleav
 				return a.printJSON(list[0])
 			}
 			return printWorkflow(a.stdout, &list[0])
-		},
+		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "show the progress until it is done")
 	return cmd
@@ -454,12 +449,7 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 		Long:    long,
 		Example: "  cleave " + name + " big-tenant",
 		Args:    args(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			w, err := ask(c, cmd.Context(), admin.WorkflowRequest{Meta: admin.Meta{By: actor(), Why: why}, ID: given[0]})
 			if err != nil {
 				return err
@@ -488,7 +478,7 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 			}
 			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", w.ID, progressLine(w))
 			return err
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&why, "why", "", "reason, one line")
 	if name != "pause" && name != "resume" {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -53,18 +54,13 @@ func (a *app) unpinCommand() *cobra.Command {
 If it has rows on another shard they are moved, as by cleave pin.`,
 		Example: "  cleave unpin hash_bigint 42 --dry-run",
 		Args:    args(2, -1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			res, err := c.Unpin(cmd.Context(), admin.UnpinRequest{Meta: ch.meta(), Keyspace: given[0], Key: given[1:]})
 			if err != nil {
 				return err
 			}
 			return a.printResult(res, res)
-		},
+		}),
 	}
 	ch.flags(cmd)
 	return cmd
@@ -78,12 +74,7 @@ func (a *app) shardOfCommand() *cobra.Command {
 SELECT cleave.shard_of(keyspace, key...).`,
 		Example: "  cleave shard-of hash_bigint 42",
 		Args:    args(2, -1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			r, err := c.ShardOf(cmd.Context(), admin.ShardOfRequest{Keyspace: given[0], Key: given[1:]})
 			if err != nil {
 				return err
@@ -100,7 +91,7 @@ SELECT cleave.shard_of(keyspace, key...).`,
 			}
 			_, err = fmt.Fprintf(a.stdout, "%s (%s, epoch %d)\n", r.Shard, how, r.Epoch)
 			return err
-		},
+		}),
 	}
 }
 

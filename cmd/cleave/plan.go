@@ -83,14 +83,9 @@ func (a *app) planShowCommand() *cobra.Command {
 after a shard's name are what it holds over its share by weight: 1 is even.`,
 		Example: "  cleave plan show rebalance-1a2b3c4d",
 		Args:    args(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			return a.showPlan(cmd, c, given[0], false)
-		},
+		}),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -24,18 +25,13 @@ as SELECT * FROM cleave.policy.
 Nothing is ever begun because a shard does not answer: then nothing is measured.`,
 		Example: "  cleave policy",
 		Args:    args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			p, err := c.Policy(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return a.printPolicy(p)
-		},
+		}),
 	}
 	cmd.AddCommand(a.policySetCommand())
 	return cmd

@@ -294,6 +294,18 @@ func (a *app) client(cmd *cobra.Command) (*api.Client, error) {
 	return adminClient(cfg)
 }
 
+// withClient is a command that asks the admin API.
+func (a *app) withClient(run func(cmd *cobra.Command, c *api.Client, given []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, given []string) error {
+		c, err := a.client(cmd)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(cmd, c, given)
+	}
+}
+
 // adminSettings are those that every command has.
 var adminSettings = []string{"admin", "admin-token-file", "admin-tls", "admin-ca"}
 

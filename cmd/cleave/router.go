@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
@@ -105,12 +106,7 @@ without reaching the directory. One whose lease has run out is not listed.`,
 		Example: `  cleave router list
   cleave router list --json`,
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Routers(cmd.Context())
 			if err != nil {
 				return err
@@ -121,6 +117,6 @@ without reaching the directory. One whose lease has run out is not listed.`,
 					return []string{strconv.Itoa(int(r.Node)), r.Role, r.Address, r.Host, r.Software, strconv.FormatUint(r.Version, 10),
 						strconv.FormatUint(r.Lag, 10), strconv.FormatFloat(r.LeaseLeft, 'f', 1, 64) + "s", r.ID}
 				})
-		},
+		}),
 	}
 }

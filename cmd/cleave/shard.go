@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 )
 
 func (a *app) shardCommand() *cobra.Command {
@@ -34,12 +35,7 @@ goes past the router; the shard still refuses rows that it does not own.`,
   cleave shard list --json
   psql "$(cleave shard list --json | jq -r '.[0].url')"`,
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			shards, err := c.Shards(cmd.Context())
 			if err != nil {
 				return err
@@ -67,7 +63,7 @@ goes past the router; the shard still refuses rows that it does not own.`,
 					return []string{name, s.Engine, health, strconv.Itoa(s.Ranges), strconv.Itoa(s.Pins),
 						strconv.FormatFloat(s.Weight, 'g', -1, 64), labelText(s.Labels), s.URL}
 				})
-		},
+		}),
 	}
 }
 
@@ -172,18 +168,13 @@ value or a pin, and for the default shard. The database itself is left as it is.
 		Example: `  cleave shard remove shard-4 --dry-run
   cleave shard remove shard-4 --why "machine is retired"`,
 		Args: args(1, 1),
-		RunE: func(cmd *cobra.Command, given []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
 			res, err := c.RemoveShard(cmd.Context(), admin.RemoveShardRequest{Meta: ch.meta(), Name: given[0]})
 			if err != nil {
 				return err
 			}
 			return a.printResult(res, res)
-		},
+		}),
 	}
 	ch.flags(cmd)
 	return cmd

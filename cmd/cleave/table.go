@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 )
 
 func (a *app) tableCommand() *cobra.Command {
@@ -24,12 +25,7 @@ func (a *app) tableListCommand() *cobra.Command {
 		Long:    "Lists every table that Cleave knows: kind, keyspace, shard key and the shards that hold it.",
 		Example: "  cleave table list",
 		Args:    args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Tables(cmd.Context())
 			if err != nil {
 				return err
@@ -39,7 +35,7 @@ func (a *app) tableListCommand() *cobra.Command {
 				func(t admin.TableInfo) []string {
 					return []string{t.Schema + "." + t.Name, t.Kind, t.Keyspace, strings.Join(t.ShardKey, ", "), strings.Join(t.Shards, ", ")}
 				})
-		},
+		}),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -33,19 +34,14 @@ func (a *app) userListCommand() *cobra.Command {
 SELECT * FROM cleave.users.`,
 		Example: `  cleave user list --json`,
 		Args:    args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
+		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, _ []string) error {
 			list, err := c.Users(cmd.Context())
 			if err != nil {
 				return err
 			}
 			return printList(a, list, "no users yet: cleave user add NAME", []string{"NAME", "ROLE"},
 				func(u admin.UserInfo) []string { return []string{u.Name, u.Role} })
-		},
+		}),
 	}
 }
 
