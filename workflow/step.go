@@ -53,6 +53,16 @@ func (s *State) goTo(step StepName, at int64, why string) {
 	}
 }
 
+// cause is why a workflow that has failed was cleaned up, whatever went wrong in that.
+func (s *State) cause() string {
+	for _, l := range slices.Backward(s.History) {
+		if l.Step == Cancelling && l.What != "" {
+			return l.What
+		}
+	}
+	return ""
+}
+
 func (s *State) done(e Event) {
 	r, at := e.Result, e.At
 	switch s.Step {
@@ -114,6 +124,9 @@ func (s *State) done(e Event) {
 			end = Done
 		}
 		s.goTo(end, at, orElse(r.Note, "nothing is left of it"))
+		if end == Failed {
+			s.Error = s.cause()
+		}
 	case Choosing:
 		s.PlanNext += r.Taken
 		if len(r.Children) == 0 {

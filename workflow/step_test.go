@@ -117,6 +117,9 @@ func TestMove(t *testing.T) {
 			if s.Step != c.step {
 				t.Fatalf("%s, not %s; history %v", s.Step, c.step, s.History)
 			}
+			if s.Step == Failed && !strings.Contains(s.Error, "because") {
+				t.Errorf("it does not say why it has failed: %q", s.Error)
+			}
 			if got := ops(Effects(s)); (c.effects != "" || s.Paused) && got != c.effects {
 				t.Errorf("effects\n %s, not\n %s", got, c.effects)
 			}

@@ -221,7 +221,7 @@ func (d *driver) follow(ctx context.Context, id, what string) {
 
 // excused reports whether a workflow has failed because another one was faster.
 func (d *driver) excused(w admin.WorkflowInfo) bool {
-	for _, why := range []string{" owns ", "in transit", "is being moved", "no bound"} {
+	for _, why := range []string{" owns ", "is being moved", "overlaps transit", "no bound"} {
 		if strings.Contains(w.Error, why) {
 			d.h.moved.ended("failed: another was faster")
 			return true
