@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
 )
 
 // driver moves data all the time, in all ways that there are.
@@ -219,23 +220,23 @@ func (d *driver) follow(ctx context.Context, id, what string) {
 	}
 }
 
-// excused reports whether a workflow has failed because another one was faster.
+// excused reports whether a workflow was refused before a row was copied: another one was faster
+// with some of its part. What fails later is a fault.
 func (d *driver) excused(w admin.WorkflowInfo) bool {
-	for _, why := range []string{" owns ", "is being moved", "overlaps transit", "no bound"} {
-		if strings.Contains(w.Error, why) {
-			d.h.moved.ended("failed: another was faster")
-			return true
-		}
-	}
-	if len(w.Children) == 0 {
-		return false
-	}
-	for _, id := range w.Children {
-		list, err := d.h.rooms.Ops.Moves(context.Background(), id)
-		if err != nil || list[0].Step == "failed" && !d.excused(list[0]) {
-			d.h.moved.add("%s: %v %v", id, list, err)
+	for _, l := range w.History {
+		if !slices.Contains([]workflow.StepName{workflow.Planned, workflow.Preparing, workflow.Planning, workflow.Working, workflow.Editing, workflow.Cancelling, workflow.Failed}, workflow.StepName(l.Step)) {
 			return false
 		}
 	}
-	return true
+	if children, parent := strings.CutPrefix(w.Error, "these moves were not done: "); parent {
+		for id := range strings.SplitSeq(children, ", ") {
+			list, err := d.h.rooms.Ops.Moves(context.Background(), id)
+			if err != nil || list[0].Step == "failed" && !d.excused(list[0]) {
+				d.h.moved.add("%s: %+v %v", id, list, err)
+				return false
+			}
+		}
+	}
+	d.h.moved.ended("failed: another was faster")
+	return w.Error != ""
 }
