@@ -403,6 +403,9 @@ func (c *client) block(ctx context.Context, list []act) (string, error) {
 				return ended(err)
 			}
 		case a.writes():
+			if what != "block" {
+				call = began // what finds no row has looked at the transaction's snapshot
+			}
 			writes = append(writes, written{a, call, out})
 		case what == "block":
 			c.note(a, call, rec.now(), out, nil, what)
