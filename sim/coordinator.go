@@ -399,9 +399,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			return errLater
 		}
 		if !run.started {
-			run.started, run.wait = true, w.now+e.ForMS
+			run.started, run.wait = true, w.up+e.ForMS
 		}
-		if w.now < run.wait {
+		if w.up < run.wait {
 			return errLater
 		}
 		run.wait = 0
