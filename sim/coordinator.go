@@ -399,9 +399,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			return errLater
 		}
 		if !run.started {
-			run.started, run.wait = true, w.now+e.ForMS
+			run.started, run.wait = true, w.up+e.ForMS
 		}
-		if w.now < run.wait {
+		if w.up < run.wait {
 			return errLater
 		}
 		run.wait = 0
@@ -524,6 +524,9 @@ func (c *coordinator) apply(run *running, stream string, source, target *shard) 
 // verify compares both copies at the applied position.
 func (c *coordinator) verify(run *running, e workflow.Effect) error {
 	source, target := c.w.shards[e.Source], c.w.shards[e.Target]
+	if !target.may(c.token) { // the applier that brings it to the position is refused
+		return errDeposed
+	}
 	part := c.keys(&run.state.Spec)
 	position := target.applied[e.Stream]
 	for _, k := range keys {

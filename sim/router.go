@@ -86,7 +86,7 @@ func (s *session) blocks(v *view) bool {
 		return false
 	}
 	for i := range v.transits {
-		if t := &v.transits[i]; t.Hold != shardmap.NoHold && s.before(t, s.r.w.o.Break != NoFile) {
+		if t := &v.transits[i]; t.Hold != shardmap.NoHold && s.before(t) {
 			return true
 		}
 	}
@@ -94,21 +94,21 @@ func (s *session) blocks(v *view) bool {
 }
 
 // before reports whether the transaction is from before a hold: it passes, and is waited for.
-// Those that wrote on the other one of two files are counted if files is set.
-func (s *session) before(t *transit, files bool) bool {
+// On files, those that wrote on the other one too.
+func (s *session) before(t *transit) bool {
 	if s.t == nil {
 		return false
 	}
 	if t.owner == s.shard && s.begun < t.Epoch {
 		return true
 	}
-	return files && s.r.w.files && t.concerns(s.shard) && s.wrote != 0 && s.wrote < t.Epoch
+	return s.r.w.files && t.concerns(s.shard) && s.wrote != 0 && s.wrote < t.Epoch
 }
 
 // crowded reports whether a write on a shard has to wait: a cutover needs the file.
 func (s *session) crowded(v *view, shard string) bool {
 	for i := range v.transits {
-		if t := &v.transits[i]; s.r.w.files && t.Hold != shardmap.NoHold && t.concerns(shard) && !s.before(t, true) {
+		if t := &v.transits[i]; s.r.w.files && t.Hold != shardmap.NoHold && t.concerns(shard) && !s.before(t) {
 			return true
 		}
 	}
@@ -444,7 +444,7 @@ func (s *session) other(v *view) {
 	case key == s.key:
 		s.under = 0
 		return
-	case h != nil && !s.before(h, true), h == nil && s.crowded(v, owner):
+	case h != nil && !s.before(h), h == nil && s.crowded(v, owner):
 		s.under = 0
 		return // waits
 	case h != nil && h.Hold == shardmap.HoldAll:
@@ -458,6 +458,8 @@ func (s *session) other(v *view) {
 	if owner != s.shard {
 		t = sh.begin()
 	}
+	s.want[key] = slices.Clone(w.acked[key])
+	s.judge(key, sh.read(t, key), fmt.Sprintf("a read in a transaction from %s, on %s", s.shard, owner))
 	if !sh.free(t, key) {
 		if t != s.t {
 			sh.end(t)

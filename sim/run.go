@@ -63,12 +63,12 @@ func (w *world) other(n int) {
 	case n < 1:
 		w.bury()
 	case n < 3:
-		w.now += w.rand.Int64N(2000)
+		w.passes(w.rand.Int64N(2000))
 	case n < 4 && w.leader != 0 && !slices.ContainsFunc(w.coords, func(c *coordinator) bool { return c.token == w.leader }):
 		w.trace("the dead leader's time is over")
 		w.leader = 0
 	case w.stopped:
-		w.now += 1000
+		w.passes(1000)
 		w.direct()
 	case n < 5:
 		if w.chance(10) { // the wall clock of whoever stamps events
@@ -94,6 +94,9 @@ func (w *world) other(n int) {
 		}
 	}
 }
+
+// passes lets time go by.
+func (w *world) passes(ms int64) { w.now, w.up = w.now+ms, w.up+ms }
 
 // psql is somebody who writes on a shard without a router, in a transaction: a locking
 // read, a write of what was read and one more, COMMIT.

@@ -27,13 +27,12 @@ const (
 	NoTransaction Break = "no-transaction" // acknowledgements do not wait for open transactions
 	NoTerm        Break = "no-term"        // transactions go on after their router has lost its lease and joined anew
 	NoMark        Break = "no-mark"        // the way back begins where its capture did, not at the cutover
-	NoFile        Break = "no-file"        // acknowledgements do not wait for those who pass since they wrote on the other file
 	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done
 )
 
 // Breaks are those that are missed within seconds: all but Whole and NoTerm, which takes
 // some thousand clusters.
-var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark, NoFile, BlindBack}
+var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark, BlindBack}
 
 // Options are what a run is made of.
 type Options struct {
@@ -77,7 +76,8 @@ func keyOf(n int) keyspace.Key { return keyspace.Key{keyspace.Int(keyspace.Int8,
 type world struct {
 	o    Options
 	rand *rand.Rand
-	now  int64
+	now  int64 // the wall clock, which jumps
+	up   int64 // time as it passes
 	tick int
 
 	snap    *shardmap.Snapshot
