@@ -420,10 +420,17 @@ func (l *load) client(ctx context.Context, client int) {
 		}
 		l.mu.Unlock()
 		if err != nil && conn.IsClosed() {
-			if conn, err = pgx.Connect(one, l.c.url); err != nil {
+			// A router that has no lease for a moment takes no session.
+			next, err := pgx.Connect(one, l.c.url)
+			for end := time.Now().Add(patience); err != nil && time.Now().Before(end) && ctx.Err() == nil; {
+				time.Sleep(20 * time.Millisecond)
+				next, err = pgx.Connect(one, l.c.url)
+			}
+			if err != nil {
 				l.fail(err)
 				return
 			}
+			conn = next
 		}
 	}
 }
