@@ -197,6 +197,17 @@ func TestPlans(t *testing.T) {
 	if err != nil || len(merge) != 1 || merge[0].From != "b" || merge[0].To != "a" || merge[0].KeepMS != -1 {
 		t.Errorf("%v %v", merge, err)
 	}
+	for _, part := range []shardmap.Part{{}, {Low: []string{"0"}, High: []string{"1000"}}, {Low: low}} {
+		half := Half{Snapshot: snap, Keyspace: "k", Part: part, By: HalfPositions}
+		if at, err := half.Bound(t.Context()); err == nil {
+			t.Errorf("%s is no range, and is cut at %v", part.Text(), at)
+		}
+	}
+	r := snap.State().Keyspaces[0].Ranges[2]
+	half := Half{Snapshot: snap, Keyspace: "k", Part: shardmap.Part{Low: r.Low, High: r.High}}
+	if at, err := half.Bound(t.Context()); err != nil {
+		t.Errorf("%v %v", at, err)
+	}
 	if at, err := Middle(snap, "k", shardmap.Part{Low: []string{"0"}, High: []string{"1000"}}); err != nil || at[0] != "500" {
 		t.Errorf("%v %v", at, err)
 	}

@@ -62,13 +62,6 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 			by = HalfPositions
 		}
 	}
-	switch by {
-	case HalfPositions:
-		return Middle(h.Snapshot, h.Keyspace, h.Part)
-	case HalfRows, HalfLoad:
-	default:
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a range is cut in halves by rows, load or positions, not by %q", by)
-	}
 	unit := -1
 	for i := range def.Ranges {
 		if slices.Equal(def.Ranges[i].Low, h.Part.Low) && slices.Equal(def.Ranges[i].High, h.Part.High) {
@@ -78,6 +71,13 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 	if unit < 0 {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "keyspace %s has no range %s", h.Keyspace, h.Part.Text()).
 			WithHint("see: SELECT * FROM cleave.ranges WHERE keyspace = '%s'", h.Keyspace)
+	}
+	switch by {
+	case HalfPositions:
+		return Middle(h.Snapshot, h.Keyspace, h.Part)
+	case HalfRows, HalfLoad:
+	default:
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a range is cut in halves by rows, load or positions, not by %q", by)
 	}
 	if by == HalfLoad {
 		return h.byLoad(ctx, ix, unit)
