@@ -568,6 +568,13 @@ func defText(n *pg.Node) string {
 }
 
 func (a *analyzer) copy(c *pg.CopyStmt) {
+	for _, o := range c.Options {
+		// HEADER of the old syntax is the Boolean true, which the new one, in which the statement
+		// may be written to the shards, does not have. Without an argument it is the same.
+		if d := o.GetDefElem(); d.GetDefname() == "header" && d.GetArg().GetBoolean().GetBoolval() {
+			d.Arg = nil
+		}
+	}
 	st := a.st
 	st.Tag, st.Copy = "COPY", true
 	if c.IsProgram || c.Filename != "" {
