@@ -450,6 +450,9 @@ func (o *Ops) Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, err
 			return nil, noShard(req.To)
 		}
 	}
+	if err := coordinator.Mergeable(cur, spec); err != nil {
+		return nil, err
+	}
 	var plan []string
 	moves, err := coordinator.Plan(cur, spec)
 	if err != nil {

@@ -37,7 +37,25 @@ func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) e
 			}
 		}
 	}
+	if err == nil && s.Spec.Kind == workflow.Merge {
+		return Mergeable(snap, &s.Spec)
+	}
 	return err
+}
+
+// Mergeable says why two ranges cannot become one now: a move has a part of them, or keeps its way back.
+func Mergeable(snap *shardmap.Snapshot, spec *workflow.Spec) error {
+	lower, upper, err := Neighbours(snap, spec.Keyspace, spec.At)
+	if err != nil || lower == nil {
+		return err
+	}
+	for _, r := range []*shardmap.Range{lower, upper} {
+		if t := snap.TransitIn(spec.Keyspace, r); t != nil {
+			return sqlstate.New(sqlstate.ObjectNotInState, "%s of keyspace %s is being moved by %s, or can still come back: its bounds stay as they are", t.Part.Text(), spec.Keyspace, t.ID).
+				WithHint("see: cleave moves %s; to give a way back up: cleave finish %s", t.ID, t.ID)
+		}
+	}
+	return nil
 }
 
 // inTheWay is the error of a plan that needs a part which another move has. If that only keeps its way back,

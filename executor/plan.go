@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
 
@@ -125,6 +126,20 @@ func planSize(text string, st *planner.Statement) int {
 // cache if it can. text is copied when it is kept. snap may be a session's
 // private snapshot; then nothing is cached.
 func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	st, err := e.plan(text, s, snap, private)
+	return mayView(st, s, err)
+}
+
+// mayView refuses a statement whose views were written out to a user whom the shards check: they
+// would look at the privileges on the views' tables, which a view's reader need not have.
+func mayView(st *planner.Statement, s *Settings, err error) (*planner.Statement, error) {
+	if err == nil && st.Views && s.Login() != nil {
+		return nil, sqlstate.Refuse("a view over sharded or reference tables cannot be read by a user who is passed through to the shards", "read its tables, or let an administrator read it")
+	}
+	return st, err
+}
+
+func (e *Executor) plan(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	if private {
 		st, err := e.planner.Analyze(string(text), snap, e.path(s, snap))
 		if err == nil {
@@ -152,6 +167,11 @@ func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, priva
 // several shards: it plans for several without a try to prove one. The plans are
 // cached beside the others.
 func (e *Executor) PlanSeveral(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	st, err := e.planSeveral(text, s, snap, private)
+	return mayView(st, s, err)
+}
+
+func (e *Executor) planSeveral(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	if !private {
 		// No search_path begins with a zero byte.
 		if st := e.plans.part(text).get(text, "\x00"+s.searchPathKey(), snap.SchemaVersion()); st != nil {

@@ -112,6 +112,7 @@ func TestPassThrough(t *testing.T) {
 	exec(t, dba, "CREATE TABLE kinds (id int PRIMARY KEY, name text) WITH (cleave.reference = true)")
 	exec(t, dba, "CREATE TABLE items (tenant_id bigint, id bigserial, at timestamptz DEFAULT now(), kind int REFERENCES kinds, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')")
 	exec(t, dba, "GRANT ALL ON kinds, items TO bob")
+	exec(t, dba, "CREATE VIEW shown AS SELECT tenant_id, id, note FROM orders")
 	if got := one[string](t, dba, "SELECT current_user"); got != "keeper" {
 		t.Errorf("an administrator's statements run as %s", got)
 	}
@@ -172,6 +173,8 @@ func TestPassThrough(t *testing.T) {
 		{bob, "DELETE FROM orders", "42501 permission denied for table orders"},
 		{bob, "SELECT * FROM secrets", "42501 permission denied for table secrets"},
 		{bob, "SELECT count(*) FROM orders o JOIN secrets s ON s.id = o.id", "42501 permission denied for table secrets"},
+		{bob, "SELECT * FROM shown", "0A000 a view over sharded or reference tables"},
+		{bob, fmt.Sprintf("SELECT note FROM shown WHERE tenant_id = %d", keys[0][0]), "0A000 a view over sharded or reference tables"},
 		{bob, "CREATE TABLE mine (i int)", "42501 permission denied for CREATE TABLE"},
 		{bob, "DROP TABLE orders", "42501 permission denied for DROP TABLE"},
 		{bob, "CREATE TABLE copied AS SELECT * FROM orders", ""},

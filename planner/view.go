@@ -111,6 +111,7 @@ func (a *analyzer) expanded(depth int) (*Statement, error) {
 		e.Position = 0 // of another text
 		return nil, &e
 	}
+	st.Views = true
 	st.Reusable = false // the client's text has other literals
 	st.Shape, _, _ = Normalize(a.sql)
 	return st, nil

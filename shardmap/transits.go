@@ -142,6 +142,25 @@ func (ix *Index) begins(i int, iv keyspace.Interval) bool {
 // Holding reports whether some transit of the map has a hold.
 func (s *Snapshot) Holding() bool { return s.holding }
 
+// TransitIn returns the transit of a keyspace that has positions of a range; nil if none has.
+func (s *Snapshot) TransitIn(ks string, r *Range) *Transit {
+	ix, ok := s.Keyspace(ks)
+	if !ok {
+		return nil
+	}
+	at, err := ix.span(Part{Low: r.Low, High: r.High})
+	if err != nil {
+		return nil // never: it is one of the map's
+	}
+	for i := range ix.def.Transits {
+		t := &ix.def.Transits[i]
+		if span, err := ix.span(t.Part); err == nil && span.key == nil && meets(ix, span.iv, at.iv) {
+			return t
+		}
+	}
+	return nil
+}
+
 // Transit returns the transit with that id, and its keyspace; nil if there is none.
 func (s *Snapshot) Transit(id string) (ks string, t *Transit) {
 	for i := range s.state.Keyspaces {

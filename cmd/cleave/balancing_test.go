@@ -13,8 +13,8 @@ func TestBalancingPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--shards", "3")
-	r.ok("keyspace", "create", "hash_bigint", "--type", "bigint", "--ranges", "1")
+	r := start(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--shards", "4")
+	r.ok("keyspace", "create", "hash_bigint", "--type", "bigint", "--ranges", "16")
 	r.ok("sql", "CREATE TABLE orders (tenant_id bigint, id int, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')", "INSERT INTO orders VALUES (42, 1), (43, 1), (44, 1)")
 	ran := 0
 	for block := range strings.SplitSeq(string(page), "```sh\n") {

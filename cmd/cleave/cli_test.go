@@ -33,7 +33,7 @@ func TestUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"uqp"}, `cleave has no command "uqp"; did you mean up?`},
-		{[]string{"shard"}, "cleave shard needs one of: add, drain, list, remove"},
+		{[]string{"shard"}, "cleave shard needs one of: add, default, drain, list, remove, replica, set"},
 		{[]string{"shard", "lits"}, `did you mean list?`},
 		{[]string{"up", "--shrads", "3"}, "unknown flag: --shrads"},
 		{[]string{"up", "now"}, `"now" is one too many`},

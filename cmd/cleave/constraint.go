@@ -117,7 +117,7 @@ func (a *app) constraintRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Remove a rule",
-		Long:    `Removes a rule. Nothing is moved.`,
+		Long:    `Removes a rule from the map. Nothing is moved, and nothing that it kept apart comes together by itself.`,
 		Example: "  cleave constraint remove big-tenant --dry-run",
 		Args:    args(1, 1),
 		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {

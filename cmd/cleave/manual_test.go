@@ -143,21 +143,23 @@ func parses(t *testing.T, where, line string) {
 	}
 }
 
-// shellWords splits at blanks outside of double quotes, up to a pipe or redirection.
+// shellWords splits at blanks outside of quotes, up to a pipe or redirection.
 func shellWords(s string) []string {
 	var words []string
 	var word strings.Builder
-	quoted, any := false, false
+	quote, any := rune(0), false
 	for _, r := range s {
 		switch {
-		case r == '"':
-			quoted, any = !quoted, true
-		case !quoted && (r == '|' || r == '<' || r == ')'):
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, any = r, true
+		case quote == 0 && (r == '|' || r == '<' || r == ')'):
 			if any {
 				words = append(words, word.String())
 			}
 			return words
-		case !quoted && r == ' ':
+		case quote == 0 && r == ' ':
 			if any {
 				words = append(words, word.String())
 			}

@@ -187,7 +187,8 @@ func (a *app) shardDrainCommand() *cobra.Command {
 		Short: "Move everything sharded off a shard",
 		Long: `Moves every range, listed value and pinned key of a shard to the others, by their
 weights, or to --to, a few at a time. A range whose way back from an earlier move is still
-kept is waited for, which the progress says; --finish gives that way back up. Afterwards cleave shard remove takes it out. Tables
+kept is waited for, which the progress says; --finish gives that way back up. Afterwards
+cleave shard remove takes it out. Tables
 that are not sharded stay where they are.`,
 		Example: `  cleave shard drain shard-2 --wait
   cleave shard drain shard-2 --dry-run`,

@@ -51,7 +51,7 @@ look found something worth doing: a skew of --min-skew, a broken constraint, a r
 or merged, a hot key. After a plan nothing is done for --cool. The same as SELECT
 cleave.set_policy(...).`,
 		Example: `  cleave policy set --mode propose --by load
-  cleave policy set --mode auto --by both --min-skew 1.3 --bytes-per-day 500000000000 --window 'Mon-Fri 22:00-06:00'
+  cleave policy set --mode auto --by both --min-skew 1.3 --window 'Mon-Fri 22:00-06:00'
   cleave policy set --mode manual --dry-run`,
 		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,8 +19,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Compare where rows are with where the map says",
 		Long: `Reads all rows of the sharded tables, on every shard, and counts those whose shard key
 the shard does not own. Strangers are the other copy of a move that is under way or can be
-rolled back; orphans should not be there. Nobody who asks a router sees either. Statements go
-on meanwhile. Each table is done before the next one; --after goes on where
+rolled back, and nobody sees them; orphans should not be there, and statements over several shards
+do see them. Statements go on meanwhile. Each table is done before the next one; --after goes on where
 somebody stopped.
 
 With --repair an orphan that its owner has as well is deleted, and one that the owner has

@@ -201,8 +201,9 @@ const (
 	sampleBlocks = 300
 )
 
-// Sizes looks at a sample of each table's blocks. The bytes are the rows' share of
-// all that belongs to the table, indexes and out-of-line values too.
+// Sizes looks at a sample of each table's blocks. The bytes are those of the rows, with their
+// out-of-line values: what files keep of rows that have gone, and indexes, would be counted to those
+// that are left.
 func (v *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, err error) {
 	const op = "estimate sizes"
 	c, err := v.dial(ctx, forOther, "", false)
@@ -224,16 +225,13 @@ func (v *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, e
 		if percent < 100 {
 			sample = fmt.Sprintf(" TABLESAMPLE SYSTEM (%g)", percent)
 		}
-		res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*) FILTER (WHERE %s)::pg_catalog.text, pg_catalog.count(*)::pg_catalog.text, pg_catalog.pg_total_relation_size(%d)::pg_catalog.text FROM ONLY %s%s`,
-			where(&set, t), f.OID, qualify(t), sample))
+		res, err := c.exec(ctx, fmt.Sprintf(`SELECT pg_catalog.count(*)::pg_catalog.text, coalesce(pg_catalog.sum(pg_catalog.pg_column_size(%s.*)), 0)::pg_catalog.text FROM ONLY %s%s WHERE %s`,
+			ident(t.Name), qualify(t), sample, where(&set, t)))
 		if err != nil {
 			return 0, 0, v.failed(ctx, op, onTable(err, t))
 		}
-		in, all, size := count(res.Rows[0][0]), count(res.Rows[0][1]), count(res.Rows[0][2])
-		rows += int64(float64(in) * 100 / percent)
-		if all > 0 {
-			bytes += int64(float64(size) * float64(in) / float64(all))
-		}
+		rows += int64(float64(count(res.Rows[0][0])) * 100 / percent)
+		bytes += int64(float64(count(res.Rows[0][1])) * 100 / percent)
 	}
 	return rows, bytes, nil
 }

@@ -525,3 +525,18 @@ func TestFenceWaitsForPreparedTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestSizesAreOfLiveRows: what files keep of rows that have gone is not counted to those that are left.
+func TestSizesAreOfLiveRows(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, []string{"t"}, "CREATE TABLE t (k bigint, v text)")
+	pgtest.Ask(t, p.urls[0], "INSERT INTO t SELECT 100 + g % 100, repeat('x', 200) FROM generate_series(1, 2000) g")
+	rows, full, err := p.src.Sizes(t.Context(), p.set)
+	p.must(err)
+	pgtest.Ask(t, p.urls[0], "DELETE FROM t WHERE k >= 110")
+	left, bytes, err := p.src.Sizes(t.Context(), p.set)
+	p.must(err)
+	if rows != 2000 || left != 200 || bytes*9 > full {
+		t.Errorf("%d rows of %d bytes, then %d of %d", rows, full, left, bytes)
+	}
+}

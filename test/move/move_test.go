@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // kinds are the pairs of engines that rows go between.
@@ -186,7 +187,17 @@ func TestDrainAndMerge(t *testing.T) {
 				t.Errorf("%s has %s rows on the drained shard", table, n)
 			}
 		}
-		c.await(c.move(admin.MoveRequest{Keyspace: "bank", Range: "0:1000000", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
+		kept := c.move(admin.MoveRequest{Keyspace: "bank", Range: "0:1000000", To: "s0", MoveOptions: admin.MoveOptions{Keep: "1h"}})
+		c.await(kept, "opened")
+		for _, at := range []string{"0", "1000000"} { // its bounds stay as long as it can come back
+			if _, err := c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{at}}); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || !strings.Contains(err.Error(), kept) {
+				t.Errorf("merge beside a way back: %v", err)
+			}
+		}
+		if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: kept}); err != nil {
+			t.Fatal(err)
+		}
+		c.await(kept, "done")
 		if res, err = c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{"0"}}); err != nil {
 			t.Fatal(err)
 		}
