@@ -63,8 +63,20 @@ func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn
 		s.doubt()
 	}
 	c, err := connect(s.base)
-	if err != nil || !s.wantsSocket() || !s.socket.asking.TryLock() {
+	if err != nil || !s.wantsSocket() {
 		return c, err
+	}
+	if !s.socket.asking.TryLock() {
+		// Another conversation compares already, socketMax at the longest. One that did not wait for it
+		// would stay on TCP for as long as its pool keeps it.
+		s.socket.asking.Lock()
+		found := s.socket.proved.Load()
+		s.socket.asking.Unlock()
+		if found == nil {
+			return c, nil
+		}
+		_ = c.Close()
+		return s.through(ctx, connect)
 	}
 	defer s.socket.asking.Unlock()
 	if same := s.sameOverSocket(ctx, c, connect); same != nil {
