@@ -20,6 +20,11 @@ tenant_id;id;status;note
 722;3;-;"two
 lines"
 \.
+COPY orders (tenant_id, id, status) FROM STDIN CSV HEADER NULL 'nil';
+tenant_id,id,status
+725,1,nil
+726,2,x
+\.
 COPY orders FROM STDIN WITH (DELIMITER '|', NULL 'nil');
 730|1|x|1|1.50|2024-02-02|2024-02-02 10:00:00|t|note
 731|2|nil|nil|nil|nil|nil|nil|nil
@@ -94,6 +99,7 @@ COPY ${t} TO STDOUT ${o};
 -- foreach q: SELECT tenant_id, id FROM orders ORDER BY tenant_id, id | SELECT status, count(*) FROM orders GROUP BY status ORDER BY status | SELECT o.id, i.sku FROM orders o JOIN items i ON i.tenant_id = o.tenant_id AND i.order_id = o.id ORDER BY 1, 2, o.tenant_id, i.id | SELECT tenant_id, id FROM orders WHERE tenant_id = 3 ORDER BY id | SELECT o.id FROM orders o JOIN items i ON i.n = o.qty ORDER BY o.tenant_id, o.id, i.tenant_id, i.id | VALUES (1, 'a'), (2, NULL) | SELECT max(price) FROM orders
 -- foreach o: | WITH (FORMAT csv, HEADER)
 COPY (${q}) TO STDOUT ${o};
+COPY (SELECT tenant_id, id, status FROM orders ORDER BY 1, 2) TO STDOUT CSV NULL 'nil' HEADER;
 -- only: postgres
 COPY (DELETE FROM items WHERE n = 1 RETURNING tenant_id, id) TO STDOUT;
 COPY orders (nosuch) TO STDOUT;
