@@ -11,6 +11,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 TESTTIME ?= 20m
+ATONCE   ?= 4
 SEED     ?= 1
 COUNT    ?= 1000000
 ORDERS   ?= 5000
@@ -22,6 +23,7 @@ export CGO_ENABLED := 1
 # tested with the race detector; for the others its second compilation of the
 # SQL parser and of SQLite would buy nothing.
 # Those that take long come first: packages are begun in the order given, and one at the end would run alone.
+# Their tests wait more than they compute (for servers, leases, cutovers), so that ATONCE of them share two cores well.
 RACE := ./gateway/... ./engine/... ./executor/... ./schema/... ./admin/... ./shardmap/... ./telemetry/... ./internal/localpg/... ./internal/pipe/...
 LONG := ./test/differential ./test/move ./test/e2e ./test/crash
 
@@ -52,11 +54,11 @@ check: ## formatting, go vet, staticcheck
 
 .PHONY: unit
 unit: ## tests of the packages that compute, of the binary, and end to end
-	$(GO) test -timeout $(TESTTIME) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+	$(GO) test -p $(ATONCE) -timeout $(TESTTIME) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
 
 .PHONY: race
 race: ## tests of the packages that share memory, with the race detector
-	$(GO) test -race -timeout $(TESTTIME) $(RACE)
+	$(GO) test -p $(ATONCE) -race -timeout $(TESTTIME) $(RACE)
 
 .PHONY: soak
 soak: ## everything is killed while money moves between shards, then while the shards' data moves; for SOAK (30m) each
