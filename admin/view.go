@@ -163,7 +163,7 @@ func (o *Ops) Routers(ctx context.Context) ([]RouterInfo, error) {
 			ID: m.ID, Role: m.Role, Address: m.Address, Host: m.Host, Software: m.Software, Node: m.Node,
 			Version: m.Acknowledged, Joined: m.Joined, LeaseLeft: m.Left.Seconds(),
 		}
-		if v := snap.Version(); v > m.Acknowledged {
+		if v := snap.Version(); v > m.Acknowledged && m.Role != "coordinator" {
 			info.Lag = v - m.Acknowledged
 		}
 		out = append(out, info)

@@ -114,8 +114,12 @@ without reaching the directory. One whose lease has run out is not listed.`,
 			return printList(a, list, "no routers",
 				[]string{"NODE", "ROLE", "ADDRESS", "HOST", "SOFTWARE", "VERSION", "LAG", "LEASE", "ID"},
 				func(r admin.RouterInfo) []string {
-					return []string{strconv.Itoa(int(r.Node)), r.Role, r.Address, r.Host, r.Software, strconv.FormatUint(r.Version, 10),
-						strconv.FormatUint(r.Lag, 10), strconv.FormatFloat(r.LeaseLeft, 'f', 1, 64) + "s", r.ID}
+					version, lag := strconv.FormatUint(r.Version, 10), strconv.FormatUint(r.Lag, 10)
+					if r.Role == "coordinator" {
+						version, lag = "", "" // it routes by no map
+					}
+					return []string{strconv.Itoa(int(r.Node)), r.Role, r.Address, r.Host, r.Software, version, lag,
+						strconv.FormatFloat(r.LeaseLeft, 'f', 1, 64) + "s", r.ID}
 				})
 		}),
 	}
