@@ -11,7 +11,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 TESTTIME ?= 20m
-ATONCE   ?= 4
+ATONCE   ?= 3
 SEED     ?= 1
 COUNT    ?= 1000000
 ORDERS   ?= 5000
