@@ -185,7 +185,7 @@ func runConversation(t *testing.T, h Harness) {
 			t.Fatalf("got %v, want 57014", err)
 		}
 		same(t, "usable", c.do(`SELECT 1`).rows(), []string{"1"})
-		if err := c.SetDeadline(time.Now().Add(5*time.Minute)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	})
