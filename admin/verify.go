@@ -219,7 +219,7 @@ func sameKeys(a, b *shardmap.Snapshot, ks, shard string) bool {
 func (v *verifier) count(ctx context.Context) error {
 	owned := v.snap.Ownership(v.t.Keyspace, v.shard)
 	v.info = VerifyResult{Table: v.t.Schema + "." + v.t.Name, Keyspace: v.t.Keyspace, Shard: v.shard}
-	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: owned})
+	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: owned}, nil)
 	if err != nil {
 		return err
 	}

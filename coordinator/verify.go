@@ -41,11 +41,13 @@ func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, 
 		return err
 	}
 	units := unitsOf(p.set, at.Pieces)
+	pace, end := j.pace(ctx, s, leastBytes, e.Source, e.Target)
+	defer end()
 	for began := time.Now(); at.Done < len(units); {
 		if err := j.gate(ctx); err != nil {
 			return err
 		}
-		rows, err := p.compare(ctx, e, units[at.Done])
+		rows, err := p.compare(ctx, e, units[at.Done], pace)
 		if err != nil {
 			return err
 		}
@@ -139,7 +141,7 @@ func pieceOf(keys keyspace.Ownership, n, pieces int) keyspace.Ownership {
 }
 
 // compare compares a unit, and returns its rows.
-func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set) (rows int64, err error) {
+func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set, pace *pacer) (rows int64, err error) {
 	if len(unit.Keys.Intervals)+len(unit.Keys.Pinned)+len(unit.Keys.Listed) == 0 {
 		return 0, nil // a piece of less than a position
 	}
@@ -154,8 +156,8 @@ func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set) 
 	var a, b []engine.Sum
 	var errA, errB error
 	var both sync.WaitGroup
-	both.Go(func() { a, errA = view.Sums(ctx) })
-	both.Go(func() { b, errB = p.to.Sums(ctx, unit) })
+	both.Go(func() { a, errA = view.Sums(ctx, pace.wait) })
+	both.Go(func() { b, errB = p.to.Sums(ctx, unit, pace.wait) })
 	both.Wait()
 	if errA != nil {
 		return 0, errA

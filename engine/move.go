@@ -97,7 +97,7 @@ type Mover interface {
 	// Sums returns number and checksum of the set's rows, table by table, as one
 	// snapshot sees them. The checksum does not depend on the order of rows and is
 	// the same on every engine for equal rows.
-	Sums(ctx context.Context, set Set) ([]Sum, error)
+	Sums(ctx context.Context, set Set, pace Pace) ([]Sum, error)
 	// Purge deletes at most limit rows of the set, past guards and triggers, and
 	// returns how many it found; fewer than limit: none are left.
 	Purge(ctx context.Context, set Set, limit int) (n int, err error)
@@ -114,12 +114,16 @@ type Opener interface {
 	Open(ctx context.Context, guards []Guard) error
 }
 
+// Pace is called before a piece of long work, with about how many bytes it reads. It returns when that
+// may be done; its error ends the work. nil: all of it at once.
+type Pace func(ctx context.Context, bytes int64) error
+
 // View is one consistent view of a Set's rows, to compute with.
 type View interface {
 	// Position is where the changes after this view begin.
 	Position() Position
 	// Sums returns number and checksum of the rows, table by table; see [Mover].
-	Sums(ctx context.Context) ([]Sum, error)
+	Sums(ctx context.Context, pace Pace) ([]Sum, error)
 	// Close ends the view.
 	Close() error
 }

@@ -279,9 +279,9 @@ func (m *move) followTo(until engine.Position) error {
 // equal compares both sides by their sums, and by their rows as the engine prints them.
 func (m *move) equal() {
 	m.t.Helper()
-	a, err := m.src.Sums(m.ctx(), m.set)
+	a, err := m.src.Sums(m.ctx(), m.set, nil)
 	m.must("sums of the source", err)
-	b, err := m.dst.Sums(m.ctx(), m.set)
+	b, err := m.dst.Sums(m.ctx(), m.set, nil)
 	m.must("sums of the target", err)
 	for i, table := range m.set.Tables {
 		if src, dst := m.rows(m.from, i), m.rows(m.to, i); !slices.Equal(src, dst) {

@@ -459,10 +459,10 @@ func (v *mover) View(ctx context.Context, set engine.Set) (engine.View, error) {
 
 type view struct{ *rowSource }
 
-func (w *view) Sums(ctx context.Context) ([]engine.Sum, error) {
+func (w *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error) {
 	var sums []engine.Sum
 	err := w.in(ctx, func(c *conn) (err error) {
-		sums, err = w.v.sums(ctx, c, w.set)
+		sums, err = w.v.sums(ctx, c, w.set, pace)
 		return err
 	})
 	return sums, w.v.failed(ctx, "compute sums", err)

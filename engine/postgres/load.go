@@ -155,7 +155,7 @@ func where(set *engine.Set, t *engine.MoveTable) string {
 }
 
 // Sums computes them in one REPEATABLE READ transaction.
-func (v *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) {
+func (v *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]engine.Sum, error) {
 	const op = "compute sums"
 	c, err := v.dial(ctx, forOther, "", false)
 	if err != nil {
@@ -165,15 +165,18 @@ func (v *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) 
 	if _, err := c.exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
 		return nil, v.failed(ctx, op, err)
 	}
-	sums, err := v.sums(ctx, c, set)
+	sums, err := v.sums(ctx, c, set, pace)
 	return sums, v.failed(ctx, op, err)
 }
 
 // sums: concat gives a value's text as COPY does (bpchar's trailing blanks, "t" for
 // true), where a cast to text need not; num_nulls tells NULL, also of a row type.
-func (v *mover) sums(ctx context.Context, c *conn, set engine.Set) ([]engine.Sum, error) {
+//
+// With a pace the table is read in runs of blocks. The transaction has a lock on it from its first
+// statement, so no row that its snapshot sees comes to lie elsewhere, and rows of blocks that are added
+// are not seen.
+func (v *mover) sums(ctx context.Context, c *conn, set engine.Set, pace engine.Pace) ([]engine.Sum, error) {
 	out := make([]engine.Sum, len(set.Tables))
-	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
 	for i := range set.Tables {
 		t := &set.Tables[i]
 		texts, line := make([]string, len(t.Columns)), make([]string, len(t.Columns))
@@ -182,16 +185,62 @@ func (v *mover) sums(ctx context.Context, c *conn, set engine.Set) ([]engine.Sum
 			line[j] = fmt.Sprintf("COALESCE(pg_catalog.octet_length(c%[1]d) || ':' || c%[1]d, 'N')", j)
 		}
 		// OFFSET 0 keeps each text from being made twice.
-		res, err := c.exec(ctx, `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((`+strings.Join(line, " || ")+`) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
-			FROM (SELECT `+strings.Join(texts, ", ")+` FROM ONLY `+qualify(t)+` WHERE `+where(&set, t)+` OFFSET 0) AS rows`)
+		sql := `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((` + strings.Join(line, " || ") + `) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
+			FROM (SELECT ` + strings.Join(texts, ", ") + ` FROM ONLY ` + qualify(t) + ` WHERE ` + where(&set, t)
+		pieces, err := v.runs(ctx, c, t, pace)
 		if err != nil {
 			return nil, onTable(err, t)
 		}
-		sum, ok := new(big.Int).SetString(res.Rows[0][1].String, 10)
-		if !ok {
-			return nil, sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
+		for _, piece := range pieces {
+			if pace != nil {
+				if err := pace(ctx, sumBytes); err != nil {
+					return nil, err
+				}
+			}
+			res, err := c.exec(ctx, sql+piece+" OFFSET 0) AS rows")
+			if err != nil {
+				return nil, onTable(err, t)
+			}
+			sum, ok := new(big.Int).SetString(res.Rows[0][1].String, 10)
+			if !ok {
+				return nil, sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
+			}
+			out[i].Rows += count(res.Rows[0][0])
+			out[i].Checksum += sum.Mod(sum, two64).Uint64()
 		}
-		out[i] = engine.Sum{Rows: count(res.Rows[0][0]), Checksum: sum.Mod(sum, two64).Uint64()}
+	}
+	return out, nil
+}
+
+var two64 = new(big.Int).Lsh(big.NewInt(1), 64)
+
+// sumBytes is about what is read of a table in one go, where there is a pace.
+const sumBytes = 1 << 20
+
+// runs are conditions that cut a table into runs of blocks, for a transaction that goes through all of
+// them; one that is empty if there is no pace.
+func (v *mover) runs(ctx context.Context, c *conn, t *engine.MoveTable, pace engine.Pace) ([]string, error) {
+	if pace == nil {
+		return []string{""}, nil
+	}
+	if _, err := c.exec(ctx, "SELECT FROM ONLY "+qualify(t)+" LIMIT 0"); err != nil {
+		return nil, err
+	}
+	res, err := c.exec(ctx, "SELECT (pg_catalog.pg_relation_size("+literal(qualify(t))+"::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text, pg_catalog.current_setting('block_size')")
+	if err != nil {
+		return nil, err
+	}
+	blocks, step := count(res.Rows[0][0]), sumBytes/max(count(res.Rows[0][1]), 1)
+	var out []string
+	for from := int64(0); from == 0 || from < blocks; from += step {
+		cond := ""
+		if from > 0 {
+			cond += fmt.Sprintf(" AND ctid >= '(%d,0)'::pg_catalog.tid", from)
+		}
+		if from+step < blocks {
+			cond += fmt.Sprintf(" AND ctid < '(%d,0)'::pg_catalog.tid", from+step)
+		}
+		out = append(out, cond)
 	}
 	return out, nil
 }
