@@ -59,8 +59,9 @@ type Executor struct {
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
-	life    context.Context   // ends with Close
-	changed chan struct{}     // closed when the snapshot is replaced
+	numbers map[string]*numbers
+	life    context.Context // ends with Close
+	changed chan struct{}   // closed when the snapshot is replaced
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	closed  bool

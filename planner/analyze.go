@@ -190,7 +190,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.prepare(v.PrepareStmt)
 	case *pg.Node_ExecuteStmt:
 		st.Kind, st.Tag = ExecuteKind, "EXECUTE"
-		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name, Args: a.executeArgs(len(v.ExecuteStmt.Params))}
+		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name, Args: a.executeArgs(v.ExecuteStmt.Params)}
 	case *pg.Node_DeallocateStmt:
 		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
 		if v.DeallocateStmt.Isall {
@@ -590,6 +590,12 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		}
 		if st.Kind == Several && st.Plan != nil {
 			a.planCopyQuery(c)
+			return
+		}
+		for _, o := range c.Options {
+			if d := o.GetDefElem(); d.GetDefname() == "format" && d.GetArg().GetString_().GetSval() == "binary" {
+				st.CopyRows = a.written(c.Query)
+			}
 		}
 		return
 	}

@@ -126,7 +126,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if a := opt.Adopted; a != nil {
 		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep}
-		p.pipe.Conn = a
+		p.pipe.Conn, p.pipe.Inner = a, true
 		for range c.saves {
 			p.saves = append(p.saves, opt.Base)
 		}

@@ -46,6 +46,7 @@ type copyIn struct {
 	spans []span
 	made  []byte
 	timed [][]byte // the values of the plan's Timed, as a row has them
+	types []uint32 // of a row's values, as clients number them, where those may have OIDs inside
 }
 
 type span struct{ from, to, content, lines, first int }
@@ -87,6 +88,15 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	}
 	if len(p.Timed) > 0 {
 		if j.timed, err = c.timedDefaults(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if rows := copyRows(p, true); rows != "" {
+		part, err := c.part(ctx, c.describer(), false)
+		if err != nil {
+			return nil, err
+		}
+		if j.types, err = c.typesOfRows(part, rows); err != nil {
 			return nil, err
 		}
 	}
@@ -549,6 +559,7 @@ func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 		lines = s.first
 	}
 	t.lines.add(j.line, lines)
+	from := len(t.buf)
 	if j.p.Binary && len(prefix) > 0 {
 		n := binary.BigEndian.Uint16(rec)
 		t.buf = binary.BigEndian.AppendUint16(t.buf, n+uint16(len(j.p.MadeFor)))
@@ -556,6 +567,11 @@ func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 	}
 	t.buf = append(t.buf, prefix...)
 	t.buf = append(t.buf, rec...)
+	if j.types != nil && j.p.Binary {
+		if err := t.s.p.renumber(t.buf[from:], nil, j.types); err != nil {
+			return err
+		}
+	}
 	if len(t.buf) >= copyChunk {
 		return t.flush()
 	}

@@ -105,7 +105,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 // takePart makes a part of a borrowed conversation.
 func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
 	p := &part{shard: conn.Shard(), conn: conn, base: conn.Settings()}
-	p.pipe.Conn = conn
+	p.pipe.Conn, p.pipe.Inner = conn, true
 	if err := c.joins(ctx, p, write); err != nil {
 		c.giveBack(conn)
 		return nil, err
