@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -90,6 +91,7 @@ type Conn struct {
 	started      time.Time // when the transaction began
 	clockOn      string    // the shard whose transaction's time is the transaction's, see clock
 	clockText    string
+	units        []planner.Units // of shardsOf
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with a cancel; of the frames that are run

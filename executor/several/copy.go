@@ -27,6 +27,7 @@ const (
 type copyIn struct {
 	c     *Conn
 	p     *planner.CopyPlan
+	snap  *shardmap.Snapshot
 	index *shardmap.Index // of the keyspace; nil: every row goes to all parts
 	split splitter
 	keys  *keyReader
@@ -63,16 +64,17 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
 	j := &copyIn{c: c, p: p, owner: map[string]*copyPart{}, ask: asker{c: c}}
 	j.split = splitter{csv: p.CSV, quote: p.Quote, escape: p.Escape}
-	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	snap := c.host.Snapshot()
+	shards, err := e.st.Plan.Target.Shards(snap, e.args)
 	if err != nil {
 		return nil, err
 	}
 	if p.Table.Kind == shardmap.Sharded {
-		index, ok := c.host.Snapshot().Keyspace(p.Table.Keyspace)
+		index, ok := snap.Keyspace(p.Table.Keyspace)
 		if !ok {
 			return nil, sqlstate.New(sqlstate.CannotConnectNow, "keyspace %q is not in the shard map any more", p.Table.Keyspace)
 		}
-		j.index, j.keys = index, newKeyReader(p)
+		j.snap, j.index, j.keys = snap, index, newKeyReader(p)
 		// The others are opened when their first row comes.
 		shards = shards[:1]
 	}
@@ -501,6 +503,7 @@ func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.c.ex.CountRow(j.snap, a.Unit)
 	t := j.owner[a.Shard]
 	if t == nil {
 		return j.open(j.c.ctx, a.Shard, true)

@@ -17,7 +17,7 @@ func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
 		return c.startCopyQuery(ctx, e)
 	}
 	snap := c.host.Snapshot()
-	shards, err := e.st.Plan.Target.Shards(snap, e.args)
+	shards, err := c.shardsOf(&e.st.Plan.Target, snap, e.args)
 	if err != nil {
 		return nil, err
 	}

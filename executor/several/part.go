@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -121,6 +122,17 @@ func (c *Conn) mayWrite(p *part, write bool) {
 		p.wrote = true
 		c.host.Wrote(p.conn)
 	}
+}
+
+// shardsOf returns the shards of a target that is about to be read or changed, and counts it for the load
+// of the ranges that it touches.
+func (c *Conn) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
+	c.units = c.units[:0]
+	shards, err := t.Touch(snap, args, &c.units)
+	if err == nil {
+		c.ex.CountSeveral(snap, c.units, len(shards))
+	}
+	return shards, err
 }
 
 // partsOf returns the parts of several shards, in their order. Conversations are
