@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
@@ -88,11 +89,14 @@ func (o *Ops) Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, er
 		}
 	}
 	out := []VerifyResult{}
+	// Rows of one key may be on several shards that do not own it: one shard's are brought home after
+	// the other's, so that each is compared with what is there then.
+	var repairs sync.Mutex
 	for _, t := range tables {
 		found := make([]VerifyResult, len(shards))
 		atOnce(len(shards), checksAtOnce, func(i int) {
 			var err error
-			if found[i], err = o.verify(ctx, t, shards[i].Name, req); err != nil {
+			if found[i], err = o.verify(ctx, t, shards[i].Name, req, &repairs); err != nil {
 				found[i].Error = sqlstate.As(err).Message
 			}
 		})
@@ -159,7 +163,7 @@ type verifier struct {
 	info  VerifyResult
 }
 
-func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
+func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest, repairs *sync.Mutex) (info VerifyResult, err error) {
 	v := &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
 	defer func() {
 		for _, done := range v.done {
@@ -198,6 +202,10 @@ func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req V
 		v.snap = now
 	}
 	if v.info.Orphans > 0 {
+		if req.Repair && !req.DryRun {
+			repairs.Lock()
+			defer repairs.Unlock()
+		}
 		err = v.orphans(ctx, req.Repair && !req.DryRun)
 	}
 	return v.info, err
@@ -451,6 +459,7 @@ func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, 
 		}
 		is := "copy"
 		rows := byKey[copyKeyText(texts, all)]
+		var missing [][]engine.Text // on the owner
 		for _, row := range rows {
 			text := rowText(row)
 			switch {
@@ -462,19 +471,22 @@ func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, 
 				is = "differing"
 			default:
 				v.info.Misplaced++
+				missing = append(missing, row)
 				if is == "copy" {
 					is = "misplaced"
 				}
-				if repair {
-					if err := v.insert(home, row); err != nil {
-						var e *sqlstate.Error
-						if !errors.As(err, &e) {
-							return err
-						}
-						v.problem(fmt.Sprintf("a row of key %s cannot be moved to shard %s: %s", k, owner, e.Message))
-						is = "differing" // in any case it stays
-					}
+			}
+		}
+		if repair && is == "differing" {
+			v.problem(fmt.Sprintf("the rows of key %s stay: shard %s has another row with the same primary key; compare both, and delete one", k, owner))
+		} else if repair && len(missing) > 0 {
+			if err := v.bring(home, missing); err != nil {
+				var e *sqlstate.Error
+				if !errors.As(err, &e) {
+					return err
 				}
+				v.problem(fmt.Sprintf("the rows of key %s stay, since one cannot be moved to shard %s: %s", k, owner, e.Message))
+				is = "differing"
 			}
 		}
 		v.note(k, owner, is)
@@ -497,6 +509,24 @@ func (v *verifier) note(k keyspace.Key, owner, is string) {
 	if len(v.info.Sample) < verifySample {
 		v.info.Sample = append(v.info.Sample, Orphan{Key: k.Texts(), Owner: owner, Is: is})
 	}
+}
+
+// bring adds the rows of a key on its owner: all, or none.
+func (v *verifier) bring(conn engine.Conn, rows [][]engine.Text) error {
+	if _, err := engine.Exec(conn, "BEGIN"); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := v.insert(conn, row); err != nil {
+			_, back := engine.Exec(conn, "ROLLBACK")
+			if engine.Lost(back) != nil {
+				return back
+			}
+			return err
+		}
+	}
+	_, err := engine.Exec(conn, "COMMIT")
+	return err
 }
 
 // insert adds a row on its owner as a client would: the guard, the constraints and a

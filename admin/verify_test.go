@@ -147,6 +147,36 @@ func TestVerify(t *testing.T) {
 			if got := c.on(other(3), "SELECT count(*) FROM orders WHERE k = 3").Rows[0][0].String; got != "2" {
 				t.Errorf("%s rows of the key that differs are left", got)
 			}
+			// Rows of one key on two shards that do not own it: what both have is brought home once, and what the
+			// second has with the same primary key stays where it is, with all of the key there.
+			strays := func(k int64) (a, b string) {
+				for _, s := range []string{"shard-0", "shard-1", "shard-2"} {
+					if s != owner(k) && a == "" {
+						a = s
+					} else if s != owner(k) {
+						b = s
+					}
+				}
+				return a, b
+			}
+			a, b := strays(60)
+			c.stray(a, "orders", []string{"k"}, "60\t1\t1.00\t\\N\tx\n60\t2\t2.00\t\\N\tx\n")
+			c.stray(b, "orders", []string{"k"}, "60\t1\t1.00\t\\N\tx\n60\t3\t3.00\t\\N\tx\n")
+			if v := verify(VerifyRequest{Repair: true})["all"]; v.Repaired != 4 {
+				t.Errorf("rows of one key on two shards: %+v", v)
+			}
+			if got := c.on(owner(60), "SELECT count(*) FROM orders WHERE k = 60").Rows[0][0].String; got != "3" {
+				t.Errorf("%s rows of key 60 on its owner", got)
+			}
+			a, b = strays(61)
+			c.stray(a, "orders", []string{"k"}, "61\t1\t1.00\t\\N\tx\n61\t2\t2.00\t\\N\tx\n")
+			c.stray(b, "orders", []string{"k"}, "61\t1\t9.00\t\\N\tx\n61\t3\t3.00\t\\N\tx\n")
+			repair := verify(VerifyRequest{Repair: true})
+			home := c.on(owner(61), "SELECT count(*) FROM orders WHERE k = 61").Rows[0][0].String
+			left61 := c.on(a, "SELECT count(*) FROM orders WHERE k = 61").Rows[0][0].String + c.on(b, "SELECT count(*) FROM orders WHERE k = 61").Rows[0][0].String
+			if problem := repair["public.orders "+a].Problem + repair["public.orders "+b].Problem; home != "2" || left61 != "02" && left61 != "20" || !strings.Contains(problem, "the rows of key") || !strings.Contains(problem, "same primary key") {
+				t.Errorf("%s rows of key 61 are on its owner, %s on the others: %q", home, left61, problem)
+			}
 			for _, req := range []VerifyRequest{{Table: "nosuch"}, {Keyspace: "nosuch"}} {
 				if _, err := c.ops.Verify(ctx, req); err == nil {
 					t.Errorf("%+v is taken", req)
