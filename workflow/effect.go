@@ -69,7 +69,8 @@ const (
 	Plan Op = "plan"
 	// MakePlan measures what ranges hold, makes a plan and stores it: Result.PlanSteps.
 	MakePlan Op = "make plan"
-	// TakeSteps gives the next steps of the stored plan: Result.Children, Result.Taken.
+	// TakeSteps gives the next moves of the stored plan (Result.Children), or makes the next changes of the
+	// map that move nothing: Result.Taken steps.
 	TakeSteps Op = "take steps"
 	// Spawn stores the record of a child, if there is none.
 	Spawn Op = "spawn"
@@ -78,7 +79,7 @@ const (
 	AwaitChildren Op = "await children"
 	// CancelChildren asks all children to be cancelled, as far as they can be.
 	CancelChildren Op = "cancel children"
-	// EditMap splits or merges ranges in the map.
+	// EditMap splits or merges ranges in the map, or pins a key.
 	EditMap Op = "edit map"
 )
 
