@@ -29,7 +29,7 @@ func init() {
 const pointVariable = "CLEAVE_CRASH_POINT"
 
 // atPoint waits before effect number n of a step, or, with -1, before what became of the
-// effects is stored, while the file that pointVariable names asks for it. The file says
+// effects is stored, or with afterTable, while the file that pointVariable names asks for it. The file says
 // NUMBER|STEP|BACK|N. That the point was reached is said by the file NAME.reached, NUMBER|PID.
 // Only programs built with the tag crashpoint have it: those of test/crash.
 func atPoint(ctx context.Context, s *workflow.State, n int) {
