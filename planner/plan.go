@@ -259,9 +259,10 @@ type Listen struct {
 // Tx is transaction control.
 type Tx struct {
 	// Op is "begin", "commit", "rollback", "savepoint", "release",
-	// "rollback to", or "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS.
+	// "rollback to", "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS, or
+	// "constraints" for SET CONSTRAINTS.
 	Op       string
-	Name     string // savepoint
+	Name     string // savepoint; one of the constraints, "" is ALL
 	Chain    bool   // AND CHAIN
 	ReadOnly bool
 	Session  bool // SET SESSION CHARACTERISTICS

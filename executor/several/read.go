@@ -34,8 +34,10 @@ const (
 	firstUserOID = executor.FirstUserOID
 	oidText      = 25
 	oidRecord    = 2249
-	oidTextArray = 1009
-	oidTIDArray  = 1010
+
+	oidRecordArray = 2287
+	oidTextArray   = 1009
+	oidTIDArray    = 1010
 )
 
 // parameters are those of an execution's texts: the client's, then the time of the
