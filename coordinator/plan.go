@@ -316,7 +316,7 @@ func pins(s *shardmap.State, ks string) int {
 }
 
 // spawn is workflow.Spawn.
-func (j *job) spawn(ctx context.Context, e workflow.Effect) error {
+func (j *job) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
 	key := workflow.RecordPrefix + e.Child.ID
 	if _, err := j.t.c.opts.Directory.Record(ctx, key); !errors.Is(err, shardmap.ErrNotFound) {
 		return err

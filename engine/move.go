@@ -45,8 +45,12 @@ type Mover interface {
 	// CaptureChanges is Capture without the rows: the changes begin at the returned
 	// position. If the id is captured already it returns where that began.
 	CaptureChanges(ctx context.Context, id string, set Set) (Position, error)
+	// CaptureRows returns rows of a capture that goes on, as of now: for a copy that was
+	// interrupted. The set has the capture's keys and some of its tables. Who read rows of the
+	// capture before is ended. Fails with 55000 if nothing is captured under the id any more.
+	CaptureRows(ctx context.Context, id string, set Set) (RowSource, error)
 	// Changes sends all transactions after the position that changed rows of the
-	// set, in the order of their commits, to the sink, until ctx ends, the sink
+	// set (the capture's keys, all of its tables or some), in the order of their commits, to the sink, until ctx ends, the sink
 	// returns an error, or, if until is not "", all before until were sent. It
 	// never skips one: after a restart it begins at after, which must not be
 	// older than the last position given to Forget. A change of a table's
@@ -74,6 +78,11 @@ type Mover interface {
 	// MoveTable.Columns, past guards and triggers; id is that of the capture which they are
 	// of. After an error some of the rows may be there: purge the set.
 	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
+	// SetLoaded notes that all rows of a table were loaded under the id, until Release.
+	SetLoaded(ctx context.Context, id string, table LoadedTable) error
+	// Loaded returns what SetLoaded has noted, after it has ended what Load has under way
+	// under the id.
+	Loaded(ctx context.Context, id string) ([]LoadedTable, error)
 	// Apply opens the one way by which changes of a capture elsewhere are applied
 	// here, past guards and triggers. A second Apply of the same id ends the first,
 	// after what that has under way in a commit: ask Applied where to begin afterwards.
@@ -154,6 +163,12 @@ type MoveTable struct {
 	// identity if it is an index, else those of the primary key, else all columns
 	// (rows that are equal in all of them are as good as each other).
 	Identity []string
+}
+
+// LoadedTable is a table whose rows were loaded, with what they were.
+type LoadedTable struct {
+	Schema, Name string
+	Rows, Bytes  int64
 }
 
 // RowSource is one consistent view of a Set.

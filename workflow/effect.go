@@ -20,12 +20,14 @@ const (
 	// Release ends the capture of the stream on its source; without a stream those of
 	// both, on both shards.
 	Release Op = "release"
-	// Purge deletes the part's rows on the target, which does not own them.
+	// Purge deletes the part's rows on the target, which does not own them; before a copy, but
+	// those of tables that an interrupted one has brought whole.
 	Purge Op = "purge"
 	// AwaitWindow waits until one of the move's windows is open; changes that are followed
 	// already go on.
 	AwaitWindow Op = "await window"
-	// Copy captures the source's changes and copies its rows.
+	// Copy captures the source's changes and copies its rows; after an interruption it goes on
+	// with the tables that are not there yet, as of a later position.
 	Copy Op = "copy"
 	// Follow applies changes until the target is nearly level with the source.
 	Follow Op = "follow"

@@ -74,7 +74,7 @@ func (s *State) done(e Event) {
 		s.goTo(Copying, at, "every member knows of the move")
 	case Copying:
 		s.Copied = r.Rows
-		s.goTo(CatchingUp, at, fmt.Sprintf("%d rows copied", r.Rows))
+		s.goTo(CatchingUp, at, fmt.Sprintf("%d rows copied", r.Rows)+orEmpty(", ", r.Note))
 	case CatchingUp:
 		if s.Spec.Unverified {
 			s.goTo(Closing, at, "level with "+s.Source())
@@ -520,9 +520,10 @@ func (s *State) moveEffects() []Effect {
 	case Planned:
 		return []Effect{do(Check)}
 	case Preparing:
-		return []Effect{do(CompareSchema), do(PutTransit), do(AwaitMembers)}
+		// What an earlier copy has left is given up here, so that one which is interrupted goes on.
+		return []Effect{do(CompareSchema), do(PutTransit), do(AwaitMembers), all}
 	case Copying:
-		return in(all, do(Purge), do(Copy))
+		return in(do(Purge), do(Copy))
 	case CatchingUp:
 		if s.Back || s.Spec.KeepMS < 0 {
 			return []Effect{do(Follow)}

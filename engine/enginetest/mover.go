@@ -65,6 +65,7 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("Random", func(t *testing.T) { runMoveRandom(t, h) })
 	t.Run("Sets", func(t *testing.T) { runMoveSets(t, h) })
 	t.Run("Resume", func(t *testing.T) { runMoveResume(t, h) })
+	t.Run("Interrupted", func(t *testing.T) { runMoveInterrupted(t, h) })
 	t.Run("Huge", func(t *testing.T) { runMoveHuge(t, h) })
 	t.Run("Strict", func(t *testing.T) { runMoveStrict(t, h) })
 	t.Run("One applier", func(t *testing.T) { runMoveOneApplier(t, h) })

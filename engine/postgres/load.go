@@ -52,6 +52,53 @@ func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows i
 	return n, nil
 }
 
+// SetLoaded writes a row.
+func (v *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
+	const op = "note a table that is loaded"
+	if err := v.checkID(id); err != nil {
+		return err
+	}
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer v.done(c)
+	return v.failed(ctx, op, v.transact(ctx, c, func() error {
+		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.loaded VALUES (%s, %s, %s, %d, %d) ON CONFLICT (id, table_schema, table_name) DO UPDATE SET rows = excluded.rows, bytes = excluded.bytes`,
+			literal(id), literal(t.Schema), literal(t.Name), t.Rows, t.Bytes))
+		return err
+	}))
+}
+
+// Loaded ends the processes of Load first: one may have a commit under way whose answer nobody got.
+func (v *mover) Loaded(ctx context.Context, id string) ([]engine.LoadedTable, error) {
+	const op = "look for tables that are loaded"
+	if err := v.checkID(id); err != nil {
+		return nil, err
+	}
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	defer v.done(c)
+	err = v.transact(ctx, c, func() error { return nil }) // before anything is ended
+	if err == nil {
+		err = v.end(ctx, c, "application_name = "+literal(appName(forLoad, id)))
+	}
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	res, err := c.exec(ctx, "SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text FROM cleave_internal.loaded WHERE id = "+literal(id))
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	out := make([]engine.LoadedTable, len(res.Rows))
+	for i, row := range res.Rows {
+		out[i] = engine.LoadedTable{Schema: row[0].String, Name: row[1].String, Rows: count(row[2]), Bytes: count(row[3])}
+	}
+	return out, nil
+}
+
 // obeyed looks at the token without keeping others from changing it.
 func (v *mover) obeyed(ctx context.Context, c *conn) error {
 	res, err := c.exec(ctx, strings.TrimSuffix(tokenSQL, " FOR SHARE"))
@@ -331,6 +378,9 @@ func (v *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 		key += qualify(&set.Tables[i]) + " " + where(&set, &set.Tables[i]) + "; "
 	}
 	from := v.s.purges.get(key)
+	if len(set.Tables) == 0 {
+		return 0, nil
+	}
 	var n int
 	var stopped purgePlace
 	err = v.transact(ctx, c, func() error {

@@ -142,6 +142,27 @@ func (m *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.
 	return v, nil
 }
 
+// CaptureRows implements engine.Mover.
+func (m *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (engine.RowSource, error) {
+	v, err := m.openView(ctx, set, min(viewsMost, max(1, runtime.GOMAXPROCS(0))))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range v.all {
+		d := r.cat.capture(id)
+		if d == nil || d.Released {
+			err = noCapture(id)
+		} else if _, ok := d.placesOf(&set); !ok {
+			err = otherSet(id)
+		}
+	}
+	if err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
 // View implements engine.Mover.
 func (m *mover) View(ctx context.Context, set engine.Set) (engine.View, error) {
 	return m.openView(ctx, set, 1)

@@ -18,7 +18,7 @@ import (
 )
 
 // point is a place in a workflow: before effect number n of a step, or, with -1, after its
-// effects and before that is stored.
+// effects and before that is stored, or, with -2, when a copy has a table more.
 type point struct {
 	step workflow.StepName
 	back bool // of a move that is rolled back
@@ -39,6 +39,9 @@ func (s stage) points(kind workflow.Kind, keepMS int64) (list []point) {
 	st.Step, st.Back, st.Children = s.step, s.back, []workflow.Spec{{ID: "x-1"}}
 	for n, e := range workflow.Effects(st) {
 		list = append(list, point{s.step, s.back, n, e.Op})
+	}
+	if s.step == workflow.Copying {
+		list = append(list, point{s.step, s.back, -2, "after a table"})
 	}
 	if len(list) > 0 && s.step != workflow.Opened { // its last effect goes on until somebody ends it
 		list = append(list, point{s.step, s.back, -1, "store"})
