@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap/memory"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // newMixedCluster has a PostgreSQL database or a file as each shard.
@@ -125,6 +126,44 @@ func TestVerify(t *testing.T) {
 			c.stray(other(4), "notes", []string{"k"}, "4\ttwice\n4\ttwice\n4\ttwice\n")
 			found := verify(VerifyRequest{})
 			want("strays", 160, 10, 6, 3, 1, 0, found["all"])
+			// Piece by piece, each call as if by another process.
+			calls, bytes, pieces := 0, int64(0), map[string]VerifyResult{}
+			for req := (VerifyRequest{ID: "nightly", ForMS: 1, PieceBytes: 1}); ; calls++ {
+				so, err := c.ops.VerifyPieces(ctx, req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range so.Found {
+					pieces[v.Table+" "+v.Shard] = v
+				}
+				if so.Ended {
+					if is := fmt.Sprint(so.Rows, so.Orphans, so.Tables, so.TablesAll, so.Errors); is != "160 10 2 2 0" {
+						t.Errorf("rows, orphans, tables, of, errors: %s", is)
+					}
+					break
+				}
+				if so.Bytes < bytes || so.BytesAll == 0 || so.RowsAll == 0 || so.Table != "" && so.Piece > so.Pieces {
+					t.Errorf("progress: %+v", so)
+				}
+				bytes = so.Bytes
+				if _, err := c.ops.VerifyPieces(ctx, VerifyRequest{ID: "nightly", Table: "notes"}); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState {
+					t.Errorf("the id of another verification is taken: %v", err)
+				}
+			}
+			if calls < 4 {
+				t.Errorf("it ended after %d calls", calls)
+			}
+			for name, v := range pieces {
+				if is, whole := fmt.Sprintf("%+v", v), fmt.Sprintf("%+v", found[name]); is != whole {
+					t.Errorf("in pieces\n%s, whole\n%s", is, whole)
+				}
+			}
+			if len(pieces) != len(found)-1 { // and "all"
+				t.Errorf("%d results, not %d", len(pieces), len(found)-1)
+			}
+			if list, err := c.dir.Records(ctx, verifyPrefix, "", 10); err != nil || len(list) > 0 {
+				t.Errorf("records are left: %v, %v", list, err)
+			}
 			want("a dry run", 160, 10, 6, 3, 1, 0, verify(VerifyRequest{Repair: true, Meta: Meta{DryRun: true}})["all"])
 			if v := found["public.orders "+other(50)]; len(v.Sample) == 0 {
 				t.Errorf("no sample: %+v", found)
