@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -391,8 +392,8 @@ func (v *verifier) orphans(ctx context.Context, repair bool) error {
 				}
 				byOwner[at.Shard] = append(byOwner[at.Shard], k)
 			}
-			for owner, keys := range byOwner {
-				if err := v.compare(ctx, conn, owner, keys, repair); err != nil {
+			for _, owner := range slices.Sorted(maps.Keys(byOwner)) {
+				if err := v.compare(ctx, conn, owner, byOwner[owner], repair); err != nil {
 					return err
 				}
 			}
