@@ -21,20 +21,24 @@ const (
 	OpDefaultOpen = "default_shard_open"
 )
 
+// CopyRows makes the rows of a table on one shard those of another, and compares them; ahead, while others write to the
+// other, it need not compare. Both conversations are in a transaction.
+type CopyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahead bool) error
+
 // Rehome makes another shard the default shard, with the rows of all whole tables, while statements go on. Those that
 // write to whole tables wait until it is done. Run again after a failure, it goes on where it stopped, or from the beginning.
 //
-//	closed on the old ──copied──▶ closed on both ──map──▶ every member knows ──▶ open on the new
-//	      │ crash                       │ crash                   │ crash
-//	      ▼                             ▼                         ▼
-//	Recover opens the old; what was copied is dropped by the next try     Recover opens the new
+//	copied ahead ──▶ closed on the old ──copied──▶ closed on both ──map──▶ every member knows ──▶ open on the new
+//	                       │ crash                       │ crash                   │ crash
+//	                       ▼                             ▼                         ▼
+//	                 Recover opens the old; what was copied is dropped by the next try     Recover opens the new
 //
 // A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. copyRows
-// copies a table's rows and compares both; await returns when every member has acknowledged a version of the map.
+// makes a table's rows those of the other shard and compares both; ahead, while they change, it need not compare. await returns when every member has acknowledged a version of the map.
 //
 // Errors: 42704 for an unknown shard; 0A000 for whole tables that cannot be made there; 55P03 when a table was not to be locked in
 // time; 40001 when another change came in between; those of copyRows and await.
-func Rehome(ctx context.Context, o Options, to string, copyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error, await func(ctx context.Context, version uint64) error) error {
+func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await func(ctx context.Context, version uint64) error) error {
 	o = o.withDefaults()
 	snap, err := o.Directory.Load(ctx)
 	if err != nil {
@@ -44,13 +48,18 @@ func Rehome(ctx context.Context, o Options, to string, copyRows func(ctx context
 		return sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", to).WithHint("see: cleave shard list")
 	}
 	if snap.State().DefaultShard != to {
+		made, err := copyAhead(ctx, o, snap, to, copyRows)
+		if err != nil && (ctx.Err() != nil || errors.Is(err, errCrash)) {
+			return err
+		}
+		// After any other error all is copied while the tables are closed, or that fails as well.
 		if err := closeWhole(ctx, o); err != nil {
 			return err
 		}
 		if err := o.stop("closed"); err != nil {
 			return err
 		}
-		if err := carry(ctx, o, to, copyRows); err != nil {
+		if err := carry(ctx, o, to, copyRows, made); err != nil {
 			if errors.Is(err, errCrash) {
 				return err
 			}
@@ -184,44 +193,133 @@ func openWhole(ctx context.Context, o Options) error {
 	return t.Commit(ctx)
 }
 
-// carry copies the whole tables and changes the map, while schema changes are kept out.
-func carry(ctx context.Context, o Options, to string, copyRows func(context.Context, engine.Conn, engine.Conn, *shardmap.Table) error) error {
+// copyAhead makes the whole tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
+// here, and returns how they were made. Of a file it does nothing: nobody could write to that meanwhile.
+func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to string, copyRows CopyRows) (made []Statement, err error) {
+	if sh, _ := snap.Shard(to); sh.Engine != enginePostgres {
+		return nil, nil
+	}
+	t, err := Begin(ctx, o, snap)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Rollback(ctx)
+	from, err := t.open(ctx, snap.State().DefaultShard)
+	if err != nil {
+		return nil, err
+	}
+	d, made, err := t.carried(ctx, from, wholeTables(snap))
+	if err != nil || len(made) == 0 {
+		return nil, err
+	}
+	p, err := t.open(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.makeCarried(ctx, p, d, made); err != nil {
+		return nil, err
+	}
+	if err := t.fillCarried(ctx, from, p, d, made, copyRows, true); err != nil {
+		return nil, err
+	}
+	if err := t.closing(ctx, p, wholeTables(snap), true); err != nil {
+		return nil, err
+	}
+	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+		return nil, err
+	}
+	p.done = true
+	return made, o.stop("ahead")
+}
+
+// carried reads how the whole tables are made.
+func (t *Tx) carried(ctx context.Context, from *part, names []planner.TableName) (*distribution, []Statement, error) {
+	d := &distribution{}
+	for _, n := range names {
+		desc, err := t.describe(ctx, from, n)
+		if err != nil {
+			return nil, nil, err
+		}
+		if desc.Partitioned || desc.Inherits {
+			return nil, nil, sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
+		}
+		if err := t.planCarry(ctx, from, d, n, desc); err != nil {
+			return nil, nil, err
+		}
+	}
+	statements, err := t.madeOf(d)
+	return d, statements, err
+}
+
+// makeCarried makes the tables on the new shard, in place of what an earlier try has left.
+func (t *Tx) makeCarried(ctx context.Context, p *part, d *distribution, statements []Statement) error {
+	if err := t.clearCarried(ctx, p, d); err != nil {
+		return err
+	}
+	for _, s := range statements {
+		if err := replayStatement(ctx, p.conn, s); err != nil {
+			return t.broke(p, replayError(err, p.shard, shardmap.Entry{Version: t.base.Version()}, s))
+		}
+	}
+	return nil
+}
+
+// fillCarried copies the rows.
+func (t *Tx) fillCarried(ctx context.Context, from, p *part, d *distribution, statements []Statement, copyRows CopyRows, ahead bool) error {
+	// In the order in which they were made: what a foreign key refers to comes first.
+	for _, s := range statements {
+		for _, name := range s.Creates {
+			at := slices.IndexFunc(d.tables, func(o shardmap.Table) bool { return o.QualifiedName() == name })
+			if at < 0 {
+				continue
+			}
+			if err := copyRows(ctx, from.conn, p.conn, &d.tables[at], ahead); err != nil {
+				return t.broke(p, err)
+			}
+		}
+	}
+	return nil
+}
+
+// stands reports whether the tables are on the new shard as they were made ahead: made in the same way, and closed since.
+func (t *Tx) stands(ctx context.Context, p *part, d *distribution, statements, made []Statement) bool {
+	if len(made) == 0 || !slices.EqualFunc(statements, made, func(a, b Statement) bool { return a.Text == b.Text }) {
+		return false
+	}
+	for i, n := range d.Tables {
+		desc, err := p.conn.DescribeTable(ctx, n.Schema, n.Name)
+		if err != nil || desc.Guard == nil || desc.Guard.Keyspace != "" || differs(d.descs[i], desc) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// carry copies the whole tables, or what has changed since they were copied ahead, and changes the map, while schema changes
+// are kept out.
+func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []Statement) error {
 	t, from, err := locked(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer t.Rollback(ctx)
 	names := wholeTables(t.base)
-	d := &distribution{}
-	for _, n := range names {
-		desc, err := t.describe(ctx, from, n)
-		if err != nil {
-			return err
-		}
+	d, statements, err := t.carried(ctx, from, names)
+	if err != nil {
+		return err
+	}
+	for _, desc := range d.descs {
 		if desc.Guard == nil || desc.Guard.Keyspace != "" {
 			return t.again("the whole tables were opened by another session meanwhile")
 		}
-		if desc.Partitioned || desc.Inherits {
-			return sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
-		}
-		if err := t.planCarry(ctx, from, d, n, desc); err != nil {
-			return err
-		}
-	}
-	statements, err := t.madeOf(d)
-	if err != nil {
-		return err
 	}
 	p, err := t.open(ctx, to)
 	if err != nil {
 		return err
 	}
-	if err := t.clearCarried(ctx, p, names); err != nil {
-		return err
-	}
-	for _, s := range statements {
-		if err := replayStatement(ctx, p.conn, s); err != nil {
-			return t.broke(p, replayError(err, to, shardmap.Entry{Version: t.base.Version()}, s))
+	if !t.stands(ctx, p, d, statements, made) {
+		if err := t.makeCarried(ctx, p, d, statements); err != nil {
+			return err
 		}
 	}
 	state := t.base.State().Clone()
@@ -235,17 +333,8 @@ func carry(ctx context.Context, o Options, to string, copyRows func(context.Cont
 				WithHint("alter it through the router to what both engines have")
 		}
 	}
-	// In the order in which they were made: what a foreign key refers to comes first.
-	for _, s := range statements {
-		for _, name := range s.Creates {
-			at := slices.IndexFunc(d.tables, func(o shardmap.Table) bool { return o.QualifiedName() == name })
-			if at < 0 {
-				continue
-			}
-			if err := copyRows(ctx, from.conn, p.conn, &d.tables[at]); err != nil {
-				return t.broke(p, err)
-			}
-		}
+	if err := t.fillCarried(ctx, from, p, d, statements, copyRows, false); err != nil {
+		return err
 	}
 	if err := t.views(ctx, p); err != nil {
 		return err
@@ -325,9 +414,9 @@ func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.
 }
 
 // clearCarried drops what an earlier try has left. A table that takes writes is nobody's leftover.
-func (t *Tx) clearCarried(ctx context.Context, p *part, names []planner.TableName) error {
+func (t *Tx) clearCarried(ctx context.Context, p *part, d *distribution) error {
 	var list []string
-	for _, n := range names {
+	for _, n := range d.Tables {
 		desc, err := p.conn.DescribeTable(ctx, n.Schema, n.Name)
 		if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
 			continue

@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ type notes struct {
 	done    sync.WaitGroup
 	retried atomic.Int64
 	counted atomic.Int64
+	longest atomic.Int64 // that a client was without an acknowledged write, nanoseconds
 
 	mu     sync.Mutex
 	acked  map[int64]bool
@@ -59,6 +61,7 @@ func (n *notes) client(ctx context.Context, author int) {
 		return
 	}
 	defer func() { _ = conn.Close(one) }()
+	last := time.Now()
 	for i, mine := 0, int64(0); ctx.Err() == nil; i++ {
 		err := func() error {
 			tx, err := conn.Begin(one)
@@ -81,6 +84,8 @@ func (n *notes) client(ctx context.Context, author int) {
 			}
 			mine = written
 			n.counted.Add(1)
+			n.longest.Store(max(n.longest.Load(), int64(time.Since(last))))
+			last = time.Now()
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.acked[id] = true
@@ -109,7 +114,7 @@ func (n *notes) end() {
 	t.Helper()
 	n.stop()
 	n.done.Wait()
-	t.Logf("%d notes, %d refused and to be run again", len(n.acked), n.retried.Load())
+	t.Logf("%d notes, %d refused and to be run again; none was written for %s at most", len(n.acked), n.retried.Load(), time.Duration(n.longest.Load()).Round(time.Millisecond))
 	for _, err := range n.failed {
 		t.Errorf("a statement failed: %v", err)
 	}
@@ -136,6 +141,9 @@ func (n *notes) end() {
 	}
 }
 
+// wholeRows is how many rows a table has that is not sharded and is carried to a server: for figures.
+var wholeRows = flag.Int("whole-rows", 3000, "rows of a table that is not sharded")
+
 // TestGrow: a cluster of SQLite files goes to PostgreSQL databases while clients write to sharded and other tables.
 func TestGrow(t *testing.T) {
 	c := start(t, "sqlite", "sqlite")
@@ -147,6 +155,7 @@ func TestGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.await(res.Workflow.ID, "done")
+	c.exec(`CREATE TABLE old (id int PRIMARY KEY, body text, at timestamptz DEFAULT now())`, fmt.Sprintf(`INSERT INTO old (id, body) SELECT g, 'row ' || g FROM generate_series(1, %d) AS g`, *wholeRows))
 	n := c.notes(2)
 	l := c.work(2)
 	req := admin.GrowRequest{To: []admin.BootstrapShard{{Name: "a", URL: pgtest.Database(t), Weight: 1}, {Name: "b", URL: pgtest.Database(t), Weight: 1}}}
@@ -181,6 +190,9 @@ func TestGrow(t *testing.T) {
 		if n := c.onShard(shard, `SELECT count(*) FROM kind`); n != "2" {
 			t.Errorf("%s has %s kinds", shard, n)
 		}
+	}
+	if n := c.number(`SELECT count(*) FROM old`); n != int64(*wholeRows) {
+		t.Errorf("%d rows of the table that nobody wrote to", n)
 	}
 	// And it goes on as a cluster of servers.
 	c.exec(`INSERT INTO note (author, body) VALUES (0, 'after')`, `ALTER TABLE note ADD more int DEFAULT 7`, `CREATE TABLE later (id serial PRIMARY KEY)`,
