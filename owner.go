@@ -394,8 +394,8 @@ func (c *Cluster) owner(ctx context.Context, keyspaceName string, key []any) (*O
 	if err != nil {
 		return nil, err
 	}
-	if _, named := c.rooms.Executor.CountUnit(ko.snap, a.Unit); named {
-		c.rooms.Executor.Named(keyspaceName, k.Texts())
+	if c.rooms.Executor.CountLookup(ko.snap, a.Unit) {
+		c.rooms.Executor.NamedLookup(keyspaceName, k.Texts())
 	}
 	if a.Range >= 0 {
 		return ko.ranges[a.Range], nil

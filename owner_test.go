@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,6 +81,36 @@ func TestForKeyFindsWhatTheRouterFinds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestForKeyIsLoad: each call counts for the range of its key, and a key that is asked for often is hot.
+func TestForKeyIsLoad(t *testing.T) {
+	t.Parallel()
+	ctx, folder := context.Background(), t.TempDir()
+	file := filepath.Join(folder, "settings.yaml")
+	if err := os.WriteFile(file, []byte("data: "+filepath.Join(folder, "data")+"\nshards: 2\nload-window: 1s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, file)
+	if _, err := c.Admin().CreateKeyspace(ctx, admin.CreateKeyspaceRequest{Name: "k", Strategy: "hash", KeyTypes: []string{"bigint"}}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := c.Admin().ShardOf(ctx, admin.ShardOfRequest{Keyspace: "k", Key: []string{"7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool {
+		for range 10_000 {
+			if _, err := c.ForKey(ctx, "k", 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, err := c.Admin().Heat(ctx, admin.HeatRequest{Keyspace: "k"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(h.Ranges) == 1 && h.Ranges[0].Shard == want.Shard && h.Ranges[0].Statements > 100 && len(h.Keys) == 1 && h.Keys[0].Key[0] == "7" && h.Keys[0].Share > 0.9
+	})
 }
 
 func await(t testing.TB, what func() bool) {

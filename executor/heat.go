@@ -34,8 +34,9 @@ type metered struct {
 
 // load measures where the load is, see package heat.
 type load struct {
-	now  atomic.Pointer[metered]
-	keys *heat.Sketch
+	now     atomic.Pointer[metered]
+	keys    *heat.Sketch
+	lookups atomic.Uint64 // samples of CountLookup
 
 	mu     sync.Mutex
 	window time.Duration
@@ -109,6 +110,21 @@ func (e *Executor) CountRow(snap *shardmap.Snapshot, unit int) {
 // Named counts the key of a statement for the hot keys.
 func (e *Executor) Named(ks string, key []string) {
 	e.load.keys.Add(ks + "\x00" + strings.Join(key, "\x00"))
+}
+
+// lookedAt is of how many samples of CountLookup one is named: finding an owner takes less time than that.
+const lookedAt = 8
+
+// CountLookup is CountUnit for a key whose owner is all that was asked for. named: the key is to be given
+// to NamedLookup.
+func (e *Executor) CountLookup(snap *shardmap.Snapshot, unit int) (named bool) {
+	_, sample := e.CountUnit(snap, unit)
+	return sample && e.load.lookups.Add(1)%lookedAt == 0
+}
+
+// NamedLookup is Named for such a key.
+func (e *Executor) NamedLookup(ks string, key []string) {
+	e.load.keys.AddTimes(ks+"\x00"+strings.Join(key, "\x00"), lookedAt)
 }
 
 // fold takes in what was counted; mu is held.

@@ -86,5 +86,24 @@ func TestSpans(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s %v: %v, %v, want %v", c.sql, c.args, got, err, want)
 		}
+		// What is counted as load is each range once, of those shards.
+		var units []Units
+		if _, err := target.Touch(snap, &args, &units); err != nil {
+			t.Error(err)
+		}
+		ix, _ := snap.Keyspace(target.Keyspace)
+		end := ix.FirstUnit() - 1
+		for _, u := range units {
+			if u.From <= end || u.To <= u.From || u.To > ix.FirstUnit()+ix.UnitCount() {
+				t.Errorf("%s %v: units %v", c.sql, c.args, units)
+				break
+			}
+			end = u.To
+			for n := u.From; n < u.To; n++ {
+				if _, shard, _ := ix.Unit(n - ix.FirstUnit()); !slices.Contains(got, shard) {
+					t.Errorf("%s %v: unit %d is on %s, not on %v", c.sql, c.args, n, shard, got)
+				}
+			}
+		}
 	}
 }

@@ -76,7 +76,9 @@ func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size, unit
 			case k.Strategy == keyspace.Hash:
 				pieces = p.halve(pieces, c, 0)
 			default:
-				c.from, c.to, c.cuts = cuts.within(k.Types, c.part)
+				if byBytes, byLoad, _ := p.large(&c); byBytes || byLoad {
+					c.from, c.to, c.cuts = cuts.within(k.Types, c.part)
+				}
 				pieces = p.halveKeys(pieces, c, k.Seed, 0)
 			}
 		}
@@ -188,7 +190,7 @@ type cutsOf []measuredRange
 
 type measuredRange struct {
 	high string // as keys are ordered, "" in the last
-	cuts []cutAt
+	cuts []Cut
 }
 
 // of returns the cuts of a range keyspace.
@@ -202,12 +204,7 @@ func (w *cutting) of(k *shardmap.Keyspace) cutsOf {
 		if high := ix.Def().Ranges[n].High; high != nil {
 			out[n].high = ordered(k.Types, high)
 		}
-		for _, c := range w.cuts[k.Name][n] {
-			if enc := ordered(k.Types, c.At); enc != "" {
-				out[n].cuts = append(out[n].cuts, cutAt{c.At, enc, c.Below})
-			}
-		}
-		slices.SortFunc(out[n].cuts, func(a, b cutAt) int { return cmp.Compare(a.enc, b.enc) })
+		out[n].cuts = w.cuts[k.Name][n]
 	}
 	return out
 }
@@ -225,7 +222,13 @@ func (m cutsOf) within(types []keyspace.Type, p shardmap.Part) (from, to float64
 	if n == len(m) || len(m[n].cuts) == 0 {
 		return 0, 0, nil
 	}
-	to, cuts = 1, m[n].cuts
+	for _, c := range m[n].cuts {
+		if enc := ordered(types, c.At); enc != "" {
+			cuts = append(cuts, cutAt{c.At, enc, c.Below})
+		}
+	}
+	to = 1
+	slices.SortFunc(cuts, func(a, b cutAt) int { return cmp.Compare(a.enc, b.enc) })
 	at, same := slices.BinarySearchFunc(cuts, low, compareCut)
 	if same {
 		at++

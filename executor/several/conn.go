@@ -91,7 +91,7 @@ type Conn struct {
 	started      time.Time // when the transaction began
 	clockOn      string    // the shard whose transaction's time is the transaction's, see clock
 	clockText    string
-	units        []planner.Units // of shardsOf
+	units        [4]planner.Units // of shardsOf
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with a cancel; of the frames that are run

@@ -127,10 +127,10 @@ func (c *Conn) mayWrite(p *part, write bool) {
 // shardsOf returns the shards of a target that is about to be read or changed, and counts it for the load
 // of the ranges that it touches.
 func (c *Conn) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
-	c.units = c.units[:0]
-	shards, err := t.Touch(snap, args, &c.units)
+	units := c.units[:0]
+	shards, err := t.Touch(snap, args, &units)
 	if err == nil {
-		c.ex.CountSeveral(snap, c.units, len(shards))
+		c.ex.CountSeveral(snap, units, len(shards))
 	}
 	return shards, err
 }

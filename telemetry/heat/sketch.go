@@ -37,19 +37,22 @@ func NewSketch(size int) *Sketch {
 
 // Add counts a key once. It waits for nobody: while another one is counted it does
 // nothing and returns false.
-func (s *Sketch) Add(key string) bool {
+func (s *Sketch) Add(key string) bool { return s.AddTimes(key, 1) }
+
+// AddTimes is Add for a key that stands for n which are not looked at.
+func (s *Sketch) AddTimes(key string, n float64) bool {
 	if len(key) > KeyMax || !s.mu.TryLock() {
 		return false
 	}
 	defer s.mu.Unlock()
-	s.all++
+	s.all += n
 	if i, ok := s.place[key]; ok {
-		s.list[i].Count++
+		s.list[i].Count += n
 		return true
 	}
 	if len(s.list) < s.size {
 		s.place[strings.Clone(key)] = len(s.list)
-		s.list = append(s.list, Counted{Key: strings.Clone(key), Count: 1})
+		s.list = append(s.list, Counted{Key: strings.Clone(key), Count: n})
 		return true
 	}
 	least := 0
@@ -60,7 +63,7 @@ func (s *Sketch) Add(key string) bool {
 	}
 	c := &s.list[least]
 	delete(s.place, c.Key)
-	*c = Counted{Key: strings.Clone(key), Count: c.Count + 1, Error: c.Count}
+	*c = Counted{Key: strings.Clone(key), Count: c.Count + n, Error: c.Count}
 	s.place[c.Key] = least
 	return true
 }
