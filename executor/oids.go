@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -313,7 +314,7 @@ func renumbered(here, there string) map[int16]int16 {
 // waits for: the caller may hold others.
 func (e *Executor) ask(ctx context.Context, shard, sql string) (*engine.Result, error) {
 	c, err := e.Acquire(WithoutQueue(ctx), shard, nil)
-	if err != nil && ctx.Err() == nil {
+	if errors.Is(err, ErrFull) {
 		c, err = e.DialAs(ctx, shard, nil)
 	}
 	if err != nil {

@@ -137,6 +137,18 @@ func TestShardThatDoesNotAnswer(t *testing.T) {
 	if n := one[int](t, conn, fmt.Sprintf(sel, keys[2][5])); n != 0 {
 		t.Errorf("%d rows of a transaction that was given up", n)
 	}
+	// Without the default shard, which numbers tables for clients, others answer all the same.
+	exec(t, conn, "CREATE TABLE another (x int)") // what was known of tables was of the older schema
+	exec(t, conn, fmt.Sprintf(ins, keys[2][6], 1))
+	thaw = freeze(t, up)
+	within(30*time.Second, "a shard beside the default shard", "", func() string {
+		r := conn.PgConn().ExecParams(ctx, fmt.Sprintf("SELECT note FROM orders WHERE tenant_id = %d", keys[2][6]), nil, nil, nil, nil).Read()
+		if r.Err == nil && (len(r.Rows) != 1 || r.FieldDescriptions[0].TableOID != 0) {
+			t.Errorf("%d rows, of a table with the OID %v, which nobody could know", len(r.Rows), r.FieldDescriptions)
+		}
+		return codeOf(r.Err)
+	})
+	thaw()
 }
 
 // TestFaultEndsOneSession makes the router panic inside a session.
