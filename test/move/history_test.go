@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -303,7 +304,7 @@ func (h *histories) work(ctx context.Context, id int, r *rand.Rand) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		c := &client{h: h, id: id, r: r, conn: conn, prepared: map[string]string{}, lone: h.kind == "sqlite" && at > 0}
+		c := &client{h: h, id: id, r: r, conn: conn, prepared: map[string]string{}}
 		for n := 0; n < 300 && ctx.Err() == nil && !conn.IsClosed(); n++ {
 			c.one(bg)
 			time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // those who move the data need the machine too
@@ -510,6 +511,9 @@ func (h *histories) run() {
 	defer stopDriving()
 	h.rec.Store(&recorder{begun: time.Now(), objects: map[string][]porcupine.Operation{}})
 	before, _, _ := h.read(t)
+	if h.kind == "sqlite" {
+		h.ring()
+	}
 	total := 0
 	for end, n := time.Now().Add(*soak), 0; ; n++ {
 		rec := &recorder{begun: time.Now(), objects: map[string][]porcupine.Operation{}}
@@ -581,6 +585,64 @@ func (h *histories) run() {
 		return
 	}
 	h.clean()
+}
+
+// ring has two transactions on two routers wait for each other, each with the file that the other one wants: one
+// of them is told so, and the other one goes on. The waits have no other end.
+func (h *histories) ring() {
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	var conns [2]*pgconn.PgConn
+	for i := range conns {
+		conn, err := h.dial(ctx, h.routers[i].url())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		conns[i] = conn
+	}
+	do := func(i int, sql string) error { _, err := conns[i].Exec(ctx, sql).ReadAll(); return err }
+	// One tenant of each shard of which two have some; what moves meanwhile is tried again.
+	for try := 0; ; try++ {
+		var tenants []string
+		for _, shard := range []string{"s0", "s1", "s2"} {
+			if tenant := h.onShard(shard, "SELECT coalesce(min(tenant)::text, '') FROM counter"); tenant != "" {
+				tenants = append(tenants, tenant)
+			}
+		}
+		if len(tenants) < 2 {
+			continue
+		}
+		add := func(tenant string) string { return "UPDATE counter SET n = n + 0 WHERE tenant = " + tenant }
+		var err error
+		for i := range conns {
+			for _, sql := range []string{"ROLLBACK", "SET lock_timeout = '10min'", "BEGIN", add(tenants[i])} {
+				if err == nil {
+					err = do(i, sql)
+				}
+			}
+		}
+		ends := make(chan error, 2)
+		began := time.Now()
+		for i := range conns {
+			go func() {
+				e := do(i, add(tenants[1-i]))
+				if do(i, "ROLLBACK") != nil && e == nil {
+					e = errors.New("no ROLLBACK")
+				}
+				ends <- e
+			}()
+		}
+		codes := []string{codeOf(<-ends), codeOf(<-ends)}
+		slices.Sort(codes)
+		if err == nil && slices.Equal(codes, []string{"", "40P01"}) {
+			h.t.Logf("a ring over two routers is found after %v", time.Since(began).Round(time.Millisecond))
+			return
+		}
+		if ctx.Err() != nil {
+			h.t.Fatalf("two transactions that wait for each other on two routers get %q (%v)", codes, err)
+		}
+	}
 }
 
 // failed reports whether anything must not have been, and writes everything down if so.
