@@ -47,37 +47,17 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 	if cur.State().DefaultShard == req.To {
 		res.Plan = []string{req.To + " is the default shard already: its whole tables take writes"}
 	}
+	opts := o.schemaOptions(req.Meta)
+	rows := schema.Carrier{Check: carriable, Copy: carryRows}
 	if req.DryRun {
+		if cur.State().DefaultShard != req.To {
+			if err := schema.Rehearse(ctx, opts, req.To, rows); err != nil {
+				return nil, err
+			}
+		}
 		return res, nil
 	}
-	opts := o.schemaOptions(req.Meta)
-	err = schema.Rehome(ctx, opts, req.To, func(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error {
-		count, err := engine.Exec(from, "SELECT count(*) FROM (SELECT 1 FROM "+quotedTable(t)+fmt.Sprintf(" LIMIT %d) AS n", wholeRowsMax+1))
-		if err != nil {
-			return err
-		}
-		if count.Rows[0][0].String == fmt.Sprint(wholeRowsMax+1) {
-			return sqlstate.New(sqlstate.ProgramLimitExceeded, "table %s has more than %d rows, and writers would wait too long", t.QualifiedName(), wholeRowsMax).
-				WithHint("shard it first: cleave table distribute %s --shard-key ...", t.Name)
-		}
-		if _, err := copyTable(ctx, from, to, t, 0); err != nil {
-			return err
-		}
-		want, err := readCopy(from, t, nil)
-		if err != nil {
-			return err
-		}
-		have, err := readCopy(to, t, nil)
-		if err != nil {
-			return err
-		}
-		if missing, extra := have.differs(want); missing+extra > 0 {
-			return sqlstate.New(sqlstate.DataCorrupted, "the copies of table %s differ in %d rows", t.QualifiedName(), max(missing, extra)).
-				WithHint("nothing was changed: look for values that the engines print differently")
-		}
-		return nil
-	}, o.awaitMembers)
-	if err != nil {
+	if err := schema.Rehome(ctx, opts, req.To, rows, o.awaitMembers); err != nil {
 		return nil, err
 	}
 	if cur, err = o.load(ctx); err != nil {
@@ -85,4 +65,37 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 	}
 	res.Version, res.Done = cur.Version(), true
 	return res, nil
+}
+
+// carriable refuses a table with more rows than are carried.
+func carriable(_ context.Context, from engine.Conn, t *shardmap.Table) error {
+	count, err := engine.Exec(from, "SELECT count(*) FROM (SELECT 1 FROM "+quotedTable(t)+fmt.Sprintf(" LIMIT %d) AS n", wholeRowsMax+1))
+	if err != nil {
+		return err
+	}
+	if count.Rows[0][0].String == fmt.Sprint(wholeRowsMax+1) {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "table %s has more than %d rows, and writers would wait too long", t.QualifiedName(), wholeRowsMax).
+			WithHint("shard it first: cleave table distribute %s --shard-key ...", t.Name)
+	}
+	return nil
+}
+
+// carryRows copies a whole table's rows and compares the copies.
+func carryRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error {
+	if _, err := copyTable(ctx, from, to, t, 0); err != nil {
+		return err
+	}
+	want, err := readCopy(from, t, nil)
+	if err != nil {
+		return err
+	}
+	have, err := readCopy(to, t, nil)
+	if err != nil {
+		return err
+	}
+	if missing, extra := have.differs(want); missing+extra > 0 {
+		return sqlstate.New(sqlstate.DataCorrupted, "the copies of table %s differ in %d rows", t.QualifiedName(), max(missing, extra)).
+			WithHint("nothing was changed: look for values that the engines print differently")
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/crashpoint"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -21,6 +22,14 @@ const (
 	OpDefaultOpen = "default_shard_open"
 )
 
+// Carrier is what is done with the rows of whole tables.
+type Carrier struct {
+	// Check says whether a table's rows can be carried.
+	Check func(ctx context.Context, from engine.Conn, t *shardmap.Table) error
+	// Copy copies a table's rows and compares both.
+	Copy func(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error
+}
+
 // Rehome makes another shard the default shard, with the rows of all whole tables, while statements go on. Those that
 // write to whole tables wait until it is done. Run again after a failure, it goes on where it stopped, or from the beginning.
 //
@@ -29,12 +38,12 @@ const (
 //	      ▼                             ▼                         ▼
 //	Recover opens the old; what was copied is dropped by the next try     Recover opens the new
 //
-// A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. copyRows
-// copies a table's rows and compares both; await returns when every member has acknowledged a version of the map.
+// A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. Before any is closed
+// all is made on the new shard in a transaction that is rolled back. await returns when every member has acknowledged a version of the map.
 //
-// Errors: 42704 for an unknown shard; 0A000 for whole tables that cannot be made there; 55P03 when a table was not to be locked in
-// time; 40001 when another change came in between; those of copyRows and await.
-func Rehome(ctx context.Context, o Options, to string, copyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error, await func(ctx context.Context, version uint64) error) error {
+// Errors: 42704 for an unknown shard; 0A000 for whole tables and views that cannot be made there, with nothing changed; 55P03 when a
+// table was not to be locked in time; 40001 when another change came in between; those of rows and await.
+func Rehome(ctx context.Context, o Options, to string, rows Carrier, await func(ctx context.Context, version uint64) error) error {
 	o = o.withDefaults()
 	snap, err := o.Directory.Load(ctx)
 	if err != nil {
@@ -44,13 +53,16 @@ func Rehome(ctx context.Context, o Options, to string, copyRows func(ctx context
 		return sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", to).WithHint("see: cleave shard list")
 	}
 	if snap.State().DefaultShard != to {
+		if err := Rehearse(ctx, o, to, rows); err != nil {
+			return err
+		}
 		if err := closeWhole(ctx, o); err != nil {
 			return err
 		}
 		if err := o.stop("closed"); err != nil {
 			return err
 		}
-		if err := carry(ctx, o, to, copyRows); err != nil {
+		if err := carry(ctx, o, to, rows); err != nil {
 			if errors.Is(err, errCrash) {
 				return err
 			}
@@ -91,6 +103,7 @@ func Rehome(ctx context.Context, o Options, to string, copyRows func(ctx context
 
 // stop is where tests stop a change that is no transaction.
 func (o Options) stop(step string) error {
+	crashpoint.Step(o.Actor)
 	if o.step == nil {
 		return nil
 	}
@@ -184,65 +197,101 @@ func openWhole(ctx context.Context, o Options) error {
 	return t.Commit(ctx)
 }
 
+// Rehearse makes the whole tables and views on another shard, as Rehome does, in a transaction that is rolled back.
+// Its errors are those of Rehome; nothing is changed by it.
+func Rehearse(ctx context.Context, o Options, to string, rows Carrier) error {
+	t, from, err := locked(ctx, o.withDefaults())
+	if err != nil {
+		return err
+	}
+	defer t.Rollback(ctx)
+	m, err := t.makeWhole(ctx, from, to, func(desc *engine.Table, table *shardmap.Table) error { return rows.Check(ctx, from.conn, table) })
+	if err != nil {
+		return err
+	}
+	return t.views(ctx, m.at)
+}
+
+// made is what was made on a shard for the whole tables.
+type made struct {
+	*distribution
+	at         *part
+	names      []planner.TableName
+	statements []Statement
+}
+
+// makeWhole makes the whole tables on another shard, without rows. fit judges each of them.
+func (t *Tx) makeWhole(ctx context.Context, from *part, to string, fit func(desc *engine.Table, table *shardmap.Table) error) (*made, error) {
+	m := &made{distribution: &distribution{}, names: wholeTables(t.base)}
+	for _, n := range m.names {
+		desc, err := t.describe(ctx, from, n)
+		if err != nil {
+			return nil, err
+		}
+		if desc.Partitioned || desc.Inherits {
+			return nil, sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
+		}
+		if err := t.planCarry(ctx, from, m.distribution, n, desc); err != nil {
+			return nil, err
+		}
+		if err := fit(desc, &m.tables[len(m.tables)-1]); err != nil {
+			return nil, t.broke(from, err)
+		}
+	}
+	var err error
+	if m.statements, err = t.madeOf(m.distribution); err != nil {
+		return nil, err
+	}
+	if m.at, err = t.open(ctx, to); err != nil {
+		return nil, err
+	}
+	if err := t.clearCarried(ctx, m.at, m.names); err != nil {
+		return nil, err
+	}
+	for _, s := range m.statements {
+		if err := replayStatement(ctx, m.at.conn, s); err != nil {
+			return nil, t.broke(m.at, replayError(err, to, shardmap.Entry{Version: t.base.Version()}, s))
+		}
+	}
+	for i, n := range m.names {
+		desc, err := t.describe(ctx, m.at, n)
+		if err != nil {
+			return nil, err
+		}
+		if diff := differs(m.descs[i], desc); diff != "" {
+			return nil, sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", m.tables[i].QualifiedName(), to, diff).OnShard(to).
+				WithHint("alter it through the router to what both engines have")
+		}
+	}
+	return m, nil
+}
+
 // carry copies the whole tables and changes the map, while schema changes are kept out.
-func carry(ctx context.Context, o Options, to string, copyRows func(context.Context, engine.Conn, engine.Conn, *shardmap.Table) error) error {
+func carry(ctx context.Context, o Options, to string, rows Carrier) error {
 	t, from, err := locked(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer t.Rollback(ctx)
-	names := wholeTables(t.base)
-	d := &distribution{}
-	for _, n := range names {
-		desc, err := t.describe(ctx, from, n)
-		if err != nil {
-			return err
-		}
+	m, err := t.makeWhole(ctx, from, to, func(desc *engine.Table, table *shardmap.Table) error {
 		if desc.Guard == nil || desc.Guard.Keyspace != "" {
 			return t.again("the whole tables were opened by another session meanwhile")
 		}
-		if desc.Partitioned || desc.Inherits {
-			return sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
-		}
-		if err := t.planCarry(ctx, from, d, n, desc); err != nil {
-			return err
-		}
-	}
-	statements, err := t.madeOf(d)
+		return rows.Check(ctx, from.conn, table)
+	})
 	if err != nil {
 		return err
 	}
-	p, err := t.open(ctx, to)
-	if err != nil {
-		return err
-	}
-	if err := t.clearCarried(ctx, p, names); err != nil {
-		return err
-	}
-	for _, s := range statements {
-		if err := replayStatement(ctx, p.conn, s); err != nil {
-			return t.broke(p, replayError(err, to, shardmap.Entry{Version: t.base.Version()}, s))
-		}
-	}
+	p, names, d := m.at, m.names, m.distribution
 	state := t.base.State().Clone()
-	for i, n := range names {
-		desc, err := t.describe(ctx, p, n)
-		if err != nil {
-			return err
-		}
-		if diff := differs(d.descs[i], desc); diff != "" {
-			return sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", d.tables[i].QualifiedName(), to, diff).OnShard(to).
-				WithHint("alter it through the router to what both engines have")
-		}
-	}
 	// In the order in which they were made: what a foreign key refers to comes first.
-	for _, s := range statements {
+	for _, s := range m.statements {
 		for _, name := range s.Creates {
 			at := slices.IndexFunc(d.tables, func(o shardmap.Table) bool { return o.QualifiedName() == name })
 			if at < 0 {
 				continue
 			}
-			if err := copyRows(ctx, from.conn, p.conn, &d.tables[at]); err != nil {
+			if err := rows.Copy(ctx, from.conn, p.conn, &d.tables[at]); err != nil {
 				return t.broke(p, err)
 			}
 		}

@@ -22,7 +22,8 @@ func TestRehomeCrash(t *testing.T) {
 	}
 	c.query("shard-0", "INSERT INTO parent SELECT n FROM generate_series(1, 10) AS n; INSERT INTO child SELECT n, n FROM generate_series(1, 10) AS n")
 	rehome := func(o Options, to string) error {
-		return Rehome(ctx, o, to, func(_ context.Context, from, to engine.Conn, table *shardmap.Table) error {
+		check := func(context.Context, engine.Conn, *shardmap.Table) error { return nil }
+		return Rehome(ctx, o, to, Carrier{check, func(_ context.Context, from, to engine.Conn, table *shardmap.Table) error {
 			res, err := engine.Exec(from, "SELECT * FROM "+table.QualifiedName())
 			if err != nil {
 				return err
@@ -40,7 +41,7 @@ func TestRehomeCrash(t *testing.T) {
 				}
 			}
 			return nil
-		}, func(context.Context, uint64) error { return nil })
+		}}, func(context.Context, uint64) error { return nil })
 	}
 	rows := 10
 	look := func(at string) string {
