@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/crashpoint"
@@ -141,6 +143,69 @@ func locked(ctx context.Context, o Options) (*Tx, *part, error) {
 	return t, t.part(t.base.State().DefaultShard), nil
 }
 
+// Bounds of taking the locks of two SQLite files together.
+const (
+	bothWait  = 100 * time.Millisecond // for the second one
+	bothMax   = 30 * time.Second       // for all tries
+	bothPause = 20 * time.Millisecond  // the shortest pause between two
+)
+
+// both runs f in a transaction that has the locks of the default shard, which keep schema changes out, and of another shard. Where that
+// is a SQLite file its lock is that of everything in it, and whoever writes to both may have one and wait for the other. So the
+// second one is waited for with little patience, and the next try begins with it.
+func (o Options) both(ctx context.Context, to string, f func(t *Tx, from *part) error) error {
+	began := time.Now()
+	for try := 0; ; try++ {
+		err := o.bothOnce(ctx, to, try%2 == 1, f)
+		if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || time.Since(began) > bothMax {
+			return err
+		}
+		pause := bothPause << min(try, 4)
+		select {
+		case <-time.After(pause + rand.N(pause)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *Tx, from *part) error) error {
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return directoryError(err)
+	}
+	t, err := Begin(ctx, o, snap)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback(ctx)
+	take := []func() error{func() error { return t.lock(ctx) }, func() error {
+		p, err := t.open(ctx, to)
+		if err != nil {
+			return err
+		}
+		return t.mark(ctx, p)
+	}}
+	if first {
+		slices.Reverse(take)
+	}
+	for i, name := range map[bool][]string{false: {snap.State().DefaultShard, to}, true: {to, snap.State().DefaultShard}}[first] {
+		if def, _ := snap.Shard(name); i == 1 && def != nil && def.Engine != enginePostgres {
+			p, err := t.open(ctx, name)
+			if err != nil {
+				return err
+			}
+			if _, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", bothWait.Milliseconds())); err != nil {
+				return err
+			}
+		}
+		if err := take[i](); err != nil {
+			return err
+		}
+	}
+	return f(t, t.part(t.base.State().DefaultShard))
+}
+
 // closing locks the whole tables and sets or drops the guard that refuses every write.
 func (t *Tx) closing(ctx context.Context, p *part, names []planner.TableName, closed bool) error {
 	if len(names) == 0 {
@@ -200,11 +265,10 @@ func openWhole(ctx context.Context, o Options) error {
 // Rehearse makes the whole tables and views on another shard, as Rehome does, in a transaction that is rolled back.
 // Its errors are those of Rehome; nothing is changed by it.
 func Rehearse(ctx context.Context, o Options, to string, rows Carrier) error {
-	t, from, err := locked(ctx, o.withDefaults())
-	if err != nil {
-		return err
-	}
-	defer t.Rollback(ctx)
+	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error { return t.rehearse(ctx, from, to, rows) })
+}
+
+func (t *Tx) rehearse(ctx context.Context, from *part, to string, rows Carrier) error {
 	m, err := t.makeWhole(ctx, from, to, func(desc *engine.Table, table *shardmap.Table) error { return rows.Check(ctx, from.conn, table) })
 	if err != nil {
 		return err
@@ -268,11 +332,10 @@ func (t *Tx) makeWhole(ctx context.Context, from *part, to string, fit func(desc
 
 // carry copies the whole tables and changes the map, while schema changes are kept out.
 func carry(ctx context.Context, o Options, to string, rows Carrier) error {
-	t, from, err := locked(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer t.Rollback(ctx)
+	return o.both(ctx, to, func(t *Tx, from *part) error { return t.carry(ctx, from, to, rows) })
+}
+
+func (t *Tx) carry(ctx context.Context, from *part, to string, rows Carrier) error {
 	m, err := t.makeWhole(ctx, from, to, func(desc *engine.Table, table *shardmap.Table) error {
 		if desc.Guard == nil || desc.Guard.Keyspace != "" {
 			return t.again("the whole tables were opened by another session meanwhile")
@@ -303,7 +366,7 @@ func carry(ctx context.Context, o Options, to string, rows Carrier) error {
 		return err
 	}
 	// What the default shard has noted is done here as well.
-	entries, err := History(ctx, o.Directory, 0)
+	entries, err := History(ctx, t.opts.Directory, 0)
 	if err != nil {
 		return err
 	}
@@ -320,7 +383,8 @@ func carry(ctx context.Context, o Options, to string, rows Carrier) error {
 	if err := t.step("carried", to); err != nil {
 		return err
 	}
-	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+	// The lock's note is of no change.
+	if _, err := t.run(ctx, p, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)+"; COMMIT"); err != nil {
 		return err
 	}
 	p.done = true
@@ -328,7 +392,7 @@ func carry(ctx context.Context, o Options, to string, rows Carrier) error {
 		return err
 	}
 	state.DefaultShard, state.DefaultEpoch = to, t.base.Version()+1
-	_, err = o.Directory.Update(ctx, shardmap.Change{Expect: t.base.Version(), By: o.Actor, Why: fmt.Sprintf("the default shard is %s, no longer %s", to, from.shard), Op: OpDefault}, state)
+	_, err = t.opts.Directory.Update(ctx, shardmap.Change{Expect: t.base.Version(), By: t.opts.Actor, Why: fmt.Sprintf("the default shard is %s, no longer %s", to, from.shard), Op: OpDefault}, state)
 	if err != nil {
 		return directoryError(err)
 	}

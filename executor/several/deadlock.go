@@ -46,14 +46,16 @@ type waiting struct {
 // fileWaits say which write locks of SQLite shards a transaction has, and for which it waits.
 type fileWaits struct {
 	Has   []string `json:"has"`
-	Waits string   `json:"waits"`
+	Waits []string `json:"waits"` // one, or those that the cutover needs for which it waits
 	Since int64    `json:"since"` // of the wait, in Unix nanoseconds
 	Said  int      `json:"said"`  // how often this was said
+	// Passive: it waits for a cutover, and does not look for rings itself. It gives way to nobody: another one in the ring does.
+	Passive bool `json:"passive,omitempty"`
 }
 
-// edge names the wait of a transaction for a file.
+// edge names the wait of a transaction for files.
 func (f *fileWaits) edge(id string) string {
-	return f.Waits + " " + id + " " + strconv.FormatInt(f.Since, 10)
+	return strings.Join(f.Waits, ",") + " " + id + " " + strconv.FormatInt(f.Since, 10)
 }
 
 type backend struct {
@@ -124,10 +126,10 @@ func (c *Conn) files() *fileWaits {
 		case has:
 			f.Has = append(f.Has, conn.Shard())
 		case !waits.IsZero():
-			f.Waits, f.Since = conn.Shard(), waits.UnixNano()
+			f.Waits, f.Since = []string{conn.Shard()}, waits.UnixNano()
 		}
 	}
-	if len(f.Has) == 0 || f.Waits == "" {
+	if len(f.Has) == 0 || len(f.Waits) == 0 {
 		return nil
 	}
 	slices.Sort(f.Has)
@@ -146,7 +148,9 @@ type teller struct {
 // tell says what is so now: of files each time, else if it is new.
 func (t *teller) tell(ctx context.Context, now waiting) error {
 	if now.Files != nil {
-		now.Files.Said = t.said + 1
+		f := *now.Files
+		f.Said = t.said + 1
+		now.Files = &f
 	} else if t.revision != 0 && t.record.Files == nil && slices.Equal(now.Backends, t.record.Backends) {
 		return nil
 	}
@@ -173,15 +177,7 @@ func (t *teller) tell(ctx context.Context, now waiting) error {
 func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait time.Duration, id string) {
 	begun := time.Now().Add(-min(wait, fileLook))
 	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + id}
-	defer func() {
-		if says.revision != 0 {
-			limit, stop := context.WithTimeout(context.WithoutCancel(ctx), resolveMax)
-			defer stop()
-			if err := says.dir.DeleteRecord(limit, says.key, says.revision); err != nil && !errors.Is(err, shardmap.ErrNotFound) {
-				t.log.Warn("the record of a waiting transaction was not deleted", telemetry.KeyError, err)
-			}
-		}
-	}()
+	defer t.untell(ctx, says)
 	tell := func() bool {
 		now := waiting{Owner: fmt.Sprintf("%x", t.owner), Backends: c.backends(), Files: c.files()}
 		if now.Files == nil && says.revision == 0 && (len(now.Backends) < 2 || time.Since(begun) < wait) {
@@ -230,9 +226,47 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 	}
 }
 
+// WriteLocks are the SQLite shards whose writer the transaction is.
+func (c *Conn) WriteLocks() (has []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.live {
+		if has1, _ := conn.WriteLock(); has1 {
+			has = append(has, conn.Shard())
+		}
+	}
+	slices.Sort(has)
+	return has
+}
+
+// AwaitsCutover tells the others, until ctx ends, that a transaction that has the write locks of some SQLite shards waits
+// for a cutover, which in turn needs those of others. Who has one of these, and waits for one of the former, waits in a ring with it.
+func (s *Shared) AwaitsCutover(ctx context.Context, has, needs []string) {
+	t := s.transactions
+	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + fmt.Sprintf("%016x-%s", time.Now().UnixNano(), t.newID())}
+	defer t.untell(ctx, says)
+	now := waiting{Owner: fmt.Sprintf("%x", t.owner), Files: &fileWaits{Has: has, Waits: needs, Since: time.Now().UnixNano(), Passive: true}}
+	for pause := fileLook; sleep(ctx, pause); pause = min(2*pause, fileLookMax) {
+		_ = says.tell(ctx, now) // if not now, at the next look
+	}
+}
+
+// untell deletes the record.
+func (t *Transactions) untell(ctx context.Context, says *teller) {
+	if says.revision == 0 {
+		return
+	}
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), resolveMax)
+	defer stop()
+	if err := says.dir.DeleteRecord(limit, says.key, says.revision); err != nil && !errors.Is(err, shardmap.ErrNotFound) {
+		t.log.Warn("the record of a waiting transaction was not deleted", telemetry.KeyError, err)
+	}
+}
+
 // ring is a set of transactions that all wait for each other.
 type ring struct {
 	members []string       // transactions over several shards in it, by id
+	active  []string       // of these, who may give way
 	said    []string       // for people
 	edges   map[string]int // the waits that were seen, and how often those for files were said
 	files   bool           // some of the waits are for SQLite files
@@ -240,7 +274,7 @@ type ring struct {
 
 // victim reports whether the transaction gives way: the youngest one.
 func (r *ring) victim(id string) bool {
-	return r != nil && len(r.members) > 1 && slices.Max(r.members) == id
+	return r != nil && len(r.members) > 1 && len(r.active) > 0 && slices.Max(r.active) == id
 }
 
 const locksSQL = "SELECT l.pid, b.pid, l.waitstart::text FROM pg_catalog.pg_locks AS l, pg_catalog.unnest(pg_catalog.pg_blocking_pids(l.pid)) AS b(pid) WHERE NOT l.granted"
@@ -320,9 +354,11 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]int
 			continue
 		}
 		edges[key] = f.Said
-		for _, b := range writer[f.Waits] {
-			next[tx] = append(next[tx], b)
-			said[[2]string{tx, b}] = "a writer of " + strings.Join(f.Has, ", ") + " waits for the file of " + f.Waits
+		for _, shard := range f.Waits {
+			for _, b := range writer[shard] {
+				next[tx] = append(next[tx], b)
+				said[[2]string{tx, b}] = "a writer of " + strings.Join(f.Has, ", ") + " waits for the file of " + shard
+			}
 		}
 	}
 	from, to := reach(next, id), reach(reverse(next), id)
@@ -330,6 +366,9 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]int
 	for n := range from {
 		if to[n] && !strings.Contains(n, "/") {
 			out.members = append(out.members, n)
+			if waits[n] == nil || !waits[n].Passive {
+				out.active = append(out.active, n)
+			}
 			out.files = out.files || waits[n] != nil
 		}
 	}
