@@ -12,6 +12,8 @@ LDFLAGS  := -X main.version=$(VERSION)
 FUZZTIME ?= 30s
 TESTTIME ?= 20m
 ATONCE   ?= 3
+# `make check` has run go vet on all; debug information only makes linking longer.
+TEST     := $(GO) test -p $(ATONCE) -vet=off -ldflags=-w -timeout $(TESTTIME)
 SEED     ?= 1
 COUNT    ?= 1000000
 ORDERS   ?= 5000
@@ -54,11 +56,11 @@ check: ## formatting, go vet, staticcheck
 
 .PHONY: unit
 unit: ## tests of the packages that compute, of the binary, and end to end
-	$(GO) test -p $(ATONCE) -timeout $(TESTTIME) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+	$(TEST) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
 
 .PHONY: race
 race: ## tests of the packages that share memory, with the race detector
-	$(GO) test -p $(ATONCE) -race -timeout $(TESTTIME) $(RACE)
+	$(TEST) -race $(RACE)
 
 .PHONY: soak
 soak: ## everything is killed while money moves between shards, then while the shards' data moves; for SOAK (30m) each

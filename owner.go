@@ -193,6 +193,7 @@ type ownerTable struct {
 }
 
 type keyspaceOwners struct {
+	snap   *shardmap.Snapshot
 	index  *shardmap.Index
 	types  []keyspace.Type
 	ranges []*Owner // by the range's index
@@ -241,7 +242,7 @@ func (s *owners) replace() *ownerTable {
 		name := snap.State().Keyspaces[i].Name
 		ix, _ := snap.Keyspace(name)
 		def := ix.Def()
-		ko := &keyspaceOwners{index: ix, types: def.Types, shards: map[string]*Owner{}}
+		ko := &keyspaceOwners{snap: snap, index: ix, types: def.Types, shards: map[string]*Owner{}}
 		var before map[string]*Owner
 		if b := old.keyspaces[name]; b != nil {
 			before = b.shards
@@ -346,7 +347,8 @@ func (s *owners) close() error {
 // ForKey returns the owner of a shard key: one value for each key column, of the
 // Go type that pgx uses for the column's type, or its text. It looks the key up in
 // the map that the program has, which costs no time and no allocation worth
-// mentioning: call it for each piece of work rather than keep what it returns.
+// mentioning: call it for each piece of work rather than keep what it returns. Each call
+// counts as a statement for the load of the key's range.
 //
 // While the key is just being given to another shard it waits for that, at most the
 // setting hold-timeout (10 s); then the error is 40001.
@@ -391,6 +393,9 @@ func (c *Cluster) owner(ctx context.Context, keyspaceName string, key []any) (*O
 	}
 	if err != nil {
 		return nil, err
+	}
+	if _, named := c.rooms.Executor.CountUnit(ko.snap, a.Unit); named {
+		c.rooms.Executor.Named(keyspaceName, k.Texts())
 	}
 	if a.Range >= 0 {
 		return ko.ranges[a.Range], nil

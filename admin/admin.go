@@ -46,6 +46,10 @@ type Ops struct {
 	mu     sync.Mutex
 	shards map[string]openShard
 	closed bool
+
+	// repairs: rows of one key may be on several shards that do not own it. One shard's are brought home
+	// after the other's, so that each is compared with what is there then.
+	repairs sync.Mutex
 }
 
 type openShard struct {

@@ -200,21 +200,10 @@ func copyTable(ctx context.Context, from, to engine.Conn, t *shardmap.Table, epo
 			}
 		}
 	}
-	const batch = 500
-	for len(rows) > 0 {
-		n := min(batch, len(rows))
-		lists := make([]string, n)
-		for i, r := range rows[:n] {
-			values := make([]string, len(r))
-			for j := range r {
-				values[j] = textLiteral(r[j])
-			}
-			lists[i] = "(" + strings.Join(values, ", ") + ")"
-		}
-		if _, err := engine.Exec(to, insert+strings.Join(lists, ", ")+tail); err != nil {
+	for some := range slices.Chunk(rows, carryBatch) {
+		if _, err := engine.Exec(to, insert+rowLists(some)+tail); err != nil {
 			return 0, err
 		}
-		rows = rows[n:]
 	}
 	return missing + extra, nil
 }

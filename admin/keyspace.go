@@ -200,6 +200,7 @@ func keyText(key []string) string { return "(" + strings.Join(key, ", ") + ")" }
 
 // move is one key's way from its owner to another.
 type move struct {
+	op        string // "pin" or "unpin"
 	cur, next *shardmap.Snapshot
 	state     shardmap.State
 	change    shardmap.Change
@@ -216,7 +217,7 @@ func planMove(cur *shardmap.Snapshot, m Meta, op, ks string, texts []string, edi
 	if err != nil {
 		return nil, err
 	}
-	v := &move{cur: cur, ks: ks, key: key, state: cur.State().Clone()}
+	v := &move{op: op, cur: cur, ks: ks, key: key, state: cur.State().Clone()}
 	todo, err := edit(cur, &v.state)
 	if err != nil {
 		return nil, err
@@ -306,7 +307,11 @@ func (o *Ops) moveKey(ctx context.Context, m Meta, v *move, unpin bool) (*Result
 	if err := free(v.cur, &spec); err != nil {
 		return nil, err
 	}
-	res, err := o.begin(ctx, spec, m.DryRun, []string{fmt.Sprintf("move key %s of %s with its rows from %s to %s", keyText(v.key.Texts()), v.ks, v.from, v.to)})
+	then := "it is pinned there"
+	if unpin {
+		then = "its pin goes"
+	}
+	res, err := o.begin(ctx, spec, m.DryRun, []string{fmt.Sprintf("move key %s of %s with its rows from %s to %s; %s", keyText(v.key.Texts()), v.ks, v.from, v.to, then)})
 	if err != nil {
 		return nil, err
 	}
@@ -322,14 +327,24 @@ func (v *move) plan() []string {
 	if v.nothing {
 		return []string{"key " + key + " of " + v.ks + " is there already: nothing to do"}
 	}
+	what := "the pin of key " + key + " of " + v.ks + " goes"
+	if v.op == "pin" {
+		what = "key " + key + " of " + v.ks + " is pinned to " + v.to
+	}
 	if v.from == v.to {
-		return []string{"key " + key + " of " + v.ks + " stays on " + v.to, "the map is changed", "the guards of " + v.to + " are set"}
+		return []string{what + "; the key stays on " + v.to, "the map is changed", "the guards of " + v.to + " are set"}
+	}
+	switch {
+	case v.op == "unpin" && v.to == "":
+		what += ", and no shard is listed for it"
+	case v.op == "unpin":
+		what += ", and its keyspace places it on " + v.to
 	}
 	var plan []string
 	if v.from != "" {
 		plan = append(plan, fmt.Sprintf("%s stops taking key %s of %s; its %d tables have no row of it", v.from, key, v.ks, v.tables))
 	}
-	plan = append(plan, "the map is changed")
+	plan = append(plan, "the map is changed: "+what)
 	if v.to != "" {
 		plan = append(plan, v.to+" takes key "+key)
 	}

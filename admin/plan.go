@@ -21,7 +21,7 @@ type PlanRequest struct {
 	// Tolerance is how far above its share a shard may be and give nothing; 0.05 is 5 per
 	// cent. nil: 0.1.
 	Tolerance *float64 `json:"tolerance,omitempty"`
-	// SplitBytes is the size above which hash ranges are cut, MergeBytes that below which
+	// SplitBytes is the size above which ranges are cut, MergeBytes that below which
 	// neighbours of one shard become one; 0: never.
 	SplitBytes int64 `json:"split_bytes,omitempty"`
 	MergeBytes int64 `json:"merge_bytes,omitempty"`
@@ -51,7 +51,8 @@ type PlanInfo struct {
 }
 
 // Plan begins a plan: the leader measures the ranges and makes it. Errors: 22023 for options that
-// make no sense, 0A000 for what is not measured, 42704 for an unknown keyspace.
+// make no sense, 0A000 for what is not measured, 42704 for an unknown keyspace, 55000 while another
+// plan, a drain or a spread is carried out.
 func (o *Ops) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
@@ -77,6 +78,13 @@ func (o *Ops) Plan(ctx context.Context, req PlanRequest) (*WorkflowResult, error
 			return res, err
 		}
 	}
+	others, err := coordinator.Unended(ctx, o.opts.Directory)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	if err := coordinator.Beside(&spec, others); err != nil {
+		return nil, err
+	}
 	lines := []string{"measure what the ranges hold, and make a plan"}
 	if req.Approve {
 		lines = append(lines, "carry it out at once")
@@ -100,11 +108,6 @@ func (o *Ops) ShowPlan(ctx context.Context, id string) (*PlanInfo, error) {
 		return nil, directoryError(err)
 	}
 	return res, nil
-}
-
-// Approve lets a plan be carried out. 55000 if it does not wait for that.
-func (o *Ops) Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Approve)
 }
 
 // stepText is a step of a plan in one line.

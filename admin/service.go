@@ -57,9 +57,11 @@ func (o *Ops) SetShard(ctx context.Context, req SetShardRequest) (*Result, error
 		}
 		next := cur.State().Clone()
 		set := *sh
-		set.Service, set.ServiceWhy = service, req.Why
-		if service == shardmap.InService {
-			set.ServiceWhy = ""
+		if set.Service != service {
+			set.ServiceSince = time.Now().Unix()
+		}
+		if set.Service, set.ServiceWhy = service, req.Why; service == shardmap.InService {
+			set.ServiceWhy, set.ServiceSince = "", 0
 		}
 		next.PutShard(set)
 		change := shardmap.Change{Expect: cur.Version(), By: req.by(), Why: req.why("shard " + req.Name + " is " + service.String()), Op: "shard_set"}

@@ -96,6 +96,8 @@ type Workflows interface {
 	Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error)
 	// Verify reads the rows of sharded tables and compares where they are with the map.
 	Verify(ctx context.Context, req VerifyRequest) ([]VerifyResult, error)
+	// VerifyPieces is Verify in steps, which can be interrupted: under req.ID it goes on where it was.
+	VerifyPieces(ctx context.Context, req VerifyRequest) (*VerifyProgress, error)
 }
 
 // Meta is part of every request that changes something.

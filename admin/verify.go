@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,6 +25,12 @@ type VerifyRequest struct {
 	After string `json:"after,omitempty"`
 	// Repair brings rows home: see VerifyResult. With DryRun it only says so.
 	Repair bool `json:"repair,omitempty"`
+
+	// Of VerifyPieces. ID is the id under which the directory keeps how far it has come, ForMS after how long a call comes
+	// back, milliseconds, PieceBytes about how much of a table is read as of one moment; 0 is 2 s and 256 MiB.
+	ID         string `json:"id,omitempty"`
+	ForMS      int64  `json:"for_ms,omitempty"`
+	PieceBytes int64  `json:"piece_bytes,omitempty"`
 }
 
 // VerifyResult is what one shard has of one table. Strangers are rows that a move has
@@ -156,33 +163,50 @@ type verifier struct {
 	table engine.MoveTable
 	conn  map[string]engine.Conn
 	done  []func(broken bool)
+	own   int64  // of keys that the shard owns
+	sum   uint64 // their checksum
 	info  VerifyResult
 }
 
-func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
-	v := &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
-	defer func() {
+// verifier begins to look at a table on a shard. end must follow, also after an error.
+func (o *Ops) verifier(ctx context.Context, t *shardmap.Table, shard string) (v *verifier, end func(broken bool), err error) {
+	v = &verifier{o: o, t: t, shard: shard, conn: map[string]engine.Conn{}}
+	end = func(broken bool) {
 		for _, done := range v.done {
-			done(err != nil)
+			done(broken)
 		}
-	}()
-	if v.snap, err = o.load(ctx); err != nil {
-		return info, err
 	}
-	v.info = VerifyResult{Table: t.Schema + "." + t.Name, Keyspace: t.Keyspace, Shard: shard}
-	info = v.info
+	v.clear()
+	if v.snap, err = o.load(ctx); err != nil {
+		return v, end, err
+	}
 	s, ok := v.snap.Shard(shard)
 	if !ok {
-		return info, noShard(shard)
+		return v, end, noShard(shard)
 	}
 	if v.m, err = o.mover(v.snap, s); err != nil {
-		return info, err
+		return v, end, err
 	}
 	described, err := v.m.Describe(ctx, []engine.MoveTable{{Schema: t.Schema, Name: t.Name, ShardKey: t.ShardKey}})
 	if err != nil {
-		return info, err
+		return v, end, err
 	}
 	v.table = described[0]
+	return v, end, nil
+}
+
+// clear begins to count.
+func (v *verifier) clear() {
+	v.own, v.sum = 0, 0
+	v.info = VerifyResult{Table: v.t.Schema + "." + v.t.Name, Keyspace: v.t.Keyspace, Shard: v.shard}
+}
+
+func (o *Ops) verify(ctx context.Context, t *shardmap.Table, shard string, req VerifyRequest) (info VerifyResult, err error) {
+	v, end, err := o.verifier(ctx, t, shard)
+	defer func() { end(err != nil) }()
+	if err != nil {
+		return v.info, err
+	}
 	for round := 0; ; round++ {
 		if err := v.count(ctx); err != nil {
 			return v.info, err
@@ -208,22 +232,42 @@ func sameKeys(a, b *shardmap.Snapshot, ks, shard string) bool {
 	if a.Version() == b.Version() {
 		return true
 	}
-	text := func(s *shardmap.Snapshot) string {
-		strangers, ok := s.Strangers(ks, shard)
-		return fmt.Sprintf("%+v %+v %v", s.Ownership(ks, shard), strangers, ok)
-	}
-	return text(a) == text(b)
+	return keysText(a, ks, shard) == keysText(b, ks, shard)
+}
+
+// keysText is what a map says of a shard's keys.
+func keysText(s *shardmap.Snapshot, ks, shard string) string {
+	strangers, ok := s.Strangers(ks, shard)
+	return fmt.Sprintf("%+v %+v %v", s.Ownership(ks, shard), strangers, ok)
 }
 
 // count fills in how many rows there are.
 func (v *verifier) count(ctx context.Context) error {
+	v.clear()
+	if err := v.owns(ctx, 0, 1); err != nil {
+		return err
+	}
+	v.info.Rows, v.info.Checksum = v.own, checksum(v.sum)
+	return v.others(ctx)
+}
+
+// owns counts the rows of a piece of the keys that the shard owns.
+func (v *verifier) owns(ctx context.Context, piece, pieces int) error {
 	owned := v.snap.Ownership(v.t.Keyspace, v.shard)
-	v.info = VerifyResult{Table: v.t.Schema + "." + v.t.Name, Keyspace: v.t.Keyspace, Shard: v.shard}
-	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: owned})
+	keys := owned.Piece(piece, pieces)
+	if pieces > 1 && keys.Empty() {
+		return nil
+	}
+	sum, err := v.m.Sums(ctx, engine.Set{Tables: []engine.MoveTable{v.table}, Keys: keys}, nil)
 	if err != nil {
 		return err
 	}
-	v.info.Rows, v.info.Checksum = sum[0].Rows, fmt.Sprintf("%016x", sum[0].Checksum)
+	v.own, v.sum = v.own+sum[0].Rows, v.sum+sum[0].Checksum
+	return nil
+}
+
+// others counts the rows of keys that the shard does not own.
+func (v *verifier) others(ctx context.Context) error {
 	conn, err := v.with(ctx, v.shard)
 	if err != nil {
 		return err
@@ -297,6 +341,10 @@ func (v *verifier) keysOf(keys []keyspace.Key) keyspace.Ownership {
 
 // orphans looks at the orphans' keys, some at a time.
 func (v *verifier) orphans(ctx context.Context, repair bool) error {
+	if repair {
+		v.o.repairs.Lock()
+		defer v.o.repairs.Unlock()
+	}
 	conn, err := v.with(ctx, v.shard)
 	if err != nil {
 		return err
@@ -340,8 +388,8 @@ func (v *verifier) orphans(ctx context.Context, repair bool) error {
 				}
 				byOwner[at.Shard] = append(byOwner[at.Shard], k)
 			}
-			for owner, keys := range byOwner {
-				if err := v.compare(ctx, conn, owner, keys, repair); err != nil {
+			for _, owner := range slices.Sorted(maps.Keys(byOwner)) {
+				if err := v.compare(ctx, conn, owner, byOwner[owner], repair); err != nil {
 					return err
 				}
 			}
@@ -451,6 +499,7 @@ func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, 
 		}
 		is := "copy"
 		rows := byKey[copyKeyText(texts, all)]
+		var missing [][]engine.Text // on the owner
 		for _, row := range rows {
 			text := rowText(row)
 			switch {
@@ -462,19 +511,22 @@ func (v *verifier) compare(ctx context.Context, conn engine.Conn, owner string, 
 				is = "differing"
 			default:
 				v.info.Misplaced++
+				missing = append(missing, row)
 				if is == "copy" {
 					is = "misplaced"
 				}
-				if repair {
-					if err := v.insert(home, row); err != nil {
-						var e *sqlstate.Error
-						if !errors.As(err, &e) {
-							return err
-						}
-						v.problem(fmt.Sprintf("a row of key %s cannot be moved to shard %s: %s", k, owner, e.Message))
-						is = "differing" // in any case it stays
-					}
+			}
+		}
+		if repair && is == "differing" {
+			v.problem(fmt.Sprintf("the rows of key %s stay: shard %s has another row with the same primary key; compare both, and delete one", k, owner))
+		} else if repair && len(missing) > 0 {
+			if err := v.bring(home, missing); err != nil {
+				var e *sqlstate.Error
+				if !errors.As(err, &e) {
+					return err
 				}
+				v.problem(fmt.Sprintf("the rows of key %s stay, since one cannot be moved to shard %s: %s", k, owner, e.Message))
+				is = "differing"
 			}
 		}
 		v.note(k, owner, is)
@@ -497,6 +549,24 @@ func (v *verifier) note(k keyspace.Key, owner, is string) {
 	if len(v.info.Sample) < verifySample {
 		v.info.Sample = append(v.info.Sample, Orphan{Key: k.Texts(), Owner: owner, Is: is})
 	}
+}
+
+// bring adds the rows of a key on its owner: all, or none.
+func (v *verifier) bring(conn engine.Conn, rows [][]engine.Text) error {
+	if _, err := engine.Exec(conn, "BEGIN"); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := v.insert(conn, row); err != nil {
+			_, back := engine.Exec(conn, "ROLLBACK")
+			if engine.Lost(back) != nil {
+				return back
+			}
+			return err
+		}
+	}
+	_, err := engine.Exec(conn, "COMMIT")
+	return err
 }
 
 // insert adds a row on its owner as a client would: the guard, the constraints and a
@@ -544,17 +614,22 @@ func (v *verifier) evict(ctx context.Context, k keyspace.Key, owner string, rows
 
 // VerifySummary says in a line what Verify found.
 func VerifySummary(list []VerifyResult) string {
-	tables, shards := map[string]bool{}, map[string]bool{}
-	var rows, orphans, repaired int64
+	so, tables := VerifyProgress{}, map[string]bool{}
 	for i := range list {
-		tables[list[i].Table], shards[list[i].Shard] = true, true
-		rows, orphans, repaired = rows+list[i].Rows, orphans+list[i].Orphans, repaired+list[i].Repaired
+		tables[list[i].Table] = true
+		so.Rows, so.Orphans, so.Repaired = so.Rows+list[i].Rows, so.Orphans+list[i].Orphans, so.Repaired+list[i].Repaired
 	}
-	text := fmt.Sprintf("%d rows of %d tables on %d shards are where the map says", rows, len(tables), len(shards))
-	if orphans > 0 {
-		text += fmt.Sprintf("; %d are where they should not be", orphans)
-		if repaired > 0 {
-			text += fmt.Sprintf(", of which %d were brought home", repaired)
+	so.Tables = len(tables)
+	return so.Summary()
+}
+
+// Summary says in a line what was found in the tables that are done.
+func (p *VerifyProgress) Summary() string {
+	text := fmt.Sprintf("%d rows of %d tables are where the map says", p.Rows, p.Tables)
+	if p.Orphans > 0 {
+		text += fmt.Sprintf("; %d are where they should not be", p.Orphans)
+		if p.Repaired > 0 {
+			text += fmt.Sprintf(", of which %d were brought home", p.Repaired)
 		}
 	}
 	return text

@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap/memory"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // newMixedCluster has a PostgreSQL database or a file as each shard.
@@ -125,6 +126,44 @@ func TestVerify(t *testing.T) {
 			c.stray(other(4), "notes", []string{"k"}, "4\ttwice\n4\ttwice\n4\ttwice\n")
 			found := verify(VerifyRequest{})
 			want("strays", 160, 10, 6, 3, 1, 0, found["all"])
+			// Piece by piece, each call as if by another process.
+			calls, bytes, pieces := 0, int64(0), map[string]VerifyResult{}
+			for req := (VerifyRequest{ID: "nightly", ForMS: 1, PieceBytes: 1}); ; calls++ {
+				so, err := c.ops.VerifyPieces(ctx, req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range so.Found {
+					pieces[v.Table+" "+v.Shard] = v
+				}
+				if so.Ended {
+					if is := fmt.Sprint(so.Rows, so.Orphans, so.Tables, so.TablesAll, so.Errors); is != "160 10 2 2 0" {
+						t.Errorf("rows, orphans, tables, of, errors: %s", is)
+					}
+					break
+				}
+				if so.Bytes < bytes || so.BytesAll == 0 || so.RowsAll == 0 || so.Table != "" && so.Piece > so.Pieces {
+					t.Errorf("progress: %+v", so)
+				}
+				bytes = so.Bytes
+				if _, err := c.ops.VerifyPieces(ctx, VerifyRequest{ID: "nightly", Table: "notes"}); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState {
+					t.Errorf("the id of another verification is taken: %v", err)
+				}
+			}
+			if calls < 4 {
+				t.Errorf("it ended after %d calls", calls)
+			}
+			for name, v := range pieces {
+				if is, whole := fmt.Sprintf("%+v", v), fmt.Sprintf("%+v", found[name]); is != whole {
+					t.Errorf("in pieces\n%s, whole\n%s", is, whole)
+				}
+			}
+			if len(pieces) != len(found)-1 { // and "all"
+				t.Errorf("%d results, not %d", len(pieces), len(found)-1)
+			}
+			if list, err := c.dir.Records(ctx, verifyPrefix, "", 10); err != nil || len(list) > 0 {
+				t.Errorf("records are left: %v, %v", list, err)
+			}
 			want("a dry run", 160, 10, 6, 3, 1, 0, verify(VerifyRequest{Repair: true, Meta: Meta{DryRun: true}})["all"])
 			if v := found["public.orders "+other(50)]; len(v.Sample) == 0 {
 				t.Errorf("no sample: %+v", found)
@@ -146,6 +185,36 @@ func TestVerify(t *testing.T) {
 			}
 			if got := c.on(other(3), "SELECT count(*) FROM orders WHERE k = 3").Rows[0][0].String; got != "2" {
 				t.Errorf("%s rows of the key that differs are left", got)
+			}
+			// Rows of one key on two shards that do not own it: what both have is brought home once, and what the
+			// second has with the same primary key stays where it is, with all of the key there.
+			strays := func(k int64) (a, b string) {
+				for _, s := range []string{"shard-0", "shard-1", "shard-2"} {
+					if s != owner(k) && a == "" {
+						a = s
+					} else if s != owner(k) {
+						b = s
+					}
+				}
+				return a, b
+			}
+			a, b := strays(60)
+			c.stray(a, "orders", []string{"k"}, "60\t1\t1.00\t\\N\tx\n60\t2\t2.00\t\\N\tx\n")
+			c.stray(b, "orders", []string{"k"}, "60\t1\t1.00\t\\N\tx\n60\t3\t3.00\t\\N\tx\n")
+			if v := verify(VerifyRequest{Repair: true})["all"]; v.Repaired != 4 {
+				t.Errorf("rows of one key on two shards: %+v", v)
+			}
+			if got := c.on(owner(60), "SELECT count(*) FROM orders WHERE k = 60").Rows[0][0].String; got != "3" {
+				t.Errorf("%s rows of key 60 on its owner", got)
+			}
+			a, b = strays(61)
+			c.stray(a, "orders", []string{"k"}, "61\t1\t1.00\t\\N\tx\n61\t2\t2.00\t\\N\tx\n")
+			c.stray(b, "orders", []string{"k"}, "61\t1\t9.00\t\\N\tx\n61\t3\t3.00\t\\N\tx\n")
+			repair := verify(VerifyRequest{Repair: true})
+			home := c.on(owner(61), "SELECT count(*) FROM orders WHERE k = 61").Rows[0][0].String
+			left61 := c.on(a, "SELECT count(*) FROM orders WHERE k = 61").Rows[0][0].String + c.on(b, "SELECT count(*) FROM orders WHERE k = 61").Rows[0][0].String
+			if problem := repair["public.orders "+a].Problem + repair["public.orders "+b].Problem; home != "2" || left61 != "02" && left61 != "20" || !strings.Contains(problem, "the rows of key") || !strings.Contains(problem, "same primary key") {
+				t.Errorf("%s rows of key 61 are on its owner, %s on the others: %q", home, left61, problem)
 			}
 			for _, req := range []VerifyRequest{{Table: "nosuch"}, {Keyspace: "nosuch"}} {
 				if _, err := c.ops.Verify(ctx, req); err == nil {

@@ -157,6 +157,8 @@ type WorkflowInfo struct {
 	SkewBefore float64        `json:"skew_before,omitempty"`
 	SkewAfter  float64        `json:"skew_after,omitempty"`
 	History    []WorkflowLine `json:"history,omitempty"`
+	// Plan is, with DryRun, what would be done.
+	Plan []string `json:"plan,omitempty"`
 }
 
 // WorkflowLine is a line of a workflow's history.
@@ -355,8 +357,16 @@ func (m *MoveOptions) options(keepMS int64) (workflow.Options, error) {
 			o.KeepMS = -1
 		}
 	}
-	if m.RowsPerSecond < 0 || m.BytesPerSecond < 0 {
-		return o, sqlstate.New(sqlstate.InvalidParameterValue, "a bound must not be negative")
+	for _, b := range []struct {
+		what string
+		n    int64
+	}{{"rows a second", m.RowsPerSecond}, {"bytes a second", m.BytesPerSecond}} {
+		if b.n < 0 {
+			return o, sqlstate.New(sqlstate.InvalidParameterValue, "the bound of %s must not be negative: %d", b.what, b.n).WithHint("0 is no bound")
+		}
+	}
+	if m.MaxLagBytes < -1 {
+		return o, sqlstate.New(sqlstate.InvalidParameterValue, "the bound of a replica's lag in bytes must not be negative: %d", m.MaxLagBytes).WithHint("0 is no bound")
 	}
 	for _, b := range []struct {
 		what, text string
@@ -387,12 +397,13 @@ func (o *Ops) Split(ctx context.Context, req SplitRequest) (*WorkflowResult, err
 	if err != nil {
 		return nil, err
 	}
-	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Split, Keyspace: req.Keyspace, At: req.At, By: req.by(), Why: req.Why}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Split, Keyspace: req.Keyspace, By: req.by(), Why: req.Why}
+	spec.At = canonical(cur, req.Keyspace, shardmap.Part{Low: req.At}).Low
 	if len(req.At) == 0 {
 		if spec.Part, err = ParseRange(req.Range); err != nil {
 			return nil, err
 		}
-		spec.Part = canonical(cur, req.Keyspace, spec.Part)
+		spec.Part, spec.Half = canonical(cur, req.Keyspace, spec.Part), coordinator.HalfBy(cur, req.Keyspace, req.Half)
 	} else if req.Half != "" {
 		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "a range is cut at a key or in halves, not both").WithHint("leave half out, or at")
 	}
@@ -428,7 +439,8 @@ func (o *Ops) Merge(ctx context.Context, req MergeRequest) (*WorkflowResult, err
 	if err != nil {
 		return nil, err
 	}
-	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Merge, Keyspace: req.Keyspace, At: req.At, To: req.To, By: req.by(), Why: req.Why}
+	spec := &workflow.Spec{ID: req.ID, Kind: workflow.Merge, Keyspace: req.Keyspace, To: req.To, By: req.by(), Why: req.Why}
+	spec.At = canonical(cur, req.Keyspace, shardmap.Part{Low: req.At}).Low
 	if spec.Options, err = req.options(-1); err != nil {
 		return nil, err
 	}
@@ -512,11 +524,18 @@ func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *work
 			return res, err
 		}
 	}
+	others, err := coordinator.Unended(ctx, o.opts.Directory)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	if err := coordinator.Beside(spec, others); err != nil {
+		return nil, err
+	}
 	moves, err := coordinator.Plan(cur, spec)
 	if err != nil {
 		return nil, err
 	}
-	plan := make([]string, 0, len(moves)+1)
+	plan := waits(cur, spec, moves, others)
 	for _, m := range moves {
 		plan = append(plan, fmt.Sprintf("move %s of %s from %s to %s", m.Part.Text(), m.Keyspace, m.From, m.To))
 	}
@@ -529,29 +548,25 @@ func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *work
 	return o.begin(ctx, *spec, dry, plan)
 }
 
-// stored returns the workflow with a spec's ID if it was asked for already; nil if not.
-func (o *Ops) stored(ctx context.Context, spec *workflow.Spec, dry bool) (*WorkflowResult, error) {
-	if err := workflow.CheckID(spec.ID); err != nil {
-		return nil, err
+// waits lists the moves that a drain or spread waits for before it begins.
+func waits(cur *shardmap.Snapshot, spec *workflow.Spec, moves []workflow.Spec, others []workflow.State) (lines []string) {
+	for i := range others {
+		w := &others[i]
+		if w.Spec.Kind != workflow.Move || !slices.ContainsFunc(moves, func(m workflow.Spec) bool {
+			return m.Keyspace == w.Spec.Keyspace && cur.Overlap(m.Keyspace, m.Part, w.Spec.Part)
+		}) && (spec.Kind != workflow.Drain || w.Target() != spec.From || w.Step == workflow.Opened) {
+			continue
+		}
+		line := fmt.Sprintf("wait for move %s of %s of keyspace %s from %s to %s", w.Spec.ID, w.Spec.Part.Text(), w.Spec.Keyspace, w.Source(), w.Target())
+		if w.Step == workflow.Opened && !w.Back {
+			line = fmt.Sprintf("wait until the way back of %s of keyspace %s by move %s is over (cleave finish %s)", w.Spec.Part.Text(), w.Spec.Keyspace, w.Spec.ID, w.Spec.ID)
+			if spec.Finish {
+				line = fmt.Sprintf("give up the way back of %s of keyspace %s by move %s", w.Spec.Part.Text(), w.Spec.Keyspace, w.Spec.ID)
+			}
+		}
+		lines = append(lines, line)
 	}
-	r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+spec.ID)
-	if errors.Is(err, shardmap.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, directoryError(err)
-	}
-	s, err := workflow.Decode(r.Value)
-	if err != nil {
-		return nil, err
-	}
-	is := s.Spec
-	if is.Kind != spec.Kind || is.Keyspace != spec.Keyspace || is.To != spec.To || !is.Part.Equal(spec.Part) || spec.Kind == workflow.Drain && is.From != spec.From ||
-		spec.Kind != workflow.Split && !slices.Equal(is.At, spec.At) {
-		return nil, sqlstate.New(sqlstate.DuplicateObject, "workflow %s exists and does something else", spec.ID).WithHint("see: cleave moves %s", spec.ID)
-	}
-	info := o.info(ctx, &s, true)
-	return &WorkflowResult{Done: !dry, Plan: []string{"it was asked for already"}, Workflow: &info}, nil
+	return lines
 }
 
 // begin stores a new workflow.
@@ -594,50 +609,6 @@ func (o *Ops) kick(ctx context.Context) {
 	if err := coordinator.Kick(ctx, o.opts.Directory); err != nil {
 		o.opts.Log.Warn("the coordinator was not told of a workflow; it looks by itself", "error", err)
 	}
-}
-
-// Pause holds a workflow up. A cutover is not interrupted.
-func (o *Ops) Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Pause)
-}
-
-// Resume lets a workflow go on.
-func (o *Ops) Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Resume)
-}
-
-// Cancel ends a workflow before its cutover and removes every trace of it. 55000 if it is
-// too late for that.
-func (o *Ops) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Cancel)
-}
-
-// Rollback makes the old owner the owner again, with every write that the new one took.
-// 55000 if there is no way back any more.
-func (o *Ops) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Rollback)
-}
-
-// Finish gives the way back up and deletes the rows on the old owner.
-func (o *Ops) Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
-	return o.ask(ctx, req, workflow.Finish)
-}
-
-func (o *Ops) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*WorkflowInfo, error) {
-	if err := workflow.CheckID(req.ID); err != nil {
-		return nil, err
-	}
-	if req.DryRun {
-		return o.one(ctx, req.ID)
-	}
-	s, err := coordinator.Ask(ctx, o.opts.Directory, req.ID, w, req.by())
-	if err != nil {
-		return nil, directoryError(err)
-	}
-	o.opts.Log.Info("workflow wish", "workflow", req.ID, "wish", w, "by", req.by())
-	o.kick(ctx)
-	info := o.info(ctx, &s, true)
-	return &info, nil
 }
 
 func (o *Ops) one(ctx context.Context, id string) (*WorkflowInfo, error) {

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
-	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
@@ -20,8 +18,6 @@ const (
 	stepsPerRecord = 100
 	// planStepsMax bounds a plan; what is beyond comes in the next one.
 	planStepsMax = 20_000
-	// measuredAtOnce bounds the questions to shards at a time.
-	measuredAtOnce = 8
 )
 
 // planHead is the first record of a plan; the steps are in those after it.
@@ -142,7 +138,7 @@ func (j *job) makePlan(ctx context.Context, s *workflow.State, r *workflow.Resul
 
 // balance measures and makes a plan. Errors of the plan itself are Refused.
 func (j *job) balance(ctx context.Context, snap *shardmap.Snapshot, ks string, o workflow.BalanceOptions) (*workflow.BalancePlan, error) {
-	sizes, err := j.measure(ctx, snap, ks)
+	found, err := j.measure(ctx, snap, ks)
 	if err != nil {
 		return nil, err
 	}
@@ -150,22 +146,24 @@ func (j *job) balance(ctx context.Context, snap *shardmap.Snapshot, ks string, o
 	if err != nil {
 		return nil, err
 	}
-	for name, list := range sizes {
+	for name, list := range found.Sizes {
 		ix, _ := snap.Keyspace(name)
 		for i := range list {
 			list[i].Load = heat.Statements[ix.FirstUnit()+i]
 		}
 	}
-	var hot []workflow.HotKey
 	for _, k := range heat.Keys {
-		hot = append(hot, workflow.HotKey{Keyspace: k.Keyspace, Key: k.Key, Load: k.Statements})
+		found.Hot = append(found.Hot, workflow.HotKey{Keyspace: k.Keyspace, Key: k.Key, Load: k.Statements})
 	}
 	if o.BytesPerSecond == 0 {
 		if o.BytesPerSecond, err = j.t.moveRate(ctx); err != nil {
 			return nil, err
 		}
 	}
-	p, err := workflow.Balance(snap, sizes, hot, o)
+	if found.Moving, err = j.wanted(ctx, snap); err != nil {
+		return nil, err
+	}
+	p, err := workflow.Balance(snap, *found, o)
 	if err != nil {
 		return nil, classed(workflow.Refused, err)
 	}
@@ -201,119 +199,6 @@ func (t *term) moveRate(ctx context.Context) (float64, error) {
 	}
 	slices.Sort(rates)
 	return rates[len(rates)/2], nil
-}
-
-// measure returns what the units of keyspaces hold, as the shards estimate it. What a
-// shard has of a hash keyspace is taken to lie evenly in its ranges. A shard that does not answer
-// fails it: nothing is planned from half of the truth.
-func (j *job) measure(ctx context.Context, snap *shardmap.Snapshot, only string) (map[string][]workflow.Size, error) {
-	type question struct {
-		ks, shard string
-		keys      keyspace.Ownership
-		units     []int
-		shares    []float64
-	}
-	sizes := map[string][]workflow.Size{}
-	var all []question
-	st := snap.State()
-	for i := range st.Keyspaces {
-		k := &st.Keyspaces[i]
-		if only != "" && k.Name != only {
-			continue
-		}
-		tables, _ := Tables(snap, k.Name)
-		units := k.PlacementUnits()
-		sizes[k.Name] = make([]workflow.Size, len(units))
-		if len(tables) == 0 {
-			continue
-		}
-		whole := map[string]int{} // by shard: the question for all its hash ranges
-		for n, u := range units {
-			q := question{ks: k.Name, shard: u.Owner, units: []int{n}, shares: []float64{1}}
-			switch {
-			case n < len(k.Ranges) && k.Strategy == keyspace.Hash:
-				at, ok := whole[u.Owner]
-				if ok {
-					all[at].units, all[at].shares = append(all[at].units, n), append(all[at].shares, u.Size)
-					continue
-				}
-				whole[u.Owner] = len(all)
-				q.keys, q.shares = snap.Ownership(k.Name, u.Owner), []float64{u.Size}
-			case n < len(k.Ranges):
-				q.keys = snap.Keys(k.Name, shardmap.Part{Low: k.Ranges[n].Low, High: k.Ranges[n].High})
-			case n < len(k.Ranges)+len(k.Values):
-				q.keys = snap.Keys(k.Name, shardmap.Part{Key: k.Values[n-len(k.Ranges)].Key})
-			default:
-				q.keys = snap.Keys(k.Name, shardmap.Part{Key: k.Pins[n-len(k.Ranges)-len(k.Values)].Key})
-			}
-			all = append(all, q)
-		}
-	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var wg sync.WaitGroup
-	places := make(chan struct{}, measuredAtOnce)
-	for i := range all {
-		q := &all[i]
-		places <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-places }()
-			if ctx.Err() != nil {
-				return
-			}
-			tables, _ := Tables(snap, q.ks)
-			set, _, err := j.describe(ctx, q.shard, tables, q.keys)
-			if err != nil {
-				stop(err)
-				return
-			}
-			m, err := j.t.mover(ctx, q.shard)
-			if err != nil {
-				stop(err)
-				return
-			}
-			rows, bytes, err := m.Sizes(ctx, set)
-			if err != nil {
-				stop(err)
-				return
-			}
-			total := 0.0
-			for _, s := range q.shares {
-				total += s
-			}
-			for i, n := range q.units { // each unit is of one question only
-				sizes[q.ks][n] = workflow.Size{Rows: int64(float64(rows) * q.shares[i] / total), Bytes: int64(float64(bytes) * q.shares[i] / total)}
-			}
-		})
-	}
-	wg.Wait()
-	return sizes, context.Cause(ctx)
-}
-
-// takeSteps is workflow.TakeSteps: the next steps of one kind.
-func (j *job) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Result) error {
-	p, err := LoadPlan(ctx, j.t.records, s.Spec.ID)
-	if err != nil {
-		if sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
-			return classed(workflow.Refused, err)
-		}
-		return err
-	}
-	rest := p.Steps[min(s.PlanNext, len(p.Steps)):]
-	most := workflow.MaxChildren
-	if n := p.Options.AtOnce; n > 0 {
-		most = min(n, most)
-	}
-	for i := range rest {
-		step := &rest[i]
-		if step.Kind != rest[0].Kind || step.Phase != rest[0].Phase || i == workflow.MaxChildren || step.Kind == workflow.Move && i == most {
-			break
-		}
-		r.Children = append(r.Children, workflow.Spec{Kind: step.Kind, Keyspace: step.Keyspace, Part: step.Part.Clone(), At: step.At, From: step.From, To: step.To,
-			WasPinned: step.Pinned, Options: s.Spec.Options})
-		r.Taken++
-	}
-	return nil
 }
 
 // sortedShares orders shards, the fullest first.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,31 +34,88 @@ func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 	if err := j.gate(ctx); err != nil {
 		return err
 	}
-	rows, err := p.from.Capture(ctx, e.Stream, p.set)
+	there, rest, err := p.loaded(ctx, e.Stream)
 	if err != nil {
 		return err
 	}
-	n, err := j.loadAll(ctx, s, e.Stream, p.set, rows, p.to)
-	if err = errors.Join(err, rows.Close()); err != nil {
+	var bytes int64
+	for _, t := range there {
+		r.Rows += t.Rows
+		bytes += t.Bytes
+	}
+	j.prog.copiedSoFar(r.Rows, bytes)
+	if len(there) > 0 {
+		r.Note = fmt.Sprintf("of them %d rows of %d tables before the copy was interrupted", r.Rows, len(there))
+		if len(rest.Tables) == 0 {
+			return nil
+		}
+	}
+	rows, err := p.rowsOf(ctx, e.Stream, rest)
+	if err != nil {
 		return err
 	}
-	r.Rows = n
-	return p.to.SetApplied(ctx, e.Stream, rows.Position())
+	// Before the first table is noted: each is noted as of this position.
+	if err = p.to.SetApplied(ctx, e.Stream, rows.Position()); err == nil {
+		var n int64
+		n, err = j.loadAll(ctx, s, e.Stream, rest, rows, p.to)
+		r.Rows += n
+	}
+	return errors.Join(err, rows.Close())
 }
 
-// loadAll copies all tables, several parts at a time.
+// loaded returns the tables of the pair's set whose rows the target has, from a copy that was
+// interrupted, and the set of the others. Nothing is being loaded under the stream then.
+func (p *pair) loaded(ctx context.Context, stream string) (there []engine.LoadedTable, rest engine.Set, err error) {
+	noted, err := p.to.Loaded(ctx, stream)
+	if err != nil {
+		return nil, rest, err
+	}
+	rest = p.set
+	rest.Tables = nil
+	for _, t := range p.set.Tables {
+		n := slices.IndexFunc(noted, func(l engine.LoadedTable) bool { return l.Schema == t.Schema && l.Name == t.Name })
+		if n < 0 {
+			rest.Tables = append(rest.Tables, t)
+		} else {
+			there = append(there, noted[n])
+		}
+	}
+	return there, rest, nil
+}
+
+// rowsOf returns the rows of what is not loaded, as of a position to which it has brought what is.
+func (p *pair) rowsOf(ctx context.Context, stream string, rest engine.Set) (engine.RowSource, error) {
+	if len(rest.Tables) == len(p.set.Tables) {
+		return p.from.Capture(ctx, stream, p.set)
+	}
+	rows, err := p.from.CaptureRows(ctx, stream, rest)
+	if err != nil {
+		return nil, gone(err)
+	}
+	there := *p
+	there.set.Tables = slices.DeleteFunc(slices.Clone(p.set.Tables), func(t engine.MoveTable) bool {
+		return slices.ContainsFunc(rest.Tables, func(r engine.MoveTable) bool { return r.Schema == t.Schema && r.Name == t.Name })
+	})
+	if err := there.applyUntil(ctx, stream, rows.Position()); err != nil {
+		return nil, errors.Join(err, rows.Close())
+	}
+	return rows, nil
+}
+
+// loadAll copies all tables, several parts at a time, and notes each that is whole.
 func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set engine.Set, rows engine.RowSource, to engine.Mover) (int64, error) {
 	type part struct{ table, part, parts int }
 	var work []part
 	parts := 1
-	if len(set.Tables) > 0 {
-		parts = int(min(max(s.Bytes/int64(len(set.Tables))/partBytes, 1), 64))
+	if tables := len(set.Tables); tables > 0 {
+		parts = int(min(max(s.Bytes/int64(tables)/partBytes, 1), 64))
 	}
 	for t := range set.Tables {
 		for p := range parts {
 			work = append(work, part{t, p, parts})
 		}
 	}
+	tables := make([]loading, len(set.Tables))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	win, err := j.windows(s)
@@ -77,8 +136,14 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 					return
 				}
 				w := work[i]
-				n, err := j.loadPart(ctx, stream, &set.Tables[w.table], w.table, w.part, w.parts, rows, to, limit)
+				t, l := &set.Tables[w.table], &tables[w.table]
+				n, err := j.loadPart(ctx, stream, t, l, w.table, w.part, w.parts, rows, to, limit)
 				total.Add(n)
+				l.rows.Add(n)
+				if err == nil && l.parts.Add(1) == int64(parts) {
+					err = to.SetLoaded(ctx, stream, engine.LoadedTable{Schema: t.Schema, Name: t.Name, Rows: l.rows.Load(), Bytes: l.bytes.Load()})
+					atPoint(ctx, s, afterTable)
+				}
 				if err != nil {
 					cancel(err)
 				}
@@ -92,11 +157,14 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 	return total.Load(), nil
 }
 
-func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, table, part, parts int, rows engine.RowSource, to engine.Mover, limit *throttle) (int64, error) {
+// loading is what of a table has been loaded.
+type loading struct{ parts, rows, bytes atomic.Int64 }
+
+func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, l *loading, table, part, parts int, rows engine.RowSource, to engine.Mover, limit *throttle) (int64, error) {
 	r, w := io.Pipe()
 	read := make(chan error, 1)
 	go func() { // ends when the pipe is closed, at the latest
-		err := rows.Rows(ctx, table, part, parts, &counted{w: w, j: j, ctx: ctx, limit: limit})
+		err := rows.Rows(ctx, table, part, parts, &counted{w: w, j: j, ctx: ctx, limit: limit, l: l})
 		w.CloseWithError(err) // nil is the end
 		read <- err
 	}()
@@ -114,6 +182,7 @@ type counted struct {
 	j     *job
 	ctx   context.Context
 	limit *throttle
+	l     *loading
 }
 
 func (c *counted) Write(b []byte) (int, error) {
@@ -125,6 +194,7 @@ func (c *counted) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	c.j.prog.copied(rows, int64(len(b)))
+	c.l.bytes.Add(int64(len(b)))
 	return c.w.Write(b)
 }
 
@@ -170,8 +240,9 @@ func (t *throttle) wait(ctx context.Context, rows, bytes int64) error {
 	return ctx.Err()
 }
 
-// purge is workflow.Purge. It never deletes rows of a shard that owns them.
-func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
+// purge is workflow.Purge. It never deletes rows of a shard that owns them. Before a copy it leaves
+// the tables alone that an interrupted one has brought whole.
+func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	snap, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
@@ -195,6 +266,12 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	if err != nil {
 		return err
 	}
+	which := set.set
+	if s.Step == workflow.Copying {
+		if _, which, err = (&pair{set: set.set, to: m}).loaded(ctx, e.Stream); err != nil {
+			return err
+		}
+	}
 	limit := &throttle{rows: s.Spec.RowsPerSecond, began: time.Now()}
 	if s.Step != workflow.Cancelling { // nobody waits for a window to get rid of a move
 		if limit.win, err = j.windows(s); err != nil {
@@ -211,7 +288,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 			return err
 		}
 		began, batch := time.Now(), p.some(purgeBatch)
-		n, err := m.Purge(ctx, set.set, batch)
+		n, err := m.Purge(ctx, which, batch)
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,17 @@ type Half struct {
 	Connect func(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error)
 }
 
+// HalfBy is by what ranges of a keyspace are cut in halves, if nothing ("") was said.
+func HalfBy(snap *shardmap.Snapshot, ks, by string) string {
+	if by != "" {
+		return by
+	}
+	if ix, ok := snap.Keyspace(ks); ok && ix.Def().Strategy == keyspace.Hash {
+		return HalfPositions
+	}
+	return HalfRows
+}
+
 const (
 	// exactRows is up to how many rows of the keyspace on a PostgreSQL shard the middle is the
 	// exact one; of more, so many are sampled.
@@ -56,12 +67,7 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "keyspace %s lists its keys: there is no range to cut", h.Keyspace).
 			WithHint("move keys one by one: cleave move --keyspace %s --key KEY --to SHARD", h.Keyspace)
 	}
-	by := h.By
-	if by == "" {
-		if by = HalfRows; def.Strategy == keyspace.Hash {
-			by = HalfPositions
-		}
-	}
+	by := HalfBy(h.Snapshot, h.Keyspace, h.By)
 	unit := -1
 	for i := range def.Ranges {
 		if slices.Equal(def.Ranges[i].Low, h.Part.Low) && slices.Equal(def.Ranges[i].High, h.Part.High) {
@@ -87,7 +93,7 @@ func (h *Half) Bound(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer s.close()
-	n, err := s.count(ctx)
+	n, err := s.count(ctx, s.part())
 	if err != nil {
 		return nil, err
 	}
@@ -160,11 +166,9 @@ func (s *rowsOf) prepare(ctx context.Context) error {
 
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// from is a subquery of the keys in a part, in columns k0, k1, ...: the position in a hash
-// keyspace.
-func (s *rowsOf) from(p shardmap.Part) string {
+// from is a subquery of the keys of rows, in columns k0, k1, ...: the position in a hash keyspace.
+func (s *rowsOf) from(keys *keyspace.Ownership) string {
 	def := s.ix.Def()
-	keys := s.h.Snapshot.Keys(s.h.Keyspace, p)
 	var all []string
 	for i := range s.tables {
 		t := &s.tables[i]
@@ -180,13 +184,19 @@ func (s *rowsOf) from(p shardmap.Part) string {
 				list = append(list, c+" AS k"+strconv.Itoa(n))
 			}
 		}
-		all = append(all, "SELECT "+strings.Join(list, ", ")+" FROM "+quoted(t.Schema)+"."+quoted(t.Name)+s.sample+" WHERE "+keyspace.Condition(&keys, columns))
+		all = append(all, "SELECT "+strings.Join(list, ", ")+" FROM "+quoted(t.Schema)+"."+quoted(t.Name)+s.sample+" WHERE "+keyspace.Condition(keys, columns))
 	}
 	return "(" + strings.Join(all, " UNION ALL ") + ") AS x"
 }
 
-func (s *rowsOf) count(ctx context.Context) (int64, error) {
-	res, err := engine.ExecContext(ctx, s.conn, "SELECT count(*) FROM "+s.from(s.h.Part))
+// part are the keys of the range that is cut.
+func (s *rowsOf) part() *keyspace.Ownership {
+	keys := s.h.Snapshot.Keys(s.h.Keyspace, s.h.Part)
+	return &keys
+}
+
+func (s *rowsOf) count(ctx context.Context, keys *keyspace.Ownership) (int64, error) {
+	res, err := engine.ExecContext(ctx, s.conn, "SELECT count(*) FROM "+s.from(keys))
 	if err != nil {
 		return 0, err
 	}
@@ -196,41 +206,58 @@ func (s *rowsOf) count(ctx context.Context) (int64, error) {
 // row returns the key of the row at a place of a part, or of its distinct keys, nil if there
 // are not so many.
 func (s *rowsOf) row(ctx context.Context, p shardmap.Part, place int64, distinct bool) ([]string, error) {
+	list, order, group := s.columns()
+	keys := s.h.Snapshot.Keys(s.h.Keyspace, p)
+	sql := "SELECT " + list + " FROM " + s.from(&keys)
+	if distinct {
+		sql = "SELECT " + list + " FROM (SELECT DISTINCT " + group + " FROM " + s.from(&keys) + ") AS y"
+	}
+	res, err := engine.ExecContext(ctx, s.conn, sql+" ORDER BY "+order+" LIMIT 1 OFFSET "+strconv.FormatInt(place, 10))
+	if err != nil || len(res.Rows) == 0 {
+		return nil, err
+	}
+	return s.key(res.Rows[0])
+}
+
+// columns are those of from as texts, what orders rows by them, and themselves.
+func (s *rowsOf) columns() (texts, order, own string) {
 	def := s.ix.Def()
 	n := len(def.Types)
 	if def.Strategy == keyspace.Hash {
 		n = 1
 	}
-	var list, order, group []string
+	var list, by, all []string
 	for i := range n {
 		k := "k" + strconv.Itoa(i)
 		// Names of their own: ORDER BY would take the output column of that name, which is text.
-		list, group = append(list, k+"::text AS t"+strconv.Itoa(i)), append(group, k)
+		list, all = append(list, k+"::text AS t"+strconv.Itoa(i)), append(all, k)
 		if def.Strategy != keyspace.Hash && def.Types[i].IsText() {
 			k += `::text COLLATE "C"`
 		}
-		order = append(order, k)
+		by = append(by, k)
 	}
-	sql := "SELECT " + strings.Join(list, ", ") + " FROM " + s.from(p)
-	if distinct {
-		sql = "SELECT " + strings.Join(list, ", ") + " FROM (SELECT DISTINCT " + strings.Join(group, ", ") + " FROM " + s.from(p) + ") AS y"
-	}
-	res, err := engine.ExecContext(ctx, s.conn, sql+" ORDER BY "+strings.Join(order, ", ")+" LIMIT 1 OFFSET "+strconv.FormatInt(place, 10))
-	if err != nil || len(res.Rows) == 0 {
-		return nil, err
+	return strings.Join(list, ", "), strings.Join(by, ", "), strings.Join(all, ", ")
+}
+
+// key is a row of those texts as the map writes a bound.
+func (s *rowsOf) key(row []engine.Text) ([]string, error) {
+	def := s.ix.Def()
+	n := len(def.Types)
+	if def.Strategy == keyspace.Hash {
+		n = 1
 	}
 	out := make([]string, n)
 	for i := range out {
-		out[i] = res.Rows[0][i].String
+		out[i] = row[i].String
 	}
-	if def.Strategy != keyspace.Hash {
-		key, err := keyspace.ParseKey(def.Types, out)
-		if err != nil {
-			return nil, err
-		}
-		out = key.Texts()
+	if def.Strategy == keyspace.Hash {
+		return out, nil
 	}
-	return out, nil
+	key, err := keyspace.ParseKey(def.Types, out)
+	if err != nil {
+		return nil, err
+	}
+	return key.Texts(), nil
 }
 
 // inside returns the bound, or the next key if it would leave the lower half without any: then
@@ -316,7 +343,7 @@ func (h *Half) byLoad(ctx context.Context, ix *shardmap.Index, unit int) ([]stri
 		return nil, err
 	}
 	defer s.close()
-	n, err := s.count(ctx)
+	n, err := s.count(ctx, s.part())
 	if err != nil {
 		return nil, err
 	}

@@ -194,6 +194,9 @@ func (j *job) crash(what workflow.Op, store bool) error {
 	return j.t.c.opts.step(j.id, what, store)
 }
 
+// afterTable is the number, for atPoint, of the moment when a copy has a table more.
+const afterTable = -2
+
 // perform carries the effects out. ok is false if the record was changed by somebody
 // else in a way that makes others necessary, or ctx ended.
 func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Effect) (e workflow.Event, ok bool) {
@@ -263,78 +266,79 @@ func (j *job) watch(ctx context.Context, seq uint64, stop func()) {
 	}
 }
 
+// carrier carries one effect out: that of a workflow's state, with what comes of it.
+type carrier func(*job, context.Context, *workflow.State, workflow.Effect, *workflow.Result) error
+
+// carriers has who carries out what. Each can be repeated from its beginning, after a crash or a failure.
+var carriers = map[workflow.Op]carrier{
+	workflow.Sleep:          withEffect((*job).sleep),
+	workflow.Check:          (*job).check,
+	workflow.CompareSchema:  (*job).compareSchema,
+	workflow.PutTransit:     withState((*job).putTransit),
+	workflow.AwaitMembers:   withEffect((*job).awaitMembers),
+	workflow.AwaitWindow:    withState((*job).awaitWindow),
+	workflow.Release:        withEffect((*job).release),
+	workflow.Purge:          withEffect((*job).purge),
+	workflow.Copy:           (*job).copy,
+	workflow.Follow:         withEffect((*job).follow),
+	workflow.FollowFor:      withEffect((*job).followFor),
+	workflow.CaptureBack:    withEffect((*job).captureBack),
+	workflow.Verify:         (*job).verify,
+	workflow.Hold:           withEffect((*job).hold),
+	workflow.Fence:          withEffect((*job).fence),
+	workflow.DrainSource:    withEffect((*job).drainSource),
+	workflow.Unhold:         withState((*job).unhold),
+	workflow.SetGuards:      withEffect((*job).setGuards),
+	workflow.MarkBack:       withEffect((*job).markBack),
+	workflow.OpenTarget:     withEffect((*job).openTarget),
+	workflow.Swap:           (*job).swap,
+	workflow.SettleGuards:   withState((*job).settleGuards),
+	workflow.KeepBack:       withEffect((*job).keepBack),
+	workflow.DropTransit:    withState((*job).dropTransit),
+	workflow.Plan:           withResult((*job).plan),
+	workflow.MakePlan:       withResult((*job).makePlan),
+	workflow.TakeSteps:      withResult((*job).takeSteps),
+	workflow.Spawn:          withEffect((*job).spawn),
+	workflow.AwaitChildren:  withResult((*job).awaitChildren),
+	workflow.CancelChildren: withState((*job).cancelChildren),
+	workflow.EditMap:        withResult((*job).editMap),
+}
+
+func withState(f func(*job, context.Context, *workflow.State) error) carrier {
+	return func(j *job, ctx context.Context, s *workflow.State, _ workflow.Effect, _ *workflow.Result) error {
+		return f(j, ctx, s)
+	}
+}
+
+func withEffect(f func(*job, context.Context, *workflow.State, workflow.Effect) error) carrier {
+	return func(j *job, ctx context.Context, s *workflow.State, e workflow.Effect, _ *workflow.Result) error {
+		return f(j, ctx, s, e)
+	}
+}
+
+func withResult(f func(*job, context.Context, *workflow.State, *workflow.Result) error) carrier {
+	return func(j *job, ctx context.Context, s *workflow.State, _ workflow.Effect, r *workflow.Result) error {
+		return f(j, ctx, s, r)
+	}
+}
+
 // do carries one effect out.
 func (j *job) do(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
-	switch e.Op {
-	case workflow.Sleep:
-		d := time.Duration(e.ForMS) * time.Millisecond
-		if e.UntilMS > 0 {
-			d = time.Until(time.UnixMilli(e.UntilMS))
-		}
-		pause(ctx, d)
-		return ctx.Err()
-	case workflow.Check:
-		return j.check(ctx, s, e, r)
-	case workflow.CompareSchema:
-		return j.compareSchema(ctx, s, e, r)
-	case workflow.PutTransit:
-		return j.putTransit(ctx, s)
-	case workflow.AwaitMembers:
-		return j.awaitMembers(ctx, s, e)
-	case workflow.Release:
-		return j.release(ctx, s, e)
-	case workflow.Purge:
-		return j.purge(ctx, s, e, r)
-	case workflow.AwaitWindow:
-		return j.awaitWindow(ctx, s)
-	case workflow.Copy:
-		return j.copy(ctx, s, e, r)
-	case workflow.Follow:
-		return j.follow(ctx, s, e)
-	case workflow.FollowFor:
-		return j.followFor(ctx, s, e)
-	case workflow.CaptureBack:
-		return j.captureBack(ctx, s, e)
-	case workflow.Verify:
-		return j.verify(ctx, s, e, r)
-	case workflow.Hold:
-		return j.hold(ctx, s, e)
-	case workflow.Fence:
-		return j.fence(ctx, s, e)
-	case workflow.DrainSource:
-		return j.drainSource(ctx, s, e)
-	case workflow.Unhold:
-		return j.unhold(ctx, s)
-	case workflow.SetGuards:
-		return j.setGuards(ctx, s, e)
-	case workflow.MarkBack:
-		return j.markBack(ctx, e)
-	case workflow.OpenTarget:
-		return j.openTarget(ctx, s, e)
-	case workflow.Swap:
-		return j.swap(ctx, s, e, r)
-	case workflow.SettleGuards:
-		return j.settleGuards(ctx, s)
-	case workflow.KeepBack:
-		return j.keepBack(ctx, s, e)
-	case workflow.DropTransit:
-		return j.dropTransit(ctx, s)
-	case workflow.Plan:
-		return j.plan(ctx, s, r)
-	case workflow.MakePlan:
-		return j.makePlan(ctx, s, r)
-	case workflow.TakeSteps:
-		return j.takeSteps(ctx, s, r)
-	case workflow.Spawn:
-		return j.spawn(ctx, e)
-	case workflow.AwaitChildren:
-		return j.awaitChildren(ctx, s, r)
-	case workflow.CancelChildren:
-		return j.cancelChildren(ctx, s)
-	case workflow.EditMap:
-		return j.editMap(ctx, s, r)
+	carry, ok := carriers[e.Op]
+	if !ok {
+		return refuse("this program does not know how to %q", e.Op)
 	}
-	return refuse("this program does not know how to %q", e.Op)
+	return carry(j, ctx, s, e, r)
+}
+
+// sleep is workflow.Sleep.
+func (j *job) sleep(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
+	d := time.Duration(e.ForMS) * time.Millisecond
+	if e.UntilMS > 0 {
+		d = time.Until(time.UnixMilli(e.UntilMS))
+	}
+	pause(ctx, d)
+	return ctx.Err()
 }
 
 // failure is an error with the class that a workflow is told.

@@ -18,16 +18,20 @@ const (
 	// quietEvery is at which look the work stops for a moment, to see how the shard fares without it.
 	quietEvery = 4
 	quietWait  = 5 * time.Millisecond
-	slower     = 0.6
+	slower     = 0.8
 	faster     = 1.15
 	// The least rates: whatever a shard says, the work does not stop for good.
-	leastBytes = 512 << 10 // a second
+	leastBytes = 1 << 20 // a second
 	leastRows  = 500
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
+	// Where others are at work the first rate is so many times the least.
+	firstRate = 4
+	// settled is after how long the number of transactions is known.
+	settled = 1500 * time.Millisecond
 	// What the work may add to the time of a small write on a shard in use, if no bound was given.
 	addShare = 0.3
-	addLeast = time.Millisecond
+	addLeast = 300 * time.Microsecond
 	// lookMax bounds one look.
 	lookMax = 2 * time.Second
 )
@@ -44,18 +48,21 @@ type pacer struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	mu    sync.Mutex
-	rate  float64 // units a second; 0: no bound
-	peak  float64 // the greatest rate that was seen
-	did   int64
-	next  time.Time     // when the next piece may go
-	quiet chan struct{} // closed at the end of a quiet moment, nil outside of one
+	mu     sync.Mutex
+	rate   float64 // units a second; 0: no bound
+	peak   float64 // the greatest rate that was seen
+	slowed bool    // a shard was slower than it may be
+	did    int64
+	next   time.Time     // when the next piece may go
+	quiet  chan struct{} // closed at the end of a quiet moment, nil outside of one
 }
 
 // watched is a shard that is looked at.
 type watched struct {
-	name string
-	w    engine.Watcher
+	name  string
+	w     engine.Watcher
+	began time.Time
+	early bool // others were at work when it began
 	// How long a small write takes, smoothed, with the work going on and without.
 	busy, calm time.Duration
 	// others is how many transactions of others end in a second.
@@ -89,31 +96,56 @@ func (j *job) pace(ctx context.Context, s *workflow.State, least float64, shards
 		p.lag = time.Duration(o.MaxLagMS) * time.Millisecond
 	}
 	ctx, p.stop = context.WithCancel(ctx)
-	p.done.Go(func() { p.run(ctx, shards) })
+	p.watch(ctx, shards)
+	p.done.Go(func() { p.run(ctx) })
 	return p, func() {
 		p.stop()
 		p.done.Wait()
 	}
 }
 
-func (p *pacer) run(ctx context.Context, shards []string) {
+// watch begins to look at the shards. Where others are at work right now the work begins slowly, and
+// gets faster while it is not in their way; where nobody is, it need not wait to know.
+func (p *pacer) watch(ctx context.Context, shards []string) {
+	ctx, cancel := context.WithTimeout(ctx, lookMax)
+	defer cancel()
+	for _, name := range shards {
+		m, err := p.job.t.mover(ctx, name)
+		if err != nil {
+			continue // the work itself will say so
+		}
+		v, ok := m.(engine.Watchable)
+		if !ok {
+			continue
+		}
+		w, err := v.Watch(ctx)
+		if err != nil {
+			continue
+		}
+		s := &watched{name: name, w: w, began: time.Now()}
+		p.shards = append(p.shards, s)
+		if v, err := w.Vitals(ctx); err == nil {
+			s.note(time.Now(), v)
+			if p.latency == 0 && v.Others > 0 {
+				s.early, p.rate = true, p.least*firstRate
+			}
+		}
+		if p.latency == 0 {
+			for range 3 {
+				smooth(&s.calm, s.delay(ctx))
+			}
+			s.busy = s.calm
+		}
+	}
+}
+
+func (p *pacer) run(ctx context.Context) {
 	defer func() {
 		p.loud()
 		for _, s := range p.shards {
 			_ = s.w.Close() // it has written nothing
 		}
 	}()
-	for _, name := range shards {
-		m, err := p.job.t.mover(ctx, name)
-		if err != nil {
-			continue // the work itself will say so
-		}
-		if v, ok := m.(engine.Watchable); ok {
-			if w, err := v.Watch(ctx); err == nil {
-				p.shards = append(p.shards, &watched{name: name, w: w})
-			}
-		}
-	}
 	var last int64
 	at, slowed := time.Now(), false
 	for n := 1; ctx.Err() == nil; n++ {
@@ -127,7 +159,7 @@ func (p *pacer) run(ctx context.Context, shards []string) {
 		is := float64(p.did-last) / spent
 		last, at = p.did, time.Now()
 		was := p.rate
-		p.adapt(is, why != "")
+		p.adapt(is, why != "", p.used())
 		now := p.rate
 		p.mu.Unlock()
 		switch {
@@ -144,19 +176,38 @@ func (p *pacer) run(ctx context.Context, shards []string) {
 	}
 }
 
-// adapt changes the rate; is is that of the last moment. p.mu is held.
-func (p *pacer) adapt(is float64, over bool) {
+// adapt changes the rate; is is that of the last moment. Beside others there is always a bound: the
+// work is done evenly, not in bursts. p.mu is held.
+func (p *pacer) adapt(is float64, over, used bool) {
 	p.peak = max(p.peak, is)
+	if over {
+		p.slowed = true
+	}
 	switch {
 	case over && p.rate == 0:
 		p.rate = max(is*slower, p.least)
 	case over:
 		p.rate = max(min(is, p.rate)*slower, p.least)
+	case p.rate > 0 && !used && !p.slowed:
+		p.rate = 0 // nobody is there
 	case p.rate > 0:
-		if p.rate *= faster; p.rate > 1.5*p.peak {
-			p.rate = 0
+		p.rate *= faster
+		if most := max(1.5*p.peak, p.least*firstRate); p.rate > most && used {
+			p.rate = most
+		} else if p.rate > most {
+			p.rate, p.slowed = 0, false
 		}
 	}
+}
+
+// used reports whether others are at work on a shard, also as long as that is not known.
+func (p *pacer) used() bool {
+	for _, s := range p.shards {
+		if s.used() || s.early && time.Since(s.began) < settled {
+			return true
+		}
+	}
+	return false
 }
 
 // look asks all shards at the same time and returns why the work is to be slower, "" if it need not be.
@@ -172,7 +223,7 @@ func (p *pacer) look(ctx context.Context, calm bool) string {
 		all.Wait()
 	}
 	each(func(i int, s *watched) { said[i] = s.see(ctx, p) })
-	if calm && p.latency == 0 {
+	if calm && p.latency == 0 && p.used() {
 		p.hush()
 		pause(ctx, quietWait)
 		each(func(_ int, s *watched) {
@@ -214,7 +265,7 @@ func smooth(mean *time.Duration, d time.Duration) {
 	case *mean == 0:
 		*mean = d
 	default:
-		*mean += (d - *mean) / 4
+		*mean += (d - *mean) / 8
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 func TestPaceIsBounded(t *testing.T) {
 	p := &pacer{least: leastBytes}
 	const full = 80 << 20
-	p.adapt(full, false)
+	p.adapt(full, false, false)
 	if p.rate != 0 {
 		t.Fatalf("a rate of %v without a reason", p.rate)
 	}
@@ -21,7 +21,7 @@ func TestPaceIsBounded(t *testing.T) {
 		if p.rate > 0 {
 			is = p.rate
 		}
-		p.adapt(is, true)
+		p.adapt(is, true, true)
 		if p.rate < leastBytes || p.rate > full*slower {
 			t.Fatalf("%v", p.rate)
 		}
@@ -31,10 +31,27 @@ func TestPaceIsBounded(t *testing.T) {
 	}
 	looks := 0
 	for ; p.rate > 0; looks++ {
-		p.adapt(min(p.rate, full), false)
+		p.adapt(min(p.rate, full), false, false)
 	}
 	if after := time.Duration(looks) * paceLook; after > time.Minute {
 		t.Errorf("as fast as before after %s", after)
+	}
+}
+
+// TestPaceBesideOthers: where others are at work the rate has a bound all the time and grows step by
+// step; when it turns out that nobody is there, the bound is gone at once.
+func TestPaceBesideOthers(t *testing.T) {
+	p := &pacer{least: leastBytes, rate: leastBytes * firstRate}
+	for range 100 {
+		was := p.rate
+		p.adapt(min(p.rate, 80<<20), false, true)
+		if p.rate == 0 || p.rate > was*1.2 || p.rate > 1.5*(80<<20) {
+			t.Fatalf("%v after %v", p.rate, was)
+		}
+	}
+	p = &pacer{least: leastBytes, rate: leastBytes * firstRate}
+	if p.adapt(1<<20, false, false); p.rate != 0 {
+		t.Errorf("a bound of %v beside nobody", p.rate)
 	}
 }
 

@@ -29,18 +29,21 @@ func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) e
 	if err != nil {
 		return err
 	}
-	r.Children, err = Plan(snap, &s.Spec)
-	if err == nil && len(r.Children) > 0 {
-		for _, c := range r.Children {
-			if t := transitOf(snap, c.Keyspace, c.Part); t != "" {
-				return j.inTheWay(ctx, s, c, t)
-			}
+	if s.Made == 0 {
+		if err := j.alone(ctx, s); err != nil {
+			return err
 		}
 	}
-	if err == nil && s.Spec.Kind == workflow.Merge {
+	if r.Children, err = Plan(snap, &s.Spec); err != nil {
+		return err
+	}
+	if err := j.free(ctx, s, snap, r.Children); err != nil {
+		return err
+	}
+	if s.Spec.Kind == workflow.Merge {
 		return Mergeable(snap, &s.Spec)
 	}
-	return err
+	return nil
 }
 
 // Mergeable says why two ranges cannot become one now: a move has a part of them, or keeps its way back.
@@ -56,48 +59,6 @@ func Mergeable(snap *shardmap.Snapshot, spec *workflow.Spec) error {
 		}
 	}
 	return nil
-}
-
-// inTheWay is the error of a plan that needs a part which another move has. If that only keeps its way back,
-// the plan may end that.
-func (j *job) inTheWay(ctx context.Context, s *workflow.State, c workflow.Spec, id string) error {
-	what := fmt.Sprintf("%s of keyspace %s", c.Part.Text(), c.Keyspace)
-	r, err := j.t.c.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
-	if err != nil {
-		return err
-	}
-	other, err := workflow.Decode(r.Value)
-	switch {
-	case err != nil:
-		return err
-	case other.Step != workflow.Opened || other.Back:
-		return sqlstate.New(sqlstate.ObjectInUse, "%s is being moved by %s", what, id).WithHint("see: cleave moves %s", id)
-	case !s.Spec.Finish:
-		until := time.UnixMilli(other.OpenAt + other.Spec.KeepMS).UTC().Format("2006-01-02 15:04 MST")
-		return sqlstate.New(sqlstate.ObjectInUse, "the way back of %s by move %s is kept until %s", what, id, until).WithHint("to go on now: cleave finish %s", id)
-	}
-	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By); err != nil {
-		return err
-	}
-	select {
-	case j.t.kick <- struct{}{}:
-	default:
-	}
-	return sqlstate.New(sqlstate.ObjectInUse, "what move %s has left of %s is being removed", id, what)
-}
-
-// transitOf is the transit that is of this very part.
-func transitOf(snap *shardmap.Snapshot, ks string, p shardmap.Part) string {
-	ix, ok := snap.Keyspace(ks)
-	if !ok {
-		return ""
-	}
-	for _, t := range ix.Def().Transits {
-		if t.Equal(p) {
-			return t.ID
-		}
-	}
-	return ""
 }
 
 // Plan returns the moves that are next for a drain, a spread or a merge, at most
@@ -355,7 +316,7 @@ func pins(s *shardmap.State, ks string) int {
 }
 
 // spawn is workflow.Spawn.
-func (j *job) spawn(ctx context.Context, e workflow.Effect) error {
+func (j *job) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
 	key := workflow.RecordPrefix + e.Child.ID
 	if _, err := j.t.c.opts.Directory.Record(ctx, key); !errors.Is(err, shardmap.ErrNotFound) {
 		return err

@@ -66,6 +66,15 @@ func (p *progress) copied(rows, bytes int64) {
 	p.save()
 }
 
+// copiedSoFar begins to count again, from what is there already.
+func (p *progress) copiedSoFar(rows, bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rows.Store(rows)
+	p.bytes.Store(bytes)
+	p.lastRows, p.lastBytes = rows, bytes
+}
+
 func (p *progress) change() {
 	if p.changes.Add(1)%256 == 0 {
 		p.save()

@@ -93,10 +93,7 @@ func (st *stream) end(err error) {
 	defer st.mu.Unlock()
 	st.ended = true
 	if err != nil {
-		if own, ok := errors.AsType[*sqlstate.Error](err); ok && own.Code == sqlstate.ObjectNotInState {
-			err = classed(workflow.Changed, err)
-		}
-		st.err = err
+		st.err = gone(err)
 	}
 	for _, g := range st.goals {
 		close(g.reached)
@@ -298,7 +295,7 @@ func (j *job) captureBack(ctx context.Context, s *workflow.State, e workflow.Eff
 }
 
 // markBack is workflow.MarkBack: the target has everything, and takes no writes yet.
-func (j *job) markBack(ctx context.Context, e workflow.Effect) error {
+func (j *job) markBack(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
 	bound, cancel := j.bound(ctx, e)
 	defer cancel()
 	from, to, err := j.movers(bound, e)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/bits"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -41,11 +39,13 @@ func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, 
 		return err
 	}
 	units := unitsOf(p.set, at.Pieces)
+	pace, end := j.pace(ctx, s, leastBytes, e.Source, e.Target)
+	defer end()
 	for began := time.Now(); at.Done < len(units); {
 		if err := j.gate(ctx); err != nil {
 			return err
 		}
-		rows, err := p.compare(ctx, e, units[at.Done])
+		rows, err := p.compare(ctx, e, units[at.Done], pace)
 		if err != nil {
 			return err
 		}
@@ -91,56 +91,15 @@ func unitsOf(set engine.Set, pieces int) []engine.Set {
 	var out []engine.Set
 	for i := range set.Tables {
 		for n := range pieces {
-			out = append(out, engine.Set{Tables: set.Tables[i : i+1], Keys: pieceOf(set.Keys, n, pieces)})
+			out = append(out, engine.Set{Tables: set.Tables[i : i+1], Keys: set.Keys.Piece(n, pieces)})
 		}
-	}
-	return out
-}
-
-// pieceOf is one of the pieces of keys: of each interval of a hash keyspace a part, and of what is
-// no interval everything in the first.
-func pieceOf(keys keyspace.Ownership, n, pieces int) keyspace.Ownership {
-	if pieces <= 1 {
-		return keys
-	}
-	out := keys
-	out.Intervals = nil
-	for _, iv := range keys.Intervals {
-		// Widths as unsigned numbers: an interval can be the whole space.
-		width := uint64(iv.High) - uint64(iv.Low) // 0: all of it
-		if iv.Last {
-			width = 1<<63 - uint64(iv.Low)
-		}
-		bound := func(i int) int64 { // width * i / pieces, exactly
-			hi, lo := bits.Mul64(width, uint64(i))
-			if width == 0 {
-				hi = uint64(i)
-			}
-			q, _ := bits.Div64(hi, lo, uint64(pieces))
-			return int64(uint64(iv.Low) + q)
-		}
-		part := iv
-		if n > 0 {
-			part.Low = bound(n)
-		}
-		if n < pieces-1 {
-			part.High, part.Last = bound(n+1), false
-			if part.High == part.Low {
-				continue
-			}
-		}
-		out.Intervals = append(out.Intervals, part)
-	}
-	if n > 0 {
-		out.Pinned, out.Listed = nil, nil
-		out.PinnedElsewhere = append(slices.Clone(keys.PinnedElsewhere), keys.Pinned...)
 	}
 	return out
 }
 
 // compare compares a unit, and returns its rows.
-func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set) (rows int64, err error) {
-	if len(unit.Keys.Intervals)+len(unit.Keys.Pinned)+len(unit.Keys.Listed) == 0 {
+func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set, pace *pacer) (rows int64, err error) {
+	if unit.Keys.Empty() {
 		return 0, nil // a piece of less than a position
 	}
 	view, err := p.from.View(ctx, unit)
@@ -154,8 +113,8 @@ func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set) 
 	var a, b []engine.Sum
 	var errA, errB error
 	var both sync.WaitGroup
-	both.Go(func() { a, errA = view.Sums(ctx) })
-	both.Go(func() { b, errB = p.to.Sums(ctx, unit) })
+	both.Go(func() { a, errA = view.Sums(ctx, pace.wait) })
+	both.Go(func() { b, errB = p.to.Sums(ctx, unit, pace.wait) })
 	both.Wait()
 	if errA != nil {
 		return 0, errA
@@ -203,6 +162,11 @@ func (p *pair) applyUntil(ctx context.Context, stream string, until engine.Posit
 	if closing := applier.Close(); err == nil {
 		err = closing
 	}
+	return gone(err)
+}
+
+// gone classes an error that says that the changes do not fit what was copied any more.
+func gone(err error) error {
 	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState {
 		return classed(workflow.Changed, err)
 	}

@@ -45,8 +45,12 @@ type Mover interface {
 	// CaptureChanges is Capture without the rows: the changes begin at the returned
 	// position. If the id is captured already it returns where that began.
 	CaptureChanges(ctx context.Context, id string, set Set) (Position, error)
+	// CaptureRows returns rows of a capture that goes on, as of now: for a copy that was
+	// interrupted. The set has the capture's keys and some of its tables. Who read rows of the
+	// capture before is ended. Fails with 55000 if nothing is captured under the id any more.
+	CaptureRows(ctx context.Context, id string, set Set) (RowSource, error)
 	// Changes sends all transactions after the position that changed rows of the
-	// set, in the order of their commits, to the sink, until ctx ends, the sink
+	// set (the capture's keys, all of its tables or some), in the order of their commits, to the sink, until ctx ends, the sink
 	// returns an error, or, if until is not "", all before until were sent. It
 	// never skips one: after a restart it begins at after, which must not be
 	// older than the last position given to Forget. A change of a table's
@@ -74,6 +78,11 @@ type Mover interface {
 	// MoveTable.Columns, past guards and triggers; id is that of the capture which they are
 	// of. After an error some of the rows may be there: purge the set.
 	Load(ctx context.Context, id string, table *MoveTable, rows io.Reader) (n int64, err error)
+	// SetLoaded notes that all rows of a table were loaded under the id, until Release.
+	SetLoaded(ctx context.Context, id string, table LoadedTable) error
+	// Loaded returns what SetLoaded has noted, after it has ended what Load has under way
+	// under the id.
+	Loaded(ctx context.Context, id string) ([]LoadedTable, error)
 	// Apply opens the one way by which changes of a capture elsewhere are applied
 	// here, past guards and triggers. A second Apply of the same id ends the first,
 	// after what that has under way in a commit: ask Applied where to begin afterwards.
@@ -97,7 +106,7 @@ type Mover interface {
 	// Sums returns number and checksum of the set's rows, table by table, as one
 	// snapshot sees them. The checksum does not depend on the order of rows and is
 	// the same on every engine for equal rows.
-	Sums(ctx context.Context, set Set) ([]Sum, error)
+	Sums(ctx context.Context, set Set, pace Pace) ([]Sum, error)
 	// Purge deletes at most limit rows of the set, past guards and triggers, and
 	// returns how many it found; fewer than limit: none are left.
 	Purge(ctx context.Context, set Set, limit int) (n int, err error)
@@ -114,12 +123,16 @@ type Opener interface {
 	Open(ctx context.Context, guards []Guard) error
 }
 
+// Pace is called before a piece of long work, with about how many bytes it reads. It returns when that
+// may be done; its error ends the work. nil: all of it at once.
+type Pace func(ctx context.Context, bytes int64) error
+
 // View is one consistent view of a Set's rows, to compute with.
 type View interface {
 	// Position is where the changes after this view begin.
 	Position() Position
 	// Sums returns number and checksum of the rows, table by table; see [Mover].
-	Sums(ctx context.Context) ([]Sum, error)
+	Sums(ctx context.Context, pace Pace) ([]Sum, error)
 	// Close ends the view.
 	Close() error
 }
@@ -150,6 +163,12 @@ type MoveTable struct {
 	// identity if it is an index, else those of the primary key, else all columns
 	// (rows that are equal in all of them are as good as each other).
 	Identity []string
+}
+
+// LoadedTable is a table whose rows were loaded, with what they were.
+type LoadedTable struct {
+	Schema, Name string
+	Rows, Bytes  int64
 }
 
 // RowSource is one consistent view of a Set.

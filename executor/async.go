@@ -98,7 +98,7 @@ const (
 	More  Polled = iota // there may be more: call it again
 	Later               // no more is there yet
 	Done                // all answers have been relayed
-	Stuck               // the shard waits for the client's data: only Resume goes on
+	Stuck               // the shard waits for the client's data, or shards have to be asked: only Resume goes on
 )
 
 // Poll relays answers that are there, with one read at most if they do not come
@@ -117,13 +117,16 @@ func (p *Pipeline) Poll(sink Sink) (Outcome, Polled, error) {
 		return p.so, Later, nil
 	}
 	p.received += len(b)
-	if err := p.relay(b, sink, &p.so); err != nil {
+	p.polling = true
+	err = p.relay(b, sink, &p.so)
+	p.polling = false
+	if err != nil {
 		p.Conn.broken = true
 		return p.so, More, err
 	}
 	p.Conn.heard = true
 	switch {
-	case p.so.CopyIn:
+	case p.so.CopyIn, len(p.held) > 0:
 		return p.so, Stuck, nil
 	case p.head < len(p.queue):
 		return p.so, More, nil

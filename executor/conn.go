@@ -30,6 +30,8 @@ type Conn struct {
 
 	settings *Settings
 	prepared preparedSet
+	numbers  *numbers // nil: OIDs are as clients know them
+	using    *oids    // of the OIDs that were asked for last
 	// turn counts Acquires.
 	turn uint64
 	// unnamed is the owner of the unnamed prepared statement, nil if there is none.

@@ -59,8 +59,9 @@ type Executor struct {
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
-	life    context.Context   // ends with Close
-	changed chan struct{}     // closed when the snapshot is replaced
+	numbers map[string]*numbers
+	life    context.Context // ends with Close
+	changed chan struct{}   // closed when the snapshot is replaced
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	closed  bool
@@ -240,9 +241,17 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 	e.metrics.MapVersion(snap.Version())
 	e.dropGroups(snap)
 	for _, s := range snap.Shards() {
-		if p := next[s.Name]; p != nil && s.Service == shardmap.OutOfService {
-			p.rest()
+		state := telemetry.Normal
+		switch s.Service {
+		case shardmap.ReadOnly:
+			state = telemetry.ReadOnly
+		case shardmap.OutOfService:
+			state = telemetry.OutOfService
+			if p := next[s.Name]; p != nil {
+				p.rest()
+			}
 		}
+		e.metrics.Shard(s.Name).State(state)
 	}
 	for name, p := range old {
 		if p.group != nil {

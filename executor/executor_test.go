@@ -303,7 +303,7 @@ func TestPipeline(t *testing.T) {
 	p.Prepare(prep, nil, true)
 	p.Local(mark)
 	p.Bind("", prep.Name(), rest, true)
-	p.Execute("", 0)
+	p.Execute("", 0, nil)
 	p.Local(mark)
 	if o, err := p.Run(executor.Sync, &s); err != nil || o.Err != nil || !o.Ready || o.Status != 'I' {
 		t.Fatalf("%+v, %v", o, err)
@@ -315,7 +315,7 @@ func TestPipeline(t *testing.T) {
 	p.Prepare(prep, nil, true)
 	p.Bind("", prep.Name(), rest, false)
 	p.DescribeStatement(prep.Name(), false, nil)
-	p.Execute("", 0)
+	p.Execute("", 0, nil)
 	if o, err := p.Run(executor.Sync, &s); err != nil || o.Err != nil {
 		t.Fatalf("%+v, %v", o, err)
 	}
@@ -349,7 +349,7 @@ func TestPipeline(t *testing.T) {
 		x := ex.Prepare(fmt.Sprint("SELECT ", i), nil, 1, nil)
 		p.Prepare(x, nil, false)
 		p.Bind("", x.Name(), rest, false)
-		p.Execute("", 0)
+		p.Execute("", 0, nil)
 		if o, err := p.Run(executor.Sync, &s); err != nil || o.Err != nil {
 			t.Fatalf("%+v, %v", o, err)
 		}

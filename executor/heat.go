@@ -68,10 +68,42 @@ func (l *load) install(snap *shardmap.Snapshot) {
 // Count counts a statement that is about to run, routed by a map, and returns where its time
 // is to be counted. sample: its key is worth a call of Named. It allocates nothing.
 func (e *Executor) Count(snap *shardmap.Snapshot, r *planner.Route) (c *heat.Cell, sample bool) {
+	return e.CountUnit(snap, r.Unit-1)
+}
+
+// CountUnit is Count for an assignment of the map by its number.
+func (e *Executor) CountUnit(snap *shardmap.Snapshot, unit int) (c *heat.Cell, sample bool) {
 	if m := e.load.now.Load(); m != nil && m.snap == snap {
-		return m.meter.Count(r.Unit - 1)
+		return m.meter.Count(unit)
 	}
 	return nil, false // by a transaction's own map, or one that was just replaced
+}
+
+// CountSeveral counts a statement that is about to run on several shards: once for each of them, in equal
+// parts for the assignments of the map that it touches, so that a range's load goes with it where it goes
+// and halves have less than the whole. Its time is not counted. It allocates nothing.
+func (e *Executor) CountSeveral(snap *shardmap.Snapshot, units []planner.Units, shards int) {
+	m := e.load.now.Load()
+	if m == nil || m.snap != snap {
+		return
+	}
+	all := 0
+	for _, u := range units {
+		all += u.To - u.From
+	}
+	for _, u := range units {
+		m.meter.Spread(u.From, u.To, uint64(shards)*heat.One/uint64(all))
+	}
+}
+
+// rowsAsOne is how many rows that a COPY or an INSERT brings to several shards count as one statement.
+const rowsAsOne = 16
+
+// CountRow counts a row that is written by its assignment.
+func (e *Executor) CountRow(snap *shardmap.Snapshot, unit int) {
+	if m := e.load.now.Load(); m != nil && m.snap == snap {
+		m.meter.Spread(unit, unit+1, heat.One/rowsAsOne)
+	}
 }
 
 // Named counts the key of a statement for the hot keys.

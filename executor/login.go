@@ -218,7 +218,7 @@ func (e *Executor) DialAs(ctx context.Context, shard string, l *Login) (*Conn, e
 		return nil, err
 	}
 	c := NewConn(shard, raw)
-	c.login = l
+	c.login, c.numbers = l, e.numbersOf(shard)
 	return c, nil
 }
 

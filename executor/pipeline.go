@@ -47,6 +47,13 @@ type Pipeline struct {
 	sent     int64  // when the last Run sent, Unix nanoseconds
 	received int    // bytes of answers since the last Run
 	tag      []byte // of the last CommandComplete since the last Run
+	// Inner: descriptions are not for a client, and keep the shard's OIDs of tables.
+	Inner bool
+	// held are answers that wait until an OID is asked for, see renumber.go. polling: nothing
+	// may be waited for.
+	held    []byte
+	polling bool
+	edits   []edit
 }
 
 type answer uint8
@@ -71,6 +78,7 @@ type expected struct {
 	prepared *Prepared // anParse: what is prepared then; nil for the unnamed
 	owner    any       // of a Parse, and of an answer to it: see Rejected
 	watch    Watch     // anDescribe*: is told the RowDescription
+	columns  *Columns  // anDescribePortal: is set; anExecute: says what is translated. anQuery: both
 }
 
 // Watch is told the body of the RowDescription that answers a Describe, nil for
@@ -84,6 +92,12 @@ type Watch interface {
 type ParameterWatch interface {
 	Watch
 	Parameters() int
+}
+
+// TypeWatch is a Watch that is also told the types of the parameters.
+type TypeWatch interface {
+	Watch
+	Typed(oids []uint32)
 }
 
 // fewerParameters is a ParameterDescription of the first n parameters.
@@ -159,6 +173,7 @@ func (p *Pipeline) Reset() {
 	p.Conn, p.out, p.queue, p.head, p.local = nil, p.out[:0], p.queue[:0], 0, p.local[:0]
 	p.skipping, p.sentSync, p.statements = false, false, 0
 	p.unsent, p.so = 0, Outcome{}
+	p.held = p.held[:0]
 	clear(p.rejected)
 	p.rejected = p.rejected[:0]
 	if cap(p.out) > 1<<20 {
@@ -179,7 +194,8 @@ func (p *Pipeline) Local(frames []byte) {
 }
 
 // Prepare makes sure that prep is prepared on the Conn. With relay the client
-// gets a ParseComplete for it; if it cannot, owner is among the Rejected.
+// gets a ParseComplete for it; if it cannot, owner is among the Rejected. The Conn
+// has to have been asked for its OIDs.
 func (p *Pipeline) Prepare(prep *Prepared, owner any, relay bool) {
 	if p.Conn.prepared.has(prep, p.Conn.turn) {
 		if relay {
@@ -192,7 +208,7 @@ func (p *Pipeline) Prepare(prep *Prepared, owner any, relay bool) {
 		p.out = wire.AppendClose(p.out, 'S', old.name)
 		p.expect(expected{what: anClose, swallow: true})
 	}
-	p.out = wire.AppendParse(p.out, prep.name, prep.Text, prep.OIDs)
+	p.out = wire.AppendParse(p.out, prep.name, prep.Text, p.Conn.translated(prep.OIDs))
 	p.expect(expected{what: anParse, swallow: !relay, prepared: prep, owner: owner})
 }
 
@@ -212,7 +228,8 @@ func (p *Pipeline) HasPrepared(prep *Prepared) bool {
 	return p.Conn.prepared.has(prep, p.Conn.turn)
 }
 
-// Unnamed makes sure that the unnamed statement of the Conn is owner's.
+// Unnamed makes sure that the unnamed statement of the Conn is owner's. The Conn
+// has to have been asked for its oids.
 func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, relay bool) {
 	if p.Conn.unnamed == owner {
 		if relay {
@@ -222,7 +239,7 @@ func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, relay bool) {
 		return
 	}
 	p.Conn.unnamed = owner
-	p.out = wire.AppendParse(p.out, "", text, oids)
+	p.out = wire.AppendParse(p.out, "", text, p.Conn.translated(oids))
 	p.expect(expected{what: anParse, swallow: !relay, owner: owner})
 }
 
@@ -247,10 +264,10 @@ func (p *Pipeline) BindBytes(portal []byte, statement string, rest []byte) {
 }
 
 // ExecuteFrame is Execute with the client's own frame.
-func (p *Pipeline) ExecuteFrame(frame []byte) {
+func (p *Pipeline) ExecuteFrame(frame []byte, columns *Columns) {
 	p.out = append(p.out, frame...)
 	p.statements++
-	p.expect(expected{what: anExecute})
+	p.expect(expected{what: anExecute, columns: columns})
 }
 
 // CheckColumns lets w compare the columns of the shard's statement; nothing of
@@ -268,16 +285,24 @@ func (p *Pipeline) DescribeStatement(statement string, parameters bool, w Watch)
 }
 
 // DescribePortal adds a Describe of a portal. noData says whether NoData is relayed too.
-func (p *Pipeline) DescribePortal(portal string, noData bool, w Watch) {
+// columns, unless nil, is told which of the portal's values have OIDs inside, for Execute.
+func (p *Pipeline) DescribePortal(portal string, noData bool, w Watch, columns *Columns) {
 	p.out = wire.AppendDescribe(p.out, 'P', portal)
-	p.expect(expected{what: anDescribePortal, swallow: !noData, watch: w})
+	p.expect(expected{what: anDescribePortal, swallow: !noData, watch: w, columns: columns})
 }
 
-// Execute adds an Execute; rowsMax 0 is all.
-func (p *Pipeline) Execute(portal string, rowsMax int32) {
+// LearnColumns is DescribePortal of which nothing is relayed.
+func (p *Pipeline) LearnColumns(portal string, w Watch, columns *Columns) {
+	p.out = wire.AppendDescribe(p.out, 'P', portal)
+	p.expect(expected{what: anDescribePortal, swallow: true, silent: true, watch: w, columns: columns})
+}
+
+// Execute adds an Execute; rowsMax 0 is all. columns are the portal's, nil if none of
+// its values is in binary.
+func (p *Pipeline) Execute(portal string, rowsMax int32, columns *Columns) {
 	p.out = wire.AppendExecute(p.out, portal, rowsMax)
 	p.statements++
-	p.expect(expected{what: anExecute})
+	p.expect(expected{what: anExecute, columns: columns})
 }
 
 // Close adds a Close of a portal.
@@ -299,6 +324,9 @@ func (p *Pipeline) Query(sql string) {
 	p.statements += 1 + strings.Count(sql, ";")
 	p.expect(expected{what: anQuery})
 }
+
+// Copied says which columns of the COPY TO that was added last have OIDs inside.
+func (p *Pipeline) Copied(columns *Columns) { p.queue[len(p.queue)-1].columns = columns }
 
 // QueryFrame is Query with the client's own frame.
 func (p *Pipeline) QueryFrame(frame []byte) {
@@ -379,6 +407,14 @@ func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
 	if err := p.locals(sink); err != nil {
 		p.Conn.broken = true
 		return o, err
+	}
+	if len(p.held) > 0 {
+		b := p.held
+		p.held = nil
+		if err := p.relay(b, sink, &o); err != nil {
+			p.Conn.broken = true
+			return o, err
+		}
 	}
 	for p.head < len(p.queue) {
 		b, err := p.Conn.Receive()
@@ -464,7 +500,15 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 		case wire.DataRow:
 			// The case of every row of every result.
 			if p.head < len(p.queue) {
-				if w := p.queue[p.head].what; w == anExecute || w == anQuery {
+				e := &p.queue[p.head]
+				if e.what == anExecute || e.what == anQuery {
+					if e.columns != nil && len(e.columns.list) > 0 {
+						if held, err := p.recode(body, e.columns); err != nil {
+							return err
+						} else if held {
+							return p.hold(b[pos:], flush())
+						}
+					}
 					pos = next
 					continue
 				}
@@ -502,6 +546,13 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 			}
 			e := &p.queue[p.head]
 			hand = !e.swallow
+			if typ == wire.RowDescription || typ == wire.ParameterDescription {
+				if held, err := p.renumber(typ, body, e); err != nil {
+					return err
+				} else if held {
+					return p.hold(b[pos:], flush())
+				}
+			}
 			switch {
 			case e.what == anQuery:
 				switch typ {
@@ -511,6 +562,12 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 					p.tag = append(p.tag[:0], body...)
 				case wire.CopyInResponse:
 					o.CopyIn = true
+				case wire.CopyData:
+					if held, err := p.recopy(body, e.columns); err != nil {
+						return err
+					} else if held {
+						return p.hold(b[pos:], flush())
+					}
 				case wire.CopyBothResponse:
 					return p.unexpected("CopyBothResponse")
 				}
@@ -526,6 +583,9 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				pop = true
 			case e.what == anDescribeStatement && typ == wire.ParameterDescription:
 				e.what, e.swallow = anDescribePortal, e.silent
+				if w, ok := e.watch.(TypeWatch); ok {
+					w.Typed(typesOf(body))
+				}
 				if w, ok := e.watch.(ParameterWatch); ok && hand && w.Parameters() >= 0 {
 					if err := flush(); err != nil {
 						return err
@@ -566,7 +626,13 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 					pop = true
 				case wire.CopyInResponse:
 					o.CopyIn = true
-				case wire.CopyOutResponse, wire.CopyData, wire.CopyDone:
+				case wire.CopyOutResponse, wire.CopyDone:
+				case wire.CopyData:
+					if held, err := p.recopy(body, e.columns); err != nil {
+						return err
+					} else if held {
+						return p.hold(b[pos:], flush())
+					}
 				default:
 					return p.unexpected(fmt.Sprintf("message %q during Execute", typ))
 				}

@@ -302,6 +302,7 @@ func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
 	p.metrics.Dialed(true)
 	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, login: login, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
 	c.async, _ = ec.(engine.Async)
+	c.numbers = p.ex.numbersOf(p.name)
 	if p.role != engine.Replica && login == nil {
 		c.baseline = p.ex.learn(p.name, c)
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"encoding/binary"
 	"errors"
-	"hash/maphash"
 	"math/rand/v2"
 	"unicode/utf8"
 
@@ -29,48 +28,15 @@ type statement struct {
 	settings *executor.Settings
 	private  bool // made from a transaction's own snapshot
 	prep     *executor.Prepared
-	// columns is a digest of the result's columns as the client was told them.
-	columns uint64
+	// columns is a digest of the result's columns as the client was told them; types are
+	// those of all parameters, once a shard has said, and numbered says that values of the
+	// columns may have OIDs inside.
+	columns  uint64
+	types    []uint32
+	numbered bool
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
 	hint      readHint
-}
-
-var columnSeed = maphash.MakeSeed()
-
-// Described compares the columns with those that the client knows
-// (executor.Watch): PostgreSQL refuses to change them under a prepared statement.
-func (s *statement) Described(body []byte) *sqlstate.Error {
-	if s.columns != 0 && !s.replanned {
-		return nil
-	}
-	digest := columnDigest(body)
-	if s.columns != 0 && s.columns != digest && s.replanned {
-		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
-	}
-	s.columns, s.replanned = digest, false
-	return nil
-}
-
-// columnDigest digests names and types. Table OIDs differ between shards.
-func columnDigest(body []byte) uint64 {
-	var h maphash.Hash
-	h.SetSeed(columnSeed)
-	if len(body) >= 2 {
-		n := int(binary.BigEndian.Uint16(body))
-		body = body[2:]
-		for range n {
-			name, rest, ok := cut(body)
-			if !ok || len(rest) < 18 {
-				break
-			}
-			_, _ = h.Write(name)       // never fails
-			_, _ = h.Write(rest[6:10]) // never fails
-			_ = h.WriteByte(0)         // never fails
-			body = rest[18:]
-		}
-	}
-	return h.Sum64() | 1
 }
 
 // portal is a statement with its parameters bound.
@@ -78,7 +44,11 @@ type portal struct {
 	st   *planner.Statement
 	stmt *statement
 	conn *executor.Conn // nil: the router answers it
-	args planner.Args   // of the router's own statements
+	// values are its columns whose values have to be translated; nil: there are none.
+	// described: they are known, or will be before its rows come.
+	values    *executor.Columns
+	described bool
+	args      planner.Args // of the router's own statements
 	// result is what is left of the router's own answer.
 	result *localResult
 	next   *executor.Settings // set_config: the settings after it
@@ -222,7 +192,7 @@ func (x *session) replan(s *statement) error {
 		return err
 	}
 	if s.plan != nil && (s.version != snap.SchemaVersion() || s.private != private) {
-		s.replanned = true
+		s.replanned, s.types = true, nil
 	}
 	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, x.settings
 	s.prep = nil
@@ -244,8 +214,8 @@ func (x *session) resolve() error {
 		x.forget(s.name)
 		return err
 	}
-	x.prepare(s, true)
-	return nil
+	_, err := x.prepare(s, true)
+	return err
 }
 
 // reachFor makes pipe.Conn a conversation with a shard that can parse and
@@ -321,12 +291,19 @@ var (
 )
 
 // prepare makes sure that pipe.Conn has the statement; relay: the client gets
-// the ParseComplete. It returns the statement's name there.
-func (x *session) prepare(s *statement, relay bool) string {
+// the ParseComplete. It returns the statement's name there. Errors: those of
+// executor.Conn.OIDs; the statement is forgotten then if it was to be relayed.
+func (x *session) prepare(s *statement, relay bool) (string, error) {
+	if err := x.numbers(s); err != nil {
+		if relay && err != errWait {
+			x.forgetIf(s)
+		}
+		return "", err
+	}
 	x.dirty = true
 	if s.name == "" || s.plan.Kind == planner.Virtual {
 		x.pipe.Unnamed(s, s.plan.Text, s.oids, relay)
-		return ""
+		return "", nil
 	}
 	if s.prep == nil {
 		version := s.version
@@ -340,7 +317,7 @@ func (x *session) prepare(s *statement, relay bool) string {
 	if fresh && s.replanned && s.columns != 0 && !relay {
 		x.pipe.CheckColumns(s.prep.Name(), s)
 	}
-	return s.prep.Name()
+	return s.prep.Name(), nil
 }
 
 // lookup finds a statement for Bind and Describe.
@@ -445,6 +422,12 @@ func (x *session) bind(f wire.Frame) error {
 			err = x.reach(shard, u)
 		}
 	}
+	if err == nil {
+		rest, err = x.numberedBind(p, rest)
+	}
+	if err == nil {
+		err = x.numbers(s)
+	}
 	if err != nil {
 		delete(x.portals, string(name))
 		return err
@@ -452,7 +435,10 @@ func (x *session) bind(f wire.Frame) error {
 	relay := x.pending == s
 	x.pending = nil
 	p.conn = x.pipe.Conn
-	on := x.prepare(s, relay)
+	on, err := x.prepare(s, relay)
+	if err != nil {
+		return err
+	}
 	x.pipe.BindBytes(name, on, rest)
 	return nil
 }
@@ -547,7 +533,11 @@ func (x *session) describe(f wire.Frame) error {
 		if err := x.reachFor(s.plan); err != nil {
 			return err
 		}
-		x.pipe.DescribeStatement(x.prepare(s, false), parameters, s)
+		on, err := x.prepare(s, false)
+		if err != nil {
+			return err
+		}
+		x.pipe.DescribeStatement(on, parameters, s)
 		return nil
 	case 'P':
 		if err := x.resolve(); err != nil {
@@ -563,7 +553,8 @@ func (x *session) describe(f wire.Frame) error {
 		}
 		x.dirty = true
 		x.sending(useOf(p.st).roam)
-		x.pipe.DescribePortal(string(name), true, p.stmt)
+		x.pipe.DescribePortal(string(name), true, p.stmt, p.values)
+		p.described = true
 		return nil
 	}
 	return malformed("Describe")
@@ -630,7 +621,16 @@ func (x *session) execute(f wire.Frame) error {
 		x.dirty = true
 		x.m.runs(p.st)
 		x.sending(useOf(p.st).roam)
-		x.pipe.ExecuteFrame(f)
+		if p.values != nil && !p.described && !p.st.Copy {
+			x.pipe.LearnColumns(string(name), p.stmt, p.values)
+			p.described = true
+		}
+		if p.st.CopyRows != "" {
+			if p.values, err = x.copied(p.st); err != nil {
+				return err
+			}
+		}
+		x.pipe.ExecuteFrame(f, p.values)
 		if p.st.Copy && !p.st.ReadOnly {
 			// The client may send its data, or wait for the word to do so, before it sends Sync.
 			return x.drain()

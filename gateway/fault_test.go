@@ -123,7 +123,7 @@ func TestClientThatLeaves(t *testing.T) {
 }
 
 func TestPoolIsBounded(t *testing.T) {
-	cl, conn, keys := orders(t, config{executor: executor.Limits{PoolMax: 2, PoolWait: 200 * time.Millisecond}})
+	cl, conn, keys := orders(t, config{executor: executor.Limits{PoolMax: 2, PoolWait: 3 * time.Second}})
 	var holders []*pgx.Conn
 	for range 2 {
 		h := cl.connect(t)

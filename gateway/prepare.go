@@ -51,7 +51,9 @@ func (x *session) prepareText(st *planner.Statement) error {
 	if err := x.reachFor(s.plan); err != nil {
 		return err
 	}
-	x.prepare(s, false)
+	if _, err := x.prepare(s, false); err != nil {
+		return err
+	}
 	if _, err := x.converse(executor.Sync); err != nil {
 		return err
 	}
@@ -139,9 +141,13 @@ func (x *session) executeSQL(st *planner.Statement) error {
 	if err := x.reach(shard, useOf(s.plan)); err != nil {
 		return err
 	}
-	x.pipe.Bind("", x.prepare(s, false), rest, false)
-	x.pipe.DescribePortal("", false, s)
-	x.pipe.Execute("", 0)
+	on, err := x.prepare(s, false)
+	if err != nil {
+		return err
+	}
+	x.pipe.Bind("", on, rest, false)
+	x.pipe.DescribePortal("", false, s, nil)
+	x.pipe.Execute("", 0, nil)
 	if _, err := x.converse(executor.Sync); err != nil {
 		return err
 	}

@@ -79,8 +79,11 @@ func (x *session) reachSeveral(u use) error {
 		x.used(u)
 		return nil
 	}
+	if x.tx.named {
+		return several.NamedConstraints()
+	}
 	if n := len(x.tx.saves); n > 0 && x.tx.saves[n-1].modes < len(x.tx.modes) {
-		return sqlstate.Refuse("SET TRANSACTION after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
+		return sqlstate.Refuse("SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
 	}
 	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, ReadOnly: x.tx.readOnly}
 	for _, s := range x.tx.saves {

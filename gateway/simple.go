@@ -99,7 +99,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			if err := x.reach(r.Shard, useOf(st)); err != nil {
 				return err
 			}
-			return x.relayQuery(f, "")
+			return x.relayQuery(st, f, "")
 		}
 		if found {
 			// st has other literals: what is not sent as it came needs its own plan.
@@ -166,7 +166,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			// A statement before it may make it valid (CREATE TABLE): one by one.
 			return false, nil
 		}
-		if !routed(st) || st.Params > 0 || st.Text != part {
+		if !routed(st) || st.Params > 0 || st.Text != part || st.CopyRows != "" {
 			return false, nil
 		}
 		su := useOf(st)
@@ -278,13 +278,20 @@ func useOf(st *planner.Statement) use {
 
 // relayQuery sends a statement to pipe.Conn, as the client's frame or as a text,
 // and relays its answer.
-func (x *session) relayQuery(f wire.Frame, text string) error {
+func (x *session) relayQuery(st *planner.Statement, f wire.Frame, text string) error {
+	copied, err := x.copied(st)
+	if err != nil {
+		return err
+	}
 	if f != nil {
 		x.pipe.QueryFrame(f)
 	} else {
 		x.pipe.Query(text)
 	}
-	_, err := x.converse(executor.None)
+	if copied != nil {
+		x.pipe.Copied(copied)
+	}
+	_, err = x.converse(executor.None)
 	if err == nil && x.outside() {
 		x.release()
 	}
@@ -328,7 +335,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if f != nil && sql != string(text) {
 			f = nil
 		}
-		return x.relayQuery(f, sql)
+		return x.relayQuery(st, f, sql)
 	case st.Kind == planner.Virtual:
 		if err := x.reachVirtual(st); err != nil {
 			return err

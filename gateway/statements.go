@@ -1,21 +1,14 @@
 package gateway
 
 import (
-	"fmt"
+	"encoding/binary"
+	"hash/maphash"
 
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// room refuses statements over the session's bounds, and types that shards do not share.
+// room refuses statements over the session's bounds.
 func (x *session) room(s *statement) error {
-	const firstUser = 16384 // FirstNormalObjectId of transam.h
-	for i, oid := range s.oids {
-		if oid >= firstUser && s.plan.Kind != planner.DefaultShard {
-			return sqlstate.Refuse(fmt.Sprintf("parameter $%d is declared with a type that is not PostgreSQL's own, whose number (%d) differs between shards", i+1, oid),
-				"leave the parameter's type open and cast it in the statement: $1::name")
-		}
-	}
 	lim := &x.srv.limits
 	if len(x.statements) >= lim.StatementsMax || x.statementBytes+len(s.text) > lim.StatementBytes {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(x.statements), x.statementBytes).
@@ -53,4 +46,44 @@ func (x *session) forgetAll() {
 	clear(x.statements)
 	x.statementBytes = 0
 	clear(x.portals)
+}
+
+var columnSeed = maphash.MakeSeed()
+
+// Described compares the columns with those that the client knows
+// (executor.Watch): PostgreSQL refuses to change them under a prepared statement.
+func (s *statement) Described(body []byte) *sqlstate.Error {
+	if s.columns != 0 && !s.replanned {
+		return nil
+	}
+	digest := columnDigest(body)
+	if s.columns != 0 && s.columns != digest && s.replanned {
+		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+	}
+	s.columns, s.replanned, s.numbered = digest, false, numberedColumns(body)
+	return nil
+}
+
+// Typed notes the types of the parameters (executor.TypeWatch).
+func (s *statement) Typed(oids []uint32) { s.types = oids }
+
+// columnDigest digests names and types. Table OIDs differ between shards.
+func columnDigest(body []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(columnSeed)
+	if len(body) >= 2 {
+		n := int(binary.BigEndian.Uint16(body))
+		body = body[2:]
+		for range n {
+			name, rest, ok := cut(body)
+			if !ok || len(rest) < 18 {
+				break
+			}
+			_, _ = h.Write(name)       // never fails
+			_, _ = h.Write(rest[6:10]) // never fails
+			_ = h.WriteByte(0)         // never fails
+			body = rest[18:]
+		}
+	}
+	return h.Sum64() | 1
 }

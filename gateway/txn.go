@@ -39,6 +39,8 @@ type txn struct {
 	conn *executor.Conn
 	// since is the map by which it began there.
 	since *shardmap.Snapshot
+	// named: SET CONSTRAINTS named some.
+	named bool
 	// readOnly: it was begun READ ONLY.
 	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
@@ -354,6 +356,8 @@ func (x *session) control(st *planner.Statement) error {
 		return x.savepoint(st)
 	case "set":
 		return x.setTransaction(st)
+	case "constraints":
+		return x.setConstraints(st)
 	}
 	return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
 }
@@ -583,7 +587,14 @@ func (x *session) savepoint(st *planner.Statement) error {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
 	case "release":
-		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
+		// SET TRANSACTION ends with the savepoint, SET CONSTRAINTS does not.
+		modes := t.modes[:t.saves[at].modes]
+		for _, m := range t.modes[t.saves[at].modes:] {
+			if strings.HasPrefix(m, "SET CONSTRAINTS ") {
+				modes = append(modes, m)
+			}
+		}
+		t.modes, t.readOnly = modes, t.saves[at].readOnly
 		t.saves = t.saves[:at]
 	case "rollback to":
 		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
@@ -595,6 +606,41 @@ func (x *session) savepoint(st *planner.Statement) error {
 		}
 	}
 	x.w.complete(st.Tag)
+	return nil
+}
+
+// setConstraints runs SET CONSTRAINTS.
+func (x *session) setConstraints(st *planner.Statement) error {
+	t := &x.tx
+	switch {
+	case t.state == txNone:
+		x.w.warning(sqlstate.NoActiveTransaction, "SET CONSTRAINTS can only be used in transaction blocks")
+		x.w.complete(st.Tag)
+		return nil
+	case t.failed:
+		return inFailed()
+	case t.state != txOpen, t.schema != nil:
+		return sqlstate.Refuse("SET CONSTRAINTS is not supported after a schema change, or in a message of several statements without BEGIN", "BEGIN before it, and commit the schema change")
+	case len(t.modes) >= x.srv.limits.DeferredMax:
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d SET TRANSACTION and SET CONSTRAINTS", len(t.modes))
+	}
+	if t.conn == nil && st.Tx.Name == "" {
+		t.log, t.modes = append(t.log, st.Text), append(t.modes, st.Text)
+		x.w.complete(st.Tag)
+		return nil
+	}
+	// A shard says whether there are such constraints.
+	if err := x.reachForSet(); err != nil {
+		return err
+	}
+	x.pipe.Query(st.Text)
+	if _, err := x.converse(executor.None); err != nil {
+		return err
+	}
+	if t.weak {
+		t.log = append(t.log, st.Text)
+	}
+	t.modes, t.named = append(t.modes, st.Text), t.named || st.Tx.Name != ""
 	return nil
 }
 

@@ -66,16 +66,20 @@ func TestCommitInFlight(t *testing.T) {
 	}
 }
 
-// TestParameterOfUserType: the number of a type that is not PostgreSQL's own
-// means another type on another shard.
+// TestParameterOfUserType: the number of a type that is not PostgreSQL's own, which
+// would mean another type on another shard, is translated.
 func TestParameterOfUserType(t *testing.T) {
 	cl, conn, keys := orders(t, config{})
 	exec(t, conn, "CREATE TYPE mood AS ENUM ('ok', 'bad')")
 	exec(t, conn, "CREATE TABLE whole (m mood)")
 	oid := one[uint32](t, conn, "SELECT 'mood'::regtype::oid")
 	c := cl.raw(t)
-	c.send(parse("", "SELECT $1 FROM orders WHERE tenant_id = "+fmt.Sprint(keys[0][0]), oid), syncMsg)
-	c.want("E 0A000", "Z I")
+	for _, ks := range keys {
+		c.send(parse("", "SELECT count($1) FROM orders WHERE tenant_id = "+fmt.Sprint(ks[0]), oid), bind("", "", "ok"), do("", 0), syncMsg)
+		c.want("1", "2", "D 0", "C SELECT 1", "Z I")
+		c.send(parse("", "SELECT count($1) FROM orders WHERE tenant_id = "+fmt.Sprint(ks[0]), oid), bind("", "", "none"), do("", 0), syncMsg)
+		c.want("1", "E 22P02", "Z I")
+	}
 	c.send(parse("", "INSERT INTO whole VALUES ($1)", oid), bind("", "", "ok"), do("", 0), syncMsg)
 	c.want("1", "2", "C INSERT 0 1", "Z I")
 	c.send(parse("", fmt.Sprintf("SELECT $1::mood FROM (VALUES (1)) v LEFT JOIN orders ON tenant_id = %d", keys[0][0])), bind("", "", "bad"), do("", 0), syncMsg)

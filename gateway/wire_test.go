@@ -428,6 +428,45 @@ func TestCopy(t *testing.T) {
 	c.send(&pgproto3.CopyData{Data: []byte("1\t2\t3\n")}, &pgproto3.CopyDone{})
 	q("SELECT count(*) FROM whole")
 	c.want("T count", "D 7", "C SELECT 1", "Z I")
+	// A trigger that fails before the first row, at once or after a while: the error
+	// comes after the word to send data, and the shard ignores that.
+	for _, pause := range []string{"0", "0.1"} {
+		exec(t, conn, "CREATE OR REPLACE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep("+pause+"); RAISE EXCEPTION 'closed' USING ERRCODE = '23514'; END$$")
+		exec(t, conn, "CREATE TRIGGER closed BEFORE INSERT ON whole FOR EACH STATEMENT EXECUTE FUNCTION closed()")
+		for _, begun := range []bool{false, true} {
+			status := "Z I"
+			if begun {
+				q("BEGIN")
+				c.want("C BEGIN", "Z T")
+				status = "Z E"
+			}
+			c.send(parse("", "COPY whole FROM STDIN"), bind("", ""), do("", 0), syncMsg)
+			c.want("1", "2", "G")
+			c.send(&pgproto3.CopyData{Data: []byte("9\tz\n")}, &pgproto3.CopyDone{}, syncMsg)
+			c.want("E 23514", status)
+			// PostgreSQL answers the first Sync as well, since it met it after the error.
+			q("ROLLBACK")
+			for w := c.next(); w != "C ROLLBACK"; w = c.next() {
+				if w != status && w != "N 25P01" {
+					t.Fatalf("%q after the error", w)
+				}
+			}
+			c.want("Z I")
+			if begun {
+				q("BEGIN")
+				c.want("C BEGIN", "Z T")
+			}
+			c.send(parse("", "COPY whole FROM STDIN"), bind("", ""), do("", 0), &pgproto3.CopyData{Data: []byte("9\tz\n")}, &pgproto3.CopyDone{}, syncMsg)
+			c.want("1", "2", "G", "E 23514", status)
+			if begun {
+				q("ROLLBACK")
+				c.want("C ROLLBACK", "Z I")
+			}
+			q("SELECT count(*) FROM whole")
+			c.want("T count", "D 7", "C SELECT 1", "Z I")
+		}
+		exec(t, conn, "DROP TRIGGER closed ON whole")
+	}
 }
 
 func TestStartup(t *testing.T) {

@@ -21,7 +21,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 	if len(calls) == 0 && len(s.GroupClause) == 0 {
 		return nil, nil // HAVING alone: PostgreSQL reads no rows
 	}
-	if !sure && !onlyGrouping(a, q) || a.isVolatile(n) {
+	if !sure && !onlyGrouping(a, q) || a.isVolatile(n) || anonymous(n) {
 		return nil, nil
 	}
 	var u *use

@@ -188,9 +188,18 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.discard(v.DiscardStmt)
 	case *pg.Node_PrepareStmt:
 		a.prepare(v.PrepareStmt)
+	case *pg.Node_ConstraintsSetStmt:
+		st.Kind, st.Tag, st.ReadOnly = TxKind, "SET CONSTRAINTS", true
+		st.Tx = &Tx{Op: "constraints"}
+		if st.Text = "SET CONSTRAINTS ALL IMMEDIATE"; v.ConstraintsSetStmt.Deferred {
+			st.Text = "SET CONSTRAINTS ALL DEFERRED"
+		}
+		if list := v.ConstraintsSetStmt.Constraints; len(list) > 0 {
+			st.Tx.Name, st.Text = list[0].GetRangeVar().GetRelname(), a.written(n)
+		}
 	case *pg.Node_ExecuteStmt:
 		st.Kind, st.Tag = ExecuteKind, "EXECUTE"
-		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name, Args: a.executeArgs(len(v.ExecuteStmt.Params))}
+		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name, Args: a.executeArgs(v.ExecuteStmt.Params)}
 	case *pg.Node_DeallocateStmt:
 		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
 		if v.DeallocateStmt.Isall {
@@ -590,6 +599,12 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		}
 		if st.Kind == Several && st.Plan != nil {
 			a.planCopyQuery(c)
+			return
+		}
+		for _, o := range c.Options {
+			if d := o.GetDefElem(); d.GetDefname() == "format" && d.GetArg().GetString_().GetSval() == "binary" {
+				st.CopyRows = a.written(c.Query)
+			}
 		}
 		return
 	}

@@ -494,8 +494,6 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		what = "row security policies"
 	case *pg.Node_ClusterStmt:
 		what = "CLUSTER"
-	case *pg.Node_ConstraintsSetStmt:
-		what, hint = "SET CONSTRAINTS", "declare the constraint INITIALLY DEFERRED"
 	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
 		what = "changing a server"
 	case *pg.Node_CreatePublicationStmt, *pg.Node_CreateSubscriptionStmt, *pg.Node_AlterPublicationStmt, *pg.Node_AlterSubscriptionStmt:

@@ -12,24 +12,24 @@ import (
 // Errors: 23502 for a NULL in the shard key, 23514 for a key that a list keyspace
 // does not have, 22xxx for a value that is not one of its type, 57P03 if the
 // keyspace is not in the map any more.
-func (p *InsertPlan) Owners(snap *shardmap.Snapshot, args *Args, computed [][]byte) ([]string, error) {
+func (p *InsertPlan) Owners(snap *shardmap.Snapshot, args *Args, computed [][]byte) (shards []string, units []Units, err error) {
 	index, err := indexOf(snap, p.Table)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	owners := make([]string, len(p.Rows))
+	shards = make([]string, len(p.Rows))
 	key := make(keyspace.Key, len(p.Types))
 	for r := range p.Rows {
 		if err := p.key(key, r, args, computed); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		at, err := index.Locate(key)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		owners[r] = at.Shard
+		shards[r], units = at.Shard, addUnit(units, at.Unit)
 	}
-	return owners, nil
+	return shards, once(units), nil
 }
 
 // Key is the shard key of a row of VALUES. Errors: those of Owners.
@@ -75,13 +75,13 @@ func StoredKey(t *shardmap.Table, i int, e *KeyExpr, text []byte) (keyspace.Valu
 }
 
 // Owner is the shard that owns a key of a table. Errors: those of Owners.
-func Owner(snap *shardmap.Snapshot, t *shardmap.Table, key keyspace.Key) (string, error) {
+func Owner(snap *shardmap.Snapshot, t *shardmap.Table, key keyspace.Key) (shard string, unit int, err error) {
 	index, err := indexOf(snap, t)
 	if err != nil {
-		return "", err
+		return "", -1, err
 	}
 	at, err := index.Locate(key)
-	return at.Shard, err
+	return at.Shard, at.Unit, err
 }
 
 func indexOf(snap *shardmap.Snapshot, t *shardmap.Table) (*shardmap.Index, error) {

@@ -87,6 +87,8 @@ type Statement struct {
 	// Copy is true for COPY ... FROM STDIN and COPY ... TO STDOUT: after the
 	// statement the connection changes to the copy sub-protocol.
 	Copy bool
+	// CopyRows is the query of a COPY (query) TO STDOUT in binary that is not one of several shards.
+	CopyRows string
 
 	// Pins: it leaves something in the shard's session (a temporary table, an advisory
 	// lock until the session's end), so the client's session keeps the conversation.
@@ -257,9 +259,10 @@ type Listen struct {
 // Tx is transaction control.
 type Tx struct {
 	// Op is "begin", "commit", "rollback", "savepoint", "release",
-	// "rollback to", or "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS.
+	// "rollback to", "set" for SET TRANSACTION and SET SESSION CHARACTERISTICS, or
+	// "constraints" for SET CONSTRAINTS.
 	Op       string
-	Name     string // savepoint
+	Name     string // savepoint; one of the constraints, "" is ALL
 	Chain    bool   // AND CHAIN
 	ReadOnly bool
 	Session  bool // SET SESSION CHARACTERISTICS

@@ -23,6 +23,9 @@ func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
 	if len(s.DistinctClause) > 0 && !a.distinctByKey(q, u.node) {
 		b.distinct = true
 	}
+	if (b.distinct || !b.plainOrder()) && anonymous(n) {
+		return nil, nil
+	}
 	if !b.inherit(u.node) {
 		return nil, nil
 	}
@@ -94,6 +97,29 @@ func (b *scatter) plan() (*Plan, error) {
 	b.combine.Hidden = len(b.hidden)
 	b.pushLimit()
 	return b.written(s)
+}
+
+// plainOrder reports whether the router can surely compare what the query is sorted
+// by: columns of types with one order everywhere.
+func (b *scatter) plainOrder() bool {
+	for _, n := range b.s.SortClause {
+		by := n.GetSortBy().GetNode()
+		names := fieldNames(by.GetColumnRef())
+		if len(names) == 0 {
+			return false
+		}
+		for _, t := range b.s.TargetList {
+			if r := t.GetResTarget(); r.GetName() == names[len(names)-1] {
+				return false // of the output
+			}
+		}
+		switch t := b.a.typeOf(by, b.q.sc); {
+		case numbers[t] > 0, t == oidDate, t == oidTimestamp, t == oidTimestmpz, t == oidUUID, t == oidBool:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func hiddenName(i int) string { return "cleave_key_" + itoa(i+1) }
@@ -369,7 +395,7 @@ func (a *analyzer) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 			return nil, nil
 		}
 	}
-	if leftmost.ValuesLists != nil {
+	if leftmost.ValuesLists != nil || len(s.SortClause) > 0 && anonymous(n) {
 		return nil, nil
 	}
 	b.s.TargetList = leftmost.TargetList

@@ -271,8 +271,19 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 	}
 }
 
-// executeArgs returns the texts of EXECUTE name (a, b).
-func (a *analyzer) executeArgs(n int) []string {
+// executeArgs returns the texts of EXECUTE name (a, b); a string, however it is
+// written, as a plain one.
+func (a *analyzer) executeArgs(params []*pg.Node) []string {
+	args := a.argTexts(len(params))
+	for i, p := range params {
+		if c, ok := p.GetAConst().GetVal().(*pg.A_Const_Sval); ok && i < len(args) {
+			args[i] = "'" + strings.ReplaceAll(c.Sval.GetSval(), "'", "''") + "'"
+		}
+	}
+	return args
+}
+
+func (a *analyzer) argTexts(n int) []string {
 	if n == 0 {
 		return nil
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -19,6 +20,14 @@ import (
 //
 // Errors: those of [Statement.Route] for parameters that cannot be read.
 func (t *Target) Shards(snap *shardmap.Snapshot, args *Args) ([]string, error) {
+	return t.Touch(snap, args, nil)
+}
+
+// Units are assignments of a map, see shardmap.Snapshot.Units: those from From on, before To.
+type Units struct{ From, To int }
+
+// Touch is Shards; it adds to units, if not nil, what has keys of the target, in order, each once.
+func (t *Target) Touch(snap *shardmap.Snapshot, args *Args, units *[]Units) ([]string, error) {
 	switch t.Where {
 	case AnyOne, Default:
 		return []string{snap.State().DefaultShard}, nil
@@ -40,9 +49,16 @@ func (t *Target) Shards(snap *shardmap.Snapshot, args *Args) ([]string, error) {
 		for _, name := range index.Owners() {
 			seen[name] = true
 		}
+		if units != nil {
+			n := len(index.Def().Ranges) // pins have little of it
+			if n == 0 {
+				n = index.UnitCount()
+			}
+			*units = append(*units, Units{index.FirstUnit(), index.FirstUnit() + n})
+		}
 	case t.Spans != nil:
 		for i := range t.Spans {
-			if err := t.Spans[i].owners(index, args, seen); err != nil {
+			if err := t.Spans[i].owners(index, args, seen, units); err != nil {
 				return nil, err
 			}
 		}
@@ -76,7 +92,13 @@ func (t *Target) Shards(snap *shardmap.Snapshot, args *Args) ([]string, error) {
 				return nil, err
 			}
 			seen[at.Shard] = true
+			if units != nil {
+				*units = addUnit(*units, at.Unit)
+			}
 		}
+	}
+	if units != nil {
+		*units = once(*units)
 	}
 	if len(seen) == 0 {
 		return []string{snap.State().DefaultShard}, nil
@@ -166,9 +188,40 @@ func (a *analyzer) spansOf(u *use) []Span {
 
 // owners adds the shards that may own keys of the interval. A parameter that is
 // NULL matches nothing; one that the column's type does not hold is no bound.
-func (s *Span) owners(index *shardmap.Index, args *Args, seen map[string]bool) error {
+func (s *Span) owners(index *shardmap.Index, args *Args, seen map[string]bool, units *[]Units) error {
 	def := index.Def()
-	return s.visit(index, args, func(i int) { seen[def.Ranges[i].Shard] = true }, func(i int) { seen[def.Pins[i].Shard] = true })
+	return s.visit(index, args, func(i int) {
+		seen[def.Ranges[i].Shard] = true
+		if units != nil {
+			*units = addUnit(*units, index.FirstUnit()+i)
+		}
+	}, func(i int) { seen[def.Pins[i].Shard] = true })
+}
+
+// addUnit adds a unit, to the last ones if it follows them.
+func addUnit(units []Units, unit int) []Units {
+	if n := len(units); n > 0 && unit >= units[n-1].From && unit <= units[n-1].To {
+		units[n-1].To = max(units[n-1].To, unit+1)
+		return units
+	}
+	return append(units, Units{unit, unit + 1})
+}
+
+// once puts units in order, each once.
+func once(units []Units) []Units {
+	if len(units) < 2 {
+		return units
+	}
+	slices.SortFunc(units, func(a, b Units) int { return cmp.Compare(a.From, b.From) })
+	out := units[:1]
+	for _, u := range units[1:] {
+		if last := &out[len(out)-1]; u.From <= last.To {
+			last.To = max(last.To, u.To)
+		} else {
+			out = append(out, u)
+		}
+	}
+	return out
 }
 
 // visit is told of each range and each pin that may have keys of the interval, by

@@ -1,10 +1,12 @@
 package planner
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -180,7 +182,87 @@ func (a *analyzer) expandText() (text string, err error) {
 		}
 		edits = append(edits, edit{from: from, to: to, text: body})
 	}
-	return splice(a.sql, edits), nil
+	tree, err := a.p.parse(a.sql)
+	if err != nil {
+		return "", err
+	}
+	edits = append(edits, a.unqualified(tree)...)
+	return splice(a.sql, append(edits, a.typesOfViews(tree)...)), nil
+}
+
+// typesOfViews writes pg_typeof(v) of a view's row as that of the view's type: its query
+// gives rows without one.
+func (a *analyzer) typesOfViews(tree *pg.ParseResult) (edits []edit) {
+	views := map[string]*shardmap.View{}
+	for _, r := range a.viewRefs {
+		name := r.view.Name
+		if r.rel.Alias != nil {
+			name = r.rel.Alias.Aliasname
+		}
+		if views[name] != nil && views[name] != r.view {
+			refuse("pg_typeof beside two views named "+name+" is not supported", "give them other names")
+		}
+		views[name] = r.view
+	}
+	inspect(tree, func(m proto.Message) bool {
+		f, ok := m.(*pg.FuncCall)
+		if !ok || callName(f) != "pg_typeof" || len(f.Args) != 1 {
+			return true
+		}
+		names := fieldNames(f.Args[0].GetColumnRef())
+		if len(names) != 1 || views[names[0]] == nil {
+			return true
+		}
+		view := views[names[0]]
+		column := slices.ContainsFunc(a.snap.State().Tables, func(t shardmap.Table) bool {
+			return slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return c.Name == names[0] })
+		})
+		for _, v := range views {
+			column = column || strings.Contains(v.Definition, names[0])
+		}
+		i := a.tokenAt(f.Args[0].GetColumnRef().GetLocation())
+		if column || i < 0 {
+			refuse("pg_typeof of "+names[0]+", which may be a view or a column, is not supported", "name the column with its table")
+		}
+		edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i].End, text: "NULL::" + quoteAlways(view.Schema) + "." + quoteAlways(view.Name)})
+		return true
+	})
+	return edits
+}
+
+// unqualified takes the schema off columns that are named with that of a view,
+// public.v.c: the query in its place has a name alone.
+func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []edit) {
+	type name struct{ schema, name string }
+	views, taken := map[name]bool{}, map[string]bool{}
+	for _, r := range a.viewRefs {
+		if r.rel.Alias == nil {
+			views[name{r.view.Schema, r.view.Name}] = true
+		}
+	}
+	var long []*pg.ColumnRef
+	inspect(tree, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.Alias:
+			taken[v.Aliasname] = true
+		case *pg.CommonTableExpr:
+			taken[v.Ctename] = true
+		case *pg.ColumnRef:
+			if len(v.Fields) == 3 && views[name{v.Fields[0].GetString_().GetSval(), v.Fields[1].GetString_().GetSval()}] {
+				long = append(long, v)
+			}
+		}
+		return true
+	})
+	for _, v := range long {
+		view := v.Fields[1].GetString_().GetSval()
+		i := a.tokenAt(v.Location)
+		if i < 0 || i+2 >= len(a.tokens()) || !a.punct(i+1, '.') || taken[view] {
+			refuse("a column named with the schema of the view "+view+" cannot be told apart here", "name it with the view alone: "+quoteIdent(view)+"."+"column")
+		}
+		edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i+2].Start})
+	}
+	return edits
 }
 
 // createView reads CREATE VIEW. A view is on every shard if all that it reads is,

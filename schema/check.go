@@ -71,6 +71,19 @@ func typeList(types []keyspace.Type) []string {
 
 func typeNames(types []keyspace.Type) string { return strings.Join(typeList(types), ", ") }
 
+// columnNames are a table's columns, for people.
+func columnNames(desc *engine.Table) string {
+	const most = 20
+	var names []string
+	for i := range desc.Columns {
+		if i == most {
+			return strings.Join(names, ", ") + fmt.Sprintf(" and %d more", len(desc.Columns)-most)
+		}
+		names = append(names, desc.Columns[i].Name)
+	}
+	return strings.Join(names, ", ")
+}
+
 // keyTypes returns the key types of a shard key's columns.
 func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing []string, err error) {
 	table := qualified(desc.Schema, desc.Name)
@@ -85,7 +98,7 @@ func keyTypes(desc *engine.Table, key []string) (types []keyspace.Type, missing 
 		c := column(desc, name)
 		if c == nil {
 			return nil, nil, &sqlstate.Error{Code: sqlstate.UndefinedColumn, Schema: desc.Schema, Table: desc.Name, Column: name,
-				Message: fmt.Sprintf("shard key column %q of table %s does not exist", name, table)}
+				Message: fmt.Sprintf("shard key column %q of table %s does not exist", name, table), Hint: "its columns are " + columnNames(desc)}
 		}
 		t, ok := keyspace.TypeByOID(c.OID)
 		if !ok {

@@ -24,28 +24,26 @@ const (
 	OpDefaultOpen = "default_shard_open"
 )
 
-// Carrier is what is done with the rows of whole tables.
-type Carrier struct {
-	// Check says whether a table's rows can be carried.
-	Check func(ctx context.Context, from engine.Conn, t *shardmap.Table) error
-	// Copy copies a table's rows and compares both.
-	Copy func(ctx context.Context, from, to engine.Conn, t *shardmap.Table) error
-}
+// CopyRows makes the rows of a table on one shard those of another, and compares them; ahead, while others write to the
+// other, it need not compare. Both conversations are in a transaction.
+type CopyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahead bool) error
 
 // Rehome makes another shard the default shard, with the rows of all whole tables, while statements go on. Those that
 // write to whole tables wait until it is done. Run again after a failure, it goes on where it stopped, or from the beginning.
 //
-//	closed on the old ──copied──▶ closed on both ──map──▶ every member knows ──▶ open on the new
-//	      │ crash                       │ crash                   │ crash
-//	      ▼                             ▼                         ▼
-//	Recover opens the old; what was copied is dropped by the next try     Recover opens the new
+//	copied ahead ──▶ closed on the old ──copied──▶ closed on both ──map──▶ every member knows ──▶ open on the new
+//	                       │ crash                       │ crash                   │ crash
+//	                       ▼                             ▼                         ▼
+//	                 Recover opens the old; what was copied is dropped by the next try     Recover opens the new
 //
-// A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. Before any is closed
-// all is made on the new shard in a transaction that is rolled back. await returns when every member has acknowledged a version of the map.
+// A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. copyRows
+// makes a table's rows those of the other shard and compares both; ahead, while they change, it need not compare. await returns when every member has acknowledged a version of the map.
 //
-// Errors: 42704 for an unknown shard; 0A000 for whole tables and views that cannot be made there, with nothing changed; 55P03 when a
-// table was not to be locked in time; 40001 when another change came in between; those of rows and await.
-func Rehome(ctx context.Context, o Options, to string, rows Carrier, await func(ctx context.Context, version uint64) error) error {
+// Before any is closed all tables and views are made on the new shard in a transaction that is rolled back.
+//
+// Errors: 42704 for an unknown shard; 0A000 for whole tables and views that cannot be made there, with nothing changed; 55P03 when
+// a table was not to be locked in time; 40001 when another change came in between; those of copyRows and await.
+func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await func(ctx context.Context, version uint64) error) error {
 	o = o.withDefaults()
 	snap, err := o.Directory.Load(ctx)
 	if err != nil {
@@ -55,16 +53,21 @@ func Rehome(ctx context.Context, o Options, to string, rows Carrier, await func(
 		return sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", to).WithHint("see: cleave shard list")
 	}
 	if snap.State().DefaultShard != to {
-		if err := Rehearse(ctx, o, to, rows); err != nil {
+		if err := Rehearse(ctx, o, to); err != nil {
 			return err
 		}
+		made, err := copyAhead(ctx, o, snap, to, copyRows)
+		if err != nil && (ctx.Err() != nil || errors.Is(err, errCrash)) {
+			return err
+		}
+		// After any other error all is copied while the tables are closed, or that fails as well.
 		if err := closeWhole(ctx, o); err != nil {
 			return err
 		}
 		if err := o.stop("closed"); err != nil {
 			return err
 		}
-		if err := carry(ctx, o, to, rows); err != nil {
+		if err := carry(ctx, o, to, copyRows, made); err != nil {
 			if errors.Is(err, errCrash) {
 				return err
 			}
@@ -264,100 +267,175 @@ func openWhole(ctx context.Context, o Options) error {
 
 // Rehearse makes the whole tables and views on another shard, as Rehome does, in a transaction that is rolled back.
 // Its errors are those of Rehome; nothing is changed by it.
-func Rehearse(ctx context.Context, o Options, to string, rows Carrier) error {
-	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error { return t.rehearse(ctx, from, to, rows) })
+func Rehearse(ctx context.Context, o Options, to string) error {
+	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error {
+		d, statements, err := t.carried(ctx, from, wholeTables(t.base))
+		if err != nil {
+			return err
+		}
+		p, err := t.open(ctx, to)
+		if err != nil {
+			return err
+		}
+		if err := t.makeCarried(ctx, p, d, statements); err != nil {
+			return err
+		}
+		if err := t.alike(ctx, p, d); err != nil {
+			return err
+		}
+		return t.views(ctx, p)
+	})
 }
 
-func (t *Tx) rehearse(ctx context.Context, from *part, to string, rows Carrier) error {
-	m, err := t.makeWhole(ctx, from, to, func(desc *engine.Table, table *shardmap.Table) error { return rows.Check(ctx, from.conn, table) })
-	if err != nil {
-		return err
+// copyAhead makes the whole tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
+// here, and returns how they were made. Of a file it does nothing: nobody could write to that meanwhile.
+func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to string, copyRows CopyRows) (made []Statement, err error) {
+	if sh, _ := snap.Shard(to); sh.Engine != enginePostgres {
+		return nil, nil
 	}
-	return t.views(ctx, m.at)
+	t, err := Begin(ctx, o, snap)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Rollback(ctx)
+	from, err := t.open(ctx, snap.State().DefaultShard)
+	if err != nil {
+		return nil, err
+	}
+	d, made, err := t.carried(ctx, from, wholeTables(snap))
+	if err != nil || len(made) == 0 {
+		return nil, err
+	}
+	p, err := t.open(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.makeCarried(ctx, p, d, made); err != nil {
+		return nil, err
+	}
+	if err := t.fillCarried(ctx, from, p, d, made, copyRows, true); err != nil {
+		return nil, err
+	}
+	if err := t.closing(ctx, p, wholeTables(snap), true); err != nil {
+		return nil, err
+	}
+	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+		return nil, err
+	}
+	p.done = true
+	return made, o.stop("ahead")
 }
 
-// made is what was made on a shard for the whole tables.
-type made struct {
-	*distribution
-	at         *part
-	names      []planner.TableName
-	statements []Statement
-}
-
-// makeWhole makes the whole tables on another shard, without rows. fit judges each of them.
-func (t *Tx) makeWhole(ctx context.Context, from *part, to string, fit func(desc *engine.Table, table *shardmap.Table) error) (*made, error) {
-	m := &made{distribution: &distribution{}, names: wholeTables(t.base)}
-	for _, n := range m.names {
+// carried reads how the whole tables are made.
+func (t *Tx) carried(ctx context.Context, from *part, names []planner.TableName) (*distribution, []Statement, error) {
+	d := &distribution{}
+	for _, n := range names {
 		desc, err := t.describe(ctx, from, n)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if desc.Partitioned || desc.Inherits {
-			return nil, sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
+			return nil, nil, sqlstate.Refuse("table "+qualified(n.Schema, n.Name)+" is partitioned or inherits, and is not carried to another shard", "make a plain table of it first")
 		}
-		if err := t.planCarry(ctx, from, m.distribution, n, desc); err != nil {
-			return nil, err
-		}
-		if err := fit(desc, &m.tables[len(m.tables)-1]); err != nil {
-			return nil, t.broke(from, err)
+		if err := t.planCarry(ctx, from, d, n, desc); err != nil {
+			return nil, nil, err
 		}
 	}
-	var err error
-	if m.statements, err = t.madeOf(m.distribution); err != nil {
-		return nil, err
+	statements, err := t.madeOf(d)
+	return d, statements, err
+}
+
+// makeCarried makes the tables on the new shard, in place of what an earlier try has left.
+func (t *Tx) makeCarried(ctx context.Context, p *part, d *distribution, statements []Statement) error {
+	if err := t.clearCarried(ctx, p, d); err != nil {
+		return err
 	}
-	if m.at, err = t.open(ctx, to); err != nil {
-		return nil, err
-	}
-	if err := t.clearCarried(ctx, m.at, m.names); err != nil {
-		return nil, err
-	}
-	for _, s := range m.statements {
-		if err := replayStatement(ctx, m.at.conn, s); err != nil {
-			return nil, t.broke(m.at, replayError(err, to, shardmap.Entry{Version: t.base.Version()}, s))
+	for _, s := range statements {
+		if err := replayStatement(ctx, p.conn, s); err != nil {
+			return t.broke(p, replayError(err, p.shard, shardmap.Entry{Version: t.base.Version()}, s))
 		}
 	}
-	for i, n := range m.names {
-		desc, err := t.describe(ctx, m.at, n)
+	return nil
+}
+
+// alike compares the tables that were made with those that they were made from.
+func (t *Tx) alike(ctx context.Context, p *part, d *distribution) error {
+	for i, n := range d.Tables {
+		desc, err := t.describe(ctx, p, n.TableName)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if diff := differs(m.descs[i], desc); diff != "" {
-			return nil, sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", m.tables[i].QualifiedName(), to, diff).OnShard(to).
+		if diff := differs(d.descs[i], desc); diff != "" {
+			return sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", d.tables[i].QualifiedName(), p.shard, diff).OnShard(p.shard).
 				WithHint("alter it through the router to what both engines have")
 		}
 	}
-	return m, nil
+	return nil
 }
 
-// carry copies the whole tables and changes the map, while schema changes are kept out.
-func carry(ctx context.Context, o Options, to string, rows Carrier) error {
-	return o.both(ctx, to, func(t *Tx, from *part) error { return t.carry(ctx, from, to, rows) })
-}
-
-func (t *Tx) carry(ctx context.Context, from *part, to string, rows Carrier) error {
-	m, err := t.makeWhole(ctx, from, to, func(desc *engine.Table, table *shardmap.Table) error {
-		if desc.Guard == nil || desc.Guard.Keyspace != "" {
-			return t.again("the whole tables were opened by another session meanwhile")
-		}
-		return rows.Check(ctx, from.conn, table)
-	})
-	if err != nil {
-		return err
-	}
-	p, names, d := m.at, m.names, m.distribution
-	state := t.base.State().Clone()
+// fillCarried copies the rows.
+func (t *Tx) fillCarried(ctx context.Context, from, p *part, d *distribution, statements []Statement, copyRows CopyRows, ahead bool) error {
 	// In the order in which they were made: what a foreign key refers to comes first.
-	for _, s := range m.statements {
+	for _, s := range statements {
 		for _, name := range s.Creates {
 			at := slices.IndexFunc(d.tables, func(o shardmap.Table) bool { return o.QualifiedName() == name })
 			if at < 0 {
 				continue
 			}
-			if err := rows.Copy(ctx, from.conn, p.conn, &d.tables[at]); err != nil {
+			if err := copyRows(ctx, from.conn, p.conn, &d.tables[at], ahead); err != nil {
 				return t.broke(p, err)
 			}
 		}
+	}
+	return nil
+}
+
+// stands reports whether the tables are on the new shard as they were made ahead: made in the same way, and closed since.
+func (t *Tx) stands(ctx context.Context, p *part, d *distribution, statements, made []Statement) bool {
+	if len(made) == 0 || !slices.EqualFunc(statements, made, func(a, b Statement) bool { return a.Text == b.Text }) {
+		return false
+	}
+	for i, n := range d.Tables {
+		desc, err := p.conn.DescribeTable(ctx, n.Schema, n.Name)
+		if err != nil || desc.Guard == nil || desc.Guard.Keyspace != "" || differs(d.descs[i], desc) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// carry copies the whole tables, or what has changed since they were copied ahead, and changes the map, while schema changes
+// are kept out.
+func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []Statement) error {
+	return o.both(ctx, to, func(t *Tx, from *part) error { return t.carry(ctx, from, to, copyRows, made) })
+}
+
+func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows, made []Statement) error {
+	names := wholeTables(t.base)
+	d, statements, err := t.carried(ctx, from, names)
+	if err != nil {
+		return err
+	}
+	for _, desc := range d.descs {
+		if desc.Guard == nil || desc.Guard.Keyspace != "" {
+			return t.again("the whole tables were opened by another session meanwhile")
+		}
+	}
+	p, err := t.open(ctx, to)
+	if err != nil {
+		return err
+	}
+	if !t.stands(ctx, p, d, statements, made) {
+		if err := t.makeCarried(ctx, p, d, statements); err != nil {
+			return err
+		}
+	}
+	state := t.base.State().Clone()
+	if err := t.alike(ctx, p, d); err != nil {
+		return err
+	}
+	if err := t.fillCarried(ctx, from, p, d, statements, copyRows, false); err != nil {
+		return err
 	}
 	if err := t.views(ctx, p); err != nil {
 		return err
@@ -438,9 +516,9 @@ func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.
 }
 
 // clearCarried drops what an earlier try has left. A table that takes writes is nobody's leftover.
-func (t *Tx) clearCarried(ctx context.Context, p *part, names []planner.TableName) error {
+func (t *Tx) clearCarried(ctx context.Context, p *part, d *distribution) error {
 	var list []string
-	for _, n := range names {
+	for _, n := range d.Tables {
 		desc, err := p.conn.DescribeTable(ctx, n.Schema, n.Name)
 		if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {
 			continue

@@ -21,9 +21,24 @@ func TestRehomeCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.query("shard-0", "INSERT INTO parent SELECT n FROM generate_series(1, 10) AS n; INSERT INTO child SELECT n, n FROM generate_series(1, 10) AS n")
+	rows, stood := 10, 0
 	rehome := func(o Options, to string) error {
-		check := func(context.Context, engine.Conn, *shardmap.Table) error { return nil }
-		return Rehome(ctx, o, to, Carrier{check, func(_ context.Context, from, to engine.Conn, table *shardmap.Table) error {
+		home := c.snap().State().DefaultShard
+		return Rehome(ctx, o, to, func(_ context.Context, from, to engine.Conn, table *shardmap.Table, ahead bool) error {
+			if there, err := engine.Exec(to, "SELECT count(*) FROM "+table.QualifiedName()); err != nil {
+				return err
+			} else if !ahead && there.Rows[0][0].String != "0" {
+				stood++
+			}
+			if _, err := engine.Exec(to, "SET LOCAL session_replication_role = replica; DELETE FROM "+table.QualifiedName()); err != nil {
+				return err
+			}
+			if ahead && table.Name == "child" { // afterwards, so that not all rows are there
+				defer func() {
+					rows++
+					c.query(home, fmt.Sprintf("INSERT INTO child VALUES (%d, 1)", rows))
+				}()
+			}
 			res, err := engine.Exec(from, "SELECT * FROM "+table.QualifiedName())
 			if err != nil {
 				return err
@@ -41,9 +56,8 @@ func TestRehomeCrash(t *testing.T) {
 				}
 			}
 			return nil
-		}}, func(context.Context, uint64) error { return nil })
+		}, func(context.Context, uint64) error { return nil })
 	}
-	rows := 10
 	look := func(at string) string {
 		t.Helper()
 		c.agreeButTables()
@@ -95,6 +109,9 @@ func TestRehomeCrash(t *testing.T) {
 		if home := look(at); home != to {
 			t.Fatalf("stopped at %q: the default shard is %s", at, home)
 		}
+	}
+	if stood == 0 {
+		t.Error("no rows were copied ahead")
 	}
 	if stops < 6 {
 		t.Fatalf("only %d steps", stops)

@@ -27,11 +27,7 @@ func PlacementShards(shards []Shard) []placement.Shard {
 func (k *Keyspace) PlacementUnits() []placement.Unit {
 	out := make([]placement.Unit, 0, len(k.Ranges)+len(k.Values)+len(k.Pins))
 	add := func(kind, text, owner string, key []string) *placement.Unit {
-		position := k.Seed
-		for _, t := range key {
-			position = keyspace.Str(keyspace.Text, t).Hash(position)
-		}
-		out = append(out, placement.Unit{Name: k.Name + " " + kind + " " + text, Owner: owner, Position: position,
+		out = append(out, placement.Unit{Name: k.Name + " " + kind + " " + text, Owner: owner, Position: UnitPosition(k.Seed, key),
 			Labels: map[string]string{"keyspace": k.Name, "kind": kind}})
 		return &out[len(out)-1]
 	}
@@ -52,6 +48,14 @@ func (k *Keyspace) PlacementUnits() []placement.Unit {
 		add("pin", "("+key+")", k.Pins[i].Shard, k.Pins[i].Key).Labels["key"] = key
 	}
 	return out
+}
+
+// UnitPosition is the position for proposals of what is known by a key or a bound, but for hash ranges.
+func UnitPosition(seed int64, key []string) int64 {
+	for _, t := range key {
+		seed = keyspace.Str(keyspace.Text, t).Hash(seed)
+	}
+	return seed
 }
 
 func boundText(bound []string, none string) string {

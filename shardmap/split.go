@@ -1,6 +1,7 @@
 package shardmap
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/cleavedb/cleave/keyspace"
@@ -11,22 +12,52 @@ import (
 // position, in a range keyspace a key or the beginning of one. Both halves have the
 // owner of the whole. What is a bound already stays as it is. Errors: 42704 if there
 // is no such keyspace, 22P02 and its kin for what is no bound, 0A000 in a list keyspace.
-func (s *State) Split(ks string, bound []string) error {
+func (s *State) Split(ks string, bound []string) error { return s.SplitAll(ks, [][]string{bound}) }
+
+// SplitAll is Split for many bounds, in any order, in little more time than for one.
+func (s *State) SplitAll(ks string, bounds [][]string) error {
 	k, ix, err := s.editRanges(ks)
 	if err != nil {
 		return err
 	}
-	at, bound, err := ix.boundAt(bound)
-	if err != nil {
-		return err
+	type cut struct {
+		in    int // the range
+		iv    keyspace.Interval
+		bound []string
 	}
-	if slices.Equal(k.Ranges[at].Low, bound) {
+	var cuts []cut
+	for _, bound := range bounds {
+		at, bound, err := ix.boundAt(bound)
+		if err != nil {
+			return err
+		}
+		if slices.Equal(k.Ranges[at].Low, bound) {
+			continue
+		}
+		sp, bad := ix.span(Part{Low: slices.Clone(bound)})
+		if bad != nil {
+			return bad
+		}
+		cuts = append(cuts, cut{at, sp.iv, bound})
+	}
+	if len(cuts) == 0 {
 		return nil
 	}
-	upper := k.Ranges[at]
-	upper.Low = bound
-	k.Ranges[at].High = slices.Clone(bound)
-	k.Ranges = slices.Insert(k.Ranges, at+1, upper)
+	slices.SortFunc(cuts, func(a, b cut) int {
+		return cmp.Or(cmp.Compare(a.in, b.in), cmp.Compare(a.iv.Low, b.iv.Low), cmp.Compare(a.iv.LowKey, b.iv.LowKey))
+	})
+	ranges := make([]Range, 0, len(k.Ranges)+len(cuts))
+	for i, r := range k.Ranges {
+		for ; len(cuts) > 0 && cuts[0].in == i; cuts = cuts[1:] {
+			if at := cuts[0].bound; !slices.Equal(r.Low, at) {
+				lower := r
+				lower.High, r.Low = slices.Clone(at), at
+				ranges = append(ranges, lower)
+			}
+		}
+		ranges = append(ranges, r)
+	}
+	k.Ranges = ranges
 	s.PutKeyspace(k)
 	return nil
 }
@@ -34,28 +65,45 @@ func (s *State) Split(ks string, bound []string) error {
 // Merge removes a bound of a keyspace: the ranges beside it become one. What is no
 // bound is left alone. Errors: those of Split, and 55000 if the two ranges are on
 // different shards.
-func (s *State) Merge(ks string, bound []string) error {
+func (s *State) Merge(ks string, bound []string) error { return s.MergeAll(ks, [][]string{bound}) }
+
+// MergeAll is Merge for many bounds, in any order, in little more time than for one.
+func (s *State) MergeAll(ks string, bounds [][]string) error {
 	k, ix, err := s.editRanges(ks)
 	if err != nil {
 		return err
 	}
-	at, bound, err := ix.boundAt(bound)
-	if err != nil {
-		return err
+	gone := map[int]bool{} // ranges that become one with the one below
+	for _, bound := range bounds {
+		at, bound, err := ix.boundAt(bound)
+		if err != nil {
+			return err
+		}
+		if at == 0 || !slices.Equal(k.Ranges[at].Low, bound) {
+			continue
+		}
+		lower, upper := &k.Ranges[at-1], &k.Ranges[at]
+		if lower.Shard != upper.Shard {
+			e := sqlstate.New(sqlstate.ObjectNotInState, "range %s of keyspace %q is on shard %s and %s on shard %s, so they cannot become one",
+				boundsText(lower.Low, lower.High), ks, lower.Shard, boundsText(upper.Low, upper.High), upper.Shard).
+				WithHint("move one of them first: cleave move --keyspace %s --range '%s' --to %s", ks, boundsText(upper.Low, upper.High), lower.Shard)
+			e.Keyspace = ks
+			return e
+		}
+		gone[at] = true
 	}
-	if at == 0 || !slices.Equal(k.Ranges[at].Low, bound) {
+	if len(gone) == 0 {
 		return nil
 	}
-	lower, upper := &k.Ranges[at-1], &k.Ranges[at]
-	if lower.Shard != upper.Shard {
-		e := sqlstate.New(sqlstate.ObjectNotInState, "range %s of keyspace %q is on shard %s and %s on shard %s, so they cannot become one",
-			boundsText(lower.Low, lower.High), ks, lower.Shard, boundsText(upper.Low, upper.High), upper.Shard).
-			WithHint("move one of them first: cleave move --keyspace %s --range '%s' --to %s", ks, boundsText(upper.Low, upper.High), lower.Shard)
-		e.Keyspace = ks
-		return e
+	ranges := k.Ranges[:1:1]
+	for i := 1; i < len(k.Ranges); i++ {
+		if gone[i] {
+			ranges[len(ranges)-1].High = k.Ranges[i].High
+			continue
+		}
+		ranges = append(ranges, k.Ranges[i])
 	}
-	lower.High = upper.High
-	k.Ranges = slices.Delete(k.Ranges, at, at+1)
+	k.Ranges = ranges
 	s.PutKeyspace(k)
 	return nil
 }

@@ -47,9 +47,10 @@ type Shard struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Weight float64           `json:"weight"`
 	// Service is what the shard is used for, ServiceWhy the reason for people, ServiceEpoch the Version
-	// at which it last changed.
+	// at which it last changed. ServiceSince is when it was made read-only or taken out of service, seconds since 1970.
 	Service      Service `json:"service,omitempty"`
 	ServiceWhy   string  `json:"service_why,omitempty"`
+	ServiceSince int64   `json:"service_since,omitempty"`
 	ServiceEpoch uint64  `json:"service_epoch,omitempty"`
 }
 

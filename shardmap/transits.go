@@ -161,6 +161,20 @@ func (s *Snapshot) TransitIn(ks string, r *Range) *Transit {
 	return nil
 }
 
+// Overlap reports whether two parts of a keyspace have a key in common. false if one is none.
+func (s *Snapshot) Overlap(ks string, a, b Part) bool {
+	ix, ok := s.Keyspace(ks)
+	if !ok {
+		return false
+	}
+	x, err := ix.span(a.Clone())
+	if err != nil {
+		return false
+	}
+	y, err := ix.span(b.Clone())
+	return err == nil && ix.overlap(x, y)
+}
+
 // Transit returns the transit with that id, and its keyspace; nil if there is none.
 func (s *Snapshot) Transit(id string) (ks string, t *Transit) {
 	for i := range s.state.Keyspaces {

@@ -32,6 +32,8 @@ type running struct {
 	applier map[string]int
 	wait    int64
 	started bool
+	later   bool // a copy that goes on: what is loaded is brought to the position of the rest
+	begun   bool // the position of a copy is to be written
 	shut    bool // it has brought the move to its opening itself: nobody else has opened the target
 }
 
@@ -240,6 +242,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 				delete(s.captures, stream)
 				delete(s.applied, stream)
 				delete(s.applying, stream)
+				delete(s.loaded, stream)
 			}
 		}
 		return nil
@@ -248,6 +251,9 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			return err
 		}
 		rows := target.has(c.keys(spec))
+		if run.state.Step == workflow.Copying {
+			rows = slices.DeleteFunc(rows, func(k int) bool { return target.loaded[e.Stream][k] })
+		}
 		if len(rows) == 0 {
 			return nil
 		}
@@ -448,7 +454,8 @@ func (c *coordinator) keys(spec *workflow.Spec) *keyspace.Owner {
 	return keyspace.NewOwner(c.w.snap.Keys(ks, spec.Part))
 }
 
-// copy captures, then loads one row after the other.
+// copy captures, then loads one row after the other; each is a table of its own. If some are
+// loaded already, it brings them to the position of now, and loads the others as of that.
 func (c *coordinator) copy(run *running, e workflow.Effect, source, target *shard, may func(*shard) error) error {
 	if err := may(source); err != nil {
 		return err
@@ -456,31 +463,60 @@ func (c *coordinator) copy(run *running, e workflow.Effect, source, target *shar
 	if err := may(target); err != nil {
 		return err
 	}
+	there := target.loaded[e.Stream]
 	if !run.started {
-		keys := c.keys(&run.state.Spec)
 		if !source.mine() {
 			return errLater
 		}
-		source.captures[e.Stream] = &capture{keys, len(source.log)}
-		run.started, run.todo, run.wait = true, source.has(keys), int64(len(source.log))
+		part := c.keys(&run.state.Spec)
+		if len(there) == 0 {
+			source.captures[e.Stream] = &capture{part, len(source.log)}
+		}
+		run.started, run.wait = true, int64(len(source.log))
+		run.todo = slices.DeleteFunc(slices.Clone(keys), func(k int) bool { return there[k] || !part.Owns(keyOf(k)) })
+		run.later = len(there) > 0 && len(run.todo) > 0
+		run.begun = !run.later && len(there) == 0
 		return errLater
 	}
 	if source.captures[e.Stream] == nil {
 		return &failure{workflow.Again, "the capture is gone"}
 	}
-	if len(run.todo) > 0 {
-		k := run.todo[0]
-		if !target.free(nil, k) {
+	if run.later {
+		more, err := c.applyTo(run, e.Stream, source, target, int(run.wait), there)
+		if err != nil {
+			return err
+		}
+		if run.later = more; !more {
+			run.begun = true
+		}
+		return errLater
+	}
+	if run.begun { // where what is loaded now is as of
+		if !target.mine() {
 			return errLater
 		}
+		target.applied[e.Stream] = int(run.wait)
+		run.begun = false
+		return errLater
+	}
+	if len(run.todo) > 0 {
+		k := run.todo[0]
+		row := source.at(k, int(run.wait))
+		if !slices.Equal(target.rows[k], row) { // loaded, and noted by the next step
+			if !target.free(nil, k) {
+				return errLater
+			}
+			target.put(k, row)
+			return errLater
+		}
+		if there == nil {
+			there = map[int]bool{}
+			target.loaded[e.Stream] = there
+		}
+		there[k] = true
 		run.todo = run.todo[1:]
-		target.put(k, source.at(k, int(run.wait)))
 		return errLater
 	}
-	if !target.mine() {
-		return errLater
-	}
-	target.applied[e.Stream] = int(run.wait)
 	run.result.Rows = 1
 	run.wait = 0
 	return nil
@@ -488,6 +524,11 @@ func (c *coordinator) copy(run *running, e workflow.Effect, source, target *shar
 
 // apply applies the next change of a stream; more says that there may be another.
 func (c *coordinator) apply(run *running, stream string, source, target *shard) (more bool, err error) {
+	return c.applyTo(run, stream, source, target, len(source.log), nil)
+}
+
+// applyTo applies the next change before a position; of these keys only, if there are some.
+func (c *coordinator) applyTo(run *running, stream string, source, target *shard, until int, only map[int]bool) (more bool, err error) {
 	w := c.w
 	if !target.may(c.token) {
 		return false, errDeposed
@@ -502,9 +543,9 @@ func (c *coordinator) apply(run *running, stream string, source, target *shard) 
 		run.applier[stream], target.applying[stream] = target.appliers, target.appliers
 	}
 	at := max(target.applied[stream], captured.from)
-	for ; at < len(source.log); at++ {
+	for ; at < until; at++ {
 		entry := source.log[at]
-		if !captured.keys.Owns(keyOf(entry.key)) {
+		if !captured.keys.Owns(keyOf(entry.key)) || only != nil && (!only[entry.key] || w.o.Break == NoCatchUp) {
 			continue
 		}
 		if !target.free(nil, entry.key) {

@@ -18,7 +18,8 @@ type shard struct {
 
 	captures map[string]*capture
 	applied  map[string]int
-	applying map[string]int // the number of the one Applier of a stream
+	applying map[string]int          // the number of the one Applier of a stream
+	loaded   map[string]map[int]bool // by stream: keys (each is a table of its own) that were copied
 	appliers int
 }
 
@@ -43,7 +44,7 @@ type txn struct {
 }
 
 func newShard(w *world, name string) *shard {
-	s := &shard{w: w, name: name, rows: map[int][]int{}, captures: map[string]*capture{}, applied: map[string]int{}, applying: map[string]int{}}
+	s := &shard{w: w, name: name, rows: map[int][]int{}, captures: map[string]*capture{}, applied: map[string]int{}, applying: map[string]int{}, loaded: map[string]map[int]bool{}}
 	return s
 }
 

@@ -27,12 +27,13 @@ const (
 	NoTransaction Break = "no-transaction" // acknowledgements do not wait for open transactions
 	NoTerm        Break = "no-term"        // transactions go on after their router has lost its lease and joined anew
 	NoMark        Break = "no-mark"        // the way back begins where its capture did, not at the cutover
+	NoCatchUp     Break = "no-catch-up"    // a copy that goes on does not bring what is loaded to the position of the rest
 	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done
 )
 
 // Breaks are those that are missed within seconds: all but Whole and NoTerm, which takes
 // some thousand clusters.
-var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark, BlindBack}
+var Breaks = []Break{NoAck, NoWriterLock, NoToken, NoDrain, NoLease, NoFilter, NoTransaction, NoMark, NoCatchUp, BlindBack}
 
 // Options are what a run is made of.
 type Options struct {

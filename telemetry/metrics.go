@@ -27,7 +27,7 @@ const routerName = "(router)"
 type Metrics struct {
 	builder
 
-	up, conns, queue           *prometheus.GaugeVec
+	up, state, conns, queue    *prometheus.GaugeVec
 	wait                       *prometheus.HistogramVec
 	waitFailed, dials, guard   *prometheus.CounterVec
 	errors                     *prometheus.CounterVec
@@ -84,6 +84,7 @@ func New() *Metrics {
 	m.slowSuppressed = m.counter("cleave_slow_statements_suppressed_total", "Slow statements that were not logged, because there were too many in that second.")
 
 	m.up = m.gauges("cleave_shard_up", "1 if the shard answered when it was last asked, else 0, by shard.", "shard")
+	m.state = m.gauges("cleave_shard_state", "What the map uses the shard for, by shard: 0 for everything, 1 it is read-only, 2 it is out of service.", "shard")
 	m.conns = m.gauges("cleave_pool_connections", "Connections of this router to a shard, by shard and `state` (open: all of them; idle: those not in use).", "shard", "state")
 	m.poolMax = m.gauge("cleave_pool_connections_max", "The bound on open connections to one shard: the setting pool-size.")
 	m.queue = m.gauges("cleave_pool_queue", "Statements that wait for a connection to the shard now, by shard.", "shard")
@@ -171,6 +172,7 @@ func (m *Metrics) Shard(name string) *Shard {
 	s := &Shard{}
 	if !router {
 		s.up = m.up.WithLabelValues(name)
+		s.state = m.state.WithLabelValues(name)
 		s.open = m.conns.WithLabelValues(name, "open")
 		s.idle = m.conns.WithLabelValues(name, "idle")
 		s.waiting = m.queue.WithLabelValues(name)
@@ -203,7 +205,7 @@ func (m *Metrics) Forget(name string) {
 	label := prometheus.Labels{"shard": name}
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.up, m.conns, m.queue, m.wait, m.waitFailed, m.dials, m.guard, m.replicaUp, m.replicaLag, m.replicaSeconds, m.failovers} {
+	}{m.up, m.state, m.conns, m.queue, m.wait, m.waitFailed, m.dials, m.guard, m.replicaUp, m.replicaLag, m.replicaSeconds, m.failovers} {
 		v.DeletePartialMatch(label)
 	}
 }

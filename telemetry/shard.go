@@ -37,11 +37,11 @@ type Shard struct {
 	mu     sync.Mutex // making a cell
 	errors [faults]atomic.Uint64
 
-	up, open, idle, waiting prometheus.Gauge
-	wait                    prometheus.Observer
-	waitFailed              prometheus.Counter
-	dialed, dialFailed      prometheus.Counter
-	guard                   prometheus.Counter
+	up, state, open, idle, waiting prometheus.Gauge
+	wait                           prometheus.Observer
+	waitFailed                     prometheus.Counter
+	dialed, dialFailed             prometheus.Counter
+	guard                          prometheus.Counter
 }
 
 func (s *Shard) cell(c Class) *cell {
@@ -123,6 +123,20 @@ func (s *Shard) Pool(up bool, open, idle, waiting int) {
 	s.open.Set(float64(open))
 	s.idle.Set(float64(idle))
 	s.waiting.Set(float64(waiting))
+}
+
+// What the map uses a shard for, as State has it.
+const (
+	Normal       = 0
+	ReadOnly     = 1
+	OutOfService = 2
+)
+
+// State sets what the map uses the shard for.
+func (s *Shard) State(n int) {
+	if s != nil && s.state != nil {
+		s.state.Set(float64(n))
+	}
 }
 
 // Waited notes how long a statement waited for a connection, and whether it got one.

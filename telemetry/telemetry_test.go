@@ -60,6 +60,7 @@ func exercise(m *Metrics) {
 	s.Not(write, OK) // not one of its results
 	s.Error("57P03")
 	s.Pool(true, 3, 2, 1)
+	s.State(ReadOnly)
 	s.Waited(time.Millisecond, false)
 	s.Dialed(true)
 	s.GuardRefused()
@@ -106,6 +107,7 @@ func TestMetricsAreServed(t *testing.T) {
 		`cleave_pool_wait_seconds_count{shard="shard-0"} 1`,
 		`cleave_pool_wait_failures_total{shard="shard-0"} 1`,
 		`cleave_shard_up{shard="shard-0"} 1`,
+		`cleave_shard_state{shard="shard-0"} 1`,
 		`cleave_guard_refusals_total{shard="shard-0"} 1`,
 		`cleave_errors_total{fault="client",sqlstate="0A000"} 1`,
 		`cleave_sessions 1`,

@@ -2,14 +2,11 @@ package workflow
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/placement"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -38,9 +35,8 @@ type BalanceOptions struct {
 	// Tolerance is how far above its share a shard may be, as a part of it, and give
 	// nothing away. One that is further above gives its whole surplus.
 	Tolerance float64 `json:"tolerance"`
-	// SplitBytes and SplitLoad are the sizes above which a range of a hash keyspace is cut
-	// into halves, and those again; MergeBytes that below which neighbours of one shard
-	// become one range. 0: never.
+	// SplitBytes and SplitLoad are the sizes above which a range is cut into halves, and those
+	// again; MergeBytes that below which neighbours of one shard become one range. 0: never.
 	SplitBytes int64   `json:"split_bytes,omitempty"`
 	SplitLoad  float64 `json:"split_load,omitempty"`
 	MergeBytes int64   `json:"merge_bytes,omitempty"`
@@ -59,9 +55,6 @@ type BalanceOptions struct {
 
 // DefaultMoveRate is the rate of moves that plans reckon with, bytes per second.
 const DefaultMoveRate = 20 << 20
-
-// maxCuts bounds how often one range is halved in a plan.
-const maxCuts = 10
 
 // PlanStep is one thing that a plan wants done.
 type PlanStep struct {
@@ -136,16 +129,14 @@ type piece struct {
 	// pinned: it is of a key with a pin; repairs: a constraint wants it elsewhere.
 	pinned  bool
 	repairs string
-	// spots are the hot keys in a hash range.
+	// spots are the hot keys in a range.
 	spots []spot
-	size  Size
-	unit  placement.Unit
-}
-
-// spot is a hot key of a hash keyspace.
-type spot struct {
-	at   int64
-	load float64
+	// cuts are where a range of a range keyspace can be cut, from and to the shares of the rows
+	// of the measured range that it is a piece of, at its ends.
+	cuts     []cutAt
+	from, to float64
+	size     Size
+	unit     placement.Unit
 }
 
 // Labels by which what must stay is kept where it is.
@@ -154,13 +145,25 @@ const (
 	nameLabel  = "cleave/name"
 )
 
-// Balance makes a plan. sizes are those of each keyspace's placement units, in their
-// order; a keyspace that is not in it stays as it is. Pins stay where somebody put them,
-// but for what a constraint of the map wants elsewhere, and so does what is in transit. What
-// constraints need is cut out and pinned first; hot keys above o.AloneLoad are pinned too, so
-// that they can be placed by themselves. Errors: those of placement.Propose, 22023 for options
-// and sizes that make no sense.
-func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o BalanceOptions) (*BalancePlan, error) {
+// Found is what was measured, for a plan.
+type Found struct {
+	// Sizes are those of each keyspace's placement units, in their order. A keyspace that is
+	// not in it stays as it is.
+	Sizes map[string][]Size
+	Hot   []HotKey
+	// Cuts are where ranges of range keyspaces can be cut, by keyspace and number of the range, in
+	// order. One that has none stays whole.
+	Cuts map[string]map[int][]Cut
+	// Moving are parts that moves want which are not in the map yet, by keyspace: they stay where
+	// they are.
+	Moving map[string][]shardmap.Part
+}
+
+// Balance makes a plan. Pins stay where somebody put them, but for what a constraint of the map
+// wants elsewhere, and so does what is in transit or on a shard that is not in service. What constraints need is
+// cut out and pinned first; hot keys above o.AloneLoad are pinned too, so that they can be placed by themselves. Errors: those
+// of placement.Propose, 22023 for options and sizes that make no sense.
+func Balance(snap *shardmap.Snapshot, found Found, o BalanceOptions) (*BalancePlan, error) {
 	if o.By == "" {
 		o.By = ByBytes
 	}
@@ -168,10 +171,11 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o B
 		return nil, err
 	}
 	p := &BalancePlan{Version: snap.Version(), Options: o}
-	if err := checkSizes(snap, sizes); err != nil {
+	measured := snap
+	if err := checkSizes(snap, found.Sizes); err != nil {
 		return nil, err
 	}
-	snap, sizes, free, err := p.prepare(snap, sizes, hot)
+	snap, sizes, free, err := p.prepare(snap, &found)
 	if err != nil {
 		return nil, err
 	}
@@ -181,9 +185,12 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o B
 	}
 	constraints := snap.PlacementConstraints(units)
 	broken := brokenUnits(snap, units, constraints)
-	pieces := p.cut(snap, sizes, units, free, broken, spotsOf(snap, hot))
+	where := cutting{measured: measured, cuts: found.Cuts, spots: spotsOf(snap, found.Hot), moving: found.Moving}
+	pieces := p.cut(snap, sizes, units, free, broken, &where)
 	p.weigh = weighing(o.By, pieces)
-	shards := shardmap.PlacementShards(snap.Shards())
+	// A shard that is read-only or out of service gets nothing and gives nothing.
+	rest := resting(snap)
+	shards := slices.DeleteFunc(shardmap.PlacementShards(snap.Shards()), func(s placement.Shard) bool { return rest[s.Name] })
 	for i := range shards {
 		labels := maps.Clone(shards[i].Labels)
 		if labels == nil {
@@ -192,10 +199,15 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o B
 		labels[nameLabel] = shards[i].Name
 		shards[i].Labels = labels
 	}
-	all := make([]placement.Unit, len(pieces))
+	var all []placement.Unit
+	var at []int // in pieces
 	held := map[string]bool{}
+	owners := make([]string, len(pieces))
 	for i := range pieces {
 		c := &pieces[i]
+		if owners[i] = c.owner; rest[c.owner] {
+			continue
+		}
 		u := c.unit
 		u.Size = p.weigh(c.size)
 		u.Labels = maps.Clone(u.Labels)
@@ -206,20 +218,18 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o B
 				constraints = append(constraints, stays(c.owner))
 			}
 		}
-		all[i] = u
+		all, at = append(all, u), append(at, i)
 	}
-	owners := make([]string, len(all))
-	for i := range pieces {
-		owners[i] = pieces[i].owner
-	}
-	p.Before, p.SkewBefore = shares(snap, pieces, owners, p.weigh)
-	before := owners
+	before := slices.Clone(owners)
+	p.Before, p.SkewBefore = shares(snap, pieces, before, p.weigh)
 	if len(all) > 0 {
 		proposal, err := placement.Propose(placement.Request{Units: all, Shards: shards, Constraints: constraints, Algorithm: placement.Balanced, Tolerance: o.Tolerance})
 		if err != nil {
 			return nil, err
 		}
-		owners = proposal.Owners
+		for n, i := range at {
+			owners[i] = proposal.Owners[n]
+		}
 	}
 	p.moves(pieces, owners, constraints)
 	p.merge(pieces, owners)
@@ -240,9 +250,63 @@ func Balance(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey, o B
 	return p, nil
 }
 
+// Fits says why a plan that was made from an older map cannot be carried out in this one: what it
+// moves has another owner, or another move has some of it. 55000.
+func (p *BalancePlan) Fits(id string, snap *shardmap.Snapshot) error {
+	if snap.Version() == p.Version {
+		return nil
+	}
+	bad := func(ks string, part shardmap.Part, format string, args ...any) error {
+		e := sqlstate.New(sqlstate.ObjectNotInState, "plan %s was made from version %d of the shard map, and since then "+format, append([]any{id, p.Version}, args...)...).
+			WithHint("make another plan: cleave plan cancel %s; cleave plan", id)
+		e.Keyspace, e.Range = ks, part.Text()
+		return e
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.Kind != Move {
+			continue
+		}
+		owner, err := snap.OwnerOf(s.Keyspace, s.Part)
+		switch ix, ok := snap.Keyspace(s.Keyspace); {
+		case !ok:
+			return bad(s.Keyspace, s.Part, "keyspace %s was dropped", s.Keyspace)
+		case err != nil:
+			return bad(s.Keyspace, s.Part, "%s of keyspace %s is not on one shard any more", s.Part.Text(), s.Keyspace)
+		case !serves(snap, s.To):
+			return bad(s.Keyspace, s.Part, "shard %s, which is to get %s of keyspace %s, was removed or taken out of use", s.To, s.Part.Text(), s.Keyspace)
+		case owner != s.From:
+			return bad(s.Keyspace, s.Part, "%s of keyspace %s has gone from shard %s to shard %s", s.Part.Text(), s.Keyspace, s.From, owner)
+		default:
+			for _, t := range ix.Def().Transits {
+				if snap.Overlap(s.Keyspace, t.Part, s.Part) {
+					return bad(s.Keyspace, s.Part, "%s of keyspace %s is being moved by %s, or can still come back", t.Text(), s.Keyspace, t.ID)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func serves(snap *shardmap.Snapshot, shard string) bool {
+	s, ok := snap.Shard(shard)
+	return ok && s.Service == shardmap.InService
+}
+
 func stays(shard string) placement.Constraint {
 	return placement.Constraint{Name: "what is pinned to " + shard + " stays there", Kind: placement.Residency,
 		Units: map[string]string{fixedLabel: shard}, Shards: map[string]string{nameLabel: shard}}
+}
+
+// resting are the shards that are read-only or out of service.
+func resting(snap *shardmap.Snapshot) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range snap.Shards() {
+		if s.Service != shardmap.InService {
+			out[s.Name] = true
+		}
+	}
+	return out
 }
 
 // weighing returns what a size counts for.
@@ -273,14 +337,28 @@ func (s *Size) add(o Size) {
 	s.Rows, s.Bytes, s.Load = s.Rows+o.Rows, s.Bytes+o.Bytes, s.Load+o.Load
 }
 
-// half is what one half of a range holds, if keys are spread evenly.
-func (s Size) half() Size { return Size{(s.Rows + 1) / 2, (s.Bytes + 1) / 2, s.Load / 2} }
+// cut is what both parts of a range hold of which one has a share of the rows, if the rest is spread
+// like these.
+func (s Size) cut(share float64) (lower, upper Size) {
+	of := func(share float64) Size {
+		return Size{int64(math.Ceil(float64(s.Rows) * share)), int64(math.Ceil(float64(s.Bytes) * share)), s.Load * share}
+	}
+	return of(share), of(1 - share)
+}
 
 // Check says what of the options makes no sense: 22023.
 func (o *BalanceOptions) Check() error {
-	if o.By != "" && o.By != ByBytes && o.By != ByRows && o.By != ByLoad && o.By != ByBoth || !(o.Tolerance >= 0) || o.SplitBytes < 0 || o.MergeBytes < 0 || !(o.SplitLoad >= 0) || !(o.MergeLoad >= 0) || !(o.AloneLoad >= 0) || o.MovedBytesMax < 0 || o.AtOnce < 0 || !(o.BytesPerSecond >= 0) {
-		return sqlstate.New(sqlstate.InvalidParameterValue, "a plan by %q with tolerance %v makes no sense", shorten(o.By), o.Tolerance).
-			WithHint("use bytes, rows, load or both, and numbers of 0 or above")
+	if o.By != "" && o.By != ByBytes && o.By != ByRows && o.By != ByLoad && o.By != ByBoth {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "a plan cannot make %q even", shorten(o.By)).WithHint("use bytes, rows, load or both")
+	}
+	for _, n := range []struct {
+		name  string
+		value float64
+	}{{"tolerance", o.Tolerance}, {"split_bytes", float64(o.SplitBytes)}, {"split_load", o.SplitLoad}, {"merge_bytes", float64(o.MergeBytes)}, {"merge_load", o.MergeLoad},
+		{"alone_load", o.AloneLoad}, {"moved_bytes_max", float64(o.MovedBytesMax)}, {"at_once", float64(o.AtOnce)}, {"bytes_per_second", o.BytesPerSecond}} {
+		if !(n.value >= 0) { // nor NaN
+			return sqlstate.New(sqlstate.InvalidParameterValue, "%s of a plan must not be negative: %g", n.name, n.value).WithHint("0 is no bound")
+		}
 	}
 	if o.SplitBytes > 0 && o.MergeBytes > o.SplitBytes/2 {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "ranges are merged below %d bytes and split above %d: they would be split and merged for ever", o.MergeBytes, o.SplitBytes).
@@ -300,133 +378,6 @@ func checkSizes(snap *shardmap.Snapshot, sizes map[string][]Size) error {
 		}
 	}
 	return nil
-}
-
-// cut lists the pieces, those that are too large cut, with the splits as steps. free are pins
-// that may move, broken the units that a constraint wants elsewhere.
-func (p *BalancePlan) cut(snap *shardmap.Snapshot, sizes map[string][]Size, units map[string][]placement.Unit, free map[string]bool, broken map[string]string, spots map[int][]spot) []piece {
-	var pieces []piece
-	st := snap.State()
-	for i := range st.Keyspaces {
-		k := &st.Keyspaces[i]
-		have, measured := sizes[k.Name]
-		ix, _ := snap.Keyspace(k.Name)
-		for n, u := range units[k.Name] {
-			c := piece{ks: k.Name, owner: u.Owner, unit: u, kind: u.Labels["kind"], repairs: broken[u.Name]}
-			c.part, _, _ = ix.Unit(n)
-			c.pinned = c.kind == "pin"
-			// Where nothing was measured only constraints move something.
-			c.fixed = c.repairs == "" && (!measured || c.pinned && !free[u.Name])
-			if measured {
-				c.size = have[n]
-			}
-			if len(k.Transits) > 0 && slices.ContainsFunc(k.Transits, func(t shardmap.Transit) bool { return overlaps(snap, k.Name, t.Part, c.part) }) {
-				// Bounds of a transit are bounds of ranges, or it is of one key.
-				c.fixed = true
-			}
-			if c.kind == "range" && k.Strategy == keyspace.Hash && !c.fixed {
-				c.spots = spots[ix.FirstUnit()+n]
-				pieces = p.halve(pieces, c, 0)
-			} else {
-				pieces = append(pieces, c)
-			}
-		}
-	}
-	return pieces
-}
-
-// overlaps reports whether a transit is of something of a range or key.
-func overlaps(snap *shardmap.Snapshot, ks string, t, part shardmap.Part) bool {
-	if t.Equal(part) {
-		return true
-	}
-	ix, ok := snap.Keyspace(ks)
-	if !ok || part.Key != nil {
-		return false
-	}
-	if t.Key != nil {
-		key, err := keyspace.ParseKey(ix.Def().Types, t.Key)
-		own := snap.Keys(ks, part)
-		return err == nil && own.Owns(key)
-	}
-	// Both begin and end at bounds of ranges, so one holds the beginning of the other.
-	own, other := snap.Keys(ks, t), snap.Keys(ks, part)
-	for _, a := range own.Intervals {
-		for _, b := range other.Intervals {
-			if ix.Def().Strategy == keyspace.Hash {
-				if a.ContainsHash(b.Low) || b.ContainsHash(a.Low) {
-					return true
-				}
-			} else if a.ContainsKey([]byte(b.LowKey)) || b.ContainsKey([]byte(a.LowKey)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// halve adds a hash range, cut as often as it is too large.
-func (p *BalancePlan) halve(pieces []piece, c piece, depth int) []piece {
-	o := &p.Options
-	// A key cannot be cut: what it has alone is no reason to go on.
-	hottest, hot := 0.0, 0.0
-	for _, s := range c.spots {
-		hottest, hot = max(hottest, s.load), hot+s.load
-	}
-	large := o.SplitBytes > 0 && c.size.Bytes > o.SplitBytes || o.SplitLoad > 0 && c.size.Load > o.SplitLoad && c.size.Load-hottest > o.SplitLoad/2
-	low, high := bound(c.part.Low, math.MinInt64), bound(c.part.High, math.MaxInt64)
-	half := int64(uint64(high-low) / 2)
-	if !large || depth == maxCuts || half == 0 {
-		return append(pieces, c)
-	}
-	at := []string{strconv.FormatInt(low+half, 10)}
-	p.Steps = append(p.Steps, PlanStep{Kind: Split, Keyspace: c.ks, Part: c.part, At: at, Size: c.size})
-	lower, upper := c, c
-	lower.size, upper.size = c.size.half(), c.size.half()
-	lower.part.High, upper.part.Low = at, at
-	lower.spots, upper.spots = nil, nil
-	even := max(0, c.size.Load-hot) / 2
-	lower.size.Load, upper.size.Load = even, even
-	for _, s := range c.spots {
-		side := &lower
-		if s.at >= low+half {
-			side = &upper
-		}
-		side.spots = append(side.spots, s)
-		side.size.Load += s.load
-	}
-	for _, h := range []*piece{&lower, &upper} {
-		h.unit.Name = fmt.Sprintf("%s range %s", c.ks, h.part.Text())
-	}
-	upper.unit.Position = low + half
-	return p.halve(p.halve(pieces, lower, depth+1), upper, depth+1)
-}
-
-// spotsOf are the hot keys that are in ranges of hash keyspaces, by the numbers of these.
-func spotsOf(snap *shardmap.Snapshot, hot []HotKey) map[int][]spot {
-	out := map[int][]spot{}
-	for _, k := range hot {
-		ix, ok := snap.Keyspace(k.Keyspace)
-		if !ok || ix.Def().Strategy != keyspace.Hash {
-			continue
-		}
-		key, err := keyspace.ParseKey(ix.Def().Types, k.Key)
-		if err != nil {
-			continue // of a keyspace that was made anew
-		}
-		if a, err := ix.Locate(key); err == nil && !a.Pinned {
-			out[a.Unit] = append(out[a.Unit], spot{keyspace.HashKey(ix.Def().Seed, key), k.Load})
-		}
-	}
-	return out
-}
-
-func bound(texts []string, none int64) int64 {
-	if len(texts) == 0 {
-		return none
-	}
-	n, _ := strconv.ParseInt(texts[0], 10, 64) // a bound of a valid map
-	return n
 }
 
 // moves adds the moves: first those that repair a constraint, then those that take most

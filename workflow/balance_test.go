@@ -63,7 +63,7 @@ func TestBalanceSplitsMovesAndMerges(t *testing.T) {
 	snap := cluster(t, 3, 2, 8) // s2 is new and empty
 	sizes := []workflow.Size{{Bytes: 4000, Rows: 400}, {Bytes: 100, Rows: 10}, {Bytes: 100, Rows: 10}, {Bytes: 100, Rows: 10},
 		{Bytes: 100, Rows: 10}, {Bytes: 100, Rows: 10}, {Bytes: 100, Rows: 10}, {Bytes: 1400, Rows: 140}}
-	p, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{Tolerance: 0.1, SplitBytes: 1000, MergeBytes: 300})
+	p, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}}, workflow.BalanceOptions{Tolerance: 0.1, SplitBytes: 1000, MergeBytes: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestBalanceSplitsMovesAndMerges(t *testing.T) {
 		t.Errorf("%d ranges afterwards, not %d", got, want)
 	}
 	// A second plan, with what there is then, has nothing to do.
-	again, err := workflow.Balance(after, map[string][]workflow.Size{"k": resized(snap, after, sizes)}, nil, p.Options)
+	again, err := workflow.Balance(after, workflow.Found{Sizes: map[string][]workflow.Size{"k": resized(snap, after, sizes)}}, p.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestBalanceKeepsWhatStays(t *testing.T) {
 	for i := range sizes {
 		sizes[i].Bytes = 100
 	}
-	p, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{SplitBytes: 60})
+	p, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}}, workflow.BalanceOptions{SplitBytes: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestBalanceKeepsWhatStays(t *testing.T) {
 	if snap, err = shardmap.NewSnapshot(s); err != nil {
 		t.Fatal(err)
 	}
-	if p, err = workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{}); err != nil || len(p.Steps) != 0 {
+	if p, err = workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}}, workflow.BalanceOptions{}); err != nil || len(p.Steps) != 0 {
 		t.Errorf("%v, %+v", err, p)
 	}
 }
@@ -169,11 +169,11 @@ func TestBalanceKeepsWhatStays(t *testing.T) {
 func TestBalanceOptionsThatMakeNoSense(t *testing.T) {
 	snap := cluster(t, 2, 2, 2)
 	for _, o := range []workflow.BalanceOptions{{By: "colour"}, {Tolerance: -1}, {SplitBytes: -1}, {MergeBytes: -1}, {SplitBytes: 100, MergeBytes: 60}} {
-		if _, err := workflow.Balance(snap, map[string][]workflow.Size{"k": make([]workflow.Size, 2)}, nil, o); err == nil {
+		if _, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": make([]workflow.Size, 2)}}, o); err == nil {
 			t.Errorf("%+v was accepted", o)
 		}
 	}
-	if _, err := workflow.Balance(snap, map[string][]workflow.Size{"k": nil}, nil, workflow.BalanceOptions{}); err == nil {
+	if _, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": nil}}, workflow.BalanceOptions{}); err == nil {
 		t.Error("sizes of other units were accepted")
 	}
 }
@@ -194,7 +194,7 @@ func TestBalanceLarge(t *testing.T) {
 	share := total / 1000
 	for _, tolerance := range []float64{0, 0.05} {
 		began := time.Now()
-		p, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{Tolerance: tolerance})
+		p, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}}, workflow.BalanceOptions{Tolerance: tolerance})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,12 +20,14 @@ const (
 	// Release ends the capture of the stream on its source; without a stream those of
 	// both, on both shards.
 	Release Op = "release"
-	// Purge deletes the part's rows on the target, which does not own them.
+	// Purge deletes the part's rows on the target, which does not own them; before a copy, but
+	// those of tables that an interrupted one has brought whole.
 	Purge Op = "purge"
 	// AwaitWindow waits until one of the move's windows is open; changes that are followed
 	// already go on.
 	AwaitWindow Op = "await window"
-	// Copy captures the source's changes and copies its rows.
+	// Copy captures the source's changes and copies its rows; after an interruption it goes on
+	// with the tables that are not there yet, as of a later position.
 	Copy Op = "copy"
 	// Follow applies changes until the target is nearly level with the source.
 	Follow Op = "follow"
@@ -69,7 +71,8 @@ const (
 	Plan Op = "plan"
 	// MakePlan measures what ranges hold, makes a plan and stores it: Result.PlanSteps.
 	MakePlan Op = "make plan"
-	// TakeSteps gives the next steps of the stored plan: Result.Children, Result.Taken.
+	// TakeSteps gives the next moves of the stored plan (Result.Children), or makes the next changes of the
+	// map that move nothing: Result.Taken steps.
 	TakeSteps Op = "take steps"
 	// Spawn stores the record of a child, if there is none.
 	Spawn Op = "spawn"
@@ -78,7 +81,7 @@ const (
 	AwaitChildren Op = "await children"
 	// CancelChildren asks all children to be cancelled, as far as they can be.
 	CancelChildren Op = "cancel children"
-	// EditMap splits or merges ranges in the map.
+	// EditMap splits or merges ranges in the map, or pins a key.
 	EditMap Op = "edit map"
 )
 

@@ -85,10 +85,19 @@ func (p *Policy) Check() error {
 		return bad("leaves a tolerance of 0.01 to 10, not %v", p.Tolerance)
 	case !(p.MinSkew >= 1+1.5*p.Tolerance && p.MinSkew <= 1000):
 		return bad("acts from a skew of %.3g on, with that tolerance, or above, not %v: it would undo and do again", 1+1.5*p.Tolerance, p.MinSkew)
-	case p.SplitBytes < 0 || !(p.SplitLoad >= 0) || !(p.AloneLoad >= 0) || p.AtOnce < 0 || p.AtOnce > MaxChildren || p.BytesPerDay < 0 || p.BytesPerSecond < 0:
-		return bad("has limits of 0 (none) or above, and at most %d moves at once", MaxChildren)
+	case p.AtOnce > MaxChildren:
+		return bad("has at most %d moves at once, not %d", MaxChildren, p.AtOnce)
 	case p.EverySeconds < 1 || p.HoldSeconds < 0 || p.CoolSeconds < 0 || p.EverySeconds > 86400 || p.HoldSeconds > 30*86400 || p.CoolSeconds > 30*86400:
 		return bad("looks every 1 s to 24 h, and waits at most 30 days")
+	}
+	for _, n := range []struct {
+		name  string
+		value float64
+	}{{"split_bytes", float64(p.SplitBytes)}, {"split_load", p.SplitLoad}, {"alone_load", p.AloneLoad}, {"at_once", float64(p.AtOnce)},
+		{"bytes_per_day", float64(p.BytesPerDay)}, {"bytes_per_second", float64(p.BytesPerSecond)}} {
+		if !(n.value >= 0) { // nor NaN
+			return bad("has no negative %s: %g; 0 is no limit", n.name, n.value)
+		}
 	}
 	_, err := ParseWindows(p.Window)
 	return err

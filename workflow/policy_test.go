@@ -68,7 +68,7 @@ func (w *world) step(seconds int64) {
 	}
 	sizes := map[string][]workflow.Size{"k": w.sizes()}
 	w.state = w.state.Roll(w.now)
-	p, err := workflow.Balance(w.snap, sizes, nil, w.policy.Options(w.state.Moved))
+	p, err := workflow.Balance(w.snap, workflow.Found{Sizes: sizes}, w.policy.Options(w.state.Moved))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestBalanceRepairsConstraints(t *testing.T) {
 				sizes[i] = workflow.Size{Rows: 100, Bytes: 10_000, Load: 10}
 			}
 			broken := len(snap.Violations()) > 0
-			p, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{Tolerance: 0.1})
+			p, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}}, workflow.BalanceOptions{Tolerance: 0.1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,7 +305,7 @@ func TestBalanceRepairsConstraints(t *testing.T) {
 					fresh[i].Bytes = int64(u.Size * 80_000)
 				}
 			}
-			again, err := workflow.Balance(after, map[string][]workflow.Size{"k": fresh}, nil, workflow.BalanceOptions{Tolerance: 0.6})
+			again, err := workflow.Balance(after, workflow.Found{Sizes: map[string][]workflow.Size{"k": fresh}}, workflow.BalanceOptions{Tolerance: 0.6})
 			if err != nil || again.Broken != 0 {
 				t.Fatalf("%v, %+v", err, again)
 			}
@@ -317,7 +317,7 @@ func TestBalanceRepairsConstraints(t *testing.T) {
 		})
 	}
 	impossible := labelled(t, 2, 0, shardmap.Constraint{Name: "c", Kind: placement.Residency, Shards: map[string]string{"region": "eu"}})
-	if _, err := workflow.Balance(impossible, map[string][]workflow.Size{"k": make([]workflow.Size, 4)}, nil, workflow.BalanceOptions{}); err == nil || !strings.Contains(err.Error(), `"c"`) && !strings.Contains(err.Error(), "c") {
+	if _, err := workflow.Balance(impossible, workflow.Found{Sizes: map[string][]workflow.Size{"k": make([]workflow.Size, 4)}}, workflow.BalanceOptions{}); err == nil || !strings.Contains(err.Error(), `"c"`) && !strings.Contains(err.Error(), "c") {
 		t.Errorf("%v", err)
 	}
 }
@@ -332,7 +332,7 @@ func TestBalanceHotKey(t *testing.T) {
 	ix, _ := snap.Keyspace("k")
 	key := keyIn(t, ix, 2)
 	sizes[2].Load = 70
-	p, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, []workflow.HotKey{{Keyspace: "k", Key: []string{key}, Load: 60}},
+	p, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}, Hot: []workflow.HotKey{{Keyspace: "k", Key: []string{key}, Load: 60}}},
 		workflow.BalanceOptions{By: workflow.ByLoad, Tolerance: 0.1, AloneLoad: 30})
 	if err != nil {
 		t.Fatal(err)
@@ -349,12 +349,12 @@ func TestBalanceHotKey(t *testing.T) {
 		t.Errorf("%+v", there.Def().Pins)
 	}
 	// Where it is not placed by itself its range is not cut for ever.
-	p, err = workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, []workflow.HotKey{{Keyspace: "k", Key: []string{key}, Load: 60}},
+	p, err = workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}, Hot: []workflow.HotKey{{Keyspace: "k", Key: []string{key}, Load: 60}}},
 		workflow.BalanceOptions{By: workflow.ByLoad, Tolerance: 10, SplitLoad: 30})
 	if err != nil || len(p.Steps) != 0 {
 		t.Errorf("%v, %+v", err, p.Steps)
 	}
-	if _, err := workflow.Balance(snap, map[string][]workflow.Size{"k": sizes}, nil, workflow.BalanceOptions{By: workflow.ByBoth, MovedBytesMax: 1}); err != nil {
+	if _, err := workflow.Balance(snap, workflow.Found{Sizes: map[string][]workflow.Size{"k": sizes}}, workflow.BalanceOptions{By: workflow.ByBoth, MovedBytesMax: 1}); err != nil {
 		t.Error(err)
 	}
 }

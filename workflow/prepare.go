@@ -12,8 +12,8 @@ import (
 // prepare returns the map in which everything that constraints and hot keys need by itself is
 // so, with the steps that lead there: no row is moved by them. free are the names of the units
 // that are pins and may move.
-func (p *BalancePlan) prepare(snap *shardmap.Snapshot, sizes map[string][]Size, hot []HotKey) (*shardmap.Snapshot, map[string][]Size, map[string]bool, error) {
-	st := snap.State()
+func (p *BalancePlan) prepare(snap *shardmap.Snapshot, found *Found) (*shardmap.Snapshot, map[string][]Size, map[string]bool, error) {
+	st, sizes := snap.State(), found.Sizes
 	next, changed := st.Clone(), false
 	var pinned []shardmap.HotKey
 	pin := func(ks string, key []string, load float64) error {
@@ -26,7 +26,7 @@ func (p *BalancePlan) prepare(snap *shardmap.Snapshot, sizes map[string][]Size, 
 			return err
 		}
 		a, err := ix.Locate(k)
-		if err != nil || a.Pinned || moving(snap, ks, shardmap.Part{Key: key}) {
+		if err != nil || a.Pinned || moving(snap, ks, shardmap.Part{Key: key}, found.Moving) {
 			return nil // not listed, or it is so already
 		}
 		for _, o := range pinned {
@@ -86,7 +86,7 @@ func (p *BalancePlan) prepare(snap *shardmap.Snapshot, sizes map[string][]Size, 
 		}
 	}
 	if p.Options.AloneLoad > 0 {
-		for _, k := range hot {
+		for _, k := range found.Hot {
 			if k.Load <= p.Options.AloneLoad || sizes[k.Keyspace] == nil {
 				continue
 			}
@@ -147,20 +147,11 @@ func holds(k *shardmap.Keyspace, own *keyspace.Ownership, at []string) bool {
 	return err == nil && iv.ContainsKey(keyspace.AppendOrdered(nil, key))
 }
 
-// moving reports whether something of a part is in transit.
-func moving(snap *shardmap.Snapshot, ks string, p shardmap.Part) bool {
+// moving reports whether something of a part is in transit, or one of the parts that moves want.
+func moving(snap *shardmap.Snapshot, ks string, p shardmap.Part, wanted map[string][]shardmap.Part) bool {
 	ix, _ := snap.Keyspace(ks)
-	for _, t := range ix.Def().Transits {
-		if t.Equal(p) || t.Key == nil && overlaps(snap, ks, t.Part, p) {
-			return true
-		}
-		if own := snap.Keys(ks, t.Part); p.Key != nil && t.Key == nil {
-			if key, err := keyspace.ParseKey(ix.Def().Types, p.Key); err == nil && own.Owns(key) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(ix.Def().Transits, func(t shardmap.Transit) bool { return snap.Overlap(ks, t.Part, p) }) ||
+		slices.ContainsFunc(wanted[ks], func(w shardmap.Part) bool { return snap.Overlap(ks, w, p) })
 }
 
 // carrySizes turns the sizes of one map's units into those of another one's.

@@ -93,6 +93,7 @@ type Spec struct {
 	Keyspace string        `json:"keyspace,omitempty"`
 	Part     shardmap.Part `json:"part"`             // move: what; merge: the lower range's bounds
 	At       []string      `json:"at,omitempty"`     // split: the bound; nil: the middle
+	Half     string        `json:"half,omitempty"`   // split of a range: what its halves have alike
 	From     string        `json:"from,omitempty"`   // move: the owner; drain: the shard
 	To       string        `json:"to,omitempty"`     // move, drain ("": any)
 	Shards   []string      `json:"shards,omitempty"` // spread: those that get something; none: all
@@ -116,6 +117,8 @@ type Options struct {
 	// KeepMS is how long the way back is kept after the cutover, milliseconds; -1: not
 	// at all.
 	KeepMS int64 `json:"keep_ms"`
+	// AskedKeepMS is what KeepMS was before somebody wished that no way back be kept; 0: nobody has.
+	AskedKeepMS int64 `json:"asked_keep_ms,omitempty"`
 	// Unverified leaves the comparison of both copies out.
 	Unverified bool `json:"unverified,omitempty"`
 	// VerifyBytes is about how much of the copies is compared at one position; 0: the
@@ -245,6 +248,12 @@ type Line struct {
 	At   int64    `json:"at"`
 	Step StepName `json:"step"`
 	What string   `json:"what"`
+}
+
+// UnderWay reports whether a workflow has not ended and does something, or will without anybody's
+// approval.
+func (s *State) UnderWay() bool {
+	return !s.Step.Ended() && s.Step != Proposed && (s.Spec.Kind != Rebalance || s.Step != Planning || s.Spec.Approved)
 }
 
 // New returns the state of a workflow that was just asked for, at that time in

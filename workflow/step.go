@@ -74,7 +74,7 @@ func (s *State) done(e Event) {
 		s.goTo(Copying, at, "every member knows of the move")
 	case Copying:
 		s.Copied = r.Rows
-		s.goTo(CatchingUp, at, fmt.Sprintf("%d rows copied", r.Rows))
+		s.goTo(CatchingUp, at, fmt.Sprintf("%d rows copied", r.Rows)+orEmpty(", ", r.Note))
 	case CatchingUp:
 		if s.Spec.Unverified {
 			s.goTo(Closing, at, "level with "+s.Source())
@@ -129,11 +129,14 @@ func (s *State) done(e Event) {
 		}
 	case Choosing:
 		s.PlanNext += r.Taken
-		if len(r.Children) == 0 {
+		switch {
+		case len(r.Children) > 0:
+			s.adopt(r.Children, at)
+		case r.Taken > 0:
+			s.goTo(Choosing, at, fmt.Sprintf("%d of %d steps are done: %s", s.PlanNext, s.PlanSteps, r.Note))
+		default:
 			s.goTo(Done, at, "the plan is carried out")
-			return
 		}
-		s.adopt(r.Children, at)
 	case Planning:
 		if s.Spec.Kind == Rebalance {
 			s.planned(r, at)
@@ -439,6 +442,9 @@ func (s *State) ask(e Event) {
 			s.Ending, s.Paused = Done, false
 			s.goTo(Cleaning, e.At, "finished"+by)
 		default:
+			if s.Spec.KeepMS >= 0 {
+				s.Spec.AskedKeepMS = s.Spec.KeepMS
+			}
 			s.Spec.KeepMS = -1
 			s.note(e.At, "will be finished at once"+by)
 		}
@@ -514,9 +520,10 @@ func (s *State) moveEffects() []Effect {
 	case Planned:
 		return []Effect{do(Check)}
 	case Preparing:
-		return []Effect{do(CompareSchema), do(PutTransit), do(AwaitMembers)}
+		// What an earlier copy has left is given up here, so that one which is interrupted goes on.
+		return []Effect{do(CompareSchema), do(PutTransit), do(AwaitMembers), all}
 	case Copying:
-		return in(all, do(Purge), do(Copy))
+		return in(do(Purge), do(Copy))
 	case CatchingUp:
 		if s.Back || s.Spec.KeepMS < 0 {
 			return []Effect{do(Follow)}

@@ -61,8 +61,8 @@ func TestMove(t *testing.T) {
 		effects string
 	}{
 		"planned":               {step: Planned, effects: "check ab m1_f"},
-		"preparing":             {events: "ok", step: Preparing, effects: "compare schema ab m1_f; put transit ab m1_f; await members ab m1_f"},
-		"copying":               {events: "ok ok", step: Copying, effects: "release ab; purge ab m1_f; copy ab m1_f"},
+		"preparing":             {events: "ok", step: Preparing, effects: "compare schema ab m1_f; put transit ab m1_f; await members ab m1_f; release ab"},
+		"copying":               {events: "ok ok", step: Copying, effects: "purge ab m1_f; copy ab m1_f"},
 		"catching up":           {events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f; capture back ba m1_b; follow ab m1_f"},
 		"no way back wanted":    {o: Options{KeepMS: -1}, events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f"},
 		"verifying":             {events: "ok ok ok ok", step: Verifying, effects: "verify ab m1_f"},
@@ -98,10 +98,10 @@ func TestMove(t *testing.T) {
 		"tables changed late":   {events: "ok ok ok ok ok changed ok", step: Preparing},
 		"copies differ":         {events: "ok ok ok ok differs ok", step: Failed},
 		"stream breaks after":   {events: open + " changed", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
-		"shard down":            {events: "ok ok again again", step: Copying, effects: "sleep; release ab; purge ab m1_f; copy ab m1_f"},
+		"shard down":            {events: "ok ok again again", step: Copying, effects: "sleep; purge ab m1_f; copy ab m1_f"},
 		"down in the cutover":   {events: "ok ok ok ok ok again", step: Reopening},
 		"down after the fence":  {events: "ok ok ok ok ok ok again refused", step: Opening, effects: "sleep; open target ab m1_f; swap ab m1_f"},
-		"window: copying":       {o: Options{Window: "01:00-02:00"}, events: "ok ok", step: Copying, effects: "await window ab m1_f; release ab; purge ab m1_f; copy ab m1_f"},
+		"window: copying":       {o: Options{Window: "01:00-02:00"}, events: "ok ok", step: Copying, effects: "await window ab m1_f; purge ab m1_f; copy ab m1_f"},
 		"window: catching up":   {o: Options{Window: "01:00-02:00"}, events: "ok ok ok", step: CatchingUp, effects: "follow ab m1_f; capture back ba m1_b; follow ab m1_f"},
 		"window: verifying":     {o: Options{Window: "01:00-02:00"}, events: "ok ok ok ok", step: Verifying, effects: "follow ab m1_f; await window ab m1_f; verify ab m1_f"},
 		"window: closing":       {o: Options{Window: "01:00-02:00", KeepMS: -1}, events: "ok ok ok ok ok", step: Closing, effects: "follow ab m1_f; await window ab m1_f; follow ab m1_f; hold ab m1_f new; await members ab m1_f; fence ab m1_f; drain source ab m1_f"},
@@ -109,7 +109,7 @@ func TestMove(t *testing.T) {
 		"window: rollback":      {o: Options{Window: "01:00-02:00"}, events: open + " rollback ok ok", step: Closing, effects: "follow ba m1_b; hold ba m1_b new; await members ba m1_b; fence ba m1_b; drain source ba m1_b"},
 		"window: cancel":        {o: Options{Window: "01:00-02:00"}, events: "ok ok ok cancel", step: Cancelling, effects: "set guards ab m1_f; unhold ab m1_f; set guards ab m1_f; release ab; purge ab m1_f; drop transit ab m1_f"},
 		"paused":                {events: "ok ok pause", step: Copying, effects: ""},
-		"resumed":               {events: "ok ok pause resume", step: Copying, effects: "release ab; purge ab m1_f; copy ab m1_f"},
+		"resumed":               {events: "ok ok pause resume", step: Copying, effects: "purge ab m1_f; copy ab m1_f"},
 		"paused in the cutover": {events: "ok ok ok ok ok pause ok ok", step: Opened, effects: ""},
 	} {
 		t.Run(name, func(t *testing.T) {

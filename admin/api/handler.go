@@ -183,6 +183,7 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "verify", func(ctx context.Context, req admin.VerifyRequest) ([]admin.VerifyResult, error) {
 		return list(a.Verify(ctx, req))
 	})
+	change(h, mux, "verify_pieces", a.VerifyPieces)
 	change(h, mux, "move", a.Move)
 	change(h, mux, "split", a.Split)
 	change(h, mux, "merge", a.Merge)

@@ -97,3 +97,8 @@ func (c *Client) Verify(ctx context.Context, req admin.VerifyRequest) ([]admin.V
 	err := c.post(ctx, "verify", req, &out)
 	return out, err
 }
+
+// VerifyPieces implements admin.API.
+func (c *Client) VerifyPieces(ctx context.Context, req admin.VerifyRequest) (*admin.VerifyProgress, error) {
+	return tell[admin.VerifyProgress](ctx, c, "verify_pieces", req)
+}

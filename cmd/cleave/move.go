@@ -81,8 +81,10 @@ cleave moves shows it at any time. The same as SELECT cleave.move(...).`,
 				return &usageError{errMissing("--keyspace", "see cleave keyspace list"), cmd}
 			case to == "":
 				return &usageError{errMissing("--to", "the shard that the rows go to"), cmd}
-			case (p.rang == "") == !cmd.Flags().Changed("key"):
-				return &usageError{errors.New("give --range or --key"), cmd}
+			case p.rang != "" && cmd.Flags().Changed("key"):
+				return &usageError{errors.New("--range and --key are both given: a move is of a range or of one key"), cmd}
+			case p.rang == "" && !cmd.Flags().Changed("key"):
+				return &usageError{errors.New("what is moved is missing: give --range LOW:HIGH or --key KEY"), cmd}
 			}
 			if cmd.Flags().Changed("key") {
 				var err error
@@ -123,8 +125,10 @@ shows.`,
 			switch {
 			case p.keyspace == "":
 				return &usageError{errMissing("--keyspace", "see cleave keyspace list"), cmd}
-			case (p.rang == "") == !cmd.Flags().Changed("at"):
-				return &usageError{errors.New("give --at or --range"), cmd}
+			case p.rang != "" && cmd.Flags().Changed("at"):
+				return &usageError{errors.New("--range and --at are both given: a range is cut in halves, or at a key"), cmd}
+			case p.rang == "" && !cmd.Flags().Changed("at"):
+				return &usageError{errors.New("where to cut is missing: give --at KEY or --range LOW:HIGH"), cmd}
 			case half != "" && p.rang == "":
 				return &usageError{errors.New("--half is of a --range"), cmd}
 			}
@@ -186,10 +190,10 @@ func (a *app) shardDrainCommand() *cobra.Command {
 		Use:   "drain NAME",
 		Short: "Move everything sharded off a shard",
 		Long: `Moves every range, listed value and pinned key of a shard to the others, by their
-weights, or to --to, a few at a time. A range whose way back from an earlier move is still
-kept is waited for, which the progress says; --finish gives that way back up. Afterwards
-cleave shard remove takes it out. Tables
-that are not sharded stay where they are.`,
+weights, or to --to, a few at a time. What an earlier move has is waited for, which the progress
+says: until it has ended, or its way back is over; --finish gives that way back up. While a plan,
+another drain or a spread is carried out it is refused (55000). Afterwards cleave shard remove takes
+the shard out. Tables that are not sharded stay where they are.`,
 		Example: `  cleave shard drain shard-2 --wait
   cleave shard drain shard-2 --dry-run`,
 		Args: args(1, 1),
@@ -443,7 +447,7 @@ func printWorkflow(out io.Writer, w *admin.WorkflowInfo) error {
 // wishCommand is a command that asks something of a workflow.
 func (a *app) wishCommand(name, short, long string, ask func(*api.Client, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error)) *cobra.Command {
 	var why string
-	var wait bool
+	var wait, dry bool
 	cmd := &cobra.Command{
 		Use:     name + " ID",
 		Short:   short,
@@ -451,11 +455,19 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 		Example: "  cleave " + name + " big-tenant",
 		Args:    args(1, 1),
 		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
-			w, err := ask(c, cmd.Context(), admin.WorkflowRequest{Meta: admin.Meta{By: actor(), Why: why}, ID: given[0]})
+			w, err := ask(c, cmd.Context(), admin.WorkflowRequest{Meta: admin.Meta{By: actor(), Why: why, DryRun: dry}, ID: given[0]})
 			if err != nil {
 				return err
 			}
-			if wait {
+			if dry && !a.json {
+				fmt.Fprintf(a.stdout, "%s: %s\nplan:\n", w.ID, progressLine(w))
+				for _, line := range w.Plan {
+					fmt.Fprintf(a.stdout, "  %s\n", printable(line))
+				}
+				_, err = fmt.Fprintln(a.stdout, "nothing was changed (--dry-run)")
+				return err
+			}
+			if wait && !dry {
 				for !w.Ended && err == nil {
 					if w.Step == "opened" && !w.Back && name != "finish" {
 						break
@@ -482,6 +494,7 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 		}),
 	}
 	cmd.Flags().StringVar(&why, "why", "", "reason, one line")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done and change nothing")
 	if name != "pause" && name != "resume" {
 		cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is done")
 	}

@@ -24,10 +24,13 @@ func (a *app) planCommand() *cobra.Command {
 every shard has its share by weight, moving as little as that needs. The plan is stored with
 its steps, the bytes to move, the skew before and after and the time that it will take, and
 nothing is done before cleave plan approve. What breaks a constraint is moved first. Pins stay
-where they are unless a constraint wants them elsewhere, and so does what is being moved. Sizes are the shards' estimates: PostgreSQL's are those of its last ANALYZE.
+where they are unless a constraint wants them elsewhere, and so does what is being moved. Sizes are
+estimates from samples of the shards' rows. Ranges of hash keyspaces are cut in the middle of their positions,
+those of range keyspaces at a key of the shard's rows.
 
-A shard that does not answer ends the measuring: nothing is planned because of it. The same
-as SELECT cleave.plan(...).`,
+One plan is carried out at a time: while another one, a drain or a spread is under way, a plan is
+neither made nor approved (55000); nor is one approved of which a part has another owner by now. A shard
+that does not answer ends the measuring: nothing is planned because of it. The same as SELECT cleave.plan(...).`,
 		Example: `  cleave plan --keyspace hash_bigint --tolerance 0.05
   cleave plan --split-bytes 10000000000 --merge-bytes 1000000
   cleave plan --by load --split-load 500 --alone-load 200
@@ -60,9 +63,9 @@ as SELECT cleave.plan(...).`,
 	flags.StringVar(&req.Keyspace, "keyspace", "", "only this keyspace (default: all)")
 	flags.StringVar(&req.Measure, "by", "bytes", "what is to be even: bytes, rows, load (statements) or both (bytes and load)")
 	flags.Float64Var(&tolerance, "tolerance", admin.DefaultTolerance, "how far above its share a shard may be and give nothing: 0.05 is 5 per cent")
-	flags.Int64Var(&req.SplitBytes, "split-bytes", 0, "cut hash ranges above this size; 0 is never")
+	flags.Int64Var(&req.SplitBytes, "split-bytes", 0, "cut ranges above this size in halves; 0 is never")
 	flags.Int64Var(&req.MergeBytes, "merge-bytes", 0, "merge neighbours of one shard that are below this size together; 0 is never")
-	flags.Float64Var(&req.SplitLoad, "split-load", 0, "cut hash ranges with more statements a second; 0 is never")
+	flags.Float64Var(&req.SplitLoad, "split-load", 0, "cut ranges with more statements a second in halves; 0 is never")
 	flags.Float64Var(&req.MergeLoad, "merge-load", 0, "merge neighbours of one shard that have fewer statements a second together; 0 is never")
 	flags.Float64Var(&req.AloneLoad, "alone-load", 0, "place hot keys with more statements a second by themselves; 0 is never")
 	flags.Int64Var(&req.MovedBytesMax, "moved-bytes-max", 0, "leave moves beyond this sum for the next plan; 0 is no bound")

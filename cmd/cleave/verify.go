@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +22,9 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: `Reads all rows of the sharded tables, on every shard, and counts those whose shard key
 the shard does not own. Strangers are the other copy of a move that is under way or can be
 rolled back, and nobody sees them; orphans should not be there, and statements over several shards
-do see them. Statements go on meanwhile. Each table is done before the next one; --after goes on where
-somebody stopped.
+do see them. Statements go on meanwhile. Each table is done before the next one, a large one in pieces, and
+how far it has come is printed. What was interrupted goes on with the piece it was at when it is asked for
+with the same --id, within a week; --after looks at the tables after one only.
 
 With --repair an orphan that its owner has as well is deleted, and one that the owner has
 not is moved there, with an ordinary INSERT. An orphan that differs from the owner's row
@@ -31,7 +34,7 @@ with the same primary key stays as it is. --dry-run says what each orphan is, as
 The exit code is 1 if there are orphans that were not repaired, or a shard could not be asked.`,
 		Example: `  cleave verify
   cleave verify orders --repair
-  cleave verify --keyspace hash_bigint --after public.orders --json`,
+  cleave verify --keyspace hash_bigint --id nightly --json`,
 		Args: args(0, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			if len(given) == 1 {
@@ -43,37 +46,22 @@ The exit code is 1 if there are orphans that were not repaired, or a shard could
 			}
 			defer c.Close()
 			req.By, req.Why, req.DryRun = actor(), "cleave verify", dry
-			tables, err := c.Tables(cmd.Context())
+			if req.ID == "" {
+				req.ID = "verify-" + strings.ToLower(rand.Text()[:8])
+			}
+			all, so, err := a.verify(cmd.Context(), c, req)
 			if err != nil {
 				return err
-			}
-			// Table by table, so that what is done is printed.
-			all := []admin.VerifyResult{}
-			for _, name := range verifiedTables(tables, req.Table) {
-				one := req
-				one.Table = name
-				found, err := c.Verify(cmd.Context(), one)
-				if err != nil {
-					return err
-				}
-				for i := range found {
-					if !a.json {
-						printVerified(a.stdout, &found[i])
-					}
-				}
-				all = append(all, found...)
 			}
 			if a.json {
 				if err := a.printJSON(all); err != nil {
 					return err
 				}
-			} else if _, err := fmt.Fprintln(a.stdout, admin.VerifySummary(all)); err != nil {
+			} else if _, err := fmt.Fprintln(a.stdout, so.Summary()); err != nil {
 				return err
 			}
-			for i := range all {
-				if all[i].Orphans > all[i].Repaired || all[i].Error != "" {
-					return reportedError{}
-				}
+			if so.Orphans > so.Repaired || so.Errors > 0 {
+				return reportedError{}
 			}
 			return nil
 		},
@@ -82,23 +70,55 @@ The exit code is 1 if there are orphans that were not repaired, or a shard could
 	cmd.Flags().StringVar(&req.Shard, "shard", "", "this shard only")
 	cmd.Flags().StringVar(&req.After, "after", "", "tables after this one only, in the order of their names")
 	cmd.Flags().BoolVar(&req.Repair, "repair", false, "bring orphans home")
+	cmd.Flags().StringVar(&req.ID, "id", "", "go on under this id where it was interrupted, or begin")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "repair nothing")
 	return cmd
 }
 
-// verifiedTables are the names of the sharded tables, in order; or the one that is given.
-func verifiedTables(tables []admin.TableInfo, only string) []string {
-	if only != "" {
-		return []string{only}
-	}
-	var out []string
-	for _, t := range tables {
-		if t.Kind == "sharded" {
-			out = append(out, `"`+strings.ReplaceAll(t.Schema, `"`, `""`)+`"."`+strings.ReplaceAll(t.Name, `"`, `""`)+`"`)
+// verify goes on with a verification until it has ended, and returns what it found in its tables, and in all.
+func (a *app) verify(ctx context.Context, c admin.API, req admin.VerifyRequest) ([]admin.VerifyResult, *admin.VerifyProgress, error) {
+	all := []admin.VerifyResult{}
+	began, first := time.Now(), int64(-1) // what was looked at when we began, about
+	for said := time.Now(); ; {
+		so, err := c.VerifyPieces(ctx, req)
+		if err != nil {
+			if first >= 0 {
+				fmt.Fprintf(a.stderr, "to go on where it was: cleave verify --id %s, with the same tables and options\n", req.ID)
+			}
+			return nil, nil, err
+		}
+		for i := range so.Found {
+			if !a.json {
+				printVerified(a.stdout, &so.Found[i])
+			}
+		}
+		all = append(all, so.Found...)
+		if so.Ended {
+			return all, so, nil
+		}
+		if first < 0 {
+			began, first = time.Now(), so.Bytes
+		}
+		if line := verifyLine(so, so.Bytes-first, time.Since(began)); time.Since(said) >= sayEvery {
+			said = time.Now()
+			fmt.Fprintln(a.stderr, line)
 		}
 	}
-	slices.Sort(out)
-	return out
+}
+
+// sayEvery is how often a verification says how far it is.
+const sayEvery = 2 * time.Second
+
+// verifyLine is how far a verification is, of which so many bytes were looked at in a time.
+func verifyLine(so *admin.VerifyProgress, bytes int64, took time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "verifying %s, piece %d of %d; %d of %d tables, %d of about %d rows, %s of %s", printable(so.Table), so.Piece, so.Pieces, so.Tables, so.TablesAll,
+		so.Rows, max(so.Rows, so.RowsAll), byteText(so.Bytes), byteText(max(so.Bytes, so.BytesAll)))
+	if rate := float64(bytes) / took.Seconds(); rate > 0 {
+		left := time.Duration(float64(max(0, so.BytesAll-so.Bytes)) / rate * float64(time.Second))
+		fmt.Fprintf(&b, ", %s/s, about %s left", byteText(int64(rate)), left.Round(time.Second))
+	}
+	return b.String()
 }
 
 func printVerified(out io.Writer, v *admin.VerifyResult) {

@@ -65,6 +65,7 @@ func RunMover(t *testing.T, h MoverHarness) {
 	t.Run("Random", func(t *testing.T) { runMoveRandom(t, h) })
 	t.Run("Sets", func(t *testing.T) { runMoveSets(t, h) })
 	t.Run("Resume", func(t *testing.T) { runMoveResume(t, h) })
+	t.Run("Interrupted", func(t *testing.T) { runMoveInterrupted(t, h) })
 	t.Run("Huge", func(t *testing.T) { runMoveHuge(t, h) })
 	t.Run("Strict", func(t *testing.T) { runMoveStrict(t, h) })
 	t.Run("One applier", func(t *testing.T) { runMoveOneApplier(t, h) })
@@ -279,9 +280,9 @@ func (m *move) followTo(until engine.Position) error {
 // equal compares both sides by their sums, and by their rows as the engine prints them.
 func (m *move) equal() {
 	m.t.Helper()
-	a, err := m.src.Sums(m.ctx(), m.set)
+	a, err := m.src.Sums(m.ctx(), m.set, nil)
 	m.must("sums of the source", err)
-	b, err := m.dst.Sums(m.ctx(), m.set)
+	b, err := m.dst.Sums(m.ctx(), m.set, nil)
 	m.must("sums of the target", err)
 	for i, table := range m.set.Tables {
 		if src, dst := m.rows(m.from, i), m.rows(m.to, i); !slices.Equal(src, dst) {

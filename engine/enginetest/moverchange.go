@@ -234,11 +234,11 @@ func runMoveSets(t *testing.T, h MoverHarness) {
 			m.follow()
 			m.equal()
 			// Some keys must have been in, some out, over all rounds; here: the sum knows no more than the set.
-			sums, err := m.src.Sums(m.ctx(), m.set)
+			sums, err := m.src.Sums(m.ctx(), m.set, nil)
 			m.must("sums", err)
 			turned := m.set
 			turned.Except = true
-			others, err := m.src.Sums(m.ctx(), turned)
+			others, err := m.src.Sums(m.ctx(), turned, nil)
 			m.must("sums of the others", err)
 			if all := m.from.do(`SELECT count(*) FROM ` + name(table.name)).rows()[0]; fmt.Sprint(sums[0].Rows+others[0].Rows) != all {
 				t.Fatalf("%v %v: %d rows in the set, %d not, %s in all (seed %d)", strategy, types, sums[0].Rows, others[0].Rows, all, seed)

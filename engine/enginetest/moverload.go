@@ -300,3 +300,74 @@ func (k *killing) Change(ctx context.Context, c *engine.Change) error {
 	}
 	return k.Applier.Change(ctx, c)
 }
+
+// runMoveInterrupted: a copy ends when one table is there and another in part. It goes on with what is
+// not there, as of a later moment, while all tables change.
+func runMoveInterrupted(t *testing.T, h MoverHarness) {
+	m := newMove(t, h, plainTable, otherTable)
+	for k := 100; k < 150; k++ {
+		m.from.do(fmt.Sprintf(`INSERT INTO "Row s" VALUES (%d, 1, 'a', 1)`, k), fmt.Sprintf(`INSERT INTO other VALUES (%d, 1)`, k))
+	}
+	// both changes keys in both tables, the other first.
+	both := func(k int) {
+		t.Helper()
+		m.from.do(`BEGIN`, fmt.Sprintf(`UPDATE other SET v = v + 1 WHERE k = %d`, k), fmt.Sprintf(`UPDATE "Row s" SET n = n + 1 WHERE "the key" = %d`, k),
+			fmt.Sprintf(`INSERT INTO other VALUES (%d, 2)`, k+50), `COMMIT`, fmt.Sprintf(`DELETE FROM other WHERE k = %d`, k+1), fmt.Sprintf(`DELETE FROM "Row s" WHERE "the key" = %d`, k+1))
+	}
+	first, err := m.src.Capture(m.ctx(), m.id, m.set)
+	m.must("capture", err)
+	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, first.Position()))
+	m.must("load", m.pour(m.ctx(), first, 0, 0, 1))
+	there := engine.LoadedTable{Schema: "public", Name: "Row s", Rows: 50, Bytes: 1 << 40}
+	m.must("set loaded", m.dst.SetLoaded(m.ctx(), m.id, there))
+	_, err = m.dst.Load(m.ctx(), m.id, &m.set.Tables[1], strings.NewReader("100\t1\n101\t1\n"))
+	m.must("load", err)
+	m.must("close", first.Close())
+	both(100)
+
+	// Who has a load under way cannot end it any more.
+	r, w := io.Pipe()
+	loaded := make(chan error, 1)
+	go func() {
+		_, err := m.dst.Load(m.ctx(), m.id, &m.set.Tables[1], r)
+		r.CloseWithError(errors.New("the load has ended"))
+		loaded <- err
+	}()
+	_, err = fmt.Fprint(w, "199\t1\n")
+	m.must("write", err)
+	list, err := m.dst.Loaded(m.ctx(), m.id)
+	m.must("loaded", err)
+	same(t, "loaded", list, []engine.LoadedTable{there})
+	w.Close()
+	if err := <-loaded; err == nil {
+		t.Fatal("a load went on that was to be ended")
+	}
+
+	done, rest := *m, *m
+	done.set.Tables, rest.set.Tables = m.set.Tables[:1], m.set.Tables[1:]
+	for n := 10; n == 10; {
+		n, err = m.dst.Purge(m.ctx(), rest.set, 10)
+		m.must("purge", err)
+	}
+	both(102)
+	m.from.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '3'`, `TRUNCATE "Row s"`, `INSERT INTO "Row s" VALUES (104, 2, 'b', 1), (107, 3, 'c', 1)`, `COMMIT`)
+	later, err := m.src.CaptureRows(m.ctx(), m.id, rest.set)
+	m.must("capture rows", err)
+	both(104)
+	m.must("follow", done.followTo(later.Position()))
+	same(t, "the table that was there", m.to.do(`SELECT "the key", n FROM "Row s" ORDER BY 1`).rows(), []string{"104|1", "107|1"})
+	m.must("set applied", m.dst.SetApplied(m.ctx(), m.id, later.Position()))
+	rest.load(later, 2)
+	m.must("close", later.Close())
+	both(106)
+	m.follow()
+	m.equal()
+
+	m.must("release", m.dst.Release(m.ctx(), m.id))
+	list, err = m.dst.Loaded(m.ctx(), m.id)
+	m.must("loaded", err)
+	same(t, "loaded, released", len(list), 0)
+	m.must("release", m.src.Release(m.ctx(), m.id))
+	_, err = m.src.CaptureRows(m.ctx(), m.id, rest.set)
+	m.code("rows of no capture", err, sqlstate.ObjectNotInState)
+}

@@ -283,7 +283,7 @@ func runMovePurge(t *testing.T, h MoverHarness) {
 
 func runMoveSums(t *testing.T, h MoverHarness) {
 	m := newMove(t, h, plainTable, otherTable)
-	sums, err := m.src.Sums(m.ctx(), m.set)
+	sums, err := m.src.Sums(m.ctx(), m.set, nil)
 	m.must("sums", err)
 	same(t, "no rows", sums, []engine.Sum{{}, {}})
 	rows := [][]string{{"100", "1", "~", "~"}, {"101", "1", "", "0.50"}, {"150", "-7", "żółw\n", "-3"}}
@@ -302,7 +302,7 @@ func runMoveSums(t *testing.T, h MoverHarness) {
 		m.from.do(`INSERT INTO "Row s" VALUES (` + strings.Join(values, ", ") + `)`)
 	}
 	m.from.do(`INSERT INTO "Row s" VALUES (99, 1, 'x', 1), (200, 1, 'x', 1)`)
-	sums, err = m.src.Sums(m.ctx(), m.set)
+	sums, err = m.src.Sums(m.ctx(), m.set, nil)
 	m.must("sums", err)
 	same(t, "sums", sums, []engine.Sum{{Rows: 3, Checksum: want}, {}})
 
@@ -326,13 +326,13 @@ func runMoveView(t *testing.T, h MoverHarness) {
 	began, err := m.src.CaptureChanges(m.ctx(), m.id, m.set)
 	m.must("capture", err)
 	m.from.do(`INSERT INTO other VALUES (101, 1)`)
-	before, err := m.src.Sums(m.ctx(), m.set)
+	before, err := m.src.Sums(m.ctx(), m.set, nil)
 	m.must("sums", err)
 	v, err := m.src.View(m.ctx(), m.set)
 	m.must("view", err)
 	m.from.do(`INSERT INTO other VALUES (102, 1)`, `DELETE FROM other WHERE k = 100`)
-	for range 2 {
-		sums, err := v.Sums(m.ctx())
+	for _, pace := range []engine.Pace{nil, func(context.Context, int64) error { return nil }} {
+		sums, err := v.Sums(m.ctx(), pace)
 		m.must("sums of the view", err)
 		same(t, "sums of the view", sums, before)
 	}

@@ -450,19 +450,63 @@ func (v *mover) View(ctx context.Context, set engine.Set) (engine.View, error) {
 			return nil, v.failed(ctx, op, err)
 		}
 	}
-	r, err := v.makeSlot(ctx, fmt.Sprintf("%sview_%d_%x", slotPrefix, c.PID(), time.Now().UnixNano()), "", set, facts, true, true)
+	r, err := v.makeSlot(ctx, viewSlot(c), "", set, facts, true, true)
 	if err != nil {
 		return nil, v.failed(ctx, op, err)
 	}
 	return &view{r}, nil
 }
 
+// viewSlot names a temporary slot.
+func viewSlot(c *conn) string {
+	return fmt.Sprintf("%sview_%d_%x", slotPrefix, c.PID(), time.Now().UnixNano())
+}
+
+// CaptureRows takes the snapshot of a temporary slot too; its processes are those of the capture.
+func (v *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (engine.RowSource, error) {
+	const op = "capture rows again"
+	if err := v.checkID(id); err != nil {
+		return nil, err
+	}
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	defer v.done(c)
+	r, err := v.captureRows(ctx, c, id, set)
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	return r, nil
+}
+
+func (v *mover) captureRows(ctx context.Context, c *conn, id string, set engine.Set) (*rowSource, error) {
+	if err := v.transact(ctx, c, func() error { return nil }); err != nil {
+		return nil, err // before anything is ended
+	}
+	if err := v.end(ctx, c, "application_name = "+literal(appName(forCapture, id))); err != nil {
+		return nil, err
+	}
+	known, err := v.captured(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := v.ready(ctx, c, set)
+	if err != nil {
+		return nil, err
+	}
+	if err := unchanged(known.definition, set, facts); err != nil {
+		return nil, err
+	}
+	return v.makeSlot(ctx, viewSlot(c), id, set, facts, true, true)
+}
+
 type view struct{ *rowSource }
 
-func (w *view) Sums(ctx context.Context) ([]engine.Sum, error) {
+func (w *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error) {
 	var sums []engine.Sum
 	err := w.in(ctx, func(c *conn) (err error) {
-		sums, err = w.v.sums(ctx, c, w.set)
+		sums, err = w.v.sums(ctx, c, w.set, pace)
 		return err
 	})
 	return sums, w.v.failed(ctx, "compute sums", err)
@@ -501,7 +545,7 @@ func (v *mover) release(ctx context.Context, c *conn, id string) error {
 		if _, err := c.exec(ctx, "DROP PUBLICATION IF EXISTS "+ident(slot)); err != nil {
 			return err
 		}
-		_, err := c.exec(ctx, fmt.Sprintf("DELETE FROM cleave_internal.capture WHERE id = %[1]s; DELETE FROM cleave_internal.applied WHERE id = %[1]s", literal(id)))
+		_, err := c.exec(ctx, fmt.Sprintf("DELETE FROM cleave_internal.capture WHERE id = %[1]s; DELETE FROM cleave_internal.applied WHERE id = %[1]s; DELETE FROM cleave_internal.loaded WHERE id = %[1]s", literal(id)))
 		return err
 	})
 }

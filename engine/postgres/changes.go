@@ -132,31 +132,17 @@ func (e sinkError) Unwrap() error { return e.error }
 // open begins the stream, ending whoever reads the slot.
 func (st *stream) open(ctx context.Context, from lsn) error {
 	v := st.v
-	// The stored definition is that of the moment at which the capture began.
-	res, err := st.side.exec(ctx, `SELECT c.slot, c.definition, COALESCE(s.confirmed_flush_lsn::pg_catalog.text, ''), COALESCE(s.wal_status, '')
-		FROM cleave_internal.capture AS c LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = c.slot WHERE c.began IS NOT NULL AND c.id = `+literal(st.id))
+	known, err := v.captured(ctx, st.side, st.id)
 	if err != nil {
 		return err
-	}
-	if len(res.Rows) == 0 {
-		return sqlstate.New(sqlstate.UndefinedObject, "there is no capture %s on shard %s", st.id, v.s.cfg.Name).WithHint("begin the copy anew")
-	}
-	slot, definition, confirmed, status := res.Rows[0][0].String, res.Rows[0][1].String, res.Rows[0][2].String, res.Rows[0][3].String
-	if confirmed == "" || status == "lost" {
-		return (&sqlstate.Error{
-			Code: sqlstate.ObjectNotInState, Message: fmt.Sprintf("the changes of capture %s are lost: its replication slot is gone, or the server has dropped log that it needed", st.id),
-		}).WithHint("begin the copy anew; after a failover that is the only way, else raise max_slot_wal_keep_size first")
 	}
 	if st.facts, err = v.ready(ctx, st.side, st.set); err != nil {
 		return err
 	}
-	if err := st.unchanged(definition); err != nil {
+	if err := unchanged(known.definition, st.set, st.facts); err != nil {
 		return err
 	}
-	floor, err := parseLSN(confirmed)
-	if err != nil {
-		return err
-	}
+	slot, floor := known.slot, known.floor
 	if from != 0 && from < floor {
 		return sqlstate.New(sqlstate.ObjectNotInState, "the changes after %s were forgotten, up to %s", from, floor).WithHint("begin the copy anew")
 	}
@@ -224,17 +210,41 @@ func cmpError(err error) error {
 	return sqlstate.New(sqlstate.InternalError, "the server did not start to send changes")
 }
 
-// unchanged compares the tables with what they were.
-func (st *stream) unchanged(definition string) error {
-	if definitions(st.set, st.facts) == definition {
-		return nil
+// capture is what is kept of one that has begun.
+type capture struct {
+	slot       string
+	definition string // of the tables, at the moment at which it began
+	floor      lsn    // up to here the changes were forgotten
+}
+
+// captured finds a capture. Errors: 55000 if there is none, or its changes are not to be had any more.
+func (v *mover) captured(ctx context.Context, c *conn, id string) (capture, error) {
+	res, err := c.exec(ctx, `SELECT c.slot, c.definition, COALESCE(s.confirmed_flush_lsn::pg_catalog.text, ''), COALESCE(s.wal_status, '')
+		FROM cleave_internal.capture AS c LEFT JOIN pg_catalog.pg_replication_slots AS s ON s.slot_name = c.slot WHERE c.began IS NOT NULL AND c.id = `+literal(id))
+	if err != nil {
+		return capture{}, err
 	}
-	for i := range st.facts {
-		if t := &st.set.Tables[i]; !containsLine(definition, st.facts[i].definition(t)) {
+	if len(res.Rows) == 0 {
+		return capture{}, sqlstate.New(sqlstate.ObjectNotInState, "there is no capture %s on shard %s", id, v.s.cfg.Name).WithHint("begin the copy anew")
+	}
+	row := res.Rows[0]
+	if confirmed, status := row[2].String, row[3].String; confirmed == "" || status == "lost" {
+		return capture{}, (&sqlstate.Error{
+			Code: sqlstate.ObjectNotInState, Message: fmt.Sprintf("the changes of capture %s are lost: its replication slot is gone, or the server has dropped log that it needed", id),
+		}).WithHint("begin the copy anew; after a failover that is the only way, else raise max_slot_wal_keep_size first")
+	}
+	floor, err := parseLSN(row[2].String)
+	return capture{slot: row[0].String, definition: row[1].String, floor: floor}, err
+}
+
+// unchanged compares tables with what they were when a capture of them, and perhaps of others, began.
+func unchanged(definition string, set engine.Set, facts []*tableFacts) error {
+	for i := range facts {
+		if t := &set.Tables[i]; !containsLine(definition, facts[i].definition(t)) {
 			return changed(t, "its definition in the catalogue is another one than when the capture began")
 		}
 	}
-	return sqlstate.New(sqlstate.ObjectNotInState, "capture %s is of other tables", st.id).WithHint("begin the copy anew")
+	return nil
 }
 
 func containsLine(text, line string) bool {

@@ -52,6 +52,53 @@ func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows i
 	return n, nil
 }
 
+// SetLoaded writes a row.
+func (v *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
+	const op = "note a table that is loaded"
+	if err := v.checkID(id); err != nil {
+		return err
+	}
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer v.done(c)
+	return v.failed(ctx, op, v.transact(ctx, c, func() error {
+		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.loaded VALUES (%s, %s, %s, %d, %d) ON CONFLICT (id, table_schema, table_name) DO UPDATE SET rows = excluded.rows, bytes = excluded.bytes`,
+			literal(id), literal(t.Schema), literal(t.Name), t.Rows, t.Bytes))
+		return err
+	}))
+}
+
+// Loaded ends the processes of Load first: one may have a commit under way whose answer nobody got.
+func (v *mover) Loaded(ctx context.Context, id string) ([]engine.LoadedTable, error) {
+	const op = "look for tables that are loaded"
+	if err := v.checkID(id); err != nil {
+		return nil, err
+	}
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	defer v.done(c)
+	err = v.transact(ctx, c, func() error { return nil }) // before anything is ended
+	if err == nil {
+		err = v.end(ctx, c, "application_name = "+literal(appName(forLoad, id)))
+	}
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	res, err := c.exec(ctx, "SELECT table_schema, table_name, rows::pg_catalog.text, bytes::pg_catalog.text FROM cleave_internal.loaded WHERE id = "+literal(id))
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	out := make([]engine.LoadedTable, len(res.Rows))
+	for i, row := range res.Rows {
+		out[i] = engine.LoadedTable{Schema: row[0].String, Name: row[1].String, Rows: count(row[2]), Bytes: count(row[3])}
+	}
+	return out, nil
+}
+
 // obeyed looks at the token without keeping others from changing it.
 func (v *mover) obeyed(ctx context.Context, c *conn) error {
 	res, err := c.exec(ctx, strings.TrimSuffix(tokenSQL, " FOR SHARE"))
@@ -155,7 +202,7 @@ func where(set *engine.Set, t *engine.MoveTable) string {
 }
 
 // Sums computes them in one REPEATABLE READ transaction.
-func (v *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) {
+func (v *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]engine.Sum, error) {
 	const op = "compute sums"
 	c, err := v.dial(ctx, forOther, "", false)
 	if err != nil {
@@ -165,15 +212,18 @@ func (v *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) 
 	if _, err := c.exec(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
 		return nil, v.failed(ctx, op, err)
 	}
-	sums, err := v.sums(ctx, c, set)
+	sums, err := v.sums(ctx, c, set, pace)
 	return sums, v.failed(ctx, op, err)
 }
 
 // sums: concat gives a value's text as COPY does (bpchar's trailing blanks, "t" for
 // true), where a cast to text need not; num_nulls tells NULL, also of a row type.
-func (v *mover) sums(ctx context.Context, c *conn, set engine.Set) ([]engine.Sum, error) {
+//
+// With a pace the table is read in runs of blocks. The transaction has a lock on it from its first
+// statement, so no row that its snapshot sees comes to lie elsewhere, and rows of blocks that are added
+// are not seen.
+func (v *mover) sums(ctx context.Context, c *conn, set engine.Set, pace engine.Pace) ([]engine.Sum, error) {
 	out := make([]engine.Sum, len(set.Tables))
-	two64 := new(big.Int).Lsh(big.NewInt(1), 64)
 	for i := range set.Tables {
 		t := &set.Tables[i]
 		texts, line := make([]string, len(t.Columns)), make([]string, len(t.Columns))
@@ -182,16 +232,62 @@ func (v *mover) sums(ctx context.Context, c *conn, set engine.Set) ([]engine.Sum
 			line[j] = fmt.Sprintf("COALESCE(pg_catalog.octet_length(c%[1]d) || ':' || c%[1]d, 'N')", j)
 		}
 		// OFFSET 0 keeps each text from being made twice.
-		res, err := c.exec(ctx, `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((`+strings.Join(line, " || ")+`) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
-			FROM (SELECT `+strings.Join(texts, ", ")+` FROM ONLY `+qualify(t)+` WHERE `+where(&set, t)+` OFFSET 0) AS rows`)
+		sql := `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((` + strings.Join(line, " || ") + `) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
+			FROM (SELECT ` + strings.Join(texts, ", ") + ` FROM ONLY ` + qualify(t) + ` WHERE ` + where(&set, t)
+		pieces, err := v.runs(ctx, c, t, pace)
 		if err != nil {
 			return nil, onTable(err, t)
 		}
-		sum, ok := new(big.Int).SetString(res.Rows[0][1].String, 10)
-		if !ok {
-			return nil, sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
+		for _, piece := range pieces {
+			if pace != nil {
+				if err := pace(ctx, sumBytes); err != nil {
+					return nil, err
+				}
+			}
+			res, err := c.exec(ctx, sql+piece+" OFFSET 0) AS rows")
+			if err != nil {
+				return nil, onTable(err, t)
+			}
+			sum, ok := new(big.Int).SetString(res.Rows[0][1].String, 10)
+			if !ok {
+				return nil, sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
+			}
+			out[i].Rows += count(res.Rows[0][0])
+			out[i].Checksum += sum.Mod(sum, two64).Uint64()
 		}
-		out[i] = engine.Sum{Rows: count(res.Rows[0][0]), Checksum: sum.Mod(sum, two64).Uint64()}
+	}
+	return out, nil
+}
+
+var two64 = new(big.Int).Lsh(big.NewInt(1), 64)
+
+// sumBytes is about what is read of a table in one go, where there is a pace.
+const sumBytes = 1 << 20
+
+// runs are conditions that cut a table into runs of blocks, for a transaction that goes through all of
+// them; one that is empty if there is no pace.
+func (v *mover) runs(ctx context.Context, c *conn, t *engine.MoveTable, pace engine.Pace) ([]string, error) {
+	if pace == nil {
+		return []string{""}, nil
+	}
+	if _, err := c.exec(ctx, "SELECT FROM ONLY "+qualify(t)+" LIMIT 0"); err != nil {
+		return nil, err
+	}
+	res, err := c.exec(ctx, "SELECT (pg_catalog.pg_relation_size("+literal(qualify(t))+"::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text, pg_catalog.current_setting('block_size')")
+	if err != nil {
+		return nil, err
+	}
+	blocks, step := count(res.Rows[0][0]), sumBytes/max(count(res.Rows[0][1]), 1)
+	var out []string
+	for from := int64(0); from == 0 || from < blocks; from += step {
+		cond := ""
+		if from > 0 {
+			cond += fmt.Sprintf(" AND ctid >= '(%d,0)'::pg_catalog.tid", from)
+		}
+		if from+step < blocks {
+			cond += fmt.Sprintf(" AND ctid < '(%d,0)'::pg_catalog.tid", from+step)
+		}
+		out = append(out, cond)
 	}
 	return out, nil
 }
@@ -282,6 +378,9 @@ func (v *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 		key += qualify(&set.Tables[i]) + " " + where(&set, &set.Tables[i]) + "; "
 	}
 	from := v.s.purges.get(key)
+	if len(set.Tables) == 0 {
+		return 0, nil
+	}
 	var n int
 	var stopped purgePlace
 	err = v.transact(ctx, c, func() error {

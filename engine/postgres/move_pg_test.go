@@ -110,9 +110,9 @@ func (p *pair) follow() error {
 
 func (p *pair) equal() {
 	p.t.Helper()
-	a, err := p.src.Sums(p.t.Context(), p.set)
+	a, err := p.src.Sums(p.t.Context(), p.set, nil)
 	p.must(err)
-	b, err := p.dst.Sums(p.t.Context(), p.set)
+	b, err := p.dst.Sums(p.t.Context(), p.set, nil)
 	p.must(err)
 	if !slices.Equal(a, b) {
 		for _, t := range p.set.Tables {
@@ -538,5 +538,35 @@ func TestSizesAreOfLiveRows(t *testing.T) {
 	p.must(err)
 	if rows != 2000 || left != 200 || bytes*9 > full {
 		t.Errorf("%d rows of %d bytes, then %d of %d", rows, full, left, bytes)
+	}
+}
+
+// TestSumsInPieces: sums are the same when a table is read piece by piece, also if it gets another
+// file and rows are changed meanwhile.
+func TestSumsInPieces(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, []string{"t"}, "CREATE TABLE t (k bigint, id integer, v text)")
+	pgtest.Ask(t, p.urls[0], "INSERT INTO t SELECT g % 300, g, repeat('x', 500) FROM generate_series(1, 9000) g")
+	want, err := p.src.Sums(t.Context(), p.set, nil)
+	p.must(err)
+	view, err := p.src.View(t.Context(), p.set)
+	p.must(err)
+	defer view.Close()
+	pgtest.Ask(t, p.urls[0], "VACUUM FULL t")
+	pieces := 0
+	got, err := view.Sums(t.Context(), func(context.Context, int64) error {
+		if pieces++; pieces == 2 {
+			pgtest.Ask(t, p.urls[0], "UPDATE t SET v = v || 'y' WHERE id % 2 = 0")
+			pgtest.Ask(t, p.urls[0], "INSERT INTO t SELECT 150, g, repeat('z', 500) FROM generate_series(10001, 15000) g")
+		}
+		return nil
+	})
+	p.must(err)
+	if !slices.Equal(got, want) || got[0].Rows != 3000 || pieces < 4 {
+		t.Errorf("%v in %d pieces, %v in one", got, pieces, want)
+	}
+	enough := errors.New("enough")
+	if _, err := p.src.Sums(t.Context(), p.set, func(context.Context, int64) error { return enough }); !errors.Is(err, enough) {
+		t.Errorf("the pace's error became %v", err)
 	}
 }

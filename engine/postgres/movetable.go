@@ -137,7 +137,7 @@ func (f *tableFacts) definition(t *engine.MoveTable) string {
 	for _, c := range f.Columns {
 		fmt.Fprintf(&b, "; %q %s", c.Name, c.Mark)
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), "\n", `\n`) // one line of the definition of all
 }
 
 // Describe reads the catalogue.

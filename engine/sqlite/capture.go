@@ -20,9 +20,11 @@ import (
 // it. SQLite has one writer at a time, so that the order of seq is that of commits.
 
 // moveSchema is what moves need in a file. Rows of cleave_log are read by seq, from
-// a position on; cleave_move has a row for each id that has something here.
+// a position on; cleave_move has a row for each id that has something here, and cleave_loaded
+// one for each table whose rows were loaded under an id.
 const moveSchema = `CREATE TABLE IF NOT EXISTS cleave_log (seq INTEGER PRIMARY KEY AUTOINCREMENT, capture INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS cleave_move (n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, born TEXT NOT NULL, applied TEXT, owner TEXT, forgotten INTEGER NOT NULL DEFAULT 0)`
+CREATE TABLE IF NOT EXISTS cleave_move (n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, born TEXT NOT NULL, applied TEXT, owner TEXT, forgotten INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS cleave_loaded (id TEXT NOT NULL, table_schema TEXT NOT NULL, table_name TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, PRIMARY KEY (id, table_schema, table_name))`
 
 // changeSchema is the mark of a changed definition in the log, beside engine.ChangeOp.
 const changeSchema = 'X'
@@ -498,4 +500,23 @@ next:
 // sameSet reports whether a capture is that of the set.
 func (d *captureDef) sameSet(set *engine.Set) bool {
 	return encodeDef(d.Set) == encodeDef(*set)
+}
+
+// placesOf says for each table of a capture which one of the set's it is, -1 for none. ok is false
+// for a set that is not of the capture's keys and of tables of its.
+func (d *captureDef) placesOf(set *engine.Set) (places []int, ok bool) {
+	if set.Except != d.Set.Except || encodeDef(d.Set.Keys) != encodeDef(set.Keys) {
+		return nil, false
+	}
+	found := 0
+	for i := range d.Set.Tables {
+		at, text := -1, encodeDef(d.Set.Tables[i])
+		for n := range set.Tables {
+			if encodeDef(set.Tables[n]) == text {
+				at, found = n, found+1
+			}
+		}
+		places = append(places, at)
+	}
+	return places, found == len(set.Tables)
 }

@@ -147,6 +147,38 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 	return total, nil
 }
 
+// SetLoaded implements engine.Mover.
+func (m *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
+	return m.with(ctx, true, func(c *Conn) error {
+		return execArgs1(c, "INSERT OR REPLACE INTO cleave_loaded (id, table_schema, table_name, rows, bytes) VALUES (?, ?, ?, ?, ?)",
+			textDatum(id), textDatum(t.Schema), textDatum(t.Name), intDatum(t.Rows), intDatum(t.Bytes))
+	})
+}
+
+// Loaded implements engine.Mover. A Load that is under way finds another nonce at its next batch.
+func (m *mover) Loaded(ctx context.Context, id string) (out []engine.LoadedTable, err error) {
+	err = m.with(ctx, true, func(c *Conn) error {
+		out = nil
+		if err := execArgs1(c, "UPDATE cleave_move SET born = ? WHERE id = ?", textDatum(nonce()), textDatum(id)); err != nil {
+			return err
+		}
+		q, _, err := c.db.PrepareTransient("SELECT table_schema, table_name, rows, bytes FROM cleave_loaded WHERE id = ?")
+		if err != nil {
+			return err
+		}
+		defer q.Finalize()
+		q.BindText(1, id)
+		for {
+			row, err := q.Step()
+			if err != nil || !row {
+				return err
+			}
+			out = append(out, engine.LoadedTable{Schema: q.ColumnText(0), Name: q.ColumnText(1), Rows: q.ColumnInt64(2), Bytes: q.ColumnInt64(3)})
+		}
+	})
+	return out, err
+}
+
 func loadError(t *engine.MoveTable, err error) error {
 	if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultConstraint {
 		return err

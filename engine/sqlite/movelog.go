@@ -33,6 +33,7 @@ type logReader struct {
 	to    engine.ChangeSink
 
 	def     *captureDef
+	places  []int // of the capture's tables in the set
 	rows    []logRow
 	partial bool  // there may be more rows than were read
 	top     int64 // else: all up to it were read
@@ -108,7 +109,8 @@ func (r *logReader) read(ctx context.Context) error {
 			if r.def != nil {
 				return noCapture(r.id)
 			}
-			if !d.sameSet(r.set) {
+			var ok bool
+			if r.places, ok = d.placesOf(r.set); !ok {
 				return otherSet(r.id)
 			}
 			if r.pos < 0 {
@@ -173,11 +175,15 @@ func (r *logReader) send(ctx context.Context) error {
 			return err
 		}
 		if r.change.Op == changeSchema {
-			t := &r.set.Tables[r.change.Table]
+			t := &r.def.Set.Tables[r.change.Table]
 			e := sqlstate.New(sqlstate.ObjectNotInState, "the definition of table %s was changed while its rows are being moved", t.Name).
 				WithHint("See that all shards have the change: cleave doctor. Before the cutover the copy begins anew by itself; afterwards there is no way back.")
 			e.Schema, e.Table = t.Schema, t.Name
 			return e.OnShard(r.m.s.cfg.Name)
+		}
+		if r.change.Table = r.places[r.change.Table]; r.change.Table < 0 {
+			r.pos = row.seq
+			continue
 		}
 		if err := r.to.Change(ctx, &r.change); err != nil {
 			return err

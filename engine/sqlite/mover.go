@@ -130,8 +130,8 @@ func (c *Conn) startMover() error {
 	if rc := lib.Xsqlite3_db_config(tls, db, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, va); rc != lib.SQLITE_OK {
 		return fmt.Errorf("sqlite: triggers cannot be turned off: code %d", rc)
 	}
-	n, err := c.queryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_log', 'cleave_move')")
-	if err != nil || n == 2 {
+	n, err := c.queryInt("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('cleave_log', 'cleave_move', 'cleave_loaded')")
+	if err != nil || n == 3 {
 		return err
 	}
 	// A file of an earlier version.
@@ -434,6 +434,9 @@ func (m *mover) Release(ctx context.Context, id string) error {
 	defer m.put(c)
 	err = m.change(ctx, c, func() error {
 		if err := c.endCapture(id); err != nil {
+			return err
+		}
+		if err := execArgs1(c, "DELETE FROM cleave_loaded WHERE id = ?", textDatum(id)); err != nil {
 			return err
 		}
 		return execArgs1(c, "DELETE FROM cleave_move WHERE id = ?", textDatum(id))

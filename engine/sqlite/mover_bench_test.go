@@ -141,9 +141,9 @@ func BenchmarkMove(b *testing.B) {
 	})
 	rate("decoded", rows, func() { must(m[0].Changes(ctx, "bench", set, view.Position(), end, discard{})) })
 	rate("summed", rows, func() {
-		x, err := m[0].Sums(ctx, set)
+		x, err := m[0].Sums(ctx, set, nil)
 		must(err)
-		y, err := m[1].Sums(ctx, set)
+		y, err := m[1].Sums(ctx, set, nil)
 		must(err)
 		if x[0] != y[0] {
 			b.Fatalf("%+v and %+v", x, y)

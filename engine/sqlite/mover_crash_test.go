@@ -231,7 +231,7 @@ func TestMoverCrash(t *testing.T) {
 	}
 	sums := make([][]engine.Sum, 2)
 	for i := range m {
-		if sums[i], err = m[i].Sums(t.Context(), set); err != nil {
+		if sums[i], err = m[i].Sums(t.Context(), set, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

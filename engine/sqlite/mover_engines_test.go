@@ -204,9 +204,9 @@ func TestMoverAcrossEngines(t *testing.T) {
 			_, err = a.Flush(ctx)
 			must(err)
 			must(a.Close())
-			x, err := from.m.Sums(ctx, set)
+			x, err := from.m.Sums(ctx, set, nil)
 			must(err)
-			y, err := to.m.Sums(ctx, set)
+			y, err := to.m.Sums(ctx, set, nil)
 			must(err)
 			if x[0] != y[0] || x[0].Rows < 100 {
 				difference(t, from, to)

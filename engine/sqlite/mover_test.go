@@ -89,9 +89,9 @@ func (p *movedPair) follow() string {
 	p.must(p.m[0].Changes(ctx, "pair_f", p.set, at, end, ops))
 	_, err = a.Flush(ctx)
 	p.must(err)
-	x, err := p.m[0].Sums(ctx, p.set)
+	x, err := p.m[0].Sums(ctx, p.set, nil)
 	p.must(err)
-	y, err := p.m[1].Sums(ctx, p.set)
+	y, err := p.m[1].Sums(ctx, p.set, nil)
 	p.must(err)
 	if fmt.Sprint(x) != fmt.Sprint(y) {
 		p.t.Fatalf("after %s the source has %+v, the target %+v", ops.ops, x, y)
@@ -224,7 +224,7 @@ func TestMoverFewKeys(t *testing.T) {
 	p := newPair(t, "CREATE TABLE t (k bigint, id bigint, PRIMARY KEY (k, id))", "t")
 	mustExec(t, p.c[0], "INSERT INTO t SELECT i % 1000, i FROM generate_series(1, 20000) i")
 	p.set.Keys = keyspace.Ownership{Keyspace: "k", Strategy: keyspace.Hash, Types: []keyspace.Type{keyspace.Int8}, Pinned: []keyspace.Key{{keyspace.Int(keyspace.Int8, 17)}, {keyspace.Int(keyspace.Int8, 23)}}}
-	sums, err := p.m[0].Sums(t.Context(), p.set)
+	sums, err := p.m[0].Sums(t.Context(), p.set, nil)
 	p.must(err)
 	rows, bytes, err := p.m[0].Sizes(t.Context(), p.set)
 	p.must(err)

@@ -142,6 +142,27 @@ func (m *mover) Capture(ctx context.Context, id string, set engine.Set) (engine.
 	return v, nil
 }
 
+// CaptureRows implements engine.Mover.
+func (m *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (engine.RowSource, error) {
+	v, err := m.openView(ctx, set, min(viewsMost, max(1, runtime.GOMAXPROCS(0))))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range v.all {
+		d := r.cat.capture(id)
+		if d == nil || d.Released {
+			err = noCapture(id)
+		} else if _, ok := d.placesOf(&set); !ok {
+			err = otherSet(id)
+		}
+	}
+	if err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
 // View implements engine.Mover.
 func (m *mover) View(ctx context.Context, set engine.Set) (engine.View, error) {
 	return m.openView(ctx, set, 1)
@@ -292,7 +313,7 @@ func (v *view) Rows(ctx context.Context, table, part, parts int, to io.Writer) e
 }
 
 // Sums implements engine.View.
-func (v *view) Sums(ctx context.Context) ([]engine.Sum, error) {
+func (v *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error) {
 	sums := make([]engine.Sum, len(v.set.Tables))
 	for i := range v.set.Tables {
 		if err := v.with(ctx, func(c *Conn) error {
@@ -302,6 +323,7 @@ func (v *view) Sums(ctx context.Context) ([]engine.Sum, error) {
 			}
 			var line, text []byte
 			var failed error
+			var read int64 // bytes since pace was asked
 			sum := &sums[i]
 			err = c.eachRow(t, inSet(-1, &v.set, t), 0, 1, func(row *rowReader) bool {
 				line = line[:0]
@@ -309,6 +331,12 @@ func (v *view) Sums(ctx context.Context) ([]engine.Sum, error) {
 					if line, text, failed = row.appendSummed(line, text, k); failed != nil {
 						return false
 					}
+				}
+				if read += int64(len(line)); pace != nil && read >= rowChunk {
+					if failed = pace(ctx, read); failed != nil {
+						return false
+					}
+					read = 0
 				}
 				sum.Rows++
 				sum.Checksum += uint64(keyspace.Str(keyspace.Text, string(line)).Hash(0))
@@ -326,13 +354,13 @@ func (v *view) Sums(ctx context.Context) ([]engine.Sum, error) {
 }
 
 // Sums implements engine.Mover.
-func (m *mover) Sums(ctx context.Context, set engine.Set) ([]engine.Sum, error) {
+func (m *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]engine.Sum, error) {
 	v, err := m.View(ctx, set)
 	if err != nil {
 		return nil, err
 	}
 	defer v.Close()
-	return v.Sums(ctx)
+	return v.Sums(ctx, pace)
 }
 
 // eachRow calls fn for the rows of a table that meet a condition, until it returns

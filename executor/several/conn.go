@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -90,6 +91,7 @@ type Conn struct {
 	started      time.Time // when the transaction began
 	clockOn      string    // the shard whose transaction's time is the transaction's, see clock
 	clockText    string
+	units        []planner.Units // of shardsOf
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with a cancel; of the frames that are run
@@ -126,7 +128,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if a := opt.Adopted; a != nil {
 		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep}
-		p.pipe.Conn = a
+		p.pipe.Conn, p.pipe.Inner = a, true
 		for range c.saves {
 			p.saves = append(p.saves, opt.Base)
 		}

@@ -27,6 +27,7 @@ const (
 type copyIn struct {
 	c     *Conn
 	p     *planner.CopyPlan
+	snap  *shardmap.Snapshot
 	index *shardmap.Index // of the keyspace; nil: every row goes to all parts
 	split splitter
 	keys  *keyReader
@@ -46,6 +47,7 @@ type copyIn struct {
 	spans []span
 	made  []byte
 	timed [][]byte // the values of the plan's Timed, as a row has them
+	types []uint32 // of a row's values, as clients number them, where those may have OIDs inside
 }
 
 type span struct{ from, to, content, lines, first int }
@@ -62,16 +64,17 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Copy
 	j := &copyIn{c: c, p: p, owner: map[string]*copyPart{}, ask: asker{c: c}}
 	j.split = splitter{csv: p.CSV, quote: p.Quote, escape: p.Escape}
-	shards, err := e.st.Plan.Target.Shards(c.host.Snapshot(), e.args)
+	snap := c.host.Snapshot()
+	shards, err := e.st.Plan.Target.Shards(snap, e.args)
 	if err != nil {
 		return nil, err
 	}
 	if p.Table.Kind == shardmap.Sharded {
-		index, ok := c.host.Snapshot().Keyspace(p.Table.Keyspace)
+		index, ok := snap.Keyspace(p.Table.Keyspace)
 		if !ok {
 			return nil, sqlstate.New(sqlstate.CannotConnectNow, "keyspace %q is not in the shard map any more", p.Table.Keyspace)
 		}
-		j.index, j.keys = index, newKeyReader(p)
+		j.snap, j.index, j.keys = snap, index, newKeyReader(p)
 		// The others are opened when their first row comes.
 		shards = shards[:1]
 	}
@@ -87,6 +90,15 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	}
 	if len(p.Timed) > 0 {
 		if j.timed, err = c.timedDefaults(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	if rows := copyRows(p, true); rows != "" {
+		part, err := c.part(ctx, c.describer(), false)
+		if err != nil {
+			return nil, err
+		}
+		if j.types, err = c.typesOfRows(part, rows); err != nil {
 			return nil, err
 		}
 	}
@@ -491,6 +503,7 @@ func (j *copyIn) target(rec []byte, made [][]byte) (*copyPart, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.c.ex.CountRow(j.snap, a.Unit)
 	t := j.owner[a.Shard]
 	if t == nil {
 		return j.open(j.c.ctx, a.Shard, true)
@@ -549,6 +562,7 @@ func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 		lines = s.first
 	}
 	t.lines.add(j.line, lines)
+	from := len(t.buf)
 	if j.p.Binary && len(prefix) > 0 {
 		n := binary.BigEndian.Uint16(rec)
 		t.buf = binary.BigEndian.AppendUint16(t.buf, n+uint16(len(j.p.MadeFor)))
@@ -556,6 +570,11 @@ func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 	}
 	t.buf = append(t.buf, prefix...)
 	t.buf = append(t.buf, rec...)
+	if j.types != nil && j.p.Binary {
+		if err := t.s.p.renumber(t.buf[from:], nil, j.types); err != nil {
+			return err
+		}
+	}
 	if len(t.buf) >= copyChunk {
 		return t.flush()
 	}

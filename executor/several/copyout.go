@@ -17,7 +17,7 @@ func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
 		return c.startCopyQuery(ctx, e)
 	}
 	snap := c.host.Snapshot()
-	shards, err := e.st.Plan.Target.Shards(snap, e.args)
+	shards, err := c.shardsOf(&e.st.Plan.Target, snap, e.args)
 	if err != nil {
 		return nil, err
 	}
@@ -26,11 +26,16 @@ func (c *Conn) startCopyOut(ctx context.Context, e *execution) (job, error) {
 		return nil, err
 	}
 	j := &copyOut{binary: p.Binary}
+	rows := copyRows(p, false)
 	for i, part := range parts {
 		var s *stream
-		text, err := p.On(i == 0, part.shard, c.maps(part, snap)...)
+		var text string
+		values, err := c.columnsOf(part, rows)
 		if err == nil {
-			s, err = c.send(part, request{text: text})
+			text, err = p.On(i == 0, part.shard, c.maps(part, snap)...)
+		}
+		if err == nil {
+			s, err = c.send(part, request{text: text, copied: values})
 		}
 		if err != nil {
 			j.stop()

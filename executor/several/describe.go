@@ -77,6 +77,9 @@ func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, er
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
+	if err := c.number(p, &request{oids: oids}); err != nil {
+		return nil, err
+	}
 	var batched bool
 	if c.block || p.begun || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
 		// Outside of a block a description needs no transaction, and what comes may
@@ -94,9 +97,11 @@ func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, er
 		}
 	}
 	d := &describing{c: c, p: p}
-	p.pipe.Unnamed(d, text, builtin(oids), false)
+	p.pipe.Unnamed(d, text, oids, false)
 	p.pipe.DescribeStatement("", true, nil)
+	p.pipe.Inner = false // clients are told
 	o, err := p.pipe.Run(executor.Sync, d)
+	p.pipe.Inner = true
 	if err != nil {
 		return nil, c.failure(p, err)
 	}
@@ -191,9 +196,10 @@ func sameColumns(a, b []wire.Field) bool {
 	if len(a) != len(b) {
 		return false
 	}
-	const firstUser = 16384
+	// A row of a relation has the relation's type in place of the table's.
+	own := func(f *wire.Field) bool { return f.TypeOID >= firstUserOID || f.TypeOID == oidUnknown }
 	for i := range a {
-		if a[i].TypeOID != b[i].TypeOID && (a[i].TypeOID < firstUser || b[i].TypeOID < firstUser) {
+		if a[i].TypeOID != b[i].TypeOID && !(own(&a[i]) && own(&b[i])) {
 			return false
 		}
 	}

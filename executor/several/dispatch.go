@@ -89,7 +89,11 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.send(p, e.request(text))
+	q := e.request(text)
+	if q.copied, err = c.columnsOf(p, e.st.CopyRows); err != nil {
+		return nil, err
+	}
+	s, err := c.send(p, q)
 	if err != nil {
 		return nil, err
 	}

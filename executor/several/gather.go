@@ -118,7 +118,7 @@ func (g *gather) shardsOf(r *fetched) ([]string, error) {
 	if r.r.Target.Where == planner.AnyOne && len(g.c.parts) > 0 {
 		return []string{g.c.parts[0].shard}, nil
 	}
-	return r.r.Target.Shards(g.snap, g.e.args)
+	return g.c.shardsOf(&r.r.Target, g.snap, g.e.args)
 }
 
 // next sends the text of a part's next relation.

@@ -34,7 +34,7 @@ type inputs struct {
 
 // inputs returns the parameters of an execution.
 func (e *execution) inputs() inputs {
-	in := inputs{oids: append([]uint32(nil), builtin(e.desc.params)...)}
+	in := inputs{oids: append([]uint32(nil), e.desc.params...)}
 	for i, v := range e.args.Values {
 		in.values = append(in.values, v)
 		in.formats = append(in.formats, formatOf(e.args.Formats, i))

@@ -64,13 +64,14 @@ func (i *inserting) values(ctx context.Context) error {
 		types = append(types, set.types...)
 	}
 	snap := c.host.Snapshot()
-	owners, err := p.Owners(snap, i.e.args, computed)
+	owners, units, err := p.Owners(snap, i.e.args, computed)
 	if err != nil {
 		return err
 	}
 	for r, s := range owners {
 		i.byShard[s] = append(i.byShard[s], r)
 	}
+	c.ex.CountSeveral(snap, units, len(i.byShard))
 	value := func(kind planner.MarkKind, n int) string {
 		if kind == planner.MarkComputed {
 			return literalOf(computed[n], types[n])
@@ -190,10 +191,11 @@ func (i *inserting) selected(ctx context.Context) error {
 	}
 	snap := c.host.Snapshot()
 	for r, k := range keys {
-		s, err := planner.Owner(snap, p.Table, k)
+		s, unit, err := planner.Owner(snap, p.Table, k)
 		if err != nil {
 			return err
 		}
+		c.ex.CountRow(snap, unit)
 		i.byShard[s] = append(i.byShard[s], r)
 	}
 	parts, err := i.order(ctx)

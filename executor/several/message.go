@@ -575,10 +575,18 @@ func (c *Conn) relayFrame(p *part, f wire.Frame) error {
 	}
 	switch f.Type() {
 	case wire.Describe:
-		p.pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil)
+		p.pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil, nil)
 	default:
-		p.pipe.ExecuteFrame(f)
+		var values *executor.Columns
+		if p.conn.Foreign() {
+			values = new(executor.Columns)
+			name, _, _ := wire.CutString(f.Body())
+			p.pipe.LearnColumns(name, nil, values)
+		}
+		p.pipe.ExecuteFrame(f, values)
 	}
+	p.pipe.Inner = false // the client is told
+	defer func() { p.pipe.Inner = true }()
 	o, err := p.pipe.Run(executor.Sync, (*through)(c))
 	if err != nil {
 		return c.failure(p, err)

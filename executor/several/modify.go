@@ -27,7 +27,7 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 		m.sets = append(m.sets, set)
 	}
 	m.snap = c.host.Snapshot()
-	shards, err := e.st.Plan.Target.Shards(m.snap, e.args)
+	shards, err := c.shardsOf(&e.st.Plan.Target, m.snap, e.args)
 	if err != nil {
 		return nil, err
 	}

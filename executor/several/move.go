@@ -225,7 +225,7 @@ func (m *modifying) owner(values [][]byte) (keyspace.Key, string, error) {
 			return nil, "", err
 		}
 	}
-	owner, err := planner.Owner(m.c.host.Snapshot(), m.m.Table, key)
+	owner, _, err := planner.Owner(m.c.host.Snapshot(), m.m.Table, key)
 	return key, owner, err
 }
 

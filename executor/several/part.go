@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -105,7 +106,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 // takePart makes a part of a borrowed conversation.
 func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
 	p := &part{shard: conn.Shard(), conn: conn, base: conn.Settings()}
-	p.pipe.Conn = conn
+	p.pipe.Conn, p.pipe.Inner = conn, true
 	if err := c.joins(ctx, p, write); err != nil {
 		c.giveBack(conn)
 		return nil, err
@@ -121,6 +122,17 @@ func (c *Conn) mayWrite(p *part, write bool) {
 		p.wrote = true
 		c.host.Wrote(p.conn)
 	}
+}
+
+// shardsOf returns the shards of a target that is about to be read or changed, and counts it for the load
+// of the ranges that it touches.
+func (c *Conn) shardsOf(t *planner.Target, snap *shardmap.Snapshot, args *planner.Args) ([]string, error) {
+	c.units = c.units[:0]
+	shards, err := t.Touch(snap, args, &c.units)
+	if err == nil {
+		c.ex.CountSeveral(snap, c.units, len(shards))
+	}
+	return shards, err
 }
 
 // partsOf returns the parts of several shards, in their order. Conversations are

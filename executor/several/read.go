@@ -29,13 +29,15 @@ type rowset struct {
 }
 
 const (
-	// firstUserOID: types from here on are a database's own, with numbers that differ
-	// from shard to shard.
-	firstUserOID = 16384
+	// firstUserOID: types from here on are a database's own. Here they have the
+	// numbers that clients know, those of the default shard.
+	firstUserOID = executor.FirstUserOID
 	oidText      = 25
 	oidRecord    = 2249
-	oidTextArray = 1009
-	oidTIDArray  = 1010
+
+	oidRecordArray = 2287
+	oidTextArray   = 1009
+	oidTIDArray    = 1010
 )
 
 // parameters are those of an execution's texts: the client's, then the time of the
@@ -162,7 +164,7 @@ func (c *Conn) read(ctx context.Context, e *execution, st *planner.Statement) (*
 		return nil, nil, err
 	}
 	set := &rowset{fields: desc.fields}
-	if set.types, err = c.typesOf(ctx, st, args.OIDs, set); err != nil {
+	if set.types, err = c.typesOf(ctx, st, set); err != nil {
 		return nil, nil, err
 	}
 	if err := c.exactFloats(set.fields); err != nil {
@@ -229,28 +231,25 @@ func (s *rowset) add(body []byte, left *allowance) error {
 }
 
 // typesOf returns the names of a read's column types.
-func (c *Conn) typesOf(ctx context.Context, st *planner.Statement, oids []uint32, set *rowset) ([]string, error) {
+func (c *Conn) typesOf(ctx context.Context, st *planner.Statement, set *rowset) ([]string, error) {
 	p, err := c.part(ctx, c.describerOf(st), false)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range set.fields {
-		if f.TypeOID >= firstUserOID {
-			// The numbers of such types are each shard's own: the same shard has to say both.
-			d, err := c.describeOn(p, st.Text, oids)
-			if err != nil {
-				return nil, err
-			}
-			set.fields = d.fields
-			break
-		}
-	}
 	return c.typeNames(p, set.fields)
 }
 
-// typeNames asks a part for the names of types that it has described.
+// typeNames asks a part for the names of types.
 func (c *Conn) typeNames(p *part, fields []wire.Field) ([]string, error) {
 	types := make([]string, len(fields))
+	own := make([]uint32, len(fields))
+	for i, f := range fields {
+		own[i] = f.TypeOID
+	}
+	own, err := p.conn.OIDs(own, true)
+	if err != nil {
+		return nil, c.failure(p, unnumbered(p.conn, err))
+	}
 	var ask []string
 	for i, f := range fields {
 		if f.TypeOID == oidRecord {
@@ -260,7 +259,7 @@ func (c *Conn) typeNames(p *part, fields []wire.Field) ([]string, error) {
 			types[i] = name
 			continue
 		}
-		ask = append(ask, fmt.Sprintf("pg_catalog.format_type(%d, %d)", f.TypeOID, f.TypeMod))
+		ask = append(ask, fmt.Sprintf("pg_catalog.format_type(%d, %d)", own[i], f.TypeMod))
 	}
 	if len(ask) == 0 {
 		return types, nil

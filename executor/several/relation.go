@@ -55,8 +55,14 @@ func (r *fetched) readable() bool {
 	return true
 }
 
-// legible refuses settings with which the text of a value may mean another one.
+// legible refuses values that nothing can hold, and settings with which the text of a
+// value may mean another one.
 func (r *fetched) legible(s *executor.Settings) error {
+	for i := range r.fields {
+		if o := r.fields[i].TypeOID; o == oidRecord || o == oidRecordArray {
+			return sqlstate.Refuse("rows without a type of their own, ROW(...), cannot be brought together from several shards", "name a type: ROW(...)::name, or use the columns")
+		}
+	}
 	if r.format == 1 || s.Len() == 0 {
 		return nil
 	}

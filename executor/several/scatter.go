@@ -13,7 +13,7 @@ import (
 // is put one after the other, or merged in the order of the plan (see merge).
 func (c *Conn) startScatter(ctx context.Context, e *execution) (job, error) {
 	plan, snap := e.st.Plan, c.host.Snapshot()
-	shards, err := plan.Target.Shards(snap, e.args)
+	shards, err := c.shardsOf(&plan.Target, snap, e.args)
 	if err != nil {
 		return nil, err
 	}

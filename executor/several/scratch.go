@@ -29,6 +29,7 @@ type scratch struct {
 	sent      time.Time // when the last text was
 	rows      int64     // of its answer
 	bytes     int64
+	values    executor.Columns
 	columns   []byte // the body of the last RowDescription
 	buf       []byte // DataRow frames
 	pos       int
@@ -51,7 +52,7 @@ func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.conn, s.pipe.Conn = conn, conn
+	s.conn, s.pipe.Conn, s.pipe.Inner = conn, conn, true
 	s.relations, _ = conn.Conn.(engine.Relations)
 	return s, nil
 }
@@ -162,10 +163,14 @@ func (s *scratch) send(text string, in inputs, results []int16) error {
 	}
 	s.columns, s.buf, s.pos = nil, s.buf[:0], 0
 	s.sent, s.rows, s.bytes = time.Now(), 0, 0
-	s.pipe.Unnamed(new(int), text, in.typed(text), false)
-	s.pipe.Bind("", "", bindBody(request{formats: in.formats, values: in.values, results: results}), false)
-	s.pipe.DescribePortal("", false, s)
-	s.pipe.Execute("", 0)
+	q := request{oids: in.typed(text), formats: in.formats, values: in.values, results: results}
+	if err := numbered(s.conn, &q); err != nil {
+		return s.failure(err)
+	}
+	s.pipe.Unnamed(new(int), text, q.oids, false)
+	s.pipe.Bind("", "", bindBody(q), false)
+	s.pipe.DescribePortal("", false, s, &s.values)
+	s.pipe.Execute("", 0, &s.values)
 	s.reading = true
 	if err := s.pipe.Dispatch(executor.Sync); err != nil {
 		return s.failure(err)

@@ -132,10 +132,11 @@ func (s *spool) place() error {
 			}
 			s.key[k] = v
 		}
-		shard, err := planner.Owner(snap, p.Table, s.key)
+		shard, unit, err := planner.Owner(snap, p.Table, s.key)
 		if err != nil {
 			return err
 		}
+		s.i.c.ex.CountRow(snap, unit)
 		own := s.index[shard]
 		if own == nil {
 			own = &spooled{}

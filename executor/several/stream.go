@@ -31,6 +31,8 @@ type request struct {
 	named bool
 	// copies: it is a COPY ... FROM STDIN that the router makes or splits.
 	copies bool
+	// copied are the columns of a COPY TO in binary.
+	copied *executor.Columns
 }
 
 // request is the request of a text of the execution's plan: with its parameters.
@@ -45,6 +47,7 @@ type stream struct {
 	p *part
 	// columns is the body of the RowDescription; nil until it came, or if there is none.
 	columns []byte
+	values  executor.Columns
 	buf     []byte // DataRow, CopyData, CopyOutResponse and CopyInResponse frames
 	pos     int
 	tag     string // of the command, once it is complete
@@ -107,6 +110,9 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
+	if err := c.number(p, &q); err != nil {
+		return nil, err
+	}
 	batched, alone := false, q.alone && c.alone(p, q)
 	if !alone {
 		var err error
@@ -128,10 +134,13 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 		c.portalNo++
 		s.portal = "cleave_" + strconv.Itoa(c.portalNo)
 	}
+	if q.copied != nil {
+		s.values = *q.copied
+	}
 	on := c.prepareOn(p, q, s)
 	p.pipe.Bind(s.portal, on, bindBody(q), false)
-	p.pipe.DescribePortal(s.portal, false, s)
-	p.pipe.Execute(s.portal, q.portion)
+	p.pipe.DescribePortal(s.portal, false, s, &s.values)
+	p.pipe.Execute(s.portal, q.portion, &s.values)
 	p.busy, s.reading = s, true
 	end := byte(executor.Sync)
 	if q.copies {
@@ -159,31 +168,13 @@ func (c *Conn) alone(p *part, q request) bool {
 // prepareOn adds the Parse of a request to the part's pipeline, if it needs one,
 // and returns the statement's name.
 func (c *Conn) prepareOn(p *part, q request, owner any) string {
-	oids := builtin(q.oids)
 	if !q.named {
-		p.pipe.Unnamed(owner, q.text, oids, false)
+		p.pipe.Unnamed(owner, q.text, q.oids, false)
 		return ""
 	}
-	prep := c.ex.Prepare(q.text, oids, c.host.Snapshot().SchemaVersion(), p.conn.Settings())
+	prep := c.ex.Prepare(q.text, q.oids, c.host.Snapshot().SchemaVersion(), p.conn.Settings())
 	p.pipe.Prepare(prep, owner, false)
 	return prep.Name()
-}
-
-// builtin leaves types open whose numbers differ between shards.
-func builtin(oids []uint32) []uint32 {
-	const firstUser = 16384 // FirstNormalObjectId of transam.h
-	for i, o := range oids {
-		if o >= firstUser {
-			out := append([]uint32(nil), oids...)
-			for ; i < len(out); i++ {
-				if out[i] >= firstUser {
-					out[i] = 0
-				}
-			}
-			return out
-		}
-	}
-	return oids
 }
 
 // bindBody is the body of a Bind after its names.
@@ -282,7 +273,7 @@ func (s *stream) ready() (bool, error) {
 			if err := context.Cause(s.c.ctx); err != nil {
 				return false, err
 			}
-			s.p.pipe.Execute(s.portal, s.portion)
+			s.p.pipe.Execute(s.portal, s.portion, &s.values)
 			s.p.busy, s.reading = s, true
 			if err := s.p.pipe.Dispatch(executor.Sync); err != nil {
 				return false, s.broken(err)

@@ -156,20 +156,55 @@ func (c *Conn) control(st *planner.Statement) error {
 		if err := c.setsReadOnly(st); err != nil {
 			return err
 		}
-		c.modes = append(c.modes, st.Text)
-		for _, p := range c.parts {
-			if !p.begun {
-				continue
-			}
-			if _, err := c.exec(p, st.Text); err != nil {
-				return err
-			}
+		if err := c.setsMode(st); err != nil {
+			return err
+		}
+	case "constraints":
+		if c.failed {
+			return errFailed
+		}
+		if err := c.setsConstraints(st); err != nil {
+			return err
+		}
+		if err := c.setsMode(st); err != nil {
+			return err
 		}
 	default:
 		return sqlstate.Refuse(st.Tag+" is not supported", "use BEGIN, COMMIT, ROLLBACK and SAVEPOINT")
 	}
 	c.out = wire.AppendCommandComplete(c.out, st.Tag)
 	return nil
+}
+
+// setsMode runs what holds for the transaction on its parts, and on those to come.
+func (c *Conn) setsMode(st *planner.Statement) error {
+	c.modes = append(c.modes, st.Text)
+	for _, p := range c.parts {
+		if !p.begun {
+			continue
+		}
+		if _, err := c.exec(p, st.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setsConstraints is asked before SET CONSTRAINTS is run, which holds for shards on
+// which nothing has run yet as well.
+func (c *Conn) setsConstraints(st *planner.Statement) error {
+	switch {
+	case st.Tx.Name != "":
+		return NamedConstraints()
+	case len(c.saves) > 0:
+		return sqlstate.Refuse("SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "SET CONSTRAINTS before the SAVEPOINT")
+	}
+	return nil
+}
+
+// NamedConstraints refuses what may name constraints that not all shards have.
+func NamedConstraints() error {
+	return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported in a transaction over several shards: they may be on one of them only", "SET CONSTRAINTS ALL")
 }
 
 // setsReadOnly is asked before SET TRANSACTION is run. READ ONLY forbids the record

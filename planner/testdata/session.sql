@@ -183,8 +183,7 @@ ALTER SYSTEM SET x = 1;
 --> refused 0A000: changing a server is not supported yet
 -->   hint: run it on each shard directly
 SET CONSTRAINTS ALL DEFERRED;
---> refused 0A000: SET CONSTRAINTS is not supported yet
--->   hint: declare the constraint INITIALLY DEFERRED
+--> transaction {Op:constraints Name: Chain:false ReadOnly:false Session:false} [SET CONSTRAINTS, read only]
 COPY orders FROM STDIN;
 --> several shards [COPY, copy]
 -->   operation: copy in

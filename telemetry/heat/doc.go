@@ -3,5 +3,5 @@
 // often ([Sketch]).
 //
 // Counting is two atomic additions on the path of a statement, without a lock and without
-// allocation. Everything else is done beside it, every few seconds, by one goroutine.
+// allocation, also for one that touches many units. Everything else is done beside it, every few seconds, by one goroutine.
 package heat

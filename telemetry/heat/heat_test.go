@@ -37,6 +37,22 @@ func TestRates(t *testing.T) {
 			t.Errorf("there is a unit %d", unit)
 		}
 	}
+	m, r = NewMeter(5), NewRates(2*time.Minute)
+	r.Reset(5, func([]float64) []float64 { return make([]float64, 5) })
+	for range 1000 {
+		m.Spread(1, 4, One/4)
+		m.Spread(4, 5, One)
+		m.Count(2)
+	}
+	for _, bad := range [][2]int{{-1, 2}, {3, 3}, {4, 6}} {
+		m.Spread(bad[0], bad[1], One)
+	}
+	r.Fold(m, 10*time.Second)
+	for unit, want := range []float64{0, 25, 125, 25, 100} {
+		if n, _ := r.Of(unit); math.Abs(n-want) > 1e-6 {
+			t.Errorf("unit %d has %v, not %v", unit, n, want)
+		}
+	}
 	var none *Cell
 	none.Took(time.Second)
 }
@@ -90,6 +106,14 @@ func TestSketch(t *testing.T) {
 	}
 	if s.Add(string(make([]byte, KeyMax+1))) {
 		t.Error("a key of any length is kept")
+	}
+}
+
+func BenchmarkSpread(b *testing.B) {
+	m := NewMeter(100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Spread(0, 100_000, 40)
 	}
 }
 

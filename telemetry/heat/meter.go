@@ -22,7 +22,12 @@ func (c *Cell) Took(d time.Duration) {
 type Meter struct {
 	cells []Cell
 	shift uint
+	// spread has what Spread counts, as differences: a unit's count is the sum of all up to it.
+	spread []atomic.Uint64
 }
+
+// One is a whole statement in Spread.
+const One = 1 << 20
 
 const (
 	// paddedMax is up to how many units each has a cache line of its own, so that
@@ -37,7 +42,7 @@ func NewMeter(units int) *Meter {
 	if units <= paddedMax {
 		m.shift = padding
 	}
-	m.cells = make([]Cell, units<<m.shift)
+	m.cells, m.spread = make([]Cell, units<<m.shift), make([]atomic.Uint64, units+1)
 	return m
 }
 
@@ -59,6 +64,15 @@ func (m *Meter) Count(unit int) (c *Cell, sample bool) {
 	return c, c.statements.Add(1)*golden < math.MaxUint64/sampled
 }
 
+// Spread counts a part of a statement, in parts of One, for each unit from one on, before another one: two
+// atomic additions, however many there are. Of units that there are none of it counts nothing.
+func (m *Meter) Spread(from, to int, part uint64) {
+	if from >= 0 && from < to && to < len(m.spread) {
+		m.spread[from].Add(part)
+		m.spread[to].Add(-part)
+	}
+}
+
 // Rates are the figures of a Meter, smoothed: what happened one half-life ago counts half.
 // Not safe for concurrent use.
 type Rates struct {
@@ -71,6 +85,7 @@ type Rates struct {
 	seen             []reading
 }
 
+// reading is what a unit had counted: statements in parts of One, which may run over.
 type reading struct{ statements, nanos uint64 }
 
 // NewRates begins with nothing known.
@@ -90,10 +105,14 @@ func (r *Rates) Fold(m *Meter, since time.Duration) {
 		return
 	}
 	keep := math.Exp2(-since.Seconds() / r.half.Seconds())
+	spread := uint64(0)
 	for i := range r.seen {
 		c := &m.cells[i<<m.shift]
-		now := reading{c.statements.Load(), c.nanos.Load()}
-		n, t := float64(now.statements-r.seen[i].statements), float64(now.nanos-r.seen[i].nanos)/1e9
+		spread += m.spread[i].Load()
+		now := reading{c.statements.Load()*One + spread, c.nanos.Load()}
+		// Below 0 if a Spread was seen half; the next Fold has the rest.
+		n, t := float64(int64(now.statements-r.seen[i].statements))/One, float64(now.nanos-r.seen[i].nanos)/1e9
+		n = max(n, 0)
 		r.seen[i] = now
 		r.statements[i] = r.statements[i]*keep + n/since.Seconds()*(1-keep)
 		r.busy[i] = r.busy[i]*keep + t/since.Seconds()*(1-keep)

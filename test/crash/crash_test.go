@@ -301,9 +301,6 @@ func (l *lane) try(t *testing.T, c *combination) {
 func (s *scenario) of(st stage) workflow.Kind {
 	switch st.step {
 	case workflow.Planning, workflow.Working, workflow.Editing, workflow.Proposed, workflow.Choosing:
-		if s.kind == workflow.Rebalance && st.step == workflow.Editing {
-			return workflow.Split
-		}
 		return s.kind
 	}
 	return workflow.Move

@@ -248,7 +248,9 @@ func (p *pair) runFor(ctx context.Context, st compare.Statement, o compare.Optio
 	if undo {
 		p.must("BEGIN")
 	}
-	want := p.plain.Run(ctx, st)
+	one := st
+	one.SQL = corpus.Plain(st.SQL)
+	want := p.plain.Run(ctx, one)
 	if undo {
 		p.must("ROLLBACK")
 	}

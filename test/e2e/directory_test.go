@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
+	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
 )
@@ -329,12 +330,14 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestDirectoryCopy lets a laptop's cluster grow up, and go back.
+// TestDirectoryCopy lets a laptop's cluster grow up, as docs/growing.md says, and takes its directory back.
 func TestDirectoryCopy(t *testing.T) {
 	t.Parallel()
 	url := etcdtest.New(t, etcdtest.Options{Members: 1}).URL()
-	a := start(t, "sqlite", "--lease-ttl", leaseTTL.String())
-	a.exec(t, createOrders, "INSERT INTO orders VALUES (42, 1, 'here')")
+	a := start(t, "sqlite", "--shards", "1", "--lease-ttl", leaseTTL.String())
+	a.exec(t, createOrders, "INSERT INTO orders VALUES (42, 1, 'here')", "CREATE TABLE plain (id int PRIMARY KEY, body text)", "INSERT INTO plain VALUES (1, 'whole')")
+	a.cli(t, "grow", "--to", "a="+pgtest.Database(t))
+	a.cli(t, "grow", "--to", "a", "--finish")
 	file := "file:" + a.dir + "/directory.db"
 	before := a.cli(t, "map", "history", "--json")
 	out := a.cli(t, "directory", "copy", "--from", file, "--to", url, "--dry-run")
@@ -355,7 +358,7 @@ func TestDirectoryCopy(t *testing.T) {
 	until(t, "the router's log says that it stopped, and why", func() bool {
 		return strings.Contains(a.log.String(), "has run out") && strings.Contains(a.log.String(), "has moved to "+url)
 	})
-	if _, stderr, err := a.tryCLI("shard", "remove", "shard-3"); err == nil {
+	if _, stderr, err := a.tryCLI("pin", "hash_bigint", "42", "a"); err == nil {
 		t.Fatalf("the map of the source was changed: %s", stderr)
 	}
 	a.stop()
@@ -363,6 +366,12 @@ func TestDirectoryCopy(t *testing.T) {
 	a.up()
 	if got := note(t.Context(), a.connect(t), 42); got != "here" {
 		t.Fatalf("with the directory in etcd the router answers %q", got)
+	}
+	if out := a.cli(t, "sql", "SELECT body FROM plain"); !strings.Contains(out, "whole") {
+		t.Errorf("of the table that is not sharded there is: %s", out)
+	}
+	if out := a.cli(t, "shard", "list"); strings.Contains(out, "shard-0") {
+		t.Errorf("the file is a shard still:\n%s", out)
 	}
 	if after := a.cli(t, "map", "history", "--json"); after != before {
 		t.Errorf("the history was\n%s\nand is\n%s", before, after)

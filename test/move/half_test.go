@@ -50,6 +50,7 @@ func TestSplitInHalves(t *testing.T) {
 					t.Errorf("%s: %d rows", name, n)
 				}
 			}
+			c.plans()
 			// One key with most of the rows: the bound is after it, and one key alone cannot be cut.
 			c.exec(`SELECT cleave.create_keyspace('heavy', 'range', 'bigint')`,
 				`CREATE TABLE heavy (a bigint, n int, PRIMARY KEY (a, n)) WITH (cleave.shard_key = 'a', cleave.keyspace = 'heavy')`)
@@ -105,4 +106,48 @@ func TestSplitInHalves(t *testing.T) {
 			end()
 		})
 	}
+}
+
+// plans has plans cut the ranges of the range keyspaces that there are into small ones, and merge them again.
+func (c *target) plans() {
+	c.t.Helper()
+	ctx := context.Background()
+	ranges := func() map[string]int {
+		out := map[string]int{}
+		for _, k := range c.rooms.Executor.Snapshot().State().Keyspaces {
+			out[k.Name] = len(k.Ranges)
+		}
+		return out
+	}
+	before := c.rooms.Executor.Snapshot().Version()
+	plan := func(req admin.PlanRequest, steps bool) {
+		c.t.Helper()
+		req.Approve = true
+		if _, err := c.rooms.Ops.Plan(ctx, req); err != nil {
+			c.t.Fatal(err)
+		}
+		if w := c.await(req.ID, "done"); w.Steps > 0 != steps {
+			c.t.Errorf("plan %s has %d steps", req.ID, w.Steps)
+		}
+	}
+	plan(admin.PlanRequest{ID: "cut", SplitBytes: 90}, true)
+	for name, n := range ranges() {
+		if n < 4 || n > 100 {
+			c.t.Errorf("%s has %d ranges", name, n)
+		}
+		if n := c.number(`SELECT count(*) FROM t_` + name); n != 100 {
+			c.t.Errorf("%s: %d rows", name, n)
+		}
+	}
+	if n := c.rooms.Executor.Snapshot().Version() - before; n > 1 {
+		c.t.Errorf("the map was changed %d times", n)
+	}
+	plan(admin.PlanRequest{ID: "rest", SplitBytes: 90}, false)
+	plan(admin.PlanRequest{ID: "merge", MergeBytes: 1 << 30, MergeLoad: 1e9}, true)
+	for name, n := range ranges() {
+		if n != 1 {
+			c.t.Errorf("%s has %d ranges", name, n)
+		}
+	}
+	c.clean()
 }

@@ -2,9 +2,11 @@ package move
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -38,10 +40,49 @@ func TestPlan(t *testing.T) {
 		if n := c.onShard("s1", `SELECT count(*) FROM bulk`); n != "0" {
 			t.Errorf("%s rows were moved by a plan that nobody approved", n)
 		}
+		// Another one of the same can be made, but not carried out beside it, nor after it.
+		if _, err := c.rooms.Ops.Plan(ctx, admin.PlanRequest{ID: "other", Keyspace: "bank", Measure: "rows", Tolerance: &tolerance, SplitBytes: 100_000}); err != nil {
+			t.Fatal(err)
+		}
+		c.await("other", "proposed")
+		_, err = c.rooms.Ops.Plan(ctx, admin.PlanRequest{ID: "other", Keyspace: "bank", Measure: "load", Tolerance: &tolerance})
+		if sqlstate.CodeOf(err) != sqlstate.DuplicateObject || !strings.Contains(err.Error(), "by was rows, is load now") || !strings.Contains(err.Error(), "split_bytes was 100000, is not given now") {
+			t.Errorf("other arguments: %v", err)
+		}
+		late := func() {
+			t.Helper()
+			_, err := c.rooms.Ops.Approve(ctx, admin.WorkflowRequest{ID: "other"})
+			if sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || sqlstate.As(err).Hint == "" {
+				t.Errorf("the other plan is approved: %v", err)
+			}
+		}
+		if w, err := c.rooms.Ops.Approve(ctx, admin.WorkflowRequest{Meta: admin.Meta{DryRun: true}, ID: "even"}); err != nil || w.Step != "proposed" || len(w.Plan) == 0 {
+			t.Errorf("%+v, %v", w, err)
+		}
+		version := c.rooms.Executor.Snapshot().Version()
 		if _, err := c.rooms.Ops.Approve(ctx, admin.WorkflowRequest{ID: "even"}); err != nil {
 			t.Fatal(err)
 		}
+		late()
 		c.history(c.await("even", "done"))
+		late()
+		if _, err := c.rooms.Ops.Cancel(ctx, admin.WorkflowRequest{ID: "other"}); err != nil {
+			t.Error(err)
+		}
+		// All splits are one change of the map.
+		splits := 0
+		changes, err := c.dir.History(ctx, version, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range changes {
+			if v.Op == "split" {
+				splits++
+			}
+		}
+		if splits != 1 {
+			t.Errorf("%d changes of the map for %d splits", splits, kinds[workflow.Split])
+		}
 		if l.end(); l.failed.Load() > 0 {
 			t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
 		}

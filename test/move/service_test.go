@@ -35,8 +35,8 @@ func (c *target) refused(code, why, sql string) {
 	switch {
 	case !errors.As(err, &e) || e.Code != code:
 		c.t.Errorf("%s: %v, not %s", sql, err, code)
-	case !strings.Contains(e.Message, why) || !strings.Contains(e.Hint, "cleave shard set "):
-		c.t.Errorf("%s: %q, hint %q", sql, e.Message, e.Hint)
+	case !strings.Contains(e.Message, why) || !strings.Contains(e.Hint, "cleave shard set ") || !strings.Contains(e.Detail, time.Now().UTC().Format(" since 2006-")):
+		c.t.Errorf("%s: %q, detail %q, hint %q", sql, e.Message, e.Detail, e.Hint)
 	}
 }
 

@@ -169,17 +169,12 @@ func (c *Cluster) On(shard, sql string) (*engine.Result, error) {
 	return res, nil
 }
 
-// TypeName names a type of the user's by its OID on whatever shard has it: each
-// shard numbers its types for itself.
+// TypeName names a type of the user's by its OID, which has to be the default shard's,
+// whatever shard has answered.
 func (c *Cluster) TypeName(oid uint32) (string, error) {
-	for _, s := range c.Snapshot().Shards() {
-		res, err := c.On(s.Name, compare.TypeQuery+fmt.Sprint(oid))
-		if err != nil {
-			return "", err
-		}
-		if len(res.Rows) > 0 {
-			return res.Rows[0][0].String, nil
-		}
+	res, err := c.On(c.Snapshot().State().DefaultShard, compare.TypeQuery+fmt.Sprint(oid))
+	if err != nil || len(res.Rows) == 0 {
+		return fmt.Sprint(oid), err
 	}
-	return fmt.Sprint(oid), nil
+	return res.Rows[0][0].String, nil
 }

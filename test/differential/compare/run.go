@@ -187,7 +187,7 @@ func (s *Session) extended(ctx context.Context, st Statement, out *Outcome) erro
 		results = []int16{1}
 		for _, f := range desc.Fields {
 			// Values of the user's types may hold OIDs, which differ by database.
-			if f.DataTypeOID >= firstUserOID || f.DataTypeOID == recordOID || f.DataTypeOID == recordArrayOID {
+			if f.DataTypeOID >= firstUserOID || f.DataTypeOID == recordOID || f.DataTypeOID == recordArrayOID || f.DataTypeOID == regclassOID || f.DataTypeOID == regtypeOID {
 				results = []int16{0}
 			}
 		}
@@ -207,6 +207,8 @@ func (s *Session) extended(ctx context.Context, st Statement, out *Outcome) erro
 const (
 	recordOID      = 2249
 	recordArrayOID = 2287
+	regclassOID    = 2205
+	regtypeOID     = 2206
 )
 
 func (s *Session) take(rr *pgconn.ResultReader, out *Outcome) error {

@@ -52,3 +52,26 @@ SELECT DISTINCT ON (status) status, qty FROM orders ORDER BY qty;
 SELECT DISTINCT status FROM orders ORDER BY qty;
 -- params: 2
 SELECT DISTINCT qty % $1 FROM orders;
+
+-- Rows without a type of their own.
+-- only: postgres
+-- foreach d: ROW(qty, paid) | (qty, paid) | ROW(status), qty | ROW(tenant_id, qty) AS r | ROW(ROW(qty)) | ARRAY[ROW(qty, paid)]
+SELECT DISTINCT ${d} FROM orders;
+-- only: postgres
+SELECT DISTINCT ROW(qty, paid) AS r FROM orders ORDER BY r;
+-- only: postgres
+SELECT DISTINCT ON (ROW(qty, paid)) qty, paid, tenant_id, id FROM orders ORDER BY ROW(qty, paid), tenant_id, id;
+-- only: postgres
+SELECT ROW(status, qty) FROM orders ORDER BY 1;
+-- only: postgres
+SELECT ROW(tenant_id, id) AS r, note FROM orders ORDER BY r LIMIT 5;
+-- only: postgres
+SELECT tenant_id, id FROM orders ORDER BY ROW(qty, tenant_id, id) DESC LIMIT 7;
+-- only: postgres
+SELECT ROW(qty, paid) FROM orders UNION SELECT ROW(n, true) FROM items;
+-- only: postgres
+SELECT a.r FROM (SELECT ROW(qty, paid) AS r FROM orders) a JOIN (SELECT DISTINCT ROW(qty, paid) AS r FROM orders) b ON a.r = b.r;
+-- only: postgres
+SELECT rank() OVER (PARTITION BY ROW(paid) ORDER BY ROW(tenant_id, id)), id FROM orders;
+-- only: postgres
+SELECT max(r::text) FROM (SELECT ROW(qty, paid) AS r FROM orders) x;

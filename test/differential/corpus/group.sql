@@ -99,3 +99,17 @@ SELECT status, o.status, lower(o.status), count(*) FROM orders o GROUP BY ROLLUP
 SELECT 1 AS one FROM orders WHERE 1 / (qty - qty) = 1 HAVING 1 < 2;
 -- only: postgres
 SELECT 1 AS one FROM orders WHERE 1 / (qty - qty) = 1 HAVING 1 > 2;
+
+-- Rows without a type of their own.
+-- only: postgres
+-- foreach g: ROW(qty, paid) | ROW(status) | ROW(tenant_id, qty) | ROW(ROW(qty), paid) | ROW(qty % 2, status), paid
+-- foreach a: count(*) | sum(price), max(id) | array_agg(id ORDER BY tenant_id, id) | count(DISTINCT status)
+SELECT ${g}, ${a} FROM orders GROUP BY ${g};
+-- only: postgres
+SELECT count(*) FROM orders GROUP BY ROW(status, paid) HAVING ROW(status, paid) > ROW('new', true);
+-- only: postgres
+SELECT r, count(*) FROM (SELECT ROW(status, paid) AS r FROM orders) x GROUP BY r ORDER BY r;
+-- only: postgres
+SELECT array_agg(DISTINCT ROW(qty, paid)), count(DISTINCT ROW(status)) FROM orders;
+-- only: postgres
+SELECT status, count(DISTINCT ROW(qty, paid)) FROM orders GROUP BY status;

@@ -106,7 +106,7 @@ func ParseSchema(name, text string) (Schema, error) {
 	for _, it := range t.Items {
 		for _, st := range it.Statements {
 			word := strings.ToUpper(strings.Fields(st.SQL)[0])
-			plain := cleaveOption.ReplaceAllString(st.SQL, "")
+			plain := Plain(st.SQL)
 			switch {
 			case strings.Contains(st.SQL, "cleave.") && word == "SELECT":
 				s.Steps = append(s.Steps, Step{SQL: st.SQL, Router: true})
@@ -121,6 +121,9 @@ func ParseSchema(name, text string) (Schema, error) {
 	}
 	return s, nil
 }
+
+// Plain is a statement without Cleave's options, for a plain database.
+func Plain(sql string) string { return cleaveOption.ReplaceAllString(sql, "") }
 
 // parser reads one file.
 type parser struct {

@@ -178,3 +178,63 @@ SELECT count(*) FROM orders; SELECT nosuch; SELECT 1;
 COMMIT;
 ROLLBACK;
 SAVEPOINT x;
+
+-- SET CONSTRAINTS.
+-- only: postgres
+CREATE TABLE parents (tenant_id bigint, id int, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id');
+-- only: postgres
+CREATE TABLE children (tenant_id bigint, id int, parent int, PRIMARY KEY (tenant_id, id), CONSTRAINT to_parent FOREIGN KEY (tenant_id, parent) REFERENCES parents (tenant_id, id) DEFERRABLE) WITH (cleave.shard_key = 'tenant_id');
+-- only: postgres
+SET CONSTRAINTS ALL DEFERRED;
+-- only: postgres
+-- block
+BEGIN;
+SET CONSTRAINTS ALL DEFERRED;
+INSERT INTO children VALUES (1, 1, 1);
+INSERT INTO children VALUES (2, 1, 1), (3, 1, 1), (4, 1, 1);
+INSERT INTO parents VALUES (1, 1), (2, 1), (3, 1), (4, 1);
+COMMIT;
+-- end
+-- only: postgres
+-- block
+BEGIN;
+INSERT INTO parents VALUES (5, 1);
+SET CONSTRAINTS ALL DEFERRED;
+INSERT INTO children VALUES (5, 1, 2);
+SET CONSTRAINTS ALL IMMEDIATE;
+ROLLBACK;
+-- end
+-- only: postgres
+-- block
+BEGIN;
+SET CONSTRAINTS to_parent DEFERRED;
+INSERT INTO children VALUES (6, 1, 2);
+COMMIT;
+-- end
+-- only: postgres
+-- block
+BEGIN;
+SET CONSTRAINTS no_such DEFERRED;
+ROLLBACK;
+-- end
+-- only: postgres
+-- block
+BEGIN;
+SAVEPOINT a;
+SET CONSTRAINTS ALL DEFERRED;
+RELEASE a;
+INSERT INTO children VALUES (7, 1, 2), (8, 1, 2);
+INSERT INTO parents VALUES (7, 2), (8, 2);
+COMMIT;
+-- end
+-- only: postgres
+-- block
+BEGIN;
+SET CONSTRAINTS ALL DEFERRED;
+INSERT INTO children VALUES (9, 1, 2), (10, 1, 2), (11, 1, 2);
+COMMIT;
+-- end
+-- only: postgres
+SELECT * FROM children;
+-- only: postgres
+DROP TABLE children, parents;

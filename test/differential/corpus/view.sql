@@ -65,3 +65,14 @@ INSERT INTO items (tenant_id, id) VALUES (303, 3);
 SELECT tenant_id, id FROM items WHERE tenant_id = 301;
 SELECT tenant_id, id FROM items WHERE tenant_id = 302;
 DROP TABLE IF EXISTS scratch;
+CREATE VIEW v_schema AS SELECT tenant_id, id, note FROM orders WHERE id < 4;
+SELECT public.v_schema.id FROM v_schema WHERE public.v_schema.tenant_id = 3;
+SELECT public.v_schema.* FROM public.v_schema ORDER BY public.v_schema.tenant_id, public.v_schema.id;
+SELECT public.v_schema.note, items.sku FROM v_schema JOIN items ON items.tenant_id = public.v_schema.tenant_id AND items.order_id = public.v_schema.id;
+SELECT count(*) FROM v_schema WHERE EXISTS (SELECT 1 FROM items WHERE items.order_id = public.v_schema.id);
+SELECT public.v_schema.id FROM v_schema AS other;
+-- only: postgres
+SELECT pg_typeof(v_schema), id FROM v_schema WHERE tenant_id = 3;
+-- only: postgres
+SELECT DISTINCT pg_typeof(x) FROM v_schema x;
+DROP VIEW v_schema;

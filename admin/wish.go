@@ -1,0 +1,150 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cleavedb/cleave/coordinator"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// Pause holds a workflow up. A cutover is not interrupted.
+func (o *Ops) Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Pause)
+}
+
+// Resume lets a workflow go on.
+func (o *Ops) Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Resume)
+}
+
+// Cancel ends a workflow before its cutover and removes every trace of it. 55000 if it is
+// too late for that.
+func (o *Ops) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Cancel)
+}
+
+// Rollback makes the old owner the owner again, with every write that the new one took.
+// 55000 if there is no way back any more.
+func (o *Ops) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Rollback)
+}
+
+// Finish gives the way back up and deletes the rows on the old owner.
+func (o *Ops) Finish(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	return o.ask(ctx, req, workflow.Finish)
+}
+
+// Approve lets a plan be carried out. 55000 if it does not wait for that, if another plan, a drain or a spread
+// is under way, or if what it moves has another owner by now.
+func (o *Ops) Approve(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	s, err := o.workflow(ctx, req.ID)
+	if err != nil {
+		return nil, err
+	}
+	if s.Spec.Kind == workflow.Rebalance && s.Step == workflow.Proposed {
+		if err := o.fits(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return o.ask(ctx, req, workflow.Approve)
+}
+
+// fits says why a plan that waits cannot be carried out now.
+func (o *Ops) fits(ctx context.Context, s *workflow.State) error {
+	others, err := coordinator.Unended(ctx, o.opts.Directory)
+	if err != nil {
+		return directoryError(err)
+	}
+	if err := coordinator.Beside(&s.Spec, others); err != nil {
+		return err
+	}
+	cur, err := o.load(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := coordinator.LoadPlan(ctx, o.opts.Directory, s.Spec.ID)
+	if err != nil {
+		return directoryError(err)
+	}
+	return p.Fits(s.Spec.ID, cur)
+}
+
+// workflow returns a stored workflow. 42704 if there is none.
+func (o *Ops) workflow(ctx context.Context, id string) (*workflow.State, error) {
+	if err := workflow.CheckID(id); err != nil {
+		return nil, err
+	}
+	r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
+	if errors.Is(err, shardmap.ErrNotFound) {
+		return nil, sqlstate.New(sqlstate.UndefinedObject, "there is no workflow %q", id).WithHint("see: cleave moves")
+	}
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	s, err := workflow.Decode(r.Value)
+	return &s, err
+}
+
+func (o *Ops) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*WorkflowInfo, error) {
+	if req.DryRun {
+		s, err := o.workflow(ctx, req.ID)
+		if err != nil {
+			return nil, err
+		}
+		if err := workflow.CanAsk(s, w); err != nil {
+			return nil, err
+		}
+		info := o.info(ctx, s, true)
+		info.Plan = wishPlan(s, w)
+		return &info, nil
+	}
+	if err := workflow.CheckID(req.ID); err != nil {
+		return nil, err
+	}
+	s, err := coordinator.Ask(ctx, o.opts.Directory, req.ID, w, req.by())
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	o.opts.Log.Info("workflow wish", "workflow", req.ID, "wish", w, "by", req.by())
+	o.kick(ctx)
+	info := o.info(ctx, &s, true)
+	return &info, nil
+}
+
+// wishPlan is what a wish that can be granted leads to.
+func wishPlan(s *workflow.State, w workflow.Wish) []string {
+	what := fmt.Sprintf("%s of keyspace %s", s.Spec.Part.Text(), s.Spec.Keyspace)
+	move := s.Spec.Kind == workflow.Move
+	switch {
+	case s.Step.Ended():
+		return []string{"it has ended: nothing is left to do"}
+	case w == workflow.Pause:
+		return []string{"hold it up where it is; a cutover that has begun is not interrupted"}
+	case w == workflow.Resume:
+		return []string{"let it go on"}
+	case w == workflow.Approve && s.Step == workflow.Proposed:
+		return []string{fmt.Sprintf("carry out the %d steps of the plan: cleave plan show %s", s.PlanSteps, s.Spec.ID)}
+	case w == workflow.Approve:
+		return []string{"it is approved already"}
+	case w == workflow.Finish && s.Step == workflow.Opened:
+		return []string{"delete the rows of " + what + " on " + s.Spec.From, "there is no way back then"}
+	case w == workflow.Finish:
+		return []string{"keep no way back after the cutover: the rows on " + s.Spec.From + " are deleted then"}
+	case w == workflow.Rollback && s.Step == workflow.Opened:
+		return []string{"apply to " + s.Spec.From + " what " + s.Spec.To + " has taken since the cutover", "hold statements in " + what + " for a moment and make " + s.Spec.From + " the owner again",
+			"delete the rows on " + s.Spec.To}
+	case w == workflow.Rollback && s.Back:
+		return []string{"it is being rolled back already"}
+	case w == workflow.Cancel && s.Back:
+		return []string{"end the rollback: " + s.Spec.To + " stays the owner of " + what}
+	case move:
+		return []string{"end the copy, and delete the rows of " + what + " on " + s.Spec.To, "nothing is left of the move; " + s.Spec.From + " stays the owner"}
+	case len(s.Children) > 0:
+		return []string{"begin nothing more", "cancel those of its moves that are before their cutover; what is done stays"}
+	}
+	return []string{"end it: it has nothing under way"}
+}

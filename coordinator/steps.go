@@ -1,0 +1,156 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// editsAtOnce bounds the steps of a plan that one change of the map makes.
+const editsAtOnce = 1000
+
+// takeSteps is workflow.TakeSteps: the next steps of one kind.
+func (j *job) takeSteps(ctx context.Context, s *workflow.State, r *workflow.Result) error {
+	p, err := LoadPlan(ctx, j.t.records, s.Spec.ID)
+	if err != nil {
+		if sqlstate.CodeOf(err) == sqlstate.UndefinedObject {
+			return classed(workflow.Refused, err)
+		}
+		return err
+	}
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if s.PlanNext == 0 {
+		if err := j.alone(ctx, s); err != nil {
+			return err
+		}
+		if err := p.Fits(s.Spec.ID, snap); err != nil {
+			return classed(workflow.Refused, err)
+		}
+	}
+	rest := p.Steps[min(s.PlanNext, len(p.Steps)):]
+	same := func(i int) bool { return rest[i].Kind == rest[0].Kind && rest[i].Phase == rest[0].Phase }
+	if len(rest) > 0 && rest[0].Kind != workflow.Move {
+		n := 1
+		for n < min(len(rest), editsAtOnce) && same(n) {
+			n++
+		}
+		r.Taken = n
+		return j.editSteps(ctx, s, rest[:n], r)
+	}
+	most := workflow.MaxChildren
+	if n := p.Options.AtOnce; n > 0 {
+		most = min(n, most)
+	}
+	for i := 0; i < min(len(rest), most) && same(i); i++ {
+		step := &rest[i]
+		r.Children = append(r.Children, workflow.Spec{Kind: step.Kind, Keyspace: step.Keyspace, Part: step.Part.Clone(), From: step.From, To: step.To,
+			WasPinned: step.Pinned, Options: s.Spec.Options})
+		r.Taken++
+	}
+	return j.free(ctx, s, snap, r.Children)
+}
+
+// editSteps makes splits, pins or merges of a plan in one change of the map, and sets the guards, which
+// say the epochs of ranges. Done twice it changes nothing. A merge is left out if its ranges are
+// on different shards now, or a move has one of them.
+func (j *job) editSteps(ctx context.Context, s *workflow.State, steps []workflow.PlanStep, r *workflow.Result) error {
+	kind, keyspaces, left := steps[0].Kind, map[string][]*workflow.PlanStep{}, 0
+	for i := range steps {
+		keyspaces[steps[i].Keyspace] = append(keyspaces[steps[i].Keyspace], &steps[i])
+	}
+	names := slices.Sorted(maps.Keys(keyspaces))
+	text := map[workflow.Kind]string{workflow.Split: "%d ranges are cut", workflow.Pin: "%d keys are pinned", workflow.Merge: "%d bounds of ranges are removed"}[kind]
+	snap, err := j.edit(ctx, s, string(kind), fmt.Sprintf(text, len(steps))+", of "+strings.Join(names, ", "), func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		left = 0
+		for _, ks := range names {
+			var bounds [][]string
+			merges := map[string]bool{}
+			if kind == workflow.Merge {
+				merges = mergeable(cur, ks)
+			}
+			for _, step := range keyspaces[ks] {
+				switch {
+				case kind == workflow.Pin:
+					owner, err := cur.OwnerOf(ks, step.Part)
+					if err != nil {
+						return false, err
+					}
+					if err := next.PutPin(ks, step.Part.Key, owner); err != nil {
+						return false, err
+					}
+				case kind == workflow.Merge && !merges[strings.Join(step.At, "\x00")]:
+					left++
+				default:
+					bounds = append(bounds, step.At)
+				}
+			}
+			var err error
+			switch {
+			case len(bounds) == 0:
+			case kind == workflow.Split:
+				err = next.SplitAll(ks, bounds)
+			default:
+				err = next.MergeAll(ks, bounds)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		return assignments(cur.State()) == assignments(next), nil
+	})
+	switch code := sqlstate.CodeOf(err); {
+	case err == nil:
+	case (code == sqlstate.ObjectNotInState || code == sqlstate.UndefinedObject) && !errors.Is(err, shardmap.ErrDeposed):
+		return classed(workflow.Refused, err)
+	default:
+		return err
+	}
+	if r.Note = fmt.Sprintf(text, len(steps)-left); left > 0 {
+		r.Note += fmt.Sprintf(", %d are not: a move has a range beside them, or they are gone", left)
+	}
+	for _, ks := range names {
+		if ix, ok := snap.Keyspace(ks); ok {
+			for _, shard := range ix.Owners() {
+				if err := j.settle(ctx, ks, shard); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// mergeable are the bounds of a keyspace at which two ranges can become one.
+func mergeable(snap *shardmap.Snapshot, ks string) map[string]bool {
+	out := map[string]bool{}
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return out
+	}
+	ranges := ix.Def().Ranges
+	moves := func(r *shardmap.Range) bool { return len(ix.Def().Transits) > 0 && snap.TransitIn(ks, r) != nil }
+	for i := 1; i < len(ranges); i++ {
+		if a, b := &ranges[i-1], &ranges[i]; a.Shard == b.Shard && !moves(a) && !moves(b) {
+			out[strings.Join(b.Low, "\x00")] = true
+		}
+	}
+	return out
+}
+
+// assignments is how many ranges and pins a map has.
+func assignments(s *shardmap.State) (n int) {
+	for i := range s.Keyspaces {
+		n += len(s.Keyspaces[i].Ranges) + len(s.Keyspaces[i].Pins)
+	}
+	return n
+}

@@ -1,0 +1,245 @@
+package executor
+
+import (
+	"encoding/binary"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Values in binary have OIDs inside where they are arrays, composites (records), or
+// made of such, and where they are regtype or regclass. An OID has one width, so they
+// are replaced in place.
+
+// Types of pg_type.dat whose binary values can have OIDs of one's own inside.
+const (
+	oidRegclass  = 2205
+	oidRegtype   = 2206
+	oidRegclasss = 2210
+	oidRegtypes  = 2211
+	oidRecord    = 2249
+	oidRecords   = 2287
+)
+
+// Columns are those columns of a result whose values have OIDs inside. The zero
+// value knows of none.
+type Columns struct {
+	list []numbered
+}
+
+// numbered is a column, or a parameter, with a type of the side that the value comes from.
+type numbered struct {
+	at  int
+	oid uint32
+}
+
+// MayNumber reports whether binary values of a type could have OIDs inside that
+// differ between shards.
+func MayNumber(oid uint32) bool {
+	switch oid {
+	case oidRegclass, oidRegtype, oidRegclasss, oidRegtypes, oidRecord, oidRecords:
+		return true
+	}
+	return oid >= FirstUserOID
+}
+
+// recoder translates values from the shard, or, with in, to the shard. What it would
+// have to know of is in missing.
+type recoder struct {
+	o       *oids
+	in      bool
+	apply   bool
+	missing []object
+	depth   int
+	deep    bool // a value was nested too deep
+}
+
+// nestMax bounds how deep values are nested.
+const nestMax = 500
+
+func errDeep() error {
+	return sqlstate.New(sqlstate.StatementTooComplex, "a value of types of one's own is nested deeper than %d", nestMax).
+		WithHint("pass it as text")
+}
+
+// of is what a type of the values' side is.
+func (r *recoder) of(oid uint32) known {
+	switch oid {
+	case oidRegclass, oidRegtype:
+		return known{kind: 'o'}
+	case oidRegclasss:
+		return known{kind: 'a', elem: oidRegclass}
+	case oidRegtypes:
+		return known{kind: 'a', elem: oidRegtype}
+	case oidRecord:
+		return known{kind: 'c'}
+	case oidRecords:
+		return known{kind: 'a', elem: oidRecord}
+	}
+	if oid < FirstUserOID {
+		return known{kind: 's'}
+	}
+	k, ok := r.o.get(object{ofType, oid}, r.in)
+	if !ok {
+		r.missing = append(r.missing, object{ofType, oid})
+	}
+	return k
+}
+
+// numbers reports whether values of a type have OIDs inside.
+func (r *recoder) numbers(oid uint32) bool {
+	for range 32 { // a domain over a range over a domain ...
+		switch k := r.of(oid); k.kind {
+		case 'a', 'c', 'o':
+			return true
+		case 'd', 'r', 'm':
+			oid = k.elem
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// oid translates the OID that b begins with.
+func (r *recoder) oid(b []byte, in catalog) {
+	was := binary.BigEndian.Uint32(b)
+	if was < FirstUserOID {
+		return
+	}
+	k, ok := r.o.get(object{in, was}, r.in)
+	switch {
+	case !ok:
+		r.missing = append(r.missing, object{in, was})
+	case !r.apply:
+	case k.oid != 0:
+		binary.BigEndian.PutUint32(b, k.oid)
+	case in == ofType:
+		binary.BigEndian.PutUint32(b, oidUnknown)
+	default:
+		binary.BigEndian.PutUint32(b, 0)
+	}
+}
+
+// value translates what is inside of a value. One that is malformed is left as it
+// is from there on: whoever reads it says so.
+func (r *recoder) value(b []byte, oid uint32) {
+	if r.depth++; r.depth > nestMax {
+		r.deep = true
+		return
+	}
+	defer func() { r.depth-- }()
+	k := r.of(oid)
+	switch k.kind {
+	case 'o':
+		if len(b) == 4 {
+			in := ofType
+			if oid == oidRegclass {
+				in = ofTable
+			}
+			r.oid(b, in)
+		}
+	case 'd':
+		r.value(b, k.elem)
+	case 'a':
+		r.array(b)
+	case 'c':
+		r.record(b)
+	case 'r':
+		if r.numbers(k.elem) {
+			r.bounds(b, k.elem)
+		}
+	case 'm':
+		if r.numbers(k.elem) && len(b) >= 4 {
+			each(b[4:], -1, func(v []byte) { r.bounds(v, k.elem) })
+		}
+	}
+}
+
+// each calls f for values that have their size in front (-1 is NULL), n of them, or, with n < 0, all; it
+// returns what is left.
+func each(b []byte, n int, f func(v []byte)) []byte {
+	for ; n != 0 && len(b) >= 4; n-- {
+		size := int32(binary.BigEndian.Uint32(b))
+		b = b[4:]
+		if size < 0 {
+			continue
+		}
+		if int(size) > len(b) {
+			return nil
+		}
+		f(b[:size])
+		b = b[size:]
+	}
+	return b
+}
+
+// array is array_send: dimensions, flags, the elements' type, size and lower bound of each dimension, elements.
+func (r *recoder) array(b []byte) {
+	if len(b) < 12 {
+		return
+	}
+	dims, elem := int64(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[8:])
+	deep := r.numbers(elem)
+	r.oid(b[8:], ofType)
+	if deep && int64(len(b)) >= 12+8*dims {
+		each(b[12+8*dims:], -1, func(v []byte) { r.value(v, elem) })
+	}
+}
+
+// record is record_send: the number of columns, and of each its type and value.
+func (r *recoder) record(b []byte) {
+	if len(b) < 4 {
+		return
+	}
+	n := binary.BigEndian.Uint32(b)
+	for b = b[4:]; n > 0 && len(b) >= 8; n-- {
+		typ := binary.BigEndian.Uint32(b)
+		r.oid(b, ofType)
+		b = each(b[4:], 1, func(v []byte) {
+			if MayNumber(typ) {
+				r.value(v, typ)
+			}
+		})
+	}
+}
+
+// bounds is range_send: flags, and the bounds that there are.
+func (r *recoder) bounds(b []byte, elem uint32) {
+	if len(b) > 1 {
+		each(b[1:], 2, func(v []byte) { r.value(v, elem) })
+	}
+}
+
+// row translates the columns of the body of a DataRow, or of a tuple of a binary
+// COPY: all, or, if something is not known, none.
+func (o *oids) row(body []byte, columns []numbered, in bool) (missing []object, err error) {
+	r := recoder{o: o, in: in}
+	for pass := range 2 {
+		r.apply = pass == 1
+		at, next := 2, 0
+		for i := 0; next < len(columns) && at+4 <= len(body); i++ {
+			size := int(int32(binary.BigEndian.Uint32(body[at:])))
+			at += 4
+			if size < 0 {
+				size = 0
+			}
+			if at+size > len(body) {
+				break
+			}
+			if columns[next].at == i {
+				if size > 0 {
+					r.value(body[at:at+size], columns[next].oid)
+				}
+				next++
+			}
+			at += size
+		}
+		if len(r.missing) > 0 || r.deep {
+			break
+		}
+	}
+	if r.deep {
+		return nil, errDeep()
+	}
+	return r.missing, nil
+}

@@ -1,0 +1,365 @@
+package executor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/cleavedb/cleave/internal/wire"
+)
+
+// This file is what a Pipeline does about OIDs that differ between shards (oids.go).
+
+// edit is an OID, or a column's number, of a description that is to be replaced.
+type edit struct {
+	at  int
+	oid uint32
+	two bool // it has two bytes
+}
+
+// hold keeps answers until an OID in the first of them is asked for.
+func (p *Pipeline) hold(b []byte, err error) error {
+	p.held = append(p.held[:0], b...)
+	return err
+}
+
+// renumber gives a RowDescription or a ParameterDescription the OIDs that clients
+// know, in place. held: nothing may be waited for, but shards have to be asked.
+func (p *Pipeline) renumber(typ byte, body []byte, e *expected) (held bool, err error) {
+	o := p.Conn.own()
+	if o == nil {
+		return false, nil
+	}
+	for {
+		var missing []object
+		p.edits = p.edits[:0]
+		if typ == wire.ParameterDescription {
+			missing = p.parameters(o, body)
+		} else {
+			missing = p.fields(o, body, e)
+		}
+		if len(missing) == 0 {
+			break
+		}
+		if p.polling {
+			return true, nil
+		}
+		if o, err = p.Conn.learn(o, missing, p.tablesOnly(missing)); err != nil {
+			return false, err
+		}
+	}
+	for _, d := range p.edits {
+		if d.two {
+			binary.BigEndian.PutUint16(body[d.at:], uint16(d.oid))
+		} else {
+			binary.BigEndian.PutUint32(body[d.at:], d.oid)
+		}
+	}
+	return false, nil
+}
+
+func (p *Pipeline) tablesOnly(list []object) bool {
+	for _, x := range list {
+		if x.in != ofTable {
+			return false
+		}
+	}
+	return true
+}
+
+// learn asks for the shard's objects. optional: a column's table may also stay
+// untold, so that a default shard that does not answer is in nobody's way.
+func (c *Conn) learn(o *oids, missing []object, optional bool) (*oids, error) {
+	o = c.numbers.roomy(o)
+	limit := learnMax
+	if optional {
+		limit = tablesMax
+	}
+	err := o.learn(missing, false, limit)
+	switch {
+	case err == nil:
+		return o, nil
+	case optional:
+		o.untold.Store(time.Now().Add(learnPause).UnixNano())
+		return o, nil
+	}
+	return nil, fmt.Errorf("the OIDs of types cannot be asked for on shards %s and %s: %v", o.shard, o.home, err)
+}
+
+// shown is the OID that clients know a type of the shard's by.
+func (o *oids) shown(oid uint32) (uint32, bool) {
+	k, ok := o.get(object{ofType, oid}, false)
+	if ok && k.oid == 0 {
+		return oidUnknown, true
+	}
+	return k.oid, ok
+}
+
+func (p *Pipeline) parameters(o *oids, body []byte) (missing []object) {
+	for at := 2; at+4 <= len(body); at += 4 {
+		oid := binary.BigEndian.Uint32(body[at:])
+		if oid < FirstUserOID {
+			continue
+		}
+		if to, ok := o.shown(oid); ok {
+			p.edits = append(p.edits, edit{at: at, oid: to})
+		} else {
+			missing = append(missing, object{ofType, oid})
+		}
+	}
+	return missing
+}
+
+// fields notes what is to be replaced in a RowDescription, and in e.columns which
+// columns come in binary with OIDs inside.
+func (p *Pipeline) fields(o *oids, body []byte, e *expected) (missing []object) {
+	if e.columns != nil {
+		e.columns.list = e.columns.list[:0]
+	}
+	var table object
+	var its known
+	for i, at := 0, 2; at < len(body); i++ {
+		end := bytes.IndexByte(body[at:], 0)
+		if at += end + 1; end < 0 || at+18 > len(body) {
+			break
+		}
+		if oid := binary.BigEndian.Uint32(body[at:]); oid >= FirstUserOID && !p.Inner {
+			ok := oid == table.oid
+			if !ok {
+				table = object{ofTable, oid}
+				if its, ok = o.get(table, false); !ok && time.Now().UnixNano() < o.untold.Load() {
+					its, ok = known{}, true
+				}
+			}
+			if ok {
+				p.edits = append(p.edits, edit{at: at, oid: its.oid})
+				if n := int16(binary.BigEndian.Uint16(body[at+4:])); its.oid == 0 || its.attrs != nil {
+					p.edits = append(p.edits, edit{at: at + 4, oid: uint32(uint16(its.attrs[n])), two: true})
+				}
+			} else {
+				missing = append(missing, table)
+				table = object{}
+			}
+		}
+		typ := binary.BigEndian.Uint32(body[at+6:])
+		if typ >= FirstUserOID {
+			if to, ok := o.shown(typ); ok {
+				p.edits = append(p.edits, edit{at: at + 6, oid: to})
+			} else {
+				missing = append(missing, object{ofType, typ})
+			}
+		}
+		if body[at+17] == 1 && MayNumber(typ) {
+			r := recoder{o: o}
+			if r.numbers(typ) {
+				if e.columns == nil && e.what == anQuery {
+					e.columns = &Columns{}
+				}
+				if e.columns != nil {
+					e.columns.list = append(e.columns.list, numbered{at: i, oid: typ})
+				}
+			}
+			missing = append(missing, r.missing...)
+		}
+		at += 18
+	}
+	return missing
+}
+
+// recode translates a row. held as of renumber.
+func (p *Pipeline) recode(body []byte, columns *Columns) (held bool, err error) {
+	o := p.Conn.own()
+	if o == nil {
+		return false, nil
+	}
+	for {
+		missing, err := o.row(body, columns.list, false)
+		if len(missing) == 0 || err != nil {
+			return false, err
+		}
+		if p.polling {
+			return true, nil
+		}
+		if o, err = p.Conn.learn(o, missing, false); err != nil {
+			return false, err
+		}
+	}
+}
+
+// copySignature is what a COPY in binary begins with.
+var copySignature = []byte("PGCOPY\n\xff\r\n\x00")
+
+// recopy translates a tuple of a COPY in binary, which PostgreSQL sends in a message of
+// its own; the header may stand before the first.
+func (p *Pipeline) recopy(body []byte, columns *Columns) (held bool, err error) {
+	if columns == nil || len(columns.list) == 0 {
+		return false, nil
+	}
+	if head := len(copySignature) + 8; len(body) >= head && bytes.HasPrefix(body, copySignature) {
+		body = body[min(len(body), head+int(binary.BigEndian.Uint32(body[head-4:]))):]
+	}
+	return p.recode(body, columns)
+}
+
+// typesOf are the types of a ParameterDescription.
+func typesOf(body []byte) []uint32 {
+	var oids []uint32
+	for at := 2; at+4 <= len(body); at += 4 {
+		oids = append(oids, binary.BigEndian.Uint32(body[at:]))
+	}
+	return oids
+}
+
+// Values are parameters in binary as the conversation's shard wants them, types as a
+// client numbers them; formats as in a Bind. What needs no translation stays as it is. Without
+// wait it fails with ErrUnknownOID rather than ask the shards.
+func (c *Conn) Values(types []uint32, formats []int16, values [][]byte, wait bool) ([][]byte, error) {
+	var out [][]byte
+	for i, v := range values {
+		if i >= len(types) || !MayNumber(types[i]) || v == nil || formatAt(formats, i) != 1 {
+			continue
+		}
+		o := c.own()
+		if o == nil {
+			return values, nil
+		}
+		if out == nil {
+			out = append([][]byte(nil), values...)
+		}
+		out[i] = append([]byte{}, v...)
+		for {
+			r := recoder{o: o, in: true}
+			r.value(out[i], types[i])
+			if r.deep {
+				return nil, errDeep()
+			}
+			if len(r.missing) == 0 {
+				r.apply = true
+				r.value(out[i], types[i])
+				break
+			}
+			if !wait {
+				return nil, ErrUnknownOID
+			}
+			o = c.numbers.roomy(o)
+			if err := o.learn(r.missing, true, learnMax); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if out == nil {
+		return values, nil
+	}
+	return out, nil
+}
+
+func formatAt(formats []int16, i int) int16 {
+	switch {
+	case len(formats) == 1:
+		return formats[0]
+	case i < len(formats):
+		return formats[i]
+	}
+	return 0
+}
+
+// Numbered reports whether a value of an unknown type, in binary, looks as if it had
+// OIDs of types of one's own inside: it is made like an array, a composite or a range, and
+// the types exist. Without wait it counts those that are not known as existing.
+func (c *Conn) Numbered(value []byte, wait bool) bool {
+	var suspects []uint32
+	suspect(value, 0, &suspects)
+	if len(suspects) == 0 {
+		return false
+	}
+	o := c.own()
+	if o == nil {
+		return false
+	}
+	if wait {
+		o = c.numbers.roomy(o)
+		if o.learn(asObjects(suspects), true, learnMax) != nil {
+			return true
+		}
+	}
+	for _, oid := range suspects {
+		if k, ok := o.get(object{ofType, oid}, true); k.oid != 0 || !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// suspect collects what could be OIDs of types of one's own in a value. A value that is
+// not made throughout as it would have to be has none.
+func suspect(b []byte, depth int, out *[]uint32) {
+	if len(b) < 12 || depth > 4 {
+		return
+	}
+	add := func(oid uint32) {
+		if oid >= FirstUserOID {
+			*out = append(*out, oid)
+		}
+	}
+	deeper := func(v []byte) { suspect(v, depth+1, out) }
+	whole := func(b []byte, n int) bool { rest := each(b, n, func([]byte) {}); return rest != nil && len(rest) == 0 }
+	dims, flags, elem := int64(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
+	if dims >= 1 && dims <= 6 && flags <= 1 && int64(len(b)) >= 12+8*dims && whole(b[12+8*dims:], -1) {
+		add(elem)
+		each(b[12+8*dims:], -1, deeper)
+	}
+	if fields := binary.BigEndian.Uint32(b); fields >= 1 && fields <= 1664 {
+		var types []uint32
+		var values [][]byte
+		rest := b[4:]
+		for range fields {
+			if len(rest) < 8 {
+				return
+			}
+			types = append(types, binary.BigEndian.Uint32(rest))
+			rest = each(rest[4:], 1, func(v []byte) { values = append(values, v) })
+		}
+		if rest != nil && len(rest) == 0 {
+			for _, t := range types {
+				add(t)
+			}
+			for _, v := range values {
+				deeper(v)
+			}
+		}
+		return
+	}
+	if b[0] < 0x20 && whole(b[1:], 2) {
+		each(b[1:], 2, deeper)
+	}
+}
+
+// Row translates the body of a DataRow, or a tuple of a binary COPY, in place: one of
+// the conversation's shard, with what LearnColumns found, or, with columns nil, one of a client's, whose
+// types are given.
+func (c *Conn) Row(row []byte, columns *Columns, types []uint32) error {
+	o := c.own()
+	if o == nil {
+		return nil
+	}
+	var list []numbered
+	if columns != nil {
+		list = columns.list
+	}
+	for i, t := range types {
+		if columns == nil && MayNumber(t) {
+			list = append(list, numbered{at: i, oid: t})
+		}
+	}
+	for {
+		missing, err := o.row(row, list, columns == nil)
+		if len(missing) == 0 || err != nil {
+			return err
+		}
+		o = c.numbers.roomy(o)
+		if err := o.learn(missing, columns == nil, learnMax); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Clients number types as the default shard does. What the messages of a Pipeline do not
+// show (a parameter's type, a portal's columns) the session says; see executor/oids.go.
+
+// numbers makes sure that pipe.Conn knows the OIDs of a statement's declared types.
+func (x *session) numbers(s *statement) error {
+	if len(s.oids) == 0 {
+		return nil
+	}
+	_, err := x.pipe.Conn.OIDs(s.oids, !x.nowait)
+	return x.numbered(err)
+}
+
+func (x *session) numbered(err error) error {
+	var se *sqlstate.Error
+	switch {
+	case err == nil || errors.As(err, &se):
+		return err
+	case errors.Is(err, executor.ErrUnknownOID):
+		return errWait
+	}
+	return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the OIDs of types could not be asked for").OnShard(x.pipe.Conn.Shard()).
+		WithHint("nothing was done: run it again; `cleave doctor` says which shards answer")
+}
+
+// numberedColumns reports whether values of a RowDescription's columns may have OIDs
+// inside that differ between shards.
+func numberedColumns(body []byte) bool {
+	for len(body) > 2 {
+		_, rest, ok := cut(body[2:])
+		if !ok || len(rest) < 18 {
+			return false
+		}
+		if executor.MayNumber(binary.BigEndian.Uint32(rest[6:])) {
+			return true
+		}
+		body = rest[16:]
+	}
+	return false
+}
+
+// numberedBind translates the parameters of a Bind for pipe.Conn, and finds out
+// whether the rows of the portal will have to be. rest is the body after its names, which
+// x.args were read from.
+func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
+	p.values, p.described = nil, false
+	if !x.anyBinary(rest) || !x.pipe.Conn.Foreign() {
+		return rest, nil
+	}
+	s := p.stmt
+	if formats := x.resultFormats(rest); binaryFormats(formats) && (s.columns == 0 || s.numbered || s.replanned) {
+		p.values = &executor.Columns{}
+	}
+	types := s.types
+	if types == nil {
+		types = s.oids
+	}
+	for i, v := range x.args.Values {
+		if argFormat(x.args.Formats, i) == 1 && (i >= len(types) || types[i] == 0) && x.pipe.Conn.Numbered(v, !x.nowait) {
+			if x.nowait {
+				return nil, errWait
+			}
+			return nil, sqlstate.Refuse(fmt.Sprintf("parameter $%d comes in binary, looks like a value with OIDs of types of one's own inside, and its type is not known", i+1),
+				"declare its type in Parse, or describe the statement first")
+		}
+	}
+	values, err := x.pipe.Conn.Values(types, x.args.Formats, x.args.Values, !x.nowait)
+	if err != nil {
+		return nil, x.numbered(err)
+	}
+	if len(values) == 0 || &values[0] == &x.args.Values[0] {
+		return rest, nil
+	}
+	tail := x.resultFormats(rest)
+	out := append(make([]byte, 0, len(rest)), rest[:2+2*len(x.args.Formats)+2]...)
+	for _, v := range values {
+		out = wire.AppendValue(out, v)
+	}
+	return append(out, tail...), nil
+}
+
+// anyBinary reports whether anything of a Bind is in binary.
+func (x *session) anyBinary(rest []byte) bool {
+	return slices.Contains(x.args.Formats, 1) || binaryFormats(x.resultFormats(rest))
+}
+
+// binaryFormats reports whether one of the result formats of a Bind is binary.
+func binaryFormats(b []byte) bool {
+	for at := 2; at+2 <= len(b); at += 2 {
+		if b[at+1] == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// copied finds out which columns of a COPY (query) TO STDOUT in binary have OIDs inside
+// that pipe.Conn's shard has of its own; nil if there is nothing to translate.
+func (x *session) copied(st *planner.Statement) (*executor.Columns, error) {
+	if st.CopyRows == "" || !x.pipe.Conn.Foreign() {
+		return nil, nil
+	}
+	if err := x.drain(); err != nil {
+		return nil, err
+	}
+	values := &executor.Columns{}
+	const portal = "cleave_copied" // the unnamed one may be the client's
+	x.dirty = true
+	x.pipe.Unnamed(values, st.CopyRows, nil, false)
+	x.pipe.Bind(portal, "", []byte{0, 0, 0, 0, 0, 1, 0, 1}, false)
+	x.pipe.LearnColumns(portal, nil, values)
+	x.pipe.Close(portal, false)
+	_, err := x.converse(executor.Flush)
+	return values, err
+}
