@@ -51,7 +51,7 @@ check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags crashpoint ./coordinator
+	$(GO) vet -tags crashpoint ./internal/crashpoint
 	$(GO) tool staticcheck ./...
 
 .PHONY: unit

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/crashpoint"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -200,6 +201,7 @@ func (o *Ops) schemaOptions(m Meta) schema.Options {
 }
 
 func (o *Ops) step(name, shard string) error {
+	crashpoint.Step("")
 	if o.opts.step == nil {
 		return nil
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/schema"
@@ -53,10 +56,13 @@ type copyRows struct {
 	keys  map[string]bool // of the primary key
 }
 
+// plain makes conversations with different servers print values alike, for a transaction.
+const plain = "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, MDY'; SET LOCAL IntervalStyle = 'postgres'; SET LOCAL extra_float_digits = 1; SET LOCAL bytea_output = 'hex'; "
+
 // readCopy reads all rows of a copy. key are the places of the primary key's columns.
 func readCopy(conn engine.Conn, t *shardmap.Table, key []int) (*copyRows, error) {
 	_, list := copied(t)
-	res, err := engine.Exec(conn, "SELECT "+list+" FROM "+quotedTable(t))
+	res, err := engine.Exec(conn, plain+"SELECT "+list+" FROM "+quotedTable(t))
 	if err != nil {
 		return nil, err
 	}
@@ -213,25 +219,36 @@ func textLiteral(v engine.Text) string {
 	return q
 }
 
-// held are transactions on all shards that keep writers away from the reference
-// tables while the set of shards changes.
+// Bounds of taking the locks of reference tables on all shards.
+const (
+	// holdWait is how long a lock is waited for while others are held: whoever has it may be waiting for one of
+	// those, and waits no longer than that because of it. A deadlock is not looked for so early by any engine.
+	holdWait = 100 * time.Millisecond
+	// holdMax bounds all tries together.
+	holdMax = 30 * time.Second
+	// holdPause and holdPauseMax bound the pauses between two tries, in which others go on.
+	holdPause    = 20 * time.Millisecond
+	holdPauseMax = 500 * time.Millisecond
+)
+
+// held are transactions on shards that keep writers away from the reference tables while the set of shards changes.
 type held struct {
-	conns []engine.Conn
+	of    map[string]engine.Conn // by shard
 	close []func()
 }
 
 // end commits or rolls back, and gives the conversations back.
 func (h *held) end(sql string) error {
 	var errs []error
-	for _, c := range h.conns {
-		if _, err := engine.Exec(c, sql); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(h.of)) {
+		if _, err := engine.Exec(h.of[name], sql); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	for _, f := range h.close {
 		f()
 	}
-	h.conns, h.close = nil, nil
+	h.of, h.close = nil, nil
 	return errors.Join(errs...)
 }
 
@@ -239,54 +256,174 @@ func (h *held) end(sql string) error {
 // Until the transactions that it returns are ended, nobody writes to them; their
 // guards are those of the map with the shard.
 func (o *Ops) fillCopies(ctx context.Context, sh engine.Shard, name string, cur, next *shardmap.Snapshot) (*held, error) {
-	h := &held{}
 	tables := referenceTables(next)
 	if len(tables) == 0 {
-		return h, nil
+		return &held{}, nil
 	}
-	err := o.hold(ctx, h, cur, next, tables)
-	if err == nil {
-		err = o.fillNew(ctx, h.conns[0], sh, name, next, tables)
-	}
+	// Most rows go there while nobody waits; what has changed since is left for the moment with the locks.
+	first := cur.State().DefaultShard
+	from, release, err := o.connect(ctx, first)
 	if err != nil {
+		return nil, err
+	}
+	defer release(true)
+	if _, err := engine.Exec(from, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"); err != nil {
+		return nil, err
+	}
+	if err := o.fillNew(ctx, from, sh, name, next, tables); err != nil {
+		return nil, err
+	}
+	if _, err := engine.Exec(from, "COMMIT"); err != nil {
+		return nil, err
+	}
+	if err := o.step("copied", name); err != nil {
+		return nil, err
+	}
+	h, err := o.regard(ctx, cur, next, tables)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.fillNew(ctx, h.of[first], sh, name, next, tables); err != nil {
 		return nil, errors.Join(err, h.end("ROLLBACK"))
 	}
 	return h, nil
 }
 
-// hold opens a transaction on each shard of cur, the default shard first, and sets
-// the guards of next in it.
-func (o *Ops) hold(ctx context.Context, h *held, cur, next *shardmap.Snapshot, tables []*shardmap.Table) error {
-	first := cur.State().DefaultShard
-	names := []string{first}
-	for _, s := range cur.Shards() {
-		if s.Name != first {
-			names = append(names, s.Name)
+// regard gives the guards of reference tables the epoch of another set of shards: those of the default shard in
+// a transaction that it returns, in which nobody writes to these tables; those of the others before, where both epochs are good until
+// settle is called. Who writes is refused on the default shard if its map is not the right one, since it writes there first.
+func (o *Ops) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables []*shardmap.Table) (*held, error) {
+	first := next.State().DefaultShard
+	for _, s := range next.Shards() {
+		if _, ok := cur.Shard(s.Name); !ok || s.Name == first {
+			continue
+		}
+		h, err := o.hold(ctx, []string{s.Name}, cur, tables, next.CopiesEpoch())
+		if err != nil {
+			return nil, err
+		}
+		if err := h.end("COMMIT"); err != nil {
+			return nil, err
 		}
 	}
-	for _, name := range names {
-		conn, release, err := o.connect(ctx, name)
+	return o.hold(ctx, []string{first}, next, tables, 0)
+}
+
+// settle leaves the epoch of the map as the only good one. It is not waited for: the former one is refused by the default shard.
+func (o *Ops) settle(ctx context.Context, snap *shardmap.Snapshot) {
+	tables := referenceTables(snap)
+	for _, s := range snap.Shards() {
+		if s.Name == snap.State().DefaultShard || len(tables) == 0 {
+			continue
+		}
+		err := func() error {
+			conn, release, err := o.connect(ctx, s.Name)
+			if err != nil {
+				return err
+			}
+			defer release(false)
+			if _, err := engine.Exec(conn, "BEGIN"); err != nil {
+				return err
+			}
+			err = o.setGuards(ctx, max(o.opts.LockTimeout, checkMax), conn, s.Name, snap, tables, 0)
+			_, end := engine.Exec(conn, map[bool]string{true: "COMMIT", false: "ROLLBACK"}[err == nil])
+			return errors.Join(err, end)
+		}()
 		if err != nil {
-			return err
+			o.opts.Log.Warn("guards of reference tables go on to take writes by the former set of shards", "shard", s.Name, "error", err)
 		}
-		h.close = append(h.close, func() { release(false) })
-		if _, err := engine.Exec(conn, "BEGIN"); err != nil {
-			return err
+	}
+}
+
+// lockOf is a reference table on one shard. On a SQLite shard its lock is that of the file.
+type lockOf struct {
+	shard string
+	table *shardmap.Table
+}
+
+// hold opens a transaction on each of the shards and sets the guards of the map in it, which keeps writers away. also is another
+// epoch that they take, 0 for none.
+//
+// Transactions over several shards take these locks in any order, and whoever holds one may wait for another. So only
+// the first is waited for with patience; if one of the others is not had within holdWait all are given back, and the next try
+// begins with that one. Errors: 55P03 when all were not to be had together within holdMax, with nothing changed.
+func (o *Ops) hold(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) (*held, error) {
+	var locks []lockOf
+	for _, name := range shards {
+		for _, t := range tables {
+			locks = append(locks, lockOf{name, t})
 		}
-		h.conns = append(h.conns, conn)
-		if err := o.setGuards(ctx, conn, name, next, tables); err != nil {
-			return err
+	}
+	began, pause := time.Now(), holdPause
+	for {
+		h := &held{of: map[string]engine.Conn{}}
+		at, err := o.holdOnce(ctx, h, locks, snap, also)
+		if err == nil {
+			return h, nil
+		}
+		// What the rollback of a failed try says is not news.
+		_ = h.end("ROLLBACK")
+		if code := sqlstate.CodeOf(err); code != sqlstate.LockNotAvailable && code != sqlstate.DeadlockDetected {
+			return nil, err
+		}
+		if time.Since(began) > holdMax {
+			e := *sqlstate.As(err)
+			e.Code, e.Retry = sqlstate.LockNotAvailable, sqlstate.RetryTransaction
+			e.Message = fmt.Sprintf("the reference tables were not to be locked on all shards together within %s: %s", holdMax, e.Message)
+			e.Hint = "nothing was changed: run it again when fewer or shorter transactions write to several shards"
+			return nil, e.OnShard(locks[at].shard)
+		}
+		blocked := locks[at]
+		locks = slices.Insert(slices.Delete(locks, at, at+1), 0, blocked)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		pause = min(2*pause, holdPauseMax)
+	}
+}
+
+// holdOnce takes the locks in their order, and returns which one was not to be had.
+func (o *Ops) holdOnce(ctx context.Context, h *held, locks []lockOf, snap *shardmap.Snapshot, also uint64) (at int, err error) {
+	for i, l := range locks {
+		conn := h.of[l.shard]
+		if conn == nil {
+			c, release, err := o.connect(ctx, l.shard)
+			if err != nil {
+				return i, err
+			}
+			h.close = append(h.close, func() { release(false) })
+			if _, err := engine.Exec(c, "BEGIN"); err != nil {
+				return i, err
+			}
+			h.of[l.shard], conn = c, c
+		}
+		wait := holdWait
+		if i == 0 {
+			wait = max(o.opts.LockTimeout, checkMax)
+		}
+		if err := o.setGuards(ctx, wait, conn, l.shard, snap, []*shardmap.Table{l.table}, also); err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
+func (o *Ops) setGuards(ctx context.Context, wait time.Duration, conn engine.Conn, shard string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) error {
+	bound, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for _, t := range tables {
+		g, _ := schema.GuardOf(snap, t, shard)
+		if g.Owned.Epoch > 0 && g.Owned.Epoch != also {
+			g.Also = also
+		}
+		if err := conn.SetGuard(bound, g); err != nil {
+			e := *sqlstate.As(err)
+			return e.OnShard(shard)
 		}
 	}
 	return nil
-}
-
-func (o *Ops) setGuards(ctx context.Context, conn engine.Conn, shard string, snap *shardmap.Snapshot, tables []*shardmap.Table) error {
-	bound, cancel := context.WithTimeout(ctx, max(o.opts.LockTimeout, checkMax))
-	defer cancel()
-	return schema.SetGuards(bound, conn, snap, shard, func(t *shardmap.Table) bool {
-		return slices.ContainsFunc(tables, func(r *shardmap.Table) bool { return r.Schema == t.Schema && r.Name == t.Name })
-	})
 }
 
 func (o *Ops) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, name string, next *shardmap.Snapshot, tables []*shardmap.Table) error {
@@ -298,7 +435,7 @@ func (o *Ops) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, na
 	if _, err := engine.Exec(conn, "BEGIN"); err != nil {
 		return err
 	}
-	if err := o.setGuards(ctx, conn, name, next, tables); err != nil {
+	if err := o.setGuards(ctx, max(o.opts.LockTimeout, checkMax), conn, name, next, tables, 0); err != nil {
 		return err
 	}
 	for _, t := range tables {
@@ -308,19 +445,6 @@ func (o *Ops) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, na
 	}
 	_, err = engine.Exec(conn, "COMMIT")
 	return err
-}
-
-// guardCopies sets the guards of the reference tables after a shard has gone.
-func (o *Ops) guardCopies(ctx context.Context, snap *shardmap.Snapshot) error {
-	tables := referenceTables(snap)
-	if len(tables) == 0 {
-		return nil
-	}
-	h := &held{}
-	if err := o.hold(ctx, h, snap, snap, tables); err != nil {
-		return errors.Join(err, h.end("ROLLBACK"))
-	}
-	return h.end("COMMIT")
 }
 
 // examineCopies compares the copies of the reference tables, and with repair makes
@@ -361,29 +485,23 @@ func (o *Ops) examineCopy(ctx context.Context, snap *shardmap.Snapshot, t *shard
 		}
 		conns[i] = conn
 	}
-	if repair {
-		// Setting a guard waits for the writers, and keeps others away. Only one
-		// that differs takes a lock in the comparison before it.
-		if n, err = compareCopies(conns[0], conns[1], t); err != nil || n == 0 {
-			return n, err
-		}
-		if err := o.setGuards(ctx, conns[0], first, snap, []*shardmap.Table{t}); err != nil {
-			return 0, err
-		}
-		if err := o.setGuards(ctx, conns[1], shard, snap, []*shardmap.Table{t}); err != nil {
-			return 0, err
-		}
-		if n, err = copyTable(ctx, conns[0], conns[1], t, snap.CopiesEpoch()); err != nil {
-			return 0, err
-		}
-		for _, i := range []int{1, 0} {
-			if _, err := engine.Exec(conns[i], "COMMIT"); err != nil {
-				return 0, err
-			}
-		}
-		return n, nil
+	if n, err = compareCopies(conns[0], conns[1], t); err != nil || n == 0 || !repair {
+		return n, err
 	}
-	return compareCopies(conns[0], conns[1], t)
+	for _, conn := range conns {
+		if _, err := engine.Exec(conn, "ROLLBACK"); err != nil {
+			return 0, err
+		}
+	}
+	// Setting a guard waits for the writers, and keeps others away.
+	h, err := o.hold(ctx, []string{first, shard}, snap, []*shardmap.Table{t}, 0)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = copyTable(ctx, h.of[first], h.of[shard], t, snap.CopiesEpoch()); err != nil {
+		return 0, errors.Join(err, h.end("ROLLBACK"))
+	}
+	return n, h.end("COMMIT")
 }
 
 // compareCopies returns how many rows differ. Where both are PostgreSQL, a number and a
@@ -391,17 +509,20 @@ func (o *Ops) examineCopy(ctx context.Context, snap *shardmap.Snapshot, t *shard
 func compareCopies(from, to engine.Conn, t *shardmap.Table) (int, error) {
 	_, list := copied(t)
 	sum := "SELECT pg_catalog.count(*), pg_catalog.sum(pg_catalog.hashtextextended(ROW(" + list + ")::text, 0)::numeric) FROM " + quotedTable(t)
-	a, err := engine.Exec(from, "SAVEPOINT s; "+sum)
-	if err == nil {
-		b, err := engine.Exec(to, sum)
-		if err == nil && rowText(a.Rows[0]) == rowText(b.Rows[0]) {
-			return 0, nil
+	var sums [2]string
+	for i, conn := range []engine.Conn{from, to} {
+		res, err := engine.Exec(conn, plain+"SAVEPOINT s; "+sum)
+		if err == nil {
+			sums[i] = rowText(res.Rows[0])
+			continue
 		}
-		if err != nil {
-			return 0, err
+		// A file has no such function.
+		if _, back := engine.Exec(conn, "ROLLBACK TO s"); back != nil {
+			return 0, errors.Join(err, back)
 		}
-	} else if _, back := engine.Exec(from, "ROLLBACK TO s"); back != nil {
-		return 0, errors.Join(err, back)
+	}
+	if sums[0] != "" && sums[0] == sums[1] {
+		return 0, nil
 	}
 	want, err := readCopy(from, t, nil)
 	if err != nil {

@@ -49,10 +49,15 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 	if cur.State().DefaultShard == req.To {
 		res.Plan = []string{req.To + " is the default shard already: its whole tables take writes"}
 	}
+	opts := o.schemaOptions(req.Meta)
 	if req.DryRun {
+		if cur.State().DefaultShard != req.To {
+			if err := schema.Rehearse(ctx, opts, req.To); err != nil {
+				return nil, err
+			}
+		}
 		return res, nil
 	}
-	opts := o.schemaOptions(req.Meta)
 	err = schema.Rehome(ctx, opts, req.To, carryRows, o.awaitMembers)
 	if err != nil {
 		return nil, err

@@ -23,7 +23,8 @@ import (
 //
 // Errors: 42710 if the name or the database is in the map already; 22023 for a
 // URL without an engine; 55000 when the check finds an error, with what to set and how in
-// detail and hint, or when the database belongs to another cluster; 57P03 when it cannot be reached.
+// detail and hint, or when the database belongs to another cluster; 57P03 when it cannot be reached; 55P03 when the reference tables
+// were not to be locked on all shards together.
 func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResult, error) {
 	cur, err := o.load(ctx)
 	if err != nil {
@@ -143,6 +144,7 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 		if err := copies.end("COMMIT"); err != nil {
 			res.Warnings = append(res.Warnings, "guards of reference tables could not be set ("+sqlstate.As(err).Message+"); until then they take no writes: cleave doctor --repair")
 		}
+		o.settle(ctx, snap)
 		o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_add", "shard", def.Name, "by", req.by())
 		res.Version, res.Done = snap.Version(), true
 		if err := o.addReplicas(ctx, req, res); err != nil {
@@ -239,7 +241,8 @@ func refused(name string, report engine.Report) error {
 
 // RemoveShard takes a shard that owns nothing out of the map. Its database is
 // left as it is; its guards go on refusing rows. Errors: 42704 if there is no such shard, 55006
-// while it owns something or is the default shard.
+// while it owns something or is the default shard; 55P03 when the reference tables were not to be locked on all others together, 57P03
+// when one of those cannot be reached: nothing was changed then.
 func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error) {
 	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
 		if _, ok := cur.Shard(req.Name); !ok {
@@ -299,19 +302,49 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 	if req.DryRun {
 		return res, nil
 	}
-	snap, err := o.update(ctx, shardmap.Change{By: req.by(), Why: req.why("remove shard " + req.Name), Op: "shard_remove"}, edit)
-	if err != nil {
-		return nil, err
+	for range updateTries {
+		if cur, err = o.load(ctx); err != nil {
+			return nil, err
+		}
+		next, err := edit(cur)
+		if err != nil {
+			return nil, err
+		}
+		after, err := shardmap.NewSnapshot(*next)
+		if err != nil {
+			return nil, err
+		}
+		// The guards of reference tables change with the map: who writes to them meanwhile waits, and then has the newer one.
+		copies := &held{}
+		if tables := referenceTables(after); len(tables) > 0 {
+			if copies, err = o.regard(ctx, cur, after, tables); err != nil {
+				return nil, err
+			}
+		}
+		if err := o.step("held", req.Name); err != nil {
+			return nil, errors.Join(err, copies.end("ROLLBACK"))
+		}
+		snap, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: cur.Version(), By: req.by(), Why: req.why("remove shard " + req.Name), Op: "shard_remove"}, *next)
+		if err != nil {
+			back := copies.end("ROLLBACK")
+			if errors.Is(err, shardmap.ErrConflict) && back == nil {
+				continue
+			}
+			return nil, errors.Join(directoryError(err), back)
+		}
+		o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_remove", "shard", req.Name, "by", req.by())
+		o.forget(req.Name)
+		res.Version, res.Done = snap.Version(), true
+		if err := copies.end("COMMIT"); err != nil {
+			e := *sqlstate.As(err)
+			e.Message = "the shard is removed, but guards of reference tables could not be set, which take no writes until then: " + e.Message
+			e.Hint = "cleave doctor --repair"
+			return nil, &e
+		}
+		o.settle(ctx, snap)
+		return res, nil
 	}
-	o.forget(req.Name)
-	res.Version, res.Done = snap.Version(), true
-	if err := o.guardCopies(ctx, snap); err != nil {
-		e := *sqlstate.As(err)
-		e.Message = "the shard is removed, but guards of reference tables could not be set, which take no writes until then: " + e.Message
-		e.Hint = "cleave doctor --repair"
-		return nil, &e
-	}
-	return res, nil
+	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
 }
 
 // Bootstrap makes a cluster of databases, or finds it again. The map is written

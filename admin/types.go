@@ -358,6 +358,8 @@ type Finding struct {
 	Table string `json:"table,omitempty"`
 	Done  string `json:"done,omitempty"` // what was done about it
 	Next  string `json:"next,omitempty"` // the command to run
+	// Later says that time alone will let another Recover do it.
+	Later bool `json:"-"`
 }
 
 // BootstrapRequest makes a cluster of databases.

@@ -111,12 +111,15 @@ type Backend interface {
 	PID() uint32
 }
 
-// Grouped is implemented by the Conns of engines that find deadlocks over several
-// shards by themselves, since what their conversations wait for is in this process.
+// Grouped is implemented by the Conns of engines whose shards have one writer at a time. They find
+// deadlocks over several shards by themselves where all who wait are in this process.
 type Grouped interface {
 	// SetGroup says which transaction over several shards the conversation takes
 	// part in: those of one number belong together; 0 is none.
 	SetGroup(id uint64)
+	// WriteLock reports whether the conversation's transaction is the shard's writer, or else since
+	// when it waits to be; zero if it does not. It may be called by other goroutines.
+	WriteLock() (has bool, waits time.Time)
 }
 
 // Guard is what refuses writes to a table's rows that the shard does not own:
@@ -130,6 +133,8 @@ type Guard struct {
 	// the guard's epoch only, or not at all if that is 0.
 	ShardKey []string
 	Owned    keyspace.Ownership
+	// Also, without a shard key, is another epoch with which rows may be changed; 0 is none.
+	Also uint64
 }
 
 // Table is a table as a shard describes it.

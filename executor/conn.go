@@ -231,6 +231,14 @@ func (c *Conn) Group(id uint64) {
 	}
 }
 
+// WriteLock is that of engine.Grouped, nothing for other engines.
+func (c *Conn) WriteLock() (has bool, waits time.Time) {
+	if g, ok := c.Conn.(engine.Grouped); ok {
+		return g.WriteLock()
+	}
+	return false, time.Time{}
+}
+
 // Asked reports whether an answer is outstanding. Safe to call from another goroutine.
 func (c *Conn) Asked() bool { return c.asked.Load() != 0 }
 

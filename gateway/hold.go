@@ -185,6 +185,11 @@ func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *
 	}
 	bound, stop := context.WithDeadline(ctx, began.Add(limit))
 	defer stop()
+	if h, ok := x.srv.ex.HoldOf(t); ok && len(h.Files) > 0 {
+		if has := x.writeLocks(); len(has) > 0 {
+			x.srv.wg.Go(func() { x.srv.several.AwaitsCutover(bound, has, h.Files) })
+		}
+	}
 	for {
 		err := x.srv.ex.AwaitNewer(bound, snap.Version())
 		switch {
@@ -204,6 +209,25 @@ func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *
 			return err
 		}
 	}
+}
+
+// writeLocks are the SQLite shards whose writer the session's transaction is: others may wait for these, and the
+// cutover for them.
+func (x *session) writeLocks() []string {
+	c := x.tx.conn
+	if c == nil {
+		c = x.pipe.Conn
+	}
+	if c == nil {
+		return nil
+	}
+	if s, ok := c.Conn.(*several.Conn); ok {
+		return s.WriteLocks()
+	}
+	if has, _ := c.WriteLock(); has {
+		return []string{c.Shard()}
+	}
+	return nil
 }
 
 // heldError is the answer to a statement that has waited for too long.

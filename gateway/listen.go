@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -17,7 +18,8 @@ import (
 // channels of its sessions (the exchange). What arrives goes to the sessions' queues, and
 // from there to their clients whenever they are outside of a transaction, also
 // while nothing else happens. If that conversation is lost, so may be
-// notifications: the sessions that listen end, as with PostgreSQL.
+// notifications: the sessions that listen end, as with PostgreSQL. They end as well when another shard becomes the default
+// shard: other routers may have notified there before this one knew.
 
 // ears are a session's channels and what has arrived on them.
 type ears struct {
@@ -29,7 +31,7 @@ type ears struct {
 
 	mu    sync.Mutex
 	queue []byte // NotificationResponse frames
-	lost  bool
+	lost  string // why some may not have arrived
 }
 
 // queueMax bounds the notifications that wait for one client, in bytes.
@@ -44,6 +46,7 @@ type exchange struct {
 	release  func(bool)
 	sessions map[string]map[*session]bool
 	answers  []chan *sqlstate.Error // of what was sent, in order; nil: nobody waits
+	moved    bool                   // the conversation is with a former default shard
 }
 
 // listen runs LISTEN and UNLISTEN.
@@ -144,8 +147,8 @@ func (x *session) deliver() error {
 			}
 		}
 	}
-	if lost {
-		return sqlstate.New(sqlstate.AdminShutdown, "notifications were lost: the connection that they come by broke, or too many waited for this client").
+	if lost != "" {
+		return sqlstate.New(sqlstate.AdminShutdown, "notifications were lost: %s", lost).
 			WithHint("connect again, and look at what the notifications are about")
 	}
 	return nil
@@ -179,7 +182,7 @@ func (e *ears) put(frame []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.queue)+len(frame) > queueMax {
-		e.lost = true
+		e.lost = "too many waited for this client"
 		return
 	}
 	e.queue = append(e.queue, frame...)
@@ -192,16 +195,20 @@ func (e *exchange) listen(ctx context.Context, x *session, channel string) error
 	e.mu.Lock()
 	if e.conn == nil {
 		e.mu.Unlock()
-		shard := e.srv.ex.Snapshot().State().DefaultShard
-		conn, release, err := e.srv.ex.Connect(ctx, shard)
+		snap := e.srv.ex.Snapshot()
+		conn, release, err := e.srv.ex.Connect(ctx, snap.State().DefaultShard)
 		if err != nil {
 			return err
 		}
 		e.mu.Lock()
 		if e.conn == nil {
-			e.conn, e.release = conn, release
-			e.srv.wg.Add(1)
-			go e.receive(conn)
+			e.conn, e.release, e.moved = conn, release, false
+			open, end := context.WithCancel(context.Background())
+			e.srv.wg.Go(func() { e.follow(open, conn, snap) })
+			e.srv.wg.Go(func() {
+				defer end()
+				e.receive(conn)
+			})
 		} else {
 			defer release(false)
 		}
@@ -276,9 +283,22 @@ func (e *exchange) leave(x *session, channel string) {
 	}
 }
 
+// follow ends the conversation when its shard is the default shard no more, or with ctx.
+func (e *exchange) follow(ctx context.Context, conn engine.Conn, snap *shardmap.Snapshot) {
+	shard := snap.State().DefaultShard
+	for e.srv.ex.AwaitNewer(ctx, snap.Version()) == nil {
+		if snap = e.srv.ex.Snapshot(); snap.State().DefaultShard != shard {
+			e.mu.Lock()
+			e.moved = e.moved || e.conn == conn
+			e.mu.Unlock()
+			_ = conn.Close() // receive ends by it
+			return
+		}
+	}
+}
+
 // receive reads the conversation until it ends.
 func (e *exchange) receive(conn engine.Conn) {
-	defer e.srv.wg.Done()
 	for {
 		b, err := conn.Receive()
 		if err != nil {
@@ -295,6 +315,10 @@ func (e *exchange) receive(conn engine.Conn) {
 		}
 	}
 	e.conn, e.release, e.answers, e.sessions = nil, nil, nil, nil
+	why := "the connection that they come by broke"
+	if e.moved {
+		why = "they come by another shard now"
+	}
 	e.mu.Unlock()
 	release(true)
 	for _, a := range answers {
@@ -304,7 +328,7 @@ func (e *exchange) receive(conn engine.Conn) {
 	}
 	for x := range heard {
 		x.ears.mu.Lock()
-		x.ears.lost = true
+		x.ears.lost = why
 		x.ears.mu.Unlock()
 		x.wakeUp()
 	}

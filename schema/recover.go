@@ -242,7 +242,7 @@ func (o RecoverOptions) compare(ctx context.Context, snap *shardmap.Snapshot, re
 	if err := tx.lock(ctx); err != nil {
 		f := trouble(snap.State().DefaultShard, err, "tables and guards were not compared")
 		if sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
-			f.Level = levelWarning
+			f.Level, f.Later = levelWarning, true
 		}
 		return []Finding{f}, nil
 	}
@@ -552,7 +552,7 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 		good = false
 		f := Finding{Level: levelError, Shard: shard, Table: name, What: "the guard of " + name + " on " + shard + " " + why, Next: repairCommand}
 		if !guarded && c.readElsewhere(ctx) {
-			f.Level, f.Next = levelWarning, "wait a moment, then: "+repairCommand
+			f.Level, f.Next, f.Later = levelWarning, "wait a moment, then: "+repairCommand, true
 			f.What += ", and stays until no router reads from the former default shard"
 			c.found = append(c.found, f)
 			return good, true

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/crashpoint"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -36,8 +39,10 @@ type CopyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table,
 // A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. copyRows
 // makes a table's rows those of the other shard and compares both; ahead, while they change, it need not compare. await returns when every member has acknowledged a version of the map.
 //
-// Errors: 42704 for an unknown shard; 0A000 for whole tables that cannot be made there; 55P03 when a table was not to be locked in
-// time; 40001 when another change came in between; those of copyRows and await.
+// Before any is closed all tables and views are made on the new shard in a transaction that is rolled back.
+//
+// Errors: 42704 for an unknown shard; 0A000 for whole tables and views that cannot be made there, with nothing changed; 55P03 when
+// a table was not to be locked in time; 40001 when another change came in between; those of copyRows and await.
 func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await func(ctx context.Context, version uint64) error) error {
 	o = o.withDefaults()
 	snap, err := o.Directory.Load(ctx)
@@ -48,6 +53,9 @@ func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await 
 		return sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", to).WithHint("see: cleave shard list")
 	}
 	if snap.State().DefaultShard != to {
+		if err := Rehearse(ctx, o, to); err != nil {
+			return err
+		}
 		made, err := copyAhead(ctx, o, snap, to, copyRows)
 		if err != nil && (ctx.Err() != nil || errors.Is(err, errCrash)) {
 			return err
@@ -100,6 +108,7 @@ func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await 
 
 // stop is where tests stop a change that is no transaction.
 func (o Options) stop(step string) error {
+	crashpoint.Step(o.Actor)
 	if o.step == nil {
 		return nil
 	}
@@ -135,6 +144,69 @@ func locked(ctx context.Context, o Options) (*Tx, *part, error) {
 		return nil, nil, err
 	}
 	return t, t.part(t.base.State().DefaultShard), nil
+}
+
+// Bounds of taking the locks of two SQLite files together.
+const (
+	bothWait  = 100 * time.Millisecond // for the second one
+	bothMax   = 30 * time.Second       // for all tries
+	bothPause = 20 * time.Millisecond  // the shortest pause between two
+)
+
+// both runs f in a transaction that has the locks of the default shard, which keep schema changes out, and of another shard. Where that
+// is a SQLite file its lock is that of everything in it, and whoever writes to both may have one and wait for the other. So the
+// second one is waited for with little patience, and the next try begins with it.
+func (o Options) both(ctx context.Context, to string, f func(t *Tx, from *part) error) error {
+	began := time.Now()
+	for try := 0; ; try++ {
+		err := o.bothOnce(ctx, to, try%2 == 1, f)
+		if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable || time.Since(began) > bothMax {
+			return err
+		}
+		pause := bothPause << min(try, 4)
+		select {
+		case <-time.After(pause + rand.N(pause)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *Tx, from *part) error) error {
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return directoryError(err)
+	}
+	t, err := Begin(ctx, o, snap)
+	if err != nil {
+		return err
+	}
+	defer t.Rollback(ctx)
+	take := []func() error{func() error { return t.lock(ctx) }, func() error {
+		p, err := t.open(ctx, to)
+		if err != nil {
+			return err
+		}
+		return t.mark(ctx, p)
+	}}
+	if first {
+		slices.Reverse(take)
+	}
+	for i, name := range map[bool][]string{false: {snap.State().DefaultShard, to}, true: {to, snap.State().DefaultShard}}[first] {
+		if def, _ := snap.Shard(name); i == 1 && def != nil && def.Engine != enginePostgres {
+			p, err := t.open(ctx, name)
+			if err != nil {
+				return err
+			}
+			if _, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", bothWait.Milliseconds())); err != nil {
+				return err
+			}
+		}
+		if err := take[i](); err != nil {
+			return err
+		}
+	}
+	return f(t, t.part(t.base.State().DefaultShard))
 }
 
 // closing locks the whole tables and sets or drops the guard that refuses every write.
@@ -191,6 +263,28 @@ func openWhole(ctx context.Context, o Options) error {
 		return err
 	}
 	return t.Commit(ctx)
+}
+
+// Rehearse makes the whole tables and views on another shard, as Rehome does, in a transaction that is rolled back.
+// Its errors are those of Rehome; nothing is changed by it.
+func Rehearse(ctx context.Context, o Options, to string) error {
+	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error {
+		d, statements, err := t.carried(ctx, from, wholeTables(t.base))
+		if err != nil {
+			return err
+		}
+		p, err := t.open(ctx, to)
+		if err != nil {
+			return err
+		}
+		if err := t.makeCarried(ctx, p, d, statements); err != nil {
+			return err
+		}
+		if err := t.alike(ctx, p, d); err != nil {
+			return err
+		}
+		return t.views(ctx, p)
+	})
 }
 
 // copyAhead makes the whole tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
@@ -264,6 +358,21 @@ func (t *Tx) makeCarried(ctx context.Context, p *part, d *distribution, statemen
 	return nil
 }
 
+// alike compares the tables that were made with those that they were made from.
+func (t *Tx) alike(ctx context.Context, p *part, d *distribution) error {
+	for i, n := range d.Tables {
+		desc, err := t.describe(ctx, p, n.TableName)
+		if err != nil {
+			return err
+		}
+		if diff := differs(d.descs[i], desc); diff != "" {
+			return sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", d.tables[i].QualifiedName(), p.shard, diff).OnShard(p.shard).
+				WithHint("alter it through the router to what both engines have")
+		}
+	}
+	return nil
+}
+
 // fillCarried copies the rows.
 func (t *Tx) fillCarried(ctx context.Context, from, p *part, d *distribution, statements []Statement, copyRows CopyRows, ahead bool) error {
 	// In the order in which they were made: what a foreign key refers to comes first.
@@ -298,11 +407,10 @@ func (t *Tx) stands(ctx context.Context, p *part, d *distribution, statements, m
 // carry copies the whole tables, or what has changed since they were copied ahead, and changes the map, while schema changes
 // are kept out.
 func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []Statement) error {
-	t, from, err := locked(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer t.Rollback(ctx)
+	return o.both(ctx, to, func(t *Tx, from *part) error { return t.carry(ctx, from, to, copyRows, made) })
+}
+
+func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows, made []Statement) error {
 	names := wholeTables(t.base)
 	d, statements, err := t.carried(ctx, from, names)
 	if err != nil {
@@ -323,15 +431,8 @@ func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []
 		}
 	}
 	state := t.base.State().Clone()
-	for i, n := range names {
-		desc, err := t.describe(ctx, p, n)
-		if err != nil {
-			return err
-		}
-		if diff := differs(d.descs[i], desc); diff != "" {
-			return sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", d.tables[i].QualifiedName(), to, diff).OnShard(to).
-				WithHint("alter it through the router to what both engines have")
-		}
+	if err := t.alike(ctx, p, d); err != nil {
+		return err
 	}
 	if err := t.fillCarried(ctx, from, p, d, statements, copyRows, false); err != nil {
 		return err
@@ -343,7 +444,7 @@ func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []
 		return err
 	}
 	// What the default shard has noted is done here as well.
-	entries, err := History(ctx, o.Directory, 0)
+	entries, err := History(ctx, t.opts.Directory, 0)
 	if err != nil {
 		return err
 	}
@@ -360,7 +461,8 @@ func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []
 	if err := t.step("carried", to); err != nil {
 		return err
 	}
-	if _, err := t.run(ctx, p, "COMMIT"); err != nil {
+	// The lock's note is of no change.
+	if _, err := t.run(ctx, p, "DELETE FROM cleave_internal.schema_change WHERE id = "+quote(t.id)+"; COMMIT"); err != nil {
 		return err
 	}
 	p.done = true
@@ -368,7 +470,7 @@ func carry(ctx context.Context, o Options, to string, copyRows CopyRows, made []
 		return err
 	}
 	state.DefaultShard, state.DefaultEpoch = to, t.base.Version()+1
-	_, err = o.Directory.Update(ctx, shardmap.Change{Expect: t.base.Version(), By: o.Actor, Why: fmt.Sprintf("the default shard is %s, no longer %s", to, from.shard), Op: OpDefault}, state)
+	_, err = t.opts.Directory.Update(ctx, shardmap.Change{Expect: t.base.Version(), By: t.opts.Actor, Why: fmt.Sprintf("the default shard is %s, no longer %s", to, from.shard), Op: OpDefault}, state)
 	if err != nil {
 		return directoryError(err)
 	}

@@ -73,4 +73,6 @@ type Finding struct {
 	Done string `json:"done,omitempty"`
 	// Next is the command to run; empty if nothing is left to do.
 	Next string `json:"next,omitempty"`
+	// Later says that time alone will let another Recover do it.
+	Later bool `json:"-"`
 }

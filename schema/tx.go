@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/crashpoint"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -283,6 +284,7 @@ func (t *Tx) runNotices(ctx context.Context, p *part, sql string) (*engine.Resul
 }
 
 func (t *Tx) step(name, shard string) error {
+	crashpoint.Step(t.opts.Actor)
 	if t.opts.step == nil {
 		return nil
 	}

@@ -347,6 +347,20 @@ func runOperations(t *testing.T, h Harness) {
 		before := rows()
 		c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '5'`, `UPDATE "Row s" SET v = 1`, `DELETE FROM "Row s"`, `INSERT INTO "Row s" VALUES (1, 1)`, `TRUNCATE "Row s"`, `ROLLBACK`)
 		same(t, "rows", rows(), before)
+		// Two are good, while one takes the place of the other.
+		setGuard(t, c, engine.Guard{Schema: "public", Table: "Row s", Owned: keyspace.Ownership{Keyspace: "ks", Epoch: 6}, Also: 5})
+		for epoch, good := range map[string]bool{"4": false, "5": true, "6": true, "0": false} {
+			for _, sql := range []string{`UPDATE "Row s" SET v = 1 WHERE "the key" = 6`, `TRUNCATE "Row s"`} {
+				c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '`+epoch+`'`)
+				if good {
+					c.do(sql)
+				} else {
+					c.refused(sql, sqlstate.NotOwner)
+				}
+				c.do(`ROLLBACK`)
+			}
+		}
+		same(t, "rows", rows(), before)
 	})
 	t.Run("nothing may change", func(t *testing.T) {
 		setGuard(t, c, engine.Guard{Schema: "public", Table: "Row s", Owned: keyspace.Ownership{Keyspace: "ks"}})

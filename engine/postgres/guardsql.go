@@ -474,13 +474,22 @@ DETAIL := 'A shard key cannot be NULL.', SCHEMA := TG_TABLE_SCHEMA, TABLE := TG_
 		literal(string(sqlstate.NotOwner)), literal(engine.RefusalMessage), literal(s.refusal.Detail()+", position "), s.place(row), literal(engine.RefusalHint))
 }
 
+// said is the condition that the session has said an epoch with which it may write.
+func (s *guardSQL) said() string {
+	list := fmt.Sprintf("'%d'", s.g.Owned.Epoch)
+	if s.g.Also > 0 {
+		list += fmt.Sprintf(", '%d'", s.g.Also)
+	}
+	return "pg_catalog.current_setting('cleave.guard_epoch', true) IN (" + list + ")"
+}
+
 // rows returns the body of the row trigger's function.
 func (s *guardSQL) rows() string {
 	var b strings.Builder
 	if len(s.g.ShardKey) == 0 {
 		b.WriteString("BEGIN\n")
 		if s.g.Owned.Epoch > 0 {
-			fmt.Fprintf(&b, "IF pg_catalog.current_setting('cleave.guard_epoch', true) = '%d' THEN\nIF TG_OP = 'DELETE' THEN RETURN OLD; END IF;\nRETURN NEW;\nEND IF;\n", s.g.Owned.Epoch)
+			b.WriteString("IF " + s.said() + " THEN\nIF TG_OP = 'DELETE' THEN RETURN OLD; END IF;\nRETURN NEW;\nEND IF;\n")
 		}
 		s.refuseAll(&b, engine.RefusalReadOnly)
 		b.WriteString("END")
@@ -504,7 +513,7 @@ func (s *guardSQL) truncate() string {
 	var b strings.Builder
 	b.WriteString("BEGIN\n")
 	if len(s.g.ShardKey) > 0 || s.g.Owned.Epoch > 0 {
-		fmt.Fprintf(&b, "IF pg_catalog.current_setting('cleave.guard_epoch', true) = '%d' THEN RETURN NULL; END IF;\n", s.g.Owned.Epoch)
+		b.WriteString("IF " + s.said() + " THEN RETURN NULL; END IF;\n")
 	}
 	s.refuseAll(&b, engine.RefusalTruncate)
 	b.WriteString("END")

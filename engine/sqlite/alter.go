@@ -503,7 +503,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 		}
 	}
 	for _, d := range list {
-		if d.Guard != nil && (len(d.Guard.Columns) == 0 && d.Guard.Epoch == 0 || c.settings.get("cleave.guard_epoch") != strconv.FormatUint(d.Guard.Epoch, 10)) {
+		if d.Guard != nil && (len(d.Guard.Columns) == 0 && d.Guard.Epoch == 0 || !d.Guard.said(c.settings.get("cleave.guard_epoch"))) {
 			e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalTruncate)
 			e.Detail = engine.Refusal{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}.Detail()
 			e.Hint, e.Schema, e.Table = engine.RefusalHint, d.Schema, d.Name

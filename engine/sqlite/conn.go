@@ -80,6 +80,9 @@ type Conn struct {
 	tx      txState
 	touched touched
 	group   uint64 // see SetGroup; guarded by turns
+	// locks and waits are what WriteLock says; guarded by turns.
+	locks   bool
+	waits   time.Time
 	unwatch func() // ends the watch over rows
 	// sets are what cleave_member knows beside captures.
 	sets []*rowSet

@@ -284,7 +284,7 @@ func (s *Shard) Discard() error {
 		return nil
 	}
 	errs := []error{s.Close()}
-	for _, end := range []string{"", "-wal", "-shm", "-journal"} {
+	for _, end := range []string{"", "-wal", "-shm", "-journal", turnstileEnd} {
 		if err := os.Remove(s.path + end); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -38,11 +38,19 @@ func (t *translator) routerFunction(f *pg.FuncCall, name string) (e expr, ok boo
 		e.typ, e.sql = oidUUID, "cleave_uuidv7()"
 	case name == "next_id" && len(f.Args) == 0:
 		e.sql = "cleave_router_value('')"
-	case name == "nextval" && (len(f.Args) == 1 || len(f.Args) == 2) && f.Args[0].GetAConst().GetSval() != nil:
-		e.sql = "cleave_router_value(" + quoteText(f.Args[0].GetAConst().GetSval().Sval) + ")"
+	case name == "nextval" && (len(f.Args) == 1 || len(f.Args) == 2) && constText(f.Args[0]) != nil:
+		e.sql = "cleave_router_value(" + quoteText(constText(f.Args[0]).Sval) + ")"
 	default:
 		return e, false
 	}
 	t.volatile++
 	return e, true
+}
+
+// constText is a text constant, also with the cast to text by which PostgreSQL prints it; nil for all else.
+func constText(n *pg.Node) *pg.String {
+	if c := n.GetTypeCast(); c != nil && builtinName(c.TypeName) == "text" {
+		n = c.Arg
+	}
+	return n.GetAConst().GetSval()
 }

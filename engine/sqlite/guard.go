@@ -23,6 +23,12 @@ type guardDef struct {
 	Keyspace string   `json:"keyspace"`
 	Seed     int64    `json:"seed"`
 	Epoch    uint64   `json:"epoch"`
+	Also     uint64   `json:"also,omitempty"`
+}
+
+// said reports whether an epoch that a session has said is one with which rows without a shard key may be changed.
+func (g *guardDef) said(epoch string) bool {
+	return g.Epoch > 0 && epoch == strconv.FormatUint(g.Epoch, 10) || g.Also > 0 && epoch == strconv.FormatUint(g.Also, 10)
 }
 
 // The ownership table. kind: 'i' interval of hash positions [low, high] both
@@ -80,11 +86,12 @@ func defGuards() {
 		v.guardKeys.buf = keyspace.AppendOrdered(v.guardKeys.buf[:0], k)
 		return blobV(string(v.guardKeys.buf))
 	})
-	// cleave_refuse(table, keyspace, epoch, strategy, seed, types, columns...) raises ZC001.
+	// cleave_refuse(table, keyspace, epoch, strategy, seed, types, columns...) raises ZC001. Without columns
+	// the seed is the other epoch.
 	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (datum, error) {
 		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
 		cols := a[6:]
-		if len(cols) == 0 && r.Epoch > 0 && v.conn.settings.get("cleave.guard_epoch") == strconv.FormatUint(r.Epoch, 10) {
+		if both := (&guardDef{Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(v.conn.settings.get("cleave.guard_epoch")) {
 			return intV(0)
 		}
 		e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalMessage)
@@ -159,6 +166,9 @@ func (c *Conn) setGuard(g engine.Guard) error {
 	}
 	n := d.clone()
 	def := &guardDef{Columns: g.ShardKey, Strategy: string(g.Owned.Strategy), Keyspace: g.Owned.Keyspace, Seed: g.Owned.Seed, Epoch: g.Owned.Epoch}
+	if len(g.ShardKey) == 0 {
+		def.Also, def.Seed = g.Also, int64(g.Also)
+	}
 	var types []string
 	for i, name := range g.ShardKey {
 		col := d.column(name)

@@ -338,7 +338,8 @@ func noPrepared(gid string) error {
 
 // endPreparedOn does not queue with the writers: they wait for it.
 func (c *Conn) endPreparedOn(db *sqlite.Conn, gid string, commit bool) error {
-	if err := c.lockFile(func() error { return run(db, "BEGIN IMMEDIATE") }, time.Now().Add(c.busyTimeout()), 5*time.Millisecond); err != nil {
+	defer c.waited(false)
+	if err := c.lockFile(func() error { return run(db, "BEGIN IMMEDIATE") }, time.Now().Add(c.busyTimeout())); err != nil {
 		return err
 	}
 	locks, err := text1(db, "SELECT locks FROM cleave_prepared WHERE gid = "+quoteText(gid))

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,6 +126,58 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 	if r := mustExec(t, open(t, shards[1]), "SELECT v FROM n"); r.Rows[0][0].String != fmt.Sprint(4*each) {
 		t.Fatalf("v = %v", r.Rows)
+	}
+
+	// Another process is one that does not queue here; another name of the file is as good. It has one writer, and
+	// gets its turns among those of four, who never let the file go.
+	path, _, _ := strings.Cut(strings.TrimPrefix(url, "file:"), "?")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(path), link); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, openURL(t, "file:"+filepath.Join(link, filepath.Base(path))+"?busy_timeout=30s"))
+	var over atomic.Bool
+	var many atomic.Int64
+	var worst int64
+	for range 4 {
+		c := open(t, shards[0])
+		wg.Go(func() {
+			for !over.Load() {
+				if _, err := engine.Exec(c, "BEGIN; UPDATE n SET v = v + 1 WHERE id = 1; SELECT count(*) FROM generate_series(1, 2000); COMMIT"); err != nil {
+					t.Error(err)
+					return
+				}
+				many.Add(1)
+			}
+		})
+	}
+	for many.Load() < 4 && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	for range each {
+		before := many.Load()
+		mustExec(t, other, "UPDATE n SET v = v + 1 WHERE id = 1")
+		worst = max(worst, many.Load()-before)
+	}
+	over.Store(true)
+	wg.Wait()
+	t.Logf("at most %d others went first", worst)
+	if worst > 8 {
+		t.Errorf("a process that waits for the write lock is overtaken %d times", worst)
+	}
+
+	// A transaction with a snapshot waits for a writer of another process as well: it may be the latest when that one has ended.
+	first := open(t, shards[0])
+	mustExec(t, first, "BEGIN; UPDATE n SET v = 0")
+	mustExec(t, other, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT v FROM n")
+	wrote := make(chan error, 1)
+	go func() { _, err := engine.Exec(other, "UPDATE n SET v = 1; COMMIT"); wrote <- err }()
+	for waits := (time.Time{}); waits.IsZero() && len(wrote) == 0; time.Sleep(time.Millisecond) {
+		_, waits = other.(engine.Grouped).WriteLock()
+	}
+	mustExec(t, first, "ROLLBACK")
+	if err := <-wrote; err != nil {
+		t.Errorf("a snapshot's first write, while another process was writing: %v", err)
 	}
 }
 

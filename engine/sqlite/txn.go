@@ -64,13 +64,15 @@ func (t *txState) status() byte {
 }
 
 // writerQueue lets the writers of one process wait for each other in order,
-// where SQLite alone would have them poll.
+// where SQLite alone would have them poll. The first of them is the process's one at the
+// turnstile, where the processes wait for each other.
 type writerQueue struct {
 	path string
 	refs int
 	slot chan struct{}
 	// holder has the turn; it is guarded by turns.
 	holder *Conn
+	gate   turnstile // of who has the slot
 
 	mu    sync.Mutex
 	ended chan struct{} // closed when a prepared transaction ends here
@@ -101,6 +103,7 @@ func (q *writerQueue) leave() {
 	defer writerQueues.mu.Unlock()
 	if q.refs--; q.refs == 0 {
 		delete(writerQueues.m, q.path)
+		q.gate.close()
 	}
 }
 
@@ -175,16 +178,30 @@ func (c *Conn) beginWrite() error {
 	if c.tx.wrote {
 		return nil
 	}
+	err := c.takeLock()
+	c.waited(err == nil)
+	return err
+}
+
+// takeLock makes the transaction the file's writer, for which it waits at most the lock timeout.
+func (c *Conn) takeLock() error {
+	deadline := time.Now().Add(c.busyTimeout())
 	if !c.tx.queued && c.writers != nil {
-		if err := c.waitTurn(); err != nil {
+		if err := c.waitTurn(deadline); err != nil {
 			return err
 		}
 		c.tx.queued = true
 	}
+	if c.writers != nil {
+		if err := c.passGate(deadline); err != nil {
+			return err
+		}
+		defer c.writers.gate.leave()
+	}
 	if c.tx.sqlite == sqliteBegun {
 		// The snapshot is kept: SQLite itself refuses if it is not the latest.
 		c.tx.wrote = true
-		if err := c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'"); err != nil {
+		if err := c.lockFile(func() error { return c.cachedExec("UPDATE cleave_meta SET value = value WHERE key = 'lock'") }, deadline); err != nil {
 			return err
 		}
 		if gid, err := c.holder(); err != nil || gid == "" {
@@ -197,8 +214,8 @@ func (c *Conn) beginWrite() error {
 		c.genStmt.Reset()
 		c.tx.sqlite = sqliteIdle
 	}
-	for deadline := time.Now().Add(c.busyTimeout()); ; {
-		if err := c.lockFile(func() error { return c.cachedExec("BEGIN IMMEDIATE") }, deadline, 50*time.Millisecond); err != nil {
+	for {
+		if err := c.lockFile(func() error { return c.cachedExec("BEGIN IMMEDIATE") }, deadline); err != nil {
 			return err
 		}
 		gid, err := c.holder()
@@ -214,6 +231,7 @@ func (c *Conn) beginWrite() error {
 		if c.writers == nil {
 			return preparedTimeout(gid)
 		}
+		c.waitsNow()
 		if err := c.awaitPrepared(deadline); err != nil {
 			return err
 		}
@@ -225,10 +243,13 @@ func (c *Conn) beginWrite() error {
 	return c.replaySavepoints()
 }
 
-// lockFile takes the file's write lock with begin, for which it tries again until
-// the deadline, with pauses of at most longest.
-func (c *Conn) lockFile(begin func() error, deadline time.Time, longest time.Duration) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, longest) {
+// lockPoll bounds the pause between two tries to take a file's write lock. Few try at a time: whoever
+// is at the turnstile, and what ends prepared transactions.
+const lockPoll = 4 * time.Millisecond
+
+// lockFile takes the file's write lock with begin, for which it tries again until the deadline.
+func (c *Conn) lockFile(begin func() error, deadline time.Time) error {
+	for wait := 250 * time.Microsecond; ; wait = min(2*wait, lockPoll) {
 		err := begin()
 		if err == nil {
 			return nil
@@ -236,6 +257,7 @@ func (c *Conn) lockFile(begin func() error, deadline time.Time, longest time.Dur
 		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy || sqlite.ErrCode(err) == sqlite.ResultBusySnapshot || time.Now().After(deadline) {
 			return err
 		}
+		c.waitsNow()
 		select {
 		case <-c.interruptChan():
 			return sqlite.ResultInterrupt.ToError()
@@ -244,14 +266,53 @@ func (c *Conn) lockFile(begin func() error, deadline time.Time, longest time.Dur
 	}
 }
 
+// passGate waits at the turnstile.
+func (c *Conn) passGate(deadline time.Time) error {
+	for wait := 250 * time.Microsecond; !c.writers.gate.enter(c.writers.path); wait = min(2*wait, lockPoll) {
+		if time.Now().After(deadline) {
+			return lockTimeout()
+		}
+		c.waitsNow()
+		select {
+		case <-c.interruptChan():
+			return sqlite.ResultInterrupt.ToError()
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// waitsNow notes that the conversation waits for the write lock, if it has not been noted.
+func (c *Conn) waitsNow() {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	if c.waits.IsZero() {
+		c.waits = time.Now()
+	}
+}
+
+// waited notes that the conversation waits no more, and whether it is the file's writer now.
+func (c *Conn) waited(locks bool) {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	c.locks, c.waits = locks, time.Time{}
+}
+
+// WriteLock implements engine.Grouped.
+func (c *Conn) WriteLock() (has bool, waits time.Time) {
+	turns.mu.Lock()
+	defer turns.mu.Unlock()
+	return c.locks, c.waits
+}
+
 func (c *Conn) interruptChan() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.interrupt
 }
 
-// waitTurn takes the process's turn to write, for at most the lock timeout.
-func (c *Conn) waitTurn() error {
+// waitTurn takes the process's turn to write, until the deadline.
+func (c *Conn) waitTurn(deadline time.Time) error {
 	q := c.writers
 	select {
 	case q.slot <- struct{}{}:
@@ -263,7 +324,7 @@ func (c *Conn) waitTurn() error {
 		return err
 	}
 	defer c.awaits(nil)
-	timer := time.NewTimer(c.busyTimeout())
+	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	select {
 	case q.slot <- struct{}{}:
@@ -332,6 +393,9 @@ func (c *Conn) awaits(q *writerQueue) error {
 		return e
 	}
 	turns.waiting[c] = q
+	if c.waits.IsZero() {
+		c.waits = time.Now()
+	}
 	return nil
 }
 
@@ -499,7 +563,7 @@ func (c *Conn) rollbackSQLite() {
 func (c *Conn) releaseTurn() {
 	if c.tx.queued {
 		turns.mu.Lock()
-		c.writers.holder = nil
+		c.writers.holder, c.locks = nil, false
 		turns.mu.Unlock()
 		<-c.writers.slot
 		c.tx.queued = false

@@ -27,6 +27,10 @@ import (
 // transaction in it gives way. What does not wait pays nothing.
 
 const (
+	// fileLook is how long a writer of one SQLite file waits for another before it looks, if cleave.deadlock_timeout is not
+	// shorter: all who write to these files wait with it. fileLookMax bounds the pauses between its looks.
+	fileLook    = 50 * time.Millisecond
+	fileLookMax = 400 * time.Millisecond
 	// waitsMax bounds the transactions that are compared.
 	waitsMax    = 1000
 	waitsPrefix = "waits/"
@@ -34,8 +38,24 @@ const (
 
 // waiting is the record of a transaction that waits.
 type waiting struct {
-	Owner    string    `json:"owner"` // of the transaction, see ownerOf
-	Backends []backend `json:"backends"`
+	Owner    string     `json:"owner"` // of the transaction, see ownerOf
+	Backends []backend  `json:"backends,omitempty"`
+	Files    *fileWaits `json:"files,omitempty"`
+}
+
+// fileWaits say which write locks of SQLite shards a transaction has, and for which it waits.
+type fileWaits struct {
+	Has   []string `json:"has"`
+	Waits []string `json:"waits"` // one, or those that the cutover needs for which it waits
+	Since int64    `json:"since"` // of the wait, in Unix nanoseconds
+	Said  int      `json:"said"`  // how often this was said
+	// Passive: it waits for a cutover, and does not look for rings itself. It gives way to nobody: another one in the ring does.
+	Passive bool `json:"passive,omitempty"`
+}
+
+// edge names the wait of a transaction for files.
+func (f *fileWaits) edge(id string) string {
+	return strings.Join(f.Waits, ",") + " " + id + " " + strconv.FormatInt(f.Since, 10)
 }
 
 type backend struct {
@@ -66,7 +86,7 @@ func (c *Conn) watchLocks(readOnly bool) *lockWatch {
 		c.waitID = fmt.Sprintf("%016x-%s", time.Now().UnixNano(), id)
 	}
 	wait := c.shared.defaults.deadlockTimeout(c.host.Settings())
-	w.timer = time.AfterFunc(wait, func() { c.shared.transactions.watch(ctx, c, w, wait, c.waitID) })
+	w.timer = time.AfterFunc(min(wait, fileLook), func() { c.shared.transactions.watch(ctx, c, w, wait, c.waitID) })
 	return w
 }
 
@@ -96,42 +116,98 @@ func (c *Conn) backends() []backend {
 	return all
 }
 
+// files is what the conversation says of SQLite files while it waits for one and has another, else nil.
+func (c *Conn) files() *fileWaits {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &fileWaits{}
+	for conn := range c.live {
+		switch has, waits := conn.WriteLock(); {
+		case has:
+			f.Has = append(f.Has, conn.Shard())
+		case !waits.IsZero():
+			f.Waits, f.Since = []string{conn.Shard()}, waits.UnixNano()
+		}
+	}
+	if len(f.Has) == 0 || len(f.Waits) == 0 {
+		return nil
+	}
+	slices.Sort(f.Has)
+	return f
+}
+
+// teller keeps the record of a transaction that waits.
+type teller struct {
+	dir      shardmap.Directory
+	key      string
+	revision uint64
+	record   waiting
+	said     int
+}
+
+// tell says what is so now: of files each time, else if it is new.
+func (t *teller) tell(ctx context.Context, now waiting) error {
+	if now.Files != nil {
+		f := *now.Files
+		f.Said = t.said + 1
+		now.Files = &f
+	} else if t.revision != 0 && t.record.Files == nil && slices.Equal(now.Backends, t.record.Backends) {
+		return nil
+	}
+	value, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	// It is not given up with the statement: what was written has to be known, to be deleted.
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), resolveMax)
+	defer stop()
+	revision, err := t.dir.PutRecord(limit, t.key, value, t.revision)
+	if err != nil {
+		return err
+	}
+	t.revision, t.record = revision, now
+	if now.Files != nil {
+		t.said = now.Files.Said
+	}
+	return nil
+}
+
 // watch looks until ctx ends or the transaction has to give way, with a pause of
-// wait between two looks.
+// wait between two looks, or of less while it waits for a file.
 func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait time.Duration, id string) {
-	var revision uint64
-	var told []backend
-	dir, key := t.ex.Directory(), waitsPrefix+id
-	defer func() {
-		if revision != 0 {
-			limit, stop := context.WithTimeout(context.WithoutCancel(ctx), resolveMax)
-			defer stop()
-			if err := dir.DeleteRecord(limit, key, revision); err != nil && !errors.Is(err, shardmap.ErrNotFound) {
-				t.log.Warn("the record of a waiting transaction was not deleted", telemetry.KeyError, err)
-			}
+	begun := time.Now().Add(-min(wait, fileLook))
+	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + id}
+	defer t.untell(ctx, says)
+	tell := func() bool {
+		now := waiting{Owner: fmt.Sprintf("%x", t.owner), Backends: c.backends(), Files: c.files()}
+		if now.Files == nil && says.revision == 0 && (len(now.Backends) < 2 || time.Since(begun) < wait) {
+			return false
 		}
-	}()
-	for ; ctx.Err() == nil; sleep(ctx, wait) {
-		now := c.backends()
-		if len(now) < 2 {
+		return says.tell(ctx, now) == nil // if not, it is there at the next look, or the statement has ended
+	}
+	for pause := min(wait, fileLook); ctx.Err() == nil; sleep(ctx, pause) {
+		told := tell()
+		if pause = min(2*pause, fileLookMax); says.revision != 0 && says.record.Files == nil {
+			pause = wait
+		} else if left := wait - time.Since(begun); left > 0 {
+			pause = min(pause, left)
+		}
+		if !told {
 			continue
-		}
-		if !slices.Equal(now, told) {
-			value, err := json.Marshal(waiting{Owner: fmt.Sprintf("%x", t.owner), Backends: now})
-			if err != nil {
-				return
-			}
-			r, err := dir.PutRecord(ctx, key, value, revision)
-			if err != nil {
-				continue // it is there again at the next look, or the statement has ended
-			}
-			told, revision = now, r
 		}
 		ring, err := t.ring(ctx, id, nil)
 		if err != nil || !ring.victim(id) {
 			continue
 		}
-		if again, err := t.ring(ctx, id, ring.edges); err != nil || !again.victim(id) {
+		again, err := t.ring(ctx, id, ring.edges)
+		// The others in it say what they wait for at their next looks.
+		for end := time.Now().Add(2 * max(wait, fileLookMax)); ring.files && err == nil && !again.victim(id) && ctx.Err() == nil && time.Now().Before(end); {
+			sleep(ctx, fileLook/2)
+			if tell() {
+				again, err = t.ring(ctx, id, ring.edges)
+			}
+		}
+		if err != nil || !again.victim(id) || ctx.Err() != nil {
 			continue
 		}
 		e := sqlstate.New(sqlstate.DeadlockDetected, "deadlock detected over several shards").
@@ -150,23 +226,62 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 	}
 }
 
+// WriteLocks are the SQLite shards whose writer the transaction is.
+func (c *Conn) WriteLocks() (has []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.live {
+		if has1, _ := conn.WriteLock(); has1 {
+			has = append(has, conn.Shard())
+		}
+	}
+	slices.Sort(has)
+	return has
+}
+
+// AwaitsCutover tells the others, until ctx ends, that a transaction that has the write locks of some SQLite shards waits
+// for a cutover, which in turn needs those of others. Who has one of these, and waits for one of the former, waits in a ring with it.
+func (s *Shared) AwaitsCutover(ctx context.Context, has, needs []string) {
+	t := s.transactions
+	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + fmt.Sprintf("%016x-%s", time.Now().UnixNano(), t.newID())}
+	defer t.untell(ctx, says)
+	now := waiting{Owner: fmt.Sprintf("%x", t.owner), Files: &fileWaits{Has: has, Waits: needs, Since: time.Now().UnixNano(), Passive: true}}
+	for pause := fileLook; sleep(ctx, pause); pause = min(2*pause, fileLookMax) {
+		_ = says.tell(ctx, now) // if not now, at the next look
+	}
+}
+
+// untell deletes the record.
+func (t *Transactions) untell(ctx context.Context, says *teller) {
+	if says.revision == 0 {
+		return
+	}
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), resolveMax)
+	defer stop()
+	if err := says.dir.DeleteRecord(limit, says.key, says.revision); err != nil && !errors.Is(err, shardmap.ErrNotFound) {
+		t.log.Warn("the record of a waiting transaction was not deleted", telemetry.KeyError, err)
+	}
+}
+
 // ring is a set of transactions that all wait for each other.
 type ring struct {
-	members []string // transactions over several shards in it, by id
-	said    []string // for people
-	edges   map[string]bool
+	members []string       // transactions over several shards in it, by id
+	active  []string       // of these, who may give way
+	said    []string       // for people
+	edges   map[string]int // the waits that were seen, and how often those for files were said
+	files   bool           // some of the waits are for SQLite files
 }
 
 // victim reports whether the transaction gives way: the youngest one.
 func (r *ring) victim(id string) bool {
-	return r != nil && len(r.members) > 1 && slices.Max(r.members) == id
+	return r != nil && len(r.members) > 1 && len(r.active) > 0 && slices.Max(r.active) == id
 }
 
 const locksSQL = "SELECT l.pid, b.pid, l.waitstart::text FROM pg_catalog.pg_locks AS l, pg_catalog.unnest(pg_catalog.pg_blocking_pids(l.pid)) AS b(pid) WHERE NOT l.granted"
 
 // ring returns the ring that a transaction is in, nil if there is none. known, if it
-// is not nil, are the only waits that count.
-func (t *Transactions) ring(ctx context.Context, id string, known map[string]bool) (*ring, error) {
+// is not nil, are the only waits that count, those for files if they were said again.
+func (t *Transactions) ring(ctx context.Context, id string, known map[string]int) (*ring, error) {
 	ctx, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()
 	records, err := t.ex.Directory().Records(ctx, waitsPrefix, "", waitsMax)
@@ -175,6 +290,8 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]boo
 	}
 	owner := map[string]string{} // process -> transaction
 	on := map[string]bool{}
+	waits := map[string]*fileWaits{}
+	writer := map[string][]string{} // file -> transactions; more than one while a record is old
 	for _, r := range records {
 		var w waiting
 		if json.Unmarshal(r.Value, &w) != nil {
@@ -183,6 +300,13 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]boo
 		for _, b := range w.Backends {
 			owner[b.String()] = strings.TrimPrefix(r.Key, waitsPrefix)
 			on[b.Shard] = true
+		}
+		if w.Files != nil {
+			tx := strings.TrimPrefix(r.Key, waitsPrefix)
+			waits[tx] = w.Files
+			for _, f := range w.Files.Has {
+				writer[f] = append(writer[f], tx)
+			}
 		}
 	}
 	var shards []shardmap.Shard
@@ -210,18 +334,31 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]boo
 		return shard + "/" + pid // a transaction on one shard
 	}
 	next := map[string][]string{}
-	edges := map[string]bool{}
+	edges := map[string]int{}
 	said := map[[2]string]string{}
 	for i, s := range shards {
 		for _, row := range rows[i] {
 			key := s.Name + " " + row[0].String + " " + row[1].String + " " + row[2].String
-			if row[1].String == "0" || known != nil && !known[key] {
+			if _, ok := known[key]; row[1].String == "0" || known != nil && !ok {
 				continue // prepared transactions are ended by their router or by recovery
 			}
-			edges[key] = true
+			edges[key] = 0
 			a, b := node(s.Name, row[0].String), node(s.Name, row[1].String)
 			next[a] = append(next[a], b)
 			said[[2]string{a, b}] = fmt.Sprintf("process %s waits for process %s on %s", row[0].String, row[1].String, s.Name)
+		}
+	}
+	for tx, f := range waits {
+		key := f.edge(tx)
+		if n, ok := known[key]; known != nil && (!ok || f.Said <= n) {
+			continue
+		}
+		edges[key] = f.Said
+		for _, shard := range f.Waits {
+			for _, b := range writer[shard] {
+				next[tx] = append(next[tx], b)
+				said[[2]string{tx, b}] = "a writer of " + strings.Join(f.Has, ", ") + " waits for the file of " + shard
+			}
 		}
 	}
 	from, to := reach(next, id), reach(reverse(next), id)
@@ -229,6 +366,10 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]boo
 	for n := range from {
 		if to[n] && !strings.Contains(n, "/") {
 			out.members = append(out.members, n)
+			if waits[n] == nil || !waits[n].Passive {
+				out.active = append(out.active, n)
+			}
+			out.files = out.files || waits[n] != nil
 		}
 	}
 	if len(out.members) < 2 {

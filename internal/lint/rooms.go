@@ -78,6 +78,8 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
 	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring"}},
 	"internal/pipe":     {nil, []string{client}},
+	// Of programs that are built for test/crash.
+	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client}},
 	"internal/lint":     {nil, nil},

@@ -13,7 +13,8 @@
 // When the process that started a server is killed with SIGKILL, the server
 // goes on. It is found again by the file "cleave.pid" in the data folder, which
 // holds the process id of the server that localpg started there. The next Start
-// on the folder stops it (fast shutdown: open transactions are rolled back,
+// on the folder takes it over if it would be started with the same program and arguments now. Else it stops it
+// (fast shutdown: open transactions are rolled back,
 // committed rows are kept) and starts it anew with the settings now asked for.
 // A server in the folder that localpg did not start is never touched: Start
 // refuses with 55006.
@@ -22,7 +23,8 @@
 //	stopped --------------- start, wait until ready ---> running (ours)
 //	running (ours) -------- Stop ---------------------> stopped
 //	running (ours) -------- our process is killed -----> running (orphan)
-//	running (orphan) ------ Start stops it ------------> stopped
+//	running (orphan) ------ Start, nothing differs ----> running (ours)
+//	running (orphan) ------ Start, something differs --> stopped
 //	running (not ours) ---- Start ---------------------> refused, 55006
 //
 // # Users

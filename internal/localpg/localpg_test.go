@@ -214,11 +214,28 @@ func TestServerThatOutlivedItsProcess(t *testing.T) {
 		t.Fatalf("the other's server answers %q", got)
 	}
 
-	// Ours: it is stopped, and started with what is asked for now.
+	// Ours, and as it would be started now: it goes on.
 	if err := os.WriteFile(own, mark, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, localpg.Options{DataDir: dir, Settings: map[string]string{"work_mem": "5MB"}})
+	s := start(t, localpg.Options{DataDir: dir})
+	if s.PID() != pid || s.URL("postgres") != url {
+		t.Fatalf("it is process %d at %s, not %d at %s", s.PID(), s.URL("postgres"), pid, url)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	if err := s.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, 0); err == nil {
+		if b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); !strings.Contains(string(b), ") Z") {
+			t.Fatal("it was stopped and runs")
+		}
+	}
+
+	// With other settings it is stopped, and started anew.
+	pid, _ = killedChild(t, dir)
+	s = start(t, localpg.Options{DataDir: dir, Settings: map[string]string{"work_mem": "5MB"}})
 	if s.PID() == pid {
 		t.Fatal("it is the same process")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 // postmaster is what postmaster.pid says (PostgreSQL sources, pidfile.h).
 type postmaster struct {
 	pid    int
+	port   int    // 0: not written yet
 	status string // "starting", "stopping", "ready", "standby"; "" not written yet
 }
 
@@ -35,10 +37,49 @@ func readPostmaster(dataDir string) (postmaster, error) {
 		pid = -pid
 	}
 	p := postmaster{pid: pid}
+	if len(lines) >= 4 {
+		p.port, _ = strconv.Atoi(strings.TrimSpace(lines[3]))
+	}
 	if len(lines) >= 8 {
 		p.status = strings.TrimSpace(lines[7])
 	}
 	return p, nil
+}
+
+// adopt takes over a server that an earlier process of ours left running, if it is the very one that would be started now: the same
+// program with the same arguments, and it answers.
+func (s *Server) adopt() bool {
+	dir := s.opts.DataDir
+	p, err := readPostmaster(dir)
+	if err != nil || p.status != "ready" || p.port == 0 || s.opts.Port != 0 && p.port != s.opts.Port {
+		return false
+	}
+	if own, _ := os.ReadFile(ownPIDPath(dir)); strings.TrimSpace(string(own)) != strconv.Itoa(p.pid) || !isServerOf(p.pid, dir) {
+		return false
+	}
+	// Where the kernel does not tell the arguments (not on Linux) the server is started anew.
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+	want := strings.Join(append([]string{filepath.Join(s.opts.Installation.Bin, "postgres")}, s.arguments(p.port)...), "\x00")
+	if err != nil || strings.TrimRight(string(args), "\x00") != want {
+		return false
+	}
+	process, err := os.FindProcess(p.pid)
+	if err != nil || process.Signal(syscall.Signal(0)) != nil || !isServerOf(p.pid, dir) {
+		return false
+	}
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:"+strconv.Itoa(p.port), time.Second)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	s.process, s.port, s.done = process, p.port, make(chan struct{})
+	go s.wait(func() error {
+		for runs(p.pid) && isServerOf(p.pid, dir) {
+			time.Sleep(poll)
+		}
+		return nil
+	})
+	return true
 }
 
 // stopOrphan deals with a postmaster.pid in the folder: it stops a server that

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -51,14 +50,14 @@ type Options struct {
 	StartTimeout time.Duration
 }
 
-// Server is a running PostgreSQL server, a child process. Methods are safe for
-// concurrent use.
+// Server is a running PostgreSQL server: a child process, or one that an earlier process of ours left
+// running. Methods are safe for concurrent use.
 type Server struct {
 	opts      Options
 	account   account
 	port      int
 	socketDir string
-	cmd       *exec.Cmd
+	process   *os.Process
 	lock      *os.File
 
 	done    chan struct{} // closed when the process has ended
@@ -88,7 +87,7 @@ func (s *Server) SocketDir() string { return s.socketDir }
 func (s *Server) User() string { return s.opts.User }
 
 // PID returns the process id of the postmaster.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+func (s *Server) PID() int { return s.process.Pid }
 
 // LogPath returns the file that the server's log goes to.
 func (s *Server) LogPath() string { return logPath(s.opts.DataDir) }
@@ -161,13 +160,13 @@ func (s *Server) Stop(ctx context.Context) error {
 	if s.ended() {
 		return nil
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGINT) // it may have ended just now
+	_ = s.process.Signal(syscall.SIGINT) // it may have ended just now
 	select {
 	case <-s.done:
 		return nil
 	case <-ctx.Done():
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+	_ = s.process.Signal(syscall.SIGQUIT)
 	select {
 	case <-s.done:
 	case <-time.After(5 * time.Second):
@@ -187,9 +186,9 @@ func (s *Server) Kill() {
 	// The children must go as well, as in a crash of the machine: a busy one
 	// would notice the postmaster's end late, and the next start waits for it.
 	// The postmaster is stopped first, so that it cannot start others meanwhile.
-	_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+	_ = s.process.Signal(syscall.SIGSTOP)
 	children := childrenOf(s.PID())
-	_ = s.cmd.Process.Kill()
+	_ = s.process.Kill()
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
@@ -217,8 +216,8 @@ func (s *Server) letGo() {
 }
 
 // wait is the server's one goroutine; it ends with the process.
-func (s *Server) wait() {
-	s.exitErr = s.cmd.Wait()
+func (s *Server) wait(ended func() error) {
+	s.exitErr = ended()
 	close(s.done)
 }
 

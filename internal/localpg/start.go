@@ -50,10 +50,13 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 			_ = s.lock.Close()
 		}
 	}()
-	if err := s.stopOrphan(ctx); err != nil {
+	if err := s.makeSocketDir(); err != nil {
 		return nil, err
 	}
-	if err := s.makeSocketDir(); err != nil {
+	if started = s.adopt(); started {
+		return s, nil
+	}
+	if err := s.stopOrphan(ctx); err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(s.opts.StartTimeout)
@@ -397,8 +400,8 @@ func (s *Server) launch(ctx context.Context, deadline time.Time) error {
 	if err := cmd.Start(); err != nil {
 		return sqlstate.Wrap(err, sqlstate.ConfigFileError, "cannot run %s", cmd.Path).WithHint("set %s to another installation", BinVariable)
 	}
-	s.cmd, s.port, s.done = cmd, port, make(chan struct{})
-	go s.wait()
+	s.process, s.port, s.done = cmd.Process, port, make(chan struct{})
+	go s.wait(cmd.Wait)
 	err = os.WriteFile(ownPIDPath(s.opts.DataDir), []byte(strconv.Itoa(cmd.Process.Pid)+"\n"), 0o644)
 	if err == nil {
 		// pg_basebackup reads the whole folder as the server does.

@@ -44,7 +44,8 @@ type Rooms struct {
 	Users *access.Users
 
 	transactions *several.Transactions
-	stop         context.CancelFunc // ends the recovery of transactions
+	life         context.Context
+	stop         context.CancelFunc // ends recovery
 	stopped      sync.WaitGroup
 
 	tls    *gateway.TLS // nil: none
@@ -109,12 +110,11 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
 	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics})
-	var life context.Context
-	life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
-	r.stopped.Go(func() { r.transactions.Run(life) })
+	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.stopped.Go(func() { r.transactions.Run(r.life) })
 	if o.Candidate != "" {
 		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
-		r.stopped.Go(func() { r.Coordinator.Run(life) })
+		r.stopped.Go(func() { r.Coordinator.Run(r.life) })
 		r.Metrics.Leader(r.Coordinator.Leads)
 	}
 	r.Gateway = gateway.New(gateway.Options{
@@ -198,11 +198,37 @@ func newTracer(ctx context.Context, o Options, m *telemetry.Metrics) (*trace.Tra
 	})
 }
 
-// Recover finishes what a crash left, and logs what it found. What cannot be
-// finished now (a shard is down) waits for `cleave doctor --repair`.
+// recoverPause is between two tries to finish what only time lets finish.
+const recoverPause = time.Second
+
+// Recover finishes what a crash left, and logs what it found. What has to wait for a moment, until the lease of
+// a dead router is over or a lock is given back, is finished later, while the rooms are open. What cannot be
+// finished by itself (a shard is down) waits for `cleave doctor --repair`.
 func (r *Rooms) Recover(ctx context.Context) {
+	if !r.recoverOnce(ctx) {
+		return
+	}
+	r.stopped.Go(func() {
+		tick := time.NewTicker(recoverPause)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-r.life.Done():
+				return
+			}
+			if !r.recoverOnce(r.life) {
+				return
+			}
+		}
+	})
+}
+
+// recoverOnce reports whether something is to be finished later.
+func (r *Rooms) recoverOnce(ctx context.Context) (later bool) {
 	findings, err := r.Ops.Recover(ctx)
 	for _, f := range findings {
+		later = later || f.Later
 		level := slog.LevelDebug
 		switch {
 		case f.Level == admin.LevelError:
@@ -223,6 +249,7 @@ func (r *Rooms) Recover(ctx context.Context) {
 	if err != nil {
 		r.log.Warn("not everything could be recovered; run cleave doctor --repair when all shards are up", telemetry.KeyError, err)
 	}
+	return later
 }
 
 // noLimit stands for a setting of 0: the rooms take 0 as "your default".

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -196,23 +197,28 @@ func TestCrash(t *testing.T) {
 				next++
 				return &list[next-1]
 			}
+			var operated atomic.Bool
 			for range n {
 				t.Run(engine, func(t *testing.T) {
 					t.Parallel()
 					c := take()
-					for started := true; started && c != nil; {
+					for started := true; started && (c != nil || !operated.Load()); {
 						started = false
 						// A cluster in which something went wrong is not used again.
 						t.Run("lane", func(t *testing.T) {
 							l := newLane(t, engine)
 							started = true
-							for good := true; good && c != nil; c = take() {
+							good := true
+							for ; good && c != nil; c = take() {
 								from := time.Now()
 								good = t.Run(c.String(), func(t *testing.T) { l.try(t, c) })
 								mu.Lock()
 								ran++
 								t.Logf("%d of %d: %s in %v", ran, len(list), c, time.Since(from).Round(time.Millisecond))
 								mu.Unlock()
+							}
+							if good && c == nil && operated.CompareAndSwap(false, true) {
+								l.operations(t)
 							}
 							t.Logf("calls of clients: %d refused, %d acknowledged, %d unknown; problems: %v %q", l.bank.counts[refused], l.bank.counts[acknowledged], l.bank.counts[unknown], l.bank.problems, l.bank.said)
 						})

@@ -48,6 +48,7 @@ type lane struct {
 	processes []*process
 	routers   []*router
 	bank      *bank
+	notes     *notes // of operations
 	armed     int    // the number of the last point that was asked for
 	tried     int    // combinations
 	relations string // what the shards have when nothing goes on
@@ -57,7 +58,8 @@ type lane struct {
 
 type router struct {
 	*process
-	url string
+	url   string
+	admin string // address of the operations
 }
 
 // server is a PostgreSQL server that can be killed and started again.
@@ -102,14 +104,9 @@ func newLane(t *testing.T, engineName string) *lane {
 	}
 	l.add("coordinator", "coordinator")
 	for i := range 2 {
-		held, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := held.Addr().String()
-		_ = held.Close() // the router is to listen there, each time that it is started
-		p := l.add(fmt.Sprintf("router-%d", i), "router", "--listen", address, "--admin", "127.0.0.1:0")
-		l.routers = append(l.routers, &router{p, "postgres://app@" + address + "/cleave?sslmode=disable"})
+		address, operate := l.address(), l.address()
+		p := l.add(fmt.Sprintf("router-%d", i), "router", "--listen", address, "--admin", operate)
+		l.routers = append(l.routers, &router{p, "postgres://app@" + address + "/cleave?sslmode=disable", operate})
 	}
 	l.fill()
 	l.usual = l.doctor(ctx)
@@ -122,6 +119,17 @@ func newLane(t *testing.T, engineName string) *lane {
 	}
 	l.relations = l.shardRelations()
 	return l
+}
+
+// address is one at which a process can listen, each time that it is started.
+func (l *lane) address() string {
+	l.t.Helper()
+	held, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer held.Close()
+	return held.Addr().String()
 }
 
 func newServer(t *testing.T) *server {
@@ -309,8 +317,14 @@ func (l *lane) point() string { return filepath.Join(l.folder, "point") }
 // arm asks whoever leads to wait at a point.
 func (l *lane) arm(p point) {
 	l.t.Helper()
+	l.armAt(fmt.Sprintf("%s|%v|%d", p.step, p.back, p.n))
+}
+
+// armAt asks whoever comes to a place to wait there.
+func (l *lane) armAt(place string) {
+	l.t.Helper()
 	l.armed++
-	text := fmt.Sprintf("%d|%s|%v|%d", l.armed, p.step, p.back, p.n)
+	text := fmt.Sprintf("%d|%s", l.armed, place)
 	if err := os.WriteFile(l.point()+".new", []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
@@ -326,11 +340,8 @@ func (l *lane) disarm() { _ = os.Remove(l.point()) }
 func (l *lane) reached(id string) (pid int) {
 	l.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		b, err := os.ReadFile(l.point() + ".reached")
-		if number, who, ok := strings.Cut(string(b), "|"); err == nil && ok && number == strconv.Itoa(l.armed) {
-			if pid, err = strconv.Atoi(who); err == nil {
-				return pid
-			}
+		if pid := l.at(); pid != 0 {
+			return pid
 		}
 		late := time.Now().After(end)
 		if !late && time.Now().UnixMilli()%16 != 0 {
@@ -341,6 +352,17 @@ func (l *lane) reached(id string) (pid int) {
 			l.t.Fatalf("%s is %q and did not come to the point %s\n%s", id, s.Step, b, l.history(id))
 		}
 	}
+}
+
+// at is the process that waits at the point or place that was asked for last, 0 if none does yet.
+func (l *lane) at() (pid int) {
+	b, err := os.ReadFile(l.point() + ".reached")
+	if number, who, ok := strings.Cut(string(b), "|"); err == nil && ok && number == strconv.Itoa(l.armed) {
+		if pid, err = strconv.Atoi(who); err == nil {
+			return pid
+		}
+	}
+	return 0
 }
 
 // shard opens a shard as its engine does, past the routers.

@@ -2,7 +2,9 @@ package move
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
@@ -191,39 +194,65 @@ func TestATargetThatIsBusy(t *testing.T) {
 	c.clean()
 }
 
-// TestTransfersBetweenTheFiles: clients write on the target and then in the part, all the
-// time, while the part goes there, comes back and goes again: none of them fails.
+// TestTransfersBetweenTheFiles: clients write to both files in each transaction, all the
+// time, while the part goes there, comes back and goes again, and while shards are added and removed, which takes
+// the locks of all files together: none of them fails.
 func TestTransfersBetweenTheFiles(t *testing.T) {
 	c, there, part := files(t)
 	c.back()
 	c.await("part", "rolled back")
 	ctx, stop := context.WithCancel(context.Background())
-	var did atomic.Int64
+	var did, rings atomic.Int64
+	// partFirst is the order that is not the operations' own, which take the default shard's file first. It is changed under order's lock.
+	var partFirst, mayRing atomic.Bool
+	var order sync.RWMutex
 	var clients sync.WaitGroup
 	failed := make(chan error, 8)
-	for i := range 3 {
-		clients.Go(func() {
-			conn, err := pgx.Connect(context.Background(), c.url)
-			if err != nil {
+	client := func(f func(conn *pgx.Conn) error) {
+		conn, err := pgx.Connect(context.Background(), c.url)
+		if err != nil {
+			failed <- err
+			return
+		}
+		defer conn.Close(context.Background())
+		for ctx.Err() == nil {
+			if err := f(conn); err == nil {
+				did.Add(1)
+			} else if pg := (*pgconn.PgError)(nil); mayRing.Load() && errors.As(err, &pg) && pg.Code == "40P01" {
+				rings.Add(1)
+			} else {
 				failed <- err
 				return
 			}
-			defer conn.Close(context.Background())
-			for ctx.Err() == nil {
+		}
+	}
+	var transfers atomic.Int64
+	for i := range 3 {
+		clients.Go(func() {
+			client(func(conn *pgx.Conn) error {
+				order.RLock()
+				defer order.RUnlock()
 				err := pgx.BeginFunc(context.Background(), conn, func(tx pgx.Tx) error {
-					for n, tenant := range []string{there, part} {
-						if _, err := tx.Exec(context.Background(), fmt.Sprintf(`UPDATE account SET balance = balance + %d WHERE id = %d AND tenant = %s`, 2*n-1, i, tenant)); err != nil {
+					list := []string{there, part}
+					if partFirst.Load() {
+						list[0], list[1] = part, there
+					}
+					for _, tenant := range list {
+						amount := 1
+						if tenant == there {
+							amount = -1
+						}
+						if _, err := tx.Exec(context.Background(), fmt.Sprintf(`UPDATE account SET balance = balance + (%d) WHERE id = %d AND tenant = %s`, amount, i, tenant)); err != nil {
 							return err
 						}
 					}
 					return nil
 				})
-				if err != nil {
-					failed <- err
-					return
+				if err == nil {
+					transfers.Add(1)
 				}
-				did.Add(1)
-			}
+				return err
+			})
 		})
 	}
 	id := c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: "0:", To: "s1"})
@@ -233,18 +262,66 @@ func TestTransfersBetweenTheFiles(t *testing.T) {
 	}
 	c.history(c.await(id, "rolled back"))
 	c.history(c.await(c.move(admin.MoveRequest{ID: "again", Keyspace: "bank", Range: "0:", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done"))
+
+	c.exec(`CREATE TABLE kind (id bigint PRIMARY KEY, name text) WITH (cleave.reference)`,
+		`INSERT INTO kind SELECT n, 'kind ' || n FROM generate_series(1, 500) AS n`)
+	order.Lock()
+	partFirst.Store(true)
+	order.Unlock()
+	var kinds atomic.Int64
+	for round := range 2 {
+		if round == 1 {
+			// Who writes to the reference table takes the files in the other order: of a ring with a transfer one gets 40P01.
+			mayRing.Store(true)
+			clients.Go(func() {
+				client(func(conn *pgx.Conn) error {
+					_, err := conn.Exec(context.Background(), `INSERT INTO kind VALUES ($1, 'later')`, 1000+kinds.Load())
+					if err == nil {
+						kinds.Add(1)
+					}
+					return err
+				})
+			})
+			for end := time.Now().Add(patience); kinds.Load() == 0 && time.Now().Before(end) && len(failed) == 0; {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		name := fmt.Sprintf("more%d", round)
+		began := time.Now()
+		if _, err := c.rooms.Ops.AddShard(context.Background(), admin.AddShardRequest{Name: name, URL: "file:" + filepath.Join(t.TempDir(), "more.db")}); err != nil {
+			t.Fatal(err)
+		}
+		added := time.Since(began)
+		if n, want := c.onShard(name, `SELECT count(*) FROM kind`), c.onShard("s0", `SELECT count(*) FROM kind`); n != want && round == 0 {
+			t.Errorf("%s has %s kinds of %s", name, n, want)
+		}
+		at := did.Load()
+		for end := time.Now().Add(patience); did.Load() < at+3 && time.Now().Before(end) && len(failed) == 0; {
+			time.Sleep(time.Millisecond)
+		}
+		began = time.Now()
+		if _, err := c.rooms.Ops.RemoveShard(context.Background(), admin.RemoveShardRequest{Name: name}); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("added in %s, removed in %s", added.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	}
 	stop()
 	clients.Wait()
 	close(failed)
 	for err := range failed {
-		t.Errorf("a transfer failed: %v", err)
+		t.Errorf("a transaction failed: %v", err)
 	}
 	if n := c.number(`SELECT sum(balance)::bigint FROM account`); n != tenants*accounts*balance {
 		t.Errorf("the sum is %d", n)
 	}
-	if n := c.number(`SELECT sum(balance)::bigint FROM account WHERE tenant = ` + part); n != accounts*balance+did.Load() {
-		t.Errorf("%d transfers were answered, the sum of the tenant is %d", did.Load(), n)
+	if n := c.number(`SELECT sum(balance)::bigint FROM account WHERE tenant = ` + part); n != accounts*balance+transfers.Load() {
+		t.Errorf("%d transfers were answered, the sum of the tenant is %d", transfers.Load(), n)
 	}
-	t.Logf("%d transfers", did.Load())
+	for _, shard := range []string{"s0", "s1"} {
+		if n := c.onShard(shard, `SELECT count(*) FROM kind`); n != fmt.Sprint(500+kinds.Load()) {
+			t.Errorf("%s has %s kinds, %d were acknowledged", shard, n, 500+kinds.Load())
+		}
+	}
+	t.Logf("%d transfers, %d kinds, %d rings", transfers.Load(), kinds.Load(), rings.Load())
 	c.clean()
 }

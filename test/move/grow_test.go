@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"sync"
@@ -10,9 +11,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // notes are clients that write to tables that are not sharded.
@@ -141,6 +144,104 @@ func (n *notes) end() {
 	}
 }
 
+// more waits until some more notes were acknowledged.
+func (n *notes) more(count int64) {
+	n.c.t.Helper()
+	for want, end := n.counted.Load()+count, time.Now().Add(patience); n.counted.Load() < want; time.Sleep(5 * time.Millisecond) {
+		n.mu.Lock()
+		failed := len(n.failed) > 0
+		n.mu.Unlock()
+		if failed {
+			return // end tells
+		}
+		if time.Now().After(end) {
+			n.c.t.Fatalf("%d notes, not %d", n.counted.Load(), want)
+		}
+	}
+}
+
+// wayBack takes the tables that are not sharded back to a file, and from there to the server again. What a file cannot have is refused
+// before anything is changed.
+func (c *target) wayBack(file, server string) {
+	c.t.Helper()
+	ctx := context.Background()
+	ops := c.rooms.Ops
+	version := func() uint64 {
+		snap, err := c.dir.Load(ctx)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return snap.Version()
+	}
+	for _, no := range []struct{ make, drop string }{
+		{`ALTER TABLE note ADD during int4range`, `ALTER TABLE note DROP during`},
+		{`CREATE TABLE twice (id int PRIMARY KEY, n int GENERATED ALWAYS AS (id * 2) STORED)`, `DROP TABLE twice`},
+		{`CREATE VIEW long AS SELECT author, count(*) FROM note WHERE body ~ '\mnote\M' GROUP BY GROUPING SETS ((author), ())`, `DROP VIEW long`},
+	} {
+		c.exec(no.make)
+		was := version()
+		for _, dry := range []bool{true, false} {
+			_, err := ops.MoveDefault(ctx, admin.MoveDefaultRequest{Meta: admin.Meta{DryRun: dry}, To: file})
+			if code := sqlstate.CodeOf(err); code != sqlstate.FeatureNotSupported || version() != was {
+				c.t.Errorf("after %s the default shard goes to a file (dry run: %v): %v, version %d, then %d", no.make, dry, err, was, version())
+			}
+		}
+		c.exec(no.drop)
+	}
+	hears := c.connect()
+	if _, err := hears.Exec(ctx, `LISTEN news`); err != nil {
+		c.t.Fatal(err)
+	}
+	rows := func(shard string) (all string) {
+		for _, sql := range []string{
+			`SELECT string_agg(concat_ws('|', id, yes, s, d, n, said, v, c, encode(raw, 'hex'), day, t, at, tz AT TIME ZONE 'UTC', u, j, jb), ';' ORDER BY id) FROM wide`,
+			`SELECT count(*) FROM pg_catalog.pg_class WHERE relname IN ('note_author', 'written')`,
+		} {
+			all += c.onShard(shard, sql) + "\n"
+		}
+		return all
+	}
+	was := rows(server)
+	for _, to := range []string{file, server} {
+		for end := time.Now().Add(patience); ; {
+			_, err := ops.MoveDefault(ctx, admin.MoveDefaultRequest{To: to})
+			if err == nil {
+				break
+			}
+			if code := sqlstate.CodeOf(err); code != sqlstate.SerializationFailure && code != sqlstate.LockNotAvailable || time.Now().After(end) {
+				c.t.Fatal(err)
+			}
+		}
+		if now := rows(to); now != was {
+			c.t.Errorf("on %s there is\n%s\nnot\n%s", to, now, was)
+		}
+		// It is the table that it was: defaults, checks, keys, numbers.
+		id := c.number(`INSERT INTO wide (s) VALUES (7) RETURNING id`)
+		if n := c.number(`SELECT count(*) FROM wide WHERE id >= ` + fmt.Sprint(id)); id < 3 || n != 1 {
+			c.t.Errorf("on %s the next id is %d, of %d rows", to, id, n)
+		}
+		if n := c.number(`SELECT count(*) FROM wide WHERE yes AND said = E'it''s \\' AND tz IS NOT NULL AND u IS NOT NULL AND id = ` + fmt.Sprint(id)); n != 1 {
+			c.t.Errorf("on %s there are no defaults", to)
+		}
+		conn := c.connect()
+		for sql, code := range map[string]string{`INSERT INTO wide (s) VALUES (0)`: "23514", `INSERT INTO wide (v) VALUES ('x')`: "23505", `INSERT INTO note (author) VALUES (77)`: "23503"} {
+			_, err := conn.Exec(ctx, sql)
+			if pg := (*pgconn.PgError)(nil); !errors.As(err, &pg) || pg.Code != code {
+				c.t.Errorf("on %s %s gives %v", to, sql, err)
+			}
+		}
+		c.exec(`DELETE FROM wide WHERE s = 7`, `ALTER TABLE wide ADD later int DEFAULT 3`, `ALTER TABLE wide DROP later`)
+	}
+	limit, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	_, err := hears.WaitForNotification(limit)
+	if pg := (*pgconn.PgError)(nil); !errors.As(err, &pg) || pg.Code != "57P01" {
+		c.t.Errorf("who listened when the default shard went away was told: %v", err)
+	}
+}
+
+// TestGrow: a cluster of SQLite files goes to PostgreSQL databases while clients write to sharded and other tables; the
+// other tables go back to a file, and to the server again, before the ways back are given up.
 // wholeRows is how many rows a table has that is not sharded and is carried to a server: for figures.
 var wholeRows = flag.Int("whole-rows", 3000, "rows of a table that is not sharded")
 
@@ -158,7 +259,19 @@ func TestGrow(t *testing.T) {
 	c.exec(`CREATE TABLE old (id int PRIMARY KEY, body text, at timestamptz DEFAULT now())`, fmt.Sprintf(`INSERT INTO old (id, body) SELECT g, 'row ' || g FROM generate_series(1, %d) AS g`, *wholeRows))
 	n := c.notes(2)
 	l := c.work(2)
+	c.exec(`CREATE TABLE wide (id serial PRIMARY KEY, yes boolean DEFAULT true, s smallint CHECK (s > 0), d double precision, n numeric(20, 5), said text DEFAULT 'it''s \', v varchar(20) UNIQUE, c char(5), raw bytea,
+			day date, t time, at timestamp, tz timestamptz DEFAULT now(), u uuid DEFAULT gen_random_uuid(), j json, jb jsonb)`,
+		`INSERT INTO wide (s, d, n, v, c, raw, day, t, at, tz, j, jb) VALUES (1, 0.1, 12.34000, 'x', 'ab', '\x00ff', '2024-02-29', '23:59:59.5', '2024-02-29 01:02:03.000004', '2024-02-29 01:02:03.000004+00', '{"a": 1}', '{"b":  [1.50]}')`,
+		`INSERT INTO wide (yes) VALUES (NULL)`)
 	req := admin.GrowRequest{To: []admin.BootstrapShard{{Name: "a", URL: pgtest.Database(t), Weight: 1}, {Name: "b", URL: pgtest.Database(t), Weight: 1}}}
+	server, err := pgx.Connect(ctx, req.To[0].URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close(ctx)
+	if _, err := server.Exec(ctx, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''Asia/Kolkata''', current_database()); END $$`); err != nil {
+		t.Fatal(err)
+	}
 	req.DryRun = true
 	say := func(format string, args ...any) { t.Logf(format, args...) }
 	if err := admin.Grow(ctx, ops, req, say); err != nil {
@@ -168,12 +281,14 @@ func TestGrow(t *testing.T) {
 	if err := admin.Grow(ctx, ops, req, say); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
+	n.more(20)
+	c.wayBack("s0", "a")
+	n.more(20)
 	req.Finish = true
 	if err := admin.Grow(ctx, ops, req, say); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
+	n.more(20)
 	n.end()
 	l.end()
 	if l.failed.Load() > 0 {

@@ -2,6 +2,7 @@ package move
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -303,7 +304,7 @@ func (h *histories) work(ctx context.Context, id int, r *rand.Rand) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		c := &client{h: h, id: id, r: r, conn: conn, prepared: map[string]string{}, lone: h.kind == "sqlite" && at > 0}
+		c := &client{h: h, id: id, r: r, conn: conn, prepared: map[string]string{}}
 		for n := 0; n < 300 && ctx.Err() == nil && !conn.IsClosed(); n++ {
 			c.one(bg)
 			time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // those who move the data need the machine too
@@ -500,6 +501,9 @@ func (h *histories) run() {
 	}
 	command := fmt.Sprintf("go test ./test/move -count=1 -v -run TestHistories/%s -seed %d -soak %v -round %v -timeout 0", h.kind, h.seed, *soak, length)
 	t.Log(command)
+	if h.kind == "sqlite" {
+		h.ring()
+	}
 	driving, stopDriving := context.WithCancel(context.Background())
 	var drivers sync.WaitGroup
 	for i := range 3 {
@@ -581,6 +585,48 @@ func (h *histories) run() {
 		return
 	}
 	h.clean()
+}
+
+// ring has two transactions on two routers wait for each other, each with the file that the other one wants: one
+// of them is told so, and the other one goes on. The waits have no other end.
+func (h *histories) ring() {
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	var conns [2]*pgconn.PgConn
+	for i := range conns {
+		conn, err := h.dial(ctx, h.routers[i].url())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		defer conn.Close(context.Background())
+		conns[i] = conn
+	}
+	do := func(i int, sql string) error { _, err := conns[i].Exec(ctx, sql).ReadAll(); return err }
+	tenants := []string{h.onShard("s0", "SELECT min(tenant) FROM counter"), h.onShard("s1", "SELECT min(tenant) FROM counter")}
+	add := func(tenant string) string { return "UPDATE counter SET n = n + 0 WHERE tenant = " + tenant }
+	for i := range conns {
+		for _, sql := range []string{"SET lock_timeout = '10min'", "BEGIN", add(tenants[i])} {
+			if err := do(i, sql); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+	}
+	ends := make(chan error, 2)
+	began := time.Now()
+	for i := range conns {
+		go func() {
+			err := do(i, add(tenants[1-i]))
+			ends <- errors.Join(err, do(i, "ROLLBACK"))
+		}()
+	}
+	errs := []error{<-ends, <-ends}
+	if errs[0] == nil {
+		errs[0], errs[1] = errs[1], errs[0]
+	}
+	h.t.Logf("a ring over two routers ended after %v", time.Since(began).Round(time.Millisecond))
+	if errs[0] == nil || codeOf(errs[0]) != "40P01" || errs[1] != nil {
+		h.t.Fatalf("two transactions that wait for each other on two routers get %v", errs)
+	}
 }
 
 // failed reports whether anything must not have been, and writes everything down if so.

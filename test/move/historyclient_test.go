@@ -94,19 +94,6 @@ type client struct {
 	r        *rand.Rand
 	conn     *pgconn.PgConn
 	prepared map[string]string
-	// lone: it writes to one shard in each transaction. Transactions over several SQLite files that
-	// wait for each other in a ring are found at once in one process only; over two routers
-	// everybody waits for lock_timeout, again and again.
-	lone bool
-}
-
-// pick draws a statement about an object.
-func (c *client) pick() act {
-	for {
-		if a := c.h.pick(c.r); !c.lone || a.in.Do != "go" {
-			return a
-		}
-	}
 }
 
 // params are the arguments as texts or in binary.
@@ -228,7 +215,7 @@ func (c *client) note(a act, call, ret int64, out output, err error, what string
 
 // alone runs a statement outside of a transaction.
 func (c *client) alone(ctx context.Context) (string, error) {
-	a, m := c.pick(), mode(c.r.IntN(int(modes)))
+	a, m := c.h.pick(c.r), mode(c.r.IntN(int(modes)))
 	rec := c.h.rec.Load()
 	call := rec.now()
 	out, err := c.send(ctx, a, m)
@@ -240,11 +227,8 @@ func (c *client) alone(ctx context.Context) (string, error) {
 // waits for somebody who waits for him.
 func (c *client) several(n int) []act {
 	byObject := map[string]act{}
-	if c.lone {
-		n = 1
-	}
 	for range n {
-		a := c.pick()
+		a := c.h.pick(c.r)
 		byObject[a.object] = a
 	}
 	list := make([]act, 0, len(byObject))
@@ -476,11 +460,7 @@ func (c *client) transfer(ctx context.Context) (string, error) {
 	second := (id + 1 + r.Int64N(historyAccounts-1)) % historyAccounts
 	var one act
 	var both []act
-	kind := r.IntN(4)
-	if c.lone {
-		kind &^= 1 // of one tenant
-	}
-	switch kind {
+	switch r.IntN(4) {
 	case 0:
 		both = []act{account(tenant, id, -amount), account(tenant, second, amount)}
 		one = act{sql: "UPDATE account SET balance = balance + CASE WHEN id = $2 THEN $4::bigint ELSE $5::bigint END WHERE tenant = $1 AND id IN ($2, $3) RETURNING tenant, id, balance",

@@ -35,7 +35,7 @@ func (c *client) insert(ctx context.Context) (string, error) {
 	}
 	home := r.Int64N(historyTenants)
 	row := func(i int) (tenant, id int64) {
-		if n > 1 && !c.lone && r.IntN(3) > 0 {
+		if n > 1 && r.IntN(3) > 0 {
 			home = r.Int64N(historyTenants)
 		}
 		return home, batch*100 + int64(i)

@@ -1,0 +1,61 @@
+package sqlite
+
+import (
+	"os"
+	"sync"
+	"syscall"
+)
+
+// turnstileEnd is what the name of a file's turnstile has behind the file's own.
+const turnstileEnd = "-turn"
+
+// turnstile makes processes take turns at a file's write lock. SQLite has no queue for that: who waits looks now and
+// then whether the lock is free, and a process with many writers of its own would take it again each time before another one looks.
+// Whoever wants the lock passes the turnstile first, and leaves it with the lock in its hand; so one waits for
+// the lock, and nobody overtakes it. The kernel opens the turnstile when a process dies. It is an empty file beside the shard's,
+// and only about fairness: where it cannot be made the file is used without.
+//
+// Within a process it is used by who has the slot of the file.
+type turnstile struct {
+	mu     sync.Mutex
+	file   *os.File
+	closed bool
+}
+
+// enter reports whether the turnstile was free.
+func (t *turnstile) enter(path string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return true
+	}
+	if t.file == nil {
+		f, err := os.OpenFile(path+turnstileEnd, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return true
+		}
+		t.file = f
+	}
+	err := syscall.Flock(int(t.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	return err != syscall.EWOULDBLOCK && err != syscall.EINTR
+}
+
+// leave lets the next process in.
+func (t *turnstile) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.file != nil {
+		// An error would be one of the descriptor, which is closed with the process.
+		_ = syscall.Flock(int(t.file.Fd()), syscall.LOCK_UN)
+	}
+}
+
+func (t *turnstile) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	if t.file != nil {
+		_ = t.file.Close()
+		t.file = nil
+	}
+}

@@ -1,0 +1,405 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/admin/api"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// operation is a change of the cluster that is no workflow: one process does it, from its beginning to its end.
+type operation struct {
+	name string
+	// steps is about how many steps it has, for the sample.
+	steps map[string]int
+	// before makes what it needs. do asks for it, as often as it is called; ended says that it is done already.
+	before func(o *operating)
+	do     func(ctx context.Context, o *operating, a admin.API) error
+	ended  func(o *operating) bool
+	// look says what is wrong afterwards; after takes away what before has made.
+	look  func(o *operating) []string
+	after func(o *operating)
+	// made: after takes away all that there is of it.
+	made bool
+}
+
+// actor is who does operations: their steps are counted.
+const actor = "crash"
+
+var asActor = admin.Meta{By: actor}
+
+// operating is an operation that is under way.
+type operating struct {
+	*lane
+	n     int // of the try
+	from  string
+	notes *notes
+}
+
+func (o *operating) table() string { return fmt.Sprintf("paper%d", o.n) }
+
+var operations = []operation{
+	{
+		// The tables that are not sharded go to the other shard, while clients write to them.
+		name: "default", steps: map[string]int{"postgres": 11, "sqlite": 11},
+		before: func(o *operating) { o.from = o.snapshot().State().DefaultShard; o.notes.begin() },
+		do: func(ctx context.Context, o *operating, a admin.API) error {
+			to := "s0"
+			if o.from == to {
+				to = "s1"
+			}
+			_, err := a.MoveDefault(ctx, admin.MoveDefaultRequest{Meta: asActor, To: to})
+			return err
+		},
+		ended: func(o *operating) bool { return false }, // done once more it opens what is closed
+		look:  func(o *operating) []string { return o.notes.look() },
+		after: func(o *operating) { o.notes.end() },
+	},
+	{
+		// A table with rows becomes sharded, where it is.
+		name: "distribute", made: true, steps: map[string]int{"postgres": 12, "sqlite": 12},
+		before: func(o *operating) {
+			def := o.snapshot().State().DefaultShard
+			o.must(`CREATE TABLE `+o.table()+` (id bigint PRIMARY KEY, n int NOT NULL)`, `INSERT INTO `+o.table()+` SELECT n, n FROM generate_series(1, 300) AS n`,
+				`SELECT cleave.create_keyspace('`+o.table()+`', 'hash', 'bigint', ranges => 2, shards => ARRAY['`+def+`'])`)
+		},
+		do: func(ctx context.Context, o *operating, a admin.API) error {
+			_, err := a.Distribute(ctx, admin.DistributeRequest{Meta: asActor, Table: o.table(), ShardKey: []string{"id"}, Keyspace: o.table()})
+			return err
+		},
+		ended: func(o *operating) bool {
+			t, ok := o.snapshot().Table("public", o.table())
+			return ok && t.Keyspace != ""
+		},
+		look: func(o *operating) []string {
+			o.must(`INSERT INTO ` + o.table() + fmt.Sprintf(` VALUES (%d, 0)`, time.Now().UnixNano()))
+			var bad []string
+			for sql, want := range map[string]string{
+				`SELECT count(*) || ' ' || sum(n) FROM ` + o.table() + ` WHERE n > 0`:             "300 45150",
+				`SELECT count(*) FROM ` + o.table() + ` AS a JOIN ` + o.table() + ` b USING (id)`: o.ask(`SELECT count(*) FROM ` + o.table()),
+			} {
+				if got := o.ask(sql); got != want {
+					bad = append(bad, sql+": "+got+", not "+want)
+				}
+			}
+			return bad
+		},
+		after: func(o *operating) { o.must(`DROP TABLE ` + o.table()) },
+	},
+	{
+		// A shard comes, with the rows of reference tables, and goes.
+		name: "add", made: true, steps: map[string]int{"postgres": 4, "sqlite": 4},
+		before: func(o *operating) {
+			o.must(`CREATE TABLE `+o.table()+` (id bigint PRIMARY KEY, n int) WITH (cleave.reference)`, `INSERT INTO `+o.table()+` SELECT n, n FROM generate_series(1, 300) AS n`)
+		},
+		do: func(ctx context.Context, o *operating, a admin.API) error {
+			for _, f := range []func() error{
+				func() error {
+					_, err := a.AddShard(ctx, admin.AddShardRequest{Meta: asActor, Name: o.table(), URL: o.database()})
+					return err
+				},
+				func() error {
+					_, err := a.RemoveShard(ctx, admin.RemoveShardRequest{Meta: asActor, Name: o.table()})
+					return err
+				},
+			} {
+				// It may have been done before.
+				if err := f(); err != nil && sqlstate.CodeOf(err) != sqlstate.DuplicateObject && sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
+					return err
+				}
+			}
+			return nil
+		},
+		ended: func(o *operating) bool { return false },
+		look: func(o *operating) []string {
+			o.must(`INSERT INTO ` + o.table() + fmt.Sprintf(` VALUES (%d, 0)`, time.Now().UnixNano()))
+			var bad []string
+			want := o.ask(`SELECT count(*) FROM ` + o.table())
+			for _, s := range o.snapshot().Shards() {
+				if got, err := o.onShard(&s, `SELECT count(*) FROM `+o.table()); err != nil || got != want {
+					bad = append(bad, fmt.Sprintf("%s has %s rows of the reference table, not %s (%v)", s.Name, got, want, err))
+				}
+			}
+			return bad
+		},
+		after: func(o *operating) { o.must(`DROP TABLE ` + o.table()) },
+	},
+}
+
+// database is the URL of a database of the try's own.
+func (o *operating) database() string {
+	if o.engine == "sqlite" {
+		return "file:" + filepath.Join(o.folder, o.table()+".db")
+	}
+	return strings.Replace(o.servers[0].URL("bank"), "/bank?", "/"+o.table()+"?", 1)
+}
+
+func (o *operating) must(sql ...string) {
+	o.t.Helper()
+	for _, s := range sql {
+		o.eventually(s, func() error { return o.exec(s) })
+	}
+}
+
+func (o *operating) ask(sql string) (text string) {
+	o.t.Helper()
+	o.eventually(sql, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), callMax)
+		defer cancel()
+		conn, err := dial(ctx, o.routers[1].url)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.Background())
+		return conn.QueryRow(ctx, `SELECT (`+sql+`)::text`).Scan(&text)
+	})
+	return text
+}
+
+// notes are clients that write to tables that are not sharded, and what they were told.
+type notes struct {
+	l    *lane
+	once sync.Once
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu                       sync.Mutex
+	next                     int
+	acked, unknown, refused_ map[int]bool
+}
+
+func (n *notes) begin() {
+	n.once.Do(func() {
+		for _, sql := range []string{`CREATE TABLE author (id int PRIMARY KEY)`, `INSERT INTO author VALUES (0), (1)`,
+			`CREATE TABLE note (id int PRIMARY KEY, author int NOT NULL REFERENCES author (id), number bigserial, at timestamptz DEFAULT now())`,
+			`CREATE INDEX note_author ON note (author)`, `CREATE VIEW written AS SELECT author, count(*) AS n FROM note GROUP BY author`} {
+			n.l.eventually(sql, func() error { return n.l.exec(sql) })
+		}
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop = stop
+	for at, r := range n.l.routers {
+		n.done.Go(func() { n.client(ctx, at, r.url) })
+	}
+}
+
+func (n *notes) client(ctx context.Context, author int, url string) {
+	for ctx.Err() == nil {
+		one, cancel := context.WithTimeout(context.Background(), callMax)
+		conn, err := dial(one, url)
+		for err == nil && ctx.Err() == nil {
+			n.mu.Lock()
+			n.next++
+			id := n.next
+			n.mu.Unlock()
+			_, err = conn.Exec(one, `INSERT INTO note (id, author) VALUES ($1, $2)`, id, author)
+			n.mu.Lock()
+			switch {
+			case err == nil:
+				n.acked[id] = true
+			case code(err) == "" || code(err) == "08007":
+				n.unknown[id] = true
+			default:
+				n.refused_[id] = true
+			}
+			n.mu.Unlock()
+			time.Sleep(5 * time.Millisecond)
+		}
+		if conn != nil {
+			_ = conn.Close(context.Background())
+		}
+		cancel()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (n *notes) end() {
+	n.stop()
+	n.done.Wait()
+}
+
+// look waits until every client is served again and says what is stored otherwise than they were told.
+func (n *notes) look() (bad []string) {
+	n.mu.Lock()
+	was := len(n.acked)
+	n.mu.Unlock()
+	n.l.eventually("the clients of the tables that are not sharded are served", func() error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if len(n.acked) < was+2*len(n.l.routers) {
+			return fmt.Errorf("%d notes, after %d", len(n.acked), was)
+		}
+		return nil
+	})
+	n.mu.Lock()
+	sure, max := len(n.acked), n.next
+	told := make([]bool, max+1)
+	for id := range n.acked {
+		told[id] = true
+	}
+	n.mu.Unlock()
+	o := &operating{lane: n.l}
+	found := map[int]bool{}
+	for _, text := range strings.Split(o.ask(fmt.Sprintf(`SELECT string_agg(id::text, ' ' ORDER BY id) FROM note WHERE id <= %d`, max)), " ") {
+		var id int
+		if _, err := fmt.Sscan(text, &id); err != nil || found[id] {
+			bad = append(bad, "note "+text+" is there twice, or is none")
+		}
+		found[id] = true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, ok := range told {
+		if ok && !found[id] {
+			bad = append(bad, fmt.Sprintf("of %d acknowledged notes %d is lost", sure, id))
+		}
+	}
+	for id := range found {
+		if n.refused_[id] {
+			bad = append(bad, fmt.Sprintf("note %d was refused and is there", id))
+		}
+	}
+	if sum := o.ask(`SELECT sum(n) FROM written`); sum == "" {
+		bad = append(bad, "the view is empty")
+	}
+	return bad
+}
+
+// operate kills the process that does an operation at its step number n, and looks whether the cluster is whole again, then has it
+// done and looks once more. It reports whether the operation has so many steps.
+func (l *lane) operate(t *testing.T, op *operation, n int, r *rand.Rand) bool {
+	l.tried++
+	if l.notes == nil {
+		l.notes = &notes{l: l, acked: map[int]bool{}, unknown: map[int]bool{}, refused_: map[int]bool{}}
+	}
+	o := &operating{lane: l, n: l.tried, notes: l.notes}
+	before := l.shardRelations()
+	op.before(o)
+	if op.name == "add" && l.engine == "postgres" {
+		if err := l.servers[0].CreateDatabase(t.Context(), o.table()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		for _, p := range l.processes {
+			if text := p.log.String(); strings.Contains(text, "a fault of the router") || t.Failed() {
+				t.Errorf("the log of %s:\n%s", p.name, text)
+			}
+		}
+	}()
+	by := r.IntN(len(l.routers))
+	a, err := api.NewClient(l.routers[by].admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	l.armAt(fmt.Sprintf("steps of %s|%d", actor, n))
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		done <- op.do(ctx, o, a)
+	}()
+	reached := false
+	for ended := false; !reached && !ended; {
+		select {
+		case err := <-done:
+			if ended = true; err != nil {
+				t.Logf("it ended with %v", err)
+			}
+		case <-time.After(time.Millisecond):
+			reached = l.at() != 0
+		}
+	}
+	if reached {
+		p := l.routers[by]
+		p.kill()
+		l.disarm()
+		time.Sleep([]time.Duration{0, 150 * time.Millisecond, 2 * leaseTTL}[r.IntN(3)])
+		if err := p.start(); err != nil {
+			t.Fatal(err)
+		}
+		<-done
+	}
+	l.disarm()
+	bad := op.look(o)
+	other, err := api.NewClient(l.routers[1-by].admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	l.eventually(op.name+" is done", func() error {
+		if op.ended(o) {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return op.do(ctx, o, other)
+	})
+	bad = append(bad, op.look(o)...)
+	if len(bad) > 0 {
+		t.Errorf("killed at step %d (reached: %v):\n%s", n, reached, lines(bad, 20))
+	}
+	for end := time.Now().Add(settleMax); ; time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		var wrong []string
+		for _, text := range l.doctor(ctx) {
+			if !slices.Contains(l.usual, text) && !strings.Contains(text, "is not in the map") {
+				wrong = append(wrong, text)
+			}
+		}
+		cancel()
+		if len(wrong) == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("killed at step %d, this is left or wrong:\n%s", n, lines(wrong, 20))
+		}
+	}
+	op.after(o)
+	if now := l.shardRelations(); op.made && now != before {
+		t.Errorf("killed at step %d, the shards had\n%s\nand have\n%s", n, before, now)
+	}
+	l.bank.progress(t)
+	l.bank.check(t)
+	return reached
+}
+
+// operations kills who does operations at some of their steps: the default shard's change and another one at one each, with -whole all at each.
+func (l *lane) operations(t *testing.T) {
+	fits := regexp.MustCompile(*only)
+	r := rand.New(rand.NewPCG(*seed, 2))
+	sampled := 1 + r.IntN(len(operations)-1)
+	for i := range operations {
+		op := &operations[i]
+		if sample := !*whole && *only == ""; sample && i != 0 && i != sampled || !sample && !fits.MatchString("operation/"+op.name) {
+			continue
+		}
+		t.Run("operation/"+op.name, func(t *testing.T) {
+			l.t = t
+			began := time.Now()
+			if !*whole && *only == "" {
+				l.operate(t, op, 1+r.IntN(op.steps[l.engine]), r)
+				t.Log(time.Since(began).Round(time.Millisecond))
+				return
+			}
+			more := true
+			for n := 1; more && !t.Failed() && (*within == 0 || time.Since(began) < *within); n++ {
+				t.Run(fmt.Sprint(n), func(t *testing.T) {
+					l.t = t
+					more = l.operate(t, op, n, r)
+				})
+			}
+		})
+	}
+}
