@@ -139,6 +139,16 @@ func TestPin(t *testing.T) {
 	if of, err := c.ops.ShardOf(ctx, ShardOfRequest{Keyspace: "hash_bigint", Key: []string{"42"}}); err != nil || !of.Pinned || of.Shard != to {
 		t.Fatal(of, err)
 	}
+	// From there to a third shard and back: the guards of the one with its range say the epoch of the pin too.
+	for _, shard := range []string{"shard-0", "shard-1", "shard-2", to} {
+		if shard == from {
+			continue
+		}
+		if _, err := c.ops.Pin(ctx, PinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}, Shard: shard}); err != nil {
+			t.Fatal(err)
+		}
+		c.healthy()
+	}
 	// A new table of the keyspace is guarded in the same way.
 	c.ddl("CREATE TABLE later (t bigint PRIMARY KEY) WITH (cleave.shard_key = 't')")
 	c.query(to, "INSERT INTO later VALUES (42)")

@@ -407,8 +407,17 @@ func (o *Ops) relocateOnce(ctx context.Context, m Meta, v *move, edit func(*shar
 	if err := o.step("new", v.to); err != nil {
 		return false, err
 	}
-	if err := o.sync(ctx, opts, v.ks, v.to, nil); err != nil {
-		res.Warnings = append(res.Warnings, "the guards of "+v.to+" are not set yet ("+sqlstate.As(err).Message+"): cleave doctor --repair")
+	sides := []string{v.to}
+	// The shard that has the range of a pinned key says of it that it is elsewhere, as of which epoch.
+	if ix, ok := snap.Keyspace(v.ks); ok {
+		if owner := ix.UnpinnedOwner(v.key); owner != v.to && owner != v.from {
+			sides = append(sides, owner)
+		}
+	}
+	for _, shard := range sides {
+		if err := o.sync(ctx, opts, v.ks, shard, nil); err != nil {
+			res.Warnings = append(res.Warnings, "the guards of "+shard+" are not set yet ("+sqlstate.As(err).Message+"): cleave doctor --repair")
+		}
 	}
 	return true, nil
 }

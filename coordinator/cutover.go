@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -400,7 +402,24 @@ func (j *job) swap(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 
 // settleGuards is workflow.SettleGuards.
 func (j *job) settleGuards(ctx context.Context, s *workflow.State) error {
-	for _, shard := range []string{s.Spec.To, s.Spec.From} {
+	shards := []string{s.Spec.To, s.Spec.From}
+	if s.Spec.Part.Key != nil {
+		// The shard that has the range of a pinned key says of it that it is elsewhere, as of which epoch.
+		snap, err := j.t.c.opts.Directory.Load(ctx)
+		if err != nil {
+			return err
+		}
+		if ix, ok := snap.Keyspace(s.Spec.Keyspace); ok {
+			key, err := keyspace.ParseKey(ix.Def().Types, s.Spec.Part.Key)
+			if err != nil {
+				return err
+			}
+			if owner := ix.UnpinnedOwner(key); owner != "" && !slices.Contains(shards, owner) {
+				shards = append(shards, owner)
+			}
+		}
+	}
+	for _, shard := range shards {
 		if err := j.settle(ctx, s.Spec.Keyspace, shard); err != nil {
 			return err
 		}

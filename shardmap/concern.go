@@ -34,7 +34,7 @@ func Concerned(a, b *Snapshot) (shards []string, all bool) {
 				// The key comes from its range, or goes back there.
 				for _, ix := range []*Index{was, is} {
 					if k, err := parseWhole(ix.def, append([]string(nil), d.Key...)); err == nil {
-						add(ix.unpinnedOwner(k))
+						add(ix.UnpinnedOwner(k))
 					}
 				}
 			}

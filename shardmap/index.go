@@ -163,9 +163,9 @@ func (ix *Index) LocateRange(k keyspace.Key) int {
 	return -1
 }
 
-// unpinnedOwner is the shard that would own a key without pins, "" for a list
+// UnpinnedOwner is the shard that would own a key without pins, "" for a list
 // value that is not listed.
-func (ix *Index) unpinnedOwner(k keyspace.Key) string {
+func (ix *Index) UnpinnedOwner(k keyspace.Key) string {
 	if i := ix.LocateRange(k); i >= 0 {
 		return ix.def.Ranges[i].Shard
 	}

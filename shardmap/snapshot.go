@@ -171,7 +171,7 @@ func (ix *Index) ownership(shard string) keyspace.Ownership {
 		switch {
 		case def.Pins[i].Shard == shard:
 			own.Pinned = append(own.Pinned, ix.pinKeys[i])
-		case ix.unpinnedOwner(ix.pinKeys[i]) == shard:
+		case ix.UnpinnedOwner(ix.pinKeys[i]) == shard:
 			own.PinnedElsewhere = append(own.PinnedElsewhere, ix.pinKeys[i])
 		default:
 			continue

@@ -206,7 +206,7 @@ func (ix *Index) spanOwner(s span) string {
 	if i, ok := ix.pins[s.enc]; ok {
 		return ix.def.Pins[i].Shard
 	}
-	return ix.unpinnedOwner(s.key)
+	return ix.UnpinnedOwner(s.key)
 }
 
 // rangeFrom is the range in which an interval begins.
