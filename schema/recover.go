@@ -180,7 +180,7 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 			continue
 		case err != nil && age < o.Age:
 			f.What += ", not decided yet: likely at work"
-			f.Next = "wait a minute, then: " + repairCommand
+			f.Next, f.Later = "wait a minute, then: "+repairCommand, true
 			out = append(out, f)
 			continue
 		case o.DryRun:
