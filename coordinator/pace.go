@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +22,12 @@ const (
 	slower     = 0.8
 	faster     = 1.15
 	// The least rates: whatever a shard says, the work does not stop for good.
-	leastBytes = 1 << 20 // a second
+	leastBytes = 2 << 20 // a second
 	leastRows  = 500
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
 	// Where others are at work the first rate is so many times the least.
-	firstRate = 4
+	firstRate = 2
 	// settled is after how long the number of transactions is known.
 	settled = 1500 * time.Millisecond
 	// What the work may add to the time of a small write on a shard in use, if no bound was given.
@@ -63,8 +64,8 @@ type watched struct {
 	w     engine.Watcher
 	began time.Time
 	early bool // others were at work when it began
-	// How long a small write takes, smoothed, with the work going on and without.
-	busy, calm time.Duration
+	// How long small writes took lately, with the work going on and without.
+	busy, calm delays
 	// others is how many transactions of others end in a second.
 	others float64
 	counts []count
@@ -132,9 +133,8 @@ func (p *pacer) watch(ctx context.Context, shards []string) {
 		}
 		if p.latency == 0 {
 			for range 3 {
-				smooth(&s.calm, s.delay(ctx))
+				s.calm.add(s.delay(ctx))
 			}
-			s.busy = s.calm
 		}
 	}
 }
@@ -228,8 +228,8 @@ func (p *pacer) look(ctx context.Context, calm bool) string {
 		pause(ctx, quietWait)
 		each(func(_ int, s *watched) {
 			if s.used() {
-				smooth(&s.calm, s.delay(ctx))
-				smooth(&s.calm, s.delay(ctx))
+				s.calm.add(s.delay(ctx))
+				s.calm.add(s.delay(ctx))
 			}
 		})
 		p.loud()
@@ -258,21 +258,35 @@ func (s *watched) delay(ctx context.Context) time.Duration {
 	return 0
 }
 
-// smooth brings a mean nearer to a measurement.
-func smooth(mean *time.Duration, d time.Duration) {
-	switch {
-	case d == 0:
-	case *mean == 0:
-		*mean = d
-	default:
-		*mean += (d - *mean) / 8
+// delays are the last ones that were measured, the newest last. Their median does not move for a single
+// one that waited for something else, as a mean would.
+type delays []time.Duration
+
+// delaysMax is how many are kept: of some seconds.
+const delaysMax = 15
+
+func (l *delays) add(d time.Duration) {
+	if d == 0 {
+		return
 	}
+	if *l = append(*l, d); len(*l) > delaysMax {
+		*l = slices.Delete(*l, 0, 1)
+	}
+}
+
+// median is 0 if there is none.
+func (l delays) median() time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(l))[len(l)/2]
 }
 
 // see looks at the shard once and returns what is too much on it.
 func (s *watched) see(ctx context.Context, p *pacer) string {
 	d := s.delay(ctx)
-	smooth(&s.busy, d)
+	s.busy.add(d)
+	busy, calm := s.busy.median(), s.calm.median()
 	v, err := s.w.Vitals(ctx)
 	if err == nil {
 		s.note(time.Now(), v)
@@ -283,10 +297,10 @@ func (s *watched) see(ctx context.Context, p *pacer) string {
 		return fmt.Sprintf("%.0f ms", max(float64(d)/float64(time.Millisecond), 1))
 	}
 	switch {
-	case p.latency > 0 && max(s.busy, d) > p.latency && d > p.latency/2:
-		return fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(p.latency))
-	case p.latency == 0 && s.used() && s.calm > 0 && s.busy > s.calm+max(time.Duration(float64(s.calm)*addShare), addLeast):
-		return fmt.Sprintf("%s latency %s, %s without this work", s.name, ms(s.busy), ms(s.calm))
+	case p.latency > 0 && max(busy, d) > p.latency && d > p.latency/2:
+		return fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(busy, d)), ms(p.latency))
+	case p.latency == 0 && s.used() && calm > 0 && busy > calm+max(time.Duration(float64(calm)*addShare), addLeast):
+		return fmt.Sprintf("%s latency %s, %s without this work", s.name, ms(busy), ms(calm))
 	}
 	if err != nil || v.Replica == "" {
 		return ""

@@ -55,6 +55,25 @@ func TestPaceBesideOthers(t *testing.T) {
 	}
 }
 
+// TestDelays: a single write that took long changes nothing, several do.
+func TestDelays(t *testing.T) {
+	var l delays
+	for range 100 {
+		l.add(time.Millisecond)
+	}
+	l.add(time.Second)
+	l.add(0) // not known
+	if len(l) != delaysMax || l.median() != time.Millisecond {
+		t.Errorf("%v of %d", l.median(), len(l))
+	}
+	for range delaysMax/2 + 1 {
+		l.add(3 * time.Millisecond)
+	}
+	if l.median() != 3*time.Millisecond {
+		t.Errorf("%v", l)
+	}
+}
+
 // TestReplicaLag: the lag of a replica is the age of what it has not replayed.
 func TestReplicaLag(t *testing.T) {
 	s := &watched{}
