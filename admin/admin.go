@@ -150,7 +150,8 @@ func (o *Ops) forget(name string) {
 }
 
 // params are the startup parameters of the operations' own conversations.
-var params = map[string]string{"application_name": "cleave", "client_encoding": "UTF8"}
+// Rows are read after locks were waited for, so each statement needs a snapshot of its own.
+var params = map[string]string{"application_name": "cleave", "client_encoding": "UTF8", "default_transaction_isolation": "read committed"}
 
 // connect is the schema.Connect of operations.
 func (o *Ops) connect(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {

@@ -22,8 +22,9 @@ const (
 	slower     = 0.8
 	faster     = 1.15
 	// The least rates: whatever a shard says, the work does not stop for good.
-	leastBytes = 2 << 20 // a second
-	leastRows  = 500
+	leastBytes    = 8 << 20 // a second
+	leastCompared = 32 << 20
+	leastRows     = 500
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
 	// Where others are at work the first rate is so many times the least.

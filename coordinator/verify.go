@@ -39,7 +39,7 @@ func (j *job) verify(ctx context.Context, s *workflow.State, e workflow.Effect, 
 		return err
 	}
 	units := unitsOf(p.set, at.Pieces)
-	pace, end := j.pace(ctx, s, leastBytes, e.Source, e.Target)
+	pace, end := j.pace(ctx, s, leastCompared, e.Source, e.Target)
 	defer end()
 	for began := time.Now(); at.Done < len(units); {
 		if err := j.gate(ctx); err != nil {

@@ -109,7 +109,9 @@ func (r *recoder) oid(b []byte, in catalog) {
 	k, ok := r.o.get(object{in, was}, r.in)
 	switch {
 	case !ok:
-		r.missing = append(r.missing, object{in, was})
+		if x, n := (object{in, was}), len(r.missing); n == 0 || r.missing[n-1] != x {
+			r.missing = append(r.missing, x)
+		}
 	case !r.apply:
 	case k.oid != 0:
 		binary.BigEndian.PutUint32(b, k.oid)

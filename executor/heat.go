@@ -92,6 +92,9 @@ func (e *Executor) CountSeveral(snap *shardmap.Snapshot, units []planner.Units, 
 	for _, u := range units {
 		all += u.To - u.From
 	}
+	if all == 0 {
+		return // a keyspace without a range
+	}
 	for _, u := range units {
 		m.meter.Spread(u.From, u.To, uint64(shards)*heat.One/uint64(all))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -76,6 +77,7 @@ type oids struct {
 	blind  bool // the default shard is of an engine that has no types of one's own
 
 	snap     atomic.Pointer[shardmap.Snapshot] // the last one that it was found to be good for
+	absent   atomic.Int64                      // when what was not found is asked for again, Unix nanoseconds; 0: all was found
 	untold   atomic.Int64                      // until when no tables are asked for, Unix nanoseconds
 	learning sync.Mutex
 	failed   error // of the last learn, at failedAt; under learning
@@ -116,6 +118,13 @@ func (n *numbers) current() *oids {
 		return nil
 	}
 	o := n.now.Load()
+	if o != nil {
+		// A type that is made changes no table of the map. All is asked for again, since a value may be
+		// half translated by what is known now.
+		if at := o.absent.Load(); at != 0 && time.Now().UnixNano() > at {
+			o = nil
+		}
+	}
 	if o != nil && o.snap.Load() == snap {
 		return o
 	}
@@ -189,6 +198,9 @@ func (o *oids) learned(ctx context.Context, wanted []object, in bool) error {
 			tables = append(tables, x.oid)
 		}
 	}
+	slices.Sort(types)
+	slices.Sort(tables)
+	types, tables = slices.Compact(types), slices.Compact(tables)
 	if len(types)+len(tables) == 0 {
 		return nil
 	}
@@ -288,7 +300,15 @@ func (o *oids) note(c catalog, list []uint32, in bool, found func(note func(uint
 		m[object{c, oid}] = known{kind: 's'}
 	}
 	found(func(oid uint32, k known) { m[object{c, oid}] = k })
+	for _, oid := range list {
+		if m[object{c, oid}].oid == 0 {
+			o.absent.CompareAndSwap(0, time.Now().Add(absentFor).UnixNano())
+		}
+	}
 }
+
+// absentFor is for how long a type or table that one side does not have is taken not to be there.
+const absentFor = 5 * time.Second
 
 // renumbered are the numbers that a table's columns have there, by those here; nil
 // if they are the same. A list has "number name" for each column, with chr(1) between them.

@@ -193,6 +193,9 @@ func (x *session) replan(s *statement) error {
 	}
 	if s.plan != nil && (s.version != snap.SchemaVersion() || s.private != private) {
 		s.replanned, s.types = true, nil
+	} else if s.plan != nil {
+		// Another search_path may mean other tables, with other types.
+		s.types, s.numbered = nil, true
 	}
 	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, x.settings
 	s.prep = nil

@@ -61,7 +61,7 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 		return rest, nil
 	}
 	s := p.stmt
-	if formats := x.resultFormats(rest); binaryFormats(formats) && (s.columns == 0 || s.numbered || s.replanned) {
+	if formats := x.resultFormats(rest); binaryFormats(formats) && (s.columns == 0 || s.numbered || s.replanned || s.plan.Cursor != nil) {
 		p.values = &executor.Columns{}
 	}
 	types := s.types
@@ -124,5 +124,11 @@ func (x *session) copied(st *planner.Statement) (*executor.Columns, error) {
 	x.pipe.LearnColumns(portal, nil, values)
 	x.pipe.Close(portal, false)
 	_, err := x.converse(executor.Flush)
+	if err != nil && x.pipe.Conn != nil && x.pipe.Skipping() {
+		// A Query after it would be ignored as well.
+		if o, failed := x.pipe.Run(executor.Sync, &x.w); failed != nil || o.Err != nil {
+			x.pipe.Conn.Break()
+		}
+	}
 	return values, err
 }

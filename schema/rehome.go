@@ -290,7 +290,7 @@ func Rehearse(ctx context.Context, o Options, to string) error {
 // copyAhead makes the whole tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
 // here, and returns how they were made. Of a file it does nothing: nobody could write to that meanwhile.
 func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to string, copyRows CopyRows) (made []Statement, err error) {
-	if sh, _ := snap.Shard(to); sh.Engine != enginePostgres {
+	if sh, ok := snap.Shard(to); !ok || sh.Engine != enginePostgres {
 		return nil, nil
 	}
 	t, err := Begin(ctx, o, snap)

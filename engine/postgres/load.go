@@ -32,7 +32,7 @@ func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows i
 	if err != nil {
 		return 0, err
 	}
-	defer v.done(c)
+	defer c.Close() // not kept: Loaded ends what has its name
 	var n int64
 	err = v.transact(ctx, c, func() error {
 		// A newer leader need not wait for the rows to be told off.
@@ -52,17 +52,23 @@ func (v *mover) Load(ctx context.Context, id string, t *engine.MoveTable, rows i
 	return n, nil
 }
 
-// SetLoaded writes a row.
+// SetLoaded writes a row, in a conversation that is named as those of Load are: a commit that is under way
+// is over before somebody looks what is loaded.
 func (v *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
 	const op = "note a table that is loaded"
 	if err := v.checkID(id); err != nil {
 		return err
 	}
-	c, err := v.housekeeping(ctx, op)
+	h, err := v.housekeeping(ctx, op)
 	if err != nil {
 		return err
 	}
-	defer v.done(c)
+	v.done(h)
+	c, err := v.dial(ctx, forLoad, id, true) // Loaded and Release end it
+	if err != nil {
+		return err
+	}
+	defer c.Close()
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
 		_, err := c.exec(ctx, fmt.Sprintf(`INSERT INTO cleave_internal.loaded VALUES (%s, %s, %s, %d, %d) ON CONFLICT (id, table_schema, table_name) DO UPDATE SET rows = excluded.rows, bytes = excluded.bytes`,
 			literal(id), literal(t.Schema), literal(t.Name), t.Rows, t.Bytes))

@@ -179,7 +179,7 @@ func (c *Conn) Receive() ([]byte, error) {
 	if !deadline.IsZero() {
 		wait := time.Until(deadline)
 		if wait <= 0 {
-			c.stopRunning()
+			c.leave()
 			return nil, c.lost(true, os.ErrDeadlineExceeded)
 		}
 		timer = time.AfterFunc(wait, func() { c.fire(&sqlstate.Error{Code: "deadline"}) })
@@ -201,7 +201,7 @@ func (c *Conn) Receive() ([]byte, error) {
 		}
 		f, rest, ok, err := wire.Cut(c.in[used:])
 		if err != nil {
-			c.stopRunning()
+			c.leave()
 			return nil, c.lost(true, err)
 		}
 		if !ok {
@@ -262,10 +262,27 @@ func (c *Conn) Probe() error {
 	return nil
 }
 
-func (c *Conn) stopRunning() {
+// enter keeps Close from letting go of the database under what runs outside of Receive. leave has to
+// follow.
+func (c *Conn) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return c.lost(true, errClosed)
+	}
+	c.running = true
+	return nil
+}
+
+// leave ends what runs, and lets go of the database if Close came meanwhile.
+func (c *Conn) leave() {
 	c.mu.Lock()
 	c.running = false
+	closed := c.closed
 	c.mu.Unlock()
+	if closed {
+		c.release()
+	}
 }
 
 func (c *Conn) waitIdle(deadline time.Time) error {
@@ -567,7 +584,7 @@ func (c *Conn) inTransaction(ctx context.Context, write bool, fn func() error) (
 	}
 	c.running = true
 	c.mu.Unlock()
-	defer c.stopRunning()
+	defer c.leave()
 	if dl, ok := ctx.Deadline(); ok {
 		timer := time.AfterFunc(time.Until(dl), func() {
 			c.fire(sqlstate.New(sqlstate.LockNotAvailable, "canceling statement due to lock timeout"))

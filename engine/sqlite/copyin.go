@@ -167,7 +167,7 @@ func (c *Conn) sendCopy(frames []byte) []byte {
 	c.mu.Lock()
 	c.running = true
 	c.mu.Unlock()
-	defer c.stopRunning()
+	defer c.leave()
 	for len(frames) > 0 {
 		f, rest, ok, err := wire.Cut(frames)
 		if err != nil || !ok || f.Type() != wire.CopyDataF {

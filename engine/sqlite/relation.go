@@ -17,6 +17,10 @@ const relationOID = 0xF0000000
 // MakeRelation implements engine.Relations. Relations are tables of SQLite's
 // temporary database, as the catalogue's are: no file is written.
 func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.leave()
 	d := &tableDef{OID: relationOID + uint32(len(c.relations)), Schema: "pg_temp", Name: name, static: true, relation: true}
 	cols := make([]string, len(columns))
 	for i, col := range columns {
@@ -42,6 +46,10 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 
 // FillRelation implements engine.Relations.
 func (c *Conn) FillRelation(name string, frames []byte) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.leave()
 	d := c.relations[name]
 	if d == nil {
 		return sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", name)
@@ -83,6 +91,10 @@ func (c *Conn) FillRelation(name string, frames []byte) error {
 
 // IndexRelation implements engine.Relations.
 func (c *Conn) IndexRelation(name string, columns []string) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.leave()
 	cols := make([]string, len(columns))
 	for i, col := range columns {
 		cols[i] = quoteIdent(col)
@@ -92,6 +104,10 @@ func (c *Conn) IndexRelation(name string, columns []string) error {
 
 // DropRelations implements engine.Relations.
 func (c *Conn) DropRelations() error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.leave()
 	for name := range c.relations {
 		if err := c.exec("DROP TABLE IF EXISTS temp." + quoteIdent(name)); err != nil {
 			return err

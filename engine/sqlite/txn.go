@@ -549,7 +549,9 @@ func (c *Conn) rollbackSQLite() {
 	}
 	c.genStmt.Reset()
 	if !c.db.AutocommitEnabled() {
+		c.db.SetInterrupt(nil) // a cancel that comes now is not to keep the transaction, and the file's lock
 		c.cachedExec("ROLLBACK")
+		c.db.SetInterrupt(c.interruptChan())
 	}
 	c.tx.sqlite, c.tx.wrote = sqliteIdle, false
 	c.touched.end()

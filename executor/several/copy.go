@@ -27,6 +27,7 @@ const (
 type copyIn struct {
 	c     *Conn
 	p     *planner.CopyPlan
+	of    *shardmap.Snapshot // the map by which the shards were chosen
 	snap  *shardmap.Snapshot
 	index *shardmap.Index // of the keyspace; nil: every row goes to all parts
 	split splitter
@@ -65,6 +66,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 	j := &copyIn{c: c, p: p, owner: map[string]*copyPart{}, ask: asker{c: c}}
 	j.split = splitter{csv: p.CSV, quote: p.Quote, escape: p.Escape}
 	snap := c.host.Snapshot()
+	j.of = snap
 	shards, err := e.st.Plan.Target.Shards(snap, e.args)
 	if err != nil {
 		return nil, err
@@ -187,7 +189,7 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 		return nil, err
 	}
 	if j.p.Table.Kind == shardmap.Reference {
-		if err := j.c.unlockCopies(p); err != nil {
+		if err := j.c.unlockCopies(p, j.of); err != nil {
 			return nil, err
 		}
 	}

@@ -200,7 +200,7 @@ func (m *modifying) all(s *stream) ([][]byte, error) {
 // whoever changes the same rows waits there, and nobody holds what he waits for.
 func (m *modifying) reference(ctx context.Context, shards []string) (job, error) {
 	c, r := m.c, m.m.Reference
-	first := c.host.Snapshot().State().DefaultShard
+	first := m.snap.State().DefaultShard
 	shards = slices.DeleteFunc(slices.Clone(shards), func(s string) bool { return s == first })
 	hidden := len(r.Columns)
 	q := m.request(&m.m.Write)
@@ -209,7 +209,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.unlockCopies(p); err != nil {
+	if err := c.unlockCopies(p, m.snap); err != nil {
 		return nil, err
 	}
 	s, err := c.send(p, q)
@@ -252,7 +252,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	}
 	var streams []*stream
 	for _, p := range parts {
-		if err := c.unlockCopies(p); err != nil {
+		if err := c.unlockCopies(p, m.snap); err != nil {
 			return nil, err
 		}
 		s, err := c.send(p, q)
@@ -287,8 +287,8 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 
 // unlockCopies tells the guards of a shard's reference tables that the router
 // writes to every shard that has them.
-func (c *Conn) unlockCopies(p *part) error {
-	_, err := c.exec(p, "SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(c.host.Snapshot().CopiesEpoch(), 10)+"'")
+func (c *Conn) unlockCopies(p *part, snap *shardmap.Snapshot) error {
+	_, err := c.exec(p, "SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(snap.CopiesEpoch(), 10)+"'")
 	return err
 }
 
