@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/internal/wire"
@@ -277,6 +278,9 @@ func (c *Conn) Numbered(value []byte, wait bool) bool {
 	if o == nil {
 		return false
 	}
+	if slices.Contains(suspects, certain) {
+		return true
+	}
 	if wait {
 		o = c.numbers.roomy(o)
 		if o.learn(asObjects(suspects), true, learnMax) != nil {
@@ -291,6 +295,10 @@ func (c *Conn) Numbered(value []byte, wait bool) bool {
 	return false
 }
 
+// certain is what suspect gives for the number of a type or table of one's own, as values of regtype and
+// regclass are.
+const certain = 0
+
 // suspect collects what could be OIDs of types of one's own in a value. A value that is
 // not made throughout as it would have to be has none.
 func suspect(b []byte, depth int, out *[]uint32) {
@@ -303,11 +311,20 @@ func suspect(b []byte, depth int, out *[]uint32) {
 		}
 	}
 	deeper := func(v []byte) { suspect(v, depth+1, out) }
+	reg := func(oid uint32) bool { return oid == oidRegclass || oid == oidRegtype }
+	number := func(v []byte) {
+		if len(v) == 4 && binary.BigEndian.Uint32(v) >= FirstUserOID {
+			*out = append(*out, certain)
+		}
+	}
 	whole := func(b []byte, n int) bool { rest := each(b, n, func([]byte) {}); return rest != nil && len(rest) == 0 }
 	dims, flags, elem := int64(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
 	if dims >= 1 && dims <= 6 && flags <= 1 && int64(len(b)) >= 12+8*dims && whole(b[12+8*dims:], -1) {
 		add(elem)
 		each(b[12+8*dims:], -1, deeper)
+		if reg(elem) {
+			each(b[12+8*dims:], -1, number)
+		}
 	}
 	if fields := binary.BigEndian.Uint32(b); fields >= 1 && fields <= 1664 {
 		var types []uint32
@@ -326,6 +343,9 @@ func suspect(b []byte, depth int, out *[]uint32) {
 			}
 			for _, v := range values {
 				deeper(v)
+				if slices.ContainsFunc(types, reg) {
+					number(v)
+				}
 			}
 		}
 		return
