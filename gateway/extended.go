@@ -440,6 +440,10 @@ func (x *session) bind(f wire.Frame) error {
 	p.conn = x.pipe.Conn
 	on, err := x.prepare(s, relay)
 	if err != nil {
+		if relay && err == errWait {
+			x.pending = s // the goroutine does all of it again
+		}
+		delete(x.portals, string(name))
 		return err
 	}
 	x.pipe.BindBytes(name, on, rest)
