@@ -24,7 +24,7 @@ const (
 	// The least rates: whatever a shard says, the work does not stop for good.
 	leastBytes    = 8 << 20 // a second
 	leastCompared = 32 << 20
-	leastRows     = 500
+	leastRows     = 10_000
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
 	// Where others are at work the first rate is so many times the least.
