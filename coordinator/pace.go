@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,21 +18,18 @@ const (
 	// quietEvery is at which look the work stops for a moment, to see how the shard fares without it.
 	quietEvery = 4
 	quietWait  = 5 * time.Millisecond
-	slower     = 0.8
+	slower     = 0.6
 	faster     = 1.15
 	// The least rates: whatever a shard says, the work does not stop for good.
-	leastBytes    = 8 << 20 // a second
+	leastBytes = 512 << 10 // a second
+	leastRows  = 500
+	// Comparing only reads: it slows down less.
 	leastCompared = 32 << 20
-	leastRows     = 10_000
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
-	// Where others are at work the first rate is so many times the least.
-	firstRate = 2
-	// settled is after how long the number of transactions is known.
-	settled = 1500 * time.Millisecond
 	// What the work may add to the time of a small write on a shard in use, if no bound was given.
 	addShare = 0.3
-	addLeast = 300 * time.Microsecond
+	addLeast = time.Millisecond
 	// lookMax bounds one look.
 	lookMax = 2 * time.Second
 )
@@ -50,23 +46,20 @@ type pacer struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	mu     sync.Mutex
-	rate   float64 // units a second; 0: no bound
-	peak   float64 // the greatest rate that was seen
-	slowed bool    // a shard was slower than it may be
-	did    int64
-	next   time.Time     // when the next piece may go
-	quiet  chan struct{} // closed at the end of a quiet moment, nil outside of one
+	mu    sync.Mutex
+	rate  float64 // units a second; 0: no bound
+	peak  float64 // the greatest rate that was seen
+	did   int64
+	next  time.Time     // when the next piece may go
+	quiet chan struct{} // closed at the end of a quiet moment, nil outside of one
 }
 
 // watched is a shard that is looked at.
 type watched struct {
-	name  string
-	w     engine.Watcher
-	began time.Time
-	early bool // others were at work when it began
-	// How long small writes took lately, with the work going on and without.
-	busy, calm delays
+	name string
+	w    engine.Watcher
+	// How long a small write takes, smoothed, with the work going on and without.
+	busy, calm time.Duration
 	// others is how many transactions of others end in a second.
 	others float64
 	counts []count
@@ -98,55 +91,31 @@ func (j *job) pace(ctx context.Context, s *workflow.State, least float64, shards
 		p.lag = time.Duration(o.MaxLagMS) * time.Millisecond
 	}
 	ctx, p.stop = context.WithCancel(ctx)
-	p.watch(ctx, shards)
-	p.done.Go(func() { p.run(ctx) })
+	p.done.Go(func() { p.run(ctx, shards) })
 	return p, func() {
 		p.stop()
 		p.done.Wait()
 	}
 }
 
-// watch begins to look at the shards. Where others are at work right now the work begins slowly, and
-// gets faster while it is not in their way; where nobody is, it need not wait to know.
-func (p *pacer) watch(ctx context.Context, shards []string) {
-	ctx, cancel := context.WithTimeout(ctx, lookMax)
-	defer cancel()
-	for _, name := range shards {
-		m, err := p.job.t.mover(ctx, name)
-		if err != nil {
-			continue // the work itself will say so
-		}
-		v, ok := m.(engine.Watchable)
-		if !ok {
-			continue
-		}
-		w, err := v.Watch(ctx)
-		if err != nil {
-			continue
-		}
-		s := &watched{name: name, w: w, began: time.Now()}
-		p.shards = append(p.shards, s)
-		if v, err := w.Vitals(ctx); err == nil {
-			s.note(time.Now(), v)
-			if p.latency == 0 && v.Others > 0 {
-				s.early, p.rate = true, p.least*firstRate
-			}
-		}
-		if p.latency == 0 {
-			for range 3 {
-				s.calm.add(s.delay(ctx))
-			}
-		}
-	}
-}
-
-func (p *pacer) run(ctx context.Context) {
+func (p *pacer) run(ctx context.Context, shards []string) {
 	defer func() {
 		p.loud()
 		for _, s := range p.shards {
 			_ = s.w.Close() // it has written nothing
 		}
 	}()
+	for _, name := range shards {
+		m, err := p.job.t.mover(ctx, name)
+		if err != nil {
+			continue // the work itself will say so
+		}
+		if v, ok := m.(engine.Watchable); ok {
+			if w, err := v.Watch(ctx); err == nil {
+				p.shards = append(p.shards, &watched{name: name, w: w})
+			}
+		}
+	}
 	var last int64
 	at, slowed := time.Now(), false
 	for n := 1; ctx.Err() == nil; n++ {
@@ -160,7 +129,7 @@ func (p *pacer) run(ctx context.Context) {
 		is := float64(p.did-last) / spent
 		last, at = p.did, time.Now()
 		was := p.rate
-		p.adapt(is, why != "", p.used())
+		p.adapt(is, why != "")
 		now := p.rate
 		p.mu.Unlock()
 		switch {
@@ -177,38 +146,19 @@ func (p *pacer) run(ctx context.Context) {
 	}
 }
 
-// adapt changes the rate; is is that of the last moment. Beside others there is always a bound: the
-// work is done evenly, not in bursts. p.mu is held.
-func (p *pacer) adapt(is float64, over, used bool) {
+// adapt changes the rate; is is that of the last moment. p.mu is held.
+func (p *pacer) adapt(is float64, over bool) {
 	p.peak = max(p.peak, is)
-	if over {
-		p.slowed = true
-	}
 	switch {
 	case over && p.rate == 0:
 		p.rate = max(is*slower, p.least)
 	case over:
 		p.rate = max(min(is, p.rate)*slower, p.least)
-	case p.rate > 0 && !used && !p.slowed:
-		p.rate = 0 // nobody is there
 	case p.rate > 0:
-		p.rate *= faster
-		if most := max(1.5*p.peak, p.least*firstRate); p.rate > most && used {
-			p.rate = most
-		} else if p.rate > most {
-			p.rate, p.slowed = 0, false
+		if p.rate *= faster; p.rate > 1.5*p.peak {
+			p.rate = 0
 		}
 	}
-}
-
-// used reports whether others are at work on a shard, also as long as that is not known.
-func (p *pacer) used() bool {
-	for _, s := range p.shards {
-		if s.used() || s.early && time.Since(s.began) < settled {
-			return true
-		}
-	}
-	return false
 }
 
 // look asks all shards at the same time and returns why the work is to be slower, "" if it need not be.
@@ -224,13 +174,13 @@ func (p *pacer) look(ctx context.Context, calm bool) string {
 		all.Wait()
 	}
 	each(func(i int, s *watched) { said[i] = s.see(ctx, p) })
-	if calm && p.latency == 0 && p.used() {
+	if calm && p.latency == 0 {
 		p.hush()
 		pause(ctx, quietWait)
 		each(func(_ int, s *watched) {
 			if s.used() {
-				s.calm.add(s.delay(ctx))
-				s.calm.add(s.delay(ctx))
+				smooth(&s.calm, s.delay(ctx))
+				smooth(&s.calm, s.delay(ctx))
 			}
 		})
 		p.loud()
@@ -259,35 +209,21 @@ func (s *watched) delay(ctx context.Context) time.Duration {
 	return 0
 }
 
-// delays are the last ones that were measured, the newest last. Their median does not move for a single
-// one that waited for something else, as a mean would.
-type delays []time.Duration
-
-// delaysMax is how many are kept: of some seconds.
-const delaysMax = 15
-
-func (l *delays) add(d time.Duration) {
-	if d == 0 {
-		return
+// smooth brings a mean nearer to a measurement.
+func smooth(mean *time.Duration, d time.Duration) {
+	switch {
+	case d == 0:
+	case *mean == 0:
+		*mean = d
+	default:
+		*mean += (d - *mean) / 4
 	}
-	if *l = append(*l, d); len(*l) > delaysMax {
-		*l = slices.Delete(*l, 0, 1)
-	}
-}
-
-// median is 0 if there is none.
-func (l delays) median() time.Duration {
-	if len(l) == 0 {
-		return 0
-	}
-	return slices.Sorted(slices.Values(l))[len(l)/2]
 }
 
 // see looks at the shard once and returns what is too much on it.
 func (s *watched) see(ctx context.Context, p *pacer) string {
 	d := s.delay(ctx)
-	s.busy.add(d)
-	busy, calm := s.busy.median(), s.calm.median()
+	smooth(&s.busy, d)
 	v, err := s.w.Vitals(ctx)
 	if err == nil {
 		s.note(time.Now(), v)
@@ -298,10 +234,10 @@ func (s *watched) see(ctx context.Context, p *pacer) string {
 		return fmt.Sprintf("%.0f ms", max(float64(d)/float64(time.Millisecond), 1))
 	}
 	switch {
-	case p.latency > 0 && max(busy, d) > p.latency && d > p.latency/2:
-		return fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(busy, d)), ms(p.latency))
-	case p.latency == 0 && s.used() && calm > 0 && busy > calm+max(time.Duration(float64(calm)*addShare), addLeast):
-		return fmt.Sprintf("%s latency %s, %s without this work", s.name, ms(busy), ms(calm))
+	case p.latency > 0 && max(s.busy, d) > p.latency && d > p.latency/2:
+		return fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(p.latency))
+	case p.latency == 0 && s.used() && s.calm > 0 && s.busy > s.calm+max(time.Duration(float64(s.calm)*addShare), addLeast):
+		return fmt.Sprintf("%s latency %s, %s without this work", s.name, ms(s.busy), ms(s.calm))
 	}
 	if err != nil || v.Replica == "" {
 		return ""

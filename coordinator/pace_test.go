@@ -12,7 +12,7 @@ import (
 func TestPaceIsBounded(t *testing.T) {
 	p := &pacer{least: leastBytes}
 	const full = 80 << 20
-	p.adapt(full, false, false)
+	p.adapt(full, false)
 	if p.rate != 0 {
 		t.Fatalf("a rate of %v without a reason", p.rate)
 	}
@@ -21,7 +21,7 @@ func TestPaceIsBounded(t *testing.T) {
 		if p.rate > 0 {
 			is = p.rate
 		}
-		p.adapt(is, true, true)
+		p.adapt(is, true)
 		if p.rate < leastBytes || p.rate > full*slower {
 			t.Fatalf("%v", p.rate)
 		}
@@ -31,46 +31,10 @@ func TestPaceIsBounded(t *testing.T) {
 	}
 	looks := 0
 	for ; p.rate > 0; looks++ {
-		p.adapt(min(p.rate, full), false, false)
+		p.adapt(min(p.rate, full), false)
 	}
 	if after := time.Duration(looks) * paceLook; after > time.Minute {
 		t.Errorf("as fast as before after %s", after)
-	}
-}
-
-// TestPaceBesideOthers: where others are at work the rate has a bound all the time and grows step by
-// step; when it turns out that nobody is there, the bound is gone at once.
-func TestPaceBesideOthers(t *testing.T) {
-	p := &pacer{least: leastBytes, rate: leastBytes * firstRate}
-	for range 100 {
-		was := p.rate
-		p.adapt(min(p.rate, 80<<20), false, true)
-		if p.rate == 0 || p.rate > was*1.2 || p.rate > 1.5*(80<<20) {
-			t.Fatalf("%v after %v", p.rate, was)
-		}
-	}
-	p = &pacer{least: leastBytes, rate: leastBytes * firstRate}
-	if p.adapt(1<<20, false, false); p.rate != 0 {
-		t.Errorf("a bound of %v beside nobody", p.rate)
-	}
-}
-
-// TestDelays: a single write that took long changes nothing, several do.
-func TestDelays(t *testing.T) {
-	var l delays
-	for range 100 {
-		l.add(time.Millisecond)
-	}
-	l.add(time.Second)
-	l.add(0) // not known
-	if len(l) != delaysMax || l.median() != time.Millisecond {
-		t.Errorf("%v of %d", l.median(), len(l))
-	}
-	for range delaysMax/2 + 1 {
-		l.add(3 * time.Millisecond)
-	}
-	if l.median() != 3*time.Millisecond {
-		t.Errorf("%v", l)
 	}
 }
 

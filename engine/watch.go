@@ -25,9 +25,6 @@ type Watcher interface {
 type Vitals struct {
 	// Transactions is how many others have ended here so far, without the Watcher's own; -1: not known.
 	Transactions int64
-	// Others is how many others' conversations were at work in the last half second. It is known at
-	// once, Transactions only after a while. -1: not known.
-	Others int64
 	// Log is where the log ends, in bytes. Replayed is the same of the replica that is the
 	// furthest behind of those that are connected, Replica its name; "" if there is none.
 	Log, Replayed int64

@@ -37,9 +37,7 @@ func (w *watcher) Delay(ctx context.Context) (time.Duration, error) {
 
 // vitalsSQL leaves out decoders of the log: they have no rows that somebody reads. What other
 // roles' processes do is shown to superusers and pg_read_all_stats only.
-const vitalsSQL = `SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity a WHERE a.datid = d.datid AND a.pid <> pg_catalog.pg_backend_pid() AND a.backend_type = 'client backend'
-	AND a.application_name NOT LIKE 'cleave _%' AND (a.state = 'active' OR a.state_change > pg_catalog.clock_timestamp() - interval '0.5 s'))::pg_catalog.text,
-	(xact_commit + xact_rollback)::pg_catalog.text, pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), '0/0')::pg_catalog.int8::pg_catalog.text,
+const vitalsSQL = `SELECT (xact_commit + xact_rollback)::pg_catalog.text, pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), '0/0')::pg_catalog.int8::pg_catalog.text,
 	COALESCE(r.replayed, 0)::pg_catalog.text, COALESCE(r.name, '')
 FROM pg_catalog.pg_stat_database d LEFT JOIN (
 	SELECT pg_catalog.pg_wal_lsn_diff(replay_lsn, '0/0')::pg_catalog.int8 AS replayed, pg_catalog.concat_ws(' at ', NULLIF(application_name, ''), client_addr::pg_catalog.text) || ' ' AS name
@@ -50,20 +48,20 @@ WHERE d.datname = pg_catalog.current_database()`
 
 // Vitals implements engine.Watcher.
 func (w *watcher) Vitals(ctx context.Context) (engine.Vitals, error) {
-	out := engine.Vitals{Transactions: -1, Others: -1}
+	out := engine.Vitals{Transactions: -1}
 	w.own++
 	res, err := w.c.exec(ctx, vitalsSQL)
 	if err != nil || len(res.Rows) == 0 {
 		return out, w.v.failed(ctx, "look how the shard fares", err)
 	}
 	row := res.Rows[0]
-	for i, into := range []*int64{&out.Others, &out.Transactions, &out.Log, &out.Replayed} {
+	for i, into := range []*int64{&out.Transactions, &out.Log, &out.Replayed} {
 		if *into, err = strconv.ParseInt(row[i].String, 10, 64); err != nil {
 			return out, err
 		}
 	}
 	out.Transactions -= w.own
-	if name := row[4].String; name != "" {
+	if name := row[3].String; name != "" {
 		out.Replica = name[:len(name)-1] // one without a name and address is one too
 		if out.Replica == "" {
 			out.Replica = "without a name"

@@ -24,7 +24,7 @@ func (w watcher) Delay(ctx context.Context) (time.Duration, error) {
 
 // Vitals implements engine.Watcher: a file has no replicas and does not count transactions.
 func (watcher) Vitals(context.Context) (engine.Vitals, error) {
-	return engine.Vitals{Transactions: -1, Others: -1}, nil
+	return engine.Vitals{Transactions: -1}, nil
 }
 
 // Close implements engine.Watcher.
