@@ -623,18 +623,11 @@ func (o *Ops) one(ctx context.Context, id string) (*WorkflowInfo, error) {
 // newest first. 42704 if there is none.
 func (o *Ops) Moves(ctx context.Context, id string) ([]WorkflowInfo, error) {
 	if id != "" {
-		r, err := o.opts.Directory.Record(ctx, workflow.RecordPrefix+id)
-		if errors.Is(err, shardmap.ErrNotFound) {
-			return nil, sqlstate.New(sqlstate.UndefinedObject, "there is no workflow %q", id).WithHint("see: cleave moves")
-		}
-		if err != nil {
-			return nil, directoryError(err)
-		}
-		s, err := workflow.Decode(r.Value)
+		s, err := o.workflow(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		return []WorkflowInfo{o.info(ctx, &s, true)}, nil
+		return []WorkflowInfo{o.info(ctx, s, true)}, nil
 	}
 	var out []WorkflowInfo
 	after := ""

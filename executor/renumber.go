@@ -218,7 +218,7 @@ func typesOf(body []byte) []uint32 {
 func (c *Conn) Values(types []uint32, formats []int16, values [][]byte, wait bool) ([][]byte, error) {
 	var out [][]byte
 	for i, v := range values {
-		if i >= len(types) || !MayNumber(types[i]) || v == nil || formatAt(formats, i) != 1 {
+		if i >= len(types) || !MayNumber(types[i]) || v == nil || wire.FormatAt(formats, i) != 1 {
 			continue
 		}
 		o := c.own()
@@ -253,16 +253,6 @@ func (c *Conn) Values(types []uint32, formats []int16, values [][]byte, wait boo
 		return values, nil
 	}
 	return out, nil
-}
-
-func formatAt(formats []int16, i int) int16 {
-	switch {
-	case len(formats) == 1:
-		return formats[0]
-	case i < len(formats):
-		return formats[i]
-	}
-	return 0
 }
 
 // Numbered reports whether a value of an unknown type, in binary, looks as if it had

@@ -207,7 +207,7 @@ func intArg(args *planner.Args, param int) (n int64, null bool, err error) {
 	if b == nil {
 		return 0, true, nil
 	}
-	if argFormat(args.Formats, param-1) == 0 {
+	if wire.FormatAt(args.Formats, param-1) == 0 {
 		if n, err = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err != nil {
 			return 0, false, bad()
 		}
@@ -222,16 +222,6 @@ func intArg(args *planner.Args, param int) (n int64, null bool, err error) {
 		return int64(binary.BigEndian.Uint64(b)), false, nil
 	}
 	return 0, false, bad()
-}
-
-func argFormat(formats []int16, i int) int16 {
-	switch {
-	case len(formats) == 1:
-		return formats[0]
-	case i < len(formats):
-		return formats[i]
-	}
-	return 0
 }
 
 // fillText returns the text of a statement of the simple protocol with its
@@ -267,7 +257,7 @@ func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	tail := x.resultFormats(rest)
 	formats := make([]int16, own+len(values))
 	for i := range own {
-		formats[i] = argFormat(a.Formats, i)
+		formats[i] = wire.FormatAt(a.Formats, i)
 	}
 	out := wire.AppendInt16(make([]byte, 0, len(rest)+32*len(values)), int16(uint16(len(formats))))
 	for _, f := range formats {

@@ -69,7 +69,7 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 		types = s.oids
 	}
 	for i, v := range x.args.Values {
-		if argFormat(x.args.Formats, i) == 1 && (i >= len(types) || types[i] == 0) && x.pipe.Conn.Numbered(v, !x.nowait) {
+		if wire.FormatAt(x.args.Formats, i) == 1 && (i >= len(types) || types[i] == 0) && x.pipe.Conn.Numbered(v, !x.nowait) {
 			if x.nowait {
 				return nil, errWait
 			}
