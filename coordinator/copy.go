@@ -18,12 +18,8 @@ import (
 // partBytes is about how large a part of a table is that one stream copies.
 const partBytes = 64 << 20
 
-// purgeBatch is how many rows are deleted at a time, purgePause how long others have
-// the shard to themselves between two batches, as a share of the time the batch took.
-const (
-	purgeBatch      = 2000
-	purgePauseShare = 0.5
-)
+// purgeBatch is how many rows are deleted at a time.
+const purgeBatch = 2000
 
 // copy is workflow.Copy.
 func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
@@ -128,8 +124,10 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 	var next atomic.Int64
 	var total atomic.Int64
 	var wait sync.WaitGroup
-	for range min(j.t.c.opts.Streams, len(work)) {
+	streams := min(j.t.c.opts.Streams, len(work))
+	for range streams {
 		wait.Go(func() {
+			turn := p.turn(streams)
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(work) {
@@ -137,7 +135,7 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 				}
 				w := work[i]
 				t, l := &set.Tables[w.table], &tables[w.table]
-				n, err := j.loadPart(ctx, stream, t, l, w.table, w.part, w.parts, rows, to, limit)
+				n, err := j.loadPart(ctx, stream, t, l, w.table, w.part, w.parts, rows, to, limit, turn)
 				total.Add(n)
 				l.rows.Add(n)
 				if err == nil && l.parts.Add(1) == int64(parts) {
@@ -160,11 +158,11 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 // loading is what of a table has been loaded.
 type loading struct{ parts, rows, bytes atomic.Int64 }
 
-func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, l *loading, table, part, parts int, rows engine.RowSource, to engine.Mover, limit *throttle) (int64, error) {
+func (j *job) loadPart(ctx context.Context, stream string, t *engine.MoveTable, l *loading, table, part, parts int, rows engine.RowSource, to engine.Mover, limit *throttle, turn *turn) (int64, error) {
 	r, w := io.Pipe()
 	read := make(chan error, 1)
 	go func() { // ends when the pipe is closed, at the latest
-		err := rows.Rows(ctx, table, part, parts, &counted{w: w, j: j, ctx: ctx, limit: limit, l: l})
+		err := rows.Rows(ctx, table, part, parts, turn.next, &counted{w: w, j: j, ctx: ctx, limit: limit, l: l, turn: turn})
 		w.CloseWithError(err) // nil is the end
 		read <- err
 	}()
@@ -183,9 +181,11 @@ type counted struct {
 	ctx   context.Context
 	limit *throttle
 	l     *loading
+	turn  *turn
 }
 
 func (c *counted) Write(b []byte) (int, error) {
+	began := time.Now()
 	if err := c.j.gate(c.ctx); err != nil {
 		return 0, err
 	}
@@ -193,6 +193,7 @@ func (c *counted) Write(b []byte) (int, error) {
 	if err := c.limit.wait(c.ctx, rows, int64(len(b))); err != nil {
 		return 0, err
 	}
+	c.turn.waited(time.Since(began))
 	c.j.prog.copied(rows, int64(len(b)))
 	c.l.bytes.Add(int64(len(b)))
 	return c.w.Write(b)
@@ -280,6 +281,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	}
 	p, end := j.pace(ctx, s, leastRows, e.Target)
 	defer end()
+	turn := p.turn(1)
 	for {
 		if err := j.gate(ctx); err != nil {
 			return err
@@ -287,7 +289,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 		if err := limit.wait(ctx, 0, 0); err != nil { // for its window
 			return err
 		}
-		began, batch := time.Now(), p.some(purgeBatch)
+		batch := p.some(purgeBatch)
 		n, err := m.Purge(ctx, which, batch)
 		if err != nil {
 			return err
@@ -296,12 +298,12 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 		if n < batch {
 			return nil
 		}
-		if err := p.wait(ctx, int64(n)); err != nil {
+		if _, err := turn.next(ctx, int64(n)); err != nil {
 			return err
 		}
 		if err := limit.wait(ctx, int64(n), 0); err != nil {
 			return err
 		}
-		pause(ctx, time.Duration(float64(time.Since(began))*purgePauseShare))
+		turn.began = time.Now()
 	}
 }

@@ -1,9 +1,12 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -22,14 +25,22 @@ const (
 	faster     = 1.15
 	// The least rates: whatever a shard says, the work does not stop for good.
 	leastBytes = 512 << 10 // a second
-	leastRows  = 500
+	leastRows  = 1000
 	// Comparing only reads: it slows down less.
-	leastCompared = 32 << 20
+	leastCompared = 4 << 20
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
 	// What the work may add to the time of a small write on a shard in use, if no bound was given.
 	addShare = 0.3
 	addLeast = time.Millisecond
+	// While others are at work a piece is small, and the pause after it so many times as long as it took:
+	// the statements of others wait behind few pieces, and behind each for a moment only.
+	rest      = 6
+	smallRead = 64 << 10 // bytes
+	largeRead = 8 << 20
+	fewRows   = 200
+	// knownAfter is for how long a shard is looked at before it is believed that nobody else is at work.
+	knownAfter = 1500 * time.Millisecond
 	// lookMax bounds one look.
 	lookMax = 2 * time.Second
 )
@@ -52,6 +63,43 @@ type pacer struct {
 	did   int64
 	next  time.Time     // when the next piece may go
 	quiet chan struct{} // closed at the end of a quiet moment, nil outside of one
+
+	// beside: there is room to be left for others, who are at work on the shards, or it is not known yet.
+	// Never if a bound was given, or none wanted.
+	beside atomic.Bool
+}
+
+// turn is one of the goroutines that do the work of a pacer. Its methods are called by that one.
+type turn struct {
+	p       *pacer
+	streams int // how many there are
+	began   time.Time
+}
+
+// turn begins the work of one of so many goroutines.
+func (p *pacer) turn(streams int) *turn { return &turn{p: p, streams: streams, began: time.Now()} }
+
+// waited says that a part of the time since the last next was no work.
+func (t *turn) waited(d time.Duration) { t.began = t.began.Add(d) }
+
+// next is an engine.Pace: n more units have been done.
+func (t *turn) next(ctx context.Context, n int64) (int64, error) {
+	spent := time.Since(t.began)
+	err := t.p.wait(ctx, n)
+	if t.p.beside.Load() {
+		// All of them together are not slower than the least.
+		pause(ctx, time.Duration(t.streams)*min(spent*rest, time.Duration(float64(n)/t.p.least*float64(time.Second))))
+	}
+	t.began = time.Now()
+	return t.p.read(), cmp.Or(err, ctx.Err())
+}
+
+// read is how many bytes go well at a time.
+func (p *pacer) read() int64 {
+	if p.beside.Load() {
+		return smallRead
+	}
+	return largeRead
 }
 
 // watched is a shard that is looked at.
@@ -62,6 +110,8 @@ type watched struct {
 	busy, calm time.Duration
 	// others is how many transactions of others end in a second.
 	others float64
+	since  time.Time // of the first look
+	known  bool      // whether others are at work
 	counts []count
 	log    []logEnd
 }
@@ -91,6 +141,7 @@ func (j *job) pace(ctx context.Context, s *workflow.State, least float64, shards
 		p.lag = time.Duration(o.MaxLagMS) * time.Millisecond
 	}
 	ctx, p.stop = context.WithCancel(ctx)
+	p.beside.Store(p.latency == 0)
 	p.done.Go(func() { p.run(ctx, shards) })
 	return p, func() {
 		p.stop()
@@ -119,6 +170,7 @@ func (p *pacer) run(ctx context.Context, shards []string) {
 	var last int64
 	at, slowed := time.Now(), false
 	for n := 1; ctx.Err() == nil; n++ {
+		p.beside.Store(p.latency == 0 && slices.ContainsFunc(p.shards, func(s *watched) bool { return !s.known || s.used() }))
 		pause(ctx, paceLook)
 		why := p.look(ctx, n%quietEvery == 1)
 		if ctx.Err() != nil {
@@ -253,6 +305,10 @@ func (s *watched) see(ctx context.Context, p *pacer) string {
 
 // note remembers what a shard said.
 func (s *watched) note(now time.Time, v engine.Vitals) {
+	if s.since.IsZero() {
+		s.since = now
+	}
+	s.known = v.Transactions < 0 || now.Sub(s.since) >= knownAfter
 	if v.Transactions >= 0 {
 		s.counts = append(s.counts, count{now, v.Transactions})
 		// Servers say what they have counted about once in a second.
@@ -327,6 +383,9 @@ func (p *pacer) wait(ctx context.Context, n int64) error {
 func (p *pacer) some(n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.beside.Load() {
+		n = min(n, fewRows)
+	}
 	if p.rate == 0 {
 		return n
 	}

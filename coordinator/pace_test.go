@@ -38,6 +38,46 @@ func TestPaceIsBounded(t *testing.T) {
 	}
 }
 
+// TestRest: beside others the work is done in small pieces, with pauses that are longer than they; not
+// where nobody is, and not if there is a bound.
+func TestRest(t *testing.T) {
+	p := &pacer{least: 1}
+	rested := func() (rest time.Duration, read int64) {
+		turn := p.turn(2)
+		time.Sleep(5 * time.Millisecond)
+		began := time.Now()
+		read, err := turn.next(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(began), read
+	}
+	p.beside.Store(true)
+	if d, read := rested(); d < 5*time.Millisecond*2*rest || read != smallRead || p.some(purgeBatch) != fewRows {
+		t.Errorf("rested for %s, %d bytes next", d, read)
+	}
+	p.least = 1e6
+	if d, _ := rested(); d > time.Second {
+		t.Errorf("rested for %s after a unit, a million a second are the least", d)
+	}
+	if p.beside.Store(false); p.read() != largeRead || p.some(purgeBatch) != purgeBatch {
+		t.Error("small pieces beside nobody")
+	}
+	s := &watched{}
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		vitals engine.Vitals
+		known  bool
+	}{{engine.Vitals{}, false}, {engine.Vitals{Transactions: -1}, true}} {
+		if s.note(now, c.vitals); s.known != c.known {
+			t.Errorf("known: %v after a look", s.known)
+		}
+	}
+	if s.note(now.Add(knownAfter), engine.Vitals{Transactions: 1}); !s.known || s.used() {
+		t.Error("others are at work")
+	}
+}
+
 // TestReplicaLag: the lag of a replica is the age of what it has not replayed.
 func TestReplicaLag(t *testing.T) {
 	s := &watched{}

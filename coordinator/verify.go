@@ -113,8 +113,8 @@ func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set, 
 	var a, b []engine.Sum
 	var errA, errB error
 	var both sync.WaitGroup
-	both.Go(func() { a, errA = view.Sums(ctx, pace.wait) })
-	both.Go(func() { b, errB = p.to.Sums(ctx, unit, pace.wait) })
+	both.Go(func() { a, errA = view.Sums(ctx, pace.turn(2).next) })
+	both.Go(func() { b, errB = p.to.Sums(ctx, unit, pace.turn(2).next) })
 	both.Wait()
 	if errA != nil {
 		return 0, errA

@@ -123,9 +123,10 @@ type Opener interface {
 	Open(ctx context.Context, guards []Guard) error
 }
 
-// Pace is called before a piece of long work, with about how many bytes it reads. It returns when that
-// may be done; its error ends the work. nil: all of it at once.
-type Pace func(ctx context.Context, bytes int64) error
+// Pace is called before a piece of long work, with about how many bytes the one before it has read. It
+// returns when the work may go on, and about how many bytes it is to read next; its error ends the work.
+// nil: all of it at once.
+type Pace func(ctx context.Context, read int64) (next int64, err error)
 
 // View is one consistent view of a Set's rows, to compute with.
 type View interface {
@@ -179,7 +180,8 @@ type RowSource interface {
 	// text format, columns as in MoveTable.Columns. Several tables may be written
 	// at the same time by several goroutines. part and parts divide a large table: the
 	// rows of parts 0 to parts-1 are those of the table.
-	Rows(ctx context.Context, table, part, parts int, to io.Writer) error
+	// With a pace they are read piece by piece.
+	Rows(ctx context.Context, table, part, parts int, pace Pace, to io.Writer) error
 	// Close ends the view; the capture goes on.
 	Close() error
 }

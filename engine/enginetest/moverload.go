@@ -201,7 +201,7 @@ func runMoveCrash(t *testing.T, h MoverHarness) {
 		view, err := m.src.Capture(m.ctx(), m.id, m.set)
 		m.must("capture", err)
 		restart(m, 0)
-		if err := view.Rows(m.ctx(), 0, 0, 1, io.Discard); err == nil {
+		if err := view.Rows(m.ctx(), 0, 0, 1, nil, io.Discard); err == nil {
 			t.Fatal("a view outlives its server")
 		}
 		_ = view.Close()

@@ -331,7 +331,7 @@ func runMoveView(t *testing.T, h MoverHarness) {
 	v, err := m.src.View(m.ctx(), m.set)
 	m.must("view", err)
 	m.from.do(`INSERT INTO other VALUES (102, 1)`, `DELETE FROM other WHERE k = 100`)
-	for _, pace := range []engine.Pace{nil, func(context.Context, int64) error { return nil }} {
+	for _, pace := range []engine.Pace{nil, func(context.Context, int64) (int64, error) { return 0, nil }} {
 		sums, err := v.Sums(m.ctx(), pace)
 		m.must("sums of the view", err)
 		same(t, "sums of the view", sums, before)
@@ -350,7 +350,7 @@ func runMoveView(t *testing.T, h MoverHarness) {
 	m.must("close", s.Close())
 	m.must("close again", s.Close())
 	same(t, "after the capture", m.record(s.Position(), m.here()).texts(), []string{"[I other new 103 1]", "[U other old 101 new 101 5; U other old 102 new 102 5; U other old 103 new 103 5]"})
-	if err := s.Rows(m.ctx(), 0, 0, 1, &bytes.Buffer{}); err == nil {
+	if err := s.Rows(m.ctx(), 0, 0, 1, nil, &bytes.Buffer{}); err == nil {
 		t.Fatal("a closed view has rows")
 	}
 }

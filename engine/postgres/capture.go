@@ -343,25 +343,16 @@ func (r *rowSource) in(ctx context.Context, do func(c *conn) error) error {
 // Rows relays COPY's bytes. Parts are runs of blocks. Should the table get another file
 // meanwhile (TRUNCATE, VACUUM FULL, ALTER TABLE), rows may have been read twice or not at
 // all: it fails with 55000, and the capture has to begin anew.
-func (r *rowSource) Rows(ctx context.Context, table, part, parts int, to io.Writer) error {
+func (r *rowSource) Rows(ctx context.Context, table, part, parts int, pace engine.Pace, to io.Writer) error {
 	const op = "read rows"
 	t, f := &r.set.Tables[table], r.facts[table]
-	where := []string{keyspace.Condition(&r.set.Keys, idents(t.ShardKey))}
-	if parts > 1 {
-		bound := func(i int) int64 { return f.Blocks * int64(i) / int64(parts) }
-		if part > 0 {
-			where = append(where, fmt.Sprintf("ctid >= '(%d,0)'::pg_catalog.tid", bound(part)))
-		}
-		if part < parts-1 {
-			where = append(where, fmt.Sprintf("ctid < '(%d,0)'::pg_catalog.tid", bound(part+1)))
-		}
-	}
-	sql := "COPY (SELECT " + strings.Join(idents(t.Columns), ", ") + " FROM ONLY " + qualify(t) + " WHERE " + strings.Join(where, " AND ") + ") TO STDOUT"
+	sql := "COPY (SELECT " + strings.Join(idents(t.Columns), ", ") + " FROM ONLY " + qualify(t) + " WHERE " + keyspace.Condition(&r.set.Keys, idents(t.ShardKey))
+	run := blocks{from: f.Blocks * int64(part) / int64(parts), to: f.Blocks * int64(part+1) / int64(parts), last: part == parts-1}
 	err := r.in(ctx, func(c *conn) error {
-		if err := copyOut(ctx, c, sql, to); err != nil {
+		if err := run.each(ctx, pace, func(cond string) error { return copyOut(ctx, c, sql+cond+") TO STDOUT", to) }); err != nil {
 			return onTable(err, t)
 		}
-		// The lock of the COPY lasts to the transaction's end: what is true now was
+		// The lock of the first COPY lasts to the transaction's end: what is true now was
 		// true all the time.
 		now, err := r.v.facts(ctx, c, t)
 		if err == nil && (now.OID != f.OID || now.Filenode != f.Filenode) {

@@ -225,7 +225,7 @@ func (v *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]e
 // sums: concat gives a value's text as COPY does (bpchar's trailing blanks, "t" for
 // true), where a cast to text need not; num_nulls tells NULL, also of a row type.
 //
-// With a pace the table is read in runs of blocks. The transaction has a lock on it from its first
+// With a pace the table is read in pieces of blocks. The transaction has a lock on it from its first
 // statement, so no row that its snapshot sees comes to lie elsewhere, and rows of blocks that are added
 // are not seen.
 func (v *mover) sums(ctx context.Context, c *conn, set engine.Set, pace engine.Pace) ([]engine.Sum, error) {
@@ -240,26 +240,24 @@ func (v *mover) sums(ctx context.Context, c *conn, set engine.Set, pace engine.P
 		// OFFSET 0 keeps each text from being made twice.
 		sql := `SELECT pg_catalog.count(*)::pg_catalog.text, COALESCE(pg_catalog.sum(pg_catalog.hashtextextended((` + strings.Join(line, " || ") + `) COLLATE pg_catalog."C", 0)), 0)::pg_catalog.text
 			FROM (SELECT ` + strings.Join(texts, ", ") + ` FROM ONLY ` + qualify(t) + ` WHERE ` + where(&set, t)
-		pieces, err := v.runs(ctx, c, t, pace)
+		all, err := v.blocks(ctx, c, t, pace)
 		if err != nil {
 			return nil, onTable(err, t)
 		}
-		for _, piece := range pieces {
-			if pace != nil {
-				if err := pace(ctx, sumBytes); err != nil {
-					return nil, err
-				}
-			}
-			res, err := c.exec(ctx, sql+piece+" OFFSET 0) AS rows")
+		if err := all.each(ctx, pace, func(cond string) error {
+			res, err := c.exec(ctx, sql+cond+" OFFSET 0) AS rows")
 			if err != nil {
-				return nil, onTable(err, t)
+				return onTable(err, t)
 			}
 			sum, ok := new(big.Int).SetString(res.Rows[0][1].String, 10)
 			if !ok {
-				return nil, sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
+				return sqlstate.New(sqlstate.InternalError, "the sum of table %q is not a number", t.Name)
 			}
 			out[i].Rows += count(res.Rows[0][0])
 			out[i].Checksum += sum.Mod(sum, two64).Uint64()
+			return nil
+		}); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
@@ -267,35 +265,54 @@ func (v *mover) sums(ctx context.Context, c *conn, set engine.Set, pace engine.P
 
 var two64 = new(big.Int).Lsh(big.NewInt(1), 64)
 
-// sumBytes is about what is read of a table in one go, where there is a pace.
-const sumBytes = 1 << 20
+// blocks are a run of a table's blocks: from <= block < to, and if it is the last run, all after that.
+type blocks struct {
+	from, to int64
+	last     bool
+}
 
-// runs are conditions that cut a table into runs of blocks, for a transaction that goes through all of
-// them; one that is empty if there is no pace.
-func (v *mover) runs(ctx context.Context, c *conn, t *engine.MoveTable, pace engine.Pace) ([]string, error) {
+// blocks are all of a table, for a transaction that goes through them piece by piece.
+func (v *mover) blocks(ctx context.Context, c *conn, t *engine.MoveTable, pace engine.Pace) (blocks, error) {
 	if pace == nil {
-		return []string{""}, nil
+		return blocks{last: true}, nil
 	}
 	if _, err := c.exec(ctx, "SELECT FROM ONLY "+qualify(t)+" LIMIT 0"); err != nil {
-		return nil, err
+		return blocks{}, err
 	}
-	res, err := c.exec(ctx, "SELECT (pg_catalog.pg_relation_size("+literal(qualify(t))+"::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text, pg_catalog.current_setting('block_size')")
+	res, err := c.exec(ctx, "SELECT (pg_catalog.pg_relation_size("+literal(qualify(t))+"::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text")
 	if err != nil {
-		return nil, err
+		return blocks{}, err
 	}
-	blocks, step := count(res.Rows[0][0]), sumBytes/max(count(res.Rows[0][1]), 1)
-	var out []string
-	for from := int64(0); from == 0 || from < blocks; from += step {
+	return blocks{to: count(res.Rows[0][0]), last: true}, nil
+}
+
+// blockBytes is what a block has, unless the server was built in another way.
+const blockBytes = 8 << 10
+
+// each calls do with conditions, to be added to others, that cut the run into pieces as large as the pace
+// says; with one if there is no pace.
+func (b blocks) each(ctx context.Context, pace engine.Pace, do func(cond string) error) error {
+	for at, read := b.from, int64(0); ; {
+		next := b.to
+		if pace != nil {
+			bytes, err := pace(ctx, read)
+			if err != nil {
+				return err
+			}
+			next = min(at+max(bytes/blockBytes, 1), b.to)
+		}
 		cond := ""
-		if from > 0 {
-			cond += fmt.Sprintf(" AND ctid >= '(%d,0)'::pg_catalog.tid", from)
+		if at > 0 {
+			cond += fmt.Sprintf(" AND ctid >= '(%d,0)'::pg_catalog.tid", at)
 		}
-		if from+step < blocks {
-			cond += fmt.Sprintf(" AND ctid < '(%d,0)'::pg_catalog.tid", from+step)
+		if next < b.to || !b.last {
+			cond += fmt.Sprintf(" AND ctid < '(%d,0)'::pg_catalog.tid", next)
 		}
-		out = append(out, cond)
+		if err := do(cond); err != nil || next == b.to {
+			return err
+		}
+		at, read = next, (next-at)*blockBytes
 	}
-	return out, nil
 }
 
 const (

@@ -56,7 +56,7 @@ func benchCopy(b *testing.B, src, dst engine.Mover, set engine.Set, id string, p
 	for part := range parts {
 		wait.Go(func() {
 			r, w := io.Pipe()
-			wait.Go(func() { w.CloseWithError(view.Rows(b.Context(), 0, part, parts, w)) })
+			wait.Go(func() { w.CloseWithError(view.Rows(b.Context(), 0, part, parts, nil, w)) })
 			if _, err := dst.Load(b.Context(), id, &set.Tables[0], r); err != nil {
 				b.Error(err)
 			}

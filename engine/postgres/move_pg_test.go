@@ -86,7 +86,7 @@ func (p *pair) copy() {
 	p.must(err)
 	for i := range p.set.Tables {
 		var b bytes.Buffer
-		p.must(view.Rows(p.t.Context(), i, 0, 1, &b))
+		p.must(view.Rows(p.t.Context(), i, 0, 1, nil, &b))
 		_, err := p.dst.Load(p.t.Context(), pairID, &p.set.Tables[i], &b)
 		p.must(err)
 	}
@@ -495,9 +495,9 @@ func TestMoveRewrite(t *testing.T) {
 	view, err := p.src.Capture(t.Context(), pairID, p.set)
 	p.must(err)
 	defer view.Close()
-	p.must(view.Rows(t.Context(), 0, 0, 2, io.Discard))
+	p.must(view.Rows(t.Context(), 0, 0, 2, nil, io.Discard))
 	p.do(`VACUUM FULL t`)
-	if err := view.Rows(t.Context(), 0, 1, 2, io.Discard); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || sqlstate.As(err).Table != "t" {
+	if err := view.Rows(t.Context(), 0, 1, 2, nil, io.Discard); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || sqlstate.As(err).Table != "t" {
 		t.Fatalf("got %v", err)
 	}
 	// Parts are those of the table also when it is none of them.
@@ -554,19 +554,19 @@ func TestSumsInPieces(t *testing.T) {
 	defer view.Close()
 	pgtest.Ask(t, p.urls[0], "VACUUM FULL t")
 	pieces := 0
-	got, err := view.Sums(t.Context(), func(context.Context, int64) error {
+	got, err := view.Sums(t.Context(), func(context.Context, int64) (int64, error) {
 		if pieces++; pieces == 2 {
 			pgtest.Ask(t, p.urls[0], "UPDATE t SET v = v || 'y' WHERE id % 2 = 0")
 			pgtest.Ask(t, p.urls[0], "INSERT INTO t SELECT 150, g, repeat('z', 500) FROM generate_series(10001, 15000) g")
 		}
-		return nil
+		return 1 << 20, nil
 	})
 	p.must(err)
 	if !slices.Equal(got, want) || got[0].Rows != 3000 || pieces < 4 {
 		t.Errorf("%v in %d pieces, %v in one", got, pieces, want)
 	}
 	enough := errors.New("enough")
-	if _, err := p.src.Sums(t.Context(), p.set, func(context.Context, int64) error { return enough }); !errors.Is(err, enough) {
+	if _, err := p.src.Sums(t.Context(), p.set, func(context.Context, int64) (int64, error) { return 0, enough }); !errors.Is(err, enough) {
 		t.Errorf("the pace's error became %v", err)
 	}
 }

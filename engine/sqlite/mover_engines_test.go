@@ -187,7 +187,7 @@ func TestMoverAcrossEngines(t *testing.T) {
 		must(err)
 		write(from.c, 40)
 		pipe, w := io.Pipe()
-		go func() { w.CloseWithError(view.Rows(ctx, 0, 0, 1, w)) }()
+		go func() { w.CloseWithError(view.Rows(ctx, 0, 0, 1, nil, w)) }()
 		_, err = to.m.Load(ctx, id, &set.Tables[0], pipe)
 		must(err)
 		must(view.Close())

@@ -67,7 +67,7 @@ func (p *movedPair) copy() {
 	defer view.Close()
 	for i := range p.set.Tables {
 		r, w := io.Pipe()
-		go func() { w.CloseWithError(view.Rows(ctx, i, 0, 1, w)) }()
+		go func() { w.CloseWithError(view.Rows(ctx, i, 0, 1, nil, w)) }()
 		_, err := p.m[1].Load(ctx, "pair_f", &p.set.Tables[i], r)
 		p.must(err)
 	}

@@ -273,7 +273,7 @@ func (v *view) with(ctx context.Context, fn func(c *Conn) error) error {
 }
 
 // Rows implements engine.RowSource.
-func (v *view) Rows(ctx context.Context, table, part, parts int, to io.Writer) error {
+func (v *view) Rows(ctx context.Context, table, part, parts int, pace engine.Pace, to io.Writer) error {
 	if table < 0 || table >= len(v.set.Tables) || parts < 1 || part < 0 || part >= parts {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "there is no part %d of %d of table %d", part, parts, table)
 	}
@@ -284,6 +284,7 @@ func (v *view) Rows(ctx context.Context, table, part, parts int, to io.Writer) e
 		}
 		var failed error
 		out := make([]byte, 0, rowChunk+4096)
+		turn := turn{pace: pace}
 		err = c.eachRow(t, inSet(-1, &v.set, t), part, parts, func(row *rowReader) bool {
 			for i := range t.columns {
 				if i > 0 {
@@ -296,6 +297,9 @@ func (v *view) Rows(ctx context.Context, table, part, parts int, to io.Writer) e
 			out = append(out, '\n')
 			if len(out) >= rowChunk {
 				if _, failed = to.Write(out); failed != nil {
+					return false
+				}
+				if failed = turn.read(ctx, len(out)); failed != nil {
 					return false
 				}
 				out = out[:0]
@@ -312,6 +316,21 @@ func (v *view) Rows(ctx context.Context, table, part, parts int, to io.Writer) e
 	})
 }
 
+// turn counts what is read of a piece.
+type turn struct {
+	pace    engine.Pace // may be nil
+	n, most int64
+}
+
+// read says that so many bytes have been read, and waits for the next piece at the end of one.
+func (t *turn) read(ctx context.Context, bytes int) (err error) {
+	if t.n += int64(bytes); t.pace != nil && t.n >= max(t.most, rowChunk) {
+		t.most, err = t.pace(ctx, t.n)
+		t.n = 0
+	}
+	return err
+}
+
 // Sums implements engine.View.
 func (v *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error) {
 	sums := make([]engine.Sum, len(v.set.Tables))
@@ -323,7 +342,7 @@ func (v *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error)
 			}
 			var line, text []byte
 			var failed error
-			var read int64 // bytes since pace was asked
+			turn := turn{pace: pace}
 			sum := &sums[i]
 			err = c.eachRow(t, inSet(-1, &v.set, t), 0, 1, func(row *rowReader) bool {
 				line = line[:0]
@@ -332,11 +351,8 @@ func (v *view) Sums(ctx context.Context, pace engine.Pace) ([]engine.Sum, error)
 						return false
 					}
 				}
-				if read += int64(len(line)); pace != nil && read >= rowChunk {
-					if failed = pace(ctx, read); failed != nil {
-						return false
-					}
-					read = 0
+				if failed = turn.read(ctx, len(line)); failed != nil {
+					return false
 				}
 				sum.Rows++
 				sum.Checksum += uint64(keyspace.Str(keyspace.Text, string(line)).Hash(0))

@@ -40,5 +40,16 @@ func TestPace(t *testing.T) {
 	t.Log(c.noted("replica", "copying", "slowed: s1 replica").Note)
 	pgtest.Ask(t, replica.URL("bank"), "SELECT pg_wal_replay_resume()")
 	c.await("replica", "done")
+
+	// By itself, beside others.
+	l := c.work(2)
+	if _, err := c.rooms.Ops.Move(context.Background(), admin.MoveRequest{ID: "beside", Keyspace: "bank", Range: ":0", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("beside", "done")
+	l.end()
+	if l.failed.Load() > 0 {
+		t.Errorf("%d transactions failed, first: %v", l.failed.Load(), l.first)
+	}
 	c.clean()
 }
