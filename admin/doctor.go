@@ -69,7 +69,7 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		}
 		out = append(out, f)
 	}
-	return append(out, o.examineCopies(ctx, snap, req.Repair && !req.DryRun)...), nil
+	return append(out, o.examineCopies(ctx, req.Repair && !req.DryRun, req.by())...), nil
 }
 
 // transactions reports transactions over several shards that are prepared
