@@ -254,7 +254,7 @@ func (o *Ops) update(ctx context.Context, c shardmap.Change, edit func(cur *shar
 			return nil, directoryError(err)
 		}
 	}
-	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
+	return nil, busyMap()
 }
 
 func noShard(name string) error {

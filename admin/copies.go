@@ -335,6 +335,49 @@ func (o *Ops) settle(ctx context.Context, snap *shardmap.Snapshot) {
 	}
 }
 
+// regainMax bounds regain.
+const regainMax = 40 * time.Second
+
+// regain sets the guards of reference tables on the default shard from the map again, after a change of the set of shards that
+// did not come to be, and returns that map. The change does not come to be later either.
+func (o *Ops) regain(ctx context.Context, by string) (*shardmap.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), regainMax)
+	defer cancel()
+	for range updateTries {
+		snap, err := o.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		h, err := o.holdFenced(ctx, []string{snap.State().DefaultShard}, snap, referenceTables(snap), by)
+		if errors.Is(err, shardmap.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return snap, h.end("COMMIT")
+	}
+	return nil, busyMap()
+}
+
+// busyMap is the error of a change that others were always faster than.
+func busyMap() error {
+	return sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
+}
+
+// holdFenced is hold with a fence: a change of the set of shards whose guards may have been ahead of the map does not
+// come to be any more. Errors: also ErrConflict when the map is another one already.
+func (o *Ops) holdFenced(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, by string) (*held, error) {
+	h, err := o.hold(ctx, shards, snap, tables, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Fence(ctx, o.opts.Directory, by, snap); err != nil {
+		return nil, errors.Join(directoryError(err), h.end("ROLLBACK"))
+	}
+	return h, nil
+}
+
 // lockOf is a reference table on one shard. On a SQLite shard its lock is that of the file.
 type lockOf struct {
 	shard string
@@ -449,7 +492,11 @@ func (o *Ops) fillNew(ctx context.Context, from engine.Conn, sh engine.Shard, na
 
 // examineCopies compares the copies of the reference tables, and with repair makes
 // them those of the default shard.
-func (o *Ops) examineCopies(ctx context.Context, snap *shardmap.Snapshot, repair bool) []Finding {
+func (o *Ops) examineCopies(ctx context.Context, repair bool, by string) []Finding {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return []Finding{problem("", err, "the rows of reference tables were not compared")}
+	}
 	var out []Finding
 	first := snap.State().DefaultShard
 	for _, t := range referenceTables(snap) {
@@ -457,7 +504,7 @@ func (o *Ops) examineCopies(ctx context.Context, snap *shardmap.Snapshot, repair
 			if s.Name == first {
 				continue
 			}
-			n, err := o.examineCopy(ctx, snap, t, first, s.Name, repair)
+			n, err := o.examineCopy(ctx, t, first, s.Name, repair, by)
 			name := t.QualifiedName()
 			switch {
 			case err != nil:
@@ -472,7 +519,7 @@ func (o *Ops) examineCopies(ctx context.Context, snap *shardmap.Snapshot, repair
 	return out
 }
 
-func (o *Ops) examineCopy(ctx context.Context, snap *shardmap.Snapshot, t *shardmap.Table, first, shard string, repair bool) (n int, err error) {
+func (o *Ops) examineCopy(ctx context.Context, t *shardmap.Table, first, shard string, repair bool, by string) (n int, err error) {
 	var conns [2]engine.Conn
 	for i, name := range []string{first, shard} {
 		conn, release, err := o.connect(ctx, name)
@@ -493,15 +540,28 @@ func (o *Ops) examineCopy(ctx context.Context, snap *shardmap.Snapshot, t *shard
 			return 0, err
 		}
 	}
-	// Setting a guard waits for the writers, and keeps others away.
-	h, err := o.hold(ctx, []string{first, shard}, snap, []*shardmap.Table{t}, 0)
-	if err != nil {
-		return 0, err
+	for range updateTries {
+		snap, err := o.load(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if _, ok := snap.Shard(shard); !ok || snap.State().DefaultShard != first {
+			break // a copy is not what it was
+		}
+		// Setting a guard waits for the writers, and keeps others away.
+		h, err := o.holdFenced(ctx, []string{first, shard}, snap, []*shardmap.Table{t}, by)
+		if errors.Is(err, shardmap.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if n, err = copyTable(ctx, h.of[first], h.of[shard], t, snap.CopiesEpoch()); err != nil {
+			return 0, errors.Join(err, h.end("ROLLBACK"))
+		}
+		return n, h.end("COMMIT")
 	}
-	if n, err = copyTable(ctx, h.of[first], h.of[shard], t, snap.CopiesEpoch()); err != nil {
-		return 0, errors.Join(err, h.end("ROLLBACK"))
-	}
-	return n, h.end("COMMIT")
+	return 0, busyMap()
 }
 
 // compareCopies returns how many rows differ. Where both are PostgreSQL, a number and a

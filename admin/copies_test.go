@@ -2,12 +2,15 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // on runs statements on a shard, past the router.
@@ -115,4 +118,148 @@ func ofTable(found []Finding) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// lostAnswers is a directory whose answer to the addition of a shard is lost; stored: the change has arrived.
+type lostAnswers struct {
+	shardmap.Directory
+	stored bool
+}
+
+func (d *lostAnswers) Update(ctx context.Context, change shardmap.Change, next shardmap.State) (*shardmap.Snapshot, error) {
+	if change.Op != "shard_add" {
+		return d.Directory.Update(ctx, change, next)
+	}
+	if d.stored {
+		if _, err := d.Directory.Update(ctx, change, next); err != nil {
+			return nil, err
+		}
+	}
+	return nil, sqlstate.New(sqlstate.TransactionUnknown, "the answer was lost")
+}
+
+// TestCopiesWhateverDies: a shard comes and goes, and dies or is repaired by somebody else at each of the moments at which
+// guards and map are not of the same set of shards. Nobody writes to a reference table by a set that lacks a shard of the map.
+func TestCopiesWhateverDies(t *testing.T) {
+	c := newCluster(t, 2)
+	ctx := context.Background()
+	c.ddl("CREATE TABLE currencies (id int PRIMARY KEY, name text, twice int GENERATED ALWAYS AS (id * 2) STORED) WITH (cleave.reference = true)")
+	add := AddShardRequest{Meta: meta, Name: "shard-2", URL: pgtest.Database(t)}
+	remove := RemoveShardRequest{Meta: meta, Name: "shard-2"}
+	two := c.snap()
+	st := two.State().Clone()
+	st.PutShard(shardmap.Shard{Name: "shard-2", Engine: "postgres", URL: add.URL, Weight: 1})
+	three, err := shardmap.NewSnapshot(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	// write is a router with a map: the default shard first, then all others that it knows.
+	write := func(by *shardmap.Snapshot) error {
+		rows++
+		for _, s := range by.Shards() {
+			conn, release, err := c.ops.connect(ctx, s.Name)
+			if err != nil {
+				return err
+			}
+			_, err = engine.Exec(conn, "BEGIN; SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(by.CopiesEpoch(), 10)+"'; INSERT INTO currencies VALUES ("+strconv.Itoa(rows)+", 'x'); COMMIT")
+			release(true)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	writes := func(when string, by *shardmap.Snapshot, ok bool) {
+		t.Helper()
+		if err := write(by); ok && err != nil || !ok && sqlstate.CodeOf(err) != sqlstate.NotOwner {
+			t.Errorf("%s: a write by %d shards gives %v", when, len(by.Shards()), err)
+		}
+	}
+	// whole recovers and compares everything.
+	whole := func(when string, by *shardmap.Snapshot) {
+		t.Helper()
+		if _, err := c.ops.Recover(ctx); err != nil {
+			t.Fatal(err)
+		}
+		found, err := c.ops.Doctor(ctx, DoctorRequest{Meta: meta})
+		if err != nil || len(ofTable(found)) > 0 {
+			t.Errorf("%s: after recovery %+v, %v", when, ofTable(found), err)
+		}
+		writes(when+", recovered", by, true)
+		want := c.rowsOf("shard-0")
+		for _, s := range c.snap().Shards() {
+			if got := c.rowsOf(s.Name); got != want {
+				t.Errorf("%s: %s has %s, not %s", when, s.Name, got, want)
+			}
+		}
+	}
+	errStop := errors.New("it dies")
+	at := func(step string, f func() error) {
+		c.ops.opts.step = func(is, _ string) error {
+			if is != step {
+				return nil
+			}
+			c.ops.opts.step = nil
+			return f()
+		}
+	}
+	dies := func() error { return errStop }
+
+	at("guarded", dies)
+	if _, err := c.ops.AddShard(ctx, add); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	writes("added, before the map", two, false)
+	was := c.snap().Version()
+	whole("added, before the map", two)
+	if c.snap().Version() == was {
+		t.Error("guards that were ahead of the map were set back without a fence")
+	}
+
+	// Somebody repairs while it is only slow, and clients go on by the old map.
+	at("guarded", func() error {
+		if _, err := c.ops.Doctor(ctx, DoctorRequest{Meta: meta, Repair: true}); err != nil {
+			return err
+		}
+		return write(two)
+	})
+	if _, err := c.ops.AddShard(ctx, add); err != nil {
+		t.Fatal(err)
+	}
+	writes("repaired meanwhile", two, false)
+	whole("repaired meanwhile", three)
+
+	at("mapped", dies)
+	if _, err := c.ops.RemoveShard(ctx, remove); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	writes("removed, after the map", two, false)
+	whole("removed, after the map", two)
+
+	c.ops.opts.Directory = &lostAnswers{Directory: c.dir}
+	if _, err := c.ops.AddShard(ctx, add); sqlstate.CodeOf(err) != sqlstate.TransactionUnknown {
+		t.Fatal(err)
+	}
+	c.ops.opts.Directory = c.dir
+	writes("added, lost on the way", two, true)
+	whole("added, lost on the way", two)
+
+	at("mapped", dies)
+	if _, err := c.ops.AddShard(ctx, add); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	writes("added, after the map", two, false)
+	writes("added, after the map", three, true)
+	whole("added, after the map", three)
+
+	if _, err := c.ops.RemoveShard(ctx, remove); err != nil {
+		t.Fatal(err)
+	}
+	c.ops.opts.Directory = &lostAnswers{Directory: c.dir, stored: true}
+	if res, err := c.ops.AddShard(ctx, add); err != nil || !res.Done {
+		t.Fatal(res, err)
+	}
+	c.ops.opts.Directory = c.dir
+	whole("added, without an answer", three)
 }

@@ -30,7 +30,7 @@ const checksAtOnce = 8
 
 // Doctor says what is wrong and the next command to run: the directory, every
 // shard's version, settings and identity, and whether tables, guards and
-// prepared transactions are as the map says, and whether reference tables have the
+// prepared transactions are as the map says, whether indexes are half made, and whether reference tables have the
 // same rows on every shard. With Repair it also finishes what
 // a crash left and sets what differs, where that is safe; DryRun wins over it. A
 // thing that cannot be reached is a finding, not an error.
@@ -55,12 +55,23 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	out = append(out, o.transactions(ctx, !req.Repair || req.DryRun)...)
 	out = append(out, o.leftovers(ctx, snap)...)
 	out = append(out, examineConstraints(snap)...)
-	rest, err := schema.Recover(ctx, schema.RecoverOptions{
+	recovery := schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair,
-	})
+	}
+	half, err := schema.FinishIntents(ctx, recovery)
+	if err != nil {
+		out = append(out, problem("", err, "statements outside of transactions"))
+	}
+	rest, err := schema.Recover(ctx, recovery)
 	if err != nil {
 		return append(out, problem("", err, "tables and guards")), nil
+	}
+	rest = append(half, rest...)
+	for i := range shards {
+		if _, down := broken[shards[i].Name]; !down {
+			rest = append(rest, schema.InvalidIndexes(ctx, recovery, &shards[i])...)
+		}
 	}
 	for _, f := range findings(rest) {
 		// That a shard does not answer is said once.
@@ -69,7 +80,7 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		}
 		out = append(out, f)
 	}
-	return append(out, o.examineCopies(ctx, snap, req.Repair && !req.DryRun)...), nil
+	return append(out, o.examineCopies(ctx, req.Repair && !req.DryRun, req.by())...), nil
 }
 
 // transactions reports transactions over several shards that are prepared
@@ -108,6 +119,13 @@ func (o *Ops) Recover(ctx context.Context) ([]Finding, error) {
 		return nil, err
 	}
 	return findings(found), nil
+}
+
+// FinishIntents takes away or finishes what statements outside of transactions have left whose router has died: see
+// schema.FinishIntents. Routers run it all the time.
+func (o *Ops) FinishIntents(ctx context.Context) ([]Finding, error) {
+	found, err := schema.FinishIntents(ctx, schema.RecoverOptions{Directory: o.opts.Directory, Connect: o.connect, Actor: "system", LockTimeout: o.opts.LockTimeout})
+	return findings(found), err
 }
 
 func findings(list []schema.Finding) []Finding {

@@ -95,7 +95,7 @@ func (o *Ops) SetShard(ctx context.Context, req SetShardRequest) (*Result, error
 		}
 		return res, nil
 	}
-	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
+	return nil, busyMap()
 }
 
 // servicePlan says what a state of a shard means.

@@ -110,13 +110,49 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 	if err := o.step("installed", def.Name); err != nil {
 		return nil, err
 	}
-	// The schema is replayed as of the map that the shard is added to: if that
-	// changes in between, the compare-and-set fails and what is missing follows.
+	snap, err := o.enlist(ctx, sh, def, req.Meta, edit)
+	if err != nil {
+		return nil, err
+	}
+	o.settle(ctx, snap)
+	o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_add", "shard", def.Name, "by", req.by())
+	res.Version, res.Done = snap.Version(), true
+	if err := o.addReplicas(ctx, req, res); err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// enlist writes a new shard into the map, with the schema and the rows of reference tables that the map has. If the map
+// changes in between, the compare-and-set fails and what is missing follows.
+//
+// The guards of reference tables on the default shard have the new set of shards before the map has it. So nobody whose map
+// lacks the shard writes to them once it has their rows, whatever dies, and whatever becomes of the answer of the directory.
+func (o *Ops) enlist(ctx context.Context, sh engine.Shard, def shardmap.Shard, m Meta, edit func(*shardmap.Snapshot) (*shardmap.State, error)) (snap *shardmap.Snapshot, err error) {
+	ahead, unknown := false, false
+	defer func() {
+		if !ahead || snap != nil {
+			return
+		}
+		now, back := o.regain(ctx, m.by())
+		if back != nil {
+			own := *sqlstate.As(err)
+			own.Detail = strings.TrimSpace(own.Detail + " The guards of reference tables could not be set back: " + sqlstate.As(back).Message + ".")
+			own.Hint = "reference tables take no writes until: cleave doctor --repair"
+			err = &own
+			return
+		}
+		if is, ok := now.Shard(def.Name); unknown && ok && is.URL == def.URL {
+			snap, err = now, nil
+		}
+	}()
 	for range updateTries {
-		if cur, err = o.load(ctx); err != nil {
+		cur, err := o.load(ctx)
+		if err != nil {
 			return nil, err
 		}
-		if next, err = edit(cur); err != nil {
+		next, err := edit(cur)
+		if err != nil {
 			return nil, err
 		}
 		if err := o.replay(ctx, sh, def, cur); err != nil {
@@ -133,24 +169,27 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 		if err != nil {
 			return nil, err
 		}
-		snap, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: cur.Version(), By: req.by(), Why: req.why("add shard " + def.Name), Op: "shard_add"}, *next)
-		if err != nil {
-			back := copies.end("ROLLBACK")
-			if errors.Is(err, shardmap.ErrConflict) && back == nil {
-				continue
-			}
-			return nil, errors.Join(directoryError(err), back)
-		}
+		ahead = ahead || len(copies.of) > 0
 		if err := copies.end("COMMIT"); err != nil {
-			res.Warnings = append(res.Warnings, "guards of reference tables could not be set ("+sqlstate.As(err).Message+"); until then they take no writes: cleave doctor --repair")
-		}
-		o.settle(ctx, snap)
-		o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_add", "shard", def.Name, "by", req.by())
-		res.Version, res.Done = snap.Version(), true
-		if err := o.addReplicas(ctx, req, res); err != nil {
 			return nil, err
 		}
-		return res, nil
+		if err := o.step("guarded", def.Name); err != nil {
+			ahead = false // it stands for a crash
+			return nil, err
+		}
+		stored, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: cur.Version(), By: m.by(), Why: m.why("add shard " + def.Name), Op: "shard_add"}, *next)
+		if errors.Is(err, shardmap.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			unknown = sqlstate.CodeOf(err) == sqlstate.TransactionUnknown
+			return nil, directoryError(err)
+		}
+		if err := o.step("mapped", def.Name); err != nil {
+			ahead = false
+			return nil, err
+		}
+		return stored, nil
 	}
 	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("run it again: it goes on where it stopped")
 }
@@ -325,6 +364,14 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 			return nil, errors.Join(err, copies.end("ROLLBACK"))
 		}
 		snap, err := o.opts.Directory.Update(ctx, shardmap.Change{Expect: cur.Version(), By: req.by(), Why: req.why("remove shard " + req.Name), Op: "shard_remove"}, *next)
+		if sqlstate.CodeOf(err) == sqlstate.TransactionUnknown {
+			// If it comes to be stored later, the guards are as after a crash.
+			if now, load := o.load(ctx); load == nil {
+				if _, there := now.Shard(req.Name); !there {
+					snap, err = now, nil
+				}
+			}
+		}
 		if err != nil {
 			back := copies.end("ROLLBACK")
 			if errors.Is(err, shardmap.ErrConflict) && back == nil {
@@ -333,6 +380,9 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 			return nil, errors.Join(directoryError(err), back)
 		}
 		o.opts.Log.Info("map changed", "version", snap.Version(), "op", "shard_remove", "shard", req.Name, "by", req.by())
+		if err := o.step("mapped", req.Name); err != nil {
+			return nil, errors.Join(err, copies.end("ROLLBACK"))
+		}
 		o.forget(req.Name)
 		res.Version, res.Done = snap.Version(), true
 		if err := copies.end("COMMIT"); err != nil {
@@ -344,7 +394,7 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 		o.settle(ctx, snap)
 		return res, nil
 	}
-	return nil, sqlstate.New(sqlstate.SerializationFailure, "the shard map changes too often").WithHint("nothing was changed: run it again")
+	return nil, busyMap()
 }
 
 // Bootstrap makes a cluster of databases, or finds it again. The map is written

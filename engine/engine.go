@@ -159,6 +159,8 @@ type Table struct {
 type GuardState struct {
 	Keyspace string
 	Epoch    uint64
+	// Also is the other epoch that Guard.Also lets through, 0 if none.
+	Also uint64
 }
 
 // Column describes one live column, in attribute order.

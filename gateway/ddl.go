@@ -171,6 +171,7 @@ func (x *session) beginSchema() error {
 		Prelude:   x.settings.Statements(),
 		Open:      open,
 		Actor:     x.start.User,
+		Member:    x.srv.ex.Member(),
 	}, snap)
 	if err != nil {
 		return userCancel(err)

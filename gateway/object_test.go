@@ -181,6 +181,9 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("after another failure the shards have %s indexes", got)
 	}
 	wantCode(t, conn, "0A000", `CREATE INDEX CONCURRENTLY ON orders (id)`)
+	exec(t, conn, `CREATE TABLE alone (id int)`)
+	exec(t, conn, `CREATE INDEX CONCURRENTLY alone_id ON alone (id)`)
+	exec(t, conn, `DROP INDEX CONCURRENTLY alone_id`)
 	exec(t, conn, `DROP INDEX CONCURRENTLY orders_note`)
 	if got := count(indexes); got != "111" {
 		t.Errorf("at the end the shards have %s indexes", got)

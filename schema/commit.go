@@ -114,7 +114,30 @@ func (t *Tx) commitPlain(ctx context.Context, parts []*part) error {
 // commitMap writes what ran outside transactions into the history.
 func (t *Tx) commitMap(ctx context.Context) error {
 	defer t.finish()
-	if err := t.decide(ctx, t.final); err != nil {
+	err := t.decide(ctx, t.final)
+	if errors.Is(err, errCrash) {
+		return err
+	}
+	if i := t.intent; i != nil {
+		t.intent = nil
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+		defer cancel()
+		if err == nil {
+			if err := t.step("decided", ""); err != nil {
+				return err
+			}
+			_ = i.forget(ctx, t.opts.Directory) // else it is found to be in the history
+			return nil
+		}
+		o := RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Actor: t.opts.Actor, LockTimeout: t.opts.LockTimeout}.withDefaults()
+		done, end := o.settleIntent(ctx, i)
+		own := sqlstate.As(err)
+		if own.Detail, own.Hint = strings.TrimSpace(own.Detail+" The statement is "+done+"."), "look whether it is done, and run it again"; end != nil {
+			own.Detail = "It is taken away, or finished, by a router later: " + sqlstate.As(end).Message + "."
+		}
+		return own
+	}
+	if err != nil {
 		own := sqlstate.As(err)
 		own.Detail = strings.TrimSpace(own.Detail + " The shards have carried the statement out.")
 		own.Hint = "undo the statement and run it again, so that the history has it"

@@ -29,6 +29,12 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	if st.DDL == nil {
 		return "", nil, sqlstate.New(sqlstate.InternalError, "the statement is no schema change")
 	}
+	if len(t.parts) == 0 && !t.locked {
+		// What is left of an index that was made outside of transactions must not meet one that is made now.
+		if _, err := FinishIntents(ctx, RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Actor: t.opts.Actor, LockTimeout: t.opts.LockTimeout}); err != nil {
+			return "", nil, t.fail(err)
+		}
+	}
 	if st.DDL.Concurrent {
 		return t.concurrent(ctx, st)
 	}
@@ -541,7 +547,7 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 }
 
 // concurrent runs a statement that no transaction can hold (CREATE INDEX
-// CONCURRENTLY) on one shard after the other.
+// CONCURRENTLY) on one shard after the other. Its intent is in the directory meanwhile.
 func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
 	if len(t.parts) > 0 || len(t.saves) > 0 || t.ran {
 		return "", nil, t.fail(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", st.Tag))
@@ -552,6 +558,14 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 	if !st.DDL.AllShards {
 		names = names[:1]
 	}
+	t.record(st, &edit{described: map[planner.TableName]*engine.Table{}})
+	var err error
+	if t.intent, err = t.intend(ctx, st, names); err != nil {
+		return "", nil, t.fail(err)
+	}
+	if err := t.step("intended", ""); err != nil {
+		return "", nil, t.fail(err)
+	}
 	var tag string
 	var notices []*sqlstate.Error
 	for i, name := range names {
@@ -559,59 +573,57 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 		if err == nil {
 			err = t.step("concurrent", name)
 		}
+		if err == nil {
+			err = t.intent.mine(ctx, t.opts.Directory)
+		}
 		if err != nil {
-			err = onShard(err, name)
-			own := sqlstate.As(err)
-			if index := st.DDL.Index; index != nil && index.Schema != "" && !errors.Is(err, errCrash) {
-				left := t.dropIndex(ctx, *index, names[:i+1])
-				if len(left) > 0 {
-					own.Detail = strings.TrimSpace(own.Detail + " The index may be left on " + strings.Join(left, ", ") + ".")
-					own.Hint = "DROP INDEX IF EXISTS " + qualified(index.Schema, index.Name)
-				}
-				return "", nil, t.fail(err)
-			}
-			if i > 0 {
-				own.Detail = strings.TrimSpace(own.Detail + " Done on " + strings.Join(names[:i], ", ") + "; not done on " + strings.Join(names[i:], ", ") + ".")
-				own.Hint = "run it again"
-			}
-			return "", nil, t.fail(err)
+			return "", nil, t.fail(t.halfMade(ctx, onShard(err, name), names, i))
 		}
 		if i == 0 {
 			tag, notices = gotTag, gotNotices
 		}
 	}
-	e := &edit{described: map[planner.TableName]*engine.Table{}}
-	t.record(st, e)
+	if st.DDL.Passing && t.intent != nil {
+		// No commit follows.
+		_ = t.intent.forget(context.WithoutCancel(ctx), t.opts.Directory) // else it is found to be done
+		t.intent = nil
+	}
 	return tag, notices, nil
 }
 
-// dropIndex takes an index away again whose making failed on the last of the shards:
-// there it is left invalid. It returns the shards where that failed too.
-func (t *Tx) dropIndex(ctx context.Context, index planner.TableName, shards []string) (left []string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
-	defer cancel()
-	for i, shard := range shards {
-		conn, release, err := t.opts.Connect(ctx, shard)
-		if err == nil {
-			// The last shard's may be somebody's valid index of that name: then it is no
-			// work of this statement.
-			invalid := true
-			if i == len(shards)-1 {
-				var res *engine.Result
-				res, _, err = run(ctx, conn, "SELECT 1 FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE NOT i.indisvalid AND n.nspname = "+
-					quote(index.Schema)+" AND c.relname = "+quote(index.Name))
-				invalid = err == nil && len(res.Rows) > 0
-			}
-			if invalid {
-				_, _, err = run(ctx, conn, "DROP INDEX CONCURRENTLY IF EXISTS "+ident(index.Schema)+"."+ident(index.Name))
-			}
-			release(lost(err))
+// halfMade ends a statement that failed on one of the shards: an index that it has made goes again on all, what else it has
+// done stays and is finished by itself. It completes the error.
+func (t *Tx) halfMade(ctx context.Context, err error, names []string, at int) error {
+	if errors.Is(err, errCrash) {
+		return err
+	}
+	own := sqlstate.As(err)
+	i := t.intent
+	nothing := at == 0 && !lost(err) && own.Code != sqlstate.QueryCanceled && own.Code != sqlstate.LockNotAvailable && own.Code != sqlstate.DeadlockDetected
+	var end error
+	if i != nil {
+		t.intent = nil
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+		defer cancel()
+		if nothing && i.Op == "drop index" {
+			_ = i.forget(ctx, t.opts.Directory) // it is as it was
+			return err
 		}
-		if err != nil {
-			left = append(left, shard)
+		o := RecoverOptions{Directory: t.opts.Directory, Connect: t.opts.Connect, Actor: t.opts.Actor, LockTimeout: t.opts.LockTimeout}.withDefaults()
+		if _, end = o.settleIntent(ctx, i); end == nil && i.Op == "create index" {
+			return err
+		}
+		if end != nil && !errors.Is(end, shardmap.ErrConflict) {
+			own.Detail = strings.TrimSpace(own.Detail + " What it has done is taken away, or finished, by a router later: " + sqlstate.As(end).Message + ".")
+			own.Hint = "wait until that is done; see: cleave doctor"
+			return own
 		}
 	}
-	return left
+	if at > 0 {
+		own.Detail = strings.TrimSpace(own.Detail + " Done on " + strings.Join(names[:at], ", ") + "; not done on " + strings.Join(names[at:], ", ") + ".")
+		own.Hint = "run it again"
+	}
+	return own
 }
 
 // clearInvalid drops the index that a CREATE INDEX CONCURRENTLY is to make, if it is
@@ -667,7 +679,17 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (st
 	if err := clearInvalid(ctx, conn, st); err != nil {
 		return "", nil, err
 	}
-	res, notices, err := run(ctx, conn, st.Text)
+	def, _ := t.base.Shard(shard)
+	if t.intent != nil && def.Engine == enginePostgres {
+		if _, _, err := run(ctx, conn, "SET application_name = "+quote(t.intent.application())); err != nil {
+			return "", nil, err
+		}
+	}
+	text := st.Text
+	if st.DDL.Elsewhere != "" && shard != t.base.State().DefaultShard {
+		text = st.DDL.Elsewhere
+	}
+	res, notices, err := run(ctx, conn, text)
 	if err != nil {
 		return "", nil, err
 	}

@@ -30,6 +30,8 @@ const (
 	// OpDistribute is a table that became sharded; its Statement is what the
 	// other shards received.
 	OpDistribute = "distribute"
+	// OpFence changes nothing: see [Fence].
+	OpFence = "fence"
 )
 
 // undoID is the ID of the entry that voids a change that was written to the map

@@ -373,6 +373,7 @@ type comparison struct {
 
 	found   []Finding
 	changed bool // something was repaired
+	ahead   bool // a guard may have been set before the map that it is of was stored
 	failed  bool // the transaction cannot go on
 	looked  bool // to the end
 }
@@ -414,23 +415,55 @@ func (c *comparison) separately(ctx context.Context) {
 }
 
 // abreast makes sure, with the tables locked, that the guards that were set are those of
-// the newest map too: a move may have changed what the shard owns.
+// the newest map too: a move may have changed what the shard owns. Where a guard was ahead of the map, whoever set it does not
+// store that map any more.
 func (c *comparison) abreast(ctx context.Context) {
 	if !c.changed || c.failed {
 		return
 	}
-	now, err := c.o.Directory.Load(ctx)
-	if err == nil && !sameGuards(c.snap, now, c.shard.Name) {
-		err = sqlstate.New(sqlstate.SerializationFailure, "the map was changed").WithHint("run it again: cleave doctor --repair")
+	for range decideTries {
+		now, err := c.o.Directory.Load(ctx)
+		if err == nil && (!sameGuards(c.snap, now, c.shard.Name) || now.CopiesEpoch() != c.snap.CopiesEpoch() || !sameService(c.snap, now, c.shard.Name)) {
+			err = sqlstate.New(sqlstate.SerializationFailure, "the map was changed").WithHint("run it again: cleave doctor --repair")
+		}
+		if err == nil && c.ahead {
+			if err = Fence(ctx, c.o.Directory, c.o.Actor, now); errors.Is(err, shardmap.ErrConflict) {
+				continue
+			}
+		}
+		if err != nil {
+			c.fail(err, "the guards")
+		}
+		return
 	}
-	if err != nil {
-		c.fail(err, "the guards")
-	}
+	c.fail(directoryError(shardmap.ErrConflict), "the guards")
+}
+
+// sameService reports whether a shard is used for the same in two maps.
+func sameService(a, b *shardmap.Snapshot, shard string) bool {
+	x, _ := a.Shard(shard)
+	y, ok := b.Shard(shard)
+	return ok && x.Service == y.Service && x.ServiceEpoch == y.ServiceEpoch
+}
+
+// Fence makes sure that nobody stores a map any more that was made from the given one, by a change of nothing. It comes before
+// guards of reference tables on the default shard are set back that are ahead of the map: whoever set them is to store that map
+// next. The caller has the tables locked.
+//
+// Errors: ErrConflict when the map is another one already; those of Directory.Update.
+func Fence(ctx context.Context, dir shardmap.Directory, actor string, snap *shardmap.Snapshot) error {
+	next := snap.State().Clone()
+	_, err := dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: actor, Why: "guards were ahead of the map and are set back", Op: OpFence}, next)
+	return err
 }
 
 func (c *comparison) fail(err error, what string) {
 	c.failed = true
-	c.found = append(c.found, trouble(c.shard.Name, onShard(err, c.shard.Name), what))
+	f := trouble(c.shard.Name, onShard(err, c.shard.Name), what)
+	if sqlstate.CodeOf(err) == sqlstate.SerializationFailure {
+		f.Level, f.Later = levelWarning, true // somebody was faster
+	}
+	c.found = append(c.found, f)
 	// What this transaction did before is undone with it.
 	for i := range c.found {
 		if c.found[i].Done != "" {
@@ -570,6 +603,7 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 				return false, false
 			}
 			c.changed = true
+			c.ahead = c.ahead || c.def && t.Kind == shardmap.Reference
 			f.Level, f.Done, f.Next = levelWarning, "set as the map says", ""
 		}
 		c.found = append(c.found, f)
@@ -609,6 +643,8 @@ func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string
 		return fmt.Sprintf("is of keyspace %q instead of %q", is.Keyspace, want.Owned.Keyspace)
 	case is.Epoch != want.Owned.Epoch:
 		return fmt.Sprintf("has epoch %d instead of %d", is.Epoch, want.Owned.Epoch)
+	case is.Also != want.Also:
+		return fmt.Sprintf("takes epoch %d besides %d: a change of the set of shards has begun and not ended", is.Also, is.Epoch)
 	}
 	return ""
 }

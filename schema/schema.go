@@ -28,6 +28,9 @@ type Options struct {
 	Actor string
 	// Why is a line for people, for the history. Empty: the statement's tag.
 	Why string
+	// Member is the id with which the process has joined the cluster: while it is a member its statements outside of transactions
+	// are at work.
+	Member string
 	// LockTimeout bounds each wait for a lock; 0 is 5 seconds.
 	LockTimeout time.Duration
 	// RangesPerShard is how many ranges per shard a default keyspace starts with; 0 is 4.

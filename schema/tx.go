@@ -31,6 +31,9 @@ type Tx struct {
 	closed bool
 	failed bool
 
+	// intent is that of the statement outside of transactions that was run, until the history has it.
+	intent *intent
+
 	changes
 	saves   []save
 	notices []*sqlstate.Error
@@ -483,6 +486,7 @@ func (t *Tx) Rollback(ctx context.Context) {
 }
 
 func (t *Tx) rollback(ctx context.Context) {
+	t.abandon(ctx)
 	for _, p := range t.parts {
 		if p.done {
 			continue

@@ -349,6 +349,13 @@ func runOperations(t *testing.T, h Harness) {
 		same(t, "rows", rows(), before)
 		// Two are good, while one takes the place of the other.
 		setGuard(t, c, engine.Guard{Schema: "public", Table: "Row s", Owned: keyspace.Ownership{Keyspace: "ks", Epoch: 6}, Also: 5})
+		tab, err := c.DescribeTable(t.Context(), "public", "Row s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tab.Guard == nil || *tab.Guard != (engine.GuardState{Keyspace: "ks", Epoch: 6, Also: 5}) {
+			t.Fatalf("guard %+v", tab.Guard)
+		}
 		for epoch, good := range map[string]bool{"4": false, "5": true, "6": true, "0": false} {
 			for _, sql := range []string{`UPDATE "Row s" SET v = 1 WHERE "the key" = 6`, `TRUNCATE "Row s"`} {
 				c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '`+epoch+`'`)

@@ -114,9 +114,7 @@ func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table
 		Columns: got.Columns, Unique: got.Unique, ForeignKeys: got.Foreign,
 		Partitioned: got.Kind == "p", Inherits: got.Inherits,
 	}
-	if r, ok := engine.ParseRefusal(&sqlstate.Error{Code: sqlstate.NotOwner, Detail: got.Guard}); ok {
-		t.Guard = &engine.GuardState{Keyspace: r.Keyspace, Epoch: r.Epoch}
-	}
+	t.Guard = parseComment(got.Guard)
 	ask := fmt.Sprintf(rowsSQL, ident(schema), ident(name))
 	if got.RLS {
 		ask = fmt.Sprintf(rowsRLSSQL, literal(schema), literal(name))

@@ -158,7 +158,7 @@ func (c *conn) SetGuard(ctx context.Context, g engine.Guard) error {
 	}
 	return c.guardDo(ctx, "set guard", g.Schema, g.Table, func(timeout string) string {
 		return fmt.Sprintf(protect(setGuardSQL), ident(g.Schema), ident(g.Table), literal(quoteName(g.Schema)+"."+quoteName(g.Table)),
-			timeout, columns, literal(s.rows()), literal(s.truncate()), literal(s.refusal.Detail()))
+			timeout, columns, literal(s.rows()), literal(s.truncate()), literal(s.comment()))
 	})
 }
 

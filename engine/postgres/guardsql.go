@@ -483,6 +483,34 @@ func (s *guardSQL) said() string {
 	return "pg_catalog.current_setting('cleave.guard_epoch', true) IN (" + list + ")"
 }
 
+// also stands before the other epoch in a guard's comment.
+const also = ", also "
+
+// comment is what the catalogue keeps of the guard, in words: its detail, and the other epoch with which rows may be changed.
+func (s *guardSQL) comment() string {
+	text := s.refusal.Detail()
+	if s.g.Also > 0 {
+		text += also + strconv.FormatUint(s.g.Also, 10)
+	}
+	return text
+}
+
+// parseComment reads what comment wrote; nil for anything else.
+func parseComment(text string) *engine.GuardState {
+	g := &engine.GuardState{}
+	if at := strings.LastIndex(text, also); at >= 0 {
+		if n, err := strconv.ParseUint(text[at+len(also):], 10, 64); err == nil {
+			text, g.Also = text[:at], n
+		}
+	}
+	r, ok := engine.ParseRefusal(&sqlstate.Error{Code: sqlstate.NotOwner, Detail: text})
+	if !ok {
+		return nil
+	}
+	g.Keyspace, g.Epoch = r.Keyspace, r.Epoch
+	return g
+}
+
 // rows returns the body of the row trigger's function.
 func (s *guardSQL) rows() string {
 	var b strings.Builder

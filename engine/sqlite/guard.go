@@ -308,7 +308,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 			t.ForeignKeys = append(t.ForeignKeys, f)
 		}
 		if d.Guard != nil {
-			t.Guard = &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}
+			t.Guard = &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch, Also: d.Guard.Also}
 		}
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quoteIdent(d.sqlName()) + ")")
 		if err != nil {

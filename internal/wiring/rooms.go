@@ -112,6 +112,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics})
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(r.life) })
+	r.stopped.Go(func() { r.finishIntents(r.life) })
 	if o.Candidate != "" {
 		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
 		r.stopped.Go(func() { r.Coordinator.Run(r.life) })
@@ -224,27 +225,59 @@ func (r *Rooms) Recover(ctx context.Context) {
 	})
 }
 
+// intentPause is between two looks for statements whose router has died in the middle.
+const intentPause = 2 * time.Second
+
+// finishIntents ends what other routers have left half way: an index on some of the shards.
+func (r *Rooms) finishIntents(ctx context.Context) {
+	tick := time.NewTicker(intentPause)
+	defer tick.Stop()
+	said := map[string]bool{}
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		found, err := r.Ops.FinishIntents(ctx)
+		if err != nil {
+			continue // that the directory does not answer is said elsewhere
+		}
+		for _, f := range found {
+			if f.Done != "" || !said[f.What] {
+				r.report(ctx, f)
+			}
+			said[f.What] = f.Done == ""
+		}
+	}
+}
+
+// report logs a finding.
+func (r *Rooms) report(ctx context.Context, f admin.Finding) {
+	level := slog.LevelDebug
+	switch {
+	case f.Level == admin.LevelError:
+		level = slog.LevelError
+	case f.Level == admin.LevelWarning:
+		level = slog.LevelWarn
+	case f.Done != "":
+		level = slog.LevelInfo
+	}
+	attrs := []any{}
+	for _, kv := range [][2]string{{telemetry.KeyShard, f.Shard}, {"table", f.Table}, {"done", f.Done}, {"next", f.Next}} {
+		if kv[1] != "" {
+			attrs = append(attrs, kv[0], kv[1])
+		}
+	}
+	r.log.Log(ctx, level, f.What, attrs...)
+}
+
 // recoverOnce reports whether something is to be finished later.
 func (r *Rooms) recoverOnce(ctx context.Context) (later bool) {
 	findings, err := r.Ops.Recover(ctx)
 	for _, f := range findings {
 		later = later || f.Later
-		level := slog.LevelDebug
-		switch {
-		case f.Level == admin.LevelError:
-			level = slog.LevelError
-		case f.Level == admin.LevelWarning:
-			level = slog.LevelWarn
-		case f.Done != "":
-			level = slog.LevelInfo
-		}
-		attrs := []any{}
-		for _, kv := range [][2]string{{telemetry.KeyShard, f.Shard}, {"table", f.Table}, {"done", f.Done}, {"next", f.Next}} {
-			if kv[1] != "" {
-				attrs = append(attrs, kv[0], kv[1])
-			}
-		}
-		r.log.Log(ctx, level, f.What, attrs...)
+		r.report(ctx, f)
 	}
 	if err != nil {
 		r.log.Warn("not everything could be recovered; run cleave doctor --repair when all shards are up", telemetry.KeyError, err)

@@ -3,6 +3,7 @@ package crash
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"regexp"
@@ -41,9 +42,11 @@ var asActor = admin.Meta{By: actor}
 // operating is an operation that is under way.
 type operating struct {
 	*lane
-	n     int // of the try
-	from  string
-	notes *notes
+	n int // of the try
+	// router is the one that is asked.
+	router *router
+	from   string
+	notes  *notes
 }
 
 func (o *operating) table() string { return fmt.Sprintf("paper%d", o.n) }
@@ -98,7 +101,7 @@ var operations = []operation{
 	},
 	{
 		// A shard comes, with the rows of reference tables, and goes.
-		name: "add", made: true, steps: map[string]int{"postgres": 4, "sqlite": 4},
+		name: "add", made: true, steps: map[string]int{"postgres": 7, "sqlite": 7},
 		before: func(o *operating) {
 			o.must(`CREATE TABLE `+o.table()+` (id bigint PRIMARY KEY, n int) WITH (cleave.reference)`, `INSERT INTO `+o.table()+` SELECT n, n FROM generate_series(1, 300) AS n`)
 		},
@@ -131,6 +134,50 @@ var operations = []operation{
 				}
 			}
 			return bad
+		},
+		after: func(o *operating) { o.must(`DROP TABLE ` + o.table()) },
+	},
+	{
+		// An index that no transaction can hold comes, and goes.
+		name: "index", made: true, steps: map[string]int{"postgres": 10, "sqlite": 10},
+		before: func(o *operating) {
+			o.must(`CREATE TABLE `+o.table()+` (id bigint PRIMARY KEY, n int) WITH (cleave.reference)`, `INSERT INTO `+o.table()+` SELECT n, n FROM generate_series(1, 300) AS n`)
+		},
+		do: func(ctx context.Context, o *operating, _ admin.API) error {
+			conn, err := dial(ctx, strings.Replace(o.router.url, "//app@", "//"+actor+"@", 1))
+			if err != nil {
+				return err
+			}
+			defer conn.Close(context.Background())
+			for _, sql := range []string{`CREATE INDEX CONCURRENTLY IF NOT EXISTS of_paper ON ` + o.table() + ` (n)`, `DROP INDEX CONCURRENTLY IF EXISTS of_paper`} {
+				if _, err := conn.Exec(ctx, sql); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		ended: func(o *operating) bool { return false },
+		look: func(o *operating) []string {
+			// Another router ends it when the lease of the dead one is over.
+			o.eventually("the index is on all shards, or on none", func() error {
+				sql := `SELECT count(*) || ' of ' || count(*) FILTER (WHERE indisvalid) FROM pg_index WHERE indexrelid = to_regclass('of_paper')`
+				if o.engine == "sqlite" {
+					sql = `SELECT count(*) FROM pg_class WHERE relname = 'of_paper'`
+				}
+				found := map[string]bool{}
+				for _, s := range o.snapshot().Shards() {
+					is, err := o.onShard(&s, sql)
+					if err != nil {
+						return err
+					}
+					found[is] = true
+				}
+				if len(found) > 1 || found["1 of 0"] {
+					return fmt.Errorf("the shards have %v", slices.Sorted(maps.Keys(found)))
+				}
+				return nil
+			})
+			return nil
 		},
 		after: func(o *operating) { o.must(`DROP TABLE ` + o.table()) },
 	},
@@ -298,7 +345,8 @@ func (l *lane) operate(t *testing.T, op *operation, n int, r *rand.Rand) bool {
 		}
 	}()
 	by := r.IntN(len(l.routers))
-	a, err := api.NewClient(l.routers[by].admin)
+	o.router = l.routers[by]
+	a, err := api.NewClient(o.router.admin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,6 +386,7 @@ func (l *lane) operate(t *testing.T, op *operation, n int, r *rand.Rand) bool {
 		t.Fatal(err)
 	}
 	defer other.Close()
+	o.router = l.routers[1-by]
 	l.eventually(op.name+" is done", func() error {
 		if op.ended(o) {
 			return nil
