@@ -3,7 +3,6 @@ package executor
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/wire"
@@ -58,8 +57,6 @@ func TestValuesAreTranslated(t *testing.T) {
 		if missing, err := o.row(b, columns, false); (len(missing) > 0 || err != nil) && string(b) != before {
 			t.Fatalf("%x became %x", before, b)
 		}
-		var out []uint32
-		suspect(b, 0, &out)
 	}
 	deep := []byte{}
 	for range 2 * nestMax {
@@ -68,28 +65,6 @@ func TestValuesAreTranslated(t *testing.T) {
 	deep = append(append([]byte{0, 1}, words(uint32(len(deep)))...), deep...)
 	if _, err := o.row(deep, []numbered{{at: 0, oid: oidRecord}}, false); err == nil {
 		t.Error("a value of any depth is taken")
-	}
-}
-
-// TestSuspects: numbers of types and tables in values whose type is not known are found.
-func TestSuspects(t *testing.T) {
-	own := uint32(FirstUserOID + 7)
-	for name, c := range map[string]struct {
-		value []byte
-		want  []uint32
-	}{
-		"an array of a type of one's own": {words(1, 0, own, 1, 1, 4, 5), []uint32{own}},
-		"regclass[]":                      {words(1, 0, oidRegclass, 1, 1, 4, own), []uint32{certain}},
-		"regclass[] of the catalogue":     {words(1, 0, oidRegclass, 1, 1, 4, 1259), nil},
-		"int4[]":                          {words(1, 0, 23, 1, 1, 4, own), nil},
-		"a row with a regtype":            {words(2, 23, 4, 1, oidRegtype, 4, own), []uint32{certain}},
-		"a row with a regtype and NULL":   {words(2, 23, ^uint32(0), oidRegtype, 4, own), []uint32{certain}},
-		"a row of integers":               {words(2, 23, 4, own, 23, 4, own), nil},
-	} {
-		var got []uint32
-		if suspect(c.value, 0, &got); !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v, not %v", name, got, c.want)
-		}
 	}
 }
 

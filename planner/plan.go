@@ -63,8 +63,10 @@ type Statement struct {
 	Stable bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
-	// Params is the highest parameter number used.
-	Params int
+	// Params is the highest parameter number used. Numbers: one of them may be of a type of one's
+	// own, or of one that names an object (regclass), for what the text says beside the Tables' columns.
+	Params  int
+	Numbers bool
 
 	// Tables are the known tables touched, Writes those changed.
 	Tables []*shardmap.Table

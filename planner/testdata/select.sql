@@ -130,6 +130,17 @@ SELECT note, count(*), sum(qty) OVER () FROM orders WHERE tenant_id = 5 GROUP BY
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT ctid, xmin, tableoid::regclass FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
+SELECT tableoid = 'orders'::regclass, 'note'::regtype, pg_typeof(note), $1::regclass FROM orders WHERE tenant_id = 5;
+SELECT tableoid FROM orders WHERE tenant_id = 5;
+SELECT note FROM orders WHERE tenant_id = 5 AND tableoid = 16400;
+SELECT tableoid::text FROM orders WHERE tenant_id = 5;
+SELECT 'orders'::regclass::oid FROM orders WHERE tenant_id = 5;
+SELECT pg_typeof(note)::int, note FROM orders WHERE tenant_id = 5;
+SELECT to_regclass('orders')::int8 FROM orders;
+SELECT '16400'::regclass FROM orders WHERE tenant_id = 5;
+SELECT id FROM orders WHERE tenant_id = 5 AND tableoid::regclass = 16400;
+UPDATE orders SET qty = tableoid::int8 WHERE tenant_id = 5;
+SELECT 'orders'::regclass::oid, 16400::regtype;
 SELECT * FROM orders TABLESAMPLE BERNOULLI (50) WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM ONLY orders WHERE tenant_id = 5;
