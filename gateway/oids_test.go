@@ -224,9 +224,8 @@ func TestOIDsAreTheDefaultShards(t *testing.T) {
 		for text, value := range map[string][]byte{
 			`SELECT $1::regclass::text = 'moody' FROM moody WHERE k = %d`:                                   uint32Bytes(one[uint32](t, conn, `SELECT 'moody'::regclass::oid`)),
 			`SELECT CAST($1 AS regtype)::text = 'mood' FROM moody WHERE k = %d`:                             uint32Bytes(mood),
-			`SELECT pg_typeof(m) = $1 FROM moody WHERE k = %d`:                                              uint32Bytes(mood),
 			`SELECT $1::regprocedure::text = 'own.twice(integer)' FROM moody WHERE k = %d`:                  uint32Bytes(one[uint32](t, conn, `SELECT 'own.twice'::regproc::oid`)),
-			`SELECT ms = array_cat($1, NULL) FROM moody WHERE k = %d`:                                       slices.Concat(words(1, 0, mood, 2, 1, 3), []byte("sad"), words(2), []byte("ok")),
+			`SELECT $1 = ms AND $1 @> ms FROM moody WHERE k = %d`:                                           slices.Concat(words(1, 0, mood, 2, 1, 3), []byte("sad"), words(2), []byte("ok")),
 			`UPDATE moody SET ms = $1 WHERE k = %d RETURNING ms = '{sad,ok}'`:                               slices.Concat(words(1, 0, mood, 2, 1, 3), []byte("sad"), words(2), []byte("ok")),
 			`SELECT $1::regnamespace = 'own'::regnamespace AND late = 'x' FROM moody WHERE k = %d`:          uint32Bytes(one[uint32](t, conn, `SELECT 'own'::regnamespace::oid`)),
 			`SELECT d = 'd' AND $1 <> ALL (ds) FROM moody WHERE k = %d /* long, and not a value of OIDs */`: []byte("only a text"),

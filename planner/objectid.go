@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -60,6 +61,30 @@ func isNumber(n *pg.Node) bool {
 	return true
 }
 
+// compared reports whether an expression compares values.
+func compared(e *pg.A_Expr) bool {
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_IN:
+		switch operator(e) {
+		case "=", "<>", "!=", "<", ">", "<=", ">=":
+			return true
+		}
+	}
+	return false
+}
+
+// isPlain reports whether what is compared with an object could be a plain number.
+func isPlain(n *pg.Node) bool {
+	if l := n.GetList(); l != nil {
+		return slices.ContainsFunc(l.Items, isPlain)
+	}
+	if l := n.GetAArrayExpr(); l != nil {
+		return slices.ContainsFunc(l.Elements, isPlain)
+	}
+	c := n.GetAConst()
+	return !isObject(n) && !isTableOID(n) && (c == nil || !c.Isnull)
+}
+
 // objectNumber finds where a statement takes the number of an object, or takes a number for one;
 // "" if it does not.
 func objectNumber(n *pg.Node) (what string) {
@@ -84,8 +109,8 @@ func objectNumber(n *pg.Node) (what string) {
 			case isTableOID(r) && isObject(l):
 				what = objectNumber(l)
 				return false
-			case isObject(l) && isNumber(r), isObject(r) && isNumber(l):
-				what = "an object compared with a number"
+			case compared(v) && (isObject(l) && isPlain(r) || isObject(r) && isPlain(l)):
+				what = "an object compared with a number" // there is no other operator
 			}
 		case *pg.ColumnRef:
 			if names := fieldNames(v); len(names) > 0 && names[len(names)-1] == "tableoid" {
