@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
@@ -65,6 +66,21 @@ func TestValuesAreTranslated(t *testing.T) {
 	deep = append(append([]byte{0, 1}, words(uint32(len(deep)))...), deep...)
 	if _, err := o.row(deep, []numbered{{at: 0, oid: oidRecord}}, false); err == nil {
 		t.Error("a value of any depth is taken")
+	}
+}
+
+type frames struct{ bytes.Buffer }
+
+func (f *frames) Frames(b []byte) error        { _, err := f.Write(b); return err }
+func (f *frames) Parameter(name, value string) {}
+
+// TestHeldAnswersEndWithACopy: where what was held until an OID was asked for ends with the
+// shard's word for the client's data, Resume returns to have it sent.
+func TestHeldAnswersEndWithACopy(t *testing.T) {
+	p, sink := &Pipeline{Conn: &Conn{}, queue: []expected{{what: anQuery}}}, &frames{}
+	p.held = append(wire.AppendCommandComplete(nil, "SELECT 0"), wire.CopyInResponse, 0, 0, 0, 7, 0, 0, 0)
+	if o, err := p.Resume(sink); err != nil || !o.CopyIn || sink.Len() == 0 {
+		t.Errorf("Resume gives %+v, %v, and relays %q", o, err, sink.Bytes())
 	}
 }
 
