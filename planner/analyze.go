@@ -39,6 +39,7 @@ type analyzer struct {
 	preferDefault       bool
 	volatile            bool // it calls a volatile function
 	locks, changes      bool
+	mixed               bool // it may name tables of every shard beside others, see others
 	into                *pg.IntoClause
 	fill                *filling
 	fillNamed           int8             // 0 not looked yet, 1 no, 2 yes: see namesFill
@@ -673,10 +674,7 @@ func (a *analyzer) vacuum(v *pg.VacuumStmt) {
 		}
 	}
 	switch {
-	case a.whole != "" || a.catalog != "" || a.unknown != "":
-		if a.sharded != "" || a.reference != "" {
-			refuse(a.st.Tag+" of tables that are on every shard and of others is not supported", "use a statement for each")
-		}
+	case (a.whole != "" || a.catalog != "" || a.unknown != "") && !a.spread():
 		a.st.Kind = DefaultShard
 	default:
 		// No table named is every table of every shard.
@@ -686,5 +684,6 @@ func (a *analyzer) vacuum(v *pg.VacuumStmt) {
 		// ANALYZE of everything reads what the databases of a server share: in two
 		// transactions at once it would wait for itself.
 		a.st.DDL.Passing, a.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
+		a.others(&pg.Node{Node: &pg.Node_VacuumStmt{VacuumStmt: v}}, &v.Rels, func(n *pg.Node) *pg.RangeVar { return n.GetVacuumRelation().GetRelation() })
 	}
 }

@@ -206,6 +206,8 @@ type DDL struct {
 	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
 	// default shard only.
 	Elsewhere string
+	// Mixed: it names what every shard has, and what only the default shard has.
+	Mixed bool
 	// RenamedColumn is the old and the new name, in Altered[0]; "" if none.
 	RenamedColumn [2]string
 	// RenamedSchema is the old and the new name of a schema; "" if none.
