@@ -7,18 +7,35 @@ import (
 )
 
 // Values in binary have OIDs inside where they are arrays, composites (records), or
-// made of such, and where they are regtype or regclass. An OID has one width, so they
-// are replaced in place.
+// made of such, and where they are regtype, regclass or another of the types that name an
+// object. An OID has one width, so they are replaced in place.
 
 // Types of pg_type.dat whose binary values can have OIDs of one's own inside.
 const (
-	oidRegclass  = 2205
-	oidRegtype   = 2206
-	oidRegclasss = 2210
-	oidRegtypes  = 2211
-	oidRecord    = 2249
-	oidRecords   = 2287
+	oidRegclass = 2205
+	oidRegtype  = 2206
+	oidRecord   = 2249
+	oidRecords  = 2287
 )
+
+// naming are the types whose values are OIDs, with the catalogue that these are of, and the
+// types of their arrays.
+var naming = map[uint32]struct {
+	in    catalog
+	array uint32
+}{
+	24: {ofFunction, 1008}, 2202: {ofFunction, 2207}, 2203: {ofOperator, 2208}, 2204: {ofOperator, 2209}, oidRegclass: {ofTable, 2210}, oidRegtype: {ofType, 2211},
+	3734: {ofConfig, 3735}, 3769: {ofDictionary, 3770}, 4089: {ofSchema, 4090}, 4096: {ofRole, 4097}, 4191: {ofCollation, 4192},
+}
+
+// builtIn is what those of PostgreSQL's own types are whose values have OIDs inside.
+var builtIn = func() map[uint32]known {
+	kinds := map[uint32]known{oidRecord: {kind: 'c'}, oidRecords: {kind: 'a', elem: oidRecord}}
+	for oid, t := range naming {
+		kinds[oid], kinds[t.array] = known{kind: 'o'}, known{kind: 'a', elem: oid}
+	}
+	return kinds
+}()
 
 // Columns are those columns of a result whose values have OIDs inside. The zero
 // value knows of none.
@@ -35,8 +52,8 @@ type numbered struct {
 // MayNumber reports whether binary values of a type could have OIDs inside that
 // differ between shards.
 func MayNumber(oid uint32) bool {
-	switch oid {
-	case oidRegclass, oidRegtype, oidRegclasss, oidRegtypes, oidRecord, oidRecords:
+	switch oid { // the keys of builtIn; every column of every binary result comes here
+	case 24, 1008, 2202, 2203, 2204, 2205, 2206, 2207, 2208, 2209, 2210, 2211, oidRecord, oidRecords, 3734, 3735, 3769, 3770, 4089, 4090, 4096, 4097, 4191, 4192:
 		return true
 	}
 	return oid >= FirstUserOID
@@ -49,6 +66,7 @@ type recoder struct {
 	in      bool
 	apply   bool
 	missing []object
+	absent  uint32 // an OID to the shard that it does not have
 	depth   int
 	deep    bool // a value was nested too deep
 }
@@ -63,19 +81,10 @@ func errDeep() error {
 
 // of is what a type of the values' side is.
 func (r *recoder) of(oid uint32) known {
-	switch oid {
-	case oidRegclass, oidRegtype:
-		return known{kind: 'o'}
-	case oidRegclasss:
-		return known{kind: 'a', elem: oidRegclass}
-	case oidRegtypes:
-		return known{kind: 'a', elem: oidRegtype}
-	case oidRecord:
-		return known{kind: 'c'}
-	case oidRecords:
-		return known{kind: 'a', elem: oidRecord}
-	}
 	if oid < FirstUserOID {
+		if k, ok := builtIn[oid]; ok {
+			return k
+		}
 		return known{kind: 's'}
 	}
 	k, ok := r.o.get(object{ofType, oid}, r.in)
@@ -115,6 +124,8 @@ func (r *recoder) oid(b []byte, in catalog) {
 	case !r.apply:
 	case k.oid != 0:
 		binary.BigEndian.PutUint32(b, k.oid)
+	case r.in:
+		r.absent = was
 	case in == ofType:
 		binary.BigEndian.PutUint32(b, oidUnknown)
 	default:
@@ -134,11 +145,7 @@ func (r *recoder) value(b []byte, oid uint32) {
 	switch k.kind {
 	case 'o':
 		if len(b) == 4 {
-			in := ofType
-			if oid == oidRegclass {
-				in = ofTable
-			}
-			r.oid(b, in)
+			r.oid(b, naming[oid].in)
 		}
 	case 'd':
 		r.value(b, k.elem)
@@ -243,5 +250,15 @@ func (o *oids) row(body []byte, columns []numbered, in bool) (missing []object, 
 	if r.deep {
 		return nil, errDeep()
 	}
+	if r.absent != 0 {
+		return nil, o.lacks(r.absent)
+	}
 	return r.missing, nil
+}
+
+// lacks is the error of a value for the shard that has the OID of something inside which
+// the default shard or the shard does not have.
+func (o *oids) lacks(oid uint32) error {
+	return sqlstate.New(sqlstate.UndefinedObject, "a value in binary has the OID %d inside, of an object that shard %s or %s does not have", oid, o.home, o.shard).OnShard(o.shard).
+		WithHint("look it up again; what the open transaction has made can be used by its name, as text")
 }

@@ -46,7 +46,24 @@ type catalog uint8
 const (
 	ofType catalog = iota
 	ofTable
+	ofFunction
+	ofOperator
+	ofRole
+	ofSchema
+	ofCollation
+	ofConfig
+	ofDictionary
 )
+
+// otherCatalogs are those of which an object is known by what pg_identify_object says of it: a
+// relation that lists them, and the OID of the catalogue.
+var otherCatalogs = map[catalog]struct {
+	relation string
+	class    uint32
+}{
+	ofFunction: {"pg_proc", 1255}, ofOperator: {"pg_operator", 2617}, ofRole: {"pg_roles", 1260}, ofSchema: {"pg_namespace", 2615},
+	ofCollation: {"pg_collation", 3456}, ofConfig: {"pg_ts_config", 3602}, ofDictionary: {"pg_ts_dict", 3600},
+}
 
 // object is an OID with its catalogue.
 type object struct {
@@ -187,37 +204,36 @@ func (o *oids) learn(wanted []object, in bool, limit time.Duration) error {
 }
 
 func (o *oids) learned(ctx context.Context, wanted []object, in bool) error {
-	var types, tables []uint32
+	lists := map[catalog][]uint32{}
 	for _, x := range wanted {
-		if _, ok := o.get(x, in); ok {
-			continue
+		if _, ok := o.get(x, in); !ok {
+			lists[x.in] = append(lists[x.in], x.oid)
 		}
-		if x.in == ofType {
-			types = append(types, x.oid)
-		} else {
-			tables = append(tables, x.oid)
-		}
-	}
-	slices.Sort(types)
-	slices.Sort(tables)
-	types, tables = slices.Compact(types), slices.Compact(tables)
-	if len(types)+len(tables) == 0 {
-		return nil
 	}
 	here, there := o.shard, o.home
 	if in {
 		here, there = there, here
 	}
-	if err := o.learnTypes(ctx, here, there, types, in); err != nil {
-		return err
+	for c, list := range lists {
+		slices.Sort(list)
+		list = slices.Compact(list)
+		var err error
+		switch c {
+		case ofType:
+			err = o.learnTypes(ctx, here, there, list, in)
+		case ofTable:
+			err = o.learnTables(ctx, here, there, list, in)
+		default:
+			err = o.learnOthers(ctx, here, there, c, list, in)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return o.learnTables(ctx, here, there, tables, in)
+	return nil
 }
 
 func (o *oids) learnTypes(ctx context.Context, here, there string, list []uint32, in bool) error {
-	if len(list) == 0 {
-		return nil
-	}
 	// The array type that comes with a type has a name of PostgreSQL's choice.
 	res, err := o.ex.ask(ctx, here, `SELECT t.oid, n.nspname, coalesce(e.typname, t.typname), e.oid IS NOT NULL,
 CASE WHEN e.oid IS NOT NULL THEN 'a' WHEN t.typtype IN ('c', 'd', 'r', 'm') THEN t.typtype::text ELSE 's' END,
@@ -254,9 +270,6 @@ JOIN pg_catalog.pg_namespace n ON n.nspname = k.schema JOIN pg_catalog.pg_type t
 }
 
 func (o *oids) learnTables(ctx context.Context, here, there string, list []uint32, in bool) error {
-	if len(list) == 0 {
-		return nil
-	}
 	const columns = `(SELECT pg_catalog.string_agg(a.attnum::text || ' ' || a.attname, pg_catalog.chr(1) ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)`
 	res, err := o.ex.ask(ctx, here, `SELECT c.oid, n.nspname, c.relname, `+columns+`
@@ -283,6 +296,34 @@ JOIN pg_catalog.pg_namespace n ON n.nspname = k.schema JOIN pg_catalog.pg_class 
 	o.note(ofTable, list, in, func(note func(uint32, known)) {
 		for i, r := range res.Rows {
 			note(number32(r[0].String), found[i])
+		}
+	})
+	return nil
+}
+
+func (o *oids) learnOthers(ctx context.Context, here, there string, c catalog, list []uint32, in bool) error {
+	from := fmt.Sprintf("SELECT c.oid, i.identity FROM pg_catalog.%s c, pg_catalog.pg_identify_object(%d, c.oid, 0) i WHERE ", otherCatalogs[c].relation, otherCatalogs[c].class)
+	res, err := o.ex.ask(ctx, here, from+"c.oid IN ("+joined(list)+")")
+	if err != nil {
+		return err
+	}
+	numbers := map[string]uint32{}
+	if len(res.Rows) > 0 {
+		var names []string
+		for _, r := range res.Rows {
+			names = append(names, QuoteLiteral(r[1].String))
+		}
+		there, err := o.ex.ask(ctx, there, from+fmt.Sprintf("c.oid >= %d AND i.identity IN (%s)", FirstUserOID, strings.Join(names, ", ")))
+		if err != nil {
+			return err
+		}
+		for _, r := range there.Rows {
+			numbers[r[1].String] = number32(r[0].String)
+		}
+	}
+	o.note(c, list, in, func(note func(uint32, known)) {
+		for _, r := range res.Rows {
+			note(number32(r[0].String), known{kind: 's', oid: numbers[r[1].String]})
 		}
 	})
 	return nil

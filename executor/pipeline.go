@@ -415,6 +415,10 @@ func (p *Pipeline) Resume(sink Sink) (Outcome, error) {
 			p.Conn.broken = true
 			return o, err
 		}
+		if o.CopyIn {
+			p.Conn.asked.Store(0)
+			return o, nil
+		}
 	}
 	for p.head < len(p.queue) {
 		b, err := p.Conn.Receive()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/internal/wire"
@@ -214,7 +213,8 @@ func typesOf(body []byte) []uint32 {
 
 // Values are parameters in binary as the conversation's shard wants them, types as a
 // client numbers them; formats as in a Bind. What needs no translation stays as it is. Without
-// wait it fails with ErrUnknownOID rather than ask the shards.
+// wait it fails with ErrUnknownOID rather than ask the shards. Errors: 42704 for what the default
+// shard or this one does not have, and those of asking.
 func (c *Conn) Values(types []uint32, formats []int16, values [][]byte, wait bool) ([][]byte, error) {
 	var out [][]byte
 	for i, v := range values {
@@ -238,6 +238,9 @@ func (c *Conn) Values(types []uint32, formats []int16, values [][]byte, wait boo
 			if len(r.missing) == 0 {
 				r.apply = true
 				r.value(out[i], types[i])
+				if r.absent != 0 {
+					return nil, o.lacks(r.absent)
+				}
 				break
 			}
 			if !wait {
@@ -253,96 +256,6 @@ func (c *Conn) Values(types []uint32, formats []int16, values [][]byte, wait boo
 		return values, nil
 	}
 	return out, nil
-}
-
-// Numbered reports whether a value of an unknown type, in binary, looks as if it had
-// OIDs of types of one's own inside: it is made like an array, a composite or a range, and
-// the types exist. Without wait it counts those that are not known as existing.
-func (c *Conn) Numbered(value []byte, wait bool) bool {
-	var suspects []uint32
-	suspect(value, 0, &suspects)
-	if len(suspects) == 0 {
-		return false
-	}
-	o := c.own()
-	if o == nil {
-		return false
-	}
-	if slices.Contains(suspects, certain) {
-		return true
-	}
-	if wait {
-		o = c.numbers.roomy(o)
-		if o.learn(asObjects(suspects), true, learnMax) != nil {
-			return true
-		}
-	}
-	for _, oid := range suspects {
-		if k, ok := o.get(object{ofType, oid}, true); k.oid != 0 || !ok {
-			return true
-		}
-	}
-	return false
-}
-
-// certain is what suspect gives for the number of a type or table of one's own, as values of regtype and
-// regclass are.
-const certain = 0
-
-// suspect collects what could be OIDs of types of one's own in a value. A value that is
-// not made throughout as it would have to be has none.
-func suspect(b []byte, depth int, out *[]uint32) {
-	if len(b) < 12 || depth > 4 {
-		return
-	}
-	add := func(oid uint32) {
-		if oid >= FirstUserOID {
-			*out = append(*out, oid)
-		}
-	}
-	deeper := func(v []byte) { suspect(v, depth+1, out) }
-	reg := func(oid uint32) bool { return oid == oidRegclass || oid == oidRegtype }
-	number := func(v []byte) {
-		if len(v) == 4 && binary.BigEndian.Uint32(v) >= FirstUserOID {
-			*out = append(*out, certain)
-		}
-	}
-	whole := func(b []byte, n int) bool { rest := each(b, n, func([]byte) {}); return rest != nil && len(rest) == 0 }
-	dims, flags, elem := int64(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
-	if dims >= 1 && dims <= 6 && flags <= 1 && int64(len(b)) >= 12+8*dims && whole(b[12+8*dims:], -1) {
-		add(elem)
-		each(b[12+8*dims:], -1, deeper)
-		if reg(elem) {
-			each(b[12+8*dims:], -1, number)
-		}
-	}
-	if fields := binary.BigEndian.Uint32(b); fields >= 1 && fields <= 1664 {
-		var types []uint32
-		var values [][]byte
-		rest := b[4:]
-		for range fields {
-			if len(rest) < 8 {
-				return
-			}
-			types = append(types, binary.BigEndian.Uint32(rest))
-			rest = each(rest[4:], 1, func(v []byte) { values = append(values, v) })
-		}
-		if rest != nil && len(rest) == 0 {
-			for _, t := range types {
-				add(t)
-			}
-			for _, v := range values {
-				deeper(v)
-				if slices.ContainsFunc(types, reg) {
-					number(v)
-				}
-			}
-		}
-		return
-	}
-	if b[0] < 0x20 && whole(b[1:], 2) {
-		each(b[1:], 2, deeper)
-	}
 }
 
 // Row translates the body of a DataRow, or a tuple of a binary COPY, in place: one of

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,9 @@ func (x *session) inService(tag string) error {
 func (x *session) ddl(st *planner.Statement) error {
 	if x.temporary(st) {
 		return x.temporaryDDL(st)
+	}
+	if slices.ContainsFunc(st.DDL.Unknown, func(n string) bool { return x.temps[n] }) {
+		return sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
 	}
 	if err := x.mayChangeSchema(st.Tag); err != nil {
 		return err

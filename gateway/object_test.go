@@ -188,6 +188,36 @@ func TestMaintenance(t *testing.T) {
 	if got := count(indexes); got != "111" {
 		t.Errorf("at the end the shards have %s indexes", got)
 	}
+	// What only the default shard has, in one statement with what all have.
+	for _, sql := range []string{`CREATE TABLE plain (id bigint)`, `CREATE INDEX plain_id ON plain (id)`, `CREATE TABLE kinds (id bigint PRIMARY KEY) WITH (cleave.reference = true)`,
+		`CREATE VIEW noted AS SELECT note FROM orders`, `CREATE VIEW plains AS SELECT id FROM plain`, `INSERT INTO plain VALUES (1)`,
+		`DROP INDEX CONCURRENTLY plain_id`, `VACUUM plain, orders`, `ANALYZE orders (note), plain (id)`,
+		`GRANT SELECT ON orders, plain, kinds, noted, plains TO pg_monitor`, `REVOKE SELECT ON plain, noted FROM pg_monitor`} {
+		wantCode(t, conn, "", sql)
+	}
+	if got := count(`SELECT string_agg(relname, ',' ORDER BY relname) || ' ' FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'v') AND has_table_privilege('pg_monitor', oid, 'SELECT')`); got != "kinds,orders,plains kinds,orders kinds,orders " {
+		t.Errorf("may be read: %s", got)
+	}
+	wantCode(t, conn, "0A000", `CREATE TEMP TABLE short (id int)`+`; DROP TABLE short, orders`)
+	exec(t, conn, `BEGIN`)
+	exec(t, conn, `TRUNCATE plain, orders RESTART IDENTITY`)
+	if n := one[int](t, conn, `SELECT count(*)::int FROM orders WHERE tenant_id = $1`, keys[1][0]); n != 0 {
+		t.Errorf("after TRUNCATE there are %d rows", n)
+	}
+	exec(t, conn, `ROLLBACK`)
+	if got := count(`SELECT count(*) FROM orders`) + cl.direct(t, 0, `SELECT count(*) FROM plain`); got != "2231" {
+		t.Errorf("after ROLLBACK there are %s rows", got)
+	}
+	exec(t, conn, `TRUNCATE orders, plain`)
+	if got := count(`SELECT count(*) FROM orders`) + cl.direct(t, 0, `SELECT count(*) FROM plain`); got != "0000" {
+		t.Errorf("after TRUNCATE there are %s rows", got)
+	}
+	wantCode(t, conn, "42P01", `DROP TABLE kinds, plain, nope CASCADE`)
+	exec(t, conn, `DROP TABLE IF EXISTS kinds, plain, nope CASCADE`)
+	exec(t, conn, `DROP VIEW noted`)
+	if got := count(`SELECT count(*) FROM pg_class WHERE relname IN ('kinds', 'plain', 'plains')`); got != "000" {
+		t.Errorf("after DROP TABLE there are %s", got)
+	}
 	// A dropped table leaves nothing behind.
 	functions := `SELECT count(*) FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = 'cleave_internal' AND proname LIKE 'guard%'`
 	if got := count(functions); got != "222" {

@@ -3,12 +3,12 @@ package gateway
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -61,21 +61,15 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 		return rest, nil
 	}
 	s := p.stmt
+	if err := x.typed(s); err != nil {
+		return nil, err
+	}
 	if formats := x.resultFormats(rest); binaryFormats(formats) && (s.columns == 0 || s.numbered || s.replanned || s.plan.Cursor != nil) {
 		p.values = &executor.Columns{}
 	}
 	types := s.types
 	if types == nil {
 		types = s.oids
-	}
-	for i, v := range x.args.Values {
-		if wire.FormatAt(x.args.Formats, i) == 1 && (i >= len(types) || types[i] == 0) && x.pipe.Conn.Numbered(v, !x.nowait) {
-			if x.nowait {
-				return nil, errWait
-			}
-			return nil, sqlstate.Refuse(fmt.Sprintf("parameter $%d comes in binary, looks like a value with OIDs of types of one's own inside, and its type is not known", i+1),
-				"declare its type in Parse, or describe the statement first")
-		}
 	}
 	values, err := x.pipe.Conn.Values(types, x.args.Formats, x.args.Values, !x.nowait)
 	if err != nil {
@@ -90,6 +84,46 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 		out = wire.AppendValue(out, v)
 	}
 	return append(out, tail...), nil
+}
+
+// typed makes sure that the types of a statement's parameters are known if one of x.args, in
+// binary, could have OIDs inside: the shard is asked.
+func (x *session) typed(s *statement) error {
+	if s.types != nil || !x.mayNumber(s) {
+		return nil
+	}
+	if x.nowait {
+		return errWait
+	}
+	relay := x.pending == s
+	on, err := x.prepare(s, relay)
+	if err != nil {
+		return err
+	}
+	x.pending = nil
+	x.pipe.CheckColumns(on, s)
+	_, err = x.converse(executor.Flush)
+	return err
+}
+
+// mayNumber reports whether a value of x.args, in binary and of a type that nobody has told, could
+// have OIDs of one's own inside.
+func (x *session) mayNumber(s *statement) bool {
+	for i, v := range x.args.Values {
+		if (i < len(s.oids) && s.oids[i] != 0) || wire.FormatAt(x.args.Formats, i) != 1 || !numberedSize(v) {
+			continue
+		}
+		return s.plan.Numbers || slices.ContainsFunc(s.plan.Tables, func(t *shardmap.Table) bool {
+			return slices.ContainsFunc(t.Columns, func(c shardmap.Column) bool { return executor.MayNumber(c.OID) })
+		})
+	}
+	return false
+}
+
+// numberedSize reports whether a value could be an OID of one's own, or have one inside: a
+// range takes 9 bytes at least, what else there is takes more.
+func numberedSize(v []byte) bool {
+	return len(v) == 4 && binary.BigEndian.Uint32(v) >= executor.FirstUserOID || len(v) >= 9
 }
 
 // anyBinary reports whether anything of a Bind is in binary.

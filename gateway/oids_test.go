@@ -148,6 +148,10 @@ func TestOIDsAreTheDefaultShards(t *testing.T) {
 	ctx := context.Background()
 	exec(t, conn, `CREATE TABLE kinds (m mood PRIMARY KEY, ms mood[]) WITH (cleave.reference = true)`)
 	exec(t, conn, `INSERT INTO kinds VALUES ('ok', '{sad}')`)
+	for _, sql := range []string{`CREATE SCHEMA own`, `CREATE FUNCTION own.twice(int) RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 2 * $1'`, `CREATE COLLATION own.plain (locale = 'C')`,
+		`CREATE TEXT SEARCH CONFIGURATION own.words (COPY = simple)`} {
+		exec(t, conn, sql)
+	}
 	exec(t, conn, `ALTER TABLE moody ADD COLUMN gone int`)
 	exec(t, conn, `ALTER TABLE moody DROP COLUMN gone`)
 	exec(t, conn, `ALTER TABLE moody ADD COLUMN late text DEFAULT 'x'`)
@@ -179,6 +183,8 @@ func TestOIDsAreTheDefaultShards(t *testing.T) {
 	}
 	texts := []string{
 		`SELECT m, ms, c, cs, d, ds, ROW(m, ms, cs), ARRAY[ROW(m, c)], 'mood'::regtype, 'moody'::regclass, late, t.late || 'y' AS made FROM moody t WHERE k = %d`,
+		`SELECT 'own'::regnamespace, 'own.twice'::regproc, 'own.twice(int)'::regprocedure, 'own.plain'::regcollation, 'own.words'::regconfig, ARRAY['own'::regnamespace, 'public'],
+			'pg_catalog.simple'::regdictionary, '+(int,int)'::regoperator, ROW('own.twice'::regproc, current_user::regrole), tableoid::regclass, tableoid = 'moody'::regclass FROM moody WHERE k = %d`,
 		`SELECT x.*, kinds.* FROM moody t, LATERAL (SELECT m, ms, late) x, kinds WHERE t.k = %d`,
 		`DELETE FROM moody WHERE k = %d AND false RETURNING *`,
 	}
@@ -212,6 +218,42 @@ func TestOIDsAreTheDefaultShards(t *testing.T) {
 			if r := raw.ExecParams(ctx, fmt.Sprintf(`SELECT t FROM moody t WHERE k = %d`, k), nil, nil, nil, nil).Read(); r.Err != nil || r.FieldDescriptions[0].DataTypeOID != number("moody") {
 				t.Errorf("a row says %+v, %v", r.FieldDescriptions, r.Err)
 			}
+		}
+		// Parameters in binary whose types nobody has told; the second time they are known.
+		mood := number("mood")
+		for text, value := range map[string][]byte{
+			`SELECT $1::regclass::text = 'moody' FROM moody WHERE k = %d`:                                   uint32Bytes(one[uint32](t, conn, `SELECT 'moody'::regclass::oid`)),
+			`SELECT CAST($1 AS regtype)::text = 'mood' FROM moody WHERE k = %d`:                             uint32Bytes(mood),
+			`SELECT $1::regprocedure::text = 'own.twice(integer)' FROM moody WHERE k = %d`:                  uint32Bytes(one[uint32](t, conn, `SELECT 'own.twice'::regproc::oid`)),
+			`SELECT $1 = ms AND $1 @> ms FROM moody WHERE k = %d`:                                           slices.Concat(words(1, 0, mood, 2, 1, 3), []byte("sad"), words(2), []byte("ok")),
+			`UPDATE moody SET ms = $1 WHERE k = %d RETURNING ms = '{sad,ok}'`:                               slices.Concat(words(1, 0, mood, 2, 1, 3), []byte("sad"), words(2), []byte("ok")),
+			`SELECT $1::regnamespace = 'own'::regnamespace AND late = 'x' FROM moody WHERE k = %d`:          uint32Bytes(one[uint32](t, conn, `SELECT 'own'::regnamespace::oid`)),
+			`SELECT d = 'd' AND $1 <> ALL (ds) FROM moody WHERE k = %d /* long, and not a value of OIDs */`: []byte("only a text"),
+		} {
+			for _, k := range keys {
+				sql := fmt.Sprintf(text, k)
+				b := &pgconn.Batch{}
+				b.ExecPrepared("p", [][]byte{value}, []int16{1}, nil)
+				b.ExecPrepared("p", [][]byte{value}, []int16{1}, nil)
+				b.ExecParams(sql, [][]byte{value}, nil, []int16{1}, nil)
+				if err := raw.Exec(ctx, "PREPARE p AS "+sql).Close(); err != nil {
+					t.Fatalf("%s: %v", sql, err)
+				}
+				results, err := raw.ExecBatch(ctx, b).ReadAll()
+				if err != nil {
+					t.Errorf("%s: %v", sql, err)
+				}
+				for i, r := range results {
+					if len(r.Rows) != 1 || string(r.Rows[0][0]) != "t" {
+						t.Errorf("%s gives %q, time %d", sql, r.Rows, i)
+					}
+				}
+				exec(t, conn, `DEALLOCATE p`)
+			}
+		}
+		r := raw.ExecParams(ctx, fmt.Sprintf(`SELECT $1::regclass FROM moody WHERE k = %d`, keys[1]), [][]byte{uint32Bytes(4_000_000_000)}, nil, []int16{1}, nil).Read()
+		if codeOf(r.Err) != "42704" {
+			t.Errorf("a number that is no table's: %v", r.Err)
 		}
 		for range 6 { // any shard answers
 			r := raw.ExecParams(ctx, `SELECT m, ms FROM kinds`, nil, nil, nil, []int16{1}).Read()
@@ -269,6 +311,13 @@ func TestOIDsAreTheDefaultShards(t *testing.T) {
 	fill()
 	check()
 	_ = cl
+}
+
+func words(n ...uint32) (b []byte) {
+	for _, w := range n {
+		b = append(b, uint32Bytes(w)...)
+	}
+	return b
 }
 
 func uint32Bytes(n uint32) []byte { return []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)} }

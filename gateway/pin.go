@@ -148,7 +148,7 @@ func (x *session) temporary(st *planner.Statement) bool {
 	if d.Op == "create view" {
 		return slices.ContainsFunc(d.Unknown, func(n string) bool { return x.temps[n] })
 	}
-	return len(x.temps) > 0 && len(d.Unknown) > 0 && len(d.Dropped)+len(d.Altered)+len(d.Truncated) == 0 &&
+	return len(x.temps) > 0 && len(d.Unknown) > 0 && !d.Mixed && len(d.Dropped)+len(d.Altered)+len(d.Truncated) == 0 &&
 		!slices.ContainsFunc(d.Unknown, func(n string) bool { return !x.temps[n] })
 }
 

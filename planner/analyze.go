@@ -39,6 +39,7 @@ type analyzer struct {
 	preferDefault       bool
 	volatile            bool // it calls a volatile function
 	locks, changes      bool
+	mixed               bool // it may name tables of every shard beside others, see others
 	into                *pg.IntoClause
 	fill                *filling
 	fillNamed           int8             // 0 not looked yet, 1 no, 2 yes: see namesFill
@@ -57,6 +58,9 @@ type analyzer struct {
 	defaultCalls []defaultCall
 
 	advisory string          // a function of advisory locks, or of notifications
+	numbers  bool            // see Statement.Numbers
+	objects  bool            // it may take the number of an object
+	number   string          // what it takes one as, see objectNumber
 	second   *reading        // nil while one shard is tried
 	known    map[string]bool // see repeated
 	stores   [][]konst       // the shard keys that an INSERT stores
@@ -244,7 +248,7 @@ func (a *analyzer) shape() {
 	switch a.st.Kind {
 	case OneShard:
 		// No key at all came from a literal that matches nothing.
-		a.st.Reusable = reusable && len(a.st.Keys) > 0 && !a.dropped
+		a.st.Reusable = reusable && len(a.st.Keys) > 0 && !a.dropped && !a.objects
 	case DefaultShard, AnyShard:
 		a.st.Reusable = exact
 	}
@@ -269,6 +273,10 @@ func (a *analyzer) query(n *pg.Node) {
 		a.modify(n, nil, true)
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
+	if a.objects {
+		a.number = objectNumber(n)
+		a.preferDefault = a.preferDefault || a.number != ""
+	}
 	switch {
 	case a.into != nil && isTemp(a.into.GetRel()):
 		a.tempAs(a.into)
@@ -293,6 +301,10 @@ func (a *analyzer) finish() {
 			a.createFrom()
 		}
 		return
+	}
+	st.Numbers = a.numbers || a.preferDefault
+	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
+		refuse(a.number+" in a statement on the table "+a.sharded+a.reference+": the numbers of tables and types differ between shards", "name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own")
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
 		refuse(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
@@ -662,10 +674,7 @@ func (a *analyzer) vacuum(v *pg.VacuumStmt) {
 		}
 	}
 	switch {
-	case a.whole != "" || a.catalog != "" || a.unknown != "":
-		if a.sharded != "" || a.reference != "" {
-			refuse(a.st.Tag+" of tables that are on every shard and of others is not supported", "use a statement for each")
-		}
+	case (a.whole != "" || a.catalog != "" || a.unknown != "") && !a.spread():
 		a.st.Kind = DefaultShard
 	default:
 		// No table named is every table of every shard.
@@ -675,5 +684,6 @@ func (a *analyzer) vacuum(v *pg.VacuumStmt) {
 		// ANALYZE of everything reads what the databases of a server share: in two
 		// transactions at once it would wait for itself.
 		a.st.DDL.Passing, a.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
+		a.others(&pg.Node{Node: &pg.Node_VacuumStmt{VacuumStmt: v}}, &v.Rels, func(n *pg.Node) *pg.RangeVar { return n.GetVacuumRelation().GetRelation() })
 	}
 }

@@ -185,10 +185,23 @@ func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names 
 	if single == "" {
 		single = a.unknown
 	}
-	if spread != "" && single != "" {
+	if spread != "" && single != "" && !a.mixed {
 		refuse("table "+spread+" is on every shard and "+single+" on the default shard only", "use one statement for each")
 	}
 	return known, names
+}
+
+// others makes the text for shards other than the default shard of a statement that names tables
+// of every shard beside others: all is a list of n, the statement, with what each of it stands for.
+func (a *analyzer) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node) *pg.RangeVar) {
+	kept := slices.DeleteFunc(slices.Clone(*all), func(o *pg.Node) bool {
+		r := a.relation(named(o))
+		return (r.table == nil || r.table.Kind == shardmap.Whole) && (r.view == nil || a.reachOf(r.view).whole)
+	})
+	if len(kept) < len(*all) && a.st.DDL.AllShards {
+		*all = kept
+		a.st.DDL.Elsewhere, a.st.DDL.Mixed = a.written(n), true
+	}
 }
 
 // mustKnow refuses ALTER TABLE of a name that is not a table of the map: it could
@@ -220,9 +233,11 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		for _, o := range d.Objects {
 			list = append(list, rangeVar(strs(o.GetList().GetItems())))
 		}
+		a.mixed = true
 		_, names := a.targets(list)
 		st.Kind, st.Tag = DDLKind, "DROP TABLE"
 		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, a.spread()
+		a.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(strs(o.GetList().GetItems())) })
 	case pg.ObjectType_OBJECT_INDEX:
 		for _, o := range d.Objects {
 			names := strs(o.GetList().GetItems())
@@ -319,6 +334,7 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	for _, n := range t.Relations {
 		list = append(list, n.GetRangeVar())
 	}
+	a.mixed = true
 	known, names := a.targets(list)
 	for _, k := range known {
 		a.addTable(&st.Writes, k)
@@ -334,6 +350,7 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	if t.RestartSeqs {
 		st.DDL.Sequences = a.restarts(known)
 	}
+	a.others(&pg.Node{Node: &pg.Node_TruncateStmt{TruncateStmt: t}}, &t.Relations, (*pg.Node).GetRangeVar)
 }
 
 func (a *analyzer) rename(r *pg.RenameStmt) {

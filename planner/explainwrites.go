@@ -57,6 +57,9 @@ func (p *Plan) writeLines(line func(name, value string)) {
 		for n, st := range m.Reads {
 			read("read "+strconv.Itoa(n), st)
 		}
+		if m.Split != nil {
+			line("split", "read "+strconv.Itoa(m.Split.Read)+" by ("+strings.Join(m.Split.Columns, ", ")+")")
+		}
 		line("shard text", m.Write.String())
 		if r := m.Reference; r != nil {
 			if len(r.Replay.Pieces) > 0 {

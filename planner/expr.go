@@ -76,7 +76,9 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		return
 	}
 	switch v := n.GetNode().(type) {
-	case nil, *pg.Node_AConst, *pg.Node_ColumnRef, *pg.Node_String_, *pg.Node_Integer, *pg.Node_AStar, *pg.Node_SetToDefault:
+	case *pg.Node_ColumnRef:
+		a.objects = a.objects || isTableOID(n)
+	case nil, *pg.Node_AConst, *pg.Node_String_, *pg.Node_Integer, *pg.Node_AStar, *pg.Node_SetToDefault:
 	case *pg.Node_ParamRef:
 		a.param(int(v.ParamRef.Number)).total++
 	case *pg.Node_AExpr:
@@ -230,11 +232,12 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 func (a *analyzer) catalogType(n *pg.TypeName) {
 	names := strs(n.GetNames())
 	if len(names) > 0 && (strings.HasPrefix(names[len(names)-1], "reg") || names[len(names)-1] == "oid") {
-		a.preferDefault = true
+		a.preferDefault, a.objects = true, true
 	}
 	if n.GetPctType() {
 		a.preferDefault = true
 	}
+	a.numbers = a.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !numberless[names[len(names)-1]]
 }
 
 //go:generate go test -run ^TestCatalogLists$ -rewrite .
@@ -308,9 +311,12 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
 		a.aggregates++
 	}
-	if _, ours := catalogFunctions[name]; ours {
+	_, ours := catalogFunctions[name]
+	if ours {
 		a.checkFunction(name, len(f.Args))
 	}
+	a.numbers = a.numbers || !ours || naming[name]
+	a.objects = a.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
 }
 
 // functionReach says which functions go beyond the rows that a statement names, and why.

@@ -22,12 +22,26 @@ type ModifyPlan struct {
 	Reads []*Statement
 	// Write is what each shard of Plan.Target runs.
 	Write Template
+	// Split gives a shard only those rows of a read that it owns; nil: all.
+	Split *SplitPlan
 	// Reference says how a reference table is changed.
 	Reference *ReferencePlan
 	// Move is the other way to run an UPDATE that may give rows another shard.
 	Move *MovePlan
 	// Returning: the shards give rows.
 	Returning bool
+}
+
+// SplitPlan is how the rows of a MERGE's source go to the shards that own their shard key.
+type SplitPlan struct {
+	// Read is the source's number among the Reads; Columns are the names of its columns that ON equates with
+	// the target's shard key, in that one's order, and Types are the key's.
+	Read    int
+	Columns []string
+	Types   []keyspace.Type
+	// All: shards that own none of the rows run the statement as well. Inserts: rows
+	// that meet none of the target may be inserted under the same key.
+	All, Inserts bool
 }
 
 // ReferencePlan is how every copy of a reference table is changed alike. The
@@ -95,18 +109,8 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 		a.clockAssignments(t, up.TargetList)
 	}
 	if v := n.GetMergeStmt(); v != nil {
-		src := a.mergeLocal(v, u)
-		for _, w := range v.MergeWhenClauses {
-			c := w.GetMergeWhenClause()
-			if c.CommandType == pg.CmdType_CMD_INSERT {
-				a.clockMerge(t, c)
-			} else {
-				a.clockAssignments(t, c.TargetList)
-			}
-		}
-		a.clocked(n)
-		m.Write = a.ownTemplate(n, src, u)
 		plan.Target = Target{Keyspace: t.Keyspace}
+		a.planMerge(m, n, v, u)
 		return plan, nil
 	}
 	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || a.linked(o, u) }}
@@ -524,55 +528,6 @@ func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
 		return !found
 	})
 	return found
-}
-
-// mergeLocal proves that a MERGE falls apart by shard: its source is a sharded
-// table, its target is joined on the shard key, and rows are inserted under it.
-func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use) {
-	no := func(why string) {
-		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
-	}
-	src = a.second.byRef[v.SourceRelation.GetRangeVar()]
-	if v.WithClause != nil || src == nil || !src.sharded() {
-		no("its source is not a sharded table")
-	}
-	if !a.linked(t, src) {
-		no("ON does not join the shard keys")
-	}
-	for _, u := range a.second.uses {
-		if u != t && u != src && !u.everywhere() && !a.linked(u, src) && !a.linked(u, t) {
-			no("it reads " + quoteName(u.rel.schema, u.rel.name))
-		}
-	}
-	source := src.node.name
-	for _, n := range v.MergeWhenClauses {
-		c := n.GetMergeWhenClause()
-		switch c.CommandType {
-		case pg.CmdType_CMD_UPDATE:
-			if setsKey(c.TargetList, t.rel.table) {
-				no("it changes the shard key")
-			}
-		case pg.CmdType_CMD_INSERT:
-			cols := columnNames(t.rel.table)
-			if len(c.TargetList) > 0 {
-				cols = cols[:0:0]
-				for _, r := range c.TargetList {
-					cols = append(cols, r.GetResTarget().GetName())
-				}
-			}
-			for i, p := range keyPlaces(t.rel.table, cols) {
-				if p >= len(c.Values) {
-					no("it inserts rows without a shard key")
-				}
-				names := fieldNames(c.Values[p].GetColumnRef())
-				to, from := keyColumn(t.rel.table, t.rel.table.ShardKey[i]), keyColumn(src.rel.table, src.rel.table.ShardKey[i])
-				if c.Values[p].GetColumnRef() == nil || len(names) != 2 || names[0] != source || names[1] != from.Name || strings.Contains(to.Type, "(") && to.Type != from.Type {
-					no("it inserts rows whose shard key is not that of the source's row")
-				}
-			}
-		}
-	}
-	return src
 }
 
 // setsKey reports whether a list of assignments has a shard key column.

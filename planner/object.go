@@ -195,25 +195,19 @@ func (a *analyzer) grant(g *pg.GrantStmt) {
 func (a *analyzer) grantTables(g *pg.GrantStmt) {
 	st := a.st
 	var tables []*pg.RangeVar
-	view, views := false, 0
+	spread := false
 	for _, o := range g.Objects {
 		v := o.GetRangeVar()
 		if w := a.viewOf(v); w != nil {
-			views++
-			view = !a.reachOf(w).whole
+			spread = spread || !a.reachOf(w).whole
 			continue
 		}
 		tables = append(tables, v)
 	}
-	if views > 0 {
-		if views != len(g.Objects) || views > 1 {
-			refuse("GRANT and REVOKE on a view together with other relations are not supported", "use one statement for each")
-		}
-		st.DDL.AllShards = view
-		return
-	}
+	a.mixed = true
 	a.targets(tables)
-	st.DDL.AllShards = a.spread()
+	st.DDL.AllShards = spread || a.spread()
+	a.others(&pg.Node{Node: &pg.Node_GrantStmt{GrantStmt: g}}, &g.Objects, (*pg.Node).GetRangeVar)
 }
 
 // clusterSequence returns the sequence of the cluster that a name means, nil if it

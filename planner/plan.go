@@ -63,8 +63,10 @@ type Statement struct {
 	Stable bool
 	// ReturnsRows is true when a RowDescription comes first.
 	ReturnsRows bool
-	// Params is the highest parameter number used.
-	Params int
+	// Params is the highest parameter number used. Numbers: one of them may be of a type of one's
+	// own, or of one that names an object (regclass), for what the text says beside the Tables' columns.
+	Params  int
+	Numbers bool
 
 	// Tables are the known tables touched, Writes those changed.
 	Tables []*shardmap.Table
@@ -204,6 +206,8 @@ type DDL struct {
 	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
 	// default shard only.
 	Elsewhere string
+	// Mixed: it names what every shard has, and what only the default shard has.
+	Mixed bool
 	// RenamedColumn is the old and the new name, in Altered[0]; "" if none.
 	RenamedColumn [2]string
 	// RenamedSchema is the old and the new name of a schema; "" if none.

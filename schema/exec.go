@@ -521,11 +521,12 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 	if len(d.Truncated) > 0 {
 		return
 	}
-	text := st.Text
+	text, elsewhere := st.Text, d.Elsewhere
 	if d.Concurrent {
-		text = withoutConcurrently(text) // whoever runs it again is in a transaction
+		// Whoever runs it again is in a transaction.
+		text, elsewhere = withoutConcurrently(text), withoutConcurrently(elsewhere)
 	}
-	s := Statement{Text: text, Elsewhere: d.Elsewhere, AllShards: d.AllShards, Set: relevant(t.opts.Prelude), DropsSchema: d.DropsSchema}
+	s := Statement{Text: text, Elsewhere: elsewhere, AllShards: d.AllShards, Set: relevant(t.opts.Prelude), DropsSchema: d.DropsSchema}
 	if d.Create != nil {
 		s.Creates = []string{qualified(d.Create.Schema, d.Create.Name)}
 	}
@@ -569,7 +570,11 @@ func (t *Tx) concurrent(ctx context.Context, st *planner.Statement) (string, []*
 	var tag string
 	var notices []*sqlstate.Error
 	for i, name := range names {
-		gotTag, gotNotices, err := t.alone(ctx, name, st)
+		text := st.Text
+		if name != t.base.State().DefaultShard && st.DDL.Elsewhere != "" {
+			text = st.DDL.Elsewhere
+		}
+		gotTag, gotNotices, err := t.alone(ctx, name, st, text)
 		if err == nil {
 			err = t.step("concurrent", name)
 		}
@@ -649,8 +654,8 @@ func clearInvalid(ctx context.Context, conn engine.Conn, st *planner.Statement) 
 	return err
 }
 
-// alone runs a statement on one shard outside a transaction.
-func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (string, []*sqlstate.Error, error) {
+// alone runs a statement on one shard, of which text is what that one gets, outside a transaction.
+func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, text string) (string, []*sqlstate.Error, error) {
 	conn, release, err := t.opts.Connect(ctx, shard)
 	if err != nil {
 		return "", nil, err
@@ -684,10 +689,6 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement) (st
 		if _, _, err := run(ctx, conn, "SET application_name = "+quote(t.intent.application())); err != nil {
 			return "", nil, err
 		}
-	}
-	text := st.Text
-	if st.DDL.Elsewhere != "" && shard != t.base.State().DefaultShard {
-		text = st.DDL.Elsewhere
 	}
 	res, notices, err := run(ctx, conn, text)
 	if err != nil {

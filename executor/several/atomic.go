@@ -75,8 +75,11 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 			rollback(views)
 			started = time.Now()
 			if err := askViews(views, records.snapshot, func(v *view, res *engine.Result) error {
-				v.before = res.Rows[0][0].String
-				return nil
+				row, err := oneRow(res, 1, v.Shard)
+				if err == nil {
+					v.before = row[0].String
+				}
+				return err
 			}); err != nil {
 				return err
 			}

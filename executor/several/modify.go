@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -30,6 +31,11 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 	shards, err := c.shardsOf(&e.st.Plan.Target, m.snap, e.args)
 	if err != nil {
 		return nil, err
+	}
+	if m.m.Split != nil && len(shards) > 0 {
+		if shards, err = m.split(shards); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case len(shards) == 0:
@@ -127,6 +133,8 @@ type modifying struct {
 	base request
 	sets []*rowset
 	snap *shardmap.Snapshot // that said which shards take part
+	// owned are the rows of the read Split.Read by their shard; nil without Split.
+	owned map[string][][][]byte
 }
 
 // request is a template with the reads in it.
@@ -141,6 +149,16 @@ func (m *modifying) request(t *planner.Template) request {
 
 // each returns what gives the request of each part: what the template is there.
 func (m *modifying) each(t *planner.Template) func(p *part) (request, error) {
+	if m.owned != nil {
+		return func(p *part) (request, error) {
+			own, err := t.On(p.shard, m.c.maps(p, m.snap)...)
+			if err != nil {
+				return request{}, err
+			}
+			m.sets[m.m.Split.Read].rows = m.owned[p.shard]
+			return m.request(own), nil
+		}
+	}
 	common := m.request(t)
 	return func(p *part) (request, error) {
 		own, err := t.On(p.shard, m.c.maps(p, m.snap)...)
@@ -149,6 +167,56 @@ func (m *modifying) each(t *planner.Template) func(p *part) (request, error) {
 		}
 		return m.request(own), nil
 	}
+}
+
+// split puts the rows of a MERGE's source with the shards that own their shard key, and returns those
+// that the statement runs on, in their order. A row whose key no row of the target can have
+// (NULL, a number out of range) is any shard's: what becomes of it there is the same.
+func (m *modifying) split(shards []string) ([]string, error) {
+	s := m.m.Split
+	set := m.sets[s.Read]
+	at := make([]int, len(s.Columns))
+	for i, name := range s.Columns {
+		at[i] = slices.IndexFunc(set.fields, func(f wire.Field) bool { return f.Name == name })
+		if at[i] < 0 {
+			return nil, sqlstate.New(sqlstate.UndefinedColumn, "column %q of the source of MERGE does not exist", name)
+		}
+		if !s.Compares(i, set.fields[at[i]].TypeOID) {
+			return nil, sqlstate.Refuse("MERGE into "+m.m.Table.QualifiedName()+" concerns several shards, and column "+quote(name)+" of its source has not the type of the shard key",
+				"cast it in the source: "+name+"::"+s.Types[i].String())
+		}
+	}
+	m.owned = map[string][][][]byte{}
+	key := make(keyspace.Key, len(at))
+	for _, row := range set.rows {
+		shard, possible := shards[0], true
+		for i, c := range at {
+			if possible = row[c] != nil; !possible {
+				break
+			}
+			var err error
+			if key[i], err = keyspace.ParseText(s.Types[i], row[c]); err != nil {
+				if sqlstate.CodeOf(err) != sqlstate.NumericOutOfRange {
+					return nil, err
+				}
+				possible = false
+				break
+			}
+		}
+		if possible {
+			var err error
+			if shard, _, err = planner.Owner(m.snap, m.m.Table, key); err != nil && s.Inserts {
+				return nil, err
+			} else if err != nil {
+				shard = shards[0]
+			}
+		}
+		m.owned[shard] = append(m.owned[shard], row)
+	}
+	if s.All {
+		return shards, nil
+	}
+	return slices.DeleteFunc(slices.Clone(shards), func(shard string) bool { return m.owned[shard] == nil }), nil
 }
 
 // modified hands on the rows of RETURNING, and adds up the numbers of rows.

@@ -184,7 +184,7 @@ func (sqliteRecords) clean(run func(sql string) (*engine.Result, error), before 
 		}
 	}
 	res, err = run("SELECT count(*)" + old(keepRolledBack) + "decided = false")
-	if err != nil || res.Rows[0][0].String == "0" {
+	if err != nil || len(res.Rows) != 1 || res.Rows[0][0].String == "0" {
 		return err // nothing is written, and nobody waited for
 	}
 	_, err = run("DELETE" + old(keepRolledBack) + "decided = false")
@@ -210,7 +210,7 @@ func makeTable(ctx context.Context, conn engine.Conn, r records) error {
 	if err != nil {
 		return err
 	}
-	if res.Rows[0][0].String == "f" {
+	if len(res.Rows) == 1 && res.Rows[0][0].String == "f" {
 		return nil
 	}
 	_, err = engine.ExecContext(ctx, conn, r.create())

@@ -417,7 +417,11 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	c.clockText = res.Rows[0][0].String
+	row, err := oneRow(res, 1, p.shard)
+	if err != nil {
+		return "", err
+	}
+	c.clockText = row[0].String
 	return c.clockText, nil
 }
 

@@ -262,9 +262,20 @@ DROP TABLE orders;
 --> schema change drop table, all shards, drops [{public orders}] [DROP TABLE]
 DROP TABLE IF EXISTS orders, items CASCADE;
 --> schema change drop table, all shards, drops [{public orders} {public items}] [DROP TABLE]
+DROP TABLE IF EXISTS "orders", notes, small, app.orders, nope CASCADE;
+--> schema change drop table, all shards, drops [{public orders} {public notes} {public small} {app orders}] [DROP TABLE]
+-->   elsewhere: DROP TABLE IF EXISTS orders, small CASCADE
+TRUNCATE notes, orders, ONLY items RESTART IDENTITY;
+--> schema change truncate, all shards, truncates [{public notes} {public orders} {public items}] [TRUNCATE TABLE]
+-->   elsewhere: TRUNCATE orders, ONLY items RESTART IDENTITY
+GRANT SELECT, UPDATE (note) ON orders, notes, nope TO somebody WITH GRANT OPTION;
+--> schema change grant, all shards [GRANT]
+-->   elsewhere: GRANT select, update (note) ON orders TO somebody WITH GRANT OPTION
+REVOKE ALL ON TABLE notes, nope FROM somebody CASCADE;
+--> schema change revoke [REVOKE]
 DROP TABLE orders, notes;
---> refused 0A000: table orders is on every shard and notes on the default shard only
--->   hint: use one statement for each
+--> schema change drop table, all shards, drops [{public orders} {public notes}] [DROP TABLE]
+-->   elsewhere: DROP TABLE orders
 DROP TABLE notes;
 --> schema change drop table, drops [{public notes}] [DROP TABLE]
 DROP TABLE nosuch;
@@ -281,8 +292,8 @@ TRUNCATE orders CASCADE;
 --> refused 0A000: TRUNCATE ... CASCADE reaches tables that it does not name
 -->   hint: name every table in the TRUNCATE and leave CASCADE out
 TRUNCATE orders, notes;
---> refused 0A000: table orders is on every shard and notes on the default shard only
--->   hint: use one statement for each
+--> schema change truncate, all shards, truncates [{public orders} {public notes}] [TRUNCATE TABLE]
+-->   elsewhere: TRUNCATE orders
 TRUNCATE notes CASCADE;
 --> schema change truncate [TRUNCATE TABLE]
 TRUNCATE small;

@@ -427,8 +427,47 @@ MERGE INTO orders o USING items i ON o.tenant_id = i.tenant_id AND o.id = i.orde
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 MERGE INTO orders o USING items i ON o.id = i.order_id WHEN MATCHED THEN DELETE;
---> refused 0A000: MERGE into orders concerns several shards, and ON does not join the shard keys
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT * FROM items i
+-->   shard text: MERGE INTO orders o USING <relation 0> i ON o.id = i.order_id WHEN MATCHED THEN DELETE
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
+MERGE INTO orders o USING (VALUES (1, 2, 'x'), (3, 4, 'y')) v(t, i, n) ON v.t = o.tenant_id AND id = v.i WHEN MATCHED THEN UPDATE SET note = v.n WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (t, v.i, now()::text);
+--> one shard shard-0, key (1), (3), (1), (3) [MERGE]
+MERGE INTO orders o USING small s ON o.tenant_id = s.id WHEN MATCHED AND EXISTS (SELECT 1 FROM items i WHERE i.tenant_id = o.tenant_id) THEN DELETE WHEN NOT MATCHED BY SOURCE THEN UPDATE SET note = 'none';
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: any shard: SELECT * FROM small s
+-->   read 1: several shards (scatter): SELECT tenant_id, id FROM items
+-->   split: read 0 by (id)
+-->   shard text: MERGE INTO orders o USING <relation 0> s ON o.tenant_id = s.id WHEN MATCHED AND EXISTS (SELECT 1 FROM <relation 1> i WHERE i.tenant_id = o.tenant_id) THEN DELETE WHEN NOT MATCHED BY SOURCE THEN UPDATE SET note = 'none'
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
+WITH s AS (SELECT order_id FROM items LIMIT 3) MERGE INTO orders o USING s ON o.tenant_id = s.order_id WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.order_id, 1);
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: several shards (gather): WITH s AS (SELECT order_id FROM items LIMIT 3) SELECT * FROM s
+-->   split: read 0 by (order_id)
+-->   shard text: MERGE INTO orders o USING <relation 0> s ON o.tenant_id = s.order_id WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.order_id, 1)
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
+WITH s AS (SELECT order_id FROM items LIMIT 3) MERGE INTO orders o USING s ON o.tenant_id = s.order_id WHEN MATCHED AND o.id IN (SELECT order_id FROM s) THEN DELETE;
+--> refused 0A000: MERGE into orders concerns several shards, and a WITH query is read beside its source
 -->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+MERGE INTO orders o USING unnest($1::bigint[]) u(k) ON o.tenant_id = k WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (u.k + 1, 1);
+--> refused 0A000: MERGE into orders concerns several shards, and it inserts rows whose shard key is not that of the source's row
+-->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+MERGE INTO orders o USING unnest($1::bigint[]) u(k) ON o.tenant_id = k OR o.id = 1 WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (u.k, 1);
+--> refused 0A000: MERGE into orders concerns several shards, and ON does not join the shard key with columns of the source
+-->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+MERGE INTO orders o USING unnest($1::bigint[]) u(k) ON o.tenant_id > k WHEN MATCHED THEN UPDATE SET note = 'x';
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: any shard: SELECT * FROM unnest($1::bigint[]) u(k)
+-->   shard text: MERGE INTO orders o USING <relation 0> u ON o.tenant_id > k WHEN MATCHED THEN UPDATE SET note = 'x'
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 
 -- WITH queries that change rows: each is a statement of its own, run first.
 

@@ -247,14 +247,23 @@ MERGE INTO orders o USING items i ON o.tenant_id = i.tenant_id AND o.id = i.orde
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id AND o.id = i.order_id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (i.tenant_id, i.order_id);
 --> one shard shard-0, key (5), (5) [MERGE]
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.id = i.order_id WHEN MATCHED THEN DELETE;
---> refused 0A000: MERGE into orders concerns several shards, and its source is not a sharded table
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: one shard: SELECT * FROM (SELECT * FROM items WHERE tenant_id = 5) i
+-->   shard text: MERGE INTO orders o USING <relation 0> i ON o.id = i.order_id WHEN MATCHED THEN DELETE
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id WHEN MATCHED THEN UPDATE SET tenant_id = 6;
---> refused 0A000: MERGE into orders concerns several shards, and its source is not a sharded table
+--> refused 0A000: MERGE into orders concerns several shards, and it changes the shard key
 -->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (i.id, 1);
---> refused 0A000: MERGE into orders concerns several shards, and its source is not a sharded table
+--> refused 0A000: MERGE into orders concerns several shards, and it inserts rows whose shard key is not that of the source's row
 -->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
 MERGE INTO orders o USING (SELECT * FROM items WHERE tenant_id = 5) i ON o.tenant_id = i.tenant_id WHEN NOT MATCHED BY SOURCE THEN DELETE;
---> refused 0A000: MERGE into orders concerns several shards, and its source is not a sharded table
--->   hint: use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: one shard: SELECT * FROM (SELECT * FROM items WHERE tenant_id = 5) i
+-->   split: read 0 by (tenant_id)
+-->   shard text: MERGE INTO orders o USING <relation 0> i ON o.tenant_id = i.tenant_id WHEN NOT MATCHED BY SOURCE THEN DELETE
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change

@@ -89,6 +89,53 @@ UPDATE orders SET (tenant_id, note) = (tenant_id + 50000, 'row') WHERE id = 1;
 -- MERGE
 MERGE INTO items i USING orders o ON i.tenant_id = o.tenant_id AND i.id = o.id WHEN MATCHED THEN UPDATE SET sku = o.note WHEN NOT MATCHED THEN INSERT (tenant_id, id, sku) VALUES (o.tenant_id, o.id, 'merged');
 MERGE INTO items i USING orders o ON i.tenant_id = o.tenant_id AND i.id = o.id AND o.tenant_id < 2000 WHEN MATCHED AND o.qty > 3 THEN DELETE WHEN MATCHED THEN DO NOTHING;
+-- a source of rows for several shards: each gets those that it owns
+-- only: postgres
+MERGE INTO readings t USING (VALUES (5, 1, 100), (5, 77, 200), (12, 1, 300), (19, 77, 400)) s(k, q, v) ON t.sensor = s.k AND t.seq = s.q WHEN MATCHED AND s.v > 100 THEN DELETE WHEN MATCHED THEN UPDATE SET value = t.value + s.v WHEN NOT MATCHED THEN INSERT (sensor, seq, value) VALUES (s.k, s.q, s.v);
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 1, 'x'), (2, 900, 'y'), (NULL, 5, 'z'), (40, 1, NULL)) v(t, i, n) ON o.tenant_id = v.t AND o.id = v.i WHEN MATCHED THEN UPDATE SET note = v.n WHEN NOT MATCHED AND v.t IS NOT NULL THEN INSERT (tenant_id, id, note) VALUES (v.t, v.i, v.n);
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 1, 'x'), (NULL, 5, 'z')) v(t, i, n) ON o.tenant_id = v.t AND o.id = v.i WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (v.t, v.i, v.n);
+-- only: postgres
+MERGE INTO readings t USING (VALUES (5::bigint, 1), (3000000000, 1), (12, 1)) s(k, q) ON t.sensor = s.k AND t.seq = s.q WHEN MATCHED THEN DELETE;
+-- only: postgres
+MERGE INTO readings t USING (VALUES (5::bigint, 1), (3000000000, 1)) s(k, q) ON t.sensor = s.k AND t.seq = s.q WHEN NOT MATCHED THEN INSERT (sensor, seq) VALUES (s.k, s.q);
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 1), (2, 1), (1, 1)) v(t, i) ON o.tenant_id = v.t AND o.id = v.i WHEN MATCHED THEN UPDATE SET note = 'twice';
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 901), (2, 901), (1, 901)) v(t, i) ON o.tenant_id = v.t AND o.id = v.i WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (v.t, v.i);
+-- only: postgres
+MERGE INTO readings t USING countries s ON t.sensor = s.id AND t.seq = 1 WHEN MATCHED THEN UPDATE SET unit = s.code WHEN NOT MATCHED THEN INSERT (sensor, seq, value) VALUES (s.id, 1, 6);
+-- only: postgres
+MERGE INTO orders o USING settings s ON s.tenant = o.tenant_id AND s.id = o.id WHEN MATCHED THEN UPDATE SET note = name || value WHEN NOT MATCHED AND tenant IS NOT NULL THEN INSERT (id, tenant_id, note) VALUES (s.id, tenant, s.value);
+-- only: postgres
+MERGE INTO orders o USING (SELECT order_id, min(sku) AS sku FROM items WHERE order_id IS NOT NULL GROUP BY order_id) i ON o.tenant_id = i.order_id AND o.id = 1 WHEN MATCHED AND EXISTS (SELECT 1 FROM countries c WHERE c.id = o.qty) THEN DELETE WHEN MATCHED THEN UPDATE SET note = i.sku, qty = (SELECT count(*) FROM items) WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (i.order_id, 1, i.sku);
+-- only: postgres
+WITH top AS (SELECT tenant_id, id, price FROM orders ORDER BY price DESC NULLS LAST, tenant_id, id LIMIT 7) MERGE INTO items i USING top ON i.tenant_id = top.tenant_id AND i.id = top.id WHEN MATCHED THEN UPDATE SET amount = top.price WHEN NOT MATCHED THEN INSERT (tenant_id, id, amount) VALUES (top.tenant_id, top.id, top.price);
+-- only: postgres
+MERGE INTO visits v USING (VALUES ('eu', 1, 5), ('us', 2, 6), ('xx', 3, 7)) s(region, visitor, pages) ON v.region = s.region AND s.visitor = v.visitor WHEN MATCHED THEN UPDATE SET pages = s.pages WHEN NOT MATCHED THEN INSERT VALUES (s.region, s.visitor, s.pages, 'new');
+-- only: postgres
+MERGE INTO customers c USING (SELECT DISTINCT ON (name) email, name, balance FROM customers ORDER BY name, email) s ON c.email = s.email WHEN MATCHED AND s.balance > 0 THEN DELETE WHEN MATCHED THEN UPDATE SET balance = 7;
+-- only: postgres
+-- params: {1,2,3,44} | {1,1,901,901}
+MERGE INTO orders o USING unnest($1::bigint[], $2::int[]) AS s(k, i) ON o.tenant_id = s.k AND o.id = s.i WHEN MATCHED THEN UPDATE SET note = 'there', at = NULL WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (s.k, s.i, 'new');
+-- only: postgres
+-- params: 3 | 4 | some
+MERGE INTO orders AS o USING (VALUES ($1::bigint, $2::int, $3::text), (77, 1, 'one')) AS s(k, i, n) ON o.tenant_id = s.k AND (o.id = s.i) WHEN MATCHED THEN UPDATE SET note = s.n;
+-- only: postgres
+-- params: 3 | 4 | some
+MERGE INTO orders AS o USING (VALUES ($1::bigint, $2::int, $3::text), (77, 1, 'one')) AS s(k, i, n) ON o.tenant_id = s.k AND o.id = s.i WHEN MATCHED THEN UPDATE SET note = s.n WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (s.k, s.i, s.n);
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 1), (2, 900)) v(t, i) ON o.tenant_id = v.t AND o.id = v.i WHEN NOT MATCHED BY SOURCE AND o.tenant_id < 3 THEN DELETE WHEN MATCHED THEN UPDATE SET note = 'kept' WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (v.t, v.i);
+-- only: postgres
+-- order: any
+MERGE INTO orders o USING (VALUES (1, 1), (2, 900)) v(t, i) ON o.tenant_id = v.t AND o.id = v.i WHEN MATCHED THEN UPDATE SET note = 'kept' WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (v.t, v.i) RETURNING merge_action(), v.*, o.tenant_id, o.note;
+-- only: postgres
+MERGE INTO orders o USING (VALUES (3, 1), (5, 2), (2, 900)) v(t, i) ON o.tenant_id % 7 = v.t AND o.id = v.i WHEN MATCHED AND o.qty > 2 THEN DELETE WHEN MATCHED THEN UPDATE SET qty = v.t WHEN NOT MATCHED THEN DO NOTHING;
+-- only: postgres
+MERGE INTO visits v USING countries c ON c.region = v.region AND c.id % 10 = v.pages WHEN MATCHED THEN UPDATE SET ref = c.code || v.ref;
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 1), (2, 900)) v(t, i) ON o.tenant_id > v.t AND o.id = v.i WHEN MATCHED THEN DELETE;
 -- reference tables
 -- order: any
 INSERT INTO countries VALUES (20, 'aa', 'A', 'eu', 1), (21, 'bb', 'B', NULL, NULL) RETURNING id, name;

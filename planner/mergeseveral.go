@@ -1,0 +1,206 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// A MERGE over several shards falls apart by shard if ON joins the whole shard key of the target
+// with columns of the source, and rows are inserted under these: a row of the source can
+// then meet, and insert, rows of one shard only. Where the source is a table of which
+// each shard has the rows in question, the shards run the text by themselves; any
+// other source is read first, and each shard gets the rows that it owns. If no rows are
+// inserted, it does not matter where a row of the source meets none: then each shard may have them all.
+
+// Compares reports whether values of a type are compared with column i of the shard key by what
+// the router reads them as.
+func (s *SplitPlan) Compares(i int, oid uint32) bool {
+	typ, _ := keyspace.TypeByOID(oid)
+	return sameFamily(typ, s.Types[i])
+}
+
+// planMerge plans a MERGE into a sharded table, t.
+func (a *analyzer) planMerge(m *ModifyPlan, n *pg.Node, v *pg.MergeStmt, t *use) {
+	src, why := a.mergeLocal(v, t)
+	if src == nil {
+		a.mergeSplit(m, v, t, why)
+	}
+	for _, w := range v.MergeWhenClauses {
+		c := w.GetMergeWhenClause()
+		if c.CommandType == pg.CmdType_CMD_INSERT {
+			a.clockMerge(t.rel.table, c)
+		} else {
+			a.clockAssignments(t.rel.table, c.TargetList)
+		}
+	}
+	if src != nil {
+		a.clocked(n)
+		m.Write = a.ownTemplate(n, src, t)
+		return
+	}
+	x := &modifying{analyzer: a, m: m, target: t, local: (*use).everywhere}
+	x.edit(n)
+	m.Write = a.ownTemplate(n, t)
+}
+
+// mergeLocal proves that each shard can run a MERGE by itself: its source is a sharded
+// table, its target is joined on the shard key, and rows are inserted under it. why is set
+// if that is not so.
+func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
+	src = a.second.byRef[v.SourceRelation.GetRangeVar()]
+	if v.WithClause != nil || src == nil || !src.sharded() {
+		return nil, "ON does not join the shard key with columns of the source"
+	}
+	if !a.linked(t, src) {
+		return nil, "ON does not join the shard keys"
+	}
+	for _, u := range a.second.uses {
+		if u != t && u != src && !u.everywhere() && !a.linked(u, src) && !a.linked(u, t) {
+			return nil, "it reads " + quoteName(u.rel.schema, u.rel.name)
+		}
+	}
+	if why := mergeInserts(v, t.rel.table, func(i int, names []string) bool {
+		to, own := keyColumn(t.rel.table, t.rel.table.ShardKey[i]), keyColumn(src.rel.table, src.rel.table.ShardKey[i])
+		return len(names) == 2 && names[0] == src.node.name && names[1] == own.Name && (!strings.Contains(to.Type, "(") || to.Type == own.Type)
+	}); why != "" {
+		return nil, why
+	}
+	return src, ""
+}
+
+// mergeInserts says why the rows that a MERGE changes or inserts may have another shard key
+// than the source's row, "" if they have not. same reports whether a column's name is what
+// ON equates with column i of the shard key.
+func mergeInserts(v *pg.MergeStmt, t *shardmap.Table, same func(i int, names []string) bool) (why string) {
+	for _, n := range v.MergeWhenClauses {
+		c := n.GetMergeWhenClause()
+		switch c.CommandType {
+		case pg.CmdType_CMD_UPDATE:
+			if setsKey(c.TargetList, t) {
+				return "it changes the shard key"
+			}
+		case pg.CmdType_CMD_INSERT:
+			cols := columnNames(t)
+			if len(c.TargetList) > 0 {
+				cols = cols[:0:0]
+				for _, r := range c.TargetList {
+					cols = append(cols, r.GetResTarget().GetName())
+				}
+			}
+			for i, p := range keyPlaces(t, cols) {
+				if p >= len(c.Values) {
+					return "it inserts rows without a shard key"
+				}
+				if c.Values[p].GetColumnRef() == nil || !same(i, fieldNames(c.Values[p].GetColumnRef())) {
+					return "it inserts rows whose shard key is not that of the source's row"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// mergeSplit makes the source of a MERGE a read whose rows go to the shards that own them.
+func (a *analyzer) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string) {
+	table := t.rel.table
+	no := func(why string) {
+		refuse("MERGE into "+quoteName(t.rel.schema, t.rel.name)+" concerns several shards, and "+why, "use INSERT ... ON CONFLICT, UPDATE and DELETE, or join the source on the shard key")
+	}
+	name, source := "", &pg.SelectStmt{LimitOption: pg.LimitOption_LIMIT_OPTION_DEFAULT, Op: pg.SetOperation_SETOP_NONE, FromClause: []*pg.Node{clone(v.SourceRelation)}}
+	switch f := v.SourceRelation.GetNode().(type) {
+	case *pg.Node_RangeVar:
+		if name = f.RangeVar.Relname; f.RangeVar.Alias != nil {
+			name = f.RangeVar.Alias.Aliasname
+		}
+	case *pg.Node_RangeSubselect:
+		if name = f.RangeSubselect.Alias.GetAliasname(); name == "" || f.RangeSubselect.Lateral {
+			no(why)
+		}
+	case *pg.Node_RangeFunction:
+		if name = f.RangeFunction.Alias.GetAliasname(); name == "" {
+			no(why)
+		}
+	default:
+		no(why)
+	}
+	split := &SplitPlan{Types: a.keyTypes(table.Keyspace)}
+	own := t.node.name
+	for _, n := range v.MergeWhenClauses {
+		c := n.GetMergeWhenClause()
+		split.Inserts = split.Inserts || c.CommandType == pg.CmdType_CMD_INSERT
+		split.All = split.All || c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE
+	}
+	for _, k := range table.ShardKey {
+		from := joinedWith(v.JoinCondition, own, name, k, columnNames(table))
+		if from == "" && split.Inserts {
+			no(why)
+		}
+		if from != "" {
+			split.Columns = append(split.Columns, from)
+		}
+	}
+	if other := mergeInserts(v, table, func(i int, names []string) bool {
+		switch {
+		case strings.Contains(keyColumn(table, table.ShardKey[i]).Type, "("):
+			return false // it could be cut, or rounded
+		case len(names) == 2 && names[0] != name:
+			return false
+		}
+		return len(names) > 0 && len(names) < 3 && names[len(names)-1] == split.Columns[i]
+	}); other != "" {
+		no(other)
+	}
+	if v.WithClause != nil {
+		a.onlyReads(v.WithClause)
+		with := map[*pg.RangeVar]bool{}
+		eachRangeVar(v.WithClause.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
+		eachRangeVar(v.SourceRelation.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
+		eachRangeVar(v.ProtoReflect(), func(r *pg.RangeVar) {
+			if !with[r] && r.Schemaname == "" && slices.ContainsFunc(v.WithClause.Ctes, func(c *pg.Node) bool { return c.GetCommonTableExpr().Ctename == r.Relname }) && r != v.Relation {
+				no("a WITH query is read beside its source")
+			}
+		})
+		source.WithClause, v.WithClause = v.WithClause, nil
+	}
+	source.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}
+	split.Read = len(m.Reads)
+	m.Reads = append(m.Reads, a.nested(source))
+	if len(split.Columns) == len(table.ShardKey) {
+		m.Split = split
+	}
+	v.SourceRelation = tableNode(relationName(split.Read), name)
+}
+
+// joinedWith is the column of the source that a condition requires to be equal to column k of the
+// target, "" if there is none. columns are the target's: a name alone of one of them is not the source's.
+func joinedWith(on *pg.Node, target, source, k string, columns []string) string {
+	if b := on.GetBoolExpr(); b != nil && b.Boolop == pg.BoolExprType_AND_EXPR {
+		for _, arg := range b.Args {
+			if c := joinedWith(arg, target, source, k, columns); c != "" {
+				return c
+			}
+		}
+		return ""
+	}
+	e := on.GetAExpr()
+	if e == nil || e.Kind != pg.A_Expr_Kind_AEXPR_OP || operator(e) != "=" {
+		return ""
+	}
+	for _, side := range [][2]*pg.Node{{e.Lexpr, e.Rexpr}, {e.Rexpr, e.Lexpr}} {
+		l, r := fieldNames(side[0].GetColumnRef()), fieldNames(side[1].GetColumnRef())
+		key := len(l) == 1 && l[0] == k || len(l) == 2 && l[0] == target && l[1] == k
+		switch {
+		case !key:
+		case len(r) == 2 && r[0] == source:
+			return r[1]
+		case len(r) == 1 && !slices.Contains(columns, r[0]):
+			return r[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+)
+
+// An object (a table, a type, a function) has an OID of its own on each shard. Values of the
+// types that name one, such as regclass, are text, or are translated by the executor; a plain
+// number is not known to be one, so that a statement on sharded tables must not make one, or use one.
+
+// numberless are types of PostgreSQL's own whose values have no OID inside: the common ones. Any
+// other name may be of a type of one's own.
+var numberless = map[string]bool{
+	"int2": true, "int4": true, "int8": true, "numeric": true, "float4": true, "float8": true, "text": true, "varchar": true, "bpchar": true, "char": true, "name": true,
+	"bool": true, "bytea": true, "uuid": true, "json": true, "jsonb": true, "date": true, "time": true, "timetz": true, "timestamp": true, "timestamptz": true,
+	"interval": true, "inet": true, "cidr": true, "macaddr": true, "bit": true, "varbit": true, "money": true, "xml": true, "point": true, "oid": true,
+	"tsvector": true, "tsquery": true, "int4range": true, "int8range": true, "numrange": true, "tsrange": true, "tstzrange": true, "daterange": true,
+}
+
+// naming are functions with arguments, or a result, of a type that names an object, beside
+// those that read the catalogue.
+var naming = map[string]bool{
+	"pg_typeof": true, "to_tsvector": true, "to_tsquery": true, "plainto_tsquery": true, "phraseto_tsquery": true, "websearch_to_tsquery": true, "ts_headline": true,
+	"ts_lexize": true, "regclass": true, "json_to_tsvector": true, "jsonb_to_tsvector": true, "get_current_ts_config": true,
+}
+
+// namesObject reports whether a type's values are objects: regclass and its like.
+func namesObject(n *pg.TypeName) bool {
+	names := strs(n.GetNames())
+	return len(names) > 0 && strings.HasPrefix(names[len(names)-1], "reg")
+}
+
+// isTableOID reports whether an expression is the system column.
+func isTableOID(n *pg.Node) bool {
+	names := fieldNames(n.GetColumnRef())
+	return len(names) > 0 && names[len(names)-1] == "tableoid"
+}
+
+// isObject reports whether an expression is a value of such a type, as far as its text says.
+func isObject(n *pg.Node) bool {
+	if f := n.GetFuncCall(); f != nil {
+		return callName(f) == "pg_typeof" || callName(f) == "regclass" || strings.HasPrefix(callName(f), "to_reg")
+	}
+	c := n.GetTypeCast()
+	return c != nil && namesObject(c.TypeName)
+}
+
+// isNumber reports whether an expression is a number, or a text of one.
+func isNumber(n *pg.Node) bool {
+	c := n.GetAConst()
+	if c == nil || c.Isnull {
+		return false
+	}
+	if s := c.GetSval(); s != nil {
+		return strings.Trim(s.Sval, "0123456789 ") == "" && s.Sval != ""
+	}
+	return true
+}
+
+// compared reports whether an expression compares values.
+func compared(e *pg.A_Expr) bool {
+	switch e.Kind {
+	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_IN:
+		switch operator(e) {
+		case "=", "<>", "!=", "<", ">", "<=", ">=":
+			return true
+		}
+	}
+	return false
+}
+
+// isPlain reports whether what is compared with an object could be a plain number.
+func isPlain(n *pg.Node) bool {
+	if l := n.GetList(); l != nil {
+		return slices.ContainsFunc(l.Items, isPlain)
+	}
+	if l := n.GetAArrayExpr(); l != nil {
+		return slices.ContainsFunc(l.Elements, isPlain)
+	}
+	c := n.GetAConst()
+	return !isObject(n) && !isTableOID(n) && (c == nil || !c.Isnull)
+}
+
+// objectNumber finds where a statement takes the number of an object, or takes a number for one;
+// "" if it does not.
+func objectNumber(n *pg.Node) (what string) {
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.TypeCast:
+			names := strs(v.TypeName.GetNames())
+			switch to := names[len(names)-1]; {
+			case namesObject(v.TypeName) && isTableOID(v.Arg):
+				return false
+			case namesObject(v.TypeName) && isNumber(v.Arg):
+				what = "a number as " + to
+			case isObject(v.Arg) && !namesObject(v.TypeName) && !isText(castNames[to]) && to != "name" && to != "bpchar":
+				what = "an object's number"
+			}
+		case *pg.A_Expr:
+			l, r := v.Lexpr, v.Rexpr
+			switch {
+			case isTableOID(l) && isObject(r):
+				what = objectNumber(r)
+				return false
+			case isTableOID(r) && isObject(l):
+				what = objectNumber(l)
+				return false
+			case compared(v) && (isObject(l) && isPlain(r) || isObject(r) && isPlain(l)):
+				what = "an object compared with a number" // there is no other operator
+			}
+		case *pg.ColumnRef:
+			if names := fieldNames(v); len(names) > 0 && names[len(names)-1] == "tableoid" {
+				what = "tableoid"
+			}
+		}
+		return what == ""
+	})
+	return what
+}
