@@ -303,6 +303,10 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		}
 		return "", err
 	}
+	recheck := s.replanned && s.columns != 0 && !relay
+	if recheck && !s.plan.ReadOnly && x.nowait {
+		return "", errWait
+	}
 	x.dirty = true
 	if s.name == "" || s.plan.Kind == planner.Virtual {
 		x.pipe.Unnamed(s, s.plan.Text, s.oids, relay)
@@ -317,7 +321,14 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 	}
 	fresh := !x.pipe.HasPrepared(s.prep)
 	x.pipe.Prepare(s.prep, s, relay)
-	if fresh && s.replanned && s.columns != 0 && !relay {
+	switch {
+	case recheck && !s.plan.ReadOnly:
+		// Other columns are an error before anything is written.
+		x.pipe.CheckColumns(s.prep.Name(), s)
+		if _, err := x.converse(executor.Flush); err != nil {
+			return "", err
+		}
+	case recheck && fresh:
 		x.pipe.CheckColumns(s.prep.Name(), s)
 	}
 	return s.prep.Name(), nil
