@@ -227,10 +227,10 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 }
 
 // unfit reports whether rows cannot be parameters: their types have other
-// numbers elsewhere.
+// numbers elsewhere, or, as names do, a collation that a column's own would be at odds with.
 func (r *fetched) unfit() bool {
 	for i := range r.fields {
-		if r.fields[i].TypeOID >= firstUserOID {
+		if o := r.fields[i].TypeOID; o >= firstUserOID || o == pgName || o == oidNameArray {
 			return true
 		}
 	}

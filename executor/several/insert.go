@@ -199,6 +199,15 @@ func (i *inserting) selected(ctx context.Context) error {
 		i.byShard[s] = append(i.byShard[s], r)
 	}
 	parts, err := i.order(ctx)
+	if len(keys) == 0 {
+		// Triggers of the statement run nevertheless.
+		owners, e := (&planner.Target{Keyspace: p.Table.Keyspace}).Shards(snap, nil)
+		if e != nil {
+			return e
+		}
+		i.shards = owners[:1]
+		parts, err = c.partsOf(ctx, i.shards, true)
+	}
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,9 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 			}
 		}
 	}
+	if len(leaving)+len(staying) == 0 && len(parts) > 0 {
+		staying[parts[0].shard] = []string{"(0,0)"} // no row: triggers of the statement run nevertheless
+	}
 	j := &answer{}
 	total := int64(0)
 	if moves {

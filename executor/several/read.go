@@ -360,6 +360,9 @@ func assigned(f wire.Field, typ string, to *shardmap.Column) string {
 	switch base {
 	case "text", "character varying", "character", "name", `"char"`:
 		return typ
+	case "bit":
+		base = `pg_catalog."bit"` // bit alone is bit(1)
+		return base + strings.TrimPrefix(to.Type[3:], modifier(to.Type[3:]))
 	}
 	return base + strings.TrimPrefix(to.Type[len(base):], modifier(to.Type[len(base):]))
 }

@@ -90,6 +90,7 @@ const (
 	oidFloat4s      = 1021
 	oidFloat8s      = 1022
 	oidTimestamptzs = 1185
+	oidNameArray    = 1003
 )
 
 // names are its columns' names, quoted.

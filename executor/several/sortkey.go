@@ -58,7 +58,7 @@ func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*k
 		}
 		c := sortColumn{at: at, desc: o.Desc, nullsFirst: o.NullsFirst}
 		switch fields[at].TypeOID {
-		case pgText, pgVarchar, pgBpchar:
+		case pgText, pgVarchar, pgBpchar, pgName:
 			c.collated = true
 		}
 		if c.encode = encoderOf(fields[at].TypeOID, formatOf(formats, at)); c.encode == nil {
