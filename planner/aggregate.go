@@ -31,7 +31,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 			break
 		}
 	}
-	if u == nil {
+	if u == nil || a.perRun(s, u) {
 		return nil, nil
 	}
 	sorted, _ := a.sortedBelow(q, u.node)
@@ -51,7 +51,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: a.own(tree, text, u)}}, Why: "its groups have rows of several shards"}
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: a.own(tree, text, u), Exact: callsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
 		if p.Text, err = a.text(a.clocked(selectNode(final))); err != nil {
 			return nil, err
 		}

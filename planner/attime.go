@@ -38,6 +38,9 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	a.second = &reading{}
 	a.st.Params = st.Params
 	n := tree.Stmts[0].Stmt
+	if hasTimeWord(n) {
+		p.readWords(n, st.Text, snap, searchPath)
+	}
 	a.elsewhereTimed(n)
 	a.timedDefaults(n)
 	a.clocked(n)

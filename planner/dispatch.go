@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/shardmap"
@@ -39,6 +41,10 @@ type reading struct {
 	outside  bool // a sharded table was not bound to the witness
 }
 
+func newReading() *reading {
+	return &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
+}
+
 // use is one place where a statement names a table.
 type use struct {
 	ref *pg.RangeVar
@@ -72,7 +78,7 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 // again is the second reading. first is what the first one said.
 func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapshot, path []string, first error, depth int) (*Statement, error) {
 	a := p.analyzer(sql, snap, path)
-	a.second = &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
+	a.second = newReading()
 	st, err := a.run(tree)
 	if len(a.viewRefs) > 0 {
 		return a.expanded(depth) // the first reading did not come as far as to them
@@ -80,7 +86,7 @@ func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapsho
 	switch {
 	case err != nil && sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
 		return nil, err // PostgreSQL says so too, unless it is a temporary table: see the session
-	case err != nil && first != nil && !a.second.planning:
+	case err != nil && first != nil && !a.second.planning && !strings.HasPrefix(string(sqlstate.CodeOf(err)), "22"):
 		return nil, first
 	case err != nil:
 		return nil, err

@@ -84,6 +84,7 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 	case *pg.Node_AExpr:
 		e := v.AExpr
 		a.comparedParams(e, w.sc)
+		a.comparedWords(e, w.sc)
 		if names := strs(e.Name); len(names) > 1 && names[0] != "pg_catalog" {
 			a.userCode("operator " + strings.Join(names, "."))
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 )
 
 // figureName is the name that PostgreSQL gives to an output without one.
@@ -113,6 +114,19 @@ func figure(n *pg.Node) (string, int) {
 	return "", 0
 }
 
+// unnamed reports whether an output may have another name than figureName says: that
+// of the first column of a star.
+func unnamed(n *pg.Node) bool {
+	found := false
+	inspect(n, func(m proto.Message) bool {
+		if l, ok := m.(*pg.SubLink); ok && l.SubLinkType == pg.SubLinkType_EXPR_SUBLINK {
+			found = found || outputNames(l.Subselect.GetSelectStmt(), nil) == nil
+		}
+		return !found
+	})
+	return found
+}
+
 // valueFunctionName is the lower-case word of CURRENT_DATE and its kin, without precision.
 func valueFunctionName(op pg.SQLValueFunctionOp) string {
 	return strings.TrimSuffix(strings.ToLower(strings.TrimPrefix(op.String(), "SVFOP_")), "_n")
@@ -136,7 +150,7 @@ func outputNames(s *pg.SelectStmt, sc *gatherScope) []string {
 	}
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
-		if c := r.GetVal().GetColumnRef(); c != nil && fieldNames(c) == nil {
+		if isStar(n) {
 			return nil
 		}
 		switch {

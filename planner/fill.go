@@ -481,7 +481,7 @@ func (a *analyzer) fillSelect(s *pg.SelectStmt) {
 	}
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
-		name := outputName(r.Val)
+		name := figureName(r.Val)
 		before := 0
 		if a.fill != nil {
 			before = len(a.fill.edits)
@@ -577,7 +577,7 @@ func (a *analyzer) fillSeries(s *pg.SelectStmt) bool {
 	}
 	name := t.Name
 	if name == "" {
-		name = outputName(t.Val)
+		name = figureName(t.Val)
 	}
 	var b strings.Builder
 	b.WriteString("SELECT " + quoteAlways(name) + " FROM (VALUES ")

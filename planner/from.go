@@ -100,7 +100,7 @@ func (a *analyzer) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 		it := &item{open: true, rel: true, bare: true}
 		if len(f.Functions) == 1 {
 			if items := f.Functions[0].GetList().GetItems(); len(items) > 0 {
-				it.name = outputName(items[0])
+				it.name = figureName(items[0])
 			}
 		}
 		it.alias(f.Alias)
@@ -566,7 +566,12 @@ func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
 			}
 			column[j] = args[i]
 		}
-		set := a.konstList(column, a.terms[x.terms[i]].typ)
+		t := a.terms[x.terms[i]].typ
+		strings := t
+		if e.Lexpr.GetRowExpr() == nil {
+			strings = a.listType(column, t)
+		}
+		set := a.konstList(column, t, strings)
 		if set == nil {
 			return nil
 		}
@@ -583,7 +588,8 @@ func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
 // konstList reads the elements of a list that PostgreSQL gives one common type.
 // A number that is no integer makes them all numeric, so that strings and
 // parameters beside it are read as numeric as well: then nothing is sure.
-func (a *analyzer) konstList(nodes []*pg.Node, t keyspace.Type) []konst {
+// Strings are of the type given for them.
+func (a *analyzer) konstList(nodes []*pg.Node, t, strings keyspace.Type) []konst {
 	fraction, open := false, false
 	for _, n := range nodes {
 		switch c := n.GetAConst(); {
@@ -602,13 +608,41 @@ func (a *analyzer) konstList(nodes []*pg.Node, t keyspace.Type) []konst {
 	}
 	out := make([]konst, 0, len(nodes))
 	for _, n := range nodes {
-		k, ok := a.konstOf(n, t, false)
+		k, ok := konst{}, false
+		if c := n.GetAConst(); c.GetSval() != nil {
+			k, ok = a.literal(c, t, strings, false)
+		} else {
+			k, ok = a.konstOf(n, t, false)
+		}
 		if !ok {
 			return nil
 		}
 		out = append(out, k)
 	}
 	return out
+}
+
+// listType is the type that the strings of IN (...) are read as beside a column of type
+// t: numbers make them all integers of another width.
+func (a *analyzer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
+	if !isInt(t) || len(nodes) == 1 {
+		return t
+	}
+	for _, n := range nodes {
+		width := keyspace.Type(0)
+		switch c := n.GetAConst(); {
+		case c.GetIval() != nil:
+			width = keyspace.Int4
+		case c.GetFval() != nil:
+			width = keyspace.Int8
+		case n.GetTypeCast() != nil:
+			width = a.castType(n.GetTypeCast().TypeName)
+		}
+		if isInt(width) && width > t {
+			t = width
+		}
+	}
+	return t
 }
 
 // anyArray reads column = ANY (ARRAY[...]) and = ANY (ARRAY[...]::type[]).
@@ -648,8 +682,15 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 	t := c.typ
 	if cast != 0 {
 		t = cast
+		for _, el := range arr.Elements {
+			if f := el.GetAConst().GetFval(); f != nil {
+				if _, integral, _ := wholeNumber(f.GetFval()); !integral {
+					return nil // the cast rounds it
+				}
+			}
+		}
 	}
-	set := a.konstList(arr.Elements, t)
+	set := a.konstList(arr.Elements, t, t)
 	if set == nil {
 		return nil
 	}

@@ -387,7 +387,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 	case *pg.Node_AConst, *pg.Node_ParamRef, *pg.Node_SetToDefault:
 		return
 	case *pg.Node_TypeCast:
-		if v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetParamRef() != nil {
+		if word, _ := clockLiteral(v.TypeCast); word == "" && (v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetParamRef() != nil) {
 			return
 		}
 	}
@@ -612,7 +612,7 @@ func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectS
 		return nil
 	}
 	w := a.local(q)
-	if w == nil || len(sel.DistinctClause) > 0 && !a.distinctByKey(q, w.node) {
+	if w == nil || a.perRun(sel, w) || len(sel.DistinctClause) > 0 && !a.distinctByKey(q, w.node) {
 		return nil
 	}
 	from := a.keyColumns(q, w.node)

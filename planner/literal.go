@@ -70,7 +70,7 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 			k.param, k.cast = int(arg.ParamRef.Number), s
 			return k, k.param > 0
 		case *pg.Node_AConst:
-			return a.literal(arg.AConst, t, s, assign)
+			return a.castLiteral(arg.AConst, t, s, assign)
 		case *pg.Node_TypeCast:
 			// A cast to the type that it already has.
 			if a.castType(arg.TypeCast.TypeName) == s {
@@ -82,8 +82,8 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 		if e.Lexpr != nil {
 			return a.computed(e, t, assign)
 		}
-		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) {
-			return k, false
+		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) || e.Rexpr.GetAConst().GetSval() != nil {
+			return k, false // the sign of a string makes it a double precision
 		}
 		k, ok = a.konstOf(e.Rexpr, t, assign)
 		if !ok || k.param != 0 || k.never {
@@ -101,6 +101,17 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 		}
 	}
 	return k, false
+}
+
+// castLiteral is literal of a constant that is cast to s: a number that is not whole
+// is rounded by that.
+func (a *analyzer) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (konst, bool) {
+	if f := c.GetFval(); f != nil && !c.Isnull {
+		if _, integral, sure := wholeNumber(f.GetFval()); !integral || !sure {
+			return konst{typ: t}, false
+		}
+	}
+	return a.literal(c, t, s, assign)
 }
 
 // literal reads a constant as type s, then as t of the same family.

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 
@@ -257,7 +259,7 @@ func (a *analyzer) keyClass(f *facts, q *query, witness *jnode, i int) []term {
 // its columns, or its ON list, contain the shard key of the witness.
 func (a *analyzer) distinctByKey(q *query, witness *jnode) bool {
 	if on := q.sel.DistinctClause; on[0].GetNode() != nil {
-		return a.coversKey(q, witness, positions(on, q.sel.TargetList))
+		return a.coversKey(q, witness, outputsFirst(positions(on, q.sel.TargetList), q.sel.TargetList))
 	}
 	return a.keyColumns(q, witness) != nil
 }
@@ -311,6 +313,37 @@ func positions(list, targets []*pg.Node) []*pg.Node {
 			}
 		}
 		out = append(out, n)
+	}
+	return out
+}
+
+// outputsFirst replaces what is the name of an output column by its expression, as
+// DISTINCT ON and ORDER BY read a name alone; nil if it is not certain which is meant.
+func outputsFirst(list, targets []*pg.Node) []*pg.Node {
+	out := slices.Clone(list)
+	for i, n := range out {
+		names := fieldNames(n.GetColumnRef())
+		if len(names) != 1 {
+			continue
+		}
+		for _, t := range targets {
+			r := t.GetResTarget()
+			if isStar(t) || r == nil {
+				continue // its columns are those that the name alone means
+			}
+			name := r.Name
+			if name == "" {
+				if name = figureName(r.Val); unnamed(r.Val) {
+					return nil
+				}
+			}
+			if name == names[0] {
+				if out[i] != n && !sameNode(out[i], r.Val) {
+					return nil
+				}
+				out[i] = r.Val
+			}
+		}
 	}
 	return out
 }

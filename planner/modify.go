@@ -77,7 +77,7 @@ func (a *analyzer) returned(list []*pg.Node, sc *scope, target *jnode, f *facts)
 		default:
 			name := r.GetName()
 			if name == "" {
-				name = outputName(r.GetVal())
+				name = figureName(r.GetVal())
 			}
 			add(column{name: name, term: noTerm})
 		}
@@ -146,6 +146,7 @@ func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) *cte {
 	a.where(q.root, u.WhereClause, sc)
 	w := &walker{sc: sc, subs: &q.subs}
 	a.assignGenerated(u.Relation, u.TargetList)
+	a.storedWords(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
 	return a.returned(u.ReturningList, sc, t, a.visitQuery(q, a.empty()))
@@ -193,6 +194,7 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 		switch c.CommandType {
 		case pg.CmdType_CMD_UPDATE:
 			a.assignGenerated(m.Relation, c.TargetList)
+			a.storedWords(m.Relation, c.TargetList)
 			a.assignments(t.table, c.TargetList, w, &item{})
 		case pg.CmdType_CMD_INSERT:
 			inserts = append(inserts, c)
@@ -257,6 +259,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 		}
 	}
 	sel := s.SelectStmt.GetSelectStmt()
+	a.insertedWords(a.relation(s.Relation).table, cols, sel)
 	switch {
 	case sel == nil:
 		if t != nil {
@@ -300,6 +303,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 			a.walk(c.Infer.WhereClause, w)
 		}
 		a.assignGenerated(s.Relation, c.TargetList)
+		a.storedWords(s.Relation, c.TargetList)
 		a.assignments(t, slices.DeleteFunc(slices.Clone(c.TargetList), func(n *pg.Node) bool {
 			if t == nil || !restates(c, n.GetResTarget()) {
 				return false

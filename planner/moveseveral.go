@@ -167,6 +167,29 @@ func (a *analyzer) clockIn(n *pg.Node) {
 				typ += "(" + itoa(int(v.Typmod)) + ")"
 			}
 			put(from, to, param()+"::"+typ)
+		case *pg.TypeCast:
+			word, typ := clockLiteral(v)
+			if word == "" {
+				return true
+			}
+			at := v.Arg.GetAConst().Location
+			i := a.tokenAt(at)
+			if i < 0 {
+				a.lost()
+			}
+			from, to := a.tokens()[i].Start, a.tokens()[i].End
+			text := "(" + param() + map[string]string{"today": "::date", "tomorrow": "::date + 1", "yesterday": "::date - 1"}[word] + ")"
+			switch of := v.TypeName.Location; {
+			case of <= 0: // it is the column's
+				text += "::" + typ
+			case of < at: // timestamp 'now'
+				if i = a.tokenAt(of); i < 0 || len(v.TypeName.Typmods) > 0 {
+					a.lost()
+				}
+				from, text = a.tokens()[i].Start, text+"::"+typ
+			}
+			put(from, to, text)
+			return false
 		}
 		return true
 	})

@@ -93,7 +93,11 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 			}
 		}
 	}
-	if _, own := catalogFunctions[name]; own && !immutable && strs(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
+	kind, own := catalogFunctions[name]
+	if strings.ContainsAny(kind, "aw") && !returnsTrigger(f) {
+		refuse("a function with the name of one of PostgreSQL's own aggregates or window functions ("+name+") is not supported: the router could not tell their calls apart", "give it another name")
+	}
+	if own && !immutable && strs(f.ReturnType.GetNames()) != nil && !returnsTrigger(f) {
 		refuse("a function with the name of one of PostgreSQL's own ("+name+") is not supported unless it is IMMUTABLE: the router could not tell their calls apart", "give it another name")
 	}
 	what := "FUNCTION"

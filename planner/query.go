@@ -508,9 +508,14 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			add(name, sc.resolve(names))
 			continue
 		}
+		if isStar(n) {
+			q.open = true // the fields of a value
+			continue
+		}
 		name := r.Name
 		if name == "" {
-			name = outputName(r.Val)
+			name = figureName(r.Val)
+			q.open = q.open || unnamed(r.Val)
 		}
 		col := column{name: name, term: noTerm}
 		if a.second != nil {
@@ -573,33 +578,6 @@ func (a *analyzer) literalType(n *pg.Node) keyspace.Type {
 		}
 	}
 	return 0
-}
-
-// outputName is the name that PostgreSQL gives an expression without alias, as
-// far as names matter for resolving columns; "?column?" otherwise.
-func outputName(n *pg.Node) string {
-	switch v := n.GetNode().(type) {
-	case *pg.Node_FuncCall:
-		if names := strs(v.FuncCall.Funcname); len(names) > 0 {
-			return names[len(names)-1]
-		}
-	case *pg.Node_TypeCast:
-		if name := outputName(v.TypeCast.Arg); name != "?column?" {
-			return name
-		}
-		if names := strs(v.TypeCast.TypeName.GetNames()); len(names) > 0 {
-			return names[len(names)-1]
-		}
-	case *pg.Node_ColumnRef:
-		if names := fieldNames(v.ColumnRef); names != nil {
-			return names[len(names)-1]
-		}
-	case *pg.Node_CoalesceExpr:
-		return "coalesce"
-	case *pg.Node_CaseExpr:
-		return "case"
-	}
-	return "?column?"
 }
 
 // valuesQuery reads VALUES (...), (...): each column is one of its constants.

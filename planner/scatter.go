@@ -1,8 +1,12 @@
 package planner
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/keyspace"
 )
 
 // planScatter plans a query that falls apart by shard (see local): each shard runs
@@ -16,7 +20,7 @@ func (a *analyzer) planScatter(n *pg.Node) (*Plan, error) {
 		return a.scatterSet(n, q)
 	}
 	u := a.local(q)
-	if u == nil {
+	if u == nil || a.perRun(s, u) {
 		return nil, nil
 	}
 	b := &scatter{a: a, q: q, s: clone(s), target: a.targetOf(u), witnesses: []*use{u}}
@@ -138,14 +142,15 @@ func countOf(n *pg.Node) (*Count, bool) {
 	if n == nil {
 		return nil, true
 	}
+	as := keyspace.Int8
 	if tc := n.GetTypeCast(); tc != nil && tc.Arg.GetParamRef() != nil {
 		switch names := strs(tc.TypeName.GetNames()); names[len(names)-1] {
 		case "int8", "int4", "int2":
-			n = tc.Arg
+			n, as = tc.Arg, castNames[names[len(names)-1]]
 		}
 	}
 	if p := n.GetParamRef(); p != nil {
-		return &Count{Param: int(p.Number)}, true
+		return &Count{Param: int(p.Number), Type: as}, true
 	}
 	c := n.GetAConst()
 	switch {
@@ -310,6 +315,9 @@ func (b *scatter) column(n *pg.Node) (at int, ok bool) {
 		return int(v.Ival.GetIval()) - 1, true
 	}
 	stars := anyStar(targets)
+	if slices.ContainsFunc(targets, func(t *pg.Node) bool { return isStar(t) && t.GetResTarget().Val.GetColumnRef() == nil }) {
+		return 0, false // nobody knows how many columns the fields of a value are
+	}
 	if stars && b.q.open && len(b.q.cols) > 0 {
 		// Which of the columns a name means is not known.
 		for _, it := range b.q.sc.items {
@@ -380,7 +388,7 @@ func (a *analyzer) scatterSet(n *pg.Node, q *query) (*Plan, error) {
 	}
 	var witnesses []*use
 	target, _, ok := a.setArms(q, &witnesses)
-	if !ok {
+	if !ok || a.perRun(s, witnesses...) {
 		return nil, nil
 	}
 	b := &scatter{a: a, q: q, s: clone(s), target: target, witnesses: witnesses}

@@ -1,6 +1,9 @@
 package planner
 
-import "github.com/cleavedb/cleave/shardmap"
+import (
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+)
 
 // Plan says how a statement that concerns several shards is carried out. It is
 // immutable and shared. docs/design/several.md has the rules.
@@ -143,4 +146,6 @@ type OrderKey struct {
 type Count struct {
 	Value int64
 	Param int // 1-based; 0 is Value
+	// Type is the integer type that the parameter is cast to.
+	Type keyspace.Type
 }

@@ -114,6 +114,17 @@ func eachCall(s *pg.SelectStmt, f func(*pg.FuncCall)) {
 	}
 }
 
+// callsNamed reports whether there is a call of a function of that name.
+func callsNamed(m proto.Message, name string) bool {
+	found := false
+	inspect(m, func(m proto.Message) bool {
+		f, is := m.(*pg.FuncCall)
+		found = found || is && callName(f) == name
+		return !found
+	})
+	return found
+}
+
 // callName is the last part of a function's name.
 func callName(f *pg.FuncCall) string {
 	names := strs(f.Funcname)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -109,9 +110,19 @@ func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (i
 		if raw == nil {
 			return none, nil
 		}
+		if i := n.Param - 1; i < len(e.desc.params) {
+			switch e.desc.params[i] {
+			case 0, pgInt2, pgInt4, pgInt8:
+			default:
+				return 0, sqlstate.Refuse(what+" over several shards takes a parameter of an integer type", "cast the parameter in the client, or declare it as bigint")
+			}
+		}
 		var err error
 		if v, err = intOf(raw, formatOf(e.args.Formats, n.Param-1)); err != nil {
 			return 0, err
+		}
+		if n.Type == keyspace.Int2 && v != int64(int16(v)) || n.Type == keyspace.Int4 && v != int64(int32(v)) {
+			return 0, sqlstate.New(sqlstate.NumericOutOfRange, "%s out of range", n.Type)
 		}
 	}
 	if v < 0 {

@@ -69,5 +69,9 @@ DROP TRIGGER "~cleave_guard" ON orders;
 CREATE FUNCTION lower(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
 --> refused 0A000: a function with the name of one of PostgreSQL's own (lower) is not supported unless it is IMMUTABLE: the router could not tell their calls apart
 -->   hint: give it another name
+
+CREATE FUNCTION count(bigint) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT $1 * 2';
+--> refused 0A000: a function with the name of one of PostgreSQL's own aggregates or window functions (count) is not supported: the router could not tell their calls apart
+-->   hint: give it another name
 CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
 --> schema change create function, all shards [CREATE FUNCTION]

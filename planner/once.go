@@ -1,0 +1,67 @@
+package planner
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// perRun reports whether a query that falls apart by shard has a part that PostgreSQL
+// may run once for all rows and that may answer otherwise each time: a subquery or a
+// function in FROM that is volatile, or rows of a reference table that no order
+// chooses. Each shard would have an answer of its own. What stands beside the rows of a
+// witness is run for each of them, on one server as well.
+func (a *analyzer) perRun(s *pg.SelectStmt, witnesses ...*use) bool {
+	if s == nil {
+		return false
+	}
+	if s.Op != pg.SetOperation_SETOP_NONE {
+		return a.perRun(s.Larg, witnesses...) || a.perRun(s.Rarg, witnesses...)
+	}
+	own := map[*pg.RangeVar]bool{}
+	for _, w := range witnesses {
+		own[w.ref] = true
+	}
+	found := false
+	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SelectStmt:
+			if v == s {
+				return true
+			}
+			around := false
+			eachRangeVar(m, func(r *pg.RangeVar) { around = around || own[r] })
+			if around {
+				found = found || a.perRun(v, witnesses...)
+			} else {
+				found = found || a.isVolatile(v) || a.loose(v)
+			}
+			return false
+		case *pg.RangeFunction:
+			found = found || a.isVolatile(v)
+		case *pg.RangeTableSample:
+			found = found || !own[v.Relation.GetRangeVar()]
+		}
+		return !found
+	})
+	return found
+}
+
+// loose reports whether a query that stands for itself leaves open which rows of a
+// table it takes, or in what order it counts them.
+func (a *analyzer) loose(s *pg.SelectStmt) bool {
+	open, tables := false, false
+	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SelectStmt:
+			open = open || v.LimitCount != nil || v.LimitOffset != nil || len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil
+		case *pg.FuncCall:
+			open = open || v.Over != nil
+		case *pg.RangeTableSample:
+			open = true
+		case *pg.RangeVar:
+			tables = true
+		}
+		return true
+	})
+	return open && tables && !a.correlated(s)
+}
