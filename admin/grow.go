@@ -2,11 +2,14 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/crashpoint"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
 )
 
 // GrowRequest takes a cluster to other shards: a laptop's to servers.
@@ -33,6 +36,13 @@ func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, a
 	}
 	if req.Keep == "" {
 		req.Keep = "24h"
+	}
+	told := 0
+	tell := say
+	say = func(format string, args ...any) {
+		tell(format, args...)
+		told++
+		crashpoint.At(ctx, func() string { return fmt.Sprintf("grow|%d", told) })
 	}
 	shards, err := a.Shards(ctx)
 	if err != nil {
@@ -77,6 +87,9 @@ func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, a
 		}
 		say("finish the moves, and remove %s", strings.Join(old, ", "))
 		return nil
+	}
+	if err := others(ctx, a, say); err != nil {
+		return err
 	}
 	if len(old) > 0 {
 		say("move ranges to %s", strings.Join(names, ", "))
@@ -127,6 +140,25 @@ func Grow(ctx context.Context, a API, req GrowRequest, say func(format string, a
 		}
 	}
 	say("the cluster is on %s", strings.Join(names, ", "))
+	return nil
+}
+
+// others waits for the spreads and drains that are at work: those of a call that died go on by themselves, and no other one is
+// begun beside them. How they end is their matter: what they leave undone is done now.
+func others(ctx context.Context, a API, say func(string, ...any)) error {
+	list, err := a.Moves(ctx, "")
+	if err != nil {
+		return err
+	}
+	for _, w := range list {
+		if w.Ended || w.Kind != string(workflow.Spread) && w.Kind != string(workflow.Drain) {
+			continue
+		}
+		say("wait for %s %s, which is at work: see cleave moves %s", w.Kind, w.ID, w.ID)
+		if err := awaitEnd(ctx, a, w.ID); err != nil && sqlstate.CodeOf(err) != sqlstate.ObjectNotInState {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -131,6 +131,49 @@ func (r *Result) take(c Conn, f wire.Frame, failed **sqlstate.Error) (done bool,
 	return false, nil
 }
 
+// Each is Exec for a result of any size: f is given one row of it after the other, of every statement of the message. An error
+// of f is returned when all rows were read; it is not called any more then.
+func Each(c Conn, sql string, f func(row []Text) error) error {
+	if err := Ask(c, sql); err != nil {
+		return err
+	}
+	res := &Result{}
+	var failed *sqlstate.Error
+	var stopped error
+	for {
+		b, err := c.Receive()
+		if err != nil {
+			return because(err, failed)
+		}
+		for len(b) > 0 {
+			frame, rest, ok, err := wire.Cut(b)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return wire.ErrMalformed
+			}
+			b = rest
+			done, err := res.take(c, frame, &failed)
+			if err != nil {
+				return because(err, failed)
+			}
+			for _, row := range res.Rows {
+				if stopped == nil {
+					stopped = f(row)
+				}
+			}
+			res.Rows = res.Rows[:0]
+			if done && failed != nil {
+				return failed
+			}
+			if done {
+				return stopped
+			}
+		}
+	}
+}
+
 // because adds what the shard said before it went away ("terminating
 // connection due to administrator command"). It stays a broken conversation, so
 // the report is text only and not in the chain.
