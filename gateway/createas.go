@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 
@@ -34,7 +35,7 @@ func (r *readRows) Frames(b []byte) error {
 // createSource reads the rows of a CREATE TABLE AS.
 func (x *session) createSource(source string) ([][][]byte, error) {
 	if x.tx.state != txNone || x.pipe.Conn != nil && x.wrote {
-		return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables inside a transaction is not supported", "run it before the transaction, or create the table and INSERT ... SELECT into it")
+		return nil, errCreateInside()
 	}
 	if v, set := x.settings.Get("extra_float_digits"); set {
 		if n, err := strconv.Atoi(strings.Trim(v, "' ")); err != nil || n < 1 {
@@ -89,6 +90,10 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 	return rows, err
 }
 
+func errCreateInside() error {
+	return sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables inside a transaction is not supported", "run it before the transaction, or create the table and INSERT ... SELECT into it")
+}
+
 func named(t planner.TableName) string {
 	return `"` + strings.ReplaceAll(t.Schema, `"`, `""`) + `"."` + strings.ReplaceAll(t.Name, `"`, `""`) + `"`
 }
@@ -102,34 +107,87 @@ func (x *session) createRows(t planner.TableName, rows [][][]byte) error {
 		return err
 	}
 	c := x.pipe.Conn
-	if len(rows[0]) == 0 {
-		_, err := x.exec(c, "INSERT INTO "+named(t)+" SELECT FROM pg_catalog.generate_series(1, "+strconv.Itoa(len(rows))+")")
-		return err
-	}
-	head := "INSERT INTO " + named(t) + " VALUES "
-	for len(rows) > 0 {
-		var b strings.Builder
-		b.WriteString(head)
-		n := 0
-		for n < len(rows) && b.Len() < insertChunk {
-			if n > 0 {
-				b.WriteString(", ")
-			}
-			for i, v := range rows[n] {
-				b.WriteByte("(,"[min(i, 1)])
-				if v == nil {
-					b.WriteString("NULL")
-				} else {
-					b.WriteString(executor.QuoteLiteral(string(v)))
-				}
-			}
-			b.WriteByte(')')
-			n++
-		}
-		if _, err := x.exec(c, b.String()); err != nil {
+	for text := range inserts(named(t), rows) {
+		if _, err := x.exec(c, text); err != nil {
 			return x.shardSaid(c, err)
 		}
-		rows = rows[n:]
 	}
+	return nil
+}
+
+// inserts are statements that insert rows, which are texts, into a table.
+func inserts(table string, rows [][][]byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if len(rows) > 0 && len(rows[0]) == 0 {
+			yield("INSERT INTO " + table + " SELECT FROM pg_catalog.generate_series(1, " + strconv.Itoa(len(rows)) + ")")
+			return
+		}
+		for len(rows) > 0 {
+			var b strings.Builder
+			b.WriteString("INSERT INTO " + table + " VALUES ")
+			n := 0
+			for n < len(rows) && b.Len() < insertChunk {
+				if n > 0 {
+					b.WriteString(", ")
+				}
+				for i, v := range rows[n] {
+					b.WriteByte("(,"[min(i, 1)])
+					if v == nil {
+						b.WriteString("NULL")
+					} else {
+						b.WriteString(executor.QuoteLiteral(string(v)))
+					}
+				}
+				b.WriteByte(')')
+				n++
+			}
+			if !yield(b.String()) {
+				return
+			}
+			rows = rows[n:]
+		}
+	}
+}
+
+// temporaryRows runs a CREATE TEMP TABLE AS of rows of several shards: the kept conversation
+// makes the table and inserts the rows, in one message, so all of it or nothing.
+func (x *session) temporaryRows(st *planner.Statement) error {
+	if err := x.drain(); err != nil {
+		return err
+	}
+	x.unit.effects = true
+	var rows [][][]byte
+	var err error
+	if st.DDL.Source != "" {
+		rows, err = x.createSource(st.DDL.Source)
+	} else if x.tx.state != txNone {
+		err = errCreateInside()
+	}
+	if err != nil {
+		return err
+	}
+	if err := x.reach(x.srv.ex.Snapshot().State().DefaultShard, use{pin: true, temp: st.Temp}); err != nil {
+		return err
+	}
+	text := []string{st.Text}
+	for sql := range inserts(named(planner.TableName{Schema: "pg_temp", Name: st.Temp}), rows) {
+		text = append(text, sql)
+	}
+	c := x.pipe.Conn
+	_, err = x.exec(c, strings.Join(text, ";"))
+	if err != nil {
+		err = x.shardSaid(c, err)
+	}
+	if x.outside() {
+		x.release()
+	}
+	if err != nil {
+		return err
+	}
+	tag := "SELECT " + strconv.Itoa(len(rows))
+	if st.DDL.Source == "" {
+		tag = "CREATE TABLE AS"
+	}
+	x.w.complete(tag)
 	return nil
 }

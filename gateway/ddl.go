@@ -35,6 +35,9 @@ func (x *session) ddl(st *planner.Statement) error {
 	if x.temporary(st) {
 		return x.temporaryDDL(st)
 	}
+	if st.Pins {
+		return x.temporaryRows(st)
+	}
 	if slices.ContainsFunc(st.DDL.Unknown, func(n string) bool { return x.temps[n] }) {
 		return sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
 	}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -42,6 +43,22 @@ func TestTemporaryTables(t *testing.T) {
 	if got := one[int64](t, conn, `SELECT (SELECT count(*) FROM copied) * 10 + (SELECT count(*) FROM again)`); got != 21 {
 		t.Errorf("the copies have %d rows", got)
 	}
+	// Of rows of several shards.
+	for _, ks := range keys {
+		exec(t, conn, `INSERT INTO orders VALUES ($1, 7, 'it''s \')`, ks[0])
+	}
+	if tag, err := conn.Exec(context.Background(), `CREATE TEMP TABLE gathered ON COMMIT PRESERVE ROWS AS SELECT o.*, now() AS at FROM orders o WHERE id = 7`); err != nil || tag.String() != fmt.Sprintf("SELECT %d", len(keys)) {
+		t.Errorf("CREATE TEMP TABLE AS: %v, %v", tag, err)
+	}
+	exec(t, conn, `SELECT count(*) AS n INTO TEMP counted FROM orders WHERE id = 7`)
+	exec(t, conn, `CREATE TEMP TABLE empty (k, l) AS SELECT id, note FROM orders WITH NO DATA`)
+	exec(t, conn, `CREATE TEMP TABLE bare AS SELECT FROM orders WHERE id = 7`)
+	if got := one[string](t, conn, `SELECT count(*) || note || (SELECT n FROM counted) || (SELECT count(k) FROM empty) || (SELECT count(*) FROM bare) FROM gathered WHERE at <= now() GROUP BY note`); got != `3it's \303` {
+		t.Errorf("the copies give %q", got)
+	}
+	wantCode(t, conn, "42P07", `CREATE TEMP TABLE gathered AS SELECT id FROM orders`)
+	wantCode(t, conn, "22012", `CREATE TEMP TABLE wrong AS SELECT 1 / (id - 7) AS x FROM orders`)
+	wantCode(t, conn, "42P01", `SELECT * FROM wrong`)
 	// In a transaction, with a rollback, and with ON COMMIT DROP.
 	tx, err := conn.Begin(context.Background())
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Temporary tables are in a conversation with the default shard that the session
@@ -49,13 +51,25 @@ func (a *analyzer) createTemp(c *pg.CreateStmt) {
 	a.pins(c.Relation, "CREATE TABLE")
 }
 
-// tempAs is CREATE TEMP TABLE AS and SELECT INTO TEMP.
+// tempAs is CREATE TEMP TABLE AS and SELECT INTO TEMP. Of rows of sharded tables it is
+// two things, see createFrom, which the session runs.
 func (a *analyzer) tempAs(into *pg.IntoClause) {
 	a.into = nil
-	if a.sharded != "" || a.virtual != "" {
-		refuse("a temporary table cannot be created from the rows of "+a.sharded+a.virtual, "create the table first, then insert what a query of its own gave")
+	if a.second != nil {
+		a.second.planning = true // what is refused is refused for good
+	}
+	if a.virtual != "" {
+		refuse("a temporary table cannot be created from the rows of "+a.virtual, "create the table first, then insert what a query of its own gave")
 	}
 	a.pins(into.Rel, "SELECT")
+	if a.sharded == "" {
+		return
+	}
+	if !a.st.Pins {
+		fail(sqlstate.New(sqlstate.InvalidTableDefinition, "cannot create temporary relation in non-temporary schema"))
+	}
+	a.st.Kind, a.st.DDL = DDLKind, &DDL{Op: "create table as"}
+	a.finish()
 }
 
 func (a *analyzer) tempView(v *pg.ViewStmt) {

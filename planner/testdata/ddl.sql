@@ -134,6 +134,23 @@ CREATE TABLE t (a int, b uuid DEFAULT gen_random_uuid()) WITH (cleave.reference 
 CREATE TABLE t (a int, b timestamptz DEFAULT now()) WITH (cleave.reference = true);
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b timestamptz DEFAULT now())
+CREATE TEMP TABLE t AS SELECT id, count(*) AS n FROM orders GROUP BY id;
+--> schema change create table as [SELECT]
+-->   text: CREATE TEMPORARY TABLE t AS SELECT id, count(*) AS n FROM orders GROUP BY id  WITH NO DATA
+CREATE TEMPORARY TABLE IF NOT EXISTS t ON COMMIT DROP AS SELECT * FROM orders;
+--> refused 0A000: CREATE TABLE IF NOT EXISTS ... AS with rows of sharded tables is not supported
+-->   hint: leave IF NOT EXISTS out
+SELECT id INTO TEMP t FROM orders WHERE tenant_id = 5;
+--> schema change create table as [SELECT]
+-->   text: CREATE TEMPORARY TABLE t AS SELECT id FROM orders WHERE tenant_id = 5  WITH NO DATA
+CREATE TEMP TABLE notes AS SELECT id FROM orders;
+--> refused 0A000: a temporary table cannot have the name of notes, which it would hide
+-->   hint: give it another name
+CREATE TEMP TABLE app.t AS SELECT id FROM orders;
+--> refused 42P16: cannot create temporary relation in non-temporary schema
+CREATE TEMP TABLE t AS SELECT * FROM cleave.shards;
+--> refused 0A000: a temporary table cannot be created from the rows of cleave.shards
+-->   hint: create the table first, then insert what a query of its own gave
 CREATE TEMP TABLE t (a int);
 --> default shard [CREATE TABLE]
 CREATE TABLE cleave.t (a int);

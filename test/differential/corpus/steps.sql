@@ -20,6 +20,15 @@ DROP TABLE made3;
 CREATE TABLE made4 AS SELECT * FROM orders WITH NO DATA;
 SELECT * FROM made4;
 DROP TABLE made4;
+CREATE TEMP TABLE made5 AS SELECT o.tenant_id, i.sku, o.price, o.at, o.paid, NULL AS nothing FROM orders o JOIN items i ON i.order_id = o.id WHERE o.id < 3;
+SELECT * FROM made5 ORDER BY 1, 2, 3;
+SELECT count(*), sum(qty) AS total INTO TEMP made6 FROM orders;
+SELECT * FROM made6, countries ORDER BY id;
+CREATE TEMP TABLE made7 (a) ON COMMIT DELETE ROWS AS SELECT id FROM orders;
+SELECT count(*) FROM made7;
+CREATE TEMP TABLE made8 AS SELECT * FROM orders ORDER BY tenant_id, id LIMIT 5 WITH NO DATA;
+SELECT * FROM made8;
+DROP TABLE made5, made6, made7, made8;
 -- end
 -- Keys that rows take from each other.
 UPDATE customers SET email = CASE email WHEN 'ann@x.org' THEN 'bob@x.org' ELSE 'ann@x.org' END WHERE email IN ('ann@x.org', 'bob@x.org');
