@@ -136,6 +136,11 @@ MERGE INTO orders o USING (VALUES (3, 1), (5, 2), (2, 900)) v(t, i) ON o.tenant_
 MERGE INTO visits v USING countries c ON c.region = v.region AND c.id % 10 = v.pages WHEN MATCHED THEN UPDATE SET ref = c.code || v.ref;
 -- only: postgres
 MERGE INTO orders o USING (VALUES (1, 1), (2, 900)) v(t, i) ON o.tenant_id > v.t AND o.id = v.i WHEN MATCHED THEN DELETE;
+-- The condition on the target's key is no filter of the rows that are inserted.
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 901), (2, 901), (3, 901), (4, 901), (5, 901)) v(t, i) ON o.tenant_id = v.t AND o.id = v.i AND o.tenant_id = 3 WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id, note) VALUES (v.t, v.i, 'other');
+-- only: postgres
+MERGE INTO orders o USING (VALUES (1, 1), (2, 1), (3, 1), (4, 901), (5, 901)) v(t, i) ON o.tenant_id = v.t AND o.id = v.i AND v.t IN (3, 4) WHEN MATCHED THEN UPDATE SET note = 'met' WHEN NOT MATCHED AND v.i > 900 THEN INSERT (tenant_id, id, note) VALUES (v.t, v.i, 'other');
 -- reference tables
 -- order: any
 INSERT INTO countries VALUES (20, 'aa', 'A', 'eu', 1), (21, 'bb', 'B', NULL, NULL) RETURNING id, name;
