@@ -308,6 +308,10 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		return "", errWait
 	}
 	x.dirty = true
+	if s.plan.Judged != "" && !onSeveral(x.pipe.Conn) {
+		x.pipe.Unnamed(s, s.plan.Judged, s.oids, relay) // it is described there, and runs elsewhere
+		return "", nil
+	}
 	if s.name == "" || s.plan.Kind == planner.Virtual {
 		x.pipe.Unnamed(s, s.plan.Text, s.oids, relay)
 		return "", nil

@@ -221,6 +221,28 @@ func TestGeneratedInEveryProtocol(t *testing.T) {
 		}
 		fresh("series", list...)
 	}
+	// Calls in the list of an INSERT ... SELECT.
+	exec(t, conn, `CREATE TABLE copies (id integer, of integer, n numeric, words text, short varchar(2), PRIMARY KEY (id)) WITH (cleave.shard_key = 'id')`)
+	users := one[int64](t, conn, "SELECT count(*) FROM users")
+	for _, c := range []*pgx.Conn{conn, simple} {
+		tag, err := c.Exec(ctx, "INSERT INTO copies (words, id, of, n) SELECT nextval('s'), nextval('s'), id, cleave.next_id() FROM users ORDER BY users.id LIMIT 1000")
+		if err != nil || tag.RowsAffected() != users {
+			t.Errorf("INSERT ... SELECT nextval(): %v, %v", tag, err)
+		}
+	}
+	if n := one[int64](t, conn, "SELECT count(DISTINCT id) + count(DISTINCT words) + count(DISTINCT n) - count(*) + (SELECT count(*) FROM copies a JOIN copies b ON a.id::text = b.words) FROM copies"); n != 4*users {
+		t.Errorf("the values are not unique: %d for %d users", n, users)
+	}
+	exec(t, conn, "INSERT INTO copies SELECT nextval('s'), id FROM users WHERE id = $1", id)
+	if n := one[int64](t, conn, "SELECT count(*) FROM copies WHERE of = $1", id); n != 3 {
+		t.Errorf("a row of one shard was copied %d times", n)
+	}
+	wantCode(t, conn, "0A000", "INSERT INTO copies (id, short) SELECT id, nextval('s') FROM users")
+	wantCode(t, conn, "42804", "INSERT INTO users (id, age) SELECT nextval('s'), true FROM users")
+	wantCode(t, conn, "", "EXPLAIN (ROUTE) INSERT INTO copies (id, of) SELECT nextval('s'), id FROM users")
+	wantCode(t, conn, "", "EXPLAIN INSERT INTO copies (id, of) SELECT nextval('s'), id FROM users")
+	exec(t, conn, "PREPARE q (int) AS INSERT INTO copies (id, of) SELECT nextval('s'), id FROM users WHERE id < $1 RETURNING id, of")
+	exec(t, conn, "EXECUTE q (3)")
 	exec(t, conn, "BEGIN READ ONLY")
 	wantCode(t, conn, "25006", "SELECT nextval('s')")
 	exec(t, conn, "ROLLBACK")

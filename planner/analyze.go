@@ -39,7 +39,9 @@ type analyzer struct {
 	preferDefault       bool
 	volatile            bool // it calls a volatile function
 	locks, changes      bool
-	mixed               bool // it may name tables of every shard beside others, see others
+	selected            map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
+	judged              []edit               // of Statement.Judged
+	mixed               bool                 // it may name tables of every shard beside others, see others
 	into                *pg.IntoClause
 	fill                *filling
 	fillNamed           int8             // 0 not looked yet, 1 no, 2 yes: see namesFill

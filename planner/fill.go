@@ -182,6 +182,15 @@ func (a *analyzer) replace(from, to int, text string) {
 // finishFill turns what was collected into the statement's Fill and Text.
 func (a *analyzer) finishFill() {
 	f, st := a.fill, a.st
+	if len(a.judged) > 0 {
+		if f != nil && len(f.values) > 0 {
+			refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
+		}
+		if f != nil {
+			a.judged = append(a.judged, f.edits...)
+		}
+		st.Judged, st.Reusable = splice(a.sql, a.judged), false
+	}
 	if f == nil || len(f.edits) == 0 {
 		return
 	}

@@ -50,8 +50,8 @@ func (a *analyzer) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
 }
 
 // fillInsert puts router-made values into an INSERT, in the tree and in the text:
-// for calls in VALUES, for DEFAULT, and for columns that are left out.
-func (a *analyzer) fillInsert(s *pg.InsertStmt) {
+// for calls in VALUES, for DEFAULT, and for columns that are left out. top: it is not in WITH.
+func (a *analyzer) fillInsert(s *pg.InsertStmt, top bool) {
 	t := a.relation(s.Relation).table
 	gen := generated(t)
 	if len(gen) == 0 && !a.namesFill() {
@@ -67,7 +67,7 @@ func (a *analyzer) fillInsert(s *pg.InsertStmt) {
 	sel := s.SelectStmt.GetSelectStmt()
 	plain := sel != nil && sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil
 	if sel != nil && !plain {
-		x.fromSelect(a.unseen(t))
+		x.fromSelect(a.unseen(t), top)
 		return
 	}
 	x.locate(plain)
@@ -103,7 +103,7 @@ func (x *inserting) column(name string) *shardmap.Column {
 }
 
 // fromSelect judges INSERT ... SELECT, whose rows the router does not see.
-func (x *inserting) fromSelect(gen []*shardmap.Column) {
+func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	for _, c := range gen {
 		listed := slices.Contains(x.cols, c.Name)
 		if listed && c.Identity == shardmap.IdentityAlways && x.s.Override == pg.OverridingKind_OVERRIDING_NOT_SET {
@@ -114,9 +114,63 @@ func (x *inserting) fromSelect(gen []*shardmap.Column) {
 				"read the rows first, and insert them with VALUES; or select a value for the column")
 		}
 	}
+	if top && x.namesFill() {
+		x.selectedCalls()
+	}
 	if len(gen) > 0 {
 		x.locate(false)
 	}
+}
+
+// takesNumber are the types of columns that take a bigint as it is, or not at all.
+var takesNumber = map[string]bool{"bigint": true, "integer": true, "smallint": true, "numeric": true, "text": true}
+
+// selectedCalls takes calls that the router evaluates out of the list of an INSERT ... SELECT into a
+// sharded table, where they stand by themselves: each row gets a value, as for a column that is left out.
+func (x *inserting) selectedCalls() {
+	sel := x.s.SelectStmt.GetSelectStmt()
+	numbered := func(list []*pg.Node) bool {
+		return slices.ContainsFunc(list, func(n *pg.Node) bool { return n.GetAConst() != nil || n.GetSortBy().GetNode().GetAConst() != nil })
+	}
+	if x.t == nil || x.t.Kind != shardmap.Sharded || x.s.Override != pg.OverridingKind_OVERRIDING_NOT_SET || sel.Op != pg.SetOperation_SETOP_NONE || sel.ValuesLists != nil ||
+		len(sel.DistinctClause) > 0 || len(sel.TargetList) > len(x.cols) || numbered(sel.SortClause) || numbered(sel.GroupClause) || !x.named && anyStar(sel.TargetList) {
+		return // a call that is left is refused where it is read
+	}
+	var cols, targets []*pg.Node
+	for i, n := range sel.TargetList {
+		r := n.GetResTarget()
+		if anyStar(sel.TargetList[:i+1]) {
+			if len(cols)+len(x.selected) == i { // from here on the names stand for what the star gives
+				for _, name := range x.cols[i:] {
+					cols = append(cols, resTarget(name))
+				}
+			}
+			targets = append(targets, n)
+			continue
+		}
+		v, ok := FillValue{}, false
+		if f := r.GetVal().GetFuncCall(); f != nil {
+			v, ok = x.fillCall(f)
+		}
+		if c := x.column(x.cols[i]); !ok || v.Source != "nextval" && v.Source != shardmap.NextID || c == nil || !takesNumber[c.Type] {
+			cols, targets = append(cols, resTarget(x.cols[i])), append(targets, n)
+			continue
+		}
+		if x.selected == nil {
+			x.selected = map[string]FillValue{}
+		}
+		x.selected[x.cols[i]] = v
+		from, to := x.callSpan(r.Val.GetFuncCall())
+		x.judged = append(x.judged, edit{from: from, to: to, text: "NULL::pg_catalog.int8"})
+	}
+	if len(x.selected) == 0 {
+		return
+	}
+	if len(targets) == 0 {
+		refuse("an INSERT ... SELECT of nothing but values that the router makes is not supported", "insert with VALUES")
+	}
+	x.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "insert with VALUES")
+	x.s.Cols, sel.TargetList = cols, targets
 }
 
 func alwaysInsert(column string) error {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -496,11 +497,14 @@ func (a *analyzer) planSource(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStm
 		if i >= 0 && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
 		}
-		if i < 0 {
+		if _, selected := a.selected[c.Name]; i < 0 && !selected {
 			p.Made = append(p.Made, a.makes(t, c))
 			p.Columns = append(p.Columns, c)
 			cols = append(slices.Clone(cols), c.Name)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.selected)) {
+		p.Made, p.Columns, cols = append(p.Made, a.selected[name]), append(p.Columns, keyColumnOrUnknown(t, name)), append(slices.Clone(cols), name)
 	}
 	p.KeyAt, p.Keys = keyPlaces(t, cols), a.storedKeys(t)
 	p.Source = a.nested(sel)
@@ -592,7 +596,7 @@ func (a *analyzer) onlyReads(w *pg.WithClause) {
 // table that they come from. nil if that is not proved.
 func (a *analyzer) planLocalInsert(n *pg.Node, s *pg.InsertStmt, sel *pg.SelectStmt, t *shardmap.Table, cols []string) *Plan {
 	q := a.second.queries[sel]
-	if q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || len(a.second.keyspaces) != 1 {
+	if len(a.selected) > 0 || q == nil || s.WithClause != nil || sel.WithClause != nil || sel.LimitCount != nil || sel.LimitOffset != nil || len(sel.LockingClause) > 0 || len(a.second.keyspaces) != 1 {
 		return nil
 	}
 	a.types = a.keyTypes(t.Keyspace)

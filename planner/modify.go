@@ -19,7 +19,7 @@ func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) *cte {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_InsertStmt:
 		tag, returning = "INSERT", v.InsertStmt.ReturningList
-		a.fillInsert(v.InsertStmt)
+		a.fillInsert(v.InsertStmt, top)
 		out = a.insert(v.InsertStmt, parent)
 	case *pg.Node_UpdateStmt:
 		tag, returning = "UPDATE", v.UpdateStmt.ReturningList

@@ -48,6 +48,8 @@ type Statement struct {
 	// Text is what shards receive: the statement's own text, with Cleave's
 	// options cut out of it.
 	Text string
+	// Judged is what a shard describes in place of Text, where that has calls that no shard knows; "" else.
+	Judged string
 	// Views: views are written out in Text, so that shards look at privileges on the tables, not on them.
 	Views bool
 	// Tag is the command tag's first words ("SELECT", "CREATE TABLE").

@@ -15,7 +15,11 @@ import (
 // gave. What was described before, under the same schema and settings, is not
 // asked again.
 func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint32) (*description, error) {
-	prep := c.ex.Prepare(st.Text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
+	text := st.Text
+	if st.Judged != "" {
+		text = st.Judged
+	}
+	prep := c.ex.Prepare(text, oids, c.host.Snapshot().SchemaVersion(), c.host.Settings())
 	if d := c.shared.get(prep); d != nil {
 		return d, nil
 	}
@@ -38,7 +42,7 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 			return nil, err
 		}
 	}
-	d, err := c.describeOn(p, st.Text, oids)
+	d, err := c.describeOn(p, text, oids)
 	if err != nil {
 		return nil, err
 	}

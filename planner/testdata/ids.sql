@@ -164,6 +164,56 @@ INSERT INTO bills (tenant, note) SELECT tenant_id, note FROM orders WHERE tenant
 -->   made: next_id
 -->   shard text: INSERT INTO bills (tenant, note, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
 -->   why: the rows have different shard keys
+INSERT INTO bills (id, tenant, note, nr) SELECT nextval('free_seq'), tenant_id, note, cleave.next_id() FROM orders WHERE tenant_id = 5 ORDER BY orders.id LIMIT 10;
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: one shard: SELECT tenant_id, note FROM orders WHERE tenant_id = 5 ORDER BY orders.id LIMIT 10
+-->   made: nextval
+-->   made: next_id
+-->   shard text: INSERT INTO bills (tenant, note, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
+INSERT INTO orders (tenant_id, id) SELECT tenant, nextval('public.free_seq'::regclass) AS id FROM bills ON CONFLICT DO NOTHING RETURNING id;
+--> several shards [INSERT, rows]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT tenant FROM bills
+-->   made: nextval
+-->   shard text: INSERT INTO orders (tenant_id, id) SELECT * FROM <relation 0> cleave_rel_0_ ON CONFLICT DO NOTHING RETURNING id, orders.tenant_id
+-->   why: the rows have different shard keys
+INSERT INTO orders (id, tenant_id, note) SELECT nextval('free_seq'), b.tenant, b.note FROM bills b GROUP BY 2, 3;
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: take the values first: SELECT nextval(...)
+INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq') + 1, tenant FROM bills;
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: take the values first: SELECT nextval(...)
+WITH b AS (INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq'), tenant FROM bills RETURNING *) SELECT count(*) FROM b;
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: take the values first: SELECT nextval(...)
+WITH d AS (DELETE FROM orders WHERE qty = 1 RETURNING *) INSERT INTO bills (id, tenant) SELECT nextval('free_seq'), tenant_id FROM d;
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (modify): WITH d AS (DELETE FROM orders WHERE qty = 1 RETURNING *) SELECT tenant_id FROM d
+-->   made: next_id
+-->   made: nextval
+-->   shard text: INSERT INTO bills (tenant, nr, id) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
+INSERT INTO bills SELECT nextval('free_seq'), tenant_id FROM orders;
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT tenant_id FROM orders
+-->   made: next_id
+-->   made: nextval
+-->   shard text: INSERT INTO bills (id, nr, tenant) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
+INSERT INTO bills (nr, tenant, id) SELECT nextval('free_seq'), o.* FROM orders o;
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT o.* FROM orders o
+-->   made: nextval
+-->   shard text: INSERT INTO bills (tenant, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
+INSERT INTO orders (id, tenant_id) SELECT DISTINCT nextval('free_seq'), tenant FROM bills;
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: take the values first: SELECT nextval(...)
 INSERT INTO bills (tenant, id, nr) SELECT tenant_id, id, 1 FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5), (5) [INSERT]
 INSERT INTO bills (tenant, id, note) VALUES (5, 1);
