@@ -38,6 +38,9 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	if st.DDL.Concurrent {
 		return t.concurrent(ctx, st)
 	}
+	if t.group == 0 {
+		t.group = 1<<63 | groups.Add(1)
+	}
 	tag, notices, err = t.exec(ctx, st)
 	if err != nil {
 		return "", nil, t.fail(err)

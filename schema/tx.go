@@ -24,6 +24,8 @@ type Tx struct {
 	id   string
 	base *shardmap.Snapshot // the stored map that the change is made from
 	over *shardmap.Snapshot // base with the change
+	// group is that of its conversations once it runs a statement; 0 for what has patience and gives locks back by itself.
+	group uint64
 	// locked is true once the default shard's lock is held and base is read under it.
 	locked bool
 
@@ -209,12 +211,35 @@ func (t *Tx) open(ctx context.Context, shard string) (*part, error) {
 	if err != nil {
 		return nil, onShard(err, shard)
 	}
-	p.conn, p.release = conn, release
+	if t.group != 0 && group(conn, t.group) {
+		// It is a conversation like any other again when it is given back.
+		p.release = func(broken bool) { group(conn, 0); release(broken) }
+	} else {
+		p.release = release
+	}
+	p.conn = conn
 	t.parts = append(t.parts, p)
 	if err := t.step("open", shard); err != nil {
 		return nil, err
 	}
 	return p, t.prelude(ctx, p, true)
+}
+
+// groups numbers the schema changes of this process, apart from its transactions over several shards.
+var groups atomic.Uint64
+
+// group says which transaction over several shards a conversation takes part in, if its engine looks for rings among them: see
+// engine.Grouped. It reports whether that is so.
+func group(conn engine.Conn, id uint64) bool {
+	switch c := conn.(type) {
+	case engine.Grouped:
+		c.SetGroup(id)
+	case interface{ Group(id uint64) }: // a pool's
+		c.Group(id)
+	default:
+		return false
+	}
+	return true
 }
 
 // prelude begins the transaction and brings the session's settings into it.

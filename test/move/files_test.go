@@ -325,3 +325,40 @@ func TestTransfersBetweenTheFiles(t *testing.T) {
 	t.Logf("%d transfers, %d kinds, %d rings", transfers.Load(), kinds.Load(), rings.Load())
 	c.clean()
 }
+
+// TestSchemaChangeBetweenTheFiles: a schema change has one file and waits for the other, whose writer then wants the first. That
+// one is told at once that nobody could go on.
+func TestSchemaChangeBetweenTheFiles(t *testing.T) {
+	c := startAs(t, "", "sqlite", "sqlite")
+	c.exec(`SELECT cleave.create_keyspace('two', 'hash', 'bigint', ranges => 2, shards => ARRAY['s0', 's1'])`,
+		`CREATE TABLE account (tenant bigint NOT NULL, id int NOT NULL, note text, PRIMARY KEY (tenant, id)) WITH (cleave.shard_key = 'tenant', cleave.keyspace = 'two')`,
+		`INSERT INTO account (tenant, id) SELECT n, 1 FROM generate_series(1, 50) AS n`)
+	ctx := context.Background()
+	there, part := c.onShard("s0", `SELECT min(tenant) FROM account`), c.onShard("s1", `SELECT min(tenant) FROM account`)
+	writer, changes := c.begun(part), c.connect()
+	changed := make(chan error, 1)
+	go func() {
+		_, err := changes.Exec(ctx, `ALTER TABLE account ADD more int`)
+		changed <- err
+	}()
+	probe := c.connect()
+	for end := time.Now().Add(patience); ; {
+		_, err := probe.Exec(ctx, `BEGIN; SET LOCAL lock_timeout = '1ms'; `+update(there)+`; COMMIT`)
+		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "55P03" {
+			break
+		}
+		if _, back := probe.Exec(ctx, `ROLLBACK`); back != nil || time.Now().After(end) {
+			t.Fatalf("the schema change does not take the first file: %v, %v", err, back)
+		}
+	}
+	_, err := writer.Exec(ctx, update(there))
+	if pg := (*pgconn.PgError)(nil); !errors.As(err, &pg) || pg.Code != "40P01" {
+		t.Errorf("who closed the ring was told: %v", err)
+	}
+	if _, err := writer.Exec(ctx, `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-changed; err != nil {
+		t.Errorf("the schema change: %v", err)
+	}
+}
