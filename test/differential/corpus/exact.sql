@@ -52,6 +52,10 @@ SELECT k FROM timed WHERE a = 'now' AND d IN ('today', '2020-01-01') AND a BETWE
 SELECT count(*) FROM timed WHERE k = 3 AND a = 'now';
 ROLLBACK;
 -- end
+-- params: 1 | 2 | 3 | now
+-- types: 20 20 20 1184
+INSERT INTO timed (k, a) VALUES ($1, $4), ($2, $4), ($3, $4);
+SELECT count(DISTINCT a) FROM timed;
 DROP TABLE timed;
 
 -- literals of rows that move; statements without rows
