@@ -73,7 +73,7 @@ type MovePlan struct {
 	Stay, Take Template
 	Tuples     int
 	Columns    []*shardmap.Column
-	// Put inserts relation 0, which has Columns.
+	// Put inserts the relation after those of the reads, which has Columns.
 	Put Template
 	// Joined: RETURNING names other tables, so that rows that leave have no answer.
 	Joined bool
