@@ -251,6 +251,15 @@ func TestReferenceTables(t *testing.T) {
 		t.Errorf("%d rows of the join", n)
 	}
 	exec(t, conn, "DROP TABLE prices")
+	// Copies in another order, of which LIMIT takes other rows.
+	cl.direct(t, 1, "CREATE INDEX down ON rates (id DESC); CLUSTER rates USING down; DROP INDEX down")
+	wantCode(t, conn, "0A000", "DELETE FROM rates WHERE id = (SELECT o.id FROM rates o WHERE o.id % 2 = rates.id % 2 LIMIT 1)")
+	exec(t, conn, "DELETE FROM rates WHERE id = (SELECT o.id FROM rates o WHERE o.id % 2 = rates.id % 2 ORDER BY o.id LIMIT 1)")
+	for i := range cl.shards {
+		if got := cl.direct(t, i, "SELECT string_agg(id::text, ' ' ORDER BY id) FROM rates WHERE id < 5"); got != "3 4" {
+			t.Errorf("shard %d has other rows: %s", i, got)
+		}
+	}
 	exec(t, conn, "TRUNCATE rates")
 	if n := one[int64](t, conn, "SELECT count(*) FROM rates"); n != 0 {
 		t.Errorf("%d rows after TRUNCATE", n)

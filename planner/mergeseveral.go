@@ -59,6 +59,9 @@ func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
 	if !a.linked(t, src) {
 		return nil, "ON does not join the shard keys"
 	}
+	if usesShardState(v) || a.answersOnce(v.ProtoReflect()) {
+		return nil, "it has a subquery, or a function, of which each shard would have an answer of its own"
+	}
 	for _, u := range a.second.uses {
 		if u != t && u != src && !u.everywhere() && !a.linked(u, src) && !a.linked(u, t) {
 			return nil, "it reads " + quoteName(u.rel.schema, u.rel.name)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/internal/sqlguard"
@@ -72,7 +73,7 @@ type MovePlan struct {
 	Stay, Take Template
 	Tuples     int
 	Columns    []*shardmap.Column
-	// Put inserts relation 0, which has Columns.
+	// Put inserts the relation after those of the reads, which has Columns.
 	Put Template
 	// Joined: RETURNING names other tables, so that rows that leave have no answer.
 	Joined bool
@@ -177,12 +178,16 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 	if ins == nil && a.isVolatile(n) {
 		refuse("a volatile function in a statement that changes the reference table "+quoteName(t.Schema, t.Name)+" could give another value on each shard", "compute the value first and pass it as a parameter")
 	}
-	if n.GetDeleteStmt() != nil {
+	del := n.GetDeleteStmt()
+	if del != nil && !leavesOpen(n) {
 		return // which rows go is certain, and the tags are compared
 	}
 	rv := n.GetUpdateStmt().GetRelation()
-	if ins != nil {
+	switch {
+	case ins != nil:
 		rv = ins.Relation
+	case del != nil:
+		rv = del.Relation
 	}
 	name := rv.Relname
 	if rv.Alias != nil {
@@ -208,6 +213,22 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 		w.OnConflictClause = a.overwrite(c, t, m.Reference.Columns)
 	}
 	m.Reference.Replay = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
+}
+
+// leavesOpen reports whether a subquery for each row takes some rows of several, which
+// may be others on each copy.
+func leavesOpen(n *pg.Node) bool {
+	found := false
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.SelectStmt:
+			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil
+		case *pg.FuncCall:
+			found = found || v.Over != nil
+		}
+		return !found
+	})
+	return found
 }
 
 // overwrite is the conflict clause that makes a row what it became on the first shard.

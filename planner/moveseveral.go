@@ -82,7 +82,7 @@ func (a *analyzer) planMove(m *ModifyPlan, up *pg.UpdateStmt, u *use) {
 	}
 	take := &pg.DeleteStmt{Relation: up.Relation, UsingClause: up.FromClause, WhereClause: cond, WithClause: up.WithClause}
 	put := &pg.InsertStmt{Relation: up.Relation, Override: pg.OverridingKind_OVERRIDING_SYSTEM_VALUE, ReturningList: up.ReturningList,
-		SelectStmt: selectNode(allOf(relationName(0), ""))}
+		SelectStmt: selectNode(allOf(relationName(len(m.Reads)), ""))}
 	for i := range t.Columns {
 		c := &t.Columns[i]
 		val := set[c.Name]

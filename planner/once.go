@@ -46,6 +46,17 @@ func (a *analyzer) perRun(s *pg.SelectStmt, witnesses ...*use) bool {
 	return found
 }
 
+// answersOnce reports whether a statement has a subquery as perRun means it.
+func (a *analyzer) answersOnce(m protoreflect.Message) bool {
+	found := false
+	descend(m, func(m protoreflect.Message) bool {
+		s, is := m.Interface().(*pg.SelectStmt)
+		found = found || is && (a.isVolatile(s) || a.loose(s))
+		return !is && !found
+	})
+	return found
+}
+
 // loose reports whether a query that stands for itself leaves open which rows of a
 // table it takes, or in what order it counts them.
 func (a *analyzer) loose(s *pg.SelectStmt) bool {

@@ -408,6 +408,7 @@ func (a *analyzer) selectQuery(s *pg.SelectStmt, parent *scope) *query {
 	}
 	if len(s.LockingClause) > 0 {
 		a.locks = true
+		a.noteLocked(s, sc)
 	}
 	if s.Op != pg.SetOperation_SETOP_NONE {
 		l := a.selectQuery(s.Larg, sc)

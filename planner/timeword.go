@@ -22,8 +22,8 @@ const (
 	oidTimetz = 1266
 )
 
-// isTimeWord reports whether a text is one of the words alone.
-func isTimeWord(s string) bool {
+// TimeWord reports whether a text is one of the words alone, in any case, with blanks around it.
+func TimeWord(s string) bool {
 	if len(s) < 3 || len(s) > 64 {
 		return false
 	}
@@ -38,7 +38,7 @@ func isTimeWord(s string) bool {
 // is one of the words; else n.
 func timed(n *pg.Node, oid uint32) *pg.Node {
 	typ := wordTypes[oid]
-	if s := n.GetAConst().GetSval(); typ == "" || s == nil || !isTimeWord(s.Sval) {
+	if s := n.GetAConst().GetSval(); typ == "" || s == nil || !TimeWord(s.Sval) {
 		return n
 	}
 	cast := castNode(n, typ, nil)
@@ -53,7 +53,7 @@ func hasTimeWord(m proto.Message) bool {
 	found := false
 	inspect(m, func(m proto.Message) bool {
 		if c, ok := m.(*pg.A_Const); ok && c.GetSval() != nil {
-			found = found || isTimeWord(c.GetSval().Sval)
+			found = found || TimeWord(c.GetSval().Sval)
 		}
 		return !found
 	})
@@ -66,7 +66,7 @@ func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
 	if a.second == nil {
 		return
 	}
-	word := func(n *pg.Node) bool { s := n.GetAConst().GetSval(); return s != nil && isTimeWord(s.Sval) }
+	word := func(n *pg.Node) bool { s := n.GetAConst().GetSval(); return s != nil && TimeWord(s.Sval) }
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
 		switch operator(e) {

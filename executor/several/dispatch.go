@@ -15,6 +15,9 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	if k := e.st.Cursor; k != nil && k.Op != "declare" {
 		return c.startCursor(ctx, e)
 	}
+	if err := c.timeWords(ctx, e); err != nil {
+		return nil, err
+	}
 	switch st := e.st; st.Kind {
 	case planner.OneShard:
 		r, err := st.Route(snap, e.args)

@@ -148,7 +148,10 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		}
 		streams, err = m.sendAll(to, func(p *part) (request, bool) {
 			q := m.base.clone()
-			q.text = v.Put.Join(func(int) string {
+			q.text = v.Put.Join(func(n int) string {
+				if n < len(m.sets) {
+					return m.sets[n].relation(&q)
+				}
 				return unnested(&q, arriving[p.shard], len(v.Columns), columnsOf(v.Columns, fields, types))
 			})
 			q.only(q.text)

@@ -35,6 +35,24 @@ SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id RIGHT JOIN
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders o LEFT JOIN items i ON i.tenant_id = o.tenant_id RIGHT JOIN orders p ON p.tenant_id = i.tenant_id
 -- Reference tables are joined freely, but not on the preserved side alone.
+SELECT o.id, (SELECT random()) FROM orders o;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
+-->   shard text: SELECT o.id, (SELECT random()) FROM cleave_rel_1 o
+-->   why: its rows cannot be combined as they come from the shards
+SELECT o.id, s.label FROM orders o, (SELECT label FROM small LIMIT 1) s;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
+-->   relation cleave_rel_2: any shard: SELECT t.label FROM public.small t
+-->   shard text: SELECT o.id, s.label FROM cleave_rel_1 o, (SELECT label FROM cleave_rel_2 small LIMIT 1) s
+-->   why: its rows cannot be combined as they come from the shards
+SELECT o.id, (SELECT label FROM small s WHERE s.id = o.id LIMIT 1), random() FROM orders o;
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.id, (SELECT label FROM small s WHERE s.id = o.id LIMIT 1), random() FROM orders o
 SELECT o.id, s.label FROM orders o JOIN small s ON s.id = o.id;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
@@ -284,6 +302,14 @@ SELECT * FROM orders WHERE qty > 3 FOR UPDATE;
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders WHERE qty > 3 FOR UPDATE
+SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR UPDATE;
+--> refused 0A000: rows of the reference table small would be locked on one shard only, where others do not meet the lock
+-->   hint: lock the rows of the sharded table alone (FOR UPDATE OF ...), or those of small in a statement of its own
+SELECT o.id FROM orders o, (SELECT id FROM small) s WHERE s.id = o.id FOR SHARE;
+--> refused 0A000: rows of the reference table small would be locked on one shard only, where others do not meet the lock
+-->   hint: lock the rows of the sharded table alone (FOR UPDATE OF ...), or those of small in a statement of its own
+SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR UPDATE OF o;
+--> one shard shard-0, key (5) [SELECT, rows]
 SELECT * FROM orders ORDER BY id LIMIT 1 FOR UPDATE;
 --> refused 0A000: SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns
 -->   hint: add the shard key to the WHERE clause, or leave out LIMIT

@@ -33,6 +33,8 @@ BEGIN;
 INSERT INTO orders (tenant_id, id, note) SELECT tenant_id, id + 100, (SELECT random()::text) FROM items;
 UPDATE orders SET status = (SELECT random()::text);
 SELECT count(DISTINCT note), count(DISTINCT status) FROM orders WHERE id > 100;
+MERGE INTO orders o USING items i ON o.tenant_id = i.tenant_id AND o.id = i.id + 100 WHEN MATCHED THEN UPDATE SET note = (SELECT clock_timestamp()::text);
+SELECT count(DISTINCT note) FROM orders WHERE id > 100;
 ROLLBACK;
 -- end
 
@@ -52,6 +54,10 @@ SELECT k FROM timed WHERE a = 'now' AND d IN ('today', '2020-01-01') AND a BETWE
 SELECT count(*) FROM timed WHERE k = 3 AND a = 'now';
 ROLLBACK;
 -- end
+-- params: 1 | 2 | 3 | now
+-- types: 20 20 20 1184
+INSERT INTO timed (k, a) VALUES ($1, $4), ($2, $4), ($3, $4);
+SELECT count(DISTINCT a) FROM timed;
 DROP TABLE timed;
 
 -- literals of rows that move; statements without rows
@@ -59,6 +65,8 @@ CREATE TABLE bits (k bigint PRIMARY KEY, b bit(3), v varbit(2), nm name) WITH (c
 INSERT INTO bits VALUES (1, '000', '1', 'B'), (2, '001', '0', 'a'), (3, '010', '', 'c'), (4, NULL, NULL, 'A');
 UPDATE bits SET k = k + 20, b = '101', v = '11' RETURNING *;
 UPDATE bits SET k = k + 20, b = '1011';
+UPDATE bits SET k = k + 20 WHERE k > 22 RETURNING k, (SELECT count(*) FROM orders), (SELECT max(id) FROM countries);
+INSERT INTO bits (k) SELECT tenant_id + 60 FROM items ORDER BY 1 LIMIT 1 RETURNING k, (SELECT count(*) FROM countries);
 INSERT INTO bits (k, b) SELECT k + 40, '110' FROM bits ORDER BY k LIMIT 2;
 CREATE COLLATION by_de (provider = icu, locale = 'de');
 SELECT k FROM bits ORDER BY nm COLLATE by_de, k;
