@@ -313,7 +313,7 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 			items := n.GetList().GetItems()
 			if len(items) == 2 {
 				if ops := strs(items[1].GetList().GetItems()); len(ops) > 0 && ops[len(ops)-1] == "=" {
-					cols = append(cols, items[0].GetIndexElem().GetName())
+					cols = append(cols, indexed(items[0].GetIndexElem()))
 				}
 				a.expressions([]*pg.Node{items[0].GetIndexElem().GetExpr()})
 			}
@@ -572,6 +572,16 @@ func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
 	st.DDL.Create = &CreateTable{TableName: name, Kind: kind}
 }
 
+// indexed is the column that an element of an index compares as the shard key is
+// compared, by its bytes; "" if there may be none. A collation of its own may find keys
+// equal that are on different shards.
+func indexed(e *pg.IndexElem) string {
+	if c := strs(e.GetCollation()); len(c) > 0 && c[len(c)-1] != "C" && c[len(c)-1] != "POSIX" && c[len(c)-1] != "default" {
+		return ""
+	}
+	return e.GetName()
+}
+
 func (a *analyzer) createIndex(x *pg.IndexStmt) {
 	st := a.st
 	known, names := a.targets([]*pg.RangeVar{x.Relation})
@@ -584,7 +594,7 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 	if x.Unique && len(known) == 1 && known[0].Kind == shardmap.Sharded {
 		var cols []string
 		for _, n := range x.IndexParams {
-			cols = append(cols, n.GetIndexElem().GetName())
+			cols = append(cols, indexed(n.GetIndexElem()))
 		}
 		d := &declaration{a: a, name: names[0], kind: shardmap.Sharded, key: known[0].ShardKey}
 		d.unique(cols, "UNIQUE INDEX")

@@ -58,7 +58,7 @@ func (a *analyzer) answersOnce(m protoreflect.Message) bool {
 }
 
 // loose reports whether a query that stands for itself leaves open which rows of a
-// table it takes, or in what order it counts them.
+// table it takes, or in what order it counts or adds them.
 func (a *analyzer) loose(s *pg.SelectStmt) bool {
 	open, tables := false, false
 	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
@@ -66,8 +66,8 @@ func (a *analyzer) loose(s *pg.SelectStmt) bool {
 		case *pg.SelectStmt:
 			open = open || v.LimitCount != nil || v.LimitOffset != nil || len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil
 		case *pg.FuncCall:
-			open = open || v.Over != nil
-		case *pg.RangeTableSample:
+			open = open || v.Over != nil || a.byOrder(v, s)
+		case *pg.RangeTableSample, *pg.JsonArrayAgg, *pg.JsonObjectAgg:
 			open = true
 		case *pg.RangeVar:
 			tables = true
@@ -75,4 +75,24 @@ func (a *analyzer) loose(s *pg.SelectStmt) bool {
 		return true
 	})
 	return open && tables && !a.correlated(s)
+}
+
+// byOrder reports whether an aggregate call depends on the order of its rows, which no
+// ORDER BY in it says: a list, or a sum of what may be floating-point numbers.
+func (a *analyzer) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
+	if len(f.AggOrder) > 0 || !a.isAggregate(f) {
+		return false
+	}
+	switch callName(f) {
+	case "count", "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "mode", "rank", "dense_rank", "percentile_disc":
+		return false
+	case "sum", "avg", "variance", "var_pop", "var_samp", "stddev", "stddev_pop", "stddev_samp":
+		if q := a.second.queries[s]; q != nil && len(f.Args) == 1 {
+			switch a.typeOf(f.Args[0], q.sc) {
+			case oidInt2, oidInt4, oidInt8, oidNumeric, oidInterval, oidMoney:
+				return false
+			}
+		}
+	}
+	return true
 }

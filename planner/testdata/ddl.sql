@@ -322,6 +322,11 @@ CREATE INDEX CONCURRENTLY i ON orders (lower(note)) WHERE id > 0;
 CREATE INDEX i ON orders (myfunction(note));
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
 -->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+CREATE UNIQUE INDEX ON orders (tenant_id COLLATE ci, id);
+--> refused 0A000: UNIQUE INDEX ((expression), id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
+-->   hint: add tenant_id to it
+CREATE UNIQUE INDEX ON orders (tenant_id COLLATE "C", id);
+--> schema change create index, all shards, alters [{public orders}] [CREATE INDEX]
 CREATE UNIQUE INDEX ON orders (id);
 --> refused 0A000: UNIQUE INDEX (id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
 -->   hint: add tenant_id to it

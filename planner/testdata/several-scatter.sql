@@ -41,6 +41,18 @@ SELECT o.id, (SELECT random()) FROM orders o;
 -->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
 -->   shard text: SELECT o.id, (SELECT random()) FROM cleave_rel_1 o
 -->   why: its rows cannot be combined as they come from the shards
+SELECT o.id FROM orders o WHERE o.qty < (SELECT array_length(array_agg(id), 1) FROM small);
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id, t.qty FROM public.orders t
+-->   relation cleave_rel_2: any shard: SELECT t.id FROM public.small t
+-->   shard text: SELECT o.id FROM cleave_rel_1 o WHERE o.qty < (SELECT array_length(array_agg(id), 1) FROM cleave_rel_2 small)
+-->   why: its rows cannot be combined as they come from the shards
+SELECT o.id FROM orders o WHERE o.qty < (SELECT avg(id) FROM small);
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.id FROM orders o WHERE o.qty < (SELECT avg(id) FROM small)
 SELECT o.id, s.label FROM orders o, (SELECT label FROM small LIMIT 1) s;
 --> several shards [SELECT, read only, rows]
 -->   operation: gather
