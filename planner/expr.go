@@ -134,6 +134,19 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		if v.SqlvalueFunction.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {
 			a.preferDefault = true // as current_database()
 		}
+	case *pg.Node_CoalesceExpr:
+		a.commonWords(w.sc, pointers(v.CoalesceExpr.Args)...)
+		a.walkList(v.CoalesceExpr.Args, w)
+	case *pg.Node_MinMaxExpr:
+		a.commonWords(w.sc, pointers(v.MinMaxExpr.Args)...)
+		a.walkList(v.MinMaxExpr.Args, w)
+	case *pg.Node_CaseExpr:
+		results := []**pg.Node{&v.CaseExpr.Defresult}
+		for _, arg := range v.CaseExpr.Args {
+			results = append(results, &arg.GetCaseWhen().Result)
+		}
+		a.commonWords(w.sc, results...)
+		a.walkChildren(n, w)
 	case *pg.Node_CurrentOfExpr:
 		refuse("WHERE CURRENT OF is not supported", "name the row by its key")
 	default:

@@ -374,9 +374,9 @@ func (r *restriction) statement(n *pg.Node) {
 				v.SourceRelation = r.subquery(s)
 			}
 			if t := r.tables[v.Relation]; t != nil {
-				// Only these clauses see rows of the target that no row of the source has.
+				// In the clauses, not in ON: there it could be what a full join does not take.
 				for _, w := range v.MergeWhenClauses {
-					if c := w.GetMergeWhenClause(); c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE {
+					if c := w.GetMergeWhenClause(); c.MatchKind != pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_TARGET {
 						r.tables[v.Relation] = t
 						c.Condition = both(c.Condition, r.visible(v.Relation, false))
 					}

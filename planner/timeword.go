@@ -68,7 +68,7 @@ func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
 	}
 	word := func(n *pg.Node) bool { s := n.GetAConst().GetSval(); return s != nil && TimeWord(s.Sval) }
 	switch e.Kind {
-	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
+	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_NULLIF:
 		switch operator(e) {
 		case "=", "<>", "!=", "<", ">", "<=", ">=":
 		default:
@@ -88,6 +88,37 @@ func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
 			}
 		}
 	}
+}
+
+// commonWords makes casts of the words beside which there are times in what gives one of several
+// values: COALESCE(at, 'now').
+func (a *analyzer) commonWords(sc *scope, of ...**pg.Node) {
+	if a.second == nil {
+		return
+	}
+	var all []*pg.Node
+	found := false
+	for _, n := range of {
+		s := (*n).GetAConst().GetSval()
+		found = found || s != nil && TimeWord(s.Sval)
+		all = append(all, *n)
+	}
+	if !found {
+		return
+	}
+	oid := a.commonType(all, sc)
+	for _, n := range of {
+		*n = timed(*n, oid)
+	}
+}
+
+// pointers are the places of a list's nodes.
+func pointers(list []*pg.Node) []**pg.Node {
+	out := make([]**pg.Node, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
 }
 
 // storedWords makes casts of the words that are assigned to columns of times.

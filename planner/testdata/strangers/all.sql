@@ -234,12 +234,21 @@ INSERT INTO people SELECT note, note FROM orders;
 -->   source: several shards (scatter): SELECT note, note FROM orders
 -->   shard text: INSERT INTO people (name, nick) SELECT * FROM <relation 0> cleave_rel_0_
 -->   why: the rows have different shard keys
+MERGE INTO orders o USING (VALUES (3, 1)) v(t, i) ON o.tenant_id % 7 = v.t AND o.id = v.i WHEN MATCHED AND o.qty > 2 THEN DELETE WHEN MATCHED THEN UPDATE SET qty = v.t;
+--> several shards [MERGE]
+-->   operation: modify
+-->   read 0: any shard: SELECT * FROM (VALUES (3, 1)) v(t, i)
+-->   shard text: MERGE INTO orders o USING <relation 0> v ON (o.tenant_id % 7) = v.t AND o.id = v.i WHEN MATCHED AND o.qty > 2 THEN DELETE WHEN MATCHED THEN UPDATE SET qty = v.t
+-->   on shard-0: MERGE INTO orders o USING cleave_rel_0 v ON (o.tenant_id % 7) = v.t AND o.id = v.i WHEN MATCHED AND o.qty > 2 AND NOT (pg_catalog.hashint8extended(("o"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint) THEN DELETE WHEN MATCHED AND NOT (pg_catalog.hashint8extended(("o"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint) THEN UPDATE SET qty = v.t
+-->   on shard-1: MERGE INTO orders o USING cleave_rel_0 v ON (o.tenant_id % 7) = v.t AND o.id = v.i WHEN MATCHED AND o.qty > 2 AND NOT (pg_catalog.hashint8extended(("o"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint) THEN DELETE WHEN MATCHED AND NOT (pg_catalog.hashint8extended(("o"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint) THEN UPDATE SET qty = v.t
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
 MERGE INTO items AS t USING orders AS s ON t.tenant_id = s.tenant_id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.tenant_id, s.id);
 --> several shards [MERGE]
 -->   operation: modify
 -->   shard text: MERGE INTO items t USING orders s ON t.tenant_id = s.tenant_id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.tenant_id, s.id)
--->   on shard-0: MERGE INTO items t USING (SELECT * FROM orders t WHERE NOT (pg_catalog.hashint8extended(("t"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint)) s ON t.tenant_id = s.tenant_id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.tenant_id, s.id)
--->   on shard-1: MERGE INTO items t USING (SELECT * FROM orders t WHERE NOT (pg_catalog.hashint8extended(("t"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint)) s ON t.tenant_id = s.tenant_id WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.tenant_id, s.id)
+-->   on shard-0: MERGE INTO items t USING (SELECT * FROM orders t WHERE NOT (pg_catalog.hashint8extended(("t"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint)) s ON t.tenant_id = s.tenant_id WHEN MATCHED AND NOT (pg_catalog.hashint8extended(("t"."tenant_id"), '0'::bigint) >= '6148914691236517205'::bigint) THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.tenant_id, s.id)
+-->   on shard-1: MERGE INTO items t USING (SELECT * FROM orders t WHERE NOT (pg_catalog.hashint8extended(("t"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint)) s ON t.tenant_id = s.tenant_id WHEN MATCHED AND NOT (pg_catalog.hashint8extended(("t"."tenant_id"), '0'::bigint) < '-6148914691236517206'::bigint) THEN DELETE WHEN NOT MATCHED THEN INSERT (tenant_id, id) VALUES (s.tenant_id, s.id)
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of several shards change
 UPDATE notes SET body = 'x' WHERE id IN (SELECT id FROM orders);

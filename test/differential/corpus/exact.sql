@@ -50,6 +50,8 @@ UPDATE timed SET ts = 'now', d = 'today';
 UPDATE timed SET (a, t) = ('now', t) WHERE k IN (1, 2);
 INSERT INTO timed (k) VALUES (1), (2), (3) ON CONFLICT (k) DO UPDATE SET a = 'now', ts = 'now'::timestamp;
 SELECT count(DISTINCT a), count(DISTINCT ts), count(DISTINCT d), count(*) FILTER (WHERE t = 'now'), bool_and(a = now()), bool_and(a = 'now'), bool_and(ts <= 'now') FROM timed;
+UPDATE timed SET a = COALESCE(NULLIF(a, 'now'), 'now'), ts = GREATEST('now', ts), d = CASE WHEN k > 3 THEN 'today' ELSE d END;
+SELECT count(DISTINCT a), count(DISTINCT ts), count(DISTINCT d), bool_and(a = now()), bool_and(COALESCE(a, 'now') = now()) FROM timed;
 SELECT k FROM timed WHERE a = 'now' AND d IN ('today', '2020-01-01') AND a BETWEEN 'yesterday' AND 'tomorrow' ORDER BY k;
 SELECT count(*) FROM timed WHERE k = 3 AND a = 'now';
 ROLLBACK;
