@@ -217,7 +217,8 @@ type ChangeSink interface {
 	// Change is called for each change between two Commits.
 	Change(ctx context.Context, c *Change) error
 	// Commit ends a transaction: everything up to at was given. Without a change
-	// before it, it says that the stream has come that far.
+	// before it, it says that the stream has come that far; an Applier then has committed
+	// all changes when it returns.
 	Commit(ctx context.Context, at Position) error
 }
 

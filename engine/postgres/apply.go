@@ -259,7 +259,8 @@ func (a *applier) Change(ctx context.Context, c *engine.Change) error {
 
 const opApply = "apply changes"
 
-// Commit ends a transaction. Several are committed together.
+// Commit ends a transaction. Several are committed together, and the answer to COMMIT is not waited for but
+// where nothing was changed.
 func (a *applier) Commit(ctx context.Context, at engine.Position) error {
 	a.use.Lock()
 	defer a.use.Unlock()
@@ -272,10 +273,12 @@ func (a *applier) Commit(ctx context.Context, at engine.Position) error {
 	case !a.open:
 		a.idle = true
 		if time.Since(a.wrote) < applyIdle {
-			return nil
+			return a.settled(ctx)
 		}
-		return a.commitIn(ctx)
-	case nothing || a.changes >= applyChanges:
+		return cmp.Or(a.commitIn(ctx), a.settled(ctx))
+	case nothing:
+		return cmp.Or(a.commitIn(ctx), a.settled(ctx))
+	case a.changes >= applyChanges:
 		return a.commitIn(ctx)
 	case first && a.timer == nil:
 		a.timer = time.AfterFunc(applyAfter, a.overdue)
@@ -287,6 +290,13 @@ func (a *applier) commitIn(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, a.c.Sever)
 	defer stop()
 	return a.v.failed(ctx, opApply, a.commit())
+}
+
+// settled waits for the answer to COMMIT. Nothing else is under way.
+func (a *applier) settled(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, a.c.Sever)
+	defer stop()
+	return a.v.failed(ctx, opApply, a.answered())
 }
 
 // overdue is the timer's: it commits, unless a transaction is in the middle.

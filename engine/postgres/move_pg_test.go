@@ -570,3 +570,32 @@ func TestSumsInPieces(t *testing.T) {
 		t.Errorf("the pace's error became %v", err)
 	}
 }
+
+// TestIdleCommitSettles: what a Commit without changes says has been reached is committed, even if COMMIT
+// takes its time: the way back begins behind it, and others read it.
+func TestIdleCommitSettles(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, []string{"t"}, "CREATE TABLE t (k bigint PRIMARY KEY, v text)")
+	for _, sql := range []string{
+		"CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END'",
+		"CREATE CONSTRAINT TRIGGER linger AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION linger()",
+		"ALTER TABLE t ENABLE ALWAYS TRIGGER linger",
+	} {
+		pgtest.Ask(t, p.urls[1], sql)
+	}
+	p.must(p.dst.SetApplied(t.Context(), pairID, "0/1"))
+	a, err := p.dst.Apply(t.Context(), pairID, p.set)
+	p.must(err)
+	defer a.Close()
+	for i, key := range []string{"100", "101"} {
+		p.must(a.Change(t.Context(), &engine.Change{Op: engine.ChangeInsert, New: []engine.Text{{String: key}, {String: "x"}}}))
+		p.must(a.Commit(t.Context(), engine.Position(fmt.Sprintf("0/%d", 2*i+2))))
+		if i == 1 { // the timer's COMMIT is on its way
+			time.Sleep(250 * time.Millisecond)
+		}
+		p.must(a.Commit(t.Context(), engine.Position(fmt.Sprintf("0/%d", 2*i+3))))
+		if n := pgtest.Ask(t, p.urls[1], "SELECT count(*) FROM t"); n != fmt.Sprint(i+1) {
+			t.Errorf("%s rows are there after the %dth COMMIT", n, i+1)
+		}
+	}
+}
