@@ -86,6 +86,9 @@ func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 		a.virtual = name
 	case r.catalog:
 		a.catalog = name
+		if r.schema == "pg_catalog" {
+			refuseShared(r.name)
+		}
 		a.catalogRefs = append(a.catalogRefs, catalogRef{rel: v, name: r.schema + "." + r.name})
 	case r.table == nil:
 		if a.st.DDL == nil && a.clusterSequence(v) != nil {

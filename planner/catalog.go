@@ -34,6 +34,19 @@ var catalogFilters = map[string]string{
 	"information_schema.triggers":          "trigger_name NOT IN ('~cleave_guard', '~cleave_guard_truncate')",
 }
 
+// sharedState are the relations, and the functions behind them, that show what is prepared and open in the
+// shard's conversation, by other names than the client's, and with what other clients left there.
+var sharedState = map[string]string{
+	"pg_prepared_statements": "the statements", "pg_prepared_statement": "the statements",
+	"pg_cursors": "the cursors", "pg_cursor": "the cursors",
+}
+
+func refuseShared(name string) {
+	if what := sharedState[name]; what != "" {
+		refuse(name+" shows "+what+" of a shard's conversation, which sessions share", "SELECT * FROM cleave.sessions shows what sessions do")
+	}
+}
+
 // dependRows are those of pg_depend, and one for each default that takes its values
 // from a sequence of the cluster: pg_dump writes the sequence first then.
 const dependRows = `SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype FROM pg_catalog.pg_depend UNION ALL ` +

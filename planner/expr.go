@@ -302,6 +302,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":
+			refuseShared(name)
 		case "information_schema":
 			a.preferDefault = true
 			return
@@ -318,6 +319,8 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	kind := a.kindOf(f)
 	if kind == "" {
 		a.userCode("function " + name + "()")
+	} else if len(names) == 1 {
+		refuseShared(name)
 	}
 	a.volatile = a.volatile || strings.HasPrefix(kind, "v")
 	if f.Over != nil {

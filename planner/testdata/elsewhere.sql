@@ -13,6 +13,15 @@ SELECT * FROM notes;
 --> default shard [SELECT, read only, rows]
 SELECT * FROM nosuch;
 --> default shard [SELECT, read only, rows]
+SELECT name FROM pg_prepared_statements;
+--> refused 0A000: pg_prepared_statements shows the statements of a shard's conversation, which sessions share
+-->   hint: SELECT * FROM cleave.sessions shows what sessions do
+SELECT * FROM pg_catalog.pg_cursors c;
+--> refused 0A000: pg_cursors shows the cursors of a shard's conversation, which sessions share
+-->   hint: SELECT * FROM cleave.sessions shows what sessions do
+SELECT count(*) FROM pg_prepared_statement();
+--> refused 0A000: pg_prepared_statement shows the statements of a shard's conversation, which sessions share
+-->   hint: SELECT * FROM cleave.sessions shows what sessions do
 SELECT * FROM pg_class;
 --> default shard [SELECT, read only, rows]
 -->   text: SELECT * FROM (SELECT * FROM pg_catalog.pg_class WHERE relnamespace IS DISTINCT FROM (SELECT cleave_n.oid FROM pg_catalog.pg_namespace AS cleave_n WHERE cleave_n.nspname = 'cleave_internal')) AS pg_class
