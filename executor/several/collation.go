@@ -53,7 +53,7 @@ func (k *keys) rounded(fields []wire.Field, formats []int16) bool {
 	for _, o := range k.order {
 		switch fields[o.at].TypeOID {
 		case pgFloat4, pgFloat8:
-			if formatOf(formats, o.at) == 0 {
+			if wire.FormatAt(formats, o.at) == 0 {
 				return true
 			}
 		}

@@ -181,7 +181,7 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 			k.e.results = want
 		}
 		for i := range k.desc.fields {
-			if formatOf(want, i) != formatOf(k.e.results, i) {
+			if wire.FormatAt(want, i) != wire.FormatAt(k.e.results, i) {
 				return nil, sqlstate.Refuse("a cursor over several shards gives all its rows in the formats of the first FETCH", "read it with FETCH of one kind, or make FETCH the first statement after DECLARE")
 			}
 		}

@@ -179,20 +179,9 @@ func (d *description) formatted(dst []byte, results []int16) []byte {
 	}
 	fields := append([]wire.Field(nil), d.fields...)
 	for i := range fields {
-		fields[i].Format = formatOf(results, i)
+		fields[i].Format = wire.FormatAt(results, i)
 	}
 	return wire.AppendRowDescription(dst, fields)
-}
-
-// formatOf is the format code of column (or parameter) i.
-func formatOf(codes []int16, i int) int16 {
-	switch {
-	case len(codes) == 1:
-		return codes[0]
-	case i < len(codes):
-		return codes[i]
-	}
-	return 0
 }
 
 // sameColumns reports whether two RowDescriptions have the same types.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/cleavedb/cleave/internal/wire"
 )
 
 const oidTimestamptz = 1184
@@ -37,7 +39,7 @@ func (e *execution) inputs() inputs {
 	in := inputs{oids: append([]uint32(nil), e.desc.params...)}
 	for i, v := range e.args.Values {
 		in.values = append(in.values, v)
-		in.formats = append(in.formats, formatOf(e.args.Formats, i))
+		in.formats = append(in.formats, wire.FormatAt(e.args.Formats, i))
 	}
 	for len(in.oids) < len(in.values) {
 		in.oids = append(in.oids, 0)

@@ -83,7 +83,7 @@ func (c *Conn) startSorted(ctx context.Context, e *execution, columns int) (job,
 func hiddenFormats(results []int16, visible, hidden int) []int16 {
 	out := make([]int16, visible+hidden)
 	for i := range visible {
-		out[i] = formatOf(results, i)
+		out[i] = wire.FormatAt(results, i)
 	}
 	for i := range hidden {
 		out[visible+i] = 1
@@ -118,7 +118,7 @@ func countOf(n *planner.Count, e *execution, code sqlstate.Code, what string) (i
 			}
 		}
 		var err error
-		if v, err = intOf(raw, formatOf(e.args.Formats, n.Param-1)); err != nil {
+		if v, err = intOf(raw, wire.FormatAt(e.args.Formats, n.Param-1)); err != nil {
 			return 0, err
 		}
 		if n.Type == keyspace.Int2 && v != int64(int16(v)) || n.Type == keyspace.Int4 && v != int64(int32(v)) {

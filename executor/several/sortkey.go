@@ -61,7 +61,7 @@ func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*k
 		case pgText, pgVarchar, pgBpchar, pgName:
 			c.collated = true
 		}
-		if c.encode = encoderOf(fields[at].TypeOID, formatOf(formats, at)); c.encode == nil {
+		if c.encode = encoderOf(fields[at].TypeOID, wire.FormatAt(formats, at)); c.encode == nil {
 			return nil, false
 		}
 		k.order = append(k.order, c)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -19,7 +20,7 @@ func (c *Conn) timeWords(ctx context.Context, e *execution) error {
 	}
 	copied := false
 	for i, v := range e.args.Values {
-		if len(v) < 3 || len(v) > 64 || i >= len(e.desc.params) || formatOf(e.args.Formats, i) != 0 {
+		if len(v) < 3 || len(v) > 64 || i >= len(e.desc.params) || wire.FormatAt(e.args.Formats, i) != 0 {
 			continue
 		}
 		switch e.desc.params[i] {
