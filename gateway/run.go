@@ -473,6 +473,7 @@ func (x *session) repeatable(tries int) bool {
 func (x *session) notOwner(report *sqlstate.Error) error {
 	shard := x.culprit()
 	version := x.unit.version
+	x.srv.refused()
 	// While the map becomes newer, that a guard refuses is a matter of time.
 	again := x.repeatable(x.srv.limits.RetriesMax + x.unit.newer)
 	if err := x.undo(); err != nil {

@@ -46,6 +46,9 @@ type Options struct {
 	// Transactions end those over several shards; nil: the server makes its own,
 	// and nobody finishes what a crash of it leaves.
 	Transactions *several.Transactions
+	// Refused is told that a guard refused what the map here allows: the map is old, or a change of both is at work, or it
+	// died. It must not wait. nil: nobody is told.
+	Refused func()
 	// Several are the bounds of statements over several shards where a session sets none.
 	Several several.Defaults
 	Limits  Limits
@@ -69,6 +72,7 @@ type Server struct {
 	tls          *TLS
 	tlsRequired  bool
 	users        *access.Users
+	refused      func()
 	limits       Limits
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
@@ -111,8 +115,11 @@ func New(o Options) *Server {
 	if o.ReplicaLag == 0 {
 		o.ReplicaLag = DefaultReplicaLag
 	}
+	if o.Refused == nil {
+		o.Refused = func() {}
+	}
 	s := &Server{
-		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, users: o.Users,
+		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, users: o.Users, refused: o.Refused,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
 		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},

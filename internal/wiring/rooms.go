@@ -47,6 +47,7 @@ type Rooms struct {
 	life         context.Context
 	stop         context.CancelFunc // ends recovery
 	stopped      sync.WaitGroup
+	refused      chan struct{} // a guard refused what the map allows
 
 	tls    *gateway.TLS // nil: none
 	tracer *trace.Tracer
@@ -73,7 +74,7 @@ type Options struct {
 
 // New wires the rooms and starts to follow the map. Nothing is served yet.
 func New(ctx context.Context, o Options) (*Rooms, error) {
-	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log}
+	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log, refused: make(chan struct{}, 1)}
 	if o.Config.TLSCert != "" {
 		var err error
 		if r.tls, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: o.Config.TLSCert, Key: o.Config.TLSKey, ClientCA: o.Config.TLSClientCA}); err != nil {
@@ -113,6 +114,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(r.life) })
 	r.stopped.Go(func() { r.finishIntents(r.life) })
+	r.stopped.Go(func() { r.mendGuards(r.life) })
 	if o.Candidate != "" {
 		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
 		r.stopped.Go(func() { r.Coordinator.Run(r.life) })
@@ -121,7 +123,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
 		Slow: o.Config.SlowStatement, Tracer: r.tracer, Authenticate: authenticate(o.Config, r.Users, r.Executor), TLS: r.tls, TLSRequired: o.Config.TLS == "required", Users: r.Users,
-		Transactions: r.transactions, Several: severalDefaults(o.Config),
+		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards,
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
 	return r, nil
@@ -249,6 +251,49 @@ func (r *Rooms) finishIntents(ctx context.Context) {
 			}
 			said[f.What] = f.Done == ""
 		}
+	}
+}
+
+// guardPause is how long guards may refuse what the map allows before they are held against it: longer than a change of both
+// takes between the one and the other. While that finds nothing it is done the less often, down to guardPauseMax.
+const (
+	guardPause    = 5 * time.Second
+	guardPauseMax = 5 * time.Minute
+)
+
+// doubtGuards has the guards held against the map: one of them refused what the map allows.
+func (r *Rooms) doubtGuards() {
+	select {
+	case r.refused <- struct{}{}:
+	default: // somebody has said so
+	}
+}
+
+// mendGuards sets guards that refuse what the map allows: who set them died before the map followed.
+func (r *Rooms) mendGuards(ctx context.Context) {
+	pause, looked := guardPause, uint64(0)
+	for {
+		select {
+		case <-r.refused:
+		case <-ctx.Done():
+			return
+		}
+		version := r.Executor.Snapshot().Version()
+		if version != looked {
+			pause = guardPause
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		if r.Executor.Snapshot().Version() != version {
+			continue // who is refused by the newer map as well says so
+		}
+		if r.recoverOnce(ctx) {
+			r.doubtGuards()
+		}
+		looked, pause = version, min(2*pause, guardPauseMax)
 	}
 }
 

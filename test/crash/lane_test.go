@@ -168,10 +168,12 @@ func (l *lane) add(name string, args ...string) *process {
 }
 
 // exec runs statements on a router.
-func (l *lane) exec(sql ...string) error {
+func (l *lane) exec(sql ...string) error { return l.execAt(l.routers[0].url, sql...) }
+
+func (l *lane) execAt(url string, sql ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callMax)
 	defer cancel()
-	conn, err := dial(ctx, l.routers[0].url)
+	conn, err := dial(ctx, url)
 	if err != nil {
 		return err
 	}

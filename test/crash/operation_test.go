@@ -36,6 +36,8 @@ type operation struct {
 	after func(o *operating)
 	// made: after takes away all that there is of it.
 	made bool
+	// others: what is left of it is ended by a router that was there all the time.
+	others bool
 	// place is where it stops, with the number of the step; "" is at the steps of the actor in the router that is asked.
 	place string
 }
@@ -51,6 +53,8 @@ type operating struct {
 	n int // of the try
 	// router is the one that is asked.
 	router *router
+	// alone is the only one that is there.
+	alone *router
 	// command is what asks for it, if that is a program of its own.
 	command atomic.Pointer[exec.Cmd]
 	// home and away are the shards at the beginning, and those that everything goes to.
@@ -111,7 +115,7 @@ var operations = []operation{
 	},
 	{
 		// A shard comes, with the rows of reference tables, and goes.
-		name: "add", made: true, steps: map[string]int{"postgres": 7, "sqlite": 7},
+		name: "add", made: true, others: true, steps: map[string]int{"postgres": 7, "sqlite": 7},
 		before: func(o *operating) {
 			o.must(`CREATE TABLE `+o.table()+` (id bigint PRIMARY KEY, n int) WITH (cleave.reference)`, `INSERT INTO `+o.table()+` SELECT n, n FROM generate_series(1, 300) AS n`)
 		},
@@ -277,10 +281,18 @@ func (o *operating) database() string {
 	return strings.Replace(o.servers[0].URL("bank"), "/bank?", "/"+o.table()+"?", 1)
 }
 
+// urls are those of the routers that are there, first and last.
+func (o *operating) urls() [2]string {
+	if o.alone != nil {
+		return [2]string{o.alone.url, o.alone.url}
+	}
+	return [2]string{o.routers[0].url, o.routers[1].url}
+}
+
 func (o *operating) must(sql ...string) {
 	o.t.Helper()
 	for _, s := range sql {
-		o.eventually(s, func() error { return o.exec(s) })
+		o.eventually(s, func() error { return o.execAt(o.urls()[0], s) })
 	}
 }
 
@@ -289,7 +301,7 @@ func (o *operating) ask(sql string) (text string) {
 	o.eventually(sql, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), callMax)
 		defer cancel()
-		conn, err := dial(ctx, o.routers[1].url)
+		conn, err := dial(ctx, o.urls()[1])
 		if err != nil {
 			return err
 		}
@@ -448,6 +460,7 @@ func (l *lane) operate(t *testing.T, op *operation, n int, r *rand.Rand) bool {
 		defer cancel()
 		done <- op.do(ctx, o, a)
 	}()
+	var bad []string
 	reached := 0
 	for ended := false; reached == 0 && !ended; {
 		select {
@@ -466,14 +479,20 @@ func (l *lane) operate(t *testing.T, op *operation, n int, r *rand.Rand) bool {
 		p := l.routers[by]
 		p.kill()
 		l.disarm()
-		time.Sleep([]time.Duration{0, 150 * time.Millisecond, 2 * leaseTTL}[r.IntN(3)])
+		if op.others {
+			o.alone = l.routers[1-by]
+			bad = append(bad, op.look(o)...)
+			o.alone = nil
+		} else {
+			time.Sleep([]time.Duration{0, 150 * time.Millisecond, 2 * leaseTTL}[r.IntN(3)])
+		}
 		if err := p.start(); err != nil {
 			t.Fatal(err)
 		}
 		<-done
 	}
 	l.disarm()
-	bad := op.look(o)
+	bad = append(bad, op.look(o)...)
 	other, err := api.NewClient(l.routers[1-by].admin)
 	if err != nil {
 		t.Fatal(err)
