@@ -68,7 +68,7 @@ func (o *operating) table() string { return fmt.Sprintf("paper%d", o.n) }
 var operations = []operation{
 	{
 		// The tables that are not sharded go to the other shard, while clients write to them.
-		name: "default", steps: map[string]int{"postgres": 11, "sqlite": 11},
+		name: "default", others: true, steps: map[string]int{"postgres": 11, "sqlite": 11},
 		before: func(o *operating) { o.from = o.snapshot().State().DefaultShard; o.notes.begin() },
 		do: func(ctx context.Context, o *operating, a admin.API) error {
 			to := "s0"
@@ -79,12 +79,12 @@ var operations = []operation{
 			return err
 		},
 		ended: func(o *operating) bool { return false }, // done once more it opens what is closed
-		look:  func(o *operating) []string { return o.notes.look() },
+		look:  func(o *operating) []string { return o.notes.look(o) },
 		after: func(o *operating) { o.notes.end() },
 	},
 	{
 		// A table with rows becomes sharded, where it is.
-		name: "distribute", made: true, steps: map[string]int{"postgres": 8, "sqlite": 12},
+		name: "distribute", made: true, others: true, steps: map[string]int{"postgres": 8, "sqlite": 12},
 		before: func(o *operating) {
 			def := o.snapshot().State().DefaultShard
 			o.must(`CREATE TABLE `+o.table()+` (id bigint PRIMARY KEY, n int NOT NULL)`, `INSERT INTO `+o.table()+` SELECT n, n FROM generate_series(1, 300) AS n`,
@@ -201,7 +201,7 @@ var operations = []operation{
 		before: (*operating).others,
 		do:     func(ctx context.Context, o *operating, a admin.API) error { return o.grow(ctx, a, o.away, true) },
 		ended:  func(o *operating) bool { return false },
-		look:   func(o *operating) []string { return o.notes.look() },
+		look:   func(o *operating) []string { return o.notes.look(o) },
 		after:  (*operating).back,
 	},
 	{
@@ -210,7 +210,7 @@ var operations = []operation{
 		before: (*operating).others,
 		do:     func(ctx context.Context, o *operating, a admin.API) error { return o.grow(ctx, a, o.away, false) },
 		ended:  func(o *operating) bool { return false },
-		look:   func(o *operating) []string { return o.notes.look() },
+		look:   func(o *operating) []string { return o.notes.look(o) },
 		after:  (*operating).back,
 	},
 }
@@ -374,7 +374,7 @@ func (n *notes) end() {
 }
 
 // look waits until every client is served again and says what is stored otherwise than they were told.
-func (n *notes) look() (bad []string) {
+func (n *notes) look(o *operating) (bad []string) {
 	n.mu.Lock()
 	was := len(n.acked)
 	n.mu.Unlock()
@@ -393,7 +393,6 @@ func (n *notes) look() (bad []string) {
 		told[id] = true
 	}
 	n.mu.Unlock()
-	o := &operating{lane: n.l}
 	found := map[int]bool{}
 	for _, text := range strings.Split(o.ask(fmt.Sprintf(`SELECT string_agg(id::text, ' ' ORDER BY id) FROM note WHERE id <= %d`, max)), " ") {
 		var id int
