@@ -150,7 +150,7 @@ func copyTable(ctx context.Context, from, to engine.Conn, t *shardmap.Table, epo
 	if missing+extra == 0 {
 		return 0, nil
 	}
-	if _, err := engine.Exec(to, "SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(epoch, 10)+"'"); err != nil {
+	if _, err := engine.Exec(to, "SET LOCAL "+engine.EpochSetting+" = '"+strconv.FormatUint(epoch, 10)+"'"); err != nil {
 		return 0, err
 	}
 	columns, list := copied(t)

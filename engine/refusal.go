@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +20,42 @@ const (
 	// RefusalHint is the hint of all of them.
 	RefusalHint = "write through the router, which sends each row to its owner"
 )
+
+// EpochSetting is the setting of a session with which it shows guards that it knows who owns what: see SayEpochs.
+const EpochSetting = "cleave.guard_epoch"
+
+// Saying is what a session says of one guard, or of all guards of a keyspace on a shard. Keyspace is "" for
+// tables whose rows are the same on every shard.
+type Saying struct {
+	Keyspace string
+	Epoch    uint64
+}
+
+// entry is the saying among others; no entry is a part of another one.
+func (s Saying) entry() string {
+	return ";" + url.QueryEscape(s.Keyspace) + ":" + strconv.FormatUint(s.Epoch, 10) + ";"
+}
+
+// SayEpochs is the value of EpochSetting for several guards: one number if all have the same epoch, else an
+// entry for each keyspace. "" for none.
+func SayEpochs(all []Saying) string {
+	if len(all) == 0 {
+		return ""
+	}
+	if !slices.ContainsFunc(all, func(s Saying) bool { return s.Epoch != all[0].Epoch }) {
+		return strconv.FormatUint(all[0].Epoch, 10)
+	}
+	var b strings.Builder
+	for _, s := range all {
+		if e := s.entry(); !strings.Contains(b.String(), e) {
+			b.WriteString(e)
+		}
+	}
+	return b.String()
+}
+
+// Said returns what EpochSetting is, or has in it, if the session has said s.
+func Said(s Saying) (is, has string) { return strconv.FormatUint(s.Epoch, 10), s.entry() }
 
 // Refusal is what a guard's error says in its detail, for the router that
 // compares it with its map.

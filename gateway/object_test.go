@@ -2,8 +2,11 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/admin"
 )
@@ -212,6 +215,7 @@ func TestMaintenance(t *testing.T) {
 	if got := count(`SELECT count(*) FROM orders`) + cl.direct(t, 0, `SELECT count(*) FROM plain`); got != "0000" {
 		t.Errorf("after TRUNCATE there are %s rows", got)
 	}
+	truncatesAll(t, cl, conn)
 	wantCode(t, conn, "42P01", `DROP TABLE kinds, plain, nope CASCADE`)
 	exec(t, conn, `DROP TABLE IF EXISTS kinds, plain, nope CASCADE`)
 	exec(t, conn, `DROP VIEW noted`)
@@ -227,4 +231,79 @@ func TestMaintenance(t *testing.T) {
 	if got := count(functions); got != "000" {
 		t.Errorf("after DROP TABLE the guards have %s functions", got)
 	}
+}
+
+// truncatesAll: one TRUNCATE of tables of several keyspaces and kinds, as tools send it that clean a test's database. The
+// cluster has the reference table kinds.
+func truncatesAll(t *testing.T, cl *cluster, conn *pgx.Conn) {
+	t.Helper()
+	for _, sql := range []string{`CREATE TABLE bills (tenant_id bigint, id bigserial, kind bigint REFERENCES kinds (id), PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')`,
+		`CREATE TABLE lines (tenant_id bigint, bill bigint, n bigserial, FOREIGN KEY (tenant_id, bill) REFERENCES bills (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')`,
+		`CREATE TABLE places (name text PRIMARY KEY, kind bigint REFERENCES kinds (id)) WITH (cleave.shard_key = 'name')`,
+		`CREATE TABLE shelves (id serial PRIMARY KEY, kind bigint REFERENCES kinds (id))`, `CREATE TABLE loose (a int)`} {
+		exec(t, conn, sql)
+	}
+	count := func() (rows string) {
+		for _, table := range []string{"kinds", "bills", "lines", "places", "shelves", "loose"} {
+			rows += one[string](t, conn, `SELECT count(*)::text FROM `+table) + " "
+		}
+		return rows
+	}
+	fill := func() {
+		exec(t, conn, `INSERT INTO kinds VALUES (1), (2)`)
+		exec(t, conn, `INSERT INTO bills (tenant_id, kind) SELECT g, 1 FROM generate_series(1, 20) AS g`)
+		exec(t, conn, `INSERT INTO lines (tenant_id, bill) SELECT tenant_id, id FROM bills`)
+		exec(t, conn, `INSERT INTO places SELECT 'place ' || g, 2 FROM generate_series(1, 20) AS g`)
+		exec(t, conn, `INSERT INTO shelves (kind) VALUES (1), (2), (1)`)
+		exec(t, conn, `INSERT INTO loose VALUES (1)`)
+	}
+	const full = "2 20 20 20 3 1 "
+	for _, test := range []struct{ sql, left, next string }{
+		{`TRUNCATE kinds, bills, lines, places, shelves, loose RESTART IDENTITY`, "0 0 0 0 0 0 ", "1 1 1"},
+		{`TRUNCATE bills, loose, places RESTART IDENTITY CASCADE`, "2 0 0 0 3 0 ", "1 1 4"},
+		{`TRUNCATE kinds RESTART IDENTITY CASCADE`, "0 0 0 0 0 1 ", "1 1 1"},
+		{`TRUNCATE kinds CASCADE`, "0 0 0 0 0 1 ", "21 21 4"},
+		{`TRUNCATE lines, shelves`, "2 20 0 20 0 1 ", "21 21 4"},
+	} {
+		fill()
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, test.sql)
+		exec(t, conn, `ROLLBACK`)
+		if got := count(); got != full {
+			t.Errorf("%s, rolled back, left %s", test.sql, got)
+		}
+		exec(t, conn, test.sql)
+		if got := count(); got != test.left {
+			t.Errorf("%s left %s, want %s", test.sql, got, test.left)
+		}
+		exec(t, conn, `INSERT INTO kinds VALUES (1) ON CONFLICT (id) DO NOTHING`)
+		exec(t, conn, `TRUNCATE loose`)
+		bill := one[int](t, conn, `INSERT INTO bills (tenant_id, kind) VALUES (99, 1) RETURNING id`)
+		line := one[int](t, conn, `INSERT INTO lines (tenant_id, bill) VALUES (99, $1) RETURNING n`, bill)
+		shelf := one[int](t, conn, `INSERT INTO shelves (kind) VALUES (1) RETURNING id`)
+		if got := fmt.Sprint(bill, line, shelf); got != test.next {
+			t.Errorf("after %s the ids are %s, want %s", test.sql, got, test.next)
+		}
+		exec(t, conn, `TRUNCATE kinds, bills, lines, places, shelves, loose RESTART IDENTITY`)
+	}
+	for sql, code := range map[string]string{`TRUNCATE kinds`: "0A000", `TRUNCATE kinds, bills, places`: "0A000", `TRUNCATE kinds, nope CASCADE`: "42P01"} {
+		wantCode(t, conn, code, sql)
+	}
+	// A shard whose guard has another epoch than the map, of whichever part, refuses.
+	fill()
+	guard := func(table, from, to string) {
+		cl.direct(t, 1, `DO $$ BEGIN EXECUTE (SELECT regexp_replace(pg_get_functiondef(tgfoid), '(IN \(''|:)(\d+)`+from+`(''|;)', '\1\2`+to+`\3', 'g')
+			FROM pg_trigger WHERE tgrelid = '`+table+`'::regclass AND tgname = '~cleave_guard_truncate'); END $$`)
+	}
+	for _, table := range []string{"lines", "places", "kinds"} {
+		guard(table, "", "9")
+		wantCode(t, conn, "ZC001", `TRUNCATE kinds, bills, lines, places, shelves`)
+		wantCode(t, conn, "ZC001", `TRUNCATE kinds CASCADE`)
+		guard(table, "9", "")
+	}
+	if got := count(); got != full {
+		t.Errorf("refused, and left %s", got)
+	}
+	exec(t, conn, `TRUNCATE kinds, bills, lines, places, shelves`)
+	exec(t, conn, `DROP TABLE lines, bills, places, shelves, loose`)
 }

@@ -339,8 +339,8 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	for _, k := range known {
 		a.addTable(&st.Writes, k)
 	}
-	if a.spread() && t.Behavior == pg.DropBehavior_DROP_CASCADE {
-		refuse("TRUNCATE ... CASCADE reaches tables that it does not name", "name every table in the TRUNCATE and leave CASCADE out")
+	if t.Behavior == pg.DropBehavior_DROP_CASCADE {
+		st.DDL.Cascades, st.DDL.Restarts = names, t.RestartSeqs
 	}
 	if a.spread() {
 		st.DDL.Truncated = names
@@ -348,7 +348,7 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	st.Kind, st.Tag = DDLKind, "TRUNCATE TABLE"
 	st.DDL.Op, st.DDL.AllShards = "truncate", a.spread()
 	if t.RestartSeqs {
-		st.DDL.Sequences = a.restarts(known)
+		st.DDL.Sequences = Restarts(a.snap, names)
 	}
 	a.others(&pg.Node{Node: &pg.Node_TruncateStmt{TruncateStmt: t}}, &t.Relations, (*pg.Node).GetRangeVar)
 }

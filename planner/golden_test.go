@@ -265,6 +265,9 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 		if len(d.Truncated) > 0 {
 			head += fmt.Sprintf(", truncates %v", d.Truncated)
 		}
+		if len(d.Cascades) > 0 {
+			head += ", and what refers to them"
+		}
 		if d.Renamed != nil {
 			head += fmt.Sprintf(", was %v", *d.Renamed)
 		}

@@ -80,6 +80,12 @@ func (s *Statement) needs(snap *shardmap.Snapshot, args *Args, n *need) {
 		s.Inner.needs(snap, args, n)
 	case s.Kind == DDLKind:
 		// TRUNCATE is the one that is about rows.
+		if len(s.DDL.Cascades) > 0 && s.DDL.AllShards {
+			for _, k := range snap.State().Keyspaces { // what it reaches is known on the shards
+				(&Target{Keyspace: k.Name}).needs(snap, args, n)
+			}
+			return
+		}
 		for _, name := range s.DDL.Truncated {
 			if t, ok := snap.Table(name.Schema, name.Name); ok && t.Keyspace != "" {
 				(&Target{Keyspace: t.Keyspace}).needs(snap, args, n)

@@ -202,6 +202,10 @@ type DDL struct {
 	DropsSchema []string
 	// Truncated tables: the shard's guard wants the router's epoch.
 	Truncated []TableName
+	// Cascades are the tables of a TRUNCATE ... CASCADE, which reaches those that refer to them as well. Restarts
+	// says that the sequences of all of them begin anew.
+	Cascades []TableName
+	Restarts bool
 	// Concurrent statements cannot run in a transaction (CREATE INDEX CONCURRENTLY).
 	Concurrent bool
 	// Elsewhere is what shards other than the default shard receive if it is not

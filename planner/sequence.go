@@ -554,11 +554,11 @@ func (a *analyzer) schemaSequences(schema string, cascade bool) {
 	}
 }
 
-// restarts are the changes of TRUNCATE ... RESTART IDENTITY.
-func (a *analyzer) restarts(tables []*shardmap.Table) []SequenceChange {
+// Restarts are the changes of TRUNCATE ... RESTART IDENTITY.
+func Restarts(snap *shardmap.Snapshot, tables []TableName) []SequenceChange {
 	var out []SequenceChange
-	for i := range a.snap.State().Sequences {
-		was := &a.snap.State().Sequences[i]
+	for i := range snap.State().Sequences {
+		was := &snap.State().Sequences[i]
 		for _, t := range tables {
 			if o := was.Owner; o != nil && o.Schema == t.Schema && o.Table == t.Name {
 				q := *was

@@ -316,9 +316,18 @@ func runOperations(t *testing.T, h Harness) {
 		same(t, "message", e.Message, engine.RefusalTruncate)
 		c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '2'`)
 		c.refused(`TRUNCATE "Row s"`, sqlstate.NotOwner)
-		c.do(`ROLLBACK`, `BEGIN`, `SET LOCAL cleave.guard_epoch = '3'`, `TRUNCATE "Row s"`)
-		same(t, "gone", rows(), []string(nil))
 		c.do(`ROLLBACK`)
+		// Of several keyspaces, each with its epoch: another one's is not this one's.
+		for _, says := range []string{engine.SayEpochs([]engine.Saying{{Keyspace: "ks", Epoch: 2}, {Keyspace: "other", Epoch: 3}}), ";s:3;", "ks:3", ";ks:33;", ";KS:3;"} {
+			c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '`+says+`'`)
+			c.refused(`TRUNCATE "Row s"`, sqlstate.NotOwner)
+			c.do(`ROLLBACK`)
+		}
+		for _, says := range []string{"3", engine.SayEpochs([]engine.Saying{{Epoch: 1 << 62}, {Keyspace: "other", Epoch: 2}, {Keyspace: "ks", Epoch: 3}})} {
+			c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '`+says+`'`, `TRUNCATE "Row s"`)
+			same(t, "gone", rows(), []string(nil))
+			c.do(`ROLLBACK`)
+		}
 		c.refused(`TRUNCATE "Row s"`, sqlstate.NotOwner)
 		same(t, "rows", rows(), []string{"0|1", "6|2", "50|0"})
 	})
@@ -356,7 +365,7 @@ func runOperations(t *testing.T, h Harness) {
 		if tab.Guard == nil || *tab.Guard != (engine.GuardState{Keyspace: "ks", Epoch: 6, Also: 5}) {
 			t.Fatalf("guard %+v", tab.Guard)
 		}
-		for epoch, good := range map[string]bool{"4": false, "5": true, "6": true, "0": false} {
+		for epoch, good := range map[string]bool{"4": false, "5": true, "6": true, "0": false, ";ks:5;a:4;": true, ";a:4;ks:6;": true, ";ks:4;a:6;": false} {
 			for _, sql := range []string{`UPDATE "Row s" SET v = 1 WHERE "the key" = 6`, `TRUNCATE "Row s"`} {
 				c.do(`BEGIN`, `SET LOCAL cleave.guard_epoch = '`+epoch+`'`)
 				if good {

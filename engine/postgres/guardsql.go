@@ -476,11 +476,18 @@ DETAIL := 'A shard key cannot be NULL.', SCHEMA := TG_TABLE_SCHEMA, TABLE := TG_
 
 // said is the condition that the session has said an epoch with which it may write.
 func (s *guardSQL) said() string {
-	list := fmt.Sprintf("'%d'", s.g.Owned.Epoch)
+	is, has := engine.Said(engine.Saying{Keyspace: s.g.Owned.Keyspace, Epoch: s.g.Owned.Epoch})
+	list, entries := literal(is), []string{has}
 	if s.g.Also > 0 {
-		list += fmt.Sprintf(", '%d'", s.g.Also)
+		is, has = engine.Said(engine.Saying{Keyspace: s.g.Owned.Keyspace, Epoch: s.g.Also})
+		list, entries = list+", "+literal(is), append(entries, has)
 	}
-	return "pg_catalog.current_setting('cleave.guard_epoch', true) IN (" + list + ")"
+	const setting = "pg_catalog.current_setting('" + engine.EpochSetting + "', true)"
+	said := setting + " IN (" + list + ")"
+	for _, e := range entries {
+		said += " OR pg_catalog.strpos(" + setting + ", " + literal(e) + ") OPERATOR(pg_catalog.>) 0"
+	}
+	return said
 }
 
 // also stands before the other epoch in a guard's comment.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -480,9 +481,6 @@ func (c *Conn) renameIndex(t *translator, d *tableDef, oid uint32, name string) 
 }
 
 func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
-	if s.Behavior == pg.DropBehavior_DROP_CASCADE {
-		refuseSQL("TRUNCATE CASCADE")
-	}
 	var list []*tableDef
 	going := map[uint32]bool{}
 	for _, n := range s.Relations {
@@ -491,6 +489,17 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 			list = append(list, d)
 		}
 		going[d.OID] = true
+	}
+	if s.Behavior == pg.DropBehavior_DROP_CASCADE {
+		for more := true; more; {
+			more = false
+			for _, o := range c.sortedTables() {
+				if !going[o.OID] && slices.ContainsFunc(o.Constraints, func(k constraintDef) bool { return k.Type == "f" && going[k.RefTable] }) {
+					c.notice("00000", "truncate cascades to table \"%s\"", o.Name)
+					list, going[o.OID], more = append(list, o), true, true
+				}
+			}
+		}
 	}
 	for _, o := range c.cat.tables {
 		for _, k := range o.Constraints {
@@ -503,7 +512,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 		}
 	}
 	for _, d := range list {
-		if d.Guard != nil && (len(d.Guard.Columns) == 0 && d.Guard.Epoch == 0 || !d.Guard.said(c.settings.get("cleave.guard_epoch"))) {
+		if d.Guard != nil && !d.Guard.said(c.settings.get(engine.EpochSetting)) {
 			e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalTruncate)
 			e.Detail = engine.Refusal{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}.Detail()
 			e.Hint, e.Schema, e.Table = engine.RefusalHint, d.Schema, d.Name

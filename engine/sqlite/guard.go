@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -26,9 +25,14 @@ type guardDef struct {
 	Also     uint64   `json:"also,omitempty"`
 }
 
-// said reports whether an epoch that a session has said is one with which rows without a shard key may be changed.
-func (g *guardDef) said(epoch string) bool {
-	return g.Epoch > 0 && epoch == strconv.FormatUint(g.Epoch, 10) || g.Also > 0 && epoch == strconv.FormatUint(g.Also, 10)
+// said reports whether a session has said, by its setting, an epoch with which rows without a shard key may be changed,
+// and any table may be truncated.
+func (g *guardDef) said(setting string) bool {
+	says := func(epoch uint64) bool {
+		is, has := engine.Said(engine.Saying{Keyspace: g.Keyspace, Epoch: epoch})
+		return setting == is || strings.Contains(setting, has)
+	}
+	return (g.Epoch > 0 || len(g.Columns) > 0) && says(g.Epoch) || g.Also > 0 && says(g.Also)
 }
 
 // The ownership table. kind: 'i' interval of hash positions [low, high] both
@@ -91,7 +95,7 @@ func defGuards() {
 	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (datum, error) {
 		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
 		cols := a[6:]
-		if both := (&guardDef{Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(v.conn.settings.get("cleave.guard_epoch")) {
+		if both := (&guardDef{Keyspace: r.Keyspace, Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(v.conn.settings.get(engine.EpochSetting)) {
 			return intV(0)
 		}
 		e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalMessage)

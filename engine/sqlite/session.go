@@ -9,6 +9,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -79,7 +80,7 @@ var settingDefs = []settingDef{
 	{name: "backslash_quote", value: "safe_encoding", kind: "enum", only: []string{"safe_encoding"}, short: "Sets whether \"\\'\" is allowed in string literals."},
 	{name: "xmloption", value: "content", kind: "enum", only: []string{"content"}, short: "Sets whether XML data in implicit parsing and serialization operations is to be considered as documents or content fragments."},
 	{name: "synchronize_seqscans", value: "on", kind: "bool", short: "Enable synchronized sequential scans."},
-	{name: "cleave.guard_epoch", kind: "string", short: "Epoch with which a router may TRUNCATE a guarded table."},
+	{name: engine.EpochSetting, kind: "string", short: "Epoch with which a router may TRUNCATE a guarded table."},
 }
 
 var settingByName = func() map[string]*settingDef {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/planner"
@@ -356,7 +357,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 // unlockCopies tells the guards of a shard's reference tables that the router
 // writes to every shard that has them.
 func (c *Conn) unlockCopies(p *part, snap *shardmap.Snapshot) error {
-	_, err := c.exec(p, "SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(snap.CopiesEpoch(), 10)+"'")
+	_, err := c.exec(p, "SET LOCAL "+engine.EpochSetting+" = '"+strconv.FormatUint(snap.CopiesEpoch(), 10)+"'")
 	return err
 }
 

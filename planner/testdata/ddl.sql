@@ -306,13 +306,12 @@ TRUNCATE orders;
 TRUNCATE TABLE orders, items RESTART IDENTITY;
 --> schema change truncate, all shards, truncates [{public orders} {public items}] [TRUNCATE TABLE]
 TRUNCATE orders CASCADE;
---> refused 0A000: TRUNCATE ... CASCADE reaches tables that it does not name
--->   hint: name every table in the TRUNCATE and leave CASCADE out
+--> schema change truncate, all shards, truncates [{public orders}], and what refers to them [TRUNCATE TABLE]
 TRUNCATE orders, notes;
 --> schema change truncate, all shards, truncates [{public orders} {public notes}] [TRUNCATE TABLE]
 -->   elsewhere: TRUNCATE orders
 TRUNCATE notes CASCADE;
---> schema change truncate [TRUNCATE TABLE]
+--> schema change truncate, and what refers to them [TRUNCATE TABLE]
 TRUNCATE small;
 --> schema change truncate, all shards, truncates [{public small}] [TRUNCATE TABLE]
 CREATE INDEX ON orders (note);

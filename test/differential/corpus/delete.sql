@@ -37,6 +37,13 @@ SELECT count(*) FROM items;
 ROLLBACK;
 -- end
 SELECT count(*) FROM items;
+-- block
+BEGIN;
+TRUNCATE items, orders, countries, visits, stock, settings RESTART IDENTITY CASCADE;
+SELECT count(*) FROM countries;
+ROLLBACK;
+-- end
+SELECT count(*) FROM orders;
 TRUNCATE visits, stock;
 TRUNCATE countries;
 -- params: 2
