@@ -250,6 +250,7 @@ func TestReferenceTables(t *testing.T) {
 	if n := one[int64](t, conn, "SELECT count(*) FROM prices JOIN rates ON rates.id = prices.rate"); n != 60 {
 		t.Errorf("%d rows of the join", n)
 	}
+	copiesLocked(t, cl, conn)
 	exec(t, conn, "DROP TABLE prices")
 	// Copies in another order, of which LIMIT takes other rows.
 	cl.direct(t, 1, "CREATE INDEX down ON rates (id DESC); CLUSTER rates USING down; DROP INDEX down")
@@ -264,6 +265,61 @@ func TestReferenceTables(t *testing.T) {
 	if n := one[int64](t, conn, "SELECT count(*) FROM rates"); n != 0 {
 		t.Errorf("%d rows after TRUNCATE", n)
 	}
+}
+
+// copiesLocked: who locks rows of a reference table meets whom he would on one server, whatever shard each is on.
+func copiesLocked(t *testing.T, cl *cluster, conn *pgx.Conn) {
+	other := cl.connect(t)
+	exec(t, other, "SET lock_timeout = '20ms'")
+	held := func(lock string, then func()) {
+		t.Helper()
+		exec(t, conn, "BEGIN")
+		exec(t, conn, lock)
+		then()
+		exec(t, conn, "ROLLBACK")
+	}
+	held("SELECT r.name FROM rates r WHERE id = 1 ORDER BY n LIMIT 1 FOR UPDATE", func() {
+		for i := range cl.shards {
+			if got := cl.direct(t, i, "SELECT string_agg(id::text, ' ' ORDER BY id) FROM (SELECT id FROM rates WHERE id < 4 FOR KEY SHARE SKIP LOCKED) r"); got != "2 3" {
+				t.Errorf("shard %d: rows %s are not locked", i, got)
+			}
+		}
+		for tenant := range 20 {
+			wantCode(t, other, "55P03", "INSERT INTO prices VALUES ($1, 1)", 1000+tenant)
+		}
+		wantCode(t, other, "55P03", "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id IN (20, 40, 60) FOR SHARE NOWAIT")
+		exec(t, other, "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id IN (20, 40, 60) FOR UPDATE OF p NOWAIT")
+		wantCode(t, other, "55P03", "SELECT * FROM rates FOR NO KEY UPDATE NOWAIT")
+	})
+	held("SELECT * FROM rates WHERE id = 1 FOR NO KEY UPDATE", func() {
+		exec(t, other, "BEGIN")
+		exec(t, other, "INSERT INTO prices SELECT g, 1 FROM generate_series(1000, 1020) g")
+		exec(t, other, "ROLLBACK")
+		wantCode(t, other, "55P03", "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id = 20 FOR SHARE NOWAIT")
+	})
+	for _, tenant := range []int{20, 40, 60} { // of several shards
+		held(fmt.Sprintf("SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id = %d FOR SHARE", tenant), func() {
+			wantCode(t, other, "55P03", "UPDATE rates SET n = 0 WHERE id = 1")
+			wantCode(t, other, "55P03", "SELECT * FROM rates WHERE id = 1 FOR NO KEY UPDATE")
+			exec(t, other, "SELECT * FROM rates WHERE id = 1 FOR SHARE NOWAIT")
+			exec(t, other, "SELECT * FROM rates WHERE id = 2 FOR UPDATE NOWAIT")
+		})
+		exec(t, conn, "INSERT INTO rates (id) VALUES (31)")
+		held(fmt.Sprintf("UPDATE prices SET rate = 31 WHERE tenant_id = %d", tenant), func() { // the lock of the foreign key
+			wantCode(t, other, "55P03", "DELETE FROM rates WHERE id = 31")
+			wantCode(t, other, "55P03", "SELECT * FROM rates WHERE id = 31 FOR UPDATE NOWAIT")
+			exec(t, other, "SELECT * FROM rates WHERE id = 31 FOR NO KEY UPDATE NOWAIT")
+		})
+		exec(t, conn, "BEGIN")
+		exec(t, conn, "DELETE FROM rates WHERE id = 31")
+		wantCode(t, other, "55P03", "UPDATE prices SET rate = 31 WHERE tenant_id = $1", tenant)
+		exec(t, conn, "COMMIT")
+		wantCode(t, other, "23503", "UPDATE prices SET rate = 31 WHERE tenant_id = $1", tenant)
+	}
+	exec(t, conn, "CREATE TABLE keyless (id int) WITH (cleave.reference)")
+	exec(t, conn, "INSERT INTO keyless VALUES (1)")
+	wantCode(t, conn, "0A000", "SELECT * FROM keyless FOR UPDATE")
+	exec(t, conn, "DROP TABLE keyless")
 }
 
 // TestLargeInsertSelect: rows of a SELECT that are too many to be held go to the shards by COPY.

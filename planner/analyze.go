@@ -59,14 +59,14 @@ type analyzer struct {
 	catalogRefs  []catalogRef
 	defaultCalls []defaultCall
 
-	lockedCopy string          // a reference table whose rows are locked
-	advisory   string          // a function of advisory locks, or of notifications
-	numbers    bool            // see Statement.Numbers
-	objects    bool            // it may take the number of an object
-	number     string          // what it takes one as, see objectNumber
-	second     *reading        // nil while one shard is tried
-	known      map[string]bool // see repeated
-	stores     [][]konst       // the shard keys that an INSERT stores
+	lockedCopies lockedCopies
+	advisory     string          // a function of advisory locks, or of notifications
+	numbers      bool            // see Statement.Numbers
+	objects      bool            // it may take the number of an object
+	number       string          // what it takes one as, see objectNumber
+	second       *reading        // nil while one shard is tried
+	known        map[string]bool // see repeated
+	stores       [][]konst       // the shard keys that an INSERT stores
 }
 
 // touch notes that the statement uses a table.
@@ -315,13 +315,6 @@ func (a *analyzer) finish() {
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
 		refuse(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
 	}
-	if a.lockedCopy != "" && a.sharded != "" {
-		if a.second != nil {
-			a.second.planning = true // this is what to say of it
-		}
-		refuse("rows of the reference table "+a.lockedCopy+" would be locked on one shard only, where others do not meet the lock",
-			"lock the rows of the sharded table alone (FOR UPDATE OF ...), or those of "+a.lockedCopy+" in a statement of its own")
-	}
 	switch {
 	case a.virtual != "":
 		for _, other := range []string{a.sharded, a.whole, a.catalog, a.unknown, a.reference} {
@@ -350,11 +343,12 @@ func (a *analyzer) finish() {
 			st.Kind = Several
 		}
 	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
-		// Rows of a reference table are locked in one place, so that two sessions meet.
+		// Who locks rows of a reference table FOR SHARE meets all others on any copy, and need not go where they are not.
 		st.Kind = DefaultShard
 	default:
 		st.Kind = AnyShard
 	}
+	a.lockCopies()
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
 			a.refuseOne("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")

@@ -108,6 +108,10 @@ func (a *analyzer) dispatch() {
 	var err error
 	switch a.second.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:
+		if a.lockedCopies.every {
+			st.Plan, err = a.planLock(a.second.top)
+			break
+		}
 		if a.changes && a.second.top.GetSelectStmt().WithClause != nil {
 			st.Plan, err = a.planChanging(a.second.top)
 		}
@@ -115,8 +119,10 @@ func (a *analyzer) dispatch() {
 			st.Plan, err = a.planRead(a.second.top)
 		}
 	case *pg.Node_InsertStmt:
+		a.onlyCopies()
 		st.Plan, err = a.planInsert(a.second.top)
 	case *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+		a.onlyCopies()
 		st.Plan, err = a.planModify(a.second.top)
 	case *pg.Node_CopyStmt:
 		st.Plan, err = a.planCopy(a.second.top)

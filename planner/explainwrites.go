@@ -61,6 +61,9 @@ func (p *Plan) writeLines(line func(name, value string)) {
 			line("split", "read "+strconv.Itoa(m.Split.Read)+" by ("+strings.Join(m.Split.Columns, ", ")+")")
 		}
 		line("shard text", m.Write.String())
+		for _, l := range m.Locks {
+			line("other shards", "the same rows of "+l.Table.QualifiedName()+" "+l.Clause)
+		}
 		if r := m.Reference; r != nil {
 			if len(r.Replay.Pieces) > 0 {
 				line("other shards", r.Replay.String())

@@ -27,6 +27,9 @@ type ModifyPlan struct {
 	Split *SplitPlan
 	// Reference says how a reference table is changed.
 	Reference *ReferencePlan
+	// Locks: Write is a query that the default shard runs alone. It has a hidden
+	// column for each, the ctid of the row that is to be locked on the other shards too.
+	Locks []CopiesLock
 	// Move is the other way to run an UPDATE that may give rows another shard.
 	Move *MovePlan
 	// Returning: the shards give rows.

@@ -41,6 +41,8 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 	switch {
 	case len(shards) == 0:
 		return &answer{tag: finished(e.st, 0)}, nil
+	case m.m.Locks != nil:
+		return m.lockCopies(ctx, shards)
 	case m.m.Reference != nil:
 		return m.reference(ctx, shards)
 	case m.m.Move != nil:

@@ -7,8 +7,35 @@ SELECT $1::text;
 --> any shard [SELECT, read only, rows]
 SELECT * FROM small;
 --> any shard [SELECT, read only, rows]
-SELECT * FROM small WHERE id = 5 FOR UPDATE;
+SELECT * FROM small WHERE id = 5 FOR SHARE;
 --> default shard [SELECT, rows]
+SELECT * FROM small WHERE id = 5 FOR UPDATE;
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   shard text: SELECT *, small.ctid::pg_catalog.text FROM small WHERE id = 5 FOR UPDATE
+-->   other shards: the same rows of public.small FOR UPDATE
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of small are locked on every shard
+SELECT label FROM small s JOIN notes n ON n.id = s.id ORDER BY label LIMIT 1 FOR NO KEY UPDATE OF s NOWAIT;
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   shard text: SELECT label, s.ctid::pg_catalog.text FROM small s JOIN notes n ON n.id = s.id ORDER BY label LIMIT 1 FOR NO KEY UPDATE OF s NOWAIT
+-->   other shards: the same rows of public.small FOR NO KEY UPDATE NOWAIT
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of small are locked on every shard
+SELECT * FROM (SELECT * FROM small) s FOR UPDATE;
+--> refused 0A000: rows of the reference table small would be locked FOR UPDATE on every shard, which is not supported in a subquery, view or writing statement
+-->   hint: lock them in a statement of its own: SELECT ... FROM small ... FOR UPDATE
+UPDATE notes SET note = 'x' WHERE id IN (SELECT id FROM small FOR UPDATE);
+--> refused 0A000: rows of the reference table small would be locked FOR UPDATE on every shard, which is not supported in a subquery, view or writing statement
+-->   hint: lock them in a statement of its own: SELECT ... FROM small ... FOR UPDATE
+UPDATE small SET label = 'x' WHERE id IN (SELECT id FROM small FOR UPDATE);
+--> several shards [UPDATE]
+-->   operation: modify
+-->   read 0: several shards (modify): SELECT id FROM small FOR UPDATE
+-->   shard text: UPDATE small SET label = 'x' WHERE id IN (SELECT * FROM <relation 0> cleave_rel_0_) RETURNING small.id, small.label, small.tenant
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
 SELECT * FROM notes;
 --> default shard [SELECT, read only, rows]
 SELECT * FROM nosuch;

@@ -315,13 +315,23 @@ SELECT * FROM orders WHERE qty > 3 FOR UPDATE;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders WHERE qty > 3 FOR UPDATE
 SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR UPDATE;
---> refused 0A000: rows of the reference table small would be locked on one shard only, where others do not meet the lock
--->   hint: lock the rows of the sharded table alone (FOR UPDATE OF ...), or those of small in a statement of its own
+--> refused 0A000: rows of the reference table small are locked FOR UPDATE on every shard, which a statement on sharded tables cannot do
+-->   hint: lock those of the sharded table alone: FOR UPDATE OF o; if rows of small have to be locked as well, then in a statement of its own before
 SELECT o.id FROM orders o, (SELECT id FROM small) s WHERE s.id = o.id FOR SHARE;
---> refused 0A000: rows of the reference table small would be locked on one shard only, where others do not meet the lock
--->   hint: lock the rows of the sharded table alone (FOR UPDATE OF ...), or those of small in a statement of its own
+--> several shards [SELECT, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.id FROM orders o, (SELECT id FROM small) s WHERE s.id = o.id FOR SHARE
 SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR UPDATE OF o;
 --> one shard shard-0, key (5) [SELECT, rows]
+SELECT o.id FROM orders o JOIN small s ON s.id = o.id FOR UPDATE OF o FOR KEY SHARE OF s;
+--> several shards [SELECT, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT o.id FROM orders o JOIN small s ON s.id = o.id FOR UPDATE OF o FOR KEY SHARE OF s
+SELECT o.id FROM orders o JOIN small s ON s.id = o.id WHERE o.tenant_id = 5 FOR NO KEY UPDATE OF s;
+--> refused 0A000: rows of the reference table small are locked FOR NO KEY UPDATE on every shard, which a statement on sharded tables cannot do
+-->   hint: lock the rows of small in a statement of its own; here FOR SHARE and FOR KEY SHARE of them are taken
 SELECT * FROM orders ORDER BY id LIMIT 1 FOR UPDATE;
 --> refused 0A000: SELECT ... FOR UPDATE with LIMIT over several shards would lock more rows than it returns
 -->   hint: add the shard key to the WHERE clause, or leave out LIMIT
