@@ -16,9 +16,9 @@ import (
 
 // lockedCopies are the rows of reference tables that a statement locks.
 type lockedCopies struct {
-	table  string     // a table of which rows are locked FOR UPDATE or FOR NO KEY UPDATE; "": none
-	clause string     // FOR UPDATE or FOR NO KEY UPDATE
-	beside []string   // what the query calls the sharded tables in its FROM
+	table  string   // a table of which rows are locked FOR UPDATE or FOR NO KEY UPDATE; "": none
+	clause string   // FOR UPDATE or FOR NO KEY UPDATE
+	beside []string // what the query calls the sharded tables in its FROM
 	by     *pg.SelectStmt
 	rows   []lockedRows
 	hidden bool // some are in a subquery
