@@ -147,12 +147,6 @@ func TestCopiesWhateverDies(t *testing.T) {
 	add := AddShardRequest{Meta: meta, Name: "shard-2", URL: pgtest.Database(t)}
 	remove := RemoveShardRequest{Meta: meta, Name: "shard-2"}
 	two := c.snap()
-	st := two.State().Clone()
-	st.PutShard(shardmap.Shard{Name: "shard-2", Engine: "postgres", URL: add.URL, Weight: 1})
-	three, err := shardmap.NewSnapshot(st)
-	if err != nil {
-		t.Fatal(err)
-	}
 	rows := 0
 	// write is a router with a map: the default shard first, then all others that it knows.
 	write := func(by *shardmap.Snapshot) error {
@@ -227,6 +221,7 @@ func TestCopiesWhateverDies(t *testing.T) {
 	if _, err := c.ops.AddShard(ctx, add); err != nil {
 		t.Fatal(err)
 	}
+	three := c.snap()
 	writes("repaired meanwhile", two, false)
 	whole("repaired meanwhile", three)
 
@@ -250,6 +245,8 @@ func TestCopiesWhateverDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	writes("added, after the map", two, false)
+	writes("added, after the map, by the map that had an earlier shard of its name", three, false)
+	three = c.snap()
 	writes("added, after the map", three, true)
 	whole("added, after the map", three)
 
@@ -261,5 +258,5 @@ func TestCopiesWhateverDies(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	c.ops.opts.Directory = c.dir
-	whole("added, without an answer", three)
+	whole("added, without an answer", c.snap())
 }

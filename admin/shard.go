@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -30,7 +31,7 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 	if err != nil {
 		return nil, err
 	}
-	def := shardmap.Shard{Name: req.Name, URL: req.URL, Labels: req.Labels, Weight: req.Weight}
+	def := shardmap.Shard{Name: req.Name, URL: req.URL, Labels: req.Labels, Weight: req.Weight, Incarnation: 1 + rand.Uint64N(1<<53-1)}
 	if def.Weight == 0 {
 		def.Weight = 1
 	}

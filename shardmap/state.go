@@ -52,6 +52,9 @@ type Shard struct {
 	ServiceWhy   string  `json:"service_why,omitempty"`
 	ServiceSince int64   `json:"service_since,omitempty"`
 	ServiceEpoch uint64  `json:"service_epoch,omitempty"`
+	// Incarnation is drawn when a shard is added, and tells it from an earlier one of its name; 0 for those that a
+	// cluster began with.
+	Incarnation uint64 `json:"incarnation,omitempty"`
 }
 
 // Keyspace is a named sharding scheme with its map.
