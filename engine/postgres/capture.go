@@ -210,7 +210,11 @@ func (v *mover) publish(ctx context.Context, c *conn, name string, set engine.Se
 				parts[i] += " WHERE (" + keyspace.Condition(&set.Keys, idents(t.ShardKey)) + ")"
 			}
 		}
-		return "CREATE PUBLICATION " + ident(name) + " FOR TABLE " + strings.Join(parts, ", ") + " WITH (" + with + ")"
+		tables := "" // a keyspace may have none
+		if len(parts) > 0 {
+			tables = " FOR TABLE " + strings.Join(parts, ", ")
+		}
+		return "CREATE PUBLICATION " + ident(name) + tables + " WITH (" + with + ")"
 	}
 	if version >= 150000 {
 		if _, err := c.exec(ctx, "SAVEPOINT filtered"); err != nil {

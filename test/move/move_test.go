@@ -172,6 +172,7 @@ func TestDrainAndMerge(t *testing.T) {
 	forKinds(t, func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(400)
+		c.exec(`SELECT cleave.create_keyspace('bare', 'hash', 'bigint', ranges => 1, shards => ARRAY['s0'])`) // no table is in it
 		l := c.work(2)
 		for _, at := range []string{"0", "1000000"} {
 			res, err := c.rooms.Ops.Split(ctx, admin.SplitRequest{Keyspace: "bank", At: []string{at}})
@@ -197,10 +198,17 @@ func TestDrainAndMerge(t *testing.T) {
 				t.Errorf("merge beside a way back: %v", err)
 			}
 		}
-		if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: kept}); err != nil {
-			t.Fatal(err)
+		bare := c.move(admin.MoveRequest{Keyspace: "bare", Range: ":", To: "s0", MoveOptions: admin.MoveOptions{Keep: "1h"}})
+		c.await(bare, "opened")
+		for _, id := range []string{kept, bare} {
+			if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: id}); err != nil {
+				t.Fatal(err)
+			}
+			c.await(id, "done")
 		}
-		c.await(kept, "done")
+		if ranges, err := c.rooms.Ops.Ranges(ctx, "bare"); err != nil || len(ranges) != 1 || ranges[0].Shard != "s0" {
+			t.Errorf("%v %v", ranges, err)
+		}
 		if res, err = c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{"0"}}); err != nil {
 			t.Fatal(err)
 		}
