@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/sqlstate"
@@ -9,7 +10,7 @@ import (
 
 // The planner refuses calls of functions that the map does not know. Whether there is
 // such a function at all, with these arguments, a shard is asked then: a misspelt name
-// is PostgreSQL's 42883.
+// is PostgreSQL's 42883. So with row locks: FOR UPDATE of groups is PostgreSQL's 0A000.
 
 const (
 	judgeBegin = "PREPARE cleave_judge AS "
@@ -40,6 +41,11 @@ func (x *session) judged(err error, sql []byte, private bool) error {
 		return err
 	}
 	switch e.Code {
+	case sqlstate.FeatureNotSupported, sqlstate.UndefinedTable:
+		// A sequence of the cluster, which no shard has, is such a relation as well.
+		if !strings.HasPrefix(e.Message, "FOR ") && !strings.HasSuffix(e.Message, " clause not found in FROM clause") {
+			return err
+		}
 	case sqlstate.UndefinedFunction, sqlstate.UndefinedColumn, sqlstate.AmbiguousColumn, sqlstate.InvalidSchemaName, sqlstate.DatatypeMismatch, sqlstate.CannotCoerce:
 	default:
 		return err // of what is put around the statement, perhaps

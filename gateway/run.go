@@ -415,8 +415,10 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	if f.end == executor.Sync && !x.syncIgnored {
 		x.dirty, x.several, x.flights = false, false, 0
 	}
+	var rejected *statement
 	for _, owner := range x.pipe.Rejected() {
 		if s, ok := owner.(*statement); ok {
+			rejected = s
 			x.forgetIf(s)
 		}
 	}
@@ -457,7 +459,11 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	case executor.Roleless(o.Err.Code):
 		c.Doubt()
 	}
-	return o, &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+	said := &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
+	if rejected != nil {
+		return o, placed(said, rejected.plan.Text, rejected.text)
+	}
+	return o, said
 }
 
 // repeatable reports whether the unit can be run again from its beginning, as

@@ -123,7 +123,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return shifted(err, text, parts[0], 0)
 		}
-		return shifted(x.statement(st, nil, nil), text, parts[0], 0)
+		return shifted(x.statement(st, nil, []byte(parts[0])), text, parts[0], 0)
 	}
 	if done, err := x.together(f, parts); done || err != nil {
 		return err
@@ -135,7 +135,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
 		if err == nil {
-			err = x.statement(st, nil, nil)
+			err = x.statement(st, nil, []byte(part))
 		}
 		if err != nil {
 			return shifted(err, text, part, at)
@@ -215,7 +215,13 @@ func shifted(err error, text, part string, at int) error {
 		if sh.said.Position == 0 {
 			return err
 		}
-		return &shardError{said: sh.said, frame: shiftFrame(sh.frame, by)}
+		return &shardError{said: sh.said, frame: replaced(sh.frame, 'P', func(was string) string {
+			n, err := strconv.Atoi(was)
+			if err != nil {
+				return was
+			}
+			return strconv.Itoa(n + by)
+		})}
 	}
 	var se *sqlstate.Error
 	if errors.As(err, &se) && se.Position > 0 {
@@ -224,25 +230,6 @@ func shifted(err error, text, part string, at int) error {
 		return &e
 	}
 	return err
-}
-
-// shiftFrame adds to the position field of an ErrorResponse.
-func shiftFrame(frame []byte, by int) []byte {
-	out, m := wire.Begin(nil, wire.ErrorResponse)
-	body := frame[wire.Header:]
-	for len(body) > 0 && body[0] != 0 {
-		code := body[0]
-		v, rest, ok := wire.CutString(body[1:])
-		if !ok {
-			return frame
-		}
-		if n, err := strconv.Atoi(v); code == 'P' && err == nil {
-			v = strconv.Itoa(n + by)
-		}
-		out = wire.AppendString(append(out, code), v)
-		body = rest
-	}
-	return wire.End(append(out, 0), m)
 }
 
 // routed reports whether a shard runs the statement.
@@ -335,7 +322,7 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if f != nil && sql != string(text) {
 			f = nil
 		}
-		return x.relayQuery(st, f, sql)
+		return placed(x.relayQuery(st, f, sql), sql, string(text))
 	case st.Kind == planner.Virtual:
 		if err := x.reachVirtual(st); err != nil {
 			return err

@@ -290,6 +290,9 @@ func copiesLocked(t *testing.T, cl *cluster, conn *pgx.Conn) {
 		wantCode(t, other, "55P03", "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id IN (20, 40, 60) FOR SHARE NOWAIT")
 		exec(t, other, "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id IN (20, 40, 60) FOR UPDATE OF p NOWAIT")
 		wantCode(t, other, "55P03", "SELECT * FROM rates FOR NO KEY UPDATE NOWAIT")
+		if id := one[int32](t, other, "SELECT id FROM rates WHERE id < 3 FOR UPDATE SKIP LOCKED"); id != 2 {
+			t.Errorf("row %d is not skipped", id)
+		}
 	})
 	held("SELECT * FROM rates WHERE id = 1 FOR NO KEY UPDATE", func() {
 		exec(t, other, "BEGIN")
@@ -315,6 +318,18 @@ func copiesLocked(t *testing.T, cl *cluster, conn *pgx.Conn) {
 		wantCode(t, other, "55P03", "UPDATE prices SET rate = 31 WHERE tenant_id = $1", tenant)
 		exec(t, conn, "COMMIT")
 		wantCode(t, other, "23503", "UPDATE prices SET rate = 31 WHERE tenant_id = $1", tenant)
+	}
+	for sql, want := range map[string]string{
+		"SELECT count(*) FROM prices FOR UPDATE":                                                                              "FOR UPDATE is not allowed with aggregate functions",
+		"SELECT * FROM prices p JOIN rates r ON r.id = p.rate GROUP BY r.id FOR UPDATE":                                       "FOR UPDATE is not allowed with GROUP BY clause",
+		"SELECT p.rate FROM prices p JOIN prices q ON q.rate = p.rate FOR UPDATE OF nosuch":                                   "relation \"nosuch\" in FOR UPDATE clause not found in FROM clause",
+		"SELECT * FROM prices p JOIN rates r ON r.id = p.rate FOR UPDATE":                                                     "rows of the reference table rates are locked FOR UPDATE on every shard",
+		"MERGE INTO prices p USING (VALUES (NULL::bigint)) v(k) ON p.tenant_id = v.k WHEN NOT MATCHED THEN INSERT VALUES (k)": "null value in column \"tenant_id\" of relation \"prices\" violates not-null constraint",
+	} {
+		_, err := conn.Exec(context.Background(), sql)
+		if pe, ok := errors.AsType[*pgconn.PgError](err); !ok || !strings.HasPrefix(pe.Message, want) || strings.Contains(pe.Where, "guard") {
+			t.Errorf("%s: %#v", sql, err)
+		}
 	}
 	exec(t, conn, "CREATE TABLE keyless (id int) WITH (cleave.reference)")
 	exec(t, conn, "INSERT INTO keyless VALUES (1)")

@@ -169,7 +169,7 @@ func (x *inserting) selectedCalls() {
 	if len(targets) == 0 {
 		refuse("an INSERT ... SELECT of nothing but values that the router makes is not supported", "insert with VALUES")
 	}
-	x.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "insert with VALUES")
+	x.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "read the rows first, and insert them with VALUES")
 	x.s.Cols, sel.TargetList = cols, targets
 }
 
@@ -487,7 +487,7 @@ func (a *analyzer) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 			at = slices.IndexFunc(t.Columns, func(o shardmap.Column) bool { return o.Name == g.Name })
 		}
 		if at < 0 || at >= len(c.Values) || c.Values[at].GetSetToDefault() != nil {
-			refuse("the router makes the values of column "+quoteIdent(g.Name)+", and does not see the rows that MERGE inserts", "give the column a value, or use INSERT ... ON CONFLICT")
+			refuse("the router makes the values of column "+quoteIdent(g.Name)+", and does not see the rows that MERGE inserts", "let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT")
 		}
 		if g.Identity != "" && c.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			refuse("OVERRIDING USER VALUE ignores the values given for column "+quoteIdent(g.Name)+", and the router does not see the rows that MERGE inserts", "use INSERT ... ON CONFLICT")

@@ -212,7 +212,8 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	}
 	g.a.work(nil)
 	if len(s.LockingClause) > 0 {
-		refuse("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should", "lock the rows of one shard key at a time, or leave the clause out")
+		g.a.refuseLocks("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should",
+			"lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them")
 	}
 	if s.IntoClause != nil {
 		refuse("SELECT INTO from rows of several shards is not supported", "create the table first, then INSERT ... SELECT")

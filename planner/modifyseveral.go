@@ -300,8 +300,16 @@ type modifying struct {
 
 func (x *modifying) edit(n *pg.Node) {
 	x.columns = map[string]bool{}
-	if usesShardState(n) {
-		refuse("a system column, or a function of one shard's server or session, says something on one shard only", "name rows by their key")
+	switch what := shardState(n); {
+	case what == "":
+	case strings.HasSuffix(what, "()"):
+		hint := "take its value first, in a statement of its own: SELECT " + what
+		if what == "statement_timestamp()" {
+			hint = "now() or clock_timestamp()"
+		}
+		refuse(what+" is another one on each shard", hint)
+	default:
+		refuse("the system column "+what+" has no meaning for rows of several shards", "name the rows by their key")
 	}
 	x.names(n.ProtoReflect())
 	x.visit(n.ProtoReflect())

@@ -277,25 +277,28 @@ func usesClock(m proto.Message) bool {
 
 // usesShardState reports whether a tree reads what differs from shard to shard and
 // is no row of a table: the statement's start, system columns.
-func usesShardState(m proto.Message) bool {
-	found := false
+func usesShardState(m proto.Message) bool { return shardState(m) != "" }
+
+// shardState is the first of these, a function with brackets.
+func shardState(m proto.Message) string {
+	found := ""
 	inspect(m, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
-			switch callName(v) {
+			switch name := callName(v); name {
 			case "statement_timestamp", "pg_backend_pid", "pg_postmaster_start_time", "pg_conf_load_time", "pg_is_in_recovery", "inet_server_addr", "inet_server_port",
 				"inet_client_addr", "inet_client_port":
-				found = true
+				found = name + "()"
 			}
 		case *pg.ColumnRef:
 			if names := strs(v.Fields); len(names) == len(v.Fields) {
-				switch names[len(names)-1] {
+				switch name := names[len(names)-1]; name {
 				case "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid":
-					found = true
+					found = name
 				}
 			}
 		}
-		return !found
+		return found == ""
 	})
 	return found
 }

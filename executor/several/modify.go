@@ -186,7 +186,7 @@ func (m *modifying) split(shards []string) ([]string, error) {
 		}
 		if !s.Compares(i, set.fields[at[i]].TypeOID) {
 			return nil, sqlstate.Refuse("MERGE into "+m.m.Table.QualifiedName()+" concerns several shards, and column "+quote(name)+" of its source has not the type of the shard key",
-				"cast it in the source: "+name+"::"+s.Types[i].String())
+				"let the source have it as "+s.Types[i].String()+"; a cast, "+name+"::"+s.Types[i].String()+", is the same where it changes no value: 2.5::bigint is 3")
 		}
 	}
 	m.owned = map[string][][][]byte{}

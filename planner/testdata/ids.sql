@@ -44,8 +44,8 @@ SELECT uuidv7();
 SELECT nextval('own_seq');
 --> default shard [SELECT, rows]
 SELECT nextval('free_seq') FROM orders WHERE tenant_id = 5;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT nextval('free_seq') FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
 -->   text: SELECT "nextval" FROM (VALUES ($1::bigint), ($2::bigint), ($3::bigint)) AS ids("nextval")
@@ -60,29 +60,29 @@ SELECT cleave.next_id() AS "Id" FROM pg_catalog.generate_series(1, 2) AS g;
 -->   $2 = next_id
 -->   simple: SELECT "Id" FROM (VALUES ('100'::bigint), ('101'::bigint)) AS ids("Id")
 SELECT nextval('free_seq') FROM generate_series(1, 3) WHERE random() < 0.5;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT nextval('free_seq') FROM generate_series(1, 20000);
 --> refused 0A000: one statement takes at most 10000 values
 -->   hint: take them in several statements
 SELECT nextval('free_seq') FROM generate_series(3, 1);
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT CASE WHEN true THEN nextval('free_seq') END;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT currval('free_seq') FROM notes;
---> refused 0A000: currval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT currval(...)
+--> refused 0A000: currval() of the sequence free_seq is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only
+-->   hint: read it in a statement of its own, and pass the value: SELECT currval('free_seq')
 SELECT nextval($1);
 --> refused 0A000: the name of a sequence has to be a literal: the router has to know which one it is
 -->   hint: write nextval('name')
 SELECT * FROM cleave.next_id();
---> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT cleave.next_id(...)
+--> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
 SELECT (SELECT cleave.next_id());
---> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT cleave.next_id(...)
+--> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
 
 -- columns that are left out
 INSERT INTO bills (tenant) VALUES (5);
@@ -180,14 +180,14 @@ INSERT INTO orders (tenant_id, id) SELECT tenant, nextval('public.free_seq'::reg
 -->   shard text: INSERT INTO orders (tenant_id, id) SELECT * FROM <relation 0> cleave_rel_0_ ON CONFLICT DO NOTHING RETURNING id, orders.tenant_id
 -->   why: the rows have different shard keys
 INSERT INTO orders (id, tenant_id, note) SELECT nextval('free_seq'), b.tenant, b.note FROM bills b GROUP BY 2, 3;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq') + 1, tenant FROM bills;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 WITH b AS (INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq'), tenant FROM bills RETURNING *) SELECT count(*) FROM b;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 WITH d AS (DELETE FROM orders WHERE qty = 1 RETURNING *) INSERT INTO bills (id, tenant) SELECT nextval('free_seq'), tenant_id FROM d;
 --> several shards [INSERT]
 -->   operation: insert
@@ -212,8 +212,8 @@ INSERT INTO bills (nr, tenant, id) SELECT nextval('free_seq'), o.* FROM orders o
 -->   shard text: INSERT INTO bills (tenant, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
 -->   why: the rows have different shard keys
 INSERT INTO orders (id, tenant_id) SELECT DISTINCT nextval('free_seq'), tenant FROM bills;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 INSERT INTO bills (tenant, id, nr) SELECT tenant_id, id, 1 FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5), (5) [INSERT]
 INSERT INTO bills (tenant, id, note) VALUES (5, 1);
@@ -308,8 +308,8 @@ UPDATE bills SET nr = DEFAULT WHERE tenant = 5;
 --> refused 0A000: column nr gets its values from the router, and SET ... = DEFAULT would need one for each row
 -->   hint: give the value
 UPDATE bills SET nr = cleave.next_id() WHERE tenant = 5;
---> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT cleave.next_id(...)
+--> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+-->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
 EXPLAIN (ROUTE) INSERT INTO users (name) VALUES ('a');
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: one shard
@@ -320,7 +320,7 @@ EXPLAIN (ROUTE) INSERT INTO users (name) VALUES ('a');
 -->   | text: INSERT INTO users (name, "id") OVERRIDING SYSTEM VALUE VALUES ('a', $1::bigint)
 MERGE INTO bills b USING orders o ON b.tenant = o.tenant_id AND o.tenant_id = 5 WHEN NOT MATCHED THEN INSERT (tenant) VALUES (5);
 --> refused 0A000: the router makes the values of column id, and does not see the rows that MERGE inserts
--->   hint: give the column a value, or use INSERT ... ON CONFLICT
+-->   hint: let the source have the values, taken before (SELECT nextval(...) FROM generate_series(1, 10)), or use INSERT ... VALUES ... ON CONFLICT
 
 -- definitions
 CREATE TABLE t (a bigint, b serial, c BIGSERIAL UNIQUE, PRIMARY KEY (a, b)) WITH (cleave.shard_key = 'a');
@@ -344,8 +344,8 @@ CREATE TABLE t (a bigint, b bigint DEFAULT nextval('own_seq')) WITH (cleave.shar
 --> refused 0A000: the default calls nextval() of a sequence that is not the cluster's: each shard would count by itself
 -->   hint: make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone
 CREATE TABLE t (a bigint, b text DEFAULT 'A' || nextval('free_seq')) WITH (cleave.shard_key = 'a');
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, which does not see where views, defaults and conditions are
+-->   hint: a column's default can be nextval('free_seq') by itself
 CREATE TABLE t (a serial PRIMARY KEY, b bigint GENERATED ALWAYS AS IDENTITY);
 --> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
 CREATE TABLE t (a bigint DEFAULT nextval('free_seq'), b bigint DEFAULT cleave.nextval('public.free_seq', 'always'));

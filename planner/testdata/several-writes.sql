@@ -307,8 +307,8 @@ WITH d AS (DELETE FROM orders RETURNING *) INSERT INTO items SELECT tenant_id, i
 -->   shard text: INSERT INTO items (tenant_id, order_id) SELECT * FROM <relation 0> cleave_rel_0_
 -->   why: the rows have different shard keys
 DELETE FROM orders WHERE ctid = '(0,1)';
---> refused 0A000: a system column, or a function of one shard's server or session, says something on one shard only
--->   hint: name rows by their key
+--> refused 0A000: the system column ctid has no meaning for rows of several shards
+-->   hint: name the rows by their key
 DELETE FROM orders WHERE id IN (SELECT id FROM notes);
 --> several shards [DELETE]
 -->   operation: modify

@@ -35,8 +35,8 @@ CREATE VIEW v AS SELECT * FROM cleave.tables;
 --> refused 0A000: table cleave.tables is answered by the router and cannot be in a view
 -->   hint: read it in a statement of its own
 CREATE VIEW v AS SELECT nextval('free_seq');
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT and in SELECT without FROM only
--->   hint: take the values first: SELECT nextval(...)
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, which does not see where views, defaults and conditions are
+-->   hint: a column's default can be nextval('free_seq') by itself
 ALTER VIEW bigger RENAME TO biggest;
 --> schema change alter view, all shards [ALTER VIEW]
 ALTER TABLE note_bodies RENAME TO bodies;

@@ -45,3 +45,16 @@ SELECT nosuch(id) FROM orders WHERE tenant_id = 1;
 SELECT 1;
 ROLLBACK;
 -- end
+
+-- Places in a text to which the router added columns and values.
+CREATE TABLE made (tenant_id bigint, id bigserial, note text, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id');
+-- messages
+-- foreach q: VALUES (1, nosuch) | VALUES (1, 'ä') RETURNING nosuch | VALUES (1, 'ä'), (2, nosuch) | VALUES (1, 'ä'), (2, 'x'), (3, 'x') RETURNING id, nosuch | VALUES (1, 'x') ON CONFLICT (nosuch) DO NOTHING | SELECT tenant_id, nosuch FROM orders | SELECT tenant_id, 'x' FROM orders WHERE nosuch = 1 | SELECT 1, 'x' FROM nosuch
+INSERT INTO made (tenant_id, note) ${q};
+-- messages
+INSERT INTO made VALUES (1, DEFAULT, nosuch);
+-- messages
+INSERT INTO made VALUES (1, nextval('made_id_seq'), nosuch);
+-- messages
+SELECT nextval('made_id_seq'), nosuch;
+DROP TABLE made;

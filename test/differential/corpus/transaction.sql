@@ -156,8 +156,8 @@ SELECT o.tenant_id FROM orders o JOIN items i ON i.tenant_id = o.tenant_id AND i
 SELECT o.tenant_id, c.name FROM orders o JOIN countries c ON c.id = o.qty WHERE o.tenant_id = 3 FOR SHARE;
 SELECT o.tenant_id, c.name FROM orders o JOIN countries c ON c.id = o.qty FOR UPDATE OF o FOR KEY SHARE OF c;
 SELECT * FROM countries WHERE id < 3 ORDER BY id DESC FOR UPDATE;
-SELECT c.*, s.value FROM countries c JOIN settings s ON s.id = c.id ORDER BY c.id LIMIT 2 FOR NO KEY UPDATE OF c SKIP LOCKED;
-SELECT id FROM countries WHERE id < 0 FOR UPDATE NOWAIT;
+SELECT c.*, s.value FROM countries c JOIN settings s ON s.id = c.id ORDER BY c.id LIMIT 2 FOR NO KEY UPDATE OF c;
+SELECT id FROM countries WHERE id < 0 FOR UPDATE;
 COMMIT;
 -- end
 -- block

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Shards often get another text than the client wrote: with values that the router made, with
+// views written out, without options of the router's. Where an error names a place, it is one of
+// the client's text: the same word there, or none.
+
+// placed gives an error that was said of the text sent its place in the client's.
+func placed(err error, sent, client string) error {
+	sh, ok := err.(*shardError)
+	if !ok || sh.said.Position == 0 || sent == client {
+		return err
+	}
+	return &shardError{said: sh.said, frame: replaced(sh.frame, 'P', func(string) string {
+		if at := planner.Place(sent, sh.said.Position, client); at > 0 {
+			return strconv.Itoa(at)
+		}
+		return ""
+	})}
+}
+
+// replaced is an ErrorResponse with another value of a field, without the field if that is "".
+func replaced(frame []byte, field byte, with func(was string) string) []byte {
+	out, m := wire.Begin(nil, wire.ErrorResponse)
+	body := frame[wire.Header:]
+	for len(body) > 0 && body[0] != 0 {
+		code := body[0]
+		v, rest, ok := wire.CutString(body[1:])
+		if !ok {
+			return frame
+		}
+		if code == field {
+			v = with(v)
+		}
+		if code != field || v != "" {
+			out = wire.AppendString(append(out, code), v)
+		}
+		body = rest
+	}
+	return wire.End(append(out, 0), m)
+}
+
+// guardsName begins the names of the guards' functions, of which clients need not know.
+const guardsName = "PL/pgSQL function cleave_internal."
+
+// withoutGuard leaves the guards out of an error's context.
+func withoutGuard(said *sqlstate.Error, frame []byte) []byte {
+	if !strings.Contains(said.Where, guardsName) {
+		return frame
+	}
+	return replaced(frame, 'W', func(was string) string {
+		return strings.Join(slices.DeleteFunc(strings.Split(was, "\n"), func(line string) bool { return strings.HasPrefix(line, guardsName) }), "\n")
+	})
+}
