@@ -255,9 +255,7 @@ func testAbandoned(t *testing.T, open Store) {
 	}
 	begin := time.Now()
 	closing(t, a)
-	if lease.Live() {
-		t.Fatal("the lease is live after Close")
-	}
+	await(t, "the lease ends after Close", func() bool { return !lease.Live() })
 	<-leader.Lost()
 	next, err := b.Campaign(ctx, "coordinator", "b")
 	if err != nil {
