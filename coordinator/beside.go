@@ -146,9 +146,6 @@ func (j *job) inTheWay(ctx context.Context, s, move *workflow.State) error {
 	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By); err != nil {
 		return err
 	}
-	select {
-	case j.t.kick <- struct{}{}:
-	default:
-	}
+	j.t.again()
 	return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, "what move %s has left of %s is being removed", id, what))
 }

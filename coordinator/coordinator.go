@@ -216,6 +216,14 @@ func Kick(ctx context.Context, d shardmap.Records) error {
 	return nil
 }
 
+// again has the leader look at all workflows now.
+func (t *term) again() {
+	select {
+	case t.kick <- struct{}{}:
+	default:
+	}
+}
+
 // look starts what is not at work and tells those that are of new wishes.
 func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
 	type stored struct {
@@ -295,10 +303,7 @@ func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
 			t.mu.Lock()
 			delete(t.jobs, id)
 			t.mu.Unlock()
-			select {
-			case t.kick <- struct{}{}:
-			default:
-			}
+			t.again()
 		})
 	}
 	for i := 0; ended > endedKept && i < len(all); i++ {

@@ -176,6 +176,30 @@ func TestADeposedLeaderChangesNothing(t *testing.T) {
 	}
 }
 
+// TestAnOpenedMoveGivesItsPlace: the next one does not wait for the leader's look at all.
+func TestAnOpenedMoveGivesItsPlace(t *testing.T) {
+	dir := cluster(t)
+	leader := &term{c: New(Options{Directory: dir}), records: dir, kick: make(chan struct{}, 1)}
+	s := workflow.New(workflow.Spec{ID: "m", Kind: workflow.Move, Keyspace: "k", Part: shardmap.Part{Low: []string{"0"}}, From: "b", To: "c",
+		Options: workflow.Options{KeepMS: 1000}.WithDefaults()}, time.Now().UnixMilli())
+	s.Step = workflow.Opening
+	b, err := s.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, err := dir.PutRecord(t.Context(), workflow.RecordPrefix+"m", b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := newJob(leader, s, rev)
+	if s, err = j.store(t.Context(), s, workflow.Event{Kind: workflow.EventDone, Seq: s.Seq}); err != nil || s.Step != workflow.Opened {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if len(leader.kick) != 1 {
+		t.Error("nobody looks for a move that can begin")
+	}
+}
+
 func TestPlans(t *testing.T) {
 	snap, err := shardmap.NewSnapshot(state(t))
 	if err != nil {

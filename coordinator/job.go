@@ -175,6 +175,9 @@ func (j *job) store(ctx context.Context, s workflow.State, e workflow.Event) (wo
 			} else if e.Kind == workflow.EventFailed && s.Tries == 0 {
 				j.log.Warn("workflow step is tried again", "step", s.Step, "op", e.Op, telemetry.KeyError, e.Error)
 			}
+			if now := j.t.c.opts.Now(); heavy(&s, now) && !heavy(&next, now) {
+				j.t.again() // another one gets its place
+			}
 			return next, nil
 		case errors.Is(err, shardmap.ErrConflict):
 			if s, err = j.load(ctx); err != nil {

@@ -329,10 +329,7 @@ func (j *job) spawn(ctx context.Context, _ *workflow.State, e workflow.Effect) e
 	if _, err = j.t.records.PutRecord(ctx, key, b, 0); errors.Is(err, shardmap.ErrConflict) {
 		return nil
 	}
-	select {
-	case j.t.kick <- struct{}{}:
-	default:
-	}
+	j.t.again()
 	return err
 }
 
@@ -384,10 +381,7 @@ func (j *job) cancelChildren(ctx context.Context, s *workflow.State) error {
 			return err
 		}
 	}
-	select {
-	case j.t.kick <- struct{}{}:
-	default:
-	}
+	j.t.again()
 	return nil
 }
 

@@ -123,10 +123,7 @@ func (t *term) lookAround(ctx context.Context, p *workflow.Policy) error {
 		return err
 	}
 	t.c.log.Info("the policy makes a plan", "workflow", spec.ID, "mode", p.Mode, "why", next.Note)
-	select {
-	case t.kick <- struct{}{}:
-	default:
-	}
+	t.again()
 	return nil
 }
 

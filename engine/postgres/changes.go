@@ -353,16 +353,23 @@ func (st *stream) finish(ctx context.Context) error {
 // check compares the catalogue with what it was when the stream began.
 func (st *stream) check(ctx context.Context) error {
 	for i := range st.set.Tables {
-		t := &st.set.Tables[i]
-		now, err := st.v.facts(ctx, st.side, t)
-		switch {
-		case sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
-			return changed(t, "it does not exist any more")
-		case err != nil:
+		if err := st.checkTable(ctx, i); err != nil {
 			return err
-		case now.definition(t) != st.facts[i].definition(t):
-			return changed(t, "its definition in the catalogue is another one than when the stream began")
 		}
+	}
+	return nil
+}
+
+func (st *stream) checkTable(ctx context.Context, i int) error {
+	t := &st.set.Tables[i]
+	now, err := st.v.facts(ctx, st.side, t)
+	switch {
+	case sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
+		return changed(t, "it does not exist any more")
+	case err != nil:
+		return err
+	case now.definition(t) != st.facts[i].definition(t):
+		return changed(t, "its definition in the catalogue is another one than when the stream began")
 	}
 	return nil
 }
@@ -491,7 +498,7 @@ func (st *stream) relation(ctx context.Context) error {
 		// A table of the publication that is none of the set's, or was dropped.
 		return st.check(ctx)
 	}
-	if err := st.check(ctx); err != nil {
+	if err := st.checkTable(ctx, t.index); err != nil {
 		return err
 	}
 	types := map[string]columnFacts{}

@@ -279,7 +279,7 @@ func (v *mover) blocks(ctx context.Context, c *conn, t *engine.MoveTable, pace e
 	if _, err := c.exec(ctx, "SELECT FROM ONLY "+qualify(t)+" LIMIT 0"); err != nil {
 		return blocks{}, err
 	}
-	res, err := c.exec(ctx, "SELECT (pg_catalog.pg_relation_size("+literal(qualify(t))+"::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text")
+	res, err := c.exec(ctx, "SELECT (pg_catalog.pg_relation_size("+literal(quoteName(t.Schema)+"."+quoteName(t.Name))+"::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.text")
 	if err != nil {
 		return blocks{}, err
 	}

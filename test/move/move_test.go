@@ -172,7 +172,10 @@ func TestDrainAndMerge(t *testing.T) {
 	forKinds(t, func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(400)
-		c.exec(`SELECT cleave.create_keyspace('bare', 'hash', 'bigint', ranges => 1, shards => ARRAY['s0'])`) // no table is in it
+		c.exec(`SELECT cleave.create_keyspace('bare', 'hash', 'bigint', ranges => 1, shards => ARRAY['s0'])`, // no table is in it
+			`CREATE SCHEMA "Odd S"`,
+			`CREATE TABLE "Odd S"."we""ird täble" ("the Key" bigint, "sel ect" text, "ü" int DEFAULT 3, PRIMARY KEY ("the Key", "sel ect")) WITH (cleave.shard_key = '"the Key"', cleave.keyspace = 'bank')`,
+			`INSERT INTO "Odd S"."we""ird täble" SELECT n, E'\\''"' || n FROM generate_series(1, 40) AS n`)
 		l := c.work(2)
 		for _, at := range []string{"0", "1000000"} {
 			res, err := c.rooms.Ops.Split(ctx, admin.SplitRequest{Keyspace: "bank", At: []string{at}})
@@ -219,6 +222,9 @@ func TestDrainAndMerge(t *testing.T) {
 		c.await(res.Workflow.ID, "done")
 		if ranges, err := c.rooms.Ops.Ranges(ctx, "bank"); err != nil || len(ranges) != 1 || ranges[0].Shard != "s1" {
 			t.Errorf("%v %v", ranges, err)
+		}
+		if n := c.number(`SELECT sum("the Key" * "ü" + length("sel ect"))::bigint FROM "Odd S"."we""ird täble"`); n != 820*3+191 {
+			t.Errorf("the table of odd names: %d", n)
 		}
 		l.end()
 		if l.failed.Load() > 0 {
