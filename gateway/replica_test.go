@@ -81,8 +81,10 @@ func TestReadPolicies(t *testing.T) {
 	want(conn, whichSQL, "0 "+replica)
 	want(conn, "SELECT count(*)::text || ' ' || current_setting('port') FROM orders WHERE tenant_id = $1", "0 "+replica, 7)
 	want(conn, "/* cleave: read_policy=primary */ "+whichSQL, "0 "+primary)
+	want(conn, "SELECT count(*)::text || ' ' || current_setting('port') FROM orders", "0 "+replica)
 	// What must not go there.
 	want(conn, whichSQL+" AND random() < 2", "0 "+primary)
+	want(conn, "SELECT count(*)::text || ' ' || current_setting('port') FROM orders WHERE random() < 2", "0 "+primary)
 	for _, sql := range []string{"SELECT current_setting('port') FROM orders WHERE tenant_id = 7 FOR UPDATE", "SELECT nextval('s') FROM pg_class LIMIT 1"} {
 		if c := code(conn, sql); c == "25006" {
 			t.Errorf("%s went to a replica", sql)
@@ -93,6 +95,9 @@ func TestReadPolicies(t *testing.T) {
 		exec(t, conn, "INSERT INTO orders VALUES (7, $1, 'x')", i)
 		if got := one[int](t, conn, "SELECT count(*) FROM orders WHERE tenant_id = 7"); got != i+1 {
 			t.Fatalf("%d rows after %d writes", got, i+1)
+		}
+		if got := one[int](t, conn, "SELECT count(*) FROM orders"); got != i+1 {
+			t.Fatalf("%d rows of all keys after %d writes", got, i+1)
 		}
 	}
 	// One transaction is one server.
@@ -149,6 +154,77 @@ func TestReadPolicies(t *testing.T) {
 	wantCode(t, conn, "0A000", "SELECT set_config('cleave.read_policy', 'replica', false)")
 	wantCode(t, conn, "42501", "SET cleave.other = '1'")
 	wantCode(t, conn, "42710", fmt.Sprintf("SELECT cleave.add_replica('shard-0', '%s')", servers[1].URL("postgres")))
+}
+
+// TestReadsOfSeveralShardsOnReplicas: two shards on one server, which has one replica.
+func TestReadsOfSeveralShardsOnReplicas(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, nil)
+	pgtest.Ask(t, server.URL("postgres"), "CREATE DATABASE other")
+	cl := start(t, config{urls: []string{server.URL("postgres"), server.URL("other")}, shards: 2, executor: executor.Limits{ProbeEvery: 50 * time.Millisecond}})
+	conn := cl.connect(t)
+	exec(t, conn, ordersTable)
+	exec(t, conn, "CREATE UNLOGGED TABLE fleeting (tenant_id bigint PRIMARY KEY) WITH (cleave.shard_key = 'tenant_id')")
+	exec(t, conn, "INSERT INTO fleeting SELECT generate_series(1, 5)")
+	replica := pgtest.NewReplica(t, server, "r1", nil)
+	exec(t, conn, fmt.Sprintf("SELECT cleave.add_replica('shard-0', '%s')", replica.URL("postgres")))
+	exec(t, conn, fmt.Sprintf("SELECT cleave.add_replica('shard-1', '%s')", replica.URL("other")))
+	const where = "SELECT string_agg(DISTINCT port, ' ') FROM (SELECT current_setting('port') AS port, tenant_id FROM orders) o"
+	const scattered = "SELECT current_setting('port') FROM orders ORDER BY tenant_id"
+	exec(t, conn, "INSERT INTO orders SELECT g, g, 'x' FROM generate_series(1, 50) g")
+	exec(t, conn, "SET cleave.read_policy = 'replica'; SET cleave.max_replica_lag = '-1'")
+	for end := time.Now().Add(20 * time.Second); one[string](t, conn, where) != portOf(replica); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the replicas are not read for long")
+		}
+	}
+	for range 3 { // described, and known
+		rows, _ := conn.Query(context.Background(), scattered) // its error is told by the rows
+		ports, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(ports) != 50 || strings.Count(strings.Join(ports, " "), portOf(replica)) != 50 {
+			t.Fatal(ports, err)
+		}
+	}
+	// What a replica cannot answer, and what must not go there.
+	if n := one[int](t, conn, "SELECT count(*) FROM fleeting"); n != 5 {
+		t.Errorf("%d rows of an unlogged table", n)
+	}
+	if port := one[string](t, conn, "SELECT current_setting('port') FROM orders WHERE id = 7 FOR UPDATE"); port != portOf(server) {
+		t.Errorf("rows are locked on %s", port)
+	}
+	exec(t, conn, "BEGIN")
+	if port := one[string](t, conn, where); port != portOf(server) {
+		t.Errorf("a transaction reads on %s", port)
+	}
+	exec(t, conn, "COMMIT")
+	exec(t, conn, "SET cleave.read_consistency = 'atomic'")
+	if port := one[string](t, conn, where); port != portOf(server) {
+		t.Errorf("an atomic read is on %s", port)
+	}
+	exec(t, conn, "RESET cleave.read_consistency")
+	// A replica that stands still: its own writes a session sees nevertheless, others do not.
+	other := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica%20-c%20cleave.max_replica_lag%3D-1")
+	pgtest.Ask(t, replica.URL("postgres"), "SELECT pg_wal_replay_pause()")
+	pgtest.Await(t, replica.URL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
+	const count = "SELECT count(*) FROM orders a JOIN orders b ON a.id = b.id"
+	b := &pgx.Batch{}
+	b.Queue(count)
+	b.Queue("INSERT INTO orders SELECT g, g, 'x' FROM generate_series(51, 60) g")
+	b.Queue(count)
+	res := conn.SendBatch(context.Background(), b)
+	var before, after int
+	err := errors.Join(res.QueryRow().Scan(&before), func() error { _, err := res.Exec(); return err }(), res.QueryRow().Scan(&after), res.Close())
+	if err != nil || before != 50 || after != 60 {
+		t.Errorf("%d, then %d rows: %v", before, after, err)
+	}
+	if n := one[int](t, conn, count); n != 60 {
+		t.Errorf("%d rows after one's own write", n)
+	}
+	if n := one[int](t, other, count); n != 50 {
+		t.Errorf("%d rows on a replica that stands still", n)
+	}
+	pgtest.Ask(t, replica.URL("postgres"), "SELECT pg_wal_replay_resume()")
+	awaitRows(t, other, count, 60)
 }
 
 func TestAReplicaThatLagsIsNotRead(t *testing.T) {

@@ -445,7 +445,7 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 		return o, x.lost(&engine.LostError{Shard: c.Shard(), Sent: true, Err: errors.New(o.Err.Message)}, o.Err, f.end, f.roam)
 	case o.Err.Code == sqlstate.NotOwner:
 		return o, x.notOwner(o.Err)
-	case c.OnReplica() && stale(o.Err.Code):
+	case onReplica(c) && stale(o.Err.Code):
 		if again := x.onPrimary(); again != nil {
 			x.retried(c.Shard())
 			return o, again

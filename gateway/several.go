@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -43,6 +44,16 @@ func (h host) Holds() error {
 // Values makes ids and the values of sequences.
 func (h host) Values(list []planner.FillValue) ([][]byte, error) {
 	return h.x.evaluate(&planner.Fill{Values: list}, nil)
+}
+
+// Reader borrows a conversation with a replica, where the session's read policy wants one.
+func (h host) Reader(ctx context.Context, shard string, s *executor.Settings) (*executor.Conn, error) {
+	x := h.x
+	if !x.mayRead() {
+		return nil, nil
+	}
+	r := x.rule()
+	return x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.writes)
 }
 
 // Wrote notes that the session writes on a shard.
@@ -200,6 +211,12 @@ func (x *session) culprit() string {
 		return sev.Culprit()
 	}
 	return c.Shard()
+}
+
+// onReplica reports whether a conversation, or one of those with several shards, is with a replica.
+func onReplica(c *executor.Conn) bool {
+	sev, ok := c.Conn.(*several.Conn)
+	return c.OnReplica() || ok && sev.OnReplicas()
 }
 
 // judgeOf stands for a statement over several shards where one has to describe

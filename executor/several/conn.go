@@ -76,8 +76,10 @@ type Conn struct {
 	bounds   bounds
 	progress *Progress
 
-	parts  []*part
-	waitID string // see watchLocks
+	parts []*part
+	// replicas: the statement at hand may read on replicas; onReplicas: one of the unit has.
+	replicas, onReplicas bool
+	waitID               string // see watchLocks
 	// proven are the shards whose snapshots fit each other, see consistent.
 	proven map[string]bool
 	block  bool // inside a transaction block

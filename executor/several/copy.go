@@ -209,7 +209,7 @@ func (j *copyIn) open(ctx context.Context, shard string, write bool) (*copyPart,
 	if j.begun && len(j.head) > 0 {
 		t.buf = append(t.buf, j.head...)
 		if j.headLines > 0 {
-			t.lines.add(j.headLines, int(j.headLines))
+			t.lines.add(j.headLines, int(j.headLines), len(j.head))
 		}
 	}
 	return t, nil
@@ -378,7 +378,7 @@ func (j *copyIn) headed(head []byte, lines int) error {
 	for _, t := range j.parts {
 		t.buf = append(t.buf, j.head...)
 		if lines > 0 {
-			t.lines.add(j.line, lines)
+			t.lines.add(j.line, lines, len(head))
 		}
 	}
 	return nil
@@ -563,7 +563,7 @@ func (j *copyIn) put(t *copyPart, prefix, rec []byte, s span) error {
 	if t.lines.lines == 0 && !j.p.Binary {
 		lines = s.first
 	}
-	t.lines.add(j.line, lines)
+	t.lines.add(j.line, lines, len(prefix)+len(rec))
 	from := len(t.buf)
 	if j.p.Binary && len(prefix) > 0 {
 		n := binary.BigEndian.Uint16(rec)

@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	lineBlock  = 64 << 10 // lines in a block of a lineMap
-	lineBlocks = 64       // blocks that are kept: more lines than a shard has at hand
+	lineBlock = 16 << 10 // lines in a block of a lineMap
+	// lineBytes is how much of what was sent is kept at least: more than the buffers of two sockets,
+	// and so more than a shard has not read yet.
+	lineBytes = 16 << 20
 )
 
 // lineMap knows which line of the client's data a line sent to a shard was. It
@@ -20,25 +22,27 @@ type lineMap struct {
 	blocks []lineRun
 	last   int64 // the client's line of the last one
 	lines  int64 // of the shard
+	bytes  int64 // of these lines
 }
 
 // lineRun are lines one after the other, as differences.
 type lineRun struct {
 	from, client int64 // the shard's and the client's line before the first
+	bytes        int64 // of the lines before it
 	lines        int
 	deltas       []byte
 }
 
-// add notes a record that ends at the client's line and has n lines on the shard.
-func (m *lineMap) add(client int64, n int) {
+// add notes a record of some bytes that ends at the client's line and has n lines on the shard.
+func (m *lineMap) add(client int64, n, bytes int) {
 	for ; n > 0; n-- {
 		if len(m.blocks) == 0 || m.blocks[len(m.blocks)-1].lines == lineBlock {
 			var reuse []byte
-			if len(m.blocks) == lineBlocks {
+			for len(m.blocks) > 1 && m.bytes-m.blocks[1].bytes >= lineBytes {
 				reuse = m.blocks[0].deltas[:0]
 				m.blocks = slices.Delete(m.blocks, 0, 1)
 			}
-			m.blocks = append(m.blocks, lineRun{from: m.lines, client: m.last, deltas: reuse})
+			m.blocks = append(m.blocks, lineRun{from: m.lines, client: m.last, bytes: m.bytes, deltas: reuse})
 		}
 		r := &m.blocks[len(m.blocks)-1]
 		r.deltas = binary.AppendUvarint(r.deltas, uint64(client-m.last))
@@ -46,6 +50,7 @@ func (m *lineMap) add(client int64, n int) {
 		m.lines++
 		m.last = client
 	}
+	m.bytes += int64(bytes)
 }
 
 // client returns the client's line, 0 if it is not known any more.

@@ -15,10 +15,13 @@ import (
 // alone is a host without a client.
 type alone struct{ snap *shardmap.Snapshot }
 
-func (h alone) Snapshot() *shardmap.Snapshot                         { return h.snap }
-func (h alone) Settings() *executor.Settings                         { return nil }
-func (h alone) Timeout() time.Duration                               { return 0 }
-func (h alone) Holds() error                                         { return nil }
+func (h alone) Snapshot() *shardmap.Snapshot { return h.snap }
+func (h alone) Settings() *executor.Settings { return nil }
+func (h alone) Timeout() time.Duration       { return 0 }
+func (h alone) Holds() error                 { return nil }
+func (h alone) Reader(context.Context, string, *executor.Settings) (*executor.Conn, error) {
+	return nil, nil
+}
 func (h alone) Wrote(*executor.Conn)                                 {}
 func (h alone) Joined(string)                                        {}
 func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return nil, nil }

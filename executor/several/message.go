@@ -209,6 +209,7 @@ func (c *Conn) analyse(s *prepared) (err error) {
 		s.desc, err = c.describeFetch(s.st)
 		return err
 	}
+	c.mayRead(s.st, 0)
 	s.desc, err = c.describe(c.ctx, s.st, s.oids)
 	return err
 }
@@ -413,6 +414,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}
+		c.mayRead(p.e.st, p.e.portion)
 		err := c.consistent(c.ctx, &p.e)
 		if k := p.e.st.Cursor; err == nil && (k == nil || k.Op == "declare") {
 			err = c.startCursors()

@@ -79,8 +79,13 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 	}
 	p := c.find(shard)
 	if p == nil {
-		conn := c.ex.TryAcquire(shard, c.base())
-		var err error
+		conn, err := c.reader(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		if conn == nil {
+			conn = c.ex.TryAcquire(shard, c.base())
+		}
 		if conn == nil {
 			for _, loose := range c.loose() {
 				c.giveBack(loose)
@@ -163,7 +168,7 @@ func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*par
 			}
 		}
 		var err error
-		if fresh, err = c.borrowAll(ctx, missing, have); err != nil {
+		if fresh, err = c.fresh(ctx, missing, have); err != nil {
 			return nil, err
 		}
 	}
@@ -186,6 +191,54 @@ func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*par
 		parts = append(parts, p)
 	}
 	return parts, nil
+}
+
+// fresh borrows conversations with several shards, in their order: with replicas where
+// these may be read, else by borrowAll.
+func (c *Conn) fresh(ctx context.Context, shards []string, have []*executor.Conn) ([]*executor.Conn, error) {
+	if !c.replicas {
+		return c.borrowAll(ctx, shards, have)
+	}
+	readers := make([]*executor.Conn, len(shards))
+	fail := func(err error) ([]*executor.Conn, error) {
+		for _, conn := range append(readers, have...) {
+			if conn != nil {
+				c.giveBack(conn)
+			}
+		}
+		return nil, err
+	}
+	have = slices.DeleteFunc(have, func(conn *executor.Conn) bool {
+		i := slices.Index(shards, conn.Shard())
+		if i < 0 || !conn.OnReplica() {
+			return false
+		}
+		readers[i] = conn
+		return true
+	})
+	var rest []string
+	for i, s := range shards {
+		if readers[i] == nil {
+			var err error
+			if readers[i], err = c.reader(ctx, s); err != nil {
+				return fail(err)
+			}
+		}
+		if readers[i] == nil {
+			rest = append(rest, s)
+		}
+	}
+	others, err := c.borrowAll(ctx, rest, have)
+	if err != nil {
+		have = nil
+		return fail(err)
+	}
+	for i := range readers {
+		if readers[i] == nil {
+			readers[i], others = others[0], others[1:]
+		}
+	}
+	return readers, nil
 }
 
 // borrowAll borrows conversations with several shards at the same time, where they

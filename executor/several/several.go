@@ -1,6 +1,7 @@
 package several
 
 import (
+	"context"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
@@ -26,6 +27,9 @@ type Host interface {
 	Holds() error
 	// Values makes what a router makes for rows that are inserted, in text.
 	Values(list []planner.FillValue) ([][]byte, error)
+	// Reader borrows a conversation with a replica of a shard for a read outside of
+	// transactions, with settings s, where the session's read policy wants that; nil: the primary answers.
+	Reader(ctx context.Context, shard string, s *executor.Settings) (*executor.Conn, error)
 	// Wrote is told of each shard's conversation that is about to write.
 	Wrote(c *executor.Conn)
 	// Joined is told of each shard that becomes a part.
