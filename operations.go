@@ -26,6 +26,11 @@ func (o operations) change(ctx context.Context, meta *admin.Meta, do func() (*ad
 	return res, err
 }
 
+// DropKeyspace implements admin.API.
+func (o operations) DropKeyspace(ctx context.Context, req admin.DropKeyspaceRequest) (*admin.Result, error) {
+	return o.change(ctx, &req.Meta, func() (*admin.Result, error) { return o.API.DropKeyspace(ctx, req) })
+}
+
 // CreateKeyspace implements admin.API.
 func (o operations) CreateKeyspace(ctx context.Context, req admin.CreateKeyspaceRequest) (*admin.Result, error) {
 	return o.change(ctx, &req.Meta, func() (*admin.Result, error) { return o.API.CreateKeyspace(ctx, req) })

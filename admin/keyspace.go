@@ -56,6 +56,64 @@ func (o *Ops) CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*R
 	return res, nil
 }
 
+// DropKeyspace takes a keyspace without tables out of the map, with its ranges and pins. Errors: 42704 if there is none; 2BP01 if tables,
+// declarations or constraints need it; 55006 while a part of it is being moved, or its way back is kept.
+func (o *Ops) DropKeyspace(ctx context.Context, req DropKeyspaceRequest) (*Result, error) {
+	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
+		next := cur.State().Clone()
+		if !next.DropKeyspace(req.Name) {
+			return nil, sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", req.Name).WithHint("see: cleave keyspace list")
+		}
+		used := func(what, name, hint string) error {
+			e := sqlstate.New(sqlstate.DependentObjects, "keyspace %q cannot be dropped: %s %s is in it", req.Name, what, name).WithHint("%s", hint)
+			e.Keyspace = req.Name
+			return e
+		}
+		for i := range next.Tables {
+			if t := &next.Tables[i]; t.Keyspace == req.Name {
+				return nil, used("table", t.QualifiedName(), "DROP TABLE "+t.QualifiedName()+", or leave the keyspace")
+			}
+		}
+		for i := range next.Declarations {
+			if d := &next.Declarations[i]; d.Keyspace == req.Name {
+				return nil, used("the declared table", d.QualifiedName(), "SELECT cleave.undeclare('"+d.QualifiedName()+"')")
+			}
+		}
+		for _, c := range next.Constraints {
+			if c.Keyspace == req.Name {
+				return nil, used("the constraint", c.Name, "cleave constraint remove "+c.Name)
+			}
+		}
+		for _, k := range cur.State().Keyspaces {
+			if k.Name != req.Name || len(k.Transits) == 0 {
+				continue
+			}
+			t := k.Transits[0]
+			e := sqlstate.New(sqlstate.ObjectInUse, "keyspace %q cannot be dropped: %s of it is in move %s", req.Name, t.Text(), t.ID).WithHint("end it first: cleave finish %s, or cleave cancel %s", t.ID, t.ID)
+			e.Keyspace = req.Name
+			return nil, e
+		}
+		return &next, nil
+	}
+	cur, err := o.load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := edit(cur); err != nil {
+		return nil, err
+	}
+	res := &Result{Version: cur.Version(), Plan: []string{fmt.Sprintf("take keyspace %s out of the map, with its ranges and pins; no table is in it", req.Name)}}
+	if req.DryRun {
+		return res, nil
+	}
+	snap, err := o.update(ctx, shardmap.Change{By: req.by(), Why: req.why("drop keyspace " + req.Name), Op: "drop_keyspace"}, edit)
+	if err != nil {
+		return nil, err
+	}
+	res.Version, res.Done = snap.Version(), true
+	return res, nil
+}
+
 func newKeyspace(cur *shardmap.Snapshot, req *CreateKeyspaceRequest) (shardmap.Keyspace, error) {
 	var none shardmap.Keyspace
 	misplaced := func(what, strategy string) error {

@@ -31,6 +31,7 @@ type API interface {
 	Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error)
 
 	CreateKeyspace(ctx context.Context, req CreateKeyspaceRequest) (*Result, error)
+	DropKeyspace(ctx context.Context, req DropKeyspaceRequest) (*Result, error)
 	Distribute(ctx context.Context, req DistributeRequest) (*Result, error)
 	Declare(ctx context.Context, req DeclareRequest) (*Result, error)
 	Pin(ctx context.Context, req PinRequest) (*Result, error)
@@ -130,6 +131,12 @@ type CreateKeyspaceRequest struct {
 	Values []ListedValue `json:"values,omitempty"`
 	// Shards are those that get ranges, in contiguous runs by weight; empty is all.
 	Shards []string `json:"shards,omitempty"`
+}
+
+// DropKeyspaceRequest takes a keyspace without tables out of the map.
+type DropKeyspaceRequest struct {
+	Meta
+	Name string `json:"name"`
 }
 
 // ListedValue is one value of a list keyspace.

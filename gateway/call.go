@@ -71,6 +71,13 @@ var functions = map[string]function{
 			return done(a.CreateKeyspace(ctx, r))
 		},
 	},
+	"drop_keyspace": {
+		params: []string{"name"}, required: 1, changes: true,
+		usage: "cleave.drop_keyspace('name')",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return done(a.DropKeyspace(ctx, admin.DropKeyspaceRequest{Meta: admin.Meta{By: by}, Name: v.text("name")}))
+		},
+	},
 	"distribute": {
 		params: []string{"table", "shard_key", "keyspace", "related", "reference"}, required: 1, changes: true, awaits: true,
 		usage: "cleave.distribute('table', 'shard_key' | ARRAY['a', 'b'] [, keyspace] [, related => true]) or cleave.distribute('table', reference => true)",
@@ -218,7 +225,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	f, ok := functions[c.Function]
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
-			WithHint("there are create_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, set_shard, add_replica, remove_replica, move, split, merge, drain, spread, pause, resume, cancel, rollback and finish")
+			WithHint("there are create_keyspace, drop_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, set_shard, add_replica, remove_replica, move, split, merge, drain, spread, pause, resume, cancel, rollback and finish")
 	}
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)

@@ -352,6 +352,11 @@ func (c *Client) Route(ctx context.Context, sql string) ([]string, error) {
 	return out.Lines, nil
 }
 
+// DropKeyspace implements admin.API.
+func (c *Client) DropKeyspace(ctx context.Context, req admin.DropKeyspaceRequest) (*admin.Result, error) {
+	return tell[admin.Result](ctx, c, "drop_keyspace", req)
+}
+
 // CreateKeyspace implements admin.API.
 func (c *Client) CreateKeyspace(ctx context.Context, req admin.CreateKeyspaceRequest) (*admin.Result, error) {
 	return tell[admin.Result](ctx, c, "create_keyspace", req)

@@ -22,7 +22,7 @@
 //	GET  /api/v1/diff         []shardmap.Difference  ?a=&b=
 //	GET  /api/v1/shard_of     admin.ShardOfResult    ?keyspace=&key=&key=
 //	GET  /api/v1/moves        []admin.WorkflowInfo   ?id=
-//	POST /api/v1/create_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_default, shard_set, shard_drain,
+//	POST /api/v1/create_keyspace, drop_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_default, shard_set, shard_drain,
 //	     move, split, merge, spread, plan, plan_approve, policy_set, constraint_add, constraint_remove, pause, resume, cancel, rollback, finish, verify,
 //	     user_add, user_change, user_remove, doctor, route: the request struct of package admin, JSON
 //

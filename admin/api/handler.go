@@ -164,6 +164,7 @@ func NewHandler(opts Options) http.Handler {
 	}, "keyspace", "key")
 
 	change(h, mux, "create_keyspace", a.CreateKeyspace)
+	change(h, mux, "drop_keyspace", a.DropKeyspace)
 	change(h, mux, "distribute", a.Distribute)
 	change(h, mux, "declare", a.Declare)
 	query(h, mux, "constraints", func(ctx context.Context, _ url.Values) (any, error) { return list(a.Constraints(ctx)) })

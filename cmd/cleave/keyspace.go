@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) keyspaceCommand() *cobra.Command {
-	return a.group("keyspace", "Create and list keyspaces",
+	return a.group("keyspace", "Create, list and drop keyspaces",
 		`A keyspace is a named sharding scheme with its map: a strategy (hash, range or
 list), the types of the shard key, and which shard owns which part. Tables of one
 keyspace are colocated: rows with equal shard keys are on one shard.
@@ -20,7 +20,7 @@ keyspace are colocated: rows with equal shard keys are on one shard.
 A table that names no keyspace gets the hash keyspace of its key's type, such as
 hash_bigint, which is made on first use.`,
 		`  cleave keyspace list`,
-		a.keyspaceListCommand(), a.keyspaceCreateCommand())
+		a.keyspaceListCommand(), a.keyspaceCreateCommand(), a.keyspaceDropCommand())
 }
 
 func (a *app) keyspaceListCommand() *cobra.Command {
@@ -102,6 +102,33 @@ quote inside a value needs double quotes around it, as in CSV.`,
 		}
 		defer c.Close()
 		res, err := c.CreateKeyspace(cmd.Context(), req)
+		if err != nil {
+			return err
+		}
+		return a.printResult(res, res)
+	}
+	return cmd
+}
+
+func (a *app) keyspaceDropCommand() *cobra.Command {
+	var ch change
+	cmd := &cobra.Command{
+		Use:   "drop NAME",
+		Short: "Drop a keyspace without tables",
+		Long: `Takes a keyspace out of the map, with its ranges and pins. Tables, declarations and
+constraints must not need it any more, and none of its parts may be in a move.`,
+		Example: `  cleave keyspace drop events --dry-run
+  cleave keyspace drop events`,
+		Args: args(1, 1),
+	}
+	ch.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, given []string) error {
+		c, err := a.client(cmd)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		res, err := c.DropKeyspace(cmd.Context(), admin.DropKeyspaceRequest{Meta: ch.meta(), Name: given[0]})
 		if err != nil {
 			return err
 		}

@@ -111,7 +111,9 @@ var operations = []operation{
 			}
 			return bad
 		},
-		after: func(o *operating) { o.must(`DROP TABLE ` + o.table()) },
+		after: func(o *operating) {
+			o.must(`DROP TABLE `+o.table(), `SELECT cleave.drop_keyspace('`+o.table()+`')`)
+		},
 	},
 	{
 		// A shard comes, with the rows of reference tables, and goes.

@@ -2,10 +2,13 @@ package move
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
@@ -203,6 +206,19 @@ func TestDrainAndMerge(t *testing.T) {
 		}
 		bare := c.move(admin.MoveRequest{Keyspace: "bare", Range: ":", To: "s0", MoveOptions: admin.MoveOptions{Keep: "1h"}})
 		c.await(bare, "opened")
+		drop := func(name, code string) {
+			t.Helper()
+			conn, err := pgx.Connect(ctx, c.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(ctx)
+			if _, err := conn.Exec(ctx, `SELECT cleave.drop_keyspace('`+name+`')`); code == "" && err != nil || code != "" && !strings.Contains(fmt.Sprint(err), "SQLSTATE "+code) {
+				t.Errorf("keyspace %s is dropped: %v", name, err)
+			}
+		}
+		drop("bare", "55006")
+		drop("bank", "2BP01")
 		for _, id := range []string{kept, bare} {
 			if _, err := c.rooms.Ops.Finish(ctx, admin.WorkflowRequest{ID: id}); err != nil {
 				t.Fatal(err)
@@ -212,6 +228,8 @@ func TestDrainAndMerge(t *testing.T) {
 		if ranges, err := c.rooms.Ops.Ranges(ctx, "bare"); err != nil || len(ranges) != 1 || ranges[0].Shard != "s0" {
 			t.Errorf("%v %v", ranges, err)
 		}
+		drop("bare", "")
+		drop("bare", "42704")
 		if res, err = c.rooms.Ops.Merge(ctx, admin.MergeRequest{Keyspace: "bank", At: []string{"0"}}); err != nil {
 			t.Fatal(err)
 		}
