@@ -90,9 +90,6 @@ func (x *session) reachSeveral(u use) error {
 		x.used(u)
 		return nil
 	}
-	if x.tx.named {
-		return several.NamedConstraints()
-	}
 	if n := len(x.tx.saves); n > 0 && x.tx.saves[n-1].modes < len(x.tx.modes) {
 		return sqlstate.Refuse("SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
 	}

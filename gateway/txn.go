@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
@@ -39,8 +40,6 @@ type txn struct {
 	conn *executor.Conn
 	// since is the map by which it began there.
 	since *shardmap.Snapshot
-	// named: SET CONSTRAINTS named some.
-	named bool
 	// readOnly: it was begun READ ONLY.
 	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
@@ -629,8 +628,12 @@ func (x *session) setConstraints(st *planner.Statement) error {
 		x.w.complete(st.Tag)
 		return nil
 	}
-	// A shard says whether there are such constraints.
-	if err := x.reachForSet(); err != nil {
+	// A shard says whether there are such constraints: the default shard, which has all tables.
+	if st.Tx.Name != "" && !onSeveral(t.conn) && x.constraintsElsewhere() {
+		if err := x.reachSeveral(use{readOnly: true}); err != nil {
+			return err
+		}
+	} else if err := x.reachForSet(); err != nil {
 		return err
 	}
 	x.pipe.Query(st.Text)
@@ -640,8 +643,16 @@ func (x *session) setConstraints(st *planner.Statement) error {
 	if t.weak {
 		t.log = append(t.log, st.Text)
 	}
-	t.modes, t.named = append(t.modes, st.Text), t.named || st.Tx.Name != ""
+	t.modes = append(t.modes, st.Text)
 	return nil
+}
+
+// constraintsElsewhere reports whether constraints of whole tables are not to be found where the transaction is.
+func (x *session) constraintsElsewhere() bool {
+	snap := x.srv.ex.Snapshot()
+	name := snap.State().DefaultShard
+	sh, ok := snap.Shard(name)
+	return ok && sh.Engine == "postgres" && len(snap.Shards()) > 1 && !several.Single(x.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
 }
 
 // setTransaction runs SET TRANSACTION inside a block.

@@ -390,6 +390,12 @@ const (
 	ConsistencySetting = "cleave.read_consistency"
 )
 
+// Single reports whether the session keeps each transaction to one shard.
+func Single(s *executor.Settings) bool {
+	single, _ := ParseMode(valueOf(s, ModeSetting))
+	return single
+}
+
 // ParseMode reads a value of ModeSetting.
 func ParseMode(v string) (single, ok bool) {
 	switch strings.ToLower(v) {
@@ -420,7 +426,7 @@ func Atomic(s *executor.Settings) bool {
 
 // CheckMode refuses a transaction's second shard where the session wants one only.
 func CheckMode(s *executor.Settings, first, second string) error {
-	if single, _ := ParseMode(valueOf(s, ModeSetting)); !single {
+	if !Single(s) {
 		return nil
 	}
 	return sqlstate.Refuse(fmt.Sprintf("the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting),

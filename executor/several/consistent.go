@@ -60,6 +60,9 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 		list[i] = Participant{Shard: p.shard, Conn: p.conn}
 	}
 	if c.block {
+		if c.hasNamed() {
+			return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards", "SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read")
+		}
 		begin = strings.Join(append([]string{c.opt.Begin}, c.modes...), ";")
 		for _, s := range c.saves {
 			begin += ";SAVEPOINT " + quote(s)

@@ -402,6 +402,19 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 		return true, nil
 	}
 	all := append([]string{begin}, c.modes...)
+	if c.hasNamed() {
+		// Which of them the shard has is asked first.
+		p.begun = true
+		if _, err := p.conn.Exec(begin); err != nil {
+			return false, c.failure(p, err)
+		}
+		for _, m := range c.modes {
+			if err := c.setsNamed(p, m); err != nil {
+				return false, err
+			}
+		}
+		all = nil
+	}
 	p.saves = p.saves[:0]
 	for _, s := range c.saves {
 		all = append(all, "SAVEPOINT "+quote(s))
@@ -409,8 +422,10 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 	}
 	all = append(all, changes...)
 	p.begun = true // whatever comes of it, it has to be ended
-	if _, err := p.conn.Exec(strings.Join(all, ";")); err != nil {
-		return false, c.failure(p, err)
+	if len(all) > 0 {
+		if _, err := p.conn.Exec(strings.Join(all, ";")); err != nil {
+			return false, c.failure(p, err)
+		}
 	}
 	p.conn.SetSettings(c.host.Settings())
 	return false, nil

@@ -163,10 +163,7 @@ func (c *Conn) control(st *planner.Statement) error {
 		if c.failed {
 			return errFailed
 		}
-		if err := c.setsConstraints(st); err != nil {
-			return err
-		}
-		if err := c.setsMode(st); err != nil {
+		if err := c.setsConstraints(c.ctx, st); err != nil {
 			return err
 		}
 	default:
@@ -188,23 +185,6 @@ func (c *Conn) setsMode(st *planner.Statement) error {
 		}
 	}
 	return nil
-}
-
-// setsConstraints is asked before SET CONSTRAINTS is run, which holds for shards on
-// which nothing has run yet as well.
-func (c *Conn) setsConstraints(st *planner.Statement) error {
-	switch {
-	case st.Tx.Name != "":
-		return NamedConstraints()
-	case len(c.saves) > 0:
-		return sqlstate.Refuse("SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "SET CONSTRAINTS before the SAVEPOINT")
-	}
-	return nil
-}
-
-// NamedConstraints refuses what may name constraints that not all shards have.
-func NamedConstraints() error {
-	return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported in a transaction over several shards: they may be on one of them only", "SET CONSTRAINTS ALL")
 }
 
 // setsReadOnly is asked before SET TRANSACTION is run. READ ONLY forbids the record

@@ -216,12 +216,46 @@ SET CONSTRAINTS to_parent DEFERRED;
 INSERT INTO children VALUES (6, 1, 2);
 COMMIT;
 -- end
+-- Named ones: of a sharded table, and of one that the default shard alone has.
 -- only: postgres
+CREATE TABLE kept (id int PRIMARY KEY, n int, CONSTRAINT kept_n UNIQUE (n) DEFERRABLE);
+-- only: postgres
+-- foreach names: to_parent | kept_n, public.to_parent
+-- foreach first: SELECT 1 | SELECT count(*) FROM parents WHERE tenant_id = 7 | SELECT count(*) FROM kept | SELECT count(*) FROM parents
 -- block
 BEGIN;
-SET CONSTRAINTS no_such DEFERRED;
+${first};
+SET CONSTRAINTS ${names} DEFERRED;
+INSERT INTO children VALUES (7, 1, 1);
+INSERT INTO children VALUES (8, 1, 1), (9, 1, 1), (10, 1, 1);
+INSERT INTO parents VALUES (7, 1), (8, 1), (9, 1), (10, 1);
+SET CONSTRAINTS ${names} IMMEDIATE;
+INSERT INTO children VALUES (7, 2, 2);
 ROLLBACK;
 -- end
+-- only: postgres
+-- foreach names: kept_n, to_parent
+-- foreach end: COMMIT | SET CONSTRAINTS kept_n IMMEDIATE | SET CONSTRAINTS to_parent IMMEDIATE | INSERT INTO kept VALUES (3, 1)
+-- block
+BEGIN;
+INSERT INTO parents VALUES (11, 1);
+SET CONSTRAINTS ${names} DEFERRED;
+INSERT INTO kept VALUES (1, 1), (2, 1);
+INSERT INTO parents VALUES (12, 1), (13, 1), (14, 1);
+${end};
+ROLLBACK;
+-- end
+-- only: postgres
+-- foreach first: SELECT 1 | SELECT count(*) FROM parents WHERE tenant_id = 7
+-- foreach name: no_such | to_parent, no_such | parents_pkey
+-- block
+BEGIN;
+${first};
+SET CONSTRAINTS ${name} DEFERRED;
+ROLLBACK;
+-- end
+-- only: postgres
+DROP TABLE kept;
 -- only: postgres
 -- block
 BEGIN;
