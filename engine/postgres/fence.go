@@ -15,9 +15,10 @@ import (
 
 const (
 	// fenceWait is how long a try waits for one lock, and others' writes behind it;
-	// fenceWaits bounds all locks of a try together.
+	// fenceWaits, and fenceEach for each table, bound all locks of a try together.
 	fenceWait  = 50 * time.Millisecond
 	fenceWaits = 150 * time.Millisecond
+	fenceEach  = 4 * time.Millisecond
 	// fencePause is the pause between tries, at least; at most it is three times that.
 	fencePause = 20 * time.Millisecond
 )
@@ -86,7 +87,7 @@ func (v *mover) fence(ctx context.Context, c *conn, lock string, guards []engine
 		}
 		return v.here(ctx, c)
 	}
-	_, err = c.exec(ctx, "BEGIN; SET LOCAL lock_timeout = '"+fenceWait.String()+"'; SET LOCAL statement_timeout = '"+fenceWaits.String()+"'; "+
+	_, err = c.exec(ctx, "BEGIN; SET LOCAL check_function_bodies = off; SET LOCAL lock_timeout = '"+fenceWait.String()+"'; SET LOCAL statement_timeout = '"+(fenceWaits+time.Duration(len(guards))*fenceEach).String()+"'; "+
 		lock+"; SET LOCAL statement_timeout = 0")
 	if err != nil {
 		return "", err
