@@ -192,6 +192,24 @@ func (e *Executor) planSeveral(text []byte, s *Settings, snap *shardmap.Snapshot
 	return st, nil
 }
 
+// PreparedWords is Planner.PreparedWords under a search path.
+func (e *Executor) PreparedWords(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
+	return e.planner.PreparedWords(text, snap, e.path(s, snap))
+}
+
+// ArgsUseClock is Planner.ArgsUseClock under a search path, and ArgsAt is Planner.ArgsAt.
+func (e *Executor) ArgsUseClock(args string, s *Settings, snap *shardmap.Snapshot) (bool, error) {
+	return e.planner.ArgsUseClock(args, snap, e.path(s, snap))
+}
+
+// ArgsAt puts a time in the place of now() and its like.
+func (e *Executor) ArgsAt(args, now string, s *Settings, snap *shardmap.Snapshot) (string, error) {
+	return e.planner.ArgsAt(args, now, snap, e.path(s, snap))
+}
+
+// UsesClock is Planner.UsesClock.
+func (e *Executor) UsesClock(st *planner.Statement) bool { return e.planner.UsesClock(st) }
+
 // AtTime is Planner.AtTime under a search path. Nothing is cached.
 func (e *Executor) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (string, error) {
 	return e.planner.AtTime(st, snap, e.path(s, snap))

@@ -34,6 +34,9 @@ type statement struct {
 	columns  uint64
 	types    []uint32
 	numbered bool
+	// params are the types of the parameters when it was prepared, paramNames their names; nil until they are needed.
+	params     []uint32
+	paramNames []string
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
 	hint      readHint
@@ -103,10 +106,6 @@ func (x *session) answer(typ byte) {
 	x.w.empty(typ)
 }
 
-func malformed(what string) error {
-	return sqlstate.New(sqlstate.ProtocolViolation, "malformed %s message", what)
-}
-
 // cut splits a zero-terminated string off b without copying it.
 func cut(b []byte) (s, rest []byte, ok bool) {
 	for i, c := range b {
@@ -155,6 +154,11 @@ func (x *session) parse(f wire.Frame) error {
 	if s.hint, err = hintOf(text); err != nil {
 		return err
 	}
+	if s.name != "" {
+		if err := x.prepareWords(s); err != nil {
+			return err
+		}
+	}
 	if err := x.replan(s); err != nil {
 		return err
 	}
@@ -172,12 +176,6 @@ func (x *session) parse(f wire.Frame) error {
 	}
 	x.answer(wire.ParseComplete)
 	return nil
-}
-
-// shardBorne reports whether a shard (or the virtual database) parses and runs
-// the statement.
-func shardBorne(st *planner.Statement) bool {
-	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
 }
 
 // replan analyses the statement under the current schema and settings, unless
@@ -304,7 +302,9 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		return "", err
 	}
 	recheck := s.replanned && s.columns != 0 && !relay
-	if recheck && !s.plan.ReadOnly && x.nowait {
+	// Other columns are an error before anything is written, and without the loss of a conversation that has to last.
+	first := recheck && (!s.plan.ReadOnly || x.pin != nil || x.tx.state == txOpen)
+	if first && x.nowait {
 		return "", errWait
 	}
 	x.dirty = true
@@ -326,11 +326,14 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 	fresh := !x.pipe.HasPrepared(s.prep)
 	x.pipe.Prepare(s.prep, s, relay)
 	switch {
-	case recheck && !s.plan.ReadOnly:
-		// Other columns are an error before anything is written.
-		x.pipe.CheckColumns(s.prep.Name(), s)
+	case first:
+		check := &columnCheck{s: s}
+		x.pipe.CheckColumns(s.prep.Name(), check)
 		if _, err := x.converse(executor.Flush); err != nil {
 			return "", err
+		}
+		if check.failed != nil {
+			return "", check.failed
 		}
 	case recheck && fresh:
 		x.pipe.CheckColumns(s.prep.Name(), s)

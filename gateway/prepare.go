@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +37,9 @@ func (x *session) prepareText(st *planner.Statement) error {
 		}
 		s.oids = oids
 	}
+	if err := x.prepareWords(s); err != nil {
+		return err
+	}
 	if err := x.replan(s); err != nil {
 		return err
 	}
@@ -51,12 +53,15 @@ func (x *session) prepareText(st *planner.Statement) error {
 	if err := x.reachFor(s.plan); err != nil {
 		return err
 	}
-	if _, err := x.prepare(s, false); err != nil {
+	on, err := x.prepare(s, false)
+	if err != nil {
 		return err
 	}
+	x.pipe.CheckColumns(on, s) // the types of parameters, and the columns, which must not change
 	if _, err := x.converse(executor.Sync); err != nil {
 		return err
 	}
+	s.params = slices.Clone(s.types)
 	x.unit.effects = true
 	if x.tx.state == txNone {
 		x.release()
@@ -119,6 +124,17 @@ func (x *session) deallocateSQL(st *planner.Statement) error {
 
 // executeSQL runs EXECUTE of a simple query, as Bind, Describe and Execute.
 func (x *session) executeSQL(st *planner.Statement) error {
+	err := x.runExecute(st)
+	if c := x.pipe.Conn; err != nil && err != errWait && err != errAgain && c != nil && x.dirty && !c.Broken() {
+		// An error of the router's own: the shard waits for more.
+		if _, failed := x.converse(executor.Sync); failed != nil && c.Broken() {
+			return failed
+		}
+	}
+	return err
+}
+
+func (x *session) runExecute(st *planner.Statement) error {
 	s, rest, err := x.executeArgs(st, nil)
 	if err != nil {
 		return err
@@ -184,22 +200,33 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 		return nil, nil, sqlstate.New(sqlstate.SyntaxError, "wrong number of parameters for prepared statement %q", p.Name).
 			WithDetail("Expected %d parameters but got %d.", want, len(p.Args))
 	}
-	rest = wire.AppendInt16(rest, int16(len(p.Args)))
-	for i, a := range p.Args {
-		var oid uint32
-		if i < len(s.oids) {
-			oid = s.oids[i]
-		}
-		v, kind, err := literal(a)
-		if err == nil {
-			err = coerced(i+1, v, kind, oid)
-		}
-		if e := new(sqlstate.Error); errors.As(err, &e) {
-			return nil, nil, e
-		}
+	values, plain := make([][]byte, want), true
+	for i := 0; i < len(p.Args) && plain; i++ {
+		v, kind, err := literal(p.Args[i])
 		if err != nil {
-			return nil, nil, sqlstate.Refuse("argument "+strconv.Itoa(i+1)+" of EXECUTE is not a plain literal", "give numbers, strings, true, false or NULL; compute expressions first")
+			plain = false
+			break
 		}
+		if kind != nullLiteral && kind != stringLiteral {
+			types, err := x.paramTypes(s)
+			if err != nil {
+				return nil, nil, err
+			}
+			plain = i < len(types) && coerced(kind, types[i])
+		}
+		values[i] = v
+	}
+	if !plain {
+		types, err := x.paramTypes(s)
+		if err != nil {
+			return nil, nil, err
+		}
+		if values, err = x.computedArgs(st, s, types); err != nil {
+			return nil, nil, err
+		}
+	}
+	rest = wire.AppendInt16(rest, int16(want))
+	for _, v := range values {
 		rest = wire.AppendValue(rest, v)
 	}
 	return s, append(rest, formats...), nil
@@ -254,36 +281,22 @@ func literal(text string) ([]byte, literalKind, error) {
 	return textOf(number), kind, nil
 }
 
-// The types that numbers and booleans are cast to by assignment, as PostgreSQL does with
-// the arguments of EXECUTE (EvaluateParams in src/backend/commands/prepare.c).
+// The types that numbers and booleans are read as from their text.
 var (
-	integerTypes = map[uint32]string{20: "bigint", 21: "smallint", 23: "integer", 26: "oid"}
-	numberTypes  = map[uint32]string{700: "real", 701: "double precision", 1700: "numeric"}
-	textTypes    = map[uint32]string{25: "text", 1042: "character", 1043: "character varying"}
-	otherTypes   = map[uint32]string{16: "boolean", 17: "bytea", 114: "json", 1082: "date", 1083: "time without time zone", 1114: "timestamp without time zone",
-		1184: "timestamp with time zone", 1186: "interval", 2950: "uuid", 3802: "jsonb"}
+	integerTypes = map[uint32]bool{20: true, 21: true, 23: true}
+	numberTypes  = map[uint32]bool{700: true, 701: true, 1700: true}
 )
 
-// coerced reports whether a literal can stand for a parameter of a type (0: the client
-// left it open): 42804 where PostgreSQL says so, another error where it is not known here.
-func coerced(n int, v []byte, kind literalKind, oid uint32) error {
-	if kind == nullLiteral || kind == stringLiteral || oid == 0 || textTypes[oid] != "" {
-		return nil
-	}
-	number := integerTypes[oid] != "" || numberTypes[oid] != ""
-	was := map[literalKind]string{boolLiteral: "boolean", integerLiteral: "integer", decimalLiteral: "numeric"}[kind]
+// coerced reports whether a literal's text is what a parameter of a type gets: else PostgreSQL casts it, or refuses it
+// (EvaluateParams in src/backend/commands/prepare.c).
+func coerced(kind literalKind, oid uint32) bool {
 	switch {
-	case kind == boolLiteral && oid == 16, kind == integerLiteral && number, kind == decimalLiteral && numberTypes[oid] != "":
-		return nil
-	case kind == decimalLiteral && integerTypes[oid] != "" && oid != 26:
-		return strconv.ErrRange // it would be rounded
-	case kind == boolLiteral && number, otherTypes[oid] != "":
-		want := integerTypes[oid] + numberTypes[oid] + otherTypes[oid]
-		if len(v) > 9 && kind == integerLiteral {
-			was = "bigint"
-		}
-		return sqlstate.New(sqlstate.DatatypeMismatch, "parameter $%d of type %s cannot be coerced to the expected type %s", n, was, want).
-			WithHint("You will need to rewrite or cast the expression.")
+	case oid == 25:
+		return true
+	case kind == boolLiteral:
+		return oid == 16
+	case kind == integerLiteral:
+		return integerTypes[oid] || numberTypes[oid]
 	}
-	return strconv.ErrRange
+	return numberTypes[oid]
 }

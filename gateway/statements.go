@@ -4,8 +4,15 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
+
+// shardBorne reports whether a shard (or the virtual database) parses and runs
+// the statement.
+func shardBorne(st *planner.Statement) bool {
+	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
+}
 
 // room refuses statements over the session's bounds.
 func (x *session) room(s *statement) error {
@@ -64,6 +71,21 @@ func (s *statement) Described(body []byte) *sqlstate.Error {
 	return nil
 }
 
+// columnCheck is a statement that is told its columns, and keeps the error: the conversation goes on.
+type columnCheck struct {
+	s      *statement
+	failed *sqlstate.Error
+}
+
+// Described compares the columns (executor.Watch).
+func (c *columnCheck) Described(body []byte) *sqlstate.Error {
+	c.failed = c.s.Described(body)
+	return nil
+}
+
+// Typed notes the types of the parameters (executor.TypeWatch).
+func (c *columnCheck) Typed(oids []uint32) { c.s.Typed(oids) }
+
 // Typed notes the types of the parameters (executor.TypeWatch).
 func (s *statement) Typed(oids []uint32) { s.types = oids }
 
@@ -86,4 +108,8 @@ func columnDigest(body []byte) uint64 {
 		}
 	}
 	return h.Sum64() | 1
+}
+
+func malformed(what string) error {
+	return sqlstate.New(sqlstate.ProtocolViolation, "malformed %s message", what)
 }

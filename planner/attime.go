@@ -39,7 +39,7 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 	a.st.Params = st.Params
 	n := tree.Stmts[0].Stmt
 	if hasTimeWord(n) {
-		p.readWords(n, st.Text, snap, searchPath)
+		p.readWords(n, st.Text, snap, searchPath, true)
 	}
 	a.elsewhereTimed(n)
 	a.timedDefaults(n)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -147,6 +148,7 @@ func (d *declaration) finish(edits []edit) {
 	st := d.a.st
 	st.Text = splice(d.a.sql, append(edits, d.edits...))
 	st.DDL.Sequences, st.DDL.Functions = append(st.DDL.Sequences, d.sequences...), d.functions
+	d.a.freeze(d)
 }
 
 // declaredKeyspace checks the shard key columns' types and names the keyspace.
@@ -291,11 +293,21 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 			refuse("the default calls "+a.sequence+"() of a sequence that is not the cluster's: each shard would count by itself", "make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone")
 		}
 		a.sequence = before
+		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && spread {
+			inspect(x.RawExpr, func(m proto.Message) bool {
+				if f, ok := m.(*pg.FuncCall); ok {
+					if own := a.timedFunction(f); own != nil {
+						refuse("the default calls "+own.QualifiedName()+"(), which uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, or write its expression")
+					}
+				}
+				return true
+			})
+			if usesShardState(x.RawExpr) {
+				refuse("the default says something of one shard's session, or the time at which it began its part of a statement", "now() is one time for all shards")
+			}
+		}
 		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {
 			refuse("a generated column cannot be a shard key: its value is not in the INSERT", "make it a plain column and write its value")
-		}
-		if d.kind == shardmap.Reference && x.Contype == pg.ConstrType_CONSTR_DEFAULT && a.volatileDefault(x.RawExpr) {
-			refuse("a volatile default of a reference table would give another value on each shard", "write the value in the INSERT")
 		}
 	case pg.ConstrType_CONSTR_IDENTITY: // see generate
 	case pg.ConstrType_CONSTR_PRIMARY, pg.ConstrType_CONSTR_UNIQUE:
@@ -327,39 +339,6 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 		}
 		d.foreignKey(x, cols)
 	}
-}
-
-// volatileDefault reports whether an expression calls a volatile function.
-func (a *analyzer) volatileDefault(n *pg.Node) bool {
-	volatile := false
-	var visit func(n *pg.Node)
-	visit = func(n *pg.Node) {
-		if f := n.GetFuncCall(); f != nil {
-			if names := strs(f.Funcname); len(names) > 0 && strings.HasPrefix(catalogFunctions[names[len(names)-1]], "v") {
-				volatile = true
-			}
-			for _, arg := range f.Args {
-				visit(arg)
-			}
-		}
-		if n.GetSqlvalueFunction() != nil {
-			volatile = true
-		}
-		if t := n.GetTypeCast(); t != nil {
-			visit(t.Arg)
-		}
-		if e := n.GetAExpr(); e != nil {
-			visit(e.Lexpr)
-			visit(e.Rexpr)
-		}
-		if c := n.GetCoalesceExpr(); c != nil {
-			for _, arg := range c.Args {
-				visit(arg)
-			}
-		}
-	}
-	visit(n)
-	return volatile
 }
 
 func (d *declaration) unique(cols []string, what string) {

@@ -60,6 +60,9 @@ func (a *analyzer) ddl(n *pg.Node) {
 		a.inSchema(strs(v.AlterDomainStmt.TypeName))
 		a.expressions([]*pg.Node{v.AlterDomainStmt.Def})
 		a.everywhere("alter domain", "ALTER DOMAIN")
+		if v.AlterDomainStmt.Subtype == "T" {
+			a.domainDefault()
+		}
 	case *pg.Node_AlterEnumStmt:
 		a.inSchema(strs(v.AlterEnumStmt.TypeName))
 		a.everywhere("alter type", "ALTER TYPE")
@@ -80,6 +83,20 @@ func (a *analyzer) ddl(n *pg.Node) {
 	default:
 		if !a.object(n) {
 			a.refuseStatement(n)
+		}
+	}
+	switch n.GetNode().(type) {
+	case *pg.Node_CreateDomainStmt, *pg.Node_AlterDomainStmt, *pg.Node_IndexStmt, *pg.Node_CreateTrigStmt:
+		a.freeze(nil)
+	}
+}
+
+// domainDefault notes the tables whose columns may get another default: those with types of one's own.
+func (a *analyzer) domainDefault() {
+	tables := a.snap.State().Tables
+	for i := range tables {
+		if slices.ContainsFunc(tables[i].Columns, func(c shardmap.Column) bool { return c.OID >= firstUserOID }) && tables[i].Kind != shardmap.Whole {
+			a.st.DDL.Altered = append(a.st.DDL.Altered, TableName{tables[i].Schema, tables[i].Name})
 		}
 	}
 }

@@ -37,8 +37,9 @@ type reading struct {
 	clock bool
 	// witness is the table whose shard key the proof of locality follows, see local.
 	witness  *jnode
-	planning bool // the statement was read
-	outside  bool // a sharded table was not bound to the witness
+	plain    map[*pg.A_Const]bool // see plainWords
+	planning bool                 // the statement was read
+	outside  bool                 // a sharded table was not bound to the witness
 }
 
 func newReading() *reading {
@@ -105,6 +106,7 @@ func (a *analyzer) dispatch() {
 	st.Keys, st.Reusable = nil, false
 	a.second.planning = true
 	a.timedCall(a.second.top)
+	a.looseWords(a.second.top)
 	var err error
 	switch a.second.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:

@@ -102,6 +102,7 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 	case *pg.Node_RowExpr:
 		a.walkList(v.RowExpr.Args, w)
 	case *pg.Node_AArrayExpr:
+		a.commonWords(w.sc, pointers(v.AArrayExpr.Elements)...)
 		a.walkList(v.AArrayExpr.Elements, w)
 	case *pg.Node_ResTarget:
 		if f := v.ResTarget.Val.GetFuncCall(); f != nil && v.ResTarget.Name == "" && isDefaultCall(f) {
@@ -118,6 +119,7 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 			a.defaultCalls = append(a.defaultCalls, defaultCall{call: v.FuncCall})
 		}
 		a.function(v.FuncCall)
+		a.calledWords(v.FuncCall, w.sc)
 		a.walkChildren(n, w)
 	case *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg, *pg.Node_GroupingFunc:
 		a.aggregates++
@@ -146,6 +148,11 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 			results = append(results, &arg.GetCaseWhen().Result)
 		}
 		a.commonWords(w.sc, results...)
+		if v.CaseExpr.Arg != nil {
+			for _, arg := range v.CaseExpr.Args {
+				a.pairWords(&v.CaseExpr.Arg, &arg.GetCaseWhen().Expr, w.sc)
+			}
+		}
 		a.walkChildren(n, w)
 	case *pg.Node_CurrentOfExpr:
 		refuse("WHERE CURRENT OF is not supported", "name the row by its key")

@@ -199,6 +199,7 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 		case pg.CmdType_CMD_INSERT:
 			inserts = append(inserts, c)
 			a.mergeGenerated(m.Relation, c)
+			a.mergedWords(t.table, c)
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {

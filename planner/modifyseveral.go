@@ -134,6 +134,9 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 	m := &ModifyPlan{Table: t}
 	plan := &Plan{Op: Modify, Modify: m, Target: Target{Where: Default}, Why: "rows of other shards are read first"}
 	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return !o.sharded() }}
+	if up := n.GetUpdateStmt(); up != nil && t.Kind == shardmap.Reference {
+		a.clockAssignments(t, up.TargetList)
+	}
 	var with *pg.WithClause
 	var returning *[]*pg.Node
 	ins := n.GetInsertStmt()

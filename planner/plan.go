@@ -245,6 +245,13 @@ type DDL struct {
 	Passing bool
 	// Functions: Text calls functions of the schema cleave_internal that the shards have to have.
 	Functions bool
+	// Times are expressions whose values stand in Text, in texts' quotes, in place of the marks (TimeMark): of the
+	// transaction's time, and of words for it.
+	Times []string
+	// Unfillable is the error if a shard's part of Altered[0] has rows; nil if there is none. Defaults are the columns added
+	// to it without a DEFAULT, which may get the default of their type.
+	Unfillable *sqlstate.Error
+	Defaults   []string
 }
 
 // TableName is a resolved table name.

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -34,6 +36,130 @@ func TimeWord(s string) bool {
 	return false
 }
 
+// zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash, and what
+// the reader of times skips.
+var zoneNames = map[string]bool{}
+
+func init() {
+	for _, s := range strings.Fields(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
+		est edt cst cdt mst mdt pst pdt akst akdt hst hdt ast adt nst ndt brt brst art clt clst pet bot wet west cet cest met mest eet eest msk msd sast eat cat wat ist pkt npt bst bdt ict wib wita wit
+		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
+		iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`) {
+		zoneNames[s] = true
+	}
+}
+
+// HasTimeWord reports whether a text has one of the words so that a type of times, or one made of such types
+// (an array, a range, a row), would read it as such: alone, beside a time of day or a zone, or between the
+// punctuation of such values.
+func HasTimeWord(s string) bool {
+	for i := 0; i < len(s); i++ {
+		switch s[i] | 0x20 {
+		case 'n', 't', 'y':
+		default:
+			continue
+		}
+		if i > 0 && letter(s[i-1]) {
+			continue
+		}
+		end := i
+		for end < len(s) && letter(s[end]) {
+			end++
+		}
+		if (end-i == 3 || end-i == 5 || end-i == 8 || end-i == 9) && timeWord(s[i:end]) && timely(s, i, end) {
+			return true
+		}
+		i = end
+	}
+	return false
+}
+
+func letter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c >= 0x80 }
+
+func timeWord(s string) bool {
+	switch strings.ToLower(s) {
+	case "now", "today", "tomorrow", "yesterday":
+		return true
+	}
+	return false
+}
+
+// timely reports whether what stands around the word at s[from:to], up to the next punctuation of arrays, ranges
+// and rows, can be of a time.
+func timely(s string, from, to int) bool {
+	const around = "{}[](),\"\\"
+	from = strings.LastIndexAny(s[:from], around) + 1
+	if i := strings.IndexAny(s[to:], around); i >= 0 {
+		to += i
+	} else {
+		to = len(s)
+	}
+	for i := from; i < to; {
+		if !letter(s[i]) {
+			i++
+			continue
+		}
+		end := i
+		for end < to && (letter(s[end]) || s[end] == '/') {
+			end++
+		}
+		if word := strings.ToLower(s[i:end]); !timeWord(word) && !zoneNames[word] && !strings.Contains(word, "/") {
+			return false
+		}
+		i = end
+	}
+	return true
+}
+
+// reads says how a type reads a text that has one of the words.
+type reads int
+
+const (
+	readsUnsure reads = iota // perhaps as a time: arrays, ranges, types of one's own
+	readsText                // as anything but a time
+	readsTime
+)
+
+// readsOf is that of a type by its OID, 0 if that is not certain.
+func readsOf(oid uint32) reads {
+	switch {
+	case wordTypes[oid] != "":
+		return readsTime
+	case oid == 0 || oid >= firstUserOID:
+		return readsUnsure
+	}
+	switch oid {
+	case 1115, 1182, 1183, 1185, 1270, // arrays of times
+		3908, 3909, 3910, 3911, 3912, 3913, 4533, 4534, 4535, 6152, 6153, 6155, // ranges and multiranges of times
+		2249, 2287, 2276, 2277, 2283, 3831, 5078, 5079, 5080: // record, and types that stand for others
+		return readsUnsure
+	}
+	return readsText
+}
+
+// MayReadTime reports whether a type reads such a text as a time, or may do so: alone, as a type of times, or inside.
+func MayReadTime(oid uint32) (alone, inside bool) {
+	return readsOf(oid) == readsTime, readsOf(oid) == readsUnsure
+}
+
+// readsType is that of a type by its name.
+func (a *analyzer) readsType(n *pg.TypeName) reads {
+	names := strs(n.GetNames())
+	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
+		return readsUnsure
+	}
+	switch name := names[len(names)-1]; {
+	case strings.HasSuffix(name, "range") && name != "int4range" && name != "int8range" && name != "numrange":
+	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name):
+		if len(n.ArrayBounds) == 0 {
+			return readsTime
+		}
+	case numberless[name] || serialTypes[name] != "" || name == "jsonpath" || name == "regclass":
+		return readsText
+	}
+	return readsUnsure
+}
+
 // timed returns a string literal that is read as a type as the cast to that type, if it
 // is one of the words; else n.
 func timed(n *pg.Node, oid uint32) *pg.Node {
@@ -53,7 +179,7 @@ func hasTimeWord(m proto.Message) bool {
 	found := false
 	inspect(m, func(m proto.Message) bool {
 		if c, ok := m.(*pg.A_Const); ok && c.GetSval() != nil {
-			found = found || TimeWord(c.GetSval().Sval)
+			found = found || HasTimeWord(c.GetSval().Sval)
 		}
 		return !found
 	})
@@ -63,31 +189,42 @@ func hasTimeWord(m proto.Message) bool {
 // comparedWords makes casts of the words that an expression compares with times. Only
 // the second reading has a tree that it may change.
 func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
-	if a.second == nil {
+	if a.second == nil || !hasTimeWordIn(e) {
 		return
 	}
-	word := func(n *pg.Node) bool { s := n.GetAConst().GetSval(); return s != nil && TimeWord(s.Sval) }
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT, pg.A_Expr_Kind_AEXPR_NULLIF:
 		switch operator(e) {
-		case "=", "<>", "!=", "<", ">", "<=", ">=":
-		default:
+		case "=", "<>", "!=", "<", ">", "<=", ">=", "-":
+			a.pairWords(&e.Lexpr, &e.Rexpr, sc)
 			return
 		}
-		if word(e.Rexpr) {
-			e.Rexpr = timed(e.Rexpr, a.typeOf(e.Lexpr, sc))
-		}
-		if word(e.Lexpr) {
-			e.Lexpr = timed(e.Lexpr, a.typeOf(e.Rexpr, sc))
+		a.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
+		a.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
+		a.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
+		a.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
+			a.plainWords(a.readsAs(e.Lexpr, sc), elements...)
 		}
 	case pg.A_Expr_Kind_AEXPR_IN, pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
 		items := e.Rexpr.GetList().GetItems()
+		how := a.readsAs(e.Lexpr, sc)
+		if e.Lexpr.GetAConst() != nil {
+			how = a.readsAll(items, sc)
+			a.plainWords(how, e.Lexpr)
+		}
 		for i, n := range items {
-			if word(n) {
-				items[i] = timed(n, a.typeOf(e.Lexpr, sc))
-			}
+			a.plainWords(how, n)
+			a.rowWords(e.Lexpr, n, sc)
+			items[i] = timed(n, a.wordType(e.Lexpr, sc))
 		}
 	}
+}
+
+// hasTimeWordIn is hasTimeWord of what an operator stands between.
+func hasTimeWordIn(e *pg.A_Expr) bool {
+	return e.Lexpr != nil && hasTimeWord(e.Lexpr) || e.Rexpr != nil && hasTimeWord(e.Rexpr)
 }
 
 // commonWords makes casts of the words beside which there are times in what gives one of several
@@ -100,14 +237,15 @@ func (a *analyzer) commonWords(sc *scope, of ...**pg.Node) {
 	found := false
 	for _, n := range of {
 		s := (*n).GetAConst().GetSval()
-		found = found || s != nil && TimeWord(s.Sval)
+		found = found || s != nil && HasTimeWord(s.Sval)
 		all = append(all, *n)
 	}
 	if !found {
 		return
 	}
-	oid := a.commonType(all, sc)
+	oid, how := a.commonType(all, sc), a.readsAll(all, sc)
 	for _, n := range of {
+		a.plainWords(how, *n)
 		*n = timed(*n, oid)
 	}
 }
@@ -129,8 +267,11 @@ func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
 	}
 	multi := false
 	for _, n := range list {
-		if r := n.GetResTarget(); r != nil && len(r.Indirection) == 0 {
+		if r := n.GetResTarget(); r != nil && len(r.Indirection) > 0 {
+			a.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
+		} else if r != nil {
 			from := assigned(r.Val)
+			a.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
 			to := timed(from, keyColumnOrUnknown(t, r.Name).OID)
 			if to == from {
 				continue
@@ -158,24 +299,43 @@ func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.Selec
 	}
 	for i, name := range cols {
 		oid := keyColumnOrUnknown(t, name).OID
-		if wordTypes[oid] == "" {
-			continue
-		}
 		for _, row := range sel.ValuesLists {
 			if items := row.GetList().GetItems(); i < len(items) {
+				a.plainWords(readsOf(oid), items[i])
 				items[i] = timed(items[i], oid)
 			}
 		}
 		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !anyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
 			if r := sel.TargetList[i].GetResTarget(); r != nil {
+				a.plainWords(readsOf(oid), r.Val)
 				r.Val = timed(r.Val, oid)
 			}
 		}
 	}
 }
 
-// readWords makes casts of a statement's words for times, as far as they are certain.
-func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, path []string) {
+// mergedWords is storedWords for the rows that a MERGE inserts.
+func (a *analyzer) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
+	if a.second == nil || t == nil {
+		return
+	}
+	cols := columnNames(t)
+	if len(c.TargetList) > 0 {
+		cols = nil
+		for _, n := range c.TargetList {
+			cols = append(cols, n.GetResTarget().GetName())
+		}
+	}
+	for i := range min(len(cols), len(c.Values)) {
+		oid := keyColumnOrUnknown(t, cols[i]).OID
+		a.plainWords(readsOf(oid), c.Values[i])
+		c.Values[i] = timed(c.Values[i], oid)
+	}
+}
+
+// readWords makes casts of a statement's words for times, as far as they are certain; strict: what is not
+// certain is refused.
+func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, path []string, strict bool) {
 	if d := n.GetDeclareCursorStmt(); d != nil {
 		n = d.Query
 	}
@@ -186,12 +346,19 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 	}
 	a := p.analyzer(sql, snap, path)
 	a.second = newReading()
-	defer func() {
-		if r := recover(); r != nil {
-			if _, refused := r.(bailout); !refused {
-				panic(r)
+	if func() (whole bool) {
+		defer func() {
+			if r := recover(); r != nil {
+				if _, refused := r.(bailout); !refused {
+					panic(r)
+				}
 			}
+		}()
+		a.query(n)
+		return true
+	}() {
+		if strict {
+			a.looseWords(n)
 		}
-	}()
-	a.query(n)
+	}
 }

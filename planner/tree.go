@@ -220,9 +220,13 @@ func isClock(f *pg.FuncCall) bool {
 	return false
 }
 
-// clockLiteral reads 'now'::timestamptz and its like: the word, and the type.
+// clockLiteral reads 'now'::timestamptz and its like, also ('now'::text)::date: the word, and the type.
 func clockLiteral(c *pg.TypeCast) (word, typ string) {
-	s := c.Arg.GetAConst().GetSval()
+	arg := c.Arg
+	for t := arg.GetTypeCast(); t != nil && textType(t.TypeName); t = arg.GetTypeCast() {
+		arg = t.Arg
+	}
+	s := arg.GetAConst().GetSval()
 	names := strs(c.TypeName.GetNames())
 	if s == nil || len(names) == 0 || len(names) == 2 && names[0] != "pg_catalog" || len(c.TypeName.ArrayBounds) > 0 {
 		return "", ""
@@ -241,6 +245,15 @@ func clockLiteral(c *pg.TypeCast) (word, typ string) {
 		return word, typ
 	}
 	return "", ""
+}
+
+func textType(t *pg.TypeName) bool {
+	names := strs(t.GetNames())
+	if len(names) == 0 || len(names) == 2 && names[0] != "pg_catalog" || len(t.ArrayBounds) > 0 || len(t.Typmods) > 0 {
+		return false
+	}
+	name := names[len(names)-1]
+	return name == "text" || name == "varchar"
 }
 
 // clockWord is what such a word means.

@@ -86,6 +86,9 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if err := t.before(ctx, first, d); err != nil {
 		return "", nil, err
 	}
+	if st, err = t.timed(ctx, first, st); err != nil {
+		return "", nil, err
+	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
 		return "", nil, withRows(err, d)
@@ -110,6 +113,9 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 		if _, err := t.run(ctx, first, sql); err != nil {
 			return "", nil, err
 		}
+	}
+	if err := t.fillable(ctx, first, d, edit); err != nil {
+		return "", nil, err
 	}
 	var others []*part
 	if d.AllShards {
@@ -496,7 +502,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 			return err
 		}
 	}
-	return nil
+	return t.fillable(ctx, p, st.DDL, e)
 }
 
 // differs says how two descriptions of a table differ, "" if they do not.

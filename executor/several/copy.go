@@ -33,6 +33,7 @@ type copyIn struct {
 	split splitter
 	keys  *keyReader
 	ask   asker
+	words *copyWords // nil if no column is of times
 
 	rest      []byte // the beginning of a record whose end has not come
 	head      []byte // the header: a line, or that of the binary form
@@ -95,6 +96,15 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
+	if c.engineOf(shards[0]) != engineSQLite {
+		j.words = newCopyWords(p)
+	}
+	if j.words != nil && (c.block || len(p.Timed) > 0) {
+		// Other statements of the transaction may see the time.
+		if j.words.now, err = c.clock(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if rows := copyRows(p, true); rows != "" {
 		part, err := c.part(ctx, c.describer(), false)
 		if err != nil {
@@ -124,9 +134,9 @@ func (c *Conn) constantDefaults(ctx context.Context, p *planner.CopyPlan) error 
 	for i, n := range p.Omitted {
 		names[i] = quoteText(n)
 	}
-	res, err := c.exec(part, `SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	res, err := c.exec(part, `SELECT a.attname FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 		WHERE a.attrelid = `+quoteText(p.Table.QualifiedName())+`::pg_catalog.regclass AND a.attgenerated = '' AND a.attname IN (`+strings.Join(names, ", ")+`)
-		AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) !~ '^(''([^'']|'''')*''|-?[0-9.]+|true|false|NULL)(::[a-z ]+([(][0-9,]+[)])?)?$' ORDER BY a.attnum`)
+		AND COALESCE(pg_catalog.pg_get_expr(d.adbin, d.adrelid), t.typdefault) !~ '^(''([^'']|'''')*''|-?[0-9.]+|true|false|NULL)(::[a-z ]+([(][0-9,]+[)])?)?$' ORDER BY a.attnum`)
 	if err != nil {
 		return err
 	}
@@ -143,38 +153,7 @@ func (c *Conn) timedDefaults(ctx context.Context, p *planner.CopyPlan) ([][]byte
 	if err != nil {
 		return nil, err
 	}
-	part, err := c.part(ctx, c.clockOn, false)
-	if err != nil {
-		return nil, err
-	}
-	q := request{results: []int16{0}}
-	q.add(oidTimestamptz, 0, []byte(now))
-	list := slices.Clone(p.Timed)
-	for i := range list {
-		switch {
-		case p.Binary:
-			q.results[0] = 1
-		case c.engineOf(part.shard) == engineSQLite:
-			list[i] += "::text"
-		default:
-			list[i] = "pg_catalog.to_jsonb(" + list[i] + ") #>> '{}'" // whatever the DateStyle is
-		}
-	}
-	q.text = "SELECT " + strings.Join(list, ", ")
-	s, err := c.send(part, q)
-	if err != nil {
-		return nil, err
-	}
-	body, err := s.next()
-	if err != nil {
-		return nil, err
-	}
-	values, err := wire.SplitRow(bytes.Clone(body), nil)
-	if err != nil || len(values) != len(list) {
-		return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
-	}
-	_, err = s.next()
-	return values, err
+	return c.evaluate(ctx, slices.Clone(p.Timed), now, p.Binary)
 }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
@@ -305,6 +284,9 @@ func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
 		used = n
 	}
 	j.spans = j.spans[:0]
+	if j.words != nil {
+		j.words.hot = mayHaveWord(data)
+	}
 	var failed error
 	for !j.ended {
 		b := data[used:]
@@ -430,7 +412,16 @@ func (j *copyIn) routeSpans(data []byte) error {
 // route passes on one record.
 func (j *copyIn) route(data []byte, s span, made [][]byte) error {
 	j.line += int64(s.lines)
-	rec := data[s.from:s.to]
+	rec, key := data[s.from:s.to], data[s.from:s.content]
+	if j.words != nil && j.words.hot {
+		with, err := j.wordless(key)
+		if err != nil {
+			return j.at(err)
+		}
+		if with != nil {
+			rec, key = append(with, rec[len(key):]...), with
+		}
+	}
 	if j.p.Binary && len(rec) >= 2 {
 		if n := int(int16(binary.BigEndian.Uint16(rec))); n != j.fields {
 			made = nil // the shard says so
@@ -448,7 +439,7 @@ func (j *copyIn) route(data []byte, s span, made [][]byte) error {
 		}
 		return nil
 	}
-	t, err := j.target(data[s.from:s.content], made)
+	t, err := j.target(key, made)
 	if err != nil {
 		return j.at(err)
 	}

@@ -333,17 +333,8 @@ func (a *asker) ask(t keyspace.Type, value []byte) (v keyspace.Value, known bool
 	if !utf8.Valid(value) || bytes.IndexByte(value, 0) >= 0 {
 		return v, false, nil
 	}
-	if a.conn == nil {
-		if a.conn, err = a.c.borrow(a.c.ctx, a.shard); err != nil {
-			return v, false, err
-		}
-		begin := "BEGIN"
-		for _, s := range a.conn.LocalChanges(a.c.host.Settings()) {
-			begin += ";" + s
-		}
-		if _, err := a.conn.Exec(begin); err != nil {
-			return v, false, a.failed(err)
-		}
+	if err := a.begin(); err != nil {
+		return v, false, err
 	}
 	res, err := a.conn.Exec("SAVEPOINT cleave_ask; SELECT pg_catalog.encode(pg_catalog." + sends[t] + "(" + executor.QuoteLiteral(string(value)) + "::pg_catalog." + catalogName(t) + "), 'hex')")
 	if err != nil {
@@ -370,6 +361,24 @@ func (a *asker) ask(t keyspace.Type, value []byte) (v keyspace.Value, known bool
 		return v, true, nil
 	}
 	return v, false, sqlstate.New(sqlstate.InternalError, "a shard did not say what %s is", executor.QuoteLiteral(string(value)))
+}
+
+// begin takes a conversation, with the session's settings.
+func (a *asker) begin() (err error) {
+	if a.conn != nil {
+		return nil
+	}
+	if a.conn, err = a.c.borrow(a.c.ctx, a.shard); err != nil {
+		return err
+	}
+	begin := "BEGIN"
+	for _, s := range a.conn.LocalChanges(a.c.host.Settings()) {
+		begin += ";" + s
+	}
+	if _, err := a.conn.Exec(begin); err != nil {
+		return a.failed(err)
+	}
+	return nil
 }
 
 // catalogName is the name of a type in pg_catalog.

@@ -1,6 +1,7 @@
 package several
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"strings"
@@ -10,34 +11,39 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// timeWords puts the transaction's time in place of parameters that are the word now:
+// timeWords puts the transaction's time in place of parameters that are a word for it:
 // each shard would read it with the time of its own transaction.
 //
-// Errors: 0A000 for the other words, and for now where it depends on the time zone.
+// Errors: 0A000 for words inside of something else: beside a time of day, in arrays and ranges.
 func (c *Conn) timeWords(ctx context.Context, e *execution) error {
 	if e.st.Kind != planner.Several && !c.block {
 		return nil
 	}
 	copied := false
 	for i, v := range e.args.Values {
-		if len(v) < 3 || len(v) > 64 || i >= len(e.desc.params) || wire.FormatAt(e.args.Formats, i) != 0 {
+		if len(v) < 3 || i >= len(e.desc.params) || wire.FormatAt(e.args.Formats, i) != 0 {
 			continue
 		}
-		switch e.desc.params[i] {
-		case pgDate, pgTime, pgTimestamp, pgTimestamptz, pgTimetz:
-		default:
+		alone, inside := planner.MayReadTime(e.desc.params[i])
+		if !alone && !inside || !planner.HasTimeWord(string(v)) {
 			continue
 		}
-		if !planner.TimeWord(string(v)) {
-			continue
+		if inside && e.desc.params[i] >= firstUserOID {
+			if plain, err := c.readsNoTime(ctx, e.desc.params[i]); err != nil {
+				return err
+			} else if plain {
+				continue
+			}
 		}
-		word := strings.ToLower(strings.TrimSpace(string(v)))
-		if e.desc.params[i] != pgTimestamptz || word != "now" {
-			return sqlstate.Refuse("the parameter $"+itoa(i+1)+" is the word "+word+", which each shard would read with the time of its own transaction", "pass the time itself, or write now() or current_date")
+		if !alone || !planner.TimeWord(string(v)) {
+			return sqlstate.Refuse("the parameter $"+itoa(i+1)+" has a word for the time inside, which each shard could read by its own clock", "pass the time itself, or a text as $"+itoa(i+1)+"::text")
 		}
-		now, err := c.clock(ctx)
+		value, err := c.wordValue(ctx, e.desc.params[i], strings.ToLower(strings.TrimSpace(string(v))))
 		if err != nil {
 			return err
+		}
+		if value == nil {
+			continue // the shards refuse it
 		}
 		if !copied {
 			copied = true
@@ -45,7 +51,91 @@ func (c *Conn) timeWords(ctx context.Context, e *execution) error {
 			args.Values = slices.Clone(args.Values)
 			e.args = &args
 		}
-		e.args.Values[i] = []byte(now)
+		e.args.Values[i] = value
 	}
 	return nil
+}
+
+// noTimes are the categories of types that read no times: enumerations, strings, numbers and others of pg_type.typcategory.
+const noTimes = "ESUNBGIVX"
+
+// readsNoTime asks the default shard, whose numbers clients see.
+func (c *Conn) readsNoTime(ctx context.Context, oid uint32) (bool, error) {
+	p, err := c.part(ctx, c.host.Snapshot().State().DefaultShard, false)
+	if err != nil {
+		return false, err
+	}
+	res, err := c.exec(p, "SELECT typcategory FROM pg_catalog.pg_type WHERE oid = "+itoa(int(oid)))
+	if err != nil || len(res.Rows) != 1 {
+		return false, err
+	}
+	return strings.Contains(noTimes, res.Rows[0][0].String), nil
+}
+
+// wordValue is what a word means as a value of a type of times; nil if nothing.
+func (c *Conn) wordValue(ctx context.Context, oid uint32, word string) ([]byte, error) {
+	now, err := c.clock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	expr := wordExpr("$1::pg_catalog.timestamptz", word)
+	switch oid {
+	case pgTimestamptz:
+		if word == "now" {
+			return []byte(now), nil
+		}
+		expr += "::pg_catalog.timestamptz"
+	case pgTimestamp:
+		expr += "::pg_catalog.timestamp"
+	case pgDate:
+		expr += "::pg_catalog.date"
+	case pgTime:
+		expr += "::pg_catalog.time"
+	case pgTimetz:
+		expr += "::pg_catalog.timetz"
+	}
+	if word != "now" && (oid == pgTime || oid == pgTimetz) {
+		return nil, nil
+	}
+	values, err := c.evaluate(ctx, []string{expr}, now, false)
+	if err != nil {
+		return nil, err
+	}
+	return values[0], nil
+}
+
+// evaluate gives the values of expressions in which $1 is the transaction's time, from the shard whose time it
+// is. In text times are in ISO form, whatever the settings are. It changes the list.
+func (c *Conn) evaluate(ctx context.Context, list []string, now string, binary bool) ([][]byte, error) {
+	part, err := c.part(ctx, c.clockOn, false)
+	if err != nil {
+		return nil, err
+	}
+	q := request{results: []int16{0}}
+	q.add(oidTimestamptz, 0, []byte(now))
+	for i := range list {
+		switch {
+		case binary:
+			q.results[0] = 1
+		case c.engineOf(part.shard) == engineSQLite:
+			list[i] += "::text"
+		default:
+			list[i] = "pg_catalog.to_jsonb(" + list[i] + ") #>> '{}'" // whatever the DateStyle is
+		}
+	}
+	q.text = "SELECT " + strings.Join(list, ", ")
+	s, err := c.send(part, q)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.next()
+	if err != nil {
+		return nil, err
+	}
+	values, err := wire.SplitRow(bytes.Clone(body), nil)
+	if err != nil || len(values) != len(list) {
+		return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+	}
+	_, err = s.next()
+	return values, err
 }

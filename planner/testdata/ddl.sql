@@ -129,8 +129,8 @@ CREATE TABLE t (a bigint) PARTITION BY RANGE (a);
 CREATE TABLE t PARTITION OF orders DEFAULT;
 --> refused 0A000: inheritance and partitions of sharded and reference tables are not supported yet
 CREATE TABLE t (a int, b uuid DEFAULT gen_random_uuid()) WITH (cleave.reference = true);
---> refused 0A000: a volatile default of a reference table would give another value on each shard
--->   hint: write the value in the INSERT
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a int, b uuid DEFAULT gen_random_uuid())
 CREATE TABLE t (a int, b timestamptz DEFAULT now()) WITH (cleave.reference = true);
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b timestamptz DEFAULT now())
@@ -420,3 +420,24 @@ COMMENT ON SCHEMA app IS 'x';
 COMMENT ON INDEX i IS 'x';
 --> schema change comment, all shards [COMMENT]
 -->   elsewhere: DO $cleave$ BEGIN COMMENT ON INDEX i IS 'x'; EXCEPTION WHEN undefined_table OR undefined_object OR undefined_function OR undefined_column OR invalid_schema_name THEN NULL; END $cleave$
+-- Times: one for all shards.
+ALTER TABLE orders ADD COLUMN x timestamptz DEFAULT now(), ADD y date DEFAULT 'today', ADD z uuid DEFAULT gen_random_uuid();
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+-->   text: ALTER TABLE orders ADD COLUMN x timestamptz DEFAULT ('cleave_time_0_'::timestamp with time zone), ADD COLUMN y date DEFAULT 'cleave_time_1_', ADD COLUMN z uuid DEFAULT gen_random_uuid(), ALTER COLUMN x SET DEFAULT now()
+ALTER TABLE orders ALTER COLUMN note TYPE text USING note || now();
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+-->   text: ALTER TABLE orders ALTER COLUMN note TYPE text USING note || 'cleave_time_0_'::timestamp with time zone
+ALTER TABLE countries ADD COLUMN x uuid DEFAULT gen_random_uuid();
+--> schema change alter table [ALTER TABLE]
+CREATE TABLE t (a bigint, b timestamptz DEFAULT 'now', c text DEFAULT 'now') WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b timestamptz DEFAULT 'cleave_time_0_', c text DEFAULT 'now')
+CREATE TABLE t (a bigint, b timestamptz[] DEFAULT '{now}') WITH (cleave.shard_key = 'a');
+--> refused 0A000: the text '{now}' has a word for the time inside, which each shard would read by its own clock
+-->   hint: write the time itself, or an expression with now()
+CREATE TABLE t (a bigint, b timestamptz DEFAULT statement_timestamp()) WITH (cleave.shard_key = 'a');
+--> refused 0A000: the default says something of one shard's session, or the time at which it began its part of a statement
+-->   hint: now() is one time for all shards
+CREATE DOMAIN d AS date DEFAULT 'tomorrow';
+--> schema change create domain, all shards [CREATE DOMAIN]
+-->   text: CREATE DOMAIN d AS date DEFAULT 'cleave_time_0_'

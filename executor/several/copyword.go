@@ -1,0 +1,214 @@
+package several
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// copyWords replaces words for the time (now, today, ...) in the data of a COPY, which each shard
+// would read by its own clock.
+type copyWords struct {
+	fields  *keyReader // want says which fields may be read as times, by their place in columns
+	columns []*shardmap.Column
+	now     string            // the transaction's time, "" while nothing else depends on it
+	known   map[string][]byte // by type and word
+	plain   map[string]bool   // types of one's own that read no times
+	hot     bool              // the data at hand may have a word
+}
+
+// newCopyWords returns nil if no column of the data can be read as a time.
+func newCopyWords(p *planner.CopyPlan) *copyWords {
+	if p.Binary {
+		return nil
+	}
+	w := &copyWords{fields: &keyReader{p: p}, known: map[string][]byte{}, plain: map[string]bool{}}
+	at := 0
+	add := func(c *shardmap.Column) {
+		if alone, inside := planner.MayReadTime(c.OID); alone || inside {
+			for len(w.fields.want) < at {
+				w.fields.want = append(w.fields.want, -1)
+			}
+			w.fields.want = append(w.fields.want, len(w.columns))
+			w.columns = append(w.columns, c)
+			w.fields.forceNull = append(w.fields.forceNull, planner.Forced(p.ForceNull, c.Name))
+			w.fields.forceNotNull = append(w.fields.forceNotNull, planner.Forced(p.ForceNotNull, c.Name))
+		}
+		at++
+	}
+	if len(p.Columns) == 0 {
+		for i := range p.Table.Columns {
+			if !p.Table.Columns[i].Computed {
+				add(&p.Table.Columns[i])
+			}
+		}
+	}
+	for _, name := range p.Columns {
+		c := shardmap.Column{Name: name}
+		for i := range p.Table.Columns {
+			if p.Table.Columns[i].Name == name {
+				c = p.Table.Columns[i]
+			}
+		}
+		add(&c)
+	}
+	if len(w.columns) == 0 {
+		return nil
+	}
+	return w
+}
+
+// mayHaveWord reports whether now, today, tomorrow or yesterday may be in data, in letters of any case. It is
+// run on all data of a COPY into a table with times: every word has a w behind "no" or "rro", or a y behind "da".
+func mayHaveWord(b []byte) bool {
+	return endsWord(b, 'w', 'o', 'n', 'r') || endsWord(b, 'W', 'o', 'n', 'r') || endsWord(b, 'y', 'a', 'd', 'd') || endsWord(b, 'Y', 'a', 'd', 'd')
+}
+
+// endsWord looks for a letter behind another one behind one of two.
+func endsWord(b []byte, last, before, one, two byte) bool {
+	for at := 0; ; {
+		i := bytes.IndexByte(b[at:], last)
+		if i < 0 {
+			return false
+		}
+		at += i + 1
+		if at < 3 || b[at-2]|0x20 != before {
+			continue
+		}
+		if c := b[at-3] | 0x20; c == one || c == two {
+			return true
+		}
+	}
+}
+
+// wordless returns a record with times in place of words, nil if it has none. Errors: 0A000 for words inside of something else.
+func (j *copyIn) wordless(rec []byte) ([]byte, error) {
+	if !mayHaveWord(rec) {
+		return nil, nil
+	}
+	w := j.words
+	k := w.fields
+	k.scratch = k.scratch[:0]
+	var out []byte
+	done := 0
+	for at, field := 0, 0; field < len(k.want) && at >= 0; field++ {
+		from := at
+		var value []byte
+		var ok bool
+		if k.p.CSV {
+			value, at, ok = k.csvValue(rec, at, k.want[field])
+		} else {
+			value, at, ok = k.textValue(rec, at, k.want[field])
+		}
+		if !ok {
+			return nil, nil // the shard says what is wrong
+		}
+		i := k.want[field]
+		if i < 0 || value == nil || !planner.HasTimeWord(string(value)) {
+			continue
+		}
+		to := at - 1
+		if at < 0 {
+			to = len(rec)
+		}
+		if k.p.HasDefault && string(rec[from:to]) == k.p.Default {
+			continue
+		}
+		time, err := j.wordValue(w.columns[i], string(value))
+		if err != nil {
+			return nil, err
+		}
+		if time == nil {
+			continue
+		}
+		out = append(out, rec[done:from]...)
+		if k.p.CSV {
+			out = appendCSV(out, time, &k.p.CopyFormat, true)
+		} else {
+			out = appendText(out, time, k.p.Delimiter)
+		}
+		done = to
+	}
+	if out == nil {
+		return nil, nil
+	}
+	return append(out, rec[done:]...), nil
+}
+
+// wordValue is what a text with a word for the time means in a column; nil if it is a plain text.
+func (j *copyIn) wordValue(c *shardmap.Column, text string) ([]byte, error) {
+	w := j.words
+	if w.plain[c.Type] {
+		return nil, nil
+	}
+	word := strings.ToLower(strings.TrimSpace(text))
+	if v, ok := w.known[c.Type+" "+word]; ok {
+		return v, nil
+	}
+	if err := j.ask.begin(); err != nil {
+		return nil, err
+	}
+	one := func(sql string) (string, bool, error) {
+		res, err := j.ask.conn.Exec("SAVEPOINT cleave_ask; " + sql)
+		if err != nil {
+			if j.ask.conn.Broken() || j.c.ctx.Err() != nil {
+				return "", false, j.ask.failed(err)
+			}
+			if _, err := j.ask.conn.Exec("ROLLBACK TO cleave_ask"); err != nil {
+				return "", false, j.ask.failed(err)
+			}
+			return "", false, nil
+		}
+		if len(res.Rows) != 1 || len(res.Rows[0]) != 1 {
+			return "", false, nil
+		}
+		return res.Rows[0][0].String, true, nil
+	}
+	alone, _ := planner.MayReadTime(c.OID)
+	if !alone {
+		category, ok, err := one("SELECT typcategory FROM pg_catalog.pg_type WHERE oid = " + executor.QuoteLiteral(c.Type) + "::pg_catalog.regtype")
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case ok && strings.Contains(noTimes, category):
+			w.plain[c.Type] = true
+			return nil, nil
+		case ok && category == "D":
+			alone = true // a domain
+		}
+	}
+	if !alone || !planner.TimeWord(text) {
+		return nil, sqlstate.Refuse("a value of column "+quote(c.Name)+" has a word for the time inside, which each shard could read by its own clock", "give the time itself")
+	}
+	clock := "pg_catalog.now()"
+	if w.now != "" {
+		clock = executor.QuoteLiteral(w.now) + "::pg_catalog.timestamptz"
+	}
+	value, ok, err := one("SELECT pg_catalog.to_jsonb(" + wordExpr(clock, word) + "::" + c.Type + ") #>> '{}'")
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, nil // no word of this type
+	}
+	w.known[c.Type+" "+word] = []byte(value)
+	return []byte(value), nil
+}
+
+// wordExpr is what a word means, clock being the time.
+func wordExpr(clock, word string) string {
+	switch word {
+	case "today":
+		return clock + "::pg_catalog.date"
+	case "tomorrow":
+		return "(" + clock + "::pg_catalog.date + 1)"
+	case "yesterday":
+		return "(" + clock + "::pg_catalog.date - 1)"
+	}
+	return clock
+}

@@ -1,0 +1,204 @@
+package gateway
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// What PREPARE and EXECUTE compute: the words for the time in a statement, and the arguments.
+
+// ask runs a query for the session: in its transaction, so that now() is its time, or on the default shard.
+func (x *session) ask(sql string) (*engine.Result, error) {
+	if x.nowait {
+		return nil, errWait
+	}
+	if x.tx.state == txOpen && x.tx.schema == nil {
+		if err := x.drain(); err != nil {
+			return nil, err
+		}
+		shard := x.srv.ex.Any()
+		if x.tx.conn != nil {
+			shard = x.tx.conn.Shard()
+		}
+		if err := x.reach(shard, use{readOnly: true}); err != nil { // its time is the transaction's from now on
+			return nil, err
+		}
+		res, err := x.exec(x.tx.conn, sql)
+		if err != nil {
+			return nil, x.shardSaid(x.tx.conn, err)
+		}
+		return res, nil
+	}
+	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	res, err := x.exec(c, sql)
+	if err != nil {
+		return nil, x.shardSaid(c, err)
+	}
+	return res, nil
+}
+
+// prepareWords puts the time into the text of a statement that is prepared, in place of the words for it: PostgreSQL reads
+// them now, and not when it is executed.
+func (x *session) prepareWords(s *statement) error {
+	snap, _ := x.snapshot()
+	words := x.srv.ex.PreparedWords(s.text, x.settings, snap)
+	if len(words) == 0 {
+		return nil
+	}
+	list := make([]string, len(words))
+	for i, w := range words {
+		list[i] = "pg_catalog.to_json(" + w.Expr + ") #>> '{}'"
+		if x.srv.plainDefault() {
+			list[i] = "(" + w.Expr + ")::text"
+		}
+	}
+	res, err := x.ask("SELECT " + strings.Join(list, ", "))
+	if err != nil {
+		return err
+	}
+	if len(res.Rows) != 1 || len(res.Rows[0]) != len(words) {
+		return sqlstate.New(sqlstate.InternalError, "the shard gave no time")
+	}
+	values := make([]string, len(words))
+	for i, v := range res.Rows[0] {
+		values[i] = v.String
+	}
+	s.text = planner.With(s.text, words, values)
+	return nil
+}
+
+// paramTypes are the types of a statement's parameters, as they were when it was prepared.
+func (x *session) paramTypes(s *statement) ([]uint32, error) {
+	n := max(s.plan.Params, len(s.oids))
+	if s.params != nil {
+		return s.params, nil
+	}
+	if len(s.oids) < n || slices.Contains(s.oids, 0) {
+		if x.nowait {
+			return nil, errWait
+		}
+		if err := x.drain(); err != nil {
+			return nil, err
+		}
+		if err := x.reachFor(s.plan); err != nil {
+			return nil, err
+		}
+		on, err := x.prepare(s, false)
+		if err != nil {
+			return nil, err
+		}
+		x.pipe.CheckColumns(on, s)
+		if _, err := x.converse(executor.Flush); err != nil {
+			return nil, err
+		}
+		s.params = slices.Clone(s.types)
+		return s.params, nil
+	}
+	return s.oids, nil
+}
+
+// computedArgs has a shard compute the arguments of an EXECUTE, and cast them to the types of the parameters as PostgreSQL
+// does. The values are in text form, nil for NULL.
+func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint32) ([][]byte, error) {
+	if x.nowait {
+		return nil, errWait
+	}
+	if x.srv.plainDefault() {
+		return nil, sqlstate.Refuse("an argument of EXECUTE is not a plain literal of the parameter's type", "give numbers, strings, true, false or NULL; compute expressions first")
+	}
+	snap, _ := x.snapshot()
+	list := strings.Join(st.Prepared.Args, ", ")
+	clock, err := x.srv.ex.ArgsUseClock(list, x.settings, snap)
+	if err != nil {
+		return nil, err
+	}
+	written := list
+	switch {
+	case clock && x.tx.state != txOpen && x.srv.ex.UsesClock(s.plan):
+		return nil, sqlstate.Refuse("the time in an argument of EXECUTE would not be that of its statement, which depends on the time as well", "run it between BEGIN and COMMIT, or pass the time itself")
+	case clock && x.tx.state == txOpen:
+		res, err := x.ask("SELECT pg_catalog.to_json(pg_catalog.now()) #>> '{}'")
+		if err != nil {
+			return nil, err
+		}
+		if list, err = x.srv.ex.ArgsAt(list, res.Rows[0][0].String, x.settings, snap); err != nil {
+			return nil, err
+		}
+	}
+	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	if len(s.paramNames) != len(types) {
+		names := make([]string, len(types))
+		for i, oid := range types {
+			names[i] = "pg_catalog.format_type(" + strconv.FormatUint(uint64(oid), 10) + ", NULL)"
+		}
+		res, err := x.exec(c, "SELECT "+strings.Join(names, ", "))
+		if err != nil {
+			return nil, x.shardSaid(c, err)
+		}
+		s.paramNames = nil
+		for _, v := range res.Rows[0] {
+			s.paramNames = append(s.paramNames, v.String)
+		}
+	}
+	const name = "cleave_arguments"
+	places := make([]string, len(types))
+	for i := range places {
+		places[i] = "$" + strconv.Itoa(i+1)
+	}
+	before := "PREPARE " + name + " (" + strings.Join(s.paramNames, ", ") + ") AS SELECT " + strings.Join(places, ", ") + "; EXECUTE " + name + " ("
+	res, err := x.exec(c, before+list+")")
+	if _, end := x.exec(c, "DEALLOCATE "+name); end != nil && err == nil {
+		return nil, x.shardSaid(c, end)
+	}
+	if err != nil {
+		err = x.shardSaid(c, err)
+		if at := strings.Index(st.Text, st.Prepared.Args[0]); at >= 0 && list == written {
+			err = moved(err, utf8.RuneCountInString(st.Text[:at])-utf8.RuneCountInString(before))
+		}
+		return nil, err
+	}
+	if len(res.Rows) != 1 || len(res.Rows[0]) != len(types) {
+		return nil, sqlstate.New(sqlstate.InternalError, "the shard gave no arguments")
+	}
+	values := make([][]byte, len(types))
+	for i, v := range res.Rows[0] {
+		if !v.Null {
+			values[i] = textOf(v.String)
+		}
+	}
+	return values, nil
+}
+
+// moved adds to the position of an error.
+func moved(err error, by int) error {
+	var sh *shardError
+	var se *sqlstate.Error
+	switch {
+	case errors.As(err, &sh) && sh.said.Position > 0:
+		return &shardError{said: sh.said, frame: replaced(sh.frame, 'P', func(was string) string {
+			n, _ := strconv.Atoi(was) // the shard's own
+			return strconv.Itoa(n + by)
+		})}
+	case errors.As(err, &se) && se.Position > 0 && sh == nil:
+		e := *se
+		e.Position += by
+		return &e
+	}
+	return err
+}

@@ -1,0 +1,369 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A schema change runs on each shard in a transaction of its own. What it takes from the
+// time would be another on each: the values that it gives to rows that are there
+// (ADD COLUMN ... DEFAULT now(), USING now()), and the words that PostgreSQL reads once,
+// when the statement runs (DEFAULT 'now'). Such a text has marks in their place, for which
+// the default shard is asked (DDL.Times).
+
+// TimeMark begins the marks; the number of the expression in DDL.Times follows, and an underscore.
+const TimeMark = "cleave_time_"
+
+// freezing makes the texts of one schema change.
+type freezing struct {
+	*analyzer
+	columns map[string]*pg.TypeName // those that the statement declares
+	table   *shardmap.Table         // that it changes, nil if it makes one
+	changed bool
+}
+
+// freeze puts marks in the place of times, and notes what rows get that are there.
+func (a *analyzer) freeze(d *declaration) {
+	st := a.st
+	if !st.DDL.AllShards {
+		return
+	}
+	tree, err := a.p.parse(st.Text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return // the shards will say
+	}
+	f := &freezing{analyzer: a, columns: map[string]*pg.TypeName{}}
+	n := tree.Stmts[0].Stmt
+	inspect(n, func(m proto.Message) bool {
+		if c, ok := m.(*pg.ColumnDef); ok && c.TypeName != nil {
+			f.columns[c.Colname] = c.TypeName
+		}
+		return true
+	})
+	if d != nil {
+		f.table = d.table
+	}
+	switch v := n.GetNode().(type) {
+	case *pg.Node_CreateStmt:
+		for _, e := range append(append([]*pg.Node(nil), v.CreateStmt.TableElts...), v.CreateStmt.Constraints...) {
+			f.element(e)
+		}
+	case *pg.Node_AlterTableStmt:
+		f.alter(d, v.AlterTableStmt)
+	case *pg.Node_CreateDomainStmt:
+		for _, c := range v.CreateDomainStmt.Constraints {
+			f.constraint(c.GetConstraint(), v.CreateDomainStmt.TypeName, "")
+		}
+	case *pg.Node_AlterDomainStmt:
+		f.expression(&v.AlterDomainStmt.Def)
+	case *pg.Node_IndexStmt:
+		f.expression(&v.IndexStmt.WhereClause)
+	case *pg.Node_CreateTrigStmt:
+		f.expression(&v.CreateTrigStmt.WhenClause)
+	}
+	if !f.changed {
+		return
+	}
+	if strings.Contains(a.sql, TimeMark) {
+		refuse("the statement depends on the time, and has a name that begins with "+TimeMark, "choose another name")
+	}
+	if st.DDL.Concurrent {
+		refuse("a word for the time in a statement outside of transactions is not supported", "write the time itself")
+	}
+	st.Text = a.written(n)
+}
+
+// element freezes a column's definition, or a constraint.
+func (f *freezing) element(n *pg.Node) {
+	if c := n.GetConstraint(); c != nil {
+		f.constraint(c, nil, "")
+	}
+	if c := n.GetColumnDef(); c != nil {
+		for _, x := range c.Constraints {
+			f.constraint(x.GetConstraint(), c.TypeName, "")
+		}
+	}
+}
+
+func (f *freezing) constraint(c *pg.Constraint, typ *pg.TypeName, own string) {
+	switch c.GetContype() {
+	case pg.ConstrType_CONSTR_DEFAULT, pg.ConstrType_CONSTR_GENERATED:
+		c.RawExpr = f.typed(c.RawExpr, typ, own)
+		f.expression(&c.RawExpr)
+	case pg.ConstrType_CONSTR_CHECK:
+		f.expression(&c.RawExpr)
+	case pg.ConstrType_CONSTR_EXCLUSION:
+		f.expression(&c.WhereClause)
+	}
+}
+
+// alter freezes the commands of an ALTER TABLE.
+func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
+	if f.table == nil {
+		return
+	}
+	var more []*pg.Node
+	for _, n := range t.Cmds {
+		c := n.GetAlterTableCmd()
+		switch c.Subtype {
+		case pg.AlterTableType_AT_AddColumn:
+			def := c.Def.GetColumnDef()
+			if c.MissingOk && d.has(def.GetColname()) {
+				continue
+			}
+			f.element(c.Def)
+			if readsText != f.readsType(def.GetTypeName()) && !slices.ContainsFunc(def.Constraints, hasDefault) {
+				f.st.DDL.Defaults = append(f.st.DDL.Defaults, def.Colname)
+			}
+			for _, x := range def.Constraints {
+				if x := x.GetConstraint(); x.GetContype() == pg.ConstrType_CONSTR_DEFAULT {
+					if now := f.filled(x.RawExpr, "the default of column "+quoteIdent(def.Colname)); now != nil {
+						more = append(more, &pg.Node{Node: &pg.Node_AlterTableCmd{AlterTableCmd: &pg.AlterTableCmd{
+							Subtype: pg.AlterTableType_AT_ColumnDefault, Name: def.Colname, Def: x.RawExpr, Behavior: pg.DropBehavior_DROP_RESTRICT}}})
+						x.RawExpr = now
+					}
+				}
+			}
+		case pg.AlterTableType_AT_AlterColumnType:
+			def := c.Def.GetColumnDef()
+			if def.GetRawDefault() == nil {
+				continue
+			}
+			def.RawDefault = f.typed(def.RawDefault, def.TypeName, "")
+			f.expression(&def.RawDefault)
+			if now := f.filled(def.RawDefault, "USING for column "+quoteIdent(c.Name)); now != nil {
+				def.RawDefault = now
+			}
+		case pg.AlterTableType_AT_ColumnDefault:
+			if c.Def != nil {
+				typ := f.columns[c.Name]
+				own := ""
+				if col := d.columnNamed(c.Name); typ == nil && col != nil {
+					if own = wordTypes[col.OID]; readsOf(col.OID) == readsUnsure {
+						own = col.Type
+					}
+				}
+				c.Def = f.typed(c.Def, typ, own)
+				f.expression(&c.Def)
+			}
+		case pg.AlterTableType_AT_AddConstraint:
+			f.constraint(c.Def.GetConstraint(), nil, "")
+		case pg.AlterTableType_AT_SetExpression:
+			f.expression(&c.Def)
+		}
+	}
+	t.Cmds = append(t.Cmds, more...)
+}
+
+func hasDefault(n *pg.Node) bool {
+	switch n.GetConstraint().GetContype() {
+	case pg.ConstrType_CONSTR_DEFAULT, pg.ConstrType_CONSTR_GENERATED, pg.ConstrType_CONSTR_IDENTITY:
+		return true
+	}
+	return false
+}
+
+// SameOnShards reports whether a default, as a shard prints it, gives rows that are there the same values on
+// each shard: one time, and for copies of the same rows nothing that is another each time.
+func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool) bool {
+	tree, err := p.parse("SELECT " + text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return false
+	}
+	n, a := tree.Stmts[0].Stmt, p.analyzer(text, snap, nil)
+	same := !usesClock(n) && !usesShardState(n) && !(copies && a.differsByRow(n))
+	inspect(n, func(m proto.Message) bool {
+		if call, ok := m.(*pg.FuncCall); ok && a.timedFunction(call) != nil {
+			same = false
+		}
+		return same
+	})
+	return same
+}
+
+// filled is an expression with one time for all rows of all shards; nil if it does not depend on
+// the time. It notes expressions that cannot be the same on all shards, in case that there are rows.
+func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
+	inspect(e, func(m proto.Message) bool {
+		if call, ok := m.(*pg.FuncCall); ok {
+			if own := f.timedFunction(call); own != nil {
+				f.unfillable(what + " calls " + own.QualifiedName() + "(), which uses the time at which the transaction began, of which each shard has its own")
+			}
+		}
+		return true
+	})
+	if f.table.Kind == shardmap.Reference && (f.differsByRow(e) || usesOwnState(e)) {
+		f.unfillable(what + " would give the rows that are there other values on each shard, and a reference table has the same rows on all")
+	}
+	found := false
+	out := replace(clone(e), func(n *pg.Node) *pg.Node {
+		switch v := n.GetNode().(type) {
+		case *pg.Node_FuncCall:
+			switch {
+			case isClock(v.FuncCall):
+				found = true
+				return f.time("pg_catalog.now()", "timestamptz", nil)
+			case callName(v.FuncCall) == "statement_timestamp" && len(v.FuncCall.Args) == 0:
+				found = true
+				return f.time("pg_catalog.statement_timestamp()", "timestamptz", nil)
+			case callName(v.FuncCall) == "age" && len(v.FuncCall.Args) == 1:
+				found = true
+				day := castNode(f.time("CURRENT_DATE", "date", nil), "timestamp", nil)
+				v.FuncCall.Args = []*pg.Node{day, v.FuncCall.Args[0]}
+			}
+		case *pg.Node_TypeCast:
+			if word, typ := clockLiteral(v.TypeCast); word != "" { // a text that is read when it is needed
+				found = true
+				return f.time(quoteString(word)+"::pg_catalog."+typ, typ, v.TypeCast.TypeName.Typmods)
+			}
+		case *pg.Node_SqlvalueFunction:
+			if typ := clockOps[v.SqlvalueFunction.Op]; typ != "" {
+				found = true
+				var mod []*pg.Node
+				if m := v.SqlvalueFunction.Typmod; m >= 0 {
+					mod = []*pg.Node{intNode(int64(m))}
+				}
+				return f.time(map[string]string{"date": "CURRENT_DATE", "timetz": "CURRENT_TIME", "timestamptz": "CURRENT_TIMESTAMP", "time": "LOCALTIME", "timestamp": "LOCALTIMESTAMP"}[typ], typ, mod)
+			}
+		}
+		return n
+	})
+	if !found {
+		return nil
+	}
+	return out
+}
+
+// usesOwnState reports whether an expression reads what differs from shard to shard.
+func usesOwnState(e *pg.Node) bool {
+	state := clone(e)
+	replace(state, func(n *pg.Node) *pg.Node {
+		if f := n.GetFuncCall(); f != nil && callName(f) == "statement_timestamp" {
+			return intNode(0)
+		}
+		return n
+	})
+	return usesShardState(state)
+}
+
+func (f *freezing) unfillable(why string) {
+	f.st.DDL.Unfillable = sqlstate.Refuse(why, "add the column without a default (or of the old type), write the values with UPDATE, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT")
+}
+
+// time is a literal that will be what the default shard says of an expression.
+func (f *freezing) time(expr, typ string, mods []*pg.Node) *pg.Node {
+	return castNode(f.mark(expr), typ, mods)
+}
+
+func (f *freezing) mark(expr string) *pg.Node {
+	f.changed = true
+	list := &f.st.DDL.Times
+	at := -1
+	for i, have := range *list {
+		if have == expr {
+			at = i
+		}
+	}
+	if at < 0 {
+		at = len(*list)
+		*list = append(*list, expr)
+	}
+	return textConst(TimeMark + itoa(at) + "_")
+}
+
+func textConst(s string) *pg.Node {
+	return &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Val: &pg.A_Const_Sval{Sval: &pg.String{Sval: s}}}}}
+}
+
+// typed freezes a literal that has a type's place: a default. The type is typ, or has the name own
+// in SQL; neither if it is none that could read it as a time.
+func (f *freezing) typed(e *pg.Node, typ *pg.TypeName, own string) *pg.Node {
+	s := e.GetAConst().GetSval()
+	if s == nil || !HasTimeWord(s.Sval) || typ == nil && own == "" {
+		return e
+	}
+	if typ != nil {
+		if f.readsType(typ) == readsText {
+			return e
+		}
+		cast := selectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: e, TypeName: typ}}}}, nil, nil)
+		if strings.ContainsAny(s.Sval, "{}[]()") || len(typ.ArrayBounds) > 0 {
+			f.inside(s.Sval)
+		}
+		return f.mark(strings.TrimPrefix(f.written(cast), "SELECT "))
+	}
+	if strings.ContainsAny(s.Sval, "{}[]()") || strings.HasSuffix(own, "]") {
+		f.inside(s.Sval)
+	}
+	return f.mark(quoteString(s.Sval) + "::" + own)
+}
+
+func (f *freezing) inside(s string) {
+	refuse("the text "+quoteString(s)+" has a word for the time inside, which each shard would read by its own clock", "write the time itself, or an expression with now()")
+}
+
+// expression freezes the literals that are cast to times: they are read once, when the statement runs.
+func (f *freezing) expression(at **pg.Node) {
+	if *at == nil {
+		return
+	}
+	*at = replace(*at, func(n *pg.Node) *pg.Node {
+		switch v := n.GetNode().(type) {
+		case *pg.Node_TypeCast:
+			c := v.TypeCast
+			if s := c.Arg.GetAConst().GetSval(); s != nil && HasTimeWord(s.Sval) && f.readsType(c.TypeName) != readsText {
+				out := clone(n)
+				out.GetTypeCast().Arg = f.typed(c.Arg, c.TypeName, "")
+				return out
+			}
+		case *pg.Node_AExpr:
+			f.comparison(v.AExpr)
+		}
+		return n
+	})
+}
+
+// comparison refuses a word that is compared with a column that may be of times: CHECK (at > 'now').
+func (f *freezing) comparison(e *pg.A_Expr) {
+	word, times := "", false
+	for _, side := range []*pg.Node{e.Lexpr, e.Rexpr} {
+		items := []*pg.Node{side}
+		if l := side.GetList(); l != nil {
+			items = l.Items
+		}
+		for _, n := range items {
+			if s := n.GetAConst().GetSval(); s != nil && HasTimeWord(s.Sval) {
+				word = s.Sval
+			}
+			inspect(n, func(m proto.Message) bool {
+				switch v := m.(type) {
+				case *pg.ColumnRef:
+					names := strs(v.Fields)
+					if len(names) == 0 {
+						break
+					}
+					name := names[len(names)-1]
+					if typ := f.columns[name]; typ != nil {
+						times = times || f.readsType(typ) != readsText
+					} else if f.table != nil {
+						times = times || readsOf(keyColumnOrUnknown(f.table, name).OID) != readsText
+					}
+				case *pg.TypeCast:
+					times = times || f.readsType(v.TypeName) == readsTime
+				case *pg.FuncCall:
+					times = times || isClock(v)
+				}
+				return true
+			})
+		}
+	}
+	if word != "" && times {
+		refuse("the text "+quoteString(word)+" is read as the time at which the statement runs, by each shard as its own", "cast it: "+quoteString(word)+"::timestamptz")
+	}
+}

@@ -1,0 +1,81 @@
+package schema
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// timed puts times into the text of a statement that has marks for them: one time for all shards,
+// that of the transaction where it began first.
+func (t *Tx) timed(ctx context.Context, first *part, st *planner.Statement) (*planner.Statement, error) {
+	if len(st.DDL.Times) == 0 {
+		return st, nil
+	}
+	if t.parts[0].engine == enginePostgres && !t.parts[0].broken {
+		first = t.parts[0]
+	}
+	list := make([]string, len(st.DDL.Times))
+	for i, expr := range st.DDL.Times {
+		if list[i] = "(" + expr + ")::text"; first.engine == enginePostgres {
+			list[i] = "pg_catalog.to_json(" + expr + ") #>> '{}'" // times in ISO form, whatever the settings
+		}
+	}
+	res, err := t.run(ctx, first, "SELECT "+strings.Join(list, ", "))
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Rows) != 1 || len(res.Rows[0]) != len(list) {
+		return nil, sqlstate.New(sqlstate.InternalError, "the shard gave no time").OnShard(first.shard)
+	}
+	var pairs []string
+	for i, v := range res.Rows[0] {
+		pairs = append(pairs, planner.TimeMark+strconv.Itoa(i)+"_", strings.ReplaceAll(v.String, "'", "''"))
+	}
+	r := strings.NewReplacer(pairs...)
+	with, ddl := *st, *st.DDL
+	with.Text, ddl.Elsewhere = r.Replace(st.Text), r.Replace(st.DDL.Elsewhere)
+	with.DDL = &ddl
+	return &with, nil
+}
+
+// fillable fails if a statement gave rows of a shard what would be something else on another shard.
+func (t *Tx) fillable(ctx context.Context, p *part, d *planner.DDL, e *edit) error {
+	why := d.Unfillable
+	if len(d.Altered) == 0 || why == nil && len(d.Defaults) == 0 {
+		return nil
+	}
+	name := d.Altered[0]
+	table, ok := t.over.Table(name.Schema, name.Name)
+	if !ok || table.Kind == shardmap.Whole {
+		return nil
+	}
+	if desc := e.described[name]; why == nil && desc != nil {
+		for _, added := range d.Defaults {
+			c := column(desc, added)
+			if c != nil && c.Default != "" && !defaults.SameOnShards(c.Default, t.over, table.Kind == shardmap.Reference) {
+				why = sqlstate.Refuse("the type of column "+ident(added)+" has the default "+c.Default+", which would give the rows that are there other values on each shard",
+					"add the column with a DEFAULT of its own, or without the default: DEFAULT NULL, and then ALTER COLUMN ... SET DEFAULT")
+			}
+		}
+	}
+	if why == nil {
+		return nil
+	}
+	rows, err := t.run(ctx, p, "SELECT 1 FROM "+qualified(name.Schema, name.Name)+" LIMIT 1")
+	if err != nil {
+		return err
+	}
+	if len(rows.Rows) > 0 {
+		refusal := *why
+		return refusal.OnShard(p.shard)
+	}
+	return nil
+}
+
+// defaults reads the defaults of columns.
+var defaults = planner.New(planner.Limits{})

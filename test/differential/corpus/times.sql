@@ -1,0 +1,332 @@
+-- One time for all shards: schema changes that fill rows, words for the time in texts, arrays, COPY data and prepared statements; copies of reference tables.
+-- engines: postgres
+
+-- schema changes with rows
+CREATE TABLE aged (k bigint PRIMARY KEY, v text, n int) WITH (cleave.shard_key = 'k');
+INSERT INTO aged SELECT i, 'v' || i, i FROM generate_series(1, 30) i;
+CREATE DOMAIN stamp AS timestamptz DEFAULT now();
+CREATE DOMAIN frozen AS timestamptz DEFAULT 'now';
+CREATE DOMAIN label AS text DEFAULT 'now';
+CREATE TYPE urgency AS ENUM ('now', 'later');
+-- foreach c: timestamptz DEFAULT now() NOT NULL | date DEFAULT current_date + 1 | text DEFAULT 'at ' || localtimestamp(0) | timestamptz DEFAULT 'now' | date DEFAULT 'tomorrow'::date | timestamp DEFAULT 'today 12:00' | text DEFAULT 'now' | timestamp DEFAULT (now() AT TIME ZONE 'utc') | date DEFAULT ('now'::text)::date | timestamp(0) DEFAULT CURRENT_TIMESTAMP | time DEFAULT 'now' | timetz DEFAULT current_time | frozen | label | stamp DEFAULT now() | label DEFAULT 'now' | frozen DEFAULT 'now' | timestamptz DEFAULT transaction_timestamp() - interval '1 day' | interval DEFAULT age(timestamp '2020-01-01') | timestamptz DEFAULT CASE WHEN now() > '2020-01-01' THEN now() END | bigint DEFAULT EXTRACT(EPOCH FROM now()) | urgency DEFAULT 'now' | timestamptz DEFAULT now() CHECK (c IS NOT NULL) | varchar(40) DEFAULT now()::text COLLATE "C"
+-- block
+ALTER TABLE aged ADD COLUMN c ${c};
+SELECT count(*), count(c), count(DISTINCT c) FROM aged;
+INSERT INTO aged (k) SELECT i FROM generate_series(101, 110) i;
+SELECT count(*), count(c), count(DISTINCT c) FROM aged WHERE k > 100;
+SELECT column_name, data_type, is_nullable, column_default IS NULL FROM information_schema.columns WHERE table_name = 'aged' ORDER BY ordinal_position;
+DELETE FROM aged WHERE k > 100;
+ALTER TABLE aged DROP COLUMN c;
+-- end
+ALTER TABLE aged ADD COLUMN c stamp;
+ALTER TABLE aged ADD COLUMN c timestamptz DEFAULT statement_timestamp();
+ALTER TABLE aged DROP COLUMN IF EXISTS c;
+-- foreach u: now() | 'now' | v::text || now() | k + EXTRACT(DAY FROM current_date) | localtimestamp | CASE n WHEN 1 THEN now() ELSE now() END
+-- block
+ALTER TABLE aged ALTER COLUMN v TYPE text USING ${u};
+SELECT count(*), count(DISTINCT right(v, 12)) < 31 FROM aged;
+ALTER TABLE aged ALTER COLUMN v TYPE text USING 'v' || k;
+-- end
+-- block
+ALTER TABLE aged ADD COLUMN a timestamptz DEFAULT now(), ADD COLUMN b date DEFAULT 'today', ADD COLUMN IF NOT EXISTS v text DEFAULT now(), ALTER COLUMN n SET DEFAULT 7, ADD CONSTRAINT positive CHECK (n > 0), ADD COLUMN r float8 DEFAULT random();
+SELECT count(DISTINCT a), count(DISTINCT b), count(DISTINCT r), count(DISTINCT v) FROM aged;
+INSERT INTO aged (k) SELECT i FROM generate_series(101, 110) i;
+SELECT count(DISTINCT a), count(DISTINCT b), min(n) FROM aged WHERE k > 100;
+ALTER TABLE aged ALTER COLUMN a SET DEFAULT 'now', ALTER COLUMN b SET DEFAULT 'tomorrow';
+INSERT INTO aged (k) SELECT i FROM generate_series(201, 210) i;
+SELECT count(DISTINCT a), count(DISTINCT b), bool_and(b > current_date) FROM aged WHERE k > 200;
+DELETE FROM aged WHERE k > 100;
+ALTER TABLE aged DROP COLUMN a, DROP COLUMN b, DROP COLUMN r, ALTER COLUMN n DROP DEFAULT, DROP CONSTRAINT positive;
+-- end
+-- block
+CREATE TABLE fixed (k bigint PRIMARY KEY, a timestamptz DEFAULT 'now', b date DEFAULT 'today' NOT NULL, c frozen, d stamp, e text DEFAULT 'today' CHECK (e IN ('today', 'now')), f timestamptz CHECK (f > 'yesterday'::timestamptz), g time DEFAULT 'allballs') WITH (cleave.shard_key = 'k');
+INSERT INTO fixed (k) SELECT i FROM generate_series(1, 20) i;
+INSERT INTO fixed (k) VALUES (21), (22), (23), (24), (25);
+COPY fixed (k) FROM STDIN;
+31
+32
+33
+\.
+SELECT count(DISTINCT a), count(DISTINCT b), count(DISTINCT c), count(DISTINCT d), min(e), count(f), max(g) FROM fixed;
+ALTER DOMAIN frozen SET DEFAULT now();
+INSERT INTO fixed (k) VALUES (41), (42), (43), (44), (45);
+SELECT count(DISTINCT c) FROM fixed WHERE k > 40;
+DROP TABLE fixed;
+-- end
+CREATE TABLE never (k bigint PRIMARY KEY, a timestamptz[] DEFAULT '{now}') WITH (cleave.shard_key = 'k');
+CREATE TABLE IF NOT EXISTS never (k bigint PRIMARY KEY, a timestamptz CHECK (a > 'now')) WITH (cleave.shard_key = 'k');
+DROP TABLE IF EXISTS never;
+
+-- reference tables: copies stay equal
+CREATE TABLE places (id bigint PRIMARY KEY, name text, made timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP, code uuid DEFAULT gen_random_uuid(), r float8 DEFAULT (ARRAY[random()])[1], seen timestamptz DEFAULT clock_timestamp()) WITH (cleave.reference = true);
+-- block
+INSERT INTO places (id, name) SELECT i, 'x' || i FROM generate_series(1, 5) i;
+INSERT INTO places (id, name) VALUES (7, 'a'), (8, 'b') ON CONFLICT (id) DO UPDATE SET name = 'c';
+INSERT INTO places (id, name) VALUES (7, 'a'), (9, 'b') ON CONFLICT (id) DO UPDATE SET name = 'c', code = DEFAULT;
+INSERT INTO places (id, name, code) VALUES (10, 'a', DEFAULT), (11, 'b', gen_random_uuid());
+INSERT INTO places (id) SELECT 20 + i FROM generate_series(1, 3) i RETURNING id;
+SELECT count(*), count(DISTINCT made) > 0, count(DISTINCT code) = count(*), count(DISTINCT r) = count(*) FROM places;
+UPDATE places SET made = DEFAULT, name = 'd';
+SELECT count(DISTINCT made) FROM places;
+UPDATE places SET made = 'now' WHERE id < 9;
+UPDATE places SET name = now()::text WHERE id > 9;
+ALTER TABLE places ADD COLUMN t timestamptz DEFAULT now(), ADD COLUMN w timestamptz DEFAULT 'now', ADD COLUMN d date DEFAULT ('now'::text)::date;
+SELECT count(DISTINCT t), count(DISTINCT w), count(DISTINCT d) FROM places;
+ALTER TABLE places ALTER COLUMN name TYPE text USING now()::text || id;
+DELETE FROM places;
+ALTER TABLE places ADD COLUMN e uuid DEFAULT gen_random_uuid();
+INSERT INTO places (id) VALUES (1), (2), (3);
+SELECT count(DISTINCT e) FROM places;
+-- end
+-- foreach c: uuid DEFAULT gen_random_uuid() | float8 DEFAULT random() | timestamptz DEFAULT clock_timestamp() | text DEFAULT (ARRAY[random()])[1]::text | text DEFAULT CASE WHEN random() > 0.5 THEN 'a' ELSE 'b' END | text DEFAULT concat(VARIADIC ARRAY[random()::text]) | serial | bigint GENERATED BY DEFAULT AS IDENTITY | stamp
+ALTER TABLE places ADD COLUMN z ${c};
+-- foreach u: random()::text | ctid::text | clock_timestamp()::text | name || gen_random_uuid() | COALESCE(NULLIF(random()::text, ''), name) | pg_backend_pid()::text
+ALTER TABLE places ALTER COLUMN name TYPE text USING ${u};
+UPDATE places SET r = random();
+UPDATE places SET code = DEFAULT;
+UPDATE places SET name = clock_timestamp();
+UPDATE places SET name = statement_timestamp();
+MERGE INTO places USING (VALUES (30), (1)) x (i) ON places.id = x.i WHEN MATCHED THEN UPDATE SET name = 'm' WHEN NOT MATCHED THEN INSERT (id) VALUES (x.i);
+COPY places (id, name) FROM STDIN;
+40	q
+\.
+DROP TABLE places;
+
+-- words for the time that are plain texts
+CREATE TABLE notes_of (k bigint PRIMARY KEY, a timestamptz, d date, v text, ts timestamp, arr timestamptz[], rng tstzrange, dom frozen DEFAULT NULL, j jsonb, tags text[], vc varchar(20), p urgency, tt time) WITH (cleave.shard_key = 'k');
+INSERT INTO notes_of (k, a, d, v, ts, vc, tags, j) SELECT i, '2024-01-01', '2024-01-02', CASE WHEN i % 2 = 0 THEN 'now' ELSE 'do it now' END, '2024-01-03', 'today', ARRAY['now', 'x'], '{"state":"now"}' FROM generate_series(1, 20) i;
+-- foreach c: v = 'now' | v IN ('now', 'do it now') | v LIKE '%now' AND v ~ 'now' | v || 'now' = 'nownow' | lower(v) = 'now' AND upper(vc) = 'TODAY' | j->>'state' = 'now' | j @> '{"state":"now"}' | 'now' = ANY (tags) | tags @> '{now}' | tags && ARRAY['now'] | vc = 'today' | COALESCE(v, 'now') = 'now' | CASE v WHEN 'now' THEN 'today' ELSE 'x' END = 'today' | v = ANY ('{now,today}') | v = ANY (ARRAY['now', 'today']) | (v, vc) = ('now', 'today') | v BETWEEN 'now' AND 'today' | v > 'now' | strpos(v, 'now') > 0 | concat(v, 'now') = 'nownow' | substring(v FROM 1 FOR 3) = 'now' | NULLIF(v, 'now') IS NULL | v IS DISTINCT FROM 'now' | 'now' = v | 'now' IN (v, vc) | v = 'now'::text | p IS NULL AND v = 'now' | array_position(tags, 'now') = 1 | to_char(a, 'YYYY now') = '2024 now' | regexp_replace(v, 'now', 'today') = 'today' | v SIMILAR TO 'now|today' | jsonb_build_object('now', v) IS NOT NULL | j = '{"state":"now"}'::jsonb | p::text = 'now' | v COLLATE "C" = 'now' | GREATEST(v, 'now') = 'now' | split_part(v, ' ', 3) = 'now' | trim(v) = 'now'
+SELECT count(*), min(v), max(vc) FROM notes_of WHERE ${c};
+SELECT DISTINCT 'now', concat('now', v) FROM notes_of ORDER BY 2;
+SELECT v FROM notes_of UNION SELECT 'now' ORDER BY 1;
+SELECT string_agg(DISTINCT v, 'now') FROM notes_of;
+SELECT 'today' AS x, v FROM notes_of ORDER BY 2, k LIMIT 3;
+SELECT x, count(*) FROM (SELECT 'now' AS x FROM notes_of) s GROUP BY x;
+WITH w AS (SELECT 'now' AS x) SELECT count(*) FROM notes_of, w WHERE v = x;
+SELECT count(*) FROM notes_of JOIN (VALUES ('now'), ('today')) w (x) ON v = x;
+UPDATE notes_of SET v = 'now', vc = 'tomorrow', tags = '{now,today}', j = '{"a":"now"}' WHERE k < 5;
+INSERT INTO notes_of (k, v, tags) VALUES (31, 'now', '{now}'), (32, 'today', '{today}'), (33, 'it is now or never', '{"right now"}');
+INSERT INTO notes_of (k, v, vc) SELECT 40 + k, 'now', 'today' FROM notes_of WHERE k < 10;
+INSERT INTO notes_of (k, v) VALUES (1, 'x'), (2, 'y') ON CONFLICT (k) DO UPDATE SET v = 'now';
+MERGE INTO notes_of o USING (VALUES (1), (91), (92)) w (x) ON o.k = w.x WHEN MATCHED THEN UPDATE SET v = 'now' WHEN NOT MATCHED THEN INSERT (k, v) VALUES (w.x, 'today');
+-- and those that are times
+-- block
+BEGIN;
+UPDATE notes_of SET a = now(), d = current_date, ts = localtimestamp, arr = ARRAY[now()], rng = tstzrange(now(), NULL);
+SELECT count(*) FROM notes_of WHERE ROW(now(), 1) = ROW('now', 1) AND (a, k) <= ('now', 100) AND a - 'now' = interval '0';
+SELECT count(*) FROM notes_of WHERE ('now'::text)::timestamptz = a AND 'today'::text::date = d AND a IN ('now', 'yesterday') AND d NOT IN ('tomorrow');
+SELECT count(*) FROM notes_of WHERE a = ANY (ARRAY['now', 'today']::timestamptz[]) AND CASE a WHEN 'now' THEN true ELSE false END AND a = (CASE WHEN k > 0 THEN 'now' ELSE a END);
+SELECT count(DISTINCT x) FROM (SELECT a AS x FROM notes_of UNION ALL SELECT 'now' FROM notes_of) q;
+SELECT count(*) FROM notes_of WHERE 'now' = a AND NOT a < 'now' AND a > 'today' AND a < 'tomorrow' AND ts BETWEEN 'today' AND 'tomorrow' AND 'yesterday' < d;
+MERGE INTO notes_of o USING (VALUES (1), (101), (102)) w (x) ON o.k = w.x WHEN MATCHED THEN UPDATE SET a = 'now' WHEN NOT MATCHED THEN INSERT (k, a, d) VALUES (w.x, 'now', 'today');
+UPDATE notes_of SET tt = 'now' WHERE k > 100;
+SELECT count(DISTINCT a), count(DISTINCT d), count(DISTINCT tt) FROM notes_of;
+ROLLBACK;
+-- end
+-- foreach c: a = ANY ('{now}') | rng @> '[now,now]' | a = 'now'::frozen | dom = 'now' | a > 'today 12:00' | '[yesterday,tomorrow]'::tstzrange @> a | arr = '{now}' | timestamptz('now') > a | a = ANY ('{2020-01-01,now}'::timestamptz[]) | p = 'now' | a < (VALUES ('now')) | tstzrange('now', NULL) @> a | rng = '[now,)' | jsonb_populate_record(NULL::notes_of, '{"a":"now"}') IS NULL | date_trunc('day', timestamptz 'now') = a | date 'tomorrow' - d > 3
+SELECT count(*) FROM notes_of WHERE ${c} AND false;
+-- foreach s: arr = '{now}' | rng = '[now,)' | arr[1] = 'now' | arr = ARRAY['now']::timestamptz[] | rng = tstzrange('now', NULL) | a = 'tomorrow 04:05'
+-- block
+BEGIN;
+UPDATE notes_of SET ${s};
+SELECT count(DISTINCT arr), count(DISTINCT rng), count(DISTINCT a) FROM notes_of;
+ROLLBACK;
+-- end
+
+-- parameters
+-- params: now | today | it is now
+SELECT count(*) FROM notes_of WHERE v = $1 OR v || '' = $1;
+-- params: now | yesterday | tomorrow | today
+SELECT count(*) FROM notes_of WHERE a < $1 AND d < $1::text::date AND ts <= $1::text::timestamp;
+-- params: tomorrow | 2024-01-02
+SELECT count(*) FROM notes_of WHERE d = $1 OR a = $1::text::timestamptz;
+-- params: now
+SELECT count(*) FROM notes_of WHERE p = $1;
+-- params: {now}
+SELECT count(*) FROM notes_of WHERE a = ANY ($1);
+-- params: {now,x}
+SELECT count(*) FROM notes_of WHERE tags = $1;
+-- params: now | nonsense | 2024-01-01
+SELECT count(*) FROM notes_of WHERE tt = $1 OR a = $2;
+
+-- COPY
+-- block
+BEGIN;
+COPY notes_of (k, a, d, v, ts, arr, dom, p, vc) FROM STDIN;
+141	now	today	now	tomorrow	\N	now	now	yesterday
+142	NOW	tomorrow	do it now	now	{2020-01-01}	today	later	now
+143	 now 	yesterday	\N	\N	\N	\N	\N	\N
+144	2020-01-01	2020-01-01	x	\N	\N	\N	\N	\N
+\.
+SELECT k, v, vc, p, d - current_date, ts::date - current_date, dom::date - current_date, a = now() FROM notes_of WHERE k BETWEEN 141 AND 144 ORDER BY k;
+COPY notes_of (k, v, a, tags) FROM STDIN (FORMAT csv, NULL 'none');
+151,now,now,"{now,x}"
+152,"now","now",none
+153,none,none,none
+154,today,"no""w",none
+\.
+ROLLBACK;
+-- end
+-- block
+BEGIN;
+COPY notes_of (k, v, a, tags) FROM STDIN (FORMAT csv, NULL 'none');
+151,now,now,"{now,x}"
+152,"now","now",none
+153,none,none,none
+\.
+SELECT k, v, a = now(), tags FROM notes_of WHERE k BETWEEN 151 AND 154 ORDER BY k;
+ROLLBACK;
+-- end
+COPY notes_of (k, arr) FROM STDIN;
+161	{now}
+\.
+COPY notes_of (k, a) FROM STDIN;
+161	today 12:00
+\.
+COPY notes_of (k, a, v) FROM STDIN;
+161	nowhere	now
+\.
+COPY notes_of (k, tt) FROM STDIN;
+161	today
+\.
+
+-- PREPARE reads the words, and EXECUTE its arguments
+-- block
+PREPARE w AS SELECT k, a < 'now', d = 'today', v = 'now' FROM notes_of WHERE k IN (1, 2, 3, $1) ORDER BY k;
+EXECUTE w (4);
+EXECUTE w (4.4);
+PREPARE w1 (int) AS SELECT count(*) FROM notes_of WHERE k = $1 AND a < 'now' AND d <> 'today';
+EXECUTE w1 (3);
+PREPARE w2 AS SELECT 'now'::timestamptz AS t;
+BEGIN;
+SELECT t < clock_timestamp() AS before FROM (SELECT now() AS t) x;
+ROLLBACK;
+DEALLOCATE w2;
+-- end
+-- block
+PREPARE i AS SELECT count(*) FROM notes_of WHERE k = $1;
+EXECUTE i (4.5);
+EXECUTE i (1 + 1);
+EXECUTE i ('4');
+EXECUTE i (length('x' || 'yz'));
+EXECUTE i (CASE WHEN true THEN 3 END);
+EXECUTE i (-3);
+EXECUTE i (- 3.5);
+EXECUTE i (NULL);
+EXECUTE i (NULL::int);
+EXECUTE i (3::smallint);
+EXECUTE i (3e0);
+EXECUTE i ('3'::text);
+EXECUTE i (true);
+EXECUTE i (true::int);
+EXECUTE i (now());
+EXECUTE i (k);
+EXECUTE i (count(*));
+EXECUTE i (row_number() OVER ());
+EXECUTE i (1 / 0);
+EXECUTE i ('x');
+EXECUTE i (9999999999999999999999);
+EXECUTE i (ARRAY[1]);
+EXECUTE i (nope(1));
+EXECUTE i (1, 2);
+EXECUTE i;
+EXECUTE i (generate_series(1, 2));
+EXECUTE i ((SELECT 1));
+-- end
+-- block
+PREPARE t (text, date, numeric(4,1), boolean, text[], timestamptz, varchar(2)) AS SELECT $1 || '|', $2, $3, $4, $5, $6 IS NULL, $7 FROM notes_of WHERE k IN (1, 2) ORDER BY k;
+EXECUTE t (5, '2024-01-01', 4.55, true, '{a,b}', now(), 'abc');
+EXECUTE t (now()::date - now()::date, date '2024-01-01' + 1, 3, 1 = 1, ARRAY['x', 'y'], NULL, 7);
+EXECUTE t (upper('x'), timestamp '2024-01-01 05:00', 10 / 4, NOT true, string_to_array('a,b', ','), timestamptz '2024-01-01', NULL);
+EXECUTE t (1.50, '2024-01-01', '1', 'yes', NULL, '2024-01-01', true);
+EXECUTE t (true, 5, 1, true, NULL, NULL, NULL);
+EXECUTE t ('x', NULL, true, true, NULL, NULL, NULL);
+EXECUTE t ('x', NULL, NULL, 1, NULL, NULL, NULL);
+EXECUTE t ('x', NULL, NULL, NULL, 1, NULL, NULL);
+EXECUTE t (interval '1 day', NULL, NULL, NULL, NULL, current_date, NULL);
+-- end
+-- block
+PREPARE s (smallint, real, double precision, bigint, uuid, bytea, json, interval) AS SELECT $1, $2, $3, $4, $5, $6, $7, $8 FROM notes_of WHERE k IN (1, 2);
+EXECUTE s (1.5, 1, 2.5, 2.5, '00000000-0000-0000-0000-000000000001', '\x01', '{}', '1 day');
+EXECUTE s (70000, 1, 2.5, 2.5, NULL, NULL, NULL, NULL);
+EXECUTE s (1, 0.1 + 0.2, 0.1::float8 + 0.2, 7, NULL, NULL, NULL, now() - now());
+EXECUTE s (1, 1, 1, 1, 5, NULL, NULL, NULL);
+EXECUTE s (1, 1, 1, 1, NULL, 5, NULL, NULL);
+-- end
+PREPARE one AS INSERT INTO notes_of (k, n, v, vc) VALUES ($1, $1, $2, $3);
+-- block
+BEGIN;
+PREPARE one AS INSERT INTO notes_of (k, v, vc, a) VALUES ($1, $2, $3, $4);
+EXECUTE one (200 + 1, 5, true, now());
+EXECUTE one (202.4, current_date - current_date, 'x' || 'y', now());
+EXECUTE one ('203', NULL, 1.50, CURRENT_TIMESTAMP);
+SELECT k, v, vc, a = now() FROM notes_of WHERE k > 200 ORDER BY k;
+EXECUTE one (204, 1, 2, 3);
+ROLLBACK;
+-- end
+
+-- other columns than when it was prepared
+-- block
+PREPARE c AS SELECT * FROM notes_of WHERE k = $1;
+PREPARE c2 AS SELECT k, v FROM notes_of WHERE k = $1;
+PREPARE c3 AS SELECT * FROM notes_of ORDER BY k LIMIT 1;
+ALTER TABLE notes_of ADD COLUMN more int;
+EXECUTE c (3);
+EXECUTE c2 (3);
+EXECUTE c3;
+ALTER TABLE notes_of DROP COLUMN more;
+EXECUTE c (3);
+-- end
+-- block
+CREATE TEMP TABLE pinned (x int);
+PREPARE c4 AS SELECT * FROM notes_of WHERE k = $1;
+ALTER TABLE notes_of ADD COLUMN more int;
+BEGIN;
+EXECUTE c4 (3);
+ROLLBACK;
+EXECUTE c4 (3);
+SELECT count(*) FROM pinned;
+ALTER TABLE notes_of DROP COLUMN more;
+DROP TABLE pinned;
+-- end
+DROP TABLE notes_of;
+
+-- volatile functions, defaults and moves of rows
+-- block
+ALTER TABLE aged ADD COLUMN g text GENERATED ALWAYS AS (v || 'now') STORED;
+SELECT count(DISTINCT g), min(g) FROM aged;
+INSERT INTO aged (k, v) VALUES (50, 'a'), (51, 'b'), (52, 'now') RETURNING g;
+ALTER TABLE aged DROP COLUMN g;
+DELETE FROM aged WHERE k > 49;
+-- end
+CREATE FUNCTION clock_of_mine() RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT now()';
+ALTER TABLE aged ADD COLUMN z timestamptz DEFAULT clock_of_mine();
+ALTER TABLE aged DROP COLUMN IF EXISTS z;
+ALTER TABLE aged ALTER COLUMN v SET DEFAULT clock_of_mine();
+ALTER TABLE aged ALTER COLUMN v TYPE text USING clock_of_mine()::text;
+ALTER TABLE aged ALTER COLUMN v TYPE text USING 'v' || k;
+ALTER TABLE aged ALTER COLUMN v DROP DEFAULT;
+DROP FUNCTION clock_of_mine();
+-- block
+BEGIN;
+ALTER TABLE aged ADD COLUMN z timestamptz DEFAULT now();
+SELECT z = now() FROM aged WHERE k = 3;
+ROLLBACK;
+-- end
+-- block
+BEGIN;
+SELECT now() = now() FROM aged WHERE k = 3;
+ALTER TABLE aged ADD COLUMN z timestamptz DEFAULT now(), ADD COLUMN y timestamptz DEFAULT 'now';
+SELECT z = now(), y = now() FROM aged WHERE k = 3;
+ROLLBACK;
+-- end
+-- block
+SELECT count(DISTINCT x) = count(*) FROM (SELECT gen_random_uuid() AS x FROM aged) s;
+SELECT count(DISTINCT now()) FROM aged;
+UPDATE aged SET v = gen_random_uuid();
+SELECT count(DISTINCT v) FROM aged;
+UPDATE aged SET v = 'v' || k;
+-- end
+DROP TABLE aged;
+DROP DOMAIN stamp, frozen, label;
+DROP TYPE urgency;
