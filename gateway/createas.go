@@ -103,7 +103,7 @@ func (x *session) createRows(t planner.TableName, rows [][][]byte) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if err := x.reachInSchema(x.srv.ex.Snapshot().State().DefaultShard, use{}); err != nil {
+	if err := x.reach(x.srv.ex.Snapshot().State().DefaultShard, use{}); err != nil {
 		return err
 	}
 	c := x.pipe.Conn
