@@ -32,10 +32,10 @@ func (r *readRows) Frames(b []byte) error {
 	return r.capture.Frames(b)
 }
 
-// createSource reads the rows of a CREATE TABLE AS.
+// createSource reads the rows of a CREATE TABLE AS, in the open transaction if there is one.
 func (x *session) createSource(source string) ([][][]byte, error) {
-	if x.tx.state != txNone || x.pipe.Conn != nil && x.wrote {
-		return nil, errCreateInside()
+	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote {
+		return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables after a write before the same Sync is not supported", "Sync before it")
 	}
 	if v, set := x.settings.Get("extra_float_digits"); set {
 		if n, err := strconv.Atoi(strings.Trim(v, "' ")); err != nil || n < 1 {
@@ -52,6 +52,9 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 		return nil, err
 	}
 	x.args = planner.Args{}
+	if err := x.admit(st, &x.args); err != nil {
+		return nil, err
+	}
 	shard, err := x.choose(st, &x.args)
 	if err != nil {
 		return nil, err
@@ -69,8 +72,13 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 		return nil, x.lost(err, nil, executor.None, anchored)
 	}
 	said := &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
-	x.release()
-	if o.Err != nil {
+	if x.outside() {
+		x.release()
+	}
+	switch {
+	case o.Err != nil && o.Err.Code == sqlstate.NotOwner:
+		return nil, x.notOwner(o.Err)
+	case o.Err != nil:
 		return nil, said
 	}
 	if out.lost {
@@ -90,10 +98,6 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 	return rows, err
 }
 
-func errCreateInside() error {
-	return sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables inside a transaction is not supported", "run it before the transaction, or create the table and INSERT ... SELECT into it")
-}
-
 func named(t planner.TableName) string {
 	return `"` + strings.ReplaceAll(t.Schema, `"`, `""`) + `"."` + strings.ReplaceAll(t.Name, `"`, `""`) + `"`
 }
@@ -103,7 +107,7 @@ func (x *session) createRows(t planner.TableName, rows [][][]byte) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if err := x.reachInSchema(x.srv.ex.Snapshot().State().DefaultShard, use{}); err != nil {
+	if err := x.reach(x.srv.ex.Snapshot().State().DefaultShard, use{}); err != nil {
 		return err
 	}
 	c := x.pipe.Conn
@@ -156,15 +160,15 @@ func (x *session) temporaryRows(st *planner.Statement) error {
 		return err
 	}
 	x.unit.effects = true
-	var rows [][][]byte
-	var err error
-	if st.DDL.Source != "" {
-		rows, err = x.createSource(st.DDL.Source)
-	} else if x.tx.state != txNone {
-		err = errCreateInside()
+	if x.tx.state != txNone {
+		return sqlstate.Refuse("CREATE TEMP TABLE AS with rows of sharded tables inside a transaction is not supported", "run it before BEGIN, or make a table that lasts, and drop it")
 	}
-	if err != nil {
-		return err
+	var rows [][][]byte
+	if st.DDL.Source != "" {
+		var err error
+		if rows, err = x.createSource(st.DDL.Source); err != nil {
+			return err
+		}
 	}
 	if err := x.reach(x.srv.ex.Snapshot().State().DefaultShard, use{pin: true, temp: st.Temp}); err != nil {
 		return err
@@ -174,7 +178,7 @@ func (x *session) temporaryRows(st *planner.Statement) error {
 		text = append(text, sql)
 	}
 	c := x.pipe.Conn
-	_, err = x.exec(c, strings.Join(text, ";"))
+	_, err := x.exec(c, strings.Join(text, ";"))
 	if err != nil {
 		err = x.shardSaid(c, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -104,6 +105,11 @@ func (x *session) ddl(st *planner.Statement) error {
 			return err
 		}
 	}
+	if onSeveral(x.tx.conn) {
+		if err := x.tx.conn.Conn.(*several.Conn).Idle(); err != nil {
+			return err
+		}
+	}
 	ctx, done := x.waiting()
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
@@ -146,24 +152,51 @@ func (x *session) beginSchema() error {
 	if x.id.Login != nil {
 		return x.denied("a schema change", access.Admin) // its conversations are not this user's
 	}
-	open := map[string]engine.Conn{}
-	if onSeveral(x.tx.conn) {
-		return sqlstate.Refuse("a schema change inside a transaction over several shards is not supported", "commit first, or make the schema change at the beginning of the transaction")
+	if onSeveral(x.tx.conn) && slices.ContainsFunc(x.tx.modes, namesConstraints) {
+		return errConstraints()
 	}
-	if c := x.tx.conn; c != nil {
-		open[c.Shard()] = c
-		x.tx.shard = c.Shard()
-		if x.tx.weak {
-			x.tx.shard = ""
+	begin := ""
+	// Constraints that are named are those of the shard where that was said.
+	if modes := slices.DeleteFunc(slices.Clone(x.tx.modes), namesConstraints); hasModes(x.tx.begin) || len(modes) > 0 {
+		begin = strings.Join(append([]string{x.tx.begin}, modes...), ";")
+	}
+	since := x.tx.since
+	if since == nil {
+		since = x.srv.ex.Snapshot()
+	}
+	c := x.tx.conn
+	if !onSeveral(c) {
+		if c == nil && (len(x.tx.log) > 0 || begin != "") {
+			// What was deferred needs a shard to be true: the default shard, where
+			// every schema change has a part.
+			if err := x.bindTx(x.srv.ex.Snapshot().State().DefaultShard, use{readOnly: true}); err != nil {
+				return err
+			}
+			x.pipe.Reset()
+			c = x.tx.conn
+		} else if c != nil {
+			x.tx.shard = c.Shard()
+			if x.tx.weak {
+				x.tx.shard = ""
+			}
 		}
-	} else if len(x.tx.log) > 0 || hasModes(x.tx.begin) {
-		// What was deferred needs a shard to be true: the default shard, where
-		// every schema change has a part.
-		if err := x.bindTx(x.srv.ex.Snapshot().State().DefaultShard, use{readOnly: true}); err != nil {
+		if c != nil {
+			x.tx.bound = []*executor.Conn{c}
+		}
+	} else {
+		bound, err := c.Conn.(*several.Conn).Lend(owner{x})
+		if err != nil {
 			return err
 		}
-		x.pipe.Reset()
-		open[x.tx.conn.Shard()] = x.tx.conn
+		x.tx.bound, x.tx.shard = bound, ""
+	}
+	open := map[string]engine.Conn{}
+	for _, b := range x.tx.bound {
+		open[b.Shard()] = b
+	}
+	var saves []string
+	for _, s := range x.tx.saves {
+		saves = append(saves, s.name)
 	}
 	ctx, done := x.waiting()
 	defer done()
@@ -177,46 +210,46 @@ func (x *session) beginSchema() error {
 		Connect:   x.tx.lent.connect(x.srv.ex.Connect),
 		Prelude:   x.settings.Statements(),
 		Open:      open,
+		Begin:     begin,
+		Saves:     saves,
 		Actor:     x.start.User,
 		Member:    x.srv.ex.Member(),
+		Record:    x.srv.several.Transactions().Record,
+		// The session's own bound, if it has one, else the default.
+		LockTimeout: lockTimeout(x.settings),
 	}, snap)
 	if err != nil {
 		return userCancel(err)
 	}
-	// Savepoints from before are set again, for all shards: right only if
-	// nothing was written since the first of them.
-	for _, s := range x.tx.saves {
-		if s.ran != x.tx.ran {
-			return sqlstate.Refuse("a schema change after SAVEPOINT and other statements is not supported", "make the schema change before the SAVEPOINT, or in a transaction of its own")
-		}
-	}
-	x.tx.schema = tx
-	for _, s := range x.tx.saves {
-		if err := tx.Savepoint(ctx, s.name); err != nil {
-			return x.schemaError(err)
-		}
+	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.settings
+	if !onSeveral(c) {
+		// pipe.Conn is one of the schema change's from now on; finishTx gives it back.
+		x.tx.conn = nil
 	}
 	return nil
+}
+
+// namesConstraints reports whether a mode of the transaction is SET CONSTRAINTS with names.
+func namesConstraints(mode string) bool {
+	names, _ := planner.NamedConstraints(mode)
+	return len(names) > 0
+}
+
+func errConstraints() error {
+	return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported in a transaction with a schema change and statements over several shards", "SET CONSTRAINTS ALL")
 }
 
 // reachInSchema makes pipe.Conn the schema change's conversation with a shard.
 // The other statements of the transaction all go to one shard.
 func (x *session) reachInSchema(shard string, u use) error {
 	if x.tx.shard != "" && x.tx.shard != shard {
-		return x.elsewhere(shard, x.tx.shard, "the transaction")
+		return x.reachSeveral(u)
 	}
 	ctx, done := x.waiting()
 	defer done()
-	ec, err := x.tx.schema.Conn(ctx, shard)
+	c, err := x.schemaConn(ctx, shard)
 	if err != nil {
 		return x.schemaError(err)
-	}
-	c, ok := ec.(*executor.Conn)
-	if !ok {
-		return sqlstate.New(sqlstate.InternalError, "the schema change has a conversation of another kind")
-	}
-	if c != x.tx.conn && c.Settings() == nil {
-		c.SetSettings(x.tx.before)
 	}
 	x.pipe.Conn = c
 	if !u.weak {
@@ -224,6 +257,118 @@ func (x *session) reachInSchema(shard string, u use) error {
 	}
 	x.used(u)
 	return x.localSettings(c)
+}
+
+// schemaConn is the schema change's conversation with a shard.
+func (x *session) schemaConn(ctx context.Context, shard string) (*executor.Conn, error) {
+	ec, err := x.tx.schema.Conn(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	c, ok := ec.(*executor.Conn)
+	if !ok {
+		return nil, sqlstate.New(sqlstate.InternalError, "the schema change has a conversation of another kind")
+	}
+	if c.Settings() == nil && !slices.Contains(x.tx.bound, c) {
+		c.SetSettings(x.tx.opened)
+	}
+	x.uses(shard)
+	return c, nil
+}
+
+// owner is the session's schema change as package several sees it.
+type owner struct{ x *session }
+
+// Conn is the schema change's conversation with a shard.
+func (o owner) Conn(ctx context.Context, shard string) (*executor.Conn, error) {
+	c, err := o.x.schemaConn(ctx, shard)
+	if err != nil {
+		return nil, sqlstate.As(o.x.schemaError(err))
+	}
+	return c, nil
+}
+
+// Savepoint keeps the savepoints of all shards the same, and those of the private map.
+func (o owner) Savepoint(ctx context.Context, op, name string) error {
+	tx := o.x.tx.schema
+	switch op {
+	case "savepoint":
+		return o.x.schemaError2(tx.Savepoint(ctx, name))
+	case "release":
+		return o.x.schemaError2(tx.Release(ctx, name))
+	}
+	return o.x.schemaError2(tx.RollbackTo(ctx, name))
+}
+
+// severalInSchema goes over to a conversation with several shards that the schema change owns.
+func (x *session) severalInSchema(u use) error {
+	ctx, done := x.waiting()
+	defer done()
+	if err := x.drain(); err != nil {
+		return err
+	}
+	if x.dirty {
+		if _, err := x.converse(executor.Sync); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(x.tx.modes, namesConstraints) {
+		return errConstraints()
+	}
+	at := x.tx.shard
+	if at == "" {
+		at = x.tx.schema.Snapshot().State().DefaultShard
+	}
+	if err := several.CheckMode(x.settings, at, several.Name); err != nil {
+		return err
+	}
+	if x.serializable() {
+		return several.CheckIsolation("serializable", at, several.Name)
+	}
+	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, Since: x.tx.since, Owner: owner{x}}
+	if x.tx.ran > 0 {
+		o.Writer = x.tx.shard
+	}
+	for _, s := range x.tx.saves {
+		o.Saves = append(o.Saves, s.name)
+	}
+	names := x.tx.schema.Shards()
+	// The time of the transaction is that of the shard where its statements ran.
+	if i := slices.Index(names, x.tx.shard); i > 0 {
+		names = append([]string{x.tx.shard}, slices.Delete(names, i, i+1)...)
+	}
+	for _, shard := range names {
+		c, err := x.schemaConn(ctx, shard)
+		if err != nil {
+			return x.schemaError(err)
+		}
+		o.Lent = append(o.Lent, c)
+	}
+	x.pipe.Reset()
+	x.dirty = false
+	c := x.talkSeveral(o)
+	for _, p := range x.portals {
+		p.conn = c
+	}
+	c.SetSettings(x.settings)
+	x.tx.conn, x.pipe.Conn, x.tx.weak, x.tx.shard = c, c, false, ""
+	x.used(u)
+	return nil
+}
+
+// detach ends the conversation with several shards of a schema change, and returns the shards on which it wrote.
+func (x *session) detach() (wrote []string) {
+	c := x.tx.conn
+	if !onSeveral(c) {
+		return nil
+	}
+	wrote = c.Conn.(*several.Conn).Detach()
+	if x.pipe.Conn == c {
+		x.pipe.Reset()
+	}
+	x.tx.conn = nil
+	c.Release()
+	return wrote
 }
 
 // schemaSavepoint runs savepoints of a schema change.
@@ -251,7 +396,7 @@ func (x *session) schemaError2(err error) error {
 
 // commitSchema ends a transaction with schema changes, and waits until the
 // router serves the map that has them.
-func (x *session) commitSchema(commit bool) error {
+func (x *session) commitSchema(commit bool) (err error) {
 	if x.pipe.Conn != nil {
 		if x.dirty {
 			if _, err := x.converse(executor.Sync); err != nil {
@@ -261,6 +406,11 @@ func (x *session) commitSchema(commit bool) error {
 		x.pipe.Reset()
 	}
 	tx := x.tx.schema
+	wrote := x.detach()
+	if commit && len(wrote) > 1 && !x.turn.Holds() {
+		commit = false
+		defer func() { err = host{x}.Holds() }()
+	}
 	if !commit {
 		ctx, stop := timeLeft()
 		tx.Rollback(ctx)
@@ -269,7 +419,15 @@ func (x *session) commitSchema(commit bool) error {
 		return nil
 	}
 	ctx, done := x.waiting()
-	err := tx.Commit(ctx)
+	switch {
+	case len(wrote) < 2:
+		err = tx.Commit(ctx)
+	case tx.Changed():
+		tx.Rows()
+		err = tx.Commit(ctx)
+	default:
+		err = x.commitRows(ctx)
+	}
 	done()
 	for _, n := range tx.Notices() {
 		x.w.notice(n)
@@ -287,4 +445,26 @@ func (x *session) commitSchema(commit bool) error {
 		return x.schemaError(err)
 	}
 	return nil
+}
+
+// commitRows commits a schema change that has changed nothing (IF NOT EXISTS, REINDEX), with the rows that were written on
+// several shards in its transaction.
+func (x *session) commitRows(ctx context.Context) error {
+	tx := x.tx.schema
+	var parts []several.Participant
+	for _, shard := range tx.Shards() {
+		c, err := x.schemaConn(ctx, shard)
+		if err != nil {
+			tx.Rollback(ctx)
+			return err
+		}
+		parts = append(parts, several.Participant{Shard: shard, Conn: c, Wrote: true})
+	}
+	committed, frames, err := x.srv.several.Transactions().Commit(ctx, parts)
+	x.w.buf = append(x.w.buf, frames...)
+	tx.Ended()
+	if err == nil && !committed {
+		err = inFailed()
+	}
+	return err
 }

@@ -35,7 +35,11 @@ func (x *session) holdTimeout() time.Duration {
 func (x *session) admit(st *planner.Statement, args *planner.Args) error {
 	snap, private := x.snapshot()
 	if private {
-		return nil // a schema change has locked its tables everywhere
+		// It waits for no move: that may wait for the tables which the schema change has locked.
+		if err := x.tx.schema.Stale(); err != nil {
+			return err
+		}
+		return x.snapshotHolds(st, args, snap)
 	}
 	if err := x.snapshotHolds(st, args, snap); err != nil {
 		return err
@@ -78,11 +82,11 @@ func (x *session) clear(st *planner.Statement) bool {
 // keys that were given to a shard after the transaction began: the snapshot on that
 // shard may be older than their arrival.
 func (x *session) snapshotHolds(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot) error {
-	if x.tx.first == 0 || x.tx.first == snap.Version() || x.tx.conn == nil || !x.strict() {
+	if x.tx.first == 0 || x.tx.first == snap.Version() || x.tx.conn == nil && x.tx.schema == nil || !x.strict() {
 		return nil
 	}
 	epoch := st.Epoch(snap, args)
-	if epoch <= x.tx.first {
+	if epoch <= x.tx.first || x.tx.schema != nil && epoch > x.srv.ex.Snapshot().Version() { // the transaction's own
 		return nil
 	}
 	e := sqlstate.New(sqlstate.SerializationFailure, "rows that this statement may need have moved to another shard since the transaction began (map version %d, they moved with version %d)", x.tx.first, epoch).
@@ -357,7 +361,7 @@ func (x *session) giveWay() {
 // after its transaction was ended says why.
 func (x *session) insteadOf(err error) error {
 	if h := x.ending.Load(); h != nil && !errors.Is(err, errAgain) && !errors.Is(err, errEnd) {
-		if x.tx.state == txNone {
+		if x.tx.state == txNone || x.tx.schema != nil {
 			return endedFor(h)
 		}
 		x.giveWay()

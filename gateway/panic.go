@@ -61,7 +61,7 @@ func (x *session) abandon() {
 			x.srv.log.Error("a schema change could not be rolled back after a fault", "fault", fault)
 		}
 	}()
-	for _, c := range append(x.tx.lent.all(), c, bound) {
+	for _, c := range append(append(x.tx.lent.all(), x.tx.bound...), c, bound) {
 		if c != nil {
 			c.Break()
 			_ = c.Close() // it is given up
@@ -70,8 +70,11 @@ func (x *session) abandon() {
 	ctx, stop := timeLeft()
 	defer stop()
 	change.Rollback(ctx)
-	if bound != nil {
+	if bound != nil && !slices.Contains(x.tx.bound, bound) {
 		bound.Release()
+	}
+	for _, c := range x.tx.bound {
+		c.Release()
 	}
 	if c != nil && c != bound && c.Shard() == virtualName {
 		c.Release()

@@ -236,7 +236,11 @@ func (x *session) used(u use) {
 		}
 	}
 	if !u.readOnly {
-		if c := x.tx.conn; x.tx.ran == 0 && c != nil {
+		c := x.tx.conn
+		if c == nil && x.tx.schema != nil {
+			c = x.pipe.Conn
+		}
+		if x.tx.ran == 0 && c != nil {
 			x.turn.Wrote(c.Shard(), x.unit.version)
 		}
 		x.wrote = true
@@ -524,7 +528,7 @@ func (x *session) undo() error {
 		x.release()
 		return nil
 	}
-	if x.unit.bound && c == x.tx.conn {
+	if x.unit.bound && c == x.tx.conn && x.tx.schema == nil {
 		x.unbind()
 	}
 	return nil

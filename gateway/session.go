@@ -488,7 +488,7 @@ func (x *session) frame(f wire.Frame) error {
 func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
 	x.turn.At(nil)
 	if x.tx.schema != nil {
-		return x.tx.schema.Snapshot(), true
+		return x.tx.schema.Follow(x.srv.ex.Snapshot()), true
 	}
 	return x.srv.ex.Snapshot(), false
 }

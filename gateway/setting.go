@@ -332,6 +332,12 @@ func statementTimeout(s *executor.Settings) time.Duration {
 	return settingDuration(v)
 }
 
+// lockTimeout reads the setting of that name; 0 is none.
+func lockTimeout(s *executor.Settings) time.Duration {
+	v, _ := s.Get("lock_timeout")
+	return settingDuration(v)
+}
+
 // settingDuration reads a time as PostgreSQL does, milliseconds without a unit;
 // 0 for none, for what cannot be read and for more than 24 days.
 func settingDuration(v string) time.Duration {

@@ -23,7 +23,12 @@ func onSeveral(c *executor.Conn) bool { return c != nil && c.Shard() == several.
 type host struct{ x *session }
 
 // Snapshot is the map for the next statement.
-func (h host) Snapshot() *shardmap.Snapshot { return h.x.srv.ex.Snapshot() }
+func (h host) Snapshot() *shardmap.Snapshot {
+	if tx := h.x.tx.schema; tx != nil {
+		return tx.Snapshot()
+	}
+	return h.x.srv.ex.Snapshot()
+}
 
 // Settings are the session's.
 func (h host) Settings() *executor.Settings { return h.x.settings }
@@ -83,12 +88,13 @@ func (x *session) reachSeveral(u use) error {
 	switch {
 	case x.tx.lost:
 		return inFailed()
-	case x.tx.schema != nil:
-		return sqlstate.Refuse("a statement over several shards after a schema change in the same transaction is not supported", "commit the schema change first")
 	case onSeveral(x.tx.conn):
 		x.pipe.Conn = x.tx.conn
 		x.used(u)
 		return nil
+	}
+	if x.tx.schema != nil {
+		return x.severalInSchema(u)
 	}
 	if n := len(x.tx.saves); n > 0 && x.tx.saves[n-1].modes < len(x.tx.modes) {
 		return sqlstate.Refuse("SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")

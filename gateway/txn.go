@@ -50,6 +50,10 @@ type txn struct {
 	// that other statements of it run on.
 	schema *schema.Tx
 	shard  string
+	// bound are the conversations that it had before it became that.
+	bound []*executor.Conn
+	// opened are the settings that the schema change's own conversations begin with.
+	opened *executor.Settings
 	// lent are the conversations that it has of its own.
 	lent lent
 	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
@@ -286,16 +290,20 @@ func (x *session) finishTx(committed bool) {
 		settings = t.keep
 	}
 	x.settings = settings
+	for _, c := range t.bound {
+		// Others talked on it, with settings until the end of the transaction only.
+		c.SetSettings(t.before)
+		if !c.Broken() {
+			c.Settle()
+		}
+		c.Release()
+	}
 	if t.conn != nil {
 		t.conn.SetSettings(settings)
-		if t.schema != nil {
-			// Others talked on it, with settings until the end of the transaction only.
-			t.conn.SetSettings(t.before)
-			if !t.conn.Broken() {
-				t.conn.Settle()
-			}
-		}
 		t.conn.Release()
+		return
+	}
+	if len(t.bound) > 0 {
 		return
 	}
 	// No shard told the client that its settings are those from before.
@@ -318,6 +326,7 @@ func (x *session) abandonTx() {
 		x.release()
 	}
 	if x.tx.schema != nil {
+		x.detach()
 		ctx, stop := timeLeft()
 		x.tx.schema.Rollback(ctx)
 		stop()
@@ -553,7 +562,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", st.Tx.Name)
 	}
 	switch {
-	case t.schema != nil:
+	case t.schema != nil && !onSeveral(t.conn):
 		if err := x.schemaSavepoint(st); err != nil {
 			return err
 		}

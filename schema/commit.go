@@ -25,6 +25,9 @@ const (
 	finishTries = 4
 	finishPause = 100 * time.Millisecond
 	finishMax   = 15 * time.Second
+	// recordMax is the most between a shard's record of a transaction and the last PREPARE of it: what is older and
+	// not prepared anywhere has ended, so that records may be cleaned up (executor/several, prepareMax).
+	recordMax = time.Minute
 )
 
 // Commit commits on all shards and in the map. nil: everything is done, or
@@ -50,6 +53,9 @@ func (t *Tx) Commit(ctx context.Context) error {
 	}
 	parts := t.commitOrder()
 	switch {
+	case t.rows && (!t.ran || !canPrepare(parts)):
+		t.Rollback(ctx)
+		return sqlstate.Refuse("rows were written on several shards in the transaction, and not all of its shards can prepare it", "commit the schema change first")
 	case !t.ran:
 		return t.commitPlain(ctx, parts)
 	case len(parts) == 0:
@@ -389,23 +395,41 @@ func shardSet(s *shardmap.Snapshot) []string {
 
 // commitPrepared is the two-phase commit.
 func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
+	began, names := time.Now(), make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.shard
+	}
 	for _, p := range parts {
 		if err := t.step("prepare", p.shard); err != nil {
 			return t.crash(err)
 		}
+		sql := "PREPARE TRANSACTION " + quote(gid(t.id, p.shard))
+		if t.rows {
+			record, err := t.opts.Record(t.id, p.shard, names)
+			if err != nil {
+				t.Rollback(ctx)
+				return err
+			}
+			sql = record + ";" + sql
+		}
 		p.prepared = true
-		if _, err := t.run(ctx, p, "PREPARE TRANSACTION "+quote(gid(t.id, p.shard))); err != nil {
+		if _, err := t.run(ctx, p, sql); err != nil {
 			// An error that the shard reported has rolled its side back. If the
 			// conversation broke, the side may be prepared: nobody else can decide
 			// to commit it, and rollback, or later Recover, ends it.
 			p.prepared = p.broken
-			p.done = !p.broken
+			p.done = !p.broken && !t.rows // the record may have failed, and the side is open
 			t.Rollback(ctx)
 			return err
 		}
 	}
 	if err := t.step("prepared", ""); err != nil {
 		return t.crash(err)
+	}
+	if t.rows && time.Since(began) > recordMax {
+		t.Rollback(ctx)
+		return sqlstate.New(sqlstate.QueryCanceled, "preparing the transaction on %d shards took longer than %v: it was rolled back", len(parts), recordMax).
+			WithHint("checks that are deferred to the end of the transaction may take long; run the schema change and the other statements in transactions of their own")
 	}
 	if err := t.decide(ctx, t.final); err != nil {
 		if errors.Is(err, errDoubt) || errors.Is(err, errCrash) {

@@ -35,27 +35,36 @@ func TestCrashAtEveryStep(t *testing.T) {
 		setup    []*planner.Statement
 		change   []*planner.Statement
 		is       string // a query that is true on a shard that has the change
+		rows     string // statement that writes rows on every shard in the same transaction; "" is none
 	}{
-		{"create", true, 3, nil, []*planner.Statement{table}, "SELECT to_regclass('t') IS NOT NULL"},
+		{"create", true, 3, nil, []*planner.Statement{table}, "SELECT to_regclass('t') IS NOT NULL", ""},
 		{"alter", false, 2, []*planner.Statement{table}, []*planner.Statement{alter(true, "t", "RENAME tenant_id TO tenant"), index("t", "CREATE INDEX t_note ON t (note)")},
-			"SELECT to_regclass('t_note') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'tenant')"},
-		{"rename", false, 2, []*planner.Statement{table}, []*planner.Statement{rename(true, "t", "t2")}, "SELECT to_regclass('t2') IS NOT NULL"},
-		{"drop", false, 2, []*planner.Statement{table}, []*planner.Statement{drop(true, "t")}, "SELECT to_regclass('t') IS NULL"},
+			"SELECT to_regclass('t_note') IS NOT NULL AND EXISTS (SELECT FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'tenant')", ""},
+		{"rename", false, 2, []*planner.Statement{table}, []*planner.Statement{rename(true, "t", "t2")}, "SELECT to_regclass('t2') IS NOT NULL", ""},
+		{"drop", false, 2, []*planner.Statement{table}, []*planner.Statement{drop(true, "t")}, "SELECT to_regclass('t') IS NULL", ""},
 		{"drop and create", true, 2, []*planner.Statement{table}, []*planner.Statement{drop(true, "t"), create("t", "tenant_id bigint, other int", "tenant_id")},
-			"SELECT count(*) = 1 FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'other'"},
+			"SELECT count(*) = 1 FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'other'", ""},
+		// The row, the column and the record for atomic reads are there, or none of them.
+		{"alter and write", true, 3, []*planner.Statement{table}, []*planner.Statement{alter(true, "t", "ADD COLUMN twice int")},
+			"SELECT n = 3 OR n <> 0 AND 1 / (n - n) = 1 FROM (SELECT (SELECT count(*) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'twice') + " +
+				"(SELECT count(*) FROM cleave_internal.log) + (SELECT count(*) FROM cleave_internal.marks) AS n) AS x",
+			"INSERT INTO cleave_internal.log VALUES ('row')"},
 	}
 	servers(t, func(t *testing.T, server *localpg.Server) {
 		for _, ch := range changes {
-			if server == pgtest.Server(t) && !ch.prepared {
+			if server == pgtest.Server(t) && !ch.prepared || server != pgtest.Server(t) && ch.rows != "" {
 				continue
 			}
 			t.Run(ch.name, func(t *testing.T) {
 				t.Parallel()
 				c := newCluster(t, server, ch.shards)
 				c.must(create("other", "k text PRIMARY KEY", "k"))
+				for name := range c.shards {
+					c.query(name, "CREATE SCHEMA IF NOT EXISTS cleave_internal; CREATE TABLE cleave_internal.log (what text); CREATE TABLE cleave_internal.marks (what text)")
+				}
 				stops := 0
 				for at := "?"; at != ""; stops++ {
-					at = c.stopAt(t, stops+1, ch.setup, ch.change, ch.is)
+					at = c.stopAt(t, stops+1, ch.setup, ch.change, ch.is, ch.rows)
 				}
 				if stops < 8 {
 					t.Fatalf("only %d steps", stops)
@@ -67,8 +76,11 @@ func TestCrashAtEveryStep(t *testing.T) {
 
 // stopAt stops the change at its n-th step and returns which one that was, "" if
 // there are not that many.
-func (c *cluster) stopAt(t *testing.T, n int, setup, change []*planner.Statement, is string) (at string) {
+func (c *cluster) stopAt(t *testing.T, n int, setup, change []*planner.Statement, is, rows string) (at string) {
 	t.Helper()
+	for name := range c.shards {
+		c.query(name, "TRUNCATE cleave_internal.log, cleave_internal.marks")
+	}
 	for _, name := range []string{"t", "t2"} {
 		if _, ok := c.snap().Table("public", name); ok {
 			c.must(drop(true, name))
@@ -86,7 +98,10 @@ func (c *cluster) stopAt(t *testing.T, n int, setup, change []*planner.Statement
 		}
 		return nil
 	}
-	err := c.one(o, change...)
+	o.Record = func(id, shard string, shards []string) (string, error) {
+		return "INSERT INTO cleave_internal.marks VALUES (" + quote(fmt.Sprint(id, shard, shards)) + ")", nil
+	}
+	err := c.oneWith(o, rows, change...)
 	c.waitIdle()
 	c.recover()
 	c.agree()

@@ -177,6 +177,12 @@ func (c *cluster) begin(o Options) *Tx {
 // one runs statements in one transaction and commits.
 func (c *cluster) one(o Options, statements ...*planner.Statement) error {
 	c.t.Helper()
+	return c.oneWith(o, "", statements...)
+}
+
+// oneWith is one in whose transaction rows are written on every shard.
+func (c *cluster) oneWith(o Options, rows string, statements ...*planner.Statement) error {
+	c.t.Helper()
 	tx := c.begin(o)
 	for _, st := range statements {
 		if _, _, err := tx.Exec(context.Background(), st); err != nil {
@@ -186,6 +192,23 @@ func (c *cluster) one(o Options, statements ...*planner.Statement) error {
 			tx.Rollback(context.Background())
 			return err
 		}
+	}
+	for name := range c.shards {
+		if rows == "" {
+			continue
+		}
+		conn, err := tx.Conn(context.Background(), name)
+		if err == nil {
+			_, _, err = run(context.Background(), conn, rows)
+		}
+		if errors.Is(err, errCrash) {
+			return tx.crash(err)
+		}
+		if err != nil {
+			tx.Rollback(context.Background())
+			return err
+		}
+		tx.Rows()
 	}
 	return tx.Commit(context.Background())
 }

@@ -24,6 +24,10 @@ type Options struct {
 	// already, by shard. The change joins these transactions and ends them; it
 	// does not give the conversations back.
 	Open map[string]engine.Conn
+	// Begin is what the transaction begins with on other shards; "" is BEGIN. Saves are the names of the savepoints
+	// that are set in the conversations of Open, outermost first: others get them when they begin.
+	Begin string
+	Saves []string
 	// Actor is who does it, for the history: session user, CLI user@host, "system".
 	Actor string
 	// Why is a line for people, for the history. Empty: the statement's tag.
@@ -35,6 +39,9 @@ type Options struct {
 	LockTimeout time.Duration
 	// RangesPerShard is how many ranges per shard a default keyspace starts with; 0 is 4.
 	RangesPerShard int
+	// Record gives the statement by which a shard notes, with its part, that the change id wrote rows on these shards:
+	// see Tx.Rows.
+	Record func(id, shard string, shards []string) (string, error)
 	// PrepareAge is how old a prepared transaction of somebody else has to be
 	// before a change that waits for it rolls it back; 0 is one minute.
 	PrepareAge time.Duration

@@ -23,11 +23,14 @@ type Tx struct {
 	opts Options
 	id   string
 	base *shardmap.Snapshot // the stored map that the change is made from
-	over *shardmap.Snapshot // base with the change
+	over *shardmap.Snapshot // under with the change
+	// under is base, or a newer stored map that says where rows are now: see Follow.
+	under *shardmap.Snapshot
+	stale error // why the change cannot go on top of the newer map
 	// group is that of its conversations once it runs a statement; 0 for what has patience and gives locks back by itself.
 	group uint64
-	// locked is true once the default shard's lock is held and base is read under it.
-	locked bool
+	// rows: rows were written on several shards in its transaction.
+	rows bool
 
 	parts  []*part // in the order of opening
 	closed bool
@@ -43,6 +46,8 @@ type Tx struct {
 
 // changes is what a rollback to a savepoint takes back.
 type changes struct {
+	// locked is true while the default shard's lock is held and base is read under it.
+	locked     bool
 	state      shardmap.State
 	statements []Statement
 	touched    map[string]bool // schema.name of every table concerned
@@ -83,7 +88,6 @@ func cloneSet(s map[string]bool) map[string]bool {
 type save struct {
 	name string
 	was  changes
-	over *shardmap.Snapshot
 }
 
 // part is one shard's side of the transaction.
@@ -105,10 +109,13 @@ func Begin(_ context.Context, opts Options, snap *shardmap.Snapshot) (*Tx, error
 	if opts.Directory == nil || opts.Connect == nil {
 		return nil, errors.New("schema: Directory and Connect are needed")
 	}
-	t := &Tx{opts: opts.withDefaults(), id: uuid.NewString(), base: snap, over: snap}
+	t := &Tx{opts: opts.withDefaults(), id: uuid.NewString(), base: snap, under: snap, over: snap}
 	t.changes = changes{
 		state: snap.State().Clone(), touched: map[string]bool{}, keyspaces: map[string]bool{},
 		made: map[string]bool{}, marked: map[string]bool{}, sequences: map[string]bool{},
+	}
+	for _, name := range opts.Saves {
+		t.saves = append(t.saves, save{name: name, was: t.changes.clone()})
 	}
 	for _, shard := range slices.Sorted(maps.Keys(opts.Open)) {
 		def, ok := snap.Shard(shard)
@@ -245,7 +252,11 @@ func group(conn engine.Conn, id uint64) bool {
 // prelude begins the transaction and brings the session's settings into it.
 func (t *Tx) prelude(ctx context.Context, p *part, begin bool) error {
 	if begin {
-		if _, err := t.run(ctx, p, "BEGIN"); err != nil {
+		text := "BEGIN"
+		if t.opts.Begin != "" {
+			text = t.opts.Begin
+		}
+		if _, err := t.run(ctx, p, text); err != nil {
 			return err
 		}
 		for _, set := range t.opts.Prelude {
@@ -371,10 +382,10 @@ func (t *Tx) lock(ctx context.Context) error {
 		if now.State().DefaultShard != name {
 			return t.again("the default shard is another one now")
 		}
-		t.base, t.over = now, now
+		t.base, t.under, t.over = now, now, now
 		t.state = now.State().Clone()
 		for i := range t.saves {
-			t.saves[i].was.state, t.saves[i].over = now.State().Clone(), now
+			t.saves[i].was.state = now.State().Clone()
 		}
 	}
 	t.locked = true
@@ -413,9 +424,56 @@ func directoryError(err error) error {
 // overlaySeq makes the versions of private maps distinct.
 var overlaySeq atomic.Uint64
 
+// Follow says that a newer map is stored: where rows are is as it says from now on, with the change on top of it. It returns
+// Snapshot. What cannot be on top of it is told by Stale.
+func (t *Tx) Follow(now *shardmap.Snapshot) *shardmap.Snapshot {
+	if now.Version() <= t.under.Version() || t.closed {
+		return t.over
+	}
+	if !slices.Equal(shardSet(t.base), shardSet(now)) || t.base.State().DefaultShard != now.State().DefaultShard {
+		t.stale = t.again("the shards are others now")
+		return t.over
+	}
+	t.under = now
+	if err := t.refresh(); err != nil {
+		t.stale = t.again("the shard map was changed meanwhile: " + err.Error())
+	}
+	return t.over
+}
+
+// Stale is the error of a statement that would be routed by a map which is too old, nil if it is not: 40001.
+func (t *Tx) Stale() error { return t.stale }
+
+// Rows says that rows were written on several shards in the transaction: it is committed by the same protocol, all or
+// nothing, also if nothing of the schema has changed; and each shard notes it for atomic reads. Call it before Commit.
+func (t *Tx) Rows() { t.rows = true }
+
+// Changed reports whether Commit has anything to write into the map.
+func (t *Tx) Changed() bool { return t.ran }
+
+// Shards are those on which the transaction is open, in the order in which it began on them.
+func (t *Tx) Shards() []string {
+	var names []string
+	for _, p := range t.parts {
+		names = append(names, p.shard)
+	}
+	return names
+}
+
+// Ended says that others have ended the transaction on all shards: its conversations are given back.
+func (t *Tx) Ended() {
+	for _, p := range t.parts {
+		p.done = true
+	}
+	t.finish()
+}
+
 // refresh makes the private map from the edited state.
 func (t *Tx) refresh() error {
 	s := t.state
+	if t.under != t.base {
+		s = t.final(t.under)
+	}
 	// Far above every stored version, so that plans made from this map and
 	// from stored ones are never taken for each other.
 	s.Version = 1<<62 | overlaySeq.Add(1)
@@ -438,7 +496,7 @@ func (t *Tx) Savepoint(ctx context.Context, name string) error {
 			return t.fail(err)
 		}
 	}
-	t.saves = append(t.saves, save{name: name, was: t.changes.clone(), over: t.over})
+	t.saves = append(t.saves, save{name: name, was: t.changes.clone()})
 	return nil
 }
 
@@ -475,7 +533,10 @@ func (t *Tx) RollbackTo(ctx context.Context, name string) error {
 		}
 	}
 	t.saves = t.saves[:i+1]
-	t.changes, t.over = t.saves[i].was.clone(), t.saves[i].over
+	t.changes = t.saves[i].was.clone()
+	if err := t.refresh(); err != nil {
+		return t.fail(err)
+	}
 	t.failed = false
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -300,6 +302,11 @@ func gidID(s string) (id txid, ok bool) {
 	rest, ok := strings.CutPrefix(s, gidPrefix)
 	if !ok {
 		return id, false
+	}
+	if u, ok := strings.CutPrefix(rest, "ddl_"); ok { // of a schema change that wrote rows
+		u, _, _ = strings.Cut(u, "_")
+		id, err := uuid.Parse(u)
+		return txid(id), err == nil
 	}
 	parts := strings.SplitN(rest, "_", 4)
 	if len(parts) != 4 {

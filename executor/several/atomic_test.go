@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -86,6 +89,46 @@ func testAtomicReadDuringCommit(t *testing.T, b *bank) {
 		t.Error("an ordinary read never saw a part of the transaction: the test shows nothing")
 	}
 	if got := b.balances(); got != "98 101 101" {
+		t.Fatal(got)
+	}
+}
+
+// TestAtomicReadOfSchemaChange: rows that were written on several shards in the transaction of a schema change, of which one
+// shard has committed its part: an atomic read sees all of it, and ends what is left. Records stay while a part is prepared.
+func TestAtomicReadOfSchemaChange(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	tx := b.transactions()
+	ctx := context.Background()
+	id, names := uuid.NewString(), []string{shardName(0), shardName(2)}
+	for i, amount := range map[int]string{0: "- 5", 2: "+ 5"} {
+		if err := tx.prepareShard(ctx, shardName(i)); err != nil {
+			t.Fatal(err)
+		}
+		record, err := tx.Record(id, shardName(i), names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.query(i, "BEGIN; UPDATE account SET balance = balance "+amount+"; "+record+"; PREPARE TRANSACTION 'cleave_ddl_"+id+"_"+shardName(i)+"'")
+	}
+	if got, err := b.sum(ctx, tx); err != nil || got != 300 {
+		t.Fatalf("before: %d, %v", got, err)
+	}
+	b.query(0, "COMMIT PREPARED 'cleave_ddl_"+id+"_"+shardName(0)+"'")
+	var state *cleaning
+	for range 3 {
+		b.query(0, "UPDATE cleave_internal.transaction SET at = at - interval '1 hour'")
+		var err error
+		if state, err = tx.recovery().clean(ctx, state, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := b.sum(ctx, nil); err != nil || got == 300 {
+		t.Fatalf("an ordinary read: %d, %v", got, err)
+	}
+	if got, err := b.sum(ctx, tx); err != nil || got != 300 {
+		t.Fatalf("half committed: %d, %v", got, err)
+	}
+	if got := b.balances(); got != "95 100 105" {
 		t.Fatal(got)
 	}
 }

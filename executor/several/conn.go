@@ -51,6 +51,11 @@ type Options struct {
 	Since   *shardmap.Snapshot
 	// Failed: the transaction has failed already.
 	Failed bool
+	// Owner has the transaction open on shards, and ends it; nil: the Conn does. Lent are its conversations so far,
+	// first the one on which statements have run, Writer the shard on which rows were written, "" if there is none.
+	Owner  Owner
+	Lent   []*executor.Conn
+	Writer string
 }
 
 // Conn is a conversation with all shards of a map, for one transaction or one
@@ -137,6 +142,10 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 		c.parts = append(c.parts, p)
 		a.Group(c.group)
 		c.live[a] = struct{}{}
+	}
+	for i, conn := range opt.Lent {
+		p := c.lentPart(conn)
+		p.wrote, p.adopted = p.shard == opt.Writer, i == 0
 	}
 	return c
 }
@@ -447,10 +456,13 @@ func (c *Conn) release() {
 		c.active = nil
 	}
 	for _, p := range c.parts {
+		c.forget(p.conn)
+		if p.lent {
+			continue
+		}
 		if p.open() {
 			p.conn.Break()
 		}
-		c.forget(p.conn)
 		p.conn.Release()
 	}
 	c.parts = nil

@@ -25,7 +25,7 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 		case err != nil:
 			return nil, err
 		case r.Several:
-			if e.st, err = c.ex.PlanSeveral([]byte(st.Text), c.host.Settings(), snap, false); err != nil {
+			if e.st, err = c.ex.PlanSeveral([]byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
 				return nil, err
 			}
 			return c.begins(ctx, e)
@@ -86,6 +86,9 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 		p.decides = true
 	}
 	if e.st.Set != nil && e.st.Set.Op == "set_config" {
+		if p.lent {
+			return nil, sqlstate.Refuse("set_config in a transaction with a schema change and statements over several shards is not supported", "SET, or SET LOCAL")
+		}
 		p.sets = true
 	}
 	e, text, err := c.atTime(ctx, e, p)

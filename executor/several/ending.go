@@ -67,6 +67,9 @@ func (c *Conn) joins(ctx context.Context, p *part, write bool) error {
 		return nil
 	}
 	for _, q := range c.parts {
+		if q != p && q.wrote && c.opt.Owner != nil {
+			return c.canWriteLent(ctx)
+		}
 		if q != p && q.wrote {
 			return c.shared.transactions.CanWrite(ctx, []Participant{{Shard: q.shard, Conn: q.conn}, {Shard: p.shard, Conn: p.conn}})
 		}

@@ -219,7 +219,11 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 	}
 	g.values += n * len(r.fields)
 	g.kept += len(frames)
-	if g.values > smallValues || g.kept > smallBytes || r.unfit() {
+	values, bytes := smallValues, smallBytes
+	if g.c.opt.Owner != nil { // there is no scratch conversation
+		values, bytes = ownerValues, ownerBytes
+	}
+	if g.values > values || g.kept > bytes || r.unfit() {
 		return g.spill(ctx, r, frames, n)
 	}
 	r.kept = append(r.kept, frames...)

@@ -19,6 +19,10 @@ const (
 	// parameters of the final text, without temporary tables.
 	smallValues = 1000
 	smallBytes  = 32 << 10
+	// ownerValues and ownerBytes are those in the transaction of a schema change: all of them. A text has
+	// no more than 65,535 parameters.
+	ownerValues = 50_000
+	ownerBytes  = 16 << 20
 
 	// gathersMax is how many gathers of a router may have temporary tables at a
 	// time; others wait for gatherWait.

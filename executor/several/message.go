@@ -163,7 +163,7 @@ var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction 
 
 // plan analyses a text.
 func (c *Conn) plan(text string) (*planner.Statement, error) {
-	return c.ex.Plan([]byte(text), c.host.Settings(), c.host.Snapshot(), false)
+	return c.ex.Plan([]byte(text), c.host.Settings(), c.host.Snapshot(), c.opt.Owner != nil)
 }
 
 func (c *Conn) parse(b []byte) error {

@@ -44,6 +44,8 @@ type part struct {
 	decides bool
 	// sets: a statement changed its settings in a way that is not known here.
 	sets bool
+	// lent: the conversation is the owner's, see Owner.
+	lent bool
 }
 
 // open reports whether a transaction is open on the part, as far as is known.
@@ -68,6 +70,8 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 	if shard == "" {
 		if len(c.parts) > 0 {
 			shard = c.parts[0].shard
+		} else if c.opt.Owner != nil {
+			shard = c.host.Snapshot().State().DefaultShard
 		} else {
 			shard = c.ex.Any()
 		}
@@ -78,6 +82,9 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 		}
 	}
 	p := c.find(shard)
+	if p == nil && c.opt.Owner != nil {
+		return c.borrowLent(ctx, shard, write)
+	}
 	if p == nil {
 		conn, err := c.reader(ctx, shard)
 		if err != nil {
@@ -159,7 +166,7 @@ func (c *Conn) partsOf(ctx context.Context, shards []string, write bool) ([]*par
 		}
 	}
 	var fresh []*executor.Conn
-	if len(missing) > 0 {
+	if len(missing) > 0 && c.opt.Owner == nil {
 		have := c.loose()
 		missing = missing[:0]
 		for _, s := range shards {
@@ -314,7 +321,7 @@ func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.
 // Who holds them must not wait for others.
 func (c *Conn) loose() (conns []*executor.Conn) {
 	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
-		if p.begun || p.adopted || p.busy != nil || p.stale || p.sets || p.wrote || p.conn.Broken() || p.conn.Status() != 'I' {
+		if p.begun || p.adopted || p.lent || p.busy != nil || p.stale || p.sets || p.wrote || p.conn.Broken() || p.conn.Status() != 'I' {
 			return false
 		}
 		conns = append(conns, p.conn)

@@ -79,9 +79,9 @@ type leftoverPart struct {
 	shard, gid, owner string
 }
 
-// look lists what is prepared on all shards. unreached are those that could not
+// look lists what is prepared on all shards; changes are schema changes, which package schema settles. unreached are those that could not
 // be asked, with the reasons.
-func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*leftover, unreached map[string]error) {
+func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*leftover, changes []txid, unreached map[string]error) {
 	type one struct {
 		rows [][]engine.Text
 		err  error
@@ -105,6 +105,9 @@ func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*
 		for _, row := range got[i].rows {
 			g, ok := parseGID(row[0].String, snap.State().Cluster)
 			if !ok {
+				if id, ok := gidID(row[0].String); ok {
+					changes = append(changes, id)
+				}
 				continue
 			}
 			l := byID[g.id]
@@ -120,7 +123,7 @@ func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*
 			l.parts = append(l.parts, leftoverPart{s.Name, row[0].String, row[2].String})
 		}
 	}
-	return found, unreached
+	return found, changes, unreached
 }
 
 // exec runs one message on a conversation of its own.
@@ -178,7 +181,7 @@ func (r Recovery) Settle(ctx context.Context) (found []InDoubt, unreached map[st
 	if err != nil {
 		return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the shard map cannot be read")
 	}
-	left, unreached := r.look(ctx, snap)
+	left, _, unreached := r.look(ctx, snap)
 	if len(left) > 0 {
 		// After the look: who has left since is gone, and who has joined since owns
 		// none of them.
@@ -481,8 +484,11 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 			mu.Unlock()
 		}
 	})
-	left, unreached := r.look(ctx, snap)
+	left, changes, unreached := r.look(ctx, snap)
 	next.at = time.Now()
+	for _, id := range changes {
+		next.ids = append(next.ids, id.String())
+	}
 	for _, l := range left {
 		next.ids = append(next.ids, l.ID)
 	}

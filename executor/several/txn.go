@@ -267,6 +267,17 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 		c.stopAll()
 	}
 	sql := strings.ToUpper(op) + " " + quote(name)
+	if c.opt.Owner != nil {
+		for _, p := range c.parts {
+			if p.busy != nil {
+				return c.busy(p)
+			}
+		}
+		if err := c.opt.Owner.Savepoint(c.ctx, op, name); err != nil {
+			c.failed = true
+			return err
+		}
+	}
 	for _, p := range c.parts {
 		if !p.begun {
 			continue
@@ -274,7 +285,9 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 		if p.busy != nil {
 			return c.busy(p)
 		}
-		if _, err := p.conn.Exec(sql); err != nil {
+		if p.lent {
+			// The owner has done it.
+		} else if _, err := p.conn.Exec(sql); err != nil {
 			// Parts differ now: only the end of the transaction makes them equal.
 			c.lost = true
 			return c.failure(p, err)

@@ -30,6 +30,53 @@ CREATE TEMP TABLE made8 AS SELECT * FROM orders ORDER BY tenant_id, id LIMIT 5 W
 SELECT * FROM made8;
 DROP TABLE made5, made6, made7, made8;
 -- end
+-- The schema and rows in one transaction.
+-- block
+BEGIN;
+ALTER TABLE orders ADD COLUMN extra integer, ADD COLUMN word text DEFAULT 'w';
+UPDATE orders SET extra = id * qty, word = CASE WHEN id > 2 THEN note END;
+SELECT tenant_id, id, extra, word FROM orders ORDER BY 1, 2;
+ALTER TABLE orders ALTER extra TYPE bigint;
+SELECT sum(extra), count(DISTINCT word) FROM orders;
+SELECT word, count(*) FROM orders GROUP BY word ORDER BY 1;
+SAVEPOINT a;
+DELETE FROM orders WHERE extra IS NULL OR word IS NULL;
+ALTER TABLE orders ALTER extra SET NOT NULL;
+ROLLBACK TO a;
+SELECT count(*) FROM orders;
+CREATE TABLE made9 AS SELECT o.tenant_id, i.sku, o.extra FROM orders o JOIN items i ON i.order_id = o.id WHERE o.id < 3;
+INSERT INTO made9 SELECT tenant_id, word, extra FROM orders;
+SELECT * FROM made9 ORDER BY 1, 2, 3;
+UPDATE orders SET word = m.s FROM (SELECT tenant_id, max(sku) AS s FROM made9 GROUP BY tenant_id) AS m WHERE m.tenant_id = orders.tenant_id;
+SELECT o.word, i.sku, c.code FROM orders o JOIN items i ON i.sku = o.word LEFT JOIN countries c ON c.id = o.id ORDER BY 1, 2, 3;
+DELETE FROM items WHERE order_id IN (SELECT id FROM orders WHERE extra > 5) RETURNING tenant_id, id;
+UPDATE orders SET tenant_id = tenant_id + 100, extra = 0;
+INSERT INTO countries (id, code) SELECT 1000 + count(*), 'x' FROM orders RETURNING code;
+SELECT max(o.tenant_id), max(c.id) FROM orders o, countries c;
+SELECT nosuch FROM orders;
+SELECT count(*) FROM orders;
+ROLLBACK;
+-- end
+-- block
+BEGIN;
+CREATE TYPE feeling AS ENUM ('low', 'high');
+ALTER TABLE orders ADD COLUMN feels feeling;
+UPDATE orders SET feels = 'high' WHERE id = 1;
+SELECT DISTINCT feels::text FROM orders ORDER BY 1;
+COMMIT;
+SELECT feels, count(*) FROM orders GROUP BY feels ORDER BY feels;
+ALTER TABLE orders DROP COLUMN feels;
+DROP TYPE feeling;
+-- end
+-- block
+BEGIN;
+UPDATE orders SET note = 'moved' WHERE qty > 3;
+SELECT note, qty INTO made10 FROM orders WHERE qty > 2;
+SELECT * FROM made10 ORDER BY qty, note;
+DROP TABLE made10;
+COMMIT;
+SELECT count(*) FROM orders WHERE note = 'moved';
+-- end
 -- Keys that rows take from each other.
 UPDATE customers SET email = CASE email WHEN 'ann@x.org' THEN 'bob@x.org' ELSE 'ann@x.org' END WHERE email IN ('ann@x.org', 'bob@x.org');
 UPDATE orders SET tenant_id = tenant_id + 1;

@@ -1,0 +1,200 @@
+package gateway_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// TestMigration: transactions with schema changes and statements over several shards, as migration tools send them.
+func TestMigration(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	exec(t, conn, `CREATE TABLE migrations (version text PRIMARY KEY, at timestamptz DEFAULT now())`)
+	exec(t, conn, `CREATE TABLE kinds (id bigint PRIMARY KEY, label text) WITH (cleave.reference = true)`)
+	for _, ks := range keys {
+		for _, k := range ks[:3] {
+			exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'a'), ($1, 2, NULL)`, k)
+		}
+	}
+	rows := len(keys) * 6
+	count := func(sql string) int { t.Helper(); return one[int](t, conn, `SELECT count(*)::int FROM `+sql) }
+	columns := func() string {
+		t.Helper()
+		return one[string](t, conn, `SELECT string_agg(attname, ',' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'orders'::regclass AND attnum > 0 AND NOT attisdropped`)
+	}
+	same := func(what string, got, want any) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	backfill := []string{`ALTER TABLE orders ADD COLUMN twice int, ADD COLUMN at timestamptz`, `UPDATE orders SET twice = id * 2, at = now()`,
+		`ALTER TABLE orders ALTER twice SET NOT NULL`, `INSERT INTO migrations VALUES ('1')`}
+	// Each ends as one PostgreSQL's would, whatever the end.
+	t.Run("rolled back", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		for _, sql := range backfill {
+			exec(t, conn, sql)
+		}
+		same("sum", one[int](t, conn, `SELECT sum(twice)::int FROM orders`), rows*3)
+		exec(t, conn, `ROLLBACK`)
+		same("columns", columns(), "tenant_id,id,note")
+		same("migrations", count(`migrations`), 0)
+	})
+	t.Run("an error", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, backfill[0])
+		exec(t, conn, `UPDATE orders SET twice = 1`)
+		wantCode(t, conn, "22012", `UPDATE orders SET twice = 1 / (id - 2)`)
+		wantCode(t, conn, "25P02", `SELECT count(*) FROM orders`)
+		same("end", exec(t, conn, `COMMIT`).String(), "ROLLBACK")
+		same("columns", columns(), "tenant_id,id,note")
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `UPDATE orders SET note = 'lost'`)
+		exec(t, conn, `ALTER TABLE orders ADD COLUMN twice int`)
+		wantCode(t, conn, "23502", `ALTER TABLE orders ALTER twice SET NOT NULL`)
+		exec(t, conn, `ROLLBACK`)
+		same("lost", count(`orders WHERE note = 'lost'`), 0)
+	})
+	t.Run("committed", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		for _, sql := range backfill {
+			exec(t, conn, sql)
+		}
+		same("one time", one[int](t, conn, `SELECT count(DISTINCT at)::int FROM orders`), 1)
+		same("that of all", one[bool](t, conn, `SELECT (SELECT max(at) FROM orders) = now() AND (SELECT at FROM migrations) = now()`), true)
+		same("in order", one[int64](t, conn, `SELECT twice FROM orders ORDER BY twice DESC, tenant_id LIMIT 1`), int64(4))
+		exec(t, conn, `COMMIT`)
+		same("columns", columns(), "tenant_id,id,note,twice,at")
+		same("rows", count(`orders WHERE twice = id * 2`), rows)
+		same("migrations", count(`migrations`), 1)
+		for i := range keys {
+			same("prepared", cl.direct(t, i, `SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`), "0")
+			same("recorded", cl.direct(t, i, `SELECT count(*) FROM cleave_internal.transaction WHERE cardinality(shards) = 3 AND decided IS NULL`), "1")
+		}
+	})
+	t.Run("rows first", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `UPDATE orders SET note = 'none' WHERE note IS NULL`)
+		exec(t, conn, `SAVEPOINT a`)
+		exec(t, conn, `ALTER TABLE orders ALTER note SET NOT NULL`)
+		exec(t, conn, `DELETE FROM orders WHERE id = 1`)
+		same("deleted", count(`orders`), rows/2)
+		exec(t, conn, `ROLLBACK TO a`)
+		same("there again", count(`orders`), rows)
+		exec(t, conn, `ALTER TABLE orders ALTER note SET DEFAULT '-'`)
+		exec(t, conn, `SAVEPOINT b`)
+		exec(t, conn, `UPDATE orders SET note = 'b' WHERE id = 2`)
+		wantCode(t, conn, "42703", `SELECT nope FROM orders`)
+		exec(t, conn, `ROLLBACK TO SAVEPOINT b`)
+		exec(t, conn, `INSERT INTO orders (tenant_id, id, twice) SELECT tenant_id, 3, 6 FROM orders WHERE id = 1`)
+		exec(t, conn, `RELEASE a`)
+		exec(t, conn, `COMMIT`)
+		same("notes", one[string](t, conn, `SELECT string_agg(DISTINCT note, ',' ORDER BY note) FROM orders`), "-,a,none")
+		wantCode(t, conn, "", `INSERT INTO orders (tenant_id, id, note, twice) VALUES (1, 100, NULL, 0)`)
+		exec(t, conn, `DELETE FROM orders WHERE id IN (3, 100)`)
+	})
+	t.Run("new tables", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `CREATE TABLE totals (tenant_id bigint PRIMARY KEY, n bigint, serial bigserial, kind bigint REFERENCES kinds (id)) WITH (cleave.shard_key = 'tenant_id')`)
+		exec(t, conn, `INSERT INTO kinds VALUES (1, 'x'), (2, 'y')`)
+		exec(t, conn, `INSERT INTO totals (tenant_id, n, kind) SELECT tenant_id, count(*), 1 FROM orders GROUP BY tenant_id`)
+		exec(t, conn, `CREATE INDEX ON totals (n)`)
+		exec(t, conn, `UPDATE totals SET kind = 2 WHERE tenant_id = $1`, keys[1][0])
+		same("joined", one[string](t, conn, `SELECT string_agg(label || ' ' || c, ',' ORDER BY label) FROM (SELECT label, count(*) AS c FROM totals JOIN kinds ON kinds.id = kind GROUP BY label) AS x`), "x 8,y 1")
+		exec(t, conn, `UPDATE kinds SET label = 'z' WHERE id = 2`)
+		exec(t, conn, `INSERT INTO migrations SELECT 'totals ' || count(*) FROM totals`)
+		exec(t, conn, `COMMIT`)
+		same("totals", one[string](t, conn, `SELECT count(*) || ' ' || sum(n) || ' ' || count(DISTINCT serial) || ' ' || (SELECT max(label) FROM kinds) || ' ' || (SELECT max(version) FROM migrations) FROM totals`), "9 18 9 z totals 9")
+	})
+	t.Run("brought together", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `CREATE TABLE many (id bigint PRIMARY KEY, word text) WITH (cleave.shard_key = 'id')`)
+		exec(t, conn, `INSERT INTO many SELECT g, 'word ' || g % 3000 FROM generate_series(1, 6000) AS g`)
+		same("distinct", one[string](t, conn, `SELECT count(DISTINCT word) || ' ' || min(word) FROM many`), "3000 word 0")
+		same("joined", count(`many AS a JOIN many AS b ON a.id = b.id + 3000 AND a.word = b.word`), 3000)
+		exec(t, conn, `UPDATE many SET word = (SELECT max(word) FROM many)`)
+		same("updated", count(`many WHERE word = 'word 999'`), 6000)
+		exec(t, conn, `INSERT INTO many SELECT g, 'x' FROM generate_series(10001, 60000) AS g`)
+		wantCode(t, conn, "0A000", `SELECT count(*) FROM many AS a JOIN many AS b ON a.id = b.id + 3000 AND a.word = b.word`)
+		exec(t, conn, `ROLLBACK`)
+	})
+	t.Run("nothing changed", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `CREATE TABLE IF NOT EXISTS totals (tenant_id bigint PRIMARY KEY) WITH (cleave.shard_key = 'tenant_id')`)
+		exec(t, conn, `UPDATE totals SET n = 0`)
+		exec(t, conn, `COMMIT`)
+		same("all", count(`totals WHERE n = 0`), 9)
+	})
+	t.Run("one message", func(t *testing.T) {
+		sql := strings.Join([]string{`ALTER TABLE totals ADD COLUMN m bigint`, `UPDATE totals SET m = tenant_id`, `ALTER TABLE totals DROP COLUMN n`}, ";")
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		same("all", count(`totals WHERE m = tenant_id`), 9)
+	})
+	t.Run("settings", func(t *testing.T) {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `SET LOCAL timezone = 'Asia/Tokyo'`)
+		exec(t, conn, `ALTER TABLE orders ADD COLUMN zone text`)
+		exec(t, conn, `UPDATE orders SET zone = current_setting('timezone')`)
+		exec(t, conn, `SAVEPOINT a`)
+		exec(t, conn, `SET LOCAL timezone = 'Europe/Zurich'`)
+		exec(t, conn, `UPDATE orders SET zone = current_setting('timezone') WHERE id = 2`)
+		exec(t, conn, `ROLLBACK TO a`)
+		exec(t, conn, `UPDATE orders SET zone = current_setting('timezone') || '!' WHERE id = 2`)
+		exec(t, conn, `COMMIT`)
+		same("zones", one[string](t, conn, `SELECT string_agg(DISTINCT zone, ',' ORDER BY zone) FROM orders`), "Asia/Tokyo,Asia/Tokyo!")
+		for range 3 {
+			same("after it", one[bool](t, conn, `SELECT count(*) FILTER (WHERE current_setting('timezone') LIKE 'Asia%') = 0 FROM orders`), true)
+		}
+	})
+	t.Run("what holds for other transactions", func(t *testing.T) {
+		begin := func(sql ...string) {
+			t.Helper()
+			for _, s := range sql {
+				exec(t, conn, s)
+			}
+			exec(t, conn, `ALTER TABLE totals ADD COLUMN other int`)
+		}
+		begin(`BEGIN`, `SET LOCAL cleave.transaction_mode = 'single'`)
+		wantCode(t, conn, "0A000", `UPDATE totals SET other = 1`)
+		exec(t, conn, `ROLLBACK`)
+		begin(`BEGIN ISOLATION LEVEL SERIALIZABLE`)
+		wantCode(t, conn, "0A000", `SELECT count(*) FROM totals`)
+		exec(t, conn, `ROLLBACK`)
+		begin(`BEGIN`, `SET LOCAL cleave.read_consistency = 'atomic'`)
+		wantCode(t, conn, "0A000", `SELECT count(*) FROM totals`)
+		exec(t, conn, `ROLLBACK`)
+		// One snapshot on each shard: what others commit is not seen.
+		begin(`BEGIN ISOLATION LEVEL REPEATABLE READ`)
+		same("before", count(`orders WHERE note = 'later'`), 0)
+		other := cl.connect(t)
+		exec(t, other, `UPDATE orders SET note = 'later' WHERE id = 2`)
+		same("still", count(`orders WHERE note = 'later'`), 0)
+		exec(t, conn, `UPDATE totals SET other = 2`)
+		exec(t, conn, `COMMIT`)
+		same("later", count(`orders WHERE note = 'later'`), rows/2)
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `ALTER TABLE totals DROP COLUMN other`)
+		exec(t, conn, `DECLARE c CURSOR FOR SELECT version FROM migrations ORDER BY version`)
+		same("a cursor of one shard", one[string](t, conn, `FETCH c`), "1")
+		exec(t, conn, `DECLARE d CURSOR FOR SELECT tenant_id FROM totals ORDER BY tenant_id`)
+		exec(t, conn, `FETCH 2 FROM d`)
+		same("goes on", one[string](t, conn, `FETCH c`), "totals 9")
+		exec(t, conn, `ROLLBACK`)
+	})
+	t.Run("locked", func(t *testing.T) {
+		other := cl.connect(t)
+		exec(t, other, `BEGIN`)
+		exec(t, other, `UPDATE orders SET note = 'other' WHERE tenant_id = $1`, keys[1][0])
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `SET LOCAL lock_timeout = '50ms'`)
+		exec(t, conn, `ALTER TABLE totals ADD COLUMN late int`)
+		wantCode(t, conn, "55P03", `UPDATE orders SET note = 'late'`)
+		exec(t, conn, `ROLLBACK`)
+		exec(t, other, `COMMIT`)
+		same("late", count(`orders WHERE note = 'late'`), 0)
+	})
+}
