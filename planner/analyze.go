@@ -310,10 +310,10 @@ func (a *analyzer) finish() {
 	}
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		refuse(a.number+" in a statement on the table "+a.sharded+a.reference+": the numbers of tables and types differ between shards", "name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own")
+		a.refuseBoth(a.number+" in a statement on the table "+a.sharded+a.reference+": the numbers of tables and types differ between shards", "name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own")
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
-		refuse(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
+		a.refuseBoth(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
 	}
 	switch {
 	case a.virtual != "":
@@ -336,7 +336,7 @@ func (a *analyzer) finish() {
 			}
 		}
 		if a.sequence != "" {
-			refuse(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
+			a.refuseBoth(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
 		}
 		st.Kind = OneShard
 		if a.second != nil {

@@ -527,7 +527,7 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")
 	}
 	if len(a.tableOptions(c.Into.GetOptions()).at) > 0 {
-		refuse("CREATE TABLE AS cannot make a sharded or reference table", "create the table first, then INSERT ... SELECT with a fixed shard key")
+		refuse("CREATE TABLE AS cannot make a sharded or reference table", "create the table first, then INSERT ... SELECT")
 	}
 	a.query(c.Query)
 	if isTemp(c.Into.GetRel()) {

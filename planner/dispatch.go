@@ -155,6 +155,14 @@ func (a *analyzer) refuseOne(why, hint string) {
 	}
 }
 
+// refuseBoth refuses what no number of shards can do: the reason to tell, also where the first reading had another.
+func (a *analyzer) refuseBoth(why, hint string) {
+	if a.second != nil {
+		a.second.planning = true
+	}
+	refuse(why, hint)
+}
+
 // note records a table's place.
 func (a *analyzer) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
 	if a.second == nil {

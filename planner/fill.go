@@ -543,22 +543,19 @@ func (a *analyzer) unfilled(f *pg.FuncCall) {
 	} else if v.Source == "lastval" {
 		what = " of this session"
 	}
-	if a.second != nil {
-		a.second.planning = true // this says more than what the first reading did
-	}
 	call := strings.TrimSuffix(name, "()") + "("
 	if v.Sequence != nil {
 		call += quoteString(quoteName(v.Sequence.Schema, v.Sequence.Name))
 	}
 	switch {
 	case a.st.DDL != nil:
-		refuse(name+what+" is evaluated by the router, which does not see where views, defaults and conditions are", "a column's default can be "+call+") by itself")
+		a.refuseBoth(name+what+" is evaluated by the router, which does not see where views, defaults and conditions are", "a column's default can be "+call+") by itself")
 	case v.Source == "setval":
-		refuse(name+what+" is evaluated by the router, in SELECT without FROM only", "run it in a statement of its own: SELECT "+call+", ...)")
+		a.refuseBoth(name+what+" is evaluated by the router, in SELECT without FROM only", "run it in a statement of its own: SELECT "+call+", ...)")
 	case v.Source == "currval", v.Source == "lastval":
-		refuse(name+what+" is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "read it in a statement of its own, and pass the value: SELECT "+call+")")
+		a.refuseBoth(name+what+" is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "read it in a statement of its own, and pass the value: SELECT "+call+")")
 	}
-	refuse(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
+	a.refuseBoth(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
 		"take the values first, as many as there are rows, and pass them: SELECT "+call+") FROM generate_series(1, 10)")
 }
 

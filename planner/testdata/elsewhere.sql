@@ -78,6 +78,12 @@ VALUES (1), (2);
 --> any shard [SELECT, read only, rows]
 SELECT * FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
+SELECT 'orders'::regclass::oid, count(*) FROM orders;
+--> refused 0A000: an object's number in a statement on the table orders: the numbers of tables and types differ between shards
+-->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
+SELECT pg_advisory_lock(1), count(*) FROM orders;
+--> refused 0A000: pg_advisory_lock() in a statement on the table orders would run on its shards: all advisory locks and notifications are the default shard's
+-->   hint: call it in a statement of its own
 SELECT * FROM orders WHERE tenant_id = 5 AND myfunction(note);
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
 -->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement

@@ -148,8 +148,8 @@ SELECT pg_typeof(note)::int, note FROM orders WHERE tenant_id = 5;
 --> refused 0A000: an object's number in a statement on the table orders: the numbers of tables and types differ between shards
 -->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
 SELECT to_regclass('orders')::int8 FROM orders;
---> refused 0A000: the statement could need rows of table orders from several shards: its shard key column tenant_id is not fixed
--->   hint: add "orders.tenant_id = ..." to the WHERE clause
+--> refused 0A000: an object's number in a statement on the table orders: the numbers of tables and types differ between shards
+-->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
 SELECT '16400'::regclass FROM orders WHERE tenant_id = 5;
 --> refused 0A000: a number as regclass in a statement on the table orders: the numbers of tables and types differ between shards
 -->   hint: name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own
