@@ -91,6 +91,11 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
+	if p.Table.Kind == shardmap.Reference && c.engineOf(shards[0]) != engineSQLite {
+		if err := c.plainRows(ctx, p); err != nil {
+			return nil, err
+		}
+	}
 	if len(p.Timed) > 0 {
 		if j.timed, err = c.timedDefaults(ctx, p); err != nil {
 			return nil, err
@@ -142,6 +147,25 @@ func (c *Conn) constantDefaults(ctx context.Context, p *planner.CopyPlan) error 
 	}
 	if len(res.Rows) > 0 {
 		return sqlstate.Refuse("the default of column "+quote(res.Rows[0][0].String)+" of the reference table "+p.Table.QualifiedName()+" could be another value on each shard", "give the column in the COPY")
+	}
+	return nil
+}
+
+// plainRows refuses the rows of a reference table with a trigger that may change them, to something else on
+// each shard: an INSERT compares what was stored.
+func (c *Conn) plainRows(ctx context.Context, p *planner.CopyPlan) error {
+	part, err := c.part(ctx, c.describer(), false)
+	if err != nil {
+		return err
+	}
+	const beforeInsertOfRows = "7" // TRIGGER_TYPE_ROW, BEFORE and INSERT of pg_trigger.h; the guard's names begin with ~
+	res, err := c.exec(part, "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = "+quoteText(p.Table.QualifiedName())+"::pg_catalog.regclass AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & "+
+		beforeInsertOfRows+" = "+beforeInsertOfRows+" AND tgname NOT LIKE '~%' ORDER BY tgname")
+	if err != nil {
+		return err
+	}
+	if len(res.Rows) > 0 {
+		return sqlstate.Refuse("the trigger "+quote(res.Rows[0][0].String)+" could make other rows of those for the reference table "+p.Table.QualifiedName()+" on each shard", "use INSERT, which compares the rows")
 	}
 	return nil
 }

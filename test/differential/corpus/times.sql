@@ -90,7 +90,14 @@ MERGE INTO places USING (VALUES (30), (1)) x (i) ON places.id = x.i WHEN MATCHED
 COPY places (id, name) FROM STDIN;
 40	q
 \.
+CREATE FUNCTION renamed() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.name := gen_random_uuid()::text; RETURN NEW; END $$;
+CREATE TRIGGER renamed BEFORE INSERT ON places FOR EACH ROW EXECUTE FUNCTION renamed();
+COPY places FROM STDIN (FORMAT csv);
+41,q,2024-01-01,,1,2024-01-01,2024-01-01,2024-01-01,2024-01-01,
+\.
+INSERT INTO places (id) VALUES (42);
 DROP TABLE places;
+DROP FUNCTION renamed();
 
 -- words for the time that are plain texts
 CREATE TABLE notes_of (k bigint PRIMARY KEY, a timestamptz, d date, v text, ts timestamp, arr timestamptz[], rng tstzrange, dom frozen DEFAULT NULL, j jsonb, tags text[], vc varchar(20), p urgency, tt time) WITH (cleave.shard_key = 'k');
