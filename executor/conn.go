@@ -139,8 +139,24 @@ func (r reports) Parameter(name, value string) {
 // LocalChanges returns the statements that give a conversation inside a
 // transaction the settings s until the transaction ends.
 func (c *Conn) LocalChanges(s *Settings) []string {
+	return locally(s.changes(c.settings))
+}
+
+// Alike returns the statements that give conversations the settings s for the rest of the transaction, whichever of those in
+// seen each of them has.
+func (s *Settings) Alike(seen ...*Settings) []string {
+	var from *Settings
+	for _, l := range append(seen, s) {
+		for _, e := range l.list() {
+			from = from.With(e.Name, "\x00") // which none is
+		}
+	}
+	return locally(s.changes(from))
+}
+
+func locally(changes []string) []string {
 	var local []string
-	for _, sql := range s.changes(c.settings) {
+	for _, sql := range changes {
 		if name, ok := strings.CutPrefix(sql, "RESET "); ok {
 			local = append(local, "SET LOCAL "+name+" TO DEFAULT")
 		} else {

@@ -110,6 +110,9 @@ func (x *session) ddl(st *planner.Statement) error {
 			return err
 		}
 	}
+	if err := x.alike(); err != nil {
+		return err
+	}
 	ctx, done := x.waiting()
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
@@ -251,6 +254,11 @@ func (x *session) reachInSchema(shard string, u use) error {
 	if err != nil {
 		return x.schemaError(err)
 	}
+	if x.tx.undone {
+		if err := x.alike(); err != nil {
+			return err
+		}
+	}
 	x.pipe.Conn = c
 	if !u.weak {
 		x.tx.shard = shard
@@ -276,6 +284,55 @@ func (x *session) schemaConn(ctx context.Context, shard string) (*executor.Conn,
 	return c, nil
 }
 
+// alike gives all conversations of the schema change the session's settings, where a SET or a ROLLBACK TO may have made
+// them differ: the next statement is to do the same on every shard. All are opened then, so that none begins with others.
+func (x *session) alike() error {
+	ctx, done := x.waiting()
+	defer done()
+	open := func(names []string) (list []*executor.Conn, err error) {
+		for _, shard := range names {
+			c, err := x.schemaConn(ctx, shard)
+			if err != nil {
+				return nil, x.schemaError(err)
+			}
+			list = append(list, c)
+		}
+		return list, nil
+	}
+	list, err := open(x.tx.schema.Shards())
+	if err != nil {
+		return err
+	}
+	if !x.tx.undone && x.tx.opened.Equal(x.settings) && !slices.ContainsFunc(list, func(c *executor.Conn) bool { return !c.Settings().Equal(x.settings) }) {
+		return nil
+	}
+	var names []string
+	for _, s := range x.tx.schema.Snapshot().Shards() {
+		names = append(names, s.Name)
+	}
+	if list, err = open(names); err != nil {
+		return err
+	}
+	seen := []*executor.Settings{x.tx.opened, x.tx.before}
+	for _, s := range x.tx.saves {
+		seen = append(seen, s.settings)
+	}
+	for _, c := range list {
+		seen = append(seen, c.Settings())
+	}
+	changes := strings.Join(x.settings.Alike(seen...), ";")
+	for _, c := range list {
+		if changes != "" {
+			if _, err := x.exec(c, changes); err != nil {
+				return x.shardSaid(c, err)
+			}
+		}
+		c.SetSettings(x.settings)
+	}
+	x.tx.opened, x.tx.undone = x.settings, false
+	return nil
+}
+
 // owner is the session's schema change as package several sees it.
 type owner struct{ x *session }
 
@@ -297,6 +354,7 @@ func (o owner) Savepoint(ctx context.Context, op, name string) error {
 	case "release":
 		return o.x.schemaError2(tx.Release(ctx, name))
 	}
+	o.x.tx.undone = true
 	return o.x.schemaError2(tx.RollbackTo(ctx, name))
 }
 
@@ -384,6 +442,7 @@ func (x *session) schemaSavepoint(st *planner.Statement) error {
 	case "release":
 		return x.schemaError2(x.tx.schema.Release(ctx, st.Tx.Name))
 	}
+	x.tx.undone = true
 	return x.schemaError2(x.tx.schema.RollbackTo(ctx, st.Tx.Name))
 }
 

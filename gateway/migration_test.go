@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -149,6 +150,51 @@ func TestMigration(t *testing.T) {
 		for range 3 {
 			same("after it", one[bool](t, conn, `SELECT count(*) FILTER (WHERE current_setting('timezone') LIKE 'Asia%') = 0 FROM orders`), true)
 		}
+	})
+	t.Run("settings between schema changes", func(t *testing.T) {
+		const at = `TIMESTAMPTZ '2024-01-01 00:00:00+00'`
+		for i, c := range [][]string{
+			{`ALTER TABLE orders ADD COLUMN other int`, `SET TIME ZONE 'Asia/Tokyo'`},
+			{`UPDATE orders SET id = id`, `SET TIME ZONE 'Asia/Tokyo'`},
+			{`ALTER TABLE orders ADD COLUMN other int`, `UPDATE orders SET other = 1`, `SET LOCAL TIME ZONE 'Asia/Tokyo'`},
+			{`SET TIME ZONE 'Asia/Tokyo'`, `SAVEPOINT x`, `SET TIME ZONE 'America/New_York'`, `ALTER TABLE orders ADD COLUMN other int`, `ROLLBACK TO x`},
+			{`SAVEPOINT x`, `SET TIME ZONE 'America/New_York'`, `ALTER TABLE orders ADD COLUMN other int`, `UPDATE orders SET other = 1`, `ROLLBACK TO x`, `SET TIME ZONE 'Asia/Tokyo'`},
+			{`SET TIME ZONE 'Asia/Tokyo'`, `ALTER TABLE orders ADD COLUMN other int`, `SAVEPOINT x`, `SET TIME ZONE 'UTC'`, `ALTER TABLE orders ADD COLUMN more int`, `ROLLBACK TO x`},
+		} {
+			exec(t, conn, `BEGIN`)
+			for _, sql := range c {
+				exec(t, conn, sql)
+			}
+			exec(t, conn, `ALTER TABLE orders ADD COLUMN since timestamp DEFAULT `+at)
+			exec(t, conn, `ALTER TABLE kinds ADD COLUMN since timestamp DEFAULT `+at)
+			same(fmt.Sprint(i, " orders"), one[string](t, conn, `SELECT string_agg(DISTINCT since::text, ' ') FROM orders`), "2024-01-01 09:00:00")
+			for shard := range keys {
+				same(fmt.Sprint(i, " zone"), one[string](t, conn, `SELECT string_agg(DISTINCT current_setting('timezone'), ' ') FROM orders WHERE tenant_id = $1`, keys[shard][0]), "Asia/Tokyo")
+			}
+			exec(t, conn, `ALTER TABLE orders DROP COLUMN since`)
+			exec(t, conn, `COMMIT`)
+			for shard := range keys {
+				same(fmt.Sprint(i, " kinds"), cl.direct(t, shard, `SELECT string_agg(DISTINCT since::text, ' ') FROM kinds`), "2024-01-01 09:00:00")
+			}
+			exec(t, conn, `ALTER TABLE kinds DROP COLUMN since`)
+			exec(t, conn, `ALTER TABLE orders DROP COLUMN IF EXISTS other`)
+			exec(t, conn, `RESET TIME ZONE`)
+			for range 3 {
+				same(fmt.Sprint(i, " afterwards"), count(`orders WHERE current_setting('timezone') LIKE 'A%'`), 0)
+			}
+		}
+		exec(t, conn, `CREATE SCHEMA s1`)
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `ALTER TABLE orders ADD COLUMN other int`)
+		exec(t, conn, `UPDATE orders SET other = 1`)
+		exec(t, conn, `SET LOCAL search_path = s1, public`)
+		exec(t, conn, `CREATE TABLE placed (id bigint PRIMARY KEY) WITH (cleave.shard_key = 'id')`)
+		exec(t, conn, `CREATE FUNCTION placed() RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 1'`)
+		exec(t, conn, `COMMIT`)
+		for shard := range keys {
+			same("placed", cl.direct(t, shard, `SELECT (SELECT relnamespace::regnamespace FROM pg_class WHERE relname = 'placed') || ' ' || (SELECT pronamespace::regnamespace FROM pg_proc WHERE proname = 'placed')`), "s1 s1")
+		}
+		exec(t, conn, `ALTER TABLE orders DROP COLUMN other`)
 	})
 	t.Run("what holds for other transactions", func(t *testing.T) {
 		begin := func(sql ...string) {

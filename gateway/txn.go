@@ -54,6 +54,8 @@ type txn struct {
 	bound []*executor.Conn
 	// opened are the settings that the schema change's own conversations begin with.
 	opened *executor.Settings
+	// undone: a ROLLBACK TO may have taken settings back on some of them.
+	undone bool
 	// lent are the conversations that it has of its own.
 	lent lent
 	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
