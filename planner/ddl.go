@@ -349,6 +349,9 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	st := a.st
 	var list []*pg.RangeVar
 	for _, n := range t.Relations {
+		if a.viewOf(n.GetRangeVar()) != nil {
+			fail(sqlstate.New(sqlstate.WrongObjectType, "%q is not a table", n.GetRangeVar().Relname))
+		}
 		list = append(list, n.GetRangeVar())
 	}
 	a.mixed = true

@@ -182,8 +182,12 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 		s := tree.GetSelectStmt()
 		s.TargetList = append(s.TargetList, targetNode(castNode(columnNode(r.name, "ctid"), "text", nil), ""))
 		clause := lockText(r.lock)
-		if r.lock.WaitPolicy == pg.LockWaitPolicy_LockWaitError {
+		switch r.lock.WaitPolicy {
+		case pg.LockWaitPolicy_LockWaitError:
 			clause += " NOWAIT"
+		case pg.LockWaitPolicy_LockWaitSkip:
+			// A row may be free here and locked on another copy.
+			a.refuseLocks("SKIP LOCKED of rows of the reference table "+l.table+", of which each shard has a copy, is not supported", "use NOWAIT, or keep the rows in a table that is not a reference table")
 		}
 		m.Locks = append(m.Locks, CopiesLock{Table: r.table, Clause: clause})
 	}

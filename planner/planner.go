@@ -148,6 +148,9 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	a := p.analyzer(sql, snap, searchPath)
 	st, err = a.run(tree)
 	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
+		if !takesQuery(tree) {
+			return a.names(tree, st, err)
+		}
 		return a.expanded(depth)
 	}
 	if err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {

@@ -119,6 +119,28 @@ func (a *analyzer) expanded(depth int) (*Statement, error) {
 	return st, nil
 }
 
+// takesQuery reports whether a query may stand where the statement names a relation.
+func takesQuery(tree *pg.ParseResult) bool {
+	switch tree.Stmts[0].GetStmt().GetNode().(type) {
+	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_CopyStmt, *pg.Node_ExplainStmt,
+		*pg.Node_DeclareCursorStmt, *pg.Node_PrepareStmt, *pg.Node_CreateTableAsStmt, *pg.Node_ViewStmt:
+		return true
+	}
+	return false
+}
+
+// names is the analysis of a statement that names views where no query may stand.
+func (a *analyzer) names(tree *pg.ParseResult, st *Statement, err error) (*Statement, error) {
+	if err != nil {
+		return nil, err
+	}
+	switch tree.Stmts[0].GetStmt().GetNode().(type) {
+	case *pg.Node_DropStmt, *pg.Node_IndexStmt:
+		return st, nil // the default shard has the view, and says that it is no table
+	}
+	return nil, sqlstate.Refuse("this statement is not supported for the view "+a.viewRefs[0].view.QualifiedName()+", which is over a sharded or reference table", "name the tables that it reads")
+}
+
 // keeps reports whether a statement that was analysed goes to the default shard
 // with its views as they are.
 func (a *analyzer) keeps(st *Statement) bool {

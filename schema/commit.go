@@ -420,6 +420,10 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 			p.prepared = p.broken
 			p.done = !p.broken && !t.rows // the record may have failed, and the side is open
 			t.Rollback(ctx)
+			if own := sqlstate.As(err); own.Code == sqlstate.FeatureNotSupported && own.Hint == "" {
+				told := *own
+				err = told.WithHint("use temporary tables, LISTEN and cursors WITH HOLD before or after the transaction with the schema change; nothing was committed")
+			}
 			return err
 		}
 	}

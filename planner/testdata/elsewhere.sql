@@ -16,6 +16,10 @@ SELECT * FROM small WHERE id = 5 FOR UPDATE;
 -->   other shards: the same rows of public.small FOR UPDATE
 -->   shards: shard-0, shard-1, shard-2
 -->   why: rows of small are locked on every shard
+SELECT label FROM small FOR UPDATE SKIP LOCKED;
+--> refused 0A000: SKIP LOCKED of rows of the reference table small, of which each shard has a copy, is not supported
+-->   hint: use NOWAIT, or keep the rows in a table that is not a reference table
+
 SELECT label FROM small s JOIN notes n ON n.id = s.id ORDER BY label LIMIT 1 FOR NO KEY UPDATE OF s NOWAIT;
 --> several shards [SELECT, rows]
 -->   operation: modify

@@ -2,6 +2,10 @@
 
 CREATE VIEW v_plain AS SELECT tenant_id, id, qty FROM orders WHERE qty > 0;
 SELECT * FROM v_plain;
+TRUNCATE v_plain;
+TRUNCATE orders, v_plain;
+DROP TABLE v_plain;
+CREATE INDEX ON v_plain (id);
 SELECT count(*) FROM v_plain WHERE tenant_id = 3;
 SELECT * FROM v_plain WHERE tenant_id IN (1, 2) ORDER BY tenant_id, id;
 SELECT v.id, i.sku FROM v_plain v JOIN items i ON i.tenant_id = v.tenant_id AND i.order_id = v.id;
