@@ -325,3 +325,24 @@ INSERT INTO kinds (label) SELECT 'a' UNION ALL SELECT 'b';
 INSERT INTO kinds (label) SELECT status FROM orders WHERE status IS NOT NULL ORDER BY status LIMIT 3 RETURNING id, label;
 SELECT * FROM kinds;
 DROP TABLE kinds;
+-- A serial column for rows that are there, as the hint of the refusal says.
+-- only: postgres
+CREATE TABLE grown (k bigint PRIMARY KEY) WITH (cleave.shard_key = 'k');
+-- only: postgres
+INSERT INTO grown SELECT generate_series(1, 9);
+-- only: postgres
+-- block
+BEGIN;
+ALTER TABLE grown ADD COLUMN c bigint;
+UPDATE grown SET c = k;
+CREATE SEQUENCE grown_c OWNED BY grown.c;
+SELECT setval('grown_c', 9);
+ALTER TABLE grown ALTER COLUMN c SET DEFAULT nextval('grown_c');
+COMMIT;
+-- end
+-- only: postgres
+INSERT INTO grown SELECT 10 UNION ALL SELECT 11;
+-- only: postgres
+SELECT * FROM grown;
+-- only: postgres
+DROP TABLE grown;
