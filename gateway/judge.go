@@ -17,6 +17,15 @@ const (
 	judgeEnd   = "\n; DEALLOCATE cleave_judge"
 )
 
+// unplanned is the error of a statement that has no plan. In a failed transaction, of which
+// PostgreSQL reads no more than a statement's syntax, that is its first one.
+func (x *session) unplanned(err error, sql []byte, private bool) error {
+	if x.tx.state != txNone && x.tx.failed && sqlstate.CodeOf(err) != sqlstate.SyntaxError {
+		return inFailed()
+	}
+	return x.judged(err, sql, private)
+}
+
 // judged is the error of a statement that was not planned: that of the database if it
 // would not take the statement either.
 func (x *session) judged(err error, sql []byte, private bool) error {

@@ -127,7 +127,7 @@ func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) 
 		err = x.hidden(st)
 	}
 	if err != nil {
-		return nil, x.judged(x.besideTemps(err), sql, private)
+		return nil, x.unplanned(x.besideTemps(err), sql, private)
 	}
 	return st, nil
 }

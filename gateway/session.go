@@ -507,7 +507,7 @@ func (x *session) plan(sql []byte) (*planner.Statement, error) {
 	}
 	st, err := x.srv.ex.Plan(sql, x.settings, snap, private)
 	if err != nil {
-		return nil, x.judged(err, sql, private)
+		return nil, x.unplanned(err, sql, private)
 	}
 	return st, nil
 }

@@ -90,7 +90,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			_, err = x.plan(whole) // the error's position is in the whole text
 		}
 		if err != nil {
-			return x.judged(x.besideTemps(err), sql, private)
+			return x.unplanned(x.besideTemps(err), sql, private)
 		}
 		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap) && !snap.Holding()) && len(x.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.

@@ -57,6 +57,11 @@ func (p *Plan) writeLines(line func(name, value string)) {
 		for n, st := range m.Reads {
 			read("read "+strconv.Itoa(n), st)
 		}
+		if p := m.Made; p != nil {
+			for n, v := range p.Values {
+				line("made", p.Columns[len(p.Columns)-len(p.Values)+n].Name+" by "+v.Source)
+			}
+		}
 		if m.Split != nil {
 			line("split", "read "+strconv.Itoa(m.Split.Read)+" by ("+strings.Join(m.Split.Columns, ", ")+")")
 		}

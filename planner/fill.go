@@ -555,7 +555,7 @@ func (a *analyzer) unfilled(f *pg.FuncCall) {
 	case v.Source == "currval", v.Source == "lastval":
 		a.refuseBoth(name+what+" is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "read it in a statement of its own, and pass the value: SELECT "+call+")")
 	}
-	a.refuseBoth(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
+	a.refuseBoth(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
 		"take the values first, as many as there are rows, and pass them: SELECT "+call+") FROM generate_series(1, 10)")
 }
 

@@ -104,12 +104,17 @@ func (x *inserting) column(name string) *shardmap.Column {
 
 // fromSelect judges INSERT ... SELECT, whose rows the router does not see.
 func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
+	cols := x.cols
+	if n := outputs(x.s.SelectStmt.GetSelectStmt()); !x.named && n >= 0 && n < len(cols) {
+		cols = cols[:n]
+	}
 	for _, c := range gen {
-		listed := slices.Contains(x.cols, c.Name)
-		if listed && c.Identity == shardmap.IdentityAlways && x.s.Override == pg.OverridingKind_OVERRIDING_NOT_SET {
+		if c.Identity == shardmap.IdentityAlways && x.s.Override == pg.OverridingKind_OVERRIDING_NOT_SET && slices.Contains(cols, c.Name) {
 			fail(alwaysInsert(c.Name))
 		}
-		if !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+	}
+	for _, c := range gen {
+		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
 			x.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
 				"read the rows first, and insert them with VALUES; or select a value for the column")
 		}
@@ -122,17 +127,31 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 }
 
+// outputs is how many columns a query's list has, -1 if only its tables say.
+func outputs(sel *pg.SelectStmt) int {
+	for sel.Larg != nil {
+		sel = sel.Larg
+	}
+	switch {
+	case len(sel.ValuesLists) > 0:
+		return len(sel.ValuesLists[0].GetList().GetItems())
+	case anyStar(sel.TargetList):
+		return -1
+	}
+	return len(sel.TargetList)
+}
+
 // takesNumber are the types of columns that take a bigint as it is, or not at all.
 var takesNumber = map[string]bool{"bigint": true, "integer": true, "smallint": true, "numeric": true, "text": true}
 
 // selectedCalls takes calls that the router evaluates out of the list of an INSERT ... SELECT into a
-// sharded table, where they stand by themselves: each row gets a value, as for a column that is left out.
+// sharded or reference table, where they stand by themselves: each row gets a value, as for a column that is left out.
 func (x *inserting) selectedCalls() {
 	sel := x.s.SelectStmt.GetSelectStmt()
 	numbered := func(list []*pg.Node) bool {
 		return slices.ContainsFunc(list, func(n *pg.Node) bool { return n.GetAConst() != nil || n.GetSortBy().GetNode().GetAConst() != nil })
 	}
-	if x.t == nil || x.t.Kind != shardmap.Sharded || x.s.Override != pg.OverridingKind_OVERRIDING_NOT_SET || sel.Op != pg.SetOperation_SETOP_NONE || sel.ValuesLists != nil ||
+	if x.t == nil || x.t.Kind == shardmap.Whole || x.s.Override != pg.OverridingKind_OVERRIDING_NOT_SET || sel.Op != pg.SetOperation_SETOP_NONE || sel.ValuesLists != nil ||
 		len(sel.DistinctClause) > 0 || len(sel.TargetList) > len(x.cols) || numbered(sel.SortClause) || numbered(sel.GroupClause) || !x.named && anyStar(sel.TargetList) {
 		return // a call that is left is refused where it is read
 	}

@@ -78,6 +78,7 @@ func testState(tb testing.TB) shardmap.State {
 			{Schema: "public", Name: "offices", Kind: shardmap.Sharded, Keyspace: "regions", ShardKey: []string{"region"},
 				Columns: []shardmap.Column{text("region"), text("city")}},
 			{Schema: "public", Name: "small", Kind: shardmap.Reference, Columns: []shardmap.Column{big("id"), text("label"), col("tenant", 23, "integer")}},
+			{Schema: "public", Name: "kinds", Kind: shardmap.Reference, Columns: []shardmap.Column{made(big("id"), shardmap.SequenceValue("public.kinds_id_seq"), ""), text("label")}},
 			{Schema: "public", Name: "notes", Kind: shardmap.Whole, Columns: []shardmap.Column{big("id"), text("body")}},
 			{Schema: "public", Name: "bills", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"tenant"},
 				Columns: []shardmap.Column{big("tenant"), made(big("id"), shardmap.SequenceValue("public.bills_id_seq"), ""), text("note"), made(big("nr"), shardmap.NextID, "")}},
@@ -90,7 +91,7 @@ func testState(tb testing.TB) shardmap.State {
 			{Schema: "app", Name: "orders", Kind: shardmap.Whole, Columns: []shardmap.Column{big("tenant_id"), text("x")}},
 		},
 	}
-	for i, name := range []string{"bills_id_seq", "users_id_seq", "tickets_id_seq", "free_seq"} {
+	for i, name := range []string{"bills_id_seq", "users_id_seq", "tickets_id_seq", "free_seq", "kinds_id_seq"} {
 		s.Sequences = append(s.Sequences, shardmap.Sequence{ID: fmt.Sprintf("%d", i), Schema: "public", Name: name, Type: "bigint",
 			First: 1, Start: 1, Increment: 1, Min: 1, Max: math.MaxInt64, Identity: i == 1 || i == 2})
 	}

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,8 @@ type ModifyPlan struct {
 	// Reads are answered once, before the write: relation i of the templates is
 	// the rows of Reads[i].
 	Reads []*Statement
+	// Made gives the rows of a read values that the router makes; nil: none.
+	Made *MadePlan
 	// Write is what each shard of Plan.Target runs.
 	Write Template
 	// Split gives a shard only those rows of a read that it owns; nil: all.
@@ -34,6 +37,14 @@ type ModifyPlan struct {
 	Move *MovePlan
 	// Returning: the shards give rows.
 	Returning bool
+}
+
+// MadePlan is what the router makes for the rows of an INSERT ... SELECT.
+type MadePlan struct {
+	// Read is the SELECT's number among the Reads. Its columns are for Columns; those of Values follow.
+	Read    int
+	Columns []*shardmap.Column
+	Values  []FillValue
 }
 
 // SplitPlan is how the rows of a MERGE's source go to the shards that own their shard key.
@@ -159,10 +170,13 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 		x.local = (*use).everywhere
 	}
 	plan.Apart = a.apart(with, n, t)
+	if ins != nil && t.Kind == shardmap.Reference {
+		x.make(ins, t)
+	}
 	if len(generated(t)) > 0 && ins != nil {
 		ins.Override = pg.OverridingKind_OVERRIDING_NOT_SET
 	}
-	if ins != nil && ins.WithClause == nil {
+	if ins != nil && ins.WithClause == nil && m.Made == nil {
 		// The query of an INSERT stands for itself: it is read as a whole, or runs
 		// where the table is.
 		if sel := ins.SelectStmt.GetSelectStmt(); sel != nil && !plainValues(sel) && x.once(sel) {
@@ -175,6 +189,61 @@ func (a *analyzer) planWhole(n *pg.Node, rv *pg.RangeVar, t *shardmap.Table) (*P
 	}
 	m.Write = template(a.written(n))
 	return plan, nil
+}
+
+// make has the rows of an INSERT ... SELECT read first, if the router makes values for them.
+func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
+	sel := s.SelectStmt.GetSelectStmt()
+	if sel == nil || plainValues(sel) {
+		return
+	}
+	cols := columnNames(t)
+	if len(s.Cols) > 0 {
+		cols = nil
+		for _, c := range s.Cols {
+			cols = append(cols, c.GetResTarget().GetName())
+		}
+	}
+	q := x.second.queries[sel]
+	open := q == nil || q.open
+	if len(s.Cols) == 0 && !open && len(q.cols) < len(cols) {
+		cols = cols[:len(q.cols)]
+	}
+	p := &MadePlan{}
+	for _, name := range cols {
+		p.Columns = append(p.Columns, keyColumnOrUnknown(t, name))
+	}
+	for _, c := range generated(t) {
+		given := slices.Contains(cols, c.Name)
+		if given && c.Identity != "" && s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
+			refuse("OVERRIDING USER VALUE ignores the values selected for column "+quoteIdent(c.Name), "leave the column out")
+		}
+		if _, selected := x.selected[c.Name]; !given && !selected {
+			p.Columns, p.Values = append(p.Columns, c), append(p.Values, x.makes(t, c))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.selected)) {
+		p.Columns, p.Values = append(p.Columns, keyColumnOrUnknown(t, name)), append(p.Values, x.selected[name])
+	}
+	if len(p.Values) == 0 {
+		return
+	}
+	if slices.ContainsFunc(s.Cols, func(c *pg.Node) bool { return len(c.GetResTarget().GetIndirection()) > 0 }) {
+		refuse("INSERT ... SELECT into a part of a column is not supported where the router makes values for the rows", "insert the whole value")
+	}
+	if s.WithClause != nil {
+		if sel.WithClause != nil {
+			refuse("INSERT ... SELECT with WITH before both is not supported where the router makes values for the rows", "write one WITH")
+		}
+		x.onlyReads(s.WithClause)
+		sel.WithClause, s.WithClause = s.WithClause, nil
+	}
+	s.SelectStmt = x.read(sel)
+	p.Read, s.Cols = len(x.m.Reads)-1, nil
+	for _, c := range p.Columns {
+		s.Cols = append(s.Cols, resTarget(c.Name))
+	}
+	x.m.Made = p
 }
 
 // planReference makes the copies of a reference table change alike.

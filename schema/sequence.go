@@ -310,7 +310,7 @@ func withRows(err error, d *planner.DDL) error {
 		return err
 	}
 	return sqlstate.Refuse("the router makes the values of the new column, and cannot make them for the rows that the table has ("+own.Message+")",
-		"add the column without a default, give the rows their values, and then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT")
+		"in one transaction: ALTER TABLE t ADD COLUMN c bigint; UPDATE t SET c = <what is unique, for instance the key>; CREATE SEQUENCE s OWNED BY t.c; SELECT setval('s', <the highest c>); ALTER TABLE t ALTER COLUMN c SET DEFAULT nextval('s')")
 }
 
 // generated compares what a shard's defaults say with what routers generate.

@@ -178,7 +178,7 @@ func (i *inserting) selected(ctx context.Context) error {
 		return sp.copy(ctx)
 	}
 	if len(p.Made) > 0 {
-		if err := i.make(set.rows); err != nil {
+		if err := c.make(set.rows, p.Made); err != nil {
 			return err
 		}
 	}
@@ -227,20 +227,20 @@ func (i *inserting) selected(ctx context.Context) error {
 }
 
 // make adds the values that the router makes for each row.
-func (i *inserting) make(rows [][][]byte) error {
-	list := make([]planner.FillValue, 0, len(rows)*len(i.p.Made))
+func (c *Conn) make(rows [][][]byte, made []planner.FillValue) error {
+	list := make([]planner.FillValue, 0, len(rows)*len(made))
 	for range rows {
-		list = append(list, i.p.Made...)
+		list = append(list, made...)
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	values, err := i.c.host.Values(list)
+	values, err := c.host.Values(list)
 	if err != nil {
 		return err
 	}
 	for r := range rows {
-		rows[r] = append(rows[r], values[r*len(i.p.Made):(r+1)*len(i.p.Made)]...)
+		rows[r] = append(rows[r], values[r*len(made):(r+1)*len(made)]...)
 	}
 	return nil
 }

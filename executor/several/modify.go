@@ -28,6 +28,11 @@ func (c *Conn) startModify(ctx context.Context, e *execution) (job, error) {
 		}
 		m.sets = append(m.sets, set)
 	}
+	if m.m.Made != nil {
+		if err := m.make(m.m.Made); err != nil {
+			return nil, err
+		}
+	}
 	m.snap = c.host.Snapshot()
 	shards, err := c.shardsOf(&e.st.Plan.Target, m.snap, e.args)
 	if err != nil {
@@ -138,6 +143,22 @@ type modifying struct {
 	snap *shardmap.Snapshot // that said which shards take part
 	// owned are the rows of the read Split.Read by their shard; nil without Split.
 	owned map[string][][][]byte
+}
+
+// make adds the values that the router makes for each row of a read.
+func (m *modifying) make(p *planner.MadePlan) error {
+	set, own := m.sets[p.Read], len(p.Columns)-len(p.Values)
+	if len(set.fields) != own {
+		return sqlstate.Refuse("the number of columns that the SELECT gives is not certain before it runs", "name the columns of the INSERT")
+	}
+	set.fields, set.types = slices.Clone(set.fields), slices.Clone(set.types)
+	for i, col := range p.Columns[:own] {
+		set.types[i] = assigned(set.fields[i], set.types[i], col)
+	}
+	for _, col := range p.Columns[own:] {
+		set.fields, set.types = append(set.fields, wire.Field{Name: col.Name, TypeOID: oidText}), append(set.types, col.Type)
+	}
+	return m.c.make(set.rows, p.Values)
 }
 
 // request is a template with the reads in it.

@@ -119,7 +119,7 @@ func (s *spool) add(row [][]byte) error {
 func (s *spool) place() error {
 	p := s.i.p
 	if len(p.Made) > 0 {
-		if err := s.i.make(s.batch); err != nil {
+		if err := s.i.c.make(s.batch, p.Made); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ SELECT uuidv7();
 SELECT nextval('own_seq');
 --> default shard [SELECT, rows]
 SELECT nextval('free_seq') FROM orders WHERE tenant_id = 5;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT nextval('free_seq') FROM generate_series(1, 3);
 --> any shard [SELECT, read only, rows]
@@ -60,16 +60,16 @@ SELECT cleave.next_id() AS "Id" FROM pg_catalog.generate_series(1, 2) AS g;
 -->   $2 = next_id
 -->   simple: SELECT "Id" FROM (VALUES ('100'::bigint), ('101'::bigint)) AS ids("Id")
 SELECT nextval('free_seq') FROM generate_series(1, 3) WHERE random() < 0.5;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT nextval('free_seq') FROM generate_series(1, 20000);
 --> refused 0A000: one statement takes at most 10000 values
 -->   hint: take them in several statements
 SELECT nextval('free_seq') FROM generate_series(3, 1);
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT CASE WHEN true THEN nextval('free_seq') END;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 SELECT currval('free_seq') FROM notes;
 --> refused 0A000: currval() of the sequence free_seq is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only
@@ -78,10 +78,10 @@ SELECT nextval($1);
 --> refused 0A000: the name of a sequence has to be a literal: the router has to know which one it is
 -->   hint: write nextval('name')
 SELECT * FROM cleave.next_id();
---> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
 SELECT (SELECT cleave.next_id());
---> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
 
 -- columns that are left out
@@ -180,13 +180,13 @@ INSERT INTO orders (tenant_id, id) SELECT tenant, nextval('public.free_seq'::reg
 -->   shard text: INSERT INTO orders (tenant_id, id) SELECT * FROM <relation 0> cleave_rel_0_ ON CONFLICT DO NOTHING RETURNING id, orders.tenant_id
 -->   why: the rows have different shard keys
 INSERT INTO orders (id, tenant_id, note) SELECT nextval('free_seq'), b.tenant, b.note FROM bills b GROUP BY 2, 3;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq') + 1, tenant FROM bills;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 WITH b AS (INSERT INTO orders (id, tenant_id) SELECT nextval('free_seq'), tenant FROM bills RETURNING *) SELECT count(*) FROM b;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 WITH d AS (DELETE FROM orders WHERE qty = 1 RETURNING *) INSERT INTO bills (id, tenant) SELECT nextval('free_seq'), tenant_id FROM d;
 --> several shards [INSERT]
@@ -212,7 +212,7 @@ INSERT INTO bills (nr, tenant, id) SELECT nextval('free_seq'), o.* FROM orders o
 -->   shard text: INSERT INTO bills (tenant, id, nr) SELECT * FROM <relation 0> cleave_rel_0_
 -->   why: the rows have different shard keys
 INSERT INTO orders (id, tenant_id) SELECT DISTINCT nextval('free_seq'), tenant FROM bills;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT nextval('free_seq') FROM generate_series(1, 10)
 INSERT INTO bills (tenant, id, nr) SELECT tenant_id, id, 1 FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5), (5) [INSERT]
@@ -308,7 +308,7 @@ UPDATE bills SET nr = DEFAULT WHERE tenant = 5;
 --> refused 0A000: column nr gets its values from the router, and SET ... = DEFAULT would need one for each row
 -->   hint: give the value
 UPDATE bills SET nr = cleave.next_id() WHERE tenant = 5;
---> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: cleave.next_id() is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 -->   hint: take the values first, as many as there are rows, and pass them: SELECT cleave.next_id() FROM generate_series(1, 10)
 EXPLAIN (ROUTE) INSERT INTO users (name) VALUES ('a');
 --> explain [EXPLAIN, read only, rows]
@@ -426,3 +426,72 @@ TRUNCATE bills RESTART IDENTITY;
 --> schema change truncate, all shards, truncates [{public bills}], restart public.bills_id_seq bigint first 1 start 1 by 1 in 1..9223372036854775807 cache 0 cycle false of bills.id [TRUNCATE TABLE]
 SELECT * FROM cleave.sequences;
 --> router tables [SELECT, read only, rows]
+
+-- INSERT ... SELECT into a reference table: the rows are read once, and given their values
+INSERT INTO kinds (label) SELECT i::text FROM generate_series(1, 4) i;
+--> several shards [INSERT]
+-->   operation: modify
+-->   read 0: any shard: SELECT i::text FROM generate_series(1, 4) i
+-->   made: id by nextval
+-->   shard text: INSERT INTO kinds (label, id) SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   other shards: INSERT INTO kinds (id, label) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
+INSERT INTO kinds (label) SELECT note FROM orders ORDER BY 1 LIMIT 3 RETURNING id;
+--> several shards [INSERT, rows]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT note FROM orders ORDER BY 1 LIMIT 3
+-->   made: id by nextval
+-->   shard text: INSERT INTO kinds (label, id) SELECT * FROM <relation 0> cleave_rel_0_ RETURNING id, kinds.id, kinds.label
+-->   other shards: INSERT INTO kinds (id, label) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
+INSERT INTO kinds SELECT nextval('free_seq'), note FROM orders;
+--> several shards [INSERT]
+-->   operation: modify
+-->   read 0: several shards (scatter): SELECT note FROM orders
+-->   made: id by nextval
+-->   shard text: INSERT INTO kinds (label, id) SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   other shards: INSERT INTO kinds (id, label) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
+INSERT INTO kinds (id, label) SELECT 1, label FROM kinds ON CONFLICT (id) DO UPDATE SET label = excluded.label;
+--> several shards [INSERT]
+-->   operation: modify
+-->   shard text: INSERT INTO kinds (id, label) SELECT 1, label FROM kinds ON CONFLICT (id) DO UPDATE SET label = excluded.label RETURNING kinds.id, kinds.label
+-->   other shards: INSERT INTO kinds (id, label) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ ON CONFLICT (id) DO UPDATE SET label = excluded.label RETURNING kinds.id, kinds.label
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
+WITH w AS (SELECT label FROM kinds) INSERT INTO kinds (label) SELECT label FROM w;
+--> several shards [INSERT]
+-->   operation: modify
+-->   read 0: any shard: WITH w AS (SELECT label FROM kinds) SELECT label FROM w
+-->   made: id by nextval
+-->   shard text: INSERT INTO kinds (label, id) SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   other shards: INSERT INTO kinds (id, label) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
+WITH w AS (INSERT INTO kinds (label) SELECT 'a' RETURNING id) SELECT * FROM w;
+--> several shards [SELECT, rows]
+-->   operation: modify
+-->   read 0: several shards (modify): INSERT INTO kinds (label)  SELECT 'a' RETURNING id
+-->   shard text: WITH w AS (SELECT * FROM <relation 0> cleave_rel_0_) SELECT * FROM w
+-->   shards: any shard
+-->   why: WITH queries change rows first
+INSERT INTO kinds SELECT 5;
+--> several shards [INSERT]
+-->   operation: modify
+-->   shard text: INSERT INTO kinds SELECT 5 RETURNING kinds.id, kinds.label
+-->   other shards: INSERT INTO kinds (id, label) OVERRIDING SYSTEM VALUE SELECT * FROM <relation 0> cleave_rel_0_ RETURNING kinds.id, kinds.label
+-->   shards: shard-0, shard-1, shard-2
+-->   why: every shard has the table's rows
+INSERT INTO users (name) SELECT note FROM orders;
+--> several shards [INSERT]
+-->   operation: insert
+-->   source: several shards (scatter): SELECT note FROM orders
+-->   made: nextval
+-->   shard text: INSERT INTO users (name, id) SELECT * FROM <relation 0> cleave_rel_0_
+-->   why: the rows have different shard keys
+INSERT INTO users SELECT id FROM orders;
+--> refused 428C9: cannot insert a non-DEFAULT value into column "id"
+-->   hint: Use OVERRIDING SYSTEM VALUE to override.

@@ -150,7 +150,7 @@ SELECT current_database(), id FROM orders;
 --> cleave_rel_1 (hash_bigint, all): SELECT t.id FROM public.orders t
 --> SELECT current_database(), id FROM cleave_rel_1 orders
 SELECT nextval('free_seq'), id FROM orders;
---> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
+--> refused 0A000: nextval() of the sequence free_seq is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM
 SELECT o.id FROM orders o JOIN items i ON i.order_id = o.id WHERE o.tenant_id = 5 AND i.tenant_id IN (7, $1);
 --> cleave_rel_1 (hash_bigint ( 5 )): SELECT t.tenant_id, t.id FROM public.orders t WHERE t.tenant_id = 5
 --> cleave_rel_2 (hash_bigint ( 7 ) ( $1 )): SELECT t.tenant_id, t.order_id FROM public.items t WHERE t.tenant_id IN (7, $1)
