@@ -240,7 +240,8 @@ type declaration struct {
 	kind     shardmap.TableKind
 	keyspace string
 	key      []string
-	notNull  bool // the column last read is declared NOT NULL or PRIMARY KEY
+	notNull  bool   // the column last read is declared NOT NULL or PRIMARY KEY
+	typ      string // its type's name, "" for arrays, and if no column is being read
 
 	table     *shardmap.Table // the one that is altered
 	edits     []edit          // of the text, for what the router generates
@@ -259,7 +260,8 @@ func (d *declaration) isKey(name string) bool {
 }
 
 func (d *declaration) column(c *pg.ColumnDef) {
-	d.notNull = false
+	d.notNull, d.typ = false, typeBase(c.TypeName)
+	defer func() { d.typ = "" }()
 	for _, n := range c.Constraints {
 		x := n.GetConstraint()
 		switch x.GetContype() {
@@ -304,6 +306,15 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 			})
 			if usesShardState(x.RawExpr) {
 				refuse("the default says something of one shard's session, or the time at which it began its part of a statement", "now() is one time for all shards")
+			}
+		}
+		if x.Contype != pg.ConstrType_CONSTR_CHECK && spread {
+			typ := d.typ
+			if c := d.columnNamed(column); typ == "" && c != nil {
+				typ = c.Type
+			}
+			if what := shardOwn(x.RawExpr, typ, d.table); what != "" {
+				refuse("an expression that gives a column its values says "+what+", which is another on each shard", ownHint)
 			}
 		}
 		if x.Contype == pg.ConstrType_CONSTR_GENERATED && d.isKey(column) {

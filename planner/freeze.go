@@ -59,9 +59,15 @@ func (a *analyzer) freeze(d *declaration) {
 	case *pg.Node_CreateDomainStmt:
 		for _, c := range v.CreateDomainStmt.Constraints {
 			f.constraint(c.GetConstraint(), v.CreateDomainStmt.TypeName, "")
+			if x := c.GetConstraint(); x.GetContype() == pg.ConstrType_CONSTR_DEFAULT {
+				f.domainOwn(x.RawExpr, typeBase(v.CreateDomainStmt.TypeName))
+			}
 		}
 	case *pg.Node_AlterDomainStmt:
 		f.expression(&v.AlterDomainStmt.Def)
+		if v.AlterDomainStmt.Subtype == "T" {
+			f.domainOwn(v.AlterDomainStmt.Def, "")
+		}
 	case *pg.Node_IndexStmt:
 		f.expression(&v.IndexStmt.WhereClause)
 	case *pg.Node_CreateTrigStmt:
@@ -132,8 +138,17 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 			}
 		case pg.AlterTableType_AT_AlterColumnType:
 			def := c.Def.GetColumnDef()
+			typ := typeBase(def.GetTypeName())
 			if def.GetRawDefault() == nil {
+				own := keyColumnOrUnknown(f.table, c.Name).Type
+				was, is := strings.HasPrefix(own, "reg"), strings.HasPrefix(typ, "reg")
+				if was && !is && !textual(typ) || is && !was && !textual(own) {
+					f.ownFill("the change of column "+quoteIdent(c.Name), "the number of an object")
+				}
 				continue
+			}
+			if what := shardOwn(def.RawDefault, typ, f.table); what != "" {
+				f.ownFill("USING for column "+quoteIdent(c.Name), what)
 			}
 			def.RawDefault = f.typed(def.RawDefault, def.TypeName, "")
 			f.expression(&def.RawDefault)
@@ -177,7 +192,7 @@ func (p *Planner) SameOnShards(text string, snap *shardmap.Snapshot, copies bool
 		return false
 	}
 	n, a := tree.Stmts[0].Stmt, p.analyzer(text, snap, nil)
-	same := !usesClock(n) && !usesShardState(n) && !(copies && a.differsByRow(n))
+	same := ShardOwn(text, "") == "" && !usesClock(n) && !usesShardState(n) && !(copies && a.differsByRow(n))
 	inspect(n, func(m proto.Message) bool {
 		if call, ok := m.(*pg.FuncCall); ok && a.timedFunction(call) != nil {
 			same = false
@@ -250,6 +265,17 @@ func usesOwnState(e *pg.Node) bool {
 		return n
 	})
 	return usesShardState(state)
+}
+
+func (f *freezing) domainOwn(e *pg.Node, typ string) {
+	if what := shardOwn(e, typ, nil); what != "" {
+		refuse("the default of the domain says "+what+", which is another on each shard", ownHint)
+	}
+}
+
+// ownFill notes that rows that are there would get what is another on each shard.
+func (f *freezing) ownFill(where, what string) {
+	f.st.DDL.Unfillable = sqlstate.Refuse(where+" says "+what+", which is another on each shard", ownHint)
 }
 
 func (f *freezing) unfillable(why string) {

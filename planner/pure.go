@@ -159,7 +159,7 @@ func (b *body) sql(text string) bool {
 	}
 	for _, s := range tree.Stmts {
 		changes := s.Stmt.GetInsertStmt() != nil || s.Stmt.GetUpdateStmt() != nil || s.Stmt.GetDeleteStmt() != nil
-		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) {
+		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.reads && objectNumber(s.Stmt) != "" {
 			return false
 		}
 	}
@@ -181,12 +181,15 @@ func (b *body) node(m protoreflect.Message) bool {
 	case *pg.FuncCall:
 		names := strs(v.Funcname)
 		name := names[len(names)-1]
-		if reachesFurther(name) {
+		if reachesFurther(name) || !b.reads && ofServer(name) {
 			return false
 		}
 		b.calls[name] = true
 		b.clock = b.clock || isClock(v) || name == "age" && len(v.Args) == 1
 	case *pg.SQLValueFunction:
+		if !b.reads && ownCall(v) != "" {
+			return false
+		}
 		b.clock = b.clock || clockOps[v.Op] != ""
 	case *pg.TypeCast:
 		word, _ := clockLiteral(v)

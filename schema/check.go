@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -173,6 +174,10 @@ func CheckTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 		if c.Identity || strings.Contains(c.Default, "nextval(") {
 			return refuse("", fmt.Sprintf("column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name),
 				"let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md")
+		}
+		if what := planner.ShardOwn(c.Default, c.Type); c.Default != "" && what != "" {
+			return refuse("", fmt.Sprintf("the default of column %q says %s, which is another on each shard", c.Name, what),
+				"give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT")
 		}
 	}
 	if table.Kind != shardmap.Sharded {

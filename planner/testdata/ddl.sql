@@ -438,6 +438,55 @@ CREATE TABLE t (a bigint, b timestamptz[] DEFAULT '{now}') WITH (cleave.shard_ke
 CREATE TABLE t (a bigint, b timestamptz DEFAULT statement_timestamp()) WITH (cleave.shard_key = 'a');
 --> refused 0A000: the default says something of one shard's session, or the time at which it began its part of a statement
 -->   hint: now() is one time for all shards
+CREATE TABLE t (a bigint, b text DEFAULT current_database()) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says current_database(), which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b text DEFAULT 'db ' || current_catalog) WITH (cleave.reference = true);
+--> refused 0A000: an expression that gives a column its values says current_catalog, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b oid DEFAULT 'pg_class'::regclass) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b bigint DEFAULT 'orders'::regclass::oid::bigint) WITH (cleave.reference = true);
+--> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b bigint GENERATED ALWAYS AS (a + 'orders'::regclass::oid::bigint) STORED) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b oid DEFAULT to_regclass('orders')) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b text DEFAULT version(), c inet DEFAULT inet_server_addr()) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says version(), which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b text DEFAULT current_setting('port')) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says current_setting() of a setting that each server has by itself, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE TABLE t (a bigint, b text DEFAULT current_setting('app.tenant'), c text DEFAULT current_schema(), d name DEFAULT current_user, e text DEFAULT current_setting('timezone', true)) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT current_setting('app.tenant'), c text DEFAULT current_schema(), d name DEFAULT current_user, e text DEFAULT current_setting('timezone', true))
+CREATE TABLE t (a bigint, b text DEFAULT 'orders'::regclass, c regclass DEFAULT 'orders'::regclass, d text DEFAULT 'x' || 'orders'::regclass::text, e tsvector DEFAULT to_tsvector('english'::regconfig, 'x')) WITH (cleave.shard_key = 'a');
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT 'orders'::regclass, c regclass DEFAULT 'orders'::regclass, d text DEFAULT 'x' || 'orders'::regclass::text, e tsvector DEFAULT to_tsvector('english'::regconfig, 'x'))
+CREATE TABLE t (a bigint, b regclass DEFAULT 16400::regclass) WITH (cleave.shard_key = 'a');
+--> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+CREATE DOMAIN d AS text DEFAULT current_database();
+--> refused 0A000: the default of the domain says current_database(), which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+ALTER DOMAIN d SET DEFAULT current_catalog;
+--> refused 0A000: the default of the domain says current_catalog, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+ALTER DOMAIN d DROP DEFAULT;
+--> schema change alter domain, all shards [ALTER DOMAIN]
+ALTER TABLE orders ALTER COLUMN note SET DEFAULT current_database();
+--> refused 0A000: an expression that gives a column its values says current_database(), which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+ALTER TABLE orders ALTER COLUMN note SET DEFAULT 'orders'::regclass;
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+ALTER TABLE orders ADD COLUMN j oid DEFAULT 'orders'::regclass;
+--> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
+-->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE DOMAIN d AS date DEFAULT 'tomorrow';
 --> schema change create domain, all shards [CREATE DOMAIN]
 -->   text: CREATE DOMAIN d AS date DEFAULT 'cleave_time_0_'

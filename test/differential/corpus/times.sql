@@ -82,6 +82,33 @@ SELECT count(DISTINCT e) FROM places;
 ALTER TABLE places ADD COLUMN z ${c};
 -- foreach u: random()::text | ctid::text | clock_timestamp()::text | name || gen_random_uuid() | COALESCE(NULLIF(random()::text, ''), name) | pg_backend_pid()::text
 ALTER TABLE places ALTER COLUMN name TYPE text USING ${u};
+-- what says something of a shard
+-- foreach c: text DEFAULT current_database() | oid DEFAULT 'places'::regclass | bigint DEFAULT ('places'::regclass)::oid::bigint | text DEFAULT 'db ' || current_catalog | text DEFAULT version()
+ALTER TABLE places ADD COLUMN z ${c};
+-- foreach u: name || current_database() | 'places'::regclass::oid::text
+ALTER TABLE places ALTER COLUMN name TYPE text USING ${u};
+ALTER TABLE aged ADD COLUMN z text DEFAULT current_database();
+ALTER TABLE aged ADD COLUMN z oid DEFAULT 'places'::regclass;
+ALTER TABLE aged ALTER COLUMN v TYPE text USING current_database();
+CREATE DOMAIN base AS text DEFAULT current_database();
+-- block
+ALTER TABLE places ADD COLUMN z text DEFAULT 'places'::regclass, ADD COLUMN y regclass DEFAULT 'places'::regclass, ADD COLUMN x text DEFAULT current_schema(), ADD COLUMN w2 name DEFAULT current_user::text::name;
+INSERT INTO places (id) VALUES (60), (61);
+SELECT count(DISTINCT z), min(z), count(DISTINCT y::text), min(x) FROM places;
+ALTER TABLE aged ADD COLUMN z text DEFAULT 'places'::regclass, ADD COLUMN y regclass DEFAULT 'places'::regclass;
+SELECT min(z), count(DISTINCT y::text) FROM aged;
+ALTER TABLE aged ALTER COLUMN y DROP DEFAULT, ALTER COLUMN y TYPE text;
+SELECT min(y) FROM aged;
+ALTER TABLE aged ALTER COLUMN y TYPE regclass USING y::regclass;
+SELECT count(*), min(y::text) FROM aged;
+ALTER TABLE aged DROP COLUMN z;
+DELETE FROM places WHERE id IN (60, 61);
+ALTER TABLE places DROP COLUMN z, DROP COLUMN y, DROP COLUMN x, DROP COLUMN w2;
+-- end
+ALTER TABLE aged ALTER COLUMN y TYPE oid;
+-- foreach u: y::oid | y::oid::text::bigint | COALESCE(y, 0)
+ALTER TABLE aged ALTER COLUMN y TYPE bigint USING ${u};
+ALTER TABLE aged DROP COLUMN y;
 UPDATE places SET r = random();
 UPDATE places SET code = DEFAULT;
 UPDATE places SET name = clock_timestamp();

@@ -1,0 +1,186 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// A default, and what fills rows that are there, is evaluated by each shard for itself. It must not
+// say anything of the server, the database or the session, nor have the number of an object: both
+// differ between shards.
+
+// ownHint is what to do instead.
+const ownHint = "take the value in a statement of its own (SELECT), and write it as a constant"
+
+// sessionSettings are settings without a dot in their name that all shards' sessions have alike.
+var sessionSettings = map[string]bool{
+	"timezone": true, "datestyle": true, "intervalstyle": true, "search_path": true, "client_encoding": true, "application_name": true,
+	"role": true, "session_authorization": true, "is_superuser": true, "server_encoding": true, "standard_conforming_strings": true,
+	"bytea_output": true, "extra_float_digits": true, "default_text_search_config": true,
+}
+
+// configured are functions that take a text search configuration, or a sequence, by its name.
+var configured = map[string]bool{
+	"to_tsvector": true, "to_tsquery": true, "plainto_tsquery": true, "phraseto_tsquery": true, "websearch_to_tsquery": true, "ts_headline": true,
+	"json_to_tsvector": true, "jsonb_to_tsvector": true, "ts_lexize": true, "nextval": true,
+}
+
+// ofServer reports whether a function of PostgreSQL's says something of a server, a database or a session there.
+func ofServer(name string) bool {
+	switch name {
+	case "current_database", "version", "inet_server_addr", "inet_server_port", "inet_client_addr", "inet_client_port", "row_security_active",
+		"pg_backend_pid", "pg_is_in_recovery", "pg_postmaster_start_time", "pg_conf_load_time":
+		return true
+	}
+	return false
+}
+
+// ownCall is what a call, or a word that is one, says of a shard; "" if nothing.
+func ownCall(m proto.Message) string {
+	switch v := m.(type) {
+	case *pg.SQLValueFunction:
+		if v.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {
+			return "current_catalog"
+		}
+	case *pg.FuncCall:
+		names := strs(v.Funcname)
+		name := callName(v)
+		if len(names) > 1 && names[len(names)-2] != "pg_catalog" {
+			return ""
+		}
+		if name == "current_setting" {
+			if len(v.Args) > 0 {
+				if s := v.Args[0].GetAConst().GetSval(); s != nil && (strings.Contains(s.Sval, ".") || sessionSettings[strings.ToLower(s.Sval)]) {
+					return ""
+				}
+				if s := v.Args[0].GetTypeCast().GetArg().GetAConst().GetSval(); s != nil && (strings.Contains(s.Sval, ".") || sessionSettings[strings.ToLower(s.Sval)]) {
+					return ""
+				}
+			}
+			return "current_setting() of a setting that each server has by itself"
+		}
+		_, native := catalogFunctions[name]
+		if ofServer(name) || native && name != "nextval" && reachesFurther(name) && !strings.HasPrefix(name, "to_reg") {
+			return name + "()"
+		}
+	}
+	return ""
+}
+
+// textual reports whether a type, by its name, holds an object's name rather than its number.
+func textual(typ string) bool {
+	return typ == "text" || typ == "varchar" || typ == "bpchar" || typ == "name" || strings.HasPrefix(typ, "character")
+}
+
+func typeBase(n *pg.TypeName) string {
+	names := strs(n.GetNames())
+	if len(names) == 0 || len(n.GetArrayBounds()) > 0 {
+		return ""
+	}
+	return names[len(names)-1]
+}
+
+// shardOwn is what in an expression for a column of type typ ("" if not known) is another on each shard; "" if
+// nothing. Columns are those of t, which may be nil.
+func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
+	const number = "the number of an object"
+	column := func(n *pg.Node) string {
+		if names := fieldNames(n.GetColumnRef()); len(names) > 0 && t != nil {
+			return keyColumnOrUnknown(t, names[len(names)-1]).Type
+		}
+		return ""
+	}
+	object := func(n *pg.Node) bool { return isObject(n) || strings.HasPrefix(column(n), "reg") }
+	var visit func(n *pg.Node, to string)
+	var inside func(m protoreflect.Message)
+	// visit looks at a value that becomes one of type to.
+	visit = func(n *pg.Node, to string) {
+		switch c := n.GetTypeCast(); {
+		case n == nil || what != "":
+			return
+		case object(n) && to != "" && !textual(to) && !strings.HasPrefix(to, "reg"), object(n) && to == "":
+			what = number
+			return
+		case c != nil && !isObject(n):
+			visit(c.Arg, typeBase(c.TypeName))
+			return
+		case c != nil:
+			from := column(c.Arg)
+			s := c.Arg.GetAConst().GetSval()
+			if !(s != nil && !isNumber(c.Arg) || textual(from) || object(c.Arg)) {
+				cast := c.Arg.GetTypeCast()
+				if cast == nil || !textual(typeBase(cast.TypeName)) {
+					what = number
+					return
+				}
+			}
+			visit(c.Arg, "text")
+			return
+		case n.GetColumnRef() != nil:
+			return
+		}
+		inside(n.ProtoReflect())
+	}
+	inside = func(m protoreflect.Message) {
+		if what != "" {
+			return
+		}
+		if n, ok := m.Interface().(*pg.Node); ok {
+			if f := n.GetFuncCall(); f != nil {
+				if what = ownCall(f); what != "" {
+					return
+				}
+				for _, arg := range f.Args {
+					to := ""
+					if configured[callName(f)] {
+						to = "text"
+					}
+					visit(arg, to)
+				}
+				return
+			}
+			if n.GetTypeCast() != nil || object(n) {
+				visit(n, "") // only what stands alone has a known type
+				return
+			}
+		} else if what = ownCall(m.Interface()); what != "" {
+			return
+		}
+		m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if fd.Kind() != protoreflect.MessageKind {
+				return true
+			}
+			if fd.IsList() {
+				for i := range v.List().Len() {
+					inside(v.List().Get(i).Message())
+				}
+			} else {
+				inside(v.Message())
+			}
+			return true
+		})
+	}
+	visit(e, typ)
+	return what
+}
+
+// ShardOwn says what of a default, as a shard prints it, for a column of a type is another on each shard; "" if nothing.
+func ShardOwn(text, typ string) string {
+	tree, err := New(Limits{}).parse("SELECT " + text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return ""
+	}
+	s := tree.Stmts[0].Stmt.GetSelectStmt()
+	if s == nil || len(s.TargetList) != 1 {
+		return ""
+	}
+	if state := shardState(s); state != "" {
+		return state
+	}
+	return shardOwn(s.TargetList[0].GetResTarget().GetVal(), typ, nil)
+}
