@@ -290,9 +290,7 @@ func copiesLocked(t *testing.T, cl *cluster, conn *pgx.Conn) {
 		wantCode(t, other, "55P03", "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id IN (20, 40, 60) FOR SHARE NOWAIT")
 		exec(t, other, "SELECT * FROM prices p JOIN rates r ON r.id = p.rate WHERE p.tenant_id IN (20, 40, 60) FOR UPDATE OF p NOWAIT")
 		wantCode(t, other, "55P03", "SELECT * FROM rates FOR NO KEY UPDATE NOWAIT")
-		if id := one[int32](t, other, "SELECT id FROM rates WHERE id < 3 FOR UPDATE SKIP LOCKED"); id != 2 {
-			t.Errorf("row %d is not skipped", id)
-		}
+		wantCode(t, other, "0A000", "SELECT id FROM rates WHERE id < 3 FOR UPDATE SKIP LOCKED")
 	})
 	held("SELECT * FROM rates WHERE id = 1 FOR NO KEY UPDATE", func() {
 		exec(t, other, "BEGIN")
