@@ -499,19 +499,7 @@ func bareColumns(n *pg.Node) (out []string) {
 			}
 			return
 		}
-		m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if fd.Kind() != protoreflect.MessageKind {
-				return true
-			}
-			if fd.IsList() {
-				for i := range v.List().Len() {
-					walk(v.List().Get(i).Message())
-				}
-			} else {
-				walk(v.Message())
-			}
-			return true
-		})
+		below(m, walk)
 	}
 	if n != nil {
 		walk(n.ProtoReflect())

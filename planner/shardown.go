@@ -151,19 +151,7 @@ func shardOwn(e *pg.Node, typ string, t *shardmap.Table) (what string) {
 		} else if what = ownCall(m.Interface()); what != "" {
 			return
 		}
-		m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-			if fd.Kind() != protoreflect.MessageKind {
-				return true
-			}
-			if fd.IsList() {
-				for i := range v.List().Len() {
-					inside(v.List().Get(i).Message())
-				}
-			} else {
-				inside(v.Message())
-			}
-			return true
-		})
+		below(m, inside)
 	}
 	visit(e, typ)
 	return what

@@ -33,23 +33,28 @@ func inspect(m proto.Message, f func(m proto.Message) bool) {
 	inspectMessage(m.ProtoReflect(), f)
 }
 
-func inspectMessage(m protoreflect.Message, f func(m proto.Message) bool) {
-	if !f(m.Interface()) {
-		return
-	}
+// below calls f for each message that is a field of m, or in a list that is.
+func below(m protoreflect.Message, f func(protoreflect.Message)) {
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		if fd.Kind() != protoreflect.MessageKind {
 			return true
 		}
-		if fd.IsList() {
-			for i := range v.List().Len() {
-				inspectMessage(v.List().Get(i).Message(), f)
-			}
+		if !fd.IsList() {
+			f(v.Message())
 			return true
 		}
-		inspectMessage(v.Message(), f)
+		for i := range v.List().Len() {
+			f(v.List().Get(i).Message())
+		}
 		return true
 	})
+}
+
+func inspectMessage(m protoreflect.Message, f func(m proto.Message) bool) {
+	if !f(m.Interface()) {
+		return
+	}
+	below(m, func(v protoreflect.Message) { inspectMessage(v, f) })
 }
 
 // inspectAll is inspect of a list.
