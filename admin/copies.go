@@ -279,7 +279,7 @@ func (o *Ops) fillCopies(ctx context.Context, sh engine.Shard, name string, cur,
 	if err := o.step("copied", name); err != nil {
 		return nil, err
 	}
-	h, err := o.regard(ctx, cur, next, tables)
+	h, err := o.regard(ctx, cur, next, tables, "")
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,11 @@ func (o *Ops) fillCopies(ctx context.Context, sh engine.Shard, name string, cur,
 // regard gives the guards of reference tables the epoch of another set of shards: those of the default shard in
 // a transaction that it returns, in which nobody writes to these tables; those of the others before, where both epochs are good until
 // settle is called. Who writes is refused on the default shard if its map is not the right one, since it writes there first.
-func (o *Ops) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables []*shardmap.Table) (*held, error) {
+//
+// leaving is a shard that next lacks, "" for none. Its guards take nothing any more when this returns: while writers wait on the
+// default shard, it waits for those who have something open or prepared on the leaving one, which nobody would look for
+// once it is gone. The caller sets them from the map again (stays) if the shard stays.
+func (o *Ops) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables []*shardmap.Table, leaving string) (*held, error) {
 	first := next.State().DefaultShard
 	for _, s := range next.Shards() {
 		if _, ok := cur.Shard(s.Name); !ok || s.Name == first {
@@ -306,32 +310,50 @@ func (o *Ops) regard(ctx context.Context, cur, next *shardmap.Snapshot, tables [
 			return nil, err
 		}
 	}
-	return o.hold(ctx, []string{first}, next, tables, 0)
+	if leaving == "" {
+		return o.hold(ctx, []string{first}, next, tables, 0)
+	}
+	h, err := o.hold(ctx, []string{first, leaving}, next, tables, 0)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := engine.Exec(h.of[leaving], "COMMIT"); err != nil {
+		return nil, errors.Join(err, h.end("ROLLBACK"))
+	}
+	delete(h.of, leaving)
+	return h, nil
 }
 
 // settle leaves the epoch of the map as the only good one. It is not waited for: the former one is refused by the default shard.
 func (o *Ops) settle(ctx context.Context, snap *shardmap.Snapshot) {
-	tables := referenceTables(snap)
 	for _, s := range snap.Shards() {
-		if s.Name == snap.State().DefaultShard || len(tables) == 0 {
-			continue
+		if s.Name != snap.State().DefaultShard {
+			o.settleOn(ctx, snap, s.Name)
 		}
-		err := func() error {
-			conn, release, err := o.connect(ctx, s.Name)
-			if err != nil {
-				return err
-			}
-			defer release(false)
-			if _, err := engine.Exec(conn, "BEGIN"); err != nil {
-				return err
-			}
-			err = o.setGuards(ctx, max(o.opts.LockTimeout, checkMax), conn, s.Name, snap, tables, 0)
-			_, end := engine.Exec(conn, map[bool]string{true: "COMMIT", false: "ROLLBACK"}[err == nil])
-			return errors.Join(err, end)
-		}()
+	}
+}
+
+// settleOn sets the guards of reference tables on one shard that is not the default shard.
+func (o *Ops) settleOn(ctx context.Context, snap *shardmap.Snapshot, shard string) {
+	tables := referenceTables(snap)
+	if len(tables) == 0 {
+		return
+	}
+	err := func() error {
+		conn, release, err := o.connect(ctx, shard)
 		if err != nil {
-			o.opts.Log.Warn("guards of reference tables go on to take writes by the former set of shards", "shard", s.Name, "error", err)
+			return err
 		}
+		defer release(false)
+		if _, err := engine.Exec(conn, "BEGIN"); err != nil {
+			return err
+		}
+		err = o.setGuards(ctx, max(o.opts.LockTimeout, checkMax), conn, shard, snap, tables, 0)
+		_, end := engine.Exec(conn, map[bool]string{true: "COMMIT", false: "ROLLBACK"}[err == nil])
+		return errors.Join(err, end)
+	}()
+	if err != nil {
+		o.opts.Log.Warn("guards of reference tables are still those of the former set of shards", "shard", shard, "error", err)
 	}
 }
 
@@ -458,6 +480,9 @@ func (o *Ops) setGuards(ctx context.Context, wait time.Duration, conn engine.Con
 	defer cancel()
 	for _, t := range tables {
 		g, _ := schema.GuardOf(snap, t, shard)
+		if _, ok := snap.Shard(shard); !ok {
+			g.Owned.Epoch = 0 // it leaves: nobody writes there
+		}
 		if g.Owned.Epoch > 0 && g.Owned.Epoch != also {
 			g.Also = also
 		}

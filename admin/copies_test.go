@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -225,10 +226,23 @@ func TestCopiesWhateverDies(t *testing.T) {
 	writes("repaired meanwhile", two, false)
 	whole("repaired meanwhile", three)
 
+	// What is prepared on a shard is ended before it leaves, and then it takes nothing by the map that it was in.
+	c.urls["shard-2"] = add.URL
+	prepare := func() {
+		c.query("shard-2", "BEGIN; LOCK TABLE currencies IN ROW EXCLUSIVE MODE; PREPARE TRANSACTION 'cleave_"+strings.ReplaceAll(three.State().Cluster, "-", "")[:8]+"_0123456789abcdef0000000000000001_1_shard-0'")
+	}
+	prepare()
 	at("mapped", dies)
 	if _, err := c.ops.RemoveShard(ctx, remove); !errors.Is(err, errStop) {
 		t.Fatal(err)
 	}
+	if n := c.query("shard-2", "SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()"); n != "0" {
+		t.Errorf("%s transactions are prepared on a shard that has left the map", n)
+	}
+	if _, err := c.try("shard-2", "BEGIN; SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(three.CopiesEpoch(), 10)+"'; INSERT INTO currencies VALUES (-1, 'x'); COMMIT"); sqlstate.CodeOf(err) != sqlstate.NotOwner {
+		t.Errorf("a shard that has left the map takes a row: %v", err)
+	}
+	prepare() // by somebody who still has the former map; it is ended when the database comes back
 	writes("removed, after the map", two, false)
 	whole("removed, after the map", two)
 
@@ -250,6 +264,17 @@ func TestCopiesWhateverDies(t *testing.T) {
 	writes("added, after the map", three, true)
 	whole("added, after the map", three)
 
+	// Its guards refuse before the map changes: whoever recovers sets them back, if it does not.
+	at("held", dies)
+	if _, err := c.ops.RemoveShard(ctx, remove); !errors.Is(err, errStop) {
+		t.Fatal(err)
+	}
+	if _, err := c.try("shard-2", "BEGIN; SET LOCAL cleave.guard_epoch = '"+strconv.FormatUint(three.CopiesEpoch(), 10)+"'; INSERT INTO currencies VALUES (-1, 'x'); COMMIT"); sqlstate.CodeOf(err) != sqlstate.NotOwner {
+		t.Errorf("a shard that is about to leave takes a row: %v", err)
+	}
+	whole("removed, before the map", three)
+	// Another change of the map comes in between, so that it begins again.
+	at("held", func() error { return schema.Fence(ctx, c.dir, "test", c.snap()) })
 	if _, err := c.ops.RemoveShard(ctx, remove); err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,9 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 	if err := o.step("installed", def.Name); err != nil {
 		return nil, err
 	}
+	if err := o.clear(ctx, sh, def, cur); err != nil {
+		return nil, err
+	}
 	snap, err := o.enlist(ctx, sh, def, req.Meta, edit)
 	if err != nil {
 		return nil, err
@@ -280,8 +283,8 @@ func refused(name string, report engine.Report) error {
 }
 
 // RemoveShard takes a shard that owns nothing out of the map. Its database is
-// left as it is; its guards go on refusing rows. Errors: 42704 if there is no such shard, 55006
-// while it owns something or is the default shard; 55P03 when the reference tables were not to be locked on all others together, 57P03
+// left as it is; its guards go on refusing rows. A shard that does not answer is not asked. Errors: 42704 if there is no such shard, 55006
+// while it owns something or is the default shard, or a transaction over several shards has something prepared on it or its decision there; 55P03 when the reference tables were not to be locked on all others together, 57P03
 // when one of those cannot be reached: nothing was changed then.
 func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error) {
 	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
@@ -342,6 +345,12 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 	if req.DryRun {
 		return res, nil
 	}
+	leaving := o.there(ctx, req.Name, referenceTables(cur))
+	if leaving != "" {
+		if err := o.part(ctx, leaving); err != nil {
+			return nil, err
+		}
+	}
 	for range updateTries {
 		if cur, err = o.load(ctx); err != nil {
 			return nil, err
@@ -357,7 +366,7 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 		// The guards of reference tables change with the map: who writes to them meanwhile waits, and then has the newer one.
 		copies := &held{}
 		if tables := referenceTables(after); len(tables) > 0 {
-			if copies, err = o.regard(ctx, cur, after, tables); err != nil {
+			if copies, err = o.regard(ctx, cur, after, tables, leaving); err != nil {
 				return nil, err
 			}
 		}
@@ -374,6 +383,9 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 			}
 		}
 		if err != nil {
+			if leaving != "" {
+				o.stays(ctx, leaving)
+			}
 			back := copies.end("ROLLBACK")
 			if errors.Is(err, shardmap.ErrConflict) && back == nil {
 				continue

@@ -261,10 +261,7 @@ func (e *Executor) install(snap *shardmap.Snapshot) {
 			continue // its pools are the group's
 		}
 		if next[name] != p {
-			p.close()
-			if err := p.shard.Close(); err != nil {
-				e.log.Warn("a shard was not closed cleanly", telemetry.KeyShard, name, telemetry.KeyError, err)
-			}
+			p.retire()
 			if next[name] == nil {
 				e.metrics.Forget(name)
 			}

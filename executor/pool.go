@@ -38,6 +38,7 @@ type pool struct {
 	open    int     // dialled or being dialled
 	waiters []*waiter
 	closed  bool
+	retired bool // its shard is closed with the last connection
 
 	// down is why the last attempt to connect failed, nil if it did not. While
 	// it is set, one attempt at a time is made, not before retryAt.
@@ -213,7 +214,7 @@ func (p *pool) pick(want *Settings, login *Login) int {
 // others. wait: the user has too many connections, and could wait for one.
 func (p *pool) refused(l *Login, err error) (wait bool) {
 	p.mu.Lock()
-	p.open--
+	p.left()
 	p.trying = false
 	if sqlstate.CodeOf(err) == sqlstate.TooManyConnections {
 		wait = slices.ContainsFunc(p.conns, func(c *Conn) bool { return c.login == l })
@@ -324,7 +325,7 @@ func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
 // should wait for a connection that is open already.
 func (p *pool) failed(ctx context.Context, err error) (wait bool) {
 	p.mu.Lock()
-	p.open--
+	p.left()
 	p.trying = false
 	p.crowded = sqlstate.CodeOf(err) == sqlstate.TooManyConnections
 	if p.open > 0 && p.crowded {
@@ -440,7 +441,7 @@ func (p *pool) discard(c *Conn) {
 func (p *pool) hangUp(c *Conn) {
 	c.hangUp()
 	p.mu.Lock()
-	p.open--
+	p.left()
 	if i := slices.Index(p.conns, c); i >= 0 {
 		p.conns = slices.Delete(p.conns, i, i+1)
 	}
@@ -504,6 +505,33 @@ func (p *pool) close() {
 	p.mu.Unlock()
 	for _, c := range idle {
 		p.discard(c)
+	}
+}
+
+// retire closes the pool of a shard that is not in the map any more, and the shard with the last connection: who is at work
+// there may have something prepared there, which nobody looks for any more, and ends it.
+func (p *pool) retire() {
+	p.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.retired = true
+	p.closeShard()
+}
+
+// left notes that a connection is closed, or did not come to be. p.mu is held.
+func (p *pool) left() {
+	p.open--
+	p.closeShard()
+}
+
+// closeShard closes the shard of a retired pool when no connection is left. p.mu is held.
+func (p *pool) closeShard() {
+	if !p.retired || p.open > 0 {
+		return
+	}
+	p.retired = false
+	if err := p.shard.Close(); err != nil {
+		p.ex.log.Warn("a shard was not closed cleanly", telemetry.KeyShard, p.name, telemetry.KeyError, err)
 	}
 }
 

@@ -207,6 +207,17 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 	return out, nil
 }
 
+// SettleOutside ends the prepared transactions of schema changes in a database that is no shard of the map. Whoever is at
+// work on one had an older map, and can commit it no more.
+func SettleOutside(ctx context.Context, o RecoverOptions, conn engine.Conn, shard shardmap.Shard) error {
+	if shard.Engine != enginePostgres {
+		return nil
+	}
+	o.Age = time.Nanosecond
+	_, err := o.withDefaults().settle(ctx, conn, shard.Name)
+	return err
+}
+
 // settled ends prepared transactions on all shards and reports whether there were any.
 func settled(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot) bool {
 	o = o.withDefaults()

@@ -195,7 +195,7 @@ func (c *conn) guardDo(ctx context.Context, op, schema, table string, block func
 	if _, err := c.exec(limit, block(timeout)); err != nil {
 		var e *sqlstate.Error
 		if errors.As(err, &e) && e.Code == sqlstate.LockNotAvailable && e.Hint == "" {
-			e.Hint = "a transaction that writes to the table is still open; try again, or find it in pg_stat_activity"
+			e.Hint = "a transaction that writes to the table is still open, or prepared; try again, or find it in pg_stat_activity or pg_prepared_xacts"
 		}
 		return c.shard.withTable(op, schema, table, err)
 	}

@@ -79,14 +79,13 @@ type leftoverPart struct {
 	shard, gid, owner string
 }
 
-// look lists what is prepared on all shards; changes are schema changes, which package schema settles. unreached are those that could not
+// look lists what is prepared on shards; changes are schema changes, which package schema settles. unreached are those that could not
 // be asked, with the reasons.
-func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*leftover, changes []txid, unreached map[string]error) {
+func (r *Recovery) look(ctx context.Context, cluster string, shards []shardmap.Shard) (found []*leftover, changes []txid, unreached map[string]error) {
 	type one struct {
 		rows [][]engine.Text
 		err  error
 	}
-	shards := snap.Shards()
 	got := make([]one, len(shards))
 	shardmap.Each(shards, atOnce, func(i int, s *shardmap.Shard) {
 		res, err := r.exec(ctx, s.Name, recordsOf(s.Engine).prepared())
@@ -103,7 +102,7 @@ func (r *Recovery) look(ctx context.Context, snap *shardmap.Snapshot) (found []*
 			unreached[s.Name] = got[i].err
 		}
 		for _, row := range got[i].rows {
-			g, ok := parseGID(row[0].String, snap.State().Cluster)
+			g, ok := parseGID(row[0].String, cluster)
 			if !ok {
 				if id, ok := gidID(row[0].String); ok {
 					changes = append(changes, id)
@@ -181,7 +180,7 @@ func (r Recovery) Settle(ctx context.Context) (found []InDoubt, unreached map[st
 	if err != nil {
 		return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the shard map cannot be read")
 	}
-	left, _, unreached := r.look(ctx, snap)
+	left, _, unreached := r.look(ctx, snap.State().Cluster, snap.Shards())
 	if len(left) > 0 {
 		// After the look: who has left since is gone, and who has joined since owns
 		// none of them.
@@ -210,6 +209,23 @@ func (r Recovery) Settle(ctx context.Context) (found []InDoubt, unreached map[st
 		found = append(found, l.InDoubt)
 	}
 	return found, unreached, nil
+}
+
+// SettleOutside ends what is prepared in a database of the cluster that is no shard of the map, whoever owns it: who
+// prepared it there had an older map, and what it has not decided, it cannot decide any more. Connect must know the database by its name. It returns what was
+// there, with an Err for what is prepared still.
+//
+// Errors: 57P03 when the database cannot be asked.
+func (r Recovery) SettleOutside(ctx context.Context, snap *shardmap.Snapshot, s shardmap.Shard) (found []InDoubt, err error) {
+	left, _, unreached := r.look(ctx, snap.State().Cluster, []shardmap.Shard{s})
+	if err := unreached[s.Name]; err != nil {
+		return nil, err
+	}
+	for _, l := range left {
+		r.settle(ctx, snap, l)
+		found = append(found, l.InDoubt)
+	}
+	return found, nil
 }
 
 // settle finds the decision, or decides against the transaction, and carries it out.
@@ -484,7 +500,7 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 			mu.Unlock()
 		}
 	})
-	left, changes, unreached := r.look(ctx, snap)
+	left, changes, unreached := r.look(ctx, snap.State().Cluster, snap.Shards())
 	next.at = time.Now()
 	for _, id := range changes {
 		next.ids = append(next.ids, id.String())

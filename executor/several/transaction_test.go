@@ -346,6 +346,89 @@ func TestShardLeavesInDoubt(t *testing.T) {
 	}
 }
 
+// TestShardLeaves: who is committing when a shard leaves the map ends its part there. What is left there is ended from outside, as it
+// was decided.
+func TestShardLeaves(t *testing.T) {
+	banks(t, func(t *testing.T, b *bank) {
+		ctx := context.Background()
+		full, err := b.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone := full.State().Shards[2]
+		change := func(shards []shardmap.Shard) {
+			snap, err := b.dir.Load(ctx)
+			if err == nil {
+				next := snap.State().Clone()
+				next.Shards = shards
+				_, err = b.dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Why: "test", Op: "test"}, next)
+			}
+			if err == nil {
+				_, err = b.ex.Refresh(ctx)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		sh, err := driverOf(gone.URL).Open(engine.Config{Cluster: testCluster, Name: gone.Name, URL: gone.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sh.Close()
+		tx := b.transactions()
+		// outside ends what is prepared on the shard that has gone, and says how.
+		outside := func() (states []string) {
+			r := *b.transactions().recovery()
+			inside := r.Connect
+			r.Connect = func(ctx context.Context, name string) (engine.Conn, func(bool), error) {
+				if name != gone.Name {
+					return inside(ctx, name)
+				}
+				conn, err := sh.Connect(ctx, nil)
+				if err != nil {
+					return nil, nil, err
+				}
+				return conn, func(bool) { _ = conn.Close() }, nil
+			}
+			snap, err := b.dir.Load(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := r.SettleOutside(ctx, snap, gone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range found {
+				if states = append(states, d.State); d.Err != nil {
+					t.Error(d.Err)
+				}
+			}
+			return states
+		}
+		for _, try := range []struct {
+			step string
+			err  error
+			want string
+		}{{"commit shard-1", nil, ""}, {"commit shard-1", errCrash, "committed"}, {"decide shard-0", errCrash, "rolled back"}} {
+			tx.onStep(try.step, func() error {
+				change(full.State().Shards[:2])
+				return try.err
+			})
+			if _, err := b.commit(tx, b.begin()); !errors.Is(err, try.err) {
+				t.Fatal(err)
+			}
+			if got := strings.Join(outside(), ", "); got != try.want {
+				t.Errorf("at %s, %v: %q was prepared on the shard that has gone, not %q", try.step, try.err, got, try.want)
+			}
+			change(full.State().Shards)
+			b.settled(tx)
+		}
+		if got := b.balances(); got != "96 102 102" {
+			t.Errorf("balances %s", got)
+		}
+	})
+}
+
 // TestPrepareFails: an error of one part undoes all others, and is the client's.
 func TestPrepareFails(t *testing.T) { banks(t, testPrepareFails) }
 

@@ -1,0 +1,124 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/schema"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// What transactions over several shards have prepared on a shard is ended by whoever looks at the shards of the map. So nothing
+// is to be prepared on one that leaves it, and what is there nevertheless ends when the database comes back.
+
+// stays gives a shard that was to leave the guards of the map again.
+func (o *Ops) stays(ctx context.Context, name string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), regainMax)
+	defer cancel()
+	snap, err := o.load(ctx)
+	if err != nil {
+		o.opts.Log.Warn("guards of reference tables refuse writes on a shard that was not removed", "shard", name, "error", err, "next", "cleave doctor --repair")
+		return
+	}
+	if _, ok := snap.Shard(name); ok {
+		o.settleOn(ctx, snap, name)
+	}
+}
+
+// there returns the name of a shard that answers, and has the reference tables, "" for another one.
+func (o *Ops) there(ctx context.Context, name string, tables []*shardmap.Table) string {
+	conn, release, err := o.connect(ctx, name)
+	if err == nil {
+		defer func() { release(true) }()
+		for _, t := range tables {
+			if _, err = engine.Exec(conn, "SELECT 1 FROM "+quotedTable(t)+" LIMIT 0"); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		o.opts.Log.Warn("a shard is removed without being asked what is prepared there", "shard", name, "error", err)
+		return ""
+	}
+	return name
+}
+
+// partMax bounds the wait for transactions that have something prepared on a shard that is to leave.
+const partMax = 30 * time.Second
+
+// part waits until all transactions have ended that have something prepared on a shard, or that it decides, as of now: once it
+// is not in the map any more, nobody ends them. Errors: 55006 when one does not end.
+func (o *Ops) part(ctx context.Context, name string) error {
+	var first map[string]bool
+	for began := time.Now(); ; {
+		found, _, err := several.Recovery{Directory: o.opts.Directory, Connect: o.connect}.Settle(ctx)
+		if err != nil {
+			return err
+		}
+		var open []several.InDoubt
+		for _, d := range found {
+			ended := d.State == "committed" || d.State == "rolled back"
+			if !ended && (d.Decider == name || slices.Contains(d.Shards, name)) && (first == nil || first[d.ID]) {
+				open = append(open, d)
+			}
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		if first == nil {
+			first = map[string]bool{}
+			for _, d := range open {
+				first[d.ID] = true
+			}
+		}
+		if time.Since(began) > partMax {
+			d := open[0]
+			e := sqlstate.New(sqlstate.ObjectInUse, "shard %s cannot be removed: transaction %s is prepared on %s, and %s has its decision", name, d.ID, strings.Join(d.Shards, ", "), d.Decider).OnShard(name)
+			e.Hint = "nothing was changed; the router that committed it ends it, or another one: see cleave doctor, and run it again"
+			if d.Err != nil {
+				e.Detail = sqlstate.As(d.Err).Message
+			}
+			return e
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// clear ends what is left prepared in a database that is to become a shard. It was one of this name, or it is new: its mark says so,
+// so that it is no shard of the map under another URL. Errors: 55006 for what cannot be ended.
+func (o *Ops) clear(ctx context.Context, sh engine.Shard, def shardmap.Shard, cur *shardmap.Snapshot) error {
+	connect := func(ctx context.Context, name string) (engine.Conn, func(bool), error) {
+		if name == def.Name {
+			return dial(ctx, sh)
+		}
+		return o.connect(ctx, name)
+	}
+	conn, release, err := dial(ctx, sh)
+	if err != nil {
+		return err
+	}
+	defer release(false)
+	if err := schema.SettleOutside(ctx, schema.RecoverOptions{Directory: o.opts.Directory, Connect: connect, Actor: "system"}, conn, def); err != nil {
+		return err
+	}
+	found, err := several.Recovery{Directory: o.opts.Directory, Connect: connect}.SettleOutside(ctx, cur, def)
+	for _, d := range found {
+		if d.Err != nil {
+			own := sqlstate.As(d.Err)
+			e := sqlstate.New(sqlstate.ObjectInUse, "transaction %s is prepared in the database and cannot be ended: %s", d.ID, own.Message).OnShard(def.Name)
+			e.Hint = own.Hint
+			return e
+		}
+		o.opts.Log.Info("a transaction over several shards was left prepared in a database that is to be a shard: "+d.State, "shard", def.Name, "transaction", d.ID, "decided on", d.Decider)
+	}
+	return err
+}
