@@ -638,17 +638,15 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 		a.everywhere("alter type", "ALTER TYPE")
 		return
 	default:
-		refuse("ALTER of this kind of object is not supported yet", "run it on each shard directly")
+		a.alterOther(t.Relation, t.Objtype)
+		return
 	}
-	known, names := a.targets([]*pg.RangeVar{t.Relation})
-	a.mustKnow()
-	st.Kind, st.Tag = DDLKind, "ALTER TABLE"
-	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter table", a.spread(), names
-	d := &declaration{a: a, kind: shardmap.Whole, name: TableName{t.Relation.Schemaname, t.Relation.Relname}}
-	if len(known) == 1 {
-		d.table = known[0]
-		d.name, d.kind, d.keyspace, d.key = names[0], known[0].Kind, known[0].Keyspace, known[0].ShardKey
+	table, names := a.altered(t.Relation, "ALTER TABLE")
+	if table == nil {
+		return
 	}
+	st.DDL.AllShards, st.DDL.Altered = a.spread(), names
+	d := &declaration{a: a, table: table, name: names[0], kind: table.Kind, keyspace: table.Keyspace, key: table.ShardKey}
 	d.cmds = len(t.Cmds)
 	for _, n := range t.Cmds {
 		a.alterCommand(d, n.GetAlterTableCmd())

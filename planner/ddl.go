@@ -221,22 +221,31 @@ func (a *analyzer) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node) *pg.
 	}
 }
 
-// mustKnow refuses ALTER TABLE of a name that is not a table of the map: it could
-// be an index or a sequence, which ALTER TABLE changes too, on every shard.
-func (a *analyzer) mustKnow() {
-	if a.unknown != "" {
-		a.st.Kind, a.st.Tag, a.st.DDL.Op = DDLKind, "ALTER TABLE", "alter table"
-		a.st.DDL.Strangers = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)).
-			WithHint("SELECT * FROM cleave.tables shows the tables; ALTER INDEX and ALTER SEQUENCE change the others")
-		if schema, _, qualified := strings.Cut(a.unknown, "."); qualified && !a.knowsSchema(schema) {
-			a.st.DDL.Strangers = sqlstate.Refuse("the router knows no table of schema "+schema+", nor whether there is such a schema", "SELECT * FROM cleave.tables shows the tables")
-		}
+// altered is the table of an ALTER, nil if the map does not know the name: what there is of it then, if anything, is
+// the default shard's, but for indexes of tables on every shard. tag is the command's for that.
+func (a *analyzer) altered(v *pg.RangeVar, tag string) (table *shardmap.Table, names []TableName) {
+	known, names := a.targets([]*pg.RangeVar{v})
+	a.st.Kind, a.st.Tag = DDLKind, tag
+	a.st.DDL.Op = "alter table"
+	if len(known) == 0 {
+		a.st.DDL.Loose, a.st.DDL.Objects = &TableName{v.Schemaname, v.Relname}, true
+		return nil, nil
 	}
+	return known[0], names
 }
 
-// knowsSchema reports whether the map has a table of a schema.
-func (a *analyzer) knowsSchema(name string) bool {
-	return slices.ContainsFunc(a.snap.State().Tables, func(t shardmap.Table) bool { return t.Schema == name })
+// alterOther is ALTER of what only the default shard has: materialized views, foreign tables, sequences that are not the
+// cluster's. Of a table or view the shard says that it is none of these.
+func (a *analyzer) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
+	tag := map[pg.ObjectType]string{pg.ObjectType_OBJECT_MATVIEW: "ALTER MATERIALIZED VIEW", pg.ObjectType_OBJECT_FOREIGN_TABLE: "ALTER FOREIGN TABLE",
+		pg.ObjectType_OBJECT_SEQUENCE: "ALTER SEQUENCE"}[kind]
+	if tag == "" {
+		refuse("ALTER of this kind of object is not supported yet", "")
+	}
+	a.ownSchema(v.Schemaname)
+	a.st.Kind, a.st.Tag = DDLKind, tag
+	a.st.DDL.Op, a.st.DDL.Objects, a.st.DDL.Unknown = strings.ToLower(tag), true, []string{v.Relname}
+	a.st.DDL.Loose = &TableName{v.Schemaname, v.Relname}
 }
 
 // spread reports whether the statement's tables are on every shard.
@@ -385,15 +394,14 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 			return
 		}
 		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
-			refuse("renaming a column of this kind of object is not supported yet", "")
-		}
-		known, names := a.targets([]*pg.RangeVar{r.Relation})
-		a.mustKnow()
-		if len(known) == 0 {
+			a.alterOther(r.Relation, r.RelationType)
 			return
 		}
-		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
-		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter table", a.spread(), names
+		table, names := a.altered(r.Relation, "ALTER TABLE")
+		if table == nil {
+			return
+		}
+		st.DDL.AllShards, st.DDL.Altered = a.spread(), names
 		switch r.RenameType {
 		case pg.ObjectType_OBJECT_TABLE:
 			old := names[0]
@@ -402,8 +410,14 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 		case pg.ObjectType_OBJECT_COLUMN:
 			st.DDL.RenamedColumn = [2]string{r.Subname, r.Newname}
 		}
+	case pg.ObjectType_OBJECT_MATVIEW, pg.ObjectType_OBJECT_FOREIGN_TABLE:
+		a.alterOther(r.Relation, r.RenameType)
 	case pg.ObjectType_OBJECT_INDEX:
 		a.ownSchema(r.Relation.GetSchemaname())
+		if a.renamesOther(r) {
+			st.Tag = "ALTER INDEX"
+			return
+		}
 		a.everywhere("alter index", "ALTER INDEX")
 		if !r.MissingOk {
 			a.ifExistsElsewhere("index")
@@ -438,6 +452,17 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 	}
 }
 
+// renamesOther reports whether ALTER INDEX ... RENAME names a table, a view or a sequence, which PostgreSQL renames then.
+func (a *analyzer) renamesOther(r *pg.RenameStmt) bool {
+	if rel := a.relation(r.Relation); rel.table == nil && rel.view == nil && a.clusterSequence(r.Relation) == nil {
+		return false
+	}
+	table := clone(r)
+	table.RenameType = pg.ObjectType_OBJECT_TABLE
+	a.rename(table)
+	return true
+}
+
 func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 	a.ownSchema(s.Newschema)
 	if a.moveObject(s) {
@@ -449,15 +474,14 @@ func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 			a.st.Tag = "ALTER TABLE"
 			return
 		}
-		_, names := a.targets([]*pg.RangeVar{s.Relation})
-		a.mustKnow()
-		a.st.Kind, a.st.Tag = DDLKind, "ALTER TABLE"
-		a.st.DDL.Op, a.st.DDL.AllShards = "alter table", a.spread()
-		if len(names) > 0 {
-			old := names[0]
-			a.st.DDL.Renamed = &old
-			a.st.DDL.Altered = []TableName{{s.Newschema, old.Name}}
+		table, names := a.altered(s.Relation, "ALTER TABLE")
+		if table == nil {
+			return
 		}
+		a.st.DDL.AllShards = a.spread()
+		old := names[0]
+		a.st.DDL.Renamed = &old
+		a.st.DDL.Altered = []TableName{{s.Newschema, old.Name}}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		a.everywhere("alter type", "ALTER TYPE")
 	case pg.ObjectType_OBJECT_SEQUENCE:
@@ -468,6 +492,8 @@ func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
 		if !s.MissingOk {
 			a.ifExistsElsewhere("sequence")
 		}
+	case pg.ObjectType_OBJECT_MATVIEW, pg.ObjectType_OBJECT_FOREIGN_TABLE:
+		a.alterOther(s.Relation, s.ObjectType)
 	default:
 		refuse("SET SCHEMA of this kind of object is not supported yet", "run it on each shard directly")
 	}

@@ -238,9 +238,9 @@ type DDL struct {
 	// Source is the query whose rows a CREATE TABLE AS puts into the table that Text
 	// makes: rows of several shards. "" if Text does it itself.
 	Source string
-	// Strangers is the error of a statement that needs to know the tables, unless
-	// they are temporary ones; nil else.
-	Strangers *sqlstate.Error
+	// Loose is what it changes, as it is written (Schema may be ""), if the map knows no table or view of that name; nil
+	// else. Whether there is such a thing, and where, the default shard knows.
+	Loose *TableName
 	// Passing: it leaves nothing that a new shard would have to do (REINDEX, VACUUM).
 	Passing bool
 	// Functions: Text calls functions of the schema cleave_internal that the shards have to have.

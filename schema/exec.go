@@ -76,11 +76,11 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	first := t.part(t.base.State().DefaultShard)
 	// What exists already stays as it is; on the other shards as well, so that
 	// IF NOT EXISTS cannot bring a table into being on some shards only.
-	exists := false
+	idle := false
 	if d.Create != nil && d.Create.IfNotExists {
 		switch _, err := first.conn.DescribeTable(ctx, d.Create.Schema, d.Create.Name); sqlstate.CodeOf(err) {
 		case "", sqlstate.WrongObjectType:
-			exists = true
+			idle = true
 		case sqlstate.UndefinedTable:
 		default:
 			return "", nil, t.broke(first, err)
@@ -89,7 +89,7 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if d.MapOnly {
 		return t.mapOnly(ctx, first, st)
 	}
-	if d.Create != nil && !exists {
+	if d.Create != nil && !idle {
 		if _, taken := t.over.Sequence(d.Create.Schema, d.Create.Name); taken {
 			return "", nil, sqlstate.New(sqlstate.DuplicateTable, "relation \"%s\" already exists", d.Create.Name).
 				WithHint("it is a sequence of the cluster: SELECT * FROM cleave.sequences")
@@ -109,14 +109,23 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if st, err = t.timed(ctx, first, st); err != nil {
 		return "", nil, err
 	}
+	var refusal error
+	if d.Loose != nil {
+		if idle, refusal, err = t.loose(ctx, first, d.Loose); err != nil {
+			return "", nil, err
+		}
+	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
 		return "", nil, withRows(err, d)
 	}
+	if refusal != nil {
+		return "", nil, refusal
+	}
 	if err := t.step("executed", first.shard); err != nil {
 		return "", nil, err
 	}
-	if exists {
+	if idle {
 		return res.Tag, notices, nil
 	}
 	// The statement was analysed on the map that the session had. Names are

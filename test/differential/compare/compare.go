@@ -23,7 +23,7 @@ type Options struct {
 	// Loose: numbers of type double precision and real may differ in their last
 	// digits: sums depend on the order of rows.
 	Loose bool
-	// Messages: errors have to be equal in their words and position too.
+	// Messages: errors have to be equal in their words and position too, and the notices of what succeeds.
 	Messages bool
 	// Shape: only columns, tag and number of rows count: values are random or
 	// made of sequences.
@@ -64,6 +64,8 @@ func Difference(want, got *Outcome, o Options) string {
 			return fmt.Sprintf("error %q at %d, want %q at %d", got.Err.Message, got.Err.Position, want.Err.Message, want.Err.Position)
 		}
 		return ""
+	case o.Messages && !slices.Equal(want.Notices, got.Notices):
+		return fmt.Sprintf("notices %q, want %q", got.Notices, want.Notices)
 	case len(want.Results) != len(got.Results):
 		return fmt.Sprintf("%d results, want %d", len(got.Results), len(want.Results))
 	}

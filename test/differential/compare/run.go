@@ -45,6 +45,7 @@ type Session struct {
 	url   string
 	types map[uint32]string
 	help  Help
+	said  []string // the notices of the statement that runs
 }
 
 // Help is what a session needs beside its connection.
@@ -65,7 +66,12 @@ func Open(ctx context.Context, url string, help Help) (*Session, error) {
 func (s *Session) connect(ctx context.Context) (err error) {
 	limit, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	s.Conn, err = pgconn.Connect(limit, s.url)
+	config, err := pgconn.ParseConfig(s.url)
+	if err != nil {
+		return err
+	}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.said = append(s.said, n.Severity+" "+n.Code+" "+n.Message) }
+	s.Conn, err = pgconn.ConnectConfig(limit, config)
 	return err
 }
 
@@ -83,6 +89,8 @@ func (s *Session) Close() error {
 type Outcome struct {
 	Results []Result
 	Err     *pgconn.PgError
+	// Notices are severity, code and words of each.
+	Notices []string
 	// Lost is why there is no outcome: the connection broke, or no answer came.
 	Lost error
 }
@@ -119,7 +127,9 @@ func (s *Session) Run(ctx context.Context, st Statement) *Outcome {
 	limit, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	out := &Outcome{}
+	s.said = nil
 	err := s.run(limit, st, out)
+	out.Notices = s.said
 	if err == nil {
 		return out
 	}

@@ -28,9 +28,8 @@ SELECT $1 FROM orders WHERE status = $1 AND qty = $1;
 -- messages
 -- params: 99999999999
 SELECT id FROM orders WHERE qty = $1;
--- The router finds these itself, without their place.
--- foreach q: SELECT $1 FROM orders | ALTER TABLE nosuch ADD a integer
-${q};
+-- The router finds this itself, without its place.
+SELECT $1 FROM orders;
 -- Functions that nobody has: PostgreSQL's own words.
 -- messages
 -- foreach q: SELECT nosuch() | SELECT id FROM orders WHERE tenant_id = 1 AND nosuch(id, 'x') > 1 | SELECT nosuch.f(id) FROM orders | INSERT INTO orders (tenant_id, id) VALUES (1, nosuch(2)) | UPDATE orders SET qty = nosuch(qty, $$x$$) WHERE id = 1 | DELETE FROM orders WHERE nosuch(note) | SELECT count(*) FROM orders o JOIN items i ON nosuch(o.id) = i.id | SELECT * FROM nosuch(1) | SELECT o.id, nosuch(wrong) FROM orders o | WITH x AS (SELECT nosuch(1)) SELECT * FROM x, orders | SELECT id FROM orders OPERATOR(public.=) 1 | SELECT nosuch(VARIADIC ARRAY[1]) FROM countries
