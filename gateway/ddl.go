@@ -45,6 +45,21 @@ func (x *session) ddl(st *planner.Statement) error {
 	if err := x.mayChangeSchema(st.Tag); err != nil {
 		return err
 	}
+	if st.DDL.Concurrent {
+		tag := st.Tag
+		switch {
+		case tag == "ALTER TABLE":
+			tag += " ... DETACH CONCURRENTLY"
+		case tag != "VACUUM" && tag != "ANALYZE":
+			tag += " CONCURRENTLY"
+		}
+		if err := x.notInBlock(tag); err != nil {
+			return err
+		}
+	}
+	if st.DDL.Refused != nil {
+		return st.DDL.Refused
+	}
 	if len(st.DDL.Truncated) > 0 {
 		if err := x.admit(st, nil); err != nil {
 			return err
@@ -63,13 +78,6 @@ func (x *session) ddl(st *planner.Statement) error {
 		if rows, err = x.createSource(st.DDL.Source); err != nil {
 			return err
 		}
-	}
-	if st.DDL.Concurrent && x.tx.state != txNone {
-		tag := st.Tag
-		if tag != "VACUUM" && tag != "ANALYZE" {
-			tag += " CONCURRENTLY"
-		}
-		return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
 	}
 	if v, ok := x.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
 		switch strings.ToLower(strings.Trim(v, "'")) {
@@ -128,7 +136,24 @@ func (x *session) ddl(st *planner.Statement) error {
 		}
 		tag = "SELECT " + strconv.Itoa(len(rows))
 	}
+	if st.DDL.Concurrent {
+		// It is done: what follows it before the Sync is another transaction.
+		if err := x.endImplicit(true); err != nil {
+			return err
+		}
+	}
 	x.w.complete(tag)
+	return nil
+}
+
+// notInBlock refuses a statement that ends its transaction itself where others belong to it.
+func (x *session) notInBlock(tag string) error {
+	switch {
+	case x.tx.state != txOpen && x.unit.executed:
+		return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot be executed within a pipeline", tag)
+	case x.tx.state != txNone:
+		return sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", tag)
+	}
 	return nil
 }
 

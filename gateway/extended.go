@@ -642,7 +642,7 @@ func (x *session) execute(f wire.Frame) error {
 			return sqlstate.New(sqlstate.SerializationFailure, "the shard map changed (version %d to %d) since the portal %q was bound: its key may be on another shard now", p.version, x.unit.version, name).
 				WithHint("nothing of it was done: run the transaction again")
 		}
-		p.ran = true
+		p.ran, x.unit.executed = true, true
 		x.dirty = true
 		x.m.runs(p.st)
 		x.sending(useOf(p.st).roam)
@@ -677,6 +677,7 @@ func (x *session) execute(f wire.Frame) error {
 			p.result = nil
 			return err
 		}
+		x.unit.executed = p.st.Kind != planner.TxKind && (p.st.DDL == nil || !p.st.DDL.Concurrent)
 	}
 	return x.localRows(p.result, int(rowsMax))
 }

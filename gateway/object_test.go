@@ -2,11 +2,13 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
 )
@@ -184,6 +186,7 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("after another failure the shards have %s indexes", got)
 	}
 	wantCode(t, conn, "0A000", `CREATE INDEX CONCURRENTLY ON orders (id)`)
+	pipelines(t, conn)
 	exec(t, conn, `CREATE TABLE alone (id int)`)
 	exec(t, conn, `CREATE INDEX CONCURRENTLY alone_id ON alone (id)`)
 	exec(t, conn, `DROP INDEX CONCURRENTLY alone_id`)
@@ -231,6 +234,62 @@ func TestMaintenance(t *testing.T) {
 	if got := count(functions); got != "000" {
 		t.Errorf("after DROP TABLE the guards have %s functions", got)
 	}
+}
+
+// pipelines: what ends its transaction itself may be the first of several messages before a Sync, and no later one; it is
+// committed then, whatever comes after it.
+func pipelines(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	run := func(list ...string) (got string) {
+		t.Helper()
+		p := conn.PgConn().StartPipeline(t.Context())
+		for _, sql := range list {
+			p.SendQueryParams(sql, nil, nil, nil, nil)
+		}
+		if err := p.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			r, err := p.GetResults()
+			if rr, ok := r.(*pgconn.ResultReader); ok {
+				res := rr.Read()
+				if err = res.Err; err == nil {
+					got += res.CommandTag.String() + ";"
+				}
+			}
+			var said *pgconn.PgError
+			switch _, end := r.(*pgconn.PipelineSync); {
+			case errors.As(err, &said):
+				got += said.Code + " " + said.Message
+			case err != nil:
+				t.Fatal(err)
+			case end:
+				if err := p.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+		}
+	}
+	const made, gone = `CREATE INDEX CONCURRENTLY orders_piped ON orders (note)`, `DROP INDEX CONCURRENTLY orders_piped`
+	for _, c := range []struct {
+		list []string
+		want string
+	}{
+		{[]string{made, `SELECT 1`}, "CREATE INDEX;SELECT 1;"},
+		{[]string{gone, `SELECT nosuch`}, `DROP INDEX;42703 column "nosuch" does not exist`},
+		{[]string{made, `REINDEX TABLE CONCURRENTLY orders`, gone}, "CREATE INDEX;REINDEX;DROP INDEX;"},
+		{[]string{`SELECT 1`, made}, "SELECT 1;25001 CREATE INDEX CONCURRENTLY cannot be executed within a pipeline"},
+		{[]string{`SELECT 1`, `VACUUM orders`}, "SELECT 1;25001 VACUUM cannot be executed within a pipeline"},
+		{[]string{`SELECT 1`, `DISCARD ALL`}, "SELECT 1;25001 DISCARD ALL cannot be executed within a pipeline"},
+		{[]string{`BEGIN`, `COMMIT`, made, gone}, "BEGIN;COMMIT;CREATE INDEX;DROP INDEX;"},
+		{[]string{`BEGIN`, gone}, "BEGIN;25001 DROP INDEX CONCURRENTLY cannot run inside a transaction block"},
+	} {
+		if got := run(c.list...); got != c.want {
+			t.Errorf("%q: %s, want %s", c.list, got, c.want)
+		}
+	}
+	exec(t, conn, `ROLLBACK`)
 }
 
 // truncatesAll: one TRUNCATE of tables of several keyspaces and kinds, as tools send it that clean a test's database. The

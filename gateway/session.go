@@ -144,6 +144,8 @@ type unit struct {
 	version uint64 // of the map when it began
 	// effects: something happened that cannot be repeated.
 	effects bool
+	// executed: messages of the extended protocol have run statements that a later one before the Sync shares its transaction with.
+	executed bool
 	// bound: the transaction was bound to its shard in this unit.
 	bound bool
 	// primary: a replica could not do it.
@@ -423,7 +425,7 @@ func (x *session) again(tail []byte) error {
 	}
 	u.replaced = u.replaced[:0]
 	u.tries++
-	u.bound = false
+	u.bound, u.executed = false, false
 	x.skip, x.pending = false, nil
 	clear(x.portals)
 	all := append(append([]byte(nil), u.replay...), tail...)

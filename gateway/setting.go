@@ -409,8 +409,8 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 // connection, and sequences' last values are not kept there either.
 func (x *session) discard(st *planner.Statement) error {
 	if st.Set.What == "all" {
-		if x.tx.state != txNone {
-			return sqlstate.New(sqlstate.ActiveTransaction, "DISCARD ALL cannot run inside a transaction block")
+		if err := x.notInBlock("DISCARD ALL"); err != nil {
+			return err
 		}
 		if err := x.drain(); err != nil {
 			return err

@@ -629,8 +629,8 @@ func (x *session) setConstraints(st *planner.Statement) error {
 		return nil
 	case t.failed:
 		return inFailed()
-	case t.state != txOpen, t.schema != nil:
-		return sqlstate.Refuse("SET CONSTRAINTS is not supported after a schema change, or in a message of several statements without BEGIN", "BEGIN before it, and commit the schema change")
+	case t.schema != nil:
+		return sqlstate.Refuse("SET CONSTRAINTS is not supported after a schema change", "commit the schema change first")
 	case len(t.modes) >= x.srv.limits.DeferredMax:
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d SET TRANSACTION and SET CONSTRAINTS", len(t.modes))
 	}
@@ -671,7 +671,7 @@ func (x *session) setTransaction(st *planner.Statement) error {
 	if st.Tx.Session {
 		return x.setCharacteristics(st)
 	}
-	if x.tx.state != txOpen {
+	if x.tx.state == txNone {
 		x.w.warning(sqlstate.NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks")
 		x.w.complete(st.Tag)
 		return nil

@@ -592,7 +592,7 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
 	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", a.spread(), names, x.Concurrent
 	if x.Concurrent && a.spread() && x.Idxname == "" {
-		refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
+		st.DDL.Refused = sqlstate.Refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
 	}
 	if x.Idxname != "" {
 		st.DDL.Index = &TableName{Name: x.Idxname}
@@ -642,6 +642,9 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 		return
 	}
 	table, names := a.altered(t.Relation, "ALTER TABLE")
+	if t.Cmds[0].GetAlterTableCmd().GetDef().GetPartitionCmd().GetConcurrent() {
+		st.DDL.Concurrent, st.DDL.Refused = true, sqlstate.Refuse("DETACH PARTITION ... CONCURRENTLY is not supported", "leave CONCURRENTLY out")
+	}
 	if table == nil {
 		return
 	}

@@ -208,6 +208,8 @@ type DDL struct {
 	Restarts bool
 	// Concurrent statements cannot run in a transaction (CREATE INDEX CONCURRENTLY).
 	Concurrent bool
+	// Refused is why it is refused, wherever it might run; nil if it is not.
+	Refused error
 	// Elsewhere is what shards other than the default shard receive if it is not
 	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
 	// default shard only.

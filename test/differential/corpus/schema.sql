@@ -64,3 +64,17 @@ DROP MATERIALIZED VIEW made3;
 DROP TABLE altered, whole;
 DROP SEQUENCE counts;
 -- end
+-- What cannot run inside a block.
+-- messages
+-- foreach b: SELECT 1 | SELECT count(*) FROM orders
+-- foreach q: CREATE INDEX CONCURRENTLY ON orders (id) | CREATE INDEX CONCURRENTLY new ON orders (id) | DROP INDEX CONCURRENTLY nosuch | REINDEX TABLE CONCURRENTLY orders | VACUUM orders | VACUUM (FULL, ANALYZE) orders | DISCARD ALL | ALTER TABLE nosuch DETACH PARTITION orders CONCURRENTLY
+${b}; ${q};
+-- messages
+-- block
+BEGIN;
+CREATE INDEX CONCURRENTLY ON orders (id);
+ROLLBACK;
+-- end
+-- messages
+-- foreach q: SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT current_setting('transaction_isolation'), count(*) FROM orders | SELECT 1; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ | SET TRANSACTION READ ONLY; DELETE FROM orders | SET CONSTRAINTS ALL DEFERRED; SELECT count(*) FROM orders | SELECT 1; SET CONSTRAINTS ALL IMMEDIATE; SELECT 2
+${q};
