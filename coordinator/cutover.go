@@ -180,20 +180,6 @@ func (j *job) awaitMembers(ctx context.Context, s *workflow.State, e workflow.Ef
 	}
 }
 
-// guards returns the guards of the keyspace's tables on a shard, as a map says.
-func guards(snap *shardmap.Snapshot, ks, shard string) []engine.Guard {
-	var out []engine.Guard
-	tables := snap.State().Tables
-	for i := range tables {
-		if t := &tables[i]; t.Kind == shardmap.Sharded && t.Keyspace == ks {
-			if g, ok := schema.GuardOf(snap, t, shard); ok {
-				out = append(out, g)
-			}
-		}
-	}
-	return out
-}
-
 // setGuardsAs sets a shard's guards, trying again while there is time.
 func (j *job) setGuardsAs(ctx context.Context, list []engine.Guard, shard string) (engine.Position, error) {
 	m, err := j.t.mover(ctx, shard)
@@ -253,7 +239,7 @@ func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	if err := j.clearWay(bound, s, e); err != nil {
 		return late(ctx, err)
 	}
-	j.fencedAt, err = j.setGuardsAs(bound, guards(snap, s.Spec.Keyspace, e.Source), e.Source)
+	j.fencedAt, err = j.setGuardsAs(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source)
 	return late(ctx, err)
 }
 
@@ -309,7 +295,7 @@ func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effec
 	}
 	bound, cancel := context.WithTimeout(ctx, guardBound)
 	defer cancel()
-	return j.widen(bound, guards(open, s.Spec.Keyspace, e.Source), e.Source)
+	return j.widen(bound, schema.GuardsOf(open, s.Spec.Keyspace, e.Source), e.Source)
 }
 
 // unhold is workflow.Unhold.
@@ -373,7 +359,7 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	}
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = j.widen(bound, guards(after, s.Spec.Keyspace, e.Target), e.Target)
+	err = j.widen(bound, schema.GuardsOf(after, s.Spec.Keyspace, e.Target), e.Target)
 	if j.shut && sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
 		return late(ctx, err) // nobody has opened them: it can be taken back
 	}
@@ -438,7 +424,7 @@ func (j *job) settle(ctx context.Context, ks, shard string) error {
 	if _, ok := snap.Shard(shard); !ok {
 		return nil
 	}
-	want := guards(snap, ks, shard)
+	want := schema.GuardsOf(snap, ks, shard)
 	if len(want) == 0 {
 		return nil
 	}

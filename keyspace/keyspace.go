@@ -1,5 +1,7 @@
 package keyspace
 
+import "slices"
+
 // Strategy says how the positions of a keyspace are made from shard keys.
 type Strategy string
 
@@ -79,3 +81,11 @@ type Ownership struct {
 	PinnedElsewhere []Key      // not owned whatever the position
 	Epoch           uint64     // the highest epoch among them
 }
+
+// Is reports whether two ownerships are one: equal, with the keys and intervals in the same place, which are not looked at. False says nothing.
+func (o *Ownership) Is(p *Ownership) bool {
+	return o.Keyspace == p.Keyspace && o.Strategy == p.Strategy && o.Seed == p.Seed && o.Epoch == p.Epoch && slices.Equal(o.Types, p.Types) &&
+		samePlace(o.Intervals, p.Intervals) && samePlace(o.Listed, p.Listed) && samePlace(o.Pinned, p.Pinned) && samePlace(o.PinnedElsewhere, p.PinnedElsewhere)
+}
+
+func samePlace[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

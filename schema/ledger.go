@@ -507,6 +507,19 @@ func GuardOf(snap *shardmap.Snapshot, t *shardmap.Table, shard string) (g engine
 	return engine.Guard{}, false
 }
 
+// GuardsOf returns the guards of the tables of a keyspace on a shard: those of GuardOf, with one ownership in common.
+func GuardsOf(snap *shardmap.Snapshot, ks, shard string) []engine.Guard {
+	own := inService(snap, shard, guarded(snap, ks, shard))
+	var out []engine.Guard
+	tables := snap.State().Tables
+	for i := range tables {
+		if t := &tables[i]; t.Kind == shardmap.Sharded && t.Keyspace == ks {
+			out = append(out, engine.Guard{Schema: t.Schema, Table: t.Name, ShardKey: t.ShardKey, Owned: own})
+		}
+	}
+	return out
+}
+
 // inService is what the guards of a shard let through: nothing, if it is read-only or out of
 // service. The epoch is then at least that of the change, so that such a guard differs from others.
 func inService(snap *shardmap.Snapshot, shard string, own keyspace.Ownership) keyspace.Ownership {

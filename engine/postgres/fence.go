@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -92,7 +91,12 @@ func (v *mover) fence(ctx context.Context, c *conn, lock string, guards []engine
 	if err != nil {
 		return "", err
 	}
-	for _, g := range guards {
+	// Nobody changes the tables' triggers while they are locked.
+	rest, err := c.replaceGuards(ctx, guards, inOrder)
+	if err != nil {
+		return "", err
+	}
+	for _, g := range rest {
 		if err := c.SetGuard(ctx, g); err != nil {
 			return "", err
 		}
@@ -118,25 +122,6 @@ func notLocked(ctx context.Context, shard string) error {
 	}
 }
 
-// openSQL replaces the functions of a guard's triggers, and nothing else. %[1]s is the
-// table's name for messages, %[2]s and %[3]s are the functions' bodies as constants, %[4]s
-// is the comment.
-var openSQL = strings.NewReplacer("@row", literal(triggerRow)).Replace(`DO $cleave$
-DECLARE
-	_function pg_catalog.text;
-BEGIN
-	SELECT p.proname::pg_catalog.text INTO _function FROM pg_catalog.pg_trigger AS g
-		JOIN pg_catalog.pg_proc AS p ON p.oid = g.tgfoid JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-		WHERE g.tgrelid = %[1]s::pg_catalog.regclass AND g.tgname = @row AND n.nspname = 'cleave_internal';
-	IF _function IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE := '55000', MESSAGE := 'the table has no guard', HINT := 'run cleave doctor --repair';
-	END IF;
-	EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION cleave_internal.%%I() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS %%L', _function, %[2]s);
-	EXECUTE pg_catalog.format('COMMENT ON FUNCTION cleave_internal.%%I() IS %%L', _function, %[4]s);
-	EXECUTE pg_catalog.format('CREATE OR REPLACE FUNCTION cleave_internal.%%I() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS %%L', _function || '_truncate', %[3]s);
-END
-$cleave$`)
-
 // Open replaces functions: that takes no lock on the tables, and every session's next
 // statement sees it. Who is in a statement then may still be refused by the old one.
 func (v *mover) Open(ctx context.Context, guards []engine.Guard) error {
@@ -147,15 +132,11 @@ func (v *mover) Open(ctx context.Context, guards []engine.Guard) error {
 	}
 	defer v.done(c)
 	return v.failed(ctx, op, v.transact(ctx, c, func() error {
-		for _, g := range guards {
-			s, err := newGuardSQL(g)
-			if err != nil {
-				return err
-			}
-			if _, err := c.exec(ctx, fmt.Sprintf(openSQL, literal(quoteName(g.Schema)+"."+quoteName(g.Table)), literal(s.rows()), literal(s.truncate()), literal(s.refusal.Detail()))); err != nil {
-				return onTable(err, &engine.MoveTable{Schema: g.Schema, Name: g.Table})
-			}
+		without, err := c.replaceGuards(ctx, guards, "")
+		if err == nil && len(without) > 0 {
+			e := sqlstate.New(sqlstate.ObjectNotInState, "the table has no guard").WithHint("run cleave doctor --repair")
+			err = onTable(e, &engine.MoveTable{Schema: without[0].Schema, Name: without[0].Table})
 		}
-		return nil
+		return err
 	}))
 }

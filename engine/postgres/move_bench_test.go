@@ -196,3 +196,43 @@ func BenchmarkMoveFence(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMoveTables fences and opens so many tables that nobody writes to.
+func BenchmarkMoveTables(b *testing.B) {
+	for _, n := range []int{1, 20, 100, 300} {
+		s := installed(b, pgtest.Database(b))
+		c := connect(b, s)
+		guards := make([]engine.Guard, n)
+		for i := range guards {
+			guards[i] = engine.Guard{Schema: "public", Table: fmt.Sprintf("t%d", i), ShardKey: []string{"k"}}
+			do(b, c, fmt.Sprintf(`CREATE TABLE t%d (k bigint PRIMARY KEY)`, i))
+		}
+		v := s.(engine.Movable).Mover(1)
+		epoch := uint64(0)
+		next := func() []engine.Guard {
+			epoch++
+			o := hashRanges(16)
+			o.Epoch = epoch
+			for i := range guards {
+				guards[i].Owned = o
+			}
+			return guards
+		}
+		if _, err := v.Fence(b.Context(), next()); err != nil { // the triggers
+			b.Fatal(err)
+		}
+		for what, do := range map[string]func() error{
+			"fence": func() error { _, err := v.Fence(b.Context(), next()); return err },
+			"open":  func() error { return v.(engine.Opener).Open(b.Context(), next()) },
+		} {
+			b.Run(fmt.Sprintf("%s/tables=%d", what, n), func(b *testing.B) {
+				for range b.N {
+					if err := do(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/1000, "ms/"+what)
+			})
+		}
+	}
+}

@@ -664,11 +664,16 @@ func (c *Conn) changed() error {
 }
 
 func (c *Conn) saveObject(oid uint32, kind string, v any) error {
-	if err := c.exec(fmt.Sprintf("INSERT INTO cleave_object (oid, kind, def) VALUES (%d, '%s', %s) ON CONFLICT (oid) DO UPDATE SET def = excluded.def",
-		oid, kind, quoteText(encodeDef(v)))); err != nil {
+	if err := c.writeObject(oid, kind, v); err != nil {
 		return err
 	}
 	return c.changed()
+}
+
+// writeObject is saveObject for several in a row: changed follows the last one.
+func (c *Conn) writeObject(oid uint32, kind string, v any) error {
+	return c.exec(fmt.Sprintf("INSERT INTO cleave_object (oid, kind, def) VALUES (%d, '%s', %s) ON CONFLICT (oid) DO UPDATE SET def = excluded.def",
+		oid, kind, quoteText(encodeDef(v))))
 }
 
 func (c *Conn) saveTable(d *tableDef) error { return c.saveObject(d.OID, "table", d) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -38,7 +39,7 @@ func (g *guardDef) said(setting string) bool {
 // The ownership table. kind: 'i' interval of hash positions [low, high] both
 // inclusive (integers), 'r' interval of ordered keys [low, high) (blobs, high
 // NULL is unbounded), 'l' listed, 'p' pinned here, 'e' pinned elsewhere (blobs in
-// low).
+// low), 'v' the epoch (in low).
 const guardSchema = `CREATE TABLE IF NOT EXISTS cleave_owned (
   table_oid INTEGER NOT NULL, kind TEXT NOT NULL, low, high,
   PRIMARY KEY (table_oid, kind, low)) WITHOUT ROWID`
@@ -149,7 +150,7 @@ func guardTrigger(d *tableDef, op string) string {
 }
 
 func (c *Conn) dropTriggers(d *tableDef) error {
-	for _, op := range []string{"insert", "update", "delete"} {
+	for _, op := range guardOps {
 		if err := c.exec("DROP TRIGGER IF EXISTS " + quoteIdent(guardTrigger(d, op))); err != nil {
 			return err
 		}
@@ -157,82 +158,150 @@ func (c *Conn) dropTriggers(d *tableDef) error {
 	return c.exec(fmt.Sprintf("DELETE FROM cleave_owned WHERE table_oid = %d", d.OID))
 }
 
-func (c *Conn) setGuard(g engine.Guard) error {
-	d := c.cat.table(g.Schema, g.Table)
-	if d == nil {
-		return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", g.Schema, g.Table)
+func (c *Conn) setGuard(g engine.Guard) error { return c.setGuards([]engine.Guard{g}) }
+
+// setGuards sets the guards of tables. Who writes waits for the file meanwhile: a trigger whose text stays is left alone, rows that
+// tables have in common are written by one statement, and the catalogue is loaded once.
+func (c *Conn) setGuards(guards []engine.Guard) error {
+	if len(guards) == 0 {
+		return nil
 	}
 	if err := c.exec(guardSchema); err != nil {
 		return err
 	}
-	if err := c.dropTriggers(d); err != nil {
+	is, err := c.guardTriggers()
+	if err != nil {
 		return err
 	}
-	n := d.clone()
+	var oids []string // of tables in a row that own the same
+	for i, g := range guards {
+		d := c.cat.table(g.Schema, g.Table)
+		if d == nil {
+			return sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", g.Schema, g.Table)
+		}
+		n := d.clone()
+		if n.Guard, err = newGuardDef(d, g); err != nil {
+			return err
+		}
+		for _, op := range guardOps {
+			name, sql := guardTrigger(d, op), guardTriggerSQL(d, n.Guard, g.Owned, op)
+			if is[name] == sql {
+				continue
+			}
+			if is[name] != "" {
+				if err := c.exec("DROP TRIGGER " + quoteIdent(name)); err != nil {
+					return err
+				}
+			}
+			if err := c.exec(sql); err != nil {
+				return err
+			}
+		}
+		if err := c.writeObject(n.OID, "table", n); err != nil {
+			return err
+		}
+		if oids = append(oids, fmt.Sprint(d.OID)); i+1 < len(guards) && g.Owned.Is(&guards[i+1].Owned) {
+			continue
+		}
+		if err := c.setOwned(oids, g.Owned); err != nil {
+			return err
+		}
+		oids = nil
+	}
+	return c.changed()
+}
+
+// guardOps are the statements of which a guard is told, each by a trigger of its own.
+var guardOps = []string{"insert", "update", "delete"}
+
+// guardTriggers returns the texts of all guards' triggers, by their names.
+func (c *Conn) guardTriggers() (map[string]string, error) {
+	stmt, _, err := c.db.PrepareTransient("SELECT name, sql FROM main.sqlite_schema WHERE type = 'trigger' AND name GLOB 'cleave_guard_*'")
+	if err != nil {
+		return nil, err
+	}
+	defer stmt.Finalize()
+	is := map[string]string{}
+	for {
+		row, err := stmt.Step()
+		if err != nil || !row {
+			return is, err
+		}
+		is[stmt.ColumnText(0)] = stmt.ColumnText(1)
+	}
+}
+
+// newGuardDef is what the catalogue keeps of a guard of a table.
+func newGuardDef(d *tableDef, g engine.Guard) (*guardDef, error) {
 	def := &guardDef{Columns: g.ShardKey, Strategy: string(g.Owned.Strategy), Keyspace: g.Owned.Keyspace, Seed: g.Owned.Seed, Epoch: g.Owned.Epoch}
 	if len(g.ShardKey) == 0 {
 		def.Also, def.Seed = g.Also, int64(g.Also)
 	}
-	var types []string
 	for i, name := range g.ShardKey {
 		col := d.column(name)
 		if col == nil {
-			return sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, g.Table)
+			return nil, sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, g.Table)
 		}
 		if i < len(g.Owned.Types) && g.Owned.Types[i].OID() != col.Type {
-			return sqlstate.New(sqlstate.DatatypeMismatch, "shard key column \"%s\" has type %s, keyspace %s wants %s", name, typeName(col.Type), g.Owned.Keyspace, g.Owned.Types[i])
+			return nil, sqlstate.New(sqlstate.DatatypeMismatch, "shard key column \"%s\" has type %s, keyspace %s wants %s", name, typeName(col.Type), g.Owned.Keyspace, g.Owned.Types[i])
 		}
 		def.Types = append(def.Types, col.Type)
-		types = append(types, fmt.Sprint(col.Type))
 	}
-	n.Guard = def
-	insert := func(kind string, low, high string) error {
-		return c.exec(fmt.Sprintf("INSERT OR IGNORE INTO cleave_owned VALUES (%d, '%s', %s, %s)", d.OID, kind, low, high))
+	return def, nil
+}
+
+// ownedAtOnce bounds the rows of one statement.
+const ownedAtOnce = 1000
+
+// setOwned replaces the rows of tables that own the same.
+func (c *Conn) setOwned(oids []string, o keyspace.Ownership) error {
+	if err := c.exec("DELETE FROM cleave_owned WHERE table_oid IN (" + strings.Join(oids, ", ") + ")"); err != nil {
+		return err
 	}
-	blob := func(k keyspace.Key) string { return blobDatum(string(keyspace.AppendOrdered(nil, k))).literal() }
-	for _, iv := range g.Owned.Intervals {
-		var err error
-		if g.Owned.Strategy == keyspace.Hash {
+	rows := []string{fmt.Sprintf("('v', %d, NULL)", int64(o.Epoch))}
+	for _, iv := range o.Intervals {
+		if o.Strategy == keyspace.Hash {
 			high := iv.High - 1
 			if iv.Last {
 				high = 1<<63 - 1
 			} else if iv.High == -1<<63 {
 				continue
 			}
-			err = insert("i", fmt.Sprint(iv.Low), fmt.Sprint(high))
-		} else {
-			high := "NULL"
-			if !iv.Last {
-				high = blobDatum(iv.HighKey).literal()
-			}
-			err = insert("r", blobDatum(iv.LowKey).literal(), high)
+			rows = append(rows, fmt.Sprintf("('i', %d, %d)", iv.Low, high))
+			continue
 		}
-		if err != nil {
-			return err
+		high := "NULL"
+		if !iv.Last {
+			high = blobDatum(iv.HighKey).literal()
 		}
+		rows = append(rows, "('r', "+blobDatum(iv.LowKey).literal()+", "+high+")")
 	}
-	for kind, keys := range map[string][]keyspace.Key{"l": g.Owned.Listed, "p": g.Owned.Pinned, "e": g.Owned.PinnedElsewhere} {
+	for kind, keys := range map[string][]keyspace.Key{"l": o.Listed, "p": o.Pinned, "e": o.PinnedElsewhere} {
 		for _, k := range keys {
-			if err := insert(kind, blob(k), "NULL"); err != nil {
-				return err
-			}
+			rows = append(rows, "('"+kind+"', "+blobDatum(string(keyspace.AppendOrdered(nil, k))).literal()+", NULL)")
 		}
 	}
-	for _, op := range []string{"insert", "update", "delete"} {
-		var checks []string
-		for _, row := range []string{"NEW", "OLD"} {
-			if row == "NEW" && op == "delete" || row == "OLD" && op == "insert" {
-				continue
-			}
-			checks = append(checks, guardCheck(d, def, g.Owned, row, types))
-		}
-		sql := "CREATE TRIGGER " + quoteIdent(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quoteIdent(d.sqlName()) +
-			" BEGIN SELECT " + strings.Join(checks, "; SELECT ") + "; END"
-		if err := c.exec(sql); err != nil {
+	for some := range slices.Chunk(rows, ownedAtOnce) {
+		if err := c.exec("INSERT OR IGNORE INTO cleave_owned SELECT t.column1, o.column1, o.column2, o.column3 FROM (VALUES (" + strings.Join(oids, "), (") + ")) AS t, (VALUES " + strings.Join(some, ", ") + ") AS o"); err != nil {
 			return err
 		}
 	}
-	return c.saveTable(n)
+	return nil
+}
+
+func guardTriggerSQL(d *tableDef, def *guardDef, o keyspace.Ownership, op string) string {
+	var types, checks []string
+	for _, t := range def.Types {
+		types = append(types, fmt.Sprint(t))
+	}
+	for _, row := range []string{"NEW", "OLD"} {
+		if row == "NEW" && op == "delete" || row == "OLD" && op == "insert" {
+			continue
+		}
+		checks = append(checks, guardCheck(d, def, o, row, types))
+	}
+	return "CREATE TRIGGER " + quoteIdent(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quoteIdent(d.sqlName()) +
+		" BEGIN SELECT " + strings.Join(checks, "; SELECT ") + "; END"
 }
 
 // guardCheck is the expression of one trigger for one row. It equals
@@ -240,7 +309,12 @@ func (c *Conn) setGuard(g engine.Guard) error {
 // or listed. A NULL key is never owned. The functions are Cleave's: a program
 // without them cannot write at all.
 func guardCheck(d *tableDef, def *guardDef, o keyspace.Ownership, row string, types []string) string {
-	args := []string{quoteText(d.Name), quoteText(def.Keyspace), fmt.Sprint(int64(def.Epoch)), quoteText(def.Strategy), fmt.Sprint(def.Seed), quoteText(strings.Join(types, ","))}
+	// What a fence changes is in rows, so that it leaves the trigger as it is.
+	epoch := fmt.Sprintf("(SELECT low FROM cleave_owned WHERE table_oid = %d AND kind = 'v')", d.OID)
+	if len(def.Columns) == 0 {
+		epoch = fmt.Sprint(int64(def.Epoch))
+	}
+	args := []string{quoteText(d.Name), quoteText(def.Keyspace), epoch, quoteText(def.Strategy), fmt.Sprint(def.Seed), quoteText(strings.Join(types, ","))}
 	var cols []string
 	for _, name := range def.Columns {
 		cols = append(cols, row+"."+quoteIdent(name))

@@ -356,10 +356,8 @@ func (m *mover) Here(ctx context.Context) (engine.Position, error) {
 func (m *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Position, error) {
 	var n int64
 	err := m.with(ctx, true, func(c *Conn) (err error) {
-		for _, g := range guards {
-			if err := c.setGuard(g); err != nil {
-				return err
-			}
+		if err := c.setGuards(guards); err != nil {
+			return err
 		}
 		n, err = c.logEnd()
 		return err

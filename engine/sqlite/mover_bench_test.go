@@ -164,3 +164,39 @@ type discard struct{}
 
 func (discard) Change(context.Context, *engine.Change) error  { return nil }
 func (discard) Commit(context.Context, engine.Position) error { return nil }
+
+// BenchmarkMoveTables fences so many tables that nobody writes to.
+func BenchmarkMoveTables(b *testing.B) {
+	for _, n := range []int{1, 20, 100, 300} {
+		b.Run(fmt.Sprintf("tables=%d", n), func(b *testing.B) {
+			s := harness().Open(b)
+			c := open(b, s)
+			guards := make([]engine.Guard, n)
+			for i := range guards {
+				guards[i] = engine.Guard{Schema: "public", Table: fmt.Sprintf("t%d", i), ShardKey: []string{"k"}}
+				mustExec(b, c, fmt.Sprintf(`CREATE TABLE t%d (k bigint PRIMARY KEY)`, i))
+			}
+			m := s.(engine.Movable).Mover(1)
+			epoch := uint64(0)
+			fence := func() {
+				epoch++
+				o := keyspace.Ownership{Keyspace: "ks", Strategy: keyspace.Hash, Types: []keyspace.Type{keyspace.Int8}, Epoch: epoch}
+				for i := range int64(16) {
+					o.Intervals = append(o.Intervals, keyspace.Interval{Low: i * 1000, High: i*1000 + int64(epoch)})
+				}
+				for i := range guards {
+					guards[i].Owned = o
+				}
+				if _, err := m.Fence(b.Context(), guards); err != nil {
+					b.Fatal(err)
+				}
+			}
+			fence() // makes the triggers
+			b.ResetTimer()
+			for range b.N {
+				fence()
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/1000, "ms/fence")
+		})
+	}
+}
