@@ -386,7 +386,11 @@ func (x *session) bind(f wire.Frame) error {
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
-	if s.plan.Kind == planner.ExecuteKind {
+	x.unit.executes = nil
+	if x.unit.binds++; s.plan.Kind == planner.ExecuteKind {
+		if x.unit.binds == 1 {
+			x.unit.executes = s.plan
+		}
 		if s, rest, err = x.executeArgs(s.plan, x.resultFormats(rest)); err != nil {
 			return err
 		}
@@ -435,6 +439,9 @@ func (x *session) bind(f wire.Frame) error {
 		if err = x.admit(st, &x.args); err == nil {
 			p.version = x.unit.version // it may have waited
 			shard, err = x.chooseRun(st, &x.args)
+			if err != nil && x.unit.executes != nil {
+				err = x.computedError(x.unit.executes, s, err)
+			}
 		}
 		if err == nil {
 			u := useOf(st)

@@ -132,7 +132,11 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		x.beginTx(txImplicit, "BEGIN")
 	}
 	at := 0
+	defer func() { x.before = "" }()
 	for _, part := range parts {
+		if i := strings.Index(text[at:], part); i >= 0 {
+			x.before = text[:at+i]
+		}
 		st, err := x.plan([]byte(part))
 		if err == nil {
 			err = x.statement(st, nil, []byte(part))
@@ -205,6 +209,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 
 // shifted moves the position of an error in a part of a message to the whole message.
 func shifted(err error, text, part string, at int) error {
+	if p, ok := err.(*preparedError); ok {
+		return p.error
+	}
 	i := strings.Index(text[at:], part)
 	if err == nil || at+i <= 0 {
 		return err
