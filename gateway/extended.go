@@ -689,22 +689,6 @@ func (x *session) execute(f wire.Frame) error {
 	return x.localRows(p.result, int(rowsMax))
 }
 
-// localRows sends at most max rows of the router's own answer; 0 is all.
-func (x *session) localRows(l *localResult, max int) error {
-	if max <= 0 || max >= len(l.values) {
-		err := l.rows(&x.w)
-		l.values = nil
-		return err
-	}
-	some := localResult{values: l.values[:max]}
-	l.values = l.values[max:]
-	if err := some.rows(&x.w); err != nil {
-		return err
-	}
-	x.w.empty(wire.PortalSuspended)
-	return nil
-}
-
 func (x *session) close(f wire.Frame) error {
 	b := f.Body()
 	if len(b) < 2 || b[len(b)-1] != 0 {

@@ -410,6 +410,22 @@ func (l *localResult) rows(w *writer) error {
 	return w.err
 }
 
+// localRows sends at most max rows of the router's own answer; 0 is all.
+func (x *session) localRows(l *localResult, max int) error {
+	if max <= 0 || max >= len(l.values) {
+		err := l.rows(&x.w)
+		l.values = nil
+		return err
+	}
+	some := localResult{values: l.values[:max]}
+	l.values = l.values[max:]
+	if err := some.rows(&x.w); err != nil {
+		return err
+	}
+	x.w.empty(wire.PortalSuspended)
+	return nil
+}
+
 // local runs a statement that the router itself answers. Notices and the tags
 // of transaction control go out at once; rows are returned.
 func (x *session) local(st *planner.Statement, args *planner.Args) (*localResult, error) {
