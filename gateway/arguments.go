@@ -168,8 +168,18 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 	}
 	if err != nil {
 		err = x.shardSaid(c, err)
-		if at := strings.Index(st.Text, st.Prepared.Args[0]); at >= 0 && list == written {
-			err = moved(err, utf8.RuneCountInString(st.Text[:at])-utf8.RuneCountInString(before))
+		if list == written {
+			at := utf8.RuneCountInString(before) + 1
+			err = moved(err, func(pos int) int {
+				for i, arg := range st.Prepared.Args {
+					end := at + utf8.RuneCountInString(arg) + len(", ")
+					if pos < end {
+						return st.Prepared.At[i] + pos - at
+					}
+					at = end
+				}
+				return 0
+			})
 		}
 		return nil, err
 	}
@@ -185,19 +195,19 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 	return values, nil
 }
 
-// moved adds to the position of an error.
-func moved(err error, by int) error {
+// moved changes the position of an error.
+func moved(err error, to func(int) int) error {
 	var sh *shardError
 	var se *sqlstate.Error
 	switch {
 	case errors.As(err, &sh) && sh.said.Position > 0:
 		return &shardError{said: sh.said, frame: replaced(sh.frame, 'P', func(was string) string {
 			n, _ := strconv.Atoi(was) // the shard's own
-			return strconv.Itoa(n + by)
+			return strconv.Itoa(to(n))
 		})}
 	case errors.As(err, &se) && se.Position > 0 && sh == nil:
 		e := *se
-		e.Position += by
+		e.Position = to(se.Position)
 		return &e
 	}
 	return err

@@ -386,7 +386,11 @@ func (x *session) bind(f wire.Frame) error {
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
-	if s.plan.Kind == planner.ExecuteKind {
+	x.unit.executes = nil
+	if x.unit.binds++; s.plan.Kind == planner.ExecuteKind {
+		if x.unit.binds == 1 {
+			x.unit.executes = s.plan
+		}
 		if s, rest, err = x.executeArgs(s.plan, x.resultFormats(rest)); err != nil {
 			return err
 		}
@@ -435,6 +439,9 @@ func (x *session) bind(f wire.Frame) error {
 		if err = x.admit(st, &x.args); err == nil {
 			p.version = x.unit.version // it may have waited
 			shard, err = x.chooseRun(st, &x.args)
+			if err != nil && x.unit.executes != nil {
+				err = x.computedError(x.unit.executes, s, err)
+			}
 		}
 		if err == nil {
 			u := useOf(st)
@@ -680,22 +687,6 @@ func (x *session) execute(f wire.Frame) error {
 		x.unit.executed = p.st.Kind != planner.TxKind && (p.st.DDL == nil || !p.st.DDL.Concurrent)
 	}
 	return x.localRows(p.result, int(rowsMax))
-}
-
-// localRows sends at most max rows of the router's own answer; 0 is all.
-func (x *session) localRows(l *localResult, max int) error {
-	if max <= 0 || max >= len(l.values) {
-		err := l.rows(&x.w)
-		l.values = nil
-		return err
-	}
-	some := localResult{values: l.values[:max]}
-	l.values = l.values[max:]
-	if err := some.rows(&x.w); err != nil {
-		return err
-	}
-	x.w.empty(wire.PortalSuspended)
-	return nil
 }
 
 func (x *session) close(f wire.Frame) error {

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"encoding/binary"
+	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +50,48 @@ func replaced(frame []byte, field byte, with func(was string) string) []byte {
 		body = rest
 	}
 	return wire.End(append(out, 0), m)
+}
+
+// preparedError is an error whose place is one in the text of PREPARE, whatever text the statement is executed with.
+type preparedError struct{ error }
+
+// Unwrap gives the error, for errors.As.
+func (e *preparedError) Unwrap() error { return e.error }
+
+// ofPrepared marks an error that has a place in a prepared statement.
+func ofPrepared(err error) error {
+	var sh *shardError
+	var se *sqlstate.Error
+	if errors.As(err, &sh) && sh.said.Position > 0 || sh == nil && errors.As(err, &se) && se.Position > 0 {
+		return &preparedError{err}
+	}
+	return err
+}
+
+// argumentWhere is the context in which a shard says that a parameter's value is none of its type.
+var argumentWhere = regexp.MustCompile(`^unnamed portal parameter \$(\d+)( = '[^\n]*)?\n?`)
+
+// ofArgument gives an error of a parameter's value the place of the argument in the text of EXECUTE, as PostgreSQL does.
+func ofArgument(err error, st *planner.Statement) error {
+	sh, ok := err.(*shardError)
+	if !ok || sh.said.Position > 0 {
+		return err
+	}
+	m := argumentWhere.FindStringSubmatch(sh.said.Where)
+	if m == nil {
+		return err
+	}
+	n, _ := strconv.Atoi(m[1]) // digits
+	if n < 1 || n > len(st.Prepared.At) {
+		return err
+	}
+	frame := replaced(sh.frame, 'W', func(was string) string { return argumentWhere.ReplaceAllString(was, "") })
+	frame = wire.AppendString(append(frame[:len(frame)-1], 'P'), strconv.Itoa(st.Prepared.At[n-1]))
+	frame = append(frame, 0)
+	binary.BigEndian.PutUint32(frame[1:], uint32(len(frame)-1))
+	said := *sh.said
+	said.Position = st.Prepared.At[n-1]
+	return &shardError{said: &said, frame: frame}
 }
 
 // guardsName begins the names of the guards' functions, of which clients need not know.

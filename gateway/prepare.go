@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -11,12 +13,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// prepareSQL runs PREPARE: the same names as the protocol's prepared statements.
+// prepareSQL runs PREPARE: the same names as the protocol's prepared statements. Errors tell places in the text of PREPARE,
+// now and later: so it stands for the text before the statement, as blanks.
 func (x *session) prepareSQL(st *planner.Statement) error {
-	return shifted(x.prepareText(st), st.Text, st.Prepared.Text, 0)
-}
-
-func (x *session) prepareText(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
@@ -24,9 +23,9 @@ func (x *session) prepareText(st *planner.Statement) error {
 	if _, dup := x.statements[p.Name]; dup {
 		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", p.Name)
 	}
-	s := &statement{name: p.Name, text: p.Text, oids: p.OIDs}
+	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs}
 	if len(s.oids) < len(p.Types) || slices.Contains(s.oids, 0) {
-		oids, err := x.typeOIDs(p.Types)
+		oids, err := x.typeOIDs(p)
 		if err != nil {
 			return err
 		}
@@ -66,12 +65,19 @@ func (x *session) prepareText(st *planner.Statement) error {
 	if x.tx.state == txNone {
 		x.release()
 	}
+	if x.before != "" {
+		s.text, s.plan, s.prep = blanks(x.before)+s.text, nil, nil
+	}
 	x.remember(s)
 	return nil
 }
 
-// typeOIDs asks a shard for the OIDs of type names.
-func (x *session) typeOIDs(names []string) ([]uint32, error) {
+// blanks are as many as a text has characters.
+func blanks(text string) string { return strings.Repeat(" ", utf8.RuneCountInString(text)) }
+
+// typeOIDs asks a shard for the OIDs of the types of a PREPARE.
+func (x *session) typeOIDs(p *planner.Prepared) ([]uint32, error) {
+	names := p.Types
 	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
 	if err != nil {
 		return nil, err
@@ -86,7 +92,19 @@ func (x *session) typeOIDs(names []string) ([]uint32, error) {
 	}
 	res, err := x.exec(c, "SELECT "+sql.String())
 	if err != nil {
-		return nil, x.shardSaid(c, err)
+		err = x.shardSaid(c, err)
+		var said *sqlstate.Error
+		if errors.As(err, &said) && said.Position > 0 && len(p.At) == len(names) {
+			e, at := *said, len("SELECT ")
+			for i, n := range names {
+				if at += utf8.RuneCountInString(executor.QuoteLiteral(n)+"::pg_catalog.regtype::pg_catalog.oid") + len(", "); said.Position <= at {
+					e.Position = p.At[i]
+					break
+				}
+			}
+			err = &e
+		}
+		return nil, err
 	}
 	oids := make([]uint32, len(names))
 	for i := range names {
@@ -152,25 +170,41 @@ func (x *session) runExecute(st *planner.Statement) error {
 	}
 	shard, err := x.chooseRun(s.plan, &x.args)
 	if err != nil {
-		return err
+		return x.computedError(st, s, err)
 	}
 	if err := x.reach(shard, useOf(s.plan)); err != nil {
 		return err
 	}
 	on, err := x.prepare(s, false)
 	if err != nil {
-		return err
+		return ofPrepared(err)
 	}
 	x.pipe.Bind("", on, rest, false)
 	x.pipe.DescribePortal("", false, s, nil)
 	x.pipe.Execute("", 0, nil)
 	if _, err := x.converse(executor.Sync); err != nil {
-		return err
+		return ofArgument(ofPrepared(placed(err, s.plan.Text, s.text)), st)
 	}
 	if x.tx.state == txNone {
 		x.release()
 	}
 	return nil
+}
+
+// computedError is an error of the shard key's value in the words of a shard, and with the argument's place.
+func (x *session) computedError(st *planner.Statement, s *statement, err error) error {
+	code := sqlstate.CodeOf(err)
+	if !strings.HasPrefix(string(code), "22") {
+		return err
+	}
+	types, other := x.paramTypes(s)
+	if other == nil {
+		_, other = x.computedArgs(st, s, types)
+	}
+	if sqlstate.CodeOf(other) == code || other == errWait {
+		return other
+	}
+	return err
 }
 
 // executeArgs finds the statement of an EXECUTE and makes the body of a Bind
@@ -183,7 +217,7 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 		return nil, nil, sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", p.Name)
 	}
 	if err := x.replan(s); err != nil {
-		return nil, nil, err
+		return nil, nil, ofPrepared(err)
 	}
 	if !routed(s.plan) {
 		return nil, nil, sqlstate.Refuse("EXECUTE of this kind of statement is not supported", "run the statement without PREPARE")

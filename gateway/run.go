@@ -34,6 +34,9 @@ func (x *session) fail(err error) error {
 		return err
 	}
 	err = x.insteadOf(err)
+	if x.unit.executes != nil {
+		err = ofArgument(err, x.unit.executes)
+	}
 	var sh *shardError
 	code := sqlstate.InternalError
 	if errors.As(err, &sh) {

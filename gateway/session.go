@@ -128,6 +128,9 @@ type session struct {
 	unit unit
 	over bool // the client said Terminate
 
+	// before is what stands before the statement in its message of several; a PREPARE keeps it.
+	before string
+
 	lane laned
 	// nowait: a loop's thread runs the session; what would have to wait for
 	// something fails with errWait instead, before it has changed anything.
@@ -146,6 +149,9 @@ type unit struct {
 	effects bool
 	// executed: messages of the extended protocol have run statements that a later one before the Sync shares its transaction with.
 	executed bool
+	// executes is the EXECUTE that was bound, if nothing else was.
+	executes *planner.Statement
+	binds    int
 	// bound: the transaction was bound to its shard in this unit.
 	bound bool
 	// primary: a replica could not do it.
@@ -425,7 +431,7 @@ func (x *session) again(tail []byte) error {
 	}
 	u.replaced = u.replaced[:0]
 	u.tries++
-	u.bound, u.executed = false, false
+	u.bound, u.executed, u.executes, u.binds = false, false, nil, 0
 	x.skip, x.pending = false, nil
 	clear(x.portals)
 	all := append(append([]byte(nil), u.replay...), tail...)

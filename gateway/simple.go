@@ -132,7 +132,11 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		x.beginTx(txImplicit, "BEGIN")
 	}
 	at := 0
+	defer func() { x.before = "" }()
 	for _, part := range parts {
+		if i := strings.Index(text[at:], part); i >= 0 {
+			x.before = text[:at+i]
+		}
 		st, err := x.plan([]byte(part))
 		if err == nil {
 			err = x.statement(st, nil, []byte(part))
@@ -205,6 +209,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 
 // shifted moves the position of an error in a part of a message to the whole message.
 func shifted(err error, text, part string, at int) error {
+	if p, ok := err.(*preparedError); ok {
+		return p.error
+	}
 	i := strings.Index(text[at:], part)
 	if err == nil || at+i <= 0 {
 		return err
@@ -401,6 +408,22 @@ func (l *localResult) rows(w *writer) error {
 		w.complete(l.tag)
 	}
 	return w.err
+}
+
+// localRows sends at most max rows of the router's own answer; 0 is all.
+func (x *session) localRows(l *localResult, max int) error {
+	if max <= 0 || max >= len(l.values) {
+		err := l.rows(&x.w)
+		l.values = nil
+		return err
+	}
+	some := localResult{values: l.values[:max]}
+	l.values = l.values[max:]
+	if err := some.rows(&x.w); err != nil {
+		return err
+	}
+	x.w.empty(wire.PortalSuspended)
+	return nil
 }
 
 // local runs a statement that the router itself answers. Notices and the tags

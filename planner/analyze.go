@@ -209,7 +209,8 @@ func (a *analyzer) statement(n *pg.Node) {
 		}
 	case *pg.Node_ExecuteStmt:
 		st.Kind, st.Tag = ExecuteKind, "EXECUTE"
-		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name, Args: a.executeArgs(v.ExecuteStmt.Params)}
+		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name}
+		st.Prepared.Args, st.Prepared.At = a.executeArgs(v.ExecuteStmt.Params)
 	case *pg.Node_DeallocateStmt:
 		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
 		if v.DeallocateStmt.Isall {

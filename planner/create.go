@@ -657,6 +657,12 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	d.finish(nil)
 }
 
+// refuseRowSecurity refuses policies: a new shard, a default shard that becomes another one and an UPDATE that moves
+// rows would have to know of them.
+func refuseRowSecurity() {
+	refuse("row level security is not supported through the router", "put the condition into the statements, or into a view; with auth: passthrough, policies that are made on each shard directly hold (docs/security.md)")
+}
+
 func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	spread := d.kind != shardmap.Whole
 	table := quoteName(d.name.Schema, d.name.Name)
@@ -712,6 +718,10 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 			}
 		}
 	case pg.AlterTableType_AT_ChangeOwner:
+	case pg.AlterTableType_AT_EnableRowSecurity, pg.AlterTableType_AT_DisableRowSecurity, pg.AlterTableType_AT_ForceRowSecurity, pg.AlterTableType_AT_NoForceRowSecurity:
+		if spread {
+			refuseRowSecurity()
+		}
 	default:
 		if spread {
 			refuse("this change of table "+table+" is not supported yet", "run it on each shard directly")

@@ -254,6 +254,8 @@ func (a *analyzer) spread() bool { return a.sharded != "" || a.reference != "" }
 func (a *analyzer) drop(d *pg.DropStmt) {
 	st := a.st
 	switch d.RemoveType {
+	case pg.ObjectType_OBJECT_POLICY:
+		refuseRowSecurity()
 	case pg.ObjectType_OBJECT_TABLE:
 		var list []*pg.RangeVar
 		for _, o := range d.Objects {
@@ -388,6 +390,8 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 		return
 	}
 	switch r.RenameType {
+	case pg.ObjectType_OBJECT_POLICY:
+		refuseRowSecurity()
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
 		if r.RenameType == pg.ObjectType_OBJECT_TABLE && a.relation(r.Relation).table == nil && a.renameSequence(r.Relation, "", r.Newname) {
 			st.Tag = "ALTER TABLE"
@@ -554,7 +558,7 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		}
 		what, hint = "CALL of a procedure that is not known to read and write no table", "run its statements one by one"
 	case *pg.Node_CreatePolicyStmt, *pg.Node_AlterPolicyStmt:
-		what = "row security policies"
+		refuseRowSecurity()
 	case *pg.Node_ClusterStmt:
 		what = "CLUSTER"
 	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
@@ -566,7 +570,7 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 	if what == "DO" {
 		refuse("DO with this code is not supported: it could read or write rows that other shards have", hint)
 	}
-	if strings.HasSuffix(what, "policies") || strings.HasSuffix(what, "subscriptions") {
+	if strings.HasSuffix(what, "subscriptions") {
 		verb = " are not supported yet"
 	}
 	refuse(what+verb, hint)

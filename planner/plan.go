@@ -306,6 +306,7 @@ type Prepared struct {
 	OIDs  []uint32
 	Types []string // PREPARE: type names as written
 	Args  []string // EXECUTE: SQL text of the arguments
+	At    []int    // the characters, from 1, at which Types or Args begin
 }
 
 // CallExpr is a call of one of Cleave's functions: SELECT cleave.pin('k', 5, 'shard-1').

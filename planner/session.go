@@ -261,6 +261,7 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 		}
 		st.Prepared.OIDs = append(st.Prepared.OIDs, oid)
 		st.Prepared.Types = append(st.Prepared.Types, name)
+		st.Prepared.At = append(st.Prepared.At, a.position(t.GetLocation()))
 	}
 	ts, depth := a.top()
 	for i, t := range ts {
@@ -271,25 +272,29 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 	}
 }
 
-// executeArgs returns the texts of EXECUTE name (a, b); a string, however it is
-// written, as a plain one.
-func (a *analyzer) executeArgs(params []*pg.Node) []string {
-	args := a.argTexts(len(params))
+// executeArgs returns the texts of EXECUTE name (a, b), and where each begins; a string,
+// however it is written, as a plain one.
+func (a *analyzer) executeArgs(params []*pg.Node) (args []string, at []int) {
+	args, at = a.argTexts(len(params))
 	for i, p := range params {
 		if c, ok := p.GetAConst().GetVal().(*pg.A_Const_Sval); ok && i < len(args) {
 			args[i] = "'" + strings.ReplaceAll(c.Sval.GetSval(), "'", "''") + "'"
 		}
 	}
-	return args
+	return args, at
 }
 
-func (a *analyzer) argTexts(n int) []string {
+func (a *analyzer) argTexts(n int) (args []string, at []int) {
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
 	ts, depth := a.top()
-	var args []string
 	start := -1
+	take := func(end int) {
+		arg := a.sql[start:end]
+		at = append(at, a.position(int32(start+len(arg)-len(strings.TrimLeft(arg, " \t\n\r\f\v")))))
+		args = append(args, strings.TrimSpace(arg))
+	}
 	for i, t := range ts {
 		if i < 2 {
 			continue
@@ -298,13 +303,14 @@ func (a *analyzer) argTexts(n int) []string {
 		case start < 0 && t.IsPunct(a.sql, '('):
 			start = t.End
 		case start >= 0 && depth[i] == 1 && t.IsPunct(a.sql, ','):
-			args = append(args, strings.TrimSpace(a.sql[start:t.Start]))
+			take(t.Start)
 			start = t.End
 		case start >= 0 && depth[i] == 0 && t.IsPunct(a.sql, ')'):
-			return append(args, strings.TrimSpace(a.sql[start:t.Start]))
+			take(t.Start)
+			return args, at
 		}
 	}
-	return args
+	return args, at
 }
 
 // quoteIdent quotes an identifier where it needs it.

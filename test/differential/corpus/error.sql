@@ -57,3 +57,40 @@ INSERT INTO made VALUES (1, nextval('made_id_seq'), nosuch);
 -- messages
 SELECT nextval('made_id_seq'), nosuch;
 DROP TABLE made;
+-- Places in the text of EXECUTE for its arguments, in that of PREPARE for the statement.
+-- messages
+-- block
+CREATE TABLE planned (k bigint PRIMARY KEY, a integer, d date, v varchar(5)) WITH (cleave.shard_key = 'k');
+INSERT INTO planned SELECT i, i FROM generate_series(1, 9) AS i;
+PREPARE one (integer) AS SELECT a + $1 FROM planned WHERE k = 1;
+PREPARE all_rows (integer) AS SELECT a + $1 FROM planned ORDER BY 1;
+PREPARE of_key AS SELECT a FROM planned WHERE k = $1;
+PREPARE put (bigint, integer, date, varchar) AS INSERT INTO planned VALUES ($1, $2, $3, $4);
+PREPARE puts AS INSERT INTO planned (k, a, d, v) VALUES ($1, $2, $3, $4), ($1 + 1, $2, $3, $4);
+SELECT 'ä'; PREPARE later AS SELECT a FROM planned ORDER BY a;
+EXECUTE one('x');
+  EXECUTE one( 'ä' );
+EXECUTE all_rows('x');
+SELECT 'ä'; EXECUTE all_rows('x');
+EXECUTE of_key('x');
+EXECUTE of_key('99999999999999999999');
+EXECUTE of_key(99999999999999999999);
+EXECUTE put(100,2,'x','a');
+EXECUTE put(100, 2, 'today', 'abcdefgh');
+EXECUTE put(100,'ä' || 'x',nosuch,'a');
+EXECUTE puts(100, 2, '2020-02-30', 'a');
+PREPARE bad(integer,  nosuch) AS SELECT $1;
+SELECT 'ä'; PREPARE bad(nosuch, integer[]) AS SELECT $1;
+ALTER TABLE planned DROP COLUMN v;
+EXECUTE put(100, 2, '2020-02-28', 'a');
+EXECUTE puts(100, 2, '2020-02-28', 'a');
+SELECT 1; EXECUTE puts(100, 2, '2020-02-28', 'a');
+ALTER TABLE planned RENAME a TO b;
+EXECUTE one(1);
+ EXECUTE all_rows(1);
+SELECT 1; EXECUTE later;
+ALTER TABLE planned RENAME TO meant;
+EXECUTE one(1);
+DROP TABLE meant;
+DEALLOCATE ALL;
+-- end
