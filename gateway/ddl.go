@@ -121,7 +121,7 @@ func (x *session) ddl(st *planner.Statement) error {
 	ctx, done := x.waiting()
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
-	if code := sqlstate.CodeOf(err); len(x.temps) > 0 && (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && strings.HasPrefix(st.DDL.Op, "create ") {
+	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.namesTemp(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
 		err = sqlstate.Refuse("what is made on every shard cannot name a temporary table ("+sqlstate.As(err).Message+")", "name tables that last")
 	}
 	for _, n := range notices {

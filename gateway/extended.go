@@ -386,6 +386,9 @@ func (x *session) bind(f wire.Frame) error {
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
+	if got, want := len(x.args.Values), max(s.plan.Params, len(s.oids)); got < want {
+		return unsupplied(got, string(stmt), want)
+	}
 	x.unit.executes = nil
 	if x.unit.binds++; s.plan.Kind == planner.ExecuteKind {
 		if x.unit.binds == 1 {
@@ -402,7 +405,7 @@ func (x *session) bind(f wire.Frame) error {
 	if !shardBorne(st) {
 		p := &portal{st: st, stmt: s}
 		if st.Params != len(x.args.Values) {
-			return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement %q requires %d", len(x.args.Values), stmt, st.Params)
+			return unsupplied(len(x.args.Values), string(stmt), st.Params)
 		}
 		p.args.OIDs = s.oids
 		p.args.Formats = append([]int16(nil), x.args.Formats...)

@@ -235,6 +235,11 @@ func (x *session) fillText(st *planner.Statement) (string, error) {
 	return st.Fill.Literals(values), nil
 }
 
+// unsupplied is the error of a Bind with another number of values than the statement has parameters (exec_bind_message of postgres.c).
+func unsupplied(got int, statement string, want int) error {
+	return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", got, statement, want)
+}
+
 // fillArgs adds a statement's values to the parameters of a Bind: to x.args, and to
 // rest, the Bind's body after its names, which readArgs has read.
 func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
@@ -243,7 +248,7 @@ func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	own := len(a.Values)
 	switch {
 	case own != st.Params:
-		return nil, sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", own, s.name, st.Params)
+		return nil, unsupplied(own, s.name, st.Params)
 	case len(s.oids) > st.Params:
 		return nil, sqlstate.Refuse("the statement is declared with more parameters than it has", "declare the types of its own parameters only")
 	case own+len(st.Fill.Values) > most:

@@ -132,14 +132,21 @@ func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) 
 	return st, nil
 }
 
-// besideTemps makes the planner's "no such table" a refusal: it may be one of the
+// besideTemps makes the planner's "no such table" a refusal if it is one of the
 // session's temporary tables.
 func (x *session) besideTemps(err error) error {
-	if len(x.temps) == 0 || sqlstate.CodeOf(err) != sqlstate.UndefinedTable {
+	if sqlstate.CodeOf(err) != sqlstate.UndefinedTable || !x.namesTemp(sqlstate.As(err).Message) {
 		return err
 	}
 	return sqlstate.Refuse("temporary tables cannot be used in one statement with sharded tables ("+sqlstate.As(err).Message+")",
 		"use WITH, or two statements; a temporary table can be joined with whole and reference tables")
+}
+
+// namesTemp reports whether an error that something does not exist is about one of the session's temporary tables.
+func (x *session) namesTemp(message string) bool {
+	_, name, _ := strings.Cut(message, `"`)
+	name, _, _ = strings.Cut(name, `"`)
+	return x.temps[name[strings.LastIndexByte(name, '.')+1:]]
 }
 
 // temporary reports whether a schema change is about temporary tables alone.

@@ -131,7 +131,7 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 			d.constraint(v.Constraint, "")
 		case *pg.Node_TableLikeClause:
 			if create.Kind != shardmap.Whole {
-				refuse("LIKE in a sharded or reference table is not supported: the router has to see columns and constraints", "write the columns out")
+				refuseLike()
 			}
 		}
 	}
@@ -141,6 +141,10 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 		}
 	}
 	d.finish(edits)
+}
+
+func refuseLike() {
+	refuse("LIKE in a sharded or reference table is not supported: the router has to see columns and constraints", "write the columns out")
 }
 
 // finish writes the text for the shards.
@@ -155,6 +159,9 @@ func (d *declaration) finish(edits []edit) {
 func (a *analyzer) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	types := make([]keyspace.Type, len(o.shardKey))
 	for _, n := range c.TableElts {
+		if n.GetTableLikeClause() != nil {
+			refuseLike()
+		}
 		col := n.GetColumnDef()
 		for i, k := range o.shardKey {
 			if col == nil || col.Colname != k {

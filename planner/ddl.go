@@ -213,7 +213,7 @@ func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names 
 func (a *analyzer) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node) *pg.RangeVar) {
 	kept := slices.DeleteFunc(slices.Clone(*all), func(o *pg.Node) bool {
 		r := a.relation(named(o))
-		return (r.table == nil || r.table.Kind == shardmap.Whole) && (r.view == nil || a.reachOf(r.view).whole)
+		return (r.table == nil || r.table.Kind == shardmap.Whole) && (r.view == nil || !a.everywhereView(r.view))
 	})
 	if len(kept) < len(*all) && a.st.DDL.AllShards {
 		*all = kept
@@ -295,9 +295,10 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		for _, o := range d.Objects {
 			a.inSchema(strs(o.GetTypeName().GetNames()))
 		}
-		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP TYPE ... CASCADE drops columns of tables", "drop the columns first")
+		if t := a.columnOfUsersType(); t != "" && d.Behavior == pg.DropBehavior_DROP_CASCADE {
+			refuse("DROP TYPE ... CASCADE could drop columns of tables, such as "+t, "leave CASCADE out, and drop first what depends on the type")
 		}
+		st.DDL.Objects = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		if d.RemoveType == pg.ObjectType_OBJECT_TYPE {
 			a.everywhere("drop type", "DROP TYPE")
 		} else {
@@ -326,6 +327,19 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
 		}
 	}
+}
+
+// columnOfUsersType names a column of the map whose type is not PostgreSQL's own, "" if there is none.
+func (a *analyzer) columnOfUsersType() string {
+	tables := a.snap.State().Tables
+	for i := range tables {
+		for _, c := range tables[i].Columns {
+			if c.OID >= firstUserOID {
+				return tables[i].QualifiedName() + "." + c.Name
+			}
+		}
+	}
+	return ""
 }
 
 func rangeVar(names []string) *pg.RangeVar {
@@ -516,7 +530,7 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 			return
 		}
 		if v := a.viewOf(rangeVar(names[:len(names)-1])); v != nil {
-			a.st.DDL.AllShards = !a.reachOf(v).whole
+			a.st.DDL.AllShards = a.everywhereView(v)
 			break
 		}
 		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
@@ -561,6 +575,9 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		refuseRowSecurity()
 	case *pg.Node_ClusterStmt:
 		what = "CLUSTER"
+	case *pg.Node_DefineStmt, *pg.Node_CreateCastStmt, *pg.Node_CreateOpClassStmt, *pg.Node_CreateOpFamilyStmt, *pg.Node_AlterOpFamilyStmt, *pg.Node_AlterOperatorStmt, *pg.Node_CreateTransformStmt, *pg.Node_CreateAmStmt:
+		// Made on the shards, it would change what a statement means behind the router's back.
+		what, hint = "making operators, aggregates, casts and the like", "write a function, and call it by its name"
 	case *pg.Node_CheckPointStmt, *pg.Node_LoadStmt, *pg.Node_AlterSystemStmt:
 		what = "changing a server"
 	case *pg.Node_CreatePublicationStmt, *pg.Node_CreateSubscriptionStmt, *pg.Node_AlterPublicationStmt, *pg.Node_AlterSubscriptionStmt:

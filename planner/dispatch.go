@@ -105,6 +105,9 @@ func (a *analyzer) dispatch() {
 	st := a.st
 	st.Keys, st.Reusable = nil, false
 	a.second.planning = true
+	if err := ownNames(a.sql); err != nil {
+		fail(err)
+	}
 	a.timedCall(a.second.top)
 	a.looseWords(a.second.top)
 	var err error

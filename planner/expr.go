@@ -85,9 +85,6 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		e := v.AExpr
 		a.comparedParams(e, w.sc)
 		a.comparedWords(e, w.sc)
-		if names := strs(e.Name); len(names) > 1 && names[0] != "pg_catalog" {
-			a.userCode("operator " + strings.Join(names, "."))
-		}
 		a.walk(e.Lexpr, w)
 		a.walk(e.Rexpr, w)
 	case *pg.Node_BoolExpr:
@@ -126,9 +123,6 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		a.walkChildren(n, w)
 	case *pg.Node_SubLink:
 		a.walk(v.SubLink.Testexpr, w)
-		if names := strs(v.SubLink.OperName); len(names) > 1 && names[0] != "pg_catalog" {
-			a.userCode("operator " + strings.Join(names, "."))
-		}
 		a.walk(v.SubLink.Subselect, w)
 	case *pg.Node_SelectStmt:
 		*w.subs = append(*w.subs, a.selectQuery(v.SelectStmt, w.sc))
@@ -354,6 +348,7 @@ var functionReach = map[string]string{
 	"pg_import_system_collations": "changes a shard's catalogue", "pg_nextoid": "changes a shard's catalogue", "pg_extension_config_dump": "changes a shard's catalogue",
 	"pg_stat_file": "reads a server's files", "currtid": "reads a table named in a text", "currtid2": "reads a table named in a text",
 	"pg_identify_object_as_address": "", "pg_log_backend_memory_contexts": "acts on a shard's sessions",
+	"pg_listening_channels":     "tells what a shard's session listens to, and the router listens for its clients",
 	"pg_sync_replication_slots": "changes a shard's server", "gin_clean_pending_list": "acts on an index of one shard",
 }
 

@@ -50,7 +50,7 @@ func (a *analyzer) conjuncts(n *pg.Node, w *walker) {
 	if l == nil || l.SubLinkType != pg.SubLinkType_ANY_SUBLINK || len(*w.subs) == before {
 		return
 	}
-	if names := strs(l.OperName); len(names) > 0 && names[len(names)-1] != "=" {
+	if names := strs(l.OperName); len(names) > 0 && operatorOf(names) != "=" {
 		return
 	}
 	q := (*w.subs)[len(*w.subs)-1]
@@ -86,6 +86,11 @@ func (a *analyzer) fromItem(n *pg.Node, sc *scope) (*jnode, []*item) {
 	case *pg.Node_RangeTableSample:
 		s := v.RangeTableSample
 		j, items := a.fromItem(s.Relation, sc)
+		for i, r := range a.viewRefs {
+			if r.rel == s.Relation.GetRangeVar() {
+				a.viewRefs[i].sampled = true
+			}
+		}
 		w := &walker{sc: sc, subs: &j.subs}
 		a.walkList(s.Args, w)
 		a.walk(s.Repeatable, w)
@@ -456,8 +461,9 @@ func (a *analyzer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 }
 
 // operator returns an expression's operator if it is one of pg_catalog's.
-func operator(e *pg.A_Expr) string {
-	names := strs(e.Name)
+func operator(e *pg.A_Expr) string { return operatorOf(strs(e.Name)) }
+
+func operatorOf(names []string) string {
 	if len(names) == 2 && names[0] == "pg_catalog" {
 		names = names[1:]
 	}

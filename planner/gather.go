@@ -101,9 +101,6 @@ func (a *analyzer) planGather(n *pg.Node) (*Plan, error) {
 // readTables returns a copy of a statement in which every table that it reads
 // is a relation; keep, a table that it changes, stays.
 func (g *gatherer) readTables(n *pg.Node, keep *pg.RangeVar) ([]Relation, *pg.Node) {
-	if strings.Contains(strings.ToLower(g.a.sql), RelationPrefix) {
-		refuse("names that begin with "+RelationPrefix+" are the router's own", "use another name")
-	}
 	tree := clone(n)
 	var before, after []protoreflect.Message
 	eachMessage(n.ProtoReflect(), func(m protoreflect.Message) { before = append(before, m) })

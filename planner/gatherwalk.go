@@ -58,9 +58,6 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 		g.column(v.ColumnRef, p)
 	case *pg.Node_SubLink:
 		g.walk(v.SubLink.Testexpr, p)
-		if names := strs(v.SubLink.OperName); len(names) > 1 && names[0] != "pg_catalog" {
-			g.a.userCode("operator " + strings.Join(names, "."))
-		}
 		g.depth++
 		if !g.give(v.SubLink.Subselect.GetSelectStmt(), p.sc) {
 			g.walk(v.SubLink.Subselect, p)
@@ -70,9 +67,6 @@ func (g *gatherer) walk(n *pg.Node, p place) {
 		g.function(v.FuncCall)
 		g.children(v.FuncCall.ProtoReflect(), p)
 	case *pg.Node_AExpr:
-		if names := strs(v.AExpr.Name); len(names) > 1 && names[0] != "pg_catalog" {
-			g.a.userCode("operator " + strings.Join(names, "."))
-		}
 		g.children(v.AExpr.ProtoReflect(), p)
 	case *pg.Node_SqlvalueFunction:
 		if v.SqlvalueFunction.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {

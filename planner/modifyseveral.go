@@ -639,7 +639,7 @@ func setsKey(list []*pg.Node, t *shardmap.Table) bool {
 	return slices.ContainsFunc(list, func(n *pg.Node) bool { return slices.Contains(t.ShardKey, n.GetResTarget().GetName()) })
 }
 
-func relationName(n int) string { return "cleave_rel_" + strconv.Itoa(n) }
+func relationName(n int) string { return RelationPrefix + strconv.Itoa(n) }
 
 // allOf is SELECT * FROM a relation.
 func allOf(name, alias string) *pg.SelectStmt {
@@ -661,7 +661,7 @@ func template(text string) Template {
 		if tok.Kind != sqlguard.Ident {
 			continue
 		}
-		rest, ok := strings.CutPrefix(text[tok.Start:tok.End], "cleave_rel_")
+		rest, ok := strings.CutPrefix(text[tok.Start:tok.End], RelationPrefix)
 		if !ok {
 			continue
 		}
@@ -684,6 +684,12 @@ func descend(m protoreflect.Message, f func(protoreflect.Message) bool) {
 	}
 	// The order of fields is that of their numbers, so that plans come out the same.
 	fds := m.Descriptor().Fields()
+	if _, ok := m.Interface().(*pg.Node); ok { // one of some 270 fields
+		if fd := m.WhichOneof(fds.Get(0).ContainingOneof()); fd != nil {
+			descend(m.Get(fd).Message(), f)
+		}
+		return
+	}
 	for i := range fds.Len() {
 		fd := fds.Get(i)
 		if fd.Kind() != protoreflect.MessageKind || !m.Has(fd) {

@@ -203,7 +203,7 @@ func (a *analyzer) grantTables(g *pg.GrantStmt) {
 	for _, o := range g.Objects {
 		v := o.GetRangeVar()
 		if w := a.viewOf(v); w != nil {
-			spread = spread || !a.reachOf(w).whole
+			spread = a.everywhereView(w) || spread
 			continue
 		}
 		tables = append(tables, v)
@@ -312,7 +312,7 @@ func (a *analyzer) commentObject(c *pg.CommentStmt, names []string) bool {
 	switch c.Objtype {
 	case pg.ObjectType_OBJECT_VIEW:
 		v := a.viewOf(rangeVar(names))
-		d.AllShards = v != nil && !a.reachOf(v).whole
+		d.AllShards = v != nil && a.everywhereView(v)
 	case pg.ObjectType_OBJECT_SEQUENCE:
 		if a.clusterSequence(rangeVar(names)) != nil {
 			d.MapOnly = a.lonely() // else its shadow keeps it
@@ -366,12 +366,12 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 			a.inSchema(strs(o.GetObjectWithArgs().GetObjname()))
 		}
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP "+what+" ... CASCADE drops defaults, triggers and columns of tables", "drop them first")
+			refuse("DROP "+what+" ... CASCADE could drop defaults, triggers and columns of tables", "leave CASCADE out, and drop first what depends on it")
 		}
 		everywhere(what, strings.ToLower(what))
 	case pg.ObjectType_OBJECT_EXTENSION:
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP EXTENSION ... CASCADE drops columns and indexes of tables", "drop them first")
+			refuse("DROP EXTENSION ... CASCADE could drop columns and indexes of tables", "leave CASCADE out, and drop first what depends on the extension")
 		}
 		everywhere("EXTENSION", "extension")
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_STATISTIC_EXT:

@@ -66,6 +66,9 @@ func parseError(sql string, err error) error {
 	if pe.Message == "invalid Unicode escape" && !strings.Contains(strings.ToUpper(sql), "U&") {
 		code = sqlstate.InvalidEscapeSequence // of E'...'; U&'...' has its own
 	}
+	if strings.HasPrefix(pe.Message, "invalid byte sequence for encoding") {
+		code = sqlstate.CharacterNotInRepertoire // of E'...', whose escapes are bytes
+	}
 	for _, words := range unsupported {
 		if strings.Contains(pe.Message, words) {
 			code = sqlstate.FeatureNotSupported
@@ -152,6 +155,11 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 			return a.names(tree, st, err)
 		}
 		return a.expanded(depth)
+	}
+	if err == nil && st.Kind == DDLKind {
+		if err = ownNames(sql); err != nil {
+			return nil, err
+		}
 	}
 	if err == nil || sqlstate.As(err).Code != sqlstate.FeatureNotSupported {
 		return st, err

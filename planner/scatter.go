@@ -126,7 +126,7 @@ func (b *scatter) plainOrder() bool {
 	return true
 }
 
-func hiddenName(i int) string { return "cleave_key_" + itoa(i+1) }
+func hiddenName(i int) string { return hiddenPrefix + itoa(i+1) }
 
 // counts reads LIMIT and OFFSET; false if they are not numbers or parameters.
 func (b *scatter) counts() bool {

@@ -164,9 +164,23 @@ func (a *analyzer) fresh() string {
 	return RelationPrefix + itoa(a.second.names)
 }
 
-// RelationPrefix begins the names of a plan's temporary relations, and of the
-// columns that the router adds to texts. No table of the cluster may be named so.
-const RelationPrefix = "cleave_rel_"
+const (
+	// RelationPrefix begins the names of a plan's temporary relations, and of the columns that the router adds to texts.
+	RelationPrefix = "cleave_rel_"
+	// hiddenPrefix begins those of columns by which rows of several shards are merged.
+	hiddenPrefix = "cleave_key_"
+)
+
+// ownNames refuses names that the router gives in texts that it makes: in these, and to begin with, where something is named.
+func ownNames(sql string) error {
+	text := strings.ToLower(sql)
+	for _, prefix := range []string{RelationPrefix, hiddenPrefix} {
+		if strings.Contains(text, prefix) {
+			return sqlstate.Refuse("names that begin with "+prefix+" are the router's own", "use another name")
+		}
+	}
+	return nil
+}
 
 // clockOps are the SQL values that are the transaction's time.
 var clockOps = map[pg.SQLValueFunctionOp]string{

@@ -19,8 +19,9 @@ import (
 
 // viewRef is a place where a statement names a view.
 type viewRef struct {
-	rel  *pg.RangeVar
-	view *shardmap.View
+	rel     *pg.RangeVar
+	view    *shardmap.View
+	sampled bool // by TABLESAMPLE
 }
 
 // expandMax bounds how often a text is expanded: views over views.
@@ -30,6 +31,7 @@ const expandMax = 64
 type viewReach struct {
 	sharded, reference, whole bool
 	unknown                   []string // names that the map does not know
+	unread                    error    // why the definition cannot be read
 	depth                     int
 }
 
@@ -65,9 +67,18 @@ func (a *analyzer) reachOf(v *shardmap.View) viewReach {
 	b := a.p.analyzer(v.Definition, a.snap, nil)
 	b.has.depth = a.has.depth + 1
 	if err := b.define(nil); err != nil {
-		return viewReach{sharded: true, reference: true, whole: true}
+		return viewReach{sharded: true, reference: true, whole: true, unread: err}
 	}
 	return b.has
+}
+
+// everywhereView reports whether a view that is to be changed is on every shard, and not on the default shard alone.
+func (a *analyzer) everywhereView(v *shardmap.View) bool {
+	r := a.reachOf(v)
+	if r.unread != nil {
+		refuse("the router cannot tell which shards have the view "+v.QualifiedName()+": "+sqlstate.As(r.unread).Message, "drop the view, and create it with a definition that the router can read")
+	}
+	return !r.whole
 }
 
 // define counts what a query reads: that of a CREATE VIEW, or, with nil, the text itself.
@@ -187,9 +198,16 @@ func (a *analyzer) expandText() (text string, err error) {
 		if i < 0 {
 			a.lost()
 		}
-		from, to := ts[i].Start, ts[i].End
-		for j := i; j+2 < len(ts) && a.punct(j+1, '.') && ts[j+2].Start >= 0; j += 2 {
-			to = ts[j+2].End
+		from, last := ts[i].Start, i
+		for last+2 < len(ts) && a.punct(last+1, '.') && ts[last+2].Start >= 0 {
+			last += 2
+		}
+		if last+1 < len(ts) && a.sql[ts[last+1].Start:ts[last+1].End] == "*" {
+			last++ // of old: with the children, as without it
+		}
+		to := ts[last].End
+		if r.sampled { // transformRangeTableSample of parse_clause.c
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "TABLESAMPLE clause can only be applied to tables and materialized views").At(a.position(at)))
 		}
 		before := ""
 		switch {
@@ -337,7 +355,7 @@ func (a *analyzer) changeView(v *pg.RangeVar, missingOK bool) {
 		a.st.Tag = "ALTER TABLE"
 	}
 	if view := a.viewOf(v); view != nil {
-		a.st.DDL.AllShards = !a.reachOf(view).whole
+		a.st.DDL.AllShards = a.everywhereView(view)
 		return
 	}
 	a.st.DDL.Unknown = []string{v.GetRelname()}

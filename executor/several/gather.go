@@ -223,7 +223,7 @@ func (g *gather) take(ctx context.Context, r *fetched, frames []byte) error {
 	if g.c.opt.Owner != nil { // there is no scratch conversation
 		values, bytes = ownerValues, ownerBytes
 	}
-	if g.values > values || g.kept > bytes || r.unfit() {
+	if g.values > min(values, parametersMax-len(g.in.values)) || g.kept > bytes || r.unfit() {
 		return g.spill(ctx, r, frames, n)
 	}
 	r.kept = append(r.kept, frames...)

@@ -166,11 +166,14 @@ func (s *scratch) send(text string, in inputs, results []int16) error {
 	}
 	s.columns, s.buf, s.pos = nil, s.buf[:0], 0
 	s.sent, s.rows, s.bytes = time.Now(), 0, 0
-	q := request{oids: in.typed(text), formats: in.formats, values: in.values, results: results}
+	q := request{text: text, oids: in.typed(text), formats: in.formats, values: in.values, results: results}
+	if err := q.fit(); err != nil {
+		return err
+	}
 	if err := numbered(s.conn, &q); err != nil {
 		return s.failure(err)
 	}
-	s.pipe.Unnamed(new(int), text, q.oids, false)
+	s.pipe.Unnamed(new(int), q.text, q.oids, false)
 	s.pipe.Bind("", "", bindBody(q), false)
 	s.pipe.DescribePortal("", false, s, &s.values)
 	s.pipe.Execute("", 0, &s.values)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -110,6 +111,9 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 	if p.busy != nil {
 		return nil, c.busy(p)
 	}
+	if err := q.fit(); err != nil {
+		return nil, err
+	}
 	if err := c.number(p, &q); err != nil {
 		return nil, err
 	}
@@ -175,6 +179,49 @@ func (c *Conn) prepareOn(p *part, q request, owner any) string {
 	prep := c.ex.Prepare(q.text, q.oids, c.host.Snapshot().SchemaVersion(), p.conn.Settings())
 	p.pipe.Prepare(prep, owner, false)
 	return prep.Name()
+}
+
+// parametersMax is how many parameters the protocol can count.
+const parametersMax = 1<<16 - 1
+
+// fit leaves out the parameters that the text does not name if there are more than the protocol can count: the router's own
+// come on top of the client's. Errors: 54000 when the text names too many.
+func (q *request) fit() error {
+	if len(q.values) <= parametersMax {
+		return nil
+	}
+	number := make([]int, len(q.values)+1) // the new ones
+	var text strings.Builder
+	o, last := *q, 0
+	o.oids, o.formats, o.values = nil, nil, nil
+	for lex := (sqlguard.Lexer{Text: q.text}); ; {
+		t := lex.Next()
+		if t.Kind == sqlguard.EOF {
+			break
+		}
+		if t.Kind != sqlguard.Param {
+			continue
+		}
+		n, err := strconv.Atoi(q.text[t.Start+1 : t.End])
+		if err != nil || n < 1 || n > len(q.values) {
+			continue // the shard says so
+		}
+		if number[n] == 0 {
+			number[n] = o.add(q.oids[n-1], wire.FormatAt(q.formats, n-1), q.values[n-1])
+		}
+		text.WriteString(q.text[last:t.Start])
+		text.WriteByte('$')
+		text.WriteString(strconv.Itoa(number[n]))
+		last = t.End
+	}
+	if len(o.values) > parametersMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the statement needs %d parameters on a shard, with those that the router adds, and the protocol has %d", len(o.values), parametersMax).
+			WithHint("use fewer parameters, or pass an array")
+	}
+	text.WriteString(q.text[last:])
+	o.text = text.String()
+	*q = o
+	return nil
 }
 
 // bindBody is the body of a Bind after its names.

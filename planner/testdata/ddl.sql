@@ -385,8 +385,7 @@ ALTER TYPE pair ADD ATTRIBUTE c int;
 DROP TYPE mood;
 --> schema change drop type, all shards [DROP TYPE]
 DROP TYPE mood CASCADE;
---> refused 0A000: DROP TYPE ... CASCADE drops columns of tables
--->   hint: drop the columns first
+--> schema change drop type, all shards [DROP TYPE]
 CREATE DOMAIN d AS int CHECK (VALUE > 0);
 --> schema change create domain, all shards [CREATE DOMAIN]
 CREATE DOMAIN d AS int CHECK (myfunction(VALUE));
@@ -490,3 +489,12 @@ ALTER TABLE orders ADD COLUMN j oid DEFAULT 'orders'::regclass;
 CREATE DOMAIN d AS date DEFAULT 'tomorrow';
 --> schema change create domain, all shards [CREATE DOMAIN]
 -->   text: CREATE DOMAIN d AS date DEFAULT 'cleave_time_0_'
+CREATE TABLE cleave_rel_1 (k bigint PRIMARY KEY) WITH (cleave.shard_key = 'k');
+--> refused 0A000: names that begin with cleave_rel_ are the router's own
+-->   hint: use another name
+CREATE TABLE named (k bigint PRIMARY KEY, "cleave_key_1" int) WITH (cleave.shard_key = 'k');
+--> refused 0A000: names that begin with cleave_key_ are the router's own
+-->   hint: use another name
+CREATE TABLE lk (LIKE orders INCLUDING ALL) WITH (cleave.shard_key = 'tenant_id');
+--> refused 0A000: LIKE in a sharded or reference table is not supported: the router has to see columns and constraints
+-->   hint: write the columns out

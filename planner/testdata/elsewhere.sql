@@ -142,8 +142,7 @@ SELECT ts_rewrite('a'::tsquery, 'SELECT t, s FROM x');
 --> refused 0A000: ts_rewrite() with two arguments runs a query given as text
 -->   hint: use the form with three arguments
 SELECT note OPERATOR(app.+) 'x' FROM orders WHERE tenant_id = 5;
---> refused 0A000: operator app.+ is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+--> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM otherdb.public.orders WHERE tenant_id = 5;
 --> refused 0A000: table names with a database in front are not supported
 -->   hint: leave out the database name

@@ -305,5 +305,7 @@ SELECT * FROM orders HAVING count(*) > 1;
 SELECT * FROM orders WHERE tenant_id OPERATOR(pg_catalog.=) 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id OPERATOR(public.=) 5;
---> refused 0A000: operator public.= is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT * FROM orders WHERE tenant_id OPERATOR(public.=) 5

@@ -94,3 +94,7 @@ EXECUTE one(1);
 DROP TABLE meant;
 DEALLOCATE ALL;
 -- end
+-- messages
+SELECT E'\xff';
+SELECT E'a\000b';
+SELECT count(*) FROM orders WHERE status = E'\xc3\x28';

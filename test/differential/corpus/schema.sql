@@ -78,3 +78,18 @@ ROLLBACK;
 -- messages
 -- foreach q: SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT current_setting('transaction_isolation'), count(*) FROM orders | SELECT 1; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ | SET TRANSACTION READ ONLY; DELETE FROM orders | SET CONSTRAINTS ALL DEFERRED; SELECT count(*) FROM orders | SELECT 1; SET CONSTRAINTS ALL IMMEDIATE; SELECT 2
 ${q};
+CREATE EXTENSION citext;
+SELECT count(*) FROM orders WHERE status::citext OPERATOR(public.=) 'PAID';
+SELECT id FROM orders WHERE tenant_id = 1 AND status::citext OPERATOR(public.~) 'A';
+CREATE DOMAIN email AS citext CONSTRAINT email_check CHECK (VALUE OPERATOR(public.~) '@'::public.citext);
+SELECT 'A@b'::email = 'a@B';
+CREATE VIEW ci AS SELECT tenant_id, id FROM orders WHERE status::citext = 'Paid';
+SELECT count(*) FROM ci;
+ALTER VIEW ci RENAME TO cj;
+COMMENT ON VIEW cj IS 'x';
+GRANT SELECT ON cj TO PUBLIC;
+SELECT * FROM cj WHERE tenant_id < 3;
+DROP VIEW cj;
+DROP TYPE IF EXISTS nosuch CASCADE;
+DROP DOMAIN email CASCADE;
+DROP EXTENSION citext;

@@ -2,6 +2,10 @@
 
 CREATE VIEW v_plain AS SELECT tenant_id, id, qty FROM orders WHERE qty > 0;
 SELECT * FROM v_plain;
+SELECT * FROM v_plain* WHERE tenant_id = 1;
+SELECT v.id FROM public.v_plain * AS v WHERE v.tenant_id < 3;
+-- messages
+SELECT * FROM v_plain TABLESAMPLE SYSTEM (100);
 TRUNCATE v_plain;
 TRUNCATE orders, v_plain;
 DROP TABLE v_plain;

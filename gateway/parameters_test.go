@@ -1,0 +1,51 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// TestManyParameters: a statement over several shards has as many parameters as the protocol can number, and what is wrong with them is
+// said as PostgreSQL says it.
+func TestManyParameters(t *testing.T) {
+	const most = 1<<16 - 1
+	_, conn, _ := orders(t, config{})
+	ctx := context.Background()
+	values := make([][]byte, most)
+	for i := range values {
+		values[i] = []byte(strconv.Itoa(i))
+	}
+	list := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, ",$%d", i+1)
+		}
+		return b.String()[1:]
+	}
+	var rows strings.Builder
+	for i := range most / 3 {
+		fmt.Fprintf(&rows, ",($%d,$%d,$%d)", 3*i+1, 3*i+2, 3*i+3)
+	}
+	insert := `INSERT INTO orders (tenant_id, id, note) VALUES ` + rows.String()[1:]
+	if res := conn.PgConn().ExecParams(ctx, insert, values, nil, nil, nil).Read(); res.Err != nil || res.CommandTag.RowsAffected() != most/3 {
+		t.Fatalf("INSERT of %d parameters: %s, %v", most, res.CommandTag, res.Err)
+	}
+	res := conn.PgConn().ExecParams(ctx, `SELECT count(*) FROM orders WHERE id = ANY (ARRAY[`+list(most)+`]::bigint[])`, values, nil, nil, nil).Read()
+	if res.Err != nil || string(res.Rows[0][0]) != strconv.Itoa(most/3) {
+		t.Errorf("%d parameters: %s, %v, want %d rows", most, res.Rows, res.Err, most/3)
+	}
+	for _, sql := range []string{`SELECT note FROM orders WHERE tenant_id = $1`, `SELECT note FROM orders WHERE id = $1`, `INSERT INTO orders (tenant_id, id) VALUES (5, 1), ($1, 2)`} {
+		for _, args := range [][][]byte{nil, values[:2]} {
+			res := conn.PgConn().ExecParams(ctx, sql, args, nil, nil, nil).Read()
+			if e := new(pgconn.PgError); !errors.As(res.Err, &e) || e.Code != "08P01" || e.Message != fmt.Sprintf(`bind message supplies %d parameters, but prepared statement "" requires 1`, len(args)) {
+				t.Errorf("%s with %d values: %v", sql, len(args), res.Err)
+			}
+		}
+	}
+}
