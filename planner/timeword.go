@@ -38,21 +38,27 @@ func TimeWord(s string) bool {
 
 // zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash, and what
 // the reader of times skips.
-var zoneNames = map[string]bool{}
-
-func init() {
+var zoneNames = func() map[string]bool {
+	names := map[string]bool{}
 	for _, s := range strings.Fields(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
 		est edt cst cdt mst mdt pst pdt akst akdt hst hdt ast adt nst ndt brt brst art clt clst pet bot wet west cet cest met mest eet eest msk msd sast eat cat wat ist pkt npt bst bdt ict wib wita wit
 		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
-		iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`) {
-		zoneNames[s] = true
+		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`) {
+		names[s] = true
 	}
-}
+	return names
+}()
 
 // HasTimeWord reports whether a text has one of the words so that a type of times, or one made of such types
 // (an array, a range, a row), would read it as such: alone, beside a time of day or a zone, or between the
 // punctuation of such values.
 func HasTimeWord(s string) bool {
+	return hasTimeWordAs(s) || strings.ContainsAny(s, `"\`) && hasTimeWordAs(unquoted.Replace(s)) // {n\ow}
+}
+
+var unquoted = strings.NewReplacer(`"`, "", `\`, "")
+
+func hasTimeWordAs(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch s[i] | 0x20 {
 		case 'n', 't', 'y':
