@@ -238,6 +238,22 @@ ROLLBACK;
 DEALLOCATE w2;
 -- end
 -- block
+PREPARE q1 AS SELECT ('{now}'::timestamptz[])[1] < now() - interval '40 ms', upper('(,now]'::tstzrange) < now() - interval '40 ms', lower('(today,now]'::tstzrange) < now(), timestamptz 'now utc' < now() - interval '40 ms', 'now'::frozen < now() - interval '40 ms',
+  'now'::urgency, 'now'::label, ('{{NULL,now},{2024-01-01 10:00:00+00,now}}'::timestamptz[])[2][1], E'now'::timestamp < localtimestamp - interval '40 ms', '{now}'::text[], array_lower('{now,NULL}'::date[], 1), '[now,]'::daterange @> current_date FROM notes_of WHERE k = 3;
+PREPARE q2 AS INSERT INTO notes_of (k, arr, rng, ts, p, dom) VALUES (3001, '{now,yesterday}', '[today,now)', 'today 12:00', 'now', 'now') RETURNING arr[1] < now() - interval '40 ms', arr[2] < now() - interval '20 hours', upper(rng) < now() - interval '40 ms', ts - current_date, p, dom < now() - interval '40 ms';
+PREPARE q3 (int) AS SELECT count(*) FROM notes_of WHERE k = $1 AND arr <= '{now}' AND rng && '[yesterday,now]' AND ts < ANY ('{2020-01-01,"tomorrow 12:00"}') AND arr @> '{"yesterday"}' AND ts < 'tomorrow 04:05' AND p = 'now';
+PREPARE q4 AS SELECT count(*), bool_and(('{now}'::timestamptz[])[1] < now() - interval '40 ms') FROM notes_of;
+SELECT pg_sleep(0.05);
+EXECUTE q1;
+SET datestyle = 'German, DMY';
+EXECUTE q2;
+EXECUTE q3 (3001);
+EXECUTE q4;
+RESET datestyle;
+DELETE FROM notes_of WHERE k = 3001;
+-- end
+PREPARE q5 AS SELECT '{[now,)}'::tstzmultirange FROM notes_of WHERE k = 3;
+-- block
 PREPARE i AS SELECT count(*) FROM notes_of WHERE k = $1;
 EXECUTE i (4.5);
 EXECUTE i (1 + 1);
