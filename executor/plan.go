@@ -211,7 +211,7 @@ func (e *Executor) ArgsAt(args, now string, s *Settings, snap *shardmap.Snapshot
 func (e *Executor) UsesClock(st *planner.Statement) bool { return e.planner.UsesClock(st) }
 
 // AtTime is Planner.AtTime under a search path. Nothing is cached.
-func (e *Executor) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (string, error) {
+func (e *Executor) AtTime(st *planner.Statement, s *Settings, snap *shardmap.Snapshot) (text string, clock bool, err error) {
 	return e.planner.AtTime(st, snap, e.path(s, snap))
 }
 

@@ -50,7 +50,7 @@ func (x *session) ask(sql string) (*engine.Result, error) {
 }
 
 // prepareWords puts the time into the text of a statement that is prepared, in place of the words for it: PostgreSQL reads
-// them now, and not when it is executed.
+// them now, and not when it is executed. Words inside of arrays, ranges and domains too.
 func (x *session) prepareWords(s *statement) error {
 	snap, _ := x.snapshot()
 	words := x.srv.ex.PreparedWords(s.text, x.settings, snap)
@@ -73,6 +73,9 @@ func (x *session) prepareWords(s *statement) error {
 	}
 	values := make([]string, len(words))
 	for i, v := range res.Rows[0] {
+		if v.Null {
+			return sqlstate.Refuse("the text "+s.text[words[i].From:words[i].To]+", which is read when the statement is prepared, has a word for the time inside", "write the time itself, or an expression with now()")
+		}
 		values[i] = v.String
 	}
 	s.text = planner.With(s.text, words, values)

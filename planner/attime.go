@@ -16,14 +16,15 @@ import (
 // so that now() is one time from BEGIN to COMMIT.
 
 // AtTime returns the text of a statement of one shard with the time at which the
-// transaction began as parameter Params+1, a timestamptz; "" if the statement does not
-// depend on that time. It is for statements inside transactions over several shards.
+// transaction began as parameter Params+1, a timestamptz, if clock says so; "" if the statement does not
+// depend on that time, and casts no texts that could be words for it. It is for statements inside transactions
+// over several shards.
 //
 // Errors: 0A000 where the time cannot be written into the statement.
-func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []string) (text string, err error) {
+func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []string) (text string, clock bool, err error) {
 	tree, err := p.parse(st.Text)
 	if err != nil || len(tree.Stmts) != 1 {
-		return "", err
+		return "", false, err
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -31,32 +32,87 @@ func (p *Planner) AtTime(st *Statement, snap *shardmap.Snapshot, searchPath []st
 			if !ok {
 				panic(r)
 			}
-			text, err = "", b.err
+			text, clock, err = "", false, b.err
 		}
 	}()
 	a := p.analyzer(st.Text, snap, searchPath)
 	a.second = &reading{}
 	a.st.Params = st.Params
 	n := tree.Stmts[0].Stmt
-	if hasTimeWord(n) {
+	a.second.guard = a.guarding()
+	a.castingViews(n)
+	guards := a.guards(n)
+	if guards || hasTimeWord(n) {
 		p.readWords(n, st.Text, snap, searchPath, true)
+		guards = a.guards(n) // the types of columns are known
 	}
 	a.elsewhereTimed(n)
 	a.timedDefaults(n)
 	a.clocked(n)
-	if !a.second.clock {
-		return "", nil
+	if !a.second.clock && !guards {
+		return "", false, nil
 	}
 	switch n.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt, *pg.Node_DeclareCursorStmt:
-		return a.text(n)
+		text, err = a.text(n)
+		return text, a.second.clock, err
 	case *pg.Node_ExplainStmt:
 		if !explainRuns(n.GetExplainStmt()) {
-			return "", nil
+			return "", false, nil
 		}
 	}
-	noTime("the statement")
-	return "", nil
+	if a.second.clock {
+		noTime("the statement")
+	}
+	refuse("the statement casts texts to times, and in a transaction over several shards each shard could read words among them by its own clock",
+		"run the statement in a transaction of its own")
+	return "", false, nil
+}
+
+// castingViews puts the query of a view that casts texts to times in its place. A view that a statement of one shard
+// names reads whole tables.
+func (a *analyzer) castingViews(n *pg.Node) {
+	for depth := 0; a.second.guard && depth < expandMax; depth++ {
+		found := false
+		replace(n, func(n *pg.Node) *pg.Node {
+			v := n.GetRangeVar()
+			if v == nil {
+				return n
+			}
+			r := a.relation(v)
+			if r.view == nil {
+				return n
+			}
+			tree, err := a.p.parse(r.view.Definition)
+			if err != nil || len(tree.Stmts) != 1 || !a.castsBelow(tree.Stmts[0].Stmt, 0) {
+				return n
+			}
+			found = true
+			alias := v.Alias
+			if alias == nil {
+				alias = &pg.Alias{Aliasname: v.Relname}
+			}
+			return &pg.Node{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: tree.Stmts[0].Stmt, Alias: alias}}}
+		})
+		if !found {
+			return
+		}
+	}
+}
+
+// castsBelow reports whether a query, or a view that it reads, casts what could be a word for the time.
+func (a *analyzer) castsBelow(n *pg.Node, depth int) bool {
+	found := a.guards(n)
+	inspect(n, func(m proto.Message) bool {
+		if v, ok := m.(*pg.RangeVar); ok && !found && depth < expandMax {
+			if r := a.relation(v); r.view != nil {
+				tree, err := a.p.parse(r.view.Definition)
+				found = err == nil && len(tree.Stmts) == 1 && a.castsBelow(tree.Stmts[0].Stmt, depth+1)
+			}
+		}
+		return !found
+	})
+	return found
 }
 
 // explainRuns reports whether an EXPLAIN runs its statement.

@@ -42,6 +42,10 @@ func TestAtTime(t *testing.T) {
 		"INSERT INTO stamps SELECT * FROM stamps WHERE k = 1":                         refused,
 		"INSERT INTO unknown VALUES (1)":                                              refused,
 		"EXPLAIN SELECT now() FROM orders WHERE tenant_id = 5":                        "",
+		"SELECT v::date FROM stamps WHERE k = 1":                                      "SELECT CASE WHEN textregexeqv::text COLLATE \"C\", '[wWyY]' THEN regexp_replacev::text COLLATE \"C\", 'now|today|tomorrow|yesterday', E'cleave_time_word \\\\&', 'i' ELSE v END::date FROM stamps WHERE k = 1",
+		"SELECT made::date, '2024-01-01'::date, date(made) FROM stamps WHERE k = 1":   "",
+		"UPDATE stamps SET made = $1, v = $2::text::date WHERE k = 1":                 "UPDATE stamps SET made = $1, v = CASE WHEN textregexeq$2::text::text COLLATE \"C\", '[wWyY]' THEN regexp_replace$2::text::text COLLATE \"C\", 'now|today|tomorrow|yesterday', E'cleave_time_word \\\\&', 'i' ELSE $2::text END::date WHERE k = 1",
+		"EXPLAIN ANALYZE SELECT v::date FROM stamps WHERE k = 1":                      refused,
 	} {
 		st, err := p.Analyze(sql, snap, []string{"public"})
 		if err != nil {
@@ -50,7 +54,7 @@ func TestAtTime(t *testing.T) {
 			}
 			continue
 		}
-		got, err := p.AtTime(st, snap, []string{"public"})
+		got, _, err := p.AtTime(st, snap, []string{"public"})
 		if sqlstate.CodeOf(err) == sqlstate.FeatureNotSupported {
 			got = refused
 		} else if err != nil {

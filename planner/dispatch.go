@@ -40,6 +40,7 @@ type reading struct {
 	plain    map[*pg.A_Const]bool // see plainWords
 	planning bool                 // the statement was read
 	outside  bool                 // a sharded table was not bound to the witness
+	guard    bool                 // texts look at what they cast to times, see guarded
 }
 
 func newReading() *reading {
@@ -110,6 +111,7 @@ func (a *analyzer) dispatch() {
 	}
 	a.timedCall(a.second.top)
 	a.looseWords(a.second.top)
+	a.second.guard = a.guarding()
 	var err error
 	switch a.second.top.GetNode().(type) {
 	case *pg.Node_SelectStmt:

@@ -93,6 +93,7 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		t := a.castType(v.TypeCast.TypeName)
 		a.agree(v.TypeCast.Arg, t)
 		a.catalogType(v.TypeCast.TypeName)
+		a.markCast(n, w.sc)
 		a.walk(v.TypeCast.Arg, w)
 	case *pg.Node_List:
 		a.walkList(v.List.Items, w)
@@ -117,6 +118,7 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 		}
 		a.function(v.FuncCall)
 		a.calledWords(v.FuncCall, w.sc)
+		a.markCast(n, w.sc)
 		a.walkChildren(n, w)
 	case *pg.Node_JsonArrayAgg, *pg.Node_JsonObjectAgg, *pg.Node_GroupingFunc:
 		a.aggregates++

@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -152,6 +153,7 @@ func (f *freezing) alter(d *declaration, t *pg.AlterTableStmt) {
 			}
 			def.RawDefault = f.typed(def.RawDefault, def.TypeName, "")
 			f.expression(&def.RawDefault)
+			f.look(def.RawDefault)
 			if now := f.filled(def.RawDefault, "USING for column "+quoteIdent(c.Name)); now != nil {
 				def.RawDefault = now
 			}
@@ -270,6 +272,29 @@ func usesOwnState(e *pg.Node) bool {
 func (f *freezing) domainOwn(e *pg.Node, typ string) {
 	if what := shardOwn(e, typ, nil); what != "" {
 		refuse("the default of the domain says "+what+", which is another on each shard", ownHint)
+	}
+}
+
+// look has the casts in what fills rows look for words for the time.
+func (f *freezing) look(e *pg.Node) {
+	if f.second == nil {
+		f.second = newReading()
+		f.second.guard = f.guarding()
+		defer func() { f.second = nil }()
+	}
+	if f.table == nil || !f.guards(e) {
+		return
+	}
+	sc := &scope{items: []*item{f.tableItem(relation{schema: f.table.Schema, name: f.table.Name, table: f.table}, f.newRTE())}}
+	descend(e.ProtoReflect(), func(m protoreflect.Message) bool {
+		if n, ok := m.Interface().(*pg.Node); ok {
+			f.markCast(n, sc)
+		}
+		return true
+	})
+	if f.guards(e) {
+		f.guarded(e)
+		f.changed = true
 	}
 }
 

@@ -265,9 +265,12 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	for last > 0 && a.punct(last, ';') {
 		last--
 	}
-	a.clockIn(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}})
-	for _, n := range s.ReturningList {
-		a.clockIn(n)
+	tail := a.tail(s)
+	if tail == "" {
+		a.clockIn(&pg.Node{Node: &pg.Node_OnConflictClause{OnConflictClause: s.OnConflictClause}})
+		for _, n := range s.ReturningList {
+			a.clockIn(n)
+		}
 	}
 	if s.WithClause != nil {
 		a.clockIn(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}})
@@ -286,7 +289,11 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	for r := range rows {
 		p.Rows[r].Text = cut.cut(rows[r].from, rows[r].to)
 	}
-	p.Tail = cut.cut(rows[len(rows)-1].to, ts[last].End)
+	if p.Tail = tail; tail == "" {
+		p.Tail = cut.cut(rows[len(rows)-1].to, ts[last].End)
+	} else if slices.ContainsFunc(cut.edits, func(e edit) bool { return e.from >= rows[len(rows)-1].to }) {
+		refuse("a value that the router makes stands beside a text that is cast to a time", "take the values first, and pass them as parameters")
+	}
 	if p.Matched {
 		for _, k := range t.ShardKey {
 			p.Tail += ", " + targetName(s.Relation) + "." + quoteAlways(k)
@@ -397,7 +404,50 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 		c.compute(n, from, to, "")
 		return
 	}
+	if c.guards(n) {
+		from, to := place()
+		c.looked(n, from, to)
+		return
+	}
 	c.clockIn(n)
+}
+
+// looked writes a value anew whose casts look for words for the time.
+func (c *computing) looked(n *pg.Node, from, to int) {
+	if c.fill != nil && slices.ContainsFunc(c.fill.edits, func(e edit) bool { return e.from >= from && e.to <= to }) {
+		refuse("a value that the router makes stands beside a text that is cast to a time", "take the values first, and pass them as parameters")
+	}
+	text := c.written(selectOf([]*pg.Node{c.clocked(clone(n))}, nil, nil))
+	tree, err := c.analyzer.p.parse(text)
+	if err != nil || len(tree.Stmts) != 1 {
+		c.lost()
+	}
+	tree.Stmts[0].Stmt.GetSelectStmt().TargetList[0].GetResTarget().Name = "" // of an output
+	c.second.guard = false
+	c.second.edits = append(c.second.edits, edit{from: from, to: to, text: strings.TrimPrefix(c.written(tree.Stmts[0].Stmt), "SELECT ")})
+	c.second.guard = true
+}
+
+// tail is what follows the rows of an INSERT if its casts look for words for the time; "" if there are none.
+func (a *analyzer) tail(s *pg.InsertStmt) string {
+	if s.WithClause != nil && a.guards(&pg.Node{Node: &pg.Node_WithClause{WithClause: s.WithClause}}) {
+		refuse("a WITH query before the rows of an INSERT casts what could be a word for the time", "use INSERT ... SELECT")
+	}
+	only := &pg.InsertStmt{Relation: s.Relation, OnConflictClause: s.OnConflictClause, ReturningList: s.ReturningList}
+	n := &pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: only}}
+	if !a.guards(n) {
+		return ""
+	}
+	const row = "cleave_row"
+	n = clone(n)
+	values := emptySelect()
+	values.ValuesLists = []*pg.Node{{Node: &pg.Node_List{List: &pg.List{Items: []*pg.Node{textConst(row)}}}}}
+	n.GetInsertStmt().SelectStmt, n.GetInsertStmt().Override = selectNode(values), pg.OverridingKind_OVERRIDING_NOT_SET
+	_, tail, ok := strings.Cut(a.written(a.clocked(n)), "('"+row+"')")
+	if !ok {
+		a.lost()
+	}
+	return tail
 }
 
 // reachesOut reports whether an expression reads a table that not every shard has.

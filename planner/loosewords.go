@@ -158,7 +158,7 @@ func (l *loose) node(m protoreflect.Message, safe bool) {
 		}
 		return
 	case *pg.A_Const:
-		if s := v.GetSval(); s != nil && !safe && HasTimeWord(s.Sval) && !l.second.plain[v] {
+		if s := v.GetSval(); s != nil && !safe && HasTimeWord(s.Sval) && !l.second.plain[v] && !slices.Contains(patterns, s.Sval) {
 			l.refuse(s.Sval)
 		}
 		return

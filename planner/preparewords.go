@@ -33,42 +33,81 @@ func (p *Planner) PreparedWords(sql string, snap *shardmap.Snapshot, path []stri
 	n := tree.Stmts[0].Stmt
 	p.readWords(n, sql, snap, path, false)
 	a := p.analyzer(sql, snap, path)
+	a.second = newReading()
 	var out []PreparedWord
 	inspect(n, func(m proto.Message) bool {
 		c, ok := m.(*pg.TypeCast)
-		if !ok || c.Arg.GetAConst() == nil {
+		if !ok || c.Arg.GetAConst().GetSval() == nil {
 			return true
 		}
-		word, typ := clockLiteral(c)
 		i := a.tokenAt(c.Arg.GetAConst().Location)
-		if word == "" || i < 0 {
+		if i < 0 {
 			return true
 		}
 		t := a.tokens()[i]
-		if strings.Trim(sql[t.Start:t.End], "'") == c.Arg.GetAConst().GetSval().Sval {
+		if !strings.ContainsRune("'eE$", rune(sql[t.Start])) {
+			return true
+		}
+		s := c.Arg.GetAConst().GetSval().Sval
+		if word, typ := clockLiteral(c); word != "" {
 			out = append(out, PreparedWord{t.Start, t.End, quoteString(word) + "::pg_catalog." + typ})
+		} else if HasTimeWord(s) {
+			if expr := a.preparedValue(s, c.TypeName); expr != "" {
+				out = append(out, PreparedWord{t.Start, t.End, expr})
+			}
 		}
 		return true
 	})
 	return out
 }
 
-// mayQuoteWord reports whether a text has a literal that begins with one of the words.
+// preparedValue is, in SQL, a literal that a type reads now as it reads s, and later as well: NULL if there is none, "" if
+// the type reads no times.
+func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
+	const none = "NULL::pg_catalog.text"
+	literal := quoteString(s) + "::pg_catalog."
+	names := strs(t.GetNames())
+	switch a.castReads(t) {
+	case wordsNone:
+		return ""
+	case wordsAlone: // beside a time of day, or a zone
+		return literal + names[len(names)-1]
+	case wordsInside:
+		name := names[len(names)-1]
+		switch {
+		case strings.HasSuffix(name, "multirange") || strings.Contains(s, "]=") || strings.HasSuffix(name, "range") && len(t.ArrayBounds) > 0:
+			return none
+		case strings.HasSuffix(name, "range"):
+			return "(SELECT CASE WHEN pg_catalog.isempty(r) THEN 'empty' ELSE pg_catalog.concat(CASE WHEN pg_catalog.lower_inc(r) THEN '[' ELSE '(' END, '\"' || (pg_catalog.to_json(pg_catalog.lower(r)) #>> '{}') || '\"', ',', " +
+				"'\"' || (pg_catalog.to_json(pg_catalog.upper(r)) #>> '{}') || '\"', CASE WHEN pg_catalog.upper_inc(r) THEN ']' ELSE ')' END) END FROM (SELECT " + literal + name + " AS r) q)"
+		}
+		return "pg_catalog.translate(pg_catalog.to_json(" + literal + name + "[])::pg_catalog.text, '[]', '{}')"
+	}
+	cast := selectOf([]*pg.Node{{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: textConst(s), TypeName: t}}}}, nil, nil)
+	text, err := a.text(cast)
+	if err != nil {
+		return none
+	}
+	text = "pg_catalog.to_jsonb(" + strings.TrimPrefix(text, "SELECT ") + ")" // of a domain it is a text, a row is none
+	return "CASE pg_catalog.jsonb_typeof(" + text + ") WHEN 'string' THEN " + text + " #>> '{}' END"
+}
+
+// mayQuoteWord reports whether a text may have a literal with one of the words.
 func mayQuoteWord(sql string) bool {
-	for rest := sql; ; {
-		_, after, ok := strings.Cut(rest, "'")
-		if !ok {
-			return false
-		}
-		rest = after
-		if after = strings.TrimLeft(after, " \t\n\r"); len(after) < 4 {
-			continue
-		}
-		switch strings.ToLower(after[:3]) {
-		case "now", "tod", "tom", "yes":
-			return true
+	from, to := strings.IndexAny(sql, "'$"), strings.LastIndexAny(sql, "'$")
+	for i := from + 1; from >= 0 && i+3 <= to; i++ {
+		switch sql[i] | 0x20 {
+		case 'n', 't', 'y':
+			end := i
+			for end < to && letter(sql[end]) {
+				end++
+			}
+			if !letter(sql[i-1]) && timeWord(sql[i:end]) || sql[i-1] == '\\' {
+				return true
+			}
 		}
 	}
+	return false
 }
 
 // With is a text with values in the places of its words, as literals.

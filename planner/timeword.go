@@ -38,21 +38,27 @@ func TimeWord(s string) bool {
 
 // zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash, and what
 // the reader of times skips.
-var zoneNames = map[string]bool{}
-
-func init() {
+var zoneNames = func() map[string]bool {
+	names := map[string]bool{}
 	for _, s := range strings.Fields(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
 		est edt cst cdt mst mdt pst pdt akst akdt hst hdt ast adt nst ndt brt brst art clt clst pet bot wet west cet cest met mest eet eest msk msd sast eat cat wat ist pkt npt bst bdt ict wib wita wit
 		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
-		iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`) {
-		zoneNames[s] = true
+		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`) {
+		names[s] = true
 	}
-}
+	return names
+}()
 
 // HasTimeWord reports whether a text has one of the words so that a type of times, or one made of such types
 // (an array, a range, a row), would read it as such: alone, beside a time of day or a zone, or between the
 // punctuation of such values.
 func HasTimeWord(s string) bool {
+	return hasTimeWordAs(s) || strings.ContainsAny(s, `"\`) && hasTimeWordAs(unquoted.Replace(s)) // {n\ow}
+}
+
+var unquoted = strings.NewReplacer(`"`, "", `\`, "")
+
+func hasTimeWordAs(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch s[i] | 0x20 {
 		case 'n', 't', 'y':
@@ -161,18 +167,32 @@ func (a *analyzer) readsType(n *pg.TypeName) reads {
 }
 
 // timed returns a string literal that is read as a type as the cast to that type, if it
-// is one of the words; else n.
+// has one of the words; else n.
 func timed(n *pg.Node, oid uint32) *pg.Node {
-	typ := wordTypes[oid]
-	if s := n.GetAConst().GetSval(); typ == "" || s == nil || !TimeWord(s.Sval) {
+	typ, s := wordTypes[oid], n.GetAConst().GetSval()
+	if s == nil || !HasTimeWord(s.Sval) {
 		return n
 	}
+	if typ == "" {
+		made, ok := madeOfTimes[oid]
+		if !ok {
+			return n
+		}
+		cast := castNode(n, strings.TrimSuffix(made, "[]"), nil)
+		if made != cast.GetTypeCast().TypeName.Names[1].GetString_().Sval {
+			cast.GetTypeCast().TypeName.ArrayBounds = []*pg.Node{{Node: &pg.Node_Integer{Integer: &pg.Integer{Ival: -1}}}}
+		}
+		return cast
+	}
 	cast := castNode(n, typ, nil)
-	if word, _ := clockLiteral(cast.GetTypeCast()); word == "" {
+	if word, _ := clockLiteral(cast.GetTypeCast()); word == "" && TimeWord(s.Sval) {
 		return n // 'today' is no time of day
 	}
 	return cast
 }
+
+// madeOfTimes are the types whose values are made of times, but for multiranges.
+var madeOfTimes = map[uint32]string{1182: "date[]", 1183: "time[]", 1270: "timetz[]", 1115: "timestamp[]", 1185: "timestamptz[]", 3912: "daterange", 3908: "tsrange", 3910: "tstzrange"}
 
 // hasTimeWord reports whether a tree has one of the words as a string of its own.
 func hasTimeWord(m proto.Message) bool {
@@ -199,9 +219,21 @@ func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
 			a.pairWords(&e.Lexpr, &e.Rexpr, sc)
 			return
 		}
+		if op := operator(e); op == "@>" || op == "<@" || op == "&&" { // a text beside an array or a range is read as another one
+			for _, p := range [][2]**pg.Node{{&e.Lexpr, &e.Rexpr}, {&e.Rexpr, &e.Lexpr}} {
+				if oid := a.typeOf(*p[0], sc); madeOfTimes[oid] != "" {
+					*p[1] = timed(*p[1], oid)
+				}
+			}
+		}
 		a.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
 		a.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
+		for oid, made := range madeOfTimes {
+			if typ := wordTypes[a.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
+				e.Rexpr = timed(e.Rexpr, oid)
+			}
+		}
 		a.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
 		a.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
 		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
@@ -272,7 +304,7 @@ func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
 		} else if r != nil {
 			from := assigned(r.Val)
 			a.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
-			to := timed(from, keyColumnOrUnknown(t, r.Name).OID)
+			to := a.timedIn(from, keyColumnOrUnknown(t, r.Name))
 			if to == from {
 				continue
 			}
@@ -287,7 +319,7 @@ func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
 	for _, n := range list {
 		r := n.GetResTarget() // SET (a, b) = (x, y) is SET a = x, b = y
 		if r.Val = assigned(r.Val); len(r.Indirection) == 0 {
-			r.Val = timed(r.Val, keyColumnOrUnknown(t, r.Name).OID)
+			r.Val = a.timedIn(r.Val, keyColumnOrUnknown(t, r.Name))
 		}
 	}
 }
@@ -298,20 +330,39 @@ func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.Selec
 		return
 	}
 	for i, name := range cols {
-		oid := keyColumnOrUnknown(t, name).OID
+		col := keyColumnOrUnknown(t, name)
+		oid := col.OID
 		for _, row := range sel.ValuesLists {
 			if items := row.GetList().GetItems(); i < len(items) {
 				a.plainWords(readsOf(oid), items[i])
-				items[i] = timed(items[i], oid)
+				items[i] = a.timedIn(items[i], col)
 			}
 		}
 		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !anyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
 			if r := sel.TargetList[i].GetResTarget(); r != nil {
 				a.plainWords(readsOf(oid), r.Val)
-				r.Val = timed(r.Val, oid)
+				r.Val = a.timedIn(r.Val, col)
 			}
 		}
 	}
+}
+
+// timedIn is timed for a column that the text is written to. The cast to a type of one's own says what it means.
+func (a *analyzer) timedIn(n *pg.Node, c *shardmap.Column) *pg.Node {
+	s := n.GetAConst().GetSval()
+	if c.OID < firstUserOID || s == nil || !HasTimeWord(s.Sval) {
+		return timed(n, c.OID)
+	}
+	tree, err := a.p.parse("SELECT NULL::" + c.Type)
+	if err != nil || len(tree.Stmts) != 1 {
+		return n
+	}
+	cast := tree.Stmts[0].Stmt.GetSelectStmt().GetTargetList()[0].GetResTarget().GetVal()
+	if cast.GetTypeCast() == nil {
+		return n
+	}
+	cast.GetTypeCast().Arg, cast.GetTypeCast().Location = n, 0
+	return cast
 }
 
 // mergedWords is storedWords for the rows that a MERGE inserts.
@@ -329,7 +380,7 @@ func (a *analyzer) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
 	for i := range min(len(cols), len(c.Values)) {
 		oid := keyColumnOrUnknown(t, cols[i]).OID
 		a.plainWords(readsOf(oid), c.Values[i])
-		c.Values[i] = timed(c.Values[i], oid)
+		c.Values[i] = a.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
 	}
 }
 

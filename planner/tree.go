@@ -17,8 +17,9 @@ import (
 // clone copies a tree or a part of one.
 func clone[T proto.Message](m T) T { return proto.Clone(m).(T) }
 
-// text prints one statement. 0A000 if the printed text would mean another.
+// text prints one statement, whose casts look for words for the time. 0A000 if the printed text would mean another.
 func (a *analyzer) text(stmt *pg.Node) (string, error) {
+	a.guarded(stmt)
 	if out, ok := restate(stmt); ok && a.p.check(out) == nil {
 		return out, nil
 	}

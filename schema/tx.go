@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/crashpoint"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -316,6 +317,9 @@ func (t *Tx) runNotices(ctx context.Context, p *part, sql string) (*engine.Resul
 	if err != nil {
 		if lost(err) {
 			p.broken = true
+		}
+		if text, ok := planner.CastWord(sqlstate.As(err).Message); ok {
+			err = planner.RefuseCastWord(text)
 		}
 		return res, notices, onShard(err, p.shard)
 	}

@@ -540,6 +540,9 @@ func (c *Conn) failure(p *part, err error) error {
 		if executor.Roleless(se.Code) {
 			p.conn.Doubt()
 		}
+		if refusal := castWord(se); refusal != nil {
+			return refusal.OnShard(p.shard)
+		}
 		e := *se
 		if e.Shard == "" {
 			e.Shard = p.shard

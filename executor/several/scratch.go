@@ -128,6 +128,9 @@ func (s *scratch) failure(err error) error {
 		if se.Code == sqlstate.QueryCanceled && cause != nil {
 			return cause
 		}
+		if refusal := castWord(se); refusal != nil {
+			return refusal.OnShard(s.conn.Shard())
+		}
 		e := *se
 		e.Position = 0 // in a text that the client did not write
 		if e.Shard == "" {

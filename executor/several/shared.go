@@ -57,8 +57,9 @@ func (s *Shared) Defaults() *Defaults { return &s.defaults }
 // timed is how a statement of one shard depends on the transaction's time: as
 // Planner.AtTime says it.
 type timed struct {
-	text string
-	err  error
+	text  string
+	clock bool // the text has the time as a parameter
+	err   error
 }
 
 // timed looks how a statement of one shard depends on the time.
@@ -70,7 +71,7 @@ func (s *Shared) timed(c *Conn, st *planner.Statement) *timed {
 		return t
 	}
 	t = new(timed)
-	t.text, t.err = c.ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
+	t.text, t.clock, t.err = c.ex.AtTime(st, c.host.Settings(), c.host.Snapshot())
 	if len(st.Text) > timedTextMax {
 		return t
 	}

@@ -139,3 +139,13 @@ func (c *Conn) evaluate(ctx context.Context, list []string, now string, binary b
 	_, err = s.next()
 	return values, err
 }
+
+// castWord is the refusal of a text that a shard found to have a word for the time, as the text that it ran had it look;
+// nil if the error is another one.
+func castWord(err *sqlstate.Error) *sqlstate.Error {
+	text, ok := planner.CastWord(err.Message)
+	if !ok {
+		return nil
+	}
+	return planner.RefuseCastWord(text)
+}

@@ -436,6 +436,9 @@ func (c *Conn) atTime(ctx context.Context, e *execution, p *part) (*execution, s
 	if t.err != nil {
 		return nil, "", t.err
 	}
+	if !t.clock {
+		return &alone, t.text, nil
+	}
 	next, err := c.clocked(ctx, &alone)
 	return next, t.text, err
 }

@@ -432,3 +432,39 @@ SELECT * FROM orders WHERE tenant_id = ANY('{1,2,3}') ORDER BY id;
 -->   combine: merge by column 2
 SELECT * FROM orders WHERE tenant_id = 2 + 3;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
+-- Texts that are cast to times are looked at; what is certainly no text is not.
+SELECT id, note::date FROM orders ORDER BY note::date;
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT id, CASE WHEN pg_catalog.textregexeq(note::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(note::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE note END::date FROM orders ORDER BY CASE WHEN pg_catalog.textregexeq(note::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(note::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE note END::date
+-->   combine: merge by column 2
+SELECT date(note), count(*) FROM orders GROUP BY 1;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT date(CASE WHEN pg_catalog.textregexeq(note::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(note::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE note END) AS c1, count(*) AS c2 FROM orders GROUP BY 1
+-->   shard text: SELECT cleave_rel_1.c1 AS date, COALESCE(pg_catalog.sum(cleave_rel_1.c2)::bigint, 0) AS count FROM cleave_rel_1 GROUP BY cleave_rel_1.c1
+-->   why: its groups have rows of several shards
+SELECT x::date FROM (SELECT upper(note) || 'x' AS x FROM orders) s;
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT CASE WHEN CASE WHEN pg_catalog.texticregexeq(x::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday') THEN pg_catalog.concat('cleave_time_word ', x::pg_catalog.text)::pg_catalog.date IS NULL END THEN NULL ELSE x END::date FROM (SELECT upper(note) || 'x' AS x FROM orders) s
+SELECT to_timestamp(id)::date, id::text::int, now()::date FROM orders;
+--> several shards [SELECT, read only, rows]
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT to_timestamp(id)::date, id::text::int, $1::timestamp with time zone::date AS now FROM orders
+UPDATE orders SET note = (SELECT note)::date;
+--> several shards [UPDATE]
+-->   operation: modify
+-->   shard text: UPDATE orders SET note = (SELECT CASE WHEN CASE WHEN pg_catalog.texticregexeq(cleave_word.v::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday') THEN pg_catalog.concat('cleave_time_word ', cleave_word.v::pg_catalog.text)::pg_catalog.date IS NULL END THEN NULL ELSE cleave_word.v END FROM (SELECT (SELECT note) AS v OFFSET 0) cleave_word)::date
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change
+INSERT INTO orders (tenant_id, id, note) VALUES (1, 1, lower($1)::date), (2, 2, $2::date) RETURNING note::date;
+--> several shards [INSERT, rows]
+-->   operation: insert
+-->   rows: 2
+-->   shard text: INSERT INTO orders (tenant_id, id, note) VALUES (1, 1, CASE WHEN CASE WHEN pg_catalog.texticregexeq(lower($1)::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday') THEN pg_catalog.concat('cleave_time_word ', lower($1)::pg_catalog.text)::pg_catalog.date IS NULL END THEN NULL ELSE lower($1) END::date) RETURNING CASE WHEN pg_catalog.textregexeq(note::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(note::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE note END::date
+-->   first key: (1)
+-->   why: the rows have different shard keys

@@ -238,6 +238,22 @@ ROLLBACK;
 DEALLOCATE w2;
 -- end
 -- block
+PREPARE q1 AS SELECT ('{now}'::timestamptz[])[1] < now() - interval '40 ms', upper('(,now]'::tstzrange) < now() - interval '40 ms', lower('(today,now]'::tstzrange) < now(), timestamptz 'now utc' < now() - interval '40 ms', 'now'::frozen < now() - interval '40 ms',
+  'now'::urgency, 'now'::label, ('{{NULL,now},{2024-01-01 10:00:00+00,now}}'::timestamptz[])[2][1], E'now'::timestamp < localtimestamp - interval '40 ms', '{now}'::text[], array_lower('{now,NULL}'::date[], 1), '[now,]'::daterange @> current_date FROM notes_of WHERE k = 3;
+PREPARE q2 AS INSERT INTO notes_of (k, arr, rng, ts, p, dom) VALUES (3001, '{now,yesterday}', '[today,now)', 'today 12:00', 'now', 'now') RETURNING arr[1] < now() - interval '40 ms', arr[2] < now() - interval '20 hours', upper(rng) < now() - interval '40 ms', ts - current_date, p, dom < now() - interval '40 ms';
+PREPARE q3 (int) AS SELECT count(*) FROM notes_of WHERE k = $1 AND arr <= '{now}' AND rng && '[yesterday,now]' AND ts < ANY ('{2020-01-01,"tomorrow 12:00"}') AND arr @> '{"yesterday"}' AND ts < 'tomorrow 04:05' AND p = 'now';
+PREPARE q4 AS SELECT count(*), bool_and(('{now}'::timestamptz[])[1] < now() - interval '40 ms') FROM notes_of;
+SELECT pg_sleep(0.05);
+EXECUTE q1;
+SET datestyle = 'German, DMY';
+EXECUTE q2;
+EXECUTE q3 (3001);
+EXECUTE q4;
+RESET datestyle;
+DELETE FROM notes_of WHERE k = 3001;
+-- end
+PREPARE q5 AS SELECT '{[now,)}'::tstzmultirange FROM notes_of WHERE k = 3;
+-- block
 PREPARE i AS SELECT count(*) FROM notes_of WHERE k = $1;
 EXECUTE i (4.5);
 EXECUTE i (1 + 1);
@@ -362,5 +378,124 @@ SELECT count(DISTINCT v) FROM aged;
 UPDATE aged SET v = 'v' || k;
 -- end
 DROP TABLE aged;
+-- texts of rows that are cast when a statement runs: exact without words for the time, refused with them
+CREATE TABLE typed (k bigint PRIMARY KEY, ts timestamptz, d date, dom frozen DEFAULT NULL, arr timestamptz[], note text) WITH (cleave.shard_key = 'k');
+CREATE TABLE said (k bigint PRIMARY KEY, t text, v varchar(40), c char(30), lang text, j jsonb, js json, list text[], arr text, rng text, note text, ts timestamptz, d date) WITH (cleave.shard_key = 'k');
+INSERT INTO said SELECT i, to_char(timestamptz '2024-03-01 10:00:00+00' + i * interval '31 hours', 'YYYY-MM-DD HH24:MI:SS+00'), to_char(date '2024-01-01' + i, 'FMDay DD FMMonth YYYY'), '2024-05-' || lpad((i % 28 + 1)::text, 2, '0'),
+  'January 8, 2024 ' || i % 12 || ':30 PM', jsonb_build_object('at', date '2024-01-01' + i, 'note', CASE WHEN i % 3 = 0 THEN 'do it now' ELSE 'know tomorrowland' END, 'now', i), json_build_object('at', date '2024-02-01' + i % 9, 'n', 'it is now'),
+  ARRAY['2024-01-0' || i % 9 + 1, '2024-02-02'], '{2024-01-01 00:00,"2024-01-02 0' || i % 10 || ':00"}', '[2024-01-01,2024-02-0' || i % 9 + 1 || ')', CASE WHEN i % 2 = 0 THEN 'now' ELSE 'tomorrow never knows' END, now(), '2024-01-02' FROM generate_series(1, 30) i;
+-- foreach x: t::timestamptz | t::timestamptz(0)::date | CAST(v AS date) | date(t) | c::date | date(c) | lang::timestamp | (j->>'at')::date | (js->>'at')::timestamp | (j#>>'{at}')::date | (j->'at')::text::jsonb->>0 | substr(t, 1, 10)::date | left(t, 10)::date + 1 | (t::timestamptz)::time | timestamptz(t) | list::date[] | (list[1])::date | arr::timestamptz[] | rng::daterange | rng::tstzrange | upper(rng::daterange) | COALESCE(t, v)::timestamptz::date | COALESCE(j->>'no', j->>'at', '2024-01-01')::date | NULLIF(t, '')::timestamptz | (CASE WHEN k < 10 THEN t ELSE v END)::date | ARRAY[t, v]::date[] | ARRAY[c, '2024-01-01']::date[] | (t || '')::timestamptz | (SELECT t)::date | (SELECT x FROM (SELECT t AS x) s)::date | t::frozen | j->>'at'::text | ts::date | date(ts) | (t::timestamptz AT TIME ZONE 'utc')::date | EXTRACT(YEAR FROM t::timestamptz) | to_char(t::timestamptz, 'YYYY') | '2024-01-01'::text::date | ('2024-01-' || (k % 9 + 1))::date | note::text::varchar | note::label | lower(t)::timestamptz | to_date(t, 'YYYY-MM-DD')::timestamp | d::text::date | ts::text::timestamptz::date | concat(t)::timestamptz | current_setting('x.y', true)::date | split_part(t, ' ', 1)::date | date_trunc('day', t::timestamptz)::date | (lag(t, 0) OVER (PARTITION BY k))::date
+SELECT k, ${x} FROM said WHERE k < 25 ORDER BY k;
+SELECT count(*), count(DISTINCT ${x}) FROM said WHERE ${x} IS NOT NULL;
+-- foreach x: t::timestamptz::date | date(c) | (j->>'at')::date | v::date | (t || '')::date | x::date
+SELECT ${x}, count(*) FROM (SELECT t, c, j, v, j->>'at' AS x FROM said) s GROUP BY ${x} ORDER BY ${x};
+SELECT ${x}, count(*) FROM (SELECT t, c, j, v, j->>'at' AS x FROM said) s GROUP BY 1 ORDER BY 2, 1 LIMIT 5;
+SELECT DISTINCT ${x} FROM (SELECT t, c, j, v, j->>'at' AS x FROM said) s ORDER BY ${x};
+SELECT DISTINCT ON (${x}) ${x}, 1 FROM (SELECT t, c, j, v, j->>'at' AS x FROM said) s ORDER BY ${x};
+SELECT ${x}, rank() OVER (ORDER BY ${x}) FROM (SELECT t, c, j, v, j->>'at' AS x FROM said) s ORDER BY 1;
+SELECT max(${x}), min(${x} - 1), array_agg(DISTINCT ${x} ORDER BY ${x}) FROM (SELECT t, c, j, v, j->>'at' AS x FROM said) s;
+SELECT a.k, b.k FROM said a, (SELECT k, t, c, j, v, j->>'at' AS x FROM said) b WHERE a.d = ${x} ORDER BY 1, 2 LIMIT 3;
+-- foreach x: t::timestamptz::date | date(c) | (j->>'at')::date | v::date
+SELECT k FROM said WHERE ${x} BETWEEN '2024-01-05' AND '2024-05-20' ORDER BY ${x} DESC, k LIMIT 7;
+SELECT count(*), sum(CASE WHEN ${x} > d THEN 1 END), max(${x}) FROM said HAVING max(${x}) > '2024-01-01';
+SELECT max(t)::timestamptz, min(v)::date, max(t::timestamptz)::date, string_agg(c, '' ORDER BY k)::text FROM said WHERE k < 4;
+SELECT count(*) FROM said a JOIN typed b ON b.ts = a.t::timestamptz;
+SELECT sub.* FROM (SELECT k, t::date, v::date AS dv FROM said ORDER BY k LIMIT 4) sub ORDER BY 1;
+SELECT jsonb_array_elements_text('["2024-01-01","2024-01-02"]'::jsonb)::date, k FROM said WHERE k < 4 ORDER BY 2, 1;
+SELECT unnest(list)::date, k FROM said WHERE k < 5 ORDER BY 2, 1;
+SELECT x.at, x.note, k FROM said, jsonb_to_record(j) AS x(at date, note text) ORDER BY k;
+SELECT x.at, k FROM said, json_to_record(js) AS x(at date, n text) ORDER BY k LIMIT 5;
+SELECT x.note, k FROM said, jsonb_to_record(j) AS x(note text) ORDER BY k LIMIT 5;
+SELECT (jsonb_populate_record(NULL::typed, j || '{"note":"now","ts":"2024-01-01"}')).ts FROM said WHERE k < 4 AND note <> 'now';
+SELECT (jsonb_populate_record(NULL::typed, jsonb_build_object('k', k, 'd', j->'at', 'note', 'now or never'))).d FROM said ORDER BY k LIMIT 4;
+SELECT k, (ROW(k, t, v, NULL, NULL, note)::typed).ts FROM said WHERE k < 4 ORDER BY k;
+CREATE VIEW dated AS SELECT k, t::timestamptz AS at, date(v) AS on_day, j FROM said;
+SELECT k, at, on_day FROM dated WHERE at > '2024-03-10' ORDER BY at LIMIT 3;
+SELECT on_day, count(*) FILTER (WHERE (j->>'at')::date > '2024-01-09') FROM dated GROUP BY on_day HAVING max((j->>'at')::date) > '2024-01-05' ORDER BY 1;
+SELECT v::date, c::date, count(*) FROM said GROUP BY GROUPING SETS ((v::date), (c::date), ()) ORDER BY 1, 2;
+SELECT k, count(*) OVER (PARTITION BY c::date ORDER BY t::timestamptz) FROM said ORDER BY k;
+SELECT t::date AS t, v AS t2 FROM said ORDER BY t, 2 LIMIT 3;
+WITH RECURSIVE r AS (SELECT min(v)::date AS x FROM said UNION ALL SELECT x + 1 FROM r WHERE x < (SELECT max(c)::date FROM said)) SELECT count(*), max(x) FROM r;
+SELECT k FROM said o WHERE EXISTS (SELECT 1 FROM said i WHERE i.c::date = o.c::date AND i.k <> o.k) ORDER BY k;
+SELECT k, (SELECT max(i.t::timestamptz) FROM said i WHERE i.v::date <= o.v::date) FROM said o ORDER BY k LIMIT 4;
+SELECT t::date FROM said INTERSECT SELECT (j->>'at')::date + 60 FROM said ORDER BY 1;
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY t::timestamptz), count(DISTINCT v::date) FROM said;
+SELECT DISTINCT s.x FROM said, LATERAL (SELECT v::date AS x) s ORDER BY 1 LIMIT 3;
+SELECT row_to_json(s) FROM (SELECT k, t::date, (j->>'at')::date FROM said) s ORDER BY k LIMIT 2;
+SELECT t::date, k FROM said UNION ALL SELECT d, 0 FROM said WHERE k < 3 ORDER BY 1, 2;
+SELECT 'x'::date FROM said;
+SELECT note::date FROM said;
+SELECT (k || 'x')::date FROM said WHERE k > 100;
+DROP VIEW dated;
+-- params: 2024-01-05 | 2024-01-06T00:00:00Z
+SELECT count(*) FROM said WHERE t::timestamptz > $1 AND v::date <> $1::text::date AND ($2 || '')::timestamptz > ts::text::timestamptz;
+-- block
+BEGIN;
+INSERT INTO typed (k, ts, d) SELECT k, t::timestamptz, (j->>'at')::date FROM said;
+INSERT INTO typed (k, ts, d) SELECT k + 100, t::timestamptz, max(v)::date FROM said GROUP BY 1, 2;
+INSERT INTO typed (k, ts, d) VALUES (201, ('2024' || '-01-01')::timestamptz, date('2024-01-01'::text)), (202, now(), ('{"a":"2024-01-02"}'::jsonb->>'a')::date), (203, lower('2024-01-01T00:00:00Z')::timestamptz, DEFAULT)
+  ON CONFLICT (k) DO UPDATE SET d = (excluded.d::text || '')::date RETURNING k, d, (ts::text || '')::date;
+UPDATE said SET ts = t::timestamptz, d = CAST(v AS date) RETURNING k, (c || '')::date;
+UPDATE typed SET d = s.v::date FROM said s WHERE s.k = typed.k AND s.t::timestamptz < '2024-03-20';
+DELETE FROM typed WHERE d < ANY (SELECT c::date - 100 FROM said) AND k > 120;
+MERGE INTO typed USING said s ON typed.k = s.k WHEN MATCHED THEN UPDATE SET ts = s.t::timestamptz WHEN NOT MATCHED THEN INSERT (k, d) VALUES (s.k, s.v::date);
+SELECT count(DISTINCT ts), count(DISTINCT d), max(d), min(ts) FROM typed WHERE k <> 202;
+ALTER TABLE said ALTER COLUMN t TYPE timestamptz USING t::timestamptz, ALTER COLUMN v TYPE date USING date(v), ALTER COLUMN arr TYPE timestamptz[] USING arr::timestamptz[], ADD COLUMN z date DEFAULT ('2024' || '-01-01')::date;
+SELECT count(DISTINCT t), max(v), min(arr), max(z) FROM said;
+ROLLBACK;
+-- end
+-- block
+BEGIN;
+DECLARE c CURSOR FOR SELECT k, t::date FROM said ORDER BY k;
+FETCH 3 FROM c;
+ROLLBACK;
+PREPARE p (text) AS SELECT count(*) FROM said WHERE t::timestamptz > $1::timestamptz;
+EXECUTE p ('2024-03-10');
+DEALLOCATE p;
+COPY (SELECT k, t::date FROM said ORDER BY k) TO STDOUT;
+-- end
+-- block
+BEGIN;
+SELECT count(*) FROM said;
+SELECT t::timestamptz, (j->>'at')::date FROM said WHERE k = 3;
+SELECT t::timestamptz, (j->>'at')::date FROM said WHERE k = 4;
+SELECT t::timestamptz, x.at FROM said, jsonb_to_record(j) AS x(at date) WHERE k = 5;
+UPDATE said SET ts = t::timestamptz WHERE k = 6 RETURNING ts, date(t);
+INSERT INTO typed (k, ts) VALUES (301, ('2024' || '-01-01')::timestamptz) RETURNING (d::text || '')::date;
+ROLLBACK;
+-- end
+-- and with words
+UPDATE said SET t = CASE k % 4 WHEN 0 THEN 'now' WHEN 1 THEN ' Today ' WHEN 2 THEN 'TOMORROW 12:00' ELSE 'now12:00' END, v = 'yesterday', c = 'now', list = '{now,"x"}', arr = '{"now",2024-01-01}', rng = '[today,tomorrow)', j = '{"at":"now","d":"today utc","note":"x"}', js = '{"at":"\u006eow"}';
+-- foreach x: t::timestamptz | CAST(t AS timestamp) | date(v) | v::date | c::timestamptz | (j->>'at')::timestamptz | (j#>>'{d}')::date | list::timestamptz[] | (list[1])::timestamptz | arr::timestamptz[] | rng::tstzrange | COALESCE(j->>'no', v)::date | ARRAY[c]::timestamptz[] | (SELECT c)::timestamptz | c::frozen | ('n' || 'ow')::timestamptz | lower('NOW' || left(note, 0))::timestamptz | unnest(list)::timestamptz | (ROW(k, c, v, NULL, NULL, note)::typed).ts | jsonb_populate_record(NULL::typed, '{"ts":"now"}'::jsonb || jsonb_build_object('k', k)) | (jsonb_populate_record(NULL::typed, jsonb_build_object('ts', c))).ts | replace(arr, 'now', 'n\ow')::timestamptz[] | (timestamptz '2024-01-01' < c::timestamptz)::text | (lag(c, 0) OVER (PARTITION BY k))::timestamptz | max(c) OVER (PARTITION BY k)::timestamptz
+SELECT count(DISTINCT ${x}) FROM said;
+SELECT DISTINCT ${x} FROM said;
+SELECT count(DISTINCT x.at) FROM said, jsonb_to_record(j) AS x(at timestamptz);
+SELECT count(DISTINCT x.at) FROM said, json_to_record(js) AS x(at timestamptz, n text);
+SELECT count(DISTINCT x.d) FROM said, LATERAL jsonb_to_recordset(jsonb_build_array(j)) AS x(d timestamptz);
+SELECT count(DISTINCT x::timestamptz) FROM (SELECT c AS x FROM said) s;
+SELECT count(DISTINCT x::timestamptz) FROM (SELECT max(c) AS x FROM said GROUP BY k) s;
+SELECT count(DISTINCT max(c)::timestamptz) OVER () FROM said GROUP BY k LIMIT 1;
+SELECT CASE WHEN btrim(c) = 'now' THEN date '2024-01-01' ELSE c::date END, count(*) FROM said GROUP BY 1;
+SELECT count(*) FROM said WHERE t::timestamptz = '2024-01-01' AND false;
+SELECT count(x.note) FROM said, jsonb_to_record(j) AS x(note text);
+-- foreach s: UPDATE said SET ts = c::timestamptz | UPDATE said SET d = date(v) | INSERT INTO typed (k, ts) SELECT k, c::timestamptz FROM said | INSERT INTO typed (k, ts) SELECT k + 7, max(c)::timestamptz FROM said GROUP BY k | INSERT INTO typed (k, ts) VALUES (1, ('n' || 'ow')::timestamptz), (2, ('{"a":"now"}'::jsonb->>'a')::timestamptz), (3, lower('NOW')::timestamptz) | INSERT INTO typed (k, note) VALUES (1, 'now'), (2, 'now'), (3, 'now'), (4, 'now'), (1, 'now') ON CONFLICT (k) DO UPDATE SET ts = excluded.note::timestamptz | MERGE INTO typed USING said s ON typed.k = s.k WHEN NOT MATCHED THEN INSERT (k, ts) VALUES (s.k, s.c::timestamptz) | ALTER TABLE said ALTER COLUMN c TYPE timestamptz USING c::timestamptz | ALTER TABLE said ADD COLUMN z int, ALTER COLUMN t TYPE date USING date(c) | INSERT INTO typed SELECT x.* FROM said, jsonb_populate_record(NULL::typed, jsonb_build_object('k', k, 'ts', c)) x
+-- block
+BEGIN;
+${s};
+SELECT count(DISTINCT ts), count(DISTINCT d) FROM said;
+SELECT count(DISTINCT ts) FROM typed;
+ROLLBACK;
+-- end
+-- block
+BEGIN;
+SELECT c::timestamptz = now() FROM said WHERE k = 3;
+SELECT c::timestamptz = now() FROM said WHERE k = 4;
+SELECT c::timestamptz = now() FROM said WHERE k = 5;
+SELECT c::timestamptz = now() FROM said WHERE k = 6;
+ROLLBACK;
+-- end
+UPDATE said SET c = now()::text WHERE c = 'now';
+SELECT count(DISTINCT c::timestamptz) FROM said;
+DROP TABLE said, typed;
 DROP DOMAIN stamp, frozen, label;
 DROP TYPE urgency;

@@ -1,0 +1,530 @@
+package planner
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A text that comes out of rows may be cast to a time when a statement runs. If it is a word for the time,
+// each shard would read it by its own clock. Which texts there are nobody knows before, so that the texts
+// that shards get look at what they cast, and fail with WordMark in the message: the router makes a refusal of it.
+// docs/design/planner.md says what is looked at.
+
+// WordMark is in the message of the error with which a shard refuses such a text, in front of the word or the text.
+const WordMark = "cleave_time_word "
+
+// CastWord is the text that a shard refused, from its message; ok is false if the error is another one.
+func CastWord(message string) (text string, ok bool) {
+	_, rest, ok := strings.Cut(message, WordMark)
+	if !ok {
+		return "", false
+	}
+	if from := strings.IndexByte(message, '"'); from >= 0 {
+		rest = strings.ReplaceAll(message[from+1:], WordMark, "")
+	}
+	if to := strings.LastIndexByte(rest, '"'); to >= 0 {
+		rest = rest[:to]
+	}
+	return rest, true
+}
+
+// What a cast reads of a text that has a word: castMark in the place (Location) of a cast says what is known of
+// its operand. A place survives copies of the tree, and nobody looks at that of a cast.
+const (
+	// heldText: a text.
+	heldText = -1001
+	// heldNone: nothing that has a word in it, or one that is taken care of elsewhere; or it is looked at already.
+	heldNone = -1002
+)
+
+// wordsIn says how a type reads a text with a word.
+type wordsIn uint8
+
+const (
+	wordsNone   wordsIn = iota
+	wordsAlone          // a time
+	wordsInside         // an array, a range or a multirange of times
+	wordsOwn            // perhaps: a type of one's own
+	wordsJSON           // a record made of JSON
+	wordsXML            // rows made of XML
+)
+
+// castReads is that of the type of a cast.
+func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
+	switch a.readsType(t) {
+	case readsText:
+		return wordsNone
+	case readsTime:
+		return wordsAlone
+	}
+	names := strs(t.GetNames())
+	if len(names) == 1 && numberless[names[0]] && wordTypes[castOIDs[names[0]]] == "" && names[0] != "time" && names[0] != "timetz" && !strings.HasSuffix(names[0], "range") {
+		return wordsNone // nobody calls a type of times of his own so
+	}
+	if len(names) == 0 || t.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
+		return wordsOwn
+	}
+	switch name := names[len(names)-1]; {
+	case slices.Contains(slices.Collect(maps.Values(wordTypes)), name), name == "tsrange", name == "tstzrange", name == "daterange",
+		name == "tsmultirange", name == "tstzmultirange", name == "datemultirange":
+		return wordsInside
+	case strings.HasPrefix(name, "reg"), name == "int4multirange", name == "int8multirange", name == "nummultirange", name == "pg_lsn", name == "tid", name == "xid", name == "xid8", name == "cid":
+		return wordsNone
+	}
+	return wordsOwn
+}
+
+// plainCalls are functions whose result is no text, or never one of the words.
+var plainCalls = map[string]bool{}
+
+// textGiven are functions whose result is a text, whatever they are given; rowTexts those that give a row for each.
+var textGiven, rowTexts = map[string]bool{}, map[string]bool{}
+
+func init() {
+	for _, s := range strings.Fields(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
+		age extract date_part generate_series generate_subscripts count length char_length strpos array_length cardinality to_json to_jsonb row_number rank dense_rank uuidv7 gen_random_uuid random`) {
+		plainCalls[s] = true
+	}
+	for _, s := range strings.Fields(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
+		to_char translate current_setting jsonb_extract_path_text json_extract_path_text array_to_string`) {
+		textGiven[s] = true
+	}
+	for _, s := range strings.Fields(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`) {
+		rowTexts[s] = true
+	}
+}
+
+// held says what is known of the operand of a cast: heldText, heldNone, or 0 for nothing.
+func (a *analyzer) held(n *pg.Node, sc *scope) int32 {
+	switch v := n.GetNode().(type) {
+	case nil, *pg.Node_ParamRef, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest:
+		return heldNone
+	case *pg.Node_AConst:
+		if s := v.AConst.GetSval(); s != nil && holdsWord(s.Sval) && !HasTimeWord(s.Sval) {
+			return heldText
+		}
+		return heldNone
+	case *pg.Node_TypeCast:
+		switch names := strs(v.TypeCast.TypeName.GetNames()); {
+		case a.castReads(v.TypeCast.TypeName) == wordsOwn:
+			return 0
+		case !textType(v.TypeCast.TypeName) && !(len(names) > 0 && textual(names[len(names)-1])):
+			return heldNone
+		case len(v.TypeCast.TypeName.ArrayBounds) > 0:
+			return 0
+		case v.TypeCast.Arg.GetAConst() != nil || v.TypeCast.Arg.GetTypeCast() != nil && a.held(v.TypeCast.Arg, sc) == heldNone:
+			return a.held(v.TypeCast.Arg, sc)
+		}
+		return heldText
+	case *pg.Node_AArrayExpr:
+		return a.heldAll(v.AArrayExpr.Elements, sc)
+	case *pg.Node_RowExpr:
+		return a.heldAll(v.RowExpr.Args, sc)
+	case *pg.Node_CoalesceExpr:
+		return a.heldAll(v.CoalesceExpr.Args, sc)
+	case *pg.Node_MinMaxExpr:
+		return a.heldAll(v.MinMaxExpr.Args, sc)
+	case *pg.Node_CaseExpr:
+		all := []*pg.Node{v.CaseExpr.Defresult}
+		for _, w := range v.CaseExpr.Args {
+			all = append(all, w.GetCaseWhen().GetResult())
+		}
+		return a.heldAll(all, sc)
+	case *pg.Node_AExpr:
+		switch op := operator(v.AExpr); {
+		case v.AExpr.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
+			return a.held(v.AExpr.Lexpr, sc)
+		case v.AExpr.Kind != pg.A_Expr_Kind_AEXPR_OP || len(v.AExpr.Name) != 1:
+			return 0
+		case op == "->>", op == "#>>":
+			return heldText
+		case op == "+", op == "-", op == "*", op == "/":
+			return heldNone
+		}
+	case *pg.Node_FuncCall:
+		name, names := callName(v.FuncCall), strs(v.FuncCall.Funcname)
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && (a.hidden() || a.userFunction(names) != nil) {
+			return 0
+		}
+		switch args := v.FuncCall.Args; {
+		case plainCalls[name]:
+			return heldNone
+		case textGiven[name]:
+			return heldText
+		case len(args) > 0 && (name == "min" || name == "max" || name == "lag" || name == "lead" || name == "first_value" || name == "last_value" || name == "nth_value"):
+			return a.held(args[0], sc)
+		case len(args) == 1 && a.timeCall(v.FuncCall) != wordsNone:
+			return heldNone
+		}
+	}
+	switch oid := a.typeOf(n, sc); oid {
+	case oidText, oidVarchar, oidBpchar, oidName:
+		return heldText
+	case oidUnknown, 0:
+	default:
+		if oid < firstUserOID && !textArrays[oid] && oid != oidRecord {
+			return heldNone
+		}
+	}
+	return 0
+}
+
+const (
+	oidName   = 19
+	oidRecord = 2249
+)
+
+// textArrays are the types whose values are lists of texts, or names of other types.
+var textArrays = map[uint32]bool{1002: true, 1003: true, 1009: true, 1014: true, 1015: true, 2287: true, 2275: true, 18: true}
+
+// heldAll is held of one of several values: texts and constants among them are texts.
+func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
+	out := int32(heldNone)
+	for _, n := range list {
+		if n == nil || n.GetAConst() != nil && a.held(n, sc) == heldNone {
+			continue
+		}
+		switch h := a.held(n, sc); {
+		case h == 0 || n.GetParamRef() != nil:
+			return 0
+		case h == heldText:
+			out = h
+		}
+	}
+	return out
+}
+
+// timeCall says how a call that is a cast reads its argument: date(t).
+func (a *analyzer) timeCall(f *pg.FuncCall) wordsIn {
+	names := strs(f.Funcname)
+	if len(f.Args) != 1 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || f.Over != nil || f.AggStar || a.userFunction(names) != nil {
+		return wordsNone
+	}
+	switch name := names[len(names)-1]; name {
+	case "date", "timestamp", "timestamptz", "time", "timetz":
+		return wordsAlone
+	case "tsrange", "tstzrange", "daterange", "tsmultirange", "tstzmultirange", "datemultirange":
+		return wordsInside
+	}
+	return wordsNone
+}
+
+// markCast notes what is known of the operand of a cast, where its scope is at hand.
+func (a *analyzer) markCast(n *pg.Node, sc *scope) {
+	if a.second == nil {
+		return
+	}
+	switch v := n.GetNode().(type) {
+	case *pg.Node_TypeCast:
+		if v.TypeCast.Location > 0 && a.castReads(v.TypeCast.TypeName) != wordsNone {
+			if h := a.held(v.TypeCast.Arg, sc); h != 0 {
+				v.TypeCast.Location = h
+			}
+		}
+	case *pg.Node_FuncCall:
+		if v.FuncCall.Location > 0 && a.timeCall(v.FuncCall) != wordsNone {
+			if h := a.held(v.FuncCall.Args[0], sc); h != 0 {
+				v.FuncCall.Location = h
+			}
+		}
+	}
+}
+
+// holdsWord reports whether a text has the letters of one of the words one after the other.
+func holdsWord(s string) bool {
+	s = strings.ToLower(s)
+	return strings.Contains(s, "now") || strings.Contains(s, "today") || strings.Contains(s, "tomorrow") || strings.Contains(s, "yesterday")
+}
+
+// guarded has the casts of a tree look at what they read. It changes the tree.
+func (a *analyzer) guarded(n *pg.Node) {
+	if a.second != nil && a.second.guard {
+		g := &wordGuard{a}
+		g.message(n.ProtoReflect())
+	}
+}
+
+// guards reports whether guarded would change something.
+func (a *analyzer) guards(n *pg.Node) bool {
+	if n == nil || a.second == nil || !a.second.guard {
+		return false
+	}
+	c := clone(n)
+	a.guarded(c)
+	return !sameNode(n, c)
+}
+
+type wordGuard struct{ *analyzer }
+
+// message goes through a message, what is below first.
+func (g *wordGuard) message(m protoreflect.Message) {
+	name := ""
+	target, _ := m.Interface().(*pg.ResTarget)
+	if target != nil && target.Name == "" && target.Val != nil {
+		name = figureName(target.Val)
+	}
+	below(m, g.message)
+	switch v := m.Interface().(type) {
+	case *pg.ResTarget:
+		if name != "" && figureName(v.Val) != name {
+			v.Name = name
+		}
+	case *pg.TypeCast:
+		if reads := g.castReads(v.TypeName); v.Location > 0 || v.Location == heldText {
+			if reads != wordsNone {
+				v.Arg = g.elements(v.Arg, reads, v.Location == heldText)
+			}
+			v.Location = heldNone
+		}
+	case *pg.FuncCall:
+		if v.Location <= 0 && v.Location != heldText {
+			return
+		}
+		if reads := g.timeCall(v); reads != wordsNone {
+			v.Args[0], v.Location = g.operand(v.Args[0], reads, v.Location == heldText), heldNone
+		}
+		switch name := callName(v); name {
+		case "json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset":
+			if len(v.Args) > 1 {
+				if fields, known := g.rowReads(v.Args[0]); !known || len(fields) > 0 {
+					v.Args[1], v.Location = g.document(v.Args[1], name, fields), heldNone
+				}
+			}
+		}
+	case *pg.RangeFunction:
+		for _, f := range v.Functions {
+			items := f.GetList().GetItems()
+			if len(items) == 0 {
+				continue
+			}
+			call := items[0].GetFuncCall()
+			types := v.Coldeflist
+			if len(items) > 1 {
+				types = append(slices.Clone(types), items[1].GetList().GetItems()...)
+			}
+			switch name := callName(call); name {
+			case "json_to_record", "json_to_recordset", "jsonb_to_record", "jsonb_to_recordset":
+				var fields []string
+				for _, n := range types {
+					if c := n.GetColumnDef(); g.castReads(c.GetTypeName()) != wordsNone {
+						fields = append(fields, c.Colname)
+					}
+				}
+				if len(call.Args) == 1 && call.Location > 0 && len(fields) > 0 {
+					call.Args[0], call.Location = g.document(call.Args[0], name, fields), heldNone
+				}
+			}
+		}
+	case *pg.JsonTable:
+		if v.Location > 0 && g.anyReads(v) {
+			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, wordsJSON, false), heldNone
+		}
+	case *pg.JsonFuncExpr:
+		if v.Location > 0 && v.Output != nil && g.castReads(v.Output.TypeName) != wordsNone {
+			v.ContextItem.RawExpr, v.Location = g.operand(v.ContextItem.RawExpr, wordsJSON, false), heldNone
+		}
+	case *pg.RangeTableFunc:
+		if v.Location > 0 && g.anyReads(v) {
+			v.Docexpr, v.Location = g.operand(v.Docexpr, wordsXML, false), heldNone
+		}
+	}
+}
+
+// anyReads reports whether one of the columns that a table made of a document declares may be a time.
+func (g *wordGuard) anyReads(m interface{ ProtoReflect() protoreflect.Message }) bool {
+	found := false
+	descend(m.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch c := m.Interface().(type) {
+		case *pg.JsonTableColumn:
+			found = found || c.TypeName != nil && g.castReads(c.TypeName) != wordsNone
+		case *pg.RangeTableFuncCol:
+			found = found || c.TypeName != nil && g.castReads(c.TypeName) != wordsNone
+		}
+		return true
+	})
+	return found
+}
+
+// rowReads are the columns of a row that may be times. They are known for NULL::table.
+func (g *wordGuard) rowReads(base *pg.Node) (columns []string, known bool) {
+	c := base.GetTypeCast()
+	names := strs(c.GetTypeName().GetNames())
+	if c == nil || len(names) == 0 || len(names) > 2 || len(c.TypeName.ArrayBounds) > 0 {
+		return nil, false
+	}
+	v := &pg.RangeVar{Relname: names[len(names)-1]}
+	if len(names) == 2 {
+		v.Schemaname = names[0]
+	}
+	t := g.relation(v).table
+	if t == nil {
+		return nil, false
+	}
+	for _, c := range t.Columns {
+		if readsOf(c.OID) != readsText {
+			columns = append(columns, c.Name)
+		}
+	}
+	return columns, true
+}
+
+// document looks at the JSON that a function makes a row of: at the fields, if they are known and it is one row.
+func (g *wordGuard) document(n *pg.Node, function string, fields []string) *pg.Node {
+	if n.GetAConst() != nil {
+		return n // looseWords has seen it
+	}
+	typ := "json"
+	if strings.HasPrefix(function, "jsonb") {
+		typ = "jsonb"
+	}
+	if n.GetParamRef() != nil {
+		n = castNode(n, typ, nil)
+	}
+	if len(fields) == 0 || strings.HasSuffix(function, "set") || g.onlyOnce(n) {
+		return g.operand(n, wordsJSON, false)
+	}
+	values := []*pg.Node{textConst(`"`)}
+	for _, f := range fields {
+		values = append(values, callNode(typ+"_extract_path_text", clone(n), textConst(f)))
+	}
+	return g.raising(callNode("concat_ws", values...), wordsJSON, n)
+}
+
+// onlyOnce reports whether a value is to be computed once.
+func (g *wordGuard) onlyOnce(n *pg.Node) bool {
+	query := false
+	inspect(n, func(m proto.Message) bool {
+		_, is := m.(*pg.SelectStmt)
+		query = query || is
+		return !query
+	})
+	return query || g.isVolatile(n)
+}
+
+// elements looks at the operand of a cast: of an array or a row at the values, which PostgreSQL casts one by one.
+func (g *wordGuard) elements(n *pg.Node, reads wordsIn, text bool) *pg.Node {
+	var list []*pg.Node
+	switch v := n.GetNode().(type) {
+	case *pg.Node_AArrayExpr:
+		if list = v.AArrayExpr.Elements; reads == wordsInside {
+			reads = wordsAlone
+		}
+	case *pg.Node_RowExpr:
+		list = v.RowExpr.Args
+	default:
+		return g.operand(n, reads, text)
+	}
+	for i, n := range list {
+		list[i] = g.elements(n, reads, text)
+	}
+	return n
+}
+
+// operand is a value that fails if it has a word for the time, and else is what it was. text: it is known to be one.
+func (g *wordGuard) operand(n *pg.Node, reads wordsIn, text bool) *pg.Node {
+	if n.GetAConst() != nil && !holdsWord(n.GetAConst().GetSval().GetSval()) || n.GetParamRef() != nil || n.GetSetToDefault() != nil {
+		return n
+	}
+	plain := func() *pg.Node { return collateC(castNode(clone(n), "text", nil)) }
+	builtin := reads == wordsAlone || reads == wordsInside
+	rows, windows, queries := false, false, false
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.SelectStmt:
+			queries = true
+			return false
+		case *pg.FuncCall:
+			rows, windows = rows || rowTexts[callName(v)], windows || v.Over != nil
+		}
+		return true
+	})
+	switch {
+	case rows && !builtin, windows && (queries || g.isVolatile(n)):
+		refuse("a value that each shard could read as a word for the time by its own clock is cast where that cannot be looked at", "compute it in a subquery of FROM, and cast the subquery's column")
+	case rows:
+		return marked(plain(), reads) // a function that gives rows may not stand in CASE
+	case queries || g.isVolatile(n): // it is to be run once
+		const name = "cleave_word"
+		v := columnNode(name, "v")
+		inner := emptySelect()
+		inner.TargetList, inner.LimitOffset, inner.LimitOption = []*pg.Node{targetNode(n, "v")}, intNode(0), pg.LimitOption_LIMIT_OPTION_COUNT
+		s := selectOf([]*pg.Node{g.operand(v, reads, text)}, []*pg.Node{{Node: &pg.Node_RangeSubselect{RangeSubselect: &pg.RangeSubselect{Subquery: selectNode(inner), Alias: &pg.Alias{Aliasname: name}}}}}, nil)
+		return &pg.Node{Node: &pg.Node_SubLink{SubLink: &pg.SubLink{SubLinkType: pg.SubLinkType_EXPR_SUBLINK, Subselect: s}}}
+	case text && builtin:
+		// Two letters, one of which is in each of the words and none of which is in most times, before the words: half the time.
+		return caseNode(callNode("textregexeq", plain(), textConst("[wWyY]")), marked(plain(), reads), n)
+	}
+	looked := castNode(clone(n), "text", nil)
+	if reads == wordsOwn {
+		looked = callNode("translate", looked, textConst(`"\`), textConst(""))
+	}
+	return g.raising(looked, reads, n)
+}
+
+// raising is a value that fails if a text of it has a word.
+func (g *wordGuard) raising(text *pg.Node, reads wordsIn, n *pg.Node) *pg.Node {
+	raised := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: castNode(callNode("concat", textConst(WordMark), clone(text)), "date", nil), Nulltesttype: pg.NullTestType_IS_NULL}}}
+	null := &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}
+	return caseNode(caseNode(callNode("texticregexeq", collateC(clone(text)), textConst(wordPatterns[reads])), raised, nil), null, n)
+}
+
+// marked is a text with WordMark before its words, which no type of times takes.
+func marked(n *pg.Node, reads wordsIn) *pg.Node {
+	return callNode("regexp_replace", n, textConst(wordPatterns[reads]), textConst(WordMark+`\&`), textConst("i"))
+}
+
+// caseNode is CASE WHEN cond THEN then ELSE other END.
+func caseNode(cond, then, other *pg.Node) *pg.Node {
+	when := &pg.Node{Node: &pg.Node_CaseWhen{CaseWhen: &pg.CaseWhen{Expr: cond, Result: then}}}
+	return &pg.Node{Node: &pg.Node_CaseExpr{CaseExpr: &pg.CaseExpr{Args: []*pg.Node{when}, Defresult: other}}}
+}
+
+func collateC(n *pg.Node) *pg.Node {
+	return &pg.Node{Node: &pg.Node_CollateClause{CollateClause: &pg.CollateClause{Arg: n, Collname: []*pg.Node{strNode("pg_catalog"), strNode("C")}}}}
+}
+
+// wordPatterns are regular expressions, for letters of either case, that match what a type may read as a word. A time
+// has the letters one after the other, whatever stands around them; elsewhere there may be marks of quotation
+// between them. What may be a plain text as well has a word as HasTimeWord means it.
+var wordPatterns = map[wordsIn]string{}
+
+// patterns are all of them: no words themselves, in a text that was made of another one.
+var patterns []string
+
+func init() {
+	words := []string{"now", "today", "tomorrow", "yesterday"}
+	wordPatterns[wordsAlone] = strings.Join(words, "|")
+	var spread []string
+	for _, w := range words {
+		spread = append(spread, strings.Join(strings.Split(w, ""), `["\\]*`))
+	}
+	wordPatterns[wordsInside] = strings.Join(spread, "|")
+	const inside = `[^][{}(),"<>`
+	all := slices.Sorted(slices.Values(slices.Concat(words, slices.Collect(maps.Keys(zoneNames)))))
+	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[wordsAlone] + `))` +
+		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z_])|[a-z_]*/[a-z_/]*|` + inside + `a-z_])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
+	wordPatterns[wordsOwn] = own
+	wordPatterns[wordsJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
+	wordPatterns[wordsXML] = own + `|&#`
+	patterns = slices.Collect(maps.Values(wordPatterns))
+}
+
+// guarding reports whether the texts of this statement are to look: they do so already where it was made of another
+// one, and SQLite's shards read no words.
+func (a *analyzer) guarding() bool {
+	return !strings.Contains(a.sql, WordMark) && slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine != "sqlite" })
+}
+
+// RefuseCastWord is the refusal of a text that CastWord found.
+func RefuseCastWord(text string) *sqlstate.Error {
+	return sqlstate.Refuse("the text "+quoteString(text)+", cast to a time, has a word for the time, which each shard would read by its own clock",
+		"write the time into such rows before: UPDATE ... SET column = now()::text WHERE column = 'now'; or leave the cast out for them: CASE WHEN column = 'now' THEN now() ELSE column::timestamptz END")
+}
