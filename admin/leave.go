@@ -32,11 +32,13 @@ func (o *Ops) stays(ctx context.Context, name string) {
 
 // there returns the name of a shard that answers, and has the reference tables, "" for another one.
 func (o *Ops) there(ctx context.Context, name string, tables []*shardmap.Table) string {
-	conn, release, err := o.connect(ctx, name)
+	bound, cancel := context.WithTimeout(ctx, checkMax)
+	defer cancel()
+	conn, release, err := o.connect(bound, name)
 	if err == nil {
 		defer func() { release(true) }()
 		for _, t := range tables {
-			if _, err = engine.Exec(conn, "SELECT 1 FROM "+quotedTable(t)+" LIMIT 0"); err != nil {
+			if _, err = engine.ExecContext(bound, conn, "SELECT 1 FROM "+quotedTable(t)+" LIMIT 0"); err != nil {
 				break
 			}
 		}

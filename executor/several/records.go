@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,8 +37,9 @@ type records interface {
 	// clock is the shard's, as text, if the table is there.
 	clock() string
 	// clean removes the records from before a time of the shard's clock that
-	// nobody needs: not those of ids, nor those that name a shard which is not known.
-	clean(run func(sql string) (*engine.Result, error), before string, ids, known []string) error
+	// nobody needs: not those of ids, nor those that name a shard which is not known. Those of shards that have gone, which are neither known nor
+	// unsure, stay as long as a decision against a transaction.
+	clean(run func(sql string) (*engine.Result, error), before string, ids, known, unsure []string) error
 	// snapshot is a text that stands for what is committed now.
 	snapshot() string
 	// recent are the transactions that are seen now, and were not by an earlier
@@ -108,10 +110,11 @@ func (postgresRecords) clock() string {
 	return "SELECT pg_catalog.clock_timestamp()::text WHERE pg_catalog.to_regclass('" + table + "') IS NOT NULL"
 }
 
-func (postgresRecords) clean(run func(sql string) (*engine.Result, error), before string, ids, known []string) error {
-	_, err := run(fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND shards <@ '%[4]s'::text[]; "+
+func (postgresRecords) clean(run func(sql string) (*engine.Result, error), before string, ids, known, unsure []string) error {
+	_, err := run(fmt.Sprintf("DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[2]d ms'::interval AND decided IS NOT false AND NOT (id = ANY ('{%[3]s}'::uuid[])) AND "+
+		"(shards <@ '%[4]s'::text[] OR at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND NOT shards && '%[6]s'::text[]); "+
 		"DELETE FROM "+table+" WHERE at < '%[1]s'::timestamptz - '%[5]d ms'::interval AND decided = false",
-		before, prepareMax.Milliseconds(), strings.Join(ids, ","), shardList(known), keepRolledBack.Milliseconds()))
+		before, prepareMax.Milliseconds(), strings.Join(ids, ","), shardList(known), keepRolledBack.Milliseconds(), shardList(unsure)))
 	return err
 }
 
@@ -163,18 +166,22 @@ func (sqliteRecords) clock() string {
 }
 
 // clean deletes by id: there are no arrays to compare the shards with.
-func (sqliteRecords) clean(run func(sql string) (*engine.Result, error), before string, ids, known []string) error {
+func (sqliteRecords) clean(run func(sql string) (*engine.Result, error), before string, ids, known, unsure []string) error {
 	old := func(age time.Duration) string {
 		return fmt.Sprintf(" FROM "+table+" WHERE at < '%s'::timestamptz - '%d s'::interval AND xid < (SELECT max(xid) FROM "+table+") AND ", before, int(age.Seconds()))
 	}
-	res, err := run("SELECT id, shards" + old(prepareMax) + "decided IS NOT false")
+	res, err := run("SELECT id, shards, at < '" + before + "'::timestamptz - '" + strconv.Itoa(int(keepRolledBack.Seconds())) + " s'::interval" + old(prepareMax) + "decided IS NOT false")
 	if err != nil {
 		return err
 	}
 	var gone []string
 	for _, row := range res.Rows {
 		id, ok := parseUUID(row[0].String)
-		if ok && !slices.Contains(ids, id.String()) && !slices.ContainsFunc(strings.Split(row[1].String, ","), func(s string) bool { return !slices.Contains(known, s) }) {
+		long := row[2].String == "t"
+		doubt := func(shard string) bool {
+			return !slices.Contains(known, shard) && (!long || slices.Contains(unsure, shard))
+		}
+		if ok && !slices.Contains(ids, id.String()) && !slices.ContainsFunc(strings.Split(row[1].String, ","), doubt) {
 			gone = append(gone, id.String())
 		}
 	}

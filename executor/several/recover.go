@@ -462,8 +462,8 @@ type cleaning struct {
 
 // clean removes records that nobody needs any more from all shards: those of which
 // no part was prepared anywhere in the last round, gap ago at least. A record that
-// names a shard which could not be asked then, or is not in the map any more, stays:
-// something may be prepared there. It returns the state for the next round.
+// names a shard which could not be asked then stays: something may be prepared there. One that names
+// a shard which is not in the map any more stays for a day. It returns the state for the next round.
 func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration) (*cleaning, error) {
 	snap, err := r.Directory.Load(ctx)
 	if err != nil {
@@ -474,13 +474,19 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 		return last, nil
 	}
 	if last != nil {
+		var unsure []string
+		for _, s := range snap.Shards() {
+			if !slices.Contains(last.known, s.Name) {
+				unsure = append(unsure, s.Name)
+			}
+		}
 		var mu sync.Mutex
 		shardmap.Each(snap.Shards(), atOnce, func(_ int, s *shardmap.Shard) {
 			before := last.before[s.Name]
 			if before == "" {
 				return
 			}
-			err := recordsOf(s.Engine).clean(func(sql string) (*engine.Result, error) { return r.exec(ctx, s.Name, sql) }, before, last.ids, last.known)
+			err := recordsOf(s.Engine).clean(func(sql string) (*engine.Result, error) { return r.exec(ctx, s.Name, sql) }, before, last.ids, last.known, unsure)
 			if err != nil {
 				mu.Lock()
 				errs = append(errs, err)

@@ -346,6 +346,57 @@ func TestShardLeavesInDoubt(t *testing.T) {
 	}
 }
 
+// TestRecordsOfGoneShards: records that name a shard which has left the map stay for a day, and go then.
+func TestRecordsOfGoneShards(t *testing.T) {
+	banks(t, func(t *testing.T, b *bank) {
+		ctx := context.Background()
+		tx := b.transactions()
+		for range 2 { // the last record of a file stays
+			if _, err := b.commit(tx, b.begin()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		snap, err := b.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := snap.State().Clone()
+		next.Shards = next.Shards[:2]
+		if _, err := b.dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Why: "test", Op: "test"}, next); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.ex.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		b.urls = b.urls[:2]
+		for _, try := range []struct {
+			age  string
+			gone int
+		}{{"2 min", 0}, {"23 hours", 0}, {"1 hour", 1}} {
+			var state *cleaning
+			for i := range b.urls {
+				b.query(i, "UPDATE "+table+" SET at = at - '"+try.age+"'::interval")
+			}
+			for range 2 {
+				if state, err = tx.recovery().clean(ctx, state, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range b.urls {
+				want := 2
+				if try.gone > 0 {
+					if want = 0; b.records(i).create() == "" {
+						want = 1
+					}
+				}
+				if n := len(b.query(i, "SELECT id FROM "+table).Rows); n != want {
+					t.Errorf("after %s more shard %d has %d records, not %d", try.age, i, n, want)
+				}
+			}
+		}
+	})
+}
+
 // TestShardLeaves: who is committing when a shard leaves the map ends its part there. What is left there is ended from outside, as it
 // was decided.
 func TestShardLeaves(t *testing.T) {
