@@ -164,6 +164,9 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			return "", nil, err
 		}
 	}
+	if err := t.sameRows(ctx, first, others, edit); err != nil {
+		return "", nil, err
+	}
 	was := slices.Clone(t.state.Sequences)
 	if err := t.apply(edit); err != nil {
 		return "", nil, err

@@ -2,9 +2,11 @@ package schema
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -75,6 +77,49 @@ func (t *Tx) fillable(ctx context.Context, p *part, d *planner.DDL, e *edit) err
 		return refusal.OnShard(p.shard)
 	}
 	return nil
+}
+
+// sameRows fails if a statement that gave the rows of reference tables values of new columns, or of another type, did not give them the
+// same on all shards: what an expression depends on cannot always be seen.
+func (t *Tx) sameRows(ctx context.Context, first *part, others []*part, e *edit) error {
+	for name, desc := range e.described {
+		table, ok := t.over.Table(name.Schema, name.Name)
+		if !ok || table.Kind != shardmap.Reference || !filled(table, desc) {
+			continue
+		}
+		list := make([]string, len(desc.Columns))
+		for i, c := range desc.Columns {
+			list[i] = ident(c.Name)
+		}
+		sum := "SELECT pg_catalog.count(*), pg_catalog.sum(pg_catalog.hashtextextended(ROW(" + strings.Join(list, ", ") + ")::text, 0)::numeric) FROM " + qualified(name.Schema, name.Name)
+		var want string
+		for _, p := range append([]*part{first}, others...) {
+			if p.engine != enginePostgres {
+				continue // its expressions are the router's own, and its defaults constants
+			}
+			res, err := t.run(ctx, p, sum)
+			if err != nil {
+				return err
+			}
+			got := res.Rows[0][0].String + " " + res.Rows[0][1].String
+			if want == "" {
+				want = got
+			}
+			if got != want {
+				refusal := sqlstate.Refuse("the statement gives the rows of the reference table "+qualified(name.Schema, name.Name)+" on shard "+p.shard+" other values than on shard "+first.shard,
+					"add the column without a default, and UPDATE the rows; if they differed before: cleave doctor --repair")
+				return refusal.OnShard(p.shard)
+			}
+		}
+	}
+	return nil
+}
+
+// filled reports whether a table has columns that it did not have, or had with another type.
+func filled(was *shardmap.Table, is *engine.Table) bool {
+	return slices.ContainsFunc(is.Columns, func(c engine.Column) bool {
+		return !slices.ContainsFunc(was.Columns, func(w shardmap.Column) bool { return w.Name == c.Name && w.Type == c.Type })
+	})
 }
 
 // defaults reads the defaults of columns.

@@ -123,7 +123,10 @@ COPY places FROM STDIN (FORMAT csv);
 41,q,2024-01-01,,1,2024-01-01,2024-01-01,2024-01-01,2024-01-01,
 \.
 INSERT INTO places (id) VALUES (42);
+CREATE TYPE md AS ENUM ('a');
+ALTER TABLE places ADD COLUMN h integer DEFAULT hashenum('a'::md);
 DROP TABLE places;
+DROP TYPE md;
 DROP FUNCTION renamed();
 
 -- words for the time that are plain texts
