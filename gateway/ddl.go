@@ -130,6 +130,9 @@ func (x *session) ddl(st *planner.Statement) error {
 	if err != nil {
 		return x.schemaError(err)
 	}
+	if x.tx.temporary && x.tx.schema.Changed() {
+		return errTemporary()
+	}
 	if st.DDL.Source != "" {
 		if err := x.createRows(st.DDL.Create.TableName, rows); err != nil {
 			return err
@@ -473,6 +476,18 @@ func (x *session) schemaError2(err error) error {
 		return nil
 	}
 	return x.schemaError(err)
+}
+
+// giveUpSchema rolls back a failed transaction with schema changes that no savepoint can bring back, although the client
+// has not said ROLLBACK: others need not wait for its locks until then.
+func (x *session) giveUpSchema() {
+	if x.pipe.Conn != nil {
+		x.pipe.Reset()
+	}
+	x.detach()
+	ctx, stop := timeLeft()
+	x.tx.schema.Rollback(ctx)
+	stop()
 }
 
 // commitSchema ends a transaction with schema changes, and waits until the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -74,6 +75,58 @@ func TestMigration(t *testing.T) {
 			same("prepared", cl.direct(t, i, `SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()`), "0")
 			same("recorded", cl.direct(t, i, `SELECT count(*) FROM cleave_internal.transaction WHERE cardinality(shards) = 3 AND decided IS NULL`), "1")
 		}
+	})
+	t.Run("temporary tables", func(t *testing.T) {
+		short := cl.connect(t)
+		exec(t, short, `CREATE TEMP TABLE before (a int)`)
+		for _, list := range [][]string{{`ALTER TABLE orders ADD COLUMN lost int`, `CREATE TEMP TABLE short (a int)`}, {`CREATE TEMP TABLE short (a int)`, `ALTER TABLE orders ADD COLUMN lost int`}, {`ALTER TABLE orders ADD COLUMN lost int`, `DROP TABLE before`}} {
+			exec(t, short, `BEGIN`)
+			exec(t, short, list[0])
+			wantCode(t, short, "0A000", list[1])
+			exec(t, short, `ROLLBACK`)
+		}
+		exec(t, short, `BEGIN`)
+		exec(t, short, `CREATE TEMP TABLE short (a int)`)
+		exec(t, short, `CREATE TABLE IF NOT EXISTS migrations (version text)`)
+		exec(t, short, `COMMIT`)
+		same("columns", columns(), "tenant_id,id,note,twice,at")
+	})
+	t.Run("in a ring", func(t *testing.T) {
+		exec(t, conn, `CREATE TABLE rings (tenant_id bigint PRIMARY KEY, n int) WITH (cleave.shard_key = 'tenant_id')`)
+		for _, ks := range keys {
+			exec(t, conn, `INSERT INTO rings VALUES ($1, 1)`, ks[0])
+		}
+		migration, reader := cl.connect(t), cl.connect(t)
+		// It looks first on its shard, so that it is the one to give way; on the other shards there is no ring then, unless it goes on there.
+		exec(t, migration, `SET deadlock_timeout = '100ms'`)
+		exec(t, migration, `SET cleave.deadlock_timeout = '50ms'`)
+		exec(t, migration, `BEGIN`)
+		exec(t, migration, `ALTER TABLE orders ADD COLUMN ring int`)
+		exec(t, migration, `UPDATE orders SET ring = 1`)
+		exec(t, reader, `SET deadlock_timeout = '20s'`)
+		exec(t, reader, `BEGIN`)
+		exec(t, reader, `UPDATE rings SET n = 2`)
+		read := make(chan error, 1)
+		go func() {
+			_, err := reader.Exec(t.Context(), `SELECT count(*) FROM orders`)
+			read <- err
+		}()
+		for waits := false; !waits; time.Sleep(10 * time.Millisecond) {
+			for i := range keys {
+				waits = waits || cl.direct(t, i, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass`) != "0"
+			}
+		}
+		wantCode(t, migration, "40P01", `UPDATE rings SET n = 3`)
+		if err := <-read; err != nil {
+			t.Errorf("the reader gave way too: %v", err)
+		}
+		exec(t, reader, `COMMIT`)
+		// A migration that failed has no locks any more, whatever its client does.
+		exec(t, conn, `ALTER TABLE rings ADD COLUMN m int`)
+		exec(t, conn, `DROP TABLE rings`)
+		wantCode(t, migration, "25P02", `SELECT 1`)
+		exec(t, migration, `ROLLBACK`)
+		same("columns", columns(), "tenant_id,id,note,twice,at")
 	})
 	t.Run("rows first", func(t *testing.T) {
 		exec(t, conn, `BEGIN`)

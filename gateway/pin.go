@@ -27,6 +27,9 @@ func (x *session) reachPinned(shard string, u use) error {
 		return sqlstate.New(sqlstate.TooManyConnections, "%d sessions keep a connection of their own already, for temporary tables or advisory locks", x.srv.limits.PinnedMax).
 			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them; pg_advisory_xact_lock() needs no connection of its own")
 	}
+	if u.temp != "" && x.tx.schema != nil && x.tx.schema.Changed() {
+		return errTemporary()
+	}
 	u.pin = false
 	err := x.reach(shard, u)
 	if err == nil && x.pipe.Conn.Shard() != shard {
@@ -56,6 +59,12 @@ func (x *session) remembersTemp(name string) {
 		x.temps = map[string]bool{}
 	}
 	x.temps[name] = true
+	x.tx.temporary = x.tx.state == txOpen
+}
+
+// errTemporary refuses at once what COMMIT would: no transaction with a temporary table can be prepared.
+func errTemporary() error {
+	return sqlstate.Refuse("a temporary table and a schema change in one transaction are not supported", "make the temporary table, and use it, before or after the transaction; or make a table that lasts, and drop it")
 }
 
 // pinned is the kept conversation, with the settings.
@@ -164,12 +173,16 @@ func (x *session) temporaryDDL(st *planner.Statement) error {
 	if st.DDL.Spread {
 		return sqlstate.Refuse("a view over a temporary table and sharded tables is not supported", "use WITH, or two statements")
 	}
+	if x.tx.schema != nil && x.tx.schema.Changed() {
+		return errTemporary()
+	}
 	if err := x.drain(); err != nil {
 		return err
 	}
 	if err := x.reach(x.pin.Shard(), use{}); err != nil {
 		return err
 	}
+	x.tx.temporary = x.tx.state == txOpen
 	x.pipe.Query(st.Text)
 	_, err := x.converse(executor.None)
 	if err == nil && st.DDL.Index != nil {

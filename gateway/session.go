@@ -391,8 +391,11 @@ func (x *session) beginUnit() {
 func (x *session) endUnit() error {
 	x.unit.open = false
 	x.turn.End()
-	if x.tx.state == txNone {
+	switch {
+	case x.tx.state == txNone:
 		x.unused()
+	case x.tx.failed && x.tx.schema != nil && len(x.tx.saves) == 0:
+		x.giveUpSchema()
 	}
 	if err := x.keepsPin(); err != nil {
 		return err

@@ -29,6 +29,8 @@ const (
 type txn struct {
 	state  txState
 	failed bool
+	// temporary: a temporary table was made or changed in it.
+	temporary bool
 	// begin is the text that begins it on a shard.
 	begin string
 	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the

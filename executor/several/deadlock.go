@@ -195,7 +195,14 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 		if !told {
 			continue
 		}
+		if says.record.Files == nil && t.partFailed(ctx, says.record.Backends) {
+			w.interrupt(ctx, c, errPartFailed)
+			return
+		}
 		ring, err := t.ring(ctx, id, nil)
+		if err == nil && ring != nil && ring.local {
+			pause = fileLook // its victim, if it is this one, gives way on the other shards before these have looked
+		}
 		if err != nil || !ring.victim(id) {
 			continue
 		}
@@ -214,16 +221,46 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 			WithDetail("Each of %d transactions waits for another one: %s.", len(ring.members), strings.Join(ring.said, "; ")).
 			WithHint("nothing was committed: run the transaction again; transactions that lock rows in the same order of keys do not wait for each other in a ring")
 		e.Retry = sqlstate.RetryTransaction
-		w.mu.Lock()
-		if !w.over {
+		if w.interrupt(ctx, c, e) {
 			t.metrics.Deadlock()
-			limit, stop := context.WithTimeout(context.WithoutCancel(ctx), stopMax)
-			_ = c.interrupt(limit, e) // a shard that the word does not reach is lost by its deadline
-			stop()
 		}
-		w.mu.Unlock()
 		return
 	}
+}
+
+// interrupt stops the statement for the reason, unless it is over.
+func (w *lockWatch) interrupt(ctx context.Context, c *Conn, reason *sqlstate.Error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.over {
+		return false
+	}
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), stopMax)
+	defer stop()
+	_ = c.interrupt(limit, reason) // a shard that the word does not reach is lost by its deadline
+	return true
+}
+
+// errPartFailed stops a statement of which one shard's part has failed while another's waits, so that nobody waits for it in
+// turn; what the client gets is the error of the part.
+var errPartFailed = sqlstate.New(sqlstate.InternalError, "the statement has failed on another shard")
+
+// partFailed reports whether one of a transaction's processes has failed.
+func (t *Transactions) partFailed(ctx context.Context, backends []backend) bool {
+	for at := 0; at < len(backends); {
+		shard, pids := backends[at].Shard, ""
+		for ; at < len(backends) && backends[at].Shard == shard; at++ {
+			pids += "," + strconv.FormatUint(uint64(backends[at].PID), 10)
+		}
+		if t.engineOf(shard) != enginePostgres {
+			continue
+		}
+		res, err := t.recovery().exec(ctx, shard, "SELECT 1 FROM pg_catalog.pg_stat_activity WHERE state = 'idle in transaction (aborted)' AND pid IN ("+pids[1:]+")")
+		if err == nil && len(res.Rows) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // WriteLocks are the SQLite shards whose writer the transaction is.
@@ -270,6 +307,7 @@ type ring struct {
 	said    []string       // for people
 	edges   map[string]int // the waits that were seen, and how often those for files were said
 	files   bool           // some of the waits are for SQLite files
+	local   bool           // some transactions wait for each other on one shard
 }
 
 // victim reports whether the transaction gives way: the youngest one.
@@ -337,6 +375,15 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]int
 	edges := map[string]int{}
 	said := map[[2]string]string{}
 	for i, s := range shards {
+		local := map[string][]string{}
+		for _, row := range rows[i] {
+			local[row[0].String] = append(local[row[0].String], row[1].String)
+		}
+		for pid := range local {
+			if reach(local, pid)[pid] {
+				return &ring{local: true}, nil // the shard itself sees it, and ends one of its members: another look tells what is left
+			}
+		}
 		for _, row := range rows[i] {
 			key := s.Name + " " + row[0].String + " " + row[1].String + " " + row[2].String
 			if _, ok := known[key]; row[1].String == "0" || known != nil && !ok {

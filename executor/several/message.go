@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"strconv"
 	"time"
 
@@ -99,16 +100,38 @@ func (c *Conn) handle(f wire.Frame) {
 
 // fail reports an error; the transaction has failed with it.
 func (c *Conn) fail(err error) {
+	var running []*stream
+	for _, p := range c.parts {
+		if p.busy != nil {
+			running = append(running, p.busy)
+		}
+	}
 	if a := c.active; a != nil {
 		a.stopTimer()
 		c.active = nil
 		a.p.end()
 	}
 	c.failed = true
-	c.out = wire.AppendError(c.out, sqlstate.As(err))
 	c.stopAll()
-	if !c.block {
+	for _, s := range running {
+		if errors.Is(err, errPartFailed) && s.err != nil && !errors.Is(s.err, errPartFailed) {
+			err = s.err
+		}
+	}
+	if errors.Is(err, errPartFailed) {
+		e := sqlstate.New(sqlstate.SerializationFailure, "the statement failed on a shard whose error was lost").WithHint("nothing was committed: run the transaction again")
+		e.Retry = sqlstate.RetryTransaction
+		err = e
+	}
+	c.out = wire.AppendError(c.out, sqlstate.As(err))
+	switch {
+	case !c.block:
 		// Nothing of the unit is left; what follows up to Sync is skipped.
+		c.endParts("ROLLBACK")
+	case len(c.saves) == 0 && c.opt.Owner == nil:
+		// Nothing can bring it back: others need not wait for its locks until the client says ROLLBACK.
+		c.lost = true
+		c.closePortals()
 		c.endParts("ROLLBACK")
 	}
 }
