@@ -152,10 +152,10 @@ func (a *analyzer) elsewhereTimed(n *pg.Node) {
 // transaction's time.
 func (a *analyzer) timedFunction(f *pg.FuncCall) *shardmap.Function {
 	names := strs(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 || names[len(names)-2] == "pg_catalog") && catalogFunctions[names[len(names)-1]] != "" {
+	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && catalogFunctions[names[len(names)-1]] != "" {
 		return nil
 	}
-	if own := a.userFunction(names); own != nil && own.Clocked {
+	if own := a.userFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {
 		return own
 	}
 	return nil
@@ -316,7 +316,7 @@ func (a *analyzer) timedCall(n *pg.Node) {
 	inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			if own := a.timedFunction(f); own != nil {
-				fail(sqlstate.Refuse("function "+own.QualifiedName()+"() uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument"))
+				fail(sqlstate.Refuse("function "+own.QualifiedName()+"() uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, and leave out none"))
 			}
 		}
 		return true

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ func TestAtTime(t *testing.T) {
 	state := testState(t)
 	state.Tables = append(state.Tables, shardmap.Table{Schema: "public", Name: "stamps", Kind: shardmap.Sharded, Keyspace: "hash_bigint", ShardKey: []string{"k"},
 		Columns: []shardmap.Column{{Name: "k", OID: 20, Type: "bigint"}, {Name: "made", OID: 1184, Type: "timestamp with time zone", Clocked: "now()"}, {Name: "v", OID: 25, Type: "text"}}})
+	state.FunctionsRead = FunctionRules
 	state.Functions = append(state.Functions, shardmap.Function{Schema: "public", Name: "tick", Kind: "f", Clocked: true})
 	state.Views = append(state.Views, shardmap.View{Schema: "public", Name: "recent", Definition: "SELECT notes.body FROM public.notes WHERE (now() > '2024-01-01'::timestamp)"})
 	snap, err := shardmap.NewSnapshot(state)
@@ -90,6 +92,64 @@ func TestClockedFunctions(t *testing.T) {
 	for name, want := range map[string]bool{"plain": false, "stamp": true, "outer_stamp": true, "word": true, "sworn": false, "touch": true} {
 		if clocked, known := got[name]; !known || clocked != want {
 			t.Errorf("%s: clocked %v (known %v), want %v", name, clocked, known, want)
+		}
+	}
+}
+
+// TestPureFunctions: what the defaults of parameters, session-changing calls and bodies as the standard has them make of a function.
+func TestPureFunctions(t *testing.T) {
+	t.Parallel()
+	code := func(name, volatility, head, body string) FunctionSource {
+		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "plpgsql", Types: []int64{oidText},
+			Body: "CREATE FUNCTION " + name + "() RETURNS " + head + " LANGUAGE plpgsql AS $$ " + body + " $$"}
+	}
+	plain := func(name, volatility, body, defaults string, args int, types ...int64) FunctionSource {
+		return FunctionSource{Schema: "public", Name: name, Kind: "f", Volatility: volatility, Language: "sql", Body: body, Defaults: defaults, Args: args, Types: types}
+	}
+	got := map[string]string{}
+	for _, f := range PureFunctions([]FunctionSource{
+		plain("late", "i", "SELECT t", "now()", 2),
+		plain("later", "s", "SELECT late(1)", "", 0),
+		plain("fixed", "i", "SELECT t", "1, 'now'::text", 2),
+		plain("drawn", "i", "SELECT t", "random()", 1),
+		plain("here", "i", "SELECT t", "current_database()", 1),
+		plain("calls_here", "s", "SELECT here()", "", 0),
+		plain("listed", "i", "SELECT set_config('search_path', x, false)", "", 1),
+		plain("calls_listed", "i", "SELECT listed('x')", "", 0),
+		plain("seen", "i", "SELECT count(*) FROM orders", "", 0), // believed
+		plain("transaction_timestamp", "i", "SELECT nextval('s')", "", 0),
+		plain("atomic", "s", "BEGIN ATOMIC\n SELECT 1;\n SELECT now();\nEND", "", 0),
+		plain("returned", "s", "RETURN (a + 1)", "", 1),
+		plain("atomic_table", "s", "BEGIN ATOMIC\n SELECT count(*) FROM orders;\nEND", "", 0),
+		plain("json", "s", `SELECT ts FROM jsonb_to_record('{"ts":"now"}') AS x(ts timestamptz)`, "", 0, 1184),
+		plain("word", "s", "SELECT 'now'", "", 0, 1184),
+		plain("text_word", "s", "SELECT upper('today')", "", 0, oidText),
+		plain("begun", "s", "SELECT statement_timestamp()", "", 0, 1184),
+		code("secret", "i", "int", "BEGIN PERFORM set_config('x.y', 'z', false); RETURN 1; END"),
+		code("locked", "i", "int", "BEGIN PERFORM pg_advisory_lock(1); RETURN 1; END"),
+		code("dynamic", "i", "int", "BEGIN EXECUTE 'SELECT 1'; RETURN 1; END"),
+		code("dynamic_rows", "s", "SETOF int", "BEGIN RETURN QUERY EXECUTE 'SELECT k FROM orders'; END"),
+		code("plain_rows", "s", "SETOF int", "BEGIN RETURN QUERY SELECT 1; END"),
+		code("cursed", "i", "int", "DECLARE c CURSOR FOR SELECT 1; BEGIN FOR r IN c LOOP NULL; END LOOP; RETURN 1; END"),
+		code("declared", "s", "text", "DECLARE x timestamptz := 'now'; BEGIN RETURN x; END"),
+		code("label", "s", "text", "DECLARE x text := 'now'; BEGIN RETURN x; END"),
+		code("label_cast", "s", "text", "DECLARE x text := 'now'; BEGIN RETURN x::timestamptz; END"),
+	}) {
+		got[f.Name] = strings.TrimSpace(fmt.Sprint(f.Kind, " ", map[bool]string{true: "volatile "}[f.Volatile], map[bool]string{true: "clocked "}[f.Clocked]))
+		if f.ClockedBelow > 0 {
+			got[f.Name] += fmt.Sprint(" below ", f.ClockedBelow)
+		}
+	}
+	want := map[string]string{"late": "f below 2", "later": "f clocked", "fixed": "f", "drawn": "f volatile", "seen": "f", "transaction_timestamp": "u", "atomic": "f clocked", "returned": "f", "json": "f clocked",
+		"word": "f clocked", "text_word": "f", "begun": "f clocked", "plain_rows": "f", "cursed": "f", "declared": "f clocked", "label": "f", "label_cast": "f clocked"}
+	for name, is := range got {
+		if want[name] != is {
+			t.Errorf("%s is %q, want %q", name, is, want[name])
+		}
+	}
+	for name := range want {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s is not known", name)
 		}
 	}
 }

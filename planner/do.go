@@ -19,7 +19,8 @@ func (a *analyzer) do(d *pg.DoStmt) bool {
 			language = defText(o.Arg)
 		}
 	}
-	b := &body{calls: map[string]bool{}, reads: true}
+	b := newBody()
+	b.reads = true
 	if language != "plpgsql" || !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS "+quoteString(code)) {
 		return false
 	}

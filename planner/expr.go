@@ -290,7 +290,7 @@ func isCatalogTable(name string) bool { return catalogTables[name] }
 
 func (a *analyzer) userCode(what string) {
 	e := sqlstate.Refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
-		"declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement")
+		"create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
 	e.Unsure = true // there may be none of that name
 	fail(e)
 }

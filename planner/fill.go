@@ -228,6 +228,9 @@ func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 	if !own && !native || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
 		return v, false
 	}
+	if native {
+		a.native(f)
+	}
 	switch name {
 	case "next_id":
 		v.Source = shardmap.NextID

@@ -224,12 +224,14 @@ func (f *freezing) filled(e *pg.Node, what string) *pg.Node {
 		case *pg.Node_FuncCall:
 			switch {
 			case isClock(v.FuncCall):
+				f.native(v.FuncCall)
 				found = true
 				return f.time("pg_catalog.now()", "timestamptz", nil)
 			case callName(v.FuncCall) == "statement_timestamp" && len(v.FuncCall.Args) == 0:
 				found = true
 				return f.time("pg_catalog.statement_timestamp()", "timestamptz", nil)
-			case callName(v.FuncCall) == "age" && len(v.FuncCall.Args) == 1:
+			case isAge(v.FuncCall):
+				f.native(v.FuncCall)
 				found = true
 				day := castNode(f.time("CURRENT_DATE", "date", nil), "timestamp", nil)
 				v.FuncCall.Args = []*pg.Node{day, v.FuncCall.Args[0]}

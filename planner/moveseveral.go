@@ -143,10 +143,12 @@ func (a *analyzer) clockIn(n *pg.Node) {
 		case *pg.FuncCall:
 			switch {
 			case isClock(v):
+				a.native(v)
 				from, to := a.callSpan(v)
 				put(from, to, param())
 				return false
-			case callName(v) == "age" && len(v.Args) == 1:
+			case isAge(v):
+				a.native(v)
 				refuse("age() of one value depends on the shard's own time", "write age(current_date, value)")
 			}
 		case *pg.SQLValueFunction:

@@ -93,6 +93,11 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 			}
 		}
 	}
+	for _, n := range f.Parameters {
+		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && a.readsType(p.ArgType) != readsText {
+			refuse("the default of a parameter has a word for the time, which each shard would read once, when it makes the function", "write now(), or the time itself")
+		}
+	}
 	kind, own := catalogFunctions[name]
 	if strings.ContainsAny(kind, "aw") && !returnsTrigger(f) {
 		refuse("a function with the name of one of PostgreSQL's own aggregates or window functions ("+name+") is not supported: the router could not tell their calls apart", "give it another name")
@@ -136,6 +141,11 @@ func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)))
 	}
 	a.expressions([]*pg.Node{t.WhenClause})
+	const before = 1 << 1 // TRIGGER_TYPE_BEFORE
+	if r := a.relation(t.Relation); r.table != nil && r.table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
+		refuse("a trigger before the rows of a reference table that uses the time at which the transaction began is not supported: "+own.QualifiedName()+"() would give each copy another time",
+			"let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE")
+	}
 	if t.TransitionRels != nil && a.spread() {
 		refuse("transition tables of a trigger on a sharded or reference table hold one shard's rows only", "use FOR EACH ROW")
 	}

@@ -14,7 +14,12 @@ import (
 // known to read no table, so that it gives the same on every shard: it is declared
 // IMMUTABLE (which forbids reading tables; PostgreSQL takes the declaration at its
 // word, and so does the router), or its body in SQL or PL/pgSQL calls nothing but
-// such functions and names no table. Bodies in other languages are not read.
+// such functions and names no table. Bodies in other languages are not read. The
+// defaults of parameters are read whatever is declared: they are evaluated where the
+// call stands. And no function may act on its session, which other clients use as well.
+
+// FunctionRules is the version of these rules: what a map says of functions by others does not count.
+const FunctionRules = 1
 
 // FunctionSource is a function as a shard's catalogue has it.
 type FunctionSource struct {
@@ -24,8 +29,11 @@ type FunctionSource struct {
 	Language     string
 	// Body is the function's body in SQL, or the whole CREATE FUNCTION of one in PL/pgSQL.
 	Body      string
-	Extension string // that it belongs to, "" if to none
-	Trigger   bool   // it returns trigger
+	Defaults  string  // of its last parameters, separated by commas
+	Args      int     // pg_proc.pronargs
+	Types     []int64 // OIDs: of its result, and of its parameters
+	Extension string  // that it belongs to, "" if to none
+	Trigger   bool    // it returns trigger
 }
 
 // plainExtensions are extensions whose functions read no table, volatile ones too.
@@ -34,49 +42,110 @@ var plainExtensions = map[string]bool{
 	"intarray": true, "btree_gin": true, "btree_gist": true, "cube": true, "earthdistance": true, "isn": true, "seg": true, "vector": true,
 }
 
+// function is what is found out of one.
+type function struct {
+	impure   bool
+	body     *body // nil if it is believed
+	defaults *body // nil if it has none
+	// acts: it may act on its session; does has what it calls, nil if it cannot be read.
+	acts bool
+	does *body
+}
+
+// readFunction reads the body and the defaults.
+func readFunction(f FunctionSource) (out function) {
+	if f.Defaults != "" {
+		out.defaults = newBody()
+		out.impure = !out.defaults.sql("SELECT " + f.Defaults)
+		out.defaults.clock = out.defaults.clock || out.defaults.word && out.defaults.timely
+	}
+	if f.Extension == "" && f.Kind != "a" {
+		out.does = newBody()
+		out.does.acts, out.does.reads = true, true
+		out.acts = f.Language == "sql" && !out.does.sql(f.Body) || f.Language == "plpgsql" && !out.does.plpgsql(f.Body)
+	}
+	switch {
+	case plainExtensions[f.Extension], f.Volatility == "i" && (f.Extension != "" || f.Kind != "a"):
+	default:
+		out.body = readBody(f)
+		out.impure = out.impure || out.body == nil
+	}
+	return out
+}
+
+// uses reports whether the body, or a default, has what test finds.
+func (f *function) uses(test func(b *body) bool) bool {
+	return f.body != nil && test(f.body) || f.defaults != nil && test(f.defaults)
+}
+
 // PureFunctions returns, of all functions of a database, those that read no table. A
 // name is among them only if all functions of that name, in whatever schema, are
-// such ones: which of them a call means depends on its arguments.
+// such ones: which of them a call means depends on its arguments. Besides, with kind "u",
+// those others that have the name of one of PostgreSQL's own.
 func PureFunctions(all []FunctionSource) []shardmap.Function {
 	type name struct{ schema, name string }
-	impure := make([]bool, len(all))
-	bodies := make([]*body, len(all))
+	read := make([]function, len(all))
+	known := map[string]bool{}
 	for i, f := range all {
-		if f.Volatility == "i" && (f.Kind != "a" || f.Extension != "") || plainExtensions[f.Extension] {
-			continue
-		}
-		if bodies[i] = readBody(f); bodies[i] == nil {
-			impure[i] = true
+		read[i], known[f.Name] = readFunction(f), true
+	}
+	calls := func(names map[string]bool) func(b *body) bool {
+		return func(b *body) bool {
+			for call := range b.calls {
+				if names[call] {
+					return true
+				}
+			}
+			return false
 		}
 	}
-	// Calls among them: what calls an impure one is impure.
-	for again := true; again; {
-		again = false
-		bad := map[string]bool{}
-		known := map[string]bool{}
-		for i, f := range all {
-			known[f.Name] = true
-			bad[f.Name] = bad[f.Name] || impure[i]
-		}
-		for i := range all {
-			if impure[i] || bodies[i] == nil {
-				continue
-			}
-			for call := range bodies[i].calls {
-				_, own := catalogFunctions[call]
-				if bad[call] || !own && !known[call] {
-					impure[i], again = true, true
+	// grow adds the names of what has a property by itself, or calls what has it.
+	grow := func(has func(f *function, source *FunctionSource) bool, uses func(f *function, test func(b *body) bool) bool) map[string]bool {
+		names := map[string]bool{}
+		for again := true; again; {
+			again = false
+			for i := range all {
+				if name := all[i].Name; !names[name] && (has(&read[i], &all[i]) || uses(&read[i], calls(names))) {
+					names[name], again = true, true
 				}
 			}
 		}
+		return names
 	}
-	clocked := clockedNames(all, bodies)
+	acting := grow(func(f *function, _ *FunctionSource) bool { return f.acts }, func(f *function, test func(b *body) bool) bool { return f.does != nil && test(f.does) })
+	bad := grow(func(f *function, source *FunctionSource) bool {
+		return f.impure || source.Volatility == "i" && f.does != nil && acting[source.Name] || f.uses(func(b *body) bool {
+			for call := range b.calls {
+				if _, own := catalogFunctions[call]; !own && !known[call] {
+					return true
+				}
+			}
+			return false
+		})
+	}, (*function).uses)
+	late := grow(func(f *function, _ *FunctionSource) bool { return f.uses(func(b *body) bool { return b.clock }) }, (*function).uses)
+	volatile := grow(func(f *function, source *FunctionSource) bool {
+		return source.Volatility == "v" || f.uses(func(b *body) bool {
+			for call := range b.calls {
+				if strings.HasPrefix(catalogFunctions[call], "v") && call != "timezone" {
+					return true
+				}
+			}
+			return false
+		})
+	}, (*function).uses)
+	// Who calls one may leave out arguments.
+	clocked, below := map[string]bool{}, map[string]int{}
+	for i, f := range all {
+		if b := read[i].body; b != nil && (b.clock || calls(late)(b)) {
+			clocked[f.Name] = true
+		}
+		if d := read[i].defaults; d != nil && (d.clock || calls(late)(d)) {
+			below[f.Name] = max(below[f.Name], f.Args)
+		}
+	}
 	at := map[name]int{}
 	var out []shardmap.Function
-	bad := map[string]bool{}
-	for i, f := range all {
-		bad[f.Name] = bad[f.Name] || impure[i]
-	}
 	for _, f := range all {
 		kind := f.Kind
 		if f.Trigger {
@@ -91,9 +160,12 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 		}
 		if bad[f.Name] || out[j].Kind != kind {
 			out[j].Kind = "" // not known, or of several kinds: nothing is promised
+			if catalogFunctions[f.Name] != "" {
+				out[j].Kind = "u"
+			}
 		}
-		out[j].Volatile = out[j].Volatile || f.Volatility == "v"
-		out[j].Clocked = out[j].Clocked || clocked[f.Name]
+		out[j].Volatile = out[j].Volatile || volatile[f.Name]
+		out[j].Clocked, out[j].ClockedBelow = clocked[f.Name], below[f.Name]
 	}
 	pure := out[:0]
 	for _, f := range out {
@@ -104,55 +176,47 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 	return pure
 }
 
-// clockedNames are the names of functions that use the transaction's time, or call
-// one that does.
-func clockedNames(all []FunctionSource, bodies []*body) map[string]bool {
-	names := map[string]bool{}
-	for again := true; again; {
-		again = false
-		for i, f := range all {
-			if bodies[i] == nil || names[f.Name] {
-				continue
-			}
-			uses := bodies[i].clock
-			for call := range bodies[i].calls {
-				uses = uses || names[call]
-			}
-			if uses {
-				names[f.Name], again = true, true
-			}
-		}
-	}
-	return names
-}
-
 // body is what a function's body was found to do.
 type body struct {
 	calls map[string]bool
 	clock bool // it uses the transaction's time
+	// word: a text in it is a word for the time; timely: so that something may read it as such.
+	word, timely bool
 	// reads: it may name tables, which are collected, and change their rows.
 	reads  bool
 	tables []*pg.RangeVar
+	// acts: only what acts on the session matters.
+	acts bool
 }
+
+func newBody() *body { return &body{calls: map[string]bool{}} }
 
 // readBody returns the functions that a body calls, nil if it may read a table.
 func readBody(f FunctionSource) *body {
-	b := &body{calls: map[string]bool{}}
+	b := newBody()
+	ok := false
 	switch f.Language {
 	case "sql":
-		if b.sql(f.Body) {
-			return b
-		}
+		ok = b.sql(f.Body)
 	case "plpgsql":
-		if b.plpgsql(f.Body) {
-			return b
-		}
+		ok = b.plpgsql(f.Body)
 	}
-	return nil
+	if !ok {
+		return nil
+	}
+	for _, oid := range f.Types {
+		b.timely = b.timely || readsOf(uint32(oid)) != readsText
+	}
+	b.clock = b.clock || b.word && b.timely
+	return b
 }
 
 // sql reads statements that must be SELECTs without tables.
 func (b *body) sql(text string) bool {
+	text = standardBody(text)
+	if strings.TrimSpace(text) == "" {
+		return true
+	}
 	tree, err := New(Limits{}).parse(text)
 	if err != nil {
 		return false
@@ -166,9 +230,25 @@ func (b *body) sql(text string) bool {
 	return true
 }
 
+// standardBody makes statements of a body as the standard has it: RETURN ..., BEGIN ATOMIC ... END.
+func standardBody(text string) string {
+	s := strings.TrimSpace(text)
+	if rest, ok := strings.CutPrefix(s, "RETURN "); ok {
+		return "SELECT " + rest
+	}
+	if rest, ok := strings.CutPrefix(s, "BEGIN ATOMIC"); ok {
+		if rest, ok = strings.CutSuffix(rest, "END"); ok {
+			return rest
+		}
+	}
+	return text
+}
+
 // node goes through a tree of any shape.
 func (b *body) node(m protoreflect.Message) bool {
 	switch v := m.Interface().(type) {
+	case *pg.A_Const:
+		b.word = b.word || v.GetSval() != nil && HasTimeWord(v.GetSval().Sval)
 	case *pg.RangeVar:
 		b.tables = append(b.tables, v)
 		return b.reads
@@ -181,21 +261,30 @@ func (b *body) node(m protoreflect.Message) bool {
 	case *pg.FuncCall:
 		names := strs(v.Funcname)
 		name := names[len(names)-1]
-		if reachesFurther(name) || !b.reads && ofServer(name) {
+		switch {
+		case b.acts:
+			if actsOnSession(name) {
+				return false
+			}
+		case reachesFurther(name) || !b.reads && ofServer(name):
 			return false
 		}
 		b.calls[name] = true
-		b.clock = b.clock || isClock(v) || name == "age" && len(v.Args) == 1
+		b.clock = b.clock || isClock(v) || isAge(v) || name == "statement_timestamp"
+		b.timely = b.timely || !textCalls[name]
 	case *pg.SQLValueFunction:
 		if !b.reads && ownCall(v) != "" {
 			return false
 		}
 		b.clock = b.clock || clockOps[v.Op] != ""
+	case *pg.ColumnDef: // of jsonb_to_record() and the like
+		b.timely = b.timely || !textType(v.TypeName)
 	case *pg.TypeCast:
 		word, _ := clockLiteral(v)
 		b.clock = b.clock || word != ""
+		b.timely = b.timely || !textType(v.TypeName)
 	case *pg.A_Expr:
-		if names := strs(v.Name); len(names) > 1 && names[0] != "pg_catalog" {
+		if names := strs(v.Name); len(names) > 1 && names[0] != "pg_catalog" && !b.acts {
 			return false
 		}
 	}
@@ -237,6 +326,23 @@ func reachesFurther(name string) bool {
 	return !anywhere[name] && (strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description"))
 }
 
+// actsOnSession is reachesFurther for what does not only read.
+func actsOnSession(name string) bool {
+	switch name {
+	case "nextval", "setval", "setseed", "set_config":
+		return true
+	}
+	if _, denied := functionReach[name]; denied || advisory(name) {
+		return true
+	}
+	for _, p := range reachPrefixes {
+		if strings.HasPrefix(name, p.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // plpgsql reads a whole CREATE FUNCTION.
 func (b *body) plpgsql(text string) bool {
 	if New(Limits{}).check(text) != nil {
@@ -260,6 +366,13 @@ var plainSteps = map[string]bool{
 	"return": true, "return_next": true, "return_query": true, "raise": true, "assert": true, "execsql": true, "perform": true, "getdiag": true,
 }
 
+// textNames are types that read a word for the time as a text, or as none of theirs, as PL/pgSQL's parser writes them.
+var textNames = map[string]bool{"text": true, "varchar": true, "int": true, "integer": true, "bigint": true, "int4": true, "int8": true, "boolean": true, "bool": true, "numeric": true,
+	"uuid": true, "json": true, "jsonb": true, "float8": true, "double precision": true, "UNKNOWN": true}
+
+// cursorSteps are about cursors, which are read as what they are opened for.
+var cursorSteps = map[string]bool{"forc": true, "open": true, "fetch": true, "close": true}
+
 func (b *body) json(v any) bool {
 	switch v := v.(type) {
 	case []any:
@@ -270,9 +383,18 @@ func (b *body) json(v any) bool {
 		}
 	case map[string]any:
 		for k, e := range v {
-			if step, ok := strings.CutPrefix(k, "PLpgSQL_stmt_"); ok && !plainSteps[step] {
+			if step, ok := strings.CutPrefix(k, "PLpgSQL_stmt_"); ok && !plainSteps[step] && !(b.acts && cursorSteps[step]) {
 				return false
 			}
+			if k == "dynquery" { // RETURN QUERY EXECUTE
+				return false
+			}
+			if k == "PLpgSQL_type" {
+				x, _ := e.(map[string]any)
+				name, _ := x["typname"].(string)
+				b.timely = b.timely || !textNames[strings.Trim(strings.TrimPrefix(strings.TrimSpace(name), "pg_catalog."), "\"")]
+			}
+			b.timely = b.timely || k == "PLpgSQL_rec" // its fields have types of their own: NEW
 			if k == "PLpgSQL_expr" {
 				x, _ := e.(map[string]any)
 				q, _ := x["query"].(string)
@@ -314,6 +436,9 @@ func parses(text string) bool {
 // nil if one of them may read a table.
 func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	name := names[len(names)-1]
+	if a.snap.State().FunctionsRead != FunctionRules {
+		return nil
+	}
 	if len(names) > 1 {
 		f, ok := a.snap.Function(names[len(names)-2], name)
 		if !ok {
@@ -331,6 +456,32 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	return nil
 }
 
+// hides returns the function of the user's that a name without a schema may mean in place of
+// PostgreSQL's own, because its schema comes before pg_catalog in the search path; nil if none.
+func (a *analyzer) hides(names []string) *shardmap.Function {
+	if len(names) != 1 || !a.hidden() {
+		return nil
+	}
+	for _, s := range a.path {
+		if s == "pg_catalog" {
+			break
+		}
+		if f, ok := a.snap.Function(s, names[0]); ok {
+			return f
+		}
+	}
+	return nil
+}
+
+// native refuses a call that the router would take for one of PostgreSQL's own, and that may be of the user's.
+func (a *analyzer) native(f *pg.FuncCall) {
+	names := strs(f.Funcname)
+	if own := a.hides(names); own != nil {
+		refuse("function "+names[0]+"() may be "+own.QualifiedName()+"(), which comes before PostgreSQL's own in search_path",
+			"write the schema: pg_catalog."+names[0]+"() or "+own.QualifiedName()+"()")
+	}
+}
+
 // kindOf returns what catalogFunctions says of a call's function, or the same of a
 // function of the user's: f, a, w, with v in front of a volatile one; "" if the
 // call is of a function that is not let through.
@@ -338,12 +489,17 @@ func (a *analyzer) kindOf(f *pg.FuncCall) string {
 	names := strs(f.Funcname)
 	if len(names) == 1 || names[len(names)-2] == "pg_catalog" {
 		if kind, ok := catalogFunctions[names[len(names)-1]]; ok {
+			if own := a.hides(names); own != nil && own.Kind == "u" {
+				return ""
+			} else if own != nil && own.Volatile {
+				return "v" + strings.TrimPrefix(kind, "v")
+			}
 			return kind
 		}
 	}
 	own := a.userFunction(names)
 	switch {
-	case own == nil || own.Kind == "t" || own.Kind == "p":
+	case own == nil || own.Kind == "t" || own.Kind == "p" || own.Kind == "u":
 		return ""
 	case own.Volatile:
 		return "v" + own.Kind

@@ -205,8 +205,10 @@ func (a *analyzer) clocked(n *pg.Node) *pg.Node {
 		case *pg.Node_FuncCall:
 			switch {
 			case isClock(v.FuncCall):
+				a.native(v.FuncCall)
 				return a.clockParam()
-			case callName(v.FuncCall) == "age" && len(v.FuncCall.Args) == 1:
+			case isAge(v.FuncCall):
+				a.native(v.FuncCall)
 				// age(x) is age(current_date::timestamp, x); which type x has is the server's to say.
 				v.FuncCall.Args = []*pg.Node{castNode(castNode(a.clockParam(), "date", nil), "timestamp", nil), replace(v.FuncCall.Args[0], f)}
 				return n
@@ -238,6 +240,12 @@ func isClock(f *pg.FuncCall) bool {
 		return len(f.Args) == 0
 	}
 	return false
+}
+
+// isAge reports whether a call is age() of one value, which counts from the transaction's day.
+func isAge(f *pg.FuncCall) bool {
+	names := strs(f.Funcname)
+	return len(f.Args) == 1 && callName(f) == "age" && (len(names) == 1 || names[len(names)-2] == "pg_catalog")
 }
 
 // clockLiteral reads 'now'::timestamptz and its like, also ('now'::text)::date: the word, and the type.
@@ -296,7 +304,7 @@ func usesClock(m proto.Message) bool {
 	inspect(m, func(m proto.Message) bool {
 		switch v := m.(type) {
 		case *pg.FuncCall:
-			found = found || isClock(v) || callName(v) == "age" && len(v.Args) == 1
+			found = found || isClock(v) || isAge(v)
 		case *pg.TypeCast:
 			word, _ := clockLiteral(v)
 			found = found || word != ""

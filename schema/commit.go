@@ -648,7 +648,8 @@ func (t *Tx) void(ctx context.Context) {
 		next := cur.State().Clone()
 		restore(&next, t.base, t.touched)
 		if t.seen {
-			next.Views, next.Functions = slices.Clone(t.base.State().Views), slices.Clone(t.base.State().Functions)
+			was := t.base.State()
+			next.Views, next.Functions, next.FunctionsRead = slices.Clone(was.Views), slices.Clone(was.Functions), was.FunctionsRead
 		}
 		for name := range t.sequences {
 			replaceSequence(&next, name, t.base.State().Sequences)

@@ -27,6 +27,8 @@ const routinesSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(COALESCE(pg_
 	'Schema', n.nspname, 'Name', p.proname, 'Kind', p.prokind, 'Volatility', p.provolatile, 'Language', l.lanname,
 	'Body', CASE WHEN p.prokind = 'a' THEN '' WHEN l.lanname = 'plpgsql' THEN pg_catalog.pg_get_functiondef(p.oid)
 		WHEN l.lanname = 'sql' THEN @body ELSE '' END,
+	'Defaults', COALESCE(pg_catalog.pg_get_expr(p.proargdefaults, 0), ''), 'Args', p.pronargs,
+	'Types', pg_catalog.array_prepend(p.prorettype, COALESCE(p.proallargtypes, p.proargtypes::pg_catalog.oid[]))::pg_catalog.int8[],
 	'Extension', COALESCE(e.extname, ''), 'Trigger', p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) ORDER BY n.nspname, p.proname, p.oid), '[]')::text, 'UTF8'), 'hex')
 FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang
 LEFT JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e'
@@ -45,7 +47,8 @@ func bodySQL(version string) string {
 // objects reads the views and functions of the default shard again, if a statement
 // may have changed them, into the private map.
 func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
-	if !d.Objects && len(t.state.Views) == 0 {
+	stale := t.state.FunctionsRead != planner.FunctionRules
+	if !d.Objects && !stale && len(t.state.Views) == 0 {
 		return nil
 	}
 	if p.engine != enginePostgres {
@@ -61,13 +64,14 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 		return err
 	}
 	functions := t.state.Functions
-	if d.Objects {
+	if d.Objects || stale {
 		var all []planner.FunctionSource
 		if err := t.json(ctx, p, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
 			return err
 		}
 		functions = planner.PureFunctions(all)
-		if err := keptPure(t.state.Functions, functions, all); err != nil {
+		// What other rules said of a function does not count.
+		if err := keptPure(t.state.Functions, functions, all); err != nil && !stale {
 			return err
 		}
 	}
@@ -108,10 +112,11 @@ func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function) e
 	if len(functions) == 0 {
 		functions = nil
 	}
-	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) {
+	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) && t.state.FunctionsRead == planner.FunctionRules {
 		return nil
 	}
 	t.state.Views, t.state.Functions, t.seen = views, functions, true
+	t.state.FunctionsRead = planner.FunctionRules
 	return t.refresh()
 }
 
@@ -119,8 +124,11 @@ func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function) e
 // may: triggers, defaults and checks of sharded tables may rely on it.
 func keptPure(was, is []shardmap.Function, all []planner.FunctionSource) error {
 	for _, f := range was {
+		if f.Kind == "u" {
+			continue
+		}
 		same := func(schema, name string) bool { return schema == f.Schema && name == f.Name }
-		if !slices.ContainsFunc(is, func(o shardmap.Function) bool { return same(o.Schema, o.Name) }) &&
+		if !slices.ContainsFunc(is, func(o shardmap.Function) bool { return same(o.Schema, o.Name) && o.Kind != "u" }) &&
 			slices.ContainsFunc(all, func(o planner.FunctionSource) bool { return same(o.Schema, o.Name) }) {
 			return sqlstate.Refuse("function "+f.QualifiedName()+" is known to read no table, and would no longer be: what calls it on a shard relies on that",
 				"give the new function another name, or drop the old one first")
@@ -151,6 +159,6 @@ func (t *Tx) json(ctx context.Context, p *part, sql string, into any) error {
 // shard's, read under the lock of schema changes, so they are newer than any other's.
 func (t *Tx) overlayObjects(next *shardmap.State) {
 	if t.seen {
-		next.Views, next.Functions = slices.Clone(t.state.Views), slices.Clone(t.state.Functions)
+		next.Views, next.Functions, next.FunctionsRead = slices.Clone(t.state.Views), slices.Clone(t.state.Functions), t.state.FunctionsRead
 	}
 }

@@ -33,10 +33,13 @@ type Function struct {
 	Name   string `json:"name"`
 	// Volatile: one of the functions of that name is.
 	Volatile bool `json:"volatile,omitempty"`
-	// Clocked: one of them uses the time at which its transaction began.
-	Clocked bool `json:"clocked,omitempty"`
+	// Clocked: one of them uses the time at which its transaction began. ClockedBelow: a call with
+	// fewer arguments may do so in the default of a parameter.
+	Clocked      bool `json:"clocked,omitempty"`
+	ClockedBelow int  `json:"clocked_below,omitempty"`
 	// Kind is "f" for a plain function, "a" for an aggregate, "w" for a window
-	// function, "p" for a procedure, "t" for a trigger's function.
+	// function, "p" for a procedure, "t" for a trigger's function, "u" for one of which nothing
+	// is known but that it has the name of one of PostgreSQL's own.
 	Kind string `json:"kind"`
 }
 
@@ -135,7 +138,7 @@ func (s *Snapshot) indexObjects() *sqlstate.Error {
 			return invalid(sqlstate.DuplicateObject, "function %s is there twice", f.QualifiedName())
 		}
 		switch f.Kind {
-		case "f", "a", "w", "p", "t":
+		case "f", "a", "w", "p", "t", "u":
 		default:
 			return invalid(sqlstate.InvalidObjectDefinition, "function %s has the unknown kind %q", f.QualifiedName(), clip(f.Kind))
 		}
@@ -160,7 +163,7 @@ func (s *Snapshot) indexObjects() *sqlstate.Error {
 }
 
 func sameObjects(prev, next *Snapshot) bool {
-	return slices.Equal(prev.state.Views, next.state.Views) && slices.Equal(prev.state.Functions, next.state.Functions) &&
+	return slices.Equal(prev.state.Views, next.state.Views) && slices.Equal(prev.state.Functions, next.state.Functions) && prev.state.FunctionsRead == next.state.FunctionsRead &&
 		reflect.DeepEqual(prev.state.Declarations, next.state.Declarations)
 }
 

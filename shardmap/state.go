@@ -27,6 +27,8 @@ type State struct {
 	Sequences    []Sequence `json:"sequences,omitempty"`
 	Views        []View     `json:"views,omitempty"`     // by name
 	Functions    []Function `json:"functions,omitempty"` // by name
+	// FunctionsRead is the version of the rules by which Functions were read; 0: never.
+	FunctionsRead int `json:"functions_read,omitempty"`
 	// Declarations say how tables are to be that do not exist yet.
 	Declarations []Declaration `json:"declarations,omitempty"`
 	// Constraints are rules about where keys may be, by name.

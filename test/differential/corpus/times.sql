@@ -360,6 +360,84 @@ ALTER TABLE aged ALTER COLUMN v TYPE text USING clock_of_mine()::text;
 ALTER TABLE aged ALTER COLUMN v TYPE text USING 'v' || k;
 ALTER TABLE aged ALTER COLUMN v DROP DEFAULT;
 DROP FUNCTION clock_of_mine();
+
+-- functions of one's own: defaults of parameters, words in PL/pgSQL, the session, names of PostgreSQL's own
+CREATE FUNCTION late(n int DEFAULT 0, t timestamptz DEFAULT now()) RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT t';
+CREATE FUNCTION base(t text DEFAULT current_database()) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT t';
+CREATE FUNCTION worded() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'now'; END $$;
+CREATE FUNCTION declared() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ DECLARE y text = 'now'; x timestamptz := y; BEGIN RETURN x; END $$;
+CREATE FUNCTION recorded() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT ts FROM jsonb_to_record('{"ts":"now"}') AS x(ts timestamptz) $$;
+CREATE FUNCTION drawn(x uuid DEFAULT gen_random_uuid()) RETURNS uuid IMMUTABLE LANGUAGE sql AS 'SELECT x';
+CREATE FUNCTION labelled() RETURNS text STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'now'; END $$;
+CREATE FUNCTION early(t timestamptz DEFAULT 'now') RETURNS timestamptz IMMUTABLE LANGUAGE sql AS 'SELECT t';
+CREATE FUNCTION atomic(a int, b int DEFAULT 2) RETURNS int STABLE BEGIN ATOMIC SELECT a + b; END;
+CREATE FUNCTION returned(a int) RETURNS int STABLE RETURN a * 2;
+ALTER TABLE aged ADD COLUMN z timestamptz, ADD COLUMN q uuid;
+-- foreach f: late() | late(1, now()) | worded() | declared() | recorded()
+-- block
+UPDATE aged SET z = ${f};
+SELECT count(DISTINCT z) FROM aged;
+INSERT INTO aged (k, z) VALUES (51, ${f}), (52, ${f}), (53, now());
+SELECT count(DISTINCT z) FROM aged WHERE k > 50;
+DELETE FROM aged WHERE k > 50;
+-- end
+SELECT count(*) FROM aged WHERE late() <> now();
+SELECT late(1, now()) = now(), count(*) FROM aged GROUP BY 1;
+-- foreach f: late() | base()::timestamptz | worded() | drawn()::text::timestamptz
+ALTER TABLE aged ALTER COLUMN z SET DEFAULT ${f};
+CREATE TABLE copied (id bigint PRIMARY KEY) WITH (cleave.reference = true);
+INSERT INTO copied VALUES (1), (2), (3);
+-- foreach f: timestamptz DEFAULT late() | timestamptz DEFAULT worded() | text DEFAULT base() | uuid DEFAULT drawn() | timestamptz DEFAULT late(1, '2020-01-01')
+-- block
+ALTER TABLE copied ADD COLUMN z ${f};
+SELECT count(DISTINCT z) FROM copied;
+ALTER TABLE copied DROP COLUMN z;
+-- end
+CREATE FUNCTION stamped() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.z := now(); RETURN NEW; END $$;
+-- block
+CREATE TRIGGER stamped BEFORE INSERT OR UPDATE ON copied FOR EACH ROW EXECUTE FUNCTION stamped();
+INSERT INTO copied VALUES (4);
+-- end
+DROP TABLE copied;
+-- block
+UPDATE aged SET q = drawn();
+SELECT count(DISTINCT q) FROM aged;
+SELECT count(*), min(labelled()) FROM aged WHERE labelled() <> 'x';
+SELECT k, atomic(n), returned(n) FROM aged ORDER BY k LIMIT 5;
+-- end
+-- block
+ALTER TABLE aged DROP COLUMN z, DROP COLUMN q;
+-- end
+CREATE FUNCTION lasting(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM set_config('my.tenant', $1, false); RETURN 1; END $$;
+CREATE FUNCTION lasting_too(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SELECT set_config(''my.tenant'', $1, false)' USING $1; RETURN 1; END $$;
+SELECT lasting('a') FROM aged WHERE k = 1;
+SELECT count(lasting('a')) FROM aged;
+SELECT lasting_too('a') FROM aged WHERE k = 1;
+SELECT lasting_too('a');
+CREATE FUNCTION public.now() RETURNS timestamptz IMMUTABLE LANGUAGE sql AS $$ SELECT timestamptz '2000-01-01' $$;
+CREATE FUNCTION public.transaction_timestamp() RETURNS timestamptz IMMUTABLE LANGUAGE sql AS $$ SELECT timestamptz '2000-01-01' $$;
+CREATE FUNCTION public.age(timestamp) RETURNS interval IMMUTABLE LANGUAGE sql AS $$ SELECT interval '1 day' $$;
+-- foreach f: now()::date | public.now()::date | transaction_timestamp()::date | age(timestamp '2020-01-01') | public.age(timestamp '2020-01-01') | pg_catalog.now() > '2020-01-01'
+-- block
+SET search_path = public, pg_catalog;
+SELECT DISTINCT ${f} FROM aged;
+RESET search_path;
+-- end
+-- block
+SET search_path = public, pg_catalog;
+SELECT count(*) FROM aged WHERE k < 9 AND ${f}::text <> 'x' GROUP BY ${f};
+RESET search_path;
+-- end
+-- block
+SET search_path = public, pg_catalog;
+SELECT ${f} FROM aged WHERE k = 3;
+UPDATE aged SET v = ${f}::text;
+SELECT DISTINCT v FROM aged;
+RESET search_path;
+UPDATE aged SET v = 'v' || k;
+-- end
+RESET search_path;
+DROP FUNCTION public.now(), public.transaction_timestamp(), public.age(timestamp);
 -- block
 BEGIN;
 ALTER TABLE aged ADD COLUMN z timestamptz DEFAULT now();
