@@ -429,7 +429,15 @@ func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
 		case oidInt2, oidInt4, oidInt8, oidNumeric:
 			return opNode("/", callNode("sum", partial("sum", "")), callNode("sum", partial("count", ""))), true
 		case oidFloat4, oidFloat8:
-			return opNode("/", callNode("sum", partial("sum", "float8")), castNode(callNode("sum", partial("count", "")), "float8", nil)), true
+			// It adds to 0, so that -0 is 0, and fails where the squares of the differences are too large: on each shard,
+			// and of their averages. No value is left out of these that is not NULL.
+			sum := opNode("+", callNode("sum", partial("sum", "float8")), intNode(0))
+			mean := opNode("/", sum, castNode(callNode("sum", partial("count", "")), "float8", nil))
+			if !b.a.anyPostgres() {
+				return mean, true
+			}
+			none := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: callNode("var_pop", partial("avg", "")), Nulltesttype: pg.NullTestType_IS_NULL}}}
+			return caseNode(none, &pg.Node{Node: &pg.Node_AConst{AConst: &pg.A_Const{Isnull: true}}}, mean), true
 		case oidInterval:
 			return opNode("/", callNode("sum", partial("sum", "")), castNode(callNode("sum", partial("count", "")), "float8", nil)), true
 		}

@@ -257,6 +257,17 @@ func (a *analyzer) guards(n *pg.Node) bool {
 	if n == nil || a.second == nil || !a.second.guard {
 		return false
 	}
+	some := false
+	inspect(n, func(m proto.Message) bool {
+		switch m.(type) {
+		case *pg.TypeCast, *pg.FuncCall, *pg.JsonTable, *pg.JsonFuncExpr, *pg.RangeTableFunc:
+			some = true
+		}
+		return !some
+	})
+	if !some {
+		return false
+	}
 	c := clone(n)
 	a.guarded(c)
 	return !sameNode(n, c)
@@ -520,7 +531,12 @@ func init() {
 // guarding reports whether the texts of this statement are to look: they do so already where it was made of another
 // one, and SQLite's shards read no words.
 func (a *analyzer) guarding() bool {
-	return !strings.Contains(a.sql, WordMark) && slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine != "sqlite" })
+	return !strings.Contains(a.sql, WordMark) && a.anyPostgres()
+}
+
+// anyPostgres reports whether there is a shard that is no SQLite file.
+func (a *analyzer) anyPostgres() bool {
+	return slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine != "sqlite" })
 }
 
 // RefuseCastWord is the refusal of a text that CastWord found.

@@ -12,6 +12,10 @@ SELECT ${a} FILTER (WHERE ${f}) FROM orders;
 -- foreach w: | WHERE tenant_id > 6 | WHERE false
 SELECT ${a} FROM orders o ${w};
 
+-- only: postgres
+-- foreach a: (qty * 0)::float8 * -1 | CASE WHEN id % 2 = 0 THEN 1e200 ELSE 2e200 END::float8 | CASE WHEN tenant_id = 1 THEN 1e200 ELSE 2e200 END::float8 | 1e200::float8 | CASE WHEN id = 2 THEN 'Infinity' ELSE '3' END::float8 | CASE WHEN id = 2 THEN 'NaN' ELSE '3' END::float8 | 1e30::real
+SELECT avg(${a}) FROM orders;
+SELECT tenant_id % 3, avg(${a}), count(${a}) FROM orders GROUP BY 1 ORDER BY 1;
 -- loose
 -- only: postgres
 -- foreach a: sum(qty::double precision) | avg(price::double precision) | stddev(price::double precision) | variance(price::real) | corr(qty, id) | covar_pop(qty, id) | covar_samp(qty, price) | regr_slope(qty, id) | regr_intercept(qty, id) | regr_r2(qty, id) | regr_avgx(qty, id) | regr_sxx(qty, id) | sum(price::real) | min(price::real) | max(price::double precision)
