@@ -107,7 +107,7 @@ CREATE TABLE t (a bigint, b uuid DEFAULT gen_random_uuid()) WITH (cleave.shard_k
 -->   text: CREATE TABLE t (a bigint NOT NULL, b uuid DEFAULT gen_random_uuid())
 CREATE TABLE t (a bigint, b bigint DEFAULT myfunction()) WITH (cleave.shard_key = 'a');
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 CREATE TABLE t (a bigint GENERATED ALWAYS AS (5) STORED) WITH (cleave.shard_key = 'a');
 --> refused 0A000: a generated column cannot be a shard key: its value is not in the INSERT
 -->   hint: make it a plain column and write its value
@@ -320,7 +320,7 @@ CREATE INDEX CONCURRENTLY i ON orders (lower(note)) WHERE id > 0;
 --> schema change create index, all shards, alters [{public orders}], concurrently [CREATE INDEX]
 CREATE INDEX i ON orders (myfunction(note));
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 CREATE UNIQUE INDEX ON orders (tenant_id COLLATE ci, id);
 --> refused 0A000: UNIQUE INDEX ((expression), id) of table orders does not include the shard key column tenant_id, so two shards could hold equal rows
 -->   hint: add tenant_id to it
@@ -390,7 +390,7 @@ CREATE DOMAIN d AS int CHECK (VALUE > 0);
 --> schema change create domain, all shards [CREATE DOMAIN]
 CREATE DOMAIN d AS int CHECK (myfunction(VALUE));
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 ALTER DOMAIN d DROP CONSTRAINT c;
 --> schema change alter domain, all shards [ALTER DOMAIN]
 DROP DOMAIN d;

@@ -90,13 +90,13 @@ SELECT pg_advisory_lock(1), count(*) FROM orders;
 -->   hint: call it in a statement of its own
 SELECT * FROM orders WHERE tenant_id = 5 AND myfunction(note);
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 SELECT myfunction();
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 SELECT app.f();
 --> refused 0A000: function app.f() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 SELECT pg_catalog.lower('A');
 --> any shard [SELECT, read only, rows]
 SELECT count(*) FROM orders WHERE tenant_id = 5 AND lower(note) = 'x' AND jsonb_build_object('a', 1) IS NOT NULL;
@@ -115,7 +115,7 @@ SELECT lo_create(0);
 -->   hint: call it on the shard that you mean, directly
 SELECT * FROM dblink('x', 'y') AS t(a int);
 --> refused 0A000: function dblink() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
--->   hint: declare it IMMUTABLE if it is, or create it through the router with a body that names no table; or write its expression into the statement
+-->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
 SELECT pg_read_file('x');
 --> refused 0A000: pg_read_file() reads a server's files
 -->   hint: call it on the shard that you mean, directly
