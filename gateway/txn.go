@@ -82,7 +82,7 @@ type savepoint struct {
 	name           string
 	settings, keep *executor.Settings
 	told           map[string]string // the ParameterStatus values at the time
-	ran            int // txn.ran at the time, as modes and readOnly are
+	ran            int               // txn.ran at the time, as modes and readOnly are
 	modes          int
 	readOnly       bool
 }
