@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // TestManyParameters: a statement over several shards has as many parameters as the protocol can number, and what is wrong with them is
 // said as PostgreSQL says it.
 func TestManyParameters(t *testing.T) {
 	const most = 1<<16 - 1
-	_, conn, _ := orders(t, config{})
+	cl, conn, _ := orders(t, config{})
 	ctx := context.Background()
 	values := make([][]byte, most)
 	for i := range values {
@@ -47,5 +48,11 @@ func TestManyParameters(t *testing.T) {
 				t.Errorf("%s with %d values: %v", sql, len(args), res.Err)
 			}
 		}
+	}
+	// A portal's last tag counts the rows of the last Execute.
+	c := cl.raw(t)
+	for _, sql := range []string{`UPDATE orders SET note = 'x' WHERE id < 15 RETURNING 1`, `DELETE FROM orders WHERE id < 15 RETURNING 1`} {
+		c.send(parse("", sql), bind("", ""), do("", 2), do("", 2), do("", 0), do("", 0), &pgproto3.Sync{})
+		c.want("1", "2", "D 1", "D 1", "s", "D 1", "D 1", "s", "D 1", "C "+sql[:6]+" 1", "C "+sql[:6]+" 0", "Z I")
 	}
 }

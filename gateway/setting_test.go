@@ -60,6 +60,22 @@ func TestParameterStatus(t *testing.T) {
 	status("TimeZone", "Asia/Seoul")
 	run(t, conn, []step{{"ROLLBACK", "ROLLBACK I"}})
 	status("TimeZone", "Asia/Tokyo")
+	// What SET LOCAL set ends with the transaction, and what a savepoint undoes with it, whether a shard took part or not.
+	for _, between := range []string{"", "SELECT 1", "SELECT count(*) FROM pg_class"} {
+		for _, end := range []step{{"COMMIT", "COMMIT I"}, {"ROLLBACK", "ROLLBACK I"}} {
+			run(t, conn, []step{{"BEGIN", "BEGIN T"}, {"SET LOCAL TIME ZONE 'Asia/Seoul'", "SET T"}, {"SAVEPOINT s", "SAVEPOINT T"}})
+			if between != "" {
+				exec(t, conn, between)
+			}
+			status("TimeZone", "Asia/Seoul")
+			run(t, conn, []step{{"SET LOCAL TIME ZONE 'UTC'", "SET T"}})
+			status("TimeZone", "UTC")
+			run(t, conn, []step{{"ROLLBACK TO s", "ROLLBACK T"}})
+			status("TimeZone", "Asia/Seoul")
+			run(t, conn, []step{end})
+			status("TimeZone", "Asia/Tokyo")
+		}
+	}
 	run(t, conn, []step{{"RESET ALL", "RESET I"}})
 	status("TimeZone", "Europe/Paris")
 	run(t, conn, []step{{"SET application_name = 'other'", "SET I"}})

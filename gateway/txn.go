@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,17 +81,14 @@ type txn struct {
 type savepoint struct {
 	name           string
 	settings, keep *executor.Settings
-	ran            int // txn.ran at the time, as modes and readOnly are
+	told           map[string]string // the ParameterStatus values at the time
+	ran            int               // txn.ran at the time, as modes and readOnly are
 	modes          int
 	readOnly       bool
 }
 
 func (x *session) beginTx(state txState, text string) {
-	told := make(map[string]string, len(x.reported))
-	for k, v := range x.reported {
-		told[k] = v
-	}
-	x.tx = txn{state: state, begin: text, before: x.settings, keep: x.settings, told: told, weak: true}
+	x.tx = txn{state: state, begin: text, before: x.settings, keep: x.settings, told: maps.Clone(x.reported), weak: true}
 }
 
 // strictIsolation reports whether the settings ask for more than READ COMMITTED.
@@ -305,17 +304,20 @@ func (x *session) finishTx(committed bool) {
 	if t.conn != nil {
 		t.conn.SetSettings(settings)
 		t.conn.Release()
-		return
 	}
-	if len(t.bound) > 0 {
-		return
-	}
-	// No shard told the client that its settings are those from before.
-	if !committed {
-		for name, was := range t.told {
-			if x.reported[name] != was {
-				x.w.parameter(name, was)
-			}
+	x.retold(t.told, t.before, settings)
+}
+
+// retold tells the client of settings that are as they were when it was told of them, where no shard has said so. now are the
+// settings, then were those at that time.
+func (x *session) retold(told map[string]string, then, now *executor.Settings) {
+	for _, name := range slices.Sorted(maps.Keys(told)) {
+		if x.reported[name] == told[name] {
+			continue
+		}
+		a, set := then.Get(strings.ToLower(name))
+		if b, still := now.Get(strings.ToLower(name)); a == b && set == still {
+			x.w.parameter(name, told[name])
 		}
 	}
 }
@@ -594,7 +596,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
+		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, told: maps.Clone(x.reported), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
 		if len(t.saves) > x.srv.limits.DeferredMax*10 {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
@@ -610,6 +612,7 @@ func (x *session) savepoint(st *planner.Statement) error {
 		t.saves = t.saves[:at]
 	case "rollback to":
 		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
+		x.retold(t.saves[at].told, x.settings, x.settings)
 		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
 		t.saves = t.saves[:at+1]
 		t.failed = false

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
@@ -407,14 +408,14 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	}
 	if p.last {
 		p.last, p.done = false, true
-		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0))
+		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0, p.stmt.desc.columns != nil))
 		return nil
 	}
 	if p.done {
 		if p.stmt.desc.columns == nil {
 			return sqlstate.New(sqlstate.ObjectNotInState, "portal cannot be run")
 		}
-		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0))
+		c.out = wire.AppendCommandComplete(c.out, finalTag(p.tag, 0, p.stmt.desc.columns != nil))
 		return nil
 	}
 	a := &active{p: p, rows: rows, simple: simple}
@@ -516,7 +517,7 @@ func (c *Conn) stepActive() {
 		a.stopTimer()
 		c.active = nil
 		a.p.done, a.p.tag = true, tag
-		c.completed(finalTag(tag, a.given), a.simple)
+		c.completed(finalTag(tag, a.given, a.p.stmt.desc.columns != nil), a.simple)
 	case a.rows > 0 && int64(a.rows) <= int64(n):
 		a.stopTimer()
 		c.active = nil
@@ -557,12 +558,26 @@ func (c *Conn) failActive(err error) {
 	}
 }
 
-// finalTag is the tag that the client gets.
-func finalTag(tag string, rows int64) string {
-	if tag == "SELECT" {
-		return "SELECT " + strconv.FormatInt(rows, 10)
+// finalTag is the tag that the client gets, with the rows that this Execute gave: those of RETURNING are counted so as well
+// (PortalRun of pquery.c).
+func finalTag(tag string, rows int64, columns bool) string {
+	word, count, _ := strings.Cut(tag, " ")
+	switch word {
+	case "SELECT":
+		if count != "" {
+			return tag
+		}
+	case "INSERT":
+		word = "INSERT 0"
+		fallthrough
+	case "UPDATE", "DELETE", "MERGE":
+		if !columns {
+			return tag
+		}
+	default:
+		return tag
 	}
-	return tag
+	return word + " " + strconv.FormatInt(rows, 10)
 }
 
 // countRows counts the DataRows, and the CopyDatas, in whole frames; copyIn says
