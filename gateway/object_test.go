@@ -44,6 +44,7 @@ func TestViews(t *testing.T) {
 	if got := one[int64](t, conn, `SELECT count(*) FROM plains, labels`); got != 0 {
 		t.Errorf("a view of the default shard joined with one of a reference table gives %d rows", got)
 	}
+	hidesInternals(t, conn)
 	// Writes through a view would reach one shard only.
 	wantCode(t, conn, "0A000", `UPDATE noted SET note = 'x' WHERE tenant = 5`)
 	wantCode(t, conn, "", `INSERT INTO plains VALUES (2, 'q')`)
@@ -365,4 +366,28 @@ func truncatesAll(t *testing.T, cl *cluster, conn *pgx.Conn) {
 	}
 	exec(t, conn, `TRUNCATE kinds, bills, lines, places, shelves`)
 	exec(t, conn, `DROP TABLE lines, bills, places, shelves, loose`)
+}
+
+// hidesInternals: no relation of the catalogue shows the schema that the router keeps for itself, but what tells of a server's processes.
+func hidesInternals(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	rows, err := conn.Query(context.Background(), `SELECT nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+		WHERE nspname IN ('pg_catalog', 'information_schema') AND relkind IN ('r', 'v') AND relname NOT IN ('pg_prepared_statements', 'pg_cursors', 'pg_largeobject', 'pg_stat_activity', 'pg_backend_memory_contexts') ORDER BY 1`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) < 150 {
+		t.Fatalf("%d relations: %v", len(names), err)
+	}
+	for _, name := range names {
+		var n int64
+		var first *string
+		switch err := conn.QueryRow(context.Background(), `SELECT count(*), min(left(x::text, 200)) FROM `+name+` AS x WHERE x::text LIKE '%cleave_internal%' OR x::text LIKE '%~cleave_guard%'`).Scan(&n, &first); {
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case n > 0:
+			t.Errorf("%s shows %d rows of the router's own: %s", name, n, *first)
+		}
+	}
 }

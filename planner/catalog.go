@@ -17,21 +17,42 @@ const internalSpace = "(SELECT cleave_n.oid FROM pg_catalog.pg_namespace AS clea
 
 // catalogFilters say which rows of a relation are the user's.
 var catalogFilters = map[string]string{
-	"pg_catalog.pg_namespace": "nspname <> 'cleave_internal'",
-	"pg_catalog.pg_class":     "relnamespace IS DISTINCT FROM " + internalSpace,
-	"pg_catalog.pg_proc":      "pronamespace IS DISTINCT FROM " + internalSpace,
-	"pg_catalog.pg_type":      "typnamespace IS DISTINCT FROM " + internalSpace,
-	"pg_catalog.pg_trigger":   "tgname NOT IN ('~cleave_guard', '~cleave_guard_truncate')",
-	"pg_catalog.pg_tables":    "schemaname <> 'cleave_internal'",
-	"pg_catalog.pg_indexes":   "schemaname <> 'cleave_internal'",
+	"pg_catalog.pg_namespace":  "nspname <> 'cleave_internal'",
+	"pg_catalog.pg_class":      "relnamespace IS DISTINCT FROM " + internalSpace,
+	"pg_catalog.pg_proc":       "pronamespace IS DISTINCT FROM " + internalSpace,
+	"pg_catalog.pg_type":       "typnamespace IS DISTINCT FROM " + internalSpace,
+	"pg_catalog.pg_trigger":    "tgname NOT IN ('~cleave_guard', '~cleave_guard_truncate')",
+	"pg_catalog.pg_constraint": "connamespace IS DISTINCT FROM " + internalSpace,
 
-	"information_schema.schemata":          "schema_name <> 'cleave_internal'",
-	"information_schema.tables":            "table_schema <> 'cleave_internal'",
-	"information_schema.columns":           "table_schema <> 'cleave_internal'",
-	"information_schema.table_constraints": "table_schema <> 'cleave_internal'",
-	"information_schema.key_column_usage":  "table_schema <> 'cleave_internal'",
-	"information_schema.routines":          "routine_schema <> 'cleave_internal'",
-	"information_schema.triggers":          "trigger_name NOT IN ('~cleave_guard', '~cleave_guard_truncate')",
+	"information_schema.triggers":                 userTriggers,
+	"information_schema.triggered_update_columns": userTriggers,
+}
+
+const userTriggers = "trigger_name NOT IN ('~cleave_guard', '~cleave_guard_truncate')"
+
+// The relations of the catalogue with a column that names a schema, by this column.
+func init() {
+	for column, relations := range map[string]string{
+		"schemaname": "pg_catalog: pg_tables pg_indexes pg_views pg_matviews pg_sequences pg_policies pg_rules pg_stats pg_stats_ext pg_stats_ext_exprs pg_stat_all_tables pg_stat_user_tables " +
+			"pg_stat_xact_all_tables pg_stat_xact_user_tables pg_stat_all_indexes pg_stat_user_indexes pg_statio_all_tables pg_statio_user_tables pg_statio_all_indexes pg_statio_user_indexes " +
+			"pg_statio_all_sequences pg_statio_user_sequences pg_stat_user_functions pg_stat_xact_user_functions",
+		"schema_name": "information_schema: schemata",
+		"table_schema": "information_schema: tables columns table_constraints key_column_usage column_privileges column_udt_usage column_domain_usage column_column_usage column_options constraint_column_usage " +
+			"constraint_table_usage role_column_grants role_table_grants table_privileges views view_column_usage view_table_usage view_routine_usage",
+		"constraint_schema":        "information_schema: check_constraints referential_constraints domain_constraints check_constraint_routine_usage",
+		"object_schema":            "information_schema: data_type_privileges element_types usage_privileges role_usage_grants",
+		"specific_schema":          "information_schema: parameters routine_column_usage routine_privileges routine_routine_usage routine_sequence_usage routine_table_usage role_routine_grants",
+		"routine_schema":           "information_schema: routines",
+		"sequence_schema":          "information_schema: sequences",
+		"udt_schema":               "information_schema: attributes role_udt_grants udt_privileges",
+		"user_defined_type_schema": "information_schema: user_defined_types",
+		"domain_schema":            "information_schema: domains domain_udt_usage",
+	} {
+		schema, names, _ := strings.Cut(relations, ":")
+		for _, name := range strings.Fields(names) {
+			catalogFilters[schema+"."+name] = column + " IS DISTINCT FROM 'cleave_internal'"
+		}
+	}
 }
 
 // sharedState are the relations, and the functions behind them, that show what is prepared and open in the
