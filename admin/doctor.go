@@ -121,6 +121,12 @@ func (o *Ops) Recover(ctx context.Context) ([]Finding, error) {
 	return findings(found), nil
 }
 
+// SettleChanges ends schema changes that were left prepared: see schema.Settle. Routers run it when they see such.
+func (o *Ops) SettleChanges(ctx context.Context) ([]Finding, error) {
+	found, err := schema.Settle(ctx, schema.RecoverOptions{Directory: o.opts.Directory, Connect: o.connect, Actor: "system"})
+	return findings(found), err
+}
+
 // FinishIntents takes away or finishes what statements outside of transactions have left whose router has died: see
 // schema.FinishIntents. Routers run it all the time.
 func (o *Ops) FinishIntents(ctx context.Context) ([]Finding, error) {

@@ -465,7 +465,7 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 			Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
 			Message: "the schema change is decided, but not finished on " + strings.Join(late, ", "),
 			Detail:  "It is prepared there and holds its locks until it is finished.",
-			Hint:    "it is finished when a router starts, or with: cleave doctor --repair",
+			Hint:    "a router finishes it some seconds after the shard answers again; at once: cleave doctor --repair",
 		})
 	}
 	return nil

@@ -220,23 +220,37 @@ func SettleOutside(ctx context.Context, o RecoverOptions, conn engine.Conn, shar
 
 // settled ends prepared transactions on all shards and reports whether there were any.
 func settled(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot) bool {
-	o = o.withDefaults()
-	done := make([]bool, len(snap.Shards()))
+	found, _ := o.withDefaults().settleAll(ctx, snap)
+	return slices.ContainsFunc(found, func(f Finding) bool { return f.Done != "" })
+}
+
+// Settle is the part of Recover that ends what is prepared, on all shards that can be reached.
+//
+// Errors: when the map cannot be read, or a shard does not answer; the other shards' are settled nevertheless.
+func Settle(ctx context.Context, o RecoverOptions) ([]Finding, error) {
+	snap, err := o.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	return o.withDefaults().settleAll(ctx, snap)
+}
+
+func (o RecoverOptions) settleAll(ctx context.Context, snap *shardmap.Snapshot) ([]Finding, error) {
+	found, failed := make([][]Finding, len(snap.Shards())), make([]error, len(snap.Shards()))
 	shardmap.Each(snap.Shards(), atOnce, func(i int, s *shardmap.Shard) {
 		if s.Engine != enginePostgres {
 			return
 		}
 		conn, release, err := o.Connect(ctx, s.Name)
 		if err != nil {
+			failed[i] = onShard(err, s.Name)
 			return
 		}
-		found, err := o.settle(ctx, conn, s.Name)
+		found[i], err = o.settle(ctx, conn, s.Name)
 		release(lost(err))
-		for _, f := range found {
-			done[i] = done[i] || f.Done != ""
-		}
+		failed[i] = onShard(err, s.Name)
 	})
-	return slices.Contains(done, true)
+	return slices.Concat(found...), errors.Join(failed...)
 }
 
 // compare holds the lock of schema changes, so that nothing is half way, and

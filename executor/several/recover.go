@@ -51,7 +51,9 @@ type Recovery struct {
 	// two minutes.
 	Age time.Duration
 	// own says of the process's own transactions whether they are at work.
-	own     func(id txid) (mine, active bool)
+	own func(id txid) (mine, active bool)
+	// changes, if there is one, is told the schema changes of which something is prepared.
+	changes func(ids []txid)
 	members []shardmap.MemberState
 }
 
@@ -180,7 +182,10 @@ func (r Recovery) Settle(ctx context.Context) (found []InDoubt, unreached map[st
 	if err != nil {
 		return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the shard map cannot be read")
 	}
-	left, _, unreached := r.look(ctx, snap.State().Cluster, snap.Shards())
+	left, changes, unreached := r.look(ctx, snap.State().Cluster, snap.Shards())
+	if r.changes != nil {
+		r.changes(changes)
+	}
 	if len(left) > 0 {
 		// After the look: who has left since is gone, and who has joined since owns
 		// none of them.
@@ -425,7 +430,14 @@ func (t *Transactions) Run(ctx context.Context) {
 
 // sweep is one look. again: something is left that can be tried again soon.
 func (t *Transactions) sweep(ctx context.Context) (again bool) {
-	found, _, err := t.recovery().Settle(ctx)
+	r := t.recovery()
+	r.changes = func(ids []txid) {
+		if t.schemaLeft != nil && slices.ContainsFunc(ids, func(id txid) bool { return slices.Contains(t.changes, id) }) {
+			t.schemaLeft()
+		}
+		t.changes = ids
+	}
+	found, _, err := r.Settle(ctx)
 	if err != nil {
 		return false // the directory is not there; it says so elsewhere
 	}

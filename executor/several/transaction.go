@@ -53,6 +53,9 @@ type TransactionsOptions struct {
 	Log    *slog.Logger // nil: nothing is logged
 	// Metrics are told of ends; nil: nobody is.
 	Metrics *telemetry.Metrics
+	// SchemaLeft is called when a schema change stays prepared on a shard for two looks in succession: it may have been left,
+	// and package schema can settle it. It must not wait. nil: nobody is told.
+	SchemaLeft func()
 }
 
 // Transactions ends the transactions of one process that several shards take part
@@ -67,6 +70,9 @@ type Transactions struct {
 	// wake asks Run to look now: something was left unfinished.
 	wake chan struct{}
 	gate gate
+	// schemaLeft is TransactionsOptions.SchemaLeft; changes are the schema changes that Run saw prepared when it looked last.
+	schemaLeft func()
+	changes    []txid
 
 	mu     sync.Mutex
 	active map[txid]*transaction
@@ -81,7 +87,7 @@ type Transactions struct {
 // NewTransactions makes what ends transactions over several shards. Run has to
 // run beside it, so that nothing is left prepared.
 func NewTransactions(o TransactionsOptions) *Transactions {
-	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), metrics: o.Metrics, wake: make(chan struct{}, 1),
+	t := &Transactions{ex: o.Executor, log: telemetry.Log(o.Log), metrics: o.Metrics, wake: make(chan struct{}, 1), schemaLeft: o.SchemaLeft,
 		active: map[txid]*transaction{}, ready: map[engine.Shard]bool{}}
 	if o.Member == "" {
 		o.Member = rand.Text()

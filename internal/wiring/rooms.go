@@ -48,6 +48,7 @@ type Rooms struct {
 	stop         context.CancelFunc // ends recovery
 	stopped      sync.WaitGroup
 	refused      chan struct{} // a guard refused what the map allows
+	left         chan struct{} // a schema change stays prepared
 
 	tls    *gateway.TLS // nil: none
 	tracer *trace.Tracer
@@ -74,7 +75,7 @@ type Options struct {
 
 // New wires the rooms and starts to follow the map. Nothing is served yet.
 func New(ctx context.Context, o Options) (*Rooms, error) {
-	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log, refused: make(chan struct{}, 1)}
+	r := &Rooms{Directory: o.Directory, Metrics: telemetry.New(), Planner: planner.New(planLimits(o.Config)), log: o.Log, refused: make(chan struct{}, 1), left: make(chan struct{}, 1)}
 	if o.Config.TLSCert != "" {
 		var err error
 		if r.tls, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: o.Config.TLSCert, Key: o.Config.TLSKey, ClientCA: o.Config.TLSClientCA}); err != nil {
@@ -110,11 +111,12 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
 	})
-	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics})
+	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(r.life) })
 	r.stopped.Go(func() { r.finishIntents(r.life) })
 	r.stopped.Go(func() { r.mendGuards(r.life) })
+	r.stopped.Go(func() { r.settleChanges(r.life) })
 	if o.Candidate != "" {
 		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
 		r.stopped.Go(func() { r.Coordinator.Run(r.life) })
@@ -294,6 +296,37 @@ func (r *Rooms) mendGuards(ctx context.Context) {
 			r.doubtGuards()
 		}
 		looked, pause = version, min(2*pause, guardPauseMax)
+	}
+}
+
+// schemaLeft has the schema changes settled that stay prepared on a shard.
+func (r *Rooms) schemaLeft() {
+	select {
+	case r.left <- struct{}{}:
+	default: // somebody has said so
+	}
+}
+
+// settleChanges ends the schema changes whose router died, or a shard of which was down, after they were prepared: they hold
+// tables.
+func (r *Rooms) settleChanges(ctx context.Context) {
+	for {
+		select {
+		case <-r.left:
+		case <-ctx.Done():
+			return
+		}
+		limit, stop := context.WithTimeout(ctx, 30*time.Second)
+		found, err := r.Ops.SettleChanges(limit)
+		stop()
+		for _, f := range found {
+			if f.Done != "" {
+				r.report(ctx, f)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			r.log.Warn("a schema change that is prepared could not be settled", telemetry.KeyError, err)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type operation struct {
 	name string
 	// steps is about how many steps it has, for the sample; without those after which something stays prepared for a minute.
 	steps map[string]int
+	// slow are the first and the last of steps in the midst of which that is so.
+	slow [2]int
 	// before makes what it needs. do asks for it, as often as it is called; ended says that it is done already.
 	before func(o *operating)
 	do     func(ctx context.Context, o *operating, a admin.API) error
@@ -40,6 +42,8 @@ type operation struct {
 	others bool
 	// place is where it stops, with the number of the step; "" is at the steps of the actor in the router that is asked.
 	place string
+	// server: that of a shard is killed, and the router goes on. Not with SQLite.
+	server bool
 }
 
 // actor is who does operations: their steps are counted.
@@ -61,6 +65,9 @@ type operating struct {
 	home, away []admin.BootstrapShard
 	from       string
 	notes      *notes
+	// acked and refused: what the client of a migration was told. looks counts the looks at it.
+	acked, refused atomic.Bool
+	looks          int
 }
 
 func (o *operating) table() string { return fmt.Sprintf("paper%d", o.n) }
@@ -196,6 +203,16 @@ var operations = []operation{
 			return nil
 		},
 		after: func(o *operating) { o.must(`DROP TABLE ` + o.table()) },
+	},
+	{
+		// A column comes and is filled in the rows of all shards, in one transaction.
+		name: "migrate", made: true, others: true, steps: map[string]int{"postgres": 13, "sqlite": 7}, slow: [2]int{8, 10},
+		before: beforeMigrate, do: migrate, ended: isMigrated, look: lookMigrated, after: afterMigrate,
+	},
+	{
+		// The same, and a shard's server is killed.
+		name: "migrating", made: true, server: true, steps: map[string]int{"postgres": 13}, slow: [2]int{8, 10},
+		before: beforeMigrate, do: migrate, ended: isMigrated, look: lookMigrated, after: afterMigrate,
 	},
 	{
 		// Everything goes to other servers, and who asked for it is killed.
@@ -476,6 +493,15 @@ func (l *lane) operate(t *testing.T, op *operation, n int, r *rand.Rand) bool {
 	if cmd := o.command.Load(); reached != 0 && cmd != nil && cmd.Process.Pid == reached {
 		_ = cmd.Process.Kill()
 		<-done
+	} else if reached != 0 && op.server {
+		heal := l.hitServer(l.servers[r.IntN(len(l.servers))], killed)
+		l.disarm()
+		// The router asks the dead server for some seconds, and gives it up.
+		time.Sleep([]time.Duration{0, 4 * time.Second}[r.IntN(2)])
+		heal()
+		if err := <-done; err != nil {
+			t.Logf("it ended with %v", err)
+		}
 	} else if reached != 0 {
 		p := l.routers[by]
 		p.kill()
@@ -544,6 +570,9 @@ func (l *lane) operations(t *testing.T) {
 	sampled := 1 + r.IntN(len(operations)-1)
 	for i := range operations {
 		op := &operations[i]
+		if op.steps[l.engine] == 0 {
+			continue
+		}
 		if sample := !*whole && *only == ""; sample && i != 0 && i != sampled || !sample && !fits.MatchString("operation/"+op.name) {
 			continue
 		}
@@ -551,7 +580,11 @@ func (l *lane) operations(t *testing.T) {
 			l.t = t
 			began := time.Now()
 			if !*whole && *only == "" {
-				l.operate(t, op, 1+r.IntN(op.steps[l.engine]), r)
+				n := 1 + r.IntN(op.steps[l.engine])
+				for n >= op.slow[0] && n <= op.slow[1] {
+					n = 1 + r.IntN(op.steps[l.engine])
+				}
+				l.operate(t, op, n, r)
 				t.Log(time.Since(began).Round(time.Millisecond))
 				return
 			}
