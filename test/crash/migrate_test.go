@@ -81,7 +81,7 @@ func (o *operating) migration(s *shardmap.Shard) (has string) {
 	o.eventually("no schema change is prepared on "+s.Name, func() error {
 		// What is prepared holds the table.
 		if n, err := o.onShard(s, `SELECT count(*) FROM pg_prepared_xacts WHERE gid LIKE 'cleave\_ddl\_%'`); err != nil || n != "0" {
-			return fmt.Errorf("%s are: %w", n, err)
+			return fmt.Errorf("%s are (%v)", n, err)
 		}
 		var err error
 		has, err = o.onShard(s, fmt.Sprintf(`SELECT (SELECT count(*) FROM pg_attribute WHERE attrelid = '%[1]s'::regclass AND attname = 'd') || ' ' ||
