@@ -45,6 +45,13 @@ func TestViews(t *testing.T) {
 		t.Errorf("a view of the default shard joined with one of a reference table gives %d rows", got)
 	}
 	hidesInternals(t, conn)
+	exec(t, conn, `CREATE TABLE parent (id int PRIMARY KEY)`)
+	exec(t, conn, `CREATE TABLE child (x int) INHERITS (parent)`)
+	exec(t, conn, `CREATE TABLE beside (k bigint PRIMARY KEY) WITH (cleave.shard_key = 'k')`)
+	exec(t, conn, `DROP TABLE beside, parent CASCADE`)
+	if n := one[int64](t, conn, `SELECT count(*) FROM cleave.tables WHERE name IN ('beside', 'parent', 'child')`); n != 0 {
+		t.Errorf("%d dropped tables are in the map", n)
+	}
 	// Writes through a view would reach one shard only.
 	wantCode(t, conn, "0A000", `UPDATE noted SET note = 'x' WHERE tenant = 5`)
 	wantCode(t, conn, "", `INSERT INTO plains VALUES (2, 'q')`)

@@ -234,70 +234,6 @@ func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
 	return err
 }
 
-// sayings are the epochs of the guards of tables on a shard.
-func (t *Tx) sayings(p *part, tables []planner.TableName) (all []engine.Saying) {
-	for _, name := range tables {
-		table, ok := t.over.Table(name.Schema, name.Name)
-		if !ok {
-			continue
-		}
-		if g, ok := GuardOf(t.over, table, p.shard); ok {
-			all = append(all, engine.Saying{Keyspace: g.Owned.Keyspace, Epoch: g.Owned.Epoch})
-		}
-	}
-	return all
-}
-
-// truncates completes a TRUNCATE by what its CASCADE reaches, which the catalogue of the default shard knows: every
-// foreign key of a table on all shards is there, too. 40001 while a part of a keyspace is being given to another shard:
-// its guards have the epoch of the map then, although the shard may have nothing to say any more.
-func (t *Tx) truncates(ctx context.Context, p *part, st *planner.Statement) (*planner.Statement, error) {
-	if st.DDL.Op != "truncate" {
-		return st, nil
-	}
-	d := *st.DDL
-	if len(d.Cascades) > 0 {
-		res, err := t.run(ctx, p, referencesSQL)
-		if err != nil {
-			return nil, err
-		}
-		reached := map[planner.TableName]bool{}
-		for _, name := range d.Cascades {
-			reached[name] = true
-		}
-		all := slices.Clone(d.Cascades)
-		for more := true; more; {
-			more = false
-			for _, row := range res.Rows {
-				from, to := planner.TableName{Schema: row[0].String, Name: row[1].String}, planner.TableName{Schema: row[2].String, Name: row[3].String}
-				if reached[to] && !reached[from] {
-					all, reached[from], more = append(all, from), true, true
-				}
-			}
-		}
-		if d.AllShards {
-			d.Truncated = all
-		}
-		if d.Restarts {
-			d.Sequences = planner.Restarts(t.over, all)
-		}
-	}
-	for _, name := range d.Truncated {
-		if table, ok := t.over.Table(name.Schema, name.Name); ok && table.Kind == shardmap.Sharded {
-			if ix, ok := t.over.Keyspace(table.Keyspace); ok && len(ix.Holds()) > 0 {
-				return nil, t.again("a part of keyspace " + table.Keyspace + " is just being given to another shard")
-			}
-		}
-	}
-	whole := *st
-	whole.DDL = &d
-	return &whole, nil
-}
-
-// referencesSQL lists the foreign keys: the table that has it, the table that it refers to.
-const referencesSQL = "SELECT n.nspname, c.relname, m.nspname, r.relname FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace " +
-	"JOIN pg_catalog.pg_class AS r ON r.oid = k.confrelid JOIN pg_catalog.pg_namespace AS m ON m.oid = r.relnamespace WHERE k.contype = 'f'"
-
 // unchanged fails with 40001 if the tables of a statement changed after the map
 // on which it was analysed.
 func (t *Tx) unchanged(seen *shardmap.Snapshot, d *planner.DDL) error {
@@ -366,6 +302,11 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 	for _, name := range d.Dropped {
 		if _, ok := t.over.Table(name.Schema, name.Name); ok {
 			e.drop = append(e.drop, name)
+		}
+	}
+	if d.Mixed && len(d.Dropped) > 0 {
+		if err := t.dropsChildren(ctx, p, e); err != nil {
+			return nil, err
 		}
 	}
 	for _, schema := range d.DropsSchema {

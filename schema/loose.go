@@ -2,6 +2,8 @@ package schema
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -41,4 +43,31 @@ func (t *Tx) loose(ctx context.Context, p *part, name *planner.TableName) (missi
 		}
 	}
 	return false, nil, nil
+}
+
+// dropsChildren adds to an edit the whole tables that CASCADE dropped with those that the statement names: what inherits from them.
+func (t *Tx) dropsChildren(ctx context.Context, p *part, e *edit) error {
+	var names []string
+	tables := t.over.State().Tables
+	for i := range tables {
+		if tables[i].Kind == shardmap.Whole {
+			names = append(names, quote(qualified(tables[i].Schema, tables[i].Name)))
+		}
+	}
+	if len(names) == 0 || p.engine != enginePostgres {
+		return nil
+	}
+	res, err := t.run(ctx, p, "SELECT n FROM pg_catalog.unnest(ARRAY["+strings.Join(names, ", ")+"]) AS n WHERE pg_catalog.to_regclass(n) IS NULL")
+	if err != nil {
+		return err
+	}
+	for _, row := range res.Rows {
+		for i := range tables {
+			name := planner.TableName{Schema: tables[i].Schema, Name: tables[i].Name}
+			if tables[i].Kind == shardmap.Whole && qualified(name.Schema, name.Name) == row[0].String && !slices.Contains(e.drop, name) {
+				e.drop = append(e.drop, name)
+			}
+		}
+	}
+	return nil
 }

@@ -128,6 +128,9 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 	if k := c.cursors[name]; k != nil {
 		return k, c.find(k.shard), nil
 	}
+	if name != "" && c.portals[name] != nil {
+		return nil, nil, sqlstate.Refuse("FETCH, MOVE and CLOSE of portal "+quote(name)+", which a Bind message opened over several shards, are not supported", "use Execute and Close messages, or DECLARE a cursor")
+	}
 	for _, p := range c.parts {
 		if p.adopted {
 			return nil, p, nil
