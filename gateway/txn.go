@@ -311,10 +311,14 @@ func (x *session) finishTx(committed bool) {
 // retold tells the client of settings that are as they were when it was told of them, where no shard has said so. now are the
 // settings, then were those at that time.
 func (x *session) retold(told map[string]string, then, now *executor.Settings) {
-	for _, name := range slices.Sorted(maps.Keys(told)) {
-		if x.reported[name] == told[name] {
-			continue
+	var changed []string
+	for name, was := range told {
+		if x.reported[name] != was {
+			changed = append(changed, name)
 		}
+	}
+	slices.Sort(changed)
+	for _, name := range changed {
 		a, set := then.Get(strings.ToLower(name))
 		if b, still := now.Get(strings.ToLower(name)); a == b && set == still {
 			x.w.parameter(name, told[name])
