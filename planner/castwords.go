@@ -83,24 +83,15 @@ func (a *analyzer) castReads(t *pg.TypeName) wordsIn {
 }
 
 // plainCalls are functions whose result is no text, or never one of the words.
-var plainCalls = map[string]bool{}
+var plainCalls = wordSet(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
+		age extract date_part generate_series generate_subscripts count length char_length strpos array_length cardinality to_json to_jsonb row_number rank dense_rank uuidv7 gen_random_uuid random`)
 
-// textGiven are functions whose result is a text, whatever they are given; rowTexts those that give a row for each.
-var textGiven, rowTexts = map[string]bool{}, map[string]bool{}
+// textGiven are functions whose result is a text, whatever they are given.
+var textGiven = wordSet(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
+		to_char translate current_setting jsonb_extract_path_text json_extract_path_text array_to_string`)
 
-func init() {
-	for _, s := range strings.Fields(`now transaction_timestamp statement_timestamp clock_timestamp timeofday date_trunc date_bin to_timestamp to_date make_date make_timestamp make_timestamptz make_time timezone
-		age extract date_part generate_series generate_subscripts count length char_length strpos array_length cardinality to_json to_jsonb row_number rank dense_rank uuidv7 gen_random_uuid random`) {
-		plainCalls[s] = true
-	}
-	for _, s := range strings.Fields(`btrim chr concat concat_ws format initcap left lpad ltrim md5 quote_ident quote_literal regexp_replace regexp_substr repeat replace reverse right rpad rtrim split_part
-		to_char translate current_setting jsonb_extract_path_text json_extract_path_text array_to_string`) {
-		textGiven[s] = true
-	}
-	for _, s := range strings.Fields(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`) {
-		rowTexts[s] = true
-	}
-}
+// rowTexts are those that give a row for each.
+var rowTexts = wordSet(`unnest json_array_elements_text jsonb_array_elements_text json_object_keys jsonb_object_keys regexp_split_to_table string_to_table`)
 
 // held says what is known of the operand of a cast: heldText, heldNone, or 0 for nothing.
 func (a *analyzer) held(n *pg.Node, sc *scope) int32 {

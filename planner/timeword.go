@@ -38,16 +38,19 @@ func TimeWord(s string) bool {
 
 // zoneNames are what may stand beside such a word in a time, in lower case: zones without a slash, and what
 // the reader of times skips.
-var zoneNames = func() map[string]bool {
-	names := map[string]bool{}
-	for _, s := range strings.Fields(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
+var zoneNames = wordSet(`am pm z t zulu utc uct gmt ut allballs at on dst mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday
 		est edt cst cdt mst mdt pst pdt akst akdt hst hdt ast adt nst ndt brt brst art clt clst pet bot wet west cet cest met mest eet eest msk msd sast eat cat wat ist pkt npt bst bdt ict wib wita wit
 		hkt sgt pht jst kst awst acst acdt aest aedt nzst nzdt nzt chast fjt universal cuba egypt eire iran israel jamaica japan libya navajo poland portugal prc roc rok singapore turkey hongkong
-		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`) {
-		names[s] = true
+		ad bc d dow doy epoch h infinity isodow isoyear j jd m mm s y iceland kwajalein nz gb factory greenwich cet met mst hst est est5edt cst6cdt mst7mdt pst8pdt`)
+
+// wordSet is the set of the words of a text.
+func wordSet(text string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		set[w] = true
 	}
-	return names
-}()
+	return set
+}
 
 // HasTimeWord reports whether a text has one of the words so that a type of times, or one made of such types
 // (an array, a range, a row), would read it as such: alone, beside a time of day or a zone, or between the
