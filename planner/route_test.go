@@ -364,3 +364,16 @@ func TestDeepStatementsEnd(t *testing.T) {
 		}
 	}
 }
+
+// What stands where a function is expected need not be one.
+func TestNoFunctionInFrom(t *testing.T) {
+	for _, sql := range []string{
+		"SELECT * FROM orders, coalesce(row(1)) AS (a int, b int)",
+		"SELECT * FROM orders, greatest(1, 2) AS g",
+		"SELECT * FROM orders, ROWS FROM (coalesce(row(1)) AS (a int), jsonb_to_record('{}') AS (d date)) AS g",
+	} {
+		if st := analyze(t, testSnapshot(t), sql); st.Kind != Several {
+			t.Errorf("%s: %v", sql, st.Kind)
+		}
+	}
+}

@@ -131,9 +131,9 @@ func callsNamed(m proto.Message, name string) bool {
 	return found
 }
 
-// callName is the last part of a function's name.
+// callName is the last part of a function's name, "" if f is nil.
 func callName(f *pg.FuncCall) string {
-	names := strs(f.Funcname)
+	names := strs(f.GetFuncname())
 	if len(names) == 0 {
 		return ""
 	}
