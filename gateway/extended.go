@@ -227,6 +227,8 @@ func (x *session) reachFor(st *planner.Statement) error {
 		return x.reachVirtual(st)
 	case relayedSet(st):
 		return x.reachForSet()
+	case st.Cursor != nil && st.Cursor.Op != "declare" && x.onHeld(st):
+		return x.reach(several.Name, use{readOnly: true, weak: true})
 	case onSeveral(x.tx.conn):
 	case st.Kind == planner.Several:
 		st = judgeOf(st)

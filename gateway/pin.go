@@ -121,6 +121,9 @@ func (x *session) hidden(st *planner.Statement) error {
 	if len(x.temps) == 0 {
 		return nil
 	}
+	if st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.Several && st.Kind != planner.OneShard {
+		return sqlstate.Refuse("a WITH HOLD cursor over what may be a temporary table is not supported", "declare it without HOLD and read it inside the transaction")
+	}
 	for _, t := range st.Tables {
 		if x.temps[t.Name] {
 			return sqlstate.Refuse("table "+t.QualifiedName()+" has the name of a temporary table of this session", "drop the temporary table, or give it another name")

@@ -70,11 +70,11 @@ func (x *session) chooseRun(st *planner.Statement, args *planner.Args) (string, 
 }
 
 func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (string, error) {
-	if x.goesSeveral(st) {
-		return several.Name, nil
-	}
 	if err := x.hidden(st); err != nil {
 		return "", err
+	}
+	if x.goesSeveral(st) {
+		return several.Name, nil
 	}
 	snap, _ := x.snapshot()
 	switch st.Kind {

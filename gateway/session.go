@@ -118,6 +118,9 @@ type session struct {
 
 	sequences sessionSequences
 
+	// held are its WITH HOLD cursors.
+	held several.Held
+
 	// pin is the conversation that the session keeps, temps the names of temporary
 	// tables that may be in it; see pin.go.
 	pin   *executor.Conn
@@ -320,6 +323,7 @@ func (x *session) end() {
 	}
 	x.unpin()
 	x.deafen()
+	x.held.CloseAll()
 }
 
 // batch handles whole frames. An error ends the session.

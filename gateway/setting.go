@@ -417,6 +417,7 @@ func (x *session) discard(st *planner.Statement) error {
 		}
 		x.forgetAll()
 		x.sequences = sessionSequences{}
+		x.held.CloseAll()
 		x.deafen()
 		x.unpin()
 		return x.changeTo(st, x.defaults, x.defaults)

@@ -70,6 +70,15 @@ func (h host) Wrote(c *executor.Conn) {
 // Joined notes that the transaction, or the unit, is open on a shard.
 func (h host) Joined(shard string) { h.x.uses(shard) }
 
+// Held are the session's WITH HOLD cursors.
+func (h host) Held() *several.Held { return &h.x.held }
+
+// onHeld reports whether a statement is about WITH HOLD cursors, which are not a shard's.
+func (x *session) onHeld(st *planner.Statement) bool {
+	k := st.Cursor
+	return k != nil && (k.Hold || x.held.Has(k.Name) || k.Op == "close" && k.Name == "" && x.held.Len() > 0)
+}
+
 // reachSeveral makes pipe.Conn a conversation with several shards: the
 // transaction's, or one for the messages up to Sync. A transaction that is bound
 // to one shard takes its conversation along.
@@ -191,7 +200,7 @@ func (x *session) talkSeveral(o several.Options) *executor.Conn {
 // goesSeveral reports whether a statement is the business of a conversation with
 // several shards: by itself, or because the transaction has come to one.
 func (x *session) goesSeveral(st *planner.Statement) bool {
-	if st.Kind == planner.Several || onSeveral(x.tx.conn) {
+	if st.Kind == planner.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
 		return true
 	}
 	if x.tx.state == txOpen && x.tx.conn == nil && x.tx.schema == nil && several.Atomic(x.settings) && x.strict() && !x.serializable() {

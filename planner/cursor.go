@@ -4,6 +4,9 @@ import (
 	"math"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Cursor is DECLARE, FETCH, MOVE or CLOSE.
@@ -11,10 +14,12 @@ type Cursor struct {
 	// Op is "declare", "fetch", "move" or "close".
 	Op   string
 	Name string // "" with close: ALL
-	// Query is the text of DECLARE's query. Scroll: it is declared SCROLL; Binary:
-	// its rows come in the binary format.
-	Query          string
-	Scroll, Binary bool
+	// Query is the text of DECLARE's query. Scroll and NoScroll: it is declared so; Hold: WITH HOLD;
+	// Binary: its rows come in the binary format.
+	Query                          string
+	Scroll, NoScroll, Hold, Binary bool
+	// Backward: PostgreSQL reads it backward without SCROLL too, unless it happens to choose a bitmap scan.
+	Backward bool
 	// Direction and Count say what FETCH and MOVE want; [All] is every row.
 	Direction Direction
 	Count     int64
@@ -44,20 +49,42 @@ type Explain struct {
 
 func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
 	const ( // CURSOR_OPT_... of parsenodes.h
-		binary   = 0x0001
-		scroll   = 0x0002
-		withHold = 0x0020
+		binary      = 0x0001
+		scroll      = 0x0002
+		noScroll    = 0x0004
+		insensitive = 0x0008
+		asensitive  = 0x0010
+		withHold    = 0x0020
 	)
-	if d.Options&withHold != 0 {
-		refuse("DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction", "declare it without HOLD and read it inside the transaction")
+	has := func(o int32) bool { return d.Options&o != 0 }
+	switch {
+	case has(scroll) && has(noScroll):
+		fail(sqlstate.New("42P11", "cannot specify both %s and %s", "SCROLL", "NO SCROLL"))
+	case has(asensitive) && has(insensitive):
+		fail(sqlstate.New("42P11", "cannot specify both %s and %s", "ASENSITIVE", "INSENSITIVE"))
 	}
+	s := d.Query.GetSelectStmt()
+	if len(s.GetLockingClause()) > 0 {
+		lock := map[pg.LockClauseStrength]string{pg.LockClauseStrength_LCS_FORUPDATE: "FOR UPDATE", pg.LockClauseStrength_LCS_FORNOKEYUPDATE: "FOR NO KEY UPDATE",
+			pg.LockClauseStrength_LCS_FORSHARE: "FOR SHARE", pg.LockClauseStrength_LCS_FORKEYSHARE: "FOR KEY SHARE"}[s.LockingClause[0].GetLockingClause().GetStrength()]
+		switch {
+		case has(withHold):
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "DECLARE CURSOR WITH HOLD ... %s is not supported", lock).WithDetail("Holdable cursors must be READ ONLY."))
+		case has(scroll):
+			fail(sqlstate.New(sqlstate.FeatureNotSupported, "DECLARE SCROLL CURSOR ... %s is not supported", lock).WithDetail("Scrollable cursors must be READ ONLY."))
+		case has(insensitive):
+			fail(sqlstate.New("42P11", "DECLARE INSENSITIVE CURSOR ... %s is not valid", lock).WithDetail("Insensitive cursors must be READ ONLY."))
+		}
+	}
+	backward := readsBackward(s)
 	a.query(d.Query)
 	a.finish()
 	if a.st.Kind == Virtual || a.st.Kind == DDLKind {
 		refuse("a cursor over this statement is not supported", "run it without DECLARE")
 	}
 	a.st.Tag, a.st.ReturnsRows = "DECLARE CURSOR", false
-	a.st.Cursor = &Cursor{Op: "declare", Name: d.Portalname, Scroll: d.Options&scroll != 0, Binary: d.Options&binary != 0}
+	a.st.Cursor = &Cursor{Op: "declare", Name: d.Portalname, Scroll: has(scroll), NoScroll: has(noScroll), Hold: has(withHold), Binary: has(binary),
+		Backward: backward && len(a.viewRefs) == 0}
 	ts, depth := a.top()
 	for i, t := range ts {
 		if i >= 3 && depth[i] == 0 && t.Is(a.sql, "for") {
@@ -65,6 +92,22 @@ func (a *analyzer) declare(d *pg.DeclareCursorStmt) {
 			return
 		}
 	}
+}
+
+// readsBackward reports whether a query's plan is a scan of one table, perhaps with a Sort and a Limit above it
+// (ExecSupportsBackwardScan of PostgreSQL's execAmi.c).
+func readsBackward(s *pg.SelectStmt) bool {
+	if s == nil || s.Op != pg.SetOperation_SETOP_NONE || len(s.FromClause) != 1 || s.FromClause[0].GetRangeVar() == nil || s.WithClause != nil ||
+		s.DistinctClause != nil || s.GroupClause != nil || s.HavingClause != nil || s.WindowClause != nil || len(s.LockingClause) > 0 {
+		return false
+	}
+	calls := false
+	inspectAll(s.TargetList, func(m proto.Message) bool { // aggregates, functions that return sets
+		_, call := m.(*pg.FuncCall)
+		calls = calls || call
+		return !calls
+	})
+	return !calls
 }
 
 func (a *analyzer) fetch(f *pg.FetchStmt) {

@@ -2,29 +2,34 @@ package several
 
 import (
 	"context"
-	"encoding/binary"
-	"strconv"
 	"strings"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // cursor is what DECLARE made. One over a statement of one shard is that shard's;
-// one over several is a job that is read forward, in portions.
+// one over several, or WITH HOLD, is a job that is read forward, in portions, and rows
+// that were kept of it.
 type cursor struct {
-	shard string // whose cursor it is; "": it is one over several
+	shard string // whose cursor it is; "": it is the conversation's own
 	desc  *description
 	// e is what it runs. The job begins with the first FETCH, in the formats that
 	// this asks for, or before the next statement that is none (startCursors).
 	e      *execution
 	job    job
 	binary bool // declared BINARY
-	// ended: all rows were read; pos counts those that were.
+	// noScroll: declared NO SCROLL; hold: WITH HOLD.
+	noScroll, hold bool
+	// read counts the rows that the job gave, ended: those are all.
+	read  int64
 	ended bool
-	pos   int64
+	// pos is the row that it is on, from 1; 0 is before the first, read+1 after the last one.
+	pos  int64
+	kept *kept // nil: no row is
+	// styles are the settings with which the kept rows were written, see Conn.styles.
+	styles [6]string
 	// depth is how many savepoints were set when it was declared.
 	depth int
 	// busy: a FETCH is under way.
@@ -36,6 +41,8 @@ func (k *cursor) end() {
 		k.job.stop()
 	}
 	k.ended = true
+	k.kept.close()
+	k.kept = nil
 }
 
 // formats are those of a FETCH in a simple Query.
@@ -46,24 +53,27 @@ func (k *cursor) formats() []int16 {
 	return nil
 }
 
-// over reports whether it is one over several shards.
-func (k *cursor) over() bool { return k != nil && k.e != nil }
+// own reports whether it is the conversation's own, and not a shard's.
+func (k *cursor) own() bool { return k != nil && k.shard == "" }
 
 // cursorPortion is how many rows a shard is asked for at a time.
 const cursorPortion = 100
 
-// declare runs DECLARE of a cursor over several shards.
+// declare runs DECLARE of a cursor over several shards, or WITH HOLD.
 func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 	d := e.st.Cursor
 	switch {
-	case !c.block:
+	case !c.block && !d.Hold:
 		return nil, sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")
 	case c.cursors[d.Name] != nil || c.portals[d.Name] != nil:
-		return nil, sqlstate.New("42P03", "cursor %q already exists", d.Name)
-	case len(c.cursors) >= portalMax:
-		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", len(c.cursors))
-	case d.Scroll:
-		return nil, sqlstate.Refuse("a SCROLL cursor over several shards is not supported: its rows are not kept", "declare it without SCROLL and read it forward")
+		return nil, cursorExists(d.Name)
+	case len(c.cursors)+c.host.Held().Len() >= portalMax:
+		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", len(c.cursors)+c.host.Held().Len())
+	case d.Hold && c.opt.Owner != nil:
+		return nil, sqlstate.Refuse("a WITH HOLD cursor in a transaction with a schema change is not supported", "declare it after the COMMIT")
+	}
+	if err := c.adoptedCursor(d.Name); err != nil {
+		return nil, err
 	}
 	query := *e.st
 	query.Cursor, query.Tag, query.Text, query.ReturnsRows = nil, "SELECT", d.Query, true
@@ -72,7 +82,14 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 		return nil, err
 	}
 	k := &cursor{desc: desc, e: &execution{st: &query, args: e.args, desc: desc, portion: cursorPortion}}
-	k.binary = d.Binary
+	k.binary, k.noScroll, k.hold = d.Binary, d.NoScroll, d.Hold
+	switch {
+	case d.Scroll, d.Hold && !d.NoScroll:
+		k.kept = &kept{first: 1}
+		k.kept.spill(c.fileAllowance())
+	case d.Backward && !d.NoScroll:
+		k.kept = &kept{first: 1}
+	}
 	k.e.results = k.formats()
 	c.keepCursor(d.Name, k)
 	return &answer{tag: "DECLARE CURSOR"}, nil
@@ -94,9 +111,10 @@ func (c *Conn) startCursors() error {
 }
 
 func (c *Conn) startJob(k *cursor) (err error) {
-	if !k.over() || k.job != nil || k.ended {
+	if !k.own() || k.job != nil || k.ended {
 		return nil
 	}
+	k.styles = c.styles()
 	if k.job, err = c.begins(c.ctx, k.e); err != nil {
 		return err
 	}
@@ -128,6 +146,9 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 	if k := c.cursors[name]; k != nil {
 		return k, c.find(k.shard), nil
 	}
+	if k := c.host.Held().cursors[name]; k != nil {
+		return k, nil, nil
+	}
 	if name != "" && c.portals[name] != nil {
 		return nil, nil, sqlstate.Refuse("FETCH, MOVE and CLOSE of portal "+quote(name)+", which a Bind message opened over several shards, are not supported", "use Execute and Close messages, or DECLARE a cursor")
 	}
@@ -141,10 +162,16 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 
 // simpleFormats are the formats of a statement's rows in a simple Query.
 func (c *Conn) simpleFormats(st *planner.Statement) []int16 {
-	if st.Cursor == nil || c.cursors[st.Cursor.Name] == nil {
+	if st.Cursor == nil {
 		return nil
 	}
-	return c.cursors[st.Cursor.Name].formats()
+	if k := c.host.Held().cursors[st.Cursor.Name]; k != nil {
+		return k.formats()
+	}
+	if k := c.cursors[st.Cursor.Name]; k != nil {
+		return k.formats()
+	}
+	return nil
 }
 
 // describeFetch describes a FETCH: nothing that could be kept.
@@ -156,7 +183,7 @@ func (c *Conn) describeFetch(st *planner.Statement) (*description, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !k.over():
+	case !k.own():
 		return c.describeOn(p, st.Text, nil)
 	}
 	return k.desc, nil
@@ -172,40 +199,43 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !k.over() {
+	if !k.own() {
 		return c.startRelay(ctx, e, p.shard)
 	}
-	if q.Op == "fetch" {
+	f := &fetch{c: c, k: k, move: q.Op == "move", tag: e.st.Tag}
+	if !f.move {
 		want := e.results
 		if e.simple {
 			want = k.formats()
 		}
-		if k.job == nil {
+		if k.job == nil && !k.ended {
 			k.e.results = want
 		}
 		for i := range k.desc.fields {
 			if wire.FormatAt(want, i) != wire.FormatAt(k.e.results, i) {
-				return nil, sqlstate.Refuse("a cursor over several shards gives all its rows in the formats of the first FETCH", "read it with FETCH of one kind, or make FETCH the first statement after DECLARE")
+				if f.results = want; want == nil {
+					f.results = []int16{0}
+				}
 			}
 		}
 	}
 	if err := c.startJob(k); err != nil {
 		return nil, err
 	}
-	f := &fetch{k: k, move: q.Op == "move", tag: e.st.Tag}
-	refused := sqlstate.Refuse("a cursor over several shards is read forward only", "FETCH FORWARD, or declare another cursor with the opposite ORDER BY")
-	switch q.Direction {
-	case planner.Forward:
-		f.left = q.Count
-	case planner.Relative:
-		f.skip, f.left = q.Count-1, 1
-	case planner.Absolute:
-		f.skip, f.left = q.Count-1-k.pos, 1
-	default:
-		return nil, refused
+	if k.kept != nil && !k.sameStyle(c) {
+		if k.kept.spills || k.pos < k.read {
+			return nil, sqlstate.Refuse("a setting that says how values are written has changed since this cursor's rows were read", "set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again")
+		}
+		k.kept = nil
 	}
-	if f.left <= 0 || f.skip < 0 || k.ended && q.Direction == planner.Absolute && f.skip <= 0 {
-		return nil, refused
+	if f.move && q.Count == 0 && q.Direction != planner.Absolute {
+		if k.pos > 0 && k.pos <= k.read {
+			f.given = 1
+		}
+		return f, nil
+	}
+	if f.legs, err = k.legs(q); err != nil {
+		return nil, err
 	}
 	if k.busy {
 		return nil, sqlstate.New(sqlstate.ObjectInUse, "cursor %q is being read", q.Name)
@@ -225,6 +255,7 @@ func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 			}
 		}
 		c.closeCursors(-1)
+		c.host.Held().CloseAll()
 		return &answer{tag: "CLOSE CURSOR ALL"}, nil
 	}
 	k, p, err := c.cursorOf(name)
@@ -234,137 +265,10 @@ func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 	if k != nil {
 		k.end()
 		delete(c.cursors, name)
+		delete(c.host.Held().cursors, name)
 	}
-	if !k.over() {
+	if !k.own() {
 		return c.startRelay(ctx, e, p.shard)
 	}
 	return &answer{tag: "CLOSE CURSOR"}, nil
-}
-
-// fetch is the job of a FETCH or MOVE.
-type fetch struct {
-	k          *cursor
-	skip, left int64
-	given      int64
-	move       bool
-	tag        string
-	buf        []byte
-}
-
-// step implements job.
-func (f *fetch) step(out []byte, rows int32) ([]byte, bool, string, error) {
-	k := f.k
-	done := func() ([]byte, bool, string, error) {
-		k.busy = false
-		return out, true, f.tag + " " + strconv.FormatInt(f.given, 10), nil
-	}
-	if k.ended || f.left == 0 {
-		return done()
-	}
-	want := f.left
-	if f.skip > 0 {
-		want = f.skip
-	}
-	want = min(want, cursorPortion)
-	if rows > 0 {
-		want = min(want, int64(rows))
-	}
-	frames, ended, _, err := k.job.step(f.buf[:0], int32(want))
-	if err != nil {
-		return out, false, "", err
-	}
-	f.buf = frames
-	n, _, _ := countRows(frames)
-	k.pos += int64(n)
-	k.ended = ended
-	switch {
-	case f.skip > 0:
-		f.skip -= int64(n)
-	default:
-		f.left -= int64(n)
-		f.given += int64(n)
-		if !f.move {
-			out = append(out, frames...)
-		}
-	}
-	if k.ended || f.left == 0 {
-		return done()
-	}
-	return out, false, "", nil
-}
-
-// stop implements job.
-func (f *fetch) stop() { f.k.busy = false }
-
-// explain runs a plain EXPLAIN of a statement over several shards: each shard's
-// plan of what it would run.
-func (c *Conn) explain(ctx context.Context, e *execution) (job, error) {
-	x, plan := e.st.Explained, e.st.Plan
-	switch {
-	case x.Analyze:
-		return nil, sqlstate.Refuse("EXPLAIN ANALYZE of a statement over several shards is not supported", "EXPLAIN (ROUTE, ANALYZE) runs it and shows each shard's part")
-	case !x.Plain:
-		return nil, sqlstate.Refuse("EXPLAIN of a statement over several shards answers in text only", "leave FORMAT out")
-	}
-	j := &answer{tag: "EXPLAIN"}
-	line := func(s string) { j.rows = append(j.rows, wire.AppendDataRow(nil, [][]byte{[]byte(s)})) }
-	line("Several shards: " + plan.Op.String())
-	snap := c.host.Snapshot()
-	on := func(what string, text func(string, ...*shardmap.Snapshot) (string, error), target *planner.Target) error {
-		shards, err := target.Shards(snap, e.args)
-		if err != nil {
-			return err
-		}
-		parts, err := c.partsOf(ctx, shards, false)
-		if err != nil {
-			return err
-		}
-		streams := make([]*stream, len(parts))
-		for i, p := range parts {
-			own, err := text(p.shard, c.maps(p, snap)...)
-			if err != nil {
-				return err
-			}
-			q := e.request(x.Prefix + own)
-			q.results, q.portion = nil, 0
-			if streams[i], err = c.send(p, q); err != nil {
-				return err
-			}
-		}
-		for i, s := range streams {
-			line("  ->  " + what + "shard " + parts[i].shard)
-			for {
-				row, err := s.next()
-				if err != nil {
-					return err
-				}
-				if row == nil {
-					break
-				}
-				if len(row) > 6 {
-					line("        " + string(row[6:6+binary.BigEndian.Uint32(row[2:])]))
-				}
-			}
-		}
-		return nil
-	}
-	for i := range plan.Relations {
-		r := &plan.Relations[i]
-		if err := on("relation "+r.Name+" from ", r.On, &r.Target); err != nil {
-			return nil, err
-		}
-	}
-	switch plan.Op {
-	case planner.Scatter:
-		if err := on("", plan.On, &plan.Target); err != nil {
-			return nil, err
-		}
-	case planner.Gather:
-		line("  ->  on the relations: " + plan.Text)
-	default:
-		for _, s := range plan.Lines(c.host.Snapshot(), e.args) {
-			line("  ->  " + s)
-		}
-	}
-	return j, nil
 }

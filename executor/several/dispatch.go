@@ -14,6 +14,10 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	snap := c.host.Snapshot()
 	if k := e.st.Cursor; k != nil && k.Op != "declare" {
 		return c.startCursor(ctx, e)
+	} else if k != nil && c.host.Held().Has(k.Name) {
+		return nil, cursorExists(k.Name)
+	} else if k != nil && k.Hold && e.st.Kind != planner.Several {
+		return c.declare(ctx, e)
 	}
 	if err := c.timeWords(ctx, e); err != nil {
 		return nil, err

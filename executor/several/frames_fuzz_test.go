@@ -25,6 +25,7 @@ func (h alone) Reader(context.Context, string, *executor.Settings) (*executor.Co
 func (h alone) Wrote(*executor.Conn)                                 {}
 func (h alone) Joined(string)                                        {}
 func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return nil, nil }
+func (h alone) Held() *Held                                          { return new(Held) }
 
 // FuzzFrames sends whatever frames to a conversation of which no shard can be
 // reached: it answers or refuses whole frames, a Sync

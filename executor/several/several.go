@@ -34,6 +34,8 @@ type Host interface {
 	Wrote(c *executor.Conn)
 	// Joined is told of each shard that becomes a part.
 	Joined(shard string)
+	// Held are the session's WITH HOLD cursors.
+	Held() *Held
 }
 
 // A job is one execution of a statement, as a portal holds it. It is used by the

@@ -64,8 +64,7 @@ func (i *inserting) newSpool(column func(n int) (name, typ string)) *spool {
 			return nil
 		}
 	}
-	l := i.c.shared.defaults.limits(i.c.host.Settings())
-	return &spool{i: i, left: &allowance{rows: l.rows, bytes: l.bytes}, index: map[string]*spooled{}, key: make(keyspace.Key, len(i.p.KeyAt))}
+	return &spool{i: i, left: i.c.fileAllowance(), index: map[string]*spooled{}, key: make(keyspace.Key, len(i.p.KeyAt))}
 }
 
 // copiesAs reports whether reading the text of a value of one type as another does what the
@@ -171,14 +170,11 @@ func (s *spool) place() error {
 // write puts what was collected for a shard into the file.
 func (s *spool) write(own *spooled) error {
 	if s.file == nil {
-		f, err := os.CreateTemp("", "cleave-insert-*")
-		if err == nil {
-			s.file = f
-			err = os.Remove(f.Name())
-		}
+		f, err := nameless("cleave-insert-*")
 		if err != nil {
 			return spoolError(err)
 		}
+		s.file = f
 	}
 	if _, err := s.file.WriteAt(own.buf, s.size); err != nil {
 		return spoolError(err)

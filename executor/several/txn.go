@@ -20,12 +20,28 @@ func (c *Conn) endUnit() error {
 	}
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
 	defer c.unclock()
-	c.closePortals()
-	if c.failed {
-		c.endParts("ROLLBACK")
-		return nil
+	var held map[string]*cursor
+	var err error
+	if !c.failed {
+		held, err = c.hold(c.ctx)
 	}
-	return c.commitAll()
+	c.closePortals()
+	if c.failed || err != nil {
+		drop(held)
+		c.endParts("ROLLBACK")
+		return err
+	}
+	return c.commitHolding(held)
+}
+
+// commitHolding is commitAll, and what it makes of WITH HOLD cursors.
+func (c *Conn) commitHolding(held map[string]*cursor) error {
+	if err := c.commitAll(); err != nil {
+		drop(held)
+		return err
+	}
+	c.keep(held)
+	return nil
 }
 
 // commitAll commits what the parts did. After an error nothing is left of it,
@@ -209,6 +225,11 @@ func (c *Conn) setsReadOnly(st *planner.Statement) error {
 
 func (c *Conn) finish(st *planner.Statement) error {
 	commit := st.Tx.Op == "commit" && !c.failed
+	var held map[string]*cursor
+	var err error
+	if commit {
+		held, err = c.hold(c.ctx)
+	}
 	c.closePortals()
 	if c.readOnly {
 		for _, p := range c.parts {
@@ -219,13 +240,19 @@ func (c *Conn) finish(st *planner.Statement) error {
 	c.saves, c.modes = nil, nil
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
 	defer c.unclock()
-	if !commit {
+	switch {
+	case err != nil:
+		drop(held)
+		c.stopAll()
+		c.endParts("ROLLBACK")
+		return err
+	case !commit:
 		c.stopAll()
 		c.endParts("ROLLBACK")
 		c.out = wire.AppendCommandComplete(c.out, "ROLLBACK")
 		return nil
 	}
-	if err := c.commitAll(); err != nil {
+	if err := c.commitHolding(held); err != nil {
 		return err
 	}
 	c.out = wire.AppendCommandComplete(c.out, st.Tag)

@@ -44,6 +44,8 @@ type runner struct {
 	verbose  bool
 	sharded  int
 	changing map[string]bool // prepared statements whose values change
+	refused  map[string]bool // prepared statements that were refused
+	loose    map[string]bool // cursors whose rows have no order
 }
 
 // count is a topic's.
@@ -112,7 +114,7 @@ func topic(ctx context.Context, server *localpg.Server, dir, name string, shards
 		return n, nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	r := &runner{c: c, verbose: verbose, changing: map[string]bool{}}
+	r := &runner{c: c, verbose: verbose, changing: map[string]bool{}, refused: map[string]bool{}, loose: map[string]bool{}}
 	if r.plain, err = compare.Open(ctx, plain, compare.Help{}); err != nil {
 		return n, nil, err
 	}
@@ -159,6 +161,8 @@ var (
 	changing = regexp.MustCompile(`(?i)\b(pg_(class|type|proc|attribute|index|constraint|stat\w*|locks|roles|authid|depend|namespace|operator|am\w*|opclass|input_error\w*|get_\w+|table_\w+|relation_\w+|size\w*|settings|cursors|prepared_\w+|views|tables|indexes|sequences?|sequence_\w+|describe\w*|identify\w*|backend\w*|current\w*|temp\w*|my_\w+|trigger\w*|rewrite|attrdef|collation|database|tablespace|inherits|range|enum|description|cast|language|statistic\w*|column_\w+|char_\w+|ls_\w+|read_\w+|file\w*)|information_schema|ctid|xmin|xmax|cmin|cmax|tableoid|random|clock_timestamp|timeofday|txid_\w+|currval|lastval|nextval|setval|now|current_timestamp|current_time|current_date|localtime\w*|current_catalog|current_database|regclass|regproc\w*|regtype|regoper\w*|oid|tablesample|version)\b|'(now|today|tomorrow|yesterday)`)
 	inC      = regexp.MustCompile(`(?is)^\s*create\s.*\b(language\s+'?(c|internal|plperl\w*|plpython\w*)\b|transform)`)
 	prepares = regexp.MustCompile(`(?i)^\s*prepare\s+("[^"]+"|\w+)`)
+	declares = regexp.MustCompile(`(?is)^\s*declare\s+("[^"]+"|\w+)\s.*?\bfor\b(.*)$`)
+	fetches  = regexp.MustCompile(`(?i)^\s*(?:fetch|move)\s(?:.*\b(?:from|in)\s+)?("[^"]+"|\w+)\s*$`)
 	executes = regexp.MustCompile(`(?i)^\s*execute\s+("[^"]+"|\w+)`)
 	// unordered are window functions that may look at the order of rows among equals,
 	// which is open: PostgreSQL takes them as they are stored.
@@ -198,7 +202,16 @@ func (r *runner) one(ctx context.Context, st statement) (word, what string) {
 		s = compare.Statement{SQL: "COPY " + fromFile[1] + " " + fromFile[2] + " FROM STDIN " + fromFile[4], Data: string(data)}
 	}
 	inside := r.plain.Conn.TxStatus() != 'I'
+	if m := executes.FindStringSubmatch(sql); m != nil && r.refused[m[1]] {
+		return "refused", "its PREPARE was refused"
+	}
+	if m := declares.FindStringSubmatch(sql); m != nil {
+		r.loose[m[1]] = !compare.Ordered(m[2])
+	}
 	got := r.router.Run(ctx, s)
+	if m := prepares.FindStringSubmatch(sql); m != nil {
+		r.refused[m[1]] = got.Refused()
+	}
 	if got.Refused() {
 		if inside {
 			want := r.plain.Run(ctx, s)
@@ -236,6 +249,9 @@ func (r *runner) one(ctx context.Context, st statement) (word, what string) {
 		return "same", ""
 	}
 	if compare.Difference(want, got, compare.Options{Order: compare.Order{Any: true}, Loose: true, AnyError: true}) == "" {
+		return "order", ""
+	}
+	if m := fetches.FindStringSubmatch(sql); m != nil && r.loose[m[1]] && compare.Difference(want, got, compare.Options{Shape: true}) == "" {
 		return "order", ""
 	}
 	if unordered.MatchString(sql) && compare.Difference(want, got, compare.Options{Shape: true}) == "" {

@@ -1,0 +1,111 @@
+package several
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Held are a session's WITH HOLD cursors whose transactions have committed: rows that the router keeps
+// (PersistHoldablePortal of PostgreSQL's portalcmds.c). The zero value has none; one goroutine uses it.
+type Held struct{ cursors map[string]*cursor }
+
+// Has reports whether there is one of the name.
+func (h *Held) Has(name string) bool { return h.cursors[name] != nil }
+
+// Len is how many there are.
+func (h *Held) Len() int { return len(h.cursors) }
+
+// CloseAll closes them.
+func (h *Held) CloseAll() {
+	for _, k := range h.cursors {
+		k.end()
+	}
+	h.cursors = nil
+}
+
+func cursorExists(name string) error { return sqlstate.New("42P03", "cursor %q already exists", name) }
+
+// adoptedCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
+func (c *Conn) adoptedCursor(name string) error {
+	for _, p := range c.parts {
+		if !p.adopted || !p.begun || c.engineOf(p.shard) == engineSQLite {
+			continue
+		}
+		res, err := c.exec(p, "SELECT 1 FROM pg_catalog.pg_cursors WHERE name = E'"+strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(name)+"'")
+		if err != nil {
+			return err
+		}
+		if len(res.Rows) > 0 {
+			return cursorExists(name)
+		}
+	}
+	return nil
+}
+
+// fileAllowance is what the session's settings allow of rows in a file.
+func (c *Conn) fileAllowance() *allowance {
+	l := c.shared.defaults.limits(c.host.Settings())
+	return &allowance{rows: l.rows, bytes: l.bytes}
+}
+
+// hold reads the transaction's WITH HOLD cursors to their ends: they are the session's when it has committed. After an
+// error, and if it does not commit, drop has to be called with them.
+func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
+	for _, name := range slices.Sorted(maps.Keys(c.cursors)) {
+		k := c.cursors[name]
+		if !k.hold {
+			continue
+		}
+		if err := c.startJob(k); err != nil {
+			return held, err
+		}
+		if k.kept == nil { // NO SCROLL: those that were not read
+			k.kept = &kept{first: k.read + 1}
+			k.kept.spill(c.fileAllowance())
+		}
+		var buf []byte
+		for !k.ended {
+			if err := context.Cause(ctx); err != nil {
+				return held, err
+			}
+			if buf, _, err = k.pull(buf[:0], cursorPortion); err != nil {
+				return held, err
+			}
+		}
+		if err := c.quiet(); err != nil {
+			return held, err
+		}
+		if held == nil {
+			held = map[string]*cursor{}
+		}
+		delete(c.cursors, name)
+		held[name] = k
+	}
+	return held, nil
+}
+
+// keep gives cursors to the session.
+func (c *Conn) keep(held map[string]*cursor) {
+	if len(held) == 0 {
+		return
+	}
+	h := c.host.Held()
+	if h.cursors == nil {
+		h.cursors = map[string]*cursor{}
+	}
+	for name, k := range held {
+		k.job, k.depth = nil, 0
+		k.e = &execution{results: k.e.results}
+		h.cursors[name] = k
+	}
+}
+
+func drop(held map[string]*cursor) {
+	for _, k := range held {
+		k.end()
+	}
+}

@@ -1,0 +1,125 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// TestHeldCursors: WITH HOLD cursors are the session's: they are read in every state of it, in any format, and end with it.
+func TestHeldCursors(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	cl, conn, keys := orders(t, config{})
+	ctx := context.Background()
+	const rows = 2000
+	for _, ks := range keys {
+		exec(t, conn, `INSERT INTO orders SELECT $1, g, repeat('x', 500) || g FROM generate_series(1, $2) g`, ks[0], rows)
+	}
+	total := rows * len(keys)
+	ids := func(sql string, mode pgx.QueryExecMode) (got []int64) {
+		t.Helper()
+		rs, err := conn.Query(ctx, sql, mode)
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		for rs.Next() {
+			var id int64
+			var note string
+			if err := rs.Scan(&id, &note); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+			if !strings.HasSuffix(note, fmt.Sprintf("x%d", id)) || len(note) < 501 {
+				t.Fatalf("%s: row %d has %d bytes", sql, id, len(note))
+			}
+			got = append(got, id)
+		}
+		if err := rs.Err(); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return got
+	}
+	exec(t, conn, `DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT id, note FROM orders ORDER BY id, tenant_id`)
+	exec(t, conn, `DELETE FROM orders`)
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeCacheStatement} {
+		exec(t, conn, `MOVE ABSOLUTE 0 IN h`)
+		got := ids(`FETCH ALL FROM h`, mode)
+		back := ids(`FETCH BACKWARD ALL FROM h`, mode)
+		slices.Reverse(back)
+		if len(got) != total || !slices.IsSorted(got) || !slices.Equal(got, back) {
+			t.Fatalf("mode %v: %d rows of %d, %d backward", mode, len(got), total, len(back))
+		}
+		if got := ids(fmt.Sprintf(`FETCH ABSOLUTE %d FROM h`, total/2), mode); !slices.Equal(got, []int64{rows / 2}) {
+			t.Fatalf("mode %v: the row in the middle is %v", mode, got)
+		}
+	}
+	// Inside of a transaction of one shard, of several, and after its end; a failed one answers nothing.
+	exec(t, conn, `MOVE ABSOLUTE 0 IN h`)
+	exec(t, conn, `BEGIN`)
+	exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'one')`, keys[0][0])
+	ids(`FETCH 1 FROM h`, pgx.QueryExecModeCacheStatement)
+	exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'two')`, keys[1][0])
+	wantCode(t, conn, "42P03", `DECLARE h CURSOR FOR SELECT 1`)
+	wantCode(t, conn, "25P02", `FETCH 1 FROM h`)
+	exec(t, conn, `ROLLBACK`)
+	if got := ids(`FETCH 2 FROM h`, pgx.QueryExecModeSimpleProtocol); !slices.Equal(got, []int64{1, 1}) {
+		t.Errorf("after a ROLLBACK: %v", got)
+	}
+	// A setting by which values would be written in another way.
+	exec(t, conn, `SET DateStyle = 'German'`)
+	wantCode(t, conn, "0A000", `FETCH 1 FROM h`)
+	exec(t, conn, `RESET DateStyle`)
+	exec(t, conn, `FETCH 1 FROM h`)
+	// Other sessions have their own.
+	other := cl.connect(t)
+	wantCode(t, other, "34000", `FETCH 1 FROM h`)
+	// Not beside what is not a router's to keep.
+	exec(t, conn, `CREATE TEMP TABLE mine (id bigint)`)
+	wantCode(t, conn, "0A000", `DECLARE m CURSOR WITH HOLD FOR SELECT * FROM mine`)
+	// Another session makes a sharded table of the name.
+	exec(t, other, `CREATE TABLE mine (tenant_id bigint) WITH (cleave.shard_key = 'tenant_id')`)
+	wantCode(t, conn, "0A000", `SELECT * FROM mine`)
+	exec(t, conn, `BEGIN`)
+	exec(t, conn, `CREATE TABLE made (id bigint)`)
+	wantCode(t, conn, "0A000", `DECLARE m CURSOR WITH HOLD FOR SELECT 1`)
+	exec(t, conn, `ROLLBACK`)
+	// A bound.
+	exec(t, other, `SET cleave.gather_rows_max = 10`)
+	wantCode(t, other, "53400", `DECLARE m CURSOR WITH HOLD FOR SELECT g FROM generate_series(1, 11) g`)
+	exec(t, other, `DECLARE m CURSOR WITH HOLD FOR SELECT g FROM generate_series(1, 10) g`)
+	exec(t, conn, `DISCARD ALL`)
+	wantCode(t, conn, "34000", `FETCH 1 FROM h`)
+	exec(t, other, `CLOSE m`)
+	wantCode(t, other, "34000", `FETCH 1 FROM m`)
+	if left, _ := os.ReadDir(folder); len(left) > 0 {
+		t.Errorf("%d files are left, first %s", len(left), left[0].Name())
+	}
+}
+
+// TestScrollCursorIsBounded: a cursor that was not declared SCROLL keeps few rows, and says so.
+func TestScrollCursorIsBounded(t *testing.T) {
+	_, conn, keys := orders(t, config{})
+	for _, ks := range keys {
+		exec(t, conn, `INSERT INTO orders SELECT $1, g, repeat('x', 500) FROM generate_series(1, 1000) g`, ks[0])
+	}
+	exec(t, conn, `BEGIN`)
+	exec(t, conn, `DECLARE c CURSOR FOR SELECT note || id FROM orders ORDER BY id, tenant_id`)
+	exec(t, conn, `FETCH 10 FROM c`)
+	if got := one[string](t, conn, `FETCH ABSOLUTE 4 FROM c`); !strings.HasSuffix(got, "x2") {
+		t.Errorf("the fourth row is %s", got)
+	}
+	exec(t, conn, `MOVE 1000 IN c`)
+	exec(t, conn, `SAVEPOINT s`)
+	wantCode(t, conn, "0A000", `FETCH PRIOR FROM c`)
+	exec(t, conn, `ROLLBACK TO s`)
+	exec(t, conn, `FETCH 1 FROM c`)
+	exec(t, conn, `DECLARE n CURSOR FOR SELECT count(*) FROM orders`)
+	exec(t, conn, `FETCH 1 FROM n`)
+	wantCode(t, conn, "0A000", `FETCH PRIOR FROM n`)
+	exec(t, conn, `ROLLBACK`)
+}
