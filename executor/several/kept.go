@@ -32,9 +32,6 @@ type kept struct {
 // keptRows is where a group of rows begins.
 type keptRows struct{ row, at int64 }
 
-// last is the number of the last row kept.
-func (k *kept) last() int64 { return k.first + k.n - 1 }
-
 // add keeps a row; false: there is no room, and no file is wanted.
 func (k *kept) add(frame []byte) (bool, error) {
 	if !k.spills && len(k.mem)+len(frame) > keptMemory {

@@ -127,8 +127,7 @@ DECLARE c CURSOR FOR SELECT * FROM orders;
 -->   shards: shard-0, shard-1, shard-2
 -->   shard text: SELECT * FROM orders
 DECLARE c CURSOR WITH HOLD FOR SELECT * FROM notes;
---> refused 0A000: DECLARE ... WITH HOLD keeps a cursor on a shard after the transaction
--->   hint: declare it without HOLD and read it inside the transaction
+--> default shard [DECLARE CURSOR, read only]
 FETCH 10 FROM c;
 --> any shard [FETCH, read only, rows]
 MOVE 10 FROM c;
