@@ -481,40 +481,6 @@ func (x *session) repeatable(tries int) bool {
 		(x.tx.state == txNone || u.bound || x.loose())
 }
 
-// notOwner deals with a guard's refusal: this router's map was old, or the
-// shard's guard not yet new.
-func (x *session) notOwner(report *sqlstate.Error) error {
-	shard := x.culprit()
-	version := x.unit.version
-	x.srv.refused()
-	// While the map becomes newer, that a guard refuses is a matter of time.
-	again := x.repeatable(x.srv.limits.RetriesMax + x.unit.newer)
-	if err := x.undo(); err != nil {
-		again = false
-	}
-	e := &sqlstate.Error{
-		Code: sqlstate.SerializationFailure, Shard: shard, Err: report, Retry: sqlstate.RetryTransaction,
-		Message: fmt.Sprintf("shard %s no longer owns the key of this statement (map version %d)", shard, version),
-		Hint:    "nothing was committed: run the transaction again",
-	}
-	if !again {
-		return e
-	}
-	ctx, done := x.waiting()
-	defer done()
-	newer := x.srv.ex.Newer(ctx, version)
-	if ctx.Err() != nil {
-		return userCancel(ctx.Err())
-	}
-	if newer && time.Since(x.unit.began) < x.holdTimeout() {
-		x.unit.newer++
-	}
-	x.retried(shard)
-	x.turn.Begin()
-	x.unit.version = x.srv.ex.Snapshot().Version()
-	return errAgain
-}
-
 // undo takes back what the failed statement left on the shard, where the
 // transaction began with it.
 func (x *session) undo() error {

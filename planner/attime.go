@@ -8,7 +8,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/shardmap"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Each shard has a transaction of its own, which began at a time of its own. In a
@@ -316,7 +315,7 @@ func (a *analyzer) timedCall(n *pg.Node) {
 	inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			if own := a.timedFunction(f); own != nil {
-				fail(sqlstate.Refuse("function "+own.QualifiedName()+"() uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, and leave out none"))
+				fail(timedCallError(own))
 			}
 		}
 		return true

@@ -16,7 +16,7 @@ import (
 // A text that comes out of rows may be cast to a time when a statement runs. If it is a word for the time,
 // each shard would read it by its own clock. Which texts there are nobody knows before, so that the texts
 // that shards get look at what they cast, and fail with WordMark in the message: the router makes a refusal of it.
-// docs/design/planner.md says what is looked at.
+// docs/design/several.md says what is looked at.
 
 // WordMark is in the message of the error with which a shard refuses such a text, in front of the word or the text.
 const WordMark = "cleave_time_word "
@@ -55,6 +55,8 @@ const (
 	wordsOwn            // perhaps: a type of one's own
 	wordsJSON           // a record made of JSON
 	wordsXML            // rows made of XML
+	wordsCalled         // perhaps: a function of one's own that casts its arguments
+	wordsParts          // or parts of them
 )
 
 // castReads is that of the type of a cast.
@@ -195,8 +197,17 @@ func (a *analyzer) heldAll(list []*pg.Node, sc *scope) int32 {
 
 // timeCall says how a call that is a cast reads its argument: date(t).
 func (a *analyzer) timeCall(f *pg.FuncCall) wordsIn {
+	how := castCall(f)
+	if how != wordsNone && a.userFunction(strs(f.Funcname)) != nil {
+		return wordsNone
+	}
+	return how
+}
+
+// castCall is timeCall by the name alone.
+func castCall(f *pg.FuncCall) wordsIn {
 	names := strs(f.Funcname)
-	if len(f.Args) != 1 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || f.Over != nil || f.AggStar || a.userFunction(names) != nil {
+	if len(f.Args) != 1 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || f.Over != nil || f.AggStar {
 		return wordsNone
 	}
 	switch name := names[len(names)-1]; name {
@@ -292,6 +303,12 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		}
 		if reads := g.timeCall(v); reads != wordsNone {
 			v.Args[0], v.Location = g.operand(v.Args[0], reads, v.Location == heldText), heldNone
+		}
+		if own := g.castFunction(v); own != nil {
+			for i, n := range v.Args {
+				v.Args[i] = g.argument(n, own)
+			}
+			v.Location = heldNone
 		}
 		switch name := callName(v); name {
 		case "json_populate_record", "json_populate_recordset", "jsonb_populate_record", "jsonb_populate_recordset":
@@ -516,6 +533,8 @@ func init() {
 	wordPatterns[wordsOwn] = own
 	wordPatterns[wordsJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
 	wordPatterns[wordsXML] = own + `|&#`
+	wordPatterns[wordsCalled] = wordPatterns[wordsJSON]
+	wordPatterns[wordsParts] = wordPatterns[wordsInside] + `|\\u00[4-7]`
 	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 

@@ -19,7 +19,7 @@ import (
 // call stands. And no function may act on its session, which other clients use as well.
 
 // FunctionRules is the version of these rules: what a map says of functions by others does not count.
-const FunctionRules = 1
+const FunctionRules = 2
 
 // FunctionSource is a function as a shard's catalogue has it.
 type FunctionSource struct {
@@ -29,11 +29,12 @@ type FunctionSource struct {
 	Language     string
 	// Body is the function's body in SQL, or the whole CREATE FUNCTION of one in PL/pgSQL.
 	Body      string
-	Defaults  string  // of its last parameters, separated by commas
-	Args      int     // pg_proc.pronargs
-	Types     []int64 // OIDs: of its result, and of its parameters
-	Extension string  // that it belongs to, "" if to none
-	Trigger   bool    // it returns trigger
+	Defaults  string   // of its last parameters, separated by commas
+	Args      int      // pg_proc.pronargs
+	Types     []int64  // OIDs: of its result, and of its parameters
+	Names     []string // of the parameters
+	Extension string   // that it belongs to, "" if to none
+	Trigger   bool     // it returns trigger
 }
 
 // plainExtensions are extensions whose functions read no table, volatile ones too.
@@ -123,7 +124,21 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 			return false
 		})
 	}, (*function).uses)
-	late := grow(func(f *function, _ *FunctionSource) bool { return f.uses(func(b *body) bool { return b.clock }) }, (*function).uses)
+	// What casts texts reads the clock, if it may make a word of them; else those who call it look at them.
+	cast := grow(func(f *function, source *FunctionSource) bool {
+		return f.body != nil && f.body.casts && !source.Trigger
+	}, (*function).uses)
+	parts := grow(func(f *function, _ *FunctionSource) bool { return f.body != nil && f.body.parts }, (*function).uses)
+	texts := map[string]bool{}
+	for _, f := range all {
+		texts[f.Name] = texts[f.Name] || len(f.Types) == 0 || !plainOIDs[uint32(f.Types[0])] && !f.Trigger
+	}
+	made := grow(func(f *function, source *FunctionSource) bool {
+		return f.body != nil && cast[source.Name] && !source.Trigger && (f.body.makes || calls(texts)(f.body))
+	}, (*function).uses)
+	late := grow(func(f *function, source *FunctionSource) bool {
+		return made[source.Name] || f.uses(func(b *body) bool { return b.clock })
+	}, (*function).uses)
 	volatile := grow(func(f *function, source *FunctionSource) bool {
 		return source.Volatility == "v" || f.uses(func(b *body) bool {
 			for call := range b.calls {
@@ -135,12 +150,21 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 		})
 	}, (*function).uses)
 	// Who calls one may leave out arguments.
-	clocked, below := map[string]bool{}, map[string]int{}
+	clocked, below, casts := map[string]bool{}, map[string]int{}, map[string]int{}
 	for i, f := range all {
+		switch b := read[i].body; {
+		case b == nil || !cast[f.Name] || f.Trigger:
+		case made[f.Name]:
+			casts[f.Name], clocked[f.Name] = castsMade, true
+		case b.texts && parts[f.Name]:
+			casts[f.Name] = max(casts[f.Name], castsParts)
+		case b.texts:
+			casts[f.Name] = max(casts[f.Name], castsTexts)
+		}
 		if b := read[i].body; b != nil && (b.clock || calls(late)(b)) {
 			clocked[f.Name] = true
 		}
-		if d := read[i].defaults; d != nil && (d.clock || calls(late)(d)) {
+		if d := read[i].defaults; d != nil && (d.clock || d.casts || calls(late)(d) || d.word && casts[f.Name] > 0) {
 			below[f.Name] = max(below[f.Name], f.Args)
 		}
 	}
@@ -165,7 +189,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 			}
 		}
 		out[j].Volatile = out[j].Volatile || volatile[f.Name]
-		out[j].Clocked, out[j].ClockedBelow = clocked[f.Name], below[f.Name]
+		out[j].Clocked, out[j].ClockedBelow, out[j].Casts = clocked[f.Name], below[f.Name], casts[f.Name]
 	}
 	pure := out[:0]
 	for _, f := range out {
@@ -187,6 +211,12 @@ type body struct {
 	tables []*pg.RangeVar
 	// acts: only what acts on the session matters.
 	acts bool
+	// casts: it casts texts to what may be times; parts: parts of them; makes: those that it makes, which may be words.
+	casts, parts, makes bool
+	// texts: a parameter may have a text in it. plain has the variables: true for those that have none. assigns: a text may be
+	// made a time where it is assigned, or returned.
+	texts, assigns bool
+	plain          map[string]bool
 }
 
 func newBody() *body { return &body{calls: map[string]bool{}} }
@@ -194,6 +224,7 @@ func newBody() *body { return &body{calls: map[string]bool{}} }
 // readBody returns the functions that a body calls, nil if it may read a table.
 func readBody(f FunctionSource) *body {
 	b := newBody()
+	b.parameters(&f)
 	ok := false
 	switch f.Language {
 	case "sql":
@@ -246,6 +277,8 @@ func standardBody(text string) string {
 
 // node goes through a tree of any shape.
 func (b *body) node(m protoreflect.Message) bool {
+	b.casting(m.Interface())
+	b.making(m.Interface())
 	switch v := m.Interface().(type) {
 	case *pg.A_Const:
 		b.word = b.word || v.GetSval() != nil && HasTimeWord(v.GetSval().Sval)
@@ -356,7 +389,30 @@ func (b *body) plpgsql(text string) bool {
 	if json.Unmarshal([]byte(out), &tree) != nil {
 		return false
 	}
+	b.variables(tree)
 	return b.json(tree)
+}
+
+// variables notes what is declared, before the statements are read.
+func (b *body) variables(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			b.variables(e)
+		}
+	case map[string]any:
+		for k, e := range v {
+			if x, ok := e.(map[string]any); ok && k == "PLpgSQL_var" && x["refname"] != "found" {
+				name, _ := x["refname"].(string)
+				typ, _ := x["datatype"].(map[string]any)
+				typ, _ = typ["PLpgSQL_type"].(map[string]any)
+				text, _ := typ["typname"].(string)
+				b.declared(name, text)
+			}
+			b.assigns = b.assigns || k == "PLpgSQL_rec"
+			b.variables(e)
+		}
+	}
 }
 
 // plainSteps are the statements of PL/pgSQL that do nothing but what their
@@ -398,7 +454,8 @@ func (b *body) json(v any) bool {
 			if k == "PLpgSQL_expr" {
 				x, _ := e.(map[string]any)
 				q, _ := x["query"].(string)
-				if !b.expression(q) {
+				mode, _ := x["parseMode"].(float64)
+				if !b.expression(q, mode >= assignMode) {
 					return false
 				}
 			}
@@ -412,19 +469,42 @@ func (b *body) json(v any) bool {
 
 // expression reads what stands in a PL/pgSQL statement: a query, an expression, or
 // an assignment.
-func (b *body) expression(q string) bool {
-	if _, err := New(Limits{}).parse(q); err == nil && strings.TrimSpace(q) != "" {
-		return b.sql(q)
-	}
-	if text := "SELECT " + q; parses(text) {
-		return b.sql(text)
+func (b *body) expression(q string, assignment bool) bool {
+	if !assignment {
+		if _, err := New(Limits{}).parse(q); err == nil && strings.TrimSpace(q) != "" {
+			b.assigned(q)
+			return b.sql(q)
+		}
+		if text := "SELECT " + q; parses(text) {
+			b.assigned(text)
+			return b.sql(text)
+		}
 	}
 	for _, sign := range []string{":=", "="} {
 		if to, from, ok := strings.Cut(q, sign); ok && !strings.ContainsAny(to, "('\"") && parses("SELECT "+from) {
+			b.assigned("SELECT " + from)
 			return b.sql("SELECT " + from)
 		}
 	}
 	return false
+}
+
+// assignMode is the first of the modes in which PL/pgSQL's parser reads assignments.
+const assignMode = 3
+
+// assigned notes values that are assigned or returned, which PL/pgSQL casts, or may be.
+func (b *body) assigned(text string) {
+	tree, err := New(Limits{}).parse(text)
+	if err != nil || !b.assigns {
+		return
+	}
+	for _, s := range tree.Stmts {
+		q := s.Stmt.GetSelectStmt()
+		b.casts = b.casts || q == nil || len(q.TargetList) == 0
+		for _, n := range q.GetTargetList() {
+			b.casts = b.casts || b.mayHold(n.GetResTarget().GetVal())
+		}
+	}
 }
 
 func parses(text string) bool {

@@ -27,7 +27,7 @@ const routinesSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(COALESCE(pg_
 	'Schema', n.nspname, 'Name', p.proname, 'Kind', p.prokind, 'Volatility', p.provolatile, 'Language', l.lanname,
 	'Body', CASE WHEN p.prokind = 'a' THEN '' WHEN l.lanname = 'plpgsql' THEN pg_catalog.pg_get_functiondef(p.oid)
 		WHEN l.lanname = 'sql' THEN @body ELSE '' END,
-	'Defaults', COALESCE(pg_catalog.pg_get_expr(p.proargdefaults, 0), ''), 'Args', p.pronargs,
+	'Defaults', COALESCE(pg_catalog.pg_get_expr(p.proargdefaults, 0), ''), 'Args', p.pronargs, 'Names', p.proargnames,
 	'Types', pg_catalog.array_prepend(p.prorettype, COALESCE(p.proallargtypes, p.proargtypes::pg_catalog.oid[]))::pg_catalog.int8[],
 	'Extension', COALESCE(e.extname, ''), 'Trigger', p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype) ORDER BY n.nspname, p.proname, p.oid), '[]')::text, 'UTF8'), 'hex')
 FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang

@@ -37,6 +37,9 @@ type Function struct {
 	// fewer arguments may do so in the default of a parameter.
 	Clocked      bool `json:"clocked,omitempty"`
 	ClockedBelow int  `json:"clocked_below,omitempty"`
+	// Casts: one of them casts texts to what may be times, which may be words for the time: 1 its arguments,
+	// 2 parts of them, 3 texts that it makes (it is Clocked then).
+	Casts int `json:"casts,omitempty"`
 	// Kind is "f" for a plain function, "a" for an aggregate, "w" for a window
 	// function, "p" for a procedure, "t" for a trigger's function, "u" for one of which nothing
 	// is known but that it has the name of one of PostgreSQL's own.

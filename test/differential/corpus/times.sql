@@ -578,5 +578,56 @@ ROLLBACK;
 UPDATE said SET c = now()::text WHERE c = 'now';
 SELECT count(DISTINCT c::timestamptz) FROM said;
 DROP TABLE said, typed;
+-- the same in bodies of functions: who calls them looks at what they cast; those that may make a word are refused
+CREATE FUNCTION read_day(t text) RETURNS date STABLE LANGUAGE sql AS 'SELECT t::date';
+CREATE FUNCTION read_first(t text, label text DEFAULT 'x') RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT split_part(t, '|', 1)::timestamptz $$;
+CREATE FUNCTION read_code(t text) RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ DECLARE x timestamptz; BEGIN IF t IS NULL THEN RETURN NULL; END IF; x := t; RETURN x; END $$;
+CREATE FUNCTION read_json(j jsonb) RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT (j->>'at')::timestamptz $$;
+CREATE FUNCTION read_both(d text, t text) RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT (d || ' ' || t)::timestamptz $$;
+CREATE FUNCTION read_too(t text) RETURNS date STABLE LANGUAGE sql AS $$ SELECT read_day(t) + 1 $$;
+CREATE FUNCTION read_made(t text) RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT reverse(t)::timestamptz';
+CREATE FUNCTION read_sworn(t text) RETURNS date IMMUTABLE LANGUAGE sql AS 'SELECT reverse(t)::date';
+CREATE FUNCTION read_mood(t text) RETURNS urgency STABLE LANGUAGE sql AS 'SELECT t::urgency';
+CREATE FUNCTION shift_day(d date, n int) RETURNS date STABLE LANGUAGE plpgsql AS $$ DECLARE x date := d; BEGIN x := x + n; RETURN x::timestamptz::date; END $$;
+CREATE TABLE words (k bigint PRIMARY KEY, day text, many text, j jsonb, w text, d date) WITH (cleave.shard_key = 'k');
+INSERT INTO words SELECT i, '2024-01-' || 10 + i, '2024-02-' || 10 + i || ' 00:00+00|know', jsonb_build_object('at', '2024-03-' || 10 + i || 'T00:00:00Z', 'n', 'unknown'), 'later', '2024-01-01' FROM generate_series(1, 12) i;
+-- foreach f: read_day(day) | read_code(day) | read_json(j) | read_both(day, '12:00Z') | read_both(t => '01:00Z', d => day) | read_too(day) | read_sworn(reverse(day)) | read_mood(w) | shift_day(d, k::int) | read_code(NULLIF(day, '')) | read_day((SELECT min(day) FROM words))
+-- block
+SELECT k, ${f} FROM words ORDER BY k;
+SELECT ${f}, count(*) FROM words GROUP BY 1 ORDER BY 1;
+SELECT count(*) FROM words WHERE ${f} IS NOT NULL;
+-- end
+-- foreach f: read_first(many) | read_first('2024-01-01Z|now') | read_made('lol') | read_day('today') | read_day(day || 'x')
+SELECT count(DISTINCT ${f}) FROM words;
+-- params: 2024-01-15 | 3
+-- params: today | 3
+SELECT k, read_day($1), shift_day(d, $2) FROM words ORDER BY k;
+UPDATE words SET d = read_day(day) RETURNING k, d;
+-- block
+BEGIN;
+INSERT INTO words (k, d) SELECT k + 100, read_day(day) FROM words;
+INSERT INTO words (k, d) VALUES (201, read_day('2024-01-01')), (202, read_code('2024-02-01')), (203, shift_day('2024-01-01', 3));
+SELECT count(DISTINCT d), max(d) FROM words;
+SELECT read_day(day) FROM words WHERE k = 3;
+SELECT read_day(day) FROM words WHERE k = 4;
+SELECT read_day(day) FROM words WHERE k = 5;
+ROLLBACK;
+-- end
+UPDATE words SET day = CASE k % 3 WHEN 0 THEN 'now' WHEN 1 THEN ' Today' ELSE 'tomorrow' END, many = 'now|2024-01-01', j = '{"at":"now"}', w = 'now';
+-- foreach f: read_day(day) | read_first(many) | read_code(day) | read_json(j) | read_both(day, '') | read_too(day) | read_day((SELECT min(day) FROM words))
+SELECT count(DISTINCT ${f}) FROM words;
+-- foreach f: read_day(day) | read_first(many) | read_code(day) | read_too(day)
+UPDATE words SET d = ${f};
+-- foreach f: read_day(day) | read_first(many) | read_code(day) | read_json(j)
+-- block
+BEGIN;
+SELECT ${f}::text > '2024' FROM words WHERE k = 1;
+SELECT ${f}::text > '2024' FROM words WHERE k = 2;
+SELECT ${f}::text > '2024' FROM words WHERE k = 3;
+SELECT ${f}::text > '2024' FROM words WHERE k = 4;
+ROLLBACK;
+-- end
+DROP FUNCTION read_too(text), read_day(text), read_first(text, text), read_code(text), read_json(jsonb), read_both(text, text), read_made(text), read_sworn(text), read_mood(text), shift_day(date, int);
+DROP TABLE words;
 DROP DOMAIN stamp, frozen, label;
 DROP TYPE urgency;

@@ -1,0 +1,317 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A function's body may cast texts to times, and each shard would read a word for the time by its own clock. The
+// words come in with the arguments, so that the texts that shards get look at these, as at texts that they cast
+// themselves. That is enough where nothing in the body can make a word of what was none; else the function counts as
+// one that uses the time.
+
+// keepsWords are functions in whose results a word stands only if it stood in one of their arguments; true: as a
+// part of it, perhaps.
+var keepsWords = map[string]bool{"lower": false, "btrim": false, "ltrim": false, "rtrim": false, "quote_literal": false, "to_json": false, "to_jsonb": false,
+	"json_build_object": false, "jsonb_build_object": false, "json_build_array": false, "jsonb_build_array": false, "jsonb_strip_nulls": false, "array_agg": false, "min": false, "max": false,
+	"json_extract_path": false, "jsonb_extract_path": false, "json_extract_path_text": false, "jsonb_extract_path_text": false, "json_array_elements": false, "jsonb_array_elements": false,
+	"json_array_elements_text": false, "jsonb_array_elements_text": false, "json_each_text": false, "jsonb_each_text": false, "json_each": false, "jsonb_each": false, "jsonb_typeof": false, "json_typeof": false,
+	"json_object_keys": false, "jsonb_object_keys": false, "unnest": false, "array_append": false, "array_prepend": false, "array_cat": false,
+	"json_to_record": false, "jsonb_to_record": false, "json_to_recordset": false, "jsonb_to_recordset": false,
+	"json_populate_record": false, "jsonb_populate_record": false, "json_populate_recordset": false, "jsonb_populate_recordset": false,
+	"left": true, "right": true, "substr": true, "substring": true, "split_part": true, "string_to_array": true, "regexp_split_to_array": true, "regexp_split_to_table": true, "string_to_table": true,
+	"regexp_substr": true, "regexp_match": true, "regexp_matches": true}
+
+// wordless are more functions that give no text, or none with letters in it that were not in their arguments.
+var wordless = wordSet(`abs ceil ceiling floor round trunc mod power sqrt sign sum avg bool_and bool_or every isfinite justify_days justify_hours justify_interval make_interval
+		octet_length bit_length position regexp_like regexp_count regexp_instr array_position jsonb_array_length json_array_length starts_with num_nulls num_nonnulls overlaps width_bucket
+		timestamp timestamptz date time timetz int4 int8 float8 numeric to_number hashtext hashtextextended`)
+
+// plainOIDs are types whose values have no word in them when they are written as texts.
+var plainOIDs = func() map[uint32]bool {
+	set := map[uint32]bool{}
+	for _, oid := range []uint32{16, 20, 21, 23, 26, 700, 701, 790, 1082, 1083, 1114, 1184, 1186, 1266, 1700, 2950, 1000, 1005, 1007, 1016, 1021, 1022, 1028, 1115, 1182, 1183, 1185, 1187,
+		1231, 1270, 2951, 1560, 1562, 869, 650, 829, 3904, 3906, 3908, 3910, 3912, 3926, 2278} {
+		set[oid] = true
+	}
+	return set
+}()
+
+// plainTypes are the names of such types.
+var plainTypes = wordSet(`int2 int4 int8 int integer bigint smallint numeric decimal float4 float8 real bool boolean uuid date time timetz timestamp timestamptz interval money oid bit varbit
+		inet cidr macaddr int4range int8range numrange tsrange tstzrange daterange void`)
+
+// outside knows types by their names alone.
+var outside = &analyzer{}
+
+// plainType reports whether a type is one of plainTypes.
+func plainType(t *pg.TypeName) bool {
+	names := strs(t.GetNames())
+	return len(names) > 0 && !t.PctType && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") && plainTypes[names[len(names)-1]]
+}
+
+// typeNamed is a type as PL/pgSQL's parser writes it, nil for one that is not plainly a name.
+func typeNamed(text string) *pg.TypeName {
+	tree, err := New(Limits{}).parse("SELECT NULL::" + text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return nil
+	}
+	list := tree.Stmts[0].Stmt.GetSelectStmt().GetTargetList()
+	if len(list) != 1 {
+		return nil
+	}
+	return list[0].GetResTarget().GetVal().GetTypeCast().GetTypeName()
+}
+
+// declared notes a variable of PL/pgSQL, and whether a text that is assigned to it may be read as a time.
+func (b *body) declared(name, typ string) {
+	t := typeNamed(typ)
+	if b.plain == nil {
+		b.plain = map[string]bool{}
+	}
+	was, known := b.plain[name]
+	b.plain[name] = t != nil && plainType(t) && (was || !known)
+	b.assigns = b.assigns || t == nil || outside.castReads(t) != wordsNone
+}
+
+// parameters notes the parameters of a function, and whether what it returns may be made a time of a text.
+func (b *body) parameters(f *FunctionSource) {
+	if b.plain == nil {
+		b.plain = map[string]bool{}
+	}
+	for i, oid := range f.Types {
+		if i == 0 {
+			b.assigns = b.assigns || f.Language == "plpgsql" && readsOf(uint32(oid)) != readsText
+			continue
+		}
+		plain := plainOIDs[uint32(oid)]
+		b.texts = b.texts || !plain
+		if i <= len(f.Names) && f.Names[i-1] != "" {
+			b.plain[f.Names[i-1]] = plain
+		}
+	}
+}
+
+// cast notes a cast in a body.
+func (b *body) cast(reads wordsIn, n *pg.Node) {
+	b.casts = b.casts || reads != wordsNone && b.mayHold(n)
+}
+
+// mayHold reports whether a value may be a text with a word in it that came from outside. Constants are seen elsewhere.
+func (b *body) mayHold(n *pg.Node) bool {
+	switch v := n.GetNode().(type) {
+	case nil, *pg.Node_AConst, *pg.Node_SqlvalueFunction, *pg.Node_BoolExpr, *pg.Node_NullTest, *pg.Node_BooleanTest:
+		return false
+	case *pg.Node_ParamRef:
+		return b.texts
+	case *pg.Node_ColumnRef:
+		names := fieldNames(v.ColumnRef)
+		return len(names) != 1 || !b.plain[names[0]]
+	case *pg.Node_TypeCast:
+		return !plainType(v.TypeCast.TypeName) && b.mayHold(v.TypeCast.Arg)
+	case *pg.Node_CollateClause:
+		return b.mayHold(v.CollateClause.Arg)
+	case *pg.Node_NamedArgExpr:
+		return b.mayHold(v.NamedArgExpr.Arg)
+	case *pg.Node_AArrayExpr:
+		return slices.ContainsFunc(v.AArrayExpr.Elements, b.mayHold)
+	case *pg.Node_RowExpr:
+		return slices.ContainsFunc(v.RowExpr.Args, b.mayHold)
+	case *pg.Node_CoalesceExpr:
+		return slices.ContainsFunc(v.CoalesceExpr.Args, b.mayHold)
+	case *pg.Node_MinMaxExpr:
+		return slices.ContainsFunc(v.MinMaxExpr.Args, b.mayHold)
+	case *pg.Node_CaseExpr:
+		return b.mayHold(v.CaseExpr.Defresult) || slices.ContainsFunc(v.CaseExpr.Args, func(w *pg.Node) bool { return b.mayHold(w.GetCaseWhen().GetResult()) })
+	case *pg.Node_AExpr:
+		switch e := v.AExpr; {
+		case e.Kind == pg.A_Expr_Kind_AEXPR_NULLIF:
+			return b.mayHold(e.Lexpr)
+		case e.Kind != pg.A_Expr_Kind_AEXPR_OP:
+			return false // conditions
+		}
+		switch operator(v.AExpr) {
+		case "=", "<>", "<", ">", "<=", ">=", "+", "*", "/", "%", "~", "~*", "!~", "!~*", "@>", "<@", "&&", "?":
+			return false
+		}
+		return b.mayHold(v.AExpr.Lexpr) || b.mayHold(v.AExpr.Rexpr)
+	case *pg.Node_FuncCall:
+		switch name := callName(v.FuncCall); {
+		case plainCalls[name], wordless[name], formatted(v.FuncCall):
+			return false
+		case b.keeps(v.FuncCall):
+			return slices.ContainsFunc(v.FuncCall.Args, b.mayHold)
+		}
+	}
+	return true
+}
+
+// formatted reports whether a call is to_char() with a format that is written out.
+func formatted(f *pg.FuncCall) bool {
+	return callName(f) == "to_char" && len(f.Args) == 2 && f.Args[1].GetAConst() != nil
+}
+
+// keeps reports whether a word in the result of a call stood in one of its arguments; it notes where it may have been a part of it.
+func (b *body) keeps(f *pg.FuncCall) bool {
+	name := callName(f)
+	if part, ok := keepsWords[name]; ok {
+		b.parts = b.parts || part
+		return true
+	}
+	constant := func(i int) (string, bool) {
+		if i >= len(f.Args) {
+			return "", false
+		}
+		s := f.Args[i].GetAConst().GetSval()
+		return s.GetSval(), s != nil
+	}
+	switch name {
+	case "concat":
+		return b.apart(f.Args)
+	case "concat_ws":
+		by, ok := constant(0)
+		return ok && separates(by)
+	case "array_to_string", "string_agg":
+		by, ok := constant(1)
+		return ok && separates(by) && len(f.Args) == 2
+	case "replace", "regexp_replace", "translate":
+		b.parts = true
+		from, _ := constant(1)
+		by, ok := constant(2)
+		return ok && !strings.ContainsFunc(by, func(r rune) bool { return r == '\\' || r >= 0x80 || letter(byte(r)) }) && (name == "translate" && len(from) == len(by) || name != "translate" && by != "")
+	}
+	return name != "current_setting" && textGiven[name] && !slices.ContainsFunc(f.Args, b.mayHold)
+}
+
+// separates reports whether a text keeps what stands at its sides from becoming one word.
+func separates(s string) bool { return s != "" && !letter(s[0]) && !letter(s[len(s)-1]) }
+
+// apart reports whether no two values that may be texts become one word when they are joined.
+func (b *body) apart(list []*pg.Node) bool {
+	if !slices.ContainsFunc(list, b.mayHold) {
+		return true
+	}
+	open := false // the text so far ends with what may be a part of a word
+	for _, n := range list {
+		s := n.GetAConst().GetSval()
+		switch {
+		case s != nil && s.Sval == "":
+		case s != nil:
+			if open && letter(s.Sval[0]) {
+				return false
+			}
+			open = letter(s.Sval[len(s.Sval)-1])
+		case n.GetAConst() != nil: // a number
+		default:
+			if open {
+				return false
+			}
+			open = true
+		}
+	}
+	return true
+}
+
+// joined are the operands of a chain of ||.
+func joined(n *pg.Node) []*pg.Node {
+	e := n.GetAExpr()
+	if e == nil || operator(e) != "||" || e.Lexpr == nil {
+		return []*pg.Node{n}
+	}
+	return append(joined(e.Lexpr), joined(e.Rexpr)...)
+}
+
+// making notes what may make a word of what was none.
+func (b *body) making(m any) {
+	switch v := m.(type) {
+	case *pg.FuncCall:
+		name := callName(v)
+		if _, own := catalogFunctions[name]; own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
+			b.makes = true
+		}
+	case *pg.A_Expr:
+		if operator(v) == "||" && !b.apart(joined(&pg.Node{Node: &pg.Node_AExpr{AExpr: v}})) {
+			b.makes = true
+		}
+	}
+}
+
+// casting notes what casts texts.
+func (b *body) casting(m any) {
+	switch v := m.(type) {
+	case *pg.TypeCast:
+		b.cast(outside.castReads(v.TypeName), v.Arg)
+	case *pg.FuncCall:
+		switch name := callName(v); {
+		case strings.Contains(name, "_populate_record"):
+			b.casts = true
+		case len(v.Args) == 1 && castCall(v) != wordsNone:
+			b.cast(wordsAlone, v.Args[0])
+		}
+	case *pg.ColumnDef: // of json_to_record() and the like
+		b.casts = b.casts || outside.castReads(v.TypeName) != wordsNone
+	case *pg.JsonTable, *pg.JsonFuncExpr:
+		b.casts = true
+	case *pg.RangeTableFunc: // XML writes letters by their numbers, too
+		b.casts, b.makes = true, true
+	}
+}
+
+// What shardmap.Function.Casts says of a function.
+const (
+	castsTexts = 1 // it casts texts among its arguments as they are
+	castsParts = 2 // or parts of them
+	castsMade  = 3 // or texts that it makes
+)
+
+// castFunction returns the function of the user's that a call means, if it casts its arguments.
+func (a *analyzer) castFunction(f *pg.FuncCall) *shardmap.Function {
+	names := strs(f.Funcname)
+	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && catalogFunctions[names[len(names)-1]] != "" {
+		return nil
+	}
+	if own := a.userFunction(names); own != nil && own.Casts > 0 {
+		return own
+	}
+	return nil
+}
+
+// argument looks at an argument of a function that casts it, or parts of it.
+func (g *wordGuard) argument(n *pg.Node, own *shardmap.Function) *pg.Node {
+	reads := wordsCalled
+	if own.Casts > castsTexts {
+		reads = wordsParts
+	}
+	switch v := n.GetNode().(type) {
+	case *pg.Node_NamedArgExpr:
+		v.NamedArgExpr.Arg = g.argument(v.NamedArgExpr.Arg, own)
+		return n
+	case *pg.Node_TypeCast:
+		if plainType(v.TypeCast.TypeName) {
+			return n
+		}
+	case *pg.Node_AConst:
+		if s := v.AConst.GetSval(); s != nil && reads == wordsParts && holdsWord(s.Sval) {
+			refuse("the text "+quoteString(s.Sval)+" has the letters of a word for the time, and function "+own.QualifiedName()+"() casts parts of its arguments: each shard could read it by its own clock",
+				"cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word")
+		}
+		return n
+	case *pg.Node_ParamRef:
+		return g.raising(castNode(clone(n), "text", nil), reads, n)
+	}
+	return g.operand(n, reads, false)
+}
+
+// timedCallError is the refusal of a call of a function that takes the time by itself.
+func timedCallError(own *shardmap.Function) *sqlstate.Error {
+	if own.Casts == castsMade {
+		return sqlstate.Refuse("function "+own.QualifiedName()+"() makes texts and casts them to times, which each shard could read by its own clock as words for the time",
+			"cast outside of the function, or declare it IMMUTABLE if none of its casts meets such a word")
+	}
+	return sqlstate.Refuse("function "+own.QualifiedName()+"() uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, and leave out none")
+}
