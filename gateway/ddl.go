@@ -118,6 +118,9 @@ func (x *session) ddl(st *planner.Statement) error {
 	if err := x.alike(); err != nil {
 		return err
 	}
+	if err := x.bounds(st.DDL.Sequences); err != nil {
+		return err
+	}
 	ctx, done := x.waiting()
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()

@@ -285,6 +285,30 @@ func (s *statement) Parameters() int {
 	return s.plan.Params
 }
 
+// bounds refuses new bounds of a sequence that leave out where it is, as PostgreSQL
+// does (init_params of sequence.c). What another router has taken counts as given, as
+// the values do that a session of PostgreSQL holds by CACHE.
+func (x *session) bounds(changes []planner.SequenceChange) error {
+	for i := range changes {
+		c := &changes[i]
+		if c.Op != "alter" || c.Was.Min == c.Sequence.Min && c.Was.Max == c.Sequence.Max {
+			continue
+		}
+		ctx, done := x.waiting()
+		at, err := x.srv.ids.sequences.Settle(ctx, c.Was)
+		done()
+		switch {
+		case err != nil:
+			return userCancel(err)
+		case at.Last < c.Sequence.Min:
+			return sqlstate.New(sqlstate.InvalidParameterValue, "RESTART value (%d) cannot be less than MINVALUE (%d)", at.Last, c.Sequence.Min)
+		case at.Last > c.Sequence.Max:
+			return sqlstate.New(sqlstate.InvalidParameterValue, "RESTART value (%d) cannot be greater than MAXVALUE (%d)", at.Last, c.Sequence.Max)
+		}
+	}
+	return nil
+}
+
 // retire deletes the records of sequences that are gone. What is left behind takes
 // a little room, and nothing else.
 func (x *session) retire(gone []shardmap.Sequence) {
