@@ -514,8 +514,12 @@ func init() {
 	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[wordsAlone] + `))` +
 		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z_])|[a-z_]*/[a-z_/]*|` + inside + `a-z_])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
 	wordPatterns[wordsOwn] = own
+	// A value of a document may be an array or a row, with marks between the letters.
+	for i, w := range words {
+		own += `|(?!` + w + `)` + spread[i]
+	}
 	wordPatterns[wordsJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
-	wordPatterns[wordsXML] = own + `|&#`
+	wordPatterns[wordsXML] = own + `|&#|<!`
 	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 
