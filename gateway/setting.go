@@ -152,6 +152,9 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		if name == "client_encoding" || name == "names" {
 			return next, keep, nil // UTF8 already
 		}
+		if planner.OfTransaction(name) {
+			return next, keep, nil // a shard says what is wrong with it
+		}
 		change := func(set *executor.Settings) *executor.Settings {
 			if value == "" {
 				return set.Without(name)
@@ -176,6 +179,12 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
 	}
 	return next, keep, nil
+}
+
+// isOn reads the SQL text of a setting that is on or off.
+func isOn(value string) bool {
+	on, _ := planner.ParseBool(strings.Trim(value, "'"))
+	return on
 }
 
 // dateStyle is the setting's value after SET on top of an earlier one: a SET of the
