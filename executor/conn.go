@@ -91,36 +91,51 @@ func (c *Conn) SetSettings(s *Settings) { c.settings = s }
 
 // Apply makes s the applied settings; one round trip if they differ. An error of
 // the shard leaves the settings unknown, so the Conn is broken then.
-func (c *Conn) Apply(s *Settings) error { return c.ApplyReport(s, nil) }
+func (c *Conn) Apply(s *Settings) error {
+	said, err := c.apply(s, nil)
+	if said == nil {
+		return err
+	}
+	said.Message = fmt.Sprintf("the session's settings cannot be applied: %s", said.Message)
+	if said.Hint == "" {
+		said.Hint = "RESET the setting, or give it in a form that every shard accepts"
+	}
+	return said
+}
 
-// ApplyReport is Apply that tells report of each ParameterStatus.
+// ApplyReport is Apply that tells report of each ParameterStatus. What the shard says is left as it is.
 func (c *Conn) ApplyReport(s *Settings, report func(name, value string)) error {
+	said, err := c.apply(s, report)
+	if said != nil {
+		return said
+	}
+	return err
+}
+
+// apply is Apply; said is an error that the shard answered.
+func (c *Conn) apply(s *Settings, report func(name, value string)) (said *sqlstate.Error, err error) {
 	if c.settings.Equal(s) {
-		return nil
+		return nil, nil
 	}
 	changes := s.changes(c.settings)
 	if len(changes) == 0 {
 		c.settings = s
-		return nil
+		return nil, nil
 	}
 	p := Pipeline{Conn: c}
 	p.Query(strings.Join(changes, ";"))
 	o, err := p.Run(None, reports(report))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if o.Err != nil {
 		c.broken = true
 		e := *o.Err
-		e.Message = fmt.Sprintf("the session's settings cannot be applied: %s", e.Message)
 		e.Position, e.Shard, e.Severity = 0, c.shard, ""
-		if e.Hint == "" {
-			e.Hint = "RESET the setting, or give it in a form that every shard accepts"
-		}
-		return &e
+		return &e, nil
 	}
 	c.settings = s
-	return nil
+	return nil, nil
 }
 
 // reports is a Sink for the router's own statements: answers are dropped.

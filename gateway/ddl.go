@@ -79,14 +79,8 @@ func (x *session) ddl(st *planner.Statement) error {
 			return err
 		}
 	}
-	if v, ok := x.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
-		switch strings.ToLower(strings.Trim(v, "'")) {
-		case "on", "true", "yes", "1":
-			return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
-		}
-	}
-	if x.tx.readOnly {
-		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", st.Tag)
+	if err := x.mayWrite(st.Tag); err != nil {
+		return err
 	}
 	x.writes.NoteAll()
 	if x.tx.state == txNone {
@@ -116,6 +110,9 @@ func (x *session) ddl(st *planner.Statement) error {
 		}
 	}
 	if err := x.alike(); err != nil {
+		return err
+	}
+	if err := x.bounds(st.DDL.Sequences); err != nil {
 		return err
 	}
 	ctx, done := x.waiting()

@@ -106,7 +106,7 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 	case shardmap.NextID:
 		numbers, err = src.next.Next(ctx, numbers, n)
 	case "nextval":
-		if err = x.mayCount("nextval()"); err != nil {
+		if err = x.mayWrite("nextval()"); err != nil {
 			return 0, err
 		}
 		if numbers, err = src.sequences.Next(ctx, v.Sequence, numbers, n); len(numbers) > 0 {
@@ -128,7 +128,7 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 			numbers, n = append(numbers, at), 1
 		}
 	case "setval":
-		if err = x.mayCount("setval()"); err != nil {
+		if err = x.mayWrite("setval()"); err != nil {
 			return 0, err
 		}
 		at := v.Value
@@ -173,14 +173,11 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 	return n, nil
 }
 
-// mayCount refuses to change a sequence in a read-only transaction.
-func (x *session) mayCount(what string) error {
+// mayWrite refuses in a read-only transaction what no shard refuses there.
+func (x *session) mayWrite(what string) error {
 	readOnly := x.tx.readOnly
 	if v, ok := x.settings.Get("default_transaction_read_only"); ok && !hasModes(x.tx.begin) {
-		switch strings.ToLower(strings.Trim(v, "'")) {
-		case "on", "true", "yes", "1":
-			readOnly = true
-		}
+		readOnly = readOnly || isOn(v)
 	}
 	if readOnly {
 		return sqlstate.New(sqlstate.ReadOnlyTransaction, "cannot execute %s in a read-only transaction", what)
@@ -283,6 +280,30 @@ func (s *statement) Parameters() int {
 		return -1
 	}
 	return s.plan.Params
+}
+
+// bounds refuses new bounds of a sequence that leave out where it is, as PostgreSQL
+// does (init_params of sequence.c). What another router has taken counts as given, as
+// the values do that a session of PostgreSQL holds by CACHE.
+func (x *session) bounds(changes []planner.SequenceChange) error {
+	for i := range changes {
+		c := &changes[i]
+		if c.Op != "alter" || c.Was.Min == c.Sequence.Min && c.Was.Max == c.Sequence.Max {
+			continue
+		}
+		ctx, done := x.waiting()
+		at, err := x.srv.ids.sequences.Settle(ctx, c.Was)
+		done()
+		switch {
+		case err != nil:
+			return userCancel(err)
+		case at.Last < c.Sequence.Min:
+			return sqlstate.New(sqlstate.InvalidParameterValue, "RESTART value (%d) cannot be less than MINVALUE (%d)", at.Last, c.Sequence.Min)
+		case at.Last > c.Sequence.Max:
+			return sqlstate.New(sqlstate.InvalidParameterValue, "RESTART value (%d) cannot be greater than MAXVALUE (%d)", at.Last, c.Sequence.Max)
+		}
+	}
+	return nil
 }
 
 // retire deletes the records of sequences that are gone. What is left behind takes

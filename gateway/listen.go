@@ -43,7 +43,6 @@ type exchange struct {
 
 	mu       sync.Mutex
 	conn     engine.Conn
-	release  func(bool)
 	sessions map[string]map[*session]bool
 	answers  []chan *sqlstate.Error // of what was sent, in order; nil: nobody waits
 	moved    bool                   // the conversation is with a former default shard
@@ -202,12 +201,12 @@ func (e *exchange) listen(ctx context.Context, x *session, channel string) error
 		}
 		e.mu.Lock()
 		if e.conn == nil {
-			e.conn, e.release, e.moved = conn, release, false
+			e.conn, e.moved = conn, false
 			open, end := context.WithCancel(context.Background())
 			e.srv.wg.Go(func() { e.follow(open, conn, snap) })
 			e.srv.wg.Go(func() {
 				defer end()
-				e.receive(conn)
+				e.receive(conn, release)
 			})
 		} else {
 			defer release(false)
@@ -280,7 +279,18 @@ func (e *exchange) leave(x *session, channel string) {
 	}
 	if e.conn != nil {
 		_ = e.conn.Close() // receive ends by it
+		e.end()
 	}
+}
+
+// end forgets the conversation: the next LISTEN begins another one. It is called with mu held.
+func (e *exchange) end() {
+	for _, a := range e.answers {
+		if a != nil {
+			a <- sqlstate.New(sqlstate.CannotConnectNow, "the connection that notifications come by was lost").WithHint("run the statement again")
+		}
+	}
+	e.conn, e.answers, e.sessions = nil, nil, nil
 }
 
 // follow ends the conversation when its shard is the default shard no more, or with ctx.
@@ -298,34 +308,30 @@ func (e *exchange) follow(ctx context.Context, conn engine.Conn, snap *shardmap.
 }
 
 // receive reads the conversation until it ends.
-func (e *exchange) receive(conn engine.Conn) {
+func (e *exchange) receive(conn engine.Conn, release func(bool)) {
 	for {
 		b, err := conn.Receive()
 		if err != nil {
 			break
 		}
-		e.frames(b)
+		e.frames(conn, b)
 	}
-	e.mu.Lock()
-	release, answers := e.release, e.answers
 	heard := map[*session]bool{}
-	for _, list := range e.sessions {
-		for x := range list {
-			heard[x] = true
-		}
-	}
-	e.conn, e.release, e.answers, e.sessions = nil, nil, nil, nil
+	e.mu.Lock()
 	why := "the connection that they come by broke"
 	if e.moved {
 		why = "they come by another shard now"
 	}
+	if e.conn == conn { // else nobody listened any more
+		for _, list := range e.sessions {
+			for x := range list {
+				heard[x] = true
+			}
+		}
+		e.end()
+	}
 	e.mu.Unlock()
 	release(true)
-	for _, a := range answers {
-		if a != nil {
-			a <- sqlstate.New(sqlstate.CannotConnectNow, "the connection that notifications come by was lost").WithHint("run the statement again")
-		}
-	}
 	for x := range heard {
 		x.ears.mu.Lock()
 		x.ears.lost = why
@@ -334,10 +340,10 @@ func (e *exchange) receive(conn engine.Conn) {
 	}
 }
 
-func (e *exchange) frames(b []byte) {
+func (e *exchange) frames(conn engine.Conn, b []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(b) > 0 {
+	for len(b) > 0 && e.conn == conn {
 		f, rest, ok, err := wire.Cut(b)
 		if err != nil || !ok {
 			return

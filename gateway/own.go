@@ -25,7 +25,7 @@ var ownSettings = map[string]ownSetting{
 	lagMaxSetting:     {want: "a time such as '500ms' or '10s', or -1 for no bound", ok: func(v string) bool { _, ok := ParseReplicaLag(v); return ok }},
 	traceparentSetting: {want: "a W3C traceparent, like 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 		ok: func(v string) bool { _, ok := trace.ParseParent(v); return ok || v == "" }},
-	several.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := several.Switch(v); return ok }},
+	several.ScatterSetting:     {want: "on or off", ok: func(v string) bool { _, ok := planner.ParseBool(v); return ok }},
 	several.ShardsMaxSetting:   {want: "a number of shards, 0 for no bound", ok: isNumber},
 	several.RowsMaxSetting:     {want: "a number of rows, 0 for no bound", ok: isNumber},
 	several.BytesMaxSetting:    {want: "a size such as '64MB', 0 for no bound", ok: isSize},

@@ -140,6 +140,25 @@ func awaitLock(t *testing.T, conn *pgx.Conn, key int64) {
 }
 
 // TestNotifications: they go from any session of any router to all that listen.
+// TestListenAgain: the conversation that listens ends with the last channel, and the next LISTEN has another one.
+func TestListenAgain(t *testing.T) {
+	cl := start(t, config{shards: 1})
+	conn := cl.connect(t)
+	for range 30 {
+		for _, sql := range []string{"LISTEN a", "UNLISTEN *", "LISTEN b", "UNLISTEN b"} {
+			if _, err := conn.PgConn().Exec(t.Context(), sql).ReadAll(); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+		}
+	}
+	exec(t, conn, "LISTEN b")
+	exec(t, conn, "NOTIFY b, 'heard'")
+	n, err := conn.WaitForNotification(t.Context())
+	if err != nil || n.Payload != "heard" {
+		t.Fatalf("%v, %v", n, err)
+	}
+}
+
 func TestNotifications(t *testing.T) {
 	cl, conn, keys := orders(t, config{})
 	second := start(t, config{dir: cl.dir, urls: cl.shards})

@@ -22,7 +22,7 @@ func checkSetting(name, value string) error {
 		return checkOwn(name, value)
 	}
 	if strings.HasPrefix(name, "cleave.") {
-		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter %q", name).
+		return unknownSetting(name).
 			WithHint("settings that begin with \"cleave.\" are the router's own; a shard key is declared with CREATE TABLE ... WITH (cleave.shard_key = '...')")
 	}
 	if value == "" {
@@ -33,10 +33,13 @@ func checkSetting(name, value string) error {
 	}
 	switch name {
 	case "client_encoding", "names":
-		switch strings.NewReplacer("-", "", "_", "", "'", "", "\"", "").Replace(strings.ToLower(value)) {
-		case "utf8", "unicode", "auto", "default":
+		encoding := encodingName(value)
+		switch {
+		case encoding == "utf8", encoding == "unicode", encoding == "auto", encoding == "default":
+		case !encodings[encoding]:
+			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"client_encoding\": \"%s\"", strings.Trim(value, "'"))
 		default:
-			return sqlstate.Refuse("client_encoding must be UTF8", "SET client_encoding TO 'UTF8', and convert in the client")
+			return sqlstate.Refuse("client_encoding must be UTF8", "SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client")
 		}
 	case "search_path":
 		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
@@ -47,6 +50,36 @@ func checkSetting(name, value string) error {
 		return sqlstate.Refuse("SET SESSION AUTHORIZATION is not supported", "SET ROLE works, or connect as the other user")
 	}
 	return nil
+}
+
+func unknownSetting(name string) *sqlstate.Error {
+	return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter \"%s\"", name)
+}
+
+// encodings are the names of PostgreSQL's other encodings, as encodingName writes them.
+var encodings = func() map[string]bool {
+	set := map[string]bool{}
+	for _, name := range strings.Fields(`abc alt big5 euccn eucjis2004 eucjp euckr euctw gb18030 gbk johab koi8 koi8r koi8u mskanji muleinternal
+		shiftjis shiftjis2004 sjis sqlascii tcvn tcvn5712 uhc vscii win`) {
+		set[name] = true
+	}
+	for n := 1; n <= 16; n++ {
+		set["iso8859"+strconv.Itoa(n)], set["latin"+strconv.Itoa(n)] = n != 11 && n != 12, n <= 10
+	}
+	for _, page := range strings.Fields("866 874 932 936 949 950 1250 1251 1252 1253 1254 1255 1256 1257 1258") {
+		set["win"+page], set["windows"+page] = true, true
+	}
+	return set
+}()
+
+// encodingName is the name of an encoding by its letters and digits alone, which is how PostgreSQL compares them.
+func encodingName(value string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return -1
+	}, strings.ToLower(value))
 }
 
 // pathOf is the SQL text of a search_path that is given as one text.
@@ -152,6 +185,9 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		if name == "client_encoding" || name == "names" {
 			return next, keep, nil // UTF8 already
 		}
+		if planner.OfTransaction(name) {
+			return next, keep, nil // a shard says what is wrong with it
+		}
 		change := func(set *executor.Settings) *executor.Settings {
 			if value == "" {
 				return set.Without(name)
@@ -176,6 +212,12 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
 	}
 	return next, keep, nil
+}
+
+// isOn reads the SQL text of a setting that is on or off.
+func isOn(value string) bool {
+	on, _ := planner.ParseBool(strings.Trim(value, "'"))
+	return on
 }
 
 // dateStyle is the setting's value after SET on top of an earlier one: a SET of the

@@ -1,6 +1,9 @@
 package gateway_test
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestSettings(t *testing.T) {
 	cl, conn, keys := orders(t, config{executor: limitsOf(1)})
@@ -96,6 +99,37 @@ func TestPreparedUnderAnotherTimeZone(t *testing.T) {
 		}
 		if n := one[int](t, b, sql); n != 1 {
 			t.Errorf("in Tokyo: %d", n)
+		}
+	}
+}
+
+// TestSettingsOfTransactions: settings that are SET TRANSACTION's last as long as the transaction,
+// on all shards that take part, and other sessions on the same connections see nothing of them.
+func TestSettingsOfTransactions(t *testing.T) {
+	cl, conn, keys := orders(t, config{executor: limitsOf(1)})
+	readOnly, isolation := "SELECT current_setting('transaction_read_only')", "SELECT current_setting('transaction_isolation')"
+	run(t, conn, []step{
+		{"SET transaction_isolation TO serializable", "SET I"}, {"SET transaction_read_only TO on", "SET I"}, {"SET transaction_deferrable TO on", "SET I"},
+		{"SELECT set_config('transaction_read_only', 'on', false)", "0A000 I"}, {readOnly, "SELECT 1: off I"},
+		{"SET transaction_isolation TO nosuch", "22023 I"},
+		{"CREATE SEQUENCE s", "CREATE SEQUENCE I"},
+		{"BEGIN", "BEGIN T"}, {"SET transaction_read_only TO t", "SET T"}, {"SELECT nextval('s')", "25006 E"}, {"ROLLBACK", "ROLLBACK I"},
+		{"BEGIN", "BEGIN T"}, {"SET LOCAL transaction_isolation TO 'repeatable read'", "SET T"}, {isolation, "SELECT 1: repeatable read T"}, {"COMMIT", "COMMIT I"}, {isolation, "SELECT 1: read committed I"},
+		{"BEGIN", "BEGIN T"}, {"SAVEPOINT a", "SAVEPOINT T"}, {"SET transaction_read_only TO on", "SET T"}, {"ROLLBACK TO a", "ROLLBACK T"}, {"SELECT nextval('s')", "SELECT 1: 1 T"}, {"ROLLBACK", "ROLLBACK I"},
+	})
+	one0, one1 := fmt.Sprint("SELECT count(*) FROM orders WHERE tenant_id = ", keys[0][0]), fmt.Sprint("DELETE FROM orders WHERE tenant_id = ", keys[1][0])
+	for _, before := range []string{"SELECT 1", one0, "SELECT count(*) FROM orders"} {
+		exec(t, conn, "BEGIN")
+		exec(t, conn, before)
+		exec(t, conn, "SET transaction_read_only TO on")
+		exec(t, conn, one0)
+		run(t, conn, []step{{one1, "25006 E"}, {"ROLLBACK", "ROLLBACK I"}})
+	}
+	run(t, conn, []step{{"BEGIN", "BEGIN T"}, {"CREATE TABLE z (a int)", "CREATE TABLE T"}, {"SET transaction_read_only TO on", "0A000 E"}, {"ROLLBACK", "ROLLBACK I"}})
+	other := cl.connect(t)
+	for range 6 {
+		if z := one[string](t, other, isolation); z != "read committed" {
+			t.Fatalf("another session's transactions are %s", z)
 		}
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -146,7 +148,7 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		nc = plain.Conn
 	}
 	if version>>16 != 3 {
-		return refuse(sqlstate.New(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0", version>>16, version&0xffff))
+		return refuse(sqlstate.New(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0 to 3.0", version>>16, version&0xffff))
 	}
 	params, err := parseParameters(body)
 	if err != nil {
@@ -221,11 +223,18 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 		}
 	}()
 	if start.Database != Database {
-		return refuse(sqlstate.New(sqlstate.InvalidCatalogName, "database %q does not exist", start.Database).
+		return refuse(sqlstate.New(sqlstate.InvalidCatalogName, "database \"%s\" does not exist", start.Database[:min(len(start.Database), shardmap.MaxNameBytes)]).
 			WithHint("the cluster is one database, called %q: connect with -d %s", Database, Database))
 	}
-	if v, ok := params["replication"]; ok && v != "false" && v != "off" && v != "no" && v != "0" {
-		return refuse(sqlstate.Refuse("replication connections are not supported by the router", "connect to a shard directly: `cleave shard list` shows them"))
+	if v, ok := params["replication"]; ok {
+		on, known := planner.ParseBool(v)
+		switch {
+		case on, v == "database":
+			return refuse(sqlstate.Refuse("replication connections are not supported by the router", "connect to a shard directly: `cleave shard list` shows them"))
+		case !known:
+			return refuse(sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"replication\": \"%s\"", v).
+				WithHint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."))
+		}
 	}
 	defaults, err := startSettings(params, s.limits.SettingsBytes)
 	if err != nil {
@@ -326,8 +335,20 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 	var set *executor.Settings
 	add := func(name, value string) error {
 		name = strings.ToLower(name)
-		if !utf8.ValidString(value) || !validName(name) {
-			return sqlstate.New(sqlstate.InvalidParameterValue, "invalid value or name of startup parameter %q", name)
+		switch {
+		case !utf8.ValidString(value):
+			return sqlstate.New(sqlstate.InvalidParameterValue, "the value of the startup parameter %q is not UTF-8", name)
+		case !validName(name):
+			return unknownSetting(name)
+		case name == "transaction_isolation":
+			return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must be called before any query").WithHint("set default_transaction_isolation")
+		case name == "transaction_deferrable":
+			return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION [NOT] DEFERRABLE must be called before any query").WithHint("set default_transaction_deferrable")
+		case name == "transaction_read_only":
+			if _, ok := planner.ParseBool(value); !ok {
+				return sqlstate.New(sqlstate.InvalidParameterValue, "parameter \"transaction_read_only\" requires a Boolean value")
+			}
+			return nil // of a transaction that ends before the first statement
 		}
 		if name == "search_path" {
 			value = pathOf(value)
@@ -346,13 +367,12 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 		}
 		return nil
 	}
-	for _, o := range splitOptions(params["options"]) {
-		name, value, ok := strings.Cut(o, "=")
-		if !ok {
-			return nil, sqlstate.New(sqlstate.InvalidParameterValue, "the startup option %q is not of the form name=value", o).
-				WithHint("give settings as options='-c name=value'")
-		}
-		if err := add(strings.ReplaceAll(name, "-", "_"), value); err != nil {
+	options, err := splitOptions(params["options"])
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range options {
+		if err := add(strings.ReplaceAll(o[0], "-", "_"), o[1]); err != nil {
 			return nil, err
 		}
 	}
@@ -368,9 +388,9 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 	return set, nil
 }
 
-// splitOptions splits the startup parameter "options" into name=value texts:
+// splitOptions splits the startup parameter "options" into names and values:
 // "-c name=value" and "--name=value", a backslash quotes the next character.
-func splitOptions(v string) []string {
+func splitOptions(v string) ([][2]string, error) {
 	var words []string
 	var w strings.Builder
 	in := false
@@ -394,21 +414,29 @@ func splitOptions(v string) []string {
 	if in {
 		words = append(words, w.String())
 	}
-	var out []string
+	var out [][2]string
 	for i := 0; i < len(words); i++ {
-		switch o := words[i]; {
+		o, before := words[i], "--"
+		switch {
 		case o == "-c" && i+1 < len(words):
 			i++
-			out = append(out, words[i])
+			o, before = words[i], "-c "
 		case strings.HasPrefix(o, "--"):
-			out = append(out, o[2:])
-		case strings.HasPrefix(o, "-c"):
-			out = append(out, o[2:])
+			o = o[2:]
+		case strings.HasPrefix(o, "-c") && o != "-c":
+			o, before = o[2:], "-c "
 		default:
-			out = append(out, o)
+			return nil, sqlstate.New(sqlstate.SyntaxError, "invalid command-line argument for server process: %s", o).
+				WithHint("give settings as options='-c name=value'")
 		}
+		name, value, ok := strings.Cut(o, "=")
+		if !ok {
+			return nil, sqlstate.New(sqlstate.SyntaxError, "%s%s requires a value", before, o).
+				WithHint("give settings as options='-c name=value'")
+		}
+		out = append(out, [2]string{name, value})
 	}
-	return out
+	return out, nil
 }
 
 // profilesMax bounds the remembered profiles.
@@ -455,6 +483,9 @@ func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[strin
 	if err := c.ApplyReport(set, func(name, value string) { learned[name] = value }); err != nil {
 		var se *sqlstate.Error
 		if errors.As(err, &se) {
+			if se.Shard = ""; strings.HasSuffix(se.Message, "cannot be set after connection start") {
+				se.Hint = "the router's connections to the shards began before: set it in the shards' own configuration"
+			}
 			return nil, se
 		}
 		s.ex.Shun(c.Shard())

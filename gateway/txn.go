@@ -681,7 +681,12 @@ func (x *session) setTransaction(st *planner.Statement) error {
 		return x.setCharacteristics(st)
 	}
 	if x.tx.state == txNone {
-		x.w.warning(sqlstate.NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks")
+		if what := "SET TRANSACTION"; !st.Tx.Setting || st.Tx.Local {
+			if st.Tx.Local {
+				what = "SET LOCAL"
+			}
+			x.w.warning(sqlstate.NoActiveTransaction, what+" can only be used in transaction blocks")
+		}
 		x.w.complete(st.Tag)
 		return nil
 	}

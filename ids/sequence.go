@@ -316,6 +316,20 @@ func (s *Sequences) Set(ctx context.Context, def *shardmap.Sequence, value int64
 	return busy(sequenceKey(def))
 }
 
+// Settle gives back what is left of this process's block, and returns where the
+// sequence is then: at the last value given, unless another process holds a block.
+// Errors: those of Where.
+func (s *Sequences) Settle(ctx context.Context, def *shardmap.Sequence) (State, error) {
+	b, err := s.block(ctx, def)
+	if err != nil {
+		return State{}, err
+	}
+	defer b.mu.unlock()
+	s.giveBack(ctx, b)
+	at, _, err := s.read(ctx, def)
+	return at, err
+}
+
 // Where returns where a sequence is in the directory: ahead of what was given,
 // by the blocks that processes hold. Errors: 57P03, 0A000, ctx's own.
 func (s *Sequences) Where(ctx context.Context, def *shardmap.Sequence) (State, error) {

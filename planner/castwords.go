@@ -531,10 +531,18 @@ func init() {
 	own := `(?:^|[][{}(),"<>])(?=` + inside + `]*(?:` + wordPatterns[wordsAlone] + `))` +
 		`(?:\\[bfnrt]|(?:` + strings.Join(all, "|") + `)(?![a-z_])|[a-z_]*/[a-z_/]*|` + inside + `a-z_])*(?:$|[][{}(),<>]|"(?!\s*:))` // the names in JSON are none
 	wordPatterns[wordsOwn] = own
+	// A value of a document may be an array or a row, with marks between the letters.
+	for i, w := range words {
+		own += `|(?!` + w + `)` + spread[i]
+	}
 	wordPatterns[wordsJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
+<<<<<<< HEAD
 	wordPatterns[wordsXML] = own + `|&#`
 	wordPatterns[wordsCalled] = wordPatterns[wordsJSON]
 	wordPatterns[wordsParts] = wordPatterns[wordsInside] + `|\\u00[4-7]`
+=======
+	wordPatterns[wordsXML] = own + `|&#|<!`
+>>>>>>> c3d1621
 	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 

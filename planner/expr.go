@@ -350,7 +350,6 @@ var functionReach = map[string]string{
 	"pg_import_system_collations": "changes a shard's catalogue", "pg_nextoid": "changes a shard's catalogue", "pg_extension_config_dump": "changes a shard's catalogue",
 	"pg_stat_file": "reads a server's files", "currtid": "reads a table named in a text", "currtid2": "reads a table named in a text",
 	"pg_identify_object_as_address": "", "pg_log_backend_memory_contexts": "acts on a shard's sessions",
-	"pg_listening_channels":     "tells what a shard's session listens to, and the router listens for its clients",
 	"pg_sync_replication_slots": "changes a shard's server", "gin_clean_pending_list": "acts on an index of one shard",
 }
 
@@ -410,6 +409,9 @@ func (a *analyzer) checkFunction(name string, args int) {
 		if !denied && strings.HasPrefix(name, p.prefix) {
 			why, denied = p.why, true
 		}
+	}
+	if name == "pg_listening_channels" {
+		refuse("pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs", "keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all")
 	}
 	if denied && why != "" {
 		refuse(name+"() "+why, "call it on the shard that you mean, directly")

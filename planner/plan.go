@@ -285,6 +285,8 @@ type Tx struct {
 	Chain    bool   // AND CHAIN
 	ReadOnly bool
 	Session  bool // SET SESSION CHARACTERISTICS
+	// Setting: it is SET transaction_..., Local with LOCAL.
+	Setting, Local bool
 }
 
 // Set is SET, RESET, SHOW, DISCARD or SELECT set_config(...).

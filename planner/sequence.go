@@ -359,7 +359,7 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 			invalidSequence("RESTART value (%d) cannot be greater than MAXVALUE (%d)", q.First, q.Max)
 		}
 	}
-	// Where it is now is in the directory; what is outside ends at the next value.
+	// Where it is now is in the directory, and compared with the new bounds when the statement runs.
 	q.First = min(max(q.First, q.Min), q.Max)
 	if n, ok := number("cache"); ok {
 		if n <= 0 {
@@ -442,15 +442,19 @@ func (a *analyzer) alterSequence(s *pg.AlterSeqStmt) bool {
 	if was == nil {
 		return false
 	}
-	q := *was
-	restart, owned := defineSequence(&q, s.Options, false)
-	a.ownedBy(&q, owned)
-	op := "alter"
-	if restart {
-		op, q.ID = "restart", ""
-	}
-	a.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: op, Sequence: q, Was: was})
+	a.mapOnly("alter sequence", "ALTER SEQUENCE", a.redefine(was, s.Options))
 	return true
+}
+
+// redefine is the change that the options of ALTER SEQUENCE make.
+func (a *analyzer) redefine(was *shardmap.Sequence, options []*pg.Node) SequenceChange {
+	c := SequenceChange{Op: "alter", Sequence: *was, Was: was}
+	restart, owned := defineSequence(&c.Sequence, options, false)
+	a.ownedBy(&c.Sequence, owned)
+	if restart {
+		c.Op, c.Sequence.ID = "restart", ""
+	}
+	return c
 }
 
 // usedBy returns the column that takes its values from a sequence, "" if none does.
@@ -593,15 +597,16 @@ func (d *declaration) notIdentity(column string) {
 	}
 }
 
-// alterIdentity rewrites ADD GENERATED and DROP IDENTITY of a column for the
-// shards, where the column has a plain default.
+// alterIdentity rewrites ADD GENERATED, SET GENERATED and DROP IDENTITY of a column
+// for the shards, where the column has a plain default. They hear nothing of what
+// changes its sequence alone.
 func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if d.cmds != 1 {
-		refuse("ADD GENERATED, SET GENERATED and DROP IDENTITY together with other changes of the table are not supported", "use one ALTER TABLE for each")
+		refuse("changes of an identity column together with other changes of the table are not supported", "use one ALTER TABLE for each")
 	}
 	col := d.columnNamed(c.Name)
 	if col == nil {
-		return // the shard says so
+		fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", c.Name, d.name.Name))
 	}
 	ts := a.tokens()
 	// ALTER TABLE name ALTER [COLUMN] column ...: the words after the column.
@@ -654,7 +659,37 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		}
 		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "DROP DEFAULT"})
 	default:
-		refuse("this change of an identity column is not supported yet", "ALTER SEQUENCE changes its sequence: pg_get_serial_sequence() names it")
+		if col.Identity == "" {
+			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
+		}
+		was, ok := a.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		if !ok {
+			a.lost()
+		}
+		var when string
+		var options []*pg.Node
+		for _, n := range c.Def.GetList().GetItems() {
+			o := n.GetDefElem()
+			switch {
+			case o.GetDefname() != "generated":
+				options = append(options, n)
+			case when != "":
+				fail(sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options"))
+			case o.GetArg().GetInteger().GetIval() == 'a':
+				when = shardmap.IdentityAlways
+			default:
+				when = shardmap.IdentityByDefault
+			}
+		}
+		if options != nil {
+			d.sequences = append(d.sequences, a.redefine(was, options))
+		}
+		if when == "" {
+			a.st.DDL.AllShards, a.st.DDL.MapOnly = false, true
+			return
+		}
+		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "SET DEFAULT " + shardDefault(was, when)})
+		d.functions = true
 	}
 }
 

@@ -51,17 +51,27 @@ func readOnlyOption(list []*pg.Node) bool {
 	return on
 }
 
+// ParseBool reads a setting's value that is on or off, as PostgreSQL does: words may be cut short.
+func ParseBool(v string) (on, ok bool) {
+	v = strings.ToLower(strings.TrimSpace(v))
+	starts := func(word string, least int) bool { return len(v) >= least && strings.HasPrefix(word, v) }
+	switch {
+	case starts("true", 1), starts("yes", 1), v == "on", v == "1":
+		return true, true
+	case starts("false", 1), starts("no", 1), starts("off", 2), v == "0":
+		return false, true
+	}
+	return false, false
+}
+
 // CheckSetting refuses a session setting under which the router could no longer
 // read statements as a shard does, or under which a shard's guard would not
 // work. value is the setting's text; the name may have any case. It is meant for
 // SET, set_config and the startup parameters of a connection. Errors: 0A000, 42501.
 func CheckSetting(name, value string) error {
 	on := func() bool {
-		switch strings.ToLower(strings.Trim(value, "' ")) {
-		case "on", "true", "yes", "1", "t", "y", "tr", "tru", "ye":
-			return true
-		}
-		return false
+		is, _ := ParseBool(strings.Trim(value, "'"))
+		return is
 	}
 	switch name = strings.ToLower(name); {
 	case name == "standard_conforming_strings":
@@ -142,7 +152,39 @@ func (a *analyzer) set(v *pg.VariableSetStmt) {
 	if err := CheckSetting(name, value); err != nil {
 		fail(err)
 	}
+	if mode := modeOf(name, strings.Trim(value, "'")); mode != "" {
+		st.Kind, st.Tx, st.Text = TxKind, &Tx{Op: "set", ReadOnly: mode == "READ ONLY", Setting: true, Local: v.IsLocal}, "SET TRANSACTION "+mode
+		return
+	}
 	st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal, Value: value}
+}
+
+// OfTransaction reports whether a setting is the transaction's, as SET TRANSACTION sets it: it ends with
+// the transaction, and no shard takes a RESET of it.
+func OfTransaction(name string) bool {
+	return name == "transaction_isolation" || name == "transaction_read_only" || name == "transaction_deferrable"
+}
+
+// modeOf is what SET TRANSACTION says instead of a setting; "" for other settings, and for a value that is wrong.
+func modeOf(name, value string) string {
+	on, ok := ParseBool(value)
+	switch {
+	case name == "transaction_isolation":
+		switch value = strings.ToUpper(value); value {
+		case "SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED", "READ UNCOMMITTED":
+			return "ISOLATION LEVEL " + value
+		}
+	case !ok || !OfTransaction(name):
+	case name == "transaction_read_only" && on:
+		return "READ ONLY"
+	case name == "transaction_read_only":
+		return "READ WRITE"
+	case on:
+		return "DEFERRABLE"
+	default:
+		return "NOT DEFERRABLE"
+	}
+	return ""
 }
 
 // intervalFields returns what stands after the string of an interval literal.

@@ -2,7 +2,9 @@ package planner
 
 import (
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -56,8 +58,16 @@ func wordSet(text string) map[string]bool {
 // (an array, a range, a row), would read it as such: alone, beside a time of day or a zone, or between the
 // punctuation of such values.
 func HasTimeWord(s string) bool {
+	if strings.Contains(s, `\u00`) { // of JSON
+		s = numbered.ReplaceAllStringFunc(s, func(n string) string {
+			c, _ := strconv.ParseUint(n[2:], 16, 8)
+			return string(rune(c))
+		})
+	}
 	return hasTimeWordAs(s) || strings.ContainsAny(s, `"\`) && hasTimeWordAs(unquoted.Replace(s)) // {n\ow}
 }
+
+var numbered = regexp.MustCompile(`\\u00[4-7][0-9a-fA-F]`)
 
 var unquoted = strings.NewReplacer(`"`, "", `\`, "")
 

@@ -65,6 +65,9 @@ func (a *analyzer) setConfig(f *pg.FuncCall) bool {
 	if err := CheckSetting(name.Sval, value.Sval); err != nil {
 		fail(err)
 	}
+	if OfTransaction(strings.ToLower(name.Sval)) {
+		refuse("set_config() of "+strings.ToLower(name.Sval)+" is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
+	}
 	st := a.st
 	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
 	st.Set = &Set{Op: "set_config", Name: strings.ToLower(name.Sval), Value: quoteString(value.Sval), Local: local.GetBoolval().Boolval}

@@ -479,7 +479,7 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			return nil
 		})
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
-		return nil, refused("LISTEN and NOTIFY")
+		return nil, sqlstate.Refuse("LISTEN and NOTIFY is not supported on a SQLite shard", "notifications go through the default shard: make a PostgreSQL shard that one (cleave shard default)")
 	}
 	return nil, nil
 }

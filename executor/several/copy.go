@@ -309,7 +309,7 @@ func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
 	}
 	j.spans = j.spans[:0]
 	if j.words != nil {
-		j.words.hot = mayHaveWord(data)
+		j.words.hot = j.words.mayHaveWord(data)
 	}
 	var failed error
 	for !j.ended {

@@ -19,6 +19,8 @@ type copyWords struct {
 	known   map[string][]byte // by type and word
 	plain   map[string]bool   // types of one's own that read no times
 	hot     bool              // the data at hand may have a word
+	// oddMarks: letters of the words are quotes or escapes of the data.
+	oddMarks bool
 }
 
 // newCopyWords returns nil if no column of the data can be read as a time.
@@ -27,6 +29,7 @@ func newCopyWords(p *planner.CopyPlan) *copyWords {
 		return nil
 	}
 	w := &copyWords{fields: &keyReader{p: p}, known: map[string][]byte{}, plain: map[string]bool{}}
+	w.oddMarks = p.CSV && bytes.ContainsAny([]byte{p.Quote | 0x20, p.Escape | 0x20}, "nowtdaymres")
 	at := 0
 	add := func(c *shardmap.Column) {
 		if alone, inside := planner.MayReadTime(c.OID); alone || inside {
@@ -63,34 +66,62 @@ func newCopyWords(p *planner.CopyPlan) *copyWords {
 }
 
 // mayHaveWord reports whether now, today, tomorrow or yesterday may be in data, in letters of any case. It is
-// run on all data of a COPY into a table with times: every word has a w behind "no" or "rro", or a y behind "da".
-func mayHaveWord(b []byte) bool {
-	return endsWord(b, 'w', 'o', 'n', 'r') || endsWord(b, 'W', 'o', 'n', 'r') || endsWord(b, 'y', 'a', 'd', 'd') || endsWord(b, 'Y', 'a', 'd', 'd')
+// run on all data of a COPY into a table with times: every word has a w behind "no" or "rro", or a y behind "da". There
+// may be marks between the letters that a reader takes out: of the format, of arrays, of rows.
+func (w *copyWords) mayHaveWord(b []byte) bool {
+	return w.oddMarks || w.endsWord(b, 'w', 'o', 'n', 'r') || w.endsWord(b, 'W', 'o', 'n', 'r') || w.endsWord(b, 'y', 'a', 'd', 'd') || w.endsWord(b, 'Y', 'a', 'd', 'd') ||
+		!w.fields.p.CSV && hasNumbered(b)
 }
 
 // endsWord looks for a letter behind another one behind one of two.
-func endsWord(b []byte, last, before, one, two byte) bool {
+func (w *copyWords) endsWord(b []byte, last, before, one, two byte) bool {
 	for at := 0; ; {
 		i := bytes.IndexByte(b[at:], last)
 		if i < 0 {
 			return false
 		}
 		at += i + 1
-		if at < 3 || b[at-2]|0x20 != before {
+		c, i := w.letterBefore(b, at-1)
+		if c != before {
 			continue
 		}
-		if c := b[at-3] | 0x20; c == one || c == two {
+		if c, _ = w.letterBefore(b, i); c == one || c == two {
 			return true
 		}
 	}
 }
 
+// letterBefore is the byte before a place, and where it is, as a small letter if it is one; marks do not count.
+func (w *copyWords) letterBefore(b []byte, at int) (byte, int) {
+	p := &w.fields.p.CopyFormat
+	for at--; at >= 0; at-- {
+		if c := b[at]; c != '\\' && c != '"' && (!p.CSV || c != p.Quote && c != p.Escape) {
+			return c | 0x20, at
+		}
+	}
+	return 0, 0
+}
+
+// hasNumbered reports whether a letter may be written by its number: \x6e, \156.
+func hasNumbered(b []byte) bool {
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 || i+1 == len(b) {
+			return false
+		}
+		if b[i+1] == 'x' || b[i+1] == '1' {
+			return true
+		}
+		b = b[i+2:]
+	}
+}
+
 // wordless returns a record with times in place of words, nil if it has none. Errors: 0A000 for words inside of something else.
 func (j *copyIn) wordless(rec []byte) ([]byte, error) {
-	if !mayHaveWord(rec) {
+	w := j.words
+	if !w.mayHaveWord(rec) {
 		return nil, nil
 	}
-	w := j.words
 	k := w.fields
 	k.scratch = k.scratch[:0]
 	var out []byte

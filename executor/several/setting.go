@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -118,17 +119,6 @@ func Number(v string, size bool) (int64, bool) {
 	return n * unit, true
 }
 
-// Switch reads a setting's value that is on or off.
-func Switch(v string) (on, ok bool) {
-	switch strings.ToLower(v) {
-	case "on", "true", "yes", "1":
-		return true, true
-	case "off", "false", "no", "0":
-		return false, true
-	}
-	return false, false
-}
-
 // Duration reads a time as PostgreSQL does, milliseconds without a unit.
 func Duration(v string) (time.Duration, bool) {
 	v = strings.TrimSpace(v)
@@ -171,7 +161,7 @@ func (d *Defaults) bounds(s *executor.Settings) bounds {
 			*to = n
 		}
 	}
-	if on, ok := Switch(valueOf(s, ScatterSetting)); ok {
+	if on, ok := planner.ParseBool(valueOf(s, ScatterSetting)); ok {
 		b.forbidden = !on
 	}
 	number(ShardsMaxSetting, false, &b.shards)

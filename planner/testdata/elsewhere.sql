@@ -294,5 +294,5 @@ EXPLAIN CREATE TABLE t AS SELECT 1;
 --> refused 0A000: EXPLAIN of this statement is not supported
 -->   hint: explain the query itself, or use EXPLAIN (ROUTE)
 SELECT pg_listening_channels();
---> refused 0A000: pg_listening_channels() tells what a shard's session listens to, and the router listens for its clients
--->   hint: call it on the shard that you mean, directly
+--> refused 0A000: pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs
+-->   hint: keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all

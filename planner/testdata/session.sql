@@ -1,24 +1,24 @@
 -- Transactions.
 BEGIN;
---> transaction {Op:begin Name: Chain:false ReadOnly:false Session:false} [BEGIN, read only]
+--> transaction {Op:begin Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [BEGIN, read only]
 BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY;
---> transaction {Op:begin Name: Chain:false ReadOnly:true Session:false} [BEGIN, read only]
+--> transaction {Op:begin Name: Chain:false ReadOnly:true Session:false Setting:false Local:false} [BEGIN, read only]
 START TRANSACTION READ WRITE;
---> transaction {Op:begin Name: Chain:false ReadOnly:false Session:false} [START TRANSACTION, read only]
+--> transaction {Op:begin Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [START TRANSACTION, read only]
 COMMIT;
---> transaction {Op:commit Name: Chain:false ReadOnly:false Session:false} [COMMIT, read only]
+--> transaction {Op:commit Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [COMMIT, read only]
 END;
---> transaction {Op:commit Name: Chain:false ReadOnly:false Session:false} [COMMIT, read only]
+--> transaction {Op:commit Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [COMMIT, read only]
 ROLLBACK AND CHAIN;
---> transaction {Op:rollback Name: Chain:true ReadOnly:false Session:false} [ROLLBACK, read only]
+--> transaction {Op:rollback Name: Chain:true ReadOnly:false Session:false Setting:false Local:false} [ROLLBACK, read only]
 ABORT;
---> transaction {Op:rollback Name: Chain:false ReadOnly:false Session:false} [ROLLBACK, read only]
+--> transaction {Op:rollback Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [ROLLBACK, read only]
 SAVEPOINT a;
---> transaction {Op:savepoint Name:a Chain:false ReadOnly:false Session:false} [SAVEPOINT, read only]
+--> transaction {Op:savepoint Name:a Chain:false ReadOnly:false Session:false Setting:false Local:false} [SAVEPOINT, read only]
 RELEASE a;
---> transaction {Op:release Name:a Chain:false ReadOnly:false Session:false} [RELEASE, read only]
+--> transaction {Op:release Name:a Chain:false ReadOnly:false Session:false Setting:false Local:false} [RELEASE, read only]
 ROLLBACK TO a;
---> transaction {Op:rollback to Name:a Chain:false ReadOnly:false Session:false} [ROLLBACK, read only]
+--> transaction {Op:rollback to Name:a Chain:false ReadOnly:false Session:false Setting:false Local:false} [ROLLBACK, read only]
 PREPARE TRANSACTION 'x';
 --> refused 0A000: two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported
 -->   hint: use COMMIT
@@ -26,9 +26,9 @@ COMMIT PREPARED 'x';
 --> refused 0A000: two-phase commit belongs to the router: PREPARE TRANSACTION, COMMIT PREPARED and ROLLBACK PREPARED are not supported
 -->   hint: use COMMIT
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
---> transaction {Op:set Name: Chain:false ReadOnly:false Session:false} [SET, read only]
+--> transaction {Op:set Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [SET, read only]
 SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY;
---> transaction {Op:set Name: Chain:false ReadOnly:true Session:true} [SET, read only]
+--> transaction {Op:set Name: Chain:false ReadOnly:true Session:true Setting:false Local:false} [SET, read only]
 SET TRANSACTION SNAPSHOT 'x';
 --> refused 0A000: SET TRANSACTION SNAPSHOT is not supported: a snapshot belongs to one shard
 -- Settings.
@@ -182,7 +182,7 @@ ALTER SYSTEM SET x = 1;
 --> refused 0A000: changing a server is not supported yet
 -->   hint: run it on each shard directly
 SET CONSTRAINTS ALL DEFERRED;
---> transaction {Op:constraints Name: Chain:false ReadOnly:false Session:false} [SET CONSTRAINTS, read only]
+--> transaction {Op:constraints Name: Chain:false ReadOnly:false Session:false Setting:false Local:false} [SET CONSTRAINTS, read only]
 COPY orders FROM STDIN;
 --> several shards [COPY, copy]
 -->   operation: copy in

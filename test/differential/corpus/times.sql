@@ -194,8 +194,10 @@ COPY notes_of (k, a, d, v, ts, arr, dom, p, vc) FROM STDIN;
 142	NOW	tomorrow	do it now	now	{2020-01-01}	today	later	now
 143	 now 	yesterday	\N	\N	\N	\N	\N	\N
 144	2020-01-01	2020-01-01	x	\N	\N	\N	\N	\N
+145	n\ow	t\od\ay	n\ow	\N	\N	\N	\N	\N
+146	\156\157\167	\x74omo\x72row	\x6eow	\N	\N	\N	\N	\N
 \.
-SELECT k, v, vc, p, d - current_date, ts::date - current_date, dom::date - current_date, a = now() FROM notes_of WHERE k BETWEEN 141 AND 144 ORDER BY k;
+SELECT k, v, vc, p, d - current_date, ts::date - current_date, dom::date - current_date, a = now() FROM notes_of WHERE k BETWEEN 141 AND 146 ORDER BY k;
 COPY notes_of (k, v, a, tags) FROM STDIN (FORMAT csv, NULL 'none');
 151,now,now,"{now,x}"
 152,"now","now",none
@@ -214,9 +216,35 @@ COPY notes_of (k, v, a, tags) FROM STDIN (FORMAT csv, NULL 'none');
 SELECT k, v, a = now(), tags FROM notes_of WHERE k BETWEEN 151 AND 154 ORDER BY k;
 ROLLBACK;
 -- end
+-- block
+BEGIN;
+COPY notes_of (k, v, a, d) FROM STDIN (FORMAT csv, QUOTE 'q', ESCAPE 'o');
+154,now,qnqooqwq,2020-01-01
+155,qnowq,qnoqowq,qtqodqayq
+\.
+COPY notes_of (k, v, a, d) FROM STDIN (FORMAT csv);
+156,now,"n"o"w",t"oda"y
+157,"n\ow",2020-01-01,2020-01-01
+\.
+SELECT k, v, a = now(), d - current_date FROM notes_of WHERE k BETWEEN 154 AND 157 ORDER BY k;
+ROLLBACK;
+-- end
 COPY notes_of (k, arr) FROM STDIN;
 161	{now}
 \.
+COPY notes_of (k, arr) FROM STDIN;
+161	{n\\ow}
+\.
+COPY notes_of (k, arr) FROM STDIN;
+161	{"\156\\o\x5c\167"}
+\.
+COPY notes_of (k, arr) FROM STDIN (FORMAT csv);
+161,"{""n\ow""}"
+\.
+COPY notes_of (k, rng) FROM STDIN (FORMAT csv);
+161,"[n""""ow,)"
+\.
+SELECT count(k) FROM notes_of WHERE a > ANY (SELECT ts FROM jsonb_to_record('{"ts":"n\u006fw"}') AS x(ts timestamptz));
 COPY notes_of (k, a) FROM STDIN;
 161	today 12:00
 \.
@@ -552,6 +580,8 @@ SELECT count(DISTINCT ${x}) FROM said;
 SELECT DISTINCT ${x} FROM said;
 SELECT count(DISTINCT x.at) FROM said, jsonb_to_record(j) AS x(at timestamptz);
 SELECT count(DISTINCT x.at) FROM said, json_to_record(js) AS x(at timestamptz, n text);
+SELECT count(DISTINCT x.at) FROM said, jsonb_to_record(jsonb_build_object('at', replace(arr, 'now', 'n\ow'))) AS x(at timestamptz[]);
+SELECT count(DISTINCT x.at) FROM said, LATERAL jsonb_to_recordset(jsonb_build_array(jsonb_build_object('at', replace(arr, 'now', '"n\ow"')))) AS x(at timestamptz[]);
 SELECT count(DISTINCT x.d) FROM said, LATERAL jsonb_to_recordset(jsonb_build_array(j)) AS x(d timestamptz);
 SELECT count(DISTINCT x::timestamptz) FROM (SELECT c AS x FROM said) s;
 SELECT count(DISTINCT x::timestamptz) FROM (SELECT max(c) AS x FROM said GROUP BY k) s;
