@@ -536,13 +536,9 @@ func init() {
 		own += `|(?!` + w + `)` + spread[i]
 	}
 	wordPatterns[wordsJSON] = own + `|\\u00[4-7]` // a letter that is written by its number
-<<<<<<< HEAD
-	wordPatterns[wordsXML] = own + `|&#`
+	wordPatterns[wordsXML] = own + `|&#|<!`
 	wordPatterns[wordsCalled] = wordPatterns[wordsJSON]
 	wordPatterns[wordsParts] = wordPatterns[wordsInside] + `|\\u00[4-7]`
-=======
-	wordPatterns[wordsXML] = own + `|&#|<!`
->>>>>>> c3d1621
 	patterns = slices.Collect(maps.Values(wordPatterns))
 }
 
