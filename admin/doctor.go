@@ -68,6 +68,9 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		return append(out, problem("", err, "tables and guards")), nil
 	}
 	rest = append(half, rest...)
+	if _, down := broken[snap.State().DefaultShard]; !down {
+		rest = append(rest, schema.Reached(ctx, recovery, snap)...)
+	}
 	for i := range shards {
 		if _, down := broken[shards[i].Name]; !down {
 			rest = append(rest, schema.InvalidIndexes(ctx, recovery, &shards[i])...)

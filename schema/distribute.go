@@ -358,7 +358,10 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 			}
 		}
 	}
-	return d, t.referredTo(ctx, p, d)
+	if err := t.referredTo(ctx, p, d); err != nil {
+		return nil, err
+	}
+	return d, t.refuseReached(ctx, p, d)
 }
 
 // planTable reads one table and what it is to become.

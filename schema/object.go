@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -143,14 +144,22 @@ func (t *Tx) json(ctx context.Context, p *part, sql string, into any) error {
 	if err != nil {
 		return err
 	}
-	if len(res.Rows) == 1 && len(res.Rows[0]) == 1 {
-		var text []byte
-		if text, err = hex.DecodeString(res.Rows[0][0].String); err == nil {
-			err = json.Unmarshal(text, into)
-		}
+	if err := oneJSON(res, into); err != nil {
+		return err.OnShard(p.shard)
+	}
+	return nil
+}
+
+func oneJSON(res *engine.Result, into any) *sqlstate.Error {
+	if len(res.Rows) != 1 || len(res.Rows[0]) != 1 {
+		return nil
+	}
+	text, err := hex.DecodeString(res.Rows[0][0].String)
+	if err == nil {
+		err = json.Unmarshal(text, into)
 	}
 	if err != nil {
-		return sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard is unreadable").OnShard(p.shard)
+		return sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard is unreadable")
 	}
 	return nil
 }
