@@ -263,3 +263,20 @@ func TestBlockOnAllShards(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestBoundOfLocksAfterRollback: a ROLLBACK TO a savepoint that is older than the schema change takes its settings back; the
+// next statement sets them again, so that none waits for a lock without bound.
+func TestBoundOfLocksAfterRollback(t *testing.T) {
+	_, conn, _ := orders(t, config{})
+	exec(t, conn, "CREATE TABLE plain (a int)")
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "INSERT INTO plain VALUES (1)")
+	exec(t, conn, "SAVEPOINT s")
+	exec(t, conn, "ALTER TABLE plain ADD b int")
+	exec(t, conn, "ROLLBACK TO s")
+	exec(t, conn, "ALTER TABLE plain ADD c int")
+	if got := one[string](t, conn, "SELECT current_setting('lock_timeout')"); got != "5s" {
+		t.Errorf("lock_timeout is %s", got)
+	}
+	exec(t, conn, "ROLLBACK")
+}
