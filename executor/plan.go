@@ -227,7 +227,7 @@ func PlanOf(st *planner.Statement) telemetry.Plan {
 			return telemetry.Reference
 		}
 		return telemetry.AnyShard
-	case planner.DDLKind:
+	case planner.DDLKind, planner.BlockKind:
 		return telemetry.DDL
 	case planner.Virtual, planner.Call, planner.ExplainRoute:
 		return telemetry.Virtual

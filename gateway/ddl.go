@@ -30,8 +30,7 @@ func (x *session) inService(tag string) error {
 	return nil
 }
 
-// ddl runs a schema change: in the open transaction, or in one of its own that
-// ends with the message (the simple protocol) or the Sync (the extended).
+// ddl answers a schema change.
 func (x *session) ddl(st *planner.Statement) error {
 	if x.temporary(st) {
 		return x.temporaryDDL(st)
@@ -39,81 +38,84 @@ func (x *session) ddl(st *planner.Statement) error {
 	if st.Pins {
 		return x.temporaryRows(st)
 	}
+	tag, err := x.changeSchema(st)
+	if err == nil {
+		x.w.complete(tag)
+	}
+	return err
+}
+
+// changeSchema runs a schema change: in the open transaction, or in one of its own that
+// ends with the message (the simple protocol) or the Sync (the extended). It returns the command's tag.
+func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	if slices.ContainsFunc(st.DDL.Unknown, func(n string) bool { return x.temps[n] }) {
-		return sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
+		return "", sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
 	}
 	if err := x.mayChangeSchema(st.Tag); err != nil {
-		return err
+		return "", err
 	}
 	if st.DDL.Concurrent {
-		tag := st.Tag
-		switch {
-		case tag == "ALTER TABLE":
-			tag += " ... DETACH CONCURRENTLY"
-		case tag != "VACUUM" && tag != "ANALYZE":
-			tag += " CONCURRENTLY"
-		}
-		if err := x.notInBlock(tag); err != nil {
-			return err
+		if err := x.notInBlock(concurrentTag(st)); err != nil {
+			return "", err
 		}
 	}
 	if st.DDL.Refused != nil {
-		return st.DDL.Refused
+		return "", st.DDL.Refused
 	}
 	if len(st.DDL.Truncated) > 0 {
 		if err := x.admit(st, nil); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if err := x.inService(st.Tag); err != nil {
-		return err
+		return "", err
 	}
 	x.unit.effects = true
 	if err := x.drain(); err != nil {
-		return err
+		return "", err
 	}
 	var rows [][][]byte
 	if st.DDL.Source != "" {
 		var err error
 		if rows, err = x.createSource(st.DDL.Source); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if err := x.mayWrite(st.Tag); err != nil {
-		return err
+		return "", err
 	}
 	x.writes.NoteAll()
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil {
 			if x.wrote {
-				return sqlstate.Refuse("a schema change after a write before the same Sync is not supported", "Sync before it")
+				return "", sqlstate.Refuse("a schema change after a write before the same Sync is not supported", "Sync before it")
 			}
 			if err := x.leave(); err != nil {
-				return err
+				return "", err
 			}
 		}
 		x.beginTx(txImplicit, "BEGIN")
 	}
 	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
 		if err := x.leave(); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if x.tx.schema == nil {
 		if err := x.beginSchema(); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if onSeveral(x.tx.conn) {
 		if err := x.tx.conn.Conn.(*several.Conn).Idle(); err != nil {
-			return err
+			return "", err
 		}
 	}
 	if err := x.alike(); err != nil {
-		return err
+		return "", err
 	}
 	if err := x.bounds(st.DDL.Sequences); err != nil {
-		return err
+		return "", err
 	}
 	ctx, done := x.waiting()
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
@@ -125,25 +127,35 @@ func (x *session) ddl(st *planner.Statement) error {
 		x.w.notice(n)
 	}
 	if err != nil {
-		return x.schemaError(err)
+		return "", x.schemaError(err)
 	}
 	if x.tx.temporary && x.tx.schema.Changed() {
-		return errTemporary()
+		return "", errTemporary()
 	}
 	if st.DDL.Source != "" {
 		if err := x.createRows(st.DDL.Create.TableName, rows); err != nil {
-			return err
+			return "", err
 		}
 		tag = "SELECT " + strconv.Itoa(len(rows))
 	}
 	if st.DDL.Concurrent {
 		// It is done: what follows it before the Sync is another transaction.
 		if err := x.endImplicit(true); err != nil {
-			return err
+			return "", err
 		}
 	}
-	x.w.complete(tag)
-	return nil
+	return tag, nil
+}
+
+// concurrentTag is a command that no transaction can hold, as PostgreSQL calls it in errors.
+func concurrentTag(st *planner.Statement) string {
+	switch st.Tag {
+	case "VACUUM", "ANALYZE":
+		return st.Tag
+	case "ALTER TABLE":
+		return st.Tag + " ... DETACH CONCURRENTLY"
+	}
+	return st.Tag + " CONCURRENTLY"
 }
 
 // notInBlock refuses a statement that ends its transaction itself where others belong to it.

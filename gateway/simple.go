@@ -449,6 +449,8 @@ func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localRes
 		return &localResult{}, x.set(st)
 	case planner.DDLKind:
 		return &localResult{}, x.ddl(st)
+	case planner.BlockKind:
+		return &localResult{}, x.block(st)
 	case planner.ListenKind:
 		return &localResult{tag: st.Tag}, x.listen(st.Listen)
 	case planner.PrepareKind:

@@ -555,6 +555,16 @@ func (x *session) savepoint(st *planner.Statement) error {
 	if t.state != txOpen {
 		return sqlstate.New(sqlstate.NoActiveTransaction, "%s can only be used in transaction blocks", map[string]string{"savepoint": "SAVEPOINT", "release": "RELEASE SAVEPOINT", "rollback to": "ROLLBACK TO SAVEPOINT"}[op])
 	}
+	if err := x.setSavepoint(st); err != nil {
+		return err
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// setSavepoint is savepoint without the answer, in any transaction.
+func (x *session) setSavepoint(st *planner.Statement) error {
+	t, op := &x.tx, st.Tx.Op
 	if (t.failed && op != "rollback to") || t.lost {
 		return inFailed()
 	}
@@ -624,7 +634,6 @@ func (x *session) savepoint(st *planner.Statement) error {
 			t.conn.SetSettings(x.settings)
 		}
 	}
-	x.w.complete(st.Tag)
 	return nil
 }
 

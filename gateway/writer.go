@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/binary"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,8 @@ type writer struct {
 	onParameter func(name, value string)
 	// guard is asked before anything of a shard's answer is taken; nil lets all pass.
 	guard func(b []byte) error
+	// where is the context of notices, "" if they have none of their own.
+	where string
 	// hold: a loop's thread runs the session; nothing is written but by flushNow.
 	hold bool
 }
@@ -130,8 +133,16 @@ func (w *writer) rewind(m mark) { w.buf = w.buf[:m.have] }
 func (w *writer) empty(typ byte)            { w.buf = wire.AppendEmpty(w.buf, typ) }
 func (w *writer) complete(tag string)       { w.buf = wire.AppendCommandComplete(w.buf, tag) }
 func (w *writer) ready(status byte)         { w.buf = wire.AppendReadyForQuery(w.buf, status) }
-func (w *writer) notice(e *sqlstate.Error)  { w.buf = wire.AppendNotice(w.buf, e) }
 func (w *writer) failure(e *sqlstate.Error) { w.buf = wire.AppendError(w.buf, e) }
+
+func (w *writer) notice(e *sqlstate.Error) {
+	if w.where != "" {
+		c := *e
+		c.Where = strings.TrimPrefix(c.Where+"\n"+w.where, "\n")
+		e = &c
+	}
+	w.buf = wire.AppendNotice(w.buf, e)
+}
 
 // warning is a notice of severity WARNING.
 func (w *writer) warning(code sqlstate.Code, text string) {

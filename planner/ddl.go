@@ -562,10 +562,8 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
 		what, hint = "creating or changing databases", "the cluster is one database; cleave shard add brings another shard"
 	case *pg.Node_DoStmt:
-		if a.do(n.GetDoStmt()) {
-			return
-		}
-		what, hint = "DO", "code that the router can read, and that names no sharded or reference table, is run on the default shard; run the statements one by one"
+		a.do(n.GetDoStmt())
+		return
 	case *pg.Node_CallStmt:
 		if a.callProcedure(n.GetCallStmt()) {
 			return
@@ -584,9 +582,6 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 		what = "publications and subscriptions"
 	}
 	verb := " is not supported yet"
-	if what == "DO" {
-		refuse("DO with this code is not supported: it could read or write rows that other shards have", hint)
-	}
 	if strings.HasSuffix(what, "subscriptions") {
 		verb = " are not supported yet"
 	}

@@ -1,15 +1,19 @@
 package planner
 
 import (
+	"errors"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // do lets a DO block run on the default shard if its code can be read (PL/pgSQL
 // without EXECUTE, transaction control and changes of the schema), calls nothing but
-// functions that read no table, and names tables of the default shard only.
-func (a *analyzer) do(d *pg.DoStmt) bool {
+// functions that read no table, and names tables of the default shard only. One that
+// changes the schema is carried out by the router, see block.go; others are refused.
+func (a *analyzer) do(d *pg.DoStmt) {
 	code, language := "", "plpgsql"
 	for _, n := range d.Args {
 		switch o := n.GetDefElem(); o.GetDefname() {
@@ -19,9 +23,33 @@ func (a *analyzer) do(d *pg.DoStmt) bool {
 			language = defText(o.Arg)
 		}
 	}
+	if language == "plpgsql" && a.doDefault(code) {
+		return
+	}
+	e := sqlstate.Refuse("DO with this code is not supported: it could read or write rows that other shards have",
+		"code that changes the schema in plain statements, or that names no sharded or reference table, is taken; run the statements one by one")
+	if language != "plpgsql" {
+		fail(e)
+	}
+	block, err := a.p.readBlock(code)
+	var u *unread
+	switch {
+	case errors.As(err, &u):
+		fail(e.WithDetail("As code that changes the schema it cannot be carried out by the router: line %d: %s.", u.line, u.what))
+	case err != nil:
+		fail(err)
+	}
+	if first, ok := a.snap.Shard(a.snap.State().DefaultShard); ok && first.Engine != "postgres" {
+		fail(sqlstate.Refuse("DO is not supported where the default shard is no PostgreSQL", "run its statements one by one"))
+	}
+	a.st.Kind, a.st.Tag, a.st.DDL, a.st.Block = BlockKind, "DO", nil, block
+}
+
+// doDefault is do for code that the default shard runs.
+func (a *analyzer) doDefault(code string) bool {
 	b := newBody()
 	b.reads = true
-	if language != "plpgsql" || !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS "+quoteString(code)) {
+	if !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + quoteString(code)) {
 		return false
 	}
 	for name := range b.calls {

@@ -40,6 +40,8 @@ const (
 	Several
 	// ListenKind is LISTEN and UNLISTEN; see Statement.Listen.
 	ListenKind
+	// BlockKind is a DO block that changes the schema; see Statement.Block.
+	BlockKind
 )
 
 // Statement is one analysed statement. It is immutable and shared by sessions.
@@ -112,6 +114,7 @@ type Statement struct {
 	Plan *Plan
 
 	Listen   *Listen
+	Block    *Block
 	DDL      *DDL
 	Tx       *Tx
 	Set      *Set

@@ -535,6 +535,7 @@ func (t *Tx) RollbackTo(ctx context.Context, name string) error {
 		if _, err := t.run(ctx, p, "ROLLBACK TO SAVEPOINT "+ident(name)); err != nil {
 			return t.fail(err)
 		}
+		p.adopted = p.adopted || p.release == nil // the savepoint may be older than its prelude
 	}
 	t.saves = t.saves[:i+1]
 	t.changes = t.saves[i].was.clone()

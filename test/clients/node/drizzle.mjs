@@ -1,7 +1,9 @@
 // Drizzle over node-postgres.
 import assert from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import pg from 'pg';
 import { drizzle } from 'drizzle-orm/node-postgres';
+import { migrate } from 'drizzle-orm/node-postgres/migrator';
 import { and, count, desc, eq, gte, inArray, sql } from 'drizzle-orm';
 import { bigint, numeric, pgTable, text } from 'drizzle-orm/pg-core';
 
@@ -31,5 +33,26 @@ await db.transaction(async (tx) => {
   await tx.delete(items).where(eq(items.id, 1));
 });
 assert.equal(await db.$count(items), 20);
+
+// A migration as drizzle-kit writes them, with what it guards by DO blocks; a second run and a second migration find it there.
+const steps = (n) => [
+  `DO $$ BEGIN\n CREATE TYPE "public"."mood" AS ENUM('happy', 'sad');\nEXCEPTION\n WHEN duplicate_object THEN null;\nEND $$;\n`,
+  `CREATE TABLE IF NOT EXISTS "kinds" (\n\t"id" bigint PRIMARY KEY NOT NULL,\n\t"mood" "mood" DEFAULT 'happy' NOT NULL\n) WITH (cleave.reference = true);\n`,
+  `ALTER TABLE "items" ADD COLUMN IF NOT EXISTS "kind" bigint;\n`,
+  `DO $$ BEGIN\n ALTER TABLE "items" ADD CONSTRAINT "items_kind_kinds_id_fk" FOREIGN KEY ("kind") REFERENCES "public"."kinds"("id") ON DELETE no action ON UPDATE no action;\nEXCEPTION\n WHEN duplicate_object THEN null;\nEND $$;\n`,
+  `DO $$ BEGIN\n IF NOT EXISTS (SELECT 1 FROM information_schema.columns WHERE table_name = 'items' AND column_name = 'step${n}') THEN\n  ALTER TABLE "items" ADD COLUMN "step${n}" integer DEFAULT ${n};\n END IF;\nEND $$;`,
+].join('--> statement-breakpoint\n');
+const migration = async (...tags) => {
+  mkdirSync('drizzle/meta', { recursive: true });
+  tags.forEach((tag, i) => writeFileSync(`drizzle/${tag}.sql`, steps(i)));
+  const entries = tags.map((tag, idx) => ({ idx, version: '7', when: 1700000000000 + idx, tag, breakpoints: true }));
+  writeFileSync('drizzle/meta/_journal.json', JSON.stringify({ version: '7', dialect: 'postgresql', entries }));
+  await migrate(db, { migrationsFolder: 'drizzle' });
+};
+await migration('0000_first');
+await migration('0000_first');
+await migration('0000_first', '0001_second');
+assert.deepEqual((await db.execute(sql`SELECT count(*)::int AS n, sum(step1 + step0)::int AS s FROM items`)).rows, [{ n: 20, s: 20 }]);
+await assert.rejects(db.execute(sql`UPDATE items SET kind = 1`), (e) => (e.cause ?? e).code === '23503');
 await pool.end();
 console.log('ok');

@@ -1,0 +1,429 @@
+package gateway
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// A DO block that changes the schema is carried out here, statement by statement, in the open
+// transaction or in one of its own; a block with an EXCEPTION clause between a savepoint and its
+// release. See docs/design/schema.md.
+
+// blockRun is a DO block that is being carried out.
+type blockRun struct {
+	x     *session
+	began time.Time
+	depth int   // of blocks with EXCEPTION clauses
+	was   error // what is handled
+}
+
+// block runs a DO block.
+func (x *session) block(st *planner.Statement) error {
+	x.unit.effects = true
+	if err := x.drain(); err != nil {
+		return err
+	}
+	if x.tx.state == txNone {
+		if x.pipe.Conn != nil && x.wrote {
+			return sqlstate.Refuse("DO with schema changes after a write before the same Sync is not supported", "Sync before it")
+		}
+		if err := x.leave(); err != nil {
+			return err
+		}
+		x.beginTx(txImplicit, "BEGIN")
+	} else if x.outside() {
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	b := &blockRun{x: x, began: time.Now()}
+	if _, err := b.run(st.Block); err != nil {
+		return err
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// run carries out a block. returned: a RETURN ends the code.
+func (b *blockRun) run(block *planner.Block) (returned bool, err error) {
+	if len(block.Handlers) == 0 {
+		return b.steps(block.Steps)
+	}
+	if err := b.savepoint("savepoint"); err != nil {
+		return false, err
+	}
+	b.depth++
+	returned, err = b.steps(block.Steps)
+	b.depth--
+	if err == nil {
+		return returned, b.savepoint("release")
+	}
+	if ends(err) {
+		return false, err
+	}
+	handler := b.handler(block, err)
+	b.x.failTx()
+	if b.savepoint("rollback to") != nil || b.savepoint("release") != nil {
+		return false, err
+	}
+	if handler == nil {
+		return false, err
+	}
+	was := b.was
+	b.was = err
+	returned, err = b.steps(handler.Steps)
+	b.was = was
+	return returned, err
+}
+
+// ends reports whether an error is for the session and not for a statement.
+func ends(err error) bool {
+	var gone *clientGone
+	return errors.As(err, &gone) || errors.Is(err, errAgain) || errors.Is(err, errEnd) || errors.Is(err, errWait)
+}
+
+// handler finds what an EXCEPTION clause does with an error. Errors that one PostgreSQL would not
+// have had are handled by nobody.
+func (b *blockRun) handler(block *planner.Block, err error) *planner.Handler {
+	e := sqlstate.As(err)
+	var said *shardError
+	ofShard := errors.As(err, &said)
+	if ofShard {
+		e = said.said
+	}
+	if len(e.Code) != 5 || b.x.ending.Load() != nil || b.x.tx.lost {
+		return nil
+	}
+	switch e.Code[:2] {
+	case "08", "0A", "40", "53", "54", "57", "58", "XX", "ZC":
+		return nil
+	case "55":
+		if e.Code == sqlstate.LockNotAvailable {
+			return nil // it may be the router's own bound
+		}
+	case "42":
+		other := e.Shard != "" && e.Shard != b.x.srv.ex.Snapshot().State().DefaultShard
+		if other || e.Code == sqlstate.InsufficientPrivilege && e.Shard == "" && !ofShard {
+			return nil // the shards differ; what a user may do on this router
+		}
+	}
+	for i := range block.Handlers {
+		if h := &block.Handlers[i]; h.Catches(e.Code) {
+			return h
+		}
+	}
+	return nil
+}
+
+// blockSave is the name of the savepoint of a block with an EXCEPTION clause; they stand in each other.
+const blockSave = `cleave block`
+
+func (b *blockRun) savepoint(op string) error {
+	text := strings.ToUpper(op) + ` SAVEPOINT "` + blockSave + `"`
+	if op == "savepoint" {
+		text = `SAVEPOINT "` + blockSave + `"`
+	}
+	return b.x.setSavepoint(&planner.Statement{Kind: planner.TxKind, Text: text, Tx: &planner.Tx{Op: op, Name: blockSave}})
+}
+
+func (b *blockRun) steps(list []planner.Step) (returned bool, err error) {
+	for i := range list {
+		if limit := statementTimeout(b.x.settings); limit > 0 && time.Since(b.began) > limit {
+			return false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
+		}
+		if returned, err = b.step(&list[i]); err != nil || returned {
+			return returned, err
+		}
+	}
+	return false, nil
+}
+
+func (b *blockRun) step(s *planner.Step) (returned bool, err error) {
+	switch s.Op {
+	case planner.StepSQL:
+		return false, b.change(s.Text, place{line: s.Line, at: "SQL statement", text: s.Text})
+	case planner.StepExecute:
+		return false, b.execute(s)
+	case planner.StepIf:
+		for i := range s.Arms {
+			v, err := b.value(s.Arms[i].Condition, place{line: s.Line, at: "IF", text: s.Arms[i].Condition, expression: true}, oidBool)
+			if err != nil {
+				return false, err
+			}
+			if string(v) == "t" {
+				return b.steps(s.Arms[i].Steps)
+			}
+		}
+		return b.steps(s.Else)
+	case planner.StepRaise:
+		return false, b.raise(s)
+	case planner.StepBlock:
+		return b.run(s.Block)
+	case planner.StepReturn:
+		return true, nil
+	}
+	return false, sqlstate.New(sqlstate.InternalError, "no way to run a step of kind %d", s.Op)
+}
+
+// change runs one schema change.
+func (b *blockRun) change(text string, p place) error {
+	x := b.x
+	st, err := x.plan([]byte(text))
+	if err != nil {
+		return p.of(err, text)
+	}
+	switch {
+	case st.Kind == planner.Empty:
+		return nil
+	case st.Kind != planner.DDLKind:
+		return p.of(sqlstate.Refuse(st.Tag+" in DO with schema changes is not supported", "run it as a statement of its own"), text)
+	case x.temporary(st) || st.Pins:
+		return p.of(sqlstate.Refuse("a temporary table in DO with schema changes is not supported", "run the statement by itself"), text)
+	case st.Tag == "ANALYZE" && st.DDL.Concurrent:
+		return p.of(sqlstate.Refuse("ANALYZE of all tables in DO with schema changes is not supported", "name the tables"), text)
+	case st.DDL.Concurrent && x.tx.state == txOpen:
+		return p.of(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", concurrentTag(st)), text)
+	case st.DDL.Concurrent && b.depth > 0:
+		return p.of(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a subtransaction", concurrentTag(st)), text)
+	case st.DDL.Concurrent:
+		return p.of(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot be executed from a function", concurrentTag(st)), text)
+	}
+	x.w.where = p.where(true)
+	_, err = x.changeSchema(st)
+	x.w.where = ""
+	return p.of(err, st.Text)
+}
+
+// execute runs the statements of a text that EXECUTE computes.
+func (b *blockRun) execute(s *planner.Step) error {
+	p := place{line: s.Line, at: "EXECUTE", text: s.Text, expression: true}
+	text, err := b.value(s.Text, p, 0)
+	if err != nil {
+		return err
+	}
+	if text == nil {
+		e := sqlstate.New(sqlstate.NullNotAllowed, "query string argument of EXECUTE is null")
+		e.Where = p.step()
+		return e
+	}
+	p.text, p.expression = string(text), false
+	parts, err := b.x.srv.ex.Split(p.text)
+	if err != nil {
+		return p.of(err, p.text)
+	}
+	for _, part := range parts {
+		if err := b.change(part, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// value computes an expression of the code, which only reads. oid is the type that it must have, if not 0. nil is NULL.
+func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error) {
+	x := b.x
+	text := "SELECT " + expression
+	st, err := x.plan([]byte(text))
+	if err != nil {
+		return nil, p.of(err, text)
+	}
+	if !routed(st) || !st.ReadOnly || st.Pins || st.Fill != nil || st.Notifies || st.Params > 0 {
+		return nil, p.of(sqlstate.Refuse("an expression of DO with schema changes that does more than read is not supported", "run the statements one by one"), text)
+	}
+	x.args = planner.Args{}
+	err = x.admit(st, &x.args)
+	shard := ""
+	if err == nil {
+		shard, err = x.choose(st, &x.args)
+	}
+	if err == nil {
+		err = x.reach(shard, useOf(st))
+	}
+	if err != nil {
+		return nil, p.of(err, text)
+	}
+	out, err := b.ask(st.Text)
+	if err != nil {
+		return nil, p.of(err, st.Text)
+	}
+	var value []byte
+	var is uint32
+	columns, rows := 0, 0
+	frames(out, func(typ byte, body []byte) {
+		switch typ {
+		case wire.RowDescription:
+			columns = int(binary.BigEndian.Uint16(body))
+			if _, rest, ok := wire.CutString(body[2:]); ok && columns == 1 && len(rest) >= 10 {
+				is = binary.BigEndian.Uint32(rest[6:])
+			}
+		case wire.DataRow:
+			rows++
+			if row, e := wire.SplitRow(body, nil); e == nil && len(row) == 1 && row[0] != nil {
+				value = append([]byte{}, row[0]...)
+			}
+		}
+	})
+	switch {
+	case columns != 1 || rows > 1:
+		return nil, p.of(sqlstate.Refuse("an expression of DO with schema changes that gives several values is not supported", "EXISTS (SELECT ...)"), text)
+	case oid != 0 && is != oid && value != nil:
+		return nil, p.of(sqlstate.Refuse("a condition of DO with schema changes that is no boolean is not supported", "write it as a comparison"), text)
+	}
+	return value, nil
+}
+
+// answerOfBlock bounds what the router keeps of a shard's answer to a step.
+const answerOfBlock = 4 << 20
+
+// guarded is a capture of an answer that is taken under the router's lease only.
+type guarded struct {
+	readRows
+	guard func(b []byte) error
+}
+
+// Frames implements the sink of a conversation.
+func (g *guarded) Frames(b []byte) error {
+	if err := g.guard(b); err != nil {
+		return err
+	}
+	return g.readRows.Frames(b)
+}
+
+// ask runs a text in the conversation at hand and returns the answer's frames; notices go to the client.
+func (b *blockRun) ask(text string) ([]byte, error) {
+	x := b.x
+	out := guarded{readRows: readRows{capture: capture{max: answerOfBlock, par: x.w.onParameter}}, guard: x.guardAnswer}
+	x.pipe.Query(text)
+	x.setRunning(x.pipe.Conn)
+	o, err := x.pipe.Run(executor.None, &out)
+	x.setRunning(nil)
+	switch {
+	case err != nil:
+		return nil, x.lost(err, nil, executor.None, anchored)
+	case o.Err != nil && o.Err.Code == sqlstate.NotOwner:
+		return nil, x.notOwner(o.Err)
+	case o.Err != nil:
+		return nil, &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
+	case out.lost:
+		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
+	}
+	frames(out.buf, func(typ byte, body []byte) {
+		if typ == wire.NoticeResponse {
+			x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
+		}
+	})
+	return out.buf, nil
+}
+
+// raise has the default shard say it, on the same line of a code, so that settings, words and
+// context are its own.
+func (b *blockRun) raise(s *planner.Step) error {
+	if len(s.Raise.Words) == 0 {
+		if b.was == nil {
+			e := sqlstate.New("0Z002", "RAISE without parameters cannot be used outside an exception handler")
+			e.Where = place{line: s.Line, at: "RAISE"}.step()
+			return e
+		}
+		return b.was
+	}
+	var state, message string
+	if b.was != nil {
+		e := sqlstate.As(b.was)
+		var said *shardError
+		if errors.As(b.was, &said) {
+			e = said.said
+		}
+		state, message = string(e.Code), e.Message
+	}
+	code := "BEGIN" + strings.Repeat("\n", max(s.Line-1, 0)) + " " + s.Raise.Text(state, message) + "; END"
+	snap, _ := b.x.snapshot()
+	if err := b.x.reach(snap.State().DefaultShard, use{readOnly: true, weak: true}); err != nil {
+		return err
+	}
+	_, err := b.ask("DO " + executor.QuoteLiteral(code))
+	return err
+}
+
+// place is where in the code something is done.
+type place struct {
+	line       int
+	at         string // what stands there
+	text       string // the statement, or the expression
+	expression bool
+}
+
+// step is the context without the statement.
+func (p place) step() string {
+	return fmt.Sprintf("PL/pgSQL function inline_code_block line %d at %s", p.line, p.at)
+}
+
+// where is the context of what is said there, with the statement or without it.
+func (p place) where(statement bool) string {
+	kind := "statement"
+	if p.expression {
+		kind = "expression"
+	}
+	if statement {
+		return "SQL " + kind + ` "` + p.text + "\"\n" + p.step()
+	}
+	return p.step()
+}
+
+// of gives an error the context that PostgreSQL gives it. sent is the text in which it has its place.
+func (p place) of(err error, sent string) error {
+	if err == nil || ends(err) {
+		return err
+	}
+	var sh *shardError
+	said := sqlstate.As(err)
+	var frame []byte
+	if errors.As(err, &sh) {
+		said, frame = sh.said, sh.frame
+	}
+	e := *said
+	at := e.Position
+	begin := ""
+	if p.expression {
+		begin = "SELECT "
+	}
+	if at > 0 && sent != begin+p.text {
+		at = planner.Place(sent, at, begin+p.text)
+	}
+	at -= len(begin)
+	e.Position = 0
+	where := p.where(said.Position == 0)
+	if e.Where != "" {
+		where = e.Where + "\n" + where
+	}
+	e.Where = where
+	if sh == nil {
+		if at <= 0 {
+			return &e
+		}
+		frame = wire.AppendError(nil, &e)
+	}
+	// PostgreSQL's fields of a place in a statement inside of another one.
+	var add []byte
+	if at > 0 {
+		add = wire.AppendString(append(add, 'p'), strconv.Itoa(at))
+		add = wire.AppendString(append(add, 'q'), p.text)
+	}
+	if sh != nil {
+		frame = replaced(replaced(frame, 'P', nothing), 'W', nothing)
+		add = wire.AppendString(append(add, 'W'), where)
+	}
+	frame = append(append(frame[:len(frame)-1:len(frame)-1], add...), 0)
+	binary.BigEndian.PutUint32(frame[1:], uint32(len(frame)-1))
+	return &shardError{said: &e, frame: frame}
+}
+
+func nothing(string) string { return "" }
