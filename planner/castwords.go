@@ -284,6 +284,11 @@ func (g *wordGuard) message(m protoreflect.Message) {
 	if target != nil && target.Name == "" && target.Val != nil {
 		name = figureName(target.Val)
 	}
+	if c, ok := m.Interface().(*pg.CaseExpr); ok {
+		if cast := viewRow(c); cast != nil {
+			cast.Location = heldNone
+		}
+	}
 	below(m, g.message)
 	switch v := m.Interface().(type) {
 	case *pg.ResTarget:

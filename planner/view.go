@@ -227,6 +227,7 @@ func (a *analyzer) expandText() (text string, err error) {
 		return "", err
 	}
 	edits = append(edits, a.unqualified(tree)...)
+	edits = append(edits, a.rowsOfViews(tree)...)
 	return splice(a.sql, append(edits, a.typesOfViews(tree)...)), nil
 }
 

@@ -75,3 +75,54 @@ CREATE FUNCTION count(bigint) RETURNS bigint IMMUTABLE LANGUAGE sql AS 'SELECT $
 -->   hint: give it another name
 CREATE FUNCTION f(a int) RETURNS int LANGUAGE sql AS 'SELECT a';
 --> schema change create function, all shards [CREATE FUNCTION]
+SELECT b FROM big_orders b;
+--> several shards [SELECT, read only, rows]
+-->   text: SELECT (CASE WHEN "b" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("b".*)::"public"."big_orders" END) AS "b" FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) b
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT CASE WHEN b IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(b.*)::public.big_orders END AS b FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM public.orders WHERE orders.qty > 10) b
+SELECT array_agg(b.*) FROM big_orders b WHERE tenant_id = 5;
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+-->   text: SELECT array_agg((CASE WHEN "b" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("b".*)::"public"."big_orders" END)) FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) b WHERE tenant_id = 5
+SELECT b, rank() OVER (PARTITION BY b.note ORDER BY b) FROM big_orders b;
+--> several shards [SELECT, read only, rows]
+-->   text: SELECT (CASE WHEN "b" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("b".*)::"public"."big_orders" END) AS "b", rank() OVER (PARTITION BY b.note ORDER BY (CASE WHEN "b" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("b".*)::"public"."big_orders" END)) FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) b
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty FROM public.orders t WHERE t.qty > 10
+-->   shard text: SELECT CASE WHEN b IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(b.*)::public.big_orders END AS b, rank() OVER (PARTITION BY b.note ORDER BY CASE WHEN b IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(b.*)::public.big_orders END) FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM cleave_rel_1 orders WHERE orders.qty > 10) b
+-->   why: its rows cannot be combined as they come from the shards
+WITH c AS (SELECT x FROM big_orders x) SELECT c.x, (c.x).id FROM c;
+--> several shards [SELECT, read only, rows]
+-->   text: WITH c AS (SELECT (CASE WHEN "x" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("x".*)::"public"."big_orders" END) AS "x" FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) x) SELECT c.x, (c.x).id FROM c
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id, t.id, t.note, t.qty FROM public.orders t WHERE t.qty > 10
+-->   shard text: WITH c AS (SELECT CASE WHEN x IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(x.*)::public.big_orders END AS x FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM cleave_rel_1 orders WHERE orders.qty > 10) x) SELECT c.x, (c.x).id FROM c
+-->   why: its rows cannot be combined as they come from the shards
+SELECT note FROM big_orders AS note;
+--> several shards [SELECT, read only, rows]
+-->   text: SELECT note FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) AS note
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT note FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM public.orders WHERE orders.qty > 10) note
+SELECT b.id, b FROM orders o JOIN bigger b ON b.t = o.tenant_id;
+--> several shards [SELECT, read only, rows]
+-->   text: SELECT b.id, (CASE WHEN "b" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("b".*)::"public"."bigger" END) AS "b" FROM orders o JOIN (SELECT big_orders.tenant_id AS t, big_orders.id\n   FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) AS "big_orders") b ON b.t = o.tenant_id
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT b.id, CASE WHEN b IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(b.*)::public.bigger END AS b FROM orders o JOIN (SELECT big_orders.tenant_id AS t, big_orders.id FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM public.orders WHERE orders.qty > 10) big_orders) b ON b.t = o.tenant_id
+SELECT n FROM note_bodies n;
+--> default shard [SELECT, read only, rows]
+SELECT b FROM big_orders b ORDER BY b.tenant_id DESC, b.id LIMIT 3;
+--> several shards [SELECT, read only, rows]
+-->   text: SELECT (CASE WHEN "b" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("b".*)::"public"."big_orders" END) AS "b" FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) b ORDER BY b.tenant_id DESC, b.id LIMIT 3
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT CASE WHEN b IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(b.*)::public.big_orders END AS b, b.tenant_id AS cleave_key_1, b.id AS cleave_key_2 FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM public.orders WHERE orders.qty > 10) b ORDER BY b.tenant_id DESC, b.id LIMIT 3
+-->   combine: merge by column -2 desc, -1, limit 3, hide 2
+SELECT DISTINCT x FROM big_orders x ORDER BY x;
+--> several shards [SELECT, read only, rows]
+-->   text: SELECT DISTINCT (CASE WHEN "x" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("x".*)::"public"."big_orders" END) AS "x" FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note\n   FROM public.orders\n  WHERE (orders.qty > 10)) x ORDER BY (CASE WHEN "x" IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW("x".*)::"public"."big_orders" END)
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT DISTINCT CASE WHEN x IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(x.*)::public.big_orders END AS x FROM (SELECT orders.tenant_id, orders.id, upper(orders.note) AS note FROM public.orders WHERE orders.qty > 10) x ORDER BY CASE WHEN x IS DISTINCT FROM NULL AND 'cleave_view_row' IS NOT NULL THEN ROW(x.*)::public.big_orders END
+-->   combine: merge by column 1, unique by 1

@@ -83,4 +83,36 @@ SELECT public.v_schema.id FROM v_schema AS other;
 SELECT pg_typeof(v_schema), id FROM v_schema WHERE tenant_id = 3;
 -- only: postgres
 SELECT DISTINCT pg_typeof(x) FROM v_schema x;
+-- the row of a view as a value
+CREATE VIEW v_other AS SELECT tenant_id, order_id, sku FROM items;
+-- only: postgres
+-- foreach x: x | (x) | x, 1 | CASE WHEN x.id < 2 THEN NULL ELSE x END | x::v_schema::text | x IS DISTINCT FROM NULL | x AS r | x.* | (x.*)::text | x::text | x IS NULL | row_to_json(x) | row_to_json(x.*) | to_jsonb(x) | count(x) | count(x.*) | count(DISTINCT x) | array_agg(x ORDER BY x.tenant_id, x.id) | json_agg(x ORDER BY x.tenant_id, x.id) | (array_agg(x ORDER BY x.tenant_id, x.id))[1] | (x).note | (x).* | ROW(x, 1) | ROW(x.*) | ARRAY[x] | COALESCE(x, NULL) | x = x | x::v_schema | max(x::text) | pg_typeof(x) | pg_typeof(ARRAY[x]) | num_nulls(x) | (SELECT x) | CASE WHEN x.id > 1 THEN x END | md5(x::text)
+SELECT ${x} FROM v_schema AS x WHERE x.tenant_id < 4;
+-- only: postgres
+-- foreach x: v_schema | row_to_json(v_schema) | count(v_schema) | v_schema IS NOT NULL | array_agg(v_schema ORDER BY tenant_id, id) | v_schema::text
+SELECT ${x} FROM v_schema WHERE tenant_id = 3;
+-- only: postgres
+-- foreach x: o | count(o) | row_to_json(o) | o IS NULL | o::text | COALESCE(o::text, '-') | ROW(o, v.id)
+SELECT ${x} FROM v_schema v LEFT JOIN v_other o ON o.tenant_id = v.tenant_id AND o.order_id = v.id + 2 WHERE v.tenant_id < 3;
+-- only: postgres
+SELECT x, count(*) FROM v_schema x GROUP BY x ORDER BY x;
+-- only: postgres
+SELECT DISTINCT x FROM v_schema x ORDER BY x;
+-- only: postgres
+SELECT x FROM v_schema x ORDER BY x.tenant_id DESC, x.id LIMIT 3;
+-- only: postgres
+SELECT x FROM v_schema x ORDER BY x LIMIT 3;
+-- only: postgres
+SELECT x FROM v_schema x UNION ALL SELECT y FROM v_schema y ORDER BY x LIMIT 5;
+-- only: postgres
+SELECT s.r FROM (SELECT x AS r FROM v_schema x) s WHERE (s.r).id = 2 ORDER BY s.r;
+-- only: postgres
+SELECT x, rank() OVER (PARTITION BY x.note ORDER BY x) FROM v_schema x;
+-- only: postgres
+WITH c AS (SELECT x FROM v_schema x) SELECT c.x, (c.x).id FROM c;
+-- only: postgres
+SELECT jsonb_agg(x ORDER BY x.tenant_id, x.id) FILTER (WHERE x.id > 1), x.tenant_id FROM v_schema x GROUP BY x.tenant_id;
+-- only: postgres
+SELECT v_schema FROM v_schema JOIN v_other ON v_other = v_other AND v_other.tenant_id = v_schema.tenant_id;
+DROP VIEW v_other;
 DROP VIEW v_schema;
