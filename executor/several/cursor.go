@@ -194,6 +194,9 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	}
 	f := &fetch{k: k, move: q.Op == "move", tag: e.st.Tag}
 	refused := sqlstate.Refuse("a cursor over several shards is read forward only", "FETCH FORWARD, or declare another cursor with the opposite ORDER BY")
+	if q.Count == 0 && q.Direction != planner.Absolute {
+		refused = sqlstate.Refuse("a cursor over several shards does not keep the row that it is on", "keep what the last FETCH gave in the client")
+	}
 	switch q.Direction {
 	case planner.Forward:
 		f.left = q.Count
