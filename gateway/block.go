@@ -14,7 +14,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// A DO block that changes the schema is carried out here, statement by statement, in the open
+// A DO block that no shard can run is carried out here, statement by statement, in the open
 // transaction or in one of its own; a block with an EXCEPTION clause between a savepoint and its
 // release. See docs/design/schema.md.
 
@@ -34,7 +34,7 @@ func (x *session) block(st *planner.Statement) error {
 	}
 	if x.tx.state == txNone {
 		if x.pipe.Conn != nil && x.wrote {
-			return sqlstate.Refuse("DO with schema changes after a write before the same Sync is not supported", "Sync before it")
+			return sqlstate.Refuse("DO after a write before the same Sync is not supported", "Sync before it")
 		}
 		if err := x.leave(); err != nil {
 			return err
@@ -151,6 +151,8 @@ func (b *blockRun) step(s *planner.Step) (returned bool, err error) {
 	switch s.Op {
 	case planner.StepSQL:
 		return false, b.change(s.Text, place{line: s.Line, at: "SQL statement", text: s.Text})
+	case planner.StepPerform:
+		return false, b.change(s.Text, place{line: s.Line, at: "PERFORM", text: s.Text})
 	case planner.StepExecute:
 		return false, b.execute(s)
 	case planner.StepIf:
@@ -174,7 +176,10 @@ func (b *blockRun) step(s *planner.Step) (returned bool, err error) {
 	return false, sqlstate.New(sqlstate.InternalError, "no way to run a step of kind %d", s.Op)
 }
 
-// change runs one schema change.
+// rowTags are the commands about rows that code may have.
+var rowTags = map[string]bool{"SELECT": true, "INSERT": true, "UPDATE": true, "DELETE": true, "MERGE": true}
+
+// change runs a schema change, or a statement about rows.
 func (b *blockRun) change(text string, p place) error {
 	x := b.x
 	st, err := x.plan([]byte(text))
@@ -184,12 +189,15 @@ func (b *blockRun) change(text string, p place) error {
 	switch {
 	case st.Kind == planner.Empty:
 		return nil
-	case st.Kind != planner.DDLKind:
-		return p.of(sqlstate.Refuse(st.Tag+" in DO with schema changes is not supported", "run it as a statement of its own"), text)
+	case routed(st) && rowTags[st.Tag] && !st.Pins && !st.Notifies && st.Params == 0:
+		_, err := x.within(st, false)
+		return p.of(err, st.Text)
+	case st.Kind != planner.DDLKind || st.Tag == "SELECT" && p.at != "SQL statement" && !strings.HasPrefix(strings.ToLower(text), "create"): // SELECT ... INTO
+		return p.of(sqlstate.Refuse(st.Tag+" in DO is not supported here", "run it as a statement of its own"), text)
 	case x.temporary(st) || st.Pins:
-		return p.of(sqlstate.Refuse("a temporary table in DO with schema changes is not supported", "run the statement by itself"), text)
+		return p.of(sqlstate.Refuse("a temporary table in DO is not supported", "run the statement by itself"), text)
 	case st.Tag == "ANALYZE" && st.DDL.Concurrent:
-		return p.of(sqlstate.Refuse("ANALYZE of all tables in DO with schema changes is not supported", "name the tables"), text)
+		return p.of(sqlstate.Refuse("ANALYZE of all tables in DO is not supported", "name the tables"), text)
 	case st.DDL.Concurrent && x.tx.state == txOpen:
 		return p.of(sqlstate.New(sqlstate.ActiveTransaction, "%s cannot run inside a transaction block", concurrentTag(st)), text)
 	case st.DDL.Concurrent && b.depth > 0:
@@ -237,21 +245,9 @@ func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error)
 		return nil, p.of(err, text)
 	}
 	if !routed(st) || !st.ReadOnly || st.Pins || st.Fill != nil || st.Notifies || st.Params > 0 {
-		return nil, p.of(sqlstate.Refuse("an expression of DO with schema changes that does more than read is not supported", "run the statements one by one"), text)
+		return nil, p.of(sqlstate.Refuse("an expression of DO that does more than read is not supported", "run the statements one by one"), text)
 	}
-	x.args = planner.Args{}
-	err = x.admit(st, &x.args)
-	shard := ""
-	if err == nil {
-		shard, err = x.choose(st, &x.args)
-	}
-	if err == nil {
-		err = x.reach(shard, useOf(st))
-	}
-	if err != nil {
-		return nil, p.of(err, text)
-	}
-	out, err := b.ask(st.Text)
+	out, err := x.within(st, true)
 	if err != nil {
 		return nil, p.of(err, st.Text)
 	}
@@ -274,9 +270,9 @@ func (b *blockRun) value(expression string, p place, oid uint32) ([]byte, error)
 	})
 	switch {
 	case columns != 1 || rows > 1:
-		return nil, p.of(sqlstate.Refuse("an expression of DO with schema changes that gives several values is not supported", "EXISTS (SELECT ...)"), text)
+		return nil, p.of(sqlstate.Refuse("an expression of DO that gives several values is not supported", "EXISTS (SELECT ...)"), text)
 	case oid != 0 && is != oid && value != nil:
-		return nil, p.of(sqlstate.Refuse("a condition of DO with schema changes that is no boolean is not supported", "write it as a comparison"), text)
+		return nil, p.of(sqlstate.Refuse("a condition of DO that is no boolean is not supported", "write it as a comparison"), text)
 	}
 	return value, nil
 }
@@ -298,9 +294,33 @@ func (g *guarded) Frames(b []byte) error {
 	return g.readRows.Frames(b)
 }
 
-// ask runs a text in the conversation at hand and returns the answer's frames; notices go to the client.
-func (b *blockRun) ask(text string) ([]byte, error) {
-	x := b.x
+// within runs a statement about rows in the open transaction, and returns the answer's frames. whole: all of them.
+func (x *session) within(st *planner.Statement, whole bool) ([]byte, error) {
+	x.args = planner.Args{}
+	text := st.Text
+	if st.Fill != nil {
+		var err error
+		if text, err = x.fillText(st); err != nil {
+			return nil, err
+		}
+	}
+	if err := x.admit(st, &x.args); err != nil {
+		return nil, err
+	}
+	shard, err := x.chooseRun(st, &x.args)
+	if err != nil {
+		return nil, err
+	}
+	u := useOf(st)
+	u.replica = false
+	if err := x.reach(shard, u); err != nil {
+		return nil, err
+	}
+	return x.inquire(text, whole)
+}
+
+// inquire runs a text in the conversation at hand and returns the answer's frames; notices go to the client.
+func (x *session) inquire(text string, whole bool) ([]byte, error) {
 	out := guarded{readRows: readRows{capture: capture{max: answerOfBlock, par: x.w.onParameter}}, guard: x.guardAnswer}
 	x.pipe.Query(text)
 	x.setRunning(x.pipe.Conn)
@@ -313,7 +333,7 @@ func (b *blockRun) ask(text string) ([]byte, error) {
 		return nil, x.notOwner(o.Err)
 	case o.Err != nil:
 		return nil, &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
-	case out.lost:
+	case out.lost && whole:
 		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
 	}
 	frames(out.buf, func(typ byte, body []byte) {
@@ -349,7 +369,7 @@ func (b *blockRun) raise(s *planner.Step) error {
 	if err := b.x.reach(snap.State().DefaultShard, use{readOnly: true, weak: true}); err != nil {
 		return err
 	}
-	_, err := b.ask("DO " + executor.QuoteLiteral(code))
+	_, err := b.x.inquire("DO "+executor.QuoteLiteral(code), false)
 	return err
 }
 

@@ -146,6 +146,14 @@ END $$`,
 	`ROLLBACK`,
 	`BEGIN READ ONLY; DO $$ BEGIN CREATE TABLE x (a int); EXCEPTION WHEN read_only_sql_transaction THEN RAISE NOTICE 'only read'; END $$`,
 	`ROLLBACK`,
+	`DO $$ BEGIN ALTER TABLE b ADD note text; INSERT INTO b (id, size) SELECT i, i FROM generate_series(1, 5) i; UPDATE b SET note = 'n' || id WHERE size > 2; ALTER TABLE b ALTER note SET DEFAULT 'd'; INSERT INTO b (id, size) VALUES (9, 9); PERFORM count(*) FROM b; PERFORM 1; END $$`,
+	`SELECT string_agg(id || coalesce(note, '-'), ',' ORDER BY id) FROM b`,
+	`DO $$ BEGIN INSERT INTO b (id, size) VALUES (20, 1); INSERT INTO b (id, size) VALUES (1, 1); EXCEPTION WHEN unique_violation THEN INSERT INTO b (id, size) VALUES (21, 1); RAISE NOTICE '%', SQLERRM; END $$`,
+	`DO $$ BEGIN INSERT INTO b (id, size) VALUES (22, 1); INSERT INTO b (id, size) VALUES (1, 1); END $$`,
+	`DO $$ BEGIN DELETE FROM nosuch; EXCEPTION WHEN undefined_table THEN DELETE FROM b WHERE nosuch = 1; END $$`,
+	`DO $$ BEGIN COMMENT ON TABLE b IS 'x'; PERFORM 1 / (size - 1) FROM b; END $$`,
+	`DO $$ BEGIN EXECUTE 'INSERT INTO b (id, size) VALUES (30, 1); DELETE FROM b WHERE id = 9 RETURNING id; SELECT * FROM b'; EXECUTE format('UPDATE %I SET size = %L', 'b', 7); END $$`,
+	`SELECT string_agg(id || ' ' || size, ',' ORDER BY id) FROM b`,
 	`DO $$ BEGIN TRUNCATE b CASCADE; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'c'; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'c'; END $$`,
 }
 
@@ -181,7 +189,10 @@ func TestBlockCodes(t *testing.T) {
 		"DO $$ BEGIN CREATE TABLE x (a int); IF true THEN END $$":                                                                        "42601",
 		"DO $$ BEGIN CREATE TABLE x (a int)":                                                                                             "42601",
 		"DO $$ BEGIN CREATE TABLE x (a text DEFAULT 'b); END $$":                                                                         "42601",
-		"DO $$ BEGIN CREATE TABLE x (a int); UPDATE orders SET note = ''; END $$":                                                        "0A000",
+		"DO $$ BEGIN CREATE TABLE x (a int); UPDATE orders SET note = '' RETURNING id; END $$":                                           "0A000",
+		"DO $$ BEGIN CREATE TABLE x (a int); SELECT 1; END $$":                                                                           "0A000",
+		"DO $$ BEGIN EXECUTE 'SELECT ' || '1 AS a INTO x'; END $$":                                                                       "0A000",
+		"DO $$ BEGIN PERFORM pg_advisory_lock(1); CREATE TABLE x (a int); END $$":                                                        "0A000",
 		"DO $$ DECLARE n int := 1; BEGIN CREATE TABLE x (a int); END $$":                                                                 "0A000",
 		"DO $$ BEGIN CREATE TABLE x (a int); COMMIT; END $$":                                                                             "0A000",
 		"DO $$ BEGIN CREATE TEMP TABLE x (a int); END $$":                                                                                "0A000",
@@ -190,8 +201,6 @@ func TestBlockCodes(t *testing.T) {
 		"DO $$ BEGIN IF found THEN CREATE TABLE x (a int); END IF; END $$":                                                               "0A000",
 		"DO $$ BEGIN CREATE ROLE block_role; EXCEPTION WHEN OTHERS THEN NULL; END $$":                                                    "0A000",
 		"DO $$ BEGIN ALTER TABLE orders DROP COLUMN tenant_id; EXCEPTION WHEN OTHERS THEN NULL; END $$":                                  "0A000",
-		"DO $$ BEGIN EXECUTE 'CREATE TABLE x (a int); DELETE FROM orders'; END $$":                                                       "0A000",
-		"DO $$ BEGIN EXECUTE 'DELETE FROM ' || 'orders'; END $$":                                                                         "0A000",
 		"DO $$ BEGIN ANALYZE; EXCEPTION WHEN OTHERS THEN NULL; END $$":                                                                   "0A000",
 		"DO $$ BEGIN DROP SCHEMA cleave_internal CASCADE; EXCEPTION WHEN insufficient_privilege THEN NULL; END $$":                       "42501",
 		"DO $$ BEGIN IF true THEN " + strings.Repeat("BEGIN ", 60) + "DROP TABLE kept;" + strings.Repeat("END;", 60) + " END IF; END $$": "0A000",
@@ -279,4 +288,40 @@ func TestBoundOfLocksAfterRollback(t *testing.T) {
 		t.Errorf("lock_timeout is %s", got)
 	}
 	exec(t, conn, "ROLLBACK")
+}
+
+// TestBlockOfRows: rows of several shards in a block, all or nothing.
+func TestBlockOfRows(t *testing.T) {
+	_, conn, keys := orders(t, config{})
+	all := func(want string) {
+		t.Helper()
+		if got := one[string](t, conn, "SELECT coalesce(string_agg(id || note, ',' ORDER BY id, note), '') FROM orders"); got != want {
+			t.Errorf("rows are %s, want %s", got, want)
+		}
+	}
+	insert := func(n int) string {
+		var b strings.Builder
+		for i, k := range keys {
+			fmt.Fprintf(&b, "INSERT INTO orders VALUES (%d, %d, '%d'); ", k[0], n, i)
+		}
+		return b.String()
+	}
+	exec(t, conn, "DO $$ BEGIN "+insert(1)+" UPDATE orders SET note = note || 'x'; END $$")
+	all("10x,11x,12x")
+	wantCode(t, conn, "23505", "DO $$ BEGIN "+insert(2)+insert(1)+" END $$")
+	all("10x,11x,12x")
+	exec(t, conn, "DO $$ BEGIN "+insert(2)+insert(1)+" EXCEPTION WHEN unique_violation THEN "+insert(3)+" END $$")
+	all("10x,11x,12x,30,31,32")
+	exec(t, conn, "DO $$ BEGIN IF EXISTS (SELECT FROM orders WHERE note = '1') THEN DELETE FROM orders WHERE id = 3; END IF; END $$")
+	all("10x,11x,12x")
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "DELETE FROM orders")
+	exec(t, conn, "DO $$ BEGIN "+insert(5)+insert(5)+" EXCEPTION WHEN unique_violation THEN "+insert(6)+" END $$")
+	all("60,61,62")
+	exec(t, conn, "ROLLBACK")
+	all("10x,11x,12x")
+	exec(t, conn, "DO $$ BEGIN "+insert(7)+" ALTER TABLE orders ADD color text; UPDATE orders SET color = 'red'; ALTER TABLE orders ALTER color SET NOT NULL; END $$")
+	if got := one[int](t, conn, "SELECT count(*) FROM orders WHERE color = 'red'"); got != 6 {
+		t.Errorf("%d rows are red", got)
+	}
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// A DO block that changes the schema is not run by a shard: the router carries out its code, each
-// schema change on all shards. Only a closed part of PL/pgSQL is read for that, see
-// docs/design/schema.md; the rest is refused with the line and what stands there.
+// A DO block that changes the schema, or rows of tables that are not the default shard's alone, is
+// not run by a shard: the router carries out its code, statement by statement. Only a closed part of
+// PL/pgSQL is read for that, see docs/design/schema.md; the rest is refused with the line and what stands there.
 
 // Block is BEGIN ... END in such code.
 type Block struct {
@@ -31,7 +31,8 @@ type StepOp uint8
 
 // The steps.
 const (
-	StepSQL     StepOp = iota // Text is a statement that changes the schema
+	StepSQL     StepOp = iota // Text is a statement that changes the schema or rows
+	StepPerform               // Text is a SELECT, whose rows nobody gets
 	StepExecute               // Text is an expression, whose value is a text of such statements
 	StepIf
 	StepRaise
@@ -62,31 +63,6 @@ type Handler struct {
 	Steps  []Step
 }
 
-// Raise is RAISE, "" where an error is raised again. Words is its text in pieces; SQLSTATE and
-// SQLERRM of the error that is handled stand between them.
-type Raise struct{ Words []string }
-
-// The variables of a handler, as words of a Raise.
-const (
-	raiseState   = "\x00sqlstate"
-	raiseMessage = "\x00sqlerrm"
-)
-
-// Text is the statement, for an error.
-func (r *Raise) Text(state, message string) string {
-	var b strings.Builder
-	for _, w := range r.Words {
-		switch w {
-		case raiseState:
-			w = quoteString(state)
-		case raiseMessage:
-			w = quoteString(message)
-		}
-		b.WriteString(w)
-	}
-	return b.String()
-}
-
 // Catches reports whether the handler is for an error.
 func (h *Handler) Catches(code sqlstate.Code) bool {
 	return slices.ContainsFunc(h.States, func(s string) bool {
@@ -113,10 +89,9 @@ func (u *unread) Error() string { return fmt.Sprintf("line %d of the code: %s", 
 
 // blockReader makes steps of what PL/pgSQL's parser gives.
 type blockReader struct {
-	p       *Planner
-	line    int // that was read last
-	depth   int
-	changes bool // there is a schema change in it
+	p     *Planner
+	line  int // that was read last
+	depth int
 }
 
 // readBlock reads the code of a DO block. Errors: the guard's, PL/pgSQL's own for code that is none,
@@ -149,9 +124,6 @@ func (p *Planner) readBlock(code string) (*Block, error) {
 				return nil, &unread{max(number(v["lineno"]), 1), "variables"}
 			}
 		}
-	}
-	if !r.changes {
-		return nil, &unread{r.line, "it changes no schema"}
 	}
 	return b, nil
 }
@@ -270,7 +242,7 @@ func (r *blockReader) steps(v any) ([]Step, error) {
 
 // otherSteps are what PL/pgSQL's parser calls statements that the router does not carry out, as a person does.
 var otherSteps = map[string]string{"assign": "an assignment", "case": "CASE", "loop": "LOOP", "while": "WHILE", "fori": "FOR", "fors": "FOR", "forc": "FOR", "dynfors": "FOR",
-	"foreach_a": "FOREACH", "exit": "EXIT or CONTINUE", "assert": "ASSERT", "perform": "PERFORM", "getdiag": "GET DIAGNOSTICS", "call": "CALL or DO", "commit": "COMMIT", "rollback": "ROLLBACK",
+	"foreach_a": "FOREACH", "exit": "EXIT or CONTINUE", "assert": "ASSERT", "getdiag": "GET DIAGNOSTICS", "call": "CALL or DO", "commit": "COMMIT", "rollback": "ROLLBACK",
 	"open": "a cursor", "fetch": "a cursor", "close": "a cursor", "return_next": "RETURN NEXT", "return_query": "RETURN QUERY"}
 
 func (r *blockReader) step(name string, m map[string]any) (*Step, error) {
@@ -279,7 +251,13 @@ func (r *blockReader) step(name string, m map[string]any) (*Step, error) {
 	switch name {
 	case "execsql":
 		s.Op, s.Text = StepSQL, expr(m["sqlstmt"])
+		if m["into"] != nil {
+			return nil, r.refuse("INTO")
+		}
 		err = r.statement(s.Text, false)
+	case "perform":
+		s.Op, s.Text = StepPerform, expr(m["expr"])
+		err = r.selects(s.Text)
 	case "dynexecute":
 		s.Op, s.Text = StepExecute, expr(m["query"])
 		if m["into"] != nil || m["params"] != nil {
@@ -341,8 +319,10 @@ func (r *blockReader) branches(s *Step, m map[string]any) error {
 }
 
 // expression lets an expression through that uses no variable.
-func (r *blockReader) expression(text string) error {
-	tree, err := r.p.parse("SELECT " + text)
+func (r *blockReader) expression(text string) error { return r.selects("SELECT " + text) }
+
+func (r *blockReader) selects(text string) error {
+	tree, err := r.p.parse(text)
 	if err != nil || len(tree.Stmts) != 1 || tree.Stmts[0].Stmt.GetSelectStmt() == nil || tree.Stmts[0].Stmt.GetSelectStmt().IntoClause != nil {
 		return r.refuse("an expression that is no part of a SELECT")
 	}
@@ -367,7 +347,6 @@ func (r *blockReader) execute(text string) error {
 	if err := r.expression(text); err != nil {
 		return err
 	}
-	r.changes = true
 	c := constant(r.p, text)
 	if c == nil || c.GetSval() == nil {
 		return nil
@@ -392,7 +371,8 @@ func constant(p *Planner, text string) *pg.A_Const {
 	return s.TargetList[0].GetResTarget().GetVal().GetAConst()
 }
 
-// statement lets statements through that change the schema. many: there may be several, or none.
+// statement lets statements through that change the schema or rows. many: there may be several, or
+// none, and what they return is for nobody.
 func (r *blockReader) statement(text string, many bool) error {
 	tree, err := r.p.parse(text)
 	if err != nil {
@@ -402,32 +382,42 @@ func (r *blockReader) statement(text string, many bool) error {
 		return r.refuse("several statements in one")
 	}
 	for _, s := range tree.Stmts {
-		if name := notSchema(s.Stmt); name != "" {
-			return r.refuse(name + ", which is no schema change")
-		}
-		if s.Stmt.GetCreateTableAsStmt() != nil && !many {
+		name, rows, returning := notSchema(s.Stmt)
+		switch {
+		case many && (rows || name == "SELECT" && s.Stmt.GetSelectStmt().IntoClause == nil):
+		case name != "":
+			return r.refuse(name)
+		case many:
+		case len(returning) > 0:
+			return r.refuse("RETURNING")
+		case rows || s.Stmt.GetCreateTableAsStmt() != nil:
 			if err := r.variables(text); err != nil {
 				return err
 			}
 		}
-		r.changes = true
 	}
 	return nil
 }
 
-// notSchema names a statement that is no schema change, "" if it may be one.
-func notSchema(n *pg.Node) string {
+// notSchema names a statement that changes neither the schema nor rows, "" if it may. rows: it changes rows.
+func notSchema(n *pg.Node) (name string, rows bool, returning []*pg.Node) {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_InsertStmt:
+		return "", true, v.InsertStmt.ReturningList
+	case *pg.Node_UpdateStmt:
+		return "", true, v.UpdateStmt.ReturningList
+	case *pg.Node_DeleteStmt:
+		return "", true, v.DeleteStmt.ReturningList
+	case *pg.Node_MergeStmt:
+		return "", true, v.MergeStmt.ReturningList
+	}
+	return otherStatement(n), false, nil
+}
+
+func otherStatement(n *pg.Node) string {
 	switch n.GetNode().(type) {
 	case *pg.Node_SelectStmt:
 		return "SELECT"
-	case *pg.Node_InsertStmt:
-		return "INSERT"
-	case *pg.Node_UpdateStmt:
-		return "UPDATE"
-	case *pg.Node_DeleteStmt:
-		return "DELETE"
-	case *pg.Node_MergeStmt:
-		return "MERGE"
 	case *pg.Node_CopyStmt:
 		return "COPY"
 	case *pg.Node_LockStmt:
@@ -448,71 +438,4 @@ func notSchema(n *pg.Node) string {
 		return "CALL or DO"
 	}
 	return ""
-}
-
-// raiseLevels are PL/pgSQL's, as its parser numbers them.
-var raiseLevels = map[int]string{14: "DEBUG", 15: "LOG", 17: "INFO", 18: "NOTICE", 19: "WARNING", 21: "EXCEPTION"}
-
-// raiseOptions are in the order of the parser's numbers.
-var raiseOptions = []string{"ERRCODE", "MESSAGE", "DETAIL", "HINT", "COLUMN", "CONSTRAINT", "DATATYPE", "TABLE", "SCHEMA"}
-
-// raise writes a RAISE whose arguments are literals, or SQLSTATE and SQLERRM.
-func (r *blockReader) raise(m map[string]any) (*Raise, error) {
-	out := &Raise{}
-	level := raiseLevels[number(m["elog_level"])]
-	name, named := m["condname"].(string)
-	message, says := m["message"].(string)
-	params, _ := m["params"].([]any)
-	options, _ := m["options"].([]any)
-	if level == "" {
-		return nil, r.refuse("RAISE")
-	}
-	if !named && !says && options == nil {
-		return out, nil // the error again
-	}
-	word := func(w ...string) { out.Words = append(out.Words, w...) }
-	argument := func(v any) error {
-		text := expr(v)
-		switch strings.ToLower(strings.TrimSpace(text)) {
-		case "sqlstate":
-			word(raiseState)
-			return nil
-		case "sqlerrm":
-			word(raiseMessage)
-			return nil
-		}
-		if constant(r.p, text) == nil {
-			return r.refuse("RAISE with another argument than a literal, SQLERRM and SQLSTATE")
-		}
-		word("(", text, "\n)") // it may end with a comment
-		return nil
-	}
-	word("RAISE ", level)
-	switch {
-	case says:
-		word(" ", quoteString(message))
-	case named && isState(name):
-		word(" SQLSTATE ", quoteString(name))
-	case named:
-		word(" ", quoteName("", name))
-	}
-	for _, p := range params {
-		word(", ")
-		if err := argument(p); err != nil {
-			return nil, err
-		}
-	}
-	for i, o := range options {
-		o, _ := o.(map[string]any)
-		o, _ = o["PLpgSQL_raise_option"].(map[string]any)
-		n := number(o["opt_type"])
-		if n < 0 || n >= len(raiseOptions) {
-			return nil, r.refuse("RAISE")
-		}
-		word([]string{" USING ", ", "}[min(i, 1)], raiseOptions[n], " = ")
-		if err := argument(o["expr"]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

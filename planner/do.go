@@ -11,8 +11,8 @@ import (
 
 // do lets a DO block run on the default shard if its code can be read (PL/pgSQL
 // without EXECUTE, transaction control and changes of the schema), calls nothing but
-// functions that read no table, and names tables of the default shard only. One that
-// changes the schema is carried out by the router, see block.go; others are refused.
+// functions that read no table, and names tables of the default shard only. Others are
+// carried out by the router, see block.go, or refused.
 func (a *analyzer) do(d *pg.DoStmt) {
 	code, language := "", "plpgsql"
 	for _, n := range d.Args {
@@ -27,7 +27,7 @@ func (a *analyzer) do(d *pg.DoStmt) {
 		return
 	}
 	e := sqlstate.Refuse("DO with this code is not supported: it could read or write rows that other shards have",
-		"code that changes the schema in plain statements, or that names no sharded or reference table, is taken; run the statements one by one")
+		"code in plain statements without variables and loops, or that names no sharded or reference table, is taken; run the statements one by one")
 	if language != "plpgsql" {
 		fail(e)
 	}
@@ -35,7 +35,7 @@ func (a *analyzer) do(d *pg.DoStmt) {
 	var u *unread
 	switch {
 	case errors.As(err, &u):
-		fail(e.WithDetail("As code that changes the schema it cannot be carried out by the router: line %d: %s.", u.line, u.what))
+		fail(e.WithDetail("The router itself cannot carry it out: line %d: %s.", u.line, u.what))
 	case err != nil:
 		fail(err)
 	}

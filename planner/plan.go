@@ -40,7 +40,7 @@ const (
 	Several
 	// ListenKind is LISTEN and UNLISTEN; see Statement.Listen.
 	ListenKind
-	// BlockKind is a DO block that changes the schema; see Statement.Block.
+	// BlockKind is a DO block that the router carries out; see Statement.Block.
 	BlockKind
 )
 

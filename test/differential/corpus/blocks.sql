@@ -59,3 +59,23 @@ DO $$ BEGIN COMMENT ON TABLE orders IS 'x'; ${s}; END $$;
 DO $$ BEGIN DROP TYPE IF EXISTS nosuch; ${s}; EXCEPTION WHEN ${w} THEN RAISE NOTICE 'was %', SQLERRM; END $$;
 -- foreach c: CREATE TABLE x (a int | CREATE TABLE x (a int); IF true THEN | CREATE TABLE x (a int); EXCEPTION WHEN nosuch THEN NULL | CREATE TABL x (a int) | CREATE TABLE x (a int); RAISE NOTICE '%'
 DO $$ BEGIN ${c}; END $$;
+
+-- Rows of several shards beside it, and by themselves.
+-- messages
+-- block
+BEGIN;
+DO $$ BEGIN ALTER TABLE orders ADD COLUMN size integer; UPDATE orders SET size = qty + 1 WHERE qty IS NOT NULL; ALTER TABLE orders ALTER COLUMN size SET DEFAULT 5; INSERT INTO orders (tenant_id, id) VALUES (1, 901), (2, 901), (3, 901); END $$;
+SELECT sum(size), count(*) FROM orders;
+SELECT size FROM orders WHERE id = 901;
+DO $$ BEGIN IF EXISTS (SELECT 1 FROM orders WHERE id = 901) THEN DELETE FROM orders WHERE id = 901; END IF; PERFORM count(*) FROM orders; END $$;
+SELECT count(*) FROM orders WHERE id = 901;
+DO $$ BEGIN INSERT INTO orders (tenant_id, id) VALUES (1, 902); INSERT INTO orders (tenant_id, id) VALUES (2, 902); INSERT INTO orders (tenant_id, id) VALUES (1, 902); EXCEPTION WHEN unique_violation THEN INSERT INTO orders (tenant_id, id) VALUES (5, 902); END $$;
+SELECT tenant_id FROM orders WHERE id = 902;
+ROLLBACK;
+-- end
+DO $$ BEGIN EXECUTE format('UPDATE %I SET qty = %L WHERE id = 1', 'orders', 3); EXECUTE 'DELETE FROM items WHERE id = 2; SELECT 1'; END $$;
+DO $$ BEGIN INSERT INTO orders (tenant_id, id) VALUES (1, 903); INSERT INTO orders (tenant_id, id) SELECT tenant_id, 903 FROM orders WHERE id = 1; END $$;
+-- messages
+DO $$ BEGIN PERFORM 1 / (qty - qty) FROM orders; END $$;
+-- messages
+DO $$ BEGIN UPDATE orders SET nosuch = 1; EXCEPTION WHEN undefined_table THEN NULL; END $$;
