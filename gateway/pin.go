@@ -156,7 +156,10 @@ func (x *session) besideTemps(err error) error {
 
 // namesTemp reports whether an error that something does not exist is about one of the session's temporary tables.
 func (x *session) namesTemp(message string) bool {
-	_, name, _ := strings.Cut(message, `"`)
+	_, name, quoted := strings.Cut(message, `"`)
+	if !quoted { // a parameter's type: "type x does not exist"
+		name = strings.TrimSuffix(strings.TrimPrefix(message, "type "), " does not exist")
+	}
 	name, _, _ = strings.Cut(name, `"`)
 	return x.temps[name[strings.LastIndexByte(name, '.')+1:]]
 }

@@ -29,6 +29,8 @@ func TestTemporaryTables(t *testing.T) {
 	exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'x')`, keys[2][0])
 	wantCode(t, conn, "0A000", `SELECT * FROM orders JOIN mine USING (id) WHERE tenant_id = 5`)
 	wantCode(t, conn, "0A000", `CREATE TEMP TABLE orders (id bigint)`)
+	wantCode(t, conn, "0A000", `CREATE FUNCTION takes(m mine) RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+	wantCode(t, conn, "0A000", `CREATE FUNCTION gives() RETURNS SETOF mine LANGUAGE sql AS 'SELECT NULL'`)
 	exec(t, conn, `CREATE INDEX ON mine (note)`)
 	exec(t, conn, `CREATE INDEX mine_note ON mine (note)`)
 	exec(t, conn, `DROP INDEX mine_note`)
