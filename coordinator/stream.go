@@ -166,8 +166,10 @@ func (k *sink) Commit(ctx context.Context, at engine.Position) error {
 	if !wanted && !due && !idle {
 		return nil
 	}
-	flushed := at // one without changes before it has committed everything
-	if !idle {
+	// One without changes before it has committed everything, though its position is not stored each time. What
+	// the source forgets has to be: who goes on from what is stored would miss it.
+	flushed := at
+	if !idle || due {
 		var err error
 		if flushed, err = st.applier.Flush(ctx); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -67,4 +68,22 @@ func TestLostChanges(t *testing.T) {
 	}
 	c.await("kept", "done")
 	c.clean()
+}
+
+// TestNothingIsForgottenTooSoon: while others write on the new owner's server, and nobody in the part, its log is not
+// given up further than where the next stream would begin.
+func TestNothingIsForgottenTooSoon(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	c.bank(100)
+	c.await(c.move(admin.MoveRequest{ID: "kept", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")
+	lost, tries := 0, 0
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); tries++ {
+		forgotten := c.onShard("s1", `SELECT pg_logical_emit_message(true, 'other', 'x')::text; SELECT max(confirmed_flush_lsn)::text FROM pg_replication_slots WHERE database = current_database()`)
+		if c.onShard("s0", `SELECT position::pg_lsn >= '`+forgotten+`' FROM cleave_internal.applied WHERE id = 'kept_b'`) != "t" {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.Errorf("in %d of %d looks the old owner had not stored how far the new owner has forgotten", lost, tries)
+	}
 }
