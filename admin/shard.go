@@ -330,6 +330,17 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 		case pins > 0:
 			return nil, inUse(fmt.Sprintf("%d keys are pinned to it", pins), fmt.Sprintf("unpin them first; see: SELECT * FROM cleave.pins WHERE shard = '%s'", req.Name))
 		}
+		for i := range st.Keyspaces {
+			k := &st.Keyspaces[i]
+			for _, t := range k.Transits {
+				switch what := t.Text() + " of keyspace " + k.Name; req.Name {
+				case t.From:
+					return nil, inUse("move "+t.ID+" has its way back, or old rows, of "+what+" there", fmt.Sprintf("to give the way back up and delete them: cleave finish %s", t.ID))
+				case t.To:
+					return nil, inUse("move "+t.ID+" is bringing "+what+" there", fmt.Sprintf("see: cleave moves %s; to end it: cleave cancel %[1]s", t.ID))
+				}
+			}
+		}
 		next := st.Clone()
 		next.DropShard(req.Name)
 		return &next, nil

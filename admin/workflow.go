@@ -146,8 +146,9 @@ type WorkflowInfo struct {
 	ETA     float64 `json:"eta"`
 	Attempt int     `json:"attempt"` // cutovers that did not succeed
 	HeldMS  int64   `json:"held_ms"` // how long statements were held in the cutover
-	// KeptUntil is when the way back ends.
+	// KeptUntil is when the way back ends; RowsUntil is when the rows on the old owner are deleted if it is lost.
 	KeptUntil *time.Time `json:"kept_until,omitempty"`
+	RowsUntil *time.Time `json:"rows_until,omitempty"`
 	Created   time.Time  `json:"created"`
 	Changed   time.Time  `json:"changed"`
 	Children  []string   `json:"children,omitempty"`
@@ -666,10 +667,17 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	}
 	if s.Step == workflow.Opened && !s.Back {
 		until := time.UnixMilli(s.OpenAt + s.Spec.KeepMS).UTC()
-		i.KeptUntil = &until
+		if s.BackLost == "" {
+			i.KeptUntil = &until
+		} else if !s.Outdated {
+			i.RowsUntil = &until
+		}
 	}
 	for _, c := range s.Children {
 		i.Children = append(i.Children, c.ID)
+	}
+	if !whole && s.BackLost != "" {
+		i.Note = "there is no way back: " + s.BackLost
 	}
 	if whole {
 		for _, l := range s.History {
@@ -679,7 +687,9 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	if i.Ended {
 		return i
 	}
-	i.Note = s.WaitsForWindow(time.Now())
+	if wait := s.WaitsForWindow(time.Now()); wait != "" {
+		i.Note = wait
+	}
 	// Progress is for people: without it they see the step.
 	r, err := o.opts.Directory.Record(ctx, workflow.ProgressPrefix+s.Spec.ID)
 	var p workflow.Progress

@@ -141,7 +141,11 @@ func (j *job) inTheWay(ctx context.Context, s, move *workflow.State) error {
 			WithHint("see: cleave moves %s; before its cutover it can be ended: cleave cancel %s", id, id))
 	case !s.Spec.Finish:
 		until := time.UnixMilli(move.OpenAt + move.Spec.KeepMS).UTC().Format("2006-01-02 15:04 MST")
-		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, "the way back of %s by move %s is kept until %s", what, id, until).WithHint("to go on now: cleave finish %s", id))
+		text := "the way back of %s by move %s is kept until %s"
+		if move.BackLost != "" {
+			text = "the old rows of %s, from before move %s, whose way back is lost, are kept until %s"
+		}
+		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, text, what, id, until).WithHint("to go on now: cleave finish %s", id))
 	}
 	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By); err != nil {
 		return err

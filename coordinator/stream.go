@@ -56,7 +56,7 @@ func (j *job) follows(ctx context.Context, s *workflow.State, e workflow.Effect)
 	}
 	if after == "" {
 		_ = applier.Close() // nothing was given to it
-		return nil, classed(workflow.Changed, sqlstate.New(sqlstate.ObjectNotInState, "shard %s does not know any more where the changes go on", e.Target))
+		return nil, classed(workflow.Gone, sqlstate.New(sqlstate.ObjectNotInState, "shard %s does not know any more where the changes go on", e.Target))
 	}
 	// It outlives the effect, not the job: endStream is called when that ends.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -166,8 +166,10 @@ func (k *sink) Commit(ctx context.Context, at engine.Position) error {
 	if !wanted && !due && !idle {
 		return nil
 	}
-	flushed := at // one without changes before it has committed everything
-	if !idle {
+	// One without changes before it has committed everything, though its position is not stored each time. What
+	// the source forgets has to be: who goes on from what is stored would miss it.
+	flushed := at
+	if !idle || due {
 		var err error
 		if flushed, err = st.applier.Flush(ctx); err != nil {
 			return err
@@ -241,13 +243,44 @@ func (st *stream) last(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// keepBack is workflow.KeepBack.
+// How often is looked whether the way back still fits the tables: at the map, and at the tables themselves, which
+// somebody may have changed on a shard directly. When the map tells of a change it is not on the shards yet, perhaps.
+const (
+	backLook    = 2 * time.Second
+	backSettles = 5 * time.Second
+	backTables  = time.Minute
+)
+
+// keepBack is workflow.KeepBack. A change of a table ends the stream with the next change of a row; here it is seen
+// before, so that nobody relies on a way back that there is not.
 func (j *job) keepBack(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	st, err := j.follows(ctx, s, e)
 	if err != nil {
 		return err
 	}
-	return st.last(ctx, time.Until(time.UnixMilli(e.UntilMS)))
+	end, due, version := time.UnixMilli(e.UntilMS), time.Now().Add(backTables), uint64(0)
+	for {
+		left := time.Until(end)
+		if err := st.last(ctx, min(left, backLook)); err != nil || left <= backLook {
+			return err
+		}
+		snap, err := j.t.c.opts.Directory.Load(ctx)
+		if err != nil {
+			continue // the changes go on without it
+		}
+		now := snap.SchemaVersion()
+		if now == version && time.Now().Before(due) {
+			continue
+		}
+		due = time.Now().Add(backTables)
+		if now != version {
+			due = time.Now().Add(backSettles)
+		}
+		version, j.set = now, nil
+		if _, err := j.same(ctx, s, e.Source); classOf(err) == workflow.Changed {
+			return err
+		}
+	}
 }
 
 // drainSource is workflow.DrainSource.

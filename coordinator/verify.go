@@ -165,10 +165,14 @@ func (p *pair) applyUntil(ctx context.Context, stream string, until engine.Posit
 	return gone(err)
 }
 
-// gone classes an error that says that the changes do not fit what was copied any more.
+// gone classes an error that says that the changes do not fit what was copied any more, because a table was
+// changed, which the error names, or because they are lost.
 func gone(err error) error {
-	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState {
+	if sqlstate.CodeOf(err) != sqlstate.ObjectNotInState {
+		return err
+	}
+	if sqlstate.As(err).Table != "" {
 		return classed(workflow.Changed, err)
 	}
-	return err
+	return classed(workflow.Gone, err)
 }

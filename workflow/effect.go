@@ -121,6 +121,8 @@ const (
 	Late Class = "late"
 	// Changed: the tables are not those that were copied any more.
 	Changed Class = "changed"
+	// Gone: the changes since the copy are lost, by a failover or because they took too much room.
+	Gone Class = "gone"
 	// Refused: it will never go well as things are.
 	Refused Class = "refused"
 	// Differs: the copy is not what it should be.

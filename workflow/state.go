@@ -201,8 +201,10 @@ type State struct {
 	Attempt  int `json:"attempt,omitempty"`
 	Tries    int `json:"tries,omitempty"`
 	Restarts int `json:"restarts,omitempty"`
-	// BackLost says why there is no way back any more.
+	// BackLost says why there is no way back any more; Outdated that this is because tables were changed: the old
+	// rows are of no use then.
 	BackLost string `json:"back_lost,omitempty"`
+	Outdated bool   `json:"outdated,omitempty"`
 	// Error is the last failure, "" once its step went well.
 	Error string `json:"error,omitempty"`
 

@@ -117,6 +117,10 @@ func (s *State) done(e Event) {
 		}
 	case Opened:
 		s.Ending = Done
+		if s.Outdated {
+			s.goTo(Cleaning, at, "the old rows are those of tables as they were before")
+			return
+		}
 		s.goTo(Cleaning, at, "the time for a way back is over")
 	case Cleaning, Cancelling:
 		end := s.Ending
@@ -209,6 +213,10 @@ func (s *State) failed(e Event) {
 	if class == Late && s.Step != Closing && (s.Step != Opening || e.Op != OpenTarget) {
 		class = Again
 	}
+	outdated := class == Changed
+	if class == Gone {
+		class = Changed
+	}
 	again := func() {
 		first := s.Tries == 0
 		s.Tries++
@@ -220,7 +228,7 @@ func (s *State) failed(e Event) {
 		}
 	}
 	lost := func() { // the way back is closed
-		s.BackLost = clip(what)
+		s.BackLost, s.Outdated = clip(what), outdated
 		if s.Step == Closing {
 			s.After = Opened
 			s.goTo(Reopening, e.At, "there is no way back: "+what)
@@ -289,7 +297,7 @@ func (s *State) failed(e Event) {
 			again()
 			return
 		}
-		s.BackLost = clip(what)
+		s.BackLost, s.Outdated = clip(what), outdated
 		s.goTo(Opened, e.At, "there is no way back any more: "+what)
 	case Planning, Choosing, Working, Editing:
 		if class == Again || class == Changed {
@@ -356,11 +364,13 @@ func CanAsk(s *State, w Wish) error {
 		case s.Back, s.Step == RolledBack, s.Step == Cancelled, s.Ending == Cancelled:
 			return nil
 		case s.Step == Opened && s.BackLost != "":
-			return no("there is no way back any more ("+s.BackLost+")", "to bring it back: "+s.moveBack())
+			return no("there is no way back any more ("+s.BackLost+")", "to bring it back: cleave finish "+id+" --wait, then "+s.moveBack())
 		case s.Step == Opening:
 			return no("the owner is changing at this moment", "ask again in a moment")
-		case s.Step.Ended(), s.Step == Cleaning, s.Step == Cancelling:
-			return no("there is no way back any more", "to bring it back: "+s.moveBack())
+		case s.Step.Ended():
+			return no("there is no way back any more"+inBrackets(s.BackLost), "to bring it back: "+s.moveBack())
+		case s.Step == Cleaning, s.Step == Cancelling:
+			return no("there is no way back any more"+inBrackets(s.BackLost), "to bring it back: cleave moves "+id+" --wait, then "+s.moveBack())
 		}
 		return nil
 	case Finish:
@@ -375,6 +385,13 @@ func CanAsk(s *State, w Wish) error {
 		return nil
 	}
 	return sqlstate.New(sqlstate.InvalidParameterValue, "nobody knows what %q is", shorten(string(w)))
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
 }
 
 // moveBack is the command that moves the part to where it was.
@@ -561,6 +578,9 @@ func (s *State) moveEffects() []Effect {
 		forth.Stream = Forth(id)
 		if s.BackLost != "" {
 			all.Source, all.Target = s.Spec.From, s.Spec.To
+			if s.Outdated {
+				return []Effect{do(SettleGuards), all}
+			}
 			return []Effect{do(SettleGuards), all, {Op: Sleep, UntilMS: until}}
 		}
 		keep := Effect{Op: KeepBack, Source: target, Target: source, Stream: Back(id), UntilMS: until}

@@ -15,7 +15,7 @@ func move(o Options) State {
 	return New(Spec{ID: "m1", Kind: Move, Keyspace: "k", From: "a", To: "b", By: "test", Options: o.WithDefaults()}, 1)
 }
 
-// walk applies events in their short form: "ok", "again", "late", "changed",
+// walk applies events in their short form: "ok", "again", "late", "changed", "gone",
 // "refused", "differs", or a wish.
 func walk(s State, at int64, events ...string) State {
 	for _, text := range events {
@@ -24,7 +24,7 @@ func walk(s State, at int64, events ...string) State {
 		switch text {
 		case "ok":
 			e.Kind = EventDone
-		case "again", "late", "changed", "refused", "differs":
+		case "again", "late", "changed", "gone", "refused", "differs":
 			e.Kind, e.Class, e.Error, e.Op = EventFailed, Class(text), "because", Fence
 		default:
 			e.Kind, e.Wish, e.By, e.Seq = EventAsked, Wish(text), "me", 0
@@ -97,7 +97,12 @@ func TestMove(t *testing.T) {
 		"tables changed":        {events: "ok ok ok changed", step: Preparing},
 		"tables changed late":   {events: "ok ok ok ok ok changed ok", step: Preparing},
 		"copies differ":         {events: "ok ok ok ok differs ok", step: Failed},
-		"stream breaks after":   {events: open + " changed", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
+		"tables changed after":  {events: open + " changed", step: Opened, effects: "settle guards ab m1_f; release ab"},
+		"and is cleaned up":     {events: open + " changed ok ok", step: Done},
+		"rollback, changed":     {events: open + " rollback changed ok ok", step: Done},
+		"changes are gone":      {events: "ok ok ok gone", step: Preparing},
+		"gone after":            {events: open + " gone", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
+		"rollback, gone":        {events: open + " rollback gone", step: Opened, effects: "settle guards ab m1_f; release ab; sleep"},
 		"shard down":            {events: "ok ok again again", step: Copying, effects: "sleep; purge ab m1_f; copy ab m1_f"},
 		"down in the cutover":   {events: "ok ok ok ok ok again", step: Reopening},
 		"down after the fence":  {events: "ok ok ok ok ok ok again refused", step: Opening, effects: "sleep; open target ab m1_f; swap ab m1_f"},
@@ -179,7 +184,7 @@ func TestParents(t *testing.T) {
 // TestWalks: whatever happens, in whatever order, a move keeps what is promised of
 // it, and ends when nothing is in its way.
 func TestWalks(t *testing.T) {
-	classes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "again", "late", "changed", "refused", "differs", "pause", "resume", "cancel", "rollback", "finish"}
+	classes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "again", "late", "changed", "gone", "refused", "differs", "pause", "resume", "cancel", "rollback", "finish"}
 	for seed := range uint64(1_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := move(Options{KeepMS: []int64{-1, 0}[r.IntN(2)], Unverified: r.IntN(2) == 0})

@@ -322,6 +322,9 @@ func (a *app) outcome(w *admin.WorkflowInfo) error {
 		return fmt.Errorf("%s: %s\nnext: cleave moves %s", w.ID, why, w.ID)
 	case a.json:
 		return nil
+	case w.Step == "opened" && w.BackLost != "":
+		_, err := fmt.Fprintf(a.stdout, "%s is the owner; statements waited for %d ms.\n%s", w.To, w.HeldMS, backText(w))
+		return err
 	case w.Step == "opened":
 		until := ""
 		if w.KeptUntil != nil {
@@ -331,6 +334,33 @@ func (a *app) outcome(w *admin.WorkflowInfo) error {
 		return err
 	}
 	return nil
+}
+
+// backText says what there is of a way back, in lines.
+func backText(w *admin.WorkflowInfo) string {
+	const moment = "2006-01-02 15:04:05"
+	text := ""
+	if w.BackLost != "" {
+		text = fmt.Sprintf("there is no way back: %s\n", printable(w.BackLost))
+	}
+	if w.RowsUntil != nil {
+		text += fmt.Sprintf("the old rows on %s are deleted at %s; to delete them now: cleave finish %s\n", w.From, w.RowsUntil.Local().Format(moment), w.ID)
+	}
+	if w.KeptUntil != nil {
+		text += fmt.Sprintf("the way back is kept until %s\n", w.KeptUntil.Local().Format(moment))
+	}
+	return text
+}
+
+// notBack is an error if a move that was to be rolled back, and is not any more on its way, has its new owner.
+func notBack(w *admin.WorkflowInfo) error {
+	switch {
+	case w.Back || w.Step != "opened" && w.Step != "cleaning" && w.Step != "done":
+		return nil
+	case w.BackLost == "":
+		return fmt.Errorf("%s was not rolled back: somebody has ended that\nnext: cleave moves %s", w.ID, w.ID)
+	}
+	return fmt.Errorf("%s was not rolled back: there is no way back: %s\nnext: cleave moves %s", w.ID, printable(w.BackLost), w.ID)
 }
 
 // progressLine is a workflow's progress in one line.
@@ -432,12 +462,7 @@ func printWorkflow(out io.Writer, w *admin.WorkflowInfo) error {
 		what += " to " + w.To
 	}
 	fmt.Fprintf(out, "%s: %s\n%s\n", w.ID, printable(what), progressLine(w))
-	if w.BackLost != "" {
-		fmt.Fprintf(out, "there is no way back: %s\n", printable(w.BackLost))
-	}
-	if w.KeptUntil != nil {
-		fmt.Fprintf(out, "the way back is kept until %s\n", w.KeptUntil.Local().Format("2006-01-02 15:04:05"))
-	}
+	fmt.Fprint(out, backText(w))
 	for _, l := range w.History {
 		fmt.Fprintf(out, "  %s  %-11s  %s\n", l.At.Local().Format("15:04:05.000"), l.Step, printable(l.What))
 	}
@@ -486,11 +511,15 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 					return err
 				}
 			}
+			var failed error
+			if name == "rollback" && wait && !dry {
+				failed = notBack(w)
+			}
 			if a.json {
-				return a.printJSON(w)
+				return errors.Join(a.printJSON(w), failed)
 			}
 			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", w.ID, progressLine(w))
-			return err
+			return errors.Join(err, failed)
 		}),
 	}
 	cmd.Flags().StringVar(&why, "why", "", "reason, one line")
