@@ -376,18 +376,3 @@ func (a *analyzer) pairWords(x, y **pg.Node, sc *scope) {
 		*p[0] = timed(*p[0], a.wordType(*p[1], sc))
 	}
 }
-
-// calledWords notes the texts among a function's arguments beside others that are not of times.
-func (a *analyzer) calledWords(f *pg.FuncCall, sc *scope) {
-	if a.second == nil {
-		return
-	}
-	switch callName(f) {
-	case "array_append", "array_prepend", "array_remove", "array_position", "array_positions", "array_replace", "array_cat", "array_to_string", "lag", "lead", "nullif":
-		for _, n := range f.Args {
-			if n.GetAConst() == nil && a.readsAs(n, sc) == readsText {
-				a.plainWords(readsText, f.Args...)
-			}
-		}
-	}
-}

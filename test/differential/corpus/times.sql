@@ -255,6 +255,24 @@ COPY notes_of (k, tt) FROM STDIN;
 161	today
 \.
 
+-- words in arguments of functions that take times
+-- foreach x: age('now', a) > interval '1 year' | age(a, 'today') | age('now', 'today') < interval '2 days' | now() - date_bin('1 hour', 'now', 'today') < interval '2 hours' | date_bin('15 minutes', a, 'yesterday') < now() | date_trunc('day', 'tomorrow', 'utc') > now() | daterange('today', 'tomorrow') @> current_date | daterange(d, 'tomorrow') && daterange('yesterday', NULL) | tstzrange('today', 'now', '[]') @> now() - interval '1 day' | tsrange('yesterday', 'now') @> localtimestamp - interval '1 hour' | date('now') = current_date | now() - timestamptz('now') < interval '1 hour' | timestamptz('today') <= now() | timezone('utc', now()) - ('now' AT TIME ZONE 'utc') < interval '1 hour' | now() - lag(a, 1, 'now') OVER (PARTITION BY k) < interval '1 hour' | lead(d, 1, 'today') OVER (PARTITION BY k) | now() - (array_append(arr, 'now'))[1] < interval '1 hour' | array_prepend('today', arr) IS NULL | array_position(arr, 'now') | array_remove(arr, 'now') | array_replace(arr, 'now', 'today') | length('now') | upper('today') | age(timestamp '2020-01-01', 'yesterday') < interval '1 day' | age(d, 'today') < interval '1 day'
+-- block
+SELECT k, ${x} FROM notes_of WHERE k < 10 ORDER BY k;
+BEGIN;
+SELECT count(*) FROM notes_of;
+SELECT k, ${x} FROM notes_of WHERE k = 3;
+SELECT k, ${x} FROM notes_of WHERE k = 4;
+COMMIT;
+PREPARE called AS SELECT k, ${x} FROM notes_of WHERE k = $1;
+EXECUTE called (3);
+DEALLOCATE called;
+-- end
+SELECT count(*) FROM generate_series(now(), 'tomorrow', '1 day') g, notes_of;
+PREPARE called AS SELECT age('now', now()) < interval '-40 ms', date_bin('1 microsecond', 'now', '2020-01-01') < now() - interval '40 ms', upper(tstzrange(NULL, 'now')) < now() - interval '40 ms', timestamptz('now') < now() - interval '40 ms' FROM notes_of WHERE k = $1;
+SELECT pg_sleep(0.05);
+EXECUTE called (3);
+EXECUTE called (4);
 -- PREPARE reads the words, and EXECUTE its arguments
 -- block
 PREPARE w AS SELECT k, a < 'now', d = 'today', v = 'now' FROM notes_of WHERE k IN (1, 2, 3, $1) ORDER BY k;
