@@ -120,7 +120,7 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 	}
 	p, end := j.pace(ctx, s, leastBytes, s.Source(), s.Target())
 	defer end()
-	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, began: time.Now(), win: win, pace: p}
+	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, win: win, pace: p}
 	var next atomic.Int64
 	var total atomic.Int64
 	var wait sync.WaitGroup
@@ -184,33 +184,66 @@ type counted struct {
 	turn  *turn
 }
 
-func (c *counted) Write(b []byte) (int, error) {
-	began := time.Now()
-	if err := c.j.gate(c.ctx); err != nil {
-		return 0, err
+// Write lets pieces through that the bounds allow in throttleStep, so that what was copied is seen, and a pause begins, while
+// there is a bound.
+func (c *counted) Write(b []byte) (n int, err error) {
+	for err == nil && n < len(b) {
+		piece := c.limit.piece(b[n:])
+		began := time.Now()
+		if err := c.j.gate(c.ctx); err != nil {
+			return n, err
+		}
+		rows := int64(bytes.Count(piece, []byte{'\n'}))
+		if err := c.limit.wait(c.ctx, rows, int64(len(piece))); err != nil {
+			return n, err
+		}
+		c.turn.waited(time.Since(began))
+		c.j.prog.copied(rows, int64(len(piece)))
+		c.l.bytes.Add(int64(len(piece)))
+		var wrote int
+		wrote, err = c.w.Write(piece)
+		n += wrote
 	}
-	rows := int64(bytes.Count(b, []byte{'\n'}))
-	if err := c.limit.wait(c.ctx, rows, int64(len(b))); err != nil {
-		return 0, err
-	}
-	c.turn.waited(time.Since(began))
-	c.j.prog.copied(rows, int64(len(b)))
-	c.l.bytes.Add(int64(len(b)))
-	return c.w.Write(b)
+	return n, err
 }
+
+const (
+	// throttleStep is about how long what passes at once takes at the bound.
+	throttleStep = 250 * time.Millisecond
+	// throttleCredit is how much of the time in which nothing passed may be made up for.
+	throttleCredit = 500 * time.Millisecond
+)
 
 // throttle bounds rows and bytes per second; 0 is no bound.
 type throttle struct {
 	rows, bytes int64
-	began       time.Time
 	win         *opening
 	pace        *pacer // of bytes
 
-	mu                sync.Mutex
-	didRows, didBytes int64
+	mu   sync.Mutex
+	free time.Time // when what was let through is paid for
 }
 
-// wait returns when so much more is allowed. Errors: that of ctx.
+// piece is as much of b as takes throttleStep.
+func (t *throttle) piece(b []byte) []byte {
+	if t.bytes > 0 {
+		b = b[:min(int64(len(b)), max(t.bytes*int64(throttleStep)/int64(time.Second), 1))]
+	}
+	if t.rows <= 0 {
+		return b
+	}
+	at := 0
+	for range max(t.rows*int64(throttleStep)/int64(time.Second), 1) {
+		line := bytes.IndexByte(b[at:], '\n')
+		if line < 0 {
+			return b
+		}
+		at += line + 1
+	}
+	return b[:at]
+}
+
+// wait returns when so much more is allowed. The time of a pause, or of a window that is shut, gives no credit. Errors: that of ctx.
 func (t *throttle) wait(ctx context.Context, rows, bytes int64) error {
 	if err := t.win.wait(ctx); err != nil {
 		return err
@@ -220,25 +253,30 @@ func (t *throttle) wait(ctx context.Context, rows, bytes int64) error {
 			return err
 		}
 	}
-	if t.rows <= 0 && t.bytes <= 0 {
-		return nil
-	}
-	t.mu.Lock()
-	t.didRows += rows
-	t.didBytes += bytes
-	var need time.Duration
-	if t.rows > 0 {
-		need = max(need, time.Duration(float64(t.didRows)/float64(t.rows)*float64(time.Second)))
-	}
-	if t.bytes > 0 {
-		need = max(need, time.Duration(float64(t.didBytes)/float64(t.bytes)*float64(time.Second)))
-	}
-	spent := time.Since(t.began)
-	t.mu.Unlock()
-	if need > spent {
-		pause(ctx, need-spent)
+	if need := t.take(time.Now(), rows, bytes); need > 0 {
+		pause(ctx, need)
 	}
 	return ctx.Err()
+}
+
+// take notes what passes at a time, and returns how long that has to wait.
+func (t *throttle) take(now time.Time, rows, bytes int64) time.Duration {
+	var cost time.Duration
+	if t.rows > 0 {
+		cost = max(cost, time.Duration(float64(rows)/float64(t.rows)*float64(time.Second)))
+	}
+	if t.bytes > 0 {
+		cost = max(cost, time.Duration(float64(bytes)/float64(t.bytes)*float64(time.Second)))
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if least := now.Add(-throttleCredit); t.free.IsZero() {
+		t.free = now
+	} else if t.free.Before(least) {
+		t.free = least
+	}
+	t.free = t.free.Add(cost)
+	return t.free.Sub(now)
 }
 
 // purge is workflow.Purge. It never deletes rows of a shard that owns them. Before a copy it leaves
@@ -273,7 +311,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 			return err
 		}
 	}
-	limit := &throttle{rows: s.Spec.RowsPerSecond, began: time.Now()}
+	limit := &throttle{rows: s.Spec.RowsPerSecond}
 	if s.Step != workflow.Cancelling { // nobody waits for a window to get rid of a move
 		if limit.win, err = j.windows(s); err != nil {
 			return err

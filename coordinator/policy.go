@@ -90,7 +90,7 @@ func (t *term) lookAround(ctx context.Context, p *workflow.Policy) error {
 	if look.Busy, err = t.busy(ctx, &s, now); err != nil {
 		return err
 	}
-	if !look.Busy {
+	if look.Busy == "" {
 		snap, err := t.c.opts.Directory.Load(ctx)
 		if err != nil {
 			return err
@@ -127,19 +127,18 @@ func (t *term) lookAround(ctx context.Context, p *workflow.Policy) error {
 	return nil
 }
 
-// busy reports whether the policy has to wait for a workflow, and notes in s that its own has ended.
-func (t *term) busy(ctx context.Context, s *workflow.PolicyState, now int64) (bool, error) {
-	busy := false
+// busy says which workflow the policy has to wait for, "" for none, and notes in s that its own has ended.
+func (t *term) busy(ctx context.Context, s *workflow.PolicyState, now int64) (busy string, err error) {
 	for after := ""; ; {
 		page, err := t.records.Records(ctx, workflow.RecordPrefix, after, 100)
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		for _, r := range page {
 			after = r.Key
 			w, err := workflow.Decode(r.Value)
 			if err != nil {
-				return false, fmt.Errorf("the record %s: %w", r.Key, err)
+				return "", fmt.Errorf("the record %s: %w", r.Key, err)
 			}
 			if w.Spec.ID == s.Plan && w.Step.Ended() && s.Ended == 0 {
 				s.Ended = now
@@ -147,8 +146,12 @@ func (t *term) busy(ctx context.Context, s *workflow.PolicyState, now int64) (bo
 				continue
 			}
 			// A way back that is kept is no work, but its range cannot move.
-			if !w.Step.Ended() && w.Step != workflow.Opened {
-				busy = true
+			switch {
+			case w.Step.Ended(), w.Step == workflow.Opened:
+			case w.Step == workflow.Proposed:
+				busy = "plan " + w.Spec.ID + " waits for approval: cleave plan approve " + w.Spec.ID + ", or cleave plan cancel " + w.Spec.ID
+			case busy == "":
+				busy = string(w.Spec.Kind) + " " + w.Spec.ID + " is under way"
 			}
 		}
 		if len(page) < 100 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -225,7 +227,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	f, ok := functions[c.Function]
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedFunction, "function cleave.%s does not exist", c.Function).
-			WithHint("there are create_keyspace, drop_keyspace, distribute, pin, unpin, shard_of, add_shard, remove_shard, set_shard, add_replica, remove_replica, move, split, merge, drain, spread, pause, resume, cancel, rollback and finish")
+			WithHint("there are %s", strings.Join(slices.Sorted(maps.Keys(functions)), ", "))
 	}
 	wrong := func(format string, a ...any) error {
 		return sqlstate.New(sqlstate.InvalidParameterValue, format, a...).WithHint("usage: SELECT %s", f.usage)

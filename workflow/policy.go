@@ -172,8 +172,8 @@ type PolicyState struct {
 type Look struct {
 	// Plan is what would make the cluster even, from what was measured just now.
 	Plan *BalancePlan
-	// Busy: the policy's last plan has not ended, or something else moves rows.
-	Busy bool
+	// Busy is what the policy has to wait for: its last plan that has not ended, or something else that moves rows; "": nothing.
+	Busy string
 }
 
 const day = 24 * 60 * 60 * 1000
@@ -201,8 +201,8 @@ func (p *Policy) Decide(s PolicyState, look Look, now int64) (next PolicyState, 
 	case p.Mode == Manual:
 		s.Since, s.Note = 0, "nothing is done by itself"
 		return s, false
-	case look.Busy:
-		s.Since, s.Note = 0, "a plan or a move is under way"
+	case look.Busy != "":
+		s.Since, s.Note = 0, look.Busy
 		return s, false
 	case why == "":
 		s.Since = 0

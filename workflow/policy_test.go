@@ -73,7 +73,11 @@ func (w *world) step(seconds int64) {
 		w.t.Fatal(err)
 	}
 	w.skew = p.SkewBefore
-	next, begin := w.policy.Decide(w.state, workflow.Look{Plan: p, Busy: w.running != nil}, w.now)
+	busy := ""
+	if w.running != nil {
+		busy = "a rebalance is under way"
+	}
+	next, begin := w.policy.Decide(w.state, workflow.Look{Plan: p, Busy: busy}, w.now)
 	w.state = next
 	if !begin {
 		return

@@ -126,6 +126,9 @@ func TestPolicyByLoad(t *testing.T) {
 	if list := plans(); len(list) != 1 || list[0].Begun != 0 {
 		t.Errorf("in propose: %+v", list)
 	}
+	if is, err := c.rooms.Ops.Policy(ctx); err != nil || !strings.Contains(is.Note, "cleave plan approve "+p.ID) {
+		t.Errorf("it does not say what it waits for: %v, %v", is, err)
+	}
 	if n := c.onShard("s1", `SELECT count(*) FROM account`); n != "0" {
 		t.Error("something was moved that nobody approved")
 	}
