@@ -122,9 +122,12 @@ type Error struct {
 	Range    string
 	Epoch    uint64
 
-	// Schema, Table, Column, Constraint are PostgreSQL's fields of the same
-	// names (protocol-error-fields).
-	Schema, Table, Column, Constraint string
+	// Schema, Table, Column, DataType, Constraint are PostgreSQL's fields of the same
+	// names (protocol-error-fields), Internal is the query of a function that
+	// failed, and InternalPosition the place in it.
+	Schema, Table, Column, DataType, Constraint string
+	Internal                                    string
+	InternalPosition                            int
 
 	// Unsure: the statement may be none that a database takes, which its shard would
 	// have to say; set with 0A000 where that was not looked at.

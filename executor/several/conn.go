@@ -108,8 +108,9 @@ type Conn struct {
 	closed   bool
 	live     map[*executor.Conn]struct{} // parts' and borrowed conversations
 	recorder *recorder
-	notices  []byte // of shards, to be passed on
-	setting  bool   // a statement that changes settings is run
+	notices  []byte          // of shards, to be passed on
+	cut      map[string]bool // those of names that are too long, since the last ReadyForQuery
+	setting  bool            // a statement that changes settings is run
 	// insisting is closed by calm; nil if nothing is being stopped.
 	insisting chan struct{}
 	// deadline is SetDeadline's.

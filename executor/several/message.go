@@ -148,12 +148,27 @@ func (c *Conn) status() byte {
 	return 'T'
 }
 
-func (c *Conn) ready() { c.out = wire.AppendReadyForQuery(c.out, c.status()) }
+func (c *Conn) ready() {
+	c.cut = nil
+	c.out = wire.AppendReadyForQuery(c.out, c.status())
+}
+
+// nameTooLong is the code with which PostgreSQL says that it cuts a name short.
+const nameTooLong = "42622"
 
 // notice passes a shard's notice on.
 func (c *Conn) notice(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(frame) > wire.Header && frame[0] == wire.NoticeResponse && wire.ParseReport(frame[wire.Header:]).Code == nameTooLong {
+		if c.cut[string(frame)] {
+			return // it is said of the text, which several shards read
+		}
+		if c.cut == nil {
+			c.cut = map[string]bool{}
+		}
+		c.cut[string(frame)] = true
+	}
 	if len(c.notices)+len(frame) <= noticesMax {
 		c.notices = append(c.notices, frame...)
 	}

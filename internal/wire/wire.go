@@ -452,6 +452,10 @@ func appendReport(dst []byte, typ byte, severity string, e *sqlstate.Error) []by
 	if e.Position > 0 {
 		field('P', strconv.Itoa(e.Position))
 	}
+	if e.InternalPosition > 0 {
+		field('p', strconv.Itoa(e.InternalPosition))
+	}
+	field('q', e.Internal)
 	where := e.Where
 	if e.Shard != "" {
 		if where != "" {
@@ -472,6 +476,7 @@ func appendReport(dst []byte, typ byte, severity string, e *sqlstate.Error) []by
 	field('s', e.Schema)
 	field('t', e.Table)
 	field('c', e.Column)
+	field('d', e.DataType)
 	field('n', e.Constraint)
 	dst = append(dst, 0)
 	return End(dst, m)
@@ -504,6 +509,10 @@ func ParseReport(body []byte) *sqlstate.Error {
 			e.Hint = s
 		case 'P':
 			e.Position, _ = strconv.Atoi(s)
+		case 'p':
+			e.InternalPosition, _ = strconv.Atoi(s)
+		case 'q':
+			e.Internal = s
 		case 'W':
 			e.Where = s
 		case 's':
@@ -512,6 +521,8 @@ func ParseReport(body []byte) *sqlstate.Error {
 			e.Table = s
 		case 'c':
 			e.Column = s
+		case 'd':
+			e.DataType = s
 		case 'n':
 			e.Constraint = s
 		}
