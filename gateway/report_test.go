@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -63,6 +64,38 @@ func TestFieldsOfReports(t *testing.T) {
 		}
 		if want, got := report(plain), report(router); want != got {
 			t.Errorf("%s\n  PostgreSQL: %s\n  router:     %s", sql, want, got)
+		}
+	}
+}
+
+// TestHeaderMatch: the errors of HEADER MATCH name PostgreSQL's fields, whatever columns the router fills.
+func TestHeaderMatch(t *testing.T) {
+	cl := start(t, config{})
+	plain, err := pgx.Connect(t.Context(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close(context.Background())
+	router := cl.connect(t)
+	const table = `CREATE TABLE hm (k bigint PRIMARY KEY, a int, "B c" text, d date DEFAULT now())`
+	exec(t, plain, table)
+	exec(t, router, table+" WITH (cleave.shard_key = 'k')")
+	for _, c := range []struct{ columns, options, data string }{
+		{"", "", "k,a,B c,d\n1,1,1,2020-01-01\n"}, {"", "", "k,a,B c\n"}, {"", "", "k,a,B c,d,e\n"}, {"", "", "k,x,B c,d\n"}, {"", "", "K,a,B c,d\n"}, {"", "", ""}, {"", "", "\n"},
+		{"(k, a)", "", "a,k\n2,2\n"}, {"(a, k)", "", "a,z\n"}, {"(a, k)", ", NULL 'a'", "a,k\n"}, {"(a, k)", ", NULL 'a'", "\"a\",k\n2,2\n"}, {"(a, k)", "", ",k\n"}, {"(a, k)", "", ""},
+		{"(a, k)", "", "\n"}, {"(k)", "", ""}, {"(k)", "", "x\n"}, {"(a, k)", ", DELIMITER '|', QUOTE ''''", "'a'|'k''x'\n"}, {"(a, k)", "", "a," + strings.Repeat("kü", 70) + "\n"},
+		{"(a, k)", ", FORCE_NULL (a)", "\"\",k\n"},
+	} {
+		report := func(conn *pgx.Conn) string {
+			tag, err := conn.PgConn().CopyFrom(t.Context(), strings.NewReader(c.data), "COPY hm "+c.columns+" FROM STDIN (FORMAT csv, HEADER match"+c.options+")")
+			var pe *pgconn.PgError
+			if errors.As(err, &pe) {
+				return fmt.Sprint(pe.Code, " ", pe.Message, " / ", pe.Where)
+			}
+			return fmt.Sprint(tag, err)
+		}
+		if want, got := report(plain), report(router); want != got {
+			t.Errorf("%q %q %q\n  PostgreSQL: %s\n  router:     %s", c.columns, c.options, c.data, want, got)
 		}
 	}
 }

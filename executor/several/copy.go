@@ -1,7 +1,6 @@
 package several
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -324,6 +323,9 @@ func (j *copyIn) run(data []byte, eof bool) (used int, err error) {
 		switch {
 		case j.ended && s.content == s.from: // the mark of the end alone
 		case !j.p.Binary && !j.begun && j.p.Header:
+			if err := j.matches(data[s.from:s.content]); err != nil {
+				return used, err
+			}
 			if err := j.headed(j.header(data[s.from:s.to]), s.first); err != nil {
 				return used, err
 			}
@@ -375,36 +377,6 @@ func (j *copyIn) record(b []byte, eof bool) (s span, ok bool, err error) {
 		return span{to: n}, true, nil
 	}
 	return span{to: n, content: n, lines: 1, first: 1}, n > 0, err
-}
-
-// headed takes the header, for all shards.
-func (j *copyIn) headed(head []byte, lines int) error {
-	j.head, j.begun, j.headLines = bytes.Clone(head), true, int64(lines)
-	j.line += int64(lines)
-	for _, t := range j.parts {
-		t.buf = append(t.buf, j.head...)
-		if lines > 0 {
-			t.lines.add(j.line, lines, len(head))
-		}
-	}
-	return nil
-}
-
-// header is the line of names with those of the columns that the router fills.
-func (j *copyIn) header(line []byte) []byte {
-	if len(j.p.MadeFor) == 0 {
-		return line
-	}
-	var out []byte
-	for _, col := range j.p.MadeFor {
-		if j.p.CSV {
-			out = appendCSV(out, []byte(col.Name), &j.p.CopyFormat, true)
-		} else {
-			out = appendText(out, []byte(col.Name), j.p.Delimiter)
-		}
-		out = append(out, j.p.Delimiter)
-	}
-	return append(out, line...)
 }
 
 // routeSpans passes on the records that go to all parts, or get values made.
@@ -630,6 +602,11 @@ func (j *copyIn) at(err error) error {
 func (j *copyIn) end() (string, error) {
 	if _, err := j.run(j.rest, true); err != nil {
 		return "", err
+	}
+	if !j.begun {
+		if err := j.matches(nil); err != nil {
+			return "", err
+		}
 	}
 	for _, t := range j.parts {
 		if j.trailer {
