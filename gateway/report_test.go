@@ -45,6 +45,7 @@ func TestFieldsOfReports(t *testing.T) {
 		"INSERT INTO dt SELECT i, -1, 1 FROM generate_series(41, 80) i",
 		"UPDATE dt SET a = -a", "UPDATE dt SET a = -a WHERE k = 1", "SELECT count(*) FROM dt WHERE (k - 100)::int::pos > 0",
 		"SELECT (count(*) - 100)::int::pos FROM dt", "SELECT max(fails(k)) FROM dt", "SELECT fails(k) FROM dt WHERE k = 1",
+		"SELECT 1 WHERE true AND;", "SELECT k FROM dt WHERE k = 1 AND ; ", "SELECT 'x'::int;", "SELECT k FROM dt WHERE k = 'x'",
 		"INSERT INTO dt SELECT 3, 1, 1 FROM generate_series(1, 2)",
 		"INSERT INTO dt AS " + long + " VALUES (101, 1, 1), (102, 1, 1), (103, 1, 1), (104, 1, 1), (105, 1, 1)",
 		"UPDATE dt AS " + long + " SET b = 2", "SELECT count(*) AS " + long + " FROM dt", "SELECT k AS " + long + " FROM dt WHERE k = 1",
@@ -55,7 +56,7 @@ func TestFieldsOfReports(t *testing.T) {
 			out := fmt.Sprint(said)
 			var pe *pgconn.PgError
 			if errors.As(err, &pe) {
-				out += fmt.Sprintf(" %s %s; schema %q table %q column %q type %q constraint %q query %q at %d", pe.Code, pe.Message, pe.SchemaName, pe.TableName, pe.ColumnName, pe.DataTypeName, pe.ConstraintName,
+				out += fmt.Sprintf(" %s %s at %d, %s; schema %q table %q column %q type %q constraint %q query %q at %d", pe.Code, pe.Message, pe.Position, pe.Hint, pe.SchemaName, pe.TableName, pe.ColumnName, pe.DataTypeName, pe.ConstraintName,
 					pe.InternalQuery, pe.InternalPosition)
 			} else if err != nil {
 				out += err.Error()

@@ -77,17 +77,19 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 	}
 	// A semicolon before the end: there may be several.
 	if i := bytes.IndexByte(sql, ';'); i < 0 || len(bytes.TrimSpace(sql[i+1:])) == 0 {
+		whole := sql
 		if i >= 0 {
 			sql = sql[:i]
 		}
 		snap, private := x.snapshot()
-		whole := sql
 		if rest, p, ok := trace.CutBegin(sql); ok {
 			sql, x.unit.parent = rest, p
 		}
 		st, r, found, err := x.srv.ex.PlanText(&x.shaper, sql, x.settings, snap, private)
 		if err != nil && len(whole) > len(sql) {
-			_, err = x.plan(whole) // the error's position is in the whole text
+			if _, e := x.plan(whole); e != nil {
+				err = e // its position is in the whole text, where a semicolon may be too early
+			}
 		}
 		if err != nil {
 			return x.unplanned(x.besideTemps(err), sql, private)

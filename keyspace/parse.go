@@ -147,8 +147,7 @@ func (v Value) AppendBinary(dst []byte) []byte {
 
 // syntaxError is PostgreSQL's 22P02 of an input function.
 func syntaxError(t Type, s []byte) error {
-	return sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type %s: %s", t, quoteShort(s)).
-		WithHint("write the key as PostgreSQL prints it")
+	return sqlstate.New(sqlstate.InvalidTextRepresentation, "invalid input syntax for type %s: %s", t, quoteShort(s))
 }
 
 func quoteShort(s []byte) string {

@@ -158,7 +158,9 @@ func (t *translator) constant(c *pg.A_Const) expr {
 		if err := checkText(v.Sval.GetSval()); err != nil {
 			fail(err)
 		}
-		return untyped(v.Sval.GetSval())
+		e := untyped(v.Sval.GetSval())
+		e.place = c.Location + 1
+		return e
 	}
 	refuseSQL("a bit string")
 	return expr{}

@@ -16,11 +16,17 @@ type scope struct {
 	hidden bool
 }
 
+// columnUse is a column as errors name it, and where it stands in the statement.
+type columnUse struct {
+	name string
+	loc  int32
+}
+
 // selectState collects what is needed to check grouping.
 type selectState struct {
 	hasAgg    bool
 	groupSQL  map[string]bool
-	ungrouped []string // names of columns used outside aggregates and group expressions
+	ungrouped []columnUse // columns used outside aggregates and group expressions
 	inAgg     int
 	clause    string // "WHERE", "JOIN/ON", ...: where aggregates are not allowed
 	inWindow  int
@@ -130,7 +136,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 			}
 		}
 		if found != nil {
-			return t.useColumn(s, in, found)
+			return t.useColumn(s, in, found, loc)
 		}
 		if table != "" && tableSeen {
 			break
@@ -141,7 +147,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 			for _, r := range s.rtes {
 				if r.table.placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
 					c := rteCol{name: name, sql: r.sql + ".rowid", typ: oidTID, mod: -1, table: r.table.OID, attnum: -1}
-					return t.useColumn(s, r, &c)
+					return t.useColumn(s, r, &c, loc)
 				}
 			}
 		}
@@ -152,7 +158,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.column("rowid") == nil && !s.hidden {
 					// No row, no table: the nullable side of a join.
 					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: oidOID, mod: -1, table: r.table.OID, attnum: -6}
-					return t.useColumn(s, r, &c)
+					return t.useColumn(s, r, &c, loc)
 				}
 			}
 		}
@@ -179,7 +185,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 	return expr{}
 }
 
-func (t *translator) useColumn(s *scope, r *rte, c *rteCol) expr {
+func (t *translator) useColumn(s *scope, r *rte, c *rteCol, loc int32) expr {
 	e := expr{sql: c.sql, typ: c.typ, mod: c.mod, name: c.name, table: c.table, attnum: c.attnum, notNull: c.notNull}
 	s.sel.uses++
 	if s.sel.inAgg == 0 && !s.sel.groupSQL[c.sql] && !s.sel.groupTables[r.sql] {
@@ -190,7 +196,7 @@ func (t *translator) useColumn(s *scope, r *rte, c *rteCol) expr {
 		if s != t.scope {
 			shown = outerUse + shown
 		}
-		s.sel.ungrouped = append(s.sel.ungrouped, shown)
+		s.sel.ungrouped = append(s.sel.ungrouped, columnUse{shown, loc})
 	}
 	return e
 }
@@ -206,7 +212,7 @@ func (t *translator) star(table, schema string, loc int32) []expr {
 		for _, r := range s.rtes {
 			for i := range r.cols {
 				if !r.cols[i].hidden {
-					out = append(out, t.useColumn(s, r, &r.cols[i]))
+					out = append(out, t.useColumn(s, r, &r.cols[i], loc))
 				}
 			}
 		}
@@ -216,7 +222,7 @@ func (t *translator) star(table, schema string, loc int32) []expr {
 		for _, r := range s.rtes {
 			if r.alias == table && (schema == "" || r.schema == schema) {
 				for i := range r.cols {
-					out = append(out, t.useColumn(s, r, &r.cols[i]))
+					out = append(out, t.useColumn(s, r, &r.cols[i], loc))
 				}
 				return out
 			}

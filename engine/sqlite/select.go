@@ -564,11 +564,11 @@ func (t *translator) checkGrouping(sel *selectState, grouped bool) {
 		return
 	}
 	if len(sel.ungrouped) > 0 {
-		if strings.HasPrefix(sel.ungrouped[0], outerUse) {
+		if strings.HasPrefix(sel.ungrouped[0].name, outerUse) {
 			// The whole subquery may be what is grouped by.
 			refuseSQL("a subquery that refers to a grouped query")
 		}
-		failf("42803", "column \"%s\" must appear in the GROUP BY clause or be used in an aggregate function", sel.ungrouped[0])
+		t.failAt(sel.ungrouped[0].loc, "42803", "column \"%s\" must appear in the GROUP BY clause or be used in an aggregate function", sel.ungrouped[0].name)
 	}
 }
 

@@ -90,9 +90,10 @@ type expr struct {
 	sql   string
 	typ   uint32
 	mod   int32
-	param int  // > 0: parameter whose type is still open (typ is unknown)
-	lit   bool // untyped literal (typ is unknown); text holds it
-	null  bool // the literal NULL
+	param int   // > 0: parameter whose type is still open (typ is unknown)
+	lit   bool  // untyped literal (typ is unknown); text holds it
+	place int32 // 1 + where the literal is in the statement; 0 if that is not known
+	null  bool  // the literal NULL
 	text  string
 	name  string // the column name that PostgreSQL would give it
 
@@ -188,7 +189,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx castContext) (
 		}
 		d, err := t.input(oid, e.text)
 		if err != nil {
-			fail(err)
+			fail(t.at(e.place-1, err))
 		}
 		r := t.literal(oid, -1, d)
 		r.name, r.text = name, e.text

@@ -34,7 +34,6 @@ SELECT * FROM orders WHERE tenant_id = '9223372036854775808';
 -->   hint: no row can have this key
 SELECT * FROM orders WHERE tenant_id = 'abc';
 --> refused 22P02: invalid input syntax for type bigint: "abc" at 40
--->   hint: write the key as PostgreSQL prints it
 SELECT * FROM orders WHERE tenant_id = 5::bigint;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 SELECT * FROM orders WHERE tenant_id = 5::int;

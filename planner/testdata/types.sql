@@ -85,7 +85,6 @@ SELECT * FROM docs WHERE id = uuid '6f9619ff-8b86-d011-b42d-00cf4fc964ff';
 --> one shard shard-1, key ('6f9619ff-8b86-d011-b42d-00cf4fc964ff') [SELECT, read only, rows]
 SELECT * FROM docs WHERE id = 'nonsense';
 --> refused 22P02: invalid input syntax for type uuid: "nonsense" at 31
--->   hint: write the key as PostgreSQL prints it
 SELECT * FROM docs WHERE id = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'::text::uuid;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter

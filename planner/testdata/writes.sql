@@ -49,7 +49,6 @@ INSERT INTO orders (tenant_id, id) VALUES ('5', 1);
 --> one shard shard-0, key (5) [INSERT]
 INSERT INTO orders (tenant_id, id) VALUES ('x', 1);
 --> refused 22P02: invalid input syntax for type bigint: "x" at 44
--->   hint: write the key as PostgreSQL prints it
 INSERT INTO orders (tenant_id, id) VALUES (99999999999999999999, 1);
 --> several shards [INSERT]
 -->   operation: insert
