@@ -65,6 +65,13 @@ type Prober interface {
 	Probe() error
 }
 
+// Makeshift is implemented by Conns that may have begun in a lesser way than a new one would.
+type Makeshift interface {
+	// Replaceable reports whether a new one may be better now: a pool discards an idle
+	// conversation then.
+	Replaceable() bool
+}
+
 // Severer is implemented by Conns whose connection can be cut by any goroutine,
 // whoever waits on it and however: Send and Receive then fail at once.
 type Severer interface {

@@ -377,6 +377,9 @@ func (p *pool) release(c *Conn) {
 
 // outdated reports whether a connection is not to be used again.
 func (p *pool) outdated(c *Conn, now time.Time) bool {
+	if m, ok := c.Conn.(engine.Makeshift); ok && m.Replaceable() {
+		return true
+	}
 	age := now.Sub(c.born)
 	if c.login != nil {
 		return c.login.revoked.Load() || age > min(loginLifetime, p.ex.limits.LifetimeMax)

@@ -563,7 +563,9 @@ func (x *session) describe(f wire.Frame) error {
 					oids[i] = s.oids[i]
 				}
 			}
-			x.local2(wire.AppendParameterDescription(nil, oids))
+			if parameters {
+				x.local2(wire.AppendParameterDescription(nil, oids))
+			}
 			x.describeLocal(s.plan)
 			return nil
 		}

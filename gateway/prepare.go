@@ -160,6 +160,9 @@ func (x *session) runExecute(st *planner.Statement) error {
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
+	if !shardBorne(s.plan) { // EXPLAIN (ROUTE)
+		return x.answerLocal(s.plan, &x.args)
+	}
 	if s.plan.Fill != nil {
 		if rest, err = x.fillArgs(s, rest); err != nil {
 			return err
@@ -262,6 +265,12 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 	rest = wire.AppendInt16(rest, int16(want))
 	for _, v := range values {
 		rest = wire.AppendValue(rest, v)
+	}
+	if p.Explain != "" {
+		s = &statement{text: p.Explain + s.text, oids: s.oids}
+		if err := x.replan(s); err != nil {
+			return nil, nil, err
+		}
 	}
 	return s, append(rest, formats...), nil
 }

@@ -100,3 +100,53 @@ func TestHeaderMatch(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainExecute: EXPLAIN EXECUTE is EXPLAIN of what was prepared with the arguments, on one shard and on several.
+func TestExplainExecute(t *testing.T) {
+	cl := start(t, config{})
+	plain, err := pgx.Connect(t.Context(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close(context.Background())
+	router := cl.connect(t)
+	exec(t, plain, "CREATE TABLE ex (k bigint PRIMARY KEY, a int, b text)")
+	exec(t, router, "CREATE TABLE ex (k bigint PRIMARY KEY, a int, b text) WITH (cleave.shard_key = 'k')")
+	exec(t, plain, "SET plan_cache_mode = force_custom_plan")
+	lines := func(conn *pgx.Conn, sql string, mode pgx.QueryExecMode) string {
+		rows, err := conn.Query(t.Context(), sql, mode)
+		if err != nil {
+			return err.Error()
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		return strings.Join(all, "\n") + fmt.Sprint(" ", rows.CommandTag(), " ", err)
+	}
+	for _, conn := range []*pgx.Conn{plain, router} {
+		exec(t, conn, "PREPARE one (bigint) AS SELECT * FROM ex WHERE k = $1")
+		exec(t, conn, "PREPARE change AS UPDATE ex SET a = a + 1 WHERE k = $1 AND b = $2")
+		exec(t, conn, `PREPARE "all (" (int) AS SELECT k FROM ex WHERE a < $1`)
+	}
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeDescribeExec} {
+		for _, sql := range []string{
+			"EXPLAIN (COSTS OFF) EXECUTE one (3)", "EXPLAIN (COSTS OFF, VERBOSE) EXECUTE one(1 + 2);", "EXPLAIN (COSTS OFF) EXECUTE change(3, 'x')", "EXPLAIN (COSTS OFF, ANALYZE, TIMING OFF, SUMMARY OFF) EXECUTE one (3)",
+			"EXPLAIN EXECUTE one", "EXPLAIN EXECUTE one (1, 2)", "EXPLAIN EXECUTE nosuch (1)", "EXPLAIN EXECUTE one ('x')",
+		} {
+			if mode == pgx.QueryExecModeDescribeExec {
+				break // some errors come at Describe already
+			}
+			if want, got := lines(plain, sql, mode), lines(router, sql, mode); want != got {
+				t.Errorf("%v: %s\n  PostgreSQL: %s\n  router:     %s", mode, sql, want, got)
+			}
+		}
+		got := lines(router, `EXPLAIN (COSTS OFF) EXECUTE "all (" (3)`, mode)
+		if !strings.HasPrefix(got, "Several shards: scatter") || strings.Count(got, "(a < 3)") != len(cl.shards) {
+			t.Errorf("%v: %s", mode, got)
+		}
+		if got := lines(router, "EXPLAIN (ROUTE) EXECUTE one (3)", mode); !strings.Contains(got, "plan: one shard") || !strings.Contains(got, "shard: shard-") {
+			t.Errorf("%v: %s", mode, got)
+		}
+		if got := lines(router, `EXPLAIN ANALYZE EXECUTE "all (" (3)`, mode); !strings.Contains(got, "0A000") {
+			t.Errorf("%v: %s", mode, got)
+		}
+	}
+}

@@ -347,7 +347,12 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 	case relayedSet(st):
 		return x.relaySet(st)
 	}
-	l, err := x.local(st, nil)
+	return x.answerLocal(st, nil)
+}
+
+// answerLocal answers a statement of the router's own in a simple Query.
+func (x *session) answerLocal(st *planner.Statement, args *planner.Args) error {
+	l, err := x.local(st, args)
 	if err != nil {
 		return err
 	}

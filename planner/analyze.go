@@ -208,9 +208,7 @@ func (a *analyzer) statement(n *pg.Node) {
 			st.Tx.Name, st.Text = list[0].GetRangeVar().GetRelname(), a.written(n)
 		}
 	case *pg.Node_ExecuteStmt:
-		st.Kind, st.Tag = ExecuteKind, "EXECUTE"
-		st.Prepared = &Prepared{Name: v.ExecuteStmt.Name}
-		st.Prepared.Args, st.Prepared.At = a.executeArgs(v.ExecuteStmt.Params)
+		a.execute(v.ExecuteStmt)
 	case *pg.Node_DeallocateStmt:
 		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
 		if v.DeallocateStmt.Isall {
@@ -519,6 +517,12 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		}
 	}
 	text := a.afterExplain()
+	prefix := a.sql[:strings.LastIndex(a.sql, text)]
+	if x := e.Query.GetExecuteStmt(); x != nil {
+		a.execute(x)
+		a.st.Prepared.Explain = prefix
+		return
+	}
 	if route {
 		a.st.Kind, a.st.Tag, a.st.ReturnsRows, a.st.Analyze = ExplainRoute, "EXPLAIN", true, analyze
 		inner, err := a.p.Analyze(text, a.snap, a.path)
@@ -536,7 +540,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return
 	}
-	a.st.Explained = &Explain{Prefix: a.sql[:strings.LastIndex(a.sql, text)], Analyze: analyze, Plain: plain}
+	a.st.Explained = &Explain{Prefix: prefix, Analyze: analyze, Plain: plain}
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:

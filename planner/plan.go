@@ -312,6 +312,8 @@ type Prepared struct {
 	Types []string // PREPARE: type names as written
 	Args  []string // EXECUTE: SQL text of the arguments
 	At    []int    // the characters, from 1, at which Types or Args begin
+	// Explain is what stands before EXECUTE in EXPLAIN EXECUTE.
+	Explain string
 }
 
 // CallExpr is a call of one of Cleave's functions: SELECT cleave.pin('k', 5, 'shard-1').

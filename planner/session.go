@@ -314,6 +314,11 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 	}
 }
 
+func (a *analyzer) execute(x *pg.ExecuteStmt) {
+	a.st.Kind, a.st.Tag, a.st.Prepared = ExecuteKind, "EXECUTE", &Prepared{Name: x.Name}
+	a.st.Prepared.Args, a.st.Prepared.At = a.executeArgs(x.Params)
+}
+
 // executeArgs returns the texts of EXECUTE name (a, b), and where each begins; a string,
 // however it is written, as a plain one.
 func (a *analyzer) executeArgs(params []*pg.Node) (args []string, at []int) {
@@ -337,8 +342,12 @@ func (a *analyzer) argTexts(n int) (args []string, at []int) {
 		at = append(at, a.position(int32(start+len(arg)-len(strings.TrimLeft(arg, " \t\n\r\f\v")))))
 		args = append(args, strings.TrimSpace(arg))
 	}
+	name := 1 // behind EXECUTE
+	for name < len(ts) && !(depth[name-1] == 0 && ts[name-1].Is(a.sql, "execute")) {
+		name++
+	}
 	for i, t := range ts {
-		if i < 2 {
+		if i <= name {
 			continue
 		}
 		switch {

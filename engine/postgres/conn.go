@@ -42,6 +42,7 @@ type conn struct {
 	// change it without ending the conversation, whatever becomes of others.
 	prepared int32
 
+	makeshift bool // see Replaceable
 	status    byte // of the transaction, after the last exec
 	broken    atomic.Bool
 	closeOnce sync.Once
@@ -49,11 +50,12 @@ type conn struct {
 }
 
 var (
-	_ engine.Conn     = (*conn)(nil)
-	_ engine.TwoPhase = (*conn)(nil)
-	_ engine.Prober   = (*conn)(nil)
-	_ engine.Async    = (*conn)(nil)
-	_ engine.Severer  = (*conn)(nil)
+	_ engine.Conn      = (*conn)(nil)
+	_ engine.TwoPhase  = (*conn)(nil)
+	_ engine.Prober    = (*conn)(nil)
+	_ engine.Makeshift = (*conn)(nil)
+	_ engine.Async     = (*conn)(nil)
+	_ engine.Severer   = (*conn)(nil)
 )
 
 func newConn(s *shard, pg *pgconn.PgConn, h *pgconn.HijackedConn, frames *wire.Reader) *conn {

@@ -161,7 +161,7 @@ func (s *shard) dial(ctx context.Context, params map[string]string) (*conn, erro
 	if s.closed.Load() {
 		return nil, sqlstate.New(sqlstate.CannotConnectNow, "shard %s was closed", s.cfg.Name).OnShard(s.cfg.Name)
 	}
-	return s.through(ctx, func(pc *pgconn.Config) (*conn, error) { return s.dialTo(ctx, pc, params) })
+	return s.through(ctx, func(ctx context.Context, pc *pgconn.Config) (*conn, error) { return s.dialTo(ctx, pc, params) })
 }
 
 // dialTo is dial to one place.

@@ -23,8 +23,10 @@ import (
 const (
 	// socketAgain is the pause after a socket was not the server's, or refused us.
 	socketAgain = 30 * time.Second
-	// socketMax bounds the comparison of a socket with what answers over TCP.
-	socketMax = 2 * time.Second
+	// socketMax bounds the comparison of a socket with what answers over TCP. Where it was too short, on a
+	// machine that is busy, nothing is known: it is tried again after socketSoon, then after twice that.
+	socketMax  = 2 * time.Second
+	socketSoon = time.Second
 )
 
 // socket is whether a shard's server, which the URL names by an address of this
@@ -36,6 +38,19 @@ type socket struct {
 	proved atomic.Pointer[proof]
 	asking sync.Mutex   // one comparison at a time
 	again  atomic.Int64 // Unix nanoseconds: not before
+	// unsure is how many comparisons in a row were cut short; changed under asking.
+	unsure atomic.Int32
+}
+
+// later sets when the next comparison may be, after one that proved nothing, or another server.
+func (k *socket) later(cut bool) {
+	pause := socketAgain
+	if cut {
+		pause = min(socketSoon<<min(k.unsure.Add(1)-1, 10), socketAgain)
+	} else {
+		k.unsure.Store(0)
+	}
+	k.again.Store(time.Now().Add(pause).UnixNano())
 }
 
 // proof is a socket's configuration, and what the server said behind it. Each
@@ -48,9 +63,9 @@ type proof struct {
 
 // through starts a conversation, over the socket if it can. connect makes one with
 // a configuration.
-func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn, error)) (*conn, error) {
+func (s *shard) through(ctx context.Context, connect func(context.Context, *pgconn.Config) (*conn, error)) (*conn, error) {
 	if p := s.socket.proved.Load(); p != nil {
-		c, err := connect(p.config)
+		c, err := connect(ctx, p.config)
 		if err == nil {
 			ask, cancel := context.WithTimeout(ctx, socketMax)
 			is, err := whichServer(ask, c)
@@ -62,9 +77,13 @@ func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn
 		}
 		s.doubt()
 	}
-	c, err := connect(s.base)
-	if err != nil || !s.wantsSocket() {
-		return c, err
+	c, err := connect(ctx, s.base)
+	if err != nil {
+		return nil, err
+	}
+	c.makeshift = s.socket.unsure.Load() > 0
+	if !s.wantsSocket() {
+		return c, nil
 	}
 	if !s.socket.asking.TryLock() {
 		// Another conversation compares already, socketMax at the longest. One that did not wait for it
@@ -73,6 +92,7 @@ func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn
 		found := s.socket.proved.Load()
 		s.socket.asking.Unlock()
 		if found == nil {
+			c.makeshift = s.socket.unsure.Load() > 0
 			return c, nil
 		}
 		_ = c.Close()
@@ -84,9 +104,19 @@ func (s *shard) through(ctx context.Context, connect func(*pgconn.Config) (*conn
 		return same, nil
 	}
 	if c.broken.Load() {
-		return connect(s.base)
+		if c, err = connect(ctx, s.base); err != nil {
+			return nil, err
+		}
 	}
+	c.makeshift = s.socket.unsure.Load() > 0
 	return c, nil
+}
+
+// Replaceable implements engine.Makeshift: the conversation goes over TCP because a comparison was cut short, and
+// the next one may find the socket.
+func (c *conn) Replaceable() bool {
+	k := &c.shard.socket
+	return c.makeshift && (k.proved.Load() != nil || time.Now().UnixNano() >= k.again.Load())
 }
 
 // wantsSocket reports whether it is time to look for a socket that the URL allows.
@@ -113,11 +143,11 @@ func socketAllowed(pc *pgconn.Config) bool {
 
 // sameOverSocket returns a conversation over a socket with the server that c is
 // with, nil if there is none.
-func (s *shard) sameOverSocket(ctx context.Context, c *conn, connect func(*pgconn.Config) (*conn, error)) *conn {
+func (s *shard) sameOverSocket(ctx context.Context, c *conn, connect func(context.Context, *pgconn.Config) (*conn, error)) *conn {
 	ctx, cancel := context.WithTimeout(ctx, socketMax)
 	defer cancel()
 	if !isLocal(ctx, s.base.Host) {
-		s.socket.again.Store(time.Now().Add(socketAgain).UnixNano())
+		s.socket.later(ctx.Err() != nil)
 		return nil
 	}
 	want := ""
@@ -129,22 +159,24 @@ func (s *shard) sameOverSocket(ctx context.Context, c *conn, connect func(*pgcon
 		if want == "" {
 			var err error
 			if want, err = whichServer(ctx, c); err != nil {
+				s.socket.later(true)
 				return nil
 			}
 		}
 		pc := s.base.Copy()
 		pc.Host, pc.TLSConfig, pc.Fallbacks = dir, nil, nil
-		over, err := connect(pc)
+		over, err := connect(ctx, pc)
 		if err != nil {
 			continue
 		}
 		if is, err := whichServer(ctx, over); err == nil && is == want {
 			s.socket.proved.Store(&proof{pc, want})
+			s.socket.unsure.Store(0)
 			return over
 		}
 		_ = over.Close()
 	}
-	s.socket.again.Store(time.Now().Add(socketAgain).UnixNano())
+	s.socket.later(ctx.Err() != nil)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -239,5 +240,52 @@ func TestTheEndOfAPageIsTheEndOfARecord(t *testing.T) {
 	}
 	if endOfRecord(0x2018, 16384) != 0x2018 {
 		t.Error("pages of 16 KiB end elsewhere")
+	}
+}
+
+// A comparison that is cut short proves nothing: the conversation over TCP is one to be replaced, soon.
+func TestASlowSocketIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	s := pgtest.NewServer(t, nil)
+	dir := pgtest.Dir(t)
+	path := filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", s.Port()))
+	silent, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh, err := Driver{SocketDirs: []string{dir}}.Open(engine.Config{Name: "s", URL: s.URL("postgres")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	connect := func() *conn {
+		t.Helper()
+		c, err := sh.Connect(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c.(*conn)
+	}
+	began := time.Now()
+	first := connect()
+	if n := first.network(); n != "tcp" || time.Since(began) > 3*socketMax {
+		t.Fatalf("by %s, after %v", n, time.Since(began))
+	}
+	if first.Replaceable() {
+		t.Error("at once")
+	}
+	_ = silent.Close()
+	forward(t, path, s)
+	for deadline := time.Now().Add(10 * time.Second); !first.Replaceable(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the socket is not tried again")
+		}
+	}
+	if n := connect().network(); n != "unix" {
+		t.Errorf("by %s", n)
+	}
+	if !first.Replaceable() {
+		t.Error("the first conversation is kept")
 	}
 }

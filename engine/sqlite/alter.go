@@ -554,7 +554,7 @@ func (c *Conn) comment(t *translator, s *pg.CommentStmt) {
 }
 
 // planExplain answers EXPLAIN with SQLite's own query plan.
-func (c *Conn) planExplain(s *pg.ExplainStmt, text string) (*plan, error) {
+func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed bool) (*plan, error) {
 	for _, o := range s.Options {
 		switch e := o.GetDefElem(); e.Defname {
 		case "analyze":
@@ -571,11 +571,11 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string) (*plan, error) {
 		}
 	}
 	inner := &pg.RawStmt{Stmt: s.Query}
-	p, err := c.translateStatement(inner, text, nil, true)
+	p, err := c.translateStatement(inner, text, oids, fixed)
 	if err != nil {
 		return nil, err
 	}
-	return &plan{text: text, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.generation, settings: c.settings.version, systems: p.systems,
+	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.generation, settings: c.settings.version, systems: p.systems,
 		cols: []outColumn{{name: "QUERY PLAN", typ: oidText, mod: -1, class: classText}}, util: func(c *Conn, po *portal) error {
 			for _, sys := range p.systems {
 				if err := c.fillSystem(sys); err != nil {

@@ -78,8 +78,6 @@ func (c *Conn) planUtility(raw *pg.RawStmt, text string) (p *plan, err error) {
 		return ddl("CREATE SCHEMA", func(t *translator, p *portal) { c.createSchema(s.CreateSchemaStmt) })
 	case *pg.Node_CommentStmt:
 		return ddl("COMMENT", func(t *translator, p *portal) { c.comment(t, s.CommentStmt) })
-	case *pg.Node_ExplainStmt:
-		return c.planExplain(s.ExplainStmt, text)
 	case *pg.Node_VacuumStmt:
 		tag := "VACUUM"
 		if !s.VacuumStmt.IsVacuumcmd {

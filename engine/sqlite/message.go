@@ -88,6 +88,9 @@ func (c *Conn) planRaw(raw *pg.RawStmt, text string, oids []uint32, fixed bool, 
 		if err := c.begin(false); err != nil {
 			return nil, err
 		}
+		if e := raw.Stmt.GetExplainStmt(); e != nil {
+			return c.planExplain(e, text, oids, fixed)
+		}
 		if p, err = c.planUtility(raw, text); err != nil {
 			return nil, err
 		}

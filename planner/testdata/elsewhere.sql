@@ -290,6 +290,11 @@ EXPLAIN (ROUTE) DELETE FROM orders WHERE tenant_id = NULL;
 -->   | shard key: none can match
 -->   | tables: orders (sharded)
 -->   | text: DELETE FROM orders WHERE tenant_id = NULL
+EXPLAIN (VERBOSE, COSTS OFF) EXECUTE p (1, 'a(b', (2 + 3));
+--> execute {Name:p Text: OIDs:[] Types:[] Args:[1 'a(b' (2 + 3)] At:[41 44 51] Explain:EXPLAIN (VERBOSE, COSTS OFF) } [EXECUTE]
+EXPLAIN CREATE TABLE t AS EXECUTE p;
+--> refused 0A000: EXPLAIN of this statement is not supported
+-->   hint: explain the query itself, or use EXPLAIN (ROUTE)
 EXPLAIN CREATE TABLE t AS SELECT 1;
 --> refused 0A000: EXPLAIN of this statement is not supported
 -->   hint: explain the query itself, or use EXPLAIN (ROUTE)

@@ -107,17 +107,17 @@ SELECT set_config('search_path', note, false) FROM orders WHERE tenant_id = 5;
 -->   hint: run SELECT set_config('name', 'value', false) by itself, or SET
 -- Prepared statements of SQL.
 PREPARE p AS SELECT * FROM orders WHERE tenant_id = $1;
---> prepare {Name:p Text:SELECT * FROM orders WHERE tenant_id = $1 OIDs:[] Types:[] Args:[] At:[]} [PREPARE, read only]
+--> prepare {Name:p Text:SELECT * FROM orders WHERE tenant_id = $1 OIDs:[] Types:[] Args:[] At:[] Explain:} [PREPARE, read only]
 PREPARE p (bigint, text, int[]) AS SELECT $1, $2 AS x;
---> prepare {Name:p Text:SELECT $1, $2 AS x OIDs:[20 25 0] Types:[int8 text int4[]] Args:[] At:[12 20 26]} [PREPARE, read only]
+--> prepare {Name:p Text:SELECT $1, $2 AS x OIDs:[20 25 0] Types:[int8 text int4[]] Args:[] At:[12 20 26] Explain:} [PREPARE, read only]
 EXECUTE p;
---> execute {Name:p Text: OIDs:[] Types:[] Args:[] At:[]} [EXECUTE]
+--> execute {Name:p Text: OIDs:[] Types:[] Args:[] At:[] Explain:} [EXECUTE]
 EXECUTE p (5, 'a, b', ARRAY[1, 2], (SELECT 1));
---> execute {Name:p Text: OIDs:[] Types:[] Args:[5 'a, b' ARRAY[1, 2] (SELECT 1)] At:[12 15 23 36]} [EXECUTE]
+--> execute {Name:p Text: OIDs:[] Types:[] Args:[5 'a, b' ARRAY[1, 2] (SELECT 1)] At:[12 15 23 36] Explain:} [EXECUTE]
 DEALLOCATE p;
---> deallocate {Name:p Text: OIDs:[] Types:[] Args:[] At:[]} [DEALLOCATE, read only]
+--> deallocate {Name:p Text: OIDs:[] Types:[] Args:[] At:[] Explain:} [DEALLOCATE, read only]
 DEALLOCATE ALL;
---> deallocate {Name: Text: OIDs:[] Types:[] Args:[] At:[]} [DEALLOCATE ALL, read only]
+--> deallocate {Name: Text: OIDs:[] Types:[] Args:[] At:[] Explain:} [DEALLOCATE ALL, read only]
 -- Cursors.
 DECLARE c CURSOR FOR SELECT * FROM orders WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [DECLARE CURSOR, read only]
@@ -240,10 +240,10 @@ SELECT current_database(), current_catalog;
 SELECT current_catalog;
 --> default shard [SELECT, read only, rows]
 PREPARE q (text, app.text, app.mood) AS SELECT $1;
---> prepare {Name:q Text:SELECT $1 OIDs:[25 0 0] Types:[text "app"."text" "app"."mood"] Args:[] At:[12 18 28]} [PREPARE, read only]
+--> prepare {Name:q Text:SELECT $1 OIDs:[25 0 0] Types:[text "app"."text" "app"."mood"] Args:[] At:[12 18 28] Explain:} [PREPARE, read only]
 --path app public pg_catalog
 PREPARE q (text, pg_catalog.text, bigint) AS SELECT $1;
---> prepare {Name:q Text:SELECT $1 OIDs:[0 25 20] Types:["text" text int8] Args:[] At:[12 18 35]} [PREPARE, read only]
+--> prepare {Name:q Text:SELECT $1 OIDs:[0 25 20] Types:["text" text int8] Args:[] At:[12 18 35] Explain:} [PREPARE, read only]
 SELECT * FROM people WHERE name = 'bob'::text;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
