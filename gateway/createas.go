@@ -195,3 +195,62 @@ func (x *session) temporaryRows(st *planner.Statement) error {
 	x.w.complete(tag)
 	return nil
 }
+
+// inText gives an error that was said of the text sent its place in the client's.
+func inText(err error, sent, client string) error {
+	if _, ok := err.(*shardError); ok {
+		return placed(err, sent, client)
+	}
+	return moved(err, func(at int) int { return planner.Place(sent, at, client) })
+}
+
+// createAs makes the CREATE TABLE of text, a CREATE TABLE AS of a sharded or reference table.
+func (x *session) createAs(as *planner.CreateAs, text string) (*planner.Statement, error) {
+	if as.Query != "" {
+		st, err := x.plan([]byte(as.Query))
+		switch {
+		case err != nil:
+			return nil, inText(err, as.Query, text)
+		case st.Params > 0:
+			return nil, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
+		case !routed(st) || st.Pins:
+			return nil, sqlstate.Refuse("a sharded or reference table cannot be made from this query", "create the table, then INSERT ... SELECT")
+		}
+	}
+	ctx, done := x.waiting()
+	columns, err := x.tx.schema.Columns(ctx, as)
+	done()
+	if err != nil {
+		return nil, inText(x.schemaError(err), as.Probe, text)
+	}
+	st, err := x.plan([]byte(as.Head + columns + as.Tail))
+	if err != nil {
+		// Nothing in it was written by the client.
+		e := *sqlstate.As(err)
+		e.Position = 0
+		return nil, &e
+	}
+	return st, nil
+}
+
+// insertAs inserts the rows of a CREATE TABLE AS into the table that was made, and returns the tag.
+func (x *session) insertAs(as *planner.CreateAs, text string) (string, error) {
+	if as.Insert == "" {
+		return "CREATE TABLE AS", nil
+	}
+	st, err := x.plan([]byte(as.Insert))
+	if err != nil {
+		return "", inText(err, as.Insert, text)
+	}
+	out, err := x.within(st, false)
+	if err != nil {
+		return "", inText(err, st.Text, text)
+	}
+	tag := ""
+	frames(out, func(typ byte, body []byte) {
+		if typ == wire.CommandComplete {
+			tag, _, _ = wire.CutString(body)
+		}
+	})
+	return "SELECT" + strings.TrimPrefix(tag, "INSERT 0"), nil
+}

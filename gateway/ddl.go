@@ -117,6 +117,12 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	if err := x.bounds(st.DDL.Sequences); err != nil {
 		return "", err
 	}
+	as, text := st.DDL.As, st.Text
+	if as != nil {
+		if st, err = x.createAs(as, text); err != nil {
+			return "", err
+		}
+	}
 	ctx, done := x.waiting()
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
@@ -131,6 +137,11 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	}
 	if x.tx.temporary && x.tx.schema.Changed() {
 		return "", errTemporary()
+	}
+	if as != nil {
+		if tag, err = x.insertAs(as, text); err != nil {
+			return "", err
+		}
 	}
 	if st.DDL.Source != "" {
 		if err := x.createRows(st.DDL.Create.TableName, rows); err != nil {

@@ -544,8 +544,8 @@ func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 	if c.Query.GetSelectStmt() == nil {
 		refuse("CREATE TABLE AS EXECUTE is not supported", "write the query out")
 	}
-	if len(a.tableOptions(c.Into.GetOptions()).at) > 0 {
-		refuse("CREATE TABLE AS cannot make a sharded or reference table", "create the table first, then INSERT ... SELECT")
+	if a.createSpread(c) {
+		return
 	}
 	a.query(c.Query)
 	if isTemp(c.Into.GetRel()) {

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"strings"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/sqlstate"
@@ -42,4 +44,53 @@ func (a *analyzer) createFrom() {
 	}
 	c.Into.SkipData = true
 	a.st.Text = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: c}})
+}
+
+// CreateAs is a CREATE TABLE AS that makes a sharded or reference table: what columns the query has
+// the default shard says, then the table is made with these, then the rows are inserted.
+type CreateAs struct {
+	Table TableName
+	// Probe makes a table of that name with the columns, without rows; Head, the columns and Tail are the table's statement.
+	Probe, Head, Tail string
+	// Query gives the rows, Insert is INSERT of them; "" for WITH NO DATA.
+	Query, Insert string
+}
+
+// columnMark stands for the columns in a statement that is written.
+const columnMark = "cleave columns"
+
+// createSpread takes a CREATE TABLE AS with options of Cleave's, or of a table that is declared.
+func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
+	options, rel := a.tableOptions(c.Into.GetOptions()), c.Into.GetRel()
+	switch {
+	case isTemp(rel) && len(options.at) > 0:
+		refuse("a temporary table cannot be sharded", "leave the options cleave.* out")
+	case isTemp(rel):
+		return false
+	}
+	name := a.created(rel)
+	if len(options.at) == 0 && a.snap.Declaration(name.Schema, name.Name) == nil {
+		return false
+	}
+	if c.IfNotExists {
+		refuse("CREATE TABLE IF NOT EXISTS ... AS of a sharded or reference table is not supported", "leave IF NOT EXISTS out")
+	}
+	as := &CreateAs{Table: name}
+	mark := &pg.Node{Node: &pg.Node_ColumnDef{ColumnDef: &pg.ColumnDef{Colname: columnMark, IsLocal: true, TypeName: &pg.TypeName{Names: []*pg.Node{pg.MakeStrNode("date")}, Typemod: -1}}}}
+	text := a.written(&pg.Node{Node: &pg.Node_CreateStmt{CreateStmt: &pg.CreateStmt{Relation: rel, TableElts: []*pg.Node{mark}, Options: c.Into.Options, AccessMethod: c.Into.AccessMethod,
+		Tablespacename: c.Into.TableSpaceName, Oncommit: c.Into.OnCommit}}})
+	word := `"` + columnMark + `" date`
+	if strings.Count(text, word) != 1 {
+		a.lost()
+	}
+	as.Head, as.Tail, _ = strings.Cut(text, word)
+	if !c.Into.SkipData {
+		as.Query = a.written(c.Query)
+		as.Insert = "INSERT INTO " + quoteIdent(name.Schema) + "." + quoteIdent(name.Name) + " " + as.Query
+	}
+	probe := clone(c)
+	probe.Into.SkipData, probe.Into.Options = true, nil
+	as.Probe = a.written(&pg.Node{Node: &pg.Node_CreateTableAsStmt{CreateTableAsStmt: probe}})
+	a.st.Kind, a.st.Tag, a.st.DDL.Op, a.st.DDL.As, a.st.DDL.AllShards = DDLKind, "SELECT", "create table as", as, true
+	return true
 }

@@ -243,6 +243,8 @@ type DDL struct {
 	// Source is the query whose rows a CREATE TABLE AS puts into the table that Text
 	// makes: rows of several shards. "" if Text does it itself.
 	Source string
+	// As is a CREATE TABLE AS of a sharded or reference table, which Text does not make.
+	As *CreateAs
 	// Loose is what it changes, as it is written (Schema may be ""), if the map knows no table or view of that name; nil
 	// else. Whether there is such a thing, and where, the default shard knows.
 	Loose *TableName

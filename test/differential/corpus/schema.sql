@@ -93,3 +93,22 @@ DROP VIEW cj;
 DROP TYPE IF EXISTS nosuch CASCADE;
 DROP DOMAIN email CASCADE;
 DROP EXTENSION citext;
+
+-- Sharded and reference tables of the rows of a query.
+-- messages
+-- block
+BEGIN;
+CREATE TABLE copied WITH (cleave.shard_key = 'tenant_id') AS SELECT tenant_id, id, note, qty * 2 AS double FROM orders;
+SELECT count(*), sum(double) FROM copied;
+CREATE TABLE counted (t, n) WITH (cleave.shard_key = 't') AS SELECT tenant_id, count(*)::numeric(10, 2) FROM orders GROUP BY 1;
+SELECT * FROM counted ORDER BY t;
+CREATE TABLE codes WITH (cleave.reference = true) AS SELECT id, 'c' || id AS code FROM orders WHERE tenant_id = 1;
+SELECT count(*) FROM codes JOIN copied USING (id);
+CREATE TABLE none WITH (cleave.shard_key = 'id') AS SELECT * FROM codes WITH NO DATA;
+INSERT INTO none SELECT * FROM codes;
+SELECT count(*) FROM none;
+SELECT column_name, data_type, numeric_precision, is_nullable FROM information_schema.columns WHERE table_name = 'counted' AND column_name = 'n';
+SAVEPOINT s;
+CREATE TABLE copied WITH (cleave.shard_key = 'id') AS SELECT id FROM orders;
+ROLLBACK;
+-- end
