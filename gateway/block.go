@@ -323,17 +323,13 @@ func (x *session) within(st *planner.Statement, whole bool) ([]byte, error) {
 func (x *session) inquire(text string, whole bool) ([]byte, error) {
 	out := guarded{readRows: readRows{capture: capture{max: answerOfBlock, par: x.w.onParameter}}, guard: x.guardAnswer}
 	x.pipe.Query(text)
+	f := flight{end: executor.None, roam: x.sent()}
 	x.setRunning(x.pipe.Conn)
 	o, err := x.pipe.Run(executor.None, &out)
-	x.setRunning(nil)
-	switch {
-	case err != nil:
-		return nil, x.lost(err, nil, executor.None, anchored)
-	case o.Err != nil && o.Err.Code == sqlstate.NotOwner:
-		return nil, x.notOwner(o.Err)
-	case o.Err != nil:
-		return nil, &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
-	case out.lost && whole:
+	if _, err := x.conversed(f, o, err); err != nil {
+		return nil, err
+	}
+	if out.lost && whole {
 		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
 	}
 	frames(out.buf, func(typ byte, body []byte) {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -154,6 +155,9 @@ END $$`,
 	`DO $$ BEGIN COMMENT ON TABLE b IS 'x'; PERFORM 1 / (size - 1) FROM b; END $$`,
 	`DO $$ BEGIN EXECUTE 'INSERT INTO b (id, size) VALUES (30, 1); DELETE FROM b WHERE id = 9 RETURNING id; SELECT * FROM b'; EXECUTE format('UPDATE %I SET size = %L', 'b', 7); END $$`,
 	`SELECT string_agg(id || ' ' || size, ',' ORDER BY id) FROM b`,
+	`SET statement_timeout = '300ms'`,
+	`DO $$ BEGIN COMMENT ON TABLE b IS 'x'; PERFORM pg_sleep(5); EXCEPTION WHEN OTHERS THEN NULL; END $$`,
+	`RESET statement_timeout`,
 	`DO $$ BEGIN TRUNCATE b CASCADE; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'c'; ALTER TYPE mood ADD VALUE IF NOT EXISTS 'c'; END $$`,
 }
 
@@ -324,4 +328,58 @@ func TestBlockOfRows(t *testing.T) {
 	if got := one[int](t, conn, "SELECT count(*) FROM orders WHERE color = 'red'"); got != 6 {
 		t.Errorf("%d rows are red", got)
 	}
+}
+
+// TestBlockInPipeline: a block among other statements before one Sync is one transaction with them.
+func TestBlockInPipeline(t *testing.T) {
+	_, conn, keys := orders(t, config{})
+	batch := func(last string) error {
+		b := &pgx.Batch{}
+		b.Queue("SELECT 1")
+		b.Queue("DO $$ BEGIN ALTER TABLE orders ADD COLUMN size int; EXCEPTION WHEN duplicate_column THEN UPDATE orders SET note = 'y'; END $$")
+		b.Queue("INSERT INTO orders VALUES ($1, 1, 'x')", keys[0][0])
+		b.Queue("DO $$ BEGIN INSERT INTO orders VALUES (" + fmt.Sprint(keys[1][0]) + ", 1, 'z'); END $$")
+		b.Queue(last)
+		return conn.SendBatch(context.Background(), b).Close()
+	}
+	ctx := context.Background()
+	exec(t, conn, "BEGIN")
+	if err := batch("SELECT 1/0"); codeOf(err) != "22012" {
+		t.Errorf("%v", err)
+	}
+	exec(t, conn, "ROLLBACK")
+	if _, err := conn.Exec(ctx, "SELECT size FROM orders"); codeOf(err) != "42703" {
+		t.Errorf("%v", err)
+	}
+	if err := batch("DELETE FROM orders WHERE id = 2"); err != nil {
+		t.Fatal(err)
+	}
+	if got := one[string](t, conn, "SELECT string_agg(note, ',' ORDER BY note) FROM orders WHERE size IS NULL"); got != "x,z" {
+		t.Error(got)
+	}
+}
+
+// TestBlockAndLostShard: nobody handles the loss of a conversation.
+func TestBlockAndLostShard(t *testing.T) {
+	cl, conn, _ := orders(t, config{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := conn.Exec(context.Background(), "DO $$ BEGIN ALTER TABLE orders ADD COLUMN size int; PERFORM pg_sleep(20); EXCEPTION WHEN OTHERS THEN CREATE TABLE handled (a int); END $$")
+		done <- err
+	}()
+	for cl.direct(t, 0, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'SELECT pg_sleep%' AND pid <> pg_backend_pid()") == "0" {
+		select {
+		case err := <-done:
+			t.Fatal(err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	err := <-done
+	if codeOf(err) != "40001" {
+		t.Errorf("%v", err)
+	}
+	if got := one[int](t, conn, "SELECT count(*) FROM information_schema.columns WHERE table_name = 'orders' AND column_name = 'size' OR table_name = 'handled'"); got != 0 {
+		t.Error("something of it is there")
+	}
+	exec(t, conn, "DO $$ BEGIN ALTER TABLE orders ADD COLUMN size int; END $$")
 }
