@@ -187,6 +187,8 @@ func TestBlocks(t *testing.T) {
 func TestBlockCodes(t *testing.T) {
 	cl, conn, _ := orders(t, config{shards: 1})
 	exec(t, conn, "CREATE TABLE kept (a int)")
+	exec(t, conn, "SELECT cleave.declare('said', shard_key => 'id')")
+	wantCode(t, conn, "42703", "DO $$ BEGIN CREATE TABLE said (a int); EXCEPTION WHEN OTHERS THEN NULL; END $$")
 	for sql, want := range map[string]string{
 		"DO $$ BEGIN CREATE TABLE x (a int; END $$":                                                                                      "42601",
 		"DO $$ BEGIN CREATE TABLE x (a int) END $$":                                                                                      "42601",
