@@ -13,6 +13,21 @@ import (
 	"github.com/cleavedb/cleave/shardmap"
 )
 
+// TestFunctionsReadAnew: functions that another version of the router has read are refused with the way out, which is a schema change.
+func TestFunctionsReadAnew(t *testing.T) {
+	cl, conn, _ := orders(t, config{})
+	exec(t, conn, `CREATE FUNCTION twice(n bigint) RETURNS bigint LANGUAGE sql STABLE AS 'SELECT n * 2'`)
+	wantCode(t, conn, "", `SELECT sum(twice(id)) FROM orders`)
+	cl.update(t, "", func(s *shardmap.State) { s.FunctionsRead, s.SchemaVersion = 1, s.SchemaVersion+1 })
+	_, err := conn.Exec(context.Background(), `SELECT sum(twice(id)) FROM orders`)
+	pe, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pe.Code != "0A000" || !strings.Contains(pe.Hint, "COMMENT ON SCHEMA public") {
+		t.Fatalf("%#v", err)
+	}
+	exec(t, conn, `COMMENT ON SCHEMA public IS ''`)
+	wantCode(t, conn, "", `SELECT sum(twice(id)) FROM orders`)
+}
+
 // TestTriggerChangesKey: a trigger that gives a row a shard key of another shard is told of at once, whatever
 // statement fires it. The guard's refusal looks like that of a part that moved away, which is tried again.
 func TestTriggerChangesKey(t *testing.T) {
