@@ -700,6 +700,9 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	if i.Note == "" && !i.Paused {
 		i.Note = p.Note
 	}
+	if i.Error == "" && !i.Paused {
+		i.Error = p.Error
+	}
 	if time.Since(time.UnixMilli(p.At)) < 5*time.Second {
 		i.RowsPerSecond, i.BytesPerSecond = p.RowsPerSecond, p.BytesPerSecond
 		if s.Step == workflow.Copying && p.BytesPerSecond > 0 && s.Bytes > 0 {

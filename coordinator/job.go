@@ -212,6 +212,9 @@ func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Eff
 	defer watch.Wait()
 	defer stop()
 	j.prog.begin(s.Step)
+	if waits(&s) {
+		watch.Go(func() { j.tellWaits(ctx, &s) })
+	}
 	j.set = nil
 	var unlock func()
 	defer func() {

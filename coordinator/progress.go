@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,8 @@ type progress struct {
 	lastRows  int64
 	lastBytes int64
 	note      string
+	// waits says for whom the work waits on a shard, trouble is that as its error, when it has lasted.
+	waits, trouble string
 
 	store sync.Mutex // held while it is stored
 }
@@ -51,7 +54,7 @@ func (p *progress) begin(step workflow.StepName) {
 		p.changes.Store(0)
 		p.lastRows, p.lastBytes = 0, 0
 	}
-	p.note = ""
+	p.note, p.waits, p.trouble = "", "", ""
 }
 
 func (p *progress) doing(op workflow.Op) {
@@ -95,9 +98,23 @@ func (p *progress) say(note string) {
 	is := p.note
 	p.note = note
 	p.mu.Unlock()
-	if is == note {
-		return
+	if is != note {
+		p.now()
 	}
+}
+
+// waitsFor is say for somebody on a shard, with an error when that has lasted. It comes before other notes.
+func (p *progress) waitsFor(waits, trouble string) {
+	p.mu.Lock()
+	same := p.waits == waits && p.trouble == trouble
+	p.waits, p.trouble = waits, trouble
+	p.mu.Unlock()
+	if !same {
+		p.now()
+	}
+}
+
+func (p *progress) now() {
 	p.store.Lock()
 	defer p.store.Unlock()
 	p.write(time.Now())
@@ -120,7 +137,7 @@ func (p *progress) save() {
 func (p *progress) write(now time.Time) {
 	p.mu.Lock()
 	spent := now.Sub(p.last).Seconds()
-	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load(), Note: p.note}
+	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load(), Note: cmp.Or(p.waits, p.note), Error: p.trouble}
 	if !p.last.IsZero() && spent < 10*progressEvery.Seconds() {
 		w.RowsPerSecond, w.BytesPerSecond = float64(w.Rows-p.lastRows)/spent, float64(w.Bytes-p.lastBytes)/spent
 	}

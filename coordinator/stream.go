@@ -308,7 +308,11 @@ func late(ctx context.Context, err error) error {
 		return err
 	}
 	if errors.Is(err, context.DeadlineExceeded) || sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
-		return classed(workflow.Late, sqlstate.Wrap(err, sqlstate.LockNotAvailable, "statements or transactions in the part did not end in time"))
+		e := sqlstate.Wrap(err, sqlstate.LockNotAvailable, "statements or transactions in the part did not end in time")
+		if own, ok := errors.AsType[*sqlstate.Error](err); ok && own.Detail != "" {
+			e.Shard, e.Detail, e.Hint = own.Shard, own.Detail, own.Hint // who is in the way
+		}
+		return classed(workflow.Late, e)
 	}
 	return err
 }

@@ -568,7 +568,12 @@ func (s *State) moveEffects() []Effect {
 		return []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
 	case Waiting:
 		e := do(FollowFor)
-		e.ForMS = min(backoff(s.Attempt+1), 10_000)
+		e.ForMS = backoff(s.Attempt + 1)
+		// Routers' transactions were ended by then: who is still in the way is at work on the shard directly, and each
+		// cutover that does not come about holds statements for nothing.
+		if s.Attempt <= s.Spec.Polite {
+			e.ForMS = min(e.ForMS, 10_000)
+		}
 		return []Effect{e}
 	case Opening:
 		return []Effect{do(OpenTarget), do(Swap)}

@@ -132,6 +132,25 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// TestPauses: pauses between cutovers grow further when the transactions of routers were ended and it still does not
+// come about: each try holds statements.
+func TestPauses(t *testing.T) {
+	s := walk(move(Options{}), 1, "ok", "ok", "ok", "ok", "ok")
+	var pauses []int64
+	for range 9 {
+		s = walk(s, 10, "late", "ok")
+		list := Effects(s)
+		if s.Step != Waiting || len(list) != 1 {
+			t.Fatal(s.Step)
+		}
+		pauses = append(pauses, list[0].ForMS/1000)
+		s = walk(s, 10, "ok")
+	}
+	if want := []int64{1, 2, 4, 8, 16, 32, 60, 60, 60}; !slices.Equal(pauses, want) {
+		t.Errorf("%v, not %v", pauses, want)
+	}
+}
+
 func TestWayBackIsNamed(t *testing.T) {
 	s := move(Options{KeepMS: -1})
 	s.Spec.Part = shardmap.Part{Low: []string{"0"}, High: []string{"17"}}

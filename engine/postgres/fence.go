@@ -20,6 +20,8 @@ const (
 	fenceEach  = 4 * time.Millisecond
 	// fencePause is the pause between tries, at least; at most it is three times that.
 	fencePause = 20 * time.Millisecond
+	// fenceAsks is after how long it is looked who is in the way.
+	fenceAsks = 200 * time.Millisecond
 )
 
 var _ engine.Opener = (*mover)(nil)
@@ -50,6 +52,7 @@ func (v *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 	if _, err := c.exec(ctx, "SELECT pg_catalog.set_config('deadlock_timeout', '10ms', false) WHERE "+may); err != nil {
 		return "", v.failed(ctx, op, err)
 	}
+	began, held := time.Now(), []engine.Blocker(nil)
 	for {
 		at, err := v.fence(ctx, c, lock, guards)
 		if err == nil {
@@ -59,15 +62,20 @@ func (v *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 		var own *sqlstate.Error
 		if engine.Lost(err) != nil || !errors.As(err, &own) {
 			if ctx.Err() != nil && engine.Lost(err) == nil {
-				return "", notLocked(ctx, v.s.cfg.Name)
+				return "", notLocked(ctx, v.s.cfg.Name, held)
 			}
 			return "", v.failed(ctx, op, err)
 		}
 		if busy != sqlstate.LockNotAvailable && busy != sqlstate.DeadlockDetected && busy != sqlstate.QueryCanceled {
 			return "", v.failed(ctx, op, err)
 		}
+		if time.Since(began) >= fenceAsks {
+			if by, err := holders(ctx, c, guards); err == nil && len(by) > 0 {
+				held = by
+			}
+		}
 		if ctx.Err() != nil || pause(ctx, fencePause+rand.N(2*fencePause)) != nil {
-			return "", notLocked(ctx, v.s.cfg.Name)
+			return "", notLocked(ctx, v.s.cfg.Name, held)
 		}
 	}
 }
@@ -113,13 +121,20 @@ func (v *mover) fence(ctx context.Context, c *conn, lock string, guards []engine
 	return engine.Position(res.Rows[0][0].String), nil
 }
 
-// notLocked is the error after the last try.
-func notLocked(ctx context.Context, shard string) error {
-	return &sqlstate.Error{
+// notLocked is the error after the last try; held are those who were in the way when it was last looked.
+func notLocked(ctx context.Context, shard string, held []engine.Blocker) error {
+	e := &sqlstate.Error{
 		Code: sqlstate.LockNotAvailable, Op: "fence", Shard: shard, Err: ctx.Err(), Retry: sqlstate.RetrySafe,
 		Message: "the tables could not be locked against writers in time",
 		Hint:    "nothing was changed; a transaction that writes to the tables, holds row locks in them or is prepared is still open: see pg_stat_activity and pg_prepared_xacts",
 	}
+	if len(held) > 0 {
+		e.Detail = "In the way: " + engine.Blockers(held) + "."
+		if end := held[0].Command; end != "" {
+			e.Hint = "it is waited for; to end it, run on the server of shard " + shard + ": " + end
+		}
+	}
+	return e
 }
 
 // Open replaces functions: that takes no lock on the tables, and every session's next

@@ -1,0 +1,88 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/workflow"
+)
+
+// direct opens a transaction past Cleave, and returns its session's process and what ends it.
+func (c *target) direct(url, sql string) (pid string, end func()) {
+	c.t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = conn.Close(ctx) })
+	if _, err := conn.Exec(ctx, "BEGIN; "+sql); err != nil {
+		c.t.Fatal(err)
+	}
+	return fmt.Sprint(conn.PgConn().PID()), func() {
+		if _, err := conn.Exec(ctx, "ROLLBACK"); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// TestMoveNamesSessionsOnTheServer: a move that waits for a transaction of another database of the server says which
+// session it is and how it is ended, and so does one that waits for it while the copies are compared.
+func TestMoveNamesSessionsOnTheServer(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	c.bank(4000)
+	other := pgtest.Database(t)
+	pid, end := c.direct(other, `SELECT txid_current()`)
+	said := "waits on shard s0 for session " + pid + " of user "
+	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{BytesPerSecond: 40_000}})
+	w := c.noted("m", "copying", said)
+	if !strings.Contains(w.Note, "to end it, run there: SELECT pg_terminate_backend("+pid+")") || !strings.Contains(w.Note, ", with a transaction since 20") {
+		t.Errorf("%q", w.Note)
+	}
+	end()
+	c.eventually("rows are copied", func() bool {
+		w = c.await("m", "copying", "catching up")
+		return w.Rows > 0
+	})
+	pid, end = c.direct(other, `SELECT txid_current()`)
+	c.eventually("it is said who is waited for", func() bool {
+		w = c.await("m", "copying", "catching up", "verifying")
+		return strings.Contains(w.Note, "session "+pid)
+	})
+	end()
+	if w = c.await("m", "opened"); strings.Contains(w.Note, "session") {
+		t.Errorf("%q", w.Note)
+	}
+}
+
+// TestCutoverNamesSessions: a session on the old owner that keeps a table locked keeps the cutover from happening, and
+// is named with the command that ends it.
+func TestCutoverNamesSessions(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	c.bank(100)
+	if _, err := c.rooms.Ops.Split(context.Background(), admin.SplitRequest{ID: "cut", Keyspace: "bank", At: []string{"0"}}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("cut", "done") // else the move would wait for the lock before it copies
+	shard, _ := c.rooms.Executor.Snapshot().Shard("s0")
+	pid, end := c.direct(shard.URL, `LOCK TABLE bulk IN ROW EXCLUSIVE MODE`)
+	c.moveAs("m", workflow.Options{HoldMS: 1000, Polite: 1})
+	var text string
+	c.eventually("it is said who is in the way", func() bool {
+		text = told(c.await("m", "planned", "preparing", "copying", "catching up", "verifying", "closing", "reopening", "waiting"))
+		return strings.Contains(text, "did not end in time")
+	})
+	for _, want := range []string{"shard s0: statements or transactions", "In the way: session " + pid + " of user ", "run on the server of shard s0: SELECT pg_terminate_backend(" + pid + ")"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	end()
+	c.await("m", "opened")
+}
