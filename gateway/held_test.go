@@ -123,3 +123,46 @@ func TestScrollCursorIsBounded(t *testing.T) {
 	wantCode(t, conn, "0A000", `FETCH PRIOR FROM n`)
 	exec(t, conn, `ROLLBACK`)
 }
+
+// TestCursorSnapshot: the rows of a cursor are those of DECLARE, its parameters DECLARE's alone, and messages of several statements read it.
+func TestCursorSnapshot(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	other := cl.connect(t)
+	ctx := context.Background()
+	for _, ks := range keys {
+		exec(t, conn, `INSERT INTO orders SELECT $1, g, 'n' FROM generate_series(1, 10) g`, ks[0])
+	}
+	n := len(keys)
+	for _, hold := range []string{"", "WITH HOLD"} {
+		exec(t, conn, `BEGIN`)
+		exec(t, conn, `DECLARE c SCROLL CURSOR `+hold+` FOR SELECT id FROM orders WHERE id > $1 ORDER BY id`, 8)
+		exec(t, other, `DELETE FROM orders WHERE id = 9`)
+		exec(t, other, `INSERT INTO orders SELECT tenant_id, 11, 'new' FROM orders WHERE id = 10`)
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheDescribe} {
+			rows, err := conn.Query(ctx, `FETCH ALL FROM c`, mode)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err != nil || len(ids) != 2*n || ids[0] != 9 || ids[len(ids)-1] != 10 {
+				t.Errorf("%s, mode %v: %v, %v", hold, mode, ids, err)
+			}
+			exec(t, conn, `MOVE ABSOLUTE 0 IN c`)
+		}
+		if hold == "" {
+			exec(t, conn, `SAVEPOINT s`)
+			wantCode(t, conn, "55006", `TRUNCATE orders`)
+		}
+		if exec(t, conn, `COMMIT`); hold != "" {
+			break
+		}
+		exec(t, other, `DELETE FROM orders WHERE id = 11`)
+		exec(t, other, `INSERT INTO orders SELECT tenant_id, 9, 'n' FROM orders WHERE id = 10`)
+	}
+	for _, sql := range []string{"FETCH 2 FROM c; FETCH 1 FROM c", "SELECT 1; FETCH 3 FROM c", "MOVE ABSOLUTE 0 IN c; FETCH 1 FROM c; CLOSE c"} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	wantCode(t, conn, "34000", `FETCH 1 FROM c`)
+}

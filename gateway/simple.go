@@ -172,7 +172,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			// A statement before it may make it valid (CREATE TABLE): one by one.
 			return false, nil
 		}
-		if !routed(st) || st.Params > 0 || st.Text != part || st.CopyRows != "" {
+		if !routed(st) || st.Params > 0 || st.Text != part || st.CopyRows != "" || x.onHeld(st) {
 			return false, nil
 		}
 		su := useOf(st)

@@ -15,8 +15,7 @@ import (
 type cursor struct {
 	shard string // whose cursor it is; "": it is the conversation's own
 	desc  *description
-	// e is what it runs. The job begins with the first FETCH, in the formats that
-	// this asks for, or before the next statement that is none (startCursors).
+	// e is what it runs, its results the formats of the rows that it gives.
 	e      *execution
 	job    job
 	binary bool // declared BINARY
@@ -90,30 +89,22 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 	case d.Backward && !d.NoScroll:
 		k.kept = &kept{first: 1}
 	}
-	k.e.results = k.formats()
+	if k.e.results = k.formats(); !d.Binary {
+		k.e.results = c.host.Held().guess(desc.fields)
+	}
+	err = c.startJob(k)
+	if code := string(sqlstate.CodeOf(err)); c.block && strings.HasPrefix(code, "2") && code != "25P02" {
+		return nil, sqlstate.Refuse("the first rows of a cursor over several shards are computed when it is declared, and that fails: "+sqlstate.As(err).Message, "write the query so that no row fails")
+	}
+	if err != nil {
+		return nil, err
+	}
 	c.keepCursor(d.Name, k)
 	return &answer{tag: "DECLARE CURSOR"}, nil
 }
 
-// startCursors begins the cursors that were declared and not read yet: what
-// follows must not show in their rows.
-func (c *Conn) startCursors() error {
-	for _, k := range c.cursors {
-		err := c.startJob(k)
-		if code := string(sqlstate.CodeOf(err)); strings.HasPrefix(code, "2") && code != "25P02" {
-			return sqlstate.Refuse("the first rows of a cursor over several shards are computed before they are fetched, and that fails: "+sqlstate.As(err).Message, "write the query so that no row fails")
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// startJob begins to read: the snapshots of its shards are of this moment.
 func (c *Conn) startJob(k *cursor) (err error) {
-	if !k.own() || k.job != nil || k.ended {
-		return nil
-	}
 	k.styles = c.styles()
 	if k.job, err = c.begins(c.ctx, k.e); err != nil {
 		return err
@@ -186,7 +177,7 @@ func (c *Conn) describeFetch(st *planner.Statement) (*description, error) {
 	case !k.own():
 		return c.describeOn(p, st.Text, nil)
 	}
-	return k.desc, nil
+	return &description{columns: k.desc.columns, fields: k.desc.fields}, nil // its parameters were DECLARE's
 }
 
 // startCursor runs FETCH, MOVE and CLOSE.
@@ -208,9 +199,7 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 		if e.simple {
 			want = k.formats()
 		}
-		if k.job == nil && !k.ended {
-			k.e.results = want
-		}
+		c.host.Held().asked(k.desc.fields, want)
 		for i := range k.desc.fields {
 			if wire.FormatAt(want, i) != wire.FormatAt(k.e.results, i) {
 				if f.results = want; want == nil {
@@ -218,9 +207,6 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 				}
 			}
 		}
-	}
-	if err := c.startJob(k); err != nil {
-		return nil, err
 	}
 	if k.kept != nil && !k.sameStyle(c) {
 		if k.kept.spills || k.pos < k.read {

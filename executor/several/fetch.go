@@ -238,9 +238,6 @@ func (f *fetch) convert(out []byte, from int) ([]byte, error) {
 	rows := slices.Clone(out[from:])
 	out = out[:from]
 	shard := c.host.Snapshot().State().DefaultShard
-	if c.engineOf(shard) == engineSQLite {
-		return out, sqlstate.Refuse("a cursor over several shards, or WITH HOLD, gives all its rows in the formats of the first FETCH", "read it with FETCH of one kind, or make FETCH the first statement after DECLARE")
-	}
 	for len(rows) > 0 {
 		q := request{results: f.results}
 		text := []byte("VALUES ")

@@ -6,12 +6,38 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Held are a session's WITH HOLD cursors whose transactions have committed: rows that the router keeps
 // (PersistHoldablePortal of PostgreSQL's portalcmds.c). The zero value has none; one goroutine uses it.
-type Held struct{ cursors map[string]*cursor }
+type Held struct {
+	cursors map[string]*cursor
+	formats map[uint32]int16 // that were asked for last, by type
+}
+
+// formatsMax bounds the types of which it is known how they were asked for.
+const formatsMax = 256
+
+// asked notes the formats that a FETCH wants: the next cursor is likely to be read as this one was.
+func (h *Held) asked(fields []wire.Field, want []int16) {
+	if h.formats == nil || len(h.formats)+len(fields) > formatsMax {
+		h.formats = map[uint32]int16{}
+	}
+	for i := range fields {
+		h.formats[fields[i].TypeOID] = wire.FormatAt(want, i)
+	}
+}
+
+// guess is what a FETCH will ask for. Another FETCH is answered as well, see fetch.convert.
+func (h *Held) guess(fields []wire.Field) []int16 {
+	formats := make([]int16, len(fields))
+	for i := range fields {
+		formats[i] = h.formats[fields[i].TypeOID]
+	}
+	return formats
+}
 
 // Has reports whether there is one of the name.
 func (h *Held) Has(name string) bool { return h.cursors[name] != nil }
@@ -59,9 +85,6 @@ func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
 		k := c.cursors[name]
 		if !k.hold {
 			continue
-		}
-		if err := c.startJob(k); err != nil {
-			return held, err
 		}
 		if k.kept == nil { // NO SCROLL: those that were not read
 			k.kept = &kept{first: k.read + 1}

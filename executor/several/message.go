@@ -455,9 +455,6 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		}
 		c.mayRead(p.e.st, p.e.portion)
 		err := c.consistent(c.ctx, &p.e)
-		if k := p.e.st.Cursor; err == nil && (k == nil || k.Op == "declare") {
-			err = c.startCursors()
-		}
 		var j job
 		if err == nil {
 			j, err = c.begins(c.ctx, &p.e)

@@ -278,11 +278,6 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 	if op != "savepoint" && at < 0 {
 		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", name)
 	}
-	if op == "savepoint" {
-		if err := c.startCursors(); err != nil {
-			return err
-		}
-	}
 	if op == "rollback to" {
 		// What was opened since then is closed.
 		for name, p := range c.portals {
