@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -275,6 +276,18 @@ func (x *session) beginSchema() error {
 		x.tx.conn = nil
 	}
 	return nil
+}
+
+// waited tells the bound of a lock that the client did not set: in a transaction with a schema change.
+func (x *session) waited(err error) error {
+	var said *sqlstate.Error
+	if x.tx.schema == nil || lockTimeout(x.settings) > 0 || !errors.As(err, &said) || said.Code != sqlstate.LockNotAvailable || said.Hint != "" || !strings.Contains(said.Message, "lock timeout") {
+		return err
+	}
+	e := *said
+	e.Detail = fmt.Sprintf("A transaction with a schema change waits %v for a lock where lock_timeout is 0: it holds locks that others wait for on every shard.", schema.DefaultLockTimeout)
+	e.Hint = "run the transaction again; for a longer wait SET lock_timeout = '1min' before it"
+	return &e
 }
 
 // namesConstraints reports whether a mode of the transaction is SET CONSTRAINTS with names.

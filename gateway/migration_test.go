@@ -1,12 +1,14 @@
 package gateway_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // TestMigration: transactions with schema changes and statements over several shards, as migration tools send them.
@@ -293,6 +295,17 @@ func TestMigration(t *testing.T) {
 		exec(t, conn, `ALTER TABLE totals ADD COLUMN late int`)
 		wantCode(t, conn, "55P03", `UPDATE orders SET note = 'late'`)
 		exec(t, conn, `ROLLBACK`)
+		// Without a bound of the session's: the router's, and the error says so.
+		for _, sql := range []string{fmt.Sprint(`UPDATE orders SET note = 'late' WHERE tenant_id = `, keys[1][0]), `ALTER TABLE orders ADD COLUMN late int`} {
+			exec(t, conn, `BEGIN`)
+			exec(t, conn, `ALTER TABLE totals ADD COLUMN late int`)
+			_, err := conn.Exec(t.Context(), sql)
+			var pe *pgconn.PgError
+			if !errors.As(err, &pe) || pe.Code != "55P03" || !strings.Contains(pe.Detail, "5s") || !strings.Contains(pe.Hint, "SET lock_timeout") {
+				t.Errorf("%s: %v, %#v", sql, err, pe)
+			}
+			exec(t, conn, `ROLLBACK`)
+		}
 		exec(t, other, `COMMIT`)
 		same("late", count(`orders WHERE note = 'late'`), 0)
 	})

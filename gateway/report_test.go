@@ -69,15 +69,20 @@ func TestFieldsOfReports(t *testing.T) {
 	}
 }
 
-// TestHeaderMatch: the errors of HEADER MATCH name PostgreSQL's fields, whatever columns the router fills.
-func TestHeaderMatch(t *testing.T) {
-	cl := start(t, config{})
+// besidePlain connects to a PostgreSQL without shards, and to the router.
+func besidePlain(t *testing.T, cl *cluster) (plain, router *pgx.Conn) {
 	plain, err := pgx.Connect(t.Context(), pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer plain.Close(context.Background())
-	router := cl.connect(t)
+	t.Cleanup(func() { _ = plain.Close(context.Background()) })
+	return plain, cl.connect(t)
+}
+
+// TestHeaderMatch: the errors of HEADER MATCH name PostgreSQL's fields, whatever columns the router fills.
+func TestHeaderMatch(t *testing.T) {
+	cl := start(t, config{})
+	plain, router := besidePlain(t, cl)
 	const table = `CREATE TABLE hm (k bigint PRIMARY KEY, a int, "B c" text, d date DEFAULT now())`
 	exec(t, plain, table)
 	exec(t, router, table+" WITH (cleave.shard_key = 'k')")
@@ -104,12 +109,7 @@ func TestHeaderMatch(t *testing.T) {
 // TestExplainExecute: EXPLAIN EXECUTE is EXPLAIN of what was prepared with the arguments, on one shard and on several.
 func TestExplainExecute(t *testing.T) {
 	cl := start(t, config{})
-	plain, err := pgx.Connect(t.Context(), pgtest.Database(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close(context.Background())
-	router := cl.connect(t)
+	plain, router := besidePlain(t, cl)
 	exec(t, plain, "CREATE TABLE ex (k bigint PRIMARY KEY, a int, b text)")
 	exec(t, router, "CREATE TABLE ex (k bigint PRIMARY KEY, a int, b text) WITH (cleave.shard_key = 'k')")
 	exec(t, plain, "SET plan_cache_mode = force_custom_plan")

@@ -37,6 +37,7 @@ func (x *session) fail(err error) error {
 	if x.unit.executes != nil {
 		err = ofArgument(err, x.unit.executes)
 	}
+	err = x.waited(err)
 	var sh *shardError
 	code := sqlstate.InternalError
 	if errors.As(err, &sh) {

@@ -194,6 +194,11 @@ func (t *Tx) broke(p *part, err error) error {
 	return onShard(err, p.shard)
 }
 
+// passing reports whether an error says nothing of the statement and the schema: it may go well the next time.
+func passing(code sqlstate.Code) bool {
+	return code == sqlstate.QueryCanceled || code == sqlstate.LockNotAvailable || code == sqlstate.DeadlockDetected
+}
+
 // shardNames returns the shards in the order of locks: the default shard, then by name.
 func (t *Tx) shardNames() []string {
 	st := t.base.State()
@@ -451,7 +456,7 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		if strings.HasPrefix(string(own.Code), "42") && (st.DDL.Op == "create function" || st.DDL.Op == "create procedure") {
 			return sqlstate.Refuse("the function names what is on the default shard only ("+own.Message+")", "SET check_function_bodies = off before it, if its body does; such functions can be called by statements of the default shard only")
 		}
-		if withRows(err, st.DDL) == err && own.Hint == "" {
+		if withRows(err, st.DDL) == err && own.Hint == "" && !passing(own.Code) {
 			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
 		}
 		return err
@@ -639,7 +644,7 @@ func (t *Tx) halfMade(ctx context.Context, err error, names []string, at int) er
 	}
 	own := sqlstate.As(err)
 	i := t.intent
-	nothing := at == 0 && !lost(err) && own.Code != sqlstate.QueryCanceled && own.Code != sqlstate.LockNotAvailable && own.Code != sqlstate.DeadlockDetected
+	nothing := at == 0 && !lost(err) && !passing(own.Code)
 	var end error
 	if i != nil {
 		t.intent = nil
