@@ -426,21 +426,17 @@ func (p place) of(err error, sent string) error {
 		where = e.Where + "\n" + where
 	}
 	e.Where = where
-	if sh == nil {
-		if at <= 0 {
-			return &e
-		}
-		frame = wire.AppendError(nil, &e)
+	if at > 0 {
+		e.Internal, e.InternalPosition = p.text, at
 	}
-	// PostgreSQL's fields of a place in a statement inside of another one.
-	var add []byte
+	if sh == nil {
+		return &e
+	}
+	frame = replaced(replaced(frame, 'P', nothing), 'W', nothing)
+	add := wire.AppendString([]byte{'W'}, where)
 	if at > 0 {
 		add = wire.AppendString(append(add, 'p'), strconv.Itoa(at))
 		add = wire.AppendString(append(add, 'q'), p.text)
-	}
-	if sh != nil {
-		frame = replaced(replaced(frame, 'P', nothing), 'W', nothing)
-		add = wire.AppendString(append(add, 'W'), where)
 	}
 	frame = append(append(frame[:len(frame)-1:len(frame)-1], add...), 0)
 	binary.BigEndian.PutUint32(frame[1:], uint32(len(frame)-1))
