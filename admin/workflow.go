@@ -199,11 +199,44 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 	if err := free(cur, spec); err != nil {
 		return nil, err
 	}
-	return o.begin(ctx, *spec, req.DryRun, []string{
+	plan := []string{
 		fmt.Sprintf("copy the rows of %s of keyspace %s from %s to %s while they are in use", spec.Part.Text(), spec.Keyspace, spec.From, spec.To),
 		"compare both copies", "hold statements in it for a moment and make " + spec.To + " the owner",
 		"keep the way back, then delete the rows on " + spec.From,
-	})
+	}
+	if req.DryRun {
+		plan = append(o.refusals(ctx, cur, []workflow.Spec{*spec}), plan...)
+	}
+	return o.begin(ctx, *spec, req.DryRun, plan)
+}
+
+// refusals says, for the plans of moves, why they would be refused as tables and servers are now.
+func (o *Ops) refusals(ctx context.Context, cur *shardmap.Snapshot, moves []workflow.Spec) (lines []string) {
+	looked := map[string]bool{}
+	for i := range moves {
+		for _, name := range []string{moves[i].From, moves[i].To} {
+			sh, ok := cur.Shard(name)
+			if id := moves[i].Keyspace + " " + name; !ok || looked[id] {
+				continue
+			} else {
+				looked[id] = true
+			}
+			m, err := o.mover(cur, sh)
+			if err == nil {
+				err = coordinator.Obstacles(ctx, cur, moves[i].Keyspace, name, m)
+			}
+			if err == nil {
+				continue
+			}
+			e := sqlstate.As(err)
+			line := fmt.Sprintf("it would be refused now: shard %s: %s", name, e.Message)
+			if e.Hint != "" {
+				line += "; " + e.Hint
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // pinThere pins a key to the shard that it is on. What was asked for by an id is found by it.
@@ -536,7 +569,11 @@ func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *work
 	if err != nil {
 		return nil, err
 	}
-	plan := waits(cur, spec, moves, others)
+	var plan []string
+	if dry {
+		plan = o.refusals(ctx, cur, moves)
+	}
+	plan = append(plan, waits(cur, spec, moves, others)...)
 	for _, m := range moves {
 		plan = append(plan, fmt.Sprintf("move %s of %s from %s to %s", m.Part.Text(), m.Keyspace, m.From, m.To))
 	}
@@ -651,6 +688,27 @@ func (o *Ops) Moves(ctx context.Context, id string) ([]WorkflowInfo, error) {
 	return out, nil
 }
 
+// places says which other moves are at work while one waits to begin: only so many are at a time, "" if none is.
+func (o *Ops) places(ctx context.Context, s *workflow.State) string {
+	all, err := coordinator.Unended(ctx, o.opts.Directory)
+	if err != nil {
+		return ""
+	}
+	var at []string
+	for i := range all {
+		if w := &all[i]; w.Spec.ID != s.Spec.ID && w.Spec.Kind == workflow.Move && !w.Paused && w.Step != workflow.Planned && w.Step != workflow.Opened {
+			at = append(at, w.Spec.ID)
+		}
+	}
+	switch {
+	case len(at) == 0:
+		return ""
+	case len(at) > 3:
+		at = append(at[:3], fmt.Sprintf("%d more", len(at)-3))
+	}
+	return "waits for a place, as only so many moves are at work at a time: " + strings.Join(at, ", ")
+}
+
 func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowInfo {
 	i := WorkflowInfo{
 		ID: s.Spec.ID, Kind: string(s.Spec.Kind), Keyspace: s.Spec.Keyspace, From: s.Spec.From, To: s.Spec.To, Parent: s.Spec.Parent, By: s.Spec.By, Why: s.Spec.Why,
@@ -689,6 +747,9 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	}
 	if wait := s.WaitsForWindow(time.Now()); wait != "" {
 		i.Note = wait
+	}
+	if whole && s.Spec.Kind == workflow.Move && s.Step == workflow.Planned && i.Note == "" {
+		i.Note = o.places(ctx, s)
 	}
 	// Progress is for people: without it they see the step.
 	r, err := o.opts.Directory.Record(ctx, workflow.ProgressPrefix+s.Spec.ID)

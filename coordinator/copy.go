@@ -332,7 +332,14 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 		if err != nil {
 			return err
 		}
-		j.prog.copied(int64(n), 0)
+		if s.Step == workflow.Copying { // these are none that were copied
+			if n > 0 {
+				j.prog.say("deletes what an earlier copy has left on shard " + e.Target)
+				defer j.prog.say("")
+			}
+		} else {
+			j.prog.copied(int64(n), 0)
+		}
 		if n < batch {
 			return nil
 		}

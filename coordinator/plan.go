@@ -355,6 +355,9 @@ func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.
 				return err
 			case child.Step == workflow.Failed || child.Step == workflow.Cancelled || child.Step == workflow.RolledBack:
 				failed = append(failed, c.ID)
+				if r.Note == "" && child.Error != "" {
+					r.Note = c.ID + ": " + child.Error
+				}
 			case !child.Step.Ended() && child.Step != workflow.Opened:
 				left++
 			}

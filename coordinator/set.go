@@ -150,6 +150,21 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	return nil
 }
 
+// Obstacles says why moves off a shard and to another one would be refused as the tables of the keyspace are: nil if
+// they would not.
+func Obstacles(ctx context.Context, snap *shardmap.Snapshot, ks string, shard string, m engine.Mover) error {
+	tables, _ := Tables(snap, ks)
+	tables, err := m.Describe(ctx, tables)
+	if err != nil {
+		return err
+	}
+	found, err := m.CheckMove(ctx, tables)
+	if err != nil {
+		return err
+	}
+	return bad(shard, found)
+}
+
 // bad turns findings that are errors into one error.
 func bad(shard string, found []engine.Finding) error {
 	var what, fixes []string

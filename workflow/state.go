@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -26,8 +25,8 @@ const (
 const (
 	// MaxIDBytes bounds an id: with the ending of a stream it is one of engine.Mover's.
 	MaxIDBytes = 38
-	// historyMax bounds the lines of a history, lineMax one of them, bytes.
-	historyMax, lineMax = 64, 300
+	// historyMax bounds the lines of a history, lineMax one of them, errorMax an error, bytes.
+	historyMax, lineMax, errorMax = 64, 300, 2000
 	// MaxChildren bounds the children that a parent waits for at a time.
 	MaxChildren = 32
 )
@@ -205,8 +204,9 @@ type State struct {
 	// rows are of no use then.
 	BackLost string `json:"back_lost,omitempty"`
 	Outdated bool   `json:"outdated,omitempty"`
-	// Error is the last failure, "" once its step went well.
+	// Error is the last failure, "" once its step went well; Cause is why it is cleaned up, and fails then.
 	Error string `json:"error,omitempty"`
+	Cause string `json:"cause,omitempty"`
 
 	// Rows and Bytes are what was estimated at the beginning, Copied what was copied.
 	Rows   int64 `json:"rows,omitempty"`
@@ -320,11 +320,18 @@ func StreamOf(stream string) (id string, ok bool) {
 	return "", false
 }
 
+// cut bounds a text, bytes, and says so in its end.
+func cut(s string, most int) string {
+	if s = strings.ToValidUTF8(s, ""); len(s) <= most {
+		return s
+	}
+	const end = " ..."
+	return strings.ToValidUTF8(s[:most-len(end)], "") + end
+}
+
 // note adds a line to the history. Of a long one the beginning is kept and the end.
 func (s *State) note(at int64, what string) {
-	for len(what) > lineMax || !utf8.ValidString(what) {
-		what = strings.ToValidUTF8(what[:min(len(what), lineMax-1)], "")
-	}
+	what = cut(what, lineMax)
 	lines := slices.Clone(s.History)
 	if len(lines) >= historyMax {
 		lines = slices.Delete(lines, historyMax/4, historyMax/4+1)

@@ -55,6 +55,9 @@ func (s *State) goTo(step StepName, at int64, why string) {
 
 // cause is why a workflow that has failed was cleaned up, whatever went wrong in that.
 func (s *State) cause() string {
+	if s.Cause != "" {
+		return s.Cause
+	}
 	for _, l := range slices.Backward(s.History) {
 		if l.Step == Cancelling && l.What != "" {
 			return l.What
@@ -160,7 +163,7 @@ func (s *State) done(e Event) {
 		switch {
 		case len(r.Failed) > 0 && s.Ending == "":
 			s.goTo(Failed, at, "not done: "+strings.Join(r.Failed, ", "))
-			s.Error = "these moves were not done: " + strings.Join(r.Failed, ", ")
+			s.Error = clip("these moves were not done: " + strings.Join(r.Failed, ", ") + orEmpty("; ", r.Note))
 		case s.Ending != "":
 			s.goTo(s.Ending, at, "its moves have ended")
 		case s.Spec.Kind == Rebalance:
@@ -245,7 +248,7 @@ func (s *State) failed(e Event) {
 			return
 		}
 		s.goTo(Cancelling, e.At, what)
-		s.Error = clip(what)
+		s.Error, s.Cause = clip(what), clip(what)
 	}
 	redo := func() {
 		if s.Restarts++; s.Restarts > restartsMax {
@@ -311,12 +314,7 @@ func (s *State) failed(e Event) {
 	}
 }
 
-func clip(s string) string {
-	if len(s) > lineMax {
-		return strings.ToValidUTF8(s[:lineMax], "")
-	}
-	return s
-}
+func clip(s string) string { return cut(s, errorMax) }
 
 // CanAsk says why a wish cannot be granted now; nil if it can, or has been already.
 func CanAsk(s *State, w Wish) error {
@@ -367,6 +365,8 @@ func CanAsk(s *State, w Wish) error {
 			return no("there is no way back any more ("+s.BackLost+")", "to bring it back: cleave finish "+id+" --wait, then "+s.moveBack())
 		case s.Step == Opening:
 			return no("the owner is changing at this moment", "ask again in a moment")
+		case s.Step == Failed, s.Ending == Failed:
+			return no("it has failed before the owner changed, so there is nothing to take back", "see: cleave moves "+id)
 		case s.Step.Ended():
 			return no("there is no way back any more"+inBrackets(s.BackLost), "to bring it back: "+s.moveBack())
 		case s.Step == Cleaning, s.Step == Cancelling:
@@ -379,7 +379,11 @@ func CanAsk(s *State, w Wish) error {
 			return no("only a move has a way back that can be given up", "see: cleave moves")
 		case s.Step == Done, s.Ending == Done:
 			return nil
-		case s.Back, s.Step.Ended(), s.Step == Cancelling:
+		case s.Step == RolledBack:
+			return no("its rows are on "+s.Spec.From+" again, and nothing is left of it", "see: cleave moves "+id)
+		case s.Step.Ended():
+			return no("the owner was not changed, and nothing is left of it", "see: cleave moves "+id)
+		case s.Back, s.Step == Cancelling:
 			return no("it is being taken back", "see: cleave moves "+id)
 		}
 		return nil

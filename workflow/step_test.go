@@ -132,6 +132,29 @@ func TestMove(t *testing.T) {
 	}
 }
 
+// TestWhatFailedIsSaidWhole: what is to be run, at the end of an error, is not cut off.
+func TestWhatFailedIsSaidWhole(t *testing.T) {
+	s := walk(move(Options{}), 1, "ok")
+	long := strings.Repeat("x", 600) + "; run there: ALTER TABLE"
+	s, _ = Step(s, Event{Kind: EventFailed, Seq: s.Seq, At: 9, Op: CompareSchema, Class: Refused, Error: long})
+	s = walk(s, 10, "again", "ok")
+	if s.Step != Failed || !strings.HasSuffix(s.Error, long) {
+		t.Errorf("%s: %s", s.Step, s.Error)
+	}
+	for _, c := range []struct {
+		wish Wish
+		want string
+	}{{Rollback, "nothing to take back"}, {Finish, "the owner was not changed"}} {
+		if err := CanAsk(&s, c.wish); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.wish, err)
+		}
+	}
+	back := walk(move(Options{}), 1, strings.Fields("ok ok ok ok ok ok ok rollback ok ok ok ok ok")...)
+	if err := CanAsk(&back, Finish); back.Step != RolledBack || err == nil || !strings.Contains(err.Error(), "its rows are on a again") {
+		t.Errorf("%s %v", back.Step, err)
+	}
+}
+
 // TestPauses: pauses between cutovers grow further when the transactions of routers were ended and it still does not
 // come about: each try holds statements.
 func TestPauses(t *testing.T) {
