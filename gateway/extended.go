@@ -232,6 +232,8 @@ func (x *session) reachFor(st *planner.Statement) error {
 	case onSeveral(x.tx.conn):
 	case st.Kind == planner.Several:
 		st = judgeOf(st)
+	case st.Cursor != nil && st.Cursor.Hold && st.Kind != planner.OneShard:
+		st = &defaultShard
 	case st.Kind == planner.OneShard && len(st.Keys) > 0 && st.Params == 0 && st.Fill == nil:
 		// The key is in the text.
 	case st.Kind == planner.OneShard:

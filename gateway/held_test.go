@@ -75,6 +75,21 @@ func TestHeldCursors(t *testing.T) {
 	wantCode(t, conn, "0A000", `FETCH 1 FROM h`)
 	exec(t, conn, `RESET DateStyle`)
 	exec(t, conn, `FETCH 1 FROM h`)
+	// Of a table that the default shard alone has, in the extended protocol.
+	exec(t, conn, `CREATE TABLE alone (id bigint)`)
+	for range 10 {
+		rows, err := conn.Query(ctx, `DECLARE d CURSOR WITH HOLD FOR SELECT id FROM alone`, pgx.QueryExecModeDescribeExec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows.Close(); rows.Err() != nil {
+			t.Fatal(rows.Err())
+		}
+		if _, err := conn.Exec(ctx, `FETCH ALL FROM d`); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, conn, `CLOSE d`)
+	}
 	// Other sessions have their own.
 	other := cl.connect(t)
 	wantCode(t, other, "34000", `FETCH 1 FROM h`)
