@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -93,6 +94,21 @@ func TestHeldCursors(t *testing.T) {
 	// Other sessions have their own.
 	other := cl.connect(t)
 	wantCode(t, other, "34000", `FETCH 1 FROM h`)
+	// The time of a statement bounds a COMMIT that has rows to read, which then has done nothing.
+	exec(t, other, `INSERT INTO orders SELECT $1, g, 'n' FROM generate_series(1, 1000) g`, keys[0][0])
+	exec(t, other, `SET statement_timeout = '300ms'`)
+	const slow = `DECLARE m CURSOR WITH HOLD FOR SELECT id, pg_sleep(CASE WHEN id > 500 THEN 0.02 ELSE 0 END) FROM orders`
+	began := time.Now()
+	wantCode(t, other, "57014", slow)
+	exec(t, other, `BEGIN`)
+	exec(t, other, `UPDATE orders SET note = 'written' WHERE id = 1`)
+	exec(t, other, slow)
+	wantCode(t, other, "57014", `COMMIT`)
+	wantCode(t, other, "34000", `FETCH 1 FROM m`)
+	if n := one[int64](t, other, `SELECT count(*) FROM orders WHERE note = 'written'`); n != 0 || time.Since(began) > 5*time.Second {
+		t.Errorf("%d rows were written, after %v", n, time.Since(began))
+	}
+	exec(t, other, `RESET statement_timeout`)
 	// Not beside what is not a router's to keep.
 	exec(t, conn, `CREATE TEMP TABLE mine (id bigint)`)
 	wantCode(t, conn, "0A000", `DECLARE m CURSOR WITH HOLD FOR SELECT * FROM mine`)

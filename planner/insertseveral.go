@@ -215,7 +215,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	ts := a.tokens()
 	c := &computing{analyzer: a, p: p, target: a.second.byRef[s.Relation]}
 	if usesShardState(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: s}}) {
-		refuse("a value that says something about one shard's server or session is not supported in an INSERT on several shards", "compute the value first and pass it as a parameter")
+		refuse("a value that says something about one shard's server or session is not supported in an INSERT on several shards", "leave it out (xmax, ctid and the like), insert rows of one shard key at a time, or compute the value first and pass it as a parameter")
 	}
 	// The clock and what is computed first take their places before any text is cut.
 	type span struct{ from, to int }

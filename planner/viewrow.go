@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"maps"
 	"slices"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -34,6 +35,7 @@ func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []edit) {
 	if !w.named(tree) {
 		return nil
 	}
+	w.stars = maps.Clone(w.views)
 	w.columns(tree)
 	for _, s := range tree.Stmts {
 		w.node(s.ProtoReflect(), nil)
@@ -43,6 +45,7 @@ func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []edit) {
 			edits = append(edits, list...)
 		}
 	}
+	edits = append(edits, w.casts...)
 	slices.SortFunc(edits, func(a, b edit) int { return a.from - b.from })
 	return edits
 }
@@ -54,6 +57,9 @@ type viewRows struct {
 	*analyzer
 	views map[string]*shardmap.View // by the name that they have in the statement; nil: not certain
 	edits map[string][]edit
+	// stars are those of them that no other relation has: v.*::v of a view's definition is a row whatever columns are called.
+	stars map[string]*shardmap.View
+	casts []edit
 }
 
 // named reports whether one of the names stands alone somewhere, or with a star.
@@ -83,6 +89,10 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 			w.views[name] = nil
 		}
 	}
+	relation := func(name string) {
+		delete(w.stars, name)
+		taken(name)
+	}
 	queries := map[string]bool{}
 	inspect(tree, func(m proto.Message) bool {
 		if c, ok := m.(*pg.CommonTableExpr); ok {
@@ -97,7 +107,7 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 		case *pg.ColumnDef:
 			taken(v.Colname)
 		case *pg.CommonTableExpr:
-			taken(v.Ctename)
+			relation(v.Ctename)
 			for _, n := range strs(v.Aliascolnames) {
 				taken(n)
 			}
@@ -106,16 +116,16 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 				taken(n)
 			}
 		case *pg.RangeSubselect:
-			taken(v.Alias.GetAliasname())
+			relation(v.Alias.GetAliasname())
 		case *pg.RangeFunction:
-			taken(v.Alias.GetAliasname())
+			relation(v.Alias.GetAliasname())
 			for _, f := range v.Functions { // its column is called like it
 				for _, item := range f.GetList().GetItems() {
 					taken(callName(item.GetFuncCall()))
 				}
 			}
 		case *pg.JoinExpr:
-			taken(v.Alias.GetAliasname())
+			relation(v.Alias.GetAliasname())
 		case *pg.JsonTable, *pg.RangeTableFunc, *pg.RangeTableSample:
 			clear(w.views)
 		case *pg.RangeVar:
@@ -138,7 +148,7 @@ func (w *viewRows) columns(tree *pg.ParseResult) {
 			}
 			if r.view == nil {
 				taken(v.Relname)
-				taken(v.Alias.GetAliasname())
+				relation(v.Alias.GetAliasname())
 			}
 		}
 		return true
@@ -218,6 +228,10 @@ func viewRow(c *pg.CaseExpr) *pg.TypeCast {
 func (w *viewRows) row(c *pg.ColumnRef, holder proto.Message) {
 	name := rowName(c)
 	view := w.views[name]
+	if _, cast := holder.(*pg.TypeCast); cast && len(c.Fields) == 2 && view == nil {
+		w.cast(c, name)
+		return
+	}
 	if view == nil {
 		return
 	}
@@ -237,8 +251,23 @@ func (w *viewRows) row(c *pg.ColumnRef, holder proto.Message) {
 		return
 	}
 	own := quoteAlways(name)
-	text := "(CASE WHEN " + own + " IS DISTINCT FROM NULL AND '" + rowMark + "' IS NOT NULL THEN ROW(" + own + ".*)::" + quoteAlways(view.Schema) + "." + quoteAlways(view.Name) + " END)"
-	w.edit(name, edit{from: ts[i].Start, to: ts[last].End, text: text})
+	w.edit(name, edit{from: ts[i].Start, to: ts[last].End, text: rowOf(own, own, view)})
+}
+
+// rowOf is the row of a relation, with the view's type; is stands for it.
+func rowOf(own, is string, view *shardmap.View) string {
+	return "(CASE WHEN " + is + " IS DISTINCT FROM NULL AND '" + rowMark + "' IS NOT NULL THEN ROW(" + own + ".*)::" + quoteAlways(view.Schema) + "." + quoteAlways(view.Name) + " END)"
+}
+
+// cast writes v.*::v.
+func (w *viewRows) cast(c *pg.ColumnRef, name string) {
+	view := w.stars[name]
+	ts, i := w.tokens(), w.tokenAt(c.Location)
+	if view == nil || i < 0 || i+2 >= len(ts) {
+		return
+	}
+	own := quoteAlways(name)
+	w.casts = append(w.casts, edit{from: ts[i].Start, to: ts[i+2].End, text: rowOf(own, own+".*", view)})
 }
 
 func (w *viewRows) edit(name string, e edit) {

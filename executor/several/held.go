@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -81,6 +82,7 @@ func (c *Conn) fileAllowance() *allowance {
 // hold reads the transaction's WITH HOLD cursors to their ends: they are the session's when it has committed. After an
 // error, and if it does not commit, drop has to be called with them.
 func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
+	var timer *time.Timer
 	for _, name := range slices.Sorted(maps.Keys(c.cursors)) {
 		k := c.cursors[name]
 		if !k.hold {
@@ -89,6 +91,11 @@ func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
 		if k.kept == nil { // NO SCROLL: those that were not read
 			k.kept = &kept{first: k.read + 1}
 			k.kept.spill(c.fileAllowance())
+		}
+		if timer == nil {
+			if timer = c.timer(c.host.Timeout(), "statement timeout"); timer != nil {
+				defer timer.Stop()
+			}
 		}
 		var buf []byte
 		for !k.ended {

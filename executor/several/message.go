@@ -439,14 +439,7 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	if t := c.bounds.timeout; t > 0 && p.e.st.Kind == planner.Several && (d == 0 || t < d) {
 		d, what = t, TimeoutSetting
 	}
-	if d > 0 {
-		a.timer = time.AfterFunc(d, func() {
-			ctx, cancel := context.WithTimeout(context.Background(), stopMax)
-			defer cancel()
-			// A shard that the word does not reach is the watch's business.
-			_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to %s", what))
-		})
-	}
+	a.timer = c.timer(d, what)
 	a.watch = c.watchLocks(p.e.st.ReadOnly)
 	if p.job == nil {
 		c.progress.reset()
@@ -467,6 +460,19 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	}
 	c.active = a
 	return nil
+}
+
+// timer stops what runs after a while, 0: never.
+func (c *Conn) timer(d time.Duration, what string) *time.Timer {
+	if d <= 0 {
+		return nil
+	}
+	return time.AfterFunc(d, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopMax)
+		defer cancel()
+		// A shard that the word does not reach is the watch's business.
+		_ = c.interrupt(ctx, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to %s", what))
+	})
 }
 
 func (a *active) stopTimer() {

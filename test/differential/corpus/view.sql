@@ -114,5 +114,16 @@ WITH c AS (SELECT x FROM v_schema x) SELECT c.x, (c.x).id FROM c;
 SELECT jsonb_agg(x ORDER BY x.tenant_id, x.id) FILTER (WHERE x.id > 1), x.tenant_id FROM v_schema x GROUP BY x.tenant_id;
 -- only: postgres
 SELECT v_schema FROM v_schema JOIN v_other ON v_other = v_other AND v_other.tenant_id = v_schema.tenant_id;
+-- only: postgres
+CREATE VIEW v_rows AS SELECT v_schema, tenant_id AS t FROM v_schema;
+-- foreach x: v_schema | (v_schema).id | v_rows | count(v_schema) | row_to_json(v_schema) | (v_rows.v_schema).note | x.*::text
+-- only: postgres
+SELECT ${x} FROM v_rows;
+-- only: postgres
+SELECT x, (x.v_schema).id FROM v_rows x WHERE t < 4 ORDER BY ((x).v_schema).id, t;
+-- only: postgres
+SELECT v_schema FROM v_rows ORDER BY (v_schema).id, t LIMIT 2;
+-- only: postgres
+DROP VIEW v_rows;
 DROP VIEW v_other;
 DROP VIEW v_schema;
