@@ -374,7 +374,11 @@ func (d *declaration) unique(cols []string, what string) {
 					cols[i] = "(expression)"
 				}
 			}
-			refuse(what+" ("+strings.Join(cols, ", ")+") of table "+quoteName(d.name.Schema, d.name.Name)+" does not include the shard key column "+quoteIdent(k)+
+			of := ""
+			if len(cols) > 0 {
+				of = " (" + strings.Join(cols, ", ") + ")"
+			}
+			refuse(what+of+" of table "+quoteName(d.name.Schema, d.name.Name)+" does not include the shard key column "+quoteIdent(k)+
 				", so two shards could hold equal rows", "add "+quoteIdent(k)+" to it")
 		}
 	}

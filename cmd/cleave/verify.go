@@ -112,7 +112,11 @@ const sayEvery = 2 * time.Second
 // verifyLine is how far a verification is, of which so many bytes were looked at in a time.
 func verifyLine(so *admin.VerifyProgress, bytes int64, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "verifying %s, piece %d of %d; %d of %d tables, %d of about %d rows, %s of %s", printable(so.Table), so.Piece, so.Pieces, so.Tables, so.TablesAll,
+	b.WriteString("verifying")
+	if so.Pieces > 0 {
+		fmt.Fprintf(&b, " %s, piece %d of %d;", printable(so.Table), so.Piece, so.Pieces)
+	}
+	fmt.Fprintf(&b, " %d of %d tables, %d of about %d rows, %s of %s", so.Tables, so.TablesAll,
 		so.Rows, max(so.Rows, so.RowsAll), byteText(so.Bytes), byteText(max(so.Bytes, so.BytesAll)))
 	if rate := float64(bytes) / took.Seconds(); rate > 0 {
 		left := time.Duration(float64(max(0, so.BytesAll-so.Bytes)) / rate * float64(time.Second))

@@ -91,7 +91,7 @@ CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (a WITH =, b WITH &&))
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b int4range, EXCLUDE USING gist (a WITH =, b WITH &&))
 CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (b WITH &&)) WITH (cleave.shard_key = 'a');
---> refused 0A000: EXCLUDE () of table t does not include the shard key column a, so two shards could hold equal rows
+--> refused 0A000: EXCLUDE of table t does not include the shard key column a, so two shards could hold equal rows
 -->   hint: add a to it
 CREATE TABLE t (a bigint, b serial) WITH (cleave.shard_key = 'a');
 --> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b [CREATE TABLE]
