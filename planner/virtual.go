@@ -66,7 +66,7 @@ func (a *analyzer) setConfig(f *pg.FuncCall) bool {
 		fail(err)
 	}
 	if OfTransaction(strings.ToLower(name.Sval)) {
-		refuse("set_config() of "+strings.ToLower(name.Sval)+" is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
+		refuse("set_config() of a transaction's setting, "+strings.ToLower(name.Sval)+", is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
 	}
 	st := a.st
 	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true

@@ -14,7 +14,7 @@ import (
 )
 
 // A table becomes sharded, and the default shard has objects that read it: a materialized view, or a trigger, a default, a
-// check, a rule, a policy of a table that stays whole. PostgreSQL would go on to run them there, on the rows of one shard.
+// check, a rule, a policy of a table that stays whole; an operator, a cast or an event trigger. PostgreSQL would go on to run them there, on the rows of one shard.
 // The router refuses them when they are made; those that were there before it are found here.
 
 // reachSQL is one JSON value in hex: Uses are such objects, with what they depend on; Functions are all of the database's
@@ -31,12 +31,17 @@ uses AS (
 		FROM pg_catalog.pg_constraint AS x JOIN pg_catalog.pg_attribute AS a ON a.atttypid = x.contypid WHERE x.contypid <> 0
 	UNION ALL SELECT 'policy ' || quote_ident(y.polname), y.polrelid, 'pg_catalog.pg_policy'::pg_catalog.regclass, y.oid FROM pg_catalog.pg_policy AS y
 	UNION ALL SELECT CASE r.rulename WHEN '_RETURN' THEN 'materialized view' ELSE 'rule ' || quote_ident(r.rulename) END, r.ev_class, 'pg_catalog.pg_rewrite'::pg_catalog.regclass, r.oid
-		FROM pg_catalog.pg_rewrite AS r JOIN own ON own.oid = r.ev_class WHERE own.relkind <> 'v')
+		FROM pg_catalog.pg_rewrite AS r JOIN own ON own.oid = r.ev_class WHERE own.relkind <> 'v'
+	UNION ALL SELECT 'operator ' || o.oid::pg_catalog.regoperator, NULL, 'pg_catalog.pg_operator'::pg_catalog.regclass, o.oid FROM pg_catalog.pg_operator AS o WHERE o.oid >= 16384
+	UNION ALL SELECT 'the cast from ' || pg_catalog.format_type(k.castsource, NULL) || ' to ' || pg_catalog.format_type(k.casttarget, NULL), NULL, 'pg_catalog.pg_cast'::pg_catalog.regclass, k.oid
+		FROM pg_catalog.pg_cast AS k WHERE k.oid >= 16384
+	UNION ALL SELECT 'event trigger ' || quote_ident(v.evtname), NULL, 'pg_catalog.pg_event_trigger'::pg_catalog.regclass, v.oid FROM pg_catalog.pg_event_trigger AS v)
 SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_build_object(
-'Uses', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('What', u.what, 'Schema', o.nspname, 'Table', o.relname,
+'Uses', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('What', u.what, 'Schema', COALESCE(o.nspname, ''), 'Table', COALESCE(o.relname, ''),
 	'Functions', (SELECT pg_catalog.json_agg(DISTINCT d.refobjid::int8) FROM pg_catalog.pg_depend AS d WHERE d.classid = u.class AND d.objid = u.oid AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass),
-	'Relations', (SELECT pg_catalog.json_agg(DISTINCT d.refobjid::int8) FROM pg_catalog.pg_depend AS d WHERE d.classid = u.class AND d.objid = u.oid AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid <> u.rel))
-	ORDER BY o.nspname, o.relname, u.what) FROM uses AS u JOIN own AS o ON o.oid = u.rel),
+	'Relations', (SELECT pg_catalog.json_agg(DISTINCT d.refobjid::int8) FROM pg_catalog.pg_depend AS d WHERE d.classid = u.class AND d.objid = u.oid AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid IS DISTINCT FROM u.rel))
+	ORDER BY o.nspname, o.relname, u.what) FROM uses AS u LEFT JOIN own AS o ON o.oid = u.rel WHERE o.oid IS NOT NULL OR u.rel IS NULL
+	AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d WHERE d.classid = u.class AND d.objid = u.oid AND d.deptype = 'e')), -- extensions' read no tables
 'Functions', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object('Oid', p.oid::int8, 'Schema', n.nspname, 'Name', p.proname, 'Language', l.lanname,
 	'Body', CASE WHEN l.lanname = 'sql' THEN @body WHEN l.lanname = 'plpgsql' THEN p.prosrc ELSE '' END))
 	FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language AS l ON l.oid = p.prolang
@@ -77,7 +82,10 @@ type reached struct {
 }
 
 func (r reached) String() string {
-	if r.what == "materialized view" {
+	switch {
+	case r.table == "": // of the whole database
+		return r.what + " " + r.why
+	case r.what == "materialized view":
 		return r.what + " " + r.table + " " + r.why
 	}
 	return r.what + " of " + r.table + " " + r.why
@@ -150,7 +158,10 @@ func reaches(ctx context.Context, conn engine.Conn, snap *shardmap.Snapshot, tab
 	}
 	var out []reached
 	for _, u := range uses {
-		r := reached{what: u.What, table: name(u.Schema, u.Table)}
+		r := reached{what: u.What}
+		if u.Table != "" {
+			r.table = name(u.Schema, u.Table)
+		}
 		for _, oid := range u.Relations {
 			if over[oid] != "" {
 				r.why = "reads " + over[oid]

@@ -28,6 +28,7 @@ func TestDistributeReached(t *testing.T) {
 		"CREATE MATERIALIZED VIEW other AS SELECT count(*) FROM log",
 		"CREATE FUNCTION unused() RETURNS bigint STABLE LANGUAGE sql AS 'SELECT count(*) FROM purchase'",
 		"CREATE VIEW big AS SELECT * FROM purchase WHERE v > 5",
+		"CREATE EXTENSION pg_trgm", // operators in C
 		"CREATE RULE r AS ON DELETE TO log DO ALSO INSERT INTO lonely VALUES (1, 'gone')",
 	} {
 		c.query("shard-0", sql)
@@ -53,6 +54,12 @@ func TestDistributeReached(t *testing.T) {
 		{"ALTER TABLE lonely ADD CONSTRAINT few CHECK (unused() < 100)", "ALTER TABLE lonely DROP CONSTRAINT few", "constraint few of public.lonely"},
 		{"CREATE DOMAIN d AS int CHECK (unused() > VALUE); ALTER TABLE lonely ADD COLUMN z d", "DROP DOMAIN d CASCADE", "of column z of public.lonely"},
 		{"CREATE RULE q AS ON INSERT TO log DO ALSO UPDATE purchase SET v = 1", "DROP RULE q ON log", "rule q of public.log reads public.purchase"},
+		{"CREATE FUNCTION op(bigint, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM purchase'; CREATE OPERATOR @@@ (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = op)", "DROP FUNCTION op CASCADE",
+			"operator @@@(bigint,bigint) calls public.op(), which names public.purchase"},
+		{"CREATE FUNCTION et() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM count(*) FROM purchase; END'; CREATE EVENT TRIGGER et ON ddl_command_end EXECUTE FUNCTION et()", "DROP EVENT TRIGGER et; DROP FUNCTION et",
+			"event trigger et calls public.et()"},
+		{"CREATE TYPE odd AS (a int); CREATE FUNCTION oddly(odd) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM purchase'; CREATE CAST (odd AS bigint) WITH FUNCTION oddly(odd)", "DROP TYPE odd CASCADE",
+			"the cast from odd to bigint calls public.oddly()"},
 		{"CREATE POLICY p ON log USING (EXISTS (SELECT FROM purchase))", "DROP POLICY p ON log", "policy p of public.log"},
 	} {
 		c.query("shard-0", s.make)
