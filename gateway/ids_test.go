@@ -419,3 +419,36 @@ func TestSequencesFollowTheSchema(t *testing.T) {
 		t.Errorf("sequences %q", got)
 	}
 }
+
+// TestReadSequence: a sequence of the cluster is read as pg_dump does it: a value that no lower one comes after.
+func TestReadSequence(t *testing.T) {
+	cl := start(t, config{})
+	conn := cl.connect(t)
+	exec(t, conn, `CREATE SEQUENCE read_me START 5`)
+	read := func() (last int64, called bool) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), `SELECT last_value, is_called FROM public.read_me`).Scan(&last, &called); err != nil {
+			t.Fatal(err)
+		}
+		return last, called
+	}
+	if last, called := read(); last != 5 || called {
+		t.Errorf("anew it is %d, %v", last, called)
+	}
+	given := one[int64](t, conn, `SELECT nextval('read_me')`)
+	exec(t, conn, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
+	if last, called := read(); last < given || !called {
+		t.Errorf("after %d it is %d, %v", given, last, called)
+	}
+	exec(t, conn, `COMMIT`)
+	var last, count int64
+	var called bool
+	if err := conn.QueryRow(t.Context(), `SELECT * FROM read_me`).Scan(&last, &count, &called); err != nil || count != 0 {
+		t.Error(err, count)
+	}
+	if last, called := read(); one[int64](t, conn, `SELECT last_value FROM read_me`) != last || !called {
+		t.Error("they differ")
+	}
+	wantCode(t, conn, "0A000", `SELECT last_value + 1 FROM read_me`)
+	wantCode(t, conn, "0A000", `SELECT r.last_value FROM read_me r`)
+}

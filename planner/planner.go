@@ -149,6 +149,9 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
 	a := p.analyzer(sql, snap, searchPath)
+	if own := a.readsSequence(tree); own != "" {
+		return p.analyze(own, snap, searchPath, depth)
+	}
 	st, err = a.run(tree)
 	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
 		if !takesQuery(tree) {

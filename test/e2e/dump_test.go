@@ -61,6 +61,22 @@ func TestDump(t *testing.T) {
 	if out := c.psql(t, "SELECT count(*) FROM big_orders;\n\\d orders\n\\ds\n\\df\n\\dn", "-A", "-t"); strings.Contains(out, "cleave_") || strings.Contains(out, "ERROR") {
 		t.Errorf("psql shows\n%s", out)
 	}
+	// With the rows, it is a plain database that goes on where the cluster was.
+	for _, args := range [][]string{{"--no-owner"}, {"--no-owner", "--inserts"}} {
+		whole := pgtest.Database(t)
+		if out := psql(t, whole, pgDump(c.url(), args...), "-v", "ON_ERROR_STOP=1", "-q"); strings.Contains(out, "ERROR") {
+			t.Fatalf("loading the rows into PostgreSQL, %v:\n%s", args, out)
+		}
+		for _, table := range []string{"customers", "orders", "currencies", "tenants", "settings", "log"} {
+			const rows = "SELECT count(*), md5(string_agg(t::text, ';' ORDER BY t::text)) FROM "
+			if want, got := c.psql(t, rows+table+" t;", "-A", "-t"), psql(t, whole, rows+table+" t;", "-A", "-t"); want != got {
+				t.Errorf("%v: %s has %s, want %s", args, table, got, want)
+			}
+		}
+		if out := psql(t, whole, `INSERT INTO customers (tenant_id, email) VALUES (1, 'later');`, "-v", "ON_ERROR_STOP=1", "-q"); strings.Contains(out, "ERROR") {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
 }
 
 var restriction = regexp.MustCompile(`(?m)^\\(un)?restrict .*\n`)
