@@ -229,6 +229,7 @@ func (d *driver) excused(w admin.WorkflowInfo) bool {
 		}
 	}
 	if children, parent := strings.CutPrefix(w.Error, "these moves were not done: "); parent {
+		children, _, _ = strings.Cut(children, "; ") // the first one's reason
 		for id := range strings.SplitSeq(children, ", ") {
 			list, err := d.h.rooms.Ops.Moves(context.Background(), id)
 			if err != nil || list[0].Step == "failed" && !d.excused(list[0]) {
