@@ -40,6 +40,24 @@ type Lexer struct {
 	Newline bool
 	// Skipped is set when white space or comments came before the last token.
 	Skipped bool
+	// Reread counts the bytes that PostgreSQL's scanner reads again: where an
+	// operator or the opening of a comment stands, it matches all operator
+	// characters that follow, and puts back what it does not take (scan.l,
+	// xcstart and operator).
+	Reread int
+
+	opEnd int // where the run of operator characters around Pos ends
+}
+
+// reread notes that the scanner matches a run of operator characters at i.
+func (l *Lexer) reread(i int) {
+	if i >= l.opEnd {
+		l.opEnd = i
+		for l.opEnd < len(l.Text) && class[l.Text[l.opEnd]]&cOp != 0 {
+			l.opEnd++
+		}
+	}
+	l.Reread += l.opEnd - i
 }
 
 const (
@@ -97,7 +115,7 @@ func (l *Lexer) skip() {
 			}
 		case c == '/' && i+1 < len(s) && s[i+1] == '*':
 			l.Skipped = true
-			end, ok := blockComment(s, i)
+			end, ok := l.blockComment(i)
 			if !ok {
 				l.OpenComment = true
 			}
@@ -111,11 +129,12 @@ func (l *Lexer) skip() {
 }
 
 // blockComment returns the end of the comment that starts at i; comments nest.
-func blockComment(s string, i int) (int, bool) {
-	depth := 0
+func (l *Lexer) blockComment(i int) (int, bool) {
+	s, depth := l.Text, 0
 	for i < len(s) {
 		switch {
 		case s[i] == '/' && i+1 < len(s) && s[i+1] == '*':
+			l.reread(i)
 			depth++
 			i += 2
 		case s[i] == '*' && i+1 < len(s) && s[i+1] == '/':
@@ -193,6 +212,9 @@ func (l *Lexer) Next() Token {
 			j++
 		}
 		t.Kind, t.End = Operator, j
+		if j-i > 1 || j < len(s) && class[s[j]]&cOp != 0 {
+			l.reread(i)
+		}
 	default:
 		t.Kind, t.End = Other, i+1
 	}
