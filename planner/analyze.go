@@ -19,6 +19,9 @@ type analyzer struct {
 	sql  string
 	st   *Statement
 
+	// counted is up to where position has counted the characters of sql.
+	counted struct{ bytes, runes int }
+
 	terms  []termInfo
 	rtes   int
 	params map[int]*paramUse

@@ -203,5 +203,11 @@ func (a *analyzer) position(offset int32) int {
 	if offset < 0 || int(offset) > len(a.sql) {
 		return 0
 	}
-	return utf8.RuneCountInString(a.sql[:offset]) + 1
+	// Counted from the place before, so that a long statement is not counted whole for each of its literals.
+	if int(offset) < a.counted.bytes {
+		a.counted.bytes, a.counted.runes = 0, 0
+	}
+	a.counted.runes += utf8.RuneCountInString(a.sql[a.counted.bytes:offset])
+	a.counted.bytes = int(offset)
+	return a.counted.runes + 1
 }

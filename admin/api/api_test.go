@@ -386,3 +386,16 @@ func TestClientAtAnotherProgram(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusByClass: what the caller can mend is answered with 4xx, what the cluster cannot do now with 503.
+func TestStatusByClass(t *testing.T) {
+	for code, want := range map[sqlstate.Code]int{
+		sqlstate.StatementTooComplex: 400, sqlstate.ProgramLimitExceeded: 400, sqlstate.InvalidParameterValue: 400,
+		sqlstate.SyntaxError: 400, sqlstate.FeatureNotSupported: 422, sqlstate.SerializationFailure: 409,
+		sqlstate.ConnectionFailure: 503, sqlstate.TooManyConnections: 503, sqlstate.InternalError: 500, "": 500,
+	} {
+		if got := statusOf(code); got != want {
+			t.Errorf("%s: %d, want %d", code, got, want)
+		}
+	}
+}

@@ -444,13 +444,23 @@ func statusOf(code sqlstate.Code) int {
 	case sqlstate.QueryCanceled:
 		return http.StatusGatewayTimeout
 	}
-	switch {
-	case strings.HasPrefix(string(code), "22"), strings.HasPrefix(string(code), "42"), strings.HasPrefix(string(code), "23"):
-		return http.StatusBadRequest
-	case strings.HasPrefix(string(code), "53"):
-		return http.StatusServiceUnavailable
+	if len(code) < 2 {
+		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
+	// By class (PostgreSQL's errcodes.txt): what the caller can mend is no 5xx.
+	switch code[:2] {
+	case "08", "53", "57":
+		return http.StatusServiceUnavailable
+	case "25", "40", "55":
+		return http.StatusConflict
+	case "0A":
+		return http.StatusUnprocessableEntity
+	case "28":
+		return http.StatusForbidden
+	case "F0", "58", "XX", "ZC":
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
 }
 
 func writeError(w http.ResponseWriter, status int, err error) {

@@ -140,6 +140,9 @@ func (ls *localShards) options(i int) localpg.Options {
 			"max_connections":       strconv.Itoa(min(100+2*perServer*ls.pool, 2000)),
 			"max_wal_senders":       "64",
 			"max_replication_slots": "64",
+			// What compiles expressions does not hear a cancel: a backend with a
+			// long list of conditions went on after its session had ended.
+			"jit": "off",
 		},
 	}
 }

@@ -16,6 +16,9 @@ type Limits struct {
 	Chain int
 	// Tokens bounds the memory that the syntax tree takes, about 300 bytes a token.
 	Tokens int
+	// Ors bounds the alternatives of a statement's conditions: a shard plans and
+	// compiles each of them, and does not hear a cancel meanwhile.
+	Ors int
 }
 
 // The defaults, and the weights that the measurements behind them use: the
@@ -27,6 +30,7 @@ const (
 	DefaultChain = 2000
 	// DefaultTokens lets an INSERT of 25,000 rows of ten columns through.
 	DefaultTokens = 500_000
+	DefaultOrs    = 10_000
 
 	bracketWeight = 2
 
@@ -47,6 +51,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Tokens <= 0 {
 		l.Tokens = DefaultTokens
+	}
+	if l.Ors <= 0 {
+		l.Ors = DefaultOrs
 	}
 	return l
 }
@@ -72,7 +79,7 @@ func (v *level) height() int { return v.hard + max(v.high, v.run+v.child) }
 
 // Check returns nil if the text can be parsed without danger for the process.
 // Errors: 54000 for a text over Limits.Bytes or Tokens; 54001 for one that nests deeper
-// than Depth, whose tree could be higher than Chain, or whose comments and
+// than Depth, whose tree could be higher than Chain, that has more than Ors, or whose comments and
 // operators would be read too often; 22021 for a zero byte or
 // invalid UTF-8.
 func Check(sql string, limits Limits) error {
@@ -95,7 +102,7 @@ func Check(sql string, limits Limits) error {
 	stack := make([]level, 1, 16)
 	top := &stack[0]
 	lex := Lexer{Text: sql}
-	count := 0
+	count, ors := 0, 0
 	name := false // the token names something: after AS or a dot
 	for {
 		t := lex.Next()
@@ -166,6 +173,11 @@ func Check(sql string, limits Limits) error {
 				break
 			}
 			switch word(sql[t.Start:t.End]) {
+			case wOr:
+				if ors++; ors > limits.Ors {
+					return tooManyOrs(limits, sql, t.Start)
+				}
+				top.cut()
 			case wCut:
 				top.cut()
 			case wAnd:
@@ -220,6 +232,12 @@ func tooDeep(l Limits, sql string, at int) error {
 		WithHint("write it with fewer nested brackets, CASE expressions or subqueries")
 }
 
+func tooManyOrs(l Limits, sql string, at int) error {
+	return sqlstate.New(sqlstate.StatementTooComplex, "the statement has over %d ORs", l.Ors).
+		At(utf8.RuneCountInString(sql[:at]) + 1).
+		WithHint("use a list (IN, = ANY), a join with VALUES, or several statements")
+}
+
 func tooHigh(l Limits, sql string, at int) error {
 	return sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex: an expression, UNION or JOIN of it has over %d chained parts", l.Chain).
 		At(utf8.RuneCountInString(sql[:min(at, len(sql))]) + 1).
@@ -230,6 +248,7 @@ type wordClass uint8
 
 const (
 	wPlain   wordClass = iota
+	wOr                // as wCut
 	wCut               // what stands left and right of it are siblings in the tree
 	wAnd               // likewise, unless it belongs to BETWEEN
 	wBetween           //
@@ -243,7 +262,9 @@ func word(s string) wordClass {
 	switch len(s) {
 	case 2:
 		switch {
-		case equalLower(s, "or"), equalLower(s, "on"):
+		case equalLower(s, "or"):
+			return wOr
+		case equalLower(s, "on"):
 			return wCut
 		case equalLower(s, "as"):
 			return wAs

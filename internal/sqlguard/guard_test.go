@@ -157,12 +157,13 @@ func TestOrdinaryStatementsPass(t *testing.T) {
 
 func TestRefusedBytes(t *testing.T) {
 	for sql, want := range map[string]sqlstate.Code{
-		"SELECT '\x00'":              sqlstate.CharacterNotInRepertoire,
-		"SELECT '\xff'":              sqlstate.CharacterNotInRepertoire,
-		strings.Repeat(" ", 9<<20):   sqlstate.ProgramLimitExceeded,
-		"SELECT 'é'":                 "",
-		"":                           "",
-		"SELECT '" + "it''s" + "' ;": "",
+		"SELECT '\x00'":                              sqlstate.CharacterNotInRepertoire,
+		"SELECT '\xff'":                              sqlstate.CharacterNotInRepertoire,
+		strings.Repeat(" ", 9<<20):                   sqlstate.ProgramLimitExceeded,
+		"SELECT a" + strings.Repeat(" OR a", 10_001): sqlstate.StatementTooComplex,
+		"SELECT 'é'":                                 "",
+		"":                                           "",
+		"SELECT '" + "it''s" + "' ;":                 "",
 	} {
 		if got := sqlstate.CodeOf(Check(sql, Limits{})); got != want {
 			t.Errorf("%.20q: %q, want %q", sql, got, want)
