@@ -38,6 +38,7 @@ type Conn struct {
 	unnamed any
 
 	pinned  bool // see Pin
+	soiled  bool // see Soil
 	grouped bool // see Group
 
 	status byte // of the last ReadyForQuery
@@ -313,6 +314,10 @@ func (c *Conn) alive() bool {
 // something of the session's is in it (temporary tables, advisory locks). It still
 // counts among the pool's.
 func (c *Conn) Pin() { c.pinned = true }
+
+// Soil says that what the conversation's session holds is not known: settings, a
+// role, locks, channels. Nobody gets the Conn before that is put back.
+func (c *Conn) Soil() { c.soiled = true }
 
 // Unpin ends Pin. What is in the Conn's session ends with it, so it is closed
 // when it is released.

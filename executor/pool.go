@@ -370,9 +370,32 @@ func (p *pool) release(c *Conn) {
 		p.suspect()
 	case c.status != 'I', p.outdated(c, time.Now()):
 		p.discard(c)
+	case c.soiled:
+		if !p.ex.beside(func() { p.restore(c) }) {
+			p.discard(c)
+		}
 	default:
 		p.put(c)
 	}
+}
+
+// restoreMax bounds how long a shard may take to put a session back.
+const restoreMax = 2 * time.Second
+
+// restore makes a session whose state is not known a new one (DISCARD ALL,
+// src/backend/commands/discard.c), and gives the connection back.
+func (p *pool) restore(c *Conn) {
+	c.prepared = preparedSet{max: p.ex.limits.PreparedMax}
+	c.settings, c.soiled = nil, false
+	if c.SetDeadline(time.Now().Add(restoreMax)) != nil {
+		p.discard(c)
+		return
+	}
+	if _, err := c.Exec("DISCARD ALL"); err != nil || c.status != 'I' || c.broken || c.SetDeadline(time.Time{}) != nil {
+		p.discard(c)
+		return
+	}
+	p.put(c)
 }
 
 // outdated reports whether a connection is not to be used again.

@@ -338,6 +338,7 @@ func (x *session) schemaConn(ctx context.Context, shard string) (*executor.Conn,
 	if c.Settings() == nil && !slices.Contains(x.tx.bound, c) {
 		c.SetSettings(x.tx.opened)
 	}
+	c.Soil() // what the session sets on it ends with the transaction, or does not
 	x.uses(shard)
 	return c, nil
 }

@@ -32,7 +32,7 @@ func (x *session) reachPinned(shard string, u use) error {
 	}
 	u.pin = false
 	err := x.reach(shard, u)
-	if err == nil && x.pipe.Conn.Shard() != shard {
+	if err == nil && (x.pipe.Conn.Shard() != shard || onSeveral(x.pipe.Conn)) {
 		err = sqlstate.Refuse("a temporary table or a session's advisory lock in a transaction over several shards is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	}
 	s.params = slices.Clone(s.types)
 	x.unit.effects = true
-	if x.tx.state == txNone {
+	if x.outside() {
 		x.release()
 	}
 	if x.before != "" {

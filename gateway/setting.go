@@ -319,6 +319,11 @@ func (x *session) set(st *planner.Statement) error {
 // trySet runs a SET in a transaction that is not bound yet: a shard judges it in
 // a transaction that is rolled back, and it is remembered.
 func (x *session) trySet(st *planner.Statement, next, keep *executor.Settings) error {
+	if x.outside() { // it is no conversation of the SET's
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
 	u := use{readOnly: true, weak: true, roam: brief}
 	c, err := x.obtain(x.srv.ex.Snapshot().State().DefaultShard, u, x.tx.before)
 	if err != nil {

@@ -260,6 +260,7 @@ func (x *session) failTx() {
 
 // loseTx is for a transaction whose conversation broke.
 func (x *session) loseTx() {
+	x.yield()
 	c := x.tx.conn
 	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
 	if h := x.ending.Load(); h != nil {
@@ -277,8 +278,21 @@ func (x *session) loseTx() {
 	}
 }
 
+// yield gives back the conversation that the session has beside its transaction,
+// if it has one. Whoever forgets pipe.Conn while a transaction ends calls it before.
+func (x *session) yield() {
+	if !x.outside() || x.virtual() {
+		return
+	}
+	if x.dirty || x.pipe.Waiting() || x.pipe.Skipping() {
+		x.pipe.Conn.Break()
+	}
+	x.release()
+}
+
 // finishTx forgets the transaction; committed says which settings stay.
 func (x *session) finishTx(committed bool) {
+	x.yield()
 	t := x.tx
 	x.tx = txn{}
 	x.unused()
@@ -294,8 +308,8 @@ func (x *session) finishTx(committed bool) {
 	}
 	x.settings = settings
 	for _, c := range t.bound {
-		// Others talked on it, with settings until the end of the transaction only.
-		c.SetSettings(t.before)
+		// The schema change talked on it, and so did SETs whose end nobody followed.
+		c.Soil()
 		if !c.Broken() {
 			c.Settle()
 		}

@@ -76,6 +76,7 @@ func (a *analyzer) tempView(v *pg.ViewStmt) {
 	if v.Query.GetSelectStmt() == nil {
 		refuse("this kind of view is not supported", "")
 	}
+	a.readsNoSettings(v.Query)
 	if err := a.define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}

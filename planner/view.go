@@ -318,6 +318,7 @@ func (a *analyzer) createView(v *pg.ViewStmt) {
 	if v.Query.GetSelectStmt() == nil {
 		refuse("this kind of view is not supported", "")
 	}
+	a.readsNoSettings(v.Query)
 	if err := a.define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
@@ -337,6 +338,17 @@ func (a *analyzer) createView(v *pg.ViewStmt) {
 		return
 	}
 	st.DDL.AllShards = false
+}
+
+// readsNoSettings refuses a view of pg_settings. An UPDATE through it is a SET of any setting (the rule pg_settings_u of
+// system_views.sql), in a session of the shard's that other clients get next.
+func (a *analyzer) readsNoSettings(query *pg.Node) {
+	inspect(query, func(m proto.Message) bool {
+		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && a.relation(v).catalog {
+			refuse("a view of pg_settings is not supported", "read pg_settings itself, or use SHOW and current_setting()")
+		}
+		return true
+	})
 }
 
 // viewOf returns the view that a statement of ALTER TABLE names, if it is one.

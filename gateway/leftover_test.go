@@ -1,0 +1,178 @@
+package gateway_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleavedb/cleave/executor"
+)
+
+var (
+	leftoverSeed  = flag.Uint64("leftover-seed", 0, "TestSessionsLeaveNothing: the seed, 0 for one of the clock")
+	leftoverCount = flag.Int("leftover-count", 60, "TestSessionsLeaveNothing: how many sessions")
+)
+
+// pieces are what the sessions of TestSessionsLeaveNothing do, one after the other, in messages of one or several statements.
+// %[1]d and %[2]d are keys on two shards.
+var pieces = []string{
+	"SELECT 1", "SELECT * FROM orders WHERE tenant_id = %[1]d", "SELECT count(*) FROM orders", "SELECT * FROM whole",
+	"INSERT INTO orders VALUES (%[1]d, 1) ON CONFLICT DO NOTHING", "UPDATE orders SET note = 'x' WHERE tenant_id IN (%[1]d, %[2]d)", "INSERT INTO whole VALUES (1)",
+	"BEGIN", "BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN READ ONLY", "COMMIT", "ROLLBACK", "COMMIT AND CHAIN", "ROLLBACK AND CHAIN",
+	"SAVEPOINT s", "ROLLBACK TO s", "RELEASE s", "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET TRANSACTION READ ONLY",
+	"SET work_mem = '1MB'", "SET LOCAL work_mem = '2MB'", "RESET work_mem", "SET datestyle = 'ISO'", "SET datestyle = dmy", "SET datestyle = 'German'",
+	"SET timezone = 'Asia/Tokyo'", "SET TIME ZONE 5", "SET search_path = other, public", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
+	"SET ROLE pg_monitor", "SET LOCAL ROLE pg_monitor", "RESET ROLE", "SET ROLE NONE", "RESET ALL", "DISCARD ALL", "SET a.b = 'c'",
+	"SELECT set_config('work_mem', '3MB', false)", "SELECT set_config('work_mem', '3MB', true)", "SELECT set_config('search_path', '', false)", "SHOW work_mem", "SHOW ALL",
+	"PREPARE p AS SELECT 1", "PREPARE q AS SELECT * FROM orders WHERE tenant_id = $1", "EXECUTE p", "EXECUTE q(%[1]d)", "DEALLOCATE ALL", "EXPLAIN SELECT * FROM orders WHERE tenant_id = %[1]d",
+	"DECLARE c CURSOR FOR SELECT * FROM orders", "DECLARE h CURSOR WITH HOLD FOR SELECT 1", "FETCH c", "CLOSE ALL",
+	"LISTEN l", "NOTIFY l", "UNLISTEN *",
+	"SELECT pg_advisory_lock(1)", "SELECT pg_advisory_xact_lock(2)", "SELECT pg_advisory_unlock_all()", "SELECT pg_try_advisory_lock(3), count(*) FROM whole",
+	"CREATE TEMP TABLE tt (a int)", "DROP TABLE IF EXISTS tt", "COMMENT ON TABLE orders IS 'x'", "COMMENT ON TABLE whole IS 'y'",
+	"SELECT 1/0", "SELECT nothing", "SELEC", "SELECT * FROM nowhere", "LOCK TABLE whole IN SHARE MODE", "SELECT 1/(tenant_id - %[1]d) FROM orders WHERE tenant_id = %[1]d",
+	"UPDATE pg_settings SET setting = '5MB' WHERE name = 'work_mem'", "CREATE TEMP VIEW tv AS SELECT * FROM pg_settings", "UPDATE tv SET setting = '6MB' WHERE name = 'work_mem'", "UPDATE pv SET setting = '7MB' WHERE name = 'work_mem'",
+	"WITH w AS (UPDATE pg_settings SET setting = '8MB' WHERE name = 'work_mem' RETURNING 1) SELECT * FROM w", "SELECT sets()", "SELECT sets() FROM whole", "SELECT sets() FROM orders WHERE tenant_id = %[1]d", "SELECT * FROM setting('work_mem')",
+	"SELECT random()", "SELECT now()", "DO $$ BEGIN INSERT INTO whole VALUES (2); END $$", "VALUES (1), (2)", "COPY orders TO STDOUT", "TRUNCATE whole",
+}
+
+// leftover is everything that a session can leave in a shard's connection.
+const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings WHERE source IN ('session', 'interactive') AND name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable')
+	UNION ALL SELECT 'customized ' || coalesce(current_setting('a.b', true), '') WHERE coalesce(current_setting('a.b', true), '') <> ''
+	UNION ALL SELECT 'role ' || current_user WHERE current_user <> session_user OR current_setting('role') <> 'none'
+	UNION ALL SELECT 'lock ' || locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype NOT IN ('relation', 'virtualxid')
+	UNION ALL SELECT 'channel ' || pg_listening_channels()
+	UNION ALL SELECT 'statement of SQL ' || name FROM pg_prepared_statements WHERE from_sql
+	UNION ALL SELECT 'cursor ' || name FROM pg_cursors WHERE name <> ''
+	UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relkind = 'r'`
+
+// TestSessionsLeaveNothing has sessions do whatever they like, in transactions and out, in one message or several, with errors, and
+// leave politely or not. Afterwards no connection is missing in the pools, and none has a trace of a session: a setting, a role, a lock, a
+// channel, a cursor, a temporary table.
+func TestSessionsLeaveNothing(t *testing.T) {
+	cl, conn, keys := orders(t, config{shards: 2, executor: limitsOf(3)})
+	exec(t, conn, "CREATE TABLE whole (a int)")
+	exec(t, conn, "CREATE SCHEMA other")
+	exec(t, conn, "INSERT INTO whole VALUES (1)")
+	wantCode(t, conn, "0A000", "CREATE VIEW pv AS SELECT * FROM pg_settings")
+	exec(t, conn, "CREATE FUNCTION sets() RETURNS text LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'SET work_mem = ''9MB'''; RETURN ''; END $$")
+	exec(t, conn, "CREATE FUNCTION setting(n text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('SELECT set_config(%L, %L, false)', n, '10MB'); RETURN ''; END $$")
+	_ = conn.Close(context.Background())
+	seed := *leftoverSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	keyed := strings.NewReplacer("%[1]d", fmt.Sprint(keys[0][0]), "%[2]d", fmt.Sprint(keys[1][0]))
+	for n := range *leftoverCount {
+		var said []string
+		c := cl.connect(t, []string{"", "&DateStyle=ISO", "&options=-c%20datestyle%3DSQL%2Cdmy"}[rnd.IntN(3)])
+		ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+		for range 1 + rnd.IntN(6) {
+			var message []string
+			for range 1 + rnd.IntN(4)*rnd.IntN(2) {
+				p := pieces[rnd.IntN(len(pieces))]
+				message = append(message, keyed.Replace(p))
+			}
+			text := strings.Join(message, "; ")
+			said = append(said, text)
+			if extended := len(message) == 1 && rnd.IntN(3) == 0 && !strings.HasPrefix(text, "COPY"); extended {
+				rows, err := c.Query(ctx, text, pgx.QueryExecModeExec)
+				if err == nil {
+					rows.Close()
+				}
+			} else if _, err := c.PgConn().Exec(ctx, text).ReadAll(); ctx.Err() != nil {
+				t.Fatalf("seed %d: %q: %v", seed, said, err)
+			}
+			if c.IsClosed() {
+				break
+			}
+		}
+		if rnd.IntN(2) == 0 {
+			_ = c.PgConn().Conn().Close()
+		}
+		_ = c.Close(ctx)
+		if left := cl.remains(ctx, t); left != "" {
+			t.Fatalf("session %d of -leftover-seed %d: %s\nafter %s", n, seed, left, strings.Join(said, "\n      "))
+		}
+		stop()
+	}
+}
+
+// remains waits until no session holds a connection and says what is wrong with those that the pools have.
+func (c *cluster) remains(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		out := ""
+		for _, h := range c.ex.Health() {
+			if h.Open != h.Idle {
+				out += fmt.Sprintf("shard %s: %d of %d connections are in use, by nobody; ", h.Shard, h.Open-h.Idle, h.Open)
+			}
+		}
+		if out == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			return out
+		}
+	}
+	found := ""
+	for _, h := range c.ex.Health() {
+		var all []*executor.Conn
+		for range h.Idle {
+			conn, err := c.ex.Acquire(ctx, h.Shard, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, conn)
+			res, err := conn.Exec(leftover)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range res.Rows {
+				found += h.Shard + ": " + row[0].String + "; "
+			}
+		}
+		for _, conn := range all {
+			if found != "" {
+				conn.Break()
+			}
+			conn.Release()
+		}
+	}
+	return found
+}
+
+// TestLockInSeveral: a transaction over several shards has no session that could keep a lock.
+func TestLockInSeveral(t *testing.T) {
+	_, conn, _ := orders(t, config{shards: 2})
+	wantCode(t, conn, "0A000", "SELECT count(*) FROM orders; SELECT pg_advisory_lock(1)")
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "SELECT count(*) FROM orders")
+	wantCode(t, conn, "0A000", "SELECT pg_advisory_lock(1)")
+	exec(t, conn, "ROLLBACK")
+	exec(t, conn, "SELECT pg_advisory_lock(1)")
+	if !one[bool](t, conn, "SELECT pg_advisory_unlock(1)") {
+		t.Error("the session does not hold its lock")
+	}
+}
+
+// TestPreparedInAMessage: the finding that TestSessionsLeaveNothing stands for.
+func TestPreparedInAMessage(t *testing.T) {
+	cl, conn, _ := orders(t, config{shards: 2, executor: limitsOf(2)})
+	for range 10 {
+		if _, err := conn.PgConn().Exec(context.Background(), "PREPARE p AS SELECT 1; SET work_mem = '1MB'; DEALLOCATE p").ReadAll(); err != nil {
+			t.Fatal(err.(*pgconn.PgError))
+		}
+	}
+	_ = conn.Close(context.Background())
+	if left := cl.remains(context.Background(), t); left != "" {
+		t.Error(left)
+	}
+}
