@@ -618,24 +618,6 @@ func (x *session) describeLocal(st *planner.Statement) {
 	x.local2(wire.AppendEmpty(nil, wire.NoData))
 }
 
-// portal finds a portal whose conversation is still at hand.
-func (x *session) portal(name []byte) (*portal, error) {
-	p, ok := x.portals[string(name)]
-	if !ok {
-		return nil, sqlstate.New(sqlstate.InvalidCursorName, "portal %q does not exist", name)
-	}
-	if p.conn != nil && p.conn != x.pipe.Conn {
-		if p.conn != x.tx.conn {
-			return nil, sqlstate.Refuse("the portal is on a shard that other messages have left since", "fetch all its rows before going to another shard, or use one transaction per shard")
-		}
-		if err := x.leave(); err != nil {
-			return nil, err
-		}
-		x.pipe.Conn = p.conn
-	}
-	return p, nil
-}
-
 func (x *session) execute(f wire.Frame) error {
 	name, rest, ok := cut(f.Body())
 	if !ok || len(rest) != 4 {
@@ -717,6 +699,9 @@ func (x *session) close(f wire.Frame) error {
 			x.dirty = true
 			x.pipe.Close(name, true)
 			return nil
+		}
+		if !ok && name != "" {
+			return x.closeCursorPortal(name)
 		}
 	default:
 		return malformed("Close")

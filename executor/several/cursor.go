@@ -33,6 +33,8 @@ type cursor struct {
 	depth int
 	// busy: a FETCH is under way.
 	busy bool
+	// of is the portal that it is, of a Bind message; nil: DECLARE made it.
+	of *portal
 }
 
 func (k *cursor) end() {
@@ -140,8 +142,9 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 	if k := c.host.Held().cursors[name]; k != nil {
 		return k, nil, nil
 	}
-	if name != "" && c.portals[name] != nil {
-		return nil, nil, sqlstate.Refuse("FETCH, MOVE and CLOSE of portal "+quote(name)+", which a Bind message opened over several shards, are not supported", "use Execute and Close messages, or DECLARE a cursor")
+	if p := c.portals[name]; name != "" && p != nil {
+		k, err := p.asCursor()
+		return k, nil, err
 	}
 	for _, p := range c.parts {
 		if p.adopted {
@@ -226,6 +229,12 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	if k.busy {
 		return nil, sqlstate.New(sqlstate.ObjectInUse, "cursor %q is being read", q.Name)
 	}
+	if k.job == nil && !k.ended { // a portal that no Execute has begun
+		if err := c.beginPortal(k.of); err != nil {
+			return nil, err
+		}
+		k.job = k.of.job
+	}
 	k.busy = true
 	return f, nil
 }
@@ -249,7 +258,11 @@ func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 		return nil, err
 	}
 	if k != nil {
-		k.end()
+		if k.of != nil {
+			c.closePortal(name)
+		} else {
+			k.end()
+		}
 		delete(c.cursors, name)
 		delete(c.host.Held().cursors, name)
 	}

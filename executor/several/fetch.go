@@ -94,6 +94,9 @@ func (k *cursor) pull(buf []byte, want int64) ([]byte, int64, error) {
 		}
 	}
 	k.read, k.ended = k.read+n, ended
+	if p := k.of; p != nil {
+		p.rows, p.done, p.tag = k.read, ended, "SELECT"
+	}
 	return frames, n, nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -26,6 +25,7 @@ type prepared struct {
 
 // portal is a statement with its parameters bound.
 type portal struct {
+	name string
 	e    execution
 	stmt *prepared
 	job  job // nil until its first Execute
@@ -37,6 +37,8 @@ type portal struct {
 	depth int
 	// last: all rows were given, but the client does not know it yet.
 	last bool
+	// cursor: it is one Execute of a cursor.
+	cursor bool
 }
 
 // end gives up what the portal holds.
@@ -286,7 +288,7 @@ func (c *Conn) bind(b []byte) error {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d portals are open", len(c.portals))
 	}
 	c.closePortal(name)
-	p.depth = len(c.saves)
+	p.name, p.depth = name, len(c.saves)
 	c.portals[name] = p
 	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
@@ -373,7 +375,9 @@ func (c *Conn) closeMessage(b []byte) error {
 	case 'S':
 		delete(c.prepared, name)
 	case 'P':
-		c.closePortal(name)
+		if err := c.closeNamed(name); err != nil {
+			return err
+		}
 	default:
 		return malformed("Close")
 	}
@@ -446,20 +450,24 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}
-		c.mayRead(p.e.st, p.e.portion)
-		err := c.consistent(c.ctx, &p.e)
-		var j job
-		if err == nil {
-			j, err = c.begins(c.ctx, &p.e)
-		}
-		if err != nil {
+		if err := c.beginPortal(p); err != nil {
 			a.stopTimer()
 			return err
 		}
-		p.job = j
 	}
 	c.active = a
 	return nil
+}
+
+// beginPortal begins to run what is bound.
+func (c *Conn) beginPortal(p *portal) error {
+	c.mayRead(p.e.st, p.e.portion)
+	if err := c.consistent(c.ctx, &p.e); err != nil {
+		return err
+	}
+	j, err := c.begins(c.ctx, &p.e)
+	p.job = j
+	return err
 }
 
 // timer stops what runs after a while, 0: never.
@@ -539,6 +547,9 @@ func (c *Conn) stepActive() {
 	case a.rows > 0 && int64(a.rows) <= int64(n):
 		a.stopTimer()
 		c.active = nil
+		if a.p.cursor {
+			a.p.end()
+		}
 		c.out = wire.AppendEmpty(c.out, wire.PortalSuspended)
 	case a.rows > 0:
 		a.rows -= int32(n)
@@ -613,46 +624,6 @@ func countRows(b []byte) (rows, copied int, copyIn bool) {
 		b = b[1+int(binary.BigEndian.Uint32(b[1:])):]
 	}
 	return rows, copied, copyIn
-}
-
-// foreign runs a message about a portal that is not the conversation's own: it
-// may be one that the adopted part had before.
-func (c *Conn) foreign(f wire.Frame, name string) error {
-	for _, p := range c.parts {
-		if p.adopted && p.busy == nil {
-			return c.relayFrame(p, f)
-		}
-	}
-	return sqlstate.New(sqlstate.InvalidCursorName, "portal %q does not exist", name)
-}
-
-// relayFrame passes a Describe or Execute on to a part as it is.
-func (c *Conn) relayFrame(p *part, f wire.Frame) error {
-	if c.failed {
-		return errFailed
-	}
-	switch f.Type() {
-	case wire.Describe:
-		p.pipe.DescribePortal(string(f.Body()[1:len(f.Body())-1]), true, nil, nil)
-	default:
-		var values *executor.Columns
-		if p.conn.Foreign() {
-			values = new(executor.Columns)
-			name, _, _ := wire.CutString(f.Body())
-			p.pipe.LearnColumns(name, nil, values)
-		}
-		p.pipe.ExecuteFrame(f, values)
-	}
-	p.pipe.Inner = false // the client is told
-	defer func() { p.pipe.Inner = true }()
-	o, err := p.pipe.Run(executor.Sync, (*through)(c))
-	if err != nil {
-		return c.failure(p, err)
-	}
-	if o.Err != nil {
-		return c.failure(p, o.Err)
-	}
-	return nil
 }
 
 // through is a Sink that passes everything on.

@@ -74,8 +74,14 @@ func (c *Conn) runText(text string) error {
 		return sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", st.Params)
 	}
 	p := &portal{stmt: s, e: execution{st: st, desc: s.desc, args: &planner.Args{}, simple: true}}
-	if s.desc.columns != nil {
+	if st.Cursor != nil { // whether it can go there is known before the columns are told (FillPortalStore of pquery.c)
+		err = c.start(p, 0, true)
+	}
+	if s.desc.columns != nil && err == nil {
 		c.out = s.desc.formatted(c.out, c.simpleFormats(st))
+	}
+	if st.Cursor != nil {
+		return err
 	}
 	return c.start(p, 0, true)
 }

@@ -1,0 +1,155 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// one PostgreSQL beside the router: both get the same messages and must answer alike, message by message.
+
+// plain connects to a PostgreSQL database as raw connects to the router.
+func plain(t testing.TB, url string) *client {
+	t.Helper()
+	cfg, err := pgconn.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network, address := pgconn.NetworkAddress(cfg.Host, cfg.Port)
+	nc, err := net.Dial(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	_ = nc.SetDeadline(time.Now().Add(60 * time.Second))
+	cl := &client{t: t, nc: nc, fe: pgproto3.NewFrontend(nc, nc)}
+	cl.send(&pgproto3.StartupMessage{ProtocolVersion: 196608, Parameters: map[string]string{"user": cfg.User, "database": cfg.Database}})
+	for {
+		m, err := cl.fe.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m := m.(type) {
+		case *pgproto3.ReadyForQuery:
+			return cl
+		case *pgproto3.ErrorResponse:
+			t.Fatalf("startup: %s", m.Message)
+		}
+	}
+}
+
+// pair is a router and one PostgreSQL with the same rows in orders.
+type pair struct {
+	cl    *cluster
+	plain string // URL
+	keys  [][]int64
+}
+
+func withPlain(t *testing.T) pair {
+	t.Helper()
+	cl, conn, keys := orders(t, config{})
+	p := pair{cl: cl, plain: pgtest.Database(t), keys: keys}
+	ctx := context.Background()
+	pg, err := pgconn.Connect(ctx, p.plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pg.Close(ctx)
+	rows := "INSERT INTO orders VALUES "
+	for i := range 9 {
+		rows += fmt.Sprintf("(%d, %d, 'n%d'),", keys[i%3][i/3], i+1, i+1)
+	}
+	rows = strings.TrimSuffix(rows, ",")
+	exec(t, conn, rows)
+	for _, sql := range []string{strings.Replace(ordersTable, " WITH (cleave.shard_key = 'tenant_id')", "", 1), rows} {
+		if _, err := pg.Exec(ctx, sql).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// batch is what is sent at once; the answers up to its ReadyForQuerys are compared.
+type batch []pgproto3.FrontendMessage
+
+func query(sql string) *pgproto3.Query { return &pgproto3.Query{String: sql} }
+
+func closeMsg(what byte, name string) *pgproto3.Close {
+	return &pgproto3.Close{ObjectType: what, Name: name}
+}
+
+// alike sends batches to both.
+func (p pair) alike(t *testing.T, batches ...batch) {
+	t.Helper()
+	a, b := p.cl.raw(t), plain(t, p.plain)
+	for i, ms := range batches {
+		readies := 0
+		for _, m := range ms {
+			switch m.(type) {
+			case *pgproto3.Query, *pgproto3.Sync:
+				readies++
+			}
+		}
+		var got, want []string
+		for c, out := range map[*client]*[]string{a: &got, b: &want} {
+			c.send(ms...)
+			for n := 0; n < readies; {
+				w := c.next()
+				if *out = append(*out, w); strings.HasPrefix(w, "Z ") {
+					n++
+				}
+				if w == "gone" {
+					break
+				}
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("batch %d:\n  router:     %q\n  PostgreSQL: %q", i, got, want)
+		}
+	}
+}
+
+// TestCursorIsAPortal: messages name cursors of DECLARE, and FETCH, MOVE and CLOSE name portals of Bind, on one
+// shard, on the default shard, over several, WITH HOLD, BINARY and after an error.
+func TestCursorIsAPortal(t *testing.T) {
+	p := withPlain(t)
+	one := fmt.Sprintf("SELECT id, note FROM orders WHERE tenant_id = %d ORDER BY id", p.keys[1][0])
+	all := "SELECT id, note FROM orders ORDER BY id"
+	for name, sql := range map[string]string{"one shard": one, "several": all, "no table": "SELECT g AS id, 'x' AS note FROM generate_series(1, 9) g"} {
+		t.Run(name, func(t *testing.T) {
+			messages := []batch{
+				{describe('P', "c"), do("c", 2), syncMsg},
+				{do("c", 2), do("c", 2), describe('P', "c"), do("c", 0), do("c", 0), syncMsg},
+				{query("FETCH 1 FROM c"), query("MOVE 2 FROM c")},
+			}
+			for _, declare := range []string{"DECLARE c CURSOR FOR ", "DECLARE c SCROLL CURSOR FOR ", "DECLARE c NO SCROLL CURSOR WITH HOLD FOR ", "DECLARE c BINARY CURSOR FOR "} {
+				p.alike(t, append([]batch{{query("BEGIN"), query(declare + sql)}}, append(messages,
+					batch{closeMsg('P', "c"), closeMsg('P', "c"), closeMsg('P', "none"), describe('P', "c"), syncMsg}, batch{query("ROLLBACK")})...)...)
+				p.alike(t, append([]batch{{query("BEGIN"), parse("", declare+sql), bind("", ""), do("", 0), syncMsg}}, append(messages,
+					batch{query("COMMIT")}, batch{describe('P', "c"), syncMsg}, batch{do("c", 0), syncMsg})...)...)
+			}
+			p.alike(t, batch{query("DECLARE h SCROLL CURSOR WITH HOLD FOR " + sql)}, batch{describe('P', "h"), do("h", 1), syncMsg}, batch{query("FETCH 1 FROM h")},
+				batch{query("BEGIN")}, batch{do("h", 1), syncMsg}, batch{query("COMMIT")},
+				batch{closeMsg('P', "h"), syncMsg}, batch{describe('P', "h"), syncMsg}, batch{query("FETCH 1 FROM h")})
+			p.alike(t, batch{query("BEGIN"), query("DECLARE c CURSOR FOR " + sql)}, batch{describe('P', "none"), syncMsg}, batch{describe('P', "c"), syncMsg}, batch{query("ROLLBACK")})
+			// A portal of Bind.
+			for _, rows := range []uint32{1, 2} {
+				p.alike(t, batch{query("BEGIN")}, batch{parse("", sql), bind("b", ""), do("b", rows), syncMsg},
+					batch{query("MOVE FORWARD 1 FROM b")}, batch{do("b", 1), syncMsg}, batch{query("FETCH 1 FROM b")},
+					batch{parse("", "FETCH 2 FROM b"), bind("", ""), describe('P', ""), do("", 0), syncMsg},
+					batch{query("MOVE ALL FROM b")}, batch{do("b", 0), syncMsg}, batch{query("FETCH BACKWARD 1 FROM b")}, batch{query("ROLLBACK")})
+			}
+			p.alike(t, batch{query("BEGIN")}, batch{parse("", sql), bind("b", ""), syncMsg}, batch{query("MOVE 2 FROM b")}, batch{do("b", 1), syncMsg},
+				batch{query("CLOSE b")}, batch{do("b", 1), syncMsg}, batch{query("ROLLBACK")})
+		})
+	}
+	p.alike(t, batch{describe('P', "c"), syncMsg}, batch{do("c", 0), syncMsg}, batch{query("BEGIN")}, batch{describe('P', "c"), syncMsg}, batch{query("ROLLBACK")})
+}
