@@ -153,3 +153,30 @@ func TestCursorIsAPortal(t *testing.T) {
 	}
 	p.alike(t, batch{describe('P', "c"), syncMsg}, batch{do("c", 0), syncMsg}, batch{query("BEGIN")}, batch{describe('P', "c"), syncMsg}, batch{query("ROLLBACK")})
 }
+
+// TestBinaryCopyMessages: COPY TO in binary has its header in one message with the first row, or with the trailer where there is
+// none, whichever shards have rows.
+func TestBinaryCopyMessages(t *testing.T) {
+	p := withPlain(t)
+	for _, what := range []string{
+		"orders", "(SELECT id, note FROM orders ORDER BY id)", "(SELECT id FROM orders WHERE id > 100 ORDER BY id)",
+		fmt.Sprintf("(SELECT id, note FROM orders WHERE tenant_id = %d ORDER BY id)", p.keys[2][0]),
+	} {
+		if what != "orders" { // else the order of the rows differs
+			p.alike(t, batch{query("COPY " + what + " TO STDOUT (FORMAT binary)")})
+		}
+	}
+	for shard := range p.keys {
+		// Rows on one shard alone, then on none.
+		p.both(t, "DELETE FROM orders")
+		p.alike(t, batch{query("COPY orders TO STDOUT (FORMAT binary)")})
+		p.both(t, fmt.Sprintf("INSERT INTO orders VALUES (%d, 1, 'a')", p.keys[shard][0]))
+		p.alike(t, batch{query("COPY orders TO STDOUT (FORMAT binary)")}, batch{query("COPY orders TO STDOUT")}, batch{query("COPY orders TO STDOUT (FORMAT csv, HEADER)")})
+	}
+}
+
+// both runs a statement on both.
+func (p pair) both(t *testing.T, sql string) {
+	t.Helper()
+	p.alike(t, batch{query(sql)})
+}

@@ -53,10 +53,8 @@ type copyOut struct {
 	at      int
 	said    bool // the CopyOutResponse was given
 	total   int64
-	// Of the binary form: the header of a later shard that is to be left out has not
-	// come as a whole; held are the last bytes, which may be the trailer.
-	inside bool
-	held   []byte
+	// Of the binary form: the header of the shard's rows was taken off; the client has one.
+	inside, headed bool
 }
 
 // step implements job.
@@ -69,7 +67,7 @@ func (j *copyOut) step(out []byte, _ int32) ([]byte, bool, string, error) {
 		}
 		if !ok {
 			j.total += counted(s.tag)
-			j.at, j.inside, j.held = j.at+1, false, j.held[:0]
+			j.at, j.inside = j.at+1, false
 			continue
 		}
 		f := s.buf[s.pos:]
@@ -87,22 +85,22 @@ func (j *copyOut) step(out []byte, _ int32) ([]byte, bool, string, error) {
 				return append(out, f[:n]...), false, "", nil
 			}
 			if b := j.tuples(f[wire.Header:n]); len(b) > 0 {
-				return appendCopyData(out, b), false, "", nil
+				return appendBinary(out, b, &j.headed), false, "", nil
 			}
 		}
 	}
 	if j.binary {
-		out = appendCopyData(out, copyTrailer)
+		out = appendBinary(out, copyTrailer, &j.headed)
 	}
 	return wire.AppendEmpty(out, wire.CopyDone), true, "COPY " + strconv.FormatInt(j.total, 10), nil
 }
 
-// tuples takes the trailer off what a shard sends, and the header if it is not
-// the first. PostgreSQL sends header, tuples and trailer in messages of their own.
+// tuples takes the header and the trailer off what a shard sends: PostgreSQL's header comes in one message with the first
+// tuple, or with the trailer if there is no tuple (DoCopyTo of copyto.c).
 func (j *copyOut) tuples(b []byte) []byte {
 	if !j.inside {
 		j.inside = true
-		if n, err := copyHeadSize(b); err == nil && n > 0 && j.at > 0 {
+		if n, err := copyHeadSize(b); err == nil && n > 0 {
 			b = b[n:]
 		}
 	}
@@ -121,6 +119,16 @@ func (j *copyOut) stop() {
 
 func appendCopyData(out, data []byte) []byte {
 	out, m := wire.Begin(out, wire.CopyData)
+	return wire.End(append(out, data...), m)
+}
+
+// appendBinary appends a message of the binary form; the first one has the header.
+func appendBinary(out, data []byte, headed *bool) []byte {
+	out, m := wire.Begin(out, wire.CopyData)
+	if !*headed {
+		*headed = true
+		out = append(out, copyHeader...)
+	}
 	return wire.End(append(out, data...), m)
 }
 
@@ -169,6 +177,7 @@ type copyQuery struct {
 	quote  []bool // FORCE_QUOTE, by column
 	inner  job
 	said   bool
+	headed bool // the header of the binary form was given
 	rows   int64
 	frames []byte // DataRows
 	cells  [][]byte
@@ -200,7 +209,7 @@ func (j *copyQuery) step(out []byte, _ int32) ([]byte, bool, string, error) {
 		return out, false, "", nil
 	}
 	if j.p.Binary {
-		out = appendCopyData(out, copyTrailer)
+		out = appendBinary(out, copyTrailer, &j.headed)
 	}
 	return wire.AppendEmpty(out, wire.CopyDone), true, "COPY " + strconv.FormatInt(j.rows, 10), nil
 }
@@ -224,10 +233,7 @@ func (j *copyQuery) begin(out []byte) []byte {
 		out = wire.AppendInt16(out, int16(format))
 	}
 	out = wire.End(out, m)
-	if j.p.Binary {
-		return appendCopyData(out, copyHeader)
-	}
-	if !j.p.Header {
+	if !j.p.Header || j.p.Binary {
 		return out
 	}
 	j.line = j.line[:0]
@@ -247,7 +253,7 @@ func (j *copyQuery) begin(out []byte) []byte {
 // row writes one row: the body of a DataRow, which is a tuple of the binary form.
 func (j *copyQuery) row(out, body []byte) ([]byte, error) {
 	if j.p.Binary {
-		return appendCopyData(out, body), nil
+		return appendBinary(out, body, &j.headed), nil
 	}
 	var err error
 	if j.cells, err = wire.SplitRow(body, j.cells[:0]); err != nil {
