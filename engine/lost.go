@@ -65,6 +65,13 @@ type Prober interface {
 	Probe() error
 }
 
+// Overhearer is implemented by Conns that can tell what a shard says while it takes a COPY's data.
+type Overhearer interface {
+	// Failed reports, hardly waiting, whether an ErrorResponse, or the end of the conversation, has
+	// arrived that was not received yet. What Receive has returned before is not valid any more.
+	Failed() bool
+}
+
 // Makeshift is implemented by Conns that may have begun in a lesser way than a new one would.
 type Makeshift interface {
 	// Replaceable reports whether a new one may be better now: a pool discards an idle

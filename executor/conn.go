@@ -310,6 +310,12 @@ func (c *Conn) alive() bool {
 	return !c.broken && c.status == 'I' && c.SetDeadline(time.Time{}) == nil
 }
 
+// Failed reports whether the shard has said an error that was not received yet, while it takes a COPY's data.
+func (c *Conn) Failed() bool {
+	o, ok := c.Conn.(engine.Overhearer)
+	return ok && o.Failed()
+}
+
 // Pin makes Release do nothing while the Conn works: its session keeps it, because
 // something of the session's is in it (temporary tables, advisory locks). It still
 // counts among the pool's.

@@ -180,3 +180,81 @@ func (p pair) both(t *testing.T, sql string) {
 	t.Helper()
 	p.alike(t, batch{query(sql)})
 }
+
+// through sends a batch and returns the answers up to one that begins so.
+func (c *client) through(prefix string, ms ...pgproto3.FrontendMessage) (got []string) {
+	c.t.Helper()
+	c.send(ms...)
+	for {
+		w := c.next()
+		if got = append(got, w); w == "gone" || strings.HasPrefix(w, prefix) {
+			return got
+		}
+	}
+}
+
+// TestCopyFailsAtOnce: a COPY that the shard refuses is told while the client still sends, and what it goes on sending is ignored.
+func TestCopyFailsAtOnce(t *testing.T) {
+	p := withPlain(t)
+	p.both(t, "CREATE TABLE plain (id bigint PRIMARY KEY CHECK (id < 1000), tenant_id bigint, note text)")
+	data := func(s string) pgproto3.FrontendMessage { return &pgproto3.CopyData{Data: []byte(s)} }
+	for _, table := range []string{"orders (tenant_id, id)", "plain (tenant_id, id)"} {
+		for name, bad := range map[string]string{"a row": "1\tx\n", "a key": "x\t1\n", "too many values": "1\t2\t3\n"} {
+			var answers [2][]string
+			for i, c := range []*client{p.cl.raw(t), plain(t, p.plain)} {
+				got := c.through("G", query("COPY "+table+" FROM STDIN"))
+				got = append(got, c.through("Z", data("7\t900\n8\t901\n"+bad))...)
+				got = append(got, c.through("Z", data("9\t902\n"), &pgproto3.CopyDone{}, query("SELECT 1"))...)
+				// The same in the extended protocol.
+				got = append(got, c.through("G", parse("", "COPY "+table+" FROM STDIN"), bind("", ""), do("", 0), flushMsg)...)
+				got = append(got, c.through("E", data("7\t900\n"+bad))...)
+				got = append(got, c.through("Z", data("9\t902\n"), &pgproto3.CopyDone{}, syncMsg)...)
+				got = append(got, c.through("Z", query("SELECT count(*) FROM "+strings.Fields(table)[0]))...)
+				// Data that fails nowhere.
+				got = append(got, c.through("G", query("COPY "+table+" FROM STDIN"))...)
+				got = append(got, c.through("E", data("7\t900\n"), &pgproto3.CopyFail{Message: "no"})...)
+				got = append(got, c.through("Z")...)
+				answers[i] = got
+			}
+			if fmt.Sprint(answers[0]) != fmt.Sprint(answers[1]) {
+				t.Errorf("%s, %s:\n  router:     %q\n  PostgreSQL: %q", table, name, answers[0], answers[1])
+			}
+		}
+	}
+}
+
+// TestMuchBothWays: a client writes much while much comes back.
+func TestMuchBothWays(t *testing.T) {
+	cl, conn, _ := orders(t, config{})
+	ctx := context.Background()
+	pg := conn.PgConn()
+	if _, err := pg.Exec(ctx, "SET client_min_messages = debug5").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	const n = 65535
+	var sql strings.Builder
+	values := make([][]byte, n)
+	for i := range n {
+		sep := ", "
+		if i == 0 {
+			sep = "VALUES "
+		}
+		fmt.Fprintf(&sql, "%s($%d::text)", sep, i+1)
+		values[i] = []byte(fmt.Sprint(i))
+	}
+	limit, cancel := context.WithTimeout(ctx, 40*time.Second)
+	defer cancel()
+	if res := pg.ExecParams(limit, sql.String(), values, nil, nil, nil).Read(); res.Err != nil || len(res.Rows) != n {
+		t.Fatalf("%d rows of %d: %v", len(res.Rows), n, res.Err)
+	}
+	// Each row of a COPY makes the shard say 8 kB.
+	noisy := cl.connect(t)
+	exec(t, noisy, "CREATE TABLE noisy (id bigint)")
+	exec(t, noisy, "CREATE FUNCTION say() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '%', repeat('x', 8000); RETURN NEW; END $$")
+	exec(t, noisy, "CREATE TRIGGER say BEFORE INSERT ON noisy FOR EACH ROW EXECUTE FUNCTION say()")
+	const rows = 3000
+	tag, err := noisy.PgConn().CopyFrom(limit, strings.NewReader(strings.Repeat("12345678\n", rows)), "COPY noisy FROM STDIN")
+	if err != nil || tag.RowsAffected() != rows {
+		t.Fatalf("COPY: %v, %v", tag, err)
+	}
+}

@@ -88,6 +88,12 @@ func (x *session) extended(err error) error {
 		return err
 	}
 	x.skip = true
+	if x.urgent {
+		x.urgent = false
+		if err := x.w.flush(); err != nil {
+			return err
+		}
+	}
 	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote && !x.pipe.Skipping() {
 		// The messages so far are one transaction, which this error ends. The
 		// shard does not know of it: it rolls back when the connection closes.

@@ -9,7 +9,6 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
-	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -595,63 +594,6 @@ func (x *session) exec(c *executor.Conn, sql string) (*engine.Result, error) {
 	x.setRunning(c)
 	defer x.setRunning(nil)
 	return c.Exec(sql)
-}
-
-// copyIn feeds a COPY FROM STDIN with the client's data.
-func (x *session) copyIn() (executor.Outcome, error) {
-	x.unit.effects = true
-	if err := x.w.flush(); err != nil {
-		x.pipe.Conn.Break()
-		return executor.Outcome{}, err
-	}
-	x.copying.Store(true)
-	defer x.copying.Store(false)
-	// A client that did not wait may have sent data with the statement.
-	x.r.Unread(x.ahead)
-	x.ahead = 0
-	for {
-		f, err := x.r.Next()
-		if err != nil && x.timedOut(err) {
-			x.mu.Lock()
-			cancelled := !x.cancelled.IsZero()
-			x.mu.Unlock()
-			if !cancelled {
-				continue
-			}
-			// The shard has given up already, or does now.
-			f, err = wire.AppendCopyFail(nil, "the statement was cancelled"), nil
-		}
-		if err != nil {
-			// The shard gets no CopyDone, so that nothing is kept.
-			x.pipe.Conn.Break()
-			return executor.Outcome{}, &clientGone{err}
-		}
-		switch f.Type() {
-		case wire.CopyDataF:
-			if err := x.pipe.Copy(f); err != nil {
-				return executor.Outcome{}, err
-			}
-			continue
-		case wire.CopyDoneF, wire.CopyFail:
-			if err := x.pipe.Copy(f); err != nil {
-				return executor.Outcome{}, err
-			}
-		case wire.Sync, wire.Flush:
-			continue // ignored in this state, as PostgreSQL does
-		default:
-			if err := x.pipe.Copy(wire.AppendCopyFail(nil, fmt.Sprintf("unexpected message type 0x%02X during COPY from stdin", f.Type()))); err != nil {
-				return executor.Outcome{}, err
-			}
-		}
-		if !x.pipe.InQuery() {
-			// The shard keeps its answer until it is asked for.
-			if err := x.pipe.Copy(wire.AppendEmpty(nil, wire.Flush)); err != nil {
-				return executor.Outcome{}, err
-			}
-			x.syncIgnored = x.pipe.IgnoredSync()
-		}
-		return x.pipe.Resume(&x.w)
-	}
 }
 
 // timeLeft bounds what the session does for itself when it ends.

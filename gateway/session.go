@@ -93,6 +93,8 @@ type session struct {
 	several bool // a write among it named more than one key
 	// virtualReads are the tables of the directory that the virtual database has.
 	virtualReads directoryTables
+	// urgent: an error goes to the client at once.
+	urgent bool
 	// syncIgnored: the shard took the Sync of this unit for part of a COPY.
 	syncIgnored bool
 	// ahead is how many bytes of the client's frames at hand come after the one
@@ -387,6 +389,7 @@ func (x *session) beginUnit() {
 	if cap(u.replay) > replayMax {
 		u.replay = nil
 	}
+	x.urgent = false
 	x.turn.Begin()
 	u.version = x.srv.ex.Snapshot().Version()
 }

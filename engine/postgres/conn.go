@@ -33,6 +33,7 @@ type conn struct {
 	raw    syscall.RawConn // of the socket under net, nil if it has none
 	lane   *lane.Conn      // net, if a loop watches it
 	frames *wire.Reader
+	ahead  readAhead
 	params map[string]string
 
 	mu       sync.Mutex // deadline
@@ -50,12 +51,13 @@ type conn struct {
 }
 
 var (
-	_ engine.Conn      = (*conn)(nil)
-	_ engine.TwoPhase  = (*conn)(nil)
-	_ engine.Prober    = (*conn)(nil)
-	_ engine.Makeshift = (*conn)(nil)
-	_ engine.Async     = (*conn)(nil)
-	_ engine.Severer   = (*conn)(nil)
+	_ engine.Conn       = (*conn)(nil)
+	_ engine.Overhearer = (*conn)(nil)
+	_ engine.TwoPhase   = (*conn)(nil)
+	_ engine.Prober     = (*conn)(nil)
+	_ engine.Makeshift  = (*conn)(nil)
+	_ engine.Async      = (*conn)(nil)
+	_ engine.Severer    = (*conn)(nil)
 )
 
 func newConn(s *shard, pg *pgconn.PgConn, h *pgconn.HijackedConn, frames *wire.Reader) *conn {
@@ -93,9 +95,21 @@ func (c *conn) Send(frames []byte) error {
 	if c.closed.Load() {
 		return c.lost(false, errClosed)
 	}
-	n, err := c.net.Write(frames)
+	sent := 0
+	if c.lane != nil {
+		n, err := c.lane.WriteNow(frames)
+		if sent = n; err == nil {
+			return nil
+		}
+		if err != lane.ErrAgain {
+			return c.lost(n > 0, err)
+		}
+	}
+	c.ahead.begin(c)
+	n, err := c.net.Write(frames[sent:])
+	c.ahead.end(c)
 	if err != nil {
-		return c.lost(n > 0, err)
+		return c.lost(sent+n > 0, err)
 	}
 	return nil
 }
@@ -104,6 +118,7 @@ func (c *conn) Receive() ([]byte, error) {
 	if c.closed.Load() {
 		return nil, c.lost(true, errClosed)
 	}
+	c.ahead.give(c.frames)
 	b, err := c.frames.Batch()
 	if err != nil {
 		return nil, c.lost(true, err)
@@ -129,6 +144,7 @@ func (c *conn) ReceiveNow() ([]byte, error) {
 	if c.closed.Load() {
 		return nil, c.lost(true, errClosed)
 	}
+	c.ahead.give(c.frames)
 	for {
 		b, err := c.frames.Poll(c.lane.ReadNow)
 		switch {
@@ -180,7 +196,7 @@ func (c *conn) Probe() error {
 	if c.closed.Load() || c.broken.Load() {
 		return c.lost(false, errClosed)
 	}
-	if c.frames.Buffered() > 0 {
+	if c.frames.Buffered() > 0 || len(c.ahead.bytes) > 0 {
 		return c.lost(false, errSpoke)
 	}
 	if c.raw == nil {

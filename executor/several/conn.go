@@ -227,7 +227,11 @@ func (c *Conn) Receive() ([]byte, error) {
 			continue
 		}
 		if c.copying != nil && len(c.in) == used {
-			break // the client's data is awaited
+			if !c.Failed() {
+				break // the client's data is awaited
+			}
+			c.giveUpCopying()
+			continue
 		}
 		if c.script != nil && c.copying == nil {
 			c.runScript()

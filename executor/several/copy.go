@@ -587,6 +587,16 @@ func (t *copyPart) flush() error {
 	return nil
 }
 
+// flush sends all that was collected.
+func (j *copyIn) flush() error {
+	for _, t := range j.parts {
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // at adds the place in the client's data to an error.
 func (j *copyIn) at(err error) error {
 	var se *sqlstate.Error

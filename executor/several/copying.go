@@ -6,7 +6,7 @@ import (
 )
 
 // copying is a COPY ... FROM STDIN that awaits the client's data. Data is run
-// when it is sent, so that it does not pile up; what goes wrong is told at the end.
+// when it is sent, so that it does not pile up; what goes wrong is told when the client's session asks, see Failed.
 type copying struct {
 	job    copyJob
 	simple bool
@@ -20,7 +20,7 @@ func (c *Conn) copyFrames(frames []byte) error {
 	}
 	for len(frames) > 0 && c.copying != nil && len(c.in) == 0 {
 		f, rest, ok, err := wire.Cut(frames)
-		if err != nil || !ok || f.Type() != wire.CopyDataF {
+		if err != nil || !ok || f.Type() != wire.CopyDataF && f.Type() != wire.Flush {
 			break
 		}
 		frames = rest
@@ -40,7 +40,12 @@ func (c *Conn) copyFrame(f wire.Frame) {
 			k.err = k.job.take(f.Body())
 		}
 		return
-	case wire.Sync, wire.Flush:
+	case wire.Flush: // the client is silent
+		if j, ok := k.job.(*copyIn); ok && k.err == nil {
+			k.err = j.flush()
+		}
+		return
+	case wire.Sync:
 		return // ignored in this state, as PostgreSQL does
 	case wire.CopyDoneF:
 	case wire.CopyFail:
@@ -53,6 +58,37 @@ func (c *Conn) copyFrame(f wire.Frame) {
 			k.err = sqlstate.New(sqlstate.ProtocolViolation, "unexpected message type 0x%02X during COPY from stdin", f.Type())
 		}
 	}
+	c.endCopying()
+}
+
+// Failed implements engine.Overhearer: a COPY FROM STDIN has failed, and the next Receive says how.
+func (c *Conn) Failed() bool {
+	k := c.copying
+	if k == nil {
+		return false
+	}
+	if k.err != nil {
+		return true
+	}
+	for _, p := range c.parts {
+		if p.busy != nil && p.conn.Failed() {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUpCopying ends a COPY that has failed before the client has sent all.
+func (c *Conn) giveUpCopying() {
+	if j, ok := c.copying.job.(*copyIn); ok {
+		j.rest, j.ended = nil, true
+	}
+	c.endCopying()
+}
+
+// endCopying answers a COPY.
+func (c *Conn) endCopying() {
+	k := c.copying
 	c.copying = nil
 	tag := ""
 	if k.err == nil {

@@ -144,6 +144,23 @@ func (r *Reader) HasFrame() bool {
 	return ok || err != nil
 }
 
+// Has reports whether a whole frame of the type is buffered, or something that is no frame.
+func (r *Reader) Has(typ byte) bool {
+	for b := r.buf[r.start:r.end]; ; {
+		f, rest, ok, err := Cut(b)
+		if err != nil {
+			return true
+		}
+		if !ok {
+			return false
+		}
+		if f.Type() == typ {
+			return true
+		}
+		b = rest
+	}
+}
+
 // Next returns the next frame, valid until the next call of Next or Batch.
 func (r *Reader) Next() (Frame, error) {
 	for {

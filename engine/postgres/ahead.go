@@ -1,0 +1,134 @@
+package postgres
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cleavedb/cleave/internal/lane"
+	"github.com/cleavedb/cleave/internal/wire"
+)
+
+const (
+	// aheadAfter is how long a write waits before answers are read beside it.
+	aheadAfter = 20 * time.Millisecond
+	// aheadMax bounds what is read so, in bytes. A server that has more to say waits, and a statement_timeout or
+	// cancel ends that.
+	aheadMax = 64 << 20
+	// aheadWait bounds a look at a connection that no loop watches.
+	aheadWait = time.Millisecond
+)
+
+// readAhead takes what the server says while it is written to. A server that answers (or warns) before it has read all
+// would else wait for its reader, and its writer for it, for ever.
+//
+//	quiet ──begin──▶ armed ──aheadAfter──▶ reading ──end──▶ quiet
+//	  ▲                └──────────end─────────┘
+//
+// The writer's goroutine alone uses bytes, but while a read is under way.
+type readAhead struct {
+	bytes []byte
+	timer *time.Timer
+
+	mu      sync.Mutex
+	armed   bool
+	reading chan struct{} // is closed when the read has ended; nil: none is under way
+}
+
+// begin comes before a write that may wait.
+func (a *readAhead) begin(c *conn) {
+	a.mu.Lock()
+	a.armed = true
+	a.mu.Unlock()
+	if a.timer == nil {
+		a.timer = time.AfterFunc(aheadAfter, func() { a.read(c) })
+		return
+	}
+	a.timer.Reset(aheadAfter)
+}
+
+// end comes after the write.
+func (a *readAhead) end(c *conn) {
+	a.timer.Stop()
+	a.mu.Lock()
+	a.armed = false
+	reading := a.reading
+	a.reading = nil
+	a.mu.Unlock()
+	if reading == nil {
+		return
+	}
+	c.mu.Lock() // a deadline that is set meanwhile must not let the read go on
+	defer c.mu.Unlock()
+	_ = c.net.SetReadDeadline(time.Unix(1, 0)) // a connection that fails here fails at the next Receive
+	<-reading
+	_ = c.net.SetReadDeadline(c.deadline)
+}
+
+func (a *readAhead) read(c *conn) {
+	a.mu.Lock()
+	if !a.armed || a.reading != nil {
+		a.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	a.reading = done
+	a.mu.Unlock()
+	defer close(done)
+	buf := make([]byte, 64<<10)
+	for len(a.bytes) < aheadMax {
+		n, err := c.net.Read(buf)
+		a.bytes = append(a.bytes, buf[:n]...)
+		if err != nil {
+			return // the next Receive meets it as well
+		}
+	}
+}
+
+// give hands on what was read.
+func (a *readAhead) give(to *wire.Reader) {
+	if len(a.bytes) > 0 {
+		to.Give(a.bytes)
+		a.bytes = nil
+	}
+}
+
+// Failed implements engine.Overhearer.
+func (c *conn) Failed() bool {
+	if c.closed.Load() {
+		return true
+	}
+	c.ahead.give(c.frames)
+	var buf [4 << 10]byte
+	for {
+		if c.frames.Has(wire.ErrorResponse) {
+			return true
+		}
+		if c.frames.Buffered() >= aheadMax {
+			return false
+		}
+		n, err := c.readNow(buf[:])
+		c.frames.Give(buf[:n])
+		switch {
+		case n > 0:
+		case err == lane.ErrAgain || errors.Is(err, os.ErrDeadlineExceeded):
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+// readNow reads what is there, or waits a moment for it where no loop watches the socket.
+func (c *conn) readNow(p []byte) (int, error) {
+	if c.lane != nil {
+		return c.lane.ReadNow(p)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_ = c.net.SetReadDeadline(time.Now().Add(aheadWait)) // a connection that fails here fails at the next Receive
+	n, err := c.net.Read(p)
+	_ = c.net.SetReadDeadline(c.deadline)
+	return n, err
+}
