@@ -258,3 +258,32 @@ func TestMuchBothWays(t *testing.T) {
 		t.Fatalf("COPY: %v, %v", tag, err)
 	}
 }
+
+// TestNotifiedBefore: what was notified, and acknowledged, before a statement was sent comes with its answer, also before UNLISTEN.
+func TestNotifiedBefore(t *testing.T) {
+	cl, conn, keys := orders(t, config{})
+	for round := range 20 {
+		for _, sql := range []string{"SELECT 1", fmt.Sprintf("SELECT 2 FROM orders WHERE tenant_id = %d", keys[1][0]), "SELECT count(*) FROM orders", "UNLISTEN *"} {
+			c := cl.raw(t)
+			c.through("Z", query("LISTEN news"))
+			exec(t, conn, "NOTIFY news, 'x'")
+			got := c.through("Z", query(sql))
+			if told := strings.Contains(fmt.Sprint(got), "NotificationResponse"); !told {
+				t.Fatalf("round %d: %s: %q", round, sql, got)
+			}
+			_ = c.nc.Close()
+		}
+		// In a transaction they come at its end.
+		c := cl.raw(t)
+		c.through("Z", query("LISTEN news"))
+		c.through("Z", query("BEGIN"))
+		exec(t, conn, "NOTIFY news, 'x'")
+		if got := c.through("Z", query("SELECT 1")); strings.Contains(fmt.Sprint(got), "NotificationResponse") {
+			t.Fatalf("in a transaction: %q", got)
+		}
+		if got := c.through("Z", query("COMMIT")); !strings.Contains(fmt.Sprint(got), "NotificationResponse") {
+			t.Fatalf("round %d: COMMIT: %q", round, got)
+		}
+		_ = c.nc.Close()
+	}
+}

@@ -28,6 +28,10 @@ type ears struct {
 	// it is to leave at its commit ("" for all).
 	added, off []string
 	barrier    bool // the session notified in this unit, and listens itself
+	// asked is the answer to what the exchange was asked when the unit began: what was notified before has come when it is
+	// there. late: one was waited for in vain, and has not come since.
+	asked chan *sqlstate.Error
+	late  bool
 
 	mu    sync.Mutex
 	queue []byte // NotificationResponse frames
@@ -57,6 +61,10 @@ func (x *session) listen(l *planner.Listen) error {
 				return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run UNLISTEN %d times", len(x.ears.off))
 			}
 			return nil
+		}
+		// PostgreSQL has told an idle session already what was notified before.
+		if err := x.deliver(); err != nil {
+			return err
 		}
 		x.unlisten(l.Channel)
 		return nil
@@ -118,15 +126,55 @@ func (x *session) deafen() {
 	x.ears.mu.Unlock()
 }
 
+// deliverMax bounds the wait for notifications that other sessions were told are sent. They come later then.
+const deliverMax = time.Second
+
+// askEars begins to learn, beside the unit's statements, whether all has arrived that was notified before them.
+func (x *session) askEars() {
+	e := &x.ears
+	if len(e.channels) == 0 {
+		return
+	}
+	if e.late {
+		select {
+		case <-e.asked:
+		default:
+			return
+		}
+	}
+	e.late, e.asked = false, x.srv.exchange.begin("")
+}
+
+// awaitEars waits for the answer to askEars.
+func (e *ears) awaitEars() {
+	if e.asked == nil || e.late {
+		return
+	}
+	select {
+	case <-e.asked:
+	default:
+		timer := time.NewTimer(deliverMax)
+		defer timer.Stop()
+		select {
+		case <-e.asked:
+		case <-timer.C:
+			e.late = true
+			return
+		}
+	}
+	e.asked = nil
+}
+
 // deliver hands over what has arrived, outside of a transaction.
 func (x *session) deliver() error {
 	if len(x.ears.channels) == 0 || x.tx.state == txOpen {
 		return nil
 	}
+	x.ears.awaitEars()
 	if x.ears.barrier {
 		// Its own notifications come before the end of the statement, as with PostgreSQL.
 		x.ears.barrier = false
-		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), deliverMax)
 		_ = x.srv.exchange.ask(ctx, "") // they come later then
 		stop()
 	}
@@ -247,6 +295,17 @@ func (e *exchange) ask(ctx context.Context, sql string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// begin is ask that does not wait: the channel is told the answer, nil is returned if there will be none.
+func (e *exchange) begin(sql string) chan *sqlstate.Error {
+	answer := make(chan *sqlstate.Error, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.send(sql, answer) != nil {
+		return nil
+	}
+	return answer
 }
 
 // send is called with mu held.

@@ -390,6 +390,7 @@ func (x *session) beginUnit() {
 		u.replay = nil
 	}
 	x.urgent = false
+	x.askEars()
 	x.turn.Begin()
 	u.version = x.srv.ex.Snapshot().Version()
 }
