@@ -95,6 +95,10 @@ regress: ## the share of PostgreSQL's own regression scripts; DIR is its folder 
 model: ## the model of the cutover with two routers: some minutes and gigabytes
 	$(GO) test ./test/model -run TestCutover -routers 2 -timeout 60m -v
 
+.PHONY: drivers
+drivers: ## drivers', ORMs' and migrators' suites that others wrote, router beside PostgreSQL; writes docs/drivers.md
+	$(GO) test ./test/drivers -count 1 -v -timeout 60m -all -update
+
 .PHONY: bench
 bench: build ## router against a direct connection and pgbouncer, CPU per statement
 	$(GO) run ./bench

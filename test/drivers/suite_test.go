@@ -1,0 +1,325 @@
+package drivers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// suiteMax bounds one run of a suite.
+const suiteMax = 10 * time.Minute
+
+// suite is something that other people wrote, with tests that have names.
+type suite struct {
+	name string // also of its list in the folder known
+	what string // for the page
+	// quick: it is run without -all too.
+	quick bool
+	// before are the statements that make a database ready.
+	before []string
+	// run runs it once.
+	run func(t *testing.T, c target) results
+}
+
+// results are what tests said by name; why keeps what the failed ones printed.
+type results struct {
+	passed, failed map[string]bool
+	why            map[string]string
+}
+
+func newResults() results {
+	return results{map[string]bool{}, map[string]bool{}, map[string]string{}}
+}
+
+var suites = []suite{
+	{name: "pq", what: "lib/pq 1.10.9, its own tests", quick: true, run: module("github.com/lib/pq@v1.10.9")},
+	{
+		name: "pgx", what: "pgx 5.7.5, its own tests", run: module("github.com/jackc/pgx/v5@v5.7.5"),
+		before: []string{"CREATE EXTENSION hstore", "CREATE EXTENSION ltree", "CREATE DOMAIN uint64 AS numeric(20,0)"},
+	},
+	{name: "psycopg", what: "psycopg 3 of Debian (python3-psycopg)", quick: true, run: script("py_psycopg.py", python("python3-psycopg"))},
+	{name: "asyncpg", what: "asyncpg of Debian (python3-asyncpg)", quick: true, run: script("py_asyncpg.py", python("python3-asyncpg"))},
+	{name: "django", what: "Django of Debian (python3-django, python3-psycopg2) with its migrator", run: script("py_django.py", python("python3-django", "python3-psycopg2"))},
+	{name: "perl", what: "DBD::Pg of Debian (libdbd-pg-perl)", run: script("dbd.pl", debian("/usr/bin/perl", "libdbd-pg-perl"))},
+	{name: "php", what: "PDO of PHP, of Debian (php-pgsql)", run: script("pdo.php", debian("/usr/bin/php", "php-cli", "php-pgsql"))},
+	{name: "node-pg", what: "node-postgres with a cursor, by npm", run: node("pg.mjs")},
+	{name: "sequelize", what: "Sequelize by npm", run: node("sequelize.mjs")},
+	{name: "typeorm", what: "TypeORM with its migrator, by npm", run: node("typeorm.mjs")},
+	{name: "knex", what: "Knex with its migrator, by npm", run: node("knex.mjs")},
+	{name: "kysely", what: "Kysely with its migrator, by npm", run: node("kysely.mjs")},
+	{name: "drizzle", what: "Drizzle with its migrator, by npm", run: node("drizzle.mjs")},
+}
+
+// TestDrivers compares what passes with one PostgreSQL and with the router.
+func TestDrivers(t *testing.T) {
+	var page []string
+	for _, s := range suites {
+		if !*all && !s.quick {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			known := readKnown(t, s.name)
+			var got [2]results
+			for i, c := range []target{postgres(t), router(t)} {
+				c.exec(t, s.before...)
+				got[i] = s.run(t, c)
+			}
+			if len(got[0].passed) == 0 {
+				t.Fatalf("nothing passes with PostgreSQL: %v", got[0].why)
+			}
+			for _, name := range sorted(got[0].passed) {
+				switch passes, listed := got[1].passed[name], known[name] != ""; {
+				case !passes && !listed:
+					t.Errorf("%s passes with PostgreSQL, not with the router:\n%s", name, got[1].why[name])
+				case passes && listed && !strings.HasPrefix(known[name], sometimes):
+					t.Errorf("%s passes with the router: take it off known/%s.txt", name, s.name)
+				}
+			}
+			for _, name := range sorted(known) {
+				if !got[0].passed[name] {
+					t.Errorf("known/%s.txt lists %s, which does not pass with PostgreSQL", s.name, name)
+				}
+			}
+			page = append(page, row(s, got, known))
+		})
+	}
+	if *update && *all && !t.Failed() {
+		writePage(t, page)
+	}
+}
+
+func sorted[V any](m map[string]V) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// sometimes begins the reason of a test that passes on some runs: what it meets is chance.
+const sometimes = "sometimes: "
+
+// readKnown reads a list: a name, a tab, the reason.
+func readKnown(t *testing.T, name string) map[string]string {
+	t.Helper()
+	known := map[string]string{}
+	b, err := os.ReadFile(filepath.Join("known", name+".txt"))
+	if os.IsNotExist(err) {
+		return known
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		test, reason, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if !ok || reason == "" {
+			t.Fatalf("known/%s.txt: %q has no reason", name, line)
+		}
+		known[test] = reason
+	}
+	return known
+}
+
+// module runs the tests of a Go module, copied out of the module cache.
+func module(version string) func(*testing.T, target) results {
+	return func(t *testing.T, c target) results {
+		t.Helper()
+		out, err := exec.Command("go", "mod", "download", "-json", version).Output()
+		var m struct{ Dir string }
+		if err == nil {
+			err = json.Unmarshal(out, &m)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", version, err)
+		}
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(m.Dir)); err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				err = os.Chmod(path, 0o755)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return goTests(t, dir, c)
+	}
+}
+
+// goTests takes the tests without subtests: others pass when these do.
+func goTests(t *testing.T, dir string, c target) results {
+	t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), suiteMax)
+	defer stop()
+	cmd := exec.CommandContext(ctx, "go", "test", "-vet=off", "-count=1", "-p", "1", "-json", "./...")
+	cmd.Dir, cmd.Env = dir, append(c.env(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	out, err := cmd.Output()
+	if err != nil && len(out) == 0 {
+		t.Fatalf("go test of %s: %v", dir, err)
+	}
+	r, said := newResults(), map[string]string{}
+	lines := bufio.NewReader(bytes.NewReader(out))
+	for {
+		line, err := lines.ReadBytes('\n')
+		var e struct{ Action, Package, Test, Output string }
+		if json.Unmarshal(line, &e) == nil && e.Test != "" {
+			_, pkg, _ := strings.Cut(e.Package, "/")
+			name := pkg[strings.LastIndex(pkg, "/")+1:] + "." + e.Test
+			switch e.Action {
+			case "output":
+				said[name] += e.Output
+			case "pass":
+				r.passed[name] = true
+			case "fail":
+				r.failed[name], r.why[name] = true, said[name]
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+	}
+	for _, set := range []map[string]bool{r.passed, r.failed} {
+		for name := range set {
+			for at := strings.LastIndexByte(name, '/'); at > 0; at = strings.LastIndexByte(name[:at], '/') {
+				delete(r.passed, name[:at])
+				delete(r.failed, name[:at])
+			}
+		}
+	}
+	return r
+}
+
+// script runs a script of the folder scripts, whose lines are "ok NAME" and "not ok NAME: reason".
+func script(file string, interpreter func(*testing.T) string) func(*testing.T, target) results {
+	return func(t *testing.T, c target) results {
+		t.Helper()
+		path, err := filepath.Abs(filepath.Join("scripts", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return told(t, c, t.TempDir(), interpreter(t), path)
+	}
+}
+
+func told(t *testing.T, c target, dir, program, path string) results {
+	t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), suiteMax)
+	defer stop()
+	cmd := exec.CommandContext(ctx, program, path)
+	cmd.Dir, cmd.Env = dir, c.env()
+	out, err := cmd.CombinedOutput()
+	r := newResults()
+	ended := false
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "end":
+			ended = true
+		case strings.HasPrefix(line, "ok "):
+			r.passed[line[3:]] = true
+		case strings.HasPrefix(line, "not ok "):
+			name, why, _ := strings.Cut(line[7:], ": ")
+			r.failed[name], r.why[name] = true, why
+		}
+	}
+	if !ended {
+		t.Errorf("%s did not come to its end: %v\n%s", path, err, out)
+	}
+	return r
+}
+
+func debian(program string, packages ...string) func(*testing.T) string {
+	return func(t *testing.T) string {
+		t.Helper()
+		pgtest.Debian(t, packages...)
+		return program
+	}
+}
+
+// python is Debian's, which finds Debian's packages.
+func python(packages ...string) func(*testing.T) string {
+	return debian("/usr/bin/python3", packages...)
+}
+
+// node runs a script of the folder node with the packages of its lock.
+func node(file string) func(*testing.T, target) results {
+	return func(t *testing.T, c target) results {
+		t.Helper()
+		program, modules := pgtest.Node(t, "node")
+		dir := t.TempDir()
+		files, err := filepath.Glob("node/*.mjs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, filepath.Base(f)), b, 0o644)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+			t.Fatal(err)
+		}
+		return told(t, c, dir, program, file)
+	}
+}
+
+// row is a suite's part of the page.
+func row(s suite, got [2]results, known map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", s.what, len(got[0].passed)+len(got[0].failed), len(got[0].passed), len(got[0].passed)-len(known))
+	return b.String()
+}
+
+// writePage writes docs/drivers.md.
+func writePage(t *testing.T, rows []string) {
+	t.Helper()
+	const path = "../../docs/drivers.md"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, ok := strings.Cut(string(b), "<!-- made by make drivers -->\n")
+	if !ok {
+		t.Fatalf("%s has no mark", path)
+	}
+	head += "<!-- made by make drivers -->\n\nOf " + time.Now().Format("2006-01-02") + ".\n\n| what | tests | pass with PostgreSQL | pass with the router |\n|---|---|---|---|\n" + strings.Join(rows, "")
+	head += "\n## What differs\n"
+	for _, s := range suites {
+		known := readKnown(t, s.name)
+		if len(known) == 0 {
+			continue
+		}
+		head += "\n" + s.what + ":\n\n"
+		reasons := map[string][]string{}
+		for name, why := range known {
+			reasons[why] = append(reasons[why], "`"+name+"`")
+		}
+		for _, why := range sorted(reasons) {
+			slices.Sort(reasons[why])
+			head += "- " + why + ": " + strings.Join(reasons[why], ", ") + ".\n"
+		}
+	}
+	if err := os.WriteFile(path, []byte(head), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
