@@ -1,7 +1,9 @@
 package sqlite
 
 import (
+	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -257,6 +259,9 @@ func loadZone(name string) (*time.Location, string, error) {
 	if strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
 		return bad()
 	}
+	if offset, ok := offsetZone(name); ok {
+		return time.FixedZone(name, offset), name, nil
+	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
 		if c := name[0]; c == '+' || c == '-' || c >= '0' && c <= '9' || strings.ContainsAny(name, "<+-") {
@@ -266,6 +271,44 @@ func loadZone(name string) (*time.Location, string, error) {
 		return bad()
 	}
 	return loc, name, nil
+}
+
+var (
+	intervalOffset = regexp.MustCompile(`^([+-]?)(\d{1,2}):(\d{2})$`)
+	zoneOffset     = regexp.MustCompile(`^<([+-])(\d{2})(?::(\d{2}))?>([+-])(\d{2})(?::(\d{2}))?$`)
+)
+
+// zoneOfInterval is the name that PostgreSQL gives the zone of SET TIME ZONE INTERVAL '+02:30' HOUR TO MINUTE
+// (pg_tzset_offset of pgtz.c). Other intervals are not read.
+func zoneOfInterval(text string) (string, bool) {
+	m := intervalOffset.FindStringSubmatch(text)
+	if m == nil || m[3] >= "60" {
+		return "", false
+	}
+	east, west := "+", "-"
+	if m[1] == "-" && strings.Trim(m[2]+m[3], "0") != "" {
+		east, west = "-", "+"
+	}
+	at := fmt.Sprintf("%02s", m[2])
+	if m[3] != "00" {
+		at += ":" + m[3]
+	}
+	return "<" + east + at + ">" + west + at, true
+}
+
+// offsetZone reads such a name: seconds east of Greenwich.
+func offsetZone(name string) (int, bool) {
+	m := zoneOffset.FindStringSubmatch(name)
+	if m == nil || m[1] == m[4] || m[2] != m[5] || m[3] != m[6] || m[3] >= "60" {
+		return 0, false
+	}
+	hours, _ := strconv.Atoi(m[2]) // digits
+	minutes, _ := strconv.Atoi("0" + m[3])
+	seconds := hours*3600 + minutes*60
+	if m[1] == "-" {
+		seconds = -seconds
+	}
+	return seconds, true
 }
 
 // dateParser reads the ISO 8601 forms that PostgreSQL's own output uses, and

@@ -351,6 +351,9 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	if name == "unnest" && len(fc.Args) > 1 {
 		refuseSQL("unnest of several arrays")
 	}
+	if sessionFunction[name] && len(fc.Args) == 0 {
+		return t.sessionRow(f, fc, name)
+	}
 	s := t.scope
 	old := s.hidden
 	s.hidden = old || !ancestors
@@ -407,6 +410,23 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
+}
+
+// sessionFunction are functions of one value, the same for all of a statement, that clients read as a table when they connect.
+var sessionFunction = map[string]bool{"current_schema": true, "current_database": true, "version": true}
+
+// sessionRow translates such a function in FROM.
+func (t *translator) sessionRow(f *pg.RangeFunction, fc *pg.FuncCall, name string) (string, *rte) {
+	e := t.expr(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: fc}})
+	alias := t.alias()
+	r := &rte{alias: name, sql: alias, scalar: true}
+	column := name
+	if f.Alias != nil {
+		r.alias, column = f.Alias.Aliasname, f.Alias.Aliasname
+	}
+	r.cols = []rteCol{{name: column, sql: alias + ".c1", typ: e.typ, mod: e.mod}}
+	t.renameColumns(r, f.Alias)
+	return "(SELECT " + e.sql + " AS c1) AS " + alias, r
 }
 
 // rowsFrom translates ROWS FROM (unnest(...), unnest(...), ...): the arrays become

@@ -680,6 +680,11 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 				parts = append(parts, strconv.FormatBool(v.Boolval.GetBoolval()))
 			}
 		case a.GetTypeCast() != nil:
+			text := a.GetTypeCast().Arg.GetAConst().GetSval().GetSval()
+			if zone, ok := zoneOfInterval(text); ok && strings.EqualFold(name, "timezone") {
+				parts = append(parts, zone)
+				continue
+			}
 			return nil, sqlstate.Refuse("a SQLite shard does not take a time zone given as an interval", "SET TIME ZONE 'Europe/Berlin'.")
 		default:
 			return nil, refused("this value of SET")

@@ -122,3 +122,6 @@ SELECT x FROM (VALUES (1::bigint)) a(x) LEFT JOIN (VALUES (1.0)) b(x) USING (x);
 SELECT x FROM (VALUES (1.0)) a(x) JOIN (VALUES (1::bigint)) b(x) USING (x);
 SELECT count(c.*) FROM customer c;
 SELECT ctid FROM customer;
+SELECT * FROM current_schema();
+SELECT s.*, length(s) FROM current_schema() AS s;
+SELECT c.x FROM current_schema() AS c(x) WHERE x = 'public';
