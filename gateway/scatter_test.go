@@ -185,6 +185,18 @@ func TestScatterSortsEveryType(t *testing.T) {
 		}
 		b.same("SELECT DISTINCT ON (" + c.name + ") id FROM s ORDER BY " + c.name + ", id DESC")
 	}
+	// However values are printed, their order is that of the values.
+	for _, set := range []string{"extra_float_digits = 0", "extra_float_digits = -15", "datestyle = 'German, DMY'", "datestyle = 'Postgres, MDY'", "datestyle = 'SQL, DMY'", "bytea_output = 'escape'", "intervalstyle = 'iso_8601'"} {
+		b.both("SET "+set, "")
+		for _, c := range sortedTypes {
+			b.same("SELECT id, " + c.name + " FROM s ORDER BY " + c.name + " DESC, id")
+		}
+		name, _, _ := strings.Cut(set, " ")
+		b.both("RESET "+name, "")
+	}
+	if b.refused > 0 {
+		t.Errorf("%d statements were refused", b.refused)
+	}
 	b.same("SELECT id FROM s ORDER BY id LIMIT $1 OFFSET $2", "5", "50")
 	b.same("SELECT id FROM s ORDER BY id LIMIT $1 OFFSET $2", "NULL", "50")
 	b.same("SELECT id FROM s ORDER BY id LIMIT $1 OFFSET $2", "9223372036854775807", "9223372036854775807")
@@ -342,4 +354,33 @@ func TestMergeHoldsLittleMemory(t *testing.T) {
 		t.Errorf("the heap grew by %d MiB", (peak-before.HeapAlloc)>>20)
 	}
 	t.Logf("%d rows, heap grew by at most %d KiB", rows, (int64(peak)-int64(before.HeapAlloc))>>10)
+}
+
+// TestCursorStyleChanges: rows that a cursor over several shards has read ahead are not given in settings that hold no more.
+func TestCursorStyleChanges(t *testing.T) {
+	t.Parallel()
+	b := newBeside(t, start(t, config{}).connect(t))
+	b.both("CREATE TABLE d (id bigint PRIMARY KEY, day date)", " WITH (cleave.shard_key = 'id')")
+	for id := range 12 {
+		b.both(fmt.Sprintf("INSERT INTO d VALUES (%d, '2020-02-0%d')", id, 1+id%9), "")
+	}
+	for _, set := range []string{"SET LOCAL datestyle = 'German, DMY'", "SET LOCAL timezone = 'UTC'"} {
+		b.both("BEGIN", "")
+		b.both("DECLARE n CURSOR FOR SELECT id FROM d ORDER BY id", "")
+		b.both("DECLARE c CURSOR FOR SELECT id, day FROM d ORDER BY id", "")
+		for _, fetch := range []string{"FETCH 2 FROM n", "FETCH 2 FROM c"} {
+			if got, want := rowsOf(t, b.router, fetch, false), rowsOf(t, b.plain, fetch, false); got != want {
+				t.Errorf("%s: %s, want %s", fetch, got, want)
+			}
+		}
+		b.both(set, "")
+		// A number is printed the same, whatever the settings are.
+		if got, want := rowsOf(t, b.router, "FETCH 2 FROM n", false), rowsOf(t, b.plain, "FETCH 2 FROM n", false); got != want {
+			t.Errorf("after %s: %s, want %s", set, got, want)
+		}
+		if got := rowsOf(t, b.router, "FETCH 2 FROM c", false); !strings.HasPrefix(got, "error 0A000 a setting that says how values are written has changed") {
+			t.Errorf("after %s: %s", set, got)
+		}
+		b.both("ROLLBACK", "")
+	}
 }

@@ -5,9 +5,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // sorting is what is known about the order of a plan's rows: fields are the
@@ -38,30 +38,43 @@ func (c *Conn) keysOf(ctx context.Context, e *execution, parts []*part, q reques
 	if !s.mergeable {
 		return nil, nil
 	}
-	k, _ := newKeys(plan.Combine.Order, s.fields, q.results)
-	if v := valueOf(c.host.Settings(), "extra_float_digits"); v != "" {
-		if n, ok := Number(v, false); (!ok || n < 1) && k.rounded(s.fields, q.results) {
-			return nil, errRounded
-		}
+	k, ok := newKeys(plan.Combine.Order, s.fields, q.results)
+	if !ok || k.restyled(s.fields, q.results, c.host.Settings()) {
+		// A text from which the value cannot be read: PostgreSQL sorts the values
+		// and prints them for the client.
+		return nil, nil
 	}
 	return k, nil
 }
 
-// rounded reports whether one of the keys is a floating-point number in text,
-// which a setting can print the same for numbers that differ.
-func (k *keys) rounded(fields []wire.Field, formats []int16) bool {
+// restyled reports whether the session's settings print one of the keys so that its
+// text does not give the value back: rounded, or in another style than the encoders read.
+func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settings) bool {
+	if s.Len() == 0 {
+		return false
+	}
 	for _, o := range k.order {
+		if wire.FormatAt(formats, o.at) != 0 {
+			continue
+		}
 		switch fields[o.at].TypeOID {
 		case pgFloat4, pgFloat8:
-			if wire.FormatAt(formats, o.at) == 0 {
+			v := valueOf(s, "extra_float_digits")
+			if n, ok := Number(v, false); v != "" && (!ok || n < 1) {
+				return true
+			}
+		case pgDate, pgTimestamp, pgTimestamptz:
+			if v := valueOf(s, "datestyle"); v != "" && !strings.Contains(strings.ToLower(v), "iso") {
+				return true
+			}
+		case pgBytea:
+			if v := valueOf(s, "bytea_output"); v != "" && !strings.EqualFold(v, "hex") {
 				return true
 			}
 		}
 	}
 	return false
 }
-
-var errRounded = sqlstate.Refuse("rows over several shards cannot be sorted by a floating-point number that is printed rounded", "SET extra_float_digits = 1, or ask for binary results")
 
 // bytewise reports whether the texts among the keys are sorted by their bytes on
 // every part: by a collation that says so, or by the database's if that does.

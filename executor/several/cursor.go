@@ -27,7 +27,7 @@ type cursor struct {
 	// pos is the row that it is on, from 1; 0 is before the first, read+1 after the last one.
 	pos  int64
 	kept *kept // nil: no row is
-	// styles are the settings with which the kept rows were written, see Conn.styles.
+	// styles are the settings with which its rows were written, see Conn.styles.
 	styles [6]string
 	// depth is how many savepoints were set when it was declared.
 	depth int
@@ -211,11 +211,9 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 			}
 		}
 	}
-	if k.kept != nil && !k.sameStyle(c) {
-		if k.kept.spills || k.pos < k.read {
-			return nil, sqlstate.Refuse("a setting that says how values are written has changed since this cursor's rows were read", "set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again")
-		}
-		k.kept = nil
+	if !f.move && !k.sameStyle(c) {
+		// Rows were read ahead, and some are kept.
+		return nil, sqlstate.Refuse("a setting that says how values are written has changed since this cursor's rows were read", "set DateStyle, IntervalStyle, TimeZone, bytea_output, extra_float_digits and lc_monetary as they were, or declare the cursor again")
 	}
 	if f.move && q.Count == 0 && q.Direction != planner.Absolute {
 		if k.pos > 0 && k.pos <= k.read {

@@ -222,14 +222,20 @@ func (c *Conn) styles() (s [6]string) {
 	return s
 }
 
-// sameStyle reports whether texts that were kept are still what they would be.
+// sameStyle reports whether texts that were read are still what they would be.
 func (k *cursor) sameStyle(c *Conn) bool {
 	for i := range k.desc.fields {
-		if wire.FormatAt(k.e.results, i) == 0 {
+		if wire.FormatAt(k.e.results, i) == 0 && !unstyled[k.desc.fields[i].TypeOID] {
 			return k.styles == c.styles()
 		}
 	}
 	return true
+}
+
+// unstyled are types whose text depends on none of the styles.
+var unstyled = map[uint32]bool{
+	pgBool: true, pgChar: true, pgName: true, pgInt8: true, pgInt2: true, pgInt4: true, pgText: true, pgOID: true,
+	pgBpchar: true, pgVarchar: true, pgTime: true, pgTimetz: true, pgNumeric: true, pgUUID: true,
 }
 
 // convertedMax bounds the parameters of one question to the shard that knows all types.
