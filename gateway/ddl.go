@@ -262,6 +262,7 @@ func (x *session) beginSchema() error {
 		Begin:     begin,
 		Saves:     saves,
 		Actor:     x.start.User,
+		Admin:     x.id.Role == access.Admin,
 		Member:    x.srv.ex.Member(),
 		Record:    x.srv.several.Transactions().Record,
 		// The session's own bound, if it has one, else the default.

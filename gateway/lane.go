@@ -345,7 +345,7 @@ func (x *session) quickQuery(f wire.Frame) error {
 	}
 	snap, _ := x.snapshot()
 	st, r, routed := x.srv.ex.CachedText(&x.shaper, sql, x.settings, snap)
-	if !routed || !quick(st) || r.Held != nil || x.tx.state != txNone && snap.Holding() {
+	if !routed || !quick(st) || st.Secret != "" || r.Held != nil || x.tx.state != txNone && snap.Holding() {
 		return errWait
 	}
 	if err := x.reach(r.Shard, useOf(st)); err != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -512,8 +513,28 @@ func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
 	return x.srv.ex.Snapshot(), false
 }
 
-// plan analyses one statement.
+// plan analyses one statement. What only administrators may read is refused to others here, for every way that a
+// statement can come; users of the shards are asked by the shards.
 func (x *session) plan(sql []byte) (*planner.Statement, error) {
+	st, err := x.analyse(sql)
+	if err == nil {
+		err = x.maySee(st)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// maySee refuses what takes an administrator to read.
+func (x *session) maySee(st *planner.Statement) error {
+	if st.Secret == "" || x.id.Role == access.Admin || x.id.Login != nil {
+		return nil
+	}
+	return x.denied(st.Secret, access.Admin)
+}
+
+func (x *session) analyse(sql []byte) (*planner.Statement, error) {
 	snap, private := x.snapshot()
 	if len(x.temps) > 0 && !x.nowait {
 		return x.planBeside(sql, snap, private)

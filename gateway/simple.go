@@ -94,6 +94,9 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return x.unplanned(x.besideTemps(err), sql, private)
 		}
+		if err := x.maySee(st); err != nil {
+			return err
+		}
 		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap) && !snap.Holding()) && len(x.temps) == 0 && r.Held == nil {
 			// The same statement with other literals: it goes as it came.
 			x.m.runs(st)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
@@ -133,9 +134,15 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	}
 	ctx, done := x.waiting()
 	defer done()
+	if x.id.Role != access.Admin {
+		reads &^= asksUsers
+	}
 	tables, err := x.srv.virtualTables(ctx, reads)
 	if err != nil {
 		return userCancel(err)
+	}
+	if x.id.Role != access.Admin {
+		hideURLs(tables)
 	}
 	c, err := x.srv.openVirtual("cleave", tables)
 	if err != nil {
@@ -143,6 +150,20 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	}
 	x.pipe.Conn, x.virtualReads = executor.NewConn(virtualName, c), reads
 	return nil
+}
+
+// hideURLs takes out where the shards are: users who may not change the cluster have no business there.
+func hideURLs(tables []engine.VirtualTable) {
+	for _, t := range tables {
+		for i, c := range t.Columns {
+			if c.Name != "url" {
+				continue
+			}
+			for _, row := range t.Rows {
+				row[i] = engine.Text{Null: true}
+			}
+		}
+	}
 }
 
 // directoryTables are tables whose rows the directory is asked for; a set of bits.

@@ -2,9 +2,11 @@ package planner
 
 import (
 	"errors"
+	"slices"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -62,12 +64,22 @@ func (a *analyzer) doDefault(code string) bool {
 		if r.virtual || r.schema == InternalSchema || r.view != nil && a.reachOf(r.view).spread() || r.table != nil && r.table.Kind != shardmap.Whole {
 			return false
 		}
+		if (r.catalog || r.view != nil && a.reachOf(r.view).catalog) && changesRows(code) {
+			return false // it may write to it
+		}
 		if r.table != nil {
 			a.addTable(&a.st.Tables, r.table)
 		}
 	}
 	a.onDefault("DO")
 	return true
+}
+
+// changesRows reports whether code has a word of a statement that changes rows.
+func changesRows(code string) bool {
+	return slices.ContainsFunc(sqlguard.Tokens(code), func(t sqlguard.Token) bool {
+		return t.Is(code, "insert") || t.Is(code, "update") || t.Is(code, "delete") || t.Is(code, "merge")
+	})
 }
 
 // callProcedure lets a procedure that is known to read no table run on the default shard.

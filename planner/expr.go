@@ -335,7 +335,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 		a.aggregates++
 	}
 	_, ours := catalogFunctions[name]
-	if ours {
+	if ours || name == "set_limit" { // pg_trgm's
 		a.checkFunction(name, len(f.Args))
 	}
 	a.numbers = a.numbers || !ours || naming[name]
@@ -345,6 +345,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 // functionReach says which functions go beyond the rows that a statement names, and why.
 var functionReach = map[string]string{
 	"ts_stat":            "runs a query given as text",
+	"set_limit":          "changes what % means in the shard's session, which other clients use next: SET pg_trgm.similarity_threshold does it for this one",
 	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
 	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
 	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": "acts on a shard's sessions", "pg_terminate_backend": "acts on a shard's sessions",
@@ -381,6 +382,9 @@ func advisory(name string) bool {
 }
 
 func (a *analyzer) checkFunction(name string, args int) {
+	if secretFunctions[name] {
+		a.secret("function " + name)
+	}
 	switch name {
 	case "nextval", "setval":
 		a.sequence = name

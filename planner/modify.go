@@ -101,6 +101,10 @@ func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 			e = e.WithHint("SET changes a setting")
 		}
 		fail(e)
+	case r.view != nil && a.reachOf(r.view).catalog:
+		// The shards' role may be a superuser, who may write to catalogues.
+		a.viewRefs = nil // nothing to be written out
+		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied: view %q reads a system catalog", r.name).WithHint("write to the view's tables themselves"))
 	case r.view != nil && a.reachOf(r.view).spread():
 		a.viewRefs = nil // nothing to be written out
 		refuse("writing through the view "+quoteName(r.schema, r.name)+", which is over a sharded or reference table, is not supported", "write to the table itself")

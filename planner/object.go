@@ -27,6 +27,9 @@ func (a *analyzer) object(n *pg.Node) bool {
 		a.createFunction(v.CreateFunctionStmt)
 	case *pg.Node_AlterFunctionStmt:
 		a.inSchema(strs(v.AlterFunctionStmt.Func.GetObjname()))
+		for _, o := range v.AlterFunctionStmt.Actions {
+			checkFunctionSetting(o.GetDefElem())
+		}
 		a.everywhere("alter function", "ALTER "+kindOfRoutine(v.AlterFunctionStmt.Objtype))
 		st.DDL.Objects = true
 	case *pg.Node_CreateTrigStmt:
@@ -84,14 +87,11 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 		if d.GetDefname() == "volatility" {
 			immutable = defText(d.Arg) == "immutable"
 		}
-		if d.GetDefname() == "set" {
-			v := d.GetArg().GetVariableSetStmt()
-			if v.GetKind() == pg.VariableSetKind_VAR_SET_VALUE && len(v.Args) > 0 {
-				if err := CheckSetting(v.Name, defText(v.Args[0])); err != nil {
-					fail(err)
-				}
-			}
+		if d.GetDefname() == "language" {
+			a.st.DDL.Language = defText(d.Arg)
+			checkLanguage(a.st.DDL.Language)
 		}
+		checkFunctionSetting(d)
 	}
 	for _, n := range f.Parameters {
 		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && a.readsType(p.ArgType) != readsText {
@@ -111,6 +111,32 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 	}
 	a.everywhere("create "+strings.ToLower(what), "CREATE "+what)
 	a.st.DDL.Objects = true
+}
+
+// checkLanguage refuses the languages whose functions are the server's own code. The shard itself says which of the
+// others it trusts, see schema/code.go; these two are refused before a library would be loaded.
+func checkLanguage(language string) {
+	if strings.EqualFold(language, "internal") || strings.EqualFold(language, "c") {
+		fail(ErrUntrusted("language " + strings.ToLower(language)))
+	}
+}
+
+// ErrUntrusted is the error of a statement that would make code which the server does not confine.
+func ErrUntrusted(what string) *sqlstate.Error {
+	return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for %s: it is not trusted", what).
+		WithDetail("Such code does on the shards' servers what their administrators may do, whoever calls it.").
+		WithHint("write the function in SQL or PL/pgSQL, or have the servers' administrator make it on each shard directly")
+}
+
+// checkFunctionSetting looks at SET in CREATE and ALTER FUNCTION: what a session may not set, a function may not either.
+func checkFunctionSetting(d *pg.DefElem) {
+	v := d.GetArg().GetVariableSetStmt()
+	if d.GetDefname() != "set" || v.GetKind() != pg.VariableSetKind_VAR_SET_VALUE || len(v.Args) == 0 {
+		return
+	}
+	if err := CheckSetting(v.Name, defText(v.Args[0])); err != nil {
+		fail(err)
+	}
 }
 
 func returnsTrigger(f *pg.CreateFunctionStmt) bool {

@@ -101,6 +101,9 @@ type Statement struct {
 	// Temp is the name of the temporary table or view that it makes.
 	Pins bool
 	Temp string
+	// Secret is what it reads that PostgreSQL shows to superusers only (hashes of passwords, a server's files); "" if
+	// nothing. It takes an administrator.
+	Secret string
 	// Notifies: it is NOTIFY, or calls pg_notify().
 	Notifies bool
 
@@ -231,6 +234,8 @@ type DDL struct {
 	// Objects: it may have made, changed or dropped views or functions, whose
 	// definitions are to be read again.
 	Objects bool
+	// Language is that of the function which it makes; "" if it names none.
+	Language string
 	// Index is the index that the statement makes, nil if the shard is to choose a
 	// name; Schema is "" for a table that the map does not know.
 	Index *TableName

@@ -66,13 +66,17 @@ func readFunction(f FunctionSource) (out function) {
 		out.acts = f.Language == "sql" && !out.does.sql(f.Body) || f.Language == "plpgsql" && !out.does.plpgsql(f.Body)
 	}
 	switch {
-	case plainExtensions[f.Extension], f.Volatility == "i" && (f.Extension != "" || f.Kind != "a"):
+	case plainExtensions[f.Extension], f.Volatility == "i" && (f.Extension != "" || f.Kind != "a" && readable(f.Language)):
 	default:
 		out.body = readBody(f)
 		out.impure = out.impure || out.body == nil
 	}
 	return out
 }
+
+// readable reports whether the router can tell from a body in a language what it does to its session. IMMUTABLE is not
+// believed of others: LANGUAGE internal names any function of the server, set_config() too.
+func readable(language string) bool { return language == "sql" || language == "plpgsql" }
 
 // uses reports whether the body, or a default, has what test finds.
 func (f *function) uses(test func(b *body) bool) bool {

@@ -131,7 +131,10 @@ type relation struct {
 
 // relation resolves a table name as PostgreSQL does: pg_catalog comes before
 // the search path unless the path names it.
-func (a *analyzer) relation(v *pg.RangeVar) relation {
+func (a *analyzer) relation(v *pg.RangeVar) relation { return a.keepsSecret(a.named(v)) }
+
+// named is relation before it is judged.
+func (a *analyzer) named(v *pg.RangeVar) relation {
 	r := relation{schema: v.Schemaname, name: v.Relname}
 	if v.Schemaname != "" {
 		r.classify(a)

@@ -80,6 +80,10 @@ func (a *analyzer) tempView(v *pg.ViewStmt) {
 	if err := a.define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
+	if a.has.catalog {
+		// The router does not know temporary views, so it could not refuse to write through it.
+		refuse("a temporary view of system catalogs is not supported", "create a view that lasts, or use WITH")
+	}
 	if a.has.sharded {
 		refuse("a temporary view over sharded tables is not supported", "create a view that lasts, or use WITH")
 	}

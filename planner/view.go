@@ -30,6 +30,7 @@ const expandMax = 64
 // viewReach is what a view's query reads, through other views too.
 type viewReach struct {
 	sharded, reference, whole bool
+	catalog                   bool     // one of PostgreSQL's own
 	unknown                   []string // names that the map does not know
 	unread                    error    // why the definition cannot be read
 	depth                     int
@@ -43,10 +44,12 @@ func (r *viewReach) count(a *analyzer, rel relation) {
 	case rel.view != nil:
 		in := a.reachOf(rel.view)
 		r.sharded, r.reference, r.whole = r.sharded || in.sharded, r.reference || in.reference, r.whole || in.whole
+		r.catalog = r.catalog || in.catalog
 	case rel.virtual:
 		refuse("table "+quoteName(rel.schema, rel.name)+" is answered by the router and cannot be in a view", "read it in a statement of its own")
 	case rel.table == nil:
 		r.whole = true // the catalogue, or a table that the map does not know
+		r.catalog = r.catalog || rel.catalog
 		if !rel.catalog {
 			r.unknown = append(r.unknown, rel.name)
 		}

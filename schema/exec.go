@@ -115,9 +115,15 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 			return "", nil, err
 		}
 	}
+	if err := t.trusts(ctx, first, d); err != nil {
+		return "", nil, err
+	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
 		return "", nil, withRows(err, d)
+	}
+	if err := t.confined(ctx, first, d); err != nil {
+		return "", nil, err
 	}
 	if refusal != nil {
 		return "", nil, refusal
@@ -447,6 +453,9 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 	if err := t.before(ctx, p, st.DDL); err != nil {
 		return err
 	}
+	if err := t.trusts(ctx, p, st.DDL); err != nil {
+		return err
+	}
 	text := st.Text
 	if st.DDL.Elsewhere != "" {
 		text = st.DDL.Elsewhere
@@ -459,6 +468,9 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		if withRows(err, st.DDL) == err && own.Hint == "" && !passing(own.Code) {
 			own.Hint = "the other shards did not refuse it, so this one differs: cleave doctor"
 		}
+		return err
+	}
+	if err := t.confined(ctx, p, st.DDL); err != nil {
 		return err
 	}
 	if err := t.step("executed", p.shard); err != nil {

@@ -30,6 +30,8 @@ type Options struct {
 	Saves []string
 	// Actor is who does it, for the history: session user, CLI user@host, "system".
 	Actor string
+	// Admin: the actor is an administrator, who may bring extensions that PostgreSQL does not trust.
+	Admin bool
 	// Why is a line for people, for the history. Empty: the statement's tag.
 	Why string
 	// Member is the id with which the process has joined the cluster: while it is a member its statements outside of transactions
