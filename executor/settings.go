@@ -199,6 +199,11 @@ func (s *Settings) changes(from *Settings) []string {
 			continue
 		}
 		if was, ok := from.Get(e.Name); !ok || was != e.Value {
+			if ok && e.Name == "datestyle" {
+				// PostgreSQL completes a value of the style or the order alone by what
+				// holds before, which has to be the default and not another session's.
+				resets = append(resets, "RESET datestyle")
+			}
 			sets = append(sets, setStatement(e))
 		}
 	}

@@ -192,8 +192,9 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 			if value == "" {
 				return set.Without(name)
 			}
-			if name == "datestyle" {
-				before, _ := set.Get(name)
+			if name == "datestyle" && s.Value != "" { // what is reset forgets what was before
+				// Completed by what holds now, which may be a SET LOCAL.
+				before, _ := x.settings.Get(name)
 				return set.With(name, dateStyle(before, value))
 			}
 			return set.With(name, value)
@@ -241,13 +242,16 @@ func dateStyle(before, set string) string {
 		return style, order
 	}
 	style, order := read(set)
+	if style == "german" && order == "" {
+		order = "dmy" // which stays when the style changes
+	}
 	oldStyle, oldOrder := read(before)
 	switch {
 	case style == "" && order == "" || strings.EqualFold(order, "default"):
 		return set
 	case style == "":
 		style = oldStyle
-	case order == "" && style != "german":
+	case order == "":
 		order = oldOrder
 	}
 	if style == "" || order == "" {
