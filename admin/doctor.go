@@ -57,7 +57,7 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	out = append(out, examineConstraints(snap)...)
 	recovery := schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
-		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair,
+		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair, SetBack: req.Repair && req.SetBack,
 	}
 	half, err := schema.FinishIntents(ctx, recovery)
 	if err != nil {

@@ -355,6 +355,8 @@ type Status struct {
 type DoctorRequest struct {
 	Meta
 	Repair bool `json:"repair,omitempty"`
+	// SetBack, with Repair, also sets guards to the map that are newer than it: see schema.RecoverOptions.
+	SetBack bool `json:"set_back,omitempty"`
 }
 
 // Finding is one thing that Doctor looked at.

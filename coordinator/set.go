@@ -125,6 +125,12 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	case owner != e.Source:
 		return refuse("shard %s owns %s of keyspace %s, not shard %s", owner, s.Spec.Part.Text(), s.Spec.Keyspace, e.Source)
 	}
+	if err := j.current(ctx, s, e); err != nil {
+		return err
+	}
+	if err := j.vacant(ctx, s, e, snap); err != nil {
+		return err
+	}
 	set, err := j.setOf(ctx, s, e.Source)
 	if err != nil {
 		return err

@@ -27,6 +27,9 @@ type RecoverOptions struct {
 	LockTimeout time.Duration
 	// DryRun only looks.
 	DryRun bool
+	// SetBack also sets guards to the map that are newer than any version of it: a person has decided that the map is
+	// right. Without it they are left, with a finding.
+	SetBack bool
 	// Adopt takes tables of the default shard that the map does not know into it,
 	// as whole tables.
 	Adopt bool
@@ -59,8 +62,8 @@ const (
 
 // Recover finishes what a crash left: prepared transactions are committed or
 // rolled back as the history says; changes that a shard lacks are run there; tables
-// that are dropped everywhere leave the map; guards that differ from the map are set. It
-// returns what it found, one finding for each shard that is in order. A shard that cannot be
+// that are dropped everywhere leave the map; guards that differ from the map are set, but for those that are
+// newer than the map (see SetBack). It returns what it found, one finding for each shard that is in order. A shard that cannot be
 // reached is a finding. It may be run at any time, by several routers at once.
 //
 // Errors: only when the map itself cannot be read.
@@ -609,6 +612,15 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 	if why := guardDiffers(want, guarded, desc.Guard); why != "" && !(t.Kind == shardmap.Sharded && Moving(c.snap, t.Keyspace, shard)) {
 		good = false
 		f := Finding{Level: levelError, Shard: shard, Table: name, What: "the guard of " + name + " on " + shard + " " + why, Next: repairCommand}
+		if newer, err := c.newer(ctx, t, desc.Guard); err != nil {
+			c.fail(err, f.What)
+			return false, false
+		} else if newer != nil && !c.o.SetBack {
+			c.found = append(c.found, *newer)
+			return false, true
+		} else if newer != nil {
+			c.ahead = true
+		}
 		if !guarded && c.readElsewhere(ctx) {
 			f.Level, f.Next, f.Later = levelWarning, "wait a moment, then: "+repairCommand, true
 			f.What += ", and stays until no router reads from the former default shard"

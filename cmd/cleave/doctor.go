@@ -33,7 +33,7 @@ const (
 const diskLow = 1 << 30
 
 func (a *app) doctorCommand() *cobra.Command {
-	var repair bool
+	var repair, setBack bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong, and the next command to run",
@@ -42,7 +42,9 @@ cluster that --admin names: router, shards, guards, and what a crash may have le
 Where --admin names a cluster that answers, this machine's data folder is looked at
 only if --data names it.
 It works when nothing runs as well, and then says what to run. With --repair the
-cluster finishes what a crash left and sets guards that differ from the map.
+cluster finishes what a crash left and sets guards that differ from the map. Guards that
+are newer than the map are left: the directory was put back to an older state, and rows
+may be where the map does not say. --set-back-guards, with --repair, sets them too.
 
 The exit code is 1 if anything is an error.`,
 		Example: `  cleave doctor
@@ -53,7 +55,7 @@ The exit code is 1 if anything is an error.`,
 			if err != nil {
 				return err
 			}
-			findings := a.examine(cmd.Context(), cfg, repair)
+			findings := a.examine(cmd.Context(), cfg, admin.DoctorRequest{Repair: repair, SetBack: setBack})
 			if err := a.printFindings(findings); err != nil {
 				return err
 			}
@@ -66,6 +68,7 @@ The exit code is 1 if anything is an error.`,
 		},
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "finish what a crash left, set guards that differ from the map")
+	cmd.Flags().BoolVar(&setBack, "set-back-guards", false, "with --repair: set guards that are newer than the map too")
 	addSettings(cmd.Flags(), "data", "listen", "engine")
 	return cmd
 }
@@ -91,7 +94,7 @@ func (a *app) printFindings(findings []admin.Finding) error {
 }
 
 // examine looks at this machine and then at the cluster.
-func (a *app) examine(ctx context.Context, cfg *config.Effective, repair bool) []admin.Finding {
+func (a *app) examine(ctx context.Context, cfg *config.Effective, req admin.DoctorRequest) []admin.Finding {
 	d := &diagnosis{}
 	for _, w := range cfg.Warnings {
 		d.add(levelWarning, w, "unset it")
@@ -107,7 +110,7 @@ func (a *app) examine(ctx context.Context, cfg *config.Effective, repair bool) [
 		d.port(ctx, "admin", cfg.AdminAddress())
 	}
 	if running {
-		d.cluster(ctx, cfg, repair)
+		d.cluster(ctx, cfg, req)
 	}
 	return d.findings
 }
@@ -252,7 +255,7 @@ func (d *diagnosis) postgres(cfg *config.Effective) {
 }
 
 // cluster asks the router and the running process itself.
-func (d *diagnosis) cluster(ctx context.Context, cfg *config.Effective, repair bool) {
+func (d *diagnosis) cluster(ctx context.Context, cfg *config.Effective, req admin.DoctorRequest) {
 	c, err := adminClient(cfg)
 	if err != nil {
 		d.fail(err)
@@ -264,7 +267,8 @@ func (d *diagnosis) cluster(ctx context.Context, cfg *config.Effective, repair b
 	} else {
 		d.router(ctx, address)
 	}
-	findings, err := c.Doctor(ctx, admin.DoctorRequest{Meta: admin.Meta{By: actor(), Why: "cleave doctor"}, Repair: repair})
+	req.Meta = admin.Meta{By: actor(), Why: "cleave doctor"}
+	findings, err := c.Doctor(ctx, req)
 	if err != nil {
 		d.fail(err)
 	}

@@ -135,13 +135,24 @@ func startWith(t *testing.T, path, candidate string, shards []admin.BootstrapSha
 	if err != nil {
 		t.Fatal(err)
 	}
+	ops := wiring.NewOps(dir, "test", slog.New(slog.DiscardHandler))
+	_, err = ops.Bootstrap(ctx, admin.BootstrapRequest{Shards: shards})
+	if err := errors.Join(err, ops.Close(), dir.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return join(t, path, candidate)
+}
+
+// join starts a router on a directory that has a map.
+func join(t *testing.T, path, candidate string) *target {
+	t.Helper()
+	ctx := context.Background()
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("CLEAVE_TEST_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	ops := wiring.NewOps(dir, "test", log)
-	_, err = ops.Bootstrap(ctx, admin.BootstrapRequest{Shards: shards})
-	if err := errors.Join(err, ops.Close()); err != nil {
+	dir, err := wiring.OpenDirectory(ctx, path)
+	if err != nil {
 		t.Fatal(err)
 	}
 	// What ranges get is known at once, and forgotten soon.

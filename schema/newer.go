@@ -1,0 +1,29 @@
+package schema
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// newer is the finding about a sharded table's guard that no version of the map has made: nil if there is no such. Somebody
+// has put the directory back to an older state then, and rows may have moved since. The guard was read before
+// the map is, so that one which a move has set just now is not taken for such.
+func (c *comparison) newer(ctx context.Context, t *shardmap.Table, is *engine.GuardState) (*Finding, error) {
+	if t.Kind != shardmap.Sharded || is == nil || is.Epoch <= c.snap.Version() {
+		return nil, nil
+	}
+	now, err := c.o.Directory.Load(ctx)
+	if err != nil {
+		return nil, directoryError(err)
+	}
+	if is.Epoch <= now.Version() || Moving(now, t.Keyspace, c.shard.Name) {
+		return nil, nil
+	}
+	return &Finding{Level: levelError, Shard: c.shard.Name, Table: t.QualifiedName(),
+		What: fmt.Sprintf("the guard of %s on %s has epoch %d, but the newest version of the map is %d: the directory was put back to an older state, and rows may be where the map does not say",
+			t.QualifiedName(), c.shard.Name, is.Epoch, now.Version()),
+		Next: "stop the routers and restore a newer state of the directory; only if the map is right nevertheless: cleave doctor --repair --set-back-guards, then cleave verify --repair"}, nil
+}

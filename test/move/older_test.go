@@ -1,0 +1,140 @@
+package move
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// TestOlderDirectory: a directory that is put back to what it was before a move sets no guard back by itself and deletes no
+// rows; a person's decision and verify bring all rows to where the map finds them.
+func TestOlderDirectory(t *testing.T) {
+	for _, engine := range []string{"postgres", "sqlite"} {
+		t.Run(engine, func(t *testing.T) {
+			folder := t.TempDir()
+			path, old := filepath.Join(folder, "directory.db"), filepath.Join(folder, "old.db")
+			var shards []admin.BootstrapShard
+			for _, name := range []string{"s0", "s1"} {
+				url := "file:" + filepath.Join(folder, name+".db")
+				if engine == "postgres" {
+					url = pgtest.Database(t)
+				}
+				shards = append(shards, admin.BootstrapShard{Name: name, URL: url})
+			}
+			t.Run("before", func(t *testing.T) {
+				startWith(t, path, "test", shards).bank(500)
+			})
+			copyDirectory(t, path, old)
+			t.Run("move", func(t *testing.T) {
+				c := join(t, path, "test")
+				c.await(c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
+			})
+			copyDirectory(t, old, path)
+			t.Run("older", func(t *testing.T) { older(t, join(t, path, "test")) })
+		})
+	}
+}
+
+// copyDirectory copies a directory's file that nobody has open.
+func copyDirectory(t *testing.T, from, to string) {
+	t.Helper()
+	for _, end := range []string{"-wal", "-shm"} {
+		for _, file := range []string{from, to} {
+			if err := os.Remove(file + end); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+		}
+	}
+	b, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func older(t *testing.T, c *target) {
+	ctx := context.Background()
+	const rows = `SELECT count(*) FROM bulk`
+	there := c.onShard("s1", rows)
+	if there == "0" {
+		t.Fatal("the move has moved nothing")
+	}
+	doctor := func(req admin.DoctorRequest) (newer, setBack bool) {
+		t.Helper()
+		found, err := c.rooms.Ops.Doctor(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			newer = newer || f.Level == admin.LevelError && strings.Contains(f.What, "put back to an older state") && strings.Contains(f.Next, "--set-back-guards")
+			setBack = setBack || f.Done == "set as the map says"
+		}
+		return newer, setBack
+	}
+	if _, err := c.rooms.Ops.Recover(ctx); err != nil { // as a router that starts does
+		t.Fatal(err)
+	}
+	for _, req := range []admin.DoctorRequest{{}, {SetBack: true}, {Repair: true}, {}} {
+		newer, setBack := doctor(req)
+		if !newer || setBack {
+			t.Fatalf("doctor %+v: newer %t, set back %t", req, newer, setBack)
+		}
+	}
+	c.move(admin.MoveRequest{ID: "unsure", Keyspace: "bank", Range: ":0", To: "s1"})
+	if w := c.await("unsure", "failed"); !strings.Contains(w.Error, "but the newest version of the map is") {
+		t.Errorf("%q", w.Error)
+	}
+	if n := c.onShard("s1", rows); n != there {
+		t.Fatalf("%s rows instead of %s", n, there)
+	}
+	if _, setBack := doctor(admin.DoctorRequest{Repair: true, SetBack: true}); !setBack {
+		t.Fatal("the guards are not set back")
+	}
+	if _, err := c.rooms.Ops.Verify(ctx, admin.VerifyRequest{Repair: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.number(rows); n != 500 {
+		t.Errorf("%d rows", n)
+	}
+	if n := c.onShard("s1", rows); n == there {
+		t.Errorf("%s rows are still on s1", n)
+	}
+	if newer, _ := doctor(admin.DoctorRequest{}); newer {
+		t.Error("doctor still finds a newer guard")
+	}
+}
+
+// TestMoveOntoRows: rows of the part that no move has copied to its target are not deleted there.
+func TestMoveOntoRows(t *testing.T) {
+	ctx := context.Background()
+	urls := []string{pgtest.Database(t), pgtest.Database(t)}
+	c := startNamed(t, "test", admin.BootstrapShard{Name: "s0", URL: urls[0]}, admin.BootstrapShard{Name: "s1", URL: urls[1]})
+	c.bank(100)
+	conn, err := pgx.Connect(ctx, urls[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	// Their hashes lie on both sides of 0.
+	for _, sql := range []string{"SET session_replication_role = replica", "INSERT INTO bulk SELECT g, 1, 'the only one' FROM generate_series(100, 140) AS g"} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.move(admin.MoveRequest{ID: "onto", Keyspace: "bank", Range: ":0", To: "s1"})
+	if w := c.await("onto", "failed"); !strings.Contains(w.Error, "which no move has copied there") {
+		t.Errorf("%q", w.Error)
+	}
+	if n := c.onShard("s1", `SELECT count(*) FROM bulk`); n != "41" {
+		t.Errorf("%s rows instead of 41", n)
+	}
+}
