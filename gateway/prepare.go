@@ -61,7 +61,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	s.params = slices.Clone(s.types)
-	x.unit.effects = true
+	x.unit.effects, x.tx.snapped = true, x.tx.state != txNone
 	if x.outside() {
 		x.release()
 	}

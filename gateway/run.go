@@ -127,6 +127,8 @@ type use struct {
 	// weak: running it does not tie a transaction to the shard, because nothing
 	// that the client sees would differ on another one.
 	weak bool
+	// blind: it takes no snapshot, so that a stricter isolation is none of its business (SHOW, SET).
+	blind bool
 	// roam: it was sent to a shard that another one could stand in for.
 	roam roaming
 	// replica: a replica could answer it.
@@ -232,7 +234,7 @@ func (x *session) used(u use) {
 		x.turn.At(c.ShardName())
 	}
 	x.sending(u.roam)
-	if x.tx.weak && (!u.weak || x.strict()) {
+	if x.tx.weak && (!u.weak || x.strict() && !u.blind) {
 		x.tx.weak = false
 		if c := x.tx.conn; c != nil {
 			x.uses(c.Shard())

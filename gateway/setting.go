@@ -122,7 +122,7 @@ func relayedSet(st *planner.Statement) bool {
 // reachForSet makes pipe.Conn a conversation that has the session's settings:
 // the transaction's, the default shard's, or, if that is down, any other.
 func (x *session) reachForSet() error {
-	u := use{readOnly: true, weak: true, roam: brief}
+	u := use{readOnly: true, weak: true, blind: true, roam: brief}
 	if x.tx.conn != nil {
 		return x.reach(x.tx.conn.Shard(), u)
 	}
@@ -188,6 +188,9 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		if planner.OfTransaction(name) {
 			return next, keep, nil // a shard says what is wrong with it
 		}
+		if name == "session_authorization" {
+			name, value = "role", "" // whose reset ends the role too
+		}
 		change := func(set *executor.Settings) *executor.Settings {
 			if value == "" {
 				return set.Without(name)
@@ -207,12 +210,20 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 			keep = change(keep)
 		}
 	case "reset all":
-		next, keep = x.defaults, x.defaults
+		next, keep = withRoleOf(x.defaults, next), withRoleOf(x.defaults, keep)
 	}
 	if next.Size() > x.srv.limits.SettingsBytes {
 		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
 	}
 	return next, keep, nil
+}
+
+// withRoleOf is the settings with the role of others: RESET ALL leaves it (GUC_NO_RESET_ALL).
+func withRoleOf(s, of *executor.Settings) *executor.Settings {
+	if role, ok := of.Get("role"); ok {
+		return s.With("role", role)
+	}
+	return s.Without("role")
 }
 
 // isOn reads the SQL text of a setting that is on or off.
@@ -269,11 +280,27 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	}
 	if x.tx.state != txNone {
 		x.tx.keep = keep
+		x.stays(st.Set)
 		if x.tx.conn == nil && x.tx.schema == nil || x.tx.weak {
 			x.tx.log = append(x.tx.log, st.Text)
 		}
 	} else {
 		x.settings = keep
+	}
+}
+
+// stays notes what the client was told of a setting that the transaction's COMMIT leaves.
+func (x *session) stays(s *planner.Set) {
+	if s == nil || s.Local {
+		return
+	}
+	if x.tx.stay == nil {
+		x.tx.stay = map[string]string{}
+	}
+	for name, value := range x.reported {
+		if s.Op == "reset all" || strings.EqualFold(name, s.Name) {
+			x.tx.stay[name] = value
+		}
 	}
 }
 

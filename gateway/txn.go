@@ -35,6 +35,8 @@ type txn struct {
 	temporary bool
 	// begin is the text that begins it on a shard.
 	begin string
+	// base are the characteristics that it began with, before its statements named others: an error takes it back to them.
+	base modes
 	// log is what it did before it was bound: SAVEPOINT, SET, ...; run on the
 	// shard after begin. It goes on while the binding is weak.
 	log []string
@@ -44,6 +46,8 @@ type txn struct {
 	conn *executor.Conn
 	// since is the map by which it began there.
 	since *shardmap.Snapshot
+	// snapped: a statement has been judged in it, for which PostgreSQL takes a snapshot.
+	snapped bool
 	// readOnly: it was begun READ ONLY.
 	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
@@ -65,8 +69,9 @@ type txn struct {
 	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
 	// SET LOCAL's).
 	before, keep *executor.Settings
-	// told are the ParameterStatus values at BEGIN.
+	// told are the ParameterStatus values at BEGIN, stay those of the settings that COMMIT leaves, where they are others.
 	told  map[string]string
+	stay  map[string]string
 	saves []savepoint
 	// ran counts the statements on a shard that may have written.
 	ran int
@@ -82,13 +87,14 @@ type savepoint struct {
 	name           string
 	settings, keep *executor.Settings
 	told           map[string]string // the ParameterStatus values at the time
+	stay           map[string]string // txn.stay at the time
 	ran            int               // txn.ran at the time, as modes and readOnly are
 	modes          int
 	readOnly       bool
 }
 
 func (x *session) beginTx(state txState, text string) {
-	x.tx = txn{state: state, begin: text, before: x.settings, keep: x.settings, told: maps.Clone(x.reported), weak: true}
+	x.tx = txn{state: state, begin: text, base: defaultModes(x.settings), before: x.settings, keep: x.settings, told: maps.Clone(x.reported), weak: true}
 }
 
 // strictIsolation reports whether the settings ask for more than READ COMMITTED.
@@ -162,7 +168,7 @@ func (x *session) bindTx(shard string, u use) error {
 		x.dirty = true
 		x.pipe.Begin(x.srv.ex.Prepare("BEGIN", nil, 0, nil))
 	}
-	x.tx.weak = u.weak && !x.strict()
+	x.tx.weak = u.weak && (u.blind || !x.strict())
 	if !x.tx.weak {
 		x.uses(c.Shard())
 	}
@@ -252,6 +258,14 @@ func (x *session) endOn(c *executor.Conn, before *executor.Settings) {
 
 // failTx marks the transaction as failed.
 func (x *session) failTx() {
+	if t := &x.tx; !t.failed && t.state == txOpen {
+		// What it had set ends with the error.
+		told, settings := t.told, t.before
+		if n := len(t.saves); n > 0 {
+			told, settings = t.saves[n-1].told, t.saves[n-1].settings
+		}
+		x.retold(told, settings, settings)
+	}
 	x.tx.failed = true
 	if x.tx.schema != nil {
 		x.tx.schema.Fail()
@@ -320,6 +334,13 @@ func (x *session) finishTx(committed bool) {
 		t.conn.Release()
 	}
 	x.retold(t.told, t.before, settings)
+	if committed {
+		for _, name := range slices.Sorted(maps.Keys(t.stay)) { // SET LOCAL's values have ended
+			if x.reported[name] != t.stay[name] {
+				x.w.parameter(name, t.stay[name])
+			}
+		}
+	}
 }
 
 // retold tells the client of settings that are as they were when it was told of them, where no shard has said so. now are the
@@ -400,6 +421,11 @@ func (x *session) begin(st *planner.Statement) error {
 		return inFailed()
 	case x.tx.state == txOpen:
 		x.w.warning(sqlstate.ActiveTransaction, "there is already a transaction in progress")
+		if m := readModes(st.Text); m != (modes{}) {
+			if err := x.beginAgain("SET TRANSACTION " + m.list()); err != nil {
+				return err
+			}
+		}
 	case x.tx.state == txImplicit:
 		// What ran before it in the message belongs to the block.
 		if (x.tx.conn != nil || x.tx.schema != nil) && hasModes(st.Text) {
@@ -423,6 +449,14 @@ func (x *session) begin(st *planner.Statement) error {
 	}
 	x.w.complete(st.Tag)
 	return nil
+}
+
+// beginAgain is a BEGIN with options inside of a block: they are the block's, if they come before its first query.
+func (x *session) beginAgain(text string) error {
+	if x.tx.bindable() {
+		return x.rememberModes(text)
+	}
+	return x.relayModes(text, true)
 }
 
 // hasModes reports whether a BEGIN has options.
@@ -461,14 +495,15 @@ func (x *session) finish(st *planner.Statement) error {
 		x.finishTx(false)
 		return e // COMMIT of what was rolled back behind the client's back is no ROLLBACK
 	}
-	begin, readOnly := x.tx.begin, x.tx.readOnly
+	ended := x.tx
 	committed, err := x.commitTx(commit)
 	if err != nil {
 		return err
 	}
 	if st.Tx.Chain {
-		x.beginTx(txOpen, begin)
-		x.tx.readOnly = readOnly
+		m := ended.chained(x.settings)
+		x.beginTx(txOpen, strings.TrimSpace("BEGIN "+m.list()))
+		x.tx.base, x.tx.readOnly = m, m.access == "read only"
 	}
 	if commit && !committed {
 		x.w.complete("ROLLBACK")
@@ -499,6 +534,9 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 		sql = "COMMIT"
 	}
 	out := capture{max: 1 << 20, par: x.w.onParameter}
+	if onSeveral(c) {
+		out.par = nil
+	}
 	x.pipe.Query(sql)
 	loose := x.loose()
 	if loose || !commit {
@@ -532,7 +570,12 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 		switch typ {
 		case wire.CommandComplete:
 			tag, _, _ = wire.CutString(body)
-		case wire.NoticeResponse, wire.ParameterStatus:
+		case wire.ParameterStatus:
+			if onSeveral(c) {
+				return // its shards have the session's settings until the end of the transaction only: finishTx tells what changes
+			}
+			fallthrough
+		case wire.NoticeResponse:
 			x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
 		}
 	})
@@ -624,7 +667,7 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, told: maps.Clone(x.reported), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
+		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, told: maps.Clone(x.reported), stay: maps.Clone(t.stay), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
 		if len(t.saves) > x.srv.limits.DeferredMax*10 {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
 		}
@@ -639,7 +682,7 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 		t.modes, t.readOnly = modes, t.saves[at].readOnly
 		t.saves = t.saves[:at]
 	case "rollback to":
-		x.settings, t.keep = t.saves[at].settings, t.saves[at].keep
+		x.settings, t.keep, t.stay = t.saves[at].settings, t.saves[at].keep, maps.Clone(t.saves[at].stay)
 		x.retold(t.saves[at].told, x.settings, x.settings)
 		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
 		t.saves = t.saves[:at+1]
@@ -716,17 +759,50 @@ func (x *session) setTransaction(st *planner.Statement) error {
 	if x.tx.failed {
 		return inFailed()
 	}
-	if x.tx.conn == nil && x.tx.schema == nil {
-		if len(x.tx.log) >= x.srv.limits.DeferredMax {
-			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
-		}
-		x.tx.log, x.tx.modes = append(x.tx.log, st.Text), append(x.tx.modes, st.Text)
-		x.tx.readOnly = st.Tx.ReadOnly || x.tx.readOnly && !strings.Contains(strings.ToUpper(st.Text), "WRITE")
-		x.w.complete(st.Tag)
-		return nil
+	if !x.tx.bindable() {
+		return x.relayModes(st.Text, false)
 	}
+	if err := x.rememberModes(st.Text); err != nil {
+		return err
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// bindable reports whether the transaction is on no shard yet.
+func (t *txn) bindable() bool { return t.conn == nil && t.schema == nil }
+
+// rememberModes keeps a SET TRANSACTION for the shard that the transaction will come to.
+func (x *session) rememberModes(text string) error {
+	if len(x.tx.log) >= x.srv.limits.DeferredMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
+	}
+	if err := x.tx.late(readModes(text)); err != nil {
+		return err
+	}
+	x.tx.log, x.tx.modes = append(x.tx.log, text), append(x.tx.modes, text)
+	x.noteAccess(text)
+	return nil
+}
+
+func (x *session) noteAccess(text string) {
+	if access := readModes(text).access; access != "" {
+		x.tx.readOnly = access == "read only"
+	}
+}
+
+// relayModes runs a SET TRANSACTION on the transaction's shard. Its answer goes to the client, unless it is the router's own.
+func (x *session) relayModes(text string, own bool) error {
 	if x.tx.schema != nil {
 		return sqlstate.Refuse("SET TRANSACTION after a schema change is not supported", "give the options with BEGIN")
+	}
+	if x.tx.lost {
+		return inFailed()
+	}
+	if x.tx.weak {
+		if err := x.tx.late(readModes(text)); err != nil {
+			return err
+		}
 	}
 	x.pipe.Conn = x.tx.conn
 	if x.tx.weak {
@@ -734,10 +810,20 @@ func (x *session) setTransaction(st *planner.Statement) error {
 		x.uses(x.tx.conn.Shard())
 	}
 	x.sending(anchored)
-	x.pipe.Query(st.Text)
-	_, err := x.converse(executor.None)
+	var err error
+	if own {
+		if err = x.drain(); err == nil {
+			if _, err = x.exec(x.tx.conn, text); err != nil {
+				err = x.shardSaid(x.tx.conn, err)
+			}
+		}
+	} else {
+		x.pipe.Query(text)
+		_, err = x.converse(executor.None)
+	}
 	if err == nil && len(x.tx.modes) < x.srv.limits.DeferredMax {
-		x.tx.modes = append(x.tx.modes, st.Text)
+		x.tx.modes = append(x.tx.modes, text)
+		x.noteAccess(text)
 	}
 	return err
 }

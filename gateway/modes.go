@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// modes are the characteristics of a transaction that its statements have named, "" where they have not
+// (manual, SET TRANSACTION).
+type modes struct {
+	isolation  string // "read committed", ...
+	access     string // "read only" or "read write"
+	deferrable string // "deferrable" or "not deferrable"
+}
+
+// readModes reads what BEGIN, SET TRANSACTION or SET transaction_... says.
+func readModes(text string) (m modes) {
+	words := strings.Fields(strings.NewReplacer(",", " ", ";", " ", "=", " = ", "'", " ").Replace(strings.ToLower(text)))
+	at := func(i int) string {
+		if i >= 0 && i < len(words) {
+			return words[i]
+		}
+		return ""
+	}
+	for i, w := range words {
+		switch {
+		case w == "serializable":
+			m.isolation = w
+		case w == "repeatable" && at(i+1) == "read", w == "read" && (at(i+1) == "committed" || at(i+1) == "uncommitted"):
+			m.isolation = w + " " + at(i+1)
+		case w == "read" && (at(i+1) == "only" || at(i+1) == "write"):
+			m.access = w + " " + at(i+1)
+		case w == "deferrable":
+			m.deferrable = w
+			if at(i-1) == "not" {
+				m.deferrable = "not deferrable"
+			}
+		case w == "transaction_read_only":
+			if on, ok := planner.ParseBool(at(i + 2)); ok {
+				m.access = map[bool]string{true: "read only", false: "read write"}[on]
+			}
+		case w == "transaction_deferrable":
+			if on, ok := planner.ParseBool(at(i + 2)); ok {
+				m.deferrable = map[bool]string{true: "deferrable", false: "not deferrable"}[on]
+			}
+		}
+	}
+	return m
+}
+
+// over is m where it says something, else o.
+func (m modes) over(o modes) modes {
+	if m.isolation == "" {
+		m.isolation = o.isolation
+	}
+	if m.access == "" {
+		m.access = o.access
+	}
+	if m.deferrable == "" {
+		m.deferrable = o.deferrable
+	}
+	return m
+}
+
+// defaultModes are those that the settings give to a transaction which does not say; "" where they are the server's.
+func defaultModes(s *executor.Settings) (m modes) {
+	if v, ok := s.Get("default_transaction_isolation"); ok {
+		m.isolation = readModes(v).isolation
+	}
+	if v, ok := s.Get("default_transaction_read_only"); ok {
+		m.access = readModes("transaction_read_only = " + v).access
+	}
+	if v, ok := s.Get("default_transaction_deferrable"); ok {
+		m.deferrable = readModes("transaction_deferrable = " + v).deferrable
+	}
+	return m
+}
+
+// modesNow are the characteristics that the transaction has.
+func (t *txn) modesNow() modes {
+	m := readModes(t.begin).over(t.base)
+	for _, text := range t.modes {
+		m = readModes(text).over(m)
+	}
+	return m
+}
+
+// late is PostgreSQL's error about modes that come after a transaction's first snapshot, for one that has no shard to
+// say so (check_XactIsoLevel and check_transaction_read_only in src/backend/commands/variable.c).
+func (t *txn) late(m modes) error {
+	if !t.snapped {
+		return nil
+	}
+	now := t.modesNow()
+	if now.isolation == "" {
+		now.isolation = "read committed"
+	}
+	switch {
+	case m.isolation != "" && m.isolation != now.isolation:
+		return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must be called before any query")
+	case m.access == "read write" && now.access == "read only":
+		return sqlstate.New(sqlstate.ActiveTransaction, "transaction read-write mode must be set before any query")
+	}
+	return nil
+}
+
+// list is the modes as BEGIN and SET TRANSACTION take them.
+func (m modes) list() string {
+	var l []string
+	if m.isolation != "" {
+		l = append(l, "ISOLATION LEVEL "+strings.ToUpper(m.isolation))
+	}
+	for _, w := range []string{m.access, m.deferrable} {
+		if w != "" {
+			l = append(l, strings.ToUpper(w))
+		}
+	}
+	return strings.Join(l, ", ")
+}
+
+// chained are the characteristics of the transaction that follows one with AND CHAIN: those of the one that ends, or, where an
+// error has ended it, those that it began with. What nothing has named is PostgreSQL's default, whatever the session
+// has made the default meanwhile (TBLOCK_ABORT_END in src/backend/access/transam/xact.c).
+func (t *txn) chained(now *executor.Settings) modes {
+	m := t.base
+	if !t.failed {
+		m = t.modesNow()
+	}
+	changed := defaultModes(now)
+	if m.isolation == "" && changed.isolation != "" {
+		m.isolation = "read committed"
+	}
+	if m.access == "" && changed.access != "" {
+		m.access = "read write"
+	}
+	if m.deferrable == "" && changed.deferrable != "" {
+		m.deferrable = "not deferrable"
+	}
+	return m
+}
