@@ -141,3 +141,90 @@ func (t *txn) chained(now *executor.Settings) modes {
 	}
 	return m
 }
+
+// setTransaction runs SET TRANSACTION inside a block.
+func (x *session) setTransaction(st *planner.Statement) error {
+	if st.Tx.Session {
+		return x.setCharacteristics(st)
+	}
+	if x.tx.state == txNone {
+		if what := "SET TRANSACTION"; !st.Tx.Setting || st.Tx.Local {
+			if st.Tx.Local {
+				what = "SET LOCAL"
+			}
+			x.w.warning(sqlstate.NoActiveTransaction, what+" can only be used in transaction blocks")
+		}
+		x.w.complete(st.Tag)
+		return nil
+	}
+	if x.tx.failed {
+		return inFailed()
+	}
+	if !x.tx.bindable() {
+		return x.relayModes(st.Text, false)
+	}
+	if err := x.rememberModes(st.Text); err != nil {
+		return err
+	}
+	x.w.complete(st.Tag)
+	return nil
+}
+
+// bindable reports whether the transaction is on no shard yet.
+func (t *txn) bindable() bool { return t.conn == nil && t.schema == nil }
+
+// rememberModes keeps a SET TRANSACTION for the shard that the transaction will come to.
+func (x *session) rememberModes(text string) error {
+	if len(x.tx.log) >= x.srv.limits.DeferredMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(x.tx.log))
+	}
+	if err := x.tx.late(readModes(text)); err != nil {
+		return err
+	}
+	x.tx.log, x.tx.modes = append(x.tx.log, text), append(x.tx.modes, text)
+	x.noteAccess(text)
+	return nil
+}
+
+func (x *session) noteAccess(text string) {
+	if access := readModes(text).access; access != "" {
+		x.tx.readOnly = access == "read only"
+	}
+}
+
+// relayModes runs a SET TRANSACTION on the transaction's shard. Its answer goes to the client, unless it is the router's own.
+func (x *session) relayModes(text string, own bool) error {
+	if x.tx.schema != nil {
+		return sqlstate.Refuse("SET TRANSACTION after a schema change is not supported", "give the options with BEGIN")
+	}
+	if x.tx.lost {
+		return inFailed()
+	}
+	if x.tx.weak {
+		if err := x.tx.late(readModes(text)); err != nil {
+			return err
+		}
+	}
+	x.pipe.Conn = x.tx.conn
+	if x.tx.weak {
+		x.tx.weak = false
+		x.uses(x.tx.conn.Shard())
+	}
+	x.sending(anchored)
+	var err error
+	if own {
+		if err = x.drain(); err == nil {
+			if _, err = x.exec(x.tx.conn, text); err != nil {
+				err = x.shardSaid(x.tx.conn, err)
+			}
+		}
+	} else {
+		x.pipe.Query(text)
+		_, err = x.converse(executor.None)
+	}
+	if err == nil && len(x.tx.modes) < x.srv.limits.DeferredMax {
+		x.tx.modes = append(x.tx.modes, text)
+		x.noteAccess(text)
+	}
+	return err
+}
