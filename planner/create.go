@@ -76,6 +76,18 @@ func badOption(message string) error {
 
 func (a *analyzer) createTable(c *pg.CreateStmt) {
 	st := a.st
+	a.called(c.Partspec)
+	a.called(c.Partbound)
+	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
+		for _, e := range n.GetConstraint().GetExclusions() {
+			a.called(e)
+		}
+		for _, k := range n.GetColumnDef().GetConstraints() {
+			for _, e := range k.GetConstraint().GetExclusions() {
+				a.called(e)
+			}
+		}
+	}
 	if isTemp(c.Relation) {
 		a.createTemp(c)
 		return
@@ -723,6 +735,7 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		if spread {
 			refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
 		}
+		a.called(c.Def.GetPartitionCmd().GetBound())
 		for _, v := range []*pg.RangeVar{c.Def.GetRangeVar(), c.Def.GetPartitionCmd().GetName()} {
 			if v != nil {
 				a.targets([]*pg.RangeVar{v})

@@ -51,6 +51,7 @@ func (a *analyzer) ddl(n *pg.Node) {
 	case *pg.Node_CreateRangeStmt:
 		a.inSchema(strs(v.CreateRangeStmt.TypeName))
 		a.expressions(v.CreateRangeStmt.Params)
+		a.rangeType(v.CreateRangeStmt)
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
 		a.inSchema(strs(v.CreateDomainStmt.Domainname))

@@ -42,7 +42,9 @@ func (a *analyzer) object(n *pg.Node) bool {
 		st.DDL.Objects = true
 	case *pg.Node_DefineStmt:
 		return a.defineObject(v.DefineStmt)
-	case *pg.Node_AlterEnumStmt, *pg.Node_AlterTypeStmt:
+	case *pg.Node_AlterTypeStmt:
+		fail(ErrUntrusted("ALTER TYPE ... SET")) // the functions of a base type
+	case *pg.Node_AlterEnumStmt:
 		a.everywhere("alter type", "ALTER TYPE")
 	case *pg.Node_GrantStmt:
 		a.grant(v.GrantStmt)
@@ -130,6 +132,9 @@ func ErrUntrusted(what string) *sqlstate.Error {
 
 // checkFunctionSetting looks at SET in CREATE and ALTER FUNCTION: what a session may not set, a function may not either.
 func checkFunctionSetting(d *pg.DefElem) {
+	if d.GetDefname() == "support" {
+		fail(ErrUntrusted("SUPPORT")) // PostgreSQL takes it from superusers only
+	}
 	v := d.GetArg().GetVariableSetStmt()
 	if d.GetDefname() != "set" || v.GetKind() != pg.VariableSetKind_VAR_SET_VALUE || len(v.Args) == 0 {
 		return
