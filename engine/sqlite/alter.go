@@ -526,6 +526,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	c.captureTruncate(list, func() {
 		for _, d := range list {
 			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quoteIdent(d.sqlName()))) })
+			c.tx.made(d)
 		}
 	})
 }

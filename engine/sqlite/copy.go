@@ -18,6 +18,7 @@ type copyFormat struct {
 	null                     string
 	forceNull, forceNotNull  []string
 	forceQuote               []string
+	freeze                   bool
 }
 
 func hasColumn(list []string, name string) bool {
@@ -115,9 +116,8 @@ func copyOptions(s *pg.CopyStmt) (*copyFormat, error) {
 				return nil, sqlstate.New(sqlstate.InvalidParameterValue, "COPY format \"%s\" not recognized", text(d))
 			}
 		case "freeze":
-			var on bool
-			if on, err = boolean(d); err == nil && on {
-				err = refused("COPY with FREEZE")
+			if f.freeze, err = boolean(d); err == nil && f.freeze && !s.IsFrom {
+				err = refused("COPY TO with FREEZE")
 			}
 		case "delimiter":
 			v := text(d)

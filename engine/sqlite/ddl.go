@@ -244,6 +244,7 @@ func (c *Conn) createTable(t *translator, s *pg.CreateStmt) {
 	c.addConstraints(t, d, constraints)
 	c.must(c.exec(c.tableSQL(t, d)))
 	c.must(c.saveTable(d))
+	c.tx.made(d)
 	for i := range d.Indexes {
 		c.makeIndex(t, d, &d.Indexes[i])
 	}

@@ -51,6 +51,16 @@ type txState struct {
 	started    bool // txTime is set
 	local      []savedSetting
 	captured   []uint32 // captures that have a row of this transaction in the log
+	// fresh are the tables that were created or truncated, by schema and name; true: outside of all savepoints. COPY with FREEZE asks.
+	fresh map[[2]string]bool
+}
+
+// made notes that a table is created or truncated.
+func (t *txState) made(d *tableDef) {
+	if t.fresh == nil {
+		t.fresh = map[[2]string]bool{}
+	}
+	t.fresh[[2]string{d.Schema, d.Name}] = len(t.savepoints) == 0 || t.fresh[[2]string{d.Schema, d.Name}]
 }
 
 func (t *txState) status() byte {
