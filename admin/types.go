@@ -369,6 +369,8 @@ type Finding struct {
 	Next  string `json:"next,omitempty"` // the command to run
 	// Later says that time alone will let another Recover do it.
 	Later bool `json:"-"`
+	// Newer says that a guard is newer than the map, so that nobody knows what the shard owns.
+	Newer bool `json:"-"`
 }
 
 // BootstrapRequest makes a cluster of databases.

@@ -48,7 +48,8 @@ type Executor struct {
 	snapshot atomic.Pointer[shardmap.Snapshot]
 	pools    atomic.Pointer[map[string]*pool]
 	baseline atomic.Pointer[baseline]
-	holds    atomic.Pointer[[]Hold] // of snapshot; set before it
+	stopped  atomic.Pointer[map[string]error] // see Stop; nil: no shard is
+	holds    atomic.Pointer[[]Hold]           // of snapshot; set before it
 	changes  atomic.Pointer[[]change]
 	plans    planCache
 	intern   intern
@@ -352,6 +353,11 @@ func (e *Executor) Acquire(ctx context.Context, shard string, s *Settings) (*Con
 	if err := e.Refusal(shard, false); err != nil && !engine.Maintains(ctx) {
 		return nil, err
 	}
+	return e.acquire(ctx, shard, s)
+}
+
+// acquire is Acquire from a shard that is used.
+func (e *Executor) acquire(ctx context.Context, shard string, s *Settings) (*Conn, error) {
 	for {
 		p, ok := (*e.pools.Load())[shard]
 		if !ok {
@@ -418,16 +424,6 @@ func (e *Executor) TryAcquire(shard string, s *Settings) *Conn {
 	return nil
 }
 
-// Refusal is the answer to a statement that needs a shard, or may write there, which is not used for that at
-// the moment; nil if it is. See shardmap.Snapshot.Refusal.
-func (e *Executor) Refusal(shard string, write bool) error {
-	snap := e.snapshot.Load()
-	if !snap.Restricted() {
-		return nil
-	}
-	return snap.Refusal(shard, write)
-}
-
 // ShardInService is Shard, which refuses one that is out of service.
 func (e *Executor) ShardInService(name string) (engine.Shard, error) {
 	if err := e.Refusal(name, false); err != nil {
@@ -439,7 +435,10 @@ func (e *Executor) ShardInService(name string) (engine.Shard, error) {
 // Connect borrows a connection with no settings, for schema changes and
 // administration. Of a shard that is out of service only with a context of engine.ForMaintenance. release gives it back; broken says that it must be closed.
 func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error) {
-	c, err := e.Acquire(ctx, shard, nil)
+	if err := e.restriction(shard, false); err != nil && !engine.Maintains(ctx) {
+		return nil, nil, err
+	}
+	c, err := e.acquire(ctx, shard, nil)
 	if err != nil {
 		return nil, nil, err
 	}

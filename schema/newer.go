@@ -22,7 +22,7 @@ func (c *comparison) newer(ctx context.Context, t *shardmap.Table, is *engine.Gu
 	if is.Epoch <= now.Version() || Moving(now, t.Keyspace, c.shard.Name) {
 		return nil, nil
 	}
-	return &Finding{Level: levelError, Shard: c.shard.Name, Table: t.QualifiedName(),
+	return &Finding{Level: levelError, Shard: c.shard.Name, Table: t.QualifiedName(), Newer: true,
 		What: fmt.Sprintf("the guard of %s on %s has epoch %d, but the newest version of the map is %d: the directory was put back to an older state, and rows may be where the map does not say",
 			t.QualifiedName(), c.shard.Name, is.Epoch, now.Version()),
 		Next: "stop the routers and restore a newer state of the directory; only if the map is right nevertheless: cleave doctor --repair --set-back-guards, then cleave verify --repair"}, nil

@@ -609,7 +609,12 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 		c.found = append(c.found, *f)
 	}
 	want, guarded := GuardOf(c.snap, t, shard)
-	if why := guardDiffers(want, guarded, desc.Guard); why != "" && !(t.Kind == shardmap.Sharded && Moving(c.snap, t.Keyspace, shard)) {
+	why := guardDiffers(want, guarded, desc.Guard)
+	if why == "" && c.o.SetBack && !c.o.DryRun && t.Kind == shardmap.Sharded {
+		// The shard that gave ranges away has the epoch of those that it kept.
+		why = "may be of another map with the same epoch"
+	}
+	if why != "" && !(t.Kind == shardmap.Sharded && Moving(c.snap, t.Keyspace, shard)) {
 		good = false
 		f := Finding{Level: levelError, Shard: shard, Table: name, What: "the guard of " + name + " on " + shard + " " + why, Next: repairCommand}
 		if newer, err := c.newer(ctx, t, desc.Guard); err != nil {

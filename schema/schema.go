@@ -87,4 +87,6 @@ type Finding struct {
 	Next string `json:"next,omitempty"`
 	// Later says that time alone will let another Recover do it.
 	Later bool `json:"-"`
+	// Newer says that a guard is newer than the map, so that nobody knows what the shard owns.
+	Newer bool `json:"-"`
 }

@@ -210,6 +210,7 @@ const recoverPause = time.Second
 // a dead router is over or a lock is given back, is finished later, while the rooms are open. What cannot be
 // finished by itself (a shard is down) waits for `cleave doctor --repair`.
 func (r *Rooms) Recover(ctx context.Context) {
+	looked := r.Executor.Snapshot().Version()
 	if !r.recoverOnce(ctx) {
 		return
 	}
@@ -222,9 +223,14 @@ func (r *Rooms) Recover(ctx context.Context) {
 			case <-r.life.Done():
 				return
 			}
+			version := r.Executor.Snapshot().Version()
+			if version == looked && len(r.Executor.Stopped()) > 0 {
+				continue // who decides changes the map
+			}
 			if !r.recoverOnce(r.life) {
 				return
 			}
+			looked = version
 		}
 	})
 }
@@ -356,6 +362,9 @@ func (r *Rooms) recoverOnce(ctx context.Context) (later bool) {
 	for _, f := range findings {
 		later = later || f.Later
 		r.report(ctx, f)
+	}
+	if r.stopNewer(findings, err) {
+		later = true
 	}
 	if err != nil {
 		r.log.Warn("not everything could be recovered; run cleave doctor --repair when all shards are up", telemetry.KeyError, err)

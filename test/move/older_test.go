@@ -2,12 +2,14 @@ package move
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -16,8 +18,9 @@ import (
 // TestOlderDirectory: a directory that is put back to what it was before a move sets no guard back by itself and deletes no
 // rows; a person's decision and verify bring all rows to where the map finds them.
 func TestOlderDirectory(t *testing.T) {
-	for _, engine := range []string{"postgres", "sqlite"} {
-		t.Run(engine, func(t *testing.T) {
+	for _, kind := range []string{"postgres", "postgres, cut before", "sqlite", "sqlite, cut before"} {
+		t.Run(kind, func(t *testing.T) {
+			engine, _, cut := strings.Cut(kind, ", ")
 			folder := t.TempDir()
 			path, old := filepath.Join(folder, "directory.db"), filepath.Join(folder, "old.db")
 			var shards []admin.BootstrapShard
@@ -29,7 +32,14 @@ func TestOlderDirectory(t *testing.T) {
 				shards = append(shards, admin.BootstrapShard{Name: name, URL: url})
 			}
 			t.Run("before", func(t *testing.T) {
-				startWith(t, path, "test", shards).bank(500)
+				c := startWith(t, path, "test", shards)
+				c.bank(500)
+				if cut { // the guard of what s0 keeps has then the same epoch before and after the move
+					if _, err := c.rooms.Ops.Split(t.Context(), admin.SplitRequest{ID: "cut", Keyspace: "bank", At: []string{"0"}}); err != nil {
+						t.Fatal(err)
+					}
+					c.await("cut", "done")
+				}
 			})
 			copyDirectory(t, path, old)
 			t.Run("move", func(t *testing.T) {
@@ -80,15 +90,6 @@ func older(t *testing.T, c *target) {
 		}
 		return newer, setBack
 	}
-	if _, err := c.rooms.Ops.Recover(ctx); err != nil { // as a router that starts does
-		t.Fatal(err)
-	}
-	for _, req := range []admin.DoctorRequest{{}, {SetBack: true}, {Repair: true}, {}} {
-		newer, setBack := doctor(req)
-		if !newer || setBack {
-			t.Fatalf("doctor %+v: newer %t, set back %t", req, newer, setBack)
-		}
-	}
 	c.move(admin.MoveRequest{ID: "unsure", Keyspace: "bank", Range: ":0", To: "s1"})
 	if w := c.await("unsure", "failed"); !strings.Contains(w.Error, "but the newest version of the map is") {
 		t.Errorf("%q", w.Error)
@@ -96,9 +97,32 @@ func older(t *testing.T, c *target) {
 	if n := c.onShard("s1", rows); n != there {
 		t.Fatalf("%s rows instead of %s", n, there)
 	}
+	c.rooms.Recover(ctx) // as a router that starts does
+	conn := c.connect()
+	stopped := func() (refusals int) {
+		for _, sql := range []string{rows, `SELECT * FROM bulk WHERE tenant = 1`, `UPDATE bulk SET body = 'y' WHERE tenant = 1`, `DELETE FROM bulk WHERE tenant = 1 AND n < 0`} {
+			var refusal *pgconn.PgError
+			if _, err := conn.Exec(ctx, sql); errors.As(err, &refusal) && refusal.Code == "55000" {
+				refusals++
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return refusals
+	}
+	if n := stopped(); n != 4 {
+		t.Fatalf("%d of 4 statements are refused", n)
+	}
+	for _, req := range []admin.DoctorRequest{{}, {SetBack: true}, {Repair: true}, {}} {
+		newer, setBack := doctor(req)
+		if !newer || setBack {
+			t.Fatalf("doctor %+v: newer %t, set back %t", req, newer, setBack)
+		}
+	}
 	if _, setBack := doctor(admin.DoctorRequest{Repair: true, SetBack: true}); !setBack {
 		t.Fatal("the guards are not set back")
 	}
+	c.eventually("the shards go on", func() bool { return stopped() == 0 })
 	if _, err := c.rooms.Ops.Verify(ctx, admin.VerifyRequest{Repair: true}); err != nil {
 		t.Fatal(err)
 	}
