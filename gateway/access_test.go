@@ -242,7 +242,10 @@ func TestPasswordsAndTLS(t *testing.T) {
 			t.Errorf("%s, %s: %v: %s", c.who, c.sql, err, out)
 		}
 	}
-	out, err := psql(t, info("bob", "sslmode=require"), pw, "SELECT * FROM cleave.users ORDER BY 1")
+	if out, err := psql(t, info("bob", "sslmode=require"), pw, "SELECT * FROM cleave.users"); err == nil || !strings.Contains(out, "42501") {
+		t.Errorf("an ordinary user reads cleave.users: %s", out)
+	}
+	out, err := psql(t, info("ops", "sslmode=require"), []string{"PGPASSWORD=opsops"}, "SELECT * FROM cleave.users ORDER BY 1")
 	if err != nil || out != "bob|user\nops|admin\nweb|writer" {
 		t.Errorf("cleave.users: %v: %s", err, out)
 	}

@@ -130,7 +130,7 @@ func findings(got map[string]string) []engine.Finding {
 	add("max_connections", levelWarning, number("max_connections") >= minConnections, got["max_connections"],
 		fmt.Sprintf("%d or more", minConnections), setting("max_connections", "100", true))
 	add("max_prepared_transactions", levelWarning, number("max_prepared") > 0, got["max_prepared"],
-		"as many as max_connections (at 0, DDL and several-shard transactions are not atomic)",
+		"as many as max_connections (at 0, transactions that write on several shards are refused, and schema changes are not atomic)",
 		setting("max_prepared_transactions", strconv.Itoa(max(number("max_connections"), 1)), true))
 	add("wal_level", levelWarning, got["wal_level"] == "logical", got["wal_level"],
 		"logical (without it no range can be moved away online)", setting("wal_level", "'logical'", true))
