@@ -230,6 +230,10 @@ func (c *target) number(sql string) (n int64) {
 // onShard asks a shard itself.
 func (c *target) onShard(shard, sql string) string {
 	c.t.Helper()
+	c.eventually("the router's map has shard "+shard, func() bool {
+		_, err := c.rooms.Executor.Shard(shard)
+		return err == nil
+	})
 	sh, err := c.rooms.Executor.Shard(shard)
 	if err != nil {
 		c.t.Fatal(err)
