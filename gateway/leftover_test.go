@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	leftoverSeed  = flag.Uint64("leftover-seed", 0, "TestSessionsLeaveNothing: the seed, 0 for one of the clock")
+	leftoverSeed  = flag.Uint64("leftover-seed", 1, "TestSessionsLeaveNothing: the seed, 0 for one of the clock")
 	leftoverCount = flag.Int("leftover-count", 60, "TestSessionsLeaveNothing: how many sessions")
 )
 
