@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 )
@@ -34,6 +35,13 @@ type readAhead struct {
 	mu      sync.Mutex
 	armed   bool
 	reading chan struct{} // is closed when the read has ended; nil: none is under way
+}
+
+// alone is for a conversation that one goroutine writes to while another reads: nothing is read ahead of that one.
+func alone(c engine.Conn) {
+	if own, ok := c.(*conn); ok {
+		own.duplex = true
+	}
 }
 
 // begin comes before a write that may wait.

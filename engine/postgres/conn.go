@@ -34,6 +34,7 @@ type conn struct {
 	lane   *lane.Conn      // net, if a loop watches it
 	frames *wire.Reader
 	ahead  readAhead
+	duplex bool // see alone
 	params map[string]string
 
 	mu       sync.Mutex // deadline
@@ -105,9 +106,11 @@ func (c *conn) Send(frames []byte) error {
 			return c.lost(n > 0, err)
 		}
 	}
-	c.ahead.begin(c)
+	if !c.duplex {
+		c.ahead.begin(c)
+		defer c.ahead.end(c)
+	}
 	n, err := c.net.Write(frames[sent:])
-	c.ahead.end(c)
 	if err != nil {
 		return c.lost(sent+n > 0, err)
 	}
