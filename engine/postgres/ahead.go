@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/lane"
 	"github.com/cleavedb/cleave/internal/wire"
 )
@@ -24,24 +23,20 @@ const (
 // readAhead takes what the server says while it is written to. A server that answers (or warns) before it has read all
 // would else wait for its reader, and its writer for it, for ever.
 //
-//	quiet ──begin──▶ armed ──aheadAfter──▶ reading ──end──▶ quiet
+//	quiet ──begin──▶ armed ──aheadAfter──▶ reading ──end, enter──▶ quiet
 //	  ▲                └──────────end─────────┘
 //
-// The writer's goroutine alone uses bytes, but while a read is under way.
+// A conversation may be written to by one goroutine while another is in Receive (a change stream, a COPY, the one that notifications come by).
+// That one reads: nothing is read ahead between enter and leave, and enter takes over what is under way. So bytes are
+// used by the goroutine in Receive, or by the read that is under way, never by both.
 type readAhead struct {
 	bytes []byte
 	timer *time.Timer
 
 	mu      sync.Mutex
 	armed   bool
+	entered bool          // a goroutine is in Receive
 	reading chan struct{} // is closed when the read has ended; nil: none is under way
-}
-
-// alone is for a conversation that one goroutine writes to while another reads: nothing is read ahead of that one.
-func alone(c engine.Conn) {
-	if own, ok := c.(*conn); ok {
-		own.duplex = true
-	}
 }
 
 // begin comes before a write that may wait.
@@ -64,6 +59,27 @@ func (a *readAhead) end(c *conn) {
 	reading := a.reading
 	a.reading = nil
 	a.mu.Unlock()
+	interrupt(c, reading)
+}
+
+// enter comes before a Receive, leave after it.
+func (a *readAhead) enter(c *conn) {
+	a.mu.Lock()
+	a.entered = true
+	reading := a.reading
+	a.reading = nil
+	a.mu.Unlock()
+	interrupt(c, reading)
+}
+
+func (a *readAhead) leave() {
+	a.mu.Lock()
+	a.entered = false
+	a.mu.Unlock()
+}
+
+// interrupt ends a read that is under way, if there is one.
+func interrupt(c *conn, reading chan struct{}) {
 	if reading == nil {
 		return
 	}
@@ -76,7 +92,7 @@ func (a *readAhead) end(c *conn) {
 
 func (a *readAhead) read(c *conn) {
 	a.mu.Lock()
-	if !a.armed || a.reading != nil {
+	if !a.armed || a.entered || a.reading != nil {
 		a.mu.Unlock()
 		return
 	}

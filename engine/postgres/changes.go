@@ -113,7 +113,6 @@ func (v *mover) Changes(ctx context.Context, id string, set engine.Set, after, u
 	defer stop()
 	done := make(chan struct{})
 	var feedback sync.WaitGroup
-	alone(st.c) // keepUp writes while this goroutine reads
 	feedback.Go(func() { st.keepUp(done) })
 	err = st.run(ctx)
 	close(done)

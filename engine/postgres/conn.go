@@ -34,7 +34,6 @@ type conn struct {
 	lane   *lane.Conn      // net, if a loop watches it
 	frames *wire.Reader
 	ahead  readAhead
-	duplex bool // see alone
 	params map[string]string
 
 	mu       sync.Mutex // deadline
@@ -106,11 +105,9 @@ func (c *conn) Send(frames []byte) error {
 			return c.lost(n > 0, err)
 		}
 	}
-	if !c.duplex {
-		c.ahead.begin(c)
-		defer c.ahead.end(c)
-	}
+	c.ahead.begin(c)
 	n, err := c.net.Write(frames[sent:])
+	c.ahead.end(c)
 	if err != nil {
 		return c.lost(sent+n > 0, err)
 	}
@@ -121,6 +118,8 @@ func (c *conn) Receive() ([]byte, error) {
 	if c.closed.Load() {
 		return nil, c.lost(true, errClosed)
 	}
+	c.ahead.enter(c)
+	defer c.ahead.leave()
 	c.ahead.give(c.frames)
 	b, err := c.frames.Batch()
 	if err != nil {

@@ -121,8 +121,6 @@ func copyIn(ctx context.Context, c *conn, sql string, rows io.Reader) (tag strin
 		if err := engine.Ask(c, sql); err != nil {
 			return err
 		}
-		c.duplex = true // copyAnswer reads while pour writes
-		defer func() { c.duplex = false }()
 		begun, answered := make(chan bool, 1), make(chan struct{})
 		var failed error
 		var wait sync.WaitGroup
