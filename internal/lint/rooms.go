@@ -67,6 +67,7 @@ var testOnly = []string{
 	"internal/pgtest",
 	"internal/oteltest",
 	"internal/etcdtest",
+	"internal/clustertest",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
@@ -76,16 +77,17 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/lane":     {nil, []string{"engine", "engine/postgres", "executor", "gateway"}},
 	"internal/sqlguard": {[]string{"sqlstate"}, []string{"planner", "executor/several", "engine/sqlite"}},
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
-	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring"}},
+	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
 	"internal/pipe":     {nil, []string{client}},
 	// Of programs that are built for test/crash.
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
-		[]string{"cmd/cleave", client}},
-	"internal/lint":     {nil, nil},
-	"internal/oteltest": {nil, nil},
-	"internal/pgtest":   {[]string{"sqlstate", "internal/localpg"}, nil},
-	"internal/etcdtest": {[]string{"internal/pgtest"}, nil},
+		[]string{"cmd/cleave", client, "internal/clustertest"}},
+	"internal/lint":        {nil, nil},
+	"internal/oteltest":    {nil, nil},
+	"internal/pgtest":      {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/etcdtest":    {[]string{"internal/pgtest"}, nil},
+	"internal/clustertest": {[]string{"admin", "gateway", "internal/config", "internal/pgtest", "internal/wiring"}, nil},
 
 	// Of cleave simulate.
 	"internal/chart":     {nil, []string{"cmd/cleave"}},

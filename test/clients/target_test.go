@@ -1,21 +1,13 @@
 package clients
 
 import (
-	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/gateway"
-	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/clustertest"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/internal/wiring"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -32,48 +24,8 @@ type target struct {
 // router starts a router on a TCP port over three shards.
 func router(t *testing.T) target {
 	t.Helper()
-	ctx := context.Background()
-	dir, err := wiring.OpenDirectory(ctx, filepath.Join(t.TempDir(), "directory.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c target
-	var req admin.BootstrapRequest
-	for i := range 3 {
-		c.shards = append(c.shards, pgtest.Database(t))
-		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: c.shards[i]})
-	}
-	ops := wiring.NewOps(dir, "test", slog.New(slog.DiscardHandler))
-	_, err = ops.Bootstrap(ctx, req)
-	if err := errors.Join(err, ops.Close()); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Config: &cfg.Config, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- rooms.Gateway.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		if err := errors.Join(rooms.Gateway.Shutdown(limit), rooms.Close(), dir.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := <-served; err != gateway.ErrClosed {
-			t.Error(err)
-		}
-	})
-	c.url = "postgres://app@" + l.Addr().String() + "/cleave?sslmode=disable"
-	return c
+	file, shards := clustertest.Directory(t)
+	return target{url: clustertest.URL(clustertest.Router(t, file)), shards: shards}
 }
 
 // open opens a handle with lib/pq.

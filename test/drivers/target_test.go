@@ -2,24 +2,17 @@ package drivers
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/url"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/gateway"
-	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/clustertest"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/internal/wiring"
 )
 
 var (
@@ -74,47 +67,10 @@ func postgres(t *testing.T) target {
 // router starts a router over three databases.
 func router(t *testing.T) target {
 	t.Helper()
-	ctx := context.Background()
-	dir, err := wiring.OpenDirectory(ctx, filepath.Join(t.TempDir(), "directory.db"))
+	file, _ := clustertest.Directory(t)
+	host, port, err := net.SplitHostPort(clustertest.Router(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var req admin.BootstrapRequest
-	for i := range 3 {
-		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: pgtest.Database(t)})
-	}
-	ops := wiring.NewOps(dir, "test", slog.New(slog.DiscardHandler))
-	_, err = ops.Bootstrap(ctx, req)
-	if err := errors.Join(err, ops.Close()); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Config: &cfg.Config, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- rooms.Gateway.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		if err := errors.Join(rooms.Gateway.Shutdown(limit), rooms.Close(), dir.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := <-served; err != gateway.ErrClosed {
-			t.Error(err)
-		}
-	})
-	u, err := url.Parse("postgres://" + l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return target{u.Hostname(), u.Port(), "app", "cleave"}
+	return target{host, port, "app", "cleave"}
 }

@@ -4,25 +4,17 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
-	"fmt"
 	"io/fs"
-	"log/slog"
-	"net"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"github.com/cleavedb/cleave"
-	"github.com/cleavedb/cleave/admin"
-	"github.com/cleavedb/cleave/gateway"
-	"github.com/cleavedb/cleave/internal/config"
+	"github.com/cleavedb/cleave/internal/clustertest"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/internal/wiring"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -51,9 +43,12 @@ func each(t *testing.T, f func(t *testing.T, c target)) {
 		return target{db: c.DB(), pool: c.Pool()}
 	}
 	for name, open := range map[string]func(t *testing.T) target{
-		"sqlite":   func(t *testing.T) target { return client(t, "file:"+filepath.Join(t.TempDir(), "data")+"?shards=3") },
-		"postgres": func(t *testing.T) target { return client(t, "file:"+postgresFile(t)) },
-		"router":   router,
+		"sqlite": func(t *testing.T) target { return client(t, "file:"+filepath.Join(t.TempDir(), "data")+"?shards=3") },
+		"postgres": func(t *testing.T) target {
+			file, _ := clustertest.Directory(t)
+			return client(t, "file:"+file)
+		},
+		"router": router,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,49 +57,10 @@ func each(t *testing.T, f func(t *testing.T, c target)) {
 	}
 }
 
-// postgresFile makes a cluster of PostgreSQL databases and returns its directory's file.
-func postgresFile(t *testing.T) string {
-	ctx := context.Background()
-	file := filepath.Join(t.TempDir(), "directory.db")
-	dir, err := wiring.OpenDirectory(ctx, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	ops := wiring.NewOps(dir, "test", slog.New(slog.DiscardHandler))
-	defer ops.Close()
-	var req admin.BootstrapRequest
-	for i := range 3 {
-		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: pgtest.Database(t)})
-	}
-	if _, err := ops.Bootstrap(ctx, req); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // router starts a router on a TCP port over PostgreSQL shards.
 func router(t *testing.T) target {
-	ctx := context.Background()
-	dir, err := wiring.OpenDirectory(ctx, postgresFile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(config.Input{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Config: &cfg.Config, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- rooms.Gateway.Serve(ctx, l) }()
-	pool, err := pgxpool.New(ctx, "postgres://app@"+l.Addr().String()+"/cleave?sslmode=disable")
+	file, _ := clustertest.Directory(t)
+	pool, err := pgxpool.New(context.Background(), clustertest.URL(clustertest.Router(t, file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +68,6 @@ func router(t *testing.T) target {
 	t.Cleanup(func() {
 		_ = db.Close()
 		pool.Close()
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		if err := errors.Join(rooms.Gateway.Shutdown(limit), rooms.Close(), dir.Close()); err != nil {
-			t.Error(err)
-		}
-		if err := <-served; err != gateway.ErrClosed {
-			t.Error(err)
-		}
 	})
 	return target{db: db, pool: pool}
 }
