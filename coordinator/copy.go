@@ -296,12 +296,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	if owner == e.Target {
 		return refuse("shard %s owns the part: its rows are not deleted", owner)
 	}
-	set, err := j.setOf(ctx, s, e.Target)
-	if err != nil {
-		return err
-	}
-	j.set = nil // described by the other shard than the effects after it need
-	m, err := j.t.mover(ctx, e.Target)
+	set, m, err := j.onTarget(ctx, s, e)
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,18 @@ func Tables(snap *shardmap.Snapshot, ks string) (tables []engine.MoveTable, text
 	return tables, string(b)
 }
 
+// onTarget is the target's mover, and the tables as the target describes them: the effects after this one need the
+// source's description.
+func (j *job) onTarget(ctx context.Context, s *workflow.State, e workflow.Effect) (*moveSet, engine.Mover, error) {
+	set, err := j.setOf(ctx, s, e.Target)
+	if err != nil {
+		return nil, nil, err
+	}
+	j.set = nil
+	m, err := j.t.mover(ctx, e.Target)
+	return set, m, err
+}
+
 // setOf returns the set of a move, described by a shard; once for a list of effects.
 func (j *job) setOf(ctx context.Context, s *workflow.State, shard string) (*moveSet, error) {
 	if j.set != nil {

@@ -27,10 +27,12 @@ func (j *job) current(ctx context.Context, s *workflow.State, e workflow.Effect)
 		}
 		newer := sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d, but the newest version of the map is %d", shard, epoch, snap.Version()).
 			WithHint("the directory was put back to an older state: cleave doctor")
-		if schema.Moving(snap, s.Spec.Keyspace, shard) {
+		switch {
+		case schema.Moving(snap, s.Spec.Keyspace, shard):
 			return classed(workflow.Again, newer) // another move is about to store that version
+		case schema.NewerGuard(epoch, snap):
+			return classed(workflow.Refused, newer)
 		}
-		return classed(workflow.Refused, newer)
 	}
 	return nil
 }
@@ -69,12 +71,7 @@ func (j *job) vacant(ctx context.Context, s *workflow.State, e workflow.Effect, 
 	if _, t := snap.Transit(j.id); t != nil {
 		return nil
 	}
-	set, err := j.setOf(ctx, s, e.Target)
-	if err != nil {
-		return err
-	}
-	j.set = nil // described by the other shard than the effects after it need
-	m, err := j.t.mover(ctx, e.Target)
+	set, m, err := j.onTarget(ctx, s, e)
 	if err != nil {
 		return err
 	}
