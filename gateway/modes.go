@@ -182,13 +182,14 @@ func (x *session) rememberModes(text string) error {
 		return err
 	}
 	x.tx.log, x.tx.modes = append(x.tx.log, text), append(x.tx.modes, text)
-	x.noteAccess(text)
+	x.tx.noteAccess(text)
 	return nil
 }
 
-func (x *session) noteAccess(text string) {
+// noteAccess takes up whether a SET TRANSACTION says READ ONLY or READ WRITE.
+func (t *txn) noteAccess(text string) {
 	if access := readModes(text).access; access != "" {
-		x.tx.readOnly = access == "read only"
+		t.readOnly = access == "read only"
 	}
 }
 
@@ -224,7 +225,7 @@ func (x *session) relayModes(text string, own bool) error {
 	}
 	if err == nil && len(x.tx.modes) < x.srv.limits.DeferredMax {
 		x.tx.modes = append(x.tx.modes, text)
-		x.noteAccess(text)
+		x.tx.noteAccess(text)
 	}
 	return err
 }

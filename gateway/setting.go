@@ -280,7 +280,7 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	}
 	if x.tx.state != txNone {
 		x.tx.keep = keep
-		x.stays(st.Set)
+		x.tx.stays(st.Set, x.reported)
 		if x.tx.conn == nil && x.tx.schema == nil || x.tx.weak {
 			x.tx.log = append(x.tx.log, st.Text)
 		}
@@ -290,16 +290,16 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 }
 
 // stays notes what the client was told of a setting that the transaction's COMMIT leaves.
-func (x *session) stays(s *planner.Set) {
+func (t *txn) stays(s *planner.Set, reported map[string]string) {
 	if s == nil || s.Local {
 		return
 	}
-	if x.tx.stay == nil {
-		x.tx.stay = map[string]string{}
+	if t.stay == nil {
+		t.stay = map[string]string{}
 	}
-	for name, value := range x.reported {
+	for name, value := range reported {
 		if s.Op == "reset all" || strings.EqualFold(name, s.Name) {
-			x.tx.stay[name] = value
+			t.stay[name] = value
 		}
 	}
 }

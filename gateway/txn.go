@@ -422,7 +422,12 @@ func (x *session) begin(st *planner.Statement) error {
 	case x.tx.state == txOpen:
 		x.w.warning(sqlstate.ActiveTransaction, "there is already a transaction in progress")
 		if m := readModes(st.Text); m != (modes{}) {
-			if err := x.beginAgain("SET TRANSACTION " + m.list()); err != nil {
+			// They are the block's, if they come before its first query.
+			run := x.rememberModes
+			if !x.tx.bindable() {
+				run = func(text string) error { return x.relayModes(text, true) }
+			}
+			if err := run("SET TRANSACTION " + m.list()); err != nil {
 				return err
 			}
 		}
@@ -449,14 +454,6 @@ func (x *session) begin(st *planner.Statement) error {
 	}
 	x.w.complete(st.Tag)
 	return nil
-}
-
-// beginAgain is a BEGIN with options inside of a block: they are the block's, if they come before its first query.
-func (x *session) beginAgain(text string) error {
-	if x.tx.bindable() {
-		return x.rememberModes(text)
-	}
-	return x.relayModes(text, true)
 }
 
 // hasModes reports whether a BEGIN has options.
