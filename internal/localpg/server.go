@@ -1,6 +1,7 @@
 package localpg
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -187,12 +188,33 @@ func (s *Server) Kill() {
 	// would notice the postmaster's end late, and the next start waits for it.
 	// The postmaster is stopped first, so that it cannot start others meanwhile.
 	_ = s.process.Signal(syscall.SIGSTOP)
+	awaitState(s.PID(), "TZX") // until it stands, the list of its children is not whole
 	children := childrenOf(s.PID())
 	_ = s.process.Kill()
 	for _, pid := range children {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	<-s.done
+	// A backend that was not scheduled since still holds its client's socket open.
+	for _, pid := range children {
+		awaitState(pid, "ZX")
+	}
+}
+
+// awaitState waits until a process is in one of the given states (proc(5), the
+// third field of stat), or is gone, or for as long as a kill may take at most.
+func awaitState(pid int, states string) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return
+		}
+		// The second field, the program's name in brackets, may hold anything.
+		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
+		if rest == "" || strings.Contains(states, rest[:1]) {
+			return
+		}
+	}
 }
 
 func (s *Server) ended() bool {
