@@ -12,12 +12,19 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// SetShardRequest sets what a shard is used for.
+// SetShardRequest sets what a shard is used for, or what the map says of it: State alone, or any of the others.
 type SetShardRequest struct {
 	Meta
 	Name string `json:"name"`
-	// State is "normal", "read-only" or "out-of-service". Why is told to those who are refused.
-	State string `json:"state"`
+	// State is "normal", "read-only" or "out-of-service"; "" leaves it. Why is told to those who are refused.
+	State string `json:"state,omitempty"`
+	// URL is where the shard's database is from now on; "" leaves it. Of a shard with replicas it is
+	// the new URL of the server at the same host, port and database.
+	URL string `json:"url,omitempty"`
+	// Weight is the share of the load that it should carry; 0 leaves it.
+	Weight float64 `json:"weight,omitempty"`
+	// Labels are set over those that it has; null takes one away.
+	Labels map[string]*string `json:"labels,omitempty"`
 }
 
 // knownMax bounds the wait until every router knows what a shard is used for.
@@ -28,9 +35,17 @@ const knownMax = 10 * time.Second
 // but in state normal. A shard that does not answer can be taken out of service; its guards stay as they are then, which
 // a warning says.
 //
+// With a URL, weight or labels it changes those; see setProperties.
+//
 // Errors: 42704 if there is no such shard, 22023 for an unknown state, 55P03 if the guards' locks were not to be
 // had because a transaction that writes there does not end: nothing was changed then; 57P03 if the shard does not answer.
 func (o *Ops) SetShard(ctx context.Context, req SetShardRequest) (*Result, error) {
+	if req.URL != "" || req.Weight != 0 || len(req.Labels) > 0 {
+		return o.setProperties(ctx, req)
+	}
+	if req.State == "" {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "nothing is given that is to be changed").WithHint("give a state, a URL, a weight or labels")
+	}
 	service, err := shardmap.ParseService(req.State)
 	if err != nil {
 		return nil, err

@@ -41,3 +41,10 @@ type Replicated interface {
 	// transaction. Errors as of a statement.
 	Standing(ctx context.Context) (Standing, error)
 }
+
+// Located is implemented by the Conns of engines that can tell one running server from its copies.
+type Located interface {
+	// Instance is equal for two conversations with one running server and database, and for no others. It must be
+	// called between statements, outside a transaction. Errors as of a statement.
+	Instance(ctx context.Context) (string, error)
+}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,17 +133,8 @@ var functions = map[string]function{
 		usage: "cleave.add_shard('name', 'url' [, weight => n] [, labels => '{\"region\": \"eu\"}'])",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
 			r := admin.AddShardRequest{Meta: admin.Meta{By: by}, Name: v.text("name"), URL: v.text("url")}
-			if w := v.text("weight"); w != "" {
-				n, err := strconv.ParseFloat(w, 64)
-				if err != nil {
-					return "", fmt.Errorf("weight must be a number, not %q", w)
-				}
-				r.Weight = n
-			}
-			if l := v.text("labels"); l != "" {
-				if err := json.Unmarshal([]byte(l), &r.Labels); err != nil {
-					return "", fmt.Errorf("labels must be a JSON object of strings")
-				}
+			if err := v.shardProperties(&r.Weight, &r.Labels); err != nil {
+				return "", err
 			}
 			res, err := a.AddShard(ctx, r)
 			if err != nil {
@@ -166,10 +158,14 @@ var functions = map[string]function{
 		},
 	},
 	"set_shard": {
-		params: []string{"name", "state", "why"}, required: 2, changes: true,
-		usage: "cleave.set_shard('name', 'read-only' | 'out-of-service' | 'normal' [, why => 'text'])",
+		params: []string{"name", "state", "why", "url", "weight", "labels"}, required: 1, changes: true,
+		usage: "cleave.set_shard('name', 'read-only' | 'out-of-service' | 'normal' [, why => 'text']), or with url =>, weight => and labels => as in cleave.add_shard",
 		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
-			return done(a.SetShard(ctx, admin.SetShardRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, Name: v.text("name"), State: v.text("state")}))
+			r := admin.SetShardRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, Name: v.text("name"), State: v.text("state"), URL: v.text("url")}
+			if err := v.shardProperties(&r.Weight, &r.Labels); err != nil {
+				return "", err
+			}
+			return done(a.SetShard(ctx, r))
 		},
 	},
 	"remove_shard": {
@@ -190,6 +186,23 @@ func done(r *admin.Result, err error) (string, error) {
 }
 
 func (v values) text(name string) string { return v[name].text }
+
+// shardProperties reads weight and labels, where they are given. labels is a map of strings.
+func (v values) shardProperties(weight *float64, labels any) error {
+	if w := v.text("weight"); w != "" {
+		n, err := strconv.ParseFloat(w, 64)
+		if err != nil || !(n > 0) {
+			return fmt.Errorf("weight must be a number above 0, not %q", w)
+		}
+		*weight = n
+	}
+	if l := v.text("labels"); l != "" {
+		if err := json.Unmarshal([]byte(l), labels); err != nil {
+			return errors.New("labels must be a JSON object of strings")
+		}
+	}
+	return nil
+}
 
 // texts is a list given as an array or as one text with commas.
 func (v values) texts(name string) []string {

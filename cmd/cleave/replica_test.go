@@ -69,6 +69,8 @@ func TestReplicaCommands(t *testing.T) {
 		t.Errorf("a dry run changed something: %+v", before)
 	}
 	r.ok("shard", "replica", "add", "a", first.URL("a"), "--why", "a test")
+	r.ok("shard", "set", "a", "--url", first.URL("a")+"&connect_timeout=3")
+	refused("none of its servers", "shard", "set", "a", "--url", second.URL("a"))
 	r.ok("shard", "add", "b", primary.URL("b"), "--replica", first.URL("b"), "--replica", second.URL("b"))
 	if err := stranger.CreateDatabase(t.Context(), "c"); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/cleavedb/cleave/admin"
@@ -8,11 +11,13 @@ import (
 
 func (a *app) shardSetCommand() *cobra.Command {
 	var ch change
-	var state string
+	var state, url string
+	var labels []string
+	var weight float64
 	cmd := &cobra.Command{
-		Use:   "set NAME --state STATE",
-		Short: "Make a shard read-only, take it out of service, or make it normal again",
-		Long: `Says what a shard is used for, for the time of some work on it. The reason is told to
+		Use:   "set NAME",
+		Short: "Change a shard's state, URL, weight or labels",
+		Long: `With --state it says what a shard is used for, for the time of some work on it. The reason is told to
 those whose statements are refused, and shown by cleave shard list.
 
 read-only: statements that may write there fail with 25006, reads go on, and everything can
@@ -24,21 +29,49 @@ no router keeps a connection there. All others go on. Moves from and to it wait.
 
 Transactions that have written there are waited for, a few seconds: if they do not end, nothing is
 changed. In both states writes of reference tables and schema changes are refused, since
-they concern every shard. The same as SELECT cleave.set_shard(...).`,
+they concern every shard.
+
+With --url the shard's database is reached in another way from now on: with another password,
+as another user, at another host. The URL is checked before it is taken: the database has
+to be this shard's, with the tables and guards that the map says, and while the
+present URL answers it has to be the same running server. Routers follow without a restart.
+Of a shard with replicas it is the URL of the server with the same host, port and
+database. Give - to read it from standard input, since others can see command lines.
+
+A password in a file (passfile=, .pgpass) needs no command: files are read at each connection.
+
+The same as SELECT cleave.set_shard(...).`,
 		Example: `  cleave shard set shard-2 --state read-only --why "its disk is replaced at noon"
-  cleave shard set shard-2 --state out-of-service --dry-run
-  cleave shard set shard-2 --state normal`,
+  cleave shard set shard-2 --state normal
+  cleave shard set shard-2 --url - --why "a new password" < url.txt
+  cleave shard set shard-2 --weight 2 --label region=eu --label rack- --dry-run`,
 		Args: args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if state == "" {
-				return &usageError{errMissing("--state", "normal, read-only or out-of-service"), cmd}
+			req := admin.SetShardRequest{Meta: ch.meta(), Name: given[0], State: state, URL: url, Weight: weight}
+			if state == "" && url == "" && len(labels) == 0 && !cmd.Flags().Changed("weight") {
+				return &usageError{errMissing("--state", "normal, read-only or out-of-service; or give --url, --weight or --label"), cmd}
+			}
+			if cmd.Flags().Changed("weight") && weight <= 0 {
+				return &usageError{fmt.Errorf("--weight %g is not above 0", weight), cmd}
+			}
+			for _, l := range labels {
+				if err := putLabel(&req, l); err != nil {
+					return &usageError{err, cmd}
+				}
+			}
+			if req.URL == "-" {
+				line, err := readLine(a.stdin)
+				if err != nil {
+					return err
+				}
+				req.URL = line
 			}
 			c, err := a.client(cmd)
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			res, err := c.SetShard(cmd.Context(), admin.SetShardRequest{Meta: ch.meta(), Name: given[0], State: state})
+			res, err := c.SetShard(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
@@ -46,6 +79,31 @@ they concern every shard. The same as SELECT cleave.set_shard(...).`,
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", "", "normal, read-only or out-of-service")
+	cmd.Flags().StringVar(&url, "url", "", "where the shard's database is from now on; - reads it from standard input")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label to set as key=value, or to take away as key-; can be repeated")
+	cmd.Flags().Float64Var(&weight, "weight", 0, "share of the load that it should carry, relative to the others")
 	ch.flags(cmd)
 	return cmd
+}
+
+// putLabel reads key=value, or key- for a label that is taken away.
+func putLabel(req *admin.SetShardRequest, text string) error {
+	key, value, ok := strings.Cut(text, "=")
+	v := &value
+	if !ok {
+		if key, ok = strings.CutSuffix(text, "-"); ok {
+			v = nil
+		}
+	}
+	if !ok || key == "" {
+		return fmt.Errorf("--label %q is neither key=value nor key-", text)
+	}
+	if _, dup := req.Labels[key]; dup {
+		return fmt.Errorf("--label %s is given twice", key)
+	}
+	if req.Labels == nil {
+		req.Labels = map[string]*string{}
+	}
+	req.Labels[key] = v
+	return nil
 }

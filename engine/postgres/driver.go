@@ -164,9 +164,27 @@ func (s *shard) dial(ctx context.Context, params map[string]string) (*conn, erro
 	return s.through(ctx, func(ctx context.Context, pc *pgconn.Config) (*conn, error) { return s.dialTo(ctx, pc, params) })
 }
 
+// refresh puts what files say now into a configuration: the password of a passfile and, where the connection goes
+// where the URL says, the certificates. A file that cannot be read now leaves what was read before.
+func (s *shard) refresh(pc *pgconn.Config, asURL bool) {
+	now, err := pgconn.ParseConfig(s.cfg.URL)
+	if err != nil {
+		return
+	}
+	if now.Password != "" {
+		pc.Password = now.Password
+	}
+	if asURL {
+		pc.TLSConfig, pc.Fallbacks = now.TLSConfig, now.Fallbacks
+	}
+}
+
 // dialTo is dial to one place.
 func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string]string) (*conn, error) {
 	pc := at.Copy()
+	if _, own := params[paramLogin]; !own {
+		s.refresh(pc, at == s.base)
+	}
 	buffer := readBuffer
 	var login *proving
 	for k, v := range params {
@@ -200,20 +218,20 @@ func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string
 			return nil, s.loginError(ctx, err, pc, login)
 		}
 		s.doubt()
-		return nil, s.connectError(ctx, err)
+		return nil, s.connectError(ctx, err, pc.Password)
 	}
 	h, err := pg.Hijack()
 	if err != nil {
 		_ = pg.Close(ctx)
-		return nil, s.connectError(ctx, err)
+		return nil, s.connectError(ctx, err, pc.Password)
 	}
 	return newConn(s, pg, h, frames), nil
 }
 
 // connectError classifies a failed handshake: what the server said keeps its
 // code, anything else is "not available".
-func (s *shard) connectError(ctx context.Context, err error) error {
-	e := &sqlstate.Error{Op: "connect", Shard: s.cfg.Name, Retry: sqlstate.RetrySafe, Err: scrub(err, s.base.Password)}
+func (s *shard) connectError(ctx context.Context, err error, password string) error {
+	e := &sqlstate.Error{Op: "connect", Shard: s.cfg.Name, Retry: sqlstate.RetrySafe, Err: scrub(err, password)}
 	var pe *pgconn.PgError
 	switch {
 	case errors.As(err, &pe):
@@ -222,7 +240,7 @@ func (s *shard) connectError(ctx context.Context, err error) error {
 		switch {
 		case strings.HasPrefix(pe.Code, "28"):
 			e.Retry = sqlstate.RetryNever
-			e.Hint = "the shard refuses the credentials in its URL; check pg_hba.conf and the password there"
+			e.Hint = fmt.Sprintf("the shard refuses the credentials of its URL or passfile; check pg_hba.conf there, or give the new password: cleave shard set %s --url -", s.cfg.Name)
 		case pe.Code == string(sqlstate.InvalidCatalogName):
 			e.Retry = sqlstate.RetryNever
 			e.Hint = "create the database, or correct the shard's URL"

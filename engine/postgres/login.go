@@ -120,8 +120,5 @@ func (s *shard) loginError(ctx context.Context, err error, login *pgconn.Config,
 	case errors.As(err, &pe) && strings.HasPrefix(pe.Code, "28"):
 		return &sqlstate.Error{Code: sqlstate.Code(pe.Code), Shard: s.cfg.Name, Message: pe.Message, Hint: "the shard refuses the user: see pg_hba.conf there"}
 	}
-	if pe == nil {
-		err = scrub(err, login.Password)
-	}
-	return s.connectError(ctx, err)
+	return s.connectError(ctx, err, login.Password)
 }

@@ -183,11 +183,26 @@ func (s *shard) sameOverSocket(ctx context.Context, c *conn, connect func(contex
 // whichSQL tells one running server, one database there and who we are in it
 // from all others. The start of the postmaster differs even between a server and
 // its copy, and between servers that share a port in two network namespaces.
-const whichSQL = `SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()),
-	pg_catalog.current_setting('port'), (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()), session_user, current_user`
+const (
+	instanceSQL = `SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()), pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time()),
+	pg_catalog.current_setting('port'), (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())`
+	whichSQL = instanceSQL + `, session_user, current_user`
+)
 
-func whichServer(ctx context.Context, c *conn) (string, error) {
-	res, err := c.exec(ctx, whichSQL)
+func whichServer(ctx context.Context, c *conn) (string, error) { return c.says(ctx, whichSQL) }
+
+// Instance implements engine.Located.
+func (c *conn) Instance(ctx context.Context) (string, error) {
+	is, err := c.says(ctx, instanceSQL)
+	if err != nil {
+		return "", c.shard.failed("locate", err)
+	}
+	return is, nil
+}
+
+// says is the one row of a query as one text.
+func (c *conn) says(ctx context.Context, query string) (string, error) {
+	res, err := c.exec(ctx, query)
 	if err != nil {
 		return "", err
 	}

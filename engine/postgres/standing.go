@@ -9,7 +9,10 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-var _ engine.Replicated = (*conn)(nil)
+var (
+	_ engine.Replicated = (*conn)(nil)
+	_ engine.Located    = (*conn)(nil)
+)
 
 // standingSQL is one row: replica or not, system identifier, timeline, place in
 // the log, version, block size.
