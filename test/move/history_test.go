@@ -55,7 +55,9 @@ type histories struct {
 	*target
 	kind     string
 	seed     uint64
-	routers  []*router
+	routers  []*router // in a soak the last one is never killed
+	curve    *curve    // of that one
+	freshly  string    // what a new connection has
 	rec      atomic.Pointer[recorder]
 	rows     *batches
 	moved    *moved
@@ -125,7 +127,11 @@ func newHistories(t *testing.T, bin, kind string) *histories {
 	if kind == "sqlite" {
 		h.pauseMax = 150 * time.Millisecond // all writers of the file wait
 	}
-	for range 2 {
+	n := 2
+	if *soak > time.Minute {
+		n = 3
+	}
+	for range n {
 		h.routers = append(h.routers, h.startRouter(bin))
 	}
 	h.fill()
@@ -305,6 +311,7 @@ func (h *histories) work(ctx context.Context, id int, r *rand.Rand) {
 			continue
 		}
 		c := &client{h: h, id: id, r: r, conn: conn, prepared: map[string]string{}}
+		c.arrive(bg)
 		for n := 0; n < 300 && ctx.Err() == nil && !conn.IsClosed(); n++ {
 			c.one(bg)
 			time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // those who move the data need the machine too
@@ -334,8 +341,10 @@ func (c *client) one(ctx context.Context) {
 		f = c.insert
 	case n < 91:
 		f = c.job
-	case n < 98:
+	case n < 96:
 		f = c.look
+	case n < 98:
+		f = c.noise
 	default:
 		f = c.cursor
 	}
@@ -514,6 +523,7 @@ func (h *histories) run() {
 	defer stopDriving()
 	h.rec.Store(&recorder{begun: time.Now(), objects: map[string][]porcupine.Operation{}})
 	before, _, _ := h.read(t)
+	h.begin()
 	total := 0
 	for end, n := time.Now().Add(*soak), 0; ; n++ {
 		rec := &recorder{begun: time.Now(), objects: map[string][]porcupine.Operation{}}
@@ -553,6 +563,9 @@ func (h *histories) run() {
 			_ = h.wrong("the sum of all accounts is %d, not %d", sum, historyMoney)
 		}
 		total += rec.count
+		if h.curve != nil {
+			h.curve.add(n, total)
+		}
 		if n%8 == 0 || last {
 			t.Logf("round %d: %d operations recorded so far; %d histories of this round could not be decided\n%s", n, total, unproven, h.figures())
 		}
@@ -581,10 +594,35 @@ func (h *histories) run() {
 		}
 	}
 	h.atRest()
+	if h.curve != nil {
+		h.curve.flat()
+		h.curve.left()
+		h.curve.write(command)
+	}
+	h.nothingLeft()
 	if h.failed(h.rec.Load(), command, nil, before, now) {
 		return
 	}
 	h.clean()
+}
+
+// begin notes what a new connection has, and what the router that is never killed has in use.
+func (h *histories) begin() {
+	conn, err := h.dial(context.Background(), h.url)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if h.freshly, err = (&client{h: h, conn: conn}).fresh(context.Background()); err != nil {
+		h.t.Fatal(err)
+	}
+	if len(h.routers) < 3 {
+		return
+	}
+	h.curve = &curve{h: h, of: h.routers[2]}
+	if h.curve.first, err = h.curve.take(0, 0); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // ring has two transactions on two routers wait for each other, each with the file that the other one wants: one
