@@ -3,7 +3,11 @@ package executor
 import (
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Prepared is a statement as shards know it: its text, the parameter types that
@@ -17,6 +21,7 @@ type Prepared struct {
 	// literals ('2026-01-01'::timestamptz) when it parses.
 	Settings *Settings
 	name     string // on every connection
+	age      uint64 // of intern.age when it was made
 }
 
 // Name is the statement's name on a shard's connection.
@@ -31,6 +36,8 @@ const (
 )
 
 type intern struct {
+	// age counts how often shards were found to have prepared what no longer holds.
+	age  atomic.Uint64
 	mu   sync.Mutex
 	next uint64
 	size int
@@ -61,13 +68,43 @@ func (e *Executor) Prepare(text string, oids []uint32, schemaVersion uint64, s *
 	}
 	in.next++
 	in.size += len(k) + len(text)
-	p := &Prepared{Text: text, OIDs: append([]uint32(nil), oids...), Settings: s, name: "c" + strconv.FormatUint(in.next, 10)}
+	p := &Prepared{Text: text, OIDs: append([]uint32(nil), oids...), Settings: s, name: "c" + strconv.FormatUint(in.next, 10), age: in.age.Load()}
 	in.all[string(k)] = p
 	if cap(in.key) > 1<<20 {
 		in.key = nil
 	}
 	return p
 }
+
+// Outlived reports whether a shard's error says that a statement was prepared before something
+// that it names, or that a function of it names, was dropped: a type by its OID, mostly.
+func Outlived(e *sqlstate.Error) bool {
+	switch e.Code {
+	case sqlstate.InternalError:
+		return strings.HasPrefix(e.Message, "cache lookup failed for ") || strings.HasPrefix(e.Message, "could not open relation with OID ")
+	case sqlstate.UndefinedObject:
+		return strings.HasPrefix(e.Message, "type with OID ")
+	case sqlstate.InvalidBinary:
+		return strings.HasPrefix(e.Message, "invalid internal value for enum")
+	case sqlstate.FeatureNotSupported:
+		return e.Message == "cached plan must not change result type"
+	}
+	return false
+}
+
+// Outlive makes every statement be prepared anew, by whoever runs it next. It says what a
+// schema change says that the map has: for those that were prepared while the change was being
+// committed, or that was made on a shard directly.
+func (e *Executor) Outlive() {
+	in := &e.intern
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.age.Add(1)
+	in.all, in.size = nil, 0
+}
+
+// Valid reports whether p is what Prepare would return for it.
+func (e *Executor) Valid(p *Prepared) bool { return p.age == e.intern.age.Load() }
 
 // preparedSet is the prepared statements of one connection, least recently used
 // first. It is small, so moving an element costs less than a list's pointers.

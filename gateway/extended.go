@@ -311,6 +311,9 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		}
 		return "", err
 	}
+	if s.prep != nil && !x.srv.ex.Valid(s.prep) {
+		s.prep, s.types, s.replanned = nil, nil, true
+	}
 	recheck := s.replanned && s.columns != 0 && !relay
 	// Other columns are an error before anything is written, and without the loss of a conversation that has to last.
 	first := recheck && (!s.plan.ReadOnly || x.pin != nil || x.tx.state == txOpen)
@@ -334,6 +337,7 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		s.prep = x.srv.ex.Prepare(s.plan.Text, s.oids, version, x.settings)
 	}
 	fresh := !x.pipe.HasPrepared(s.prep)
+	x.unit.reuses = x.unit.reuses || !fresh || onSeveral(x.pipe.Conn)
 	x.pipe.Prepare(s.prep, s, relay)
 	switch {
 	case first:

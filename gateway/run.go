@@ -465,6 +465,13 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.retried(shard)
 			return o, errAgain
 		}
+	case x.unit.reuses && executor.Outlived(o.Err):
+		// What it names was dropped since it was prepared.
+		x.srv.ex.Outlive()
+		if again := x.repeatable(1); x.undo() == nil && again {
+			x.retried(c.Shard())
+			return o, errAgain
+		}
 	case executor.Roleless(o.Err.Code):
 		c.Doubt()
 	}

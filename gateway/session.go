@@ -158,6 +158,8 @@ type unit struct {
 	// executes is the EXECUTE that was bound, if nothing else was.
 	executes *planner.Statement
 	binds    int
+	// reuses: a statement of it was prepared before.
+	reuses bool
 	// bound: the transaction was bound to its shard in this unit.
 	bound bool
 	// primary: a replica could not do it.

@@ -167,7 +167,9 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 			keepTransitEpochs(before.def, k)
 		}
 	}
-	if sameSchema(prev, snap) {
+	// A statement may change what the map does not know: a type, a default, a rule's text. What was parsed before
+	// it then means something else than what is parsed after it.
+	if change.Statement == "" && sameSchema(prev, snap) {
 		snap.state.SchemaVersion = prev.state.SchemaVersion
 	}
 	return snap, nil

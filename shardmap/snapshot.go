@@ -103,8 +103,9 @@ func (s *Snapshot) State() *State { return &s.state }
 // Version returns the number of this version of the map, 0 if it was never stored.
 func (s *Snapshot) Version() uint64 { return s.state.Version }
 
-// SchemaVersion returns the version at which a keyspace's definition or a table
-// last changed. Plans made under one SchemaVersion stay valid while it lasts.
+// SchemaVersion returns the version at which a keyspace's definition, a table or,
+// by a statement that is in the history, anything else of the shards' schema last changed.
+// Plans made under one SchemaVersion, and what shards have prepared, stay valid while it lasts.
 func (s *Snapshot) SchemaVersion() uint64 { return s.state.SchemaVersion }
 
 // Shards returns all shards, in the order in which they were added. Read-only.

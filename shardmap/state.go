@@ -14,7 +14,7 @@ type State struct {
 	// Version counts changes, from 1.
 	Version uint64 `json:"version"`
 	// SchemaVersion is the Version at which a keyspace's definition (not its
-	// ranges or transits) or a table last changed. Plans are valid for one SchemaVersion.
+	// ranges or transits), a table or anything else that schema changes change last changed. Plans are valid for one SchemaVersion.
 	SchemaVersion uint64 `json:"schema_version"`
 	// DefaultShard holds the tables that are not sharded, and answers the
 	// catalogue queries.

@@ -397,6 +397,17 @@ func testStamps(t *testing.T, d shardmap.Directory) {
 	if v4.SchemaVersion() != 3 || v4.State().Keyspaces[0].Ranges[1].Epoch != 2 || v4.State().Keyspaces[0].Pins[0].Epoch != 2 {
 		t.Fatalf("a label changed the schema version or an epoch: %+v", v4.State())
 	}
+	// A schema change that no table of the map shows: a type, say.
+	typed := change(v4.Version(), "a type")
+	typed.Statement = "CREATE TYPE mood AS ENUM ()"
+	v5, err := d.Update(ctx, typed, v4.State().Clone())
+	if err != nil {
+		t.Fatalf("Update: %v", err)
+	}
+	if v5.SchemaVersion() != 5 {
+		t.Fatalf("a statement that changes no table made schema version %d, want 5", v5.SchemaVersion())
+	}
+	v4 = v5
 	if got := mustLoad(t, d); !reflect.DeepEqual(got.State(), v4.State()) {
 		t.Fatalf("Load gives\n%+v\nUpdate gave\n%+v", got.State(), v4.State())
 	}
