@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -277,5 +278,10 @@ func sameDatabase(a, b string) bool {
 		return false
 	}
 	return ua.Scheme == ub.Scheme && strings.EqualFold(ua.Host, ub.Host) && ua.Path == ub.Path && ua.Opaque == ub.Opaque &&
-		(ua.Host != "" || ua.RawQuery == ub.RawQuery)
+		(ua.Host != "" || ua.RawQuery == ub.RawQuery || ua.Query().Has("host") && samePlace(ua.Query(), ub.Query()))
+}
+
+// samePlace reports whether two URLs without a host name the same one among their parameters, as those of sockets do.
+func samePlace(a, b url.Values) bool {
+	return slices.Equal(a["host"], b["host"]) && slices.Equal(a["port"], b["port"])
 }

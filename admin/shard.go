@@ -526,10 +526,22 @@ func (o *Ops) found(ctx context.Context, m Meta, want []shardmap.Shard) (*shardm
 				return nil, sqlstate.New(sqlstate.ObjectNotInState, "shard %s is of engine %s in the map, not %s", is.Name, is.Engine, want[i].Engine).
 					WithHint("start with the same engine as before, or with another data folder")
 			}
-			// With replicas, any of the servers may be the first one now.
-			if is.URL != want[i].URL && len(is.Replicas) == 0 {
-				s := *is
+			s := *is
+			switch {
+			case len(is.Replicas) == 0:
 				s.URL = want[i].URL
+			case sameDatabase(s.URL, want[i].URL):
+				s.URL = want[i].URL
+			default:
+				// With replicas, any of the servers may be the first one now.
+				s.Replicas = slices.Clone(is.Replicas)
+				for j, url := range s.Replicas {
+					if sameDatabase(url, want[i].URL) {
+						s.Replicas[j] = want[i].URL
+					}
+				}
+			}
+			if s.URL != is.URL || !slices.Equal(s.Replicas, is.Replicas) {
 				next.PutShard(s)
 				changed = true
 			}

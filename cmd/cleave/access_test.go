@@ -8,8 +8,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"io/fs"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,6 +121,74 @@ func TestAccessOfAProcess(t *testing.T) {
 		if strings.Contains(printed, secret) {
 			t.Errorf("%q was printed", secret)
 		}
+	}
+}
+
+// TestAdminAPIAsksWhereClientsAreAsked: with auth: scram the admin API obeys nobody without a token, and the commands of the
+// process's own user find the one that it made.
+func TestAdminAPIAsksWhereClientsAreAsked(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	ask := func(r *running, token string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.Admin+"/api/v1/users", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	token := func(r *running) (text, path string) {
+		t.Helper()
+		_, port, _ := net.SplitHostPort(r.Admin)
+		path = filepath.Join(data, "admin-"+port+".token")
+		st, err := os.Stat(path)
+		if err != nil || st.Mode().Perm() != 0o600 {
+			t.Fatalf("%v, %v", st, err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(b)), path
+	}
+	r := start(t, "up", "--data", data, "--auth", "scram", "--shards", "1")
+	if code, _, stderr := r.cleave("a password\n", "user", "add", "bob", "--password-file", "-"); code != exitOK {
+		t.Error(stderr)
+	}
+	first, path := token(r)
+	for wrong, want := range map[string]int{"": 401, "x": 401, first: 200} {
+		if got := ask(r, wrong); got != want {
+			t.Errorf("token %q: %d, want %d", wrong, got, want)
+		}
+	}
+	if code, _, stderr := command(t, "", "user", "list", "--admin", strings.Replace(r.Admin, "127.0.0.1", "127.0.0.2", 1), "--data", data); code == exitOK {
+		t.Error(stderr)
+	}
+	second := start(t, "router", "--directory", "file:"+filepath.Join(data, "directory.db"), "--auth", "scram")
+	if out := second.ok("user", "list"); !strings.Contains(out, "bob") {
+		t.Error(out)
+	}
+	if got := ask(second, first); got != 401 {
+		t.Errorf("the token of another process: %d", got)
+	}
+	second.stop()
+	trusted := start(t, "router", "--directory", "file:"+filepath.Join(data, "directory.db"), "--auth", "scram", "--trust", "127.0.0.0/8")
+	if got := ask(trusted, ""); got != 200 {
+		t.Errorf("from a trusted network: %d", got)
+	}
+	trusted.stop()
+	r.stop()
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the token is left: %v", err)
+	}
+	r = start(t, "up", "--data", data, "--auth", "scram")
+	if again, _ := token(r); again == first || ask(r, first) != 401 {
+		t.Error("a token is used twice")
 	}
 }
 

@@ -25,6 +25,8 @@ type localShards struct {
 	log    *slog.Logger
 	pool   int // connections that a router may open to one shard
 
+	password, passfile string // of the servers' superuser
+
 	life    context.Context // ends when the servers are to end
 	end     context.CancelFunc
 	watch   sync.WaitGroup
@@ -47,6 +49,10 @@ func startLocalShards(ctx context.Context, folder *wiring.DataFolder, pool int, 
 	l := folder.Layout
 	if l.Engine == "sqlite" {
 		return ls, l.SQLiteShards(folder.Path), nil
+	}
+	var err error
+	if ls.password, ls.passfile, err = folder.Password(localpg.DefaultUser); err != nil {
+		return nil, nil, err
 	}
 	shards := make([]admin.BootstrapShard, len(l.Shards))
 	for i, name := range l.Shards {
@@ -132,6 +138,8 @@ func (ls *localShards) options(i int) localpg.Options {
 	perServer := (len(l.Shards) + l.Servers - 1) / l.Servers
 	return localpg.Options{
 		DataDir: filepath.Join(ls.folder.Path, "pg-"+strconv.Itoa(i)),
+		// Nobody else on this machine is to be its superuser.
+		Password: ls.password, Passfile: ls.passfile,
 		Durable: true,
 		Settings: map[string]string{
 			"wal_level":                 "logical",

@@ -323,6 +323,9 @@ func adminClient(cfg *config.Effective) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if token == "" {
+		token = localCredential(&cfg.Config)
+	}
 	c, err := api.NewClient(adminURL(&cfg.Config))
 	if err != nil {
 		return nil, err
@@ -352,7 +355,7 @@ func adminToken(cfg *config.Config) (string, error) {
 		return "", sqlstate.Wrap(err, sqlstate.ConfigFileError, "the token of the admin API cannot be read (setting admin-token-file)")
 	}
 	token := strings.TrimSpace(string(b))
-	if len(token) < tokenMin || len(token) > 4096 || strings.ContainsAny(token, " \t\r\n") {
+	if !checkToken(token) {
 		return "", sqlstate.New(sqlstate.ConfigFileError, "%s does not hold a token: one word of at least %d characters", cfg.AdminTokenFile, tokenMin).
 			WithHint("openssl rand -hex 32 > %s", cfg.AdminTokenFile)
 	}

@@ -33,6 +33,7 @@ type runner struct {
 	router, admin net.Listener
 	undos         []func(context.Context) error
 	banner        func(*cluster) error // says that it serves
+	data          string               // the data folder of `cleave up`
 	cluster       atomic.Pointer[cluster]
 }
 
@@ -181,7 +182,11 @@ func (r *runner) start(ctx context.Context, dir shardmap.Directory) error {
 	if err != nil {
 		return err
 	}
-	c, err := newCluster(ctx, dir, lease, member, &cfg.Config, dialable(r.router.Addr()), r.log)
+	token, err := r.credential(r.data)
+	if err != nil {
+		return err
+	}
+	c, err := newCluster(ctx, dir, lease, member, &cfg.Config, token, dialable(r.router.Addr()), r.log)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ it is a database named like the shard on a private PostgreSQL server (or spread 
 in PATH, or in the usual folders; the servers listen on loopback TCP and on a socket.
 
 Router and admin API listen on loopback, and let in clients of this machine without a
-password. To let in others, see --auth, --trust and --tls-cert.
+password. To ask for passwords and to let in others, see --auth, --trust and --tls-cert.
+Whatever --auth says, the servers of --engine postgres ask for a password, which is in
+the file postgres.pass of the data folder; the shards' URLs name that file.
 
 SIGTERM or Ctrl-C drains: sessions finish their transaction, at most for
 --drain-timeout; a second signal ends at once. SIGHUP reads the file of settings
@@ -66,6 +68,7 @@ func (r *runner) up(ctx context.Context) error {
 		return err
 	}
 	r.undo(func(context.Context) error { folder.Close(); return nil })
+	r.data = folder.Path
 	found := folder.Layout != nil
 	w := wiring.Wanted{Engine: cfg.Engine, Shards: cfg.Shards, Servers: cfg.Servers, Given: cfg.Given}
 	// Ports before anything is made: a start that fails must leave no trace.
@@ -182,7 +185,7 @@ func (r *runner) warnings(log *slog.Logger) {
 		switch {
 		case cfg.AdminTokenFile != "" && !cfg.AdminEncrypted():
 			log.Warn("the token of the admin API goes unencrypted over the network; keep it to a private one", "admin", r.admin.Addr())
-		case cfg.AdminTokenFile == "" && len(cfg.Trust) > 0:
+		case cfg.AdminTokenFile == "" && len(cfg.Trust) > 0: // under any auth
 			log.Warn("the admin API obeys the trusted networks and asks for no token; see the setting admin-token-file", "admin", r.admin.Addr())
 		}
 	}

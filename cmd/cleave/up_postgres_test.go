@@ -59,6 +59,13 @@ func TestUpPostgres(t *testing.T) {
 		if out, err := runProgram(t, "", psql, "-X", "-At", "-c", "SELECT 1", s.URL); err != nil || strings.TrimSpace(out) != "1" {
 			t.Errorf("psql %s: %v\n%s", s.URL, err, out)
 		}
+		// Others on this machine cannot read the file with the password.
+		if conn, err := pgx.Connect(t.Context(), strings.Replace(s.URL, "passfile=", "application_name=", 1)); sqlState(err) != "28P01" && !strings.Contains(fmt.Sprint(err), "SASL") {
+			if err == nil {
+				_ = conn.Close(t.Context())
+			}
+			t.Errorf("without the password: %v", err)
+		}
 	}
 	used := map[string]bool{}
 	for tenant := 1; tenant <= 40; tenant++ {
@@ -89,7 +96,7 @@ func TestUpPostgres(t *testing.T) {
 
 	// The servers answer on loopback TCP as well.
 	port0 := one[string](t, direct["shard-0"], "SHOW port")
-	tcp := session(t, "postgres://cleave@127.0.0.1:"+port0+"/shard-0?sslmode=disable")
+	tcp := session(t, "postgres://cleave@127.0.0.1:"+port0+"/shard-0?sslmode=disable&passfile="+filepath.Join(data, "postgres.pass"))
 	for setting, want := range map[string]string{"wal_level": "logical", "max_prepared_transactions": "64", "listen_addresses": "127.0.0.1"} {
 		if got := one[string](t, tcp, "SHOW "+setting); got != want {
 			t.Errorf("%s is %s, want %s", setting, got, want)

@@ -30,13 +30,16 @@ type cluster struct {
 	draining atomic.Bool
 }
 
+// adminCredential is the token of the admin API; own if the process made it.
+type adminCredential struct {
+	token string
+	own   bool
+}
+
 // newCluster wires the rooms and starts to follow the map. It serves nothing yet.
-func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, member string, cfg *config.Config, routerAddress string, log *slog.Logger) (*cluster, error) {
-	token, err := adminToken(cfg)
-	if err != nil {
-		return nil, err
-	}
+func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lease, member string, cfg *config.Config, token adminCredential, routerAddress string, log *slog.Logger) (*cluster, error) {
 	var own *gateway.TLS
+	var err error
 	if cfg.AdminEncrypted() && cfg.AdminTLSCert != "" {
 		if own, err = gateway.LoadTLS(gateway.TLSFiles{Certificate: cfg.AdminTLSCert, Key: cfg.AdminTLSKey}); err != nil {
 			return nil, err
@@ -52,7 +55,8 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 		Ready:   c.ready,
 		Metrics: c.Metrics.Handler(),
 		Hosts:   cfg.AdminHosts,
-		Token:   token,
+		Token:   token.token,
+		Local:   token.own,
 		Trusted: cfg.Trust,
 		Route: func(_ context.Context, sql string) ([]string, error) {
 			snap := c.Executor.Snapshot()

@@ -230,7 +230,7 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.TLS }),
 	names("admin-hosts", "names under which the admin API may be asked besides addresses and localhost",
 		func(c *Config) *[]string { return &c.AdminHosts }),
-	text("admin-token-file", "file with a token that the admin API demands, and that the commands send; without it the API obeys this machine and the networks in trust", "a path; empty is no token", "",
+	text("admin-token-file", "file with a token that the admin API demands, and that the commands send; without it the API obeys the networks in trust and, if auth is trust, this machine; else it makes a token at each start, which the commands of its user on this machine find", "a path; empty is no token", "",
 		func(c *Config) *string { return &c.AdminTokenFile }, anything),
 	choice("admin-tls", "whether the admin API speaks TLS, and the commands with it; auto: unless its address is a loopback one", "auto", []string{"auto", "on", "off"},
 		func(c *Config) *string { return &c.AdminTLS }),

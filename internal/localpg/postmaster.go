@@ -47,8 +47,8 @@ func readPostmaster(dataDir string) (postmaster, error) {
 }
 
 // adopt takes over a server that an earlier process of ours left running, if it is the very one that would be started now: the same
-// program with the same arguments, and it answers.
-func (s *Server) adopt() bool {
+// program with the same arguments, and it answers and takes the password.
+func (s *Server) adopt(ctx context.Context) bool {
 	dir := s.opts.DataDir
 	p, err := readPostmaster(dir)
 	if err != nil || p.status != "ready" || p.port == 0 || s.opts.Port != 0 && p.port != s.opts.Port {
@@ -72,7 +72,10 @@ func (s *Server) adopt() bool {
 		return false
 	}
 	_ = conn.Close()
-	s.process, s.port, s.done = process, p.port, make(chan struct{})
+	if s.port = p.port; s.refuses(ctx) {
+		return false
+	}
+	s.process, s.done = process, make(chan struct{})
 	go s.wait(func() error {
 		for runs(p.pid) && isServerOf(p.pid, dir) {
 			time.Sleep(poll)

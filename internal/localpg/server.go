@@ -19,6 +19,9 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// DefaultUser is the database superuser made with a new folder unless Options say another.
+const DefaultUser = "cleave"
+
 // Options say which server to run and how. DataDir is required.
 type Options struct {
 	// Installation to use; the zero value takes the one that fits the data
@@ -37,13 +40,15 @@ type Options struct {
 	// server does not wait for the disk: committed rows still survive a crash of
 	// the server, but not one of the machine. For tests.
 	Durable bool
-	// User is the database superuser made with a new folder; "cleave" when empty.
+	// User is the database superuser made with a new folder; DefaultUser when empty.
 	User string
 	// Password of that user. When empty the server trusts every local user of
-	// this machine, who can then act as superuser: right for a machine of one's
-	// own and for tests. When set, connections need it (scram-sha-256). It is
-	// used at the making of the folder only; later it must be the same.
+	// this machine, who can then act as superuser: right for tests. When set, connections need it
+	// (scram-sha-256). A folder that was made without one, or with another one, gets it at the start.
 	Password string
+	// Passfile is the path of a file with the password, in libpq's format, which the URLs name
+	// instead of the password itself. Empty: they hold the password.
+	Passfile string
 	// RunAs names the operating system user when we are root; see the package
 	// documentation for the default.
 	RunAs string
@@ -97,9 +102,10 @@ func (s *Server) LogPath() string { return logPath(s.opts.DataDir) }
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // URL returns the postgres:// URL of a database over TCP. It holds the password
-// if there is one.
+// if there is one, or the name of its file.
 func (s *Server) URL(db string) string {
-	u := url.URL{Scheme: "postgres", User: s.userinfo(), Host: "127.0.0.1:" + strconv.Itoa(s.port), Path: "/" + db, RawQuery: "sslmode=disable"}
+	u := url.URL{Scheme: "postgres", User: s.userinfo(), Host: "127.0.0.1:" + strconv.Itoa(s.port), Path: "/" + db}
+	u.RawQuery = s.parameters(url.Values{"sslmode": {"disable"}})
 	return u.String()
 }
 
@@ -107,11 +113,18 @@ func (s *Server) URL(db string) string {
 // that libpq, pgx and lib/pq understand.
 func (s *Server) SocketURL(db string) string {
 	q := url.Values{"host": {s.socketDir}, "port": {strconv.Itoa(s.port)}, "sslmode": {"disable"}}
-	return "postgres://" + s.userinfo().String() + "@/" + url.PathEscape(db) + "?" + q.Encode()
+	return "postgres://" + s.userinfo().String() + "@/" + url.PathEscape(db) + "?" + s.parameters(q)
+}
+
+func (s *Server) parameters(q url.Values) string {
+	if s.opts.Passfile != "" {
+		q.Set("passfile", s.opts.Passfile)
+	}
+	return q.Encode()
 }
 
 func (s *Server) userinfo() *url.Userinfo {
-	if s.opts.Password != "" {
+	if s.opts.Password != "" && s.opts.Passfile == "" {
 		return url.UserPassword(s.opts.User, s.opts.Password)
 	}
 	return url.User(s.opts.User)
@@ -167,14 +180,45 @@ func (s *Server) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	_ = s.process.Signal(syscall.SIGQUIT)
-	select {
-	case <-s.done:
-	case <-time.After(5 * time.Second):
-		s.Kill()
-	}
+	s.Quit()
 	return sqlstate.Wrap(ctx.Err(), sqlstate.SystemError, "the local PostgreSQL server in %s did not shut down in time and was made to quit", s.opts.DataDir).
 		WithHint("nothing committed is lost; the next start recovers. Its log: %s", s.LogPath())
+}
+
+// quitMax is the time for an immediate shutdown, after which the server is killed.
+const quitMax = 5 * time.Second
+
+// Quit ends the server with an immediate shutdown: nothing is written any more, it recovers at the next
+// start, and what is committed is kept.
+func (s *Server) Quit() {
+	if !s.quit() {
+		s.Kill()
+	}
+	s.letGo()
+}
+
+// quit is Quit without what follows; it reports whether the server has ended.
+func (s *Server) quit() bool {
+	_ = s.process.Signal(syscall.SIGQUIT) // it may have ended just now
+	select {
+	case <-s.done:
+		return true
+	case <-time.After(quitMax):
+		return false
+	}
+}
+
+// halt ends a server that has no clients yet, and keeps its folder.
+func (s *Server) halt() {
+	_ = s.process.Signal(syscall.SIGINT)
+	select {
+	case <-s.done:
+	case <-time.After(quitMax):
+		if !s.quit() {
+			_ = s.process.Kill()
+			<-s.done
+		}
+	}
 }
 
 // Kill ends the server as a crash would: SIGKILL to the postmaster and to its

@@ -53,15 +53,34 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err := s.makeSocketDir(); err != nil {
 		return nil, err
 	}
-	if started = s.adopt(); started {
+	open, err := s.trusts()
+	if err != nil {
+		return nil, err
+	}
+	if started = !open && s.adopt(ctx); started {
 		return s, nil
 	}
 	if err := s.stopOrphan(ctx); err != nil {
 		return nil, err
 	}
+	if open {
+		if err := s.askForPasswords(ctx); err != nil {
+			return nil, err
+		}
+	}
 	deadline := time.Now().Add(s.opts.StartTimeout)
+	renewed := false
 	for attempt := 1; ; attempt++ {
 		err := s.launch(ctx, deadline)
+		if err == nil && !renewed && s.refuses(ctx) {
+			// The folder, or the file with the password, comes from a backup.
+			s.halt()
+			if err := s.setPassword(ctx); err != nil {
+				return nil, err
+			}
+			renewed = true
+			continue
+		}
 		if err == nil {
 			started = true
 			return s, nil
@@ -95,7 +114,7 @@ func (s *Server) prepare() error {
 	}
 	o.DataDir = dir
 	if o.User == "" {
-		o.User = "cleave"
+		o.User = DefaultUser
 	}
 	// initdb puts the name into scripts; it refuses these itself, late.
 	if strings.ContainsAny(o.User, "\x00\n\r\"$'\\") || len(o.User) > 63 || strings.HasPrefix(o.User, "pg_") || strings.HasPrefix(o.User, "-") {
@@ -412,14 +431,9 @@ func (s *Server) launch(ctx context.Context, deadline time.Time) error {
 	} else {
 		err = s.waitReady(ctx, deadline, offset)
 	}
-	if err != nil && !s.ended() {
-		_ = cmd.Process.Signal(syscall.SIGQUIT)
-		select {
-		case <-s.done:
-		case <-time.After(5 * time.Second):
-			_ = cmd.Process.Kill()
-			<-s.done
-		}
+	if err != nil && !s.ended() && !s.quit() {
+		_ = cmd.Process.Kill()
+		<-s.done
 	}
 	return err
 }
