@@ -28,8 +28,21 @@ func (o *Ops) Cancel(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, e
 }
 
 // Rollback makes the old owner the owner again, with every write that the new one took.
-// 55000 if there is no way back any more.
+// 55000 if there is no way back any more, or if a constraint keeps the old owner from having it.
 func (o *Ops) Rollback(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
+	s, err := o.workflow(ctx, req.ID)
+	if err != nil {
+		return nil, err
+	}
+	if s.Spec.Kind == workflow.Move && s.Step == workflow.Opened && workflow.CanAsk(s, workflow.Rollback) == nil {
+		cur, err := o.load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := coordinator.Arrives(cur, &s.Spec, true); err != nil {
+			return nil, err
+		}
+	}
 	return o.ask(ctx, req, workflow.Rollback)
 }
 

@@ -199,6 +199,9 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 	if err := free(cur, spec); err != nil {
 		return nil, err
 	}
+	if err := coordinator.Arrives(cur, spec, false); err != nil {
+		return nil, err
+	}
 	plan := []string{
 		fmt.Sprintf("copy the rows of %s of keyspace %s from %s to %s while they are in use", spec.Part.Text(), spec.Keyspace, spec.From, spec.To),
 		"compare both copies", "hold statements in it for a moment and make " + spec.To + " the owner",

@@ -60,6 +60,9 @@ func (j *job) putTransit(ctx context.Context, s *workflow.State) error {
 		if _, t := cur.Transit(j.id); t != nil && t.Hold == shardmap.NoHold {
 			return true, nil
 		}
+		if err := Arrives(cur, &s.Spec, s.Back); err != nil {
+			return false, err
+		}
 		for _, bound := range [][]string{s.Spec.Part.Low, s.Spec.Part.High} {
 			if bound != nil {
 				if err := next.Split(s.Spec.Keyspace, bound); err != nil {
@@ -110,6 +113,9 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 		_, t := cur.Transit(j.id)
 		if t == nil {
 			return false, refuse("the map has no transit %s", j.id)
+		}
+		if err := Arrives(cur, &s.Spec, s.Back); err != nil {
+			return false, err
 		}
 		if t.Hold == shardmap.NoHold { // else somebody may have fenced it already
 			j.guardsAt = guardsAt
@@ -321,20 +327,7 @@ func (j *job) swapped(s *workflow.State, target string, cur *shardmap.Snapshot, 
 		return setHold(cur, next, j.id, shardmap.NoHold), nil
 	}
 	setHold(cur, next, j.id, shardmap.NoHold)
-	// A pin that goes, or was not there before, leaves the key where its range is.
-	if t.Key != nil && (s.Spec.Unpin && !s.Back || !s.Spec.WasPinned && s.Back) {
-		without := *next
-		if _, err := without.DropPin(ks, t.Key); err != nil {
-			return false, err
-		}
-		if snap, err := shardmap.NewSnapshot(without); err == nil {
-			if there, err := snap.OwnerOf(ks, t.Part); err == nil && there == target {
-				*next = without
-				return false, nil
-			}
-		}
-	}
-	return false, next.SetOwner(ks, t.Part, target)
+	return false, newOwner(next, &s.Spec, t.Part, target, s.Back)
 }
 
 // openTarget is workflow.OpenTarget.
@@ -348,10 +341,11 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	if err != nil || done {
 		return err
 	}
+	j.untouched = j.shut
 	// As the directory will make it, epochs included.
 	after, err := shardmap.Advance(cur, shardmap.Change{Expect: cur.Version(), By: s.Spec.By, Op: "move", Transit: j.id}, next)
 	if err != nil {
-		return err
+		return j.notOpened(s, err)
 	}
 	limit := guardBound
 	if j.shut {
@@ -361,9 +355,13 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	defer cancel()
 	err = j.widen(bound, schema.GuardsOf(after, s.Spec.Keyspace, e.Target), e.Target)
 	if j.shut && sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
+		j.untouched = true
 		return late(ctx, err) // nobody has opened them: it can be taken back
 	}
-	j.shut = false
+	j.shut, j.untouched = false, false
+	if err != nil && ctx.Err() == nil {
+		return j.notOpened(s, err)
+	}
 	return err
 }
 

@@ -37,7 +37,9 @@ type job struct {
 	// shut: it is certain that nobody has opened the target's guards since they were last
 	// seen closed, because this job has brought the move as far as that.
 	shut bool
-	prog *progress
+	// untouched: the last opening that was taken back has not touched the target.
+	untouched bool
+	prog      *progress
 }
 
 func newJob(t *term, s workflow.State, rev uint64) *job {
@@ -297,6 +299,7 @@ var carriers = map[workflow.Op]carrier{
 	workflow.DrainSource:    withEffect((*job).drainSource),
 	workflow.Unhold:         withState((*job).unhold),
 	workflow.SetGuards:      withEffect((*job).setGuards),
+	workflow.ShutTarget:     withEffect((*job).shutTarget),
 	workflow.MarkBack:       withEffect((*job).markBack),
 	workflow.OpenTarget:     withEffect((*job).openTarget),
 	workflow.Swap:           (*job).swap,

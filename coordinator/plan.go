@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/keyspace"
-	"github.com/cleavedb/cleave/placement"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
@@ -62,11 +61,12 @@ func Mergeable(snap *shardmap.Snapshot, spec *workflow.Spec) error {
 }
 
 // Plan returns the moves that are next for a drain, a spread or a merge, at most
-// workflow.MaxChildren: none if nothing is left to be moved. Errors are Refused.
+// workflow.MaxChildren: none if nothing is left to be moved. No constraint of the map is broken by them, nor by
+// those of them that are done while others are not. Errors are Refused.
 func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error) {
 	var all []workflow.Spec
 	add := func(ks, from, to string, p shardmap.Part, pinned bool) {
-		if from != to && len(all) < workflow.MaxChildren {
+		if from != to {
 			all = append(all, workflow.Spec{Kind: workflow.Move, Keyspace: ks, Part: p.Clone(), From: from, To: to, WasPinned: pinned, Options: spec.Options})
 		}
 	}
@@ -85,7 +85,7 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 		for i := range all {
 			all[i].KeepMS = -1 // bounds of a part stay as they are as long as it can come back
 		}
-		return all, nil
+		return arrivals(snap, all, workflow.MaxChildren)
 	}
 	// Shards that are not in service get nothing and, but for one that is drained, give nothing.
 	rest := map[string]bool{}
@@ -119,40 +119,29 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 		}
 	}
 	st := snap.State()
+	ruled := newRuled(snap, shards)
 	for i := range st.Keyspaces {
 		k := &st.Keyspaces[i]
 		if spec.Keyspace != "" && k.Name != spec.Keyspace {
 			continue
 		}
-		units := k.PlacementUnits()
+		units := ruled.units[k.Name]
 		if len(units) == 0 {
 			continue
 		}
 		owners := make([]string, len(units))
-		if spec.Kind == workflow.Drain && spec.To != "" {
-			for n := range units {
-				owners[n] = units[n].Owner
-				if owners[n] == spec.From {
-					owners[n] = spec.To
-				}
+		for n := range units {
+			if owners[n] = units[n].Owner; spec.Kind == workflow.Drain && spec.To != "" && owners[n] == spec.From {
+				owners[n] = spec.To
 			}
-		} else {
-			var movable []placement.Unit
-			var at []int
-			for n := range units {
-				if owners[n] = units[n].Owner; !rest[owners[n]] {
-					movable, at = append(movable, units[n]), append(at, n)
-				}
+		}
+		if spec.Kind != workflow.Drain || spec.To == "" {
+			// A drain moves pins too; a spread leaves them where somebody put them.
+			stays := func(n int) bool {
+				return rest[units[n].Owner] || spec.Kind != workflow.Drain && n >= len(k.Ranges)+len(k.Values)
 			}
-			if len(movable) == 0 {
-				continue
-			}
-			p, err := placement.Propose(placement.Request{Units: movable, Shards: shards, Algorithm: placement.Balanced, Tolerance: tolerance})
-			if err != nil {
+			if err := ruled.propose(k.Name, owners, tolerance, rest, stays); err != nil {
 				return nil, classed(workflow.Refused, err)
-			}
-			for i, n := range at {
-				owners[n] = p.Owners[i]
 			}
 		}
 		n := 0
@@ -174,7 +163,7 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 			n++
 		}
 	}
-	return all, nil
+	return arrivals(snap, all, workflow.MaxChildren)
 }
 
 // receives refuses a target that is read-only or out of service.

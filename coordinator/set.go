@@ -137,6 +137,9 @@ func (j *job) check(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	case owner != e.Source:
 		return refuse("shard %s owns %s of keyspace %s, not shard %s", owner, s.Spec.Part.Text(), s.Spec.Keyspace, e.Source)
 	}
+	if err := Arrives(snap, &s.Spec, s.Back); err != nil {
+		return err
+	}
 	if err := j.current(ctx, s, e); err != nil {
 		return err
 	}

@@ -120,7 +120,8 @@ func Closed() error {
 // Beyond what NewSnapshot checks it refuses a change of the cluster's identity,
 // and another strategy, key types or seed for a keyspace that tables use: their
 // rows would be looked for where they are not. It refuses a change of a transit, and
-// of owners, bounds and pins in its part, unless change.Transit names it.
+// of owners, bounds and pins in its part, unless change.Transit names it. It refuses what would break a constraint,
+// now or when a transit that is on hold changes its owner.
 //
 // Errors: those of Change.Validate and NewSnapshot, Conflict if change.Expect is
 // not prev's version, 55000 for the refusals.
@@ -158,6 +159,9 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 		return nil, err
 	}
 	if err := checkConstraints(prev, snap); err != nil {
+		return nil, err
+	}
+	if err := checkHeld(prev, snap); err != nil {
 		return nil, err
 	}
 	for i := range snap.state.Keyspaces {

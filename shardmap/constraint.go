@@ -454,6 +454,9 @@ func checkConstraints(prev, next *Snapshot) error {
 	return nil
 }
 
+// Breaks says which constraint a map breaks that an earlier one keeps: 55000, nil if none.
+func Breaks(prev, next *Snapshot) error { return checkConstraints(prev, next) }
+
 // PlacementConstraints returns the constraints for proposals, and marks the units of the
 // keyspaces that they mean. units are those of each keyspace, as PlacementUnits lists them.
 // An isolation is of units that the map has by themselves: pin its keys first.

@@ -35,6 +35,8 @@ type running struct {
 	later   bool // a copy that goes on: what is loaded is brought to the position of the rest
 	begun   bool // the position of a copy is to be written
 	shut    bool // it has brought the move to its opening itself: nobody else has opened the target
+	// untouched: the opening that was taken back had not begun
+	untouched bool
 }
 
 var errLater = errors.New("not yet")
@@ -153,7 +155,8 @@ func (c *coordinator) event(id string, run *running, e workflow.Event) {
 		}
 	}
 	shut := next.Step == workflow.Opening && run.state.Step == workflow.Closing
-	c.runs[id] = &running{state: next, rev: rev, effects: effects, applier: run.applier, shut: shut}
+	untouched := run.untouched || next.Step == workflow.Reopening && run.state.Step == workflow.Opening && run.shut
+	c.runs[id] = &running{state: next, rev: rev, effects: effects, applier: run.applier, shut: shut, untouched: untouched && next.Step != workflow.Opening}
 }
 
 // do does a piece of an effect: nil when it is done, errLater when it is not.
@@ -351,12 +354,8 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 		if err := may(target); err != nil {
 			return err
 		}
-		switch {
-		case target.mine():
-		case run.shut || w.o.Break == BlindBack:
-			return late()
-		default:
-			return errLater
+		if !target.mine() {
+			return late() // it may be open, from a leader before this one: it is shut before the source is opened
 		}
 		next := w.snap.State().Clone()
 		if err := next.SetOwner(ks, spec.Part, target.name); err != nil {
@@ -381,6 +380,18 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			c.unhold(s, spec.ID)
 			return nil
 		})
+	case workflow.ShutTarget:
+		if run.untouched || w.o.Break == BlindBack {
+			return nil
+		}
+		if err := may(target); err != nil {
+			return err
+		}
+		if !target.mine() {
+			return errLater
+		}
+		target.setGuard(keyspace.NewOwner(w.guards(target.name, "")))
+		return nil
 	case workflow.SettleGuards:
 		for _, s := range []*shard{source, target} {
 			if err := may(s); err != nil {

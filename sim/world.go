@@ -28,7 +28,7 @@ const (
 	NoTerm        Break = "no-term"        // transactions go on after their router has lost its lease and joined anew
 	NoMark        Break = "no-mark"        // the way back begins where its capture did, not at the cutover
 	NoCatchUp     Break = "no-catch-up"    // a copy that goes on does not bring what is loaded to the position of the rest
-	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done
+	BlindBack     Break = "blind-back"     // an opening is taken back by a leader who does not know whether it was done, and does not shut the target
 )
 
 // Breaks are those that are missed within seconds: all but Whole and NoTerm, which takes

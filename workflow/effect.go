@@ -48,9 +48,11 @@ const (
 	// MarkBack says where the way back begins: behind everything that was applied. Late
 	// after ForMS.
 	MarkBack Op = "mark back"
-	// OpenTarget opens the target's guards for the part. Late only if it is certain that
-	// they are as they were, and that no other leader has opened them.
+	// OpenTarget opens the target's guards for the part. Late only if it is certain that the map has the source as
+	// the owner: the target cannot be opened, in time or at all. ShutTarget is for what it may have opened.
 	OpenTarget Op = "open target"
+	// ShutTarget closes the target's guards for the part, if a cutover that was taken back has opened them.
+	ShutTarget Op = "shut target"
 	// Swap makes the target the owner in the map, without a hold.
 	Swap Op = "swap"
 	// SettleGuards sets the guards of both shards as the map says.

@@ -189,6 +189,10 @@ type State struct {
 	Paused bool `json:"paused,omitempty"`
 	// Back: the roles of the shards are exchanged (a move that is rolled back).
 	Back bool `json:"back,omitempty"`
+	// MayBeOpen: a cutover was taken back that may have opened the target's guards, which are shut before the source
+	// takes writes again. ShutLater: the target could not be reached for that, so statements are let go first.
+	MayBeOpen bool `json:"may_be_open,omitempty"`
+	ShutLater bool `json:"shut_later,omitempty"`
 	// After is the step that follows reopening, if it is not Waiting.
 	After StepName `json:"after,omitempty"`
 	// Ending is what the workflow ends as when it has cleaned up.

@@ -91,12 +91,14 @@ func (s *State) done(e Event) {
 		}
 		s.goTo(Closing, at, orElse(r.Note, "both copies are equal"))
 	case Waiting:
+		s.MayBeOpen, s.ShutLater = false, false
 		s.goTo(Closing, at, "")
 	case Reopening:
 		after := s.After
 		if after == "" {
 			after = Waiting
 		}
+		s.MayBeOpen = s.MayBeOpen && s.ShutLater
 		s.After = ""
 		if after == Opened {
 			s.Back = false
@@ -281,6 +283,9 @@ func (s *State) failed(e Event) {
 				s.Attempt++
 			}
 			s.goTo(Reopening, e.At, what)
+		case s.Back && class == Refused && e.Op == Hold: // by a constraint, which may be taken back: the way back is kept
+			s.After = Opened
+			s.goTo(Reopening, e.At, "the rollback was given up: "+what)
 		case s.Back:
 			lost()
 		case class == Changed:
@@ -294,6 +299,7 @@ func (s *State) failed(e Event) {
 			return
 		}
 		s.Attempt++
+		s.MayBeOpen, s.ShutLater = true, false
 		s.goTo(Reopening, e.At, what)
 	case Opened:
 		if class == Again || s.BackLost != "" {
@@ -309,6 +315,14 @@ func (s *State) failed(e Event) {
 		}
 		s.goTo(Failed, e.At, what)
 		s.Error = clip(what)
+	case Reopening, Cancelling:
+		// Whoever waits does not wait for a shard that has nothing of theirs.
+		if e.Op == ShutTarget && !s.ShutLater {
+			s.ShutLater = true
+			s.goTo(s.Step, e.At, what)
+			return
+		}
+		again()
 	default: // what has been begun has to be ended
 		again()
 	}
@@ -482,9 +496,10 @@ func (s *State) giveUp(at int64, why string) {
 	s.goTo(Cancelling, at, why)
 }
 
-// pausable reports whether a step may be held up by a pause: no statement waits in it.
+// pausable reports whether a step may be held up by a pause: no statement waits in it. What is being cancelled may hold
+// statements at first; its purge waits while it is paused.
 func (n StepName) pausable() bool {
-	return n != Closing && n != Reopening && n != Opening
+	return n != Closing && n != Reopening && n != Opening && n != Cancelling
 }
 
 // Effects returns what is to be done in a state, from the beginning: none in one
@@ -569,7 +584,11 @@ func (s *State) moveEffects() []Effect {
 	case Reopening:
 		// Guards first, so that no statement is refused; and again, since guards that
 		// another move set in between were those of the map with the hold.
-		return []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
+		list := []Effect{do(SetGuards), do(Unhold), do(SetGuards)}
+		if s.ShutLater {
+			return list
+		}
+		return s.shutting(do(ShutTarget), list...)
 	case Waiting:
 		e := do(FollowFor)
 		e.ForMS = backoff(s.Attempt + 1)
@@ -578,29 +597,44 @@ func (s *State) moveEffects() []Effect {
 		if s.Attempt <= s.Spec.Polite {
 			e.ForMS = min(e.ForMS, 10_000)
 		}
-		return []Effect{e}
+		return s.shutting(do(ShutTarget), e)
 	case Opening:
 		return []Effect{do(OpenTarget), do(Swap)}
 	case Opened:
 		until := s.OpenAt + s.Spec.KeepMS
-		forth := do(Release) // the old owner's changes are those of the new one, sent back
+		oldOwner := Effect{Op: ShutTarget, Source: s.Spec.To, Target: s.Spec.From} // of a rollback that was ended
+		forth := do(Release)                                                       // the old owner's changes are those of the new one, sent back
 		forth.Stream = Forth(id)
 		if s.BackLost != "" {
 			all.Source, all.Target = s.Spec.From, s.Spec.To
 			if s.Outdated {
-				return []Effect{do(SettleGuards), all}
+				return s.shutting(oldOwner, do(SettleGuards), all)
 			}
-			return []Effect{do(SettleGuards), all, {Op: Sleep, UntilMS: until}}
+			return s.shutting(oldOwner, do(SettleGuards), all, Effect{Op: Sleep, UntilMS: until})
 		}
 		keep := Effect{Op: KeepBack, Source: target, Target: source, Stream: Back(id), UntilMS: until}
-		return []Effect{do(SettleGuards), forth, keep}
+		return s.shutting(oldOwner, do(SettleGuards), forth, keep)
 	case Cleaning: // the rows of the one that they were moved from go
 		purge := Effect{Op: Purge, Source: target, Target: source}
-		return append([]Effect{do(SettleGuards), all}, in(purge, do(DropTransit))...)
+		list := append([]Effect{do(SettleGuards), all}, in(purge, do(DropTransit))...)
+		return s.shutting(Effect{Op: ShutTarget, Source: target, Target: source}, list...) // of a rollback that was ended
 	case Cancelling:
-		return []Effect{do(SetGuards), do(Unhold), do(SetGuards), all, do(Purge), do(DropTransit)}
+		list := []Effect{do(SetGuards), do(Unhold), do(SetGuards), all}
+		rest := []Effect{do(Purge), do(DropTransit)}
+		if s.ShutLater {
+			return append(list, s.shutting(do(ShutTarget), rest...)...)
+		}
+		return s.shutting(do(ShutTarget), append(list, rest...)...)
 	}
 	return nil
+}
+
+// shutting puts an effect that shuts a target before others, if it may be open.
+func (s *State) shutting(shut Effect, list ...Effect) []Effect {
+	if !s.MayBeOpen {
+		return list
+	}
+	return append([]Effect{shut}, list...)
 }
 
 func (s *State) parentEffects() []Effect {
