@@ -154,6 +154,9 @@ func (o *Ops) guardService(ctx context.Context, name string, after *shardmap.Sna
 	}
 	bound, stop := context.WithTimeout(ctx, max(o.opts.LockTimeout, time.Second))
 	defer stop()
+	if _, err := schema.GuardsFit(limit, o.opts.Directory, conn, "", name); err != nil {
+		return nil, errors.Join(err, end("ROLLBACK"))
+	}
 	if err := schema.SetGuards(bound, conn, after, name, nil); err != nil {
 		return nil, errors.Join(err, end("ROLLBACK"))
 	}

@@ -433,6 +433,9 @@ func (j *job) settle(ctx context.Context, ks, shard string) error {
 	if is {
 		return nil
 	}
+	if _, err := j.guardsFit(ctx, ks, shard); err != nil {
+		return err
+	}
 	bound, cancel := context.WithTimeout(ctx, guardBound)
 	defer cancel()
 	_, err = j.setGuardsAs(bound, want, shard)
@@ -455,7 +458,8 @@ func (j *job) guardsOf(ctx context.Context, want []engine.Guard, shard string) (
 		if err != nil {
 			return false, err
 		}
-		if t.Guard == nil || t.Guard.Keyspace != g.Owned.Keyspace || t.Guard.Epoch != g.Owned.Epoch {
+		is := t.Guard
+		if is == nil || is.Keyspace != g.Owned.Keyspace || is.Epoch != g.Owned.Epoch || is.Owns != "" && is.Owns != g.Owned.Encode() {
 			return false, nil
 		}
 	}

@@ -9,59 +9,37 @@ import (
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// current refuses a move between shards whose guards are newer than the map: the directory was put back to an older state, so
+// current refuses a move between shards with guards that no version of the map has made: the directory was put back to an older state, so
 // nobody knows who owns what.
 func (j *job) current(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	for _, shard := range []string{e.Source, e.Target} {
-		epoch, err := j.guardEpoch(ctx, s.Spec.Keyspace, shard)
+		moving, err := j.guardsFit(ctx, s.Spec.Keyspace, shard)
+		if err == nil && moving {
+			err = classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, "another move is changing the owner of a part of keyspace %s on shard %s", s.Spec.Keyspace, shard))
+		}
 		if err != nil {
 			return err
-		}
-		// The map is read after the guards: another move may have set them just now.
-		snap, err := j.t.c.opts.Directory.Load(ctx)
-		if err != nil {
-			return err
-		}
-		if epoch <= snap.Version() {
-			continue
-		}
-		newer := sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d, but the newest version of the map is %d", shard, epoch, snap.Version()).
-			WithHint("the directory was put back to an older state: cleave doctor")
-		switch {
-		case schema.Moving(snap, s.Spec.Keyspace, shard):
-			return classed(workflow.Again, newer) // another move is about to store that version
-		case schema.NewerGuard(epoch, snap):
-			return classed(workflow.Refused, newer)
 		}
 	}
 	return nil
 }
 
-// guardEpoch is the greatest epoch of the guards of a keyspace on a shard, 0 if there are none.
-func (j *job) guardEpoch(ctx context.Context, ks, shard string) (epoch uint64, err error) {
-	snap, err := j.t.c.opts.Directory.Load(ctx)
-	if err != nil {
-		return 0, err
-	}
+// guardsFit is schema.GuardsFit; what that refuses will never go well as things are.
+func (j *job) guardsFit(ctx context.Context, ks, shard string) (moving bool, err error) {
 	sh, err := j.t.c.opts.Shard(shard)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	conn, err := sh.Connect(ctx, map[string]string{"application_name": "cleave", "client_encoding": "UTF8"})
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	defer conn.Close()
-	for _, g := range schema.GuardsOf(snap, ks, shard) {
-		t, err := conn.DescribeTable(ctx, g.Schema, g.Table)
-		if err != nil {
-			return 0, err
-		}
-		if t.Guard != nil {
-			epoch = max(epoch, t.Guard.Epoch)
-		}
+	moving, err = schema.GuardsFit(ctx, j.t.c.opts.Directory, conn, ks, shard)
+	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState {
+		err = classed(workflow.Refused, err)
 	}
-	return epoch, nil
+	return moving, err
 }
 
 // vacant refuses a move to a shard that has rows of the part already: this workflow has copied none yet, so they are

@@ -161,6 +161,9 @@ type GuardState struct {
 	Epoch    uint64
 	// Also is the other epoch that Guard.Also lets through, 0 if none.
 	Also uint64
+	// Owns is what it lets through, as keyspace.Ownership.Encode writes it; "" for a guard without a shard key, and for
+	// one that was set by a version of Cleave that did not note it.
+	Owns string
 }
 
 // Column describes one live column, in attribute order.

@@ -2,10 +2,14 @@ package schema
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // NewerGuard reports whether a guard's epoch says that the directory was put back to an older state. One above the map is
@@ -13,22 +17,184 @@ import (
 // nothing. Rows change hands in workflows only, and those write the map several times.
 func NewerGuard(epoch uint64, now *shardmap.Snapshot) bool { return epoch > now.Version()+1 }
 
+// versionsBack bounds the versions of the map that a guard is compared with.
+const versionsBack = 10_000
+
+// ownedOn is what the guards of a keyspace's tables on a shard let through by a map.
+func ownedOn(snap *shardmap.Snapshot, ks, shard string) keyspace.Ownership {
+	return inService(snap, shard, guarded(snap, ks, shard))
+}
+
+// OfAnotherMap reports whether no version of the map has made a guard: its epoch is newer than the map, or the map has never
+// given the shard those ranges since. Then somebody has put the directory back to an older state, and rows may have moved in
+// what was lost. The guard was read before now, the newest map, and is not that of a part on hold (see Moving).
+//
+// What an operation leaves that dies between the guards and the map is none: only pins differ, of keys without rows on the shard, or
+// the guard lets nothing through. Of a guard that does not say what it owns only the epoch is compared.
+func OfAnotherMap(ctx context.Context, dir shardmap.Directory, conn engine.Conn, now *shardmap.Snapshot, t *shardmap.Table, shard string, is *engine.GuardState) (bool, error) {
+	if t.Kind != shardmap.Sharded || is == nil || is.Keyspace != t.Keyspace {
+		return false, nil
+	}
+	if NewerGuard(is.Epoch, now) {
+		return true, nil
+	}
+	if is.Owns == "" {
+		return false, nil
+	}
+	has, err := keyspace.DecodeOwned(is.Owns)
+	if err != nil {
+		return false, err
+	}
+	if is.Epoch > now.Version() && has.Empty() {
+		return false, nil
+	}
+	// An operation that died was based on the version before its epoch.
+	least := max(is.Epoch, 2) - 1
+	if now.Version() > versionsBack {
+		least = max(least, now.Version()-versionsBack)
+	}
+	pins := false // only pins differ from what a version says
+	for v := now.Version(); v >= least; v-- {
+		snap := now
+		if v < now.Version() {
+			if snap, err = dir.At(ctx, v); errors.Is(err, shardmap.ErrNotFound) {
+				continue
+			} else if err != nil {
+				return false, directoryError(err)
+			}
+		}
+		if _, ok := snap.Keyspace(t.Keyspace); !ok {
+			continue
+		}
+		own := ownedOn(snap, t.Keyspace, shard)
+		if v >= is.Epoch && own.Encode() == is.Owns {
+			return false, nil
+		}
+		pins = pins || unpinned(own) == unpinned(has)
+	}
+	if !pins {
+		return true, nil
+	}
+	want := ownedOn(now, t.Keyspace, shard)
+	var extra []keyspace.Key
+	for _, k := range has.Pinned {
+		if !want.Owns(k) {
+			extra = append(extra, k)
+		}
+	}
+	return hasRows(ctx, conn, t, extra)
+}
+
+// GuardsFit refuses to go on with guards of a keyspace ("" is all) on a shard that no version of the map has made: see OfAnotherMap. moving is true
+// if a part is on hold and a guard is newer than the map: a move is about to store that version.
+//
+// Errors: 55000 for such a guard, those of the shard and of the directory.
+func GuardsFit(ctx context.Context, dir shardmap.Directory, conn engine.Conn, ks, shard string) (moving bool, err error) {
+	before, err := dir.Load(ctx)
+	if err != nil {
+		return false, directoryError(err)
+	}
+	states := map[*shardmap.Table]*engine.GuardState{}
+	tables := before.State().Tables
+	for i := range tables {
+		t := &tables[i]
+		if t.Kind != shardmap.Sharded || ks != "" && t.Keyspace != ks {
+			continue
+		}
+		desc, err := conn.DescribeTable(ctx, t.Schema, t.Name)
+		switch {
+		case sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
+		case err != nil:
+			return false, err
+		case desc.Guard != nil:
+			states[t] = desc.Guard
+		}
+	}
+	// The map is read after the guards: a move may have set them just now.
+	now, err := dir.Load(ctx)
+	if err != nil {
+		return false, directoryError(err)
+	}
+	for t, is := range states {
+		if Moving(now, t.Keyspace, shard) {
+			moving = moving || is.Epoch > now.Version()
+			continue
+		}
+		other, err := OfAnotherMap(ctx, dir, conn, now, t, shard, is)
+		switch {
+		case err != nil:
+			return false, err
+		case !other:
+			continue
+		}
+		refusal := sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d that no version of the map has made", shard, is.Epoch)
+		if NewerGuard(is.Epoch, now) {
+			refusal = sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d, but the newest version of the map is %d", shard, is.Epoch, now.Version())
+		}
+		refusal.Keyspace, refusal.Schema, refusal.Table = t.Keyspace, t.Schema, t.Name
+		return false, refusal.OnShard(shard).WithHint("the directory was put back to an older state: cleave doctor")
+	}
+	return moving, nil
+}
+
+// unpinned is what an ownership says of the rest.
+func unpinned(o keyspace.Ownership) string {
+	o.Pinned, o.PinnedElsewhere = nil, nil
+	return o.Encode()
+}
+
+// hasRows reports whether a table has rows of some keys.
+func hasRows(ctx context.Context, conn engine.Conn, t *shardmap.Table, keys []keyspace.Key) (bool, error) {
+	if len(keys) == 0 {
+		return false, nil
+	}
+	columns := make([]string, len(t.ShardKey))
+	for i, name := range t.ShardKey {
+		columns[i] = ident(name)
+	}
+	ks := keyspace.Ownership{Strategy: keyspace.List, Types: make([]keyspace.Type, len(keys[0])), Pinned: keys}
+	for i, v := range keys[0] {
+		ks.Types[i] = v.Type()
+	}
+	res, _, err := run(ctx, conn, "SELECT EXISTS (SELECT FROM "+qualified(t.Schema, t.Name)+" WHERE "+keyspace.Condition(&ks, columns)+")")
+	if err != nil {
+		return false, err
+	}
+	return res.Rows[0][0].String == "t", nil
+}
+
 // newer is the finding about a sharded table's guard that no version of the map has made: nil if there is no such. Somebody
 // has put the directory back to an older state then, and rows may have moved since. The guard was read before
 // the map is, so that one which a move has set just now is not taken for such.
 func (c *comparison) newer(ctx context.Context, t *shardmap.Table, is *engine.GuardState) (*Finding, error) {
-	if t.Kind != shardmap.Sharded || is == nil || is.Epoch <= c.snap.Version() {
+	if t.Kind != shardmap.Sharded || is == nil {
 		return nil, nil
 	}
 	now, err := c.o.Directory.Load(ctx)
 	if err != nil {
 		return nil, directoryError(err)
 	}
-	if !NewerGuard(is.Epoch, now) || Moving(now, t.Keyspace, c.shard.Name) {
+	if Moving(now, t.Keyspace, c.shard.Name) {
 		return nil, nil
 	}
-	return &Finding{Level: levelError, Shard: c.shard.Name, Table: t.QualifiedName(), Newer: true,
-		What: fmt.Sprintf("the guard of %s on %s has epoch %d, but the newest version of the map is %d: the directory was put back to an older state, and rows may be where the map does not say",
-			t.QualifiedName(), c.shard.Name, is.Epoch, now.Version()),
+	if other, err := OfAnotherMap(ctx, c.o.Directory, c.conn, now, t, c.shard.Name, is); err != nil || !other {
+		return nil, err
+	}
+	name := t.QualifiedName()
+	what := fmt.Sprintf("has epoch %d, but the newest version of the map is %d: the directory was put back to an older state", is.Epoch, now.Version())
+	if is.Epoch <= now.Version()+1 {
+		what = fmt.Sprintf("has epoch %d and lets through what no version of the map has given to the shard since (%s): the directory was put back to an older state and changed afterwards", is.Epoch, describeOwned(is.Owns))
+	}
+	return &Finding{Level: levelError, Shard: c.shard.Name, Table: name, Newer: true,
+		What: fmt.Sprintf("the guard of %s on %s %s, and rows may be where the map does not say", name, c.shard.Name, what),
 		Next: "stop the routers and restore a newer state of the directory; only if the map is right nevertheless: cleave doctor --repair --set-back-guards, then cleave verify --repair"}, nil
+}
+
+// describeOwned says for people what a guard has noted.
+func describeOwned(text string) string {
+	o, err := keyspace.DecodeOwned(text)
+	if err != nil {
+		return "unreadable"
+	}
+	return strings.TrimSpace(string(o.Strategy) + " " + o.Describe())
 }

@@ -610,8 +610,8 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 	}
 	want, guarded := GuardOf(c.snap, t, shard)
 	why := guardDiffers(want, guarded, desc.Guard)
-	if why == "" && c.o.SetBack && !c.o.DryRun && t.Kind == shardmap.Sharded {
-		// The shard that gave ranges away has the epoch of those that it kept.
+	if why == "" && c.o.SetBack && !c.o.DryRun && t.Kind == shardmap.Sharded && desc.Guard.Owns == "" {
+		// The shard that gave ranges away has the epoch of those that it kept, and this guard does not say its ranges.
 		why = "may be of another map with the same epoch"
 	}
 	if why != "" && !(t.Kind == shardmap.Sharded && Moving(c.snap, t.Keyspace, shard)) {
@@ -685,6 +685,8 @@ func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string
 		return fmt.Sprintf("is of keyspace %q instead of %q", is.Keyspace, want.Owned.Keyspace)
 	case is.Epoch != want.Owned.Epoch:
 		return fmt.Sprintf("has epoch %d instead of %d", is.Epoch, want.Owned.Epoch)
+	case is.Owns != "" && is.Owns != want.Owned.Encode():
+		return fmt.Sprintf("lets through %s, where the map says %s", describeOwned(is.Owns), describeOwned(want.Owned.Encode()))
 	case is.Also != want.Also:
 		return fmt.Sprintf("takes epoch %d besides %d: a change of the set of shards has begun and not ended", is.Also, is.Epoch)
 	}

@@ -14,7 +14,7 @@ import (
 // current one if next is nil. check runs in the same transaction after the
 // tables are closed to writers; its error undoes everything.
 //
-// Errors: 55P03 when the tables were not to be locked in time, 57P03 when a shard
+// Errors: 55000 for guards that no version of the map has made (GuardsFit), 55P03 when the tables were not to be locked in time, 57P03 when a shard
 // or the directory cannot be reached; those of next and check.
 func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 	next func(cur *shardmap.Snapshot) (*shardmap.Snapshot, error),
@@ -40,6 +40,9 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 	}
 	p, err := t.open(ctx, shard)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := GuardsFit(ctx, o.Directory, p.conn, keyspace, shard); err != nil {
 		return nil, err
 	}
 	var tables []*shardmap.Table

@@ -277,7 +277,7 @@ func runOperations(t *testing.T, h Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tab.Guard == nil || *tab.Guard != (engine.GuardState{Keyspace: "ks", Epoch: 3}) {
+		if tab.Guard == nil || *tab.Guard != (engine.GuardState{Keyspace: "ks", Epoch: 3, Owns: g.Owned.Encode()}) {
 			t.Fatalf("guard %+v", tab.Guard)
 		}
 	})

@@ -493,11 +493,18 @@ func (s *guardSQL) said() string {
 // also stands before the other epoch in a guard's comment.
 const also = ", also "
 
-// comment is what the catalogue keeps of the guard, in words: its detail, and the other epoch with which rows may be changed.
+// owns follows the detail in a guard's comment. It reads as a position, so that programs which do not know it read the rest.
+const owns = ", position in "
+
+// comment is what the catalogue keeps of the guard, in words: its detail, the other epoch with which rows may be changed, and
+// what the shard owns.
 func (s *guardSQL) comment() string {
 	text := s.refusal.Detail()
 	if s.g.Also > 0 {
 		text += also + strconv.FormatUint(s.g.Also, 10)
+	}
+	if len(s.g.ShardKey) > 0 {
+		text += owns + s.g.Owned.Encode()
 	}
 	return text
 }
@@ -515,6 +522,9 @@ func parseComment(text string) *engine.GuardState {
 		return nil
 	}
 	g.Keyspace, g.Epoch = r.Keyspace, r.Epoch
+	if is, ok := strings.CutPrefix(", position "+r.Position, owns); ok {
+		g.Owns = is
+	}
 	return g
 }
 

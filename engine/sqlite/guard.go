@@ -24,6 +24,7 @@ type guardDef struct {
 	Seed     int64    `json:"seed"`
 	Epoch    uint64   `json:"epoch"`
 	Also     uint64   `json:"also,omitempty"`
+	Owns     string   `json:"owns,omitempty"` // see engine.GuardState
 }
 
 // said reports whether a session has said, by its setting, an epoch with which rows without a shard key may be changed,
@@ -236,6 +237,8 @@ func newGuardDef(d *tableDef, g engine.Guard) (*guardDef, error) {
 	def := &guardDef{Columns: g.ShardKey, Strategy: string(g.Owned.Strategy), Keyspace: g.Owned.Keyspace, Seed: g.Owned.Seed, Epoch: g.Owned.Epoch}
 	if len(g.ShardKey) == 0 {
 		def.Also, def.Seed = g.Also, int64(g.Also)
+	} else {
+		def.Owns = g.Owned.Encode()
 	}
 	for i, name := range g.ShardKey {
 		col := d.column(name)
@@ -386,7 +389,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 			t.ForeignKeys = append(t.ForeignKeys, f)
 		}
 		if d.Guard != nil {
-			t.Guard = &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch, Also: d.Guard.Also}
+			t.Guard = &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch, Also: d.Guard.Also, Owns: d.Guard.Owns}
 		}
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quoteIdent(d.sqlName()) + ")")
 		if err != nil {

@@ -13,14 +13,17 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/schema"
 )
 
 // TestOlderDirectory: a directory that is put back to what it was before a move sets no guard back by itself and deletes no
-// rows; a person's decision and verify bring all rows to where the map finds them.
+// rows; a person's decision and verify bring all rows to where the map finds them. Likewise if the map was changed since, until
+// its version has passed the epochs of the guards.
 func TestOlderDirectory(t *testing.T) {
-	for _, kind := range []string{"postgres", "postgres, cut before", "sqlite", "sqlite, cut before"} {
+	for _, kind := range []string{"postgres", "postgres, cut before", "postgres, changed since", "sqlite", "sqlite, cut before", "sqlite, changed since"} {
 		t.Run(kind, func(t *testing.T) {
-			engine, _, cut := strings.Cut(kind, ", ")
+			engine, what, _ := strings.Cut(kind, ", ")
+			cut, changed := what == "cut before", what == "changed since"
 			folder := t.TempDir()
 			path, old := filepath.Join(folder, "directory.db"), filepath.Join(folder, "old.db")
 			var shards []admin.BootstrapShard
@@ -47,6 +50,9 @@ func TestOlderDirectory(t *testing.T) {
 				c.await(c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
 			})
 			copyDirectory(t, old, path)
+			if changed {
+				t.Run("change", func(t *testing.T) { change(t, join(t, path, "test")) })
+			}
 			t.Run("older", func(t *testing.T) { older(t, join(t, path, "test")) })
 		})
 	}
@@ -71,6 +77,29 @@ func copyDirectory(t *testing.T, from, to string) {
 	}
 }
 
+// change changes the map until its version is above the epoch of every guard, and tries what would set guards by it.
+func change(t *testing.T, c *target) {
+	ctx := context.Background()
+	for range 20 {
+		snap, err := c.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Fence(ctx, c.dir, "test", snap); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.rooms.Ops.Split(ctx, admin.SplitRequest{ID: "settles", Keyspace: "bank", At: []string{"1000"}}); err != nil {
+		t.Fatal(err)
+	}
+	if w := c.await("settles", "failed"); !strings.Contains(w.Error, "that no version of the map has made") {
+		t.Errorf("%q", w.Error)
+	}
+	if _, err := c.rooms.Ops.Pin(ctx, admin.PinRequest{Keyspace: "bank", Key: []string{"100000"}, Shard: "s1"}); err == nil || !strings.Contains(err.Error(), "that no version of the map has made") {
+		t.Errorf("a pin: %v", err)
+	}
+}
+
 func older(t *testing.T, c *target) {
 	ctx := context.Background()
 	const rows = `SELECT count(*) FROM bulk`
@@ -91,7 +120,7 @@ func older(t *testing.T, c *target) {
 		return newer, setBack
 	}
 	c.move(admin.MoveRequest{ID: "unsure", Keyspace: "bank", Range: ":0", To: "s1"})
-	if w := c.await("unsure", "failed"); !strings.Contains(w.Error, "but the newest version of the map is") {
+	if w := c.await("unsure", "failed"); !strings.Contains(w.Error, "the directory was put back to an older state") {
 		t.Errorf("%q", w.Error)
 	}
 	if n := c.onShard("s1", rows); n != there {
