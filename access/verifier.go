@@ -11,8 +11,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/xdg-go/stringprep"
+
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // DefaultIterations is PostgreSQL's scram_iterations.
@@ -33,6 +36,19 @@ type Verifier struct {
 	iterations           int
 	salt                 []byte
 	storedKey, serverKey []byte
+}
+
+// PasswordMin is the length that a new password needs, in characters, as in PostgreSQL's module passwordcheck.
+const PasswordMin = 8
+
+// CheckPassword refuses a new password that is too short to be one (22023). It is asked where a password is set; what is
+// known by a verifier alone cannot be asked.
+func CheckPassword(password string) error {
+	if utf8.RuneCountInString(password) < PasswordMin {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "password is too short").WithDetail("A password has at least %d characters.", PasswordMin).
+			WithHint("choose a longer one, such as several words")
+	}
+	return nil
 }
 
 // NewVerifier makes the verifier of a password, with a salt of its own. Fails

@@ -89,7 +89,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[uint32]*session
-	opening   map[net.Conn]struct{} // connections before their session
+	door      door // connections before their session
 	listeners map[net.Listener]struct{}
 	nextPID   uint32
 	draining  bool
@@ -121,7 +121,7 @@ func New(o Options) *Server {
 	s := &Server{
 		ex: o.Executor, admin: o.Admin, openVirtual: o.Virtual, authenticate: auth, tls: o.TLS, tlsRequired: o.TLSRequired, users: o.Users, refused: o.Refused,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, router: o.Metrics.Shard(""),
-		sessions: map[uint32]*session{}, opening: map[net.Conn]struct{}{}, listeners: map[net.Listener]struct{}{},
+		sessions: map[uint32]*session{}, door: newDoor(), listeners: map[net.Listener]struct{}{},
 		nextPID: binary.BigEndian.Uint32(seed[:]) & 0xffffff, profiles: map[string]map[string]string{},
 		stopWatch: make(chan struct{}), reads: readRule{policy: o.ReadPolicy, lagMax: o.ReplicaLag}, ids: newIDSource(o.Executor),
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
@@ -207,33 +207,12 @@ func (s *Server) adopt(nc net.Conn) net.Conn {
 	return s.ex.Lanes().Adopt(nc)
 }
 
-// admit notes a new connection. Those over the limit are let in far enough to
-// be told so, but only so many.
-func (s *Server) admit(nc net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining || len(s.opening) > 100+s.limits.SessionsMax {
-		return false
-	}
-	s.opening[nc] = struct{}{}
-	s.wg.Add(1)
-	if !s.watching {
-		s.watching = true
-		s.wg.Add(1)
-		go func() {
-			defer s.wg.Done()
-			s.watch()
-		}()
-	}
-	return true
-}
-
 func (s *Server) serve(nc net.Conn) {
 	defer s.wg.Done()
 	defer func() {
 		_ = nc.Close()
 		s.mu.Lock()
-		delete(s.opening, nc)
+		s.door.leave(nc)
 		s.mu.Unlock()
 	}()
 	sess, err := s.start(nc)
@@ -274,7 +253,7 @@ func (s *Server) register(sess *session) bool {
 	}
 	sess.pid, sess.secret = s.nextPID, binary.BigEndian.Uint32(secret[:])
 	s.sessions[sess.pid] = sess
-	delete(s.opening, sess.socket)
+	s.door.leave(sess.socket)
 	s.metrics.SessionOpened()
 	return true
 }
@@ -309,7 +288,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.listeners {
 		_ = l.Close()
 	}
-	for nc := range s.opening {
+	for nc := range s.door.opening {
 		_ = nc.SetDeadline(time.Now())
 	}
 	s.mu.Unlock()

@@ -76,10 +76,14 @@ func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([
 // startup talks to a new client until its session can begin. A nil session
 // without an error has been dealt with (a cancel request, a refusal).
 func (s *Server) startup(nc net.Conn) (*session, error) {
-	if err := nc.SetDeadline(time.Now().Add(s.limits.StartupMax)); err != nil {
+	limit, full := s.limits.StartupMax, s.full(nc)
+	if full {
+		limit = min(limit, turnedAwayTime)
+	}
+	if err := nc.SetDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.limits.StartupMax)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	socket, channel := nc, Channel{}
 	local := s.plainAllowed(nc.RemoteAddr())
@@ -147,6 +151,11 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if plain, ok := nc.(*begun); ok {
 		nc = plain.Conn
 	}
+	s.spoke(socket)
+	if full {
+		s.metrics.SessionRefused()
+		return refuse(noRoom())
+	}
 	if version>>16 != 3 {
 		return refuse(sqlstate.New(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0 to 3.0", version>>16, version&0xffff))
 	}
@@ -207,12 +216,22 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	}
 	id := Identity{Role: access.Admin}
 	if !inProcess(start.Remote) {
+		from := origin(socket)
+		done, e := s.try(from)
+		if e != nil {
+			s.metrics.SessionRefused()
+			return refuse(e)
+		}
+		defer done()
 		if id, err = s.authenticate(ctx, start, ask); err != nil {
 			var se *sqlstate.Error
 			if !errors.As(err, &se) {
 				return nil, err // the client is gone, or took too long
 			}
 			s.log.Info("a client was not let in", telemetry.KeyClient, start.Remote, "user", start.User, telemetry.KeyError, se.Message)
+			if se.Code == sqlstate.InvalidPassword {
+				s.hesitate(nc, from)
+			}
 			return refuse(se)
 		}
 	}

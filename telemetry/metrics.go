@@ -34,6 +34,7 @@ type Metrics struct {
 	poolMax, sessionMax        prometheus.Gauge
 	sessions                   prometheus.Gauge
 	sessionTotal, sessionsOver prometheus.Counter
+	loginsFailed               prometheus.Counter
 	bytesIn, bytesOut          prometheus.Counter
 	mapVersion                 prometheus.Gauge
 	watchFailed                prometheus.Counter
@@ -96,7 +97,8 @@ func New() *Metrics {
 	m.sessions = m.gauge("cleave_sessions", "Client sessions that are open.")
 	m.sessionMax = m.gauge("cleave_sessions_max", "The bound on open client sessions: the setting max-connections.")
 	m.sessionTotal = m.counter("cleave_sessions_total", "Client sessions accepted since the start.")
-	m.sessionsOver = m.counter("cleave_sessions_refused_total", "Client connections refused because of the limit.")
+	m.sessionsOver = m.counter("cleave_sessions_refused_total", "Client connections refused because of the limit, or ended because they began no session while others waited.")
+	m.loginsFailed = m.counter("cleave_logins_failed_total", "Logins refused because of a wrong password or an unknown user.")
 	m.bytesIn = m.counter("cleave_client_received_bytes_total", "Bytes received from clients.")
 	m.bytesOut = m.counter("cleave_client_sent_bytes_total", "Bytes sent to clients.")
 	m.cancels = m.counter("cleave_cancels_total", "Cancel requests that found their session.")
@@ -271,6 +273,13 @@ func (m *Metrics) SessionClosed() {
 func (m *Metrics) SessionRefused() {
 	if m != nil {
 		m.sessionsOver.Inc()
+	}
+}
+
+// LoginFailed counts a login with a wrong password or an unknown user.
+func (m *Metrics) LoginFailed() {
+	if m != nil {
+		m.loginsFailed.Inc()
 	}
 }
 

@@ -72,6 +72,11 @@ func TestAccessOfAProcess(t *testing.T) {
 		printed += stdout + stderr
 		return stdout + stderr
 	}
+	for _, short := range []string{"x", "seven77", "äöüäöüä"} {
+		if out := admin(short+"\n", exitFailed, "user", "add", "bob", "--password-file", "-"); !strings.Contains(out, "too short") || strings.Contains(out, short) && short != "x" {
+			t.Error(out)
+		}
+	}
 	admin(password+"\n", exitOK, "user", "add", "bob", "--password-file", "-", "--role", "admin")
 	admin(password, exitFailed, "user", "add", "bob", "--password-file", "-")
 	admin(password, exitFailed, "user", "add", "eve", "--password-file", "-", "--role", "god")
@@ -110,7 +115,8 @@ func TestAccessOfAProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the new certificate", func() bool { return connect(verify) == nil })
-	admin("another\n", exitOK, "user", "password", "bob", "--password-file", "-")
+	admin("another\n", exitFailed, "user", "password", "bob", "--password-file", "-")
+	admin("another one\n", exitOK, "user", "password", "bob", "--password-file", "-")
 	if err := connect(verify); sqlState(err) != "28P01" {
 		t.Errorf("the old password: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -210,6 +211,21 @@ func (ls *localShards) revive(i int, dead *localpg.Server, backoff *time.Duratio
 		}
 		ls.log.Error("PostgreSQL server does not start", "server", i, telemetry.KeyError, err)
 	}
+}
+
+// quit ends the servers at once, without waiting for anybody: they recover at the next start.
+func (ls *localShards) quit() {
+	ls.end() // nobody starts them again
+	ls.mu.Lock()
+	servers := slices.Clone(ls.servers)
+	ls.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, s := range servers {
+		if s != nil {
+			wg.Go(s.Quit)
+		}
+	}
+	wg.Wait()
 }
 
 // close stops the servers; ctx bounds the wait for their shutdown.

@@ -32,8 +32,9 @@ type runner struct {
 
 	router, admin net.Listener
 	undos         []func(context.Context) error
-	banner        func(*cluster) error // says that it serves
-	data          string               // the data folder of `cleave up`
+	banner        func(*cluster) error   // says that it serves
+	data          string                 // the data folder of `cleave up`
+	atOnce        atomic.Pointer[func()] // ends what would outlive the process
 	cluster       atomic.Pointer[cluster]
 }
 
@@ -103,7 +104,7 @@ func (a *app) serve(ctx context.Context, cfg *config.Effective, open func(contex
 
 // watch carries out signals until done.
 func (r *runner) watch(signals <-chan os.Signal, stop func(), done <-chan struct{}) {
-	stopping := false
+	stops := 0
 	for {
 		select {
 		case <-done:
@@ -112,12 +113,21 @@ func (r *runner) watch(signals <-chan os.Signal, stop func(), done <-chan struct
 			switch {
 			case s == syscall.SIGHUP:
 				r.reload()
-			case stopping:
+			case stops == 1:
+				stops++
 				r.log.Error("second signal: ending at once; local PostgreSQL servers recover at the next start")
+				go func() {
+					if end := r.atOnce.Load(); end != nil {
+						(*end)()
+					}
+					os.Exit(exitFailed)
+				}()
+			case stops > 1:
+				r.log.Error("third signal: ending without the local PostgreSQL servers, which the next start finds")
 				os.Exit(exitFailed)
 			default:
 				r.log.Info("stopping", "signal", s.String())
-				stopping = true
+				stops++
 				stop()
 			}
 		}

@@ -38,7 +38,7 @@ Whatever --auth says, the servers of --engine postgres ask for a password, which
 the file postgres.pass of the data folder; the shards' URLs name that file.
 
 SIGTERM or Ctrl-C drains: sessions finish their transaction, at most for
---drain-timeout; a second signal ends at once. SIGHUP reads the file of settings
+--drain-timeout; a second signal ends at once, with the servers. SIGHUP reads the file of settings
 again. The log goes to stderr.`,
 		Example: `  cleave up
   cleave up --engine postgres --servers 2 --data ./.cleave-pg
@@ -94,6 +94,8 @@ func (r *runner) up(ctx context.Context) error {
 		return err
 	}
 	r.undo(local.close)
+	quit := local.quit
+	r.atOnce.Store(&quit)
 	dir, err := r.openDirectory(ctx, directoryPath(cfg.Directory, folder.Path))
 	if err != nil {
 		return err

@@ -200,21 +200,35 @@ func TestUpDrains(t *testing.T) {
 }
 
 func TestUpSecondSignalEndsAtOnce(t *testing.T) {
-	r := start(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--drain-timeout", "5m")
-	c := r.session()
-	execAll(t, c, createOrders, "BEGIN", "INSERT INTO orders VALUES (1, 1, 'a')")
-	for range 2 {
-		if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	if code := r.wait(10 * time.Second); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	again := start(t, "up", "--data", r.Data)
-	if n := one[int64](t, again.session(), "SELECT count(*) FROM orders WHERE tenant_id = 1"); n != 0 {
-		t.Errorf("%d rows, none was committed", n)
+	for _, engine := range []string{"sqlite", "postgres"} {
+		t.Run(engine, func(t *testing.T) {
+			r := start(t, "up", "--engine", engine, "--shards", "2", "--data", filepath.Join(pgtest.Dir(t), "data"), "--drain-timeout", "5m")
+			c := r.session()
+			execAll(t, c, createOrders, "BEGIN", "INSERT INTO orders VALUES (1, 1, 'a')")
+			signal := func() {
+				t.Helper()
+				if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+					t.Fatal(err)
+				}
+			}
+			signal()
+			await(t, "it drains", func() bool { return strings.Contains(r.stderr.String(), "draining") })
+			pid := 0
+			if engine == "postgres" {
+				pid = postmaster(t, r.Data, 0)
+			}
+			signal()
+			if code := r.wait(20 * time.Second); code != exitFailed {
+				t.Errorf("exit code %d", code)
+			}
+			if pid != 0 && syscall.Kill(pid, 0) == nil {
+				t.Error("the PostgreSQL server is left")
+			}
+			again := start(t, "up", "--data", r.Data)
+			if n := one[int64](t, again.session(), "SELECT count(*) FROM orders WHERE tenant_id = 1"); n != 0 {
+				t.Errorf("%d rows, none was committed", n)
+			}
+		})
 	}
 }
 

@@ -71,6 +71,9 @@ func (a *app) read(c credential) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := access.CheckPassword(password); err != nil {
+		return "", err
+	}
 	v, err := access.NewVerifier(password)
 	if err != nil {
 		return "", sqlstate.New(sqlstate.InvalidParameterValue, "%v", err)
