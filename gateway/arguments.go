@@ -95,7 +95,7 @@ func (x *session) paramTypes(s *statement) ([]uint32, error) {
 		if err := x.drain(); err != nil {
 			return nil, err
 		}
-		if err := x.reachFor(s.plan); err != nil {
+		if err := x.reachFor(s.plan, s.oids); err != nil {
 			return nil, err
 		}
 		on, err := x.prepare(s, false)

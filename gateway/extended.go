@@ -217,7 +217,7 @@ func (x *session) resolve() error {
 		return errWait
 	}
 	x.pending = nil
-	if err := x.reachFor(s.plan); err != nil {
+	if err := x.reachFor(s.plan, s.oids); err != nil {
 		x.forget(s.name)
 		return err
 	}
@@ -227,7 +227,7 @@ func (x *session) resolve() error {
 
 // reachFor makes pipe.Conn a conversation with a shard that can parse and
 // describe the statement: any that holds its tables.
-func (x *session) reachFor(st *planner.Statement) error {
+func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
 	switch {
 	case st.Kind == planner.Virtual:
 		return x.reachVirtual(st)
@@ -249,7 +249,7 @@ func (x *session) reachFor(st *planner.Statement) error {
 	if st.Kind == planner.AnyShard {
 		u.roam = brief
 	}
-	shard, err := x.choose(st, &planner.Args{})
+	shard, err := x.choose(st, &planner.Args{OIDs: oids})
 	if err == nil && shard == several.Name && !x.inSeveral() {
 		u.roam = brief // its keys are on several shards: each of them can describe it
 		switch {
@@ -581,7 +581,7 @@ func (x *session) describe(f wire.Frame) error {
 			x.describeLocal(s.plan)
 			return nil
 		}
-		if err := x.reachFor(s.plan); err != nil {
+		if err := x.reachFor(s.plan, s.oids); err != nil {
 			return err
 		}
 		on, err := x.prepare(s, false)

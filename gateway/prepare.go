@@ -49,7 +49,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	// A shard judges it now, as PostgreSQL would.
-	if err := x.reachFor(s.plan); err != nil {
+	if err := x.reachFor(s.plan, s.oids); err != nil {
 		return err
 	}
 	on, err := x.prepare(s, false)

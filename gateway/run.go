@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -96,6 +97,9 @@ func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (
 			return r.Shard, nil
 		}
 	case planner.AnyShard:
+		if st != &anyShard && len(st.Tables) == 0 && args != nil && ownTypes(args.OIDs) && (x.tx.conn == nil || x.loose()) {
+			return snap.State().DefaultShard, nil // it has all of them
+		}
 	default:
 		if !st.ReadOnly {
 			x.sequences.elsewhere = true
@@ -114,8 +118,15 @@ func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (
 		return x.pipe.Conn.Shard(), nil
 	case x.pin != nil:
 		return x.pin.Shard(), nil
+	case x.tx.state == txOpen && st.Kind == planner.AnyShard && len(st.Tables) == 0 && !useOf(st).weak:
+		return snap.State().DefaultShard, nil // the transaction stays there: what the catalogue is asked next is there too
 	}
 	return x.srv.ex.Any(), nil
+}
+
+// ownTypes reports whether types of one's own are among those that a client gives its parameters.
+func ownTypes(oids []uint32) bool {
+	return slices.ContainsFunc(oids, func(t uint32) bool { return t >= executor.FirstUserOID })
 }
 
 // virtual reports whether the current conversation is with the virtual database.

@@ -23,7 +23,7 @@ import (
 )
 
 // Database is the name of the one database that clients see.
-const Database = "cleave"
+const Database = planner.Database
 
 // Options are what a Server needs.
 type Options struct {

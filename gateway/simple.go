@@ -255,7 +255,7 @@ func routed(st *planner.Statement) bool {
 
 // timed are the words by which a statement may show when or in which
 // transaction it ran; such a statement ties the transaction to its shard.
-var timed = []string{"now", "current_", "timestamp", "localtime", "xact", "txid", "snapshot", "xid", "lock", "transaction"}
+var timed = []string{"now", "current_date", "current_time", "timestamp", "localtime", "xact", "txid", "snapshot", "xid", "lock", "transaction"}
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {

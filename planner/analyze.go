@@ -40,6 +40,7 @@ type analyzer struct {
 	worked              int    // see work
 	sequence            string // a sequence function
 	preferDefault       bool
+	mayType             bool // see ownType
 	volatile            bool // it calls a volatile function
 	locks, changes      bool
 	selected            map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
@@ -346,6 +347,8 @@ func (a *analyzer) finish() {
 		}
 	case a.whole != "" || a.catalog != "" || a.unknown != "" || a.sequence != "" || a.preferDefault || a.locks && a.reference != "":
 		// Who locks rows of a reference table FOR SHARE meets all others on any copy, and need not go where they are not.
+		st.Kind = DefaultShard
+	case a.mayType && len(st.Tables) == 0:
 		st.Kind = DefaultShard
 	default:
 		st.Kind = AnyShard

@@ -297,7 +297,7 @@ func (g *wordGuard) message(m protoreflect.Message) {
 		}
 	case *pg.TypeCast:
 		if reads := g.castReads(v.TypeName); v.Location > 0 || v.Location == heldText {
-			if reads != wordsNone {
+			if reads != wordsNone && !g.wholeRow(v) {
 				v.Arg = g.elements(v.Arg, reads, v.Location == heldText)
 			}
 			v.Location = heldNone
@@ -398,6 +398,20 @@ func (g *wordGuard) rowReads(base *pg.Node) (columns []string, known bool) {
 		}
 	}
 	return columns, true
+}
+
+// wholeRow reports whether a cast is of ROW(t.*) to the row type of a table that has no times, so that it reads none.
+func (g *wordGuard) wholeRow(c *pg.TypeCast) bool {
+	if !slices.ContainsFunc(c.Arg.GetRowExpr().GetArgs(), func(n *pg.Node) bool {
+		fields := n.GetColumnRef().GetFields()
+		return len(fields) > 0 && fields[len(fields)-1].GetAStar() != nil
+	}) {
+		return false
+	}
+	if fields, known := g.rowReads(&pg.Node{Node: &pg.Node_TypeCast{TypeCast: c}}); !known || len(fields) > 0 {
+		refuse("the columns that ROW(t.*) stands for are cast to a type that may read words for the time, which each shard would read by its own clock", "name the columns: ROW(t.a, t.b)")
+	}
+	return true
 }
 
 // document looks at the JSON that a function makes a row of: at the fields, if they are known and it is one row.

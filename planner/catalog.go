@@ -82,22 +82,14 @@ func shownDefault(expr string) string {
 		`, 'cleave_internal\.(next_id|uuidv7)\(\)', 'cleave.\1()', 'g')`
 }
 
-// columnsOfColumns are those of information_schema.columns before and after the default.
-const columnsOfColumns = "table_catalog, table_schema, table_name, column_name, ordinal_position, CAST(@ AS information_schema.character_data) AS column_default, is_nullable, data_type, " +
-	"character_maximum_length, character_octet_length, numeric_precision, numeric_precision_radix, numeric_scale, datetime_precision, interval_type, " +
-	"interval_precision, character_set_catalog, character_set_schema, character_set_name, collation_catalog, collation_schema, collation_name, " +
-	"domain_catalog, domain_schema, domain_name, udt_catalog, udt_schema, udt_name, scope_catalog, scope_schema, scope_name, maximum_cardinality, " +
-	"dtd_identifier, is_self_referencing, is_identity, identity_generation, identity_start, identity_increment, identity_maximum, identity_minimum, " +
-	"identity_cycle, is_generated, generation_expression, is_updatable"
-
 // catalogRef is a place where a statement names a relation of the catalogue.
 type catalogRef struct {
 	rel  *pg.RangeVar
 	name string // with its schema
 }
 
-// showCatalog changes the text of a statement that the default shard answers.
-func (a *analyzer) showCatalog() {
+// showCatalog changes the text of a statement that the default shard answers; n is the statement.
+func (a *analyzer) showCatalog(n *pg.Node) {
 	st := a.st
 	if len(a.catalogRefs) == 0 || st.Kind != DefaultShard || st.Text != a.sql || st.Fill != nil || a.lonely() || a.changes {
 		return
@@ -107,9 +99,14 @@ func (a *analyzer) showCatalog() {
 	for i := range ts {
 		tableoid = tableoid || a.word(i, "tableoid")
 	}
+	named := !a.shardsDatabase(n)
 	var edits []edit
 	for _, r := range a.catalogRefs {
 		filter, ok := catalogFilters[r.name]
+		databases := named && r.name == "pg_catalog.pg_database"
+		if !ok && (databases || catalogColumns[r.name] != nil && named) {
+			filter, ok = "true", true
+		}
 		i := a.tokenAt(r.rel.Location)
 		depends := r.name == "pg_catalog.pg_depend"
 		if !ok && !depends || i < 0 || a.word(i-1, "table") || a.word(i-1, "only") {
@@ -124,12 +121,17 @@ func (a *analyzer) showCatalog() {
 		}
 		columns := "*"
 		switch {
+		case catalogColumns[r.name] != nil && named:
+			columns = shownColumns(r.name)
 		case r.name == "information_schema.columns":
-			columns = strings.Replace(columnsOfColumns, "@", shownDefault("column_default"), 1)
+			columns = strings.Replace(strings.Join(catalogColumns[r.name], ", "), "column_default", "CAST("+shownDefault("column_default")+" AS information_schema.character_data) AS column_default", 1)
 		case tableoid && strings.HasPrefix(r.name, "pg_catalog."):
 			columns = "tableoid, *"
 		}
 		text := "(SELECT " + columns + " FROM " + r.name + " WHERE " + filter + ")"
+		if databases {
+			text = "(" + strings.ReplaceAll(databaseRows, "@", map[bool]string{true: "cleave_d.tableoid, "}[tableoid]) + ")"
+		}
 		if depends {
 			text = "(" + dependRows + ")"
 			if tableoid {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -254,7 +255,25 @@ func (a *analyzer) catalogType(n *pg.TypeName) {
 	if n.GetPctType() {
 		a.preferDefault = true
 	}
+	if len(names) > 0 && !numberless[names[len(names)-1]] {
+		a.ownType(names)
+	}
 	a.numbers = a.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !numberless[names[len(names)-1]]
+}
+
+// ownType notes a type that may be one of the user's: the row type of a table that is not on every shard, perhaps. A
+// statement without tables goes where every type is then.
+func (a *analyzer) ownType(names []string) {
+	if len(names) > 2 || names[0] == "pg_catalog" || names[0] == "information_schema" {
+		return
+	}
+	v := &pg.RangeVar{Relname: names[len(names)-1]}
+	if len(names) == 2 {
+		v.Schemaname = names[0]
+	}
+	t := a.relation(v).table
+	a.mayType = a.mayType || t == nil
+	a.preferDefault = a.preferDefault || t != nil && t.Kind == shardmap.Whole
 }
 
 //go:generate go test -run ^TestCatalogLists$ -rewrite .

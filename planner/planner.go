@@ -152,6 +152,9 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if own := a.readsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
 	}
+	if own := a.ownDatabase(tree); own != "" {
+		return p.analyze(own, snap, searchPath, depth)
+	}
 	st, err = a.run(tree)
 	if len(a.viewRefs) > 0 && (err != nil || !a.keeps(st)) {
 		if !takesQuery(tree) {
@@ -191,7 +194,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	}()
 	a.statement(tree.Stmts[0].Stmt)
 	a.finishFill()
-	a.showCatalog()
+	a.showCatalog(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(a.sql)
 	}

@@ -438,11 +438,11 @@ CREATE TABLE t (a bigint, b timestamptz DEFAULT statement_timestamp()) WITH (cle
 --> refused 0A000: the default says something of one shard's session, or the time at which it began its part of a statement
 -->   hint: now() is one time for all shards
 CREATE TABLE t (a bigint, b text DEFAULT current_database()) WITH (cleave.shard_key = 'a');
---> refused 0A000: an expression that gives a column its values says current_database(), which is another on each shard
--->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT CAST('cleave' AS pg_catalog.name))
 CREATE TABLE t (a bigint, b text DEFAULT 'db ' || current_catalog) WITH (cleave.reference = true);
---> refused 0A000: an expression that gives a column its values says current_catalog, which is another on each shard
--->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint, b text DEFAULT 'db ' || CAST('cleave' AS pg_catalog.name))
 CREATE TABLE t (a bigint, b oid DEFAULT 'pg_class'::regclass) WITH (cleave.shard_key = 'a');
 --> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
@@ -471,16 +471,16 @@ CREATE TABLE t (a bigint, b regclass DEFAULT 16400::regclass) WITH (cleave.shard
 --> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE DOMAIN d AS text DEFAULT current_database();
---> refused 0A000: the default of the domain says current_database(), which is another on each shard
--->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+--> schema change create domain, all shards [CREATE DOMAIN]
+-->   text: CREATE DOMAIN d AS text DEFAULT CAST('cleave' AS pg_catalog.name)
 ALTER DOMAIN d SET DEFAULT current_catalog;
---> refused 0A000: the default of the domain says current_catalog, which is another on each shard
--->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+--> schema change alter domain, all shards [ALTER DOMAIN]
+-->   text: ALTER DOMAIN d SET DEFAULT CAST('cleave' AS pg_catalog.name)
 ALTER DOMAIN d DROP DEFAULT;
 --> schema change alter domain, all shards [ALTER DOMAIN]
 ALTER TABLE orders ALTER COLUMN note SET DEFAULT current_database();
---> refused 0A000: an expression that gives a column its values says current_database(), which is another on each shard
--->   hint: take the value in a statement of its own (SELECT), and write it as a constant
+--> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
+-->   text: ALTER TABLE orders ALTER COLUMN note SET DEFAULT CAST('cleave' AS pg_catalog.name)
 ALTER TABLE orders ALTER COLUMN note SET DEFAULT 'orders'::regclass;
 --> schema change alter table, all shards, alters [{public orders}] [ALTER TABLE]
 ALTER TABLE orders ADD COLUMN j oid DEFAULT 'orders'::regclass;

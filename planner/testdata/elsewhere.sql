@@ -61,7 +61,7 @@ SELECT * FROM pg_catalog.pg_class c JOIN pg_namespace n ON n.oid = c.relnamespac
 -->   text: SELECT * FROM (SELECT * FROM pg_catalog.pg_class WHERE relnamespace IS DISTINCT FROM (SELECT cleave_n.oid FROM pg_catalog.pg_namespace AS cleave_n WHERE cleave_n.nspname = 'cleave_internal')) c JOIN (SELECT * FROM pg_catalog.pg_namespace WHERE nspname <> 'cleave_internal') n ON n.oid = c.relnamespace
 SELECT * FROM information_schema.tables;
 --> default shard [SELECT, read only, rows]
--->   text: SELECT * FROM (SELECT * FROM information_schema.tables WHERE table_schema IS DISTINCT FROM 'cleave_internal') AS tables
+-->   text: SELECT * FROM (SELECT CAST(CASE WHEN table_catalog IS NOT NULL THEN 'cleave' END AS information_schema.sql_identifier) AS table_catalog, table_schema, table_name, table_type, self_referencing_column_name, reference_generation, CAST(CASE WHEN user_defined_type_catalog IS NOT NULL THEN 'cleave' END AS information_schema.sql_identifier) AS user_defined_type_catalog, user_defined_type_schema, user_defined_type_name, is_insertable_into, is_typed, commit_action FROM information_schema.tables WHERE table_schema IS DISTINCT FROM 'cleave_internal') AS tables
 SELECT 'orders'::regclass;
 --> default shard [SELECT, read only, rows]
 SELECT pg_relation_size('orders');

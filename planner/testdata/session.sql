@@ -236,9 +236,11 @@ UPDATE pg_catalog.pg_class SET relname = 'x';
 WITH d AS (DELETE FROM pg_class RETURNING 1) SELECT * FROM d;
 --> refused 42501: permission denied: "pg_class" is a system catalog
 SELECT current_database(), current_catalog;
---> default shard [SELECT, read only, rows]
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT (SELECT CAST('cleave' AS pg_catalog.name) AS current_database), (SELECT CAST('cleave' AS pg_catalog.name) AS current_catalog)
 SELECT current_catalog;
---> default shard [SELECT, read only, rows]
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT (SELECT CAST('cleave' AS pg_catalog.name) AS current_catalog)
 PREPARE q (text, app.text, app.mood) AS SELECT $1;
 --> prepare {Name:q Text:SELECT $1 OIDs:[25 0 0] Types:[text "app"."text" "app"."mood"] Args:[] At:[12 18 28] Explain:} [PREPARE, read only]
 --path app public pg_catalog

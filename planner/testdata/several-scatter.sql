@@ -367,10 +367,10 @@ SELECT ctid FROM orders;
 -->   hint: name the rows by their key
 SELECT id, current_database() FROM orders;
 --> several shards [SELECT, read only, rows]
--->   operation: gather
--->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.id FROM public.orders t
--->   shard text: SELECT id, current_database() FROM cleave_rel_1 orders
--->   why: its rows cannot be combined as they come from the shards
+-->   text: SELECT id, (SELECT CAST('cleave' AS pg_catalog.name) AS current_database) FROM orders
+-->   operation: scatter
+-->   shards: shard-0, shard-1, shard-2
+-->   shard text: SELECT id, (SELECT 'cleave'::pg_catalog.name AS current_database) FROM orders
 EXPLAIN (ROUTE) SELECT * FROM orders ORDER BY id LIMIT 3;
 --> explain [EXPLAIN, read only, rows]
 -->   | plan: several shards

@@ -83,14 +83,14 @@ ALTER TABLE places ADD COLUMN z ${c};
 -- foreach u: random()::text | ctid::text | clock_timestamp()::text | name || gen_random_uuid() | COALESCE(NULLIF(random()::text, ''), name) | pg_backend_pid()::text
 ALTER TABLE places ALTER COLUMN name TYPE text USING ${u};
 -- what says something of a shard
--- foreach c: text DEFAULT current_database() | oid DEFAULT 'places'::regclass | bigint DEFAULT ('places'::regclass)::oid::bigint | text DEFAULT 'db ' || current_catalog | text DEFAULT version()
+-- foreach c: text DEFAULT inet_server_port()::text | oid DEFAULT 'places'::regclass | bigint DEFAULT ('places'::regclass)::oid::bigint | text DEFAULT 'at ' || inet_server_port() | text DEFAULT version()
 ALTER TABLE places ADD COLUMN z ${c};
--- foreach u: name || current_database() | 'places'::regclass::oid::text
+-- foreach u: name || inet_server_port() | 'places'::regclass::oid::text
 ALTER TABLE places ALTER COLUMN name TYPE text USING ${u};
-ALTER TABLE aged ADD COLUMN z text DEFAULT current_database();
+ALTER TABLE aged ADD COLUMN z text DEFAULT inet_server_port()::text;
 ALTER TABLE aged ADD COLUMN z oid DEFAULT 'places'::regclass;
-ALTER TABLE aged ALTER COLUMN v TYPE text USING current_database();
-CREATE DOMAIN base AS text DEFAULT current_database();
+ALTER TABLE aged ALTER COLUMN v TYPE text USING inet_server_port()::text;
+CREATE DOMAIN base AS text DEFAULT inet_server_port()::text;
 -- block
 ALTER TABLE places ADD COLUMN z text DEFAULT 'places'::regclass, ADD COLUMN y regclass DEFAULT 'places'::regclass, ADD COLUMN x text DEFAULT current_schema(), ADD COLUMN w2 name DEFAULT current_user::text::name;
 INSERT INTO places (id) VALUES (60), (61);
@@ -409,7 +409,7 @@ DROP FUNCTION clock_of_mine();
 
 -- functions of one's own: defaults of parameters, words in PL/pgSQL, the session, names of PostgreSQL's own
 CREATE FUNCTION late(n int DEFAULT 0, t timestamptz DEFAULT now()) RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT t';
-CREATE FUNCTION base(t text DEFAULT current_database()) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT t';
+CREATE FUNCTION base(t text DEFAULT inet_server_port()::text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT t';
 CREATE FUNCTION worded() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ BEGIN RETURN 'now'; END $$;
 CREATE FUNCTION declared() RETURNS timestamptz STABLE LANGUAGE plpgsql AS $$ DECLARE y text = 'now'; x timestamptz := y; BEGIN RETURN x; END $$;
 CREATE FUNCTION recorded() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT ts FROM jsonb_to_record('{"ts":"now"}') AS x(ts timestamptz) $$;

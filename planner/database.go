@@ -1,0 +1,242 @@
+package planner
+
+import (
+	_ "embed"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+)
+
+// Clients connect to one database, and shards' databases have names of their own. Clients compare what they
+// read with what they connected to, so that a statement says the former name: current_database() and
+// current_catalog become constants, and relations of the catalogue show it (showCatalog). Where a statement needs
+// the shard's own name, it sees that everywhere, so that comparisons inside of it hold: see shardsDatabase.
+
+// Database is the name of the cluster's database for clients.
+const Database = "cleave"
+
+const databaseName = "CAST('" + Database + "' AS pg_catalog.name)"
+
+// databaseRows are those of pg_database: the cluster is one database beside the templates.
+const databaseRows = `SELECT @cleave_r.* FROM pg_catalog.pg_database AS cleave_d CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(cleave_d, '{"datname": "` + Database + `"}') AS cleave_r ` +
+	`WHERE cleave_d.datname = pg_catalog.current_database() UNION ALL SELECT @cleave_d.* FROM pg_catalog.pg_database AS cleave_d WHERE cleave_d.datistemplate`
+
+//go:embed catalogcolumns.txt
+var catalogColumnsText string
+
+// catalogColumns are the columns of those relations of information_schema that name the database.
+var catalogColumns = func() map[string][]string {
+	out := map[string][]string{}
+	for line := range strings.Lines(catalogColumnsText) {
+		if f := strings.Fields(line); len(f) > 1 {
+			out["information_schema."+f[0]] = f[1:]
+		}
+	}
+	return out
+}()
+
+func isDatabaseColumn(name string) bool {
+	return name == "catalog_name" || strings.HasSuffix(name, "_catalog")
+}
+
+// shownColumns is the list of a relation's columns with the client's name of the database.
+func shownColumns(relation string) string {
+	var out []string
+	for _, c := range catalogColumns[relation] {
+		switch {
+		case isDatabaseColumn(c):
+			c = "CAST(CASE WHEN " + c + " IS NOT NULL THEN '" + Database + "' END AS information_schema.sql_identifier) AS " + c
+		case relation == "information_schema.columns" && c == "column_default":
+			c = "CAST(" + shownDefault(c) + " AS information_schema.character_data) AS " + c
+		}
+		out = append(out, c)
+	}
+	return strings.Join(out, ", ")
+}
+
+// databaseRelations show the names of databases beside pg_database.
+var databaseRelations = wordSet(`pg_prepared_xacts pg_replication_slots pg_stat_activity pg_stat_database pg_stat_database_conflicts pg_stat_progress_analyze pg_stat_progress_cluster
+	pg_stat_progress_copy pg_stat_progress_create_index pg_stat_progress_vacuum`)
+
+// shardsDatabase reports whether a statement sees the name of the shard's database: it reads what a server says of its
+// databases, it looks relations up by names with the database's (TypeORM: (table_catalog || '.' || ..)::regclass), or it
+// stores what the catalogue says.
+func (a *analyzer) shardsDatabase(n *pg.Node) bool {
+	if sh, ok := a.snap.Shard(a.snap.State().DefaultShard); !ok || sh.Engine == "sqlite" {
+		return true
+	}
+	own, catalog := false, false
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.RangeVar:
+			plain := v.Schemaname == "" || v.Schemaname == "pg_catalog"
+			catalog = catalog || v.Schemaname == "information_schema" || plain && v.Relname == "pg_database"
+			own = own || plain && databaseRelations[v.Relname]
+		case *pg.TypeCast:
+			own = own || namesObject(v.TypeName) && namesDatabase(v.Arg)
+		case *pg.FuncCall:
+			own = own || strings.HasPrefix(callName(v), "to_reg") && len(v.Args) > 0 && namesDatabase(v.Args[0])
+		}
+		return !own
+	})
+	s := n.GetSelectStmt()
+	return own || catalog && (s == nil || s.IntoClause != nil)
+}
+
+// namesDatabase reports whether an expression names the database.
+func namesDatabase(n *pg.Node) bool {
+	found := false
+	inspect(n, func(m proto.Message) bool {
+		if c, ok := m.(*pg.ColumnRef); ok {
+			names := fieldNames(c)
+			found = found || len(names) > 0 && isDatabaseColumn(names[len(names)-1])
+		}
+		found = found || databaseCall(m) != ""
+		return !found
+	})
+	return found
+}
+
+// databaseCall is the name of a call that gives the database's name, "" for anything else.
+func databaseCall(m proto.Message) string {
+	switch v := m.(type) {
+	case *pg.SQLValueFunction:
+		if v.Op == pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG {
+			return "current_catalog"
+		}
+	case *pg.FuncCall:
+		names := strs(v.Funcname)
+		if len(v.Args) == 0 && v.Over == nil && !v.AggStar && callName(v) == "current_database" && (len(names) == 1 || len(names) == 2 && names[0] == "pg_catalog") {
+			return "current_database"
+		}
+	}
+	return ""
+}
+
+// databaseArgument is the argument of a function that takes the name of a database, nil for another call.
+func databaseArgument(f *pg.FuncCall) *pg.Node {
+	switch name := callName(f); {
+	case name == "pg_database_size" && len(f.Args) == 1, name == "has_database_privilege" && len(f.Args) == 2:
+		return f.Args[0]
+	case name == "has_database_privilege" && len(f.Args) == 3:
+		return f.Args[1]
+	}
+	return nil
+}
+
+// ownDatabase is the text of a statement that names the cluster's database, with that name in it; "" if it is the
+// statement's already.
+func (a *analyzer) ownDatabase(tree *pg.ParseResult) string {
+	text, named := strings.ToLower(a.sql), false
+	for _, w := range []string{"current_database", "current_catalog", "pg_database_size", "has_database_privilege"} {
+		named = named || strings.Contains(text, w)
+	}
+	root := tree.Stmts[0].Stmt
+	if !named || a.shardsDatabase(root) {
+		return ""
+	}
+	for i := range a.snap.State().Functions {
+		if a.snap.State().Functions[i].Name == "current_database" {
+			return ""
+		}
+	}
+	kept, shown, from := map[proto.Message]bool{}, map[proto.Message]bool{}, map[proto.Message]*pg.RangeFunction{}
+	var edits []edit
+	inspect(root, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.FuncCall:
+			arg := databaseArgument(v)
+			if arg == nil {
+				break
+			}
+			inspect(arg, func(m proto.Message) bool {
+				kept[m] = databaseCall(m) != ""
+				return true
+			})
+			if c := arg.GetAConst(); c.GetSval().GetSval() == Database {
+				if i := a.tokenAt(c.Location); i >= 0 {
+					edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i].End, text: "pg_catalog.current_database()"})
+				}
+			}
+			if c := arg.GetColumnRef(); c != nil {
+				names := fieldNames(c)
+				i := a.tokenAt(c.Location)
+				last := i + 2*(len(names)-1)
+				if ts := a.tokens(); i >= 0 && len(names) > 0 && names[len(names)-1] == "datname" && last < len(ts) {
+					name := a.sql[ts[i].Start:ts[last].End]
+					edits = append(edits, edit{from: ts[i].Start, to: ts[last].End, text: "CASE " + name + " WHEN '" + Database + "' THEN pg_catalog.current_database() ELSE " + name + " END"})
+				}
+			}
+		case *pg.ResTarget:
+			val := v.Val
+			for val.GetTypeCast() != nil || val.GetCollateClause() != nil {
+				if c := val.GetTypeCast(); c != nil {
+					val = c.Arg
+				} else {
+					val = val.GetCollateClause().Arg
+				}
+			}
+			if v.Name == "" && val.GetFuncCall() != nil {
+				shown[val.GetFuncCall()] = true
+			} else if v.Name == "" && val.GetSqlvalueFunction() != nil {
+				shown[val.GetSqlvalueFunction()] = true
+			}
+		case *pg.RangeFunction:
+			if len(v.Functions) == 1 && !v.Ordinality && !v.IsRowsfrom && len(v.Coldeflist) == 0 {
+				if items := v.Functions[0].GetList().GetItems(); len(items) > 0 && items[0].GetFuncCall() != nil {
+					from[items[0].GetFuncCall()] = v
+				} else if len(items) > 0 && items[0].GetSqlvalueFunction() != nil {
+					from[items[0].GetSqlvalueFunction()] = v
+				}
+			}
+		}
+		return true
+	})
+	lost := false
+	inspect(root, func(m proto.Message) bool {
+		name := databaseCall(m)
+		if name == "" || kept[m] {
+			return true
+		}
+		e, ok := a.databaseSpan(m)
+		lost = lost || !ok
+		switch f := from[m]; {
+		case f != nil && f.Alias == nil:
+			e.text = "(SELECT " + databaseName + " AS " + name + ") AS " + name
+		case f != nil && len(f.Alias.Colnames) == 0:
+			e.text = "(SELECT " + databaseName + " AS " + quoteAlways(f.Alias.Aliasname) + ")"
+		case f != nil:
+			e.text = "(SELECT " + databaseName + ")"
+		case shown[m]:
+			e.text = "(SELECT " + databaseName + " AS " + name + ")"
+		default:
+			e.text = databaseName
+		}
+		edits = append(edits, e)
+		return true
+	})
+	if lost || len(edits) == 0 {
+		return ""
+	}
+	return splice(a.sql, edits)
+}
+
+// databaseSpan is where a databaseCall stands.
+func (a *analyzer) databaseSpan(m proto.Message) (e edit, ok bool) {
+	ts := a.tokens()
+	if v, is := m.(*pg.SQLValueFunction); is {
+		i := a.tokenAt(v.Location)
+		if i < 0 {
+			return e, false
+		}
+		return edit{from: ts[i].Start, to: ts[i].End}, true
+	}
+	i := a.tokenAt(m.(*pg.FuncCall).Location)
+	for j := i; j >= 0 && j < min(i+4, len(ts)-1); j++ {
+		if a.punct(j, '(') && a.punct(j+1, ')') {
+			return edit{from: ts[i].Start, to: ts[j+1].End}, true
+		}
+	}
+	return e, false
+}
