@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
+	"github.com/cleavedb/cleave/workflow"
 )
 
 // What transactions over several shards have prepared on a shard is ended by whoever looks at the shards of the map. So nothing
@@ -123,4 +124,32 @@ func (o *Ops) clear(ctx context.Context, sh engine.Shard, def shardmap.Shard, cu
 		o.opts.Log.Info("a transaction over several shards was left prepared in a database that is to be a shard: "+d.State, "shard", def.Name, "transaction", d.ID, "decided on", d.Decider)
 	}
 	return err
+}
+
+// lost reports whether a shard does not answer.
+func (o *Ops) lost(ctx context.Context, name string) bool {
+	bound, cancel := context.WithTimeout(ctx, checkMax)
+	defer cancel()
+	conn, release, err := o.connect(bound, name)
+	if err != nil {
+		return true
+	}
+	_, err = engine.ExecContext(bound, conn, "SELECT 1")
+	release(err == nil)
+	return err != nil
+}
+
+// givenUp returns the shard on which a move only deletes what is left of it: it was given up, or its way back was. ""
+// while the shard may still be needed.
+func (o *Ops) givenUp(ctx context.Context, id string) string {
+	s, err := o.workflow(ctx, id)
+	switch {
+	case err != nil:
+		return ""
+	case s.Step == workflow.Cancelling:
+		return s.Target()
+	case s.Step == workflow.Cleaning:
+		return s.Source()
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -283,10 +284,12 @@ func refused(name string, report engine.Report) error {
 }
 
 // RemoveShard takes a shard that owns nothing out of the map. Its database is
-// left as it is; its guards go on refusing rows. A shard that does not answer is not asked. Errors: 42704 if there is no such shard, 55006
+// left as it is; its guards go on refusing rows. A shard that does not answer is not asked; a move that was given up and only waits to clean
+// up there ends with it. Errors: 42704 if there is no such shard, 55006
 // while it owns something or is the default shard, or a transaction over several shards has something prepared on it or its decision there; 55P03 when the reference tables were not to be locked on all others together, 57P03
 // when one of those cannot be reached: nothing was changed then.
 func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result, error) {
+	lost := sync.OnceValue(func() bool { return o.lost(ctx, req.Name) })
 	edit := func(cur *shardmap.Snapshot) (*shardmap.State, error) {
 		if _, ok := cur.Shard(req.Name); !ok {
 			return nil, noShard(req.Name)
@@ -330,18 +333,24 @@ func (o *Ops) RemoveShard(ctx context.Context, req RemoveShardRequest) (*Result,
 		case pins > 0:
 			return nil, inUse(fmt.Sprintf("%d keys are pinned to it", pins), fmt.Sprintf("unpin them first; see: SELECT * FROM cleave.pins WHERE shard = '%s'", req.Name))
 		}
+		next := st.Clone()
 		for i := range st.Keyspaces {
 			k := &st.Keyspaces[i]
 			for _, t := range k.Transits {
-				switch what := t.Text() + " of keyspace " + k.Name; req.Name {
-				case t.From:
-					return nil, inUse("move "+t.ID+" has its way back, or old rows, of "+what+" there", fmt.Sprintf("to give the way back up and delete them: cleave finish %s", t.ID))
-				case t.To:
-					return nil, inUse("move "+t.ID+" is bringing "+what+" there", fmt.Sprintf("see: cleave moves %s; to end it: cleave cancel %[1]s", t.ID))
+				if t.From != req.Name && t.To != req.Name {
+					continue
 				}
+				if o.givenUp(ctx, t.ID) == req.Name && lost() {
+					next.DropTransit(k.Name, t.ID) // with the shard: its rows are nobody's then
+					continue
+				}
+				what := t.Text() + " of keyspace " + k.Name
+				if req.Name == t.From {
+					return nil, inUse("move "+t.ID+" has its way back, or old rows, of "+what+" there", fmt.Sprintf("to give the way back up and delete them: cleave finish %s; if the shard is lost, run this command again then", t.ID))
+				}
+				return nil, inUse("move "+t.ID+" is bringing "+what+" there", fmt.Sprintf("see: cleave moves %s; to end it: cleave cancel %[1]s; if the shard is lost, run this command again then", t.ID))
 			}
 		}
-		next := st.Clone()
 		next.DropShard(req.Name)
 		return &next, nil
 	}

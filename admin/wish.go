@@ -16,7 +16,7 @@ func (o *Ops) Pause(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, er
 	return o.ask(ctx, req, workflow.Pause)
 }
 
-// Resume lets a workflow go on.
+// Resume lets a workflow go on, with other bounds if the request has some: also one that is not paused.
 func (o *Ops) Resume(ctx context.Context, req WorkflowRequest) (*WorkflowInfo, error) {
 	return o.ask(ctx, req, workflow.Resume)
 }
@@ -103,6 +103,13 @@ func (o *Ops) workflow(ctx context.Context, id string) (*workflow.State, error) 
 }
 
 func (o *Ops) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*WorkflowInfo, error) {
+	bounds, err := req.Bounds.bounds()
+	if err != nil {
+		return nil, err
+	}
+	if bounds != nil && w != workflow.Resume {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "bounds cannot be changed by this command").WithHint("cleave resume %s", req.ID)
+	}
 	if req.DryRun {
 		s, err := o.workflow(ctx, req.ID)
 		if err != nil {
@@ -118,7 +125,7 @@ func (o *Ops) ask(ctx context.Context, req WorkflowRequest, w workflow.Wish) (*W
 	if err := workflow.CheckID(req.ID); err != nil {
 		return nil, err
 	}
-	s, err := coordinator.Ask(ctx, o.opts.Directory, req.ID, w, req.by())
+	s, err := coordinator.Ask(ctx, o.opts.Directory, req.ID, w, req.by(), bounds)
 	if err != nil {
 		return nil, directoryError(err)
 	}

@@ -103,12 +103,16 @@ type SpreadRequest struct {
 type WorkflowRequest struct {
 	Meta
 	ID string `json:"id"`
+	// Bounds are those that it goes on by from now on (Resume); nil: as before.
+	Bounds *MoveBounds `json:"bounds,omitempty"`
 }
 
 // WorkflowResult is a workflow as it was stored, or, with DryRun, what would be done.
 type WorkflowResult struct {
-	Done     bool          `json:"done"` // false with DryRun
-	Plan     []string      `json:"plan"`
+	Done bool     `json:"done"` // false with DryRun
+	Plan []string `json:"plan"`
+	// Refused is, with DryRun, why it would be refused as tables and servers are now.
+	Refused  []string      `json:"refused,omitempty"`
 	Workflow *WorkflowInfo `json:"workflow,omitempty"`
 }
 
@@ -146,6 +150,8 @@ type WorkflowInfo struct {
 	ETA     float64 `json:"eta"`
 	Attempt int     `json:"attempt"` // cutovers that did not succeed
 	HeldMS  int64   `json:"held_ms"` // how long statements were held in the cutover
+	// WaitsForShard is the shard that the clean-up waits for, whose rows are not in use any more; "" if it waits for none.
+	WaitsForShard string `json:"waits_for_shard,omitempty"`
 	// KeptUntil is when the way back ends; RowsUntil is when the rows on the old owner are deleted if it is lost.
 	KeptUntil *time.Time `json:"kept_until,omitempty"`
 	RowsUntil *time.Time `json:"rows_until,omitempty"`
@@ -207,10 +213,11 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 		"compare both copies", "hold statements in it for a moment and make " + spec.To + " the owner",
 		"keep the way back, then delete the rows on " + spec.From,
 	}
+	var refused []string
 	if req.DryRun {
-		plan = append(o.refusals(ctx, cur, []workflow.Spec{*spec}), plan...)
+		refused = o.refusals(ctx, cur, []workflow.Spec{*spec})
 	}
-	return o.begin(ctx, *spec, req.DryRun, plan)
+	return o.begin(ctx, *spec, req.DryRun, append(refused, plan...), refused...)
 }
 
 // refusals says, for the plans of moves, why they would be refused as tables and servers are now.
@@ -572,11 +579,11 @@ func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *work
 	if err != nil {
 		return nil, err
 	}
-	var plan []string
+	var refused []string
 	if dry {
-		plan = o.refusals(ctx, cur, moves)
+		refused = o.refusals(ctx, cur, moves)
 	}
-	plan = append(plan, waits(cur, spec, moves, others)...)
+	plan := append(slices.Clone(refused), waits(cur, spec, moves, others)...)
 	for _, m := range moves {
 		plan = append(plan, fmt.Sprintf("move %s of %s from %s to %s", m.Part.Text(), m.Keyspace, m.From, m.To))
 	}
@@ -586,7 +593,7 @@ func (o *Ops) beginMoves(ctx context.Context, cur *shardmap.Snapshot, spec *work
 	if len(moves) == 0 {
 		plan = append(plan, "nothing has to be moved")
 	}
-	return o.begin(ctx, *spec, dry, plan)
+	return o.begin(ctx, *spec, dry, plan, refused...)
 }
 
 // waits lists the moves that a drain or spread waits for before it begins.
@@ -611,8 +618,8 @@ func waits(cur *shardmap.Snapshot, spec *workflow.Spec, moves []workflow.Spec, o
 }
 
 // begin stores a new workflow.
-func (o *Ops) begin(ctx context.Context, spec workflow.Spec, dry bool, plan []string) (*WorkflowResult, error) {
-	res := &WorkflowResult{Plan: plan}
+func (o *Ops) begin(ctx context.Context, spec workflow.Spec, dry bool, plan []string, refused ...string) (*WorkflowResult, error) {
+	res := &WorkflowResult{Plan: plan, Refused: refused}
 	if dry {
 		return res, nil
 	}
@@ -746,10 +753,14 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 		}
 	}
 	if i.Ended {
+		i.Rows = s.Copied
 		return i
 	}
 	if wait := s.WaitsForWindow(time.Now()); wait != "" {
 		i.Note = wait
+	}
+	if i.WaitsForShard = s.WaitsForShard(); i.WaitsForShard != "" {
+		i.Note = fmt.Sprintf("what is left of it on %s is deleted when that answers; if it is lost: cleave shard remove %s", i.WaitsForShard, i.WaitsForShard)
 	}
 	if whole && s.Spec.Kind == workflow.Move && s.Step == workflow.Planned && i.Note == "" {
 		i.Note = o.places(ctx, s)

@@ -147,7 +147,7 @@ func (j *job) inTheWay(ctx context.Context, s, move *workflow.State) error {
 		}
 		return classed(workflow.Again, sqlstate.New(sqlstate.ObjectNotInState, text, what, id, until).WithHint("to go on now: cleave finish %s", id))
 	}
-	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By); err != nil {
+	if _, err := Ask(ctx, j.t.records, id, workflow.Finish, s.Spec.By, nil); err != nil {
 		return err
 	}
 	j.t.again()

@@ -327,8 +327,11 @@ func (t *term) dropProgress(ctx context.Context, id string) {
 }
 
 // heavy reports whether a workflow takes one of the places for moves. One that waits for its
-// window takes none: others could not begin for hours.
+// window, or for a shard that is lost, takes none: others could not begin for hours.
 func heavy(s *workflow.State, now time.Time) bool {
+	if s.WaitsForShard() != "" {
+		return false
+	}
 	if s.Spec.Kind != workflow.Move || s.Step.Ended() || s.Step == workflow.Opened || s.Paused {
 		return false
 	}

@@ -130,7 +130,7 @@ func TestAMoveWaitsForItsShards(t *testing.T) {
 	if s.Step != workflow.Planned || s.Error == "" {
 		t.Fatalf("%+v", s)
 	}
-	if _, err := Ask(t.Context(), dir, "m", workflow.Cancel, "me"); err != nil {
+	if _, err := Ask(t.Context(), dir, "m", workflow.Cancel, "me", nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := Kick(t.Context(), dir); err != nil {
@@ -139,7 +139,7 @@ func TestAMoveWaitsForItsShards(t *testing.T) {
 	if s := await(t, dir, "m", ended); s.Step != workflow.Cancelled {
 		t.Fatalf("%+v", s)
 	}
-	if _, err := Ask(t.Context(), dir, "none", workflow.Cancel, "me"); sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
+	if _, err := Ask(t.Context(), dir, "none", workflow.Cancel, "me", nil); sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
 		t.Error(err)
 	}
 	put(t, dir, workflow.Spec{ID: "wrong", Kind: workflow.Move, Keyspace: "k", Part: shardmap.Part{Low: []string{"0"}}, From: "a", To: "c"})

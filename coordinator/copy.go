@@ -120,14 +120,14 @@ func (j *job) loadAll(ctx context.Context, s *workflow.State, stream string, set
 	}
 	p, end := j.pace(ctx, s, leastBytes, s.Source(), s.Target())
 	defer end()
-	limit := &throttle{rows: s.Spec.RowsPerSecond, bytes: s.Spec.BytesPerSecond, win: win, pace: p}
+	limit := &throttle{how: &j.how, win: win, pace: p}
 	var next atomic.Int64
 	var total atomic.Int64
 	var wait sync.WaitGroup
 	streams := min(j.t.c.opts.Streams, len(work))
 	for range streams {
 		wait.Go(func() {
-			turn := p.turn(streams)
+			turn := p.turn()
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(work) {
@@ -214,26 +214,37 @@ const (
 	throttleCredit = 500 * time.Millisecond
 )
 
-// throttle bounds rows and bytes per second; 0 is no bound.
+// throttle bounds rows and bytes per second, as the move's options say at the moment.
 type throttle struct {
-	rows, bytes int64
-	win         *opening
-	pace        *pacer // of bytes
+	how     *atomic.Pointer[workflow.Options] // they may be changed meanwhile
+	noBytes bool
+	win     *opening
+	pace    *pacer // of bytes
 
 	mu   sync.Mutex
 	free time.Time // when what was let through is paid for
 }
 
+// bounds returns those of rows and bytes a second; 0: none.
+func (t *throttle) bounds() (rows, bytes int64) {
+	o := t.how.Load()
+	if t.noBytes {
+		return o.RowsPerSecond, 0
+	}
+	return o.RowsPerSecond, o.BytesPerSecond
+}
+
 // piece is as much of b as takes throttleStep.
 func (t *throttle) piece(b []byte) []byte {
-	if t.bytes > 0 {
-		b = b[:min(int64(len(b)), max(t.bytes*int64(throttleStep)/int64(time.Second), 1))]
+	rowBound, byteBound := t.bounds()
+	if byteBound > 0 {
+		b = b[:min(int64(len(b)), max(byteBound*int64(throttleStep)/int64(time.Second), 1))]
 	}
-	if t.rows <= 0 {
+	if rowBound <= 0 {
 		return b
 	}
 	at := 0
-	for range max(t.rows*int64(throttleStep)/int64(time.Second), 1) {
+	for range max(rowBound*int64(throttleStep)/int64(time.Second), 1) {
 		line := bytes.IndexByte(b[at:], '\n')
 		if line < 0 {
 			return b
@@ -262,11 +273,12 @@ func (t *throttle) wait(ctx context.Context, rows, bytes int64) error {
 // take notes what passes at a time, and returns how long that has to wait.
 func (t *throttle) take(now time.Time, rows, bytes int64) time.Duration {
 	var cost time.Duration
-	if t.rows > 0 {
-		cost = max(cost, time.Duration(float64(rows)/float64(t.rows)*float64(time.Second)))
+	rowBound, byteBound := t.bounds()
+	if rowBound > 0 {
+		cost = max(cost, time.Duration(float64(rows)/float64(rowBound)*float64(time.Second)))
 	}
-	if t.bytes > 0 {
-		cost = max(cost, time.Duration(float64(bytes)/float64(t.bytes)*float64(time.Second)))
+	if byteBound > 0 {
+		cost = max(cost, time.Duration(float64(bytes)/float64(byteBound)*float64(time.Second)))
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -306,7 +318,8 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 			return err
 		}
 	}
-	limit := &throttle{rows: s.Spec.RowsPerSecond}
+	j.bounds(&s.Spec.Options)
+	limit := &throttle{how: &j.how, noBytes: true}
 	if s.Step != workflow.Cancelling { // nobody waits for a window to get rid of a move
 		if limit.win, err = j.windows(s); err != nil {
 			return err
@@ -314,7 +327,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	}
 	p, end := j.pace(ctx, s, leastRows, e.Target)
 	defer end()
-	turn := p.turn(1)
+	turn := p.turn()
 	for {
 		if err := j.gate(ctx); err != nil {
 			return err

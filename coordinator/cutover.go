@@ -130,62 +130,6 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 	return nil
 }
 
-const (
-	// knownMax bounds the wait for members while nothing is held, sayAfter is when it is said
-	// who is waited for.
-	knownMax = time.Minute
-	sayAfter = 2 * time.Second
-)
-
-// awaitMembers is workflow.AwaitMembers.
-func (j *job) awaitMembers(ctx context.Context, s *workflow.State, e workflow.Effect) error {
-	bound, cancel := j.bound(ctx, e)
-	defer cancel()
-	version := j.members
-	if e.ForMS <= 0 { // nobody is held up: it is tried again, and said
-		cancel()
-		bound, cancel = context.WithTimeout(ctx, knownMax)
-		defer cancel()
-		defer j.prog.say("")
-	}
-	began := time.Now()
-	wait := time.Millisecond
-	for {
-		members, err := j.t.c.opts.Directory.Members(bound)
-		if err == nil {
-			behind := ""
-			for _, m := range members {
-				// One that only coordinates routes nothing.
-				if m.Role != "coordinator" && m.Acknowledged < version {
-					behind = m.Role + " " + m.Address + " on " + m.Host
-				}
-			}
-			if behind == "" {
-				return nil
-			}
-			if e.ForMS <= 0 && time.Since(began) > sayAfter {
-				j.prog.say("waits for " + behind + ", which has a statement under way by an older map")
-			}
-			err = fmt.Errorf("%s has not acknowledged version %d of the map: %w", behind, version, context.DeadlineExceeded)
-		}
-		if bound.Err() != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if e.ForMS <= 0 {
-				return classed(workflow.Again, sqlstate.Wrap(err, sqlstate.LockNotAvailable, "a statement that began before the move has not ended: %v", err).
-					WithHint("it is waited for; SELECT * FROM cleave.sessions there shows it"))
-			}
-			return classed(workflow.Late, sqlstate.Wrap(err, sqlstate.LockNotAvailable, "transactions in the part did not end in time: %v", err))
-		}
-		pause(bound, wait)
-		wait = min(wait*3/2, 20*time.Millisecond)
-		if e.ForMS <= 0 {
-			wait = min(wait*2, 200*time.Millisecond)
-		}
-	}
-}
-
 // setGuardsAs sets a shard's guards, trying again while there is time.
 func (j *job) setGuardsAs(ctx context.Context, list []engine.Guard, shard string) (engine.Position, error) {
 	m, err := j.t.mover(ctx, shard)

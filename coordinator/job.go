@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -40,7 +41,12 @@ type job struct {
 	// untouched: the last opening that was taken back has not touched the target.
 	untouched bool
 	prog      *progress
+	// how is the newest of the move's options that was seen: its bounds may be changed while it works.
+	how atomic.Pointer[workflow.Options]
 }
+
+// bounds notes options, unless newer ones may have been seen already.
+func (j *job) bounds(o *workflow.Options) { j.how.CompareAndSwap(nil, o) }
 
 func newJob(t *term, s workflow.State, rev uint64) *job {
 	j := &job{t: t, id: s.Spec.ID, rev: rev, wake: make(chan struct{}, 1), log: t.c.log.With("workflow", s.Spec.ID)}
@@ -145,6 +151,7 @@ func (j *job) load(ctx context.Context) (workflow.State, error) {
 	defer j.mu.Unlock()
 	j.rev = r.Revision
 	j.pause(s.Paused)
+	j.how.Store(&s.Spec.Options)
 	return s, nil
 }
 
@@ -269,6 +276,7 @@ func (j *job) watch(ctx context.Context, seq uint64, stop func()) {
 		j.mu.Lock()
 		j.pause(s.Paused)
 		j.mu.Unlock()
+		j.how.Store(&s.Spec.Options)
 		if s.Seq != seq {
 			stop()
 			return
@@ -285,6 +293,7 @@ var carriers = map[workflow.Op]carrier{
 	workflow.Check:          (*job).check,
 	workflow.CompareSchema:  (*job).compareSchema,
 	workflow.PutTransit:     withState((*job).putTransit),
+	workflow.AskMembers:     withEffect((*job).askMembers),
 	workflow.AwaitMembers:   withEffect((*job).awaitMembers),
 	workflow.AwaitWindow:    withState((*job).awaitWindow),
 	workflow.Release:        withEffect((*job).release),

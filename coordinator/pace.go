@@ -23,22 +23,27 @@ const (
 	quietWait  = 5 * time.Millisecond
 	slower     = 0.6
 	faster     = 1.15
-	// The least rates: whatever a shard says, the work does not stop for good.
-	leastBytes = 512 << 10 // a second
-	leastRows  = 1000
+	// The least rates: whatever a shard says, the work ends in a time that can be told from its size.
+	leastBytes = 8 << 20 // a second
+	leastRows  = 5000
 	// Comparing only reads: it slows down less.
-	leastCompared = 4 << 20
+	leastCompared = 32 << 20
+	// Where it is a bound of the user's that is exceeded, or a replica's, the least is so many times smaller.
+	boundShare = 16
 	// A shard on which so many transactions of others end in a second is in use.
 	inUse = 30
-	// What the work may add to the time of a small write on a shard in use, if no bound was given.
+	// What the work may add to the time of a small write on a shard in use, if no bound was given: less than
+	// addLeast is none.
 	addShare = 0.3
-	addLeast = time.Millisecond
-	// While others are at work a piece is small, and the pause after it so many times as long as it took:
-	// the statements of others wait behind few pieces, and behind each for a moment only.
-	rest      = 6
-	smallRead = 64 << 10 // bytes
-	largeRead = 8 << 20
-	fewRows   = 200
+	addLeast = 10 * time.Millisecond
+	// While others are at work a piece is small: their statements wait behind one for a moment only. Where small
+	// writes take strainFrom or longer there is a pause after each piece, so many times as long as it took, and restMax at most.
+	strainFrom = 5 * time.Millisecond
+	rest       = 2
+	restMax    = 20 * time.Millisecond
+	smallRead  = 256 << 10 // bytes
+	largeRead  = 8 << 20
+	fewRows    = 500
 	// knownAfter is for how long a shard is looked at before it is believed that nobody else is at work.
 	knownAfter = 1500 * time.Millisecond
 	// lookMax bounds one look.
@@ -47,12 +52,10 @@ const (
 
 // pacer says how fast rows may be copied or deleted. Its unit is a byte of a copy, a row of a clean-up.
 type pacer struct {
-	job     *job
-	latency time.Duration // of a small write; 0: what adapts itself, below 0: no bound
-	lag     time.Duration // of a replica; 0: no bound
-	bytes   int64         // likewise
-	least   float64       // units a second
-	shards  []*watched
+	job    *job
+	how    atomic.Pointer[bounds] // they may be changed while it works
+	least  float64                // units a second
+	shards []*watched
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -64,20 +67,37 @@ type pacer struct {
 	next  time.Time     // when the next piece may go
 	quiet chan struct{} // closed at the end of a quiet moment, nil outside of one
 
-	// beside: there is room to be left for others, who are at work on the shards, or it is not known yet.
-	// Never if a bound was given, or none wanted.
-	beside atomic.Bool
+	// beside: others are at work on the shards, or it is not known yet. Never if a bound was given, or none wanted.
+	// strained: their small writes take long.
+	beside, strained atomic.Bool
+}
+
+// bounds are those that a move's options give.
+type bounds struct {
+	latency time.Duration // of a small write; 0: what adapts itself, below 0: no bound
+	lag     time.Duration // of a replica; 0: no bound
+	bytes   int64         // likewise
+}
+
+func boundsOf(o *workflow.Options) *bounds {
+	b := &bounds{latency: time.Duration(o.MaxLatencyMS) * time.Millisecond, bytes: max(o.MaxLagBytes, 0)}
+	switch {
+	case o.MaxLagMS == 0:
+		b.lag = workflow.DefaultMaxLagMS * time.Millisecond
+	case o.MaxLagMS > 0:
+		b.lag = time.Duration(o.MaxLagMS) * time.Millisecond
+	}
+	return b
 }
 
 // turn is one of the goroutines that do the work of a pacer. Its methods are called by that one.
 type turn struct {
-	p       *pacer
-	streams int // how many there are
-	began   time.Time
+	p     *pacer
+	began time.Time
 }
 
-// turn begins the work of one of so many goroutines.
-func (p *pacer) turn(streams int) *turn { return &turn{p: p, streams: streams, began: time.Now()} }
+// turn begins the work of one goroutine.
+func (p *pacer) turn() *turn { return &turn{p: p, began: time.Now()} }
 
 // waited says that a part of the time since the last next was no work.
 func (t *turn) waited(d time.Duration) { t.began = t.began.Add(d) }
@@ -86,9 +106,8 @@ func (t *turn) waited(d time.Duration) { t.began = t.began.Add(d) }
 func (t *turn) next(ctx context.Context, n int64) (int64, error) {
 	spent := time.Since(t.began)
 	err := t.p.wait(ctx, n)
-	if t.p.beside.Load() {
-		// All of them together are not slower than the least.
-		pause(ctx, time.Duration(t.streams)*min(spent*rest, time.Duration(float64(n)/t.p.least*float64(time.Second))))
+	if t.p.beside.Load() && t.p.strained.Load() {
+		pause(ctx, min(spent*rest, restMax, time.Duration(float64(n)/t.p.least*float64(time.Second))))
 	}
 	t.began = time.Now()
 	return t.p.read(), cmp.Or(err, ctx.Err())
@@ -132,16 +151,11 @@ const logMax = 1200
 
 // pace begins to look at shards. end has to be called.
 func (j *job) pace(ctx context.Context, s *workflow.State, least float64, shards ...string) (p *pacer, end func()) {
-	o := &s.Spec.Options
-	p = &pacer{job: j, least: least, latency: time.Duration(o.MaxLatencyMS) * time.Millisecond, bytes: max(o.MaxLagBytes, 0)}
-	switch {
-	case o.MaxLagMS == 0:
-		p.lag = workflow.DefaultMaxLagMS * time.Millisecond
-	case o.MaxLagMS > 0:
-		p.lag = time.Duration(o.MaxLagMS) * time.Millisecond
-	}
+	p = &pacer{job: j, least: least}
+	j.bounds(&s.Spec.Options)
+	p.how.Store(boundsOf(j.how.Load()))
 	ctx, p.stop = context.WithCancel(ctx)
-	p.beside.Store(p.latency == 0)
+	p.beside.Store(p.how.Load().latency == 0)
 	p.done.Go(func() { p.run(ctx, shards) })
 	return p, func() {
 		p.stop()
@@ -170,7 +184,10 @@ func (p *pacer) run(ctx context.Context, shards []string) {
 	var last int64
 	at, slowed := time.Now(), false
 	for n := 1; ctx.Err() == nil; n++ {
-		p.beside.Store(p.latency == 0 && slices.ContainsFunc(p.shards, func(s *watched) bool { return !s.known || s.used() }))
+		how := boundsOf(p.job.how.Load())
+		p.how.Store(how)
+		p.beside.Store(how.latency == 0 && slices.ContainsFunc(p.shards, func(s *watched) bool { return !s.known || s.used() }))
+		p.strained.Store(slices.ContainsFunc(p.shards, func(s *watched) bool { return s.used() && s.busy >= strainFrom }))
 		pause(ctx, paceLook)
 		why := p.look(ctx, n%quietEvery == 1)
 		if ctx.Err() != nil {
@@ -181,31 +198,42 @@ func (p *pacer) run(ctx context.Context, shards []string) {
 		is := float64(p.did-last) / spent
 		last, at = p.did, time.Now()
 		was := p.rate
-		p.adapt(is, why != "")
+		p.adapt(is, why)
 		now := p.rate
 		p.mu.Unlock()
 		switch {
-		case why != "":
+		case why.text != "":
 			slowed = true
-			p.job.prog.say("slowed: " + why)
+			p.job.prog.say("slowed: " + why.text)
 		case slowed && now == 0: // else what is said there is not ours
 			slowed = false
 			p.job.prog.say("")
 		}
 		if (was == 0) != (now == 0) {
-			p.job.log.Info("workflow pace", "slowed", now > 0, "why", why)
+			p.job.log.Info("workflow pace", "slowed", now > 0, "why", why.text)
 		}
 	}
 }
 
+// tooMuch says what is too much on a shard, the zero value: nothing.
+type tooMuch struct {
+	text string
+	// asked: it is more than a user's own bound, or a replica's.
+	asked bool
+}
+
 // adapt changes the rate; is is that of the last moment. p.mu is held.
-func (p *pacer) adapt(is float64, over bool) {
+func (p *pacer) adapt(is float64, why tooMuch) {
 	p.peak = max(p.peak, is)
-	switch {
+	least := p.least
+	if why.asked {
+		least /= boundShare
+	}
+	switch over := why.text != ""; {
 	case over && p.rate == 0:
-		p.rate = max(is*slower, p.least)
+		p.rate = max(is*slower, least)
 	case over:
-		p.rate = max(min(is, p.rate)*slower, p.least)
+		p.rate = max(min(is, p.rate)*slower, least)
 	case p.rate > 0:
 		if p.rate *= faster; p.rate > 1.5*p.peak {
 			p.rate = 0
@@ -213,11 +241,12 @@ func (p *pacer) adapt(is float64, over bool) {
 	}
 }
 
-// look asks all shards at the same time and returns why the work is to be slower, "" if it need not be.
-func (p *pacer) look(ctx context.Context, calm bool) string {
+// look asks all shards at the same time and returns why the work is to be slower.
+func (p *pacer) look(ctx context.Context, calm bool) tooMuch {
 	ctx, cancel := context.WithTimeout(ctx, lookMax)
 	defer cancel()
-	said := make([]string, len(p.shards))
+	how := p.how.Load()
+	said := make([]tooMuch, len(p.shards))
 	each := func(f func(i int, s *watched)) {
 		var all sync.WaitGroup
 		for i, s := range p.shards {
@@ -226,7 +255,7 @@ func (p *pacer) look(ctx context.Context, calm bool) string {
 		all.Wait()
 	}
 	each(func(i int, s *watched) { said[i] = s.see(ctx, p) })
-	if calm && p.latency == 0 {
+	if calm && how.latency == 0 {
 		p.hush()
 		pause(ctx, quietWait)
 		each(func(_ int, s *watched) {
@@ -238,11 +267,11 @@ func (p *pacer) look(ctx context.Context, calm bool) string {
 		p.loud()
 	}
 	for _, why := range said {
-		if why != "" {
+		if why.text != "" {
 			return why
 		}
 	}
-	return ""
+	return tooMuch{}
 }
 
 // used reports whether others are at work on the shard.
@@ -273,7 +302,8 @@ func smooth(mean *time.Duration, d time.Duration) {
 }
 
 // see looks at the shard once and returns what is too much on it.
-func (s *watched) see(ctx context.Context, p *pacer) string {
+func (s *watched) see(ctx context.Context, p *pacer) tooMuch {
+	how := p.how.Load()
 	d := s.delay(ctx)
 	smooth(&s.busy, d)
 	v, err := s.w.Vitals(ctx)
@@ -286,21 +316,26 @@ func (s *watched) see(ctx context.Context, p *pacer) string {
 		return fmt.Sprintf("%.0f ms", max(float64(d)/float64(time.Millisecond), 1))
 	}
 	switch {
-	case p.latency > 0 && max(s.busy, d) > p.latency && d > p.latency/2:
-		return fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(p.latency))
-	case p.latency == 0 && s.used() && s.calm > 0 && s.busy > s.calm+max(time.Duration(float64(s.calm)*addShare), addLeast):
-		return fmt.Sprintf("%s latency %s, %s without this work", s.name, ms(s.busy), ms(s.calm))
+	case how.latency > 0 && max(s.busy, d) > how.latency && d > how.latency/2:
+		return tooMuch{fmt.Sprintf("%s latency %s, bound %s", s.name, ms(max(s.busy, d)), ms(how.latency)), true}
+	case how.latency == 0 && s.used() && s.calm > 0 && s.busy > mayTake(s.calm):
+		return tooMuch{fmt.Sprintf("%s latency %s, %s without this work, which may make it %s", s.name, ms(s.busy), ms(s.calm), ms(mayTake(s.calm))), false}
 	}
 	if err != nil || v.Replica == "" {
-		return ""
+		return tooMuch{}
 	}
-	if n := v.Log - v.Replayed; p.bytes > 0 && n > p.bytes {
-		return fmt.Sprintf("%s replica %s is %d bytes behind, bound %d", s.name, v.Replica, n, p.bytes)
+	if n := v.Log - v.Replayed; how.bytes > 0 && n > how.bytes {
+		return tooMuch{fmt.Sprintf("%s replica %s is %d bytes behind, bound %d", s.name, v.Replica, n, how.bytes), true}
 	}
-	if lag := s.lag(time.Now(), v.Replayed); p.lag > 0 && lag > p.lag {
-		return fmt.Sprintf("%s replica %s is %.0f s behind, bound %.0f s", s.name, v.Replica, lag.Seconds(), p.lag.Seconds())
+	if lag := s.lag(time.Now(), v.Replayed); how.lag > 0 && lag > how.lag {
+		return tooMuch{fmt.Sprintf("%s replica %s is %.0f s behind, bound %.0f s", s.name, v.Replica, lag.Seconds(), how.lag.Seconds()), true}
 	}
-	return ""
+	return tooMuch{}
+}
+
+// mayTake is how long a small write may take beside the work, if it takes so long without.
+func mayTake(calm time.Duration) time.Duration {
+	return calm + max(time.Duration(float64(calm)*addShare), addLeast)
 }
 
 // note remembers what a shard said.

@@ -12,7 +12,7 @@ import (
 func TestPaceIsBounded(t *testing.T) {
 	p := &pacer{least: leastBytes}
 	const full = 80 << 20
-	p.adapt(full, false)
+	p.adapt(full, tooMuch{})
 	if p.rate != 0 {
 		t.Fatalf("a rate of %v without a reason", p.rate)
 	}
@@ -21,7 +21,7 @@ func TestPaceIsBounded(t *testing.T) {
 		if p.rate > 0 {
 			is = p.rate
 		}
-		p.adapt(is, true)
+		p.adapt(is, tooMuch{text: "slow"})
 		if p.rate < leastBytes || p.rate > full*slower {
 			t.Fatalf("%v", p.rate)
 		}
@@ -29,22 +29,28 @@ func TestPaceIsBounded(t *testing.T) {
 	if p.rate != leastBytes {
 		t.Errorf("%v after a long time", p.rate)
 	}
+	for range 1000 { // more than somebody's own bound
+		p.adapt(p.rate, tooMuch{text: "slow", asked: true})
+	}
+	if p.rate != leastBytes/boundShare {
+		t.Errorf("%v after a long time beyond a bound", p.rate)
+	}
 	looks := 0
 	for ; p.rate > 0; looks++ {
-		p.adapt(min(p.rate, full), false)
+		p.adapt(min(p.rate, full), tooMuch{})
 	}
 	if after := time.Duration(looks) * paceLook; after > time.Minute {
 		t.Errorf("as fast as before after %s", after)
 	}
 }
 
-// TestRest: beside others the work is done in small pieces, with pauses that are longer than they; not
-// where nobody is, and not if there is a bound.
+// TestRest: beside others the work is done in small pieces; where their small writes take long there are pauses, which
+// are longer than the pieces, and bounded. Neither where nobody is, nor if there is a bound.
 func TestRest(t *testing.T) {
 	p := &pacer{least: 1}
-	rested := func() (rest time.Duration, read int64) {
-		turn := p.turn(2)
-		time.Sleep(5 * time.Millisecond)
+	rested := func(work time.Duration) (rest time.Duration, read int64) {
+		turn := p.turn()
+		turn.began = time.Now().Add(-work)
 		began := time.Now()
 		read, err := turn.next(t.Context(), 1)
 		if err != nil {
@@ -53,15 +59,19 @@ func TestRest(t *testing.T) {
 		return time.Since(began), read
 	}
 	p.beside.Store(true)
-	if d, read := rested(); d < 5*time.Millisecond*2*rest || read != smallRead || p.some(purgeBatch) != fewRows {
+	if d, read := rested(time.Hour); d >= restMax || read != smallRead || p.some(purgeBatch) != fewRows {
+		t.Errorf("rested for %s beside writes that are fast, %d bytes next", d, read)
+	}
+	p.strained.Store(true)
+	if d, read := rested(5 * time.Millisecond); d < 5*time.Millisecond*rest || read != smallRead {
 		t.Errorf("rested for %s, %d bytes next", d, read)
 	}
-	p.least = 1e6
-	if d, _ := rested(); d > time.Second {
-		t.Errorf("rested for %s after a unit, a million a second are the least", d)
+	if d, _ := rested(time.Hour); d < restMax || d > time.Minute {
+		t.Errorf("rested for %s, %s is the most", d, restMax)
 	}
-	if p.beside.Store(false); p.read() != largeRead || p.some(purgeBatch) != purgeBatch {
-		t.Error("small pieces beside nobody")
+	p.beside.Store(false)
+	if d, read := rested(time.Hour); d >= restMax || read != largeRead || p.some(purgeBatch) != purgeBatch {
+		t.Errorf("rested for %s beside nobody, %d bytes next", d, read)
 	}
 	s := &watched{}
 	now := time.Unix(1000, 0)
@@ -75,6 +85,16 @@ func TestRest(t *testing.T) {
 	}
 	if s.note(now.Add(knownAfter), engine.Vitals{Transactions: 1}); !s.known || s.used() {
 		t.Error("others are at work")
+	}
+}
+
+// TestLatencyOfAMillisecond: what small writes take is too much only from an absolute time on, however fast they were.
+func TestLatencyOfAMillisecond(t *testing.T) {
+	ms := time.Millisecond
+	for calm, most := range map[time.Duration]time.Duration{ms / 10: 10*ms + ms/10, ms: 11 * ms, 20 * ms: 30 * ms, 100 * ms: 130 * ms} {
+		if got := mayTake(calm); got != most {
+			t.Errorf("%s without the work: %s, not %s", calm, got, most)
+		}
 	}
 }
 

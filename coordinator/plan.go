@@ -365,7 +365,7 @@ func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.
 // cancelChildren is workflow.CancelChildren.
 func (j *job) cancelChildren(ctx context.Context, s *workflow.State) error {
 	for _, c := range s.Children {
-		if _, err := Ask(ctx, j.t.records, c.ID, workflow.Cancel, s.Spec.By); err != nil {
+		if _, err := Ask(ctx, j.t.records, c.ID, workflow.Cancel, s.Spec.By, nil); err != nil {
 			code := sqlstate.CodeOf(err)
 			if code == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) || errors.Is(err, shardmap.ErrNotFound) {
 				continue // too late for it
@@ -378,9 +378,9 @@ func (j *job) cancelChildren(ctx context.Context, s *workflow.State) error {
 }
 
 // Ask applies an operator's wish to the record of a workflow, and returns what is
-// stored then. Errors: 42704 if there is no such workflow, 55000 if it cannot be
+// stored then. bounds are those that it goes on by when it is resumed; nil: as before. Errors: 42704 if there is no such workflow, 55000 if it cannot be
 // granted now.
-func Ask(ctx context.Context, records shardmap.Records, id string, wish workflow.Wish, by string) (workflow.State, error) {
+func Ask(ctx context.Context, records shardmap.Records, id string, wish workflow.Wish, by string, bounds *workflow.Bounds) (workflow.State, error) {
 	for {
 		r, err := records.Record(ctx, workflow.RecordPrefix+id)
 		if errors.Is(err, shardmap.ErrNotFound) {
@@ -396,7 +396,7 @@ func Ask(ctx context.Context, records shardmap.Records, id string, wish workflow
 		if err := workflow.CanAsk(&s, wish); err != nil {
 			return s, err
 		}
-		next, _ := workflow.Step(s, workflow.Event{Kind: workflow.EventAsked, At: time.Now().UnixMilli(), Wish: wish, By: by})
+		next, _ := workflow.Step(s, workflow.Event{Kind: workflow.EventAsked, At: time.Now().UnixMilli(), Wish: wish, By: by, Bounds: bounds})
 		b, err := next.Encode()
 		if err != nil {
 			return s, err

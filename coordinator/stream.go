@@ -1,8 +1,10 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -353,23 +355,29 @@ func (j *job) release(ctx context.Context, s *workflow.State, e workflow.Effect)
 	if err != nil {
 		return err
 	}
+	shards := []string{s.Spec.From, s.Spec.To}
 	if _, t := snap.Transit(j.id); t == nil {
-		return nil // nothing was captured yet, or everything is gone
+		// Nothing was captured yet, or everything is gone, but for what the other one keeps for a shard that was removed.
+		there := slices.DeleteFunc(slices.Clone(shards), func(name string) bool { _, ok := snap.Shard(name); return !ok })
+		if len(there) == len(shards) {
+			return nil
+		}
+		shards = there
 	}
 	streams := []string{e.Stream}
 	if e.Stream == "" {
 		streams = []string{workflow.Forth(j.id), workflow.Back(j.id)}
 	}
-	for _, shard := range []string{s.Spec.From, s.Spec.To} {
+	// What the one keeps for the other is dropped although that is lost: its log would grow for ever.
+	var failed error
+	for _, shard := range shards {
 		m, err := j.t.mover(ctx, shard)
-		if err != nil {
-			return err
-		}
-		for _, id := range streams {
-			if err := m.Release(ctx, id); err != nil {
-				return err
+		if err == nil {
+			for _, id := range streams {
+				err = cmp.Or(err, m.Release(ctx, id))
 			}
 		}
+		failed = cmp.Or(failed, err)
 	}
-	return nil
+	return failed
 }

@@ -2,13 +2,21 @@ package coordinator
 
 import (
 	"bytes"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cleavedb/cleave/workflow"
 )
 
 // TestThrottle: the bound holds over any second, after a pause too.
 func TestThrottle(t *testing.T) {
-	l := &throttle{rows: 1000, bytes: 1 << 20}
+	bound := func(rows, bytes int64) *throttle {
+		t := &throttle{how: &atomic.Pointer[workflow.Options]{}}
+		t.how.Store(&workflow.Options{RowsPerSecond: rows, BytesPerSecond: bytes})
+		return t
+	}
+	l := bound(1000, 1<<20)
 	now := time.Unix(1000, 0)
 	let := func(rows, bytes int64) { now = now.Add(max(l.take(now, rows, bytes), 0)) }
 	for _, idle := range []time.Duration{0, time.Minute, time.Hour} {
@@ -33,13 +41,18 @@ func TestThrottle(t *testing.T) {
 	if n := len(l.piece(rows)); n != 250*6 {
 		t.Errorf("a piece has %d bytes", n)
 	}
-	if n := len((&throttle{bytes: 4000}).piece(rows)); n != 1000 {
+	if n := len(bound(0, 4000).piece(rows)); n != 1000 {
 		t.Errorf("a piece has %d bytes", n)
 	}
-	if n := len((&throttle{}).piece(rows)); n != len(rows) {
+	if n := len(bound(0, 0).piece(rows)); n != len(rows) {
 		t.Errorf("without a bound a piece has %d bytes", n)
 	}
-	if n := len((&throttle{rows: 1}).piece(rows)); n != 6 {
+	if n := len(bound(1, 0).piece(rows)); n != 6 {
 		t.Errorf("the least piece has %d bytes", n)
+	}
+	// Bounds can be changed while it works.
+	l.how.Store(&workflow.Options{})
+	if need := l.take(now.Add(time.Hour), 1_000_000, 1<<40); need > 0 {
+		t.Errorf("%s without a bound", need)
 	}
 }

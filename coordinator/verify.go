@@ -113,8 +113,14 @@ func (p *pair) compare(ctx context.Context, e workflow.Effect, unit engine.Set, 
 	var a, b []engine.Sum
 	var errA, errB error
 	var both sync.WaitGroup
-	both.Go(func() { a, errA = view.Sums(ctx, pace.turn(2).next) })
-	both.Go(func() { b, errB = p.to.Sums(ctx, unit, pace.turn(2).next) })
+	both.Go(func() {
+		turn := pace.turn()
+		a, errA = view.Sums(ctx, func(ctx context.Context, read int64) (int64, error) {
+			pace.job.prog.copied(0, read) // of one side
+			return turn.next(ctx, read)
+		})
+	})
+	both.Go(func() { b, errB = p.to.Sums(ctx, unit, pace.turn().next) })
 	both.Wait()
 	if errA != nil {
 		return 0, errA

@@ -120,7 +120,8 @@ func Closed() error {
 // Beyond what NewSnapshot checks it refuses a change of the cluster's identity,
 // and another strategy, key types or seed for a keyspace that tables use: their
 // rows would be looked for where they are not. It refuses a change of a transit, and
-// of owners, bounds and pins in its part, unless change.Transit names it. It refuses what would break a constraint,
+// of owners, bounds and pins in its part, unless change.Transit names it; but a transit may end with its shard that
+// owns nothing of the part, if both leave the map in one change. It refuses what would break a constraint,
 // now or when a transit that is on hold changes its owner.
 //
 // Errors: those of Change.Validate and NewSnapshot, Conflict if change.Expect is

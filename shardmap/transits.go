@@ -389,6 +389,15 @@ func checkMoving(prev, next *Snapshot, by string) error {
 				return fail("the keyspace cannot be dropped")
 			}
 			j := slices.IndexFunc(is.def.Transits, func(o Transit) bool { return o.ID == t.ID })
+			switch lost := was.loses(t, next); {
+			case j < 0 && lost && t.Hold == NoHold:
+				if !was.sameWithin(is, t.Part) {
+					return fail("its owner, bounds and pins can only be changed by that move")
+				}
+				continue
+			case j < 0 && lost:
+				return fail("statements in it are held")
+			}
 			if j < 0 || !t.same(&is.def.Transits[j]) {
 				return fail("its transit can only be changed by that move")
 			}
@@ -398,6 +407,18 @@ func checkMoving(prev, next *Snapshot, by string) error {
 		}
 	}
 	return nil
+}
+
+// loses reports whether a map has not the shard of a transit that owns nothing of its part: the transit may end with
+// that, since nobody asks it for rows any more.
+func (ix *Index) loses(t *Transit, next *Snapshot) bool {
+	owner, _ := ix.Sides(t)
+	other := t.To
+	if owner == t.To {
+		other = t.From
+	}
+	_, there := next.Shard(other)
+	return !there
 }
 
 // sameWithin reports whether owners, bounds and pins in a part, which is a

@@ -14,6 +14,9 @@ const (
 	CompareSchema Op = "compare schema"
 	// PutTransit puts the transit into the map, with the hold.
 	PutTransit Op = "put transit"
+	// AskMembers waits until every member answers, or is none any more: before statements are held, so that they do not
+	// wait for one that is silent.
+	AskMembers Op = "ask members"
 	// AwaitMembers waits until every member has acknowledged the map in which the
 	// transit last changed, or its lease has run out. Late after ForMS.
 	AwaitMembers Op = "await members"
@@ -158,6 +161,8 @@ type Event struct {
 
 	Wish Wish   `json:"wish,omitempty"`
 	By   string `json:"by,omitempty"`
+	// Bounds are those that a workflow goes on by from now on (Resume); nil: as before.
+	Bounds *Bounds `json:"bounds,omitempty"`
 
 	Result Result `json:"result"`
 }

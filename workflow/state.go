@@ -142,6 +142,31 @@ type Options struct {
 	HoldMS int64 `json:"hold_ms"`
 }
 
+// Bounds are the bounds of Options that can be changed while a workflow is at work; nil: as it is.
+type Bounds struct {
+	RowsPerSecond  *int64 `json:"rows_per_second,omitempty"`
+	BytesPerSecond *int64 `json:"bytes_per_second,omitempty"`
+	MaxLatencyMS   *int64 `json:"max_latency_ms,omitempty"`
+	MaxLagMS       *int64 `json:"max_lag_ms,omitempty"`
+	MaxLagBytes    *int64 `json:"max_lag_bytes,omitempty"`
+}
+
+// with returns options with some bounds, and whether they are others.
+func (o Options) with(b *Bounds) (Options, bool) {
+	before := o
+	if b == nil {
+		return o, false
+	}
+	for _, c := range []struct{ to, from *int64 }{
+		{&o.RowsPerSecond, b.RowsPerSecond}, {&o.BytesPerSecond, b.BytesPerSecond}, {&o.MaxLatencyMS, b.MaxLatencyMS}, {&o.MaxLagMS, b.MaxLagMS}, {&o.MaxLagBytes, b.MaxLagBytes},
+	} {
+		if c.from != nil {
+			*c.to = *c.from
+		}
+	}
+	return o, o != before
+}
+
 // The defaults of Options.
 const (
 	DefaultKeepMS   = 24 * 60 * 60 * 1000
@@ -175,6 +200,23 @@ func (s *State) WaitsForWindow(now time.Time) string {
 		return err.Error()
 	}
 	return ws.Wait(now)
+}
+
+// lostTries is after how many failures in a row a shard that is to be cleaned up is taken for one that may be lost.
+const lostTries = 3
+
+// WaitsForShard returns the shard that has nothing but what is to be deleted, while the workflow only waits for it:
+// everything else has been let go. "" if it does not.
+func (s *State) WaitsForShard() string {
+	switch {
+	case s.Spec.Kind != Move || s.Tries < lostTries:
+		return ""
+	case s.Step == Cancelling:
+		return s.Target()
+	case s.Step == Cleaning:
+		return s.Source()
+	}
+	return ""
 }
 
 // State is a workflow as it is stored.

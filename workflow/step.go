@@ -430,6 +430,11 @@ func (s *State) ask(e Event) {
 			s.note(e.At, "paused"+by)
 		}
 	case Resume:
+		// What is under way goes on, by the new bounds.
+		if with, other := s.Spec.with(e.Bounds); other {
+			s.Spec.Options = with
+			s.note(e.At, "its bounds were changed"+by)
+		}
 		if s.Paused {
 			s.Paused = false
 			s.note(e.At, "resumed"+by)
@@ -574,7 +579,7 @@ func (s *State) moveEffects() []Effect {
 		if s.Attempt >= s.Spec.Polite {
 			hold.Hold = shardmap.HoldAll
 		}
-		list := in(do(Follow), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource))
+		list := in(do(Follow), do(AskMembers), hold, bound(AwaitMembers), bound(Fence), bound(DrainSource))
 		if s.Back || s.Spec.KeepMS < 0 {
 			return list
 		}

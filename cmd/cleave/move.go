@@ -107,6 +107,7 @@ func (a *app) splitCommand() *cobra.Command {
 	var f change
 	var p partFlags
 	var id, at, half string
+	var wait bool
 	cmd := &cobra.Command{
 		Use:   "split --keyspace K (--at KEY | --range LOW:HIGH [--half rows|load|positions])",
 		Short: "Cut a range in two",
@@ -138,7 +139,7 @@ shows.`,
 					return &usageError{fmt.Errorf("--at %w", err), cmd}
 				}
 			}
-			return a.begin(cmd, true, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Split(ctx, req) })
+			return a.begin(cmd, wait, func(ctx context.Context, c *api.Client) (*admin.WorkflowResult, error) { return c.Split(ctx, req) })
 		},
 	}
 	cmd.Flags().StringVar(&p.keyspace, "keyspace", "", "the keyspace")
@@ -146,6 +147,7 @@ shows.`,
 	cmd.Flags().StringVar(&p.rang, "range", "", "the range that is cut in halves, LOW:HIGH or LOW..HIGH")
 	cmd.Flags().StringVar(&half, "half", "", "what both halves have alike: rows, load or positions")
 	cmd.Flags().StringVar(&id, "id", "", "name of the workflow (default: one is made)")
+	cmd.Flags().BoolVar(&wait, "wait", true, "wait until it is done")
 	f.flags(cmd)
 	return cmd
 }
@@ -255,8 +257,21 @@ func (a *app) begin(cmd *cobra.Command, wait bool, ask func(context.Context, *ap
 			return err
 		}
 	}
+	var failed error
+	switch {
+	case len(res.Refused) > 0:
+		failed = errors.New("it would be refused: see the plan")
+	case !wait && res.Workflow != nil:
+		w, err := soon(cmd.Context(), c, res.Workflow)
+		if err != nil {
+			return err
+		}
+		if res.Workflow = w; w.Ended {
+			failed = a.outcome(w)
+		}
+	}
 	if a.json {
-		return a.printJSON(res)
+		return errors.Join(a.printJSON(res), failed)
 	}
 	head := "plan:"
 	if res.Done {
@@ -272,7 +287,31 @@ func (a *app) begin(cmd *cobra.Command, wait bool, ask func(context.Context, *ap
 	case res.Workflow != nil:
 		_, err = fmt.Fprintf(a.stdout, "%s\nsee: cleave moves %s\n", res.Workflow.ID, res.Workflow.ID)
 	}
-	return err
+	return errors.Join(err, failed)
+}
+
+// soonMax is how long is looked whether what was begun fails at once, soonEvery how often.
+const (
+	soonMax   = 2 * time.Second
+	soonEvery = 25 * time.Millisecond
+)
+
+// soon looks at a workflow until it has begun to move rows: what is refused by its checks has failed by then. One that
+// waits for a place, a window or a leader is left alone.
+func soon(ctx context.Context, c *api.Client, w *admin.WorkflowInfo) (*admin.WorkflowInfo, error) {
+	for began := time.Now(); !w.Ended && (w.Step == "planned" || w.Step == "preparing") && w.Note == "" && time.Since(began) < soonMax; {
+		select {
+		case <-ctx.Done():
+			return w, nil
+		case <-time.After(soonEvery):
+		}
+		list, err := c.Moves(ctx, w.ID)
+		if err != nil {
+			return w, err
+		}
+		w = &list[0]
+	}
+	return w, nil
 }
 
 // followEvery is how often progress is shown.
@@ -382,8 +421,12 @@ func progressLine(w *admin.WorkflowInfo) string {
 		if w.ETA >= 0 {
 			fmt.Fprintf(&b, ", about %s left", (time.Duration(w.ETA) * time.Second).String())
 		}
-	case w.Step == "cleaning" && w.Rows > 0:
-		fmt.Fprintf(&b, ": %d rows deleted", w.Rows)
+	case w.Step == "verifying" && w.Bytes > 0:
+		fmt.Fprintf(&b, ": %s of about %s compared", byteText(w.Bytes), byteText(max(w.Bytes, w.BytesAll)))
+	case (w.Step == "cleaning" || w.Step == "cancelling") && w.Rows > 0:
+		fmt.Fprintf(&b, ": %d of about %d rows deleted", w.Rows, max(w.Rows, w.RowsAll))
+	case w.Step == "done" && w.Copied > 0:
+		fmt.Fprintf(&b, ": %d rows moved", w.Copied)
 	case w.LagBytes >= 0 && !w.Ended:
 		fmt.Fprintf(&b, ": %s behind, %d changes applied", byteText(w.LagBytes), w.Changes)
 	}
@@ -469,10 +512,50 @@ func printWorkflow(out io.Writer, w *admin.WorkflowInfo) error {
 	return nil
 }
 
+// boundFlags are the bounds that cleave resume changes.
+type boundFlags struct {
+	rows, bytes, lagBytes int64
+	latency, lag          string
+}
+
+func (f *boundFlags) flags(cmd *cobra.Command) {
+	cmd.Flags().Int64Var(&f.rows, "rows-per-second", 0, "bound of copy and clean-up from now on; 0 is none")
+	cmd.Flags().Int64Var(&f.bytes, "bytes-per-second", 0, "bound of the copy from now on; 0 is none")
+	cmd.Flags().StringVar(&f.latency, "max-latency", "", "slow down while a small write takes longer on either shard, such as 20ms; off is no bound, '' what adapts itself")
+	cmd.Flags().StringVar(&f.lag, "max-lag", "", "slow down while a replica of either shard is further behind, such as 30s; off is no bound, '' 10s")
+	cmd.Flags().Int64Var(&f.lagBytes, "max-lag-bytes", 0, "the same in bytes; 0 is no bound")
+}
+
+// given are the bounds whose flags were given, nil if none was.
+func (f *boundFlags) given(cmd *cobra.Command) *admin.MoveBounds {
+	var b admin.MoveBounds
+	given := cmd.Flags().Changed
+	if given("rows-per-second") {
+		b.RowsPerSecond = &f.rows
+	}
+	if given("bytes-per-second") {
+		b.BytesPerSecond = &f.bytes
+	}
+	if given("max-latency") {
+		b.MaxLatency = &f.latency
+	}
+	if given("max-lag") {
+		b.MaxLag = &f.lag
+	}
+	if given("max-lag-bytes") {
+		b.MaxLagBytes = &f.lagBytes
+	}
+	if b == (admin.MoveBounds{}) {
+		return nil
+	}
+	return &b
+}
+
 // wishCommand is a command that asks something of a workflow.
 func (a *app) wishCommand(name, short, long string, ask func(*api.Client, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error)) *cobra.Command {
 	var why string
 	var wait, dry bool
+	var bounds boundFlags
 	cmd := &cobra.Command{
 		Use:     name + " ID",
 		Short:   short,
@@ -480,7 +563,7 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 		Example: "  cleave " + name + " big-tenant",
 		Args:    args(1, 1),
 		RunE: a.withClient(func(cmd *cobra.Command, c *api.Client, given []string) error {
-			w, err := ask(c, cmd.Context(), admin.WorkflowRequest{Meta: admin.Meta{By: actor(), Why: why, DryRun: dry}, ID: given[0]})
+			w, err := ask(c, cmd.Context(), admin.WorkflowRequest{Meta: admin.Meta{By: actor(), Why: why, DryRun: dry}, ID: given[0], Bounds: bounds.given(cmd)})
 			if err != nil {
 				return err
 			}
@@ -493,9 +576,17 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 				return err
 			}
 			if wait && !dry {
+				said := ""
 				for !w.Ended && err == nil {
+					if line := progressLine(w); line != said && !a.json {
+						fmt.Fprintln(a.stderr, line)
+						said = line
+					}
 					if w.Step == "opened" && !w.Back && name != "finish" {
 						break
+					}
+					if w.WaitsForShard != "" {
+						return fmt.Errorf("%s: %s: %s\nit goes on when shard %s answers; next: cleave moves %s", w.ID, w.Step, printable(w.Error), w.WaitsForShard, w.ID)
 					}
 					select {
 					case <-cmd.Context().Done():
@@ -524,6 +615,9 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 	}
 	cmd.Flags().StringVar(&why, "why", "", "reason, one line")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be done and change nothing")
+	if name == "resume" {
+		bounds.flags(cmd)
+	}
 	if name != "pause" && name != "resume" {
 		cmd.Flags().BoolVar(&wait, "wait", false, "wait until it is done")
 	}
@@ -534,7 +628,8 @@ func (a *app) wishCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.wishCommand("pause", "Hold a move up", `Holds a workflow up until cleave resume. What was copied stays, changes are kept by the
 source, where they take room. A cutover that has begun is not interrupted.`, (*api.Client).Pause),
-		a.wishCommand("resume", "Let a move that was paused go on", `Lets a workflow go on that cleave pause holds up.`, (*api.Client).Resume),
+		a.wishCommand("resume", "Let a move that was paused go on", `Lets a workflow go on that cleave pause holds up. The flags change its bounds, also while it is
+at work: it goes on by them at once.`, (*api.Client).Resume),
 		a.wishCommand("cancel", "End a move before its cutover", `Ends a workflow before its cutover and removes all that was made for it: no trace is left.
 After the cutover it is refused; see cleave rollback.`, (*api.Client).Cancel),
 		a.wishCommand("rollback", "Undo a move", `Makes the old owner the owner again, while statements go on and with every write that the

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
 // TestNotRolledBack: a rollback that was waited for and is given up is an error that says why, and a way back that is
@@ -32,4 +35,30 @@ func TestNotRolledBack(t *testing.T) {
 			t.Errorf("%+v: %q", c.w, got)
 		}
 	}
+}
+
+// TestMoveThatIsRefused: a move, and a dry run, that is refused by how the tables are ends with an error, without
+// --wait too; one that works does not, and says in the end what it has moved.
+func TestMoveThatIsRefused(t *testing.T) {
+	pgtest.PSQL(t) // installs PostgreSQL where it is missing
+	r := start(t, "up", "--engine", "postgres", "--servers", "1", "--shards", "2", "--data", filepath.Join(pgtest.Dir(t), "data"))
+	r.ok("sql", createOrders, "INSERT INTO orders SELECT i, i, 'x' FROM generate_series(1, 100) i", "ALTER TABLE orders SET UNLOGGED")
+	to := "shard-0"
+	if r.owner(42) == to {
+		to = "shard-1"
+	}
+	move := []string{"move", "--keyspace", "hash_bigint", "--key", "42", "--to", to, "--keep", "0"}
+	for _, args := range [][]string{append(slices.Clone(move), "--dry-run"), append(slices.Clone(move), "--id", "never"), append(slices.Clone(move), "--json")} {
+		code, stdout, stderr := r.cleave("", args...)
+		if code != exitFailed || !strings.Contains(stdout+stderr, "SET LOGGED") {
+			t.Errorf("%q: exit code %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+	r.ok("sql", "ALTER TABLE orders SET LOGGED")
+	r.ok(append(slices.Clone(move), "--dry-run")...)
+	r.ok(append(slices.Clone(move), "--id", "works", "--wait")...)
+	if out := r.ok("moves", "works"); !strings.Contains(out, "done: 1 rows moved") {
+		t.Errorf("%s", out)
+	}
+	r.ok("split", "--keyspace", "hash_bigint", "--at", "42", "--wait")
 }

@@ -2,10 +2,13 @@ package move
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestPace: a copy slows down, and says so, while the target's disk is slow or a replica of it is
@@ -40,6 +43,27 @@ func TestPace(t *testing.T) {
 	t.Log(c.noted("replica", "copying", "slowed: s1 replica").Note)
 	pgtest.Ask(t, replica.URL("bank"), "SELECT pg_wal_replay_resume()")
 	c.await("replica", "done")
+
+	// Bounds that would take hours are changed while it works.
+	c.move(admin.MoveRequest{ID: "slow", Keyspace: "bank", Range: ":0", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0", RowsPerSecond: 1}})
+	c.noted("slow", "copying", "")
+	soon := "soon"
+	if _, err := c.rooms.Ops.Resume(context.Background(), admin.WorkflowRequest{ID: "slow", Bounds: &admin.MoveBounds{MaxLatency: &soon}}); sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
+		t.Errorf("a bound that is none is accepted: %v", err)
+	}
+	none := int64(0)
+	if _, err := c.rooms.Ops.Cancel(context.Background(), admin.WorkflowRequest{ID: "slow", Bounds: &admin.MoveBounds{RowsPerSecond: &none}}); sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
+		t.Errorf("a cancel takes bounds: %v", err)
+	}
+	if _, err := c.rooms.Ops.Resume(context.Background(), admin.WorkflowRequest{ID: "slow", Bounds: &admin.MoveBounds{RowsPerSecond: &none}}); err != nil {
+		t.Fatal(err)
+	}
+	w := c.await("slow", "done")
+	if w.Rows == 0 || w.Rows != w.Copied || !strings.Contains(fmt.Sprint(w.History), "its bounds were changed") {
+		t.Errorf("%+v", w)
+	}
+	c.move(admin.MoveRequest{ID: "there", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}})
+	c.await("there", "done")
 
 	// By itself, beside others.
 	l := c.work(2)
