@@ -42,29 +42,9 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	}
 	tag, notices, err = t.exec(ctx, st)
 	if err != nil {
-		return "", nil, t.fail(t.moving(err))
+		return "", nil, t.fail(t.moving(copied(err, t.copying(st.DDL))))
 	}
 	return tag, notices, nil
-}
-
-// moving is the error of a check of all rows of a table of which a part is being moved: two shards have its rows, and what
-// statements of the transaction did to those of the owner the other has not got yet.
-func (t *Tx) moving(err error) error {
-	own := sqlstate.As(err)
-	table, ok := t.over.Table(own.Schema, own.Table)
-	if !strings.HasPrefix(string(own.Code), "23") || !ok || table.Keyspace == "" {
-		return err
-	}
-	for _, k := range t.over.State().Keyspaces {
-		for _, m := range k.Transits {
-			if k.Name == table.Keyspace && (m.From == own.Shard || m.To == own.Shard) {
-				e := sqlstate.Refuse("a change that all rows of table "+own.Table+" have to fit is not supported while a part of them is being moved", fmt.Sprintf("run it when move %s has ended, or end that: cleave moves %s", m.ID, m.ID)).OnShard(own.Shard)
-				e.Keyspace = k.Name
-				return e.WithDetail("Shard %s said: %s", own.Shard, own.Message)
-			}
-		}
-	}
-	return err
 }
 
 func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
@@ -118,6 +98,10 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if err := t.trusts(ctx, first, d); err != nil {
 		return "", nil, err
 	}
+	busy := t.copying(d)
+	if err := t.patience(ctx, first, busy); err != nil {
+		return "", nil, err
+	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
 		return "", nil, withRows(err, d)
@@ -160,6 +144,9 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 				return "", nil, err
 			}
 			if err := t.mark(ctx, p); err != nil {
+				return "", nil, err
+			}
+			if err := t.patience(ctx, p, busy); err != nil {
 				return "", nil, err
 			}
 			others = append(others, p)

@@ -2,10 +2,15 @@ package move
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -30,6 +35,9 @@ func TestRefusedWithTheStatement(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	has("a move's plan", res.Plan[0])
+	if len(res.Refused) != 2 || res.Refused[0] != res.Plan[0] {
+		t.Errorf("what would be refused is not said apart: %q", res.Refused)
+	}
 	if res, err = c.rooms.Ops.Drain(ctx, admin.DrainRequest{Meta: dry, Shard: "s0"}); err != nil {
 		t.Fatal(err)
 	}
@@ -74,4 +82,50 @@ func TestWaitsForAPlace(t *testing.T) {
 	if w := c.await("waits", "planned"); !strings.Contains(w.Note, "waits for a place") || !strings.HasSuffix(w.Note, ": works") {
 		t.Errorf("%q", w.Note)
 	}
+}
+
+// TestSchemaChangeOfATableThatIsCopied: a change that needs the table to itself is refused soon, and names the move that
+// copies it with the commands; writers do not stand behind it for long. When the move has ended it goes.
+func TestSchemaChangeOfATableThatIsCopied(t *testing.T) {
+	ctx := context.Background()
+	c := start(t, "postgres", "postgres")
+	c.bank(500)
+	c.move(admin.MoveRequest{ID: "copies", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0", RowsPerSecond: 1}})
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		list, err := c.rooms.Ops.Moves(ctx, "copies")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w := list[0]; w.Step == "copying" && w.Rows > 0 {
+			break
+		} else if w.Ended || time.Now().After(end) {
+			t.Fatalf("%+v", w)
+		}
+	}
+	conn := c.connect()
+	stands := "" // the table whose first rows are being copied is one of these
+	for _, table := range []string{"account", "bulk", "entry"} {
+		began := time.Now()
+		_, err := conn.Exec(ctx, `ALTER TABLE `+table+` ADD COLUMN more int`)
+		if err == nil {
+			continue
+		}
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || sqlstate.Code(pg.Code) != sqlstate.LockNotAvailable || !strings.Contains(pg.Message, "move copies is copying rows") || !strings.Contains(pg.Hint, "cleave cancel copies") {
+			t.Fatalf("%s: %v", table, err)
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("%s: writers stood for %s", table, took)
+		}
+		stands = table
+	}
+	if stands == "" {
+		t.Fatal("no table is being copied")
+	}
+	if _, err := c.rooms.Ops.Cancel(ctx, admin.WorkflowRequest{ID: "copies"}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("copies", "cancelled")
+	c.exec(`ALTER TABLE ` + stands + ` ADD COLUMN more int`)
+	c.clean()
 }
