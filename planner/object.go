@@ -2,6 +2,7 @@ package planner
 
 import (
 	"strings"
+	"unicode"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
@@ -169,8 +170,8 @@ func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
 	if a.viewOf(t.Relation) != nil {
 		refuse("triggers on views are not supported", "write to the table itself")
 	}
-	if a.unknown != "" {
-		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt)))
+	if a.unknown != "" { // a temporary table of the session has triggers as well
+		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt))
 	}
 	a.expressions([]*pg.Node{t.WhenClause})
 	const before = 1 << 1 // TRIGGER_TYPE_BEFORE
@@ -408,12 +409,12 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 			a.inSchema(strs(o.GetObjectWithArgs().GetObjname()))
 		}
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP "+what+" ... CASCADE could drop defaults, triggers and columns of tables", "leave CASCADE out, and drop first what depends on it")
+			a.restrict("DROP " + what + " ... CASCADE")
 		}
 		everywhere(what, strings.ToLower(what))
 	case pg.ObjectType_OBJECT_EXTENSION:
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP EXTENSION ... CASCADE could drop columns and indexes of tables", "leave CASCADE out, and drop first what depends on the extension")
+			a.restrict("DROP EXTENSION ... CASCADE")
 		}
 		everywhere("EXTENSION", "extension")
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_STATISTIC_EXT:
@@ -436,6 +437,21 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 		return false
 	}
 	return true
+}
+
+// restrict takes CASCADE away from a DROP, which is what it was where nothing depends on the object: what CASCADE drops
+// of tables (defaults, triggers, columns, indexes) the map would not know.
+func (a *analyzer) restrict(what string) {
+	ts := a.tokens()
+	last := len(ts) - 1
+	for last > 0 && a.punct(last, ';') {
+		last--
+	}
+	if last < 0 || !a.word(last, "cascade") {
+		refuse(what+" could drop defaults, triggers and columns of tables", "leave CASCADE out, and drop first what depends on it")
+	}
+	a.st.Text = strings.TrimRightFunc(a.sql[:ts[last].Start], unicode.IsSpace)
+	a.st.DDL.Restricted = what
 }
 
 // renameObject is RENAME of views, functions, triggers and the like.

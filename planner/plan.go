@@ -220,6 +220,8 @@ type DDL struct {
 	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
 	// default shard only.
 	Elsewhere string
+	// Restricted is a DROP ... CASCADE of which the text has no CASCADE: it is refused if something depends on what it drops.
+	Restricted string
 	// Mixed: it names what every shard has, and what only the default shard has.
 	Mixed bool
 	// RenamedColumn is the old and the new name, in Altered[0]; "" if none.

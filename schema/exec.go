@@ -42,9 +42,18 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	}
 	tag, notices, err = t.exec(ctx, st)
 	if err != nil {
-		return "", nil, t.fail(t.moving(copied(err, t.copying(st.DDL))))
+		return "", nil, t.fail(t.moving(copied(restricted(st.DDL, err), t.copying(st.DDL))))
 	}
 	return tag, notices, nil
+}
+
+// restricted is the error of a DROP from which CASCADE was taken away.
+func restricted(d *planner.DDL, err error) error {
+	own := sqlstate.As(err)
+	if d.Restricted == "" || own.Code != sqlstate.DependentObjects {
+		return err
+	}
+	return sqlstate.Refuse(d.Restricted+" would drop defaults, triggers, columns or other parts of what depends on it", "drop first what depends on it").OnShard(own.Shard).WithDetail("%s", own.Detail)
 }
 
 func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
