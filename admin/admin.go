@@ -26,6 +26,8 @@ type Options struct {
 	// Connect gives conversations with the shards of the map, usually from the
 	// executor's pools. nil: each operation opens its own.
 	Connect schema.Connect
+	// Shard gives a shard of the map at the server that is its primary now, for shards with replicas. nil: at its first URL.
+	Shard func(name string) (engine.Shard, error)
 	// Software is the version of Cleave, for Status.
 	Software string
 	Log      *slog.Logger // nil: nothing is logged
@@ -140,6 +142,14 @@ func (o *Ops) open(cluster string, s *shardmap.Shard) (engine.Shard, error) {
 	return sh, nil
 }
 
+// primary is open for a shard of the map, at the server that is its primary now.
+func (o *Ops) primary(cluster string, s *shardmap.Shard) (engine.Shard, error) {
+	if len(s.Replicas) > 0 && o.opts.Shard != nil {
+		return o.opts.Shard(s.Name)
+	}
+	return o.open(cluster, s)
+}
+
 // forget closes the handle of a shard that left the map.
 func (o *Ops) forget(name string) {
 	o.mu.Lock()
@@ -167,7 +177,7 @@ func (o *Ops) connect(ctx context.Context, name string) (engine.Conn, func(broke
 	if !ok {
 		return nil, nil, noShard(name)
 	}
-	sh, err := o.open(snap.State().Cluster, s)
+	sh, err := o.primary(snap.State().Cluster, s)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,6 +59,9 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair, SetBack: req.Repair && req.SetBack,
 	}
+	if recovery.SetBack && !recovery.DryRun {
+		out = append(out, o.unseat(ctx, snap)...)
+	}
 	half, err := schema.FinishIntents(ctx, recovery)
 	if err != nil {
 		out = append(out, problem("", err, "statements outside of transactions"))

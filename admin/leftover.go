@@ -15,7 +15,7 @@ import (
 
 // mover is a shard's mover, to look only.
 func (o *Ops) mover(snap *shardmap.Snapshot, s *shardmap.Shard) (engine.Mover, error) {
-	sh, err := o.open(snap.State().Cluster, s)
+	sh, err := o.primary(snap.State().Cluster, s)
 	if err != nil {
 		return nil, err
 	}

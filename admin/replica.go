@@ -308,6 +308,8 @@ func (o *Ops) endpoints(ctx context.Context, cluster string, sh *shardmap.Shard)
 			e.LagBytes = &lag
 		case primary >= 0:
 			e.Reason = fmt.Sprintf("not known to follow the primary: its timeline is %d, that of the primary is %d", all[i].Timeline, all[primary].Timeline)
+		default:
+			e.Reason = fmt.Sprintf("a replica on timeline %d, and no server of the shard is its primary now", all[i].Timeline)
 		}
 	}
 	return out
@@ -316,7 +318,9 @@ func (o *Ops) endpoints(ctx context.Context, cluster string, sh *shardmap.Shard)
 // examineServers looks at all servers of a shard with replicas, for Doctor. It
 // returns the shard with the primary's URL, nil if none is known to be it.
 func (o *Ops) examineServers(ctx context.Context, cluster string, sh *shardmap.Shard) (primary *shardmap.Shard, found []Finding) {
-	for _, e := range o.endpoints(ctx, cluster, sh) {
+	all := o.endpoints(ctx, cluster, sh)
+	serves := func(e knownEndpoint) bool { return e.info.Serves == string(engine.Primary) }
+	for _, e := range all {
 		what := fmt.Sprintf("shard %s, server %s", sh.Name, e.info.URL)
 		switch {
 		case e.info.Serves == string(engine.Primary):
@@ -326,8 +330,12 @@ func (o *Ops) examineServers(ctx context.Context, cluster string, sh *shardmap.S
 		case e.info.Serves == string(engine.Replica):
 			found = append(found, Finding{Level: LevelOK, Shard: sh.Name, What: fmt.Sprintf("%s: a replica, %d bytes behind", what, *e.info.LagBytes)})
 		default:
-			found = append(found, Finding{Level: LevelWarning, Shard: sh.Name, What: what + " gets no statements: " + e.info.Reason,
-				Next: fmt.Sprintf("start it or make it a replica of the primary, or: cleave shard replica remove %s %s", sh.Name, e.info.URL)})
+			f := Finding{Level: LevelWarning, Shard: sh.Name, What: what + " gets no statements: " + e.info.Reason,
+				Next: fmt.Sprintf("start it or make it a replica of the primary, or: cleave shard replica remove %s %s", sh.Name, e.info.URL)}
+			if !slices.ContainsFunc(all, serves) { // it may be all that there is
+				f.Next = "start the shard's primary, or promote the replica that has replayed most (pg_promote)"
+			}
+			found = append(found, f)
 		}
 	}
 	if primary == nil {

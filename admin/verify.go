@@ -316,7 +316,7 @@ func (v *verifier) with(ctx context.Context, shard string) (engine.Conn, error) 
 	if !ok {
 		return nil, noShard(shard)
 	}
-	sh, err := v.o.open(v.snap.State().Cluster, s)
+	sh, err := v.o.primary(v.snap.State().Cluster, s)
 	if err != nil {
 		return nil, err
 	}

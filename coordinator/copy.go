@@ -291,9 +291,10 @@ func (t *throttle) take(now time.Time, rows, bytes int64) time.Duration {
 	return t.free.Sub(now)
 }
 
-// purge is workflow.Purge. It never deletes rows of a shard that owns them. Before a copy it leaves
+// purge is workflow.Purge. It never deletes rows of a shard that owns them, by the map or by its own guards, nor rows that are
+// not this move's (see spare). Before a copy it leaves
 // the tables alone that an interrupted one has brought whole.
-func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r *workflow.Result) error {
 	snap, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
@@ -310,6 +311,9 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	}
 	set, m, err := j.onTarget(ctx, s, e)
 	if err != nil {
+		return err
+	}
+	if ours, err := j.spare(ctx, s, e, set, m, r); err != nil || !ours {
 		return err
 	}
 	which := set.set

@@ -294,6 +294,11 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	limit := guardBound
 	if j.shut {
 		limit = openMax
+	} else if err := j.copied(ctx, s, e); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		return j.notOpened(s, err)
 	}
 	bound, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -319,6 +324,9 @@ func (j *job) swap(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 		return j.swapped(s, e.Target, cur, next)
 	})
 	if err != nil {
+		return err
+	}
+	if err := j.noteSpare(ctx, s, e.Source); err != nil {
 		return err
 	}
 	if !j.heldAt.IsZero() {
@@ -412,6 +420,7 @@ func (j *job) guardsOf(ctx context.Context, want []engine.Guard, shard string) (
 
 // dropTransit is workflow.DropTransit.
 func (j *job) dropTransit(ctx context.Context, s *workflow.State) error {
+	j.dropNotes(ctx, s)
 	_, err := j.edit(ctx, s, "move_end", s.Spec.Part.Text()+" has one copy", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		ks, t := cur.Transit(j.id)
 		if t == nil {

@@ -297,7 +297,7 @@ var carriers = map[workflow.Op]carrier{
 	workflow.AwaitMembers:   withEffect((*job).awaitMembers),
 	workflow.AwaitWindow:    withState((*job).awaitWindow),
 	workflow.Release:        withEffect((*job).release),
-	workflow.Purge:          withEffect((*job).purge),
+	workflow.Purge:          (*job).purge,
 	workflow.Copy:           (*job).copy,
 	workflow.Follow:         withEffect((*job).follow),
 	workflow.FollowFor:      withEffect((*job).followFor),

@@ -123,6 +123,13 @@ type Opener interface {
 	Open(ctx context.Context, guards []Guard) error
 }
 
+// Unseater is implemented by Movers whose shard can forget its leaders.
+type Unseater interface {
+	// Unseat makes the shard forget the greatest token that it has seen. Only for a directory that was put back to an
+	// older state, by a person's decision: its tokens begin below those that the shard knows.
+	Unseat(ctx context.Context) error
+}
+
 // Pace is called before a piece of long work, with about how many bytes the one before it has read. It
 // returns when the work may go on, and about how many bytes it is to read next; its error ends the work.
 // nil: all of it at once.

@@ -98,6 +98,19 @@ func DecodeOwned(text string) (o Ownership, err error) {
 	return o, nil
 }
 
+// Meets reports whether o owns anything of a part: of its intervals, listed values or pinned keys.
+func (o *Ownership) Meets(part *Ownership) bool {
+	for _, a := range o.Intervals {
+		for _, b := range part.Intervals {
+			if o.Strategy == Hash && (a.Last || b.Low < a.High) && (b.Last || a.Low < b.High) ||
+				o.Strategy != Hash && (a.Last || b.LowKey < a.HighKey) && (b.Last || a.LowKey < b.HighKey) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(slices.Concat(part.Pinned, part.Listed), o.Owns)
+}
+
 // ownedMost bounds what Describe lists.
 const ownedMost = 4
 

@@ -34,6 +34,20 @@ func TestOwnedText(t *testing.T) {
 	if a.Encode() != b.Encode() {
 		t.Errorf("%s is not %s", a.Encode(), b.Encode())
 	}
+	hash := func(low, high int64, last bool) *Ownership {
+		return &Ownership{Strategy: Hash, Types: one, Intervals: []Interval{{Low: low, High: high, Last: last}}}
+	}
+	for _, c := range []struct {
+		a, b  *Ownership
+		meets bool
+	}{
+		{hash(0, 5, false), hash(5, 9, false), false}, {hash(0, 6, false), hash(5, 9, false), true}, {hash(7, 0, true), hash(5, 8, false), true}, {hash(7, 0, true), hash(5, 7, false), false},
+		{&a, &Ownership{Types: one, Pinned: []Key{key(one, "9")}}, true}, {&a, &Ownership{Types: one, Pinned: []Key{key(one, "8")}}, false},
+	} {
+		if is := c.a.Meets(c.b); is != c.meets {
+			t.Errorf("%s meets %s: %t", c.a.Describe(), c.b.Describe(), is)
+		}
+	}
 	for _, text := range []string{"", "{", `{"strategy":"hash","types":["bigint"],"ranges":[[["x"],null]]}`, `{"strategy":"range","types":["bigint"],"ranges":[[["1","2"],null]]}`} {
 		if _, err := DecodeOwned(text); err == nil {
 			t.Errorf("%q is read", text)

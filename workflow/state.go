@@ -239,6 +239,8 @@ type State struct {
 	After StepName `json:"after,omitempty"`
 	// Ending is what the workflow ends as when it has cleaned up.
 	Ending StepName `json:"ending,omitempty"`
+	// Notes: the shards have a note of which rows are this move's to delete (see Spare). Not in records of earlier versions.
+	Notes bool `json:"notes,omitempty"`
 	// Tables is a checksum of the definitions that rows are copied by.
 	Tables string `json:"tables,omitempty"`
 	// Attempt counts the cutovers, Tries the failures of this step in a row, Restarts
@@ -307,7 +309,7 @@ func (s *State) UnderWay() bool {
 // New returns the state of a workflow that was just asked for, at that time in
 // milliseconds.
 func New(spec Spec, at int64) State {
-	s := State{Format: Format, Spec: spec, Step: Planned, Seq: 1, Created: at}
+	s := State{Format: Format, Spec: spec, Step: Planned, Seq: 1, Created: at, Notes: spec.Kind == Move}
 	switch spec.Kind {
 	case Split, Pin:
 		s.Step = Editing
@@ -356,9 +358,18 @@ func Forth(id string) string { return id + "_f" }
 // Back: see Forth.
 func Back(id string) string { return id + "_b" }
 
-// StreamOf returns the id of the move that a stream is of.
+// Spare is the id under which a shard notes that its rows of a move's part are the move's to delete, as long as the shard does not
+// own them: it was empty when the copy began, or has given them away since.
+func Spare(id string) string { return id + spareEnd }
+
+const spareEnd = "_s"
+
+// IsSpare reports whether an id is one of Spare.
+func IsSpare(stream string) bool { return strings.HasSuffix(stream, spareEnd) }
+
+// StreamOf returns the id of the move that a stream, or a note (see Spare), is of.
 func StreamOf(stream string) (id string, ok bool) {
-	for _, end := range []string{"_f", "_b"} {
+	for _, end := range []string{"_f", "_b", spareEnd} {
 		if id, ok := strings.CutSuffix(stream, end); ok {
 			return id, true
 		}

@@ -212,7 +212,7 @@ func (v *mover) compare(token string) error {
 		Code: sqlstate.ObjectNotInState, Shard: v.s.cfg.Name,
 		Message: "the leadership has ended: the shard knows a newer leader",
 		Detail:  fmt.Sprintf("The token is %d, that of the newest leader is %d.", v.token, highest),
-	}).WithHint("nothing was done; the newer leader goes on with the move")
+	}).WithHint("nothing was done; the newer leader goes on with the move. If the directory was put back to an older state: cleave doctor --repair --set-back-guards")
 }
 
 // transact runs do in a transaction that a newer leader's Seize comes before or after.
@@ -252,6 +252,18 @@ func (v *mover) Seize(ctx context.Context) error {
 			ON CONFLICT (one) DO UPDATE SET token = EXCLUDED.token WHERE leader.token < EXCLUDED.token`, v.token))
 		return err
 	}))
+}
+
+// Unseat implements engine.Unseater.
+func (v *mover) Unseat(ctx context.Context) error {
+	const op = "forget the leaders"
+	c, err := v.housekeeping(ctx, op)
+	if err != nil {
+		return err
+	}
+	defer v.done(c)
+	_, err = c.exec(ctx, "DELETE FROM cleave_internal.leader")
+	return v.failed(ctx, op, err)
 }
 
 // lsn is a place in the write-ahead log.

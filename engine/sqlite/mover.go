@@ -246,7 +246,7 @@ func (m *mover) checkToken(c *Conn) error {
 	seen, err := c.token()
 	if err == nil && seen > m.token {
 		err = sqlstate.New(sqlstate.ObjectNotInState, "the leadership has ended: a leader with token %d has seized shard %s, this one has %d", seen, m.s.cfg.Name, m.token).
-			WithHint("The new leader goes on with the move: cleave moves shows it.").OnShard(m.s.cfg.Name)
+			WithHint("The new leader goes on with the move: cleave moves shows it. If the directory was put back to an older state: cleave doctor --repair --set-back-guards").OnShard(m.s.cfg.Name)
 	}
 	return err
 }
@@ -265,6 +265,16 @@ func (m *mover) Seize(ctx context.Context) error {
 	return m.with(ctx, true, func(c *Conn) error {
 		return c.exec(fmt.Sprintf("INSERT INTO cleave_meta (key, value) VALUES ('mover_token', '%d') ON CONFLICT (key) DO UPDATE SET value = excluded.value", m.token))
 	})
+}
+
+// Unseat implements engine.Unseater.
+func (m *mover) Unseat(ctx context.Context) error {
+	c, err := m.conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.put(c)
+	return c.moveTx(ctx, true, func() error { return c.exec("DELETE FROM cleave_meta WHERE key = 'mover_token'") })
 }
 
 // Describe implements engine.Mover.

@@ -109,7 +109,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	}
 	r.Users = access.NewUsers(o.Directory)
 	r.Ops = admin.New(admin.Options{
-		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Software: o.Software, Log: o.Log,
+		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Shard: r.Executor.Shard, Software: o.Software, Log: o.Log,
 	})
 	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))

@@ -1,0 +1,163 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/cleavedb/cleave/admin"
+)
+
+// stages are the states of a directory and its shards, one after the other, that a test keeps: a move is at work in some.
+var stages = []string{"before", "copying", "opened", "done", "moved back"}
+
+// TestOlderDirectoryOfAMove puts the directory back, after each stage of a move, to what it was in each stage before it. Nothing that was
+// acknowledged is lost, neither by the move that the old directory still has at work nor by the remedy; and reads are right or refused.
+func TestOlderDirectoryOfAMove(t *testing.T) {
+	folder := t.TempDir()
+	files := []string{"directory.db", "s0.db", "s1.db"}
+	at := func(stage, file string) string { return filepath.Join(folder, stage+" "+file) }
+	path := filepath.Join(folder, files[0])
+	keep := func(stage string) {
+		for _, file := range files {
+			copyDirectory(t, filepath.Join(folder, file), at(stage, file))
+		}
+	}
+	acked := map[string]int{} // stage -> rows of bulk
+	const rows, more = 400, 40
+	for i, stage := range stages {
+		t.Run(stage, func(t *testing.T) {
+			var c *target
+			if i == 0 {
+				var shards []admin.BootstrapShard
+				for _, name := range []string{"s0", "s1"} {
+					shards = append(shards, admin.BootstrapShard{Name: name, URL: "file:" + filepath.Join(folder, name+".db")})
+				}
+				c = startWith(t, path, "test", shards)
+				c.bank(rows)
+				return
+			}
+			c = join(t, path, "test")
+			switch stage {
+			case "copying":
+				c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "1h", RowsPerSecond: 40}})
+				c.await("first", "copying")
+				c.eventually("rows are on s1", func() bool { return c.onShard("s1", `SELECT count(*) FROM account`) != "0" })
+			case "opened":
+				c.await("first", "opened")
+			case "done":
+				c.finish("first")
+			case "moved back":
+				c.await(c.move(admin.MoveRequest{ID: "home", Keyspace: "bank", Range: ":0", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
+			}
+			for n := range more {
+				c.exec(fmt.Sprintf(`INSERT INTO bulk VALUES (%d, %d, '%s')`, n%tenants, 1000*i+n, stage))
+			}
+		})
+		keep(stage)
+		acked[stage] = rows + i*more
+	}
+	for i, old := range stages {
+		for _, now := range stages[i+1:] {
+			t.Run(old+" after "+now, func(t *testing.T) {
+				for _, file := range files {
+					from := at(now, file)
+					if file == files[0] {
+						from = at(old, file)
+					}
+					copyDirectory(t, from, filepath.Join(folder, file))
+				}
+				putBack(t, path, acked[now], old == "before" && now == "copying" || old == "opened" && now == "done")
+			})
+		}
+	}
+}
+
+// finish ends the time for a move's way back.
+func (c *target) finish(id string) {
+	c.t.Helper()
+	if _, err := c.rooms.Ops.Finish(context.Background(), admin.WorkflowRequest{ID: id}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.await(id, "done")
+}
+
+// putBack goes the way that doctor names, and looks for all rows. same: nothing has changed hands since the old directory.
+func putBack(t *testing.T, path string, rows int, same bool) {
+	ctx := context.Background()
+	c := join(t, path, "test")
+	c.rooms.Recover(ctx) // as a router that starts does
+	// Whatever the old directory has at work goes on meanwhile.
+	moves, err := c.rooms.Ops.Moves(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := func() bool {
+		found, err := c.rooms.Ops.Doctor(ctx, admin.DoctorRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if f.Newer {
+				return true
+			}
+		}
+		return false
+	}
+	conn := c.connect()
+	read := func() (n int, err error) {
+		err = conn.QueryRow(ctx, `SELECT count(*) FROM bulk`).Scan(&n)
+		return n, err
+	}
+	if is := newer(); is == same {
+		t.Errorf("doctor finds a newer guard: %t", is)
+	}
+	if n, err := read(); err == nil && n != rows || err != nil && same {
+		t.Errorf("%d rows of %d are read: %v", n, rows, err)
+	}
+	if _, err := c.rooms.Ops.Doctor(ctx, admin.DoctorRequest{Repair: true, SetBack: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range moves {
+		if w.Ended {
+			continue
+		}
+		c.await(w.ID, "opened", "failed", "done", "cancelled")
+		if w, err := c.rooms.Ops.Moves(ctx, w.ID); err != nil {
+			t.Fatal(err)
+		} else if w[0].Step == "opened" {
+			c.finish(w[0].ID)
+		}
+	}
+	if _, err := c.rooms.Ops.Verify(ctx, admin.VerifyRequest{Repair: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("statements are answered", func() bool { _, err := read(); return err == nil })
+	if n, _ := read(); n != rows {
+		t.Errorf("%d rows of %d after the remedy", n, rows)
+	}
+	// Each where its key is looked for.
+	for tenant := range tenants {
+		want := c.number(fmt.Sprintf(`SELECT count(*) FROM bulk WHERE tenant + 0 = %d`, tenant))
+		if n := c.number(fmt.Sprintf(`SELECT count(*) FROM bulk WHERE tenant = %d`, tenant)); n != want || n == 0 {
+			t.Errorf("tenant %d has %d rows, not %d", tenant, n, want)
+		}
+	}
+	if newer() {
+		t.Error("doctor still finds a newer guard")
+	}
+	// And the part can be moved: the tokens of leaders are above those that shards knew.
+	snap, err := c.dir.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := "s1"
+	if own := snap.Ownership("bank", "s1"); len(own.Intervals) > 0 {
+		to = "s0"
+	}
+	c.await(c.move(admin.MoveRequest{ID: "again", Keyspace: "bank", Range: ":0", To: to, MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
+	if n, err := read(); err != nil || n != rows {
+		t.Errorf("%d rows of %d after the next move: %v", n, rows, err)
+	}
+}
