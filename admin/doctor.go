@@ -74,11 +74,14 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	if _, down := broken[snap.State().DefaultShard]; !down {
 		rest = append(rest, schema.Reached(ctx, recovery, snap)...)
 	}
+	var answer []string
 	for i := range shards {
 		if _, down := broken[shards[i].Name]; !down {
 			rest = append(rest, schema.InvalidIndexes(ctx, recovery, &shards[i])...)
+			answer = append(answer, shards[i].Name)
 		}
 	}
+	rest = append(rest, schema.MissingIndexes(ctx, recovery, snap, answer)...)
 	for _, f := range findings(rest) {
 		// That a shard does not answer is said once.
 		if next, ok := broken[f.Shard]; ok && f.Level == LevelError && f.Table == "" && f.Next == next {

@@ -119,8 +119,8 @@ func (e *Executor) NotServing() *sqlstate.Error {
 	if cause := e.lease.Cause(); cause != nil {
 		why := sqlstate.As(cause)
 		err.Detail = why.Message
-		if errors.Is(cause, shardmap.ErrMoved) {
-			// It does not come back here: the cause says where the cluster is.
+		if errors.Is(cause, shardmap.ErrMoved) || errors.Is(cause, shardmap.ErrTakenBack) {
+			// It does not come back here: the cause says what is to be done.
 			err.Hint = why.Hint
 		}
 	}

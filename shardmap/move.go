@@ -12,6 +12,10 @@ import (
 // whose cluster goes on in another one. Leases in it are not renewed.
 var ErrMoved = errors.New("shardmap: the cluster has moved to another directory")
 
+// ErrTakenBack is why a lease ends for good whose directory was put back to an older state than its holder has seen: only a process
+// that starts anew may serve by it.
+var ErrTakenBack = errors.New("shardmap: the directory was put back to an older state")
+
 // Move marks a directory whose cluster is not here: it went to Target, or, if
 // From is set, a copy from there is not finished. Addresses are without passwords.
 type Move struct {

@@ -292,7 +292,7 @@ func TestTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the reason is told", func() bool {
-		return !lease.Live() && lease.Cause() != nil && strings.Contains(lease.Cause().Error(), "taken back")
+		return !lease.Live() && lease.Cause() != nil && errors.Is(lease.Cause(), shardmap.ErrTakenBack)
 	})
 	// Nor when another map has got the number.
 	if _, err := cl.Put(t.Context(), string(states.Kvs[0].Key), "another"); err != nil {

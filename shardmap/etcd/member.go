@@ -287,7 +287,7 @@ func (d *directory) notOlder(known uint64, kvs []*mvccpb.KeyValue) error {
 	if !d.back.Load() {
 		return nil
 	}
-	return sqlstate.New(sqlstate.CannotConnectNow, "etcd %s was taken back: it had no map of version %d, which this process has seen", d.where, known).
+	return sqlstate.Wrap(shardmap.ErrTakenBack, sqlstate.CannotConnectNow, "etcd %s was taken back: it had no map of version %d, which this process has seen", d.where, known).
 		WithHint("restart this process once etcd is restored, then run \"cleave doctor\"")
 }
 
