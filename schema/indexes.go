@@ -15,8 +15,8 @@ const indexesSQL = "SELECT n.nspname, t.relname, c.relname, pg_catalog.pg_get_in
 	"JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid JOIN pg_catalog.pg_class AS t ON t.oid = i.indrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = t.relnamespace " +
 	"WHERE i.indisvalid AND c.relkind = 'i' AND t.relkind = 'r' AND n.nspname !~ '^pg_' ORDER BY 1, 2, 3"
 
-// index is one on a shard.
-type index struct{ table, name, text string }
+// indexOn is an index of a shard.
+type indexOn struct{ table, name, text string }
 
 // MissingIndexes finds indexes of sharded and reference tables that some PostgreSQL shards lack, among those that are named: somebody has dropped them
 // there, past the router. An index is told by what it is of, not by its name. Nothing is said while one is being made or dropped.
@@ -37,7 +37,7 @@ func MissingIndexes(ctx context.Context, o RecoverOptions, snap *shardmap.Snapsh
 }
 
 func (o RecoverOptions) missingIndexes(ctx context.Context, snap *shardmap.Snapshot, shards []string) (out []Finding) {
-	on := map[string]map[string]index{} // what it is of -> shard -> index
+	on := map[string]map[string]indexOn{} // what it is of -> shard -> index
 	var looked []string
 	for i := range snap.Shards() {
 		sh := &snap.Shards()[i]
@@ -52,14 +52,14 @@ func (o RecoverOptions) missingIndexes(ctx context.Context, snap *shardmap.Snaps
 		looked = append(looked, sh.Name)
 		for of, ix := range list {
 			if on[of] == nil {
-				on[of] = map[string]index{}
+				on[of] = map[string]indexOn{}
 			}
 			on[of][sh.Name] = ix
 		}
 	}
 	for _, have := range on {
 		var with, without []string
-		var is index
+		var is indexOn
 		for _, name := range looked {
 			if ix, ok := have[name]; ok {
 				with, is = append(with, name), ix
@@ -78,8 +78,8 @@ func (o RecoverOptions) missingIndexes(ctx context.Context, snap *shardmap.Snaps
 }
 
 // indexesOn are the indexes of a shard's sharded and reference tables, by what they are of.
-func (o RecoverOptions) indexesOn(ctx context.Context, snap *shardmap.Snapshot, sh *shardmap.Shard) (map[string]index, error) {
-	list := map[string]index{}
+func (o RecoverOptions) indexesOn(ctx context.Context, snap *shardmap.Snapshot, sh *shardmap.Shard) (map[string]indexOn, error) {
+	list := map[string]indexOn{}
 	err := o.alone(ctx, sh, func(conn engine.Conn) error {
 		res, _, err := run(ctx, conn, indexesSQL)
 		if err != nil {
@@ -91,7 +91,7 @@ func (o RecoverOptions) indexesOn(ctx context.Context, snap *shardmap.Snapshot, 
 				continue
 			}
 			of := strings.Replace(row[3].String, row[4].String, "", 1)
-			list[of] = index{table: t.QualifiedName(), name: row[2].String, text: row[3].String}
+			list[of] = indexOn{table: t.QualifiedName(), name: row[2].String, text: row[3].String}
 		}
 		return nil
 	})
