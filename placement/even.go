@@ -12,22 +12,29 @@ import (
 type even struct {
 	p *problem
 	// here is what units of each colour hold on each shard now, sum on all.
-	here      map[[2]int32]float64
-	sum       []float64 // of each colour
-	full      []float64 // of each shard
+	here map[[2]int32]float64
+	sum  []float64 // of each colour
+	full []float64 // of each shard
+	// The same in numbers of units.
+	many      map[[2]int32]int
+	all       []int
+	on        []int
 	tolerance float64
 }
 
 func newEven(p *problem, tolerance float64) *even {
-	e := &even{p: p, tolerance: tolerance, here: map[[2]int32]float64{}, full: make([]float64, len(p.shards))}
+	e := &even{p: p, tolerance: tolerance, here: map[[2]int32]float64{}, full: make([]float64, len(p.shards)), many: map[[2]int32]int{}, on: make([]int, len(p.shards))}
 	for u, c := range p.colour {
 		for int(c) >= len(e.sum) {
-			e.sum = append(e.sum, 0)
+			e.sum, e.all = append(e.sum, 0), append(e.all, 0)
 		}
 		e.sum[c] += p.size[u]
+		e.all[c]++
 		if s := p.owner[u]; s >= 0 {
 			e.here[[2]int32{c, s}] += p.size[u]
 			e.full[s] += p.size[u]
+			e.many[[2]int32{c, s}]++
+			e.on[s]++
 		}
 	}
 	return e
@@ -40,19 +47,20 @@ func (e *even) score(a *placed, u, s int32) score {
 	fill := (a.load[s] + a.size[u]) / a.shards[s].Weight
 	if c == 0 {
 		if a.owner[u] == s {
-			return score{0, fill}
+			return score{cost: fill}
 		}
-		return score{1, fill}
+		return score{rank: 1, cost: fill}
 	}
 	mine := e.here[[2]int32{c, s}]
 	alone := e.full[s] == mine
 	switch {
 	case a.owner[u] == s && (a.tint[s] == c || alone):
-		return score{0, fill}
+		return score{cost: fill}
 	case a.tint[s] == c:
-		return score{1, fill}
+		return score{rank: 1, cost: fill}
 	}
-	return score{2, e.full[s] - mine + e.sum[c] - mine}
+	n := e.many[[2]int32{c, s}]
+	return score{2, e.full[s] - mine + e.sum[c] - mine, e.on[s] - n + e.all[c] - n}
 }
 
 func (e *even) rest(a *placed) error {
@@ -254,10 +262,10 @@ func (p *pack) score(a *placed, u, s int32) score {
 	case x.rank == 0 || a.colour[u] != 0:
 		return x
 	case a.count[s] == 0 && p.full[s] == 0:
-		return score{4, -a.shards[s].Capacity} // begin another, the largest
+		return score{rank: 4, cost: -a.shards[s].Capacity} // begin another, the largest
 	}
 	// The fullest that has room, counting what is there now and has yet to be placed.
-	return score{3, a.shards[s].Capacity - max(a.load[s], p.full[s])}
+	return score{rank: 3, cost: a.shards[s].Capacity - max(a.load[s], p.full[s])}
 }
 
 // rest has nothing to do: with capacities the search places every unit.
@@ -317,9 +325,9 @@ func (h *hashed) score(a *placed, u, s int32) score {
 	// New gave no error for all shards, so there is none for some of them.
 	l, err := h.subset([2]int32{-1, a.class[u]}, func(s int32) bool { return a.allowed[a.class[u]][s] })
 	if err == nil && l.of(&a.units[u]) == s {
-		return score{2, 0}
+		return score{rank: 2}
 	}
-	return score{3, minusLog(mix(uint64(a.units[u].Position))*h.times[s]) / a.shards[s].Weight}
+	return score{rank: 3, cost: minusLog(mix(uint64(a.units[u].Position))*h.times[s]) / a.shards[s].Weight}
 }
 
 func (h *hashed) rest(a *placed) error {

@@ -287,6 +287,21 @@ func TestIsolationTakesTheCheapestShard(t *testing.T) {
 	}
 }
 
+// TestIsolationMovesFewUnits: where nothing is measured, a key that is to be alone goes to an empty shard; the ranges
+// beside it stay.
+func TestIsolationMovesFewUnits(t *testing.T) {
+	us := units(33, func(i int) string { return fmt.Sprintf("shard-%d", i%2) })
+	for i := range us {
+		us[i].Size = 0
+	}
+	us[0].Labels = map[string]string{"tenant": "42"}
+	alone := []Constraint{{Name: "alone", Kind: Isolation, Units: map[string]string{"tenant": "42"}}}
+	p := propose(t, Request{Units: us, Shards: equal(3), Constraints: alone, Algorithm: Balanced})
+	if p.Owners[0] != "shard-2" || len(p.Moves) != 1 {
+		t.Errorf("%d moves, the key is on %s", len(p.Moves), p.Owners[0])
+	}
+}
+
 func TestPackingUsesFewShards(t *testing.T) {
 	us := make([]Unit, 200)
 	total := 0.0

@@ -23,13 +23,16 @@ type taste interface {
 }
 
 type score struct {
-	rank int
-	cost float64
+	rank  int
+	cost  float64
+	units int // of equal costs, as where nothing is measured: how many units move
 }
 
-func (x score) less(y score) bool {
-	return x.rank < y.rank || x.rank == y.rank && x.cost < y.cost
+func (x score) compare(y score) int {
+	return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.cost, y.cost), cmp.Compare(x.units, y.units))
 }
+
+func (x score) less(y score) bool { return x.compare(y) < 0 }
 
 // search places the critical units by taste, and goes back where that leads
 // nowhere: within its steps it finds an assignment if there is one.
@@ -124,7 +127,7 @@ func (s *search) others(u, tried int32) []int32 {
 		list = append(list, choice{at, s.taste.score(s.placed, u, at)})
 	}
 	slices.SortStableFunc(list, func(a, b choice) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.cost, b.cost))
+		return a.compare(b.score)
 	})
 	out := make([]int32, len(list))
 	for i, c := range list {

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// patience is how long a test waits for what must come: more than any machine needs.
+// patience is how long a test waits for what must come, and for a sign that a workflow goes on: more than any machine needs.
 const patience = 2 * time.Minute
 
 // target is a router with a coordinator over shards.
@@ -253,19 +253,23 @@ func (c *target) onShard(shard, sql string) string {
 // await waits until a workflow is at one of the steps.
 func (c *target) await(id string, steps ...string) admin.WorkflowInfo {
 	c.t.Helper()
-	end := time.Now().Add(patience)
+	end, seen := time.Now().Add(patience), ""
+	last := time.Now().Add(5 * patience) // it may go on in a circle
 	for {
 		list, err := c.rooms.Ops.Moves(context.Background(), id)
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		w := list[0]
+		if now := c.sign(w); now != seen {
+			end, seen = time.Now().Add(patience), now // it goes on
+		}
 		for _, s := range steps {
 			if w.Step == s {
 				return w
 			}
 		}
-		if w.Ended || time.Now().After(end) {
+		if now := time.Now(); w.Ended || now.After(end) || now.After(last) {
 			for _, l := range w.History {
 				c.t.Log(l.At.Format("15:04:05.000"), l.Step, l.What)
 			}
@@ -273,6 +277,17 @@ func (c *target) await(id string, steps ...string) admin.WorkflowInfo {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// sign is another one as long as a workflow, or one of its moves, goes on.
+func (c *target) sign(w admin.WorkflowInfo) string {
+	text := fmt.Sprint(w.Step, w.Begun, w.Rows, w.Bytes)
+	for _, id := range w.Children {
+		if list, err := c.rooms.Ops.Moves(context.Background(), id); err == nil {
+			text += c.sign(list[0])
+		}
+	}
+	return text
 }
 
 // clean fails if a move has left anything behind.
