@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -60,6 +61,8 @@ type Coordinator struct {
 
 	mu      sync.Mutex
 	leading bool
+	// failsSince is that of the workflow which has not got further for longest, at the last look; 0: there is none.
+	failsSince atomic.Int64
 }
 
 // New returns a coordinator; Run starts it.
@@ -87,6 +90,16 @@ func (c *Coordinator) Leads() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.leading
+}
+
+// Stuck returns for how long the workflow has not got further that has not for longest: what it does fails, and is tried
+// again. 0 if there is none, and where this process does not lead.
+func (c *Coordinator) Stuck() time.Duration {
+	since := c.failsSince.Load()
+	if since == 0 || !c.Leads() {
+		return 0
+	}
+	return max(c.opts.Now().Sub(time.UnixMilli(since)), 0)
 }
 
 // Run campaigns and leads until ctx ends.
@@ -260,6 +273,13 @@ func (t *term) look(ctx context.Context, jobs *sync.WaitGroup) error {
 		}
 		return 1
 	})
+	fails := int64(0)
+	for i := range all {
+		if since := all[i].state.FailsSince(); since > 0 && (fails == 0 || since < fails) {
+			fails = since
+		}
+	}
+	t.c.failsSince.Store(fails)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	busy, perShard, now := 0, map[string]int{}, t.c.opts.Now()

@@ -14,6 +14,7 @@ type sources struct {
 	serving  atomic.Pointer[func() bool]
 	leader   atomic.Pointer[func() bool]
 	data     atomic.Pointer[func() (used, free uint64, ok bool)]
+	stuck    atomic.Pointer[func() time.Duration]
 	draining atomic.Bool
 }
 
@@ -43,6 +44,13 @@ func (m *Metrics) reads() {
 		return max(left, 0).Seconds(), ok
 	})
 	add("cleave_leader", "1 while this process leads the cluster's background work, else 0.", truth(&m.sources.leader))
+	add("cleave_workflow_stuck_seconds", "For how long a move or another workflow has not got further, of the one that has not for longest: what it does fails, and is tried again. 0 if there is none, and where the process does not lead.", func() (float64, bool) {
+		p := m.sources.stuck.Load()
+		if p == nil {
+			return 0, false
+		}
+		return (*p)().Seconds(), true
+	})
 	add("cleave_draining", "1 while the router ends its sessions to stop, else 0.", func() (float64, bool) {
 		if m.sources.draining.Load() {
 			return 1, true
@@ -82,6 +90,13 @@ func (m *Metrics) Serving(serving func() bool) {
 func (m *Metrics) Leader(leads func() bool) {
 	if m != nil {
 		m.sources.leader.Store(&leads)
+	}
+}
+
+// Stuck has every scrape ask for how long a workflow has not got further (cleave_workflow_stuck_seconds).
+func (m *Metrics) Stuck(stuck func() time.Duration) {
+	if m != nil {
+		m.sources.stuck.Store(&stuck)
 	}
 }
 

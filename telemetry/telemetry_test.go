@@ -75,6 +75,7 @@ func exercise(m *Metrics) {
 	m.Lease(func() (time.Duration, bool) { return 3 * time.Second, true })
 	m.Serving(func() bool { return true })
 	m.Leader(func() bool { return false })
+	m.Stuck(func() time.Duration { return 0 })
 	m.Data(func() (uint64, uint64, bool) { return 10, 90, true })
 	m.Replica("shard-0", 1, true, 512, 2*time.Second)
 	m.Failover("shard-0")

@@ -205,6 +205,23 @@ func (s *State) WaitsForWindow(now time.Time) string {
 // lostTries is after how many failures in a row a shard that is to be cleaned up is taken for one that may be lost.
 const lostTries = 3
 
+// FailsSince returns since when a workflow does not get further, milliseconds since 1970: what it does has failed and is
+// tried again, or one cutover after the other is. 0: it goes on, or a person holds it up.
+func (s *State) FailsSince() int64 {
+	if s.Step.Ended() || s.Paused || s.Tries == 0 && s.Attempt == 0 || s.Step == Opened && s.Tries == 0 {
+		return 0
+	}
+	since := s.Changed
+	for _, l := range slices.Backward(s.History) {
+		again := l.Step == s.Step || s.Attempt > 0 && (l.Step == Closing || l.Step == Reopening || l.Step == Waiting || l.Step == Opening)
+		if !again {
+			break
+		}
+		since = l.At
+	}
+	return since
+}
+
 // WaitsForShard returns the shard that has nothing but what is to be deleted, while the workflow only waits for it:
 // everything else has been let go. "" if it does not.
 func (s *State) WaitsForShard() string {

@@ -52,6 +52,51 @@ func ops(list []Effect) string {
 	return strings.Join(out, "; ")
 }
 
+// TestFailsSince: a workflow that fails again and again tells since when; what goes on, or is held up by a person, does not.
+func TestFailsSince(t *testing.T) {
+	s := move(Options{})
+	at := int64(10)
+	fail := func(class Class) {
+		at += 10
+		s, _ = Step(s, Event{Kind: EventFailed, Seq: s.Seq, At: at, Op: Effects(s)[len(Effects(s))-1].Op, Class: class, Error: fmt.Sprint("at ", at)})
+	}
+	ok := func() {
+		at += 10
+		s, _ = Step(s, Event{Kind: EventDone, Seq: s.Seq, At: at})
+	}
+	want := func(since int64) {
+		t.Helper()
+		if got := s.FailsSince(); got != since {
+			t.Errorf("%s at %d: fails since %d, not %d", s.Step, at, got, since)
+		}
+	}
+	want(0)
+	ok() // preparing
+	since := at
+	want(0)
+	fail(Again)
+	fail(Again)
+	want(since)
+	s.Paused = true
+	want(0)
+	s.Paused = false
+	for s.Step != Closing {
+		ok()
+		want(0)
+	}
+	since = at
+	for range 3 { // one cutover after the other
+		fail(Late)
+		ok()
+		ok()
+		want(since)
+	}
+	for s.Step != Opened {
+		ok()
+	}
+	want(0)
+}
+
 func TestMove(t *testing.T) {
 	open := "ok ok ok ok ok ok ok"
 	for name, c := range map[string]struct {

@@ -121,6 +121,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
 		r.stopped.Go(func() { r.Coordinator.Run(r.life) })
 		r.Metrics.Leader(r.Coordinator.Leads)
+		r.Metrics.Stuck(r.Coordinator.Stuck)
 	}
 	r.Gateway = gateway.New(gateway.Options{
 		Executor: r.Executor, Admin: r.Ops, Virtual: sqlite.OpenVirtual, Limits: gatewayLimits(o.Config), Log: o.Log, Metrics: r.Metrics,
