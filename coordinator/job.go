@@ -79,6 +79,12 @@ func (j *job) pause(paused bool) {
 	}
 }
 
+func (j *job) isPaused() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.paused != nil
+}
+
 // gate waits while the workflow is paused.
 func (j *job) gate(ctx context.Context) error {
 	for {

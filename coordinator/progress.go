@@ -103,6 +103,13 @@ func (p *progress) say(note string) {
 	}
 }
 
+// said reports whether it is noted why the work waits or is slow, by itself.
+func (p *progress) said() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.note != ""
+}
+
 // waitsFor is say for somebody on a shard, with an error when that has lasted. It comes before other notes.
 func (p *progress) waitsFor(waits, trouble string) {
 	p.mu.Lock()

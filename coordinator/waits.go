@@ -8,8 +8,12 @@ import (
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// waitLook is how often is looked whether somebody on a shard keeps a step waiting.
-const waitLook = time.Second
+// waitLook is how often is looked whether somebody on a shard keeps a step waiting, standsFor after how long without a
+// row it is said that there is none.
+const (
+	waitLook  = time.Second
+	standsFor = 10 * time.Second
+)
 
 // waits reports whether in a step somebody on a shard may be waited for without a bound, while no statement waits.
 func waits(s *workflow.State) bool {
@@ -28,14 +32,18 @@ func waits(s *workflow.State) bool {
 func (j *job) tellWaits(ctx context.Context, s *workflow.State) {
 	defer j.prog.waitsFor("", "")
 	last, since, warned := "", time.Now(), false
+	done, moved := int64(0), time.Now()
 	for {
 		if pause(ctx, waitLook); ctx.Err() != nil {
 			return
 		}
 		shard, list := j.waitsFor(ctx, s)
+		if now := j.prog.rows.Load() + j.prog.bytes.Load() + j.prog.changes.Load(); now != done || j.prog.said() || s.Step != workflow.Copying || j.isPaused() {
+			done, moved = now, time.Now()
+		}
 		if len(list) == 0 {
 			last = ""
-			j.prog.waitsFor("", "")
+			j.prog.waitsFor(stands(s, time.Since(moved)))
 			continue
 		}
 		if list[0].Who != last { // another one: that is no standstill
@@ -56,6 +64,19 @@ func (j *job) tellWaits(ctx context.Context, s *workflow.State) {
 		}
 		j.prog.waitsFor(note, trouble)
 	}
+}
+
+// stands says, as a note and in the end as an error, that no row has passed for a while, though nothing is known to hold
+// the step up: a server or a disk that hangs says nothing.
+func stands(s *workflow.State, d time.Duration) (note, trouble string) {
+	if d < standsFor {
+		return "", ""
+	}
+	note = "no row has passed for more than " + standsFor.String() + ": look at the servers of shards " + s.Source() + " and " + s.Target() + " (pg_stat_activity, disk space, network)"
+	if d >= knownMax {
+		trouble = note
+	}
+	return note, trouble
 }
 
 // waitsFor returns who is waited for, on the first of the shards where that is somebody.

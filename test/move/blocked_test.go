@@ -3,13 +3,16 @@ package move
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -57,6 +60,48 @@ func TestMoveNamesSessionsOnTheServer(t *testing.T) {
 	})
 	end()
 	if w = c.await("m", "opened"); strings.Contains(w.Note, "session") {
+		t.Errorf("%q", w.Note)
+	}
+}
+
+// TestACopyThatStands: a server's process that copies is stopped: the move says that no row passes, and where to look,
+// and goes on when it does.
+func TestACopyThatStands(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	c.bank(4000)
+	shard := func() *shardmap.Shard {
+		snap, err := c.dir.Load(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, _ := snap.Shard("s1")
+		return s
+	}()
+	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0", BytesPerSecond: 20_000}})
+	var pids []string
+	c.eventually("rows are loaded", func() bool {
+		w := c.await("m", "copying")
+		pids = strings.Fields(pgtest.Ask(t, shard.URL, `SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query ILIKE 'COPY %'`))
+		return w.Rows > 0 && len(pids) > 0
+	})
+	each := func(s syscall.Signal) {
+		for _, pid := range pids {
+			if n, err := strconv.Atoi(pid); err != nil || syscall.Kill(n, s) != nil {
+				t.Errorf("%v of %s: %v", s, pid, err)
+			}
+		}
+	}
+	each(syscall.SIGSTOP)
+	goesOn := false
+	defer func() {
+		if !goesOn {
+			each(syscall.SIGCONT)
+		}
+	}()
+	c.noted("m", "copying", "no row has passed for more than 10s: look at the servers of shards s0 and s1")
+	each(syscall.SIGCONT)
+	goesOn = true
+	if w := c.await("m", "done"); w.Note != "" {
 		t.Errorf("%q", w.Note)
 	}
 }
