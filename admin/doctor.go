@@ -40,6 +40,9 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		return []Finding{problem("", directoryError(err), "the directory")}, nil
 	}
 	out := []Finding{{Level: LevelOK, What: fmt.Sprintf("the directory has the map of cluster %s, version %d", snap.State().Cluster, snap.Version())}}
+	if err := o.takesWrites(ctx); err != nil {
+		out = append(out, problem("", err, "the directory"))
+	}
 	shards := snap.Shards()
 	found := make([][]Finding, len(shards))
 	atOnce(len(shards), checksAtOnce, func(i int) { found[i] = o.examine(ctx, snap, &shards[i]) })
@@ -90,6 +93,14 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		out = append(out, f)
 	}
 	return append(out, o.examineCopies(ctx, req.Repair && !req.DryRun, req.by())...), nil
+}
+
+// takesWrites says why the directory stores nothing although it is read; nil if nothing of that kind is known.
+func (o *Ops) takesWrites(ctx context.Context) error {
+	if d, ok := o.opts.Directory.(shardmap.Watchful); ok {
+		return d.TakesWrites(ctx)
+	}
+	return nil
 }
 
 // transactions reports transactions over several shards that are prepared

@@ -762,6 +762,9 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	if i.WaitsForShard = s.WaitsForShard(); i.WaitsForShard != "" {
 		i.Note = fmt.Sprintf("what is left of it on %s is deleted when that answers; if it is lost: cleave shard remove %s", i.WaitsForShard, i.WaitsForShard)
 	}
+	if o.takesWrites(ctx) != nil {
+		i.Note = "the directory takes no writes: see cleave doctor" // no step is stored, so what is shown may be old
+	}
 	if whole && s.Spec.Kind == workflow.Move && s.Step == workflow.Planned && i.Note == "" {
 		i.Note = o.places(ctx, s)
 	}

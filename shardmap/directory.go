@@ -101,3 +101,10 @@ type Directory interface {
 	// that were not given up before run out by themselves.
 	Close() error
 }
+
+// Watchful is implemented by directories that can be read while they take no writes.
+type Watchful interface {
+	// TakesWrites returns nil if nothing is known that keeps the directory from storing, else why it does not
+	// (53100), with what to do about it as hint. That it cannot be asked is no such reason.
+	TakesWrites(ctx context.Context) error
+}

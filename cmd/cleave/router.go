@@ -33,7 +33,8 @@ prefix of its keys, user and password, and the certificates for TLS:
 Put a password into CLEAVE_DIRECTORY or the file of settings, since other users of the
 machine can see command lines. Certificates are given as files.
 
-A router that cannot reach the directory stops answering before --lease-ttl is over
+At its start a router waits for a directory that does not answer yet; /readyz and clients are
+told so. Later, a router that cannot reach the directory stops answering before --lease-ttl is over
 (57P03), and goes on by itself afterwards. cleave router list shows all routers.
 
 Signals and settings are those of cleave up.`,

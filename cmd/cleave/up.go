@@ -15,7 +15,6 @@ import (
 
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
-	"github.com/cleavedb/cleave/shardmap"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -119,15 +118,6 @@ func directoryPath(setting, folder string) string {
 		return setting
 	}
 	return wiring.FilePath(setting)
-}
-
-func (r *runner) openDirectory(ctx context.Context, url string) (shardmap.Directory, error) {
-	dir, err := wiring.OpenDirectoryWith(ctx, url, r.cfg.Load().LeaseTTL)
-	if err != nil {
-		return nil, err
-	}
-	r.undo(func(context.Context) error { return dir.Close() })
-	return dir, nil
 }
 
 const bannerSQL = `CREATE TABLE orders (tenant_id bigint, id bigint, note text,

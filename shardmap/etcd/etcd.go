@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -210,7 +211,7 @@ func (d *directory) problem(err error, what string) error {
 	switch {
 	case errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace):
 		return sqlstate.Wrap(err, sqlstate.DiskFull, "the directory etcd %s has no space left: nothing was changed", d.where).
-			WithHint("compact and defragment it (etcdctl compact, etcdctl defrag), or raise its --quota-backend-bytes, then etcdctl alarm disarm")
+			WithHint("%s", makeSpace)
 	case errors.Is(rpctypes.Error(err), rpctypes.ErrRequestTooLarge):
 		return sqlstate.Wrap(err, sqlstate.ProgramLimitExceeded, "etcd %s takes smaller requests than this one: nothing was changed", d.where).
 			WithHint("start etcd with --max-request-bytes of at least 1572864, its default")
@@ -231,6 +232,31 @@ func (d *directory) problem(err error, what string) error {
 		e.Hint = "check the parameters cacert, cert, key and server-name of the directory's URL"
 	}
 	return e
+}
+
+const makeSpace = "compact and defragment it (etcdctl compact, etcdctl defrag), or raise its --quota-backend-bytes, then etcdctl alarm disarm"
+
+var _ shardmap.Watchful = (*directory)(nil)
+
+// TakesWrites asks for etcd's alarms: after one it answers reads alone, until somebody disarms it.
+func (d *directory) TakesWrites(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	list, err := d.client.AlarmList(ctx)
+	if err != nil {
+		return nil // it may not be ours to ask; what needs it says that it does not answer
+	}
+	for _, a := range list.Alarms {
+		switch a.Alarm {
+		case etcdserverpb.AlarmType_NOSPACE:
+			return sqlstate.New(sqlstate.DiskFull, "the directory etcd %s takes no writes: it has no space left (alarm NOSPACE)", d.where).
+				WithDetail("Statements go on for as long as leases are renewed; moves, schema changes and new routers wait or fail.").WithHint("%s", makeSpace)
+		case etcdserverpb.AlarmType_CORRUPT:
+			return sqlstate.New(sqlstate.DataCorrupted, "the directory etcd %s takes no writes: a member's data is corrupt (alarm CORRUPT)", d.where).
+				WithHint("replace that member (etcdctl alarm list, etcdctl member remove, etcdctl member add), then etcdctl alarm disarm")
+		}
+	}
+	return nil
 }
 
 // unknown is the error of a write whose outcome nobody knows.
