@@ -209,7 +209,10 @@ func (t *translator) join(j *pg.JoinExpr) (string, []*rte) {
 		refuseSQL("an alias of a join")
 	}
 	lsql, left := t.fromItem(j.Larg)
+	beside := t.scope.left
+	t.scope.left = append(append([]*rte{}, beside...), left...)
 	rsql, right := t.fromItem(j.Rarg)
+	t.scope.left = beside
 	if j.Rarg.GetJoinExpr() != nil {
 		rsql = "(" + rsql + ")"
 	}
@@ -356,9 +359,10 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	}
 	s := t.scope
 	old := s.hidden
-	s.hidden = old || !ancestors
+	calls := s.calls
+	s.hidden, s.calls = old || !ancestors, true
 	args := t.exprs(fc.Args)
-	s.hidden = old
+	s.hidden, s.calls = old, calls
 	alias := t.alias()
 	r := &rte{alias: name, sql: alias, scalar: true}
 	colName := name
@@ -439,8 +443,8 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 	}
 	var types, arrays, cols []string
 	s := t.scope
-	old := s.hidden
-	s.hidden = true
+	old, calls := s.hidden, s.calls
+	s.hidden, s.calls = true, true
 	if len(f.Functions) > 100 {
 		refuseSQL("ROWS FROM of more than 100 functions")
 	}
@@ -458,7 +462,7 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 		cols = append(cols, elemFromJSON(elem, "json_extract(value, '$["+itoa(int64(i))+"]')")+" AS c"+itoa(int64(i+1)))
 		r.cols = append(r.cols, rteCol{name: "unnest", sql: alias + ".c" + itoa(int64(i+1)), typ: elem, mod: -1})
 	}
-	s.hidden = old
+	s.hidden, s.calls = old, calls
 	t.renameColumns(r, f.Alias)
 	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quoteText(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
 }

@@ -12,8 +12,29 @@ type scope struct {
 	rtes   []*rte
 	ctes   map[string]*cte
 	sel    *selectState
-	// lateralOnly hides the scope's tables from expressions of FROM (no LATERAL here).
-	hidden bool
+	// hidden hides the scope's tables from expressions of FROM (no LATERAL here). calls: those are a function's, of which
+	// PostgreSQL shows them to it; left are the tables to the left of it in a join.
+	hidden, calls bool
+	left          []*rte
+}
+
+// lateral reports whether a function in FROM would see a column of its siblings, and whether it would see the table.
+func (s *scope) lateral(table, name string) (column, seen bool) {
+	if !s.calls {
+		return false, false
+	}
+	for _, r := range append(append([]*rte{}, s.rtes...), s.left...) {
+		if table != "" && r.alias != table {
+			continue
+		}
+		seen = seen || table != ""
+		for i := range r.cols {
+			if r.cols[i].name == name {
+				return true, seen
+			}
+		}
+	}
+	return false, seen
 }
 
 // columnUse is a column as errors name it, and where it stands in the statement.
@@ -113,6 +134,13 @@ func (t *translator) column(parts []string, loc int32) expr {
 	tableSeen := false
 	for s := t.scope; s != nil; s = s.parent {
 		if s.hidden {
+			column, seen := s.lateral(table, name)
+			if column {
+				refuseSQL("a function in FROM of columns beside it")
+			}
+			if tableSeen = tableSeen || seen; seen {
+				break
+			}
 			continue
 		}
 		var found *rteCol
