@@ -62,6 +62,13 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair, SetBack: req.Repair && req.SetBack,
 	}
+	if req.RebuildMap {
+		rebuilt, done := o.rebuild(ctx, req)
+		if out = append(out, rebuilt...); !done {
+			return out, nil
+		}
+		recovery.SetBack = true // the guards get the epochs of the map that was made of them
+	}
 	if recovery.SetBack && !recovery.DryRun {
 		out = append(out, o.unseat(ctx, snap)...)
 	}

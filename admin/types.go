@@ -357,6 +357,8 @@ type DoctorRequest struct {
 	Repair bool `json:"repair,omitempty"`
 	// SetBack, with Repair, also sets guards to the map that are newer than it: see schema.RecoverOptions.
 	SetBack bool `json:"set_back,omitempty"`
+	// RebuildMap says what of the map differs from the shards' guards, and with Repair makes the map say what they do.
+	RebuildMap bool `json:"rebuild_map,omitempty"`
 }
 
 // Finding is one thing that Doctor looked at.

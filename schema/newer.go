@@ -187,7 +187,7 @@ func (c *comparison) newer(ctx context.Context, t *shardmap.Table, is *engine.Gu
 	}
 	return &Finding{Level: levelError, Shard: c.shard.Name, Table: name, Newer: true,
 		What: fmt.Sprintf("the guard of %s on %s %s, and rows may be where the map does not say", name, c.shard.Name, what),
-		Next: "stop the routers and restore a newer state of the directory; only if the map is right nevertheless: cleave doctor --repair --set-back-guards, then end the moves that are open (cleave moves), then cleave verify --repair"}, nil
+		Next: "keep clients out and restore a newer state of the directory; if there is none: cleave doctor --rebuild-map; only if the map is right nevertheless: cleave doctor --repair --set-back-guards, then end the moves that are open (cleave moves), then cleave verify --repair"}, nil
 }
 
 // describeOwned says for people what a guard has noted.

@@ -337,6 +337,14 @@ func New(spec Spec, at int64) State {
 	return s
 }
 
+// Abandon ends a workflow where it stands, without its effects: for a directory whose map is made anew.
+func Abandon(s State, at int64, why string) State {
+	next := s.clone()
+	next.goTo(Failed, at, why)
+	next.Error = clip(why)
+	return next
+}
+
 // Nothing returns the state of a workflow for which nothing is left to do.
 func Nothing(spec Spec, at int64, why string) State {
 	s := New(spec, at)

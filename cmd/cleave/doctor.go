@@ -33,7 +33,7 @@ const (
 const diskLow = 1 << 30
 
 func (a *app) doctorCommand() *cobra.Command {
-	var repair, setBack bool
+	var repair, setBack, rebuild bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what is wrong, and the next command to run",
@@ -45,6 +45,9 @@ It works when nothing runs as well, and then says what to run. With --repair the
 cluster finishes what a crash left and sets guards that differ from the map. Guards that
 are newer than the map are left: the directory was put back to an older state, and rows
 may be where the map does not say. --set-back-guards, with --repair, sets them too.
+--rebuild-map goes the other way: it says how the map differs from the guards, and with
+--repair makes the map say what they do. No row has to move then. Keep clients out, and
+run "cleave verify --repair" afterwards.
 
 The exit code is 1 if anything is an error.`,
 		Example: `  cleave doctor
@@ -55,7 +58,7 @@ The exit code is 1 if anything is an error.`,
 			if err != nil {
 				return err
 			}
-			findings := a.examine(cmd.Context(), cfg, admin.DoctorRequest{Repair: repair, SetBack: setBack})
+			findings := a.examine(cmd.Context(), cfg, admin.DoctorRequest{Repair: repair, SetBack: setBack, RebuildMap: rebuild})
 			if err := a.printFindings(findings); err != nil {
 				return err
 			}
@@ -69,6 +72,7 @@ The exit code is 1 if anything is an error.`,
 	}
 	cmd.Flags().BoolVar(&repair, "repair", false, "finish what a crash left, set guards that differ from the map")
 	cmd.Flags().BoolVar(&setBack, "set-back-guards", false, "with --repair: set guards that are newer than the map too")
+	cmd.Flags().BoolVar(&rebuild, "rebuild-map", false, "say how the map differs from the shards' guards; with --repair: make it say what they do")
 	addSettings(cmd.Flags(), "data", "listen", "engine")
 	return cmd
 }

@@ -60,16 +60,18 @@ func TestOlderDirectoryOfAMove(t *testing.T) {
 	}
 	for i, old := range stages {
 		for _, now := range stages[i+1:] {
-			t.Run(old+" after "+now, func(t *testing.T) {
-				for _, file := range files {
-					from := at(now, file)
-					if file == files[0] {
-						from = at(old, file)
+			for _, rebuild := range []bool{false, true} {
+				t.Run(old+" after "+now+map[bool]string{true: ", rebuilt"}[rebuild], func(t *testing.T) {
+					for _, file := range files {
+						from := at(now, file)
+						if file == files[0] {
+							from = at(old, file)
+						}
+						copyDirectory(t, from, filepath.Join(folder, file))
 					}
-					copyDirectory(t, from, filepath.Join(folder, file))
-				}
-				putBack(t, path, acked[now], old == "before" && now == "copying" || old == "opened" && now == "done")
-			})
+					putBack(t, path, acked[now], old == "before" && now == "copying" || old == "opened" && now == "done", now != "moved back" || old != "before", rebuild)
+				})
+			}
 		}
 	}
 }
@@ -83,8 +85,10 @@ func (c *target) finish(id string) {
 	c.await(id, "done")
 }
 
-// putBack goes the way that doctor names, and looks for all rows. same: nothing has changed hands since the old directory.
-func putBack(t *testing.T, path string, rows int, same bool) {
+// putBack goes the way that doctor names, and looks for all rows. same: nothing has changed hands since the old directory. differs: the part has
+// another owner now. rebuild: the map is made from the guards, not the guards from the map.
+func putBack(t *testing.T, path string, rows int, same, differs, rebuild bool) {
+	differs = differs && !same
 	ctx := context.Background()
 	c := join(t, path, "test")
 	c.rooms.Recover(ctx) // as a router that starts does
@@ -116,11 +120,27 @@ func putBack(t *testing.T, path string, rows int, same bool) {
 	if n, err := read(); err == nil && n != rows || err != nil && same {
 		t.Errorf("%d rows of %d are read: %v", n, rows, err)
 	}
-	if _, err := c.rooms.Ops.Doctor(ctx, admin.DoctorRequest{Repair: true, SetBack: true}); err != nil {
+	before, err := c.dir.Load(ctx)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if found, err := c.rooms.Ops.Doctor(ctx, admin.DoctorRequest{RebuildMap: true}); err != nil || differs && found[len(found)-1].Level == admin.LevelOK {
+		t.Errorf("how the map differs: %+v %v", found, err)
+	}
+	if is, err := c.dir.Load(ctx); err != nil || is.Version() != before.Version() && len(moves) == 0 {
+		t.Errorf("doctor without --repair has changed the map: %v", err)
+	}
+	found, err := c.rooms.Ops.Doctor(ctx, admin.DoctorRequest{Repair: true, SetBack: !rebuild, RebuildMap: rebuild})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if f.Level == admin.LevelError {
+			t.Errorf("doctor --repair: %+v", f)
+		}
+	}
 	for _, w := range moves {
-		if w.Ended {
+		if w.Ended || rebuild {
 			continue
 		}
 		c.await(w.ID, "opened", "failed", "done", "cancelled")
