@@ -33,6 +33,9 @@ type RecoverOptions struct {
 	// Adopt takes tables of the default shard that the map does not know into it,
 	// as whole tables.
 	Adopt bool
+
+	// leave leaves the guards of sharded tables that differ from the map: another shard has one of another map.
+	leave bool
 }
 
 func (o RecoverOptions) withDefaults() RecoverOptions {
@@ -256,9 +259,23 @@ func (o RecoverOptions) settleAll(ctx context.Context, snap *shardmap.Snapshot) 
 	return slices.Concat(found...), errors.Join(failed...)
 }
 
-// compare holds the lock of schema changes, so that nothing is half way, and
-// compares every shard with the map.
+// compare compares every shard with the map. It looks before it sets anything: where one shard has a guard of another map, the others' guards
+// need not show it, and are left as well.
 func (o RecoverOptions) compare(ctx context.Context, snap *shardmap.Snapshot, reached map[string]bool) ([]Finding, error) {
+	if !o.DryRun && !o.SetBack {
+		look := o
+		look.DryRun = true
+		found, err := look.compareOnce(ctx, snap, reached)
+		if err != nil || !slices.ContainsFunc(found, func(f Finding) bool { return f.Level != levelOK }) {
+			return found, err
+		}
+		o.leave = slices.ContainsFunc(found, func(f Finding) bool { return f.Newer })
+	}
+	return o.compareOnce(ctx, snap, reached)
+}
+
+// compareOnce holds the lock of schema changes, so that nothing is half way.
+func (o RecoverOptions) compareOnce(ctx context.Context, snap *shardmap.Snapshot, reached map[string]bool) ([]Finding, error) {
 	if !reached[snap.State().DefaultShard] {
 		return []Finding{{Level: levelWarning, What: "tables and guards were not compared: the default shard is not there", Shard: snap.State().DefaultShard, Next: "cleave doctor"}}, nil
 	}
@@ -625,6 +642,12 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 			return false, true
 		} else if newer != nil {
 			c.ahead = true
+		}
+		if c.o.leave && t.Kind == shardmap.Sharded {
+			f.What += "; it is left, since another shard has a guard of another map"
+			f.Next = "cleave doctor"
+			c.found = append(c.found, f)
+			return false, true
 		}
 		if !guarded && c.readElsewhere(ctx) {
 			f.Level, f.Next, f.Later = levelWarning, "wait a moment, then: "+repairCommand, true
