@@ -313,6 +313,8 @@ type RouterInfo struct {
 	Joined   time.Time `json:"joined"`
 	// LeaseLeft is for how long it may serve without renewing, seconds.
 	LeaseLeft float64 `json:"lease_left"`
+	// Leads says that it is the coordinators' leader, which carries out moves.
+	Leads bool `json:"leads,omitempty"`
 }
 
 // RangeInfo is one range or listed value.

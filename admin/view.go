@@ -157,11 +157,15 @@ func (o *Ops) Routers(ctx context.Context) ([]RouterInfo, error) {
 	if err != nil {
 		return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the members of the cluster cannot be read")
 	}
+	leader := ""
+	if r, err := o.opts.Directory.Record(ctx, shardmap.LeaderRecord("coordinator")); err == nil {
+		leader = string(r.Value)
+	}
 	out := make([]RouterInfo, 0, len(members))
 	for _, m := range members {
 		info := RouterInfo{
 			ID: m.ID, Role: m.Role, Address: m.Address, Host: m.Host, Software: m.Software, Node: m.Node,
-			Version: m.Acknowledged, Joined: m.Joined, LeaseLeft: m.Left.Seconds(),
+			Version: m.Acknowledged, Joined: m.Joined, LeaseLeft: m.Left.Seconds(), Leads: m.ID == leader,
 		}
 		if v := snap.Version(); v > m.Acknowledged && m.Role != "coordinator" {
 			info.Lag = v - m.Acknowledged

@@ -29,7 +29,9 @@ type Options struct {
 	Shard func(name string) (engine.Shard, error)
 	// Candidate says who this is, for people: host and process.
 	Candidate string
-	Log       *slog.Logger // nil: nothing is logged
+	// Member is the id with which the process has joined, by which others see who leads; "": they do not.
+	Member string
+	Log    *slog.Logger // nil: nothing is logged
 	// MovesMax bounds the moves at work at a time, PerShardMax those of one shard; ones
 	// that only keep their way back do not count. 0 is 4 and 2.
 	MovesMax, PerShardMax int
@@ -115,6 +117,7 @@ func (c *Coordinator) Run(ctx context.Context) {
 		}
 		c.set(true)
 		c.log.Info("leads", "token", lead.Token())
+		c.announce(ctx, lead)
 		c.lead(ctx, lead)
 		c.set(false)
 		c.log.Info("leads no more", "token", lead.Token())
@@ -128,6 +131,23 @@ func (c *Coordinator) set(leading bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leading = leading
+}
+
+// announce says who leads, for people.
+func (c *Coordinator) announce(ctx context.Context, lead *shardmap.Leadership) {
+	if c.opts.Member == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	key, records := shardmap.LeaderRecord(Election), c.opts.Directory.Fenced(lead.Token())
+	r, err := records.Record(ctx, key)
+	if err == nil || errors.Is(err, shardmap.ErrNotFound) {
+		_, err = records.PutRecord(ctx, key, []byte(c.opts.Member), r.Revision)
+	}
+	if err != nil {
+		c.log.Debug("the leader could not be announced", telemetry.KeyError, err)
+	}
 }
 
 // pause waits, or until ctx ends.

@@ -8,6 +8,10 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// LeaderRecord is the key of the record with the id of the member that won an election last. It is for people: who
+// leads is decided by the election, and a member that is gone leads nothing.
+func LeaderRecord(election string) string { return "leader/" + election }
+
 // Bounds of a record, bytes.
 const (
 	MaxRecordKeyBytes   = 1 << 10

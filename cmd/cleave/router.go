@@ -103,7 +103,7 @@ func (a *app) routerListCommand() *cobra.Command {
 		Short: "List the routers of the cluster",
 		Long: `Lists the routers, and the programs that use the Go client: the version of the map
 that each serves by, how many versions it is behind, and for how long it may serve
-without reaching the directory. One whose lease has run out is not listed.`,
+without reaching the directory. The one that leads carries out moves. One whose lease has run out is not listed.`,
 		Example: `  cleave router list
   cleave router list --json`,
 		Args: args(0, 0),
@@ -119,7 +119,11 @@ without reaching the directory. One whose lease has run out is not listed.`,
 					if r.Role == "coordinator" {
 						version, lag = "", "" // it routes by no map
 					}
-					return []string{strconv.Itoa(int(r.Node)), r.Role, r.Address, r.Host, r.Software, version, lag,
+					role := r.Role
+					if r.Leads {
+						role += " (leads)"
+					}
+					return []string{strconv.Itoa(int(r.Node)), role, r.Address, r.Host, r.Software, version, lag,
 						strconv.FormatFloat(r.LeaseLeft, 'f', 1, 64) + "s", r.ID}
 				})
 		}),

@@ -45,7 +45,11 @@ func newCluster(ctx context.Context, dir shardmap.Directory, lease *shardmap.Lea
 			return nil, err
 		}
 	}
-	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log, Candidate: candidacy(routerAddress)})
+	candidate := candidacy(routerAddress)
+	if cfg.Coordinator == "off" {
+		candidate = ""
+	}
+	rooms, err := wiring.New(ctx, wiring.Options{Directory: dir, Lease: lease, Member: member, Config: cfg, Software: versionText(), Log: log, Candidate: candidate})
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ type Config struct {
 	TLS                           string // "optional" or "required"
 	AdminHosts                    []string
 	AdminTokenFile                string
+	Coordinator                   string
 	AdminTLS                      string // "auto", "on" or "off"; see AdminEncrypted
 	AdminTLSCert, AdminTLSKey     string // files of the admin API's certificate; "": the router's
 	AdminCA                       string // file of authorities that the commands trust; "": the system's
@@ -240,6 +241,8 @@ var settings = []Setting{
 		func(c *Config) *string { return &c.AdminTLSKey }, anything),
 	text("admin-ca", "file of the authorities whose certificates the commands trust at the admin API", "a path of a PEM file; empty is the system's", "",
 		func(c *Config) *string { return &c.AdminCA }, anything),
+	choice("coordinator", "whether the process stands in the coordinators' election, whose winner carries out moves; off leaves that to others, such as cleave coordinator", "on", []string{"on", "off"},
+		func(c *Config) *string { return &c.Coordinator }),
 	duration("drain-timeout", "on SIGTERM, time for sessions to finish their transaction", 30*time.Second, 0,
 		func(c *Config) *time.Duration { return &c.DrainTimeout }).reloadable(),
 }

@@ -118,7 +118,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.stopped.Go(func() { r.mendGuards(r.life) })
 	r.stopped.Go(func() { r.settleChanges(r.life) })
 	if o.Candidate != "" {
-		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Log: o.Log})
+		r.Coordinator = coordinator.New(coordinator.Options{Directory: o.Directory, Shard: r.Executor.ShardInService, Candidate: o.Candidate, Member: o.Member, Log: o.Log})
 		r.stopped.Go(func() { r.Coordinator.Run(r.life) })
 		r.Metrics.Leader(r.Coordinator.Leads)
 		r.Metrics.Stuck(r.Coordinator.Stuck)

@@ -507,7 +507,7 @@ func TestCompose(t *testing.T) {
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	analyze := pgtest.SystemdAnalyze(t)
-	for unit, file := range map[string]string{"cleave-router": "router.yaml", "cleave-up": "up.yaml"} {
+	for unit, file := range map[string]string{"cleave-router": "router.yaml", "cleave-up": "up.yaml", "cleave-coordinator": "coordinator.yaml"} {
 		text := read(t, "deploy/systemd/"+unit+".service")
 		line := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(text)[1]
 		words := strings.Fields(line)
