@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"time"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
@@ -20,6 +21,9 @@ type statement struct {
 	name string
 	text string
 	oids []uint32
+	// made is when it was prepared; source is the message with the PREPARE, "" if it came as Parse.
+	made   time.Time
+	source string
 	// parent is the client's span, which stood at the end of the text.
 	parent trace.Parent
 	plan   *planner.Statement
@@ -155,7 +159,7 @@ func (x *session) parse(f wire.Frame) error {
 	if !cut {
 		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
 	}
-	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent}
+	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent, made: x.unit.began}
 	var err error
 	if s.hint, err = hintOf(text); err != nil {
 		return err

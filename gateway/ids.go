@@ -82,12 +82,35 @@ func (x *session) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error
 	ctx, done := x.waiting()
 	defer done()
 	out := make([][]byte, len(f.Values))
+	signals := 0
 	for i := 0; i < len(f.Values); {
+		if f.Values[i].Asks != "" {
+			signals++
+			i++
+			continue
+		}
 		n, err := x.evaluateRun(ctx, f.Values[i:], out[i:], args)
 		if err != nil {
 			return nil, userCancel(err)
 		}
 		i += n
+	}
+	if signals == 0 {
+		return out, nil
+	}
+	others := make([][]byte, 0, len(out)-signals)
+	for i := range f.Values {
+		if f.Values[i].Asks == "" {
+			others = append(others, out[i])
+		}
+	}
+	for i := range f.Values {
+		if v := &f.Values[i]; v.Asks != "" {
+			var err error
+			if out[i], err = x.signals(v, args, others); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return out, nil
 }
@@ -103,6 +126,10 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 	var err error
 	numbers := make([]int64, 0, n)
 	switch v.Source {
+	case planner.SourcePID:
+		for range n {
+			numbers = append(numbers, int64(x.pid))
+		}
 	case shardmap.NextID:
 		numbers, err = src.next.Next(ctx, numbers, n)
 	case "nextval":
@@ -162,6 +189,10 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		}
 		return n, err
 	default:
+		if v.Type() == "json" {
+			out[0], err = x.sessionJSON(v.Source)
+			return 1, err
+		}
 		return 0, sqlstate.New(sqlstate.InternalError, "no way to make a value of %q", v.Source)
 	}
 	if err != nil {

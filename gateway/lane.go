@@ -253,7 +253,7 @@ func (x *session) units(b []byte) {
 func (x *session) rest() {
 	x.since.Store(x.lane.client.Loop().Now().UnixNano())
 	x.state.Store(stateIdle)
-	if x.srv.drain.Load() {
+	if x.srv.drain.Load() || x.endsHere() {
 		x.wakeUp()
 	}
 	if x.lane.spoke || x.lane.client.HungUp() {

@@ -23,7 +23,10 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	if _, dup := x.statements[p.Name]; dup {
 		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", p.Name)
 	}
-	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs}
+	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.unit.began, source: st.Text}
+	if x.message != nil {
+		s.source = string(x.message)
+	}
 	if len(s.oids) < len(p.Types) || slices.Contains(s.oids, 0) {
 		oids, err := x.typeOIDs(p)
 		if err != nil {

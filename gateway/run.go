@@ -33,6 +33,9 @@ func (x *session) fail(err error) error {
 	if errors.As(err, &gone) || errors.Is(err, errAgain) || errors.Is(err, errEnd) {
 		return err
 	}
+	if x.endsHere() {
+		return terminated()
+	}
 	err = x.insteadOf(err)
 	if x.unit.executes != nil {
 		err = ofArgument(err, x.unit.executes)

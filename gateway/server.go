@@ -246,7 +246,7 @@ func (s *Server) register(sess *session) bool {
 		return false
 	}
 	for {
-		s.nextPID = (s.nextPID + 1) & 0x7fffffff
+		s.nextPID = s.node()<<pidBits | (s.nextPID+1)&(1<<pidBits-1)
 		if _, taken := s.sessions[s.nextPID]; !taken && s.nextPID != 0 {
 			break
 		}
@@ -262,6 +262,7 @@ func (s *Server) unregister(sess *session) {
 	s.mu.Lock()
 	delete(s.sessions, sess.pid)
 	s.mu.Unlock()
+	close(sess.gone)
 	s.ex.Logout(sess.id.Login)
 	s.metrics.SessionClosed()
 }

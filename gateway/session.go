@@ -49,8 +49,11 @@ type session struct {
 	cancelling atomic.Bool
 	// pendingCancel: a cancel came while nothing ran that could be stopped.
 	pendingCancel atomic.Bool
-	trimmed       atomic.Bool // the buffers were given up
-	copying       atomic.Bool // a COPY FROM STDIN waits for the client's data
+	// terminating: the session has to end, see signal.go; gone is closed when it has.
+	terminating atomic.Bool
+	gone        chan struct{}
+	trimmed     atomic.Bool // the buffers were given up
+	copying     atomic.Bool // a COPY FROM STDIN waits for the client's data
 	// ending: the transaction has to end, to make way for a move; see hold.go.
 	ending atomic.Pointer[executor.Hold]
 	// What cleave.sessions shows: the application's name, the last shard's.
@@ -134,6 +137,8 @@ type session struct {
 	unit unit
 	over bool // the client said Terminate
 
+	// message is the text of the simple query at hand, nil where there is none.
+	message []byte
 	// before is what stands before the statement in its message of several; a PREPARE keeps it.
 	before string
 
@@ -187,6 +192,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		w:        writer{nc: nc, metrics: s.metrics},
 		defaults: defaults, settings: defaults, reported: profile,
 		statements: map[string]*statement{}, portals: map[string]*portal{},
+		gone: make(chan struct{}),
 	}
 	x.left, _ = nc.(leaver)
 	// The client's own name; on the shards it is the one of the shard's URL.
@@ -273,6 +279,9 @@ func (x *session) idle() {
 	} else {
 		x.state.Store(stateIdleInTx)
 	}
+	if x.endsHere() {
+		x.wakeUp()
+	}
 }
 
 // timedOut reports whether a read ended because of wakeUp, and readies the
@@ -301,6 +310,8 @@ func (x *session) readFailed(err error) (over bool) {
 		return last(sqlstate.ProtocolViolation, "invalid message length")
 	case x.timedOut(err):
 		switch {
+		case x.endsHere():
+			return last(sqlstate.AdminShutdown, terminated().Message)
 		case was == stateIdle && x.srv.drain.Load():
 			return last(sqlstate.AdminShutdown, "terminating connection due to administrator command: the router is shutting down")
 		case was == stateIdleInTx && idle > x.srv.limits.IdleInTransactionMax:

@@ -30,7 +30,9 @@ func (x *session) query(f wire.Frame) error {
 	}
 	if err == nil {
 		x.forgetUnnamed()
-		err = x.simple(f, body[:len(body)-1])
+		x.message = body[:len(body)-1]
+		err = x.simple(f, x.message)
+		x.message = nil
 	}
 	return x.queried(err)
 }

@@ -48,6 +48,8 @@ type analyzer struct {
 	mixed               bool                 // it may name tables of every shard beside others, see others
 	into                *pg.IntoClause
 	fill                *filling
+	signals             []signal
+	pids                bool             // pg_backend_pid() is the router's in this statement
 	fillNamed           int8             // 0 not looked yet, 1 no, 2 yes: see namesFill
 	toks                []sqlguard.Token // see tokens
 	taken               map[string]bool  // names of sequences that this statement makes
@@ -144,6 +146,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		if a.selectSpecial(v.SelectStmt) {
 			return
 		}
+		a.sessionCalls(n)
 		a.fillSelect(v.SelectStmt)
 		a.query(n)
 		a.finish()
@@ -152,12 +155,14 @@ func (a *analyzer) statement(n *pg.Node) {
 			(st.Kind == OneShard || st.Kind == DefaultShard && a.whole != "")
 		a.shape()
 	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
+		a.sessionCalls(n)
 		a.query(n)
 		a.finish()
 		a.shape()
 	case *pg.Node_ExplainStmt:
 		a.explain(v.ExplainStmt)
 	case *pg.Node_DeclareCursorStmt:
+		a.pids = true
 		a.declare(v.DeclareCursorStmt)
 	case *pg.Node_FetchStmt:
 		a.fetch(v.FetchStmt)
@@ -165,6 +170,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
 		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
 	case *pg.Node_CopyStmt:
+		a.pids = true
 		a.copy(v.CopyStmt)
 	case *pg.Node_LockStmt:
 		st.Tag = "LOCK TABLE"

@@ -58,8 +58,8 @@ func init() {
 // sharedState are the relations, and the functions behind them, that show what is prepared and open in the
 // shard's conversation, by other names than the client's, and with what other clients left there.
 var sharedState = map[string]string{
-	"pg_prepared_statements": "the statements", "pg_prepared_statement": "the statements",
-	"pg_cursors": "the cursors", "pg_cursor": "the cursors",
+	"pg_prepared_statement": "the statements",
+	"pg_cursors":            "the cursors", "pg_cursor": "the cursors",
 }
 
 func refuseShared(name string) {
@@ -91,7 +91,13 @@ type catalogRef struct {
 // showCatalog changes the text of a statement that the default shard answers; n is the statement.
 func (a *analyzer) showCatalog(n *pg.Node) {
 	st := a.st
-	if len(a.catalogRefs) == 0 || st.Kind != DefaultShard || st.Text != a.sql || st.Fill != nil || a.lonely() || a.changes {
+	if len(a.catalogRefs) == 0 {
+		return
+	}
+	if st.Kind != DefaultShard || st.Text != a.sql || a.lonely() || a.changes {
+		for _, r := range a.catalogRefs {
+			a.ownSessions(r.name)
+		}
 		return
 	}
 	ts := a.tokens()
@@ -109,7 +115,14 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		}
 		i := a.tokenAt(r.rel.Location)
 		depends := r.name == "pg_catalog.pg_depend"
-		if !ok && !depends || i < 0 || a.word(i-1, "table") || a.word(i-1, "only") {
+		sessions, sess := "", false
+		if i >= 0 && !a.word(i-1, "table") && !a.word(i-1, "only") {
+			sessions, sess = a.sessionRelation(r.name)
+		}
+		if !sess {
+			a.ownSessions(r.name)
+		}
+		if !ok && !depends && !sess || i < 0 || a.word(i-1, "table") || a.word(i-1, "only") {
 			continue
 		}
 		from, to := ts[i].Start, ts[i].End
@@ -131,6 +144,9 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		text := "(SELECT " + columns + " FROM " + r.name + " WHERE " + filter + ")"
 		if databases {
 			text = "(" + strings.ReplaceAll(databaseRows, "@", map[bool]string{true: "cleave_d.tableoid, "}[tableoid]) + ")"
+		}
+		if sess {
+			text = sessions
 		}
 		if depends {
 			text = "(" + dependRows + ")"
@@ -154,8 +170,12 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 	if len(edits) == 0 {
 		return
 	}
-	st.Text = splice(a.sql, edits)
 	st.Reusable = false
+	if a.fill != nil {
+		a.fill.edits = append(a.fill.edits, edits...)
+		return
+	}
+	st.Text = splice(a.sql, edits)
 }
 
 // defaultCall is a call of pg_get_expr(); unnamed: it is an output column by itself.

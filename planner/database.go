@@ -72,7 +72,7 @@ func (a *analyzer) shardsDatabase(n *pg.Node) bool {
 		case *pg.RangeVar:
 			plain := v.Schemaname == "" || v.Schemaname == "pg_catalog"
 			catalog = catalog || v.Schemaname == "information_schema" || plain && v.Relname == "pg_database"
-			own = own || plain && databaseRelations[v.Relname]
+			own = own || plain && databaseRelations[v.Relname] && (v.Relname != "pg_stat_activity" || a.ofProcesses())
 		case *pg.TypeCast:
 			own = own || namesObject(v.TypeName) && namesDatabase(v.Arg)
 		case *pg.FuncCall:

@@ -324,6 +324,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	if fillOwn[name] || fillNative[name] {
 		a.unfilled(f)
 	}
+	a.foreignPID(f)
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":
@@ -361,13 +362,15 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	a.objects = a.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
 }
 
+const signalsOnly = "is carried out by the router, by itself in the list of a SELECT: SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ..."
+
 // functionReach says which functions go beyond the rows that a statement names, and why.
 var functionReach = map[string]string{
 	"ts_stat":            "runs a query given as text",
 	"set_limit":          "changes what % means in the shard's session, which other clients use next: SET pg_trgm.similarity_threshold does it for this one",
 	"pg_export_snapshot": "belongs to one shard", "txid_current": "belongs to one shard", "txid_current_if_assigned": "belongs to one shard",
 	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
-	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": "acts on a shard's sessions", "pg_terminate_backend": "acts on a shard's sessions",
+	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": signalsOnly, "pg_terminate_backend": signalsOnly,
 	"pg_reload_conf": "changes a shard's server", "pg_rotate_logfile": "changes a shard's server", "pg_promote": "changes a shard's server",
 	"loread": "is about large objects, which are not sharded", "lowrite": "is about large objects, which are not sharded",
 	"pg_import_system_collations": "changes a shard's catalogue", "pg_nextoid": "changes a shard's catalogue", "pg_extension_config_dump": "changes a shard's catalogue",

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"bytes"
 	"sort"
 	"strconv"
 	"strings"
@@ -26,7 +27,8 @@ type Fill struct {
 // FillValue is one value.
 type FillValue struct {
 	// Source is shardmap.NextID, UUIDv7 or UUIDv4, or the name of a function:
-	// "nextval", "currval", "setval", "lastval".
+	// "nextval", "currval", "setval", "lastval", SourcePID, SourceCancel, SourceTerminate; or
+	// the name of one of PostgreSQL's relations about sessions, whose rows it is as JSON.
 	Source string
 	// Sequence is that of nextval, currval and setval.
 	Sequence *shardmap.Sequence
@@ -35,25 +37,39 @@ type FillValue struct {
 	Value      int64
 	ValueParam int
 	Called     bool
+	// Asks is the text, with the client's parameters and then all values but those of such calls, that says in its column Column (from 0) whom a call of SourceCancel or
+	// SourceTerminate names: "|pid|" or "|pid timeout|", NULL for nobody. The value is all of these that it reached.
+	// OfDefault: the default shard is to be asked, else any.
+	Asks      string
+	Column    int
+	OfDefault bool
 }
 
 // Type returns the value's type as SQL spells it.
 func (v *FillValue) Type() string {
-	if v.Source == shardmap.UUIDv7 || v.Source == shardmap.UUIDv4 {
+	switch v.Source {
+	case shardmap.UUIDv7, shardmap.UUIDv4:
 		return "uuid"
+	case SourcePID:
+		return "integer"
+	case SourceCancel, SourceTerminate:
+		return "text"
+	}
+	if _, ok := sessionViews[v.Source]; ok {
+		return "json"
 	}
 	return "bigint"
 }
 
 // Literals returns the statement's text with the values in it, for the simple
-// protocol. They are digits, or a UUID's characters: nothing that needs quoting.
+// protocol. standard_conforming_strings is on at every shard.
 func (f *Fill) Literals(values [][]byte) string {
 	var b strings.Builder
 	for i, p := range f.pieces {
 		b.WriteString(p)
 		if i < len(f.at) {
 			b.WriteByte('\'')
-			b.Write(values[f.at[i]])
+			b.Write(bytes.ReplaceAll(values[f.at[i]], []byte("'"), []byte("''")))
 			b.WriteByte('\'')
 		}
 	}
@@ -163,7 +179,7 @@ func (a *analyzer) value(v FillValue) (node *pg.Node, text string) {
 	n := len(f.values) - 1
 	node = &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{
 		Arg: &pg.Node{Node: &pg.Node_ParamRef{ParamRef: &pg.ParamRef{Number: int32(f.base + 1 + n), Location: -1}}},
-		TypeName: &pg.TypeName{Names: []*pg.Node{stringNode("pg_catalog"), stringNode(map[string]string{"uuid": "uuid", "bigint": "int8"}[v.Type()])},
+		TypeName: &pg.TypeName{Names: []*pg.Node{stringNode("pg_catalog"), stringNode(map[string]string{"uuid": "uuid", "bigint": "int8", "integer": "int4", "text": "text", "json": "json"}[v.Type()])},
 			Typemod: -1, Location: -1},
 		Location: -1,
 	}}}
@@ -205,18 +221,24 @@ func (a *analyzer) finishFill() {
 	}
 	st.Params = f.base
 	st.Fill = &Fill{Values: f.values}
+	st.Fill.pieces, st.Fill.at, st.Text = f.marked(text, func(n int) int { return n })
+}
+
+// marked reads a text with marks: what is around them, which value each stands for, and the text with parameters, where
+// value n is the parameter after number(n) others of the router's.
+func (f *filling) marked(text string, number func(n int) int) (pieces []string, at []int, filled string) {
 	var b strings.Builder
 	for i, part := range strings.Split(text, "\x00") {
 		if i%2 == 0 {
-			st.Fill.pieces = append(st.Fill.pieces, part)
+			pieces = append(pieces, part)
 			b.WriteString(part)
 			continue
 		}
 		n, _ := strconv.Atoi(part) // written by mark
-		st.Fill.at = append(st.Fill.at, n)
-		b.WriteString(dollar(f.base + 1 + n))
+		at = append(at, n)
+		b.WriteString(dollar(f.base + 1 + number(n)))
 	}
-	st.Text = b.String()
+	return pieces, at, b.String()
 }
 
 // fillCall reads a call that the router evaluates. ok is false for every other call.

@@ -193,8 +193,9 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 		}
 	}()
 	a.statement(tree.Stmts[0].Stmt)
-	a.finishFill()
 	a.showCatalog(tree.Stmts[0].Stmt)
+	a.finishSignals()
+	a.finishFill()
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(a.sql)
 	}

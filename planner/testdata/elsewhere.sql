@@ -45,8 +45,10 @@ SELECT * FROM notes;
 SELECT * FROM nosuch;
 --> default shard [SELECT, read only, rows]
 SELECT name FROM pg_prepared_statements;
---> refused 0A000: pg_prepared_statements shows the statements of a shard's conversation, which sessions share
--->   hint: SELECT * FROM cleave.sessions shows what sessions do
+--> default shard [SELECT, read only, rows]
+-->   text: SELECT name FROM (SELECT * FROM pg_catalog.json_to_recordset($1::json) AS cleave_s(name text, statement text, prepare_time timestamptz, parameter_types regtype[], from_sql boolean, generic_plans bigint, custom_plans bigint)) AS pg_prepared_statements
+-->   $1 = pg_prepared_statements
+-->   simple: SELECT name FROM (SELECT * FROM pg_catalog.json_to_recordset('100'::json) AS cleave_s(name text, statement text, prepare_time timestamptz, parameter_types regtype[], from_sql boolean, generic_plans bigint, custom_plans bigint)) AS pg_prepared_statements
 SELECT * FROM pg_catalog.pg_cursors c;
 --> refused 0A000: pg_cursors shows the cursors of a shard's conversation, which sessions share
 -->   hint: SELECT * FROM cleave.sessions shows what sessions do
@@ -78,6 +80,9 @@ SELECT pg_sleep(1);
 --> any shard [SELECT, read only, rows]
 SELECT current_setting('x'), current_user, pg_backend_pid();
 --> any shard [SELECT, read only, rows]
+-->   text: SELECT current_setting('x'), current_user, (SELECT $1::integer AS pg_backend_pid)
+-->   $1 = pg_backend_pid
+-->   simple: SELECT current_setting('x'), current_user, (SELECT '100'::integer AS pg_backend_pid)
 VALUES (1), (2);
 --> any shard [SELECT, read only, rows]
 SELECT * FROM generate_series(1, 3);
@@ -133,8 +138,10 @@ SELECT pg_export_snapshot();
 --> refused 0A000: pg_export_snapshot() belongs to one shard
 -->   hint: call it on the shard that you mean, directly
 SELECT pg_terminate_backend(1);
---> refused 0A000: pg_terminate_backend() acts on a shard's sessions
--->   hint: call it on the shard that you mean, directly
+--> any shard [SELECT, read only, rows]
+-->   text: SELECT (SELECT position(('|' || CAST(pg_catalog.int4up(1) AS text) || '|') in $1::text) > 0 AS pg_terminate_backend)
+-->   $1 = pg_terminate_backend
+-->   simple: SELECT (SELECT position(('|' || CAST(pg_catalog.int4up(1) AS text) || '|') in '100'::text) > 0 AS pg_terminate_backend)
 SELECT ts_stat('SELECT 1');
 --> refused 0A000: ts_stat() runs a query given as text
 -->   hint: call it on the shard that you mean, directly

@@ -1,0 +1,410 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cleavedb/cleave/access"
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// PostgreSQL's functions and relations about sessions, over the router's sessions; planner/sessionview.go puts them into statements.
+
+// terminated is what a session's client is told that pg_terminate_backend() ends, as PostgreSQL says it.
+func terminated() *sqlstate.Error {
+	return sqlstate.New(sqlstate.AdminShutdown, "terminating connection due to administrator command")
+}
+
+// terminate ends the session: what it runs is cancelled, its client is told 57P01. It does not wait for the end, see gone.
+func (x *session) terminate(ctx context.Context) {
+	x.terminating.Store(true)
+	if x.state.Load() == stateBusy {
+		x.cancel(ctx)
+	}
+	x.wakeUp()
+}
+
+// endsHere reports whether the session has to end now, between two statements.
+func (x *session) endsHere() bool { return x.terminating.Load() }
+
+// signal cancels what session pid does (end is false), or ends the session, for the user of another one: by says who asks.
+// With a wait, it waits so long for the session's end. found is false if the router has no such session; done whether the signal
+// was given and, with a wait, the session has ended.
+//
+// Errors: 42501 if by may not.
+func (s *Server) signal(ctx context.Context, by Identity, user string, pid uint32, end bool, wait time.Duration) (found, done bool, err error) {
+	s.mu.Lock()
+	x := s.sessions[pid]
+	s.mu.Unlock()
+	if x == nil {
+		return false, false, nil
+	}
+	if err := maySignal(by, user, x, end); err != nil {
+		return true, false, err
+	}
+	limit, stop := context.WithTimeout(ctx, s.limits.CancelMax)
+	defer stop()
+	if !end {
+		s.metrics.Cancel()
+		x.cancel(limit)
+		return true, true, nil
+	}
+	s.log.Info("a session is ended", "session", pid, "user", x.start.User, "by", user)
+	x.terminate(limit)
+	if wait <= 0 {
+		return true, true, nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-x.gone:
+		return true, true, nil
+	case <-ctx.Done():
+		return true, false, userCancel(ctx.Err())
+	case <-t.C:
+		return true, false, nil
+	}
+}
+
+// maySignal is pg_signal_backend()'s rule: an administrator's sessions are for administrators, others for their own user as well.
+func maySignal(by Identity, user string, x *session, end bool) error {
+	what, whose := "cancel superuser query", "query is being canceled"
+	if end {
+		what, whose = "terminate superuser process", "process is being terminated"
+	}
+	switch {
+	case by.Role == access.Admin:
+		return nil
+	case x.id.Role == access.Admin:
+		return sqlstate.New(sqlstate.InsufficientPrivilege, "must be a superuser to %s", what).WithHint("it takes a user with the role %s", access.Admin)
+	case user != x.start.User:
+		return sqlstate.New(sqlstate.InsufficientPrivilege, "must be a member of the role whose %s or member of pg_signal_backend", whose).
+			WithHint("it takes the same user, or one with the role %s", access.Admin)
+	}
+	return nil
+}
+
+// signals asks a shard whom the calls name, acts, and returns the value of the statement's text.
+func (x *session) signals(v *planner.FillValue, args *planner.Args, values [][]byte) ([]byte, error) {
+	rows, err := x.askBeside(v.Asks, v.OfDefault, args, values)
+	if err != nil {
+		return nil, err
+	}
+	x.unit.effects = true
+	reached := []byte{} // nil would be NULL
+	own := false
+	for _, row := range rows {
+		if v.Column >= len(row) || row[v.Column] == nil {
+			continue
+		}
+		key := string(row[v.Column])
+		pid, timeout, _ := strings.Cut(strings.Trim(key, "|"), " ")
+		n, err := strconv.ParseInt(pid, 10, 32)
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.InternalError, "%q is no session's number", pid)
+		}
+		wait := int64(0)
+		if timeout != "" {
+			if wait, err = strconv.ParseInt(timeout, 10, 64); err != nil {
+				return nil, sqlstate.Wrap(err, sqlstate.InternalError, "%q is no time", timeout)
+			}
+		}
+		done, err := x.signalOne(v.Source == planner.SourceTerminate, n, wait)
+		if err != nil {
+			return nil, err
+		}
+		own = own || x.endsHere()
+		if done {
+			reached = append(reached, key...)
+		}
+	}
+	if own {
+		return nil, terminated()
+	}
+	return reached, nil
+}
+
+// signalOne carries out one call. wait is in milliseconds.
+func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
+	if wait < 0 {
+		return false, sqlstate.New(sqlstate.NumericOutOfRange, "\"timeout\" must not be negative")
+	}
+	if pid == int64(x.pid) {
+		if !end {
+			return false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+		}
+		x.terminating.Store(true)
+		return true, nil
+	}
+	ctx, done := x.waiting()
+	defer done()
+	// A longer wait is as good as none that ends: nobody counts centuries.
+	found, ok, err := x.srv.signal(ctx, x.id, x.start.User, uint32(max(pid, 0)), end, time.Duration(min(wait, 1<<40))*time.Millisecond)
+	switch {
+	case err != nil:
+		return false, err
+	case !found:
+		if hint := x.srv.elsewhere(uint32(max(pid, 0))); hint != "" {
+			return false, sqlstate.Refuse("session "+strconv.FormatInt(pid, 10)+" belongs to another router", hint)
+		}
+		x.w.warning("01000", "PID "+strconv.FormatInt(pid, 10)+" is not a PostgreSQL backend process")
+	case !ok:
+		x.w.warning("01000", "backend with PID "+strconv.FormatInt(pid, 10)+" did not terminate within "+strconv.FormatInt(wait, 10)+" milliseconds")
+	}
+	return ok, nil
+}
+
+// askBeside runs a SELECT on a connection of its own, with the client's parameters and after them the router's values, and
+// returns its rows as text.
+func (x *session) askBeside(text string, ofDefault bool, args *planner.Args, values [][]byte) ([][][]byte, error) {
+	shard := x.srv.ex.Any()
+	if ofDefault {
+		shard = x.srv.ex.Snapshot().State().DefaultShard
+	}
+	c, err := x.acquire(shard, x.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	var oids []uint32
+	var body []byte
+	own := 0
+	if args != nil {
+		oids, own = args.OIDs, len(args.Values)
+	}
+	body = wire.AppendInt16(body, int16(uint16(own+len(values))))
+	for i := range own + len(values) {
+		format := int16(0)
+		if i < own {
+			format = wire.FormatAt(args.Formats, i)
+		}
+		body = wire.AppendInt16(body, format)
+	}
+	body = wire.AppendInt16(body, int16(uint16(own+len(values))))
+	for i := range own + len(values) {
+		if i < own {
+			body = wire.AppendValue(body, args.Values[i])
+		} else {
+			body = wire.AppendValue(body, values[i-own])
+		}
+	}
+	body = wire.AppendInt16(body, 0) // all columns as text
+	var p executor.Pipeline
+	p.Conn = c
+	p.Unnamed(new(byte), text, oids, false)
+	p.Bind("", "", body, false)
+	p.Execute("", 0, nil)
+	rows := &textRows{}
+	x.setRunning(c)
+	o, err := p.Run(executor.Sync, rows)
+	x.setRunning(nil)
+	switch {
+	case err != nil:
+		c.Break()
+		return nil, c.Lost(err, false)
+	case o.Err != nil:
+		return nil, &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
+	}
+	return rows.rows, nil
+}
+
+// textRows is a Sink that keeps the rows.
+type textRows struct {
+	rows [][][]byte
+	err  error
+}
+
+// Frames keeps the rows in b.
+func (r *textRows) Frames(b []byte) error {
+	frames(b, func(typ byte, body []byte) {
+		if typ == wire.DataRow {
+			row, err := wire.SplitRow(slices.Clone(body), nil)
+			r.rows, r.err = append(r.rows, row), errors.Join(r.err, err)
+		}
+	})
+	return r.err
+}
+
+// Parameter is for a change of the connection's settings, which the statement cannot make.
+func (r *textRows) Parameter(string, string) {}
+
+// sessionJSON returns the rows of one of PostgreSQL's relations about sessions.
+func (x *session) sessionJSON(source string) ([]byte, error) {
+	var rows []map[string]any
+	switch source {
+	case "pg_prepared_statements":
+		var err error
+		if rows, err = x.preparedRows(); err != nil {
+			return nil, err
+		}
+	default:
+		all := x.srv.list()
+		slices.SortFunc(all, func(a, b *session) int { return int(int64(a.pid) - int64(b.pid)) })
+		for _, s := range all {
+			rows = append(rows, s.activity(source))
+		}
+	}
+	if rows == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal(rows)
+}
+
+// activity is the session's row. What the router does not know of it is NULL.
+func (x *session) activity(source string) map[string]any {
+	row := map[string]any{"pid": x.pid}
+	switch source {
+	case "pg_stat_ssl":
+		row["ssl"] = x.start.Channel.TLS
+		if x.start.Channel.Name != "" {
+			row["client_dn"] = "/CN=" + x.start.Channel.Name
+		}
+		return row
+	case "pg_stat_gssapi":
+		row["gss_authenticated"], row["encrypted"] = false, false
+		return row
+	}
+	const stamp = "2006-01-02 15:04:05.999999+00"
+	row["datname"], row["usename"], row["backend_type"] = Database, x.start.User, "client backend"
+	row["backend_start"], row["state_change"] = x.began.UTC().Format(stamp), time.Unix(0, x.since.Load()).UTC().Format(stamp)
+	row["state"] = x.stateName()
+	if p := x.application.Load(); p != nil {
+		row["application_name"] = *p
+	}
+	switch a := x.start.Remote.(type) {
+	case *net.TCPAddr:
+		row["client_addr"], row["client_port"] = a.IP.String(), a.Port
+	default:
+		row["client_port"] = -1
+	}
+	return row
+}
+
+// stateName is what the session does, in the words of pg_stat_activity.
+func (x *session) stateName() string {
+	switch x.state.Load() {
+	case stateIdle:
+		return "idle"
+	case stateIdleInTx:
+		return "idle in transaction"
+	}
+	return "active"
+}
+
+// preparedRows are the session's prepared statements, those that a shard has judged.
+func (x *session) preparedRows() ([]map[string]any, error) {
+	names := make([]string, 0, len(x.statements))
+	for name := range x.statements {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var rows []map[string]any
+	for _, name := range names {
+		s := x.statements[name]
+		types, err := x.typesBeside(s)
+		if err != nil {
+			return nil, err
+		}
+		list := make([]string, len(types))
+		for i, oid := range types {
+			list[i] = strconv.FormatUint(uint64(oid), 10)
+		}
+		text := s.text
+		if s.source != "" {
+			text = s.source
+		}
+		rows = append(rows, map[string]any{"name": name, "statement": text, "prepare_time": s.made.UTC().Format("2006-01-02 15:04:05.999999+00"),
+			"parameter_types": list, "from_sql": s.source != ""})
+	}
+	return rows, nil
+}
+
+// typesBeside returns the types of a statement's parameters; a shard that has not said them yet is asked on a connection of its own.
+func (x *session) typesBeside(s *statement) ([]uint32, error) {
+	n := s.plan.Params
+	for _, known := range [][]uint32{s.params, s.types, s.oids} {
+		if len(known) >= n && !slices.Contains(known[:n], 0) {
+			return known[:n], nil
+		}
+	}
+	text, shard := s.plan.Text, x.srv.ex.Any()
+	if s.plan.Judged != "" {
+		text = s.plan.Judged
+	}
+	if s.plan.Kind != planner.OneShard && s.plan.Kind != planner.AnyShard {
+		shard = x.srv.ex.Snapshot().State().DefaultShard
+	}
+	c, err := x.acquire(shard, x.settings)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	var p executor.Pipeline
+	p.Conn = c
+	var said typesOf
+	p.Unnamed(new(byte), text, s.oids, false)
+	p.CheckColumns("", &said)
+	x.setRunning(c)
+	o, err := p.Run(executor.Sync, &textRows{})
+	x.setRunning(nil)
+	switch {
+	case err != nil:
+		c.Break()
+		return nil, c.Lost(err, false)
+	case o.Err != nil:
+		return nil, &shardError{said: o.Err, frame: slices.Clone(p.ErrorFrame())}
+	case len(said.oids) < n:
+		return nil, sqlstate.New(sqlstate.InternalError, "the shard did not say the types of %d parameters", n)
+	}
+	return said.oids[:n], nil
+}
+
+// typesOf is told the types of a statement's parameters (executor.Watch, executor.TypeWatch).
+type typesOf struct{ oids []uint32 }
+
+// Described is for the columns, which are of no interest here.
+func (t *typesOf) Described([]byte) *sqlstate.Error { return nil }
+
+// Typed notes the types.
+func (t *typesOf) Typed(oids []uint32) { t.oids = slices.Clone(oids) }
+
+// A session's number holds the number of its router's node, so that no two routers of a cluster give the same one.
+const pidBits = 21
+
+// node is the router's number in the cluster; 0 where there is no lease.
+func (s *Server) node() uint32 {
+	if s.ex == nil || s.ex.Lease() == nil {
+		return 0
+	}
+	return uint32(s.ex.Lease().Node())
+}
+
+// elsewhere says where a session is that another router has; "" if there is no such router.
+func (s *Server) elsewhere(pid uint32) string {
+	ctx, stop := timeLeft()
+	defer stop()
+	if s.ex.Lease() == nil || pid>>pidBits == s.node() {
+		return ""
+	}
+	members, err := s.ex.Directory().Members(ctx)
+	if err != nil {
+		return "" // nobody knows of it
+	}
+	for _, m := range members {
+		if uint32(m.Node) == pid>>pidBits && m.Address != "" {
+			return "connect to its router, at " + m.Address + ", and run it there"
+		}
+	}
+	return ""
+}

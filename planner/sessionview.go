@@ -1,0 +1,234 @@
+package planner
+
+import (
+	"slices"
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+)
+
+// What PostgreSQL says of sessions is about the router's sessions, not about the shards' connections, which clients share: the
+// number of one's own, the list of all, and what ends them. The router makes these values (Fill), and a shard computes with
+// them, so that every expression, join and condition around them is PostgreSQL's own. docs/design/gateway.md, "Sessions in SQL".
+
+// The sources of such values: FillValue.Source.
+const (
+	// SourcePID is the session's number.
+	SourcePID = "pg_backend_pid"
+	// SourceCancel and SourceTerminate act on the sessions that FillValue.Asks names, and give those that they reached.
+	SourceCancel    = "pg_cancel_backend"
+	SourceTerminate = "pg_terminate_backend"
+)
+
+// sessionView is a relation of PostgreSQL's about sessions; Columns are what a shard reads of the router's JSON.
+type sessionView struct {
+	columns string
+	// own: it is about the session that asks; else a shard's own may be meant, see ofProcesses.
+	own bool
+}
+
+// The sources of their rows are their names.
+var sessionViews = map[string]sessionView{
+	"pg_stat_activity": {columns: "datid oid, datname name, pid integer, leader_pid integer, usesysid oid, usename name, application_name text, client_addr inet, client_hostname text, " +
+		"client_port integer, backend_start timestamptz, xact_start timestamptz, query_start timestamptz, state_change timestamptz, wait_event_type text, wait_event text, state text, " +
+		"backend_xid xid, backend_xmin xid, query_id bigint, query text, backend_type text"},
+	"pg_stat_ssl":    {columns: "pid integer, ssl boolean, version text, cipher text, bits integer, client_dn text, client_serial numeric, issuer_dn text"},
+	"pg_stat_gssapi": {columns: "pid integer, gss_authenticated boolean, principal text, encrypted boolean"},
+	"pg_prepared_statements": {own: true, columns: "name text, statement text, prepare_time timestamptz, parameter_types regtype[], from_sql boolean, " +
+		"generic_plans bigint, custom_plans bigint"},
+}
+
+// processViews are about the shard's processes: a statement that names one of them means the shard's numbers.
+var processViews = map[string]bool{
+	"pg_locks": true, "pg_blocking_pids": true, "pg_safe_snapshot_blocking_pids": true, "pg_stat_replication": true, "pg_stat_wal_receiver": true, "pg_stat_subscription": true,
+	"pg_replication_slots": true, "pg_backend_memory_contexts": true, "pg_prepared_xacts": true, "pg_stat_get_activity": true,
+}
+
+// ofProcesses reports whether the statement is about the shard's processes.
+func (a *analyzer) ofProcesses() bool {
+	for _, t := range a.tokens() {
+		if t.Kind == sqlguard.Ident {
+			if w := strings.ToLower(a.sql[t.Start:t.End]); processViews[w] || strings.HasPrefix(w, "pg_stat_progress_") || strings.HasPrefix(w, "pg_stat_get_backend_") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nativeCall is the name of a call of a function of PostgreSQL's; "" if it is none.
+func nativeCall(n *pg.Node) string {
+	f := n.GetFuncCall()
+	if f == nil || f.AggStar || f.AggDistinct || f.Over != nil || f.FuncVariadic || f.AggFilter != nil || len(f.AggOrder) > 0 {
+		return ""
+	}
+	names := strs(f.Funcname)
+	if len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" {
+		return ""
+	}
+	return names[len(names)-1]
+}
+
+// sessionCalls puts the router's values in place of the calls about sessions.
+func (a *analyzer) sessionCalls(n *pg.Node) {
+	text := strings.ToLower(a.sql)
+	if s := n.GetSelectStmt(); s != nil && (strings.Contains(text, SourceCancel) || strings.Contains(text, SourceTerminate)) {
+		a.signalCalls(s)
+	}
+	if strings.Contains(text, SourcePID) && !a.ofProcesses() {
+		a.pidCalls(n)
+	}
+}
+
+// pidCalls replaces pg_backend_pid() wherever it is an expression: it is the same during the whole session.
+func (a *analyzer) pidCalls(n *pg.Node) {
+	a.pids = true
+	var visit func(m protoreflect.Message)
+	visit = func(m protoreflect.Message) {
+		switch v := m.Interface().(type) {
+		case *pg.RangeFunction:
+			return // not an expression: function() refuses it
+		case *pg.ResTarget:
+			if v.Name == "" && figureName(v.Val) == SourcePID {
+				v.Name = SourcePID
+			}
+		case *pg.Node:
+			if nativeCall(v) != SourcePID || len(v.GetFuncCall().Args) > 0 {
+				break
+			}
+			f := v.GetFuncCall()
+			a.native(f)
+			from, to := a.callSpan(f)
+			node, text := a.value(FillValue{Source: SourcePID})
+			// A column of it is named like one of the call.
+			a.replace(from, to, "(SELECT "+text+" AS "+SourcePID+")")
+			v.Node = node.Node
+			return
+		}
+		below(m, visit)
+	}
+	visit(n.ProtoReflect())
+}
+
+// foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
+func (a *analyzer) foreignPID(f *pg.FuncCall) {
+	if a.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !a.ofProcesses() {
+		refuse("pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it", "SELECT pg_backend_pid(), and give the number")
+	}
+}
+
+// signal is a call of pg_cancel_backend() or pg_terminate_backend() in a SELECT's list: the changes of the text that
+// make of it what the call gives, and those that make of it whom it names.
+type signal struct {
+	value        int // which of the Fill's
+	gives, names []edit
+}
+
+// signalCalls replaces those calls that stand by themselves in the list of a SELECT. A shard first says whom they name
+// (FillValue.Asks): the same statement with the sessions' numbers in place of the calls. The router acts, and the
+// statement then finds each number among those that were reached. So its rows must be the same both times.
+func (a *analyzer) signalCalls(s *pg.SelectStmt) {
+	if s.Op != pg.SetOperation_SETOP_NONE || s.IntoClause != nil || len(s.ValuesLists) > 0 || s.GroupClause != nil || s.DistinctClause != nil || s.HavingClause != nil || s.LockingClause != nil {
+		return // function() refuses it
+	}
+	for i, t := range s.TargetList {
+		r := t.GetResTarget()
+		if c := r.GetVal().GetColumnRef(); c != nil && len(strs(c.Fields)) < len(c.Fields) {
+			return // columns of an unknown number are before it
+		}
+		name, f := nativeCall(r.GetVal()), r.GetVal().GetFuncCall()
+		if name != SourceCancel && name != SourceTerminate || len(f.Args) == 0 || len(f.Args) > 2 || len(f.Args) == 2 && name == SourceCancel {
+			continue
+		}
+		a.native(f)
+		node, mark := a.value(FillValue{Source: name, Column: i})
+		from, to := a.callSpan(f)
+		open := a.tokenAt(f.Location)
+		for ; !a.punct(open, '('); open++ {
+		}
+		ts := a.tokens()
+		// The functions take and give a number of the one type, as the calls do.
+		pid, timeout, shut := "pg_catalog.int4up(", "pg_catalog.int8up(", ")"
+		if a.lonely() {
+			pid, timeout, shut = "CAST(", "CAST(", " AS bigint)"
+		}
+		var middle []edit
+		if len(f.Args) == 2 {
+			comma := a.comma(open)
+			middle = []edit{{from: ts[comma].Start, to: ts[comma].End, text: shut + " AS text) || ' ' || CAST(" + timeout}}
+		}
+		key, end := "'|' || CAST("+pid, shut+" AS text) || '|'"
+		a.signals = append(a.signals, signal{
+			value: len(a.fill.values) - 1,
+			gives: append([]edit{{from: from, to: ts[open].End, text: "(SELECT position((" + key}, {from: to - 1, to: to, text: end + ") in " + mark + ") > 0 AS " + name + ")"}}, middle...),
+			names: append([]edit{{from: from, to: ts[open].End, text: "(" + key}, {from: to - 1, to: to, text: end + ")"}}, middle...),
+		})
+		r.Val = &pg.Node{Node: &pg.Node_CoalesceExpr{CoalesceExpr: &pg.CoalesceExpr{Args: append([]*pg.Node{node}, f.Args...), Location: -1}}}
+	}
+}
+
+// comma returns the index of the first comma in the brackets that open at a token.
+func (a *analyzer) comma(open int) int {
+	for i := open + 1; i < len(a.tokens()); i++ {
+		switch {
+		case a.punct(i, '(') || a.punct(i, '['):
+			i = a.closing(i)
+		case a.punct(i, ','):
+			return i
+		}
+	}
+	return a.lost()
+}
+
+// finishSignals makes the text that says whom the calls name.
+func (a *analyzer) finishSignals() {
+	if len(a.signals) == 0 {
+		return
+	}
+	st, f := a.st, a.fill
+	if len(st.Tables) > 0 || a.unknown != "" || a.volatile || a.changes || a.locks || a.sequence != "" || st.Kind != DefaultShard && st.Kind != AnyShard {
+		refuse(f.values[a.signals[0].value].Source+"() of rows of a table, or beside a volatile function, is not supported",
+			"read the numbers first, and give them: SELECT pg_terminate_backend(n) FROM unnest(ARRAY[...]) AS n")
+	}
+	edits := slices.Clone(f.edits)
+	for _, s := range a.signals {
+		edits = append(edits, s.names...)
+		f.edits = append(f.edits, s.gives...)
+	}
+	_, _, asks := f.marked(splice(a.sql, edits), func(n int) int {
+		before := 0
+		for _, s := range a.signals {
+			if s.value < n {
+				before++
+			}
+		}
+		return n - before
+	})
+	for _, s := range a.signals {
+		f.values[s.value].Asks, f.values[s.value].OfDefault = asks, st.Kind == DefaultShard
+	}
+}
+
+// sessionRelation is what stands in place of a relation about sessions; ok is false if the shard's own is meant.
+func (a *analyzer) sessionRelation(name string) (text string, ok bool) {
+	short := strings.TrimPrefix(name, "pg_catalog.")
+	v, known := sessionViews[short]
+	if !known || !v.own && a.ofProcesses() || a.lonely() {
+		return "", false
+	}
+	_, mark := a.value(FillValue{Source: short})
+	return "(SELECT * FROM pg_catalog.json_to_recordset(" + mark + ") AS cleave_s(" + v.columns + "))", true
+}
+
+// ownSessions refuses a relation about one's own session where the rows of a shard's conversation would be shown.
+func (a *analyzer) ownSessions(name string) {
+	if short := strings.TrimPrefix(name, "pg_catalog."); sessionViews[short].own {
+		if a.lonely() {
+			refuse(short+" is not there where the default shard is a SQLite file", "")
+		}
+		refuse(short+" cannot be read in this statement: the router has its rows", "read it in a SELECT of its own")
+	}
+}
