@@ -465,6 +465,8 @@ func (x *session) runLocal(st *planner.Statement, args *planner.Args) (*localRes
 		return &localResult{}, x.block(st)
 	case planner.ListenKind:
 		return &localResult{tag: st.Tag}, x.listen(st.Listen)
+	case planner.RoleKind:
+		return &localResult{tag: st.Tag}, x.changeRole(st)
 	case planner.PrepareKind:
 		return &localResult{tag: st.Tag}, x.prepareSQL(st)
 	case planner.DeallocateKind:

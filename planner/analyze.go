@@ -217,6 +217,8 @@ func (a *analyzer) statement(n *pg.Node) {
 		if list := v.ConstraintsSetStmt.Constraints; len(list) > 0 {
 			st.Tx.Name, st.Text = list[0].GetRangeVar().GetRelname(), a.written(n)
 		}
+	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
+		a.role(n)
 	case *pg.Node_ExecuteStmt:
 		a.execute(v.ExecuteStmt)
 	case *pg.Node_DeallocateStmt:

@@ -556,8 +556,6 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 	switch n.GetNode().(type) {
 	case *pg.Node_RuleStmt:
 		what, hint = "CREATE RULE", "a rule could write to rows of other shards"
-	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
-		what = "changing roles"
 	case *pg.Node_AlterOwnerStmt:
 		what = "OWNER TO of this kind of object"
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:

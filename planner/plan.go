@@ -42,6 +42,8 @@ const (
 	ListenKind
 	// BlockKind is a DO block that the router carries out; see Statement.Block.
 	BlockKind
+	// RoleKind changes the cluster's users; see Statement.Role.
+	RoleKind
 )
 
 // Statement is one analysed statement. It is immutable and shared by sessions.
@@ -123,6 +125,7 @@ type Statement struct {
 	Set      *Set
 	Prepared *Prepared
 	Call     *CallExpr
+	Role     *Role
 	Inner    *Statement // ExplainRoute: the statement explained
 	Analyze  bool       // ExplainRoute: EXPLAIN (ROUTE, ANALYZE)
 	// Cursor is DECLARE, FETCH, MOVE or CLOSE.

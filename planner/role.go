@@ -1,0 +1,134 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Role is CREATE, ALTER and DROP ROLE and USER: of the cluster's users, as `cleave user` changes them. Nothing of the
+// statement's text is kept beside it, for it may hold a password.
+type Role struct {
+	Op    string   // "create", "alter" or "drop"
+	Names []string // one, but for "drop"; "" is the session's own user
+	// IfExists: DROP ROLE IF EXISTS.
+	IfExists bool
+	// Password is nil if none is given.
+	Password *string
+	// Admin is SUPERUSER or NOSUPERUSER, nil if neither is given.
+	Admin *bool
+}
+
+const usersOnly = "the cluster's users have a name, a password and a role (cleave user --help)"
+
+// role reads a statement about roles.
+func (a *analyzer) role(n *pg.Node) {
+	st := a.st
+	r := &Role{}
+	st.Kind, st.Role = RoleKind, r
+	switch v := n.GetNode().(type) {
+	case *pg.Node_CreateRoleStmt:
+		r.Op, st.Tag = "create", "CREATE ROLE"
+		if v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_GROUP {
+			refuse("CREATE GROUP is not supported: a user of the cluster is in no group", usersOnly)
+		}
+		r.Names = []string{v.CreateRoleStmt.Role}
+		login := a.roleOptions(r, v.CreateRoleStmt.Options, v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_USER)
+		switch name := r.Names[0]; {
+		case name == "public" || name == "none" || strings.HasPrefix(name, "pg_"):
+			fail(sqlstate.New("42939", "role name %q is reserved", name))
+		case !login:
+			refuse("a role without LOGIN is not supported: the cluster has users only", "CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER")
+		case r.Password == nil:
+			refuse("a user without a password is not supported", "CREATE USER ... PASSWORD '...'")
+		}
+	case *pg.Node_AlterRoleStmt:
+		r.Op, st.Tag = "alter", "ALTER ROLE"
+		if v.AlterRoleStmt.Action != 1 {
+			refuse("ALTER GROUP is not supported: a user of the cluster is in no group", usersOnly)
+		}
+		r.Names = []string{roleName(v.AlterRoleStmt.Role)}
+		if !a.roleOptions(r, v.AlterRoleStmt.Options, true) {
+			refuse("NOLOGIN is not supported: the cluster has users only", "DROP USER, or another PASSWORD")
+		}
+	case *pg.Node_DropRoleStmt:
+		r.Op, r.IfExists, st.Tag = "drop", v.DropRoleStmt.MissingOk, "DROP ROLE"
+		for _, n := range v.DropRoleStmt.Roles {
+			spec := n.GetRoleSpec()
+			if spec.GetRoletype() != pg.RoleSpecType_ROLESPEC_CSTRING {
+				fail(sqlstate.New(sqlstate.InvalidParameterValue, "cannot use special role specifier in DROP ROLE"))
+			}
+			r.Names = append(r.Names, spec.Rolename)
+		}
+	case *pg.Node_GrantRoleStmt:
+		refuse("granting roles is not supported: a user of the cluster is in no group", "cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly")
+	default:
+		refuse("settings of a role are not supported", "SET them at the beginning of the session, or in the client's options")
+	}
+	st.Text = st.Tag
+	st.Shape = st.Tag
+}
+
+// roleName is the role that a statement names, "" for the session's own.
+func roleName(s *pg.RoleSpec) string {
+	switch s.GetRoletype() {
+	case pg.RoleSpecType_ROLESPEC_CSTRING:
+		return s.Rolename
+	case pg.RoleSpecType_ROLESPEC_PUBLIC:
+		fail(sqlstate.New(sqlstate.UndefinedObject, "role \"public\" does not exist"))
+	}
+	return ""
+}
+
+// roleOptions reads the options, and returns whether the role can log in.
+func (a *analyzer) roleOptions(r *Role, options []*pg.Node, login bool) bool {
+	seen := map[string]bool{}
+	for _, n := range options {
+		d := n.GetDefElem()
+		on := d.GetArg().GetBoolean().GetBoolval()
+		if seen[d.Defname] {
+			fail(sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options"))
+		}
+		seen[d.Defname] = true
+		what := ""
+		switch d.Defname {
+		case "password":
+			s := d.Arg.GetString_()
+			if s == nil {
+				refuse("PASSWORD NULL is not supported", "DROP USER, or another PASSWORD")
+			}
+			r.Password = &s.Sval
+		case "superuser":
+			r.Admin = &on
+		case "canlogin":
+			login = on
+		case "createrole", "createdb", "isreplication", "bypassrls":
+			if on {
+				what = map[string]string{"createrole": "CREATEROLE", "createdb": "CREATEDB", "isreplication": "REPLICATION", "bypassrls": "BYPASSRLS"}[d.Defname]
+			}
+		case "inherit":
+			if !on {
+				what = "NOINHERIT"
+			}
+		case "connectionlimit":
+			if d.Arg.GetInteger().GetIval() != -1 {
+				what = "CONNECTION LIMIT"
+			}
+		case "validUntil":
+			if !strings.EqualFold(d.Arg.GetString_().GetSval(), "infinity") {
+				what = "VALID UNTIL"
+			}
+		default:
+			what = map[string]string{"addroleto": "IN ROLE", "rolemembers": "ROLE", "adminmembers": "ADMIN", "sysid": "SYSID"}[d.Defname]
+			if what == "" {
+				what = "the option " + d.Defname
+			}
+		}
+		if what != "" {
+			refuse(what+" is not supported for users of the cluster", usersOnly)
+		}
+	}
+	return login
+}
