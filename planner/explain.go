@@ -105,7 +105,7 @@ func refusalLines(e *sqlstate.Error) []string {
 // String returns the name of a kind of plan, as EXPLAIN (ROUTE) and metrics print it.
 func (k Kind) String() string {
 	names := [...]string{"empty", "one shard", "default shard", "any shard", "schema change", "transaction", "session setting",
-		"prepare", "execute", "deallocate", "router tables", "router function", "explain", "several shards", "notifications"}
+		"prepare", "execute", "deallocate", "router tables", "router function", "explain", "several shards", "notifications", "block", "users"}
 	if int(k) < len(names) {
 		return names[k]
 	}

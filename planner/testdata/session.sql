@@ -171,8 +171,8 @@ CREATE TRIGGER t BEFORE INSERT ON orders EXECUTE FUNCTION f();
 CREATE EXTENSION x;
 --> schema change create extension, all shards [CREATE EXTENSION]
 CREATE ROLE r;
---> refused 0A000: changing roles is not supported yet
--->   hint: run it on each shard directly
+--> refused 0A000: a role without LOGIN is not supported: the cluster has users only
+-->   hint: CREATE ROLE ... LOGIN PASSWORD '...', or CREATE USER
 GRANT SELECT ON orders TO bob;
 --> schema change grant, all shards [GRANT]
 CREATE DATABASE d;
@@ -283,3 +283,21 @@ SELECT * FROM docs WHERE id = uuid '00000000-0000-0000-0000-000000000001';
 SELECT * FROM visits WHERE region = 'eu'::varchar AND visitor = 7::int;
 --> one shard shard-1, key ('eu', 7) [SELECT, read only, rows]
 --path public
+CREATE USER bob PASSWORD 'secret' SUPERUSER;
+--> users [CREATE ROLE]
+-->   text: CREATE ROLE
+ALTER ROLE CURRENT_USER PASSWORD 'secret';
+--> users [ALTER ROLE]
+-->   text: ALTER ROLE
+DROP ROLE IF EXISTS bob, ann;
+--> users [DROP ROLE]
+-->   text: DROP ROLE
+GRANT bob TO ann;
+--> refused 0A000: granting roles is not supported: a user of the cluster is in no group
+-->   hint: cleave user role NAME admin|user|writer; with auth passthrough, on each shard directly
+ALTER ROLE bob SET work_mem = '1MB';
+--> refused 0A000: settings of a role are not supported
+-->   hint: SET them at the beginning of the session, or in the client's options
+ALTER ROLE bob VALID UNTIL '2030-01-01';
+--> refused 0A000: VALID UNTIL is not supported for users of the cluster
+-->   hint: the cluster's users have a name, a password and a role (cleave user --help)
