@@ -259,6 +259,7 @@ func (o *Ops) update(ctx context.Context, c shardmap.Change, edit func(cur *shar
 		snap, err := o.opts.Directory.Update(ctx, c, *next)
 		if err == nil {
 			o.opts.Log.Info("map changed", "version", snap.Version(), "op", c.Op, "by", c.By, "why", c.Why)
+			o.told(ctx, cur, snap)
 			return snap, nil
 		}
 		if !errors.Is(err, shardmap.ErrConflict) {
@@ -267,6 +268,20 @@ func (o *Ops) update(ctx context.Context, c shardmap.Change, edit func(cur *shar
 	}
 	return nil, busyMap()
 }
+
+// told waits until every member knows a change that is in no statement's way: a keyspace that was made on one router can be
+// used on another one. Other changes are followed by those whom a shard refuses; long statements would hold them up here.
+func (o *Ops) told(ctx context.Context, was, is *shardmap.Snapshot) {
+	if c := shardmap.Concerned(was, is); c.All || len(c.Shards) > 0 || c.Strangers() {
+		return
+	}
+	if err := schema.AwaitMembers(ctx, o.opts.Directory, is.Version(), toldMax); err != nil {
+		o.opts.Log.Warn("not everybody knows the map yet", "version", is.Version(), "error", err)
+	}
+}
+
+// toldMax bounds that wait.
+const toldMax = 10 * time.Second
 
 func noShard(name string) error {
 	return sqlstate.New(sqlstate.UndefinedObject, "shard %q does not exist", name).WithHint("see: cleave shard list")

@@ -162,34 +162,12 @@ const awaitMax = time.Minute
 
 // awaitMembers waits until every router goes by this version of the map, or has lost its lease.
 func (o *Ops) awaitMembers(ctx context.Context, version uint64) error {
-	bound, cancel := context.WithTimeout(ctx, awaitMax)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		members, err := o.opts.Directory.Members(bound)
-		if err != nil && bound.Err() == nil {
-			return directoryError(err)
-		}
-		behind := ""
-		for _, m := range members {
-			if m.Role != "coordinator" && m.Acknowledged < version {
-				behind = m.Role + " " + m.Address + " on " + m.Host
-			}
-		}
-		if err == nil && behind == "" {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-bound.Done():
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return sqlstate.New(sqlstate.LockNotAvailable, "%s still has statements under way that began before version %d of the map", behind, version).
-				WithHint("run it again when they have ended: it goes on where it stopped")
-		}
+	err := schema.AwaitMembers(ctx, o.opts.Directory, version, awaitMax)
+	if sqlstate.CodeOf(err) == sqlstate.LockNotAvailable {
+		own := *sqlstate.As(err)
+		return own.WithHint("run it again when they have ended: it goes on where it stopped")
 	}
+	return err
 }
 
 // parseTable reads name or schema.name as SQL does: unquoted names are folded.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -23,6 +24,9 @@ type Hold struct {
 	// of the move has to write there: who wrote on one of them before Since passes, or is ended,
 	// too, and transactions that have not wait before they do.
 	Files []string
+	// Table is the name of a table that is to be found elsewhere by the map of Since. Then all but Since is empty: who
+	// uses the table by an older map is ended.
+	Table string
 }
 
 // all reports whether those who pass are ended.
@@ -109,8 +113,19 @@ func (e *Executor) HoldTimeout() time.Duration { return e.limits.HoldTimeout }
 // change is what the installation of a map concerned.
 type change struct {
 	version uint64
-	shards  []string
-	all     bool
+	since   time.Time // when it was installed
+	shardmap.Concern
+}
+
+// concerns reports whether what a Turn runs may have to do with the change. at and on are the Turn's.
+func (c *change) concerns(at *string, on *planner.Statement) bool {
+	switch {
+	case c.All:
+		return true
+	case len(c.Shards) > 0 && (at == nil || slices.Contains(c.Shards, *at)):
+		return true
+	}
+	return c.Strangers() && (on == nil || on.Strange || slices.ContainsFunc(on.Tables, func(t *shardmap.Table) bool { return c.Moves(t.Name) }))
 }
 
 // changesMax is how many installed maps are remembered.
@@ -122,25 +137,25 @@ func (e *Executor) noteChange(snap *shardmap.Snapshot) *[]change {
 	if old := e.changes.Load(); old != nil {
 		all = append(all, (*old)[max(0, len(*old)-changesMax+1):]...)
 	}
-	c := change{version: snap.Version(), all: true}
+	c := change{version: snap.Version(), since: time.Now(), Concern: shardmap.Concern{All: true}}
 	if prev := e.snapshot.Load(); prev != nil {
-		c.shards, c.all = shardmap.Concerned(prev, snap)
+		c.Concern = shardmap.Concerned(prev, snap)
 	}
 	all = append(all, c)
 	return &all
 }
 
-// unconcerned returns the newest version, at most the given one, up to which no map
-// after version from concerned the shard.
-func (e *Executor) unconcerned(from, version uint64, shard string) uint64 {
+// unconcerned returns the newest version, at most the given one, up to which no map after version from concerned what a
+// Turn runs, and the change that did.
+func (e *Executor) unconcerned(from, version uint64, at *string, on *planner.Statement) (uint64, *change) {
 	all := *e.changes.Load()
 	if len(all) == 0 || all[0].version > from+1 && len(all) == changesMax {
-		return min(from, version) // what was before is forgotten
+		return min(from, version), nil // what was before is forgotten
 	}
-	for _, c := range all {
-		if c.version > from && (c.all || slices.Contains(c.shards, shard)) {
-			return min(version, c.version-1)
+	for i := range all {
+		if c := &all[i]; c.version > from && c.concerns(at, on) {
+			return min(version, c.version-1), c
 		}
 	}
-	return version
+	return version, nil
 }

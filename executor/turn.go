@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -19,7 +20,9 @@ type Turn struct {
 	version atomic.Uint64 // 0: nothing is under way
 	term    uint64
 	// at is the one shard that what is under way concerns; nil: any.
-	at   atomic.Pointer[string]
+	at atomic.Pointer[string]
+	// on is the statement that is under way; nil: any.
+	on   atomic.Pointer[planner.Statement]
 	uses uses
 	end  func(Hold)
 }
@@ -70,6 +73,15 @@ func (t *Turn) Begin() {
 func (t *Turn) At(shard *string) {
 	if shard != nil || t.at.Load() != nil {
 		t.at.Store(shard)
+	}
+}
+
+// On says that what is under way is one statement, planned and sent by the map of Begin or a newer one; nil: it may be
+// anything. It has to be nil when the map is looked at. A change of the schema after which the statement's tables are
+// where they were is acknowledged meanwhile.
+func (t *Turn) On(st *planner.Statement) {
+	if st != nil || t.on.Load() != nil {
+		t.on.Store(st)
 	}
 }
 
@@ -139,11 +151,12 @@ func (e *Executor) under(version uint64) uint64 {
 	for t := range e.turns.all {
 		// The version first: a unit that begins takes the shard back before.
 		if v := t.version.Load(); v != 0 && v < version {
-			if at := t.at.Load(); at != nil {
-				version = e.unconcerned(v, version, *at)
-			} else {
-				version = v
+			on := t.on.Load()
+			up, by := e.unconcerned(v, version, t.at.Load(), on)
+			if by != nil {
+				t.outdated(on, by)
 			}
+			version = up
 		}
 		version = t.inTheWay(holds, version)
 	}

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cleavedb/cleave/planner"
 )
 
 // uses are the shards on which a session has something open beyond its unit: a
@@ -108,6 +110,32 @@ func (t *Turn) Resume() {
 
 // endEvery is how often a session is told to end what is in the way.
 const endEvery = 50 * time.Millisecond
+
+// outdatedAfter is how long a statement may go on by a map in which its table is elsewhere: most end by themselves.
+const outdatedAfter = 250 * time.Millisecond
+
+// outdated ends a statement that uses a table which is to be found elsewhere by a newer map: it may wait on a shard for
+// the change itself, which waits for this router to acknowledge the map.
+func (t *Turn) outdated(on *planner.Statement, by *change) {
+	if on == nil || t.end == nil || time.Since(by.since) < outdatedAfter {
+		return
+	}
+	for _, table := range on.Tables {
+		if !by.Tables[table.Name] {
+			continue
+		}
+		t.uses.mu.Lock()
+		again := time.Since(t.uses.ended) > endEvery
+		if again {
+			t.uses.ended = time.Now()
+		}
+		t.uses.mu.Unlock()
+		if again {
+			t.end(Hold{Table: table.QualifiedName(), Since: by.version})
+		}
+		return
+	}
+}
 
 // inTheWay returns the version that can be acknowledged as far as this session's
 // uses are concerned, at most the given one. Those that have to end are told so.

@@ -125,6 +125,9 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 		}
 	}
 	ctx, done := x.waiting()
+	// What it is planned from is read again under the lock of schema changes. It may wait for that lock, whose owner
+	// waits until this router goes by its map.
+	x.runs(&underLock)
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
 	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.namesTemp(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
@@ -525,6 +528,9 @@ func (x *session) giveUpSchema() {
 	stop()
 }
 
+// underLock stands for a schema change in [executor.Turn.On].
+var underLock planner.Statement
+
 // commitSchema ends a transaction with schema changes, and waits until the
 // router serves the map that has them.
 func (x *session) commitSchema(commit bool) (err error) {
@@ -550,6 +556,7 @@ func (x *session) commitSchema(commit bool) (err error) {
 		return nil
 	}
 	ctx, done := x.waiting()
+	x.turn.Pause() // the change waits until nobody runs anything by an older map, and this session is at its end
 	switch {
 	case len(wrote) < 2:
 		err = tx.Commit(ctx)
@@ -559,6 +566,7 @@ func (x *session) commitSchema(commit bool) (err error) {
 	default:
 		err = x.commitRows(ctx)
 	}
+	x.turn.Resume()
 	done()
 	for _, n := range tx.Notices() {
 		x.w.notice(n)

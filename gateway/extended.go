@@ -232,6 +232,7 @@ func (x *session) resolve() error {
 // reachFor makes pipe.Conn a conversation with a shard that can parse and
 // describe the statement: any that holds its tables.
 func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
+	whole := st
 	switch {
 	case st.Kind == planner.Virtual:
 		return x.reachVirtual(st)
@@ -249,7 +250,7 @@ func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
 	case st.Kind == planner.OneShard:
 		st = &anyShard
 	}
-	u := use{readOnly: true, weak: true}
+	u := use{on: whole, readOnly: true, weak: true}
 	if st.Kind == planner.AnyShard {
 		u.roam = brief
 	}
@@ -607,6 +608,7 @@ func (x *session) describe(f wire.Frame) error {
 			return nil
 		}
 		x.dirty = true
+		x.runs(p.st)
 		x.sending(useOf(p.st).roam)
 		x.pipe.DescribePortal(string(name), true, p.stmt, p.values)
 		p.described = true
@@ -657,6 +659,7 @@ func (x *session) execute(f wire.Frame) error {
 		p.ran, x.unit.executed = true, true
 		x.dirty = true
 		x.m.runs(p.st)
+		x.runs(p.st)
 		x.sending(useOf(p.st).roam)
 		if p.values != nil && !p.described && !p.st.Copy {
 			x.pipe.LearnColumns(string(name), p.stmt, p.values)

@@ -248,6 +248,12 @@ func heldError(ks string, t *shardmap.Transit, waited time.Duration, inTx bool) 
 
 // endedFor is the answer to a transaction that has to make way for a move.
 func endedFor(h *executor.Hold) *sqlstate.Error {
+	if h.Table != "" {
+		e := sqlstate.New(sqlstate.SerializationFailure, "table %s became another kind of table, or was made again, while a statement used it", h.Table).
+			WithHint("nothing was committed: run the statement or its transaction again")
+		e.Retry = sqlstate.RetryTransaction
+		return e
+	}
 	e := sqlstate.New(sqlstate.SerializationFailure, "the transaction was rolled back: it used shard %s, from which %s of keyspace %q is moving away (move %s), and did not end in time",
 		h.Owner, h.Transit.Text(), h.Keyspace, h.Transit.ID).OnShard(h.Owner).
 		WithHint("nothing was committed: run the transaction again; `cleave moves %s` shows the move", h.Transit.ID)
@@ -353,6 +359,10 @@ func (x *session) giveWay() {
 	x.dirty, x.wrote, x.sends = false, false, 0
 	clear(x.portals)
 	x.unused()
+	if h.Table != "" {
+		x.srv.log.Info("a transaction was rolled back because a table of it became another one", "session", x.pid, "table", h.Table)
+		return
+	}
 	x.srv.log.Info("a transaction was rolled back because a part of its keyspace moves",
 		"session", x.pid, "move", h.Transit.ID, "keyspace", h.Keyspace, "shard", h.Owner)
 }

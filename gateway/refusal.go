@@ -43,6 +43,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	x.retried(shard)
 	x.turn.Begin()
 	x.unit.version = x.srv.ex.Snapshot().Version()
+	x.unit.on, x.unit.several = nil, false
 	return errAgain
 }
 

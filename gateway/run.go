@@ -137,6 +137,7 @@ func (x *session) virtual() bool { return x.pipe.Conn != nil && x.pipe.Conn.Shar
 
 // use is what a statement does to the conversation that it runs in.
 type use struct {
+	on       *planner.Statement // that is sent; nil: others
 	readOnly bool
 	// weak: running it does not tie a transaction to the shard, because nothing
 	// that the client sees would differ on another one.
@@ -243,7 +244,18 @@ func (x *session) sent() roaming {
 // nothing that it did there shows.
 func (x *session) loose() bool { return x.tx.weak && !x.tx.lost && x.tx.schema == nil }
 
+// runs says which statement of the unit is about to be sent. Of several, which may be under way at once, none is said.
+func (x *session) runs(st *planner.Statement) {
+	u := &x.unit
+	if u.several = u.several || st == nil || u.on != nil && u.on != st; u.several {
+		st = nil
+	}
+	u.on = st
+	x.turn.On(st)
+}
+
 func (x *session) used(u use) {
+	x.runs(u.on)
 	if c := x.pipe.Conn; x.tx.schema == nil && !onSeveral(c) {
 		x.turn.At(c.ShardName())
 	}

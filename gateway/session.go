@@ -156,6 +156,9 @@ type unit struct {
 	long    bool   // they were too many to be kept
 	mark    mark
 	version uint64 // of the map when it began
+	// on is the only statement that was sent; several: there is more than one, see runs.
+	on      *planner.Statement
+	several bool
 	// effects: something happened that cannot be repeated.
 	effects bool
 	// executed: messages of the extended protocol have run statements that a later one before the Sync shares its transaction with.
@@ -520,6 +523,7 @@ func (x *session) frame(f wire.Frame) error {
 // private says that it is the session's own, with its uncommitted changes.
 func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
 	x.turn.At(nil)
+	x.turn.On(nil)
 	if x.tx.schema != nil {
 		return x.tx.schema.Follow(x.srv.ex.Snapshot()), true
 	}

@@ -261,7 +261,7 @@ var timed = []string{"now", "current_date", "current_time", "timestamp", "localt
 
 // useOf says what a routed statement does to the conversation.
 func useOf(st *planner.Statement) use {
-	u := use{pin: st.Pins, temp: st.Temp, readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == planner.Several}
+	u := use{on: st, pin: st.Pins, temp: st.Temp, readOnly: st.ReadOnly, replica: st.ReplicaSafe && st.Fill == nil, several: len(st.Keys) > 1 || st.Kind == planner.Several}
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}

@@ -172,6 +172,7 @@ func (x *session) bindTx(shard string, u use) error {
 	if !x.tx.weak {
 		x.uses(c.Shard())
 	}
+	x.runs(u.on)
 	x.turn.At(c.ShardName())
 	x.unit.bound = true
 	x.wrote = !u.readOnly

@@ -100,7 +100,7 @@ func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 		if a.st.DDL == nil && a.clusterSequence(v) != nil {
 			refuse("reading the sequence "+name+" as a table is not supported: the routers have its values", "SELECT * FROM cleave.sequences")
 		}
-		a.unknown, a.unknownAt = name, v.GetLocation()
+		a.unknown, a.unknownAt, a.st.Strange = name, v.GetLocation(), true
 	default:
 		a.addTable(&a.st.Tables, r.table)
 		switch r.table.Kind {

@@ -77,6 +77,8 @@ type Statement struct {
 	// Tables are the known tables touched, Writes those changed.
 	Tables []*shardmap.Table
 	Writes []*shardmap.Table
+	// Strange: it names a relation that the map does not know, which the default shard is asked for.
+	Strange bool
 	// Keyspace is that of the sharded tables; "" if there is none.
 	Keyspace string
 	// Keys are the alternatives for the shard key: one element for a = 1,

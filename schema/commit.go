@@ -446,7 +446,16 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 		return t.crash(err)
 	}
 	// From here on nothing can stop the change, and nobody waits for a client.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	ctx = context.WithoutCancel(ctx)
+	if err := t.followed(ctx); err != nil {
+		t.finish()
+		t.unfinished("any shard", sqlstate.As(err).Message+". ")
+		return nil
+	}
+	if err := t.step("followed", ""); err != nil {
+		return t.crash(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, finishMax)
 	defer cancel()
 	var late []string
 	for _, p := range parts {
@@ -461,14 +470,19 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 	}
 	t.finish()
 	if len(late) > 0 {
-		t.notices = append(t.notices, &sqlstate.Error{
-			Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
-			Message: "the schema change is decided, but not finished on " + strings.Join(late, ", "),
-			Detail:  "It is prepared there and holds its locks until it is finished.",
-			Hint:    "a router finishes it some seconds after the shard answers again; at once: cleave doctor --repair",
-		})
+		t.unfinished(strings.Join(late, ", "), "")
 	}
 	return nil
+}
+
+// unfinished says that shards have a decided change prepared only.
+func (t *Tx) unfinished(where, why string) {
+	t.notices = append(t.notices, &sqlstate.Error{
+		Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
+		Message: "the schema change is decided, but not finished on " + where,
+		Detail:  why + "It is prepared there and holds its locks until it is finished.",
+		Hint:    "a router finishes it some seconds after nothing is in the way any more; at once: cleave doctor --repair",
+	})
 }
 
 // errCrash is wrapped by the errors of tests that stop a change between two steps.
@@ -545,7 +559,22 @@ func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
 	if err := t.step("decided", ""); err != nil {
 		return t.crash(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishMax)
+	ctx = context.WithoutCancel(ctx)
+	if err := t.followed(ctx); err != nil { // nothing is committed yet: everything can be taken back
+		for _, p := range parts {
+			if !p.broken {
+				_, _ = t.run(ctx, p, "ROLLBACK")
+			}
+			p.done = true
+		}
+		t.void(ctx)
+		t.finish()
+		return err
+	}
+	if err := t.step("followed", ""); err != nil {
+		return t.crash(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, finishMax)
 	defer cancel()
 	var done, not, unknown []string
 	var cause error

@@ -5,7 +5,7 @@
 //
 // # States
 //
-//	open ──Exec──▶ executed ──PREPARE──▶ prepared ──Directory.Update──▶ decided ──COMMIT PREPARED──▶ committed
+//	open ──Exec──▶ executed ──PREPARE──▶ prepared ──Directory.Update──▶ decided ──members──▶ followed ──COMMIT PREPARED──▶ committed
 //	  │                │                     │                             │
 //	  │                │ error               │ error, or the map refuses   │ a shard is down: Recover finishes it
 //	  ▼                ▼                     ▼                             ▼
@@ -19,6 +19,10 @@
 // a coordinator that is merely slow cannot commit what was rolled back: its own
 // compare-and-set then fails, and it looks the id up before it tries again. No
 // clock takes part in this; the age that [Recover] waits for is only politeness.
+//
+// Between decided and followed every member of the directory acknowledges the map:
+// a router with an older one would take a new sharded table for one of the default
+// shard. Recover waits for the same.
 //
 // # Without prepared transactions
 //

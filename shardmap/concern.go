@@ -1,15 +1,102 @@
 package shardmap
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
-// Concerned returns the shards that a change from map a to map b concerns: those that
-// get or give keys, and those of transits that came, went or changed. all: it may
-// concern every one.
-func Concerned(a, b *Snapshot) (shards []string, all bool) {
-	if a.SchemaVersion() != b.SchemaVersion() || a.state.DefaultShard != b.state.DefaultShard ||
-		len(a.keyspaces) != len(b.keyspaces) || !reflect.DeepEqual(a.state.Shards, b.state.Shards) {
-		return nil, true
+// Concern is what a change of the map means for statements that were planned with the map before it, and are
+// under way.
+type Concern struct {
+	// All: it may concern every one.
+	All bool
+	// Shards are those that get or give keys, and those of transits that came, went or changed.
+	Shards []string
+	// Tables are the names of those that are to be found elsewhere than the map before says: they are new (not known
+	// before, or dropped before that), or of another kind. A statement that names one, in any schema, since the search
+	// path may lead it there, or a table that its map does not know, must not reach a shard that has the change.
+	Tables map[string]bool
+}
+
+// Strangers reports whether a statement that names a table which its map does not know is concerned. It was sent to the
+// default shard, which has a part of the rows of a new table.
+func (c *Concern) Strangers() bool { return c.All || len(c.Tables) > 0 }
+
+// Moves reports whether a table of that name is to be found elsewhere than before.
+func (c *Concern) Moves(name string) bool { return c.All || c.Tables[name] }
+
+// sameRouting reports whether statements of two tables of one name go to the same shards.
+func sameRouting(a, b *Table) bool {
+	if a.Kind != b.Kind || a.Keyspace != b.Keyspace || !slices.Equal(a.ShardKey, b.ShardKey) {
+		return false
 	}
+	for _, name := range a.ShardKey {
+		if typeOf(a, name) != typeOf(b, name) {
+			return false
+		}
+	}
+	return true
+}
+
+func typeOf(t *Table, column string) string {
+	for i := range t.Columns {
+		if t.Columns[i].Name == column {
+			return t.Columns[i].Type
+		}
+	}
+	return ""
+}
+
+// Concerned returns what a change from map a to map b concerns.
+func Concerned(a, b *Snapshot) Concern {
+	if a.state.DefaultShard != b.state.DefaultShard || !reflect.DeepEqual(a.state.Shards, b.state.Shards) {
+		return Concern{All: true}
+	}
+	c := Concern{}
+	if a.SchemaVersion() != b.SchemaVersion() {
+		c.Tables = relocated(a, b)
+	}
+	shards, all := owners(a, b)
+	if all {
+		return Concern{All: true}
+	}
+	c.Shards = shards
+	return c
+}
+
+// onDefault reports whether the default shard has all rows of a table, and nobody else has one. Statements that do not
+// know the table, or take it for a whole one, look for it there.
+func (s *Snapshot) onDefault(t *Table) bool {
+	switch t.Kind {
+	case Whole:
+		return true
+	case Sharded:
+		ix := s.keyspaces[t.Keyspace]
+		return ix != nil && len(ix.def.Transits) == 0 && !slices.ContainsFunc(ix.Owners(), func(shard string) bool { return shard != s.state.DefaultShard })
+	}
+	return false
+}
+
+// relocated are the tables of b that are new, or that a has elsewhere.
+func relocated(a, b *Snapshot) map[string]bool {
+	var out map[string]bool
+	for i := range b.state.Tables {
+		t := &b.state.Tables[i]
+		was, ok := a.Table(t.Schema, t.Name)
+		if ok && sameRouting(was, t) || b.onDefault(t) && (!ok || a.onDefault(was)) {
+			continue
+		}
+		if out == nil {
+			out = map[string]bool{}
+		}
+		out[t.Name] = true
+	}
+	return out
+}
+
+// owners returns the shards that get or give keys. Keyspaces that are only in one of the maps concern nobody: no table
+// is in them, or the table is new as well.
+func owners(a, b *Snapshot) (shards []string, all bool) {
 	seen := map[string]bool{"": true}
 	add := func(names ...string) {
 		for _, n := range names {
@@ -21,7 +108,10 @@ func Concerned(a, b *Snapshot) (shards []string, all bool) {
 	}
 	for name, is := range b.keyspaces {
 		was := a.keyspaces[name]
-		if was == nil || !sameDefinition(was.def, is.def) {
+		if was == nil {
+			continue
+		}
+		if !sameDefinition(was.def, is.def) {
 			return nil, true
 		}
 		for _, d := range diffContents(was, is) {

@@ -305,7 +305,8 @@ func (w *world) update(token uint64, forTransit, op string, edit func(*shardmap.
 	before := w.snap
 	w.snap = snap
 	v := w.newest()
-	v.shards, v.all = shardmap.Concerned(before, snap)
+	c := shardmap.Concerned(before, snap)
+	v.shards, v.all = c.Shards, c.All || c.Strangers()
 	w.trace("map %d: %s", snap.Version(), op)
 	return nil
 }

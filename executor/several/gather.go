@@ -447,7 +447,7 @@ func (g *gather) final(ctx context.Context) error {
 		columns = g.scratch.columns
 	}
 	if err != nil {
-		return refused(err, columns != nil)
+		return refused(err, columns != nil, g.e.st)
 	}
 	if !sameColumns(g.e.desc.fields, fieldsOf(columns)) && g.e.desc.columns != nil {
 		return sqlstate.Refuse("the statement has other result columns when it runs on rows brought together from several shards", "cast its columns to the types that you need")
@@ -490,10 +490,16 @@ func withQueries(with []string, text string) string {
 }
 
 // refused turns an error about the text itself into a refusal: PostgreSQL took
-// the statement as the client wrote it. known says that the text was taken.
-func refused(err error, known bool) error {
+// the statement as the client wrote it. known says that the text was taken. A table of the statement that is not
+// there was dropped meanwhile.
+func refused(err error, known bool, st *planner.Statement) error {
 	se := sqlstate.As(err)
 	if known || len(se.Code) != 5 || se.Code[:2] != "42" {
+		return err
+	}
+	if se.Code == sqlstate.UndefinedTable && slices.ContainsFunc(st.Tables, func(t *shardmap.Table) bool {
+		return strings.Contains(se.Message, `"`+t.Name+`"`) || strings.Contains(se.Message, `"`+t.Schema+"."+t.Name+`"`)
+	}) {
 		return err
 	}
 	return sqlstate.Refuse("the statement cannot be run on rows brought together from several shards: "+se.Message, "write it in another way, or fix the shard key")

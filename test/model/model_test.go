@@ -1,4 +1,4 @@
-// Package model_test checks the models in docs/model with SPIN: the cutover as it is
+// Package model_test checks the models in docs/model with SPIN: each protocol as it is
 // holds what it claims, and each way of breaking it is found.
 package model_test
 
@@ -19,10 +19,10 @@ var routers = flag.Int("routers", 1, "routers in TestCutover: 1 or 2")
 
 var errorsLine = regexp.MustCompile(`errors: (\d+)`)
 
-// verify checks the model with a macro set and reports whether SPIN found an error.
-func verify(t *testing.T, macro string, routers int) (found bool, out string) {
+// verify checks a model with a macro set and reports whether SPIN found an error.
+func verify(t *testing.T, name, macro string, routers int) (found bool, out string) {
 	t.Helper()
-	model, err := filepath.Abs("../../docs/model/cutover.pml")
+	model, err := filepath.Abs("../../docs/model/" + name + ".pml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,25 +50,35 @@ func verify(t *testing.T, macro string, routers int) (found bool, out string) {
 	return m[1] != "0", out
 }
 
-func TestCutover(t *testing.T) {
-	if found, out := verify(t, "WHOLE", *routers); found {
+func TestCutover(t *testing.T) { holds(t, "cutover", *routers) }
+
+func TestBrokenCutovers(t *testing.T) { breaks(t, "cutover", 6) }
+
+func TestSchemaChange(t *testing.T) { holds(t, "schema", 1) }
+
+func TestBrokenSchemaChanges(t *testing.T) { breaks(t, "schema", 5) }
+
+func holds(t *testing.T, model string, routers int) {
+	t.Helper()
+	if found, out := verify(t, model, "WHOLE", routers); found {
 		t.Errorf("the model breaks its claims (run `spin -a`, then `pan`, then `spin -t -p -g` for the steps):\n%s", out)
 	}
 }
 
-// TestBrokenCutovers shows that the model can fail: every macro that it names takes
+// breaks shows that the model can fail: every macro that its head names takes
 // one safeguard away.
-func TestBrokenCutovers(t *testing.T) {
-	text, err := os.ReadFile("../../docs/model/cutover.pml")
+func breaks(t *testing.T, model string, ways int) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/model/" + model + ".pml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	macros := regexp.MustCompile(`-D([A-Z_]+) \(`).FindAllStringSubmatch(string(text), -1)
-	if len(macros) < 6 {
+	if len(macros) < ways {
 		t.Fatalf("the model's head names %d ways of breaking it", len(macros))
 	}
 	for _, m := range macros {
-		if found, out := verify(t, m[1], 1); !found {
+		if found, out := verify(t, model, m[1], 1); !found {
 			t.Errorf("with %s nothing is found:\n%s", m[1], out)
 		} else if !strings.Contains(out, "assertion violated") {
 			t.Errorf("with %s something else than a claim fails:\n%s", m[1], out)
