@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pipe"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -132,6 +133,7 @@ func (o *Owner) dial(context.Context, string, string) (net.Conn, error) {
 	d.expect = d.room[:0]
 	// In a way that a move cannot wait for any longer: the transaction ends with it.
 	d.turn.OnEnd(func(executor.Hold) { c.wg.Go(d.cut) })
+	d.turn.On(&unplanned)
 	c.owners.direct.add(d)
 	c.wg.Go(func() {
 		defer c.owners.direct.remove(d)
@@ -264,6 +266,9 @@ func (d *direct) connect(params map[string]string) error {
 	}
 	return nil
 }
+
+// unplanned stands for what the program says in [executor.Turn.On]: it goes to the owner of a key, whatever tables the map has.
+var unplanned planner.Statement
 
 // relay sends whole messages of the program to the shard and brings back the
 // answers to them.

@@ -170,7 +170,8 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 	}
 	shard := ""
 	var last *planner.Statement
-	u := use{readOnly: true, weak: true, roam: free, replica: true}
+	all := &planner.Statement{}
+	u := use{on: all, readOnly: true, weak: true, roam: free, replica: true}
 	for _, part := range parts {
 		st, err := x.plan([]byte(part))
 		if err != nil {
@@ -187,6 +188,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		u.roam, u.replica = min(u.roam, su.roam), u.replica && su.replica
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		last = st
+		all.Tables, all.Strange = append(all.Tables, st.Tables...), all.Strange || st.Strange
 		if st.Kind == planner.AnyShard {
 			continue
 		}
