@@ -31,6 +31,17 @@ func Behind(ctx context.Context, dir shardmap.Directory, version uint64) (string
 	return "", nil
 }
 
+// waits reports whether what was decided with a version of the map has to wait for a member, and says so.
+func (f *Finding) waits(ctx context.Context, dir shardmap.Directory, version uint64) (bool, error) {
+	who, err := Behind(ctx, dir, version)
+	if err != nil || who == "" {
+		return false, err
+	}
+	f.Level, f.Later = levelWarning, true
+	f.What += "; it is decided, and waits for " + who + ", which still has statements under way by an older map"
+	return true, nil
+}
+
 // AwaitMembers waits until every member runs its statements by a version of the map, or by a newer one, or is none any more.
 //
 // Errors: ctx's; 55P03 after max, with the member's name; those of [shardmap.Directory.Members], which are tried again until then.

@@ -198,14 +198,12 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 				return out, err
 			}
 		}
-		if committed && entry.Version > 0 {
-			who, err := Behind(ctx, o.Directory, entry.Version)
+		if committed {
+			waits, err := f.waits(ctx, o.Directory, entry.Version)
 			if err != nil {
 				return out, err
 			}
-			if who != "" {
-				f.What += ", decided, and waits for " + who + ", which still has statements under way by an older map"
-				f.Later = true
+			if waits {
 				out = append(out, f)
 				continue
 			}
@@ -586,13 +584,12 @@ func (c *comparison) notes(ctx context.Context) bool {
 			continue
 		}
 		f := Finding{Level: levelError, Shard: name, What: fmt.Sprintf("%s lacks the schema change of version %d: %s", name, e.Version, clip(missing[0].Text)), Next: repairCommand}
-		if who, err := Behind(ctx, c.o.Directory, e.Version); err != nil || who != "" {
-			if err != nil {
-				c.fail(err, f.What)
-				return false
-			}
-			f.Level, f.Later = levelWarning, true
-			f.What += "; it waits for " + who + ", which still has statements under way by an older map"
+		waits, err := f.waits(ctx, c.o.Directory, e.Version)
+		if err != nil {
+			c.fail(err, f.What)
+			return false
+		}
+		if waits {
 			c.found = append(c.found, f)
 			continue
 		}
