@@ -232,7 +232,7 @@ func (x *session) resolve() error {
 // reachFor makes pipe.Conn a conversation with a shard that can parse and
 // describe the statement: any that holds its tables.
 func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
-	whole := st
+	u := use{on: st, readOnly: true, weak: true}
 	switch {
 	case st.Kind == planner.Virtual:
 		return x.reachVirtual(st)
@@ -250,7 +250,6 @@ func (x *session) reachFor(st *planner.Statement, oids []uint32) error {
 	case st.Kind == planner.OneShard:
 		st = &anyShard
 	}
-	u := use{on: whole, readOnly: true, weak: true}
 	if st.Kind == planner.AnyShard {
 		u.roam = brief
 	}
