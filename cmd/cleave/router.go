@@ -103,7 +103,8 @@ func (a *app) routerListCommand() *cobra.Command {
 		Short: "List the routers of the cluster",
 		Long: `Lists the routers, and the programs that use the Go client: the version of the map
 that each serves by, how many versions it is behind, and for how long it may serve
-without reaching the directory. The one that leads carries out moves. One whose lease has run out is not listed.`,
+without reaching the directory. The one that leads carries out moves.
+One whose lease has run out is not listed.`,
 		Example: `  cleave router list
   cleave router list --json`,
 		Args: args(0, 0),
