@@ -70,8 +70,36 @@ func AwaitMembers(ctx context.Context, dir shardmap.Directory, version uint64, m
 	}
 }
 
-// followed waits until every member goes by the decided change.
+// followed waits until every member goes by the decided change, if statements by the map before would look for a table of
+// it where it is not, or was. Else the shards would hold the change's locks for nothing, and [Tx.known] waits.
 func (t *Tx) followed(ctx context.Context) error {
+	now, err := t.opts.Directory.Load(ctx)
+	if err != nil {
+		return directoryError(err)
+	}
+	if c := shardmap.Concerned(t.base, now); !c.Strangers() {
+		return nil
+	}
+	t.waited = true
+	return t.awaitMembers(ctx)
+}
+
+// known waits until every member knows a change that the shards have.
+func (t *Tx) known(ctx context.Context) {
+	if t.waited {
+		return
+	}
+	if err := t.awaitMembers(context.WithoutCancel(ctx)); err != nil {
+		t.notices = append(t.notices, &sqlstate.Error{
+			Severity: "WARNING", Code: sqlstate.SuccessfulCompletion,
+			Message: "the schema change is done, but another router may not know it yet",
+			Detail:  sqlstate.As(err).Message,
+			Hint:    "SELECT * FROM cleave.routers shows who follows the map",
+		})
+	}
+}
+
+func (t *Tx) awaitMembers(ctx context.Context) error {
 	entry, err := t.opts.Directory.Find(ctx, t.id)
 	if err != nil {
 		return directoryError(err)

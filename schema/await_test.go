@@ -68,6 +68,44 @@ func TestChangeWaitsForMembers(t *testing.T) {
 	})
 }
 
+// TestKnownWhenItIsDone: a change after which statements by the older map are right, or end with an error, holds its locks for
+// nobody. Its client is told when every member knows it.
+func TestKnownWhenItIsDone(t *testing.T) {
+	servers(t, func(t *testing.T, server *localpg.Server) {
+		c := newCluster(t, server, 2)
+		c.must(create("t", orders, "tenant_id"))
+		lease, leave := c.join("late")
+		defer leave()
+		end := make(chan error, 1)
+		go func() { end <- c.one(c.options(), alter(true, "t", "ADD COLUMN twice int")) }()
+		for name := range c.shards {
+			for {
+				if c.query(name, "SELECT count(*) FROM pg_attribute WHERE attrelid = 't'::regclass AND attname = 'twice'").Rows[0][0].String == "1" {
+					break
+				}
+				select {
+				case err := <-end:
+					t.Fatalf("it has ended, and %s lacks it: %v", name, err)
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
+		}
+		if who, err := Behind(context.Background(), c.dir, c.snap().Version()); err != nil || !strings.Contains(who, "late") {
+			t.Errorf("%q is behind, %v", who, err)
+		}
+		select {
+		case err := <-end:
+			t.Errorf("it has ended, and a member does not know it: %v", err)
+		default:
+		}
+		lease.Acknowledge(c.snap().Version())
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+		c.agree()
+	})
+}
+
 // TestRecoveryWaitsForMembers: nor has one whose router died once it was decided.
 func TestRecoveryWaitsForMembers(t *testing.T) {
 	servers(t, func(t *testing.T, server *localpg.Server) {

@@ -472,6 +472,7 @@ func (t *Tx) commitPrepared(ctx context.Context, parts []*part) error {
 	if len(late) > 0 {
 		t.unfinished(strings.Join(late, ", "), "")
 	}
+	t.known(ctx)
 	return nil
 }
 
@@ -634,6 +635,7 @@ func (t *Tx) commitUnprepared(ctx context.Context, parts []*part) error {
 			Hint:    "cleave doctor --repair takes them out",
 		})
 	}
+	t.known(ctx)
 	return nil
 }
 

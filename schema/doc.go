@@ -20,9 +20,10 @@
 // compare-and-set then fails, and it looks the id up before it tries again. No
 // clock takes part in this; the age that [Recover] waits for is only politeness.
 //
-// Between decided and followed every member of the directory acknowledges the map:
-// a router with an older one would take a new sharded table for one of the default
-// shard. Recover waits for the same.
+// Between decided and followed every member of the directory acknowledges a map that
+// makes a sharded table, or makes one another: a router with an older one would take it
+// for a table of the default shard. Recover waits for the same. Other changes wait for
+// the members at their end, when their locks are gone.
 //
 // # Without prepared transactions
 //

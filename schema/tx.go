@@ -32,6 +32,8 @@ type Tx struct {
 	group uint64
 	// rows: rows were written on several shards in its transaction.
 	rows bool
+	// waited: every member went by the change before the shards committed it.
+	waited bool
 
 	parts  []*part // in the order of opening
 	closed bool
