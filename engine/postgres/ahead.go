@@ -56,8 +56,7 @@ func (a *readAhead) end(c *conn) {
 	a.timer.Stop()
 	a.mu.Lock()
 	a.armed = false
-	reading := a.reading
-	a.reading = nil
+	reading := a.reading // whoever comes next waits for its end as well
 	a.mu.Unlock()
 	interrupt(c, reading)
 }
@@ -66,8 +65,7 @@ func (a *readAhead) end(c *conn) {
 func (a *readAhead) enter(c *conn) {
 	a.mu.Lock()
 	a.entered = true
-	reading := a.reading
-	a.reading = nil
+	reading := a.reading // whoever comes next waits for its end as well
 	a.mu.Unlock()
 	interrupt(c, reading)
 }
@@ -99,7 +97,12 @@ func (a *readAhead) read(c *conn) {
 	done := make(chan struct{})
 	a.reading = done
 	a.mu.Unlock()
-	defer close(done)
+	defer func() {
+		a.mu.Lock()
+		a.reading = nil
+		a.mu.Unlock()
+		close(done)
+	}()
 	buf := make([]byte, 64<<10)
 	for len(a.bytes) < aheadMax {
 		n, err := c.net.Read(buf)
