@@ -79,6 +79,7 @@ type expected struct {
 	owner    any       // of a Parse, and of an answer to it: see Rejected
 	watch    Watch     // anDescribe*: is told the RowDescription
 	columns  *Columns  // anDescribePortal: is set; anExecute: says what is translated. anQuery: both
+	quiet    bool      // of the router's own: nothing that comes with it is for the client
 }
 
 // Watch is told the body of the RowDescription that answers a Describe, nil for
@@ -208,8 +209,13 @@ func (p *Pipeline) Prepare(prep *Prepared, owner any, relay bool) {
 		p.out = wire.AppendClose(p.out, 'S', old.name)
 		p.expect(expected{what: anClose, swallow: true})
 	}
+	var restore []string
+	if prep.reads {
+		restore = p.readAs(prep.Settings)
+	}
 	p.out = wire.AppendParse(p.out, prep.name, prep.Text, p.Conn.translated(prep.OIDs))
 	p.expect(expected{what: anParse, swallow: !relay, prepared: prep, owner: owner})
+	p.setQuietly(restore)
 }
 
 var parseComplete = wire.AppendEmpty(nil, wire.ParseComplete)
@@ -228,9 +234,9 @@ func (p *Pipeline) HasPrepared(prep *Prepared) bool {
 	return p.Conn.prepared.has(prep, p.Conn.turn)
 }
 
-// Unnamed makes sure that the unnamed statement of the Conn is owner's. The Conn
+// Unnamed makes sure that the unnamed statement of the Conn is owner's, parsed under the settings s. The Conn
 // has to have been asked for its oids.
-func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, relay bool) {
+func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, s *Settings, relay bool) {
 	if p.Conn.unnamed == owner {
 		if relay {
 			p.Local(parseComplete)
@@ -239,8 +245,13 @@ func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, relay bool) {
 		return
 	}
 	p.Conn.unnamed = owner
+	var restore []string
+	if !s.ReadsAs(p.Conn.settings) && MayRead(text) {
+		restore = p.readAs(s)
+	}
 	p.out = wire.AppendParse(p.out, "", text, p.Conn.translated(oids))
 	p.expect(expected{what: anParse, swallow: !relay, owner: owner})
+	p.setQuietly(restore)
 }
 
 // Bind adds a Bind of the shard's statement; rest is the body after the
@@ -518,10 +529,18 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				}
 			}
 			return p.unexpected("a row that nobody asked for")
-		case wire.NoticeResponse:
-			pos = next
-			continue
-		case wire.ParameterStatus:
+		case wire.NoticeResponse, wire.ParameterStatus:
+			if p.head < len(p.queue) && p.queue[p.head].quiet {
+				if err := flush(); err != nil {
+					return err
+				}
+				pos, start = next, next
+				continue
+			}
+			if typ == wire.NoticeResponse {
+				pos = next
+				continue
+			}
 			if name, rest, ok := wire.CutString(body); ok {
 				if value, _, ok := wire.CutString(rest); ok {
 					sink.Parameter(name, value)
@@ -624,7 +643,9 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 			case e.what == anExecute:
 				switch typ {
 				case wire.CommandComplete:
-					p.tag = append(p.tag[:0], body...)
+					if !e.quiet {
+						p.tag = append(p.tag[:0], body...)
+					}
 					pop = true
 				case wire.EmptyQueryResponse, wire.PortalSuspended:
 					pop = true

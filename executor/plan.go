@@ -2,6 +2,7 @@ package executor
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -297,6 +298,18 @@ func shapeOf(sh *planner.Shaper, text []byte) (key []byte, view string, literals
 	}
 	// A shape cannot be mistaken for a text: $i, $s, ... are not SQL.
 	return unsafe.Slice(unsafe.StringData(shape), len(shape)), view, literals
+}
+
+// SamePath reports whether names surely mean the same under both sets of settings.
+func (e *Executor) SamePath(s, t *Settings, snap *shardmap.Snapshot) bool {
+	path := e.path(s, snap)
+	if s.searchPathKey() != t.searchPathKey() && !slices.Equal(path, e.path(t, snap)) {
+		return false
+	}
+	// A schema that only one of the roles may use is not looked into.
+	was, _ := s.Get("role")
+	now, _ := t.Get("role")
+	return was == now || slices.Equal(path, []string{"public"})
 }
 
 // path is the search path for the planner. "$user" is the user that shards

@@ -20,8 +20,28 @@ type Prepared struct {
 	// Settings are those under which the text was prepared: a shard reads
 	// literals ('2026-01-01'::timestamptz) when it parses.
 	Settings *Settings
+	reads    bool   // there is something in it that settings decide
 	name     string // on every connection
 	age      uint64 // of intern.age when it was made
+}
+
+// MayRead reports whether there may be something in a text that the settings at its Parse decide: a string, or "= NULL".
+func MayRead(text string) bool {
+	for i := range len(text) {
+		switch c := text[i]; c {
+		case '\'':
+			return true
+		case '$':
+			if i+1 < len(text) && (text[i+1] < '0' || text[i+1] > '9') {
+				return true
+			}
+		case 'n', 'N':
+			if i+4 <= len(text) && strings.EqualFold(text[i:i+4], "null") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Name is the statement's name on a shard's connection.
@@ -68,7 +88,7 @@ func (e *Executor) Prepare(text string, oids []uint32, schemaVersion uint64, s *
 	}
 	in.next++
 	in.size += len(k) + len(text)
-	p := &Prepared{Text: text, OIDs: append([]uint32(nil), oids...), Settings: s, name: "c" + strconv.FormatUint(in.next, 10), age: in.age.Load()}
+	p := &Prepared{Text: text, OIDs: append([]uint32(nil), oids...), Settings: s, reads: MayRead(text), name: "c" + strconv.FormatUint(in.next, 10), age: in.age.Load()}
 	in.all[string(k)] = p
 	if cap(in.key) > 1<<20 {
 		in.key = nil

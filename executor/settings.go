@@ -18,6 +18,7 @@ type Settings struct {
 	entries []Setting // sorted by name
 	canon   string    // all of it, for comparing
 	parse   string    // what changes how a statement's text is understood
+	reads   string    // the part of it that changes how literals are read
 	path    []string  // search_path, parsed
 	pathKey string
 	own     int // bytes of those that no shard gets
@@ -36,6 +37,13 @@ var neutral = map[string]bool{
 	"client_min_messages": true, "extra_float_digits": true, "bytea_output": true,
 	"synchronous_commit": true, "work_mem": true, "log_min_messages": true,
 	"log_statement": true, "log_min_duration_statement": true,
+}
+
+// reading settings decide what a literal or another piece of a text means. PostgreSQL reads a statement when it is
+// parsed, whatever the settings are when it is run.
+var reading = map[string]bool{
+	"datestyle": true, "intervalstyle": true, "timezone": true, "timezone_abbreviations": true, "lc_monetary": true,
+	"array_nulls": true, "xmloption": true, "transform_null_equals": true, "standard_conforming_strings": true, "backslash_quote": true,
 }
 
 var defaultPath = []string{"$user", "public"}
@@ -76,7 +84,7 @@ func newSettings(entries []Setting, login *Login) *Settings {
 		return nil
 	}
 	s := &Settings{entries: entries, path: defaultPath, login: login}
-	var canon, parse strings.Builder
+	var canon, parse, reads strings.Builder
 	for _, e := range entries {
 		if own(e.Name) {
 			s.own += len(e.Name) + len(e.Value)
@@ -86,6 +94,9 @@ func newSettings(entries []Setting, login *Login) *Settings {
 		if !neutral[e.Name] {
 			parse.WriteString(e.Name + "\x00" + e.Value + "\x00")
 		}
+		if reading[e.Name] {
+			reads.WriteString(e.Name + "\x00" + e.Value + "\x00")
+		}
 		if e.Name == "search_path" {
 			s.path, s.pathKey = SplitPath(e.Value), e.Value
 		}
@@ -93,7 +104,7 @@ func newSettings(entries []Setting, login *Login) *Settings {
 	if login != nil {
 		s.pathKey += "\x00" + login.as.User // "$user" is another one
 	}
-	s.canon, s.parse = canon.String(), parse.String()
+	s.canon, s.parse, s.reads = canon.String(), parse.String(), reads.String()
 	return s
 }
 
@@ -163,6 +174,43 @@ func (s *Settings) parseKey() string {
 		return ""
 	}
 	return s.parse
+}
+
+func (s *Settings) readKey() string {
+	if s == nil {
+		return ""
+	}
+	return s.reads
+}
+
+// ReadsAs reports whether texts mean the same under both sets.
+func (s *Settings) ReadsAs(t *Settings) bool { return s == t || s.readKey() == t.readKey() }
+
+// ReadingAs is the set with those settings of t that decide what a text means.
+func (s *Settings) ReadingAs(t *Settings) *Settings {
+	if s.ReadsAs(t) {
+		return s
+	}
+	var entries []Setting
+	for _, e := range s.list() {
+		if !reading[e.Name] {
+			entries = append(entries, e)
+		}
+	}
+	entries = append(entries, t.readings().list()...)
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
+	return newSettings(entries, s.Login())
+}
+
+// readings are those settings of the set that decide what a text means.
+func (s *Settings) readings() *Settings {
+	var entries []Setting
+	for _, e := range s.list() {
+		if reading[e.Name] {
+			entries = append(entries, e)
+		}
+	}
+	return newSettings(entries, nil)
 }
 
 // Statements returns the SET statements that make the settings on a fresh conversation.

@@ -30,8 +30,13 @@ type statement struct {
 	// version is the schema version of plan, settings those it was made under.
 	version  uint64
 	settings *executor.Settings
-	private  bool // made from a transaction's own snapshot
-	prep     *executor.Prepared
+	// parsed are the settings of its Parse, by which its text is read.
+	parsed *executor.Settings
+	// unread: the search path is not surely what it was. PostgreSQL reads the whole text anew when schemas that are there and may be
+	// used are others (RevalidateCachedQuery in src/backend/utils/cache/plancache.c), which the router does not know.
+	unread  bool
+	private bool // made from a transaction's own snapshot
+	prep    *executor.Prepared
 	// columns is a digest of the result's columns as the client was told them; types are
 	// those of all parameters, once a shard has said, and numbered says that values of the
 	// columns may have OIDs inside.
@@ -141,11 +146,7 @@ func (x *session) parse(f wire.Frame) error {
 	if !utf8.Valid(text) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
-	if len(name) > 0 {
-		if _, dup := x.statements[string(name)]; dup {
-			return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", name)
-		}
-	} else {
+	if len(name) == 0 {
 		x.forgetUnnamed()
 	}
 	var oids []uint32
@@ -159,7 +160,7 @@ func (x *session) parse(f wire.Frame) error {
 	if !cut {
 		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
 	}
-	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent, made: x.unit.began}
+	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent, made: x.unit.began, parsed: x.settings}
 	var err error
 	if s.hint, err = hintOf(text); err != nil {
 		return err
@@ -174,6 +175,9 @@ func (x *session) parse(f wire.Frame) error {
 	}
 	if err := x.allowed(s.plan); err != nil {
 		return err
+	}
+	if _, dup := x.statements[s.name]; dup { // PostgreSQL looks last
+		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", name)
 	}
 	if err := x.room(s); err != nil {
 		return err
@@ -204,6 +208,7 @@ func (x *session) replan(s *statement) error {
 	} else if s.plan != nil {
 		// Another search_path may mean other tables, with other types.
 		s.types, s.numbered = nil, true
+		s.unread = s.unread || !x.srv.ex.SamePath(s.settings, x.settings, snap)
 	}
 	s.plan, s.version, s.private, s.settings = st, snap.SchemaVersion(), private, x.settings
 	s.prep = nil
@@ -324,13 +329,19 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 	if first && x.nowait {
 		return "", errWait
 	}
+	if err := x.readable(s); err != nil {
+		if relay {
+			x.forgetIf(s)
+		}
+		return "", err
+	}
 	x.dirty = true
 	if s.plan.Judged != "" && !onSeveral(x.pipe.Conn) {
-		x.pipe.Unnamed(s, s.plan.Judged, s.oids, relay) // it is described there, and runs elsewhere
+		x.pipe.Unnamed(s, s.plan.Judged, s.oids, x.settings.ReadingAs(s.parsed), relay) // it is described there, and runs elsewhere
 		return "", nil
 	}
 	if s.name == "" || s.plan.Kind == planner.Virtual {
-		x.pipe.Unnamed(s, s.plan.Text, s.oids, relay)
+		x.pipe.Unnamed(s, s.plan.Text, s.oids, x.settings.ReadingAs(s.parsed), relay)
 		return "", nil
 	}
 	if s.prep == nil {
@@ -338,7 +349,7 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		if s.private {
 			version = rand.Uint64() | 1<<63 // a transaction's own: shared with nobody
 		}
-		s.prep = x.srv.ex.Prepare(s.plan.Text, s.oids, version, x.settings)
+		s.prep = x.srv.ex.Prepare(s.plan.Text, s.oids, version, x.settings.ReadingAs(s.parsed))
 	}
 	fresh := !x.pipe.HasPrepared(s.prep)
 	x.unit.reuses = x.unit.reuses || !fresh || onSeveral(x.pipe.Conn)
@@ -357,6 +368,19 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 		x.pipe.CheckColumns(s.prep.Name(), s)
 	}
 	return s.prep.Name(), nil
+}
+
+// readable refuses a statement that has to be read under the settings of its Parse where that cannot be done.
+func (x *session) readable(s *statement) error {
+	const hint = "prepare it again, or give the values as parameters"
+	switch {
+	case x.settings.ReadsAs(s.parsed) || !executor.MayRead(s.text):
+	case onSeveral(x.pipe.Conn):
+		return sqlstate.Refuse("a statement over several shards that was prepared under another DateStyle, IntervalStyle or TimeZone is not supported: its literals would be read otherwise", hint)
+	case s.unread:
+		return sqlstate.Refuse("a statement that was prepared under another DateStyle, IntervalStyle or TimeZone and another search_path or role is not supported: its literals might be read otherwise", hint)
+	}
+	return nil
 }
 
 // lookup finds a statement for Bind and Describe.

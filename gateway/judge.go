@@ -23,6 +23,9 @@ func (x *session) unplanned(err error, sql []byte, private bool) error {
 	if x.tx.state != txNone && x.tx.failed && sqlstate.CodeOf(err) != sqlstate.SyntaxError {
 		return inFailed()
 	}
+	if x.tx.state != txNone && sqlstate.CodeOf(err) != sqlstate.SyntaxError {
+		x.tx.snapped = true
+	}
 	return x.judged(err, sql, private)
 }
 

@@ -91,7 +91,8 @@ func (t *txn) modesNow() modes {
 // late is PostgreSQL's error about modes that come after a transaction's first snapshot, for one that has no shard to
 // say so (check_XactIsoLevel and check_transaction_read_only in src/backend/commands/variable.c).
 func (t *txn) late(m modes) error {
-	if !t.snapped {
+	inside := len(t.saves) > 0
+	if !t.snapped && !inside {
 		return nil
 	}
 	now := t.modesNow()
@@ -99,12 +100,28 @@ func (t *txn) late(m modes) error {
 		now.isolation = "read committed"
 	}
 	switch {
-	case m.isolation != "" && m.isolation != now.isolation:
+	case m.isolation != "" && m.isolation != now.isolation && t.snapped:
 		return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must be called before any query")
+	case m.isolation != "" && m.isolation != now.isolation:
+		return sqlstate.New(sqlstate.ActiveTransaction, "SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction")
+	case m.access == "read write" && now.access == "read only" && inside:
+		return sqlstate.New(sqlstate.ActiveTransaction, "cannot set transaction read-write mode inside a read-only transaction")
 	case m.access == "read write" && now.access == "read only":
 		return sqlstate.New(sqlstate.ActiveTransaction, "transaction read-write mode must be set before any query")
 	}
 	return nil
+}
+
+// snaps reports whether PostgreSQL takes a snapshot to parse or run the statement (PlannedStmtRequiresSnapshot in
+// src/backend/tcop/pquery.c).
+func snaps(st *planner.Statement) bool {
+	switch st.Kind {
+	case planner.TxKind, planner.ListenKind, planner.Empty:
+		return false
+	case planner.SetKind:
+		return st.Set.Op == "set_config" || st.Set.Op == "discard"
+	}
+	return st.Cursor == nil || st.Cursor.Op == "declare"
 }
 
 // list is the modes as BEGIN and SET TRANSACTION take them.
@@ -122,11 +139,21 @@ func (m modes) list() string {
 }
 
 // chained are the characteristics of the transaction that follows one with AND CHAIN: those of the one that ends, or, where an
-// error has ended it, those that it began with. What nothing has named is PostgreSQL's default, whatever the session
-// has made the default meanwhile (TBLOCK_ABORT_END in src/backend/access/transam/xact.c).
-func (t *txn) chained(now *executor.Settings) modes {
-	m := t.base
-	if !t.failed {
+// error has ended it, those that it began with. Where savepoints are rolled back with it, those before the first of them. What nothing
+// has named is PostgreSQL's default, whatever the session has made the default meanwhile (TBLOCK_ABORT_END,
+// TBLOCK_SUBABORT_PENDING in src/backend/access/transam/xact.c).
+func (t *txn) chained(now *executor.Settings, committed bool) modes {
+	var m modes
+	switch {
+	case committed:
+		m = t.modesNow()
+	case len(t.saves) > 0:
+		before := *t
+		before.modes = t.modes[:t.saves[0].modes]
+		m = before.modesNow()
+	case t.failed:
+		m = t.base
+	default:
 		m = t.modesNow()
 	}
 	changed := defaultModes(now)
@@ -201,7 +228,7 @@ func (x *session) relayModes(text string, own bool) error {
 	if x.tx.lost {
 		return inFailed()
 	}
-	if x.tx.weak {
+	if x.tx.weak || x.tx.apart {
 		if err := x.tx.late(readModes(text)); err != nil {
 			return err
 		}

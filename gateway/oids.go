@@ -153,7 +153,7 @@ func (x *session) copied(st *planner.Statement) (*executor.Columns, error) {
 	values := &executor.Columns{}
 	const portal = "cleave_copied" // the unnamed one may be the client's
 	x.dirty = true
-	x.pipe.Unnamed(values, st.CopyRows, nil, false)
+	x.pipe.Unnamed(values, st.CopyRows, nil, x.pipe.Conn.Settings(), false)
 	x.pipe.Bind(portal, "", []byte{0, 0, 0, 0, 0, 1, 0, 1}, false)
 	x.pipe.LearnColumns(portal, nil, values)
 	x.pipe.Close(portal, false)

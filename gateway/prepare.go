@@ -23,7 +23,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	if _, dup := x.statements[p.Name]; dup {
 		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", p.Name)
 	}
-	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.unit.began, source: st.Text}
+	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.unit.began, source: st.Text, parsed: x.settings}
 	if x.message != nil {
 		s.source = string(x.message)
 	}
@@ -64,7 +64,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	s.params = slices.Clone(s.types)
-	x.unit.effects, x.tx.snapped = true, x.tx.state != txNone
+	x.unit.effects = true
 	if x.outside() {
 		x.release()
 	}
@@ -270,7 +270,7 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 		rest = wire.AppendValue(rest, v)
 	}
 	if p.Explain != "" {
-		s = &statement{text: p.Explain + s.text, oids: s.oids}
+		s = &statement{text: p.Explain + s.text, oids: s.oids, parsed: s.parsed}
 		if err := x.replan(s); err != nil {
 			return nil, nil, err
 		}

@@ -280,7 +280,7 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	}
 	if x.tx.state != txNone {
 		x.tx.keep = keep
-		x.tx.stays(st.Set, x.reported)
+		x.tx.stays(next, keep, x.reported)
 		if x.tx.conn == nil && x.tx.schema == nil || x.tx.weak {
 			x.tx.log = append(x.tx.log, st.Text)
 		}
@@ -289,16 +289,14 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	}
 }
 
-// stays notes what the client was told of a setting that the transaction's COMMIT leaves.
-func (t *txn) stays(s *planner.Set, reported map[string]string) {
-	if s == nil || s.Local {
-		return
-	}
+// stays notes what the client was told of the settings that are as the transaction's COMMIT leaves them.
+func (t *txn) stays(next, keep *executor.Settings, reported map[string]string) {
 	if t.stay == nil {
 		t.stay = map[string]string{}
 	}
 	for name, value := range reported {
-		if s.Op == "reset all" || strings.EqualFold(name, s.Name) {
+		now, set := next.Get(strings.ToLower(name))
+		if then, still := keep.Get(strings.ToLower(name)); now == then && set == still {
 			t.stay[name] = value
 		}
 	}

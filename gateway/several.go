@@ -116,6 +116,11 @@ func (x *session) reachSeveral(u use) error {
 		if err := x.drain(); err != nil {
 			return err
 		}
+		if onSeveral(x.tx.conn) { // a statement that waited to be parsed has brought it there
+			x.pipe.Conn = x.tx.conn
+			x.used(u)
+			return nil
+		}
 		if x.tx.weak {
 			x.unbind()
 		} else {
@@ -155,6 +160,9 @@ func (x *session) unitSeveral(u use) error {
 	o := several.Options{Base: x.settings}
 	switch c := x.pipe.Conn; {
 	case c == nil:
+	case onSeveral(c):
+		x.used(u)
+		return nil
 	case x.virtual() || !x.wrote && !(x.strictIsolation() && x.dirty):
 		if err := x.leave(); err != nil {
 			return err
@@ -165,6 +173,9 @@ func (x *session) unitSeveral(u use) error {
 		}
 		if err := x.drain(); err != nil {
 			return err
+		}
+		if x.pipe.Conn != c { // a statement that waited to be parsed has brought it elsewhere
+			return x.unitSeveral(u)
 		}
 		if _, err := x.exec(c, "BEGIN"); err != nil {
 			c.Break()

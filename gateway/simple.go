@@ -210,7 +210,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		return true, err
 	}
 	x.m.runs(last)
-	x.m.ran = len(parts)
+	x.m.ran, x.tx.snapped = len(parts), x.tx.state != txNone
 	x.pipe.QueryFrame(f)
 	_, err = x.converse(executor.None)
 	return true, err
@@ -378,6 +378,9 @@ func (x *session) allowed(st *planner.Statement) error {
 		}
 		if e := x.outlived(); e != nil {
 			return e
+		}
+		if snaps(st) {
+			x.tx.snapped, x.tx.apart = true, x.tx.apart || !routed(st)
 		}
 		return nil
 	}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -32,8 +33,8 @@ var starts = []map[string]string{
 	{"datestyle": "dmy", "search_path": "other, public"},
 }
 
-// acts are what the sessions do. Two known differences are left out: a prepared statement's dates are read under the DateStyle of its
-// EXECUTE, and set_config() in a block that has no shard yet is not told of.
+// acts are what the sessions do. One known difference is left out: set_config() in a block that has no shard yet is not told of.
+// What begins with a backslash goes by the protocol: \parse prepares a statement, \run binds and executes it, and \close closes it.
 //
 // $own and $far are rows of the client alone, on two shards; $n is a number.
 var acts = []string{
@@ -55,6 +56,11 @@ var acts = []string{
 	"UPDATE orders SET note = note || '.' WHERE tenant_id = $own", "UPDATE orders SET note = now()::date::text || $n WHERE tenant_id IN ($own, $far) AND false", "DELETE FROM orders WHERE tenant_id = $far", "DELETE FROM whole WHERE a = $client",
 	"SELECT 1/0", "SELECT nothing", "SELEC", "SELECT * FROM nowhere", "SELECT 1/(tenant_id - $own) FROM orders WHERE tenant_id = $own", "SELECT 1", "VALUES (1), (2)", "",
 	"PREPARE p AS SELECT 1", "PREPARE q (bigint) AS SELECT count(*) FROM orders WHERE tenant_id = $1", "EXECUTE p", "EXECUTE q ($own)", "DEALLOCATE p", "DEALLOCATE ALL",
+	"PREPARE d AS SELECT '03/04/2005'::date, '1 2:03:04'::interval, '-1 +2'::interval, '2005-03-04 05:06'::timestamptz, '2005-03-04 EST'::timestamptz, '03/04/2005'::text::date", "EXECUTE d", "EXECUTE d", "DEALLOCATE d",
+	"PREPARE e (text) AS INSERT INTO orders VALUES ($own, $n, '04/05/2006'::date::text || $1)", "EXECUTE e ('03/04/2005'::date::text)", "EXPLAIN (COSTS OFF) EXECUTE d", "DEALLOCATE e",
+	`\parse dates SELECT '03/04/2005'::date, '2005-03-04 05:06'::timestamptz, '{03/04/2005,NULL}'::date[], 'a'`, `\parse dates SELECT '04/05/2006'::date`, `\run dates`, `\run dates`, `\close dates`,
+	`\parse rows SELECT c, c < '03/04/2005' FROM whole WHERE a = $client ORDER BY b`, `\run rows`, `\close rows`, `\parse own SELECT id, note, '03/04/2005'::date FROM orders WHERE tenant_id = $own ORDER BY id`, `\run own`, `\close own`,
+	`\parse both SELECT tenant_id, id, '03/04/2005'::date FROM orders WHERE tenant_id IN ($own, $far) ORDER BY 1, 2`, `\run both`, `\close both`,
 	"SELECT pg_try_advisory_xact_lock($client)", "SELECT pg_advisory_unlock_all()", "SELECT current_schemas(false)",
 }
 
@@ -92,6 +98,20 @@ func (b *twin) connect(ctx context.Context) error {
 	return nil
 }
 
+// again connects anew after a refusal, and takes back what PostgreSQL did instead.
+func (b *twin) again(ctx context.Context) error {
+	if err := b.connect(ctx); err != nil {
+		return err
+	}
+	for _, c := range b.conns {
+		sql := b.names.Replace("BEGIN READ WRITE; DELETE FROM orders WHERE tenant_id = $own; DELETE FROM orders WHERE tenant_id = $far; DELETE FROM whole WHERE a = $client; COMMIT")
+		if _, err := c.Exec(ctx, sql).ReadAll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // observed is what a client sees of an answer.
 type observed struct {
 	text    string
@@ -109,12 +129,27 @@ func (b *twin) run(ctx context.Context, c *pgconn.PgConn, sql string, extended b
 		o.parts = append(o.parts, p)
 	}
 	var err error
-	if extended {
+	how, rest, _ := strings.Cut(sql, " ")
+	name, text, _ := strings.Cut(rest, " ")
+	switch {
+	case how == `\parse`:
+		var d *pgconn.StatementDescription
+		if d, err = c.Prepare(ctx, name, text, nil); err == nil {
+			o.parts = append(o.parts, fmt.Sprint(len(d.Fields), d.ParamOIDs))
+		}
+	case how == `\run`:
+		r := c.ExecPrepared(ctx, name, nil, nil, nil).Read()
+		if err = r.Err; err == nil {
+			note(r)
+		}
+	case how == `\close`:
+		err = c.Deallocate(ctx, name)
+	case extended:
 		r := c.ExecParams(ctx, sql, nil, nil, nil, nil).Read()
 		if err = r.Err; err == nil {
 			note(r)
 		}
-	} else {
+	default:
 		var all []*pgconn.Result
 		all, err = c.Exec(ctx, sql).ReadAll()
 		for _, r := range all {
@@ -122,6 +157,10 @@ func (b *twin) run(ctx context.Context, c *pgconn.PgConn, sql string, extended b
 				note(r)
 			}
 		}
+	}
+	var said *pgconn.PgError
+	if errors.As(err, &said) {
+		err = said // without the words of pgx
 	}
 	code := codeOf(err)
 	o.refused = code == "0A000"
@@ -146,6 +185,7 @@ func TestSessionsBesidePostgres(t *testing.T) {
 	for _, c := range []*pgx.Conn{conn, plain} {
 		exec(t, c, "CREATE TABLE whole (a int, b int, c date)")
 		exec(t, c, "CREATE SCHEMA other")
+		exec(t, c, "ALTER TABLE whole SET (autovacuum_enabled = off)") // which makes prepared statements be read anew
 		exec(t, c, "GRANT ALL ON orders, whole TO pg_monitor, pg_read_all_data")
 		_ = c.Close(context.Background())
 	}
@@ -178,6 +218,12 @@ func TestSessionsBesidePostgres(t *testing.T) {
 		for range 1 + rnd.IntN(4)*rnd.IntN(2) {
 			message = append(message, strings.ReplaceAll(b.names.Replace(acts[rnd.IntN(len(acts))]), "$n", fmt.Sprint(step)))
 		}
+		for _, m := range message {
+			if m[:min(1, len(m))] == `\` {
+				message = []string{m}
+				break
+			}
+		}
 		sql := strings.Join(message, "; ")
 		extended := len(message) == 1 && rnd.IntN(3) == 0
 		b.said = append(b.said, fmt.Sprintf("%s; -- extended: %v", sql, extended))
@@ -185,7 +231,7 @@ func TestSessionsBesidePostgres(t *testing.T) {
 		switch {
 		case got.refused && !want.refused:
 			refused[sql[:min(len(sql), 40)]]++
-			if err := b.connect(ctx); err != nil {
+			if err := b.again(ctx); err != nil {
 				t.Fatal(err)
 			}
 		case got.text != want.text:

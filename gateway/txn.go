@@ -48,6 +48,8 @@ type txn struct {
 	since *shardmap.Snapshot
 	// snapped: a statement has been judged in it, for which PostgreSQL takes a snapshot.
 	snapped bool
+	// apart: its shard does not know of one of them.
+	apart bool
 	// readOnly: it was begun READ ONLY.
 	readOnly bool
 	// weak: conn ran only what does not tie it to the shard.
@@ -422,23 +424,13 @@ func (x *session) begin(st *planner.Statement) error {
 		return inFailed()
 	case x.tx.state == txOpen:
 		x.w.warning(sqlstate.ActiveTransaction, "there is already a transaction in progress")
-		if m := readModes(st.Text); m != (modes{}) {
-			// They are the block's, if they come before its first query.
-			run := x.rememberModes
-			if !x.tx.bindable() {
-				run = func(text string) error { return x.relayModes(text, true) }
-			}
-			if err := run("SET TRANSACTION " + m.list()); err != nil {
-				return err
-			}
+		if err := x.beginModes(st); err != nil {
+			return err
 		}
 	case x.tx.state == txImplicit:
 		// What ran before it in the message belongs to the block.
-		if (x.tx.conn != nil || x.tx.schema != nil) && hasModes(st.Text) {
-			return sqlstate.Refuse("BEGIN with options after another statement of the same message is not supported", "send BEGIN first")
-		}
-		if x.tx.conn == nil && x.tx.schema == nil {
-			x.tx.begin, x.tx.readOnly = st.Text, st.Tx.ReadOnly
+		if err := x.beginModes(st); err != nil {
+			return err
 		}
 		x.tx.state = txOpen
 	default:
@@ -455,6 +447,22 @@ func (x *session) begin(st *planner.Statement) error {
 	}
 	x.w.complete(st.Tag)
 	return nil
+}
+
+// beginModes makes the characteristics that a BEGIN names those of the transaction that is open already, if they come before its
+// first query.
+func (x *session) beginModes(st *planner.Statement) error {
+	m := readModes(st.Text)
+	switch {
+	case m == (modes{}):
+		return nil
+	case x.tx.bindable() && len(x.tx.log) == 0 && !x.tx.snapped && !hasModes(x.tx.begin):
+		x.tx.begin, x.tx.readOnly = st.Text, st.Tx.ReadOnly
+		return nil
+	case x.tx.bindable():
+		return x.rememberModes("SET TRANSACTION " + m.list())
+	}
+	return x.relayModes("SET TRANSACTION "+m.list(), true)
 }
 
 // hasModes reports whether a BEGIN has options.
@@ -499,7 +507,7 @@ func (x *session) finish(st *planner.Statement) error {
 		return err
 	}
 	if st.Tx.Chain {
-		m := ended.chained(x.settings)
+		m := ended.chained(x.settings, committed)
 		x.beginTx(txOpen, strings.TrimSpace("BEGIN "+m.list()))
 		x.tx.base, x.tx.readOnly = m, m.access == "read only"
 	}

@@ -50,7 +50,7 @@ func (c *Conn) columnsOf(p *part, text string) (*executor.Columns, error) {
 		return nil, err
 	}
 	values := &executor.Columns{}
-	p.pipe.Unnamed(values, text, nil, false)
+	p.pipe.Unnamed(values, text, nil, p.conn.Settings(), false)
 	p.pipe.Bind("", "", bindBody(request{results: []int16{1}}), false)
 	p.pipe.LearnColumns("", nil, values)
 	o, err := p.pipe.Run(executor.Sync, &describing{c: c, p: p})

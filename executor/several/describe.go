@@ -101,7 +101,7 @@ func (c *Conn) describeOn(p *part, text string, oids []uint32) (*description, er
 		}
 	}
 	d := &describing{c: c, p: p}
-	p.pipe.Unnamed(d, text, oids, false)
+	p.pipe.Unnamed(d, text, oids, p.conn.Settings(), false)
 	p.pipe.DescribeStatement("", true, nil)
 	p.pipe.Inner = false // clients are told
 	o, err := p.pipe.Run(executor.Sync, d)

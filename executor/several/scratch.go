@@ -176,7 +176,7 @@ func (s *scratch) send(text string, in inputs, results []int16) error {
 	if err := numbered(s.conn, &q); err != nil {
 		return s.failure(err)
 	}
-	s.pipe.Unnamed(new(int), q.text, q.oids, false)
+	s.pipe.Unnamed(new(int), q.text, q.oids, s.conn.Settings(), false)
 	s.pipe.Bind("", "", bindBody(q), false)
 	s.pipe.DescribePortal("", false, s, &s.values)
 	s.pipe.Execute("", 0, &s.values)

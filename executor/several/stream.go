@@ -173,7 +173,7 @@ func (c *Conn) alone(p *part, q request) bool {
 // and returns the statement's name.
 func (c *Conn) prepareOn(p *part, q request, owner any) string {
 	if !q.named {
-		p.pipe.Unnamed(owner, q.text, q.oids, false)
+		p.pipe.Unnamed(owner, q.text, q.oids, p.conn.Settings(), false)
 		return ""
 	}
 	prep := c.ex.Prepare(q.text, q.oids, c.host.Snapshot().SchemaVersion(), p.conn.Settings())
