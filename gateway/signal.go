@@ -200,7 +200,7 @@ func (x *session) askBeside(text string, ofDefault bool, args *planner.Args, val
 	body = wire.AppendInt16(body, 0) // all columns as text
 	var p executor.Pipeline
 	p.Conn = c
-	p.Unnamed(new(byte), text, oids, false)
+	p.Unnamed(new(byte), text, oids, c.Settings(), false)
 	p.Bind("", "", body, false)
 	p.Execute("", 0, nil)
 	rows := &textRows{}
@@ -353,7 +353,7 @@ func (x *session) typesBeside(s *statement) ([]uint32, error) {
 	var p executor.Pipeline
 	p.Conn = c
 	var said typesOf
-	p.Unnamed(new(byte), text, s.oids, false)
+	p.Unnamed(new(byte), text, s.oids, c.Settings(), false)
 	p.CheckColumns("", &said)
 	x.setRunning(c)
 	o, err := p.Run(executor.Sync, &textRows{})
