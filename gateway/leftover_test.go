@@ -42,8 +42,9 @@ var pieces = []string{
 	"SELECT random()", "SELECT now()", "DO $$ BEGIN INSERT INTO whole VALUES (2); END $$", "VALUES (1), (2)", "COPY orders TO STDOUT", "TRUNCATE whole",
 }
 
-// leftover is everything that a session can leave in a shard's connection.
-const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings WHERE source IN ('session', 'interactive') AND name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable')
+// leftover is everything that a session can leave in a shard's connection. A setting with the value that it begins with is nothing: after
+// SET and SET LOCAL of one transaction PostgreSQL calls its source "session" (AtEOXact_GUC in src/backend/utils/misc/guc.c).
+const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings WHERE source IN ('session', 'interactive') AND setting <> reset_val AND name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable')
 	UNION ALL SELECT 'customized ' || coalesce(current_setting('a.b', true), '') WHERE coalesce(current_setting('a.b', true), '') <> ''
 	UNION ALL SELECT 'role ' || current_user WHERE current_user <> session_user OR current_setting('role') <> 'none'
 	UNION ALL SELECT 'lock ' || locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype NOT IN ('relation', 'virtualxid')
