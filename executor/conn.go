@@ -158,6 +158,18 @@ func (c *Conn) LocalChanges(s *Settings) []string {
 	return locally(s.changes(c.settings))
 }
 
+// LastingChanges returns the statements that give a conversation inside a transaction the settings s, also after its COMMIT. A role
+// that stays is left alone: it may be one of SET LOCAL, which ends.
+func (c *Conn) LastingChanges(s *Settings) []string {
+	from := c.settings
+	if was, ok := from.Get("role"); ok {
+		if now, still := s.Get("role"); still && now == was {
+			from, s = from.Without("role"), s.Without("role")
+		}
+	}
+	return s.changes(from)
+}
+
 // Alike returns the statements that give conversations the settings s for the rest of the transaction, whichever of those in
 // seen each of them has.
 func (s *Settings) Alike(seen ...*Settings) []string {

@@ -444,7 +444,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		return err
 	}
 	c := x.pipe.Conn
-	changes := c.LocalChanges(next)
+	changes := strings.Join(c.LastingChanges(next), ";")
 	if x.tx.state == txNone {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 		err := c.ApplyReport(next, x.w.parameter)
@@ -458,7 +458,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		}
 	} else if len(changes) > 0 {
 		p := executor.Pipeline{Conn: c}
-		p.Query(strings.ReplaceAll(strings.Join(changes, ";"), "SET LOCAL ", "SET "))
+		p.Query(changes)
 		o, err := p.Run(executor.None, &capture{par: x.w.parameter})
 		if err != nil {
 			return x.lost(err, nil, executor.None, anchored)
@@ -467,7 +467,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 			return o.Err
 		}
 		if x.tx.weak {
-			x.tx.log = append(x.tx.log, strings.ReplaceAll(strings.Join(changes, ";"), "SET LOCAL ", "SET "))
+			x.tx.log = append(x.tx.log, changes)
 		}
 	}
 	weak := x.tx.weak
