@@ -108,6 +108,10 @@ func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int, foun
 			if testing.Verbose() && *oneTopic != "" {
 				t.Logf("%s.sql:%d: refused:\n%s", topic.Name, it.Line, describe(it, why))
 			}
+			if len(it.Statements) > 1 {
+				p.router.Forget() // it may have left settings on one side
+				p.plain.Forget()
+			}
 		case differs:
 			got.differ++
 			found.add(fmt.Sprintf("%s.sql:%03d: %s", topic.Name, it.Line, describe(it, "")), p.cluster.Name()+" "+mode.String(), why)

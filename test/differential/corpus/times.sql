@@ -297,8 +297,8 @@ EXECUTE q1;
 SET datestyle = 'German, DMY';
 EXECUTE q2;
 EXECUTE q3 (3001);
-EXECUTE q4;
 RESET datestyle;
+EXECUTE q4;
 DELETE FROM notes_of WHERE k = 3001;
 -- end
 PREPARE q5 AS SELECT '{[now,)}'::tstzmultirange FROM notes_of WHERE k = 3;
