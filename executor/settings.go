@@ -334,3 +334,17 @@ func SplitPath(v string) []string {
 	}
 	return path
 }
+
+// times are those of the reading settings that concern dates, times and intervals alone.
+var times = map[string]bool{"datestyle": true, "intervalstyle": true, "timezone": true, "timezone_abbreviations": true}
+
+// ReadsTimesOtherwise reports whether nothing but dates, times and intervals may mean something else under the other set.
+func (s *Settings) ReadsTimesOtherwise(t *Settings) bool {
+	for name := range reading {
+		a, _ := s.Get(name)
+		if b, _ := t.Get(name); a != b && !times[name] {
+			return false
+		}
+	}
+	return true
+}

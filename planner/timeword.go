@@ -426,3 +426,41 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 		}
 	}
 }
+
+// ReadAlike reports whether the strings in a text certainly mean the same under every DateStyle, IntervalStyle and TimeZone: none of
+// them can be a date, a time or an interval, or have one inside.
+func ReadAlike(text string) bool {
+	res, err := pg.Scan(text)
+	if err != nil {
+		return false
+	}
+	for _, t := range res.Tokens {
+		switch t.Token {
+		case pg.Token_SCONST:
+			if !timeless(text[t.Start:t.End]) {
+				return false
+			}
+		case pg.Token_USCONST:
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	uuidString = regexp.MustCompile(`^'[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}'$`)
+	fewDigits  = regexp.MustCompile(`^'[0-9]{1,3}'$`)
+)
+
+// timeless reports whether a string, with its quotes, can be no date, time or interval, alone or inside of an array, a range or a row. Those
+// have digits or are a word. PostgreSQL skips most other signs where it reads them, so that these tell nothing.
+func timeless(s string) bool {
+	switch {
+	case strings.Contains(s, `\`):
+		return false
+	case !strings.ContainsAny(s, "0123456789"):
+		word := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return r < 'a' || r > 'z' })
+		return !slices.ContainsFunc(word, func(w string) bool { return timeWord(w) || w == "allballs" })
+	}
+	return fewDigits.MatchString(s) || uuidString.MatchString(s)
+}
