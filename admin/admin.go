@@ -184,6 +184,31 @@ func (o *Ops) connect(ctx context.Context, name string) (engine.Conn, func(broke
 	return dial(ctx, sh)
 }
 
+// connectCarrier opens a conversation whose writes may pass triggers.
+func (o *Ops) connectCarrier(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, ok := snap.Shard(name)
+	if !ok {
+		return nil, nil, noShard(name)
+	}
+	sh, err := o.primary(snap.State().Cluster, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	carrier, ok := sh.(engine.Carrier)
+	if !ok {
+		return o.connect(ctx, name)
+	}
+	conn, err := carrier.ConnectCarrier(ctx, params)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, func(bool) { _ = conn.Close() }, nil
+}
+
 // dial opens a conversation for one operation.
 func dial(ctx context.Context, sh engine.Shard) (engine.Conn, func(broken bool), error) {
 	conn, err := sh.Connect(ctx, params)

@@ -492,7 +492,7 @@ func TestAddShardNeedsPrivileges(t *testing.T) {
 	url := pgtest.Database(t)
 	owner := func(sql string) {
 		t.Helper()
-		conn, err := pgconn.Connect(context.Background(), url)
+		conn, err := pgconn.Connect(context.Background(), pgtest.Super(url))
 		if err != nil {
 			t.Fatal(err)
 		}

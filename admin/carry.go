@@ -125,7 +125,11 @@ func carryRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahe
 	if ahead || desc.Guard != nil || have.rows > 0 {
 		// Only a PostgreSQL shard has something there. Nothing fires, the guard that keeps others away neither, and foreign keys are
 		// not looked at: they hold where the rows come from, as of one moment in the end.
-		if _, err := engine.Exec(to, "SET LOCAL session_replication_role = replica"); err != nil {
+		past, ok := to.(engine.Triggered)
+		if !ok {
+			return sqlstate.New(sqlstate.InternalError, "rows of table %s cannot be written past its triggers here", t.QualifiedName())
+		}
+		if err := past.PastTriggers(ctx); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func TestCarryRows(t *testing.T) {
 		t.Helper()
 		var conns [2]engine.Conn
 		for i, shard := range []string{"shard-0", "shard-1"} {
-			conn, release, err := c.ops.connect(ctx, shard)
+			conn, release, err := c.ops.connectCarrier(ctx, shard)
 			if err != nil {
 				t.Fatal(err)
 			}

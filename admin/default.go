@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -50,6 +51,12 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 			}
 		}
 		return res, nil
+	}
+	opts.Connect = func(ctx context.Context, name string) (engine.Conn, func(bool), error) {
+		if name == req.To {
+			return o.connectCarrier(ctx, name)
+		}
+		return o.connect(ctx, name)
 	}
 	err = schema.Rehome(ctx, opts, req.To, carryRows, o.awaitMembers)
 	if err != nil {

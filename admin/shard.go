@@ -458,8 +458,9 @@ func (o *Ops) Bootstrap(ctx context.Context, req BootstrapRequest) (*BootstrapRe
 	}
 	snap, err := o.opts.Directory.Load(ctx)
 	created := false
+	var warnings []string
 	if errors.Is(err, shardmap.ErrNotFound) {
-		snap, created, err = o.create(ctx, req.Meta, want)
+		snap, warnings, created, err = o.create(ctx, req.Meta, want)
 	}
 	if err != nil {
 		return nil, directoryError(err)
@@ -489,35 +490,40 @@ func (o *Ops) Bootstrap(ctx context.Context, req BootstrapRequest) (*BootstrapRe
 			return nil, err
 		}
 	}
-	return &BootstrapResult{Cluster: snap.State().Cluster, Version: snap.Version(), Created: created}, nil
+	return &BootstrapResult{Cluster: snap.State().Cluster, Version: snap.Version(), Created: created, Warnings: warnings}, nil
 }
 
-// create checks the databases and writes the first map. created is false if
+// create checks the databases and writes the first map. warnings are what is not as it should be there; created is false if
 // somebody else was faster.
-func (o *Ops) create(ctx context.Context, m Meta, want []shardmap.Shard) (*shardmap.Snapshot, bool, error) {
+func (o *Ops) create(ctx context.Context, m Meta, want []shardmap.Shard) (snap *shardmap.Snapshot, warnings []string, created bool, err error) {
 	st := shardmap.State{Format: shardmap.Format, Cluster: uuid.NewString(), DefaultShard: want[0].Name, Shards: want}
 	if _, err := shardmap.NewSnapshot(st); err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	for i := range want {
 		sh, err := o.drivers[want[i].Engine].Open(engine.Config{Cluster: st.Cluster, Name: want[i].Name, URL: want[i].URL})
 		if err != nil {
-			return nil, false, err
+			return nil, nil, false, err
 		}
 		report, err := sh.Check(ctx)
 		if err == nil {
 			err = refused(want[i].Name, report)
 		}
 		if err := errors.Join(err, sh.Close()); err != nil {
-			return nil, false, err
+			return nil, nil, false, err
+		}
+		for _, f := range report.Findings {
+			if f.Level == "warning" {
+				warnings = append(warnings, "shard "+want[i].Name+": "+findingText(f))
+			}
 		}
 	}
-	snap, err := o.opts.Directory.Update(ctx, shardmap.Change{By: m.by(), Why: m.why("new cluster"), Op: "bootstrap"}, st)
+	snap, err = o.opts.Directory.Update(ctx, shardmap.Change{By: m.by(), Why: m.why("new cluster"), Op: "bootstrap"}, st)
 	if errors.Is(err, shardmap.ErrConflict) {
 		snap, err = o.load(ctx)
-		return snap, false, err
+		return snap, nil, false, err
 	}
-	return snap, err == nil, err
+	return snap, warnings, err == nil, err
 }
 
 // found brings the given shards' URLs into an existing map.

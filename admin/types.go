@@ -396,4 +396,6 @@ type BootstrapResult struct {
 	Cluster string `json:"cluster"`
 	Version uint64 `json:"version"`
 	Created bool   `json:"created"` // false: it was there already
+	// Warnings are what is not as it should be on the shards of a new cluster, and how to set it.
+	Warnings []string `json:"warnings,omitempty"`
 }

@@ -122,6 +122,19 @@ type Grouped interface {
 	WriteLock() (has bool, waits time.Time)
 }
 
+// Carrier is implemented by Shards whose own role may not write past triggers.
+type Carrier interface {
+	// ConnectCarrier is Connect for a conversation that may: its Conn is a Triggered.
+	ConnectCarrier(ctx context.Context, params map[string]string) (Conn, error)
+}
+
+// Triggered is implemented by the Conns of engines with triggers that fire for every writer.
+type Triggered interface {
+	// PastTriggers makes what the current transaction writes from here on pass triggers, foreign keys and guards. Fails with 42501
+	// where the conversation's role may not: see Carrier.
+	PastTriggers(ctx context.Context) error
+}
+
 // Guard is what refuses writes to a table's rows that the shard does not own:
 // it raises sqlstate.NotOwner for INSERT, UPDATE (old and new key) and DELETE
 // of such rows, and for every TRUNCATE that does not come from a router with
@@ -164,6 +177,9 @@ type GuardState struct {
 	// Owns is what it lets through, as keyspace.Ownership.Encode writes it; "" for a guard without a shard key, and for
 	// one that was set by a version of Cleave that did not note it.
 	Owns string
+	// Loose says that it does not hold as it could: set before the shard had a mover (see engine/postgres), it lets everybody
+	// pass who writes past triggers.
+	Loose bool
 }
 
 // Column describes one live column, in attribute order.

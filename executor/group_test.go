@@ -123,7 +123,7 @@ func served(t *testing.T, ex *executor.Executor, metric string) string {
 }
 
 func pgtestPromote(t *testing.T, s *localpg.Server) {
-	pgtest.Ask(t, s.URL("postgres"), "SELECT pg_promote()")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "SELECT pg_promote()")
 }
 
 func TestTwoPrimariesOfOneTimelineAreRefused(t *testing.T) {
@@ -297,8 +297,8 @@ func TestReadsOnReplicas(t *testing.T) {
 	}
 	// What the session wrote it sees: on the primary while a replica has not got it.
 	for _, s := range servers[1:] {
-		pgtest.Ask(t, s.URL("postgres"), "SELECT pg_wal_replay_pause()")
-		pgtest.Await(t, s.URL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
+		pgtest.Ask(t, s.SuperuserURL("postgres"), "SELECT pg_wal_replay_pause()")
+		pgtest.Await(t, s.SuperuserURL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
 	}
 	var mine executor.Writes
 	c := acquire(t, ex, "shard-0", nil)
@@ -313,14 +313,14 @@ func TestReadsOnReplicas(t *testing.T) {
 	}
 	// The bound on the lag.
 	await(t, "the lag grows over the bound", func() bool { return read(executor.ReadReplica, 400*time.Millisecond, &none) == "primary" })
-	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_wal_replay_resume()")
+	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
 	await(t, "the first replica is fit again", func() bool { return read(executor.ReadReplica, 400*time.Millisecond, &mine) == first })
 	if got := read(executor.ReadReplica, 400*time.Millisecond, &mine); got != first {
 		t.Errorf("read on %s", got)
 	}
 	// A replica that is down.
 	servers[1].Kill()
-	pgtest.Ask(t, servers[2].URL("postgres"), "SELECT pg_wal_replay_resume()")
+	pgtest.Ask(t, servers[2].SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
 	await(t, "the second replica is read", func() bool { return read(executor.ReadReplica, time.Minute, &mine) == second })
 	for range 20 {
 		if got := read(executor.ReadReplica, time.Minute, &mine); got == first {
@@ -446,7 +446,7 @@ func TestNearestIsTheOneThatAnswersFastest(t *testing.T) {
 	if e := ex.Endpoints(); !e[1].Local || e[1].Latency != 0 || e[0].Local || e[0].Latency == 0 {
 		t.Errorf("%+v", e)
 	}
-	pgtest.Ask(t, r.URL("postgres"), "SELECT pg_wal_replay_pause()")
+	pgtest.Ask(t, r.SuperuserURL("postgres"), "SELECT pg_wal_replay_pause()")
 	r.Kill()
 	await(t, "the primary is read", func() bool {
 		c := read()

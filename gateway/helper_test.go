@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -225,9 +226,35 @@ func (c *cluster) open(t testing.TB) *sql.DB {
 // direct runs a statement on a shard itself and returns the first value.
 func (c *cluster) direct(t testing.TB, shard int, sql string) string {
 	t.Helper()
+	return directly(t, c.shards[shard], sql)
+}
+
+var granting sync.Mutex
+
+// monitors lets the shards' role of the shared server be one that it is not by itself.
+func (c *cluster) monitors(t testing.TB) {
+	granting.Lock() // else: tuple concurrently updated
+	defer granting.Unlock()
+	c.super(t, 0, "GRANT pg_monitor, pg_signal_backend TO cleave")
+}
+
+// past runs a statement on a shard past its guards and triggers.
+func (c *cluster) past(t testing.TB, shard int, sql string) {
+	t.Helper()
+	directly(t, pgtest.PastGuards(c.shards[shard]), "SET session_replication_role = replica; "+sql)
+}
+
+// super runs a statement on a shard as its superuser.
+func (c *cluster) super(t testing.TB, shard int, sql string) string {
+	t.Helper()
+	return directly(t, pgtest.Super(c.shards[shard]), sql)
+}
+
+func directly(t testing.TB, url, sql string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	conn, err := pgconn.Connect(ctx, c.shards[shard])
+	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)
 	}

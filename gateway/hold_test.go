@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -123,15 +124,25 @@ func (m *mover) carry(t testing.TB) uint64 {
 	var rows [][]string
 	within := func(shard string, work func(engine.Conn) error) {
 		t.Helper()
-		c, release, err := m.ex.Connect(ctx, shard)
+		def, _ := snap.Shard(shard)
+		sh, err := postgres.Driver{}.Open(engine.Config{Cluster: snap.State().Cluster, Name: shard, URL: def.URL})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer release(true)
-		for _, sql := range []string{"BEGIN", "SET LOCAL session_replication_role = replica", "LOCK TABLE things IN EXCLUSIVE MODE"} {
-			if _, err := engine.Exec(c, sql); err != nil {
-				t.Fatalf("%s: %v", sql, err)
-			}
+		defer sh.Close()
+		c, err := sh.(engine.Carrier).ConnectCarrier(ctx, map[string]string{"application_name": "cleave"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := engine.Exec(c, "BEGIN"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.(engine.Triggered).PastTriggers(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := engine.Exec(c, "LOCK TABLE things IN EXCLUSIVE MODE"); err != nil {
+			t.Fatal(err)
 		}
 		if err := work(c); err != nil {
 			t.Fatal(err)

@@ -58,6 +58,7 @@ const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings
 // channel, a cursor, a temporary table.
 func TestSessionsLeaveNothing(t *testing.T) {
 	cl, conn, keys := orders(t, config{shards: 2, executor: limitsOf(3)})
+	cl.monitors(t)
 	exec(t, conn, "CREATE TABLE whole (a int)")
 	exec(t, conn, "CREATE SCHEMA other")
 	exec(t, conn, "INSERT INTO whole VALUES (1)")

@@ -100,6 +100,7 @@ func TestMigration(t *testing.T) {
 		}
 		migration, reader := cl.connect(t), cl.connect(t)
 		// It looks first on its shard, so that it is the one to give way; on the other shards there is no ring then, unless it goes on there.
+		cl.super(t, 0, `GRANT SET ON PARAMETER deadlock_timeout TO cleave`)
 		exec(t, migration, `SET deadlock_timeout = '100ms'`)
 		exec(t, migration, `SET cleave.deadlock_timeout = '50ms'`)
 		exec(t, migration, `BEGIN`)

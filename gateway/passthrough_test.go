@@ -34,7 +34,7 @@ func people(t *testing.T, shards int) (s *localpg.Server, urls []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hba := fmt.Sprintf("local all %[1]s trust\nhost all %[1]s 127.0.0.1/32 trust\nhost all anybody 127.0.0.1/32 trust\nhost all plain 127.0.0.1/32 password\nhost all all 127.0.0.1/32 scram-sha-256\n", s.User())
+	hba := fmt.Sprintf("local all %[1]s trust\nhost all %[1]s 127.0.0.1/32 trust\nhost all anybody 127.0.0.1/32 trust\nhost all plain 127.0.0.1/32 password\nhost all all 127.0.0.1/32 scram-sha-256\n", s.User()+","+localpg.Superuser)
 	if err := os.WriteFile(path, []byte(hba), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func people(t *testing.T, shards int) (s *localpg.Server, urls []string) {
 // ask runs a statement as the server's superuser.
 func ask(t *testing.T, s *localpg.Server, sql string) {
 	t.Helper()
-	pgtest.Ask(t, s.URL("postgres"), sql)
+	pgtest.Ask(t, s.SuperuserURL("postgres"), sql)
 }
 
 // as connects as a user of the server's.

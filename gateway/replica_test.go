@@ -204,8 +204,8 @@ func TestReadsOfSeveralShardsOnReplicas(t *testing.T) {
 	exec(t, conn, "RESET cleave.read_consistency")
 	// A replica that stands still: its own writes a session sees nevertheless, others do not.
 	other := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica%20-c%20cleave.max_replica_lag%3D-1")
-	pgtest.Ask(t, replica.URL("postgres"), "SELECT pg_wal_replay_pause()")
-	pgtest.Await(t, replica.URL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
+	pgtest.Ask(t, replica.SuperuserURL("postgres"), "SELECT pg_wal_replay_pause()")
+	pgtest.Await(t, replica.SuperuserURL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
 	const count = "SELECT count(*) FROM orders a JOIN orders b ON a.id = b.id"
 	b := &pgx.Batch{}
 	b.Queue(count)
@@ -223,7 +223,7 @@ func TestReadsOfSeveralShardsOnReplicas(t *testing.T) {
 	if n := one[int](t, other, count); n != 50 {
 		t.Errorf("%d rows on a replica that stands still", n)
 	}
-	pgtest.Ask(t, replica.URL("postgres"), "SELECT pg_wal_replay_resume()")
+	pgtest.Ask(t, replica.SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
 	awaitRows(t, other, count, 60)
 }
 
@@ -233,8 +233,8 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 	primary, replica := portOf(servers[0]), portOf(servers[1])
 	reader, writer := cl.connect(t, "&options=-c%20cleave.read_policy%3Dreplica"), cl.connect(t)
 	exec(t, reader, "SET cleave.max_replica_lag = '-1'")
-	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_wal_replay_pause()")
-	pgtest.Await(t, servers[1].URL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
+	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_wal_replay_pause()")
+	pgtest.Await(t, servers[1].SuperuserURL("postgres"), "SELECT pg_get_wal_replay_pause_state()", "paused")
 	exec(t, writer, "INSERT INTO orders VALUES (7, 1, 'x')")
 	if got := one[string](t, reader, whichSQL); got != "0 "+replica {
 		t.Errorf("without a bound: %s", got)
@@ -251,7 +251,7 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 	if got := one[string](t, reader, "SELECT count(*)::text || ' ' || current_setting('port') FROM fresh WHERE tenant_id = 1"); got != "0 "+primary {
 		t.Errorf("a new table: %s", got)
 	}
-	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_wal_replay_resume()")
+	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
 	exec(t, reader, "SET cleave.max_replica_lag = '2s'")
 	for end := time.Now().Add(20 * time.Second); one[string](t, reader, whichSQL) != "1 "+replica; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -276,9 +276,9 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 // synchronous replica, and looks whether every acknowledged row is there.
 func TestPromotionUnderLoad(t *testing.T) {
 	cl, servers := withReplicas(t, config{executor: executor.Limits{ProbeEvery: time.Second}}, 1)
-	pgtest.Ask(t, servers[0].URL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'r1'")
-	pgtest.Ask(t, servers[0].URL("postgres"), "SELECT pg_reload_conf()")
-	pgtest.Await(t, servers[0].URL("postgres"), "SELECT sync_state FROM pg_stat_replication", "sync")
+	pgtest.Ask(t, servers[0].SuperuserURL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'r1'")
+	pgtest.Ask(t, servers[0].SuperuserURL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Await(t, servers[0].SuperuserURL("postgres"), "SELECT sync_state FROM pg_stat_replication", "sync")
 	const writers = 8
 	var acked [writers][]int
 	var unknown, refused atomic.Int64
@@ -331,7 +331,7 @@ func TestPromotionUnderLoad(t *testing.T) {
 	servers[0].Kill()
 	dead := time.Now()
 	killed.Store(dead.UnixNano()) // what begins from now on is not the dead one's
-	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_promote()")
+	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_promote()")
 	promoted := time.Now()
 	await("writers do not recover", &after, writers)
 	close(stop)
@@ -414,7 +414,7 @@ func TestAPrimaryThatHangsIsLeft(t *testing.T) {
 			t.Fatal("the silence is not noticed")
 		}
 	}
-	pgtest.Ask(t, servers[1].URL("postgres"), "SELECT pg_promote()")
+	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_promote()")
 	if c := <-wrote; c != "08007" {
 		t.Errorf("a write in flight: %q", c)
 	}

@@ -4,7 +4,8 @@ import "testing"
 
 // TestResetAllKeepsTheRole as PostgreSQL does; RESET SESSION AUTHORIZATION does not.
 func TestResetAllKeepsTheRole(t *testing.T) {
-	_, conn, _ := orders(t, config{executor: limitsOf(1)})
+	cl, conn, _ := orders(t, config{executor: limitsOf(1)})
+	cl.monitors(t)
 	was := one[string](t, conn, `SELECT current_user`)
 	for range 3 {
 		exec(t, conn, `SET ROLE pg_monitor`)
@@ -23,6 +24,7 @@ func TestResetAllKeepsTheRole(t *testing.T) {
 func TestARoleOfATransactionEnds(t *testing.T) {
 	t.Parallel()
 	cl, conn, _ := orders(t, config{executor: limitsOf(1)})
+	cl.monitors(t)
 	was := one[string](t, conn, `SELECT current_user`)
 	for _, change := range []string{
 		`SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE, ISOLATION LEVEL READ COMMITTED`, `RESET work_mem`, `RESET ALL`, `SET work_mem = '1MB'`,

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
 // BenchmarkScatter measures statements over two shards through the router, and
@@ -17,7 +19,7 @@ func BenchmarkScatter(b *testing.B) {
 	ctx := context.Background()
 	var shards []*pgx.Conn
 	for i, url := range cl.shards {
-		c, err := pgx.Connect(ctx, url)
+		c, err := pgx.Connect(ctx, pgtest.PastGuards(url))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -53,8 +53,8 @@ func guardedServer(t *testing.T, a *authority) *localpg.Server {
 		}
 		put(to, text)
 	}
-	put("pg_hba.conf", fmt.Appendf(nil, "local all %[1]s trust\nhost all %[1]s 127.0.0.1/32 trust\nhostssl all app 127.0.0.1/32 scram-sha-256\nhostssl all machine 127.0.0.1/32 cert\n", s.User()))
-	conn, err := pgconn.Connect(context.Background(), s.URL("postgres"))
+	put("pg_hba.conf", fmt.Appendf(nil, "local all %[1]s trust\nhost all %[1]s 127.0.0.1/32 trust\nhostssl all app 127.0.0.1/32 scram-sha-256\nhostssl all machine 127.0.0.1/32 cert\n", s.User()+","+localpg.Superuser))
+	conn, err := pgconn.Connect(context.Background(), s.SuperuserURL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func ownedDatabase(t *testing.T, s *localpg.Server, role string) string {
 		t.Fatal(err)
 	}
 	name := strings.TrimPrefix(u.Path, "/")
-	conn, err := pgx.Connect(context.Background(), s.URL("postgres"))
+	conn, err := pgx.Connect(context.Background(), s.SuperuserURL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ var acts = []string{
 	"SET timezone = 'Asia/Tokyo'", "SET TIME ZONE 5", "SET TIME ZONE INTERVAL '-08:00' HOUR TO MINUTE", "SET LOCAL TIME ZONE 'UTC'", "RESET timezone", "SET TIME ZONE LOCAL",
 	"SET intervalstyle = 'iso_8601'", "SET LOCAL intervalstyle = 'postgres_verbose'", "RESET intervalstyle", "SET extra_float_digits = 0", "RESET extra_float_digits", "SET bytea_output = 'escape'", "RESET bytea_output",
 	"SET search_path = other, public", "SET LOCAL search_path = public", "RESET search_path", "SET work_mem = '1MB'", "SET LOCAL work_mem = '2MB'", "RESET work_mem", "SET work_mem = 'x'", "SET nothing = 1", "SET application_name = 'a$n'",
-	"SET ROLE pg_monitor", "SET LOCAL ROLE pg_read_all_data", "RESET ROLE", "SET ROLE NONE", "RESET ALL", "RESET SESSION AUTHORIZATION", "DISCARD ALL", "SET a.b = '$n'", "RESET a.b",
+	"SET ROLE pg_monitor", "SET LOCAL ROLE pg_signal_backend", "RESET ROLE", "SET ROLE NONE", "RESET ALL", "RESET SESSION AUTHORIZATION", "DISCARD ALL", "SET a.b = '$n'", "RESET a.b",
 	"SELECT set_config('work_mem', '3MB', false)", "SELECT set_config('extra_float_digits', '0', true)", "SELECT current_setting('work_mem'), current_setting('datestyle'), current_setting('timezone')",
 	"SELECT '03/04/2005'::date, '1 day 2 hours'::interval, '2005-03-04 05:06+00'::timestamptz, 1.1::float4 / 3, '\\x01ff'::bytea",
 	"INSERT INTO orders VALUES ($own, $n, '03/04/2005'::date::text)", "INSERT INTO orders VALUES ($far, $n, '1.5'::float8 / 7)", "INSERT INTO whole VALUES ($client, $n, '03/04/2005')",
@@ -176,6 +176,7 @@ func (b *twin) run(ctx context.Context, c *pgconn.PgConn, sql string, extended b
 // told of settings are the same; a refusal ends the session on both sides.
 func TestSessionsBesidePostgres(t *testing.T) {
 	cl, conn, keys := orders(t, config{shards: 2, executor: limitsOf(5)})
+	cl.monitors(t)
 	single := pgtest.Database(t)
 	plain, err := pgx.Connect(context.Background(), single)
 	if err != nil {
@@ -186,7 +187,7 @@ func TestSessionsBesidePostgres(t *testing.T) {
 		exec(t, c, "CREATE TABLE whole (a int, b int, c date)")
 		exec(t, c, "CREATE SCHEMA other")
 		exec(t, c, "ALTER TABLE whole SET (autovacuum_enabled = off)") // which makes prepared statements be read anew
-		exec(t, c, "GRANT ALL ON orders, whole TO pg_monitor, pg_read_all_data")
+		exec(t, c, "GRANT ALL ON orders, whole TO pg_monitor, pg_signal_backend")
 		_ = c.Close(context.Background())
 	}
 	seed := *besideSeed

@@ -161,6 +161,12 @@ func (c *cluster) snap() *shardmap.Snapshot {
 	return s
 }
 
+// super runs a statement as the server's superuser.
+func (c *cluster) super(shard, sql string) {
+	c.t.Helper()
+	pgtest.Ask(c.t, pgtest.Super(c.urls[shard]), sql)
+}
+
 func (c *cluster) options() Options {
 	return Options{Directory: c.dir, Connect: c.connect, Actor: "alice", LockTimeout: 2 * time.Second}
 }

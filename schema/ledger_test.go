@@ -255,7 +255,7 @@ func TestConcurrentIndexAfterACrash(t *testing.T) {
 	c.must(create("t", orders, "tenant_id"))
 	c.query("shard-0", "CREATE INDEX t_note ON t (note)")
 	c.query("shard-1", "CREATE INDEX t_note ON t (note)")
-	c.query("shard-1", "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = 't_note'::regclass")
+	c.super("shard-1", "UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = 't_note'::regclass")
 	st := index("t", "CREATE INDEX CONCURRENTLY IF NOT EXISTS t_note ON t (note)")
 	st.DDL.Concurrent = true
 	st.DDL.Op, st.DDL.Index = "create index", &planner.TableName{Schema: "public", Name: "t_note"}

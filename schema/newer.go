@@ -198,3 +198,26 @@ func describeOwned(text string) string {
 	}
 	return strings.TrimSpace(string(o.Strategy) + " " + o.Describe())
 }
+
+// guardDiffers says how a guard differs from what the map wants, "" if it does not.
+func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string {
+	switch {
+	case !guarded && is == nil:
+		return ""
+	case !guarded:
+		return "should not be there: the table is whole"
+	case is == nil:
+		return "is missing: the shard would take any row"
+	case is.Keyspace != want.Owned.Keyspace:
+		return fmt.Sprintf("is of keyspace %q instead of %q", is.Keyspace, want.Owned.Keyspace)
+	case is.Epoch != want.Owned.Epoch:
+		return fmt.Sprintf("has epoch %d instead of %d", is.Epoch, want.Owned.Epoch)
+	case is.Owns != "" && is.Owns != want.Owned.Encode():
+		return fmt.Sprintf("lets through %s, where the map says %s", describeOwned(is.Owns), describeOwned(want.Owned.Encode()))
+	case is.Loose:
+		return "was set before the shard's role had a mover: it lets pass who writes with session_replication_role = replica"
+	case is.Also != want.Also:
+		return fmt.Sprintf("takes epoch %d besides %d: a change of the set of shards has begun and not ended", is.Also, is.Epoch)
+	}
+	return ""
+}

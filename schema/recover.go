@@ -714,27 +714,6 @@ func columnsIn(t *shardmap.Table) []engine.Column {
 	return out
 }
 
-// guardDiffers says how a guard differs from what the map wants, "" if it does not.
-func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string {
-	switch {
-	case !guarded && is == nil:
-		return ""
-	case !guarded:
-		return "should not be there: the table is whole"
-	case is == nil:
-		return "is missing: the shard would take any row"
-	case is.Keyspace != want.Owned.Keyspace:
-		return fmt.Sprintf("is of keyspace %q instead of %q", is.Keyspace, want.Owned.Keyspace)
-	case is.Epoch != want.Owned.Epoch:
-		return fmt.Sprintf("has epoch %d instead of %d", is.Epoch, want.Owned.Epoch)
-	case is.Owns != "" && is.Owns != want.Owned.Encode():
-		return fmt.Sprintf("lets through %s, where the map says %s", describeOwned(is.Owns), describeOwned(want.Owned.Encode()))
-	case is.Also != want.Also:
-		return fmt.Sprintf("takes epoch %d besides %d: a change of the set of shards has begun and not ended", is.Also, is.Epoch)
-	}
-	return ""
-}
-
 // strangers are tables on shards that the map does not know. The map is read
 // after the lists, so that a table that was made meanwhile is not taken for one.
 func (o RecoverOptions) strangers(ctx context.Context, lists map[string][]string) ([]Finding, error) {

@@ -66,6 +66,9 @@ a .pgpass file instead.`,
 			if a.json {
 				return a.printJSON(res)
 			}
+			for _, w := range res.Warnings {
+				fmt.Fprintf(a.stderr, "warning: %s\n", printable(w))
+			}
 			_, err = fmt.Fprintf(a.stdout, "cluster %s: %d %s, map version %d\n", res.Cluster, len(req.Shards), plural(len(req.Shards), "shard"), res.Version)
 			return err
 		},

@@ -26,7 +26,8 @@ type localShards struct {
 	log    *slog.Logger
 	pool   int // connections that a router may open to one shard
 
-	password, passfile string // of the servers' superuser
+	passwords map[string]string // of the servers' roles
+	passfile  string
 
 	life    context.Context // ends when the servers are to end
 	end     context.CancelFunc
@@ -52,8 +53,11 @@ func startLocalShards(ctx context.Context, folder *wiring.DataFolder, pool int, 
 		return ls, l.SQLiteShards(folder.Path), nil
 	}
 	var err error
-	if ls.password, ls.passfile, err = folder.Password(localpg.DefaultUser); err != nil {
-		return nil, nil, err
+	ls.passwords = map[string]string{}
+	for _, role := range localpg.Roles(localpg.DefaultUser) {
+		if ls.passwords[role], ls.passfile, err = folder.Password(role); err != nil {
+			return nil, nil, err
+		}
 	}
 	shards := make([]admin.BootstrapShard, len(l.Shards))
 	for i, name := range l.Shards {
@@ -140,7 +144,7 @@ func (ls *localShards) options(i int) localpg.Options {
 	return localpg.Options{
 		DataDir: filepath.Join(ls.folder.Path, "pg-"+strconv.Itoa(i)),
 		// Nobody else on this machine is to be its superuser.
-		Password: ls.password, Passfile: ls.passfile,
+		Passwords: ls.passwords, Passfile: ls.passfile,
 		Durable: true,
 		Settings: map[string]string{
 			"wal_level":                 "logical",

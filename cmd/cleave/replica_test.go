@@ -108,7 +108,7 @@ func TestReplicaCommands(t *testing.T) {
 	}
 	// Failover: what was the first URL leaves the map.
 	primary.Kill()
-	pgtest.Ask(t, first.URL("a"), "SELECT pg_promote()")
+	pgtest.Ask(t, first.SuperuserURL("a"), "SELECT pg_promote()")
 	if _, out, _ := r.cleave("", "doctor"); !strings.Contains(out, "gets no statements") || !strings.Contains(out, "cleave shard replica remove a") {
 		t.Errorf("doctor: %s", out)
 	}

@@ -25,15 +25,15 @@ func asks(t *testing.T, s *localpg.Server, role string) {
 	if err := os.WriteFile(path, append([]byte(lines), old...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Ask(t, s.URL("postgres"), "SELECT pg_reload_conf()")
-	pgtest.Await(t, s.URL("postgres"), "SELECT count(*) >= 2 FROM pg_hba_file_rules WHERE user_name = '{"+role+"}'", "t")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "SELECT pg_reload_conf()")
+	pgtest.Await(t, s.SuperuserURL("postgres"), "SELECT count(*) >= 2 FROM pg_hba_file_rules WHERE user_name = '{"+role+"}'", "t")
 }
 
 // TestShardSetProperties changes how shards are reached while a router serves: the password of their role, by
 // the URL and by a passfile, their host, and their weight and labels. What is not the shard's own database is refused.
 func TestShardSetProperties(t *testing.T) {
 	s := pgtest.NewServer(t, nil)
-	pgtest.Ask(t, s.URL("postgres"), "CREATE ROLE keeper SUPERUSER LOGIN PASSWORD 'password one'")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "CREATE ROLE keeper SUPERUSER LOGIN PASSWORD 'password one'")
 	asks(t, s, "keeper")
 	for _, db := range []string{"a", "b", "a_old"} {
 		if err := s.CreateDatabase(t.Context(), db); err != nil {
@@ -61,8 +61,8 @@ func TestShardSetProperties(t *testing.T) {
 		t.Fatalf("init: %d %s%s", code, out, stderr)
 	}
 	// A copy of the shard that is of no use: it has its marks, and lacks what came after.
-	pgtest.Ask(t, s.URL("postgres"), "DROP DATABASE a_old")
-	pgtest.Ask(t, s.URL("postgres"), "CREATE DATABASE a_old TEMPLATE a")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "DROP DATABASE a_old")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "CREATE DATABASE a_old TEMPLATE a")
 	r := start(t, "router", "--directory", directory)
 	c := r.session()
 	execAll(t, c, "CREATE TABLE t (k int PRIMARY KEY, v int) WITH (cleave.shard_key = 'k')", "INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
@@ -75,9 +75,9 @@ func TestShardSetProperties(t *testing.T) {
 	}
 
 	// The password changes, and every connection has to be made again.
-	pgtest.Ask(t, s.URL("postgres"), "ALTER ROLE keeper PASSWORD 'password two'")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "ALTER ROLE keeper PASSWORD 'password two'")
 	keep("password two")
-	pgtest.Ask(t, s.URL("postgres"), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'keeper'")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'keeper'")
 	await(t, "a is refused", func() bool { return sqlState(both()) == "28P01" })
 	refused := func(want, stdin string, args ...string) {
 		t.Helper()
@@ -120,6 +120,6 @@ func TestShardSetProperties(t *testing.T) {
 		t.Errorf("%+v", shards[0])
 	}
 	// The database is gone, and what is in its place is older.
-	pgtest.Ask(t, s.URL("postgres"), "ALTER DATABASE a ALLOW_CONNECTIONS false")
+	pgtest.Ask(t, s.SuperuserURL("postgres"), "ALTER DATABASE a ALLOW_CONNECTIONS false")
 	refused("not as the map says", at("a_old", "password two", ""), "a", "--url", "-")
 }

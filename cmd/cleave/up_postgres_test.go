@@ -67,6 +67,13 @@ func TestUpPostgres(t *testing.T) {
 			t.Errorf("without the password: %v", err)
 		}
 	}
+	// The shards' role has no right beyond its need, and doctor has nothing to say.
+	if code, out, _ := r.cleave("", "doctor"); code != 0 || strings.Contains(out, "warning") {
+		t.Errorf("doctor: %s", out)
+	}
+	if got := one[bool](t, direct["shard-0"], "SELECT rolsuper OR rolreplication OR rolcreaterole OR rolcreatedb OR rolbypassrls FROM pg_roles WHERE rolname = session_user"); got {
+		t.Error("the shards' role is more than it has to be")
+	}
 	used := map[string]bool{}
 	for tenant := 1; tenant <= 40; tenant++ {
 		owner := r.owner(tenant)

@@ -196,7 +196,7 @@ func (v *mover) disown(ctx context.Context, c *conn, slot, id string) {
 // publish makes the publication. Rows are filtered in the server where it can; the
 // filter is repeated here for every row anyway.
 func (v *mover) publish(ctx context.Context, c *conn, name string, set engine.Set, facts []*tableFacts) error {
-	version := v.version(c)
+	version := serverVersion(c)
 	with := `publish = 'insert, update, delete, truncate'`
 	if version >= 180000 {
 		with += `, publish_generated_columns = stored` // a replica identity may have some

@@ -43,6 +43,7 @@ type conn struct {
 	// change it without ending the conversation, whatever becomes of others.
 	prepared int32
 
+	mover     bool // it logged in as the shard's mover
 	makeshift bool // see Replaceable
 	status    byte // of the transaction, after the last exec
 	broken    atomic.Bool

@@ -59,6 +59,8 @@ var describeSQL = qualified(`SELECT pg_catalog.encode(pg_catalog.convert_to(pg_c
 	JOIN pg_catalog.pg_namespace AS rn ON rn.oid = r.relnamespace
 	WHERE f.conrelid = c.oid AND f.contype::pg_catalog.text = 'f'),
 'guard', (SELECT pg_catalog.obj_description(g.tgfoid, 'pg_proc') FROM pg_catalog.pg_trigger AS g
+	WHERE g.tgrelid = c.oid AND g.tgname = `) + literal(triggerRow) + qualified(`),
+'loose', (SELECT %s FROM pg_catalog.pg_trigger AS g
 	WHERE g.tgrelid = c.oid AND g.tgname = `) + literal(triggerRow) + qualified(`)
 )::pg_catalog.text, 'UTF8'), 'hex')
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -83,7 +85,7 @@ func (c *conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 }
 
 func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table, error) {
-	res, err := c.exec(ctx, fmt.Sprintf(describeSQL, literal(schema), literal(name)))
+	res, err := c.exec(ctx, fmt.Sprintf(describeSQL, c.shard.looseSQL(), literal(schema), literal(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +104,7 @@ func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table
 		Unique   []engine.UniqueKey
 		Foreign  []engine.ForeignKey
 		Guard    string
+		Loose    bool
 	}
 	if err := json.Unmarshal(text, &got); err != nil {
 		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
@@ -114,7 +117,9 @@ func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table
 		Columns: got.Columns, Unique: got.Unique, ForeignKeys: got.Foreign,
 		Partitioned: got.Kind == "p", Inherits: got.Inherits,
 	}
-	t.Guard = parseComment(got.Guard)
+	if t.Guard = parseComment(got.Guard); t.Guard != nil {
+		t.Guard.Loose = got.Loose
+	}
 	ask := fmt.Sprintf(rowsSQL, ident(schema), ident(name))
 	if got.RLS {
 		ask = fmt.Sprintf(rowsRLSSQL, literal(schema), literal(name))

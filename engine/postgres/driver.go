@@ -108,12 +108,15 @@ type shard struct {
 	spare    atomic.Pointer[conn] // of movers, idle
 	// prepared is max_prepared_transactions, -1 while it is not known.
 	prepared atomic.Int32
+	// mover is the role of moves, "" if the server has none; nil while it is not known.
+	mover atomic.Pointer[string]
 }
 
 // doubt forgets what was proved about the server: another one may answer next.
 func (s *shard) doubt() {
 	s.verified.Store(false)
 	s.prepared.Store(-1)
+	s.mover.Store(nil)
 	s.socket.proved.Store(nil)
 }
 
@@ -185,11 +188,14 @@ func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string
 	if _, own := params[paramLogin]; !own {
 		s.refresh(pc, at == s.base)
 	}
+	if mover := params[paramMover]; mover != "" {
+		s.asMover(pc, mover)
+	}
 	buffer := readBuffer
 	var login *proving
 	for k, v := range params {
 		switch k {
-		case "user", "database", "replication":
+		case "user", "database", "replication", paramMover:
 		case paramLogin:
 			login = &proving{}
 		case paramReplication:
@@ -225,7 +231,9 @@ func (s *shard) dialTo(ctx context.Context, at *pgconn.Config, params map[string
 		_ = pg.Close(ctx)
 		return nil, s.connectError(ctx, err, pc.Password)
 	}
-	return newConn(s, pg, h, frames), nil
+	c := newConn(s, pg, h, frames)
+	c.mover = params[paramMover] != ""
+	return c, nil
 }
 
 // connectError classifies a failed handshake: what the server said keeps its

@@ -55,7 +55,7 @@ func TestConnectErrors(t *testing.T) {
 	defer mute.Close()
 
 	server := pgtest.Server(t)
-	admin := connect(t, installed(t, pgtest.Database(t)))
+	admin := connect(t, installed(t, pgtest.Super(pgtest.Database(t))))
 	do(t, admin, `CREATE ROLE locked LOGIN CONNECTION LIMIT 0`)
 	defer do(t, admin, `DROP ROLE locked`)
 	live := fmt.Sprintf("127.0.0.1:%d", server.Port())
@@ -97,7 +97,7 @@ func TestConnectErrors(t *testing.T) {
 
 func TestSCRAM(t *testing.T) {
 	server := pgtest.NewServer(t, nil)
-	s := installed(t, pgtest.DatabaseOn(t, server))
+	s := installed(t, pgtest.Super(pgtest.DatabaseOn(t, server)))
 	c := connect(t, s)
 	do(t, c, `SET password_encryption = 'scram-sha-256'`, `CREATE ROLE keeper LOGIN SUPERUSER PASSWORD 'open sesame'`)
 	hba := do(t, c, `SHOW hba_file`)
@@ -187,7 +187,7 @@ func TestTLS(t *testing.T) {
 
 	server := pgtest.NewServer(t, nil)
 	plain := pgtest.DatabaseOn(t, server)
-	c := connect(t, installed(t, plain))
+	c := connect(t, installed(t, pgtest.Super(plain)))
 	// The server writes its own files: they must be its user's.
 	for name, body := range map[string][]byte{"server.crt": public, "server.key": private} {
 		do(t, c, fmt.Sprintf(`COPY (SELECT line FROM pg_catalog.unnest(string_to_array('%s', E'\n')) AS line) TO PROGRAM 'umask 077; cat > %s/%s'`,
@@ -379,7 +379,7 @@ func TestCheckFindings(t *testing.T) {
 		"max_prepared_transactions": "0", "wal_level": "replica", "max_connections": "15", "timezone": "Europe/Prague",
 		"max_wal_senders": "0", "max_replication_slots": "0",
 	})
-	admin := installed(t, pgtest.DatabaseOn(t, server))
+	admin := installed(t, pgtest.Super(pgtest.DatabaseOn(t, server)))
 	c := connect(t, admin)
 	if c.(engine.TwoPhase).CanPrepare() {
 		t.Error("CanPrepare with max_prepared_transactions = 0")
@@ -416,7 +416,7 @@ func TestCheckFindings(t *testing.T) {
 }
 
 func TestDescribeEverything(t *testing.T) {
-	s := installed(t, pgtest.Database(t))
+	s := installed(t, pgtest.Super(pgtest.Database(t)))
 	c := connect(t, s)
 	do(t, c, `CREATE SCHEMA "Other Schema"`, `CREATE TYPE "Other Schema".mood AS ENUM ('a')`, `CREATE DOMAIN pos AS integer CHECK (VALUE > 0)`,
 		`CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)`,

@@ -46,7 +46,7 @@ func (v *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 	// The check for deadlocks is what makes autovacuum leave a table: it has to come
 	// before the wait ends. Without the privilege, autovacuum is waited for.
 	may := "(SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)"
-	if v.version(c) >= 150000 {
+	if serverVersion(c) >= 150000 {
 		may = "pg_catalog.has_parameter_privilege('deadlock_timeout', 'SET')"
 	}
 	if _, err := c.exec(ctx, "SELECT pg_catalog.set_config('deadlock_timeout', '10ms', false) WHERE "+may); err != nil {
@@ -104,8 +104,19 @@ func (v *mover) fence(ctx context.Context, c *conn, lock string, guards []engine
 	if err != nil {
 		return "", err
 	}
+	if len(rest) > 0 && c.mover {
+		// Who changes the guards later has to own their functions.
+		if _, err := c.exec(ctx, "SET LOCAL ROLE "+quoteName(v.s.base.User)); err != nil {
+			return "", err
+		}
+	}
 	for _, g := range rest {
 		if err := c.SetGuard(ctx, g); err != nil {
+			return "", err
+		}
+	}
+	if len(rest) > 0 && c.mover {
+		if _, err := c.exec(ctx, "SET LOCAL ROLE NONE"); err != nil {
 			return "", err
 		}
 	}

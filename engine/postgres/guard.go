@@ -26,7 +26,7 @@ const (
 // a transaction block. Its variables begin with an underscore: no column of the
 // catalogue does. %[1]s and %[2]s are the table as identifiers, %[3]s its name
 // for messages, %[4]s the lock timeout, %[5]s the key columns as VALUES rows
-// (name, type), %[6]s and %[7]s the functions' bodies as constants, %[8]s the comment.
+// (name, type), %[6]s and %[7]s the functions' bodies as constants, %[8]s the comment, %[9]s when the triggers fire.
 var setGuardSQL = strings.NewReplacer("@row", literal(triggerRow), "@truncate", literal(triggerTruncate)).Replace(`DO $cleave$
 DECLARE
 	_timeout pg_catalog.text := pg_catalog.current_setting('lock_timeout');
@@ -37,6 +37,8 @@ DECLARE
 	_try pg_catalog.int4 := 1;
 	_found pg_catalog.record;
 	_body pg_catalog.text;
+	_fires pg_catalog.text := %[9]s;
+	_enable pg_catalog.text := CASE _fires WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END;
 BEGIN
 	PERFORM pg_catalog.set_config('lock_timeout', COALESCE(%[4]s, _timeout), true);
 	LOCK TABLE ONLY %[1]s.%[2]s IN SHARE ROW EXCLUSIVE MODE;
@@ -96,19 +98,19 @@ BEGIN
 	-- every session plan its statements on the table again.
 	IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g JOIN pg_catalog.pg_proc AS p ON p.oid = g.tgfoid
 		WHERE g.tgrelid = _table AND g.tgname = @row AND g.tgtype::pg_catalog.int4 = 31 AND g.tgqual IS NULL AND g.tgattr::pg_catalog.text = ''
-		AND g.tgenabled::pg_catalog.text = 'O' AND p.pronamespace = _space AND p.proname = _function)
+		AND g.tgenabled::pg_catalog.text = _fires AND p.pronamespace = _space AND p.proname = _function)
 	THEN
 		EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER %%I BEFORE INSERT OR UPDATE OR DELETE ON %%s FOR EACH ROW EXECUTE FUNCTION cleave_internal.%%I()',
 			@row, %[3]s, _function);
-		EXECUTE pg_catalog.format('ALTER TABLE %%s ENABLE TRIGGER %%I', %[3]s, @row);
+		EXECUTE pg_catalog.format('ALTER TABLE %%s %%s TRIGGER %%I', %[3]s, _enable, @row);
 	END IF;
 	IF NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g JOIN pg_catalog.pg_proc AS p ON p.oid = g.tgfoid
 		WHERE g.tgrelid = _table AND g.tgname = @truncate AND g.tgtype::pg_catalog.int4 = 34 AND g.tgqual IS NULL
-		AND g.tgenabled::pg_catalog.text = 'O' AND p.pronamespace = _space AND p.proname = (_function || '_truncate'))
+		AND g.tgenabled::pg_catalog.text = _fires AND p.pronamespace = _space AND p.proname = (_function || '_truncate'))
 	THEN
 		EXECUTE pg_catalog.format('CREATE OR REPLACE TRIGGER %%I BEFORE TRUNCATE ON %%s FOR EACH STATEMENT EXECUTE FUNCTION cleave_internal.%%I()',
 			@truncate, %[3]s, _function || '_truncate');
-		EXECUTE pg_catalog.format('ALTER TABLE %%s ENABLE TRIGGER %%I', %[3]s, @truncate);
+		EXECUTE pg_catalog.format('ALTER TABLE %%s %%s TRIGGER %%I', %[3]s, _enable, @truncate);
 	END IF;
 	PERFORM pg_catalog.set_config('lock_timeout', _timeout, true);
 END
@@ -148,7 +150,7 @@ $cleave$`)
 // key that cannot be guarded (generated column, nondeterministic collation) and
 // for a trigger that fires after the guard, 55000 when the shard is not installed.
 func (c *conn) SetGuard(ctx context.Context, g engine.Guard) error {
-	s, err := newGuardSQL(g)
+	s, err := newGuardSQL(g, c.shard.base.User+MoverSuffix)
 	if err != nil {
 		return c.shard.withTable("set guard", g.Schema, g.Table, err)
 	}
@@ -158,7 +160,7 @@ func (c *conn) SetGuard(ctx context.Context, g engine.Guard) error {
 	}
 	return c.guardDo(ctx, "set guard", g.Schema, g.Table, func(timeout string) string {
 		return fmt.Sprintf(protect(setGuardSQL), ident(g.Schema), ident(g.Table), literal(quoteName(g.Schema)+"."+quoteName(g.Table)),
-			timeout, columns, literal(s.rows()), literal(s.truncate()), literal(s.comment()))
+			timeout, columns, literal(s.rows()), literal(s.truncate()), literal(s.comment()), c.shard.firesSQL())
 	})
 }
 

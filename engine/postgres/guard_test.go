@@ -276,8 +276,8 @@ func TestGuardFollowsItsTable(t *testing.T) {
 // TestGuardSeesEveryKindOfWrite: statements that are not plain INSERT, UPDATE
 // or DELETE.
 func TestGuardSeesEveryKindOfWrite(t *testing.T) {
-	s := installed(t, pgtest.Database(t))
-	c := connect(t, s)
+	url := pgtest.Database(t)
+	c := connect(t, installed(t, url))
 	do(t, c, `CREATE TABLE p (k bigint PRIMARY KEY, v int)`,
 		`CREATE TABLE child (k bigint REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE)`,
 		`INSERT INTO p SELECT i, 0 FROM generate_series(1, 20) i`, `INSERT INTO child SELECT k FROM p`)
@@ -292,12 +292,60 @@ func TestGuardSeesEveryKindOfWrite(t *testing.T) {
 	refused(t, c, sqlstate.NotOwner, `MERGE INTO child USING (SELECT 15 AS n) AS s ON k = n AND false WHEN NOT MATCHED THEN INSERT VALUES (n)`)
 	refused(t, c, sqlstate.NotOwner, `TRUNCATE p CASCADE`)
 	refused(t, c, sqlstate.NotOwner, `DO $$BEGIN INSERT INTO child VALUES (15); END$$`)
-	// The mover writes as a replica does.
-	do(t, c, `BEGIN`, `SET LOCAL session_replication_role = replica`, `INSERT INTO child VALUES (15)`, `COMMIT`)
+	refused(t, c, sqlstate.InsufficientPrivilege, `SET session_replication_role = replica`)
+	// The mover writes as a replica does. Nobody else passes in that way, a superuser neither.
+	mover, super := connect(t, open(t, strings.Replace(url, "cleave@", "cleave_mover@", 1))), connect(t, open(t, pgtest.Super(url)))
+	refused(t, mover, sqlstate.NotOwner, `INSERT INTO child VALUES (15)`)
+	do(t, mover, `BEGIN`, `SET LOCAL session_replication_role = replica`, `INSERT INTO child VALUES (15)`, `COMMIT`)
 	refused(t, c, sqlstate.NotOwner, `DELETE FROM child WHERE k = 15`)
+	do(t, super, `SET session_replication_role = replica`)
+	for _, as := range []string{``, `SET ROLE cleave; `, `SET ROLE cleave_mover; `} {
+		refused(t, super, sqlstate.NotOwner, as+`DELETE FROM child WHERE k = 15`)
+		refused(t, super, sqlstate.NotOwner, as+`TRUNCATE child`)
+	}
 	// COPY.
-	do(t, c, `COPY child FROM PROGRAM 'printf "5\n6\n"'`)
-	refused(t, c, sqlstate.NotOwner, `COPY child FROM PROGRAM 'printf "5\n60\n"'`)
+	do(t, super, `RESET ROLE`, `COPY child FROM PROGRAM 'printf "5\n6\n"'`)
+	refused(t, super, sqlstate.NotOwner, `COPY child FROM PROGRAM 'printf "5\n60\n"'`)
+}
+
+// TestGuardsOfBeforeTheMover fire for ordinary writes only, and say so until they are set again: so do those that let another's mover pass.
+func TestGuardsOfBeforeTheMover(t *testing.T) {
+	server := pgtest.NewServer(t, nil)
+	url := pgtest.DatabaseOn(t, server)
+	super := pgtest.Super(url)
+	pgtest.Ask(t, super, `CREATE ROLE app LOGIN`)
+	pgtest.Ask(t, super, `ALTER DATABASE `+url[strings.LastIndexByte(url, '/')+1:strings.IndexByte(url, '?')]+` OWNER TO app`)
+	url = strings.Replace(url, "cleave@", "app@", 1)
+	c := connect(t, installed(t, url))
+	do(t, c, `CREATE TABLE t (k bigint PRIMARY KEY)`)
+	loose := func(want bool, fires string) {
+		t.Helper()
+		tab, err := c.DescribeTable(t.Context(), "public", "t")
+		if err != nil || tab.Guard == nil || tab.Guard.Loose != want {
+			t.Errorf("%+v, %v", tab.Guard, err)
+		}
+		if got := do(t, c, `SELECT string_agg(DISTINCT tgenabled::text, '') FROM pg_trigger WHERE tgrelid = 't'::regclass`); got != fires {
+			t.Errorf("it fires %s", got)
+		}
+	}
+	setGuard(t, c, listGuard("t", "k", ints(0, 10)...))
+	loose(false, "O")
+	pgtest.Ask(t, super, `CREATE ROLE app_mover LOGIN`) // no member
+	loose(false, "O")
+	pgtest.Ask(t, super, `GRANT app TO app_mover`)
+	loose(true, "O")
+	setGuard(t, c, listGuard("t", "k", ints(0, 10)...))
+	loose(false, "A")
+	// Another role of the URL, with its own mover.
+	pgtest.Ask(t, super, `CREATE ROLE next LOGIN IN ROLE app; CREATE ROLE next_mover LOGIN IN ROLE next; GRANT app TO next_mover`)
+	c = connect(t, open(t, strings.Replace(url, "app@", "next@", 1)))
+	loose(true, "A")
+	setGuard(t, c, listGuard("t", "k", ints(0, 10)...))
+	loose(false, "A")
+	pgtest.Ask(t, super, `ALTER ROLE next_mover NOLOGIN`)
+	loose(true, "A")
+	setGuard(t, c, listGuard("t", "k", ints(0, 10)...))
+	loose(false, "O")
 }
 
 func TestGuardForOtherRoles(t *testing.T) {
@@ -305,8 +353,9 @@ func TestGuardForOtherRoles(t *testing.T) {
 	s := installed(t, url)
 	c := connect(t, s)
 	role := fmt.Sprintf("writer_%d", time.Now().UnixNano())
-	do(t, c, `CREATE TABLE t (k bigint)`, `CREATE ROLE `+role, `GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON t TO `+role)
-	t.Cleanup(func() { do(t, connect(t, s), `DROP OWNED BY `+role+`; DROP ROLE `+role) })
+	do(t, connect(t, open(t, pgtest.Super(url))), `CREATE ROLE `+role, `GRANT `+role+` TO cleave`)
+	do(t, c, `CREATE TABLE t (k bigint)`, `GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON t TO `+role)
+	t.Cleanup(func() { do(t, connect(t, open(t, pgtest.Super(url))), `DROP OWNED BY `+role+`; DROP ROLE `+role) })
 	setGuard(t, c, listGuard("t", "k", ints(0, 5)...))
 	w := connect(t, s)
 	do(t, w, `SET ROLE `+role, `INSERT INTO t VALUES (1)`, `UPDATE t SET k = 2`, `DELETE FROM t`)

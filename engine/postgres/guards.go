@@ -24,11 +24,11 @@ var functionsSQL = strings.NewReplacer("@row", literal(triggerRow), "@truncate",
 	JOIN pg_catalog.pg_namespace AS s ON s.oid = p.pronamespace
 	WHERE s.nspname = 'cleave_internal' %[2]s`)
 
-// inOrder is what SetGuard would leave as it is, or refuse: see setGuardSQL.
+// inOrder is what SetGuard would leave as it is, or refuse: see setGuardSQL. @fires is what pg_trigger.tgenabled should be.
 var inOrder = strings.NewReplacer("@row", literal(triggerRow), "@truncate", literal(triggerTruncate)).Replace(`AND c.relkind::pg_catalog.text = 'r'
-	AND g.tgtype::pg_catalog.int4 = 31 AND g.tgqual IS NULL AND g.tgattr::pg_catalog.text = '' AND g.tgenabled::pg_catalog.text = 'O'
+	AND g.tgtype::pg_catalog.int4 = 31 AND g.tgqual IS NULL AND g.tgattr::pg_catalog.text = '' AND g.tgenabled::pg_catalog.text = @fires
 	AND EXISTS (SELECT FROM pg_catalog.pg_trigger AS u JOIN pg_catalog.pg_proc AS q ON q.oid = u.tgfoid
-		WHERE u.tgrelid = c.oid AND u.tgname = @truncate AND u.tgtype::pg_catalog.int4 = 34 AND u.tgqual IS NULL AND u.tgenabled::pg_catalog.text = 'O'
+		WHERE u.tgrelid = c.oid AND u.tgname = @truncate AND u.tgtype::pg_catalog.int4 = 34 AND u.tgqual IS NULL AND u.tgenabled::pg_catalog.text = @fires
 		AND q.pronamespace = s.oid AND q.proname = (p.proname || '_truncate'))
 	AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS u WHERE u.tgrelid = c.oid AND NOT u.tgisinternal AND (u.tgtype::pg_catalog.int4 & 3) = 3
 		AND u.tgname::pg_catalog.text COLLATE pg_catalog."C" > @row AND u.tgname <> @truncate)
@@ -61,6 +61,7 @@ type bodies struct {
 	texts []string
 	at    map[string]int // from 1
 	last  engine.Guard
+	mover string
 	made  [3]int
 }
 
@@ -78,7 +79,7 @@ func (b *bodies) of(g engine.Guard) ([3]int, error) {
 	if len(b.texts) > 0 && slices.Equal(g.ShardKey, b.last.ShardKey) && g.Also == b.last.Also && g.Owned.Is(&b.last.Owned) {
 		return b.made, nil
 	}
-	s, err := newGuardSQL(g)
+	s, err := newGuardSQL(g, b.mover)
 	if err != nil {
 		return b.made, err
 	}
@@ -102,7 +103,7 @@ func (c *conn) replaceGuards(ctx context.Context, guards []engine.Guard, conditi
 		}
 		values[i] = fmt.Sprintf("(%d, %s, ARRAY[%s]::pg_catalog.text[], '{%s}'::pg_catalog.int8[])", i, literal(quoteName(g.Schema)+"."+quoteName(g.Table)), strings.Join(columns, ", "), strings.Join(types, ","))
 	}
-	res, err := c.exec(ctx, fmt.Sprintf(protect(functionsSQL), strings.Join(values, ", "), protect(condition)))
+	res, err := c.exec(ctx, fmt.Sprintf(protect(functionsSQL), strings.Join(values, ", "), protect(strings.ReplaceAll(condition, "@fires", c.shard.firesSQL()))))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (c *conn) replaceGuards(ctx context.Context, guards []engine.Guard, conditi
 		}
 		names[i] = row[1].String
 	}
-	b := bodies{at: map[string]int{}}
+	b := bodies{at: map[string]int{}, mover: c.shard.base.User + MoverSuffix}
 	var functions []string
 	var places [3][]string
 	for i, g := range guards {

@@ -222,6 +222,7 @@ func (s *keySet) has(expr string) string {
 type guardSQL struct {
 	g       engine.Guard
 	refusal engine.Refusal
+	mover   string  // the role that passes, if it writes past triggers
 	bounds  *keySet // range: low1, high1, ...
 	hashes  []int64 // hash: the same
 	// flip is set if the first interval has no lower bound: then even ranks are inside.
@@ -229,9 +230,9 @@ type guardSQL struct {
 	listed, pinned, absent *keySet
 }
 
-func newGuardSQL(g engine.Guard) (*guardSQL, error) {
+func newGuardSQL(g engine.Guard, mover string) (*guardSQL, error) {
 	o := g.Owned
-	s := &guardSQL{g: g, refusal: engine.Refusal{Keyspace: o.Keyspace, Epoch: o.Epoch}}
+	s := &guardSQL{g: g, mover: mover, refusal: engine.Refusal{Keyspace: o.Keyspace, Epoch: o.Epoch}}
 	if len(g.ShardKey) == 0 {
 		return s, nil
 	}
@@ -462,6 +463,8 @@ func (s *guardSQL) check(b *strings.Builder, row string) {
 // refuse writes the error for the row. A new row with a NULL in its key gets
 // the error of a NOT NULL column, which this trigger would otherwise hide.
 func (s *guardSQL) refuse(b *strings.Builder, row string) {
+	b.WriteString("IF NOT (" + s.passes() + ") THEN\n")
+	defer b.WriteString("END IF;\n")
 	if row == "NEW" {
 		for i, c := range s.plain(row) {
 			fmt.Fprintf(b, `IF %s IS NULL THEN RAISE EXCEPTION USING ERRCODE := '23502',
@@ -472,6 +475,12 @@ DETAIL := 'A shard key cannot be NULL.', SCHEMA := TG_TABLE_SCHEMA, TABLE := TG_
 	}
 	fmt.Fprintf(b, "RAISE EXCEPTION USING ERRCODE := %s, MESSAGE := %s, DETAIL := %s || COALESCE(%s, 'NULL'), HINT := %s, SCHEMA := TG_TABLE_SCHEMA, TABLE := TG_TABLE_NAME;\n",
 		literal(string(sqlstate.NotOwner)), literal(engine.RefusalMessage), literal(s.refusal.Detail()+", position "), s.place(row), literal(engine.RefusalHint))
+}
+
+// passes is the condition that the mover writes: who logged in cannot be changed by SQL (SET SESSION AUTHORIZATION is a superuser's).
+// It is asked after the row was found not to be owned, so that it costs others nothing.
+func (s *guardSQL) passes() string {
+	return "session_user OPERATOR(pg_catalog.=) " + literal(s.mover) + "::pg_catalog.name AND pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.=) 'replica'"
 }
 
 // said is the condition that the session has said an epoch with which it may write.
@@ -537,7 +546,7 @@ func (s *guardSQL) rows() string {
 			b.WriteString("IF " + s.said() + " THEN\nIF TG_OP = 'DELETE' THEN RETURN OLD; END IF;\nRETURN NEW;\nEND IF;\n")
 		}
 		s.refuseAll(&b, engine.RefusalReadOnly)
-		b.WriteString("END")
+		b.WriteString("IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;\nRETURN NEW;\nEND")
 		return protect(b.String())
 	}
 	b.WriteString("DECLARE\nn pg_catalog.int4;\nlo pg_catalog.int4;\nown pg_catalog.bool;\nBEGIN\nIF TG_OP <> 'DELETE' THEN\n")
@@ -561,11 +570,11 @@ func (s *guardSQL) truncate() string {
 		b.WriteString("IF " + s.said() + " THEN RETURN NULL; END IF;\n")
 	}
 	s.refuseAll(&b, engine.RefusalTruncate)
-	b.WriteString("END")
+	b.WriteString("RETURN NULL;\nEND")
 	return protect(b.String())
 }
 
 func (s *guardSQL) refuseAll(b *strings.Builder, message string) {
-	fmt.Fprintf(b, "RAISE EXCEPTION USING ERRCODE := %s, MESSAGE := %s, DETAIL := %s, HINT := %s, SCHEMA := TG_TABLE_SCHEMA, TABLE := TG_TABLE_NAME;\n",
-		literal(string(sqlstate.NotOwner)), literal(message), literal(s.refusal.Detail()), literal(engine.RefusalHint))
+	fmt.Fprintf(b, "IF NOT (%s) THEN\nRAISE EXCEPTION USING ERRCODE := %s, MESSAGE := %s, DETAIL := %s, HINT := %s, SCHEMA := TG_TABLE_SCHEMA, TABLE := TG_TABLE_NAME;\nEND IF;\n",
+		s.passes(), literal(string(sqlstate.NotOwner)), literal(message), literal(s.refusal.Detail()), literal(engine.RefusalHint))
 }

@@ -92,13 +92,17 @@ func (v *mover) dial(ctx context.Context, what, id string, write bool) (*conn, e
 // of moves are there: one message, since a cutover waits for it.
 func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables bool, err error) {
 	set := ""
-	if v.version(c) >= 170000 {
+	if serverVersion(c) >= 170000 {
 		set = "SET transaction_timeout = 0; "
 	}
 	if write {
 		set += `SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END; `
 	}
 	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.loaded') IS NOT NULL`)
+	if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege {
+		v.s.mover.Store(nil) // it may get one now
+		return false, mayNot(err)
+	}
 	return err == nil && res.Rows[0][0].String == "t", err
 }
 
@@ -108,6 +112,9 @@ func (v *mover) dialAs(ctx context.Context, what, id string, replication bool) (
 	params[paramMasses] = ""
 	if replication {
 		params[paramReplication] = "database"
+	}
+	if err := v.s.moverParams(ctx, params); err != nil {
+		return nil, err
 	}
 	c, err := v.s.connect(ctx, params)
 	if err != nil {

@@ -68,7 +68,7 @@ var factsSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_b
 		AND f.amopfamily = p.opcfamily AND f.amoplefttype = p.opcintype AND f.amoprighttype = p.opcintype AND f.amopstrategy = 3 AND o.oid = f.amopopr AND n.oid = o.oprnamespace
 	ORDER BY a.attname, x.indisprimary DESC) AS e),
 'Triggers', (SELECT pg_catalog.json_agg(g.tgname ORDER BY g.tgname) FROM pg_catalog.pg_trigger AS g
-	WHERE g.tgrelid = c.oid AND g.tgenabled IN ('A', 'R') AND NOT g.tgisinternal)
+	WHERE g.tgrelid = c.oid AND g.tgenabled IN ('A', 'R') AND NOT g.tgisinternal AND g.tgname NOT IN ('` + triggerRow + `', '` + triggerTruncate + `'))
 )::pg_catalog.text, 'UTF8'), 'hex')
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s`
@@ -206,7 +206,8 @@ func (v *mover) obstacles(version int, t *engine.MoveTable, f *tableFacts) []obs
 	return out
 }
 
-func (v *mover) version(c *conn) int {
+// serverVersion is a server's major version, as server_version_num has it.
+func serverVersion(c *conn) int {
 	// "15.18 (Debian ...)", "18beta1".
 	major, _, _ := strings.Cut(c.Parameter("server_version"), ".")
 	digits := strings.IndexFunc(major, func(r rune) bool { return r < '0' || r > '9' })
@@ -217,51 +218,27 @@ func (v *mover) version(c *conn) int {
 	return n * 10000
 }
 
-// moveQuestions are asked in one statement, as questions are.
-var moveQuestions = []struct{ name, expr string }{
-	{"wal_level", `pg_catalog.current_setting('wal_level')`},
-	{"slots", `pg_catalog.current_setting('max_replication_slots')`},
-	{"slots_used", `(SELECT count(*) FROM pg_catalog.pg_replication_slots)::text`},
-	{"senders", `pg_catalog.current_setting('max_wal_senders')`},
-	{"keep", `pg_catalog.current_setting('max_slot_wal_keep_size')`},
-	{"recovery", `pg_catalog.pg_is_in_recovery()::text`},
-	{"replication", `(SELECT rolsuper OR rolreplication FROM pg_catalog.pg_roles WHERE rolname = current_user)::text`},
-	{"role", `pg_catalog.quote_ident(current_user)`},
-	{"database", `pg_catalog.quote_ident(pg_catalog.current_database())`},
-	{"create", `pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')::text`},
-	{"internal", `COALESCE((SELECT pg_catalog.has_schema_privilege(oid, 'CREATE') FROM pg_catalog.pg_namespace WHERE nspname = 'cleave_internal'), false)::text`},
-	{"super", `(SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)::text`},
-}
-
-// slotsWanted are what a move takes at most on one shard: its capture, the way
-// back's, a view for verification.
-const slotsWanted = 3
-
 // CheckMove asks for settings, privileges and the tables' definitions.
 func (v *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]engine.Finding, error) {
 	const op = "check for moves"
+	own, err := v.s.connect(ctx, moveParams)
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close()
+	got, err := v.s.ask(ctx, own)
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	out := findings(got, func(r *requirement) string { return r.move })
+	if f := v.s.moverFinding(ctx, got, levelError); f != nil {
+		return append(out, *f), nil
+	}
 	c, err := v.dial(ctx, forOther, "", false)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	exprs := make([]string, len(moveQuestions))
-	for i, q := range moveQuestions {
-		exprs[i] = q.expr
-	}
-	res, err := c.exec(ctx, "SELECT "+strings.Join(exprs, ", "))
-	if err != nil {
-		return nil, v.failed(ctx, op, err)
-	}
-	got := map[string]string{}
-	for i, q := range moveQuestions {
-		got[q.name] = res.Rows[0][i].String
-	}
-	number := func(name string) int {
-		n, _ := strconv.Atoi(got[name])
-		return n
-	}
-	var out []engine.Finding
 	add := func(name, bad string, good bool, is, want, fix string) {
 		f := engine.Finding{Name: name, Level: levelOK, Is: is}
 		if !good {
@@ -269,44 +246,13 @@ func (v *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 		}
 		out = append(out, f)
 	}
-	system := func(name, value string) string {
-		return fmt.Sprintf("ALTER SYSTEM SET %s = %s; then restart the server", name, value)
-	}
-	add("primary", levelError, got["recovery"] == "false", map[bool]string{true: "primary", false: "in recovery"}[got["recovery"] == "false"], "a primary", "use the primary's address")
-	add("wal_level", levelError, got["wal_level"] == "logical", got["wal_level"], "logical", system("wal_level", "'logical'"))
-	free := number("slots") - number("slots_used")
-	add("max_replication_slots", levelError, free >= slotsWanted, fmt.Sprintf("%s, %d of them free", got["slots"], free),
-		fmt.Sprintf("%d free ones", slotsWanted), system("max_replication_slots", strconv.Itoa(number("slots_used")+2*slotsWanted)))
-	add("max_wal_senders", levelError, number("senders") >= slotsWanted, got["senders"], fmt.Sprintf("%d or more", slotsWanted), system("max_wal_senders", "10"))
-	add("max_slot_wal_keep_size", levelWarning, got["keep"] == "-1", got["keep"],
-		"-1, or more than is written during a move (a capture that falls further behind is lost)", "ALTER SYSTEM SET max_slot_wal_keep_size = -1; SELECT pg_reload_conf()")
-	add("privilege REPLICATION", levelError, got["replication"] == "true", yes(got["replication"]), "granted", "ALTER ROLE "+got["role"]+" REPLICATION")
-	add("privilege CREATE on the database", levelError, got["create"] == "true", yes(got["create"]), "granted",
-		fmt.Sprintf("GRANT CREATE ON DATABASE %s TO %s", got["database"], got["role"]))
-	add("privilege CREATE on schema cleave_internal", levelError, got["internal"] == "true", yes(got["internal"]), "granted",
-		"GRANT CREATE ON SCHEMA cleave_internal TO "+got["role"])
-	role, lock := got["super"] == "true", got["super"] == "true"
-	if !role && v.version(c) >= 150000 {
-		res, err := c.exec(ctx, `SELECT pg_catalog.has_parameter_privilege('session_replication_role', 'SET'), pg_catalog.has_parameter_privilege('deadlock_timeout', 'SET')`)
-		if err != nil {
-			return nil, v.failed(ctx, op, err)
-		}
-		role, lock = res.Rows[0][0].String == "t", res.Rows[0][1].String == "t"
-	}
-	fix := "GRANT SET ON PARAMETER session_replication_role TO " + got["role"]
-	if v.version(c) < 150000 {
-		fix = "ALTER ROLE " + got["role"] + " SUPERUSER; before PostgreSQL 15 there is no other way"
-	}
-	add("privilege SET of session_replication_role", levelError, role, yes(strconv.FormatBool(role)), "granted: rows are moved past triggers", fix)
-	add("privilege SET of deadlock_timeout", levelWarning, lock, yes(strconv.FormatBool(lock)), "granted: else a cutover waits for autovacuum to leave the tables",
-		"GRANT SET ON PARAMETER deadlock_timeout TO "+got["role"])
 	for i := range tables {
 		t := &tables[i]
 		f, err := v.facts(ctx, c, t)
 		if err != nil {
 			return nil, v.failed(ctx, op, err)
 		}
-		obstacles := v.obstacles(v.version(c), t, f)
+		obstacles := v.obstacles(serverVersion(c), t, f)
 		for _, o := range obstacles {
 			out = append(out, engine.Finding{Name: o.name, Level: levelError, Is: o.is, Want: o.want, Fix: o.fix})
 		}
@@ -331,7 +277,7 @@ func (v *mover) ready(ctx context.Context, c *conn, set engine.Set) ([]*tableFac
 		if err != nil {
 			return nil, err
 		}
-		if all := v.obstacles(v.version(c), t, f); len(all) > 0 {
+		if all := v.obstacles(serverVersion(c), t, f); len(all) > 0 {
 			return nil, (&sqlstate.Error{
 				Code: sqlstate.ObjectNotInState, Schema: t.Schema, Table: t.Name,
 				Message: fmt.Sprintf("table %q cannot be moved: %s", t.Schema+"."+t.Name, all[0].name),

@@ -48,6 +48,8 @@ func TestPSQLCommands(t *testing.T) {
 	ours := "postgres://" + owner + "@" + host + ":" + port + "/cleave?sslmode=disable"
 	runPSQL(t, ours, psqlSetup)
 	runPSQL(t, theirs, psqlSetup)
+	// The only role that SQLite has is its superuser.
+	runPSQL(t, pgtest.Super(theirs), "ALTER TABLESPACE pg_default OWNER TO "+owner+"; ALTER TABLESPACE pg_global OWNER TO "+owner)
 	for _, command := range psqlCommands {
 		if a, b := runPSQL(t, ours, command), runPSQL(t, theirs, command); a != b {
 			t.Errorf("%s\nSQLite:\n%s\nPostgreSQL:\n%s", command, a, b)

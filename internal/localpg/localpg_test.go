@@ -123,7 +123,10 @@ func TestRowsOutliveStopAndKill(t *testing.T) {
 			t.Fatalf("%s is the database %q", url, db)
 		}
 	}
-	sql(t, s.URL("postgres"), "CREATE TABLE t (a int); INSERT INTO t VALUES (1)")
+	sql(t, s.SuperuserURL("postgres"), "CREATE TABLE t (a int); INSERT INTO t VALUES (1); GRANT SELECT, INSERT ON t TO PUBLIC")
+	if got := sql(t, s.URL("postgres"), "SELECT string_agg(rolname || rolsuper || rolreplication || rolcreaterole || rolcreatedb || rolbypassrls, ' ' ORDER BY rolname) FROM pg_roles WHERE rolname LIKE 'cleave%'"); got != "cleavefalsefalsefalsefalsefalse cleave_moverfalsetruefalsefalsetrue" {
+		t.Errorf("the roles are %s", got)
+	}
 	for setting, want := range map[string]string{"max_prepared_transactions": "3", "fsync": "on", "server_encoding": "UTF8", "lc_collate": "C", "listen_addresses": "127.0.0.1", "application_name": `it's a "name"`} {
 		if setting == "lc_collate" {
 			if got := sql(t, s.URL("postgres"), "SELECT datcollate FROM pg_database WHERE datname = current_database()"); got != want {
@@ -191,7 +194,7 @@ func killedChild(t *testing.T, dir string) (pid int, url string) {
 func TestServerThatOutlivedItsProcess(t *testing.T) {
 	dir := filepath.Join(pgtest.Dir(t), "data")
 	pid, url := killedChild(t, dir)
-	sql(t, url, "CREATE TABLE t AS SELECT 1 AS a")
+	sql(t, strings.Replace(url, "cleave@", "postgres@", 1), "CREATE TABLE t AS SELECT 1 AS a; GRANT SELECT ON t TO PUBLIC")
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Fatalf("the server ended with its process: %v", err)
 	}
@@ -346,7 +349,7 @@ func TestWrongOptions(t *testing.T) {
 	dir := filepath.Join(pgtest.Dir(t), "data")
 	refused(t, localpg.Options{DataDir: dir, Port: -1}, sqlstate.InvalidParameterValue)
 	refused(t, localpg.Options{DataDir: dir, Port: 65536}, sqlstate.InvalidParameterValue)
-	refused(t, localpg.Options{DataDir: dir, User: "it's me"}, sqlstate.InvalidParameterValue)
+	refused(t, localpg.Options{DataDir: dir, User: "postgres"}, sqlstate.InvalidParameterValue)
 	refused(t, localpg.Options{DataDir: dir, User: "pg_x"}, sqlstate.InvalidParameterValue)
 	refused(t, localpg.Options{DataDir: dir, Settings: map[string]string{"a=b -c x": "1"}}, sqlstate.InvalidParameterValue)
 	refused(t, localpg.Options{DataDir: dir, Settings: map[string]string{"no_such_setting": "1"}}, sqlstate.ConfigFileError, "no_such_setting")
@@ -375,7 +378,7 @@ func TestAnInterruptedInitdbIsForgotten(t *testing.T) {
 }
 
 func TestPassword(t *testing.T) {
-	s := start(t, localpg.Options{DataDir: filepath.Join(pgtest.Dir(t), "data"), User: "me @ %", Password: "p@ss:w/rd?'"})
+	s := start(t, localpg.Options{DataDir: filepath.Join(pgtest.Dir(t), "data"), User: "me @ %", Passwords: passwords("me @ %", "p@ss:w/rd?'")})
 	for _, url := range []string{s.URL("postgres"), s.SocketURL("postgres")} {
 		if got := sql(t, url, "SELECT current_user"); got != "me @ %" {
 			t.Fatalf("%q", got)
@@ -393,14 +396,23 @@ func TestPassword(t *testing.T) {
 	}
 }
 
+// passwords gives each of the server's roles the same one.
+func passwords(user, password string) map[string]string {
+	all := map[string]string{}
+	for _, role := range localpg.Roles(user) {
+		all[role] = password
+	}
+	return all
+}
+
 // TestAFolderGetsItsPassword starts a folder that trusts everybody with a password, then with another one, as
 // after a restore without the file.
 func TestAFolderGetsItsPassword(t *testing.T) {
 	dir := pgtest.Dir(t)
 	opts := localpg.Options{DataDir: filepath.Join(dir, "data"), Settings: map[string]string{"max_prepared_transactions": "5"}}
 	s := start(t, opts)
-	sql(t, s.URL("postgres"), "CREATE ROLE app LOGIN")
-	sql(t, s.URL("postgres"), "CREATE TABLE t (a int)")
+	sql(t, s.SuperuserURL("postgres"), "CREATE ROLE app LOGIN")
+	sql(t, s.SuperuserURL("postgres"), "CREATE TABLE t (a int); ALTER TABLE t OWNER TO cleave")
 	conn, err := pgconn.Connect(t.Context(), s.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -419,8 +431,8 @@ func TestAFolderGetsItsPassword(t *testing.T) {
 	}
 	stop(t, s)
 	for _, password := range []string{"the first one", "the second one"} {
-		opts.Password, opts.Passfile = password, filepath.Join(dir, "pass")
-		if err := os.WriteFile(opts.Passfile, []byte("*:*:*:cleave:"+password+"\n"), 0o600); err != nil {
+		opts.Passwords, opts.Passfile = passwords("cleave", password), filepath.Join(dir, "pass")
+		if err := os.WriteFile(opts.Passfile, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s = start(t, opts)
@@ -561,4 +573,54 @@ func statUID(t *testing.T, path string) uint32 {
 		t.Fatal(err)
 	}
 	return st.Sys().(*syscall.Stat_t).Uid
+}
+
+// TestAFolderOfAnOlderVersion has a superuser of the name that the shards' role has now, and all is that superuser's.
+func TestAFolderOfAnOlderVersion(t *testing.T) {
+	opts := localpg.Options{DataDir: filepath.Join(pgtest.Dir(t), "data"), Settings: map[string]string{"max_prepared_transactions": "5"}}
+	s := start(t, opts)
+	super := s.SuperuserURL("postgres")
+	sql(t, super, "CREATE ROLE builder SUPERUSER LOGIN")
+	sql(t, super, "DROP OWNED BY cleave_mover; DROP ROLE cleave_mover; DROP ROLE cleave")
+	sql(t, super, "CREATE DATABASE app")
+	inside := s.SuperuserURL("app")
+	sql(t, inside, `CREATE SCHEMA "Odd one"; CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE TYPE pair AS (a int, b int); CREATE TYPE span AS RANGE (subtype = float8);
+		CREATE TABLE "Odd one"."T t" (id serial PRIMARY KEY, other int GENERATED ALWAYS AS IDENTITY, m mood, p positive); CREATE TABLE parted (a int) PARTITION BY LIST (a); CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
+		CREATE SEQUENCE alone; CREATE VIEW v AS SELECT 1 AS one; CREATE MATERIALIZED VIEW mv AS SELECT 1 AS one; CREATE STATISTICS st ON id, m FROM "Odd one"."T t";
+		CREATE FUNCTION f(a int, b text DEFAULT 'x') RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE PROCEDURE pr() LANGUAGE sql AS 'SELECT 1'; CREATE AGGREGATE total(int) (SFUNC = int4pl, STYPE = int);
+		CREATE OPERATOR === (LEFTARG = int, RIGHTARG = int, FUNCTION = int4eq); CREATE OPERATOR CLASS oc FOR TYPE int USING hash AS OPERATOR 1 =; CREATE COLLATION co (locale = 'C');
+		CREATE TEXT SEARCH CONFIGURATION tsc (COPY = simple); CREATE EXTENSION pg_trgm; CREATE PUBLICATION pub FOR TABLE part; CREATE TABLE kept (a int); GRANT SELECT ON kept TO PUBLIC`)
+	sql(t, inside, "SELECT lo_create(4711)")
+	sql(t, inside, "BEGIN; INSERT INTO kept VALUES (1); PREPARE TRANSACTION 'in doubt'")
+	sql(t, strings.Replace(super, "postgres@", "builder@", 1), "UPDATE pg_authid SET rolname = 'cleave' WHERE oid = 10; DROP ROLE IF EXISTS nobody")
+	stop(t, s)
+
+	s = start(t, opts)
+	// Who prepared a transaction ends it, or a superuser: until then the role stays one.
+	if got := sql(t, s.URL("app"), "SELECT current_user || rolsuper FROM pg_roles WHERE rolname = current_user"); got != "cleavetrue" {
+		t.Fatalf("beside a prepared transaction: %s", got)
+	}
+	sql(t, s.URL("app"), "COMMIT PREPARED 'in doubt'")
+	stop(t, s)
+	s = start(t, opts)
+	if got := sql(t, s.URL("app"), "SELECT current_user || rolsuper FROM pg_roles WHERE rolname = current_user"); got != "cleavefalse" {
+		t.Fatalf("after it: %s", got)
+	}
+	for catalogue, owner := range map[string]string{
+		"pg_class": "relowner", "pg_type": "typowner", "pg_namespace": "nspowner", "pg_extension": "extowner", "pg_publication": "pubowner", "pg_largeobject_metadata": "lomowner", "pg_statistic_ext": "stxowner",
+		"pg_proc": "proowner", "pg_operator": "oprowner", "pg_opclass": "opcowner", "pg_opfamily": "opfowner", "pg_collation": "collowner", "pg_ts_config": "cfgowner",
+	} {
+		left := sql(t, s.URL("app"), "SELECT coalesce(string_agg(pg_describe_object('"+catalogue+"'::regclass, oid, 0), ', '), '') FROM "+catalogue+" AS o WHERE "+owner+" <> 'cleave'::regrole AND oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = '"+catalogue+"'::regclass AND d.objid = o.oid AND d.deptype IN ('e', 'i')) AND oid NOT IN (SELECT oid FROM pg_class WHERE relnamespace = 'pg_toast'::regnamespace)")
+		if left != "" && catalogue != "pg_type" {
+			t.Errorf("%s: %s", catalogue, left)
+		}
+		if n := sql(t, s.URL("app"), "SELECT count(*) FROM "+catalogue+" WHERE "+owner+" = 'cleave'::regrole"); n == "0" {
+			t.Errorf("%s has nothing of the role", catalogue)
+		}
+	}
+	sql(t, s.URL("app"), `INSERT INTO "Odd one"."T t" (m, p) VALUES ('ok', 1); ALTER TABLE "Odd one"."T t" ADD COLUMN more int; DROP TABLE kept; DROP FUNCTION f(int, text); DROP TYPE span; CREATE SCHEMA mine; REFRESH MATERIALIZED VIEW mv`)
+	sql(t, s.URL("app"), "DROP EXTENSION pg_trgm")
+	if got := sql(t, s.SuperuserURL("app"), "SELECT (SELECT count(*) FROM pg_shdepend WHERE refclassid = 'pg_authid'::regclass AND refobjid = 'cleave'::regrole AND dbid <> 0)::text"); got == "0" {
+		t.Error("the role could be dropped, though it owns tables")
+	}
 }

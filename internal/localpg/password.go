@@ -21,9 +21,11 @@ var trusting = regexp.MustCompile(`(?m)^((?:local|host)[ \t]+(?:all|replication)
 
 func (s *Server) hbaPath() string { return filepath.Join(s.opts.DataDir, "pg_hba.conf") }
 
-// trusts reports whether the folder's server would let in everybody although there is a password.
+func (s *Server) passwords() bool { return len(s.opts.Passwords) > 0 }
+
+// trusts reports whether the folder's server would let in everybody although there are passwords.
 func (s *Server) trusts() (bool, error) {
-	if s.opts.Password == "" {
+	if !s.passwords() {
 		return false, nil
 	}
 	b, err := os.ReadFile(s.hbaPath())
@@ -36,7 +38,7 @@ func (s *Server) trusts() (bool, error) {
 // askForPasswords makes the server of a folder that trusts everybody ask for the password. The superuser gets it first,
 // so that a crash in between locks nobody out.
 func (s *Server) askForPasswords(ctx context.Context) error {
-	if err := s.setPassword(ctx); err != nil {
+	if err := s.setSuperuser(ctx); err != nil {
 		return err
 	}
 	path := s.hbaPath()
@@ -57,8 +59,16 @@ func (s *Server) askForPasswords(ctx context.Context) error {
 	return nil
 }
 
-// setPassword gives the superuser its password, without a server: nobody is let in meanwhile. The folder's server must not run.
-func (s *Server) setPassword(ctx context.Context) error {
+// renameSQL gives the role that initdb made its name: folders of older versions have the shards' role there. ALTER ROLE
+// cannot rename the session's own user, which this one always is without a server.
+const renameSQL = "UPDATE pg_catalog.pg_authid SET rolname = 'postgres' WHERE oid = 10 AND NOT EXISTS (SELECT FROM pg_catalog.pg_authid WHERE rolname = 'postgres')\n"
+
+// setSuperuser gives the superuser its name and password, without a server: nobody is let in meanwhile. The folder's server must not run.
+func (s *Server) setSuperuser(ctx context.Context) error {
+	script := renameSQL
+	if s.passwords() {
+		script += "SET password_encryption = 'scram-sha-256'\nALTER ROLE " + Superuser + " PASSWORD " + quote(s.opts.Passwords[Superuser], `'`) + "\n"
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.StartTimeout)
 	defer cancel()
 	// With the server's settings: a folder with prepared transactions starts with no fewer of them.
@@ -66,32 +76,35 @@ func (s *Server) setPassword(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.opts.Installation.Bin, "postgres"), append(args, "postgres")...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = environment(), "/", s.account.attributes()
 	cmd.WaitDelay = 5 * time.Second
-	quote := func(text, by string) string { return by + strings.ReplaceAll(text, by, by+by) + by }
-	cmd.Stdin = strings.NewReader("SET password_encryption = 'scram-sha-256'\nALTER ROLE " + quote(s.opts.User, `"`) + " PASSWORD " + quote(s.opts.Password, `'`) + "\n")
+	cmd.Stdin = strings.NewReader(script)
 	out, err := cmd.CombinedOutput()
-	if text := strings.ReplaceAll(string(out), s.opts.Password, "xxxxx"); err != nil || strings.Contains(text, "ERROR:") {
-		return sqlstate.Wrap(err, sqlstate.ConfigFileError, "the superuser of PostgreSQL in %s could not get its password", s.opts.DataDir).
+	text := string(out)
+	for _, password := range s.opts.Passwords {
+		text = strings.ReplaceAll(text, password, "xxxxx")
+	}
+	if err != nil || strings.Contains(text, "ERROR:") {
+		return sqlstate.Wrap(err, sqlstate.ConfigFileError, "the superuser of PostgreSQL in %s could not get its name and password", s.opts.DataDir).
 			WithDetail("%s", lastLines(text, 5)).WithHint("start again")
 	}
 	return nil
 }
 
-// refuses reports whether the running server does not take the password.
+// refuses reports whether the running server does not take the superuser, by its name or by its password.
 func (s *Server) refuses(ctx context.Context) bool {
-	if s.opts.Password == "" {
-		return false
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	conf, err := pgconn.ParseConfig(s.URL("postgres"))
+	conf, err := pgconn.ParseConfig(s.SuperuserURL("postgres"))
 	if err != nil {
 		return false
 	}
-	conf.Password = s.opts.Password // whatever the file says
+	conf.Password = s.opts.Passwords[Superuser] // whatever the file says
 	conn, err := pgconn.ConnectConfig(ctx, conf)
 	if err == nil {
 		_ = conn.Close(ctx)
 	}
 	var pe *pgconn.PgError
-	return errors.As(err, &pe) && pe.Code == string(sqlstate.InvalidPassword)
+	return errors.As(err, &pe) && (pe.Code == string(sqlstate.InvalidPassword) || pe.Code == string(sqlstate.InvalidAuthorization))
 }
+
+// quote writes a text in quotes of a kind.
+func quote(text, by string) string { return by + strings.ReplaceAll(text, by, by+by) + by }

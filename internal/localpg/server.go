@@ -19,7 +19,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// DefaultUser is the database superuser made with a new folder unless Options say another.
+// DefaultUser is the role that the URLs name unless Options say another.
 const DefaultUser = "cleave"
 
 // Options say which server to run and how. DataDir is required.
@@ -40,13 +40,14 @@ type Options struct {
 	// server does not wait for the disk: committed rows still survive a crash of
 	// the server, but not one of the machine. For tests.
 	Durable bool
-	// User is the database superuser made with a new folder; DefaultUser when empty.
+	// User is the role that the URLs name, which owns the databases of CreateDatabase; DefaultUser when
+	// empty. It and its mover are made at each start if they are not there: see Roles.
 	User string
-	// Password of that user. When empty the server trusts every local user of
-	// this machine, who can then act as superuser: right for tests. When set, connections need it
-	// (scram-sha-256). A folder that was made without one, or with another one, gets it at the start.
-	Password string
-	// Passfile is the path of a file with the password, in libpq's format, which the URLs name
+	// Passwords are those of the Roles, by name. When empty the server trusts every local user of
+	// this machine, who can then act as superuser: right for tests. When set, connections need them
+	// (scram-sha-256). A folder that was made without, or with others, gets them at the start.
+	Passwords map[string]string
+	// Passfile is the path of a file with the passwords, in libpq's format, which the URLs name
 	// instead of the password itself. Empty: they hold the password.
 	Passfile string
 	// RunAs names the operating system user when we are root; see the package
@@ -89,7 +90,7 @@ func (s *Server) Port() int { return s.port }
 // SocketDir returns the folder of the Unix socket.
 func (s *Server) SocketDir() string { return s.socketDir }
 
-// User returns the name of the database superuser.
+// User returns the name of the role that the URLs name. It is no superuser.
 func (s *Server) User() string { return s.opts.User }
 
 // PID returns the process id of the postmaster.
@@ -103,8 +104,13 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 
 // URL returns the postgres:// URL of a database over TCP. It holds the password
 // if there is one, or the name of its file.
-func (s *Server) URL(db string) string {
-	u := url.URL{Scheme: "postgres", User: s.userinfo(), Host: "127.0.0.1:" + strconv.Itoa(s.port), Path: "/" + db}
+func (s *Server) URL(db string) string { return s.urlAs(s.opts.User, db) }
+
+// SuperuserURL is URL with the role that initdb made.
+func (s *Server) SuperuserURL(db string) string { return s.urlAs(Superuser, db) }
+
+func (s *Server) urlAs(role, db string) string {
+	u := url.URL{Scheme: "postgres", User: s.userinfo(role), Host: "127.0.0.1:" + strconv.Itoa(s.port), Path: "/" + db}
 	u.RawQuery = s.parameters(url.Values{"sslmode": {"disable"}})
 	return u.String()
 }
@@ -113,7 +119,7 @@ func (s *Server) URL(db string) string {
 // that libpq, pgx and lib/pq understand.
 func (s *Server) SocketURL(db string) string {
 	q := url.Values{"host": {s.socketDir}, "port": {strconv.Itoa(s.port)}, "sslmode": {"disable"}}
-	return "postgres://" + s.userinfo().String() + "@/" + url.PathEscape(db) + "?" + s.parameters(q)
+	return "postgres://" + s.userinfo(s.opts.User).String() + "@/" + url.PathEscape(db) + "?" + s.parameters(q)
 }
 
 func (s *Server) parameters(q url.Values) string {
@@ -123,27 +129,26 @@ func (s *Server) parameters(q url.Values) string {
 	return q.Encode()
 }
 
-func (s *Server) userinfo() *url.Userinfo {
-	if s.opts.Password != "" && s.opts.Passfile == "" {
-		return url.UserPassword(s.opts.User, s.opts.Password)
+func (s *Server) userinfo(role string) *url.Userinfo {
+	if password := s.opts.Passwords[role]; password != "" && s.opts.Passfile == "" {
+		return url.UserPassword(role, password)
 	}
-	return url.User(s.opts.User)
+	return url.User(role)
 }
 
-// CreateDatabase makes a database if it is not there yet. Returns 57P03 when the
+// CreateDatabase makes a database of the Server's User if it is not there yet. Returns 57P03 when the
 // server does not answer.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	if name == "" || len(name) > 63 || strings.ContainsRune(name, 0) {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "%q cannot be the name of a database", name).
 			WithHint("use 1 to 63 bytes")
 	}
-	return s.exec(ctx, `CREATE DATABASE "`+strings.ReplaceAll(name, `"`, `""`)+`"`, "42P04")
+	return s.exec(ctx, "postgres", "CREATE DATABASE "+quote(name, `"`)+" OWNER "+quote(s.opts.User, `"`), "42P04")
 }
 
-// exec runs one statement in the database postgres; an error with the code
-// `fine` counts as success.
-func (s *Server) exec(ctx context.Context, sql, fine string) error {
-	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
+// exec runs SQL in a database as superuser; an error with the code `fine` counts as success.
+func (s *Server) exec(ctx context.Context, database, sql, fine string) error {
+	conn, err := pgconn.Connect(ctx, s.SuperuserURL(database))
 	if err != nil {
 		return sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the local PostgreSQL server on port %d does not answer", s.port).
 			WithHint("read %s", s.LogPath())

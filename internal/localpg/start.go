@@ -57,8 +57,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if started = !open && s.adopt(ctx); started {
-		return s, nil
+	if !open && s.adopt(ctx) {
+		started = true
+		return s, s.makeRoles(ctx)
 	}
 	if err := s.stopOrphan(ctx); err != nil {
 		return nil, err
@@ -73,15 +74,19 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	for attempt := 1; ; attempt++ {
 		err := s.launch(ctx, deadline)
 		if err == nil && !renewed && s.refuses(ctx) {
-			// The folder, or the file with the password, comes from a backup.
+			// The folder, or the file with the passwords, comes from a backup, or the folder from an older version.
 			s.halt()
-			if err := s.setPassword(ctx); err != nil {
+			if err := s.setSuperuser(ctx); err != nil {
 				return nil, err
 			}
 			renewed = true
 			continue
 		}
 		if err == nil {
+			if err = s.makeRoles(ctx); err != nil {
+				s.halt()
+				return nil, err
+			}
 			started = true
 			return s, nil
 		}
@@ -116,9 +121,8 @@ func (s *Server) prepare() error {
 	if o.User == "" {
 		o.User = DefaultUser
 	}
-	// initdb puts the name into scripts; it refuses these itself, late.
-	if strings.ContainsAny(o.User, "\x00\n\r\"$'\\") || len(o.User) > 63 || strings.HasPrefix(o.User, "pg_") || strings.HasPrefix(o.User, "-") {
-		return sqlstate.New(sqlstate.InvalidParameterValue, "%q cannot be the name of the database superuser", o.User).WithHint("use a plain name such as cleave")
+	if strings.ContainsRune(o.User, 0) || len(o.User+MoverSuffix) > 63 || strings.HasPrefix(o.User, "pg_") || o.User == Superuser {
+		return sqlstate.New(sqlstate.InvalidParameterValue, "%q cannot be the name of the shards' role", o.User).WithHint("use a plain name such as cleave")
 	}
 	if o.Port < 0 || o.Port > 65535 {
 		return sqlstate.New(sqlstate.InvalidParameterValue, "%d is not a port", o.Port).WithHint("use 1 to 65535, or 0 for a free one")
@@ -269,12 +273,12 @@ func (s *Server) initialize(ctx context.Context) error {
 	if err := s.account.own(fresh); err != nil {
 		return fileError(err, "cannot give the folder %s to %s", fresh, s.account.name)
 	}
-	args := []string{"-D", fresh, "-U", s.opts.User, "--encoding=UTF8", "--lc-collate=C", "--lc-messages=C",
+	args := []string{"-D", fresh, "-U", Superuser, "--encoding=UTF8", "--lc-collate=C", "--lc-messages=C",
 		"--lc-monetary=C", "--lc-numeric=C", "--lc-time=C", "--text-search-config=simple"}
 	if !s.opts.Durable {
 		args = append(args, "--no-sync")
 	}
-	if s.opts.Password == "" {
+	if !s.passwords() {
 		args = append(args, "--auth=trust")
 	} else {
 		pw, err := s.passwordFile()
@@ -333,7 +337,7 @@ func (s *Server) passwordFile() (string, error) {
 		return "", fileError(err, "cannot make a temporary folder")
 	}
 	path := filepath.Join(dir, "password")
-	if err = os.WriteFile(path, []byte(s.opts.Password+"\n"), 0o600); err == nil {
+	if err = os.WriteFile(path, []byte(s.opts.Passwords[Superuser]+"\n"), 0o600); err == nil {
 		if err = s.account.own(path); err == nil {
 			err = s.account.own(dir)
 		}

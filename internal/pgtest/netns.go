@@ -73,7 +73,7 @@ func (n Namespace) Server(tb testing.TB, port int) (socketDir string) {
 	tb.Helper()
 	// Made and set up in our own network, then run in the other.
 	s := NewServer(tb, nil)
-	Ask(tb, s.URL("postgres"), "CREATE ROLE app SUPERUSER LOGIN")
+	Ask(tb, s.SuperuserURL("postgres"), "CREATE ROLE app SUPERUSER LOGIN")
 	hba, err := os.OpenFile(filepath.Join(s.DataDir(), "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		tb.Fatal(err)

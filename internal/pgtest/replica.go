@@ -31,14 +31,14 @@ func NewReplica(tb testing.TB, primary *localpg.Server, name string, settings ma
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, backup, "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync",
-		"-h", "127.0.0.1", "-p", fmt.Sprint(primary.Port()), "-U", primary.User())
+		"-h", "127.0.0.1", "-p", fmt.Sprint(primary.Port()), "-U", localpg.Superuser)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		tb.Fatalf("pgtest: pg_basebackup: %v\n%s", err, out)
 	}
 	own(tb, data, primary.DataDir())
 	all := Settings()
-	all["primary_conninfo"] = fmt.Sprintf("host=127.0.0.1 port=%d user=%s application_name=%s", primary.Port(), primary.User(), name)
+	all["primary_conninfo"] = fmt.Sprintf("host=127.0.0.1 port=%d user=%s application_name=%s", primary.Port(), localpg.Superuser, name)
 	// What is not written by the test must not hold up what is.
 	all["wal_retrieve_retry_interval"] = "100ms"
 	maps.Copy(all, settings)

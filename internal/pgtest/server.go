@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -143,7 +144,14 @@ func start(install localpg.Installation, settings map[string]string) (*running, 
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	r.server, err = localpg.Start(ctx, localpg.Options{Installation: install, DataDir: filepath.Join(dir, "data"), SocketDir: filepath.Join(dir, "s"), Settings: all})
+	if err == nil {
+		// Tests make databases of their own, and use the one that is there.
+		_, err = pgExec(ctx, r.server.SuperuserURL("postgres"), "ALTER ROLE "+localpg.DefaultUser+" CREATEDB; ALTER DATABASE postgres OWNER TO "+localpg.DefaultUser)
+	}
 	if err != nil {
+		if r.server != nil {
+			r.server.Quit()
+		}
 		r.watch.end()
 		os.RemoveAll(dir)
 		return nil, err
@@ -226,13 +234,13 @@ func DatabaseOn(tb testing.TB, s *localpg.Server) string {
 func drop(s *localpg.Server, name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
+	conn, err := pgconn.Connect(ctx, s.SuperuserURL("postgres"))
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
 	// A prepared transaction would keep the database from being dropped.
-	inside, err := pgconn.Connect(ctx, s.URL(name))
+	inside, err := pgconn.Connect(ctx, s.SuperuserURL(name))
 	if err != nil {
 		return err
 	}
@@ -297,4 +305,23 @@ func (w *watchdog) end() {
 	_ = w.cmd.Process.Kill()
 	_ = w.cmd.Wait() // "signal: killed", as wanted
 	_ = w.hold.Close()
+}
+
+func pgExec(ctx context.Context, url, sql string) ([]*pgconn.Result, error) {
+	conn, err := pgconn.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(ctx)
+	return conn.Exec(ctx, sql).ReadAll()
+}
+
+// PastGuards is the URL of a test server with the mover's role. What it writes with session_replication_role = replica passes guards and triggers.
+func PastGuards(url string) string {
+	return strings.Replace(url, "//"+localpg.DefaultUser+"@", "//"+localpg.DefaultUser+localpg.MoverSuffix+"@", 1)
+}
+
+// Super is the URL of a test server with the role that initdb made, who may do everything.
+func Super(url string) string {
+	return strings.Replace(url, "//"+localpg.DefaultUser+"@", "//"+localpg.Superuser+"@", 1)
 }

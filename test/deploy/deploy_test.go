@@ -18,6 +18,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -613,5 +614,62 @@ func TestKubernetes(t *testing.T) {
 	}
 	if err := yaml.Unmarshal([]byte(read(t, "deploy/kubernetes/servicemonitor.yaml")), &monitor); err != nil || monitor.Spec.Endpoints[0].Port != "admin" {
 		t.Errorf("the ServiceMonitor: %v %+v", err, monitor)
+	}
+}
+
+// TestRoles runs roles.sql on a server of each kind and makes a cluster of it: nothing is missing, and nothing too much.
+// A cluster of a role that has too much, or of one that cannot move ranges, is told what to do.
+func TestRoles(t *testing.T) {
+	psql := pgtest.PSQL(t)
+	versions := pgtest.Versions(t)
+	for _, install := range []localpg.Installation{versions[0], versions[len(versions)-1]} {
+		t.Run(install.Version, func(t *testing.T) {
+			t.Parallel()
+			s := pgtest.NewServerOf(t, install, map[string]string{"fsync": "on", "full_page_writes": "on"})
+			for _, sql := range []string{"DROP OWNED BY cleave_mover", "DROP ROLE cleave_mover", "ALTER DATABASE postgres OWNER TO postgres", "DROP ROLE cleave", "CREATE ROLE plain LOGIN", "CREATE DATABASE plain OWNER plain"} {
+				pgtest.Ask(t, s.SuperuserURL("postgres"), sql)
+			}
+			cmd := exec.Command(psql, "-X", "-v", "ON_ERROR_STOP=1", "-f", filepath.Join(root, "deploy/roles.sql"), s.SuperuserURL("postgres"))
+			cmd.Env = append(os.Environ(), "CLEAVE_PASSWORD=one's own", "CLEAVE_MOVER_PASSWORD=another")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			made := func(database, url string) string {
+				t.Helper()
+				out, err := exec.Command(binary, "init", "--directory", "file:"+filepath.Join(t.TempDir(), "map.db"), database+"="+url).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				return string(out)
+			}
+			if out := made("s0", s.URL("shard")); strings.Contains(out, "warning") {
+				t.Errorf("with the roles of roles.sql: %s", out)
+			}
+			if got := pgtest.Ask(t, s.SuperuserURL("postgres"), "SELECT count(*) FROM pg_authid WHERE rolname LIKE 'cleave%' AND rolpassword LIKE 'SCRAM-SHA-256$%'"); got != "2" {
+				t.Errorf("%s roles have a password", got)
+			}
+			out := made("s0", strings.Replace(s.URL("plain"), "cleave@", "plain@", 1))
+			for _, want := range []string{"privilege REPLICATION is not granted to plain", "session_replication_role is not granted", "CREATE ROLE plain_mover LOGIN REPLICATION"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("a role that cannot move ranges: %q is not in %s", want, out)
+				}
+			}
+			// What it is told helps.
+			fix := regexp.MustCompile(`\((CREATE ROLE plain_mover [^()]*)\)`).FindStringSubmatch(out)
+			if fix == nil {
+				t.Fatalf("no statements in %s", out)
+			}
+			for _, sql := range strings.Split(fix[1], ";") {
+				pgtest.Ask(t, s.SuperuserURL("postgres"), sql)
+			}
+			pgtest.Ask(t, s.SuperuserURL("plain"), "DROP SCHEMA cleave_internal CASCADE")
+			if out := made("s0", strings.Replace(s.URL("plain"), "cleave@", "plain@", 1)); strings.Contains(out, "warning") {
+				t.Errorf("with the statements of the warning: %s", out)
+			}
+			pgtest.Ask(t, s.SuperuserURL("postgres"), "CREATE DATABASE super")
+			if out := made("s0", s.SuperuserURL("super")); !strings.Contains(out, "rights of postgres beyond its need is superuser") {
+				t.Errorf("a superuser: %s", out)
+			}
+		})
 	}
 }

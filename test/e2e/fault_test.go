@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,11 +165,12 @@ func TestShardDownAndSlow(t *testing.T) {
 	shards := c.shards(t)
 	pidOf := map[string]int{}
 	for _, s := range shards {
-		res, err := onShard(t, s, `SHOW data_directory`)
+		u, err := url.Parse(s.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := os.ReadFile(filepath.Join(res.Rows[0][0].String, "postmaster.pid"))
+		// Its socket is in its data folder.
+		b, err := os.ReadFile(filepath.Join(u.Query().Get("host"), "postmaster.pid"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,7 +81,7 @@ func TestACopyThatStands(t *testing.T) {
 	var pids []string
 	c.eventually("rows are loaded", func() bool {
 		w := c.await("m", "copying")
-		pids = strings.Fields(pgtest.Ask(t, shard.URL, `SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query ILIKE 'COPY %'`))
+		pids = strings.Fields(pgtest.Ask(t, pgtest.Super(shard.URL), `SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query ILIKE 'COPY %'`))
 		return w.Rows > 0 && len(pids) > 0
 	})
 	each := func(s syscall.Signal) {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
 var report = flag.String("report", "", "a file to which a soak's curve of memory, goroutines and open files is written")
@@ -173,7 +175,7 @@ func (h *histories) nothingLeft() {
 		h.t.Fatal(err)
 	}
 	for _, s := range snap.Shards() {
-		conn, err := h.dial(ctx, s.URL)
+		conn, err := h.dial(ctx, pgtest.Super(s.URL))
 		if err != nil {
 			h.t.Fatal(err)
 		}

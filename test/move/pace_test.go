@@ -20,9 +20,9 @@ func TestPace(t *testing.T) {
 	url := target.URL("bank")
 	settle := func(settings ...string) {
 		for _, s := range settings {
-			pgtest.Ask(t, url, "ALTER SYSTEM "+s)
+			pgtest.Ask(t, pgtest.Super(url), "ALTER SYSTEM "+s)
 		}
-		pgtest.Ask(t, url, "SELECT pg_reload_conf()")
+		pgtest.Ask(t, pgtest.Super(url), "SELECT pg_reload_conf()")
 	}
 	// Each commit waits for 60 ms before the log is written.
 	settle("SET commit_siblings = 0", "SET commit_delay = 60000")
@@ -37,11 +37,11 @@ func TestPace(t *testing.T) {
 	if _, err := c.rooms.Ops.Move(context.Background(), admin.MoveRequest{ID: "odd", Keyspace: "bank", Range: "0:", To: "s1", MoveOptions: admin.MoveOptions{MaxLag: "soon"}}); err == nil {
 		t.Error("a bound that is none is accepted")
 	}
-	pgtest.Ask(t, replica.URL("bank"), "SELECT pg_wal_replay_pause()")
+	pgtest.Ask(t, replica.SuperuserURL("bank"), "SELECT pg_wal_replay_pause()")
 	how.MaxLatency, how.MaxLagBytes = "off", 64<<10
 	c.move(admin.MoveRequest{ID: "replica", Keyspace: "bank", Range: "0:", To: "s1", MoveOptions: how})
 	t.Log(c.noted("replica", "copying", "slowed: s1 replica").Note)
-	pgtest.Ask(t, replica.URL("bank"), "SELECT pg_wal_replay_resume()")
+	pgtest.Ask(t, replica.SuperuserURL("bank"), "SELECT pg_wal_replay_resume()")
 	c.await("replica", "done")
 
 	// Bounds that would take hours are changed while it works.

@@ -109,7 +109,7 @@ func (c *Cluster) reach(ctx context.Context, s admin.BootstrapShard) error {
 	if c.Engine == "sqlite" {
 		driver = sqlite.Driver{}
 	}
-	shard, err := driver.Open(engine.Config{URL: s.URL})
+	shard, err := driver.Open(engine.Config{Name: s.Name, URL: s.URL})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -192,16 +193,27 @@ func (c *Cluster) past(ctx context.Context, shard string, t *shardmap.Table, f f
 	if c.Engine == "sqlite" {
 		return c.without(ctx, shard, t, f)
 	}
-	for _, sql := range []string{"BEGIN", "SET LOCAL session_replication_role = replica"} {
-		if _, err := c.On(shard, sql); err != nil {
-			return err
-		}
+	// As the mover, whom guards let pass.
+	own := c.conns[shard]
+	at := slices.IndexFunc(c.open, func(s engine.Shard) bool { return s.Name() == shard })
+	past, err := c.open[at].(engine.Carrier).ConnectCarrier(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer past.Close()
+	c.conns[shard] = past
+	defer func() { c.conns[shard] = own }()
+	if _, err := c.On(shard, "BEGIN"); err != nil {
+		return err
+	}
+	if err := past.(engine.Triggered).PastTriggers(ctx); err != nil {
+		return err
 	}
 	if err := f(); err != nil {
 		_, _ = c.On(shard, "ROLLBACK")
 		return err
 	}
-	_, err := c.On(shard, "COMMIT")
+	_, err = c.On(shard, "COMMIT")
 	return err
 }
 
