@@ -157,6 +157,32 @@ func TestMovedFolder(t *testing.T) {
 	}
 }
 
+// TestAShardThatWasNotPrepared: a process was killed between the first map and the preparation of all shards. The next one goes on with it.
+func TestAShardThatWasNotPrepared(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "data")
+	c, err := cleave.Open(context.Background(), "file:"+folder+"?shards=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := c.Snapshot().Version(); v != 1 {
+		t.Fatalf("a new cluster has version %d", v)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "shard-1.db*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, open(t, "file:"+folder).DB(), createOrders)
+}
+
 // childURL says to TestMain's binary that it is a child.
 const childURL = "CLEAVE_TEST_CHILD_URL"
 

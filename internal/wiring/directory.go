@@ -59,7 +59,8 @@ func (l *Layout) SQLiteShards(folder string) []admin.BootstrapShard {
 func Bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.BootstrapShard, by, who, software string, log *slog.Logger) error {
 	for range 5 {
 		snap, err := dir.Load(ctx)
-		if errors.Is(err, shardmap.ErrNotFound) {
+		// A process that was killed after it had written the first map has not prepared all shards.
+		if errors.Is(err, shardmap.ErrNotFound) || err == nil && snap.Version() == 1 {
 			ops := NewOps(dir, software, log)
 			res, err := ops.Bootstrap(ctx, admin.BootstrapRequest{Meta: admin.Meta{By: by, Why: "first start of " + who}, Shards: shards})
 			if e := ops.Close(); err == nil && e != nil {
@@ -68,7 +69,9 @@ func Bootstrap(ctx context.Context, dir shardmap.Directory, shards []admin.Boots
 			if err != nil {
 				return err
 			}
-			log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
+			if res.Created {
+				log.Info("a new cluster", "cluster", res.Cluster, "version", res.Version)
+			}
 			return nil
 		}
 		if err != nil {
