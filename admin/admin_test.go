@@ -502,7 +502,7 @@ func TestAddShardNeedsPrivileges(t *testing.T) {
 		}
 	}
 	owner("CREATE ROLE limited LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-	t.Cleanup(func() { owner("DROP OWNED BY limited; DROP ROLE limited") })
+	t.Cleanup(func() { owner("DROP OWNED BY limited, limited_mover; DROP ROLE limited_mover, limited") })
 	as, err := neturl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
@@ -521,6 +521,15 @@ func TestAddShardNeedsPrivileges(t *testing.T) {
 		t.Fatalf("no statement in the hint %q", e.Hint)
 	}
 	owner("GRANT CREATE ON SCHEMA public TO limited")
+	// What moves need is a warning, with the statements that help.
+	dry := req
+	dry.DryRun = true
+	plan, err := c.ops.AddShard(context.Background(), dry)
+	if err != nil || !strings.Contains(strings.Join(plan.Warnings, "\n"), "(CREATE ROLE limited_mover LOGIN REPLICATION") {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	owner(`CREATE ROLE limited_mover LOGIN REPLICATION BYPASSRLS; GRANT limited, pg_read_all_stats TO limited_mover; DO $$ BEGIN
+		IF current_setting('server_version_num')::int >= 150000 THEN EXECUTE 'GRANT SET ON PARAMETER session_replication_role, deadlock_timeout TO limited_mover'; ELSE ALTER ROLE limited_mover SUPERUSER; END IF; END $$`)
 	if res, err := c.ops.AddShard(context.Background(), req); err != nil || !res.Done {
 		t.Fatal(res, err)
 	}
