@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/clustertest"
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
@@ -44,9 +46,9 @@ func newResults() results {
 }
 
 var suites = []suite{
-	{name: "pq", what: "lib/pq 1.10.9, its own tests", quick: true, run: module("github.com/lib/pq@v1.10.9")},
+	{name: "pq", what: "lib/pq 1.12.3, its own tests", quick: true, run: module("github.com/lib/pq@v1.12.3")},
 	{
-		name: "pgx", what: "pgx 5.7.5, its own tests", run: module("github.com/jackc/pgx/v5@v5.7.5"),
+		name: "pgx", what: "pgx 5.12.0, its own tests", run: module("github.com/jackc/pgx/v5@v5.12.0"),
 		before: []string{"CREATE EXTENSION hstore", "CREATE EXTENSION ltree", "CREATE DOMAIN uint64 AS numeric(20,0)"},
 	},
 	{name: "psycopg", what: "psycopg 3 of Debian (python3-psycopg)", quick: true, run: script("py_psycopg.py", python("python3-psycopg"))},
@@ -54,12 +56,23 @@ var suites = []suite{
 	{name: "django", what: "Django of Debian (python3-django, python3-psycopg2) with its migrator", run: script("py_django.py", python("python3-django", "python3-psycopg2"))},
 	{name: "perl", what: "DBD::Pg of Debian (libdbd-pg-perl)", run: script("dbd.pl", debian("/usr/bin/perl", "libdbd-pg-perl"))},
 	{name: "php", what: "PDO of PHP, of Debian (php-pgsql)", run: script("pdo.php", debian("/usr/bin/php", "php-cli", "php-pgsql"))},
+	{name: "sqlalchemy", what: "SQLAlchemy and Alembic of Debian (python3-sqlalchemy, python3-alembic)", run: script("py_sqlalchemy.py", python("python3-sqlalchemy", "python3-alembic", "python3-psycopg2", "python3-asyncpg"))},
+	{name: "jdbc", what: "pgjdbc of Debian (libpostgresql-jdbc-java)", run: script("Jdbc.java", java("libpostgresql-jdbc-java", "/usr/share/java/postgresql.jar"))},
+	{name: "activerecord", what: "ActiveRecord of Debian (ruby-activerecord, ruby-pg) with its migrator", run: script("active_record.rb", debian("/usr/bin/ruby", "ruby-activerecord", "ruby-pg"))},
+	{name: "doctrine", what: "Doctrine's DBAL and ORM of Debian (php-doctrine-orm)", run: script("doctrine.php", debian("/usr/bin/php", "php-cli", "php-pgsql", "php-doctrine-dbal", "php-doctrine-orm", "php-symfony-cache"))},
+	{name: "dbic", what: "DBIx::Class of Debian (libdbix-class-perl)", run: script("dbic.pl", debian("/usr/bin/perl", "libdbd-pg-perl", "libdbix-class-perl", "libdbix-class-schema-loader-perl"))},
+	{name: "golang", what: "GORM, Bun, xorm, go-pg, squirrel, sqlx, golang-migrate and goose", run: golang},
 	{name: "node-pg", what: "node-postgres with a cursor, by npm", run: node("pg.mjs")},
 	{name: "sequelize", what: "Sequelize by npm", run: node("sequelize.mjs")},
 	{name: "typeorm", what: "TypeORM with its migrator, by npm", run: node("typeorm.mjs")},
 	{name: "knex", what: "Knex with its migrator, by npm", run: node("knex.mjs")},
 	{name: "kysely", what: "Kysely with its migrator, by npm", run: node("kysely.mjs")},
 	{name: "drizzle", what: "Drizzle with its migrator, by npm", run: node("drizzle.mjs")},
+	{name: "postgresjs", what: "postgres.js by npm", run: node("postgresjs.mjs")},
+	{name: "pgpromise", what: "pg-promise by npm", run: node("pgpromise.mjs")},
+	{name: "mikroorm", what: "MikroORM with its migrator, by npm", run: node("mikroorm.mjs")},
+	{name: "objection", what: "Objection by npm", run: node("objection.mjs")},
+	{name: "pgmigrate", what: "node-pg-migrate and Umzug by npm", run: node("pgmigrate.mjs")},
 }
 
 // TestDrivers compares what passes with one PostgreSQL and with the router.
@@ -76,27 +89,51 @@ func TestDrivers(t *testing.T) {
 				c.exec(t, s.before...)
 				got[i] = s.run(t, c)
 			}
-			if len(got[0].passed) == 0 {
-				t.Fatalf("nothing passes with PostgreSQL: %v", got[0].why)
-			}
-			for _, name := range sorted(got[0].passed) {
-				switch passes, listed := got[1].passed[name], known[name] != ""; {
-				case !passes && !listed:
-					t.Errorf("%s passes with PostgreSQL, not with the router:\n%s", name, got[1].why[name])
-				case passes && listed && !strings.HasPrefix(known[name], sometimes):
-					t.Errorf("%s passes with the router: take it off known/%s.txt", name, s.name)
-				}
-			}
-			for _, name := range sorted(known) {
-				if !got[0].passed[name] {
-					t.Errorf("known/%s.txt lists %s, which does not pass with PostgreSQL", s.name, name)
-				}
-			}
+			judge(t, s.name, got, known)
 			page = append(page, row(s, got, known))
 		})
 	}
 	if *update && len(page) == len(suites) && !t.Failed() {
 		writePage(t, page)
+	}
+}
+
+// judge compares what passes with PostgreSQL and with the router, where the list of that name has what is known not to.
+func judge(t *testing.T, list string, got [2]results, known map[string]string) {
+	t.Helper()
+	if len(got[0].passed) == 0 {
+		t.Fatalf("nothing passes with PostgreSQL: %v", got[0].why)
+	}
+	for _, name := range sorted(got[0].passed) {
+		switch passes, listed := got[1].passed[name], known[name] != ""; {
+		case !passes && !listed:
+			t.Errorf("%s passes with PostgreSQL, not with the router:\n%s", name, got[1].why[name])
+		case passes && listed && !strings.HasPrefix(known[name], sometimes):
+			t.Errorf("%s passes with the router: take it off known/%s.txt", name, list)
+		}
+	}
+	for _, name := range sorted(known) {
+		if !got[0].passed[name] {
+			t.Errorf("known/%s.txt lists %s, which does not pass with PostgreSQL", list, name)
+		}
+	}
+}
+
+// TestDriversOnFiles runs ORMs on a cluster of SQLite files, with lists of their own of what differs.
+func TestDriversOnFiles(t *testing.T) {
+	for _, s := range suites {
+		if !*all || !slices.Contains([]string{"django", "sequelize", "typeorm"}, s.name) {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			list := s.name + "-sqlite"
+			var got [2]results
+			for i, c := range []target{postgres(t), routerOf(t, clustertest.Files(t))} {
+				c.plain = true
+				got[i] = s.run(t, c)
+			}
+			judge(t, list, got, readKnown(t, list))
+		})
 	}
 }
 
@@ -146,21 +183,37 @@ func module(version string) func(*testing.T, target) results {
 			t.Fatalf("%s: %v", version, err)
 		}
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(m.Dir)); err != nil {
-			t.Fatal(err)
-		}
+		copyModule(t, dir, m.Dir)
+		return goTests(t, dir, c)
+	}
+}
+
+// golang runs the module of the folder golang.
+func golang(t *testing.T, c target) results {
+	t.Helper()
+	dir := t.TempDir()
+	copyModule(t, dir, "golang")
+	return goTests(t, dir, c)
+}
+
+func copyModule(t *testing.T, dir, from string) {
+	t.Helper()
+	err := os.CopyFS(dir, os.DirFS(from))
+	if err == nil {
 		err = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
 				err = os.Chmod(path, 0o755)
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return goTests(t, dir, c)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
+
+// folders are the temporary ones that names of tests have in them.
+var folders = regexp.MustCompile(`/tmp/[A-Za-z]+[0-9]+`)
 
 // goTests takes the tests without subtests: others pass when these do.
 func goTests(t *testing.T, dir string, c target) results {
@@ -180,7 +233,7 @@ func goTests(t *testing.T, dir string, c target) results {
 		var e struct{ Action, Package, Test, Output string }
 		if json.Unmarshal(line, &e) == nil && e.Test != "" {
 			_, pkg, _ := strings.Cut(e.Package, "/")
-			name := pkg[strings.LastIndex(pkg, "/")+1:] + "." + e.Test
+			name := folders.ReplaceAllString(pkg[strings.LastIndex(pkg, "/")+1:]+"."+e.Test, "TMP")
 			switch e.Action {
 			case "output":
 				said[name] += e.Output
@@ -206,22 +259,22 @@ func goTests(t *testing.T, dir string, c target) results {
 }
 
 // script runs a script of the folder scripts, whose lines are "ok NAME" and "not ok NAME: reason".
-func script(file string, interpreter func(*testing.T) string) func(*testing.T, target) results {
+func script(file string, interpreter func(*testing.T) []string) func(*testing.T, target) results {
 	return func(t *testing.T, c target) results {
 		t.Helper()
 		path, err := filepath.Abs(filepath.Join("scripts", file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return told(t, c, t.TempDir(), interpreter(t), path)
+		return told(t, c, t.TempDir(), append(interpreter(t), path)...)
 	}
 }
 
-func told(t *testing.T, c target, dir, program, path string) results {
+func told(t *testing.T, c target, dir string, command ...string) results {
 	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), suiteMax)
 	defer stop()
-	cmd := exec.CommandContext(ctx, program, path)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env = dir, c.env()
 	out, err := cmd.CombinedOutput()
 	r := newResults()
@@ -239,21 +292,35 @@ func told(t *testing.T, c target, dir, program, path string) results {
 		}
 	}
 	if !ended {
-		t.Errorf("%s did not come to its end: %v\n%s", path, err, out)
+		t.Errorf("%v did not come to its end: %v\n%s", command, err, out)
 	}
 	return r
 }
 
-func debian(program string, packages ...string) func(*testing.T) string {
-	return func(t *testing.T) string {
+func debian(program string, packages ...string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
 		t.Helper()
 		pgtest.Debian(t, packages...)
-		return program
+		return []string{program}
+	}
+}
+
+// java compiles and runs one file.
+func java(driver, jar string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		t.Helper()
+		program, err := exec.LookPath("java")
+		if err != nil {
+			pgtest.Debian(t, "openjdk-17-jdk-headless")
+			program = "/usr/bin/java"
+		}
+		pgtest.Debian(t, driver)
+		return []string{program, "-XX:TieredStopAtLevel=1", "-cp", jar}
 	}
 }
 
 // python is Debian's, which finds Debian's packages.
-func python(packages ...string) func(*testing.T) string {
+func python(packages ...string) func(*testing.T) []string {
 	return debian("/usr/bin/python3", packages...)
 }
 

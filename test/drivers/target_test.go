@@ -28,12 +28,18 @@ func TestMain(m *testing.M) {
 // target is a database that clients connect to.
 type target struct {
 	host, port, user, database string
+	// plain: its scripts leave out the types that a SQLite shard does not store.
+	plain bool
 }
 
 // env is what libpq and its likes read.
 func (c target) env() []string {
 	dsn := fmt.Sprintf("host=%s port=%s user=%s dbname=%s sslmode=disable", c.host, c.port, c.user, c.database)
-	return append(os.Environ(), "PGHOST="+c.host, "PGPORT="+c.port, "PGUSER="+c.user, "PGDATABASE="+c.database, "PGSSLMODE=disable",
+	plain := ""
+	if c.plain {
+		plain = "1"
+	}
+	return append(os.Environ(), "PLAIN="+plain, "PGHOST="+c.host, "PGPORT="+c.port, "PGUSER="+c.user, "PGDATABASE="+c.database, "PGSSLMODE=disable",
 		"PGX_TEST_DATABASE="+dsn, "PGX_TEST_TCP_CONN_STRING="+dsn, "DATABASE_URL="+dsn)
 }
 
@@ -61,16 +67,22 @@ func postgres(t *testing.T) target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return target{cfg.Host, fmt.Sprint(cfg.Port), cfg.User, cfg.Database}
+	return target{host: cfg.Host, port: fmt.Sprint(cfg.Port), user: cfg.User, database: cfg.Database}
 }
 
 // router starts a router over three databases.
 func router(t *testing.T) target {
 	t.Helper()
 	file, _ := clustertest.Directory(t)
+	return routerOf(t, file)
+}
+
+// routerOf starts a router of a directory's cluster.
+func routerOf(t *testing.T, file string) target {
+	t.Helper()
 	host, port, err := net.SplitHostPort(clustertest.Router(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return target{host, port, "app", "cleave"}
+	return target{host: host, port: port, user: "app", database: "cleave"}
 }

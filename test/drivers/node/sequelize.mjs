@@ -2,7 +2,9 @@ import { DataTypes, Op, Sequelize, Transaction } from 'sequelize'
 import { config, run, want } from './run.mjs'
 
 const db = new Sequelize({ dialect: 'postgres', host: config.host, port: config.port, username: config.user, database: config.database, logging: false })
-const User = db.define('User', { name: { type: DataTypes.STRING, unique: true }, tags: DataTypes.ARRAY(DataTypes.STRING), data: DataTypes.JSONB, mood: DataTypes.ENUM('sad', 'ok') })
+// PLAIN: without the types that a SQLite shard does not store.
+const plain = !!process.env.PLAIN
+const User = db.define('User', { name: { type: DataTypes.STRING, unique: true }, tags: plain ? DataTypes.JSONB : DataTypes.ARRAY(DataTypes.STRING), data: DataTypes.JSONB, mood: plain ? DataTypes.STRING : DataTypes.ENUM('sad', 'ok') })
 const Post = db.define('Post', { title: DataTypes.TEXT, score: DataTypes.DECIMAL(10, 2) }, { paranoid: true })
 User.hasMany(Post)
 Post.belongsTo(User)

@@ -4,12 +4,12 @@ import { config, run, want } from './run.mjs'
 
 const User = new EntitySchema({
   name: 'tuser',
-  columns: { id: { type: 'int', primary: true, generated: true }, name: { type: 'varchar', unique: true }, tags: { type: 'text', array: true, nullable: true }, made: { type: 'timestamptz', createDate: true }, version: { type: 'int', version: true } },
+  columns: { id: { type: 'int', primary: true, generated: true }, name: { type: 'varchar', unique: true }, tags: process.env.PLAIN ? { type: 'simple-json', nullable: true } : { type: 'text', array: true, nullable: true }, made: { type: 'timestamptz', createDate: true }, version: { type: 'int', version: true } },
   relations: { posts: { type: 'one-to-many', target: 'tpost', inverseSide: 'user' } }
 })
 const Post = new EntitySchema({
   name: 'tpost',
-  columns: { id: { type: 'uuid', primary: true, generated: 'uuid' }, title: { type: 'varchar' } },
+  columns: { id: process.env.PLAIN ? { type: 'int', primary: true, generated: true } : { type: 'uuid', primary: true, generated: 'uuid' }, title: { type: 'varchar' } },
   relations: { user: { type: 'many-to-one', target: 'tuser', inverseSide: 'posts', onDelete: 'CASCADE' } }
 })
 class First1700000000000 {

@@ -1,0 +1,1 @@
+DROP TABLE gm_posts, gm_users;

@@ -1,0 +1,1 @@
+ALTER TABLE gm_users DROP COLUMN mood; DELETE FROM gm_users;
