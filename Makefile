@@ -44,7 +44,7 @@ run: build ## build, and start a cluster on this machine under ./.cleave
 	./bin/cleave up
 
 .PHONY: test
-test: check unit race ## everything that has to pass: linters, all tests, on real servers
+test: check fetch unit race ## everything that has to pass: linters, all tests, on real servers
 
 .PHONY: check
 check: ## formatting, go vet, staticcheck
@@ -53,6 +53,11 @@ check: ## formatting, go vet, staticcheck
 	$(GO) vet ./...
 	$(GO) vet -tags crashpoint ./internal/crashpoint
 	$(GO) tool staticcheck ./...
+
+# Fetched before the tests that need it, whose time is bounded.
+.PHONY: fetch
+fetch: ## the PostgreSQL versions and the etcd server that tests need, where they are missing
+	$(GO) test -vet=off -timeout 60m -run 'TestEveryVersionRuns|TestPrograms|TestServerAnswers' ./internal/pgtest ./internal/etcdtest
 
 .PHONY: unit
 unit: ## tests of the packages that compute, of the binary, and end to end

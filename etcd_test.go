@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave"
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/etcdtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -40,7 +41,7 @@ func TestOpenEtcd(t *testing.T) {
 	a, b := open(t, url), open(t, url)
 	run(t, a.DB(), createOrders)
 	run(t, a.DB(), "INSERT INTO orders VALUES (7, 1, 'tea')")
-	await(t, func() bool { _, ok := b.Snapshot().Keyspace("hash_bigint"); return ok })
+	waitfor.True(t, "the other client knows the keyspace", func() bool { _, ok := b.Snapshot().Keyspace("hash_bigint"); return ok })
 	var note string
 	if err := b.DB().QueryRow("SELECT note FROM orders WHERE tenant_id = 7").Scan(&note); err != nil || note != "tea" {
 		t.Errorf("%q, %v", note, err)
@@ -60,7 +61,7 @@ func TestOpenEtcd(t *testing.T) {
 	if _, err := o.Pool().Exec(ctx, "SELECT 1"); codeOf(err) != "40001" {
 		t.Errorf("a stale owner: %v", err)
 	}
-	await(t, func() bool {
+	waitfor.True(t, "all members know the newest map", func() bool {
 		var lag int
 		err := a.DB().QueryRow("SELECT max(lag) FROM cleave.routers").Scan(&lag)
 		return err == nil && lag == 0
@@ -96,7 +97,7 @@ func TestLostDirectory(t *testing.T) {
 	defer conn.Close(ctx)
 	server.Pause(t, 0)
 	server.Pause(t, 1)
-	await(t, func() bool { _, err := c.ForKey(ctx, "hash_bigint", 1); return codeOf(err) == "57P03" })
+	waitfor.True(t, "the lease has ended", func() bool { _, err := c.ForKey(ctx, "hash_bigint", 1); return codeOf(err) == "57P03" })
 	if _, err := conn.Exec(ctx, "SELECT count(*) FROM orders"); codeOf(err) != "57P03" {
 		t.Errorf("a direct connection: %v", err)
 	}
@@ -105,7 +106,7 @@ func TestLostDirectory(t *testing.T) {
 	}
 	server.Resume(t, 0)
 	server.Resume(t, 1)
-	await(t, func() bool { _, err := c.ForKey(ctx, "hash_bigint", 1); return err == nil })
+	waitfor.True(t, "there is a lease again", func() bool { _, err := c.ForKey(ctx, "hash_bigint", 1); return err == nil })
 	if _, err := conn.Exec(ctx, "SELECT count(*) FROM orders"); err != nil {
 		t.Errorf("the direct connection afterwards: %v", err)
 	}

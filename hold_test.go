@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/sqlitedir"
 )
@@ -37,7 +38,7 @@ func TestHeldKeys(t *testing.T) {
 		if snap, err = dir.Update(ctx, shardmap.Change{Expect: snap.Version(), By: "test", Op: "move", Transit: "m7"}, next); err != nil {
 			t.Fatal(err)
 		}
-		await(t, func() bool { return c.Snapshot().Version() >= snap.Version() })
+		waitfor.True(t, "the client knows the map", func() bool { return c.Snapshot().Version() >= snap.Version() })
 		return snap.Version()
 	}
 	owner, err := c.ForKey(ctx, "hash_bigint", 7)
@@ -68,7 +69,7 @@ func TestHeldKeys(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Error(err)
 	}
-	await(t, acknowledged)
+	waitfor.True(t, "the map is acknowledged", acknowledged)
 
 	other := keyOf(t, c, another(c, owner.Shard()))
 	run(t, c.DB(), "INSERT INTO orders VALUES ($1, 1, 'x')", other)
@@ -114,7 +115,7 @@ func TestHeldKeys(t *testing.T) {
 	for range waits {
 		select {
 		case <-done:
-		case <-time.After(10 * time.Second):
+		case <-time.After(waitfor.Max):
 			t.Fatal("something waits although nothing is held")
 		}
 	}

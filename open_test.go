@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -214,7 +215,7 @@ func TestKilled(t *testing.T) {
 		if round == 0 {
 			continue // killed at whatever point of making it
 		}
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, waitfor.Max)
 		var n, open int
 		err := c.DB().QueryRowContext(ctx, "SELECT count(*) FROM orders WHERE tenant_id = 5 AND note = 'committed'").Scan(&n)
 		if err == nil {

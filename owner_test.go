@@ -18,6 +18,7 @@ import (
 
 	"github.com/cleavedb/cleave"
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -99,7 +100,7 @@ func TestForKeyIsLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool {
+	waitfor.True(t, "the calls are counted as load", func() bool {
 		for range 10_000 {
 			if _, err := c.ForKey(ctx, "k", 7); err != nil {
 				t.Fatal(err)
@@ -111,15 +112,6 @@ func TestForKeyIsLoad(t *testing.T) {
 		}
 		return len(h.Ranges) == 1 && h.Ranges[0].Shard == want.Shard && h.Ranges[0].Statements > 100 && len(h.Keys) == 1 && h.Keys[0].Key[0] == "7" && h.Keys[0].Share > 0.9
 	})
-}
-
-func await(t testing.TB, what func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !what(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not come to pass")
-		}
-	}
 }
 
 func TestForKeyErrors(t *testing.T) {
@@ -197,7 +189,7 @@ func TestOwnerChanges(t *testing.T) {
 	check := func(t *testing.T, c, admin *cleave.Cluster) {
 		ctx := context.Background()
 		run(t, c.DB(), createOrders)
-		await(t, func() bool { _, ok := admin.Snapshot().Keyspace("hash_bigint"); return ok })
+		waitfor.True(t, "the other client knows the keyspace", func() bool { _, ok := admin.Snapshot().Keyspace("hash_bigint"); return ok })
 		was, err := c.ForKey(ctx, "hash_bigint", 7)
 		if err != nil {
 			t.Fatal(err)
@@ -336,7 +328,7 @@ func TestOwnerChangesUnderLoad(t *testing.T) {
 		}
 		before := retried.Load()
 		pin(t, c, fmt.Sprint(keyOf(t, c, o.Shard())), another(c, o.Shard()))
-		await(t, func() bool { return retried.Load() > before })
+		waitfor.True(t, "a writer has to ask again", func() bool { return retried.Load() > before })
 	}
 	close(stop)
 	wg.Wait()

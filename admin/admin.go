@@ -28,6 +28,9 @@ type Options struct {
 	Connect schema.Connect
 	// Shard gives a shard of the map at the server that is its primary now, for shards with replicas. nil: at its first URL.
 	Shard func(name string) (engine.Shard, error)
+	// Answer answers what this process, the member Member, is asked about its sessions. nil: it has none.
+	Answer shardmap.Answerer
+	Member string
 	// Software is the version of Cleave, for Status.
 	Software string
 	Log      *slog.Logger // nil: nothing is logged
@@ -53,6 +56,8 @@ type Ops struct {
 	// repairs: rows of one key may be on several shards that do not own it. One shard's are brought home
 	// after the other's, so that each is compared with what is there then.
 	repairs sync.Mutex
+
+	sessions inTurn[*SessionsInfo]
 }
 
 type openShard struct {
@@ -184,34 +189,22 @@ func (o *Ops) connect(ctx context.Context, name string) (engine.Conn, func(broke
 	return dial(ctx, sh)
 }
 
-// connectCarrier opens a conversation whose writes may pass triggers.
-func (o *Ops) connectCarrier(ctx context.Context, name string) (engine.Conn, func(broken bool), error) {
-	snap, err := o.load(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, ok := snap.Shard(name)
-	if !ok {
-		return nil, nil, noShard(name)
-	}
-	sh, err := o.primary(snap.State().Cluster, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	carrier, ok := sh.(engine.Carrier)
-	if !ok {
-		return o.connect(ctx, name)
-	}
-	conn, err := carrier.ConnectCarrier(ctx, params)
+// dial opens a conversation for one operation.
+func dial(ctx context.Context, sh engine.Shard) (engine.Conn, func(broken bool), error) {
+	conn, err := sh.Connect(ctx, params)
 	if err != nil {
 		return nil, nil, err
 	}
 	return conn, func(bool) { _ = conn.Close() }, nil
 }
 
-// dial opens a conversation for one operation.
-func dial(ctx context.Context, sh engine.Shard) (engine.Conn, func(broken bool), error) {
-	conn, err := sh.Connect(ctx, params)
+// dialCarrier is dial for one whose writes may pass triggers, where the shard tells them from others.
+func dialCarrier(ctx context.Context, sh engine.Shard) (engine.Conn, func(broken bool), error) {
+	carrier, ok := sh.(engine.Carrier)
+	if !ok {
+		return dial(ctx, sh)
+	}
+	conn, err := carrier.ConnectCarrier(ctx, params)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -24,7 +24,12 @@ func TestCarryRows(t *testing.T) {
 		t.Helper()
 		var conns [2]engine.Conn
 		for i, shard := range []string{"shard-0", "shard-1"} {
-			conn, release, err := c.ops.connectCarrier(ctx, shard)
+			def, _ := c.snap().Shard(shard)
+			sh, err := c.ops.primary(c.snap().State().Cluster, def)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, release, err := dialCarrier(ctx, sh)
 			if err != nil {
 				t.Fatal(err)
 			}

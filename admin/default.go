@@ -26,8 +26,12 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := cur.Shard(req.To); !ok {
+	target, ok := cur.Shard(req.To)
+	if !ok {
 		return nil, noShard(req.To)
+	}
+	if err := cur.Drained(req.To); err != nil && cur.State().DefaultShard != req.To {
+		return nil, err
 	}
 	n := 0
 	for _, t := range cur.State().Tables {
@@ -53,10 +57,14 @@ func (o *Ops) MoveDefault(ctx context.Context, req MoveDefaultRequest) (*Result,
 		return res, nil
 	}
 	opts.Connect = func(ctx context.Context, name string) (engine.Conn, func(bool), error) {
-		if name == req.To {
-			return o.connectCarrier(ctx, name)
+		if name != req.To {
+			return o.connect(ctx, name)
 		}
-		return o.connect(ctx, name)
+		sh, err := o.primary(cur.State().Cluster, target)
+		if err != nil {
+			return nil, nil, err
+		}
+		return dialCarrier(ctx, sh)
 	}
 	err = schema.Rehome(ctx, opts, req.To, carryRows, o.awaitMembers)
 	if err != nil {

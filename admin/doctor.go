@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -35,6 +37,23 @@ const checksAtOnce = 8
 // a crash left and sets what differs, where that is safe; DryRun wins over it. A
 // thing that cannot be reached is a finding, not an error.
 func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) {
+	out, err := o.doctor(ctx, req)
+	full := o.takesWrites(ctx)
+	if full == nil {
+		return out, err
+	}
+	// What cannot be stored is repaired by nobody, and what is not finished may wait for that alone.
+	first := sqlstate.As(full)
+	for i := range out {
+		if strings.Contains(out[i].Next, "--repair") {
+			out[i].What += ", while the directory takes no writes"
+			out[i].Next = "first let the directory take writes: " + first.Hint
+		}
+	}
+	return out, err
+}
+
+func (o *Ops) doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) {
 	snap, err := o.opts.Directory.Load(ctx)
 	if err != nil {
 		return []Finding{problem("", directoryError(err), "the directory")}, nil
@@ -45,7 +64,8 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	}
 	shards := snap.Shards()
 	found := make([][]Finding, len(shards))
-	atOnce(len(shards), checksAtOnce, func(i int) { found[i] = o.examine(ctx, snap, &shards[i]) })
+	reports := make([]engine.Report, len(shards))
+	atOnce(len(shards), checksAtOnce, func(i int) { found[i], reports[i] = o.examine(ctx, snap, &shards[i]) })
 	broken := map[string]string{} // shard -> what to do about it
 	for _, list := range found {
 		for _, f := range list {
@@ -55,9 +75,12 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 		}
 		out = append(out, list...)
 	}
+	out = append(out, differing(snap.State().DefaultShard, shards, reports)...)
 	out = append(out, o.transactions(ctx, !req.Repair || req.DryRun)...)
 	out = append(out, o.leftovers(ctx, snap)...)
+	out = append(out, o.stuck(ctx, time.Now())...)
 	out = append(out, examineConstraints(snap)...)
+	out = append(out, unreadFunctions(snap)...)
 	recovery := schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair, SetBack: req.Repair && req.SetBack,
@@ -102,6 +125,17 @@ func (o *Ops) Doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	return append(out, o.examineCopies(ctx, req.Repair && !req.DryRun, req.by())...), nil
 }
 
+// unreadFunctions is that the map knows functions by the rules of another version: those that users have made are refused, and connections are put
+// back after statements that could call one, until a schema change reads them.
+func unreadFunctions(snap *shardmap.Snapshot) []Finding {
+	st := snap.State()
+	if st.FunctionsRead == planner.FunctionRules || st.FunctionsRead == 0 && len(st.Functions) == 0 {
+		return nil
+	}
+	return []Finding{{Level: LevelWarning, What: "the map has functions as another version of Cleave has read them: functions that users have made are refused over several shards, and statements are slower, until a schema change reads them again",
+		Next: `when all routers are of this version: cleave sql "COMMENT ON SCHEMA public IS 'standard public schema'"`}}
+}
+
 // takesWrites says why the directory stores nothing although it is read; nil if nothing of that kind is known.
 func (o *Ops) takesWrites(ctx context.Context) error {
 	if d, ok := o.opts.Directory.(shardmap.Watchful); ok {
@@ -120,7 +154,7 @@ func (o *Ops) transactions(ctx context.Context, look bool) []Finding {
 	var out []Finding
 	for _, d := range found {
 		f := Finding{Level: LevelWarning, Shard: d.Shards[0], Next: "cleave doctor --repair",
-			What: fmt.Sprintf("transaction %s is prepared on %s for %s, and its router is gone; %s has the decision", d.ID, strings.Join(d.Shards, ", "), d.Age.Round(time.Millisecond), d.Decider)}
+			What: fmt.Sprintf("transaction %s is prepared on %s for %s, and its router is no member of the cluster any more; %s has the decision", d.ID, strings.Join(d.Shards, ", "), d.Age.Round(time.Millisecond), d.Decider)}
 		switch {
 		case d.State == "active":
 			continue
@@ -182,34 +216,35 @@ func problem(shard string, err error, what string) Finding {
 }
 
 // examine checks one shard's version, settings, privileges and identity.
-func (o *Ops) examine(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) []Finding {
+func (o *Ops) examine(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) ([]Finding, engine.Report) {
 	ctx, cancel := context.WithTimeout(ctx, checkMax)
 	defer cancel()
 	var servers []Finding
 	if len(s.Replicas) > 0 {
 		var primary *shardmap.Shard
 		if primary, servers = o.examineServers(ctx, snap.State().Cluster, s); primary == nil {
-			return servers
+			return servers, engine.Report{}
 		}
 		s = primary
 	}
-	return append(servers, o.examinePrimary(ctx, snap, s)...)
+	found, report := o.examinePrimary(ctx, snap, s)
+	return append(servers, found...), report
 }
 
 // examinePrimary is examine for the server that takes writes, at s.URL.
-func (o *Ops) examinePrimary(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) []Finding {
+func (o *Ops) examinePrimary(ctx context.Context, snap *shardmap.Snapshot, s *shardmap.Shard) ([]Finding, engine.Report) {
 	sh, err := o.open(snap.State().Cluster, s)
 	if err != nil {
-		return []Finding{problem(s.Name, err, "shard "+s.Name)}
+		return []Finding{problem(s.Name, err, "shard "+s.Name)}, engine.Report{}
 	}
 	report, err := sh.Check(ctx)
 	if err != nil {
-		return []Finding{problem(s.Name, err, "shard "+s.Name+" at "+shardmap.Redacted(s.URL))}
+		return []Finding{problem(s.Name, err, "shard "+s.Name+" at "+shardmap.Redacted(s.URL))}, engine.Report{}
 	}
 	// Connect proves that the database is this shard of this cluster.
 	_, release, err := dial(ctx, sh)
 	if err != nil {
-		return []Finding{problem(s.Name, err, "shard "+s.Name+" at "+shardmap.Redacted(s.URL))}
+		return []Finding{problem(s.Name, err, "shard "+s.Name+" at "+shardmap.Redacted(s.URL))}, engine.Report{}
 	}
 	release(false)
 	out := []Finding{{Level: LevelOK, Shard: s.Name, What: fmt.Sprintf("shard %s answers: %s", s.Name, report.Version)}}
@@ -223,7 +258,7 @@ func (o *Ops) examinePrimary(ctx context.Context, snap *shardmap.Snapshot, s *sh
 		}
 		out = append(out, Finding{Level: f.Level, Shard: s.Name, What: findingTextShort(f.Name, f.Is, f.Want), Next: next})
 	}
-	return out
+	return out, report
 }
 
 func findingTextShort(name, is, want string) string {

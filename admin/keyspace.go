@@ -142,8 +142,16 @@ func newKeyspace(cur *shardmap.Snapshot, req *CreateKeyspaceRequest) (shardmap.K
 	if err != nil {
 		return none, err
 	}
+	for _, name := range req.Shards {
+		if err := cur.Receives(name); err != nil {
+			return none, err
+		}
+	}
 	if len(req.Shards) == 0 {
-		shards = cur.OpenShards(req.Name)
+		if shards = cur.OpenShards(req.Name); len(shards) == 0 {
+			return none, sqlstate.New(sqlstate.ObjectNotInState, "no shard takes ranges of keyspace %q: all are read-only, out of service, being drained, or closed by a rule", req.Name).
+				WithHint("cleave shard list, cleave shard set NAME --state normal")
+		}
 	}
 	switch strategy {
 	case keyspace.Hash:
@@ -170,6 +178,9 @@ func newKeyspace(cur *shardmap.Snapshot, req *CreateKeyspaceRequest) (shardmap.K
 				owners[i] = shards[turns[i]].Name
 			} else if _, ok := cur.Shard(v.Shard); !ok {
 				return none, noShard(v.Shard)
+			}
+			if err := cur.Receives(owners[i]); err != nil {
+				return none, err
 			}
 		}
 		return shardmap.NewListKeyspace(req.Name, types, values, owners)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -24,6 +26,35 @@ func (o *Ops) mover(snap *shardmap.Snapshot, s *shardmap.Shard) (engine.Mover, e
 		return nil, sqlstate.New(sqlstate.FeatureNotSupported, "shard %s is of an engine whose rows cannot be counted", s.Name)
 	}
 	return m.Mover(0), nil
+}
+
+const (
+	// stuckAfter is for how long a workflow has to get no further before doctor says so, unless its step has failed stuckTries times
+	// in a row: what passes by itself has passed.
+	stuckAfter = time.Minute
+	stuckTries = 4
+)
+
+// stuck are the workflows that do not get further.
+func (o *Ops) stuck(ctx context.Context, now time.Time) []Finding {
+	all, err := coordinator.Unended(ctx, o.opts.Directory)
+	if err != nil {
+		return []Finding{problem("", directoryError(err), "the moves")}
+	}
+	var out []Finding
+	for i := range all {
+		s := &all[i]
+		since := s.FailsSince()
+		if since == 0 || now.UnixMilli()-since < stuckAfter.Milliseconds() && s.Tries < stuckTries {
+			continue
+		}
+		what := fmt.Sprintf("%s %s has not got further since %s, it is %s", s.Spec.Kind, s.Spec.ID, time.UnixMilli(since).UTC().Format(time.DateTime+" UTC"), s.Step)
+		if s.Error != "" {
+			what += ": " + s.Error
+		}
+		out = append(out, Finding{Level: LevelWarning, What: what, Next: "cleave moves " + s.Spec.ID})
+	}
+	return out
 }
 
 // leftovers are what moves left behind: captures on shards and transits in the map without a

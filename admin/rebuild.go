@@ -30,6 +30,11 @@ func (o *Ops) rebuild(ctx context.Context, req DoctorRequest) (found []Finding, 
 	}
 	r := rebuilding{o: o, snap: snap, next: snap.State().Clone(), owned: map[string]map[string]*keyspace.Ownership{}}
 	r.read(ctx)
+	for _, s := range snap.Shards() {
+		if r.next.SetDrain(s.Name, "") {
+			r.changes = append(r.changes, fmt.Sprintf("shard %s: the drain %s is given up", s.Name, s.Drain))
+		}
+	}
 	for i := range snap.State().Keyspaces {
 		if len(r.found) == 0 {
 			r.keyspace(&snap.State().Keyspaces[i])

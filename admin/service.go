@@ -122,9 +122,9 @@ func servicePlan(cur *shardmap.Snapshot, sh *shardmap.Shard, to shardmap.Service
 		return append(plan, "its guards let writes of its keys through again")
 	case shardmap.ReadOnly:
 		refused = "with 25006"
-		plan = append(plan, "statements that may write there are refused with 25006, reads and moves off it go on", "its guards refuse writes of sharded and reference tables, whoever sends them")
+		plan = append(plan, "statements that may write there are refused with 25006, reads and moves off it go on", "its guards refuse writes of sharded and reference tables from every sender")
 	case shardmap.OutOfService:
-		plan = append(plan, "statements that need it are refused with 57P03 at once, moves wait", "its guards refuse writes of sharded and reference tables, whoever sends them")
+		plan = append(plan, "statements that need it are refused with 57P03 at once, moves wait", "its guards refuse writes of sharded and reference tables from every sender")
 	}
 	if len(referenceTables(cur)) > 0 {
 		plan = append(plan, "writes of reference tables are refused "+refused+": they are on every shard")

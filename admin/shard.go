@@ -81,11 +81,7 @@ func (o *Ops) AddShard(ctx context.Context, req AddShardRequest) (*AddShardResul
 	if err := refused(def.Name, report); err != nil {
 		return nil, err
 	}
-	for _, f := range report.Findings {
-		if f.Level == "warning" {
-			res.Warnings = append(res.Warnings, findingText(f))
-		}
-	}
+	res.Warnings = warningsOf(report)
 	if err := o.planReplicas(ctx, req, &def, res); err != nil {
 		return nil, err
 	}
@@ -246,6 +242,15 @@ func labelText(labels map[string]string) string {
 		b.WriteString(", " + k + "=" + labels[k])
 	}
 	return b.String()
+}
+
+func warningsOf(report engine.Report) (out []string) {
+	for _, f := range report.Findings {
+		if f.Level == "warning" {
+			out = append(out, findingText(f))
+		}
+	}
+	return out
 }
 
 func findingText(f engine.Finding) string {
@@ -512,10 +517,8 @@ func (o *Ops) create(ctx context.Context, m Meta, want []shardmap.Shard) (snap *
 		if err := errors.Join(err, sh.Close()); err != nil {
 			return nil, nil, false, err
 		}
-		for _, f := range report.Findings {
-			if f.Level == "warning" {
-				warnings = append(warnings, "shard "+want[i].Name+": "+findingText(f))
-			}
+		for _, w := range warningsOf(report) {
+			warnings = append(warnings, "shard "+want[i].Name+": "+w)
 		}
 	}
 	snap, err = o.opts.Directory.Update(ctx, shardmap.Change{By: m.by(), Why: m.why("new cluster"), Op: "bootstrap"}, st)

@@ -40,7 +40,16 @@ type API interface {
 	Fleet
 	Workflows
 	Access
+	Clients
 	Balancing
+}
+
+// Clients are the sessions of clients, at all routers.
+type Clients interface {
+	Sessions(ctx context.Context, req SessionsRequest) (*SessionsInfo, error)
+	// CancelSession cancels what a session runs; TerminateSession ends it.
+	CancelSession(ctx context.Context, req SessionRequest) (*SessionResult, error)
+	TerminateSession(ctx context.Context, req SessionRequest) (*SessionResult, error)
 }
 
 // Fleet is which shards and replicas there are, and what they may be used for.

@@ -57,7 +57,7 @@ func (o *Ops) Shards(ctx context.Context) ([]ShardInfo, error) {
 			labels = map[string]string{}
 		}
 		out[i] = ShardInfo{Name: s.Name, Engine: s.Engine, URL: shardmap.Redacted(s.URL), Labels: labels, Weight: s.Weight,
-			Default: s.Name == st.DefaultShard, State: s.Service.String(), StateWhy: s.ServiceWhy, Ranges: owned[s.Name], Pins: pins[s.Name]}
+			Default: s.Name == st.DefaultShard, State: s.Service.String(), StateWhy: s.StateWhy(), Ranges: owned[s.Name], Pins: pins[s.Name]}
 	}
 	atOnce(len(out), probesAtOnce, func(i int) {
 		if len(st.Shards[i].Replicas) > 0 {

@@ -146,7 +146,7 @@ type WorkflowInfo struct {
 	RowsPerSecond  float64 `json:"rows_per_second"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
 	LagBytes       int64   `json:"lag_bytes"` // -1: not known
-	// ETA is for how long the copy will go on at this rate, seconds; -1: not known.
+	// ETA is for how long a copy, a comparison or the deletion of old rows will go on at this rate, seconds; -1: not known.
 	ETA     float64 `json:"eta"`
 	Attempt int     `json:"attempt"` // cutovers that did not succeed
 	HeldMS  int64   `json:"held_ms"` // how long statements were held in the cutover
@@ -198,9 +198,8 @@ func (o *Ops) Move(ctx context.Context, req MoveRequest) (*WorkflowResult, error
 	if spec.From == spec.To {
 		return &WorkflowResult{Done: !req.DryRun, Plan: []string{spec.Part.Text() + " of " + spec.Keyspace + " is on " + spec.To + " already: nothing to do"}}, nil
 	}
-	if sh, ok := cur.Shard(spec.To); ok && sh.Service != shardmap.InService {
-		return nil, sqlstate.New(sqlstate.ObjectNotInState, "shard %s is %s: nothing is moved to it", spec.To, sh.Service).OnShard(spec.To).
-			WithHint("cleave shard set %s --state normal", spec.To)
+	if err := cur.Receives(spec.To); err != nil {
+		return nil, err
 	}
 	if err := free(cur, spec); err != nil {
 		return nil, err
@@ -783,9 +782,7 @@ func (o *Ops) info(ctx context.Context, s *workflow.State, whole bool) WorkflowI
 	}
 	if time.Since(time.UnixMilli(p.At)) < 5*time.Second {
 		i.RowsPerSecond, i.BytesPerSecond = p.RowsPerSecond, p.BytesPerSecond
-		if s.Step == workflow.Copying && p.BytesPerSecond > 0 && s.Bytes > 0 {
-			i.ETA = max(0, float64(s.Bytes-p.Bytes)/p.BytesPerSecond)
-		}
+		i.ETA = eta(s, &p)
 	}
 	return i
 }

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/schema"
@@ -12,10 +13,10 @@ import (
 )
 
 // Arrives says why the map would not take a shard as the owner of what a move brings it, mostly because of a
-// constraint: 55000, Refused. back: of a move that is rolled back. Nobody begins a move, or holds statements for one,
+// constraint, or since the shard is being drained: 55000, Refused. back: of a move that is rolled back. Nobody begins a move, or holds statements for one,
 // of which it is known that it cannot arrive.
 func Arrives(cur *shardmap.Snapshot, spec *workflow.Spec, back bool) error {
-	if len(cur.State().Constraints) == 0 {
+	if len(cur.State().Constraints) == 0 && !cur.Draining() {
 		return nil
 	}
 	next := cur.State().Clone()
@@ -29,16 +30,16 @@ func Arrives(cur *shardmap.Snapshot, spec *workflow.Spec, back bool) error {
 	if err := newOwner(&next, spec, spec.Part, to, back); err != nil {
 		return classed(workflow.Refused, err)
 	}
-	return breaks(cur, next)
+	return breaks(cur, next, spec.ID)
 }
 
-// breaks says which constraint a map would break that it keeps now: Refused.
-func breaks(cur *shardmap.Snapshot, next shardmap.State) error {
+// breaks says which constraint a map would break that it keeps now, or which drain it would work against: Refused.
+func breaks(cur *shardmap.Snapshot, next shardmap.State, by string) error {
 	after, err := shardmap.NewSnapshot(next)
 	if err != nil {
 		return classed(workflow.Refused, err)
 	}
-	return classed(workflow.Refused, shardmap.Breaks(cur, after))
+	return classed(workflow.Refused, shardmap.Breaks(cur, after, by))
 }
 
 // newOwner makes a shard the owner of a part. A pin that goes, or was not there before, leaves the key where its range
@@ -62,16 +63,20 @@ func newOwner(next *shardmap.State, spec *workflow.Spec, part shardmap.Part, to 
 // arrivals are those of some moves that the map takes as it is, at most so many: the others are for later, when these
 // have made room. A plan as a whole that breaks a constraint is Refused, and so is one of which nothing can begin.
 func arrivals(snap *shardmap.Snapshot, all []workflow.Spec, most int) ([]workflow.Spec, error) {
-	if len(snap.State().Constraints) == 0 {
+	if len(snap.State().Constraints) == 0 && !snap.Draining() {
 		return all[:min(len(all), most)], nil
 	}
+	// A part that another move has is waited for (see free), so that its transit will have ended by then.
 	next := snap.State().Clone()
+	for i := range next.Keyspaces {
+		next.Keyspaces[i].Transits = nil
+	}
 	for i := range all {
 		if err := newOwner(&next, &all[i], all[i].Part, all[i].To, false); err != nil {
 			return nil, classed(workflow.Refused, err)
 		}
 	}
-	if err := breaks(snap, next); err != nil {
+	if err := breaks(snap, next, ""); err != nil {
 		return nil, err
 	}
 	var out []workflow.Spec
@@ -80,7 +85,9 @@ func arrivals(snap *shardmap.Snapshot, all []workflow.Spec, most int) ([]workflo
 		if len(out) == most {
 			break
 		}
-		if err := Arrives(snap, &all[i], false); err == nil {
+		if inTransit(snap, &all[i]) {
+			out = append(out, all[i])
+		} else if err := Arrives(snap, &all[i], false); err == nil {
 			out = append(out, all[i])
 		} else if first == nil {
 			first = err
@@ -92,28 +99,39 @@ func arrivals(snap *shardmap.Snapshot, all []workflow.Spec, most int) ([]workflo
 	return out, nil
 }
 
+// inTransit reports whether some of what a move wants is on its way by another one.
+func inTransit(snap *shardmap.Snapshot, spec *workflow.Spec) bool {
+	ix, ok := snap.Keyspace(spec.Keyspace)
+	return ok && slices.ContainsFunc(ix.Def().Transits, func(t shardmap.Transit) bool { return snap.Overlap(spec.Keyspace, t.Part, spec.Part) })
+}
+
 // shutTarget is workflow.ShutTarget: the target's guards are those of the map again. Their epoch does not tell whether
 // they are: that of an opening that was taken back may be given to another change.
 func (j *job) shutTarget(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	if j.untouched {
 		return nil
 	}
-	defer j.t.lockGuards(e.Target)()
-	snap, err := j.t.c.opts.Directory.Load(ctx)
-	if err != nil {
-		return err
-	}
-	if _, ok := snap.Shard(e.Target); !ok {
-		return nil
-	}
 	limit := guardBound
 	if s.Step == workflow.Reopening {
 		limit = openMax // statements wait
 	}
-	bound, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	_, err = j.setGuardsAs(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Target), e.Target)
-	return err
+	return j.t.inTurns(ctx, e.Target, limit, func(ctx context.Context, try time.Duration) error {
+		unfenced := j.t.unfenced()
+		snap, err := j.t.c.opts.Directory.Load(ctx)
+		if err != nil {
+			return err
+		}
+		if _, ok := snap.Shard(e.Target); !ok {
+			return nil
+		}
+		if snap, err = asGuarded(snap, s.Spec.Keyspace, unfenced); err != nil {
+			return err
+		}
+		bound, cancel := context.WithTimeout(ctx, try)
+		defer cancel()
+		_, err = j.setGuardsAs(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Target), e.Target)
+		return err
+	})
 }
 
 // openTries is after how many tries of a leader that does not know since when statements are held a cutover is taken

@@ -92,3 +92,37 @@ func TestPlansKeepConstraints(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainPlansPartsInTransit: a part that is on its way from the drained shard to another one is planned as well; that move is
+// waited for before the plan is carried out.
+func TestDrainPlansPartsInTransit(t *testing.T) {
+	st := state(t)
+	var part shardmap.Part
+	for _, k := range st.Keyspaces {
+		for _, r := range k.Ranges {
+			if k.Name == "k" && r.Shard == "a" {
+				part = shardmap.Part{Low: r.Low, High: r.High}
+			}
+		}
+	}
+	for _, to := range []string{"b", "c"} {
+		next := st.Clone()
+		next.PutTransit("k", shardmap.Transit{ID: "m", Part: part, From: "a", To: to})
+		next.SetDrain("a", "d")
+		snap, err := shardmap.NewSnapshot(next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := Plan(snap, &workflow.Spec{ID: "d", Kind: workflow.Drain, From: "a"})
+		if err != nil {
+			t.Fatalf("while it moves to %s: %v", to, err)
+		}
+		found := false
+		for _, c := range all {
+			found = found || c.Keyspace == "k" && snap.Overlap("k", c.Part, part)
+		}
+		if !found {
+			t.Errorf("while it moves to %s, the part is not planned: %+v", to, all)
+		}
+	}
+}

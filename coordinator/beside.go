@@ -52,7 +52,8 @@ func Beside(spec *workflow.Spec, others []workflow.State) error {
 	}
 	for i := range others {
 		o := &others[i]
-		if o.Spec.ID == spec.ID || !decides(o.Spec.Kind) || !o.UnderWay() || o.Spec.Keyspace != "" && spec.Keyspace != "" && o.Spec.Keyspace != spec.Keyspace {
+		// A drain in its clean-up moves nothing any more.
+		if o.Spec.ID == spec.ID || !decides(o.Spec.Kind) || !o.UnderWay() || o.Step == workflow.Cleaning || o.Spec.Keyspace != "" && spec.Keyspace != "" && o.Spec.Keyspace != spec.Keyspace {
 			continue
 		}
 		what := fmt.Sprintf("plan %s is being carried out: %d of %d steps were begun", o.Spec.ID, o.PlanNext, o.PlanSteps)
@@ -121,7 +122,8 @@ func (j *job) free(ctx context.Context, s *workflow.State, snap *shardmap.Snapsh
 				return j.inTheWay(ctx, s, o)
 			}
 		}
-		if s.Spec.Kind == workflow.Drain && o.Target() == s.Spec.From && o.Step != workflow.Opened && o.Step != workflow.Cleaning && o.Step != workflow.Cancelling {
+		// What has no transit yet is refused: the shard gets nothing new.
+		if _, t := snap.Transit(o.Spec.ID); t != nil && s.Spec.Kind == workflow.Drain && o.Target() == s.Spec.From && o.Step != workflow.Opened && o.Step != workflow.Cleaning && o.Step != workflow.Cancelling {
 			return j.inTheWay(ctx, s, o)
 		}
 	}

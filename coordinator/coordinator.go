@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -168,9 +170,10 @@ type term struct {
 
 	mu     sync.Mutex
 	jobs   map[string]*job
-	movers map[string]*seized // by shard
-	guards map[string]*sync.Mutex
-	sets   map[string]uint64 // how often the guards of a shard were set, by lockGuards' holders
+	movers map[string]*seized       // by shard
+	guards map[string]chan struct{} // has an element while a shard's are locked
+	open   map[string]bool          // the transits whose parts are held and not fenced, see unfenced
+	sets   map[string]uint64        // how often the guards of a shard were set, by lockGuards' holders
 	kick   chan struct{}
 }
 
@@ -192,7 +195,7 @@ func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
 		}
 	}()
 	t := &term{c: c, token: l.Token(), records: c.opts.Directory.Fenced(l.Token()), jobs: map[string]*job{}, movers: map[string]*seized{},
-		guards: map[string]*sync.Mutex{}, sets: map[string]uint64{}, kick: make(chan struct{}, 1)}
+		guards: map[string]chan struct{}{}, open: map[string]bool{}, sets: map[string]uint64{}, kick: make(chan struct{}, 1)}
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	defer stop()
@@ -405,6 +408,11 @@ func (t *term) sweepShard(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	if k, ok := shard.(engine.Keeper); ok {
+		if err := k.Keep(ctx); err != nil && ctx.Err() == nil { // a shard of an older version; doctor says it too
+			t.c.log.Debug("the internal tables of a shard cannot be given to its mover yet", telemetry.KeyShard, name, telemetry.KeyError, err)
+		}
+	}
 	movable, ok := shard.(engine.Movable)
 	if !ok {
 		return nil
@@ -483,24 +491,107 @@ func (t *term) setsGuards(shard string) {
 }
 
 // lockGuards keeps others of this leadership from setting the guards of the shards.
-func (t *term) lockGuards(shards ...string) (unlock func()) {
+//
+// Who has the lock may hold statements, and the others wait for it. So it is not kept while somebody's transaction is waited for,
+// for longer than guardTry: see inTurns. Errors: those of ctx, when it is over before the lock was free.
+func (t *term) lockGuards(ctx context.Context, shards ...string) (unlock func(), err error) {
 	slices.Sort(shards)
 	shards = slices.Compact(shards)
-	var held []*sync.Mutex
+	var held []chan struct{}
+	unlock = func() {
+		for _, m := range held {
+			<-m
+		}
+	}
 	for _, name := range shards {
 		t.mu.Lock()
 		m, ok := t.guards[name]
 		if !ok {
-			m = &sync.Mutex{}
+			m = make(chan struct{}, 1)
 			t.guards[name] = m
 		}
 		t.mu.Unlock()
-		m.Lock()
-		held = append(held, m)
-	}
-	return func() {
-		for _, m := range held {
-			m.Unlock()
+		select {
+		case m <- struct{}{}:
+			held = append(held, m)
+		case <-ctx.Done():
+			unlock()
+			return nil, ctx.Err()
 		}
+	}
+	return unlock, nil
+}
+
+// unfenced are the transits of which this leadership knows that their parts, if they are held, are not fenced: the source's guards
+// let through what they did before the hold. They are read before the map is.
+func (t *term) unfenced() map[string]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.open)
+}
+
+// fences notes whether the guards of a transit's source may be those with the hold. Who changes them has them locked.
+func (t *term) fences(id string, fenced bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if fenced {
+		delete(t.open, id)
+	} else {
+		t.open[id] = true
+	}
+}
+
+// asGuarded is a map as guards that are set now should say it: without the holds of parts that are not fenced yet. One move must not
+// fence for another: that one lets transactions pass which used the part before, and may give its hold up.
+func asGuarded(snap *shardmap.Snapshot, ks string, unfenced map[string]bool) (*shardmap.Snapshot, error) {
+	ix, ok := snap.Keyspace(ks)
+	if !ok {
+		return snap, nil
+	}
+	var next *shardmap.State
+	for _, t := range ix.Holds() {
+		if !unfenced[t.ID] {
+			continue
+		}
+		if next == nil {
+			c := snap.State().Clone()
+			next = &c
+		}
+		setHold(snap, next, t.ID, shardmap.NoHold)
+	}
+	if next == nil {
+		return snap, nil
+	}
+	return shardmap.NewSnapshot(*next)
+}
+
+// guardTry bounds how long the tables' locks are waited for at first with the guards locked, guardTryMax later, and guardPause
+// is the pause between tries.
+const (
+	guardTry    = 300 * time.Millisecond
+	guardTryMax = fenceMax * 3 / 4 // a cutover gets its turn
+	guardPause  = 30 * time.Millisecond
+)
+
+// inTurns lets set lock the tables of a shard, to set its guards, while nobody else of this leadership does; for limit in all.
+// Between tries it is another's turn: a transaction that is in the way here may wait for what another move holds.
+// What waits for the locks is to end after try.
+//
+// Errors: those of set, 55P03 among them if the locks were not to be had.
+func (t *term) inTurns(ctx context.Context, shard string, limit time.Duration, set func(ctx context.Context, try time.Duration) error) error {
+	whole, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for try := guardTry; ; try = min(try*3/2, guardTryMax) {
+		unlock, err := t.lockGuards(whole, shard)
+		if err != nil {
+			return err
+		}
+		err = set(whole, try)
+		unlock()
+		late := errors.Is(err, context.DeadlineExceeded) || sqlstate.CodeOf(err) == sqlstate.LockNotAvailable
+		if err == nil || !late || whole.Err() != nil {
+			return err
+		}
+		pause(whole, guardPause)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
@@ -18,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 30 * time.Second
+const patience = waitfor.Max
 
 // state is a map with shards a, b and c and a hash keyspace k of four ranges, which a and b have.
 func state(t *testing.T) shardmap.State {

@@ -39,12 +39,19 @@ func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 		r.Rows += t.Rows
 		bytes += t.Bytes
 	}
+	before := j.prog.interrupted(ctx, s)
 	j.prog.copiedSoFar(r.Rows, bytes)
 	if len(there) > 0 {
 		r.Note = fmt.Sprintf("of them %d rows of %d tables before the copy was interrupted", r.Rows, len(there))
 		if len(rest.Tables) == 0 {
 			return nil
 		}
+	}
+	// Of a set without tables the copy only tells the target where the changes go on.
+	if lost := before - r.Rows; lost > 0 {
+		again := fmt.Sprintf("about %d rows were copied again, since their tables were not whole when the copy was interrupted", lost)
+		r.Note += orEmpty(r.Note, ", ") + again
+		j.prog.copiesAgain(fmt.Sprintf("the copy was interrupted: %d rows of %d whole tables are kept, about %d rows of other tables are copied again", r.Rows, len(there), lost))
 	}
 	rows, err := p.rowsOf(ctx, e.Stream, rest)
 	if err != nil {
@@ -57,6 +64,14 @@ func (j *job) copy(ctx context.Context, s *workflow.State, e workflow.Effect, r 
 		r.Rows += n
 	}
 	return errors.Join(err, rows.Close())
+}
+
+// orEmpty is what follows a text, if there is one.
+func orEmpty(text, then string) string {
+	if text == "" {
+		return ""
+	}
+	return then
 }
 
 // loaded returns the tables of the pair's set whose rows the target has, from a copy that was
@@ -318,6 +333,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 	}
 	which := set.set
 	if s.Step == workflow.Copying {
+		j.prog.interrupted(ctx, s)
 		if _, which, err = (&pair{set: set.set, to: m}).loaded(ctx, e.Stream); err != nil {
 			return err
 		}

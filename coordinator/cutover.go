@@ -119,6 +119,7 @@ func (j *job) hold(ctx context.Context, s *workflow.State, e workflow.Effect) er
 		}
 		if t.Hold == shardmap.NoHold { // else somebody may have fenced it already
 			j.guardsAt = guardsAt
+			j.t.fences(j.id, false)
 		}
 		return setHold(cur, next, j.id, e.Hold), nil
 	})
@@ -174,7 +175,19 @@ const fenceMax = 700 * time.Millisecond
 
 // fence is workflow.Fence: the guards of the map with the hold.
 func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) error {
-	defer j.t.lockGuards(e.Source)()
+	whole, cancel := j.bound(ctx, e)
+	defer cancel()
+	turn, cancel := context.WithTimeout(whole, fenceMax)
+	defer cancel()
+	unlock, err := j.t.lockGuards(turn, e.Source)
+	if err != nil {
+		return late(ctx, err)
+	}
+	defer unlock()
+	bound, cancel := context.WithTimeout(whole, fenceMax)
+	defer cancel()
+	unfenced := j.t.unfenced()
+	delete(unfenced, j.id)
 	snap, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
@@ -182,14 +195,16 @@ func (j *job) fence(ctx context.Context, s *workflow.State, e workflow.Effect) e
 	if _, t := snap.Transit(j.id); t == nil || t.Hold == shardmap.NoHold {
 		return sqlstate.New(sqlstate.ObjectNotInState, "the map has no hold of %s", j.id)
 	}
-	whole, cancel := j.bound(ctx, e)
-	defer cancel()
-	bound, cancel := context.WithTimeout(whole, fenceMax)
-	defer cancel()
+	if snap, err = asGuarded(snap, s.Spec.Keyspace, unfenced); err != nil {
+		return err
+	}
 	if err := j.clearWay(bound, s, e); err != nil {
 		return late(ctx, err)
 	}
 	j.fencedAt, err = j.setGuardsAs(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source)
+	if sqlstate.CodeOf(err) != sqlstate.LockNotAvailable { // else nothing was done
+		j.t.fences(j.id, true)
+	}
 	return late(ctx, err)
 }
 
@@ -219,33 +234,39 @@ const guardBound = 10 * time.Second
 
 // setGuards is workflow.SetGuards: the guards of the map as it is without the hold.
 func (j *job) setGuards(ctx context.Context, s *workflow.State, e workflow.Effect) error {
-	unlock := j.t.lockGuards(e.Source)
 	snap, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
-		unlock()
 		return err
 	}
 	_, t := snap.Transit(j.id)
-	if t == nil || t.Hold == shardmap.NoHold {
-		unlock()
-		if t == nil {
-			return nil // nothing was fenced for it
-		}
+	switch {
+	case t == nil:
+		return nil // nothing was fenced for it
+	case t.Hold == shardmap.NoHold:
 		return j.settle(ctx, s.Spec.Keyspace, e.Source)
+	case j.guardsAt != 0 && j.guardsAt == j.t.guardsSet(e.Source):
+		return nil // they are those from before the hold, and nobody else fences the part
+	}
+	unlock, err := j.t.lockGuards(ctx, e.Source)
+	if err != nil {
+		return err
 	}
 	defer unlock()
-	if j.guardsAt != 0 && j.guardsAt == j.t.guardsSet(e.Source) {
-		return nil // they are those from before the hold
+	unfenced := j.t.unfenced()
+	unfenced[j.id] = true
+	if snap, err = j.t.c.opts.Directory.Load(ctx); err != nil {
+		return err
 	}
-	next := snap.State().Clone()
-	setHold(snap, &next, j.id, shardmap.NoHold)
-	open, err := shardmap.NewSnapshot(next)
-	if err != nil {
+	if snap, err = asGuarded(snap, s.Spec.Keyspace, unfenced); err != nil {
 		return err
 	}
 	bound, cancel := context.WithTimeout(ctx, guardBound)
 	defer cancel()
-	return j.widen(bound, schema.GuardsOf(open, s.Spec.Keyspace, e.Source), e.Source)
+	if err := j.widen(bound, schema.GuardsOf(snap, s.Spec.Keyspace, e.Source), e.Source); err != nil {
+		return err
+	}
+	j.t.fences(j.id, false)
+	return nil
 }
 
 // unhold is workflow.Unhold.
@@ -254,6 +275,9 @@ func (j *job) unhold(ctx context.Context, s *workflow.State) error {
 	_, err := j.edit(ctx, s, "move_unhold", s.Spec.Part.Text()+" stays for now", func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
 		return setHold(cur, next, j.id, shardmap.NoHold), nil
 	})
+	if err == nil {
+		j.t.fences(j.id, true) // it has no hold
+	}
 	return err
 }
 
@@ -276,6 +300,7 @@ func (j *job) swapped(s *workflow.State, target string, cur *shardmap.Snapshot, 
 
 // openTarget is workflow.OpenTarget.
 func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effect) error {
+	unfenced := j.t.unfenced()
 	cur, err := j.t.c.opts.Directory.Load(ctx)
 	if err != nil {
 		return err
@@ -288,6 +313,9 @@ func (j *job) openTarget(ctx context.Context, s *workflow.State, e workflow.Effe
 	j.untouched = j.shut
 	// As the directory will make it, epochs included.
 	after, err := shardmap.Advance(cur, shardmap.Change{Expect: cur.Version(), By: s.Spec.By, Op: "move", Transit: j.id}, next)
+	if err == nil {
+		after, err = asGuarded(after, s.Spec.Keyspace, unfenced)
+	}
 	if err != nil {
 		return j.notOpened(s, err)
 	}
@@ -366,32 +394,33 @@ func (j *job) settleGuards(ctx context.Context, s *workflow.State) error {
 // settle sets the guards of a shard as the map says, if they are others. The map is read
 // under the lock, so that guards of an older one are never set after those of a newer one.
 func (j *job) settle(ctx context.Context, ks, shard string) error {
-	defer j.t.lockGuards(shard)()
-	snap, err := j.t.c.opts.Directory.Load(ctx)
-	if err != nil {
+	return j.t.inTurns(ctx, shard, guardBound, func(ctx context.Context, try time.Duration) error {
+		unfenced := j.t.unfenced()
+		snap, err := j.t.c.opts.Directory.Load(ctx)
+		if err != nil {
+			return err
+		}
+		if _, ok := snap.Shard(shard); !ok {
+			return nil
+		}
+		if snap, err = asGuarded(snap, ks, unfenced); err != nil {
+			return err
+		}
+		want := schema.GuardsOf(snap, ks, shard)
+		if len(want) == 0 {
+			return nil
+		}
+		if is, err := j.guardsOf(ctx, want, shard); err != nil || is {
+			return err
+		}
+		if _, err := j.guardsFit(ctx, ks, shard); err != nil {
+			return err
+		}
+		bound, cancel := context.WithTimeout(ctx, try)
+		defer cancel()
+		_, err = j.setGuardsAs(bound, want, shard)
 		return err
-	}
-	if _, ok := snap.Shard(shard); !ok {
-		return nil
-	}
-	want := schema.GuardsOf(snap, ks, shard)
-	if len(want) == 0 {
-		return nil
-	}
-	is, err := j.guardsOf(ctx, want, shard)
-	if err != nil {
-		return err
-	}
-	if is {
-		return nil
-	}
-	if _, err := j.guardsFit(ctx, ks, shard); err != nil {
-		return err
-	}
-	bound, cancel := context.WithTimeout(ctx, guardBound)
-	defer cancel()
-	_, err = j.setGuardsAs(bound, want, shard)
-	return err
+	})
 }
 
 // guardsOf reports whether a shard's tables carry these guards.
@@ -406,11 +435,10 @@ func (j *job) guardsOf(ctx context.Context, want []engine.Guard, shard string) (
 	}
 	defer conn.Close()
 	for _, g := range want {
-		t, err := conn.DescribeTable(ctx, g.Schema, g.Table)
+		is, err := conn.Guard(ctx, g.Schema, g.Table)
 		if err != nil {
 			return false, err
 		}
-		is := t.Guard
 		if is == nil || is.Keyspace != g.Owned.Keyspace || is.Epoch != g.Owned.Epoch || is.Owns != "" && is.Owns != g.Owned.Encode() {
 			return false, nil
 		}

@@ -244,12 +244,18 @@ func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Eff
 			return e, false
 		}
 		if s.Step == workflow.Opening && unlock == nil {
-			unlock = j.t.lockGuards(s.Spec.From, s.Spec.To)
+			var err error
+			if unlock, err = j.t.lockGuards(ctx, s.Spec.From, s.Spec.To); err != nil {
+				return e, false // it is over
+			}
 		}
 		j.prog.doing(eff.Op)
 		began := time.Now()
 		err := j.do(ctx, &s, eff, &e.Result)
 		if ctx.Err() != nil {
+			if eff.Op == workflow.Copy {
+				j.prog.now() // for whoever copies again
+			}
 			return e, false
 		}
 		j.log.Debug("workflow effect", "step", s.Step, "op", eff.Op, "took", time.Since(began), telemetry.KeyError, err)
@@ -327,6 +333,7 @@ var carriers = map[workflow.Op]carrier{
 	workflow.Spawn:          withEffect((*job).spawn),
 	workflow.AwaitChildren:  withResult((*job).awaitChildren),
 	workflow.CancelChildren: withState((*job).cancelChildren),
+	workflow.EndDrain:       withState((*job).endDrain),
 	workflow.EditMap:        withResult((*job).editMap),
 }
 

@@ -33,6 +33,11 @@ func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) e
 			return err
 		}
 	}
+	if s.Spec.Kind == workflow.Drain {
+		if snap, err = j.setDrain(ctx, s, j.id); err != nil {
+			return err
+		}
+	}
 	if r.Children, err = Plan(snap, &s.Spec); err != nil {
 		return err
 	}
@@ -43,6 +48,28 @@ func (j *job) plan(ctx context.Context, s *workflow.State, r *workflow.Result) e
 		return Mergeable(snap, &s.Spec)
 	}
 	return nil
+}
+
+// setDrain notes in the map which drain empties the shard, "" for none: from then on nothing is placed on it. A shard that has left the
+// map meanwhile is empty.
+func (j *job) setDrain(ctx context.Context, s *workflow.State, id string) (*shardmap.Snapshot, error) {
+	op, why := "drain_begin", "nothing is placed on shard "+s.Spec.From+" while it is being drained"
+	if id == "" {
+		op, why = "drain_end", "shard "+s.Spec.From+" is not being drained any more"
+	}
+	return j.edit(ctx, s, op, why, func(cur *shardmap.Snapshot, next *shardmap.State) (bool, error) {
+		sh, ok := cur.Shard(s.Spec.From)
+		if !ok || id == "" && sh.Drain != j.id {
+			return true, nil
+		}
+		return !next.SetDrain(s.Spec.From, id), nil
+	})
+}
+
+// endDrain is workflow.EndDrain.
+func (j *job) endDrain(ctx context.Context, s *workflow.State) error {
+	_, err := j.setDrain(ctx, s, "")
+	return err
 }
 
 // Mergeable says why two ranges cannot become one now: a move has a part of them, or keeps its way back.
@@ -77,7 +104,9 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 		}
 		to := spec.To
 		if to == "" {
-			to = lower.Shard
+			if to = lower.Shard; snap.Drained(to) != nil {
+				to = upper.Shard
+			}
 		}
 		for _, r := range []*shardmap.Range{lower, upper} {
 			add(spec.Keyspace, r.Shard, to, shardmap.Part{Low: r.Low, High: r.High}, false)
@@ -87,11 +116,11 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 		}
 		return arrivals(snap, all, workflow.MaxChildren)
 	}
-	// Shards that are not in service get nothing and, but for one that is drained, give nothing.
+	// Shards that are not in service, or that another workflow drains, get nothing and, but for one that is drained, give nothing.
 	rest := map[string]bool{}
 	var used []shardmap.Shard
 	for _, s := range snap.Shards() {
-		if s.Service != shardmap.InService && (spec.Kind != workflow.Drain || s.Name != spec.From) {
+		if (s.Service != shardmap.InService || s.Drain != "") && (spec.Kind != workflow.Drain || s.Name != spec.From) {
 			rest[s.Name] = true
 			continue
 		}
@@ -166,11 +195,10 @@ func Plan(snap *shardmap.Snapshot, spec *workflow.Spec) ([]workflow.Spec, error)
 	return arrivals(snap, all, workflow.MaxChildren)
 }
 
-// receives refuses a target that is read-only or out of service.
+// receives refuses a target that is read-only, out of service, or being drained.
 func receives(snap *shardmap.Snapshot, shard string) error {
-	if sh, ok := snap.Shard(shard); ok && sh.Service != shardmap.InService {
-		return classed(workflow.Refused, sqlstate.New(sqlstate.ObjectNotInState, "shard %s is %s: nothing is moved to it", shard, sh.Service).OnShard(shard).
-			WithHint("cleave shard set %s --state normal", shard))
+	if err := snap.Receives(shard); err != nil {
+		return classed(workflow.Refused, err)
 	}
 	return nil
 }

@@ -33,12 +33,15 @@ type progress struct {
 	note      string
 	// waits says for whom the work waits on a shard, trouble is that as its error, when it has lasted.
 	waits, trouble string
+	// anew says what of an interrupted copy is copied again; before is how many rows that had copied, -1 as long as nobody has looked.
+	anew   string
+	before int64
 
 	store sync.Mutex // held while it is stored
 }
 
 func newProgress(j *job) *progress {
-	p := &progress{j: j}
+	p := &progress{j: j, before: -1}
 	p.lagBytes.Store(-1)
 	return p
 }
@@ -54,7 +57,37 @@ func (p *progress) begin(step workflow.StepName) {
 		p.changes.Store(0)
 		p.lastRows, p.lastBytes = 0, 0
 	}
-	p.note, p.waits, p.trouble = "", "", ""
+	p.note, p.waits, p.trouble, p.anew, p.before = "", "", "", "", -1
+}
+
+// interrupted returns how many rows were copied in the step that is under way, by whoever was at work on it before. It is asked before
+// progress is stored in the step.
+func (p *progress) interrupted(ctx context.Context, s *workflow.State) int64 {
+	p.mu.Lock()
+	before := p.before
+	p.mu.Unlock()
+	if before >= 0 {
+		return before
+	}
+	if before = p.rows.Load(); before == 0 {
+		r, err := p.j.t.c.opts.Directory.Record(ctx, workflow.ProgressPrefix+p.j.id)
+		var w workflow.Progress
+		if err == nil && json.Unmarshal(r.Value, &w) == nil && w.Step == s.Step && w.At >= s.StepSince() {
+			before = w.Rows
+		}
+	}
+	p.mu.Lock()
+	p.before = before
+	p.mu.Unlock()
+	return before
+}
+
+// copiesAgain notes what of an interrupted copy is copied again, for as long as the step goes on.
+func (p *progress) copiesAgain(what string) {
+	p.mu.Lock()
+	p.anew = what
+	p.mu.Unlock()
+	p.now()
 }
 
 func (p *progress) doing(op workflow.Op) {
@@ -144,7 +177,7 @@ func (p *progress) save() {
 func (p *progress) write(now time.Time) {
 	p.mu.Lock()
 	spent := now.Sub(p.last).Seconds()
-	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load(), Note: cmp.Or(p.waits, p.note), Error: p.trouble}
+	w := workflow.Progress{At: now.UnixMilli(), Step: p.step, Doing: p.op, Rows: p.rows.Load(), Bytes: p.bytes.Load(), Changes: p.changes.Load(), LagBytes: p.lagBytes.Load(), Note: cmp.Or(p.waits, p.note, p.anew), Error: p.trouble}
 	if !p.last.IsZero() && spent < 10*progressEvery.Seconds() {
 		w.RowsPerSecond, w.BytesPerSecond = float64(w.Rows-p.lastRows)/spent, float64(w.Bytes-p.lastBytes)/spent
 	}

@@ -78,19 +78,19 @@ func (j *job) unowned(ctx context.Context, shard string, set *moveSet) error {
 	defer conn.Close()
 	for i := range set.set.Tables {
 		t := &set.set.Tables[i]
-		is, err := conn.DescribeTable(ctx, t.Schema, t.Name)
+		is, err := conn.Guard(ctx, t.Schema, t.Name)
 		if err != nil {
 			return err
 		}
-		if is.Guard == nil || is.Guard.Owns == "" {
+		if is == nil || is.Owns == "" {
 			continue
 		}
-		own, err := keyspace.DecodeOwned(is.Guard.Owns)
+		own, err := keyspace.DecodeOwned(is.Owns)
 		if err != nil {
 			return err
 		}
 		if own.Meets(&set.set.Keys) {
-			return refuse("the guard of %s.%s on shard %s lets writes of the part through (epoch %d): its rows are not deleted; cleave doctor says which map is right", t.Schema, t.Name, shard, is.Guard.Epoch)
+			return refuse("the guard of %s.%s on shard %s lets writes of the part through (epoch %d): its rows are not deleted; cleave doctor says which map is right", t.Schema, t.Name, shard, is.Epoch)
 		}
 	}
 	return nil

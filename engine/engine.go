@@ -51,6 +51,10 @@ type Shard interface {
 type Report struct {
 	Version  string    `json:"version"`
 	Findings []Finding `json:"findings"`
+	// Alike are the values of the settings that change answers, nil if the engine has none.
+	Alike map[string]string `json:"-"`
+	// Database is the database's name on its server, "" if it has none.
+	Database string `json:"-"`
 }
 
 // Finding is one thing that Check looked at.
@@ -87,6 +91,10 @@ type Conn interface {
 	// current transaction (so that an uncommitted CREATE TABLE is seen).
 	// Returns 42P01 if it does not exist. Must be called between statements.
 	DescribeTable(ctx context.Context, schema, name string) (*Table, error)
+	// Guard reads a table's guard as the current transaction sees it, from the catalogue alone: it
+	// waits for no lock on the table. It is nil if the table has none, or is not there.
+	// Must be called between statements.
+	Guard(ctx context.Context, schema, name string) (*GuardState, error)
 	// SetGuard creates or replaces a table's guard inside the current
 	// transaction. It locks the table against writers first, for at most the
 	// ctx's deadline, and fails with 55P03 after it.

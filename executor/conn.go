@@ -37,6 +37,15 @@ type Conn struct {
 	// unnamed is the owner of the unnamed prepared statement, nil if there is none.
 	unnamed any
 
+	// counter is whose values of sequences its session has; nil: nobody's. sweep: it
+	// has others as well, which have to be discarded first. saved: the counter's
+	// session has not used it since lastval() was saved.
+	counter *Counter
+	sweep   uint8
+	saved   bool
+	// restored is closed when pool.restore has ended, which takes restoreMax at most.
+	restored atomic.Pointer[chan struct{}]
+
 	pinned  bool // see Pin
 	soiled  bool // see Soil
 	grouped bool // see Group
@@ -337,9 +346,26 @@ func (c *Conn) Pin() { c.pinned = true }
 // role, locks, channels. Nobody gets the Conn before that is put back.
 func (c *Conn) Soil() { c.soiled = true }
 
+// Reset gives the session its own settings and role back; what else it has it keeps.
+func (c *Conn) Reset() error {
+	sql := "RESET ALL"
+	if c.pool.relays() {
+		sql = "RESET SESSION AUTHORIZATION; RESET ALL" // a SQLite file has no roles
+	}
+	_, err := c.Exec(sql)
+	c.settings, c.soiled = nil, false
+	return err
+}
+
 // Unpin ends Pin. What is in the Conn's session ends with it, so it is closed
 // when it is released.
 func (c *Conn) Unpin() { c.pinned, c.broken = false, true }
+
+// Loosen ends Pin where what was kept is gone. The Conn is put back before anybody gets it.
+func (c *Conn) Loosen() {
+	c.pinned = false
+	c.Soil()
+}
 
 // Pinned reports whether a session keeps the Conn.
 func (c *Conn) Pinned() bool { return c.pinned }
@@ -384,6 +410,7 @@ func (c *Conn) hangUp() {
 			pause *= 2
 		}
 	}
+	c.counter.left(c)
 	_ = c.Conn.Close() // whatever is wrong with it, it is gone
 }
 

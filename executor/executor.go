@@ -55,6 +55,7 @@ type Executor struct {
 	intern   intern
 	turn     atomic.Uint64
 	lanes    *lane.Group
+	counted  atomic.Bool // see KeepCounters
 	logins   logins
 	checking chan struct{} // passwords that shards check just now
 
@@ -448,6 +449,7 @@ func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn,
 			// Others have talked on it without this Conn's knowledge; what they set
 			// ended with their transaction.
 			c.settings = nil
+			c.uncount()
 			if broken {
 				c.broken = true
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -35,15 +36,6 @@ func replicated(t *testing.T, limits executor.Limits, replicas int) (*executor.E
 	return ex, dir, servers
 }
 
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("in vain: " + what)
-		}
-	}
-}
-
 func TestWritesFollowAPromotion(t *testing.T) {
 	t.Parallel()
 	ex, dir, servers := replicated(t, executor.Limits{ProbeEvery: 50 * time.Millisecond}, 1)
@@ -52,7 +44,7 @@ func TestWritesFollowAPromotion(t *testing.T) {
 	c.Release()
 	pgtest.Await(t, servers[1].URL("postgres"), "SELECT count(*) FROM t", "1")
 	servers[0].Kill()
-	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[0].Up })
+	waitfor.True(t, "the loss is seen", func() bool { return !ex.Endpoints()[0].Up })
 	go pgtestPromote(t, servers[1])
 	c = acquire(t, ex, "shard-0", nil) // waits for the new primary
 	value(t, c, "INSERT INTO t VALUES (2)")
@@ -62,7 +54,7 @@ func TestWritesFollowAPromotion(t *testing.T) {
 	c.Release()
 	// The old primary comes back and still takes itself for one.
 	old := pgtest.Restart(t, servers[0], nil)
-	await(t, "the old primary is seen", func() bool {
+	waitfor.True(t, "the old primary is seen", func() bool {
 		e := ex.Endpoints()
 		return e[0].Role == engine.Primary && e[0].Serves == "" && e[1].Serves == engine.Primary && e[0].Timeline < e[1].Timeline
 	})
@@ -75,7 +67,7 @@ func TestWritesFollowAPromotion(t *testing.T) {
 		t.Errorf("%s rows went to the old primary", n)
 	}
 	// It is told once, and each server that is not the primary has one place.
-	await(t, "the metrics tell", func() bool {
+	waitfor.True(t, "the metrics tell", func() bool {
 		return served(t, ex, "cleave_failovers_total") == `cleave_failovers_total{shard="shard-0"} 1`+"\n" &&
 			served(t, ex, "cleave_replica_up") == `cleave_replica_up{replica="0",shard="shard-0"} 0`+"\n"
 	})
@@ -87,13 +79,13 @@ func TestWritesFollowAPromotion(t *testing.T) {
 	}
 	c.Release()
 	// A third, which can reach the old one alone: the directory remembers.
-	await(t, "the directory has it", func() bool {
+	waitfor.True(t, "the directory has it", func() bool {
 		r, err := dir.Record(context.Background(), shardmap.TimelineRecord("shard-0"))
 		return err == nil && strings.HasSuffix(string(r.Value), " 2")
 	})
 	// The new one is gone, the old one there: it is refused, for it lacks rows.
 	servers[1].Kill()
-	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
+	waitfor.True(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
 	quick, stop := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer stop()
 	if c, err := ex.Acquire(quick, "shard-0", nil); sqlstate.CodeOf(err) != sqlstate.CannotConnectNow {
@@ -134,7 +126,7 @@ func TestTwoPrimariesOfOneTimelineAreRefused(t *testing.T) {
 	servers[0].Kill()
 	pgtestPromote(t, servers[1])
 	pgtestPromote(t, servers[2])
-	await(t, "both are seen", func() bool {
+	waitfor.True(t, "both are seen", func() bool {
 		e := ex.Endpoints()
 		return e[1].Role == engine.Primary && e[2].Role == engine.Primary
 	})
@@ -143,7 +135,7 @@ func TestTwoPrimariesOfOneTimelineAreRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	servers[2].Kill()
-	await(t, "one is left", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
+	waitfor.True(t, "one is left", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
 	c = acquire(t, ex, "shard-0", nil)
 	c.Release()
 }
@@ -157,14 +149,14 @@ func TestAnotherPrimaryOfTheLastOnesTimelineIsRefused(t *testing.T) {
 	c.Release()
 	servers[0].Kill()
 	pgtestPromote(t, servers[1])
-	await(t, "the first is elected", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
+	waitfor.True(t, "the first is elected", func() bool { return ex.Endpoints()[1].Serves == engine.Primary })
 	c = acquire(t, ex, "shard-0", nil)
 	value(t, c, "INSERT INTO t VALUES (1)")
 	c.Release()
 	servers[1].Kill()
-	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
+	waitfor.True(t, "the loss is seen", func() bool { return !ex.Endpoints()[1].Up })
 	pgtestPromote(t, servers[2])
-	await(t, "the second says it is the primary", func() bool { return ex.Endpoints()[2].Role == engine.Primary })
+	waitfor.True(t, "the second says it is the primary", func() bool { return ex.Endpoints()[2].Role == engine.Primary })
 	_, err := ex.Acquire(context.Background(), "shard-0", nil)
 	if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || !strings.Contains(err.Error(), "was that and does not answer now") {
 		t.Errorf("%v", err)
@@ -179,7 +171,7 @@ func TestAnotherPrimaryOfTheLastOnesTimelineIsRefused(t *testing.T) {
 	if _, err := dir.Update(context.Background(), shardmap.Change{Expect: cur.Version(), By: "test", Op: "test"}, next); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the second serves", func() bool {
+	waitfor.True(t, "the second serves", func() bool {
 		c, err := ex.Acquire(context.Background(), "shard-0", nil)
 		if err == nil {
 			c.Release()
@@ -256,7 +248,7 @@ func TestReplicasComeAndGoWithoutALostStatement(t *testing.T) {
 	system := pgtest.Ask(t, s.URL, systemSQL)
 	for range 3 {
 		change(func(s *shardmap.Shard) { s.Replicas, s.System = []string{r.URL("postgres")}, system })
-		await(t, "the replica serves", func() bool { return ex.Endpoints()[1].Serves == engine.Replica })
+		waitfor.True(t, "the replica serves", func() bool { return ex.Endpoints()[1].Serves == engine.Replica })
 		change(func(s *shardmap.Shard) { s.Replicas, s.System = nil, "" })
 	}
 	close(done)
@@ -288,7 +280,7 @@ func TestReadsOnReplicas(t *testing.T) {
 	first := pgtest.Ask(t, servers[1].URL("postgres"), "SHOW port")
 	second := pgtest.Ask(t, servers[2].URL("postgres"), "SHOW port")
 	seen := map[string]bool{}
-	await(t, "both replicas are read", func() bool {
+	waitfor.True(t, "both replicas are read", func() bool {
 		seen[read(executor.ReadReplica, time.Minute, &none)] = true
 		return seen[first] && seen[second]
 	})
@@ -312,16 +304,16 @@ func TestReadsOnReplicas(t *testing.T) {
 		t.Error("a session that wrote nothing may read a replica of any lag")
 	}
 	// The bound on the lag.
-	await(t, "the lag grows over the bound", func() bool { return read(executor.ReadReplica, 400*time.Millisecond, &none) == "primary" })
+	waitfor.True(t, "the lag grows over the bound", func() bool { return read(executor.ReadReplica, 400*time.Millisecond, &none) == "primary" })
 	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
-	await(t, "the first replica is fit again", func() bool { return read(executor.ReadReplica, 400*time.Millisecond, &mine) == first })
+	waitfor.True(t, "the first replica is fit again", func() bool { return read(executor.ReadReplica, 400*time.Millisecond, &mine) == first })
 	if got := read(executor.ReadReplica, 400*time.Millisecond, &mine); got != first {
 		t.Errorf("read on %s", got)
 	}
 	// A replica that is down.
 	servers[1].Kill()
 	pgtest.Ask(t, servers[2].SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
-	await(t, "the second replica is read", func() bool { return read(executor.ReadReplica, time.Minute, &mine) == second })
+	waitfor.True(t, "the second replica is read", func() bool { return read(executor.ReadReplica, time.Minute, &mine) == second })
 	for range 20 {
 		if got := read(executor.ReadReplica, time.Minute, &mine); got == first {
 			t.Errorf("read on a server that is down")
@@ -351,7 +343,7 @@ func TestAReplicaThatWentBackIsNotRead(t *testing.T) {
 		}
 		return c
 	}
-	await(t, "the replica is known to have the write", func() bool {
+	waitfor.True(t, "the replica is known to have the write", func() bool {
 		c.Doubt()
 		r := read()
 		if r == nil {
@@ -364,7 +356,7 @@ func TestAReplicaThatWentBackIsNotRead(t *testing.T) {
 	})
 	c.Release()
 	asked := ex.Endpoints()[1].SinceAsking
-	await(t, "the last probe has ended", func() bool {
+	waitfor.True(t, "the last probe has ended", func() bool {
 		was := asked
 		asked = ex.Endpoints()[1].SinceAsking
 		return asked > was && asked > 200*time.Millisecond
@@ -386,7 +378,7 @@ func TestTheWaitForAPrimaryIsBounded(t *testing.T) {
 	c := acquire(t, ex, "shard-0", nil)
 	c.Release()
 	servers[0].Kill()
-	await(t, "the loss is seen", func() bool { return !ex.Endpoints()[0].Up })
+	waitfor.True(t, "the loss is seen", func() bool { return !ex.Endpoints()[0].Up })
 	began := time.Now()
 	_, err := ex.Acquire(context.Background(), "shard-0", nil)
 	if sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || sqlstate.As(err).Retry != sqlstate.RetrySafe {
@@ -409,7 +401,7 @@ func TestTheWaitForAPrimaryIsBounded(t *testing.T) {
 	}
 	// The same server comes back: no promotion, no restart of the router.
 	pgtest.Restart(t, servers[0], nil)
-	await(t, "it is used again", func() bool {
+	waitfor.True(t, "it is used again", func() bool {
 		c, err := ex.Acquire(context.Background(), "shard-0", nil)
 		if err == nil {
 			c.Release()
@@ -435,7 +427,7 @@ func TestNearestIsTheOneThatAnswersFastest(t *testing.T) {
 		}
 		return c
 	}
-	await(t, "the local replica is read", func() bool {
+	waitfor.True(t, "the local replica is read", func() bool {
 		c := read()
 		if c == nil {
 			return false
@@ -448,7 +440,7 @@ func TestNearestIsTheOneThatAnswersFastest(t *testing.T) {
 	}
 	pgtest.Ask(t, r.SuperuserURL("postgres"), "SELECT pg_wal_replay_pause()")
 	r.Kill()
-	await(t, "the primary is read", func() bool {
+	waitfor.True(t, "the primary is read", func() bool {
 		c := read()
 		if c != nil {
 			c.Release()

@@ -21,8 +21,8 @@ type Login struct {
 	as engine.Login
 	// reported is what the default shard reports to the user, start what all
 	// connections begin with, so that the same holds on every shard.
-	reported, start map[string]string
-	path            string
+	reported, start, values map[string]string
+	path                    string
 	// revoked: the user has another password by now. Connections made with this one
 	// are closed when they are released, and no new ones will come.
 	revoked atomic.Bool
@@ -54,6 +54,9 @@ func (l *Login) Parameters() map[string]string { return l.reported }
 
 // SearchPath is the user's own search_path as SQL, "" if it is PostgreSQL's default.
 func (l *Login) SearchPath() string { return l.path }
+
+// Isolation returns the default_transaction_isolation that the default shard gives the user.
+func (l *Login) Isolation() string { return l.values["default_transaction_isolation"] }
 
 // Format prints the user alone, whatever the verb.
 func (l *Login) Format(s fmt.State, verb rune) {
@@ -110,9 +113,11 @@ func (e *Executor) Login(ctx context.Context, user, password string) (login *Log
 	if err := users.ActsFor(ctx, conn); err != nil {
 		return nil, false, err
 	}
-	if l.path = res.Rows[0][1].String; l.path == `"$user", public` {
-		l.path = ""
+	l.path = pathAsSQL(res.Rows[0][1].String)
+	if l.values, err = alike(ctx, conn, true); err != nil {
+		return nil, false, err
 	}
+	readable(l.values)
 	l.reported = maps.Clone(conn.Parameters())
 	for _, name := range pinned {
 		if v := conn.Parameter(name); v != "" {
@@ -136,7 +141,7 @@ func (e *Executor) admitLogin(l *Login) *Login {
 	was := e.logins.known[l.as.User]
 	if was != nil {
 		same := subtle.ConstantTimeCompare([]byte(was.as.Password), []byte(l.as.Password)) == 1
-		if same && maps.Equal(was.reported, l.reported) && was.path == l.path {
+		if same && maps.Equal(was.reported, l.reported) && maps.Equal(was.values, l.values) && was.path == l.path {
 			was.sessions++
 			return was
 		}
@@ -209,11 +214,14 @@ func (c *Conn) Login() *Login { return c.login }
 // DialAs opens a conversation outside of the shard's pool, as the login's user,
 // or as the shard's URL says.
 func (e *Executor) DialAs(ctx context.Context, shard string, l *Login) (*Conn, error) {
-	handle, err := e.Shard(shard)
-	if err != nil {
+	if _, err := e.Shard(shard); err != nil {
 		return nil, err
 	}
-	raw, err := connectAs(ctx, handle, plainStart, l)
+	p := (*e.pools.Load())[shard]
+	if p == nil || p.shard == nil {
+		return nil, unknownShard(shard)
+	}
+	raw, err := p.connect(ctx, e.baseline.Load(), l)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +230,7 @@ func (e *Executor) DialAs(ctx context.Context, shard string, l *Login) (*Conn, e
 	return c, nil
 }
 
-// connectAs opens a conversation as the login's user; without one with start.
+// connectAs opens a conversation that begins with start, as the login's user if there is one.
 func connectAs(ctx context.Context, shard engine.Shard, start map[string]string, l *Login) (engine.Conn, error) {
 	if l == nil {
 		return shard.Connect(ctx, start)
@@ -231,7 +239,7 @@ func connectAs(ctx context.Context, shard engine.Shard, start map[string]string,
 	if !ok {
 		return nil, noUsers(shard.Name())
 	}
-	conn, err := users.ConnectAs(ctx, l.start, l.as)
+	conn, err := users.ConnectAs(ctx, start, l.as)
 	if err != nil {
 		return nil, err
 	}

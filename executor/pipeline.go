@@ -80,6 +80,7 @@ type expected struct {
 	watch    Watch     // anDescribe*: is told the RowDescription
 	columns  *Columns  // anDescribePortal: is set; anExecute: says what is translated. anQuery: both
 	quiet    bool      // of the router's own: nothing that comes with it is for the client
+	sweeps   bool      // it is DISCARD SEQUENCES, see Conn.Count
 }
 
 // Watch is told the body of the RowDescription that answers a Describe, nil for
@@ -224,7 +225,7 @@ var parseComplete = wire.AppendEmpty(nil, wire.ParseComplete)
 // fails, the shard ignores everything up to Sync.
 func (p *Pipeline) Begin(prep *Prepared) {
 	p.Prepare(prep, nil, false)
-	p.Bind("", prep.name, []byte{0, 0, 0, 0, 0, 0}, false)
+	p.bind("", prep.name, []byte{0, 0, 0, 0, 0, 0}, false)
 	p.out = wire.AppendExecute(p.out, "", 0)
 	p.expect(expected{what: anExecute, swallow: true})
 }
@@ -257,6 +258,11 @@ func (p *Pipeline) Unnamed(owner any, text string, oids []uint32, s *Settings, r
 // Bind adds a Bind of the shard's statement; rest is the body after the
 // statement's name, as the client sent it.
 func (p *Pipeline) Bind(portal, statement string, rest []byte, relay bool) {
+	p.sweepBind()
+	p.bind(portal, statement, rest, relay)
+}
+
+func (p *Pipeline) bind(portal, statement string, rest []byte, relay bool) {
 	p.out = append(p.out, wire.Bind)
 	p.out = binary.BigEndian.AppendUint32(p.out, uint32(4+len(portal)+1+len(statement)+1+len(rest)))
 	p.out = wire.AppendString(wire.AppendString(p.out, portal), statement)
@@ -266,6 +272,7 @@ func (p *Pipeline) Bind(portal, statement string, rest []byte, relay bool) {
 
 // BindBytes is Bind with the portal's name as bytes, relayed.
 func (p *Pipeline) BindBytes(portal []byte, statement string, rest []byte) {
+	p.sweepBind()
 	p.out = append(p.out, wire.Bind)
 	p.out = binary.BigEndian.AppendUint32(p.out, uint32(4+len(portal)+1+len(statement)+1+len(rest)))
 	p.out = append(append(p.out, portal...), 0)
@@ -330,6 +337,7 @@ func (p *Pipeline) Statements() int { return max(1, p.statements) }
 
 // Query adds a simple Query; its ReadyForQuery is not relayed.
 func (p *Pipeline) Query(sql string) {
+	p.sweepQuery()
 	p.Conn.unnamed = nil
 	p.out = wire.AppendQuery(p.out, sql)
 	p.statements += 1 + strings.Count(sql, ";")
@@ -341,6 +349,7 @@ func (p *Pipeline) Copied(columns *Columns) { p.queue[len(p.queue)-1].columns = 
 
 // QueryFrame is Query with the client's own frame.
 func (p *Pipeline) QueryFrame(frame []byte) {
+	p.sweepQuery()
 	p.Conn.unnamed = nil
 	p.out = append(p.out, frame...)
 	p.statements += 1 + bytes.Count(frame, semicolon)
@@ -558,6 +567,10 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				o.Err = wire.ParseReport(body)
 				p.fail = append(p.fail[:0], b[pos:next]...)
 			}
+			if p.head < len(p.queue) && p.queue[p.head].sweeps && p.queue[p.head].what == anQuery {
+				// The client's Query comes behind it, and would run although the client is told an error.
+				return p.because(p.unexpected("an error of "+discardSequences), o.Err)
+			}
 			p.abandon()
 			o.CopyIn = false // a trigger that fires before the first row has failed
 			pos = next
@@ -583,6 +596,9 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 					hand, pop = false, true
 				case wire.CommandComplete:
 					p.tag = append(p.tag[:0], body...)
+					if e.sweeps {
+						p.Conn.swept()
+					}
 				case wire.CopyInResponse:
 					o.CopyIn = true
 				case wire.CopyData:
@@ -645,6 +661,9 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				case wire.CommandComplete:
 					if !e.quiet {
 						p.tag = append(p.tag[:0], body...)
+					}
+					if e.sweeps {
+						p.Conn.swept()
 					}
 					pop = true
 				case wire.EmptyQueryResponse, wire.PortalSuspended:
@@ -712,6 +731,9 @@ func (p *Pipeline) abandon() {
 			} else {
 				p.Conn.unnamed = nil
 			}
+		}
+		if e.sweeps {
+			p.Conn.unswept()
 		}
 		p.head++
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -32,6 +34,8 @@ type pool struct {
 	group    *group
 	endpoint *endpoint
 	role     engine.Role // of the server while this pool is in use
+
+	like atomic.Pointer[likeness] // nil: not known
 
 	mu      sync.Mutex
 	idle    []*Conn // last in, first out: the warm ones are used, the others age
@@ -119,7 +123,9 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 					continue
 				}
 			}
-			c.turn++
+			if c = p.saved(c); c == nil {
+				continue
+			}
 			return c, nil
 		}
 		if p.down != nil && !(p.crowded && p.open > 0) && (p.trying || time.Now().Before(p.retryAt)) {
@@ -177,7 +183,9 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 		case c := <-w.ch:
 			p.metrics.Waited(time.Since(since), true)
 			if c != nil {
-				c.turn++
+				if c = p.saved(c); c == nil {
+					continue
+				}
 				return c, nil
 			}
 		case <-waited.C:
@@ -195,9 +203,14 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 // settings; -1 if there is none. p.mu is held.
 func (p *pool) pick(want *Settings, login *Login) int {
 	pick, seen := -1, 0
+	counted, kept := p.ex.counted.Load(), -1
 	for i := len(p.idle) - 1; i >= 0 && seen < searchDepth; i-- {
 		c := p.idle[i]
 		if c.login != login {
+			continue
+		}
+		if counted && c.keeps() {
+			kept = i
 			continue
 		}
 		if c.settings.Equal(want) {
@@ -206,6 +219,9 @@ func (p *pool) pick(want *Settings, login *Login) int {
 		if seen++; pick < 0 {
 			pick = i
 		}
+	}
+	if pick < 0 && (p.open >= p.ex.limits.PoolMax || p.down != nil) {
+		return kept // the one that was not used for longest
 	}
 	return pick
 }
@@ -233,6 +249,9 @@ func (p *pool) try(want *Settings) *Conn {
 		return nil
 	}
 	c := p.idle[n-1]
+	if p.ex.counted.Load() && c.keeps() {
+		return nil
+	}
 	if c.login != want.Login() || !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
 		return nil
 	}
@@ -283,8 +302,7 @@ func (p *pool) wake() {
 func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.ex.limits.ConnectTimeout)
 	defer cancel()
-	base := p.ex.baseline.Load()
-	ec, err := connectAs(ctx, p.shard, base.startup(), login)
+	ec, base, err := p.begin(ctx, login)
 	born := time.Now() // before at is asked for, see readFrom
 	var at engine.LSN
 	if err == nil && p.endpoint != nil {
@@ -304,9 +322,6 @@ func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
 	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, login: login, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
 	c.async, _ = ec.(engine.Async)
 	c.numbers = p.ex.numbersOf(p.name)
-	if p.role != engine.Replica && login == nil {
-		c.baseline = p.ex.learn(p.name, c)
-	}
 	p.mu.Lock()
 	p.down, p.trying, p.crowded, p.backoff = nil, false, false, 0
 	p.answered, p.shunned = time.Now(), time.Time{}
@@ -371,7 +386,10 @@ func (p *pool) release(c *Conn) {
 	case c.status != 'I', p.outdated(c, time.Now()):
 		p.discard(c)
 	case c.soiled:
-		if !p.ex.beside(func() { p.restore(c) }) {
+		back := make(chan struct{})
+		c.restored.Store(&back)
+		if !p.ex.beside(func() { p.restore(c); close(back) }) {
+			close(back)
 			p.discard(c)
 		}
 	default:
@@ -379,19 +397,42 @@ func (p *pool) release(c *Conn) {
 	}
 }
 
+// relays reports whether the pool's shard is a PostgreSQL server, with all of its session commands.
+func (p *pool) relays() bool { return strings.HasPrefix(p.key, "postgres ") }
+
 // restoreMax bounds how long a shard may take to put a session back.
 const restoreMax = 2 * time.Second
 
-// restore makes a session whose state is not known a new one (DISCARD ALL,
-// src/backend/commands/discard.c), and gives the connection back.
+// discardMost is DISCARD ALL (src/backend/commands/discard.c) without what forgets the router's prepared statements. It has a row if
+// SQL has prepared others, or if fewer than so many of the router's are left. Values of sequences that a Counter has there stay.
+const discardMost = `CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP;
+	SELECT name FROM pg_catalog.pg_prepared_statements WHERE from_sql
+	UNION ALL SELECT '' WHERE (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE NOT from_sql) < %d LIMIT 1`
+
+// restore makes a session whose state is not known a new one, and gives the connection back.
 func (p *pool) restore(c *Conn) {
-	c.prepared = preparedSet{max: p.ex.limits.PreparedMax}
 	c.settings, c.soiled = nil, false
 	if c.SetDeadline(time.Now().Add(restoreMax)) != nil {
 		p.discard(c)
 		return
 	}
-	if _, err := c.Exec("DISCARD ALL"); err != nil || c.status != 'I' || c.broken || c.SetDeadline(time.Time{}) != nil {
+	whole, err := !p.relays(), error(nil)
+	if !whole {
+		var named *engine.Result
+		most := fmt.Sprintf(discardMost, len(c.prepared.byID))
+		if !c.keeps() {
+			c.discarded()
+			most = discardSequences + ";" + most
+		}
+		named, err = c.Exec(most)
+		whole = err == nil && len(named.Rows) > 0
+	}
+	if whole {
+		c.discarded()
+		c.prepared = preparedSet{max: p.ex.limits.PreparedMax}
+		_, err = c.Exec("DISCARD ALL")
+	}
+	if err != nil || c.status != 'I' || c.broken || c.SetDeadline(time.Time{}) != nil {
 		p.discard(c)
 		return
 	}

@@ -23,7 +23,7 @@ func (p *Pipeline) setQuietly(statements []string) {
 	for _, sql := range statements {
 		p.out = wire.AppendParse(p.out, readName, sql, nil)
 		p.expect(expected{what: anParse, swallow: true})
-		p.Bind(readName, readName, []byte{0, 0, 0, 0, 0, 0}, false)
+		p.bind(readName, readName, []byte{0, 0, 0, 0, 0, 0}, false)
 		p.out = wire.AppendExecute(p.out, readName, 0)
 		p.expect(expected{what: anExecute, swallow: true, quiet: true})
 		p.Close(readName, false)

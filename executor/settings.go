@@ -46,6 +46,9 @@ var reading = map[string]bool{
 	"array_nulls": true, "xmloption": true, "transform_null_equals": true, "standard_conforming_strings": true, "backslash_quote": true,
 }
 
+// times are those of the reading settings that concern dates, times and intervals alone.
+var times = map[string]bool{"datestyle": true, "intervalstyle": true, "timezone": true, "timezone_abbreviations": true}
+
 var defaultPath = []string{"$user", "public"}
 
 // With returns the set with name set to value.
@@ -185,6 +188,17 @@ func (s *Settings) readKey() string {
 
 // ReadsAs reports whether texts mean the same under both sets.
 func (s *Settings) ReadsAs(t *Settings) bool { return s == t || s.readKey() == t.readKey() }
+
+// ReadsAsExceptTimes reports whether texts without dates, times and intervals mean the same under both sets.
+func (s *Settings) ReadsAsExceptTimes(t *Settings) bool {
+	for name := range reading {
+		a, _ := s.Get(name)
+		if b, _ := t.Get(name); a != b && !times[name] {
+			return false
+		}
+	}
+	return true
+}
 
 // ReadingAs is the set with those settings of t that decide what a text means.
 func (s *Settings) ReadingAs(t *Settings) *Settings {
@@ -333,18 +347,4 @@ func SplitPath(v string) []string {
 		}
 	}
 	return path
-}
-
-// times are those of the reading settings that concern dates, times and intervals alone.
-var times = map[string]bool{"datestyle": true, "intervalstyle": true, "timezone": true, "timezone_abbreviations": true}
-
-// ReadsTimesOtherwise reports whether nothing but dates, times and intervals may mean something else under the other set.
-func (s *Settings) ReadsTimesOtherwise(t *Settings) bool {
-	for name := range reading {
-		a, _ := s.Get(name)
-		if b, _ := t.Get(name); a != b && !times[name] {
-			return false
-		}
-	}
-	return true
 }

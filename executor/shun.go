@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cleavedb/cleave/shardmap"
@@ -70,23 +71,26 @@ func (p *pool) silent(before time.Time) bool {
 // Any returns the shard for a statement that every shard can answer: each in
 // turn, those without a free connection later, those that are silent after that,
 // and those that are down or did not answer lately last.
-func (e *Executor) Any() string { return e.any(nil) }
+func (e *Executor) Any() string { return e.any(nil, nil) }
 
-func (e *Executor) any(not []string) string {
+// AnyOf is Any among some shards; of none it is Any.
+func (e *Executor) AnyOf(shards []string) string {
+	if name := e.any(shards, nil); name != "" {
+		return name
+	}
+	return e.Any()
+}
+
+// any is Any among the shards of a list, if it is not nil, without some. "": there is none.
+func (e *Executor) any(of, not []string) string {
 	shards, pools := e.snapshot.Load().Shards(), *e.pools.Load()
 	n := int(e.turn.Add(1) % uint64(len(shards)))
 	best, score := "", fitness(-1)
-next:
 	for i := range shards {
 		name := shards[(n+i)%len(shards)].Name
 		p := pools[name]
-		if p == nil || shards[(n+i)%len(shards)].Service == shardmap.OutOfService {
+		if p == nil || shards[(n+i)%len(shards)].Service == shardmap.OutOfService || of != nil && !slices.Contains(of, name) || slices.Contains(not, name) {
 			continue
-		}
-		for _, tried := range not {
-			if tried == name {
-				continue next
-			}
 		}
 		f := p.fitness()
 		if f == fitReady {
@@ -96,7 +100,7 @@ next:
 			best, score = name, f
 		}
 	}
-	if best == "" && len(not) == 0 {
+	if best == "" && of == nil && len(not) == 0 {
 		return shards[n].Name // Acquire says why it cannot be used
 	}
 	return best
@@ -124,11 +128,11 @@ func (e *Executor) AcquireAny(ctx context.Context, first string, s *Settings) (*
 	var failed error
 	var tried []string
 	if p := (*e.pools.Load())[first]; p != nil && p.fitness() == fitDown {
-		if other := e.any([]string{first}); other != "" {
+		if other := e.any(nil, []string{first}); other != "" {
 			first = other
 		}
 	}
-	for name := first; name != "" && len(tried) < anyTries; name = e.any(tried) {
+	for name := first; name != "" && len(tried) < anyTries; name = e.any(nil, tried) {
 		c, err := e.acquireSound(ctx, name, s)
 		if err == nil {
 			return c, nil

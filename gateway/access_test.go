@@ -32,6 +32,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -128,7 +129,7 @@ func passwords(u *access.Users) gateway.Authenticate { return gateway.Password(u
 // try connects with pgx and returns the SQLSTATE, "" for success.
 func (c *cluster) try(t *testing.T, user, password, options string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	cfg, err := pgx.ParseConfig("postgres://" + user + "@" + c.addr + "/cleave?" + options)
 	if err != nil {
@@ -374,7 +375,7 @@ func (c *cluster) connectAs(t *testing.T, user, password, options string) *pgx.C
 		t.Fatal(err)
 	}
 	cfg.Password = password
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
@@ -418,7 +419,7 @@ func TestLifeOverTLS(t *testing.T) {
 	active := func(shard int) string {
 		return cl.direct(t, shard, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%/* cancelled */%' AND query NOT LIKE '%activity%' AND state = 'active'")
 	}
-	await(t, func() bool { return active(0) == "1" || active(1) == "1" })
+	waitfor.True(t, "a shard runs the statement", func() bool { return active(0) == "1" || active(1) == "1" })
 	if err := conn.PgConn().CancelRequest(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -443,21 +444,11 @@ func TestClientLeavesTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%/* left */%' AND query NOT LIKE '%activity%' AND state = 'active'"
-	await(t, func() bool { return cl.direct(t, 0, running) == "1" })
+	waitfor.True(t, "the shard runs the statement", func() bool { return cl.direct(t, 0, running) == "1" })
 	if err := nc.Close(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool { return cl.direct(t, 0, running) == "0" })
-}
-
-func await(t *testing.T, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen within a minute")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	waitfor.True(t, "the shard has ended the statement", func() bool { return cl.direct(t, 0, running) == "0" })
 }
 
 // TestDirectTLS: TLS at once, without asking.
@@ -486,7 +477,7 @@ func TestDirectTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(waitfor.Max))
 	request := []byte{0, 0, 0, 8, 4, 210, 22, 47}
 	if _, err := nc.Write(append(request, "\x00\x00\x00\x08\x00\x03\x00\x00"...)); err != nil {
 		t.Fatal(err)
@@ -522,7 +513,7 @@ func TestIdleAttacker(t *testing.T) {
 		t.Errorf("kept out: %s", got)
 	}
 	for i, nc := range conns {
-		_ = nc.SetReadDeadline(time.Now().Add(time.Minute))
+		_ = nc.SetReadDeadline(time.Now().Add(waitfor.Max))
 		if _, err := io.ReadAll(nc); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("connection %d is still open", i)
 		}
@@ -539,7 +530,7 @@ func TestSASLMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = nc.SetDeadline(time.Now().Add(time.Minute))
+		_ = nc.SetDeadline(time.Now().Add(waitfor.Max))
 		front := pgproto3.NewFrontend(nc, nc)
 		front.Send(&pgproto3.StartupMessage{ProtocolVersion: 196608, Parameters: map[string]string{"user": "bob", "database": "cleave"}})
 		if err := front.Flush(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // one PostgreSQL beside the router: both get the same messages and must answer alike, message by message.
@@ -29,7 +30,7 @@ func plain(t testing.TB, url string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(60 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(waitfor.Max))
 	cl := &client{t: t, nc: nc, fe: pgproto3.NewFrontend(nc, nc)}
 	cl.send(&pgproto3.StartupMessage{ProtocolVersion: 196608, Parameters: map[string]string{"user": cfg.User, "database": cfg.Database}})
 	for {

@@ -39,6 +39,9 @@ type value struct {
 // variadic is the last parameter of a function that takes any number of them.
 const variadic = "key..."
 
+// Functions returns the names of the functions of the schema cleave that carry out operations on the cluster.
+func Functions() []string { return slices.Sorted(maps.Keys(functions)) }
+
 var functions = map[string]function{
 	"create_keyspace": {
 		params: []string{"name", "strategy", "key_types", "ranges", "bounds", "listed", "shards"}, required: 3, changes: true,
@@ -168,6 +171,20 @@ var functions = map[string]function{
 			return done(a.SetShard(ctx, r))
 		},
 	},
+	"cancel_session": {
+		params: []string{"pid", "dry_run"}, required: 1, changes: true,
+		usage: "cleave.cancel_session(pid [, dry_run => true]), or pg_cancel_backend(pid)",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return v.signal(ctx, a.CancelSession, by, "cancelled")
+		},
+	},
+	"terminate_session": {
+		params: []string{"pid", "wait", "dry_run"}, required: 1, changes: true,
+		usage: "cleave.terminate_session(pid [, wait => seconds] [, dry_run => true]), or pg_terminate_backend(pid, milliseconds)",
+		run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
+			return v.signal(ctx, a.TerminateSession, by, "ended")
+		},
+	},
 	"remove_shard": {
 		params: []string{"name"}, required: 1, changes: true,
 		usage: "cleave.remove_shard('name')",
@@ -186,6 +203,30 @@ func done(r *admin.Result, err error) (string, error) {
 }
 
 func (v values) text(name string) string { return v[name].text }
+
+// signal cancels or ends a session.
+func (v values) signal(ctx context.Context, tell func(context.Context, admin.SessionRequest) (*admin.SessionResult, error), by, what string) (string, error) {
+	r := admin.SessionRequest{Meta: admin.Meta{By: by, DryRun: isTrue(v.text("dry_run"))}}
+	var err error
+	if r.PID, err = strconv.ParseInt(v.text("pid"), 10, 64); err != nil {
+		return "", fmt.Errorf("pid must be a session's number, not %q", v.text("pid"))
+	}
+	if err := v.float("wait", &r.Wait); err != nil {
+		return "", err
+	}
+	res, err := tell(ctx, r)
+	switch {
+	case err != nil:
+		return "", err
+	case r.DryRun:
+		what = "would be " + what
+	case res.Done:
+		what = "is " + what
+	default:
+		what = "is told, and has not ended yet"
+	}
+	return fmt.Sprintf("session %d of user %s at router %s %s", r.PID, res.Session.User, res.Session.Router, what), nil
+}
 
 // shardProperties reads weight and labels, where they are given. labels is a map of strings.
 func (v values) shardProperties(weight *float64, labels any) error {
@@ -253,7 +294,8 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 	if x.srv.admin == nil {
 		return nil, sqlstate.Refuse("Cleave's functions are not available in this router", "use the `cleave` command against the admin API")
 	}
-	if f.changes && x.tx.state != txNone {
+	declares := c.Function == "declare" || c.Function == "undeclare"
+	if f.changes && x.tx.state != txNone && !declares {
 		return nil, sqlstate.New(sqlstate.ActiveTransaction, "cleave.%s cannot run inside a transaction block", c.Function).
 			WithHint("it changes the shard map, which a ROLLBACK would not undo")
 	}
@@ -311,6 +353,13 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 			delete(v, name)
 		}
 	}
+	if declares && x.tx.state != txNone {
+		out, err := x.declare(admin.DeclareRequest{Table: v.text("table"), ShardKey: v.texts("shard_key"), Keyspace: v.text("keyspace"), Reference: isTrue(v.text("reference")), Forget: c.Function == "undeclare"})
+		if err != nil {
+			return nil, x.schemaError(err)
+		}
+		return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(out)}}, tag: "SELECT 1"}, nil
+	}
 	if f.changes {
 		x.unit.effects = true
 		if x.pipe.Conn != nil {
@@ -347,6 +396,21 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 		}
 	}
 	return &localResult{columns: localColumns(st), values: [][][]byte{{textOf(out)}}, tag: "SELECT 1"}, nil
+}
+
+// declare is cleave.declare in a transaction, which ends with it: a schema change.
+func (x *session) declare(req admin.DeclareRequest) (string, error) {
+	plan, edit, err := admin.Declaring(req)
+	if err != nil {
+		return "", err
+	}
+	if err := x.joinSchema(false); err != nil {
+		return "", err
+	}
+	ctx, done := x.waiting()
+	defer done()
+	x.runs(&underLock)
+	return plan, x.tx.schema.Declare(ctx, edit)
 }
 
 // callValue is an argument: a literal, a parameter in text form, or an array.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/binary"
+	"errors"
 	"net"
 	"runtime/debug"
 	"syscall"
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // cancelRequest obeys a CancelRequest: process number and secret of a session.
@@ -242,6 +244,36 @@ func rawConn(nc net.Conn) syscall.RawConn {
 		if raw, err := sc.SyscallConn(); err == nil {
 			return raw
 		}
+	}
+	return nil
+}
+
+// timeLimit is the session's statement_timeout, 0 for none.
+func (x *session) timeLimit() time.Duration {
+	if x.limitOf != x.settings {
+		x.limit, x.limitOf = statementTimeout(x.settings), x.settings
+	}
+	return x.limit
+}
+
+// late ends the unit if its client took longer than statement_timeout from one message of a statement
+// to the next: PostgreSQL's clock runs from the first message after a Sync or an Execute.
+func (x *session) late(now time.Time) error {
+	if !x.unit.open || x.skip || x.unit.asked.IsZero() {
+		return nil
+	}
+	x.mu.Lock()
+	limit := x.timeLimit()
+	x.mu.Unlock()
+	if limit == 0 || now.Sub(x.unit.asked) < limit {
+		return nil
+	}
+	err := x.extended(sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout"))
+	for errors.Is(err, errAgain) {
+		err = x.again(nil)
+	}
+	if err != nil {
+		return x.broken(err)
 	}
 	return nil
 }

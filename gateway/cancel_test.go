@@ -3,10 +3,12 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // endless are statements over several shards that compute for ever, and so do not
@@ -131,4 +133,51 @@ func TestShutdownStopsStatements(t *testing.T) {
 	<-done
 	<-single
 	cl.idleShards(t, "after the router's end")
+}
+
+// TestTimeoutBetweenMessages: statement_timeout counts while the client keeps a statement's next message back, and not
+// between a Sync or an Execute and the next statement.
+func TestTimeoutBetweenMessages(t *testing.T) {
+	p := withPlain(t)
+	one := fmt.Sprintf("SELECT note FROM orders WHERE tenant_id = %d AND id = 2", p.keys[1][0])
+	type step struct {
+		wait bool
+		batch
+	}
+	for name, sql := range map[string]string{"one shard": one, "several": "SELECT count(*) FROM orders", "no table": "SELECT $1::text", "router": "SHOW lock_timeout"} {
+		for what, steps := range map[string][]step{
+			"parse":    {{false, batch{parse("s", sql)}}, {true, batch{describe('S', "s"), syncMsg}}, {false, batch{parse("", "SELECT 1"), bind("", ""), do("", 0), syncMsg}}},
+			"flush":    {{false, batch{parse("s", sql), &pgproto3.Flush{}}}, {true, batch{describe('S', "s"), syncMsg}}, {false, batch{query("SELECT 1")}}},
+			"sync":     {{false, batch{parse("s", sql)}}, {true, batch{syncMsg}}},
+			"executed": {{false, batch{parse("", "SELECT 1"), bind("", ""), do("", 0), &pgproto3.Flush{}}}, {true, batch{parse("", "SELECT 2"), bind("", ""), do("", 0), syncMsg}}},
+			"begin":    {{false, batch{query("BEGIN")}}, {true, batch{parse("s", sql), describe('S', "s")}}, {true, batch{syncMsg}}, {false, batch{query("ROLLBACK")}}},
+		} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				var told [2][]string
+				for i, c := range []*client{p.cl.raw(t), plain(t, p.plain)} {
+					c.send(query("SET statement_timeout = 2000"))
+					c.until("Z I")
+					for _, s := range steps {
+						if s.wait {
+							time.Sleep(2500 * time.Millisecond) // longer than the timeout, which nothing else shows
+						}
+						c.send(s.batch...)
+						if last := s.batch[len(s.batch)-1]; last != syncMsg {
+							if _, ok := last.(*pgproto3.Query); !ok {
+								continue
+							}
+						}
+						for w := ""; !strings.HasPrefix(w, "Z ") && w != "gone"; {
+							w = c.next()
+							told[i] = append(told[i], w)
+						}
+					}
+				}
+				if got, want := fmt.Sprint(told[0]), fmt.Sprint(told[1]); got != want {
+					t.Errorf("router: %s\nPostgreSQL: %s", got, want)
+				}
+			})
+		}
+	}
 }

@@ -250,6 +250,22 @@ func TestExplainRoute(t *testing.T) {
 	if out := lines("EXPLAIN (ROUTE) SELECT ctid FROM orders"); !strings.Contains(out, "refused") {
 		t.Error(out)
 	}
+	// As EXPLAIN does, it tells of what is not there.
+	for _, sql := range []string{"SELECT * FROM nothing", "UPDATE nothing SET a = 1", "DELETE FROM nothing"} {
+		wantCode(t, conn, "42P01", "EXPLAIN (ROUTE) "+sql)
+		exec(t, conn, "BEGIN")
+		wantCode(t, conn, "42P01", "EXPLAIN (ROUTE) "+sql)
+		wantCode(t, conn, "25P02", "SELECT 1")
+		exec(t, conn, "ROLLBACK")
+	}
+	exec(t, conn, "CREATE TABLE lone (id bigint)")
+	exec(t, conn, "CREATE TEMP TABLE passing (id bigint)")
+	for _, sql := range []string{"SELECT * FROM lone", "INSERT INTO lone SELECT id FROM passing"} {
+		if out := lines("EXPLAIN (ROUTE) " + sql); !strings.Contains(out, "plan: default shard") {
+			t.Errorf("%s: %s", sql, out)
+		}
+	}
+	exec(t, conn, "DROP TABLE passing")
 	out = lines(fmt.Sprintf("EXPLAIN (ROUTE, ANALYZE) INSERT INTO orders VALUES (%d, 1, 'x'), (%d, 2, 'x')", keys[1][0], keys[1][0]))
 	if !strings.Contains(out, "Ran on: shard-1") || !strings.Contains(out, "INSERT 0 2") {
 		t.Error(out)

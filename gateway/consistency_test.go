@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // This file has a test of each promise of docs/consistency.md that others do not
@@ -106,7 +107,7 @@ func TestWritersWaitForInDoubt(t *testing.T) {
 	done := make(chan string, 1)
 	go func() { done <- code(a.conn, "UPDATE account SET balance = balance + 1") }()
 	a.runs(t, 1, "balance + 1")
-	eventually(t, "the writer waits", func() bool {
+	waitfor.True(t, "the writer waits", func() bool {
 		return a.direct(t, 1, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
 	})
 	a.direct(t, 1, "COMMIT PREPARED '"+gid+"'")
@@ -169,7 +170,7 @@ func TestNoLostUpdate(t *testing.T) {
 		exec(t, a.conn, "UPDATE account SET balance = balance + 1")
 		done := make(chan string, 1)
 		go func() { done <- code(other, "UPDATE account SET balance = balance + 1 /* second */") }()
-		eventually(t, "the second waits", func() bool {
+		waitfor.True(t, "the second waits", func() bool {
 			return a.direct(t, 0, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != "0"
 		})
 		exec(t, a.conn, "COMMIT")
@@ -226,7 +227,7 @@ func TestWriteSkew(t *testing.T) {
 	exec(t, a.conn, "UPDATE account SET on_call = false WHERE tenant_id = $1", a.keys[0])
 	done := make(chan error, 1)
 	go func() { done <- locked(other) }()
-	eventually(t, "the second waits", func() bool {
+	waitfor.True(t, "the second waits", func() bool {
 		return a.direct(t, 0, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") != "0"
 	})
 	exec(t, a.conn, "COMMIT")
@@ -261,7 +262,7 @@ func TestOrderBetweenTransactions(t *testing.T) {
 		got <- n
 	}()
 	<-slow.held
-	eventually(t, "shard 0 has its snapshot", func() bool {
+	waitfor.True(t, "shard 0 has its snapshot", func() bool {
 		return a.direct(t, 0, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xmin IS NOT NULL") == "1"
 	})
 	a.direct(t, 0, fmt.Sprintf("UPDATE account SET balance = 2000 WHERE tenant_id = %d", a.keys[0])) // T1

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // copyTable has a column of each kind that COPY writes in a way of its own.
@@ -247,13 +248,13 @@ func TestCopyErrors(t *testing.T) {
 		t.Errorf("CopyFail: %v", err)
 	}
 	left := cl.connect(t)
-	_ = left.PgConn().Conn().SetDeadline(time.Now().Add(time.Minute))
+	_ = left.PgConn().Conn().SetDeadline(time.Now().Add(waitfor.Max))
 	frames := append([]byte("Q\x00\x00\x00\x19COPY rows FROM STDIN\x00d\x00\x00\x00\x0a1\t1\tx\n"), 'd', 0, 0, 0, 4)
 	if _, err := left.PgConn().Conn().Write(frames); err != nil {
 		t.Fatal(err)
 	}
 	_ = left.PgConn().Conn().Close()
-	await(t, func() bool {
+	waitfor.True(t, "no shard has a COPY or a transaction left", func() bool {
 		n := "0"
 		for i := range cl.shards {
 			if cl.direct(t, i, "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' OR query LIKE 'COPY rows%' AND state = 'active'") != "0" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -36,11 +37,6 @@ func (r *readRows) Frames(b []byte) error {
 func (x *session) createSource(source string) ([][][]byte, error) {
 	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote {
 		return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables after a write before the same Sync is not supported", "Sync before it")
-	}
-	if v, set := x.settings.Get("extra_float_digits"); set {
-		if n, err := strconv.Atoi(strings.Trim(v, "' ")); err != nil || n < 1 {
-			return nil, sqlstate.Refuse("CREATE TABLE AS with rows of sharded tables would round numbers by the setting extra_float_digits", "RESET extra_float_digits")
-		}
 	}
 	if x.pipe.Conn != nil {
 		if err := x.leave(); err != nil {
@@ -87,6 +83,9 @@ func (x *session) createSource(source string) ([][][]byte, error) {
 	}
 	var rows [][][]byte
 	frames(out.buf, func(typ byte, body []byte) {
+		if typ == wire.RowDescription && err == nil {
+			err = several.Faithful(x.settings, body)
+		}
 		if typ != wire.DataRow || err != nil {
 			return
 		}

@@ -86,31 +86,8 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 		return "", err
 	}
 	x.writes.NoteAll()
-	if x.tx.state == txNone {
-		if x.pipe.Conn != nil {
-			if x.wrote {
-				return "", sqlstate.Refuse("a schema change after a write before the same Sync is not supported", "Sync before it")
-			}
-			if err := x.leave(); err != nil {
-				return "", err
-			}
-		}
-		x.beginTx(txImplicit, "BEGIN")
-	}
-	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
-		if err := x.leave(); err != nil {
-			return "", err
-		}
-	}
-	if x.tx.schema == nil {
-		if err := x.beginSchema(); err != nil {
-			return "", err
-		}
-	}
-	if onSeveral(x.tx.conn) {
-		if err := x.tx.conn.Conn.(*several.Conn).Idle(); err != nil {
-			return "", err
-		}
+	if err := x.joinSchema(st.DDL.Concurrent); err != nil {
+		return "", err
 	}
 	if err := x.alike(); err != nil {
 		return "", err
@@ -128,6 +105,9 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	// What it is planned from is read again under the lock of schema changes. It may wait for that lock, whose owner
 	// waits until this router goes by its map.
 	x.runs(&underLock)
+	if counting(st) {
+		x.counter.Forget()
+	}
 	tag, notices, err := x.tx.schema.Exec(ctx, st)
 	done()
 	if code := sqlstate.CodeOf(err); (code == sqlstate.UndefinedTable || code == sqlstate.UndefinedObject) && x.namesTemp(sqlstate.As(err).Message) && strings.HasPrefix(st.DDL.Op, "create ") {
@@ -138,9 +118,6 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 	}
 	if err != nil {
 		return "", x.schemaError(err)
-	}
-	if x.tx.temporary && x.tx.schema.Changed() {
-		return "", errTemporary()
 	}
 	if as != nil {
 		if tag, err = x.insertAs(as, text); err != nil {
@@ -199,8 +176,41 @@ func (x *session) schemaError(err error) error {
 	return err
 }
 
-// beginSchema makes the transaction a schema change.
-func (x *session) beginSchema() error {
+// joinSchema makes what follows a part of a schema change: of the open transaction's, or of one of its own (see changeSchema).
+func (x *session) joinSchema(alone bool) error {
+	x.unit.effects = true
+	if err := x.drain(); err != nil {
+		return err
+	}
+	if x.tx.state == txNone {
+		if x.pipe.Conn != nil {
+			if x.wrote {
+				return sqlstate.Refuse("a schema change after a write before the same Sync is not supported", "Sync before it")
+			}
+			if err := x.leave(); err != nil {
+				return err
+			}
+		}
+		x.beginTx(txImplicit, "BEGIN")
+	}
+	if x.pipe.Conn != nil && x.pipe.Conn != x.tx.conn {
+		if err := x.leave(); err != nil {
+			return err
+		}
+	}
+	if x.tx.schema == nil {
+		if err := x.beginSchema(alone); err != nil {
+			return err
+		}
+	}
+	if onSeveral(x.tx.conn) {
+		return x.tx.conn.Conn.(*several.Conn).Idle()
+	}
+	return nil
+}
+
+// beginSchema makes the transaction a schema change. alone: it holds nothing but a statement that no transaction can hold.
+func (x *session) beginSchema(alone bool) error {
 	if x.id.Login != nil {
 		return x.denied("a schema change", access.Admin) // its conversations are not this user's
 	}
@@ -218,9 +228,9 @@ func (x *session) beginSchema() error {
 	}
 	c := x.tx.conn
 	if !onSeveral(c) {
-		if c == nil && (len(x.tx.log) > 0 || begin != "") {
+		if c == nil && (len(x.tx.log) > 0 || begin != "" || x.pin != nil && !alone) {
 			// What was deferred needs a shard to be true: the default shard, where
-			// every schema change has a part.
+			// every schema change has a part. There is what the session keeps.
 			if err := x.bindTx(x.srv.ex.Snapshot().State().DefaultShard, use{readOnly: true}); err != nil {
 				return err
 			}
@@ -268,6 +278,7 @@ func (x *session) beginSchema() error {
 		Admin:     x.id.Role == access.Admin,
 		Member:    x.srv.ex.Member(),
 		Record:    x.srv.several.Transactions().Record,
+		Waits:     x.srv.several.AwaitsLocks,
 		// The session's own bound, if it has one, else the default.
 		LockTimeout: lockTimeout(x.settings),
 	}, snap)
@@ -554,6 +565,9 @@ func (x *session) commitSchema(commit bool) (err error) {
 		stop()
 		x.finishTx(false)
 		return nil
+	}
+	if tx.Changed() && x.usesTemporary() {
+		tx.Unprepared()
 	}
 	ctx, done := x.waiting()
 	x.turn.Pause() // the change waits until nobody runs anything by an older map, and this session is at its end

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // from dials with an address of this machine.
@@ -28,7 +29,7 @@ func from(t *testing.T, address, to string) net.Conn {
 // hears begins a session as bob, without a password, and returns the first answer.
 func hears(t *testing.T, nc net.Conn) string {
 	t.Helper()
-	_ = nc.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(waitfor.Max))
 	fe := pgproto3.NewFrontend(nc, nc)
 	fe.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{"user": "bob", "database": "cleave"}})
 	if err := fe.Flush(); err != nil {
@@ -54,8 +55,8 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 	if got := hears(t, from(t, "127.0.0.1", cl.addr)); got != "53300" && got != "*pgproto3.AuthenticationOk" {
 		t.Errorf("at once: %s", got)
 	}
-	eventually(t, "another address gets in", func() bool { return hears(t, from(t, "127.0.0.1", cl.addr)) == "*pgproto3.AuthenticationOk" })
-	eventually(t, "who speaks at the same address gets in", func() bool { return hears(t, from(t, "127.0.0.2", cl.addr)) == "*pgproto3.AuthenticationOk" })
+	waitfor.True(t, "another address gets in", func() bool { return hears(t, from(t, "127.0.0.1", cl.addr)) == "*pgproto3.AuthenticationOk" })
+	waitfor.True(t, "who speaks at the same address gets in", func() bool { return hears(t, from(t, "127.0.0.2", cl.addr)) == "*pgproto3.AuthenticationOk" })
 }
 
 // TestWrongPasswordsAreSlow tries many passwords from one address: few are checked, and others' logins are not delayed.
@@ -98,7 +99,7 @@ func TestWrongPasswordsAreSlow(t *testing.T) {
 	if got := cl.samples(t, "cleave_logins_failed_total"); got < float64(heard["28P01"]) {
 		t.Errorf("the metric is %v", got)
 	}
-	eventually(t, "bob gets in", func() bool { return cl.try(t, "bob", "bobbob", "sslmode=disable") == "" })
+	waitfor.True(t, "bob gets in", func() bool { return cl.try(t, "bob", "bobbob", "sslmode=disable") == "" })
 }
 
 // TestARefusalWaitsForNobodyElse: the right password is answered at once beside wrong ones of the same address.

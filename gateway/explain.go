@@ -23,6 +23,11 @@ func (x *session) explain(st *planner.Statement, args *planner.Args) (*localResu
 	if err != nil {
 		return nil, err
 	}
+	if in := st.Inner; st.Refused == nil && in != nil && in.Refused == nil && in.Kind == planner.DefaultShard && !in.Copy {
+		if err := x.judge(in); err != nil {
+			return nil, err
+		}
+	}
 	if st.Analyze && st.Refused == nil {
 		more, err := x.analyze(st.Inner, args)
 		if err != nil {
@@ -35,6 +40,31 @@ func (x *session) explain(st *planner.Statement, args *planner.Args) (*localResu
 		l.values = append(l.values, [][]byte{textOf(line)})
 	}
 	return l, nil
+}
+
+// judge lets the default shard analyse a statement, as EXPLAIN does in PostgreSQL: the map does not know what is whole, so it would
+// say of a table that is not there where it would be.
+func (x *session) judge(st *planner.Statement) error {
+	if err := x.reachFor(st, nil); err != nil {
+		return err
+	}
+	if err := x.drain(); err != nil {
+		return err
+	}
+	x.dirty = true
+	x.pipe.Unnamed(&counter{}, st.Text, nil, x.pipe.Conn.Settings(), false)
+	x.pipe.DescribeStatement("", true, nil)
+	o, err := x.pipe.Run(executor.Sync, &counter{session: x})
+	if err != nil {
+		return x.lost(err, o.Err, executor.Sync, x.sent())
+	}
+	if x.tx.state == txNone || x.outside() {
+		defer x.release()
+	}
+	if o.Err != nil {
+		return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
+	}
+	return nil
 }
 
 // counter is a Sink that counts rows and keeps the command tag.

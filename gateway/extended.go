@@ -105,7 +105,9 @@ func (x *session) extended(err error) error {
 	if x.tx.state == txNone && x.pipe.Conn != nil && x.wrote && !x.pipe.Skipping() {
 		// The messages so far are one transaction, which this error ends. The
 		// shard does not know of it: it rolls back when the connection closes.
-		x.pipe.Conn.Break()
+		if !x.keepsUnit() {
+			x.pipe.Conn.Break()
+		}
 		x.release()
 	}
 	return nil
@@ -379,7 +381,13 @@ func (x *session) bind(f wire.Frame) error {
 	case st.Kind == planner.Virtual:
 		err = x.reachVirtual(st)
 	case relayedSet(st):
-		if p.next, p.keep, err = x.after(st.Set); err == nil {
+		if st.Set.Op == "set_config" {
+			err = x.implicitly(1)
+		}
+		if err == nil {
+			p.next, p.keep, err = x.after(st.Set)
+		}
+		if err == nil {
 			err = x.reachForSet()
 		}
 	default:
@@ -604,7 +612,7 @@ func (x *session) execute(f wire.Frame) error {
 		if p.next == nil && p.keep == nil || p.st.Set == nil || p.st.Set.Op != "set_config" {
 			return nil
 		}
-		if err := x.drain(); err != nil {
+		if err := x.changed(); err != nil {
 			return err
 		}
 		x.adopt(p.st, p.next, p.keep)
@@ -614,11 +622,16 @@ func (x *session) execute(f wire.Frame) error {
 		if err := x.drain(); err != nil {
 			return err
 		}
+		if undoable(p.st) {
+			if err := x.implicitly(0); err != nil {
+				return err
+			}
+		}
 		if p.result, err = x.local(p.st, &p.args); err != nil {
 			p.result = nil
 			return err
 		}
-		x.unit.executed = p.st.Kind != planner.TxKind && (p.st.DDL == nil || !p.st.DDL.Concurrent)
+		x.unit.executed = (p.st.Kind != planner.TxKind || p.st.Tx.Op == "set" || p.st.Tx.Op == "constraints") && (p.st.DDL == nil || !p.st.DDL.Concurrent)
 	}
 	return x.localRows(p.result, int(rowsMax))
 }
@@ -688,7 +701,8 @@ func (x *session) synced(skipped bool, err error) error {
 	}
 	x.skip, x.pending = false, nil
 	ok := err == nil && !skipped
-	if err != nil {
+	var sh *shardError
+	if err != nil && !(skipped && errors.As(err, &sh)) { // after one error nothing is told until Sync
 		if err = x.fail(err); err != nil {
 			return err
 		}

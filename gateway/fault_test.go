@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -26,7 +27,7 @@ import (
 func (c *cluster) busy(t testing.TB, shard int, text string, n int) {
 	t.Helper()
 	var got string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		got = c.direct(t, shard, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' AND query LIKE "+executor.QuoteLiteral(text))
 		if got == fmt.Sprint(n) {
 			return
@@ -84,7 +85,7 @@ func TestCancel(t *testing.T) {
 	waiting := cl2.connect(t)
 	began := time.Now()
 	_, err := waiting.Exec(ctx, "SELECT * FROM orders WHERE tenant_id = $1", keys[2][1])
-	if err == nil || time.Since(began) > 10*time.Second {
+	if err == nil || time.Since(began) > 30*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
@@ -184,7 +185,7 @@ func TestShardThatIsDown(t *testing.T) {
 		wantCode(t, conn, "", sel, keys[0][0])
 		wantCode(t, conn, "", ins+" ON CONFLICT DO NOTHING", keys[1][0], 2)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 30*time.Second { // one that is dialled anew for each statement takes minutes
 		t.Errorf("a shard that is down fails slowly: %v", took)
 	}
 	run(t, tx, []step{{fmt.Sprintf("INSERT INTO orders VALUES (%d, 2, 'n')", keys[2][1]), "40001 E"}, {"SELECT 1", "25P02 E"}, {"COMMIT", "ROLLBACK I"}, {"SELECT 1", "SELECT 1: 1 I"}})
@@ -201,7 +202,7 @@ func TestShardThatIsDown(t *testing.T) {
 		}
 	})
 	var got string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if got = code(conn, sel, keys[2][0]); got == "" {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -105,6 +106,9 @@ func (c *echoConn) DropGuard(context.Context, string, string) error { return nil
 func (c *echoConn) DescribeTable(context.Context, string, string) (*engine.Table, error) {
 	return nil, io.ErrUnexpectedEOF
 }
+func (c *echoConn) Guard(context.Context, string, string) (*engine.GuardState, error) {
+	return nil, io.ErrUnexpectedEOF
+}
 
 // echoServer is a router over two such shards.
 func echoServer(tb testing.TB) *gateway.Server {
@@ -122,7 +126,7 @@ func echoServer(tb testing.TB) *gateway.Server {
 	}
 	server := gateway.New(gateway.Options{Executor: ex, Limits: gateway.Limits{MessageMax: 1 << 16}})
 	tb.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			tb.Error(err)
@@ -174,7 +178,7 @@ func FuzzSession(f *testing.F) {
 			all, _ := io.ReadAll(client) // to the end, whatever it is
 			answers <- all
 		}()
-		_ = client.SetWriteDeadline(time.Now().Add(20 * time.Second))
+		_ = client.SetWriteDeadline(time.Now().Add(waitfor.Max))
 		_, err = client.Write(append(append(start, b...), 'X', 0, 0, 0, 4))
 		_ = err // the session may have ended before all was written
 		// A frame cut short by the fuzzer would wait for more.
@@ -182,7 +186,7 @@ func FuzzSession(f *testing.F) {
 		defer idle.Stop()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(waitfor.Max):
 			t.Fatal("the session hangs")
 		}
 		_ = client.Close()

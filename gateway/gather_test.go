@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 const bigTable = `CREATE TABLE big (id bigint, v int, t text, PRIMARY KEY (id)) WITH (cleave.shard_key = 'id')`
@@ -190,16 +192,6 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for limit := time.Now().Add(60 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // TestGatherInterrupted cancels gathers and takes shards' conversations away in
 // the middle: the client gets an error, never fewer rows, and nothing is left over.
 func TestGatherInterrupted(t *testing.T) {
@@ -221,7 +213,7 @@ func TestGatherInterrupted(t *testing.T) {
 			_, err := c.Exec(limit, sql)
 			done <- err
 		}()
-		eventually(t, sql, func() bool { return len(cl.on(t, state)) > 0 })
+		waitfor.True(t, sql, func() bool { return len(cl.on(t, state)) > 0 })
 		switch then {
 		case "cancel":
 			cl.on(t, "SELECT 1::text")
@@ -231,7 +223,7 @@ func TestGatherInterrupted(t *testing.T) {
 		default:
 			cl.on(t, "SELECT pg_terminate_backend(pid::int)::text FROM ("+state+") s")
 		}
-		for limit := time.Now().Add(60 * time.Second); ; {
+		for limit := time.Now().Add(waitfor.Max); ; {
 			select {
 			case err := <-done:
 				return err
@@ -272,7 +264,7 @@ func TestGatherInterrupted(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "nothing is left over", func() bool { return len(cl.leftovers(t)) == 0 })
+	waitfor.True(t, "nothing is left over", func() bool { return len(cl.leftovers(t)) == 0 })
 	if n := one[int](t, conn, "SELECT count(*) FROM big b JOIN big c ON c.id = b.id"); n != 5000 {
 		t.Errorf("%d rows afterwards", n)
 	}

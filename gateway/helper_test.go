@@ -24,6 +24,7 @@ import (
 	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
@@ -115,7 +116,7 @@ func start(t testing.TB, c config) *cluster {
 	served := make(chan error, 1)
 	go func() { served <- cl.server.Serve(ctx, l) }()
 	t.Cleanup(func() {
-		limit, cancel := context.WithTimeout(ctx, 5*time.Second)
+		limit, cancel := context.WithTimeout(ctx, waitfor.Max)
 		defer cancel()
 		if err := cl.server.Shutdown(limit); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -198,14 +199,14 @@ func (c *cluster) url(options string) string {
 // connect opens a pgx connection, closed when the test ends.
 func (c *cluster) connect(t testing.TB, options ...string) *pgx.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.url(strings.Join(options, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 		defer cancel()
 		_ = conn.Close(ctx)
 	})
@@ -252,7 +253,7 @@ func (c *cluster) super(t testing.TB, shard int, sql string) string {
 
 func directly(t testing.TB, url, sql string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -184,7 +185,7 @@ func (m *mover) carry(t testing.TB) uint64 {
 func (m *mover) held(t testing.TB, n int) {
 	t.Helper()
 	want := fmt.Sprintf(`cleave_held_statements{keyspace="k"} %d`, n)
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); ; time.Sleep(2 * time.Millisecond) {
 		answer := httptest.NewRecorder()
 		m.metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		text := answer.Body.String()
@@ -214,7 +215,7 @@ func ends(t testing.TB, what string, done chan error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(waitfor.Max):
 		t.Fatalf("%s goes on waiting", what)
 		return nil
 	}
@@ -750,7 +751,7 @@ func TestTransactionOutlivesLease(t *testing.T) {
 		exec(t, conn, first)
 		term := lease.Term()
 		seat.lost.Store(true)
-		for end := time.Now().Add(10 * time.Second); lease.Term() == term || !lease.Live(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); lease.Term() == term || !lease.Live(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the router has no lease again")
 			}

@@ -58,8 +58,8 @@ type sessionSequences struct {
 	current map[string]int64 // by life of the sequence, see lifeOf
 	last    string           // whose value lastval is; "" if none
 	// elsewhere: a statement since may have taken a value from a sequence of the
-	// default shard's own, which lastval would have to give.
-	elsewhere bool
+	// default shard's own, which lastval would have to give. before: so may one before.
+	elsewhere, before bool
 }
 
 // currentMax bounds the sequences that one session remembers.
@@ -73,7 +73,7 @@ func (s *sessionSequences) took(q *shardmap.Sequence, v int64) {
 	if s.current == nil || len(s.current) >= currentMax {
 		s.current = map[string]int64{}
 	}
-	s.current[life], s.last, s.elsewhere = v, life, false
+	s.current[life], s.last, s.before, s.elsewhere = v, life, s.before || s.elsewhere, false
 }
 
 // evaluate returns the values of a statement as text. args are the client's own
@@ -146,11 +146,15 @@ func (x *session) evaluateRun(ctx context.Context, list []planner.FillValue, out
 		}
 		numbers, n = append(numbers, at), 1
 	case "lastval":
-		switch at, ok := x.sequences.current[x.sequences.last]; {
-		case x.sequences.elsewhere && !x.srv.plainDefault():
-			return 0, sqlstate.Refuse("lastval() is not certain: a statement since may have taken a value from a sequence of the default shard's own", "use INSERT ... RETURNING, or currval('name')")
-		case !ok || !slices.ContainsFunc(x.srv.ex.Snapshot().State().Sequences, func(q shardmap.Sequence) bool { return lifeOf(&q) == x.sequences.last }):
-			return 0, sqlstate.New(sqlstate.ObjectNotInState, "lastval is not yet defined in this session")
+		at, ok := x.sequences.current[x.sequences.last]
+		ok = ok && slices.ContainsFunc(x.srv.ex.Snapshot().State().Sequences, func(q shardmap.Sequence) bool { return lifeOf(&q) == x.sequences.last })
+		switch {
+		case (x.sequences.elsewhere || x.sequences.last == "") && !x.srv.plainDefault():
+			if at, err = x.lastOwn(at, ok); err == nil {
+				numbers, n = append(numbers, at), 1
+			}
+		case !ok:
+			return 0, errNoLastval()
 		default:
 			numbers, n = append(numbers, at), 1
 		}

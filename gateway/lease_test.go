@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -163,7 +164,7 @@ func TestAcknowledged(t *testing.T) {
 	}
 	await := func(what string, cond func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); !cond(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("it did not come to this: %s; acknowledged is %d of %d", what, lease.Acknowledged(), version())
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 var (
@@ -75,7 +76,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	for n := range *leftoverCount {
 		var said []string
 		c := cl.connect(t, []string{"", "&DateStyle=ISO", "&options=-c%20datestyle%3DSQL%2Cdmy"}[rnd.IntN(3)])
-		ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 		for range 1 + rnd.IntN(6) {
 			var message []string
 			for range 1 + rnd.IntN(4)*rnd.IntN(2) {
@@ -110,7 +111,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 // remains waits until no session holds a connection and says what is wrong with those that the pools have.
 func (c *cluster) remains(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitfor.Max); ; time.Sleep(5 * time.Millisecond) {
 		out := ""
 		for _, h := range c.ex.Health() {
 			if h.Open != h.Idle {
@@ -163,6 +164,19 @@ func TestLockInSeveral(t *testing.T) {
 	if !one[bool](t, conn, "SELECT pg_advisory_unlock(1)") {
 		t.Error("the session does not hold its lock")
 	}
+}
+
+// TestDescribedOnTheDefaultShard: in a transaction over several shards, what only the default shard has is described there.
+func TestDescribedOnTheDefaultShard(t *testing.T) {
+	_, conn, keys := orders(t, config{shards: 3})
+	exec(t, conn, `CREATE TABLE own (id serial PRIMARY KEY, note text)`)
+	exec(t, conn, `BEGIN`)
+	exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'a')`, keys[2][0])
+	exec(t, conn, `INSERT INTO orders VALUES ($1, 1, 'a')`, keys[1][0])
+	if n := one[int64](t, conn, `SELECT nextval('own_id_seq')`); n != 1 {
+		t.Errorf("the sequence's first value is %d", n)
+	}
+	exec(t, conn, `COMMIT`)
 }
 
 // TestPreparedInAMessage: the finding that TestSessionsLeaveNothing stands for.

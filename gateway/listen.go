@@ -69,6 +69,9 @@ func (x *session) listen(l *planner.Listen) error {
 		x.unlisten(l.Channel)
 		return nil
 	}
+	if x.tx.state != txNone {
+		x.ears.again(l.Channel)
+	}
 	if x.ears.channels[l.Channel] {
 		return nil
 	}
@@ -90,6 +93,24 @@ func (x *session) listen(l *planner.Listen) error {
 		x.ears.added = append(x.ears.added, l.Channel)
 	}
 	return nil
+}
+
+// again takes a channel out of what the transaction has given up before.
+func (e *ears) again(channel string) {
+	var off []string
+	for _, name := range e.off {
+		switch {
+		case name == "":
+			for c := range e.channels {
+				if c != channel {
+					off = append(off, c)
+				}
+			}
+		case name != channel:
+			off = append(off, name)
+		}
+	}
+	e.off = off
 }
 
 func (x *session) unlisten(channel string) {

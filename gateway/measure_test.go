@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // samples returns a metric's samples whose labels contain all of the pairs
@@ -121,7 +123,7 @@ func TestPoolWaitsAreTimed(t *testing.T) {
 		_, err := other.Exec(context.Background(), "SELECT * FROM orders WHERE tenant_id = $1", keys[0][0])
 		done <- err
 	}()
-	for end := time.Now().Add(20 * time.Second); cl.samples(t, "cleave_pool_queue", "shard", "shard-0") != 1; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); cl.samples(t, "cleave_pool_queue", "shard", "shard-0") != 1; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the queue is not seen")
 		}
@@ -184,7 +186,7 @@ func TestSlowStatementsAreLogged(t *testing.T) {
 		n := len(log.lines(t, "slow statement"))
 		exec(t, conn, "SELECT note, pg_sleep(0.04) FROM orders WHERE tenant_id = $1 AND note <> $2", mode, k, secret)
 		var line map[string]any
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); ; time.Sleep(10 * time.Millisecond) {
 			// On a slow machine a Parse before it has a line as well.
 			for _, l := range log.lines(t, "slow statement")[n:] {
 				if shape, _ := l["shape"].(string); strings.HasPrefix(shape, "SELECT") {

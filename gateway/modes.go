@@ -121,7 +121,7 @@ func snaps(st *planner.Statement) bool {
 	case planner.SetKind:
 		return st.Set.Op == "set_config" || st.Set.Op == "discard"
 	}
-	return st.Cursor == nil || st.Cursor.Op == "declare"
+	return st.Cursor == nil || st.Cursor.Op == "declare" || st.Cursor.Op == "close"
 }
 
 // list is the modes as BEGIN and SET TRANSACTION take them.

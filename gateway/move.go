@@ -126,11 +126,19 @@ func init() {
 	for name, ask := range map[string]func(admin.API, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error){
 		"pause": admin.API.Pause, "resume": admin.API.Resume, "cancel": admin.API.Cancel, "rollback": admin.API.Rollback, "finish": admin.API.Finish, "approve": admin.API.Approve,
 	} {
+		params, usage := []string{"id", "why"}, "cleave."+name+"('id')"
+		if name == "resume" {
+			params = append(params, "rows_per_second", "bytes_per_second", "max_latency", "max_lag", "max_lag_bytes")
+			usage = "cleave.resume('id' [, rows_per_second => n] [, bytes_per_second => n] [, max_latency => '20ms'] [, max_lag => '30s'] [, max_lag_bytes => n])"
+		}
 		functions[name] = function{
-			params: []string{"id", "why"}, required: 1, changes: true,
-			usage: "cleave." + name + "('id')",
+			params: params, required: 1, changes: true, usage: usage,
 			run: func(ctx context.Context, a admin.API, by string, v values) (string, error) {
-				w, err := ask(a, ctx, admin.WorkflowRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id")})
+				b, err := v.moveBounds()
+				if err != nil {
+					return "", err
+				}
+				w, err := ask(a, ctx, admin.WorkflowRequest{Meta: admin.Meta{By: by, Why: v.text("why")}, ID: v.text("id"), Bounds: b})
 				if err != nil {
 					return "", err
 				}
@@ -138,6 +146,29 @@ func init() {
 			},
 		}
 	}
+}
+
+// moveBounds are the bounds that a call of cleave.resume names, nil if it names none: as the flags of the command, ” is the default.
+func (v values) moveBounds() (*admin.MoveBounds, error) {
+	var b admin.MoveBounds
+	for name, into := range map[string]**int64{"rows_per_second": &b.RowsPerSecond, "bytes_per_second": &b.BytesPerSecond, "max_lag_bytes": &b.MaxLagBytes} {
+		if x, ok := v[name]; ok && !x.null {
+			n, err := strconv.ParseInt(x.text, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s must be a number, not %q", name, x.text)
+			}
+			*into = &n
+		}
+	}
+	for name, into := range map[string]**string{"max_latency": &b.MaxLatency, "max_lag": &b.MaxLag} {
+		if x, ok := v[name]; ok && !x.null {
+			*into = &x.text
+		}
+	}
+	if b == (admin.MoveBounds{}) {
+		return nil, nil
+	}
+	return &b, nil
 }
 
 func (v values) moveOptions() (admin.MoveOptions, error) {

@@ -22,6 +22,7 @@ import (
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // people is a PostgreSQL server that knows its users by SCRAM, and one database of
@@ -55,7 +56,7 @@ func people(t *testing.T, shards int) (s *localpg.Server, urls []string) {
 	for range shards {
 		urls = append(urls, fmt.Sprintf("postgres://keeper:keeper-pw@127.0.0.1:%d/%s?sslmode=disable", s.Port(), ownedDatabase(t, s, "keeper")))
 	}
-	await(t, func() bool {
+	waitfor.True(t, "the server asks for passwords", func() bool {
 		c, err := pgconn.Connect(context.Background(), strings.Replace(urls[0], "keeper-pw", "wrong", 1))
 		if err == nil {
 			_ = c.Close(context.Background())
@@ -74,7 +75,7 @@ func ask(t *testing.T, s *localpg.Server, sql string) {
 // as connects as a user of the server's.
 func (c *cluster) as(t *testing.T, user, password string) *pgx.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, fmt.Sprintf("postgres://%s:%s@%s/cleave?sslmode=disable", user, password, c.addr))
 	if err != nil {
@@ -122,6 +123,8 @@ func TestPassThrough(t *testing.T) {
 	}
 	root := cl.as(t, "root", "root-secret")
 	exec(t, root, "SELECT cleave.create_keyspace('other', 'hash', 'bigint')")
+
+	t.Run("signals", func(t *testing.T) { usersSignal(t, server, cl) })
 
 	// Who gets in.
 	for _, c := range []struct{ user, password, want string }{
@@ -299,7 +302,7 @@ func TestPassThrough(t *testing.T) {
 	if got := cl.try(t, "bob", "second-secret", "sslmode=disable"); got != "" {
 		t.Errorf("the new password: %q", got)
 	}
-	await(t, func() bool { return code(old, "SELECT count(*) FROM orders") == "28P01" })
+	waitfor.True(t, "the old password is refused", func() bool { return code(old, "SELECT count(*) FROM orders") == "28P01" })
 	bob = cl.as(t, "bob", "second-secret")
 	exec(t, bob, "SELECT count(*) FROM orders")
 
@@ -368,4 +371,32 @@ func TestPasswordsNeedAChannel(t *testing.T) {
 			t.Errorf("the refusal says: %v", err)
 		}
 	}
+}
+
+// usersSignal: who may end whose sessions is as in PostgreSQL: one's own, those of roles one is a member of, all but an
+// administrator's as a member of pg_signal_backend.
+func usersSignal(t *testing.T, server *localpg.Server, cl *cluster) {
+	bob := cl.as(t, "bob", "bob-secret")
+	end := func(user, want string) {
+		t.Helper()
+		victim := cl.as(t, user, user+"-secret")
+		var done bool
+		err := bob.QueryRow(context.Background(), "SELECT pg_terminate_backend($1, 10000)", int32(victim.PgConn().PID())).Scan(&done)
+		if want == "" && (err != nil || !done) || want != "" && !strings.HasPrefix(message(err), want) {
+			t.Errorf("bob ends %s: %v %v", user, done, err)
+		}
+		if want == "" {
+			ended(t, victim)
+		}
+	}
+	end("bob", "")
+	end("eve", "42501 must be a member of the role")
+	ask(t, server, "GRANT eve TO bob")
+	end("eve", "")
+	ask(t, server, "REVOKE eve FROM bob")
+	end("eve", "42501")
+	ask(t, server, "GRANT pg_signal_backend TO bob")
+	end("eve", "")
+	end("dba", "42501 must be a superuser")
+	ask(t, server, "REVOKE pg_signal_backend FROM bob")
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
@@ -27,10 +28,13 @@ func (x *session) reachPinned(shard string, u use) error {
 		return sqlstate.New(sqlstate.TooManyConnections, "%d sessions keep a connection of their own already, for temporary tables or advisory locks", x.srv.limits.PinnedMax).
 			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them; pg_advisory_xact_lock() needs no connection of its own")
 	}
-	if u.temp != "" && x.tx.schema != nil && x.tx.schema.Changed() {
-		return errTemporary()
+	u.pin, u.kept = false, true
+	function := u.on != nil && u.on.Tag == "CREATE FUNCTION"
+	if function && len(x.tempFunctions.texts) >= tempFunctionsMax {
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d functions were made in pg_temp since the session has kept its connection, or in this transaction", tempFunctionsMax).
+			WithHint("DISCARD ALL, or DROP FUNCTION of all of them and the end of the transaction, makes room")
 	}
-	u.pin = false
+	x.fleeting = function && (first || x.fleeting)
 	err := x.reach(shard, u)
 	if err == nil && (x.pipe.Conn.Shard() != shard || onSeveral(x.pipe.Conn)) {
 		err = sqlstate.Refuse("a temporary table or a session's advisory lock in a transaction over several shards is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
@@ -41,14 +45,70 @@ func (x *session) reachPinned(shard string, u use) error {
 		}
 		return err
 	}
-	if !first {
-		x.remembersTemp(u.temp)
-		return nil
+	if first {
+		x.pipe.Conn.Pin()
+		x.pin = x.pipe.Conn
 	}
-	x.pipe.Conn.Pin()
-	x.pin = x.pipe.Conn
 	x.remembersTemp(u.temp)
+	if function {
+		x.tempFunctions.texts = append(x.tempFunctions.texts, u.on.Text)
+		x.tx.temporary = x.tx.state != txNone
+	}
 	return nil
+}
+
+// tempFunctionsMax bounds the texts that are read again.
+const tempFunctionsMax = 200
+
+// tempFunctions are the texts of the functions that a session has made in pg_temp, also of those that were replaced
+// or dropped since: ROLLBACK TO brings them back.
+type tempFunctions struct {
+	texts []string
+	// read of them were read with this map and these settings.
+	read     int
+	snap     *shardmap.Snapshot
+	settings *executor.Settings
+}
+
+// mayCallTemp reads the functions in pg_temp again, before a statement calls one. A table that a body names may be a
+// sharded one by now, or in another schema's place under another search path.
+func (x *session) mayCallTemp() error {
+	x.tx.temporary = x.tx.temporary || x.tx.state != txNone && x.pin != nil
+	f := &x.tempFunctions
+	snap, private := x.snapshot()
+	if f.snap != snap || f.settings != x.settings {
+		f.snap, f.settings, f.read = snap, x.settings, 0
+	}
+	for ; f.read < len(f.texts); f.read++ {
+		if _, err := x.srv.ex.Plan([]byte(f.texts[f.read]), x.settings, snap, private); err != nil {
+			e := sqlstate.Refuse("a function that this session made in pg_temp cannot be called any more: "+sqlstate.As(err).Message, "DISCARD ALL, and make the functions again")
+			return e
+		}
+	}
+	return nil
+}
+
+// loosens gives the kept conversation back when functions were all that it was kept for, and they are dropped.
+func (x *session) loosens() {
+	c := x.pin
+	if !x.dropped || c == nil || c.Broken() {
+		return
+	}
+	x.dropped = false
+	if !x.fleeting {
+		return
+	}
+	res, err := x.exec(c, "SELECT FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema() LIMIT 1")
+	if err != nil || len(res.Rows) > 0 {
+		return
+	}
+	x.pin, x.temps, x.tempFunctions = nil, nil, tempFunctions{}
+	x.srv.pins.Add(-1)
+	if x.pipe.Conn == c {
+		x.pipe.Reset()
+	}
+	c.Loosen()
+	c.Release()
 }
 
 func (x *session) remembersTemp(name string) {
@@ -57,14 +117,34 @@ func (x *session) remembersTemp(name string) {
 	}
 	if x.temps == nil {
 		x.temps = map[string]bool{}
+		for _, s := range x.statements {
+			s.unread = true // the schema of temporary tables is the first of the path now
+		}
 	}
 	x.temps[name] = true
-	x.tx.temporary = x.tx.state == txOpen
+	x.tx.temporary = x.tx.state != txNone
 }
 
-// errTemporary refuses at once what COMMIT would: no transaction with a temporary table can be prepared.
-func errTemporary() error {
-	return sqlstate.Refuse("a temporary table and a schema change in one transaction are not supported", "make the temporary table, and use it, before or after the transaction; or make a table that lasts, and drop it")
+// usesTemporary reports whether the open transaction has used temporary objects, so that the default shard cannot prepare it.
+func (x *session) usesTemporary() bool {
+	if x.tx.temporary || x.pin == nil || x.pin.Broken() {
+		return x.tx.temporary
+	}
+	if def, ok := x.srv.ex.Snapshot().Shard(x.pin.Shard()); !ok || def.Engine != "postgres" {
+		return false
+	}
+	res, err := x.exec(x.pin, "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_class AS c ON c.oid = l.relation WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.relpersistence = 't')")
+	return err == nil && len(res.Rows) == 1 && res.Rows[0][0].String == "t"
+}
+
+// keepPin puts the settings of the kept conversation back after a schema change has talked on it.
+func (x *session) keepPin() {
+	if x.pin == nil || x.pin.Broken() {
+		return
+	}
+	if x.pin.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil || x.pin.Reset() != nil || x.pin.SetDeadline(time.Time{}) != nil {
+		x.pin.Break()
+	}
 }
 
 // pinned is the kept conversation, with the settings.
@@ -86,6 +166,20 @@ func (x *session) lostPin() *sqlstate.Error {
 		OnShard(x.pin.Shard()).WithHint("connect again")
 }
 
+// keepsUnit rolls the messages since the last Sync back on the kept conversation, so that what the session keeps there outlives
+// an error of the router's own; false if that cannot be done. No SET is among them: it makes a transaction of them (txImplicit).
+func (x *session) keepsUnit() bool {
+	c := x.pipe.Conn
+	if x.pin == nil || c != x.pin || c.Broken() || x.pipe.Waiting() || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
+		return false
+	}
+	// ROLLBACK ends such a transaction as well, with a warning: PostgreSQL, UserAbortTransactionBlock.
+	if _, err := x.exec(c, "ROLLBACK"); err != nil {
+		return false
+	}
+	return c.SetDeadline(time.Time{}) == nil
+}
+
 // keepsPin ends the session if what it kept is lost.
 func (x *session) keepsPin() error {
 	if x.pin != nil && x.pin.Broken() && x.tx.state == txNone {
@@ -100,7 +194,7 @@ func (x *session) unpin() {
 		return
 	}
 	c := x.pin
-	x.pin, x.temps = nil, nil
+	x.pin, x.temps, x.tempFunctions = nil, nil, tempFunctions{}
 	x.srv.pins.Add(-1)
 	if c.Broken() {
 		return // it was released when it broke
@@ -179,16 +273,13 @@ func (x *session) temporaryDDL(st *planner.Statement) error {
 	if st.DDL.Spread {
 		return sqlstate.Refuse("a view over a temporary table and sharded tables is not supported", "use WITH, or two statements")
 	}
-	if x.tx.schema != nil && x.tx.schema.Changed() {
-		return errTemporary()
-	}
 	if err := x.drain(); err != nil {
 		return err
 	}
 	if err := x.reach(x.pin.Shard(), use{}); err != nil {
 		return err
 	}
-	x.tx.temporary = x.tx.state == txOpen
+	x.tx.temporary = x.tx.state != txNone
 	x.pipe.Query(st.Text)
 	_, err := x.converse(executor.None)
 	if err == nil && st.DDL.Index != nil {

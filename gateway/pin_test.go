@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestTemporaryTables: they are the session's, joined with whole and reference
@@ -30,7 +31,7 @@ func TestTemporaryTables(t *testing.T) {
 	wantCode(t, conn, "0A000", `SELECT * FROM orders JOIN mine USING (id) WHERE tenant_id = 5`)
 	wantCode(t, conn, "0A000", `CREATE TEMP TABLE orders (id bigint)`)
 	wantCode(t, conn, "0A000", `CREATE FUNCTION takes(m mine) RETURNS int LANGUAGE sql AS 'SELECT 1'`)
-	wantCode(t, conn, "0A000", `CREATE FUNCTION gives() RETURNS SETOF mine LANGUAGE sql AS 'SELECT NULL'`)
+	wantCode(t, conn, "0A000", `CREATE FUNCTION gives() RETURNS SETOF mine LANGUAGE plpgsql AS 'BEGIN END'`)
 	exec(t, conn, `CREATE INDEX ON mine (note)`)
 	exec(t, conn, `CREATE INDEX mine_note ON mine (note)`)
 	exec(t, conn, `DROP INDEX mine_note`)
@@ -131,7 +132,7 @@ func TestAdvisoryLocks(t *testing.T) {
 // awaitLock takes a lock that somebody is about to give up.
 func awaitLock(t *testing.T, conn *pgx.Conn, key int64) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); ; time.Sleep(20 * time.Millisecond) {
 		if one[bool](t, conn, `SELECT pg_try_advisory_lock($1)`, key) {
 			return
 		}
@@ -165,7 +166,7 @@ func TestNotifications(t *testing.T) {
 	cl, conn, keys := orders(t, config{})
 	second := start(t, config{dir: cl.dir, urls: cl.shards})
 	far := second.connect(t)
-	ctx, stop := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 	defer stop()
 	exec(t, conn, `LISTEN news`)
 	exec(t, far, `LISTEN "News"; LISTEN news`)
@@ -229,4 +230,116 @@ func TestNotifications(t *testing.T) {
 	if !conn.IsClosed() {
 		t.Error("the connection is not closed")
 	}
+}
+
+// TestRefusedPipelineKeepsSession: an error of the router's own ends what the messages before it did, and not the session, which
+// has a temporary table and an advisory lock.
+func TestRefusedPipelineKeepsSession(t *testing.T) {
+	ctx := t.Context()
+	_, conn, keys := orders(t, config{executor: limitsOf(4)})
+	exec(t, conn, `CREATE TABLE plain (id bigint)`)
+	exec(t, conn, `CREATE TEMP TABLE mine (id bigint)`)
+	exec(t, conn, `SELECT pg_advisory_lock(4711)`)
+	exec(t, conn, `SET work_mem = '5MB'`)
+	exec(t, conn, `INSERT INTO mine VALUES (1)`)
+	for _, refused := range []string{
+		`CREATE TEMP TABLE orders (id bigint)`,
+		`SELECT * FROM orders FOR UPDATE OF nothing`,
+		`SELECT count(*) FROM orders, `,
+		`SELECT set_config('cleave.read_consistency', 'x', false)`,
+	} {
+		for _, before := range []string{`INSERT INTO mine VALUES (2)`, `INSERT INTO plain VALUES (2)`, fmt.Sprintf(`INSERT INTO orders VALUES (%d, 99, 'x')`, keys[0][0])} {
+			p := conn.PgConn().StartPipeline(ctx)
+			p.SendQueryParams(`SELECT count(*) FROM mine`, nil, nil, nil, nil)
+			p.SendQueryParams(before, nil, nil, nil, nil)
+			p.SendQueryParams(refused, nil, nil, nil, nil)
+			p.SendQueryParams(`INSERT INTO mine VALUES (3)`, nil, nil, nil, nil)
+			if err := p.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Close(); codeOf(err) == "" || codeOf(err) == "57P01" {
+				t.Errorf("%s; %s: %v", before, refused, err)
+			}
+			if got := one[string](t, conn, `SELECT current_setting('work_mem') || (SELECT count(*) FROM mine) || (SELECT count(*) FROM plain)`); got != "5MB10" {
+				t.Fatalf("%s; %s leave %s", before, refused, got)
+			}
+			if n := one[int](t, conn, `SELECT count(*) FROM orders WHERE id = 99`); n != 0 {
+				t.Errorf("%s; %s leave %d rows", before, refused, n)
+			}
+			if !one[bool](t, conn, `SELECT pg_advisory_unlock(4711) AND pg_try_advisory_lock(4711)`) {
+				t.Errorf("%s; %s: the lock is gone", before, refused)
+			}
+		}
+	}
+}
+
+// TestTemporaryFunctions: functions and types in pg_temp are the session's. A function there does what a DO block may, by the map at each call.
+func TestTemporaryFunctions(t *testing.T) {
+	cl, conn, keys := orders(t, config{limits: gateway.Limits{PinnedMax: 1}, executor: limitsOf(4)})
+	other := cl.connect(t)
+	exec(t, conn, "CREATE TABLE users (id serial PRIMARY KEY, name text UNIQUE)")
+	// As Sequelize's findOrCreate does it, again and again: no connection stays kept.
+	for i := range 20 {
+		for _, c := range []*pgx.Conn{conn, other} {
+			exec(t, c, "BEGIN")
+			sql := fmt.Sprintf(`CREATE OR REPLACE FUNCTION pg_temp.testfunc(OUT response "users", OUT caught text) RETURNS RECORD AS $x$ BEGIN INSERT INTO users (name) VALUES ('n%d') RETURNING * INTO response;
+				EXCEPTION WHEN unique_violation THEN GET STACKED DIAGNOSTICS caught = PG_EXCEPTION_DETAIL; END $x$ LANGUAGE plpgsql;
+				SELECT (testfunc.response).name || COALESCE(testfunc.caught, '') FROM pg_temp.testfunc(); DROP FUNCTION IF EXISTS pg_temp.testfunc()`, i)
+			exec(t, c, sql)
+			exec(t, c, "COMMIT")
+		}
+	}
+	if got := one[int](t, other, "SELECT count(*) FROM users"); got != 20 {
+		t.Errorf("%d users", got)
+	}
+	exec(t, conn, "CREATE FUNCTION pg_temp.counted(more int) RETURNS bigint LANGUAGE sql AS 'SELECT count(*) + more FROM users'")
+	for range 3 {
+		if got := one[int](t, conn, "SELECT pg_temp.counted($1)", 2); got != 22 {
+			t.Errorf("it counts %d", got)
+		}
+	}
+	if got := one[int](t, conn, "SELECT max(c) FROM users, pg_temp.counted(id) c WHERE id < 3"); got != 21 {
+		t.Errorf("it counts %d", got)
+	}
+	wantCode(t, other, "53300", "CREATE FUNCTION pg_temp.one() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+	gone := func(c *pgx.Conn) {
+		t.Helper() // the connection may have had temporary objects before
+		if _, err := c.Exec(context.Background(), "SELECT pg_temp.counted(1)"); codeOf(err) != "3F000" && codeOf(err) != "42883" {
+			t.Errorf("another session's function: %v", err)
+		}
+	}
+	gone(other)
+	wantCode(t, conn, "0A000", "SELECT pg_temp.counted(1) FROM orders")
+	wantCode(t, conn, "0A000", fmt.Sprintf("SELECT pg_temp.counted(1) FROM orders WHERE tenant_id = %d", keys[0][0]))
+	wantCode(t, conn, "0A000", "CREATE TABLE t (n bigint DEFAULT pg_temp.counted(1))")
+	wantCode(t, conn, "0A000", "CREATE VIEW v AS SELECT pg_temp.counted(1)")
+	wantCode(t, conn, "0A000", "CREATE TEMP VIEW v AS SELECT pg_temp.counted(1)")
+	wantCode(t, conn, "0A000", "CREATE INDEX ON users (pg_temp.counted(id))")
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "UPDATE orders SET note = 'x'")
+	wantCode(t, conn, "0A000", "SELECT pg_temp.counted(1)")
+	exec(t, conn, "ROLLBACK")
+	// A type there would hide others on the default shard alone.
+	for _, sql := range []string{"CREATE TYPE pg_temp.mood AS ENUM ('low', 'high')", "CREATE DOMAIN pg_temp.date AS text", "CREATE TYPE pg_temp.pair AS (a int, b text)", "CREATE TYPE pg_temp.wordrange AS RANGE (subtype = text)"} {
+		wantCode(t, conn, "0A000", sql)
+	}
+	exec(t, conn, "DO $$ BEGIN PERFORM pg_temp.counted(1); END $$")
+	exec(t, conn, "CREATE TEMP TABLE moods (f int)")
+	exec(t, conn, "CREATE FUNCTION pg_temp.loud() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN new.f := new.f + 1; RETURN new; END'")
+	exec(t, conn, "CREATE TRIGGER loud BEFORE INSERT ON moods FOR EACH ROW EXECUTE FUNCTION pg_temp.loud()")
+	if got := one[int](t, conn, "INSERT INTO moods (f) VALUES (4) RETURNING f"); got != 5 {
+		t.Errorf("the trigger gives %d", got)
+	}
+	wantCode(t, conn, "0A000", "CREATE TRIGGER loud BEFORE INSERT ON users FOR EACH ROW EXECUTE FUNCTION pg_temp.loud()")
+	// The table that the body names becomes a sharded one.
+	exec(t, other, "DROP TABLE users")
+	exec(t, other, "CREATE TABLE users (id bigint PRIMARY KEY) WITH (cleave.shard_key = 'id')")
+	waitfor.True(t, "the function to be refused", func() bool {
+		_, err := conn.Exec(context.Background(), "SELECT pg_temp.counted(1)")
+		return codeOf(err) == "0A000"
+	})
+	wantCode(t, conn, "0A000", "DO $$ BEGIN PERFORM pg_temp.counted(1); END $$")
+	exec(t, conn, "DISCARD ALL")
+	gone(conn)
+	exec(t, other, "CREATE FUNCTION pg_temp.one() RETURNS int LANGUAGE sql AS 'SELECT 1'")
 }

@@ -96,7 +96,7 @@ func (x *session) readable(s *statement) error {
 	const hint = "prepare it again, or give the values as parameters"
 	switch {
 	case x.settings.ReadsAs(s.parsed) || !executor.MayRead(s.text):
-	case x.settings.ReadsTimesOtherwise(s.parsed) && planner.ReadAlike(s.text):
+	case x.settings.ReadsAsExceptTimes(s.parsed) && planner.ReadAlike(s.text):
 	case onSeveral(x.pipe.Conn):
 		return sqlstate.Refuse("a statement over several shards that was prepared under another DateStyle, IntervalStyle or TimeZone is not supported: its literals would be read otherwise", hint)
 	case s.unread:

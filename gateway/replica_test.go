@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // withReplicas is a cluster of one shard whose servers are the router's only
@@ -40,7 +41,7 @@ func withReplicas(t *testing.T, c config, replicas int) (*cluster, []*localpg.Se
 	if replicas > 0 {
 		// The router has to know that they have what the map's last change left.
 		exec(t, conn, "SET cleave.read_policy = 'replica'; SET cleave.max_replica_lag = '-1'")
-		for end := time.Now().Add(20 * time.Second); strings.HasSuffix(one[string](t, conn, whichSQL), " "+portOf(servers[0])); time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); strings.HasSuffix(one[string](t, conn, whichSQL), " "+portOf(servers[0])); time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("no replica is read for long")
 			}
@@ -51,7 +52,7 @@ func withReplicas(t *testing.T, c config, replicas int) (*cluster, []*localpg.Se
 
 func awaitRows(t testing.TB, conn *pgx.Conn, sql string, want int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); one[int](t, conn, sql) != want; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); one[int](t, conn, sql) != want; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s is not %d for long", sql, want)
 		}
@@ -173,7 +174,7 @@ func TestReadsOfSeveralShardsOnReplicas(t *testing.T) {
 	const scattered = "SELECT current_setting('port') FROM orders ORDER BY tenant_id"
 	exec(t, conn, "INSERT INTO orders SELECT g, g, 'x' FROM generate_series(1, 50) g")
 	exec(t, conn, "SET cleave.read_policy = 'replica'; SET cleave.max_replica_lag = '-1'")
-	for end := time.Now().Add(20 * time.Second); one[string](t, conn, where) != portOf(replica); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); one[string](t, conn, where) != portOf(replica); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the replicas are not read for long")
 		}
@@ -240,7 +241,7 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 		t.Errorf("without a bound: %s", got)
 	}
 	exec(t, reader, "SET cleave.max_replica_lag = '500ms'")
-	for end := time.Now().Add(20 * time.Second); one[string](t, reader, whichSQL) != "1 "+primary; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); one[string](t, reader, whichSQL) != "1 "+primary; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a replica that lags is read for long")
 		}
@@ -253,7 +254,7 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 	}
 	pgtest.Ask(t, servers[1].SuperuserURL("postgres"), "SELECT pg_wal_replay_resume()")
 	exec(t, reader, "SET cleave.max_replica_lag = '2s'")
-	for end := time.Now().Add(20 * time.Second); one[string](t, reader, whichSQL) != "1 "+replica; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); one[string](t, reader, whichSQL) != "1 "+replica; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a replica that has caught up is not read for long")
 		}
@@ -321,7 +322,7 @@ func TestPromotionUnderLoad(t *testing.T) {
 	}
 	await := func(what string, n *atomic.Int64, want int64) {
 		t.Helper()
-		for end := time.Now().Add(60 * time.Second); n.Load() < want; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); n.Load() < want; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal(what)
 			}
@@ -409,7 +410,7 @@ func TestAPrimaryThatHangsIsLeft(t *testing.T) {
 		}
 		read <- err
 	}()
-	for end := time.Now().Add(20 * time.Second); cl.ex.Endpoints()[0].Up; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); cl.ex.Endpoints()[0].Up; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the silence is not noticed")
 		}

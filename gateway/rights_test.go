@@ -93,7 +93,7 @@ func TestSecretsAreForAdministrators(t *testing.T) {
 		"COPY (SELECT rolpassword FROM pg_authid) TO STDOUT", "COPY pg_authid TO STDOUT", "EXPLAIN SELECT * FROM pg_authid",
 		"PREPARE p AS SELECT rolpassword FROM pg_authid; EXECUTE p", "CREATE VIEW v AS SELECT * FROM pg_authid", "CREATE TEMP VIEW w AS SELECT * FROM pg_authid",
 		"CREATE TABLE stolen AS SELECT rolpassword FROM pg_authid", "SELECT count(*) FROM cleave.users", "SELECT 1; SELECT count(*) FROM pg_authid",
-		"DO $$ BEGIN PERFORM rolpassword FROM pg_authid; END $$",
+		"DO $$ BEGIN PERFORM rolpassword FROM pg_authid; END $$", "CREATE FUNCTION pg_temp.stolen() RETURNS text LANGUAGE sql AS 'SELECT rolpassword FROM pg_authid LIMIT 1'",
 		"DO $$ DECLARE h text; BEGIN SELECT rolpassword INTO h FROM pg_authid LIMIT 1; RAISE NOTICE '%', h; END $$",
 		"BEGIN; DECLARE c CURSOR FOR SELECT rolpassword FROM pg_authid; FETCH c",
 	} {

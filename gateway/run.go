@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -154,6 +155,7 @@ type use struct {
 	several bool
 	// pin: it leaves something in the shard's session, see pin.go.
 	pin  bool
+	kept bool   // reachPinned has seen to it
 	temp string // the temporary table that it makes
 }
 
@@ -185,7 +187,12 @@ func (x *session) reach(shard string, u use) error {
 			return err
 		}
 	}
-	if u.pin {
+	if u.on != nil && u.on.TempCall {
+		if err := x.mayCallTemp(); err != nil {
+			return err
+		}
+	}
+	if u.pin || x.pin != nil && u.on != nil && u.on.Unlocks && !u.kept {
 		return x.reachPinned(shard, u)
 	}
 	if err := x.leased(); err != nil {
@@ -256,8 +263,13 @@ func (x *session) runs(st *planner.Statement) {
 
 func (x *session) used(u use) {
 	x.runs(u.on)
+	x.counts(u)
+	x.dropped = x.dropped || u.on != nil && u.on.Tag == "DROP FUNCTION"
 	if c := x.pipe.Conn; x.tx.schema == nil && !onSeveral(c) {
 		x.turn.At(c.ShardName())
+	}
+	if u.on != nil && u.on.Traces {
+		x.pipe.Conn.Soil()
 	}
 	x.sending(u.roam)
 	if x.tx.weak && (!u.weak || x.strict() && !u.blind) {
@@ -294,6 +306,12 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 	if x.pin != nil && x.pin.Shard() == shard {
 		return x.pinned(s)
 	}
+	if u.on != nil && u.on.Sequenced && u.on.ReadOnly {
+		if x.nowait {
+			return nil, errWait
+		}
+		x.srv.ex.KeepCounters()
+	}
 	if u.roam == anchored {
 		if u.replica && x.mayRead() {
 			if x.nowait {
@@ -308,6 +326,9 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 	if x.nowait {
 		return nil, errWait
 	}
+	if c := x.srv.ex.Recount(x.counter, shard, s); c != nil {
+		return x.mine(c)
+	}
 	defer x.m.got(time.Now())
 	ctx, done := x.waiting()
 	defer done()
@@ -319,6 +340,13 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 }
 
 func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, error) {
+	if c := x.counter.Conn(); x.nowait && c != nil && c.Shard() == shard && x.srv.ex.CountersKept() {
+		return nil, errWait
+	} else if !x.nowait {
+		if c = x.srv.ex.Recount(x.counter, shard, s); c != nil {
+			return x.mine(c)
+		}
+	}
 	if x.nowait {
 		c := x.srv.ex.TryAcquireIn(x.lane.client.Loop(), shard, s)
 		if c == nil {
@@ -409,6 +437,18 @@ func (x *session) drain() error {
 	return err
 }
 
+// changed is drain behind set_config(): a shard says with the answer to a Sync what a parameter is now, which adopt has to know.
+func (x *session) changed() error {
+	if err := x.resolve(); err != nil {
+		return err
+	}
+	if c := x.pipe.Conn; c == nil || c != x.tx.conn || onSeveral(c) || !x.pipe.Waiting() {
+		return x.drain()
+	}
+	_, err := x.converse(executor.Sync)
+	return err
+}
+
 // flight is a message on its way to a shard, or its answers on their way back.
 type flight struct {
 	end  byte // executor.Sync, Flush or None
@@ -491,6 +531,12 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.retried(shard)
 			return o, errAgain
 		}
+	case onSeveral(c) && o.Err.Code == sqlstate.DeadlockDetected && !x.wrote && x.repeatable(yieldsMax) && x.stopped() == nil:
+		// It gave way before anything of it was passed on.
+		if x.undo() == nil {
+			x.retried(several.Name)
+			return o, errAgain
+		}
 	case x.unit.reuses && executor.Outlived(o.Err):
 		// What it names was dropped since it was prepared.
 		x.srv.ex.Outlive()
@@ -500,6 +546,12 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 		}
 	case executor.Roleless(o.Err.Code):
 		c.Doubt()
+	}
+	if onSeveral(c) && (o.Err.Code == sqlstate.UndefinedTable && x.namesTemp(o.Err.Message) || strings.HasPrefix(o.Err.Message, "function pg_temp.")) {
+		return o, sqlstate.Refuse("a temporary object in a transaction over several shards is not supported", "read it before the transaction, or in one whose first statement reads it")
+	}
+	if x.forgotten(o.Err) {
+		return o, errForgotten()
 	}
 	said := &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
 	if rejected != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -104,7 +105,9 @@ type session struct {
 	// ahead is how many bytes of the client's frames at hand come after the one
 	// that is handled; a COPY takes them back to the reader.
 	ahead int
-	skip  bool // messages are ignored until Sync, after an error
+	// coming are the client's frames at hand that come after it.
+	coming []byte
+	skip   bool // messages are ignored until Sync, after an error
 
 	statements     map[string]*statement
 	statementBytes int
@@ -123,6 +126,7 @@ type session struct {
 	writes executor.Writes
 
 	sequences sessionSequences
+	counter   *executor.Counter // of the default shard's own sequences
 
 	// held are its WITH HOLD cursors.
 	held several.Held
@@ -131,6 +135,9 @@ type session struct {
 	// tables that may be in it; see pin.go.
 	pin   *executor.Conn
 	temps map[string]bool
+	// fleeting: it keeps pin for functions alone, of which some may have been dropped.
+	tempFunctions     tempFunctions
+	fleeting, dropped bool
 	// ears are the channels that the session listens to; see listen.go.
 	ears ears
 
@@ -163,6 +170,8 @@ type unit struct {
 	effects bool
 	// executed: messages of the extended protocol have run statements that a later one before the Sync shares its transaction with.
 	executed bool
+	// snapped: a statement has been judged, outside of a transaction, for which PostgreSQL takes a snapshot.
+	snapped bool
 	// executes is the EXECUTE that was bound, if nothing else was.
 	executes *planner.Statement
 	binds    int
@@ -176,6 +185,9 @@ type unit struct {
 	newer    int // how many of the tries were by a newer map
 	replaced []replacedStatement
 	began    time.Time
+	// asking: a statement has begun whose Execute has not come; asked is when the client was first awaited for it, see late.
+	asking bool
+	asked  time.Time
 	// parent is the client's span, as a simple query's text has it.
 	parent trace.Parent
 }
@@ -195,13 +207,17 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		w:        writer{nc: nc, metrics: s.metrics},
 		defaults: defaults, settings: defaults, reported: profile,
 		statements: map[string]*statement{}, portals: map[string]*portal{},
-		gone: make(chan struct{}),
+		gone: make(chan struct{}), counter: new(executor.Counter),
 	}
 	x.left, _ = nc.(leaver)
 	// The client's own name; on the shards it is the one of the shard's URL.
 	x.reported["session_authorization"] = start.User
 	x.lane.init(nc)
 	x.w.onParameter = x.noteParameter
+	x.w.least = func() string {
+		v, _ := x.settings.Get("client_min_messages")
+		return strings.Trim(v, "'")
+	}
 	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
 	x.turn.OnEnd(x.askEnd)
 	x.since.Store(time.Now().UnixNano())
@@ -253,7 +269,14 @@ func (x *session) serve() {
 			continue
 		}
 		x.srv.metrics.Traffic(len(batch), 0)
+		if x.endsHere() { // the message came before the word that it ends
+			x.lastWord(sqlstate.AdminShutdown, terminated().Message)
+			return
+		}
 		now := time.Now()
+		if err := x.late(now); err != nil {
+			return
+		}
 		x.unit.began = now
 		x.since.Store(now.UnixNano())
 		x.busy()
@@ -273,7 +296,11 @@ func (x *session) busy() {
 
 // idle flushes nothing: it only tells the watch that the client is awaited.
 func (x *session) idle() {
-	x.since.Store(time.Now().UnixNano())
+	now := time.Now()
+	x.since.Store(now.UnixNano())
+	if x.unit.open && x.unit.asking && x.unit.asked.IsZero() {
+		x.unit.asked = now
+	}
 	if x.tx.state == txNone && x.pipe.Conn == nil {
 		x.state.Store(stateIdle)
 		if x.srv.drain.Load() {
@@ -294,18 +321,21 @@ func (x *session) timedOut(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout() && x.nc.SetReadDeadline(time.Time{}) == nil
 }
 
+// lastWord tells the client why the session ends.
+func (x *session) lastWord(code sqlstate.Code, message string) (over bool) {
+	x.w.failure(&sqlstate.Error{Severity: "FATAL", Code: code, Message: message})
+	x.srv.metrics.Error(string(code))
+	_ = x.nc.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = x.w.flush() // whether it arrives changes nothing
+	return true
+}
+
 // readFailed decides why the client could not be read. over is false if the read
 // was only woken up too late, when the client had already spoken again.
 func (x *session) readFailed(err error) (over bool) {
 	was := x.state.Swap(stateBusy)
 	idle := time.Since(time.Unix(0, x.since.Load()))
-	last := func(code sqlstate.Code, message string) bool {
-		x.w.failure(&sqlstate.Error{Severity: "FATAL", Code: code, Message: message})
-		x.srv.metrics.Error(string(code))
-		_ = x.nc.SetWriteDeadline(time.Now().Add(time.Second))
-		_ = x.w.flush() // the last word; whether it arrives changes nothing
-		return true
-	}
+	last := x.lastWord
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
 		return last(sqlstate.ProtocolViolation, err.Error())
@@ -341,6 +371,7 @@ func (x *session) end() {
 		c.Release()
 	}
 	x.unpin()
+	x.counter.End()
 	x.deafen()
 	x.held.CloseAll()
 }
@@ -362,7 +393,7 @@ func (x *session) batch(b []byte) error {
 			x.beginUnit()
 		}
 		pos += len(f)
-		x.ahead = len(b) - pos
+		x.ahead, x.coming = len(b)-pos, b[pos:]
 		err = x.frame(f)
 		for errors.Is(err, errAgain) {
 			err = x.again(b[from:pos])
@@ -375,6 +406,7 @@ func (x *session) batch(b []byte) error {
 			return nil
 		}
 	}
+	x.coming = nil
 	if x.unit.open && !x.unit.long {
 		if len(x.unit.replay)+len(b)-from > replayMax {
 			x.unit.long, x.unit.replay = true, nil
@@ -419,6 +451,7 @@ func (x *session) endUnit() error {
 	switch {
 	case x.tx.state == txNone:
 		x.unused()
+		x.loosens()
 	case x.tx.failed && x.tx.schema != nil && len(x.tx.saves) == 0:
 		x.giveUpSchema()
 	}
@@ -468,11 +501,12 @@ func (x *session) again(tail []byte) error {
 		if err != nil || !ok {
 			return errEnd
 		}
-		all = rest
+		all, x.coming = rest, rest
 		if err := x.frame(f); err != nil {
 			return err
 		}
 	}
+	x.coming = nil
 	return nil
 }
 
@@ -484,6 +518,12 @@ func (x *session) frame(f wire.Frame) error {
 			return x.w.flush() // the error may still be here
 		}
 		return nil
+	}
+	switch typ {
+	case wire.Execute:
+		x.unit.asking, x.unit.asked = false, time.Time{}
+	case wire.Parse, wire.Bind, wire.Describe:
+		x.unit.asking = true
 	}
 	switch typ {
 	case wire.Query:
@@ -617,10 +657,7 @@ func (x *session) setRunningLocked(c *executor.Conn) {
 		x.cancelled = time.Now()
 		x.insist(c)
 	}
-	if x.limitOf != x.settings {
-		x.limit, x.limitOf = statementTimeout(x.settings), x.settings
-	}
-	if x.limit > 0 {
+	if x.timeLimit() > 0 {
 		// The shard counts it for each statement anew.
 		x.overdue = time.Now().Add(time.Duration(x.pipe.Statements())*x.limit + x.srv.limits.CancelMax)
 	}

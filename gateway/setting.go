@@ -191,14 +191,15 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		if name == "session_authorization" {
 			name, value = "role", "" // whose reset ends the role too
 		}
+		if name == "datestyle" && s.Value != "" { // what is reset forgets what was before
+			// Completed by what holds now, which may be a SET LOCAL.
+			before, _ := x.settings.Get(name)
+			reset, _ := x.defaults.Get(name)
+			value = dateStyle(before, value, reset)
+		}
 		change := func(set *executor.Settings) *executor.Settings {
 			if value == "" {
 				return set.Without(name)
-			}
-			if name == "datestyle" && s.Value != "" { // what is reset forgets what was before
-				// Completed by what holds now, which may be a SET LOCAL.
-				before, _ := x.settings.Get(name)
-				return set.With(name, dateStyle(before, value))
 			}
 			return set.With(name, value)
 		}
@@ -234,41 +235,64 @@ func isOn(value string) bool {
 
 // dateStyle is the setting's value after SET on top of an earlier one: a SET of the
 // style alone leaves the order of day and month as it was, and the other way
-// round. German alone brings its own order.
-func dateStyle(before, set string) string {
-	read := func(value string) (style, order string) {
-		for _, w := range strings.Split(value, ",") {
-			switch w = strings.ToLower(strings.Trim(w, " '\"")); w {
-			case "iso", "sql", "german":
-				style = w
-			case "":
-			default:
-				if strings.HasPrefix(w, "postgres") {
-					style = w
-				} else {
-					order = w
-				}
-			}
-		}
-		return style, order
+// round. German alone brings its own order. The word DEFAULT stands for what RESET would set, "" if that is the shards' own value.
+// PostgreSQL, check_datestyle in src/backend/commands/variable.c.
+func dateStyle(before, set, reset string) string {
+	style, order, hasDefault := readDateStyle(set)
+	if hasDefault {
+		before = reset
+	} else if style == "" && order == "" {
+		return set // a shard refuses it
 	}
-	style, order := read(set)
-	if style == "german" && order == "" {
-		order = "dmy" // which stays when the style changes
-	}
-	oldStyle, oldOrder := read(before)
-	switch {
-	case style == "" && order == "" || strings.EqualFold(order, "default"):
-		return set
-	case style == "":
+	oldStyle, oldOrder, _ := readDateStyle(before)
+	if style == "" {
 		style = oldStyle
-	case order == "":
+	}
+	if order == "" {
 		order = oldOrder
 	}
 	if style == "" || order == "" {
 		return style + order
 	}
 	return style + ", " + order
+}
+
+func readDateStyle(value string) (style, order string, hasDefault bool) {
+	for _, w := range strings.Split(value, ",") {
+		switch w = strings.ToLower(strings.Trim(w, " '\"")); w {
+		case "iso", "sql", "german":
+			style = w
+		case "default":
+			hasDefault = true
+		case "":
+		default:
+			if strings.HasPrefix(w, "postgres") {
+				style = w
+			} else {
+				order = w
+			}
+		}
+	}
+	if style == "german" && order == "" && !hasDefault {
+		order = "dmy" // which stays when the style changes
+	}
+	return style, order, hasDefault
+}
+
+// resets reports whether a SET has a value that it takes from the session's start, which the shard does not know.
+func (x *session) resets(s *planner.Set) bool {
+	name := strings.ToLower(s.Name)
+	if _, defaulted := x.defaults.Get(name); !defaulted {
+		return false
+	}
+	if s.Value == "" {
+		return true
+	}
+	if name != "datestyle" {
+		return false
+	}
+	_, _, hasDefault := readDateStyle(s.Value)
+	return hasDefault
 }
 
 // adopt makes settings that a shard has accepted the session's.
@@ -324,8 +348,11 @@ func (x *session) set(st *planner.Statement) error {
 	}
 	// RESET goes back to the startup parameters, which the shard does not know
 	// as such: it gets the difference.
-	_, defaulted := x.defaults.Get(strings.ToLower(s.Name))
-	if s.Op == "reset all" || s.Value == "" && defaulted {
+	resets := x.resets(s)
+	if s.Local && resets && x.tx.state == txNone {
+		x.w.warning(sqlstate.NoActiveTransaction, "SET LOCAL can only be used in transaction blocks")
+	}
+	if s.Op == "reset all" || resets {
 		return x.changeTo(st, next, keep)
 	}
 	if x.tx.state != txNone && x.tx.conn == nil && x.tx.schema == nil {
@@ -444,7 +471,11 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		return err
 	}
 	c := x.pipe.Conn
-	changes := strings.Join(c.LastingChanges(next), ";")
+	list := c.LastingChanges(next)
+	if st.Set != nil && st.Set.Local { // nil for SET SESSION CHARACTERISTICS
+		list = c.LocalChanges(next)
+	}
+	changes := strings.Join(list, ";")
 	if x.tx.state == txNone {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
 		err := c.ApplyReport(next, x.w.parameter)
@@ -492,7 +523,7 @@ func (x *session) discard(st *planner.Statement) error {
 			return err
 		}
 		x.forgetAll()
-		x.sequences = sessionSequences{}
+		x.forgetSequences()
 		x.held.CloseAll()
 		x.deafen()
 		x.unpin()
@@ -500,7 +531,7 @@ func (x *session) discard(st *planner.Statement) error {
 	}
 	switch {
 	case st.Set.What == "sequences":
-		x.sequences = sessionSequences{}
+		x.forgetSequences()
 	case st.Set.What == "temp" && x.pin != nil:
 		if err := x.drain(); err != nil {
 			return err

@@ -33,8 +33,20 @@ func (h host) Snapshot() *shardmap.Snapshot {
 // Settings are the session's.
 func (h host) Settings() *executor.Settings { return h.x.settings }
 
-// Timeout is the session's statement_timeout.
-func (h host) Timeout() time.Duration { return statementTimeout(h.x.settings) }
+// Timeout is the session's statement_timeout, of which earlier tries have used a part.
+func (h host) Timeout() time.Duration {
+	d := statementTimeout(h.x.settings)
+	if d > 0 && h.x.unit.tries > 0 {
+		d = max(d-time.Since(h.x.unit.began), time.Millisecond)
+	}
+	return d
+}
+
+// yieldsMax bounds how often a read is run again because it gave way to a schema change.
+const yieldsMax = 100
+
+// Repeats reports whether the unit can be run again.
+func (h host) Repeats() bool { return !h.x.wrote && h.x.repeatable(yieldsMax) }
 
 // Holds refuses a commit that the lease does not cover.
 func (h host) Holds() error {
@@ -69,6 +81,9 @@ func (h host) Wrote(c *executor.Conn) {
 
 // Joined notes that the transaction, or the unit, is open on a shard.
 func (h host) Joined(shard string) { h.x.uses(shard) }
+
+// Counter is the session's, of the default shard's own sequences.
+func (h host) Counter() *executor.Counter { return h.x.counter }
 
 // Held are the session's WITH HOLD cursors.
 func (h host) Held() *several.Held { return &h.x.held }

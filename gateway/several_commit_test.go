@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // both is a row of the first tenant of two shards each.
@@ -243,7 +244,7 @@ func TestDeadlockOverSeveralShards(t *testing.T) {
 		t.Errorf("%d notes: one of the transactions is there by half", n)
 	}
 	records, err := c.dir.Records(context.Background(), "waits/", "", 10)
-	for end := time.Now().Add(10 * time.Second); err == nil && len(records) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(waitfor.Max); err == nil && len(records) > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 		records, err = c.dir.Records(context.Background(), "waits/", "", 10)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestReadCostsOneRoundTrip: a read over two shards that was run before is one
@@ -117,7 +118,7 @@ func TestPartsAreAcquiredTogether(t *testing.T) {
 	for _, g := range gates {
 		select {
 		case <-g.held:
-		case <-time.After(20 * time.Second):
+		case <-time.After(waitfor.Max):
 			t.Error("the second shard is dialled after the first one")
 		}
 	}
@@ -149,7 +150,7 @@ func TestProgress(t *testing.T) {
 	go func() {
 		done <- code(reader, "SELECT count(*), (SELECT 1 FROM pg_sleep(60)) FROM orders a JOIN orders b ON a.id = b.id")
 	}()
-	eventually(t, "the relations are there", func() bool {
+	waitfor.True(t, "the relations are there", func() bool {
 		rows, bytes := progress()
 		return rows >= total && rows <= 2*total && bytes > rows
 	})
@@ -159,7 +160,7 @@ func TestProgress(t *testing.T) {
 	if got := <-done; got != "57014" {
 		t.Errorf("SQLSTATE %q", got)
 	}
-	eventually(t, "a session that idles shows none", func() bool {
+	waitfor.True(t, "a session that idles shows none", func() bool {
 		rows, bytes := progress()
 		return rows == -1 && bytes == -1
 	})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // runs waits until the shard runs a statement that has the text in it, and
@@ -17,7 +19,7 @@ import (
 func (c *cluster) runs(t testing.TB, shard int, text string) string {
 	t.Helper()
 	sql := "SELECT coalesce(min(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active' AND query LIKE '%" + text + "%'"
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if pid := c.direct(t, shard, sql); pid != "0" {
 			return pid
 		}
@@ -117,7 +119,7 @@ func TestShardLostHalfWay(t *testing.T) {
 		if !errors.As(r.err, &pe) || pe.Code != "57P03" && pe.Code != "40001" {
 			t.Errorf("%d rows, error %v", r.rows, r.err)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(waitfor.Max):
 		t.Fatal("no answer")
 	}
 	if n := one[int](t, conn, "SELECT count(*) FROM orders"); n != total {

@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -67,7 +68,7 @@ func guardedServer(t *testing.T, a *authority) *localpg.Server {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	await(t, func() bool {
+	waitfor.True(t, "the server asks for certificates", func() bool {
 		c, err := pgconn.Connect(context.Background(), fmt.Sprintf("postgres://%s@127.0.0.1:%d/postgres?sslmode=require", s.User(), s.Port()))
 		if err == nil {
 			_ = c.Close(context.Background())

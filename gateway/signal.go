@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/access"
+	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -36,57 +38,80 @@ func (x *session) terminate(ctx context.Context) {
 // endsHere reports whether the session has to end now, between two statements.
 func (x *session) endsHere() bool { return x.terminating.Load() }
 
-// signal cancels what session pid does (end is false), or ends the session, for the user of another one: by says who asks.
-// With a wait, it waits so long for the session's end. found is false if the router has no such session; done whether the signal
-// was given and, with a wait, the session has ended.
+// signal cancels what a session of this router does, or ends it.
 //
-// Errors: 42501 if by may not.
-func (s *Server) signal(ctx context.Context, by Identity, user string, pid uint32, end bool, wait time.Duration) (found, done bool, err error) {
+// Errors: 42501 if who asks may not.
+func (s *Server) signal(ctx context.Context, ask admin.Signal) (admin.SignalResult, error) {
+	if ask.PID < 0 || ask.PID > math.MaxUint32 {
+		return admin.SignalResult{}, nil
+	}
 	s.mu.Lock()
-	x := s.sessions[pid]
+	x := s.sessions[uint32(ask.PID)]
 	s.mu.Unlock()
 	if x == nil {
-		return false, false, nil
+		return admin.SignalResult{}, nil
 	}
-	if err := maySignal(by, user, x, end); err != nil {
-		return true, false, err
+	told := admin.SignalResult{Found: true, Done: true}
+	if err := maySignal(ask, x); err != nil {
+		return admin.SignalResult{}, err
 	}
 	limit, stop := context.WithTimeout(ctx, s.limits.CancelMax)
 	defer stop()
-	if !end {
+	if !ask.End {
 		s.metrics.Cancel()
 		x.cancel(limit)
-		return true, true, nil
+		return told, nil
 	}
-	s.log.Info("a session is ended", "session", pid, "user", x.start.User, "by", user)
+	s.log.Info("a session is ended", "session", ask.PID, "user", x.start.User, "by", ask.User)
 	x.terminate(limit)
-	if wait <= 0 {
-		return true, true, nil
+	if ask.Wait <= 0 {
+		return told, nil
 	}
-	t := time.NewTimer(wait)
+	t := time.NewTimer(ask.Wait)
 	defer t.Stop()
 	select {
 	case <-x.gone:
-		return true, true, nil
+		return told, nil
 	case <-ctx.Done():
-		return true, false, userCancel(ctx.Err())
+		return told, userCancel(ctx.Err())
 	case <-t.C:
-		return true, false, nil
+		told.Done = false
+		return told, nil
 	}
 }
 
-// maySignal is pg_signal_backend()'s rule: an administrator's sessions are for administrators, others for their own user as well.
-func maySignal(by Identity, user string, x *session, end bool) error {
+// Answer answers what this router is asked by other members of the cluster (shardmap.Answer).
+func (s *Server) Answer(ctx context.Context, op string, in []byte) ([]byte, error) {
+	switch op {
+	case admin.AskSessions:
+		return json.Marshal(s.sessionInfos())
+	case admin.AskSignal:
+		var ask admin.Signal
+		if err := json.Unmarshal(in, &ask); err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "the question about a session cannot be read")
+		}
+		told, err := s.signal(ctx, ask)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(told)
+	}
+	return nil, sqlstate.New(sqlstate.UndefinedFunction, "this router knows no question %q", op).WithHint("is it of the same version? see cleave router list")
+}
+
+// maySignal is the rule of PostgreSQL's pg_signal_backend(): an administrator's sessions are for administrators. Others are for
+// their own user, members of its role and members of pg_signal_backend as well.
+func maySignal(ask admin.Signal, x *session) error {
 	what, whose := "cancel superuser query", "query is being canceled"
-	if end {
+	if ask.End {
 		what, whose = "terminate superuser process", "process is being terminated"
 	}
 	switch {
-	case by.Role == access.Admin:
+	case ask.Role == access.Admin:
 		return nil
 	case x.id.Role == access.Admin:
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "must be a superuser to %s", what).WithHint("it takes a user with the role %s", access.Admin)
-	case user != x.start.User:
+	case ask.User != x.start.User && !slices.Contains(ask.Roles, x.start.User) && !slices.Contains(ask.Roles, "pg_signal_backend"):
 		return sqlstate.New(sqlstate.InsufficientPrivilege, "must be a member of the role whose %s or member of pg_signal_backend", whose).
 			WithHint("it takes the same user, or one with the role %s", access.Admin)
 	}
@@ -145,22 +170,35 @@ func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
 		x.terminating.Store(true)
 		return true, nil
 	}
+	ask := admin.Signal{PID: pid, End: end, User: x.start.User, Role: x.id.Role}
+	// A longer wait is as good as none that ends: nobody counts centuries.
+	ask.Wait = time.Duration(min(wait, 1<<40)) * time.Millisecond
+	if x.id.Login != nil {
+		rows, err := x.askBeside("SELECT rolname FROM pg_catalog.pg_roles WHERE pg_catalog.pg_has_role(oid, 'USAGE')", true, nil, nil)
+		if err != nil {
+			return false, err
+		}
+		for _, row := range rows {
+			ask.Roles = append(ask.Roles, string(row[0]))
+		}
+	}
 	ctx, done := x.waiting()
 	defer done()
-	// A longer wait is as good as none that ends: nobody counts centuries.
-	found, ok, err := x.srv.signal(ctx, x.id, x.start.User, uint32(max(pid, 0)), end, time.Duration(min(wait, 1<<40))*time.Millisecond)
+	told, err := x.srv.signal(ctx, ask)
+	if err == nil && !told.Found && x.srv.ex.Lease() != nil && pid > 0 && pid>>admin.NodeBits != int64(x.srv.node()) {
+		told, err = admin.SendSignal(ctx, x.srv.ex.Directory(), ask)
+	}
 	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, userCancel(ctx.Err())
 	case err != nil:
 		return false, err
-	case !found:
-		if hint := x.srv.elsewhere(uint32(max(pid, 0))); hint != "" {
-			return false, sqlstate.Refuse("session "+strconv.FormatInt(pid, 10)+" belongs to another router", hint)
-		}
+	case !told.Found:
 		x.w.warning("01000", "PID "+strconv.FormatInt(pid, 10)+" is not a PostgreSQL backend process")
-	case !ok:
+	case !told.Done:
 		x.w.warning("01000", "backend with PID "+strconv.FormatInt(pid, 10)+" did not terminate within "+strconv.FormatInt(wait, 10)+" milliseconds")
 	}
-	return ok, nil
+	return told.Done, nil
 }
 
 // askBeside runs a SELECT on a connection of its own, with the client's parameters and after them the router's values, and
@@ -379,8 +417,7 @@ func (t *typesOf) Described([]byte) *sqlstate.Error { return nil }
 // Typed notes the types.
 func (t *typesOf) Typed(oids []uint32) { t.oids = slices.Clone(oids) }
 
-// A session's number holds the number of its router's node, so that no two routers of a cluster give the same one.
-const pidBits = 21
+const pidBits = admin.NodeBits
 
 // node is the router's number in the cluster; 0 where there is no lease.
 func (s *Server) node() uint32 {
@@ -388,23 +425,4 @@ func (s *Server) node() uint32 {
 		return 0
 	}
 	return uint32(s.ex.Lease().Node())
-}
-
-// elsewhere says where a session is that another router has; "" if there is no such router.
-func (s *Server) elsewhere(pid uint32) string {
-	ctx, stop := timeLeft()
-	defer stop()
-	if s.ex.Lease() == nil || pid>>pidBits == s.node() {
-		return ""
-	}
-	members, err := s.ex.Directory().Members(ctx)
-	if err != nil {
-		return "" // nobody knows of it
-	}
-	for _, m := range members {
-		if uint32(m.Node) == pid>>pidBits && m.Address != "" {
-			return "connect to its router, at " + m.Address + ", and run it there"
-		}
-	}
-	return ""
 }

@@ -188,7 +188,11 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 		u.roam, u.replica = min(u.roam, su.roam), u.replica && su.replica
 		u.readOnly, u.weak = u.readOnly && su.readOnly, u.weak && su.weak
 		last = st
+		if st.Counts() {
+			all.Kind, all.Sequenced = planner.DefaultShard, true
+		}
 		all.Tables, all.Strange = append(all.Tables, st.Tables...), all.Strange || st.Strange
+		all.Traces, all.TempCall = all.Traces || st.Traces, all.TempCall || st.TempCall
 		if st.Kind == planner.AnyShard {
 			continue
 		}
@@ -267,7 +271,7 @@ func useOf(st *planner.Statement) use {
 	if st.Kind == planner.AnyShard {
 		u.roam = free
 	}
-	if u.readOnly && len(st.Tables) == 0 && st.Kind != planner.OneShard {
+	if u.readOnly && len(st.Tables) == 0 && st.Kind != planner.OneShard && !st.Sequenced {
 		u.weak = true
 		text := strings.ToLower(st.Text)
 		for _, w := range timed {
@@ -370,6 +374,7 @@ func (x *session) answerLocal(st *planner.Statement, args *planner.Args) error {
 // allowed refuses what a failed transaction does not take.
 func (x *session) allowed(st *planner.Statement) error {
 	if x.tx.state == txNone {
+		x.unit.snapped = x.unit.snapped || snaps(st)
 		return nil
 	}
 	if !x.tx.failed {

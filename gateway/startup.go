@@ -259,14 +259,8 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if err != nil {
 		return refuse(sqlstate.As(err))
 	}
-	if l := id.Login; l != nil {
-		defaults = defaults.As(l)
-		if _, given := defaults.Get("search_path"); !given && l.SearchPath() != "" {
-			if err := checkSetting("search_path", l.SearchPath()); err != nil {
-				return refuse(sqlstate.As(err))
-			}
-			defaults = defaults.With("search_path", l.SearchPath())
-		}
+	if defaults, err = s.ownPath(ctx, defaults.As(id.Login)); err != nil {
+		return refuse(sqlstate.As(err))
 	}
 	profile, err := s.profile(ctx, defaults)
 	if err != nil {
@@ -374,6 +368,10 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 		} else {
 			value = executor.QuoteLiteral(value)
 		}
+		if name == "datestyle" {
+			before, _ := set.Get(name)
+			value = dateStyle(before, value, "")
+		}
 		if err := checkSetting(name, value); err != nil {
 			return err
 		}
@@ -456,6 +454,35 @@ func splitOptions(v string) ([][2]string, error) {
 		out = append(out, [2]string{name, value})
 	}
 	return out, nil
+}
+
+// ownPath is the settings with the search_path and the isolation level of the user, or of the default shard, so that the router
+// looks names up, and knows what a snapshot holds for, as the shards do.
+func (s *Server) ownPath(ctx context.Context, set *executor.Settings) (*executor.Settings, error) {
+	_, givenPath := set.Get("search_path")
+	_, givenLevel := set.Get("default_transaction_isolation")
+	if givenPath && givenLevel {
+		return set, nil
+	}
+	var path, level string
+	if l := set.Login(); l != nil {
+		path, level = l.SearchPath(), l.Isolation()
+	} else {
+		if _, err := s.ex.Parameters(ctx); err != nil { // which learns it
+			return nil, err
+		}
+		path, level = s.ex.SearchPath(), s.ex.Isolation()
+	}
+	if level != "" && level != "read committed" && !givenLevel {
+		set = set.With("default_transaction_isolation", executor.QuoteLiteral(level))
+	}
+	if path == "" || givenPath {
+		return set, nil
+	}
+	if err := checkSetting("search_path", path); err != nil {
+		return nil, err
+	}
+	return set.With("search_path", path), nil
 }
 
 // profilesMax bounds the remembered profiles.

@@ -65,7 +65,7 @@ func (s *statement) Described(body []byte) *sqlstate.Error {
 	}
 	digest := columnDigest(body)
 	if s.columns != 0 && s.columns != digest && s.replanned {
-		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+		return sqlstate.ChangedResult()
 	}
 	s.columns, s.replanned, s.numbered = digest, false, numberedColumns(body)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/oteltest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
@@ -196,7 +197,7 @@ func TestRetriesAndWaitsAreSpans(t *testing.T) {
 		done <- err
 	}()
 	const end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sl' || 'eep(1)%' AND wait_event = 'PgSleep'"
-	for limit := time.Now().Add(20 * time.Second); cl.direct(t, 0, end) == "0"; time.Sleep(10 * time.Millisecond) {
+	for limit := time.Now().Add(waitfor.Max); cl.direct(t, 0, end) == "0"; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("the statement does not run")
 		}

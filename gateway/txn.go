@@ -101,8 +101,9 @@ func (x *session) beginTx(state txState, text string) {
 
 // strictIsolation reports whether the settings ask for more than READ COMMITTED.
 func (x *session) strictIsolation() bool {
-	v, ok := x.settings.Get("default_transaction_isolation")
-	return ok && !strings.Contains(strings.ToLower(v), "read")
+	v, _ := x.settings.Get("default_transaction_isolation")
+	v = strings.ToLower(v)
+	return strings.Contains(v, "repeatable") || strings.Contains(v, "serializable")
 }
 
 // strict reports whether the transaction has one snapshot for all statements.
@@ -175,6 +176,10 @@ func (x *session) bindTx(shard string, u use) error {
 		x.uses(c.Shard())
 	}
 	x.runs(u.on)
+	if u.on != nil && u.on.Traces {
+		c.Soil()
+	}
+	x.counts(u)
 	x.turn.At(c.ShardName())
 	x.unit.bound = true
 	x.wrote = !u.readOnly
@@ -336,6 +341,9 @@ func (x *session) finishTx(committed bool) {
 		t.conn.SetSettings(settings)
 		t.conn.Release()
 	}
+	if t.schema != nil {
+		x.keepPin()
+	}
 	x.retold(t.told, t.before, settings)
 	if committed {
 		for _, name := range slices.Sorted(maps.Keys(t.stay)) { // SET LOCAL's values have ended
@@ -419,6 +427,11 @@ func (x *session) control(st *planner.Statement) error {
 }
 
 func (x *session) begin(st *planner.Statement) error {
+	if x.unit.executed {
+		if err := x.implicitly(0); err != nil {
+			return err
+		}
+	}
 	switch {
 	case x.tx.failed && x.tx.state != txNone:
 		return inFailed()
@@ -434,13 +447,8 @@ func (x *session) begin(st *planner.Statement) error {
 		}
 		x.tx.state = txOpen
 	default:
-		if x.pipe.Conn != nil {
-			if x.wrote {
-				return sqlstate.Refuse("BEGIN after a write before the same Sync is not supported", "send BEGIN first, or Sync before it")
-			}
-			if err := x.leave(); err != nil {
-				return err
-			}
+		if err := x.leave(); err != nil {
+			return err
 		}
 		x.beginTx(txOpen, st.Text)
 		x.tx.readOnly = st.Tx.ReadOnly
@@ -485,8 +493,10 @@ func (x *session) finish(st *planner.Statement) error {
 				return err
 			}
 		case x.pipe.Conn != nil && x.wrote && !commit:
-			// The writes before it in the unit are rolled back: the shard does it.
-			x.pipe.Conn.Break()
+			// The writes before it in the unit are rolled back: the shard does it when the connection closes.
+			if !x.keepsUnit() {
+				x.pipe.Conn.Break()
+			}
 			x.release()
 		default:
 			if err := x.leave(); err != nil {

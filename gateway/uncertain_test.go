@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestCommitInFlight has a COMMIT under way when its shard stops to answer:
@@ -34,7 +35,7 @@ func TestCommitInFlight(t *testing.T) {
 	cancelled.send(&pgproto3.Query{String: "COMMIT"})
 	leaving.send(&pgproto3.Query{String: "COMMIT"})
 	// Both are with the shard before anything else happens to them.
-	for end := time.Now().Add(10 * time.Second); one[int](t, conn, "SELECT count(*) FROM cleave.sessions WHERE state = 'active'") < 3; {
+	for end := time.Now().Add(waitfor.Max); one[int](t, conn, "SELECT count(*) FROM cleave.sessions WHERE state = 'active'") < 3; {
 		if time.Now().After(end) {
 			t.Fatal("the COMMITs were not sent")
 		}
@@ -47,7 +48,7 @@ func TestCommitInFlight(t *testing.T) {
 	thaw()
 	// The shard had both COMMITs or had not: each row is there once or not at all,
 	// and nothing holds a lock on it.
-	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), waitfor.Max)
 	defer stop()
 	for id := 1; id <= 2; id++ {
 		for {

@@ -75,7 +75,7 @@ var VirtualTables = []engine.VirtualTable{
 	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
 	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
 	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
-	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz, "rows_read", oidInt8, "bytes_read", oidInt8)},
+	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz, "rows_read", oidInt8, "bytes_read", oidInt8, "router", oidText)},
 	{Name: "sequences", Columns: sequenceColumns},
 	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
 	{Name: "workflows", Columns: workflowColumns},
@@ -137,9 +137,12 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 	if x.id.Role != access.Admin {
 		reads &^= asksUsers
 	}
-	tables, err := x.srv.virtualTables(ctx, reads)
+	tables, warnings, err := x.srv.virtualTables(ctx, reads)
 	if err != nil {
 		return userCancel(err)
+	}
+	for _, w := range warnings {
+		x.w.warning("01000", w)
 	}
 	if x.id.Role != access.Admin {
 		hideURLs(tables)
@@ -179,6 +182,7 @@ const (
 	asksHeat
 	asksHotKeys
 	asksPolicy
+	asksSessions
 )
 
 // asksDirectory returns the tables that a statement may read. The others must
@@ -186,9 +190,9 @@ const (
 func asksDirectory(sql string) (reads directoryTables) {
 	sql = strings.ToLower(sql)
 	if strings.Contains(sql, `u&"`) { // a name may be written in escapes
-		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys | asksPolicy
+		return asksHistory | asksRouters | asksSequences | asksUsers | asksTransactions | asksWorkflows | asksHeat | asksHotKeys | asksPolicy | asksSessions
 	}
-	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows", "heat", "hot_keys", "policy"} {
+	for i, name := range [...]string{"history", "routers", "sequences", "users", "transactions", "workflows", "heat", "hot_keys", "policy", "sessions"} {
 		if strings.Contains(sql, name) {
 			reads |= 1 << i
 		}
@@ -196,52 +200,53 @@ func asksDirectory(sql string) (reads directoryTables) {
 	return reads
 }
 
-func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]engine.VirtualTable, error) {
+func (s *Server) virtualTables(ctx context.Context, reads directoryTables) (_ []engine.VirtualTable, warnings []string, _ error) {
 	state := s.ex.Snapshot().State()
 	rows := map[string][][]engine.Text{
 		"shards": s.shardRows(state), "keyspaces": keyspaceRows(state), "ranges": rangeRows(state), "transits": transitRows(s.ex.Snapshot()), "constraints": constraintRows(s.ex.Snapshot()),
-		"tables": tableRows(state), "pins": pinRows(state), "endpoints": s.endpointRows(), "sessions": s.sessionRows(),
+		"tables": tableRows(state), "pins": pinRows(state), "endpoints": s.endpointRows(),
 	}
+	rows["sessions"], warnings = s.sessionRows(ctx, reads&asksSessions != 0)
 	var err error
 	if reads&asksHistory != 0 {
 		if rows["history"], err = s.history(ctx, state.Version); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&asksRouters != 0 {
 		if rows["routers"], err = s.routerRows(ctx, state.Version); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&asksTransactions != 0 {
 		if rows["transactions"], err = s.transactionRows(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&asksWorkflows != 0 {
 		if rows["workflows"], err = s.workflowRows(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&(asksHeat|asksHotKeys) != 0 && s.admin != nil {
 		if rows["heat"], rows["hot_keys"], err = s.heatRows(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&asksPolicy != 0 && s.admin != nil {
 		if rows["policy"], err = s.policyRows(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&asksSequences != 0 {
 		if rows["sequences"], err = s.sequenceRows(ctx, state); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if reads&asksUsers != 0 && s.users != nil {
 		users, err := s.users.List(ctx)
 		if err != nil {
-			return nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the users cannot be read")
+			return nil, nil, sqlstate.Wrap(err, sqlstate.CannotConnectNow, "the users cannot be read")
 		}
 		for _, u := range users {
 			rows["users"] = append(rows["users"], []engine.Text{text(u.Name), text(string(u.Role))})
@@ -251,7 +256,7 @@ func (s *Server) virtualTables(ctx context.Context, reads directoryTables) ([]en
 	for i := range tables {
 		tables[i].Rows = rows[tables[i].Name]
 	}
-	return tables, nil
+	return tables, warnings, nil
 }
 
 func (s *Server) shardRows(state *shardmap.State) [][]engine.Text {
@@ -274,7 +279,7 @@ func (s *Server) shardRows(state *shardmap.State) [][]engine.Text {
 			labels = []byte("{}")
 		}
 		rows = append(rows, []engine.Text{text(sh.Name), text(sh.Engine), text(shardmap.Redacted(sh.URL)), text(string(labels)),
-			text(strconv.FormatFloat(sh.Weight, 'g', -1, 64)), yes(sh.Name == state.DefaultShard), text(sh.Service.String()), orNull(sh.ServiceWhy), text(up), orNull(reason), number(h.Open), number(h.Idle)})
+			text(strconv.FormatFloat(sh.Weight, 'g', -1, 64)), yes(sh.Name == state.DefaultShard), text(sh.Service.String()), orNull(sh.StateWhy()), text(up), orNull(reason), number(h.Open), number(h.Idle)})
 	}
 	return rows
 }
@@ -405,38 +410,57 @@ func (s *Server) history(ctx context.Context, version uint64) ([][]engine.Text, 
 	return rows, nil
 }
 
-func (s *Server) sessionRows() [][]engine.Text {
-	var rows [][]engine.Text
+// sessionInfos are the sessions of this router, in the order of their numbers.
+func (s *Server) sessionInfos() []admin.SessionInfo {
 	all := s.list()
 	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.pid) - int64(b.pid)) })
-	for _, x := range all {
-		state := "active"
-		switch x.state.Load() {
-		case stateIdle:
-			state = "idle"
-		case stateIdleInTx:
-			state = "idle in transaction"
-		}
-		application, shard := "", ""
+	infos := make([]admin.SessionInfo, len(all))
+	for i, x := range all {
+		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.stateName(), Started: x.began, Since: time.Unix(0, x.since.Load())}
 		if p := x.application.Load(); p != nil {
-			application = *p
+			info.Application = *p
 		}
 		if p := x.at.Load(); p != nil {
-			shard = *p
+			info.Shard = *p
 		}
-		client := ""
 		if x.start.Remote != nil {
-			client = x.start.Remote.String()
+			info.Client = x.start.Remote.String()
 		}
-		read, size := engine.Text{Null: true}, engine.Text{Null: true}
-		if p := x.progress.Load(); p != nil && state == "active" && shard == several.Name {
-			n, b := p.Read()
-			read, size = number(n), number(b)
+		if p := x.progress.Load(); p != nil && info.State == "active" && info.Shard == several.Name {
+			rows, size := p.Read()
+			info.RowsRead, info.BytesRead = &rows, &size
 		}
-		rows = append(rows, []engine.Text{number(x.pid), text(x.start.User), orNull(application), orNull(client), text(state), orNull(shard),
-			moment(x.began), moment(time.Unix(0, x.since.Load())), read, size})
+		infos[i] = info
 	}
-	return rows
+	return infos
+}
+
+// sessionRows are the rows of cleave.sessions: of all routers, if they are asked. It returns warnings as well, of those that do
+// not answer.
+func (s *Server) sessionRows(ctx context.Context, ofAll bool) (rows [][]engine.Text, warnings []string) {
+	infos := s.sessionInfos()
+	if ofAll && s.admin != nil && s.ex.Lease() != nil {
+		all, err := s.admin.Sessions(ctx, admin.SessionsRequest{})
+		if err != nil {
+			warnings = append(warnings, "only this router's sessions are shown: "+sqlstate.As(err).Message)
+		} else {
+			infos = all.Sessions
+			for _, r := range all.Silent {
+				warnings = append(warnings, "the sessions of router "+r.Router+" are not shown: "+r.Reason)
+			}
+		}
+	}
+	orNone := func(n *int64) engine.Text {
+		if n == nil {
+			return engine.Text{Null: true}
+		}
+		return text(strconv.FormatInt(*n, 10))
+	}
+	for _, i := range infos {
+		rows = append(rows, []engine.Text{text(strconv.FormatInt(i.PID, 10)), text(i.User), orNull(i.Application), orNull(i.Client), text(i.State), orNull(i.Shard),
+			moment(i.Started), moment(i.Since), orNone(i.RowsRead), orNone(i.BytesRead), orNull(i.Router)})
+	}
+	return rows, warnings
 }
 
 // transactionRows are the rows of cleave.transactions.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // client speaks the protocol message by message.
@@ -27,7 +29,7 @@ func (c *cluster) dial(t testing.TB) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = nc.SetDeadline(time.Now().Add(waitfor.Max))
 	return &client{t: t, nc: nc, fe: pgproto3.NewFrontend(nc, nc)}
 }
 

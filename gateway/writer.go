@@ -33,6 +33,8 @@ type writer struct {
 	onParameter func(name, value string)
 	// guard is asked before anything of a shard's answer is taken; nil lets all pass.
 	guard func(b []byte) error
+	// least is the client_min_messages of the session.
+	least func() string
 	// where is the context of notices, "" if they have none of their own.
 	where string
 	// hold: a loop's thread runs the session; nothing is written but by flushNow.
@@ -136,6 +138,9 @@ func (w *writer) ready(status byte)         { w.buf = wire.AppendReadyForQuery(w
 func (w *writer) failure(e *sqlstate.Error) { w.buf = wire.AppendError(w.buf, e) }
 
 func (w *writer) notice(e *sqlstate.Error) {
+	if w.least != nil && noticeLevels[e.Severity] > 0 && noticeLevels[strings.ToUpper(w.least())] > noticeLevels[e.Severity] {
+		return
+	}
 	if w.where != "" {
 		c := *e
 		c.Where = strings.TrimPrefix(c.Where+"\n"+w.where, "\n")
@@ -143,6 +148,9 @@ func (w *writer) notice(e *sqlstate.Error) {
 	}
 	w.buf = wire.AppendNotice(w.buf, e)
 }
+
+// noticeLevels orders what client_min_messages chooses from; the lower ones let all of the router's notices pass.
+var noticeLevels = map[string]int{"NOTICE": 1, "WARNING": 2, "ERROR": 3}
 
 // warning is a notice of severity WARNING.
 func (w *writer) warning(code sqlstate.Code, text string) {

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	. "github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -54,7 +54,7 @@ type database struct {
 
 func open(t testing.TB, url string) *database {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *database) rows(t *testing.T, sql string, arrays ...[]string) [][]string
 	for i, a := range arrays {
 		params[i] = []byte(arrayText(a))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	res := d.conn.ExecParams(ctx, sql, params, nil, nil, nil).Read()
 	if res.Err != nil {

@@ -39,9 +39,12 @@ type analyzer struct {
 	aggregates, windows int
 	worked              int    // see work
 	sequence            string // a sequence function
+	temporaryCall       string // a function in pg_temp
+	lastAlone           bool   // lastval() is the only one of a SELECT without FROM
 	preferDefault       bool
 	mayType             bool // see ownType
 	volatile            bool // it calls a volatile function
+	traces              bool // it calls one that may leave something in its session
 	locks, changes      bool
 	selected            map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
 	judged              []edit               // of Statement.Judged
@@ -57,9 +60,11 @@ type analyzer struct {
 
 	// viewRefs are the views that the statement names; defining: it is the query of
 	// a view, whose tables are only counted, in has. See view.go.
-	viewRefs []viewRef
-	defining bool
-	has      viewReach
+	viewRefs    []viewRef
+	defining    bool
+	has         viewReach
+	definitions *definitions
+	weight      int // see weighView
 
 	// What the catalogue is asked for, see catalog.go.
 	catalogRefs  []catalogRef
@@ -78,6 +83,9 @@ type analyzer struct {
 // touch notes that the statement uses a table.
 func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 	name := quoteName(r.schema, r.name)
+	if r.view != nil {
+		a.weighView(r.view)
+	}
 	if a.defining {
 		a.has.count(a, r)
 		return
@@ -290,6 +298,7 @@ func (a *analyzer) query(n *pg.Node) {
 		a.modify(n, nil, true)
 	}
 	st.ReadOnly = !a.locks && !a.changes && a.sequence != "nextval" && a.sequence != "setval"
+	st.Sequenced = a.sequence != ""
 	if a.objects {
 		a.number = objectNumber(n)
 		a.preferDefault = a.preferDefault || a.number != ""
@@ -325,6 +334,9 @@ func (a *analyzer) finish() {
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
 		a.refuseBoth(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
+	}
+	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
+		a.refuseBoth(a.temporaryCall+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": functions in pg_temp are in a session of the default shard", "call it in a statement of its own")
 	}
 	switch {
 	case a.virtual != "":
@@ -518,7 +530,7 @@ func subset(got, set []konst) bool {
 
 // explain reads EXPLAIN; EXPLAIN (ROUTE) is the router's own.
 func (a *analyzer) explain(e *pg.ExplainStmt) {
-	route, analyze, plain := false, false, true
+	route, analyze := false, false
 	for _, n := range e.Options {
 		d := n.GetDefElem()
 		switch strings.ToLower(d.GetDefname()) {
@@ -526,8 +538,6 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 			route = optionOn(d)
 		case "analyze":
 			analyze = optionOn(d)
-		case "format":
-			plain = strings.EqualFold(defText(d.Arg), "text")
 		}
 	}
 	text := a.afterExplain()
@@ -554,7 +564,8 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return
 	}
-	a.st.Explained = &Explain{Prefix: prefix, Analyze: analyze, Plain: plain}
+	a.st.Explained = explainOf(e, prefix)
+	a.st.Explained.Query = text
 	switch e.Query.GetNode().(type) {
 	case *pg.Node_SelectStmt, *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 	default:
@@ -565,6 +576,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	if a.st.Kind == DDLKind || a.st.Kind == Virtual {
 		refuse("EXPLAIN of this statement is not supported", "use EXPLAIN (ROUTE)")
 	}
+	a.st.Explained.Tag, a.st.Explained.ReturnsRows = a.st.Tag, a.st.ReturnsRows
 	a.st.Tag, a.st.ReturnsRows = "EXPLAIN", true
 	a.st.ReadOnly = !analyze || a.st.ReadOnly
 }

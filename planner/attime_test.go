@@ -140,7 +140,7 @@ func TestPureFunctions(t *testing.T) {
 			got[f.Name] += fmt.Sprint(" below ", f.ClockedBelow)
 		}
 	}
-	want := map[string]string{"late": "f below 2", "later": "f clocked", "fixed": "f", "drawn": "f volatile", "seen": "f", "transaction_timestamp": "u", "atomic": "f clocked", "returned": "f", "json": "f clocked",
+	want := map[string]string{"late": "f below 2", "later": "f clocked", "fixed": "f", "drawn": "f volatile", "seen": "f", "transaction_timestamp": "u", "here": "u", "listed": "u", "atomic": "f clocked", "returned": "f", "json": "f clocked",
 		"word": "f clocked", "text_word": "f", "begun": "f clocked", "plain_rows": "f", "cursed": "f", "declared": "f clocked", "label": "f", "label_cast": "f clocked"}
 	for name, is := range got {
 		if want[name] != is {

@@ -98,7 +98,7 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 	if d := a.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
 		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
 	}
-	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists}
+	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists, InPath: c.Relation.Schemaname == ""}
 	st.DDL.Op, st.DDL.Create = "create table", create
 	switch {
 	case o.shardKey != nil:
@@ -143,7 +143,9 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 			d.constraint(v.Constraint, "")
 		case *pg.Node_TableLikeClause:
 			if create.Kind != shardmap.Whole {
-				refuseLike()
+				for _, col := range a.like(v.TableLikeClause) {
+					seen[col.Name] = true
+				}
 			}
 		}
 	}
@@ -155,8 +157,20 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 	d.finish(edits)
 }
 
-func refuseLike() {
-	refuse("LIKE in a sharded or reference table is not supported: the router has to see columns and constraints", "write the columns out")
+// like are the columns of the table that a new sharded or reference table is to be like. It has to be on every shard, each of
+// which copies it.
+func (a *analyzer) like(l *pg.TableLikeClause) []shardmap.Column {
+	const defaults, identity = 1 << 3, 1 << 5 // TableLikeOption of PostgreSQL's parsenodes.h
+	t := a.relation(l.Relation).table
+	if t == nil || t.Kind == shardmap.Whole {
+		refuse("a sharded or reference table LIKE a table that is not on every shard is not supported", "write the columns out")
+	}
+	for _, c := range t.Columns {
+		if c.Identity != "" && l.Options&(defaults|identity) != 0 {
+			refuse("LIKE with the defaults of "+t.QualifiedName()+", which has the identity column "+quoteIdent(c.Name)+", is not supported", "EXCLUDING DEFAULTS EXCLUDING IDENTITY, or write the columns out")
+		}
+	}
+	return t.Columns
 }
 
 // finish writes the text for the shards.
@@ -171,8 +185,17 @@ func (d *declaration) finish(edits []edit) {
 func (a *analyzer) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	types := make([]keyspace.Type, len(o.shardKey))
 	for _, n := range c.TableElts {
-		if n.GetTableLikeClause() != nil {
-			refuseLike()
+		if l := n.GetTableLikeClause(); l != nil {
+			for _, col := range a.like(l) {
+				if i := slices.Index(o.shardKey, col.Name); i >= 0 {
+					t, err := keyspace.ParseType(col.Type)
+					if err != nil {
+						fail(err)
+					}
+					types[i] = t
+				}
+			}
+			continue
 		}
 		col := n.GetColumnDef()
 		for i, k := range o.shardKey {
@@ -582,7 +605,7 @@ func (a *analyzer) createAs(into *pg.IntoClause, kind shardmap.TableKind) {
 	}
 	st.Kind, st.Tag, st.ReturnsRows, st.ReadOnly = DDLKind, "SELECT", false, false
 	st.DDL.Op = "create table as"
-	st.DDL.Create = &CreateTable{TableName: name, Kind: kind}
+	st.DDL.Create = &CreateTable{TableName: name, Kind: kind, InPath: into.Rel.Schemaname == ""}
 }
 
 // indexed is the column that an element of an index compares as the shard key is
@@ -627,6 +650,9 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 
 func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	st := a.st
+	if t.Objtype != pg.ObjectType_OBJECT_TABLE || a.relation(t.Relation).table == nil {
+		a.called(t) // what the map does not know is a shard's: a view, a temporary table
+	}
 	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && a.viewOf(t.Relation) != nil {
 		a.changeView(t.Relation, t.MissingOk)
 		return

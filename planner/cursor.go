@@ -2,6 +2,8 @@ package planner
 
 import (
 	"math"
+	"strconv"
+	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
@@ -41,10 +43,50 @@ const (
 
 // Explain is a plain EXPLAIN.
 type Explain struct {
-	// Prefix is the text up to the explained statement: "EXPLAIN (COSTS OFF) ".
-	Prefix string
-	// Analyze: the statement is run. Plain: the answer is lines of text.
-	Analyze, Plain bool
+	// Prefix is the text up to the explained statement: "EXPLAIN (COSTS OFF) "; JSON is the same with FORMAT JSON.
+	Prefix, JSON string
+	// Query is the explained statement, Tag its tag, and ReturnsRows whether it answers rows.
+	Query, Tag  string
+	ReturnsRows bool
+	Format      string // "text", "json", "yaml" or "xml"
+	// Analyze: the statement is run. Timing and Summary: times, and the times of the whole, are told.
+	Analyze, Timing, Summary bool
+}
+
+// explainOf reads the options of EXPLAIN, as PostgreSQL does.
+func explainOf(e *pg.ExplainStmt, prefix string) *Explain {
+	x := &Explain{Prefix: prefix, Format: "text", Timing: true}
+	options := "FORMAT json"
+	summary := ""
+	for _, n := range e.Options {
+		d := n.GetDefElem()
+		switch name := strings.ToLower(d.GetDefname()); name {
+		case "format":
+			switch f := strings.ToLower(defText(d.Arg)); f {
+			case "json", "yaml", "xml":
+				x.Format = f
+			}
+			continue // another one is a shard's to refuse
+		case "analyze":
+			x.Analyze = optionOn(d)
+		case "timing":
+			x.Timing = optionOn(d)
+		case "summary":
+			summary = "off"
+			if optionOn(d) {
+				summary = "on"
+			}
+		}
+		options += ", " + quoteAlways(d.GetDefname()) // any text in quotes can be a name: the shard refuses those that it does not know
+		if n := d.GetArg().GetInteger(); n != nil {
+			options += " " + strconv.Itoa(int(n.Ival))
+		} else if d.GetArg() != nil {
+			options += " '" + strings.ReplaceAll(defText(d.Arg), "'", "''") + "'"
+		}
+	}
+	x.Summary = summary == "on" || summary == "" && x.Analyze
+	x.JSON = "EXPLAIN (" + options + ") "
+	return x
 }
 
 func (a *analyzer) declare(d *pg.DeclareCursorStmt) {

@@ -15,6 +15,7 @@ func (a *analyzer) ddl(n *pg.Node) {
 	st := a.st
 	st.DDL = &DDL{}
 	a.changes = true
+	namesNothingInternal(n)
 	switch v := n.GetNode().(type) {
 	case *pg.Node_CreateStmt:
 		a.createTable(v.CreateStmt)
@@ -40,22 +41,27 @@ func (a *analyzer) ddl(n *pg.Node) {
 		if c.Schemaname == "" {
 			refuse("CREATE SCHEMA without a name is not supported", "name the schema")
 		}
+		reservedSchema(c.Schemaname)
 		a.ownSchema(c.Schemaname)
 		a.everywhere("create schema", "CREATE SCHEMA")
 	case *pg.Node_CreateEnumStmt:
+		tempType(strs(v.CreateEnumStmt.TypeName))
 		a.inSchema(strs(v.CreateEnumStmt.TypeName))
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
+		tempType([]string{v.CompositeTypeStmt.Typevar.GetSchemaname(), v.CompositeTypeStmt.Typevar.GetRelname()})
 		a.ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateRangeStmt:
-		a.inSchema(strs(v.CreateRangeStmt.TypeName))
 		a.expressions(v.CreateRangeStmt.Params)
 		a.rangeType(v.CreateRangeStmt)
+		tempType(strs(v.CreateRangeStmt.TypeName))
+		a.inSchema(strs(v.CreateRangeStmt.TypeName))
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
-		a.inSchema(strs(v.CreateDomainStmt.Domainname))
 		a.expressions(v.CreateDomainStmt.Constraints)
+		tempType(strs(v.CreateDomainStmt.Domainname))
+		a.inSchema(strs(v.CreateDomainStmt.Domainname))
 		a.everywhere("create domain", "CREATE DOMAIN")
 	case *pg.Node_AlterDomainStmt:
 		a.inSchema(strs(v.AlterDomainStmt.TypeName))
@@ -119,6 +125,13 @@ func (a *analyzer) ownSchema(name string) {
 			WithHint("create your objects in another schema"))
 	case name == "pg_catalog" || name == "information_schema" || strings.HasPrefix(name, "pg_"):
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied: schema %q is a system schema", name))
+	}
+}
+
+// reservedSchema refuses PostgreSQL's names for a schema that is made.
+func reservedSchema(name string) {
+	if strings.HasPrefix(name, "pg_") {
+		fail(sqlstate.New("42939", "unacceptable schema name %q", name).WithDetail("The prefix \"pg_\" is reserved for system schemas."))
 	}
 }
 
@@ -293,13 +306,14 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			a.ifExistsElsewhere("sequence")
 		}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
+		if a.dropTemp(d, "DROP "+strings.TrimPrefix(d.RemoveType.String(), "OBJECT_")) {
+			return
+		}
 		for _, o := range d.Objects {
 			a.inSchema(strs(o.GetTypeName().GetNames()))
 		}
-		if t := a.columnOfUsersType(); t != "" && d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			refuse("DROP TYPE ... CASCADE could drop columns of tables, such as "+t, "leave CASCADE out, and drop first what depends on the type")
-		}
-		st.DDL.Objects = d.Behavior == pg.DropBehavior_DROP_CASCADE
+		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
+		st.DDL.Objects = st.DDL.DropsParts
 		if d.RemoveType == pg.ObjectType_OBJECT_TYPE {
 			a.everywhere("drop type", "DROP TYPE")
 		} else {
@@ -311,6 +325,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			a.ownSchema(name)
 			a.schemaSequences(name, d.Behavior == pg.DropBehavior_DROP_CASCADE)
 			if d.Behavior == pg.DropBehavior_DROP_CASCADE {
+				st.DDL.DropsParts = true // of other tables, which use types and functions of the schema
 				st.DDL.DropsSchema = append(st.DDL.DropsSchema, name)
 				tables := a.snap.State().Tables
 				for i := range tables {
@@ -328,19 +343,6 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
 		}
 	}
-}
-
-// columnOfUsersType names a column of the map whose type is not PostgreSQL's own, "" if there is none.
-func (a *analyzer) columnOfUsersType() string {
-	tables := a.snap.State().Tables
-	for i := range tables {
-		for _, c := range tables[i].Columns {
-			if c.OID >= firstUserOID {
-				return tables[i].QualifiedName() + "." + c.Name
-			}
-		}
-	}
-	return ""
 }
 
 func rangeVar(names []string) *pg.RangeVar {
@@ -452,6 +454,7 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 		}
 	case pg.ObjectType_OBJECT_SCHEMA:
 		a.ownSchema(r.Subname)
+		reservedSchema(r.Newname)
 		a.ownSchema(r.Newname)
 		for i := range a.snap.State().Sequences {
 			if q := &a.snap.State().Sequences[i]; q.Schema == r.Subname {

@@ -54,8 +54,23 @@ func (a *analyzer) doDefault(code string) bool {
 	if !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + quoteString(code)) {
 		return false
 	}
+	if !a.onlyDefault(b, code) {
+		return false
+	}
+	a.onDefault("DO")
+	return true
+}
+
+// onlyDefault reports whether what was read of code calls nothing but functions that read no table, and
+// names tables of the default shard only.
+func (a *analyzer) onlyDefault(b *body, code string) bool {
 	for name := range b.calls {
 		if _, own := catalogFunctions[name]; !own && a.userFunction([]string{name}) == nil {
+			return false
+		}
+	}
+	for name := range b.fields {
+		if a.snap.Unpromised(name) {
 			return false
 		}
 	}
@@ -71,7 +86,6 @@ func (a *analyzer) doDefault(code string) bool {
 			a.addTable(&a.st.Tables, r.table)
 		}
 	}
-	a.onDefault("DO")
 	return true
 }
 

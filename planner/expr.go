@@ -79,6 +79,10 @@ func (a *analyzer) walk(n *pg.Node, w *walker) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		a.objects = a.objects || isTableOID(n)
+		a.field(v.ColumnRef, w.sc)
+	case *pg.Node_AIndirection:
+		a.field(v.AIndirection, w.sc)
+		a.walkChildren(n, w)
 	case nil, *pg.Node_AConst, *pg.Node_String_, *pg.Node_Integer, *pg.Node_AStar, *pg.Node_SetToDefault:
 	case *pg.Node_ParamRef:
 		a.param(int(v.ParamRef.Number)).total++
@@ -342,6 +346,9 @@ func (a *analyzer) function(f *pg.FuncCall) {
 			}
 		}
 	}
+	if inTemp(names) {
+		a.tempCall(names)
+	}
 	kind := a.kindOf(f)
 	if kind == "" {
 		a.userCode("function " + name + "()")
@@ -349,6 +356,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 		refuseShared(name)
 	}
 	a.volatile = a.volatile || strings.HasPrefix(kind, "v")
+	a.tracing(name, kind)
 	if f.Over != nil {
 		a.windows++
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
@@ -412,8 +420,10 @@ func (a *analyzer) checkFunction(name string, args int) {
 		a.sequence = name
 		return
 	case "currval", "lastval":
-		// They are about the session of the shard, which other clients' sessions use as well.
-		refuse(name+"() is not supported: the router's sessions share those of the shards", "use INSERT ... RETURNING, or keep what nextval() gives")
+		if a.sequence == "" {
+			a.sequence = name
+		}
+		return
 	case "setseed":
 		refuse("setseed() would seed random() in one session of one shard only", "make the numbers in the client")
 	case "set_config":
@@ -427,6 +437,7 @@ func (a *analyzer) checkFunction(name string, args int) {
 	if advisory(name) {
 		// All of them are on the default shard, so that they exclude each other.
 		a.advisory, a.preferDefault, a.locks = name, true, true
+		a.st.Unlocks = a.st.Unlocks || strings.HasPrefix(name, "pg_advisory_unlock")
 		a.st.Notifies = a.st.Notifies || name == "pg_notify"
 		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !a.defining {
 			a.st.Pins = true

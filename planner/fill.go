@@ -2,6 +2,7 @@ package planner
 
 import (
 	"bytes"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -216,6 +217,11 @@ func (a *analyzer) finishFill() {
 		st.Text = text
 		return
 	}
+	// Beside nextval(), or a default that calls it, lastval() is what that gives.
+	if !a.lonely() && (a.sequence == "nextval" || a.sequence == "setval" || st.Kind == DefaultShard && !st.ReadOnly) &&
+		slices.ContainsFunc(f.values, func(v FillValue) bool { return v.Source == "lastval" }) {
+		refuse("lastval() is not certain in a statement that may take values from the default shard's own sequences", "read it in a statement of its own, and pass the value: SELECT lastval()")
+	}
 	if st.Kind != OneShard && st.Kind != DefaultShard && st.Kind != AnyShard && st.Kind != Several {
 		refuse("ids and the values of sequences cannot be made in this statement", "take them in a statement of their own: SELECT nextval('...')")
 	}
@@ -262,7 +268,7 @@ func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 		return v, len(f.Args) == 0
 	case "lastval":
 		v.Source = name
-		return v, len(f.Args) == 0
+		return v, len(f.Args) == 0 && (a.lastAlone || len(a.snap.State().Sequences) > 0 || a.lonely())
 	case "nextval", "currval":
 		if len(f.Args) < 1 || len(f.Args) > 2 || len(f.Args) == 2 && !own {
 			return v, false
@@ -329,6 +335,9 @@ func (a *analyzer) sequenceArg(n *pg.Node) *shardmap.Sequence {
 	}
 	c := n.GetAConst().GetSval()
 	if c == nil {
+		if a.ownSerial(n.GetFuncCall()) {
+			return nil
+		}
 		if len(a.snap.State().Sequences) > 0 || a.lonely() {
 			refuse("the name of a sequence has to be a literal: the router has to know which one it is", "write nextval('name')")
 		}
@@ -373,6 +382,16 @@ func (a *analyzer) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
 		}
 	}
 	return nil
+}
+
+// ownSerial reports whether a call is pg_get_serial_sequence('table', 'column') of a table that
+// takes no values from sequences of the cluster: the default shard knows which it is.
+func (a *analyzer) ownSerial(f *pg.FuncCall) bool {
+	if f == nil || len(f.Args) != 2 || a.lonely() {
+		return false
+	}
+	names := strs(f.Funcname)
+	return names[len(names)-1] == "pg_get_serial_sequence" && f.Args[0].GetAConst().GetSval() != nil && f.Args[1].GetAConst().GetSval() != nil
 }
 
 // lonely reports whether the default shard has no sequences of its own.
@@ -513,6 +532,8 @@ func (a *analyzer) fillSelect(s *pg.SelectStmt) {
 			return
 		}
 	}
+	a.lastAlone = !strings.Contains(strings.ToLower(strings.ReplaceAll(a.sql, "lastval", "")), "val")
+	defer func() { a.lastAlone = false }()
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		name := figureName(r.Val)
@@ -551,8 +572,8 @@ func (a *analyzer) targetEnd(r *pg.ResTarget) int {
 // unfilled refuses a call that the router evaluates where it cannot.
 func (a *analyzer) unfilled(f *pg.FuncCall) {
 	v, ok := a.fillCall(f)
-	if !ok {
-		return
+	if !ok || v.Source == "lastval" && len(a.snap.State().Sequences) == 0 && !a.lonely() {
+		return // the default shard knows
 	}
 	names := strs(f.Funcname)
 	name := strings.Join(names, ".") + "()"

@@ -2,7 +2,6 @@ package planner
 
 import (
 	"strings"
-	"unicode"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
@@ -83,6 +82,10 @@ func kindOfRoutine(t pg.ObjectType) string {
 // them statements may call is decided by what they do, see pure.go.
 func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 	names := strs(f.Funcname)
+	if inTemp(names) {
+		a.createTempFunction(f)
+		return
+	}
 	a.inSchema(names)
 	name := names[len(names)-1]
 	immutable := false
@@ -128,7 +131,7 @@ func checkLanguage(language string) {
 // ErrUntrusted is the error of a statement that would make code which the server does not confine.
 func ErrUntrusted(what string) *sqlstate.Error {
 	return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for %s: it is not trusted", what).
-		WithDetail("Such code does on the shards' servers what their administrators may do, whoever calls it.").
+		WithDetail("Such code does on the shards' servers what their administrators may do, for every caller.").
 		WithHint("write the function in SQL or PL/pgSQL, or have the servers' administrator make it on each shard directly")
 }
 
@@ -160,7 +163,8 @@ func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
 	call := fn
 	own := a.userFunction(call)
 	builtin := catalogFunctions[fn[len(fn)-1]] != "" && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
-	if !builtin && (own == nil || own.Kind != "t") {
+	temporary := inTemp(call) && a.unknown != ""                                                // of a temporary table
+	if !builtin && !temporary && (own == nil || own.Kind != "t") {
 		refuse("a trigger that calls "+strings.Join(fn, ".")+"() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have",
 			"create the function through the router, in SQL or PL/pgSQL, without naming tables in it")
 	}
@@ -405,17 +409,16 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 		st.DDL.Op, st.DDL.Objects = "drop materialized view", true
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE:
 		what := kindOfRoutine(d.RemoveType)
+		if d.RemoveType == pg.ObjectType_OBJECT_FUNCTION && a.dropTemp(d, "DROP FUNCTION") {
+			break
+		}
 		for _, o := range d.Objects {
 			a.inSchema(strs(o.GetObjectWithArgs().GetObjname()))
 		}
-		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			a.restrict("DROP " + what + " ... CASCADE")
-		}
+		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		everywhere(what, strings.ToLower(what))
 	case pg.ObjectType_OBJECT_EXTENSION:
-		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
-			a.restrict("DROP EXTENSION ... CASCADE")
-		}
+		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		everywhere("EXTENSION", "extension")
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_STATISTIC_EXT:
 		what := map[pg.ObjectType]string{pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_TSCONFIGURATION: "TEXT SEARCH CONFIGURATION",
@@ -437,21 +440,6 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 		return false
 	}
 	return true
-}
-
-// restrict takes CASCADE away from a DROP, which is what it was where nothing depends on the object: what CASCADE drops
-// of tables (defaults, triggers, columns, indexes) the map would not know.
-func (a *analyzer) restrict(what string) {
-	ts := a.tokens()
-	last := len(ts) - 1
-	for last > 0 && a.punct(last, ';') {
-		last--
-	}
-	if last < 0 || !a.word(last, "cascade") {
-		refuse(what+" could drop defaults, triggers and columns of tables", "leave CASCADE out, and drop first what depends on it")
-	}
-	a.st.Text = strings.TrimRightFunc(a.sql[:ts[last].Start], unicode.IsSpace)
-	a.st.DDL.Restricted = what
 }
 
 // renameObject is RENAME of views, functions, triggers and the like.
@@ -484,12 +472,31 @@ func (a *analyzer) renameObject(r *pg.RenameStmt) bool {
 		st.Kind, st.Tag = DDLKind, "ALTER TRIGGER"
 		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", a.spread(), names
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_ATTRIBUTE:
+		if r.RenameType == pg.ObjectType_OBJECT_ATTRIBUTE && a.renamesColumn(r) {
+			return true
+		}
 		a.everywhere("rename", "ALTER "+map[pg.ObjectType]string{pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_ATTRIBUTE: "TYPE",
 			pg.ObjectType_OBJECT_TSCONFIGURATION: "TEXT SEARCH CONFIGURATION", pg.ObjectType_OBJECT_TSDICTIONARY: "TEXT SEARCH DICTIONARY"}[r.RenameType])
 		st.DDL.Objects = true
 	default:
 		return false
 	}
+	return true
+}
+
+// renamesColumn reports whether ALTER TYPE ... RENAME ATTRIBUTE is about a table's row type: PostgreSQL renames the column then.
+func (a *analyzer) renamesColumn(r *pg.RenameStmt) bool {
+	rel := a.relation(r.Relation)
+	if rel.view != nil {
+		refuse("RENAME ATTRIBUTE of a view's row type is not supported", "ALTER VIEW ... RENAME COLUMN")
+	}
+	if rel.table == nil {
+		return false
+	}
+	column := clone(r)
+	column.RenameType, column.RelationType = pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABLE
+	a.rename(column)
+	a.st.Tag = "ALTER TYPE"
 	return true
 }
 
@@ -515,13 +522,14 @@ func (a *analyzer) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 	return true
 }
 
-// called checks the functions that a definition calls where no statement is analysed: partition keys and bounds, and
-// exclusion constraints. A shard runs them for every row.
+// called checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
+// constraints, and definitions of what the map does not know. A shard runs them for every row.
 func (a *analyzer) called(m proto.Message) {
 	inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			a.function(f)
 		}
+		a.field(m, nil)
 		return true
 	})
 }

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -64,6 +66,8 @@ type Statement struct {
 	// answers as the primary would, but for its age: it writes nothing, locks
 	// nothing and calls no volatile function.
 	ReplicaSafe bool
+	// Sequenced: it calls nextval() and its kin of sequences that are the default shard's own.
+	Sequenced bool
 	// Stable is true for a SELECT that writes nothing, locks nothing and calls no
 	// volatile function: it means the same outside of a transaction.
 	Stable bool
@@ -102,9 +106,15 @@ type Statement struct {
 
 	// Pins: it leaves something in the shard's session (a temporary table, an advisory
 	// lock until the session's end), so the client's session keeps the conversation.
+	// TempCall: it calls a function in pg_temp, whose text has to be one that the planner takes by the map of now.
+	TempCall bool
 	// Temp is the name of the temporary table or view that it makes.
 	Pins bool
 	Temp string
+	// Unlocks: it calls pg_advisory_unlock() or one like it, which is about the locks of the session that made them.
+	Unlocks bool
+	// Traces: it is not proved to leave nothing in the session of a shard that the router does not follow.
+	Traces bool
 	// Secret is what it reads that PostgreSQL shows to superusers only (hashes of passwords, a server's files); "" if
 	// nothing. It takes an administrator.
 	Secret string
@@ -225,8 +235,8 @@ type DDL struct {
 	// Text: DROP INDEX with IF EXISTS, since an index of a whole table is on the
 	// default shard only.
 	Elsewhere string
-	// Restricted is a DROP ... CASCADE of which the text has no CASCADE: it is refused if something depends on what it drops.
-	Restricted string
+	// DropsParts is a DROP ... CASCADE of what parts of tables may depend on: columns, defaults, constraints.
+	DropsParts bool
 	// Mixed: it names what every shard has, and what only the default shard has.
 	Mixed bool
 	// RenamedColumn is the old and the new name, in Altered[0]; "" if none.
@@ -284,6 +294,8 @@ type CreateTable struct {
 	Keyspace    string // "" means: the hash keyspace of the key's types
 	ShardKey    []string
 	IfNotExists bool
+	// InPath: the schema is the first of the search_path, and may not exist.
+	InPath bool
 }
 
 // Listen is LISTEN, or UNLISTEN of one channel or of all.
@@ -304,6 +316,18 @@ type Tx struct {
 	Session  bool // SET SESSION CHARACTERISTICS
 	// Setting: it is SET transaction_..., Local with LOCAL.
 	Setting, Local bool
+}
+
+// Counts reports whether the statement may call nextval() of a sequence that is the default shard's own, by a
+// default or a trigger too, or asks for what that gave.
+func (s *Statement) Counts() bool {
+	switch s.Kind {
+	case DefaultShard:
+		return s.Sequenced || !s.ReadOnly
+	case Several:
+		return slices.ContainsFunc(s.Writes, func(t *shardmap.Table) bool { return t.Kind == shardmap.Whole })
+	}
+	return false
 }
 
 // Set is SET, RESET, SHOW, DISCARD or SELECT set_config(...).

@@ -148,6 +148,9 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if len(tree.Stmts) > 1 {
 		return nil, sqlstate.New(sqlstate.SyntaxError, "cannot insert multiple commands into a prepared statement")
 	}
+	if p.tooHeavy(sql, tree) {
+		return nil, errTooHeavy()
+	}
 	a := p.analyzer(sql, snap, searchPath)
 	if own := a.readsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)
@@ -196,6 +199,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	a.showCatalog(tree.Stmts[0].Stmt)
 	a.finishSignals()
 	a.finishFill()
+	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(a.sql)
 	}

@@ -19,7 +19,7 @@ import (
 // call stands. And no function may act on its session, which other clients use as well.
 
 // FunctionRules is the version of these rules: what a map says of functions by others does not count.
-const FunctionRules = 2
+const FunctionRules = 3
 
 // FunctionSource is a function as a shard's catalogue has it.
 type FunctionSource struct {
@@ -86,7 +86,7 @@ func (f *function) uses(test func(b *body) bool) bool {
 // PureFunctions returns, of all functions of a database, those that read no table. A
 // name is among them only if all functions of that name, in whatever schema, are
 // such ones: which of them a call means depends on its arguments. Besides, with kind "u",
-// those others that have the name of one of PostgreSQL's own.
+// those others that have the name of one of PostgreSQL's own, or that x.name calls.
 func PureFunctions(all []FunctionSource) []shardmap.Function {
 	type name struct{ schema, name string }
 	read := make([]function, len(all))
@@ -98,6 +98,11 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 		return func(b *body) bool {
 			for call := range b.calls {
 				if names[call] {
+					return true
+				}
+			}
+			for field := range b.fields {
+				if names[field] {
 					return true
 				}
 			}
@@ -173,6 +178,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 		}
 	}
 	at := map[name]int{}
+	field := map[name]bool{}
 	var out []shardmap.Function
 	for _, f := range all {
 		kind := f.Kind
@@ -186,9 +192,10 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 			at[n] = j
 			out = append(out, shardmap.Function{Schema: f.Schema, Name: f.Name, Kind: kind})
 		}
+		field[n] = field[n] || f.Args == 1 || f.Args > 1 && f.Defaults != ""
 		if bad[f.Name] || out[j].Kind != kind {
 			out[j].Kind = "" // not known, or of several kinds: nothing is promised
-			if catalogFunctions[f.Name] != "" {
+			if catalogFunctions[f.Name] != "" || field[n] {
 				out[j].Kind = "u"
 			}
 		}
@@ -207,7 +214,11 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 // body is what a function's body was found to do.
 type body struct {
 	calls map[string]bool
-	clock bool // it uses the transaction's time
+	// fields are names behind a point, which are functions' if the value before them has no such column. rows: a name alone
+	// before the point may stand for a whole row.
+	fields         map[string]bool
+	rows, variable bool // variable: a name may be a variable's, of PL/pgSQL
+	clock          bool // it uses the transaction's time
 	// word: a text in it is a word for the time; timely: so that something may read it as such.
 	word, timely bool
 	// reads: it may name tables, which are collected, and change their rows.
@@ -223,7 +234,7 @@ type body struct {
 	plain          map[string]bool
 }
 
-func newBody() *body { return &body{calls: map[string]bool{}} }
+func newBody() *body { return &body{calls: map[string]bool{}, fields: map[string]bool{}} }
 
 // readBody returns the functions that a body calls, nil if it may read a table.
 func readBody(f FunctionSource) *body {
@@ -257,6 +268,7 @@ func (b *body) sql(text string) bool {
 		return false
 	}
 	for _, s := range tree.Stmts {
+		b.rows = !b.variable || hasRows(s.Stmt)
 		changes := s.Stmt.GetInsertStmt() != nil || s.Stmt.GetUpdateStmt() != nil || s.Stmt.GetDeleteStmt() != nil
 		if s.Stmt.GetSelectStmt() == nil && s.Stmt.GetReturnStmt() == nil && !(b.reads && changes) || !b.node(s.Stmt.ProtoReflect()) || !b.reads && objectNumber(s.Stmt) != "" {
 			return false
@@ -299,6 +311,8 @@ func (b *body) node(m protoreflect.Message) bool {
 		names := strs(v.Funcname)
 		name := names[len(names)-1]
 		switch {
+		case inTemp(names):
+			return false // its text is the session's, and is read at a call of the session's alone
 		case b.acts:
 			if actsOnSession(name) {
 				return false
@@ -309,6 +323,10 @@ func (b *body) node(m protoreflect.Message) bool {
 		b.calls[name] = true
 		b.clock = b.clock || isClock(v) || isAge(v) || name == "statement_timestamp"
 		b.timely = b.timely || !textCalls[name]
+	case *pg.ColumnRef, *pg.A_Indirection:
+		if !b.field(fieldOf(v)) {
+			return false
+		}
 	case *pg.SQLValueFunction:
 		if !b.reads && ownCall(v) != "" {
 			return false
@@ -394,6 +412,7 @@ func (b *body) plpgsql(text string) bool {
 		return false
 	}
 	b.variables(tree)
+	b.variable = true
 	return b.json(tree)
 }
 
@@ -525,7 +544,7 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	}
 	if len(names) > 1 {
 		f, ok := a.snap.Function(names[len(names)-2], name)
-		if !ok {
+		if !ok || f.Kind == "u" && catalogFunctions[name] == "" {
 			return nil
 		}
 		return f
@@ -533,7 +552,7 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	// Which of several schemas' functions is meant depends on the arguments: all of
 	// the name are known to be pure, see PureFunctions.
 	for _, s := range a.path {
-		if f, ok := a.snap.Function(s, name); ok {
+		if f, ok := a.snap.Function(s, name); ok && (f.Kind != "u" || catalogFunctions[name] != "") {
 			return f
 		}
 	}
@@ -571,6 +590,9 @@ func (a *analyzer) native(f *pg.FuncCall) {
 // call is of a function that is not let through.
 func (a *analyzer) kindOf(f *pg.FuncCall) string {
 	names := strs(f.Funcname)
+	if inTemp(names) {
+		return "vf" // see tempCall
+	}
 	if len(names) == 1 || names[len(names)-2] == "pg_catalog" {
 		if kind, ok := catalogFunctions[names[len(names)-1]]; ok {
 			if own := a.hides(names); own != nil && own.Kind == "u" {

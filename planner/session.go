@@ -315,6 +315,7 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 }
 
 func (a *analyzer) execute(x *pg.ExecuteStmt) {
+	a.called(x) // the arguments are a shard's to evaluate
 	a.st.Kind, a.st.Tag, a.st.Prepared = ExecuteKind, "EXECUTE", &Prepared{Name: x.Name}
 	a.st.Prepared.Args, a.st.Prepared.At = a.executeArgs(x.Params)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// Temporary tables are in a conversation with the default shard that the session
+// Temporary objects are in a conversation with the default shard that the session
 // keeps. The planner sees names that the map does not know, which are the default
 // shard's; the session, which knows its temporary tables, refuses what would mean a
 // table of the map that one of them hides.
@@ -88,4 +88,82 @@ func (a *analyzer) tempView(v *pg.ViewStmt) {
 		refuse("a temporary view over sharded tables is not supported", "create a view that lasts, or use WITH")
 	}
 	a.pins(v.View, "CREATE VIEW")
+}
+
+// tempSchema is the name by which a session's own temporary schema is meant. Others (pg_temp_3) may be another session's.
+const tempSchema = "pg_temp"
+
+// inTemp reports whether a name is of an object in the session's temporary schema.
+func inTemp(names []string) bool { return len(names) == 2 && names[0] == tempSchema }
+
+// leavesTemp makes the statement one after which the session has temporary objects that are no tables.
+func (a *analyzer) leavesTemp(tag string) {
+	a.onDefault(tag)
+	a.st.Pins, a.preferDefault = true, true
+}
+
+// createTempFunction reads CREATE FUNCTION pg_temp.f. It may do what a DO block on the default shard may, so that
+// its calls need not be looked at.
+func (a *analyzer) createTempFunction(f *pg.CreateFunctionStmt) {
+	language, code := "", ""
+	for _, o := range f.Options {
+		d := o.GetDefElem()
+		switch d.GetDefname() {
+		case "language":
+			language = defText(d.Arg)
+			checkLanguage(language)
+		case "as":
+			if list := d.Arg.GetList().GetItems(); len(list) == 1 {
+				code = list[0].GetString_().GetSval()
+			}
+		case "set", "support":
+			refuse("SET and SUPPORT of a function in pg_temp are not supported", "make the function in another schema")
+		}
+	}
+	name := strs(f.Funcname)[1]
+	if _, own := catalogFunctions[name]; own {
+		refuse("a function in pg_temp with the name of one of PostgreSQL's own ("+name+") is not supported", "give it another name")
+	}
+	if f.IsProcedure || f.SqlBody != nil || !readable(language) {
+		refuse("of functions in pg_temp only those in SQL and PL/pgSQL are supported, with the body as a text, and no procedures", "make it in another schema")
+	}
+	for _, p := range f.Parameters {
+		a.expressions([]*pg.Node{p.GetFunctionParameter().GetDefexpr()})
+	}
+	b := newBody()
+	b.reads = !returnsTrigger(f) // it is called where no statement names it
+	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(a.sql)
+	if !read || !a.onlyDefault(b, code) {
+		refuse("a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session", "without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken")
+	}
+	a.leavesTemp("CREATE FUNCTION")
+}
+
+// tempCall notes the call of a function in pg_temp, which is what createTempFunction lets through. It may write.
+func (a *analyzer) tempCall(names []string) {
+	if a.st.DDL != nil || a.defining {
+		refuse("a function in pg_temp cannot be called in a definition", "make the function in another schema")
+	}
+	a.st.TempCall = true
+	a.temporaryCall, a.preferDefault, a.locks, a.volatile = strings.Join(names, "."), true, true, true
+}
+
+// tempType refuses types of pg_temp: that schema comes first where a name of a type is looked up, on the default shard alone, so that
+// one name would be two types.
+func tempType(names []string) {
+	if inTemp(names) {
+		refuse("a type in pg_temp is not supported", "make the type in another schema")
+	}
+}
+
+// dropTemp is DROP of functions or types, if all of them are in pg_temp.
+func (a *analyzer) dropTemp(d *pg.DropStmt, tag string) bool {
+	for _, o := range d.Objects {
+		if !inTemp(strs(o.GetObjectWithArgs().GetObjname())) && !inTemp(strs(o.GetTypeName().GetNames())) {
+			return false
+		}
+	}
+	a.onDefault(tag)
+	a.preferDefault = true
+	return true
 }

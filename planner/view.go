@@ -67,11 +67,15 @@ func (a *analyzer) reachOf(v *shardmap.View) viewReach {
 	if a.has.depth >= expandMax {
 		return viewReach{sharded: true, reference: true, whole: true}
 	}
-	b := a.p.analyzer(v.Definition, a.snap, nil)
-	b.has.depth = a.has.depth + 1
-	if err := b.define(nil); err != nil {
-		return viewReach{sharded: true, reference: true, whole: true, unread: err}
+	if r, ok := a.views().reaches[v]; ok {
+		return r
 	}
+	b := a.p.analyzer(v.Definition, a.snap, nil)
+	b.has.depth, b.definitions = a.has.depth+1, a.views()
+	if err := b.define(nil); err != nil {
+		b.has = viewReach{sharded: true, reference: true, whole: true, unread: err}
+	}
+	a.views().reaches[v] = b.has
 	return b.has
 }
 

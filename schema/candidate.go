@@ -14,7 +14,7 @@ import (
 // Errors: those of the directory and of the database, when the comparison did not come to its end.
 func Differences(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot, shard string, conn engine.Conn) ([]Finding, error) {
 	o = o.withDefaults()
-	o.DryRun, o.SetBack = true, false
+	o.DryRun, o.SetBack, o.candidate = true, false, true
 	sh, _ := snap.Shard(shard)
 	entries, err := History(ctx, o.Directory, 0)
 	if err != nil {

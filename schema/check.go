@@ -148,40 +148,54 @@ func column(desc *engine.Table, name string) *engine.Column {
 // CheckTable refuses what the shards together could not keep: each sees only its
 // own rows. desc is the table as a shard describes it, table as the map would have it.
 func CheckTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Table) error {
-	refuse := func(constraint, why, hint string) error {
+	return first(checkTable(snap, table, desc))
+}
+
+// first is the first of some errors, nil if there is none.
+func first(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs[0]
+}
+
+// checkTable is CheckTable with all that it refuses.
+func checkTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Table) (found []error) {
+	refuse := func(constraint, why, hint string) {
 		e := sqlstate.Refuse(fmt.Sprintf("table %s: %s", table.QualifiedName(), why), hint)
 		e.Schema, e.Table, e.Constraint = table.Schema, table.Name, constraint
-		return e
+		found = append(found, e)
 	}
 	for _, fk := range desc.ForeignKeys {
 		if why, hint := foreignKey(snap, table, fk); why != "" {
-			return refuse(fk.Name, why, hint)
+			refuse(fk.Name, why, hint)
 		}
 	}
 	if table.Kind == shardmap.Whole {
-		return nil
+		return found
 	}
 	if desc.Partitioned {
-		return refuse("", "a partitioned table cannot be "+string(table.Kind), "leave PARTITION BY out: the shard key divides the rows already")
+		refuse("", "a partitioned table cannot be "+string(table.Kind), "leave PARTITION BY out: the shard key divides the rows already")
 	}
 	if desc.Inherits {
-		return refuse("", "a table that inherits, or is inherited from, cannot be "+string(table.Kind), "declare the columns in the table itself")
+		refuse("", "a table that inherits, or is inherited from, cannot be "+string(table.Kind), "declare the columns in the table itself")
 	}
 	for _, c := range desc.Columns {
 		if g, _ := generatedBy(c.Default); g != "" {
 			continue
 		}
 		if c.Identity || strings.Contains(c.Default, "nextval(") {
-			return refuse("", fmt.Sprintf("column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name),
+			refuse("", fmt.Sprintf("column %q takes its values from a sequence, and each shard has its own: values would repeat", c.Name),
 				"let the router give the values: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT cleave.next_id(), or a sequence made through the router; see docs/ids.md")
+			continue
 		}
 		if what := planner.ShardOwn(c.Default, c.Type); c.Default != "" && what != "" {
-			return refuse("", fmt.Sprintf("the default of column %q says %s, which is another on each shard", c.Name, what),
+			refuse("", fmt.Sprintf("the default of column %q says %s, which is another on each shard", c.Name, what),
 				"give the column another default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT 'a constant', or DROP DEFAULT")
 		}
 	}
 	if table.Kind != shardmap.Sharded {
-		return nil
+		return found
 	}
 	for _, u := range desc.Unique {
 		for _, k := range table.ShardKey {
@@ -190,12 +204,13 @@ func CheckTable(snap *shardmap.Snapshot, table *shardmap.Table, desc *engine.Tab
 				if u.Primary {
 					what = "the primary key"
 				}
-				return refuse(u.Name, fmt.Sprintf("%s does not include the shard key column %q, so no shard can see whether a value is unique", what, k),
+				refuse(u.Name, fmt.Sprintf("%s does not include the shard key column %q, so no shard can see whether a value is unique", what, k),
 					fmt.Sprintf("add the shard key to it: (%s, ...)", strings.Join(table.ShardKey, ", ")))
+				break
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 // foreignKey says why a foreign key cannot be kept, "" if it can.

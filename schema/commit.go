@@ -53,14 +53,14 @@ func (t *Tx) Commit(ctx context.Context) error {
 	}
 	parts := t.commitOrder()
 	switch {
-	case t.rows && (!t.ran || !canPrepare(parts)):
+	case t.rows && (!t.ran || t.unprepared || !canPrepare(parts)):
 		t.Rollback(ctx)
 		return sqlstate.Refuse("rows were written on several shards in the transaction, and not all of its shards can prepare it", "commit the schema change first")
 	case !t.ran:
 		return t.commitPlain(ctx, parts)
 	case len(parts) == 0:
 		return t.commitMap(ctx)
-	case canPrepare(parts):
+	case canPrepare(parts) && !t.unprepared:
 		return t.commitPrepared(ctx, parts)
 	}
 	return t.commitUnprepared(ctx, parts)
@@ -180,6 +180,7 @@ func (t *Tx) overlay(next *shardmap.State, drop bool) {
 	}
 	t.overlaySequences(next)
 	t.overlayObjects(next)
+	t.overlayDeclarations(next)
 	is := map[[2]string]bool{}
 	for _, table := range t.state.Tables {
 		is[[2]string{table.Schema, table.Name}] = true
@@ -212,7 +213,10 @@ func (t *Tx) change(expect uint64) (shardmap.Change, error) {
 	}
 	slices.Sort(c.Tables)
 	if len(t.statements) == 0 {
-		if c.Op = OpTruncate; t.sequenceOnly {
+		switch c.Op = OpTruncate; {
+		case t.declared:
+			c.Op = OpDeclare
+		case t.sequenceOnly:
 			c.Op = OpSequence
 		}
 		return c, nil
@@ -681,6 +685,10 @@ func (t *Tx) void(ctx context.Context) {
 		if t.seen {
 			was := t.base.State()
 			next.Views, next.Functions, next.FunctionsRead = slices.Clone(was.Views), slices.Clone(was.Functions), was.FunctionsRead
+			next.Acting = was.Acting
+		}
+		if t.declared {
+			next.Declarations = slices.Clone(t.base.State().Declarations)
 		}
 		for name := range t.sequences {
 			replaceSequence(&next, name, t.base.State().Sequences)

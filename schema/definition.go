@@ -74,7 +74,8 @@ type definedFunction struct {
 	Schema, Name, Definition, Extension, ExtensionSchema string
 }
 
-// definitionSQL runs with an empty search_path, so that every name comes out with its schema.
+// definitionSQL runs with an empty search_path, so that every name comes out with its schema, and without
+// quote_all_identifiers, since the router reads what it prints.
 // %s is the table as regclass reads it.
 const definitionSQL = `WITH target AS (SELECT %s::regclass::oid AS oid),
 types AS (WITH RECURSIVE used AS (
@@ -151,7 +152,8 @@ const setColumnsSQL = `(SELECT json_agg(a.attname) FROM unnest(x.confdelsetcols)
 
 // define reads a table's definition from a PostgreSQL shard.
 func (t *Tx) define(ctx context.Context, p *part, name planner.TableName) (*definition, error) {
-	was, err := t.run(ctx, p, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '', true)")
+	was, err := t.run(ctx, p, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '', true), "+
+		"pg_catalog.current_setting('quote_all_identifiers'), pg_catalog.set_config('quote_all_identifiers', 'off', true)")
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +166,9 @@ func (t *Tx) define(ctx context.Context, p *part, name planner.TableName) (*defi
 	if err := t.json(ctx, p, sql, d); err != nil {
 		return nil, err
 	}
-	if _, err := t.run(ctx, p, "SELECT pg_catalog.set_config('search_path', "+quote(was.Rows[0][0].String)+", true)"); err != nil {
+	back := fmt.Sprintf("SELECT pg_catalog.set_config('search_path', %s, true), pg_catalog.set_config('quote_all_identifiers', %s, true)",
+		quote(was.Rows[0][0].String), quote(was.Rows[0][2].String))
+	if _, err := t.run(ctx, p, back); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -184,50 +188,51 @@ func takenDefault(q *shardmap.Sequence, identity string) string {
 
 // refuse says what a table that is to be on several shards cannot have, and other shards
 // would not get.
-func (d *definition) refuse(table *shardmap.Table, functions []shardmap.Function) error {
-	no := func(why, hint string) error {
+func (d *definition) refuse(table *shardmap.Table, functions []shardmap.Function) (found []error) {
+	no := func(why, hint string) {
 		e := sqlstate.Refuse(fmt.Sprintf("table %s: %s", table.QualifiedName(), why), hint)
 		e.Schema, e.Table = table.Schema, table.Name
-		return e
+		found = append(found, e)
 	}
-	switch {
-	case d.Persistence != "p":
-		return no("it is unlogged or temporary, and its rows could not be moved", "ALTER TABLE "+table.QualifiedName()+" SET LOGGED")
-	case d.RLS:
-		return no("it has row level security, whose policies could read other tables", "drop its policies, and: ALTER TABLE "+table.QualifiedName()+" DISABLE ROW LEVEL SECURITY")
-	case d.Rules:
-		return no("it has rules, which could reach rows of other shards", "drop the rules")
+	if d.Persistence != "p" {
+		no("it is unlogged or temporary, and its rows could not be moved", "ALTER TABLE "+table.QualifiedName()+" SET LOGGED")
+	}
+	if d.RLS {
+		no("it has row level security, whose policies could read other tables", "drop its policies, and: ALTER TABLE "+table.QualifiedName()+" DISABLE ROW LEVEL SECURITY")
+	}
+	if d.Rules {
+		no("it has rules, which could reach rows of other shards", "drop the rules")
 	}
 	for _, x := range d.Constraints {
 		touchesKey := len(x.SetColumns) == 0 || slices.ContainsFunc(x.SetColumns, func(c string) bool { return slices.Contains(table.ShardKey, c) })
 		if x.Type == "f" && slices.ContainsFunc(x.Columns, func(c string) bool { return slices.Contains(table.ShardKey, c) }) &&
 			(x.OnUpdate == "n" || x.OnUpdate == "d" || (x.OnDelete == "n" || x.OnDelete == "d") && touchesKey) {
-			return no("foreign key "+ident(x.Name)+" would set the shard key to NULL or a default", "use CASCADE, RESTRICT or NO ACTION")
+			no("foreign key "+ident(x.Name)+" would set the shard key to NULL or a default", "use CASCADE, RESTRICT or NO ACTION")
 		}
 	}
 	for _, x := range d.Indexes {
 		if !x.Valid {
-			return no("index "+ident(x.Name)+" is not valid: it is being built, or that failed", "wait for it, or: REINDEX INDEX CONCURRENTLY "+ident(x.Name))
+			no("index "+ident(x.Name)+" is not valid: it is being built, or that failed", "wait for it, or: REINDEX INDEX CONCURRENTLY "+ident(x.Name))
 		}
 	}
 	for _, g := range d.Triggers {
 		known := g.FunctionSchema == "pg_catalog" || slices.ContainsFunc(functions, func(f shardmap.Function) bool { return f.Schema == g.FunctionSchema && f.Name == g.Function })
 		switch {
 		case !known:
-			return no("trigger "+ident(g.Name)+" calls "+g.FunctionSchema+"."+g.Function+"(), which is not known to read or write no table, so it could reach rows that other shards have",
+			no("trigger "+ident(g.Name)+" calls "+g.FunctionSchema+"."+g.Function+"(), which is not known to read or write no table, so it could reach rows that other shards have",
 				"drop the trigger, or write its function without naming tables, in SQL or PL/pgSQL")
 		case strings.Contains(g.Definition, " REFERENCING "):
-			return no("trigger "+ident(g.Name)+" has transition tables, which would hold one shard's rows only", "use FOR EACH ROW")
+			no("trigger "+ident(g.Name)+" has transition tables, which would hold one shard's rows only", "use FOR EACH ROW")
 		case g.Enabled != "O" && g.Enabled != "D":
-			return no("trigger "+ident(g.Name)+" is enabled for replicas, and would fire again for rows that move", "ALTER TABLE "+table.QualifiedName()+" ENABLE TRIGGER "+ident(g.Name))
+			no("trigger "+ident(g.Name)+" is enabled for replicas, and would fire again for rows that move", "ALTER TABLE "+table.QualifiedName()+" ENABLE TRIGGER "+ident(g.Name))
 		}
 	}
 	for _, y := range d.Types {
 		if y.Extension == "" && y.Kind != "e" && y.Kind != "d" {
-			return no("type "+y.Schema+"."+y.Name+" is neither an enum nor a domain, and is not made on other shards by itself", "make it on the other shards first, or use another type")
+			no("type "+y.Schema+"."+y.Name+" is neither an enum nor a domain, and is not made on other shards by itself", "make it on the other shards first, or use another type")
 		}
 	}
-	return nil
+	return found
 }
 
 // statements are what makes the table on another shard. Foreign keys to tables that are not there

@@ -290,6 +290,7 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 		}
 	}
 	e := &edit{}
+	var found []error
 	for _, b := range tables {
 		if err := t.planTable(ctx, p, d, b, pretend); err != nil {
 			return nil, err
@@ -318,7 +319,7 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 			table.Keyspace = ks.name
 		}
 		if len(missing) > 0 && desc.HasRows {
-			return nil, notNull(table, missing[0])
+			found = append(found, notNull(table, missing[0]))
 		}
 		for _, column := range missing {
 			for n := range table.Columns {
@@ -344,24 +345,48 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 	// With all of them in the map: they may refer to each other.
 	for i := range d.tables {
 		table := &d.tables[i]
-		if err := CheckTable(t.over, table, d.descs[i]); err != nil {
-			return nil, err
-		}
+		found = append(found, checkTable(t.over, table, d.descs[i])...)
 		if d.defs != nil {
-			if err := d.defs[i].refuse(table, t.over.State().Functions); err != nil {
-				return nil, err
-			}
+			found = append(found, d.defs[i].refuse(table, t.over.State().Functions)...)
 		}
 		if d.descs[i].HasRows && table.Kind == shardmap.Sharded {
 			if err := t.ownsAll(table, p.shard); err != nil {
-				return nil, err
+				found = append(found, err)
 			}
 		}
 	}
-	if err := t.referredTo(ctx, p, d); err != nil {
-		return nil, err
+	for _, check := range []func(context.Context, *part, *distribution) error{t.referredTo, t.refuseReached} {
+		err := check(ctx, p, d)
+		if lost(err) {
+			return nil, err
+		}
+		if err != nil {
+			found = append(found, err)
+		}
 	}
-	return d, t.refuseReached(ctx, p, d)
+	return d, obstacles(found)
+}
+
+// obstaclesMax bounds those that an error names.
+const obstaclesMax = 50
+
+// obstacles is one error of several: the first, with the others in its detail. nil if there is none.
+func obstacles(found []error) error {
+	if len(found) < 2 {
+		return first(found)
+	}
+	e := *sqlstate.As(found[0])
+	lines := []string{strings.TrimSpace(fmt.Sprintf("%s There are %d obstacles. The others:", e.Detail, len(found)))}
+	for _, err := range found[1:min(len(found), obstaclesMax)] {
+		other := sqlstate.As(err)
+		line := "- " + other.Message
+		if other.Hint != "" {
+			line += " (" + other.Hint + ")"
+		}
+		lines = append(lines, line)
+	}
+	e.Detail = strings.Join(lines, "\n")
+	return &e
 }
 
 // planTable reads one table and what it is to become.
@@ -382,7 +407,9 @@ func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes,
 	if b.Reference {
 		table.Kind, table.ShardKey = shardmap.Reference, nil
 	}
-	generate(&table, desc)
+	if err := t.generate(ctx, p, &table, desc); err != nil {
+		return err
+	}
 	if p.engine == enginePostgres {
 		def, err := t.define(ctx, p, b.TableName)
 		if err != nil {

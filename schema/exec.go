@@ -42,18 +42,9 @@ func (t *Tx) Exec(ctx context.Context, st *planner.Statement) (tag string, notic
 	}
 	tag, notices, err = t.exec(ctx, st)
 	if err != nil {
-		return "", nil, t.fail(t.moving(copied(restricted(st.DDL, err), t.copying(st.DDL))))
+		return "", nil, t.fail(t.moving(copied(err, t.copying(st.DDL))))
 	}
 	return tag, notices, nil
-}
-
-// restricted is the error of a DROP from which CASCADE was taken away.
-func restricted(d *planner.DDL, err error) error {
-	own := sqlstate.As(err)
-	if d.Restricted == "" || own.Code != sqlstate.DependentObjects {
-		return err
-	}
-	return sqlstate.Refuse(d.Restricted+" would drop defaults, triggers, columns or other parts of what depends on it", "drop first what depends on it").OnShard(own.Shard).WithDetail("%s", own.Detail)
 }
 
 func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlstate.Error, error) {
@@ -77,6 +68,11 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	}
 	if d.MapOnly {
 		return t.mapOnly(ctx, first, st)
+	}
+	if d.Create != nil && d.Create.InPath && d.Create.Schema != "public" && !idle {
+		if err := t.inPath(ctx, first, d.Create.Schema, "table"); err != nil {
+			return "", nil, err
+		}
 	}
 	if d.Create != nil && !idle {
 		if _, taken := t.over.Sequence(d.Create.Schema, d.Create.Name); taken {
@@ -111,10 +107,18 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if err := t.patience(ctx, first, busy); err != nil {
 		return "", nil, err
 	}
+	shapes, err := t.shapes(ctx, first, d)
+	if err != nil {
+		return "", nil, err
+	}
 	res, notices, err := t.runNotices(ctx, first, st.Text)
 	if err != nil {
 		return "", nil, withRows(err, d)
 	}
+	if st, err = t.cascaded(ctx, first, st, shapes); err != nil {
+		return "", nil, err
+	}
+	d = st.DDL
 	if err := t.confined(ctx, first, d); err != nil {
 		return "", nil, err
 	}
@@ -137,6 +141,7 @@ func (t *Tx) exec(ctx context.Context, st *planner.Statement) (string, []*sqlsta
 	if err != nil {
 		return "", nil, err
 	}
+	notices = append(notices, t.keyless(first, d, edit)...)
 	for _, sql := range edit.after {
 		if _, err := t.run(ctx, first, sql); err != nil {
 			return "", nil, err
@@ -220,6 +225,9 @@ func (t *Tx) shardNames() []string {
 func (t *Tx) before(ctx context.Context, p *part, d *planner.DDL) error {
 	if d.Renamed != nil {
 		if old, ok := t.over.Table(d.Renamed.Schema, d.Renamed.Name); ok && old.Kind != shardmap.Whole {
+			if err := t.fits(ctx, p, old); err != nil {
+				return err
+			}
 			if err := p.conn.DropGuard(ctx, old.Schema, old.Name); err != nil {
 				return t.broke(p, err)
 			}
@@ -340,14 +348,6 @@ func (t *Tx) plan(ctx context.Context, p *part, st *planner.Statement) (*edit, e
 	return e, nil
 }
 
-func (t *Tx) describe(ctx context.Context, p *part, name planner.TableName) (*engine.Table, error) {
-	desc, err := p.conn.DescribeTable(ctx, name.Schema, name.Name)
-	if err != nil {
-		return nil, t.broke(p, err)
-	}
-	return desc, nil
-}
-
 func columnsOf(desc *engine.Table) []shardmap.Column {
 	out := make([]shardmap.Column, len(desc.Columns))
 	for i, c := range desc.Columns {
@@ -392,7 +392,9 @@ func (t *Tx) planCreate(ctx context.Context, p *part, c *planner.CreateTable, e 
 	if err := CheckTable(t.over, &table, desc); err != nil {
 		return err
 	}
-	generate(&table, desc)
+	if err := t.generate(ctx, p, &table, desc); err != nil {
+		return err
+	}
 	e.put = append(e.put, table)
 	e.described[c.TableName] = desc
 	if kind != shardmap.Whole {
@@ -428,7 +430,9 @@ func (t *Tx) planAlter(ctx context.Context, p *part, st *planner.Statement, old,
 	if err := CheckTable(t.over, &table, desc); err != nil {
 		return err
 	}
-	generate(&table, desc)
+	if err := t.generate(ctx, p, &table, desc); err != nil {
+		return err
+	}
 	if old != name {
 		e.drop = append(e.drop, old)
 	}
@@ -473,6 +477,9 @@ func (t *Tx) follow(ctx context.Context, p *part, st *planner.Statement, e *edit
 		return err
 	}
 	for name, want := range e.described {
+		if known, ok := t.over.Table(name.Schema, name.Name); ok && known.Kind == shardmap.Whole {
+			continue
+		}
 		got, err := t.describe(ctx, p, name)
 		if err != nil {
 			return err
@@ -542,6 +549,9 @@ func (t *Tx) guards(ctx context.Context, p *part, tables []planner.TableName) er
 		if !ok {
 			continue
 		}
+		if err := t.fits(ctx, p, table); err != nil {
+			return err
+		}
 		bound, cancel := context.WithTimeout(ctx, t.opts.LockTimeout)
 		err := p.conn.SetGuard(bound, g)
 		cancel()
@@ -593,6 +603,21 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 	for _, sql := range e.after {
 		t.statements = append(t.statements, Statement{Text: sql, AllShards: d.AllShards, Tables: s.Creates})
 	}
+}
+
+// keyless warns of a new sharded table without a primary key.
+func (t *Tx) keyless(p *part, d *planner.DDL, e *edit) []*sqlstate.Error {
+	if d.Create == nil || d.Create.Kind != shardmap.Sharded || p.engine != enginePostgres {
+		return nil
+	}
+	desc := e.described[d.Create.TableName]
+	if desc == nil || slices.ContainsFunc(desc.Unique, func(u engine.UniqueKey) bool { return u.Primary }) {
+		return nil
+	}
+	w := sqlstate.New("01000", "table \"%s\" has no primary key: ranges of its keyspace cannot be moved to other shards", d.Create.Name).
+		WithHint("ALTER TABLE %s ADD PRIMARY KEY (%s, ...); or ALTER TABLE ... REPLICA IDENTITY FULL", qualified(d.Create.Schema, d.Create.Name), strings.Join(d.Create.ShardKey, ", "))
+	w.Severity = "WARNING"
+	return []*sqlstate.Error{w}
 }
 
 // concurrent runs a statement that no transaction can hold (CREATE INDEX
@@ -751,4 +776,12 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, tex
 		return "", nil, err
 	}
 	return res.Tag, notices, nil
+}
+
+func (t *Tx) describe(ctx context.Context, p *part, name planner.TableName) (*engine.Table, error) {
+	desc, err := p.conn.DescribeTable(ctx, name.Schema, name.Name)
+	if err != nil {
+		return nil, t.broke(p, err)
+	}
+	return desc, nil
 }

@@ -246,7 +246,14 @@ func (o RecoverOptions) intent(ctx context.Context, i *intent, members []shardma
 	case slices.ContainsFunc(members, func(m shardmap.MemberState) bool { return m.ID == i.Member }):
 		return f, false
 	}
-	f = Finding{Level: levelWarning, What: i.what() + " stopped half way: its router is gone, or gave up", Next: repairCommand}
+	why := "its router is no member of the cluster any more"
+	switch {
+	case i.Given:
+		why = "its router gave up"
+	case i.Member == "":
+		why = "it began " + time.Since(i.Began).Round(time.Second).String() + " ago"
+	}
+	f = Finding{Level: levelWarning, What: i.what() + " stopped half way: " + why, Next: repairCommand}
 	if len(i.Tables) == 1 {
 		f.Table = i.Tables[0]
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -169,7 +170,7 @@ func TestIntentAtWork(t *testing.T) {
 		}
 		ended <- err
 	}()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); ; time.Sleep(5 * time.Millisecond) {
 		if _, invalid := c.indexes(); invalid == 1 {
 			break
 		}

@@ -224,7 +224,7 @@ func LedgerText(id string, statements []Statement) (string, error) {
 // change's own transaction, so it is there exactly if the change is.
 const (
 	notesSchema = "CREATE SCHEMA IF NOT EXISTS cleave_internal"
-	notesTable  = "CREATE TABLE IF NOT EXISTS cleave_internal.schema_change (id text PRIMARY KEY)"
+	notesTable  = engine.SchemaChangeTable
 )
 
 func noteSQL(id string) string {

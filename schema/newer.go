@@ -101,13 +101,12 @@ func GuardsFit(ctx context.Context, dir shardmap.Directory, conn engine.Conn, ks
 		if t.Kind != shardmap.Sharded || ks != "" && t.Keyspace != ks {
 			continue
 		}
-		desc, err := conn.DescribeTable(ctx, t.Schema, t.Name)
-		switch {
-		case sqlstate.CodeOf(err) == sqlstate.UndefinedTable:
-		case err != nil:
+		is, err := conn.Guard(ctx, t.Schema, t.Name)
+		if err != nil {
 			return false, err
-		case desc.Guard != nil:
-			states[t] = desc.Guard
+		}
+		if is != nil {
+			states[t] = is
 		}
 	}
 	// The map is read after the guards: a move may have set them just now.
@@ -120,21 +119,65 @@ func GuardsFit(ctx context.Context, dir shardmap.Directory, conn engine.Conn, ks
 			moving = moving || is.Epoch > now.Version()
 			continue
 		}
-		other, err := OfAnotherMap(ctx, dir, conn, now, t, shard, is)
-		switch {
-		case err != nil:
+		if err := ofThisMap(ctx, dir, conn, now, t, shard, is); err != nil {
 			return false, err
-		case !other:
-			continue
 		}
-		refusal := sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d that no version of the map has made", shard, is.Epoch)
-		if NewerGuard(is.Epoch, now) {
-			refusal = sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d, but the newest version of the map is %d", shard, is.Epoch, now.Version())
-		}
-		refusal.Keyspace, refusal.Schema, refusal.Table = t.Keyspace, t.Schema, t.Name
-		return false, refusal.OnShard(shard).WithHint("the directory was put back to an older state: cleave doctor")
 	}
 	return moving, nil
+}
+
+// ofThisMap fails with 55000 if no version of the map has made a guard: see OfAnotherMap.
+func ofThisMap(ctx context.Context, dir shardmap.Directory, conn engine.Conn, now *shardmap.Snapshot, t *shardmap.Table, shard string, is *engine.GuardState) error {
+	other, err := OfAnotherMap(ctx, dir, conn, now, t, shard, is)
+	if err != nil || !other {
+		return err
+	}
+	refusal := sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d that no version of the map has made", shard, is.Epoch)
+	if NewerGuard(is.Epoch, now) {
+		refusal = sqlstate.New(sqlstate.ObjectNotInState, "shard %s has a guard of epoch %d, but the newest version of the map is %d", shard, is.Epoch, now.Version())
+	}
+	refusal.Keyspace, refusal.Schema, refusal.Table = t.Keyspace, t.Schema, t.Name
+	return refusal.OnShard(shard).WithHint("the directory was put back to an older state: cleave doctor")
+}
+
+// fits refuses to set the guard of a table by a map that was put back to an older state: the shard would take rows again that
+// belong to another by now. Where the table has no guard, that of another table of the keyspace is asked; one is enough, as
+// whatever sets one sets them all.
+//
+// Errors: 55000, with what to do; those of the shard and of the directory.
+func (t *Tx) fits(ctx context.Context, p *part, table *shardmap.Table) error {
+	if _, ok := t.base.Keyspace(table.Keyspace); !ok || table.Kind != shardmap.Sharded {
+		return nil // it has no rows and no guards yet
+	}
+	is, err := p.conn.Guard(ctx, table.Schema, table.Name)
+	if err != nil {
+		return t.broke(p, err)
+	}
+	tables := t.base.State().Tables
+	for i := 0; i < len(tables) && is == nil; i++ {
+		if other := &tables[i]; other.Kind == shardmap.Sharded && other.Keyspace == table.Keyspace {
+			if is, err = p.conn.Guard(ctx, other.Schema, other.Name); err != nil {
+				return t.broke(p, err)
+			}
+			table = other
+		}
+	}
+	want, guarded := GuardOf(t.base, table, p.shard)
+	if is == nil || guardDiffers(want, guarded, is) == "" {
+		return nil
+	}
+	// Read after the guard: a move may have set it just now.
+	now, err := t.opts.Directory.Load(ctx)
+	if err != nil {
+		return directoryError(err)
+	}
+	if Moving(now, table.Keyspace, p.shard) {
+		return nil
+	}
+	if err := ofThisMap(ctx, t.opts.Directory, p.conn, now, table, p.shard, is); err != nil {
+		return t.broke(p, err)
+	}
+	return nil
 }
 
 // unpinned is what an ownership says of the rest.
@@ -215,7 +258,7 @@ func guardDiffers(want engine.Guard, guarded bool, is *engine.GuardState) string
 	case is.Owns != "" && is.Owns != want.Owned.Encode():
 		return fmt.Sprintf("lets through %s, where the map says %s", describeOwned(is.Owns), describeOwned(want.Owned.Encode()))
 	case is.Loose:
-		return "was set before the shard's role had a mover: it lets pass who writes with session_replication_role = replica"
+		return "does not go by the mover of the shard's role: others may write past it, or the mover may not"
 	case is.Also != want.Also:
 		return fmt.Sprintf("takes epoch %d besides %d: a change of the set of shards has begun and not ended", is.Also, is.Epoch)
 	}

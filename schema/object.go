@@ -64,7 +64,7 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 	if err := t.json(ctx, p, viewsSQL, &views); err != nil {
 		return err
 	}
-	functions := t.state.Functions
+	functions, acting := t.state.Functions, t.state.Acting
 	if d.Objects || stale {
 		var all []planner.FunctionSource
 		if err := t.json(ctx, p, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
@@ -75,11 +75,33 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 		if err := keptPure(t.state.Functions, functions, all); err != nil && !stale {
 			return err
 		}
+		if acting, err = t.acting(ctx, p, planner.ActingFunctions(all)); err != nil {
+			return err
+		}
 	}
 	if _, err := t.run(ctx, p, "SELECT pg_catalog.set_config('search_path', "+quote(was.Rows[0][0].String)+", true)"); err != nil {
 		return err
 	}
-	return t.keepObjects(views, functions)
+	return t.keepObjects(views, functions, acting)
+}
+
+// acting reports whether something that is not a function itself depends on one of them: a trigger, a rule, a policy, a default, an operator.
+func (t *Tx) acting(ctx context.Context, p *part, functions [][2]string) (bool, error) {
+	if len(functions) == 0 {
+		return false, nil
+	}
+	var names []string
+	for _, f := range functions {
+		names = append(names, "("+quote(f[0])+", "+quote(f[1])+")")
+	}
+	res, err := t.run(ctx, p, `SELECT EXISTS (SELECT FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_proc AS p ON p.oid OPERATOR(pg_catalog.=) d.refobjid
+		JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) p.pronamespace
+		WHERE d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.classid OPERATOR(pg_catalog.<>) 'pg_catalog.pg_proc'::pg_catalog.regclass
+		AND d.deptype IN ('n', 'a') AND (n.nspname::pg_catalog.text, p.proname::pg_catalog.text) IN (`+strings.Join(names, ", ")+"))")
+	if err != nil {
+		return false, err
+	}
+	return res.Rows[0][0].String == "t", nil
 }
 
 // fileViews reads the views of a SQLite shard, whose queries name their schemas.
@@ -93,11 +115,11 @@ func (t *Tx) fileViews(ctx context.Context, p *part) error {
 	for _, row := range res.Rows {
 		views = append(views, shardmap.View{Schema: row[0].String, Name: row[1].String, Definition: row[2].String})
 	}
-	return t.keepObjects(views, t.state.Functions)
+	return t.keepObjects(views, t.state.Functions, false)
 }
 
 // keepObjects takes the views and functions into the private map.
-func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function) error {
+func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function, acting bool) error {
 	for i := range views {
 		views[i].Definition = strings.TrimRight(strings.TrimSpace(views[i].Definition), ";")
 		// A view that came to be before Cleave did, and a table of the map of its
@@ -113,11 +135,11 @@ func (t *Tx) keepObjects(views []shardmap.View, functions []shardmap.Function) e
 	if len(functions) == 0 {
 		functions = nil
 	}
-	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) && t.state.FunctionsRead == planner.FunctionRules {
+	if slices.Equal(views, t.state.Views) && slices.Equal(functions, t.state.Functions) && t.state.FunctionsRead == planner.FunctionRules && t.state.Acting == acting {
 		return nil
 	}
 	t.state.Views, t.state.Functions, t.seen = views, functions, true
-	t.state.FunctionsRead = planner.FunctionRules
+	t.state.FunctionsRead, t.state.Acting = planner.FunctionRules, acting
 	return t.refresh()
 }
 
@@ -169,5 +191,6 @@ func oneJSON(res *engine.Result, into any) *sqlstate.Error {
 func (t *Tx) overlayObjects(next *shardmap.State) {
 	if t.seen {
 		next.Views, next.Functions, next.FunctionsRead = slices.Clone(t.state.Views), slices.Clone(t.state.Functions), t.state.FunctionsRead
+		next.Acting = t.state.Acting
 	}
 }

@@ -36,6 +36,8 @@ type RecoverOptions struct {
 
 	// leave leaves the guards of sharded tables that differ from the map: another shard has one of another map.
 	leave bool
+	// candidate says that the shard is asked by a URL that is not the map's yet: guards that let another role's mover pass are no difference.
+	candidate bool
 }
 
 func (o RecoverOptions) withDefaults() RecoverOptions {
@@ -190,7 +192,7 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 			out = append(out, f)
 			continue
 		case o.DryRun:
-			f.What += ", never decided: its router is gone"
+			f.What += ", not decided in that time: who made it has ended, or cannot reach the directory"
 			out = append(out, f)
 			continue
 		case err != nil:
@@ -645,6 +647,9 @@ func (c *comparison) table(ctx context.Context, t *shardmap.Table) (good, more b
 		c.found = append(c.found, *f)
 	}
 	want, guarded := GuardOf(c.snap, t, shard)
+	if c.o.candidate && desc.Guard != nil {
+		desc.Guard.Loose = false
+	}
 	why := guardDiffers(want, guarded, desc.Guard)
 	if why == "" && c.o.SetBack && !c.o.DryRun && t.Kind == shardmap.Sharded && desc.Guard.Owns == "" {
 		// The shard that gave ranges away has the epoch of those that it kept, and this guard does not say its ranges.

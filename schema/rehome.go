@@ -491,7 +491,7 @@ func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.
 					"shard the table, or make it a reference table, with cleave.distribute, which hands the sequence over")
 			}
 		}
-		if err := def.refuse(known, t.base.State().Functions); err != nil {
+		if err := first(def.refuse(known, t.base.State().Functions)); err != nil {
 			return err
 		}
 		d.defs = append(d.defs, def)

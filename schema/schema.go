@@ -44,6 +44,8 @@ type Options struct {
 	// Record gives the statement by which a shard notes, with its part, that the change id wrote rows on these shards:
 	// see Tx.Rows.
 	Record func(id, shard string, shards []string) (string, error)
+	// Waits is told, until its context ends, of a change that waits for a lock: its process on each shard's server. nil: nobody is.
+	Waits func(ctx context.Context, processes map[string]uint32)
 	// PrepareAge is how old a prepared transaction of somebody else has to be
 	// before a change that waits for it rolls it back; 0 is one minute.
 	PrepareAge time.Duration

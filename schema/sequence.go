@@ -2,6 +2,7 @@ package schema
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
@@ -110,6 +111,56 @@ func generate(table *shardmap.Table, desc *engine.Table) {
 	}
 }
 
+// ossp is the default that the extension uuid-ossp gives random UUIDs by, in whatever schema it is.
+var ossp = regexp.MustCompile(`^(?:(?:\w+|"(?:[^"]|"")+")\.)?uuid_generate_v4\(\)$`)
+
+// osspSQL says whether a column's default calls a function of that extension.
+const osspSQL = `SELECT FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	JOIN pg_catalog.pg_depend AS f ON f.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND f.objid = d.oid AND f.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+	JOIN pg_catalog.pg_depend AS m ON m.classid = f.refclassid AND m.objid = f.refobjid AND m.deptype = 'e'
+	JOIN pg_catalog.pg_extension AS x ON m.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND x.oid = m.refobjid
+	WHERE x.extname = 'uuid-ossp' AND a.attrelid = %s::pg_catalog.regclass AND a.attname = %s`
+
+// generate is generate with what has to be asked for: whether a function of the shard key's default is what its name says.
+func (t *Tx) generate(ctx context.Context, p *part, table *shardmap.Table, desc *engine.Table) error {
+	generate(table, desc)
+	for i := range table.Columns {
+		c := &table.Columns[i]
+		if from := column(desc, c.Name); from == nil || !slices.Contains(table.ShardKey, c.Name) || !ossp.MatchString(from.Default) {
+			continue
+		}
+		res, err := t.run(ctx, p, fmt.Sprintf(osspSQL, quote(qualified(table.Schema, table.Name)), quote(c.Name)))
+		if err != nil {
+			return err
+		}
+		if len(res.Rows) > 0 {
+			c.Generated = shardmap.UUIDv4
+		}
+	}
+	return nil
+}
+
+func defaultOf(desc *engine.Table, name string) string {
+	if c := column(desc, name); c != nil {
+		return c.Default
+	}
+	return ""
+}
+
+func (t *Tx) schemaExists(ctx context.Context, p *part, name string) (bool, error) {
+	res, err := t.run(ctx, p, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = "+quote(name))
+	return err == nil && len(res.Rows) > 0, err
+}
+
+// inPath refuses to create what would be in a schema of the search_path after the first, which does not exist.
+func (t *Tx) inPath(ctx context.Context, p *part, schema, what string) error {
+	ok, err := t.schemaExists(ctx, p, schema)
+	if err != nil || ok {
+		return err
+	}
+	return sqlstate.Refuse("schema \""+schema+"\", the first of the search_path, does not exist, so that the router does not know where the "+what+" is to be", "name the "+what+"'s schema")
+}
+
 // mapOnly carries out a change of sequences: on the map alone, under the lock of
 // schema changes.
 func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (string, []*sqlstate.Error, error) {
@@ -121,14 +172,13 @@ func (t *Tx) mapOnly(ctx context.Context, p *part, st *planner.Statement) (strin
 		if c.Op != "create" && !moved {
 			continue
 		}
-		res, err := t.run(ctx, p, "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = "+quote(c.Sequence.Schema))
-		if err != nil {
+		if c.InPath {
+			if err := t.inPath(ctx, p, c.Sequence.Schema, "sequence"); err != nil {
+				return "", nil, err
+			}
+		} else if ok, err := t.schemaExists(ctx, p, c.Sequence.Schema); err != nil {
 			return "", nil, err
-		}
-		if len(res.Rows) == 0 && c.InPath {
-			return "", nil, sqlstate.Refuse("schema \""+c.Sequence.Schema+"\", the first of the search_path, does not exist, so that the router does not know where the sequence is to be", "name the sequence's schema")
-		}
-		if len(res.Rows) == 0 {
+		} else if !ok {
 			return "", nil, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", c.Sequence.Schema)
 		}
 		taken, err := t.taken(ctx, p, c.Sequence.Schema, c.Sequence.Name)
@@ -321,6 +371,8 @@ func (c *comparison) generated(t *shardmap.Table, desc *engine.Table) *Finding {
 		name := t.QualifiedName()
 		f := &Finding{Level: levelError, Shard: c.shard.Name, Table: name}
 		switch q := shardmap.SequenceOf(col.Generated); {
+		case col.Generated == shardmap.UUIDv4 && ossp.MatchString(defaultOf(desc, col.Name)):
+			// Whose function that is has been asked when the column was made, see Tx.generate.
 		case is.Columns[i].Generated != col.Generated || is.Columns[i].Identity != col.Identity:
 			f.What = "the default of column " + ident(col.Name) + " of " + name + " on " + c.shard.Name + " is not what routers go by"
 			f.Next = "set the default through a router: ALTER TABLE " + name + " ALTER COLUMN " + ident(col.Name) + " SET DEFAULT ..."

@@ -2,6 +2,8 @@ package schema
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/shardmap"
@@ -46,12 +48,23 @@ func SyncGuards(ctx context.Context, o Options, keyspace, shard string,
 		return nil, err
 	}
 	var tables []*shardmap.Table
+	var names []string
 	for i := range t.base.State().Tables {
 		table := &t.base.State().Tables[i]
 		if table.Kind != shardmap.Sharded || table.Keyspace != keyspace {
 			continue
 		}
-		tables = append(tables, table)
+		tables, names = append(tables, table), append(names, "ONLY "+table.QualifiedName())
+	}
+	if len(names) > 0 {
+		// All at once, and for a moment only: who has one table and waits for another is in a ring with clients, of whom
+		// PostgreSQL ends one.
+		slices.Sort(names)
+		if err := t.briefly(ctx, p, "LOCK TABLE "+strings.Join(names, ", ")+" IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return nil, t.broke(p, err)
+		}
+	}
+	for _, table := range tables {
 		g, _ := GuardOf(want, table, shard)
 		bound, cancel := context.WithTimeout(ctx, t.opts.LockTimeout)
 		err := p.conn.SetGuard(bound, g)

@@ -32,6 +32,8 @@ type Tx struct {
 	group uint64
 	// rows: rows were written on several shards in its transaction.
 	rows bool
+	// unprepared: see Unprepared.
+	unprepared bool
 	// waited: every member went by the change before the shards committed it.
 	waited bool
 
@@ -65,6 +67,7 @@ type changes struct {
 	sequences    map[string]bool
 	sequenceOnly bool
 	seen         bool // views and functions were read again and are others
+	declared     bool // what tables are to become was declared, or taken back
 }
 
 func (c changes) clone() changes {
@@ -315,6 +318,7 @@ func (t *Tx) run(ctx context.Context, p *part, sql string) (*engine.Result, erro
 }
 
 func (t *Tx) runNotices(ctx context.Context, p *part, sql string) (*engine.Result, []*sqlstate.Error, error) {
+	defer t.waits(ctx)()
 	res, notices, err := run(ctx, p.conn, sql)
 	if err != nil {
 		if lost(err) {
@@ -453,6 +457,10 @@ func (t *Tx) Stale() error { return t.stale }
 // Rows says that rows were written on several shards in the transaction: it is committed by the same protocol, all or
 // nothing, also if nothing of the schema has changed; and each shard notes it for atomic reads. Call it before Commit.
 func (t *Tx) Rows() { t.rows = true }
+
+// Unprepared says that the transaction has used what keeps a shard from preparing it (temporary tables): Commit does what it
+// does where shards cannot prepare.
+func (t *Tx) Unprepared() { t.unprepared = true }
 
 // Changed reports whether Commit has anything to write into the map.
 func (t *Tx) Changed() bool { return t.ran }

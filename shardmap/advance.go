@@ -162,6 +162,9 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 	if err := checkConstraints(prev, snap); err != nil {
 		return nil, err
 	}
+	if err := checkDrains(prev, snap, change.Transit); err != nil {
+		return nil, err
+	}
 	if err := checkHeld(prev, snap); err != nil {
 		return nil, err
 	}
@@ -170,6 +173,7 @@ func Advance(prev *Snapshot, change Change, next State) (*Snapshot, error) {
 		if before, ok := prev.keyspaces[k.Name]; ok && sameDefinition(before.def, k) {
 			keepEpochs(before.def, k)
 			keepTransitEpochs(before.def, k)
+			snap.keyspaces[k.Name].unpinnedEpochs(before, snap.state.Version)
 		}
 	}
 	// A statement may change what the map does not know: a type, a default, a rule's text. What was parsed before
@@ -227,6 +231,22 @@ func keepEpochs(before, k *Keyspace) {
 		p := &k.Pins[i]
 		if old, ok := pins[joinKey(p.Key)]; ok && old.Shard == p.Shard {
 			p.Epoch = old.Epoch
+		}
+	}
+}
+
+// unpinnedEpochs gives what has got keys that were pinned to another shard before a new epoch: a range, or a listed value. A
+// transaction whose snapshot is older does not see their rows there.
+func (ix *Index) unpinnedEpochs(before *Index, epoch uint64) {
+	for i, k := range before.pinKeys {
+		now, err := ix.Locate(k)
+		if err != nil || now.Pinned || now.Shard == before.def.Pins[i].Shard {
+			continue
+		}
+		if n := now.Unit - ix.first; n < len(ix.def.Ranges) {
+			ix.def.Ranges[n].Epoch = epoch
+		} else {
+			ix.def.Values[n-len(ix.def.Ranges)].Epoch = epoch
 		}
 	}
 }

@@ -49,7 +49,7 @@ func typeOf(t *Table, column string) string {
 
 // Concerned returns what a change from map a to map b concerns.
 func Concerned(a, b *Snapshot) Concern {
-	if a.state.DefaultShard != b.state.DefaultShard || !reflect.DeepEqual(a.state.Shards, b.state.Shards) {
+	if a.state.DefaultShard != b.state.DefaultShard || !slices.EqualFunc(a.state.Shards, b.state.Shards, alike) {
 		return Concern{All: true}
 	}
 	c := Concern{}
@@ -62,6 +62,12 @@ func Concerned(a, b *Snapshot) Concern {
 	}
 	c.Shards = shards
 	return c
+}
+
+// alike reports whether statements take two forms of a shard for the same. That it is being drained is nothing to them.
+func alike(a, b Shard) bool {
+	a.Drain = b.Drain
+	return reflect.DeepEqual(a, b)
 }
 
 // onDefault reports whether the default shard has all rows of a table, and nobody else has one. Statements that do not

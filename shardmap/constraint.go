@@ -454,8 +454,14 @@ func checkConstraints(prev, next *Snapshot) error {
 	return nil
 }
 
-// Breaks says which constraint a map breaks that an earlier one keeps: 55000, nil if none.
-func Breaks(prev, next *Snapshot) error { return checkConstraints(prev, next) }
+// Breaks says which constraint a map breaks that an earlier one keeps, or which drain it works against: 55000, nil if none. by is the
+// transit that changes its owner, "" if there is none yet.
+func Breaks(prev, next *Snapshot, by string) error {
+	if err := checkConstraints(prev, next); err != nil {
+		return err
+	}
+	return checkDrains(prev, next, by)
+}
 
 // PlacementConstraints returns the constraints for proposals, and marks the units of the
 // keyspaces that they mean. units are those of each keyspace, as PlacementUnits lists them.
@@ -517,15 +523,16 @@ func (s *Snapshot) Closed(ks string) map[string]bool {
 	return closed
 }
 
-// OpenShards are the shards that a keyspace, which need not be there yet, may have keys on.
+// OpenShards are the shards that a keyspace, which need not be there yet, may have keys on, without those that are being drained, read-only
+// or out of service.
 func (s *Snapshot) OpenShards(ks string) []Shard {
 	closed := s.Closed(ks)
-	if len(closed) == 0 {
+	if len(closed) == 0 && !s.draining && !s.restricted {
 		return s.state.Shards
 	}
 	var open []Shard
 	for _, sh := range s.state.Shards {
-		if !closed[sh.Name] {
+		if !closed[sh.Name] && sh.Drain == "" && sh.Service == InService {
 			open = append(open, sh)
 		}
 	}

@@ -170,6 +170,9 @@ func shardText(s *Shard) string {
 	if s.Service != InService {
 		parts = append(parts, string(s.Service)+because(quoteWhy(s.ServiceWhy)))
 	}
+	if s.Drain != "" {
+		parts = append(parts, "drained by "+s.Drain)
+	}
 	for _, url := range s.Replicas {
 		parts = append(parts, "replica "+Redacted(url))
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -95,15 +96,6 @@ func (s *seat) set(f func()) {
 	f()
 }
 
-func await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it did not come to this: " + what)
-		}
-	}
-}
-
 // TestKeep has the directory fail, come back, and give the lease up: the lease
 // ends, and is live again only with a map that is new enough.
 func TestKeep(t *testing.T) {
@@ -116,26 +108,26 @@ func TestKeep(t *testing.T) {
 	term := l.Term()
 	l.Install(5)
 	l.Acknowledge(5)
-	await(t, "5 is acknowledged", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.acked == 5 })
+	waitfor.True(t, "5 is acknowledged", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.acked == 5 })
 
 	// A directory that cannot be reached for a while: the same term.
 	s.set(func() { s.away = true })
-	await(t, "the lease ends", func() bool { return !l.Live() })
+	waitfor.True(t, "the lease ends", func() bool { return !l.Live() })
 	if l.Holds(term) {
 		t.Fatal("it holds, and is not live")
 	}
 	s.set(func() { s.away = false })
-	await(t, "the lease is live again", l.Live)
+	waitfor.True(t, "the lease is live again", l.Live)
 	if !l.Holds(term) {
 		t.Fatal("the directory has kept the lease, but the term is another")
 	}
 
 	// One that gives it up, while the map changes: what was begun is not used.
 	s.set(func() { s.away = true })
-	await(t, "the lease ends", func() bool { return !l.Live() })
+	waitfor.True(t, "the lease ends", func() bool { return !l.Live() })
 	s.set(func() { s.away, s.lost, s.version = false, true, 8 })
-	await(t, "the process joins anew", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.took == 2 })
-	await(t, "it has the other node", func() bool { return l.Node() == 1 })
+	waitfor.True(t, "the process joins anew", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.took == 2 })
+	waitfor.True(t, "it has the other node", func() bool { return l.Node() == 1 })
 	time.Sleep(ttl / 2) // some renewals
 	if l.Live() {
 		t.Fatal("the lease is live with version 5 installed, and the directory has version 8")
@@ -145,7 +137,7 @@ func TestKeep(t *testing.T) {
 		t.Fatal("the lease is live with version 7 installed, and the directory has version 8")
 	}
 	l.Install(8)
-	await(t, "the lease is live again", l.Live)
+	waitfor.True(t, "the lease is live again", l.Live)
 	if l.Holds(term) {
 		t.Fatal("what was begun before the lease was lost holds")
 	}

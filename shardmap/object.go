@@ -42,7 +42,7 @@ type Function struct {
 	Casts int `json:"casts,omitempty"`
 	// Kind is "f" for a plain function, "a" for an aggregate, "w" for a window
 	// function, "p" for a procedure, "t" for a trigger's function, "u" for one of which nothing
-	// is known but that it has the name of one of PostgreSQL's own.
+	// is known but that a statement may call it: by the name of one of PostgreSQL's own, or as x.name.
 	Kind string `json:"kind"`
 }
 
@@ -108,6 +108,10 @@ func (s *Snapshot) Function(schema, name string) (*Function, bool) {
 	return f, ok
 }
 
+// Unpromised reports whether a function of that name, in whatever schema, is not known to give the same for the same
+// arguments at any time and on any shard. It does not allocate.
+func (s *Snapshot) Unpromised(name string) bool { return s.unpromised[name] }
+
 // indexObjects validates views and functions.
 func (s *Snapshot) indexObjects() *sqlstate.Error {
 	s.views = make(map[tableName]*View, len(s.state.Views))
@@ -129,6 +133,7 @@ func (s *Snapshot) indexObjects() *sqlstate.Error {
 		s.views[name] = v
 	}
 	s.functions = make(map[tableName]*Function, len(s.state.Functions))
+	s.unpromised = map[string]bool{}
 	for i := range s.state.Functions {
 		f := &s.state.Functions[i]
 		if err := checkIdentifier("a schema", f.Schema); err != nil {
@@ -146,6 +151,9 @@ func (s *Snapshot) indexObjects() *sqlstate.Error {
 			return invalid(sqlstate.InvalidObjectDefinition, "function %s has the unknown kind %q", f.QualifiedName(), clip(f.Kind))
 		}
 		s.functions[tableName{f.Schema, f.Name}] = f
+		if f.Kind == "u" || (f.Kind == "f" || f.Kind == "a") && (f.Volatile || f.Clocked || f.Casts > 0) {
+			s.unpromised[f.Name] = true
+		}
 	}
 	for i := range s.state.Declarations {
 		d := &s.state.Declarations[i]
@@ -166,7 +174,7 @@ func (s *Snapshot) indexObjects() *sqlstate.Error {
 }
 
 func sameObjects(prev, next *Snapshot) bool {
-	return slices.Equal(prev.state.Views, next.state.Views) && slices.Equal(prev.state.Functions, next.state.Functions) && prev.state.FunctionsRead == next.state.FunctionsRead &&
+	return slices.Equal(prev.state.Views, next.state.Views) && slices.Equal(prev.state.Functions, next.state.Functions) && prev.state.FunctionsRead == next.state.FunctionsRead && prev.state.Acting == next.state.Acting &&
 		reflect.DeepEqual(prev.state.Declarations, next.state.Declarations)
 }
 

@@ -76,6 +76,18 @@ func (s *Snapshot) Refusal(shard string, write bool) error {
 		WithHint("nothing was done; what does not need the shard goes on; when the work on it is over: cleave shard set %s --state normal", shard)
 }
 
+// Receives says why nothing is placed on a shard: it is being drained, read-only or out of service. 55000, nil for none of these.
+func (s *Snapshot) Receives(shard string) error {
+	if err := s.Drained(shard); err != nil {
+		return err
+	}
+	if sh, ok := s.shards[shard]; ok && sh.Service != InService {
+		return sqlstate.New(sqlstate.ObjectNotInState, "shard %s is %s: nothing is moved to it", shard, sh.Service).OnShard(shard).
+			WithHint("cleave shard set %s --state normal", shard)
+	}
+	return nil
+}
+
 // quoteWhy quotes a reason in a list of words.
 func quoteWhy(why string) string {
 	if why == "" {

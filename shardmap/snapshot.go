@@ -14,8 +14,12 @@ type Snapshot struct {
 	sequences map[tableName]*Sequence
 	views     map[tableName]*View
 	functions map[tableName]*Function
+	// unpromised are the names of functions that may give another value each time, see Unpromised.
+	unpromised map[string]bool
 	// restricted: a shard is read-only or out of service.
 	restricted bool
+	// draining: a shard is being drained.
+	draining bool
 	// holding: a transit has a hold.
 	holding bool
 	units   int

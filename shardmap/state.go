@@ -29,6 +29,8 @@ type State struct {
 	Functions    []Function `json:"functions,omitempty"` // by name
 	// FunctionsRead is the version of the rules by which Functions were read; 0: never.
 	FunctionsRead int `json:"functions_read,omitempty"`
+	// Acting: something of the default shard's, as a trigger, may run a function that is not known to leave its session alone.
+	Acting bool `json:"acting,omitempty"`
 	// Declarations say how tables are to be that do not exist yet.
 	Declarations []Declaration `json:"declarations,omitempty"`
 	// Constraints are rules about where keys may be, by name.
@@ -54,6 +56,8 @@ type Shard struct {
 	ServiceWhy   string  `json:"service_why,omitempty"`
 	ServiceSince int64   `json:"service_since,omitempty"`
 	ServiceEpoch uint64  `json:"service_epoch,omitempty"`
+	// Drain is the workflow that empties the shard: nothing new is placed on it meanwhile. "" for none.
+	Drain string `json:"drain,omitempty"`
 	// Incarnation is drawn when a shard is added, and tells it from an earlier one of its name; 0 for those that a
 	// cluster began with.
 	Incarnation uint64 `json:"incarnation,omitempty"`

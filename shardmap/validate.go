@@ -210,6 +210,7 @@ func (s *Snapshot) indexShards() error {
 		}
 		s.shards[sh.Name] = sh
 		s.restricted = s.restricted || sh.Service != InService
+		s.draining = s.draining || sh.Drain != ""
 	}
 	if _, ok := s.shards[st.DefaultShard]; !ok {
 		return invalid(sqlstate.UndefinedObject, "the default shard %q is not one of the shards", clip(st.DefaultShard)).
@@ -236,6 +237,9 @@ func checkShard(sh *Shard) *sqlstate.Error {
 	}
 	if err := checkService(sh); err != nil {
 		return err
+	}
+	if len(sh.Drain) > maxDrainBytes || !utf8.ValidString(sh.Drain) || strings.ContainsFunc(sh.Drain, isControl) {
+		return invalid(sqlstate.InvalidParameterValue, "the drain of shard %q is longer than %d bytes or has control characters", sh.Name, maxDrainBytes)
 	}
 	if len(sh.Labels) > maxLabels {
 		return invalid(sqlstate.ProgramLimitExceeded, "shard %q has %d labels; %d are allowed", sh.Name, len(sh.Labels), maxLabels)

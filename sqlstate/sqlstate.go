@@ -129,6 +129,10 @@ type Error struct {
 	Internal                                    string
 	InternalPosition                            int
 
+	// File, Line and Routine are the place in PostgreSQL's sources. Drivers read the routine
+	// where a code is not enough.
+	File, Line, Routine string
+
 	// Unsure: the statement may be none that a database takes, which its shard would
 	// have to say; set with 0A000 where that was not looked at.
 	Unsure bool
@@ -153,6 +157,14 @@ func Wrap(err error, code Code, format string, args ...any) *Error {
 // exactly: why says the reason, hint what would make it work.
 func Refuse(why, hint string) *Error {
 	return &Error{Code: FeatureNotSupported, Message: why, Hint: hint}
+}
+
+// ChangedResult returns the error of a prepared statement whose columns are others now. pgjdbc and
+// ActiveRecord know it by its routine, and prepare the statement anew.
+func ChangedResult() *Error {
+	e := New(FeatureNotSupported, "cached plan must not change result type")
+	e.Routine = "RevalidateCachedQuery"
+	return e
 }
 
 // WithHint sets the hint and returns e, for use at the place of creation only.

@@ -302,7 +302,7 @@ func stays(shard string) placement.Constraint {
 func resting(snap *shardmap.Snapshot) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range snap.Shards() {
-		if s.Service != shardmap.InService {
+		if s.Service != shardmap.InService || s.Drain != "" {
 			out[s.Name] = true
 		}
 	}

@@ -86,6 +86,8 @@ const (
 	AwaitChildren Op = "await children"
 	// CancelChildren asks all children to be cancelled, as far as they can be.
 	CancelChildren Op = "cancel children"
+	// EndDrain takes the note that a shard is being drained out of the map. Plan puts it there.
+	EndDrain Op = "end drain"
 	// EditMap splits or merges ranges in the map, or pins a key.
 	EditMap Op = "edit map"
 )

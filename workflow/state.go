@@ -487,6 +487,18 @@ type Progress struct {
 	Error string `json:"error,omitempty"`
 }
 
+// StepSince returns since when a workflow is in its step, milliseconds since 1970, as its history tells.
+func (s *State) StepSince() int64 {
+	since := s.Created
+	for _, l := range slices.Backward(s.History) {
+		if l.Step != s.Step {
+			break
+		}
+		since = l.At
+	}
+	return since
+}
+
 // CopyTook is how long the last copy of a move took, as its history tells; ok is false if it has
 // not ended.
 func (s *State) CopyTook() (took time.Duration, ok bool) {

@@ -132,7 +132,11 @@ func (s *State) done(e Event) {
 		if end == "" {
 			end = Done
 		}
-		s.goTo(end, at, orElse(r.Note, "nothing is left of it"))
+		what := "nothing is left of it"
+		if s.Spec.Kind == Drain {
+			what = "shard " + s.Spec.From + " may be given something again"
+		}
+		s.goTo(end, at, orElse(r.Note, what))
 		if end == Failed {
 			s.Error = s.cause()
 		}
@@ -156,7 +160,7 @@ func (s *State) done(e Event) {
 				s.goTo(Editing, at, "the ranges are on one shard")
 				return
 			}
-			s.goTo(Done, at, orElse(r.Note, "nothing is left to be moved"))
+			s.finish(Done, at, orElse(r.Note, "nothing is left to be moved"))
 			return
 		}
 		s.adopt(r.Children, at)
@@ -164,10 +168,10 @@ func (s *State) done(e Event) {
 		s.Children = nil
 		switch {
 		case len(r.Failed) > 0 && s.Ending == "":
-			s.goTo(Failed, at, "not done: "+strings.Join(r.Failed, ", "))
-			s.Error = clip("these moves were not done: " + strings.Join(r.Failed, ", ") + orEmpty("; ", r.Note))
+			s.finish(Failed, at, "not done: "+strings.Join(r.Failed, ", "))
+			s.blame("these moves were not done: " + strings.Join(r.Failed, ", ") + orEmpty("; ", r.Note))
 		case s.Ending != "":
-			s.goTo(s.Ending, at, "its moves have ended")
+			s.finish(s.Ending, at, "its moves have ended")
 		case s.Spec.Kind == Rebalance:
 			s.goTo(Choosing, at, fmt.Sprintf("%d of %d steps are done", s.PlanNext, s.PlanSteps))
 		default:
@@ -177,6 +181,19 @@ func (s *State) done(e Event) {
 		s.goTo(Done, at, orElse(r.Note, "the map is changed"))
 	}
 }
+
+// finish ends a workflow that has children, or changes the map. A drain has the note taken out of the map before.
+func (s *State) finish(as StepName, at int64, why string) {
+	if s.Spec.Kind != Drain {
+		s.goTo(as, at, why)
+		return
+	}
+	s.Ending = as
+	s.goTo(Cleaning, at, why)
+}
+
+// blame notes why a workflow fails, or has.
+func (s *State) blame(why string) { s.Error, s.Cause = clip(why), clip(why) }
 
 // adopt begins children.
 func (s *State) adopt(children []Spec, at int64) {
@@ -313,8 +330,8 @@ func (s *State) failed(e Event) {
 			again()
 			return
 		}
-		s.goTo(Failed, e.At, what)
-		s.Error = clip(what)
+		s.finish(Failed, e.At, what)
+		s.blame(what)
 	case Reopening, Cancelling:
 		// Whoever waits does not wait for a shard that has nothing of theirs.
 		if e.Op == ShutTarget && !s.ShutLater {
@@ -349,7 +366,7 @@ func CanAsk(s *State, w Wish) error {
 		case s.Step.Ended():
 			return no("it has ended", "see: cleave moves "+id)
 		case s.Spec.Kind != Move:
-			if s.Step == Editing {
+			if s.Step == Editing || s.Step == Cleaning {
 				return no("the map is being changed", "see: cleave moves "+id)
 			}
 			return nil
@@ -453,7 +470,7 @@ func (s *State) ask(e Event) {
 				s.goTo(Working, e.At, "cancelled"+by)
 				return
 			}
-			s.goTo(Cancelled, e.At, "cancelled"+by)
+			s.finish(Cancelled, e.At, "cancelled"+by)
 		case s.Back:
 			s.Paused = false
 			if s.Step == Closing || s.Step == Reopening {
@@ -662,6 +679,8 @@ func (s *State) parentEffects() []Effect {
 		return append(list, Effect{Op: AwaitChildren})
 	case Editing:
 		return []Effect{{Op: EditMap}}
+	case Cleaning:
+		return []Effect{{Op: EndDrain}}
 	}
 	return nil
 }

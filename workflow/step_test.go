@@ -250,14 +250,17 @@ func TestParents(t *testing.T) {
 	if s, list = Step(s, two); list[0].Child.ID != "p-3" {
 		t.Fatal(list[0].Child.ID)
 	}
-	if c := walk(s, 9, "cancel"); ops(Effects(c)) != "cancel children; await children" || walk(c, 9, "ok").Step != Cancelled {
+	if c := walk(s, 9, "cancel"); ops(Effects(c)) != "cancel children; await children" || ops(Effects(walk(c, 9, "ok"))) != "end drain" || walk(c, 9, "ok", "ok").Step != Cancelled {
 		t.Fatal(c.Step)
 	}
 	failed, _ := Step(s, Event{Kind: EventDone, Seq: s.Seq, Result: Result{Failed: []string{"p-4"}}})
-	if failed.Step != Failed || !strings.Contains(failed.Error, "p-4") {
+	if failed = walk(failed, 9, "again", "ok"); failed.Step != Failed || !strings.Contains(failed.Error, "p-4") {
 		t.Fatal(failed)
 	}
-	if s = walk(s, 9, "ok", "ok"); s.Step != Done {
+	if s = walk(s, 9, "ok", "ok"); ops(Effects(s)) != "end drain" || walk(s, 9, "ok").Step != Done {
+		t.Fatal(s.Step)
+	}
+	if s = walk(parent(Spread), 1, "ok"); s.Step != Done {
 		t.Fatal(s.Step)
 	}
 	if s = walk(parent(Merge), 1, "ok"); s.Step != Editing || walk(s, 2, "ok").Step != Done {

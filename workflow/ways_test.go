@@ -14,6 +14,7 @@ type place struct {
 	open    bool // the target's guards may let the part through while the source owns it
 	moved   bool // the target owns the part
 	transit bool
+	drains  bool // the map says that the shard is being drained
 }
 
 // plain takes out of a state what does not change what can follow.
@@ -39,7 +40,7 @@ func (p place) plain() place {
 func (p place) key() string {
 	s, o := &p.s, &p.s.Spec.Options
 	return fmt.Sprint(s.Spec.Kind, o.KeepMS, o.AskedKeepMS, o.Unverified, o.Window, s.Step, s.Paused, s.Back, s.MayBeOpen, s.ShutLater, s.After, s.Ending, s.Tables, s.Attempt, s.Tries,
-		s.Restarts, s.BackLost, s.Outdated, s.Error, s.Cause, len(s.Children), s.Made, s.PlanSteps, s.PlanNext, s.ApprovedBy, p.held, p.open, p.moved, p.transit)
+		s.Restarts, s.BackLost, s.Outdated, s.Error, s.Cause, len(s.Children), s.Made, s.PlanSteps, s.PlanNext, s.ApprovedBy, p.held, p.open, p.moved, p.transit, p.drains)
 }
 
 // does is what an effect that is carried out does to the world.
@@ -64,6 +65,10 @@ func (p *place) does(e Effect) {
 	case SettleGuards: // the guards that were left open by a rollback are shut by ShutTarget
 	case DropTransit:
 		p.transit = false
+	case Plan:
+		p.drains = p.s.Spec.Kind == Drain
+	case EndDrain:
+		p.drains = false
 	}
 }
 
@@ -265,6 +270,9 @@ func TestEveryStateHasAWayOut(t *testing.T) {
 
 	ops := map[Op]bool{}
 	for _, p := range w.all {
+		if p.s.Step.Ended() && p.drains {
+			t.Errorf("it has ended, and the shard still counts as one that is being drained: %s", p.key())
+		}
 		if p.s.Step.Ended() && p.s.Spec.Kind == Move && (p.held || p.open || p.transit || p.moved != (p.s.Step == Done)) {
 			t.Errorf("it has ended and left something: %s", p.key())
 		}
@@ -280,7 +288,7 @@ func TestEveryStateHasAWayOut(t *testing.T) {
 	// The directory and the owner of the rows have to be there for these, or they only wait. They are tried again until
 	// they go; what is held is let go before.
 	must := map[Op]bool{SettleGuards: true, Release: true, Purge: true, DropTransit: true, ShutTarget: true, CancelChildren: true, AwaitChildren: true,
-		SetGuards: true, Unhold: true, Swap: true, EditMap: true}
+		SetGuards: true, Unhold: true, Swap: true, EditMap: true, EndDrain: true}
 	delete(ops, Sleep) // waits do not fail
 	delete(ops, AwaitWindow)
 	for op := range ops {

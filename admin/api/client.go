@@ -431,3 +431,22 @@ func (c *Client) ChangeUser(ctx context.Context, req admin.UserRequest) (*admin.
 func (c *Client) RemoveUser(ctx context.Context, req admin.UserRequest) (*admin.UserInfo, error) {
 	return tell[admin.UserInfo](ctx, c, "user_remove", req)
 }
+
+// Sessions implements admin.API.
+func (c *Client) Sessions(ctx context.Context, req admin.SessionsRequest) (*admin.SessionsInfo, error) {
+	q := url.Values{}
+	if req.Router != "" {
+		q.Set("router", req.Router)
+	}
+	return ask[*admin.SessionsInfo](ctx, c, "sessions", q)
+}
+
+// CancelSession implements admin.API.
+func (c *Client) CancelSession(ctx context.Context, req admin.SessionRequest) (*admin.SessionResult, error) {
+	return tell[admin.SessionResult](ctx, c, "session_cancel", req)
+}
+
+// TerminateSession implements admin.API.
+func (c *Client) TerminateSession(ctx context.Context, req admin.SessionRequest) (*admin.SessionResult, error) {
+	return tell[admin.SessionResult](ctx, c, "session_terminate", req)
+}

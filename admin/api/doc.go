@@ -11,6 +11,7 @@
 //	GET  /api/v1/tables       []admin.TableInfo
 //	GET  /api/v1/routers      []admin.RouterInfo
 //	GET  /api/v1/users        []admin.UserInfo
+//	GET  /api/v1/sessions     admin.SessionsInfo     ?router=
 //	GET  /api/v1/ranges       []admin.RangeInfo      ?keyspace=
 //	GET  /api/v1/pins         []admin.PinInfo        ?keyspace=
 //	GET  /api/v1/heat         admin.HeatInfo         ?keyspace=&limit=
@@ -24,7 +25,7 @@
 //	GET  /api/v1/moves        []admin.WorkflowInfo   ?id=
 //	POST /api/v1/create_keyspace, drop_keyspace, distribute, pin, unpin, shard_add, shard_remove, shard_default, shard_set, shard_drain,
 //	     move, split, merge, spread, plan, plan_approve, policy_set, constraint_add, constraint_remove, pause, resume, cancel, rollback, finish, verify,
-//	     user_add, user_change, user_remove, doctor, route: the request struct of package admin, JSON
+//	     user_add, user_change, user_remove, session_cancel, session_terminate, doctor, route: the request struct of package admin, JSON
 //
 // Errors are {"code": SQLSTATE, "message": ..., "detail": ..., "hint": ...}.
 //

@@ -206,6 +206,11 @@ func NewHandler(opts Options) http.Handler {
 	change(h, mux, "user_add", a.AddUser)
 	change(h, mux, "user_change", a.ChangeUser)
 	change(h, mux, "user_remove", a.RemoveUser)
+	query(h, mux, "sessions", func(ctx context.Context, q url.Values) (any, error) {
+		return a.Sessions(ctx, admin.SessionsRequest{Router: q.Get("router")})
+	}, "router")
+	change(h, mux, "session_cancel", a.CancelSession)
+	change(h, mux, "session_terminate", a.TerminateSession)
 	change(h, mux, "doctor", func(ctx context.Context, req admin.DoctorRequest) ([]admin.Finding, error) {
 		return list(a.Doctor(ctx, req))
 	})

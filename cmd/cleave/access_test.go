@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // selfSigned writes a certificate for loopback that is good until then.
@@ -85,7 +87,7 @@ func TestAccessOfAProcess(t *testing.T) {
 		t.Error(out)
 	}
 	connect := func(options string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 		defer cancel()
 		cfg, err := pgx.ParseConfig("postgres://bob@" + r.Listen + "/cleave?" + options)
 		if err != nil {
@@ -114,7 +116,7 @@ func TestAccessOfAProcess(t *testing.T) {
 	if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the new certificate", func() bool { return connect(verify) == nil })
+	waitfor.True(t, "the new certificate", func() bool { return connect(verify) == nil })
 	admin("another\n", exitFailed, "user", "password", "bob", "--password-file", "-")
 	admin("another one\n", exitOK, "user", "password", "bob", "--password-file", "-")
 	if err := connect(verify); sqlState(err) != "28P01" {
@@ -273,7 +275,7 @@ func TestTheAdminAPIOverTLS(t *testing.T) {
 	if err := r.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the new certificate", func() bool { return strings.HasPrefix(ask(trusting...), "ok") })
+	waitfor.True(t, "the new certificate", func() bool { return strings.HasPrefix(ask(trusting...), "ok") })
 	if got := ask("--admin", strings.TrimPrefix(r.Admin, "https://"), "--admin-tls", "on", "--admin-ca", path("admin.crt")); !strings.HasPrefix(got, "ok") {
 		t.Error(got)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -233,7 +234,7 @@ func FuzzComplete(f *testing.F) {
 		go func() { done <- complete(s) }()
 		select {
 		case <-done:
-		case <-time.After(5 * time.Second):
+		case <-time.After(waitfor.Max):
 			t.Fatalf("complete(%q) does not end", s)
 		}
 	})

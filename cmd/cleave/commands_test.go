@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wiring"
 )
 
@@ -70,7 +71,7 @@ func freeAddress(t *testing.T) string {
 
 func runProgram(t *testing.T, stdin, program string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	var out bytes.Buffer
@@ -274,7 +275,7 @@ func TestCommands(t *testing.T) {
 		}
 		// What one router changes, the other one follows.
 		r.ok("sql", "CREATE TABLE seen (k bigint PRIMARY KEY, v text) WITH (cleave.shard_key = 'k')")
-		await(t, "the second router follows", func() bool {
+		waitfor.True(t, "the second router follows", func() bool {
 			_, err := c.Exec(t.Context(), "INSERT INTO seen VALUES (1, 'x') ON CONFLICT DO NOTHING")
 			return err == nil
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestOnlyCoordinatorsCopy has a router that stands in no election: moves wait for a coordinator, which says that it is
@@ -65,11 +66,11 @@ func TestOnlyCoordinatorsCopy(t *testing.T) {
 			t.Log(log)
 		}
 	})
-	await(t, "it is ready", func() bool {
+	waitfor.True(t, "it is ready", func() bool {
 		code, _, _ := command(t, "", "health", "--admin", address)
 		return code == 0
 	})
-	await(t, "the move is done", func() bool { return step() == "done" })
+	waitfor.True(t, "the move is done", func() bool { return step() == "done" })
 	if l := leads(); len(l) != 1 || l[0] != "coordinator" {
 		t.Errorf("led by %v", l)
 	}
@@ -89,7 +90,7 @@ func TestOnlyCoordinatorsCopy(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(waitfor.Max):
 		t.Error("it does not end")
 	}
 }

@@ -314,13 +314,14 @@ func soon(ctx context.Context, c *api.Client, w *admin.WorkflowInfo) (*admin.Wor
 	return w, nil
 }
 
-// followEvery is how often progress is shown.
+// followEvery is how often progress is shown. A workflow that has just begun is looked at more often, since a small
+// move is over within a second.
 const followEvery = 500 * time.Millisecond
 
 // follow shows a workflow's progress until it has ended or is opened.
 func (a *app) follow(ctx context.Context, c *api.Client, id string) (*admin.WorkflowInfo, error) {
 	said := ""
-	for {
+	for every := soonEvery; ; every = min(every*5/4, followEvery) {
 		list, err := c.Moves(ctx, id)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -339,7 +340,7 @@ func (a *app) follow(ctx context.Context, c *api.Client, id string) (*admin.Work
 		select {
 		case <-ctx.Done():
 			return w, a.left(id)
-		case <-time.After(followEvery):
+		case <-time.After(every):
 		}
 	}
 }
@@ -402,6 +403,14 @@ func notBack(w *admin.WorkflowInfo) error {
 	return fmt.Errorf("%s was not rolled back: there is no way back: %s\nnext: cleave moves %s", w.ID, printable(w.BackLost), w.ID)
 }
 
+// timeLeft is how long a step will go on, if that is known.
+func timeLeft(w *admin.WorkflowInfo) string {
+	if w.ETA < 0 {
+		return ""
+	}
+	return ", about " + (time.Duration(w.ETA) * time.Second).String() + " left"
+}
+
 // progressLine is a workflow's progress in one line.
 func progressLine(w *admin.WorkflowInfo) string {
 	var b strings.Builder
@@ -418,13 +427,11 @@ func progressLine(w *admin.WorkflowInfo) string {
 		if w.RowsPerSecond > 0 {
 			fmt.Fprintf(&b, ", %.0f rows/s, %s/s", w.RowsPerSecond, byteText(int64(w.BytesPerSecond)))
 		}
-		if w.ETA >= 0 {
-			fmt.Fprintf(&b, ", about %s left", (time.Duration(w.ETA) * time.Second).String())
-		}
+		b.WriteString(timeLeft(w))
 	case w.Step == "verifying" && w.Bytes > 0:
-		fmt.Fprintf(&b, ": %s of about %s compared", byteText(w.Bytes), byteText(max(w.Bytes, w.BytesAll)))
+		fmt.Fprintf(&b, ": %s of about %s compared%s", byteText(w.Bytes), byteText(max(w.Bytes, w.BytesAll)), timeLeft(w))
 	case (w.Step == "cleaning" || w.Step == "cancelling") && w.Rows > 0:
-		fmt.Fprintf(&b, ": %d of about %d rows deleted", w.Rows, max(w.Rows, w.RowsAll))
+		fmt.Fprintf(&b, ": %d of about %d rows deleted%s", w.Rows, max(w.Rows, w.RowsAll, w.Copied), timeLeft(w))
 	case w.Step == "done" && w.Copied > 0:
 		fmt.Fprintf(&b, ": %d rows moved", w.Copied)
 	case w.LagBytes >= 0 && !w.Ended:

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestMain looks for goroutines and servers that are left.
@@ -184,7 +185,7 @@ func (r *running) session() *pgx.Conn {
 
 func session(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 	defer cancel()
 	c, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestReplicaCommands makes a cluster of databases that exist and gives its
@@ -23,7 +24,7 @@ func TestReplicaCommands(t *testing.T) {
 		}
 	}
 	for _, r := range []*localpg.Server{first, second} {
-		await(t, "the replicas have the databases", func() bool {
+		waitfor.True(t, "the replicas have the databases", func() bool {
 			return pgtest.Ask(t, r.URL("postgres"), "SELECT count(*) FROM pg_database WHERE datname IN ('a', 'b')") == "2"
 		})
 	}
@@ -37,7 +38,7 @@ func TestReplicaCommands(t *testing.T) {
 	}
 	for _, s := range []*localpg.Server{first, second} {
 		pgtest.Await(t, s.URL("postgres"), "SELECT count(*) FROM pg_database WHERE datname IN ('a', 'b')", "2")
-		pgtest.Await(t, s.URL("a"), "SELECT count(*) FROM pg_tables WHERE schemaname = 'cleave_internal'", "1")
+		pgtest.Await(t, s.URL("a"), "SELECT count(*) FROM pg_tables WHERE schemaname = 'cleave_internal' AND tablename = 'shard'", "1")
 	}
 	if code, _, stderr := command(t, "", "init", "--directory", directory, "a="+primary.URL("a")); code == 0 || !strings.Contains(stderr, "already") {
 		t.Errorf("a second init: %d %s", code, stderr)
@@ -93,7 +94,7 @@ func TestReplicaCommands(t *testing.T) {
 		t.Errorf("the list: %s", out)
 	}
 	var served int
-	for end := time.Now().Add(20 * time.Second); served != 5 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); served != 5 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		served = one[int](t, r.session(), "SELECT count(*) FROM cleave.endpoints WHERE serves IS NOT NULL AND health = 'up'")
 	}
 	if served != 5 {

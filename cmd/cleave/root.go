@@ -199,7 +199,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.upCommand(), a.initCommand(), a.routerCommand(), a.coordinatorCommand(),
 		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(), a.heatCommand(), a.constraintCommand(), a.policyCommand(),
-		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(),
+		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(), a.sessionsCommand(),
 		a.moveCommand(), a.splitCommand(), a.mergeCommand(), a.spreadCommand(), a.growCommand(), a.planCommand(), a.movesCommand(), a.verifyCommand(),
 		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
 		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),

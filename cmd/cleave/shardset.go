@@ -22,7 +22,7 @@ those whose statements are refused, and shown by cleave shard list.
 
 read-only: statements that may write there fail with 25006, reads go on, and everything can
 be moved off it (cleave shard drain). The shard itself refuses writes of sharded and
-reference tables, whoever sends them.
+reference tables from every sender.
 
 out-of-service: statements that need it fail with 57P03 at once, nobody waits for it, and
 no router keeps a connection there. All others go on. Moves from and to it wait.

@@ -11,6 +11,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // asks makes a server ask a role for its password.
@@ -78,7 +79,7 @@ func TestShardSetProperties(t *testing.T) {
 	pgtest.Ask(t, s.SuperuserURL("postgres"), "ALTER ROLE keeper PASSWORD 'password two'")
 	keep("password two")
 	pgtest.Ask(t, s.SuperuserURL("postgres"), "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'keeper'")
-	await(t, "a is refused", func() bool { return sqlState(both()) == "28P01" })
+	waitfor.True(t, "a is refused", func() bool { return sqlState(both()) == "28P01" })
 	refused := func(want, stdin string, args ...string) {
 		t.Helper()
 		code, _, stderr := r.cleave(stdin, append([]string{"shard", "set"}, args...)...)
@@ -103,7 +104,7 @@ func TestShardSetProperties(t *testing.T) {
 	if code, _, stderr := r.cleave(at("a", "password two", ""), "shard", "set", "a", "--url", "-"); code != 0 {
 		t.Fatal(stderr)
 	}
-	await(t, "both shards answer, one by its new URL and one by its passfile", func() bool { return both() == nil })
+	waitfor.True(t, "both shards answer, one by its new URL and one by its passfile", func() bool { return both() == nil })
 	if n := one[int](t, c, "SELECT count(*) FROM t"); n != 100 {
 		t.Errorf("%d rows", n)
 	}
@@ -122,4 +123,127 @@ func TestShardSetProperties(t *testing.T) {
 	// The database is gone, and what is in its place is older.
 	pgtest.Ask(t, s.SuperuserURL("postgres"), "ALTER DATABASE a ALLOW_CONNECTIONS false")
 	refused("not as the map says", at("a_old", "password two", ""), "a", "--url", "-")
+}
+
+// TestShardGetsRolesOfItsOwn walks what docs/security.md says ("Roles on the shards") of a shard whose role is a superuser, and of one whose URL gets another role:
+// statements go on, doctor says what is left to do, and rows move afterwards.
+func TestShardGetsRolesOfItsOwn(t *testing.T) {
+	s := pgtest.NewServer(t, nil)
+	ask := func(sql string) string { t.Helper(); return pgtest.Ask(t, s.SuperuserURL("postgres"), sql) }
+	ask("CREATE ROLE app SUPERUSER LOGIN")
+	for _, db := range []string{"a", "b"} {
+		ask("CREATE DATABASE " + db + " OWNER app")
+	}
+	at := func(role, db string) string { return strings.Replace(s.URL(db), "cleave@", role+"@", 1) }
+	directory := "file:" + filepath.Join(pgtest.Dir(t), "directory.db")
+	if code, out, stderr := command(t, "", "init", "--directory", directory, "a="+at("app", "a"), "b="+at("app", "b")); code != 0 || !strings.Contains(stderr, "rights of app beyond its need is superuser") {
+		t.Fatalf("init: %d %s%s", code, out, stderr)
+	}
+	r := start(t, "router", "--directory", directory)
+	c := r.session()
+	execAll(t, c, "CREATE TABLE t (k bigint PRIMARY KEY, v int) WITH (cleave.shard_key = 'k')", "INSERT INTO t SELECT g, g FROM generate_series(1, 400) g")
+	key := func(want string) (k int) {
+		for k = 1; one[string](t, c, fmt.Sprintf("SELECT cleave.shard_of('hash_bigint', '%d')", k)) != want; k++ {
+		}
+		return k
+	}
+	// The router asks once who the mover is, and goes on asking.
+	r.ok("move", "--keyspace", "hash_bigint", "--key", fmt.Sprint(key("a")), "--to", "b", "--keep", "0", "--wait")
+	moves := func() {
+		t.Helper()
+		for _, from := range []string{"a", "b"} {
+			to := map[string]string{"a": "b", "b": "a"}[from]
+			k := key(from)
+			if code, out, stderr := r.cleave("", "move", "--keyspace", "hash_bigint", "--key", fmt.Sprint(k), "--to", to, "--keep", "0", "--wait"); code != 0 {
+				t.Fatalf("key %d to %s: %s%s", k, to, out, stderr)
+			}
+		}
+		if n := one[int](t, c, "SELECT count(*) FROM t"); n != 400 {
+			t.Errorf("%d rows", n)
+		}
+		execAll(t, c, "UPDATE t SET v = v + 1")
+	}
+	repaired := func(mention string) {
+		t.Helper()
+		if _, out, _ := r.cleave("", "doctor"); !strings.Contains(out, mention) || !strings.Contains(out, "doctor --repair") {
+			t.Errorf("doctor: %s", out)
+		}
+		r.ok("doctor", "--repair")
+	}
+	const loose = "does not go by the mover of the shard's role"
+
+	ask("CREATE ROLE app_mover LOGIN REPLICATION BYPASSRLS; GRANT app, pg_read_all_stats TO app_mover; GRANT SET ON PARAMETER session_replication_role, deadlock_timeout TO app_mover")
+	repaired(loose)
+	moves() // a superuser does not pass in the mover's place
+	ask("ALTER ROLE app NOSUPERUSER")
+	moves()
+	if got := pgtest.Ask(t, at("app", "a"), "SELECT string_agg(DISTINCT tgenabled::text, '') FROM pg_trigger WHERE tgrelid = 't'::regclass"); got != "A" {
+		t.Errorf("the guards fire %s", got)
+	}
+
+	// The leader gives the internal tables to the mover.
+	owner := func(db, want string) {
+		t.Helper()
+		pgtest.Await(t, s.SuperuserURL(db), "SELECT string_agg(DISTINCT r, ',') FROM (SELECT nspowner::regrole::text AS r FROM pg_namespace WHERE nspname = 'cleave_internal' "+
+			"UNION ALL SELECT relowner::regrole::text FROM pg_class WHERE relnamespace = 'cleave_internal'::regnamespace AND relkind = 'r') AS o", want)
+	}
+	owner("a", "app_mover")
+	owner("b", "app_mover")
+	moves()
+
+	// Another role in the URL, with its own mover.
+	ask("CREATE ROLE next LOGIN IN ROLE app; CREATE ROLE next_mover LOGIN REPLICATION BYPASSRLS; GRANT next, pg_read_all_stats TO next_mover; GRANT SET ON PARAMETER session_replication_role, deadlock_timeout TO next_mover")
+	r.ok("shard", "set", "a", "--url", at("next", "a"))
+	pgtest.Ask(t, s.SuperuserURL("a"), "REASSIGN OWNED BY app_mover TO next")
+	if code, out, stderr := r.cleave("", "move", "--keyspace", "hash_bigint", "--key", fmt.Sprint(key("b")), "--to", "a", "--dry-run"); code == 0 || !strings.Contains(out, "cleave doctor --repair") {
+		t.Errorf("a move past a guard that lets another mover pass: %d %s%s", code, out, stderr)
+	}
+	execAll(t, c, "UPDATE t SET v = v + 1")
+	repaired(loose)
+	moves()
+	if code, out, _ := r.cleave("", "doctor"); code != 0 || strings.Contains(out, "guard of") {
+		t.Errorf("at the end doctor says %s", out)
+	}
+
+	// The mover of b is given up.
+	ask("ALTER ROLE app_mover NOLOGIN")
+	for _, db := range []string{"a", "b"} {
+		pgtest.Ask(t, s.SuperuserURL(db), "REASSIGN OWNED BY app_mover TO app; DROP OWNED BY app_mover")
+	}
+	ask("DROP ROLE app_mover")
+	if got := pgtest.Ask(t, at("app", "b"), "SELECT string_agg(DISTINCT tgenabled::text, '') FROM pg_trigger WHERE tgrelid = 't'::regclass"); got != "A" {
+		t.Errorf("the guards fire %s before they are set anew", got)
+	}
+	execAll(t, c, "UPDATE t SET v = v + 1")
+	ask("ALTER ROLE app SUPERUSER")
+	repaired(loose)
+	moves()
+}
+
+// TestShardThatIsNotNeededMayBeDown: statements over several shards succeed at once while a shard that has none of their rows is lost,
+// also those that no router has seen before.
+func TestShardThatIsNotNeededMayBeDown(t *testing.T) {
+	s, lost := pgtest.NewServer(t, nil), pgtest.NewServer(t, nil)
+	for _, db := range []string{"a", "b"} {
+		pgtest.Ask(t, s.URL("postgres"), "CREATE DATABASE "+db)
+	}
+	pgtest.Ask(t, lost.URL("postgres"), "CREATE DATABASE c")
+	directory := "file:" + filepath.Join(pgtest.Dir(t), "directory.db")
+	if code, out, stderr := command(t, "", "init", "--directory", directory, "a="+s.URL("a"), "b="+s.URL("b"), "c="+lost.URL("c")); code != 0 {
+		t.Fatalf("init: %s%s", out, stderr)
+	}
+	r := start(t, "router", "--directory", directory)
+	c := r.session()
+	execAll(t, c, "SELECT cleave.create_keyspace('ks', 'hash', 'bigint', ranges => 4, shards => ARRAY['a', 'b'])",
+		"CREATE TABLE t (k bigint PRIMARY KEY, v int) WITH (cleave.shard_key = 'k', cleave.keyspace = 'ks')", "INSERT INTO t SELECT g, g FROM generate_series(1, 40) g")
+	for range 6 { // there are idle connections to all shards
+		execAll(t, c, "SELECT 1", "SELECT count(*) FROM t")
+	}
+	lost.Kill()
+	for n := range 6 {
+		execAll(t, c, fmt.Sprintf("UPDATE t SET v = v + %d", n), fmt.Sprintf("DELETE FROM t WHERE v < -%d", n), fmt.Sprintf("SELECT count(*), %d FROM t", n),
+			fmt.Sprintf("SELECT a.v, %d FROM t a JOIN t b ON a.v = b.k", n), fmt.Sprintf("INSERT INTO t SELECT g, g FROM generate_series(%d, %d) g", 100+10*n, 109+10*n),
+			"BEGIN", fmt.Sprintf("UPDATE t SET v = v - %d", n), fmt.Sprintf("SELECT sum(v), %d FROM t", n), "COMMIT",
+			"SET cleave.read_consistency = 'atomic'", fmt.Sprintf("SELECT sum(v) + %d FROM t", n), "RESET cleave.read_consistency")
+	}
 }

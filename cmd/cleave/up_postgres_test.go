@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 type shardInfo struct{ Name, Engine, URL, Health string }
@@ -119,7 +120,7 @@ func TestUpPostgres(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a statement for the dead server fails", func() bool {
+	waitfor.True(t, "a statement for the dead server fails", func() bool {
 		for tenant := 1; tenant <= 40; tenant++ {
 			if o := r.owner(tenant); o == "shard-1" || o == "shard-3" {
 				_, err := r.session().Exec(t.Context(), "SELECT note FROM orders WHERE tenant_id = $1", tenant)
@@ -135,8 +136,8 @@ func TestUpPostgres(t *testing.T) {
 			}
 		}
 	}
-	await(t, "the server is started again", func() bool { return strings.Contains(r.stderr.String(), "PostgreSQL server is ready again") })
-	await(t, "its rows are back", func() bool {
+	waitfor.True(t, "the server is started again", func() bool { return strings.Contains(r.stderr.String(), "PostgreSQL server is ready again") })
+	waitfor.True(t, "its rows are back", func() bool {
 		s, err := pgx.Connect(t.Context(), r.url())
 		if err != nil {
 			return false

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wiring"
 )
 
@@ -179,7 +180,7 @@ func TestUpDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An idle session ends at once, with a reason; one in a transaction may go on.
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(waitfor.Max)
 	for {
 		if _, err := idle.Exec(t.Context(), "SELECT 1", pgx.QueryExecModeSimpleProtocol); err != nil {
 			break
@@ -212,7 +213,7 @@ func TestUpSecondSignalEndsAtOnce(t *testing.T) {
 				}
 			}
 			signal()
-			await(t, "it drains", func() bool { return strings.Contains(r.stderr.String(), "draining") })
+			waitfor.True(t, "it drains", func() bool { return strings.Contains(r.stderr.String(), "draining") })
 			pid := 0
 			if engine == "postgres" {
 				pid = postmaster(t, r.Data, 0)
@@ -254,7 +255,7 @@ func TestReloadOnSIGHUP(t *testing.T) {
 		if step.want == "signal that follows" {
 			continue
 		}
-		await(t, step.want, func() bool { return strings.Contains(r.stderr.String(), step.want) })
+		waitfor.True(t, step.want, func() bool { return strings.Contains(r.stderr.String(), step.want) })
 	}
 	if !strings.Contains(r.stderr.String(), "setting=log-level old=info new=debug") {
 		t.Errorf("the new log level is not in the log:\n%s", r.stderr)
@@ -266,21 +267,12 @@ func TestReloadOnSIGHUP(t *testing.T) {
 	execAll(t, check, "SELECT 1")
 }
 
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: did not happen in 20 s", what)
-		}
-	}
-}
-
 // TestBanner reads what a person sees, and pastes it.
 func TestBanner(t *testing.T) {
 	psql := pgtest.PSQL(t)
 	listen, adminAddress := freeAddress(t), freeAddress(t)
 	p := startPlain(t, "up", "--data", filepath.Join(t.TempDir(), "data"), "--listen", listen, "--admin", adminAddress)
-	await(t, "the banner", func() bool { return strings.Contains(p.stdout.String(), "Ctrl-C ends it") })
+	waitfor.True(t, "the banner", func() bool { return strings.Contains(p.stdout.String(), "Ctrl-C ends it") })
 	banner := p.stdout.String()
 	line := "psql -h 127.0.0.1 -p " + port(listen) + " cleave"
 	for _, want := range []string{line, bannerSQL, "cleave shard list --admin " + adminAddress, "Cleave is ready: 4 sqlite shards in "} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestARouterWaitsForItsDirectory starts routers while etcd is down: they say what they wait for, go on when it is there, and
@@ -22,8 +23,8 @@ import (
 func TestARouterWaitsForItsDirectory(t *testing.T) {
 	etcd := etcdtest.New(t, etcdtest.Options{Members: 1})
 	binary(t) // builds it, which is not the command's time
-	url := etcd.URL()
-	if code, out, stderr := command(t, "", "init", "--directory", url, "a="+pgtest.Database(t), "b="+pgtest.Database(t)); code != 0 {
+	url, shard := etcd.URL(), pgtest.Database(t)
+	if code, out, stderr := command(t, "", "init", "--directory", url, "a="+shard, "b="+pgtest.Database(t)); code != 0 {
 		t.Fatalf("init: %d %s%s", code, out, stderr)
 	}
 	etcd.Kill(t, 0)
@@ -58,7 +59,7 @@ func TestARouterWaitsForItsDirectory(t *testing.T) {
 				t.Log(w.log)
 			}
 		})
-		await(t, "it says that it waits", func() bool { return strings.Contains(w.log.String(), "it is waited for") })
+		waitfor.True(t, "it says that it waits", func() bool { return strings.Contains(w.log.String(), "it is waited for") })
 		return w
 	}
 	status := func(url string) int {
@@ -70,7 +71,7 @@ func TestARouterWaitsForItsDirectory(t *testing.T) {
 		return res.StatusCode
 	}
 	connect := func(address string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 		defer cancel()
 		c, err := pgx.Connect(ctx, "postgres://tester@"+address+"/cleave?sslmode=prefer")
 		if err != nil {
@@ -98,12 +99,12 @@ func TestARouterWaitsForItsDirectory(t *testing.T) {
 		if err != nil {
 			t.Errorf("told to end: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(waitfor.Max):
 		t.Error("SIGTERM does not end it")
 	}
 	etcd.Start(t, 0)
-	await(t, "it serves", func() bool { return connect(first.listen) == nil })
-	await(t, "it is ready", func() bool { return status("http://"+first.admin+"/readyz") == 200 })
+	waitfor.True(t, "it serves", func() bool { return connect(first.listen) == nil })
+	waitfor.True(t, "it is ready", func() bool { return status("http://"+first.admin+"/readyz") == 200 })
 
 	// etcd is out of space: it is read, and nothing is written.
 	ask := func(args ...string) string {
@@ -127,14 +128,20 @@ func TestARouterWaitsForItsDirectory(t *testing.T) {
 		}
 	}
 	alarm(etcdserverpb.AlarmRequest_ACTIVATE)
-	if out := ask("doctor"); !strings.Contains(out, "takes no writes") || !strings.Contains(out, "etcdctl alarm disarm") {
+	// What is not finished waits for the directory: its router lives, and no repair can be stored.
+	if _, err := c.Exec(t.Context(), "CREATE TABLE late (k bigint PRIMARY KEY) WITH (cleave.shard_key = 'k')"); err == nil {
+		t.Error("a table was created in a map that cannot be stored")
+	}
+	undecided := session(t, shard)
+	execAll(t, undecided, "BEGIN", "CREATE TABLE undecided ()", "PREPARE TRANSACTION 'cleave_ddl_019ac000-0000-7000-8000-000000000001_a'")
+	if out := ask("doctor"); !strings.Contains(out, "takes no writes") || !strings.Contains(out, "etcdctl alarm disarm") || strings.Contains(out, "--repair") || !strings.Contains(out, "019ac000") {
 		t.Error(out)
 	}
 	if out := ask("moves"); !strings.Contains(out, "takes no writes") {
 		t.Error(out)
 	}
 	alarm(etcdserverpb.AlarmRequest_DEACTIVATE)
-	await(t, "the alarm is off", func() bool { return !strings.Contains(ask("doctor"), "takes no writes") })
+	waitfor.True(t, "the alarm is off", func() bool { return !strings.Contains(ask("doctor"), "takes no writes") })
 	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

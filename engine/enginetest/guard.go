@@ -280,6 +280,13 @@ func runOperations(t *testing.T, h Harness) {
 		if tab.Guard == nil || *tab.Guard != (engine.GuardState{Keyspace: "ks", Epoch: 3, Owns: g.Owned.Encode()}) {
 			t.Fatalf("guard %+v", tab.Guard)
 		}
+		is, err := c.Guard(t.Context(), "public", "Row s")
+		if err != nil || is == nil || *is != *tab.Guard {
+			t.Fatalf("guard %+v, described as %+v: %v", is, tab.Guard, err)
+		}
+		if is, err := c.Guard(t.Context(), "public", "no such table"); is != nil || err != nil {
+			t.Fatalf("the guard of no table is %+v: %v", is, err)
+		}
 	})
 	t.Run("insert", func(t *testing.T) {
 		c.do(`INSERT INTO "Row s" VALUES (0, 1), (9, 1)`)

@@ -171,12 +171,12 @@ func (a *applier) begin(ctx context.Context, h *conn) error {
 	if err != nil {
 		return err
 	}
-	for i := range a.set.Tables {
+	facts, err := v.factsOf(ctx, h, a.set.Tables)
+	if err != nil {
+		return err
+	}
+	for i, f := range facts {
 		t := &a.set.Tables[i]
-		f, err := v.facts(ctx, h, t)
-		if err != nil {
-			return err
-		}
 		fixed := make([]bool, len(t.Columns))
 		for j, name := range t.Columns {
 			k := slices.IndexFunc(f.Columns, func(c columnFacts) bool { return c.Name == name })

@@ -434,16 +434,14 @@ func (r *rowSource) Close() error {
 // View takes the snapshot of a temporary slot, which goes with its connection.
 func (v *mover) View(ctx context.Context, set engine.Set) (engine.View, error) {
 	const op = "view rows"
-	c, err := v.dial(ctx, forOther, "", false)
+	c, done, err := v.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
-	facts := make([]*tableFacts, len(set.Tables))
-	for i := range set.Tables {
-		if facts[i], err = v.facts(ctx, c, &set.Tables[i]); err != nil {
-			return nil, v.failed(ctx, op, err)
-		}
+	defer done()
+	facts, err := v.factsOf(ctx, c, set.Tables)
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
 	}
 	r, err := v.makeSlot(ctx, viewSlot(c), "", set, facts, true, true)
 	if err != nil {

@@ -33,11 +33,23 @@ func (s *shard) Check(ctx context.Context) (engine.Report, error) {
 	if f := s.moverFinding(ctx, got, levelWarning); f != nil {
 		rep.Findings = append(rep.Findings, *f)
 	}
+	kept, err := s.keepFinding(ctx, c, got)
+	if err != nil {
+		return rep, err
+	}
+	if kept != nil {
+		rep.Findings = append(rep.Findings, *kept)
+	}
 	owner, err := s.ownerFinding(ctx, c)
 	if err != nil {
 		return rep, err
 	}
 	rep.Findings = append(rep.Findings, owner)
+	values, err := c.exec(ctx, engine.Alike)
+	if err != nil {
+		return rep, s.failed("check", err)
+	}
+	rep.Alike, rep.Database = engine.AlikeRows(values), s.base.Database
 	return rep, nil
 }
 

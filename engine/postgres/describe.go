@@ -18,6 +18,7 @@ import (
 // added here for all types outside pg_catalog.
 var describeSQL = qualified(`SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_build_object(
 'kind', c.relkind,
+'quoted', pg_catalog.current_setting('quote_all_identifiers') = 'on',
 'rls', c.relrowsecurity,
 'inherits', c.relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid),
 'columns', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
@@ -66,6 +67,22 @@ var describeSQL = qualified(`SELECT pg_catalog.encode(pg_catalog.convert_to(pg_c
 FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s`)
 
+// described is what describeSQL gives.
+type described struct {
+	Kind     string
+	Quoted   bool
+	RLS      bool
+	Inherits bool
+	Columns  []engine.Column
+	Unique   []engine.UniqueKey
+	Foreign  []engine.ForeignKey
+	Guard    string
+	Loose    bool
+}
+
+// unquoteSQL lets names be printed without needless quotes until the transaction ends: the router reads what is printed.
+const unquoteSQL = `SELECT pg_catalog.set_config('quote_all_identifiers', %s, true)`
+
 // rowsSQL asks for one row. Under row level security a query may not see them,
 // so a table with any page counts as having rows then.
 const (
@@ -85,29 +102,18 @@ func (c *conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 }
 
 func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table, error) {
-	res, err := c.exec(ctx, fmt.Sprintf(describeSQL, c.shard.looseSQL(), literal(schema), literal(name)))
+	got, err := c.catalogued(ctx, "", schema, name)
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Rows) == 0 {
-		return nil, noTable(schema, name)
-	}
-	text, err := hex.DecodeString(res.Rows[0][0].String)
-	if err != nil {
-		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
-	}
-	var got struct {
-		Kind     string
-		RLS      bool
-		Inherits bool
-		Columns  []engine.Column
-		Unique   []engine.UniqueKey
-		Foreign  []engine.ForeignKey
-		Guard    string
-		Loose    bool
-	}
-	if err := json.Unmarshal(text, &got); err != nil {
-		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+	if got.Quoted {
+		if got, err = c.catalogued(ctx, fmt.Sprintf(unquoteSQL, "'off'")+"; ", schema, name); err != nil {
+			return nil, err
+		}
+		// Outside a transaction block the setting ended with the message, and this changes nothing.
+		if _, err := c.exec(ctx, fmt.Sprintf(unquoteSQL, "'on'")); err != nil {
+			return nil, err
+		}
 	}
 	if got.Kind != "r" && got.Kind != "p" {
 		return nil, sqlstate.New(sqlstate.WrongObjectType, "%q.%q is not a table", schema, name)
@@ -124,11 +130,57 @@ func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table
 	if got.RLS {
 		ask = fmt.Sprintf(rowsRLSSQL, literal(schema), literal(name))
 	}
-	if res, err = c.exec(ctx, ask); err != nil {
+	res, err := c.exec(ctx, ask)
+	if err != nil {
 		return nil, err
 	}
 	t.HasRows = res.Rows[0][0].String == "t"
 	return t, nil
+}
+
+// catalogued reads a table's rows of the catalogue, after a statement that goes in the same message.
+func (c *conn) catalogued(ctx context.Context, before, schema, name string) (*described, error) {
+	res, err := c.exec(ctx, before+fmt.Sprintf(describeSQL, c.shard.looseSQL(), literal(schema), literal(name)))
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Rows) == 0 {
+		return nil, noTable(schema, name)
+	}
+	text, err := hex.DecodeString(res.Rows[0][0].String)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+	}
+	var got described
+	if err := json.Unmarshal(text, &got); err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+	}
+	return &got, nil
+}
+
+// guardStateSQL reads the guard of one table: what it is, in hex (see describeSQL), and whether it is loose.
+var guardStateSQL = qualified(`SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.obj_description(g.tgfoid, 'pg_proc'), 'UTF8'), 'hex'), %s
+FROM pg_catalog.pg_trigger AS g JOIN pg_catalog.pg_class AS c ON c.oid = g.tgrelid JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND g.tgname = `) + literal(triggerRow)
+
+// Guard implements engine.Conn.
+func (c *conn) Guard(ctx context.Context, schema, name string) (*engine.GuardState, error) {
+	res, err := c.exec(ctx, fmt.Sprintf(guardStateSQL, c.shard.looseSQL(), literal(schema), literal(name)))
+	if err != nil {
+		return nil, c.shard.withTable("read the guard", schema, name, err)
+	}
+	if len(res.Rows) == 0 {
+		return nil, nil
+	}
+	text, err := hex.DecodeString(res.Rows[0][0].String)
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable guard")
+	}
+	g := parseComment(string(text))
+	if g != nil {
+		g.Loose = res.Rows[0][1].String == "t"
+	}
+	return g, nil
 }
 
 func noTable(schema, name string) *sqlstate.Error {

@@ -8,7 +8,9 @@
 // Schema cleave_internal: the table shard (one row: which cluster and which
 // shard this database is) and the guards' functions. Each guarded table has two
 // triggers, "~cleave_guard" and "~cleave_guard_truncate". See docs/design/guard.md.
-// While rows are moved: the tables leader, capture and applied, and for each capture a
+// Besides the records of transactions (transaction) and the notes of schema changes
+// (schema_change). The tables belong to the mover where there is one: see Keep.
+// While rows are moved: rows in the tables leader, capture and applied, and for each capture a
 // publication and a replication slot. See docs/design/moving-postgres.md.
 //
 // # States of a conversation

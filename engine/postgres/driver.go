@@ -105,7 +105,7 @@ type shard struct {
 	socket   socket
 	streams  streams
 	purges   purges
-	spare    atomic.Pointer[conn] // of movers, idle
+	spares   spares
 	// prepared is max_prepared_transactions, -1 while it is not known.
 	prepared atomic.Int32
 	// mover is the role of moves, "" if the server has none; nil while it is not known.
@@ -132,7 +132,7 @@ func (s *shard) Engine() string { return Name }
 // Close refuses later Connects. Conversations are closed by their users.
 func (s *shard) Close() error {
 	s.closed.Store(true)
-	s.closeSpare()
+	s.spares.drop(true)
 	return nil
 }
 

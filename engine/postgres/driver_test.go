@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -259,11 +260,11 @@ func TestLostConnections(t *testing.T) {
 	}
 
 	// Who answers next is asked again: the database was exchanged meanwhile.
-	do(t, killer, `UPDATE cleave_internal.shard SET name = 'shard-7'`)
+	pgtest.Ask(t, pgtest.Super(url), `UPDATE cleave_internal.shard SET name = 'shard-7'`)
 	if _, err = s.Connect(t.Context(), nil); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState {
 		t.Fatalf("got %v", err)
 	}
-	do(t, killer, `UPDATE cleave_internal.shard SET name = 'shard-0', format = 99`)
+	pgtest.Ask(t, pgtest.Super(url), `UPDATE cleave_internal.shard SET name = 'shard-0', format = 99`)
 	if _, err = s.Connect(t.Context(), nil); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || !strings.Contains(err.Error(), "format 99") {
 		t.Fatalf("got %v", err)
 	}
@@ -412,6 +413,35 @@ func TestCheckFindings(t *testing.T) {
 	}
 	if !connect(t, installed(t, pgtest.Database(t))).(engine.TwoPhase).CanPrepare() {
 		t.Error("CanPrepare is false where it can")
+	}
+}
+
+// A table reads the same with quote_all_identifiers, which stays as the session has it.
+func TestDescribeQuoted(t *testing.T) {
+	s := installed(t, pgtest.Super(pgtest.Database(t)))
+	c := connect(t, s)
+	do(t, c, `CREATE TABLE t (id serial PRIMARY KEY, "select" text DEFAULT 'x'::text)`)
+	want, err := c.DescribeTable(t.Context(), "public", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := want.Columns[0].Default; d != "nextval('t_id_seq'::regclass)" {
+		t.Fatalf("default: %s", d)
+	}
+	do(t, c, `SET quote_all_identifiers = on`)
+	for _, before := range []string{`SELECT 1`, `BEGIN`} {
+		do(t, c, before)
+		got, err := c.DescribeTable(t.Context(), "public", "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("after %s: %+v, want %+v", before, got, want)
+		}
+		res, err := engine.Exec(c, `SHOW quote_all_identifiers`)
+		if err != nil || res.Rows[0][0].String != "on" {
+			t.Errorf("after %s: %+v, %v", before, res, err)
+		}
 	}
 }
 

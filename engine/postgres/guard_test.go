@@ -10,6 +10,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -371,7 +372,7 @@ func TestSetGuardKeepsSettings(t *testing.T) {
 	s := installed(t, pgtest.Database(t))
 	c := connect(t, s)
 	do(t, c, `CREATE TABLE t (k bigint)`, `SET lock_timeout = '7s'`, `BEGIN`)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 	defer cancel()
 	if err := c.SetGuard(ctx, listGuard("t", "k", ints(0, 5)...)); err != nil {
 		t.Fatal(err)

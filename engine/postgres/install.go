@@ -49,7 +49,9 @@ func (s *shard) Install(ctx context.Context) error {
 	defer c.Close()
 	// An existing installation is only read: Install then works for roles that
 	// may not create schemas, and on a full disk.
-	if err := s.verify(ctx, c); err == nil || sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || !errors.Is(err, errNotInstalled) {
+	if err := s.verify(ctx, c); err == nil {
+		return s.keepIfPossible(ctx)
+	} else if sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || !errors.Is(err, errNotInstalled) {
 		return err
 	}
 	res, err := c.exec(ctx, fmt.Sprintf(installSQL, int64(installLock), literal(s.cfg.Cluster), literal(s.cfg.Name), format))
@@ -62,7 +64,7 @@ func (s *shard) Install(ctx context.Context) error {
 	if _, err := c.exec(ctx, "COMMIT"); err != nil {
 		return s.failed("install", err)
 	}
-	return nil
+	return s.keepIfPossible(ctx)
 }
 
 // plainParams are the startup parameters of housekeeping conversations.

@@ -325,17 +325,17 @@ const (
 // that are left.
 func (v *mover) Sizes(ctx context.Context, set engine.Set) (rows, bytes int64, err error) {
 	const op = "estimate sizes"
-	c, err := v.dial(ctx, forOther, "", false)
+	c, done, err := v.reading(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer c.Close()
+	defer done()
+	facts, err := v.factsOf(ctx, c, set.Tables)
+	if err != nil {
+		return 0, 0, v.failed(ctx, op, err)
+	}
 	for i := range set.Tables {
-		t := &set.Tables[i]
-		f, err := v.facts(ctx, c, t)
-		if err != nil {
-			return 0, 0, v.failed(ctx, op, err)
-		}
+		t, f := &set.Tables[i], facts[i]
 		percent := 100.0
 		if f.Blocks > sampleBlocks {
 			percent = 100 * sampleBlocks / float64(f.Blocks)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
@@ -20,13 +22,15 @@ import (
 // that is not listed; applied says how far changes from elsewhere were applied, and
 // owner is the one Applier that may commit; loaded has the tables whose rows are all
 // there, and what they were.
-const moveTablesSQL = `BEGIN;
-SELECT pg_catalog.pg_advisory_xact_lock(%d);
-CREATE TABLE IF NOT EXISTS cleave_internal.leader (one boolean PRIMARY KEY DEFAULT true CHECK (one), token numeric NOT NULL);
+const moveTables = `CREATE TABLE IF NOT EXISTS cleave_internal.leader (one boolean PRIMARY KEY DEFAULT true CHECK (one), token numeric NOT NULL);
 CREATE TABLE IF NOT EXISTS cleave_internal.capture (id text PRIMARY KEY, slot text NOT NULL, began pg_catalog.pg_lsn, definition text NOT NULL,
 	made_at timestamptz NOT NULL DEFAULT pg_catalog.now());
 CREATE TABLE IF NOT EXISTS cleave_internal.applied (id text PRIMARY KEY, position text NOT NULL, owner text NOT NULL DEFAULT '');
-CREATE TABLE IF NOT EXISTS cleave_internal.loaded (id text, table_schema text, table_name text, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (id, table_schema, table_name));
+CREATE TABLE IF NOT EXISTS cleave_internal.loaded (id text, table_schema text, table_name text, rows bigint NOT NULL, bytes bigint NOT NULL, PRIMARY KEY (id, table_schema, table_name))`
+
+const moveTablesSQL = `BEGIN;
+SELECT pg_catalog.pg_advisory_xact_lock(%d);
+` + moveTables + `;
 COMMIT`
 
 var _ engine.Movable = (*shard)(nil)
@@ -77,20 +81,40 @@ const moveBuffer = 128 << 10
 // dial opens a conversation. With write, what it writes fires no triggers, and is on the
 // shard's disk when it is committed.
 func (v *mover) dial(ctx context.Context, what, id string, write bool) (*conn, error) {
-	c, err := v.dialAs(ctx, what, id, false)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := v.settle(ctx, c, write); err != nil {
+	c, _, err := v.settled(ctx, what, what, id, write)
+	return c, err
+}
+
+// settled is dial, and says whether the tables of moves are there. A mover may have come or gone since the shard was asked for it: then the
+// conversation is begun again, once.
+func (v *mover) settled(ctx context.Context, op, what, id string, write bool) (c *conn, tables bool, err error) {
+	for again := true; ; again = false {
+		if c, err = v.dialAs(ctx, what, id, false); err != nil {
+			return nil, false, err
+		}
+		var current bool
+		if tables, current, err = v.settle(ctx, c, write); err == nil && current {
+			return c, tables, nil
+		}
 		_ = c.Close()
-		return nil, v.failed(ctx, what, err)
+		mayNot := sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege
+		if again && (err == nil || mayNot) {
+			v.s.mover.Store(nil)
+			continue
+		}
+		switch {
+		case err == nil:
+			err = sqlstate.New(sqlstate.CannotConnectNow, "the role of moves on shard %s has just changed", v.s.cfg.Name)
+		case mayNot:
+			err = notAllowed(err)
+		}
+		return nil, false, v.failed(ctx, op, err)
 	}
-	return c, nil
 }
 
 // settle makes the settings that are no startup parameters, and says whether the tables
-// of moves are there: one message, since a cutover waits for it.
-func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables bool, err error) {
+// of moves are there, and whether the conversation's role is the one that moves act as now: one message, since a cutover waits for it.
+func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables, current bool, err error) {
 	set := ""
 	if serverVersion(c) >= 170000 {
 		set = "SET transaction_timeout = 0; "
@@ -98,12 +122,11 @@ func (v *mover) settle(ctx context.Context, c *conn, write bool) (tables bool, e
 	if write {
 		set += `SELECT pg_catalog.set_config('session_replication_role', 'replica', false), CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN pg_catalog.set_config('synchronous_commit', 'local', false) END; `
 	}
-	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.loaded') IS NOT NULL`)
-	if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege {
-		v.s.mover.Store(nil) // it may get one now
-		return false, mayNot(err)
+	res, err := c.exec(ctx, set+`SELECT pg_catalog.to_regclass('cleave_internal.loaded') IS NOT NULL, `+v.s.moverSQL()+` IS NOT NULL`)
+	if err != nil {
+		return false, false, err
 	}
-	return err == nil && res.Rows[0][0].String == "t", err
+	return res.Rows[0][0].String == "t", (res.Rows[0][1].String == "t") == c.mover, nil
 }
 
 func (v *mover) dialAs(ctx context.Context, what, id string, replication bool) (*conn, error) {
@@ -148,22 +171,18 @@ func (v *mover) failed(ctx context.Context, op string, err error) error {
 }
 
 // housekeeping gives a conversation to a method that needs the tables of moves, and
-// makes them if they are not there. It is the shard's spare one, if that still
+// makes them if they are not there. It is one of the shard's spare ones, if that still
 // answers: a cutover should not wait for a server's process to start. It writes as
 // movers do, in all methods.
 func (v *mover) housekeeping(ctx context.Context, op string) (*conn, error) {
-	if c := v.s.spare.Swap(nil); c != nil {
-		if tables, err := v.settle(ctx, c, true); err == nil && tables {
-			return c, nil
-		}
-		_ = c.Close()
+	if c := v.spare(ctx); c != nil {
+		return c, nil
 	}
-	c, err := v.dialAs(ctx, forOther, "", false)
+	c, tables, err := v.settled(ctx, op, forOther, "", true)
 	if err != nil {
 		return nil, err
 	}
-	tables, err := v.settle(ctx, c, true)
-	if err == nil && !tables {
+	if !tables {
 		if _, err = c.exec(ctx, fmt.Sprintf(moveTablesSQL, int64(installLock))); err != nil && engine.Lost(err) == nil {
 			_, _ = c.exec(ctx, "ROLLBACK") // the first error says it all
 		}
@@ -175,23 +194,100 @@ func (v *mover) housekeeping(ctx context.Context, op string) (*conn, error) {
 	return c, nil
 }
 
-// done keeps a conversation as the spare one, if it can be.
+// spare is a spare conversation that still answers as a mover's does; nil if there is none. Where one does not, the
+// others are of the same server of before: none of them is waited for.
+func (v *mover) spare(ctx context.Context) *conn {
+	c := v.s.spares.take()
+	if c == nil {
+		return nil
+	}
+	if tables, current, err := v.settle(ctx, c, true); err == nil && tables && current {
+		return c
+	}
+	_ = c.Close()
+	v.s.spares.drop(false)
+	return nil
+}
+
+// reading gives a conversation to a method that reads the catalogue, and changes nothing: a spare one, whose process
+// knows the catalogue already, or one that done closes. It makes no tables of moves.
+func (v *mover) reading(ctx context.Context) (c *conn, done func(), err error) {
+	if c := v.spare(ctx); c != nil {
+		return c, func() { v.done(c) }, nil
+	}
+	if c, err = v.dial(ctx, forOther, "", false); err != nil {
+		return nil, nil, err
+	}
+	return c, func() { _ = c.Close() }, nil
+}
+
+// done keeps a conversation as a spare one, if it can be.
 func (v *mover) done(c *conn) {
-	if c.broken.Load() || c.status != 'I' || v.s.closed.Load() {
+	if c.broken.Load() || c.status != 'I' || !v.s.spares.put(c, time.Now()) {
 		_ = c.Close()
-		return
-	}
-	if old := v.s.spare.Swap(c); old != nil {
-		_ = old.Close()
-	}
-	if v.s.closed.Load() { // since
-		v.s.closeSpare()
 	}
 }
 
-func (s *shard) closeSpare() {
-	if c := s.spare.Swap(nil); c != nil {
-		_ = c.Close()
+const (
+	// sparesMax bounds the spare conversations of a shard's movers; spareIdle is for how long more than one is kept.
+	sparesMax = 4
+	spareIdle = 20 * time.Second
+)
+
+// spares are idle conversations of movers. An effect of a move has two or three under way at a time.
+type spares struct {
+	mu     sync.Mutex
+	idle   []spare // the last one was used last
+	closed bool
+}
+
+type spare struct {
+	c     *conn
+	since time.Time
+}
+
+func (p *spares) take() *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) == 0 {
+		return nil
+	}
+	last := len(p.idle) - 1
+	c := p.idle[last].c
+	p.idle[last] = spare{}
+	p.idle = p.idle[:last]
+	return c
+}
+
+// put takes a conversation, and reports whether it did. It lets go of those that nobody has needed for a while.
+func (p *spares) put(c *conn, now time.Time) bool {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return false
+	}
+	p.idle = append(p.idle, spare{c, now})
+	drop := 0
+	for drop < len(p.idle)-1 && (len(p.idle)-drop > sparesMax || now.Sub(p.idle[drop].since) > spareIdle) {
+		drop++
+	}
+	old := slices.Clone(p.idle[:drop])
+	p.idle = slices.Delete(p.idle, 0, drop)
+	p.mu.Unlock()
+	for _, s := range old {
+		_ = s.c.Close()
+	}
+	return true
+}
+
+// drop closes all; for good: none is taken any more.
+func (p *spares) drop(forGood bool) {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, p.closed || forGood
+	p.mu.Unlock()
+	for _, s := range idle {
+		_ = s.c.Close()
 	}
 }
 

@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -121,6 +123,59 @@ func (p *pair) equal() {
 		}
 		p.t.Fatalf("source %v, target %v", a, b)
 	}
+}
+
+// TestMoversKeepConversations: calls one after the other have one process of the server, and of those that are under
+// way at a time four stay at most.
+func TestMoversKeepConversations(t *testing.T) {
+	p := newPair(t, []string{"b", "a"}, `CREATE TABLE a (k bigint PRIMARY KEY, v text)`, `CREATE TABLE b (k bigint PRIMARY KEY, n int)`)
+	ctx := t.Context()
+	processes := func() string {
+		return pgtest.Ask(t, pgtest.Super(p.urls[0]), `SELECT string_agg(pid::text, ',' ORDER BY pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cleave other'`)
+	}
+	once := func() {
+		t.Helper()
+		tables, err := p.src.Describe(ctx, p.set.Tables)
+		if err == nil {
+			_, err = p.src.CheckMove(ctx, tables)
+		}
+		if err == nil {
+			_, _, err = p.src.Sizes(ctx, p.set)
+		}
+		if err == nil {
+			_, err = p.src.Here(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tables[0].Name != "b" || tables[1].Name != "a" || !slices.Equal(tables[0].Columns, []string{"k", "n"}) {
+			t.Errorf("described: %+v", tables)
+		}
+	}
+	if _, err := p.src.Here(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first := processes()
+	for range 3 {
+		once()
+	}
+	if now := processes(); now != first || strings.Contains(now, ",") {
+		t.Errorf("processes %s, then %s", first, now)
+	}
+	_, err := p.src.Describe(ctx, append(slices.Clone(p.set.Tables), engine.MoveTable{Schema: "public", Name: "nosuch"}))
+	if sqlstate.CodeOf(err) != sqlstate.UndefinedTable || !strings.Contains(err.Error(), "nosuch") {
+		t.Errorf("a table that is missing: %v", err)
+	}
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			if _, err := p.src.Here(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	waitfor.True(t, "four processes at most", func() bool { return strings.Count(processes(), ",") < 4 })
 }
 
 func TestMoveWithoutAPrimaryKey(t *testing.T) {
@@ -397,7 +452,7 @@ func TestMoveShutdown(t *testing.T) {
 	}
 	pgtest.Ask(t, url, `INSERT INTO t VALUES (1, 'x')`)
 	ended := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 	defer cancel()
 	go func() { ended <- v.Changes(ctx, pairID, set, "", "", &slowSink{}) }()
 	pgtest.Await(t, url, `SELECT active FROM pg_replication_slots`, "t")

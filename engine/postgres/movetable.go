@@ -26,6 +26,7 @@ type tableFacts struct {
 	Primary     []string
 	Index       []string
 	Triggers    []string // that fire for a mover's writes as well
+	Bars        bool     // its guard does not let the mover pass
 	// Equal are the equality operators of the columns in unique indexes: those of types
 	// that are not PostgreSQL's own are in other schemas.
 	Equal map[string]string
@@ -40,8 +41,9 @@ type columnFacts struct {
 	Mark string
 }
 
-// factsSQL is one row with JSON. Types are written as describeSQL writes them.
-var factsSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_build_object(
+// factsSQL is a row for each table of a list of VALUES: its number, and JSON. One statement for all tables, since
+// planning it takes longer than running it. Types are written as describeSQL writes them.
+var factsSQL = `SELECT w.i, pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_build_object(
 'OID', c.oid::pg_catalog.int8, 'Kind', c.relkind, 'Persistence', c.relpersistence, 'Identity', c.relreplident,
 'Inherits', c.relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid),
 'Filenode', COALESCE(pg_catalog.pg_relation_filenode(c.oid)::pg_catalog.int8, 0), 'Blocks', COALESCE(pg_catalog.pg_relation_size(c.oid), 0) / pg_catalog.current_setting('block_size')::pg_catalog.int8,
@@ -68,28 +70,54 @@ var factsSQL = `SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_b
 		AND f.amopfamily = p.opcfamily AND f.amoplefttype = p.opcintype AND f.amoprighttype = p.opcintype AND f.amopstrategy = 3 AND o.oid = f.amopopr AND n.oid = o.oprnamespace
 	ORDER BY a.attname, x.indisprimary DESC) AS e),
 'Triggers', (SELECT pg_catalog.json_agg(g.tgname ORDER BY g.tgname) FROM pg_catalog.pg_trigger AS g
-	WHERE g.tgrelid = c.oid AND g.tgenabled IN ('A', 'R') AND NOT g.tgisinternal AND g.tgname NOT IN ('` + triggerRow + `', '` + triggerTruncate + `'))
+	WHERE g.tgrelid = c.oid AND g.tgenabled IN ('A', 'R') AND NOT g.tgisinternal AND g.tgname NOT IN ('` + triggerRow + `', '` + triggerTruncate + `')),
+'Bars', COALESCE((SELECT %s FROM pg_catalog.pg_trigger AS g WHERE g.tgrelid = c.oid AND g.tgname = '` + triggerRow + `'), false)
 )::pg_catalog.text, 'UTF8'), 'hex')
-FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s`
+FROM (VALUES %s) AS w(i, s, t) JOIN pg_catalog.pg_namespace AS n ON n.nspname = w.s JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = w.t`
 
 func (v *mover) facts(ctx context.Context, c *conn, t *engine.MoveTable) (*tableFacts, error) {
-	res, err := c.exec(ctx, fmt.Sprintf(factsSQL, literal(t.Schema), literal(t.Name)))
+	all, err := v.factsOf(ctx, c, []engine.MoveTable{*t})
 	if err != nil {
 		return nil, onTable(err, t)
 	}
-	if len(res.Rows) == 0 {
-		return nil, noTable(t.Schema, t.Name)
+	return all[0], nil
+}
+
+// factsOf are the facts of tables, in their order.
+func (v *mover) factsOf(ctx context.Context, c *conn, tables []engine.MoveTable) ([]*tableFacts, error) {
+	if len(tables) == 0 {
+		return nil, nil
 	}
-	text, err := hex.DecodeString(res.Rows[0][0].String)
+	asked := make([]string, len(tables))
+	for i := range tables {
+		asked[i] = fmt.Sprintf("(%d, %s::pg_catalog.name, %s::pg_catalog.name)", i, literal(tables[i].Schema), literal(tables[i].Name))
+	}
+	res, err := c.exec(ctx, fmt.Sprintf(factsSQL, v.s.barsSQL(), strings.Join(asked, ", ")))
 	if err != nil {
-		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+		return nil, err
 	}
-	f := &tableFacts{}
-	if err := json.Unmarshal(text, f); err != nil {
-		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+	out := make([]*tableFacts, len(tables))
+	for _, row := range res.Rows {
+		i, err := strconv.Atoi(row[0].String)
+		f := &tableFacts{}
+		var text []byte
+		if err == nil {
+			text, err = hex.DecodeString(row[1].String)
+		}
+		if err == nil {
+			err = json.Unmarshal(text, f)
+		}
+		if err != nil {
+			return nil, sqlstate.Wrap(err, sqlstate.InternalError, "the catalogue of the shard gave an unreadable table")
+		}
+		out[i] = f
 	}
-	return f, nil
+	for i, f := range out {
+		if f == nil {
+			return nil, noTable(tables[i].Schema, tables[i].Name)
+		}
+	}
+	return out, nil
 }
 
 // values are the columns with values of their own.
@@ -143,17 +171,17 @@ func (f *tableFacts) definition(t *engine.MoveTable) string {
 // Describe reads the catalogue.
 func (v *mover) Describe(ctx context.Context, tables []engine.MoveTable) ([]engine.MoveTable, error) {
 	const op = "describe tables"
-	c, err := v.dial(ctx, forOther, "", false)
+	c, done, err := v.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
 	out := slices.Clone(tables)
-	for i := range out {
-		f, err := v.facts(ctx, c, &out[i])
-		if err != nil {
-			return nil, v.failed(ctx, op, err)
-		}
+	facts, err := v.factsOf(ctx, c, out)
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
+	for i, f := range facts {
 		out[i].Columns, out[i].Types = f.values()
 		out[i].Identity = f.identity()
 	}
@@ -200,6 +228,9 @@ func (v *mover) obstacles(version int, t *engine.MoveTable, f *tableFacts) []obs
 		add("replica identity", "all columns, of which some are virtual", "a primary key or an index, as updates could not be published",
 			"ALTER TABLE %s REPLICA IDENTITY USING INDEX ...", table)
 	}
+	if f.Bars {
+		add("guard", "that of another role's mover, or of one that is gone", "the one of this shard's role: it would refuse what is moved", "cleave doctor --repair")
+	}
 	for _, g := range f.Triggers {
 		add("trigger "+quoteName(g), "fires for replicated rows", "disabled, or for ordinary writes only: it would change what is moved", "ALTER TABLE %s ENABLE TRIGGER %s", table, quoteName(g))
 	}
@@ -234,11 +265,15 @@ func (v *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 	if f := v.s.moverFinding(ctx, got, levelError); f != nil {
 		return append(out, *f), nil
 	}
-	c, err := v.dial(ctx, forOther, "", false)
+	c, done, err := v.reading(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
+	defer done()
+	facts, err := v.factsOf(ctx, c, tables)
+	if err != nil {
+		return nil, v.failed(ctx, op, err)
+	}
 	add := func(name, bad string, good bool, is, want, fix string) {
 		f := engine.Finding{Name: name, Level: levelOK, Is: is}
 		if !good {
@@ -247,11 +282,7 @@ func (v *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 		out = append(out, f)
 	}
 	for i := range tables {
-		t := &tables[i]
-		f, err := v.facts(ctx, c, t)
-		if err != nil {
-			return nil, v.failed(ctx, op, err)
-		}
+		t, f := &tables[i], facts[i]
 		obstacles := v.obstacles(serverVersion(c), t, f)
 		for _, o := range obstacles {
 			out = append(out, engine.Finding{Name: o.name, Level: levelError, Is: o.is, Want: o.want, Fix: o.fix})
@@ -270,13 +301,12 @@ func (v *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 // ready reads the tables, and fails with 55000 if one cannot be captured, or is not
 // what the set says.
 func (v *mover) ready(ctx context.Context, c *conn, set engine.Set) ([]*tableFacts, error) {
-	out := make([]*tableFacts, len(set.Tables))
-	for i := range set.Tables {
+	out, err := v.factsOf(ctx, c, set.Tables)
+	if err != nil {
+		return nil, err
+	}
+	for i, f := range out {
 		t := &set.Tables[i]
-		f, err := v.facts(ctx, c, t)
-		if err != nil {
-			return nil, err
-		}
 		if all := v.obstacles(serverVersion(c), t, f); len(all) > 0 {
 			return nil, (&sqlstate.Error{
 				Code: sqlstate.ObjectNotInState, Schema: t.Schema, Table: t.Name,
@@ -288,7 +318,6 @@ func (v *mover) ready(ctx context.Context, c *conn, set engine.Set) ([]*tableFac
 		if !slices.Equal(names, t.Columns) || !slices.Equal(types, t.Types) {
 			return nil, changed(t, fmt.Sprintf("its columns are %s", pairs(names, types)), fmt.Sprintf("they were %s", pairs(t.Columns, t.Types)))
 		}
-		out[i] = f
 	}
 	return out, nil
 }

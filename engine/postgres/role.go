@@ -39,11 +39,16 @@ func (s *shard) firesSQL() string {
 	return "CASE WHEN " + s.moverSQL() + " IS NULL THEN 'O' ELSE 'A' END"
 }
 
-// looseSQL is whether the guard with trigger g lets others pass than it should: it does not fire always though the shard has a
-// mover, or it lets another one pass.
+// barsSQL is whether the guard with trigger g refuses what moves write: it fires always, and lets another login pass, or there is no mover.
+func (s *shard) barsSQL() string {
+	return "(g.tgenabled::pg_catalog.text OPERATOR(pg_catalog.=) 'A' AND (" + s.moverSQL() + " IS NULL OR (SELECT pg_catalog.strpos(p.prosrc, " +
+		literal(literal(s.base.User+MoverSuffix)) + ") OPERATOR(pg_catalog.=) 0 FROM pg_catalog.pg_proc AS p WHERE p.oid OPERATOR(pg_catalog.=) g.tgfoid)))"
+}
+
+// looseSQL is whether the guard with trigger g is not as the shard could have it: it does not fire always though there is a mover, or it
+// bars that.
 func (s *shard) looseSQL() string {
-	return "(SELECT g.tgenabled::pg_catalog.text OPERATOR(pg_catalog.<>) " + s.firesSQL() + " OR g.tgenabled::pg_catalog.text OPERATOR(pg_catalog.=) 'A' AND pg_catalog.strpos(p.prosrc, " +
-		literal(literal(s.base.User+MoverSuffix)) + ") OPERATOR(pg_catalog.=) 0 FROM pg_catalog.pg_proc AS p WHERE p.oid OPERATOR(pg_catalog.=) g.tgfoid)"
+	return "(g.tgenabled::pg_catalog.text OPERATOR(pg_catalog.<>) " + s.firesSQL() + " OR " + s.barsSQL() + ")"
 }
 
 // askMover asks who the mover is.
@@ -132,12 +137,12 @@ func (c *conn) PastTriggers(ctx context.Context) error {
 	}
 	_, err := c.exec(ctx, sql)
 	if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege {
-		return mayNot(err)
+		return notAllowed(err)
 	}
 	return err
 }
 
-// mayNot tells what a role needs that may not write past triggers.
-func mayNot(err error) error {
+// notAllowed tells what a role needs that may not write past triggers.
+func notAllowed(err error) error {
 	return sqlstate.As(err).WithHint("give the shards' role a mover: cleave doctor has the statements; docs/security.md, Roles on the shards")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // reached connects once and returns how, "unix" or "tcp".
@@ -277,7 +278,7 @@ func TestASlowSocketIsTriedAgainSoon(t *testing.T) {
 	}
 	_ = silent.Close()
 	forward(t, path, s)
-	for deadline := time.Now().Add(10 * time.Second); !first.Replaceable(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waitfor.Max); !first.Replaceable(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the socket is not tried again")
 		}

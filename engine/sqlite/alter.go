@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -37,6 +38,15 @@ func (c *Conn) alterTable(t *translator, s *pg.AlterTableStmt) {
 	d := c.findAlter(t, s.Relation, s.MissingOk)
 	if d == nil {
 		return
+	}
+	c.keysPending(d, "ALTER TABLE")
+	if len(s.Cmds) > 1 {
+		for _, n := range s.Cmds {
+			if n.GetAlterTableCmd().GetDef().GetColumnDef().GetRawDefault() != nil && n.GetAlterTableCmd().Subtype == pg.AlterTableType_AT_AlterColumnType {
+				// PostgreSQL reads the row as it was before all of them.
+				refuse("USING beside other changes in one ALTER TABLE is not supported on a SQLite shard", "Use one ALTER TABLE for each.")
+			}
+		}
 	}
 	for _, n := range s.Cmds {
 		c.alterCommand(t, d, n.GetAlterTableCmd())
@@ -94,6 +104,9 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 			c.setDefault(t, d, col, cmd.Def)
 		}
 		c.must(c.saveTable(d))
+	case pg.AlterTableType_AT_AlterColumnType:
+		c.usedByViews(d, false)
+		c.alterColumnType(t, old, d, cmd)
 	case pg.AlterTableType_AT_SetNotNull:
 		col := c.columnOf(d, cmd.Name)
 		if col.NotNull {
@@ -132,7 +145,7 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 		refuseSQL("this form of ALTER TABLE")
 	default:
 		refuse("this form of ALTER TABLE is not supported on a SQLite shard",
-			"It does ADD/DROP COLUMN, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT.")
+			"It does ADD/DROP COLUMN, ALTER COLUMN .. TYPE, RENAME, SET/DROP DEFAULT, SET/DROP NOT NULL and ADD/DROP CONSTRAINT.")
 	}
 }
 
@@ -181,6 +194,60 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 	for i := len(old.Indexes); i < len(d.Indexes); i++ {
 		c.makeIndex(t, d, &d.Indexes[i])
 	}
+}
+
+// alterColumnType changes a column's type to one that is stored alike, or its modifier: what refers to the
+// column, such as an index, stays good.
+func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTableCmd) {
+	def, col := cmd.Def.GetColumnDef(), c.columnOf(d, cmd.Name)
+	if d.Guard != nil && slices.Contains(d.Guard.Columns, col.Name) {
+		refuse("the column \""+col.Name+"\" is part of the shard key", "The type of a shard key cannot be changed.")
+	}
+	typ, mod := t.typeOf(def.TypeName)
+	if def.CollClause != nil || !storable(typ) || !sameRepresentation(col.Type, typ) {
+		refuse("a change of a column's type from "+formatType(col.Type, col.Mod)+" to "+formatType(typ, mod)+" is not supported on a SQLite shard",
+			"Add a column of the new type, fill it, drop the old one and rename the new.")
+	}
+	row := c.rowTranslator(old, "", "transform expressions")
+	value := expr{sql: quoteIdent(col.Name), typ: col.Type, mod: col.Mod}
+	if def.RawDefault != nil {
+		value = row.expr(def.RawDefault)
+	}
+	from := value.typ
+	value, ok := row.tryCoerce(value, typ, mod, assignmentCast)
+	if !ok {
+		failf(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, typeName(typ), typeName(from))
+	}
+	col.Type, col.Mod = typ, mod
+	t.defaultOf(d, col) // fails if it does not fit
+	if value.sql != quoteIdent(col.Name) {
+		if c.inForeignKey(d, col.Num) {
+			refuse("a change of the values of column \""+col.Name+"\" of a foreign key with its type is not supported on a SQLite shard", "Drop the foreign key, change the type, and add the key again.")
+		}
+		c.endCaptures(old)
+		c.withoutGuard(d, "update", func() {
+			err := c.exec("UPDATE main." + quoteIdent(d.sqlName()) + " SET " + quoteIdent(col.Name) + " = " + value.sql)
+			if c.env.err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
+				// Row by row, that is: PostgreSQL looks when all rows are changed.
+				refuse("a change of the type of column \""+col.Name+"\" that breaks a constraint is not supported on a SQLite shard", "Change the values first, or drop the constraint.")
+			}
+			c.must(err)
+		})
+	}
+	c.rewrite(t, d)
+	c.must(c.saveTable(d))
+}
+
+// inForeignKey reports whether a foreign key has the column, on either side: SQLite would carry out its ON UPDATE.
+func (c *Conn) inForeignKey(d *tableDef, column int16) bool {
+	for _, of := range c.cat.byOID {
+		for _, k := range of.Constraints {
+			if k.Type == "f" && (of.OID == d.OID && slices.Contains(k.Columns, column) || k.RefTable == d.OID && slices.Contains(k.RefCols, column)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // withoutGuard runs a change of all rows that the guard's own trigger would take
@@ -512,6 +579,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 		}
 	}
 	for _, d := range list {
+		c.keysPending(d, "TRUNCATE")
 		if d.Guard != nil && !d.Guard.said(c.settings.get(engine.EpochSetting)) {
 			e := sqlstate.New(sqlstate.NotOwner, "%s", engine.RefusalTruncate)
 			e.Detail = engine.Refusal{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch}.Detail()
@@ -529,6 +597,9 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 			c.tx.made(d)
 		}
 	})
+	if len(list) > 1 {
+		c.checksAgain()
+	}
 }
 
 func (c *Conn) comment(t *translator, s *pg.CommentStmt) {

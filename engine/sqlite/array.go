@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -118,6 +119,45 @@ func (a array) normal(elem uint32, loc *time.Location) (string, error) {
 			return "", err
 		}
 		a[i].text = string(b)
+	}
+	return a.String(), nil
+}
+
+// fit gives the elements a modifier, as an explicit cast does: longer texts are cut.
+func (a array) fit(elem uint32, mod int32, loc *time.Location) (string, error) {
+	for i := range a {
+		if a[i].null {
+			continue
+		}
+		switch n := int(mod) - 4; elem {
+		case oidVarchar:
+			a[i].text = prefix(a[i].text, n)
+		case oidBpchar:
+			a[i].text = prefix(a[i].text, n)
+			a[i].text += strings.Repeat(" ", n-utf8.RuneCountInString(a[i].text))
+		case oidNumeric:
+			x, err := parseNumeric(a[i].text)
+			if err == nil {
+				x, err = x.applyTypmod(mod)
+			}
+			if err != nil {
+				return "", err
+			}
+			a[i].text = x.String()
+		case oidTimestamp, oidTimestamptz, oidTime:
+			d, err := datumIn(elem, a[i].text, loc)
+			if err != nil {
+				return "", err
+			}
+			d.i = roundTS(d.i, mod)
+			b, err := appendDatum(nil, elem, d, loc)
+			if err != nil {
+				return "", err
+			}
+			a[i].text = string(b)
+		default:
+			return "", sqlstate.Refuse("a modifier of an array of "+typeName(elem)+" is not supported on a SQLite shard", "Leave the modifier out.")
+		}
 	}
 	return a.String(), nil
 }

@@ -17,6 +17,14 @@ func isInterrupt(err error) bool {
 	return !errors.As(err, &e) && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultInterrupt
 }
 
+// ofTheFile names the shard in an error that its file gives, whatever is done there.
+func (c *Conn) ofTheFile(e *sqlstate.Error) error {
+	if c.shard == nil {
+		return e
+	}
+	return e.OnShard(c.shard.cfg.Name)
+}
+
 // mapError turns SQLite's errors into PostgreSQL's.
 func (c *Conn) mapError(err error) error {
 	if c.env.err != nil {
@@ -32,23 +40,20 @@ func (c *Conn) mapError(err error) error {
 	case sqlite.ResultInterrupt:
 		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
 	case sqlite.ResultBusy, sqlite.ResultLocked:
-		if code == sqlite.ResultBusySnapshot || c.tx.repeatable {
-			e := sqlstate.New(sqlstate.SerializationFailure, "could not serialize access due to concurrent update").
-				WithHint("The transaction read before another one committed. Run it again.")
-			e.Retry = sqlstate.RetryTransaction
-			return e
+		if code == sqlite.ResultBusySnapshot {
+			return serializationFailure()
 		}
-		return lockTimeout()
+		return c.lockExpired(lockTimeout())
 	case sqlite.ResultFull:
-		return sqlstate.Wrap(err, sqlstate.DiskFull, "the disk of the shard is full").WithHint("Free some space; nothing of the statement was stored.")
+		return c.ofTheFile(sqlstate.Wrap(err, sqlstate.DiskFull, "the disk of the shard is full").WithHint("Free some space; nothing of the statement was stored."))
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
 		e := sqlstate.Wrap(err, sqlstate.DataCorrupted, "the SQLite file is damaged")
 		if c.shard != nil {
 			e.Hint = "Check it with: sqlite3 " + c.shard.path + " 'PRAGMA integrity_check'."
 		}
-		return e
+		return c.ofTheFile(e)
 	case sqlite.ResultIOErr, sqlite.ResultCantOpen, sqlite.ResultReadOnly:
-		return sqlstate.Wrap(err, sqlstate.IOError, "the SQLite file cannot be read or written").WithHint("Check the disk and the file's permissions.")
+		return c.ofTheFile(sqlstate.Wrap(err, sqlstate.IOError, "the SQLite file cannot be read or written").WithHint("Check the disk and the file's permissions."))
 	case sqlite.ResultNoMem:
 		return sqlstate.New(sqlstate.OutOfMemory, "out of memory")
 	case sqlite.ResultTooBig:
@@ -86,6 +91,9 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 	}
 	d := p.plan.table
 	text := err.Error()
+	if code == sqlite.ResultConstraintTrigger && strings.HasSuffix(text, "FOREIGN KEY constraint failed") {
+		code = sqlite.ResultConstraintForeignKey // RESTRICT is a trigger to SQLite
+	}
 	if !strings.Contains(text, "constraint failed: ") {
 		text = "constraint failed: " // a foreign key has no name
 	}
@@ -280,7 +288,7 @@ func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key 
 	var names []string
 	if inserting {
 		for i := range d.Constraints {
-			if k := &d.Constraints[i]; k.Type == "f" {
+			if k := &d.Constraints[i]; k.Type == "f" && !k.Deferrable {
 				names = append(names, k.Name)
 				if !c.brokenReference(p, d, k) {
 					continue
@@ -300,7 +308,7 @@ func (c *Conn) explainForeignKey(p *portal, d *tableDef, e *sqlstate.Error, key 
 	for _, t := range c.cat.byOID {
 		for i := range t.Constraints {
 			k := &t.Constraints[i]
-			if k.Type != "f" || k.RefTable != d.OID {
+			if k.Type != "f" || k.RefTable != d.OID || k.Deferrable && k.OnDelete != "r" && k.OnUpdate != "r" {
 				continue
 			}
 			if c.brokenParent(p, d, t, k) {
@@ -367,6 +375,23 @@ func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDe
 			break
 		}
 	}
+	values, found, err := c.orphan(t, ref, k)
+	if err != nil || !found {
+		return false
+	}
+	shown := t.names(k.Columns)
+	if changed == ref && changed != t {
+		shown = ref.names(k.RefCols)
+	}
+	if len(values) > 0 {
+		c.brokenKey = "(" + strings.Join(shown, ", ") + ")=(" + strings.Join(values, ", ") + ")"
+	}
+	return true
+}
+
+// orphan looks for a row of table t whose key k has no counterpart in ref. It returns the key's values as
+// PostgreSQL prints them, none if they cannot be read.
+func (c *Conn) orphan(t, ref *tableDef, k *constraintDef) (values []string, found bool, err error) {
 	var on, cols, notNull []string
 	local, remote := t.names(k.Columns), ref.names(k.RefCols)
 	for i := range local {
@@ -377,30 +402,24 @@ func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDe
 	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quoteIdent(t.sqlName()) + " AS c WHERE " + strings.Join(notNull, " AND ") +
 		" AND NOT EXISTS (SELECT 1 FROM main." + quoteIdent(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + ") LIMIT 1")
 	if err != nil {
-		return false
+		return nil, false, err
 	}
 	defer q.Finalize()
 	row, err := q.Step()
 	if err != nil || !row {
-		return false
+		return nil, false, err
 	}
-	shown := local
-	if changed == ref && changed != t {
-		shown = remote
-	}
-	var parts []string
 	for i, n := range k.Columns {
 		col := t.byNum(n)
 		dt, _, err := columnDatum(q, i, classOf(col.Type), nil)
 		if err != nil {
-			return true
+			return nil, true, nil
 		}
 		b, err := appendDatum(nil, col.Type, dt, c.env.loc)
 		if err != nil {
-			return true
+			return nil, true, nil
 		}
-		parts = append(parts, string(b))
+		values = append(values, string(b))
 	}
-	c.brokenKey = "(" + strings.Join(shown, ", ") + ")=(" + strings.Join(parts, ", ") + ")"
-	return true
+	return values, true, nil
 }

@@ -102,7 +102,7 @@ func (c *Conn) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
 			return refused("FETCH from a portal of the protocol")
 		}
 		if !s.Ismove && !sameColumns(p.plan.cols, k.plan.cols) {
-			return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+			return sqlstate.ChangedResult()
 		}
 		return c.fetch(k, s, p, tag)
 	}

@@ -332,8 +332,54 @@ func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnCo
 	num := int16(len(d.Columns) + 1)
 	d.Columns = append(d.Columns, columnDef{Num: num, Name: n.Colname, Type: oid, Mod: mod})
 	var out []columnConstraint
-	for _, k := range n.Constraints {
-		out = append(out, columnConstraint{con: k.GetConstraint(), column: &columnDef{Num: num}})
+	for _, k := range constraintAttributes(n.Constraints) {
+		out = append(out, columnConstraint{con: k, column: &columnDef{Num: num}})
+	}
+	return out
+}
+
+// constraintAttributes gives [NOT] DEFERRABLE and INITIALLY to the constraint before them, as PostgreSQL's
+// transformConstraintAttrs does with its errors.
+func constraintAttributes(list []*pg.Node) []*pg.Constraint {
+	var out []*pg.Constraint
+	var last *pg.Constraint
+	deferrable, initially := false, false // said of last
+	misuse := func(text string) { failf(sqlstate.SyntaxError, "%s", text) }
+	for _, n := range list {
+		k := n.GetConstraint()
+		what, timing := "", false
+		switch k.Contype {
+		case pg.ConstrType_CONSTR_ATTR_DEFERRABLE:
+			what = "DEFERRABLE"
+		case pg.ConstrType_CONSTR_ATTR_NOT_DEFERRABLE:
+			what = "NOT DEFERRABLE"
+		case pg.ConstrType_CONSTR_ATTR_DEFERRED:
+			what, timing = "INITIALLY DEFERRED", true
+		case pg.ConstrType_CONSTR_ATTR_IMMEDIATE:
+			what, timing = "INITIALLY IMMEDIATE", true
+		default:
+			out, last, deferrable, initially = append(out, k), k, false, false
+			continue
+		}
+		if last == nil || last.Contype != pg.ConstrType_CONSTR_PRIMARY && last.Contype != pg.ConstrType_CONSTR_UNIQUE && last.Contype != pg.ConstrType_CONSTR_EXCLUSION &&
+			last.Contype != pg.ConstrType_CONSTR_FOREIGN {
+			misuse("misplaced " + what + " clause")
+		}
+		if timing {
+			if initially {
+				misuse("multiple INITIALLY IMMEDIATE/DEFERRED clauses not allowed")
+			}
+			initially, last.Initdeferred = true, what == "INITIALLY DEFERRED"
+			last.Deferrable = last.Deferrable || last.Initdeferred && !deferrable
+		} else {
+			if deferrable {
+				misuse("multiple DEFERRABLE/NOT DEFERRABLE clauses not allowed")
+			}
+			deferrable, last.Deferrable = true, what == "DEFERRABLE"
+		}
+		if deferrable && !last.Deferrable && last.Initdeferred {
+			misuse("constraint declared INITIALLY DEFERRED must be DEFERRABLE")
+		}
 	}
 	return out
 }
@@ -372,11 +418,11 @@ func (c *Conn) addConstraints(t *translator, d *tableDef, list []columnConstrain
 		if ck.column != nil {
 			col = d.byNum(ck.column.Num)
 		}
-		if k.Deferrable || k.Initdeferred || k.Contype == pg.ConstrType_CONSTR_ATTR_DEFERRABLE || k.Contype == pg.ConstrType_CONSTR_ATTR_DEFERRED {
-			refuseSQL("a deferrable constraint")
+		if (k.Deferrable || k.Initdeferred) && k.Contype != pg.ConstrType_CONSTR_FOREIGN {
+			refuse("a deferrable UNIQUE or PRIMARY KEY constraint is not supported on a SQLite shard", "Foreign keys can be DEFERRABLE; leave it out here.")
 		}
 		switch k.Contype {
-		case pg.ConstrType_CONSTR_NULL, pg.ConstrType_CONSTR_ATTR_NOT_DEFERRABLE, pg.ConstrType_CONSTR_ATTR_IMMEDIATE:
+		case pg.ConstrType_CONSTR_NULL:
 		case pg.ConstrType_CONSTR_NOTNULL:
 			col.NotNull = true
 		case pg.ConstrType_CONSTR_DEFAULT:
@@ -436,7 +482,7 @@ func (c *Conn) setDefault(t *translator, d *tableDef, col *columnDef, n *pg.Node
 	})
 	text := deparse(n)
 	if k := n.GetAConst(); k != nil && k.GetSval() != nil {
-		text += "::" + formatType(col.Type, -1)
+		text += "::" + typeName(col.Type)
 	}
 	old := col.Default
 	col.Default = text
@@ -462,21 +508,27 @@ func (c *Conn) checkSQL(d *tableDef, text string) string {
 	if err != nil {
 		fail(err)
 	}
+	t := c.rowTranslator(d, text, "check constraints")
+	e := t.boolean(n, "CHECK")
+	if t.volatile > 0 {
+		refuseSQL("a volatile function in a constraint or index")
+	}
+	return e.sql
+}
+
+// rowTranslator translates expressions over one row of a table.
+func (c *Conn) rowTranslator(d *tableDef, text, clause string) *translator {
 	t := c.translator(text)
 	t.inCheck, t.fixed = true, true
 	t.push()
-	t.scope.sel.clause = "check constraints"
+	t.scope.sel.clause = clause
 	r := &rte{alias: d.Name, sql: "", table: d}
 	for _, col := range d.live() {
 		r.cols = append(r.cols, rteCol{name: col.Name, sql: quoteIdent(col.Name), typ: col.Type, mod: col.Mod})
 	}
 	t.scope.rtes = []*rte{r}
 	t.text = ""
-	e := t.boolean(n, "CHECK")
-	if t.volatile > 0 {
-		refuseSQL("a volatile function in a constraint or index")
-	}
-	return e.sql
+	return t
 }
 
 func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *columnDef, named map[string]bool, taken func(string) bool) {
@@ -551,7 +603,7 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	if k.SkipValidation && !k.InitiallyValid {
 		refuseSQL("NOT VALID")
 	}
-	x := constraintDef{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction}
+	x := constraintDef{Type: "f", OnDelete: k.FkDelAction, OnUpdate: k.FkUpdAction, Deferrable: k.Deferrable || k.Initdeferred, Deferred: k.Initdeferred}
 	for _, a := range []string{x.OnDelete, x.OnUpdate} {
 		if fkActions[a] == "" || a == "d" {
 			refuseSQL("the action SET DEFAULT of a foreign key")
@@ -660,7 +712,7 @@ func (c *Conn) tableSQL(t *translator, d *tableDef) string {
 				ref = c.cat.byOID[k.RefTable]
 			}
 			parts = append(parts, "CONSTRAINT "+quoteIdent(k.Name)+" FOREIGN KEY ("+quoteList(d.names(k.Columns))+") REFERENCES "+quoteIdent(ref.sqlName())+
-				" ("+quoteList(ref.names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate])
+				" ("+quoteList(ref.names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
 		}
 	}
 	return "CREATE TABLE " + quoteIdent(d.sqlName()) + " (" + strings.Join(parts, ", ") + ")"

@@ -54,6 +54,9 @@ type constraintDef struct {
 	RefCols  []int16 `json:"ref_columns,omitempty"`
 	OnDelete string  `json:"on_delete,omitempty"` // a, r, c, n, d
 	OnUpdate string  `json:"on_update,omitempty"`
+	// Deferrable and Deferred (initially) are of foreign keys; see deferred.go.
+	Deferrable bool `json:"deferrable,omitempty"`
+	Deferred   bool `json:"deferred,omitempty"`
 }
 
 type indexDef struct {
@@ -70,6 +73,8 @@ type indexColumn struct {
 	Num        int16 `json:"num"`
 	Desc       bool  `json:"desc,omitempty"`
 	NullsFirst bool  `json:"nulls_first,omitempty"`
+	// Class is an operator class that is not the type's own: it orders as that does under collation C.
+	Class string `json:"class,omitempty"`
 }
 
 type schemaDef struct {
@@ -203,6 +208,7 @@ type catalog struct {
 	sequences  map[string]*sequenceDef
 	seqByOID   map[uint32]*sequenceDef
 	captures   map[uint32]*captureDef
+	deferrable []foreignKey // by the tables' OIDs
 }
 
 func newCatalog() *catalog {
@@ -227,6 +233,11 @@ func (c *catalog) table(schema, name string) *tableDef { return c.tables[objectK
 func (c *catalog) add(d *tableDef) {
 	c.tables[objectKey(d.Schema, d.Name)] = d
 	c.byOID[d.OID] = d
+	for i := range d.Constraints {
+		if d.Constraints[i].Deferrable {
+			c.deferrable = append(c.deferrable, foreignKey{d, &d.Constraints[i]})
+		}
+	}
 }
 
 // relationNameTaken reports whether a table, index or sequence of the schema has

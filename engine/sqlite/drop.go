@@ -152,8 +152,10 @@ func (c *Conn) dropTables(list []*tableDef, cascade bool) {
 	// SQLite deletes the rows first, which checks the references among them.
 	if len(list) > 1 {
 		c.must(c.exec("PRAGMA defer_foreign_keys = ON"))
+		defer c.checksAgain()
 	}
 	for _, d := range list {
+		c.keysPending(d, "DROP TABLE")
 		if c.cat.byOID[d.OID] == nil {
 			continue // named twice
 		}

@@ -105,7 +105,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 	case *pg.Node_CollateClause:
 		return t.collateClause(x.CollateClause)
 	case *pg.Node_AArrayExpr:
-		return t.arrayExpr(x.AArrayExpr, 0)
+		return t.arrayExpr(x.AArrayExpr, 0, -1)
 	case *pg.Node_AIndirection:
 		return t.indirection(x.AIndirection)
 	case *pg.Node_RowExpr:
@@ -277,7 +277,7 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	}
 	oid, mod := t.typeOf(c.TypeName)
 	if a := c.Arg.GetAArrayExpr(); a != nil && elemType(oid) != 0 {
-		e := t.arrayExpr(a, elemType(oid))
+		e := t.arrayExpr(a, elemType(oid), mod)
 		e = t.coerce(e, oid, mod, explicitCast)
 		e.name = "array"
 		return e
@@ -423,18 +423,18 @@ func (t *translator) currentSchema() string {
 	return quoteText(t.session.schemas[0])
 }
 
-// arrayExpr is ARRAY[...]; elem is the element type that a cast asks for, or 0.
-func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32) expr {
+// arrayExpr is ARRAY[...]; elem and elemMod are the element type that a cast asks for, or 0, and its modifier.
+func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) expr {
 	list := t.exprs(a.Elements)
 	if len(list) == 0 {
 		if elem == 0 {
 			t.failAt(a.Location, sqlstate.IndeterminateDatatype, "cannot determine type of empty array")
 		}
-		return expr{sql: "'{}'", typ: arrayType(elem), mod: -1, name: "array", constant: true}
+		return expr{sql: "'{}'", typ: arrayType(elem), mod: elemMod, name: "array", constant: true}
 	}
 	if elem != 0 {
 		for i := range list {
-			list[i] = t.coerce(list[i], elem, -1, explicitCast)
+			list[i] = t.coerce(list[i], elem, elemMod, explicitCast)
 		}
 	} else {
 		elem, _ = t.toCommon(list, "ARRAY")
@@ -444,10 +444,14 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32) expr {
 		refuseSQL("an array of " + typeName(elem))
 	}
 	args := []any{elem}
+	mod := list[0].mod // the array has a modifier if all elements have it
 	for _, e := range list {
 		args = append(args, e.sql)
+		if e.mod != mod {
+			mod = -1
+		}
 	}
-	return expr{sql: call("cleave_array", args...), typ: at, mod: -1, name: "array"}
+	return expr{sql: call("cleave_array", args...), typ: at, mod: mod, name: "array"}
 }
 
 func (t *translator) indirection(x *pg.A_Indirection) expr {

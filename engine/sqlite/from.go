@@ -343,7 +343,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 		return t.rowsFrom(f)
 	}
 	ancestors := len(f.Functions) == 1 && isAncestors(f.Functions[0].GetList().GetItems()[0].GetFuncCall())
-	if f.IsRowsfrom || f.Ordinality && !ancestors || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
+	if f.IsRowsfrom || f.Ordinality && !ancestors && !isUnnest(f.Functions[0]) || len(f.Functions) != 1 || len(f.Coldeflist) > 0 {
 		refuseSQL("this form of a function in FROM")
 	}
 	fc := f.Functions[0].GetList().GetItems()[0].GetFuncCall()
@@ -407,8 +407,12 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: oidInt8, mod: -1})
 		}
 	case "unnest(anyarray)":
-		sql = "(SELECT " + elemFromJSON(typ, "value") + " AS c1 FROM json_each(" + call("cleave_array_json", args[0].typ, args[0].sql) + ")) AS " + alias
+		sql = "(SELECT " + elemFromJSON(typ, "value") + " AS c1, key + 1 AS c2 FROM json_each(" + call("cleave_array_json", args[0].typ, args[0].sql) + ")) AS " + alias
 		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1}}
+		if f.Ordinality {
+			r.scalar = false
+			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: oidInt8, mod: -1, notNull: true})
+		}
 	default:
 		refuseSQL("the function " + cand.proc.signature + " in FROM")
 	}
@@ -465,6 +469,11 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 	s.hidden, s.calls = old, calls
 	t.renameColumns(r, f.Alias)
 	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quoteText(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
+}
+
+func isUnnest(n *pg.Node) bool {
+	f := n.GetList().GetItems()[0].GetFuncCall()
+	return f != nil && f.Funcname[len(f.Funcname)-1].GetString_().GetSval() == "unnest"
 }
 
 // isAncestors recognises pg_partition_ancestors, which has no rows whatever its

@@ -247,6 +247,18 @@ func defMisc() {
 		}
 		return textV(string(append(out, ']')))
 	})
+	def("cleave_array_fit", 3, func(v *env, a []arg) (datum, error) {
+		oid := uint32(a[0].Int64())
+		x, err := parseArray(a[1].Text(), oid)
+		if err != nil {
+			return failV(err)
+		}
+		s, err := x.fit(elemType(oid), int32(a[2].Int64()), v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return textV(s)
+	})
 	def("cleave_array_cast", 3, func(v *env, a []arg) (datum, error) {
 		arr, err := parseArray(a[0].Text(), uint32(a[1].Int64()))
 		if err != nil {

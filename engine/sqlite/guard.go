@@ -388,9 +388,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 			}
 			t.ForeignKeys = append(t.ForeignKeys, f)
 		}
-		if d.Guard != nil {
-			t.Guard = &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch, Also: d.Guard.Also, Owns: d.Guard.Owns}
-		}
+		t.Guard = d.guardState()
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quoteIdent(d.sqlName()) + ")")
 		if err != nil {
 			return err
@@ -403,6 +401,25 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 		return nil, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s.%s\" does not exist", schema, name)
 	}
 	return out, err
+}
+
+// Guard implements engine.Conn.
+func (c *Conn) Guard(ctx context.Context, schema, name string) (g *engine.GuardState, err error) {
+	err = c.inspect(ctx, func() error {
+		if d := c.cat.table(schema, name); d != nil {
+			g = d.guardState()
+		}
+		return nil
+	})
+	return g, err
+}
+
+// guardState is what is told of a table's guard.
+func (d *tableDef) guardState() *engine.GuardState {
+	if d.Guard == nil {
+		return nil
+	}
+	return &engine.GuardState{Keyspace: d.Guard.Keyspace, Epoch: d.Guard.Epoch, Also: d.Guard.Also, Owns: d.Guard.Owns}
 }
 
 func encodeDef(v any) string {

@@ -81,6 +81,21 @@ func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
 	return "Key (" + strings.Join(d.names(nums), ", ") + ")=(" + strings.Join(parts, ", ") + ") is duplicated."
 }
 
+// patternClasses are the operator classes that compare texts by bytes, with their OIDs.
+var patternClasses = map[string]int64{"text_pattern_ops": 4217, "varchar_pattern_ops": 4218}
+
+// operatorClass is the operator class of an index's column, "" for the type's own.
+func operatorClass(col *columnDef, names []*pg.Node) string {
+	if len(names) == 0 {
+		return ""
+	}
+	name := names[len(names)-1].GetString_().GetSval()
+	if patternClasses[name] == 0 || classOf(col.Type) != classText {
+		refuseSQL("the operator class " + name)
+	}
+	return name
+}
+
 func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	d := t.findTable(s.Relation)
 	if d.system != nil || d.static {
@@ -104,8 +119,8 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 	var names []string
 	for _, n := range s.IndexParams {
 		el := n.GetIndexElem()
-		if el.Name == "" || len(el.Opclass) > 0 {
-			refuseSQL("an index of an expression or with an operator class")
+		if el.Name == "" {
+			refuseSQL("an index of an expression")
 		}
 		if len(el.Collation) > 0 && el.Collation[len(el.Collation)-1].GetString_().GetSval() != "C" {
 			refuseSQL("an index with a collation other than C")
@@ -115,7 +130,7 @@ func (c *Conn) createIndex(t *translator, s *pg.IndexStmt) {
 			failf(sqlstate.UndefinedColumn, "column \"%s\" does not exist", el.Name)
 		}
 		indexable(col)
-		ic := indexColumn{Num: col.Num, Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
+		ic := indexColumn{Num: col.Num, Class: operatorClass(col, el.Opclass), Desc: el.Ordering == pg.SortByDir_SORTBY_DESC}
 		ic.NullsFirst = ic.Desc
 		switch el.NullsOrdering {
 		case pg.SortByNulls_SORTBY_NULLS_FIRST:

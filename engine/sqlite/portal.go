@@ -202,7 +202,7 @@ func (c *Conn) refresh(p *portal) error {
 		return err
 	}
 	if !sameColumns(n.cols, p.plan.cols) {
-		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+		return sqlstate.ChangedResult()
 	}
 	if len(n.params) != len(p.plan.params) {
 		return sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change parameter types")
@@ -395,6 +395,10 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 		if err := c.cachedExec("RELEASE cleave_once"); err != nil {
 			return err
 		}
+	}
+	c.noteKeys(p, n)
+	if err := c.endOfStatement(); err != nil {
+		return err
 	}
 	c.active = nil
 	if c.simple {

@@ -84,6 +84,9 @@ func (c *Conn) prepareTx(gid string) error {
 		if !c.touched.on {
 			return sqlstate.Refuse("a transaction that wrote before its BEGIN cannot be prepared on a SQLite shard", "Send BEGIN before the first statement.")
 		}
+		if err := c.endOfTransaction(); err != nil {
+			return err
+		}
 		if err := writeChanges(changes, c.db, c.touched.tables); err != nil {
 			return err
 		}
@@ -96,7 +99,7 @@ func (c *Conn) prepareTx(gid string) error {
 		if c.tx.sqlite != sqliteIdle {
 			c.rollbackSQLite()
 		}
-		c.tx.savepoints = nil
+		c.tx.savepoints, c.tx.saved = nil, nil
 		if err := c.beginWrite(); err != nil {
 			return err
 		}
@@ -199,7 +202,7 @@ func (c *Conn) awaitPrepared(deadline time.Time) error {
 		}
 		left := time.Until(deadline)
 		if left <= 0 {
-			return preparedTimeout(gid)
+			return c.lockExpired(preparedTimeout(gid))
 		}
 		if timer == nil {
 			timer = time.NewTimer(min(pause, left))
@@ -216,7 +219,7 @@ func (c *Conn) awaitPrepared(deadline time.Time) error {
 	}
 }
 
-func preparedTimeout(gid string) error {
+func preparedTimeout(gid string) *sqlstate.Error {
 	e := sqlstate.New(sqlstate.LockNotAvailable, "the prepared transaction \"%s\" holds the write lock of the SQLite file", gid).
 		WithHint("Its router, or another one, ends it within seconds; run this one again. SELECT * FROM pg_prepared_xacts shows what is prepared.")
 	e.Retry = sqlstate.RetryTransaction

@@ -213,3 +213,25 @@ func TestPreparedLocksOtherHandles(t *testing.T) {
 	mustExec(t, b, "ROLLBACK")
 	mustExec(t, b, "ROLLBACK PREPARED 'q'")
 }
+
+// PREPARE TRANSACTION is the last moment at which a deferred foreign key can be refused: what is prepared commits.
+func TestPrepareChecksDeferredKeys(t *testing.T) {
+	c := open(t, harness().Open(t))
+	mustExec(t, c, "CREATE TABLE a (id integer PRIMARY KEY); CREATE TABLE b (a_id integer REFERENCES a DEFERRABLE INITIALLY DEFERRED)")
+	mustExec(t, c, "BEGIN")
+	mustExec(t, c, "INSERT INTO b VALUES (1)")
+	if _, err := engine.Exec(c, "PREPARE TRANSACTION 'broken'"); sqlstate.CodeOf(err) != sqlstate.ForeignKeyViolation {
+		t.Errorf("a broken key was prepared: %v", err)
+	}
+	mustExec(t, c, "BEGIN")
+	mustExec(t, c, "INSERT INTO b VALUES (2)")
+	mustExec(t, c, "INSERT INTO a VALUES (2)")
+	mustExec(t, c, "PREPARE TRANSACTION 'whole'")
+	if r := mustExec(t, c, "SELECT gid FROM pg_prepared_xacts"); len(r.Rows) != 1 || r.Rows[0][0].String != "whole" {
+		t.Errorf("prepared: %v", r.Rows)
+	}
+	mustExec(t, c, "COMMIT PREPARED 'whole'")
+	if r := mustExec(t, c, "SELECT a_id FROM b"); len(r.Rows) != 1 || r.Rows[0][0].String != "2" {
+		t.Errorf("rows: %v", r.Rows)
+	}
+}

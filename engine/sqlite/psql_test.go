@@ -25,7 +25,7 @@ COMMENT ON COLUMN customer.name IS 'who';
 var psqlCommands = []string{
 	`\d`, `\dt`, `\d customer`, `\d orders`, `\d+ customer`, `\d+ orders`, `\di`, `\dn`, `\dn+`, `\dt app.*`, `\d app.plain`, `\dt cust*`,
 	`\dv`, `\ds`, `\dm`, `\df`, `\dT`, `\dp`, `\dD`, `\dE`, `\d nosuch`, `\dt nosuch`, `\d orders_note`, `\dy`, `\dRp`, `\det`, `\dew`, `\des`, `\dP`,
-	`\dX`, `\db`,
+	`\dX`, `\db`, `SELECT array_agg(code), min(code), ARRAY[code, code] FROM orders \gdesc`,
 }
 
 func runPSQL(t *testing.T, conn, command string) string {

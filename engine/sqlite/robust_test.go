@@ -212,6 +212,41 @@ func TestLockTimeoutAndSerialization(t *testing.T) {
 	mustExec(t, b, "UPDATE n SET v = v + 1; COMMIT")
 }
 
+// A wait that reaches its bound is 55P03 where PostgreSQL has that bound (lock_timeout), and where a client cannot
+// expect anything else; under the levels whose clients run a transaction again it is their 40001.
+func TestWaitForTheWriterByIsolation(t *testing.T) {
+	s := openURL(t, harness().URL(t)+"?busy_timeout=50ms")
+	if err := s.Install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a, b := open(t, s), open(t, s)
+	mustExec(t, a, "CREATE TABLE n (k integer, v integer); INSERT INTO n VALUES (1, 1), (2, 1)")
+	for _, c := range []struct {
+		begin string
+		want  sqlstate.Code
+	}{
+		{"BEGIN; SELECT v FROM n", sqlstate.LockNotAvailable},
+		{"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT v FROM n", sqlstate.SerializationFailure},
+		{"BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT v FROM n", sqlstate.SerializationFailure},
+		{"BEGIN ISOLATION LEVEL SERIALIZABLE", sqlstate.SerializationFailure},
+		{"BEGIN ISOLATION LEVEL SERIALIZABLE; SET LOCAL lock_timeout = '50ms'; SELECT v FROM n", sqlstate.LockNotAvailable},
+		{"SET default_transaction_isolation = 'serializable'; BEGIN", sqlstate.SerializationFailure},
+		{"RESET default_transaction_isolation; BEGIN", sqlstate.LockNotAvailable},
+	} {
+		mustExec(t, b, c.begin)
+		mustExec(t, a, "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT v FROM n; UPDATE n SET v = v + 1 WHERE k = 1")
+		_, err := engine.Exec(b, "UPDATE n SET v = v + 1 WHERE k = 2")
+		if sqlstate.CodeOf(err) != c.want {
+			t.Errorf("%s: got %v, want %s", c.begin, err, c.want)
+		}
+		mustExec(t, b, "ROLLBACK")
+		mustExec(t, a, "COMMIT")
+	}
+	if r := mustExec(t, b, "SELECT v FROM n ORDER BY k"); r.Rows[0][0].String != "8" || r.Rows[1][0].String != "1" {
+		t.Errorf("rows %v", r.Rows)
+	}
+}
+
 func TestStatementTimeout(t *testing.T) {
 	c := open(t, harness().Open(t))
 	mustExec(t, c, "SET statement_timeout TO 100")

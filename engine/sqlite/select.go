@@ -633,7 +633,7 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 			refuseSQL("GROUP BY a row")
 		}
 		e = t.resolveText(e)
-		if !isComparable(e.typ) && classOf(e.typ) != classBpchar {
+		if !isComparable(e.typ) && classOf(e.typ) != classBpchar && e.typ != oidInt2Vector && e.typ != oidOIDVector {
 			refuse(fmt.Sprintf("a SQLite shard cannot group by %s exactly", typeName(e.typ)), "Group by a cast of it: see docs/sql-sqlite.md.")
 		}
 		exprs = append(exprs, e)

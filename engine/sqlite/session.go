@@ -457,6 +457,8 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 			c.dropPrepared(name)
 			return nil
 		})
+	case *pg.Node_ConstraintsSetStmt:
+		return planConstraints(s.ConstraintsSetStmt, control)
 	case *pg.Node_FetchStmt:
 		return c.planFetch(s.FetchStmt, text)
 	case *pg.Node_ClosePortalStmt:

@@ -103,6 +103,39 @@ func (c *Conn) bindEnv() {
 	c.env.regOut = c.regOut
 }
 
+// regType is the input of regtype: names as format_type prints them, and type names, perhaps quoted and with their schema.
+func (t *translator) regType(text string) (int64, error) {
+	base, array := strings.CutSuffix(strings.TrimSpace(text), "[]")
+	found := func(ty *pgType) (int64, error) {
+		if array {
+			return int64(ty.array), nil
+		}
+		return int64(ty.oid), nil
+	}
+	for _, ty := range builtin().typeList {
+		if ty.name == base || typeName(ty.oid) == base {
+			return found(ty)
+		}
+	}
+	switch base {
+	case "int":
+		return found(builtin().types[oidInt4])
+	case "decimal":
+		return found(builtin().types[oidNumeric])
+	}
+	parts, err := splitName(base)
+	if err != nil {
+		return 0, err
+	}
+	if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
+		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
+	}
+	if ty := builtin().typeByName[parts[len(parts)-1]]; ty != nil && (len(parts) == 1 || parts[0] == catalogSchema) {
+		return found(ty)
+	}
+	return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
+}
+
 // regIn is the input of regclass, regtype and their like.
 func (t *translator) regIn(oid uint32, text string) (int64, error) {
 	if n, err := strconv.ParseUint(text, 10, 32); err == nil {
@@ -110,6 +143,9 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 	}
 	if text == "-" {
 		return 0, nil
+	}
+	if oid == oidRegtype {
+		return t.regType(text)
 	}
 	parts, err := splitName(text)
 	if err != nil {
@@ -131,23 +167,6 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 			return int64(s.OID), nil
 		}
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
-	case oidRegtype:
-		base, array := strings.CutSuffix(strings.TrimSpace(text), "[]")
-		for _, ty := range builtin().typeList {
-			if ty.name == base || formatType(ty.oid, -1) == base || catalogSchema+"."+ty.name == base {
-				if array {
-					return int64(ty.array), nil
-				}
-				return int64(ty.oid), nil
-			}
-		}
-		switch base {
-		case "int":
-			return int64(oidInt4), nil
-		case "decimal":
-			return int64(oidNumeric), nil
-		}
-		return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", text)
 	case oidRegproc:
 		list := builtin().procsByName[name]
 		if len(list) == 0 {
@@ -236,7 +255,7 @@ func (c *Conn) regOut(oid uint32, v int64) string {
 		}
 	case oidRegtype:
 		if builtin().types[n] != nil {
-			return formatType(n, -1)
+			return typeName(n)
 		}
 	case oidRegproc:
 		if p := builtin().procs[n]; p != nil {
@@ -246,7 +265,7 @@ func (c *Conn) regOut(oid uint32, v int64) string {
 		if p := builtin().procs[n]; p != nil {
 			names := make([]string, len(p.args))
 			for i, a := range p.args {
-				names[i] = formatType(a, -1)
+				names[i] = typeName(a)
 			}
 			return p.name + "(" + strings.Join(names, ",") + ")"
 		}
@@ -319,6 +338,9 @@ func (c *Conn) indexDef(d *tableDef, ix *indexDef) string {
 
 func indexColumnDef(d *tableDef, ic *indexColumn) string {
 	s := pgIdent(d.byNum(ic.Num).Name)
+	if ic.Class != "" {
+		s += " " + ic.Class
+	}
 	if ic.Desc {
 		s += " DESC"
 		if !ic.NullsFirst {
@@ -349,6 +371,12 @@ func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
 	}
 	if k.OnDelete != "a" {
 		s += " ON DELETE " + fkActions[k.OnDelete]
+	}
+	if k.Deferrable {
+		s += " DEFERRABLE"
+	}
+	if k.Deferred {
+		s += " INITIALLY DEFERRED"
 	}
 	return s
 }
@@ -394,7 +422,7 @@ func defSystem() {
 		if a[0].Type() == sqlite.TypeNull {
 			return datum{}, nil
 		}
-		mod := int32(-1)
+		mod := int32(noModifier)
 		if a[1].Type() != sqlite.TypeNull {
 			mod = int32(a[1].Int64())
 		}
@@ -458,7 +486,7 @@ func defSystem() {
 		if p == nil {
 			return datum{}, nil
 		}
-		s := formatType(p.ret, -1)
+		s := typeName(p.ret)
 		if p.set {
 			s = "SETOF " + s
 		}
@@ -471,7 +499,7 @@ func defSystem() {
 		}
 		var names []string
 		for _, t := range p.args {
-			names = append(names, formatType(t, -1))
+			names = append(names, typeName(t))
 		}
 		return textV(strings.Join(names, ", "))
 	})

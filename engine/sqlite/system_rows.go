@@ -272,7 +272,12 @@ func fillIndex(c *Conn) [][]datum {
 				"indimmediate": true, "indisvalid": true, "indisready": true, "indislive": true,
 				"indkey":       vector(n, func(i int) int64 { return int64(ix.Columns[i].Num) }),
 				"indcollation": vector(n, func(i int) int64 { return int64(collationOf(d.byNum(ix.Columns[i].Num).Type)) }),
-				"indclass":     vector(n, func(i int) int64 { return opclasses[d.byNum(ix.Columns[i].Num).Type] }),
+				"indclass": vector(n, func(i int) int64 {
+					if oid := patternClasses[ix.Columns[i].Class]; oid != 0 {
+						return oid
+					}
+					return opclasses[d.byNum(ix.Columns[i].Num).Type]
+				}),
 				"indoption": vector(n, func(i int) int64 {
 					o := int64(0)
 					if ix.Columns[i].Desc {
@@ -302,6 +307,7 @@ func fillConstraint(c *Conn) [][]datum {
 				f["conbin"] = "(" + k.Expr + ")"
 			}
 			if k.Type == "f" {
+				f["condeferrable"], f["condeferred"] = k.Deferrable, k.Deferred
 				f["confrelid"], f["confkey"] = k.RefTable, numsArray(k.RefCols)
 				f["confupdtype"], f["confdeltype"], f["confmatchtype"] = k.OnUpdate, k.OnDelete, "s"
 				if ref := c.cat.byOID[k.RefTable]; ref != nil {
@@ -554,7 +560,7 @@ func fillInfoColumns(c *Conn) [][]datum {
 		for _, col := range d.live() {
 			t := builtin().types[col.Type]
 			f := fields{"table_catalog": c.database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
-				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": formatType(col.Type, -1),
+				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": typeName(col.Type),
 				"udt_catalog": c.database, "udt_schema": catalogSchema, "udt_name": t.name, "dtd_identifier": itoa(int64(col.Num)),
 				"is_self_referencing": "NO", "is_identity": "NO", "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "YES"}
 			if t.category == 'A' {
@@ -612,23 +618,30 @@ func fillInfoColumns(c *Conn) [][]datum {
 
 var constraintWords = map[string]string{"p": "PRIMARY KEY", "u": "UNIQUE", "c": "CHECK", "f": "FOREIGN KEY"}
 
+func yesNo(b bool) string {
+	if b {
+		return "YES"
+	}
+	return "NO"
+}
+
 func fillInfoConstraints(c *Conn) [][]datum {
 	m := maker(informationSchema, "table_constraints")
 	for _, d := range c.sortedTables() {
-		add := func(name, kind string) {
+		add := func(name, kind string, k constraintDef) {
 			f := fields{"constraint_catalog": c.database, "constraint_schema": d.Schema, "constraint_name": name, "table_catalog": c.database,
-				"table_schema": d.Schema, "table_name": d.Name, "constraint_type": kind, "is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"}
+				"table_schema": d.Schema, "table_name": d.Name, "constraint_type": kind, "is_deferrable": yesNo(k.Deferrable), "initially_deferred": yesNo(k.Deferred), "enforced": "YES"}
 			if kind == "UNIQUE" {
 				f["nulls_distinct"] = "YES"
 			}
 			m.add(f)
 		}
 		for _, k := range d.Constraints {
-			add(k.Name, constraintWords[k.Type])
+			add(k.Name, constraintWords[k.Type], k)
 		}
 		for _, col := range d.live() {
 			if col.NotNull {
-				add(itoa(int64(c.schemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK")
+				add(itoa(int64(c.schemaOID(d.Schema)))+"_"+itoa(int64(d.OID))+"_"+itoa(int64(col.Num))+"_not_null", "CHECK", constraintDef{})
 			}
 		}
 	}

@@ -254,7 +254,10 @@ func (t *translator) applyTypmod(e expr, mod int32, ctx castContext) expr {
 	case oidInterval:
 		refuseSQL("interval with a precision")
 	default:
-		return e
+		if classOf(e.typ) != classArray {
+			return e
+		}
+		e.sql = call("cleave_array_fit", e.typ, e.sql, mod)
 	}
 	e.mod = mod
 	return e

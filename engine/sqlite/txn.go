@@ -46,6 +46,10 @@ type txState struct {
 	isolation  string
 	readOnly   bool
 	savepoints []string
+	modes      constraintModes
+	saved      []constraintModes // of the savepoints
+	wroteKeys  []wroteKeys       // in their order
+	suspect    bool              // keys may be broken of which SQLite does not know any more, see checksAgain
 	lost       bool
 	ddl        bool
 	started    bool // txTime is set
@@ -239,7 +243,7 @@ func (c *Conn) takeLock() error {
 			return err
 		}
 		if c.writers == nil {
-			return preparedTimeout(gid)
+			return c.lockExpired(preparedTimeout(gid))
 		}
 		c.waitsNow()
 		if err := c.awaitPrepared(deadline); err != nil {
@@ -280,7 +284,7 @@ func (c *Conn) lockFile(begin func() error, deadline time.Time) error {
 func (c *Conn) passGate(deadline time.Time) error {
 	for wait := 250 * time.Microsecond; !c.writers.gate.enter(c.writers.path); wait = min(2*wait, lockPoll) {
 		if time.Now().After(deadline) {
-			return lockTimeout()
+			return c.lockExpired(lockTimeout())
 		}
 		c.waitsNow()
 		select {
@@ -341,7 +345,7 @@ func (c *Conn) waitTurn(deadline time.Time) error {
 		c.tookTurn()
 		return nil
 	case <-timer.C:
-		return lockTimeout()
+		return c.lockExpired(lockTimeout())
 	case <-c.interruptChan():
 		return sqlite.ResultInterrupt.ToError()
 	}
@@ -409,7 +413,28 @@ func (c *Conn) awaits(q *writerQueue) error {
 	return nil
 }
 
-func lockTimeout() error {
+// lockExpired is the error of a transaction that waited for the write lock up to its bound, where
+// timeout is what the lock's holder makes of it. PostgreSQL gives 55P03 for a bound that the client set,
+// and so do we. The file's own bound is none of PostgreSQL's: under REPEATABLE READ and SERIALIZABLE the
+// holder's commit would end the wait with 40001, which clients of these levels know to run again.
+func (c *Conn) lockExpired(timeout *sqlstate.Error) error {
+	if !c.tx.repeatable || c.settings.duration("lock_timeout") > 0 {
+		return timeout
+	}
+	e := serializationFailure()
+	e.Detail, e.Hint = "This transaction waited as long as the file allows: "+timeout.Message+".", timeout.Hint
+	return e
+}
+
+// serializationFailure is what a transaction gets whose snapshot may not be the latest at its first write.
+func serializationFailure() *sqlstate.Error {
+	e := sqlstate.New(sqlstate.SerializationFailure, "could not serialize access due to concurrent update").
+		WithHint("The transaction read before another one committed. Run it again.")
+	e.Retry = sqlstate.RetryTransaction
+	return e
+}
+
+func lockTimeout() *sqlstate.Error {
 	e := sqlstate.New(sqlstate.LockNotAvailable, "another transaction holds the write lock of the SQLite file").
 		WithHint("A SQLite shard has one writer at a time: keep transactions short, and run this one again.")
 	e.Retry = sqlstate.RetryTransaction
@@ -497,8 +522,10 @@ func (c *Conn) commitTx() error {
 	case sqliteRead:
 		err = c.genStmt.Reset()
 	case sqliteBegun:
-		if err = c.cachedExec("COMMIT"); err != nil {
-			err = c.commitFailed(err)
+		if err = c.endOfTransaction(); err == nil {
+			if err = c.cachedExec("COMMIT"); err != nil {
+				err = c.commitFailed(err)
+			}
 		}
 	}
 	if err != nil {
@@ -528,6 +555,8 @@ func (c *Conn) commitFailed(err error) error {
 		e.Hint = "Look whether its rows are there before running it again; check the disk."
 		e.Retry = sqlstate.RetryUnknown
 		return e
+	case sqlite.ResultConstraint:
+		return sqlstate.New(sqlstate.ForeignKeyViolation, "the transaction violates a foreign key constraint")
 	}
 	return err
 }
@@ -644,7 +673,7 @@ func (c *Conn) savepoint(name string) error {
 			return err
 		}
 	}
-	c.tx.savepoints = append(c.tx.savepoints, name)
+	c.tx.savepoints, c.tx.saved = append(c.tx.savepoints, name), append(c.tx.saved, c.tx.modes)
 	return nil
 }
 
@@ -667,7 +696,7 @@ func (c *Conn) releaseSavepoint(name string) error {
 			return err
 		}
 	}
-	c.tx.savepoints = c.tx.savepoints[:i]
+	c.tx.savepoints, c.tx.saved = c.tx.savepoints[:i], c.tx.saved[:i]
 	for _, p := range c.portals {
 		p.level = min(p.level, i)
 	}
@@ -698,7 +727,7 @@ func (c *Conn) rollbackTo(name string) error {
 		clear(c.filled)
 	}
 	c.settings.rollbackLocal(&c.tx, i+1)
-	c.tx.savepoints = c.tx.savepoints[:i+1]
+	c.tx.savepoints, c.tx.saved, c.tx.modes = c.tx.savepoints[:i+1], c.tx.saved[:i+1], c.tx.saved[i]
 	c.tx.block = txOpen
 	return nil
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -31,6 +32,7 @@ const (
 	oidCharArray             uint32 = 1002
 	oidACLItem               uint32 = 1033
 	oidBpchar                uint32 = 1042
+	oidBit                   uint32 = 1560
 	oidVarchar               uint32 = 1043
 	oidDate                  uint32 = 1082
 	oidTime                  uint32 = 1083
@@ -164,8 +166,12 @@ var typeNames = map[uint32]string{
 	oidFloat8: "double precision", oidVarchar: "character varying", oidBpchar: "character",
 	oidTime: "time without time zone", oidTimetz: "time with time zone",
 	oidTimestamp: "timestamp without time zone", oidTimestamptz: "timestamp with time zone", oidChar: `"char"`,
-	1560: "bit", 1562: "bit varying", oidAny: `"any"`,
+	oidBit: "bit", 1562: "bit varying", oidAny: `"any"`,
 }
+
+// noModifier says that format_type was given no modifier, which is not the modifier -1:
+// the standard's name "character" means character(1), so with -1 the type's own name is told.
+const noModifier = math.MinInt32
 
 // formatType is PostgreSQL's format_type(oid, typmod).
 func formatType(oid uint32, mod int32) string {
@@ -184,8 +190,12 @@ func formatType(oid uint32, mod int32) string {
 		name = t.name
 	}
 	if mod < 0 {
-		if oid == oidBpchar && mod == -1 {
-			return "character"
+		switch {
+		case mod == noModifier:
+		case oid == oidBpchar:
+			return t.name
+		case oid == oidBit:
+			return quoteIdent(t.name) // "bit" is a keyword
 		}
 		return name
 	}
@@ -206,7 +216,7 @@ func formatType(oid uint32, mod int32) string {
 }
 
 // typeName is the name in error messages.
-func typeName(oid uint32) string { return formatType(oid, -1) }
+func typeName(oid uint32) string { return formatType(oid, noModifier) }
 
 func numericTypmod(mod int32) (precision, scale int) {
 	mod -= 4

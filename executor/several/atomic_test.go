@@ -7,11 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -116,7 +116,7 @@ func TestAtomicReadOfSchemaChange(t *testing.T) {
 	b.query(0, "COMMIT PREPARED 'cleave_ddl_"+id+"_"+shardName(0)+"'")
 	var state *cleaning
 	for range 3 {
-		b.query(0, "UPDATE cleave_internal.transaction SET at = at - interval '1 hour'")
+		pgtest.Ask(t, pgtest.Super(b.urls[0]), "UPDATE cleave_internal.transaction SET at = at - interval '1 hour'")
 		var err error
 		if state, err = tx.recovery().clean(ctx, state, 0); err != nil {
 			t.Fatal(err)
@@ -251,7 +251,7 @@ func testAtomicReadInDoubt(t *testing.T, b *bank) {
 	if _, err := b.commit(tx, b.begin()); err == nil {
 		t.Fatal("not stopped")
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 	defer stop()
 	if got, err := b.sum(ctx, b.transactions()); err != nil || got != 300 {
 		t.Fatal(got, err)

@@ -67,6 +67,8 @@ type Conn struct {
 	ex     *executor.Executor
 	host   Host
 	opt    Options
+	// counts: the statement that is under way may call nextval() of the default shard's own sequences.
+	counts bool
 
 	in       []byte // frames not yet run
 	out      []byte
@@ -85,6 +87,8 @@ type Conn struct {
 	// replicas: the statement at hand may read on replicas; onReplicas: one of the unit has.
 	replicas, onReplicas bool
 	waitID               string // see watchLocks
+	// passed: rows of the statement that runs went to the session.
+	passed atomic.Bool
 	// proven are the shards whose snapshots fit each other, see consistent.
 	proven map[string]bool
 	block  bool // inside a transaction block
@@ -117,6 +121,7 @@ type Conn struct {
 	deadline time.Time
 	wake     chan struct{}
 	group    uint64 // of its shards' conversations
+	soils    bool   // what it ran may have left something in their sessions
 }
 
 var groups atomic.Uint64
@@ -199,6 +204,9 @@ func (c *Conn) enter() error {
 func (c *Conn) leave() error {
 	c.mu.Lock()
 	c.inside, c.running = false, c.active != nil || c.script != nil || c.copying != nil
+	if c.active != nil {
+		c.passed.Store(true)
+	}
 	if !c.running {
 		c.calmLocked()
 	}
@@ -409,6 +417,11 @@ func (c *Conn) DescribeTable(context.Context, string, string) (*engine.Table, er
 	return nil, errors.ErrUnsupported
 }
 
+// Guard is not there for several shards.
+func (c *Conn) Guard(context.Context, string, string) (*engine.GuardState, error) {
+	return nil, errors.ErrUnsupported
+}
+
 // SetGuard is not there for several shards.
 func (c *Conn) SetGuard(context.Context, engine.Guard) error { return errors.ErrUnsupported }
 
@@ -468,9 +481,12 @@ func (c *Conn) release() {
 		if p.open() {
 			p.conn.Break()
 		}
+		if c.soils {
+			p.conn.Soil()
+		}
 		p.conn.Release()
 	}
-	c.parts = nil
+	c.parts, c.soils = nil, false
 }
 
 func (c *Conn) forget(conn *executor.Conn) {

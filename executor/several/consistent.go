@@ -11,7 +11,8 @@ import (
 
 // consistent takes the snapshots of an atomic read before anything of it is run,
 // if the session asks for one. Inside a block all shards get theirs with its first
-// statement; outside, those that the statement reads. It may be called again.
+// statement, but for those that cannot be reached: what needs one of them fails. Outside, those get theirs that the
+// statement reads. It may be called again.
 func (c *Conn) consistent(ctx context.Context, e *execution) error {
 	if !Atomic(c.host.Settings()) || c.proven != nil && c.block {
 		return nil
@@ -49,6 +50,14 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 		return sqlstate.Refuse("an atomic read needs snapshots of other shards than the one before it in the same transaction", "Sync between them").OnShard(shards[0])
 	}
 	parts, err := c.partsOf(ctx, shards, false)
+	for c.block && sqlstate.CodeOf(err) == sqlstate.CannotConnectNow {
+		at := slices.Index(shards, sqlstate.As(err).Shard)
+		if at < 0 || len(shards) == 1 {
+			break
+		}
+		shards = slices.Delete(shards, at, at+1)
+		parts, err = c.partsOf(ctx, shards, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,29 +99,25 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 // reads are the shards that a statement reads, one or none where its own
 // snapshot is all that matters.
 func (c *Conn) reads(e *execution) ([]string, error) {
-	snap := c.host.Snapshot()
-	if e.st.Kind == planner.OneShard {
-		r, err := e.st.Route(snap, e.args)
+	snap, st := c.host.Snapshot(), e.st
+	if st.Kind == planner.OneShard {
+		r, err := st.Route(snap, e.args)
 		if err != nil || !r.Several {
 			return nil, err
 		}
+		if st, err = c.ex.PlanSeveral([]byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
+			return nil, err
+		}
 	}
-	if e.st.Kind != planner.Several || e.st.Plan == nil {
-		if e.st.Kind != planner.OneShard {
-			return nil, nil
-		}
-		var all []string
-		for _, s := range snap.Shards() {
-			all = append(all, s.Name)
-		}
-		return all, nil
+	if st.Kind != planner.Several || st.Plan == nil {
+		return nil, nil
 	}
 	targets := []planner.Target{}
-	if e.st.Plan.Op == planner.Scatter {
-		targets = append(targets, e.st.Plan.Target)
+	if st.Plan.Op == planner.Scatter {
+		targets = append(targets, st.Plan.Target)
 	}
-	for i := range e.st.Plan.Relations {
-		targets = append(targets, e.st.Plan.Relations[i].Target)
+	for i := range st.Plan.Relations {
+		targets = append(targets, st.Plan.Relations[i].Target)
 	}
 	var shards []string
 	for i := range targets {

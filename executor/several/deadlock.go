@@ -41,6 +41,8 @@ type waiting struct {
 	Owner    string     `json:"owner"` // of the transaction, see ownerOf
 	Backends []backend  `json:"backends,omitempty"`
 	Files    *fileWaits `json:"files,omitempty"`
+	// Passive: it is a schema change, which does not look for rings itself and gives way to nobody.
+	Passive bool `json:"passive,omitempty"`
 }
 
 // fileWaits say which write locks of SQLite shards a transaction has, and for which it waits.
@@ -73,20 +75,25 @@ type lockWatch struct {
 	stop  context.CancelFunc
 }
 
-// watchLocks begins to watch a statement that begins now; end has to follow. It is
-// nil for a read outside of a block, which holds nothing that others wait for.
+// watchLocks begins to watch a statement that begins now; end has to follow.
 func (c *Conn) watchLocks(readOnly bool) *lockWatch {
-	if readOnly && !c.block {
-		return nil
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &lockWatch{stop: stop}
 	if c.waitID == "" {
 		id := c.shared.transactions.newID()
 		c.waitID = fmt.Sprintf("%016x-%s", time.Now().UnixNano(), id)
 	}
-	wait := c.shared.defaults.deadlockTimeout(c.host.Settings())
-	w.timer = time.AfterFunc(min(wait, fileLook), func() { c.shared.transactions.watch(ctx, c, w, wait, c.waitID) })
+	t, wait, id := c.shared.transactions, c.shared.defaults.deadlockTimeout(c.host.Settings()), c.waitID
+	c.passed.Store(false)
+	if readOnly && c.host.Repeats() {
+		w.timer = time.AfterFunc(min(wait, yieldLook), func() {
+			if t.watchRead(ctx, c, w, wait) {
+				t.watch(ctx, c, w, wait, id)
+			}
+		})
+		return w
+	}
+	w.timer = time.AfterFunc(min(wait, fileLook), func() { t.watch(ctx, c, w, wait, id) })
 	return w
 }
 
@@ -108,7 +115,7 @@ func (c *Conn) backends() []backend {
 	defer c.mu.Unlock()
 	var all []backend
 	for conn := range c.live {
-		if pid := conn.PID(); pid != 0 {
+		if pid := conn.PID(); pid != 0 && !conn.OnReplica() {
 			all = append(all, backend{conn.Shard(), pid})
 		}
 	}
@@ -329,18 +336,20 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]int
 	owner := map[string]string{} // process -> transaction
 	on := map[string]bool{}
 	waits := map[string]*fileWaits{}
+	passive := map[string]bool{}
 	writer := map[string][]string{} // file -> transactions; more than one while a record is old
 	for _, r := range records {
 		var w waiting
 		if json.Unmarshal(r.Value, &w) != nil {
 			continue // of another version of this program
 		}
+		tx := strings.TrimPrefix(r.Key, waitsPrefix)
 		for _, b := range w.Backends {
-			owner[b.String()] = strings.TrimPrefix(r.Key, waitsPrefix)
+			owner[b.String()] = tx
 			on[b.Shard] = true
 		}
+		passive[tx] = w.Passive || w.Files != nil && w.Files.Passive
 		if w.Files != nil {
-			tx := strings.TrimPrefix(r.Key, waitsPrefix)
 			waits[tx] = w.Files
 			for _, f := range w.Files.Has {
 				writer[f] = append(writer[f], tx)
@@ -413,7 +422,7 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]int
 	for n := range from {
 		if to[n] && !strings.Contains(n, "/") {
 			out.members = append(out.members, n)
-			if waits[n] == nil || !waits[n].Passive {
+			if !passive[n] {
 				out.active = append(out.active, n)
 			}
 			out.files = out.files || waits[n] != nil

@@ -1,6 +1,7 @@
 package several
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 
@@ -29,7 +30,18 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 			return nil, err
 		}
 	}
-	p, err := c.part(ctx, c.describerOf(st), false)
+	shard := c.describerOf(st)
+	if shard == "" && len(c.parts) == 0 && c.opt.Owner == nil {
+		shard = c.ownerOf(st)
+		if !c.block {
+			d, err := c.describeAnywhere(ctx, shard, text, oids)
+			if err == nil {
+				c.shared.put(prep, d)
+			}
+			return d, err
+		}
+	}
+	p, err := c.part(ctx, shard, false)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +67,40 @@ func (c *Conn) describe(ctx context.Context, st *planner.Statement, oids []uint3
 	return d, nil
 }
 
+// describeAnywhere describes outside of a block, where nothing has begun: on the first shard, or whichever else answers. The
+// statement may need none of the one that is asked first.
+func (c *Conn) describeAnywhere(ctx context.Context, first, text string, oids []uint32) (*description, error) {
+	for tries := 1; ; tries++ {
+		if tries > 1 {
+			first = c.ex.Any()
+		}
+		conn, err := c.reader(ctx, first) // a read may go on there
+		if conn == nil && err == nil {
+			if conn, err = c.ex.AcquireAny(ctx, first, c.base()); err != nil {
+				return nil, cmp.Or(context.Cause(ctx), err)
+			}
+			conn, err = c.borrowed(conn)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p, err := c.takePart(ctx, conn, false)
+		if err != nil {
+			return nil, err
+		}
+		d, err := c.describeOn(p, text, oids)
+		if err == nil || !conn.Broken() || ctx.Err() != nil || tries == describeTries {
+			return d, err
+		}
+		c.ex.Shun(p.shard)
+		c.parts, c.lost, c.failed = nil, false, false
+		c.giveBack(conn)
+	}
+}
+
+// describeTries bounds on how many shards a statement is tried to be described.
+const describeTries = 3
+
 // describer is the shard that describes: a part that is free, else any shard.
 func (c *Conn) describer() string {
 	for _, p := range c.parts {
@@ -68,12 +114,26 @@ func (c *Conn) describer() string {
 // describerOf is the shard that describes a statement: the default shard if there
 // is something in it that only that one has.
 func (c *Conn) describerOf(st *planner.Statement) string {
+	if st.Kind == planner.DefaultShard {
+		return c.host.Snapshot().State().DefaultShard
+	}
 	for _, t := range st.Tables {
 		if t.Kind == shardmap.Whole {
 			return c.host.Snapshot().State().DefaultShard
 		}
 	}
 	return c.describer()
+}
+
+// ownerOf is a shard that owns rows of a table of the statement: others it may not need. Of a statement without such a
+// table it is any.
+func (c *Conn) ownerOf(st *planner.Statement) string {
+	for _, t := range st.Tables {
+		if ks, ok := c.host.Snapshot().Keyspace(t.Keyspace); ok {
+			return c.ex.AnyOf(ks.Owners())
+		}
+	}
+	return c.ex.Any()
 }
 
 // describeOn describes a text on a part.

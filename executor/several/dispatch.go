@@ -12,6 +12,8 @@ import (
 // begins makes the job of an execution.
 func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	snap := c.host.Snapshot()
+	c.soils = c.soils || e.st.Traces
+	c.counts = e.st.Counts()
 	if k := e.st.Cursor; k != nil && k.Op != "declare" {
 		return c.startCursor(ctx, e)
 	} else if k != nil && c.host.Held().Has(k.Name) {
@@ -79,9 +81,15 @@ type relay struct {
 }
 
 func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job, error) {
+	if k := e.st.Cursor; k != nil && k.Op == "declare" && c.cursors[k.Name] != nil {
+		return nil, cursorExists(k.Name) // it may be over several shards, or on another one
+	}
 	p, err := c.part(ctx, shard, !e.st.ReadOnly)
 	if err != nil {
 		return nil, err
+	}
+	if c.counts && shard == c.host.Snapshot().State().DefaultShard {
+		p.conn.Count(c.host.Counter())
 	}
 	if k := e.st.Cursor; k != nil && k.Op == "declare" {
 		c.keepCursor(k.Name, &cursor{shard: p.shard})

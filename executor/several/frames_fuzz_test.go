@@ -19,12 +19,14 @@ func (h alone) Snapshot() *shardmap.Snapshot { return h.snap }
 func (h alone) Settings() *executor.Settings { return nil }
 func (h alone) Timeout() time.Duration       { return 0 }
 func (h alone) Holds() error                 { return nil }
+func (h alone) Repeats() bool                { return false }
 func (h alone) Reader(context.Context, string, *executor.Settings) (*executor.Conn, error) {
 	return nil, nil
 }
 func (h alone) Wrote(*executor.Conn)                                 {}
 func (h alone) Joined(string)                                        {}
 func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return nil, nil }
+func (h alone) Counter() *executor.Counter                           { return new(executor.Counter) }
 func (h alone) Held() *Held                                          { return new(Held) }
 
 // FuzzFrames sends whatever frames to a conversation of which no shard can be

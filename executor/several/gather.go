@@ -133,6 +133,9 @@ func (g *gather) next(t *turn) error {
 		return err
 	}
 	q := request{text: text, oids: g.in.typed(text), formats: g.in.formats, values: g.in.values, results: []int16{r.format}, named: g.e.named, alone: g.e.st.Stable, step: "relation " + r.r.Name}
+	if r.as != nil {
+		q.carried, q.results = r.as, r.as.formats(nil)
+	}
 	s, err := g.c.send(t.p, q)
 	t.s = s
 	return err
@@ -154,16 +157,10 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 			r.fields = fieldsOf(t.s.columns)
 		}
 	}
-	if !r.readable() {
-		r.format = 0
-		for _, t := range active {
-			t.s.stop()
-			if err := g.next(t); err != nil {
-				return err
-			}
-		}
+	if err := r.legible(); err != nil {
+		return err
 	}
-	if err := r.legible(g.c.host.Settings()); err != nil {
+	if err := g.faithful(r, active); err != nil {
 		return err
 	}
 	if r.r.Keyed || r.r.Exact || g.plain {
@@ -194,6 +191,36 @@ func (g *gather) fetchOne(ctx context.Context, r *fetched, turns []*turn) error 
 	}
 	if r.loaded {
 		return g.loadedAll(r)
+	}
+	return nil
+}
+
+// faithful asks for a relation again where its rows would not mean the same everywhere in the format that was
+// asked for.
+func (g *gather) faithful(r *fetched, active []*turn) error {
+	unsure := g.c.unfaithful() != (unfaithful{})
+	again := !r.readable()
+	if again {
+		r.format = 0
+	}
+	if r.format == 0 && unsure {
+		again, r.as = true, carriedAs(0, oidsOf(r.fields))
+	}
+	if !again || len(active) == 0 {
+		return nil
+	}
+	for _, t := range active {
+		t.s.stop()
+	}
+	if r.format == 0 && unsure {
+		if err := g.c.faithful(active[0].p, r.fields, r.as); err != nil {
+			return err
+		}
+	}
+	for _, t := range active {
+		if err := g.next(t); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -265,14 +292,18 @@ func (g *gather) work(ctx context.Context) error {
 	return err
 }
 
-// place is the shard of the scratch conversation: each in turn. Of a cluster with
-// several engines it is one of PostgreSQL.
+// place is the shard of the scratch conversation: of those that the rows come from each in turn. Of a cluster with several
+// engines it is one of PostgreSQL.
 func (g *gather) place() string {
 	snap := g.c.host.Snapshot()
 	if g.e.st.Plan.Target.Where == planner.Default {
 		return snap.State().DefaultShard
 	}
-	name := g.c.ex.Any()
+	var shards []string
+	for _, r := range g.rels {
+		shards = append(shards, r.shards...)
+	}
+	name := g.c.ex.AnyOf(shards)
 	if g.mixed && g.c.engineOf(name) == engineSQLite {
 		for _, sh := range snap.Shards() {
 			if sh.Engine != engineSQLite {

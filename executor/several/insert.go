@@ -17,10 +17,11 @@ func (c *Conn) startInsert(ctx context.Context, e *execution) (job, error) {
 	p := e.st.Plan.Insert
 	i := &inserting{c: c, e: e, p: p, left: c.allowance(), byShard: map[string][]int{}}
 	i.base = e.parameters()
+	i.base.results = e.results
 	if p.Matched {
 		i.hidden = len(p.Types)
+		i.base.carry(len(e.desc.fields), e.results, columnOIDs(nil, p.Types))
 	}
-	i.base.results = e.columnFormats(i.hidden)
 	split := i.values
 	if p.Source != nil {
 		split = i.selected
@@ -260,7 +261,7 @@ func (c *Conn) storedKeys(ctx context.Context, rows [][][]byte, at []int, p *pla
 		_, typ := column(n)
 		if !sameText(typ, p.Types[k]) {
 			var err error
-			if values, err = c.cast(ctx, values, typ, p.Types[k].String()); err != nil {
+			if values, err = c.cast(ctx, values, typ, p.Types[k]); err != nil {
 				return nil, err
 			}
 		}
@@ -291,7 +292,7 @@ func sameText(typ string, key keyspace.Type) bool {
 }
 
 // cast has a shard cast values, in text, from one type to another.
-func (c *Conn) cast(ctx context.Context, values [][]byte, from, to string) ([][]byte, error) {
+func (c *Conn) cast(ctx context.Context, values [][]byte, from string, to keyspace.Type) ([][]byte, error) {
 	if len(values) == 0 {
 		return values, nil
 	}
@@ -303,7 +304,8 @@ func (c *Conn) cast(ctx context.Context, values [][]byte, from, to string) ([][]
 	for i, v := range values {
 		rows[i] = [][]byte{v}
 	}
-	q := request{text: "SELECT v::" + from + "::" + to + " FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS u(v, n) ORDER BY n", results: []int16{0}}
+	q := request{text: "SELECT v::" + from + "::" + to.String() + " FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS u(v, n) ORDER BY n"}
+	q.carry(0, nil, []uint32{to.OID()})
 	q.add(oidTextArray, 1, textArray(rows, 0))
 	s, err := c.send(p, q)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
 	"github.com/cleavedb/cleave/shardmap/sqlitedir"
@@ -277,7 +278,7 @@ func (b *bank) kill(t *testing.T, servers []*localpg.Server, victim int, at stri
 // beginSoon is begin with shards that may just have come back.
 func (b *bank) beginSoon() []Participant {
 	b.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); ; time.Sleep(20 * time.Millisecond) {
 		parts, err := begin(b.ex, len(b.urls))
 		if err == nil {
 			return parts

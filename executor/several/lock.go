@@ -163,21 +163,25 @@ func (m *modifying) keysAt(p *part, t *shardmap.Table, table string, ctids []str
 			break
 		}
 		key = append(key, &t.Columns[i])
-		names = append(names, quote(t.Columns[i].Name)+"::pg_catalog.text")
+		names = append(names, quote(t.Columns[i].Name))
 	}
 	if len(key) == 0 {
 		return nil, nil, sqlstate.Refuse("rows of the reference table "+t.QualifiedName()+" cannot be locked on every shard: it has no primary key by which they are the same", "ALTER TABLE "+t.QualifiedName()+" ADD PRIMARY KEY (...)")
 	}
-	res, err = m.c.exec(p, "SELECT "+strings.Join(names, ", ")+" FROM "+table+" WHERE ctid = ANY ("+executor.QuoteLiteral(`{"`+strings.Join(ctids, `","`)+`"}`)+"::pg_catalog.tid[])")
+	q := request{text: "SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE ctid = ANY ($1)"}
+	q.add(oidTIDArray, 0, []byte(`{"`+strings.Join(ctids, `","`)+`"}`))
+	q.carry(0, nil, columnOIDs(key, nil))
+	s, err := m.c.send(p, q)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, r := range res.Rows {
-		row := make([][]byte, len(key))
-		for i := range key {
-			row[i] = []byte(r[i].String)
-		}
-		rows = append(rows, row)
+	bodies, err := m.all(s)
+	if err != nil {
+		return nil, nil, err
 	}
-	return key, rows, nil
+	if err := m.c.faithful(p, fieldsOf(s.columns), s.carried); err != nil {
+		return nil, nil, err
+	}
+	rows, err = lastColumns(bodies, len(key))
+	return key, rows, err
 }

@@ -296,7 +296,7 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	shards = slices.DeleteFunc(slices.Clone(shards), func(s string) bool { return s == first })
 	hidden := len(r.Columns)
 	q := m.request(&m.m.Write)
-	q.results = m.e.columnFormats(hidden)
+	q.carry(len(m.e.desc.fields), m.e.results, columnOIDs(r.Columns, nil))
 	p, err := c.part(ctx, first, true)
 	if err != nil {
 		return nil, err
@@ -317,6 +317,12 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 	if err != nil {
 		return nil, err
 	}
+	if replay := len(r.Replay.Pieces) > 0; replay && hidden > 0 {
+		fields := fieldsOf(s.columns)
+		if err := c.faithful(p, fields[len(fields)-hidden:], s.carried); err != nil {
+			return nil, err
+		}
+	}
 	if m.m.Returning {
 		for _, b := range rows {
 			f, err := dataRow(b, hidden)
@@ -336,8 +342,8 @@ func (m *modifying) reference(ctx context.Context, shards []string) (job, error)
 		column := func(i int) (string, string) { return r.Columns[i].Name, r.Columns[i].Type }
 		q.text = r.Replay.Join(func(int) string { return unnested(&q, own, hidden, column) })
 		q.only(q.text)
+		q.carry(0, nil, columnOIDs(r.Columns, nil))
 	}
-	q.results = []int16{0}
 	parts, err := c.partsOf(ctx, shards, true)
 	if err != nil {
 		return nil, err

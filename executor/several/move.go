@@ -2,6 +2,7 @@ package several
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/cleavedb/cleave/executor"
@@ -27,7 +28,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 		if err != nil {
 			return nil, err
 		}
-		q.results = []int16{0}
+		q.carry(1, nil, columnOIDs(nil, append(slices.Clone(v.Types), v.Types...)))
 		s, err := c.send(p, q)
 		if err != nil {
 			return nil, err
@@ -93,7 +94,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 	// Rows leave before others come, so that they are not in each other's way.
 	arriving := map[string][][][]byte{}
 	take := m.request(&v.Take)
-	take.results = []int16{0}
+	take.carry(0, nil, columnOIDs(v.Columns, v.Types))
 	streams, err = m.sendAll(parts, tuples(take, v.Tuples, leaving))
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (m *modifying) move(ctx context.Context, shards []string) (job, error) {
 			if types, err = c.typeNames(s.p, fields); err != nil {
 				return nil, err
 			}
-			if err := c.exactFloats(fields); err != nil {
+			if err := c.faithful(s.p, fields, s.carried); err != nil {
 				return nil, err
 			}
 		}

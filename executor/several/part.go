@@ -61,6 +61,14 @@ func (c *Conn) find(shard string) *part {
 	return nil
 }
 
+// TakesPart reports whether a transaction's conversation is with, or has it as a part.
+func TakesPart(tx, with *executor.Conn) bool {
+	if c, ok := tx.Conn.(*Conn); ok {
+		return slices.ContainsFunc(c.parts, func(p *part) bool { return p.conn == with })
+	}
+	return tx == with
+}
+
 // part returns the part of a shard; it borrows a conversation for it if there is
 // none. shard "" is any one, best one that takes part already. write says that
 // what will run there may write: the part then takes part in the commit. The
@@ -91,7 +99,7 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 			return nil, err
 		}
 		if conn == nil {
-			conn = c.ex.TryAcquire(shard, c.base())
+			conn = c.idle(shard, c.base())
 		}
 		if conn == nil {
 			for _, loose := range c.loose() {
@@ -133,6 +141,9 @@ func (c *Conn) mayWrite(p *part, write bool) {
 	if write && !p.wrote {
 		p.wrote = true
 		c.host.Wrote(p.conn)
+	}
+	if write && c.counts && p.shard == c.host.Snapshot().State().DefaultShard {
+		p.conn.Count(c.host.Counter())
 	}
 }
 
@@ -275,7 +286,7 @@ func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.
 			if conns[i] != nil {
 				continue
 			}
-			if conn := c.ex.TryAcquire(s, base); conn == nil {
+			if conn := c.idle(s, base); conn == nil {
 				missing = append(missing, i)
 			} else if conns[i], errs[i] = c.borrowed(conn); errs[i] != nil {
 				return fail(errs[i])
@@ -338,6 +349,15 @@ func (c *Conn) base() *executor.Settings {
 	return c.host.Settings()
 }
 
+// idle borrows a conversation that is idle: the one that has the session's values of
+// sequences, or one that was used a moment ago. nil: there is none.
+func (c *Conn) idle(shard string, base *executor.Settings) *executor.Conn {
+	if conn := c.ex.Recount(c.host.Counter(), shard, base); conn != nil {
+		return conn
+	}
+	return c.ex.TryAcquire(shard, base)
+}
+
 // borrow acquires a conversation with a shard that is cancelled with all others.
 // It has the settings of the transaction's beginning. giveBack has to follow,
 // unless it becomes a part's.
@@ -346,7 +366,7 @@ func (c *Conn) borrow(ctx context.Context, shard string) (*executor.Conn, error)
 }
 
 func (c *Conn) borrowWith(ctx context.Context, shard string, base *executor.Settings) (*executor.Conn, error) {
-	conn := c.ex.TryAcquire(shard, base)
+	conn := c.idle(shard, base)
 	if conn == nil {
 		var err error
 		if conn, err = c.ex.Acquire(ctx, shard, base); err != nil {
@@ -389,6 +409,9 @@ func (c *Conn) giveBack(conn *executor.Conn) {
 	if !deadline.IsZero() && conn.SetDeadline(time.Time{}) != nil {
 		conn.Break()
 	}
+	if c.soils {
+		conn.Soil()
+	}
 	conn.Release()
 }
 
@@ -397,6 +420,12 @@ func (c *Conn) giveBack(conn *executor.Conn) {
 func (c *Conn) begin(p *part) (batched bool, err error) {
 	if p.begun {
 		return false, nil
+	}
+	if c.block && c.proven != nil && !c.proven[p.shard] {
+		e := sqlstate.New(sqlstate.CannotConnectNow, "shard %s could not be reached when the transaction took its snapshots", p.shard).
+			WithHint("nothing was committed: run the transaction again when cleave doctor finds the shard").OnShard(p.shard)
+		e.Retry = sqlstate.RetryTransaction
+		return false, e
 	}
 	p.since = c.host.Snapshot()
 	begin := c.opt.Begin

@@ -168,11 +168,12 @@ func (c *Conn) read(ctx context.Context, e *execution, st *planner.Statement) (*
 	if set.types, err = c.typesOf(ctx, st, set); err != nil {
 		return nil, nil, err
 	}
-	if err := c.exactFloats(set.fields); err != nil {
+	as := carriedAs(0, oidsOf(set.fields))
+	j, err := c.begins(ctx, &execution{st: st, args: args, desc: desc, results: as.formats(nil)})
+	if err != nil {
 		return nil, nil, err
 	}
-	j, err := c.begins(ctx, &execution{st: st, args: args, desc: desc, results: []int16{0}})
-	return set, j, err
+	return set, &carriage{j, as}, nil
 }
 
 // each gives the rows of a read, one DataRow's body after the other, which is good
@@ -202,21 +203,6 @@ func (c *Conn) each(j job, row func(body []byte) error) error {
 	}
 }
 
-// exactFloats refuses to carry floating-point numbers in a text that rounds them.
-func (c *Conn) exactFloats(fields []wire.Field) error {
-	const float4, float8 = 700, 701
-	v, set := c.host.Settings().Get("extra_float_digits")
-	if n, err := strconv.Atoi(strings.Trim(v, "' ")); !set || err == nil && n >= 1 {
-		return nil
-	}
-	for _, f := range fields {
-		if f.TypeOID == float4 || f.TypeOID == float8 {
-			return sqlstate.Refuse("the rows that this statement writes on several shards would be rounded by the setting extra_float_digits", "RESET extra_float_digits")
-		}
-	}
-	return nil
-}
-
 // add keeps a copy of a DataRow's body.
 func (s *rowset) add(body []byte, left *allowance) error {
 	if err := left.take(len(body)); err != nil {
@@ -237,7 +223,11 @@ func (c *Conn) typesOf(ctx context.Context, st *planner.Statement, set *rowset) 
 	if err != nil {
 		return nil, err
 	}
-	return c.typeNames(p, set.fields)
+	types, err := c.typeNames(p, set.fields)
+	if err == nil {
+		err = c.faithful(p, set.fields, carriedAs(0, oidsOf(set.fields)))
+	}
+	return types, err
 }
 
 // typeNames asks a part for the names of types.

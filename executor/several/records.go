@@ -65,16 +65,7 @@ type postgresRecords struct{}
 const tableLock = 0x636c656176657478
 
 const tableSQL = `SELECT pg_catalog.pg_advisory_xact_lock(%d);
-CREATE TABLE IF NOT EXISTS ` + table + ` (
-	id uuid PRIMARY KEY,
-	decided boolean,
-	shards text[] NOT NULL DEFAULT '{}',
-	xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),
-	at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
-) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
-CREATE INDEX IF NOT EXISTS transaction_xid ON ` + table + ` (xid);
-COMMENT ON TABLE ` + table + ` IS 'Cleave: transactions over several shards, for some minutes; see docs/design/transactions.md';
-GRANT SELECT, INSERT ON ` + table + ` TO PUBLIC`
+` + engine.TransactionTable
 
 func (postgresRecords) create() string { return fmt.Sprintf(tableSQL, int64(tableLock)) }
 

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -20,6 +19,7 @@ type fetched struct {
 	shards []string
 	// format is that of its rows: 1 binary, 0 text.
 	format int16
+	as     *carried     // of text, where the settings may print what does not give the values back
 	fields []wire.Field // nil until the first shard has said
 	kept   []byte       // DataRow frames, as long as they are few
 	loaded bool         // it is a temporary table
@@ -55,43 +55,17 @@ func (r *fetched) readable() bool {
 	return true
 }
 
-// legible refuses values that nothing can hold, and settings with which the text of a
-// value may mean another one.
-func (r *fetched) legible(s *executor.Settings) error {
+// legible refuses values that nothing can hold.
+func (r *fetched) legible() error {
 	for i := range r.fields {
 		if o := r.fields[i].TypeOID; o == oidRecord || o == oidRecordArray {
 			return sqlstate.Refuse("rows without a type of their own, ROW(...), cannot be brought together from several shards", "name a type: ROW(...)::name, or use the columns")
 		}
 	}
-	if r.format == 1 || s.Len() == 0 {
-		return nil
-	}
-	refuse := func(name, want string) error {
-		return sqlstate.Refuse("rows of several shards travel as text here, which the setting "+name+" makes ambiguous", "SET "+name+" = "+want)
-	}
-	for i := range r.fields {
-		switch r.fields[i].TypeOID {
-		case oidFloat4, oidFloat8, oidFloat4s, oidFloat8s:
-			if n, ok := Number(valueOf(s, "extra_float_digits"), false); valueOf(s, "extra_float_digits") != "" && (!ok || n < 1) {
-				return refuse("extra_float_digits", "1")
-			}
-		case oidTimestamptz, oidTimestamptzs:
-			if v := valueOf(s, "datestyle"); v != "" && !strings.HasPrefix(strings.ToLower(v), "iso") {
-				return refuse("DateStyle", "ISO")
-			}
-		}
-	}
 	return nil
 }
 
-const (
-	oidFloat4       = 700
-	oidFloat8       = 701
-	oidFloat4s      = 1021
-	oidFloat8s      = 1022
-	oidTimestamptzs = 1185
-	oidNameArray    = 1003
-)
+const oidNameArray = 1003
 
 // names are its columns' names, quoted.
 func (r *fetched) names() string {

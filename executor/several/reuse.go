@@ -61,7 +61,7 @@ func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leavi
 		return false, nil
 	}
 	look := m.request(&v.Look)
-	look.results = []int16{0}
+	look.carry(0, nil, columnOIDs(v.Columns, v.Types))
 	streams, err := m.sendAll(parts, tuples(look, v.Tuples, leaving))
 	if err != nil {
 		return false, err
@@ -77,6 +77,9 @@ func (m *modifying) reuses(ctx context.Context, parts []*part, g *givenUp, leavi
 		if fields == nil {
 			fields = fieldsOf(s.columns)
 			if types, err = c.typeNames(s.p, fields); err != nil {
+				return false, err
+			}
+			if err := c.faithful(s.p, fields, s.carried); err != nil {
 				return false, err
 			}
 		}

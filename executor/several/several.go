@@ -22,6 +22,9 @@ type Host interface {
 	Settings() *executor.Settings
 	// Timeout is the session's statement_timeout, 0 for none.
 	Timeout() time.Duration
+	// Repeats reports whether the session can run the unit again, of which a statement is about to begin: nothing of it
+	// has been passed on.
+	Repeats() bool
 	// Holds reports whether the lease was held since the unit began: without it
 	// nothing is committed.
 	Holds() error
@@ -34,6 +37,8 @@ type Host interface {
 	Wrote(c *executor.Conn)
 	// Joined is told of each shard that becomes a part.
 	Joined(shard string)
+	// Counter is the session's, of sequences that are the default shard's own.
+	Counter() *executor.Counter
 	// Held are the session's WITH HOLD cursors.
 	Held() *Held
 }

@@ -73,7 +73,7 @@ func newKeys(order []planner.OrderKey, fields []wire.Field, formats []int16) (*k
 // columns end.
 func (k *keys) encode(dst, row []byte, unique int) (key []byte, cut int, err error) {
 	if len(row) < 2 || int(binary.BigEndian.Uint16(row)) != k.columns {
-		return dst, 0, sqlstate.New(sqlstate.FeatureNotSupported, "cached plan must not change result type")
+		return dst, 0, sqlstate.ChangedResult()
 	}
 	for i := range k.order {
 		c := &k.order[i]

@@ -34,6 +34,14 @@ type request struct {
 	copies bool
 	// copied are the columns of a COPY TO in binary.
 	copied *executor.Columns
+	// carried: columns of its rows are held as texts; results are its formats then.
+	carried *carried
+}
+
+// carry lets columns come as texts to be held, after from others that are the client's.
+func (q *request) carry(from int, client []int16, oids []uint32) {
+	q.carried = carriedAs(from, oids)
+	q.results = q.carried.formats(client)
 }
 
 // request is the request of a text of the execution's plan: with its parameters.
@@ -49,6 +57,8 @@ type stream struct {
 	// columns is the body of the RowDescription; nil until it came, or if there is none.
 	columns []byte
 	values  executor.Columns
+	carried *carried
+	known   bool   // columns are what carried expects
 	buf     []byte // DataRow, CopyData, CopyOutResponse and CopyInResponse frames
 	pos     int
 	tag     string // of the command, once it is complete
@@ -133,7 +143,7 @@ func (c *Conn) send(p *part, q request) (*stream, error) {
 	default:
 		p.pipe.Begin(c.ex.Prepare(p.beginText(), nil, 0, nil))
 	}
-	s := &stream{c: c, p: p, portion: q.portion, step: q.step, began: time.Now()}
+	s := &stream{c: c, p: p, carried: q.carried, portion: q.portion, step: q.step, began: time.Now()}
 	if q.portion > 0 {
 		c.portalNo++
 		s.portal = "cleave_" + strconv.Itoa(c.portalNo)
@@ -352,7 +362,13 @@ func (s *stream) next() ([]byte, error) {
 		f := s.buf[s.pos:]
 		n := 1 + int(binary.BigEndian.Uint32(f[1:]))
 		s.pos += n
-		if f[0] == wire.DataRow || f[0] == wire.CopyData {
+		if f[0] == wire.DataRow {
+			if err := s.expects(); err != nil {
+				return nil, err
+			}
+			return s.carried.row(f[wire.Header:n])
+		}
+		if f[0] == wire.CopyData {
 			return f[wire.Header:n], nil
 		}
 	}
@@ -370,7 +386,19 @@ func (s *stream) chunk(rows int32) ([]byte, error) {
 		to += 1 + int(binary.BigEndian.Uint32(s.buf[to+1:]))
 	}
 	s.pos = to
-	return s.buf[from:to], nil
+	if err := s.expects(); err != nil {
+		return nil, err
+	}
+	return s.carried.frames(s.buf[from:to])
+}
+
+// expects is carried.expects, once.
+func (s *stream) expects() error {
+	if s.known || s.columns == nil {
+		return nil
+	}
+	s.known = true
+	return s.carried.expects(s.columns)
 }
 
 // head waits until the columns are known, or the answer has ended.

@@ -79,6 +79,10 @@ type Transactions struct {
 	// ready are the shards that have the table of records, by their handles.
 	ready map[engine.Shard]bool
 
+	// looks are the last looks at the shards' locks, see locksOf.
+	lookMu sync.Mutex
+	looks  map[string]*lockLook
+
 	// step is told of each step in tests; an error stops the protocol there, as
 	// if the process had died.
 	step func(step, shard string) error

@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/memory"
@@ -136,7 +137,7 @@ func openBank(dir shardmap.Directory) (*executor.Executor, error) {
 // query runs a statement on a shard outside of everything.
 func (b *bank) query(i int, sql string) *engine.Result {
 	b.t.Helper()
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 	defer stop()
 	conn, release, err := (&Transactions{ex: b.ex}).connect(ctx, shardName(i))
 	if err != nil {
@@ -223,9 +224,9 @@ func (b *bank) balances() string {
 // settled waits until nothing is prepared, while t recovers.
 func (b *bank) settled(t *Transactions) {
 	b.t.Helper()
-	limit := time.Now().Add(30 * time.Second)
+	limit := time.Now().Add(waitfor.Max)
 	for {
-		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 		found, unreached, err := t.recovery().Settle(ctx)
 		stop()
 		n := 0

@@ -21,6 +21,25 @@ import (
 // Directory makes a cluster of three PostgreSQL databases. It returns the directory's file and the databases' URLs.
 func Directory(tb testing.TB) (file string, shards []string) {
 	tb.Helper()
+	for range 3 {
+		shards = append(shards, pgtest.Database(tb))
+	}
+	return bootstrap(tb, shards), shards
+}
+
+// Files makes a cluster of three SQLite files. It returns the directory's file.
+func Files(tb testing.TB) (file string) {
+	tb.Helper()
+	var shards []string
+	dir := tb.TempDir()
+	for i := range 3 {
+		shards = append(shards, fmt.Sprintf("file:%s/shard-%d.db", dir, i))
+	}
+	return bootstrap(tb, shards)
+}
+
+func bootstrap(tb testing.TB, shards []string) (file string) {
+	tb.Helper()
 	ctx := context.Background()
 	file = filepath.Join(tb.TempDir(), "directory.db")
 	dir, err := wiring.OpenDirectory(ctx, file)
@@ -28,16 +47,15 @@ func Directory(tb testing.TB) (file string, shards []string) {
 		tb.Fatal(err)
 	}
 	var req admin.BootstrapRequest
-	for i := range 3 {
-		shards = append(shards, pgtest.Database(tb))
-		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: shards[i]})
+	for i, url := range shards {
+		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: url})
 	}
 	ops := wiring.NewOps(dir, "test", slog.New(slog.DiscardHandler))
 	_, err = ops.Bootstrap(ctx, req)
 	if err := errors.Join(err, ops.Close(), dir.Close()); err != nil {
 		tb.Fatal(err)
 	}
-	return file, shards
+	return file
 }
 
 // Router starts a router of a directory's cluster on a port of this machine, until the test ends. It returns host:port.

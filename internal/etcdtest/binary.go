@@ -99,7 +99,7 @@ func build(tb testing.TB) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 7*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), pgtest.FetchMax)
 	defer cancel()
 	tmp := fmt.Sprintf("%s.%d", path, os.Getpid())
 	defer os.Remove(tmp)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cleavedb/cleave/internal/lane"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -235,7 +236,7 @@ func TestBytesAndEnd(t *testing.T) {
 		if err := other.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		for end := time.Now().Add(10 * time.Second); !c.HungUp(); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); !c.HungUp(); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the end is not noticed")
 			}
@@ -251,7 +252,7 @@ func TestBytesAndEnd(t *testing.T) {
 			if err != io.EOF {
 				t.Fatal(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(waitfor.Max):
 			t.Fatalf("%s: the end is forgotten", network)
 		}
 	}
@@ -275,7 +276,7 @@ func TestAgain(t *testing.T) {
 		if err != lane.ErrAgain {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(waitfor.Max):
 		t.Fatal("it is not called again")
 	}
 }

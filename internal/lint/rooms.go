@@ -68,6 +68,7 @@ var testOnly = []string{
 	"internal/oteltest",
 	"internal/etcdtest",
 	"internal/clustertest",
+	"internal/waitfor",
 }
 
 // beside are packages outside of the rooms: what they import of this module,
@@ -84,6 +85,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client, "internal/clustertest"}},
 	"internal/lint":        {nil, nil},
+	"internal/waitfor":     {nil, nil},
 	"internal/oteltest":    {nil, nil},
 	"internal/pgtest":      {[]string{"sqlstate", "internal/localpg"}, nil},
 	"internal/etcdtest":    {[]string{"internal/pgtest"}, nil},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -58,7 +59,7 @@ func start(t *testing.T, opts localpg.Options) *localpg.Server {
 
 func stop(t *testing.T, s *localpg.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Error(err)
@@ -68,7 +69,7 @@ func stop(t *testing.T, s *localpg.Server) {
 // sql runs statements and returns the first column of the last row.
 func sql(t *testing.T, url, text string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {
@@ -225,7 +226,7 @@ func TestServerThatOutlivedItsProcess(t *testing.T) {
 	if s.PID() != pid || s.URL("postgres") != url {
 		t.Fatalf("it is process %d at %s, not %d at %s", s.PID(), s.URL("postgres"), pid, url)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 	defer stop()
 	if err := s.Stop(ctx); err != nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func TestServerThatOutlivedItsProcess(t *testing.T) {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err != nil || strings.Contains(string(b), ") Z") || strings.Contains(string(b), ") X")
 	}
-	for end := time.Now().Add(10 * time.Second); !ended(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); !ended(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it was stopped and runs")
 		}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // Node returns the path of node and of a folder node_modules with the packages of
@@ -49,7 +48,7 @@ func Node(tb testing.TB, project string) (node, modules string) {
 			tb.Fatalf("pgtest: %v", err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), FetchMax)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", "ci", "--silent", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = tmp

@@ -5,19 +5,19 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func query(t *testing.T, url, sql string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 	defer cancel()
 	conn, err := pgconn.Connect(ctx, url)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cleavedb/cleave/internal/localpg"
 )
@@ -83,7 +82,7 @@ func installDebian(tb testing.TB, pkg string) {
 	if !done {
 		unlock := lockCache(tb, cacheDir(tb))
 		defer unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), FetchMax)
 		defer cancel()
 		for _, args := range [][]string{{"update"}, {"install", "-y", "--no-install-recommends", pkg}} {
 			cmd := exec.CommandContext(ctx, apt, args...)

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // Promtool returns the path of Prometheus' promtool. If it is not installed, it
@@ -73,7 +72,7 @@ func unpacked(tb testing.TB, pkg, path string) string {
 		tb.Fatal(err)
 	}
 	defer os.RemoveAll(tmp)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), FetchMax)
 	defer cancel()
 	run := func(program string, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, program, args...)

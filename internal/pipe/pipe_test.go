@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -133,7 +135,7 @@ func TestWake(t *testing.T) {
 			if !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", what, err, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(waitfor.Max):
 			t.Errorf("%s: still waiting", what)
 		}
 		_, _ = a.Close(), b.Close()

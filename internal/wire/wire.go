@@ -495,6 +495,9 @@ func appendReport(dst []byte, typ byte, severity string, e *sqlstate.Error) []by
 	field('c', e.Column)
 	field('d', e.DataType)
 	field('n', e.Constraint)
+	field('F', e.File)
+	field('L', e.Line)
+	field('R', e.Routine)
 	dst = append(dst, 0)
 	return End(dst, m)
 }
@@ -542,6 +545,12 @@ func ParseReport(body []byte) *sqlstate.Error {
 			e.DataType = s
 		case 'n':
 			e.Constraint = s
+		case 'F':
+			e.File = s
+		case 'L':
+			e.Line = s
+		case 'R':
+			e.Routine = s
 		}
 	}
 	return e

@@ -108,7 +108,7 @@ func TestAgainstPgproto3(t *testing.T) {
 	b = AppendParameterDescription(b, []uint32{20, 25})
 	b = AppendCommandComplete(b, "SELECT 1")
 	b = AppendParameterStatus(b, "TimeZone", "UTC")
-	in := &sqlstate.Error{Code: "0A000", Message: "no", Detail: "d", Hint: "h", Position: 7, Shard: "s1", Keyspace: "k", Range: "[0, 1)", Epoch: 3, Table: "t"}
+	in := &sqlstate.Error{Code: "0A000", Message: "no", Detail: "d", Hint: "h", Position: 7, Shard: "s1", Keyspace: "k", Range: "[0, 1)", Epoch: 3, Table: "t", File: "f.c", Line: "9", Routine: "r"}
 	b = AppendError(b, in)
 	b = AppendReadyForQuery(b, 'T')
 	f := pgproto3.NewFrontend(bytes.NewReader(b), io.Discard)
@@ -141,7 +141,7 @@ func TestAgainstPgproto3(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	out := ParseReport(AppendError(nil, in)[Header:])
-	if out.Code != in.Code || out.Message != in.Message || out.Detail != in.Detail || out.Hint != in.Hint || out.Position != 7 || out.Severity != "ERROR" {
+	if out.Code != in.Code || out.Message != in.Message || out.Detail != in.Detail || out.Hint != in.Hint || out.Position != 7 || out.Severity != "ERROR" || out.File != "f.c" || out.Line != "9" || out.Routine != "r" {
 		t.Errorf("read back: %+v", out)
 	}
 

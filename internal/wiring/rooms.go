@@ -110,6 +110,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 	r.Users = access.NewUsers(o.Directory)
 	r.Ops = admin.New(admin.Options{
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Shard: r.Executor.Shard, Software: o.Software, Log: o.Log,
+		Member: o.Member, Answer: func(ctx context.Context, op string, in []byte) ([]byte, error) { return r.Gateway.Answer(ctx, op, in) },
 	})
 	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -129,6 +130,9 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		Transactions: r.transactions, Several: severalDefaults(o.Config), Refused: r.doubtGuards,
 		ReadPolicy: readPolicy(o.Config), ReplicaLag: replicaLag(o.Config),
 	})
+	if o.Member != "" {
+		r.stopped.Go(func() { shardmap.Answer(r.life, o.Directory, o.Member, r.Gateway.Answer) })
+	}
 	return r, nil
 }
 

@@ -1,27 +1,27 @@
 -- CREATE TABLE: the options are cut out of the text.
 CREATE TABLE t (a bigint, b text, PRIMARY KEY (a, b)) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text, PRIMARY KEY (a, b))
 CREATE TABLE t (a bigint, b text) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text)
 CREATE TABLE t (a bigint NOT NULL, b text) WITH (cleave.shard_key = 'a', fillfactor = 70);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text) WITH (fillfactor = 70)
 CREATE TABLE t (a bigint NOT NULL, b text) WITH (fillfactor = 70, cleave.shard_key = 'a', autovacuum_enabled = off);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text) WITH (fillfactor = 70, autovacuum_enabled = off)
 CREATE TABLE t (a bigint DEFAULT 5, b numeric(10, 2), CHECK (b > 0)) WITH (cleave.shard_key = 'a') TABLESPACE x;
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint DEFAULT 5 NOT NULL, b numeric(10, 2), CHECK (b > 0)) TABLESPACE x
 CREATE TABLE t (a bigint PRIMARY KEY) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint PRIMARY KEY)
 CREATE TABLE IF NOT EXISTS app.t (a text, b uuid) WITH (cleave.shard_key = 'a, b');
---> schema change create table, all shards, creates {TableName:{Schema:app Name:t} Kind:sharded Keyspace: ShardKey:[a b] IfNotExists:true} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:app Name:t} Kind:sharded Keyspace: ShardKey:[a b] IfNotExists:true InPath:false} [CREATE TABLE]
 -->   text: CREATE TABLE IF NOT EXISTS app.t (a text NOT NULL, b uuid NOT NULL)
 CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'a', cleave.keyspace = 'hash_bigint');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace:hash_bigint ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace:hash_bigint ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL)
 CREATE TABLE t (a text) WITH (cleave.shard_key = 'a', cleave.keyspace = 'hash_bigint');
 --> refused 42804: keyspace "hash_bigint" has keys of type (bigint), the shard key is (text)
@@ -30,21 +30,21 @@ CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'a', cleave.keyspace = 'nosuc
 --> refused 42704: keyspace "nosuch" does not exist
 -->   hint: create it: SELECT cleave.create_keyspace('nosuch', 'hash', ARRAY['bigint'])
 CREATE TABLE t (a int, b text) WITH (cleave.reference = true);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b text)
 CREATE TABLE t (a int, b text) WITH (cleave.reference);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b text)
 CREATE TABLE t (a int, b text);
---> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 CREATE TABLE t (a int, b text) WITH (fillfactor = 70);
---> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 CREATE TABLE t ("A b" bigint, c int) WITH (cleave.shard_key = '"A b"');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[A b] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[A b] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t ("A b" bigint NOT NULL, c int)
 CREATE TABLE t (a bigint /* , ) */, b text) WITH (/* x */ cleave.shard_key = 'a' -- y
 );
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL /* , ) */, b text)
 CREATE TABLE t (a bigint) WITH (cleave.shard_key = 'x');
 --> refused 42703: column "x" named in cleave.shard_key does not exist
@@ -88,22 +88,22 @@ CREATE TABLE t (a bigint, b int, UNIQUE (b)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: UNIQUE (b) of table t does not include the shard key column a, so two shards could hold equal rows
 -->   hint: add a to it
 CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (a WITH =, b WITH &&)) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b int4range, EXCLUDE USING gist (a WITH =, b WITH &&))
 CREATE TABLE t (a bigint, b int4range, EXCLUDE USING gist (b WITH &&)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: EXCLUDE of table t does not include the shard key column a, so two shards could hold equal rows
 -->   hint: add a to it
 CREATE TABLE t (a bigint, b serial) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b integer NOT NULL DEFAULT cleave_internal.nextval('public.t_b_seq'))
 CREATE TABLE t (a bigint, b int GENERATED ALWAYS AS IDENTITY) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b identity [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true}, create public.t_b_seq integer first 1 start 1 by 1 in 1..2147483647 cache 0 cycle false of t.b identity [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b int NOT NULL DEFAULT cleave_internal.nextval('public.t_b_seq', 'always'))
 CREATE TABLE t (a bigint, b bigint DEFAULT nextval('s')) WITH (cleave.shard_key = 'a');
 --> refused 0A000: the default calls nextval() of a sequence that is not the cluster's: each shard would count by itself
 -->   hint: make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone
 CREATE TABLE t (a bigint, b uuid DEFAULT gen_random_uuid()) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b uuid DEFAULT gen_random_uuid())
 CREATE TABLE t (a bigint, b bigint DEFAULT myfunction()) WITH (cleave.shard_key = 'a');
 --> refused 0A000: function myfunction() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
@@ -112,10 +112,10 @@ CREATE TABLE t (a bigint GENERATED ALWAYS AS (5) STORED) WITH (cleave.shard_key 
 --> refused 0A000: a generated column cannot be a shard key: its value is not in the INSERT
 -->   hint: make it a plain column and write its value
 CREATE TABLE t (a bigint, LIKE orders) WITH (cleave.shard_key = 'a');
---> refused 0A000: LIKE in a sharded or reference table is not supported: the router has to see columns and constraints
--->   hint: write the columns out
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
+-->   text: CREATE TABLE t (a bigint NOT NULL, LIKE orders)
 CREATE TABLE t (LIKE notes);
---> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 CREATE TABLE t (a bigint) INHERITS (notes) WITH (cleave.shard_key = 'a');
 --> refused 0A000: a sharded table cannot inherit, be partitioned or be made from a type yet
 -->   hint: write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF
@@ -125,14 +125,14 @@ CREATE TABLE t (a bigint) PARTITION BY RANGE (a) WITH (cleave.shard_key = 'a');
 --> refused 0A000: a sharded table cannot inherit, be partitioned or be made from a type yet
 -->   hint: write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF
 CREATE TABLE t (a bigint) PARTITION BY RANGE (a);
---> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 CREATE TABLE t PARTITION OF orders DEFAULT;
 --> refused 0A000: inheritance and partitions of sharded and reference tables are not supported yet
 CREATE TABLE t (a int, b uuid DEFAULT gen_random_uuid()) WITH (cleave.reference = true);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b uuid DEFAULT gen_random_uuid())
 CREATE TABLE t (a int, b timestamptz DEFAULT now()) WITH (cleave.reference = true);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a int, b timestamptz DEFAULT now())
 CREATE TEMP TABLE t AS SELECT id, count(*) AS n FROM orders GROUP BY id;
 --> schema change create table as [SELECT]
@@ -160,7 +160,7 @@ CREATE TABLE pg_catalog.t (a int);
 --> refused 42501: permission denied: schema "pg_catalog" is a system schema
 -- Foreign keys.
 CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id)) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id))
 CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (b, a) REFERENCES orders (tenant_id, id)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: the foreign key to orders does not match shard key with shard key, so the referenced row could be on another shard
@@ -169,7 +169,7 @@ CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders) WITH (
 --> refused 0A000: a foreign key between sharded tables has to name the columns that it references
 -->   hint: write REFERENCES orders (column, ...)
 CREATE TABLE t (a bigint, b bigint REFERENCES small (id)) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b bigint REFERENCES small (id))
 CREATE TABLE t (a bigint, b bigint REFERENCES notes (id)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: a foreign key to notes, which is on the default shard only, cannot be checked on the other shards
@@ -178,29 +178,29 @@ CREATE TABLE t (a text REFERENCES orders (note)) WITH (cleave.shard_key = 'a');
 --> refused 0A000: a foreign key to orders, whose rows are on other shards, cannot be checked
 -->   hint: put both tables in one keyspace with equal shard keys
 CREATE TABLE t (a bigint, b bigint, PRIMARY KEY (a, b), FOREIGN KEY (a, b) REFERENCES t (a, b)) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b bigint, PRIMARY KEY (a, b), FOREIGN KEY (a, b) REFERENCES t (a, b))
 CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id) ON DELETE SET NULL) WITH (cleave.shard_key = 'a');
 --> refused 0A000: a foreign key action of SET NULL or SET DEFAULT would change the shard key
 -->   hint: use CASCADE, RESTRICT or NO ACTION
 CREATE TABLE t (a bigint, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id) ON DELETE CASCADE) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b bigint, FOREIGN KEY (a, b) REFERENCES orders (tenant_id, id) ON DELETE CASCADE)
 CREATE TABLE t (a bigint REFERENCES orders (id));
 --> refused 0A000: a foreign key to orders, whose rows are on other shards, cannot be checked
 -->   hint: put both tables in one keyspace with equal shard keys
 CREATE TABLE t (a bigint REFERENCES notes (id), b bigint REFERENCES small (id));
---> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -- From queries.
 CREATE TABLE t AS SELECT 1 AS a;
---> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [SELECT]
 CREATE TABLE t AS SELECT * FROM notes;
---> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [SELECT]
 CREATE TABLE t AS SELECT * FROM orders WHERE tenant_id = 5;
---> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [SELECT]
 -->   text: CREATE TABLE t AS SELECT * FROM orders WHERE tenant_id = 5  WITH NO DATA
 SELECT * INTO t FROM notes;
---> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [SELECT]
+--> schema change create table as, creates {TableName:{Schema:public Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [SELECT]
 CREATE MATERIALIZED VIEW v AS SELECT 1;
 --> schema change create materialized view [SELECT]
 -- ALTER TABLE.
@@ -357,7 +357,7 @@ CREATE SCHEMA cleave;
 --> refused 42501: schema "cleave" belongs to the router
 -->   hint: create your objects in another schema
 CREATE SCHEMA pg_x;
---> refused 42501: permission denied: schema "pg_x" is a system schema
+--> refused 42939: unacceptable schema name "pg_x"
 CREATE SCHEMA s CREATE TABLE t (a int);
 --> refused 0A000: CREATE SCHEMA with objects in it is not supported
 -->   hint: create the schema first, then each object in a statement of its own
@@ -429,7 +429,7 @@ ALTER TABLE orders ALTER COLUMN note TYPE text USING note || now();
 ALTER TABLE countries ADD COLUMN x uuid DEFAULT gen_random_uuid();
 --> schema change alter table [ALTER TABLE]
 CREATE TABLE t (a bigint, b timestamptz DEFAULT 'now', c text DEFAULT 'now') WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b timestamptz DEFAULT 'cleave_time_0_', c text DEFAULT 'now')
 CREATE TABLE t (a bigint, b timestamptz[] DEFAULT '{now}') WITH (cleave.shard_key = 'a');
 --> refused 0A000: the text '{now}' has a word for the time inside, which each shard would read by its own clock
@@ -438,10 +438,10 @@ CREATE TABLE t (a bigint, b timestamptz DEFAULT statement_timestamp()) WITH (cle
 --> refused 0A000: the default says something of one shard's session, or the time at which it began its part of a statement
 -->   hint: now() is one time for all shards
 CREATE TABLE t (a bigint, b text DEFAULT current_database()) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT CAST('cleave' AS pg_catalog.name))
 CREATE TABLE t (a bigint, b text DEFAULT 'db ' || current_catalog) WITH (cleave.reference = true);
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:reference Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint, b text DEFAULT 'db ' || CAST('cleave' AS pg_catalog.name))
 CREATE TABLE t (a bigint, b oid DEFAULT 'pg_class'::regclass) WITH (cleave.shard_key = 'a');
 --> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
@@ -462,10 +462,10 @@ CREATE TABLE t (a bigint, b text DEFAULT current_setting('port')) WITH (cleave.s
 --> refused 0A000: an expression that gives a column its values says current_setting() of a setting that each server has by itself, which is another on each shard
 -->   hint: take the value in a statement of its own (SELECT), and write it as a constant
 CREATE TABLE t (a bigint, b text DEFAULT current_setting('app.tenant'), c text DEFAULT current_schema(), d name DEFAULT current_user, e text DEFAULT current_setting('timezone', true)) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT current_setting('app.tenant'), c text DEFAULT current_schema(), d name DEFAULT current_user, e text DEFAULT current_setting('timezone', true))
 CREATE TABLE t (a bigint, b text DEFAULT 'orders'::regclass, c regclass DEFAULT 'orders'::regclass, d text DEFAULT 'x' || 'orders'::regclass::text, e tsvector DEFAULT to_tsvector('english'::regconfig, 'x')) WITH (cleave.shard_key = 'a');
---> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:t} Kind:sharded Keyspace: ShardKey:[a] IfNotExists:false InPath:true} [CREATE TABLE]
 -->   text: CREATE TABLE t (a bigint NOT NULL, b text DEFAULT 'orders'::regclass, c regclass DEFAULT 'orders'::regclass, d text DEFAULT 'x' || 'orders'::regclass::text, e tsvector DEFAULT to_tsvector('english'::regconfig, 'x'))
 CREATE TABLE t (a bigint, b regclass DEFAULT 16400::regclass) WITH (cleave.shard_key = 'a');
 --> refused 0A000: an expression that gives a column its values says the number of an object, which is another on each shard
@@ -496,5 +496,5 @@ CREATE TABLE named (k bigint PRIMARY KEY, "cleave_key_1" int) WITH (cleave.shard
 --> refused 0A000: names that begin with cleave_key_ are the router's own
 -->   hint: use another name
 CREATE TABLE lk (LIKE orders INCLUDING ALL) WITH (cleave.shard_key = 'tenant_id');
---> refused 0A000: LIKE in a sharded or reference table is not supported: the router has to see columns and constraints
--->   hint: write the columns out
+--> schema change create table, all shards, creates {TableName:{Schema:public Name:lk} Kind:sharded Keyspace: ShardKey:[tenant_id] IfNotExists:false InPath:true} [CREATE TABLE]
+-->   text: CREATE TABLE lk (LIKE orders INCLUDING ALL)

@@ -71,8 +71,10 @@ SELECT pg_relation_size('orders');
 SELECT nextval('s');
 --> default shard [SELECT, rows]
 SELECT currval('s'), lastval();
---> refused 0A000: currval() is not supported: the router's sessions share those of the shards
--->   hint: use INSERT ... RETURNING, or keep what nextval() gives
+--> default shard [SELECT, read only, rows]
+-->   text: SELECT currval('s'), $1::bigint AS "lastval"
+-->   $1 = lastval
+-->   simple: SELECT currval('s'), '100'::bigint AS "lastval"
 SELECT nextval('s') FROM orders WHERE tenant_id = 5;
 --> refused 0A000: nextval() in a statement on the sharded table orders would count on each shard by itself
 -->   hint: get the value in a statement of its own: SELECT nextval(...)
@@ -164,7 +166,7 @@ SELECT * FROM public.orders WHERE tenant_id = 5;
 SELECT * FROM items WHERE tenant_id = 5;
 --> one shard shard-0, key (5) [SELECT, read only, rows]
 CREATE TABLE t (a int);
---> schema change create table, creates {TableName:{Schema:app Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false} [CREATE TABLE]
+--> schema change create table, creates {TableName:{Schema:app Name:t} Kind:whole Keyspace: ShardKey:[] IfNotExists:false InPath:true} [CREATE TABLE]
 --path nosuch
 SELECT * FROM orders WHERE tenant_id = 5;
 --> default shard [SELECT, read only, rows]

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
@@ -21,7 +22,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-const patience = 60 * time.Second
+const patience = waitfor.Max
 
 func create(t *testing.T, d shardmap.Directory) *shardmap.Snapshot {
 	t.Helper()
@@ -42,15 +43,6 @@ func closing(t *testing.T, d shardmap.Directory) {
 	t.Helper()
 	if err := d.Close(); err != nil {
 		t.Errorf("Close: %v", err)
-	}
-}
-
-func await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in %v it did not come to this: %s", patience, what)
-		}
 	}
 }
 
@@ -133,7 +125,7 @@ func TestFaults(t *testing.T) {
 	if len(acknowledged) < 75 {
 		t.Fatalf("only %d changes were acknowledged", len(acknowledged))
 	}
-	await(t, "the watcher has the newest version", func() bool {
+	waitfor.True(t, "the watcher has the newest version", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return seen == snap.Version()
@@ -186,7 +178,7 @@ func TestCut(t *testing.T) {
 	if took := time.Since(begin); took > patience/2 {
 		t.Errorf("both took %v", took)
 	}
-	await(t, "the lease ends", func() bool { return !lease.Live() })
+	waitfor.True(t, "the lease ends", func() bool { return !lease.Live() })
 	if lease.Cause() == nil {
 		t.Error("nothing says why the lease ended")
 	}
@@ -196,7 +188,7 @@ func TestCut(t *testing.T) {
 		}
 	}
 	lease.Install(1)
-	await(t, "the directory gives the lease up", func() bool {
+	waitfor.True(t, "the directory gives the lease up", func() bool {
 		list, err := near.Members(t.Context())
 		return err == nil && len(list) == 0
 	})
@@ -206,7 +198,7 @@ func TestCut(t *testing.T) {
 			break
 		}
 	}
-	await(t, "the process has joined anew", func() bool {
+	waitfor.True(t, "the process has joined anew", func() bool {
 		list, err := near.Members(t.Context())
 		return err == nil && len(list) == 1
 	})
@@ -214,8 +206,8 @@ func TestCut(t *testing.T) {
 		t.Error("the lease is live with an old map")
 	}
 	lease.Install(snap.Version())
-	await(t, "the lease is live", lease.Live)
-	await(t, "leaving works", func() bool { return leave(t.Context()) == nil })
+	waitfor.True(t, "the lease is live", lease.Live)
+	waitfor.True(t, "leaving works", func() bool { return leave(t.Context()) == nil })
 }
 
 // TestLostAnswer has the answers to changes not arrive, at any moment: a change
@@ -291,19 +283,19 @@ func TestTakenBack(t *testing.T) {
 	if _, err := cl.Delete(t.Context(), string(states.Kvs[0].Key)); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the reason is told", func() bool {
+	waitfor.True(t, "the reason is told", func() bool {
 		return !lease.Live() && lease.Cause() != nil && errors.Is(lease.Cause(), shardmap.ErrTakenBack)
 	})
 	// Nor when another map has got the number.
 	if _, err := cl.Put(t.Context(), string(states.Kvs[0].Key), "another"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "etcd gives the lease up", func() bool {
+	waitfor.True(t, "etcd gives the lease up", func() bool {
 		list, err := d.Members(t.Context())
 		return err == nil && len(list) == 0
 	})
 	lease.Acknowledge(2) // its renewal is refused, so that it wants to join anew
-	await(t, "it wants to join anew", func() bool { return lease.Term() > 0 })
+	waitfor.True(t, "it wants to join anew", func() bool { return lease.Term() > 0 })
 	for end := time.Now().Add(shardmaptest.LeaseTTL); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if lease.Live() {
 			t.Fatal("the process serves by a map that etcd does not have")

@@ -100,6 +100,7 @@ var cases = []struct {
 	{"RecordLists", testRecordLists},
 	{"RecordRace", testRecordRace},
 	{"Join", testJoin},
+	{"Ask", testAsk},
 	{"LeaseKept", testLeaseKept},
 	{"Election", testElection},
 }

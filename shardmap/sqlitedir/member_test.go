@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/shardmaptest"
 	"github.com/cleavedb/cleave/shardmap/sqlitedir"
@@ -54,7 +55,7 @@ func TestWallClockSteps(t *testing.T) {
 	// Nor does a step back keep an abandoned lease.
 	step.Store(-int64(1000 * time.Hour))
 	closing(t, a)
-	for end := time.Now().Add(30 * time.Second); count(t, b) != 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); count(t, b) != 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the abandoned lease does not end")
 		}
@@ -101,7 +102,7 @@ func TestReboot(t *testing.T) {
 	if next.Node() != lease.Node() {
 		t.Fatalf("node %d was given, %d is free", next.Node(), lease.Node())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 	defer cancel()
 	led, err := after.Campaign(ctx, "coordinator", "b")
 	if err != nil || led.Token() <= leader.Token() {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 const itemsTable = `CREATE TABLE items (tenant_id bigint, id bigint, note text, amount numeric(12,2), tags text[],
@@ -224,7 +226,7 @@ func TestPqCancel(t *testing.T) {
 			_, err := db.ExecContext(ctx, fmt.Sprintf("%s /* %d */", endless, least))
 			failed <- err
 		}()
-		await(t, fmt.Sprintf("the statement to run on %d shards", least), running(least))
+		waitfor.True(t, fmt.Sprintf("the statement to run on %d shards", least), running(least))
 		cancel()
 		var pe *pq.Error
 		select {
@@ -235,7 +237,7 @@ func TestPqCancel(t *testing.T) {
 		case <-time.After(patience):
 			t.Fatal("the statement was not cancelled")
 		}
-		await(t, "the shards to be idle", func() bool { return !running(1)() })
+		waitfor.True(t, "the shards to be idle", func() bool { return !running(1)() })
 	}
 	texts(t, db, []string{"30"}, "SELECT count(*) FROM items")
 }
@@ -283,15 +285,5 @@ func TestPqListen(t *testing.T) {
 	}
 	if err := l.Unlisten("news"); err != nil {
 		t.Error(err)
-	}
-}
-
-// await polls until ready is true.
-func await(t *testing.T, what string, ready func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ready(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
 	}
 }

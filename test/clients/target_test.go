@@ -4,16 +4,16 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/cleavedb/cleave/internal/clustertest"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // patience is how long a test waits for what must come: more than any machine needs.
-const patience = time.Minute
+const patience = waitfor.Max
 
 // target is a router over PostgreSQL databases.
 type target struct {

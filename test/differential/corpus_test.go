@@ -108,14 +108,23 @@ func runTopic(t *testing.T, p *pair, topic corpus.Topic, configuration int, foun
 			if testing.Verbose() && *oneTopic != "" {
 				t.Logf("%s.sql:%d: refused:\n%s", topic.Name, it.Line, describe(it, why))
 			}
-			if len(it.Statements) > 1 {
-				p.router.Forget() // it may have left settings on one side
-				p.plain.Forget()
+			if len(it.Statements) > 1 { // what would have put its settings back did not run
+				for _, side := range []*compare.Session{p.router, p.plain} {
+					side.Forget()
+					if err := side.Settle(context.Background()); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 		case differs:
 			got.differ++
-			found.add(fmt.Sprintf("%s.sql:%03d: %s", topic.Name, it.Line, describe(it, "")), p.cluster.Name()+" "+mode.String(), why)
+			found.add(fmt.Sprintf("%s.sql:%03d: %s", topic.Name, it.Line, describe(it, "")), strings.TrimSpace(p.cluster.Name()+" "+p.set)+" "+mode.String(), why)
 			p.reset() // else everything after it would differ
+		}
+		if left, err := p.cluster.Leftovers(context.Background()); err != nil {
+			t.Fatal(err)
+		} else if left != "" {
+			found.add(fmt.Sprintf("%s.sql:%03d: %s", topic.Name, it.Line, describe(it, "")), p.cluster.Name()+" "+mode.String(), "left in a pooled connection: "+left)
 		}
 	}
 	p.reset()

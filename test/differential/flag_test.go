@@ -11,5 +11,6 @@ var (
 	count      = flag.Uint64("statements", 10_000, "how many statements are made at random")
 	moving     = flag.Bool("moving", false, "put all keys on the move on every configuration of the statements made at random, not on every second one")
 	cutovers   = flag.Int64("cutovers", 3, "how many cutovers there are in each part of TPC-C, and of pgbench")
+	settings   = flag.String("settings", "", "run the corpus under this set of unusual settings, or under all, instead of each topic under one")
 	first      = flag.Uint64("statement", 0, "the first of them")
 )

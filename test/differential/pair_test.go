@@ -33,6 +33,9 @@ type pair struct {
 	cluster *cluster.Cluster
 	router  *compare.Session
 	plain   *compare.Session
+	encoder *compare.Session
+	aside   *compare.Session // to the plain database, for what no test runs
+	set     string           // the settings that the sessions have, for messages
 	tables  []table
 	initial map[string][]string // rows by table, as Rows gives them
 	changed map[string]bool
@@ -71,15 +74,26 @@ func startPair(t testing.TB, o cluster.Options, schemas []corpus.Schema, moving 
 	})
 	p := &pair{t: t, cluster: c, initial: map[string][]string{}, changed: map[string]bool{}, moving: moving}
 	url := pgtest.Database(t)
-	encoder := p.open(url, compare.Help{}).Conn
-	p.plain = p.open(url, compare.Help{Encoder: encoder})
-	p.router = p.open(c.URL(), compare.Help{Encoder: encoder, TypeName: c.TypeName})
+	p.encoder = p.open(url, compare.Help{})
+	p.plain = p.open(url, compare.Help{Encoder: p.encoder})
+	p.router = p.open(c.URL(), compare.Help{Encoder: p.encoder, TypeName: c.TypeName})
+	p.aside = p.open(url, compare.Help{}) // its settings stay the usual ones
+	steady(p, url)
 	for _, s := range schemas {
 		if slices.Contains(s.Engines, o.Engine) {
 			p.load(s)
 		}
 	}
 	return p
+}
+
+// steady switches autovacuum off: a plan, and with it the order of rows and how often a volatile function runs, is to depend on the
+// statements before, not on the time that they took.
+func steady(p *pair, url string) {
+	p.t.Helper()
+	server := p.open(pgtest.Super(url), compare.Help{})
+	p.mustOn(server, "ALTER SYSTEM SET autovacuum = off")
+	p.mustOn(server, "SELECT pg_reload_conf()")
 }
 
 func (p *pair) open(url string, help compare.Help) *compare.Session {
@@ -139,14 +153,24 @@ func qualified(t table) string { return compare.Quote(t.schema) + "." + compare.
 
 func (p *pair) must(sql string) {
 	p.t.Helper()
-	if _, err := p.plain.Conn.Exec(context.Background(), sql).ReadAll(); err != nil {
+	p.mustOn(p.plain, sql)
+}
+
+func (p *pair) mustAside(sql string) {
+	p.t.Helper()
+	p.mustOn(p.aside, sql)
+}
+
+func (p *pair) mustOn(s *compare.Session, sql string) {
+	p.t.Helper()
+	if _, err := s.Conn.Exec(context.Background(), sql).ReadAll(); err != nil {
 		p.t.Fatalf("one database: %s: %v", sql, err)
 	}
 }
 
 // tableDifference returns "" if a table holds the same rows on both sides.
 func (p *pair) tableDifference(t table) string {
-	want, err := p.cluster.PlainRows(context.Background(), p.plain.Conn, t.schema, t.name)
+	want, err := p.cluster.PlainRows(context.Background(), p.aside.Conn, t.schema, t.name)
 	if err != nil {
 		return err.Error()
 	}
@@ -188,10 +212,10 @@ func (p *pair) reset() {
 		if !p.changed[key] {
 			continue
 		}
-		p.must(fmt.Sprintf("BEGIN; DELETE FROM %s; INSERT INTO %[1]s OVERRIDING SYSTEM VALUE TABLE pristine.%s; COMMIT", qualified(t), compare.Quote(key)))
+		p.mustAside(fmt.Sprintf("BEGIN; DELETE FROM %s; INSERT INTO %[1]s OVERRIDING SYSTEM VALUE TABLE pristine.%s; COMMIT", qualified(t), compare.Quote(key)))
 		err := p.cluster.Empty(context.Background(), t.schema, t.name)
 		if err == nil {
-			err = p.cluster.Fill(context.Background(), p.plain.Conn, t.schema, t.name)
+			err = p.cluster.Fill(context.Background(), p.aside.Conn, t.schema, t.name)
 		}
 		if err != nil {
 			p.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // TestARouterBesideEachServer: two machines (network namespaces), each with a
@@ -99,7 +100,7 @@ func router(t *testing.T, n pgtest.Namespace, directory, socketDirs string) {
 			t.Logf("router in %s:\n%s", n.Name, tail(log.String(), 40))
 		}
 	})
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); ; time.Sleep(50 * time.Millisecond) {
 		out, err := n.Command(pgtest.PSQL(t), "-XAtqc", "SELECT 1", "postgres://app@127.0.0.1:6432/cleave").CombinedOutput()
 		if err == nil {
 			return

@@ -22,6 +22,7 @@ import (
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // soakVariable makes TestBank longer: a duration such as 30m. `make soak` sets it.
@@ -90,7 +91,7 @@ func newBank(t *testing.T) *bank {
 	}
 	t.Cleanup(func() {
 		for _, s := range b.servers {
-			ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+			ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 			if err := s.Stop(ctx); err != nil {
 				t.Error(err)
 			}
@@ -105,7 +106,7 @@ func newBank(t *testing.T) *bank {
 	}
 	b.routers[0].exec(t, `CREATE TABLE account (id bigint PRIMARY KEY, balance bigint NOT NULL) WITH (cleave.shard_key = 'id')`,
 		fmt.Sprintf(`INSERT INTO account SELECT g, %d FROM generate_series(0, %d) AS g`, bankBalance, bankAccounts-1))
-	until(t, "all routers know the table", func() bool {
+	waitfor.True(t, "all routers know the table", func() bool {
 		for _, r := range b.routers {
 			if n, err := b.sum(t.Context(), r.url()); err != nil || n != bankAccounts*bankBalance {
 				return false
@@ -247,7 +248,7 @@ func TestBank(t *testing.T) {
 	b.havoc(length)
 	// How much is done between the kills is the machine's business; that it goes on
 	// when they end is the product's.
-	until(t, "enough was done to show anything", func() bool { return b.committed.Load() >= 50 && b.read.Load() >= 5 })
+	waitfor.True(t, "enough was done to show anything", func() bool { return b.committed.Load() >= 50 && b.read.Load() >= 5 })
 	stop()
 	work.Wait()
 	t.Logf("%d committed, %d unknown, %d failed; %d sums read, %d refused", b.committed.Load(), b.unknown.Load(), b.failed.Load(), b.read.Load(), b.refused.Load())
@@ -305,12 +306,12 @@ func (b *bank) revive(c *cluster) {
 	exited := make(chan error, 1)
 	c.exited = exited
 	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(c.cmd)
-	until(b.t, "the router is ready again", c.healthy)
+	waitfor.True(b.t, "the router is ready again", c.healthy)
 }
 
 func (b *bank) killShard(i int) {
 	b.servers[i].Kill()
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 	defer stop()
 	s, err := localpg.Start(ctx, b.restart[i])
 	if err != nil {
@@ -322,7 +323,7 @@ func (b *bank) killShard(i int) {
 // settled waits until nothing is prepared and nothing is in doubt.
 func (b *bank) settled() {
 	from := time.Now()
-	until(b.t, "nothing is prepared, and the sum is right", func() bool {
+	waitfor.True(b.t, "nothing is prepared, and the sum is right", func() bool {
 		for _, s := range b.servers {
 			conn, err := b.dial(b.t.Context(), s.URL("bank"))
 			if err != nil {

@@ -20,6 +20,7 @@ import (
 	_ "github.com/lib/pq"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 const createTypes = `CREATE TABLE things (
@@ -264,7 +265,7 @@ func TestManySessions(t *testing.T) {
 		wg.Wait()
 		pool.Close()
 		// Sessions and what they held are gone.
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(waitfor.Max)
 		for c.metric(t, "go_goroutines") > 200 {
 			if time.Now().After(deadline) {
 				t.Fatalf("%v goroutines are left", c.metric(t, "go_goroutines"))

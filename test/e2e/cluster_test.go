@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 var binary string
@@ -110,7 +111,7 @@ func (c *cluster) up() {
 	exited := make(chan error, 1)
 	c.exited = exited
 	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(c.cmd)
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(waitfor.Max)
 	for {
 		select {
 		case err := <-exited:
@@ -192,7 +193,7 @@ func (c *cluster) exec(t testing.TB, statements ...string) {
 	for _, sql := range statements {
 		_, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 		// The machine stood still for longer than a short lease: nothing was done.
-		for end := time.Now().Add(30 * time.Second); code(err) == "57P03" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(waitfor.Max); code(err) == "57P03" && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			_, err = conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
 		}
 		if err != nil {
@@ -209,7 +210,7 @@ func (c *cluster) psql(t testing.TB, script string, args ...string) string {
 
 func psql(t testing.TB, url, script string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waitfor.Max)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, pgtest.PSQL(t), append([]string{"-X", "-f", "-", url}, args...)...)
 	cmd.Stdin = strings.NewReader(script)

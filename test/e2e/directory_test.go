@@ -19,6 +19,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
 )
@@ -49,17 +50,8 @@ func startRouter(t *testing.T, url string) *cluster {
 			t.Logf("log of cleave router:\n%s", tail(c.log.String(), 40))
 		}
 	})
-	until(t, "the router is ready", c.healthy)
+	waitfor.True(t, "the router is ready", c.healthy)
 	return c
-}
-
-func until(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("in a minute it did not come to this: %s", what)
-		}
-	}
 }
 
 func openEtcd(t *testing.T, url string) shardmap.Directory {
@@ -112,7 +104,7 @@ func TestRoutersOnEtcd(t *testing.T) {
 	b, c := startRouter(t, url), startRouter(t, url)
 	a.exec(t, createOrders)
 	for i, r := range []*cluster{a, b, c} {
-		until(t, "the table is known to all", func() bool {
+		waitfor.True(t, "the table is known to all", func() bool {
 			conn, err := pgx.Connect(t.Context(), r.url())
 			if err != nil {
 				return false
@@ -184,7 +176,7 @@ func TestStoppedRouter(t *testing.T) {
 	b := startRouter(t, url)
 	d := openEtcd(t, url)
 	conn := b.connect(t)
-	until(t, "the router reads the row", func() bool { return note(t.Context(), conn, 42) == "old" })
+	waitfor.True(t, "the router reads the row", func() bool { return note(t.Context(), conn, 42) == "old" })
 	snap, err := d.Load(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -205,11 +197,11 @@ func TestStoppedRouter(t *testing.T) {
 		if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "all threads of the router are stopped", func() bool { return stopped(t, b.cmd.Process.Pid) })
+		waitfor.True(t, "all threads of the router are stopped", func() bool { return stopped(t, b.cmd.Process.Pid) })
 		// This statement arrives while the router is stopped.
 		answer := make(chan string, 1)
 		go func() { answer <- note(context.Background(), conn, 42) }()
-		until(t, "the directory has given the lease up", func() bool {
+		waitfor.True(t, "the directory has given the lease up", func() bool {
 			list, err := d.Members(t.Context())
 			return err == nil && len(list) == 1
 		})
@@ -228,7 +220,7 @@ func TestStoppedRouter(t *testing.T) {
 		default:
 			t.Fatalf("round %d: woken up, the router answers %q: the key is on another shard now", round, got)
 		}
-		until(t, "the router goes on by itself, by the new map", func() bool {
+		waitfor.True(t, "the router goes on by itself, by the new map", func() bool {
 			got := note(t.Context(), conn, 42)
 			if got != "57P03" && got != "no row" {
 				t.Fatalf("round %d: the router answers %q", round, got)
@@ -236,7 +228,7 @@ func TestStoppedRouter(t *testing.T) {
 			return got == "no row"
 		})
 		change(t, d, "back", func(s *shardmap.State) { s.Keyspaces[0].Pins = nil })
-		until(t, "the row is seen again", func() bool { return note(t.Context(), conn, 42) == "old" })
+		waitfor.True(t, "the row is seen again", func() bool { return note(t.Context(), conn, 42) == "old" })
 	}
 	if refused == 0 {
 		t.Error("no statement was refused with 57P03")
@@ -275,11 +267,11 @@ func TestCutOff(t *testing.T) {
 	way := servers.Network(t)
 	b := startRouter(t, way.URL(url))
 	conn, near := b.connect(t), a.connect(t)
-	until(t, "the router reads the row", func() bool { return note(t.Context(), conn, 42) == "here" })
+	waitfor.True(t, "the router reads the row", func() bool { return note(t.Context(), conn, 42) == "here" })
 	d := openEtcd(t, url)
 	last := func(conn *pgx.Conn) (served time.Duration) {
 		begin := time.Now()
-		until(t, "statements are refused", func() bool {
+		waitfor.True(t, "statements are refused", func() bool {
 			switch got := note(t.Context(), conn, 42); got {
 			case "here":
 				served = time.Since(begin)
@@ -299,7 +291,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("cut off, the router answered for %v", served)
 	}
 	t.Logf("cut off, the router answered for another %v of a lease of %v", served, leaseTTL)
-	until(t, "the router's log says that it stopped, and why", func() bool {
+	waitfor.True(t, "the router's log says that it stopped, and why", func() bool {
 		return strings.Contains(b.log.String(), "the lease on the directory has run out") && !strings.Contains(b.log.String(), "<nil>")
 	})
 	if got := note(t.Context(), near, 42); got != "here" {
@@ -314,7 +306,7 @@ func TestCutOff(t *testing.T) {
 	}
 	begin := time.Now()
 	way.Heal()
-	until(t, "the router goes on by itself", func() bool { return note(t.Context(), conn, 42) == "here" })
+	waitfor.True(t, "the router goes on by itself", func() bool { return note(t.Context(), conn, 42) == "here" })
 	t.Logf("after the cut was healed it went on within %v", time.Since(begin))
 
 	for i := range 3 {
@@ -324,7 +316,7 @@ func TestCutOff(t *testing.T) {
 	for i := range 3 {
 		servers.Start(t, i)
 	}
-	until(t, "both routers go on", func() bool { return note(t.Context(), near, 42) == "here" && note(t.Context(), conn, 42) == "here" })
+	waitfor.True(t, "both routers go on", func() bool { return note(t.Context(), near, 42) == "here" && note(t.Context(), conn, 42) == "here" })
 	if _, err := conn.Exec(t.Context(), "INSERT INTO orders VALUES (42, 2, 'x')"); err != nil {
 		t.Errorf("a write afterwards: %v", err)
 	}
@@ -355,7 +347,7 @@ func TestDirectoryCopy(t *testing.T) {
 	if _, stderr, err := a.tryCLI("sql", "SELECT 1"); err == nil || !strings.Contains(stderr, "start the process with --directory '"+url) {
 		t.Errorf("the router of the source does not say where the cluster is: %s", stderr)
 	}
-	until(t, "the router's log says that it stopped, and why", func() bool {
+	waitfor.True(t, "the router's log says that it stopped, and why", func() bool {
 		return strings.Contains(a.log.String(), "has run out") && strings.Contains(a.log.String(), "has moved to "+url)
 	})
 	if _, stderr, err := a.tryCLI("pin", "hash_bigint", "42", "a"); err == nil {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 func writeFile(t testing.TB, path, text string) {
@@ -59,7 +61,7 @@ func TestKillUnderLoad(t *testing.T) {
 					}
 				})
 			}
-			for deadline := time.Now().Add(20 * time.Second); count.Load() < 200 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(waitfor.Max); count.Load() < 200 && time.Now().Before(deadline); {
 				time.Sleep(5 * time.Millisecond)
 			}
 			c.kill()
@@ -205,7 +207,7 @@ func TestShardDownAndSlow(t *testing.T) {
 	}
 	statement := func(shard string) error {
 		// A session of its own and a bound: a broken shard must not hold it.
-		ctx, cancel := context.WithTimeout(ctx, 45*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, waitfor.Max)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, c.url())
 		if err != nil {
@@ -226,7 +228,7 @@ func TestShardDownAndSlow(t *testing.T) {
 	signalAll(processes, syscall.SIGSTOP)
 	slow := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 45*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waitfor.Max)
 		defer cancel()
 		conn, err := pgx.Connect(ctx, c.url())
 		if err != nil {
@@ -257,7 +259,7 @@ func TestShardDownAndSlow(t *testing.T) {
 
 	// Killed: refused at once, with the shard's name.
 	signalAll(tree(t, pidOf[victim]), syscall.SIGKILL)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(waitfor.Max)
 	for {
 		err := statement(victim)
 		if err != nil && strings.Contains(err.Error(), victim) {

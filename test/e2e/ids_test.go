@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // sequenceScript is run on one plain PostgreSQL and through the router; rows, tags
@@ -355,7 +356,7 @@ func TestIDsSurviveKills(t *testing.T) {
 					}
 				})
 			}
-			deadline := time.Now().Add(30 * time.Second)
+			deadline := time.Now().Add(waitfor.Max)
 			for want := (round + 1) * 300; ; time.Sleep(10 * time.Millisecond) {
 				mu.Lock()
 				n := len(seen)
@@ -424,7 +425,7 @@ func TestIDsOfManyRouters(t *testing.T) {
 			wg.Go(func() {
 				var conn *pgx.Conn
 				var err error
-				for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+				for deadline := time.Now().Add(waitfor.Max); ; time.Sleep(20 * time.Millisecond) {
 					if conn, err = pgx.Connect(t.Context(), url); err == nil || time.Now().After(deadline) {
 						break
 					}

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/cleavedb/cleave/internal/oteltest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
 
@@ -110,7 +111,7 @@ func TestSlowStatementsInTheLog(t *testing.T) {
 	if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(c.log.String(), `"shape":"SELECT * FROM orders WHERE tenant_id = $i AND note = $s"`); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); !strings.Contains(c.log.String(), `"shape":"SELECT * FROM orders WHERE tenant_id = $i AND note = $s"`); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no line:\n%s", c.log.String())
 		}
@@ -161,7 +162,7 @@ func TestProbes(t *testing.T) {
 	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(15 * time.Second); get("/readyz", "x") != 503; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(waitfor.Max); get("/readyz", "x") != 503; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it is still ready")
 		}
@@ -181,7 +182,7 @@ func TestProbes(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(waitfor.Max):
 		t.Error(fmt.Sprint("it goes on after the last transaction\n", c.log.String()))
 	}
 }

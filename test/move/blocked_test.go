@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -136,4 +137,100 @@ func TestCutoverNamesSessions(t *testing.T) {
 	}
 	end()
 	c.await("m", "opened")
+}
+
+// TestMovesDoNotHoldEachOther: one move waits for a table's lock, to set guards, while others of another keyspace change owners
+// on the same shard. These hold statements: none of them may wait for the first one's lock.
+func TestMovesDoNotHoldEachOther(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	ctx := context.Background()
+	c.bank(100)
+	c.exec(`SELECT cleave.create_keyspace('shelf', 'hash', 'bigint', ranges => 1, shards => ARRAY['s0'])`,
+		`CREATE TABLE book (id bigint PRIMARY KEY, n int NOT NULL) WITH (cleave.shard_key = 'id', cleave.keyspace = 'shelf')`,
+		`INSERT INTO book SELECT g, 0 FROM generate_series(1, 20) AS g`)
+	shard, _ := c.rooms.Executor.Snapshot().Shard("s0")
+	pid, end := c.direct(shard.URL, `LOCK TABLE bulk IN ROW EXCLUSIVE MODE`)
+	c.move(admin.MoveRequest{ID: "waits", Keyspace: "bank", Range: "0:", To: "s1"}) // cuts a range: the guards of s0 are set anew
+	c.eventually("somebody waits for the lock", func() bool {
+		return pgtest.Ask(t, pgtest.Super(shard.URL), `SELECT count(*) > 0 FROM pg_stat_activity WHERE `+pid+` = ANY (pg_blocking_pids(pid))`) == "t"
+	})
+	left := make(chan struct{})
+	wrote := make(chan error, 1)
+	go func() {
+		conn, err := pgx.Connect(ctx, c.url)
+		if err != nil {
+			wrote <- err
+			return
+		}
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, `SET cleave.hold_timeout = '5s'`)
+		for err == nil {
+			select {
+			case <-left:
+				wrote <- nil
+				return
+			default:
+				_, err = conn.Exec(ctx, `UPDATE book SET n = n + 1 WHERE id BETWEEN 1 AND 4`)
+			}
+		}
+		wrote <- err
+	}()
+	for key := range 4 {
+		id := fmt.Sprintf("book-%d", key+1)
+		c.move(admin.MoveRequest{ID: id, Keyspace: "shelf", Key: []string{strconv.Itoa(key + 1)}, To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}})
+		c.await(id, "done")
+	}
+	close(left)
+	if err := <-wrote; err != nil {
+		t.Errorf("a write beside the moves: %v", err)
+	}
+	c.await("waits", "planned", "preparing")
+	end()
+	c.await("waits", "opened")
+}
+
+// TestMovesDoNotFenceForEachOther: a transaction that used a part before it was held may go on in it, and does when another move
+// sets the shard's guards in between.
+func TestMovesDoNotFenceForEachOther(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	ctx := context.Background()
+	c.bank(100)
+	conn, err := pgx.Connect(ctx, c.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	do := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	snap, err := c.dir.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ix, _ := snap.Keyspace("bank")
+	n := int64(0)
+	for keyspace.HashKey(ix.Def().Seed, keyspace.Key{keyspace.Int(keyspace.Int8, n)}) < 0 {
+		n++
+	}
+	tenant := strconv.FormatInt(n, 10)
+	do(`BEGIN`)
+	do(`SELECT count(*) FROM bulk WHERE tenant = ` + tenant)
+	c.moveAs("held", workflow.Options{HoldMS: 60_000, Polite: 10})
+	c.eventually("the part is held", func() bool {
+		snap, err := c.dir.Load(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, transit := snap.Transit("held")
+		return transit != nil && transit.Hold != shardmap.NoHold
+	})
+	c.move(admin.MoveRequest{ID: "cuts", Keyspace: "bank", Range: ":-4611686018427387904", To: "s1"}) // its range gets another epoch, which the guards have to say
+	c.noted("cuts", "preparing", "which has a statement under way by an older map")                   // its guards are set: it waits for the transaction now
+	do(`UPDATE bulk SET body = body || 'x' WHERE tenant = ` + tenant)
+	do(`COMMIT`)
+	c.await("held", "opened")
+	c.await("cuts", "opened")
 }

@@ -125,6 +125,7 @@ func TestCopyGoesOn(t *testing.T) {
 			var resumed []string
 			copied := map[string]int64{}
 			var mu sync.Mutex
+			seen := make(chan struct{})
 			second := &watched{c: c, noted: func(engine.LoadedTable) {}, resumed: func(set engine.Set) {
 				for _, t := range set.Tables {
 					resumed = append(resumed, t.Name)
@@ -133,6 +134,7 @@ func TestCopyGoesOn(t *testing.T) {
 			}}
 			second.load = func(ctx context.Context, m engine.Mover, id string, t *engine.MoveTable, rows io.Reader) (int64, error) {
 				beforeLoad()
+				<-seen // that the move says what it does
 				n, err := m.Load(ctx, id, t, rows)
 				mu.Lock()
 				defer mu.Unlock()
@@ -140,6 +142,8 @@ func TestCopyGoesOn(t *testing.T) {
 				return n, err
 			}
 			second.lead("second")
+			c.noted("m", "copying", "the copy was interrupted: ")
+			close(seen)
 			w := c.await("m", "done")
 			c.history(w)
 			l.end()
@@ -149,6 +153,9 @@ func TestCopyGoesOn(t *testing.T) {
 			all := before[0].Rows + before[1].Rows
 			if fmt.Sprint(resumed) != "[bulk]" || len(copied) != 1 || copied["bulk"] == 0 || w.Copied != all+copied["bulk"] {
 				t.Errorf("copied before: %v; gone on with %v: %v; of all %d", before, resumed, copied, w.Copied)
+			}
+			if text := told(w); !strings.Contains(text, "rows were copied again, since their tables were not whole when the copy was interrupted") {
+				t.Errorf("it does not say what was copied again:\n%s", text)
 			}
 			if text := told(w); !strings.Contains(text, fmt.Sprintf("of them %d rows of 2 tables before the copy was interrupted", all)) || !strings.Contains(text, "both copies have the same") {
 				t.Errorf("it does not say what it did:\n%s", text)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/cleavedb/cleave/admin"
 )
@@ -32,7 +33,7 @@ func TestMoveBetweenEngines(t *testing.T) {
 	if _, err := ops.AddShard(ctx, add); err != nil {
 		t.Fatal(err)
 	}
-	l := c.work(3)
+	l := c.workAt(3, 5*time.Millisecond)
 	verify := func(owner string) {
 		t.Helper()
 		list, err := ops.Verify(ctx, admin.VerifyRequest{})

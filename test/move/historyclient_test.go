@@ -307,12 +307,22 @@ func (c *client) pipeline(ctx context.Context) (string, error) {
 				out = answer(got)
 			}
 		}
+		if err == nil || codeOf(err) != "lost" {
+			// It commits at the Sync, which may answer with an error.
+			sync, failed := p.GetResults()
+			if failed != nil {
+				err = failed
+				if codeOf(failed) != "lost" {
+					sync, failed = p.GetResults()
+				}
+			}
+			if _, ok := sync.(*pgconn.PipelineSync); failed == nil && !ok {
+				return "pipeline", c.h.wrong("a Sync was answered by %T", sync)
+			}
+		}
 		c.note(a, call, rec.now(), out, err, "pipeline")
 		if err != nil && first == nil {
 			first = err
-		}
-		if codeOf(err) != "lost" || err == nil {
-			_, _ = p.GetResults() // the Sync
 		}
 	}
 	_ = p.Close()

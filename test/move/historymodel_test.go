@@ -165,7 +165,7 @@ func (r *recorder) check(before, after world) (wrong []string, unproven int) {
 	end := r.now()
 	for _, object := range slices.Sorted(maps.Keys(before.objects)) {
 		kind := kindOf(object)
-		history := append(slices.Clone(r.objects[object]), porcupine.Operation{ClientId: 99, Input: input{Do: "read"}, Output: final(after.objects[object]), Call: end + 1, Return: end + 2})
+		history := append(promised(kind, r.objects[object]), porcupine.Operation{ClientId: 99, Input: input{Do: "read"}, Output: final(after.objects[object]), Call: end + 1, Return: end + 2})
 		switch porcupine.CheckOperationsTimeout(model(kind, before.objects[object]), history, checkMax) {
 		case porcupine.Illegal:
 			wrong = append(wrong, object)
@@ -174,6 +174,22 @@ func (r *recorder) check(before, after world) (wrong []string, unproven int) {
 		}
 	}
 	return wrong, unproven
+}
+
+// promised leaves out of a token's history what no statement is promised: one that goes to one shard may miss a token that is
+// between two shards, committed on one and still prepared on the other (docs/consistency.md, `shard`). Where a router is
+// stopped between the two that lasts until another finds it.
+func promised(kind string, list []porcupine.Operation) []porcupine.Operation {
+	if kind != "token" {
+		return slices.Clone(list)
+	}
+	goes := func(op porcupine.Operation) bool {
+		return op.Input.(input).Do == "go" && (op.Output.(output).Unknown || op.Output.(output).Hit > 0)
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(op porcupine.Operation) bool {
+		return op.Input.(input).Do == "go" && !goes(op) &&
+			slices.ContainsFunc(list, func(o porcupine.Operation) bool { return goes(o) && o.Call < op.Return && op.Call < o.Return })
+	})
 }
 
 // final is the answer that a read of a state gives.
@@ -259,6 +275,12 @@ func TestHistoryModel(t *testing.T) {
 		{"deleted and there", "register/1", register{true, 1}, register{true, 1}, []porcupine.Operation{op(1, 2, input{Do: "delete"}, output{Hit: 1})}, true},
 		{"lost append", "list/1", "", "b.", []porcupine.Operation{op(1, 2, input{Do: "append", Text: "a."}, rows("2")), op(1, 2, input{Do: "append", Text: "b."}, rows("4"))}, true},
 		{"a row not seen", "list/1", "a.", "a.", []porcupine.Operation{op(1, 2, input{Do: "read"}, output{})}, true},
+		{"token missed on its way", "token/1", int64(1), int64(2), []porcupine.Operation{
+			op(1, 9, input{Do: "go", A: 1, B: 2}, output{Hit: 1}), op(3, 4, input{Do: "go", A: 1, B: 3}, output{}), op(5, 6, input{Do: "go", A: 2, B: 3}, output{})}, false},
+		{"token missed at its place", "token/1", int64(1), int64(2), []porcupine.Operation{
+			op(1, 2, input{Do: "go", A: 1, B: 2}, output{Hit: 1}), op(3, 4, input{Do: "go", A: 2, B: 3}, output{})}, true},
+		{"token taken twice", "token/1", int64(1), int64(3), []porcupine.Operation{
+			op(1, 5, input{Do: "go", A: 1, B: 2}, output{Hit: 1}), op(2, 6, input{Do: "go", A: 1, B: 3}, output{Hit: 1})}, true},
 		{"token in two places", "token/1", int64(1), int64(2), []porcupine.Operation{
 			op(1, 2, input{Do: "go", A: 1, B: 2}, output{Hit: 1}), op(3, 4, input{Do: "read"}, output{Rows: [][]string{{"1"}, {"2"}}, Hit: 2})}, true},
 	}

@@ -55,9 +55,7 @@ func TestPace(t *testing.T) {
 	if _, err := c.rooms.Ops.Cancel(context.Background(), admin.WorkflowRequest{ID: "slow", Bounds: &admin.MoveBounds{RowsPerSecond: &none}}); sqlstate.CodeOf(err) != sqlstate.InvalidParameterValue {
 		t.Errorf("a cancel takes bounds: %v", err)
 	}
-	if _, err := c.rooms.Ops.Resume(context.Background(), admin.WorkflowRequest{ID: "slow", Bounds: &admin.MoveBounds{RowsPerSecond: &none}}); err != nil {
-		t.Fatal(err)
-	}
+	c.exec(`SELECT cleave.resume('slow', rows_per_second => 0, max_latency => 'off', max_lag => NULL)`)
 	w := c.await("slow", "done")
 	if w.Rows == 0 || w.Rows != w.Copied || !strings.Contains(fmt.Sprint(w.History), "its bounds were changed") {
 		t.Errorf("%+v", w)

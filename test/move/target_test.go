@@ -26,6 +26,7 @@ import (
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/internal/wiring"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -33,7 +34,7 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // patience is how long a test waits for what must come, and for a sign that a workflow goes on: more than any machine needs.
-const patience = 2 * time.Minute
+const patience = waitfor.Max
 
 // target is a router with a coordinator over shards.
 type target struct {
@@ -61,7 +62,7 @@ func newServer(t *testing.T, settings map[string]string) *server {
 	}
 	own := &server{t: t, Server: s, again: localpg.Options{Installation: s.Installation(), DataDir: s.DataDir(), SocketDir: s.SocketDir(), Port: s.Port(), Settings: pgtest.Settings()}}
 	t.Cleanup(func() {
-		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)
 		defer stop()
 		if err := own.Stop(ctx); err != nil {
 			t.Error(err)
@@ -177,7 +178,7 @@ func join(t *testing.T, path, candidate string) *target {
 	served := make(chan error, 1)
 	go func() { served <- rooms.Gateway.Serve(ctx, l) }()
 	t.Cleanup(func() {
-		limit, cancel := context.WithTimeout(ctx, 10*time.Second)
+		limit, cancel := context.WithTimeout(ctx, waitfor.Max)
 		defer cancel()
 		if err := errors.Join(rooms.Gateway.Shutdown(limit), rooms.Close(), leave(limit), dir.Close()); err != nil {
 			t.Error(err)
@@ -367,6 +368,7 @@ func (c *target) bank(rows int) {
 type load struct {
 	c       *target
 	stop    context.CancelFunc
+	pause   time.Duration
 	done    sync.WaitGroup
 	did     atomic.Int64
 	failed  atomic.Int64
@@ -378,9 +380,12 @@ type load struct {
 }
 
 // work starts clients that transfer within tenants until end is called.
-func (c *target) work(clients int) *load {
+func (c *target) work(clients int) *load { return c.workAt(clients, 0) }
+
+// workAt is work with a pause after each transaction: on a busy machine a file takes more changes than the other shard can follow.
+func (c *target) workAt(clients int, pause time.Duration) *load {
 	ctx, stop := context.WithCancel(context.Background())
-	l := &load{c: c, stop: stop, acked: map[string]bool{}, unknown: map[string]bool{}}
+	l := &load{c: c, stop: stop, pause: pause, acked: map[string]bool{}, unknown: map[string]bool{}}
 	for i := range clients {
 		l.done.Go(func() { l.client(ctx, i) })
 	}
@@ -396,6 +401,7 @@ func (l *load) client(ctx context.Context, client int) {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	for n := int64(1); ctx.Err() == nil; n++ {
+		time.Sleep(l.pause)
 		tenant, from := r.IntN(tenants), r.IntN(accounts)
 		to := (from + 1 + r.IntN(accounts-1)) % accounts
 		amount := 1 + r.IntN(9)

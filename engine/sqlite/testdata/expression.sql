@@ -135,6 +135,12 @@ SELECT oid, typname, typelem, typarray FROM pg_type WHERE oid IN (16, 20, 23, 25
 SELECT t.typname, n.nspname FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace WHERE t.typname = 'uuid';
 SELECT o.oprname, o.oprleft::regtype, o.oprright::regtype FROM pg_operator o WHERE o.oid = 96;
 SELECT format_type(1043, 24), format_type(1700, 655366), format_type(23, NULL), format_type(1007, -1);
+SELECT format_type(1042, NULL), format_type(1042, -1), format_type(1042, 6), format_type(1014, NULL), format_type(1014, -1), format_type(1014, 6), format_type(1560, -1), format_type(1560, NULL), format_type(1561, -1);
+SELECT array_agg('a'::char(2)), ARRAY['a'::char(2), 'b'], 'a'::char(2), '{a}'::char(2)[], pg_typeof('a'::char(2)), pg_typeof(array_agg('a'::char(2)));
+SELECT '{abc,NULL,"d "}'::varchar(2)[], ARRAY['abc', 'd']::varchar(2)[], ARRAY['a'::char(2), 'b'::char(3)], ARRAY['a'::char(2), NULL], ARRAY[]::char(2)[], ARRAY['a', 'bb']::char[], array_agg('ab'::varchar(4))::varchar(1)[];
+SELECT '{1.255,7}'::numeric(5,2)[], ARRAY[1.255, 3]::numeric(5,1)[], '{2020-01-01 10:00:00.6789}'::timestamp(2)[], '{10:00:00.6789}'::time(0)[], ('{a,b}'::char(2)[])[1], (ARRAY['ab'::varchar(3)])[1];
+SELECT '{1000}'::numeric(3,1)[];
+SELECT ARRAY[1000]::numeric(3,1)[];
 SELECT -2147483648 - 1;
 SELECT pg_typeof(-2147483648), pg_typeof(-(2147483648)), pg_typeof(-2147483649), pg_typeof(- -2147483648), substr('hello', -2147483648, 5);
 SELECT 1e23::float8, -1e23::float8, 1e22::float8, 9007199254740993::float8, 18014398509481990::float8, 5e22::float8, 8.5e22::float8, 2e23::float8, 1e30::float8, 9.5e24::float8;

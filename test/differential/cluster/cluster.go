@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/internal/wiring"
@@ -167,6 +168,49 @@ func (c *Cluster) On(shard, sql string) (*engine.Result, error) {
 		return nil, fmt.Errorf("on %s: %.300s: %w", shard, sql, err)
 	}
 	return res, nil
+}
+
+// leftover is everything that a session can leave in a shard's connection.
+const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings WHERE source IN ('session', 'interactive') AND setting <> reset_val
+		AND name NOT IN ('transaction_isolation', 'transaction_read_only', 'transaction_deferrable')
+	UNION ALL SELECT 'role ' || current_user WHERE current_user <> session_user OR current_setting('role') <> 'none'
+	UNION ALL SELECT 'lock ' || locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype NOT IN ('relation', 'virtualxid')
+	UNION ALL SELECT 'channel ' || pg_listening_channels()
+	UNION ALL SELECT 'statement of SQL ' || name FROM pg_prepared_statements WHERE from_sql
+	UNION ALL SELECT 'cursor ' || name FROM pg_cursors WHERE name <> ''
+	UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relnamespace = pg_my_temp_schema() AND relkind = 'r'`
+
+// Leftovers reads what sessions have left in the pooled connections that nobody has, and that the pools do not know of and so take back;
+// "" if nothing. The connections are closed if there is something.
+func (c *Cluster) Leftovers(ctx context.Context) (string, error) {
+	if c.Engine != "postgres" {
+		return "", nil
+	}
+	found := ""
+	for _, h := range c.rooms.Executor.Health() {
+		var all []*executor.Conn
+		for range h.Idle {
+			conn, err := c.rooms.Executor.Acquire(ctx, h.Shard, nil)
+			if err != nil {
+				return "", err
+			}
+			all = append(all, conn)
+			res, err := conn.Exec(leftover)
+			if err != nil {
+				return "", err
+			}
+			for _, row := range res.Rows {
+				found += h.Shard + ": " + row[0].String + "; "
+			}
+		}
+		for _, conn := range all {
+			if found != "" {
+				conn.Break()
+			}
+			conn.Release()
+		}
+	}
+	return found, nil
 }
 
 // TypeName names a type of the user's by its OID, which has to be the default shard's,

@@ -42,7 +42,9 @@ func (m Mode) String() string { return [...]string{"simple", "text", "binary"}[m
 // Session is one connection to a router or a database.
 type Session struct {
 	Conn  *pgconn.PgConn
+	home  string // what it was opened with
 	url   string
+	sets  []string
 	types map[uint32]string
 	help  Help
 	said  []string // the notices of the statement that runs
@@ -52,14 +54,14 @@ type Session struct {
 type Help struct {
 	// Encoder is a connection to a plain database, used for nothing else: it
 	// turns parameters into their binary form.
-	Encoder *pgconn.PgConn
+	Encoder *Session
 	// TypeName names a type of the user's; nil: the connection's own catalogue does.
 	TypeName func(oid uint32) (string, error)
 }
 
 // Open connects.
 func Open(ctx context.Context, url string, help Help) (*Session, error) {
-	s := &Session{url: url, types: map[uint32]string{}, help: help}
+	s := &Session{home: url, url: url, types: map[uint32]string{}, help: help}
 	return s, s.connect(ctx)
 }
 
@@ -71,9 +73,36 @@ func (s *Session) connect(ctx context.Context) (err error) {
 		return err
 	}
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.said = append(s.said, n.Severity+" "+n.Code+" "+n.Message) }
-	s.Conn, err = pgconn.ConnectConfig(limit, config)
-	return err
+	if s.Conn, err = pgconn.ConnectConfig(limit, config); err != nil {
+		return err
+	}
+	for _, sql := range s.sets {
+		if err := s.Conn.Exec(limit, sql).Close(); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
 }
+
+// Again opens a closed session with another URL, of the same database, and runs statements first; so does every
+// connection that is made after a loss.
+func (s *Session) Again(ctx context.Context, url string, sets []string) error {
+	s.url, s.sets = url, sets
+	return s.connect(ctx)
+}
+
+// Settle gives the session the settings that it began with: those that a test has set are gone.
+func (s *Session) Settle(ctx context.Context) error {
+	for _, sql := range append([]string{"RESET ALL"}, s.sets...) {
+		if _, err := s.Conn.Exec(ctx, sql).ReadAll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Home is the URL that it was opened with.
+func (s *Session) Home() string { return s.home }
 
 // URL is where it connects to.
 func (s *Session) URL() string { return s.url }
@@ -202,7 +231,7 @@ func (s *Session) extended(ctx context.Context, st Statement, out *Outcome) erro
 			}
 		}
 		if len(st.Params) == len(desc.ParamOIDs) {
-			if params, formats, err = encode(ctx, s.help.Encoder, st.Params, desc.ParamOIDs); err != nil {
+			if params, formats, err = encode(ctx, s.help.Encoder.Conn, st.Params, desc.ParamOIDs); err != nil {
 				return err
 			}
 		}

@@ -23,8 +23,8 @@ SELECT (two(id)).*, tenant_id FROM orders ORDER BY tenant_id, id;
 SELECT (two(id)).*, tenant_id FROM orders ORDER BY 3 DESC, 1 LIMIT 7;
 DROP FUNCTION two(int);
 
--- once for all rows
--- foreach s: SELECT DISTINCT (SELECT random()) FROM orders | SELECT DISTINCT r FROM orders, (SELECT random() AS r) x | WITH x AS (SELECT random() AS r) SELECT DISTINCT x.r FROM orders, x | SELECT DISTINCT u FROM orders CROSS JOIN gen_random_uuid() u | SELECT DISTINCT (SELECT clock_timestamp()) FROM orders | SELECT u FROM orders, (SELECT random() AS u) x UNION SELECT u FROM items, (SELECT 7.0::float8 AS u) x
+-- once for all rows; a subquery in FROM without WITH is evaluated again for each row if the plan puts it inside of a nested loop
+-- foreach s: SELECT DISTINCT (SELECT random()) FROM orders | WITH x AS (SELECT random() AS r) SELECT DISTINCT x.r FROM orders, x | SELECT DISTINCT u FROM orders CROSS JOIN gen_random_uuid() u | SELECT DISTINCT (SELECT clock_timestamp()) FROM orders | WITH x AS (SELECT random() AS u) SELECT u FROM orders, x UNION SELECT u FROM items, (SELECT 7.0::float8 AS u) y
 -- shape
 ${s};
 SELECT count(DISTINCT name) FROM orders, (SELECT name FROM countries LIMIT 1) c;

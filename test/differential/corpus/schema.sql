@@ -94,8 +94,7 @@ DROP TYPE IF EXISTS nosuch CASCADE;
 DROP DOMAIN email CASCADE;
 DROP EXTENSION citext;
 
--- Sharded and reference tables of the rows of a query.
--- messages
+-- Sharded and reference tables of the rows of a query. (The router warns that they have no primary key.)
 -- block
 BEGIN;
 CREATE TABLE copied WITH (cleave.shard_key = 'tenant_id') AS SELECT tenant_id, id, note, qty * 2 AS double FROM orders;
@@ -111,4 +110,18 @@ SELECT column_name, data_type, numeric_precision, is_nullable FROM information_s
 SAVEPOINT s;
 CREATE TABLE copied WITH (cleave.shard_key = 'id') AS SELECT id FROM orders;
 ROLLBACK;
+-- end
+-- block
+SET search_path = nowhere, public;
+CREATE TABLE on_the_path (tenant_id bigint PRIMARY KEY, a int) WITH (cleave.shard_key = 'tenant_id');
+SELECT count(*) FROM on_the_path;
+DROP TABLE on_the_path;
+RESET search_path;
+-- end
+-- block
+SET search_path = public, nowhere;
+CREATE TABLE on_the_path (tenant_id bigint PRIMARY KEY, a int) WITH (cleave.shard_key = 'tenant_id');
+SELECT count(*) FROM on_the_path;
+DROP TABLE on_the_path;
+RESET search_path;
 -- end

@@ -1,0 +1,470 @@
+package several
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Values that go from shard to shard are held by the router as texts, which have to mean the same under all
+// settings. PostgreSQL prints some types as the settings say: rounded, in another order, or with the
+// abbreviation of a zone, which may be read as another zone's. Those come in binary, and are printed here.
+
+// printer appends the text of a binary value.
+type printer func(dst, v []byte) ([]byte, error)
+
+// carried says how columns come that are held as texts: nil printers are for those that come as texts.
+type carried struct {
+	from  int // the first of them
+	oids  []uint32
+	print []printer
+}
+
+// carriedAs is for columns of these types, after others that it leaves as they are.
+func carriedAs(from int, oids []uint32) *carried {
+	k := &carried{from: from, oids: oids, print: make([]printer, len(oids))}
+	for i, o := range oids {
+		k.print[i] = printerOf(o)
+	}
+	return k
+}
+
+// formats are the formats of a Bind: those of the columns before, then its own.
+func (k *carried) formats(before []int16) []int16 {
+	out := make([]int16, k.from+len(k.print))
+	for i := range out[:k.from] {
+		out[i] = wire.FormatAt(before, i)
+	}
+	for i, p := range k.print {
+		if p != nil {
+			out[k.from+i] = 1
+		}
+	}
+	return out
+}
+
+// expects refuses rows whose columns, in the body of a RowDescription, are not of the types that printers are for: a table has been
+// altered since the map was read.
+func (k *carried) expects(columns []byte) error {
+	if k == nil {
+		return nil
+	}
+	fields := fieldsOf(columns)
+	for i, p := range k.print {
+		if at := k.from + i; p != nil && (at >= len(fields) || fields[at].TypeOID != k.oids[i]) {
+			return sqlstate.New(sqlstate.SerializationFailure, "the type of a column has changed meanwhile").WithHint("nothing was done: run the transaction again")
+		}
+	}
+	return nil
+}
+
+// row gives the body of a DataRow its texts.
+func (k *carried) row(body []byte) ([]byte, error) {
+	if k == nil || !slices.ContainsFunc(k.print, func(p printer) bool { return p != nil }) {
+		return body, nil
+	}
+	row, err := wire.SplitRow(body, nil)
+	if err != nil || len(row) != k.from+len(k.print) {
+		return nil, sqlstate.Wrap(err, sqlstate.ProtocolViolation, "a shard sent a malformed row")
+	}
+	for i, p := range k.print {
+		if v := row[k.from+i]; p != nil && v != nil {
+			if row[k.from+i], err = p(nil, v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return wire.AppendDataRow(nil, row)[wire.Header:], nil
+}
+
+// frames gives the rows among frames their texts.
+func (k *carried) frames(frames []byte) ([]byte, error) {
+	if k == nil || !slices.ContainsFunc(k.print, func(p printer) bool { return p != nil }) {
+		return frames, nil
+	}
+	out := make([]byte, 0, 2*len(frames))
+	for len(frames) >= wire.Header {
+		n := 1 + int(binary.BigEndian.Uint32(frames[1:]))
+		if frames[0] != wire.DataRow {
+			out = append(out, frames[:n]...)
+		} else {
+			body, err := k.row(frames[wire.Header:n])
+			if err != nil {
+				return nil, err
+			}
+			var m int
+			out, m = wire.Begin(out, wire.DataRow)
+			out = wire.End(append(out, body...), m)
+		}
+		frames = frames[n:]
+	}
+	return out, nil
+}
+
+// carriage is a job whose rows are held as texts.
+type carriage struct {
+	job
+	as *carried
+}
+
+func (j *carriage) step(out []byte, rows int32) ([]byte, bool, string, error) {
+	from := len(out)
+	out, done, tag, err := j.job.step(out, rows)
+	if err != nil {
+		return out, done, tag, err
+	}
+	texts, err := j.as.frames(out[from:])
+	return append(out[:from], texts...), done, tag, err
+}
+
+const (
+	oidPoint        = 600
+	oidFloat4s      = 1021
+	oidFloat8s      = 1022
+	oidTimestamps   = 1115
+	oidDates        = 1182
+	oidTimestamptzs = 1185
+	oidTstzrange    = 3910
+
+	oidJSON  = 114
+	oidJSONB = 3802
+)
+
+// printerOf returns the printer of a type, nil if its text is good under all settings, or its binary form is
+// not known here.
+func printerOf(oid uint32) printer {
+	switch oid {
+	case pgFloat4, pgFloat8:
+		return printFloat
+	case pgDate, pgTimestamp, pgTimestamptz:
+		t, _ := keyspace.TypeByOID(oid)
+		return func(dst, v []byte) ([]byte, error) {
+			k, err := keyspace.ParseBinary(t, v)
+			if err != nil {
+				return dst, err
+			}
+			return k.AppendText(dst), nil
+		}
+	case oidPoint:
+		return printPoint
+	case oidFloat4s, oidFloat8s:
+		return printArray(printFloat)
+	case oidDates:
+		return printArray(printerOf(pgDate))
+	case oidTimestamps:
+		return printArray(printerOf(pgTimestamp))
+	case oidTimestamptzs:
+		return printArray(printerOf(pgTimestamptz))
+	case oidTstzrange:
+		return printRange(printerOf(pgTimestamptz))
+	}
+	return nil
+}
+
+func printFloat(dst, v []byte) ([]byte, error) {
+	var f float64
+	bits := 8 * len(v)
+	switch len(v) {
+	case 4:
+		f = float64(math.Float32frombits(binary.BigEndian.Uint32(v)))
+	case 8:
+		f = math.Float64frombits(binary.BigEndian.Uint64(v))
+	default:
+		return dst, errValue
+	}
+	switch {
+	case math.IsNaN(f):
+		return append(dst, "NaN"...), nil
+	case math.IsInf(f, 1):
+		return append(dst, "Infinity"...), nil
+	case math.IsInf(f, -1):
+		return append(dst, "-Infinity"...), nil
+	}
+	return strconv.AppendFloat(dst, f, 'g', -1, bits), nil
+}
+
+func printPoint(dst, v []byte) ([]byte, error) {
+	if len(v) != 16 {
+		return dst, errValue
+	}
+	dst, _ = printFloat(append(dst, '('), v[:8])
+	dst, _ = printFloat(append(dst, ','), v[8:])
+	return append(dst, ')'), nil
+}
+
+// printArray prints arrays of elements whose texts need no escapes.
+func printArray(element printer) printer {
+	return func(dst, v []byte) ([]byte, error) {
+		if len(v) < 12 {
+			return dst, errValue
+		}
+		n := int(binary.BigEndian.Uint32(v))
+		if n == 0 {
+			return append(dst, "{}"...), nil
+		}
+		if n > 6 || len(v) < 12+8*n {
+			return dst, errValue
+		}
+		dims := make([]int, n)
+		var bounds strings.Builder
+		plain := true
+		for i := range dims {
+			low := int(int32(binary.BigEndian.Uint32(v[16+8*i:])))
+			dims[i] = int(int32(binary.BigEndian.Uint32(v[12+8*i:])))
+			plain = plain && low == 1
+			if dims[i] <= 0 {
+				return dst, errValue
+			}
+			fmt.Fprintf(&bounds, "[%d:%d]", low, low+dims[i]-1)
+		}
+		if !plain {
+			dst = append(append(dst, bounds.String()...), '=')
+		}
+		rest := v[12+8*n:]
+		var level func(depth int) error
+		level = func(depth int) error {
+			dst = append(dst, '{')
+			for i := range dims[depth] {
+				if i > 0 {
+					dst = append(dst, ',')
+				}
+				if depth+1 < n {
+					if err := level(depth + 1); err != nil {
+						return err
+					}
+					continue
+				}
+				e, isNull, err := sized(&rest)
+				switch {
+				case err != nil:
+					return err
+				case isNull:
+					dst = append(dst, "NULL"...)
+				default:
+					dst = append(dst, '"')
+					if dst, err = element(dst, e); err != nil {
+						return err
+					}
+					dst = append(dst, '"')
+				}
+			}
+			dst = append(dst, '}')
+			return nil
+		}
+		err := level(0)
+		if err == nil && len(rest) > 0 {
+			err = errValue
+		}
+		return dst, err
+	}
+}
+
+// sized takes a value with its length in front.
+func sized(rest *[]byte) (v []byte, isNull bool, err error) {
+	if len(*rest) < 4 {
+		return nil, false, errValue
+	}
+	n := int(int32(binary.BigEndian.Uint32(*rest)))
+	*rest = (*rest)[4:]
+	switch {
+	case n == -1:
+		return nil, true, nil
+	case n < 0 || n > len(*rest):
+		return nil, false, errValue
+	}
+	v, *rest = (*rest)[:n], (*rest)[n:]
+	return v, false, nil
+}
+
+// printRange prints ranges of elements whose texts need no escapes.
+func printRange(element printer) printer {
+	const empty, lowClosed, highClosed, lowInfinite, highInfinite = 1, 2, 4, 8, 16
+	return func(dst, v []byte) ([]byte, error) {
+		if len(v) == 0 {
+			return dst, errValue
+		}
+		flags, rest := v[0], v[1:]
+		if flags&empty != 0 {
+			return append(dst, "empty"...), nil
+		}
+		bound := func(infinite byte) error {
+			if flags&infinite != 0 {
+				return nil
+			}
+			e, isNull, err := sized(&rest)
+			if err != nil || isNull {
+				return errValue
+			}
+			dst = append(dst, '"')
+			dst, err = element(dst, e)
+			dst = append(dst, '"')
+			return err
+		}
+		dst = append(dst, "(["[flags&lowClosed/lowClosed])
+		if err := bound(lowInfinite); err != nil {
+			return dst, err
+		}
+		dst = append(dst, ',')
+		if err := bound(highInfinite); err != nil {
+			return dst, err
+		}
+		return append(dst, ")]"[flags&highClosed/highClosed]), nil
+	}
+}
+
+// oidsOf are the types of columns.
+func oidsOf(fields []wire.Field) []uint32 {
+	out := make([]uint32, len(fields))
+	for i := range fields {
+		out[i] = fields[i].TypeOID
+	}
+	return out
+}
+
+// columnOIDs are the types of a table's columns, then those of keys.
+func columnOIDs(columns []*shardmap.Column, keys []keyspace.Type) []uint32 {
+	var out []uint32
+	for _, c := range columns {
+		out = append(out, c.OID)
+	}
+	for _, t := range keys {
+		out = append(out, t.OID())
+	}
+	return out
+}
+
+// unfaithful are the settings of a session under which a text may not give a value back.
+type unfaithful struct{ rounded, zones, nulls, documents bool }
+
+func (c *Conn) unfaithful() unfaithful { return unfaithfulIn(c.host.Settings()) }
+
+func unfaithfulIn(s *executor.Settings) (u unfaithful) {
+	if s.Len() == 0 {
+		return u
+	}
+	if v := valueOf(s, "extra_float_digits"); v != "" {
+		n, ok := Number(v, false)
+		u.rounded = !ok || n < 1
+	}
+	if v := valueOf(s, "datestyle"); v != "" {
+		u.zones = !strings.Contains(strings.ToLower(v), "iso")
+	}
+	if v := valueOf(s, "array_nulls"); v != "" {
+		u.nulls = !isTrue(v)
+	}
+	u.documents = strings.EqualFold(valueOf(s, "xmloption"), "document")
+	return u
+}
+
+// Faithful refuses columns, in the body of a RowDescription, whose texts may not give their values back under the
+// settings: 0A000.
+func Faithful(s *executor.Settings, columns []byte) error {
+	u := unfaithfulIn(s)
+	if u == (unfaithful{}) {
+		return nil
+	}
+	for _, f := range fieldsOf(columns) {
+		ok := unstyled[f.TypeOID] || readBack[f.TypeOID]
+		switch f.TypeOID {
+		case pgFloat4, pgFloat8:
+			ok = !u.rounded
+		case pgTimestamptz:
+			ok = !u.zones
+		}
+		if !ok {
+			return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the session's settings might change them on the way", f.Name),
+				"RESET extra_float_digits, DateStyle, array_nulls and xmloption first")
+		}
+	}
+	return nil
+}
+
+// readBack are types, besides unstyled, whose texts are read back as what they are under the settings that printed them.
+var readBack = map[uint32]bool{
+	pgBytea: true, pgDate: true, pgTimestamp: true, pgInterval: true, pgMoney: true, oidJSON: true, oidJSONB: true,
+}
+
+// isTrue reports whether a value is certainly one that PostgreSQL takes for on.
+func isTrue(v string) bool {
+	switch strings.ToLower(v) {
+	case "on", "true", "yes", "1", "t", "y":
+		return true
+	}
+	return false
+}
+
+// geometric are types that hold floating-point numbers, of which pg_type does not tell.
+const geometric = "600, 601, 602, 603, 604, 628, 718"
+
+// inside asks, for types numbered by $1, which leaves of what kind are inside: f of numbers that are rounded,
+// z of moments, a of arrays, x of XML.
+const inside = `WITH RECURSIVE t(n, o) AS (
+SELECT n::int, o FROM pg_catalog.unnest('%s'::pg_catalog.oid[]) WITH ORDINALITY AS u(o, n)
+UNION SELECT t.n, x.o FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o CROSS JOIN LATERAL (
+SELECT y.typelem UNION ALL SELECT y.typbasetype
+UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = y.oid OR pg_catalog.to_jsonb(r)->>'rngmultitypid' = y.oid::text
+UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE y.typrelid <> 0 AND a.attrelid = y.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(o) WHERE x.o <> 0)
+SELECT DISTINCT n::text, CASE WHEN o IN (700, 701, ` + geometric + `) OR o >= 16384 AND typtype = 'b' AND typelem = 0 AND typoutput >= 16384 THEN 'f'
+WHEN o = 1184 THEN 'z' WHEN typcategory = 'A' THEN 'a' WHEN o = 142 THEN 'x' END
+FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o ORDER BY 1, 2`
+
+// faithful refuses to carry columns in texts that may not give their values back. as says which of them came in binary; a domain's values,
+// which the router does not know by its number, come as texts.
+func (c *Conn) faithful(p *part, fields []wire.Field, as *carried) error {
+	u := c.unfaithful()
+	if u == (unfaithful{}) || c.engineOf(p.shard) == engineSQLite {
+		return nil
+	}
+	var of []wire.Field
+	var printed []bool
+	for i, f := range fields {
+		if !unstyled[f.TypeOID] {
+			of, printed = append(of, f), append(printed, as != nil && i < len(as.print) && as.print[i] != nil)
+		}
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	own, err := p.conn.OIDs(oidsOf(of), true)
+	if err != nil {
+		return c.failure(p, unnumbered(p.conn, err))
+	}
+	list := make([]string, len(own))
+	for i, o := range own {
+		list[i] = strconv.FormatUint(uint64(o), 10)
+	}
+	res, err := c.exec(p, fmt.Sprintf(inside, "{"+strings.Join(list, ",")+"}"))
+	if err != nil {
+		return err
+	}
+	for _, r := range res.Rows {
+		n, err := strconv.Atoi(r[0].String)
+		if err != nil || n < 1 || n > len(of) {
+			return sqlstate.New(sqlstate.ProtocolViolation, "shard %s answered for a column that it was not asked of", p.shard).OnShard(p.shard)
+		}
+		f, setting, want := of[n-1], "", ""
+		switch kind := r[1].String; {
+		case kind == "f" && u.rounded && !printed[n-1]:
+			setting, want = "extra_float_digits", "1"
+		case kind == "z" && u.zones && !printed[n-1]:
+			setting, want = "DateStyle", "ISO"
+		case kind == "a" && u.nulls:
+			setting, want = "array_nulls", "on"
+		case kind == "x" && u.documents:
+			setting, want = "xmloption", "content"
+		default:
+			continue
+		}
+		return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the setting %s might change them on the way", f.Name, setting), "SET "+setting+" = "+want)
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// alterAll gives the sessions of a database, each setting of which a value may be given, the value of index n.
+// Those that tune the server, or make it say more, may differ and are left alone.
+func alterAll(t *testing.T, at string, n int) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for _, s := range changeables(ctx, t, conn) {
+		var tuning bool
+		if err := conn.QueryRow(ctx, "SELECT category ~ '^(Query Tuning|Developer|Resource|Reporting|Write-Ahead|Stat)' FROM pg_settings WHERE name = $1", s.name).Scan(&tuning); err != nil {
+			t.Fatal(err)
+		}
+		if tuning || s.name == "default_transaction_read_only" || strings.HasSuffix(s.name, "_timeout") && n > 0 {
+			continue
+		}
+		value := s.values[n%len(s.values)]
+		if s.name == "search_path" && value != "" {
+			value = "'" + strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(value, `"`, ""), " ", ""), ",", "', '") + "'"
+			exec(t, conn, "ALTER DATABASE "+databaseOf(t, at)+" SET search_path TO "+value)
+			continue
+		}
+		exec(t, conn, "ALTER DATABASE "+databaseOf(t, at)+" SET "+s.name+" TO '"+strings.ReplaceAll(value, "'", "''")+"'")
+	}
+}
+
+func databaseOf(t *testing.T, at string) string {
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(u.Path, "/")
+}
+
+// TestAlikeSettings: whatever ALTER DATABASE says of any setting on each shard, connections have the default shard's
+// values of those that change answers, also after RESET ALL and DISCARD ALL.
+func TestAlikeSettings(t *testing.T) {
+	urls := []string{pgtest.Database(t), pgtest.Database(t), pgtest.Database(t)}
+	for i, u := range urls {
+		alterAll(t, u, i)
+	}
+	cl := start(t, config{urls: urls})
+	ctx := context.Background()
+	if _, err := cl.ex.Parameters(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]string
+	for i := range urls {
+		shard := fmt.Sprintf("shard-%d", i)
+		c, err := cl.ex.Acquire(ctx, shard, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, first := range []string{"", "RESET ALL", "DISCARD ALL"} {
+			if _, err := c.Exec(first); err != nil {
+				t.Fatal(err)
+			}
+			res, err := c.Exec(engine.Alike)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := engine.AlikeRows(res)
+			if want == nil {
+				want = got
+			}
+			for _, name := range slices.Sorted(maps.Keys(want)) {
+				if got[name] != want[name] {
+					t.Errorf("%s after %q: %s is %q, on the default shard %q", shard, first, name, got[name], want[name])
+				}
+			}
+		}
+		c.Break()
+		c.Release()
+	}
+	if len(want) < 30 {
+		t.Errorf("only %d settings are compared", len(want))
+	}
+}
+
+// TestAlikeAnswers: one answer of several shards is printed and read by the default shard's settings.
+func TestAlikeAnswers(t *testing.T) {
+	urls := []string{pgtest.Database(t), pgtest.Database(t), pgtest.Database(t)}
+	set := func(i int, settings ...string) {
+		for _, s := range settings {
+			pgtest.Ask(t, urls[i], "ALTER DATABASE "+databaseOf(t, urls[i])+" SET "+s)
+		}
+	}
+	set(0, "extra_float_digits TO 0")
+	set(1, "bytea_output TO escape", "extra_float_digits TO -10", "search_path TO other, public", "default_transaction_isolation TO serializable", "transform_null_equals TO on",
+		"xmlbinary TO hex", "array_nulls TO off", "statement_timeout TO '10min'")
+	set(2, "IntervalStyle TO iso_8601", "timezone_abbreviations TO 'India'", "lc_monetary TO 'C'")
+	cl, conn, keys := orders(t, config{urls: urls})
+	for i := range keys {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'x')", keys[i][0])
+	}
+	plain, err := pgx.Connect(context.Background(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close(context.Background())
+	exec(t, plain, "SET extra_float_digits TO 0")
+	const values = `'\x01ff'::bytea::text, (1.1::float4 / 3)::text, current_setting('search_path'), current_setting('transaction_isolation'), (note = NULL)::text, '{NULL}'::text[]::text,
+		current_setting('statement_timeout'), '2 hours'::interval::text, '2005-01-01 12:00 IST'::timestamptz::text, current_setting('xmlbinary')`
+	read := func(c *pgx.Conn, from string) []string {
+		rows, err := c.Query(context.Background(), "SELECT concat_ws('|', "+values+") FROM "+from, pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := read(plain, "(VALUES ('x')) v (note)")[0]
+	for n, got := range read(conn, "orders") {
+		if got != want {
+			t.Errorf("row %d: %s, want %s", n, got, want)
+		}
+	}
+	for i := range keys {
+		if got := read(conn, fmt.Sprintf("orders WHERE tenant_id = %d", keys[i][0])); len(got) != 1 || got[0] != want {
+			t.Errorf("shard %d: %s, want %s", i, got, want)
+		}
+	}
+	found, err := cl.ops.Doctor(context.Background(), admin.DoctorRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, f := range found {
+		if strings.Contains(f.Next, "ALTER DATABASE") {
+			told++
+		}
+		if strings.Contains(f.What, "search_path") && (f.Shard != "shard-1" || !strings.Contains(f.Next, `SET search_path TO "$user", public`)) {
+			t.Errorf("doctor: %+v", f)
+		}
+	}
+	if told < 8 {
+		t.Errorf("doctor tells of %d settings: %+v", told, found)
+	}
+}
+
+// TestDefaultShardsPath: names are looked up by the default shard's search_path on every shard, and by the router.
+func TestDefaultShardsPath(t *testing.T) {
+	urls := []string{pgtest.Database(t), pgtest.Database(t)}
+	pgtest.Ask(t, urls[0], "ALTER DATABASE "+databaseOf(t, urls[0])+" SET search_path TO app, public")
+	cl := start(t, config{urls: urls, shards: 2})
+	conn := cl.connect(t)
+	exec(t, conn, "CREATE SCHEMA app")
+	exec(t, conn, "CREATE TABLE app.things (k bigint PRIMARY KEY, v text) WITH (cleave.shard_key = 'k')")
+	exec(t, conn, "CREATE TABLE public.things (k bigint PRIMARY KEY, v text) WITH (cleave.shard_key = 'k')")
+	for k := range 20 {
+		exec(t, conn, "INSERT INTO things VALUES ($1, 'app')", k)
+	}
+	for _, c := range []struct{ sql, want string }{
+		{"SELECT count(*)::text FROM things", "20"}, {"SELECT count(*)::text FROM app.things", "20"}, {"SELECT count(*)::text FROM public.things", "0"}, {"SHOW search_path", "app, public"},
+	} {
+		if got := one[string](t, conn, c.sql); got != c.want {
+			t.Errorf("%s: %s, want %s", c.sql, got, c.want)
+		}
+	}
+	exec(t, conn, "SET search_path TO public")
+	exec(t, conn, "RESET search_path")
+	if got := one[string](t, conn, "SHOW search_path"); got != "app, public" {
+		t.Errorf("RESET search_path: %s", got)
+	}
+}
+
+// TestUnlikeSetting: a shard that cannot have a value of the default shard's serves without it, and has the others.
+func TestUnlikeSetting(t *testing.T) {
+	urls := []string{pgtest.Database(t), pgtest.Database(t)}
+	pgtest.Ask(t, urls[0], "CREATE TEXT SEARCH CONFIGURATION public.own (COPY = pg_catalog.english)")
+	pgtest.Ask(t, urls[0], "ALTER DATABASE "+databaseOf(t, urls[0])+" SET default_text_search_config TO 'public.own'")
+	pgtest.Ask(t, urls[0], "ALTER DATABASE "+databaseOf(t, urls[0])+" SET bytea_output TO escape")
+	_, conn, keys := orders(t, config{urls: urls, shards: 2})
+	for i, want := range []string{"public.own", "pg_catalog.simple"} {
+		exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'x')", keys[i][0])
+		if got := one[string](t, conn, "SELECT current_setting('default_text_search_config') FROM orders WHERE tenant_id = $1", keys[i][0]); got != want {
+			t.Errorf("shard %d: default_text_search_config is %s", i, got)
+		}
+		sql := fmt.Sprintf(`SELECT current_setting('bytea_output') FROM orders WHERE tenant_id = %d`, keys[i][0])
+		if got := one[string](t, conn, sql); got != "escape" {
+			t.Errorf("shard %d: bytea_output is %s", i, got)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package gateway_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// sessionCases are sessions that once went otherwise than with PostgreSQL, each by what it showed. Messages of several statements
+// that begin with "sync:" go through the extended protocol before one Sync, those with "simple:" or none in one Query.
+var sessionCases = []struct {
+	name     string
+	start    map[string]string
+	messages []string
+}{
+	{"the word default in DateStyle is the session's start", map[string]string{"datestyle": "SQL, DMY"}, []string{
+		"SET datestyle = 'ISO, YMD'", "SET DateStyle TO 'default'", "SELECT '03/04/2005'::date", "SET datestyle = 'ISO'", "SELECT '03/04/2005'::date", "SET datestyle = 'default, YMD'", "SHOW datestyle",
+		"BEGIN; SET LOCAL datestyle = 'default'; SELECT '03/04/2005'::date; COMMIT", "SHOW datestyle", "SET datestyle = 'German, default'", "SHOW datestyle"}},
+	{"SET LOCAL of the session's start ends with the transaction", map[string]string{"work_mem": "2MB", "datestyle": "SQL, DMY"}, []string{
+		"SET work_mem = '1MB'; SET datestyle = 'ISO'", "BEGIN; SELECT count(*) FROM whole; SET LOCAL work_mem TO DEFAULT; SET LOCAL datestyle TO DEFAULT; COMMIT", "SHOW work_mem", "SHOW datestyle",
+		"BEGIN; SET LOCAL work_mem TO DEFAULT; COMMIT", "SHOW work_mem", "BEGIN; SELECT count(*) FROM orders; SET LOCAL work_mem TO DEFAULT; SHOW work_mem; COMMIT", "SHOW work_mem"}},
+	{"and a style behind it is a value that shards read", nil, []string{
+		"SET DateStyle TO 'default'", "SET datestyle = 'ISO'", "SELECT count(*), max(note) FROM orders", "SET datestyle = 'SQL'", "SELECT 1/(tenant_id - $own), '03/04/2005'::date FROM orders"}},
+	{"set_config() is told behind other statements of its Sync", nil, []string{
+		"sync:SHOW work_mem; SELECT set_config('TimeZone', 'Asia/Tokyo', false)", "sync:SET LOCAL work_mem = '1MB'; SELECT set_config('application_name', 'x y', false)",
+		"sync:SELECT 1; SELECT set_config('application_name', '', false)", "sync:SELECT set_config('application_name', 'a', false); SELECT set_config('datestyle', 'SQL', false); SELECT 1",
+		"sync:SELECT set_config('application_name', 'b', true); SELECT set_config('intervalstyle', 'iso_8601', false)", "SHOW application_name", "sync:SELECT set_config('application_name', 'c', false); SELECT 1/0", "SHOW application_name"}},
+	{"set_config() is told in a block without a shard", nil, []string{
+		"BEGIN", "SELECT set_config('TimeZone', 'Asia/Tokyo', false)", "SELECT set_config('application_name', 'x', true)", "COMMIT", "BEGIN; SELECT set_config('TimeZone', 'UTC', false); ROLLBACK", "SHOW timezone"}},
+	{"DISCARD TEMP before an error behind it is taken back", nil, []string{
+		"CREATE TEMP TABLE scratch (a int)", "INSERT INTO scratch VALUES (1)", "sync:DISCARD TEMP; RELEASE s", "SELECT * FROM scratch", "DISCARD TEMP", "SELECT * FROM scratch"}},
+	{"ROLLBACK behind a lock before one Sync keeps the session", nil, []string{
+		"CREATE TEMP TABLE scratch (a int)", "sync:SELECT pg_advisory_lock(1$client); ROLLBACK", "SELECT count(*) FROM scratch", "SELECT pg_advisory_unlock(1$client)"}},
+	{"set_config() over several shards keeps the session", nil, []string{
+		"CREATE TEMP TABLE scratch (a int)", "BEGIN; SELECT count(*) FROM orders; SELECT set_config('work_mem', '3MB', false); COMMIT", "SELECT count(*) FROM scratch", "SHOW work_mem"}},
+	{"a cursor's name over several shards is taken", nil, []string{
+		"BEGIN", "DECLARE c CURSOR FOR SELECT id FROM orders WHERE tenant_id IN ($own, $far) ORDER BY id", "SAVEPOINT s", "DECLARE c CURSOR FOR SELECT b FROM whole", "ROLLBACK TO s", "FETCH c", "CLOSE c", "DECLARE c CURSOR FOR SELECT b FROM whole", "COMMIT"}},
+	{"CLOSE takes a snapshot", nil, []string{"sync:CLOSE ALL; BEGIN; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1", "ROLLBACK"}},
+	{"AND CHAIN keeps the characteristics", nil, []string{
+		"BEGIN READ ONLY, ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM orders", "COMMIT AND CHAIN", "SHOW transaction_isolation", "SHOW transaction_read_only", "INSERT INTO whole VALUES ($client, 1)", "ROLLBACK AND CHAIN", "SHOW transaction_read_only", "ROLLBACK",
+		"BEGIN; SET default_transaction_read_only = on; COMMIT AND CHAIN", "SHOW transaction_read_only", "ROLLBACK"}},
+	{"BEGIN in a block has characteristics", nil, []string{"BEGIN; BEGIN ISOLATION LEVEL REPEATABLE READ", "SHOW transaction_isolation", "SELECT count(*) FROM orders", "COMMIT"}},
+	{"SHOW before a read over several shards in REPEATABLE READ", nil, []string{"BEGIN ISOLATION LEVEL REPEATABLE READ", "SHOW transaction_isolation", "SELECT count(*) FROM orders", "COMMIT"}},
+	{"RESET ALL keeps the role", nil, []string{"SET ROLE pg_monitor", "RESET ALL", "SHOW role", "RESET SESSION AUTHORIZATION", "SHOW role"}},
+	{"a transaction with a schema change leaves the session's settings only", nil, []string{
+		"BEGIN", "COMMENT ON TABLE whole IS 'x'", "SET ROLE pg_monitor", "SELECT set_config('work_mem', '3MB', false)", "COMMIT", "SHOW role", "SHOW work_mem", "RESET ROLE", "SET ROLE pg_monitor; COMMENT ON TABLE whole IS 'y'", "SHOW role"}},
+	{"END behind ROLLBACK TO and SETs", nil, []string{"BEGIN", "SET default_transaction_read_only = on", "SAVEPOINT s", "SET TRANSACTION READ ONLY", "ROLLBACK TO s", "SET default_transaction_read_only = off", "END"}},
+}
+
+// TestSessionCases runs sessions message by message beside PostgreSQL: answers, errors, what is told of settings.
+func TestSessionCases(t *testing.T) {
+	cl, conn, keys := orders(t, config{shards: 2})
+	cl.monitors(t)
+	single := pgtest.Database(t)
+	plain, err := pgx.Connect(context.Background(), single)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twinTables(t, conn, plain)
+	b := &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: twinNames(keys, 0)}
+	for _, c := range sessionCases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := b.connectWith(t.Context(), c.start, false); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range c.messages {
+				way, m := simple, b.names.Replace(m)
+				if rest, ok := strings.CutPrefix(m, "sync:"); ok {
+					way, m = batched, rest
+				}
+				statements := strings.Split(m, "; ")
+				if got, want := b.run(t.Context(), 0, statements, way), b.run(t.Context(), 1, statements, way); got.text != want.text {
+					t.Fatalf("%s: router\n  %s (%s)\nPostgreSQL\n  %s (%s)", m, got.text, got.message, want.text, want.message)
+				}
+			}
+		})
+	}
+	for _, c := range b.conns {
+		_ = c.Close(context.Background())
+	}
+	if left := cl.remains(context.Background(), t); left != "" {
+		t.Error(left)
+	}
+}

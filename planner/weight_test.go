@@ -1,0 +1,57 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// TestDoubling: WITH queries and views that read the one before them twice are refused before anybody writes them out, over
+// whole tables too, and a view of them cannot be made.
+func TestDoubling(t *testing.T) {
+	state := testState(t)
+	for i := range 40 {
+		for _, table := range []string{"orders", "notes"} {
+			definition := "SELECT 1 AS a FROM public." + table
+			if i > 0 {
+				definition = fmt.Sprintf("SELECT p.a FROM public.%s_%d p JOIN public.%s_%d q ON true", table, i-1, table, i-1)
+			}
+			state.Views = append(state.Views, shardmap.View{Schema: "public", Name: fmt.Sprintf("%s_%d", table, i), Definition: definition})
+		}
+	}
+	snap, err := shardmap.NewSnapshot(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(n int, how string) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "WITH c0 AS %s (SELECT 1 AS x FROM notes)", how)
+		for i := 1; i < n; i++ {
+			fmt.Fprintf(&b, ", c%d AS %s (SELECT p.x FROM c%d p, c%d q)", i, how, i-1, i-1)
+		}
+		fmt.Fprintf(&b, " SELECT count(*) FROM c%d", n-1)
+		return b.String()
+	}
+	p := New(Limits{})
+	began := time.Now()
+	for _, sql := range []string{
+		with(12, "NOT MATERIALIZED"), with(100, "NOT MATERIALIZED"), "SELECT (" + with(30, "NOT MATERIALIZED") + ")", "EXPLAIN " + with(30, "NOT MATERIALIZED"), "INSERT INTO notes " + with(30, "NOT MATERIALIZED"),
+		"CREATE VIEW v AS " + with(30, "NOT MATERIALIZED"), "CREATE TABLE n AS " + with(30, "NOT MATERIALIZED"), "COPY (" + with(30, "NOT MATERIALIZED") + ") TO STDOUT",
+		"SELECT * FROM orders_20", "SELECT * FROM orders_39", "SELECT * FROM notes_20", "SELECT * FROM notes_39", "SELECT * FROM notes_9, notes_9 x", "CREATE VIEW v AS SELECT * FROM orders_39", "CREATE VIEW v AS SELECT * FROM notes_39",
+		"UPDATE notes SET text = 'x' FROM notes_39", "DECLARE c CURSOR FOR SELECT * FROM notes_39",
+	} {
+		if _, err := p.Analyze(sql, snap, []string{"public"}); sqlstate.CodeOf(err) != sqlstate.StatementTooComplex {
+			t.Errorf("%.60s: %v", sql, err)
+		}
+	}
+	for _, sql := range []string{with(9, "NOT MATERIALIZED"), with(100, "MATERIALIZED"), "SELECT * FROM notes_8", "SELECT * FROM orders_3"} {
+		if _, err := p.Analyze(sql, snap, []string{"public"}); sqlstate.CodeOf(err) == sqlstate.StatementTooComplex && strings.Contains(err.Error(), "written out") {
+			t.Errorf("%.60s: %v", sql, err)
+		}
+	}
+	t.Logf("%v", time.Since(began))
+}
