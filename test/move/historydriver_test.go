@@ -62,6 +62,10 @@ func (d *driver) drive(ctx context.Context) {
 			switch code {
 			case sqlstate.ObjectNotInState, sqlstate.UndefinedObject: // another driver was faster
 			case sqlstate.SerializationFailure, sqlstate.CannotConnectNow: // the map has changed meanwhile
+			case sqlstate.LockNotAvailable: // an unpin sets guards, for which it waits like a client: docs/moving.md, "When something is in the way"
+				if d.h.kind != "sqlite" {
+					_ = d.h.wrong("%s: %v", id, err)
+				}
 			default:
 				_ = d.h.wrong("%s: %v", id, err)
 			}
