@@ -262,10 +262,11 @@ func unpackDatum(b []byte) (datum, []byte, error) {
 	return datum{}, nil, badLog()
 }
 
-// capture finds a capture by its id, nil if there is none.
+// capture finds the capture of an id, nil if there is none. One that was released has no id any more,
+// whether or not its rows of the log are gone: a process may have died between the two.
 func (c *catalog) capture(id string) *captureDef {
 	for _, d := range c.captures {
-		if d.ID == id {
+		if d.ID == id && !d.Released {
 			return d
 		}
 	}

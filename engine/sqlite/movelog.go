@@ -102,7 +102,7 @@ func (r *logReader) read(ctx context.Context) error {
 	return r.c.moveTx(ctx, false, func() error {
 		r.rows = r.rows[:0]
 		d := r.c.cat.capture(r.id)
-		if d == nil || d.Released {
+		if d == nil {
 			return noCapture(r.id)
 		}
 		if r.def == nil || r.def.OID != d.OID {

@@ -383,7 +383,7 @@ func (m *mover) Fence(ctx context.Context, guards []engine.Guard) (engine.Positi
 func (m *mover) CaptureChanges(ctx context.Context, id string, set engine.Set) (engine.Position, error) {
 	var at int64
 	err := m.with(ctx, true, func(c *Conn) error {
-		if d := c.cat.capture(id); d != nil && !d.Released {
+		if d := c.cat.capture(id); d != nil {
 			if !d.sameSet(&set) {
 				return otherSet(id)
 			}
@@ -420,7 +420,7 @@ func (c *Conn) startCapture(id string, set engine.Set) (*captureDef, error) {
 // whose rows can go.
 func (c *Conn) endCapture(id string) error {
 	d := c.cat.capture(id)
-	if d == nil || d.Released {
+	if d == nil {
 		return nil
 	}
 	for _, t := range d.Tables {
@@ -565,7 +565,7 @@ func (m *mover) Forget(ctx context.Context, id string, upTo engine.Position) err
 	var capture uint32
 	err = m.change(ctx, c, func() error {
 		d := c.cat.capture(id)
-		if d == nil || d.Released {
+		if d == nil {
 			return noCapture(id)
 		}
 		capture = d.OID
@@ -606,7 +606,7 @@ func (m *mover) Lag(ctx context.Context, id string, at engine.Position) (int64, 
 	var lag int64
 	err = m.with(ctx, false, func(c *Conn) error {
 		d := c.cat.capture(id)
-		if d == nil || d.Released {
+		if d == nil {
 			return noCapture(id)
 		}
 		end, err := c.logEnd()

@@ -150,7 +150,7 @@ func (m *mover) CaptureRows(ctx context.Context, id string, set engine.Set) (eng
 	}
 	for _, r := range v.all {
 		d := r.cat.capture(id)
-		if d == nil || d.Released {
+		if d == nil {
 			err = noCapture(id)
 		} else if _, ok := d.placesOf(&set); !ok {
 			err = otherSet(id)

@@ -116,7 +116,7 @@ func TestAtomicReadOfSchemaChange(t *testing.T) {
 	b.query(0, "COMMIT PREPARED 'cleave_ddl_"+id+"_"+shardName(0)+"'")
 	var state *cleaning
 	for range 3 {
-		pgtest.Ask(t, pgtest.Super(b.urls[0]), "UPDATE cleave_internal.transaction SET at = at - interval '1 hour'")
+		b.age(0, "1 hour")
 		var err error
 		if state, err = tx.recovery().clean(ctx, state, 0); err != nil {
 			t.Fatal(err)
