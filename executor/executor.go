@@ -58,6 +58,7 @@ type Executor struct {
 	counted  atomic.Bool // see KeepCounters
 	logins   logins
 	checking chan struct{} // passwords that shards check just now
+	left     chan struct{} // plans that are finished for nobody
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
@@ -94,7 +95,7 @@ func New(o Options) *Executor {
 	e := &Executor{
 		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
-		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce), member: o.Member,
+		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce), left: make(chan struct{}, leftMax), member: o.Member,
 	}
 	e.load.init(e.limits.LoadWindow)
 	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)

@@ -374,18 +374,18 @@ func TestPipeline(t *testing.T) {
 func TestPlanCacheIsBounded(t *testing.T) {
 	ex, _ := start(t, executor.Limits{PlanEntries: 64, PlanBytes: 1 << 20}, 1)
 	snap := ex.Snapshot()
-	first, err := ex.Plan([]byte("SELECT 1"), nil, snap, false)
+	first, err := ex.Plan(nil, []byte("SELECT 1"), nil, snap, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := ex.Plan([]byte("SELECT 1"), nil, snap, false); err != nil || again != first {
+	if again, err := ex.Plan(nil, []byte("SELECT 1"), nil, snap, false); err != nil || again != first {
 		t.Errorf("not cached: %v", err)
 	}
-	if other, err := ex.Plan([]byte("SELECT 1"), nil, snap, true); err != nil || other == first {
+	if other, err := ex.Plan(nil, []byte("SELECT 1"), nil, snap, true); err != nil || other == first {
 		t.Errorf("a private plan is shared: %v", err)
 	}
 	for i := range 1000 {
-		if _, err := ex.Plan(fmt.Appendf(nil, "SELECT %d, 'x'", i), nil, snap, false); err != nil {
+		if _, err := ex.Plan(nil, fmt.Appendf(nil, "SELECT %d, 'x'", i), nil, snap, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -393,7 +393,7 @@ func TestPlanCacheIsBounded(t *testing.T) {
 		t.Errorf("%d entries", entries)
 	}
 	big := []byte("SELECT '" + strings.Repeat("x", 1<<20) + "'")
-	if _, err := ex.Plan(big, nil, snap, false); err != nil {
+	if _, err := ex.Plan(nil, big, nil, snap, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, bytes := ex.PlanCacheSize(); bytes > 1<<20 {

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/cleavedb/cleave/planner"
@@ -17,6 +18,38 @@ import (
 type planCache struct {
 	seed  maphash.Seed
 	parts [16]planPart
+	// handed is the last plan that no part takes. The conversation over several shards, which asks for it after the
+	// session has, takes it out.
+	handed atomic.Pointer[handedPlan]
+}
+
+type handedPlan struct {
+	key planKey
+	st  *planner.Statement
+}
+
+// take gives the handed plan if it is of that text, path and version.
+func (c *planCache) take(text []byte, path string, version uint64) *planner.Statement {
+	h := c.handed.Load()
+	if h == nil || h.key.version != version || h.key.path != path || h.key.text != string(text) || !c.handed.CompareAndSwap(h, nil) {
+		return nil
+	}
+	return h.st
+}
+
+// find gives a plan that is kept or handed.
+func (c *planCache) find(text []byte, path string, version uint64) *planner.Statement {
+	if st := c.part(text).get(text, path, version); st != nil {
+		return st
+	}
+	return c.take(text, path, version)
+}
+
+// keep keeps a plan, or hands it on if it is too large.
+func (c *planCache) keep(text, path string, version uint64, st *planner.Statement) {
+	if !c.part([]byte(text)).put(text, path, version, st) && (st.Kind == planner.Several || len(st.Keys) > 1) {
+		c.handed.Store(&handedPlan{planKey{text, path, version}, st})
+	}
 }
 
 type planPart struct {
@@ -71,10 +104,11 @@ func (p *planPart) get(text []byte, path string, version uint64) *planner.Statem
 	return e.st
 }
 
-func (p *planPart) put(text, path string, version uint64, st *planner.Statement) {
+// put reports whether the plan is kept.
+func (p *planPart) put(text, path string, version uint64, st *planner.Statement) bool {
 	size := planSize(text, st)
 	if size > p.maxBytes/4 {
-		return
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +116,7 @@ func (p *planPart) put(text, path string, version uint64, st *planner.Statement)
 	if e, ok := p.plans[k]; ok {
 		p.bytes += size - e.size
 		e.st, e.size = st, size
-		return
+		return true
 	}
 	for sweep := 0; sweep < 2 && (len(p.plans) >= p.maxPlans || p.bytes+size > p.maxBytes); sweep++ {
 		// Go's random order of maps makes this a random choice among the unused.
@@ -100,6 +134,7 @@ func (p *planPart) put(text, path string, version uint64, st *planner.Statement)
 	}
 	p.plans[k] = &cachedPlan{st: st, size: size}
 	p.bytes += size
+	return true
 }
 
 // planSize estimates what a plan holds.
@@ -126,69 +161,46 @@ func planSize(text string, st *planner.Statement) int {
 // Plan returns the analysis of one statement under a search path, from the
 // cache if it can. text is copied when it is kept. snap may be a session's
 // private snapshot; then nothing is cached.
-func (e *Executor) Plan(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
-	st, err := e.plan(text, s, snap, private)
-	return mayView(st, s, err)
-}
-
-// mayView refuses a statement whose views were written out to a user whom the shards check: they
-// would look at the privileges on the views' tables, which a view's reader need not have.
-func mayView(st *planner.Statement, s *Settings, err error) (*planner.Statement, error) {
-	if err == nil && st.Views && s.Login() != nil {
-		return nil, sqlstate.Refuse("a view over sharded or reference tables cannot be read by a user who is passed through to the shards", "read its tables, or let an administrator read it")
-	}
-	return st, err
-}
-
-func (e *Executor) plan(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
-	if private {
-		st, err := e.planner.Analyze(string(text), snap, e.path(s, snap))
-		if err == nil {
-			e.classify(st)
-		}
-		return st, err
-	}
-	part := e.plans.part(text)
-	if st := part.get(text, s.searchPathKey(), snap.SchemaVersion()); st != nil {
-		e.metrics.PlanCache(true)
-		return st, nil
-	}
-	e.metrics.PlanCache(false)
-	sql := string(text)
-	st, err := e.planner.Analyze(sql, snap, e.path(s, snap))
-	if err != nil {
-		return nil, err
-	}
-	e.classify(st)
-	part.put(sql, s.searchPathKey(), snap.SchemaVersion(), st)
-	return st, nil
+func (e *Executor) Plan(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	return e.planAs(w, text, s.searchPathKey(), (*planner.Planner).Analyze, s, snap, private)
 }
 
 // PlanSeveral is Plan for a statement whose shard keys turned out to be on
 // several shards: it plans for several without a try to prove one. The plans are
 // cached beside the others.
-func (e *Executor) PlanSeveral(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
-	st, err := e.planSeveral(text, s, snap, private)
-	return mayView(st, s, err)
+func (e *Executor) PlanSeveral(w Waiter, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+	// No search_path begins with a zero byte.
+	return e.planAs(w, text, "\x00"+s.searchPathKey(), (*planner.Planner).Several, s, snap, private)
 }
 
-func (e *Executor) planSeveral(text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+type analysis = func(p *planner.Planner, sql string, snap *shardmap.Snapshot, path []string) (*planner.Statement, error)
+
+// planAs plans by an analysis, and caches under path.
+func (e *Executor) planAs(w Waiter, text []byte, path string, by analysis, s *Settings, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
 	if !private {
-		// No search_path begins with a zero byte.
-		if st := e.plans.part(text).get(text, "\x00"+s.searchPathKey(), snap.SchemaVersion()); st != nil {
-			e.metrics.PlanCache(true)
-			return st, nil
+		st := e.plans.find(text, path, snap.SchemaVersion())
+		e.metrics.PlanCache(st != nil)
+		if st != nil {
+			return mayView(st, s)
 		}
-		e.metrics.PlanCache(false)
 	}
-	sql := string(text)
-	st, err := e.planner.Several(sql, snap, e.path(s, snap))
+	sql, names := string(text), e.path(s, snap)
+	st, err := e.attend(w, func(p *planner.Planner) (*planner.Statement, error) { return by(p, sql, snap, names) })
 	if err != nil {
 		return nil, err
 	}
 	e.classify(st)
 	if !private {
-		e.plans.part(text).put(sql, "\x00"+s.searchPathKey(), snap.SchemaVersion(), st)
+		e.plans.keep(sql, path, snap.SchemaVersion(), st)
+	}
+	return mayView(st, s)
+}
+
+// mayView refuses a statement whose views were written out to a user whom the shards check: they
+// would look at the privileges on the views' tables, which a view's reader need not have.
+func mayView(st *planner.Statement, s *Settings) (*planner.Statement, error) {
+	if st.Views && s.Login() != nil {
+		return nil, sqlstate.Refuse("a view over sharded or reference tables cannot be read by a user who is passed through to the shards", "read its tables, or let an administrator read it")
 	}
 	return st, nil
 }
@@ -258,14 +270,14 @@ func (e *Executor) classify(st *planner.Statement) {
 // sends them: texts that differ in literals only share one analysis, where the
 // planner can tell the route from the literals. routed says that r is the route.
 // text is not kept.
-func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
+func (e *Executor) PlanText(w Waiter, sh *planner.Shaper, text []byte, s *Settings, snap *shardmap.Snapshot, private bool) (st *planner.Statement, r planner.Route, routed bool, err error) {
 	if private {
-		st, err = e.Plan(text, s, snap, private)
+		st, err = e.Plan(w, text, s, snap, private)
 		return st, r, false, err
 	}
 	key, view, literals := shapeOf(sh, text)
 	if key == nil {
-		st, err = e.Plan(text, s, snap, private)
+		st, err = e.Plan(w, text, s, snap, private)
 		return st, r, false, err
 	}
 	part := e.plans.part(key)
@@ -274,10 +286,10 @@ func (e *Executor) PlanText(sh *planner.Shaper, text []byte, s *Settings, snap *
 			e.metrics.PlanCache(true)
 			return st, r, true, nil
 		}
-		st, err = e.Plan(text, s, snap, private)
+		st, err = e.Plan(w, text, s, snap, private)
 		return st, r, false, err
 	}
-	st, err = e.Plan(text, s, snap, private)
+	st, err = e.Plan(w, text, s, snap, private)
 	if err == nil && st.Reusable && st.Kind == planner.OneShard && st.Text == view {
 		part.put(string(key), s.searchPathKey(), snap.SchemaVersion(), st)
 	}

@@ -80,7 +80,7 @@ func (x *session) mayCallTemp() error {
 		f.snap, f.settings, f.read = snap, x.settings, 0
 	}
 	for ; f.read < len(f.texts); f.read++ {
-		if _, err := x.srv.ex.Plan([]byte(f.texts[f.read]), x.settings, snap, private); err != nil {
+		if _, err := x.srv.ex.Plan(x, []byte(f.texts[f.read]), x.settings, snap, private); err != nil {
 			e := sqlstate.Refuse("a function that this session made in pg_temp cannot be called any more: "+sqlstate.As(err).Message, "DISCARD ALL, and make the functions again")
 			return e
 		}
@@ -228,7 +228,7 @@ func (x *session) hidden(st *planner.Statement) error {
 
 // planBeside is plan for a session with temporary tables.
 func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
-	st, err := x.srv.ex.Plan(sql, x.settings, snap, private)
+	st, err := x.srv.ex.Plan(x, sql, x.settings, snap, private)
 	if err == nil {
 		err = x.hidden(st)
 	}

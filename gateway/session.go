@@ -602,7 +602,7 @@ func (x *session) analyse(sql []byte) (*planner.Statement, error) {
 		}
 		return nil, errWait
 	}
-	st, err := x.srv.ex.Plan(sql, x.settings, snap, private)
+	st, err := x.srv.ex.Plan(x, sql, x.settings, snap, private)
 	if err != nil {
 		return nil, x.unplanned(err, sql, private)
 	}
@@ -620,6 +620,39 @@ func (x *session) waiting() (ctx context.Context, done func()) {
 		x.stopWaiting = nil
 		x.mu.Unlock()
 		stop()
+	}
+}
+
+// Planning implements [executor.Waiter]: a cancel request and statement_timeout end the wait for a plan.
+func (x *session) Planning() (ctx context.Context, done func()) {
+	ctx, stop := context.WithCancelCause(context.Background())
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	outer, limit := x.stopWaiting, x.timeLimit()
+	cancelled := sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
+	x.stopWaiting = func() {
+		stop(cancelled)
+		if outer != nil {
+			outer()
+		}
+	}
+	if x.pendingCancel.Load() && x.state.Load() == stateBusy {
+		stop(cancelled) // it came before
+	}
+	var timer *time.Timer
+	if limit > 0 {
+		timer = time.AfterFunc(limit, func() {
+			stop(sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout"))
+		})
+	}
+	return ctx, func() {
+		if timer != nil {
+			timer.Stop()
+		}
+		x.mu.Lock()
+		x.stopWaiting = outer
+		x.mu.Unlock()
+		stop(nil)
 	}
 }
 

@@ -25,7 +25,22 @@ type Limits struct {
 // Planner analyses statements. It has no state of its own besides the limits;
 // methods are safe for concurrent use.
 type Planner struct {
-	limits Limits
+	limits  Limits
+	stopped func() error // nil: never
+}
+
+// Until returns a Planner that looks, before each text that it reads or writes, whether stopped has an error, and ends then.
+// Who made stopped say one has no use for what the methods return.
+func (p *Planner) Until(stopped func() error) *Planner {
+	return &Planner{limits: p.limits, stopped: stopped}
+}
+
+// goesOn is the error of a planning that nobody waits for.
+func (p *Planner) goesOn() error {
+	if p.stopped == nil {
+		return nil
+	}
+	return p.stopped()
 }
 
 // New returns a Planner.
@@ -43,6 +58,9 @@ func (p *Planner) check(sql string) error {
 
 // parse guards and parses a text. Errors are the parser's own, with position.
 func (p *Planner) parse(sql string) (*pg.ParseResult, error) {
+	if err := p.goesOn(); err != nil {
+		return nil, err
+	}
 	if err := p.check(sql); err != nil {
 		return nil, err
 	}

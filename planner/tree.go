@@ -19,6 +19,9 @@ func clone[T proto.Message](m T) T { return proto.Clone(m).(T) }
 
 // text prints one statement, whose casts look for words for the time. 0A000 if the printed text would mean another.
 func (a *analyzer) text(stmt *pg.Node) (string, error) {
+	if err := a.p.goesOn(); err != nil {
+		fail(err)
+	}
 	a.guarded(stmt)
 	if out, ok := restate(stmt); ok && a.p.check(out) == nil {
 		return out, nil

@@ -105,7 +105,7 @@ func (c *Conn) reads(e *execution) ([]string, error) {
 		if err != nil || !r.Several {
 			return nil, err
 		}
-		if st, err = c.ex.PlanSeveral([]byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
+		if st, err = c.ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
 			return nil, err
 		}
 	}

@@ -31,7 +31,7 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 		case err != nil:
 			return nil, err
 		case r.Several:
-			if e.st, err = c.ex.PlanSeveral([]byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
+			if e.st, err = c.ex.PlanSeveral(c, []byte(st.Text), c.host.Settings(), snap, c.opt.Owner != nil); err != nil {
 				return nil, err
 			}
 			return c.begins(ctx, e)

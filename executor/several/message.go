@@ -204,7 +204,7 @@ var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction 
 
 // plan analyses a text.
 func (c *Conn) plan(text string) (*planner.Statement, error) {
-	return c.ex.Plan([]byte(text), c.host.Settings(), c.host.Snapshot(), c.opt.Owner != nil)
+	return c.ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.opt.Owner != nil)
 }
 
 func (c *Conn) parse(b []byte) error {
@@ -234,10 +234,22 @@ func (c *Conn) parse(b []byte) error {
 	return nil
 }
 
-// analyse plans and describes a statement.
+// Planning implements [executor.Waiter]: what stops the conversation ends the wait for a plan.
+func (c *Conn) Planning() (ctx context.Context, done func()) {
+	t := c.timer(c.host.Timeout(), "statement timeout")
+	return c.ctx, func() {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// analyse describes a statement, which it plans if nobody has.
 func (c *Conn) analyse(s *prepared) (err error) {
-	if s.st, err = c.plan(s.text); err != nil {
-		return err
+	if s.st == nil {
+		if s.st, err = c.plan(s.text); err != nil {
+			return err
+		}
 	}
 	if s.st.Kind == planner.Empty {
 		s.desc = &description{}
