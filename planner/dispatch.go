@@ -109,6 +109,7 @@ func (a *analyzer) dispatch() {
 	if err := ownNames(a.sql); err != nil {
 		fail(err)
 	}
+	unchained(a.second.top)
 	a.timedCall(a.second.top)
 	a.looseWords(a.second.top)
 	a.second.guard = a.guarding()

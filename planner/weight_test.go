@@ -55,3 +55,39 @@ func TestDoubling(t *testing.T) {
 	}
 	t.Logf("%v", time.Since(began))
 }
+
+// TestChainsOfWith: WITH queries that read each the one before are bounded over several shards, and not on one, which PostgreSQL itself answers for.
+func TestChainsOfWith(t *testing.T) {
+	snap, p := testSnapshot(t), New(Limits{})
+	with := func(n int, how, tail string) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, "WITH c1 AS %s (SELECT id FROM orders%s)", how, tail)
+		for i := 2; i <= n; i++ {
+			fmt.Fprintf(&b, ", c%d AS %s (SELECT id FROM c%d)", i, how, i-1)
+		}
+		fmt.Fprintf(&b, " SELECT id FROM c%d", n)
+		return b.String()
+	}
+	apart := "WITH a AS (SELECT 1)"
+	for i := range 300 {
+		apart += fmt.Sprintf(", c%d AS (SELECT id FROM orders)", i)
+	}
+	for sql, want := range map[string]sqlstate.Code{
+		with(chainMax, "", ""):                       "",
+		with(chainMax+1, "", ""):                     sqlstate.StatementTooComplex,
+		with(300, "MATERIALIZED", ""):                "",
+		with(1000, "", " WHERE tenant_id = 1"):       "",
+		"EXPLAIN " + with(300, "", ""):               sqlstate.StatementTooComplex,
+		"SELECT (" + with(300, "", "") + " LIMIT 1)": sqlstate.StatementTooComplex,
+		"INSERT INTO items (tenant_id, id) SELECT id, id FROM (" + with(300, "", "") + ") s": sqlstate.StatementTooComplex,
+		apart + " SELECT id FROM c1": "",
+	} {
+		st, err := p.Analyze(sql, snap, []string{"public"})
+		if got := sqlstate.CodeOf(err); err != nil && got != want || err == nil && want != "" {
+			t.Errorf("%.80s: %v, not %q", sql, err, want)
+		}
+		if err == nil && strings.Contains(sql, "tenant_id = 1") && st.Kind != OneShard {
+			t.Errorf("%.80s: %v", sql, st.Kind)
+		}
+	}
+}
