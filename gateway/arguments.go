@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -162,7 +164,14 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 	const name = "cleave_arguments"
 	places := make([]string, len(types))
 	for i := range places {
-		places[i] = "$" + strconv.Itoa(i+1)
+		places[i] = several.Printed(types[i], "$"+strconv.Itoa(i+1))
+	}
+	n, setting, want, err := several.Lossy(x.settings, types, func(sql string) (*engine.Result, error) { return x.exec(c, sql) })
+	switch {
+	case err != nil:
+		return nil, x.shardSaid(c, err)
+	case n >= 0:
+		return nil, sqlstate.Refuse(fmt.Sprintf("argument %d of EXECUTE is computed by a shard, and the setting %s might change it on the way", n+1, setting), "SET "+setting+" = "+want)
 	}
 	before := "PREPARE " + name + " (" + strings.Join(s.paramNames, ", ") + ") AS SELECT " + strings.Join(places, ", ") + "; EXECUTE " + name + " ("
 	res, err := x.exec(c, before+list+")")
@@ -191,8 +200,11 @@ func (x *session) computedArgs(st *planner.Statement, s *statement, types []uint
 	}
 	values := make([][]byte, len(types))
 	for i, v := range res.Rows[0] {
-		if !v.Null {
-			values[i] = textOf(v.String)
+		if v.Null {
+			continue
+		}
+		if values[i], err = several.PrintedText(types[i], v.String); err != nil {
+			return nil, err
 		}
 	}
 	return values, nil

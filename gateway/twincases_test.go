@@ -48,6 +48,16 @@ var sessionCases = []struct {
 	{"RESET ALL keeps the role", nil, []string{"SET ROLE pg_monitor", "RESET ALL", "SHOW role", "RESET SESSION AUTHORIZATION", "SHOW role"}},
 	{"a transaction with a schema change leaves the session's settings only", nil, []string{
 		"BEGIN", "COMMENT ON TABLE whole IS 'x'", "SET ROLE pg_monitor", "SELECT set_config('work_mem', '3MB', false)", "COMMIT", "SHOW role", "SHOW work_mem", "RESET ROLE", "SET ROLE pg_monitor; COMMENT ON TABLE whole IS 'y'", "SHOW role"}},
+	{"a view's dates are those of the session that made it", nil, []string{
+		"INSERT INTO orders (tenant_id, id) VALUES ($own, 1), ($far, 1)",
+		"SET datestyle = 'German, DMY'; SET intervalstyle = 'sql_standard'; SET extra_float_digits = -10", "CREATE VIEW of_march AS SELECT o.tenant_id, date '2024-03-04' AS d, interval '-1 day 02:03:04' AS i, 0.1::float8 + 0.2 AS f, timestamp '2024-05-06 07:08' AS s FROM orders o",
+		"CREATE TABLE told (a bigint, d date DEFAULT '2024-03-04', s timestamp DEFAULT '2024-05-06 07:08', r daterange DEFAULT '[2024-03-04,2024-05-06]', i interval DEFAULT age(timestamp '2024-03-04', timestamp '2020-01-02'))",
+		"RESET ALL", "SELECT DISTINCT d, i, f, s FROM of_march", "INSERT INTO told (a) VALUES (1), (2)", "SELECT a, d, s, r FROM told ORDER BY a", "SET datestyle = 'SQL, YMD'", "INSERT INTO told (a) SELECT 3", "SELECT DISTINCT d, i, f, s FROM of_march",
+		"DROP TABLE told", "DROP VIEW of_march", "DELETE FROM orders"}},
+	{"the arguments of EXECUTE are what they were computed as", nil, []string{
+		"SET datestyle = 'German, MDY'; SET extra_float_digits = -10", "PREPARE p (date, timestamp, float8, text, date[], timestamptz) AS SELECT count(*), $1, $2, $3 * 3 = 1, $4, $5, $6 FROM orders",
+		"EXECUTE p (date '2024-03-01' + 3, timestamp '2024-03-04 05:06' + interval '0', 1 / 3.0::float8, (date '2024-03-01' + 3)::text, ARRAY[date '2024-03-01' + 3], timestamptz '2024-03-04 05:06+00' + interval '0')",
+		"SET datestyle = 'SQL, YMD'", "EXECUTE p (date '2024-03-01' + 3, timestamp '2024-03-04 05:06' + interval '0', 1 / 3.0::float8, (date '2024-03-01' + 3)::text, ARRAY[date '2024-03-01' + 3], timestamptz '2024-03-04 05:06+00' + interval '0')", "DEALLOCATE p"}},
 	{"END behind ROLLBACK TO and SETs", nil, []string{"BEGIN", "SET default_transaction_read_only = on", "SAVEPOINT s", "SET TRANSACTION READ ONLY", "ROLLBACK TO s", "SET default_transaction_read_only = off", "END"}},
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -74,9 +75,7 @@ type definedFunction struct {
 	Schema, Name, Definition, Extension, ExtensionSchema string
 }
 
-// definitionSQL runs with an empty search_path, so that every name comes out with its schema, and without
-// quote_all_identifiers, since the router reads what it prints.
-// %s is the table as regclass reads it.
+// definitionSQL runs in [Tx.printed]. %s is the table as regclass reads it.
 const definitionSQL = `WITH target AS (SELECT %s::regclass::oid AS oid),
 types AS (WITH RECURSIVE used AS (
 	SELECT a.atttypid AS oid FROM pg_attribute AS a, target WHERE a.attrelid = target.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -152,26 +151,28 @@ const setColumnsSQL = `(SELECT json_agg(a.attname) FROM unnest(x.confdelsetcols)
 
 // define reads a table's definition from a PostgreSQL shard.
 func (t *Tx) define(ctx context.Context, p *part, name planner.TableName) (*definition, error) {
-	was, err := t.run(ctx, p, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '', true), "+
-		"pg_catalog.current_setting('quote_all_identifiers'), pg_catalog.set_config('quote_all_identifiers', 'off', true)")
-	if err != nil {
-		return nil, err
-	}
 	set := setColumnsSQL
 	if major, _, _ := strings.Cut(p.conn.Parameter("server_version"), "."); len(major) < 2 || major < "15" {
 		set = "NULL"
 	}
 	d := &definition{}
 	sql := strings.Replace(fmt.Sprintf(definitionSQL, quote(qualifiedSQL(name.Schema, name.Name))), "@set", set, 1)
-	if err := t.json(ctx, p, sql, d); err != nil {
-		return nil, err
+	return d, t.printed(ctx, p, func() error { return t.json(ctx, p, sql, d) })
+}
+
+// printed reads texts from a PostgreSQL shard's catalogue as they mean the same in every session: every name comes out with its schema,
+// and nothing depends on the settings of the session that the change is for.
+func (t *Tx) printed(ctx context.Context, p *part, read func() error) error {
+	path := [2]string{"search_path", ""}
+	was, err := t.run(ctx, p, engine.PrintAlike(path))
+	if err != nil {
+		return err
 	}
-	back := fmt.Sprintf("SELECT pg_catalog.set_config('search_path', %s, true), pg_catalog.set_config('quote_all_identifiers', %s, true)",
-		quote(was.Rows[0][0].String), quote(was.Rows[0][2].String))
-	if _, err := t.run(ctx, p, back); err != nil {
-		return nil, err
+	if err := read(); err != nil {
+		return err
 	}
-	return d, nil
+	_, err = t.run(ctx, p, engine.PrintAsBefore(was, path))
+	return err
 }
 
 // ownNextval is the default of a serial column; its one group is the sequence as regclass prints it.

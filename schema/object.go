@@ -55,17 +55,15 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 	if p.engine != enginePostgres {
 		return t.fileViews(ctx, p)
 	}
-	// Names are written with their schemas where the search_path does not find them.
-	was, err := t.run(ctx, p, "SELECT pg_catalog.current_setting('search_path'), pg_catalog.set_config('search_path', '', true)")
-	if err != nil {
-		return err
-	}
 	var views []shardmap.View
-	if err := t.json(ctx, p, viewsSQL, &views); err != nil {
-		return err
-	}
 	functions, acting := t.state.Functions, t.state.Acting
-	if d.Objects || stale {
+	err := t.printed(ctx, p, func() (err error) {
+		if err := t.json(ctx, p, viewsSQL, &views); err != nil {
+			return err
+		}
+		if !d.Objects && !stale {
+			return nil
+		}
 		var all []planner.FunctionSource
 		if err := t.json(ctx, p, strings.Replace(routinesSQL, "@body", bodySQL(p.conn.Parameter("server_version")), 1), &all); err != nil {
 			return err
@@ -75,11 +73,10 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 		if err := keptPure(t.state.Functions, functions, all); err != nil && !stale {
 			return err
 		}
-		if acting, err = t.acting(ctx, p, planner.ActingFunctions(all)); err != nil {
-			return err
-		}
-	}
-	if _, err := t.run(ctx, p, "SELECT pg_catalog.set_config('search_path', "+quote(was.Rows[0][0].String)+", true)"); err != nil {
+		acting, err = t.acting(ctx, p, planner.ActingFunctions(all))
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return t.keepObjects(views, functions, acting)

@@ -18,7 +18,7 @@ import (
 // added here for all types outside pg_catalog.
 var describeSQL = qualified(`SELECT pg_catalog.encode(pg_catalog.convert_to(pg_catalog.json_build_object(
 'kind', c.relkind,
-'quoted', pg_catalog.current_setting('quote_all_identifiers') = 'on',
+'alike', `+engine.PrintedAlike+`,
 'rls', c.relrowsecurity,
 'inherits', c.relispartition OR EXISTS (SELECT FROM pg_catalog.pg_inherits WHERE inhrelid = c.oid OR inhparent = c.oid),
 'columns', (SELECT pg_catalog.json_agg(pg_catalog.json_build_object(
@@ -70,7 +70,7 @@ WHERE n.nspname = %s AND c.relname = %s`)
 // described is what describeSQL gives.
 type described struct {
 	Kind     string
-	Quoted   bool
+	Alike    bool // as every session reads it
 	RLS      bool
 	Inherits bool
 	Columns  []engine.Column
@@ -79,9 +79,6 @@ type described struct {
 	Guard    string
 	Loose    bool
 }
-
-// unquoteSQL lets names be printed without needless quotes until the transaction ends: the router reads what is printed.
-const unquoteSQL = `SELECT pg_catalog.set_config('quote_all_identifiers', %s, true)`
 
 // rowsSQL asks for one row. Under row level security a query may not see them,
 // so a table with any page counts as having rows then.
@@ -106,12 +103,16 @@ func (c *conn) describe(ctx context.Context, schema, name string) (*engine.Table
 	if err != nil {
 		return nil, err
 	}
-	if got.Quoted {
-		if got, err = c.catalogued(ctx, fmt.Sprintf(unquoteSQL, "'off'")+"; ", schema, name); err != nil {
+	if !got.Alike {
+		was, err := c.exec(ctx, engine.PrintAlike())
+		if err != nil {
 			return nil, err
 		}
-		// Outside a transaction block the setting ended with the message, and this changes nothing.
-		if _, err := c.exec(ctx, fmt.Sprintf(unquoteSQL, "'on'")); err != nil {
+		// Outside of a transaction block the settings ended with that message, and end with this one.
+		if got, err = c.catalogued(ctx, engine.PrintAlike()+"; ", schema, name); err != nil {
+			return nil, err
+		}
+		if _, err := c.exec(ctx, engine.PrintAsBefore(was)); err != nil {
 			return nil, err
 		}
 	}

@@ -2,12 +2,14 @@ package several
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/keyspace"
@@ -343,7 +345,10 @@ func columnOIDs(columns []*shardmap.Column, keys []keyspace.Type) []uint32 {
 }
 
 // unfaithful are the settings of a session under which a text may not give a value back.
-type unfaithful struct{ rounded, zones, nulls, documents bool }
+type unfaithful struct {
+	rounded, zones, nulls, documents bool
+	days                             bool // the order in which dates are read is not that in which they are written
+}
 
 func (c *Conn) unfaithful() unfaithful { return unfaithfulIn(c.host.Settings()) }
 
@@ -356,13 +361,96 @@ func unfaithfulIn(s *executor.Settings) (u unfaithful) {
 		u.rounded = !ok || n < 1
 	}
 	if v := valueOf(s, "datestyle"); v != "" {
-		u.zones = !strings.Contains(strings.ToLower(v), "iso")
+		u.zones, u.days = !strings.Contains(strings.ToLower(v), "iso"), disordered(strings.ToLower(v))
 	}
 	if v := valueOf(s, "array_nulls"); v != "" {
 		u.nulls = !isTrue(v)
 	}
 	u.documents = strings.EqualFold(valueOf(s, "xmloption"), "document")
 	return u
+}
+
+// disordered reports whether PostgreSQL reads a date otherwise than it has written it under a DateStyle: German writes the day first,
+// SQL and Postgres the day or the month, whatever order it reads (EncodeDateOnly in src/backend/utils/adt/datetime.c).
+func disordered(style string) bool {
+	switch {
+	case strings.Contains(style, "german"):
+		return !strings.Contains(style, "dmy") && !strings.Contains(style, "euro")
+	case strings.Contains(style, "sql"), strings.Contains(style, "postgres"):
+		return strings.Contains(style, "ymd")
+	}
+	return false
+}
+
+// senders are the functions that give the binary form of the types that have printers.
+var senders = map[uint32]string{
+	pgFloat4: "float4send", pgFloat8: "float8send", pgDate: "date_send", pgTimestamp: "timestamp_send", pgTimestamptz: "timestamptz_send", oidPoint: "point_send",
+	oidFloat4s: "array_send", oidFloat8s: "array_send", oidDates: "array_send", oidTimestamps: "array_send", oidTimestamptzs: "array_send", oidTstzrange: "range_send",
+}
+
+// Printed is SQL for a value of a type whose result [PrintedText] makes the value's text, as every session reads it.
+func Printed(oid uint32, value string) string {
+	if send := senders[oid]; send != "" {
+		return "pg_catalog.encode(pg_catalog." + send + "(" + value + "), 'hex')"
+	}
+	return value
+}
+
+// PrintedText is the text of a value of a type that came as [Printed]. XX000 if it is no such result.
+func PrintedText(oid uint32, v string) ([]byte, error) {
+	if senders[oid] == "" {
+		return []byte(v), nil
+	}
+	b, err := hex.DecodeString(v)
+	if err == nil {
+		b, err = printerOf(oid)(nil, b)
+	}
+	if err != nil {
+		return nil, sqlstate.Wrap(err, sqlstate.InternalError, "a shard gave an unreadable value")
+	}
+	return b, nil
+}
+
+// Lossy looks for a value whose text might change under the settings, among values of types of which some came as [Printed], and asks the shard
+// of those types about what is inside them. n is -1 if there is none, setting and want the setting that does it and a value that does not.
+func Lossy(s *executor.Settings, oids []uint32, ask func(sql string) (*engine.Result, error)) (n int, setting, want string, err error) {
+	printed := make([]bool, len(oids))
+	for i, o := range oids {
+		printed[i] = senders[o] != ""
+	}
+	return unfaithfulIn(s).among(oids, printed, ask)
+}
+
+func (u unfaithful) among(oids []uint32, printed []bool, ask func(sql string) (*engine.Result, error)) (n int, setting, want string, err error) {
+	list, styled := make([]string, len(oids)), false
+	for i, o := range oids {
+		list[i] = strconv.FormatUint(uint64(o), 10)
+		styled = styled || !unstyled[o]
+	}
+	if u == (unfaithful{}) || !styled {
+		return -1, "", "", nil
+	}
+	res, err := ask(fmt.Sprintf(inside, "{"+strings.Join(list, ",")+"}"))
+	if err != nil {
+		return -1, "", "", err
+	}
+	for _, r := range res.Rows {
+		n, err := strconv.Atoi(r[0].String)
+		if err != nil || n < 1 || n > len(oids) {
+			return -1, "", "", sqlstate.New(sqlstate.ProtocolViolation, "a shard answered for a type that it was not asked of")
+		}
+		switch kind := r[1].String; {
+		case kind == "f" && u.rounded && !printed[n-1]:
+			return n - 1, "extra_float_digits", "1", nil
+		case kind == "z" && u.zones && !printed[n-1], kind == "d" && u.days && !printed[n-1]:
+			return n - 1, "DateStyle", "ISO", nil
+		case kind == "a" && u.nulls:
+			return n - 1, "array_nulls", "on", nil
+		case kind == "x" && u.documents:
+			return n - 1, "xmloption", "content", nil
+		}
+	}
+	return -1, "", "", nil
 }
 
 // Faithful refuses columns, in the body of a RowDescription, whose texts may not give their values back under the
@@ -379,6 +467,8 @@ func Faithful(s *executor.Settings, columns []byte) error {
 			ok = !u.rounded
 		case pgTimestamptz:
 			ok = !u.zones
+		case pgDate, pgTimestamp:
+			ok = !u.days
 		}
 		if !ok {
 			return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the session's settings might change them on the way", f.Name),
@@ -388,7 +478,8 @@ func Faithful(s *executor.Settings, columns []byte) error {
 	return nil
 }
 
-// readBack are types, besides unstyled, whose texts are read back as what they are under the settings that printed them.
+// readBack are types, besides unstyled, whose texts are read back as what they are under the settings that printed them; dates are
+// where [disordered] does not hold.
 var readBack = map[uint32]bool{
 	pgBytea: true, pgDate: true, pgTimestamp: true, pgInterval: true, pgMoney: true, oidJSON: true, oidJSONB: true,
 }
@@ -406,7 +497,7 @@ func isTrue(v string) bool {
 const geometric = "600, 601, 602, 603, 604, 628, 718"
 
 // inside asks, for types numbered by $1, which leaves of what kind are inside: f of numbers that are rounded,
-// z of moments, a of arrays, x of XML.
+// z of moments, d of dates and times without a zone, a of arrays, x of XML.
 const inside = `WITH RECURSIVE t(n, o) AS (
 SELECT n::int, o FROM pg_catalog.unnest('%s'::pg_catalog.oid[]) WITH ORDINALITY AS u(o, n)
 UNION SELECT t.n, x.o FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o CROSS JOIN LATERAL (
@@ -414,7 +505,7 @@ SELECT y.typelem UNION ALL SELECT y.typbasetype
 UNION ALL SELECT r.rngsubtype FROM pg_catalog.pg_range r WHERE r.rngtypid = y.oid OR pg_catalog.to_jsonb(r)->>'rngmultitypid' = y.oid::text
 UNION ALL SELECT a.atttypid FROM pg_catalog.pg_attribute a WHERE y.typrelid <> 0 AND a.attrelid = y.typrelid AND a.attnum > 0 AND NOT a.attisdropped) AS x(o) WHERE x.o <> 0)
 SELECT DISTINCT n::text, CASE WHEN o IN (700, 701, ` + geometric + `) OR o >= 16384 AND typtype = 'b' AND typelem = 0 AND typoutput >= 16384 THEN 'f'
-WHEN o = 1184 THEN 'z' WHEN typcategory = 'A' THEN 'a' WHEN o = 142 THEN 'x' END
+WHEN o = 1184 THEN 'z' WHEN o IN (1082, 1114) THEN 'd' WHEN typcategory = 'A' THEN 'a' WHEN o = 142 THEN 'x' END
 FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o ORDER BY 1, 2`
 
 // faithful refuses to carry columns in texts that may not give their values back. as says which of them came in binary; a domain's values,
@@ -438,33 +529,9 @@ func (c *Conn) faithful(p *part, fields []wire.Field, as *carried) error {
 	if err != nil {
 		return c.failure(p, unnumbered(p.conn, err))
 	}
-	list := make([]string, len(own))
-	for i, o := range own {
-		list[i] = strconv.FormatUint(uint64(o), 10)
-	}
-	res, err := c.exec(p, fmt.Sprintf(inside, "{"+strings.Join(list, ",")+"}"))
-	if err != nil {
+	n, setting, want, err := u.among(own, printed, func(sql string) (*engine.Result, error) { return c.exec(p, sql) })
+	if err != nil || n < 0 {
 		return err
 	}
-	for _, r := range res.Rows {
-		n, err := strconv.Atoi(r[0].String)
-		if err != nil || n < 1 || n > len(of) {
-			return sqlstate.New(sqlstate.ProtocolViolation, "shard %s answered for a column that it was not asked of", p.shard).OnShard(p.shard)
-		}
-		f, setting, want := of[n-1], "", ""
-		switch kind := r[1].String; {
-		case kind == "f" && u.rounded && !printed[n-1]:
-			setting, want = "extra_float_digits", "1"
-		case kind == "z" && u.zones && !printed[n-1]:
-			setting, want = "DateStyle", "ISO"
-		case kind == "a" && u.nulls:
-			setting, want = "array_nulls", "on"
-		case kind == "x" && u.documents:
-			setting, want = "xmloption", "content"
-		default:
-			continue
-		}
-		return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the setting %s might change them on the way", f.Name, setting), "SET "+setting+" = "+want)
-	}
-	return nil
+	return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the setting %s might change them on the way", of[n].Name, setting), "SET "+setting+" = "+want)
 }
