@@ -15,14 +15,45 @@ import (
 
 // baseline is what the default shard's connections have when they begin. The
 // settings among them that change answers are given to the connections of every
-// other shard, so that a session gets the same answers from all of them.
+// other shard, so that a session gets the same answers from all of them. A session
+// keeps the baseline that it began with: ALTER DATABASE ... SET is for new sessions.
 type baseline struct {
+	number   uint64 // from 1
 	reported map[string]string
 	start    map[string]string
 	values   map[string]string // see engine.Alike; nil: the engine has none
 	path     string            // search_path as SQL, "" if it is PostgreSQL's default
 	other    bool              // the shard itself says otherwise: see readable
 	learned  atomic.Int64      // when it was last seen to hold, Unix nanoseconds
+	bare     *Settings         // of sessions that began with it, before their first SET
+	patient  *baseline         // it without its timeouts; itself if it has none
+}
+
+// origin is what a session, or a connection, began with. Sessions use connections of their own origin alone.
+type origin struct {
+	login *Login
+	base  *baseline // nil: the one of now; always nil with a login, which has values of its own
+}
+
+// from is the origin of the set's session.
+func (s *Settings) from() origin {
+	if s == nil {
+		return origin{}
+	}
+	return s.origin
+}
+
+// now is the origin with the baseline of now in the place of none.
+func (e *Executor) now(from origin) origin {
+	if from.login == nil && from.base == nil {
+		from.base = e.baseline.Load()
+	}
+	return from
+}
+
+// fits reports whether a session of that origin can use the connection.
+func (e *Executor) fits(c *Conn, from origin) bool {
+	return c.login == from.login && (from.login != nil || c.baseline == e.now(from).base)
 }
 
 var pinned = []string{"TimeZone", "DateStyle", "IntervalStyle"}
@@ -30,20 +61,22 @@ var pinned = []string{"TimeZone", "DateStyle", "IntervalStyle"}
 var plainStart = map[string]string{"client_encoding": "UTF8"}
 
 const (
-	// learnEvery is how old the baseline may be when the default shard gets a new connection.
-	// Servers behind one URL that differ replace it no more often than that.
-	learnEvery = time.Minute
+	// baselinesMax is how many earlier baselines are found again, should they hold again.
+	baselinesMax = 8
 	// likeTries bounds how often one connection is begun anew to be like the default shard's.
 	likeTries = 8
 )
 
-// startOf is what connections begin with that need nothing else to be alike.
-func startOf(b *baseline, login *Login) (start, values map[string]string) {
+// timeouts end a session or a statement, which the router's own work is not to be ended by.
+var timeouts = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout"}
+
+// start is what connections begin with that need nothing else to be alike.
+func (o origin) start() (start, values map[string]string) {
 	switch {
-	case login != nil:
-		return login.start, login.values
-	case b != nil:
-		return b.start, b.values
+	case o.login != nil:
+		return o.login.start, o.login.values
+	case o.base != nil:
+		return o.base.start, o.base.values
 	}
 	return plainStart, nil
 }
@@ -132,20 +165,20 @@ func (l *likeness) differs(is, want map[string]string) map[string]string {
 // that change answers. They are given to it as startup parameters, to which RESET
 // and DISCARD ALL go back, and only where the shard differs. A shard that cannot have
 // one of them is used without it: doctor tells.
-func (p *pool) connect(ctx context.Context, base *baseline, login *Login) (engine.Conn, error) {
-	plain, want := startOf(base, login)
+func (p *pool) connect(ctx context.Context, from origin) (engine.Conn, error) {
+	plain, want := from.start()
 	if _, has := want["default_transaction_isolation"]; has && p.role == engine.Replica {
 		want = maps.Clone(want)
 		delete(want, "default_transaction_isolation") // a hot standby runs nothing as SERIALIZABLE
 	}
 	like := p.like.Load()
-	if like == nil || like.base != base || login != nil {
-		like = &likeness{base: base}
+	if like == nil || like.base != from.base || from.login != nil {
+		like = &likeness{base: from.base}
 	}
 	for try := 1; ; try++ {
 		start := maps.Clone(plain)
 		maps.Copy(start, like.extra)
-		ec, err := connectAs(ctx, p.shard, start, login)
+		ec, err := connectAs(ctx, p.shard, start, from.login)
 		if err != nil {
 			less := like.without(err)
 			if less == nil || try == likeTries {
@@ -162,7 +195,7 @@ func (p *pool) connect(ctx context.Context, base *baseline, login *Login) (engin
 		differ := like.differs(is, want)
 		like = like.ignored(differ)
 		if len(differ) == 0 || try == likeTries {
-			p.keep(like, login)
+			p.keep(like, from)
 			return ec, nil
 		}
 		_ = ec.Close()
@@ -170,9 +203,9 @@ func (p *pool) connect(ctx context.Context, base *baseline, login *Login) (engin
 	}
 }
 
-// keep remembers what the next connection needs.
-func (p *pool) keep(like *likeness, login *Login) {
-	if login != nil || like == p.like.Load() {
+// keep remembers what the next connection needs, if it begins with the baseline of now.
+func (p *pool) keep(like *likeness, from origin) {
+	if from.login != nil || from.base != p.ex.baseline.Load() || like == p.like.Load() {
 		return
 	}
 	p.like.Store(like)
@@ -198,29 +231,60 @@ func alike(ctx context.Context, c engine.Conn, ask bool) (map[string]string, err
 }
 
 // begin opens a conversation and returns the baseline that it has.
-func (p *pool) begin(ctx context.Context, login *Login) (engine.Conn, *baseline, error) {
-	base := p.ex.baseline.Load()
-	if p.learns(base, login) {
-		c, learned, err := p.learn(ctx, base)
-		if err != nil || !learned.other {
-			return c, learned, err
+func (p *pool) begin(ctx context.Context, from origin) (engine.Conn, *baseline, error) {
+	done, err := p.learns(ctx, from.login)
+	if err != nil {
+		return nil, nil, err
+	}
+	if done != nil {
+		c, learned, err := p.learn(ctx)
+		done()
+		if err != nil {
+			return nil, nil, err
+		}
+		if !learned.other && p.ex.now(from).base == learned {
+			return c, learned, nil
 		}
 		_ = c.Close()
-		base = learned
 	}
-	c, err := p.connect(ctx, base, login)
-	return c, base, err
+	from = p.ex.now(from)
+	c, err := p.connect(ctx, from)
+	return c, from.base, err
 }
 
-// learns reports whether a new connection of the pool is asked for the baseline.
-func (p *pool) learns(base *baseline, login *Login) bool {
-	return login == nil && p.role != engine.Replica && p.ex.Snapshot().State().DefaultShard == p.name &&
-		(base == nil || time.Now().UnixNano()-base.learned.Load() > int64(learnEvery))
+// learns reports, by what has to be called when it is done, whether a new connection of the pool is asked for the
+// baseline. One at a time is. While there is none yet, the others wait for it.
+func (p *pool) learns(ctx context.Context, login *Login) (done func(), err error) {
+	fresh := func() bool {
+		b := p.ex.baseline.Load()
+		return b != nil && time.Now().UnixNano()-b.learned.Load() <= int64(p.ex.limits.LearnEvery)
+	}
+	if login != nil || p.role == engine.Replica || p.ex.Snapshot().State().DefaultShard != p.name || fresh() {
+		return nil, nil
+	}
+	done = func() { <-p.ex.learning }
+	if p.ex.baseline.Load() != nil {
+		select {
+		case p.ex.learning <- struct{}{}:
+			return done, nil
+		default:
+			return nil, nil
+		}
+	}
+	select {
+	case p.ex.learning <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if fresh() {
+		done()
+		return nil, nil
+	}
+	return done, nil
 }
 
-// learn opens a conversation with the default shard and makes what it has the baseline, if it differs from was.
-// Connections made before that are closed when they are released.
-func (p *pool) learn(ctx context.Context, was *baseline) (engine.Conn, *baseline, error) {
+// learn opens a conversation with the default shard and makes what it has the baseline. p.ex.learning is held.
+func (p *pool) learn(ctx context.Context) (engine.Conn, *baseline, error) {
 	c, err := connectAs(ctx, p.shard, plainStart, nil)
 	if err != nil {
 		return nil, nil, err
@@ -236,19 +300,42 @@ func (p *pool) learn(ctx context.Context, was *baseline) (engine.Conn, *baseline
 		}
 	}
 	b.other = readable(b.values)
-	b.path = pathAsSQL(b.values["search_path"])
+	b = p.ex.known(b)
 	b.learned.Store(time.Now().UnixNano())
-	if was != nil && maps.Equal(was.reported, b.reported) && maps.Equal(was.values, b.values) {
-		was.learned.Store(b.learned.Load())
-		return c, was, nil
+	p.ex.baseline.Store(b)
+	return c, b, nil
+}
+
+// known is the baseline as it was learned before, or it is a new one. e.learning is held.
+func (e *Executor) known(b *baseline) *baseline {
+	for _, was := range e.baselines {
+		if was.other == b.other && maps.Equal(was.reported, b.reported) && maps.Equal(was.values, b.values) {
+			return was
+		}
 	}
-	if p.ex.baseline.CompareAndSwap(was, b) {
-		return c, b, nil
+	b.number = 1
+	if n := len(e.baselines); n > 0 {
+		b.number = e.baselines[n-1].number + 1
 	}
-	if now := p.ex.baseline.Load(); maps.Equal(now.reported, b.reported) && maps.Equal(now.values, b.values) {
-		return c, now, nil // another connection has learned the same meanwhile
+	b.path = pathAsSQL(b.values["search_path"])
+	b.bare, b.patient = &Settings{path: defaultPath, origin: origin{base: b}}, b
+	quiet := map[string]string{}
+	for _, name := range timeouts {
+		if v, ok := b.values[name]; ok && v != "0" {
+			quiet[name] = "0"
+		}
 	}
-	return c, b, nil // which is outdated: it is closed when it is released
+	if len(quiet) > 0 {
+		values := maps.Clone(b.values)
+		maps.Copy(values, quiet)
+		b.patient = &baseline{number: b.number, reported: b.reported, start: b.start, values: values, path: b.path}
+		b.patient.bare, b.patient.patient = &Settings{path: defaultPath, origin: origin{base: b.patient}}, b.patient
+	}
+	e.baselines = append(e.baselines, b)
+	if len(e.baselines) > baselinesMax {
+		e.baselines = e.baselines[1:]
+	}
+	return b
 }
 
 // readable puts PostgreSQL's default in the place of values under which the router would read
@@ -270,21 +357,62 @@ func pathAsSQL(path string) string {
 	return path
 }
 
-// SearchPath is the default shard's own search_path as SQL, "" if it is
-// PostgreSQL's default or not known yet.
-func (e *Executor) SearchPath() string {
-	if b := e.baseline.Load(); b != nil {
-		return b.path
+// Begin returns the settings of a session that begins now. From now on it has the default shard's baseline of now,
+// or its login's. While the default shard was not reached yet, it has none. Fails when no shard can be reached.
+func (e *Executor) Begin(ctx context.Context, s *Settings) (*Settings, error) {
+	if s.Login() != nil {
+		return s, nil
+	}
+	if _, err := e.Parameters(ctx); err != nil { // which learns it
+		return nil, err
+	}
+	b := e.baseline.Load()
+	switch {
+	case b == nil:
+		return s, nil
+	case s.Len() == 0:
+		return b.bare, nil
+	}
+	return newSettings(s.list(), origin{base: b}), nil
+}
+
+// Bare is what the set's session had before its first SET, and its startup parameters.
+func (s *Settings) Bare() *Settings { return newSettings(nil, s.from()) }
+
+// BeganAs is the number of the baseline that the set's session has, 0 if it has none.
+func (s *Settings) BeganAs() uint64 {
+	if b := s.from().base; b != nil {
+		return b.number
+	}
+	return 0
+}
+
+// OwnPath is the search_path as SQL that the set's session began with, "" if it is PostgreSQL's default or not known.
+func (s *Settings) OwnPath() string {
+	switch from := s.from(); {
+	case from.login != nil:
+		return from.login.path
+	case from.base != nil:
+		return from.base.path
 	}
 	return ""
 }
 
-// Isolation returns the default shard's default_transaction_isolation, "" if it is not known.
-func (e *Executor) Isolation() string {
-	if b := e.baseline.Load(); b != nil {
-		return b.values["default_transaction_isolation"]
+// OwnIsolation is the default_transaction_isolation that the set's session began with, "" if it is not known.
+func (s *Settings) OwnIsolation() string {
+	_, values := s.from().start()
+	return values["default_transaction_isolation"]
+}
+
+// ParametersOf returns what the session of the set reports to its client before startup parameters: see Parameters.
+func (e *Executor) ParametersOf(ctx context.Context, s *Settings) (map[string]string, error) {
+	switch from := s.from(); {
+	case from.login != nil:
+		return from.login.reported, nil
+	case from.base != nil:
+		return from.base.reported, nil
 	}
-	return ""
+	return e.Parameters(ctx)
 }
 
 // Parameters returns what a new session reports to its client (server_version,

@@ -182,7 +182,7 @@ func (e *Executor) Recount(k *Counter, shard string, s *Settings) *Conn {
 		c.pool.suspect()
 		return nil
 	}
-	if c.login != s.Login() || c.counter != k || !c.settings.Equal(s) && c.Apply(s) != nil {
+	if !e.fits(c, s.from()) || c.counter != k || !c.settings.Equal(s) && c.Apply(s) != nil {
 		c.Release()
 		return nil
 	}

@@ -57,8 +57,11 @@ type Executor struct {
 	lanes    *lane.Group
 	counted  atomic.Bool // see KeepCounters
 	logins   logins
-	checking chan struct{} // passwords that shards check just now
-	left     chan struct{} // plans that are finished for nobody
+	// learning is held by whoever asks for the baseline, and over baselines, the last ones.
+	learning  chan struct{}
+	baselines []*baseline
+	checking  chan struct{} // passwords that shards check just now
+	left      chan struct{} // plans that are finished for nobody
 
 	mu      sync.Mutex
 	groups  map[string]*group // of shards with replicas
@@ -95,7 +98,8 @@ func New(o Options) *Executor {
 	e := &Executor{
 		directory: o.Directory, drivers: o.Drivers, planner: o.Planner,
 		limits: o.Limits.withDefaults(), log: telemetry.Log(o.Log), metrics: o.Metrics, lease: o.Lease,
-		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce), left: make(chan struct{}, leftMax), member: o.Member,
+		changed: make(chan struct{}), checking: make(chan struct{}, loginsAtOnce), learning: make(chan struct{}, 1), left: make(chan struct{}, leftMax),
+		member: o.Member,
 	}
 	e.load.init(e.limits.LoadWindow)
 	e.turns.all, e.turns.installed = map[*Turn]struct{}{}, make(chan struct{}, 1)
@@ -437,10 +441,22 @@ func (e *Executor) ShardInService(name string) (engine.Shard, error) {
 // Connect borrows a connection with no settings, for schema changes and
 // administration. Of a shard that is out of service only with a context of engine.ForMaintenance. release gives it back; broken says that it must be closed.
 func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn, release func(broken bool), err error) {
+	return e.connect(ctx, shard, nil)
+}
+
+// ConnectFor is Connect for the schema changes of a session with the settings, which finds names as the session does.
+func (e *Executor) ConnectFor(s *Settings) func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error) {
+	return func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error) {
+		return e.connect(ctx, shard, s.from().base)
+	}
+}
+
+// connect is Connect with a baseline, nil for the one of now.
+func (e *Executor) connect(ctx context.Context, shard string, base *baseline) (conn engine.Conn, release func(broken bool), err error) {
 	if err := e.restriction(shard, false); err != nil && !engine.Maintains(ctx) {
 		return nil, nil, err
 	}
-	c, err := e.acquire(ctx, shard, nil)
+	c, err := e.acquirePatient(ctx, shard, base)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -460,6 +476,19 @@ func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn,
 			c.Release()
 		})
 	}, nil
+}
+
+// acquirePatient is acquire of a connection that has none of the baseline's timeouts.
+func (e *Executor) acquirePatient(ctx context.Context, shard string, base *baseline) (*Conn, error) {
+	if base = e.now(origin{base: base}).base; base == nil {
+		c, err := e.acquire(ctx, shard, nil)
+		if err != nil || c.baseline == nil || c.baseline.patient == c.baseline {
+			return c, err
+		}
+		base = c.baseline // it was the first connection
+		c.Release()
+	}
+	return e.acquire(ctx, shard, base.patient.bare)
 }
 
 // Directory returns the directory that the executor follows.

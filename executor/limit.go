@@ -18,6 +18,9 @@ type Limits struct {
 	IdleMax time.Duration
 	// LifetimeMax is how old a connection may grow; default 1 h.
 	LifetimeMax time.Duration
+	// LearnEvery is how old the baseline may be when the default shard gets a new connection.
+	// Servers behind one URL that differ replace it no more often than that. Default 1 min.
+	LearnEvery time.Duration
 	// ConnectTimeout bounds one attempt to connect; default 5 s.
 	ConnectTimeout time.Duration
 	// BackoffMin and BackoffMax bound the pause between attempts to reach a
@@ -67,6 +70,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.WaitersMax, 10_000)
 	dur(&l.IdleMax, 5*time.Minute)
 	dur(&l.LifetimeMax, time.Hour)
+	dur(&l.LearnEvery, time.Minute)
 	dur(&l.ConnectTimeout, 5*time.Second)
 	dur(&l.BackoffMin, 100*time.Millisecond)
 	dur(&l.BackoffMax, 5*time.Second)

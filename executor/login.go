@@ -52,12 +52,6 @@ func (l *Login) User() string { return l.as.User }
 // Parameters are what the default shard reports to the user. Do not change them.
 func (l *Login) Parameters() map[string]string { return l.reported }
 
-// SearchPath is the user's own search_path as SQL, "" if it is PostgreSQL's default.
-func (l *Login) SearchPath() string { return l.path }
-
-// Isolation returns the default_transaction_isolation that the default shard gives the user.
-func (l *Login) Isolation() string { return l.values["default_transaction_isolation"] }
-
 // Format prints the user alone, whatever the verb.
 func (l *Login) Format(s fmt.State, verb rune) {
 	if l == nil {
@@ -198,22 +192,19 @@ func ofUser(err error) bool {
 
 // As returns the set for sessions of a login, nil for none: connections are then
 // borrowed as its user.
-func (s *Settings) As(l *Login) *Settings { return newSettings(s.list(), l) }
+func (s *Settings) As(l *Login) *Settings { return newSettings(s.list(), origin{login: l}) }
 
 // Login is whose connections are to be borrowed, nil for the shards' URLs'.
 func (s *Settings) Login() *Login {
-	if s == nil {
-		return nil
-	}
-	return s.login
+	return s.from().login
 }
 
 // Login is whose connection it is, nil for the one of the shard's URL.
 func (c *Conn) Login() *Login { return c.login }
 
-// DialAs opens a conversation outside of the shard's pool, as the login's user,
-// or as the shard's URL says.
-func (e *Executor) DialAs(ctx context.Context, shard string, l *Login) (*Conn, error) {
+// DialFor opens a conversation outside of the shard's pool, for a session with the
+// settings. They are not applied. nil is the shard's URL's own user.
+func (e *Executor) DialFor(ctx context.Context, shard string, s *Settings) (*Conn, error) {
 	if _, err := e.Shard(shard); err != nil {
 		return nil, err
 	}
@@ -221,12 +212,13 @@ func (e *Executor) DialAs(ctx context.Context, shard string, l *Login) (*Conn, e
 	if p == nil || p.shard == nil {
 		return nil, unknownShard(shard)
 	}
-	raw, err := p.connect(ctx, e.baseline.Load(), l)
+	from := e.now(s.from())
+	raw, err := p.connect(ctx, from)
 	if err != nil {
 		return nil, err
 	}
 	c := NewConn(shard, raw)
-	c.login, c.numbers = l, e.numbersOf(shard)
+	c.login, c.baseline, c.numbers = from.login, from.base, e.numbersOf(shard)
 	return c, nil
 }
 

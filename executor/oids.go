@@ -376,7 +376,7 @@ func renumbered(here, there string) map[int16]int16 {
 func (e *Executor) ask(ctx context.Context, shard, sql string) (*engine.Result, error) {
 	c, err := e.Acquire(WithoutQueue(ctx), shard, nil)
 	if errors.Is(err, ErrFull) {
-		c, err = e.DialAs(ctx, shard, nil)
+		c, err = e.DialFor(ctx, shard, nil)
 	}
 	if err != nil {
 		return nil, err

@@ -76,10 +76,10 @@ func WithoutQueue(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutQueue{}, true)
 }
 
-// waiter is a statement that waits. It gets a Conn of its login, or nil: look again.
+// waiter is a statement that waits. It gets a Conn that fits, or nil: look again.
 type waiter struct {
 	ch    chan *Conn
-	login *Login
+	from  origin
 	since time.Time
 }
 
@@ -101,14 +101,15 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			waited.Stop()
 		}
 	}()
-	login, full := want.Login(), false
+	from, full := want.from(), false
+	login := from.login
 	for {
 		p.mu.Lock()
 		if p.closed {
 			p.mu.Unlock()
 			return nil, p.removed()
 		}
-		if pick := p.pick(want, login); pick >= 0 {
+		if pick := p.pick(want); pick >= 0 {
 			n := len(p.idle)
 			c := p.idle[pick]
 			copy(p.idle[pick:], p.idle[pick+1:])
@@ -134,7 +135,7 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			return nil, err
 		}
 		if len(p.idle) > 0 && (p.crowded && p.down != nil || p.open >= p.ex.limits.PoolMax) {
-			// All that idle are other users': the one that was not used for longest makes room.
+			// All that idle are of no use here: the one that was not used for longest makes room.
 			c := p.idle[0]
 			p.idle = append(p.idle[:0], p.idle[1:]...)
 			p.retryAt = time.Time{}
@@ -146,7 +147,7 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			p.open++
 			p.trying = p.down != nil
 			p.mu.Unlock()
-			c, err := p.dial(ctx, login)
+			c, err := p.dial(ctx, from)
 			if err == nil {
 				c.turn++
 				return c, nil
@@ -172,7 +173,7 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 			return nil, p.full("too many statements wait for a connection to shard %s (%d)", p.ex.limits.WaitersMax)
 		}
 		since := time.Now()
-		w := &waiter{ch: make(chan *Conn, 1), login: login, since: since}
+		w := &waiter{ch: make(chan *Conn, 1), from: from, since: since}
 		full = false
 		p.waiters = append(p.waiters, w)
 		p.mu.Unlock()
@@ -199,14 +200,14 @@ func (p *pool) acquire(ctx context.Context, want *Settings) (*Conn, error) {
 	}
 }
 
-// pick is the index of an idle connection of the login, best one with the
+// pick is the index of an idle connection that fits, best one with the
 // settings; -1 if there is none. p.mu is held.
-func (p *pool) pick(want *Settings, login *Login) int {
-	pick, seen := -1, 0
+func (p *pool) pick(want *Settings) int {
+	pick, seen, from := -1, 0, want.from()
 	counted, kept := p.ex.counted.Load(), -1
 	for i := len(p.idle) - 1; i >= 0 && seen < searchDepth; i-- {
 		c := p.idle[i]
-		if c.login != login {
+		if !p.ex.fits(c, from) {
 			continue
 		}
 		if counted && c.keeps() {
@@ -252,7 +253,7 @@ func (p *pool) try(want *Settings) *Conn {
 	if p.ex.counted.Load() && c.keeps() {
 		return nil
 	}
-	if c.login != want.Login() || !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
+	if !p.ex.fits(c, want.from()) || !c.settings.Equal(want) || c.idleSince.Before(p.doubt) || time.Since(c.idleSince) > probeAfter && !c.quiet() {
 		return nil
 	}
 	p.idle[n-1] = nil
@@ -299,10 +300,10 @@ func (p *pool) wake() {
 	p.mu.Unlock()
 }
 
-func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
+func (p *pool) dial(ctx context.Context, from origin) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.ex.limits.ConnectTimeout)
 	defer cancel()
-	ec, base, err := p.begin(ctx, login)
+	ec, base, err := p.begin(ctx, from)
 	born := time.Now() // before at is asked for, see readFrom
 	var at engine.LSN
 	if err == nil && p.endpoint != nil {
@@ -319,7 +320,7 @@ func (p *pool) dial(ctx context.Context, login *Login) (*Conn, error) {
 		return nil, err
 	}
 	p.metrics.Dialed(true)
-	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, login: login, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
+	c := &Conn{Conn: ec, shard: p.name, pool: p, status: 'I', born: born, bornAt: at, baseline: base, login: from.login, prepared: preparedSet{max: p.ex.limits.PreparedMax}}
 	c.async, _ = ec.(engine.Async)
 	c.numbers = p.ex.numbersOf(p.name)
 	p.mu.Lock()
@@ -448,15 +449,15 @@ func (p *pool) outdated(c *Conn, now time.Time) bool {
 	if c.login != nil {
 		return c.login.revoked.Load() || age > min(loginLifetime, p.ex.limits.LifetimeMax)
 	}
-	return c.baseline != p.ex.baseline.Load() || age > p.ex.limits.LifetimeMax
+	return c.baseline == nil && p.ex.baseline.Load() != nil || age > p.ex.limits.LifetimeMax
 }
 
 // next is the place in the queue of the waiter that is to have the connection:
-// the first, or, if that is of another user and came just now, the first of c's.
+// the first, or, if it does not fit that and that came just now, the first that it fits.
 // p.mu is held.
 func (p *pool) next(c *Conn, now time.Time) int {
-	if first := p.waiters[0]; first.login != c.login && now.Sub(first.since) < patience {
-		return max(0, slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.login == c.login }))
+	if first := p.waiters[0]; !p.ex.fits(c, first.from) && now.Sub(first.since) < patience {
+		return max(0, slices.IndexFunc(p.waiters, func(w *waiter) bool { return p.ex.fits(c, w.from) }))
 	}
 	return 0
 }
@@ -476,7 +477,7 @@ func (p *pool) put(c *Conn) {
 	if len(p.waiters) > 0 {
 		at := p.next(c, now)
 		w := p.waiters[at]
-		if w.login != c.login {
+		if !p.ex.fits(c, w.from) {
 			p.mu.Unlock()
 			p.discard(c) // which wakes it
 			return

@@ -22,7 +22,7 @@ type Settings struct {
 	path    []string  // search_path, parsed
 	pathKey string
 	own     int // bytes of those that no shard gets
-	login   *Login
+	origin  origin
 }
 
 // own reports whether a setting is the router's own: no shard gets it, and sets
@@ -65,7 +65,7 @@ func (s *Settings) With(name, value string) *Settings {
 		entries = append(entries, Setting{name, value})
 		sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	}
-	return newSettings(entries, s.Login())
+	return newSettings(entries, s.from())
 }
 
 // Without returns the set without name.
@@ -79,14 +79,14 @@ func (s *Settings) Without(name string) *Settings {
 			entries = append(entries, e)
 		}
 	}
-	return newSettings(entries, s.Login())
+	return newSettings(entries, s.from())
 }
 
-func newSettings(entries []Setting, login *Login) *Settings {
-	if len(entries) == 0 && login == nil {
+func newSettings(entries []Setting, from origin) *Settings {
+	if len(entries) == 0 && from == (origin{}) {
 		return nil
 	}
-	s := &Settings{entries: entries, path: defaultPath, login: login}
+	s := &Settings{entries: entries, path: defaultPath, origin: from}
 	var canon, parse, reads strings.Builder
 	for _, e := range entries {
 		if own(e.Name) {
@@ -104,8 +104,8 @@ func newSettings(entries []Setting, login *Login) *Settings {
 			s.path, s.pathKey = SplitPath(e.Value), e.Value
 		}
 	}
-	if login != nil {
-		s.pathKey += "\x00" + login.as.User // "$user" is another one
+	if from.login != nil {
+		s.pathKey += "\x00" + from.login.as.User // "$user" is another one
 	}
 	s.canon, s.parse, s.reads = canon.String(), parse.String(), reads.String()
 	return s
@@ -213,7 +213,7 @@ func (s *Settings) ReadingAs(t *Settings) *Settings {
 	}
 	entries = append(entries, t.readings().list()...)
 	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
-	return newSettings(entries, s.Login())
+	return newSettings(entries, s.from())
 }
 
 // readings are those settings of the set that decide what a text means.
@@ -224,7 +224,7 @@ func (s *Settings) readings() *Settings {
 			entries = append(entries, e)
 		}
 	}
-	return newSettings(entries, nil)
+	return newSettings(entries, origin{})
 }
 
 // Statements returns the SET statements that make the settings on a fresh conversation.

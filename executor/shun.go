@@ -236,7 +236,7 @@ func (p *pool) recheck(ctx context.Context) {
 	p.checking, p.open, p.trying = true, p.open+1, p.down != nil
 	p.mu.Unlock()
 	p.ex.wg.Go(func() {
-		c, err := p.dial(ctx, nil)
+		c, err := p.dial(ctx, origin{})
 		if err == nil {
 			p.put(c)
 		} else {

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
@@ -202,6 +204,70 @@ func TestUnlikeSetting(t *testing.T) {
 		sql := fmt.Sprintf(`SELECT current_setting('bytea_output') FROM orders WHERE tenant_id = %d`, keys[i][0])
 		if got := one[string](t, conn, sql); got != "escape" {
 			t.Errorf("shard %d: bytea_output is %s", i, got)
+		}
+	}
+}
+
+// relearn has the default shard get new connections until its new settings are seen.
+func relearn(t *testing.T, cl *cluster) {
+	t.Helper()
+	now := func() uint64 {
+		s, err := cl.ex.Begin(context.Background(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.BeganAs()
+	}
+	for was := now(); now() == was; {
+		c, err := cl.ex.Acquire(context.Background(), "shard-0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Release()
+	}
+}
+
+// TestOpenSessionsKeepTheirPath: ALTER DATABASE ... SET on the default shard is for new sessions. Those that are open find the
+// same tables as before on every shard, in schema changes too.
+func TestOpenSessionsKeepTheirPath(t *testing.T) {
+	cl := start(t, config{shards: 3, executor: executor.Limits{LearnEvery: time.Nanosecond}})
+	before := cl.connect(t)
+	for _, schema := range []string{"public", "app"} {
+		exec(t, before, "CREATE SCHEMA IF NOT EXISTS "+schema)
+		exec(t, before, "CREATE TABLE "+schema+".things (k bigint PRIMARY KEY, v text) WITH (cleave.shard_key = 'k')")
+		for k := range 20 {
+			exec(t, before, fmt.Sprintf("INSERT INTO %s.things VALUES (%d, '%[1]s')", schema, k))
+		}
+	}
+	database := "ALTER DATABASE " + databaseOf(t, cl.shards[0])
+	pgtest.Ask(t, cl.shards[0], database+" SET search_path TO app")
+	pgtest.Ask(t, cl.shards[0], database+" SET DateStyle TO German")
+	const read = "SELECT v || ' ' || current_setting('search_path') || ' ' || '2024-03-04'::date FROM things WHERE k = "
+	relearn(t, cl)
+	after := cl.connect(t)
+	for _, s := range []struct {
+		conn *pgx.Conn
+		name string
+		want string
+	}{{before, "public", `public "$user", public 2024-03-04`}, {after, "app", "app app 04.03.2024"}} {
+		for k := range 20 {
+			for _, first := range []string{"SELECT 1", "RESET ALL", "DISCARD ALL"} {
+				exec(t, s.conn, first, pgx.QueryExecModeSimpleProtocol)
+				if got := one[string](t, s.conn, fmt.Sprint(read, k), pgx.QueryExecModeSimpleProtocol); got != s.want {
+					t.Errorf("key %d after %s: %s, want %s", k, first, got, s.want)
+				}
+			}
+		}
+		exec(t, s.conn, "CREATE TABLE made (k bigint PRIMARY KEY) WITH (cleave.shard_key = 'k')")
+		exec(t, s.conn, "INSERT INTO made SELECT generate_series(1, 20)")
+		exec(t, s.conn, "CREATE INDEX CONCURRENTLY made_k ON made (k)")
+		for i, u := range cl.shards {
+			if got := pgtest.Ask(t, u, "SELECT count(*) FROM pg_indexes WHERE indexname = 'made_k' AND schemaname = '"+s.name+"'"); got != "1" {
+				t.Errorf("shard %d has %s indexes in %s", i, got, s.name)
+			}
+		}
+		if got := one[int](t, s.conn, "SELECT count(*) FROM "+s.name+".made"); got != 20 {
+			t.Errorf("%d rows in %s.made", got, s.name)
 		}
 	}
 }

@@ -269,7 +269,7 @@ func (x *session) beginSchema(alone bool) error {
 	}
 	tx, err := schema.Begin(ctx, schema.Options{
 		Directory: x.srv.ex.Directory(),
-		Connect:   x.tx.lent.connect(x.srv.ex.Connect),
+		Connect:   x.tx.lent.connect(x.srv.ex.ConnectFor(x.defaults)),
 		Prelude:   x.settings.Statements(),
 		Open:      open,
 		Begin:     begin,

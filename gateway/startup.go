@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -259,7 +260,7 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if err != nil {
 		return refuse(sqlstate.As(err))
 	}
-	if defaults, err = s.ownPath(ctx, defaults.As(id.Login)); err != nil {
+	if defaults, err = s.began(ctx, defaults.As(id.Login)); err != nil {
 		return refuse(sqlstate.As(err))
 	}
 	profile, err := s.profile(ctx, defaults)
@@ -456,27 +457,19 @@ func splitOptions(v string) ([][2]string, error) {
 	return out, nil
 }
 
-// ownPath is the settings with the search_path and the isolation level of the user, or of the default shard, so that the router
-// looks names up, and knows what a snapshot holds for, as the shards do.
-func (s *Server) ownPath(ctx context.Context, set *executor.Settings) (*executor.Settings, error) {
-	_, givenPath := set.Get("search_path")
-	_, givenLevel := set.Get("default_transaction_isolation")
-	if givenPath && givenLevel {
-		return set, nil
+// began is the settings of a session that begins now, with the search_path and the isolation level of its user, or of the
+// default shard, so that the router looks names up, and knows what a snapshot holds for, as the shards do.
+func (s *Server) began(ctx context.Context, set *executor.Settings) (*executor.Settings, error) {
+	set, err := s.ex.Begin(ctx, set)
+	if err != nil {
+		return nil, err
 	}
-	var path, level string
-	if l := set.Login(); l != nil {
-		path, level = l.SearchPath(), l.Isolation()
-	} else {
-		if _, err := s.ex.Parameters(ctx); err != nil { // which learns it
-			return nil, err
-		}
-		path, level = s.ex.SearchPath(), s.ex.Isolation()
-	}
-	if level != "" && level != "read committed" && !givenLevel {
+	_, given := set.Get("default_transaction_isolation")
+	if level := set.OwnIsolation(); level != "" && level != "read committed" && !given {
 		set = set.With("default_transaction_isolation", executor.QuoteLiteral(level))
 	}
-	if path == "" || givenPath {
+	path := set.OwnPath()
+	if _, given = set.Get("search_path"); given || path == "" {
 		return set, nil
 	}
 	if err := checkSetting("search_path", path); err != nil {
@@ -492,19 +485,14 @@ const profilesMax = 256
 // first one asks a shard, which also proves the settings valid.
 func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[string]string, error) {
 	login := set.Login()
-	var base map[string]string
-	if login != nil {
-		base = login.Parameters()
-	} else {
-		var err error
-		if base, err = s.ex.Parameters(ctx); err != nil {
-			return nil, err
-		}
+	base, err := s.ex.ParametersOf(ctx, set)
+	if err != nil {
+		return nil, err
 	}
 	if set.Len() == 0 {
 		return maps.Clone(base), nil
 	}
-	key := strings.Join(set.Statements(), ";")
+	key := strconv.FormatUint(set.BeganAs(), 10) + ":" + strings.Join(set.Statements(), ";")
 	if login == nil {
 		s.mu.Lock()
 		known, ok := s.profiles[key]
@@ -513,8 +501,7 @@ func (s *Server) profile(ctx context.Context, set *executor.Settings) (map[strin
 			return maps.Clone(known), nil
 		}
 	}
-	var bare *executor.Settings
-	c, err := s.ex.AcquireAny(ctx, s.ex.Snapshot().State().DefaultShard, bare.As(login))
+	c, err := s.ex.AcquireAny(ctx, s.ex.Snapshot().State().DefaultShard, set.Bare())
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func (c *Conn) newScratch(ctx context.Context, shard string) (*scratch, error) {
 
 // dial opens a conversation outside of the shard's pool.
 func (c *Conn) dial(ctx context.Context, name string) (*executor.Conn, error) {
-	conn, err := c.ex.DialAs(ctx, name, c.host.Settings().Login())
+	conn, err := c.ex.DialFor(ctx, name, c.host.Settings())
 	if err != nil {
 		return nil, err
 	}
