@@ -52,6 +52,7 @@ func (x *session) reachPinned(shard string, u use) error {
 	x.remembersTemp(u.temp)
 	if function {
 		x.tempFunctions.texts = append(x.tempFunctions.texts, u.on.Text)
+		x.dropped = true // if it fails, or is rolled back
 		x.tx.temporary = x.tx.state != txNone
 	}
 	return nil
@@ -88,7 +89,7 @@ func (x *session) mayCallTemp() error {
 	return nil
 }
 
-// loosens gives the kept conversation back when functions were all that it was kept for, and they are dropped.
+// loosens gives the kept conversation back when functions were all that it was kept for, and there are none.
 func (x *session) loosens() {
 	c := x.pin
 	if !x.dropped || c == nil || c.Broken() {

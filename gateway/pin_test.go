@@ -289,6 +289,22 @@ func TestTemporaryFunctions(t *testing.T) {
 			exec(t, c, "COMMIT")
 		}
 	}
+	// Neither does it for a function that was rolled back, or not made.
+	for _, sqls := range [][]string{
+		{"BEGIN", "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "ROLLBACK"},
+		{"BEGIN", "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "SELECT 1/0", "COMMIT"},
+		{"BEGIN", "SAVEPOINT s", "CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "SELECT pg_temp.f()", "ROLLBACK TO s", "COMMIT"},
+		{"CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; SELECT 1/0"},
+		{"CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT nothing'"},
+	} {
+		for _, c := range []*pgx.Conn{conn, other} {
+			for _, sql := range sqls {
+				if _, err := c.Exec(context.Background(), sql, pgx.QueryExecModeSimpleProtocol); codeOf(err) == "53300" {
+					t.Errorf("%q: %v", sqls, err)
+				}
+			}
+		}
+	}
 	if got := one[int](t, other, "SELECT count(*) FROM users"); got != 20 {
 		t.Errorf("%d users", got)
 	}

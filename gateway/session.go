@@ -135,7 +135,7 @@ type session struct {
 	// tables that may be in it; see pin.go.
 	pin   *executor.Conn
 	temps map[string]bool
-	// fleeting: it keeps pin for functions alone, of which some may have been dropped.
+	// fleeting: it keeps pin for functions alone. dropped: some of them may be gone, or were never made.
 	tempFunctions     tempFunctions
 	fleeting, dropped bool
 	// ears are the channels that the session listens to; see listen.go.
