@@ -132,8 +132,11 @@ func unreadFunctions(snap *shardmap.Snapshot) []Finding {
 	if st.FunctionsRead == planner.FunctionRules || st.FunctionsRead == 0 && len(st.Functions) == 0 {
 		return nil
 	}
-	return []Finding{{Level: LevelWarning, What: "the map has functions as another version of Cleave has read them: functions that users have made are refused over several shards, and statements are slower, until a schema change reads them again",
-		Next: `when all routers are of this version: cleave sql "COMMENT ON SCHEMA public IS 'standard public schema'"`}}
+	what := "the default shard's functions were looked at by another version of Cleave: statements are slower until a schema change looks again"
+	if len(st.Functions) > 0 {
+		what = "the map has functions as another version of Cleave has read them: functions that users have made are refused over several shards, and statements are slower, until a schema change reads them again"
+	}
+	return []Finding{{Level: LevelWarning, What: what, Next: `when all routers are of this version: cleave sql "` + planner.NoChange + `"`}}
 }
 
 // takesWrites says why the directory stores nothing although it is read; nil if nothing of that kind is known.

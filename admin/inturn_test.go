@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -114,5 +116,43 @@ func TestUnreadFunctions(t *testing.T) {
 		if got := unreadFunctions(snap); len(got) != c.found {
 			t.Errorf("%+v: %+v", c, got)
 		}
+	}
+}
+
+// TestAdviceOnUnreadFunctions: what doctor advises has the functions read again, on either engine, and changes nothing else.
+func TestAdviceOnUnreadFunctions(t *testing.T) {
+	for _, e := range []string{"sqlite", "postgres"} {
+		t.Run(e, func(t *testing.T) {
+			c := newMixedCluster(t, e)
+			c.ddl("CREATE SCHEMA IF NOT EXISTS public")
+			found := func() []Finding {
+				all, err := c.ops.Doctor(t.Context(), DoctorRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slices.DeleteFunc(all, func(f Finding) bool { return !strings.Contains(f.What, "another version") })
+			}
+			if got := found(); len(got) > 0 {
+				t.Fatalf("before: %+v", got)
+			}
+			before := *c.snap().State()
+			other := before
+			other.FunctionsRead = planner.FunctionRules - 1
+			if _, err := c.dir.Update(t.Context(), shardmap.Change{By: "test", Why: "test", Op: "test", Expect: other.Version}, other); err != nil {
+				t.Fatal(err)
+			}
+			got := found()
+			if len(got) != 1 || strings.Contains(got[0].What, "refused") {
+				t.Fatalf("of another version: %+v", got)
+			}
+			_, sql, _ := strings.Cut(got[0].Next, `"`)
+			c.ddl(strings.TrimSuffix(sql, `"`))
+			if got := found(); len(got) > 0 {
+				t.Errorf("after %s: %+v", sql, got)
+			}
+			if now := c.snap().State(); now.FunctionsRead != before.FunctionsRead || len(now.Tables) != 0 {
+				t.Errorf("the map is %+v", now)
+			}
+		})
 	}
 }

@@ -316,7 +316,7 @@ func (a *analyzer) userCode(what string) {
 		"create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
 	e.Unsure = true // there may be none of that name
 	if s := a.snap.State(); s.FunctionsRead != FunctionRules && len(s.Functions) > 0 {
-		e.Hint = "what the map says of functions is of another version of the router: any schema change, as COMMENT ON SCHEMA public IS '', has them read again"
+		e.Hint = "what the map says of functions is of another version of the router: any schema change, as " + NoChange + ", has them read again"
 	}
 	fail(e)
 }

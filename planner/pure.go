@@ -21,6 +21,9 @@ import (
 // FunctionRules is the version of these rules: what a map says of functions by others does not count.
 const FunctionRules = 3
 
+// NoChange is a schema change that has functions read again, and changes nothing else, on every engine.
+const NoChange = "CREATE SCHEMA IF NOT EXISTS public"
+
 // FunctionSource is a function as a shard's catalogue has it.
 type FunctionSource struct {
 	Schema, Name string
