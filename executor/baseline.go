@@ -22,7 +22,7 @@ type baseline struct {
 	reported map[string]string
 	start    map[string]string
 	values   map[string]string // see engine.Alike; nil: the engine has none
-	path     string            // search_path as SQL, "" if it is PostgreSQL's default
+	path     string            // search_path as a Setting's Value, "" if it is PostgreSQL's default
 	other    bool              // the shard itself says otherwise: see readable
 	learned  atomic.Int64      // when it was last seen to hold, Unix nanoseconds
 	bare     *Settings         // of sessions that began with it, before their first SET
@@ -317,7 +317,9 @@ func (e *Executor) known(b *baseline) *baseline {
 	if n := len(e.baselines); n > 0 {
 		b.number = e.baselines[n-1].number + 1
 	}
-	b.path = pathAsSQL(b.values["search_path"])
+	if path, ok := b.values["search_path"]; ok {
+		b.path = startPath(path)
+	}
 	b.bare, b.patient = &Settings{path: defaultPath, origin: origin{base: b}}, b
 	quiet := map[string]string{}
 	for _, name := range timeouts {
@@ -349,12 +351,12 @@ func readable(values map[string]string) (other bool) {
 	return other
 }
 
-// pathAsSQL is "" for PostgreSQL's default.
-func pathAsSQL(path string) string {
+// startPath is a search_path that a session begins with as a Setting's Value, "" for PostgreSQL's default.
+func startPath(path string) string {
 	if path == `"$user", public` {
 		return ""
 	}
-	return path
+	return Text(path)
 }
 
 // Begin returns the settings of a session that begins now. From now on it has the default shard's baseline of now,
@@ -387,7 +389,7 @@ func (s *Settings) BeganAs() uint64 {
 	return 0
 }
 
-// OwnPath is the search_path as SQL that the set's session began with, "" if it is PostgreSQL's default or not known.
+// OwnPath is the search_path that the set's session began with, as a Setting's Value; "" if it is PostgreSQL's default or not known.
 func (s *Settings) OwnPath() string {
 	switch from := s.from(); {
 	case from.login != nil:

@@ -194,11 +194,7 @@ func (s *Settings) Alike(seen ...*Settings) []string {
 func locally(changes []string) []string {
 	var local []string
 	for _, sql := range changes {
-		if name, ok := strings.CutPrefix(sql, "RESET "); ok {
-			local = append(local, "SET LOCAL "+name+" TO DEFAULT")
-		} else {
-			local = append(local, "SET LOCAL "+strings.TrimPrefix(sql, "SET "))
-		}
+		local = append(local, forTransaction(sql))
 	}
 	return local
 }

@@ -107,7 +107,7 @@ func (e *Executor) Login(ctx context.Context, user, password string) (login *Log
 	if err := users.ActsFor(ctx, conn); err != nil {
 		return nil, false, err
 	}
-	l.path = pathAsSQL(res.Rows[0][1].String)
+	l.path = startPath(res.Rows[0][1].String)
 	if l.values, err = alike(ctx, conn, true); err != nil {
 		return nil, false, err
 	}

@@ -8,8 +8,28 @@ import (
 // Setting is one session setting.
 type Setting struct {
 	Name string // lower case
-	// Value is SQL text, ready to follow SET name TO.
+	// Value is SQL text, ready to follow SET name TO; or see Text.
 	Value string
+}
+
+// textMark begins a Value that Text made. SQL has no such character outside of quotes.
+const textMark = "\x01"
+
+// Text is the Value of a list of names that was given as one text: to set_config(), at the start of a session, or by the
+// shard's configuration. PostgreSQL shows it as it was given. SET would take it for one name, and would quote each name of a list.
+func Text(list string) string { return textMark + list }
+
+const textSet, textLasting, textLocal = "SELECT pg_catalog.set_config(", ", false)", ", true)"
+
+// forTransaction is a statement of changes that holds for the rest of a transaction.
+func forTransaction(sql string) string {
+	if call, ok := strings.CutSuffix(sql, textLasting); ok && strings.HasPrefix(sql, textSet) {
+		return call + textLocal
+	}
+	if name, ok := strings.CutPrefix(sql, "RESET "); ok {
+		return "SET LOCAL " + name + " TO DEFAULT"
+	}
+	return "SET LOCAL " + strings.TrimPrefix(sql, "SET ")
 }
 
 // Settings is an immutable set of session settings, compared by value. The nil
@@ -277,6 +297,9 @@ func (s *Settings) changes(from *Settings) []string {
 }
 
 func setStatement(e Setting) string {
+	if list, ok := strings.CutPrefix(e.Value, textMark); ok {
+		return textSet + QuoteLiteral(e.Name) + ", " + QuoteLiteral(list) + textLasting
+	}
 	if e.Name == "timezone" {
 		return "SET TIME ZONE " + e.Value // the only form that takes an INTERVAL
 	}
@@ -312,16 +335,17 @@ func QuoteLiteral(v string) string {
 
 // SplitPath splits the SQL text of a search_path: names, quoted names, string
 // literals, separated by commas. Each string literal is one name, as SET takes
-// it; text that is not such a list gives what could be read.
+// it; text that is not such a list gives what could be read. Text has no literals.
 func SplitPath(v string) []string {
+	v, text := strings.CutPrefix(v, textMark)
 	var path []string
 	for i := 0; i < len(v); {
 		switch c := v[i]; {
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ',':
 			i++
-		case (c == 'E' || c == 'e') && i+1 < len(v) && v[i+1] == '\'':
+		case !text && (c == 'E' || c == 'e') && i+1 < len(v) && v[i+1] == '\'':
 			i++
-		case c == '"' || c == '\'':
+		case c == '"' || c == '\'' && !text:
 			escaped := c == '\'' && i > 0 && (v[i-1] == 'E' || v[i-1] == 'e')
 			var name strings.Builder
 			for i++; i < len(v); i++ {

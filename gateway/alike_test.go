@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -268,6 +269,45 @@ func TestOpenSessionsKeepTheirPath(t *testing.T) {
 		}
 		if got := one[int](t, s.conn, "SELECT count(*) FROM "+s.name+".made"); got != 20 {
 			t.Errorf("%d rows in %s.made", got, s.name)
+		}
+	}
+}
+
+// TestPathsOfTheDefaultShard: sessions have its search_path as PostgreSQL's do, however it is written, and so do tables that they make,
+// and shards that are added later.
+func TestPathsOfTheDefaultShard(t *testing.T) {
+	for _, c := range []struct{ path, shown, schema string }{
+		{"'app', 'public'", "app, public", "app"}, {"'$user', 'app'", `"$user", app`, "app"}, {"''", `""`, ""}, {"'app', 'B c'", `app, "B c"`, "app"},
+	} {
+		urls := []string{pgtest.Database(t), pgtest.Database(t)}
+		pgtest.Ask(t, urls[0], "CREATE SCHEMA app")
+		pgtest.Ask(t, urls[0], "ALTER DATABASE "+databaseOf(t, urls[0])+" SET search_path TO "+c.path)
+		cl := start(t, config{urls: urls, shards: 2})
+		conn := cl.connect(t)
+		exec(t, conn, "CREATE SCHEMA IF NOT EXISTS app")
+		const things = "things (k bigint PRIMARY KEY) WITH (cleave.shard_key = 'k')"
+		if c.schema == "" {
+			wantCode(t, conn, "3F000", "CREATE TABLE "+things)
+			exec(t, conn, "CREATE TABLE public."+things)
+		} else {
+			exec(t, conn, "CREATE TABLE "+things)
+		}
+		schema := cmp.Or(c.schema, "public")
+		exec(t, conn, "INSERT INTO "+schema+".things SELECT generate_series(1, 20)")
+		for _, sql := range []string{"SHOW search_path", "SELECT DISTINCT current_setting('search_path') FROM " + schema + ".things"} {
+			if got := one[string](t, conn, sql); got != c.shown {
+				t.Errorf("%s, %s: %s", c.path, sql, got)
+			}
+		}
+		if c.schema == "" {
+			continue
+		}
+		added := pgtest.Database(t)
+		if _, err := cl.ops.AddShard(context.Background(), admin.AddShardRequest{Meta: admin.Meta{By: "test", Why: "test"}, Name: "added", URL: added}); err != nil {
+			t.Fatal(err)
+		}
+		if got := pgtest.Ask(t, added, "SELECT relnamespace::regnamespace FROM pg_class WHERE relname = 'things'"); got != c.schema {
+			t.Errorf("%s: the added shard has the table in %s", c.path, got)
 		}
 	}
 }

@@ -387,6 +387,9 @@ func (x *session) bind(f wire.Frame) error {
 		if err == nil {
 			p.next, p.keep, err = x.after(st.Set)
 		}
+		if err == nil && st.Set.Op == "set_config" && x.resets(st.Set) {
+			err = sqlstate.Refuse("set_config() of DateStyle with the word default is not supported in a prepared statement", "SET datestyle TO 'default'")
+		}
 		if err == nil {
 			err = x.reachForSet()
 		}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,16 +83,12 @@ func encodingName(value string) string {
 	}, strings.ToLower(value))
 }
 
-// pathOf is the SQL text of a search_path that is given as one text.
-func pathOf(list string) string {
-	path := executor.SplitPath(list)
-	for i, p := range path {
-		path[i] = executor.QuoteLiteral(p)
+// listOf is the value of a list of names that is given as one text, or the literal where the setting is none.
+func listOf(name, literal, text string) string {
+	if name == "search_path" || name == "temp_tablespaces" {
+		return executor.Text(text)
 	}
-	if len(path) == 0 {
-		return "''"
-	}
-	return strings.Join(path, ", ")
+	return literal
 }
 
 func validName(name string) bool {
@@ -141,6 +138,12 @@ func (x *session) relaySet(st *planner.Statement) error {
 	if err := x.reachForSet(); err != nil {
 		return err
 	}
+	if st.Set.Op == "set_config" && x.resets(st.Set) {
+		written := *st
+		value, _ := next.Get(st.Set.Name)
+		written.Text = fmt.Sprintf("SELECT pg_catalog.set_config(%s, %s, %t) AS \"%s\"", executor.QuoteLiteral(st.Set.Name), executor.QuoteLiteral(value), st.Set.Local, strings.ReplaceAll(st.Set.Column, `"`, `""`))
+		st = &written
+	}
 	x.pipe.Query(st.Text)
 	if _, err := x.converse(executor.None); err != nil {
 		return err
@@ -167,9 +170,9 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		switch {
 		case s.Op == "reset":
 			value = ""
-		case s.Op == "set_config" && name == "search_path":
+		case s.Op == "set_config":
 			if one := executor.SplitPath(value); len(one) == 1 { // the literal
-				value = pathOf(one[0])
+				value = listOf(name, value, one[0])
 			}
 		}
 		if value == "" {

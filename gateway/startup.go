@@ -364,11 +364,7 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 			}
 			return nil // of a transaction that ends before the first statement
 		}
-		if name == "search_path" {
-			value = pathOf(value)
-		} else {
-			value = executor.QuoteLiteral(value)
-		}
+		value = listOf(name, executor.QuoteLiteral(value), value)
 		if name == "datestyle" {
 			before, _ := set.Get(name)
 			value = dateStyle(before, value, "")

@@ -340,6 +340,8 @@ type Set struct {
 	Value string
 	// What is the DISCARD target: "all", "plans", "sequences", "temp".
 	What string
+	// Column is the name of set_config()'s column.
+	Column string
 }
 
 // Prepared is PREPARE, EXECUTE or DEALLOCATE.

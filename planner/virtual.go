@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -23,7 +24,7 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 				a.call(f, names[1], t.Name)
 				return true
 			case names[len(names)-1] == "set_config" && (len(names) == 1 || names[0] == "pg_catalog") && len(f.Args) == 3:
-				return a.setConfig(f)
+				return a.setConfig(f, cmp.Or(t.Name, "set_config"))
 			}
 		}
 		return false
@@ -56,7 +57,7 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 }
 
 // setConfig reads SELECT set_config('name', 'value', false).
-func (a *analyzer) setConfig(f *pg.FuncCall) bool {
+func (a *analyzer) setConfig(f *pg.FuncCall, column string) bool {
 	name, value := f.Args[0].GetAConst().GetSval(), f.Args[1].GetAConst().GetSval()
 	local := f.Args[2].GetAConst()
 	if name == nil || value == nil || local == nil || local.GetBoolval() == nil {
@@ -70,7 +71,7 @@ func (a *analyzer) setConfig(f *pg.FuncCall) bool {
 	}
 	st := a.st
 	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
-	st.Set = &Set{Op: "set_config", Name: strings.ToLower(name.Sval), Value: quoteString(value.Sval), Local: local.GetBoolval().Boolval}
+	st.Set = &Set{Op: "set_config", Name: strings.ToLower(name.Sval), Value: quoteString(value.Sval), Local: local.GetBoolval().Boolval, Column: column}
 	return true
 }
 

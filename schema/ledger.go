@@ -299,8 +299,12 @@ var ledgerSettings = []string{
 	"default_tablespace", "default_table_access_method", "check_function_bodies",
 }
 
-// setting returns the name that a SET statement sets, "" for other statements.
+// setting returns the name that a SET statement or set_config() sets, "" for other statements.
 func setting(set string) string {
+	if call, ok := strings.CutPrefix(strings.TrimSpace(set), setConfig); ok {
+		name, _, _ := strings.Cut(call, "'")
+		return name
+	}
 	words := strings.Fields(strings.ReplaceAll(local(set), "=", " = "))
 	if len(words) < 3 || !strings.EqualFold(words[0], "SET") || !strings.EqualFold(words[1], "LOCAL") {
 		return ""

@@ -290,9 +290,15 @@ func (t *Tx) prelude(ctx context.Context, p *part, begin bool) error {
 // and prepared transactions.
 const enginePostgres = "postgres"
 
-// local turns SET and SET SESSION into SET LOCAL.
+// setConfig begins the statement of a prelude that makes a setting which SET cannot make.
+const setConfig = "SELECT pg_catalog.set_config('"
+
+// local turns SET, SET SESSION and set_config(..., false) into those of the transaction.
 func local(set string) string {
 	text := strings.TrimSpace(set)
+	if strings.HasPrefix(text, setConfig) {
+		return strings.TrimSuffix(text, ", false)") + ", true)"
+	}
 	word, rest, ok := strings.Cut(text, " ")
 	if !ok || !strings.EqualFold(word, "SET") {
 		return text

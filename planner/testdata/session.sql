@@ -33,30 +33,30 @@ SET TRANSACTION SNAPSHOT 'x';
 --> refused 0A000: SET TRANSACTION SNAPSHOT is not supported: a snapshot belongs to one shard
 -- Settings.
 SET search_path TO app, public;
---> session setting {Op:set Name:search_path Local:false Value:'app', 'public' What:} [SET, read only]
+--> session setting {Op:set Name:search_path Local:false Value:'app', 'public' What: Column:} [SET, read only]
 SET search_path = 'a b', "C";
---> session setting {Op:set Name:search_path Local:false Value:'a b', 'C' What:} [SET, read only]
+--> session setting {Op:set Name:search_path Local:false Value:'a b', 'C' What: Column:} [SET, read only]
 SET LOCAL statement_timeout = 500;
---> session setting {Op:set Name:statement_timeout Local:true Value:500 What:} [SET, read only]
+--> session setting {Op:set Name:statement_timeout Local:true Value:500 What: Column:} [SET, read only]
 SET work_mem = '64MB';
---> session setting {Op:set Name:work_mem Local:false Value:'64MB' What:} [SET, read only]
+--> session setting {Op:set Name:work_mem Local:false Value:'64MB' What: Column:} [SET, read only]
 SET TIME ZONE 'UTC';
---> session setting {Op:set Name:timezone Local:false Value:'UTC' What:} [SET, read only]
+--> session setting {Op:set Name:timezone Local:false Value:'UTC' What: Column:} [SET, read only]
 SET TIME ZONE LOCAL;
---> session setting {Op:set Name:timezone Local:false Value: What:} [SET, read only]
+--> session setting {Op:set Name:timezone Local:false Value: What: Column:} [SET, read only]
 SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
---> session setting {Op:set Name:timezone Local:false Value:INTERVAL '+02:00' HOUR TO MINUTE What:} [SET, read only]
+--> session setting {Op:set Name:timezone Local:false Value:INTERVAL '+02:00' HOUR TO MINUTE What: Column:} [SET, read only]
 SET NAMES 'UTF8';
---> session setting {Op:set Name:client_encoding Local:false Value:'UTF8' What:} [SET, read only]
+--> session setting {Op:set Name:client_encoding Local:false Value:'UTF8' What: Column:} [SET, read only]
 SET enable_seqscan = off;
---> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What:} [SET, read only]
+--> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What: Column:} [SET, read only]
 SET seed TO 0.5;
 --> refused 0A000: SET seed is not supported: it would seed random() in one session of one shard only
 -->   hint: make the numbers in the client
 SET DateStyle TO DEFAULT;
---> session setting {Op:set Name:datestyle Local:false Value: What:} [SET, read only]
+--> session setting {Op:set Name:datestyle Local:false Value: What: Column:} [SET, read only]
 SET ROLE bob;
---> session setting {Op:set Name:role Local:false Value:'bob' What:} [SET, read only]
+--> session setting {Op:set Name:role Local:false Value:'bob' What: Column:} [SET, read only]
 SET SESSION AUTHORIZATION bob;
 --> refused 0A000: SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own
 -->   hint: SET ROLE changes the current user
@@ -64,7 +64,7 @@ SET standard_conforming_strings = off;
 --> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
 -->   hint: write E'...' where a backslash is to escape
 SET standard_conforming_strings = on;
---> session setting {Op:set Name:standard_conforming_strings Local:false Value:'on' What:} [SET, read only]
+--> session setting {Op:set Name:standard_conforming_strings Local:false Value:'on' What: Column:} [SET, read only]
 SET transform_null_equals = on;
 --> refused 0A000: transform_null_equals = on is not supported
 -->   hint: write IS NULL
@@ -74,25 +74,25 @@ SET cleave.guard_epoch = 5;
 --> refused 42501: settings cleave.* belong to the router
 -->   hint: SELECT cleave.… functions and the configuration file change the router
 SET myapp.x = 'y';
---> session setting {Op:set Name:myapp.x Local:false Value:'y' What:} [SET, read only]
+--> session setting {Op:set Name:myapp.x Local:false Value:'y' What: Column:} [SET, read only]
 RESET search_path;
---> session setting {Op:reset Name:search_path Local:false Value: What:} [RESET, read only]
+--> session setting {Op:reset Name:search_path Local:false Value: What: Column:} [RESET, read only]
 RESET ALL;
---> session setting {Op:reset all Name: Local:false Value: What:} [RESET, read only]
+--> session setting {Op:reset all Name: Local:false Value: What: Column:} [RESET, read only]
 SHOW search_path;
---> session setting {Op:show Name:search_path Local:false Value: What:} [SHOW, read only, rows]
+--> session setting {Op:show Name:search_path Local:false Value: What: Column:} [SHOW, read only, rows]
 SHOW ALL;
---> session setting {Op:show all Name: Local:false Value: What:} [SHOW, read only, rows]
+--> session setting {Op:show all Name: Local:false Value: What: Column:} [SHOW, read only, rows]
 SHOW TIME ZONE;
---> session setting {Op:show Name:timezone Local:false Value: What:} [SHOW, read only, rows]
+--> session setting {Op:show Name:timezone Local:false Value: What: Column:} [SHOW, read only, rows]
 DISCARD ALL;
---> session setting {Op:discard Name: Local:false Value: What:all} [DISCARD ALL, read only]
+--> session setting {Op:discard Name: Local:false Value: What:all Column:} [DISCARD ALL, read only]
 DISCARD TEMP;
---> session setting {Op:discard Name: Local:false Value: What:temp} [DISCARD TEMP, read only]
+--> session setting {Op:discard Name: Local:false Value: What:temp Column:} [DISCARD TEMP, read only]
 SELECT set_config('search_path', 'app', false);
---> session setting {Op:set_config Name:search_path Local:false Value:'app' What:} [SELECT, read only, rows]
+--> session setting {Op:set_config Name:search_path Local:false Value:'app' What: Column:set_config} [SELECT, read only, rows]
 SELECT pg_catalog.set_config('work_mem', '1MB', true);
---> session setting {Op:set_config Name:work_mem Local:true Value:'1MB' What:} [SELECT, read only, rows]
+--> session setting {Op:set_config Name:work_mem Local:true Value:'1MB' What: Column:set_config} [SELECT, read only, rows]
 SELECT set_config('standard_conforming_strings', 'off', false);
 --> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
 -->   hint: write E'...' where a backslash is to escape
