@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,7 @@ const checksAtOnce = 8
 
 // Doctor says what is wrong and the next command to run: the directory, every
 // shard's version, settings and identity, and whether tables, guards and
-// prepared transactions are as the map says, whether indexes are half made, and whether reference tables have the
+// prepared transactions are as the map says, whether indexes are half made, whether rows are where they should not be, and whether reference tables have the
 // same rows on every shard. With Repair it also finishes what
 // a crash left and sets what differs, where that is safe; DryRun wins over it. A
 // thing that cannot be reached is a finding, not an error.
@@ -121,6 +122,10 @@ func (o *Ops) doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 			continue
 		}
 		out = append(out, f)
+	}
+	// By a map that is older than the guards nobody knows what an orphan is.
+	if !slices.ContainsFunc(out, func(f Finding) bool { return f.Newer }) {
+		out = append(out, o.examineOrphans(ctx, answer, orphansFor)...)
 	}
 	return append(out, o.examineCopies(ctx, req.Repair && !req.DryRun, req.by())...), nil
 }

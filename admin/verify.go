@@ -272,35 +272,17 @@ func (v *verifier) others(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v.info.Orphans, err = v.number(conn, "NOT coalesce("+v.owned()+", false)"); err != nil {
+	// Not as a difference: a move may delete strangers between two counts.
+	if v.info.Orphans, err = count(ctx, conn, v.t, orphanCondition(v.snap, v.t, v.shard)); err != nil {
 		return err
 	}
-	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok && v.info.Orphans > 0 {
-		if v.info.Strangers, err = v.number(conn, "coalesce("+keyspace.Condition(&strangers, v.key())+", false)"); err != nil {
-			return err
-		}
-		v.info.Orphans = max(0, v.info.Orphans-v.info.Strangers)
+	if strangers, ok := v.snap.Strangers(v.t.Keyspace, v.shard); ok {
+		v.info.Strangers, err = count(ctx, conn, v.t, "coalesce("+keyspace.Condition(&strangers, v.key())+", false)")
 	}
-	return nil
+	return err
 }
 
-func (v *verifier) number(conn engine.Conn, where string) (int64, error) {
-	res, err := engine.Exec(conn, "SELECT count(*) FROM "+quotedTable(v.t)+" WHERE "+where)
-	if err != nil {
-		return 0, err
-	}
-	var n int64
-	_, err = fmt.Sscan(res.Rows[0][0].String, &n)
-	return n, err
-}
-
-func (v *verifier) key() []string {
-	names := make([]string, len(v.t.ShardKey))
-	for i, n := range v.t.ShardKey {
-		names[i] = quoted(n)
-	}
-	return names
-}
+func (v *verifier) key() []string { return quotedKey(v.t) }
 
 func (v *verifier) owned() string {
 	own := v.snap.Ownership(v.t.Keyspace, v.shard)

@@ -38,7 +38,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is wrong, and the next command to run",
 		Long: `Looks at the settings, the data folder, the ports, the PostgreSQL programs, and at the
-cluster that --admin names: router, shards, guards, and what a crash may have left.
+cluster that --admin names: router, shards, guards, rows on shards that do not own them
+(cleave verify takes all the time that this needs), and what a crash may have left.
 Where --admin names a cluster that answers, this machine's data folder is looked at
 only if --data names it.
 It works when nothing runs as well, and then says what to run. With --repair the

@@ -1,0 +1,125 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// orphansFor bounds counting orphans on a shard. Verify takes all the time it needs.
+const orphansFor = 5 * time.Second
+
+// examineOrphans counts, on some shards, the rows of keys that the shard does not own, as Verify does.
+func (o *Ops) examineOrphans(ctx context.Context, shards []string, most time.Duration) []Finding {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return []Finding{problem("", err, "rows that are where they should not be were not looked for")}
+	}
+	tables, err := verified(snap, VerifyRequest{})
+	if err != nil {
+		return []Finding{problem("", err, "the sharded tables")}
+	}
+	found := make([][]Finding, len(shards))
+	atOnce(len(shards), checksAtOnce, func(i int) {
+		ctx, cancel := context.WithTimeout(ctx, most)
+		defer cancel()
+		found[i] = o.orphansOn(ctx, shards[i], tables)
+	})
+	var out []Finding
+	for _, list := range found {
+		out = append(out, list...)
+	}
+	return out
+}
+
+// orphansOn is examineOrphans for a shard. Tables that there is no time for are said to have been left out.
+func (o *Ops) orphansOn(ctx context.Context, shard string, tables []*shardmap.Table) []Finding {
+	var out []Finding
+	for i, t := range tables {
+		name := t.QualifiedName()
+		n, err := o.countOrphans(ctx, shard, t)
+		switch {
+		case ctx.Err() != nil:
+			return append(out, Finding{Level: LevelOK, Shard: shard, Next: "cleave verify", What: fmt.Sprintf(
+				"only %d of %d sharded tables on %s were looked at for rows that are where they should not be, as more would take too long", i, len(tables), shard)})
+		case sqlstate.CodeOf(err) == sqlstate.UndefinedTable: // a finding of its own
+		case err != nil:
+			f := problem(shard, err, "rows of "+name+" that are on "+shard+" and should not be were not looked for")
+			f.Table = name
+			return append(out, f) // so it is with the next one
+		case n > 0:
+			out = append(out, Finding{Level: LevelError, Shard: shard, Table: name, Next: "cleave verify '" + name + "' --repair",
+				What: fmt.Sprintf("%d rows of %s are on %s, which does not own their keys: statements for one key do not see them, those over several shards do", n, name, shard)})
+		}
+	}
+	return out
+}
+
+// countOrphans counts a table's orphans on a shard by a map that was the newest before and after.
+func (o *Ops) countOrphans(ctx context.Context, shard string, t *shardmap.Table) (int64, error) {
+	snap, err := o.load(ctx)
+	if err != nil {
+		return 0, err
+	}
+	conn, release, err := o.connect(ctx, shard)
+	if err != nil {
+		return 0, err
+	}
+	defer release(true)
+	for range verifyAnew {
+		n, err := count(ctx, conn, t, orphanCondition(snap, t, shard))
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		now, err := o.load(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if sameKeys(snap, now, t.Keyspace, shard) {
+			return n, nil
+		}
+		if is, ok := now.Table(t.Schema, t.Name); !ok || is.Keyspace != t.Keyspace {
+			return 0, nil
+		}
+		snap = now
+	}
+	return 0, nil // keys come and go: nobody knows
+}
+
+// orphanCondition is that of rows of a table that a shard should not have: it does not own their keys, and no move has them there.
+func orphanCondition(snap *shardmap.Snapshot, t *shardmap.Table, shard string) string {
+	own := snap.Ownership(t.Keyspace, shard)
+	where := "NOT coalesce(" + keyspace.Condition(&own, quotedKey(t)) + ", false)"
+	if strangers, ok := snap.Strangers(t.Keyspace, shard); ok {
+		where += " AND NOT coalesce(" + keyspace.Condition(&strangers, quotedKey(t)) + ", false)"
+	}
+	return where
+}
+
+// quotedKey are the columns of a table's shard key.
+func quotedKey(t *shardmap.Table) []string {
+	names := make([]string, len(t.ShardKey))
+	for i, n := range t.ShardKey {
+		names[i] = quoted(n)
+	}
+	return names
+}
+
+func count(ctx context.Context, conn engine.Conn, t *shardmap.Table, where string) (int64, error) {
+	res, err := engine.ExecContext(ctx, conn, "SELECT count(*) FROM "+quotedTable(t)+" WHERE "+where)
+	if err != nil {
+		return 0, err
+	}
+	if len(res.Rows) == 0 {
+		return 0, errors.New("no count was answered")
+	}
+	var n int64
+	_, err = fmt.Sscan(res.Rows[0][0].String, &n)
+	return n, err
+}
