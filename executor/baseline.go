@@ -400,6 +400,28 @@ func (s *Settings) OwnPath() string {
 	return ""
 }
 
+// Began is the value that the set's session began with of a setting, "" if it is not known.
+func (s *Settings) Began(name string) string {
+	from := s.from()
+	_, values := from.start()
+	reported := map[string]string(nil)
+	switch {
+	case from.login != nil:
+		reported = from.login.reported
+	case from.base != nil:
+		reported = from.base.reported
+	}
+	for _, p := range pinned {
+		if strings.EqualFold(p, name) {
+			name = p // PostgreSQL's own spelling
+		}
+	}
+	if v, ok := values[name]; ok {
+		return v
+	}
+	return reported[name]
+}
+
 // OwnIsolation is the default_transaction_isolation that the set's session began with, "" if it is not known.
 func (s *Settings) OwnIsolation() string {
 	_, values := s.from().start()

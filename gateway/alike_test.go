@@ -311,3 +311,75 @@ func TestPathsOfTheDefaultShard(t *testing.T) {
 		}
 	}
 }
+
+// stylesOfDatabases are settings of a database under which PostgreSQL does not read all back that it prints, with what
+// a session says on top.
+var stylesOfDatabases = []struct{ database, session []string }{
+	{[]string{"DateStyle TO 'German, MDY'"}, nil},
+	{[]string{"DateStyle TO 'SQL, YMD'"}, nil},
+	{[]string{"DateStyle TO 'Postgres, DMY'", "IntervalStyle TO iso_8601"}, nil},
+	{[]string{"DateStyle TO 'ISO, YMD'"}, []string{"SET DateStyle TO SQL"}},
+	{[]string{"DateStyle TO 'German, DMY'"}, []string{"SET DateStyle TO NonEuropean"}},
+	{[]string{"extra_float_digits TO -10", "bytea_output TO escape"}, nil},
+	{[]string{"array_nulls TO off", "client_min_messages TO error"}, nil},
+}
+
+// TestStylesOfTheDefaultShard: what a database's own settings print goes from shard to shard, and is sorted, as what it is, or is refused.
+func TestStylesOfTheDefaultShard(t *testing.T) {
+	cl := start(t, config{shards: 2, executor: executor.Limits{LearnEvery: time.Nanosecond}})
+	single, ctx := pgtest.Database(t), context.Background()
+	b := &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: strings.NewReplacer()}
+	const columns = "(k bigint, f float8, d date, s timestamp, z timestamptz, b bytea, a text[], r daterange, PRIMARY KEY (k))"
+	conn := cl.connect(t)
+	for _, name := range []string{"styled", "moved"} {
+		exec(t, conn, "CREATE TABLE "+name+" "+columns+" WITH (cleave.shard_key = 'k')")
+		pgtest.Ask(t, single, "CREATE TABLE "+name+" "+columns)
+	}
+	const values = "k, float8send(f), date_send(d), timestamp_send(s), timestamptz_send(z), b, a[1] IS NULL, date_send(lower(r))"
+	const fill = "INSERT INTO styled SELECT i, 0.5::float8 + i / 1e9::float8, date '2024-03-28' + 5 * i, timestamp '2024-03-28 01:02:03' + 5 * i * interval '1 day', timestamptz '2024-03-28 01:02:03+00' + 5 * i * interval '1 day', decode('5c0' || i % 10, 'hex'), ARRAY[NULL, 'x'], daterange(date '2024-03-28' + 5 * i, 'infinity') FROM generate_series(0, 9) i"
+	messages := []string{
+		"SELECT k, f, d, s, z, b FROM styled ORDER BY d", "SELECT k FROM styled WHERE d > '2024-04-04' ORDER BY k", "SELECT s, k FROM styled ORDER BY s DESC LIMIT 3", "SELECT z FROM styled ORDER BY z", "SELECT k, f FROM styled ORDER BY f DESC", "SELECT b, k FROM styled ORDER BY b, k",
+		"SELECT d, rank() OVER (ORDER BY d) FROM styled ORDER BY k", "SELECT a.k, b.d, b.f, b.z FROM styled a JOIN styled b ON a.d = b.d - 5 ORDER BY 1",
+	}
+	for _, c := range []string{"f", "d", "s", "z", "b", "a", "r"} {
+		messages = append(messages, "INSERT INTO moved (k, "+c+") SELECT k + 20, "+c+" FROM styled", "SELECT "+values+" FROM moved ORDER BY k", "DELETE FROM moved")
+	}
+	messages = append(messages, "UPDATE styled SET k = k + 5 WHERE k > 4", "SELECT "+values+" FROM styled ORDER BY k",
+		"PREPARE p (date, timestamp, float8) AS SELECT count(*), date_send($1), timestamp_send($2), float8send($3) FROM styled",
+		"EXECUTE p (date '2024-03-01' + 3, timestamp '2024-03-04 05:06' + interval '0', 1 / 3.0::float8)",
+		"DO $$ BEGIN RAISE NOTICE 'x'; END $$", "DROP TABLE IF EXISTS no_such", "DELETE FROM styled")
+	run := 0
+	for _, c := range stylesOfDatabases {
+		for _, at := range []string{cl.shards[0], single} {
+			pgtest.Ask(t, at, "ALTER DATABASE "+databaseOf(t, at)+" RESET ALL")
+			for _, s := range c.database {
+				pgtest.Ask(t, at, "ALTER DATABASE "+databaseOf(t, at)+" SET "+s)
+			}
+		}
+		exec(t, conn, fill) // its session began before
+		pgtest.Ask(t, single, fill)
+		relearn(t, cl)
+		if err := b.connectWith(ctx, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range slices.Concat(c.session, messages) {
+			got := b.run(ctx, 0, []string{m}, simple)
+			if got.refused {
+				if strings.HasPrefix(m, "SELECT") {
+					t.Errorf("%v %v: %s: refused: %s", c.database, c.session, m, got.message)
+				}
+				continue
+			}
+			run++
+			if want := b.run(ctx, 1, []string{m}, simple); got.text != want.text {
+				t.Errorf("%v %v: %s: router\n  %s (%s)\nPostgreSQL\n  %s (%s)", c.database, c.session, m, got.text, got.message, want.text, want.message)
+			}
+		}
+	}
+	for _, c := range b.conns {
+		_ = c.Close(ctx)
+	}
+	if run < 5*len(messages) {
+		t.Errorf("only %d messages were not refused", run)
+	}
+}

@@ -215,7 +215,10 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.lane.init(nc)
 	x.w.onParameter = x.noteParameter
 	x.w.least = func() string {
-		v, _ := x.settings.Get("client_min_messages")
+		v, set := x.settings.Get("client_min_messages")
+		if !set {
+			return x.settings.Began("client_min_messages")
+		}
 		return strings.Trim(v, "'")
 	}
 	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer

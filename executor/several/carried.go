@@ -344,7 +344,7 @@ func columnOIDs(columns []*shardmap.Column, keys []keyspace.Type) []uint32 {
 	return out
 }
 
-// unfaithful are the settings of a session under which a text may not give a value back.
+// unfaithful are the settings of a session, set by it or begun with, under which a text may not give a value back.
 type unfaithful struct {
 	rounded, zones, nulls, documents bool
 	days                             bool // the order in which dates are read is not that in which they are written
@@ -353,16 +353,12 @@ type unfaithful struct {
 func (c *Conn) unfaithful() unfaithful { return unfaithfulIn(c.host.Settings()) }
 
 func unfaithfulIn(s *executor.Settings) (u unfaithful) {
-	if s.Len() == 0 {
-		return u
-	}
 	if v := valueOf(s, "extra_float_digits"); v != "" {
 		n, ok := Number(v, false)
 		u.rounded = !ok || n < 1
 	}
-	if v := valueOf(s, "datestyle"); v != "" {
-		u.zones, u.days = !strings.Contains(strings.ToLower(v), "iso"), disordered(strings.ToLower(v))
-	}
+	style, order := dateStyle(s)
+	u.zones, u.days = style != "iso", disordered(style, order)
 	if v := valueOf(s, "array_nulls"); v != "" {
 		u.nulls = !isTrue(v)
 	}
@@ -370,14 +366,37 @@ func unfaithfulIn(s *executor.Settings) (u unfaithful) {
 	return u
 }
 
+// dateStyle is the style in which dates are written, and the order in which they are read. A session that has set one of them has the
+// other one as it began with it.
+func dateStyle(s *executor.Settings) (style, order string) {
+	style, order = "iso", "mdy" // PostgreSQL's own
+	for _, value := range []string{s.Began("datestyle"), valueOf(s, "datestyle")} {
+		for _, w := range strings.Split(strings.ToLower(value), ",") {
+			switch w = strings.Trim(w, " '\""); {
+			case w == "iso", w == "sql", w == "german":
+				style = w
+			case strings.HasPrefix(w, "postgres"):
+				style = "postgres"
+			case w == "dmy", strings.HasPrefix(w, "euro"):
+				order = "dmy"
+			case w == "ymd":
+				order = "ymd"
+			case w != "":
+				order = "mdy"
+			}
+		}
+	}
+	return style, order
+}
+
 // disordered reports whether PostgreSQL reads a date otherwise than it has written it under a DateStyle: German writes the day first,
 // SQL and Postgres the day or the month, whatever order it reads (EncodeDateOnly in src/backend/utils/adt/datetime.c).
-func disordered(style string) bool {
-	switch {
-	case strings.Contains(style, "german"):
-		return !strings.Contains(style, "dmy") && !strings.Contains(style, "euro")
-	case strings.Contains(style, "sql"), strings.Contains(style, "postgres"):
-		return strings.Contains(style, "ymd")
+func disordered(style, order string) bool {
+	switch style {
+	case "german":
+		return order != "dmy"
+	case "sql", "postgres":
+		return order == "ymd"
 	}
 	return false
 }
@@ -472,7 +491,7 @@ func Faithful(s *executor.Settings, columns []byte) error {
 		}
 		if !ok {
 			return sqlstate.Refuse(fmt.Sprintf("the values of column %q have to go from shard to shard, and the session's settings might change them on the way", f.Name),
-				"RESET extra_float_digits, DateStyle, array_nulls and xmloption first")
+				"SET extra_float_digits TO 1, DateStyle TO ISO, array_nulls TO on and xmloption TO content first")
 		}
 	}
 	return nil

@@ -50,9 +50,7 @@ func (c *Conn) keysOf(ctx context.Context, e *execution, parts []*part, q reques
 // restyled reports whether the session's settings print one of the keys so that its
 // text does not give the value back: rounded, or in another style than the encoders read.
 func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settings) bool {
-	if s.Len() == 0 {
-		return false
-	}
+	style, _ := dateStyle(s)
 	for _, o := range k.order {
 		if wire.FormatAt(formats, o.at) != 0 {
 			continue
@@ -64,7 +62,7 @@ func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settin
 				return true
 			}
 		case pgDate, pgTimestamp, pgTimestamptz:
-			if v := valueOf(s, "datestyle"); v != "" && !strings.Contains(strings.ToLower(v), "iso") {
+			if style != "iso" {
 				return true
 			}
 		case pgBytea:
