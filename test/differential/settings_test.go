@@ -49,7 +49,7 @@ var varied = []struct {
 	{"row_security", []string{"off", "on"}},
 	{"client_min_messages", []string{"warning", "notice", "error"}},
 	{"work_mem", []string{"64kB", "4MB"}},
-	{"jit", []string{"off", "on"}},
+	{"jit", []string{"off"}}, // sessions without a set have it; what the others forbid costs so much that each statement would be compiled
 	{"enable_hashjoin", []string{"off", "on"}},
 	{"enable_hashagg", []string{"on", "off"}},
 	{"enable_nestloop", []string{"on", "off", "on"}},
