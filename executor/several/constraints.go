@@ -23,9 +23,6 @@ func (c *Conn) setsConstraints(ctx context.Context, st *planner.Statement) error
 	if names, _ := planner.NamedConstraints(st.Text); names == nil {
 		return c.setsMode(st)
 	}
-	if c.engineOf(c.defaultShard()) == engineSQLite {
-		return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported in a transaction over several SQLite shards", "SET CONSTRAINTS ALL")
-	}
 	first, err := c.part(ctx, c.defaultShard(), false)
 	if err != nil {
 		return err
@@ -35,7 +32,7 @@ func (c *Conn) setsConstraints(ctx context.Context, st *planner.Statement) error
 			continue
 		}
 		if p == first || p.shard != first.shard {
-			if _, err := c.exec(p, "SELECT"); err != nil { // it has begun
+			if _, err := c.exec(p, "SELECT 1"); err != nil { // it has begun
 				return err
 			}
 			if err := c.setsNamed(p, st.Text); err != nil {
@@ -62,12 +59,7 @@ func (c *Conn) setsNamed(p *part, text string) error {
 	if names != nil && p.shard != c.defaultShard() {
 		var all []string
 		for _, n := range names {
-			schema := "n.nspname = " + executor.QuoteLiteral(n.Schema)
-			if n.Schema == "" {
-				schema = "n.nspname = ANY (pg_catalog.current_schemas(true))"
-			}
-			res, err := p.conn.Exec("SELECT n.nspname FROM pg_catalog.pg_constraint AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.connamespace" +
-				" WHERE c.conname = " + executor.QuoteLiteral(n.Name) + " AND " + schema + " ORDER BY pg_catalog.array_position(pg_catalog.current_schemas(true), n.nspname) LIMIT 1")
+			res, err := p.conn.Exec(firstSchemaOf(n))
 			if err != nil {
 				return c.failure(p, err)
 			}
@@ -87,4 +79,14 @@ func (c *Conn) setsNamed(p *part, text string) error {
 		return c.failure(p, err)
 	}
 	return nil
+}
+
+// firstSchemaOf asks for the schema of the constraint that a name means; no row: there is none. In words that SQLite shards know as well.
+func firstSchemaOf(n planner.Constraint) string {
+	const constraints = " JOIN pg_catalog.pg_constraint AS c ON c.connamespace = n.oid WHERE c.conname = "
+	if n.Schema != "" {
+		return "SELECT n.nspname FROM pg_catalog.pg_namespace AS n" + constraints + executor.QuoteLiteral(n.Name) + " AND n.nspname = " + executor.QuoteLiteral(n.Schema) + " LIMIT 1"
+	}
+	return "SELECT n.nspname FROM pg_catalog.unnest(pg_catalog.current_schemas(true)) WITH ORDINALITY AS s (name, place) JOIN pg_catalog.pg_namespace AS n ON n.nspname = s.name" +
+		constraints + executor.QuoteLiteral(n.Name) + " ORDER BY s.place LIMIT 1"
 }

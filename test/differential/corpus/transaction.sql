@@ -185,13 +185,9 @@ ROLLBACK;
 SAVEPOINT x;
 
 -- SET CONSTRAINTS.
--- only: postgres
 CREATE TABLE parents (tenant_id bigint, id int, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id');
--- only: postgres
 CREATE TABLE children (tenant_id bigint, id int, parent int, PRIMARY KEY (tenant_id, id), CONSTRAINT to_parent FOREIGN KEY (tenant_id, parent) REFERENCES parents (tenant_id, id) DEFERRABLE) WITH (cleave.shard_key = 'tenant_id');
--- only: postgres
 SET CONSTRAINTS ALL DEFERRED;
--- only: postgres
 -- block
 BEGIN;
 SET CONSTRAINTS ALL DEFERRED;
@@ -200,7 +196,6 @@ INSERT INTO children VALUES (2, 1, 1), (3, 1, 1), (4, 1, 1);
 INSERT INTO parents VALUES (1, 1), (2, 1), (3, 1), (4, 1);
 COMMIT;
 -- end
--- only: postgres
 -- block
 BEGIN;
 INSERT INTO parents VALUES (5, 1);
@@ -209,7 +204,6 @@ INSERT INTO children VALUES (5, 1, 2);
 SET CONSTRAINTS ALL IMMEDIATE;
 ROLLBACK;
 -- end
--- only: postgres
 -- block
 BEGIN;
 SET CONSTRAINTS to_parent DEFERRED;
@@ -219,7 +213,6 @@ COMMIT;
 -- Named ones: of a sharded table, and of one that the default shard alone has.
 -- only: postgres
 CREATE TABLE kept (id int PRIMARY KEY, n int, CONSTRAINT kept_n UNIQUE (n) DEFERRABLE);
--- only: postgres
 -- foreach names: to_parent | kept_n, public.to_parent
 -- foreach first: SELECT 1 | SELECT count(*) FROM parents WHERE tenant_id = 7 | SELECT count(*) FROM kept | SELECT count(*) FROM parents
 -- block
@@ -233,7 +226,6 @@ SET CONSTRAINTS ${names} IMMEDIATE;
 INSERT INTO children VALUES (7, 2, 2);
 ROLLBACK;
 -- end
--- only: postgres
 -- foreach names: kept_n, to_parent
 -- foreach end: COMMIT | SET CONSTRAINTS kept_n IMMEDIATE | SET CONSTRAINTS to_parent IMMEDIATE | INSERT INTO kept VALUES (3, 1)
 -- block
@@ -245,7 +237,6 @@ INSERT INTO parents VALUES (12, 1), (13, 1), (14, 1);
 ${end};
 ROLLBACK;
 -- end
--- only: postgres
 -- foreach first: SELECT 1 | SELECT count(*) FROM parents WHERE tenant_id = 7
 -- foreach name: no_such | to_parent, no_such | parents_pkey
 -- block
@@ -256,7 +247,6 @@ ROLLBACK;
 -- end
 -- only: postgres
 DROP TABLE kept;
--- only: postgres
 -- block
 BEGIN;
 SAVEPOINT a;
@@ -266,16 +256,13 @@ INSERT INTO children VALUES (7, 1, 2), (8, 1, 2);
 INSERT INTO parents VALUES (7, 2), (8, 2);
 COMMIT;
 -- end
--- only: postgres
 -- block
 BEGIN;
 SET CONSTRAINTS ALL DEFERRED;
 INSERT INTO children VALUES (9, 1, 2), (10, 1, 2), (11, 1, 2);
 COMMIT;
 -- end
--- only: postgres
 SELECT * FROM children;
--- only: postgres
 DROP TABLE children, parents;
 -- In a failed block nothing but its end is answered otherwise: also what is refused, and what is not there.
 -- block
