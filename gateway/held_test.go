@@ -197,3 +197,51 @@ func TestCursorSnapshot(t *testing.T) {
 	}
 	wantCode(t, conn, "34000", `FETCH 1 FROM c`)
 }
+
+// TestCursorsUnderStyles: whatever a session's settings print, the rows of a cursor over several shards have the same values in text
+// and binary, or are refused.
+func TestCursorsUnderStyles(t *testing.T) {
+	b := newBeside(t, start(t, config{}).connect(t))
+	b.both("CREATE TABLE d (id bigint PRIMARY KEY, f float8, fs float4[], day date, z timestamptz, ws text[])", " WITH (cleave.shard_key = 'id')")
+	b.both("INSERT INTO d SELECT i, i / 7.0::float8, ARRAY[i / 3.0, NULL], date '2024-03-01' + i, timestamptz '2024-03-01 12:00+00' + i * interval '10 days', ARRAY['a', NULL] FROM generate_series(1, 12) i", "")
+	given := 0
+	for _, set := range []string{"extra_float_digits = 0", "extra_float_digits = -15", "datestyle = 'German, MDY'", "datestyle = 'SQL, YMD'", "array_nulls = off"} {
+		for _, columns := range []string{"f", "f, ws", "day, z", "fs, ws", "ws"} {
+			for _, binary := range []bool{false, true} {
+				// Another session each: what was asked for last is what is expected.
+				b := newBesideOf(t, b)
+				b.both("SET "+set, "")
+				b.both("BEGIN", "")
+				b.both("DECLARE c SCROLL CURSOR WITH HOLD FOR SELECT id, "+columns+" FROM d ORDER BY id", "")
+				for _, as := range []bool{binary, !binary, binary} {
+					got := rowsOf(t, b.router, "FETCH 3 FROM c", as)
+					if strings.HasPrefix(got, "error 0A000") {
+						break
+					}
+					given++
+					if want := rowsOf(t, b.plain, "FETCH 3 FROM c", as); got != want {
+						t.Errorf("%s, %s, binary %t:\n%s\nwant\n%s", set, columns, as, got, want)
+					}
+				}
+				_ = b.router.Close(context.Background())
+				_ = b.plain.Close(context.Background())
+			}
+		}
+	}
+	if given < 130 {
+		t.Errorf("only %d FETCHes were not refused", given)
+	}
+}
+
+// newBesideOf has another session on each side, for the test to close.
+func newBesideOf(t *testing.T, b *beside) *beside {
+	t.Helper()
+	var conns [2]*pgx.Conn
+	for i, c := range []*pgx.Conn{b.router, b.plain} {
+		var err error
+		if conns[i], err = pgx.ConnectConfig(context.Background(), c.Config()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &beside{t: t, router: conns[0], plain: conns[1]}
+}

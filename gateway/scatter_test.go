@@ -364,7 +364,7 @@ func TestCursorStyleChanges(t *testing.T) {
 	for id := range 12 {
 		b.both(fmt.Sprintf("INSERT INTO d VALUES (%d, '2020-02-0%d')", id, 1+id%9), "")
 	}
-	for _, set := range []string{"SET LOCAL datestyle = 'German, DMY'", "SET LOCAL timezone = 'UTC'"} {
+	for _, set := range []string{"SET LOCAL datestyle = 'German, DMY'", "SET LOCAL timezone = 'Asia/Tokyo'"} {
 		b.both("BEGIN", "")
 		b.both("DECLARE n CURSOR FOR SELECT id FROM d ORDER BY id", "")
 		b.both("DECLARE c CURSOR FOR SELECT id, day FROM d ORDER BY id", "")

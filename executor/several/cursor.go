@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -92,7 +91,7 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 		k.kept = &kept{first: 1}
 	}
 	if k.e.results = k.formats(); !d.Binary {
-		k.e.results = c.host.Held().guess(desc.fields)
+		k.e.results = c.guess(desc.fields)
 	}
 	err = c.startJob(k)
 	if code := string(sqlstate.CodeOf(err)); c.block && strings.HasPrefix(code, "2") && code != "25P02" {
@@ -203,12 +202,8 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 			want = k.formats()
 		}
 		c.host.Held().asked(k.desc.fields, want)
-		for i := range k.desc.fields {
-			if wire.FormatAt(want, i) != wire.FormatAt(k.e.results, i) {
-				if f.results = want; want == nil {
-					f.results = []int16{0}
-				}
-			}
+		if f.results, err = c.otherFormats(k, want); err != nil {
+			return nil, err
 		}
 	}
 	if !f.move && !k.sameStyle(c) {

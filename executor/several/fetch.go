@@ -267,8 +267,12 @@ func (f *fetch) convert(out []byte, from int) ([]byte, error) {
 						sep = "($"
 					}
 				}
-				q.oids = append(q.oids, fields[i].TypeOID)
-				q.formats = append(q.formats, wire.FormatAt(f.k.e.results, i))
+				oid, is := fields[i].TypeOID, wire.FormatAt(f.k.e.results, i)
+				if is == wire.FormatAt(f.results, i) { // it stays what it is
+					oid = []uint32{pgText, pgBytea}[is]
+				}
+				q.oids = append(q.oids, oid)
+				q.formats = append(q.formats, is)
 				text = strconv.AppendInt(append(text, sep...), int64(len(q.oids)), 10)
 			}
 		}

@@ -40,6 +40,47 @@ func (h *Held) guess(fields []wire.Field) []int16 {
 	return formats
 }
 
+// guess is what a FETCH will ask for, or what can be converted: binary of types that the session's settings print in a way that does
+// not give the value back.
+func (c *Conn) guess(fields []wire.Field) []int16 {
+	formats := c.host.Held().guess(fields)
+	if c.unfaithful() == (unfaithful{}) {
+		return formats
+	}
+	for i := range fields {
+		if printerOf(fields[i].TypeOID) != nil {
+			formats[i] = 1
+		}
+	}
+	return formats
+}
+
+// otherFormats are the formats that are asked for, nil if a cursor's rows have them. Texts that the session's settings may have printed so
+// that they do not give their values back are not made binary: 0A000.
+func (c *Conn) otherFormats(k *cursor, want []int16) (other []int16, err error) {
+	var read []wire.Field
+	for i, f := range k.desc.fields {
+		is, as := wire.FormatAt(k.e.results, i), wire.FormatAt(want, i)
+		if is == as {
+			continue
+		}
+		if other = want; want == nil {
+			other = []int16{0}
+		}
+		if as == 1 && !unstyled[f.TypeOID] {
+			read = append(read, f)
+		}
+	}
+	if len(read) == 0 || c.unfaithful() == (unfaithful{}) {
+		return other, nil
+	}
+	p, err := c.part(c.ctx, c.host.Snapshot().State().DefaultShard, false)
+	if err == nil {
+		err = c.faithful(p, read, nil)
+	}
+	return other, err
+}
+
 // Has reports whether there is one of the name.
 func (h *Held) Has(name string) bool { return h.cursors[name] != nil }
 
