@@ -12,5 +12,6 @@ var (
 	moving     = flag.Bool("moving", false, "put all keys on the move on every configuration of the statements made at random, not on every second one")
 	cutovers   = flag.Int64("cutovers", 3, "how many cutovers there are in each part of TPC-C, and of pgbench")
 	settings   = flag.String("settings", "", "run the corpus under this set of unusual settings, or under all, instead of each topic under one")
+	begunWith  = flag.Bool("begun", false, "have the default shard's database give sessions the unusual settings")
 	first      = flag.Uint64("statement", 0, "the first of them")
 )

@@ -39,6 +39,7 @@ type pair struct {
 	tables  []table
 	initial map[string][]string // rows by table, as Rows gives them
 	changed map[string]bool
+	altered bool // the databases themselves have settings
 	moving  bool // every key is on the move, see cluster.Move
 }
 

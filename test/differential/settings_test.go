@@ -20,7 +20,7 @@ type setting struct{ name, value string }
 // unusual is a set of settings, and the way in which a session gets them.
 type unusual struct {
 	name string
-	way  string // "SET", "parameters" or "options"
+	way  string // "SET", "parameters", "options" or "database"
 	list []setting
 }
 
@@ -113,15 +113,46 @@ func (p *pair) under(u unusual) (without []string) {
 	if p.cluster.Engine == "sqlite" {
 		way = "SET"
 	}
-	for _, s := range []*compare.Session{p.router, p.plain, p.encoder} {
+	sessions := []*compare.Session{p.router, p.plain, p.encoder}
+	for _, s := range sessions {
 		if err := s.Close(); err != nil {
 			p.t.Fatal(err)
 		}
+	}
+	switch {
+	case way == "database":
+		p.alter(taken)
+	case p.altered:
+		p.alter(nil)
+	}
+	for _, s := range sessions {
 		if err := s.Again(ctx, settingsURL(s.Home(), way, taken), settingsSQL(way, taken)); err != nil {
 			p.t.Fatalf("set %s: %v", u.name, err)
 		}
 	}
 	return without
+}
+
+// alter gives the settings to the plain database and to the default shard's. The harness's own sessions keep what they have; the
+// router is begun anew.
+func (p *pair) alter(list []setting) {
+	p.t.Helper()
+	for _, s := range append([]setting{{}}, list...) {
+		sql := "RESET ALL"
+		if s.name != "" {
+			sql = fmt.Sprintf("SET %s TO %s", s.name, s.text())
+		}
+		alter := "DO $x$ BEGIN EXECUTE pg_catalog.format('ALTER DATABASE %I " + strings.ReplaceAll(sql, "'", "''") + "', pg_catalog.current_database()); END $x$"
+		p.mustAside(alter)
+		if _, err := p.cluster.On(p.cluster.Snapshot().State().DefaultShard, alter); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	if err := p.cluster.Restart(context.Background()); err != nil {
+		p.t.Fatal(err)
+	}
+	p.router.Move(p.cluster.URL())
+	p.altered = len(list) > 0
 }
 
 // text is the value as SET takes it.
@@ -165,7 +196,8 @@ func settingsSQL(way string, list []setting) (sql []string) {
 }
 
 // TestCorpusUnderSettings runs the corpus in sessions with unusual settings. Nothing may differ; what is refused
-// beyond the ceilings is logged. Each topic is run under one set on one engine; -settings names a set, or all.
+// beyond the ceilings is logged. Each topic is run under one set on one engine; -settings names a set, or all, and with -begun
+// the default shard's database has them.
 func TestCorpusUnderSettings(t *testing.T) {
 	topics, err := corpus.Topics()
 	if err != nil {
@@ -202,6 +234,9 @@ func TestCorpusUnderSettings(t *testing.T) {
 							continue // a share
 						}
 						if !begun {
+							if *begunWith || *settings == "" && n%4 == 3 {
+								u.way = "database"
+							}
 							without, begun = p.under(u), true
 						}
 						p.set = "settings " + u.name

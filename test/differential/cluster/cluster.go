@@ -38,6 +38,7 @@ type Options struct {
 // Cluster is a router with its shards.
 type Cluster struct {
 	Options
+	log    *slog.Logger
 	addr   string
 	dir    shardmap.Directory
 	rooms  *wiring.Rooms
@@ -57,9 +58,9 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) start(ctx context.Context) error {
-	log := slog.New(slog.DiscardHandler)
+	c.log = slog.New(slog.DiscardHandler)
 	if os.Getenv("CLEAVE_TEST_LOG") != "" {
-		log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	var req admin.BootstrapRequest
 	for i := range c.Shards {
@@ -72,7 +73,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		req.Shards = append(req.Shards, admin.BootstrapShard{Name: fmt.Sprintf("shard-%d", i), URL: url})
 	}
-	ops := wiring.NewOps(c.dir, "test", log)
+	ops := wiring.NewOps(c.dir, "test", c.log)
 	_, err := ops.Bootstrap(ctx, req)
 	if err := errors.Join(err, ops.Close()); err != nil {
 		return err
@@ -82,11 +83,16 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
+	return c.serve(ctx)
+}
+
+// serve starts the router.
+func (c *Cluster) serve(ctx context.Context) error {
 	cfg, err := config.Load(config.Input{})
 	if err != nil {
 		return err
 	}
-	o := wiring.Options{Directory: c.dir, Config: &cfg.Config, Log: log}
+	o := wiring.Options{Directory: c.dir, Config: &cfg.Config, Log: c.log}
 	if c.Coordinator {
 		o.Member, o.Candidate = "test", "test"
 		if o.Lease, c.leave, err = c.dir.Join(ctx, shardmap.Member{ID: o.Member, Role: "router", Address: "test", Host: "here", Software: "test"}); err != nil {
@@ -123,11 +129,18 @@ func (c *Cluster) reach(ctx context.Context, s admin.BootstrapShard) error {
 	return nil
 }
 
-// Close ends the router and what reaches the shards.
-func (c *Cluster) Close() error {
+// Restart ends the router and starts another one, at another address.
+func (c *Cluster) Restart(ctx context.Context) error {
+	if err := errors.Join(c.end()...); err != nil {
+		return err
+	}
+	return c.serve(ctx)
+}
+
+// end ends the router.
+func (c *Cluster) end() (errs []error) {
 	limit, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	var errs []error
 	if c.served != nil {
 		errs = append(errs, c.rooms.Gateway.Shutdown(limit))
 		if err := <-c.served; !errors.Is(err, gateway.ErrClosed) {
@@ -140,6 +153,13 @@ func (c *Cluster) Close() error {
 	if c.leave != nil {
 		errs = append(errs, c.leave(limit))
 	}
+	c.served, c.rooms, c.leave = nil, nil, nil
+	return errs
+}
+
+// Close ends the router and what reaches the shards.
+func (c *Cluster) Close() error {
+	errs := c.end()
 	for _, conn := range c.conns {
 		errs = append(errs, conn.Close())
 	}

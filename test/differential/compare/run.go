@@ -104,6 +104,9 @@ func (s *Session) Settle(ctx context.Context) error {
 // Home is the URL that it was opened with.
 func (s *Session) Home() string { return s.home }
 
+// Move says where it connects to from now on.
+func (s *Session) Move(home string) { s.home, s.url = home, home }
+
 // URL is where it connects to.
 func (s *Session) URL() string { return s.url }
 
