@@ -543,14 +543,26 @@ func (v *mover) release(ctx context.Context, c *conn, id string) error {
 	})
 }
 
-// end terminates others' processes in this database, and waits until they are gone.
+// endsWithin is how long a process of ours may take to end when it is told to. One that is stopped, or that hangs in its system, never does.
+const endsWithin = 5 * time.Second
+
+// remains is the error of a process that has not ended.
+func remains(pid string) error {
+	return sqlstate.New(sqlstate.ObjectInUse, "server process %s was told to end and has not ended within %s", pid, endsWithin).
+		WithHint("look at that process on the shard's server: a stopped one goes on with kill -CONT %s, for one that hangs the server has to be restarted", pid)
+}
+
+// end terminates others' processes in this database, and waits until they are gone. Fails with 55006 if one remains.
 func (v *mover) end(ctx context.Context, c *conn, which string) error {
 	sql := `SELECT pid, pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 		WHERE datname = pg_catalog.current_database() AND pid <> pg_catalog.pg_backend_pid() AND ` + which
-	for {
+	for began := time.Now(); ; {
 		res, err := c.exec(ctx, sql)
 		if err != nil || len(res.Rows) == 0 {
 			return err
+		}
+		if time.Since(began) > endsWithin {
+			return remains(res.Rows[0][0].String)
 		}
 		if err := pause(ctx, 5*time.Millisecond); err != nil {
 			return err
@@ -559,12 +571,15 @@ func (v *mover) end(ctx context.Context, c *conn, which string) error {
 }
 
 func (v *mover) dropSlot(ctx context.Context, c *conn, slot string) error {
-	for {
+	for began := time.Now(); ; {
 		res, err := c.exec(ctx, `SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = `+literal(slot))
 		if err != nil || len(res.Rows) == 0 {
 			return err
 		}
 		if pid := res.Rows[0][0]; !pid.Null {
+			if time.Since(began) > endsWithin {
+				return remains(pid.String)
+			}
 			if _, err := c.exec(ctx, "SELECT pg_catalog.pg_terminate_backend("+pid.String+")"); err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package move
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -71,42 +70,17 @@ func TestMoveNamesSessionsOnTheServer(t *testing.T) {
 func TestACopyThatStands(t *testing.T) {
 	c := start(t, "postgres", "postgres")
 	c.bank(4000)
-	shard := func() *shardmap.Shard {
-		snap, err := c.dir.Load(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, _ := snap.Shard("s1")
-		return s
-	}()
 	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0", BytesPerSecond: 20_000}})
-	var pids []string
-	c.eventually("rows are loaded", func() bool {
-		w := c.await("m", "copying")
-		pids = strings.Fields(pgtest.Ask(t, pgtest.Super(shard.URL), `SELECT coalesce(string_agg(pid::text, ' '), '') FROM pg_stat_activity WHERE datname = current_database() AND state = 'active' AND query ILIKE 'COPY %'`))
-		return w.Rows > 0 && len(pids) > 0
-	})
-	each := func(s syscall.Signal) {
-		for _, pid := range pids {
-			n, err := strconv.Atoi(pid)
-			if err == nil {
-				err = syscall.Kill(n, s)
-			}
-			// One that was about to end when it was stopped has ended since.
-			if err != nil && (s != syscall.SIGCONT || !errors.Is(err, syscall.ESRCH)) {
-				t.Errorf("%v of %s: %v", s, pid, err)
-			}
-		}
-	}
-	each(syscall.SIGSTOP)
+	pids := c.copiers("m", "s1")
+	c.signal(pids, syscall.SIGSTOP)
 	goesOn := false
 	defer func() {
 		if !goesOn {
-			each(syscall.SIGCONT)
+			c.signal(pids, syscall.SIGCONT)
 		}
 	}()
 	c.noted("m", "copying", "no row has passed for more than 10s: look at the servers of shards s0 and s1")
-	each(syscall.SIGCONT)
+	c.signal(pids, syscall.SIGCONT)
 	goesOn = true
 	if w := c.await("m", "done"); w.Note != "" {
 		t.Errorf("%q", w.Note)
