@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -107,12 +108,35 @@ func TestReplicaCommands(t *testing.T) {
 	if out := r.ok("map", "diff"); !strings.Contains(out, "replica postgres://") {
 		t.Errorf("the difference: %s", out)
 	}
+	r.ok("shard", "add", "c", stranger.URL("c"))
+	execAll(t, r.session(), createOrders)
+	tenant := 1
+	for r.owner(tenant) != "a" {
+		tenant++
+	}
 	// Failover: what was the first URL leaves the map.
 	primary.Kill()
+	// While there is no primary, the advice is to make one, and never to give up the server that is left.
+	waitfor.True(t, "doctor finds no primary", func() bool {
+		_, out, _ := r.cleave("", "doctor")
+		if strings.Contains(out, "shard replica remove") {
+			t.Errorf("doctor: %s", out)
+		}
+		return strings.Contains(out, "shard a has no server that is known to be its primary: it takes no writes") && strings.Contains(out, "start the shard's primary, or promote the replica that has replayed most (pg_promote)")
+	})
+	dry := []string{"move", "--keyspace", "hash_bigint", "--key", fmt.Sprint(tenant), "--to", "c", "--dry-run"}
+	if _, out, _ := r.cleave("", dry...); !strings.Contains(out, "it would be refused now: shard a") {
+		t.Errorf("a move from a shard without a primary: %s", out)
+	}
 	pgtest.Ask(t, first.SuperuserURL("a"), "SELECT pg_promote()")
 	if _, out, _ := r.cleave("", "doctor"); !strings.Contains(out, "gets no statements") || !strings.Contains(out, "cleave shard replica remove a") {
 		t.Errorf("doctor: %s", out)
 	}
+	// A dry run asks the server that is the primary now, while the first URL is still the dead one's.
+	waitfor.True(t, "a move would not be refused", func() bool {
+		code, out, _ := r.cleave("", dry...)
+		return code == 0 && !strings.Contains(out, "refused")
+	})
 	r.ok("shard", "replica", "remove", "a", primary.URL("a"))
 	execAll(t, r.session(), "CREATE TABLE after_failover (a int)")
 	var after []admin.ShardInfo
