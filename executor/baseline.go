@@ -422,6 +422,14 @@ func (s *Settings) Began(name string) string {
 	return reported[name]
 }
 
+// Value is the SQL text of a setting, or else the value that the set's session began with, "" if neither is known.
+func (s *Settings) Value(name string) string {
+	if v, ok := s.Get(name); ok {
+		return v
+	}
+	return s.Began(name)
+}
+
 // OwnIsolation is the default_transaction_isolation that the set's session began with, "" if it is not known.
 func (s *Settings) OwnIsolation() string {
 	_, values := s.from().start()

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
@@ -381,5 +383,28 @@ func TestStylesOfTheDefaultShard(t *testing.T) {
 	}
 	if run < 5*len(messages) {
 		t.Errorf("only %d messages were not refused", run)
+	}
+}
+
+// TestTimeoutsOfTheDefaultShard: the statement_timeout and lock_timeout of its database are those of sessions, at the router too.
+func TestTimeoutsOfTheDefaultShard(t *testing.T) {
+	cl, conn, _ := orders(t, config{shards: 2, executor: executor.Limits{LearnEvery: time.Nanosecond}})
+	pgtest.Ask(t, cl.shards[0], "ALTER DATABASE "+databaseOf(t, cl.shards[0])+" SET lock_timeout TO '20ms'")
+	relearn(t, cl)
+	locked := cl.connect(t)
+	exec(t, conn, "BEGIN")
+	exec(t, conn, "SELECT count(*) FROM orders")
+	var said *pgconn.PgError
+	if _, err := locked.Exec(context.Background(), "ALTER TABLE orders ADD COLUMN more int"); !errors.As(err, &said) || said.Code != "55P03" || said.Hint != "" {
+		t.Errorf("lock_timeout: %v, %+v", err, said) // the router's own bound has a hint
+	}
+	exec(t, conn, "COMMIT")
+	pgtest.Ask(t, cl.shards[0], "ALTER DATABASE "+databaseOf(t, cl.shards[0])+" SET statement_timeout TO '1s'")
+	relearn(t, cl)
+	if got := code(cl.connect(t), "SELECT ctid FROM orders WHERE id = 1"+strings.Repeat(" AND id <> 2", 100_000)); got != "57014" {
+		t.Errorf("statement_timeout: SQLSTATE %q", got)
+	}
+	if got := one[int](t, conn, "SELECT count(*) FROM orders"); got != 0 {
+		t.Errorf("%d rows", got)
 	}
 }

@@ -73,7 +73,7 @@ func defaultModes(s *executor.Settings) (m modes) {
 	if v, ok := s.Get("default_transaction_read_only"); ok {
 		m.access = readModes("transaction_read_only = " + v).access
 	}
-	if v, ok := s.Get("default_transaction_deferrable"); ok {
+	if v := s.Value("default_transaction_deferrable"); v != "" {
 		m.deferrable = readModes("transaction_deferrable = " + v).deferrable
 	}
 	return m

@@ -215,11 +215,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.lane.init(nc)
 	x.w.onParameter = x.noteParameter
 	x.w.least = func() string {
-		v, set := x.settings.Get("client_min_messages")
-		if !set {
-			return x.settings.Began("client_min_messages")
-		}
-		return strings.Trim(v, "'")
+		return strings.Trim(x.settings.Value("client_min_messages"), "'")
 	}
 	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
 	x.turn.OnEnd(x.askEnd)

@@ -431,17 +431,12 @@ func (x *session) shardSaid(c *executor.Conn, err error) error {
 
 // statementTimeout reads the setting of that name as the shard would; 0 is none.
 func statementTimeout(s *executor.Settings) time.Duration {
-	v, ok := s.Get("statement_timeout")
-	if !ok {
-		return 0
-	}
-	return settingDuration(v)
+	return settingDuration(s.Value("statement_timeout"))
 }
 
 // lockTimeout reads the setting of that name; 0 is none.
 func lockTimeout(s *executor.Settings) time.Duration {
-	v, _ := s.Get("lock_timeout")
-	return settingDuration(v)
+	return settingDuration(s.Value("lock_timeout"))
 }
 
 // settingDuration reads a time as PostgreSQL does, milliseconds without a unit;

@@ -134,10 +134,7 @@ func Duration(v string) (time.Duration, bool) {
 
 // valueOf is a setting's value without its quotes: the session's, else what the session began with, "" if that is not known.
 func valueOf(s *executor.Settings, name string) string {
-	v, set := s.Get(name)
-	if !set {
-		return s.Began(name)
-	}
+	v := s.Value(name)
 	if v = strings.TrimSpace(v); len(v) >= 2 && v[0] == '\'' && v[len(v)-1] == '\'' {
 		v = strings.ReplaceAll(v[1:len(v)-1], "''", "'")
 	}

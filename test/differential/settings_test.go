@@ -234,7 +234,7 @@ func TestCorpusUnderSettings(t *testing.T) {
 							continue // a share
 						}
 						if !begun {
-							if *begunWith || *settings == "" && n%4 == 3 {
+							if *begunWith || *settings == "" && n%8 == 2 {
 								u.way = "database"
 							}
 							without, begun = p.under(u), true
