@@ -167,10 +167,18 @@ func (c *Conn) LocalChanges(s *Settings) []string {
 	return locally(s.changes(c.settings))
 }
 
-// LastingChanges returns the statements that give a conversation inside a transaction the settings s, also after its COMMIT. A role
-// that stays is left alone: it may be one of SET LOCAL, which ends.
-func (c *Conn) LastingChanges(s *Settings) []string {
+// LastingChanges returns the statements that give a conversation inside a transaction the settings s, also after its COMMIT, which would
+// have left was and is to leave keep. A role that stays is left alone: it may be one of SET LOCAL, which ends.
+func (c *Conn) LastingChanges(s, was, keep *Settings) []string {
 	from := c.settings
+	for _, l := range [][]Setting{was.list(), keep.list()} {
+		for _, e := range l { // what SET LOCAL has made the same already is set for good as well
+			before, had := was.Get(e.Name)
+			if after, has := keep.Get(e.Name); before != after || had != has {
+				from = from.With(e.Name, "\x00") // which none is
+			}
+		}
+	}
 	if was, ok := from.Get("role"); ok {
 		if now, still := s.Get("role"); still && now == was {
 			from, s = from.Without("role"), s.Without("role")

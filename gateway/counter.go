@@ -16,10 +16,11 @@ import (
 // values are gone: then the statement is refused, and never told that there are none.
 
 // counts says that what is about to be sent may call nextval(), or asks for what it gave. On the
-// conversation that the session keeps anything may: it has temporary views and functions.
+// conversation that the session keeps anything may: it has temporary views and functions. What takes no snapshot may not, and
+// DISCARD SEQUENCES before it would take one.
 func (x *session) counts(u use) {
 	c := x.pipe.Conn
-	if c == nil || onSeveral(c) || c != x.pin && (u.on == nil && u.readOnly || u.on != nil && !u.on.Counts()) {
+	if c == nil || onSeveral(c) || u.blind || u.on != nil && sightless[u.on.Tag] || c != x.pin && (u.on == nil && u.readOnly || u.on != nil && !u.on.Counts()) {
 		return
 	}
 	if c.Shard() == x.srv.ex.Snapshot().State().DefaultShard {

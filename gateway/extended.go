@@ -177,8 +177,8 @@ func (x *session) parse(f wire.Frame) error {
 	if err := x.allowed(s.plan); err != nil {
 		return err
 	}
-	if _, dup := x.statements[s.name]; dup { // PostgreSQL looks last
-		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", name)
+	if _, dup := x.statements[s.name]; dup {
+		return x.duplicate(s)
 	}
 	if err := x.room(s); err != nil {
 		return err

@@ -112,6 +112,9 @@ func (t *txn) late(m modes) error {
 	return nil
 }
 
+// sightless are the tags of statements that shards run and that take no snapshot.
+var sightless = map[string]bool{"LOCK TABLE": true, "NOTIFY": true}
+
 // snaps reports whether PostgreSQL takes a snapshot to parse or run the statement (PlannedStmtRequiresSnapshot in
 // src/backend/tcop/pquery.c).
 func snaps(st *planner.Statement) bool {
@@ -121,7 +124,7 @@ func snaps(st *planner.Statement) bool {
 	case planner.SetKind:
 		return st.Set.Op == "set_config" || st.Set.Op == "discard"
 	}
-	return st.Cursor == nil || st.Cursor.Op == "declare" || st.Cursor.Op == "close"
+	return !sightless[st.Tag] && (st.Cursor == nil || st.Cursor.Op == "declare" || st.Cursor.Op == "close")
 }
 
 // list is the modes as BEGIN and SET TRANSACTION take them.
@@ -228,7 +231,7 @@ func (x *session) relayModes(text string, own bool) error {
 	if x.tx.lost {
 		return inFailed()
 	}
-	if x.tx.weak || x.tx.apart {
+	if x.tx.weak || x.tx.apart || onSeveral(x.tx.conn) { // one of several has not begun everywhere, or nowhere yet
 		if err := x.tx.late(readModes(text)); err != nil {
 			return err
 		}

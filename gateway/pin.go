@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -171,7 +172,7 @@ func (x *session) lostPin() *sqlstate.Error {
 // an error of the router's own; false if that cannot be done. No SET is among them: it makes a transaction of them (txImplicit).
 func (x *session) keepsUnit() bool {
 	c := x.pipe.Conn
-	if x.pin == nil || c != x.pin || c.Broken() || x.pipe.Waiting() || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
+	if x.pin == nil || !several.TakesPart(c, x.pin) || c.Broken() || x.pipe.Waiting() || c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) != nil {
 		return false
 	}
 	// ROLLBACK ends such a transaction as well, with a warning: PostgreSQL, UserAbortTransactionBlock.

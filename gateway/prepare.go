@@ -20,9 +20,6 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		return err
 	}
 	p := st.Prepared
-	if _, dup := x.statements[p.Name]; dup {
-		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", p.Name)
-	}
 	s := &statement{name: p.Name, text: blanks(st.Text[:max(strings.LastIndex(st.Text, p.Text), 0)]) + p.Text, oids: p.OIDs, made: x.unit.began, source: st.Text, parsed: x.settings}
 	if x.message != nil {
 		s.source = string(x.message)
@@ -68,11 +65,38 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	if x.outside() {
 		x.release()
 	}
+	if _, dup := x.statements[s.name]; dup { // PostgreSQL looks last
+		return errDuplicate(s)
+	}
 	if x.before != "" {
 		s.text, s.plan, s.prep = blanks(x.before)+s.text, nil, nil
 	}
 	x.remember(s)
 	return nil
+}
+
+// duplicate is the error of a second Parse of a name. PostgreSQL looks for the name last: a shard judges the text first.
+func (x *session) duplicate(s *statement) error {
+	if !shardBorne(s.plan) {
+		return errDuplicate(s)
+	}
+	if x.nowait {
+		return errWait
+	}
+	if err := x.reachFor(s.plan, s.oids); err != nil {
+		return err
+	}
+	if _, err := x.prepare(s, false); err != nil {
+		return err
+	}
+	if _, err := x.converse(executor.Flush); err != nil {
+		return err
+	}
+	return errDuplicate(s)
+}
+
+func errDuplicate(s *statement) error {
+	return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", s.name)
 }
 
 // blanks are as many as a text has characters.

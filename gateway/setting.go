@@ -214,12 +214,25 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 			keep = change(keep)
 		}
 	case "reset all":
-		next, keep = withRoleOf(x.defaults, next), withRoleOf(x.defaults, keep)
+		next, keep = withRoleOf(x.defaults, next), withRoleOf(x.passedOver(keep), keep)
 	}
 	if next.Size() > x.srv.limits.SettingsBytes {
 		return nil, nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "the session's settings are over %d bytes", x.srv.limits.SettingsBytes)
 	}
 	return next, keep, nil
+}
+
+// passedOver are the defaults with those of keep that RESET ALL leaves to a COMMIT: it passes over what has its default value because of
+// SET LOCAL .. TO DEFAULT (PostgreSQL, ResetAllOptions).
+func (x *session) passedOver(keep *executor.Settings) *executor.Settings {
+	left := x.defaults
+	for _, e := range keep.List() {
+		_, set := x.settings.Get(e.Name)
+		if _, starts := x.defaults.Get(e.Name); !set && !starts {
+			left = left.With(e.Name, e.Value)
+		}
+	}
+	return left
 }
 
 // withRoleOf is the settings with the role of others: RESET ALL leaves it (GUC_NO_RESET_ALL).
@@ -469,7 +482,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		return err
 	}
 	c := x.pipe.Conn
-	list := c.LastingChanges(next)
+	list := c.LastingChanges(next, x.tx.keep, keep)
 	if st.Set != nil && st.Set.Local { // nil for SET SESSION CHARACTERISTICS
 		list = c.LocalChanges(next)
 	}

@@ -260,6 +260,20 @@ func twinTables(t *testing.T, router, plain *pgx.Conn) {
 	}
 }
 
+// temporarySchemas has a database make the schemas that temporary tables are in: the first table of one makes every session there read
+// its prepared statements anew, with the settings of that moment, which says nothing of the session that is looked at.
+func temporarySchemas(ctx context.Context, t *testing.T, url string) {
+	t.Helper()
+	for range 40 { // more than there will be sessions on the server; a schema goes by the session's number
+		c, err := pgx.Connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(ctx)
+		exec(t, c, "CREATE TEMP TABLE scratch (a int)")
+	}
+}
+
 // TestSessionsBesidePostgres has some clients share small pools and do whatever they like with their sessions; each
 // has a session of one PostgreSQL beside it, which does the same. Answers, errors, the state of the transaction and what is
 // told of settings are the same; a refusal ends the session on both sides.
@@ -273,6 +287,9 @@ func TestSessionsBesidePostgres(t *testing.T) {
 	}
 	all := changeables(context.Background(), t, plain)
 	twinTables(t, conn, plain)
+	for _, url := range []string{single, cl.shards[0]} {
+		temporarySchemas(context.Background(), t, url)
+	}
 	seed := *besideSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

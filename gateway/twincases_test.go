@@ -35,6 +35,30 @@ var sessionCases = []struct {
 		"CREATE TEMP TABLE scratch (a int)", "INSERT INTO scratch VALUES (1)", "sync:DISCARD TEMP; RELEASE s", "SELECT * FROM scratch", "DISCARD TEMP", "SELECT * FROM scratch"}},
 	{"ROLLBACK behind a lock before one Sync keeps the session", nil, []string{
 		"CREATE TEMP TABLE scratch (a int)", "sync:SELECT pg_advisory_lock(1$client); ROLLBACK", "SELECT count(*) FROM scratch", "SELECT pg_advisory_unlock(1$client)"}},
+	{"and so does an error behind a lock and a row on another shard", nil, []string{
+		"CREATE TEMP TABLE scratch (a int)", "sync:SELECT pg_advisory_lock(1$client); INSERT INTO orders VALUES ($far, 1, 'x'); SAVEPOINT s", "sync:SELECT pg_advisory_lock(1$client); INSERT INTO orders VALUES ($own, 1, 'x'); INSERT INTO orders VALUES ($far, 1, 'x'); RELEASE s",
+		"SELECT count(*) FROM scratch", "SELECT count(*) FROM orders", "SELECT pg_advisory_unlock(1$client), pg_advisory_unlock(1$client)", "SELECT pg_advisory_unlock(1$client)"}},
+	{"what SET LOCAL has set already is set for good as well", map[string]string{"work_mem": "2MB"}, []string{
+		"sync:SELECT set_config('default_transaction_isolation', 'repeatable read', true); SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE, ISOLATION LEVEL REPEATABLE READ", "SELECT setting FROM pg_settings WHERE name = 'default_transaction_isolation'", "RESET default_transaction_isolation",
+		"SET work_mem = '1MB'; SET extra_float_digits = 0", "BEGIN; SELECT count(*) FROM whole; SET LOCAL work_mem = '2MB'; SET LOCAL extra_float_digits TO DEFAULT; RESET work_mem; COMMIT", "SELECT current_setting('work_mem'), current_setting('extra_float_digits')",
+		"SET work_mem = '1MB'", "BEGIN; SET LOCAL work_mem = '2MB'; SET LOCAL extra_float_digits TO DEFAULT; SET LOCAL ROLE pg_monitor; RESET ALL; COMMIT", "SELECT current_setting('work_mem'), current_setting('extra_float_digits'), current_setting('role')",
+		"SET work_mem = '1MB'", "BEGIN; SELECT count(*) FROM orders; SET LOCAL work_mem = '2MB'; SET work_mem TO DEFAULT; COMMIT", "SELECT current_setting('work_mem')", "SELECT DISTINCT current_setting('work_mem') FROM orders",
+		"SET work_mem = '1MB'", "BEGIN; SELECT count(*) FROM orders; SAVEPOINT s; SET LOCAL work_mem = '2MB'; SET work_mem TO DEFAULT; ROLLBACK TO s; COMMIT", "SELECT current_setting('work_mem')"}},
+	{"SHOW takes no snapshot where the session keeps a connection", nil, []string{
+		"SELECT pg_advisory_lock(1$client)", "SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT name FROM pg_settings WHERE name = 'work_mem'",
+		"SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM orders", "sync:SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1", "BEGIN; SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SHOW transaction_isolation; COMMIT",
+		"SELECT pg_advisory_unlock(1$client)", "SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT name FROM pg_settings WHERE name = 'work_mem'", "BEGIN; SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SHOW transaction_isolation; COMMIT"}},
+	{"and neither does LOCK, nor SET CONSTRAINTS", nil, []string{
+		"SELECT pg_advisory_lock(1$client)", "sync:DISCARD SEQUENCES", "SHOW transaction_isolation; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1", "INSERT INTO whole VALUES ($client, 1)", "SELECT pg_advisory_unlock(1$client)", "DISCARD SEQUENCES",
+		"BEGIN READ ONLY", "LOCK TABLE whole IN ACCESS SHARE MODE; SET a.b = '1'; SET LOCAL transaction_read_only = off; SHOW transaction_read_only", "ROLLBACK", "DISCARD SEQUENCES",
+		"BEGIN; LOCK TABLE whole IN ACCESS SHARE MODE; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SHOW transaction_isolation; ROLLBACK", "BEGIN; LOCK TABLE orders IN ACCESS SHARE MODE; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SHOW transaction_isolation; ROLLBACK",
+		"BEGIN; SET CONSTRAINTS ALL DEFERRED; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SHOW transaction_isolation; ROLLBACK", "BEGIN; SELECT count(*) FROM orders; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "ROLLBACK",
+		"BEGIN; NOTIFY news; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SHOW transaction_isolation; ROLLBACK", "BEGIN; DISCARD SEQUENCES; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "BEGIN; PREPARE p AS SELECT 1; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "ROLLBACK; DEALLOCATE p"}},
+	{"CLOSE takes a snapshot before a block in the same message", nil, []string{
+		"SET work_mem = '1MB'; CLOSE ALL; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT id FROM orders WHERE tenant_id IN ($own, $far); COMMIT",
+		"SET work_mem = '1MB'; CLOSE h; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "CLOSE ALL; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "SELECT 1; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "SHOW work_mem; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK",
+		"SELECT count(*) FROM orders; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "SET work_mem = '1MB'; BEGIN ISOLATION LEVEL REPEATABLE READ", "SHOW transaction_isolation", "ROLLBACK", "DISCARD PLANS; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK",
+		"SET default_transaction_isolation = 'repeatable read'; CLOSE ALL; BEGIN ISOLATION LEVEL REPEATABLE READ", "ROLLBACK", "CLOSE ALL; BEGIN ISOLATION LEVEL READ COMMITTED", "ROLLBACK"}},
 	{"set_config() over several shards keeps the session", nil, []string{
 		"CREATE TEMP TABLE scratch (a int)", "BEGIN; SELECT count(*) FROM orders; SELECT set_config('work_mem', '3MB', false); COMMIT", "SELECT count(*) FROM scratch", "SHOW work_mem"}},
 	{"a cursor's name over several shards is taken", nil, []string{
@@ -52,6 +76,11 @@ var sessionCases = []struct {
 		"SET datestyle = 'ISO, YMD'", "SELECT set_config('DateStyle', 'default', false)", "SHOW datestyle", "SELECT DISTINCT '03/04/2005'::date FROM orders",
 		`BEGIN; SELECT set_config('DateStyle', 'default, YMD', true) AS "a ""b"""; SHOW datestyle; SELECT DISTINCT '03/04/2005'::date FROM orders; COMMIT`, "SHOW datestyle"}},
 	{"CLOSE takes a snapshot", nil, []string{"sync:CLOSE ALL; BEGIN; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT 1", "ROLLBACK"}},
+	{"a second statement of a name is read before the name is looked for", nil, []string{
+		`\parse p SELECT 1`, `\parse p SELECT '03/04/2005'::date`, "SET datestyle = 'ymd'", `\parse p SELECT '03/04/2005'::date`, `\parse p SELECT nothing FROM orders`, `\parse p SELECT 1/(tenant_id - $own) FROM orders`, `\run p`, "SHOW datestyle",
+		"PREPARE p AS SELECT '03/04/2005'::date", "PREPARE p (nowhere) AS SELECT 1", "PREPARE p AS SELECT id FROM orders WHERE tenant_id IN ($own, $far) AND nothing", "PREPARE p AS SELECT 1",
+		"BEGIN", "SELECT count(*) FROM orders", `\parse p SELECT nothing FROM orders`, `\parse p SELECT 1`, "ROLLBACK", "BEGIN; SELECT count(*) FROM whole; PREPARE p AS SELECT nothing", "ROLLBACK", "BEGIN; PREPARE p AS SELECT 2", "ROLLBACK", `\run p`,
+		"BEGIN; SELECT count(*) FROM orders; PREPARE p AS SELECT nothing FROM orders", "ROLLBACK", `\close p`}},
 	{"AND CHAIN keeps the characteristics", nil, []string{
 		"BEGIN READ ONLY, ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM orders", "COMMIT AND CHAIN", "SHOW transaction_isolation", "SHOW transaction_read_only", "INSERT INTO whole VALUES ($client, 1)", "ROLLBACK AND CHAIN", "SHOW transaction_read_only", "ROLLBACK",
 		"BEGIN; SET default_transaction_read_only = on; COMMIT AND CHAIN", "SHOW transaction_read_only", "ROLLBACK"}},
