@@ -210,6 +210,11 @@ func (e *Executor) PreparedWords(text string, s *Settings, snap *shardmap.Snapsh
 	return e.planner.PreparedWords(text, snap, e.path(s, snap))
 }
 
+// KeyTexts is Planner.KeyTexts under a search path.
+func (e *Executor) KeyTexts(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
+	return e.planner.KeyTexts(text, snap, e.path(s, snap))
+}
+
 // ArgsUseClock is Planner.ArgsUseClock under a search path, and ArgsAt is Planner.ArgsAt.
 func (e *Executor) ArgsUseClock(args string, s *Settings, snap *shardmap.Snapshot) (bool, error) {
 	return e.planner.ArgsUseClock(args, snap, e.path(s, snap))

@@ -80,7 +80,7 @@ func (x *session) prepareWords(s *statement) error {
 		}
 		values[i] = v.String
 	}
-	s.text = planner.With(s.text, words, values)
+	s.reads(planner.With(s.text, words, values))
 	return nil
 }
 

@@ -23,6 +23,8 @@ type statement struct {
 	// made is when it was prepared; source is the message with the PREPARE, "" if it came as Parse.
 	made   time.Time
 	source string
+	// written is the client's text where text has other literals, "" else.
+	written string
 	// parent is the client's span, which stood at the end of the text.
 	parent trace.Parent
 	plan   *planner.Statement
@@ -48,6 +50,22 @@ type statement struct {
 	// replanned: the schema changed since the client was told the columns.
 	replanned bool
 	hint      readHint
+}
+
+// reads gives the statement a text in which literals are those that they meant when it was prepared.
+func (s *statement) reads(text string) {
+	if text != s.text && s.written == "" {
+		s.written = s.text
+	}
+	s.text = text
+}
+
+// client is the client's text.
+func (s *statement) client() string {
+	if s.written != "" {
+		return s.written
+	}
+	return s.text
 }
 
 // portal is a statement with its parameters bound.

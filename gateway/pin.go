@@ -229,15 +229,16 @@ func (x *session) hidden(st *planner.Statement) error {
 }
 
 // planBeside is plan for a session with temporary tables.
-func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, error) {
+func (x *session) planBeside(sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
 	st, err := x.srv.ex.Plan(x, sql, x.settings, snap, private)
+	st, text, err := x.planKeyed(st, err, sql, snap, private)
 	if err == nil {
 		err = x.hidden(st)
 	}
 	if err != nil {
-		return nil, x.unplanned(x.besideTemps(err), sql, private)
+		return nil, nil, x.unplanned(x.besideTemps(err), sql, private)
 	}
-	return st, nil
+	return st, text, nil
 }
 
 // besideTemps makes the planner's "no such table" a refusal if it is one of the

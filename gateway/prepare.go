@@ -70,6 +70,9 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	}
 	if x.before != "" {
 		s.text, s.plan, s.prep = blanks(x.before)+s.text, nil, nil
+		if s.written != "" {
+			s.written = blanks(x.before) + s.written
+		}
 	}
 	x.remember(s)
 	return nil
@@ -213,7 +216,7 @@ func (x *session) runExecute(st *planner.Statement) error {
 	x.pipe.DescribePortal("", false, s, nil)
 	x.pipe.Execute("", 0, nil)
 	if _, err := x.converse(executor.Sync); err != nil {
-		return ofArgument(ofPrepared(placed(err, s.plan.Text, s.text)), st)
+		return ofArgument(ofPrepared(placed(err, s.plan.Text, s.client())), st)
 	}
 	if x.tx.state == txNone {
 		x.release()

@@ -15,10 +15,11 @@ func (x *session) replan(s *statement) error {
 	if s.plan != nil && s.version == snap.SchemaVersion() && s.private == private && s.settings == x.settings {
 		return nil
 	}
-	st, err := x.plan([]byte(s.text))
+	st, text, err := x.planned([]byte(s.text))
 	if err != nil {
 		return err
 	}
+	s.reads(string(text))
 	if s.plan != nil && (s.version != snap.SchemaVersion() || s.private != private) {
 		s.replanned, s.types = true, nil
 	} else if s.plan != nil {

@@ -555,7 +555,7 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	}
 	said := &shardError{said: o.Err, frame: withoutGuard(o.Err, append([]byte(nil), x.pipe.ErrorFrame()...))}
 	if rejected != nil {
-		return o, placed(said, rejected.plan.Text, rejected.text)
+		return o, placed(said, rejected.plan.Text, rejected.client())
 	}
 	return o, said
 }

@@ -572,14 +572,20 @@ func (x *session) snapshot() (snap *shardmap.Snapshot, private bool) {
 // plan analyses one statement. What only administrators may read is refused to others here, for every way that a
 // statement can come; users of the shards are asked by the shards.
 func (x *session) plan(sql []byte) (*planner.Statement, error) {
-	st, err := x.analyse(sql)
+	st, _, err := x.planned(sql)
+	return st, err
+}
+
+// planned is plan, and the text that was planned: that of planKeyed.
+func (x *session) planned(sql []byte) (*planner.Statement, []byte, error) {
+	st, text, err := x.analyse(sql)
 	if err == nil {
 		err = x.maySee(st)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return st, nil
+	return st, text, nil
 }
 
 // maySee refuses what takes an administrator to read.
@@ -590,22 +596,23 @@ func (x *session) maySee(st *planner.Statement) error {
 	return x.denied(st.Secret, access.Admin)
 }
 
-func (x *session) analyse(sql []byte) (*planner.Statement, error) {
+func (x *session) analyse(sql []byte) (*planner.Statement, []byte, error) {
 	snap, private := x.snapshot()
 	if len(x.temps) > 0 && !x.nowait {
 		return x.planBeside(sql, snap, private)
 	}
 	if x.nowait {
-		if st := x.srv.ex.Cached(sql, x.settings, snap); st != nil {
-			return st, nil
+		if st := x.srv.ex.Cached(sql, x.settings, snap); st != nil && !st.Unread {
+			return st, sql, nil
 		}
-		return nil, errWait
+		return nil, nil, errWait
 	}
 	st, err := x.srv.ex.Plan(x, sql, x.settings, snap, private)
+	st, text, err := x.planKeyed(st, err, sql, snap, private)
 	if err != nil {
-		return nil, x.unplanned(err, sql, private)
+		return nil, nil, x.unplanned(err, sql, private)
 	}
-	return st, nil
+	return st, text, nil
 }
 
 // waiting returns a context that a cancel request ends; done must be called.

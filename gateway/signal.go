@@ -358,7 +358,7 @@ func (x *session) preparedRows() ([]map[string]any, error) {
 		for i, oid := range types {
 			list[i] = strconv.FormatUint(uint64(oid), 10)
 		}
-		text := s.text
+		text := s.client()
 		if s.source != "" {
 			text = s.source
 		}

@@ -88,7 +88,7 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 			sql, x.unit.parent = rest, p
 		}
 		st, r, found, err := x.srv.ex.PlanText(x, &x.shaper, sql, x.settings, snap, private)
-		if err != nil && len(whole) > len(sql) && sqlstate.CodeOf(err) != sqlstate.QueryCanceled {
+		if st, _, err = x.planKeyed(st, err, sql, snap, private); err != nil && len(whole) > len(sql) && sqlstate.CodeOf(err) != sqlstate.QueryCanceled {
 			if _, e := x.plan(whole); e != nil {
 				err = e // its position is in the whole text, where a semicolon may be too early
 			}

@@ -558,8 +558,10 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 		if err != nil {
 			a.st.ReadOnly = true
 			a.st.Refused = sqlstate.As(err)
+			a.st.Unread = a.st.Refused.Unread
 			return
 		}
+		a.st.Unread = inner.Unread
 		a.st.Inner, a.st.Params, a.st.Shape = inner, inner.Params, inner.Shape
 		a.st.ReadOnly = !analyze || inner.ReadOnly
 		return

@@ -144,6 +144,15 @@ func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k ko
 		if err != nil {
 			e := *sqlstate.As(err)
 			e.Position = a.position(c.Location)
+			if askable(s, v.Sval.GetSval(), &e) {
+				a.st.Unread = true
+				if a.p.texts != nil {
+					a.p.texts.note(a, c, s)
+					k.val, _, ok = convert(anyTime(s), t)
+					return k, ok
+				}
+				e.Unread = true
+			}
 			if e.Code == sqlstate.FeatureNotSupported && !assign {
 				// A value whose meaning the router does not know, such as a
 				// timestamptz without a zone: it fixes no key, but the shard that the

@@ -60,6 +60,8 @@ type Statement struct {
 	Views bool
 	// Tag is the command tag's first words ("SELECT", "CREATE TABLE").
 	Tag string
+	// Unread is true when a literal stands for a shard key that the planner cannot read: see [Planner.KeyTexts].
+	Unread bool
 	// ReadOnly is true when the statement provably writes nothing and locks no row.
 	ReadOnly bool
 	// ReplicaSafe is true for a SELECT of tables on one shard that a replica

@@ -27,12 +27,13 @@ type Limits struct {
 type Planner struct {
 	limits  Limits
 	stopped func() error // nil: never
+	texts   *keyTexts    // nil, but in KeyTexts
 }
 
 // Until returns a Planner that looks, before each text that it reads or writes, whether stopped has an error, and ends then.
 // Who made stopped say one has no use for what the methods return.
 func (p *Planner) Until(stopped func() error) *Planner {
-	return &Planner{limits: p.limits, stopped: stopped}
+	return &Planner{limits: p.limits, stopped: stopped, texts: p.texts}
 }
 
 // goesOn is the error of a planning that nobody waits for.

@@ -137,6 +137,9 @@ type Error struct {
 	// have to say; set with 0A000 where that was not looked at.
 	Unsure bool
 
+	// Unread: a literal stands for a shard key that the planner cannot read; set with 0A000.
+	Unread bool
+
 	// Severity is ERROR when empty; FATAL ends the session.
 	Severity string
 	Retry    Retry

@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/planner"
+	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// keyTextsAtOnce bounds the columns of one question: PostgreSQL takes 1,664 (MaxTupleAttributeNumber in access/htup_details.h).
+const keyTextsAtOnce = 1000
+
+// unreadKey reports whether a text has a literal for a shard key that the planner could not read.
+func unreadKey(st *planner.Statement, err error) bool {
+	if err == nil {
+		return st.Unread
+	}
+	var e *sqlstate.Error
+	return errors.As(err, &e) && e.Unread
+}
+
+// keyText is a text with what a shard reads in those literals of it that stand for shard keys and that the planner cannot read,
+// under settings s; the text itself if there are none.
+//
+// Errors: the shard's, with the literal's place.
+func (x *session) keyText(text string, s *executor.Settings, snap *shardmap.Snapshot) (string, error) {
+	words := x.srv.ex.KeyTexts(text, s, snap)
+	if len(words) == 0 {
+		return text, nil
+	}
+	c, err := x.acquire(snap.State().DefaultShard, s)
+	if err != nil {
+		return "", err
+	}
+	defer c.Release()
+	values := make([]string, 0, len(words))
+	for from := 0; from < len(words); from += keyTextsAtOnce {
+		some := words[from:min(from+keyTextsAtOnce, len(words))]
+		sql, places := x.question(some)
+		res, err := x.exec(c, sql)
+		if err != nil {
+			return "", moved(x.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
+		}
+		if len(res.Rows) != 1 || len(res.Rows[0]) != len(some) {
+			return "", sqlstate.New(sqlstate.InternalError, "the shard gave no values of literals")
+		}
+		for _, v := range res.Rows[0] {
+			values = append(values, v.String)
+		}
+	}
+	return planner.With(text, words, values), nil
+}
+
+// question asks for the values of words in ISO form. places are the characters, from 1, where the words begin in it.
+func (x *session) question(words []planner.PreparedWord) (sql string, places []int) {
+	before, after := "pg_catalog.to_json(", ") #>> '{}'"
+	if x.srv.plainDefault() {
+		before, after = "(", ")::text"
+	}
+	var b strings.Builder
+	b.WriteString("SELECT ")
+	at := len("SELECT ") + 1
+	for i, w := range words {
+		if i > 0 {
+			b.WriteString(", ")
+			at += 2
+		}
+		b.WriteString(before)
+		places = append(places, at+len(before))
+		b.WriteString(w.Expr)
+		b.WriteString(after)
+		at += len(before) + utf8.RuneCountInString(w.Expr) + len(after)
+	}
+	return b.String(), places
+}
+
+// placeOf is the character in a text of the word that stands at character at of a question.
+func placeOf(text string, words []planner.PreparedWord, places []int, at int) int {
+	for i := len(words) - 1; i >= 0; i-- {
+		if places[i] <= at {
+			return utf8.RuneCountInString(text[:words[i].From]) + 1
+		}
+	}
+	return 0
+}
+
+// planKeyed plans a text in which literals for shard keys have to be read by a shard, and gives it as it was planned. st and err
+// are what came without.
+func (x *session) planKeyed(st *planner.Statement, err error, sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
+	switch {
+	case !unreadKey(st, err) || x.tx.state != txNone && x.tx.failed:
+		return st, sql, err
+	case x.nowait:
+		return nil, nil, errWait
+	}
+	text, e := x.keyText(string(sql), x.settings, snap)
+	switch {
+	case e != nil && err == nil:
+		return st, sql, nil // the shards say what is wrong with the whole statement
+	case e != nil:
+		return nil, nil, e
+	case text == string(sql):
+		return st, sql, err
+	}
+	keyed, e := x.srv.ex.Plan(x, []byte(text), x.settings, snap, private)
+	if e != nil {
+		return nil, nil, moved(e, func(at int) int { return planner.Place(text, at, string(sql)) })
+	}
+	return keyed, []byte(text), nil
+}
