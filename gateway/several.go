@@ -168,22 +168,30 @@ func (x *session) reachSeveral(u use) error {
 	return nil
 }
 
+// onPostgres reports whether a conversation is with one shard of PostgreSQL.
+func (x *session) onPostgres(c *executor.Conn) bool {
+	sh, ok := x.srv.ex.Snapshot().Shard(c.Shard())
+	return ok && sh.Engine == "postgres"
+}
+
 // unitSeveral is reachSeveral outside of a transaction block. What was written
 // before in the same unit is part of it: the shard's conversation, which has an
 // implicit transaction open, is taken along in a block.
 func (x *session) unitSeveral(u use) error {
 	o := several.Options{Base: x.settings}
+	// Of what was parsed or asked there, but not run, SQLite has no snapshot.
+	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.onPostgres(c) }
 	switch c := x.pipe.Conn; {
 	case c == nil:
 	case onSeveral(c):
 		x.used(u)
 		return nil
-	case x.virtual() || !x.wrote && !(x.strictIsolation() && x.dirty):
+	case x.virtual() || !x.wrote && (!(x.strictIsolation() && x.dirty) || unread(c)):
 		if err := x.leave(); err != nil {
 			return err
 		}
 	default:
-		if sh, ok := x.srv.ex.Snapshot().Shard(c.Shard()); !ok || sh.Engine != "postgres" {
+		if !x.onPostgres(c) {
 			return x.elsewhere(several.Name, c.Shard(), "the messages before Sync are one transaction, which")
 		}
 		if err := x.drain(); err != nil {

@@ -100,3 +100,9 @@ SELECT max(price) FILTER (WHERE status = $1), count(*) FROM orders;
 -- params: ,
 -- only: postgres
 SELECT string_agg(status, $1 ORDER BY tenant_id, id) FROM orders;
+-- foreach c: count(*) | sum(qty) | max(qty)
+-- block
+SET default_transaction_isolation TO 'repeatable read';
+SELECT ${c} FROM orders WHERE tenant_id IN (1, 2, 3, 4, 5);
+RESET default_transaction_isolation;
+-- end
