@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -319,6 +320,56 @@ func TestCutOff(t *testing.T) {
 	waitfor.True(t, "both routers go on", func() bool { return note(t.Context(), near, 42) == "here" && note(t.Context(), conn, 42) == "here" })
 	if _, err := conn.Exec(t.Context(), "INSERT INTO orders VALUES (42, 2, 'x')"); err != nil {
 		t.Errorf("a write afterwards: %v", err)
+	}
+}
+
+// TestDirectoryTakenBack: etcd was restored to an older state than routers have seen. They refuse, and do not say that they go on by
+// themselves: also with the newer state there again it takes a restart.
+func TestDirectoryTakenBack(t *testing.T) {
+	t.Parallel()
+	servers := etcdtest.New(t, etcdtest.Options{Members: 1})
+	url := servers.URL()
+	a := startOn(t, url)
+	a.exec(t, createOrders, "INSERT INTO orders VALUES (42, 1, 'here')")
+	b := startRouter(t, url)
+	conn := b.connect(t)
+	waitfor.True(t, "the router reads the row", func() bool { return note(t.Context(), conn, 42) == "here" })
+
+	client := servers.Client(t)
+	_, prefix, _ := strings.Cut(strings.TrimPrefix(url, "etcd://"), "/")
+	prefix, _, _ = strings.Cut(prefix, "?")
+	newest, err := client.Get(t.Context(), "/"+prefix+"/map/state/", clientv3.WithLastKey()...)
+	if err != nil || len(newest.Kvs) != 1 {
+		t.Fatalf("%v, %v", newest, err)
+	}
+	if _, err := client.Delete(t.Context(), string(newest.Kvs[0].Key)); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() bool {
+		_, err := conn.Exec(t.Context(), "SELECT note FROM orders WHERE tenant_id = 42")
+		var pg *pgconn.PgError
+		if err == nil {
+			return false
+		}
+		if !errors.As(err, &pg) || pg.Code != "57P03" {
+			t.Fatal(err)
+		}
+		return strings.Contains(pg.Detail, "was taken back") && strings.Contains(pg.Hint, "restart this process") && !strings.Contains(pg.Hint, "by itself")
+	}
+	waitfor.True(t, "it is said that the router has to be started again", refused)
+	if _, err := client.Put(t.Context(), string(newest.Kvs[0].Key), string(newest.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	waitfor.True(t, "the router is no member any more", func() bool {
+		members, err := openEtcd(t, url).Members(t.Context())
+		return err == nil && len(members) == 0
+	})
+	if !refused() {
+		t.Error("with the newer state there again something else is said")
+	}
+	b.stop()
+	if got := note(t.Context(), startRouter(t, url).connect(t), 42); got != "here" {
+		t.Errorf("a router that was started again answers %q", got)
 	}
 }
 
