@@ -39,7 +39,11 @@ func differing(first string, shards []shardmap.Shard, reports []engine.Report) (
 // alterDatabase is the statement that gives a database's sessions a setting. value is as pg_settings prints it.
 func alterDatabase(database, name, value string) string {
 	text := "'" + strings.ReplaceAll(value, "'", "''") + "'"
-	if name == "search_path" && value != "" && value != `""` {
+	switch {
+	case name != "search_path":
+	case value == `""`:
+		text = "''" // a list of one name without characters
+	case value != "":
 		text = value // a list, quoted where it has to be
 	}
 	return `ALTER DATABASE "` + strings.ReplaceAll(database, `"`, `""`) + `" SET ` + name + " TO " + text

@@ -460,6 +460,7 @@ func (e *Executor) connect(ctx context.Context, shard string, base *baseline) (c
 	if err != nil {
 		return nil, nil, err
 	}
+	c.settings = nil // nobody has said yet what it has: see Conn.Settings
 	var once sync.Once
 	return c, func(broken bool) {
 		once.Do(func() {

@@ -366,9 +366,20 @@ func SplitPath(v string) []string {
 			for j < len(v) && !strings.ContainsRune(" \t\r\n,", rune(v[j])) {
 				j++
 			}
-			path = append(path, strings.ToLower(v[i:j]))
+			path = append(path, foldASCII(v[i:j]))
 			i = j
 		}
 	}
 	return path
+}
+
+// foldASCII makes the letters A to Z small, and no others: PostgreSQL folds names so in UTF8 (downcase_identifier in
+// src/backend/parser/scansup.c).
+func foldASCII(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, name)
 }

@@ -83,8 +83,10 @@ func (x *session) mayCallTemp() error {
 	}
 	for ; f.read < len(f.texts); f.read++ {
 		if _, err := x.srv.ex.Plan(x, []byte(f.texts[f.read]), x.settings, snap, private); err != nil {
-			e := sqlstate.Refuse("a function that this session made in pg_temp cannot be called any more: "+sqlstate.As(err).Message, "DISCARD ALL, and make the functions again")
-			return e
+			if sqlstate.CodeOf(err) == sqlstate.QueryCanceled {
+				return err
+			}
+			return sqlstate.Refuse("a function that this session made in pg_temp cannot be called any more: "+sqlstate.As(err).Message, "DISCARD ALL, and make the functions again")
 		}
 	}
 	return nil

@@ -141,6 +141,9 @@ func (x *session) relaySet(st *planner.Statement) error {
 	if st.Set.Op == "set_config" && x.resets(st.Set) {
 		written := *st
 		value, _ := next.Get(st.Set.Name)
+		if strings.EqualFold(st.Set.Name, "datestyle") {
+			value = dateStyle(next.Began("datestyle"), value, "") // what only one half is given of would keep the other of now
+		}
 		written.Text = fmt.Sprintf("SELECT pg_catalog.set_config(%s, %s, %t) AS \"%s\"", executor.QuoteLiteral(st.Set.Name), executor.QuoteLiteral(value), st.Set.Local, strings.ReplaceAll(st.Set.Column, `"`, `""`))
 		st = &written
 	}

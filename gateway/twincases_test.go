@@ -20,6 +20,13 @@ var sessionCases = []struct {
 	{"the word default in DateStyle is the session's start", map[string]string{"datestyle": "SQL, DMY"}, []string{
 		"SET datestyle = 'ISO, YMD'", "SET DateStyle TO 'default'", "SELECT '03/04/2005'::date", "SET datestyle = 'ISO'", "SELECT '03/04/2005'::date", "SET datestyle = 'default, YMD'", "SHOW datestyle",
 		"BEGIN; SET LOCAL datestyle = 'default'; SELECT '03/04/2005'::date; COMMIT", "SHOW datestyle", "SET datestyle = 'German, default'", "SHOW datestyle"}},
+	{"and whole, where the start has one half of it", map[string]string{"datestyle": "SQL"}, []string{
+		"SET datestyle = 'ISO, DMY'", "SELECT set_config('DateStyle', 'default', false)", "SHOW datestyle", "SELECT '03/04/2005'::date", "SET datestyle = 'ISO, DMY'",
+		"BEGIN; SELECT set_config('DateStyle', 'default', true); SELECT '03/04/2005'::date; COMMIT", "SHOW datestyle"}},
+	{"what is reset behind a schema change is reset on every shard", nil, []string{
+		"SET datestyle = 'German, DMY'", "SELECT id, '03/04/2005'::date FROM orders WHERE tenant_id = $far", "SELECT id, '03/04/2005'::date FROM orders WHERE tenant_id = $own", "SELECT max('03/04/2005'::date) FROM orders",
+		"BEGIN; COMMENT ON TABLE whole IS 'x'", "RESET datestyle", "SELECT id, '03/04/2005'::date FROM orders WHERE tenant_id = $far", "SELECT id, '03/04/2005'::date FROM orders WHERE tenant_id = $own",
+		"SELECT max('03/04/2005'::date) FROM orders", "ROLLBACK", "SELECT max('03/04/2005'::date) FROM orders"}},
 	{"SET LOCAL of the session's start ends with the transaction", map[string]string{"work_mem": "2MB", "datestyle": "SQL, DMY"}, []string{
 		"SET work_mem = '1MB'; SET datestyle = 'ISO'", "BEGIN; SELECT count(*) FROM whole; SET LOCAL work_mem TO DEFAULT; SET LOCAL datestyle TO DEFAULT; COMMIT", "SHOW work_mem", "SHOW datestyle",
 		"BEGIN; SET LOCAL work_mem TO DEFAULT; COMMIT", "SHOW work_mem", "BEGIN; SELECT count(*) FROM orders; SET LOCAL work_mem TO DEFAULT; SHOW work_mem; COMMIT", "SHOW work_mem"}},

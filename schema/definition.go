@@ -130,7 +130,7 @@ SELECT encode(convert_to(json_build_object(
 	FROM pg_trigger AS g JOIN pg_proc AS p ON p.oid = g.tgfoid JOIN pg_namespace AS pn ON pn.oid = p.pronamespace
 	WHERE g.tgrelid = c.oid AND NOT g.tgisinternal AND g.tgname NOT IN ('~cleave_guard', '~cleave_guard_truncate')),
 'Types', (SELECT json_agg(json_build_object('Schema', tn.nspname, 'Name', t.typname, 'Kind', t.typtype, 'NotNull', t.typnotnull,
-	'Base', CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) ELSE '' END, 'Default', COALESCE(t.typdefault, ''),
+	'Base', CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) ELSE '' END, 'Default', COALESCE(pg_get_expr(t.typdefaultbin, 0), ''),
 	'Labels', (SELECT json_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum AS e WHERE e.enumtypid = t.oid),
 	'Checks', (SELECT json_agg('CONSTRAINT ' || quote_ident(x.conname) || ' ' || pg_get_constraintdef(x.oid) ORDER BY x.conname) FROM pg_constraint AS x WHERE x.contypid = t.oid AND x.contype = 'c'),
 	'Extension', COALESCE(e.extname, ''), 'ExtensionSchema', COALESCE(en.nspname, '')) ORDER BY t.oid)

@@ -27,7 +27,7 @@ var describeSQL = qualified(`SELECT pg_catalog.encode(pg_catalog.convert_to(pg_c
 		THEN pg_catalog.quote_ident(en.nspname) || '.' ELSE '' END || pg_catalog.format_type(a.atttypid, a.atttypmod),
 	'OID', a.atttypid::pg_catalog.int8,
 	'NotNull', a.attnotnull,
-	'Default', CASE WHEN a.attgenerated::pg_catalog.text = '' THEN COALESCE(pg_catalog.pg_get_expr(d.adbin, d.adrelid), t.typdefault, '') ELSE '' END,
+	'Default', CASE WHEN a.attgenerated::pg_catalog.text = '' THEN COALESCE(pg_catalog.pg_get_expr(d.adbin, d.adrelid), pg_catalog.pg_get_expr(t.typdefaultbin, 0), '') ELSE '' END,
 	'Identity', a.attidentity::pg_catalog.text <> '',
 	'Generated', a.attgenerated::pg_catalog.text <> '',
 	'Deterministic', COALESCE(l.collisdeterministic, true)) ORDER BY a.attnum)
