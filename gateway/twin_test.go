@@ -260,18 +260,18 @@ func twinTables(t *testing.T, router, plain *pgx.Conn) {
 	}
 }
 
-// temporarySchemas has a database make the schemas that temporary tables are in: the first table of one makes every session there read
-// its prepared statements anew, with the settings of that moment, which says nothing of the session that is looked at.
-func temporarySchemas(ctx context.Context, t *testing.T, url string) {
+// temporarySchemas makes the schemas that temporary tables are in, of all sessions that there may be: the first table of one makes every
+// session of the database read its prepared statements anew, with the settings of that moment, which says nothing of the session
+// that is looked at.
+func temporarySchemas(t *testing.T, url string) {
 	t.Helper()
-	for range 40 { // more than there will be sessions on the server; a schema goes by the session's number
-		c, err := pgx.Connect(ctx, url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(ctx)
-		exec(t, c, "CREATE TEMP TABLE scratch (a int)")
-	}
+	directly(t, pgtest.Super(url), `DO $$ BEGIN
+		SET LOCAL allow_system_table_mods = on;
+		FOR n IN 0..250 LOOP
+			EXECUTE format('CREATE SCHEMA IF NOT EXISTS pg_temp_%s', n);
+			EXECUTE format('CREATE SCHEMA IF NOT EXISTS pg_toast_temp_%s', n);
+		END LOOP;
+	END $$`)
 }
 
 // TestSessionsBesidePostgres has some clients share small pools and do whatever they like with their sessions; each
@@ -288,7 +288,7 @@ func TestSessionsBesidePostgres(t *testing.T) {
 	all := changeables(context.Background(), t, plain)
 	twinTables(t, conn, plain)
 	for _, url := range []string{single, cl.shards[0]} {
-		temporarySchemas(context.Background(), t, url)
+		temporarySchemas(t, url)
 	}
 	seed := *besideSeed
 	if seed == 0 {
