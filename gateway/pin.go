@@ -23,6 +23,12 @@ func (x *session) reachPinned(shard string, u use) error {
 	if x.nowait {
 		return errWait
 	}
+	function := u.on != nil && u.on.Tag == "CREATE FUNCTION"
+	if function {
+		if err := x.tempFunctions.room(u.on.Text); err != nil {
+			return err
+		}
+	}
 	first := x.pin == nil
 	if first && x.srv.pins.Add(1) > int64(x.srv.limits.PinnedMax) {
 		x.srv.pins.Add(-1)
@@ -30,11 +36,6 @@ func (x *session) reachPinned(shard string, u use) error {
 			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them; pg_advisory_xact_lock() needs no connection of its own")
 	}
 	u.pin, u.kept = false, true
-	function := u.on != nil && u.on.Tag == "CREATE FUNCTION"
-	if function && len(x.tempFunctions.texts) >= tempFunctionsMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d functions were made in pg_temp since the session has kept its connection, or in this transaction", tempFunctionsMax).
-			WithHint("DISCARD ALL, or DROP FUNCTION of all of them and the end of the transaction, makes room")
-	}
 	x.fleeting = function && (first || x.fleeting)
 	err := x.reach(shard, u)
 	if err == nil && (x.pipe.Conn.Shard() != shard || onSeveral(x.pipe.Conn)) {
@@ -52,24 +53,47 @@ func (x *session) reachPinned(shard string, u use) error {
 	}
 	x.remembersTemp(u.temp)
 	if function {
-		x.tempFunctions.texts = append(x.tempFunctions.texts, u.on.Text)
+		x.tempFunctions.add(u.on.Text)
 		x.dropped = true // if it fails, or is rolled back
 		x.tx.temporary = x.tx.state != txNone
 	}
 	return nil
 }
 
-// tempFunctionsMax bounds the texts that are read again.
-const tempFunctionsMax = 200
+// The texts that are kept, and read again, are bounded in number and in bytes.
+const (
+	tempFunctionsMax  = 200
+	tempFunctionBytes = 1 << 20
+)
 
 // tempFunctions are the texts of the functions that a session has made in pg_temp, also of those that were replaced
 // or dropped since: ROLLBACK TO brings them back.
 type tempFunctions struct {
 	texts []string
+	bytes int // of all texts
 	// read of them were read with this map and these settings.
 	read     int
 	snap     *shardmap.Snapshot
 	settings *executor.Settings
+}
+
+// room refuses a function that would be one too many, or too long.
+func (f *tempFunctions) room(text string) error {
+	const since = "were made in pg_temp since the session has kept its connection, or in this transaction"
+	const hint = "DISCARD ALL, or DROP FUNCTION of all of them and the end of the transaction, makes room"
+	switch {
+	case len(f.texts) >= tempFunctionsMax:
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d functions "+since, tempFunctionsMax).WithHint(hint)
+	case len(text) > tempFunctionBytes:
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "a function in pg_temp has %d bytes, more than %d", len(text), tempFunctionBytes).WithHint("make it in another schema, or make it shorter")
+	case f.bytes+len(text) > tempFunctionBytes:
+		return sqlstate.New(sqlstate.ProgramLimitExceeded, "functions of %d bytes "+since+", and this one would make them more than %d", f.bytes, tempFunctionBytes).WithHint(hint)
+	}
+	return nil
+}
+
+func (f *tempFunctions) add(text string) {
+	f.texts, f.bytes = append(f.texts, strings.Clone(text)), f.bytes+len(text)
 }
 
 // mayCallTemp reads the functions in pg_temp again, before a statement calls one. A table that a body names may be a

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -358,4 +359,25 @@ func TestTemporaryFunctions(t *testing.T) {
 	exec(t, conn, "DISCARD ALL")
 	gone(conn)
 	exec(t, other, "CREATE FUNCTION pg_temp.one() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+}
+
+// TestTemporaryFunctionsAreBounded: their texts are kept, and are not kept without end.
+func TestTemporaryFunctionsAreBounded(t *testing.T) {
+	cl, conn, _ := orders(t, config{limits: gateway.Limits{PinnedMax: 1}})
+	made := func(name string, bytes int) string {
+		return "CREATE OR REPLACE FUNCTION pg_temp." + name + "() RETURNS int LANGUAGE sql AS 'SELECT 1 /*" + strings.Repeat("x", bytes) + "*/'"
+	}
+	wantCode(t, conn, "54000", made("f", 1<<20))
+	other := cl.connect(t)
+	exec(t, other, made("f", 10)) // what was refused keeps no connection
+	exec(t, other, "DISCARD ALL")
+	for range 2 {
+		exec(t, conn, made("f", 400<<10))
+		exec(t, conn, made("f", 400<<10)) // ROLLBACK TO could bring the first one back
+		wantCode(t, conn, "54000", made("f", 400<<10))
+		if got := one[int](t, conn, "SELECT pg_temp.f()", pgx.QueryExecModeExec); got != 1 {
+			t.Errorf("it is %d", got)
+		}
+		exec(t, conn, "DISCARD ALL")
+	}
 }
