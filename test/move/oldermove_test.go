@@ -8,10 +8,65 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
 // stages are the states of a directory and its shards, one after the other, that a test keeps: a move is at work in some.
 var stages = []string{"before", "copying", "opened", "done", "moved back"}
+
+// stageRows are the rows of bulk at first, stageMore those that each stage adds.
+const stageRows, stageMore = 400, 40
+
+// reach goes on from one stage to the next, stages[i].
+func (c *target) reach(i int) {
+	c.t.Helper()
+	switch stages[i] {
+	case "copying":
+		c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "1h", RowsPerSecond: 40}})
+		c.await("first", "copying")
+		c.eventually("rows are on s1", func() bool { return c.onShard("s1", `SELECT count(*) FROM account`) != "0" })
+	case "opened":
+		c.await("first", "opened")
+	case "done":
+		c.finish("first")
+	case "moved back":
+		c.await(c.move(admin.MoveRequest{ID: "home", Keyspace: "bank", Range: ":0", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
+	}
+	for n := range stageMore {
+		c.exec(fmt.Sprintf(`INSERT INTO bulk VALUES (%d, %d, '%s')`, n%tenants, 1000*i+n, stages[i]))
+	}
+}
+
+// TestOlderDirectoryOfAPostgresMove does so with PostgreSQL shards, whose captures are slots and whose guards are triggers: each pair of stages
+// with databases of its own, which cannot be put back as files can.
+func TestOlderDirectoryOfAPostgresMove(t *testing.T) {
+	for i, old := range stages {
+		for n, now := range stages[i+1:] {
+			rebuild := (i+n)%2 == 1
+			t.Run(old+" after "+now+map[bool]string{true: ", rebuilt"}[rebuild], func(t *testing.T) {
+				t.Parallel() // it mostly waits for a bounded copy
+				folder := t.TempDir()
+				path, kept := filepath.Join(folder, "directory.db"), filepath.Join(folder, "kept.db")
+				shards := []admin.BootstrapShard{{Name: "s0", URL: pgtest.Database(t)}, {Name: "s1", URL: pgtest.Database(t)}}
+				last := i + 1 + n
+				for at := 0; at <= last; at++ {
+					t.Run(stages[at], func(t *testing.T) {
+						if at == 0 {
+							startWith(t, path, "test", shards).bank(stageRows)
+							return
+						}
+						join(t, path, "test").reach(at)
+					})
+					if at == i {
+						copyDirectory(t, path, kept)
+					}
+				}
+				copyDirectory(t, kept, path)
+				putBack(t, path, old, now, stageRows+last*stageMore, rebuild)
+			})
+		}
+	}
+}
 
 // TestOlderDirectoryOfAMove puts the directory back, after each stage of a move, to what it was in each stage before it. Nothing that was
 // acknowledged is lost, neither by the move that the old directory still has at work nor by the remedy; and reads are right or refused.
@@ -26,38 +81,20 @@ func TestOlderDirectoryOfAMove(t *testing.T) {
 		}
 	}
 	acked := map[string]int{} // stage -> rows of bulk
-	const rows, more = 400, 40
 	for i, stage := range stages {
 		t.Run(stage, func(t *testing.T) {
-			var c *target
 			if i == 0 {
 				var shards []admin.BootstrapShard
 				for _, name := range []string{"s0", "s1"} {
 					shards = append(shards, admin.BootstrapShard{Name: name, URL: "file:" + filepath.Join(folder, name+".db")})
 				}
-				c = startWith(t, path, "test", shards)
-				c.bank(rows)
+				startWith(t, path, "test", shards).bank(stageRows)
 				return
 			}
-			c = join(t, path, "test")
-			switch stage {
-			case "copying":
-				c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "1h", RowsPerSecond: 40}})
-				c.await("first", "copying")
-				c.eventually("rows are on s1", func() bool { return c.onShard("s1", `SELECT count(*) FROM account`) != "0" })
-			case "opened":
-				c.await("first", "opened")
-			case "done":
-				c.finish("first")
-			case "moved back":
-				c.await(c.move(admin.MoveRequest{ID: "home", Keyspace: "bank", Range: ":0", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
-			}
-			for n := range more {
-				c.exec(fmt.Sprintf(`INSERT INTO bulk VALUES (%d, %d, '%s')`, n%tenants, 1000*i+n, stage))
-			}
+			join(t, path, "test").reach(i)
 		})
 		keep(stage)
-		acked[stage] = rows + i*more
+		acked[stage] = stageRows + i*stageMore
 	}
 	for i, old := range stages {
 		for _, now := range stages[i+1:] {
@@ -70,7 +107,7 @@ func TestOlderDirectoryOfAMove(t *testing.T) {
 						}
 						copyDirectory(t, from, filepath.Join(folder, file))
 					}
-					putBack(t, path, acked[now], old == "before" && now == "copying" || old == "opened" && now == "done", now != "moved back" || old != "before", rebuild)
+					putBack(t, path, old, now, acked[now], rebuild)
 				})
 			}
 		}
@@ -86,10 +123,10 @@ func (c *target) finish(id string) {
 	c.await(id, "done")
 }
 
-// putBack goes the way that doctor names, and looks for all rows. same: nothing has changed hands since the old directory. differs: the part has
-// another owner now. rebuild: the map is made from the guards, not the guards from the map.
-func putBack(t *testing.T, path string, rows int, same, differs, rebuild bool) {
-	differs = differs && !same
+// putBack goes the way that doctor names, and looks for all rows. rebuild: the map is made from the guards, not the guards from the map.
+func putBack(t *testing.T, path, old, now string, rows int, rebuild bool) {
+	same := old == "before" && now == "copying" || old == "opened" && now == "done" // nothing has changed hands since
+	differs := !same && (now != "moved back" || old != "before")                    // the part has another owner now
 	ctx := context.Background()
 	c := join(t, path, "test")
 	c.rooms.Recover(ctx) // as a router that starts does
