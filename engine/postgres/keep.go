@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
@@ -108,18 +109,21 @@ func (s *shard) keepFinding(ctx context.Context, c *conn, got answers) (*engine.
 	f := &engine.Finding{Name: "owner of cleave_internal", Level: levelOK, Is: got["mover"]}
 	if strangers := res.Rows[0][0]; !strangers.Null {
 		var fix []string
-		for _, what := range strings.Split(strangers.String, ", ") {
+		all := strings.Split(strangers.String, ", ")
+		for _, what := range all {
 			fix = append(fix, "ALTER "+what+" OWNER TO "+got["mover_name"])
 		}
 		f.Level, f.Is, f.Want = levelWarning, "another role: "+strangers.String, got["mover"]+": no client's statement runs as that. The leader sees to it within a minute"
 		f.Fix = "if it does not, as a superuser: " + strings.Join(fix, "; ") + "; GRANT CREATE ON SCHEMA cleave_internal TO " + got["role"] +
 			"; GRANT SELECT ON ALL TABLES IN SCHEMA cleave_internal TO " + got["role"]
 		for _, r := range rights {
-			if r.may != "" {
+			if r.may != "" && slices.Contains(all, "TABLE cleave_internal."+r.table) { // some are made when they are needed
 				f.Fix += "; GRANT " + r.may + " ON cleave_internal." + r.table + " TO " + got["role"]
 			}
 		}
-		f.Fix += "; GRANT INSERT (id, shards, decided) ON cleave_internal.transaction TO PUBLIC"
+		if slices.Contains(all, "TABLE cleave_internal.transaction") {
+			f.Fix += "; GRANT INSERT (id, shards, decided) ON cleave_internal.transaction TO PUBLIC"
+		}
 	}
 	return f, nil
 }
