@@ -89,7 +89,8 @@ func (a *analyzer) preparedValue(s string, t *pg.TypeName) string {
 		return none
 	}
 	text = "pg_catalog.to_jsonb(" + strings.TrimPrefix(text, "SELECT ") + ")" // of a domain it is a text, a row is none
-	return "CASE pg_catalog.jsonb_typeof(" + text + ") WHEN 'string' THEN " + text + " #>> '{}' END"
+	// A type that JSON does not know is printed as the session prints it: not where PostgreSQL would read it back otherwise.
+	return "CASE WHEN pg_catalog.jsonb_typeof(" + text + ") = 'string' AND pg_catalog.current_setting('DateStyle') ~ '^ISO|DMY$|^(SQL|Postgres), MDY$' THEN " + text + " #>> '{}' END"
 }
 
 // mayQuoteWord reports whether a text may have a literal with one of the words.
