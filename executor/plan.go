@@ -210,9 +210,17 @@ func (e *Executor) PreparedWords(text string, s *Settings, snap *shardmap.Snapsh
 	return e.planner.PreparedWords(text, snap, e.path(s, snap))
 }
 
-// KeyTexts is Planner.KeyTexts under a search path.
-func (e *Executor) KeyTexts(text string, s *Settings, snap *shardmap.Snapshot) []planner.PreparedWord {
-	return e.planner.KeyTexts(text, snap, e.path(s, snap))
+// KeyTexts is Planner.KeyTexts under a search path. w can leave as it can leave a plan.
+func (e *Executor) KeyTexts(w Waiter, text string, s *Settings, snap *shardmap.Snapshot) ([]planner.PreparedWord, error) {
+	var words []planner.PreparedWord
+	path := e.path(s, snap)
+	if _, err := e.attend(w, func(p *planner.Planner) (*planner.Statement, error) {
+		words = p.KeyTexts(text, snap, path)
+		return nil, nil
+	}); err != nil {
+		return nil, err
+	}
+	return words, nil
 }
 
 // ArgsUseClock is Planner.ArgsUseClock under a search path, and ArgsAt is Planner.ArgsAt.

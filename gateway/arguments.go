@@ -59,14 +59,8 @@ func (x *session) prepareWords(s *statement) error {
 	if len(words) == 0 {
 		return nil
 	}
-	list := make([]string, len(words))
-	for i, w := range words {
-		list[i] = "pg_catalog.to_json(" + w.Expr + ") #>> '{}'"
-		if x.srv.plainDefault() {
-			list[i] = "(" + w.Expr + ")::text"
-		}
-	}
-	res, err := x.ask("SELECT " + strings.Join(list, ", "))
+	sql, _ := x.question(words)
+	res, err := x.ask(sql)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -24,15 +23,15 @@ func unreadKey(st *planner.Statement, err error) bool {
 }
 
 // keyText is a text with what a shard reads in those literals of it that stand for shard keys and that the planner cannot read,
-// under settings s; the text itself if there are none.
+// under the session's settings; the text itself if there are none.
 //
 // Errors: the shard's, with the literal's place.
-func (x *session) keyText(text string, s *executor.Settings, snap *shardmap.Snapshot) (string, error) {
-	words := x.srv.ex.KeyTexts(text, s, snap)
-	if len(words) == 0 {
-		return text, nil
+func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) {
+	words, err := x.srv.ex.KeyTexts(x, text, x.settings, snap)
+	if err != nil || len(words) == 0 {
+		return text, err
 	}
-	c, err := x.acquire(snap.State().DefaultShard, s)
+	c, err := x.acquire(snap.State().DefaultShard, x.settings)
 	if err != nil {
 		return "", err
 	}
@@ -97,9 +96,9 @@ func (x *session) planKeyed(st *planner.Statement, err error, sql []byte, snap *
 	case x.nowait:
 		return nil, nil, errWait
 	}
-	text, e := x.keyText(string(sql), x.settings, snap)
+	text, e := x.keyText(string(sql), snap)
 	switch {
-	case e != nil && err == nil:
+	case e != nil && err == nil && sqlstate.CodeOf(e) != sqlstate.QueryCanceled:
 		return st, sql, nil // the shards say what is wrong with the whole statement
 	case e != nil:
 		return nil, nil, e

@@ -142,7 +142,7 @@ func (x *session) relaySet(st *planner.Statement) error {
 		written := *st
 		value, _ := next.Get(st.Set.Name)
 		if strings.EqualFold(st.Set.Name, "datestyle") {
-			value = dateStyle(next.Began("datestyle"), value, "") // what only one half is given of would keep the other of now
+			value = executor.MergeDateStyle(next.Began("datestyle"), value, "") // what only one half is given of would keep the other of now
 		}
 		written.Text = fmt.Sprintf("SELECT pg_catalog.set_config(%s, %s, %t) AS \"%s\"", executor.QuoteLiteral(st.Set.Name), executor.QuoteLiteral(value), st.Set.Local, strings.ReplaceAll(st.Set.Column, `"`, `""`))
 		st = &written
@@ -201,7 +201,7 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 			// Completed by what holds now, which may be a SET LOCAL.
 			before, _ := x.settings.Get(name)
 			reset, _ := x.defaults.Get(name)
-			value = dateStyle(before, value, reset)
+			value = executor.MergeDateStyle(before, value, reset)
 		}
 		change := func(set *executor.Settings) *executor.Settings {
 			if value == "" {
@@ -252,52 +252,6 @@ func isOn(value string) bool {
 	return on
 }
 
-// dateStyle is the setting's value after SET on top of an earlier one: a SET of the
-// style alone leaves the order of day and month as it was, and the other way
-// round. German alone brings its own order. The word DEFAULT stands for what RESET would set, "" if that is the shards' own value.
-// PostgreSQL, check_datestyle in src/backend/commands/variable.c.
-func dateStyle(before, set, reset string) string {
-	style, order, hasDefault := readDateStyle(set)
-	if hasDefault {
-		before = reset
-	} else if style == "" && order == "" {
-		return set // a shard refuses it
-	}
-	oldStyle, oldOrder, _ := readDateStyle(before)
-	if style == "" {
-		style = oldStyle
-	}
-	if order == "" {
-		order = oldOrder
-	}
-	if style == "" || order == "" {
-		return style + order
-	}
-	return style + ", " + order
-}
-
-func readDateStyle(value string) (style, order string, hasDefault bool) {
-	for _, w := range strings.Split(value, ",") {
-		switch w = strings.ToLower(strings.Trim(w, " '\"")); w {
-		case "iso", "sql", "german":
-			style = w
-		case "default":
-			hasDefault = true
-		case "":
-		default:
-			if strings.HasPrefix(w, "postgres") {
-				style = w
-			} else {
-				order = w
-			}
-		}
-	}
-	if style == "german" && order == "" && !hasDefault {
-		order = "dmy" // which stays when the style changes
-	}
-	return style, order, hasDefault
-}
-
 // resets reports whether a SET has a value that it takes from the session's start, which the shard does not know.
 func (x *session) resets(s *planner.Set) bool {
 	name := strings.ToLower(s.Name)
@@ -310,7 +264,7 @@ func (x *session) resets(s *planner.Set) bool {
 	if name != "datestyle" {
 		return false
 	}
-	_, _, hasDefault := readDateStyle(s.Value)
+	_, _, hasDefault := executor.ReadDateStyle(s.Value)
 	return hasDefault
 }
 

@@ -367,7 +367,7 @@ func startSettings(params map[string]string, bytesMax int) (*executor.Settings, 
 		value = listOf(name, executor.QuoteLiteral(value), value)
 		if name == "datestyle" {
 			before, _ := set.Get(name)
-			value = dateStyle(before, value, "")
+			value = executor.MergeDateStyle(before, value, "")
 		}
 		if err := checkSetting(name, value); err != nil {
 			return err

@@ -33,7 +33,7 @@ type Planner struct {
 // Until returns a Planner that looks, before each text that it reads or writes, whether stopped has an error, and ends then.
 // Who made stopped say one has no use for what the methods return.
 func (p *Planner) Until(stopped func() error) *Planner {
-	return &Planner{limits: p.limits, stopped: stopped, texts: p.texts}
+	return &Planner{limits: p.limits, stopped: stopped}
 }
 
 // goesOn is the error of a planning that nobody waits for.

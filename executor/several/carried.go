@@ -367,25 +367,10 @@ func unfaithfulIn(s *executor.Settings) (u unfaithful) {
 }
 
 // dateStyle is the style in which dates are written, and the order in which they are read. A session that has set one of them has the
-// other one as it began with it.
+// other one as it began with it, or as PostgreSQL has it.
 func dateStyle(s *executor.Settings) (style, order string) {
-	style, order = "iso", "mdy" // PostgreSQL's own
-	for _, value := range []string{s.Began("datestyle"), valueOf(s, "datestyle")} {
-		for _, w := range strings.Split(strings.ToLower(value), ",") {
-			switch w = strings.Trim(w, " '\""); {
-			case w == "iso", w == "sql", w == "german":
-				style = w
-			case strings.HasPrefix(w, "postgres"):
-				style = "postgres"
-			case w == "dmy", strings.HasPrefix(w, "euro"):
-				order = "dmy"
-			case w == "ymd":
-				order = "ymd"
-			case w != "":
-				order = "mdy"
-			}
-		}
-	}
+	began := executor.MergeDateStyle("iso, mdy", s.Began("datestyle"), "")
+	style, order, _ = executor.ReadDateStyle(executor.MergeDateStyle(began, valueOf(s, "datestyle"), ""))
 	return style, order
 }
 
