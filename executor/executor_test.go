@@ -404,6 +404,7 @@ func TestPlanCacheIsBounded(t *testing.T) {
 func TestSearchPath(t *testing.T) {
 	for in, want := range map[string]string{
 		`a, "B c", 'D'`: "a|B c|D", `"$user", public`: "$user|public", `''`: "", `'a''b', "c""d"`: `a'b|c"d`, `E'x\'y', Z`: "x'y|z", executor.Text(`"$user",Public,'a', E'b'`): "$user|public|'a'|e'b'", executor.Text(""): "",
+		executor.Text("Ärzte, ÖL"): "Ärzte|Öl",
 	} {
 		if got := strings.Join(executor.SplitPath(in), "|"); got != want {
 			t.Errorf("%s: %q, want %q", in, got, want)

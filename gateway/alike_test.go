@@ -314,6 +314,22 @@ func TestPathsOfTheDefaultShard(t *testing.T) {
 	}
 }
 
+// TestDefaultsOfDomains: the default of a domain that was made under another DateStyle is the same date on shards that get the
+// domain with a table.
+func TestDefaultsOfDomains(t *testing.T) {
+	urls := []string{pgtest.Database(t), pgtest.Database(t)}
+	pgtest.Ask(t, urls[0], "SET DateStyle TO 'German, DMY'; CREATE DOMAIN due AS date DEFAULT '2024-03-04'; CREATE TABLE bills (k bigint PRIMARY KEY, at due)")
+	cl := start(t, config{urls: urls, shards: 2})
+	conn := cl.connect(t)
+	exec(t, conn, "SELECT cleave.distribute('bills', 'k')")
+	exec(t, conn, "INSERT INTO bills (k) SELECT generate_series(1, 40)")
+	for i, url := range urls {
+		if got := pgtest.Ask(t, url, "SELECT string_agg(DISTINCT at::text, ' ') FROM bills"); got != "2024-03-04" {
+			t.Errorf("shard %d: %s", i, got)
+		}
+	}
+}
+
 // stylesOfDatabases are settings of a database under which PostgreSQL does not read all back that it prints, with what
 // a session says on top.
 var stylesOfDatabases = []struct{ database, session []string }{

@@ -59,7 +59,7 @@ func (x *session) prepareWords(s *statement) error {
 	if len(words) == 0 {
 		return nil
 	}
-	sql, _ := x.question(words)
+	sql, _ := question(words, x.srv.plainDefault())
 	res, err := x.ask(sql)
 	if err != nil {
 		return err

@@ -22,8 +22,8 @@ func unreadKey(st *planner.Statement, err error) bool {
 	return errors.As(err, &e) && e.Unread
 }
 
-// keyText is a text with what a shard reads in those literals of it that stand for shard keys and that the planner cannot read,
-// under the session's settings; the text itself if there are none.
+// keyText returns a text in which the literals that [planner.Planner.KeyTexts] finds have the form that means the same everywhere. The
+// default shard reads them under the session's settings.
 //
 // Errors: the shard's, with the literal's place.
 func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) {
@@ -39,7 +39,7 @@ func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) 
 	values := make([]string, 0, len(words))
 	for from := 0; from < len(words); from += keyTextsAtOnce {
 		some := words[from:min(from+keyTextsAtOnce, len(words))]
-		sql, places := x.question(some)
+		sql, places := question(some, x.srv.plainDefault())
 		res, err := x.exec(c, sql)
 		if err != nil {
 			return "", moved(x.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
@@ -54,10 +54,10 @@ func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) 
 	return planner.With(text, words, values), nil
 }
 
-// question asks for the values of words in ISO form. places are the characters, from 1, where the words begin in it.
-func (x *session) question(words []planner.PreparedWord) (sql string, places []int) {
+// question is a query for the values of words in ISO form. places are the characters, from 1, where the words begin in it.
+func question(words []planner.PreparedWord, sqlite bool) (sql string, places []int) {
 	before, after := "pg_catalog.to_json(", ") #>> '{}'"
-	if x.srv.plainDefault() {
+	if sqlite {
 		before, after = "(", ")::text"
 	}
 	var b strings.Builder
@@ -87,8 +87,8 @@ func placeOf(text string, words []planner.PreparedWord, places []int, at int) in
 	return 0
 }
 
-// planKeyed plans a text in which literals for shard keys have to be read by a shard, and gives it as it was planned. st and err
-// are what came without.
+// planKeyed plans a text again if it has literals for shard keys that only a shard can read. st and err are the first planning's
+// result. It returns the text that was planned beside the plan.
 func (x *session) planKeyed(st *planner.Statement, err error, sql []byte, snap *shardmap.Snapshot, private bool) (*planner.Statement, []byte, error) {
 	switch {
 	case !unreadKey(st, err) || x.tx.state != txNone && x.tx.failed:
