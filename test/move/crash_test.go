@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/etcdtest"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -40,7 +41,7 @@ func (c *target) coordinator(program string) *process {
 
 func (c *target) process(program string, args ...string) *process {
 	c.t.Helper()
-	cmd := exec.Command(program, append(args, "--directory", "file:"+c.path, "--lease-ttl", "1s")...)
+	cmd := exec.Command(program, append([]string{args[0], "--directory", "file:" + c.path, "--lease-ttl", "1s"}, args[1:]...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -198,6 +199,58 @@ func TestShardsAreKilled(t *testing.T) {
 	if n := c.number(`SELECT count(*) FROM bulk`); n != 2000 {
 		t.Errorf("%d rows", n)
 	}
+	c.clean()
+}
+
+// asksBeforeItHolds waits until a move says that a member is silent, and checks that no statement is held then.
+func (c *target) asksBeforeItHolds(id string) {
+	c.t.Helper()
+	ctx := context.Background()
+	held := func() bool {
+		snap, err := c.dir.Load(ctx)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		_, transit := snap.Transit(id)
+		return transit == nil || transit.Hold != shardmap.NoHold
+	}
+	c.eventually("the move waits for a router that is silent", func() bool {
+		before := held() // a hold that was taken back is none
+		list, err := c.rooms.Ops.Moves(ctx, id)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		w := list[0]
+		if w.Ended {
+			c.t.Fatalf("it did not wait: %+v", w.History)
+		}
+		if !strings.Contains(w.Note, "does not answer, before statements are held") {
+			return false
+		}
+		if before && held() {
+			c.t.Error("statements are held meanwhile")
+		}
+		return true
+	})
+}
+
+// TestSilentRouterIsWaitedForFirst: a router is stopped while rows are copied, whose lease lasts for long. The move waits for it, says so, and
+// holds no statement; when it goes on, so does the move.
+func TestSilentRouterIsWaitedForFirst(t *testing.T) {
+	c := start(t, "postgres", "postgres")
+	c.bank(500)
+	router := c.process(program(t), "router", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--lease-ttl", "1m")
+	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: "..0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0", BytesPerSecond: 15_000}})
+	c.when("m", workflow.Copying, false)
+	if err := router.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = router.cmd.Process.Signal(syscall.SIGCONT) }()
+	c.asksBeforeItHolds("m")
+	if err := router.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.await("m", "done")
 	c.clean()
 }
 
