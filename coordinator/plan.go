@@ -370,6 +370,8 @@ func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.
 			switch {
 			case err != nil:
 				return err
+			case s.Spec.Kind == workflow.Drain && child.Step == workflow.Failed && j.left(ctx, &child.Spec):
+				// Another move was faster: what there is to do is planned anew.
 			case child.Step == workflow.Failed || child.Step == workflow.Cancelled || child.Step == workflow.RolledBack:
 				failed = append(failed, c.ID)
 				if r.Note == "" && child.Error != "" {
@@ -388,6 +390,16 @@ func (j *job) awaitChildren(ctx context.Context, s *workflow.State, r *workflow.
 			return ctx.Err()
 		}
 	}
+}
+
+// left reports whether the part of a move that failed has gone to another shard without it.
+func (j *job) left(ctx context.Context, move *workflow.Spec) bool {
+	snap, err := j.t.c.opts.Directory.Load(ctx)
+	if err != nil {
+		return false
+	}
+	owner, err := snap.OwnerOf(move.Keyspace, move.Part)
+	return err == nil && owner != move.From
 }
 
 // cancelChildren is workflow.CancelChildren.

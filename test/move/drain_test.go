@@ -239,3 +239,53 @@ func (c *target) unowned(shard string) {
 		}
 	}
 }
+
+// TestADrainIsOutrun: a move of a drain whose part another move has taken away meanwhile is not done, and the drain goes on with
+// what is left on the shard.
+func TestADrainIsOutrun(t *testing.T) {
+	ctx := context.Background()
+	c := start(t, "sqlite", "sqlite", "sqlite")
+	ops := c.rooms.Ops
+	c.bank(200)
+	keep := admin.MoveOptions{Keep: "0"}
+	c.await(c.move(admin.MoveRequest{ID: "all", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: keep}), "done")
+	c.await(c.move(admin.MoveRequest{ID: "both", Keyspace: "bank", Range: "0:", To: "s1", MoveOptions: keep}), "done")
+	for id, at := range map[string]string{"low": "-4611686018427387904", "high": "4611686018427387904"} {
+		if _, err := ops.Split(ctx, admin.SplitRequest{ID: id, Keyspace: "bank", At: []string{at}}); err != nil {
+			t.Fatal(err)
+		}
+		c.await(id, "done")
+	}
+	slow := keep
+	slow.RowsPerSecond = 1
+	if _, err := ops.Drain(ctx, admin.DrainRequest{ID: "drain", Shard: "s1", MoveOptions: slow}); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("its moves are begun", func() bool {
+		_, err := ops.Moves(ctx, "drain-4")
+		return err == nil
+	})
+	// The first two are at work, and the others wait until one of them has ended.
+	c.noted("drain-1", "copying", "")
+	c.noted("drain-2", "copying", "")
+	last := c.noted("drain-4", "planned", "")
+	if _, err := ops.Pause(ctx, admin.WorkflowRequest{ID: "drain-4"}); err != nil {
+		t.Fatal(err)
+	}
+	to := map[string]string{"s0": "s2", "s2": "s0"}[last.To]
+	c.move(admin.MoveRequest{ID: "faster", Keyspace: "bank", Range: strings.NewReplacer("[", "", "(", "", ")", "", ",", ":").Replace(last.Part), To: to, MoveOptions: keep})
+	none := int64(0)
+	for _, id := range []string{"drain-1", "drain-2", "drain-3"} {
+		if _, err := ops.Resume(ctx, admin.WorkflowRequest{ID: id, Bounds: &admin.MoveBounds{RowsPerSecond: &none}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.await("faster", "done")
+	if _, err := ops.Resume(ctx, admin.WorkflowRequest{ID: "drain-4"}); err != nil {
+		t.Fatal(err)
+	}
+	c.await("drain-4", "failed")
+	c.await("drain", "done")
+	c.unowned("s1")
+	c.clean()
+}
