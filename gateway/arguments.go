@@ -212,7 +212,10 @@ func moved(err error, to func(int) int) error {
 	case errors.As(err, &sh) && sh.said.Position > 0:
 		return &shardError{said: sh.said, frame: replaced(sh.frame, 'P', func(was string) string {
 			n, _ := strconv.Atoi(was) // the shard's own
-			return strconv.Itoa(to(n))
+			if n = to(n); n == 0 {
+				return ""
+			}
+			return strconv.Itoa(n)
 		})}
 	case errors.As(err, &se) && se.Position > 0 && sh == nil:
 		e := *se

@@ -384,6 +384,9 @@ func (x *session) bind(f wire.Frame) error {
 		x.answer(wire.BindComplete)
 		return nil
 	}
+	if rest, err = x.keyParams(st, rest); err != nil {
+		return err
+	}
 	if st.Fill != nil {
 		if rest, err = x.fillArgs(s, rest); err != nil {
 			return err
@@ -502,6 +505,16 @@ func (x *session) resultFormats(rest []byte) []byte {
 		n += 4 + len(v)
 	}
 	return rest[n:]
+}
+
+// withValues is a Bind's body after its names, from which x.args were read, with other values.
+func (x *session) withValues(rest []byte, values [][]byte) []byte {
+	tail := x.resultFormats(rest)
+	out := append(make([]byte, 0, len(rest)+32*len(values)), rest[:2+2*len(x.args.Formats)+2]...)
+	for _, v := range values {
+		out = wire.AppendValue(out, v)
+	}
+	return append(out, tail...)
 }
 
 func (x *session) describe(f wire.Frame) error {

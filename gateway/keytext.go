@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,9 +32,18 @@ func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) 
 	if err != nil || len(words) == 0 {
 		return text, err
 	}
-	c, err := x.acquire(snap.State().DefaultShard, x.settings)
+	values, err := x.keyValues(words, snap, func(some []planner.PreparedWord, places []int, at int) int { return placeOf(text, some, places, at) })
 	if err != nil {
 		return "", err
+	}
+	return planner.With(text, words, values), nil
+}
+
+// keyValues has the default shard compute expressions. place finds the place of an error at a character of the question.
+func (x *session) keyValues(words []planner.PreparedWord, snap *shardmap.Snapshot, place func(some []planner.PreparedWord, places []int, at int) int) ([]string, error) {
+	c, err := x.acquire(snap.State().DefaultShard, x.settings)
+	if err != nil {
+		return nil, err
 	}
 	defer c.Release()
 	values := make([]string, 0, len(words))
@@ -42,16 +52,44 @@ func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) 
 		sql, places := question(some, x.srv.plainDefault())
 		res, err := x.exec(c, sql)
 		if err != nil {
-			return "", moved(x.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
+			return nil, moved(x.shardSaid(c, err), func(at int) int { return place(some, places, at) })
 		}
 		if len(res.Rows) != 1 || len(res.Rows[0]) != len(some) {
-			return "", sqlstate.New(sqlstate.InternalError, "the shard gave no values of literals")
+			return nil, sqlstate.New(sqlstate.InternalError, "the shard gave no values of literals")
 		}
 		for _, v := range res.Rows[0] {
 			values = append(values, v.String)
 		}
 	}
-	return planner.With(text, words, values), nil
+	return values, nil
+}
+
+// keyParams is keyText for the parameters of a Bind, which readArgs has read from rest, the body after its names. It changes x.args,
+// and returns the body with the values.
+func (x *session) keyParams(st *planner.Statement, rest []byte) ([]byte, error) {
+	list := st.KeyParams(&x.args)
+	switch {
+	case len(list) == 0 || x.tx.state != txNone && x.tx.failed:
+		return rest, nil
+	case x.nowait:
+		return nil, errWait
+	}
+	words := make([]planner.PreparedWord, len(list))
+	for i, p := range list {
+		words[i].Expr = p.Expr
+	}
+	snap, _ := x.snapshot()
+	values, err := x.keyValues(words, snap, func([]planner.PreparedWord, []int, int) int { return 0 })
+	if err != nil {
+		return nil, err
+	}
+	read := slices.Clone(x.args.Values)
+	for i, p := range list {
+		read[p.Param-1] = []byte(values[i])
+	}
+	rest = x.withValues(rest, read)
+	x.args.Values = read
+	return rest, nil
 }
 
 // question is a query for the values of words in ISO form. places are the characters, from 1, where the words begin in it.

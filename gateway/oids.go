@@ -78,12 +78,7 @@ func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 	if len(values) == 0 || &values[0] == &x.args.Values[0] {
 		return rest, nil
 	}
-	tail := x.resultFormats(rest)
-	out := append(make([]byte, 0, len(rest)), rest[:2+2*len(x.args.Formats)+2]...)
-	for _, v := range values {
-		out = wire.AppendValue(out, v)
-	}
-	return append(out, tail...), nil
+	return x.withValues(rest, values), nil
 }
 
 // typed makes sure that the types of a statement's parameters are known if one of x.args, in

@@ -193,6 +193,9 @@ func (x *session) runExecute(st *planner.Statement) error {
 	if !shardBorne(s.plan) { // EXPLAIN (ROUTE)
 		return x.answerLocal(s.plan, &x.args)
 	}
+	if rest, err = x.keyParams(s.plan, rest); err != nil {
+		return err
+	}
 	if s.plan.Fill != nil {
 		if rest, err = x.fillArgs(s, rest); err != nil {
 			return err

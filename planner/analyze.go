@@ -400,6 +400,9 @@ func (a *analyzer) strict(e *KeyExpr) {
 		a.st.arrays = true
 	}
 	e.Strict = u == nil || u.agree[mark] < u.total
+	if isTime(e.readAs()) && !e.Array {
+		a.st.timeKeys = append(a.st.timeKeys, *e)
+	}
 }
 
 func virtualWrite(name string) error {

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -35,7 +36,45 @@ func (p *Planner) KeyTexts(sql string, snap *shardmap.Snapshot, path []string) [
 // askable reports whether a literal that the planner cannot read as type t is one to ask PostgreSQL for: a word for the
 // time is read when the statement runs, and not before.
 func askable(t keyspace.Type, text string, e *sqlstate.Error) bool {
-	return e.Code == sqlstate.FeatureNotSupported && (t == keyspace.Date || t == keyspace.Timestamp || t == keyspace.Timestamptz) && !HasTimeWord(text)
+	return e.Code == sqlstate.FeatureNotSupported && isTime(t) && !HasTimeWord(text)
+}
+
+func isTime(t keyspace.Type) bool {
+	return t == keyspace.Date || t == keyspace.Timestamp || t == keyspace.Timestamptz
+}
+
+// KeyParam is a parameter, from 1, and an expression of the value that it has as a shard key, which PostgreSQL reads.
+type KeyParam struct {
+	Param int
+	Expr  string
+}
+
+// KeyParams finds what KeyTexts does among an execution's parameters: those in text form that PostgreSQL takes for the type of
+// the shard key, and that the planner cannot read itself. Each is there once.
+func (s *Statement) KeyParams(args *Args) (list []KeyParam) {
+	for i := range s.timeKeys {
+		e := &s.timeKeys[i]
+		raw, oid, format, err := e.bound(args)
+		if err != nil || raw == nil || format != 0 {
+			continue // eval says what is wrong
+		}
+		t := e.readAs()
+		if oid != 0 && oid != oidUnknown && oid != t.OID() {
+			continue // a text that is cast may be used as a text elsewhere
+		}
+		_, err = keyspace.ParseText(t, raw)
+		known := slices.ContainsFunc(list, func(k KeyParam) bool { return k.Param == e.Param })
+		if err == nil || known || !askable(t, string(raw), sqlstate.As(err)) {
+			continue
+		}
+		list = append(list, KeyParam{e.Param, readBy(string(raw), t)})
+	}
+	return list
+}
+
+// readBy is an expression by which PostgreSQL reads a text as a value of a time type.
+func readBy(text string, t keyspace.Type) string {
+	return quoteString(text) + "::pg_catalog." + keyNames[t]
 }
 
 // anyTime is a value of a time type, so that the reading goes on to the other literals.
@@ -54,7 +93,7 @@ func (k *keyTexts) note(a *analyzer, c *pg.A_Const, t keyspace.Type) {
 	tok.Start, tok.End = tok.Start+at, tok.End+at
 	if !k.seen[tok.Start] {
 		k.seen[tok.Start] = true
-		k.words = append(k.words, PreparedWord{tok.Start, tok.End, quoteString(c.GetSval().GetSval()) + "::pg_catalog." + keyNames[t]})
+		k.words = append(k.words, PreparedWord{tok.Start, tok.End, readBy(c.GetSval().GetSval(), t)})
 	}
 }
 

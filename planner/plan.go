@@ -124,6 +124,8 @@ type Statement struct {
 	Notifies bool
 
 	arrays bool // some of Keys are array parameters
+	// timeKeys are the parameters that stand for shard keys of a time type.
+	timeKeys []KeyExpr
 
 	// Fill is what the router evaluates for each execution and puts into Text;
 	// nil for nearly all statements. Such a statement is never Reusable.

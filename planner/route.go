@@ -298,12 +298,17 @@ func (e *KeyExpr) bound(args *Args) (raw []byte, oid uint32, format int16, err e
 	return args.Values[n], oid, format, nil
 }
 
+// readAs is the type that a parameter of an open type is read as.
+func (e *KeyExpr) readAs() keyspace.Type {
+	if e.Cast != 0 {
+		return e.Cast
+	}
+	return e.as
+}
+
 // value reads a value of a type (0: the one that it is compared with).
 func (e *KeyExpr) value(raw []byte, oid uint32, format int16) (v keyspace.Value, never bool, err error) {
-	as := e.Cast
-	if as == 0 {
-		as = e.as
-	}
+	as := e.readAs()
 	switch {
 	case oid == 0 || oid == oidUnknown:
 		if isInt(as) && format == 1 {
