@@ -301,48 +301,63 @@ func (g *guarded) Frames(b []byte) error {
 
 // within runs a statement about rows in the open transaction, and returns the answer's frames. whole: all of them.
 func (x *session) within(st *planner.Statement, whole bool) ([]byte, error) {
-	x.args = planner.Args{}
-	text := st.Text
-	if st.Fill != nil {
-		var err error
-		if text, err = x.fillText(st); err != nil {
-			return nil, err
-		}
-	}
-	if err := x.admit(st, &x.args); err != nil {
-		return nil, err
-	}
-	shard, err := x.chooseRun(st, &x.args)
+	text, err := x.reachWithin(st)
 	if err != nil {
-		return nil, err
-	}
-	u := useOf(st)
-	u.replica = false
-	if err := x.reach(shard, u); err != nil {
 		return nil, err
 	}
 	return x.inquire(text, whole)
 }
 
+// reachWithin makes the conversation in which a statement without parameters runs that at hand, and returns the text to send.
+func (x *session) reachWithin(st *planner.Statement) (string, error) {
+	x.args = planner.Args{}
+	text := st.Text
+	if st.Fill != nil {
+		var err error
+		if text, err = x.fillText(st); err != nil {
+			return "", err
+		}
+	}
+	if err := x.admit(st, &x.args); err != nil {
+		return "", err
+	}
+	shard, err := x.chooseRun(st, &x.args)
+	if err != nil {
+		return "", err
+	}
+	u := useOf(st)
+	u.replica = false
+	if err := x.reach(shard, u); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
 // inquire runs a text in the conversation at hand and returns the answer's frames; notices go to the client.
 func (x *session) inquire(text string, whole bool) ([]byte, error) {
-	out := guarded{readRows: readRows{capture: capture{max: answerOfBlock, par: x.w.onParameter}}, guard: x.guardAnswer}
+	out, lost, err := x.answerTo(text, answerOfBlock)
+	if err == nil && lost && whole {
+		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
+	}
+	return out, err
+}
+
+// answerTo is inquire with a bound of its own; lost: there was more.
+func (x *session) answerTo(text string, most int) (answer []byte, lost bool, err error) {
+	out := guarded{readRows: readRows{capture: capture{max: most, par: x.w.onParameter}}, guard: x.guardAnswer}
 	x.pipe.Query(text)
 	f := flight{end: executor.None, roam: x.sent()}
 	x.setRunning(x.pipe.Conn)
 	o, err := x.pipe.Run(executor.None, &out)
 	if _, err := x.conversed(f, o, err); err != nil {
-		return nil, err
-	}
-	if out.lost && whole {
-		return nil, sqlstate.New(sqlstate.ConfigurationLimit, "a step of DO gives more than %d MB", answerOfBlock>>20).WithHint("EXISTS (SELECT ...)")
+		return nil, false, err
 	}
 	frames(out.buf, func(typ byte, body []byte) {
 		if typ == wire.NoticeResponse {
 			x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
 		}
 	})
-	return out.buf, nil
+	return out.buf, out.lost, nil
 }
 
 // raise has the default shard say it, on the same line of a code, so that settings, words and

@@ -550,10 +550,7 @@ func (x *session) frame(f wire.Frame) error {
 	case wire.CopyDataF, wire.CopyDoneF, wire.CopyFail:
 		return nil // leftovers of a COPY that failed
 	case wire.FunctionF:
-		if err := x.fail(sqlstate.Refuse("the function call sub-protocol is not supported", "call the function with SELECT")); err != nil {
-			return err
-		}
-		return x.endUnit()
+		return x.functionCall(f)
 	}
 	return sqlstate.New(sqlstate.ProtocolViolation, "invalid frontend message type %d", typ)
 }

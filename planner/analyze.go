@@ -72,6 +72,7 @@ type analyzer struct {
 
 	lockedCopies lockedCopies
 	advisory     string          // a function of advisory locks, or of notifications
+	largeObject  string          // a function of large objects
 	numbers      bool            // see Statement.Numbers
 	objects      bool            // it may take the number of an object
 	number       string          // what it takes one as, see objectNumber
@@ -334,6 +335,9 @@ func (a *analyzer) finish() {
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
 		a.refuseBoth(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
+	}
+	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
+		a.refuseBoth(a.largeObject+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": large objects are on the default shard", "call it in a statement of its own, with the number of the object")
 	}
 	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
 		a.refuseBoth(a.temporaryCall+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": functions in pg_temp are in a session of the default shard", "call it in a statement of its own")

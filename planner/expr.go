@@ -372,6 +372,9 @@ func (a *analyzer) function(f *pg.FuncCall) {
 
 const signalsOnly = "is carried out by the router, by itself in the list of a SELECT: SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ..."
 
+// largeObjects is why functions of one's own cannot do what a statement can, see largeObject.
+const largeObjects = "is about large objects, which are on the default shard"
+
 // functionReach says which functions go beyond the rows that a statement names, and why.
 var functionReach = map[string]string{
 	"ts_stat":            "runs a query given as text",
@@ -380,7 +383,7 @@ var functionReach = map[string]string{
 	"txid_current_snapshot": "belongs to one shard", "pg_current_xact_id": "belongs to one shard", "pg_current_xact_id_if_assigned": "belongs to one shard",
 	"pg_current_snapshot": "belongs to one shard", "pg_cancel_backend": signalsOnly, "pg_terminate_backend": signalsOnly,
 	"pg_reload_conf": "changes a shard's server", "pg_rotate_logfile": "changes a shard's server", "pg_promote": "changes a shard's server",
-	"loread": "is about large objects, which are not sharded", "lowrite": "is about large objects, which are not sharded",
+	"loread": largeObjects, "lowrite": largeObjects, "lo_import": "reads a server's files", "lo_export": "changes a server's files",
 	"pg_import_system_collations": "changes a shard's catalogue", "pg_nextoid": "changes a shard's catalogue", "pg_extension_config_dump": "changes a shard's catalogue",
 	"pg_stat_file": "reads a server's files", "currtid": "reads a table named in a text", "currtid2": "reads a table named in a text",
 	"pg_identify_object_as_address": "", "pg_log_backend_memory_contexts": "acts on a shard's sessions",
@@ -390,7 +393,7 @@ var functionReach = map[string]string{
 var reachPrefixes = []struct{ prefix, why string }{
 	{"query_to_xml", "runs a query given as text"}, {"table_to_xml", "reads a table named in a text"}, {"schema_to_xml", "reads the tables of one shard"},
 	{"database_to_xml", "reads the tables of one shard"}, {"cursor_to_xml", "reads a cursor named in a text"},
-	{"lo_", "is about large objects, which are not sharded"}, {"dblink", "reaches another database"},
+	{"lo_", largeObjects}, {"dblink", "reaches another database"},
 	{"pg_read_", "reads a server's files"}, {"pg_ls_", "reads a server's files"}, {"pg_file_", "changes a server's files"},
 	{"pg_logical_", "is about one shard's replication"}, {"pg_replication_", "is about one shard's replication"},
 	{"pg_create_", "is about one shard's server"}, {"pg_drop_", "is about one shard's server"}, {"pg_copy_", "is about one shard's server"},
@@ -409,6 +412,11 @@ var anywhere = map[string]bool{
 
 func advisory(name string) bool {
 	return name == "pg_notify" || strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_")
+}
+
+// largeObject reports whether a function of PostgreSQL's is about large objects, and about nothing else.
+func largeObject(name string) bool {
+	return name == "loread" || name == "lowrite" || strings.HasPrefix(name, "lo_") && name != "lo_import" && name != "lo_export"
 }
 
 func (a *analyzer) checkFunction(name string, args int) {
@@ -445,6 +453,10 @@ func (a *analyzer) checkFunction(name string, args int) {
 		return
 	}
 	why, denied := functionReach[name]
+	if largeObject(name) {
+		a.largeObject, a.preferDefault, a.locks = name, true, true
+		return
+	}
 	for _, p := range reachPrefixes {
 		if !denied && strings.HasPrefix(name, p.prefix) {
 			why, denied = p.why, true

@@ -52,7 +52,11 @@ func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await 
 	if _, ok := snap.Shard(to); !ok {
 		return sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", to).WithHint("see: cleave shard list")
 	}
-	if snap.State().DefaultShard != to {
+	was, ok := snap.Shard(snap.State().DefaultShard)
+	if !ok {
+		return sqlstate.New(sqlstate.DataCorrupted, "the default shard is not in the map")
+	}
+	if was.Name != to {
 		if err := Rehearse(ctx, o, to); err != nil {
 			return err
 		}
@@ -100,10 +104,13 @@ func Rehome(ctx context.Context, o Options, to string, copyRows CopyRows, await 
 		return err
 	}
 	// Statements that were refused wait for a newer map than the one by which they were.
-	return updateMap(ctx, o.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
+	if err := updateMap(ctx, o.Directory, func(cur *shardmap.Snapshot) (shardmap.Change, *shardmap.State, error) {
 		next := cur.State().Clone()
 		return shardmap.Change{By: o.Actor, Why: "whole tables take writes on " + to, Op: OpDefaultOpen}, &next, nil
-	})
+	}); err != nil || was.Name == to {
+		return err
+	}
+	return leftLargeObjects(ctx, o, was, to)
 }
 
 // stop is where tests stop a change that is no transaction.
@@ -269,6 +276,9 @@ func openWhole(ctx context.Context, o Options) error {
 // Its errors are those of Rehome; nothing is changed by it.
 func Rehearse(ctx context.Context, o Options, to string) error {
 	return o.withDefaults().both(ctx, to, func(t *Tx, from *part) error {
+		if err := t.withoutLargeObjects(ctx, from); err != nil {
+			return err
+		}
 		d, statements, err := t.carried(ctx, from, wholeTables(t.base))
 		if err != nil {
 			return err
@@ -430,6 +440,9 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 			return err
 		}
 	}
+	if err := t.withoutLargeObjects(ctx, from); err != nil {
+		return err
+	}
 	state := t.base.State().Clone()
 	if err := t.alike(ctx, p, d); err != nil {
 		return err
@@ -475,6 +488,37 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 		return directoryError(err)
 	}
 	return nil
+}
+
+// withoutLargeObjects refuses to leave a default shard that has large objects: they are not carried.
+func (t *Tx) withoutLargeObjects(ctx context.Context, p *part) error {
+	if p.engine != enginePostgres {
+		return nil
+	}
+	res, err := t.run(ctx, p, "SELECT count(*) FROM pg_catalog.pg_largeobject_metadata")
+	if err != nil || res.Rows[0][0].String == "0" {
+		return err
+	}
+	return sqlstate.Refuse("shard "+p.shard+" has "+res.Rows[0][0].String+" large objects, which are not carried to another shard",
+		"keep them in columns of type bytea and remove them, SELECT lo_unlink(oid) FROM pg_largeobject_metadata; or leave the default shard where it is").OnShard(p.shard)
+}
+
+// leftLargeObjects tells of large objects that were made on the former default shard while another became it.
+func leftLargeObjects(ctx context.Context, o Options, was *shardmap.Shard, now string) error {
+	if was.Engine != enginePostgres {
+		return nil
+	}
+	conn, release, err := o.Connect(ctx, was.Name)
+	if err != nil {
+		return err
+	}
+	res, err := engine.ExecContext(ctx, conn, "SELECT count(*) FROM pg_catalog.pg_largeobject_metadata")
+	release(lost(err))
+	if err != nil || res.Rows[0][0].String == "0" {
+		return err
+	}
+	return sqlstate.New(sqlstate.ObjectNotInState, "shard %s is the default shard, but %s large objects were made on shard %s while that changed", now, res.Rows[0][0].String, was.Name).OnShard(was.Name).
+		WithHint("they are whole there: read them from that database and remove them")
 }
 
 // planCarry reads how a whole table is made.

@@ -9,6 +9,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/shardmap"
+	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestRehomeCrash stops the change of the default shard at each step in turn, recovers, and asks that one shard
@@ -139,5 +140,26 @@ func (c *cluster) agreeButTables() {
 		if f.Level == levelError {
 			c.t.Errorf("not as the map says: %+v", f)
 		}
+	}
+}
+
+// TestRehomeLargeObjects: a default shard that has large objects stays it, and those that are made while another becomes it are told.
+func TestRehomeLargeObjects(t *testing.T) {
+	c := newCluster(t, pgtest.Server(t), 2)
+	rehome := func(during string) error {
+		o := Options{Directory: c.dir, Connect: c.connect}
+		return Rehome(t.Context(), o, "shard-1", func(context.Context, engine.Conn, engine.Conn, *shardmap.Table, bool) error { return nil },
+			func(context.Context, uint64) error {
+				c.query("shard-0", during)
+				return nil
+			})
+	}
+	c.query("shard-0", "SELECT lo_create(4711)")
+	if err := rehome("SELECT 1"); sqlstate.CodeOf(err) != sqlstate.FeatureNotSupported || c.snap().State().DefaultShard != "shard-0" {
+		t.Fatalf("with a large object: %v, the default shard is %s", err, c.snap().State().DefaultShard)
+	}
+	c.query("shard-0", "SELECT lo_unlink(4711)")
+	if err := rehome("SELECT lo_create(4712)"); sqlstate.CodeOf(err) != sqlstate.ObjectNotInState || sqlstate.As(err).Shard != "shard-0" {
+		t.Fatalf("one was made meanwhile: %v", err)
 	}
 }

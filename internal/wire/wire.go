@@ -46,6 +46,7 @@ const (
 	CopyOutResponse      byte = 'H'
 	DataRow              byte = 'D'
 	EmptyQueryResponse   byte = 'I'
+	FunctionResult       byte = 'V'
 	ErrorResponse        byte = 'E'
 	NegotiateProtocol    byte = 'v'
 	NoData               byte = 'n'
@@ -372,6 +373,17 @@ func AppendClose(dst []byte, what byte, name string) []byte {
 func AppendCommandComplete(dst []byte, tag string) []byte {
 	dst, m := Begin(dst, CommandComplete)
 	return End(AppendString(dst, tag), m)
+}
+
+// AppendFunctionResult appends a FunctionCallResponse; nil is NULL.
+func AppendFunctionResult(dst, value []byte) []byte {
+	n := uint32(len(value)) //nolint:gosec // a value has less than 1 GB
+	dst = append(dst, FunctionResult)
+	dst = binary.BigEndian.AppendUint32(dst, n+8)
+	if value == nil {
+		n = 1<<32 - 1
+	}
+	return append(binary.BigEndian.AppendUint32(dst, n), value...)
 }
 
 // AppendReadyForQuery appends a ReadyForQuery with status 'I', 'T' or 'E'.

@@ -118,8 +118,7 @@ SELECT database_to_xml(true, true, '');
 --> refused 0A000: database_to_xml() reads the tables of one shard
 -->   hint: call it on the shard that you mean, directly
 SELECT lo_create(0);
---> refused 0A000: lo_create() is about large objects, which are not sharded
--->   hint: call it on the shard that you mean, directly
+--> default shard [SELECT, rows]
 SELECT * FROM dblink('x', 'y') AS t(a int);
 --> refused 0A000: function dblink() is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have
 -->   hint: create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement
