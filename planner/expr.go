@@ -453,7 +453,7 @@ func (a *analyzer) checkFunction(name string, args int) {
 		return
 	}
 	why, denied := functionReach[name]
-	if largeObject(name) {
+	if largeObject(name) && a.st.DDL == nil { // what a definition says is evaluated on every shard
 		a.largeObject, a.preferDefault, a.locks = name, true, true
 		return
 	}

@@ -309,3 +309,31 @@ EXPLAIN CREATE TABLE t AS SELECT 1;
 SELECT pg_listening_channels();
 --> refused 0A000: pg_listening_channels() is not supported: the router listens for its sessions, a shard's session to nothing of theirs
 -->   hint: keep the names in the client; LISTEN may be said again, and UNLISTEN * ends all
+CREATE TABLE zz (a int PRIMARY KEY, b oid DEFAULT lo_create(0)) WITH (cleave.shard_key = 'a');
+--> refused 0A000: lo_create() is about large objects, which are on the default shard
+-->   hint: call it on the shard that you mean, directly
+CREATE TABLE zz (a int PRIMARY KEY CHECK (lo_get(a::oid) IS NULL)) WITH (cleave.reference = true);
+--> refused 0A000: lo_get() is about large objects, which are on the default shard
+-->   hint: call it on the shard that you mean, directly
+CREATE INDEX ii ON orders (lo_get(1));
+--> refused 0A000: lo_get() is about large objects, which are on the default shard
+-->   hint: call it on the shard that you mean, directly
+SELECT lo_get(1) FROM orders;
+--> refused 0A000: lo_get() in a statement on the table orders: large objects are on the default shard
+-->   hint: call it in a statement of its own, with the number of the object
+SELECT lo_get(id::oid) FROM countries;
+--> default shard [SELECT, rows]
+INSERT INTO orders SELECT 1, 2 WHERE lo_unlink(3) = 1;
+--> refused 0A000: lo_unlink() in a statement on the table orders: large objects are on the default shard
+-->   hint: call it in a statement of its own, with the number of the object
+DO $$ BEGIN PERFORM lo_unlink(3); END $$;
+--> block [DO]
+CREATE VIEW vv AS SELECT lo_get(1);
+--> refused 0A000: lo_get() is about large objects, which are on the default shard
+-->   hint: call it on the shard that you mean, directly
+CREATE TABLE yy AS SELECT lo_get(1) AS b;
+--> refused 0A000: lo_get() is about large objects, which are on the default shard
+-->   hint: call it on the shard that you mean, directly
+ALTER TABLE orders ADD CHECK (lo_get(1) IS NULL);
+--> refused 0A000: lo_get() is about large objects, which are on the default shard
+-->   hint: call it on the shard that you mean, directly
