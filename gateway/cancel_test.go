@@ -3,11 +3,14 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -179,5 +182,59 @@ func TestTimeoutBetweenMessages(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestOneCancelStopsOneUnit: of two units that came together, a cancel that ends a wait of the first at the router leaves the second alone.
+func TestOneCancelStopsOneUnit(t *testing.T) {
+	t.Parallel()
+	cl, conn, keys := orders(t, config{})
+	total := fill(t, conn, keys, 3)
+	other := cl.connect(t)
+	exec(t, other, "BEGIN")
+	exec(t, other, "SELECT count(*) FROM orders")
+	ctx := context.Background()
+	p := conn.PgConn().StartPipeline(ctx)
+	for _, sql := range []string{"ALTER TABLE orders ADD COLUMN later int", "SELECT count(*)::text FROM orders"} {
+		p.SendQueryParams(sql, nil, nil, nil, nil)
+		p.SendPipelineSync()
+	}
+	if err := p.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	waits := func() bool {
+		return slices.ContainsFunc([]int{0, 1, 2}, func(shard int) bool {
+			return cl.direct(t, shard, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass") != "0"
+		})
+	}
+	for !waits() {
+		time.Sleep(time.Millisecond)
+	}
+	if err := conn.PgConn().CancelRequest(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for len(said) < 4 {
+		res, err := p.GetResults()
+		if _, synced := res.(*pgconn.PipelineSync); synced {
+			said = append(said, "sync")
+			continue
+		}
+		if err != nil {
+			said = append(said, codeOf(err))
+			continue
+		}
+		got := res.(*pgconn.ResultReader).Read()
+		if got.Err != nil || len(got.Rows) != 1 {
+			said = append(said, codeOf(got.Err))
+			continue
+		}
+		said = append(said, string(got.Rows[0][0]))
+	}
+	if want := []string{"57014", "sync", strconv.Itoa(total), "sync"}; !slices.Equal(said, want) {
+		t.Errorf("%q, want %q", said, want)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -56,6 +56,9 @@ func (x *session) fail(err error) error {
 		x.w.failure(&e)
 		x.refused(&e)
 	}
+	if code == sqlstate.QueryCanceled {
+		x.pendingCancel.Store(false) // told: it is not for what the client has sent behind
+	}
 	x.srv.metrics.Error(string(code))
 	if x.tx.state != txNone {
 		x.failTx()
