@@ -51,8 +51,8 @@ func (x *session) cancel(ctx context.Context) {
 		x.pendingCancel.Store(x.state.Load() == stateBusy)
 		return
 	}
-	if x.cancelled.IsZero() {
-		x.cancelled = time.Now()
+	if x.cancelled.IsZero() || x.forMove {
+		x.cancelled, x.forMove = time.Now(), false
 		x.insist(x.running)
 	}
 	if err := x.running.Cancel(ctx); err != nil {

@@ -319,7 +319,7 @@ func (x *session) cancelForEnd(ctx context.Context) {
 		return
 	}
 	if x.cancelled.IsZero() {
-		x.cancelled = time.Now() // the watch closes a connection that does not obey
+		x.cancelled, x.forMove = time.Now(), true // the watch closes a connection that does not obey
 	}
 	if err := x.running.Cancel(ctx); err != nil {
 		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
@@ -327,6 +327,21 @@ func (x *session) cancelForEnd(ctx context.Context) {
 	if x.copying.Load() {
 		x.wakeUp()
 	}
+}
+
+// stepsAside reports whether a read outside of a transaction was stopped only to make way for a move, so that it is run again: nothing of it
+// has reached the client. It then waits for the part as one does that comes now.
+func (x *session) stepsAside(said *sqlstate.Error) bool {
+	if said.Code != sqlstate.QueryCanceled || x.tx.state != txNone || x.wrote || !x.repeatable(yieldsMax) {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.forMove || x.overran {
+		return false
+	}
+	x.cancelled, x.forMove = time.Time{}, false
+	return true
 }
 
 // giveWay rolls the transaction back if it has been asked for. The client is told at

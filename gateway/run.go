@@ -540,6 +540,12 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.retried(several.Name)
 			return o, errAgain
 		}
+	case onSeveral(c) && x.stepsAside(o.Err):
+		if x.undo() == nil {
+			x.unused()
+			x.retried(several.Name)
+			return o, errAgain
+		}
 	case x.unit.reuses && executor.Outlived(o.Err):
 		// What it names was dropped since it was prepared.
 		x.srv.ex.Outlive()

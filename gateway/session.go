@@ -65,6 +65,7 @@ type session struct {
 	running     *executor.Conn // what a cancel request is for
 	stopWaiting context.CancelFunc
 	cancelled   time.Time // when the cancel of the running statement was asked for
+	forMove     bool      // cancelled is for a move that the statement is in the way of, and nobody else asked for it
 	committing  bool      // running is at its COMMIT or ROLLBACK
 	// overdue is when the shard has let statement_timeout pass for too long, zero
 	// if there is none; overran says that its connection was closed for that.
@@ -461,7 +462,7 @@ func (x *session) endUnit() error {
 		return err
 	}
 	x.mu.Lock()
-	x.cancelled, x.overran = time.Time{}, false
+	x.cancelled, x.overran, x.forMove = time.Time{}, false, false
 	x.mu.Unlock()
 	x.w.ready(x.status())
 	return x.w.flush()
@@ -690,7 +691,7 @@ func (x *session) setRunningLocked(c *executor.Conn) {
 		return
 	}
 	if x.pendingCancel.Load() && x.pendingCancel.Swap(false) {
-		x.cancelled = time.Now()
+		x.cancelled, x.forMove = time.Now(), false
 		x.insist(c)
 	}
 	if x.timeLimit() > 0 {
