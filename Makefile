@@ -10,7 +10,7 @@ GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo development)
 LDFLAGS  := -X main.version=$(VERSION)
 FUZZTIME ?= 30s
-TESTTIME ?= 30m
+TESTTIME ?= 45m
 ATONCE   ?= 3
 # `make check` has run go vet on all; debug information only makes linking longer.
 TEST     := $(GO) test -p $(ATONCE) -vet=off -ldflags=-w -timeout $(TESTTIME)
