@@ -1,4 +1,5 @@
 # ActiveRecord: its migrations, its models and its schema dump, as its guides show them.
+ENV.delete('DATABASE_URL') # for other clients: ActiveRecord would take it as a URL
 require 'stringio'
 require 'active_record'
 require 'pg'
