@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // endless are statements over several shards that compute for ever, and so do not
@@ -202,14 +204,11 @@ func TestOneCancelStopsOneUnit(t *testing.T) {
 	if err := p.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	waits := func() bool {
+	waitfor.True(t, "the schema change waits for a lock", func() bool {
 		return slices.ContainsFunc([]int{0, 1, 2}, func(shard int) bool {
 			return cl.direct(t, shard, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass") != "0"
 		})
-	}
-	for !waits() {
-		time.Sleep(time.Millisecond)
-	}
+	})
 	if err := conn.PgConn().CancelRequest(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -160,6 +160,7 @@ func FuzzSession(f *testing.F) {
 	seed(parse("", "BEGIN"), bind("", ""), do("", 0), syncMsg, parse("", "COMMIT"), bind("", ""), describe('S', ""), do("", 0), syncMsg)
 	seed(&pgproto3.Query{String: "SET a.b = 'c'"}, &pgproto3.Query{String: "PREPARE p AS SELECT 1"}, &pgproto3.Query{String: "EXECUTE p"}, &pgproto3.Query{String: "DISCARD ALL"})
 	seed(&pgproto3.CopyData{Data: []byte("x")}, &pgproto3.CopyDone{}, &pgproto3.Terminate{})
+	seed(call(954, 0, 10), call(955, 0, []byte("x")), &pgproto3.Query{String: "BEGIN"}, call(3170, 0, int64(7), nil), call(1, 2))
 	f.Add([]byte("Q\x00\x00\x00\x05\x00S\x00\x00\x00\x04B\x00\x00\x00\x05\x00"))
 	server := echoServer(f)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -3,10 +3,10 @@ package gateway_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -28,9 +28,9 @@ func TestHoldAllRunsReadsAgain(t *testing.T) {
 		reads := later(func() error {
 			return c.QueryRow(ctx, "SELECT count(*) FROM things a JOIN things b ON a.n = b.n", mode).Scan(&rows)
 		})
-		for m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'things'::regclass") == "0" {
-			time.Sleep(time.Millisecond)
-		}
+		waitfor.True(t, "the read waits for the lock", func() bool {
+			return m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'things'::regclass") != "0"
+		})
 		m.acked(t, m.put(t, shardmap.HoldAll))
 		m.held(t, 1)
 		exec(t, lock, "COMMIT")

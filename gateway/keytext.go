@@ -32,15 +32,15 @@ func (x *session) keyText(text string, snap *shardmap.Snapshot) (string, error) 
 	if err != nil || len(words) == 0 {
 		return text, err
 	}
-	values, err := x.keyValues(words, snap, func(some []planner.PreparedWord, places []int, at int) int { return placeOf(text, some, places, at) })
+	values, err := x.keyValues(text, words, snap)
 	if err != nil {
 		return "", err
 	}
 	return planner.With(text, words, values), nil
 }
 
-// keyValues has the default shard compute expressions. place finds the place of an error at a character of the question.
-func (x *session) keyValues(words []planner.PreparedWord, snap *shardmap.Snapshot, place func(some []planner.PreparedWord, places []int, at int) int) ([]string, error) {
+// keyValues has the default shard compute the values of words in a text. Errors: the shard's, with the word's place.
+func (x *session) keyValues(text string, words []planner.PreparedWord, snap *shardmap.Snapshot) ([]string, error) {
 	c, err := x.acquire(snap.State().DefaultShard, x.settings)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (x *session) keyValues(words []planner.PreparedWord, snap *shardmap.Snapsho
 		sql, places := question(some, x.srv.plainDefault())
 		res, err := x.exec(c, sql)
 		if err != nil {
-			return nil, moved(x.shardSaid(c, err), func(at int) int { return place(some, places, at) })
+			return nil, moved(x.shardSaid(c, err), func(at int) int { return placeOf(text, some, places, at) })
 		}
 		if len(res.Rows) != 1 || len(res.Rows[0]) != len(some) {
 			return nil, sqlstate.New(sqlstate.InternalError, "the shard gave no values of literals")
@@ -76,10 +76,10 @@ func (x *session) keyParams(st *planner.Statement, rest []byte) ([]byte, error) 
 	}
 	words := make([]planner.PreparedWord, len(list))
 	for i, p := range list {
-		words[i].Expr = p.Expr
+		words[i] = planner.PreparedWord{From: nowhere, Expr: p.Expr}
 	}
 	snap, _ := x.snapshot()
-	values, err := x.keyValues(words, snap, func([]planner.PreparedWord, []int, int) int { return 0 })
+	values, err := x.keyValues("", words, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +115,13 @@ func question(words []planner.PreparedWord, sqlite bool) (sql string, places []i
 	return b.String(), places
 }
 
-// placeOf is the character in a text of the word that stands at character at of a question.
+// nowhere is the place of a word that is in no text: a parameter's.
+const nowhere = -1
+
+// placeOf is the character in a text of the word that stands at character at of a question; 0 if it has none.
 func placeOf(text string, words []planner.PreparedWord, places []int, at int) int {
 	for i := len(words) - 1; i >= 0; i-- {
-		if places[i] <= at {
+		if places[i] <= at && words[i].From != nowhere {
 			return utf8.RuneCountInString(text[:words[i].From]) + 1
 		}
 	}

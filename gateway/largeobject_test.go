@@ -7,22 +7,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
-
-	"github.com/cleavedb/cleave/internal/pgtest"
 )
 
 // TestLargeObjectsBesidePostgres uses large objects by SQL, in transactions with rows of other shards too, as one PostgreSQL does.
 func TestLargeObjectsBesidePostgres(t *testing.T) {
-	cl, conn, keys := orders(t, config{shards: 2})
-	single := pgtest.Database(t)
-	plain, err := pgx.Connect(t.Context(), single)
-	if err != nil {
-		t.Fatal(err)
-	}
-	twinTables(t, conn, plain)
-	b := &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: twinNames(keys, 0)}
+	cl, b := twins(t)
 	if err := b.connectWith(t.Context(), nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +30,10 @@ func TestLargeObjectsBesidePostgres(t *testing.T) {
 			t.Fatalf("%s: router\n  %s (%s)\nPostgreSQL\n  %s (%s)", m, got.text, got.message, want.text, want.message)
 		}
 	}
-	own, err := pgx.Connect(t.Context(), cl.url(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn = own
+	conn := cl.connect(t)
 	wantCode(t, conn, "0A000", "SELECT lo_create(0) FROM orders")
 	wantCode(t, conn, "0A000", "SELECT lo_import('/etc/passwd')")
 	wantCode(t, conn, "0A000", "INSERT INTO orders SELECT tenant_id, id + 1, lo_get(1)::text FROM orders")
-	_ = own.Close(context.Background())
 	for _, c := range b.conns {
 		_ = c.Close(context.Background())
 	}
@@ -74,14 +59,7 @@ func call(oid uint32, args ...any) *pgproto3.FunctionCall {
 
 // TestFunctionCallsBesidePostgres sends the messages that libpq and pgjdbc use for large objects.
 func TestFunctionCallsBesidePostgres(t *testing.T) {
-	cl, conn, keys := orders(t, config{shards: 2})
-	single := pgtest.Database(t)
-	plain, err := pgx.Connect(t.Context(), single)
-	if err != nil {
-		t.Fatal(err)
-	}
-	twinTables(t, conn, plain)
-	b := &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: twinNames(keys, 0)}
+	_, b := twins(t)
 	if err := b.connectWith(t.Context(), nil, false); err != nil {
 		t.Fatal(err)
 	}

@@ -109,17 +109,23 @@ var sessionCases = []struct {
 	{"END behind ROLLBACK TO and SETs", nil, []string{"BEGIN", "SET default_transaction_read_only = on", "SAVEPOINT s", "SET TRANSACTION READ ONLY", "ROLLBACK TO s", "SET default_transaction_read_only = off", "END"}},
 }
 
-// TestSessionCases runs sessions message by message beside PostgreSQL: answers, errors, what is told of settings.
-func TestSessionCases(t *testing.T) {
+// twins are a router over two shards and one PostgreSQL with the same tables.
+func twins(t *testing.T) (*cluster, *twin) {
+	t.Helper()
 	cl, conn, keys := orders(t, config{shards: 2})
-	cl.monitors(t)
 	single := pgtest.Database(t)
-	plain, err := pgx.Connect(context.Background(), single)
+	plain, err := pgx.Connect(t.Context(), single)
 	if err != nil {
 		t.Fatal(err)
 	}
 	twinTables(t, conn, plain)
-	b := &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: twinNames(keys, 0)}
+	return cl, &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: twinNames(keys, 0)}
+}
+
+// TestSessionCases runs sessions message by message beside PostgreSQL: answers, errors, what is told of settings.
+func TestSessionCases(t *testing.T) {
+	cl, b := twins(t)
+	cl.monitors(t)
 	for _, c := range sessionCases {
 		t.Run(c.name, func(t *testing.T) {
 			if err := b.connectWith(t.Context(), c.start, false); err != nil {

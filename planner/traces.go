@@ -16,8 +16,7 @@ import (
 
 // traceless are volatile functions of PostgreSQL's that leave nothing in their session that the router does not follow. Those of advisory locks until the transaction's end, and of
 // notifications, end with it, as do descriptors of large objects.
-var traceless = wordSet(`lo_close lo_creat lo_create lo_from_bytea lo_get lo_lseek lo_lseek64 lo_open lo_put lo_tell lo_tell64 lo_truncate
-	lo_truncate64 lo_unlink loread lowrite array_sample array_shuffle bernoulli clock_timestamp current_query currval gen_random_uuid lastval nextval setval pg_advisory_xact_lock
+var traceless = wordSet(`array_sample array_shuffle bernoulli clock_timestamp current_query currval gen_random_uuid lastval nextval setval pg_advisory_xact_lock
 	pg_advisory_xact_lock_shared pg_blocking_pids pg_collation_actual_version pg_current_wal_flush_lsn pg_current_wal_insert_lsn pg_current_wal_lsn
 	pg_database_size pg_get_wal_replay_pause_state pg_indexes_size pg_is_in_backup pg_is_in_recovery pg_is_wal_replay_paused pg_jit_available
 	pg_last_wal_receive_lsn pg_last_wal_replay_lsn pg_last_xact_replay_timestamp pg_lock_status pg_notification_queue_usage pg_notify
@@ -27,7 +26,7 @@ var traceless = wordSet(`lo_close lo_creat lo_create lo_from_bytea lo_get lo_lse
 
 // tracing notes a call of a function of a kind, see kindOf.
 func (a *analyzer) tracing(name, kind string) {
-	a.traces = a.traces || strings.HasPrefix(kind, "v") && !(catalogFunctions[name] == kind && traceless[name])
+	a.traces = a.traces || strings.HasPrefix(kind, "v") && !(catalogFunctions[name] == kind && (traceless[name] || largeObject(name)))
 }
 
 // leaves reports whether the statement may leave something in the session of a shard that runs it.
