@@ -221,15 +221,12 @@ func (c *Conn) Receive() ([]byte, error) {
 	if n == 0 && cap(c.in) > 1<<20 {
 		c.in = nil
 	}
-	c.mu.Lock()
-	c.running = false
-	expired := c.reason != nil && c.reason.Code == "deadline"
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
-		c.release()
+	if c.leave() {
 		return nil, c.lost(true, errClosed)
 	}
+	c.mu.Lock()
+	expired := c.reason != nil && c.reason.Code == "deadline"
+	c.mu.Unlock()
 	if expired {
 		return nil, c.lost(true, os.ErrDeadlineExceeded)
 	}
@@ -274,15 +271,21 @@ func (c *Conn) enter() error {
 	return nil
 }
 
-// leave ends what runs, and lets go of the database if Close came meanwhile.
-func (c *Conn) leave() {
+// leave ends what runs, and lets go of the database if Close came meanwhile. A cancel that came after the end of the last statement
+// is over with it: PostgreSQL ignores one that reaches an idle session.
+func (c *Conn) leave() (closed bool) {
 	c.mu.Lock()
 	c.running = false
-	closed := c.closed
+	closed = c.closed
+	late := c.fired && !closed && c.active == nil && c.script == nil && c.copying == nil
 	c.mu.Unlock()
-	if closed {
+	switch {
+	case closed:
 		c.release()
+	case late:
+		c.rearm()
 	}
+	return closed
 }
 
 func (c *Conn) waitIdle(deadline time.Time) error {

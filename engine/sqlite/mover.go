@@ -168,15 +168,9 @@ func (c *Conn) working(ctx context.Context, fn func() error) error {
 	if !stop() {
 		<-fired
 	}
-	c.mu.Lock()
-	c.running = false
-	closed := c.closed
-	c.mu.Unlock()
-	if closed {
-		c.release()
+	if c.leave() {
 		return c.lost(true, errClosed)
 	}
-	c.rearm()
 	return err
 }
 
