@@ -27,6 +27,7 @@ type baseline struct {
 	learned  atomic.Int64      // when it was last seen to hold, Unix nanoseconds
 	bare     *Settings         // of sessions that began with it, before their first SET
 	patient  *baseline         // it without its timeouts; itself if it has none
+	timeouts []Setting         // those that it has
 }
 
 // origin is what a session, or a connection, began with. Sessions use connections of their own origin alone.
@@ -325,6 +326,7 @@ func (e *Executor) known(b *baseline) *baseline {
 	for _, name := range timeouts {
 		if v, ok := b.values[name]; ok && v != "0" {
 			quiet[name] = "0"
+			b.timeouts = append(b.timeouts, Setting{name, QuoteLiteral(v)})
 		}
 	}
 	if len(quiet) > 0 {
@@ -428,6 +430,36 @@ func (s *Settings) Value(name string) string {
 		return v
 	}
 	return s.Began(name)
+}
+
+// Timed is the set with the timeouts that its session began with, for a conversation that has not begun with them: one of
+// [Executor.ConnectFor].
+func (s *Settings) Timed() *Settings {
+	if b := s.from().base; b != nil {
+		for _, e := range b.timeouts {
+			if _, ok := s.Get(e.Name); !ok {
+				s = s.With(e.Name, e.Value)
+			}
+		}
+	}
+	return s
+}
+
+// Patient is the set for a schema change of its session: without the timeouts that the session began with and has not set itself.
+// lock_timeout stays, which says how long a schema change waits.
+func (s *Settings) Patient() *Settings {
+	if b := s.from().base; b != nil {
+		for _, e := range b.timeouts {
+			if _, ok := s.Get(e.Name); ok {
+				continue
+			}
+			if e.Name != "lock_timeout" {
+				e.Value = "0"
+			}
+			s = s.With(e.Name, e.Value)
+		}
+	}
+	return s
 }
 
 // OwnIsolation is the default_transaction_isolation that the set's session began with, "" if it is not known.

@@ -285,7 +285,7 @@ func (x *session) beginSchema(alone bool) error {
 	if err != nil {
 		return userCancel(err)
 	}
-	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.settings
+	x.tx.schema, x.tx.since, x.tx.opened = tx, since, x.settings.Patient()
 	if !onSeveral(c) {
 		// pipe.Conn is one of the schema change's from now on; finishTx gives it back.
 		x.tx.conn = nil
@@ -377,7 +377,11 @@ func (x *session) alike() error {
 	if err != nil {
 		return err
 	}
-	if !x.tx.undone && x.tx.opened.Equal(x.settings) && !slices.ContainsFunc(list, func(c *executor.Conn) bool { return !c.Settings().Equal(x.settings) }) {
+	want := x.settings.Patient()
+	if err := x.calm(list, want); err != nil {
+		return err
+	}
+	if !x.tx.undone && x.tx.opened.Equal(want) && !slices.ContainsFunc(list, func(c *executor.Conn) bool { return !c.Settings().Equal(want) }) {
 		return nil
 	}
 	var names []string
@@ -387,23 +391,38 @@ func (x *session) alike() error {
 	if list, err = open(names); err != nil {
 		return err
 	}
-	seen := []*executor.Settings{x.tx.opened, x.tx.before}
+	seen := []*executor.Settings{x.tx.opened, x.tx.before, x.settings.Timed()}
 	for _, s := range x.tx.saves {
 		seen = append(seen, s.settings)
 	}
 	for _, c := range list {
 		seen = append(seen, c.Settings())
 	}
-	changes := strings.Join(x.settings.Alike(seen...), ";")
+	changes := strings.Join(want.Alike(seen...), ";")
 	for _, c := range list {
 		if changes != "" {
 			if _, err := x.exec(c, changes); err != nil {
 				return x.shardSaid(c, err)
 			}
 		}
-		c.SetSettings(x.settings)
+		c.SetSettings(want)
 	}
-	x.tx.opened, x.tx.undone = x.settings, false
+	x.tx.opened, x.tx.undone = want, false
+	return nil
+}
+
+// calm takes the timeouts of the session's start from conversations that differ from want, the settings of the schema change, in
+// nothing else: statements of the client ran on them.
+func (x *session) calm(list []*executor.Conn, want *executor.Settings) error {
+	for _, c := range list {
+		if has := c.Settings(); x.tx.undone || has.Equal(want) || !has.Timed().Equal(x.onShards()) {
+			continue
+		}
+		if _, err := x.exec(c, strings.Join(c.LocalChanges(want), ";")); err != nil {
+			return x.shardSaid(c, err)
+		}
+		c.SetSettings(want)
+	}
 	return nil
 }
 
@@ -482,7 +501,7 @@ func (x *session) severalInSchema(u use) error {
 	for _, p := range x.portals {
 		p.conn = c
 	}
-	c.SetSettings(x.settings)
+	c.SetSettings(x.onShards())
 	x.tx.conn, x.pipe.Conn, x.tx.weak, x.tx.shard = c, c, false, ""
 	x.used(u)
 	return nil

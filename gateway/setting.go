@@ -140,7 +140,7 @@ func (x *session) relaySet(st *planner.Statement) error {
 	}
 	if st.Set.Op == "set_config" && x.resets(st.Set) {
 		written := *st
-		value, _ := next.Get(st.Set.Name)
+		value, _ := x.onShardsAs(next).Get(st.Set.Name)
 		if strings.EqualFold(st.Set.Name, "datestyle") {
 			value = executor.MergeDateStyle(next.Began("datestyle"), value, "") // what only one half is given of would keep the other of now
 		}
@@ -255,7 +255,7 @@ func isOn(value string) bool {
 // resets reports whether a SET has a value that it takes from the session's start, which the shard does not know.
 func (x *session) resets(s *planner.Set) bool {
 	name := strings.ToLower(s.Name)
-	if _, defaulted := x.defaults.Get(name); !defaulted {
+	if _, defaulted := x.onShardsAs(x.defaults).Get(name); !defaulted {
 		return false
 	}
 	if s.Value == "" {
@@ -273,7 +273,7 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 	x.unit.effects = true
 	x.settings = next
 	if c := x.pipe.Conn; c != nil && !x.virtual() {
-		c.SetSettings(next)
+		c.SetSettings(x.onShards())
 	}
 	if x.tx.state != txNone {
 		x.tx.keep = keep
@@ -439,9 +439,9 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 		return err
 	}
 	c := x.pipe.Conn
-	list := c.LastingChanges(next, x.tx.keep, keep)
+	list := c.LastingChanges(x.onShardsAs(next), x.tx.keep, keep)
 	if st.Set != nil && st.Set.Local { // nil for SET SESSION CHARACTERISTICS
-		list = c.LocalChanges(next)
+		list = c.LocalChanges(x.onShardsAs(next))
 	}
 	changes := strings.Join(list, ";")
 	if x.tx.state == txNone {
@@ -571,18 +571,29 @@ func (x *session) setCharacteristics(st *planner.Statement) error {
 	return x.changeTo(st, next, keep)
 }
 
-// localSettings gives a conversation of a schema change the session's settings,
-// if they were changed after it began.
+// onShards are the session's settings as the conversation of its next statement is to have them.
+func (x *session) onShards() *executor.Settings { return x.onShardsAs(x.settings) }
+
+// onShardsAs is onShards if s were the session's settings: those of a schema change begin without the timeouts of its start.
+func (x *session) onShardsAs(s *executor.Settings) *executor.Settings {
+	if x.tx.schema == nil {
+		return s
+	}
+	return s.Timed()
+}
+
+// localSettings gives a conversation of a schema change the session's settings, if they were changed after it began, or
+// another statement was a schema change.
 func (x *session) localSettings(c *executor.Conn) error {
-	if x.tx.schema == nil || c == x.tx.conn || c.Settings().Equal(x.settings) {
+	if x.tx.schema == nil || c == x.tx.conn || c.Settings().Equal(x.onShards()) {
 		return nil
 	}
-	if changes := c.LocalChanges(x.settings); len(changes) > 0 {
+	if changes := c.LocalChanges(x.onShards()); len(changes) > 0 {
 		if _, err := x.exec(c, strings.Join(changes, ";")); err != nil {
 			return x.shardSaid(c, err)
 		}
 	}
-	c.SetSettings(x.settings)
+	c.SetSettings(x.onShards())
 	return nil
 }
 

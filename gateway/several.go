@@ -31,7 +31,7 @@ func (h host) Snapshot() *shardmap.Snapshot {
 }
 
 // Settings are the session's.
-func (h host) Settings() *executor.Settings { return h.x.settings }
+func (h host) Settings() *executor.Settings { return h.x.onShards() }
 
 // Timeout is the session's statement_timeout, of which earlier tries have used a part.
 func (h host) Timeout() time.Duration {

@@ -704,7 +704,7 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 		t.saves = t.saves[:at+1]
 		t.failed = false
 		if t.conn != nil {
-			t.conn.SetSettings(x.settings)
+			t.conn.SetSettings(x.onShards())
 		}
 	}
 	return nil

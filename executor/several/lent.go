@@ -94,9 +94,11 @@ func (c *Conn) Lend(owner Owner) (lent []*executor.Conn, err error) {
 	return lent, nil
 }
 
-// Idle is an error while a part answers something, so that its conversation cannot be used by others.
+// Idle is an error while a part answers something, so that its conversation cannot be used by others. What settings the parts
+// have is noted by then: a schema change may give them others.
 func (c *Conn) Idle() error {
 	for _, p := range c.parts {
+		c.known(p)
 		if p.busy != nil {
 			return sqlstate.Refuse("a schema change while rows of a statement over several shards are still to be fetched is not supported", "fetch them all, or close the cursor").OnShard(p.shard)
 		}

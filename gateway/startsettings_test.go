@@ -1,0 +1,113 @@
+package gateway_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+)
+
+// besideStart starts a router whose default shard's database, and one PostgreSQL database, have settings of their own. Both have the
+// rows of orders, one for a key of each shard.
+func besideStart(t *testing.T, c config, settings ...string) (*cluster, *twin, *strings.Replacer) {
+	t.Helper()
+	for range 3 {
+		c.urls = append(c.urls, pgtest.Database(t))
+	}
+	single := pgtest.Database(t)
+	for _, at := range []string{c.urls[0], single} {
+		for _, s := range settings {
+			pgtest.Ask(t, at, "ALTER DATABASE "+databaseOf(t, at)+" SET "+s)
+		}
+	}
+	cl, conn, keys := orders(t, c)
+	names := twinNames(keys, 0)
+	const rows = "INSERT INTO orders VALUES ($own, 1, 'x'), ($far, 2, 'y')"
+	exec(t, conn, names.Replace(rows))
+	pgtest.Ask(t, single, strings.Replace(ordersTable, " WITH (cleave.shard_key = 'tenant_id')", "", 1))
+	pgtest.Ask(t, single, names.Replace(rows))
+	return cl, &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: names}, names
+}
+
+// same gives both sides a session that starts so, and then the messages, whose answers have to be the same.
+func (b *twin) same(t *testing.T, start map[string]string, messages ...string) {
+	t.Helper()
+	ctx := context.Background()
+	if err := b.connectWith(ctx, start, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages {
+		m = b.names.Replace(m)
+		got, want := b.run(ctx, 0, []string{m}, simple), b.run(ctx, 1, []string{m}, simple)
+		if got.text != want.text {
+			t.Errorf("%v %s: router\n  %s (%s)\nPostgreSQL\n  %s (%s)", start, m, got.text, got.message, want.text, want.message)
+			break // what follows differs as well
+		}
+	}
+	for i, c := range b.conns {
+		_ = c.Close(ctx)
+		b.conns[i] = nil
+	}
+}
+
+// TestTimeoutsBesideSchemaChanges: in a transaction with a schema change the client's statements have the timeouts of its session, those of the
+// default shard's database too, and the schema changes have none of the latter.
+func TestTimeoutsBesideSchemaChanges(t *testing.T) {
+	cl, b, names := besideStart(t, config{}, "statement_timeout TO '70s'", "lock_timeout TO '80s'", "idle_in_transaction_session_timeout TO '90s'", "idle_session_timeout TO '110s'")
+	const timeouts = "current_setting('statement_timeout'), current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), current_setting('idle_session_timeout')"
+	one := []string{"SHOW statement_timeout", "SHOW lock_timeout", "SELECT " + timeouts, "SELECT id, " + timeouts + " FROM orders WHERE tenant_id = $own"}
+	two := append(one, "SELECT id, "+timeouts+" FROM orders WHERE tenant_id = $far", "SELECT id, "+timeouts+" FROM orders ORDER BY id")
+	changes := []string{
+		"ALTER TABLE orders ADD COLUMN %n int", "SET statement_timeout TO '60s'", "RESET statement_timeout", "SET LOCAL statement_timeout TO '50s'", "ALTER TABLE orders ALTER COLUMN %n SET DEFAULT 1",
+		"SET LOCAL statement_timeout TO DEFAULT", "SAVEPOINT s", "SET idle_session_timeout TO '2min'", "ALTER TABLE orders DROP COLUMN %n", "ROLLBACK TO s", "SET lock_timeout TO DEFAULT", "SELECT set_config('lock_timeout', '40s', true)",
+		"ALTER TABLE orders ALTER COLUMN %n SET DEFAULT 2", "RESET ALL", "SET statement_timeout TO 0", "ALTER TABLE orders ALTER COLUMN %n SET DEFAULT 3", "SET idle_session_timeout TO DEFAULT",
+	}
+	for i, c := range []struct {
+		first string
+		shown []string
+	}{
+		{"BEGIN", one}, {"BEGIN; SELECT note FROM orders WHERE tenant_id = $own", one}, {"BEGIN; SET LOCAL lock_timeout TO '30s'", one}, {"BEGIN; SAVEPOINT a", one},
+		{"BEGIN", two}, {"BEGIN; SELECT note FROM orders WHERE tenant_id = $far", two}, {"BEGIN; SELECT count(*) FROM orders", two},
+	} {
+		messages := []string{c.first}
+		for _, m := range changes {
+			if strings.Contains(m, "set_config") && len(c.shown) > len(one) {
+				m = "SET LOCAL lock_timeout TO '40s'" // the other is refused
+			}
+			messages = append(append(messages, strings.ReplaceAll(m, "%n", "n"+string(rune('a'+i)))), c.shown...)
+		}
+		b.same(t, nil, append(append(messages, "COMMIT"), c.shown...)...)
+	}
+	// An expression that a schema change computes says what that has.
+	cfg, err := pgx.ParseConfig(cl.url(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { said = append(said, n.Message) }
+	ctx := context.Background()
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	exec(t, conn, "CREATE FUNCTION told(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE '%', concat_ws(' ', "+timeouts+"); RETURN $1; END $$")
+	for _, first := range []string{"SELECT 1", names.Replace("SELECT note FROM orders WHERE tenant_id = $own"), "SELECT count(*) FROM orders"} {
+		exec(t, conn, "BEGIN")
+		exec(t, conn, first)
+		for _, index := range []string{"a", "b"} {
+			said = nil
+			exec(t, conn, "CREATE INDEX "+index+" ON orders (told(note))")
+			if !slices.Contains(said, "0 80s 0 0") {
+				t.Errorf("after %s the index %s was made with %v", first, index, said)
+			}
+			exec(t, conn, first)
+		}
+		exec(t, conn, "ROLLBACK")
+	}
+}
