@@ -656,7 +656,7 @@ func (x *session) execute(f wire.Frame) error {
 		if err := x.drain(); err != nil {
 			return err
 		}
-		if undoable(p.st) {
+		if undoable(p.st) || p.st.Kind == planner.PrepareKind { // a shard judges it, which must not commit what was before it
 			if err := x.implicitly(0); err != nil {
 				return err
 			}

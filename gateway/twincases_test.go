@@ -38,6 +38,9 @@ var sessionCases = []struct {
 		"sync:SELECT set_config('application_name', 'b', true); SELECT set_config('intervalstyle', 'iso_8601', false)", "SHOW application_name", "sync:SELECT set_config('application_name', 'c', false); SELECT 1/0", "SHOW application_name"}},
 	{"set_config() is told in a block without a shard", nil, []string{
 		"BEGIN", "SELECT set_config('TimeZone', 'Asia/Tokyo', false)", "SELECT set_config('application_name', 'x', true)", "COMMIT", "BEGIN; SELECT set_config('TimeZone', 'UTC', false); ROLLBACK", "SHOW timezone"}},
+	{"PREPARE behind a write before one Sync does not commit it", nil, []string{
+		"sync:INSERT INTO whole VALUES ($client, 1); PREPARE p AS SELECT 1; SELECT 1/0", "SELECT count(*) FROM whole", "EXECUTE p", "sync:INSERT INTO orders VALUES ($own, 1); PREPARE p AS SELECT 1", "SELECT count(*) FROM orders", "DEALLOCATE p",
+		"sync:INSERT INTO orders VALUES ($own, 1); PREPARE p AS SELECT 1; INSERT INTO orders VALUES ($far, 1)", "DELETE FROM orders", "sync:PREPARE q AS SELECT 1; EXECUTE q", "DEALLOCATE ALL"}},
 	{"DISCARD TEMP before an error behind it is taken back", nil, []string{
 		"CREATE TEMP TABLE scratch (a int)", "INSERT INTO scratch VALUES (1)", "sync:DISCARD TEMP; RELEASE s", "SELECT * FROM scratch", "DISCARD TEMP", "SELECT * FROM scratch"}},
 	{"ROLLBACK behind a lock before one Sync keeps the session", nil, []string{
