@@ -244,11 +244,17 @@ func connectAs(ctx context.Context, shard engine.Shard, start map[string]string,
 
 var errForeign = errors.New("executor: a conversation of another user")
 
-// Belongs fails if a conversation is not the one of the settings' login: nothing
-// of a client's is to run on it.
+// Belongs fails if a conversation is not the one of the settings' login, or began with a baseline that their session does not know
+// of: nothing of a client's is to run on it.
 func (c *Conn) Belongs(s *Settings) error {
-	if c.login == s.Login() {
-		return nil
+	switch from := s.from(); {
+	case c.login != from.login:
+		return sqlstate.Wrap(errForeign, sqlstate.InternalError, "a connection of another user was borrowed")
+	case c.baseline != nil && from == (origin{}):
+		e := sqlstate.New(sqlstate.CannotConnectNow, "the default shard's settings, which are the session's, were not known before").
+			WithHint("run it again")
+		e.Retry = sqlstate.RetryTransaction
+		return e
 	}
-	return sqlstate.Wrap(errForeign, sqlstate.InternalError, "a connection of another user was borrowed")
+	return nil
 }

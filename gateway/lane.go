@@ -66,7 +66,7 @@ func (l *laned) init(nc net.Conn) {
 
 // parkable reports whether the loop can run the session.
 func (x *session) parkable() bool {
-	return x.lane.client != nil && x.tx.state == txNone && x.pipe.Conn == nil && len(x.ears.channels) == 0 && !x.unit.open && !x.skip &&
+	return x.lane.client != nil && !x.early && x.tx.state == txNone && x.pipe.Conn == nil && len(x.ears.channels) == 0 && !x.unit.open && !x.skip &&
 		x.pending == nil && x.w.err == nil && len(x.w.buf) == 0 && x.r.Buffered() == 0
 }
 

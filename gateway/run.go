@@ -372,9 +372,9 @@ func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, e
 
 // mine takes a conversation that was borrowed. One of another user is never used.
 func (x *session) mine(c *executor.Conn) (*executor.Conn, error) {
-	if c.Login() != x.id.Login {
+	if err := c.Belongs(x.settings); err != nil {
 		c.Release()
-		return nil, sqlstate.New(sqlstate.InternalError, "a connection of another user was borrowed")
+		return nil, err
 	}
 	x.at.Store(c.ShardName())
 	return c, nil

@@ -78,6 +78,7 @@ type session struct {
 	// defaults are the startup parameters' settings, settings those in effect,
 	// reported what the client was told by ParameterStatus.
 	defaults, settings *executor.Settings
+	early              bool // see inherit
 	reported           map[string]string
 
 	tx   txn
@@ -206,7 +207,7 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		srv: s, nc: nc, raw: rawConn(nc), start: start, began: time.Now(),
 		r:        wire.NewReader(nc, 8<<10, s.limits.MessageMax),
 		w:        writer{nc: nc, metrics: s.metrics},
-		defaults: defaults, settings: defaults, reported: profile,
+		defaults: defaults, settings: defaults, reported: profile, early: defaults.BeganAs() == 0 && defaults.Login() == nil,
 		statements: map[string]*statement{}, portals: map[string]*portal{},
 		gone: make(chan struct{}), counter: new(executor.Counter),
 	}
@@ -390,6 +391,9 @@ func (x *session) batch(b []byte) error {
 				continue
 			}
 			from = pos
+			if err := x.inherit(); err != nil {
+				return x.broken(err)
+			}
 			x.beginUnit()
 		}
 		pos += len(f)

@@ -10,13 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 // besideStart starts a router whose default shard's database, and one PostgreSQL database, have settings of their own. Both have the
 // rows of orders, one for a key of each shard.
 func besideStart(t *testing.T, c config, settings ...string) (*cluster, *twin, *strings.Replacer) {
 	t.Helper()
-	for range 3 {
+	for len(c.urls) < 3 {
 		c.urls = append(c.urls, pgtest.Database(t))
 	}
 	single := pgtest.Database(t)
@@ -25,11 +26,14 @@ func besideStart(t *testing.T, c config, settings ...string) (*cluster, *twin, *
 			pgtest.Ask(t, at, "ALTER DATABASE "+databaseOf(t, at)+" SET "+s)
 		}
 	}
-	cl, conn, keys := orders(t, c)
-	names := twinNames(keys, 0)
-	const rows = "INSERT INTO orders VALUES ($own, 1, 'x'), ($far, 2, 'y')"
+	cl := start(t, c)
+	conn := cl.connect(t)
+	table := strings.Replace(ordersTable, "orders", "public.orders", 1)
+	exec(t, conn, table)
+	names := twinNames(cl.keys(t), 0)
+	const rows = "INSERT INTO public.orders VALUES ($own, 1, 'x'), ($far, 2, 'y')"
 	exec(t, conn, names.Replace(rows))
-	pgtest.Ask(t, single, strings.Replace(ordersTable, " WITH (cleave.shard_key = 'tenant_id')", "", 1))
+	pgtest.Ask(t, single, strings.Replace(table, " WITH (cleave.shard_key = 'tenant_id')", "", 1))
 	pgtest.Ask(t, single, names.Replace(rows))
 	return cl, &twin{urls: [2]string{cl.url(""), single}, shard: cl.shards[0], names: names}, names
 }
@@ -109,5 +113,63 @@ func TestTimeoutsBesideSchemaChanges(t *testing.T) {
 			exec(t, conn, first)
 		}
 		exec(t, conn, "ROLLBACK")
+	}
+}
+
+// TestSessionsThatBeginEarly: a session that began while the default shard could not be reached has that one's settings as soon as
+// they are known, behind what it has set itself.
+func TestSessionsThatBeginEarly(t *testing.T) {
+	server := pgtest.NewServer(t, nil)
+	cl, _, names := besideStart(t, config{urls: []string{pgtest.DatabaseOn(t, server)}}, "search_path TO app, public", "DateStyle TO 'German, DMY'", "statement_timeout TO '70s'", "default_transaction_isolation TO 'repeatable read'")
+	first := cl.connect(t)
+	exec(t, first, "CREATE SCHEMA app")
+	exec(t, first, strings.Replace(ordersTable, "orders", "app.orders", 1))
+	exec(t, first, names.Replace("INSERT INTO app.orders VALUES ($own, 1, 'app'), ($far, 2, 'app')"))
+	server.Kill()
+	second := start(t, config{dir: cl.dir, urls: cl.shards})
+	var early []*pgx.Conn
+	for range 4 {
+		early = append(early, second.connect(t))
+	}
+	const shown = "SELECT concat_ws(' ', current_setting('search_path'), current_setting('DateStyle'), current_setting('statement_timeout'), current_setting('default_transaction_isolation'), string_agg(DISTINCT note, ','))"
+	for _, c := range early {
+		if got := one[string](t, c, shown+" FROM (SELECT '') v (note)"); !strings.HasPrefix(got, `"$user", public ISO, MDY 0 read committed`) {
+			t.Errorf("while the default shard is not there: %s", got)
+		}
+	}
+	exec(t, early[1], "SET search_path TO public")
+	exec(t, early[1], "SET statement_timeout TO '9s'")
+	exec(t, early[2], "BEGIN")
+	if got := one[string](t, early[2], "SHOW search_path"); got != `"$user", public` {
+		t.Errorf("in the block: %s", got)
+	}
+	exec(t, early[3], "SET DateStyle TO 'SQL, DMY'")
+	pgtest.Restart(t, server, nil)
+	for _, want := range []string{"app, public German, DMY 70s repeatable read app", "public German, DMY 9s repeatable read x,y", "", "app, public SQL, DMY 70s repeatable read app"} {
+		c := early[0]
+		early = early[1:]
+		if want == "" {
+			// In its transaction it has what it began with, or nothing.
+			if got := code(c, names.Replace("SELECT note FROM orders WHERE tenant_id = $own")); got != "57P03" {
+				t.Errorf("in a transaction that began before: %q", got)
+			}
+			exec(t, c, "ROLLBACK")
+			want = "app, public German, DMY 70s repeatable read app"
+		}
+		var got string
+		waitfor.True(t, "the default shard is used again", func() bool {
+			err := c.QueryRow(context.Background(), shown+" FROM orders").Scan(&got)
+			return err == nil || codeOf(err) != "57P03"
+		})
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if style := c.PgConn().ParameterStatus("DateStyle"); !strings.Contains(want, style) {
+			t.Errorf("DateStyle is reported as %s", style)
+		}
+		exec(t, c, "RESET ALL")
+		if got := one[string](t, c, shown+" FROM orders"); got != "app, public German, DMY 70s repeatable read app" {
+			t.Errorf("after RESET ALL: %s", got)
+		}
 	}
 }

@@ -460,6 +460,11 @@ func (s *Server) began(ctx context.Context, set *executor.Settings) (*executor.S
 	if err != nil {
 		return nil, err
 	}
+	return inherited(set)
+}
+
+// inherited are the settings with those of what their session began with that the router has to know.
+func inherited(set *executor.Settings) (*executor.Settings, error) {
 	_, given := set.Get("default_transaction_isolation")
 	if level := set.OwnIsolation(); level != "" && level != "read committed" && !given {
 		set = set.With("default_transaction_isolation", executor.QuoteLiteral(level))
@@ -472,6 +477,42 @@ func (s *Server) began(ctx context.Context, set *executor.Settings) (*executor.S
 		return nil, err
 	}
 	return set.With("search_path", path), nil
+}
+
+// inherit gives a session that began while the default shard could not be reached what it would have begun with, as soon as that is
+// known: at the beginning of a unit outside of transactions. The client is told of what changes by that.
+func (x *session) inherit() error {
+	if !x.early || x.tx.state != txNone || x.pipe.Conn != nil {
+		return nil
+	}
+	ctx, done := x.waiting()
+	defer done()
+	settings, err := x.srv.ex.Begin(ctx, x.settings)
+	if err != nil || settings.BeganAs() == 0 {
+		return nil // the statement says what it cannot reach
+	}
+	defaults, err := x.srv.ex.Begin(ctx, x.defaults)
+	if err != nil {
+		return err
+	}
+	if settings, err = inherited(settings); err != nil {
+		return err
+	}
+	if defaults, err = inherited(defaults); err != nil {
+		return err
+	}
+	now, err := x.srv.ex.ParametersOf(ctx, settings)
+	if err != nil {
+		return err
+	}
+	x.early, x.settings, x.defaults = false, settings, defaults
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		_, set := settings.Get(strings.ToLower(name))
+		if !set && name != "session_authorization" && x.reported[name] != now[name] {
+			x.w.parameter(name, now[name])
+		}
+	}
+	return nil
 }
 
 // profilesMax bounds the remembered profiles.
