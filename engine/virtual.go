@@ -4,6 +4,7 @@ package engine
 // read. A virtual database is a Conn that answers SELECTs over such tables.
 type VirtualTable struct {
 	Name    string
+	OID     uint32 // what the catalogue calls it; 0: any
 	Columns []VirtualColumn
 	Rows    [][]Text
 }

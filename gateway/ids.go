@@ -357,9 +357,6 @@ func (x *session) retire(gone []shardmap.Sequence) {
 	}
 }
 
-var sequenceColumns = columns("schema", oidText, "name", oidText, "type", oidText, "start", oidInt8, "increment", oidInt8, "min", oidInt8, "max", oidInt8,
-	"block", oidInt8, "cycle", oidBool, "owner", oidText, "identity", oidBool, "taken", oidInt8)
-
 // sequenceRows are the rows of cleave.sequences. taken is the last value that a
 // router has taken from the directory; NULL if none has.
 func (s *Server) sequenceRows(ctx context.Context, state *shardmap.State) ([][]engine.Text, error) {

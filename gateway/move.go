@@ -196,11 +196,6 @@ func beganWorkflow(r *admin.WorkflowResult, err error) (string, error) {
 	return r.Workflow.ID, nil
 }
 
-// workflowColumns are the columns of cleave.workflows.
-var workflowColumns = columns("id", oidText, "kind", oidText, "keyspace", oidText, "part", oidText, "from_shard", oidText, "to_shard", oidText, "step", oidText,
-	"paused", oidBool, "note", oidText, "error", oidText, "rows", oidInt8, "bytes", oidInt8, "rows_all", oidInt8, "bytes_all", oidInt8, "rows_per_second", oidFloat8,
-	"lag_bytes", oidInt8, "eta", oidFloat8, "held_ms", oidInt8, "kept_until", oidTimestamptz, "parent", oidText, "by", oidText, "created", oidTimestamptz, "changed", oidTimestamptz)
-
 // workflowRows are the rows of cleave.workflows.
 func (s *Server) workflowRows(ctx context.Context) ([][]engine.Text, error) {
 	if s.admin == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -26,14 +27,11 @@ const virtualName = "(router)"
 const historyMax = 1000
 
 const (
-	oidBool        = 16
-	oidInt8        = 20
-	oidText        = 25
-	oidFloat8      = 701
-	oidTimestamptz = 1184
+	oidBool = virtual.Bool
+	oidText = virtual.Text
 )
 
-// VirtualTables are the tables of the schema "cleave" with their columns; the
+// VirtualTables are the tables of the schema "cleave" with their columns (package virtual has them); the
 // rows come from the map and from this router.
 //
 //	shards     name, engine, url (without password), labels (JSON), weight, is_default,
@@ -65,34 +63,16 @@ const (
 //	policy     at, by, why, mode, policy (JSON), found (by the last look): the history, what is in force first
 //	sessions   pid, username, application, client, state, shard, started, since, rows_read, bytes_read (of
 //	           a statement over several shards that runs: what the shards have answered so far)
-var VirtualTables = []engine.VirtualTable{
-	{Name: "shards", Columns: columns("name", oidText, "engine", oidText, "url", oidText, "labels", oidText, "weight", oidFloat8, "is_default", oidBool, "state", oidText, "state_why", oidText, "health", oidText, "reason", oidText, "connections", oidInt8, "idle", oidInt8)},
-	{Name: "keyspaces", Columns: columns("keyspace", oidText, "strategy", oidText, "key_types", oidText, "seed", oidInt8, "ranges", oidInt8, "pins", oidInt8, "tables", oidInt8)},
-	{Name: "ranges", Columns: columns("keyspace", oidText, "position", oidInt8, "low", oidText, "high", oidText, "shard", oidText, "epoch", oidInt8, "transit", oidText)},
-	{Name: "transits", Columns: columns("id", oidText, "keyspace", oidText, "part", oidText, "from_shard", oidText, "to_shard", oidText, "owner", oidText, "hold", oidText, "epoch", oidInt8)},
-	{Name: "tables", Columns: columns("schema", oidText, "name", oidText, "kind", oidText, "keyspace", oidText, "shard_key", oidText)},
-	{Name: "pins", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "epoch", oidInt8)},
-	{Name: "history", Columns: columns("version", oidInt8, "at", oidTimestamptz, "by", oidText, "why", oidText, "op", oidText, "statement", oidText)},
-	{Name: "routers", Columns: columns("id", oidText, "role", oidText, "address", oidText, "host", oidText, "software", oidText, "node", oidInt8, "version", oidInt8, "lag", oidInt8, "joined", oidTimestamptz, "lease_left", oidFloat8)},
-	{Name: "endpoints", Columns: columns("shard", oidText, "url", oidText, "role", oidText, "serves", oidText, "health", oidText, "reason", oidText, "timeline", oidInt8, "lag_bytes", oidInt8, "lag_seconds", oidFloat8, "latency_ms", oidFloat8, "local_socket", oidBool, "connections", oidInt8, "idle", oidInt8)},
-	{Name: "sessions", Columns: columns("pid", oidInt8, "username", oidText, "application", oidText, "client", oidText, "state", oidText, "shard", oidText, "started", oidTimestamptz, "since", oidTimestamptz, "rows_read", oidInt8, "bytes_read", oidInt8, "router", oidText)},
-	{Name: "sequences", Columns: sequenceColumns},
-	{Name: "transactions", Columns: columns("id", oidText, "router", oidText, "age", oidFloat8, "shards", oidText, "decided_on", oidText, "state", oidText)},
-	{Name: "workflows", Columns: workflowColumns},
-	{Name: "heat", Columns: columns("keyspace", oidText, "part", oidText, "kind", oidText, "shard", oidText, "statements", oidFloat8, "busy", oidFloat8, "share", oidFloat8)},
-	{Name: "hot_keys", Columns: columns("keyspace", oidText, "key", oidText, "shard", oidText, "pinned", oidBool, "statements", oidFloat8, "share", oidFloat8)},
-	{Name: "constraints", Columns: columns("name", oidText, "kind", oidText, "keyspace", oidText, "rule", oidText, "kept", oidBool, "broken", oidText)},
-	{Name: "policy", Columns: columns("at", oidTimestamptz, "by", oidText, "why", oidText, "mode", oidText, "policy", oidText, "found", oidText)},
-	{Name: "users", Columns: columns("name", oidText, "role", oidText)},
-}
-
-func columns(pairs ...any) []engine.VirtualColumn {
-	var out []engine.VirtualColumn
-	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, engine.VirtualColumn{Name: pairs[i].(string), OID: uint32(pairs[i+1].(int))})
+var VirtualTables = func() []engine.VirtualTable {
+	out := make([]engine.VirtualTable, len(virtual.Tables))
+	for i, t := range virtual.Tables {
+		out[i] = engine.VirtualTable{Name: t.Name, OID: uint32(t.OID)}
+		for _, c := range t.Columns {
+			out[i].Columns = append(out[i].Columns, engine.VirtualColumn{Name: c.Name, OID: uint32(c.Type)})
+		}
 	}
 	return out
-}
+}()
 
 func text(s string) engine.Text { return engine.Text{String: s} }
 

@@ -98,6 +98,9 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		for _, r := range a.catalogRefs {
 			a.ownSessions(r.name)
 		}
+		if st.Kind == DefaultShard && st.Text == a.sql && !a.changes && !a.locks && asksVirtual(n) {
+			a.showVirtual(n)
+		}
 		return
 	}
 	ts := a.tokens()
@@ -105,13 +108,23 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 	for i := range ts {
 		tableoid = tableoid || a.word(i, "tableoid")
 	}
-	named := !a.shardsDatabase(n)
+	named, asks := !a.shardsDatabase(n), !a.locks && asksVirtual(n)
 	var edits []edit
+	if asks {
+		edits = append(a.describedCalls(n), a.castObjects(n)...)
+	}
 	for _, r := range a.catalogRefs {
 		filter, ok := catalogFilters[r.name]
 		databases := named && r.name == "pg_catalog.pg_database"
 		if !ok && (databases || catalogColumns[r.name] != nil && named) {
 			filter, ok = "true", true
+		}
+		source := r.name
+		if asks && virtualJSON()[r.name] != "" {
+			source = "(" + virtualSource(r.name, tableoid) + ") AS cleave_v"
+			if !ok {
+				filter, ok = "true", true
+			}
 		}
 		i := a.tokenAt(r.rel.Location)
 		depends := r.name == "pg_catalog.pg_depend"
@@ -138,10 +151,10 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 			columns = shownColumns(r.name)
 		case r.name == "information_schema.columns":
 			columns = strings.Replace(strings.Join(catalogColumns[r.name], ", "), "column_default", "CAST("+shownDefault("column_default")+" AS information_schema.character_data) AS column_default", 1)
-		case tableoid && strings.HasPrefix(r.name, "pg_catalog."):
+		case tableoid && strings.HasPrefix(r.name, "pg_catalog.") && source == r.name:
 			columns = "tableoid, *"
 		}
-		text := "(SELECT " + columns + " FROM " + r.name + " WHERE " + filter + ")"
+		text := "(SELECT " + columns + " FROM " + source + " WHERE " + filter + ")"
 		if databases {
 			text = "(" + strings.ReplaceAll(databaseRows, "@", map[bool]string{true: "cleave_d.tableoid, "}[tableoid]) + ")"
 		}

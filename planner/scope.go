@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/virtual"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -193,14 +194,18 @@ func (r *relation) classify(a *analyzer) {
 }
 
 // VirtualSchema is the schema whose tables and functions the router answers.
-const VirtualSchema = "cleave"
+const VirtualSchema = virtual.Schema
 
 // InternalSchema is where the router keeps its own objects on a shard.
 const InternalSchema = "cleave_internal"
 
-var virtualTables = map[string]bool{
-	"shards": true, "keyspaces": true, "ranges": true, "transits": true, "tables": true, "pins": true, "history": true, "sessions": true, "endpoints": true, "sequences": true,
-}
+var virtualTables = func() map[string]bool {
+	out := map[string]bool{}
+	for _, t := range virtual.Tables {
+		out[t.Name] = true
+	}
+	return out
+}()
 
 func internalSchemaError() error {
 	return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", InternalSchema).

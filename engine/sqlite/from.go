@@ -96,6 +96,11 @@ func (t *translator) lookup(schema, name string) *tableDef {
 			return s.def
 		}
 	}
+	if schema == internalSchema {
+		if s := virtualSystem()[name]; s != nil {
+			return s.def
+		}
+	}
 	return nil
 }
 

@@ -52,8 +52,9 @@ func systemEmitters() {
 		"pg_get_partition_constraintdef(oid)":        "NULL",
 		"pg_get_statisticsobjdef_columns(oid)":       "NULL",
 		"pg_get_function_result(oid)":                "cleave_proc_result(%1)",
+		"pg_get_function_sqlbody(oid)":               "NULL",
 		"pg_get_function_arguments(oid)":             "cleave_proc_arguments(%1)",
-		"pg_get_function_identity_arguments(oid)":    "cleave_proc_arguments(%1)",
+		"pg_get_function_identity_arguments(oid)":    "cleave_proc_identity(%1)",
 		"pg_get_serial_sequence(text,text)":          "NULL",
 		"col_description(oid,int4)":                  "cleave_col_description(%1, %2)",
 		"obj_description(oid,name)":                  "cleave_obj_description(%1)",
@@ -482,6 +483,9 @@ func defSystem() {
 		return datum{}, nil
 	})
 	sys("cleave_proc_result", 1, func(c *Conn, a []arg) (datum, error) {
+		if s, ok := virtualText("pg_get_function_result", uint32(a[0].Int64())); ok {
+			return textV(s)
+		}
 		p := builtin().procs[uint32(a[0].Int64())]
 		if p == nil {
 			return datum{}, nil
@@ -492,17 +496,22 @@ func defSystem() {
 		}
 		return textV(s)
 	})
-	sys("cleave_proc_arguments", 1, func(c *Conn, a []arg) (datum, error) {
-		p := builtin().procs[uint32(a[0].Int64())]
-		if p == nil {
-			return datum{}, nil
-		}
-		var names []string
-		for _, t := range p.args {
-			names = append(names, typeName(t))
-		}
-		return textV(strings.Join(names, ", "))
-	})
+	for name, function := range map[string]string{"cleave_proc_arguments": "pg_get_function_arguments", "cleave_proc_identity": "pg_get_function_identity_arguments"} {
+		sys(name, 1, func(c *Conn, a []arg) (datum, error) {
+			if s, ok := virtualText(function, uint32(a[0].Int64())); ok {
+				return textV(s)
+			}
+			p := builtin().procs[uint32(a[0].Int64())]
+			if p == nil {
+				return datum{}, nil
+			}
+			var names []string
+			for _, t := range p.args {
+				names = append(names, typeName(t))
+			}
+			return textV(strings.Join(names, ", "))
+		})
+	}
 	comment := func(s string) (datum, error) {
 		if s == "" {
 			return datum{}, nil
@@ -519,6 +528,9 @@ func defSystem() {
 	})
 	sys("cleave_obj_description", 1, func(c *Conn, a []arg) (datum, error) {
 		oid := uint32(a[0].Int64())
+		if s, ok := virtualText("obj_description", oid); ok {
+			return textV(s)
+		}
 		if d := c.cat.byOID[oid]; d != nil {
 			return comment(d.Comment)
 		}

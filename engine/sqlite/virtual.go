@@ -38,7 +38,11 @@ func OpenVirtual(schema string, tables []engine.VirtualTable) (engine.Conn, erro
 	c.settings.start["search_path"] = schema + ", public"
 	c.settings.path = []string{schema, publicSchema}
 	for i := range tables {
-		if err := c.addVirtual(cat, schema, &tables[i], uint32(firstUserOID+1+i)); err != nil {
+		oid := tables[i].OID
+		if oid == 0 {
+			oid = uint32(firstUserOID + 1 + i)
+		}
+		if err := c.addVirtual(cat, schema, &tables[i], oid); err != nil {
 			c.Close()
 			return nil, err
 		}

@@ -77,6 +77,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/wire":     {[]string{"sqlstate"}, []string{"engine", "executor", "schema", "admin", "gateway", client, "cmd/cleave"}},
 	"internal/lane":     {nil, []string{"engine", "engine/postgres", "executor", "gateway"}},
 	"internal/sqlguard": {[]string{"sqlstate"}, []string{"planner", "executor/several", "engine/sqlite"}},
+	"internal/virtual":  {nil, []string{"planner", "gateway", "engine/sqlite"}},
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
 	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
 	"internal/pipe":     {nil, []string{client}},
