@@ -173,3 +173,27 @@ func TestSessionsThatBeginEarly(t *testing.T) {
 		}
 	}
 }
+
+// TestResetPathOverShards: RESET of a search_path that the session began with means and answers what PostgreSQL's does, also in a
+// transaction over several shards, and beside a schema change.
+func TestResetPathOverShards(t *testing.T) {
+	cl, b, _ := besideStart(t, config{}, "search_path TO app, public", "DateStyle TO 'German, DMY'")
+	exec(t, cl.connect(t), "CREATE SCHEMA app")
+	pgtest.Ask(t, b.urls[1], "CREATE SCHEMA app")
+	const several = "SELECT id, current_setting('search_path'), '2024-03-04'::date FROM orders ORDER BY id"
+	shown := []string{"SHOW search_path", several, "SELECT current_setting('search_path') FROM orders WHERE tenant_id = $far"}
+	for _, start := range []map[string]string{nil, {"search_path": "public, other"}, {"options": "-c search_path=public,pg_catalog -c datestyle=sql,mdy"}} {
+		for _, change := range []string{"ALTER TABLE orders ALTER COLUMN note SET DEFAULT 'x'", "SELECT 1"} {
+			for _, end := range []string{"COMMIT", "ROLLBACK"} {
+				messages := []string{"BEGIN", several, change, several}
+				for _, m := range []string{
+					"RESET search_path", "SET search_path TO public; SET datestyle TO iso", "RESET search_path", "SET LOCAL search_path TO public, app", "SET LOCAL search_path TO DEFAULT", "SET search_path TO public", "SAVEPOINT s", "SET search_path TO DEFAULT", "ROLLBACK TO s",
+					"SELECT set_config('search_path', 'public, app', false)", "SELECT set_config('DateStyle', 'sql', true) AS style", "RESET ALL", "SET search_path TO public", "SET LOCAL search_path TO app, public", "RESET search_path; SHOW search_path", "RESET DateStyle",
+				} {
+					messages = append(append(messages, m), shown...)
+				}
+				b.same(t, start, append(append(messages, end), shown...)...)
+			}
+		}
+	}
+}

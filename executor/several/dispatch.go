@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -78,6 +79,8 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 // relay runs a statement on one part as it is.
 type relay struct {
 	s *stream
+	// sets: it is a set_config(), whose parameters are told.
+	sets bool
 }
 
 func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job, error) {
@@ -97,12 +100,7 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if e.st.Tag == "NOTIFY" {
 		p.decides = true
 	}
-	if e.st.Set != nil && e.st.Set.Op == "set_config" {
-		if p.lent {
-			return nil, sqlstate.Refuse("set_config in a transaction with a schema change and statements over several shards is not supported", "SET, or SET LOCAL")
-		}
-		p.sets = true
-	}
+	r := &relay{sets: e.st.Set != nil && e.st.Set.Op == "set_config"}
 	e, text, err := c.atTime(ctx, e, p)
 	if err != nil {
 		return nil, err
@@ -111,15 +109,23 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if q.copied, err = c.columnsOf(p, e.st.CopyRows); err != nil {
 		return nil, err
 	}
-	s, err := c.send(p, q)
-	if err != nil {
+	if r.sets { // until the end of the transaction, as with set
+		set := e.st.Set
+		q.text = "SELECT pg_catalog.set_config(" + executor.QuoteLiteral(set.Name) + ", " + set.Value + ", true) AS " + quote(set.Column)
+	}
+	if r.s, err = c.send(p, q); err != nil {
 		return nil, err
 	}
-	return &relay{s: s}, nil
+	p.stale = p.stale || r.sets
+	return r, nil
 }
 
 // step implements job.
 func (r *relay) step(out []byte, rows int32) ([]byte, bool, string, error) {
+	if r.sets {
+		r.s.c.setting = true
+		defer func() { r.s.c.setting = false }()
+	}
 	b, err := r.s.chunk(rows)
 	if err != nil {
 		return out, false, "", err

@@ -42,8 +42,6 @@ type part struct {
 	stale bool
 	// decides: something ran on it that cannot be prepared, but can be committed.
 	decides bool
-	// sets: a statement changed its settings in a way that is not known here.
-	sets bool
 	// lent: the conversation is the owner's, see Owner.
 	lent bool
 }
@@ -332,7 +330,7 @@ func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.
 // Who holds them must not wait for others.
 func (c *Conn) loose() (conns []*executor.Conn) {
 	c.parts = slices.DeleteFunc(c.parts, func(p *part) bool {
-		if p.begun || p.adopted || p.lent || p.busy != nil || p.stale || p.sets || p.wrote || p.conn.Broken() || p.conn.Status() != 'I' {
+		if p.begun || p.adopted || p.lent || p.busy != nil || p.stale || p.wrote || p.conn.Broken() || p.conn.Status() != 'I' {
 			return false
 		}
 		conns = append(conns, p.conn)

@@ -102,17 +102,6 @@ func (p *part) ended(committed bool) {
 	}
 	p.conn.SetSettings(settings)
 	p.base = settings
-	if p.sets {
-		p.forget()
-	}
-}
-
-// forget puts away what set_config() may have set. What a session keeps on the conversation stays.
-func (p *part) forget() {
-	p.sets, p.base = false, nil
-	if !p.conn.Pinned() || p.conn.Broken() || p.conn.Reset() != nil {
-		p.conn.Break()
-	}
 }
 
 // endParts ends the transaction on all parts on which it is open, at once. What
