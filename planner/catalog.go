@@ -70,8 +70,8 @@ func refuseShared(name string) {
 
 // dependRows are those of pg_depend, and one for each default that takes its values
 // from a sequence of the cluster: pg_dump writes the sequence first then.
-const dependRows = `SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype FROM pg_catalog.pg_depend UNION ALL ` +
-	`SELECT 'pg_catalog.pg_attrdef'::pg_catalog.regclass::pg_catalog.oid, cleave_d.oid, 0, 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, cleave_s.oid, 0, 'n'::pg_catalog."char" ` +
+const dependRows = `SELECT @1classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype FROM pg_catalog.pg_depend AS cleave_p UNION ALL ` +
+	`SELECT @2'pg_catalog.pg_attrdef'::pg_catalog.regclass::pg_catalog.oid, cleave_d.oid, 0, 'pg_catalog.pg_class'::pg_catalog.regclass::pg_catalog.oid, cleave_s.oid, 0, 'n'::pg_catalog."char" ` +
 	`FROM pg_catalog.pg_attrdef AS cleave_d CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(pg_catalog.replace(pg_catalog.substring(pg_catalog.pg_get_expr(cleave_d.adbin, cleave_d.adrelid), ` +
 	`'^cleave_internal\.nextval\(''((?:[^'']|'''')*)''::text'), '''''', ''''))::pg_catalog.oid AS oid) AS cleave_s WHERE cleave_s.oid IS NOT NULL`
 
@@ -104,10 +104,6 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		return
 	}
 	ts := a.tokens()
-	tableoid := false
-	for i := range ts {
-		tableoid = tableoid || a.word(i, "tableoid")
-	}
 	named, asks := !a.shardsDatabase(n), !a.locks && asksVirtual(n)
 	var edits []edit
 	if asks {
@@ -119,9 +115,10 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		if !ok && (databases || catalogColumns[r.name] != nil && named) {
 			filter, ok = "true", true
 		}
+		system := systemOf(n, r)
 		source := r.name
 		if asks && virtualJSON()[r.name] != "" {
-			source = "(" + virtualSource(r.name, tableoid) + ") AS cleave_v"
+			source = "(" + virtualSource(r.name, system) + ") AS cleave_v"
 			if !ok {
 				filter, ok = "true", true
 			}
@@ -145,27 +142,27 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 			}
 			to = ts[i+2].End
 		}
+		if len(system) > 0 && showsWhole(n, r.rel) {
+			refuse("the system column "+system[0]+" beside all columns of "+r.name+" is not supported", "name the columns")
+		}
 		columns := "*"
 		switch {
 		case catalogColumns[r.name] != nil && named:
 			columns = shownColumns(r.name)
 		case r.name == "information_schema.columns":
 			columns = strings.Replace(strings.Join(catalogColumns[r.name], ", "), "column_default", "CAST("+shownDefault("column_default")+" AS information_schema.character_data) AS column_default", 1)
-		case tableoid && strings.HasPrefix(r.name, "pg_catalog.") && source == r.name:
-			columns = "tableoid, *"
+		case source == r.name:
+			columns = listed(system, "") + "*"
 		}
 		text := "(SELECT " + columns + " FROM " + source + " WHERE " + filter + ")"
 		if databases {
-			text = "(" + strings.ReplaceAll(databaseRows, "@", map[bool]string{true: "cleave_d.tableoid, "}[tableoid]) + ")"
+			text = "(" + strings.ReplaceAll(databaseRows, "@", listed(system, "cleave_d.")) + ")"
 		}
 		if sess {
 			text = sessions
 		}
 		if depends {
-			text = "(" + dependRows + ")"
-			if tableoid {
-				text = "(SELECT 'pg_catalog.pg_depend'::pg_catalog.regclass::pg_catalog.oid AS tableoid, * FROM " + text + " AS cleave_p)"
-			}
+			text = "(" + strings.NewReplacer("@1", listed(system, "cleave_p."), "@2", ofRelation(system, r.name, "cleave_d.")).Replace(dependRows) + ")"
 		}
 		if r.rel.Alias == nil {
 			text += " AS " + quoteIdent(r.rel.Relname)

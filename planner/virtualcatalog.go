@@ -114,13 +114,13 @@ var templates = map[string]string{
 var virtualCatalogs = wordSet("table_catalog catalog_name udt_catalog specific_catalog routine_catalog type_udt_catalog")
 
 // virtualSource is what stands for a relation of the catalogue where the schema is asked for: its rows and the
-// schema's; tableoid is whether that column is needed.
-func virtualSource(relation string, tableoid bool) string {
-	rows, oid, own := virtualJSON()[relation], "", ""
-	if tableoid && strings.HasPrefix(relation, "pg_catalog.") && relation != "pg_catalog.pg_views" {
-		oid, own = "tableoid, ", quoteString(relation)+"::pg_catalog.regclass::pg_catalog.oid AS tableoid, "
+// schema's, with the named system columns before them.
+func virtualSource(relation string, system []string) string {
+	rows, of := virtualJSON()[relation], ""
+	if templates[relation] != "" {
+		of = "cleave_c."
 	}
-	text := "SELECT " + oid + "* FROM " + relation + " UNION ALL SELECT " + own + "cleave_r.* FROM "
+	text := "SELECT " + listed(system, "") + "* FROM " + relation + " UNION ALL SELECT " + ofRelation(system, relation, of) + "cleave_r.* FROM "
 	if t := templates[relation]; t != "" {
 		return text + relation + " AS cleave_c CROSS JOIN LATERAL pg_catalog.jsonb_populate_recordset(cleave_c, " + rows + ") AS cleave_r WHERE " + t
 	}
