@@ -82,6 +82,7 @@ func (o *Ops) doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	out = append(out, o.stuck(ctx, time.Now())...)
 	out = append(out, examineConstraints(snap)...)
 	out = append(out, unreadFunctions(snap)...)
+	out = append(out, o.lostConnections(ctx)...)
 	recovery := schema.RecoverOptions{
 		Directory: o.opts.Directory, Connect: o.connect, Actor: req.by(), LockTimeout: o.opts.LockTimeout,
 		DryRun: !req.Repair || req.DryRun, Adopt: req.Repair, SetBack: req.Repair && req.SetBack,

@@ -107,7 +107,7 @@ func TestConnectHasNoTimeouts(t *testing.T) {
 	session, err := (*executor.Settings)(nil), error(nil)
 	for range 2 { // the first time the baseline is not known yet
 		for _, shard := range []string{"shard-0", "shard-1"} {
-			for _, connect := range []func(context.Context, string) (engine.Conn, func(bool), error){ex.Connect, ex.ConnectFor(session)} {
+			for _, connect := range []func(context.Context, string) (engine.Conn, func(bool), error){ex.Connect, ex.ConnectFor(session, &executor.Holder{})} {
 				c, release, err := connect(context.Background(), shard)
 				if err != nil {
 					t.Fatal(err)

@@ -50,6 +50,10 @@ type Conn struct {
 	soiled  bool // see Soil
 	grouped bool // see Group
 
+	// holder is who has borrowed it, nil for the router's own uses; reclaimed: it was taken back.
+	holder    *Holder
+	reclaimed atomic.Bool
+
 	status byte // of the last ReadyForQuery
 	broken bool
 	heard  bool // it answered since it was acquired
@@ -387,6 +391,10 @@ func (c *Conn) Release() {
 		c.hangUp()
 		return
 	}
+	if c.reclaimed.Load() {
+		return
+	}
+	c.leaves()
 	c.pool.release(c)
 }
 

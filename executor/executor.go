@@ -444,10 +444,14 @@ func (e *Executor) Connect(ctx context.Context, shard string) (conn engine.Conn,
 	return e.connect(ctx, shard, nil)
 }
 
-// ConnectFor is Connect for the schema changes of a session with the settings, which finds names as the session does.
-func (e *Executor) ConnectFor(s *Settings) func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error) {
+// ConnectFor is Connect for the schema changes of a session with the settings, which finds names as the session does. h holds what is borrowed.
+func (e *Executor) ConnectFor(s *Settings, h *Holder) func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error) {
 	return func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error) {
-		return e.connect(ctx, shard, s.from().base)
+		conn, release, err := e.connect(ctx, shard, s.from().base)
+		if c, ok := conn.(*Conn); ok && err == nil {
+			c.HeldBy(h)
+		}
+		return conn, release, err
 	}
 }
 
@@ -507,6 +511,7 @@ type Health struct {
 	Up                  bool // the last attempt to connect did not fail
 	Err                 error
 	Open, Idle, Waiting int
+	Reclaimed           int64 // taken back from sessions that had lost them: a defect of the router
 }
 
 // Health returns what the pools know, in the map's order.

@@ -56,6 +56,8 @@ type pool struct {
 	doubt time.Time
 
 	conns []*Conn // all that are open
+	// reclaimed counts those that were taken back, see Holder.
+	reclaimed atomic.Int64
 	// answered is when an answer came last, as far as connections given back tell.
 	answered time.Time
 	// shunned is when the shard failed to answer; zero when it has answered since.
@@ -606,7 +608,7 @@ func (p *pool) closeShard() {
 func (p *pool) health() Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := Health{Shard: p.name, Open: p.open, Idle: len(p.idle), Waiting: len(p.waiters), Err: p.down}
+	h := Health{Shard: p.name, Open: p.open, Idle: len(p.idle), Waiting: len(p.waiters), Reclaimed: p.reclaimed.Load(), Err: p.down}
 	if h.Err == nil && p.shunnedNow() {
 		h.Err = fmt.Errorf("it did not answer at %s", p.shunned.UTC().Format(time.TimeOnly))
 	}

@@ -269,7 +269,7 @@ func (x *session) beginSchema(alone bool) error {
 	}
 	tx, err := schema.Begin(ctx, schema.Options{
 		Directory: x.srv.ex.Directory(),
-		Connect:   x.tx.lent.connect(x.srv.ex.ConnectFor(x.defaults)),
+		Connect:   x.srv.ex.ConnectFor(x.defaults, &x.holder),
 		Prelude:   x.settings.Statements(),
 		Open:      open,
 		Begin:     begin,

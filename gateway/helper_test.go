@@ -47,6 +47,7 @@ type cluster struct {
 	metrics *telemetry.Metrics
 	addr    string
 	shards  []string // URLs
+	loses   float64  // connections that its sessions are to lose
 }
 
 type config struct {
@@ -124,6 +125,7 @@ func start(t testing.TB, c config) *cluster {
 		if err := <-served; err != gateway.ErrClosed {
 			t.Errorf("Serve: %v", err)
 		}
+		cl.nothingLost(t)
 		if err := cl.ops.Close(); err != nil {
 			t.Errorf("admin: %v", err)
 		}

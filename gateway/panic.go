@@ -1,17 +1,15 @@
 package gateway
 
 import (
-	"context"
-	"maps"
 	"net"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/several"
 	"github.com/cleavedb/cleave/internal/wire"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -40,85 +38,59 @@ func (s *Server) survive(nc net.Conn, x *session) {
 // abandon closes the shards' conversations of a session that cannot go on. It
 // relies on nothing of the session's state and takes none of its locks.
 func (x *session) abandon() {
-	c, bound, change := x.pipe.Conn, x.tx.conn, x.tx.schema
-	if c != nil && change == nil {
+	held, change := x.holder.Conns(), x.tx.schema
+	for _, c := range held {
 		c.Break()
 		_ = c.Close() // it is given up
+	}
+	for _, c := range []*executor.Conn{x.pipe.Conn, x.tx.conn} {
+		if c != nil && !slices.Contains(held, c) { // the virtual database's, or one over several shards
+			c.Break()
+			_ = c.Close() // it is given up
+		}
+	}
+	if change != nil {
+		x.rollBackAfter(change)
+	}
+	for _, c := range x.holder.Conns() {
 		c.Release()
 	}
-	if bound != nil && change == nil && bound != c {
-		bound.Break()
-		_ = bound.Close() // it is given up
-		bound.Release()
-	}
-	if change == nil {
-		return
-	}
-	// The schema change gives its conversations back by itself; closed ones are
-	// seen to be broken, and what they did is rolled back by their shards.
+}
+
+// rollBackAfter ends a schema change after a fault. It gives its conversations back by itself; closed ones are
+// seen to be broken, and what they did is rolled back by their shards.
+func (x *session) rollBackAfter(change *schema.Tx) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			x.srv.log.Error("a schema change could not be rolled back after a fault", "fault", fault)
 		}
 	}()
-	for _, c := range append(append(x.tx.lent.all(), x.tx.bound...), c, bound) {
-		if c != nil {
-			c.Break()
-			_ = c.Close() // it is given up
-		}
-	}
 	ctx, stop := timeLeft()
 	defer stop()
 	change.Rollback(ctx)
-	if bound != nil && !slices.Contains(x.tx.bound, bound) {
-		bound.Release()
-	}
-	for _, c := range x.tx.bound {
-		c.Release()
-	}
-	if c != nil && c != bound && c.Shard() == virtualName {
-		c.Release()
+}
+
+// takesBack takes back the shards' connections that the session holds without knowing of them any more. There are none, but for
+// a defect: each costs the pool a connection for as long as the session lasts.
+func (x *session) takesBack() {
+	for _, c := range x.holder.Lost(x) {
+		x.srv.log.Error("a connection was taken back that a session had lost: please report it", telemetry.KeyShard, c.Shard(), "session", x.pid)
+		c.Reclaim()
 	}
 }
 
-// lent are conversations that a schema change has borrowed and not given back.
-// Its zero value has none.
-type lent struct{ *lending }
-
-type lending struct {
-	mu    sync.Mutex
-	conns map[*executor.Conn]struct{}
-}
-
-type connect = func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error)
-
-// connect is borrow that keeps account.
-func (l *lent) connect(borrow connect) connect {
-	l.lending = &lending{conns: map[*executor.Conn]struct{}{}}
-	in := l.lending
-	return func(ctx context.Context, shard string) (engine.Conn, func(broken bool), error) {
-		ec, release, err := borrow(ctx, shard)
-		c, ok := ec.(*executor.Conn)
-		if err != nil || !ok {
-			return ec, release, err
+// Knows implements [executor.Owner].
+func (x *session) Knows(c *executor.Conn) bool {
+	if c == x.pin || c == x.tx.conn || c == x.pipe.Conn || x.tx.schema != nil || slices.Contains(x.tx.bound, c) {
+		return true
+	}
+	for _, of := range []*executor.Conn{x.tx.conn, x.pipe.Conn} {
+		if of == nil {
+			continue
 		}
-		in.mu.Lock()
-		in.conns[c] = struct{}{}
-		in.mu.Unlock()
-		return ec, func(broken bool) {
-			in.mu.Lock()
-			delete(in.conns, c)
-			in.mu.Unlock()
-			release(broken)
-		}, nil
+		if s, ok := of.Conn.(*several.Conn); ok && s.Holds(c) {
+			return true
+		}
 	}
-}
-
-func (l *lent) all() []*executor.Conn {
-	if l.lending == nil {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.conns))
+	return false
 }

@@ -376,6 +376,7 @@ func (x *session) mine(c *executor.Conn) (*executor.Conn, error) {
 		c.Release()
 		return nil, err
 	}
+	c.HeldBy(&x.holder)
 	x.at.Store(c.ShardName())
 	return c, nil
 }

@@ -130,6 +130,9 @@ type session struct {
 	sequences sessionSequences
 	counter   *executor.Counter // of the default shard's own sequences
 
+	// holder has the shards' connections that the session has borrowed.
+	holder executor.Holder
+
 	// held are its WITH HOLD cursors.
 	held several.Held
 
@@ -375,6 +378,7 @@ func (x *session) end() {
 	x.counter.End()
 	x.deafen()
 	x.held.CloseAll()
+	x.takesBack()
 }
 
 // batch handles whole frames. An error ends the session.
@@ -462,6 +466,7 @@ func (x *session) endUnit() error {
 	if err := x.keepsPin(); err != nil {
 		return err
 	}
+	x.takesBack()
 	if err := x.deliver(); err != nil {
 		return err
 	}

@@ -85,6 +85,9 @@ func (h host) Joined(shard string) { h.x.uses(shard) }
 // Counter is the session's, of the default shard's own sequences.
 func (h host) Counter() *executor.Counter { return h.x.counter }
 
+// Holder is the session's.
+func (h host) Holder() *executor.Holder { return &h.x.holder }
+
 // Held are the session's WITH HOLD cursors.
 func (h host) Held() *several.Held { return &h.x.held }
 

@@ -85,6 +85,8 @@ func (s *Server) Answer(ctx context.Context, op string, in []byte) ([]byte, erro
 	switch op {
 	case admin.AskSessions:
 		return json.Marshal(s.sessionInfos())
+	case admin.AskPools:
+		return json.Marshal(s.poolInfos())
 	case admin.AskSignal:
 		var ask admin.Signal
 		if err := json.Unmarshal(in, &ask); err != nil {
@@ -97,6 +99,14 @@ func (s *Server) Answer(ctx context.Context, op string, in []byte) ([]byte, erro
 		return json.Marshal(told)
 	}
 	return nil, sqlstate.New(sqlstate.UndefinedFunction, "this router knows no question %q", op).WithHint("is it of the same version? see cleave router list")
+}
+
+func (s *Server) poolInfos() []admin.PoolInfo {
+	all := []admin.PoolInfo{}
+	for _, h := range s.ex.Health() {
+		all = append(all, admin.PoolInfo{Shard: h.Shard, Open: h.Open, Idle: h.Idle, Reclaimed: h.Reclaimed})
+	}
+	return all
 }
 
 // maySignal is the rule of PostgreSQL's pg_signal_backend(): an administrator's sessions are for administrators. Others are for

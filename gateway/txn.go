@@ -66,8 +66,6 @@ type txn struct {
 	opened *executor.Settings
 	// undone: a ROLLBACK TO may have taken settings back on some of them.
 	undone bool
-	// lent are the conversations that it has of its own.
-	lent lent
 	// before are the settings at BEGIN, keep those that COMMIT leaves (all but
 	// SET LOCAL's).
 	before, keep *executor.Settings

@@ -30,6 +30,7 @@ type Metrics struct {
 	up, state, conns, queue    *prometheus.GaugeVec
 	wait                       *prometheus.HistogramVec
 	waitFailed, dials, guard   *prometheus.CounterVec
+	reclaimed                  *prometheus.CounterVec
 	errors                     *prometheus.CounterVec
 	poolMax, sessionMax        prometheus.Gauge
 	sessions                   prometheus.Gauge
@@ -92,6 +93,7 @@ func New() *Metrics {
 	m.wait = m.histograms("cleave_pool_wait_seconds", "Time that statements waited for a connection, by shard; those that got one at once are not counted.", waitBuckets, "shard")
 	m.waitFailed = m.counters("cleave_pool_wait_failures_total", "Statements refused with 53300 because no connection became free in time, or because the queue was full, by shard.", "shard")
 	m.dials = m.counters("cleave_pool_dials_total", "Attempts to connect to a shard, by shard and result (ok, error).", "shard", "result")
+	m.reclaimed = m.counters("cleave_pool_reclaimed_total", "Connections taken back from sessions that had lost them, by shard: a defect of the router, whose log says more.", "shard")
 	m.guard = m.counters("cleave_guard_refusals_total", "Writes that a shard's guard refused to this router, by shard.", "shard")
 
 	m.sessions = m.gauge("cleave_sessions", "Client sessions that are open.")
@@ -182,6 +184,7 @@ func (m *Metrics) Shard(name string) *Shard {
 		s.waitFailed = m.waitFailed.WithLabelValues(name)
 		s.dialed = m.dials.WithLabelValues(name, "ok")
 		s.dialFailed = m.dials.WithLabelValues(name, "error")
+		s.reclaimed = m.reclaimed.WithLabelValues(name)
 		s.guard = m.guard.WithLabelValues(name)
 	}
 	m.shards[name] = s
@@ -207,7 +210,7 @@ func (m *Metrics) Forget(name string) {
 	label := prometheus.Labels{"shard": name}
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.up, m.state, m.conns, m.queue, m.wait, m.waitFailed, m.dials, m.guard, m.replicaUp, m.replicaLag, m.replicaSeconds, m.failovers} {
+	}{m.up, m.state, m.conns, m.queue, m.wait, m.waitFailed, m.dials, m.reclaimed, m.guard, m.replicaUp, m.replicaLag, m.replicaSeconds, m.failovers} {
 		v.DeletePartialMatch(label)
 	}
 }

@@ -41,7 +41,7 @@ type Shard struct {
 	wait                           prometheus.Observer
 	waitFailed                     prometheus.Counter
 	dialed, dialFailed             prometheus.Counter
-	guard                          prometheus.Counter
+	reclaimed, guard               prometheus.Counter
 }
 
 func (s *Shard) cell(c Class) *cell {
@@ -158,6 +158,13 @@ func (s *Shard) Dialed(ok bool) {
 		s.dialed.Inc()
 	default:
 		s.dialFailed.Inc()
+	}
+}
+
+// Reclaimed counts a connection that was taken back from a session.
+func (s *Shard) Reclaimed() {
+	if s != nil && s.reclaimed != nil {
+		s.reclaimed.Inc()
 	}
 }
 

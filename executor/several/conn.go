@@ -166,6 +166,14 @@ func (c *Conn) Shards() []string {
 	return names
 }
 
+// Holds reports whether the conversation is one of its own.
+func (c *Conn) Holds(conn *executor.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.live[conn]
+	return ok
+}
+
 // Culprit returns the shard whose error was the last one, "" if none was.
 func (c *Conn) Culprit() string { return c.culprit }
 

@@ -383,6 +383,7 @@ func (c *Conn) borrowed(conn *executor.Conn) (*executor.Conn, error) {
 		conn.Release()
 		return nil, err
 	}
+	conn.HeldBy(c.host.Holder())
 	conn.Group(c.group)
 	c.mu.Lock()
 	c.live[conn] = struct{}{}

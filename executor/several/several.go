@@ -35,6 +35,8 @@ type Host interface {
 	Reader(ctx context.Context, shard string, s *executor.Settings) (*executor.Conn, error)
 	// Wrote is told of each shard's conversation that is about to write.
 	Wrote(c *executor.Conn)
+	// Holder is who holds the conversations that are borrowed.
+	Holder() *executor.Holder
 	// Joined is told of each shard that becomes a part.
 	Joined(shard string)
 	// Counter is the session's, of sequences that are the default shard's own.

@@ -208,6 +208,9 @@ func (c *Cluster) Leftovers(ctx context.Context) (string, error) {
 	}
 	found := ""
 	for _, h := range c.rooms.Executor.Health() {
+		if h.Reclaimed > 0 {
+			found += fmt.Sprintf("%s: sessions have lost %d connections; ", h.Shard, h.Reclaimed)
+		}
 		var all []*executor.Conn
 		for range h.Idle {
 			conn, err := c.rooms.Executor.Acquire(ctx, h.Shard, nil)
