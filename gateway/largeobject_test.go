@@ -23,7 +23,10 @@ func TestLargeObjectsBesidePostgres(t *testing.T) {
 		"SELECT loread(0, 3)", "SELECT lo_lseek64(0, 0, 2), lo_tell64(0)", "SELECT lo_truncate(0, 7), lo_truncate64(0, 7)", "SELECT lo_close(0)", "COMMIT", "SELECT lo_get(4711)", "SELECT note FROM orders WHERE tenant_id = $far",
 		"BEGIN", "INSERT INTO orders VALUES ($far, 2, 'y')", "SELECT lo_unlink(4711)", "ROLLBACK", "SELECT lo_get(4711)", "SELECT count(*) FROM orders",
 		"BEGIN", "SELECT lo_open(4711, 262144)", "SAVEPOINT s", "SELECT lowrite(0, 'x')", "ROLLBACK TO s", "SELECT loread(0, 3)", "ROLLBACK", "BEGIN READ ONLY", "SELECT lo_create(4713)", "ROLLBACK",
-		"SELECT oid FROM pg_largeobject_metadata ORDER BY oid", "INSERT INTO whole VALUES (4711, 1)", "SELECT lo_get(a::oid) FROM whole WHERE a = 4711", "SELECT lo_unlink(4711), lo_unlink(4712)", "SELECT lo_get(4712)", "SELECT lo_unlink(4712)",
+		"SELECT oid FROM pg_largeobject_metadata ORDER BY oid", "COMMENT ON LARGE OBJECT 4711 IS 'one'", "SELECT obj_description(4711, 'pg_largeobject')", "GRANT SELECT ON LARGE OBJECT 4711, 4712 TO PUBLIC",
+		"BEGIN", "SELECT lo_create(4714)", "COMMENT ON LARGE OBJECT 4714 IS 'made with it'", "ALTER LARGE OBJECT 4714 OWNER TO CURRENT_USER", "INSERT INTO orders VALUES ($far, 3, 'z')", "COMMIT", "SELECT obj_description(4714, 'pg_largeobject'), (SELECT lomacl IS NULL FROM pg_largeobject_metadata WHERE oid = 4711)",
+		"REVOKE SELECT ON LARGE OBJECT 4711 FROM PUBLIC", "COMMENT ON LARGE OBJECT 4715 IS 'none'", "ALTER LARGE OBJECT 4715 OWNER TO CURRENT_USER", "ALTER LARGE OBJECT 4714 OWNER TO nobody_at_all", "SELECT lo_unlink(4714)",
+		"INSERT INTO whole VALUES (4711, 1)", "SELECT lo_get(a::oid) FROM whole WHERE a = 4711", "SELECT lo_unlink(4711), lo_unlink(4712)", "SELECT lo_get(4712)", "SELECT lo_unlink(4712)",
 	} {
 		m = b.names.Replace(m)
 		if got, want := b.run(t.Context(), 0, []string{m}, simple), b.run(t.Context(), 1, []string{m}, simple); got.text != want.text {

@@ -545,6 +545,8 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		a.inSchema(strs(c.Object.GetTypeName().GetNames()))
 		a.st.DDL.AllShards = true
+	case pg.ObjectType_OBJECT_LARGEOBJECT:
+		a.onDefault("COMMENT") // it is no schema: a large object comes and goes as rows do
 	default:
 		if !a.commentObject(c, names) {
 			refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")

@@ -237,7 +237,9 @@ func (a *analyzer) grant(g *pg.GrantStmt) {
 		for _, o := range g.Objects {
 			a.ownSchema(o.GetString_().GetSval())
 		}
-	case pg.ObjectType_OBJECT_DATABASE, pg.ObjectType_OBJECT_LARGEOBJECT, pg.ObjectType_OBJECT_TABLESPACE, pg.ObjectType_OBJECT_FOREIGN_SERVER, pg.ObjectType_OBJECT_FDW, pg.ObjectType_OBJECT_PARAMETER_ACL:
+	case pg.ObjectType_OBJECT_LARGEOBJECT:
+		a.administersLargeObject(tag)
+	case pg.ObjectType_OBJECT_DATABASE, pg.ObjectType_OBJECT_TABLESPACE, pg.ObjectType_OBJECT_FOREIGN_SERVER, pg.ObjectType_OBJECT_FDW, pg.ObjectType_OBJECT_PARAMETER_ACL:
 		refuse(tag+" on this kind of object is not supported: each shard has its own", "run it on each shard directly")
 	}
 }
@@ -276,8 +278,18 @@ func (a *analyzer) clusterSequence(v *pg.RangeVar) *shardmap.Sequence {
 	return nil
 }
 
+// administersLargeObject is a statement that says who may do what with large objects. They are no schema, but rows of the default shard.
+func (a *analyzer) administersLargeObject(tag string) {
+	a.onDefault(tag)
+	a.secret(tag + " of large objects")
+}
+
 // owner reads ALTER ... OWNER TO of other objects than tables.
 func (a *analyzer) owner(o *pg.AlterOwnerStmt) bool {
+	if o.ObjectType == pg.ObjectType_OBJECT_LARGEOBJECT {
+		a.administersLargeObject("ALTER LARGE OBJECT")
+		return true
+	}
 	what := map[pg.ObjectType]string{
 		pg.ObjectType_OBJECT_SCHEMA: "SCHEMA", pg.ObjectType_OBJECT_TYPE: "TYPE", pg.ObjectType_OBJECT_DOMAIN: "DOMAIN",
 		pg.ObjectType_OBJECT_FUNCTION: "FUNCTION", pg.ObjectType_OBJECT_PROCEDURE: "PROCEDURE", pg.ObjectType_OBJECT_ROUTINE: "ROUTINE",

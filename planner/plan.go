@@ -117,7 +117,7 @@ type Statement struct {
 	Unlocks bool
 	// Traces: it is not proved to leave nothing in the session of a shard that the router does not follow.
 	Traces bool
-	// Secret is what it reads that PostgreSQL shows to superusers only (hashes of passwords, a server's files); "" if
+	// Secret is what it reads that PostgreSQL shows to superusers only (hashes of passwords, a server's files), or does that takes an administrator; "" if
 	// nothing. It takes an administrator.
 	Secret string
 	// Notifies: it is NOTIFY, or calls pg_notify().
