@@ -215,7 +215,7 @@ func (a *applier) Change(ctx context.Context, c *engine.Change) error {
 	a.use.Lock()
 	defer a.use.Unlock()
 	if err := a.room(); err != nil {
-		return err
+		return a.v.failed(ctx, opApply, err)
 	}
 	if !a.open {
 		a.execute("begin", opPlain, 0, nil)
@@ -265,7 +265,7 @@ func (a *applier) Commit(ctx context.Context, at engine.Position) error {
 	a.use.Lock()
 	defer a.use.Unlock()
 	if err := a.room(); err != nil {
-		return err
+		return a.v.failed(ctx, opApply, err)
 	}
 	first, nothing := !a.whole, a.whole || !a.open
 	a.position, a.whole = at, true
@@ -321,7 +321,7 @@ func (a *applier) Flush(ctx context.Context) (engine.Position, error) {
 	stop := context.AfterFunc(ctx, a.c.Sever)
 	defer stop()
 	if err := a.room(); err != nil {
-		return "", err
+		return "", a.v.failed(ctx, opApply, err)
 	}
 	if a.open && a.whole || a.idle {
 		if err := a.commit(); err != nil {

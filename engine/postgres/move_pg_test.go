@@ -155,7 +155,11 @@ func TestMoversKeepConversations(t *testing.T) {
 	if _, err := p.src.Here(ctx); err != nil {
 		t.Fatal(err)
 	}
-	first := processes()
+	first := ""
+	waitfor.True(t, "the processes that have ended are gone", func() bool {
+		first = processes()
+		return first != "" && !strings.Contains(first, ",")
+	})
 	for range 3 {
 		once()
 	}
@@ -654,5 +658,38 @@ func TestIdleCommitSettles(t *testing.T) {
 		if n := pgtest.Ask(t, p.urls[1], "SELECT count(*) FROM t"); n != fmt.Sprint(i+1) {
 			t.Errorf("%s rows are there after the %dth COMMIT", n, i+1)
 		}
+	}
+}
+
+// TestApplierThatIsCalledOff: what ends an applier's conversation because its context has ended is told as the context's end, whichever
+// call meets it.
+func TestApplierThatIsCalledOff(t *testing.T) {
+	p := newPair(t, []string{"a"}, `CREATE TABLE a (k bigint PRIMARY KEY, v text)`)
+	ctx, stop := context.WithCancel(t.Context())
+	a, err := p.dst.Apply(ctx, "called-off", p.set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	insert := &engine.Change{Op: engine.ChangeInsert, New: []engine.Text{{String: "100"}, {String: "x"}}}
+	if err := a.Change(ctx, insert); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Commit(ctx, "0/1"); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	waitfor.True(t, "its conversation is severed", func() bool {
+		_, err := a.Flush(ctx)
+		return err != nil
+	})
+	if err := a.Change(ctx, insert); !errors.Is(err, context.Canceled) {
+		t.Errorf("a change: %v", err)
+	}
+	if err := a.Commit(ctx, "0/2"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a commit: %v", err)
+	}
+	if _, err := a.Flush(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a flush: %v", err)
 	}
 }
