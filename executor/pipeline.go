@@ -15,7 +15,7 @@ import (
 type Sink interface {
 	// Frames takes whole backend frames, in order. The bytes are the caller's.
 	Frames(b []byte) error
-	// Parameter is told of each ParameterStatus that was relayed.
+	// Parameter takes each ParameterStatus. It is not among the Frames.
 	Parameter(name, value string)
 }
 
@@ -550,12 +550,15 @@ func (p *Pipeline) relay(b []byte, sink Sink, o *Outcome) error {
 				pos = next
 				continue
 			}
+			if err := flush(); err != nil {
+				return err
+			}
 			if name, rest, ok := wire.CutString(body); ok {
 				if value, _, ok := wire.CutString(rest); ok {
 					sink.Parameter(name, value)
 				}
 			}
-			pos = next
+			pos, start = next, next
 			continue
 		case wire.NotificationResponse:
 			hand = false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,10 +77,11 @@ type session struct {
 	limitOf *executor.Settings
 
 	// defaults are the startup parameters' settings, settings those in effect,
-	// reported what the client was told by ParameterStatus.
+	// reported what the client is told by ParameterStatus, before ReadyForQuery: see tellParameters.
 	defaults, settings *executor.Settings
 	early              bool // see inherit
 	reported           map[string]string
+	untold             []parameter
 
 	tx   txn
 	pipe executor.Pipeline
@@ -226,14 +228,46 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 	x.turn.OnEnd(x.askEnd)
 	x.since.Store(time.Now().UnixNano())
 	x.noteParameter("application_name", x.reported["application_name"])
+	x.untold = nil
 	return x
 }
 
+// parameter is one that has changed since the client was told of it, with the value that the client knows.
+type parameter struct{ name, knows string }
+
 func (x *session) noteParameter(name, value string) {
+	if !slices.ContainsFunc(x.untold, func(p parameter) bool { return p.name == name }) {
+		x.untold = append(x.untold, parameter{name, x.reported[name]})
+	}
 	x.reported[name] = value
 	if name == "application_name" {
 		x.application.Store(&value)
 	}
+}
+
+// tellParameters tells the client of the parameters that have changed since the last ReadyForQuery, as PostgreSQL does from version 14 on
+// (ReportChangedGUCOptions in src/backend/utils/misc/guc.c). Up to version 15 it does so in the order of their names.
+func (x *session) tellParameters() {
+	if len(x.untold) == 0 {
+		return
+	}
+	if major, _, _ := strings.Cut(x.reported["server_version"], "."); major < "16" {
+		slices.SortStableFunc(x.untold, func(a, b parameter) int { return strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name)) })
+	}
+	for _, p := range x.untold {
+		if value := x.reported[p.name]; value != p.knows {
+			x.w.buf = wire.AppendParameterStatus(x.w.buf, p.name, value)
+		}
+	}
+	x.untold = x.untold[:0]
+}
+
+// untellParameters forgets what has changed since the last ReadyForQuery, which is undone.
+func (x *session) untellParameters() {
+	for _, p := range x.untold {
+		x.reported[p.name] = p.knows
+	}
+	x.untold = x.untold[:0]
 }
 
 // errAgain unwinds to the loop, which runs the unit again.
@@ -473,6 +507,7 @@ func (x *session) endUnit() error {
 	x.mu.Lock()
 	x.cancelled, x.overran, x.forMove = time.Time{}, false, false
 	x.mu.Unlock()
+	x.tellParameters()
 	x.w.ready(x.status())
 	return x.w.flush()
 }
@@ -492,6 +527,7 @@ func (x *session) status() byte {
 func (x *session) again(tail []byte) error {
 	u := &x.unit
 	x.w.rewind(u.mark)
+	x.untellParameters()
 	for i := len(u.replaced) - 1; i >= 0; i-- {
 		r := u.replaced[i]
 		x.forget(r.name)

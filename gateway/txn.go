@@ -549,7 +549,7 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 	}
 	out := capture{max: 1 << 20, par: x.w.onParameter}
 	if onSeveral(c) {
-		out.par = nil
+		out.par = nil // its shards have the session's settings until the end of the transaction only: finishTx tells what changes
 	}
 	x.pipe.Query(sql)
 	loose := x.loose()
@@ -584,11 +584,6 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 		switch typ {
 		case wire.CommandComplete:
 			tag, _, _ = wire.CutString(body)
-		case wire.ParameterStatus:
-			if onSeveral(c) {
-				return // its shards have the session's settings until the end of the transaction only: finishTx tells what changes
-			}
-			fallthrough
 		case wire.NoticeResponse:
 			x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
 		}
@@ -671,7 +666,7 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 			return &shardError{said: o.Err, frame: append([]byte(nil), x.pipe.ErrorFrame()...)}
 		}
 		frames(out.buf, func(typ byte, body []byte) {
-			if typ == wire.NoticeResponse || typ == wire.ParameterStatus {
+			if typ == wire.NoticeResponse {
 				x.w.buf = append(wire.AppendInt32(append(x.w.buf, typ), int32(len(body)+4)), body...)
 			}
 		})

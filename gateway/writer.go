@@ -69,7 +69,7 @@ func (w *writer) put(b []byte) error {
 	return nil
 }
 
-// Parameter is told of a ParameterStatus that goes to the client (executor.Sink).
+// Parameter is told of a ParameterStatus of a shard's (executor.Sink).
 func (w *writer) Parameter(name, value string) { w.onParameter(name, value) }
 
 func (w *writer) flush() error {
@@ -157,11 +157,8 @@ func (w *writer) warning(code sqlstate.Code, text string) {
 	w.notice(&sqlstate.Error{Severity: "WARNING", Code: code, Message: text})
 }
 
-// parameter appends a ParameterStatus.
-func (w *writer) parameter(name, value string) {
-	w.buf = wire.AppendParameterStatus(w.buf, name, value)
-	w.onParameter(name, value)
-}
+// parameter is Parameter for the router's own.
+func (w *writer) parameter(name, value string) { w.onParameter(name, value) }
 
 // capture is a Sink that keeps the frames instead of sending them on.
 type capture struct {
