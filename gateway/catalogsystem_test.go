@@ -43,6 +43,9 @@ func TestSystemColumnsOfTheCatalogue(t *testing.T) {
 	for _, sql := range []string{"SELECT tableoid, * FROM pg_namespace", "SELECT n.* FROM pg_namespace AS n WHERE n.xmin IS NOT NULL", "SELECT to_jsonb(c), c.xmin FROM pg_class AS c"} {
 		wantCode(t, conn, "0A000", sql)
 	}
+	if out := allRows(t, conn, "SELECT xmin, xmax, cmin, ctid, tableoid::regclass, relname FROM pg_class WHERE oid = 'cleave.pins'::regclass"); out != "2|0|0|(0,0)|pg_class|pins|\n" {
+		t.Error(out)
+	}
 	// Those of another table add nothing.
 	if out := allRows(t, conn, "SELECT o.xmin IS NULL AS gone, n.* FROM pg_namespace AS n LEFT JOIN whole AS o ON o.id = 1 WHERE nspname = 'public'"); strings.Count(out, "|") != 5 {
 		t.Error(out)

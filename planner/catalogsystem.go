@@ -11,8 +11,8 @@ import (
 // A subquery that stands for a table of the catalogue has no system columns (xmin, tableoid, ...). Those that a
 // statement names are among its columns, before the others.
 
-// systemTypes are the types of the system columns.
-var systemTypes = map[string]string{"tableoid": "oid", "xmin": "xid", "xmax": "xid", "cmin": "cid", "cmax": "cid", "ctid": "tid"}
+// frozen are the system columns of a row that has always been there.
+var frozen = map[string]string{"xmin": "'2'::pg_catalog.xid", "xmax": "'0'::pg_catalog.xid", "cmin": "'0'::pg_catalog.cid", "cmax": "'0'::pg_catalog.cid", "ctid": "'(0,0)'::pg_catalog.tid"}
 
 // subqueried are the tables of the catalogue for which a subquery may stand; the other relations are views.
 var subqueried = wordSet("pg_attribute pg_class pg_constraint pg_database pg_depend pg_description pg_namespace pg_proc pg_trigger pg_type")
@@ -52,7 +52,7 @@ func listed(columns []string, prefix string) string {
 }
 
 // ofRelation is listed for rows that are made up: tableoid is the relation's, the others are those of a row of
-// another relation, or NULL.
+// another relation, or those of a row that has always been there.
 func ofRelation(columns []string, relation, prefix string) string {
 	var b strings.Builder
 	for _, c := range columns {
@@ -60,7 +60,7 @@ func ofRelation(columns []string, relation, prefix string) string {
 		case c == "tableoid":
 			b.WriteString(quoteString(relation) + "::pg_catalog.regclass::pg_catalog.oid, ")
 		case prefix == "":
-			b.WriteString("NULL::pg_catalog." + systemTypes[c] + ", ")
+			b.WriteString(frozen[c] + ", ")
 		default:
 			b.WriteString(prefix + c + ", ")
 		}

@@ -116,13 +116,11 @@ var virtualCatalogs = wordSet("table_catalog catalog_name udt_catalog specific_c
 // virtualSource is what stands for a relation of the catalogue where the schema is asked for: its rows and the
 // schema's, with the named system columns before them.
 func virtualSource(relation string, system []string) string {
-	rows, of := virtualJSON()[relation], ""
-	if templates[relation] != "" {
-		of = "cleave_c."
-	}
-	text := "SELECT " + listed(system, "") + "* FROM " + relation + " UNION ALL SELECT " + ofRelation(system, relation, of) + "cleave_r.* FROM "
+	rows := virtualJSON()[relation]
+	// OFFSET keeps it one item of the plan, which is computed once and which an index of the shard's rows can stand beside.
+	text, end := "SELECT "+listed(system, "")+"* FROM "+relation+" UNION ALL (SELECT "+ofRelation(system, relation, "")+"cleave_r.* FROM pg_catalog.jsonb_populate_recordset(", ", "+rows+") AS cleave_r OFFSET 0)"
 	if t := templates[relation]; t != "" {
-		return text + relation + " AS cleave_c CROSS JOIN LATERAL pg_catalog.jsonb_populate_recordset(cleave_c, " + rows + ") AS cleave_r WHERE " + t
+		return text + "(SELECT cleave_c FROM " + relation + " AS cleave_c WHERE " + t + ")" + end
 	}
 	// The keys that a relation has no column for are passed over.
 	const database, owner = "pg_catalog.current_database()", "pg_catalog.pg_get_userbyid(10)"
@@ -133,7 +131,7 @@ func virtualSource(relation string, system []string) string {
 			common += ", '" + c + "', " + database
 		}
 	}
-	return text + "pg_catalog.jsonb_populate_recordset(pg_catalog.jsonb_populate_record(NULL::" + relation + ", " + common + ")), " + rows + ") AS cleave_r"
+	return text + "pg_catalog.jsonb_populate_record(NULL::" + relation + ", " + common + "))" + end
 }
 
 // virtualJSON are the schema's rows of each relation, as literals of type jsonb.
