@@ -43,6 +43,9 @@ func checkSetting(name, value string) error {
 			return sqlstate.Refuse("client_encoding must be UTF8", "SET client_encoding TO 'UTF8', at the start client_encoding=UTF8 (PGCLIENTENCODING), and convert in the client")
 		}
 	case "search_path":
+		if executor.DiffersByVersion(value) {
+			return sqlstate.Refuse("a vertical tab in search_path is not supported: versions of PostgreSQL read it otherwise", "put spaces between the names")
+		}
 		if slices.Contains(executor.SplitPath(value), planner.InternalSchema) {
 			return sqlstate.New(sqlstate.InsufficientPrivilege, "permission denied for schema %s", planner.InternalSchema).
 				WithHint("the router keeps its own objects there")
@@ -174,8 +177,8 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		case s.Op == "reset":
 			value = ""
 		case s.Op == "set_config":
-			if one := executor.SplitPath(value); len(one) == 1 { // the literal
-				value = listOf(name, value, one[0])
+			if text, ok := executor.Literal(value); ok {
+				value = listOf(name, value, text)
 			}
 		}
 		if value == "" {

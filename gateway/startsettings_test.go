@@ -197,3 +197,28 @@ func TestResetPathOverShards(t *testing.T) {
 		}
 	}
 }
+
+// TestPathsAreReadAsPostgres: the router finds tables by the names of a search_path that the shards read in it.
+func TestPathsAreReadAsPostgres(t *testing.T) {
+	cl, b, _ := besideStart(t, config{})
+	long := strings.Repeat("n", 61) + "é" // 63 bytes
+	conn := cl.connect(t)
+	for i, schema := range []string{long, "other"} {
+		table := "CREATE TABLE " + schema + ".orders (tenant_id bigint, id bigint, note text)"
+		exec(t, conn, "CREATE SCHEMA "+schema)
+		exec(t, conn, table+" WITH (cleave.shard_key = '"+[]string{"tenant_id", "id"}[i]+"')")
+		pgtest.Ask(t, b.urls[1], "CREATE SCHEMA "+schema+"; "+table)
+	}
+	const read = "SELECT note, count(*) OVER () FROM orders ORDER BY id"
+	messages := []string{"INSERT INTO " + long + ".orders VALUES ($own, 1, 'long'), ($far, 2, 'long')", "INSERT INTO other.orders VALUES (1, $own, 'other')"}
+	for _, set := range []string{
+		"SET search_path TO '" + long + "é', other", "SET search_path TO other, '" + long + "'", "SELECT set_config('search_path', '" + long + "nn,other', false)", "SELECT set_config('search_path', E'\\fother\\f,\\f" + long + "', false)",
+		`SELECT set_config('search_path', '"` + long + `xy"', false)`, "SET search_path TO " + strings.ToUpper(strings.Repeat("n", 61)) + "é", "RESET search_path",
+	} {
+		messages = append(messages, set, read, "SELECT note FROM orders WHERE tenant_id = $own ORDER BY id", "BEGIN; "+read+"; COMMIT")
+	}
+	b.same(t, nil, messages...)
+	b.same(t, map[string]string{"search_path": long + "xx, other"}, read, "SHOW search_path", "SELECT note FROM orders WHERE tenant_id = $far")
+	wantCode(t, conn, "42501", `SELECT set_config('search_path', E'\fcleave_internal\f', false)`)
+	wantCode(t, conn, "0A000", `SELECT set_config('search_path', E'public\v', false)`)
+}
