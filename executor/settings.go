@@ -306,6 +306,29 @@ func setStatement(e Setting) string {
 	return "SET " + quoteSetting(e.Name) + " TO " + e.Value
 }
 
+// Statement is what makes one setting what it is in the set, for the rest of the transaction or for good.
+func (s *Settings) Statement(name string, local bool) string {
+	sql := "RESET " + quoteSetting(name)
+	if value, ok := s.Get(name); ok {
+		sql = setStatement(Setting{name, value})
+	}
+	if local {
+		return forTransaction(sql)
+	}
+	return sql
+}
+
+// Plain is the text of a Value that is one literal or one made by Text; other values as they are.
+func Plain(value string) string {
+	if list, ok := strings.CutPrefix(value, textMark); ok {
+		return list
+	}
+	if text, ok := Literal(strings.TrimSpace(value)); ok {
+		return text
+	}
+	return value
+}
+
 // quoteSetting quotes each part of a setting's name where it has to be.
 func quoteSetting(name string) string {
 	parts := strings.Split(name, ".")

@@ -80,8 +80,7 @@ type portal struct {
 	args      planner.Args // of the router's own statements
 	// result is what is left of the router's own answer.
 	result *localResult
-	next   *executor.Settings // set_config: the settings after it
-	keep   *executor.Settings
+	calls  []setCall // of set_config()
 	// version is the map's that it was routed by; ran: it has begun.
 	version uint64
 	ran     bool
@@ -402,20 +401,25 @@ func (x *session) bind(f wire.Frame) error {
 	case st.Kind == planner.Virtual:
 		err = x.reachVirtual(st)
 	case relayedSet(st):
-		if st.Set.Op == "set_config" {
+		if onlySets(st) {
 			err = x.implicitly(1)
 		}
 		if err == nil {
-			p.next, p.keep, err = x.after(st.Set)
-		}
-		if err == nil && st.Set.Op == "set_config" && x.resets(st.Set) {
-			err = sqlstate.Refuse("set_config() of DateStyle with the word default is not supported in a prepared statement", "SET datestyle TO 'default'")
+			p.calls, rest, err = x.boundCalls(st, rest)
 		}
 		if err == nil {
 			err = x.reachForSet()
 		}
 	default:
 		var shard string
+		if len(st.Sets) > 0 {
+			if err = x.inTransaction(); err == nil {
+				p.calls, rest, err = x.boundCalls(st, rest)
+			}
+		}
+		if err != nil {
+			break
+		}
 		if err = x.admit(st, &x.args); err == nil {
 			p.version = x.unit.version // it may have waited
 			shard, err = x.chooseRun(st, &x.args)
@@ -624,6 +628,9 @@ func (x *session) execute(f wire.Frame) error {
 			return sqlstate.New(sqlstate.SerializationFailure, "the shard map changed (version %d to %d) since the portal %q was bound: its key may be on another shard now", p.version, x.unit.version, name).
 				WithHint("nothing of it was done: run the transaction again")
 		}
+		if err := x.mayCall(p.st, p.calls); err != nil {
+			return err
+		}
 		p.ran, x.unit.executed = true, true
 		x.dirty = true
 		x.m.runs(p.st)
@@ -643,14 +650,13 @@ func (x *session) execute(f wire.Frame) error {
 			// The client may send its data, or wait for the word to do so, before it sends Sync.
 			return x.drain()
 		}
-		if p.next == nil && p.keep == nil || p.st.Set == nil || p.st.Set.Op != "set_config" {
+		if len(p.calls) == 0 {
 			return nil
 		}
 		if err := x.changed(); err != nil {
 			return err
 		}
-		x.adopt(p.st, p.next, p.keep)
-		return nil
+		return x.took(p.st, p.calls)
 	}
 	if p.result == nil {
 		if err := x.drain(); err != nil {

@@ -19,6 +19,14 @@ func (x *session) implicitly(executes int) error {
 	if x.tx.state != txNone || x.message != nil || !x.unit.executed && x.lastOfUnit(executes) {
 		return nil
 	}
+	return x.inTransaction()
+}
+
+// inTransaction makes the messages up to the next Sync an implicit transaction, if there is none.
+func (x *session) inTransaction() error {
+	if x.tx.state != txNone {
+		return nil
+	}
 	if err := x.joinUnit(); err != nil || x.tx.state != txNone {
 		return err
 	}

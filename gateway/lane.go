@@ -309,7 +309,7 @@ func (x *session) step(f wire.Frame) (flying bool, err error) {
 // quick reports whether running the statement means nothing but to send it to a
 // shard that its keys name and to relay the answer.
 func quick(st *planner.Statement) bool {
-	return st != nil && (st.Kind == planner.OneShard || st.Kind == planner.DefaultShard) && !st.Copy && st.Set == nil && st.Fill == nil
+	return st != nil && (st.Kind == planner.OneShard || st.Kind == planner.DefaultShard) && !st.Copy && st.Set == nil && len(st.Sets) == 0 && st.Fill == nil
 }
 
 // mayUse vets a portal.

@@ -32,6 +32,8 @@ var pieces = []string{
 	"SET timezone = 'Asia/Tokyo'", "SET TIME ZONE 5", "SET search_path = other, public", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
 	"SET ROLE pg_monitor", "SET LOCAL ROLE pg_monitor", "RESET ROLE", "SET ROLE NONE", "RESET ALL", "DISCARD ALL", "SET a.b = 'c'",
 	"SELECT set_config('work_mem', '3MB', false)", "SELECT set_config('work_mem', '3MB', true)", "SELECT set_config('search_path', '', false)", "SHOW work_mem", "SHOW ALL",
+	"SELECT set_config('work_mem', 4 || 'MB', false)", "SELECT set_config('a.b', note, true) FROM orders WHERE tenant_id = %[1]d", "WITH t AS (SELECT set_config('a.b', 'x', false)) SELECT count(*) FROM whole, t",
+	"SELECT set_config('a.b', 'x', false), set_config('work_mem', '5MB', true)", "UPDATE whole SET a = length(set_config('a.b', 'y', false))",
 	"PREPARE p AS SELECT 1", "PREPARE q AS SELECT * FROM orders WHERE tenant_id = $1", "EXECUTE p", "EXECUTE q(%[1]d)", "DEALLOCATE ALL", "EXPLAIN SELECT * FROM orders WHERE tenant_id = %[1]d",
 	"DECLARE c CURSOR FOR SELECT * FROM orders", "DECLARE h CURSOR WITH HOLD FOR SELECT 1", "FETCH c", "CLOSE ALL",
 	"LISTEN l", "NOTIFY l", "UNLISTEN *",

@@ -74,7 +74,7 @@ func own(s *planner.Set) bool {
 		return false
 	}
 	switch s.Op {
-	case "set", "reset", "set_config", "show":
+	case "set", "reset", "show":
 		return planner.OwnSetting(strings.ToLower(s.Name))
 	}
 	return false
@@ -82,9 +82,6 @@ func own(s *planner.Set) bool {
 
 // setOwn runs SET and RESET of the router's own settings.
 func (x *session) setOwn(st *planner.Statement) error {
-	if st.Set.Op == "set_config" {
-		return sqlstate.Refuse("set_config() of "+st.Set.Name+" is not supported", "SET "+st.Set.Name+" = '...'")
-	}
 	next, keep, err := x.after(st.Set)
 	if err != nil {
 		return err

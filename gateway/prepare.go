@@ -42,7 +42,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	if err := x.replan(s); err != nil {
 		return err
 	}
-	if !routed(s.plan) {
+	if !routed(s.plan) && !onlySets(s.plan) {
 		return sqlstate.Refuse("PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES", "run the statement without PREPARE")
 	}
 	if err := x.room(s); err != nil {
@@ -201,14 +201,11 @@ func (x *session) runExecute(st *planner.Statement) error {
 			return err
 		}
 	}
-	if err := x.admit(s.plan, &x.args); err != nil {
+	calls, rest, err := x.boundCalls(s.plan, rest)
+	if err != nil {
 		return err
 	}
-	shard, err := x.chooseRun(s.plan, &x.args)
-	if err != nil {
-		return x.computedError(st, s, err)
-	}
-	if err := x.reach(shard, useOf(s.plan)); err != nil {
+	if err := x.reachPrepared(st, s); err != nil {
 		return err
 	}
 	on, err := x.prepare(s, false)
@@ -221,10 +218,30 @@ func (x *session) runExecute(st *planner.Statement) error {
 	if _, err := x.converse(executor.Sync); err != nil {
 		return ofArgument(ofPrepared(placed(err, s.plan.Text, s.client())), st)
 	}
+	if len(calls) > 0 {
+		if err := x.took(s.plan, calls); err != nil {
+			return err
+		}
+	}
 	if x.tx.state == txNone {
 		x.release()
 	}
 	return nil
+}
+
+// reachPrepared makes pipe.Conn the conversation of the prepared statement s of an EXECUTE, whose arguments are x.args.
+func (x *session) reachPrepared(st *planner.Statement, s *statement) error {
+	if onlySets(s.plan) {
+		return x.reachForSet()
+	}
+	if err := x.admit(s.plan, &x.args); err != nil {
+		return err
+	}
+	shard, err := x.chooseRun(s.plan, &x.args)
+	if err != nil {
+		return x.computedError(st, s, err)
+	}
+	return x.reach(shard, useOf(s.plan))
 }
 
 // computedError is an error of the shard key's value in the words of a shard, and with the argument's place.
@@ -255,7 +272,7 @@ func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement
 	if err := x.replan(s); err != nil {
 		return nil, nil, ofPrepared(err)
 	}
-	if !routed(s.plan) {
+	if !routed(s.plan) && !onlySets(s.plan) {
 		return nil, nil, sqlstate.Refuse("EXECUTE of this kind of statement is not supported", "run the statement without PREPARE")
 	}
 	if err := x.allowed(s.plan); err != nil {

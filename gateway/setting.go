@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,28 +133,15 @@ func (x *session) reachForSet() error {
 
 // relaySet runs SHOW and set_config of a simple query.
 func (x *session) relaySet(st *planner.Statement) error {
-	next, keep, err := x.after(st.Set)
-	if err != nil {
-		return err
+	if onlySets(st) {
+		return x.relayOnlySets(st)
 	}
 	if err := x.reachForSet(); err != nil {
 		return err
 	}
-	if st.Set.Op == "set_config" && x.resets(st.Set) {
-		written := *st
-		value, _ := x.onShardsAs(next).Get(st.Set.Name)
-		if strings.EqualFold(st.Set.Name, "datestyle") {
-			value = executor.MergeDateStyle(next.Began("datestyle"), value, "") // what only one half is given of would keep the other of now
-		}
-		written.Text = fmt.Sprintf("SELECT pg_catalog.set_config(%s, %s, %t) AS \"%s\"", executor.QuoteLiteral(st.Set.Name), executor.QuoteLiteral(value), st.Set.Local, strings.ReplaceAll(st.Set.Column, `"`, `""`))
-		st = &written
-	}
 	x.pipe.Query(st.Text)
 	if _, err := x.converse(executor.None); err != nil {
 		return err
-	}
-	if st.Set.Op == "set_config" {
-		x.adopt(st, next, keep)
 	}
 	if x.tx.state == txNone {
 		x.release()
@@ -170,16 +156,16 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 	if x.tx.state != txNone {
 		keep = x.tx.keep
 	}
+	return x.change(s, next, keep)
+}
+
+// change is after, where the settings were next and keep before.
+func (x *session) change(s *planner.Set, next, keep *executor.Settings) (*executor.Settings, *executor.Settings, error) {
 	switch s.Op {
-	case "set", "set_config", "reset":
+	case "set", "reset":
 		name, value := strings.ToLower(s.Name), s.Value
-		switch {
-		case s.Op == "reset":
+		if s.Op == "reset" {
 			value = ""
-		case s.Op == "set_config":
-			if text, ok := executor.Literal(value); ok {
-				value = listOf(name, value, text)
-			}
 		}
 		if value == "" {
 			if err := checkSetting(name, ""); err != nil {
@@ -202,7 +188,7 @@ func (x *session) after(s *planner.Set) (next, keep *executor.Settings, err erro
 		}
 		if name == "datestyle" && s.Value != "" { // what is reset forgets what was before
 			// Completed by what holds now, which may be a SET LOCAL.
-			before, _ := x.settings.Get(name)
+			before, _ := next.Get(name)
 			reset, _ := x.defaults.Get(name)
 			value = executor.MergeDateStyle(before, value, reset)
 		}

@@ -178,7 +178,7 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			// A statement before it may make it valid (CREATE TABLE): one by one.
 			return false, nil
 		}
-		if !routed(st) || st.Params > 0 || st.Text != part || st.CopyRows != "" || x.onHeld(st) {
+		if !routed(st) || len(st.Sets) > 0 || st.Params > 0 || st.Text != part || st.CopyRows != "" || x.onHeld(st) {
 			return false, nil
 		}
 		su := useOf(st)
@@ -336,11 +336,21 @@ func (x *session) statement(st *planner.Statement, f wire.Frame, text []byte) er
 		if err != nil {
 			return err
 		}
+		calls, err := x.setCalls(st, nil)
+		if err == nil {
+			err = x.mayCall(st, calls)
+		}
+		if err != nil {
+			return err
+		}
 		if err := x.reach(shard, useOf(st)); err != nil {
 			return err
 		}
 		if f != nil && sql != string(text) {
 			f = nil
+		}
+		if len(st.Sets) > 0 {
+			return placed(x.relaySets(st, calls, sql), sql, string(text))
 		}
 		return placed(x.relayQuery(st, f, sql), sql, string(text))
 	case st.Kind == planner.Virtual:

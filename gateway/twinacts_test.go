@@ -50,6 +50,9 @@ var acts = []string{
 	"SET search_path = other, public", "SET LOCAL search_path = public", "RESET search_path", "SET work_mem = '1MB'", "SET LOCAL work_mem = '2MB'", "RESET work_mem", "SET work_mem = 'x'", "SET nothing = 1", "SET application_name = 'a$n'",
 	"SET ROLE pg_monitor", "SET LOCAL ROLE pg_signal_backend", "RESET ROLE", "SET ROLE NONE", "RESET ALL", "RESET SESSION AUTHORIZATION", "DISCARD ALL", "SET a.b = '$n'", "RESET a.b",
 	"SELECT set_config('work_mem', '3MB', false)", "SELECT set_config('extra_float_digits', '0', true)", "SELECT current_setting('work_mem'), current_setting('datestyle'), current_setting('timezone')",
+	"WITH t AS (SELECT set_config('lock_timeout', '1h', true)) SELECT pg_try_advisory_xact_lock($client) FROM t", "SELECT set_config('a.b', '$n', true), set_config('work_mem', '3MB', false) AS m, current_setting('a.b')",
+	"SELECT set_config('a.b', note, false) FROM orders WHERE tenant_id = $own", "SELECT set_config('work_mem', b::text || 'MB', true) FROM whole WHERE a = $client", "SHOW lock_timeout",
+	"PREPARE s (text) AS SELECT set_config('work_mem', $1, false)", "EXECUTE s ('5MB')", "DEALLOCATE s",
 	"SELECT '03/04/2005'::date, '1 day 2 hours'::interval, '2005-03-04 05:06+00'::timestamptz, 1.1::float4 / 3, '\\x01ff'::bytea",
 	"INSERT INTO orders VALUES ($own, $n, '03/04/2005'::date::text)", "INSERT INTO orders VALUES ($far, $n, '1.5'::float8 / 7)", "INSERT INTO whole VALUES ($client, $n, '03/04/2005')",
 	"SELECT id, note FROM orders WHERE tenant_id = $own ORDER BY id", "SELECT count(*), max(id) FROM orders WHERE tenant_id IN ($own, $far)", "SELECT b, c FROM whole WHERE a = $client ORDER BY b",
@@ -169,7 +172,8 @@ func act(rnd *rand.Rand, all []changeable) string {
 		return "SELECT current_setting('" + name + "')"
 	case 10, 11:
 		local := []string{"true", "false"}[rnd.IntN(2)]
-		return "SELECT set_config('" + name + "', '" + strings.ReplaceAll(value, "'", "''") + "', " + local + ")"
+		computed := []string{"", "", " || ''"}[rnd.IntN(3)]
+		return "SELECT set_config('" + name + "', '" + strings.ReplaceAll(value, "'", "''") + "'" + computed + ", " + local + ")"
 	}
 	return "SELECT name, setting FROM pg_settings WHERE context = 'user' AND name NOT LIKE '%.%' AND name NOT IN ('" + strings.Join(unset, "', '") + "') ORDER BY name"
 }

@@ -45,6 +45,7 @@ type analyzer struct {
 	mayType             bool // see ownType
 	volatile            bool // it calls a volatile function
 	traces              bool // it calls one that may leave something in its session
+	maySet              bool // it may call set_config()
 	locks, changes      bool
 	selected            map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
 	judged              []edit               // of Statement.Judged
@@ -157,6 +158,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		}
 		a.sessionCalls(n)
 		a.fillSelect(v.SelectStmt)
+		a.maySet = true
 		a.query(n)
 		a.finish()
 		st.Stable = st.ReadOnly && !a.volatile && a.catalog == "" && a.unknown == "" && a.sequence == ""
@@ -165,6 +167,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		a.shape()
 	case *pg.Node_InsertStmt, *pg.Node_UpdateStmt, *pg.Node_DeleteStmt, *pg.Node_MergeStmt:
 		a.sessionCalls(n)
+		a.maySet = true
 		a.query(n)
 		a.finish()
 		a.shape()

@@ -106,6 +106,9 @@ func (a *analyzer) dispatch() {
 	st := a.st
 	st.Keys, st.Reusable = nil, false
 	a.second.planning = true
+	if len(st.Sets) > 0 {
+		refuse("set_config() in a statement over several shards is not supported", "SELECT set_config('name', 'value', false) by itself, or SET")
+	}
 	if err := ownNames(a.sql); err != nil {
 		fail(err)
 	}

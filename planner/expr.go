@@ -363,7 +363,9 @@ func (a *analyzer) function(f *pg.FuncCall) {
 		a.aggregates++
 	}
 	_, ours := catalogFunctions[name]
-	if ours || name == "set_limit" { // pg_trgm's
+	if name == "set_config" {
+		a.setsWithin(f)
+	} else if ours || name == "set_limit" { // pg_trgm's
 		a.checkFunction(name, len(f.Args))
 	}
 	a.numbers = a.numbers || !ours || naming[name]
@@ -435,7 +437,7 @@ func (a *analyzer) checkFunction(name string, args int) {
 	case "setseed":
 		refuse("setseed() would seed random() in one session of one shard only", "make the numbers in the client")
 	case "set_config":
-		refuse("set_config() inside a larger statement would change one shard's session only", "run SELECT set_config('name', 'value', false) by itself, or SET")
+		refuse("set_config() written so is not supported", "SELECT set_config('name', 'value', false) by itself, or SET")
 	case "ts_rewrite":
 		if args == 2 {
 			refuse("ts_rewrite() with two arguments runs a query given as text", "use the form with three arguments")

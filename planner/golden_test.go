@@ -311,6 +311,9 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 	if st.Text != sql {
 		out = append(out, "  text: "+strings.ReplaceAll(st.Text, "\n", `\n`))
 	}
+	for _, c := range st.Sets {
+		out = append(out, "  sets "+setArgText(c.Name)+" to "+setArgText(c.Value)+", local "+setArgText(c.Local))
+	}
 	if st.Fill != nil {
 		var values [][]byte
 		for i, v := range st.Fill.Values {
@@ -341,4 +344,16 @@ func describe(p *Planner, snap *shardmap.Snapshot, sql string, path []string) []
 		}
 	}
 	return out
+}
+
+func setArgText(a SetArg) string {
+	switch {
+	case a.Computed:
+		return "what a shard computes"
+	case a.Null:
+		return "NULL"
+	case a.Param > 0:
+		return fmt.Sprintf("$%d", a.Param)
+	}
+	return fmt.Sprintf("%q", a.Text)
 }

@@ -134,11 +134,13 @@ type Statement struct {
 	// Plan is how a statement of kind Several is carried out.
 	Plan *Plan
 
-	Listen   *Listen
-	Block    *Block
-	DDL      *DDL
-	Tx       *Tx
-	Set      *Set
+	Listen *Listen
+	Block  *Block
+	DDL    *DDL
+	Tx     *Tx
+	Set    *Set
+	// Sets are the calls of set_config(): all that a statement with Set does, or what one of another kind does besides.
+	Sets     []SetCall
 	Prepared *Prepared
 	Call     *CallExpr
 	Role     *Role
@@ -334,7 +336,7 @@ func (s *Statement) Counts() bool {
 	return false
 }
 
-// Set is SET, RESET, SHOW, DISCARD or SELECT set_config(...).
+// Set is SET, RESET, SHOW, DISCARD or SELECT set_config(...), of which Statement.Sets has the calls.
 type Set struct {
 	// Op is "set", "reset", "reset all", "show", "show all", "discard" or "set_config".
 	Op    string
@@ -344,8 +346,6 @@ type Set struct {
 	Value string
 	// What is the DISCARD target: "all", "plans", "sequences", "temp".
 	What string
-	// Column is the name of set_config()'s column.
-	Column string
 }
 
 // Prepared is PREPARE, EXECUTE or DEALLOCATE.

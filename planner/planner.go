@@ -218,6 +218,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	a.showCatalog(tree.Stmts[0].Stmt)
 	a.finishSignals()
 	a.finishFill()
+	a.finishSets()
 	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(a.sql)

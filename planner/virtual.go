@@ -1,14 +1,11 @@
 package planner
 
 import (
-	"cmp"
-	"strings"
-
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
-// selectSpecial handles the SELECTs that the router answers itself: a bare
-// set_config(), and a call of one function of the schema cleave.
+// selectSpecial handles the SELECTs that are the router's business: calls of
+// set_config() alone, and a call of one function of the schema cleave.
 func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 	if s.Op != pg.SetOperation_SETOP_NONE || len(s.ValuesLists) > 0 || s.WithClause != nil || s.IntoClause != nil {
 		return false
@@ -18,16 +15,14 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 	if bare && len(s.TargetList) == 1 && len(s.FromClause) == 0 {
 		t := s.TargetList[0].GetResTarget()
 		if f := t.GetVal().GetFuncCall(); f != nil {
-			names := strs(f.Funcname)
-			switch {
-			case len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]]:
+			if names := strs(f.Funcname); len(names) == 2 && names[0] == VirtualSchema && !fillOwn[names[1]] {
 				a.call(f, names[1], t.Name)
 				return true
-			case names[len(names)-1] == "set_config" && (len(names) == 1 || names[0] == "pg_catalog") && len(f.Args) == 3:
-				return a.setConfig(f, cmp.Or(t.Name, "set_config"))
 			}
 		}
-		return false
+	}
+	if bare && len(s.FromClause) == 0 {
+		return len(s.LockingClause) == 0 && a.onlySets(s)
 	}
 	if len(s.FromClause) == 1 && len(s.TargetList) == 1 && s.WhereClause != nil && a.dumpSetting(s) {
 		return true
@@ -54,25 +49,6 @@ func (a *analyzer) selectSpecial(s *pg.SelectStmt) bool {
 		}
 	}
 	return false
-}
-
-// setConfig reads SELECT set_config('name', 'value', false).
-func (a *analyzer) setConfig(f *pg.FuncCall, column string) bool {
-	name, value := f.Args[0].GetAConst().GetSval(), f.Args[1].GetAConst().GetSval()
-	local := f.Args[2].GetAConst()
-	if name == nil || value == nil || local == nil || local.GetBoolval() == nil {
-		refuse("set_config() with anything but literals is not supported: the router replays settings on the shards", "SELECT set_config('name', 'value', false), or SET")
-	}
-	if err := CheckSetting(name.Sval, value.Sval); err != nil {
-		fail(err)
-	}
-	if OfTransaction(strings.ToLower(name.Sval)) {
-		refuse("set_config() of a transaction's setting, "+strings.ToLower(name.Sval)+", is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
-	}
-	st := a.st
-	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
-	st.Set = &Set{Op: "set_config", Name: strings.ToLower(name.Sval), Value: quoteString(value.Sval), Local: local.GetBoolval().Boolval, Column: column}
-	return true
 }
 
 func (a *analyzer) call(f *pg.FuncCall, name, column string) {

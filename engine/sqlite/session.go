@@ -648,23 +648,7 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 			tag = "SET"
 		}
 		local := s.IsLocal
-		return control(tag, func(c *Conn, p *portal) error {
-			d := settingByName[strings.ToLower(name)]
-			if d == nil && !strings.Contains(name, ".") {
-				return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter \"%s\"", name)
-			}
-			if d != nil && d.fixed {
-				return sqlstate.New("55P02", "parameter \"%s\" cannot be changed", d.name)
-			}
-			v := ""
-			if d != nil {
-				v = d.value
-			}
-			if st, ok := c.settings.start[strings.ToLower(name)]; ok {
-				v = st
-			}
-			return c.store(strings.ToLower(name), v, local)
-		})
+		return control(tag, func(c *Conn, p *portal) error { return c.resetOne(name, local) })
 	}
 	var parts []string
 	for _, a := range s.Args {
@@ -703,6 +687,25 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 	}
 	local := s.IsLocal
 	return control("SET", func(c *Conn, p *portal) error { return c.assign(name, value, local) })
+}
+
+// resetOne gives a parameter the value that the session began with.
+func (c *Conn) resetOne(name string, local bool) error {
+	d := settingByName[strings.ToLower(name)]
+	if d == nil && !strings.Contains(name, ".") {
+		return sqlstate.New(sqlstate.UndefinedObject, "unrecognized configuration parameter \"%s\"", name)
+	}
+	if d != nil && d.fixed {
+		return sqlstate.New("55P02", "parameter \"%s\" cannot be changed", d.name)
+	}
+	v := ""
+	if d != nil {
+		v = d.value
+	}
+	if st, ok := c.settings.start[strings.ToLower(name)]; ok {
+		v = st
+	}
+	return c.store(strings.ToLower(name), v, local)
 }
 
 func (c *Conn) resetAll() {

@@ -601,9 +601,18 @@ func defSystem() {
 		}
 		return textV(v)
 	})
-	sys("cleave_set_config", 3, func(c *Conn, a []arg) (datum, error) {
-		name := a[0].Text()
-		if err := c.assign(name, a[1].Text(), a[2].Int64() != 0); err != nil {
+	defVolatile("cleave_set_config", 3, func(e *env, a []arg) (datum, error) {
+		if a[0].Type() == sqlite.TypeNull {
+			return failV(sqlstate.New(sqlstate.NullNotAllowed, "SET requires parameter name"))
+		}
+		c, name, local := e.conn, a[0].Text(), a[2].Type() != sqlite.TypeNull && a[2].Int64() != 0
+		err := error(nil)
+		if a[1].Type() == sqlite.TypeNull {
+			err = c.resetOne(name, local)
+		} else {
+			err = c.assign(name, a[1].Text(), local)
+		}
+		if err != nil {
 			return failV(err)
 		}
 		_, v, err := c.show(name)

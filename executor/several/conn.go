@@ -96,6 +96,7 @@ type Conn struct {
 	// lost: not even a savepoint.
 	failed, lost bool
 	culprit      string // the shard that failed last
+	setter       string // the shard that ran the last statement with set_config()
 	saves        []string
 	modes        []string
 	readOnly     bool      // the block was READ ONLY before it wrote: what may have written has not

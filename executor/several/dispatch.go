@@ -2,9 +2,10 @@ package several
 
 import (
 	"context"
+	"slices"
 	"strings"
 
-	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -79,7 +80,7 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 // relay runs a statement on one part as it is.
 type relay struct {
 	s *stream
-	// sets: it is a set_config(), whose parameters are told.
+	// sets: it calls set_config(), of which the client is told.
 	sets bool
 }
 
@@ -100,7 +101,7 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if e.st.Tag == "NOTIFY" {
 		p.decides = true
 	}
-	r := &relay{sets: e.st.Set != nil && e.st.Set.Op == "set_config"}
+	r := &relay{sets: len(e.st.Sets) > 0}
 	e, text, err := c.atTime(ctx, e, p)
 	if err != nil {
 		return nil, err
@@ -109,15 +110,73 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 	if q.copied, err = c.columnsOf(p, e.st.CopyRows); err != nil {
 		return nil, err
 	}
-	if r.sets { // until the end of the transaction, as with set
-		set := e.st.Set
-		q.text = "SELECT pg_catalog.set_config(" + executor.QuoteLiteral(set.Name) + ", " + set.Value + ", true) AS " + quote(set.Column)
+	if r.sets {
+		if err := holdsForTransaction(e.st, &q); err != nil {
+			return nil, err
+		}
+		c.setter = p.shard
 	}
 	if r.s, err = c.send(p, q); err != nil {
 		return nil, err
 	}
 	p.stale = p.stale || r.sets
 	return r, nil
+}
+
+// holdsForTransaction gives set_config() true as its third argument: what it sets holds until the end of the transaction, as with set.
+func holdsForTransaction(st *planner.Statement, q *request) error {
+	var changes []planner.SetArg
+	values := slices.Clone(q.values)
+	for _, call := range st.Sets {
+		a := call.Local
+		if a.Param > 0 && a.Param <= len(values) {
+			values[a.Param-1] = []byte("true")
+			if len(q.formats) == 1 && q.formats[0] == 1 || a.Param <= len(q.formats) && len(q.formats) > 1 && q.formats[a.Param-1] == 1 {
+				values[a.Param-1] = []byte{1}
+			}
+			continue
+		}
+		if on, ok := planner.ParseBool(a.Text); ok && on {
+			continue
+		}
+		if a.To == 0 || q.text != st.Text {
+			return sqlstate.Refuse("set_config() for the session in such a statement is not supported in a transaction over several shards", "SELECT set_config('name', 'value', false) by itself, or SET")
+		}
+		changes = append(changes, a)
+	}
+	slices.SortFunc(changes, func(a, b planner.SetArg) int { return b.From - a.From })
+	for _, a := range changes { // the last one first
+		q.text = q.text[:a.From] + "true" + q.text[a.To:]
+	}
+	q.values = values
+	return nil
+}
+
+// AskSetter runs a query on the shard that ran the last statement with set_config().
+func (c *Conn) AskSetter(sql string) (*engine.Result, error) {
+	if err := c.enter(); err != nil {
+		return nil, err
+	}
+	res, err := c.askSetter(sql)
+	if left := c.leave(); err == nil {
+		err = left
+	}
+	return res, err
+}
+
+func (c *Conn) askSetter(sql string) (*engine.Result, error) {
+	p := c.find(c.setter)
+	switch {
+	case p == nil:
+		return nil, sqlstate.New(sqlstate.InternalError, "no shard has run set_config()")
+	case p.busy != nil:
+		return nil, c.busy(p)
+	}
+	res, err := p.conn.Exec(sql)
+	if err != nil {
+		return nil, c.failure(p, err)
+	}
+	return res, nil
 }
 
 // step implements job.

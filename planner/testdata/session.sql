@@ -33,30 +33,30 @@ SET TRANSACTION SNAPSHOT 'x';
 --> refused 0A000: SET TRANSACTION SNAPSHOT is not supported: a snapshot belongs to one shard
 -- Settings.
 SET search_path TO app, public;
---> session setting {Op:set Name:search_path Local:false Value:'app', 'public' What: Column:} [SET, read only]
+--> session setting {Op:set Name:search_path Local:false Value:'app', 'public' What:} [SET, read only]
 SET search_path = 'a b', "C";
---> session setting {Op:set Name:search_path Local:false Value:'a b', 'C' What: Column:} [SET, read only]
+--> session setting {Op:set Name:search_path Local:false Value:'a b', 'C' What:} [SET, read only]
 SET LOCAL statement_timeout = 500;
---> session setting {Op:set Name:statement_timeout Local:true Value:500 What: Column:} [SET, read only]
+--> session setting {Op:set Name:statement_timeout Local:true Value:500 What:} [SET, read only]
 SET work_mem = '64MB';
---> session setting {Op:set Name:work_mem Local:false Value:'64MB' What: Column:} [SET, read only]
+--> session setting {Op:set Name:work_mem Local:false Value:'64MB' What:} [SET, read only]
 SET TIME ZONE 'UTC';
---> session setting {Op:set Name:timezone Local:false Value:'UTC' What: Column:} [SET, read only]
+--> session setting {Op:set Name:timezone Local:false Value:'UTC' What:} [SET, read only]
 SET TIME ZONE LOCAL;
---> session setting {Op:set Name:timezone Local:false Value: What: Column:} [SET, read only]
+--> session setting {Op:set Name:timezone Local:false Value: What:} [SET, read only]
 SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE;
---> session setting {Op:set Name:timezone Local:false Value:INTERVAL '+02:00' HOUR TO MINUTE What: Column:} [SET, read only]
+--> session setting {Op:set Name:timezone Local:false Value:INTERVAL '+02:00' HOUR TO MINUTE What:} [SET, read only]
 SET NAMES 'UTF8';
---> session setting {Op:set Name:client_encoding Local:false Value:'UTF8' What: Column:} [SET, read only]
+--> session setting {Op:set Name:client_encoding Local:false Value:'UTF8' What:} [SET, read only]
 SET enable_seqscan = off;
---> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What: Column:} [SET, read only]
+--> session setting {Op:set Name:enable_seqscan Local:false Value:'off' What:} [SET, read only]
 SET seed TO 0.5;
 --> refused 0A000: SET seed is not supported: it would seed random() in one session of one shard only
 -->   hint: make the numbers in the client
 SET DateStyle TO DEFAULT;
---> session setting {Op:set Name:datestyle Local:false Value: What: Column:} [SET, read only]
+--> session setting {Op:set Name:datestyle Local:false Value: What:} [SET, read only]
 SET ROLE bob;
---> session setting {Op:set Name:role Local:false Value:'bob' What: Column:} [SET, read only]
+--> session setting {Op:set Name:role Local:false Value:'bob' What:} [SET, read only]
 SET SESSION AUTHORIZATION bob;
 --> refused 0A000: SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own
 -->   hint: SET ROLE changes the current user
@@ -64,7 +64,7 @@ SET standard_conforming_strings = off;
 --> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
 -->   hint: write E'...' where a backslash is to escape
 SET standard_conforming_strings = on;
---> session setting {Op:set Name:standard_conforming_strings Local:false Value:'on' What: Column:} [SET, read only]
+--> session setting {Op:set Name:standard_conforming_strings Local:false Value:'on' What:} [SET, read only]
 SET transform_null_equals = on;
 --> refused 0A000: transform_null_equals = on is not supported
 -->   hint: write IS NULL
@@ -74,37 +74,94 @@ SET cleave.guard_epoch = 5;
 --> refused 42501: settings cleave.* belong to the router
 -->   hint: SELECT cleave.… functions and the configuration file change the router
 SET myapp.x = 'y';
---> session setting {Op:set Name:myapp.x Local:false Value:'y' What: Column:} [SET, read only]
+--> session setting {Op:set Name:myapp.x Local:false Value:'y' What:} [SET, read only]
 RESET search_path;
---> session setting {Op:reset Name:search_path Local:false Value: What: Column:} [RESET, read only]
+--> session setting {Op:reset Name:search_path Local:false Value: What:} [RESET, read only]
 RESET ALL;
---> session setting {Op:reset all Name: Local:false Value: What: Column:} [RESET, read only]
+--> session setting {Op:reset all Name: Local:false Value: What:} [RESET, read only]
 SHOW search_path;
---> session setting {Op:show Name:search_path Local:false Value: What: Column:} [SHOW, read only, rows]
+--> session setting {Op:show Name:search_path Local:false Value: What:} [SHOW, read only, rows]
 SHOW ALL;
---> session setting {Op:show all Name: Local:false Value: What: Column:} [SHOW, read only, rows]
+--> session setting {Op:show all Name: Local:false Value: What:} [SHOW, read only, rows]
 SHOW TIME ZONE;
---> session setting {Op:show Name:timezone Local:false Value: What: Column:} [SHOW, read only, rows]
+--> session setting {Op:show Name:timezone Local:false Value: What:} [SHOW, read only, rows]
 DISCARD ALL;
---> session setting {Op:discard Name: Local:false Value: What:all Column:} [DISCARD ALL, read only]
+--> session setting {Op:discard Name: Local:false Value: What:all} [DISCARD ALL, read only]
 DISCARD TEMP;
---> session setting {Op:discard Name: Local:false Value: What:temp Column:} [DISCARD TEMP, read only]
+--> session setting {Op:discard Name: Local:false Value: What:temp} [DISCARD TEMP, read only]
 SELECT set_config('search_path', 'app', false);
---> session setting {Op:set_config Name:search_path Local:false Value:'app' What: Column:set_config} [SELECT, read only, rows]
+--> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
+-->   sets "search_path" to "app", local "false"
 SELECT pg_catalog.set_config('work_mem', '1MB', true);
---> session setting {Op:set_config Name:work_mem Local:true Value:'1MB' What: Column:set_config} [SELECT, read only, rows]
+--> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
+-->   sets "work_mem" to "1MB", local "true"
 SELECT set_config('standard_conforming_strings', 'off', false);
 --> refused 0A000: standard_conforming_strings = off is not supported: the router would read strings otherwise than the shards
 -->   hint: write E'...' where a backslash is to escape
 SELECT set_config('a.b', $1, false);
---> refused 0A000: set_config() with anything but literals is not supported: the router replays settings on the shards
--->   hint: SELECT set_config('name', 'value', false), or SET
+--> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
+-->   sets "a.b" to $1, local "false"
 SELECT set_config('search_path', 'app', false), 1;
---> refused 0A000: set_config() inside a larger statement would change one shard's session only
--->   hint: run SELECT set_config('name', 'value', false) by itself, or SET
+--> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
+-->   sets "search_path" to "app", local "false"
 SELECT set_config('search_path', note, false) FROM orders WHERE tenant_id = 5;
---> refused 0A000: set_config() inside a larger statement would change one shard's session only
--->   hint: run SELECT set_config('name', 'value', false) by itself, or SET
+--> one shard shard-0, key (5) [SELECT, read only, rows]
+-->   sets "search_path" to what a shard computes, local "false"
+SELECT set_config($1, $2, $3);
+--> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
+-->   sets $1 to $2, local $3
+SELECT set_config('a.b', $1::text, true)::varchar AS x, set_config($2, NULL, NULL), current_setting('a.b', true), 1;
+--> session setting {Op:set_config Name: Local:false Value: What:} [SELECT, read only, rows]
+-->   sets "a.b" to $1, local "true"
+-->   sets $2 to NULL, local NULL
+SELECT set_config('a.b', $1, true), $1::int;
+--> any shard [SELECT, read only, rows]
+-->   sets "a.b" to what a shard computes, local "true"
+SELECT set_config('a.b', current_setting('a.c') || 'x', $1);
+--> any shard [SELECT, read only, rows]
+-->   sets "a.b" to what a shard computes, local $1
+SELECT set_config('a.b', $1, $1);
+--> refused 0A000: a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported
+-->   hint: give it as a parameter of its own
+SELECT set_config($1 || 'x', 'y', true);
+--> refused 0A000: set_config() of a name that is computed is not supported: the router has to know the setting
+-->   hint: give the name as a literal or a parameter
+SELECT set_config('a.b', 'y', NOT true);
+--> refused 0A000: set_config() whose third argument is computed is not supported: the router has to know how long the setting holds
+-->   hint: give true or false, or a parameter
+SELECT set_config('session_replication_role', 'replica', true), 1;
+--> refused 42501: session_replication_role cannot be changed through the router: it would switch off the shards' guards
+WITH t AS (SELECT set_config('session_replication_role', 'replica', true)) SELECT 1 FROM t;
+--> refused 42501: session_replication_role cannot be changed through the router: it would switch off the shards' guards
+WITH t AS (SELECT set_config('lock_timeout', '1000', true)) SELECT pg_advisory_lock(1) FROM t;
+--> default shard [SELECT, rows]
+-->   sets "lock_timeout" to "1000", local "true"
+SELECT set_config('a.b', note, true) FROM orders;
+--> refused 0A000: set_config() in a statement over several shards is not supported
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+SELECT set_config('a.b', 'x', true) FROM orders WHERE tenant_id IN (1, 2, 3, 4, 5, 6, 7);
+--> several keys, but set_config() in a statement over several shards is not supported (SQLSTATE 0A000); hint: SELECT set_config('name', 'value', false) by itself, or SET
+SELECT set_config('a.b', 'x', true), nextval('numbers');
+--> default shard [SELECT, rows]
+-->   sets "a.b" to "x", local "true"
+EXPLAIN ANALYZE SELECT set_config('a.b', 'x', true) FROM pg_class;
+--> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+DECLARE c CURSOR FOR SELECT set_config('a.b', 'x', true);
+--> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+COPY (SELECT set_config('a.b', 'x', true)) TO STDOUT;
+--> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+CREATE TABLE as_set AS SELECT set_config('a.b', 'x', true);
+--> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+SELECT set_config('a.b', 'x', true) INTO TEMP as_set;
+--> refused 0A000: set_config() in such a statement is not supported: the router carries out a part of it
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
+CREATE VIEW as_set AS SELECT set_config('a.b', 'x', true);
+--> refused 0A000: set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only
+-->   hint: SELECT set_config('name', 'value', false) by itself, or SET
 -- Prepared statements of SQL.
 PREPARE p AS SELECT * FROM orders WHERE tenant_id = $1;
 --> prepare {Name:p Text:SELECT * FROM orders WHERE tenant_id = $1 OIDs:[] Types:[] Args:[] At:[] Explain:} [PREPARE, read only]

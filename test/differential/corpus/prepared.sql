@@ -92,3 +92,33 @@ PREPARE i (bigint) AS SELECT count(*) FROM orders WHERE tenant_id = $1;
 EXECUTE i (003);
 EXECUTE i (true);
 -- end
+-- set_config(), alone and inside of statements.
+-- block
+SELECT set_config('my.x', 'a', false), set_config('my.y', 'b', false) AS y, current_setting('my.x'), 1;
+SELECT current_setting('my.x'), current_setting('my.y');
+SELECT set_config('my.x', upper('c') || '1', false);
+SELECT current_setting('my.x');
+BEGIN;
+SELECT set_config('my.x', 'd', true), set_config('my.y', lower('E'), true);
+SELECT current_setting('my.x'), count(*) FROM orders WHERE tenant_id = 3;
+SELECT current_setting('my.y'), count(*) FROM orders WHERE tenant_id = 4;
+SAVEPOINT s;
+WITH t AS (SELECT set_config('my.x', 'f', true) AS x) SELECT x FROM t;
+ROLLBACK TO s;
+SELECT current_setting('my.x');
+COMMIT;
+SELECT current_setting('my.x'), current_setting('my.y');
+SELECT set_config('my.x', max(note), false) FROM orders WHERE tenant_id = 3;
+SELECT current_setting('my.x');
+SELECT set_config('my.x', 'never', false) FROM orders WHERE tenant_id = 3 AND false;
+SELECT current_setting('my.x');
+SELECT set_config('my.x', NULL, false), set_config('my.y', '', false);
+SELECT current_setting('my.y');
+PREPARE sets AS SELECT set_config('my.x', $1, false);
+EXECUTE sets ('g');
+SELECT current_setting('my.x');
+DEALLOCATE sets;
+SELECT set_config('my.x', 'h', false), set_config('nosuch', 'x', false), 1;
+SELECT set_config(NULL, 'x', false);
+SELECT current_setting('my.x');
+-- end

@@ -1,0 +1,247 @@
+package planner
+
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/internal/sqlguard"
+)
+
+// SetCall is a call of set_config() in a statement.
+type SetCall struct{ Name, Value, Local SetArg }
+
+// SetArg is an argument of set_config(): a literal, a parameter, or an expression that a shard computes.
+type SetArg struct {
+	Text     string
+	Null     bool
+	Param    int // 1-based
+	Computed bool
+	// From and To are the bytes of a literal in Statement.Text, 0 where it cannot be replaced by another.
+	From, To int
+}
+
+// onlySets reads a SELECT without FROM whose columns are calls of set_config() with literals and parameters, and others that do
+// nothing. It changes the settings that it names, in their order, and nothing else. So the session's own conversation runs it.
+func (a *analyzer) onlySets(s *pg.SelectStmt) bool {
+	if a.hidden() {
+		return false
+	}
+	var calls []SetCall
+	others := map[int]bool{}
+	for _, n := range s.TargetList {
+		n = n.GetResTarget().GetVal()
+		f := n
+		for f.GetTypeCast() != nil && builtinType(f.GetTypeCast().TypeName) {
+			f = f.GetTypeCast().Arg
+		}
+		switch call := f.GetFuncCall(); {
+		case isSetConfig(call):
+			c := a.setCall(call)
+			if c.Name.Computed || c.Value.Computed || c.Local.Computed {
+				return false
+			}
+			calls = append(calls, c)
+		case !harmless(n, others):
+			return false
+		}
+	}
+	texts, bools := setParams(calls)
+	if len(calls) == 0 {
+		return false
+	}
+	for p := range others {
+		if texts[p]+bools[p] > 0 {
+			return false // of which type it is there decides what it is here
+		}
+	}
+	for _, params := range []map[int]int{texts, bools} {
+		for p := range params {
+			if a.param(p); texts[p] > 0 && bools[p] > 0 {
+				return false
+			}
+		}
+	}
+	for p := range others {
+		a.param(p)
+	}
+	for _, c := range calls {
+		checkLiterals(c)
+	}
+	st := a.st
+	st.Kind, st.ReturnsRows, st.ReadOnly = SetKind, true, true
+	st.Set, st.Sets = &Set{Op: "set_config"}, calls
+	return true
+}
+
+// setParams counts where the parameters of calls stand: as texts, and as what is true or false.
+func setParams(calls []SetCall) (texts, bools map[int]int) {
+	texts, bools = map[int]int{}, map[int]int{}
+	for _, c := range calls {
+		for _, arg := range []SetArg{c.Name, c.Value} {
+			if arg.Param > 0 {
+				texts[arg.Param]++
+			}
+		}
+		if c.Local.Param > 0 {
+			bools[c.Local.Param]++
+		}
+	}
+	return texts, bools
+}
+
+// isSetConfig reports whether a call is one of PostgreSQL's set_config() with three arguments.
+func isSetConfig(f *pg.FuncCall) bool {
+	names := strs(f.GetFuncname())
+	if len(names) == 0 || len(names) > 2 || names[len(names)-1] != "set_config" || len(names) == 2 && names[0] != "pg_catalog" {
+		return false
+	}
+	return len(f.Args) == 3 && !f.AggStar && !f.AggDistinct && f.Over == nil && !f.FuncVariadic && f.AggFilter == nil && len(f.AggOrder) == 0
+}
+
+// setCall reads the arguments of set_config().
+func (a *analyzer) setCall(f *pg.FuncCall) SetCall {
+	return SetCall{Name: a.setArg(f.Args[0], "text"), Value: a.setArg(f.Args[1], "text"), Local: a.setArg(f.Args[2], "bool")}
+}
+
+func (a *analyzer) setArg(n *pg.Node, as string) SetArg {
+	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
+		name := ""
+		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {
+			names := strs(t.TypeName.Names)
+			name = names[len(names)-1]
+		}
+		if name != as && !(as == "text" && name == "varchar") {
+			return SetArg{Computed: true}
+		}
+		n = t.Arg
+	}
+	switch c := n.GetAConst(); {
+	case n.GetParamRef() != nil:
+		return SetArg{Param: int(n.GetParamRef().Number)}
+	case c == nil:
+	case c.Isnull:
+		from, to := a.literalSpan(c)
+		return SetArg{Null: true, From: from, To: to}
+	case c.GetSval() != nil:
+		from, to := a.literalSpan(c)
+		return SetArg{Text: c.GetSval().Sval, From: from, To: to}
+	case as == "bool" && c.GetBoolval() != nil:
+		from, to := a.literalSpan(c)
+		return SetArg{Text: map[bool]string{true: "true", false: "false"}[c.GetBoolval().Boolval], From: from, To: to}
+	}
+	return SetArg{Computed: true}
+}
+
+// literalSpan is where a literal stands that is one token, 0 and 0 for others.
+func (a *analyzer) literalSpan(c *pg.A_Const) (from, to int) {
+	i := a.tokenAt(c.Location)
+	ts := a.tokens()
+	if i < 0 || ts[i].Kind == sqlguard.String && i+1 < len(ts) && ts[i+1].Kind == sqlguard.String {
+		return 0, 0 // a string goes on behind a line's end
+	}
+	if text := a.sql[ts[i].Start:ts[i].End]; strings.HasPrefix(strings.ToUpper(text), "U&") {
+		return 0, 0 // UESCAPE may follow
+	}
+	return ts[i].Start, ts[i].End
+}
+
+// builtinType reports whether a type name is one of PostgreSQL's that every shard has.
+func builtinType(t *pg.TypeName) bool {
+	names := strs(t.GetNames())
+	if len(names) == 0 || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || len(t.ArrayBounds) > 0 || t.Setof || t.PctType {
+		return false
+	}
+	return typeOIDs[names[len(names)-1]] != 0
+}
+
+// harmless reports whether an expression is a literal, a parameter, current_setting() of them or a cast. It notes the parameters.
+func harmless(n *pg.Node, params map[int]bool) bool {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_AConst:
+		return true
+	case *pg.Node_ParamRef:
+		params[int(v.ParamRef.Number)] = true
+		return true
+	case *pg.Node_TypeCast:
+		return builtinType(v.TypeCast.TypeName) && harmless(v.TypeCast.Arg, params)
+	case *pg.Node_FuncCall:
+		names := strs(v.FuncCall.Funcname)
+		if names[len(names)-1] != "current_setting" || len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog" || len(v.FuncCall.Args) == 0 || len(v.FuncCall.Args) > 2 {
+			return false
+		}
+		for _, arg := range v.FuncCall.Args {
+			if arg.GetAConst() == nil || strings.HasPrefix(strings.ToLower(arg.GetAConst().GetSval().GetSval()), VirtualSchema+".") {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// setsWithin notes a call of set_config() in a statement that does more. What comes of it, its shard is asked.
+func (a *analyzer) setsWithin(f *pg.FuncCall) {
+	switch {
+	case !a.maySet || a.defining:
+		refuse("set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only", "SELECT set_config('name', 'value', false) by itself, or SET")
+	case !isSetConfig(f):
+		return // PostgreSQL says that there is no such function
+	}
+	c := a.setCall(f)
+	if c.Name.Computed {
+		refuse("set_config() of a name that is computed is not supported: the router has to know the setting", "give the name as a literal or a parameter")
+	}
+	if c.Local.Computed {
+		refuse("set_config() whose third argument is computed is not supported: the router has to know how long the setting holds", "give true or false, or a parameter")
+	}
+	checkLiterals(c)
+	a.st.Sets = append(a.st.Sets, c)
+}
+
+// checkLiterals refuses what set_config() must not set, as far as the text says it.
+func checkLiterals(c SetCall) {
+	name := strings.ToLower(c.Name.Text)
+	if OfTransaction(name) {
+		refuse("set_config() of a transaction's setting, "+name+", is not supported", "SET TRANSACTION ISOLATION LEVEL ..., READ ONLY or DEFERRABLE")
+	}
+	if c.Name.Param == 0 && c.Value.Param == 0 && !c.Value.Computed && !c.Value.Null {
+		if err := CheckSetting(name, c.Value.Text); err != nil {
+			fail(err)
+		}
+	}
+}
+
+// finishSets is for a statement with calls of set_config(): it has to run once, on one shard, which is asked for the settings then.
+func (a *analyzer) finishSets() {
+	st := a.st
+	if len(st.Sets) == 0 || st.Kind == SetKind {
+		return
+	}
+	switch st.Kind {
+	case OneShard, DefaultShard, AnyShard:
+	default:
+		refuse("set_config() in a statement that several shards or the router carry out is not supported", "SELECT set_config('name', 'value', false) by itself, or SET")
+	}
+	if st.Plan != nil || st.Fill != nil || st.Judged != "" || st.DDL != nil || st.Temp != "" || a.into != nil {
+		refuse("set_config() in such a statement is not supported: the router carries out a part of it", "SELECT set_config('name', 'value', false) by itself, or SET")
+	}
+	st.Reusable, st.Stable, st.ReplicaSafe = false, false, false
+	texts, bools := setParams(st.Sets)
+	for i := range st.Sets {
+		c := &st.Sets[i]
+		for _, arg := range []*SetArg{&c.Name, &c.Value, &c.Local} {
+			if st.Text != a.sql {
+				arg.From, arg.To = 0, 0
+			}
+			p := arg.Param
+			if p == 0 || a.param(p).total == texts[p]+bools[p] && (texts[p] == 0 || bools[p] == 0) {
+				continue
+			}
+			if arg != &c.Value {
+				refuse("a parameter that names a setting of set_config(), or says how long it holds, and stands elsewhere too is not supported", "give it as a parameter of its own")
+			}
+			*arg = SetArg{Computed: true} // of which type it is there decides what it is here
+		}
+	}
+}
