@@ -36,6 +36,18 @@ func TestVirtualSchemaInPSQL(t *testing.T) {
 				}
 				alike[w.command] = out
 			}
+			// The result of a query names its table by the number that the catalogue has, as pgjdbc's ResultSetMetaData asks.
+			conn := c.connect(t)
+			rows, err := conn.Query(t.Context(), "SELECT id, kind FROM cleave.workflows")
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind := rows.FieldDescriptions()[1]
+			rows.Close()
+			var name string
+			if err := conn.QueryRow(t.Context(), "SELECT relname || '.' || attname FROM pg_class AS c JOIN pg_attribute ON attrelid = c.oid WHERE c.oid = $1 AND attnum = $2", kind.TableOID, kind.TableAttributeNumber).Scan(&name); err != nil || name != "workflows.kind" {
+				t.Errorf("column %d of table %d is %q: %v", kind.TableAttributeNumber, kind.TableOID, name, err)
+			}
 			for _, command := range []string{`\dn`, `\dv`, `\df`, `\d`, `\dv public.*`} {
 				if out := c.psql(t, command+"\n"); strings.Contains(out, "cleave") || strings.Contains(out, "workflows") {
 					t.Errorf("%s shows\n%s", command, out)
