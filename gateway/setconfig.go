@@ -58,16 +58,15 @@ func (x *session) setCalls(st *planner.Statement, args *planner.Args) ([]setCall
 		if !known || !is {
 			return nil, sqlstate.Refuse("set_config() with parameters of other types than text and boolean is not supported", "cast them in the client")
 		}
-		if !ok {
-			continue
-		}
 		c := setCall{name: foldSetting(name), local: local, at: i}
 		c.value, c.null, known = textArg(s.Value, args)
 		c.computed = !known
 		if err := x.maySet(st, c); err != nil {
 			return nil, err
 		}
-		calls = append(calls, c)
+		if ok {
+			calls = append(calls, c)
+		}
 	}
 	return calls, nil
 }

@@ -40,6 +40,13 @@ await run({
     for await (const r of db.selectFrom('person').select('name').orderBy('name').stream(1)) got.push(r.name)
     want(got, ['a', 'c'])
   },
+  async locksWithTimeout () {
+    await db.connection().execute(async c => {
+      await sql`WITH t AS (SELECT set_config('lock_timeout', ${'60s'}, true)) SELECT pg_advisory_lock(1) FROM t`.execute(c)
+      want((await sql`SELECT pg_advisory_unlock(1) AS was`.execute(c)).rows, [{ was: true }])
+      want((await sql`SHOW lock_timeout`.execute(c)).rows, [{ lock_timeout: '0' }])
+    })
+  },
   async raw () { want((await sql`SELECT ${1}::int AS one`.execute(db)).rows, [{ one: 1 }]) },
   async migratesBack () { done(await migrator.migrateDown()); done(await migrator.migrateDown()) }
 }, () => db.destroy())
