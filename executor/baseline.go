@@ -326,7 +326,7 @@ func (e *Executor) known(b *baseline) *baseline {
 	for _, name := range timeouts {
 		if v, ok := b.values[name]; ok && v != "0" {
 			quiet[name] = "0"
-			b.timeouts = append(b.timeouts, Setting{name, QuoteLiteral(v)})
+			b.timeouts = append(b.timeouts, Setting{Name: name, Value: QuoteLiteral(v)})
 		}
 	}
 	if len(quiet) > 0 {

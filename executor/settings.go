@@ -10,6 +10,8 @@ type Setting struct {
 	Name string // lower case
 	// Value is SQL text, ready to follow SET name TO; or see Text.
 	Value string
+	// Default: SET LOCAL .. TO DEFAULT gave it the value of the session's start, which RESET ALL passes over.
+	Default bool
 }
 
 // textMark begins a Value that Text made. SQL has no such character outside of quotes.
@@ -73,16 +75,25 @@ var defaultPath = []string{"$user", "public"}
 
 // With returns the set with name set to value.
 func (s *Settings) With(name, value string) *Settings {
+	return s.with(Setting{Name: name, Value: value})
+}
+
+// WithDefault is With of the value of the session's start, for the rest of a transaction.
+func (s *Settings) WithDefault(name, value string) *Settings {
+	return s.with(Setting{Name: name, Value: value, Default: true})
+}
+
+func (s *Settings) with(set Setting) *Settings {
 	entries := make([]Setting, 0, s.Len()+1)
 	done := false
 	for _, e := range s.list() {
-		if e.Name == name {
-			e.Value, done = value, true
+		if e.Name == set.Name {
+			e, done = set, true
 		}
 		entries = append(entries, e)
 	}
 	if !done {
-		entries = append(entries, Setting{name, value})
+		entries = append(entries, set)
 		sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	}
 	return newSettings(entries, s.from())
@@ -310,7 +321,7 @@ func setStatement(e Setting) string {
 func (s *Settings) Statement(name string, local bool) string {
 	sql := "RESET " + quoteSetting(name)
 	if value, ok := s.Get(name); ok {
-		sql = setStatement(Setting{name, value})
+		sql = setStatement(Setting{Name: name, Value: value})
 	}
 	if local {
 		return forTransaction(sql)

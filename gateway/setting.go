@@ -171,9 +171,7 @@ func (x *session) change(s *planner.Set, next, keep *executor.Settings) (*execut
 			if err := checkSetting(name, ""); err != nil {
 				return nil, nil, err
 			}
-			if def, ok := x.defaults.Get(name); ok {
-				value = def
-			}
+			value, _ = x.defaults.Get(name)
 		} else if err := checkSetting(name, value); err != nil {
 			return nil, nil, err
 		}
@@ -193,8 +191,11 @@ func (x *session) change(s *planner.Set, next, keep *executor.Settings) (*execut
 			value = executor.MergeDateStyle(before, value, reset)
 		}
 		change := func(set *executor.Settings) *executor.Settings {
-			if value == "" {
+			switch {
+			case value == "":
 				return set.Without(name)
+			case s.Local && s.Value == "":
+				return set.WithDefault(name, value)
 			}
 			return set.With(name, value)
 		}
@@ -217,10 +218,14 @@ func (x *session) change(s *planner.Set, next, keep *executor.Settings) (*execut
 // passedOver are the defaults with those of keep that RESET ALL leaves to a COMMIT: it passes over what has its default value because of
 // SET LOCAL .. TO DEFAULT (PostgreSQL, ResetAllOptions).
 func (x *session) passedOver(keep *executor.Settings) *executor.Settings {
-	left := x.defaults
+	left, now := x.defaults, map[string]executor.Setting{}
+	for _, e := range x.settings.List() {
+		now[e.Name] = e
+	}
 	for _, e := range keep.List() {
-		_, set := x.settings.Get(e.Name)
-		if _, starts := x.defaults.Get(e.Name); !set && !starts {
+		// What the router does not know the start of is absent when it has that value.
+		has, set := now[e.Name]
+		if _, starts := x.defaults.Get(e.Name); !set && !starts || has.Default {
 			left = left.With(e.Name, e.Value)
 		}
 	}

@@ -222,3 +222,34 @@ func TestPathsAreReadAsPostgres(t *testing.T) {
 	wantCode(t, conn, "42501", `SELECT set_config('search_path', E'\fcleave_internal\f', false)`)
 	wantCode(t, conn, "0A000", `SELECT set_config('search_path', E'public\v', false)`)
 }
+
+// TestResetAllBehindLocalDefault: RESET ALL passes over what SET LOCAL .. TO DEFAULT has given its default value, wherever that comes from.
+func TestResetAllBehindLocalDefault(t *testing.T) {
+	_, b, _ := besideStart(t, config{}, "search_path TO public, pg_catalog", "DateStyle TO 'German, DMY'", "default_transaction_deferrable TO on")
+	settings := []struct{ name, value, other, initial string }{
+		{"work_mem", "6MB", "7MB", "5MB"}, {"datestyle", "ISO", "SQL, DMY", "Postgres, MDY"}, {"search_path", "public", "pg_catalog", "public,nowhere"}, {"timezone", "Asia/Tokyo", "UTC", "Europe/Berlin"},
+		{"statement_timeout", "60s", "70s", "80s"}, {"default_transaction_isolation", "repeatable read", "read committed", "repeatable read"}, {"default_transaction_deferrable", "off", "on", "off"}, {"app.name", "a", "b", "c"},
+	}
+	const several = "SELECT count(*) FROM orders"
+	for _, s := range settings {
+		set := func(level, value string) string { return "SET " + level + s.name + " TO '" + value + "'" }
+		local := "SET LOCAL " + s.name + " TO DEFAULT"
+		for _, start := range []map[string]string{nil, {s.name: s.initial}, {"options": "-c " + s.name + "=" + strings.ReplaceAll(s.initial, " ", `\ `)}} {
+			if start["options"] != "" && strings.Contains(s.name, ".") {
+				continue
+			}
+			for _, block := range [][]string{
+				{local, "RESET ALL"}, {local, several, "RESET ALL"}, {several, local, "RESET ALL"}, {set("LOCAL ", s.initial), "RESET ALL"}, {set("", s.other), local, "RESET ALL"}, {local, set("LOCAL ", s.other), "RESET ALL"}, {local, set("LOCAL ", s.initial), "RESET ALL"},
+				{local, "SAVEPOINT s", set("LOCAL ", s.other), "ROLLBACK TO s", "RESET ALL"}, {set("LOCAL ", s.other), "SAVEPOINT s", local, "ROLLBACK TO s", "RESET ALL"}, {"SAVEPOINT s", local, "RELEASE s", "RESET ALL"}, {local, "SAVEPOINT s", "RESET ALL", "ROLLBACK TO s"},
+				{local, "RESET " + s.name}, {local, "RESET ALL", set("LOCAL ", s.other)}, {"ALTER TABLE orders ALTER note SET DEFAULT 'x'", local, "RESET ALL"},
+			} {
+				messages := []string{set("", s.value), "BEGIN"}
+				for _, m := range block {
+					messages = append(messages, m, "SHOW "+s.name)
+				}
+				messages = append(messages, "COMMIT", "SHOW "+s.name, "SELECT current_setting('"+s.name+"') FROM orders WHERE tenant_id = $far")
+				b.same(t, start, messages...)
+			}
+		}
+	}
+}
