@@ -340,11 +340,11 @@ func Plain(value string) string {
 	return value
 }
 
-// quoteSetting quotes each part of a setting's name where it has to be.
+// quoteSetting quotes each part of a setting's name where it has to be: a part of a name of one's own may be a keyword.
 func quoteSetting(name string) string {
 	parts := strings.Split(name, ".")
 	for i, p := range parts {
-		plain := p != ""
+		plain := p != "" && len(parts) == 1
 		for j, c := range p {
 			if !(c >= 'a' && c <= 'z' || c == '_' || j > 0 && c >= '0' && c <= '9') {
 				plain = false

@@ -253,3 +253,12 @@ func TestResetAllBehindLocalDefault(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsNamedByKeywords: a setting whose name has a part that is a keyword is the session's on every shard.
+func TestSettingsNamedByKeywords(t *testing.T) {
+	_, b, _ := besideStart(t, config{})
+	const shown = "SELECT id, current_setting('app.user') FROM orders ORDER BY id"
+	for _, start := range []map[string]string{{"app.user": "c"}, {"options": "-c app.user=c -c order.table=d"}} {
+		b.same(t, start, shown, "SELECT set_config('app.user', 'a', false)", shown, "BEGIN", `SET LOCAL app."user" TO 'b'`, shown, "COMMIT", shown, `RESET app."user"`, shown, `SET "select"."from" TO 'x'`, "SELECT current_setting('select.from') FROM orders WHERE tenant_id = $far", "DISCARD ALL", shown)
+	}
+}
