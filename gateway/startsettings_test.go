@@ -262,3 +262,42 @@ func TestSettingsNamedByKeywords(t *testing.T) {
 		b.same(t, start, shown, "SELECT set_config('app.user', 'a', false)", shown, "BEGIN", `SET LOCAL app."user" TO 'b'`, shown, "COMMIT", shown, `RESET app."user"`, shown, `SET "select"."from" TO 'x'`, "SELECT current_setting('select.from') FROM orders WHERE tenant_id = $far", "DISCARD ALL", shown)
 	}
 }
+
+// TestSettingsOfUsedConnections: a schema change's conversation has been others', and RESET behind it takes back what the change began with.
+func TestSettingsOfUsedConnections(t *testing.T) {
+	_, b, _ := besideStart(t, config{executor: limitsOf(1)})
+	const several = "SELECT id, current_setting('TimeZone') FROM orders ORDER BY id"
+	b.same(t, nil, "SET timezone TO 'Asia/Tokyo'", several, "SET timezone TO 'Europe/Berlin'", "BEGIN", "ALTER TABLE orders ALTER note SET DEFAULT 'x'", "RESET timezone", "SHOW timezone",
+		"SELECT current_setting('TimeZone') FROM orders WHERE tenant_id = $far", several, "COMMIT", several)
+}
+
+// TestDeferrableOfTheDefaultShard: a transaction is deferrable if the default shard's database says so, also one that goes on from
+// another.
+func TestDeferrableOfTheDefaultShard(t *testing.T) {
+	_, b, _ := besideStart(t, config{}, "default_transaction_deferrable TO on")
+	const shown, several, far = "SHOW transaction_deferrable", "SELECT count(*), current_setting('transaction_deferrable') FROM orders", "SELECT current_setting('transaction_deferrable') FROM orders WHERE tenant_id = $far"
+	for _, begin := range []string{"BEGIN", "BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY", "BEGIN NOT DEFERRABLE", "BEGIN; SET TRANSACTION NOT DEFERRABLE", "BEGIN; SET TRANSACTION DEFERRABLE"} {
+		for _, read := range []string{"SELECT 1", several, far} {
+			if strings.Contains(begin, "SERIALIZABLE") && read == several {
+				continue // it is refused
+			}
+			for _, end := range []string{"COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "SELECT 1 / 0; SELECT 1; ROLLBACK AND CHAIN", "SELECT nothing", "SET SESSION CHARACTERISTICS AS TRANSACTION NOT DEFERRABLE; COMMIT AND CHAIN"} {
+				b.same(t, nil, begin, shown, read, shown, end, shown, read, "ROLLBACK AND CHAIN", shown, "COMMIT")
+			}
+		}
+	}
+}
+
+// TestTimeoutOfTempFunctions: a timeout ends the reading of the session's functions in pg_temp before one of them is called, and is not
+// taken for what such a function may not do.
+func TestTimeoutOfTempFunctions(t *testing.T) {
+	cl := start(t, config{shards: 2})
+	conn, other := cl.connect(t), cl.connect(t)
+	exec(t, conn, "CREATE FUNCTION pg_temp.f() RETURNS bigint LANGUAGE sql AS $$ SELECT count(*) FROM pg_catalog.pg_class WHERE oid = 1"+strings.Repeat(" AND oid <> 2", 10_000)+" $$")
+	exec(t, conn, "SELECT pg_temp.f()")
+	exec(t, other, "CREATE TABLE later (a int)") // by whose map functions are read again
+	exec(t, conn, "SET statement_timeout TO '20ms'")
+	wantCode(t, conn, "57014", "SELECT pg_temp.f()", pgx.QueryExecModeSimpleProtocol)
+	exec(t, conn, "SET statement_timeout TO 0")
+	exec(t, conn, "SELECT pg_temp.f()")
+}
