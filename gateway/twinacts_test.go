@@ -51,7 +51,7 @@ var acts = []string{
 	"SET ROLE pg_monitor", "SET LOCAL ROLE pg_signal_backend", "RESET ROLE", "SET ROLE NONE", "RESET ALL", "RESET SESSION AUTHORIZATION", "DISCARD ALL", "SET a.b = '$n'", "RESET a.b",
 	"SELECT set_config('work_mem', '3MB', false)", "SELECT set_config('extra_float_digits', '0', true)", "SELECT current_setting('work_mem'), current_setting('datestyle'), current_setting('timezone')",
 	"WITH t AS (SELECT set_config('lock_timeout', '1h', true)) SELECT pg_try_advisory_xact_lock($client) FROM t", "SELECT set_config('a.b', '$n', true), set_config('work_mem', '3MB', false) AS m, current_setting('a.b')",
-	"SELECT set_config('a.b', note, false) FROM orders WHERE tenant_id = $own", "SELECT set_config('work_mem', b::text || 'MB', true) FROM whole WHERE a = $client", "SHOW lock_timeout",
+	"SELECT set_config('a.b', note, false) FROM orders WHERE tenant_id = $own ORDER BY id", "SELECT set_config('work_mem', b::text || 'MB', true) FROM whole WHERE a = $client ORDER BY b", "SHOW lock_timeout",
 	"PREPARE s (text) AS SELECT set_config('work_mem', $1, false)", "EXECUTE s ('5MB')", "DEALLOCATE s",
 	"SELECT '03/04/2005'::date, '1 day 2 hours'::interval, '2005-03-04 05:06+00'::timestamptz, 1.1::float4 / 3, '\\x01ff'::bytea",
 	"INSERT INTO orders VALUES ($own, $n, '03/04/2005'::date::text)", "INSERT INTO orders VALUES ($far, $n, '1.5'::float8 / 7)", "INSERT INTO whole VALUES ($client, $n, '03/04/2005')",
