@@ -83,6 +83,11 @@ func interrupt(c *conn, reading chan struct{}) {
 	}
 	c.mu.Lock() // a deadline that is set meanwhile must not let the read go on
 	defer c.mu.Unlock()
+	select {
+	case <-reading: // another one has ended it: a Receive may be under way by now, which the deadline would end
+		return
+	default:
+	}
 	_ = c.net.SetReadDeadline(time.Unix(1, 0)) // a connection that fails here fails at the next Receive
 	<-reading
 	_ = c.net.SetReadDeadline(c.deadline)
