@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -340,11 +341,39 @@ func (t *Transactions) finish(x *transaction) error {
 	for _, s := range x.readers {
 		s.answer(x.notices)
 	}
+	t.finishAnew(x, deadline)
 	if err := t.at("finished", ""); err != nil {
 		return err
 	}
 	x.clean()
 	return nil
+}
+
+// finishAnew commits in other conversations what is still prepared where the transaction's own broke, until the deadline: a client that
+// is told of its COMMIT is to see it on every shard that answers.
+func (t *Transactions) finishAnew(x *transaction, deadline time.Time) {
+	if !x.left {
+		return
+	}
+	limit, stop := context.WithDeadline(context.Background(), deadline)
+	defer stop()
+	var all sync.WaitGroup
+	for _, s := range x.others {
+		if !s.prepared {
+			continue
+		}
+		all.Go(func() {
+			for pause := 10 * time.Millisecond; s.prepared; pause = min(2*pause, 500*time.Millisecond) {
+				if err := t.recovery().end(limit, leftoverPart{shard: s.Shard, gid: s.gid}, "COMMIT PREPARED "); err == nil {
+					s.prepared = false
+				} else if !sleep(limit, pause) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	x.left = slices.ContainsFunc(x.others, func(s *side) bool { return s.prepared })
 }
 
 func (x *transaction) committedPart(s *side) {

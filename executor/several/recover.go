@@ -262,7 +262,7 @@ func (r *Recovery) settle(ctx context.Context, snap *shardmap.Snapshot, l *lefto
 func (r *Recovery) end(ctx context.Context, p leftoverPart, verb string) error {
 	sql := verb + executor.QuoteLiteral(p.gid)
 	_, err := r.exec(ctx, p.shard, sql)
-	if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege {
+	if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege && p.owner != "" {
 		// Only the role that prepared it may: the session had taken another one.
 		_, err = r.execAs(ctx, p.shard, p.owner, sql)
 	}

@@ -613,6 +613,30 @@ func TestSlowOwner(t *testing.T) {
 	}
 }
 
+// TestLostWhileFinishing: where the conversation breaks before COMMIT PREPARED, another one commits the part, and the client's next
+// statement sees it.
+func TestLostWhileFinishing(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	for _, at := range []string{"commit shard-1", "commit shard-2", "decided shard-0"} {
+		tx, before := b.transactions(), b.balances()
+		parts := b.begin()
+		tx.onStep(at, func() error {
+			for _, p := range parts[1:] {
+				if at == "decided shard-0" || strings.HasSuffix(at, p.Shard) {
+					p.Conn.Conn.(interface{ Sever() }).Sever()
+				}
+			}
+			return nil
+		})
+		if ok, err := b.commit(tx, parts); !ok || err != nil {
+			t.Fatal(at, ok, err)
+		}
+		if got, want := b.balances(), b.after(before); got != want {
+			t.Fatalf("at %s: balances %s, want %s", at, got, want)
+		}
+	}
+}
+
 // TestLiveOwner: nobody touches what its owner is at work on.
 func TestLiveOwner(t *testing.T) { banks(t, testLiveOwner) }
 
