@@ -28,7 +28,7 @@ func SplitPath(v string) []string {
 			for j < len(v) && !isSpace(v[j]) && v[j] != ',' {
 				j++
 			}
-			path = append(path, cutName(foldASCII(v[i:j])))
+			path = append(path, cutName(FoldASCII(v[i:j])))
 			i = j
 		}
 	}
@@ -93,9 +93,9 @@ func cutName(name string) string {
 	return name[:n]
 }
 
-// foldASCII makes the letters A to Z small, and no others: PostgreSQL folds names so in UTF8 (downcase_identifier in
-// src/backend/parser/scansup.c).
-func foldASCII(name string) string {
+// FoldASCII makes the letters A to Z small, and no others: PostgreSQL folds names so in UTF8 (downcase_identifier in
+// src/backend/parser/scansup.c), and settings (guc_name_compare in src/backend/utils/misc/guc.c).
+func FoldASCII(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
 			return r + 'a' - 'A'

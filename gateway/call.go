@@ -427,21 +427,13 @@ func callValue(a planner.CallArg, args *planner.Args) (value, error) {
 		}
 		return v, nil
 	case a.Param > 0:
-		if args == nil || a.Param > len(args.Values) {
-			return value{}, fmt.Errorf("parameter $%d has no value", a.Param)
-		}
-		b := args.Values[a.Param-1]
-		if b == nil {
-			return value{null: true}, nil
-		}
-		format := int16(0)
+		b, oid, format, ok := args.Param(a.Param)
 		switch {
-		case len(args.Formats) == 1:
-			format = args.Formats[0]
-		case a.Param <= len(args.Formats):
-			format = args.Formats[a.Param-1]
-		}
-		if format != 0 && a.Param <= len(args.OIDs) && args.OIDs[a.Param-1] != 0 && args.OIDs[a.Param-1] != oidText && args.OIDs[a.Param-1] != 1043 {
+		case !ok:
+			return value{}, fmt.Errorf("parameter $%d has no value", a.Param)
+		case b == nil:
+			return value{null: true}, nil
+		case format != 0 && oid != 0 && oid != oidText && oid != 1043:
 			return value{}, fmt.Errorf("give parameter $%d as text", a.Param)
 		}
 		return value{text: string(b)}, nil

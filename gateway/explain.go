@@ -90,7 +90,7 @@ func (c *counter) Frames(b []byte) error {
 }
 
 // Parameter notes a changed parameter; the client is told.
-func (c *counter) Parameter(name, value string) { c.session.w.parameter(name, value) }
+func (c *counter) Parameter(name, value string) { c.session.w.Parameter(name, value) }
 
 func (x *session) analyze(st *planner.Statement, args *planner.Args) ([]string, error) {
 	if st == nil || !routed(st) || st.Copy {

@@ -58,7 +58,7 @@ func (x *session) setCalls(st *planner.Statement, args *planner.Args) ([]setCall
 		if !known || !is {
 			return nil, sqlstate.Refuse("set_config() with parameters of other types than text and boolean is not supported", "cast them in the client")
 		}
-		c := setCall{name: foldSetting(name), local: local, at: i}
+		c := setCall{name: executor.FoldASCII(name), local: local, at: i}
 		c.value, c.null, known = textArg(s.Value, args)
 		c.computed = !known
 		if err := x.maySet(st, c); err != nil {
@@ -86,21 +86,23 @@ func (x *session) maySet(st *planner.Statement, c setCall) error {
 	if err := checkSetting(c.name, value); err != nil || onlySets(st) && !c.computed {
 		return err
 	}
-	switch {
-	case beforehand[c.name] && (c.computed || names[c.name]):
-		return sqlstate.Refuse("set_config() of "+c.name+" inside a larger statement is not supported", "SELECT set_config('"+c.name+"', '...', false) by itself, or SET")
-	case strings.HasPrefix(c.name, "pg_trgm."): // shown with six digits
-		return sqlstate.Refuse("set_config() of "+c.name+" inside a larger statement is not supported", "SELECT set_config('"+c.name+"', '...', false) by itself, or SET")
+	if beforehand[c.name] && (c.computed || saysNames[c.name]) || strings.HasPrefix(c.name, "pg_trgm.") { // whose values are shown with six digits
+		return c.refuseWithin("")
 	}
 	_, starts := x.onShardsAs(x.defaults).Get(c.name)
 	if starts && (c.computed || x.resets(c.asSet())) { // a shard would reset it to its own default
-		return sqlstate.Refuse("set_config() of "+c.name+", which was given at the session's start, inside a larger statement is not supported", "SELECT set_config('"+c.name+"', '...', false) by itself, or SET")
+		return c.refuseWithin(", which was given at the session's start,")
 	}
 	return nil
 }
 
-// names are settings that say what names mean, or who may use them, while the statement goes on.
-var names = map[string]bool{"search_path": true, "role": true, "session_authorization": true}
+// refuseWithin refuses a call inside of a larger statement, which is supported by itself; of says more of the setting.
+func (c setCall) refuseWithin(of string) error {
+	return sqlstate.Refuse("set_config() of "+c.name+of+" inside a larger statement is not supported", "SELECT set_config('"+c.name+"', '...', false) by itself, or SET")
+}
+
+// saysNames are settings that say what names mean, or who may use them, while the statement goes on.
+var saysNames = map[string]bool{"search_path": true, "role": true, "session_authorization": true}
 
 // beforehand are settings whose values the router judges before a shard has them.
 var beforehand = map[string]bool{
@@ -133,49 +135,21 @@ func (x *session) alikeCalls(st *planner.Statement, calls []setCall) error {
 		}
 		now, set := x.settings.Get(c.name)
 		if keep, stays := x.tx.keep.Get(c.name); now != keep || set != stays {
-			return sqlstate.Refuse("set_config() of "+c.name+" for the session, behind SET LOCAL, inside a larger statement is not supported", "SELECT set_config('"+c.name+"', '...', false) by itself, or SET")
+			return c.refuseWithin(" for the session, behind SET LOCAL,")
 		}
 	}
 	return nil
 }
 
-// foldSetting is a setting's name as PostgreSQL compares it (guc_name_compare in src/backend/utils/misc/guc.c).
-func foldSetting(name string) string {
-	return strings.Map(func(c rune) rune {
-		if 'A' <= c && c <= 'Z' {
-			return c + 'a' - 'A'
-		}
-		return c
-	}, name)
-}
-
 // textTypes are those of parameters whose bytes are a text's.
 var textTypes = map[uint32]bool{0: true, 25: true, 705: true, 1043: true}
-
-func argOf(p int, args *planner.Args) (value []byte, oid uint32, binary bool) {
-	if args == nil || p > len(args.Values) {
-		return nil, 0, false
-	}
-	value = args.Values[p-1]
-	if p <= len(args.OIDs) {
-		oid = args.OIDs[p-1]
-	}
-	switch len(args.Formats) {
-	case 0:
-	case 1:
-		binary = args.Formats[0] == 1
-	default:
-		binary = p <= len(args.Formats) && args.Formats[p-1] == 1
-	}
-	return value, oid, binary
-}
 
 // textArg is the value of an argument that is a text; known: the router can tell.
 func textArg(a planner.SetArg, args *planner.Args) (text string, null, known bool) {
 	if a.Param == 0 {
 		return a.Text, a.Null, !a.Computed
 	}
-	value, oid, _ := argOf(a.Param, args)
+	value, oid, _, _ := args.Param(a.Param)
 	return string(value), value == nil, textTypes[oid]
 }
 
@@ -185,11 +159,11 @@ func boolArg(a planner.SetArg, args *planner.Args) (on, known, ok bool) {
 		on, ok = planner.ParseBool(a.Text)
 		return on, !a.Computed, ok || a.Null
 	}
-	value, oid, inBinary := argOf(a.Param, args)
+	value, oid, format, _ := args.Param(a.Param)
 	switch {
 	case value == nil:
 		return false, true, true
-	case inBinary && (oid == 0 || oid == 16):
+	case format == 1 && (oid == 0 || oid == 16):
 		return len(value) == 1 && value[0] != 0, true, len(value) == 1
 	}
 	on, ok = planner.ParseBool(string(value))
@@ -235,15 +209,16 @@ func (x *session) learnSet(calls []setCall) ([]setCall, error) {
 		return nil, nil
 	}
 	calls = slices.Clone(calls)
-	var sql strings.Builder
-	for i, c := range calls {
-		sql.WriteString(map[bool]string{true: "SELECT ", false: ", "}[i == 0] + "pg_catalog.current_setting(" + executor.QuoteLiteral(c.name) + ", true)")
+	var list []string
+	for _, c := range calls {
+		list = append(list, "pg_catalog.current_setting("+executor.QuoteLiteral(c.name)+", true)")
 	}
+	sql := "SELECT " + strings.Join(list, ", ")
 	res, err := (*engine.Result)(nil), error(nil)
 	if c, ok := x.pipe.Conn.Conn.(*several.Conn); ok {
-		res, err = c.AskSetter(sql.String())
+		res, err = c.AskSetter(sql)
 	} else {
-		res, err = x.exec(x.pipe.Conn, sql.String())
+		res, err = x.exec(x.pipe.Conn, sql)
 	}
 	if err != nil {
 		return nil, x.shardSaid(x.pipe.Conn, err)

@@ -440,7 +440,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 	changes := strings.Join(list, ";")
 	if x.tx.state == txNone {
 		_ = c.SetDeadline(time.Now().Add(answerMax)) // a Conn that fails here fails below
-		err := c.ApplyReport(next, x.w.parameter)
+		err := c.ApplyReport(next, x.w.Parameter)
 		if err == nil {
 			err = c.SetDeadline(time.Time{})
 		}
@@ -452,7 +452,7 @@ func (x *session) changeTo(st *planner.Statement, next, keep *executor.Settings)
 	} else if len(changes) > 0 {
 		p := executor.Pipeline{Conn: c}
 		p.Query(changes)
-		o, err := p.Run(executor.None, &capture{par: x.w.parameter})
+		o, err := p.Run(executor.None, &capture{par: x.w.Parameter})
 		if err != nil {
 			return x.lost(err, nil, executor.None, anchored)
 		}

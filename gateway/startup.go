@@ -509,7 +509,7 @@ func (x *session) inherit() error {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		_, set := settings.Get(strings.ToLower(name))
 		if !set && name != "session_authorization" && x.reported[name] != now[name] {
-			x.w.parameter(name, now[name])
+			x.w.Parameter(name, now[name])
 		}
 	}
 	return nil

@@ -346,7 +346,7 @@ func (x *session) finishTx(committed bool) {
 	if committed {
 		for _, name := range slices.Sorted(maps.Keys(t.stay)) { // SET LOCAL's values have ended
 			if x.reported[name] != t.stay[name] {
-				x.w.parameter(name, t.stay[name])
+				x.w.Parameter(name, t.stay[name])
 			}
 		}
 	}
@@ -365,7 +365,7 @@ func (x *session) retold(told map[string]string, then, now *executor.Settings) {
 	for _, name := range changed {
 		a, set := then.Get(strings.ToLower(name))
 		if b, still := now.Get(strings.ToLower(name)); a == b && set == still {
-			x.w.parameter(name, told[name])
+			x.w.Parameter(name, told[name])
 		}
 	}
 }

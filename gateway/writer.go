@@ -69,7 +69,7 @@ func (w *writer) put(b []byte) error {
 	return nil
 }
 
-// Parameter is told of a ParameterStatus of a shard's (executor.Sink).
+// Parameter is told of a ParameterStatus, a shard's (executor.Sink) or the router's own.
 func (w *writer) Parameter(name, value string) { w.onParameter(name, value) }
 
 func (w *writer) flush() error {
@@ -156,9 +156,6 @@ var noticeLevels = map[string]int{"NOTICE": 1, "WARNING": 2, "ERROR": 3}
 func (w *writer) warning(code sqlstate.Code, text string) {
 	w.notice(&sqlstate.Error{Severity: "WARNING", Code: code, Message: text})
 }
-
-// parameter is Parameter for the router's own.
-func (w *writer) parameter(name, value string) { w.onParameter(name, value) }
 
 // capture is a Sink that keeps the frames instead of sending them on.
 type capture struct {

@@ -88,6 +88,18 @@ type catalogRef struct {
 	name string // with its schema
 }
 
+// relationSpan is where a relation's name, with its schema, stands in the text; it begins at token i. ok is false where it cannot be told.
+func (a *analyzer) relationSpan(i int, rel *pg.RangeVar) (from, to int, ok bool) {
+	ts := a.tokens()
+	if rel.Schemaname == "" {
+		return ts[i].Start, ts[i].End, true
+	}
+	if !a.punct(i+1, '.') || i+2 >= len(ts) {
+		return 0, 0, false
+	}
+	return ts[i].Start, ts[i+2].End, true
+}
+
 // showCatalog changes the text of a statement that the default shard answers; n is the statement.
 func (a *analyzer) showCatalog(n *pg.Node) {
 	st := a.st
@@ -103,7 +115,6 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		}
 		return
 	}
-	ts := a.tokens()
 	named, asks := !a.shardsDatabase(n), !a.locks && asksVirtual(n)
 	var edits []edit
 	if asks {
@@ -135,12 +146,9 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		if !ok && !depends && !sess || i < 0 || a.word(i-1, "table") || a.word(i-1, "only") {
 			continue
 		}
-		from, to := ts[i].Start, ts[i].End
-		if r.rel.Schemaname != "" {
-			if !a.punct(i+1, '.') || i+2 >= len(ts) {
-				continue
-			}
-			to = ts[i+2].End
+		from, to, whole := a.relationSpan(i, r.rel)
+		if !whole {
+			continue
 		}
 		if len(system) > 0 && showsWhole(n, r.rel) {
 			refuse("the system column "+system[0]+" beside all columns of "+r.name+" is not supported", "name the columns")

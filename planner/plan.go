@@ -189,6 +189,23 @@ type Args struct {
 	Values  [][]byte // nil element is NULL
 }
 
+// Param is a parameter, from 1: its bytes, nil for NULL, its type as the client gave it, and its format; ok: there is one.
+func (a *Args) Param(p int) (raw []byte, oid uint32, format int16, ok bool) {
+	if a == nil || p > len(a.Values) {
+		return nil, 0, 0, false
+	}
+	if p <= len(a.OIDs) {
+		oid = a.OIDs[p-1]
+	}
+	switch {
+	case len(a.Formats) == 1:
+		format = a.Formats[0]
+	case p <= len(a.Formats):
+		format = a.Formats[p-1]
+	}
+	return a.Values[p-1], oid, format, true
+}
+
 // Route is where one execution goes.
 type Route struct {
 	Shard    string

@@ -278,24 +278,15 @@ func (e *KeyExpr) eval(args *Args) (v keyspace.Value, never bool, err error) {
 
 // bound returns the parameter as it was bound; nil is NULL.
 func (e *KeyExpr) bound(args *Args) (raw []byte, oid uint32, format int16, err error) {
-	n := e.Param - 1
-	if args == nil || n >= len(args.Values) {
+	raw, oid, format, ok := args.Param(e.Param)
+	if !ok {
 		return nil, 0, 0, sqlstate.New(sqlstate.UndefinedParameter, "there is no parameter $%d", e.Param)
 	}
-	if n < len(args.OIDs) {
-		oid = args.OIDs[n]
-	}
-	switch {
-	case len(args.Formats) == 1:
-		format = args.Formats[0]
-	case n < len(args.Formats):
-		format = args.Formats[n]
-	}
-	if (oid == 0 || oid == oidUnknown) && e.Strict && args.Values[n] != nil {
+	if (oid == 0 || oid == oidUnknown) && e.Strict && raw != nil {
 		return nil, 0, 0, sqlstate.Refuse("parameter "+dollar(e.Param)+" is the shard key, and the statement uses it elsewhere too, so its type is not certain",
 			"cast it where it is the shard key ("+dollar(e.Param)+"::"+e.Type.String()+") and use a parameter of its own elsewhere, or give its type in the driver")
 	}
-	return args.Values[n], oid, format, nil
+	return raw, oid, format, nil
 }
 
 // readAs is the type that a parameter of an open type is read as.

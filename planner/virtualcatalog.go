@@ -210,18 +210,14 @@ func (a *analyzer) castObjects(n *pg.Node) (edits []edit) {
 // each under the name of the one that it adds to.
 func (a *analyzer) showVirtual(n *pg.Node) {
 	edits := a.castObjects(n)
-	ts := a.tokens()
 	for _, r := range a.catalogRefs {
 		i := a.tokenAt(r.rel.Location)
 		if virtualJSON()[r.name] == "" || i < 0 {
 			continue
 		}
-		from, to := ts[i].Start, ts[i].End
-		if r.rel.Schemaname != "" {
-			if !a.punct(i+1, '.') || i+2 >= len(ts) {
-				continue
-			}
-			to = ts[i+2].End
+		from, to, ok := a.relationSpan(i, r.rel)
+		if !ok {
+			continue
 		}
 		text := InternalSchema + "." + quoteAlways(r.name)
 		if r.rel.Alias == nil {

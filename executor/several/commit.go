@@ -364,10 +364,10 @@ func (t *Transactions) finishAnew(x *transaction, deadline time.Time) {
 		}
 		all.Go(func() {
 			for pause := 10 * time.Millisecond; s.prepared; pause = min(2*pause, 500*time.Millisecond) {
-				if err := t.recovery().end(limit, leftoverPart{shard: s.Shard, gid: s.gid}, "COMMIT PREPARED "); err == nil {
-					s.prepared = false
-				} else if !sleep(limit, pause) {
-					return
+				err := t.recovery().end(limit, leftoverPart{shard: s.Shard, gid: s.gid}, "COMMIT PREPARED ")
+				s.prepared = err != nil
+				if sqlstate.CodeOf(err) == sqlstate.InsufficientPrivilege || err != nil && !sleep(limit, pause) {
+					return // another role has prepared it, whose name recovery finds
 				}
 			}
 		})
