@@ -110,6 +110,9 @@ func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 		return false, false, nil
 	}
 	if h.Transit.Hold == shardmap.HoldAll {
+		if x.tx.state == txNone {
+			x.ending.Store(&h)
+		}
 		return false, false, endedFor(&h)
 	}
 	return true, false, nil
@@ -329,20 +332,39 @@ func (x *session) cancelForEnd(ctx context.Context) {
 	}
 }
 
-// stepsAside reports whether a read outside of a transaction was stopped only to make way for a move, so that it is run again: nothing of it
-// has reached the client. It then waits for the part as one does that comes now.
-func (x *session) stepsAside(said *sqlstate.Error) bool {
-	if said.Code != sqlstate.QueryCanceled || x.tx.state != txNone || x.wrote || !x.repeatable(yieldsMax) {
+// startsOver reports whether what failed outside of a transaction block is run again, because it failed only to make way for a move or a schema
+// change: nothing of it has reached the client, nothing is committed, and nobody else has asked for its end. It is rolled back first, so that
+// it waits for the part as one does that comes now.
+func (x *session) startsOver(err error) bool {
+	if x.ending.Load() == nil || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.calledOff() {
+		return false
+	}
+	if c := x.pipe.Conn; c != nil && !x.pipe.Skipping() && (x.dirty || x.pipe.Waiting()) {
+		c.Break() // its implicit transaction is open
+	}
+	if x.undo() != nil {
 		return false
 	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if !x.forMove || x.overran {
-		return false
-	}
 	x.cancelled, x.forMove = time.Time{}, false
+	x.mu.Unlock()
+	x.unused()
+	x.retried(several.Name)
+	x.turn.Begin()
+	x.unit.version = x.srv.ex.Snapshot().Version()
+	x.unit.on, x.unit.several = nil, false
 	return true
 }
+
+// calledOff reports whether the client, its timeout or an administrator has asked for the end of what runs.
+func (x *session) calledOff() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.overran || !x.cancelled.IsZero() && !x.forMove
+}
+
+// inDoubt reports whether an error leaves open if something was committed.
+func inDoubt(err error) bool { return sqlstate.CodeOf(err) == sqlstate.TransactionUnknown }
 
 // giveWay rolls the transaction back if it has been asked for. The client is told at
 // its next statement.
@@ -385,7 +407,7 @@ func (x *session) giveWay() {
 // insteadOf is the error that the client gets instead of another one: the first
 // after its transaction was ended says why.
 func (x *session) insteadOf(err error) error {
-	if h := x.ending.Load(); h != nil && !errors.Is(err, errAgain) && !errors.Is(err, errEnd) {
+	if h := x.ending.Load(); h != nil && !inDoubt(err) {
 		if x.tx.state == txNone || x.tx.schema != nil {
 			return endedFor(h)
 		}

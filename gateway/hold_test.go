@@ -184,23 +184,21 @@ func (m *mover) carry(t testing.TB) uint64 {
 // held waits until so many statements wait.
 func (m *mover) held(t testing.TB, n int) {
 	t.Helper()
-	want := fmt.Sprintf(`cleave_held_statements{keyspace="k"} %d`, n)
-	for end := time.Now().Add(waitfor.Max); ; time.Sleep(2 * time.Millisecond) {
-		answer := httptest.NewRecorder()
-		m.metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-		text := answer.Body.String()
-		if strings.Contains(text, want+"\n") || n == 0 && !strings.Contains(text, "cleave_held_statements{") {
-			return
-		}
-		if time.Now().After(end) {
-			for _, line := range strings.Split(text, "\n") {
-				if strings.HasPrefix(line, "cleave_held_statements{") {
-					t.Log(line)
-				}
-			}
-			t.Fatalf("%d statements do not wait", n)
-		}
-	}
+	waitfor.True(t, fmt.Sprintf("%d statements wait", n), func() bool { return m.holds(n) })
+}
+
+// heldOrEnded is held for statements of which one may have ended instead.
+func (m *mover) heldOrEnded(t testing.TB, n int, ends chan error) {
+	t.Helper()
+	waitfor.True(t, fmt.Sprintf("%d statements wait, or one has ended", n), func() bool { return m.holds(n) || len(ends) > 0 })
+}
+
+// holds reports whether so many statements wait.
+func (m *mover) holds(n int) bool {
+	answer := httptest.NewRecorder()
+	m.metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	text := answer.Body.String()
+	return strings.Contains(text, fmt.Sprintf("cleave_held_statements{keyspace=\"k\"} %d\n", n)) || n == 0 && !strings.Contains(text, "cleave_held_statements{")
 }
 
 // later runs f and gives its error when it ends.

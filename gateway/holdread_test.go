@@ -2,41 +2,131 @@ package gateway_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-// TestHoldAllRunsReadsAgain: a read over several shards that is no transaction of its client's is not ended by a move that it is in the way
-// of: it makes way, waits, and gives its rows.
-func TestHoldAllRunsReadsAgain(t *testing.T) {
-	m, _ := movable(t)
+// TestHoldAllStartsOver: a statement over several shards that is no transaction of its client's is not ended by a move that it is in the way
+// of: it makes way, waits, and is done once.
+func TestHoldAllStartsOver(t *testing.T) {
+	m, look := movable(t)
 	ctx := context.Background()
 	lock, err := pgx.Connect(ctx, m.shards[1])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Close(ctx)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheStatement} {
-		exec(t, lock, "BEGIN")
-		exec(t, lock, "LOCK TABLE things")
-		c := m.connect(t)
-		var rows int
-		reads := later(func() error {
-			return c.QueryRow(ctx, "SELECT count(*) FROM things a JOIN things b ON a.n = b.n", mode).Scan(&rows)
-		})
-		waitfor.True(t, "the read waits for the lock", func() bool {
-			return m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'things'::regclass") != "0"
-		})
-		m.acked(t, m.put(t, shardmap.HoldAll))
-		m.held(t, 1)
-		exec(t, lock, "COMMIT")
-		m.drop(t)
-		if err := ends(t, "a read", reads); err != nil || rows != 81 {
-			t.Errorf("%v: %d rows, %v", mode, rows, err)
+	for _, sql := range []string{
+		"SELECT count(*) FROM things a JOIN things b ON a.n = b.n",
+		"WITH w AS (UPDATE things SET n = n + 1 WHERE id IN (5, 120) RETURNING id) SELECT count(*) FROM w",
+		"WITH w AS (DELETE FROM things WHERE id IN (6, 130) RETURNING id) SELECT count(*) FROM w",
+	} {
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheStatement} {
+			exec(t, look, "INSERT INTO things VALUES (6, 0), (130, 0) ON CONFLICT DO NOTHING")
+			exec(t, look, "UPDATE things SET n = 0 WHERE n <> 0")
+			want := 2
+			if strings.HasPrefix(sql, "SELECT") {
+				want = 81
+			}
+			exec(t, lock, "BEGIN")
+			exec(t, lock, "LOCK TABLE things")
+			c := m.connect(t)
+			var rows int
+			runs := later(func() error { return c.QueryRow(ctx, sql, mode).Scan(&rows) })
+			waitfor.True(t, "the statement waits for the lock", func() bool {
+				return m.direct(t, 1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'things'::regclass") != "0"
+			})
+			m.acked(t, m.put(t, shardmap.HoldAll))
+			m.heldOrEnded(t, 1, runs)
+			exec(t, lock, "COMMIT")
+			m.drop(t)
+			if err := ends(t, "a statement", runs); err != nil || rows != want {
+				t.Errorf("%s (%v): %d rows, not %d, %v", sql, mode, rows, want, err)
+			}
+			if n := one[int](t, look, "SELECT sum(n) FROM things"); strings.Contains(sql, "UPDATE") && n != 2 {
+				t.Errorf("%s (%v): the rows were counted to %d", sql, mode, n)
+			}
 		}
 	}
+}
+
+// TestHoldAllStartsBatchesOver: so do messages before one Sync, which are one transaction, while the client has none of their answers.
+func TestHoldAllStartsBatchesOver(t *testing.T) {
+	m, look := movable(t)
+	ctx := context.Background()
+	for _, told := range []bool{false, true} {
+		c, other := m.connect(t), m.connect(t)
+		p := c.PgConn().StartPipeline(ctx)
+		p.SendQueryParams("UPDATE things SET n = n + 1 WHERE id = 210", nil, nil, nil, nil)
+		if told {
+			p.SendFlushRequest()
+		}
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if told {
+			if _, err := p.GetResults(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		version := m.put(t, shardmap.HoldAll)
+		waitfor.True(t, "the router has the map", func() bool { return m.ex.Snapshot().Version() >= version })
+		waits := later(func() error {
+			_, err := other.Exec(ctx, "UPDATE things SET n = n + 10 WHERE id = 130")
+			return err
+		})
+		m.held(t, 1)
+		p.SendQueryParams("UPDATE things SET n = n + 1 WHERE id = 130", nil, nil, nil, nil)
+		if err := p.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		first := later(func() error {
+			if !told {
+				if err := resultOf(p); err != nil {
+					return err
+				}
+			}
+			return resultOf(p)
+		})
+		if told {
+			if err := ends(t, "a batch", first); codeOf(err) != "40001" {
+				t.Errorf("a batch of which its client has been told gave %v", err)
+			}
+		} else {
+			m.heldOrEnded(t, 2, first)
+		}
+		m.drop(t)
+		if err := ends(t, "a statement", waits); err != nil {
+			t.Error(err)
+		}
+		if !told {
+			if err := ends(t, "a batch", first); err != nil {
+				t.Errorf("a batch of which its client has not been told: %v", err)
+			}
+		}
+		_ = p.Close()
+		if n := one[string](t, look, "SELECT string_agg(n::text, ' ' ORDER BY id) FROM things WHERE id IN (130, 210)"); n != map[bool]string{false: "11 1", true: "21 1"}[told] {
+			t.Errorf("told %v: the rows are %s", told, n)
+		}
+	}
+}
+
+// resultOf reads one statement's answer of a pipeline.
+func resultOf(p *pgconn.Pipeline) error {
+	res, err := p.GetResults()
+	if err != nil {
+		return err
+	}
+	if r, ok := res.(*pgconn.ResultReader); ok {
+		_, err = r.Close()
+		return err
+	}
+	return fmt.Errorf("%T", res)
 }

@@ -37,6 +37,9 @@ func (x *session) fail(err error) error {
 	if x.endsHere() {
 		return terminated()
 	}
+	if x.startsOver(err) {
+		return errAgain
+	}
 	err = x.insteadOf(err)
 	if x.unit.executes != nil {
 		err = ofArgument(err, x.unit.executes)
@@ -538,12 +541,6 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	case onSeveral(c) && o.Err.Code == sqlstate.DeadlockDetected && !x.wrote && x.repeatable(yieldsMax) && x.stopped() == nil:
 		// It gave way before anything of it was passed on.
 		if x.undo() == nil {
-			x.retried(several.Name)
-			return o, errAgain
-		}
-	case onSeveral(c) && x.stepsAside(o.Err):
-		if x.undo() == nil {
-			x.unused()
 			x.retried(several.Name)
 			return o, errAgain
 		}
