@@ -5,9 +5,13 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cleavedb/cleave/access"
 )
 
 // TestLargeObjectsBesidePostgres uses large objects by SQL, in transactions with rows of other shards too, as one PostgreSQL does.
@@ -110,5 +114,188 @@ func TestFunctionCallsBesidePostgres(t *testing.T) {
 	}
 	for _, c := range b.conns {
 		_ = c.Close(context.Background())
+	}
+}
+
+// TestLargeObjectsAreGivenByAdministrators: of the cluster's own users, who share the shards' role and so own all large objects, an
+// administrator says who may do what with them, in every protocol and inside of other statements.
+func TestLargeObjectsAreGivenByAdministrators(t *testing.T) {
+	a := newAuthority(t)
+	cl := start(t, config{shards: 2, tls: a.server(""), auth: passwords})
+	addUser(t, cl, "bob", access.Ordinary)
+	addUser(t, cl, "ops", access.Admin)
+	bob, ops := cl.withTLS(t, "bob"), cl.withTLS(t, "ops")
+	exec(t, bob, "SELECT lo_from_bytea(4711, 'abc')")
+	for _, sql := range []string{"GRANT SELECT ON LARGE OBJECT 4711 TO PUBLIC", "REVOKE ALL ON LARGE OBJECT 4711 FROM PUBLIC", "ALTER LARGE OBJECT 4711 OWNER TO CURRENT_USER"} {
+		for _, mode := range []any{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
+			_, err := bob.Exec(t.Context(), sql, mode)
+			if got := message(err); !strings.HasPrefix(got, "42501 permission denied for ") {
+				t.Errorf("%s of an ordinary user: %s", sql, got)
+			}
+			if _, err := ops.Exec(t.Context(), sql, mode); err != nil {
+				t.Errorf("%s of an administrator: %v", sql, err)
+			}
+		}
+	}
+	for _, sql := range []string{
+		"DO $$ BEGIN GRANT SELECT ON LARGE OBJECT 4711 TO PUBLIC; END $$", "DO $$ BEGIN EXECUTE 'ALTER LARGE OBJECT 4711 OWNER TO CURRENT_USER'; END $$",
+		"CREATE FUNCTION pg_temp.gives() RETURNS void LANGUAGE sql AS 'GRANT SELECT ON LARGE OBJECT 4711 TO PUBLIC'",
+	} {
+		if got := code(bob, sql); got != "42501" && got != "0A000" {
+			t.Errorf("%s of an ordinary user: %q, want 42501 or 0A000", sql, got)
+		}
+	}
+	// In a transaction too, which fails as a whole.
+	exec(t, bob, "BEGIN")
+	exec(t, bob, "SELECT lo_create(4712)")
+	wantCode(t, bob, "42501", "GRANT SELECT ON LARGE OBJECT 4712 TO PUBLIC")
+	exec(t, bob, "ROLLBACK")
+	if got := one[string](t, bob, "SELECT string_agg(oid::text, ',') FROM pg_largeobject_metadata"); got != "4711" {
+		t.Errorf("large objects %s", got)
+	}
+}
+
+// TestValueOfACallIsBounded: the router holds the value that a FunctionCall gives, and says so where it would be more than 32 MB. What has
+// that size is given, a longer one can be read in parts, and SQL has no such bound.
+func TestValueOfACallIsBounded(t *testing.T) {
+	cl := start(t, config{shards: 2})
+	conn := cl.connect(t).PgConn()
+	const most = 32 << 20
+	sql := func(text string) string {
+		t.Helper()
+		res := conn.ExecParams(t.Context(), text, nil, nil, nil, nil).Read()
+		if res.Err != nil {
+			t.Fatalf("%s: %v", text, res.Err)
+		}
+		if len(res.Rows) == 0 {
+			return ""
+		}
+		return string(res.Rows[0][0])
+	}
+	// asks returns the value of a call, or the error's code.
+	asks := func(f *pgproto3.FunctionCall) (value []byte, said string) {
+		t.Helper()
+		conn.Frontend().Send(f)
+		if err := conn.Frontend().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			msg, err := conn.ReceiveMessage(t.Context())
+			if err != nil && msg == nil {
+				t.Fatal(err)
+			}
+			switch r := msg.(type) {
+			case *pgproto3.FunctionCallResponse:
+				value = bytes.Clone(r.Result)
+			case *pgproto3.ErrorResponse:
+				said = r.Code + " " + r.Message
+			case *pgproto3.ReadyForQuery:
+				return value, said
+			}
+		}
+	}
+	sql(fmt.Sprintf("SELECT lo_from_bytea(4711, decode(repeat('ab', %d), 'hex'))", most+10))
+	sql("BEGIN")
+	if got := sql("SELECT lo_open(4711, 262144)"); got != "0" {
+		t.Fatalf("the descriptor %s", got)
+	}
+	for _, size := range []int{most - 1000, 1010} {
+		if value, said := asks(call(954, 0, size)); said != "" || len(value) != size || bytes.Count(value, []byte{0xab}) != size {
+			t.Errorf("%d bytes: %q, %d bytes", size, said, len(value))
+		}
+	}
+	if got := sql("SELECT lo_lseek(0, 0, 0)"); got != "0" {
+		t.Fatalf("the place %s", got)
+	}
+	if value, said := asks(call(954, 0, most+10)); said != "53400 a function call gives more than 32 MB" || value != nil {
+		t.Errorf("more than the bound: %q, %d bytes", said, len(value))
+	}
+	if got := conn.TxStatus(); got != 'E' {
+		t.Errorf("after the error the transaction is %q", got)
+	}
+	sql("ROLLBACK")
+	if got := sql("SELECT length(lo_get(4711))"); got != fmt.Sprint(most+10) {
+		t.Errorf("length %s", got)
+	}
+	if got := len(sql("SELECT lo_get(4711)")); got != 2+2*(most+10) {
+		t.Errorf("a SELECT gives %d characters", got)
+	}
+}
+
+// TestLargeObjectsOfTheShardsUsers: users of the shards work with large objects as themselves, by SQL and by FunctionCalls, in transactions
+// over several shards too. An object is its maker's, who says what others may do, as in PostgreSQL.
+func TestLargeObjectsOfTheShardsUsers(t *testing.T) {
+	_, urls := people(t, 3)
+	cl := start(t, config{urls: urls, shards: 3, passThrough: true})
+	dba := cl.as(t, "dba", "dba-secret")
+	exec(t, dba, ordersTable)
+	exec(t, dba, "GRANT SELECT, INSERT ON orders TO bob")
+	keys := cl.keys(t)
+	bob, eve := cl.as(t, "bob", "bob-secret"), cl.as(t, "eve", "eve-secret")
+	// unlink is a FunctionCall of lo_unlink().
+	unlink := func(conn *pgx.Conn, object int) (said string) {
+		t.Helper()
+		c := conn.PgConn()
+		c.Frontend().Send(call(964, object))
+		if err := c.Frontend().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			msg, err := c.ReceiveMessage(t.Context())
+			if err != nil && msg == nil {
+				t.Fatal(err)
+			}
+			switch r := msg.(type) {
+			case *pgproto3.ErrorResponse:
+				said = r.Code + " " + r.Message
+			case *pgproto3.ReadyForQuery:
+				return said
+			}
+		}
+	}
+	refused := func(conn *pgx.Conn, want, sql string) {
+		t.Helper()
+		for _, mode := range []any{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
+			if _, err := conn.Exec(t.Context(), sql, mode); message(err) != want {
+				t.Errorf("%s: %s, want %s", sql, message(err), want)
+			}
+		}
+	}
+	exec(t, bob, "SELECT lo_from_bytea(4711, 'abc')")
+	exec(t, bob, "BEGIN")
+	for _, k := range keys {
+		exec(t, bob, "INSERT INTO orders VALUES ($1, 1, 'n')", k[0])
+	}
+	exec(t, bob, "SELECT lo_create(4712)")
+	exec(t, bob, "SELECT lowrite(lo_open(4712, 131072), 'xyz')")
+	exec(t, bob, "COMMIT")
+	const owners = "SELECT string_agg(oid || ' ' || pg_get_userbyid(lomowner), ', ' ORDER BY oid) FROM pg_largeobject_metadata"
+	if got := one[string](t, eve, owners); got != "4711 bob, 4712 bob" {
+		t.Errorf("large objects: %s", got)
+	}
+	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_get(4711)")
+	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_open(4711, 262144)")
+	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_put(4711, 0, 'x')")
+	for _, sql := range []string{"SELECT lo_unlink(4711)", "COMMENT ON LARGE OBJECT 4711 IS 'hers'", "ALTER LARGE OBJECT 4711 OWNER TO eve"} {
+		refused(eve, "42501 must be owner of large object 4711", sql)
+	}
+	wantCode(t, eve, "42501", "GRANT SELECT ON LARGE OBJECT 4711 TO PUBLIC")
+	if got := unlink(eve, 4711); got != "42501 must be owner of large object 4711" {
+		t.Errorf("a FunctionCall of another user: %q", got)
+	}
+	exec(t, bob, "GRANT SELECT ON LARGE OBJECT 4711, 4712 TO eve")
+	exec(t, bob, "COMMENT ON LARGE OBJECT 4711 IS 'his'")
+	if got := one[string](t, eve, "SELECT encode(lo_get(4711) || lo_get(4712), 'escape') || obj_description(4711, 'pg_largeobject')"); got != "abcxyzhis" {
+		t.Errorf("eve reads %q", got)
+	}
+	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_put(4711, 0, 'x')")
+	exec(t, bob, "REVOKE SELECT ON LARGE OBJECT 4711 FROM eve")
+	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_get(4711)")
+	if got := unlink(bob, 4711); got != "" {
+		t.Errorf("a FunctionCall of the owner: %q", got)
+	}
+	exec(t, bob, "SELECT lo_unlink(4712)")
+	if got := one[int](t, bob, "SELECT count(*) FROM pg_largeobject_metadata"); got != 0 {
+		t.Errorf("%d large objects are left", got)
 	}
 }
