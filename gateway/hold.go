@@ -332,11 +332,11 @@ func (x *session) cancelForEnd(ctx context.Context) {
 	}
 }
 
-// startsOver reports whether what failed outside of a transaction block is run again, because it failed only to make way for a move or a schema
-// change: nothing of it has reached the client, nothing is committed, and nobody else has asked for its end. It is rolled back first, so that
-// it waits for the part as one does that comes now.
+// startsOver reports whether what failed outside of a transaction block is run again, because it failed only to make way for a move: nothing
+// of it has reached the client, nothing is committed, and nobody else has asked for its end. It is rolled back first, so that it waits for the
+// part as one does that comes now. One whose table becomes another one is not: by the new map it could come before the shards have it.
 func (x *session) startsOver(err error) bool {
-	if x.ending.Load() == nil || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.calledOff() {
+	if h := x.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.calledOff() {
 		return false
 	}
 	if c := x.pipe.Conn; c != nil && !x.pipe.Skipping() && (x.dirty || x.pipe.Waiting()) {

@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,4 +131,47 @@ func resultOf(p *pgconn.Pipeline) error {
 		return err
 	}
 	return fmt.Errorf("%T", res)
+}
+
+// TestOutdatedIsTold: a statement outside of a transaction that waits on its shard for a transaction which makes its table another one has all
+// rows of that, or is told to run again; never those of one shard.
+func TestOutdatedIsTold(t *testing.T) {
+	ctx := context.Background()
+	first := start(t, config{})
+	lease, leave, err := first.dir.Join(ctx, shardmap.Member{ID: "r", Role: "router", Address: "r"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = leave(context.Background()) })
+	cl := start(t, config{dir: first.dir, urls: first.shards, lease: lease})
+	owner := cl.connect(t)
+	exec(t, owner, "CREATE TABLE things (id bigint PRIMARY KEY, n int NOT NULL)")
+	exec(t, owner, "INSERT INTO things VALUES (1, 1)")
+	for i, sql := range []string{
+		"SELECT count(*) FROM things",
+		"WITH w AS (UPDATE things SET n = n + 1 RETURNING id) SELECT count(*) FROM w",
+	} {
+		for k, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec, pgx.QueryExecModeCacheStatement} {
+			exec(t, owner, "BEGIN")
+			exec(t, owner, "DROP TABLE things")
+			c := cl.connect(t)
+			var rows int
+			runs := later(func() error { return c.QueryRow(ctx, sql, mode).Scan(&rows) })
+			waitfor.True(t, "the statement waits for the lock", func() bool {
+				return slices.ContainsFunc([]int{0, 1, 2}, func(shard int) bool {
+					return cl.direct(t, shard, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass('things')") != "0"
+				})
+			})
+			with := []string{"", " WITH (cleave.shard_key = 'id')"}[(3*i+k+1)%2]
+			exec(t, owner, "CREATE TABLE things (id bigint PRIMARY KEY, n int NOT NULL)"+with)
+			for id := range 10 + k {
+				exec(t, owner, "INSERT INTO things VALUES ($1, 1)", id)
+			}
+			exec(t, owner, "COMMIT")
+			var pg *pgconn.PgError // in that of a Parse, for a cached statement
+			if err := ends(t, "a statement", runs); !(errors.As(err, &pg) && pg.Code == "40001") && (err != nil || rows != 10+k) {
+				t.Errorf("%s (%v), its table made again%s: %d rows, %v", sql, mode, with, rows, err)
+			}
+		}
+	}
 }

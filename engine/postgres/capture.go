@@ -534,6 +534,9 @@ func (v *mover) release(ctx context.Context, c *conn, id string) error {
 	if err := v.dropSlot(ctx, c, slot); err != nil {
 		return err
 	}
+	if err := v.withdraw(ctx, c, slot); err != nil {
+		return err
+	}
 	return v.transact(ctx, c, func() error {
 		if _, err := c.exec(ctx, "DROP PUBLICATION IF EXISTS "+ident(slot)); err != nil {
 			return err
