@@ -241,7 +241,7 @@ coalesce(e.oid, CASE t.typtype WHEN 'd' THEN t.typbasetype
 	WHEN 'r' THEN (SELECT rngsubtype FROM pg_catalog.pg_range WHERE rngtypid = t.oid)
 	WHEN 'm' THEN (SELECT rngsubtype FROM pg_catalog.pg_range WHERE rngmultitypid = t.oid) END, 0)
 FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
-JOIN pg_catalog.pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE t.oid IN (`+joined(list)+")")
+JOIN pg_catalog.pg_namespace n ON n.oid = coalesce(e.typnamespace, t.typnamespace) WHERE n.nspname NOT LIKE 'pg\_temp\_%' AND t.oid IN (`+joined(list)+")") // of that name another session's may be there
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (o *oids) learnTables(ctx context.Context, here, there string, list []uint3
 	const columns = `(SELECT pg_catalog.string_agg(a.attnum::text || ' ' || a.attname, pg_catalog.chr(1) ORDER BY a.attnum) FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)`
 	res, err := o.ex.ask(ctx, here, `SELECT c.oid, n.nspname, c.relname, `+columns+`
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid IN (`+joined(list)+")")
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname NOT LIKE 'pg\_temp\_%' AND c.oid IN (`+joined(list)+")")
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ func (x *session) inService(tag string) error {
 
 // ddl answers a schema change.
 func (x *session) ddl(st *planner.Statement) error {
+	if err := x.tempTyped(st); err != nil {
+		return err
+	}
 	if x.temporary(st) {
 		return x.temporaryDDL(st)
 	}
@@ -49,7 +52,7 @@ func (x *session) ddl(st *planner.Statement) error {
 // changeSchema runs a schema change: in the open transaction, or in one of its own that
 // ends with the message (the simple protocol) or the Sync (the extended). It returns the command's tag.
 func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
-	if slices.ContainsFunc(st.DDL.Unknown, func(n string) bool { return x.temps[n] }) {
+	if slices.ContainsFunc(st.DDL.Unknown, x.isTemp) {
 		return "", sqlstate.Refuse("a temporary table in one statement with others is not supported", "use one statement for each")
 	}
 	if err := x.mayChangeSchema(st.Tag); err != nil {

@@ -23,9 +23,14 @@ func (x *session) reachPinned(shard string, u use) error {
 	if x.nowait {
 		return errWait
 	}
-	function := u.on != nil && u.on.Tag == "CREATE FUNCTION"
+	function, typ := u.on != nil && u.on.Tag == "CREATE FUNCTION", ""
 	if function {
 		if err := x.tempFunctions.room(u.on.Text); err != nil {
+			return err
+		}
+	} else if u.on != nil && u.on.TempType != "" {
+		typ = u.on.TempType
+		if err := x.freeTypeName(typ); err != nil {
 			return err
 		}
 	}
@@ -36,7 +41,7 @@ func (x *session) reachPinned(shard string, u use) error {
 			WithHint("nothing was done: end such sessions, or use DISCARD ALL in them; pg_advisory_xact_lock() needs no connection of its own")
 	}
 	u.pin, u.kept = false, true
-	x.fleeting = function && (first || x.fleeting)
+	x.fleeting = (function || typ != "") && (first || x.fleeting)
 	err := x.reach(shard, u)
 	if err == nil && (x.pipe.Conn.Shard() != shard || onSeveral(x.pipe.Conn)) {
 		err = sqlstate.Refuse("a temporary table or a session's advisory lock in a transaction over several shards is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
@@ -51,9 +56,17 @@ func (x *session) reachPinned(shard string, u use) error {
 		x.pipe.Conn.Pin()
 		x.pin = x.pipe.Conn
 	}
-	x.remembersTemp(u.temp)
+	x.remembersTemp(u.temp, tempRelation)
+	if kind := tempType; typ != "" {
+		for _, renamed := range u.on.Types {
+			kind |= x.temps[renamed] & tempRelation
+		}
+		x.remembersTemp(typ, kind)
+	}
 	if function {
 		x.tempFunctions.add(u.on.Text)
+	}
+	if function || typ != "" {
 		x.dropped = true // if it fails, or is rolled back
 		x.tx.temporary = x.tx.state != txNone
 	}
@@ -116,7 +129,7 @@ func (x *session) mayCallTemp() error {
 	return nil
 }
 
-// loosens gives the kept conversation back when functions were all that it was kept for, and there are none.
+// loosens gives the kept conversation back when functions and types were all that it was kept for, and there are none.
 func (x *session) loosens() {
 	c := x.pin
 	if !x.dropped || c == nil || c.Broken() {
@@ -126,7 +139,7 @@ func (x *session) loosens() {
 	if !x.fleeting {
 		return
 	}
-	res, err := x.exec(c, "SELECT FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema() LIMIT 1")
+	res, err := x.exec(c, "SELECT FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema() UNION ALL SELECT FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema() LIMIT 1")
 	if err != nil || len(res.Rows) > 0 {
 		return
 	}
@@ -139,17 +152,20 @@ func (x *session) loosens() {
 	c.Release()
 }
 
-func (x *session) remembersTemp(name string) {
+func (x *session) remembersTemp(name string, kind tempKind) {
 	if name == "" {
 		return
 	}
 	if x.temps == nil {
-		x.temps = map[string]bool{}
+		x.temps = map[string]tempKind{}
 		for _, s := range x.statements {
 			s.unread = true // the schema of temporary tables is the first of the path now
 		}
 	}
-	x.temps[name] = true
+	x.temps[name] |= kind
+	if kind&tempType != 0 {
+		x.temps[multirangeOf(name)] |= tempType
+	}
 	x.tx.temporary = x.tx.state != txNone
 }
 
@@ -235,7 +251,7 @@ func (x *session) unpin() {
 }
 
 // hidden refuses a statement that names a table of the map which a temporary table
-// of the session hides.
+// of the session hides, or a type in pg_temp where that is not.
 func (x *session) hidden(st *planner.Statement) error {
 	if len(x.ears.channels) > 0 && st.Notifies {
 		x.ears.barrier = true
@@ -247,11 +263,11 @@ func (x *session) hidden(st *planner.Statement) error {
 		return sqlstate.Refuse("a WITH HOLD cursor over what may be a temporary table is not supported", "declare it without HOLD and read it inside the transaction")
 	}
 	for _, t := range st.Tables {
-		if x.temps[t.Name] {
+		if x.isTemp(t.Name) {
 			return sqlstate.Refuse("table "+t.QualifiedName()+" has the name of a temporary table of this session", "drop the temporary table, or give it another name")
 		}
 	}
-	return nil
+	return x.tempTyped(st)
 }
 
 // planBeside is plan for a session with temporary tables.
@@ -284,17 +300,21 @@ func (x *session) namesTemp(message string) bool {
 		name = strings.TrimSuffix(strings.TrimPrefix(message, "type "), " does not exist")
 	}
 	name, _, _ = strings.Cut(name, `"`)
-	return x.temps[name[strings.LastIndexByte(name, '.')+1:]]
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	return x.namesType(strings.TrimSuffix(name, "[]"))
 }
 
-// temporary reports whether a schema change is about temporary tables alone.
+// temporary reports whether a schema change is about temporary tables, or types in pg_temp, alone.
 func (x *session) temporary(st *planner.Statement) bool {
 	d := st.DDL
 	if d.Op == "create view" {
-		return slices.ContainsFunc(d.Unknown, func(n string) bool { return x.temps[n] })
+		return slices.ContainsFunc(d.Unknown, x.isTemp)
+	}
+	if len(d.OfTypes) > 0 {
+		return !slices.ContainsFunc(d.OfTypes, func(n string) bool { return !x.namesType(n) })
 	}
 	return len(x.temps) > 0 && len(d.Unknown) > 0 && !d.Mixed && len(d.Dropped)+len(d.Altered)+len(d.Truncated) == 0 &&
-		!slices.ContainsFunc(d.Unknown, func(n string) bool { return !x.temps[n] })
+		!slices.ContainsFunc(d.Unknown, func(n string) bool { return !x.isTemp(n) })
 }
 
 // temporaryDDL runs it on the kept conversation, where it is a statement like others.
@@ -302,24 +322,38 @@ func (x *session) temporaryDDL(st *planner.Statement) error {
 	if st.DDL.Spread {
 		return sqlstate.Refuse("a view over a temporary table and sharded tables is not supported", "use WITH, or two statements")
 	}
+	if st.DDL.Hides != nil {
+		return st.DDL.Hides
+	}
 	if err := x.drain(); err != nil {
 		return err
 	}
 	if err := x.reach(x.pin.Shard(), use{}); err != nil {
 		return err
 	}
+	if !x.onPin() {
+		return sqlstate.Refuse("a change of a temporary object in a transaction over several shards is not supported", "make it before the transaction")
+	}
+	if err := x.mayChangeTypes(st); err != nil {
+		return err
+	}
 	x.tx.temporary = x.tx.state != txNone
-	x.pipe.Query(st.Text)
+	text := st.Text
+	if len(st.DDL.OfTypes) > 0 {
+		text = st.DDL.Plain
+	}
+	x.pipe.Query(text)
 	_, err := x.converse(executor.None)
 	if err == nil && st.DDL.Index != nil {
-		x.remembersTemp(st.DDL.Index.Name) // for DROP INDEX
+		x.remembersTemp(st.DDL.Index.Name, tempRelation) // for DROP INDEX
 	}
-	if err == nil && st.DDL.Op == "create view" {
-		x.remembersTemp(st.Temp)
+	if err == nil {
+		x.remembersTemp(st.Temp, tempRelation)
 	}
+	x.dropped = x.dropped || len(st.DDL.OfTypes) > 0
 	if err == nil && x.tx.state == txNone {
 		if strings.HasPrefix(st.DDL.Op, "drop ") {
-			for _, n := range st.DDL.Unknown {
+			for _, n := range append(st.DDL.Unknown, st.DDL.OfTypes...) {
 				delete(x.temps, n)
 			}
 		}

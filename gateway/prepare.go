@@ -25,7 +25,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 		s.source = string(x.message)
 	}
 	if len(s.oids) < len(p.Types) || slices.Contains(s.oids, 0) {
-		oids, err := x.typeOIDs(p)
+		oids, err := x.typeOIDs(st)
 		if err != nil {
 			return err
 		}
@@ -105,14 +105,25 @@ func errDuplicate(s *statement) error {
 // blanks are as many as a text has characters.
 func blanks(text string) string { return strings.Repeat(" ", utf8.RuneCountInString(text)) }
 
+// catalogue is a conversation with the default shard that knows the types which a statement names.
+func (x *session) catalogue(st *planner.Statement) (*executor.Conn, error) {
+	if x.pin != nil && x.tempTypeOf(st) != "" {
+		return x.pinned(x.settings)
+	}
+	return x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+}
+
 // typeOIDs asks a shard for the OIDs of the types of a PREPARE.
-func (x *session) typeOIDs(p *planner.Prepared) ([]uint32, error) {
+func (x *session) typeOIDs(st *planner.Statement) ([]uint32, error) {
+	p := st.Prepared
 	names := p.Types
-	c, err := x.acquire(x.srv.ex.Snapshot().State().DefaultShard, x.settings)
+	c, err := x.catalogue(st)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Release()
+	if c != x.pin {
+		defer c.Release()
+	}
 	var sql strings.Builder
 	for i, n := range names {
 		if i > 0 {

@@ -107,6 +107,9 @@ func (x *session) chosen(st *planner.Statement, args *planner.Args, runs bool) (
 			return r.Shard, nil
 		}
 	case planner.AnyShard:
+		if x.tempTypeOf(st) != "" {
+			return snap.State().DefaultShard, nil
+		}
 		if st != &anyShard && len(st.Tables) == 0 && args != nil && ownTypes(args.OIDs) && (x.tx.conn == nil || x.loose()) {
 			return snap.State().DefaultShard, nil // it has all of them
 		}
@@ -188,6 +191,17 @@ const answerMax = 2 * time.Second
 // COMMITTED), and there is nothing to roll back. Otherwise the session goes over to
 // a conversation with several shards.
 func (x *session) reach(shard string, u use) error {
+	typed := x.pin != nil && u.on != nil && x.tempTypeOf(u.on) != ""
+	u.weak = u.weak && !typed // the transaction has to stay where its types are
+	err := x.reached(shard, u)
+	if err == nil && typed {
+		err = x.reachedTemp(u.on)
+	}
+	return err
+}
+
+// reached is reach, but for where types in pg_temp are.
+func (x *session) reached(shard string, u use) error {
 	if !u.readOnly {
 		if err := x.srv.ex.Refusal(shard, true); err != nil {
 			return err
@@ -270,7 +284,7 @@ func (x *session) runs(st *planner.Statement) {
 func (x *session) used(u use) {
 	x.runs(u.on)
 	x.counts(u)
-	x.dropped = x.dropped || u.on != nil && u.on.Tag == "DROP FUNCTION"
+	x.dropped = x.dropped || u.on != nil && (u.on.Tag == "DROP FUNCTION" || u.on.Tag == "DROP TYPE" || u.on.Tag == "DROP DOMAIN")
 	if c := x.pipe.Conn; x.tx.schema == nil && !onSeveral(c) {
 		x.turn.At(c.ShardName())
 	}

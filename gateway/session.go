@@ -139,10 +139,10 @@ type session struct {
 	held several.Held
 
 	// pin is the conversation that the session keeps, temps the names of temporary
-	// tables that may be in it; see pin.go.
+	// tables and of types in pg_temp that may be in it; see pin.go.
 	pin   *executor.Conn
-	temps map[string]bool
-	// fleeting: it keeps pin for functions alone. dropped: some of them may be gone, or were never made.
+	temps map[string]tempKind
+	// fleeting: it keeps pin for functions and types alone. dropped: some of them may be gone, or were never made.
 	tempFunctions     tempFunctions
 	fleeting, dropped bool
 	// ears are the channels that the session listens to; see listen.go.

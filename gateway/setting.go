@@ -503,6 +503,7 @@ func (x *session) discard(st *planner.Statement) error {
 		}
 		x.pipe.Query("DISCARD TEMP")
 		_, err := x.converse(executor.None)
+		x.dropped = true
 		if err == nil {
 			if x.tx.state == txNone {
 				x.temps = nil

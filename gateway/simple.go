@@ -96,7 +96,10 @@ func (x *session) simple(f wire.Frame, sql []byte) error {
 		if err != nil {
 			return x.unplanned(x.besideTemps(err), sql, private)
 		}
-		if err := x.maySee(st); err != nil {
+		if err = x.maySee(st); err == nil {
+			err = x.hidden(st)
+		}
+		if err != nil {
 			return err
 		}
 		if found && (x.tx.state == txNone || !x.tx.failed && x.tied(snap) && !snap.Holding()) && len(x.temps) == 0 && r.Held == nil {
@@ -192,8 +195,9 @@ func (x *session) together(f wire.Frame, parts []string) (done bool, err error) 
 			all.Kind, all.Sequenced = planner.DefaultShard, true
 		}
 		all.Tables, all.Strange = append(all.Tables, st.Tables...), all.Strange || st.Strange
+		all.Types = append(all.Types, st.Types...)
 		all.Traces, all.TempCall = all.Traces || st.Traces, all.TempCall || st.TempCall
-		if st.Kind == planner.AnyShard {
+		if st.Kind == planner.AnyShard && x.tempTypeOf(st) == "" {
 			continue
 		}
 		if !x.clear(st) {

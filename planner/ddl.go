@@ -16,6 +16,9 @@ func (a *analyzer) ddl(n *pg.Node) {
 	st.DDL = &DDL{}
 	a.changes = true
 	namesNothingInternal(n)
+	if a.createsTempType(n) || a.changesTempTypes(n) {
+		return
+	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_CreateStmt:
 		a.createTable(v.CreateStmt)
@@ -45,22 +48,18 @@ func (a *analyzer) ddl(n *pg.Node) {
 		a.ownSchema(c.Schemaname)
 		a.everywhere("create schema", "CREATE SCHEMA")
 	case *pg.Node_CreateEnumStmt:
-		tempType(strs(v.CreateEnumStmt.TypeName))
 		a.inSchema(strs(v.CreateEnumStmt.TypeName))
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
-		tempType([]string{v.CompositeTypeStmt.Typevar.GetSchemaname(), v.CompositeTypeStmt.Typevar.GetRelname()})
 		a.ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateRangeStmt:
 		a.expressions(v.CreateRangeStmt.Params)
 		a.rangeType(v.CreateRangeStmt)
-		tempType(strs(v.CreateRangeStmt.TypeName))
 		a.inSchema(strs(v.CreateRangeStmt.TypeName))
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
 		a.expressions(v.CreateDomainStmt.Constraints)
-		tempType(strs(v.CreateDomainStmt.Domainname))
 		a.inSchema(strs(v.CreateDomainStmt.Domainname))
 		a.everywhere("create domain", "CREATE DOMAIN")
 	case *pg.Node_AlterDomainStmt:
@@ -117,7 +116,7 @@ func (a *analyzer) everywhere(op, tag string) {
 func (a *analyzer) ownSchema(name string) {
 	switch {
 	case strings.HasPrefix(name, "pg_temp"):
-		refuse("objects of schema pg_temp other than tables and views are not supported", "make the object in another schema")
+		refuse("this kind of object in schema pg_temp, or the schema by another name, is not supported", "make the object in another schema; pg_temp is the name of the session's own")
 	case name == InternalSchema:
 		fail(internalSchemaError())
 	case name == VirtualSchema:
@@ -306,9 +305,6 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			a.ifExistsElsewhere("sequence")
 		}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
-		if a.dropTemp(d, "DROP "+strings.TrimPrefix(d.RemoveType.String(), "OBJECT_")) {
-			return
-		}
 		for _, o := range d.Objects {
 			a.inSchema(strs(o.GetTypeName().GetNames()))
 		}
@@ -420,6 +416,9 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 		}
 		table, names := a.altered(r.Relation, "ALTER TABLE")
 		if table == nil {
+			if r.RenameType == pg.ObjectType_OBJECT_TABLE {
+				a.renamesTemp(r.Newname)
+			}
 			return
 		}
 		st.DDL.AllShards, st.DDL.Altered = a.spread(), names

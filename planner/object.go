@@ -460,6 +460,9 @@ func (a *analyzer) renameObject(r *pg.RenameStmt) bool {
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_VIEW:
 		a.changeView(r.Relation, r.MissingOk)
+		if a.viewOf(r.Relation) == nil {
+			a.renamesTemp(r.Newname)
+		}
 	case pg.ObjectType_OBJECT_TABLE:
 		if a.viewOf(r.Relation) == nil {
 			return false

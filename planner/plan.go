@@ -108,11 +108,14 @@ type Statement struct {
 
 	// Pins: it leaves something in the shard's session (a temporary table, an advisory
 	// lock until the session's end), so the client's session keeps the conversation.
+	Pins bool
 	// TempCall: it calls a function in pg_temp, whose text has to be one that the planner takes by the map of now.
 	TempCall bool
-	// Temp is the name of the temporary table or view that it makes.
-	Pins bool
-	Temp string
+	// Temp is the name of the temporary table or view that it makes. TempType is that of a type in pg_temp, or the new name of
+	// a type which may be there.
+	Temp, TempType string
+	// Types are the names of types in it that may be of pg_temp, AnyType among them.
+	Types []string
 	// Unlocks: it calls pg_advisory_unlock() or one like it, which is about the locks of the session that made them.
 	Unlocks bool
 	// Traces: it is not proved to leave nothing in the session of a shard that the router does not follow.
@@ -282,6 +285,12 @@ type DDL struct {
 	// Unknown are the names of tables that the map does not know, as the statement
 	// has them: they may be temporary tables of the session.
 	Unknown []string
+	// Hides is the refusal of a new name, if what gets it is a temporary table: the map has one of that name.
+	Hides error
+	// OfTypes are the types that it changes, if it names none of them with a schema: they may be the session's, in pg_temp. Plain is
+	// the text then, without what Text has for all shards.
+	OfTypes []string
+	Plain   string
 	// Spread: the view that it makes reads sharded tables. A view that reads one of
 	// Unknown which is a temporary table is temporary, and cannot.
 	Spread bool

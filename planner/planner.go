@@ -170,6 +170,14 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 	if p.tooHeavy(sql, tree) {
 		return nil, errTooHeavy()
 	}
+	if depth == 0 {
+		types := typesOf(tree.Stmts[0].Stmt) // before the analysis changes the tree
+		defer func() {
+			if st != nil {
+				st.Types = types
+			}
+		}()
+	}
 	a := p.analyzer(sql, snap, searchPath)
 	if own := a.readsSequence(tree); own != "" {
 		return p.analyze(own, snap, searchPath, depth)

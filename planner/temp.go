@@ -17,13 +17,26 @@ func isTemp(v *pg.RangeVar) bool {
 	return v.GetRelpersistence() == "t" || strings.HasPrefix(v.GetSchemaname(), "pg_temp")
 }
 
+// renamesTemp notes the new name of what the map does not know, which may be a temporary table or view of the session.
+func (a *analyzer) renamesTemp(name string) {
+	a.st.Temp = name
+	if r := a.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
+		a.st.DDL.Hides = hidesNamed(r)
+	}
+}
+
+// hidesNamed refuses the name of a table or view of the map for a temporary one.
+func hidesNamed(r relation) error {
+	return sqlstate.Refuse("a temporary table cannot have the name of "+quoteName(r.schema, r.name)+", which it would hide", "give it another name")
+}
+
 // pins makes the statement one that makes a temporary table or view.
 func (a *analyzer) pins(v *pg.RangeVar, tag string) {
 	if v.Schemaname != "" && !strings.HasPrefix(v.Schemaname, "pg_temp") {
 		return // an error, which PostgreSQL words
 	}
 	if r := a.relation(&pg.RangeVar{Relname: v.Relname}); r.table != nil || r.view != nil {
-		refuse("a temporary table cannot have the name of "+quoteName(r.schema, r.name)+", which it would hide", "give it another name")
+		fail(hidesNamed(r))
 	}
 	st := a.st
 	st.Kind, st.Tag, st.DDL, st.ReturnsRows, st.ReadOnly = DefaultShard, tag, nil, false, false
@@ -148,18 +161,10 @@ func (a *analyzer) tempCall(names []string) {
 	a.temporaryCall, a.preferDefault, a.locks, a.volatile = strings.Join(names, "."), true, true, true
 }
 
-// tempType refuses types of pg_temp: that schema comes first where a name of a type is looked up, on the default shard alone, so that
-// one name would be two types.
-func tempType(names []string) {
-	if inTemp(names) {
-		refuse("a type in pg_temp is not supported", "make the type in another schema")
-	}
-}
-
-// dropTemp is DROP of functions or types, if all of them are in pg_temp.
+// dropTemp is DROP of functions, if all of them are in pg_temp.
 func (a *analyzer) dropTemp(d *pg.DropStmt, tag string) bool {
 	for _, o := range d.Objects {
-		if !inTemp(strs(o.GetObjectWithArgs().GetObjname())) && !inTemp(strs(o.GetTypeName().GetNames())) {
+		if !inTemp(strs(o.GetObjectWithArgs().GetObjname())) {
 			return false
 		}
 	}
