@@ -371,6 +371,9 @@ func (x *session) bind(f wire.Frame) error {
 		if st.Params != len(x.args.Values) {
 			return unsupplied(len(x.args.Values), string(stmt), st.Params)
 		}
+		if _, err := x.keyParams(st, rest); err != nil { // EXPLAIN (ROUTE)
+			return err
+		}
 		p.args.OIDs = s.oids
 		p.args.Formats = append([]int16(nil), x.args.Formats...)
 		for _, v := range x.args.Values {

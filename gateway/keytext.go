@@ -74,9 +74,11 @@ func (x *session) keyParams(st *planner.Statement, rest []byte) ([]byte, error) 
 	case x.nowait:
 		return nil, errWait
 	}
-	words := make([]planner.PreparedWord, len(list))
-	for i, p := range list {
-		words[i] = planner.PreparedWord{From: nowhere, Expr: p.Expr}
+	var words []planner.PreparedWord
+	for _, p := range list {
+		for _, expr := range p.Exprs {
+			words = append(words, planner.PreparedWord{From: nowhere, Expr: expr})
+		}
 	}
 	snap, _ := x.snapshot()
 	values, err := x.keyValues("", words, snap)
@@ -84,8 +86,9 @@ func (x *session) keyParams(st *planner.Statement, rest []byte) ([]byte, error) 
 		return nil, err
 	}
 	read := slices.Clone(x.args.Values)
-	for i, p := range list {
-		read[p.Param-1] = []byte(values[i])
+	for _, p := range list {
+		read[p.Param-1] = p.With(values[:len(p.Exprs)])
+		values = values[len(p.Exprs):]
 	}
 	rest = x.withValues(rest, read)
 	x.args.Values = read

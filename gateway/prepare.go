@@ -201,11 +201,11 @@ func (x *session) runExecute(st *planner.Statement) error {
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
-	if !shardBorne(s.plan) { // EXPLAIN (ROUTE)
-		return x.answerLocal(s.plan, &x.args)
-	}
 	if rest, err = x.keyParams(s.plan, rest); err != nil {
 		return err
+	}
+	if !shardBorne(s.plan) { // EXPLAIN (ROUTE)
+		return x.answerLocal(s.plan, &x.args)
 	}
 	if s.plan.Fill != nil {
 		if rest, err = x.fillArgs(s, rest); err != nil {

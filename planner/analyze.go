@@ -407,7 +407,7 @@ func (a *analyzer) strict(e *KeyExpr) {
 		a.st.arrays = true
 	}
 	e.Strict = u == nil || u.agree[mark] < u.total
-	if isTime(e.readAs()) && !e.Array {
+	if isTime(e.readAs()) {
 		a.st.timeKeys = append(a.st.timeKeys, *e)
 	}
 }

@@ -158,6 +158,12 @@ func binaryArray(b []byte) (values [][]byte, element uint32, err error) {
 // textArray reads an array in text format: {1,NULL,"a b"}, nested ones too. The
 // elements keep what PostgreSQL would give to the element type's input.
 func textArray(b []byte) ([][]byte, error) {
+	values, _, err := textElements(b)
+	return values, err
+}
+
+// textElements is textArray, and where the elements stand.
+func textElements(b []byte) (values [][]byte, spans [][2]int, err error) {
 	bad := func() error {
 		return sqlstate.New(sqlstate.InvalidTextRepresentation, "malformed array literal: %q", b)
 	}
@@ -168,17 +174,16 @@ func textArray(b []byte) ([][]byte, error) {
 			i++
 		}
 	}
-	var values [][]byte
 	skip()
 	if i == len(b) || b[i] != '{' {
 		// Bounds in front ([2:3]={1,2}) are not read here: the server says what it is.
-		return nil, sqlstate.Refuse("an array parameter of the shard key is written in a form that the router does not read", "write it as {1,2,3}")
+		return nil, nil, sqlstate.Refuse("an array parameter of the shard key is written in a form that the router does not read", "write it as {1,2,3}")
 	}
 	depth := 0
 	for {
 		skip()
 		if i == len(b) {
-			return nil, bad()
+			return nil, nil, bad()
 		}
 		switch c := b[i]; {
 		case c == '{':
@@ -195,27 +200,27 @@ func textArray(b []byte) ([][]byte, error) {
 				continue
 			}
 			if skip(); depth < 0 || i != len(b) {
-				return nil, bad()
+				return nil, nil, bad()
 			}
-			return values, nil
+			return values, spans, nil
 		case c == '"':
-			v := []byte{}
+			v, from := []byte{}, i
 			for i++; ; i++ {
 				if i == len(b) {
-					return nil, bad()
+					return nil, nil, bad()
 				}
 				if b[i] == '"' {
 					break
 				}
 				if b[i] == '\\' {
 					if i++; i == len(b) {
-						return nil, bad()
+						return nil, nil, bad()
 					}
 				}
 				v = append(v, b[i])
 			}
 			i++
-			values = append(values, v)
+			values, spans = append(values, v), append(spans, [2]int{from, i})
 		default:
 			v, from := []byte(nil), i
 			last := i // after the last byte that is no blank
@@ -224,7 +229,7 @@ func textArray(b []byte) ([][]byte, error) {
 				if b[i] == '\\' {
 					quoted = true
 					if i++; i == len(b) {
-						return nil, bad()
+						return nil, nil, bad()
 					}
 				}
 				v = append(v, b[i])
@@ -234,7 +239,7 @@ func textArray(b []byte) ([][]byte, error) {
 				}
 			}
 			if i == from {
-				return nil, bad()
+				return nil, nil, bad()
 			}
 			if !quoted {
 				v = b[from:last]
@@ -242,16 +247,16 @@ func textArray(b []byte) ([][]byte, error) {
 			if len(v) == 4 && !quoted && equalFold(v, "null") {
 				v = nil
 			}
-			values = append(values, v)
+			values, spans = append(values, v), append(spans, [2]int{from, i})
 		}
 		skip()
 		switch {
 		case i == len(b):
-			return nil, bad()
+			return nil, nil, bad()
 		case b[i] == ',':
 			i++
 		case b[i] != '}':
-			return nil, bad()
+			return nil, nil, bad()
 		}
 	}
 }

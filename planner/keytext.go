@@ -43,33 +43,90 @@ func isTime(t keyspace.Type) bool {
 	return t == keyspace.Date || t == keyspace.Timestamp || t == keyspace.Timestamptz
 }
 
-// KeyParam is a parameter, from 1, and an expression of the value that it has as a shard key, which PostgreSQL reads.
+// KeyParam is a parameter, from 1, and expressions of the values that it has as a shard key, which PostgreSQL reads: one, or those of
+// some of an array's elements.
 type KeyParam struct {
 	Param int
-	Expr  string
+	Exprs []string
+
+	array []byte   // as it was bound
+	spans [][2]int // the elements' places in it
 }
 
-// KeyParams finds what KeyTexts does among an execution's parameters: those in text form that PostgreSQL takes for the type of
-// the shard key, and that the planner cannot read itself. Each is there once.
+// KeyParams finds what KeyTexts does among an execution's parameters, and among the elements of those that are arrays: those in text form
+// that PostgreSQL takes for the type of the shard key, and that the planner cannot read itself. Each is there once.
 func (s *Statement) KeyParams(args *Args) (list []KeyParam) {
+	if s.Kind == ExplainRoute && s.Inner != nil {
+		return s.Inner.KeyParams(args)
+	}
 	for i := range s.timeKeys {
 		e := &s.timeKeys[i]
 		raw, oid, format, err := e.bound(args)
-		if err != nil || raw == nil || format != 0 {
+		if err != nil || raw == nil || !e.readsText(oid, format) || slices.ContainsFunc(list, func(k KeyParam) bool { return k.Param == e.Param }) {
 			continue // eval says what is wrong
 		}
-		t := e.readAs()
-		if oid != 0 && oid != oidUnknown && oid != t.OID() {
-			continue // a text that is cast may be used as a text elsewhere
+		k := KeyParam{Param: e.Param}
+		if e.Array {
+			k.elements(raw, e.readAs())
+		} else {
+			k.add(raw, e.readAs())
 		}
-		_, err = keyspace.ParseText(t, raw)
-		known := slices.ContainsFunc(list, func(k KeyParam) bool { return k.Param == e.Param })
-		if err == nil || known || !askable(t, string(raw), sqlstate.As(err)) {
-			continue
+		if len(k.Exprs) > 0 {
+			list = append(list, k)
 		}
-		list = append(list, KeyParam{e.Param, readBy(string(raw), t)})
 	}
 	return list
+}
+
+// readsText reports whether a parameter of a time type has a text that PostgreSQL reads as one. A parameter of type text that is cast
+// is one, if the statement has no other use for it: it is written anew.
+func (e *KeyExpr) readsText(oid uint32, format int16) bool {
+	switch {
+	case e.Cast != 0 && (oid == oidText || oid == oidVarchar):
+		return !e.Strict
+	case format != 0:
+		return false
+	case e.Array:
+		return oid == 0 || oid == oidUnknown || arrayOIDs[oid] == e.readAs().OID()
+	}
+	return oid == 0 || oid == oidUnknown || oid == e.readAs().OID()
+}
+
+// add reports whether a text is one to ask PostgreSQL for.
+func (k *KeyParam) add(text []byte, t keyspace.Type) bool {
+	_, err := keyspace.ParseText(t, text)
+	if err == nil || !askable(t, string(text), sqlstate.As(err)) {
+		return false
+	}
+	k.Exprs = append(k.Exprs, readBy(string(text), t))
+	return true
+}
+
+func (k *KeyParam) elements(raw []byte, t keyspace.Type) {
+	values, spans, err := textElements(raw)
+	if err != nil {
+		return // elements says what is wrong
+	}
+	for i, v := range values {
+		if v != nil && k.add(v, t) {
+			k.spans = append(k.spans, spans[i])
+		}
+	}
+	k.array = raw
+}
+
+// With is the parameter with the values of its expressions, which have no quotes and no backslashes.
+func (k *KeyParam) With(values []string) []byte {
+	if k.array == nil {
+		return []byte(values[0])
+	}
+	var b []byte
+	at := 0
+	for i, s := range k.spans {
+		b = append(append(append(append(b, k.array[at:s[0]]...), '"'), values[i]...), '"')
+		at = s[1]
+	}
+	return append(b, k.array[at:]...)
 }
 
 // readBy is an expression by which PostgreSQL reads a text as a value of a time type.

@@ -1,8 +1,9 @@
 package planner
 
 import (
-	pg "github.com/pganalyze/pg_query_go/v6"
 	"slices"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -452,6 +453,7 @@ func (a *analyzer) stored(e KeyExpr, t *shardmap.Table, col *shardmap.Column) Ke
 }
 
 func (a *analyzer) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
+	a.storedTexts(t, cols, q)
 	if a.second != nil {
 		return
 	}
@@ -470,6 +472,24 @@ func (a *analyzer) insertSelected(t *shardmap.Table, cols []string, q *query, f 
 		a.gatherQuery(newNode(jSub), q, g)
 	}
 	a.insertTerms(t, tuple, g)
+}
+
+// storedTexts looks at the string literals of a query's list that are stored in the shard key: PostgreSQL reads them as its type.
+func (a *analyzer) storedTexts(t *shardmap.Table, cols []string, q *query) {
+	types := a.keyTypes(t.Keyspace)
+	for i, k := range t.ShardKey {
+		p := slices.Index(cols, k)
+		if p < 0 || p >= len(q.cols) || q.open || q.cols[p].text == nil {
+			continue
+		}
+		text := q.cols[p].text.GetSval().GetSval()
+		if _, err := keyspace.ParseText(types[i], []byte(text)); err != nil && askable(types[i], text, sqlstate.As(err)) {
+			a.st.Unread = true
+			if a.p.texts != nil {
+				a.p.texts.note(a, q.cols[p].text, types[i])
+			}
+		}
+	}
 }
 
 // insertTerms takes the shard keys of rows whose key columns are terms.

@@ -519,6 +519,9 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 			q.open = q.open || unnamed(r.Val)
 		}
 		col := column{name: name, term: noTerm}
+		if c := r.Val.GetAConst(); c.GetSval() != nil {
+			col.text = c
+		}
 		if a.second != nil {
 			col.oid = a.typeOf(r.Val, sc)
 		}

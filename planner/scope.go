@@ -16,7 +16,8 @@ type column struct {
 	name string
 	term term
 	typ  keyspace.Type
-	oid  uint32 // its type, 0 if that is not known
+	oid  uint32      // its type, 0 if that is not known
+	text *pg.A_Const // the string literal that it is, nil if it is none
 }
 
 // item is something that names can refer to: a table, a subquery, a join.
