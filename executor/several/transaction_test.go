@@ -637,6 +637,56 @@ func TestLostWhileFinishing(t *testing.T) {
 	}
 }
 
+// TestLeftByAnotherRole: where the broken conversation had another role, no conversation of the router's own may commit the part: the client is
+// answered without the wait, and recovery, which finds the role, commits it.
+func TestLeftByAnotherRole(t *testing.T) {
+	b := newBank(t, same(pgtest.Server(t), 3)...)
+	pgtest.Ask(t, pgtest.Super(b.urls[0]), "CREATE ROLE teller; GRANT teller TO cleave")
+	for _, url := range b.urls {
+		pgtest.Ask(t, pgtest.Super(url), "GRANT SELECT, UPDATE ON account TO teller")
+	}
+	commit := func() (took time.Duration) {
+		before, parts := b.balances(), b.begin()
+		if _, err := parts[2].Conn.Exec("SET ROLE teller"); err != nil {
+			t.Fatal(err)
+		}
+		var decided time.Time
+		tx := b.transactions()
+		tx.step = func(step, _ string) error {
+			switch step {
+			case "decided":
+				decided = time.Now()
+				parts[2].Conn.Conn.(engine.Severer).Sever()
+			case "finished":
+				took = time.Since(decided)
+			}
+			return nil
+		}
+		if ok, err := b.commit(tx, parts); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		left := b.query(2, b.records(2).prepared()).Rows
+		if len(left) != 1 || left[0][2].String != "teller" {
+			t.Fatalf("prepared on the shard: %v", left)
+		}
+		b.settled(b.transactions())
+		if got, want := b.balances(), b.after(before); got != want {
+			t.Fatalf("balances %s, want %s", got, want)
+		}
+		return took
+	}
+	// One look may take as long on a machine without time to spare.
+	took := commit()
+	for range 4 {
+		if took >= finishMax {
+			took = min(took, commit())
+		}
+	}
+	if took >= finishMax {
+		t.Errorf("COMMIT waited %v for a part that it cannot commit", took)
+	}
+}
+
 // TestLiveOwner: nobody touches what its owner is at work on.
 func TestLiveOwner(t *testing.T) { banks(t, testLiveOwner) }
 
