@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"flag"
+	"fmt"
 	"go/parser"
 	"os"
 	"path/filepath"
@@ -8,6 +10,8 @@ import (
 	"testing"
 	"testing/fstest"
 )
+
+var update = flag.Bool("update", false, "write the ratchets' file with what has sunk; nothing rises by it")
 
 // root is the repository, seen from this package's folder, where tests run.
 func root(t *testing.T) string {
@@ -26,6 +30,18 @@ func TestRepository(t *testing.T) {
 	tree, err := Load(os.DirFS(root(t)))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if *update {
+		b, err := Sink(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root(t), filepath.FromSlash(RatchetFile)), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if tree, err = Load(os.DirFS(root(t))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if len(tree.Go) < 10 {
 		t.Fatalf("only %d Go files were read", len(tree.Go))
@@ -84,6 +100,13 @@ func TestRulesCanFail(t *testing.T) {
 		{"goroutine", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nfunc run() { go run() }\n", "starts goroutines"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"00001\"\n", "are the same SQLSTATE"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"0001\"\n", "no SQLSTATE of five"},
+		{"ratchet", "keyspace/a.go", "package keyspace\n\ntype wide int\n" + repeated(methodsMax+1, "\nfunc (w *wide) m%d() {}\n"), "methods of keyspace.wide: 61, more than 60"},
+		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexityMax, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "complexity of keyspace.f: 51, more than 50"},
+		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexFrom, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "functions above complexity 15: 1"},
+		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(s struct{ Engine string }) bool { return s.Engine != \"\" }\n", "questions for an engine's name in package keyspace: 1"},
+		{"ratchet", "docs/a.md", "## What it is\n" + strings.Repeat("word ", 30) + "\n", "long lines of docs/a.md: 1, more than 0"},
+		{"ratchet", RatchetFile, "61 methods of keyspace.wide\n", "is within its bound now"},
+		{"ratchet", RatchetFile, "many methods of keyspace.wide\n", "is not a figure"},
 		{"docs", "docs/b.md", "# B\n", "no link leads here"},
 		{"docs", "docs/a.md", "## What it is\n[gone](c.md)\n", "leads nowhere"},
 		{"docs", "docs/a.md", "## What it is\n[up](../../etc/passwd)\n", "leaves the repository"},
@@ -156,6 +179,42 @@ func check(t *testing.T, good map[string]string, file, text string) []Finding {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return Check(tree)
+}
+
+// repeated is a text n times, each with its number.
+func repeated(n int, text string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, text, i)
+	}
+	return b.String()
+}
+
+// TestRatchetsSink: what has sunk is written with its new figure, what has risen with its old one, and what is within its bound not at all.
+func TestRatchetsSink(t *testing.T) {
+	long := strings.Repeat("word ", 30) + "\n"
+	tree, err := Load(fstest.MapFS{
+		RatchetFile: {Data: []byte("# A comment.\n3 long lines of a.md\n1 long lines of b.md\n1 long lines of c.md\n")},
+		"a.md":      {Data: []byte(long)},
+		"b.md":      {Data: []byte(long + long + "| " + long + "```\n" + long + "```\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Sink(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, got, _ := strings.Cut(string(b), "\n"); got != "1 long lines of a.md\n1 long lines of b.md\n" {
+		t.Errorf("the file is\n%s", b)
+	}
+	var rises bool
+	for _, f := range Check(tree) {
+		rises = rises || strings.Contains(f.Message, "long lines of b.md: 2, more than the 1 of before")
+	}
+	if !rises {
+		t.Errorf("a figure that has risen is not found: %v", Check(tree))
+	}
 }
 
 func methods(n int) string {

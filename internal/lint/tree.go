@@ -135,4 +135,5 @@ var rules = []struct {
 	{"goroutine", checkGoroutine},
 	{"sqlstate", checkCodes},
 	{"docs", checkDocs},
+	{"ratchet", checkRatchets},
 }
