@@ -12,7 +12,7 @@ var (
 	mdLink    = regexp.MustCompile(`\]\(([^)\s]+)(?:\s+"[^"]*")?\)`)
 	mdRef     = regexp.MustCompile(`(?m)^\[[^\]]+\]:\s+(\S+)`)
 	mdHeading = regexp.MustCompile(`(?m)^#{1,6}\s+(.+?)\s*#*$`)
-	mdFence   = regexp.MustCompile("(?ms)^(```|~~~).*?^(```|~~~)[ \t]*$")
+	mdFence   = regexp.MustCompile("(?ms)^[ \t]*(```|~~~).*?^[ \t]*(```|~~~)[ \t]*$")
 	mdCode    = regexp.MustCompile("`[^`\n]*`")
 	mdDrop    = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
