@@ -32,7 +32,7 @@ bool alive = true;       /* the router that makes the changes */
 #define followed(n) (acknowledged >= (n) || !listed)
 
 inline finish(n) {
-	/* COMMIT PREPARED; whoever is second finds nothing prepared. The default shard is last. */
+	/* COMMIT PREPARED; the second process finds nothing prepared. The default shard is last. */
 	if
 	:: prepared[O] == n -> has[O] = n; prepared[O] = 0
 	:: else
