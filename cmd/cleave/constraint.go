@@ -18,8 +18,8 @@ func (a *app) constraintCommand() *cobra.Command {
 		Short: "Rules about where keys may be",
 		Long: `Rules about where keys may be: residency (only on shards with these labels), isolation (on
 shards that have nothing else) and anti-affinity (no two of these keys on one shard). They
-are in the shard map, and every change of the map that would break one is refused, whoever
-asks for it: a move, a pin, a drain, a new keyspace. The same as SELECT cleave.add_constraint(...),
+are in the shard map. Every change of the map that would break one is refused, for every client:
+a move, a pin, a drain, a new keyspace. The same as SELECT cleave.add_constraint(...),
 cleave.remove_constraint(...) and SELECT * FROM cleave.constraints.`,
 		Example: "  cleave constraint list",
 		Args:    a.noSuchCommand,

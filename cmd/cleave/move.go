@@ -61,7 +61,7 @@ func (a *app) moveCommand() *cobra.Command {
 		Long: `Moves the rows of a part of a keyspace to another shard. The rows are copied while
 statements go on, changes follow, both copies are compared, and then statements in the part
 wait for a moment while the other shard becomes the owner. After that changes flow back, so
-that cleave rollback can undo it, until --keep is over or cleave finish is said.
+that cleave rollback can undo the move. The way back ends with --keep or with cleave finish.
 
 A range is LOW:HIGH, where an empty bound is none; bounds with colons are written
 LOW..HIGH, those of several columns with commas. In a hash keyspace bounds are positions, as

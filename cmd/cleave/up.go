@@ -23,8 +23,8 @@ func (a *app) upCommand() *cobra.Command {
 		Short: "Start a cluster on this machine: shards, router, admin API",
 		Long: `Starts local shards, the router and the admin API in one process, and prints what to
 paste next. The first start makes the data folder; later starts find the data again.
-Settings that contradict what is there (another engine, another number of shards)
-are refused.
+Settings that contradict the existing cluster (another engine, another number of
+shards) are refused.
 
 With --engine sqlite a shard is a file in the data folder. With --engine postgres
 it is a database named like the shard on a private PostgreSQL server (or spread over
