@@ -115,7 +115,7 @@ func ExampleCluster_ForKey() {
 		log.Fatal(err)
 	}
 	fmt.Println(owner.Shard(), n)
-	// The shard refuses what is not its own, whoever asks.
+	// The shard refuses rows that it does not own from every client.
 	_, err = owner.Pool().Exec(ctx, `INSERT INTO orders VALUES (2, 2, 'quill')`)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

@@ -252,7 +252,7 @@ func TestOwnerChanges(t *testing.T) {
 		if err := c.DB().QueryRow("SELECT count(*) FROM orders WHERE tenant_id = 7").Scan(&n); err != nil || n != 1 {
 			t.Errorf("%d rows, %v", n, err)
 		}
-		// The shard that lost the key refuses writes to it, whoever holds a connection.
+		// The shard that lost the key refuses writes to it on every connection.
 		if o, err := c.ForKey(ctx, "hash_bigint", keyOf(t, c, was.Shard())); err != nil {
 			t.Error(err)
 		} else if _, err := o.DB().Exec("INSERT INTO orders VALUES (7, 9, 'x')"); codeOf(err) != "ZC001" {

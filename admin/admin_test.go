@@ -484,7 +484,7 @@ func TestAddAndRemoveShard(t *testing.T) {
 	c.healthy()
 }
 
-// TestAddShardNeedsPrivileges: what an ordinary role lacks is said with the
+// TestAddShardNeedsPrivileges: the error names what an ordinary role lacks and the
 // statement that grants it, and the command goes on where it stopped.
 func TestAddShardNeedsPrivileges(t *testing.T) {
 	c := newCluster(t, 1)
@@ -628,7 +628,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("the password is printed:\n%s", text)
 	}
 	if n := strings.Count(text, "error|gone|"); n != 1 {
-		t.Errorf("that a shard does not answer is said %d times:\n%s", n, text)
+		t.Errorf("a shard that does not answer is reported %d times:\n%s", n, text)
 	}
 	text = look(true)
 	for _, want := range []string{"done set as the map says", "done taken in as a whole table"} {

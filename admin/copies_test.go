@@ -264,7 +264,7 @@ func TestCopiesWhateverDies(t *testing.T) {
 	writes("added, after the map", three, true)
 	whole("added, after the map", three)
 
-	// Its guards refuse before the map changes: whoever recovers sets them back, if it does not.
+	// Its guards refuse before the map changes. Recovery sets them back, if the map does not change.
 	at("held", dies)
 	if _, err := c.ops.RemoveShard(ctx, remove); !errors.Is(err, errStop) {
 		t.Fatal(err)

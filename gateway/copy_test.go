@@ -162,8 +162,8 @@ func firstDifference(a, b string) string {
 
 var shardContext = regexp.MustCompile(`\n?shard shard-\d$`)
 
-// TestCopyErrors: what is wrong with a row is said with PostgreSQL's code, message
-// and line of the client's data, and nothing of the COPY stays.
+// TestCopyErrors: the error of a wrong row has PostgreSQL's code, message and line of
+// the client's data, and nothing of the COPY stays.
 func TestCopyErrors(t *testing.T) {
 	cl := start(t, config{shards: 3})
 	plain, conn := plainConn(t), cl.connect(t)

@@ -51,7 +51,7 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 	for range 300 {
 		from(t, "127.0.0.2", cl.addr)
 	}
-	// Within the grace of the silent ones there is no room, which is said.
+	// Within the grace of the silent ones there is no room: the client gets an error.
 	if got := hears(t, from(t, "127.0.0.1", cl.addr)); got != "53300" && got != "*pgproto3.AuthenticationOk" {
 		t.Errorf("at once: %s", got)
 	}

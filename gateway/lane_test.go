@@ -241,8 +241,8 @@ func TestLaneClients(t *testing.T) {
 	}
 }
 
-// What a client says while its statement is in flight is read, whoever goes on
-// after the answer and however much it is.
+// What a client sends while its statement is in flight is read, however much it is.
+// It makes no difference whether the loop or the goroutine goes on after the answer.
 func TestLaneReadsOn(t *testing.T) {
 	cl, conn, keys := orders(t, config{})
 	k := fmt.Sprint(keys[0][0])

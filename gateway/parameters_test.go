@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// TestManyParameters: a statement over several shards has as many parameters as the protocol can number, and what is wrong with them is
-// said as PostgreSQL says it.
+// TestManyParameters: a statement over several shards has as many parameters as the protocol can number. Errors in them are
+// those of PostgreSQL.
 func TestManyParameters(t *testing.T) {
 	const most = 1<<16 - 1
 	cl, conn, _ := orders(t, config{})

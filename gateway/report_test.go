@@ -14,7 +14,7 @@ import (
 )
 
 // TestFieldsOfReports: errors and notices of statements over several shards have the fields that
-// one PostgreSQL gives them, and what is said of a text is said once.
+// one PostgreSQL gives them. A notice about a text comes once.
 func TestFieldsOfReports(t *testing.T) {
 	cl := start(t, config{})
 	var said []string

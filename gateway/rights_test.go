@@ -9,8 +9,8 @@ import (
 	"github.com/cleavedb/cleave/access"
 )
 
-// TestCodeIsConfined: whoever makes an object, no code comes to a shard with it that the server does not confine, and no
-// setting that a session may not have.
+// TestCodeIsConfined: no object brings code to a shard that the server does not confine, or a setting that a session may
+// not have. This holds for every user who makes one.
 func TestCodeIsConfined(t *testing.T) {
 	cl := start(t, config{shards: 2})
 	conn := cl.connect(t)

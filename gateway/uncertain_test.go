@@ -14,7 +14,7 @@ import (
 )
 
 // TestCommitInFlight has a COMMIT under way when its shard stops to answer:
-// whoever asks is told that the outcome is not known, and never that nothing
+// a client that waits is told that the outcome is not known, and never that nothing
 // was done; a client that leaves takes nothing with it.
 func TestCommitInFlight(t *testing.T) {
 	server := pgtest.NewServer(t, nil)

@@ -42,7 +42,7 @@ func resizing(rt *rapid.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		// Whoever has less weight than before gets nothing from those who have not
+		// A shard with less weight than before gets nothing from one whose weight is not
 		// less; that is "nothing moves between old shards" for any change of weights.
 		m := Compare(l, next, keys(2000))
 		if a != Balanced && m.Between != 0 {

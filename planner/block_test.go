@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// TestReadBlock: what is read of code, and what is said of the rest.
+// TestReadBlock: which code is read, and with which errors the rest is refused.
 func TestReadBlock(t *testing.T) {
 	p := New(Limits{})
 	b, err := p.readBlock(`

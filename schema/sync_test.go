@@ -8,7 +8,7 @@ import (
 )
 
 // TestGuardsAreSetBetweenWrites: a transaction has written one table, so that the guards of a keyspace cannot be set. Writes of the
-// other tables go on meanwhile: whoever locks one table and waits for the next would be in a ring with clients, or stand in their way.
+// other tables go on meanwhile: a process that locks one table and waits for the next would be in a ring with clients, or stand in their way.
 func TestGuardsAreSetBetweenWrites(t *testing.T) {
 	c := newCluster(t, pgtest.Server(t), 2)
 	c.must(create("a", orders, "tenant_id"))

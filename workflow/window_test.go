@@ -87,7 +87,7 @@ func TestWindowsOpen(t *testing.T) {
 	}
 }
 
-// FuzzWindows: what is read can be printed and read again, and what is said of the future
+// FuzzWindows: what is read can be printed and read again. What a window says of the future
 // is true: it stays as it is until next, and is different then.
 func FuzzWindows(f *testing.F) {
 	f.Add("Mon-Fri 22:00-06:00 Europe/Zurich", int64(1774746000))

@@ -217,7 +217,7 @@ func TestOpenDoorsAreRefused(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s", c, code, stderr)
 		}
 	}
-	// So does an admin API, unless it is said that nothing is to be protected.
+	// So does an admin API, unless a setting says that nothing is to be protected.
 	code, _, stderr = command(t, "", "up", "--data", filepath.Join(dir, "d"), "--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0")
 	if code != exitFailed || !strings.Contains(stderr, "--admin-tls off") {
 		t.Errorf("exit code %d: %s", code, stderr)

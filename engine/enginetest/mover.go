@@ -252,7 +252,7 @@ func (m *move) here() engine.Position {
 	return at
 }
 
-// follow applies what is there, up to now.
+// follow applies the changes up to now.
 func (m *move) follow() {
 	m.t.Helper()
 	m.must("follow", m.followTo(m.here()))

@@ -316,7 +316,7 @@ func runMoveSums(t *testing.T, h MoverHarness) {
 	count, size, err := m.src.Sizes(m.ctx(), m.set)
 	m.must("sizes", err)
 	if count < 50 || count > 210 || size < 100 || size > 1<<20 {
-		t.Fatalf("103 rows are said to be %d, of %d bytes", count, size)
+		t.Fatalf("Sizes of 103 rows: %d rows, %d bytes", count, size)
 	}
 }
 

@@ -98,7 +98,7 @@ func (c *talk) send(frames []byte) {
 	if err := c.Send(frames); err != nil {
 		c.t.Fatalf("send: %v", err)
 	}
-	// The contract lets the buffer be used again: whoever kept it fails now.
+	// The contract lets the buffer be used again: an engine that kept it fails now.
 	for i := range frames {
 		frames[i] = 0xaa
 	}

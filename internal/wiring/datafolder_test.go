@@ -42,7 +42,7 @@ func TestDataFolder(t *testing.T) {
 		w    Wanted
 		want string
 	}{
-		{Wanted{Engine: "sqlite", Shards: 4, Servers: 1, Given: given()}, ""}, // nothing Given: what is there counts
+		{Wanted{Engine: "sqlite", Shards: 4, Servers: 1, Given: given()}, ""}, // nothing Given: what the folder has counts
 		{Wanted{Engine: "postgres", Shards: 5, Servers: 2, Given: given("engine", "shards", "servers")}, ""},
 		{Wanted{Engine: "sqlite", Given: given("engine")}, "has postgres shards, but engine is set to sqlite"},
 		{Wanted{Shards: 4, Given: given("shards")}, "cleave shard add"},

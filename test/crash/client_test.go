@@ -93,7 +93,7 @@ func (b *bank) end() {
 	b.done.Wait()
 }
 
-// dial connects to a router; whoever answers, answers within some seconds.
+// dial connects to a router, which has to answer within some seconds.
 func dial(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

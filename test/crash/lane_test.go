@@ -316,13 +316,13 @@ func (l *lane) history(id string) string {
 // point is the file by which coordinators are asked to wait at a point.
 func (l *lane) point() string { return filepath.Join(l.folder, "point") }
 
-// arm asks whoever leads to wait at a point.
+// arm asks the coordinator that leads to wait at a point.
 func (l *lane) arm(p point) {
 	l.t.Helper()
 	l.armAt(fmt.Sprintf("%s|%v|%d", p.step, p.back, p.n))
 }
 
-// armAt asks whoever comes to a place to wait there.
+// armAt asks every process that comes to a place to wait there.
 func (l *lane) armAt(place string) {
 	l.t.Helper()
 	l.armed++
@@ -335,7 +335,7 @@ func (l *lane) armAt(place string) {
 	}
 }
 
-// disarm lets whoever waits go on.
+// disarm lets a process that waits go on.
 func (l *lane) disarm() { _ = os.Remove(l.point()) }
 
 // reached waits until somebody is at the point, and returns who.

@@ -91,7 +91,7 @@ func (o *operating) migration(s *shardmap.Shard) (has string) {
 	return has
 }
 
-// lookMigrated says what is there otherwise than all of the migration on all shards, or nothing of it on any.
+// lookMigrated reports a state that is neither all of the migration on all shards nor nothing of it on any.
 func lookMigrated(o *operating) (bad []string) {
 	o.t.Helper()
 	acked := o.acked.Load()

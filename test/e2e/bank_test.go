@@ -117,7 +117,7 @@ func newBank(t *testing.T) *bank {
 	return b
 }
 
-// dial connects; whoever answers, answers within a few seconds.
+// dial connects to a router, which has to answer within a few seconds.
 func (b *bank) dial(ctx context.Context, url string) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

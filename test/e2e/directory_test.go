@@ -356,7 +356,7 @@ func TestDirectoryTakenBack(t *testing.T) {
 		}
 		return strings.Contains(pg.Detail, "was taken back") && strings.Contains(pg.Hint, "restart this process") && !strings.Contains(pg.Hint, "by itself")
 	}
-	waitfor.True(t, "it is said that the router has to be started again", refused)
+	waitfor.True(t, "the error says that the router has to be started again", refused)
 	if _, err := client.Put(t.Context(), string(newest.Kvs[0].Key), string(newest.Kvs[0].Value)); err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestDirectoryTakenBack(t *testing.T) {
 		return err == nil && len(members) == 0
 	})
 	if !refused() {
-		t.Error("with the newer state there again something else is said")
+		t.Error("with the newer state there again the error is another one")
 	}
 	b.stop()
 	if got := note(t.Context(), startRouter(t, url).connect(t), 42); got != "here" {

@@ -146,7 +146,7 @@ func TestPolicyByLoad(t *testing.T) {
 		t.Errorf("pinned: %+v", ix.Def().Pins)
 	}
 	end()
-	// Sums are what they were, whoever has the rows.
+	// Sums are what they were, on whichever shard the rows are.
 	if n := c.number(`SELECT sum(balance) FROM account`); n != tenants*accounts*balance {
 		t.Errorf("the sum is %d", n)
 	}

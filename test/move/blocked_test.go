@@ -55,7 +55,7 @@ func TestMoveNamesSessionsOnTheServer(t *testing.T) {
 		return w.Rows > 0
 	})
 	pid, end = c.direct(other, `SELECT txid_current()`)
-	c.eventually("it is said who is waited for", func() bool {
+	c.eventually("the note names the session that the move waits for", func() bool {
 		w = c.await("m", "copying", "catching up", "verifying")
 		return strings.Contains(w.Note, "session "+pid)
 	})
@@ -100,7 +100,7 @@ func TestCutoverNamesSessions(t *testing.T) {
 	pid, end := c.direct(shard.URL, `LOCK TABLE bulk IN ROW EXCLUSIVE MODE`)
 	c.moveAs("m", workflow.Options{HoldMS: 1000, Polite: 1})
 	var text string
-	c.eventually("it is said who is in the way", func() bool {
+	c.eventually("the error names the session in the way", func() bool {
 		text = told(c.await("m", "planned", "preparing", "copying", "catching up", "verifying", "closing", "reopening", "waiting"))
 		return strings.Contains(text, "did not end in time")
 	})

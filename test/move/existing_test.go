@@ -176,7 +176,7 @@ func (s *shop) once(ctx context.Context, conn *pgx.Conn, r *rand.Rand, n int) er
 	return nil
 }
 
-// end stops the clients and compares what is there with what they were told.
+// end stops the clients and compares the stored rows with what they were told.
 func (s *shop) end() {
 	t := s.c.t
 	t.Helper()

@@ -355,7 +355,7 @@ func TestSchemaChangeBetweenTheFiles(t *testing.T) {
 	if _, err := writer.Exec(ctx, `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
-	// Each waits in short turns: whoever comes last closes the ring.
+	// Each waits in short turns: the one that comes last closes the ring.
 	told := 0
 	for who, err := range map[string]error{"the writer": err, "the schema change": <-changed} {
 		if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "40P01" {

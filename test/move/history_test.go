@@ -710,7 +710,7 @@ func (h *histories) figures() string {
 	return b.String()
 }
 
-// afresh empties what has grown, and returns what is there then.
+// afresh empties what has grown, and returns the world after that.
 func (h *histories) afresh(was world) world {
 	ctx := context.Background()
 	conn, err := h.dial(ctx, h.url)

@@ -373,7 +373,7 @@ func (c *client) block(ctx context.Context, list []act) (string, error) {
 		}
 		locked := ""
 		if kindOf(a.object) == "counter" && a.writes() && r.IntN(2) == 0 {
-			// What SELECT FOR UPDATE has read is what is there when it is replaced.
+			// The row is still as SELECT FOR UPDATE has read it when it is replaced.
 			out, err := c.send(ctx, act{sql: "SELECT n FROM counter WHERE tenant = $1 FOR UPDATE", args: a.args[:1]}, m)
 			if err != nil {
 				return ended(err)

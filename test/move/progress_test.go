@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// writeSlowly has transactions that write on a server, one after the other, until end is called: whoever takes a snapshot of its log waits for each.
+// writeSlowly has transactions that write on a server, one after the other, until end is called. A snapshot of the server's log waits for each.
 func (c *target) writeSlowly(url string) (end func()) {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

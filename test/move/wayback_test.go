@@ -48,7 +48,7 @@ func TestLostChanges(t *testing.T) {
 	c.bank(100)
 	c.await(c.move(admin.MoveRequest{ID: "kept", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")
 	c.eventually("the slot is dropped", func() bool {
-		// Whoever reads it comes again at once, and may be there before it is dropped.
+		// The stream that reads it comes again at once, and may be there before it is dropped.
 		return c.onShard("s1", `DO $$ DECLARE s record; BEGIN
 			FOR s IN SELECT slot_name, active_pid FROM pg_replication_slots WHERE database = current_database() LOOP
 				BEGIN
