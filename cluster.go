@@ -86,7 +86,7 @@ const (
 //   - etcd://HOST:PORT,.../PREFIX, a directory in etcd.
 //
 // ctx bounds opening only. Errors are *sqlstate.Error: F0000 if there is no such
-// cluster or the url contradicts what is there. A shard that is down is no
+// cluster or the url contradicts the existing cluster. A shard that is down is no
 // reason to fail; statements that need it do.
 func Open(ctx context.Context, url string, opts ...Option) (*Cluster, error) {
 	o := options{sessions: sessionsDefault, user: processUser()}

@@ -54,7 +54,7 @@ type Ops struct {
 	closed bool
 
 	// repairs: rows of one key may be on several shards that do not own it. One shard's are brought home
-	// after the other's, so that each is compared with what is there then.
+	// after the other's, so that each is compared with the rows that its owner has then.
 	repairs sync.Mutex
 
 	sessions inTurn[*SessionsInfo]

@@ -96,7 +96,7 @@ func readSome(conn engine.Conn, t *shardmap.Table, key []int, of map[int]bool) (
 	return c, err
 }
 
-// carryRows is a schema.CopyRows. It leaves alone what is there already.
+// carryRows is a schema.CopyRows. It leaves alone the rows that are already on the other shard.
 func carryRows(ctx context.Context, from, to engine.Conn, t *shardmap.Table, ahead bool) error {
 	key, err := copyKey(ctx, to, t)
 	if err != nil {

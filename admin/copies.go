@@ -221,8 +221,8 @@ func textLiteral(v engine.Text) string {
 
 // Bounds of taking the locks of reference tables on all shards.
 const (
-	// holdWait is how long a lock is waited for while others are held: whoever has it may be waiting for one of
-	// those, and waits no longer than that because of it. A deadlock is not looked for so early by any engine.
+	// holdWait is how long a lock is waited for while others are held. The transaction that has it may be waiting for
+	// one of those, and waits no longer than that because of it. No engine looks for a deadlock so early.
 	holdWait = 100 * time.Millisecond
 	// holdMax bounds all tries together.
 	holdMax = 30 * time.Second
@@ -409,8 +409,8 @@ type lockOf struct {
 // hold opens a transaction on each of the shards and sets the guards of the map in it, which keeps writers away. also is another
 // epoch that they take, 0 for none.
 //
-// Transactions over several shards take these locks in any order, and whoever holds one may wait for another. So only
-// the first is waited for with patience; if one of the others is not had within holdWait all are given back, and the next try
+// Transactions over several shards take these locks in any order, and one that holds a lock may wait for another. So only
+// the first is waited for with patience. If one of the others is not had within holdWait all are given back, and the next try
 // begins with that one. Errors: 55P03 when all were not to be had together within holdMax, with nothing changed.
 func (o *Ops) hold(ctx context.Context, shards []string, snap *shardmap.Snapshot, tables []*shardmap.Table, also uint64) (*held, error) {
 	var locks []lockOf

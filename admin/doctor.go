@@ -118,7 +118,7 @@ func (o *Ops) doctor(ctx context.Context, req DoctorRequest) ([]Finding, error) 
 	}
 	rest = append(rest, schema.MissingIndexes(ctx, recovery, snap, answer)...)
 	for _, f := range findings(rest) {
-		// That a shard does not answer is said once.
+		// A shard that does not answer is reported once.
 		if next, ok := broken[f.Shard]; ok && f.Level == LevelError && f.Table == "" && f.Next == next {
 			continue
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// What transactions over several shards have prepared on a shard is ended by whoever looks at the shards of the map. So nothing
-// is to be prepared on one that leaves it, and what is there nevertheless ends when the database comes back.
+// Recovery ends what transactions over several shards have prepared, on the shards of the map alone. So nothing is to be prepared
+// on a shard that leaves it. A transaction that is prepared there nevertheless ends when the database comes back.
 
 // stays gives a shard that was to leave the guards of the map again.
 func (o *Ops) stays(ctx context.Context, name string) {

@@ -92,7 +92,7 @@ func (o *Ops) leftovers(ctx context.Context, snap *shardmap.Snapshot) []Finding 
 		defer cancel()
 		streams, err := m.Captures(bound)
 		if err != nil {
-			return // that a shard does not answer is said elsewhere
+			return // another check reports a shard that does not answer
 		}
 		var lost []string
 		for _, stream := range streams {

@@ -38,7 +38,7 @@ func (o *Ops) examineOrphans(ctx context.Context, shards []string, most time.Dur
 	return out
 }
 
-// orphansOn is examineOrphans for a shard. Tables that there is no time for are said to have been left out.
+// orphansOn is examineOrphans for a shard. It reports tables that there is no time for as left out.
 func (o *Ops) orphansOn(ctx context.Context, shard string, tables []*shardmap.Table) []Finding {
 	var out []Finding
 	for i, t := range tables {

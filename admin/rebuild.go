@@ -335,7 +335,7 @@ func (o *Ops) abandon(ctx context.Context, by string) error {
 	}
 }
 
-// abandonOne ends a workflow; whoever is at work on it may write its record meanwhile.
+// abandonOne ends a workflow. A coordinator that is at work on it may write its record meanwhile.
 func abandonOne(ctx context.Context, dir shardmap.Directory, rec shardmap.Record, by string) error {
 	for {
 		s, err := workflow.Decode(rec.Value)

@@ -217,7 +217,7 @@ func (o *Ops) RemoveReplica(ctx context.Context, req ReplicaRequest) (*Result, e
 		return nil, err
 	}
 	if s, ok := snap.Shard(req.Shard); ok && s.System == "" {
-		// With one server there are no timelines to tell apart; whoever adds replicas
+		// With one server there are no timelines to tell apart. An operator who adds replicas
 		// again begins anew, after a restore for example.
 		o.forgetTimeline(ctx, req.Shard)
 	}

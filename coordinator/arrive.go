@@ -140,7 +140,7 @@ const openTries = 4
 
 // notOpened is the error of a target that cannot be opened, while the map says that the source is the owner. It is Late
 // when the map will never take the target, and when the bound of the cutover is over: the target is lost, perhaps.
-// Whoever holds statements must be able to let them go without it.
+// A cutover that holds statements must be able to let them go without it.
 func (j *job) notOpened(s *workflow.State, err error) error {
 	var refused bool
 	if sqlstate.CodeOf(err) == sqlstate.ObjectNotInState && !errors.Is(err, shardmap.ErrDeposed) {

@@ -20,8 +20,8 @@ import (
 // Election is the name of the coordinators' election.
 const Election = "coordinator"
 
-// KickRecord is written by whoever stores or changes a workflow, so that the leader
-// looks at once.
+// KickRecord is written by a process that stores or changes a workflow, so that the
+// leader looks at once.
 const KickRecord = "coordinator/kick"
 
 // Options are what a coordinator needs.

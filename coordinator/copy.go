@@ -315,7 +315,7 @@ func (j *job) purge(ctx context.Context, s *workflow.State, e workflow.Effect, r
 		return err
 	}
 	if _, t := snap.Transit(j.id); t == nil {
-		return nil // what is there is not this workflow's
+		return nil // the target's rows of the part are not this workflow's
 	}
 	owner, err := snap.OwnerOf(s.Spec.Keyspace, s.Spec.Part)
 	if err != nil {

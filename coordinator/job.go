@@ -254,7 +254,7 @@ func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Eff
 		err := j.do(ctx, &s, eff, &e.Result)
 		if ctx.Err() != nil {
 			if eff.Op == workflow.Copy {
-				j.prog.now() // for whoever copies again
+				j.prog.now() // for the coordinator that copies again
 			}
 			return e, false
 		}

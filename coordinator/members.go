@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// knownMax bounds the wait for members while nothing is held, sayAfter is when it is said
-	// who is waited for.
+	// knownMax bounds the wait for members while nothing is held. sayAfter is when the job notes
+	// which members it waits for.
 	knownMax = time.Minute
 	sayAfter = 2 * time.Second
 	// askedSoon is how long members may take to answer before a hold, without the target falling behind.

@@ -205,7 +205,7 @@ func (p *pacer) run(ctx context.Context, shards []string) {
 		case why.text != "":
 			slowed = true
 			p.job.prog.say("slowed: " + why.text)
-		case slowed && now == 0: // else what is said there is not ours
+		case slowed && now == 0: // else the note is not ours
 			slowed = false
 			p.job.prog.say("")
 		}

@@ -60,7 +60,7 @@ func (p *progress) begin(step workflow.StepName) {
 	p.note, p.waits, p.trouble, p.anew, p.before = "", "", "", "", -1
 }
 
-// interrupted returns how many rows were copied in the step that is under way, by whoever was at work on it before. It is asked before
+// interrupted returns how many rows an earlier coordinator or try has copied in the step that is under way. It is asked before
 // progress is stored in the step.
 func (p *progress) interrupted(ctx context.Context, s *workflow.State) int64 {
 	p.mu.Lock()
@@ -102,7 +102,7 @@ func (p *progress) copied(rows, bytes int64) {
 	p.save()
 }
 
-// copiedSoFar begins to count again, from what is there already.
+// copiedSoFar begins to count again, from the rows and bytes that are on the target already.
 func (p *progress) copiedSoFar(rows, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,8 +160,8 @@ func (p *progress) now() {
 	p.write(time.Now())
 }
 
-// save stores it, if that was not done just now. Whoever is there first does it, while the
-// others go on.
+// save stores it, if that was not done just now. The first goroutine that comes does it,
+// while the others go on.
 func (p *progress) save() {
 	now := time.Now()
 	p.mu.Lock()

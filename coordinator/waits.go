@@ -8,8 +8,8 @@ import (
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// waitLook is how often is looked whether somebody on a shard keeps a step waiting, standsFor after how long without a
-// row it is said that there is none.
+// waitLook is how often a job looks whether somebody on a shard keeps a step waiting. standsFor is after how long without
+// a row it notes that none has passed.
 const (
 	waitLook  = time.Second
 	standsFor = 10 * time.Second

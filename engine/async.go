@@ -10,6 +10,6 @@ type Async interface {
 	// SendNow is Send of as much as can be sent without waiting; it returns how
 	// many bytes that was.
 	SendNow(frames []byte) (int, error)
-	// ReceiveNow is Receive of what is there: nil if that is no whole frame.
+	// ReceiveNow is Receive of what has arrived: nil if that is no whole frame.
 	ReceiveNow() ([]byte, error)
 }

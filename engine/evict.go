@@ -3,7 +3,7 @@ package engine
 import "context"
 
 // Evictor is implemented by Movers that can delete rows which a shard has without
-// owning them, for whoever finds them.
+// owning them. A check that finds such rows calls it.
 type Evictor interface {
 	// Evict deletes the rows of a set, past guards and triggers, and needs no token.
 	// sure is called when they are deleted and not committed yet: a move that brings

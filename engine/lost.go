@@ -79,8 +79,8 @@ type Makeshift interface {
 	Replaceable() bool
 }
 
-// Severer is implemented by Conns whose connection can be cut by any goroutine,
-// whoever waits on it and however: Send and Receive then fail at once.
+// Severer is implemented by Conns whose connection can be cut by any goroutine. A
+// goroutine that waits on it, in whatever way, wakes up: Send and Receive fail at once.
 type Severer interface {
 	// Sever cuts the connection. Close has to follow.
 	Sever()

@@ -66,7 +66,7 @@ type Mover interface {
 	Reached(at, goal Position) bool
 	// Lag returns about how many bytes of changes lie between the position and now.
 	Lag(ctx context.Context, id string, at Position) (int64, error)
-	// Release ends what is under way here under the id, whoever does it (a capture and its
+	// Release ends what is under way here under the id, in any process (a capture and its
 	// views, Changes, Load, Apply), and removes all that was made for it, the position that
 	// SetApplied and Apply wrote with it. No error if there is none.
 	Release(ctx context.Context, id string) error

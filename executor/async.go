@@ -69,7 +69,7 @@ func (e *Executor) CachedText(sh *planner.Shaper, text []byte, s *Settings, snap
 	return st, r, true
 }
 
-// Start is the first half of Run for whoever does not wait: it sends what can be
+// Start is the first half of Run for a caller that does not wait: it sends what can be
 // sent. Poll takes the answers, or Resume, which waits and also sends the rest.
 func (p *Pipeline) Start(end byte, now time.Time) (all bool, err error) {
 	p.finish(end)

@@ -134,7 +134,7 @@ func (r *recoder) oid(b []byte, in catalog) {
 }
 
 // value translates what is inside of a value. One that is malformed is left as it
-// is from there on: whoever reads it says so.
+// is from there on: its reader reports the error.
 func (r *recoder) value(b []byte, oid uint32) {
 	if r.depth++; r.depth > nestMax {
 		r.deep = true

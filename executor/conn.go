@@ -71,7 +71,7 @@ func NewConn(name string, c engine.Conn) *Conn {
 // Shard returns the shard's name.
 func (c *Conn) Shard() string { return c.shard }
 
-// ShardName is a lasting pointer to the shard's name, for whoever shows it.
+// ShardName is a lasting pointer to the shard's name, for code that shows it later.
 func (c *Conn) ShardName() *string {
 	if c.pool != nil {
 		return &c.pool.name

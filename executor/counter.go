@@ -15,8 +15,8 @@ import (
 // shard's own. currval() and lastval() are kept by the session of the shard in
 // which nextval() ran, so a Counter is in one Conn at a time.
 //
-// A Conn has the values of one Counter alone: before another one's statement that
-// may call nextval(), what is there is discarded. The Counter that was there has
+// A Conn has the values of one Counter alone. Before another one's statement that
+// may call nextval(), the Conn discards them. The Counter that was there has
 // lost its values then, and knows it.
 type Counter struct {
 	conn atomic.Pointer[Conn]
@@ -201,7 +201,7 @@ func (e *Executor) writesTo(shard string, p *pool) bool {
 	return g.settled && !g.closed && g.primary != nil && g.primary.writes == p
 }
 
-// saved begins the use of c by whoever acquires it; nil if c broke, and is closed.
+// saved begins the use of c by the caller that acquires it; nil if c broke, and is closed.
 func (p *pool) saved(c *Conn) *Conn {
 	if p.ex.counted.Load() && c.keeps() && !c.saved {
 		if c.save(); c.broken {

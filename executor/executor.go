@@ -57,7 +57,7 @@ type Executor struct {
 	lanes    *lane.Group
 	counted  atomic.Bool // see KeepCounters
 	logins   logins
-	// learning is held by whoever asks for the baseline, and over baselines, the last ones.
+	// learning is held by the goroutine that asks for the baseline. It guards baselines, the last ones.
 	learning  chan struct{}
 	baselines []*baseline
 	checking  chan struct{} // passwords that shards check just now

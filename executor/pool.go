@@ -73,7 +73,7 @@ var ErrFull = errors.New("executor: all connections to the shard are in use")
 type withoutQueue struct{}
 
 // WithoutQueue makes Acquire return ErrFull rather than wait for somebody else's
-// connection, for whoever holds connections that others may wait for.
+// connection. It is for a caller that holds connections for which others may wait.
 func WithoutQueue(ctx context.Context) context.Context {
 	return context.WithValue(ctx, withoutQueue{}, true)
 }

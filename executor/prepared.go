@@ -112,9 +112,9 @@ func Outlived(e *sqlstate.Error) bool {
 	return false
 }
 
-// Outlive makes every statement be prepared anew, by whoever runs it next. It says what a
-// schema change says that the map has: for those that were prepared while the change was being
-// committed, or that was made on a shard directly.
+// Outlive makes every statement be prepared anew when it is next run. A schema change in the
+// map does the same. Outlive is for statements that were prepared while the change was being
+// committed, and for a change that was made on a shard directly.
 func (e *Executor) Outlive() {
 	in := &e.intern
 	in.mu.Lock()

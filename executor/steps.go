@@ -2,7 +2,7 @@ package executor
 
 import "time"
 
-// This file is Run in steps, for whoever talks with several shards at once.
+// This file is Run in steps, for a caller that talks with several shards at once.
 
 // Dispatch is the first half of Run: it sends what was added, ended by end. Step
 // takes the answers. After an error the Conn is broken.

@@ -91,8 +91,8 @@ func (t *Turn) Term() uint64 { return t.term }
 // follow takes the version of the current map.
 func (t *Turn) follow() {
 	e := t.ex
-	// Stored first, then looked at again: whoever installs a newer map either is
-	// seen here or sees what was stored.
+	// Stored first, then looked at again: the goroutine that installs a newer map either
+	// is seen here or sees what was stored.
 	for {
 		v := e.snapshot.Load().Version()
 		t.version.Store(v)

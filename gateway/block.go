@@ -402,7 +402,7 @@ func (p place) step() string {
 	return fmt.Sprintf("PL/pgSQL function inline_code_block line %d at %s", p.line, p.at)
 }
 
-// where is the context of what is said there, with the statement or without it.
+// where is the context of an error or notice of the place, with the statement or without it.
 func (p place) where(statement bool) string {
 	kind := "statement"
 	if p.expression {

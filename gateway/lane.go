@@ -28,8 +28,8 @@ import (
 // errWait says that something has to be waited for; see session.nowait.
 var errWait = errors.New("gateway: this has to wait")
 
-// laned is the lane's part of a session. Whoever runs the session owns it: the
-// loop between park and handOver, else the goroutine.
+// laned is the lane's part of a session. The runner of the session owns it: the loop
+// between park and handOver, else the goroutine.
 type laned struct {
 	client *lane.Conn // nil: the client's socket cannot be watched
 	out    chan landing

@@ -271,7 +271,7 @@ func (x *session) sent() roaming {
 // nothing that it did there shows.
 func (x *session) loose() bool { return x.tx.weak && !x.tx.lost && x.tx.schema == nil }
 
-// runs says which statement of the unit is about to be sent. Of several, which may be under way at once, none is said.
+// runs notes which statement of the unit is about to be sent. Of several, which may be under way at once, it notes none.
 func (x *session) runs(st *planner.Statement) {
 	u := &x.unit
 	if u.several = u.several || st == nil || u.on != nil && u.on != st; u.several {

@@ -299,7 +299,7 @@ func (x *session) loseTx() {
 }
 
 // yield gives back the conversation that the session has beside its transaction,
-// if it has one. Whoever forgets pipe.Conn while a transaction ends calls it before.
+// if it has one. Code that forgets pipe.Conn while a transaction ends calls it before.
 func (x *session) yield() {
 	if !x.outside() || x.virtual() {
 		return

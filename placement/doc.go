@@ -10,7 +10,7 @@
 //     between two of them. Simulations and hashing without a map use it.
 //   - Who should own these ranges, values and pins? [Propose] takes what is
 //     owned now, the shards and the constraints, and gives an owner to each
-//     [Unit], with what moves. The map is changed by whoever asked.
+//     [Unit], with what moves. The caller changes the map.
 //
 // # Invariants
 //

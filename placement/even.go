@@ -264,7 +264,7 @@ func (p *pack) score(a *placed, u, s int32) score {
 	case a.count[s] == 0 && p.full[s] == 0:
 		return score{rank: 4, cost: -a.shards[s].Capacity} // begin another, the largest
 	}
-	// The fullest that has room, counting what is there now and has yet to be placed.
+	// The fullest that has room, counting the units that are there now and have yet to be placed.
 	return score{rank: 3, cost: a.shards[s].Capacity - max(a.load[s], p.full[s])}
 }
 

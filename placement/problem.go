@@ -220,7 +220,7 @@ func newPlaced(p *problem) *placed {
 	return a
 }
 
-// may reports whether unit u can lie on shard s beside what is there.
+// may reports whether unit u can lie on shard s beside the units that are placed there.
 func (a *placed) may(u, s int32) bool {
 	if !a.allowed[a.class[u]][s] || a.tint[s] >= 0 && a.tint[s] != a.colour[u] {
 		return false

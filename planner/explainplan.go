@@ -17,8 +17,8 @@ func (o PlanOp) String() string {
 }
 
 // Lines describes the plan for EXPLAIN (ROUTE): what it does, on which shards, with
-// which texts, also those of shards that have to leave rows out (see On). args may be nil: then a target that parameters decide is said in
-// words. It never fails.
+// which texts, also those of shards that have to leave rows out (see On). args may be nil: then words describe a target that parameters
+// decide. It never fails.
 func (p *Plan) Lines(snap *shardmap.Snapshot, args *Args) []string {
 	var out []string
 	line := func(name, value string) {

@@ -9,7 +9,7 @@ import (
 // immutable and shared. docs/design/several.md has the rules.
 //
 // All texts keep the client's parameters, by their numbers; each may use a part
-// of them only, so whoever prepares a text gives the types of all.
+// of them only, so the executor gives the types of all when it prepares a text.
 type Plan struct {
 	Op PlanOp
 

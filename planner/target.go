@@ -16,7 +16,7 @@ import (
 // name. Alternatives with NULL, or outside of their column's type, match nothing
 // and are left out. There is always one shard at least: where no row can match,
 // any shard gives the right answer, and it is the default shard, as for AnyOne;
-// of AnyOne whoever runs the plan may take any other.
+// of AnyOne the executor may take any other.
 //
 // Errors: those of [Statement.Route] for parameters that cannot be read.
 func (t *Target) Shards(snap *shardmap.Snapshot, args *Args) ([]string, error) {

@@ -12,7 +12,7 @@
 //	rolled back     failed ──▶ rolled back   rolled back                   committed, with a warning
 //
 // The decision is one compare-and-set of the shard map whose Change.ID is the
-// transaction's id. Whoever finds a prepared transaction (its gid is
+// transaction's id. A process that finds a prepared transaction (its gid is
 // cleave_ddl_<id>_<shard>) looks the id up in the map's history: there, it is
 // committed; not there, it is rolled back, but only after the rollback itself
 // was written to the history under the same id, again by compare-and-set. So

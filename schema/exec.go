@@ -581,7 +581,7 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 	}
 	text, elsewhere := st.Text, d.Elsewhere
 	if d.Concurrent {
-		// Whoever runs it again is in a transaction.
+		// Replay runs it again in a transaction.
 		text, elsewhere = withoutConcurrently(text), withoutConcurrently(elsewhere)
 	}
 	s := Statement{Text: text, Elsewhere: elsewhere, AllShards: d.AllShards, Set: relevant(t.opts.Prelude), DropsSchema: d.DropsSchema}

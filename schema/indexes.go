@@ -19,7 +19,7 @@ const indexesSQL = "SELECT n.nspname, t.relname, c.relname, pg_catalog.pg_get_in
 type indexOn struct{ table, name, text string }
 
 // MissingIndexes finds indexes of sharded and reference tables that some PostgreSQL shards lack, among those that are named: somebody has dropped them
-// there, past the router. An index is told by what it is of, not by its name. Nothing is said while one is being made or dropped.
+// there, past the router. An index is told by what it is of, not by its name. It finds nothing while one is being made or dropped.
 func MissingIndexes(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot, shards []string) []Finding {
 	o = o.withDefaults()
 	if busy, err := o.Directory.Records(ctx, intentPrefix, "", 1); err != nil || len(busy) > 0 {

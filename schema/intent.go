@@ -26,7 +26,7 @@ const intentPrefix = "intent/"
 //	taken over: an index that is being made goes again; one that is on all shards is written into the history;
 //	            a DROP INDEX is carried out on all; what REINDEX leaves goes
 //
-// Whoever takes it over writes the record, or the history under the change's id, by compare-and-set first: a process
+// The process that takes it over writes the record, or the history under the change's id, by compare-and-set first. A process
 // that is only slow finds that before its next shard, and cannot write the history any more.
 type intent struct {
 	ID   string `json:"id"` // of the change
@@ -152,7 +152,7 @@ func (i *intent) mine(ctx context.Context, dir shardmap.Directory) error {
 	return e
 }
 
-// abandon leaves the rest to whoever looks for intents next. Errors are of no use: when the process ends it is seen to be dead.
+// abandon leaves the rest to the process that looks for intents next. Errors are of no use: when the process ends it is seen to be dead.
 func (t *Tx) abandon(ctx context.Context) {
 	if t.intent == nil || t.intent.Given {
 		return

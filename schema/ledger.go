@@ -231,8 +231,8 @@ func noteSQL(id string) string {
 	return "INSERT INTO cleave_internal.schema_change (id) VALUES (" + quote(id) + ") ON CONFLICT DO NOTHING"
 }
 
-// note writes the change's id on a shard inside its transaction. What is there
-// already is not created again: IF NOT EXISTS asks for the right to create first.
+// note writes the change's id on a shard inside its transaction. It does not create
+// an existing schema or table again: IF NOT EXISTS asks for the right to create first.
 func note(ctx context.Context, c engine.Conn, ids ...string) error {
 	_, err := c.DescribeTable(ctx, "cleave_internal", "schema_change")
 	if sqlstate.CodeOf(err) == sqlstate.UndefinedTable {

@@ -11,7 +11,7 @@ import (
 )
 
 // copiedWait bounds the wait for the lock of a table that a move copies. The copy has it locked against changes until it
-// is done, and whoever writes to the table waits behind a change that waits.
+// is done. A transaction that writes to the table waits behind a change that waits.
 const copiedWait = 300 * time.Millisecond
 
 // copying is a move that has not changed its owner yet, of a part of a table that a statement changes.

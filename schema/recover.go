@@ -225,8 +225,8 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 	return out, nil
 }
 
-// SettleOutside ends the prepared transactions of schema changes in a database that is no shard of the map. Whoever is at
-// work on one had an older map, and can commit it no more.
+// SettleOutside ends the prepared transactions of schema changes in a database that is no shard of the map. A process
+// that is at work on one had an older map, and can commit it no more.
 func SettleOutside(ctx context.Context, o RecoverOptions, conn engine.Conn, shard shardmap.Shard) error {
 	if shard.Engine != enginePostgres {
 		return nil
@@ -472,8 +472,8 @@ func (c *comparison) separately(ctx context.Context) {
 }
 
 // abreast makes sure, with the tables locked, that the guards that were set are those of
-// the newest map too: a move may have changed what the shard owns. Where a guard was ahead of the map, whoever set it does not
-// store that map any more.
+// the newest map too: a move may have changed what the shard owns. Where a guard was ahead of the map, the
+// process that set it does not store that map any more.
 func (c *comparison) abreast(ctx context.Context) {
 	if !c.changed || c.failed {
 		return
@@ -503,9 +503,9 @@ func sameService(a, b *shardmap.Snapshot, shard string) bool {
 	return ok && x.Service == y.Service && x.ServiceEpoch == y.ServiceEpoch
 }
 
-// Fence makes sure that nobody stores a map any more that was made from the given one, by a change of nothing. It comes before
-// guards of reference tables on the default shard are set back that are ahead of the map: whoever set them is to store that map
-// next. The caller has the tables locked.
+// Fence makes sure, by a change of nothing, that nobody stores a map any more that was made from the given one. It comes before
+// guards of reference tables on the default shard that are ahead of the map are set back: the process that set them would store
+// its map next. The caller has the tables locked.
 //
 // Errors: ErrConflict when the map is another one already; those of Directory.Update.
 func Fence(ctx context.Context, dir shardmap.Directory, actor string, snap *shardmap.Snapshot) error {

@@ -36,7 +36,7 @@ type CopyRows func(ctx context.Context, from, to engine.Conn, t *shardmap.Table,
 //	                       ▼                             ▼                         ▼
 //	                 Recover opens the old; what was copied is dropped by the next try     Recover opens the new
 //
-// A closed table has a guard that refuses every write, whoever sends it; routers then wait for a newer map. copyRows
+// A closed table has a guard that refuses every write from every client. Routers then wait for a newer map. copyRows
 // makes a table's rows those of the other shard and compares both; ahead, while they change, it need not compare. await returns when every member has acknowledged a version of the map.
 //
 // Before any is closed all tables and views are made on the new shard in a transaction that is rolled back.
@@ -161,8 +161,8 @@ const (
 )
 
 // both runs f in a transaction that has the locks of the default shard, which keep schema changes out, and of another shard. Where that
-// is a SQLite file its lock is that of everything in it, and whoever writes to both may have one and wait for the other. So the
-// second one is waited for with little patience, and the next try begins with it.
+// is a SQLite file its lock is that of everything in it. A transaction that writes to both shards may have one and wait for the
+// other. So the second one is waited for with little patience, and the next try begins with it.
 func (o Options) both(ctx context.Context, to string, f func(t *Tx, from *part) error) error {
 	began := time.Now()
 	for try := 0; ; try++ {

@@ -21,7 +21,7 @@ import (
 const OpSequence = "sequence"
 
 // What a shard has in the schema cleave_internal: defaults of columns that a router
-// fills call these. They fail, so that whoever writes past the router gets an
+// fills call these. They fail, so that a client that writes past the router gets an
 // error instead of a value that another shard has as well. uuidv7() needs no
 // router to be unique; PostgreSQL has it from version 18 on. They are not in a schema
 // cleave: a shard's role may have that name, and its tables would come to be there.

@@ -10,7 +10,7 @@ import (
 
 // The default shard has a sequence of its own beside each sequence of the cluster,
 // with the same name and options: its shadow. Nobody takes values from it. It is
-// there for whoever reads the catalogue: psql, pg_dump, an ORM.
+// there for programs that read the catalogue: psql, pg_dump, an ORM.
 
 // shadows makes the shadows follow the sequences of the private map.
 func (t *Tx) shadows(ctx context.Context, p *part, was []shardmap.Sequence) error {

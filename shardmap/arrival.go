@@ -39,7 +39,7 @@ func checkHeld(prev, next *Snapshot) error {
 		return slices.ContainsFunc(before, func(b arriving) bool { return b.t.ID == a.t.ID })
 	}
 	for i, a := range held {
-		// Whoever puts a hold has asked for its own arrival, exactly: a pin may go with it.
+		// The move that puts a hold has asked for its own arrival, exactly: a pin may go with it.
 		if was(a) {
 			for _, unpin := range []bool{false, true} {
 				if err := next.arrival(unpin, a); err != nil && prev.arrival(unpin, a) == nil {

@@ -18,7 +18,7 @@ import (
 
 // Members ask each other through the directory: every member reaches it, and who may write there may do everything anyway.
 // A question is a record that its member takes by deleting it, so it is answered at most once. An answer is a record for
-// whoever asked.
+// the member that asked.
 const (
 	questionPrefix = "ask/question/" // + member + "/" + id
 	answerPrefix   = "ask/answer/"   // + id, and its pages behind it

@@ -8,9 +8,9 @@ import (
 )
 
 // CopiesEpoch is the epoch of the guards of reference tables: a number that
-// stands for the set of shards that have their rows. Whoever changes such a table
-// has to say it (the setting cleave.guard_epoch), so that a router with an older
-// map cannot leave out a shard. It is never 0.
+// stands for the set of shards that have their rows. A session that changes such a
+// table has to name it (the setting cleave.guard_epoch), so that a router with an
+// older map cannot leave out a shard. It is never 0.
 func (s *Snapshot) CopiesEpoch() uint64 {
 	shards := slices.Clone(s.Shards())
 	slices.SortFunc(shards, func(a, b Shard) int { return strings.Compare(a.Name, b.Name) })

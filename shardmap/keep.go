@@ -48,7 +48,7 @@ func Keep(ctx, life context.Context, ttl time.Duration, seat Seat) (lease *Lease
 	if err != nil {
 		return nil, nil, err
 	}
-	// Whoever joins loads the map afterwards, so that it needs no version.
+	// A process that joins loads the map afterwards, so that it needs no version.
 	k.lease.SetNode(node)
 	k.lease.Extend(from, k.grant())
 	own, stop := context.WithCancel(life)

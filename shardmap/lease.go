@@ -50,8 +50,8 @@ type MemberState struct {
 // can become live again when the directory is reached: by a renewal, or by
 // joining anew.
 //
-// Whoever reads on a shard notes Term before it takes the map to route by, and
-// checks Holds after the shard has answered and before the answer is used: a
+// A statement that reads on a shard notes Term before it takes the map to route by.
+// It checks Holds after the shard has answered and before the answer is used: a
 // process that was paused in between must not use it, even if its lease is live
 // again. Where nothing was routed Live is enough.
 //

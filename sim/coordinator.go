@@ -268,7 +268,7 @@ func (c *coordinator) do(run *running, e workflow.Effect) error {
 			target.put(k, nil)
 		}
 		return errLater
-	case workflow.AwaitWindow, workflow.AskMembers: // whoever does not answer is waited for, or is not
+	case workflow.AwaitWindow, workflow.AskMembers: // a window or a member keeps it waiting, or does not
 		if w.rand.IntN(10) > 0 {
 			return errLater
 		}

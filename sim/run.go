@@ -71,7 +71,7 @@ func (w *world) other(n int) {
 		w.passes(1000)
 		w.direct()
 	case n < 5:
-		if w.chance(10) { // the wall clock of whoever stamps events
+		if w.chance(10) { // the wall clock of the process that stamps events
 			w.now += w.rand.Int64N(7_200_000) - 3_600_000
 		}
 	case n < 12:

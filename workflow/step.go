@@ -333,7 +333,7 @@ func (s *State) failed(e Event) {
 		s.finish(Failed, e.At, what)
 		s.blame(what)
 	case Reopening, Cancelling:
-		// Whoever waits does not wait for a shard that has nothing of theirs.
+		// Held statements do not wait for a shard that has nothing of theirs.
 		if e.Op == ShutTarget && !s.ShutLater {
 			s.ShutLater = true
 			s.goTo(s.Step, e.At, what)

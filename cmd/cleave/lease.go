@@ -8,8 +8,8 @@ import (
 	"github.com/cleavedb/cleave/telemetry"
 )
 
-// leaseLook is how often the log is told of the lease. Statements look at each
-// answer themselves; this is for whoever reads the log afterwards.
+// leaseLook is how often the lease is looked at for the log. Statements look at each
+// answer themselves; this is for an operator who reads the log afterwards.
 const leaseLook = 250 * time.Millisecond
 
 // logLease logs when the router stops to serve because its lease ran out, why,

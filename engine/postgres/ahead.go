@@ -56,7 +56,7 @@ func (a *readAhead) end(c *conn) {
 	a.timer.Stop()
 	a.mu.Lock()
 	a.armed = false
-	reading := a.reading // whoever comes next waits for its end as well
+	reading := a.reading // the next caller waits for its end as well
 	a.mu.Unlock()
 	interrupt(c, reading)
 }
@@ -65,7 +65,7 @@ func (a *readAhead) end(c *conn) {
 func (a *readAhead) enter(c *conn) {
 	a.mu.Lock()
 	a.entered = true
-	reading := a.reading // whoever comes next waits for its end as well
+	reading := a.reading // the next caller waits for its end as well
 	a.mu.Unlock()
 	interrupt(c, reading)
 }
@@ -152,7 +152,7 @@ func (c *conn) Failed() bool {
 	}
 }
 
-// readNow reads what is there, or waits a moment for it where no loop watches the socket.
+// readNow reads what has arrived, or waits a moment for it where no loop watches the socket.
 func (c *conn) readNow(p []byte) (int, error) {
 	if c.lane != nil {
 		return c.lane.ReadNow(p)

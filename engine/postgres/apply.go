@@ -124,7 +124,7 @@ const (
 	opSync     byte = 'S'
 )
 
-// Apply takes the row of the id over: whoever had it commits no more.
+// Apply takes the row of the id over: the applier that had it commits no more.
 func (v *mover) Apply(ctx context.Context, id string, set engine.Set) (engine.Applier, error) {
 	const op = "begin to apply"
 	if err := v.checkID(id); err != nil {

@@ -129,7 +129,7 @@ type sinkError struct{ error }
 
 func (e sinkError) Unwrap() error { return e.error }
 
-// open begins the stream, ending whoever reads the slot.
+// open begins the stream. It ends the process that reads the slot.
 func (st *stream) open(ctx context.Context, from lsn) error {
 	v := st.v
 	known, err := v.captured(ctx, st.side, st.id)

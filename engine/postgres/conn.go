@@ -220,7 +220,7 @@ func (c *conn) Probe() error {
 	return c.lost(false, err)
 }
 
-// Sever shuts the socket down both ways, so that whoever waits on it wakes up;
+// Sever shuts the socket down both ways, so that a goroutine that waits on it wakes up;
 // closing it under a waiting poll would not.
 func (c *conn) Sever() {
 	if c.raw != nil {

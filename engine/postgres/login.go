@@ -27,8 +27,8 @@ const (
 // paramLogin makes a handshake one of a client's own user. It has no value.
 const paramLogin = "\x00login"
 
-// errNoSCRAM ends a handshake before anything was sent that could be used by
-// whoever answers.
+// errNoSCRAM ends a handshake before anything was sent that the answering server
+// could use.
 var errNoSCRAM = errors.New("the server does not ask for the password by SCRAM-SHA-256")
 
 // proving watches the handshake of a client's own user. The server has to check

@@ -16,8 +16,8 @@ const (
 	levelError   = "error"
 )
 
-// requirement is one thing that a shard's server, database and roles should have. All of them stand in requirements: whoever
-// adds a shard hears of what a later move needs.
+// requirement is one thing that a shard's server, database and roles should have. All of them stand in requirements: an
+// operator who adds a shard hears of what a later move needs.
 type requirement struct {
 	name string
 	good bool

@@ -11,7 +11,7 @@ const turnstileEnd = "-turn"
 
 // turnstile makes processes take turns at a file's write lock. SQLite has no queue for that: who waits looks now and
 // then whether the lock is free, and a process with many writers of its own would take it again each time before another one looks.
-// Whoever wants the lock passes the turnstile first, and leaves it with the lock in its hand; so one waits for
+// A process that wants the lock passes the turnstile first, and leaves it with the lock in its hand. So one waits for
 // the lock, and nobody overtakes it. The kernel opens the turnstile when a process dies. It is an empty file beside the shard's,
 // and only about fairness: where it cannot be made the file is used without.
 //

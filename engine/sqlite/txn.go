@@ -257,8 +257,8 @@ func (c *Conn) takeLock() error {
 	return c.replaySavepoints()
 }
 
-// lockPoll bounds the pause between two tries to take a file's write lock. Few try at a time: whoever
-// is at the turnstile, and what ends prepared transactions.
+// lockPoll bounds the pause between two tries to take a file's write lock. Few try at a time: the one
+// at the turnstile, and those that end prepared transactions.
 const lockPoll = 4 * time.Millisecond
 
 // lockFile takes the file's write lock with begin, for which it tries again until the deadline.
@@ -371,9 +371,9 @@ func (c *Conn) SetGroup(id uint64) {
 	c.group = id
 }
 
-// awaits notes what the conversation waits for, nil for nothing. Whoever closes a
-// ring of transactions over several files, each of which waits for the next one's,
-// gets 40P01: nobody in it could go on.
+// awaits notes what the conversation waits for, nil for nothing. A conversation that
+// closes a ring of transactions over several files, each of which waits for the next
+// one's, gets 40P01: nobody in it could go on.
 func (c *Conn) awaits(q *writerQueue) error {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()

@@ -210,7 +210,7 @@ func compareViews(views []*view) (behind map[*view][]txid, err error) {
 
 // help gives the views that are behind up, to be taken again. What they miss is
 // seen elsewhere, so it is decided: if it is still prepared it is committed now,
-// by whoever comes first.
+// by the first process that comes.
 func (t *Transactions) help(ctx context.Context, views []*view, behind map[*view][]txid) error {
 	var again []*view
 	for _, v := range views {

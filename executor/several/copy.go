@@ -81,7 +81,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 		shards = shards[:1]
 	}
 	if first := slices.Index(shards, c.host.Snapshot().State().DefaultShard); first > 0 && j.index == nil {
-		// As with every write to a reference table: whoever writes the same rows waits there.
+		// As with every write to a reference table: a transaction that writes the same rows waits there.
 		shards = append([]string{shards[first]}, slices.Delete(slices.Clone(shards), first, first+1)...)
 	}
 	j.ask.shard = shards[0]

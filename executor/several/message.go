@@ -164,7 +164,7 @@ func (c *Conn) notice(frame []byte) {
 	defer c.mu.Unlock()
 	if len(frame) > wire.Header && frame[0] == wire.NoticeResponse && wire.ParseReport(frame[wire.Header:]).Code == nameTooLong {
 		if c.cut[string(frame)] {
-			return // it is said of the text, which several shards read
+			return // the notice is about the text, which several shards read
 		}
 		if c.cut == nil {
 			c.cut = map[string]bool{}

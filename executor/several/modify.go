@@ -289,7 +289,7 @@ func (m *modifying) all(s *stream) ([][]byte, error) {
 }
 
 // reference changes every copy of a reference table. The default shard is first:
-// whoever changes the same rows waits there, and nobody holds what he waits for.
+// transactions that change the same rows wait there, and none holds what another waits for.
 func (m *modifying) reference(ctx context.Context, shards []string) (job, error) {
 	c, r := m.c, m.m.Reference
 	first := m.snap.State().DefaultShard

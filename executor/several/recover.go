@@ -216,9 +216,9 @@ func (r Recovery) Settle(ctx context.Context) (found []InDoubt, unreached map[st
 	return found, unreached, nil
 }
 
-// SettleOutside ends what is prepared in a database of the cluster that is no shard of the map, whoever owns it: who
-// prepared it there had an older map, and what it has not decided, it cannot decide any more. Connect must know the database by its name. It returns what was
-// there, with an Err for what is prepared still.
+// SettleOutside ends what is prepared in a database of the cluster that is no shard of the map, also when its owner lives. The
+// owner had an older map when it prepared, and what it has not decided, it cannot decide any more. Connect must know the database
+// by its name. SettleOutside returns the transactions that it found, with an Err for those that are prepared still.
 //
 // Errors: 57P03 when the database cannot be asked.
 func (r Recovery) SettleOutside(ctx context.Context, snap *shardmap.Snapshot, s shardmap.Shard) (found []InDoubt, err error) {
@@ -304,8 +304,8 @@ func (r *Recovery) resolve(ctx context.Context, snap *shardmap.Snapshot, id txid
 	broken := true
 	defer func() { release(broken) }()
 	if files, ok := records.(sqliteRecords); ok {
-		// To write has to wait for whoever writes to the file, perhaps for a
-		// transaction that waits for this one. What is decided is read at once.
+		// A write has to wait for the transaction that writes to the file, which may
+		// itself wait for this one. What is decided is read at once.
 		if res, err := engine.ExecContext(ctx, conn, files.read(id)); err == nil && len(res.Rows) == 1 {
 			broken = false
 			return res.Rows[0][0].String == "t", nil

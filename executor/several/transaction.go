@@ -136,8 +136,8 @@ func (t *Transactions) newID() (id txid) {
 //
 //	cleave_<beginning of the cluster's id>_<transaction>_<number of the part>_<deciding shard>
 //
-// Whoever finds it knows whose it is and where its decision stands. A server's
-// databases share one space of such ids: the number keeps the parts apart.
+// It tells a process that finds the part whose it is and where its decision stands. A
+// server's databases share one space of such ids: the number keeps the parts apart.
 type gid struct {
 	cluster string
 	id      txid

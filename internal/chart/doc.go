@@ -3,6 +3,6 @@
 // one scale, and below them the share of rows that each change of the cluster moves.
 //
 // The colours are those of Okabe and Ito, which people with any kind of colour
-// vision tell apart; nothing is said by colour alone. The same figure gives the same
+// vision tell apart; nothing is shown by colour alone. The same figure gives the same
 // bytes.
 package chart

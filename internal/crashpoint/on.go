@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// variable names the file that asks for places. It says NUMBER|PLACE. That the place was reached is said by the file NAME.reached, NUMBER|PID.
+// variable names the file that asks for places. It says NUMBER|PLACE. The file NAME.reached says that the place was reached: NUMBER|PID.
 const variable = "CLEAVE_CRASH_POINT"
 
-// init ends the program when whoever started it has ended, however that was: a test that is
-// killed leaves nothing behind.
+// init ends the program when the process that started it has ended, in whatever way: a test
+// that is killed leaves nothing behind.
 func init() {
 	if os.Getenv(variable) != "" {
 		go func() {

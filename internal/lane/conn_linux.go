@@ -192,7 +192,7 @@ func (c *Conn) Quiet() bool {
 	return !c.r.ready && !c.closed.Load()
 }
 
-// ReadNow reads what is there: io.EOF at the end, [ErrAgain] if there is
+// ReadNow reads what has arrived: io.EOF at the end, [ErrAgain] if there is
 // nothing. Fewer bytes than p holds means that there are no more for now.
 func (c *Conn) ReadNow(p []byte) (int, error) {
 	if !c.begin() {

@@ -8,6 +8,5 @@
 //   - [Bootstrap] makes the first map of local shards, or tells it where they are now.
 //   - [New] wires planner, executor, admin and gateway over a directory.
 //
-// It decides nothing: whoever calls it says what is opened, in which order, and
-// closes it.
+// It decides nothing: the caller says what is opened, in which order, and closes it.
 package wiring

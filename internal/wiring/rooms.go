@@ -256,7 +256,7 @@ func (r *Rooms) finishIntents(ctx context.Context) {
 		}
 		found, err := r.Ops.FinishIntents(ctx)
 		if err != nil {
-			continue // that the directory does not answer is said elsewhere
+			continue // other code reports a directory that does not answer
 		}
 		for _, f := range found {
 			if f.Done != "" || !said[f.What] {
