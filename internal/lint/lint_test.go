@@ -56,9 +56,9 @@ func TestRulesCanFail(t *testing.T) {
 	marker := "TO" + "DO"
 	good := map[string]string{
 		"README.md":           "# Cleave\n[docs](docs/a.md#what-it-is) [x](https://example.org/nothing)\n```\n[no](nowhere.md)\n```\n",
-		"docs/a.md":           "## What it is\n`[no](nowhere.md)`\n[back](../README.md)\n",
+		"docs/a.md":           "## What it is\n`[no](nowhere.md)`\n[back](../README.md)\n`who" + "ever`\n\nThat is what is\n\nthe" + "re.\n```\nis sa" + "id\n```\n",
 		"keyspace/doc.go":     "// Package keyspace is documented.\npackage keyspace\n",
-		"keyspace/key.go":     "package keyspace\n\n// K is documented.\nconst K = 1\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n",
+		"keyspace/key.go":     "package keyspace\n\n// K is documented. That is what is therefore.\nconst K = 1\n\nvar text = \"who" + "ever\"\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n",
 		"sqlstate/code.go":    "// Package sqlstate is documented.\npackage sqlstate\n\n// Code is documented.\ntype Code string\n\n// Codes.\nconst (\n\tA Code = \"00000\"\n\tB Code = \"00001\"\n)\n",
 		"engine/go.go":        "// Package engine is documented.\npackage engine\n\nfunc run() { go run() }\n",
 		"engine/leak_test.go": "package engine\n\nimport _ \"go.uber.org/goleak\"\n",
@@ -107,6 +107,11 @@ func TestRulesCanFail(t *testing.T) {
 		{"ratchet", "docs/a.md", "## What it is\n" + strings.Repeat("word ", 30) + "\n", "long lines of docs/a.md: 1, more than 0"},
 		{"ratchet", RatchetFile, "61 methods of keyspace.wide\n", "is within its bound now"},
 		{"ratchet", RatchetFile, "many methods of keyspace.wide\n", "is not a figure"},
+		{"words", "docs/a.md", "## What it is\nA row is for who" + "ever reads it.\n", "leaves something out"},
+		{"words", "docs/a.md", "## What it is\n- It is\n  sa" + "id twice.\n", "leaves something out"},
+		{"words", "keyspace/a.go", "package keyspace\n\n// They are sa" + "id to be two.\n", "leaves something out"},
+		{"words", "keyspace/a.go", "package keyspace\n\nfunc f() {\n\t// It reads What is\n\t// the" + "re.\n}\n", "leaves something out"},
+		{"words", "keyspace/a.go", "package keyspace\n\nconst a = 1 /* for who" + "ever\n * comes */\n", "leaves something out"},
 		{"docs", "docs/b.md", "# B\n", "no link leads here"},
 		{"docs", "docs/a.md", "## What it is\n[gone](c.md)\n", "leads nowhere"},
 		{"docs", "docs/a.md", "## What it is\n[up](../../etc/passwd)\n", "leaves the repository"},

@@ -135,5 +135,6 @@ var rules = []struct {
 	{"goroutine", checkGoroutine},
 	{"sqlstate", checkCodes},
 	{"docs", checkDocs},
+	{"words", checkWords},
 	{"ratchet", checkRatchets},
 }
