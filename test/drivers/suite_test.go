@@ -421,12 +421,33 @@ func writePage(t *testing.T, rows []string) {
 		}
 		for _, why := range sorted(reasons) {
 			slices.Sort(reasons[why])
-			head += "- " + why + ": " + strings.Join(reasons[why], ", ") + ".\n"
+			head += folded("- " + why + ": " + strings.Join(reasons[why], ", ") + ".")
 		}
 	}
 	if err := os.WriteFile(path, []byte(head), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// folded is an item of a list in lines of at most 120 characters.
+func folded(item string) string {
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Split(item, " ") {
+		switch {
+		case i == 0:
+		case at+1+len(word) > 120:
+			b.WriteString("\n ")
+			at = 1
+			fallthrough
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String() + "\n"
 }
 
 // TestASuiteIsTriedAgain: what passes in one of the tries passes, and each try's results are compared with the list.
