@@ -92,7 +92,9 @@ func TestDrivers(t *testing.T) {
 				}
 				return r
 			})
-			page = append(page, row(s, got, known))
+			line := row(s, got, known)
+			t.Log(line)
+			page = append(page, line)
 		})
 	}
 	if *update && len(page) == len(suites) && !t.Failed() {
