@@ -339,8 +339,12 @@ func (x *session) startsOver(err error) bool {
 	if h := x.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.calledOff() {
 		return false
 	}
-	if c := x.pipe.Conn; c != nil && !x.pipe.Skipping() && (x.dirty || x.pipe.Waiting()) {
+	c := x.pipe.Conn
+	if c != nil && !x.pipe.Skipping() && (x.dirty || x.pipe.Waiting()) {
 		c.Break() // its implicit transaction is open
+	}
+	if c != nil {
+		x.retried(c.Shard())
 	}
 	if x.undo() != nil {
 		return false
@@ -349,10 +353,8 @@ func (x *session) startsOver(err error) bool {
 	x.cancelled, x.forMove = time.Time{}, false
 	x.mu.Unlock()
 	x.unused()
-	x.retried(several.Name)
 	x.turn.Begin()
-	x.unit.version = x.srv.ex.Snapshot().Version()
-	x.unit.on, x.unit.several = nil, false
+	x.unit.routedBy(x.srv.ex.Snapshot().Version())
 	return true
 }
 

@@ -42,8 +42,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	}
 	x.retried(shard)
 	x.turn.Begin()
-	x.unit.version = x.srv.ex.Snapshot().Version()
-	x.unit.on, x.unit.several = nil, false
+	x.unit.routedBy(x.srv.ex.Snapshot().Version())
 	return errAgain
 }
 

@@ -199,6 +199,9 @@ type unit struct {
 	parent trace.Parent
 }
 
+// routedBy begins it again by another version of the map.
+func (u *unit) routedBy(version uint64) { u.version, u.on, u.several = version, nil, false }
+
 type replacedStatement struct {
 	name string
 	was  *statement
