@@ -238,8 +238,10 @@ func (p *pool) begin(ctx context.Context, from origin) (engine.Conn, *baseline, 
 		return nil, nil, err
 	}
 	if done != nil {
-		c, learned, err := p.learn(ctx)
-		done()
+		c, learned, err := func() (engine.Conn, *baseline, error) {
+			defer done() // after a fault too: others wait for it
+			return p.learn(ctx)
+		}()
 		if err != nil {
 			return nil, nil, err
 		}

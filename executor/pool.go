@@ -302,7 +302,25 @@ func (p *pool) wake() {
 	p.mu.Unlock()
 }
 
+// dial opens a connection, for which there is a place among the pool's. A fault of the router's own, which ends one session, leaves the
+// place free.
 func (p *pool) dial(ctx context.Context, from origin) (*Conn, error) {
+	ended := false
+	defer func() {
+		if !ended {
+			p.mu.Lock()
+			p.left()
+			p.trying = false
+			p.mu.Unlock()
+			p.wake()
+		}
+	}()
+	c, err := p.dialed(ctx, from)
+	ended = true
+	return c, err
+}
+
+func (p *pool) dialed(ctx context.Context, from origin) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.ex.limits.ConnectTimeout)
 	defer cancel()
 	ec, base, err := p.begin(ctx, from)
