@@ -129,40 +129,54 @@ func TestConnectHasNoTimeouts(t *testing.T) {
 	}
 }
 
-// noting is PostgreSQL's driver that notes with what connections begin.
-type noting struct {
+// watched is PostgreSQL's driver, with a look at each connection before it begins.
+type watched struct {
 	postgres.Driver
-	mu     sync.Mutex
-	starts []map[string]string
+	connects func(start map[string]string)
 }
 
-type notingShard struct {
+type watchedShard struct {
 	engine.Shard
-	by *noting
+	by *watched
 }
 
-func (n *noting) Open(c engine.Config) (engine.Shard, error) {
-	s, err := n.Driver.Open(c)
-	return &notingShard{s, n}, err
+func (w *watched) Open(c engine.Config) (engine.Shard, error) {
+	s, err := w.Driver.Open(c)
+	return &watchedShard{s, w}, err
 }
 
-func (s *notingShard) Connect(ctx context.Context, start map[string]string) (engine.Conn, error) {
-	s.by.mu.Lock()
-	s.by.starts = append(s.by.starts, maps.Clone(start))
-	s.by.mu.Unlock()
+func (s *watchedShard) Connect(ctx context.Context, start map[string]string) (engine.Conn, error) {
+	s.by.connects(start)
 	return s.Shard.Connect(ctx, start)
+}
+
+// followBy starts an executor over a directory whose connections are looked at.
+func followBy(t testing.TB, dir shardmap.Directory, limits executor.Limits, connects func(start map[string]string)) *executor.Executor {
+	t.Helper()
+	drivers := map[string]engine.Driver{"postgres": &watched{connects: connects}}
+	ex := executor.New(executor.Options{Directory: dir, Drivers: drivers, Planner: planner.New(planner.Limits{}), Limits: limits})
+	if err := ex.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ex.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ex
 }
 
 // TestOneConnectionLearns: of many first connections one asks for the baseline, and none is thrown away.
 func TestOneConnectionLearns(t *testing.T) {
 	t.Parallel()
 	_, dir := startWith(t, executor.Limits{}, installed(t, 1)...)
-	driver := &noting{}
-	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": driver}, Planner: planner.New(planner.Limits{})})
-	if err := ex.Start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	defer ex.Close()
+	var mu sync.Mutex
+	var starts []map[string]string
+	ex := followBy(t, dir, executor.Limits{}, func(start map[string]string) {
+		mu.Lock()
+		starts = append(starts, maps.Clone(start))
+		mu.Unlock()
+	})
 	const many = 8
 	var wg sync.WaitGroup
 	conns := make([]*executor.Conn, many)
@@ -180,10 +194,10 @@ func TestOneConnectionLearns(t *testing.T) {
 			c.Release()
 		}
 	}
-	driver.mu.Lock()
-	defer driver.mu.Unlock()
-	plain := slices.DeleteFunc(slices.Clone(driver.starts), func(start map[string]string) bool { return start["TimeZone"] != "" })
-	if len(driver.starts) != many || len(plain) != 1 {
-		t.Errorf("%d connections began, %d of them to learn", len(driver.starts), len(plain))
+	mu.Lock()
+	defer mu.Unlock()
+	plain := slices.DeleteFunc(slices.Clone(starts), func(start map[string]string) bool { return start["TimeZone"] != "" })
+	if len(starts) != many || len(plain) != 1 {
+		t.Errorf("%d connections began, %d of them to learn", len(starts), len(plain))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cleavedb/cleave/access"
@@ -155,6 +156,29 @@ func TestLargeObjectsAreGivenByAdministrators(t *testing.T) {
 	}
 }
 
+// asks returns the value of a FunctionCall, or its error.
+func asks(t testing.TB, conn *pgconn.PgConn, f *pgproto3.FunctionCall) (value []byte, said string) {
+	t.Helper()
+	conn.Frontend().Send(f)
+	if err := conn.Frontend().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		msg, err := conn.ReceiveMessage(t.Context())
+		if err != nil && msg == nil {
+			t.Fatal(err)
+		}
+		switch r := msg.(type) {
+		case *pgproto3.FunctionCallResponse:
+			value = bytes.Clone(r.Result)
+		case *pgproto3.ErrorResponse:
+			said = r.Code + " " + r.Message
+		case *pgproto3.ReadyForQuery:
+			return value, said
+		}
+	}
+}
+
 // TestValueOfACallIsBounded: the router holds the value that a FunctionCall gives, and says so where it would be more than 32 MB. What has
 // that size is given, a longer one can be read in parts, and SQL has no such bound.
 func TestValueOfACallIsBounded(t *testing.T) {
@@ -172,42 +196,20 @@ func TestValueOfACallIsBounded(t *testing.T) {
 		}
 		return string(res.Rows[0][0])
 	}
-	// asks returns the value of a call, or the error's code.
-	asks := func(f *pgproto3.FunctionCall) (value []byte, said string) {
-		t.Helper()
-		conn.Frontend().Send(f)
-		if err := conn.Frontend().Flush(); err != nil {
-			t.Fatal(err)
-		}
-		for {
-			msg, err := conn.ReceiveMessage(t.Context())
-			if err != nil && msg == nil {
-				t.Fatal(err)
-			}
-			switch r := msg.(type) {
-			case *pgproto3.FunctionCallResponse:
-				value = bytes.Clone(r.Result)
-			case *pgproto3.ErrorResponse:
-				said = r.Code + " " + r.Message
-			case *pgproto3.ReadyForQuery:
-				return value, said
-			}
-		}
-	}
 	sql(fmt.Sprintf("SELECT lo_from_bytea(4711, decode(repeat('ab', %d), 'hex'))", most+10))
 	sql("BEGIN")
 	if got := sql("SELECT lo_open(4711, 262144)"); got != "0" {
 		t.Fatalf("the descriptor %s", got)
 	}
 	for _, size := range []int{most - 1000, 1010} {
-		if value, said := asks(call(954, 0, size)); said != "" || len(value) != size || bytes.Count(value, []byte{0xab}) != size {
+		if value, said := asks(t, conn, call(954, 0, size)); said != "" || len(value) != size || bytes.Count(value, []byte{0xab}) != size {
 			t.Errorf("%d bytes: %q, %d bytes", size, said, len(value))
 		}
 	}
 	if got := sql("SELECT lo_lseek(0, 0, 0)"); got != "0" {
 		t.Fatalf("the place %s", got)
 	}
-	if value, said := asks(call(954, 0, most+10)); said != "53400 a function call gives more than 32 MB" || value != nil {
+	if value, said := asks(t, conn, call(954, 0, most+10)); said != "53400 a function call gives more than 32 MB" || value != nil {
 		t.Errorf("more than the bound: %q, %d bytes", said, len(value))
 	}
 	if got := conn.TxStatus(); got != 'E' {
@@ -232,27 +234,6 @@ func TestLargeObjectsOfTheShardsUsers(t *testing.T) {
 	exec(t, dba, "GRANT SELECT, INSERT ON orders TO bob")
 	keys := cl.keys(t)
 	bob, eve := cl.as(t, "bob", "bob-secret"), cl.as(t, "eve", "eve-secret")
-	// unlink is a FunctionCall of lo_unlink().
-	unlink := func(conn *pgx.Conn, object int) (said string) {
-		t.Helper()
-		c := conn.PgConn()
-		c.Frontend().Send(call(964, object))
-		if err := c.Frontend().Flush(); err != nil {
-			t.Fatal(err)
-		}
-		for {
-			msg, err := c.ReceiveMessage(t.Context())
-			if err != nil && msg == nil {
-				t.Fatal(err)
-			}
-			switch r := msg.(type) {
-			case *pgproto3.ErrorResponse:
-				said = r.Code + " " + r.Message
-			case *pgproto3.ReadyForQuery:
-				return said
-			}
-		}
-	}
 	refused := func(conn *pgx.Conn, want, sql string) {
 		t.Helper()
 		for _, mode := range []any{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
@@ -280,7 +261,7 @@ func TestLargeObjectsOfTheShardsUsers(t *testing.T) {
 		refused(eve, "42501 must be owner of large object 4711", sql)
 	}
 	wantCode(t, eve, "42501", "GRANT SELECT ON LARGE OBJECT 4711 TO PUBLIC")
-	if got := unlink(eve, 4711); got != "42501 must be owner of large object 4711" {
+	if _, got := asks(t, eve.PgConn(), call(964, 4711)); got != "42501 must be owner of large object 4711" {
 		t.Errorf("a FunctionCall of another user: %q", got)
 	}
 	exec(t, bob, "GRANT SELECT ON LARGE OBJECT 4711, 4712 TO eve")
@@ -291,7 +272,7 @@ func TestLargeObjectsOfTheShardsUsers(t *testing.T) {
 	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_put(4711, 0, 'x')")
 	exec(t, bob, "REVOKE SELECT ON LARGE OBJECT 4711 FROM eve")
 	refused(eve, "42501 permission denied for large object 4711", "SELECT lo_get(4711)")
-	if got := unlink(bob, 4711); got != "" {
+	if _, got := asks(t, bob.PgConn(), call(964, 4711)); got != "" {
 		t.Errorf("a FunctionCall of the owner: %q", got)
 	}
 	exec(t, bob, "SELECT lo_unlink(4712)")

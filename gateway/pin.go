@@ -353,7 +353,7 @@ func (x *session) temporaryDDL(st *planner.Statement) error {
 	x.dropped = x.dropped || len(st.DDL.OfTypes) > 0
 	if err == nil && x.tx.state == txNone {
 		if strings.HasPrefix(st.DDL.Op, "drop ") {
-			for _, n := range append(st.DDL.Unknown, st.DDL.OfTypes...) {
+			for _, n := range slices.Concat(st.DDL.Unknown, st.DDL.OfTypes) {
 				delete(x.temps, n)
 			}
 		}

@@ -154,25 +154,9 @@ func documentedGroup(d *ast.GenDecl) bool {
 	return ok && (first.Doc != nil || first.Comment != nil)
 }
 
+// exportedReceiver reports whether a function is of the package, or of an exported type.
 func exportedReceiver(d *ast.FuncDecl) bool {
-	if d.Recv == nil || len(d.Recv.List) == 0 {
-		return true
-	}
-	typ := d.Recv.List[0].Type
-	for {
-		switch x := typ.(type) {
-		case *ast.StarExpr:
-			typ = x.X
-		case *ast.IndexExpr:
-			typ = x.X
-		case *ast.IndexListExpr:
-			typ = x.X
-		case *ast.Ident:
-			return x.IsExported()
-		default:
-			return false
-		}
-	}
+	return d.Recv == nil || len(d.Recv.List) == 0 || ast.IsExported(receiver(d.Recv.List[0].Type))
 }
 
 // packages returns the files of each folder that has files that are not tests,
