@@ -78,16 +78,7 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 	}
 	x.id = t.newID()
 	x.cluster = t.ex.Snapshot().State().Cluster
-	t.mu.Lock()
-	t.active[x.id] = x
-	t.mu.Unlock()
-	committed, err = t.commitAll(ctx, x)
-	t.mu.Lock()
-	delete(t.active, x.id)
-	t.mu.Unlock()
-	if x.left {
-		t.Wake()
-	}
+	committed, err = t.commitRegistered(ctx, x)
 	switch {
 	case committed:
 		t.metrics.Transaction(telemetry.Committed)
@@ -97,6 +88,26 @@ func (t *Transactions) Commit(ctx context.Context, parts []Participant) (committ
 		t.metrics.Transaction(telemetry.RolledBack)
 	}
 	return committed, x.frames, err
+}
+
+// commitRegistered is commitAll of a transaction that recovery leaves alone meanwhile. After a fault of the
+// router's own recovery settles it at once: what is prepared holds locks.
+func (t *Transactions) commitRegistered(ctx context.Context, x *transaction) (committed bool, err error) {
+	t.mu.Lock()
+	t.active[x.id] = x
+	t.mu.Unlock()
+	returned := false
+	defer func() {
+		t.mu.Lock()
+		delete(t.active, x.id)
+		t.mu.Unlock()
+		if x.left || !returned {
+			t.Wake()
+		}
+	}()
+	committed, err = t.commitAll(ctx, x)
+	returned = true
+	return committed, err
 }
 
 // collect gathers what the client is to hear: notices of each shard, and the

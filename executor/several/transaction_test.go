@@ -585,6 +585,47 @@ func testStopAtEveryStep(t *testing.T, b *bank) {
 	}
 }
 
+// TestFaultAtEveryStep panics at each step. The router that goes on settles what is left itself: it does not take
+// the transaction for one that is at work.
+func TestFaultAtEveryStep(t *testing.T) { banks(t, testFaultAtEveryStep) }
+
+func testFaultAtEveryStep(t *testing.T, b *bank) {
+	tx := b.transactions()
+	for _, at := range steps {
+		want := b.balances()
+		if decidedAt(at) {
+			want = b.after(want)
+		}
+		tx.onStep(at, func() error { panic("a fault of the router") })
+		parts := b.begin()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("no fault at %q", at)
+				}
+				for _, p := range parts { // as a session does that ends so
+					p.Conn.Break()
+					p.Conn.Release()
+				}
+			}()
+			_, _, _ = tx.Commit(t.Context(), parts) // it does not return
+		}()
+		tx.step = nil
+		select {
+		case <-tx.wake:
+		default:
+			t.Errorf("after a fault at %q recovery is not woken", at)
+		}
+		if len(tx.active) > 0 {
+			t.Fatalf("after a fault at %q the transaction is taken for one at work", at)
+		}
+		b.settled(tx)
+		if got := b.balances(); got != want {
+			t.Fatalf("after a fault at %q: balances %s, want %s", at, got, want)
+		}
+	}
+}
+
 // after are the balances after one more transfer.
 func (b *bank) after(balances string) string {
 	var a, c, d int
