@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -214,7 +215,7 @@ func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTab
 		value = row.expr(def.RawDefault)
 	}
 	from := value.typ
-	value, ok := row.tryCoerce(value, typ, mod, assignmentCast)
+	value, ok := row.tryCoerce(value, typ, mod, pgcatalog.Assignment)
 	if !ok {
 		failf(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, typeName(typ), typeName(from))
 	}

@@ -192,7 +192,7 @@ func (a array) String() string {
 // arrayJSON turns an array into the JSON that json_each unnests; elements that
 // JSON cannot carry exactly are strings that elemFromJSON's SQL reads back.
 func arrayJSON(text string, oid uint32, loc *time.Location) (string, error) {
-	elem := elemType(oid)
+	elem := builtin.Element(oid)
 	a, err := parseArray(text, oid)
 	if err != nil {
 		return "", err
@@ -312,7 +312,7 @@ func arrayFromBinary(b []byte, elem uint32) (string, error) {
 }
 
 func appendArrayBinary(dst []byte, text string, oid uint32, loc *time.Location) ([]byte, error) {
-	elem := elemType(oid)
+	elem := builtin.Element(oid)
 	a, err := parseArray(text, oid)
 	if err != nil {
 		return dst, err

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -671,7 +672,7 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	for i := range x.Columns {
 		a, b := d.byNum(x.Columns[i]), ref.byNum(x.RefCols[i])
 		if classOf(a.Type) == classBpchar || classOf(b.Type) == classBpchar || classOf(a.Type) == classNumeric || classOf(b.Type) == classNumeric || !sameRepresentation(a.Type, b.Type) {
-			if !builtin().canCoerce(a.Type, b.Type, implicitCast) {
+			if !builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
 				fail(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
 					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], typeName(a.Type), typeName(b.Type)))
 			}

@@ -1,8 +1,7 @@
 // Package sqlite is the engine whose shards are SQLite files. It answers
 // conversations of the PostgreSQL protocol in process: a statement's syntax tree
-// is typed by PostgreSQL's own rules (its catalogue of types, operators,
-// functions and casts is embedded, see pgcatalog) and becomes one SQLite
-// statement, whose rows become protocol messages as they are stepped.
+// is typed by PostgreSQL's own rules (see internal/pgcatalog) and becomes one
+// SQLite statement, whose rows become protocol messages as they are stepped.
 //
 // Invariants:
 //   - Exact or refused. An operator or function runs only if it has an entry in

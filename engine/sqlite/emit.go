@@ -3,6 +3,8 @@ package sqlite
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 )
 
 // An emitter gives the SQL of a call whose arguments have the declared types.
@@ -277,7 +279,7 @@ func (t *translator) asText(e expr) expr {
 	if e.typ == oidText {
 		return e
 	}
-	return t.coerce(e, oidText, -1, explicitCast)
+	return t.coerce(e, oidText, -1, pgcatalog.Explicit)
 }
 
 func timeEmitters() {
@@ -395,7 +397,7 @@ func aggregateEmitters() {
 	aggregates["ntile(int4)"] = positive("ntile", 0)
 	aggregates["nth_value(anyelement,int4)"] = positive("nth_value", 1)
 	aggregates["array_agg(anynonarray)"] = func(t *translator, a []expr) string {
-		if at := arrayType(a[0].typ); at == 0 || classOf(at) != classArray {
+		if at := builtin.Array(a[0].typ); at == 0 || classOf(at) != classArray {
 			refuseSQL("an array of " + typeName(a[0].typ))
 		}
 		return call("cleave_array_agg", a[0].typ, a[0].sql)

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -230,7 +231,7 @@ func (t *translator) toBoolean(e expr, where string, loc int32) expr {
 	if e.typ == oidBool {
 		return e
 	}
-	r, ok := t.tryCoerce(e, oidBool, -1, implicitCast)
+	r, ok := t.tryCoerce(e, oidBool, -1, pgcatalog.Implicit)
 	if !ok {
 		t.failAt(loc, sqlstate.DatatypeMismatch, "argument of %s must be type boolean, not type %s", where, typeName(e.typ))
 	}
@@ -276,9 +277,9 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 		return e
 	}
 	oid, mod := t.typeOf(c.TypeName)
-	if a := c.Arg.GetAArrayExpr(); a != nil && elemType(oid) != 0 {
-		e := t.arrayExpr(a, elemType(oid), mod)
-		e = t.coerce(e, oid, mod, explicitCast)
+	if a := c.Arg.GetAArrayExpr(); a != nil && builtin.Element(oid) != 0 {
+		e := t.arrayExpr(a, builtin.Element(oid), mod)
+		e = t.coerce(e, oid, mod, pgcatalog.Explicit)
 		e.name = "array"
 		return e
 	}
@@ -293,7 +294,7 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 		refuseSQL("a cast of a row")
 	}
 	from := a.typ
-	r, ok := t.tryCoerce(a, oid, mod, explicitCast)
+	r, ok := t.tryCoerce(a, oid, mod, pgcatalog.Explicit)
 	if !ok {
 		t.failAt(c.Location, sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(from), typeName(oid))
 	}
@@ -409,7 +410,7 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 		refuseSQL("this function")
 	}
 	if f.Typmod >= 0 {
-		e = t.applyTypmod(e, f.Typmod, explicitCast)
+		e = t.applyTypmod(e, f.Typmod, pgcatalog.Explicit)
 	}
 	return e
 }
@@ -430,16 +431,16 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) ex
 		if elem == 0 {
 			t.failAt(a.Location, sqlstate.IndeterminateDatatype, "cannot determine type of empty array")
 		}
-		return expr{sql: "'{}'", typ: arrayType(elem), mod: elemMod, name: "array", constant: true}
+		return expr{sql: "'{}'", typ: builtin.Array(elem), mod: elemMod, name: "array", constant: true}
 	}
 	if elem != 0 {
 		for i := range list {
-			list[i] = t.coerce(list[i], elem, elemMod, explicitCast)
+			list[i] = t.coerce(list[i], elem, elemMod, pgcatalog.Explicit)
 		}
 	} else {
 		elem, _ = t.toCommon(list, "ARRAY")
 	}
-	at := arrayType(elem)
+	at := builtin.Array(elem)
 	if at == 0 || classOf(at) != classArray {
 		refuseSQL("an array of " + typeName(elem))
 	}
@@ -464,11 +465,11 @@ func (t *translator) indirection(x *pg.A_Indirection) expr {
 		if ix.IsSlice {
 			refuseSQL("an array slice")
 		}
-		elem := elemType(e.typ)
+		elem := builtin.Element(e.typ)
 		if elem == 0 {
 			failf(sqlstate.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", typeName(e.typ))
 		}
-		i := t.coerce(t.expr(ix.Uidx), oidInt4, -1, assignmentCast)
+		i := t.coerce(t.expr(ix.Uidx), oidInt4, -1, pgcatalog.Assignment)
 		e = expr{sql: call("cleave_array_get", e.typ, e.sql, i.sql), typ: elem, mod: e.mod, name: e.name}
 	}
 	return e
@@ -507,7 +508,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 			t.failAt(s.Location, sqlstate.SyntaxError, "subquery must return only one column")
 		}
 		typ := q.targets[0].e.typ
-		at := arrayType(typ)
+		at := builtin.Array(typ)
 		if at == 0 || classOf(at) != classArray {
 			refuseSQL("an array of " + typeName(typ))
 		}

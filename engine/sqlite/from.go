@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -76,7 +77,7 @@ func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 
 // refuseSystem refuses relations of PostgreSQL's catalogue that are not emulated.
 func refuseSystem(schema, name string) {
-	if systemRelations[schema+"."+name] {
+	if builtin.Relation(schema, name) != nil {
 		refuse("the catalogue relation "+schema+"."+name+" is not there on a SQLite shard", "See docs/sql-sqlite.md for those that are.")
 	}
 }
@@ -378,20 +379,20 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	for i, a := range args {
 		types[i] = a.typ
 	}
-	cand, ambiguous := builtin().function(name, types, false)
+	cand, ambiguous := builtin.Call(name, types, false)
 	if cand == nil {
 		t.noFunction(name, types, ambiguous, fc.Location)
 	}
-	if !cand.proc.set {
+	if cand.Function == nil || !cand.Function.Set {
 		refuseSQL("the function " + name + " in FROM")
 	}
-	p := t.polymorphic(cand.args, args, cand.proc.ret)
+	p := t.polymorphic(cand.Args, args, cand.Function.Result)
 	for i := range args {
-		args[i] = t.coerce(args[i], p.args[i], -1, implicitCast)
+		args[i] = t.coerce(args[i], p.args[i], -1, pgcatalog.Implicit)
 	}
 	typ := p.result
 	var sql string
-	switch cand.proc.signature {
+	switch cand.Function.Signature() {
 	case "generate_series(int4,int4)", "generate_series(int8,int8)", "generate_series(int4,int4,int4)", "generate_series(int8,int8,int8)":
 		step := "1"
 		if len(args) == 3 {
@@ -419,7 +420,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: oidInt8, mod: -1, notNull: true})
 		}
 	default:
-		refuseSQL("the function " + cand.proc.signature + " in FROM")
+		refuseSQL("the function " + cand.Function.Signature() + " in FROM")
 	}
 	t.renameColumns(r, f.Alias)
 	return sql, r
@@ -463,7 +464,7 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 			refuseSQL("ROWS FROM of other functions than unnest")
 		}
 		arr := t.expr(fc.Args[0])
-		elem := elemType(arr.typ)
+		elem := builtin.Element(arr.typ)
 		if elem == 0 {
 			t.noFunction("unnest", []uint32{arr.typ}, false, fc.Location)
 		}

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -39,9 +40,9 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		}
 	}
 	var isAgg, isWindow bool
-	for _, p := range builtin().procsByName[name] {
-		isAgg = isAgg || p.kind == 'a'
-		isWindow = isWindow || p.kind == 'w'
+	for p := range builtin.Functions(name) {
+		isAgg = isAgg || p.Kind == 'a'
+		isWindow = isWindow || p.Kind == 'w'
 	}
 	var sel *selectState
 	if t.scope != nil {
@@ -117,42 +118,40 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	if f.AggStar && len(args) == 0 && name != "count" {
 		t.noFunction(name, types, false, f.Location)
 	}
-	cand, ambiguous := builtin().function(name, types, f.FuncVariadic)
+	cand, ambiguous := builtin.Call(name, types, f.FuncVariadic)
 	if cand == nil {
-		// A type's name with one argument is a cast.
-		if len(args) == 1 && !f.FuncVariadic {
-			if ty := builtin().typeByName[name]; ty != nil && (args[0].typ == oidUnknown || builtin().canCoerce(args[0].typ, ty.oid, explicitCast)) {
-				e := t.coerce(args[0], ty.oid, -1, explicitCast)
-				e.name = name
-				return e
-			}
-		}
 		t.noFunction(name, types, ambiguous, f.Location)
 	}
-	p := cand.proc
-	if p.volatile == 'v' {
+	if cand.Cast != nil {
+		e := t.coerce(args[0], cand.Cast.OID, -1, pgcatalog.Explicit)
+		e.name = name
+		return e
+	}
+	p := cand.Function
+	signature := p.Signature()
+	if p.Volatile == 'v' {
 		t.volatile++
 	}
-	r := t.polymorphic(cand.args, args, p.ret)
+	r := t.polymorphic(cand.Args, args, p.Result)
 	for i := range args {
-		args[i] = t.coerce(args[i], r.args[i], -1, implicitCast)
+		args[i] = t.coerce(args[i], r.args[i], -1, pgcatalog.Implicit)
 	}
 	e := expr{typ: r.result, mod: -1, name: name}
-	if p.set {
+	if p.Set {
 		refuseSQL("the set-returning function " + name + " outside FROM")
 	}
 	if classOf(e.typ) == classNone {
 		refuse("a SQLite shard has no values of type "+typeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
 	}
 	unsupported := func() {
-		refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", p.signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+		refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
 	}
-	switch p.kind {
+	switch p.Kind {
 	case 'a', 'w':
-		if p.kind == 'w' && f.Over == nil {
+		if p.Kind == 'w' && f.Over == nil {
 			t.failAt(f.Location, sqlstate.WrongObjectType, "window function %s requires an OVER clause", name)
 		}
-		em := aggregates[p.signature]
+		em := aggregates[signature]
 		if em == nil {
 			unsupported()
 		}
@@ -204,11 +203,11 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	if f.AggStar || f.AggDistinct || order != "" {
 		t.failAt(f.Location, sqlstate.WrongObjectType, "DISTINCT specified, but %s is not an aggregate function", name)
 	}
-	em := emitters[p.signature]
+	em := emitters[signature]
 	if em == nil && len(args) == 1 {
 		// The functions behind casts can be called by name.
-		if k := builtin().casts[castKey(args[0].typ, p.ret)]; k != nil && k.fn == p.oid {
-			c := t.cast(args[0], p.ret)
+		if k := builtin.Cast(args[0].typ, p.Result); k != nil && k.Function == p.OID {
+			c := t.cast(args[0], p.Result)
 			c.name = name
 			return c
 		}
@@ -216,12 +215,12 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	if em == nil {
 		unsupported()
 	}
-	if cand.nvariadic > 0 || f.FuncVariadic {
-		if !variadicEmitters[p.signature] || f.FuncVariadic {
+	if cand.Expanded > 0 || f.FuncVariadic {
+		if !variadicEmitters[signature] || f.FuncVariadic {
 			unsupported()
 		}
 	}
-	e.constant = p.volatile == 'i'
+	e.constant = p.Volatile == 'i'
 	for _, a := range args {
 		e.constant = e.constant && a.constant
 	}

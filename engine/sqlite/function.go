@@ -239,7 +239,7 @@ func defMisc() {
 					e = arr[n]
 				}
 				var err error
-				if out, err = e.appendJSON(out, elemType(u32(types[i])), v.loc); err != nil {
+				if out, err = e.appendJSON(out, builtin.Element(u32(types[i])), v.loc); err != nil {
 					return failV(err)
 				}
 			}
@@ -253,7 +253,7 @@ func defMisc() {
 		if err != nil {
 			return failV(err)
 		}
-		s, err := x.fit(elemType(oid), int32(a[2].Int64()), v.loc)
+		s, err := x.fit(builtin.Element(oid), int32(a[2].Int64()), v.loc)
 		if err != nil {
 			return failV(err)
 		}
@@ -264,7 +264,7 @@ func defMisc() {
 		if err != nil {
 			return failV(err)
 		}
-		s, err := arr.normal(elemType(uint32(a[2].Int64())), v.loc)
+		s, err := arr.normal(builtin.Element(uint32(a[2].Int64())), v.loc)
 		if err != nil {
 			return failV(err)
 		}
@@ -283,7 +283,7 @@ func defMisc() {
 		if i < 0 || i >= int64(len(arr)) || arr[i].null {
 			return datum{}, nil
 		}
-		d, err := datumIn(elemType(typ), arr[i].text, v.loc)
+		d, err := datumIn(builtin.Element(typ), arr[i].text, v.loc)
 		if err != nil {
 			return failV(err)
 		}
@@ -296,7 +296,7 @@ func defMisc() {
 				if x.Type() == sqlite.TypeNull {
 					return array{{null: true}}, nil
 				}
-				b, err := appendDatum(nil, elemType(oid), valueDatum(x), v.loc)
+				b, err := appendDatum(nil, builtin.Element(oid), valueDatum(x), v.loc)
 				return array{{text: string(b)}}, err
 			}
 			if x.Type() == sqlite.TypeNull {

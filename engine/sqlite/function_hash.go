@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	pg "github.com/pganalyze/pg_query_go/v6"
+
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 )
 
 // recordHash is hash_record_extended(ROW(x), seed) of a date or a bytea, which is
@@ -15,6 +17,6 @@ func (t *translator) recordHash(f *pg.FuncCall) (expr, bool) {
 	if x.typ != oidDate && x.typ != oidBytea {
 		return expr{}, false
 	}
-	seed := t.coerce(t.expr(f.Args[1]), oidInt8, -1, implicitCast)
+	seed := t.coerce(t.expr(f.Args[1]), oidInt8, -1, pgcatalog.Implicit)
 	return expr{sql: call("cleave_hash_extended", x.sql, seed.sql, int64(x.typ)), typ: oidInt8, mod: -1, name: "hash_record_extended"}, true
 }

@@ -6,6 +6,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -68,7 +69,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		l := t.expr(a.Lexpr)
 		if f := a.Rexpr.GetFuncCall(); f != nil && len(f.Funcname) == 2 && f.Funcname[1].GetString_().GetSval() == "like_escape" {
 			p, esc := t.expr(f.Args[0]), t.expr(f.Args[1])
-			p, esc = t.coerce(p, oidText, -1, implicitCast), t.coerce(esc, oidText, -1, implicitCast)
+			p, esc = t.coerce(p, oidText, -1, pgcatalog.Implicit), t.coerce(esc, oidText, -1, pgcatalog.Implicit)
 			return t.binary(op, l, expr{sql: call("cleave_like_escape", p.sql, esc.sql), typ: oidText, mod: -1}, a.Location)
 		}
 		return t.binary(op, l, t.expr(a.Rexpr), a.Location)
@@ -126,7 +127,7 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 	if r.row != nil {
 		refuseSQL("an operator on a row")
 	}
-	o, ambiguous := builtin().operator(op, 0, r.typ)
+	o, ambiguous := builtin.Prefix(op, r.typ)
 	if o == nil {
 		t.noOperator(op, 0, r.typ, ambiguous, a.Location)
 	}
@@ -151,7 +152,7 @@ func (t *translator) binary(op string, l, r expr, loc int32) expr {
 	if l.row != nil || r.row != nil {
 		return t.rowCompare(op, l, r, loc)
 	}
-	o, ambiguous := builtin().operator(op, l.typ, r.typ)
+	o, ambiguous := builtin.Infix(op, l.typ, r.typ)
 	if o == nil {
 		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
 	}
@@ -171,19 +172,19 @@ func sameRepresentation(a, b uint32) bool {
 	return ints(a) && ints(b) || texts(a) && texts(b)
 }
 
-func (t *translator) emitOperator(o *pgOperator, l *expr, r expr, loc int32) expr {
-	proc := builtin().procs[o.code]
+func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc int32) expr {
+	proc := builtin.Function(o.Function)
 	if proc == nil {
-		refuseSQL("the operator " + o.name)
+		refuseSQL("the operator " + o.Name)
 	}
 	args := []expr{r}
-	in := []uint32{o.right}
+	in := []uint32{o.Right}
 	if l != nil {
-		args, in = []expr{*l, r}, []uint32{o.left, o.right}
+		args, in = []expr{*l, r}, []uint32{o.Left, o.Right}
 	}
-	want := t.polymorphic(in, args, o.result)
+	want := t.polymorphic(in, args, o.Result)
 	for i := range args {
-		args[i] = t.coerce(args[i], want.args[i], -1, implicitCast)
+		args[i] = t.coerce(args[i], want.args[i], -1, pgcatalog.Implicit)
 	}
 	e := expr{typ: want.result, mod: -1, constant: true}
 	e.notNull = true
@@ -191,7 +192,7 @@ func (t *translator) emitOperator(o *pgOperator, l *expr, r expr, loc int32) exp
 		e.constant = e.constant && a.constant
 		e.notNull = e.notNull && a.notNull
 	}
-	if cmp, ok := comparisons[o.name]; ok && l != nil && o.result == oidBool && len(args) == 2 {
+	if cmp, ok := comparisons[o.Name]; ok && l != nil && o.Result == oidBool && len(args) == 2 {
 		a, b := args[0], args[1]
 		if mixed, ok := t.mixedDates(a, b); ok {
 			a, b = mixed[0], mixed[1]
@@ -200,17 +201,17 @@ func (t *translator) emitOperator(o *pgOperator, l *expr, r expr, loc int32) exp
 			e.sql = "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
 			return e
 		}
-		if o.left == oidAnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
+		if o.Left == oidAnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
 			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
 			return e
 		}
 		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", typeName(a.typ), typeName(b.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
 	}
-	em := emitters[proc.signature]
+	em := emitters[proc.Signature()]
 	if em == nil {
-		refuse(fmt.Sprintf("the operator %s of %s is not supported on a SQLite shard", o.name, proc.signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
+		refuse(fmt.Sprintf("the operator %s of %s is not supported on a SQLite shard", o.Name, proc.Signature()), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
 	}
-	if proc.volatile == 'v' {
+	if proc.Volatile == 'v' {
 		t.volatile++
 	}
 	e.sql = em(t, args)
@@ -219,7 +220,7 @@ func (t *translator) emitOperator(o *pgOperator, l *expr, r expr, loc int32) exp
 
 // exactArray: equal arrays have equal texts.
 func exactArray(oid uint32) bool {
-	switch classOf(elemType(oid)) {
+	switch classOf(builtin.Element(oid)) {
 	case classInt, classText, classBlob:
 		return true
 	}
@@ -259,11 +260,11 @@ func (t *translator) mixedDates(a, b expr) ([2]expr, bool) {
 
 // unifyComparison converts two operands to what the comparison operator takes.
 func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, expr) {
-	o, ambiguous := builtin().operator(op, l.typ, r.typ)
+	o, ambiguous := builtin.Infix(op, l.typ, r.typ)
 	if o == nil {
 		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
 	}
-	l, r = t.coerce(l, o.left, -1, implicitCast), t.coerce(r, o.right, -1, implicitCast)
+	l, r = t.coerce(l, o.Left, -1, pgcatalog.Implicit), t.coerce(r, o.Right, -1, pgcatalog.Implicit)
 	if m, ok := t.mixedDates(l, r); ok {
 		l, r = m[0], m[1]
 	}
@@ -342,9 +343,9 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 	if typ, ok := t.tryCommon(all); ok && len(items) > 1 || ok && items[0].typ == oidUnknown {
 		if isComparable(typ) || classOf(typ) == classBpchar {
 			parts := make([]string, len(items))
-			x = t.coerce(x, typ, -1, implicitCast)
+			x = t.coerce(x, typ, -1, pgcatalog.Implicit)
 			for i := range items {
-				parts[i] = comparand(t.coerce(items[i], typ, -1, implicitCast))
+				parts[i] = comparand(t.coerce(items[i], typ, -1, pgcatalog.Implicit))
 			}
 			word := " IN ("
 			if not {
@@ -366,17 +367,12 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 
 // tryCommon returns the common type of a list, if all convert to it implicitly.
 func (t *translator) tryCommon(list []expr) (typ uint32, ok bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			if _, is := r.(failed); !is {
-				panic(r)
-			}
-			typ, ok = 0, false
-		}
-	}()
-	typ = t.commonType(list, "IN")
+	typ, other := builtin.Common(typesOf(list))
+	if other != 0 {
+		return 0, false
+	}
 	for _, e := range list {
-		if !builtin().canCoerce(e.typ, typ, implicitCast) {
+		if !builtin.CanCoerce(e.typ, typ, pgcatalog.Implicit) {
 			return 0, false
 		}
 	}
@@ -396,16 +392,16 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 		if x.typ == oidUnknown {
 			x = t.resolveText(x)
 		}
-		at := arrayType(x.typ)
+		at := builtin.Array(x.typ)
 		if x.typ == oidVarchar {
 			at = oidTextArray
 		}
 		if at == 0 {
 			refuseSQL("an array of " + typeName(x.typ))
 		}
-		arr = t.coerce(arr, at, -1, implicitCast)
+		arr = t.coerce(arr, at, -1, pgcatalog.Implicit)
 	}
-	elem := elemType(arr.typ)
+	elem := builtin.Element(arr.typ)
 	if elem == 0 {
 		t.failAt(a.Location, sqlstate.WrongObjectType, "op ANY/ALL (array) requires array on right side")
 	}
@@ -431,83 +427,9 @@ type resolved struct {
 // polymorphic replaces anyelement and its family (PostgreSQL manual, section
 // "Polymorphic Types").
 func (t *translator) polymorphic(params []uint32, args []expr, result uint32) resolved {
-	r := resolved{args: append([]uint32(nil), params...), result: result}
-	any := false
-	for _, p := range params {
-		any = any || isPolymorphic(p)
+	types, returns, ok := builtin.Bind(params, typesOf(args), result)
+	if !ok {
+		failf(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
 	}
-	if !any {
-		return r
-	}
-	var elem uint32
-	var compat []expr
-	for i, p := range params {
-		ty := args[i].typ
-		switch p {
-		case oidAnyElement, oidAnyNonArray, oidAnyEnum:
-			if ty != oidUnknown {
-				if elem != 0 && elem != ty {
-					failf(sqlstate.DatatypeMismatch, "arguments declared \"anyelement\" are not all alike")
-				}
-				elem = ty
-			}
-		case oidAnyArray:
-			if ty != oidUnknown {
-				elem = elemType(ty)
-			}
-		case oidAnyCompatible, oidAnyCompatibleNonArray:
-			compat = append(compat, args[i])
-		case oidAnyCompatibleArray:
-			if ty != oidUnknown {
-				compat = append(compat, expr{typ: elemType(ty)})
-			}
-		}
-	}
-	var common uint32
-	if len(compat) > 0 {
-		common = t.commonType(compat, "arguments")
-	}
-	if elem == 0 && common == 0 {
-		for i, p := range params {
-			switch p {
-			case oidAny:
-				if args[i].typ == oidUnknown {
-					r.args[i] = oidText
-				} else {
-					r.args[i] = args[i].typ
-				}
-			case oidAnyElement, oidAnyArray, oidAnyNonArray:
-				if args[i].typ == oidUnknown {
-					failf(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
-				}
-			}
-		}
-		return r
-	}
-	replace := func(p uint32, i int) uint32 {
-		switch p {
-		case oidAnyElement, oidAnyNonArray, oidAnyEnum:
-			return elem
-		case oidAnyArray:
-			if i >= 0 && args[i].typ != oidUnknown {
-				return args[i].typ
-			}
-			return arrayType(elem)
-		case oidAnyCompatible, oidAnyCompatibleNonArray:
-			return common
-		case oidAnyCompatibleArray:
-			return arrayType(common)
-		case oidAny:
-			if i >= 0 && args[i].typ != oidUnknown {
-				return args[i].typ
-			}
-			return oidText
-		}
-		return p
-	}
-	for i, p := range params {
-		r.args[i] = replace(p, i)
-	}
-	r.result = replace(result, -1)
-	return r
+	return resolved{args: types, result: returns}
 }

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -115,7 +116,7 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 		}
 		sel.clause = name
 		uses := sel.uses
-		e := t.coerce(t.expr(n), oidInt8, -1, assignmentCast)
+		e := t.coerce(t.expr(n), oidInt8, -1, pgcatalog.Assignment)
 		if sel.uses != uses {
 			t.failAt(nodeLocation(n), "42P10", "argument of %s must not contain variables", name)
 		}

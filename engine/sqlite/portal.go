@@ -551,8 +551,8 @@ func appendRowDescription(dst []byte, cols []outColumn, format func(int) int16) 
 		dst = wire.AppendInt16(dst, col.attnum)
 		dst = wire.AppendInt32(dst, int32(col.typ))
 		size := int16(-1)
-		if t := builtin().types[col.typ]; t != nil {
-			size = t.size
+		if t := builtin.Type(col.typ); t != nil {
+			size = t.Size
 		}
 		dst = wire.AppendInt16(dst, size)
 		dst = wire.AppendInt32(dst, col.mod)

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -229,7 +230,7 @@ func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStm
 			t.failAt(c.Location, sqlstate.DatatypeMismatch, "recursive query \"%s\" column %d has type %s in non-recursive term but type %s overall",
 				c.Ctename, i+1, typeName(l.typ), typeName(typ))
 		}
-		right.targets[i].e = t.coerce(r, typ, -1, implicitCast)
+		right.targets[i].e = t.coerce(r, typ, -1, pgcatalog.Implicit)
 		if !s.All && !isComparable(typ) {
 			refuseSQL("UNION of " + typeName(typ))
 		}
@@ -431,7 +432,7 @@ func (t *translator) retarget(q *query, i int, e expr) {
 		outer[k].e.sql = "z.c" + strconv.Itoa(k+1)
 	}
 	*q = query{targets: outer, body: " FROM (" + inner.sql() + ") AS z", single: inner.single, volatile: inner.volatile}
-	q.targets[i].e = t.coerce(expr{sql: "z.c" + strconv.Itoa(i+1), typ: from.typ, mod: from.mod}, e.typ, e.mod, implicitCast)
+	q.targets[i].e = t.coerce(expr{sql: "z.c" + strconv.Itoa(i+1), typ: from.typ, mod: from.mod}, e.typ, e.mod, pgcatalog.Implicit)
 }
 
 func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
@@ -535,8 +536,8 @@ func (t *translator) setReturning(s *pg.SelectStmt) *pg.SelectStmt {
 	}
 	name := f.Funcname[len(f.Funcname)-1].GetString_().GetSval()
 	set := false
-	for _, p := range builtin().procsByName[name] {
-		set = set || p.set
+	for p := range builtin.Functions(name) {
+		set = set || p.Set
 	}
 	if !set {
 		return s

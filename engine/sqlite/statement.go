@@ -10,6 +10,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -150,13 +151,13 @@ func (t *translator) assign(e expr, c *columnDef, loc int32) expr {
 	if e.row != nil {
 		refuseSQL("a row as a value")
 	}
-	r, ok := t.tryCoerce(e, c.Type, c.Mod, assignmentCast)
+	r, ok := t.tryCoerce(e, c.Type, c.Mod, pgcatalog.Assignment)
 	if !ok {
 		fail(t.at(loc, sqlstate.New(sqlstate.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, typeName(c.Type), typeName(from)).
 			WithHint("You will need to rewrite or cast the expression.")))
 	}
 	if c.Mod >= 0 && r.mod != c.Mod {
-		r = t.applyTypmod(r, c.Mod, assignmentCast)
+		r = t.applyTypmod(r, c.Mod, pgcatalog.Assignment)
 	}
 	return r
 }

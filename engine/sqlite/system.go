@@ -1,20 +1,10 @@
 package sqlite
 
 import (
-	_ "embed"
 	"strings"
 	"sync"
 
 	"github.com/cleavedb/cleave/sqlstate"
-)
-
-// The columns of PostgreSQL 15's catalogue relations, read from pg_attribute of a
-// fresh server, and the names of all of them.
-var (
-	//go:embed pgcatalog/attribute.tsv
-	attributeTSV string
-	//go:embed pgcatalog/relation.tsv
-	relationTSV string
 )
 
 // systemTable is a relation of pg_catalog or information_schema. Its rows are
@@ -29,26 +19,44 @@ type systemTable struct {
 	constant bool
 }
 
-var systemRelations = func() map[string]bool {
-	m := map[string]bool{}
-	for _, n := range strings.Fields(relationTSV) {
-		m[n] = true
-	}
-	return m
-}()
+// systemEmpty are the relations that have no rows here, beside those of systemFills, which have some.
+var systemEmpty = map[string]string{
+	catalogSchema: `pg_auth_members pg_db_role_setting pg_default_acl pg_depend pg_enum pg_event_trigger pg_extension pg_foreign_data_wrapper
+		pg_foreign_server pg_foreign_table pg_group pg_inherits pg_largeobject_metadata pg_matviews pg_partitioned_table pg_policies
+		pg_policy pg_publication pg_publication_namespace pg_publication_rel pg_rewrite pg_rules pg_seclabel pg_sequence pg_sequences
+		pg_shdescription pg_statistic_ext pg_subscription pg_trigger pg_user_mapping`,
+	informationSchema: `constraint_table_usage sequences triggers views`,
+}
+
+// firstSystemView is the first OID for the relations to which PostgreSQL's initdb gives numbers.
+const firstSystemView = 13000
 
 var systemTables = sync.OnceValue(func() map[string]*systemTable {
-	m := map[string]*systemTable{}
-	lines(attributeTSV, func(f []string) {
-		key := objectKey(f[0], f[1])
-		s := m[key]
-		if s == nil {
-			s = &systemTable{kind: f[3][0]}
-			s.def = &tableDef{OID: u32(f[2]), Schema: f[0], Name: f[1], system: s}
-			m[key] = s
+	have := map[string]bool{}
+	for name := range systemFills {
+		have[name] = true
+	}
+	for schema, names := range systemEmpty {
+		for _, name := range strings.Fields(names) {
+			have[schema+"."+name] = true
 		}
-		s.def.Columns = append(s.def.Columns, columnDef{Num: int16(num(f[4])), Name: f[5], Type: u32(f[6]), Mod: int32(num(f[7])), NotNull: f[8] == "1"})
-	})
+	}
+	m, views := map[string]*systemTable{}, uint32(firstSystemView)
+	for r := range builtin.Relations() {
+		oid := r.OID
+		if oid == 0 {
+			oid, views = views, views+1
+		}
+		if !have[r.Schema+"."+r.Name] {
+			continue
+		}
+		s := &systemTable{kind: r.Kind}
+		s.def = &tableDef{OID: oid, Schema: r.Schema, Name: r.Name, system: s}
+		for col := range r.Columns() {
+			s.def.Columns = append(s.def.Columns, columnDef{Num: int16(len(s.def.Columns) + 1), Name: col.Name, Type: col.Type, Mod: col.Mod, NotNull: col.NotNull})
+		}
+		m[objectKey(r.Schema, r.Name)] = s
+	}
 	for name, fill := range systemFills {
 		schema, rel, _ := strings.Cut(name, ".")
 		if s := m[objectKey(schema, rel)]; s != nil {

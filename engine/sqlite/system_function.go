@@ -3,11 +3,13 @@ package sqlite
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -107,22 +109,22 @@ func (c *Conn) bindEnv() {
 // regType is the input of regtype: names as format_type prints them, and type names, perhaps quoted and with their schema.
 func (t *translator) regType(text string) (int64, error) {
 	base, array := strings.CutSuffix(strings.TrimSpace(text), "[]")
-	found := func(ty *pgType) (int64, error) {
+	found := func(ty *pgcatalog.Type) (int64, error) {
 		if array {
-			return int64(ty.array), nil
+			return int64(ty.Array), nil
 		}
-		return int64(ty.oid), nil
+		return int64(ty.OID), nil
 	}
-	for _, ty := range builtin().typeList {
-		if ty.name == base || typeName(ty.oid) == base {
+	for ty := range builtin.Types() {
+		if ty.Name == base || typeName(ty.OID) == base {
 			return found(ty)
 		}
 	}
 	switch base {
 	case "int":
-		return found(builtin().types[oidInt4])
+		return found(builtin.Type(oidInt4))
 	case "decimal":
-		return found(builtin().types[oidNumeric])
+		return found(builtin.Type(oidNumeric))
 	}
 	parts, err := splitName(base)
 	if err != nil {
@@ -131,7 +133,7 @@ func (t *translator) regType(text string) (int64, error) {
 	if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 	}
-	if ty := builtin().typeByName[parts[len(parts)-1]]; ty != nil && (len(parts) == 1 || parts[0] == catalogSchema) {
+	if ty := builtin.TypeNamed(parts[len(parts)-1]); ty != nil && (len(parts) == 1 || parts[0] == catalogSchema) {
 		return found(ty)
 	}
 	return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
@@ -169,14 +171,14 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 		}
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
 	case oidRegproc:
-		list := builtin().procsByName[name]
+		list := slices.Collect(builtin.Functions(name))
 		if len(list) == 0 {
 			return 0, sqlstate.New(sqlstate.UndefinedFunction, "function \"%s\" does not exist", name)
 		}
 		if len(list) > 1 {
 			return 0, sqlstate.New("42725", "more than one function named \"%s\"", name)
 		}
-		return int64(list[0].oid), nil
+		return int64(list[0].OID), nil
 	case oidRegrole:
 		return ownerOID, nil
 	}
@@ -255,20 +257,20 @@ func (c *Conn) regOut(oid uint32, v int64) string {
 			return c.visibleName(schema, name)
 		}
 	case oidRegtype:
-		if builtin().types[n] != nil {
+		if builtin.Type(n) != nil {
 			return typeName(n)
 		}
 	case oidRegproc:
-		if p := builtin().procs[n]; p != nil {
-			return p.name
+		if p := builtin.Function(n); p != nil {
+			return p.Name
 		}
 	case oidRegprocedure:
-		if p := builtin().procs[n]; p != nil {
-			names := make([]string, len(p.args))
-			for i, a := range p.args {
+		if p := builtin.Function(n); p != nil {
+			names := make([]string, len(p.Args))
+			for i, a := range p.Args {
 				names[i] = typeName(a)
 			}
-			return p.name + "(" + strings.Join(names, ",") + ")"
+			return p.Name + "(" + strings.Join(names, ",") + ")"
 		}
 	case oidRegnamespace:
 		for _, s := range c.cat.schemas {
@@ -486,12 +488,12 @@ func defSystem() {
 		if s, ok := virtualText("pg_get_function_result", uint32(a[0].Int64())); ok {
 			return textV(s)
 		}
-		p := builtin().procs[uint32(a[0].Int64())]
+		p := builtin.Function(uint32(a[0].Int64()))
 		if p == nil {
 			return datum{}, nil
 		}
-		s := typeName(p.ret)
-		if p.set {
+		s := typeName(p.Result)
+		if p.Set {
 			s = "SETOF " + s
 		}
 		return textV(s)
@@ -501,12 +503,12 @@ func defSystem() {
 			if s, ok := virtualText(function, uint32(a[0].Int64())); ok {
 				return textV(s)
 			}
-			p := builtin().procs[uint32(a[0].Int64())]
+			p := builtin.Function(uint32(a[0].Int64()))
 			if p == nil {
 				return datum{}, nil
 			}
 			var names []string
-			for _, t := range p.args {
+			for _, t := range p.Args {
 				names = append(names, typeName(t))
 			}
 			return textV(strings.Join(names, ", "))

@@ -92,8 +92,8 @@ var opclasses = map[uint32]int64{oidInt8: 3124, oidInt2: 1979, oidInt4: 1978, oi
 	oidDate: 3122, oidTimestamp: 3128, oidTimestamptz: 3127, oidBool: 424, oidBytea: 428, oidNumeric: 3125, oidFloat8: 3123, oidTime: 1996}
 
 func collationOf(oid uint32) uint32 {
-	if t := builtin().types[oid]; t != nil {
-		return t.collation
+	if t := builtin.Type(oid); t != nil {
+		return t.Collation
 	}
 	return 0
 }
@@ -206,9 +206,9 @@ func fillAttribute(c *Conn) [][]datum {
 	column := func(rel uint32, num int16, name string, typ uint32, mod int32, notNull, hasDef, dropped bool) {
 		f := fields{"attrelid": rel, "attname": name, "atttypid": typ, "attstattarget": -1, "attnum": num, "attcacheoff": -1, "atttypmod": mod,
 			"attnotnull": notNull, "atthasdef": hasDef, "attisdropped": dropped, "attislocal": true, "attcompression": "", "attidentity": "", "attgenerated": ""}
-		if t := builtin().types[typ]; t != nil {
-			f["attlen"], f["attbyval"], f["attalign"], f["attstorage"], f["attcollation"] = t.size, t.byval, t.align, t.storage, t.collation
-			if t.category == 'A' {
+		if t := builtin.Type(typ); t != nil {
+			f["attlen"], f["attbyval"], f["attalign"], f["attstorage"], f["attcollation"] = t.Size, t.ByValue, t.Align, t.Storage, t.Collation
+			if t.Category == 'A' {
 				f["attndims"] = 1
 			}
 		}
@@ -250,12 +250,12 @@ func fillAttribute(c *Conn) [][]datum {
 
 func fillType(c *Conn) [][]datum {
 	m := maker(catalogSchema, "pg_type")
-	for _, t := range builtin().typeList {
-		f := fields{"oid": t.oid, "typname": t.name, "typnamespace": catalogSchemaOID, "typowner": ownerOID, "typlen": t.size, "typbyval": t.byval,
-			"typtype": t.kind, "typcategory": t.category, "typispreferred": t.preferred, "typisdefined": true, "typdelim": ",", "typrelid": t.relid,
-			"typelem": t.elem, "typarray": t.array, "typinput": t.in, "typoutput": t.out, "typalign": t.align, "typstorage": t.storage,
-			"typtypmod": -1, "typcollation": t.collation}
-		if t.name == "box" || t.name == "_box" {
+	for t := range builtin.Types() {
+		f := fields{"oid": t.OID, "typname": t.Name, "typnamespace": catalogSchemaOID, "typowner": ownerOID, "typlen": t.Size, "typbyval": t.ByValue,
+			"typtype": t.Kind, "typcategory": t.Category, "typispreferred": t.Preferred, "typisdefined": true, "typdelim": ",", "typrelid": 0,
+			"typelem": t.Elem, "typarray": t.Array, "typinput": t.In, "typoutput": t.Out, "typalign": t.Align, "typstorage": t.Storage,
+			"typtypmod": -1, "typcollation": t.Collation}
+		if t.Name == "box" || t.Name == "_box" {
 			f["typdelim"] = ";"
 		}
 		m.add(f)
@@ -455,35 +455,42 @@ func fillSettings(c *Conn) [][]datum {
 
 func fillProc(c *Conn) [][]datum {
 	m := maker(catalogSchema, "pg_proc")
-	for _, p := range builtin().procList {
-		args := make([]string, len(p.args))
-		for i, a := range p.args {
+	for p := range builtin.AllFunctions() {
+		if p.OID == 0 {
+			continue // of languages and dictionaries, which are not there
+		}
+		args := make([]string, len(p.Args))
+		for i, a := range p.Args {
 			args[i] = itoa(int64(a))
 		}
 		rows := 0.0
-		if p.set {
+		if p.Set {
 			rows = 1000
 		}
-		m.add(fields{"oid": p.oid, "proname": p.name, "pronamespace": catalogSchemaOID, "proowner": ownerOID, "prolang": 12, "procost": 1.0, "prorows": rows,
-			"provariadic": p.variadic, "prokind": p.kind, "proisstrict": p.strict, "proretset": p.set, "provolatile": p.volatile, "proparallel": "s",
-			"pronargs": len(p.args), "pronargdefaults": p.defaults, "prorettype": p.ret, "proargtypes": strings.Join(args, " "), "prosrc": p.name})
+		m.add(fields{"oid": p.OID, "proname": p.Name, "pronamespace": catalogSchemaOID, "proowner": ownerOID, "prolang": 12, "procost": 1.0, "prorows": rows,
+			"provariadic": p.Variadic, "prokind": p.Kind, "proisstrict": p.Strict, "proretset": p.Set, "provolatile": p.Volatile, "proparallel": "s",
+			"pronargs": len(p.Args), "pronargdefaults": p.Defaults, "prorettype": p.Result, "proargtypes": strings.Join(args, " "), "prosrc": p.Name})
 	}
 	return m.rows
 }
 
 func fillOperator(c *Conn) [][]datum {
 	m := maker(catalogSchema, "pg_operator")
-	for _, o := range builtin().opers {
-		m.add(fields{"oid": o.oid, "oprname": o.name, "oprnamespace": catalogSchemaOID, "oprowner": ownerOID, "oprkind": o.kind, "oprleft": o.left,
-			"oprright": o.right, "oprresult": o.result, "oprcom": o.commutes, "oprnegate": o.negates, "oprcode": o.code})
+	for o := range builtin.AllOperators() {
+		kind := "b"
+		if o.Left == 0 {
+			kind = "l"
+		}
+		m.add(fields{"oid": o.OID, "oprname": o.Name, "oprnamespace": catalogSchemaOID, "oprowner": ownerOID, "oprkind": kind, "oprleft": o.Left,
+			"oprright": o.Right, "oprresult": o.Result, "oprcom": o.Commutes, "oprnegate": o.Negates, "oprcode": o.Function})
 	}
 	return m.rows
 }
 
 func fillCast(c *Conn) [][]datum {
 	m := maker(catalogSchema, "pg_cast")
-	for i, k := range builtin().castList {
-		m.add(fields{"oid": 10000 + i, "castsource": k.source, "casttarget": k.target, "castfunc": k.fn, "castcontext": k.context, "castmethod": k.method})
+	for k := range builtin.Casts() {
+		m.add(fields{"oid": 10000 + len(m.rows), "castsource": k.Source, "casttarget": k.Target, "castfunc": k.Function, "castcontext": k.Context, "castmethod": k.Method})
 	}
 	return m.rows
 }
@@ -558,12 +565,12 @@ func fillInfoColumns(c *Conn) [][]datum {
 	m := maker(informationSchema, "columns")
 	table := func(d *tableDef) {
 		for _, col := range d.live() {
-			t := builtin().types[col.Type]
+			t := builtin.Type(col.Type)
 			f := fields{"table_catalog": c.database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
 				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": typeName(col.Type),
-				"udt_catalog": c.database, "udt_schema": catalogSchema, "udt_name": t.name, "dtd_identifier": itoa(int64(col.Num)),
+				"udt_catalog": c.database, "udt_schema": catalogSchema, "udt_name": t.Name, "dtd_identifier": itoa(int64(col.Num)),
 				"is_self_referencing": "NO", "is_identity": "NO", "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "YES"}
-			if t.category == 'A' {
+			if t.Category == 'A' {
 				f["data_type"] = "ARRAY"
 			}
 			if col.Default != "" {

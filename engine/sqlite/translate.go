@@ -8,6 +8,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -141,14 +142,14 @@ func (t *translator) leave() { t.depth-- }
 func (t *translator) resolveText(e expr) expr {
 	if e.typ == oidUnknown {
 		name := e.name
-		e = t.coerce(e, oidText, -1, implicitCast)
+		e = t.coerce(e, oidText, -1, pgcatalog.Implicit)
 		e.name = name
 	}
 	return e
 }
 
 // coerce converts to a type, or fails with PostgreSQL's error.
-func (t *translator) coerce(e expr, oid uint32, mod int32, ctx castContext) expr {
+func (t *translator) coerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
 	r, ok := t.tryCoerce(e, oid, mod, ctx)
 	if !ok {
 		failf(sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(e.typ), typeName(oid))
@@ -156,7 +157,7 @@ func (t *translator) coerce(e expr, oid uint32, mod int32, ctx castContext) expr
 	return r
 }
 
-func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx castContext) (expr, bool) {
+func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) (expr, bool) {
 	if e.row != nil {
 		return e, false
 	}
@@ -181,7 +182,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx castContext) (
 		if oid == oidUnknown {
 			return e, true
 		}
-		if classOf(oid) == classNone && !isPolymorphic(oid) {
+		if classOf(oid) == classNone && !pgcatalog.IsPolymorphic(oid) {
 			refuse("a SQLite shard has no values of type "+typeName(oid), "See docs/sql-sqlite.md for the types it has.")
 		}
 		if e.null {
@@ -202,7 +203,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx castContext) (
 		}
 		return e, true
 	}
-	if !builtin().canCoerce(e.typ, oid, ctx) {
+	if !builtin.CanCoerce(e.typ, oid, ctx) {
 		return e, false
 	}
 	r := t.cast(e, oid)
@@ -212,11 +213,11 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx castContext) (
 
 // explicitOrAssign: a literal's length is enforced as in an assignment unless
 // the cast is explicit.
-func explicitOrAssign(ctx castContext) castContext {
-	if ctx == explicitCast {
-		return explicitCast
+func explicitOrAssign(ctx pgcatalog.CastContext) pgcatalog.CastContext {
+	if ctx == pgcatalog.Explicit {
+		return pgcatalog.Explicit
 	}
-	return assignmentCast
+	return pgcatalog.Assignment
 }
 
 // input reads a literal of a type while the statement is translated.
@@ -233,11 +234,11 @@ func (t *translator) input(oid uint32, text string) (datum, error) {
 }
 
 // applyTypmod enforces a length, precision or scale.
-func (t *translator) applyTypmod(e expr, mod int32, ctx castContext) expr {
+func (t *translator) applyTypmod(e expr, mod int32, ctx pgcatalog.CastContext) expr {
 	if mod < 0 {
 		return e
 	}
-	explicit := ctx == explicitCast
+	explicit := ctx == pgcatalog.Explicit
 	switch e.typ {
 	case oidVarchar:
 		if explicit {
@@ -284,10 +285,10 @@ func (t *translator) cast(e expr, to uint32) expr {
 	unsupported := func() {
 		refuse(fmt.Sprintf("a SQLite shard cannot cast %s to %s exactly", typeName(from), typeName(to)), "See docs/sql-sqlite.md for the casts it has.")
 	}
-	if classOf(to) == classNone && !isPolymorphic(to) || classOf(from) == classNone {
+	if classOf(to) == classNone && !pgcatalog.IsPolymorphic(to) || classOf(from) == classNone {
 		unsupported()
 	}
-	if isPolymorphic(to) {
+	if pgcatalog.IsPolymorphic(to) {
 		e.typ = from
 		return e
 	}
@@ -392,7 +393,7 @@ func (t *translator) cast(e expr, to uint32) expr {
 	case from == oidJSON && to == oidJSONB:
 		r.sql = call("cleave_in", oidJSONB, e.sql)
 	case classOf(from) == classArray && classOf(to) == classArray:
-		fe, te := elemType(from), elemType(to)
+		fe, te := builtin.Element(from), builtin.Element(to)
 		c := t.cast(expr{sql: "value", typ: fe}, te)
 		if c.sql != "value" {
 			r.sql = call("cleave_array_cast", e.sql, from, to)
@@ -414,38 +415,22 @@ func (t *translator) noCheck(what string) {
 	}
 }
 
-// commonType is select_common_type: the type that UNION, CASE, VALUES and their
+// commonType is the type that UNION, CASE, VALUES and their
 // like give their columns.
 func (t *translator) commonType(list []expr, what string) uint32 {
-	c := builtin()
-	same := true
-	for _, e := range list[1:] {
-		if e.typ != list[0].typ {
-			same = false
-		}
-	}
-	if same && list[0].typ != oidUnknown {
-		return list[0].typ
-	}
-	typ, cat, pref := list[0].typ, c.category(list[0].typ), c.isPreferred(list[0].typ)
-	for _, e := range list[1:] {
-		if e.typ == oidUnknown || e.typ == typ {
-			continue
-		}
-		ecat := c.category(e.typ)
-		switch {
-		case typ == oidUnknown:
-			typ, cat, pref = e.typ, ecat, c.isPreferred(e.typ)
-		case ecat != cat:
-			failf(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, typeName(typ), typeName(e.typ))
-		case !pref && c.canCoerce(typ, e.typ, implicitCast) && !c.canCoerce(e.typ, typ, implicitCast):
-			typ, cat, pref = e.typ, ecat, c.isPreferred(e.typ)
-		}
-	}
-	if typ == oidUnknown {
-		return oidText
+	typ, other := builtin.Common(typesOf(list))
+	if other != 0 {
+		failf(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, typeName(typ), typeName(other))
 	}
 	return typ
+}
+
+func typesOf(list []expr) []uint32 {
+	types := make([]uint32, len(list))
+	for i, e := range list {
+		types[i] = e.typ
+	}
+	return types
 }
 
 // toCommon converts a list to its common type.
@@ -462,7 +447,7 @@ func (t *translator) toCommon(list []expr, what string) (uint32, int32) {
 		} else {
 			mod, first = -1, false
 		}
-		list[i] = t.coerce(list[i], typ, -1, implicitCast)
+		list[i] = t.coerce(list[i], typ, -1, pgcatalog.Implicit)
 	}
 	return typ, mod
 }
@@ -500,7 +485,7 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 	}
-	ty := builtin().typeByName[name]
+	ty := builtin.TypeNamed(name)
 	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
 		if strings.HasSuffix(name, "serial") {
 			refuseSQL("the type " + name + " here")
@@ -528,7 +513,7 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 		}
 	}
 	if len(mods) > 0 {
-		switch ty.oid {
+		switch ty.OID {
 		case oidVarchar, oidBpchar:
 			bound(1, 10485760)
 			mod = int32(mods[0]) + 4
@@ -555,19 +540,19 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 		case oidInterval:
 			refuseSQL("interval with fields or a precision")
 		default:
-			if ty.oid == 1560 || ty.oid == 1562 || ty.oid == oidTimetz {
-				refuseSQL("the type " + typeName(ty.oid))
+			if ty.OID == 1560 || ty.OID == 1562 || ty.OID == oidTimetz {
+				refuseSQL("the type " + typeName(ty.OID))
 			}
 			t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
 		}
 	}
 	if len(n.ArrayBounds) > 0 {
-		if ty.array == 0 {
+		if ty.Array == 0 {
 			t.failAt(n.Location, sqlstate.UndefinedObject, "type \"%s[]\" does not exist", name)
 		}
-		return ty.array, mod
+		return ty.Array, mod
 	}
-	return ty.oid, mod
+	return ty.OID, mod
 }
 
 func constInt(n *pg.Node) (int64, bool) {

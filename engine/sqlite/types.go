@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 )
 
 // OIDs of PostgreSQL's built-in types that this package names.
@@ -69,6 +71,9 @@ const (
 	oidOIDArray              uint32 = 1028
 )
 
+// builtin is PostgreSQL's catalogue of the version that the engine speaks for, see ServerVersion.
+var builtin = pgcatalog.Of(15)
+
 // class is how values of a type are held by SQLite.
 type class uint8
 
@@ -110,8 +115,8 @@ func classOf(oid uint32) class {
 	case oidInt2Vector, oidOIDVector:
 		return classArray
 	}
-	if t := builtin().types[oid]; t != nil && t.category == 'A' {
-		switch classOf(t.elem) {
+	if t := builtin.Type(oid); t != nil && t.Category == 'A' {
+		switch classOf(t.Elem) {
 		case classNone, classInterval, classVoid, classArray:
 			return classNone
 		}
@@ -140,26 +145,6 @@ func storable(oid uint32) bool {
 	return false
 }
 
-func elemType(oid uint32) uint32 {
-	switch oid {
-	case oidInt2Vector:
-		return oidInt2
-	case oidOIDVector:
-		return oidOID
-	}
-	if t := builtin().types[oid]; t != nil && t.category == 'A' {
-		return t.elem
-	}
-	return 0
-}
-
-func arrayType(oid uint32) uint32 {
-	if t := builtin().types[oid]; t != nil {
-		return t.array
-	}
-	return 0
-}
-
 // typeNames are the names that format_type prints where they differ from typname.
 var typeNames = map[uint32]string{
 	oidBool: "boolean", oidInt2: "smallint", oidInt4: "integer", oidInt8: "bigint", oidFloat4: "real",
@@ -175,27 +160,27 @@ const noModifier = math.MinInt32
 
 // formatType is PostgreSQL's format_type(oid, typmod).
 func formatType(oid uint32, mod int32) string {
-	t := builtin().types[oid]
+	t := builtin.Type(oid)
 	if t == nil {
 		if oid == 0 {
 			return "-"
 		}
 		return "???"
 	}
-	if t.category == 'A' && t.elem != 0 && t.size == -1 && t.storage != "p" {
-		return formatType(t.elem, mod) + "[]"
+	if t.Category == 'A' && t.Elem != 0 && t.Size == -1 && t.Storage != "p" {
+		return formatType(t.Elem, mod) + "[]"
 	}
 	name, ok := typeNames[oid]
 	if !ok {
-		name = t.name
+		name = t.Name
 	}
 	if mod < 0 {
 		switch {
 		case mod == noModifier:
 		case oid == oidBpchar:
-			return t.name
+			return t.Name
 		case oid == oidBit:
-			return quoteIdent(t.name) // "bit" is a keyword
+			return quoteIdent(t.Name) // "bit" is a keyword
 		}
 		return name
 	}

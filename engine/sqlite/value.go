@@ -379,7 +379,7 @@ func datumIn(oid uint32, text string, loc *time.Location) (datum, error) {
 		v, err := intervalIn(text)
 		return blobDatum(v.encode()), err
 	}
-	if elem := elemType(oid); elem != 0 && classOf(oid) == classArray {
+	if elem := builtin.Element(oid); elem != 0 && classOf(oid) == classArray {
 		a, err := parseArray(text, oid)
 		if err != nil {
 			return datum{}, err
@@ -607,7 +607,7 @@ func datumFromBinary(oid uint32, b []byte) (datum, error) {
 		v := interval{us: int64(binary.BigEndian.Uint64(b)), days: int32(binary.BigEndian.Uint32(b[8:])), months: int32(binary.BigEndian.Uint32(b[12:]))}
 		return blobDatum(v.encode()), nil
 	}
-	if elem := elemType(oid); elem != 0 && classOf(oid) == classArray {
+	if elem := builtin.Element(oid); elem != 0 && classOf(oid) == classArray {
 		s, err := arrayFromBinary(b, elem)
 		return textDatum(s), err
 	}
@@ -696,4 +696,9 @@ func wrongClass(stmt *sqlite.Stmt, col int) error {
 	return sqlstate.New(sqlstate.DataCorrupted, "the file holds a value of storage class %s where column %d of the result cannot have one",
 		stmt.ColumnType(col), col+1).
 		WithHint("The value was written without Cleave. Correct it with sqlite3, then run the statement again.")
+}
+
+func u32(s string) uint32 {
+	n, _ := strconv.ParseUint(s, 10, 32)
+	return uint32(n)
 }

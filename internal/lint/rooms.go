@@ -78,9 +78,11 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/lane":     {nil, []string{"engine", "engine/postgres", "executor", "gateway"}},
 	"internal/sqlguard": {[]string{"sqlstate"}, []string{"planner", "executor/several", "engine/sqlite"}},
 	"internal/virtual":  {nil, []string{"planner", "gateway", "engine/sqlite"}},
-	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
-	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
-	"internal/pipe":     {nil, []string{client}},
+	// PostgreSQL's own types, functions and so on, as data.
+	"internal/pgcatalog": {nil, []string{"planner", "engine/sqlite"}},
+	"internal/localpg":   {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
+	"internal/config":    {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
+	"internal/pipe":      {nil, []string{client}},
 	// Of programs that are built for test/crash.
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
