@@ -208,7 +208,7 @@ const grace = 3 * time.Second
 
 // Bounded runs talk, which converses on c, under ctx in the way of
 // [ExecContext]; restore is the deadline that c gets back if ctx ended meanwhile.
-func Bounded(ctx context.Context, c Conn, restore time.Time, talk func() error) error {
+func Bounded(ctx context.Context, c Conn, restore time.Time, talk func() error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -224,15 +224,16 @@ func Bounded(ctx context.Context, c Conn, restore time.Time, talk func() error) 
 		_ = c.SetDeadline(time.Now().Add(grace))
 		_ = c.Cancel(limit)
 	})
-	err := talk()
-	if !stop() {
-		// A Cancel under way must not hit the next statement.
-		<-finished
-		if e := c.SetDeadline(restore); e != nil && err == nil {
-			err = e
+	defer func() { // after a fault of talk too
+		if !stop() {
+			// A Cancel under way must not hit the next statement.
+			<-finished
+			if e := c.SetDeadline(restore); e != nil && err == nil {
+				err = e
+			}
 		}
-	}
-	return err
+	}()
+	return talk()
 }
 
 func columnNames(body []byte) []string {

@@ -40,3 +40,24 @@ func TestFaultsWhileConnecting(t *testing.T) {
 		c.Release()
 	}
 }
+
+// TestUnreadAnswers: a connection whose answer nobody read is not for the next one, who would take it for its own.
+func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
+	ex, _ := startWith(t, executor.Limits{PoolMax: 1}, installed(t, 1)...)
+	c, err := ex.Acquire(t.Context(), "shard-0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ask("SELECT pg_sleep(1), 'of another'"); err != nil {
+		t.Fatal(err)
+	}
+	c.Release() // as after a fault between the two
+	if c, err = ex.Acquire(t.Context(), "shard-0", nil); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Release()
+	if res, err := c.Exec("SELECT 'mine'"); err != nil || len(res.Rows) != 1 || res.Rows[0][0].String != "mine" {
+		t.Fatal(res, err)
+	}
+}

@@ -404,7 +404,7 @@ func (p *pool) release(c *Conn) {
 	case c.broken:
 		p.discard(c)
 		p.suspect()
-	case c.status != 'I', p.outdated(c, time.Now()):
+	case c.status != 'I', c.asked.Load() != 0, p.outdated(c, time.Now()): // with an unread answer after a fault of the router's own
 		p.discard(c)
 	case c.soiled:
 		back := make(chan struct{})

@@ -210,18 +210,19 @@ func (p *pool) hear() {
 }
 
 // bounded runs f, an exchange on c, until ctx ends; then c is broken.
-func (c *Conn) bounded(ctx context.Context, f func() error) error {
+func (c *Conn) bounded(ctx context.Context, f func() error) (err error) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.SetDeadline(time.Unix(1, 0)) // a Conn that fails here fails in f
 	})
-	err := f()
-	if !stop() {
-		c.broken = true
-		if err == nil {
-			err = ctx.Err()
+	defer func() { // after a fault of f too: the next user of the Conn must not be stopped
+		if !stop() {
+			c.broken = true
+			if err == nil {
+				err = ctx.Err()
+			}
 		}
-	}
-	return err
+	}()
+	return f()
 }
 
 // recheck connects to a shard that is shunned or down; an answer ends that, so

@@ -67,6 +67,10 @@ type config struct {
 	// passThrough has the shards check passwords.
 	passThrough bool
 	several     several.Defaults
+	// driver opens the shards; nil is postgres.Driver.
+	driver engine.Driver
+	// recovers settles what is left prepared, as a router does.
+	recovers bool
 }
 
 func start(t testing.TB, c config) *cluster {
@@ -77,6 +81,9 @@ func start(t testing.TB, c config) *cluster {
 	cl := &cluster{t: t, dir: c.dir, metrics: telemetry.New(), shards: c.urls}
 	ctx := context.Background()
 	drivers := map[string]engine.Driver{"postgres": postgres.Driver{}}
+	if c.driver != nil {
+		drivers["postgres"] = c.driver
+	}
 	if cl.dir == nil {
 		cl.dir = memory.New()
 		var req admin.BootstrapRequest
@@ -107,6 +114,13 @@ func start(t testing.TB, c config) *cluster {
 	}
 	if c.passThrough {
 		options.Authenticate = gateway.PassThrough(cl.ex, nil)
+	}
+	if c.recovers {
+		options.Transactions = several.NewTransactions(several.TransactionsOptions{Executor: cl.ex, Metrics: cl.metrics})
+		recovering, stop := context.WithCancel(ctx)
+		var ended sync.WaitGroup
+		ended.Go(func() { options.Transactions.Run(recovering) })
+		t.Cleanup(func() { stop(); ended.Wait() })
 	}
 	cl.server = gateway.New(options)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -237,6 +237,11 @@ func (c *Conn) Receive() ([]byte, error) {
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if c.inside && c.active != nil { // a fault of the router's own: no loop comes back to end them
+			c.active.stopTimer()
+		}
+	}()
 	used := 0
 	for len(c.out) < outputChunk {
 		if c.active != nil && c.copying == nil {

@@ -457,17 +457,22 @@ func (c *Conn) start(p *portal, rows int32, simple bool) error {
 	}
 	a.timer = c.timer(d, what)
 	a.watch = c.watchLocks(p.e.st.ReadOnly)
+	begun := false
+	defer func() {
+		if !begun { // an error, or a fault of the router's own
+			a.stopTimer()
+		}
+	}()
 	if p.job == nil {
 		c.progress.reset()
 		if rows > 0 {
 			p.e.portion = min(rows, portionMax)
 		}
 		if err := c.beginPortal(p); err != nil {
-			a.stopTimer()
 			return err
 		}
 	}
-	c.active = a
+	c.active, begun = a, true
 	return nil
 }
 
