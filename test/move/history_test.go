@@ -389,8 +389,8 @@ func (h *histories) may(what, code, text string) bool {
 	if h.havoc.Load() && slices.Contains([]string{"40001", "40P01", "55P03", "57P03", "57P01", "08006", "08007", "lost"}, code) {
 		return true
 	}
-	inBlock := slices.Contains([]string{"block", "repeatable read", "transfer block", "atomic block", "atomic read", "cursor"}, what)
-	if code == "40001" && (inBlock || h.kind == "sqlite" && what == "batch") {
+	inBlock := slices.Contains([]string{"block", "batch block", "repeatable read", "transfer block", "atomic block", "atomic read", "cursor"}, what)
+	if code == "40001" && inBlock {
 		return true
 	}
 	if code == "40P01" && (inBlock || what == "transfer" || what == "batch") {
@@ -573,6 +573,9 @@ func (h *histories) run() {
 			_ = h.wrong("%d of %d histories could not be decided", unproven, len(before.objects))
 		}
 		if h.failed(rec, command, wrong, before, after) {
+			if h.curve != nil {
+				h.curve.write(command)
+			}
 			return
 		}
 		before = after

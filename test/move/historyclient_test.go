@@ -244,8 +244,9 @@ func (c *client) batch(ctx context.Context) (string, error) {
 	list := c.several(2 + c.r.IntN(3))
 	// With BEGIN and COMMIT in it. Files cannot be in one transaction that was not begun so.
 	block := c.r.IntN(3) == 0 || c.h.kind == "sqlite"
-	b := &pgconn.Batch{}
+	b, what := &pgconn.Batch{}, "batch"
 	if block {
+		what = "batch block"
 		b.ExecParams("BEGIN", nil, nil, nil, nil)
 	}
 	for _, a := range list {
@@ -261,7 +262,7 @@ func (c *client) batch(ctx context.Context) (string, error) {
 	now := rec.now()
 	if block {
 		if err == nil && results[len(results)-1].CommandTag.String() != "COMMIT" {
-			return "batch", c.h.wrong("COMMIT of a batch answered %q", results[len(results)-1].CommandTag)
+			return what, c.h.wrong("COMMIT of a batch answered %q", results[len(results)-1].CommandTag)
 		}
 		results = results[min(1, len(results)):]
 		if err != nil && !c.conn.IsClosed() {
@@ -273,9 +274,9 @@ func (c *client) batch(ctx context.Context) (string, error) {
 		if err == nil {
 			out = answer(results[i])
 		}
-		c.note(a, call, now, out, err, "batch")
+		c.note(a, call, now, out, err, what)
 	}
-	return "batch", err
+	return what, err
 }
 
 // pipeline sends statements with a Sync after each: each is a transaction of its own, and
