@@ -74,11 +74,40 @@ func TrustLoopback(_ context.Context, s Startup, _ func(uint32, []byte, bool) ([
 		WithHint("connect to 127.0.0.1, for example through an ssh tunnel to the router")
 }
 
+// arrival is a client whose session has not begun yet.
+//
+//	connected ──SSLRequest, GSSENCRequest──> connected ──StartupMessage──> named ──password──> known ──ReadyForQuery──> session
+//	  \__ CancelRequest: over           \__ any refusal: told with FATAL, over __/
+type arrival struct {
+	s       *Server
+	socket  net.Conn // as accepted
+	nc      net.Conn // the socket, or TLS over it
+	channel Channel
+	full    bool   // there is no place for it: it learns so when it has said what it wants
+	version uint32 // of the protocol
+	start   Startup
+	out     []byte // what goes with the next answer
+	id      Identity
+}
+
+// refusal is an error that the client is told before it is let go.
+type refusal struct{ why *sqlstate.Error }
+
+func (r refusal) Error() string { return r.why.Error() }
+
+func refused(code sqlstate.Code, format string, args ...any) error {
+	return refusal{sqlstate.New(code, format, args...)}
+}
+
+// errCancelRequest ends an arrival that only wanted a statement of another session to be cancelled.
+var errCancelRequest = errors.New("gateway: a cancel request")
+
 // startup talks to a new client until its session can begin. A nil session
 // without an error has been dealt with (a cancel request, a refusal).
 func (s *Server) startup(nc net.Conn) (*session, error) {
-	limit, full := s.limits.StartupMax, s.full(nc)
-	if full {
+	a := &arrival{s: s, socket: nc, nc: nc, full: s.full(nc)}
+	limit := s.limits.StartupMax
+	if a.full {
 		limit = min(limit, turnedAwayTime)
 	}
 	if err := nc.SetDeadline(time.Now().Add(limit)); err != nil {
@@ -86,207 +115,279 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	socket, channel := nc, Channel{}
-	local := s.plainAllowed(nc.RemoteAddr())
-	refuse := func(e *sqlstate.Error) (*session, error) {
-		e.Severity = "FATAL"
-		s.metrics.Error(string(e.Code))
+	sess, err := a.enter(ctx)
+	if err == errCancelRequest {
+		return nil, nil
+	}
+	if r, ok := err.(refusal); ok {
+		r.why.Severity = "FATAL"
+		s.metrics.Error(string(r.why.Code))
 		// The client may be gone already; it is refused either way.
-		_, err := nc.Write(wire.AppendError(nil, e))
+		_, err = a.nc.Write(wire.AppendError(nil, r.why))
+	}
+	return sess, err
+}
+
+// enter is the way from the first byte to the session.
+//
+// Errors: a refusal; errCancelRequest; else what makes the connection useless.
+func (a *arrival) enter(ctx context.Context) (*session, error) {
+	body, err := a.negotiate(ctx)
+	if err != nil {
 		return nil, err
 	}
-	var body []byte
-	var version uint32
-	for tries := 0; ; tries++ {
-		var err error
-		if tries == 0 && s.tls != nil && !inProcess(nc.RemoteAddr()) {
-			var first [1]byte
-			if _, err := io.ReadFull(nc, first[:]); err != nil {
-				return nil, err
-			}
-			nc = &begun{nc, bytes.NewReader(first[:])}
-			if first[0] == tlsHandshake {
-				encrypted, ch, err := s.tls.handshake(ctx, nc, true)
-				if err != nil {
-					return nil, err
-				}
-				nc, channel = encrypted, ch
-			}
-		}
-		if version, body, err = readStartup(nc); err != nil {
-			if errors.Is(err, wire.ErrMalformed) {
-				return refuse(sqlstate.New(sqlstate.ProtocolViolation, "invalid length of startup packet"))
-			}
+	if err := a.named(body); err != nil {
+		return nil, err
+	}
+	if err := a.identify(ctx); err != nil {
+		return nil, err
+	}
+	sess, err := a.register(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.greet(sess); err != nil {
+		a.s.unregister(sess)
+		return nil, err
+	}
+	return sess, nil
+}
+
+// negotiate agrees on encryption and returns the body of the StartupMessage.
+func (a *arrival) negotiate(ctx context.Context) ([]byte, error) {
+	secures := a.s.tls != nil && !inProcess(a.socket.RemoteAddr())
+	if secures {
+		if err := a.direct(ctx); err != nil {
 			return nil, err
 		}
-		if version == codeCancel {
-			s.cancelRequest(body)
-			return nil, nil
+	}
+	for tries := 0; ; tries++ {
+		version, body, err := readStartup(a.nc)
+		switch {
+		case errors.Is(err, wire.ErrMalformed):
+			return nil, refused(sqlstate.ProtocolViolation, "invalid length of startup packet")
+		case err != nil:
+			return nil, err
+		case version == codeCancel:
+			a.s.cancelRequest(body)
+			return nil, errCancelRequest
 		}
-		if version != codeSSL && version != codeGSS {
-			break
+		encrypts := version == codeSSL || version == codeGSS
+		if encrypts && (tries == 2 || a.channel.TLS) {
+			return nil, refused(sqlstate.ProtocolViolation, "too many encryption requests")
 		}
-		if tries == 2 || channel.TLS {
-			return refuse(sqlstate.New(sqlstate.ProtocolViolation, "too many encryption requests"))
+		if plain, ok := a.nc.(*begun); ok {
+			a.nc = plain.Conn // its first byte has been read by now
 		}
-		if plain, ok := nc.(*begun); ok {
-			nc = plain.Conn // its first byte has been read by now
+		if !encrypts {
+			a.version = version
+			a.s.spoke(a.socket)
+			return body, nil
 		}
-		if version == codeSSL && s.tls != nil && !inProcess(nc.RemoteAddr()) {
-			if _, err := nc.Write([]byte{'S'}); err != nil {
+		if version == codeGSS || !secures {
+			if _, err := a.nc.Write([]byte{'N'}); err != nil {
 				return nil, err
 			}
-			// Nothing was read ahead: what the client sent unencrypted behind its
-			// request is taken for the handshake, and fails there.
-			encrypted, ch, err := s.tls.handshake(ctx, nc, false)
-			if err != nil {
-				return nil, err
-			}
-			nc, channel = encrypted, ch
 			continue
 		}
-		if _, err := nc.Write([]byte{'N'}); err != nil {
+		if _, err := a.nc.Write([]byte{'S'}); err != nil {
+			return nil, err
+		}
+		// Nothing was read ahead: what the client sent unencrypted behind its
+		// request is taken for the handshake, and fails there.
+		if err := a.encrypt(ctx, false); err != nil {
 			return nil, err
 		}
 	}
-	if plain, ok := nc.(*begun); ok {
-		nc = plain.Conn
+}
+
+// direct begins TLS if the client does, without a request (PostgreSQL 17's sslnegotiation=direct).
+func (a *arrival) direct(ctx context.Context) error {
+	var first [1]byte
+	if _, err := io.ReadFull(a.nc, first[:]); err != nil {
+		return err
 	}
-	s.spoke(socket)
-	if full {
-		s.metrics.SessionRefused()
-		return refuse(noRoom())
+	a.nc = &begun{a.nc, bytes.NewReader(first[:])}
+	if first[0] != tlsHandshake {
+		return nil
 	}
-	if version>>16 != 3 {
-		return refuse(sqlstate.New(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0 to 3.0", version>>16, version&0xffff))
+	return a.encrypt(ctx, true)
+}
+
+func (a *arrival) encrypt(ctx context.Context, direct bool) error {
+	encrypted, channel, err := a.s.tls.handshake(ctx, a.nc, direct)
+	if err != nil {
+		return err
+	}
+	a.nc, a.channel = encrypted, channel
+	return nil
+}
+
+// named reads who the client says that it is, and whether it may go on without encryption.
+func (a *arrival) named(body []byte) error {
+	if a.full {
+		a.s.metrics.SessionRefused()
+		return refusal{noRoom()}
+	}
+	if a.version>>16 != 3 {
+		return refused(sqlstate.FeatureNotSupported, "unsupported frontend protocol %d.%d: server supports 3.0 to 3.0", a.version>>16, a.version&0xffff)
 	}
 	params, err := parseParameters(body)
 	if err != nil {
-		return refuse(sqlstate.New(sqlstate.ProtocolViolation, "invalid startup packet layout: expected terminator as last byte"))
+		return refused(sqlstate.ProtocolViolation, "invalid startup packet layout: expected terminator as last byte")
 	}
-	start := Startup{User: params["user"], Database: params["database"], Parameters: params, Remote: nc.RemoteAddr(), Channel: channel}
-	if start.User == "" {
-		return refuse(sqlstate.New(sqlstate.InvalidAuthorization, "no PostgreSQL user name specified in startup packet"))
+	a.start = Startup{User: params["user"], Database: params["database"], Parameters: params, Remote: a.nc.RemoteAddr(), Channel: a.channel}
+	if a.start.User == "" {
+		return refused(sqlstate.InvalidAuthorization, "no PostgreSQL user name specified in startup packet")
 	}
-	if start.Database == "" {
-		start.Database = start.User
+	if a.start.Database == "" {
+		a.start.Database = a.start.User
 	}
-	var out []byte
+	a.out = appendVersion(a.out, a.version, params)
+	if !a.channel.TLS && !a.s.plainAllowed(a.socket.RemoteAddr()) {
+		return refusal{encryptionNeeded()}
+	}
+	return nil
+}
+
+// appendVersion appends NegotiateProtocolVersion where the client wants a protocol, or options of it, that there are none of.
+func appendVersion(out []byte, version uint32, params map[string]string) []byte {
 	var unknown []string
 	for name := range params {
 		if strings.HasPrefix(name, "_pq_.") {
 			unknown = append(unknown, name)
 		}
 	}
-	if version != version3 || len(unknown) > 0 {
-		slices.Sort(unknown)
-		var m int
-		out, m = wire.Begin(out, wire.NegotiateProtocol)
-		out = wire.AppendInt32(out, version3&0xffff)
-		out = wire.AppendInt32(out, int32(len(unknown)))
-		for _, name := range unknown {
-			out = wire.AppendString(out, name)
-		}
-		out = wire.End(out, m)
+	if version == version3 && len(unknown) == 0 {
+		return out
 	}
-	if !channel.TLS && !local {
-		return refuse(encryptionNeeded())
+	slices.Sort(unknown)
+	out, m := wire.Begin(out, wire.NegotiateProtocol)
+	out = wire.AppendInt32(out, version3&0xffff)
+	out = wire.AppendInt32(out, int32(len(unknown)))
+	for _, name := range unknown {
+		out = wire.AppendString(out, name)
 	}
-	ask := func(code uint32, data []byte, wait bool) ([]byte, error) {
-		var m int
-		out, m = wire.Begin(out, wire.Authentication)
-		out = append(wire.AppendInt32(out, int32(code)), data...)
-		if _, err := nc.Write(wire.End(out, m)); err != nil {
-			return nil, err
-		}
-		out = out[:0]
-		if !wait {
-			return nil, nil
-		}
-		var head [wire.Header]byte
-		if _, err := io.ReadFull(nc, head[:]); err != nil {
-			return nil, err
-		}
-		n := binary.BigEndian.Uint32(head[1:])
-		if head[0] != wire.Password || n < 4 || n > startupBytes {
-			return nil, sqlstate.New(sqlstate.ProtocolViolation, "expected password response, got message type %d", head[0])
-		}
-		answer := make([]byte, n-4)
-		_, err := io.ReadFull(nc, answer)
-		return answer, err
+	return wire.End(out, m)
+}
+
+// ask is what [Authenticate] talks to the client through.
+func (a *arrival) ask(code uint32, data []byte, wait bool) ([]byte, error) {
+	out, m := wire.Begin(a.out, wire.Authentication)
+	out = append(wire.AppendInt32(out, int32(code)), data...)
+	if _, err := a.nc.Write(wire.End(out, m)); err != nil {
+		return nil, err
 	}
-	id := Identity{Role: access.Admin}
-	if !inProcess(start.Remote) {
-		from := origin(socket)
-		done, e := s.try(from)
-		if e != nil {
-			s.metrics.SessionRefused()
-			return refuse(e)
-		}
-		defer done()
-		if id, err = s.authenticate(ctx, start, ask); err != nil {
-			var se *sqlstate.Error
-			if !errors.As(err, &se) {
-				return nil, err // the client is gone, or took too long
-			}
-			s.log.Info("a client was not let in", telemetry.KeyClient, start.Remote, "user", start.User, telemetry.KeyError, se.Message)
-			if se.Code == sqlstate.InvalidPassword {
-				s.hesitate(nc, from)
-			}
-			return refuse(se)
-		}
+	a.out = out[:0]
+	if !wait {
+		return nil, nil
 	}
-	registered := false
+	var head [wire.Header]byte
+	if _, err := io.ReadFull(a.nc, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if head[0] != wire.Password || n < 4 || n > startupBytes {
+		return nil, sqlstate.New(sqlstate.ProtocolViolation, "expected password response, got message type %d", head[0])
+	}
+	answer := make([]byte, n-4)
+	_, err := io.ReadFull(a.nc, answer)
+	return answer, err
+}
+
+// identify has the client prove who it is. This process itself need not.
+func (a *arrival) identify(ctx context.Context) error {
+	a.id = Identity{Role: access.Admin}
+	if inProcess(a.start.Remote) {
+		return nil
+	}
+	from := origin(a.socket)
+	done, e := a.s.try(from)
+	if e != nil {
+		a.s.metrics.SessionRefused()
+		return refusal{e}
+	}
+	defer done()
+	id, err := a.s.authenticate(ctx, a.start, a.ask)
+	if err == nil {
+		a.id = id
+		return nil
+	}
+	var se *sqlstate.Error
+	if !errors.As(err, &se) {
+		return err // the client is gone, or took too long
+	}
+	a.s.log.Info("a client was not let in", telemetry.KeyClient, a.start.Remote, "user", a.start.User, telemetry.KeyError, se.Message)
+	if se.Code == sqlstate.InvalidPassword {
+		a.s.hesitate(a.nc, from)
+	}
+	return refusal{se}
+}
+
+// register makes the session of a client that is known. Its login is the session's afterwards.
+func (a *arrival) register(ctx context.Context) (sess *session, err error) {
+	s := a.s
 	defer func() {
-		if !registered {
-			s.ex.Logout(id.Login)
+		if sess == nil {
+			s.ex.Logout(a.id.Login)
 		}
 	}()
-	if start.Database != Database {
-		return refuse(sqlstate.New(sqlstate.InvalidCatalogName, "database \"%s\" does not exist", start.Database[:min(len(start.Database), shardmap.MaxNameBytes)]).
-			WithHint("the cluster is one database, called %q: connect with -d %s", Database, Database))
+	if err := a.served(); err != nil {
+		return nil, err
 	}
-	if v, ok := params["replication"]; ok {
-		on, known := planner.ParseBool(v)
-		switch {
-		case on, v == "database":
-			return refuse(sqlstate.Refuse("replication connections are not supported by the router", "connect to a shard directly: `cleave shard list` shows them"))
-		case !known:
-			return refuse(sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"replication\": \"%s\"", v).
-				WithHint("Valid values are: \"false\", 0, \"true\", 1, \"database\"."))
-		}
-	}
-	defaults, err := startSettings(params, s.limits.SettingsBytes)
+	defaults, err := startSettings(a.start.Parameters, s.limits.SettingsBytes)
 	if err != nil {
-		return refuse(sqlstate.As(err))
+		return nil, refusal{sqlstate.As(err)}
 	}
-	if defaults, err = s.began(ctx, defaults.As(id.Login)); err != nil {
-		return refuse(sqlstate.As(err))
+	if defaults, err = s.began(ctx, defaults.As(a.id.Login)); err != nil {
+		return nil, refusal{sqlstate.As(err)}
 	}
 	profile, err := s.profile(ctx, defaults)
 	if err != nil {
-		return refuse(sqlstate.As(err))
+		return nil, refusal{sqlstate.As(err)}
 	}
-	sess := newSession(s, nc, start, defaults, profile)
-	sess.id, sess.socket = id, socket
-	if channel.TLS {
+	made := newSession(s, a.nc, a.start, defaults, profile)
+	made.id, made.socket = a.id, a.socket
+	if c, ok := a.socket.(*lane.Conn); ok && a.channel.TLS {
 		// The end of the connection comes behind the farewell of TLS, so that a look
 		// at the next bytes does not find it.
-		if c, ok := socket.(*lane.Conn); ok {
-			sess.left = hungUp{c}
-		}
+		made.left = hungUp{c}
 	}
-	if !s.register(sess) {
-		if s.drain.Load() {
-			return refuse(sqlstate.New(sqlstate.CannotConnectNow, "the router is shutting down"))
-		}
-		s.metrics.SessionRefused()
-		return refuse(sqlstate.New(sqlstate.TooManyConnections, "sorry, too many clients already").
-			WithHint("the router's limit is %d sessions", s.limits.SessionsMax))
+	switch {
+	case s.register(made):
+		return made, nil
+	case s.drain.Load():
+		return nil, refused(sqlstate.CannotConnectNow, "the router is shutting down")
 	}
-	registered = true
-	var m int
-	out, m = wire.Begin(out, wire.Authentication)
+	s.metrics.SessionRefused()
+	return nil, refusal{sqlstate.New(sqlstate.TooManyConnections, "sorry, too many clients already").
+		WithHint("the router's limit is %d sessions", s.limits.SessionsMax)}
+}
+
+// served reports what the client asks for that the router has not: another database, a stream of the WAL.
+func (a *arrival) served() error {
+	if a.start.Database != Database {
+		return refusal{sqlstate.New(sqlstate.InvalidCatalogName, "database \"%s\" does not exist", a.start.Database[:min(len(a.start.Database), shardmap.MaxNameBytes)]).
+			WithHint("the cluster is one database, called %q: connect with -d %s", Database, Database)}
+	}
+	v, ok := a.start.Parameters["replication"]
+	if !ok {
+		return nil
+	}
+	on, known := planner.ParseBool(v)
+	switch {
+	case on, v == "database":
+		return refusal{sqlstate.Refuse("replication connections are not supported by the router", "connect to a shard directly: `cleave shard list` shows them")}
+	case !known:
+		return refusal{sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"replication\": \"%s\"", v).
+			WithHint("Valid values are: \"false\", 0, \"true\", 1, \"database\".")}
+	}
+	return nil
+}
+
+// greet tells the client that its session begins, and with which settings.
+func (a *arrival) greet(sess *session) error {
+	out, m := wire.Begin(a.out, wire.Authentication)
 	out = wire.End(wire.AppendInt32(out, 0), m)
 	for _, name := range slices.Sorted(maps.Keys(sess.reported)) {
 		out = wire.AppendParameterStatus(out, name, sess.reported[name])
@@ -294,16 +395,10 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	out, m = wire.Begin(out, wire.BackendKeyData)
 	out = wire.AppendInt32(out, int32(sess.pid))
 	out = wire.End(wire.AppendInt32(out, int32(sess.secret)), m)
-	out = wire.AppendReadyForQuery(out, 'I')
-	_, err = nc.Write(out)
-	if err == nil {
-		err = nc.SetDeadline(time.Time{})
+	if _, err := a.nc.Write(wire.AppendReadyForQuery(out, 'I')); err != nil {
+		return err
 	}
-	if err != nil {
-		s.unregister(sess)
-		return nil, err
-	}
-	return sess, nil
+	return a.nc.SetDeadline(time.Time{})
 }
 
 // readStartup reads one untyped message.
