@@ -254,31 +254,80 @@ func typeRange(typ string) (low, high int64) {
 // PostgreSQL's defaults, checks and errors (init_params of sequence.c). It returns
 // whether the sequence begins anew, and OWNED BY, nil if it is not there.
 func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (restart bool, owned []string) {
-	given := map[string]*pg.DefElem{}
+	o := readSequenceOptions(options)
+	oldType := q.Type
+	o.typed(q)
+	if n, ok := o.number("increment"); ok {
+		if n == 0 {
+			invalidSequence("INCREMENT must not be zero")
+		}
+		q.Increment = n
+	} else if create {
+		q.Increment = 1
+	}
+	if cycle := o["cycle"]; cycle != nil {
+		q.Cycle = optionOn(cycle)
+	}
+	o.bounds(q, oldType, create)
+	o.starts(q, create)
+	restart = o["restart"] != nil
+	if restart {
+		o.restarts(q)
+	}
+	// Where it is now is in the directory, and compared with the new bounds when the statement runs.
+	q.First = min(max(q.First, q.Min), q.Max)
+	if n, ok := o.number("cache"); ok {
+		if n <= 0 {
+			invalidSequence("CACHE (%d) must be greater than zero", n)
+		}
+		q.Cache = n
+	}
+	if by := o["owned_by"]; by != nil {
+		owned = strs(by.Arg.GetList().GetItems())
+	}
+	return restart, owned
+}
+
+// sequenceOptions are the options of CREATE and ALTER SEQUENCE, by name.
+type sequenceOptions map[string]*pg.DefElem
+
+func readSequenceOptions(options []*pg.Node) sequenceOptions {
+	given := sequenceOptions{}
 	for _, n := range options {
 		o := n.GetDefElem()
 		if given[o.Defname] != nil {
 			fail(sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options"))
 		}
+		switch o.Defname {
+		case "as", "increment", "cycle", "maxvalue", "minvalue", "start", "restart", "cache", "owned_by", "sequence_name":
+		default:
+			refuse("option "+o.Defname+" of a sequence is not supported", "")
+		}
 		given[o.Defname] = o
 	}
-	number := func(name string) (int64, bool) {
-		o := given[name]
-		if o == nil || o.Arg == nil {
-			return 0, false
-		}
-		text := defText(o.Arg)
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			fail(sqlstate.New(sqlstate.NumericOutOfRange, "value \"%s\" is out of range for type bigint", text))
-		}
-		return n, true
+	return given
+}
+
+// number is the value of an option that has one: NO MAXVALUE has none.
+func (o sequenceOptions) number(name string) (int64, bool) {
+	if o[name] == nil || o[name].Arg == nil {
+		return 0, false
 	}
-	oldType := q.Type
-	if o := given["as"]; o != nil {
-		names := strs(o.Arg.GetTypeName().GetNames())
-		typ := intNames[names[len(names)-1]]
-		if last := names[len(names)-1]; typ == "" && castNames[last] == 0 && last != "numeric" {
+	text := defText(o[name].Arg)
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		fail(sqlstate.New(sqlstate.NumericOutOfRange, "value \"%s\" is out of range for type bigint", text))
+	}
+	return n, true
+}
+
+// typed applies AS.
+func (o sequenceOptions) typed(q *shardmap.Sequence) {
+	if as := o["as"]; as != nil {
+		names := strs(as.Arg.GetTypeName().GetNames())
+		last := names[len(names)-1]
+		typ := intNames[last]
+		if typ == "" && castNames[last] == 0 && last != "numeric" {
 			refuse("the type "+last+" of a sequence is not known to the router", "a sequence is smallint, integer or bigint")
 		}
 		if typ == "" {
@@ -292,23 +341,16 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	if q.Type == "" {
 		q.Type = "bigint"
 	}
+}
+
+// bounds applies MAXVALUE and MINVALUE. A bound that was the old type's becomes the new type's.
+func (o sequenceOptions) bounds(q *shardmap.Sequence, oldType string, create bool) {
 	low, high := typeRange(q.Type)
 	oldLow, oldHigh := typeRange(oldType)
-	if n, ok := number("increment"); ok {
-		if n == 0 {
-			invalidSequence("INCREMENT must not be zero")
-		}
-		q.Increment = n
-	} else if create {
-		q.Increment = 1
-	}
-	if o := given["cycle"]; o != nil {
-		q.Cycle = optionOn(o)
-	}
 	retyped := !create && oldType != q.Type
-	if n, ok := number("maxvalue"); ok {
+	if n, ok := o.number("maxvalue"); ok {
 		q.Max = n
-	} else if anew := retyped && q.Max == oldHigh; create || given["maxvalue"] != nil || anew {
+	} else if anew := retyped && q.Max == oldHigh; create || o["maxvalue"] != nil || anew {
 		if q.Max = high; q.Increment < 0 && !anew {
 			q.Max = -1
 		}
@@ -316,9 +358,9 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	if q.Max < low || q.Max > high {
 		invalidSequence("MAXVALUE (%d) is out of range for sequence data type %s", q.Max, q.Type)
 	}
-	if n, ok := number("minvalue"); ok {
+	if n, ok := o.number("minvalue"); ok {
 		q.Min = n
-	} else if anew := retyped && q.Min == oldLow; create || given["minvalue"] != nil || anew {
+	} else if anew := retyped && q.Min == oldLow; create || o["minvalue"] != nil || anew {
 		if q.Min = 1; q.Increment < 0 || anew {
 			q.Min = low
 		}
@@ -329,7 +371,11 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	if q.Min >= q.Max {
 		invalidSequence("MINVALUE (%d) must be less than MAXVALUE (%d)", q.Min, q.Max)
 	}
-	if n, ok := number("start"); ok {
+}
+
+// starts applies START.
+func (o sequenceOptions) starts(q *shardmap.Sequence, create bool) {
+	if n, ok := o.number("start"); ok {
 		q.Start = n
 	} else if create {
 		if q.Start = q.Min; q.Increment < 0 {
@@ -345,39 +391,20 @@ func defineSequence(q *shardmap.Sequence, options []*pg.Node, create bool) (rest
 	if create {
 		q.First = q.Start
 	}
-	if o := given["restart"]; o != nil {
-		restart = true
-		if n, ok := number("restart"); ok {
-			q.First = n
-		} else {
-			q.First = q.Start
-		}
-		if q.First < q.Min {
-			invalidSequence("RESTART value (%d) cannot be less than MINVALUE (%d)", q.First, q.Min)
-		}
-		if q.First > q.Max {
-			invalidSequence("RESTART value (%d) cannot be greater than MAXVALUE (%d)", q.First, q.Max)
-		}
+}
+
+// restarts applies RESTART.
+func (o sequenceOptions) restarts(q *shardmap.Sequence) {
+	q.First = q.Start
+	if n, ok := o.number("restart"); ok {
+		q.First = n
 	}
-	// Where it is now is in the directory, and compared with the new bounds when the statement runs.
-	q.First = min(max(q.First, q.Min), q.Max)
-	if n, ok := number("cache"); ok {
-		if n <= 0 {
-			invalidSequence("CACHE (%d) must be greater than zero", n)
-		}
-		q.Cache = n
+	if q.First < q.Min {
+		invalidSequence("RESTART value (%d) cannot be less than MINVALUE (%d)", q.First, q.Min)
 	}
-	if o := given["owned_by"]; o != nil {
-		owned = strs(o.Arg.GetList().GetItems())
+	if q.First > q.Max {
+		invalidSequence("RESTART value (%d) cannot be greater than MAXVALUE (%d)", q.First, q.Max)
 	}
-	for name := range given {
-		switch name {
-		case "as", "increment", "cycle", "maxvalue", "minvalue", "start", "restart", "cache", "owned_by", "sequence_name":
-		default:
-			refuse("option "+name+" of a sequence is not supported", "")
-		}
-	}
-	return restart, owned
 }
 
 // mapOnly makes the statement a change of the map that shards hear nothing of.
