@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -48,190 +49,220 @@ func (c *Conn) planCopy(raw *pg.RawStmt, s *pg.CopyStmt, text string) (*plan, er
 	}}, nil
 }
 
-// copyOptions reads and checks the options, as PostgreSQL 15 does.
+// copyOptions reads and checks the options, as PostgreSQL 15 does (ProcessCopyOptions of copy.c).
 func copyOptions(s *pg.CopyStmt) (*copyFormat, error) {
 	f := &copyFormat{}
-	set := map[string]bool{}
-	var delimiter, null, quote, escape *string
-	text := func(d *pg.DefElem) string {
-		switch v := d.Arg.GetNode().(type) {
-		case *pg.Node_String_:
-			return v.String_.GetSval()
-		case *pg.Node_Integer:
-			return itoa(int64(v.Integer.GetIval()))
-		case *pg.Node_Float:
-			return v.Float.GetFval()
-		case *pg.Node_Boolean:
-			if v.Boolean.GetBoolval() {
-				return "true"
-			}
-			return "false"
-		case *pg.Node_AStar:
-			return "*"
-		}
-		return ""
-	}
-	boolean := func(d *pg.DefElem) (bool, error) {
-		if d.Arg == nil {
-			return true, nil
-		}
-		switch strings.ToLower(text(d)) {
-		case "1", "true", "on":
-			return true, nil
-		case "0", "false", "off":
-			return false, nil
-		}
-		return false, sqlstate.New(sqlstate.SyntaxError, "%s requires a Boolean value", d.Defname)
-	}
-	list := func(d *pg.DefElem) ([]string, error) {
-		if d.Arg.GetAStar() != nil {
-			return []string{"*"}, nil
-		}
-		l := d.Arg.GetList()
-		if l == nil {
-			return nil, sqlstate.New(sqlstate.InvalidParameterValue, "argument to option \"%s\" must be a list of column names", d.Defname)
-		}
-		var out []string
-		for _, n := range l.Items {
-			out = append(out, n.GetString_().GetSval())
-		}
-		return out, nil
-	}
-	var err error
+	given := map[string]*pg.DefElem{}
 	for _, n := range s.Options {
 		d := n.GetDefElem()
-		if set[d.Defname] {
+		if given[d.Defname] != nil {
 			return nil, sqlstate.New(sqlstate.SyntaxError, "conflicting or redundant options")
 		}
-		set[d.Defname] = true
-		switch d.Defname {
-		case "format":
-			switch text(d) {
-			case "text":
-			case "csv":
-				f.csv = true
-			case "binary":
-				f.binary = true
-			default:
-				return nil, sqlstate.New(sqlstate.InvalidParameterValue, "COPY format \"%s\" not recognized", text(d))
-			}
-		case "freeze":
-			if f.freeze, err = boolean(d); err == nil && f.freeze && !s.IsFrom {
-				err = refused("COPY TO with FREEZE")
-			}
-		case "delimiter":
-			v := text(d)
-			delimiter = &v
-		case "null":
-			v := text(d)
-			null = &v
-		case "quote":
-			v := text(d)
-			quote = &v
-		case "escape":
-			v := text(d)
-			escape = &v
-		case "header":
-			if d.Arg != nil && strings.EqualFold(text(d), "match") {
-				if !s.IsFrom {
-					return nil, sqlstate.New(sqlstate.FeatureNotSupported, "cannot use \"match\" with HEADER in COPY TO")
-				}
-				f.header, f.match = true, true
-				continue
-			}
-			f.header, err = boolean(d)
-		case "force_quote":
-			f.forceQuote, err = list(d)
-		case "force_not_null":
-			f.forceNotNull, err = list(d)
-		case "force_null":
-			f.forceNull, err = list(d)
-		case "encoding":
-			if v := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(text(d))); v != "utf8" && v != "unicode" {
-				err = refused("COPY in another encoding than UTF8")
-			}
-		default:
-			err = sqlstate.New(sqlstate.SyntaxError, "option \"%s\" not recognized", d.Defname)
-		}
-		if err != nil {
+		given[d.Defname] = d
+		if err := f.option(d, s.IsFrom); err != nil {
 			return nil, err
 		}
 	}
-	bad := func(code sqlstate.Code, format string, args ...any) (*copyFormat, error) {
-		return nil, sqlstate.New(code, format, args...)
+	if err := f.binaryWith(given); err != nil {
+		return nil, err
 	}
-	if f.binary && delimiter != nil {
-		return bad(sqlstate.SyntaxError, "cannot specify DELIMITER in BINARY mode")
+	if err := f.separators(given); err != nil {
+		return nil, err
 	}
-	if f.binary && null != nil {
-		return bad(sqlstate.SyntaxError, "cannot specify NULL in BINARY mode")
+	if err := f.quotes(given); err != nil {
+		return nil, err
 	}
-	if f.binary && f.header {
-		return bad(sqlstate.FeatureNotSupported, "cannot specify HEADER in BINARY mode")
+	return f, f.conflicts(s.IsFrom)
+}
+
+// option reads one option. Characters are read when the format is known.
+func (f *copyFormat) option(d *pg.DefElem, from bool) (err error) {
+	switch d.Defname {
+	case "format":
+		switch copyText(d) {
+		case "text":
+		case "csv":
+			f.csv = true
+		case "binary":
+			f.binary = true
+		default:
+			err = sqlstate.New(sqlstate.InvalidParameterValue, "COPY format \"%s\" not recognized", copyText(d))
+		}
+	case "freeze":
+		if f.freeze, err = copyBool(d); err == nil && f.freeze && !from {
+			err = refused("COPY TO with FREEZE")
+		}
+	case "delimiter", "null", "quote", "escape":
+	case "header":
+		if d.Arg == nil || !strings.EqualFold(copyText(d), "match") {
+			f.header, err = copyBool(d)
+			break
+		}
+		if !from {
+			return sqlstate.New(sqlstate.FeatureNotSupported, "cannot use \"match\" with HEADER in COPY TO")
+		}
+		f.header, f.match = true, true
+	case "force_quote":
+		f.forceQuote, err = copyList(d)
+	case "force_not_null":
+		f.forceNotNull, err = copyList(d)
+	case "force_null":
+		f.forceNull, err = copyList(d)
+	case "encoding":
+		if v := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(copyText(d))); v != "utf8" && v != "unicode" {
+			err = refused("COPY in another encoding than UTF8")
+		}
+	default:
+		err = sqlstate.New(sqlstate.SyntaxError, "option \"%s\" not recognized", d.Defname)
 	}
+	return err
+}
+
+// copyText is defGetString of PostgreSQL's define.c.
+func copyText(d *pg.DefElem) string {
+	switch v := d.Arg.GetNode().(type) {
+	case *pg.Node_String_:
+		return v.String_.GetSval()
+	case *pg.Node_Integer:
+		return itoa(int64(v.Integer.GetIval()))
+	case *pg.Node_Float:
+		return v.Float.GetFval()
+	case *pg.Node_Boolean:
+		return strconv.FormatBool(v.Boolean.GetBoolval())
+	case *pg.Node_AStar:
+		return "*"
+	}
+	return ""
+}
+
+// copyBool is defGetBoolean of PostgreSQL's define.c.
+func copyBool(d *pg.DefElem) (bool, error) {
+	if d.Arg == nil {
+		return true, nil
+	}
+	switch strings.ToLower(copyText(d)) {
+	case "1", "true", "on":
+		return true, nil
+	case "0", "false", "off":
+		return false, nil
+	}
+	return false, sqlstate.New(sqlstate.SyntaxError, "%s requires a Boolean value", d.Defname)
+}
+
+func copyList(d *pg.DefElem) ([]string, error) {
+	if d.Arg.GetAStar() != nil {
+		return []string{"*"}, nil
+	}
+	l := d.Arg.GetList()
+	if l == nil {
+		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "argument to option \"%s\" must be a list of column names", d.Defname)
+	}
+	var out []string
+	for _, n := range l.Items {
+		out = append(out, n.GetString_().GetSval())
+	}
+	return out, nil
+}
+
+// binaryWith reports an option that binary format has not.
+func (f *copyFormat) binaryWith(given map[string]*pg.DefElem) error {
+	switch {
+	case !f.binary:
+	case given["delimiter"] != nil:
+		return sqlstate.New(sqlstate.SyntaxError, "cannot specify DELIMITER in BINARY mode")
+	case given["null"] != nil:
+		return sqlstate.New(sqlstate.SyntaxError, "cannot specify NULL in BINARY mode")
+	case f.header:
+		return sqlstate.New(sqlstate.FeatureNotSupported, "cannot specify HEADER in BINARY mode")
+	}
+	return nil
+}
+
+// separators sets what stands between columns and for NULL.
+func (f *copyFormat) separators(given map[string]*pg.DefElem) error {
 	f.delimiter, f.null = '\t', `\N`
 	if f.csv {
 		f.delimiter, f.null, f.quote, f.escape = ',', "", '"', '"'
 	}
-	if delimiter != nil {
-		if len(*delimiter) != 1 {
-			return bad(sqlstate.FeatureNotSupported, "COPY delimiter must be a single one-byte character")
+	if d := given["delimiter"]; d != nil {
+		v := copyText(d)
+		if len(v) != 1 {
+			return sqlstate.New(sqlstate.FeatureNotSupported, "COPY delimiter must be a single one-byte character")
 		}
-		f.delimiter = (*delimiter)[0]
+		f.delimiter = v[0]
 	}
 	if f.delimiter == '\n' || f.delimiter == '\r' {
-		return bad(sqlstate.InvalidParameterValue, "COPY delimiter cannot be newline or carriage return")
+		return sqlstate.New(sqlstate.InvalidParameterValue, "COPY delimiter cannot be newline or carriage return")
 	}
-	if null != nil {
-		f.null = *null
+	if d := given["null"]; d != nil {
+		f.null = copyText(d)
 	}
 	if strings.ContainsAny(f.null, "\r\n") {
-		return bad(sqlstate.InvalidParameterValue, "COPY null representation cannot use newline or carriage return")
+		return sqlstate.New(sqlstate.InvalidParameterValue, "COPY null representation cannot use newline or carriage return")
 	}
 	if !f.csv && !f.binary && strings.IndexByte("\\.abcdefghijklmnopqrstuvwxyz0123456789", f.delimiter) >= 0 {
-		return bad(sqlstate.InvalidParameterValue, "COPY delimiter cannot be \"%c\"", f.delimiter)
+		return sqlstate.New(sqlstate.InvalidParameterValue, "COPY delimiter cannot be \"%c\"", f.delimiter)
 	}
-	if quote != nil {
-		if !f.csv {
-			return bad(sqlstate.FeatureNotSupported, "COPY quote available only in CSV mode")
+	return nil
+}
+
+// quotes sets what quotes a value of CSV, and a quote in it.
+func (f *copyFormat) quotes(given map[string]*pg.DefElem) error {
+	if d := given["quote"]; d != nil {
+		v, err := f.quoteOf(d)
+		if err != nil {
+			return err
 		}
-		if len(*quote) != 1 {
-			return bad(sqlstate.FeatureNotSupported, "COPY quote must be a single one-byte character")
-		}
-		f.quote = (*quote)[0]
-		f.escape = f.quote
+		f.quote, f.escape = v, v
 	}
 	if f.csv && f.delimiter == f.quote {
-		return bad(sqlstate.InvalidParameterValue, "COPY delimiter and quote must be different")
+		return sqlstate.New(sqlstate.InvalidParameterValue, "COPY delimiter and quote must be different")
 	}
-	if escape != nil {
-		if !f.csv {
-			return bad(sqlstate.FeatureNotSupported, "COPY escape available only in CSV mode")
+	if d := given["escape"]; d != nil {
+		v, err := f.quoteOf(d)
+		if err != nil {
+			return err
 		}
-		if len(*escape) != 1 {
-			return bad(sqlstate.FeatureNotSupported, "COPY escape must be a single one-byte character")
+		f.escape = v
+	}
+	return nil
+}
+
+func (f *copyFormat) quoteOf(d *pg.DefElem) (byte, error) {
+	v := copyText(d)
+	switch {
+	case !f.csv:
+		return 0, sqlstate.New(sqlstate.FeatureNotSupported, "COPY %s available only in CSV mode", d.Defname)
+	case len(v) != 1:
+		return 0, sqlstate.New(sqlstate.FeatureNotSupported, "COPY %s must be a single one-byte character", d.Defname)
+	}
+	return v[0], nil
+}
+
+// conflicts reports options that do not go together.
+func (f *copyFormat) conflicts(from bool) error {
+	for _, o := range []struct {
+		list []string
+		name string
+		from bool // of COPY FROM, else of COPY TO
+	}{{f.forceQuote, "force quote", false}, {f.forceNotNull, "force not null", true}, {f.forceNull, "force null", true}} {
+		switch {
+		case len(o.list) == 0:
+		case !f.csv:
+			return sqlstate.New(sqlstate.FeatureNotSupported, "COPY %s available only in CSV mode", o.name)
+		case o.from && !from:
+			return sqlstate.New(sqlstate.FeatureNotSupported, "COPY %s only available using COPY FROM", o.name)
+		case !o.from && from:
+			return sqlstate.New(sqlstate.FeatureNotSupported, "COPY %s only available using COPY TO", o.name)
 		}
-		f.escape = (*escape)[0]
 	}
 	switch {
-	case len(f.forceQuote) > 0 && !f.csv:
-		return bad(sqlstate.FeatureNotSupported, "COPY force quote available only in CSV mode")
-	case len(f.forceQuote) > 0 && s.IsFrom:
-		return bad(sqlstate.FeatureNotSupported, "COPY force quote only available using COPY TO")
-	case len(f.forceNotNull) > 0 && !f.csv:
-		return bad(sqlstate.FeatureNotSupported, "COPY force not null available only in CSV mode")
-	case len(f.forceNotNull) > 0 && !s.IsFrom:
-		return bad(sqlstate.FeatureNotSupported, "COPY force not null only available using COPY FROM")
-	case len(f.forceNull) > 0 && !f.csv:
-		return bad(sqlstate.FeatureNotSupported, "COPY force null available only in CSV mode")
-	case len(f.forceNull) > 0 && !s.IsFrom:
-		return bad(sqlstate.FeatureNotSupported, "COPY force null only available using COPY FROM")
 	case !f.binary && strings.IndexByte(f.null, f.delimiter) >= 0:
-		return bad(sqlstate.FeatureNotSupported, "COPY delimiter must not appear in the NULL specification")
+		return sqlstate.New(sqlstate.FeatureNotSupported, "COPY delimiter must not appear in the NULL specification")
 	case f.csv && strings.IndexByte(f.null, f.quote) >= 0:
-		return bad(sqlstate.FeatureNotSupported, "CSV quote character must not appear in the NULL specification")
+		return sqlstate.New(sqlstate.FeatureNotSupported, "CSV quote character must not appear in the NULL specification")
 	}
-	return f, nil
+	return nil
 }
 
 // copyColumns are the columns that COPY names, all if it names none.

@@ -314,8 +314,9 @@ func offsetZone(name string) (int, bool) {
 // dateParser reads the ISO 8601 forms that PostgreSQL's own output uses, and
 // their usual variants. Forms that depend on DateStyle, and words, are refused.
 type dateParser struct {
-	s   string
-	pos int
+	s         string // what is read; an era is cut off
+	pos       int
+	text, typ string // for errors
 }
 
 type parsedTime struct {
@@ -360,175 +361,194 @@ func (p *dateParser) digit() bool {
 	return p.pos < len(p.s) && p.s[p.pos] >= '0' && p.s[p.pos] <= '9'
 }
 
+func (p *dateParser) outOfRange() error {
+	return sqlstate.New(sqlstate.DatetimeOverflow, "date/time field value out of range: \"%s\"", p.text)
+}
+
+func (p *dateParser) invalid() error {
+	return sqlstate.New(sqlstate.InvalidDatetimeFormat, "invalid input syntax for type %s: \"%s\"", p.typ, p.text)
+}
+
+func (p *dateParser) unread() error {
+	return sqlstate.Refuse("a SQLite shard does not read the date or time \""+p.text+"\"",
+		"Write it as YYYY-MM-DD HH:MI:SS[.ffffff][+HH[:MI]].")
+}
+
+func (p *dateParser) letters() bool {
+	return strings.ContainsFunc(p.s, func(c rune) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' })
+}
+
+// other is the error of what has none of the forms above. PostgreSQL reads many more; only what cannot be one of
+// them is an error of the client's.
+func (p *dateParser) other() error {
+	if p.letters() || strings.ContainsAny(p.s, "/,.-") || p.s != "" && p.s[0] >= '0' && p.s[0] <= '9' {
+		return p.unread()
+	}
+	return p.invalid()
+}
+
 // parseTime reads text as the named type's input.
-func parseTime(text, typ string) (parsedTime, error) {
-	var r parsedTime
-	s := strings.Trim(text, " \t\n\r\f\v")
-	invalid := func() (parsedTime, error) {
-		return r, sqlstate.New(sqlstate.InvalidDatetimeFormat, "invalid input syntax for type %s: \"%s\"", typ, text)
-	}
-	outOfRange := func() (parsedTime, error) {
-		return r, sqlstate.New(sqlstate.DatetimeOverflow, "date/time field value out of range: \"%s\"", text)
-	}
-	refuse := func() (parsedTime, error) {
-		return r, sqlstate.Refuse("a SQLite shard does not read the date or time \""+text+"\"",
-			"Write it as YYYY-MM-DD HH:MI:SS[.ffffff][+HH[:MI]].")
-	}
-	switch strings.ToLower(s) {
-	case "infinity", "+infinity":
+func parseTime(text, typ string) (r parsedTime, err error) {
+	p := &dateParser{s: strings.Trim(text, " \t\n\r\f\v"), text: text, typ: typ}
+	switch word := strings.ToLower(p.s); word {
+	case "infinity", "-infinity", "epoch":
+		r.special = word
+		return r, nil
+	case "+infinity":
 		r.special = "infinity"
 		return r, nil
-	case "-infinity":
-		r.special = "-infinity"
-		return r, nil
-	case "epoch":
-		r.special = "epoch"
-		return r, nil
 	case "now", "today", "tomorrow", "yesterday", "allballs":
-		return refuse()
+		return r, p.unread()
 	case "":
-		return invalid()
+		return r, p.invalid()
 	}
-	letters := false
-	for i := range len(s) {
-		if c := s[i] | 0x20; c >= 'a' && c <= 'z' {
-			letters = true
-		}
+	if p.letters() && !strings.ContainsAny(p.s, "0123456789") {
+		return r, p.invalid()
 	}
-	give := func() (parsedTime, error) {
-		// PostgreSQL reads many more forms; only what cannot be one of them is an error.
-		if letters || strings.ContainsAny(s, "/,.") || strings.Count(s, "-") > 0 || len(s) > 0 && s[0] >= '0' && s[0] <= '9' {
-			return refuse()
-		}
-		return invalid()
-	}
-	if letters && !strings.ContainsAny(s, "0123456789") {
-		return invalid()
-	}
-	p := &dateParser{s: s}
 	if typ != "time" {
-		y, ok := p.number(4, 7)
-		if !ok || !p.eat('-') {
-			return give()
-		}
-		m, ok := p.number(1, 2)
-		if !ok || !p.eat('-') {
-			return give()
-		}
-		d, ok := p.number(1, 2)
-		if !ok {
-			return give()
-		}
-		bc := false
-		if i := len(s) - 2; i > p.pos && strings.EqualFold(s[i:], "bc") {
-			bc, p.s = true, strings.TrimRight(s[:i], " ")
-		} else if i > p.pos && strings.EqualFold(s[i:], "ad") {
-			p.s = strings.TrimRight(s[:i], " ")
-		}
-		if bc {
-			if y == 0 {
-				return outOfRange()
-			}
-			y = 1 - y
-		} else if y == 0 {
-			return outOfRange()
-		}
-		if m < 1 || m > 12 || d < 1 || int(d) > daysIn(y, int(m)) {
-			return outOfRange()
-		}
-		r.hasDate, r.days = true, dayOf(y, int(m), int(d))
-		if p.pos < len(p.s) {
-			if p.s[p.pos] == 'T' || p.s[p.pos] == 't' {
-				p.pos++
-			} else if p.s[p.pos] == ' ' {
-				p.spaces()
-			}
+		if err := p.date(&r); err != nil {
+			return r, err
 		}
 	}
 	if p.digit() {
-		h, ok := p.number(1, 2)
-		if !ok || !p.eat(':') {
-			return give()
+		if err := p.clock(&r); err != nil {
+			return r, err
 		}
-		mi, ok := p.number(1, 2)
-		if !ok {
-			return give()
-		}
-		sec, frac := int64(0), int64(0)
-		if p.eat(':') {
-			if sec, ok = p.number(1, 2); !ok {
-				return give()
-			}
-			if p.eat('.') {
-				start := p.pos
-				for p.digit() {
-					p.pos++
-				}
-				if p.pos > start {
-					// PostgreSQL reads the fraction as a double and rounds it.
-					f, _ := strconv.ParseFloat("0."+p.s[start:p.pos], 64)
-					frac = int64(math.RoundToEven(f * 1000000))
-				}
-			}
-		}
-		if h > 24 || mi > 59 || sec > 60 || h == 24 && (mi > 0 || sec > 0 || frac > 0) {
-			return outOfRange()
-		}
-		r.hasTime, r.us = true, ((h*60+mi)*60+sec)*1000000+frac
 		p.spaces()
-		if p.pos < len(p.s) {
-			switch c := p.s[p.pos]; {
-			case (c == 'Z' || c == 'z') && p.pos == len(p.s)-1:
-				p.pos++
-				r.hasZone = true
-			case c == '+' || c == '-':
-				p.pos++
-				start := p.pos
-				zh, ok := p.number(1, 4)
-				if !ok {
-					return give()
-				}
-				var zm, zs int64
-				if n := p.pos - start; n > 2 {
-					if n == 3 {
-						return give()
-					}
-					zh, zm = zh/100, zh%100
-				} else if p.eat(':') {
-					if zm, ok = p.number(2, 2); !ok {
-						return give()
-					}
-					if p.eat(':') {
-						if zs, ok = p.number(2, 2); !ok {
-							return give()
-						}
-					}
-				}
-				if zh > 15 || zm > 59 || zs > 59 {
-					return r, sqlstate.New("22009", "time zone displacement out of range: \"%s\"", text)
-				}
-				r.hasZone, r.zone = true, int(zh*3600+zm*60+zs)
-				if c == '-' {
-					r.zone = -r.zone
-				}
-			default:
-				name := p.s[p.pos:]
-				if strings.EqualFold(name, "utc") {
-					r.hasZone, p.pos = true, len(p.s)
-				} else if strings.Contains(name, "/") {
-					loc, _, err := loadZone(name)
-					if err != nil {
-						return r, sqlstate.New(sqlstate.InvalidParameterValue, "time zone \"%s\" not recognized", strings.ToLower(name))
-					}
-					r.hasZone, r.location, p.pos = true, loc, len(p.s)
-				}
-			}
+		if err := p.zone(&r); err != nil {
+			return r, err
 		}
 	}
 	if p.pos != len(p.s) {
-		return give()
+		return r, p.other()
 	}
 	return r, nil
+}
+
+// date reads YYYY-MM-DD, an era at the end of the whole text, and what stands before a time of day.
+func (p *dateParser) date(r *parsedTime) error {
+	y, ok := p.number(4, 7)
+	if !ok || !p.eat('-') {
+		return p.other()
+	}
+	m, ok := p.number(1, 2)
+	if !ok || !p.eat('-') {
+		return p.other()
+	}
+	d, ok := p.number(1, 2)
+	if !ok {
+		return p.other()
+	}
+	if y == 0 {
+		return p.outOfRange()
+	}
+	if i := len(p.s) - 2; i > p.pos && (strings.EqualFold(p.s[i:], "bc") || strings.EqualFold(p.s[i:], "ad")) {
+		if strings.EqualFold(p.s[i:], "bc") {
+			y = 1 - y
+		}
+		p.s = strings.TrimRight(p.s[:i], " ")
+	}
+	if m < 1 || m > 12 || d < 1 || int(d) > daysIn(y, int(m)) {
+		return p.outOfRange()
+	}
+	r.hasDate, r.days = true, dayOf(y, int(m), int(d))
+	if !p.eat('T') && !p.eat('t') && p.pos < len(p.s) && p.s[p.pos] == ' ' {
+		p.spaces()
+	}
+	return nil
+}
+
+// clock reads HH:MI[:SS[.ffffff]].
+func (p *dateParser) clock(r *parsedTime) error {
+	h, ok := p.number(1, 2)
+	if !ok || !p.eat(':') {
+		return p.other()
+	}
+	mi, ok := p.number(1, 2)
+	if !ok {
+		return p.other()
+	}
+	sec, frac := int64(0), int64(0)
+	if p.eat(':') {
+		if sec, ok = p.number(1, 2); !ok {
+			return p.other()
+		}
+		frac = p.fraction()
+	}
+	if h > 24 || mi > 59 || sec > 60 || h == 24 && (mi > 0 || sec > 0 || frac > 0) {
+		return p.outOfRange()
+	}
+	r.hasTime, r.us = true, ((h*60+mi)*60+sec)*1000000+frac
+	return nil
+}
+
+// fraction reads the microseconds behind a point. PostgreSQL reads them as a double and rounds it.
+func (p *dateParser) fraction() int64 {
+	if !p.eat('.') {
+		return 0
+	}
+	start := p.pos
+	for p.digit() {
+		p.pos++
+	}
+	if p.pos == start {
+		return 0
+	}
+	f, _ := strconv.ParseFloat("0."+p.s[start:p.pos], 64)
+	return int64(math.RoundToEven(f * 1000000))
+}
+
+// zone reads what stands behind a time of day: Z, an offset, or the name of a time zone.
+func (p *dateParser) zone(r *parsedTime) error {
+	if p.pos == len(p.s) {
+		return nil
+	}
+	rest := p.s[p.pos:]
+	switch {
+	case rest[0] == '+' || rest[0] == '-':
+		return p.offset(r)
+	case strings.EqualFold(rest, "z"), strings.EqualFold(rest, "utc"):
+		r.hasZone, p.pos = true, len(p.s)
+	case strings.Contains(rest, "/"):
+		loc, _, err := loadZone(rest)
+		if err != nil {
+			return sqlstate.New(sqlstate.InvalidParameterValue, "time zone \"%s\" not recognized", strings.ToLower(rest))
+		}
+		r.hasZone, r.location, p.pos = true, loc, len(p.s)
+	}
+	return nil
+}
+
+// offset reads +HH, +HHMM and +HH:MM[:SS].
+func (p *dateParser) offset(r *parsedTime) error {
+	west := p.s[p.pos] == '-'
+	p.pos++
+	start := p.pos
+	h, ok := p.number(1, 4)
+	if !ok || p.pos-start == 3 {
+		return p.other()
+	}
+	var m, s int64
+	if p.pos-start == 4 {
+		h, m = h/100, h%100
+	} else if p.eat(':') {
+		if m, ok = p.number(2, 2); !ok {
+			return p.other()
+		}
+		if p.eat(':') {
+			if s, ok = p.number(2, 2); !ok {
+				return p.other()
+			}
+		}
+	}
+	if h > 15 || m > 59 || s > 59 {
+		return sqlstate.New("22009", "time zone displacement out of range: \"%s\"", p.text)
+	}
+	r.hasZone, r.zone = true, int(h*3600+m*60+s)
+	if west {
+		r.zone = -r.zone
+	}
+	return nil
 }
 
 func dateIn(text string) (int64, error) {
