@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -76,9 +77,9 @@ type Conn struct {
 	script   *script
 	active   *active
 	copying  *copying
-	prepared map[string]*prepared
-	portals  map[string]*portal
-	cursors  map[string]*cursor
+	prepared pgbackend.Statements[*prepared]
+	portals  pgbackend.Portals[*portal]
+	cursors  pgbackend.Portals[*cursor]
 	portalNo int // names of portals on shards
 	bounds   bounds
 	progress *Progress
@@ -97,7 +98,7 @@ type Conn struct {
 	failed, lost bool
 	culprit      string // the shard that failed last
 	setter       string // the shard that ran the last statement with set_config()
-	saves        []string
+	saves        pgbackend.Savepoints[struct{}]
 	modes        []string
 	readOnly     bool      // the block was READ ONLY before it wrote: what may have written has not
 	started      time.Time // when the transaction began
@@ -133,17 +134,21 @@ var _ engine.Conn = (*Conn)(nil)
 func New(shared *Shared, host Host, opt Options) *Conn {
 	c := &Conn{
 		shared: shared, ex: shared.ex, host: host, opt: opt,
-		prepared: map[string]*prepared{}, portals: map[string]*portal{},
-		block: opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
+		prepared: pgbackend.Statements[*prepared]{Max: portalMax},
+		portals:  pgbackend.Portals[*portal]{Max: portalMax, Gone: (*portal).end},
+		cursors:  pgbackend.Portals[*cursor]{Gone: (*cursor).end},
+		block:    opt.Block, failed: opt.Failed, readOnly: opt.ReadOnly,
 		live: map[*executor.Conn]struct{}{}, wake: make(chan struct{}), progress: new(Progress), group: groups.Add(1),
 	}
-	c.saves = append(c.saves, opt.Saves...)
+	for _, name := range opt.Saves {
+		c.saves.Set(name, struct{}{})
+	}
 	c.modes = append(c.modes, opt.Modes...)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if a := opt.Adopted; a != nil {
 		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep}
 		p.pipe.Conn, p.pipe.Inner = a, true
-		for range c.saves {
+		for range c.saves.Len() {
 			p.saves = append(p.saves, opt.Base)
 		}
 		c.parts = append(c.parts, p)
@@ -477,11 +482,7 @@ func (c *Conn) release() {
 			p.busy.reading, p.busy = false, nil
 		}
 	}
-	for _, j := range c.portals {
-		j.end()
-	}
-	c.portals = map[string]*portal{}
-	c.closeCursors(-1)
+	c.closePortals()
 	if c.active != nil {
 		c.active.stopTimer()
 		c.active.p.end()

@@ -73,7 +73,7 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 			return sqlstate.Refuse("SET CONSTRAINTS of some constraints is not supported before an atomic read over several shards", "SET CONSTRAINTS ALL, or SET CONSTRAINTS after the first read")
 		}
 		begin = strings.Join(append([]string{c.opt.Begin}, c.modes...), ";")
-		for _, s := range c.saves {
+		for s := range c.saves.All() {
 			begin += ";SAVEPOINT " + quote(s)
 		}
 		if c.opt.Begin == "" {
@@ -88,7 +88,7 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 	for _, p := range parts {
 		p.begun, p.since, c.proven[p.shard] = true, since, true
 		p.saves = p.saves[:0]
-		for range c.saves {
+		for range c.saves.Len() {
 			p.saves = append(p.saves, p.base)
 		}
 	}

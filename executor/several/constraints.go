@@ -17,7 +17,7 @@ import (
 
 // setsConstraints runs SET CONSTRAINTS.
 func (c *Conn) setsConstraints(ctx context.Context, st *planner.Statement) error {
-	if len(c.saves) > 0 {
+	if c.saves.Len() > 0 {
 		return sqlstate.Refuse("SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "SET CONSTRAINTS before the SAVEPOINT")
 	}
 	if names, _ := planner.NamedConstraints(st.Text); names == nil {

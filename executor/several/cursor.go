@@ -28,8 +28,6 @@ type cursor struct {
 	kept *kept // nil: no row is
 	// styles are the settings with which its rows were written, see Conn.styles.
 	styles [6]string
-	// depth is how many savepoints were set when it was declared.
-	depth int
 	// busy: a FETCH is under way.
 	busy bool
 	// of is the portal that it is, of a Bind message; nil: DECLARE made it.
@@ -65,12 +63,13 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 	switch {
 	case !c.block && !d.Hold:
 		return nil, sqlstate.New(sqlstate.NoActiveTransaction, "DECLARE CURSOR can only be used in transaction blocks")
-	case c.cursors[d.Name] != nil || c.portals[d.Name] != nil:
-		return nil, cursorExists(d.Name)
-	case len(c.cursors)+c.host.Held().Len() >= portalMax:
-		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", len(c.cursors)+c.host.Held().Len())
+	case c.cursors.Len()+c.host.Held().Len() >= portalMax:
+		return nil, sqlstate.New(sqlstate.ProgramLimitExceeded, "%d cursors are open", c.cursors.Len()+c.host.Held().Len())
 	case d.Hold && c.opt.Owner != nil:
 		return nil, sqlstate.Refuse("a WITH HOLD cursor in a transaction with a schema change is not supported", "declare it after the COMMIT")
+	}
+	if err := c.free([]byte(d.Name)); err != nil {
+		return nil, err
 	}
 	if err := c.adoptedCursor(d.Name); err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func (c *Conn) declare(ctx context.Context, e *execution) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.keepCursor(d.Name, k)
+	c.cursors.Put(d.Name, k, c.saves.Len())
 	return &answer{tag: "DECLARE CURSOR"}, nil
 }
 
@@ -113,35 +112,16 @@ func (c *Conn) startJob(k *cursor) (err error) {
 	return c.quiet()
 }
 
-func (c *Conn) keepCursor(name string, k *cursor) {
-	if c.cursors == nil {
-		c.cursors = map[string]*cursor{}
-	}
-	k.depth = len(c.saves)
-	c.cursors[name] = k
-}
-
-// closeCursors closes those that were declared with more savepoints set than
-// depth.
-func (c *Conn) closeCursors(depth int) {
-	for name, k := range c.cursors {
-		if k.depth > depth {
-			k.end()
-			delete(c.cursors, name)
-		}
-	}
-}
-
 // cursorOf finds the cursor of a FETCH, MOVE or CLOSE: nil is one that a part has
 // from before it was adopted.
 func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
-	if k := c.cursors[name]; k != nil {
+	if k, ok := c.cursors.Find(name); ok {
 		return k, c.find(k.shard), nil
 	}
 	if k := c.host.Held().cursors[name]; k != nil {
 		return k, nil, nil
 	}
-	if p := c.portals[name]; name != "" && p != nil {
+	if p, ok := c.portals.Find(name); name != "" && ok {
 		k, err := p.asCursor()
 		return k, nil, err
 	}
@@ -150,7 +130,7 @@ func (c *Conn) cursorOf(name string) (*cursor, *part, error) {
 			return nil, p, nil
 		}
 	}
-	return nil, nil, sqlstate.New(sqlstate.InvalidCursorName, "cursor %q does not exist", name)
+	return nil, nil, sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", name)
 }
 
 // simpleFormats are the formats of a statement's rows in a simple Query.
@@ -161,7 +141,7 @@ func (c *Conn) simpleFormats(st *planner.Statement) []int16 {
 	if k := c.host.Held().cursors[st.Cursor.Name]; k != nil {
 		return k.formats()
 	}
-	if k := c.cursors[st.Cursor.Name]; k != nil {
+	if k, ok := c.cursors.Find(st.Cursor.Name); ok {
 		return k.formats()
 	}
 	return nil
@@ -232,6 +212,13 @@ func (c *Conn) startCursor(ctx context.Context, e *execution) (job, error) {
 	return f, nil
 }
 
+// dropCursor ends a cursor, the transaction's or the session's.
+func (c *Conn) dropCursor(name string, k *cursor) {
+	k.end()
+	c.cursors.Drop(name)
+	delete(c.host.Held().cursors, name)
+}
+
 func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 	name := e.st.Cursor.Name
 	if name == "" {
@@ -242,7 +229,7 @@ func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 				}
 			}
 		}
-		c.closeCursors(-1)
+		c.cursors.Ended(nil)
 		c.host.Held().CloseAll()
 		return &answer{tag: "CLOSE CURSOR ALL"}, nil
 	}
@@ -252,12 +239,10 @@ func (c *Conn) closeCursor(ctx context.Context, e *execution) (job, error) {
 	}
 	if k != nil {
 		if k.of != nil {
-			c.closePortal(name)
+			c.portals.Drop(name)
 		} else {
-			k.end()
+			c.dropCursor(name, k)
 		}
-		delete(c.cursors, name)
-		delete(c.host.Held().cursors, name)
 	}
 	if !k.own() {
 		return c.startRelay(ctx, e, p.shard)

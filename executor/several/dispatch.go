@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -19,7 +20,7 @@ func (c *Conn) begins(ctx context.Context, e *execution) (job, error) {
 	if k := e.st.Cursor; k != nil && k.Op != "declare" {
 		return c.startCursor(ctx, e)
 	} else if k != nil && c.host.Held().Has(k.Name) {
-		return nil, cursorExists(k.Name)
+		return nil, pgbackend.Exists(k.Name)
 	} else if k != nil && k.Hold && e.st.Kind != planner.Several {
 		return c.declare(ctx, e)
 	}
@@ -85,8 +86,10 @@ type relay struct {
 }
 
 func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job, error) {
-	if k := e.st.Cursor; k != nil && k.Op == "declare" && c.cursors[k.Name] != nil {
-		return nil, cursorExists(k.Name) // it may be over several shards, or on another one
+	if k := e.st.Cursor; k != nil && k.Op == "declare" {
+		if err := c.free([]byte(k.Name)); err != nil { // it may be over several shards, or on another one
+			return nil, err
+		}
 	}
 	p, err := c.part(ctx, shard, !e.st.ReadOnly)
 	if err != nil {
@@ -96,7 +99,7 @@ func (c *Conn) startRelay(ctx context.Context, e *execution, shard string) (job,
 		p.conn.Count(c.host.Counter())
 	}
 	if k := e.st.Cursor; k != nil && k.Op == "declare" {
-		c.keepCursor(k.Name, &cursor{shard: p.shard})
+		c.cursors.Put(k.Name, &cursor{shard: p.shard}, c.saves.Len())
 	}
 	if e.st.Tag == "NOTIFY" {
 		p.decides = true

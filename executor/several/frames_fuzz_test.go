@@ -30,6 +30,25 @@ func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return ni
 func (h alone) Counter() *executor.Counter                           { return new(executor.Counter) }
 func (h alone) Held() *Held                                          { return new(Held) }
 
+// shardless is what a conversation needs of which no shard can be reached.
+func shardless(tb testing.TB) (*Shared, Host) {
+	tb.Helper()
+	dir := memory.New()
+	snap, err := dir.Update(context.Background(), shardmap.Change{ID: "1", By: "test", Op: "bootstrap"}, shardmap.State{
+		Format: 1, Cluster: "6f2c8f6e-7f0e-4c43-9d07-0f6b7a4c1d11", DefaultShard: "a",
+		Shards: []shardmap.Shard{{Name: "a", Engine: "none", URL: "none://a", Weight: 1}, {Name: "b", Engine: "none", URL: "none://b", Weight: 1}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ex := executor.New(executor.Options{Directory: dir, Planner: planner.New(planner.Limits{})})
+	if err := ex.Start(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = ex.Close() })
+	return NewShared(ex, nil, Defaults{}), alone{snap}
+}
+
 // FuzzFrames sends whatever frames to a conversation of which no shard can be
 // reached: it answers or refuses whole frames, a Sync
 // with ReadyForQuery, and never faults.
@@ -39,20 +58,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add(wire.AppendEmpty(wire.AppendDescribe(wire.AppendClose(nil, 'P', "x"), 'S', ""), wire.Sync))
 	f.Add(wire.AppendCopyFail(wire.AppendQuery(nil, "COPY t FROM STDIN"), "no"))
 	f.Add(wire.AppendQuery(nil, "DECLARE c CURSOR FOR SELECT 1; FETCH c; SAVEPOINT a; ROLLBACK TO a"))
-	dir := memory.New()
-	snap, err := dir.Update(context.Background(), shardmap.Change{ID: "1", By: "test", Op: "bootstrap"}, shardmap.State{
-		Format: 1, Cluster: "6f2c8f6e-7f0e-4c43-9d07-0f6b7a4c1d11", DefaultShard: "a",
-		Shards: []shardmap.Shard{{Name: "a", Engine: "none", URL: "none://a", Weight: 1}, {Name: "b", Engine: "none", URL: "none://b", Weight: 1}},
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
-	ex := executor.New(executor.Options{Directory: dir, Planner: planner.New(planner.Limits{})})
-	if err := ex.Start(context.Background()); err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { _ = ex.Close() })
-	shared := NewShared(ex, nil, Defaults{})
+	shared, host := shardless(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// Whole frames only, as the wire gives them.
 		var frames []byte
@@ -67,7 +73,7 @@ func FuzzFrames(f *testing.F) {
 			frames, rest = append(frames, fr...), next
 		}
 		frames = wire.AppendEmpty(frames, wire.Sync)
-		c := New(shared, alone{snap}, Options{Block: len(b)%2 == 0, Begin: "BEGIN"})
+		c := New(shared, host, Options{Block: len(b)%2 == 0, Begin: "BEGIN"})
 		defer c.Close()
 		if err := c.Send(frames); err != nil {
 			return

@@ -2,13 +2,12 @@ package several
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
-	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Held are a session's WITH HOLD cursors whose transactions have committed: rows that the router keeps
@@ -95,8 +94,6 @@ func (h *Held) CloseAll() {
 	h.cursors = nil
 }
 
-func cursorExists(name string) error { return sqlstate.New("42P03", "cursor %q already exists", name) }
-
 // adoptedCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
 func (c *Conn) adoptedCursor(name string) error {
 	for _, p := range c.parts {
@@ -108,7 +105,7 @@ func (c *Conn) adoptedCursor(name string) error {
 			return err
 		}
 		if len(res.Rows) > 0 {
-			return cursorExists(name)
+			return pgbackend.Exists(name)
 		}
 	}
 	return nil
@@ -124,8 +121,8 @@ func (c *Conn) fileAllowance() *allowance {
 // error, and if it does not commit, drop has to be called with them.
 func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
 	var timer *time.Timer
-	for _, name := range slices.Sorted(maps.Keys(c.cursors)) {
-		k := c.cursors[name]
+	for _, name := range slices.Sorted(c.cursors.Names()) {
+		k, _ := c.cursors.Find(name)
 		if !k.hold {
 			continue
 		}
@@ -153,8 +150,7 @@ func (c *Conn) hold(ctx context.Context) (held map[string]*cursor, err error) {
 		if held == nil {
 			held = map[string]*cursor{}
 		}
-		delete(c.cursors, name)
-		held[name] = k
+		held[name], _ = c.cursors.Take(name)
 	}
 	return held, nil
 }
@@ -169,7 +165,7 @@ func (c *Conn) keep(held map[string]*cursor) {
 		h.cursors = map[string]*cursor{}
 	}
 	for name, k := range held {
-		k.job, k.depth = nil, 0
+		k.job = nil
 		k.e = &execution{results: k.e.results}
 		h.cursors[name] = k
 	}

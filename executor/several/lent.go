@@ -24,7 +24,7 @@ type Owner interface {
 func (c *Conn) lentPart(conn *executor.Conn) *part {
 	p := &part{shard: conn.Shard(), conn: conn, begun: true, lent: true, since: c.opt.Since, base: conn.Settings()}
 	p.pipe.Conn, p.pipe.Inner = conn, true
-	for range c.saves {
+	for range c.saves.Len() {
 		p.saves = append(p.saves, p.base)
 	}
 	c.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -33,8 +34,6 @@ type portal struct {
 	tag  string
 	// rows and bytes are what the client got of it.
 	rows, bytes int64
-	// depth is how many savepoints were set when it was bound.
-	depth int
 	// last: all rows were given, but the client does not know it yet.
 	last bool
 	// cursor: it is one Execute of a cursor.
@@ -72,7 +71,8 @@ func (c *Conn) handle(f wire.Frame) {
 	var err error
 	switch typ {
 	case wire.Query:
-		c.closePortal("")
+		c.prepared.Replace("")
+		c.portals.Drop("")
 		c.query(f.Body())
 		return
 	case wire.Parse:
@@ -131,7 +131,7 @@ func (c *Conn) fail(err error) {
 	case !c.block:
 		// Nothing of the unit is left; what follows up to Sync is skipped.
 		c.endParts("ROLLBACK")
-	case len(c.saves) == 0 && c.opt.Owner == nil:
+	case c.saves.Len() == 0 && c.opt.Owner == nil:
 		// Nothing can bring it back: others need not wait for its locks until the client says ROLLBACK.
 		c.lost = true
 		c.closePortals()
@@ -196,10 +196,6 @@ func (c *Conn) parameter(_ *part, name, value string) {
 	c.notice(wire.AppendParameterStatus(nil, name, value))
 }
 
-func malformed(what string) error {
-	return sqlstate.New(sqlstate.ProtocolViolation, "malformed %s message", what)
-}
-
 var errFailed = sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 
 // plan analyses a text.
@@ -207,29 +203,19 @@ func (c *Conn) plan(text string) (*planner.Statement, error) {
 	return c.ex.Plan(c, []byte(text), c.host.Settings(), c.host.Snapshot(), c.opt.Owner != nil)
 }
 
-func (c *Conn) parse(b []byte) error {
-	name, b, ok := wire.CutString(b)
-	if !ok {
-		return malformed("Parse")
+func (c *Conn) parse(body []byte) error {
+	m, err := wire.ReadParse(body)
+	if err != nil {
+		return err
 	}
-	text, b, ok := wire.CutString(b)
-	if !ok || len(b) < 2 || len(b) != 2+4*int(binary.BigEndian.Uint16(b)) {
-		return malformed("Parse")
-	}
-	s := &prepared{text: text, name: name}
-	for at := 2; at < len(b); at += 4 {
-		s.oids = append(s.oids, binary.BigEndian.Uint32(b[at:]))
-	}
-	if name != "" && c.prepared[name] != nil {
-		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", name)
-	}
-	if len(c.prepared) >= portalMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d)", len(c.prepared))
-	}
+	s := &prepared{text: string(m.Text), name: string(m.Name), oids: m.OIDs}
+	c.prepared.Replace(s.name)
 	if err := c.analyse(s); err != nil {
 		return err
 	}
-	c.prepared[name] = s
+	if err := c.prepared.Add(s.name, s, len(s.text)); err != nil {
+		return err
+	}
 	c.out = wire.AppendEmpty(c.out, wire.ParseComplete)
 	return nil
 }
@@ -267,160 +253,101 @@ func (c *Conn) analyse(s *prepared) (err error) {
 	return err
 }
 
-func (c *Conn) bind(b []byte) error {
-	name, b, ok := wire.CutString(b)
-	if !ok {
-		return malformed("Bind")
-	}
-	stmt, b, ok := wire.CutString(b)
-	if !ok {
-		return malformed("Bind")
-	}
-	s := c.prepared[stmt]
-	if s == nil {
-		return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", stmt)
-	}
-	p := &portal{stmt: s, e: execution{st: s.st, desc: s.desc, args: &planner.Args{OIDs: s.desc.params}, named: s.name != ""}}
-	if err := p.e.readBind(b); err != nil {
+func (c *Conn) bind(body []byte) error {
+	var m wire.BindMessage
+	if err := m.Names(bytes.Clone(body)); err != nil { // a portal outlives the frame
 		return err
 	}
-	if got, want := len(p.e.args.Values), len(s.desc.params); got != want {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement %q requires %d", got, stmt, want)
+	s, err := c.prepared.Get(m.Statement)
+	if err != nil {
+		return err
 	}
-	if n := len(p.e.results); n > 1 && n != len(s.desc.fields) {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d result formats but query has %d columns", n, len(s.desc.fields))
-	}
-	if c.failed {
+	switch got, err := m.Counts(); {
+	case err != nil:
+		return err
+	case got != len(s.desc.params):
+		return pgbackend.Unsupplied(got, s.name, len(s.desc.params))
+	case c.failed:
 		return errFailed
 	}
-	if name != "" && c.portals[name] != nil {
-		return sqlstate.New("42P03", "cursor %q already exists", name)
+	if err := c.free(m.Portal); err != nil {
+		return err
 	}
-	if len(c.portals) >= portalMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d portals are open", len(c.portals))
+	if err := m.Args(); err != nil {
+		return err
 	}
-	c.closePortal(name)
-	p.name, p.depth = name, len(c.saves)
-	c.portals[name] = p
+	args := &planner.Args{OIDs: s.desc.params, Formats: m.Formats, Values: m.Values}
+	p := &portal{name: string(m.Portal), stmt: s, e: execution{st: s.st, desc: s.desc, args: args, results: m.ResultFormats(), named: s.name != ""}}
+	if s.desc.columns != nil {
+		if err := wire.CheckResults(p.e.results, len(s.desc.fields)); err != nil {
+			return err
+		}
+	}
+	c.portals.Put(p.name, p, c.saves.Len())
 	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
 	return nil
 }
 
-// readBind reads the body of a Bind after its names. Values are copied: a
-// portal outlives the frame.
-func (e *execution) readBind(b []byte) error {
-	b = bytes.Clone(b)
-	short := func(n int) bool { return len(b) < n }
-	if short(2) {
-		return malformed("Bind")
+// free refuses the name of a portal or cursor that there is.
+func (c *Conn) free(name []byte) error {
+	if _, has := c.cursors.Named(name); has {
+		return pgbackend.Exists(string(name))
 	}
-	n := int(binary.BigEndian.Uint16(b))
-	if b = b[2:]; short(2*n + 2) {
-		return malformed("Bind")
-	}
-	for i := range n {
-		e.args.Formats = append(e.args.Formats, int16(binary.BigEndian.Uint16(b[2*i:])))
-	}
-	b = b[2*n:]
-	m := int(binary.BigEndian.Uint16(b))
-	b = b[2:]
-	if n > 1 && n != m {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d parameter formats but %d parameters", n, m)
-	}
-	for range m {
-		if short(4) {
-			return malformed("Bind")
-		}
-		size := int32(binary.BigEndian.Uint32(b))
-		b = b[4:]
-		switch {
-		case size == -1:
-			e.args.Values = append(e.args.Values, nil)
-			continue
-		case size < 0 || int(size) > len(b):
-			return malformed("Bind")
-		}
-		e.args.Values = append(e.args.Values, b[:size:size])
-		b = b[size:]
-	}
-	if short(2) || len(b) != 2+2*int(binary.BigEndian.Uint16(b)) {
-		return malformed("Bind")
-	}
-	for at := 2; at < len(b); at += 2 {
-		e.results = append(e.results, int16(binary.BigEndian.Uint16(b[at:])))
-	}
-	return nil
+	return c.portals.Free(name)
 }
 
 func (c *Conn) describeMessage(f wire.Frame) error {
-	b := f.Body()
-	if len(b) < 2 || b[len(b)-1] != 0 {
-		return malformed("Describe")
-	}
-	name := string(b[1 : len(b)-1])
-	switch b[0] {
-	case 'S':
-		s := c.prepared[name]
-		if s == nil {
-			return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", name)
+	what, name, err := wire.ReadDescribe(f.Body())
+	switch {
+	case err != nil:
+		return err
+	case what == 'S':
+		s, err := c.prepared.Get(name)
+		if err != nil {
+			return err
 		}
 		c.out = wire.AppendParameterDescription(c.out, s.desc.params)
 		c.out = s.desc.formatted(c.out, nil)
 		return nil
-	case 'P':
-		p := c.portals[name]
-		if p == nil {
-			return c.foreign(f, name)
-		}
-		c.out = p.stmt.desc.formatted(c.out, p.e.results)
-		return nil
 	}
-	return malformed("Describe")
-}
-
-func (c *Conn) closeMessage(b []byte) error {
-	if len(b) < 2 || b[len(b)-1] != 0 {
-		return malformed("Close")
+	p, ok := c.portals.Named(name)
+	if !ok {
+		return c.foreign(f, string(name), 0)
 	}
-	name := string(b[1 : len(b)-1])
-	switch b[0] {
-	case 'S':
-		delete(c.prepared, name)
-	case 'P':
-		if err := c.closeNamed(name); err != nil {
-			return err
-		}
-	default:
-		return malformed("Close")
-	}
-	c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
+	c.out = p.stmt.desc.formatted(c.out, p.e.results)
 	return nil
 }
 
-func (c *Conn) closePortal(name string) {
-	if p := c.portals[name]; p != nil {
-		p.end()
-		delete(c.portals, name)
+func (c *Conn) closeMessage(body []byte) error {
+	what, name, err := wire.ReadClose(body)
+	switch {
+	case err != nil:
+		return err
+	case what == 'S':
+		c.prepared.Drop(string(name))
+	default:
+		err = c.closeNamed(string(name))
 	}
+	if err == nil {
+		c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
+	}
+	return err
 }
 
 // closePortals is for the end of a transaction.
 func (c *Conn) closePortals() {
-	for name := range c.portals {
-		c.closePortal(name)
-	}
-	c.closeCursors(-1)
+	c.portals.Ended(nil)
+	c.cursors.Ended(nil)
 }
 
 func (c *Conn) execute(f wire.Frame) error {
-	name, b, ok := wire.CutString(f.Body())
-	if !ok || len(b) != 4 {
-		return malformed("Execute")
+	name, rows, err := wire.ReadExecute(f.Body())
+	if err != nil {
+		return err
 	}
-	rows := max(int32(binary.BigEndian.Uint32(b)), 0)
-	p := c.portals[name]
-	if p == nil {
-		return c.foreign(f, name)
+	p, ok := c.portals.Named(name)
+	if !ok {
+		return c.foreign(f, string(name), rows)
 	}
 	return c.start(p, rows, false)
 }

@@ -432,7 +432,7 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 		begin = p.beginText()
 	}
 	changes := p.conn.LocalChanges(c.host.Settings())
-	if len(c.modes) == 0 && len(c.saves) == 0 && len(changes) == 0 && (plain(begin) || !c.block) {
+	if len(c.modes) == 0 && c.saves.Len() == 0 && len(changes) == 0 && (plain(begin) || !c.block) {
 		p.begun = true
 		return true, nil
 	}
@@ -451,7 +451,7 @@ func (c *Conn) begin(p *part) (batched bool, err error) {
 		all = nil
 	}
 	p.saves = p.saves[:0]
-	for _, s := range c.saves {
+	for s := range c.saves.All() {
 		all = append(all, "SAVEPOINT "+quote(s))
 		p.saves = append(p.saves, p.base)
 	}

@@ -1,9 +1,8 @@
 package several
 
 import (
-	"encoding/binary"
-
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -26,14 +25,14 @@ func (p *portal) asCursor() (*cursor, error) {
 
 // foreign runs a Describe or Execute that names no portal of the conversation: a cursor, or one that the adopted part
 // had before.
-func (c *Conn) foreign(f wire.Frame, name string) error {
+func (c *Conn) foreign(f wire.Frame, name string, rows int32) error {
 	if c.failed {
 		return errFailed
 	}
 	k, p, err := c.cursorOf(name)
 	switch {
 	case err != nil:
-		return sqlstate.New(sqlstate.InvalidCursorName, "portal %q does not exist", name)
+		return pgbackend.NoPortal(name)
 	case !k.own():
 		if p.busy != nil {
 			return sqlstate.New(sqlstate.ObjectInUse, "cursor %q is being read", name)
@@ -43,8 +42,6 @@ func (c *Conn) foreign(f wire.Frame, name string) error {
 		c.out = k.desc.formatted(c.out, nil)
 		return nil
 	}
-	_, rest, _ := wire.CutString(f.Body())
-	rows := max(int32(binary.BigEndian.Uint32(rest)), 0)
 	st := fetchOf(name, int64(rows))
 	desc := &description{columns: k.desc.columns, fields: k.desc.fields}
 	e := execution{st: st, desc: desc, args: &planner.Args{}} // text, even if it was declared BINARY
@@ -93,8 +90,7 @@ func (c *Conn) relayFrame(p *part, f wire.Frame) error {
 
 // closeNamed closes a portal, or a cursor; it is no error if there is none.
 func (c *Conn) closeNamed(name string) error {
-	if name == "" || c.portals[name] != nil {
-		c.closePortal(name)
+	if c.portals.Drop(name) || name == "" {
 		return nil
 	}
 	k, p, err := c.cursorOf(name)
@@ -102,9 +98,7 @@ func (c *Conn) closeNamed(name string) error {
 		return nil
 	}
 	if k != nil {
-		k.end()
-		delete(c.cursors, name)
-		delete(c.host.Held().cursors, name)
+		c.dropCursor(name, k)
 	}
 	if !k.own() && p.busy == nil {
 		return c.closeOn(p, name)

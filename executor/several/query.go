@@ -16,15 +16,15 @@ type script struct {
 }
 
 func (c *Conn) query(body []byte) {
-	if len(body) == 0 || body[len(body)-1] != 0 {
-		c.fail(malformed("Query"))
+	sql, err := wire.ReadQuery(body)
+	if err != nil {
+		c.fail(err)
 		c.endQuery()
 		return
 	}
-	text := string(body[:len(body)-1])
+	text := string(sql)
 	texts := []string{text}
 	if strings.Contains(text, ";") {
-		var err error
 		if texts, err = c.ex.Split(text); err != nil {
 			c.fail(err)
 			c.endQuery()

@@ -213,7 +213,7 @@ func (c *Conn) setsReadOnly(st *planner.Statement) error {
 		return nil
 	}
 	wrote := slices.ContainsFunc(c.parts, func(p *part) bool { return p.wrote })
-	if wrote || len(c.saves) > 0 {
+	if wrote || c.saves.Len() > 0 {
 		return sqlstate.Refuse("SET TRANSACTION READ ONLY after a write or a savepoint is not supported in a transaction over several shards", "BEGIN READ ONLY, or leave it out")
 	}
 	c.readOnly = true
@@ -234,7 +234,8 @@ func (c *Conn) finish(st *planner.Statement) error {
 		}
 	}
 	c.block, c.readOnly = false, false
-	c.saves, c.modes = nil, nil
+	c.modes = nil
+	c.saves.Clear()
 	defer func() { c.failed, c.lost, c.proven = false, false, nil }()
 	defer c.unclock()
 	switch {
@@ -265,24 +266,13 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 	if c.lost || c.failed && op != "rollback to" {
 		return errFailed
 	}
-	at := -1
-	for i := len(c.saves) - 1; i >= 0; i-- {
-		if c.saves[i] == name {
-			at = i
-			break
-		}
-	}
-	if op != "savepoint" && at < 0 {
-		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", name)
+	at, err := c.saves.Find(name)
+	if op != "savepoint" && err != nil {
+		return err
 	}
 	if op == "rollback to" {
-		// What was opened since then is closed.
-		for name, p := range c.portals {
-			if p.depth > at {
-				c.closePortal(name)
-			}
-		}
-		c.closeCursors(at)
+		c.portals.RolledBack(at)
+		c.cursors.RolledBack(at)
 		c.stopAll()
 	}
 	sql := strings.ToUpper(op) + " " + quote(name)
@@ -326,17 +316,13 @@ func (c *Conn) savepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		c.saves = append(c.saves, name)
+		c.saves.Set(name, struct{}{})
 	case "release":
-		c.saves = c.saves[:at]
-		for _, k := range c.cursors {
-			k.depth = min(k.depth, at)
-		}
-		for _, p := range c.portals {
-			p.depth = min(p.depth, at)
-		}
+		c.saves.Release(at)
+		c.portals.Released(at)
+		c.cursors.Released(at)
 	case "rollback to":
-		c.saves = c.saves[:at+1]
+		c.saves.RollBack(at)
 		c.failed = false
 	}
 	return nil

@@ -80,6 +80,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/virtual":  {nil, []string{"planner", "gateway", "engine/sqlite"}},
 	// PostgreSQL's own types, functions and so on, as data.
 	"internal/pgcatalog": {nil, []string{"planner", "engine/sqlite"}},
+	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "gateway"}},
 	"internal/localpg":   {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
 	"internal/config":    {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
 	"internal/pipe":      {nil, []string{client}},
