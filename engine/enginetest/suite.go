@@ -48,6 +48,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Ending", func(t *testing.T) { runEnding(t, h) })
 	t.Run("Prepared", func(t *testing.T) { runPrepared(t, h) })
 	t.Run("Copy", func(t *testing.T) { runCopy(t, h) })
+	t.Run("Messages", func(t *testing.T) { runMessages(t, h) })
 	t.Run("Cursor", func(t *testing.T) { runCursor(t, h) })
 	t.Run("View", func(t *testing.T) { runView(t, h) })
 	t.Run("Install", func(t *testing.T) { runInstall(t, h) })

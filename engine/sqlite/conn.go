@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -67,8 +68,8 @@ type Conn struct {
 	simple   bool    // the active portal belongs to a simple query
 	copying  *copyIn // awaits the client's data
 
-	prepared map[string]*prepared
-	portals  map[string]*portal
+	prepared pgbackend.Statements[*prepared]
+	portals  pgbackend.Portals[*portal]
 	held     int // bytes that portals hold
 	plans    planCache
 	genStmt  *sqlite.Stmt
@@ -127,7 +128,6 @@ type portal struct {
 	row     bool           // stmt stands on a row that was not sent yet
 	copy    *copyOut       // its rows are given as COPY's data
 	copyIn  *copyIn        // it takes COPY's data
-	level   int            // savepoints when it was made
 	cursor  *cursorState   // DECLARE made it
 	// held: the rows that are left are in rows; heldSize is about what they take.
 	held     bool
@@ -381,10 +381,10 @@ func (c *Conn) release() {
 		return
 	}
 	c.rearm()
-	for _, p := range c.portals {
+	for _, p := range c.portals.All() {
 		c.endPortal(p)
 	}
-	c.portals = nil
+	c.portals = pgbackend.Portals[*portal]{}
 	if c.active != nil {
 		c.endPortal(c.active)
 		c.active = nil
@@ -401,7 +401,7 @@ func (c *Conn) release() {
 	for _, s := range c.helpers {
 		s.Finalize()
 	}
-	for _, p := range c.prepared {
+	for _, p := range c.prepared.All() {
 		if p.plan != nil {
 			p.plan.finalize()
 		}
@@ -440,7 +440,8 @@ func (c *Conn) handle(f wire.Frame) bool {
 	var err error
 	switch typ {
 	case wire.Query:
-		c.closePortal("")
+		c.prepared.Replace("")
+		c.portals.Drop("")
 		err = guarded(func() error { return c.simpleQuery(f.Body()) })
 		if err != nil {
 			c.script = nil
@@ -459,7 +460,7 @@ func (c *Conn) handle(f wire.Frame) bool {
 	case wire.Close:
 		err = guarded(func() error { return c.closeMessage(f.Body()) })
 	case wire.Flush:
-		return true
+		err = wire.ReadEmpty(f.Body())
 	case wire.Sync:
 		c.skipping = false
 		if err := c.endImplicit(); err != nil {

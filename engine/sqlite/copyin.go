@@ -59,8 +59,8 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 		return sqlstate.New(sqlstate.WrongObjectType, "cannot copy to view \"%s\"", d.Name)
 	}
 	switch fresh, known := c.tx.fresh[[2]string{d.Schema, d.Name}]; {
-	case !f.freeze || fresh && len(c.tx.savepoints) == 0: // rows are never older than their transaction here: there is nothing to freeze
-	case known || len(c.tx.savepoints) > 0:
+	case !f.freeze || fresh && c.tx.saves.Len() == 0: // rows are never older than their transaction here: there is nothing to freeze
+	case known || c.tx.saves.Len() > 0:
 		return refused("COPY with FREEZE after a savepoint")
 	default:
 		return sqlstate.New(sqlstate.ObjectNotInState, "cannot perform COPY FREEZE because the table was not created or truncated in the current subtransaction")

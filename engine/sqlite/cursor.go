@@ -52,9 +52,6 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 		if s.Query.GetSelectStmt() == nil {
 			return sqlstate.New("42P11", "DECLARE CURSOR must specify a SELECT statement")
 		}
-		if len(c.portals) >= portalMax {
-			return sqlstate.New(sqlstate.ConfigurationLimit, "more than %d portals in one session", portalMax)
-		}
 		inner, err := c.translateStatement(&pg.RawStmt{Stmt: s.Query}, text, nil, true)
 		if err != nil {
 			return err
@@ -63,15 +60,15 @@ func (c *Conn) planDeclare(s *pg.DeclareCursorStmt, text string) (*plan, error) 
 		if inner.write || inner.locks && hold {
 			return refused("this query of a cursor")
 		}
-		if c.portals[s.Portalname] != nil {
-			return sqlstate.New("42P03", "cursor \"%s\" already exists", s.Portalname)
+		if err := c.portals.Free([]byte(s.Portalname)); err != nil {
+			return err
 		}
-		k := &portal{name: s.Portalname, plan: inner, level: len(c.tx.savepoints), cursor: &cursorState{
+		k := &portal{name: s.Portalname, plan: inner, cursor: &cursorState{
 			scroll: s.Options&cursorScroll != 0, noScroll: s.Options&cursorNoScroll != 0, hold: hold, fresh: true}}
 		if err := c.run(k); err != nil {
 			return err
 		}
-		c.portals[s.Portalname] = k
+		c.portals.Put(k.name, k, c.tx.saves.Len())
 		if hold || k.cursor.scroll {
 			return c.holdPortal(k)
 		}
@@ -87,12 +84,12 @@ func (c *Conn) planFetch(s *pg.FetchStmt, text string) (*plan, error) {
 		tag = "MOVE"
 	}
 	p := &plan{text: text, tag: tag, kind: controlPlan, returns: !s.Ismove, fetch: s}
-	if k := c.portals[s.Portalname]; k != nil && !s.Ismove {
+	if k, ok := c.portals.Find(s.Portalname); ok && !s.Ismove {
 		p.cols = k.plan.cols
 	}
 	p.util = func(c *Conn, p *portal) error {
-		k := c.portals[s.Portalname]
-		if k == nil {
+		k, ok := c.portals.Find(s.Portalname)
+		if !ok {
 			return sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", s.Portalname)
 		}
 		if c.tx.block == txFailed {
@@ -299,7 +296,7 @@ func (c *Conn) stepRow(k *portal) ([]datum, bool, error) {
 // holdPortals reads what open portals have not given yet into memory, since what
 // follows must not show in it.
 func (c *Conn) holdPortals() error {
-	for _, k := range c.portals {
+	for _, k := range c.portals.All() {
 		if k.stmt != nil && k.started && !k.done && k != c.active {
 			if err := c.holdPortal(k); err != nil {
 				return err
@@ -359,9 +356,9 @@ func (c *Conn) forgetPortal(k *portal) {
 
 // keepCursors is what a commit does to cursors WITH HOLD, before it closes all others.
 func (c *Conn) keepCursors() {
-	for _, k := range c.portals {
+	for _, k := range c.portals.All() {
 		if k.cursor != nil && k.cursor.hold {
-			k.cursor.kept, k.level = true, 0
+			k.cursor.kept = true
 		}
 	}
 }

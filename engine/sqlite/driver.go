@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -476,8 +477,9 @@ func (s *Shard) connect(params map[string]string) (*Conn, error) {
 // newConn makes a conversation over an open database.
 func newConn(db *sqlite.Conn, params map[string]string) (*Conn, error) {
 	c := &Conn{db: db, env: &env{loc: time.UTC}, user: "cleave", database: "cleave", params: map[string]string{},
-		prepared: map[string]*prepared{}, portals: map[string]*portal{}, helpers: map[string]*sqlite.Stmt{}, filled: map[*systemTable]int64{},
+		prepared: pgbackend.Statements[*prepared]{Max: preparedMax, Gone: func(s *prepared) { s.plan.unpin() }}, helpers: map[string]*sqlite.Stmt{}, filled: map[*systemTable]int64{},
 		wake: make(chan struct{}), interrupt: make(chan struct{}), currval: map[uint32]int64{}, maxQueue: queueMax + 256<<20}
+	c.portals = pgbackend.Portals[*portal]{Max: portalMax, Gone: c.forgetPortal}
 	c.settings = settings{values: map[string]string{}, start: map[string]string{}, conn: c}
 	if u := params["user"]; u != "" {
 		c.user = u

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"encoding/binary"
 	"errors"
 	"strconv"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"github.com/pganalyze/pg_query_go/v6/parser"
 
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -17,10 +17,6 @@ import (
 type scriptStmt struct {
 	raw  *pg.RawStmt
 	text string
-}
-
-func malformed() error {
-	return sqlstate.New(sqlstate.ProtocolViolation, "invalid message format")
 }
 
 // syntaxError turns the parser's error into PostgreSQL's.
@@ -122,10 +118,11 @@ func (p *plan) exitsFailed() bool {
 }
 
 func (c *Conn) simpleQuery(body []byte) error {
-	text, rest, ok := wire.CutString(body)
-	if !ok || len(rest) != 0 {
-		return malformed()
+	sql, err := wire.ReadQuery(body)
+	if err != nil {
+		return err
 	}
+	text := string(sql)
 	if err := checkText(text); err != nil {
 		return err
 	}
@@ -186,7 +183,7 @@ func (c *Conn) runScript() {
 			return err
 		}
 		if p.plan.returns && p.copy == nil {
-			c.out = appendRowDescription(c.out, p.plan.cols, func(int) int16 { return 0 })
+			c.out = appendRowDescription(c.out, p.plan.cols, nil)
 		}
 		c.active, c.activeN, c.simple = p, 0, true
 		c.startTimer()
@@ -222,49 +219,21 @@ func (c *Conn) scriptPlan(s *script, st scriptStmt) (*plan, error) {
 }
 
 func (c *Conn) parse(body []byte) error {
-	name, rest, ok := wire.CutString(body)
-	if !ok {
-		return malformed()
+	m, err := wire.ReadParse(body)
+	if err != nil {
+		return err
 	}
-	text, rest, ok := wire.CutString(rest)
-	if !ok || len(rest) < 2 {
-		return malformed()
-	}
-	n := int(binary.BigEndian.Uint16(rest))
-	rest = rest[2:]
-	if len(rest) != 4*n {
-		return malformed()
-	}
-	oids := make([]uint32, n)
-	for i := range oids {
-		oids[i] = binary.BigEndian.Uint32(rest[4*i:])
-	}
+	name, text, oids := string(m.Name), string(m.Text), m.OIDs
 	if err := checkText(text); err != nil {
 		return err
 	}
-	if err := c.prepare(name, text, oids); err != nil {
-		return err
-	}
-	c.out = wire.AppendEmpty(c.out, wire.ParseComplete)
-	return nil
-}
-
-func (c *Conn) prepare(name, text string, oids []uint32) error {
-	if name == "" {
-		c.dropPrepared("")
-	} else if c.prepared[name] != nil {
-		return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement \"%s\" already exists", name)
-	}
-	if len(c.prepared) >= preparedMax {
-		return sqlstate.New(sqlstate.ConfigurationLimit, "more than %d prepared statements in one session", preparedMax).WithHint("Close those no longer used (DEALLOCATE).")
-	}
+	c.prepared.Replace(name)
 	for i, o := range oids {
 		if o == oidUnknown {
 			oids[i] = 0
 		}
 	}
-	key := planKey(text, oids, false)
-	if c.plans.get(key) != nil && c.tx.block != txFailed {
+	if c.plans.get(planKey(text, oids, false)) != nil && c.tx.block != txFailed {
 		if err := c.begin(false); err != nil {
 			return err
 		}
@@ -273,108 +242,79 @@ func (c *Conn) prepare(name, text string, oids []uint32) error {
 	if err != nil {
 		return err
 	}
+	if err := c.prepared.Add(name, &prepared{text: text, oids: oids, plan: p, cols: p.cols}, len(text)); err != nil {
+		return err
+	}
 	p.pins++
-	c.prepared[name] = &prepared{text: text, oids: oids, plan: p, cols: p.cols}
+	c.out = wire.AppendEmpty(c.out, wire.ParseComplete)
 	return nil
 }
 
-func (c *Conn) dropPrepared(name string) {
-	if s := c.prepared[name]; s != nil {
-		s.plan.unpin()
-		delete(c.prepared, name)
-	}
-}
-
 func (c *Conn) bind(body []byte) error {
-	portalName, rest, ok := wire.CutString(body)
-	if !ok {
-		return malformed()
+	var m wire.BindMessage
+	if err := m.Names(body); err != nil {
+		return err
 	}
-	stmtName, rest, ok := wire.CutString(rest)
-	if !ok {
-		return malformed()
+	s, err := c.prepared.Get(m.Statement)
+	if err != nil {
+		return err
 	}
-	u16 := func() (int, bool) {
-		if len(rest) < 2 {
-			return 0, false
-		}
-		v := int(binary.BigEndian.Uint16(rest))
-		rest = rest[2:]
-		return v, true
-	}
-	formats := func() ([]int16, bool) {
-		n, ok := u16()
-		if !ok || len(rest) < 2*n {
-			return nil, false
-		}
-		out := make([]int16, n)
-		for i := range out {
-			out[i] = int16(binary.BigEndian.Uint16(rest[2*i:]))
-		}
-		rest = rest[2*n:]
-		return out, true
-	}
-	in, ok := formats()
-	if !ok {
-		return malformed()
-	}
-	n, ok := u16()
-	if !ok {
-		return malformed()
-	}
-	s := c.prepared[stmtName]
-	if s == nil {
-		if stmtName == "" {
-			return sqlstate.New(sqlstate.InvalidStatementName, "unnamed prepared statement does not exist")
-		}
-		return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement \"%s\" does not exist", stmtName)
-	}
-	if c.tx.block == txFailed && !s.plan.exitsFailed() {
+	switch n, err := m.Counts(); {
+	case err != nil:
+		return err
+	case n != len(s.plan.params):
+		return pgbackend.Unsupplied(n, string(m.Statement), len(s.plan.params))
+	case c.tx.block == txFailed && !s.plan.exitsFailed():
 		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
 	}
-	if len(in) > 1 && len(in) != n {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d parameter formats but %d parameters", len(in), n)
-	}
-	if n != len(s.plan.params) {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", n, stmtName, len(s.plan.params))
-	}
-	p := &portal{name: portalName, plan: s.plan, source: s, args: make([]datum, n), level: len(c.tx.savepoints)}
+	p := &portal{name: string(m.Portal), plan: s.plan, source: s}
 	if s.plan.fetch != nil {
 		// The cursor may be another one than at Parse.
-		var err error
 		if p.plan, err = c.planFetch(s.plan.fetch, s.plan.text); err != nil {
 			return err
 		}
 	}
-	for i := range n {
-		if len(rest) < 4 {
-			return malformed()
+	if err := c.portals.Free(m.Portal); err != nil {
+		return err
+	}
+	if err := m.Args(); err != nil {
+		return err
+	}
+	if p.args, err = c.boundArgs(s.plan.params, &m); err != nil {
+		return err
+	}
+	p.formats = m.ResultFormats()
+	if p.plan.returns {
+		if err := wire.CheckResults(p.formats, len(p.plan.cols)); err != nil {
+			return err
 		}
-		size := int32(binary.BigEndian.Uint32(rest))
-		rest = rest[4:]
-		if size < 0 {
+	}
+	for _, f := range p.formats {
+		if f != 0 && f != 1 {
+			return sqlstate.New(sqlstate.InvalidParameterValue, "unsupported format code: %d", f)
+		}
+	}
+	c.portals.Put(p.name, p, c.tx.saves.Len())
+	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
+	return nil
+}
+
+// boundArgs reads the values of a Bind.
+func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []datum, err error) {
+	args = make([]datum, len(params))
+	for i, v := range m.Values {
+		if v == nil {
 			continue
 		}
-		if int64(size) > int64(len(rest)) {
-			return malformed()
-		}
-		v := rest[:size]
-		rest = rest[size:]
-		format := int16(0)
-		if len(in) == 1 {
-			format = in[0]
-		} else if len(in) > 1 {
-			format = in[i]
-		}
-		var err error
+		format := wire.FormatAt(m.Formats, i)
 		switch format {
 		case 0:
 			text := string(v)
 			if err = checkText(text); err == nil {
-				p.args[i], err = c.textParam(s.plan.params[i], text)
+				args[i], err = c.textParam(params[i], text)
 			}
 		case 1:
-			p.args[i], err = datumFromBinary(s.plan.params[i], v)
+			args[i], err = datumFromBinary(params[i], v)
 		default:
 			err = sqlstate.New(sqlstate.InvalidParameterValue, "unsupported format code: %d", format)
 		}
@@ -382,37 +322,14 @@ func (c *Conn) bind(body []byte) error {
 			e := *sqlstate.As(err)
 			if e.Where == "" && format == 0 {
 				e.Where = "unnamed portal parameter $" + strconv.Itoa(i+1) + " = '...'"
-				if portalName != "" {
-					e.Where = "portal \"" + portalName + "\" parameter $" + strconv.Itoa(i+1) + " = '...'"
+				if len(m.Portal) > 0 {
+					e.Where = "portal \"" + string(m.Portal) + "\" parameter $" + strconv.Itoa(i+1) + " = '...'"
 				}
 			}
-			return &e
+			return nil, &e
 		}
 	}
-	out, ok := formats()
-	if !ok || len(rest) != 0 {
-		return malformed()
-	}
-	if len(out) > 1 && len(out) != len(s.plan.cols) {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d result formats but query has %d columns", len(out), len(s.plan.cols))
-	}
-	for _, f := range out {
-		if f != 0 && f != 1 {
-			return sqlstate.New(sqlstate.InvalidParameterValue, "unsupported format code: %d", f)
-		}
-	}
-	p.formats = out
-	if portalName == "" {
-		c.closePortal("")
-	} else if c.portals[portalName] != nil {
-		return sqlstate.New("42P03", "cursor \"%s\" already exists", portalName)
-	}
-	if len(c.portals) >= portalMax {
-		return sqlstate.New(sqlstate.ConfigurationLimit, "more than %d portals in one session", portalMax)
-	}
-	c.portals[portalName] = p
-	c.out = wire.AppendEmpty(c.out, wire.BindComplete)
-	return nil
+	return args, nil
 }
 
 // textParam reads a parameter in text format.
@@ -425,80 +342,68 @@ func (c *Conn) textParam(oid uint32, text string) (datum, error) {
 }
 
 func (c *Conn) describe(body []byte) error {
-	if len(body) < 1 {
-		return malformed()
+	what, name, err := wire.ReadDescribe(body)
+	if err != nil {
+		return err
 	}
-	name, _, ok := wire.CutString(body[1:])
-	if !ok {
-		return malformed()
+	if what == 'P' {
+		p, ok := c.portals.Named(name)
+		switch {
+		case !ok:
+			return pgbackend.NoPortal(string(name))
+		case p.plan.returns:
+			c.out = appendRowDescription(c.out, p.plan.cols, p.formats)
+		default:
+			c.out = wire.AppendEmpty(c.out, wire.NoData)
+		}
+		return nil
 	}
-	switch body[0] {
-	case 'S':
-		s := c.prepared[name]
-		if s == nil {
-			if name == "" {
-				return sqlstate.New(sqlstate.InvalidStatementName, "unnamed prepared statement does not exist")
-			}
-			return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement \"%s\" does not exist", name)
+	s, err := c.prepared.Get(name)
+	if err != nil {
+		return err
+	}
+	if c.tx.block == txFailed && !s.plan.exitsFailed() {
+		return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
+	}
+	if s.plan.kind == queryPlan {
+		// The table may have changed since Parse.
+		if err := c.begin(false); err != nil {
+			return err
 		}
-		if c.tx.block == txFailed && !s.plan.exitsFailed() {
-			return sqlstate.New(sqlstate.InFailedTransaction, "current transaction is aborted, commands ignored until end of transaction block")
-		}
-		if s.plan.kind == queryPlan {
-			// The table may have changed since Parse.
-			if err := c.begin(false); err != nil {
+		if !c.fresh(s.plan) {
+			if err := c.refresh(&portal{plan: s.plan, source: s}); err != nil {
 				return err
 			}
-			if !c.fresh(s.plan) {
-				if err := c.refresh(&portal{plan: s.plan, source: s}); err != nil {
-					return err
-				}
-			}
 		}
-		if s.plan.fetch != nil {
-			p, err := c.planFetch(s.plan.fetch, s.plan.text)
-			if err != nil {
-				return err
-			}
-			s.plan = p
+	}
+	if s.plan.fetch != nil {
+		if s.plan, err = c.planFetch(s.plan.fetch, s.plan.text); err != nil {
+			return err
 		}
-		c.out = wire.AppendParameterDescription(c.out, s.plan.params)
-		if !s.plan.returns {
-			c.out = wire.AppendEmpty(c.out, wire.NoData)
-		} else {
-			c.out = appendRowDescription(c.out, s.plan.cols, func(int) int16 { return 0 })
-		}
-	case 'P':
-		p := c.portals[name]
-		if p == nil {
-			return sqlstate.New(sqlstate.InvalidCursorName, "portal \"%s\" does not exist", name)
-		}
-		if !p.plan.returns {
-			c.out = wire.AppendEmpty(c.out, wire.NoData)
-		} else {
-			c.out = appendRowDescription(c.out, p.plan.cols, p.format)
-		}
-	default:
-		return sqlstate.New(sqlstate.ProtocolViolation, "invalid DESCRIBE message subtype %d", body[0])
+	}
+	c.out = wire.AppendParameterDescription(c.out, s.plan.params)
+	if !s.plan.returns {
+		c.out = wire.AppendEmpty(c.out, wire.NoData)
+	} else {
+		c.out = appendRowDescription(c.out, s.plan.cols, nil)
 	}
 	return nil
 }
 
 func (c *Conn) execute(body []byte) error {
-	name, rest, ok := wire.CutString(body)
-	if !ok || len(rest) != 4 {
-		return malformed()
+	name, rows, err := wire.ReadExecute(body)
+	if err != nil {
+		return err
 	}
-	p := c.portals[name]
-	if p == nil {
-		return sqlstate.New(sqlstate.InvalidCursorName, "portal \"%s\" does not exist", name)
-	}
-	if p.plan.empty {
+	p, ok := c.portals.Named(name)
+	switch {
+	case !ok:
+		return pgbackend.NoPortal(string(name))
+	case p.plan.empty:
 		c.out = wire.AppendEmpty(c.out, wire.EmptyQueryResponse)
 		return nil
 	}
-	err := c.startExecute(p, int32(binary.BigEndian.Uint32(rest)), false)
-	if err != nil {
+	if err = c.startExecute(p, rows, false); err != nil {
 		if c.env.err != nil {
 			err, c.env.err = c.env.err, nil
 		}
@@ -508,20 +413,14 @@ func (c *Conn) execute(body []byte) error {
 }
 
 func (c *Conn) closeMessage(body []byte) error {
-	if len(body) < 1 {
-		return malformed()
-	}
-	name, _, ok := wire.CutString(body[1:])
-	if !ok {
-		return malformed()
-	}
-	switch body[0] {
-	case 'S':
-		c.dropPrepared(name)
-	case 'P':
-		c.closePortal(name)
+	what, name, err := wire.ReadClose(body)
+	switch {
+	case err != nil:
+		return err
+	case what == 'S':
+		c.prepared.Drop(string(name))
 	default:
-		return sqlstate.New(sqlstate.ProtocolViolation, "invalid CLOSE message subtype %d", body[0])
+		c.portals.Drop(string(name))
 	}
 	c.out = wire.AppendEmpty(c.out, wire.CloseComplete)
 	return nil

@@ -124,21 +124,10 @@ func (c *Conn) endPortal(p *portal) {
 	}
 }
 
-func (c *Conn) closePortal(name string) {
-	if p := c.portals[name]; p != nil {
-		c.forgetPortal(p)
-		delete(c.portals, name)
-	}
-}
-
 // closePortals closes the portals of the transaction, which ends. Cursors WITH
 // HOLD that an earlier one left stay.
 func (c *Conn) closePortals() {
-	for name, p := range c.portals {
-		if p.cursor == nil || !p.cursor.kept {
-			c.closePortal(name)
-		}
-	}
+	c.portals.Ended(func(p *portal) bool { return p.cursor != nil && p.cursor.kept })
 }
 
 // run prepares and starts the portal's statement: parameters bound, the
@@ -401,9 +390,6 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 		return err
 	}
 	c.active = nil
-	if c.simple {
-		c.closePortalValue(p)
-	}
 	c.endStatement()
 	if p.copy != nil {
 		c.out = p.copy.end(c.out)
@@ -415,14 +401,6 @@ func (c *Conn) finish(p *portal, sqlStmt bool) error {
 		c.out = wire.AppendCommandComplete(c.out, p.commandTag(n))
 	}
 	return nil
-}
-
-func (c *Conn) closePortalValue(p *portal) {
-	for name, o := range c.portals {
-		if o == p {
-			delete(c.portals, name)
-		}
-	}
 }
 
 func (c *Conn) startTimer() {
@@ -442,19 +420,6 @@ func (c *Conn) stopTimer() {
 	}
 }
 
-func (p *portal) format(col int) int16 {
-	switch len(p.formats) {
-	case 0:
-		return 0
-	case 1:
-		return p.formats[0]
-	}
-	if col < len(p.formats) {
-		return p.formats[col]
-	}
-	return 0
-}
-
 // appendRow appends a DataRow from SQLite's row.
 func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 	dst, mark := wire.Begin(dst, wire.DataRow)
@@ -468,7 +433,7 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 		}
 		at := len(dst)
 		dst = append(dst, 0, 0, 0, 0)
-		binaryFormat := p.format(i) == 1
+		binaryFormat := wire.FormatAt(p.formats, i) == 1
 		var err error
 		switch {
 		case ty == sqlite.TypeInteger && col.class == classInt && !binaryFormat && (col.typ == oidInt8 || col.typ == oidInt4 || col.typ == oidInt2):
@@ -533,7 +498,7 @@ func (c *Conn) appendStaticRow(dst []byte, p *portal, row []datum) ([]byte, erro
 		at := len(dst)
 		dst = append(dst, 0, 0, 0, 0)
 		var err error
-		if dst, err = c.appendValue(dst, p.plan.cols[i].typ, d, p.format(i) == 1); err != nil {
+		if dst, err = c.appendValue(dst, p.plan.cols[i].typ, d, wire.FormatAt(p.formats, i) == 1); err != nil {
 			return dst[:mark-1], err
 		}
 		binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
@@ -541,8 +506,8 @@ func (c *Conn) appendStaticRow(dst []byte, p *portal, row []datum) ([]byte, erro
 	return wire.End(dst, mark), nil
 }
 
-// appendRowDescription describes a plan's columns.
-func appendRowDescription(dst []byte, cols []outColumn, format func(int) int16) []byte {
+// appendRowDescription describes a plan's columns, with the formats of a Bind.
+func appendRowDescription(dst []byte, cols []outColumn, formats []int16) []byte {
 	dst, mark := wire.Begin(dst, wire.RowDescription)
 	dst = wire.AppendInt16(dst, int16(len(cols)))
 	for i, col := range cols {
@@ -556,7 +521,7 @@ func appendRowDescription(dst []byte, cols []outColumn, format func(int) int16) 
 		}
 		dst = wire.AppendInt16(dst, size)
 		dst = wire.AppendInt32(dst, col.mod)
-		dst = wire.AppendInt16(dst, format(i))
+		dst = wire.AppendInt16(dst, wire.FormatAt(formats, i))
 	}
 	return wire.End(dst, mark)
 }

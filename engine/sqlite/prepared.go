@@ -71,7 +71,7 @@ func (c *Conn) prepareTx(gid string) error {
 	case len(c.relations) > 0:
 		return sqlstate.Refuse("cannot PREPARE a transaction that has operated on temporary objects", "End the use of temporary relations first.")
 	}
-	for _, k := range c.portals {
+	for _, k := range c.portals.All() {
 		if k.cursor != nil && k.cursor.hold && !k.cursor.kept {
 			return sqlstate.New(sqlstate.FeatureNotSupported, "cannot PREPARE a transaction that has created a cursor WITH HOLD")
 		}
@@ -99,7 +99,7 @@ func (c *Conn) prepareTx(gid string) error {
 		if c.tx.sqlite != sqliteIdle {
 			c.rollbackSQLite()
 		}
-		c.tx.savepoints, c.tx.saved = nil, nil
+		c.tx.saves.Clear()
 		if err := c.beginWrite(); err != nil {
 			return err
 		}

@@ -285,7 +285,7 @@ func (c *Conn) store(name, v string, local bool) error {
 		return nil
 	}
 	if inBlock {
-		c.tx.local = append(c.tx.local, savedSetting{name: name, had: had, value: old, level: len(c.tx.savepoints), local: local})
+		c.tx.local = append(c.tx.local, savedSetting{name: name, had: had, value: old, level: c.tx.saves.Len(), local: local})
 	}
 	s.values[name] = v
 	c.settingChanged(name)
@@ -427,9 +427,7 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 				if c.tx.block != txNone {
 					return sqlstate.New(sqlstate.ActiveTransaction, "DISCARD ALL cannot run inside a transaction block")
 				}
-				for name := range c.prepared {
-					c.dropPrepared(name)
-				}
+				c.prepared.Clear()
 				c.resetAll()
 			}
 			if target != pg.DiscardMode_DISCARD_PLANS && target != pg.DiscardMode_DISCARD_TEMP {
@@ -446,16 +444,12 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 		}
 		return control(tag, func(c *Conn, p *portal) error {
 			if name == "" {
-				for n := range c.prepared {
-					c.dropPrepared(n)
-				}
+				c.prepared.Clear()
 				return nil
 			}
-			if c.prepared[name] == nil {
-				return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement \"%s\" does not exist", name)
-			}
-			c.dropPrepared(name)
-			return nil
+			_, err := c.prepared.Get([]byte(name))
+			c.prepared.Drop(name)
+			return err
 		})
 	case *pg.Node_ConstraintsSetStmt:
 		return planConstraints(s.ConstraintsSetStmt, control)
@@ -465,19 +459,18 @@ func (c *Conn) planControl(raw *pg.RawStmt, text string) (*plan, error) {
 		name := s.ClosePortalStmt.Portalname
 		if name == "" {
 			return control("CLOSE CURSOR ALL", func(c *Conn, p *portal) error {
-				for name, k := range c.portals {
+				for name, k := range c.portals.All() {
 					if k.cursor != nil {
-						c.closePortal(name)
+						c.portals.Drop(name)
 					}
 				}
 				return nil
 			})
 		}
 		return control("CLOSE CURSOR", func(c *Conn, p *portal) error {
-			if c.portals[name] == nil {
+			if !c.portals.Drop(name) {
 				return sqlstate.New(sqlstate.InvalidCursorName, "cursor \"%s\" does not exist", name)
 			}
-			c.closePortal(name)
 			return nil
 		})
 	case *pg.Node_ListenStmt, *pg.Node_NotifyStmt, *pg.Node_UnlistenStmt:
@@ -712,7 +705,7 @@ func (c *Conn) resetAll() {
 	for name := range c.settings.values {
 		v, had := c.settings.values[name]
 		if c.tx.block != txNone || c.tx.implicit {
-			c.tx.local = append(c.tx.local, savedSetting{name: name, had: had, value: v, level: len(c.tx.savepoints)})
+			c.tx.local = append(c.tx.local, savedSetting{name: name, had: had, value: v, level: c.tx.saves.Len()})
 		}
 		delete(c.settings.values, name)
 		c.settingChanged(name)

@@ -7,6 +7,7 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -45,11 +46,10 @@ type txState struct {
 	repeatable bool
 	isolation  string
 	readOnly   bool
-	savepoints []string
+	saves      pgbackend.Savepoints[constraintModes]
 	modes      constraintModes
-	saved      []constraintModes // of the savepoints
-	wroteKeys  []wroteKeys       // in their order
-	suspect    bool              // keys may be broken of which SQLite does not know any more, see checksAgain
+	wroteKeys  []wroteKeys // in their order
+	suspect    bool        // keys may be broken of which SQLite does not know any more, see checksAgain
 	lost       bool
 	ddl        bool
 	started    bool // txTime is set
@@ -64,7 +64,7 @@ func (t *txState) made(d *tableDef) {
 	if t.fresh == nil {
 		t.fresh = map[[2]string]bool{}
 	}
-	t.fresh[[2]string{d.Schema, d.Name}] = len(t.savepoints) == 0 || t.fresh[[2]string{d.Schema, d.Name}]
+	t.fresh[[2]string{d.Schema, d.Name}] = t.saves.Len() == 0 || t.fresh[[2]string{d.Schema, d.Name}]
 }
 
 func (t *txState) status() byte {
@@ -452,7 +452,7 @@ func (c *Conn) busyTimeout() time.Duration {
 }
 
 func (c *Conn) replaySavepoints() error {
-	for i := range c.tx.savepoints {
+	for i := range c.tx.saves.Len() {
 		if err := c.exec("SAVEPOINT s" + strconv.Itoa(i)); err != nil {
 			return err
 		}
@@ -497,7 +497,7 @@ func (c *Conn) endStatement() {
 }
 
 func (c *Conn) portalsOpen() bool {
-	for _, p := range c.portals {
+	for _, p := range c.portals.All() {
 		if p.stmt != nil && p.started && !p.done {
 			return true
 		}
@@ -534,7 +534,7 @@ func (c *Conn) commitTx() error {
 	}
 	told := len(c.tx.captured) > 0 && c.writers != nil
 	c.settings.commitLocal(&c.tx)
-	for _, k := range c.portals {
+	for _, k := range c.portals.All() {
 		if k.cursor != nil {
 			k.cursor.fresh = false
 		}
@@ -564,7 +564,7 @@ func (c *Conn) commitFailed(err error) error {
 // abandonTx rolls everything back and leaves the block.
 func (c *Conn) abandonTx() {
 	c.rollbackSQLite()
-	for _, k := range c.portals {
+	for _, k := range c.portals.All() {
 		if k.cursor != nil && k.cursor.fresh {
 			k.cursor.kept = false
 		}
@@ -578,7 +578,7 @@ func (c *Conn) rollbackSQLite() {
 	if c.db == nil {
 		return
 	}
-	for _, p := range c.portals {
+	for _, p := range c.portals.All() {
 		if p.stmt != nil {
 			c.endPortal(p)
 		}
@@ -625,14 +625,14 @@ func (c *Conn) failTx() {
 		c.abandonTx()
 	case txOpen:
 		c.tx.block = txFailed
-		if len(c.tx.savepoints) == 0 {
+		if c.tx.saves.Len() == 0 {
 			c.rollbackSQLite()
 		} else if c.tx.sqlite == sqliteBegun && c.db.AutocommitEnabled() {
 			// SQLite rolled the whole transaction back by itself.
 			c.tx.lost = true
 			c.rollbackSQLite()
 		} else {
-			for _, p := range c.portals {
+			for _, p := range c.portals.All() {
 				if p.stmt != nil {
 					c.endPortal(p)
 				}
@@ -662,32 +662,23 @@ func (c *Conn) startBlock() {
 }
 
 func (c *Conn) savepoint(name string) error {
-	if len(c.tx.savepoints) >= savepointMax {
+	if c.tx.saves.Len() >= savepointMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "more than %d savepoints", savepointMax)
 	}
 	if err := c.holdPortals(); err != nil {
 		return err
 	}
 	if c.tx.sqlite == sqliteBegun {
-		if err := c.exec("SAVEPOINT s" + strconv.Itoa(len(c.tx.savepoints))); err != nil {
+		if err := c.exec("SAVEPOINT s" + strconv.Itoa(c.tx.saves.Len())); err != nil {
 			return err
 		}
 	}
-	c.tx.savepoints, c.tx.saved = append(c.tx.savepoints, name), append(c.tx.saved, c.tx.modes)
+	c.tx.saves.Set(name, c.tx.modes)
 	return nil
 }
 
-func (c *Conn) findSavepoint(name string) (int, error) {
-	for i := len(c.tx.savepoints) - 1; i >= 0; i-- {
-		if c.tx.savepoints[i] == name {
-			return i, nil
-		}
-	}
-	return 0, sqlstate.New(sqlstate.InvalidSavepoint, "savepoint \"%s\" does not exist", name)
-}
-
 func (c *Conn) releaseSavepoint(name string) error {
-	i, err := c.findSavepoint(name)
+	i, err := c.tx.saves.Find(name)
 	if err != nil {
 		return err
 	}
@@ -696,15 +687,13 @@ func (c *Conn) releaseSavepoint(name string) error {
 			return err
 		}
 	}
-	c.tx.savepoints, c.tx.saved = c.tx.savepoints[:i], c.tx.saved[:i]
-	for _, p := range c.portals {
-		p.level = min(p.level, i)
-	}
+	c.tx.saves.Release(i)
+	c.portals.Released(i)
 	return nil
 }
 
 func (c *Conn) rollbackTo(name string) error {
-	i, err := c.findSavepoint(name)
+	i, err := c.tx.saves.Find(name)
 	if err != nil {
 		return err
 	}
@@ -712,11 +701,7 @@ func (c *Conn) rollbackTo(name string) error {
 		return sqlstate.New(sqlstate.InFailedTransaction, "the whole transaction was rolled back, so that its savepoints are gone").
 			WithHint("Run ROLLBACK, then the transaction again.")
 	}
-	for name, p := range c.portals {
-		if p.level > i {
-			c.closePortal(name)
-		}
-	}
+	c.portals.RolledBack(i)
 	if c.tx.sqlite == sqliteBegun {
 		if err := c.exec("ROLLBACK TO s" + strconv.Itoa(i)); err != nil {
 			return err
@@ -727,7 +712,8 @@ func (c *Conn) rollbackTo(name string) error {
 		clear(c.filled)
 	}
 	c.settings.rollbackLocal(&c.tx, i+1)
-	c.tx.savepoints, c.tx.saved, c.tx.modes = c.tx.savepoints[:i+1], c.tx.saved[:i+1], c.tx.saved[i]
+	c.tx.modes = c.tx.saves.At(i)
+	c.tx.saves.RollBack(i)
 	c.tx.block = txOpen
 	return nil
 }
