@@ -260,8 +260,8 @@ func (x *session) beginSchema(alone bool) error {
 		open[b.Shard()] = b
 	}
 	var saves []string
-	for _, s := range x.tx.saves {
-		saves = append(saves, s.name)
+	for name := range x.tx.saves.All() {
+		saves = append(saves, name)
 	}
 	ctx, done := x.waiting()
 	defer done()
@@ -395,7 +395,7 @@ func (x *session) alike() error {
 		return err
 	}
 	seen := []*executor.Settings{x.tx.opened, x.tx.before, x.settings.Timed()}
-	for _, s := range x.tx.saves {
+	for _, s := range x.tx.saves.All() {
 		seen = append(seen, s.settings)
 	}
 	for _, c := range list {
@@ -483,8 +483,8 @@ func (x *session) severalInSchema(u use) error {
 	if x.tx.ran > 0 {
 		o.Writer = x.tx.shard
 	}
-	for _, s := range x.tx.saves {
-		o.Saves = append(o.Saves, s.name)
+	for name := range x.tx.saves.All() {
+		o.Saves = append(o.Saves, name)
 	}
 	names := x.tx.schema.Shards()
 	// The time of the transaction is that of the shard where its statements ran.
@@ -501,8 +501,10 @@ func (x *session) severalInSchema(u use) error {
 	x.pipe.Reset()
 	x.dirty = false
 	c := x.talkSeveral(o)
-	for _, p := range x.portals {
-		p.conn = c
+	for _, p := range x.portals.All() {
+		if p.conn != nil { // the router does not answer it
+			p.conn = c
+		}
 	}
 	c.SetSettings(x.onShards())
 	x.tx.conn, x.pipe.Conn, x.tx.weak, x.tx.shard = c, c, false, ""

@@ -1,13 +1,13 @@
 package gateway
 
 import (
-	"encoding/binary"
 	"errors"
 	"time"
 	"unicode/utf8"
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -106,7 +106,7 @@ func (x *session) extended(err error) error {
 		}
 	}
 	if x.pending != nil {
-		x.forgetIf(x.pending)
+		x.statements.DropOnly(x.pending.name, x.pending)
 		x.pending = nil
 	}
 	if err := x.fail(err); err != nil {
@@ -139,47 +139,27 @@ func (x *session) answer(typ byte) {
 	x.w.empty(typ)
 }
 
-// cut splits a zero-terminated string off b without copying it.
-func cut(b []byte) (s, rest []byte, ok bool) {
-	for i, c := range b {
-		if c == 0 {
-			return b[:i], b[i+1:], true
-		}
-	}
-	return nil, b, false
-}
-
 func (x *session) parse(f wire.Frame) error {
-	name, rest, ok := cut(f.Body())
-	if !ok {
-		return malformed("Parse")
-	}
-	text, rest, ok := cut(rest)
-	if !ok || len(rest) < 2 || len(rest) != 2+4*int(binary.BigEndian.Uint16(rest)) {
-		return malformed("Parse")
+	m, err := wire.ReadParse(f.Body())
+	if err != nil {
+		return err
 	}
 	if err := x.resolve(); err != nil {
 		return err
 	}
+	text := m.Text
 	if !utf8.Valid(text) {
 		return sqlstate.New(sqlstate.CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\"")
 	}
-	if len(name) == 0 {
-		x.forgetUnnamed()
-	}
-	var oids []uint32
-	if n := int(binary.BigEndian.Uint16(rest)); n > 0 {
-		oids = make([]uint32, n)
-		for i := range oids {
-			oids[i] = binary.BigEndian.Uint32(rest[2+4*i:])
-		}
+	was, _ := x.statements.Find(m.Name)
+	if !x.nowait { // the lane's frame is run again if it fails
+		x.statements.Replace(string(m.Name))
 	}
 	text, parent, cut := trace.CutEnd(text)
 	if !cut {
 		_, parent, _ = trace.CutBegin(text) // it stays: an error's position counts from it
 	}
-	s := &statement{name: string(name), text: string(text), oids: oids, parent: parent, made: x.unit.began, parsed: x.settings}
-	var err error
+	s := &statement{name: string(m.Name), text: string(text), oids: m.OIDs, parent: parent, made: x.unit.began, parsed: x.settings}
 	if s.hint, err = hintOf(text); err != nil {
 		return err
 	}
@@ -194,14 +174,13 @@ func (x *session) parse(f wire.Frame) error {
 	if err := x.allowed(s.plan); err != nil {
 		return err
 	}
-	if _, dup := x.statements[s.name]; dup {
+	if x.statements.Taken(s.name) != nil {
 		return x.duplicate(s)
 	}
-	if err := x.room(s); err != nil {
+	if err := x.statements.Add(s.name, s, len(s.text)); err != nil {
 		return err
 	}
-	x.unit.replaced = append(x.unit.replaced, replacedStatement{s.name, x.statements[s.name]})
-	x.remember(s)
+	x.unit.replaced = append(x.unit.replaced, replacedStatement{s.name, was})
 	if shardBorne(s.plan) {
 		x.pending = s
 		return nil
@@ -222,7 +201,7 @@ func (x *session) resolve() error {
 	}
 	x.pending = nil
 	if err := x.reachFor(s.plan, s.oids); err != nil {
-		x.forget(s.name)
+		x.statements.Drop(s.name)
 		return err
 	}
 	_, err := x.prepare(s, true)
@@ -307,12 +286,9 @@ var (
 
 // lookup finds a statement for Bind and Describe.
 func (x *session) lookup(name []byte) (*statement, error) {
-	s, ok := x.statements[string(name)]
-	if !ok {
-		if len(name) == 0 {
-			return nil, sqlstate.New(sqlstate.InvalidStatementName, "unnamed prepared statement does not exist")
-		}
-		return nil, sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", name)
+	s, err := x.statements.Get(name)
+	if err != nil {
+		return nil, err
 	}
 	if x.pending != nil && x.pending != s {
 		if err := x.resolve(); err != nil {
@@ -326,39 +302,33 @@ func (x *session) lookup(name []byte) (*statement, error) {
 }
 
 func (x *session) bind(f wire.Frame) error {
-	name, rest, ok := cut(f.Body())
-	if !ok {
-		return malformed("Bind")
+	m := &x.bound
+	if err := m.Names(f.Body()); err != nil {
+		return err
 	}
-	stmt, rest, ok := cut(rest)
-	if !ok {
-		return malformed("Bind")
-	}
-	s, err := x.lookup(stmt)
+	name, rest := m.Portal, m.After
+	s, err := x.lookup(m.Statement)
 	if err != nil {
 		return err
 	}
 	if x.nowait && !quick(s.plan) {
 		return errWait
 	}
-	if _, dup := x.portals[string(name)]; dup && len(name) > 0 {
-		return sqlstate.New("42P03", "cursor %q already exists", name)
-	}
-	if len(x.portals) >= x.srv.limits.PortalsMax {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "%d portals are open", len(x.portals))
-	}
 	if err := x.readArgs(s.oids, rest); err != nil {
 		return err
 	}
 	if got, want := len(x.args.Values), max(s.plan.Params, len(s.oids)); got < want {
-		return unsupplied(got, string(stmt), want)
+		return pgbackend.Unsupplied(got, s.name, want)
+	}
+	if err := x.portals.Free(name); err != nil {
+		return err
 	}
 	x.unit.executes = nil
 	if x.unit.binds++; s.plan.Kind == planner.ExecuteKind {
 		if x.unit.binds == 1 {
 			x.unit.executes = s.plan
 		}
-		if s, rest, err = x.executeArgs(s.plan, x.resultFormats(rest)); err != nil {
+		if s, rest, err = x.executeArgs(s.plan, m.Tail); err != nil {
 			return err
 		}
 		if err := x.readArgs(s.oids, rest); err != nil {
@@ -369,7 +339,7 @@ func (x *session) bind(f wire.Frame) error {
 	if !shardBorne(st) {
 		p := &portal{st: st, stmt: s}
 		if st.Params != len(x.args.Values) {
-			return unsupplied(len(x.args.Values), string(stmt), st.Params)
+			return pgbackend.Unsupplied(len(x.args.Values), s.name, st.Params)
 		}
 		if _, err := x.keyParams(st, rest); err != nil { // EXPLAIN (ROUTE)
 			return err
@@ -382,7 +352,7 @@ func (x *session) bind(f wire.Frame) error {
 			}
 			p.args.Values = append(p.args.Values, v)
 		}
-		x.portals[string(name)] = p
+		x.portals.Put(string(name), p, x.tx.saves.Len())
 		x.answer(wire.BindComplete)
 		return nil
 	}
@@ -399,7 +369,7 @@ func (x *session) bind(f wire.Frame) error {
 		p = &portal{}
 	}
 	*p = portal{st: st, stmt: s, version: x.unit.version}
-	x.portals[string(name)] = p
+	x.portals.Put(string(name), p, x.tx.saves.Len())
 	switch {
 	case st.Kind == planner.Virtual:
 		err = x.reachVirtual(st)
@@ -444,7 +414,7 @@ func (x *session) bind(f wire.Frame) error {
 		err = x.numbers(s)
 	}
 	if err != nil {
-		delete(x.portals, string(name))
+		x.portals.Drop(string(name))
 		return err
 	}
 	relay := x.pending == s
@@ -455,83 +425,42 @@ func (x *session) bind(f wire.Frame) error {
 		if relay && err == errWait {
 			x.pending = s // the goroutine does all of it again
 		}
-		delete(x.portals, string(name))
+		x.portals.Drop(string(name))
 		return err
 	}
 	x.pipe.BindBytes(name, on, rest)
 	return nil
 }
 
-// readArgs reads the parameters of a Bind's body after its two names into
-// x.args; they share the body's bytes.
-func (x *session) readArgs(oids []uint32, b []byte) error {
-	a := &x.args
-	a.OIDs, a.Formats, a.Values = oids, a.Formats[:0], a.Values[:0]
-	if len(b) < 2 {
-		return malformed("Bind")
+// readArgs reads the parameters of a Bind's body after its two names into x.bound and x.args; they share the body's bytes.
+func (x *session) readArgs(oids []uint32, rest []byte) error {
+	m := &x.bound
+	m.ReadAfter(rest)
+	if _, err := m.Counts(); err != nil {
+		return err
 	}
-	n := int(binary.BigEndian.Uint16(b))
-	if b = b[2:]; len(b) < 2*n+2 {
-		return malformed("Bind")
+	if err := m.Args(); err != nil {
+		return err
 	}
-	for i := range n {
-		a.Formats = append(a.Formats, int16(binary.BigEndian.Uint16(b[2*i:])))
-	}
-	b = b[2*n:]
-	m := int(binary.BigEndian.Uint16(b))
-	b = b[2:]
-	if n > 1 && n != m {
-		return sqlstate.New(sqlstate.ProtocolViolation, "bind message has %d parameter formats but %d parameters", n, m)
-	}
-	for range m {
-		if len(b) < 4 {
-			return malformed("Bind")
-		}
-		size := int32(binary.BigEndian.Uint32(b))
-		b = b[4:]
-		if size == -1 {
-			a.Values = append(a.Values, nil)
-			continue
-		}
-		if size < 0 || int(size) > len(b) {
-			return malformed("Bind")
-		}
-		a.Values = append(a.Values, b[:size:size])
-		b = b[size:]
-	}
-	if len(b) < 2 || len(b) != 2+2*int(binary.BigEndian.Uint16(b)) {
-		return malformed("Bind")
-	}
+	x.args = planner.Args{OIDs: oids, Formats: m.Formats, Values: m.Values}
 	return nil
-}
-
-// resultFormats returns the tail of a Bind's body that readArgs has accepted.
-func (x *session) resultFormats(rest []byte) []byte {
-	n := 2 + 2*len(x.args.Formats) + 2
-	for _, v := range x.args.Values {
-		n += 4 + len(v)
-	}
-	return rest[n:]
 }
 
 // withValues is a Bind's body after its names, from which x.args were read, with other values.
 func (x *session) withValues(rest []byte, values [][]byte) []byte {
-	tail := x.resultFormats(rest)
 	out := append(make([]byte, 0, len(rest)+32*len(values)), rest[:2+2*len(x.args.Formats)+2]...)
 	for _, v := range values {
 		out = wire.AppendValue(out, v)
 	}
-	return append(out, tail...)
+	return append(out, x.bound.Tail...)
 }
 
 func (x *session) describe(f wire.Frame) error {
-	b := f.Body()
-	if len(b) < 2 || b[len(b)-1] != 0 {
-		return malformed("Describe")
-	}
-	name := b[1 : len(b)-1]
-	switch b[0] {
-	case 'S':
+	what, name, err := wire.ReadDescribe(f.Body())
+	switch {
+	case err != nil:
+		return err
+	case what == 'S':
 		s, err := x.lookup(name)
 		if err != nil {
 			return err
@@ -570,26 +499,24 @@ func (x *session) describe(f wire.Frame) error {
 		}
 		x.pipe.DescribeStatement(on, parameters, s)
 		return nil
-	case 'P':
-		if err := x.resolve(); err != nil {
-			return err
-		}
-		p, err := x.portal(name)
-		if err != nil {
-			return err
-		}
-		if p.conn == nil {
-			x.describeLocal(p.st)
-			return nil
-		}
-		x.dirty = true
-		x.runs(p.st)
-		x.sending(useOf(p.st).roam)
-		x.pipe.DescribePortal(string(name), true, p.stmt, p.values)
-		p.described = true
+	}
+	if err := x.resolve(); err != nil {
+		return err
+	}
+	p, err := x.portal(name)
+	if err != nil {
+		return err
+	}
+	if p.conn == nil {
+		x.describeLocal(p.st)
 		return nil
 	}
-	return malformed("Describe")
+	x.dirty = true
+	x.runs(p.st)
+	x.sending(useOf(p.st).roam)
+	x.pipe.DescribePortal(string(name), true, p.stmt, p.values)
+	p.described = true
+	return nil
 }
 
 // local2 gives the client whole frames of the router's own, in their turn.
@@ -610,9 +537,9 @@ func (x *session) describeLocal(st *planner.Statement) {
 }
 
 func (x *session) execute(f wire.Frame) error {
-	name, rest, ok := cut(f.Body())
-	if !ok || len(rest) != 4 {
-		return malformed("Execute")
+	name, rows, err := wire.ReadExecute(f.Body())
+	if err != nil {
+		return err
 	}
 	if err := x.resolve(); err != nil {
 		return err
@@ -625,7 +552,6 @@ func (x *session) execute(f wire.Frame) error {
 		return err
 	}
 	x.m.parent = p.stmt.parent
-	rowsMax := int32(binary.BigEndian.Uint32(rest))
 	if p.conn != nil {
 		if !p.ran && p.version != x.unit.version {
 			return sqlstate.New(sqlstate.SerializationFailure, "the shard map changed (version %d to %d) since the portal %q was bound: its key may be on another shard now", p.version, x.unit.version, name).
@@ -676,24 +602,22 @@ func (x *session) execute(f wire.Frame) error {
 		}
 		x.unit.executed = (p.st.Kind != planner.TxKind || p.st.Tx.Op == "set" || p.st.Tx.Op == "constraints") && (p.st.DDL == nil || !p.st.DDL.Concurrent)
 	}
-	return x.localRows(p.result, int(rowsMax))
+	return x.localRows(p.result, int(rows))
 }
 
 func (x *session) close(f wire.Frame) error {
-	b := f.Body()
-	if len(b) < 2 || b[len(b)-1] != 0 {
-		return malformed("Close")
+	what, target, err := wire.ReadClose(f.Body())
+	if err != nil {
+		return err
 	}
 	if err := x.resolve(); err != nil {
 		return err
 	}
-	name := string(b[1 : len(b)-1])
-	switch b[0] {
+	switch name := string(target); what {
 	case 'S':
-		x.forget(name)
-	case 'P':
-		p, ok := x.portals[name]
-		delete(x.portals, name)
+		x.statements.Drop(name)
+	default:
+		p, ok := x.portals.Take(name)
 		if ok && p.conn != nil && p.conn == x.pipe.Conn {
 			x.dirty = true
 			x.pipe.Close(name, true)
@@ -702,8 +626,6 @@ func (x *session) close(f wire.Frame) error {
 		if !ok && name != "" {
 			return x.closeCursorPortal(name)
 		}
-	default:
-		return malformed("Close")
 	}
 	x.answer(wire.CloseComplete)
 	return nil
@@ -758,7 +680,7 @@ func (x *session) synced(skipped bool, err error) error {
 		}
 	}
 	if x.tx.state == txNone {
-		clear(x.portals)
+		x.portals.Ended(nil)
 		if x.pipe.Conn != nil {
 			if x.pipe.Skipping() {
 				x.pipe.Conn.Break()

@@ -396,7 +396,7 @@ func (x *session) giveWay() {
 		c.Release()
 	}
 	x.dirty, x.wrote, x.sends = false, false, 0
-	clear(x.portals)
+	x.portals.Ended(nil)
 	x.unused()
 	if h.Table != "" {
 		x.srv.log.Info("a transaction was rolled back because a table of it became another one", "session", x.pid, "table", h.Table)

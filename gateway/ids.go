@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/ids"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -267,11 +268,6 @@ func (x *session) fillText(st *planner.Statement) (string, error) {
 	return st.Fill.Literals(values), nil
 }
 
-// unsupplied is the error of a Bind with another number of values than the statement has parameters (exec_bind_message of postgres.c).
-func unsupplied(got int, statement string, want int) error {
-	return sqlstate.New(sqlstate.ProtocolViolation, "bind message supplies %d parameters, but prepared statement \"%s\" requires %d", got, statement, want)
-}
-
 // fillArgs adds a statement's values to the parameters of a Bind: to x.args, and to
 // rest, the Bind's body after its names, which readArgs has read.
 func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
@@ -280,7 +276,7 @@ func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	own := len(a.Values)
 	switch {
 	case own != st.Params:
-		return nil, unsupplied(own, s.name, st.Params)
+		return nil, pgbackend.Unsupplied(own, s.name, st.Params)
 	case len(s.oids) > st.Params:
 		return nil, sqlstate.Refuse("the statement is declared with more parameters than it has", "declare the types of its own parameters only")
 	case own+len(st.Fill.Values) > most:
@@ -291,7 +287,6 @@ func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tail := x.resultFormats(rest)
 	formats := make([]int16, own+len(values))
 	for i := range own {
 		formats[i] = wire.FormatAt(a.Formats, i)
@@ -305,7 +300,7 @@ func (x *session) fillArgs(s *statement, rest []byte) ([]byte, error) {
 	for _, v := range a.Values {
 		out = wire.AppendValue(out, v)
 	}
-	return append(out, tail...), nil
+	return append(out, x.bound.Tail...), nil
 }
 
 // Parameters is how many of the shard's parameters the client knows of, -1 for

@@ -274,12 +274,12 @@ func (x *session) step(f wire.Frame) (flying bool, err error) {
 	case wire.Bind:
 		err = x.bind(f)
 	case wire.Describe:
-		if b := f.Body(); len(b) < 2 || b[0] != 'P' || !x.mayUse(b[1:len(b)-1]) {
+		if what, name, bad := wire.ReadDescribe(f.Body()); bad != nil || what != 'P' || !x.mayUse(name) {
 			return false, errWait
 		}
 		err = x.describe(f)
 	case wire.Execute:
-		if name, _, ok := cut(f.Body()); !ok || !x.mayUse(name) {
+		if name, _, bad := wire.ReadExecute(f.Body()); bad != nil || !x.mayUse(name) {
 			return false, errWait
 		}
 		err = x.execute(f)
@@ -314,8 +314,8 @@ func quick(st *planner.Statement) bool {
 
 // mayUse vets a portal.
 func (x *session) mayUse(name []byte) bool {
-	p := x.portals[string(name)]
-	return p != nil && p.conn != nil && p.conn == x.pipe.Conn && quick(p.st)
+	p, ok := x.portals.Named(name)
+	return ok && p.conn != nil && p.conn == x.pipe.Conn && quick(p.st)
 }
 
 // quickQuery puts a simple Query into the pipeline: one statement whose shape is known.

@@ -91,7 +91,7 @@ func (t *txn) modesNow() modes {
 // late is PostgreSQL's error about modes that come after a transaction's first snapshot, for one that has no shard to
 // say so (check_XactIsoLevel and check_transaction_read_only in src/backend/commands/variable.c).
 func (t *txn) late(m modes) error {
-	inside := len(t.saves) > 0
+	inside := t.saves.Len() > 0
 	if !t.snapped && !inside {
 		return nil
 	}
@@ -150,9 +150,9 @@ func (t *txn) chained(now *executor.Settings, committed bool) modes {
 	switch {
 	case committed:
 		m = t.modesNow()
-	case len(t.saves) > 0:
+	case t.saves.Len() > 0:
 		before := *t
-		before.modes = t.modes[:t.saves[0].modes]
+		before.modes = t.modes[:t.saves.At(0).modes]
 		m = before.modesNow()
 	case t.failed:
 		m = t.base

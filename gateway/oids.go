@@ -57,14 +57,14 @@ func numberedColumns(body []byte) bool {
 // x.args were read from.
 func (x *session) numberedBind(p *portal, rest []byte) ([]byte, error) {
 	p.values, p.described = nil, false
-	if !x.anyBinary(rest) || !x.pipe.Conn.Foreign() {
+	if !slices.Contains(x.args.Formats, 1) && !binaryFormats(x.bound.Tail) || !x.pipe.Conn.Foreign() {
 		return rest, nil
 	}
 	s := p.stmt
 	if err := x.typed(s); err != nil {
 		return nil, err
 	}
-	if formats := x.resultFormats(rest); binaryFormats(formats) && (s.columns == 0 || s.numbered || s.replanned || s.plan.Cursor != nil) {
+	if binaryFormats(x.bound.Tail) && (s.columns == 0 || s.numbered || s.replanned || s.plan.Cursor != nil) {
 		p.values = &executor.Columns{}
 	}
 	types := s.types
@@ -119,11 +119,6 @@ func (x *session) mayNumber(s *statement) bool {
 // range takes 9 bytes at least, what else there is takes more.
 func numberedSize(v []byte) bool {
 	return len(v) == 4 && binary.BigEndian.Uint32(v) >= executor.FirstUserOID || len(v) >= 9
-}
-
-// anyBinary reports whether anything of a Bind is in binary.
-func (x *session) anyBinary(rest []byte) bool {
-	return slices.Contains(x.args.Formats, 1) || binaryFormats(x.resultFormats(rest))
 }
 
 // binaryFormats reports whether one of the result formats of a Bind is binary.

@@ -158,7 +158,7 @@ func (x *session) remembersTemp(name string, kind tempKind) {
 	}
 	if x.temps == nil {
 		x.temps = map[string]tempKind{}
-		for _, s := range x.statements {
+		for _, s := range x.statements.All() {
 			s.unread = true // the schema of temporary tables is the first of the path now
 		}
 	}

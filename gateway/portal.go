@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -8,7 +9,7 @@ import (
 
 // portal finds a portal whose conversation is still at hand.
 func (x *session) portal(name []byte) (*portal, error) {
-	p, ok := x.portals[string(name)]
+	p, ok := x.portals.Named(name)
 	if !ok {
 		return x.cursorPortal(string(name))
 	}
@@ -27,7 +28,7 @@ func (x *session) portal(name []byte) (*portal, error) {
 // cursorPortal finds what a Describe or Execute names that no Bind has made: a cursor of DECLARE, which is a
 // portal as well. The conversation that would run its FETCH says whether there is one.
 func (x *session) cursorPortal(name string) (*portal, error) {
-	none := sqlstate.New(sqlstate.InvalidCursorName, "portal %q does not exist", name)
+	none := pgbackend.NoPortal(name)
 	if name == "" || x.tx.state == txNone && !x.held.Has(name) {
 		return nil, none
 	}

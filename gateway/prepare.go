@@ -45,7 +45,7 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	if !routed(s.plan) && !onlySets(s.plan) {
 		return sqlstate.Refuse("PREPARE takes only SELECT, INSERT, UPDATE, DELETE, MERGE and VALUES", "run the statement without PREPARE")
 	}
-	if err := x.room(s); err != nil {
+	if err := x.statements.Room(len(s.text)); err != nil {
 		return err
 	}
 	// A shard judges it now, as PostgreSQL would.
@@ -65,8 +65,8 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 	if x.outside() {
 		x.release()
 	}
-	if _, dup := x.statements[s.name]; dup { // PostgreSQL looks last
-		return errDuplicate(s)
+	if err := x.statements.Taken(s.name); err != nil { // PostgreSQL looks last
+		return err
 	}
 	if x.before != "" {
 		s.text, s.plan, s.prep = blanks(x.before)+s.text, nil, nil
@@ -74,14 +74,14 @@ func (x *session) prepareSQL(st *planner.Statement) error {
 			s.written = blanks(x.before) + s.written
 		}
 	}
-	x.remember(s)
+	x.statements.Put(s.name, s, len(s.text))
 	return nil
 }
 
 // duplicate is the error of a second Parse of a name. PostgreSQL looks for the name last: a shard judges the text first.
 func (x *session) duplicate(s *statement) error {
 	if !shardBorne(s.plan) {
-		return errDuplicate(s)
+		return x.statements.Taken(s.name)
 	}
 	if x.nowait {
 		return errWait
@@ -95,11 +95,7 @@ func (x *session) duplicate(s *statement) error {
 	if _, err := x.converse(executor.Flush); err != nil {
 		return err
 	}
-	return errDuplicate(s)
-}
-
-func errDuplicate(s *statement) error {
-	return sqlstate.New(sqlstate.DuplicatePrepared, "prepared statement %q already exists", s.name)
+	return x.statements.Taken(s.name)
 }
 
 // blanks are as many as a text has characters.
@@ -167,18 +163,16 @@ func (x *session) deallocateSQL(st *planner.Statement) error {
 	x.unit.effects = true
 	name := st.Prepared.Name
 	if name == "" {
-		for n := range x.statements {
+		for n := range x.statements.Names() {
 			if n != "" {
-				x.forget(n)
+				x.statements.Drop(n)
 			}
 		}
 		return nil
 	}
-	if _, ok := x.statements[name]; !ok {
-		return sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", name)
-	}
-	x.forget(name)
-	return nil
+	_, err := x.statements.Get([]byte(name))
+	x.statements.Drop(name)
+	return err
 }
 
 // executeSQL runs EXECUTE of a simple query, as Bind, Describe and Execute.
@@ -276,9 +270,9 @@ func (x *session) computedError(st *planner.Statement, s *statement, err error) 
 // for text results.
 func (x *session) executeArgs(st *planner.Statement, formats []byte) (*statement, []byte, error) {
 	p := st.Prepared
-	s, ok := x.statements[p.Name]
-	if !ok {
-		return nil, nil, sqlstate.New(sqlstate.InvalidStatementName, "prepared statement %q does not exist", p.Name)
+	s, err := x.statements.Get([]byte(p.Name))
+	if err != nil {
+		return nil, nil, err
 	}
 	if err := x.replan(s); err != nil {
 		return nil, nil, ofPrepared(err)

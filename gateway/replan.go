@@ -38,7 +38,7 @@ func (x *session) replan(s *statement) error {
 func (x *session) prepare(s *statement, relay bool) (string, error) {
 	if err := x.numbers(s); err != nil {
 		if relay && err != errWait {
-			x.forgetIf(s)
+			x.statements.DropOnly(s.name, s)
 		}
 		return "", err
 	}
@@ -53,7 +53,7 @@ func (x *session) prepare(s *statement, relay bool) (string, error) {
 	}
 	if err := x.readable(s); err != nil {
 		if relay {
-			x.forgetIf(s)
+			x.statements.DropOnly(s.name, s)
 		}
 		return "", err
 	}

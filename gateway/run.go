@@ -515,7 +515,7 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 	for _, owner := range x.pipe.Rejected() {
 		if s, ok := owner.(*statement); ok {
 			rejected = s
-			x.forgetIf(s)
+			x.statements.DropOnly(s.name, s)
 		}
 	}
 	x.measured(c, o, err)

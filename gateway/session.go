@@ -15,6 +15,7 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -113,13 +114,13 @@ type session struct {
 	coming []byte
 	skip   bool // messages are ignored until Sync, after an error
 
-	statements     map[string]*statement
-	statementBytes int
-	portals        map[string]*portal
-	pending        *statement // parsed, not sent to a shard yet
-	args           planner.Args
-	unnamed        portal // the unnamed portal, to be used again and again
-	shaper         planner.Shaper
+	statements pgbackend.Statements[*statement]
+	portals    pgbackend.Portals[*portal]
+	pending    *statement       // parsed, not sent to a shard yet
+	bound      wire.BindMessage // the last Bind, of whose parameters args were made
+	args       planner.Args
+	unnamed    portal // the unnamed portal, to be used again and again
+	shaper     planner.Shaper
 
 	// ruling is the rule for reads of the settings ruleOf, see rule; hint is what
 	// the text at hand asks for; writes are what the session has to see of its own.
@@ -216,8 +217,9 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		r:        wire.NewReader(nc, 8<<10, s.limits.MessageMax),
 		w:        writer{nc: nc, metrics: s.metrics},
 		defaults: defaults, settings: defaults, reported: profile, early: defaults.BeganAs() == 0 && defaults.Login() == nil,
-		statements: map[string]*statement{}, portals: map[string]*portal{},
-		gone: make(chan struct{}), counter: new(executor.Counter),
+		statements: pgbackend.Statements[*statement]{Max: s.limits.StatementsMax, MaxBytes: s.limits.StatementBytes},
+		portals:    pgbackend.Portals[*portal]{Max: s.limits.PortalsMax},
+		gone:       make(chan struct{}), counter: new(executor.Counter),
 	}
 	x.left, _ = nc.(leaver)
 	// The client's own name; on the shards it is the one of the shard's URL.
@@ -497,7 +499,7 @@ func (x *session) endUnit() error {
 	case x.tx.state == txNone:
 		x.unused()
 		x.loosens()
-	case x.tx.failed && x.tx.schema != nil && len(x.tx.saves) == 0:
+	case x.tx.failed && x.tx.schema != nil && x.tx.saves.Len() == 0:
 		x.giveUpSchema()
 	}
 	if err := x.keepsPin(); err != nil {
@@ -533,16 +535,16 @@ func (x *session) again(tail []byte) error {
 	x.untellParameters()
 	for i := len(u.replaced) - 1; i >= 0; i-- {
 		r := u.replaced[i]
-		x.forget(r.name)
+		x.statements.Drop(r.name)
 		if r.was != nil {
-			x.remember(r.was)
+			x.statements.Put(r.name, r.was, len(r.was.text))
 		}
 	}
 	u.replaced = u.replaced[:0]
 	u.tries++
 	u.bound, u.executed, u.executes, u.binds = false, false, nil, 0
 	x.skip, x.pending = false, nil
-	clear(x.portals)
+	x.portals.Ended(nil)
 	all := append(append([]byte(nil), u.replay...), tail...)
 	for len(all) > 0 {
 		f, rest, ok, err := wire.Cut(all)

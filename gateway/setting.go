@@ -484,7 +484,8 @@ func (x *session) discard(st *planner.Statement) error {
 		if err := x.drain(); err != nil {
 			return err
 		}
-		x.forgetAll()
+		x.statements.Clear()
+		x.portals.Ended(nil)
 		x.forgetSequences()
 		x.held.CloseAll()
 		x.deafen()

@@ -123,12 +123,12 @@ func (x *session) reachSeveral(u use) error {
 	if x.tx.schema != nil {
 		return x.severalInSchema(u)
 	}
-	if n := len(x.tx.saves); n > 0 && x.tx.saves[n-1].modes < len(x.tx.modes) {
+	if n := x.tx.saves.Len(); n > 0 && x.tx.saves.At(n-1).modes < len(x.tx.modes) {
 		return sqlstate.Refuse("SET TRANSACTION or SET CONSTRAINTS after a savepoint is not supported in a transaction over several shards: ROLLBACK TO SAVEPOINT would undo it", "give the options with BEGIN")
 	}
 	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, ReadOnly: x.tx.readOnly}
-	for _, s := range x.tx.saves {
-		o.Saves = append(o.Saves, s.name)
+	for name := range x.tx.saves.All() {
+		o.Saves = append(o.Saves, name)
 	}
 	if x.tx.conn != nil {
 		if err := x.drain(); err != nil {
@@ -154,7 +154,7 @@ func (x *session) reachSeveral(u use) error {
 	}
 	c := x.talkSeveral(o)
 	if o.Adopted != nil {
-		for _, p := range x.portals {
+		for _, p := range x.portals.All() {
 			if p.conn == o.Adopted {
 				p.conn = c
 			}
@@ -215,7 +215,7 @@ func (x *session) unitSeveral(u use) error {
 		x.dirty, x.wrote = false, wrote
 	}
 	c := x.talkSeveral(o)
-	for _, p := range x.portals {
+	for _, p := range x.portals.All() {
 		if o.Adopted != nil && p.conn == o.Adopted {
 			p.conn = c
 		}

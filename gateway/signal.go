@@ -350,8 +350,8 @@ func (x *session) stateName() string {
 
 // preparedRows are the session's prepared statements, those that a shard has judged.
 func (x *session) preparedRows() ([]map[string]any, error) {
-	names := make([]string, 0, len(x.statements))
-	for name := range x.statements {
+	names := make([]string, 0, x.statements.Len())
+	for name := range x.statements.Names() {
 		if name != "" {
 			names = append(names, name)
 		}
@@ -359,7 +359,7 @@ func (x *session) preparedRows() ([]map[string]any, error) {
 	slices.Sort(names)
 	var rows []map[string]any
 	for _, name := range names {
-		s := x.statements[name]
+		s, _ := x.statements.Find([]byte(name))
 		types, err := x.typesBeside(s)
 		if err != nil {
 			return nil, err

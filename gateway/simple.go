@@ -19,18 +19,18 @@ import (
 // query answers a simple Query, which may hold several statements. An error
 // ends the session; a failed statement is answered.
 func (x *session) query(f wire.Frame) error {
-	body := f.Body()
-	if len(body) == 0 || bytes.IndexByte(body, 0) != len(body)-1 {
-		return sqlstate.New(sqlstate.ProtocolViolation, "invalid string in message")
-	}
+	sql, malformed := wire.ReadQuery(f.Body())
 	// Messages without a Sync before it: they are answered first.
 	err := x.drain()
 	if err == nil && x.outside() {
 		err = x.leave()
 	}
 	if err == nil {
+		err = malformed
+	}
+	if err == nil {
 		x.forgetUnnamed()
-		x.message = body[:len(body)-1]
+		x.message = sql
 		err = x.simple(f, x.message)
 		x.message = nil
 	}

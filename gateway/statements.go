@@ -14,45 +14,10 @@ func shardBorne(st *planner.Statement) bool {
 	return routed(st) || st.Kind == planner.Virtual || st.Kind == planner.Empty || relayedSet(st)
 }
 
-// room refuses statements over the session's bounds.
-func (x *session) room(s *statement) error {
-	lim := &x.srv.limits
-	if len(x.statements) >= lim.StatementsMax || x.statementBytes+len(s.text) > lim.StatementBytes {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(x.statements), x.statementBytes).
-			WithHint("close those that are not needed; the limits are %d statements and %d bytes per session", lim.StatementsMax, lim.StatementBytes)
-	}
-	return nil
-}
-
-func (x *session) remember(s *statement) {
-	x.forget(s.name)
-	x.statements[s.name] = s
-	x.statementBytes += len(s.text)
-}
-
-func (x *session) forget(name string) {
-	if s, ok := x.statements[name]; ok {
-		x.statementBytes -= len(s.text)
-		delete(x.statements, name)
-	}
-}
-
-// forgetIf forgets s, unless its name is another statement's by now.
-func (x *session) forgetIf(s *statement) {
-	if x.statements[s.name] == s {
-		x.forget(s.name)
-	}
-}
-
+// forgetUnnamed is what a simple Query does to what has no name.
 func (x *session) forgetUnnamed() {
-	x.forget("")
-	delete(x.portals, "")
-}
-
-func (x *session) forgetAll() {
-	clear(x.statements)
-	x.statementBytes = 0
-	clear(x.portals)
+	x.statements.Replace("")
+	x.portals.Drop("")
 }
 
 var columnSeed = maphash.MakeSeed()
@@ -110,6 +75,12 @@ func columnDigest(body []byte) uint64 {
 	return h.Sum64() | 1
 }
 
-func malformed(what string) error {
-	return sqlstate.New(sqlstate.ProtocolViolation, "malformed %s message", what)
+// cut splits a zero-terminated string off b without copying it.
+func cut(b []byte) (s, rest []byte, ok bool) {
+	for i, c := range b {
+		if c == 0 {
+			return b[:i], b[i+1:], true
+		}
+	}
+	return nil, b, false
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
@@ -72,7 +73,7 @@ type txn struct {
 	// told are the ParameterStatus values at BEGIN, stay those of the settings that COMMIT leaves, where they are others.
 	told  map[string]string
 	stay  map[string]string
-	saves []savepoint
+	saves pgbackend.Savepoints[savepoint]
 	// ran counts the statements on a shard that may have written.
 	ran int
 	// first is the version of the map when it was first tied to a shard, 0 before.
@@ -84,7 +85,6 @@ type txn struct {
 }
 
 type savepoint struct {
-	name           string
 	settings, keep *executor.Settings
 	told           map[string]string // the ParameterStatus values at the time
 	stay           map[string]string // txn.stay at the time
@@ -267,8 +267,8 @@ func (x *session) failTx() {
 	if t := &x.tx; !t.failed && t.state == txOpen {
 		// What it had set ends with the error.
 		told, settings := t.told, t.before
-		if n := len(t.saves); n > 0 {
-			told, settings = t.saves[n-1].told, t.saves[n-1].settings
+		if n := t.saves.Len(); n > 0 {
+			told, settings = t.saves.At(n-1).told, t.saves.At(n-1).settings
 		}
 		x.retold(told, settings, settings)
 	}
@@ -321,7 +321,7 @@ func (x *session) finishTx(committed bool) {
 		x.pipe.Reset()
 	}
 	x.dirty, x.wrote, x.sends = false, false, 0
-	clear(x.portals)
+	x.portals.Ended(nil)
 	settings := t.before
 	if committed {
 		settings = t.keep
@@ -637,15 +637,9 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 	if t.schema == nil && t.conn == nil && len(t.log) >= x.srv.limits.DeferredMax {
 		return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has run %d statements without touching a shard", len(t.log))
 	}
-	at := -1
-	for i := len(t.saves) - 1; i >= 0; i-- {
-		if t.saves[i].name == st.Tx.Name {
-			at = i
-			break
-		}
-	}
-	if op != "savepoint" && at < 0 {
-		return sqlstate.New(sqlstate.InvalidSavepoint, "savepoint %q does not exist", st.Tx.Name)
+	at, err := t.saves.Find(st.Tx.Name)
+	if op != "savepoint" && err != nil {
+		return err
 	}
 	switch {
 	case t.schema != nil && !onSeveral(t.conn):
@@ -676,25 +670,29 @@ func (x *session) setSavepoint(st *planner.Statement) error {
 	}
 	switch op {
 	case "savepoint":
-		t.saves = append(t.saves, savepoint{name: st.Tx.Name, settings: x.settings, keep: t.keep, told: maps.Clone(x.reported), stay: maps.Clone(t.stay), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
-		if len(t.saves) > x.srv.limits.DeferredMax*10 {
-			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", len(t.saves))
+		t.saves.Set(st.Tx.Name, savepoint{settings: x.settings, keep: t.keep, told: maps.Clone(x.reported), stay: maps.Clone(t.stay), ran: t.ran, modes: len(t.modes), readOnly: t.readOnly})
+		if t.saves.Len() > x.srv.limits.DeferredMax*10 {
+			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the transaction has %d savepoints", t.saves.Len())
 		}
 	case "release":
 		// SET TRANSACTION ends with the savepoint, SET CONSTRAINTS does not.
-		modes := t.modes[:t.saves[at].modes]
-		for _, m := range t.modes[t.saves[at].modes:] {
+		was := t.saves.At(at)
+		modes := t.modes[:was.modes]
+		for _, m := range t.modes[was.modes:] {
 			if strings.HasPrefix(m, "SET CONSTRAINTS ") {
 				modes = append(modes, m)
 			}
 		}
-		t.modes, t.readOnly = modes, t.saves[at].readOnly
-		t.saves = t.saves[:at]
+		t.modes, t.readOnly = modes, was.readOnly
+		t.saves.Release(at)
+		x.portals.Released(at)
 	case "rollback to":
-		x.settings, t.keep, t.stay = t.saves[at].settings, t.saves[at].keep, maps.Clone(t.saves[at].stay)
-		x.retold(t.saves[at].told, x.settings, x.settings)
-		t.modes, t.readOnly = t.modes[:t.saves[at].modes], t.saves[at].readOnly
-		t.saves = t.saves[:at+1]
+		was := t.saves.At(at)
+		x.settings, t.keep, t.stay = was.settings, was.keep, maps.Clone(was.stay)
+		x.retold(was.told, x.settings, x.settings)
+		t.modes, t.readOnly = t.modes[:was.modes], was.readOnly
+		t.saves.RollBack(at)
+		x.portals.RolledBack(at)
 		t.failed = false
 		if t.conn != nil {
 			t.conn.SetSettings(x.onShards())

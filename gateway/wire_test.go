@@ -202,6 +202,40 @@ func TestExtendedProtocol(t *testing.T) {
 		c.send(parse("e", ""), bind("", "e"), describe('P', ""), do("", 0), syncMsg)
 		c.want("1", "2", "n", "I", "Z I")
 	})
+	t.Run("portals and savepoints", func(t *testing.T) {
+		c := cl.raw(t)
+		run := func(sql, tag string) {
+			t.Helper()
+			c.send(&pgproto3.Query{String: sql})
+			c.want("C "+tag, "Z T")
+		}
+		c.send(parse("s", sel), parse("w", "SHOW search_path"), syncMsg)
+		c.want("1", "1", "Z I")
+		run("BEGIN", "BEGIN")
+		run("SAVEPOINT x", "SAVEPOINT")
+		c.send(bind("p", "s", a), bind("w", "w"), syncMsg)
+		c.want("2", "2", "Z T")
+		// What was bound behind a savepoint ends with ROLLBACK TO, also what the router answers.
+		for _, name := range []string{"p", "w"} {
+			run("ROLLBACK TO x", "ROLLBACK")
+			c.send(describe('P', name), syncMsg)
+			c.want("E 34000", "Z E")
+		}
+		run("ROLLBACK TO x", "ROLLBACK")
+		run("SAVEPOINT y", "SAVEPOINT")
+		c.send(bind("p", "s", a), bind("w", "w"), syncMsg)
+		c.want("2", "2", "Z T")
+		run("RELEASE y", "RELEASE")
+		run("SAVEPOINT y", "SAVEPOINT")
+		run("ROLLBACK TO y", "ROLLBACK")
+		c.send(describe('P', "p"), describe('P', "w"), syncMsg)
+		c.want("T id,note", "T search_path", "Z T")
+		c.send(&pgproto3.Query{String: "COMMIT"})
+		c.want("C COMMIT", "Z I")
+		// The next Parse without a name leaves the portal without one.
+		c.send(parse("", "SELECT g FROM (VALUES (1), (2)) v(g)"), bind("", ""), do("", 1), parse("", "SELECT 1"), do("", 1), syncMsg)
+		c.want("1", "2", "D 1", "s", "1", "D 2", "s", "Z I")
+	})
 	t.Run("row limits", func(t *testing.T) {
 		c := cl.raw(t)
 		c.send(parse("", "SELECT g FROM (VALUES (1), (2), (3), (4), (5)) v(g)"), bind("p", ""), do("p", 2), flushMsg)
@@ -531,11 +565,9 @@ func TestStartup(t *testing.T) {
 func TestMalformedMessages(t *testing.T) {
 	cl := start(t, config{shards: 1})
 	for name, b := range map[string]string{
-		"unknown type":      "\x7f\x00\x00\x00\x04",
-		"length 3":          "Q\x00\x00\x00\x03",
-		"too large":         "Q\x7f\xff\xff\xff",
-		"query without end": "Q\x00\x00\x00\x06ab",
-		"query with a zero": "Q\x00\x00\x00\x08a\x00b\x00",
+		"unknown type": "\x7f\x00\x00\x00\x04",
+		"length 3":     "Q\x00\x00\x00\x03",
+		"too large":    "Q\x7f\xff\xff\xff",
 	} {
 		c := cl.raw(t)
 		_, _ = c.nc.Write([]byte(b))
@@ -561,6 +593,10 @@ func TestMalformedMessages(t *testing.T) {
 		c.want("Z I")
 	}
 	c := cl.raw(t)
+	for _, b := range []string{"Q\x00\x00\x00\x06ab", "Q\x00\x00\x00\x08a\x00b\x00"} {
+		_, _ = c.nc.Write([]byte(b))
+		c.want("E 08P01", "Z I")
+	}
 	c.send(&pgproto3.Query{String: "SELECT '\xff'"})
 	c.want("E 22021", "Z I")
 	c.send(&pgproto3.FunctionCall{Function: 1})

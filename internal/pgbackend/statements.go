@@ -45,6 +45,12 @@ func (t *Statements[S]) Has(name string) bool {
 	return ok
 }
 
+// Find finds a statement.
+func (t *Statements[S]) Find(name []byte) (s S, ok bool) {
+	k, ok := t.named[string(name)]
+	return k.s, ok
+}
+
 // Get finds the statement that a Bind, a Describe or an EXECUTE names.
 func (t *Statements[S]) Get(name []byte) (s S, err error) {
 	k, ok := t.named[string(name)]
@@ -82,8 +88,11 @@ func (t *Statements[S]) Taken(name string) error {
 // Room is the error of one more statement of so many bytes.
 func (t *Statements[S]) Room(size int) error {
 	if t.Max > 0 && len(t.named) >= t.Max || t.MaxBytes > 0 && t.bytes+size > t.MaxBytes {
-		return sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(t.named), t.bytes).
-			WithHint("Close those that are not needed (DEALLOCATE).")
+		e := sqlstate.New(sqlstate.ProgramLimitExceeded, "too many prepared statements (%d, %d bytes)", len(t.named), t.bytes)
+		if t.MaxBytes > 0 {
+			return e.WithHint("Close those that are not needed (DEALLOCATE): the limits are %d statements and %d bytes for a session.", t.Max, t.MaxBytes)
+		}
+		return e.WithHint("Close those that are not needed (DEALLOCATE): the limit is %d statements for a session.", t.Max)
 	}
 	return nil
 }
