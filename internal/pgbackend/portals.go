@@ -80,7 +80,9 @@ func (t *Portals[P]) Free(name []byte) error {
 
 // Put keeps a portal that was made while so many savepoints were set, in place of the one that had the name.
 func (t *Portals[P]) Put(name string, p P, depth int) {
-	t.Drop(name)
+	if t.Gone != nil {
+		t.Drop(name)
+	}
 	if t.named == nil {
 		t.named = map[string]opened[P]{}
 	}
