@@ -151,7 +151,7 @@ func (a *analyzer) elsewhereTimed(n *pg.Node) {
 // transaction's time.
 func (a *analyzer) timedFunction(f *pg.FuncCall) *shardmap.Function {
 	names := strs(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && catalogFunctions[names[len(names)-1]] != "" {
+	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
 		return nil
 	}
 	if own := a.userFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {

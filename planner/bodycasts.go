@@ -231,7 +231,7 @@ func (b *body) making(m any) {
 	switch v := m.(type) {
 	case *pg.FuncCall:
 		name := callName(v)
-		if _, own := catalogFunctions[name]; own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
+		if own := isBuiltin(name); own && !plainCalls[name] && !wordless[name] && !formatted(v) && !b.keeps(v) {
 			b.makes = true
 		}
 	case *pg.A_Expr:
@@ -272,7 +272,7 @@ const (
 // castFunction returns the function of the user's that a call means, if it casts its arguments.
 func (a *analyzer) castFunction(f *pg.FuncCall) *shardmap.Function {
 	names := strs(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && catalogFunctions[names[len(names)-1]] != "" {
+	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
 		return nil
 	}
 	if own := a.userFunction(names); own != nil && own.Casts > 0 {

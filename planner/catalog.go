@@ -123,7 +123,8 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 	for _, r := range a.catalogRefs {
 		filter, ok := catalogFilters[r.name]
 		databases := named && r.name == "pg_catalog.pg_database"
-		if !ok && (databases || catalogColumns[r.name] != nil && named) {
+		shown, _ := databaseColumns(r.name)
+		if !ok && (databases || shown != nil && named) {
 			filter, ok = "true", true
 		}
 		system := systemOf(n, r)
@@ -155,14 +156,16 @@ func (a *analyzer) showCatalog(n *pg.Node) {
 		}
 		columns := "*"
 		switch {
-		case catalogColumns[r.name] != nil && named:
-			columns = shownColumns(r.name)
+		case shown != nil && named:
 		case r.name == "information_schema.columns":
-			columns = strings.Replace(strings.Join(catalogColumns[r.name], ", "), "column_default", "CAST("+shownDefault("column_default")+" AS information_schema.character_data) AS column_default", 1)
+			columns = strings.Replace(strings.Join(shown, ", "), "column_default", "CAST("+shownDefault("column_default")+" AS information_schema.character_data) AS column_default", 1)
 		case source == r.name:
 			columns = listed(system, "") + "*"
 		}
 		text := "(SELECT " + columns + " FROM " + source + " WHERE " + filter + ")"
+		if shown != nil && named {
+			text = shownRelation(n, r.rel, r.name, source, filter)
+		}
 		if databases {
 			text = "(" + strings.ReplaceAll(databaseRows, "@", listed(system, "cleave_d.")) + ")"
 		}

@@ -1,7 +1,7 @@
 package planner
 
 import (
-	_ "embed"
+	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -22,28 +22,14 @@ const databaseName = "CAST('" + Database + "' AS pg_catalog.name)"
 const databaseRows = `SELECT @cleave_r.* FROM pg_catalog.pg_database AS cleave_d CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(cleave_d, '{"datname": "` + Database + `"}') AS cleave_r ` +
 	`WHERE cleave_d.datname = pg_catalog.current_database() UNION ALL SELECT @cleave_d.* FROM pg_catalog.pg_database AS cleave_d WHERE cleave_d.datistemplate`
 
-//go:embed catalogcolumns.txt
-var catalogColumnsText string
-
-// catalogColumns are the columns of those relations of information_schema that name the database.
-var catalogColumns = func() map[string][]string {
-	out := map[string][]string{}
-	for line := range strings.Lines(catalogColumnsText) {
-		if f := strings.Fields(line); len(f) > 1 {
-			out["information_schema."+f[0]] = f[1:]
-		}
-	}
-	return out
-}()
-
 func isDatabaseColumn(name string) bool {
 	return name == "catalog_name" || strings.HasSuffix(name, "_catalog")
 }
 
 // shownColumns is the list of a relation's columns with the client's name of the database.
-func shownColumns(relation string) string {
+func shownColumns(relation string, columns []string) string {
 	var out []string
-	for _, c := range catalogColumns[relation] {
+	for _, c := range columns {
 		switch {
 		case isDatabaseColumn(c):
 			c = "CAST(CASE WHEN " + c + " IS NOT NULL THEN '" + Database + "' END AS information_schema.sql_identifier) AS " + c
@@ -53,6 +39,91 @@ func shownColumns(relation string) string {
 		out = append(out, c)
 	}
 	return strings.Join(out, ", ")
+}
+
+// databaseColumns are the columns of a relation of information_schema that names the database, nil for others. Those
+// that are not in every version are apart, as varying.
+func databaseColumns(relation string) (columns, varying []string) {
+	schema, name, _ := strings.Cut(relation, ".")
+	if schema != "information_schema" {
+		return nil, nil
+	}
+	forms := map[string]int{}
+	n, names := 0, false
+	for r := range builtin.RelationForms(schema, name) {
+		n++
+		for c := range r.Columns() {
+			names = names || isDatabaseColumn(c.Name)
+			if forms[c.Name]++; forms[c.Name] == 1 {
+				columns = append(columns, c.Name)
+			}
+		}
+	}
+	if !names {
+		return nil, nil
+	}
+	varies := func(c string) bool { return forms[c] < n }
+	for _, c := range columns {
+		if varies(c) {
+			varying = append(varying, c)
+		}
+	}
+	return slices.DeleteFunc(columns, varies), varying
+}
+
+// shownRelation is the subquery for a relation that names the database, in a statement: the same rows with the client's
+// name of the database. The columns are listed, so that conditions reach the relation. Of those that not every version
+// has only the named ones are: the shard says so if it has none. Where all are shown each row is changed as a whole.
+func shownRelation(n *pg.Node, rel *pg.RangeVar, relation, source, filter string) string {
+	columns, varying := databaseColumns(relation)
+	if len(varying) > 0 && wholeShown(n, rel) {
+		return "(SELECT * FROM (SELECT cleave_r.* FROM " + source + " AS cleave_d CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(cleave_d, pg_catalog.jsonb_build_object(" +
+			replacedNames(columns) + ")) AS cleave_r) AS cleave_w WHERE " + filter + ")"
+	}
+	for _, c := range varying {
+		if namesColumn(n, c) {
+			columns = append(columns, c)
+		}
+	}
+	return "(SELECT " + shownColumns(relation, columns) + " FROM " + source + " WHERE " + filter + ")"
+}
+
+// replacedNames are the keys and values of the columns that name the database, where they name one.
+func replacedNames(columns []string) string {
+	var out []string
+	for _, c := range columns {
+		if isDatabaseColumn(c) {
+			out = append(out, "'"+c+"', CASE WHEN cleave_d."+c+" IS NOT NULL THEN '"+Database+"' END")
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// wholeShown is showsWhole, with what compares all columns of a name.
+func wholeShown(n *pg.Node, rel *pg.RangeVar) bool {
+	natural := false
+	inspect(n, func(m proto.Message) bool {
+		j, ok := m.(*pg.JoinExpr)
+		natural = natural || ok && j.IsNatural
+		return !natural
+	})
+	return natural || showsWhole(n, rel)
+}
+
+// namesColumn reports whether a statement may name a column.
+func namesColumn(n *pg.Node, column string) bool {
+	found := false
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.ColumnRef:
+			names := strs(v.Fields)
+			found = found || len(names) > 0 && names[len(names)-1] == column
+		case *pg.JoinExpr:
+			found = found || slices.Contains(strs(v.UsingClause), column)
+		}
+		return !found
+	})
+	return found
 }
 
 // databaseRelations show the names of databases beside pg_database.

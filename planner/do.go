@@ -65,7 +65,7 @@ func (a *analyzer) doDefault(code string) bool {
 // names tables of the default shard only.
 func (a *analyzer) onlyDefault(b *body, code string) bool {
 	for name := range b.calls {
-		if _, own := catalogFunctions[name]; !own && a.userFunction([]string{name}) == nil {
+		if own := isBuiltin(name); !own && a.userFunction([]string{name}) == nil {
 			return false
 		}
 	}

@@ -1,13 +1,13 @@
 package planner
 
 import (
-	_ "embed"
 	"slices"
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -280,36 +280,37 @@ func (a *analyzer) ownType(names []string) {
 	a.preferDefault = a.preferDefault || t != nil && t.Kind == shardmap.Whole
 }
 
-//go:generate go test -run ^TestCatalogLists$ -rewrite .
+// builtin is PostgreSQL's catalogue of all supported versions: the planner does not know which ones the shards have.
+var builtin pgcatalog.Catalog
 
-//go:embed functions.txt
-var functionsText string
-
-//go:embed relations.txt
-var relationsText string
-
-// catalogFunctions maps each function of pg_catalog to what it is: f for a
-// plain one, a for an aggregate, w for a window function, p for a procedure; v in
-// front marks a volatile one.
-var catalogFunctions, catalogTables = loadLists()
-
-func loadLists() (map[string]string, map[string]bool) {
-	fs, ts := map[string]string{}, map[string]bool{}
-	for line := range strings.Lines(functionsText) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			name, kind, _ := strings.Cut(line, " ")
-			fs[name] = kind
+// kinds are the answers of builtinKind: a bit for each letter.
+var kinds = func() (out [1 << 5]string) {
+	for bits := range out {
+		for i, letter := range "vafpw" {
+			if bits&(1<<i) != 0 {
+				out[bits] += string(letter)
+			}
 		}
 	}
-	for line := range strings.Lines(relationsText) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			ts[line] = true
+	return out
+}()
+
+// builtinKind tells what the functions of pg_catalog of a name are: f for a plain one, a for an aggregate, w for a window
+// function, p for a procedure; v in front if one of them is volatile in one of the versions. "" if there is none.
+func builtinKind(name string) string {
+	bits := 0
+	for f := range builtin.Functions(name) {
+		bits |= 1 << strings.IndexByte("vafpw", f.Kind)
+		if f.Volatile == 'v' {
+			bits |= 1
 		}
 	}
-	return fs, ts
+	return kinds[bits]
 }
 
-func isCatalogTable(name string) bool { return catalogTables[name] }
+func isBuiltin(name string) bool { return builtinKind(name) != "" }
+
+func isCatalogTable(name string) bool { return builtin.Relation("pg_catalog", name) != nil }
 
 func (a *analyzer) userCode(what string) {
 	e := sqlstate.Refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
@@ -362,7 +363,7 @@ func (a *analyzer) function(f *pg.FuncCall) {
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
 		a.aggregates++
 	}
-	_, ours := catalogFunctions[name]
+	ours := isBuiltin(name)
 	if name == "set_config" {
 		a.setsWithin(f)
 	} else if ours || name == "set_limit" { // pg_trgm's

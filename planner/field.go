@@ -38,7 +38,7 @@ func (b *body) field(names []string, alone bool) bool {
 
 // builtinField reports whether x.name may be a call of a function of PostgreSQL's, or of an extension's that is refused by name.
 func builtinField(name string) bool {
-	_, own := catalogFunctions[name]
+	own := isBuiltin(name)
 	_, denied := functionReach[name]
 	return own || denied
 }

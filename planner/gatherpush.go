@@ -97,8 +97,8 @@ func (g *gatherer) ownCondition(o *occurrence, cond *pg.Node, lv *gatherLevel) *
 			v.Fields = []*pg.Node{stringNode(relationAlias), stringNode(name)}
 		case *pg.FuncCall:
 			names := strs(v.Funcname)
-			kind, known := catalogFunctions[names[len(names)-1]]
-			if g.depth > 0 || !known || strings.HasPrefix(kind, "v") || strings.Contains(kind, "a") || strings.Contains(kind, "w") || v.Over != nil || shardDependent(v) {
+			kind := builtinKind(names[len(names)-1])
+			if g.depth > 0 || kind == "" || strings.HasPrefix(kind, "v") || strings.Contains(kind, "a") || strings.Contains(kind, "w") || v.Over != nil || shardDependent(v) {
 				ok = false
 			}
 		case *pg.A_Expr:

@@ -481,7 +481,7 @@ func bareColumns(n *pg.Node) (out []string) {
 		switch v := m.Interface().(type) {
 		case *pg.FuncCall:
 			names := strs(v.Funcname)
-			if kind := catalogFunctions[names[len(names)-1]]; strings.Contains(kind, "a") && v.Over == nil {
+			if kind := builtinKind(names[len(names)-1]); strings.Contains(kind, "a") && v.Over == nil {
 				return
 			}
 		case *pg.ColumnRef:

@@ -105,7 +105,8 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 			refuse("the default of a parameter has a word for the time, which each shard would read once, when it makes the function", "write now(), or the time itself")
 		}
 	}
-	kind, own := catalogFunctions[name]
+	kind := builtinKind(name)
+	own := kind != ""
 	if strings.ContainsAny(kind, "aw") && !returnsTrigger(f) {
 		refuse("a function with the name of one of PostgreSQL's own aggregates or window functions ("+name+") is not supported: the router could not tell their calls apart", "give it another name")
 	}
@@ -162,9 +163,9 @@ func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
 	fn := strs(t.Funcname)
 	call := fn
 	own := a.userFunction(call)
-	builtin := catalogFunctions[fn[len(fn)-1]] != "" && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
-	temporary := inTemp(call) && a.unknown != ""                                                // of a temporary table
-	if !builtin && !temporary && (own == nil || own.Kind != "t") {
+	native := isBuiltin(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
+	temporary := inTemp(call) && a.unknown != ""                                  // of a temporary table
+	if !native && !temporary && (own == nil || own.Kind != "t") {
 		refuse("a trigger that calls "+strings.Join(fn, ".")+"() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have",
 			"create the function through the router, in SQL or PL/pgSQL, without naming tables in it")
 	}
@@ -474,7 +475,7 @@ func (a *analyzer) renameObject(r *pg.RenameStmt) bool {
 		}
 		a.changeView(r.Relation, r.MissingOk)
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
-		if _, own := catalogFunctions[r.Newname]; own {
+		if own := isBuiltin(r.Newname); own {
 			refuse("a function with the name of one of PostgreSQL's own ("+r.Newname+") is not supported", "give it another name")
 		}
 		a.everywhere("alter function", "ALTER "+kindOfRoutine(r.RenameType))
@@ -557,7 +558,7 @@ func (a *analyzer) rangeType(r *pg.CreateRangeStmt) {
 			continue
 		}
 		names := strings.Split(defText(d.Arg), ".")
-		if own := a.userFunction(names); a.hides(names) == nil && catalogFunctions[names[len(names)-1]] != "" && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
+		if own := a.userFunction(names); a.hides(names) == nil && isBuiltin(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
 			continue
 		}
 		refuse("a range type with the function "+strings.Join(names, ".")+"() is not supported: it is not known to read no table", "create the function through the router, with a body that names no table, and without EXECUTE, set_config() and the like")

@@ -129,7 +129,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 	bad := grow(func(f *function, source *FunctionSource) bool {
 		return f.impure || source.Volatility == "i" && f.does != nil && acting[source.Name] || f.uses(func(b *body) bool {
 			for call := range b.calls {
-				if _, own := catalogFunctions[call]; !own && !known[call] {
+				if own := isBuiltin(call); !own && !known[call] {
 					return true
 				}
 			}
@@ -154,7 +154,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 	volatile := grow(func(f *function, source *FunctionSource) bool {
 		return source.Volatility == "v" || f.uses(func(b *body) bool {
 			for call := range b.calls {
-				if strings.HasPrefix(catalogFunctions[call], "v") && call != "timezone" {
+				if strings.HasPrefix(builtinKind(call), "v") && call != "timezone" {
 					return true
 				}
 			}
@@ -198,7 +198,7 @@ func PureFunctions(all []FunctionSource) []shardmap.Function {
 		field[n] = field[n] || f.Args == 1 || f.Args > 1 && f.Defaults != ""
 		if bad[f.Name] || out[j].Kind != kind {
 			out[j].Kind = "" // not known, or of several kinds: nothing is promised
-			if catalogFunctions[f.Name] != "" || field[n] {
+			if isBuiltin(f.Name) || field[n] {
 				out[j].Kind = "u"
 			}
 		}
@@ -547,7 +547,7 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	}
 	if len(names) > 1 {
 		f, ok := a.snap.Function(names[len(names)-2], name)
-		if !ok || f.Kind == "u" && catalogFunctions[name] == "" {
+		if !ok || f.Kind == "u" && !isBuiltin(name) {
 			return nil
 		}
 		return f
@@ -555,7 +555,7 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	// Which of several schemas' functions is meant depends on the arguments: all of
 	// the name are known to be pure, see PureFunctions.
 	for _, s := range a.path {
-		if f, ok := a.snap.Function(s, name); ok && (f.Kind != "u" || catalogFunctions[name] != "") {
+		if f, ok := a.snap.Function(s, name); ok && (f.Kind != "u" || isBuiltin(name)) {
 			return f
 		}
 	}
@@ -588,7 +588,7 @@ func (a *analyzer) native(f *pg.FuncCall) {
 	}
 }
 
-// kindOf returns what catalogFunctions says of a call's function, or the same of a
+// kindOf returns what builtinKind says of a call's function, or the same of a
 // function of the user's: f, a, w, with v in front of a volatile one; "" if the
 // call is of a function that is not let through.
 func (a *analyzer) kindOf(f *pg.FuncCall) string {
@@ -597,7 +597,7 @@ func (a *analyzer) kindOf(f *pg.FuncCall) string {
 		return "vf" // see tempCall
 	}
 	if len(names) == 1 || names[len(names)-2] == "pg_catalog" {
-		if kind, ok := catalogFunctions[names[len(names)-1]]; ok {
+		if kind := builtinKind(names[len(names)-1]); kind != "" {
 			if own := a.hides(names); own != nil && own.Kind == "u" {
 				return ""
 			} else if own != nil && own.Volatile {

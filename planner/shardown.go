@@ -64,7 +64,7 @@ func ownCall(m proto.Message) string {
 			}
 			return "current_setting() of a setting that each server has by itself"
 		}
-		_, native := catalogFunctions[name]
+		native := isBuiltin(name)
 		if ofServer(name) || native && name != "nextval" && reachesFurther(name) && !strings.HasPrefix(name, "to_reg") {
 			return name + "()"
 		}

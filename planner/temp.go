@@ -134,7 +134,7 @@ func (a *analyzer) createTempFunction(f *pg.CreateFunctionStmt) {
 		}
 	}
 	name := strs(f.Funcname)[1]
-	if _, own := catalogFunctions[name]; own {
+	if own := isBuiltin(name); own {
 		refuse("a function in pg_temp with the name of one of PostgreSQL's own ("+name+") is not supported", "give it another name")
 	}
 	if f.IsProcedure || f.SqlBody != nil || !readable(language) {

@@ -26,7 +26,7 @@ var traceless = wordSet(`array_sample array_shuffle bernoulli clock_timestamp cu
 
 // tracing notes a call of a function of a kind, see kindOf.
 func (a *analyzer) tracing(name, kind string) {
-	a.traces = a.traces || strings.HasPrefix(kind, "v") && !(catalogFunctions[name] == kind && (traceless[name] || largeObject(name)))
+	a.traces = a.traces || strings.HasPrefix(kind, "v") && !(builtinKind(name) == kind && (traceless[name] || largeObject(name)))
 }
 
 // leaves reports whether the statement may leave something in the session of a shard that runs it.

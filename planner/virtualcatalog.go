@@ -125,7 +125,8 @@ func virtualSource(relation string, system []string) string {
 	// The keys that a relation has no column for are passed over.
 	const database, owner = "pg_catalog.current_database()", "pg_catalog.pg_get_userbyid(10)"
 	common := "pg_catalog.jsonb_build_object('viewowner', " + owner + ", 'schema_owner', " + owner
-	for _, c := range catalogColumns[relation] {
+	columns, _ := databaseColumns(relation)
+	for _, c := range columns {
 		// Those of domains and collations are NULL, and so is udt_catalog of a routine.
 		if virtualCatalogs[c] && (c != "udt_catalog" || relation != "information_schema.routines") {
 			common += ", '" + c + "', " + database

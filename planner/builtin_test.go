@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/shardmap"
+)
+
+// TestInformationSchema: what stands for the relations of information_schema has their columns, on every version.
+func TestInformationSchema(t *testing.T) {
+	snap, err := shardmap.NewSnapshot(testState(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := New(Limits{})
+	text := func(sql string) string {
+		st, err := p.Analyze(sql, snap, []string{"public"})
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		return st.Text
+	}
+	ctx := context.Background()
+	for _, install := range pgtest.Versions(t) {
+		conn, err := pgx.Connect(ctx, pgtest.DatabaseOn(t, pgtest.NewServerOf(t, install, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns := func(sql string) (out []string) {
+			d, err := conn.PgConn().Prepare(ctx, "", sql, nil)
+			if err != nil {
+				t.Errorf("PostgreSQL %d: %s: %v", install.Major, sql, err)
+				return nil
+			}
+			for _, f := range d.Fields {
+				out = append(out, f.Name)
+			}
+			return out
+		}
+		rows, err := conn.Query(ctx, "SELECT relname::text FROM pg_class WHERE relnamespace = 'information_schema'::regnamespace AND relkind IN ('r', 'v') AND relname !~ '^_'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			all := "SELECT * FROM information_schema." + name
+			want := columns(all)
+			if got := columns(text(all)); !slices.Equal(got, want) {
+				t.Errorf("PostgreSQL %d: %s has the columns %v, PostgreSQL's are %v", install.Major, name, got, want)
+			}
+			listed := "SELECT " + strings.Join(want, ", ") + " FROM information_schema." + name + " AS x"
+			if got := columns(text(listed)); !slices.Equal(got, want) {
+				t.Errorf("PostgreSQL %d: %s", install.Major, listed)
+			}
+			columns(text("SELECT count(*) FROM information_schema." + name))
+		}
+		// Where each row is changed as a whole, the names of databases are the client's, and NULL where they were.
+		if _, err := conn.Exec(ctx, "CREATE TABLE pg_temp.t (id int PRIMARY KEY, a int[])"); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"table_constraints", "element_types"} {
+			var total, named, others int
+			column := map[string]string{"table_constraints": "table_catalog", "element_types": "object_catalog"}[name]
+			empty := map[string]string{"table_constraints": "NULL", "element_types": "scope_catalog"}[name]
+			sql := text("SELECT * FROM information_schema." + name)
+			if err := conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+column+" = 'cleave'), count("+empty+") FROM ("+sql+") AS x").Scan(&total, &named, &others); err != nil {
+				t.Fatalf("PostgreSQL %d: %s: %v", install.Major, sql, err)
+			}
+			if total == 0 || named != total || others != 0 {
+				t.Errorf("PostgreSQL %d: of %d rows of %s %d have the name, %d another", install.Major, total, name, named, others)
+			}
+		}
+		if err := conn.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBuiltinKind: the kinds are those of all functions of a name.
+func TestBuiltinKind(t *testing.T) {
+	for name, want := range map[string]string{"abs": "f", "now": "f", "random": "vf", "count": "a", "rank": "aw", "lag": "w", "nothing": "", "array_sample": "vf"} {
+		if got := builtinKind(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if isCatalogTable("nothing") || !isCatalogTable("pg_class") || isBuiltin("pg_class") {
+		t.Error("relations and functions are mixed up")
+	}
+}
