@@ -5,6 +5,8 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cleavedb/cleave/internal/pgcatalog"
 )
 
 // OIDs of pg_type.dat that the planner reasons about; see also route.go.
@@ -73,102 +75,138 @@ func (a *analyzer) typeOf(n *pg.Node, sc *scope) uint32 {
 	case *pg.Node_MinMaxExpr:
 		return a.commonType(v.MinMaxExpr.Args, sc)
 	case *pg.Node_FuncCall:
-		if f := v.FuncCall; len(f.Args) > 0 && f.Over == nil && !a.isAggregate(f) {
-			arg := a.typeOf(f.Args[0], sc)
-			switch callName(f) {
-			case "abs":
-				return arg
-			case "round", "ceil", "ceiling", "floor", "trunc":
-				if arg == oidNumeric || arg == oidFloat8 && len(f.Args) == 1 {
-					return arg
-				}
-			case "length", "char_length", "character_length", "octet_length":
-				return oidInt4
-			case "lower", "upper":
-				if arg == oidText || arg == oidVarchar || arg == oidUnknown {
-					return oidText
-				}
-			}
+		return callType(a, v.FuncCall, sc)
+	}
+	return 0
+}
+
+// callType is the type of the result of a call, if it can only mean a function of PostgreSQL's.
+func callType(a *analyzer, f *pg.FuncCall, sc *scope) uint32 {
+	names := strs(f.Funcname)
+	name := names[len(names)-1]
+	switch {
+	case len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog", len(names) == 1 && (a.hidden() || a.hasFunction(name)):
+		return 0 // one of the user's, or perhaps
+	case f.AggWithinGroup:
+		return 0 // what stands in ORDER BY counts too
+	}
+	in := make([]uint32, len(f.Args))
+	for i, n := range f.Args {
+		if in[i] = a.typeOf(n, sc); in[i] == 0 || in[i] >= firstUserOID {
+			return anyResult(name)
+		}
+	}
+	return known(func(c pgcatalog.Catalog) uint32 {
+		k, _ := c.Call(name, in, f.FuncVariadic)
+		switch {
+		case k == nil:
+			return 0
+		case k.Cast != nil:
+			return k.Cast.OID
+		}
+		_, returns, _ := c.Bind(k.Args, in, k.Function.Result)
+		return returns
+	})
+}
+
+// anyResult is the type that all functions of a name return, whatever they take.
+func anyResult(name string) uint32 {
+	out := uint32(0)
+	for f := range builtin.Functions(name) {
+		if out != 0 && f.Result != out {
+			return 0
+		}
+		out = f.Result
+	}
+	return known(func(pgcatalog.Catalog) uint32 { return out })
+}
+
+// known is the type that all versions have for an expression, of those that have one: others refuse the expression. It
+// is 0 if versions differ, and for types that nothing here reasons about.
+func known(typeIn func(c pgcatalog.Catalog) uint32) uint32 {
+	out := uint32(0)
+	for v := pgcatalog.Oldest; v <= pgcatalog.Newest; v++ {
+		t := typeIn(pgcatalog.Of(v))
+		if t != 0 && out != 0 && t != out {
+			return 0
+		}
+		out = max(out, t)
+	}
+	for _, t := range castOIDs {
+		if t == out {
+			return out
 		}
 	}
 	return 0
 }
 
-// operatorType is the result type of +, -, *, / and % where that is certain.
+// operatorType is the type of the result of an operator of PostgreSQL's. A user may have made others: one is certain if
+// it takes just the types of its operands, if these are numbers, or if one of them is a literal.
 func (a *analyzer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
-	if e.Kind == pg.A_Expr_Kind_AEXPR_NULLIF {
-		return a.typeOf(e.Lexpr, sc)
-	}
-	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || a.hidden() {
-		return 0
-	}
 	op := operator(e)
-	switch op {
-	case "+", "-", "*", "/", "%":
-	default:
+	nullif := e.Kind == pg.A_Expr_Kind_AEXPR_NULLIF
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || a.hidden() {
 		return 0
 	}
 	r := a.typeOf(e.Rexpr, sc)
 	if e.Lexpr == nil {
-		if numbers[r] > 0 || r == oidInterval {
-			return r
-		}
-		return 0
+		return known(func(c pgcatalog.Catalog) uint32 {
+			if o, _ := c.Prefix(op, r); o != nil && o.Right == r {
+				return o.Result
+			}
+			return 0
+		})
 	}
 	l := a.typeOf(e.Lexpr, sc)
-	if l == oidUnknown {
-		l = r
+	if nullif && (l == r || r == oidUnknown || e.Rexpr.GetParamRef() != nil) {
+		return l
 	}
-	if r == oidUnknown {
-		r = l
+	if l == 0 || r == 0 {
+		return 0
 	}
-	switch {
-	case numbers[l] > 0 && numbers[r] > 0:
+	return known(func(c pgcatalog.Catalog) uint32 {
+		o, _ := c.Infix(op, l, r)
 		switch {
-		case l == r:
-			return l
-		case numbers[l] >= numbers[oidFloat4] || numbers[r] >= numbers[oidFloat4]:
-			return oidFloat8
-		case numbers[l] > numbers[r]:
-			return l
+		case o == nil || !(o.Left == l && o.Right == r || numbers[l] > 0 && numbers[r] > 0 || l == oidUnknown || r == oidUnknown):
+			return 0
+		case nullif:
+			return o.Left // the left operand, as it is compared
 		}
-		return r
-	case l == oidInterval && r == oidInterval && (op == "+" || op == "-"):
-		return oidInterval
-	case l == r && op == "-" && (l == oidTimestamp || l == oidTimestmpz):
-		return oidInterval
-	case l == oidDate && r == oidDate && op == "-":
-		return oidInt4
-	}
-	return 0
+		_, returns, _ := c.Bind([]uint32{o.Left, o.Right}, []uint32{l, r}, o.Result)
+		return returns
+	})
 }
 
 // commonType is the type of CASE, COALESCE, GREATEST and LEAST.
 func (a *analyzer) commonType(list []*pg.Node, sc *scope) uint32 {
-	out := uint32(oidUnknown)
+	var in []uint32
+	one, same := uint32(oidUnknown), true // the type of all that have one
 	for _, n := range list {
 		if n == nil {
 			continue
 		}
 		t := a.typeOf(n, sc)
-		switch {
-		case t == 0:
-			return 0
-		case t == oidUnknown || t == out:
-		case out == oidUnknown:
-			out = t
-		case numbers[t] > 0 && numbers[out] > 0:
-			if numbers[t] > numbers[out] {
-				out = t
-			}
-		default:
+		if t == 0 {
 			return 0
 		}
+		in = append(in, t)
+		if t != oidUnknown {
+			same = same && (one == oidUnknown || t == one)
+			one = t
+		}
 	}
-	if out == oidUnknown {
-		return oidText
+	if same && one != oidUnknown {
+		return one
 	}
-	return out
+	return known(func(c pgcatalog.Catalog) uint32 {
+		t, other := c.Common(in)
+		for _, from := range in {
+			if other != 0 || from >= firstUserOID || !c.CanCoerce(from, t, pgcatalog.Implicit) {
+				return 0
+			}
+		}
+		return t
+	})
 }
 
 // ownTypes reports whether an expression is surely made of PostgreSQL's own types:

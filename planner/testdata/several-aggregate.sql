@@ -192,3 +192,21 @@ SELECT sum(random()) FROM orders;
 -->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.tenant_id FROM public.orders t
 -->   shard text: SELECT sum(random()) FROM cleave_rel_1 orders
 -->   why: its rows cannot be combined as they come from the shards
+SELECT sum(strpos(note, 'a')), sum(sqrt(price)), avg(mod(qty, 3)), sum(div(price, 3)), sum(coalesce(price, qty)), sum(ascii(note)) FROM orders;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT sum(strpos(note, 'a')) AS c1, sum(sqrt(price)) AS c2, pg_catalog.sum(mod(qty, 3)) AS c3, pg_catalog.count(mod(qty, 3)) AS c4, sum(div(price, 3)) AS c5, sum(COALESCE(price, qty)) AS c6, sum(ascii(note)) AS c7 FROM orders
+-->   shard text: SELECT pg_catalog.sum(cleave_rel_1.c1)::bigint AS sum, pg_catalog.sum(cleave_rel_1.c2) AS sum, pg_catalog.sum(cleave_rel_1.c3) / pg_catalog.sum(cleave_rel_1.c4) AS avg, pg_catalog.sum(cleave_rel_1.c5) AS sum, pg_catalog.sum(cleave_rel_1.c6) AS sum, pg_catalog.sum(cleave_rel_1.c7)::bigint AS sum FROM cleave_rel_1
+-->   why: its groups have rows of several shards
+SELECT sum(length(note)), sum(qty & 3), sum(nullif(qty, 2.5)), sum(width_bucket(price, 0, 10, 5)) FROM orders;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT sum(length(note)) AS c1, sum(qty & 3) AS c2, sum(NULLIF(qty, 2.5)) AS c3, sum(width_bucket(price, 0, 10, 5)) AS c4 FROM orders
+-->   shard text: SELECT pg_catalog.sum(cleave_rel_1.c1)::bigint AS sum, pg_catalog.sum(cleave_rel_1.c2)::bigint AS sum, pg_catalog.sum(cleave_rel_1.c3) AS sum, pg_catalog.sum(cleave_rel_1.c4)::bigint AS sum FROM cleave_rel_1
+-->   why: its groups have rows of several shards
+SELECT sum(n), max(note) FROM (SELECT count(*) AS n, note FROM orders GROUP BY tenant_id, note) AS s;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT sum(n) AS c1, max(note) AS c2 FROM (SELECT count(*) AS n, note FROM orders GROUP BY tenant_id, note) s
+-->   shard text: SELECT pg_catalog.sum(cleave_rel_1.c1) AS sum, pg_catalog.max(cleave_rel_1.c2) AS max FROM cleave_rel_1
+-->   why: its groups have rows of several shards

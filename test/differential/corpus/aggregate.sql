@@ -106,3 +106,12 @@ SET default_transaction_isolation TO 'repeatable read';
 SELECT ${c} FROM orders WHERE tenant_id IN (1, 2, 3, 4, 5);
 RESET default_transaction_isolation;
 -- end
+
+-- Arguments whose types say how sums are added up: results of functions, of operators, of several types.
+-- only: postgres
+-- foreach a: sum(strpos(note, 'a')) | sum(length(status)) | avg(mod(qty, 3)) | sum(div(price, 3)) | sum(coalesce(price, qty)) | avg(coalesce(qty, 7)) | sum(nullif(qty, 2.5)) | avg(nullif(qty, 2.5)) | sum(width_bucket(price, 0, 10, 5)) | sum(qty & 3) | sum(greatest(qty, price)) | avg(ascii(status)) | sum(abs(price)) | sum(round(price, 1)) | sum(CASE WHEN paid THEN qty ELSE price END)
+-- foreach w: | WHERE tenant_id > 6 | WHERE false
+SELECT ${a} FROM orders o ${w};
+-- only: postgres
+-- foreach a: sum(extract(day FROM at)) | avg(extract(epoch FROM at)) | sum(age(at, timestamp '2024-01-01')) | sum(n)
+SELECT ${a} FROM (SELECT at, count(*) AS n FROM orders GROUP BY tenant_id, at) AS s;
