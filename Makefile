@@ -21,13 +21,17 @@ ORDERS   ?= 5000
 # The SQL parser is PostgreSQL's own, in C.
 export CGO_ENABLED := 1
 
-# Every package is tested once. Those that share memory between goroutines are
-# tested with the race detector; for the others its second compilation of the
-# SQL parser and of SQLite would buy nothing.
+# test and bench are modules of their own, so that what only they need is not required of who imports the Go client; go.work puts them
+# together. `go build`, `go install` and `go get` of the main module need neither.
+ALL := ./... ./test/... ./bench/...
+
+# `make test` tests every package once, in its short form; internal/testrun says in each test what that leaves out, and why.
+# `make test-long` has the rest, and whole those packages that share memory between goroutines, with the race detector; for
+# the others its second compilation of the SQL parser and of SQLite would buy nothing.
 # Those that take long come first: packages are begun in the order given, and one at the end would run alone.
 # Their tests wait more than they compute (for servers, leases, cutovers), so that ATONCE of them share two cores well.
 RACE := ./gateway/... ./engine/... ./executor/... ./schema/... ./admin/... ./shardmap/... ./telemetry/... ./internal/localpg/... ./internal/pipe/...
-LONG := ./test/differential ./test/move ./test/e2e ./test/crash
+LONG := ./gateway ./test/move ./test/differential ./test/e2e ./cmd/cleave ./engine/postgres ./schema ./test/crash
 
 .PHONY: help
 help: ## list the targets
@@ -44,27 +48,35 @@ run: build ## build, and start a cluster on this machine under ./.cleave
 	./bin/cleave up
 
 .PHONY: test
-test: check fetch unit race ## everything that has to pass: linters, all tests, on real servers
+test: check fetch short ## before each change: linters, and every package's tests in short form, on real servers
+
+.PHONY: test-long
+test-long: fetch rest race ## what `make test` leaves out: long tests, and the race detector
 
 .PHONY: check
 check: ## formatting, go vet, staticcheck
 	@unformatted=$$(gofmt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
+	$(GO) vet $(ALL)
 	$(GO) vet -tags crashpoint ./internal/crashpoint
-	$(GO) tool staticcheck ./...
+	$(GO) tool staticcheck $(ALL)
 
 # Fetched before the tests that need it, whose time is bounded.
 .PHONY: fetch
 fetch: ## the PostgreSQL versions and the etcd server that tests need, where they are missing
 	$(GO) test -vet=off -timeout 60m -run 'TestEveryVersionRuns|TestPrograms|TestServerAnswers' ./internal/pgtest ./internal/etcdtest
 
-.PHONY: unit
-unit: ## tests of the packages that compute, of the binary, and end to end
-	$(TEST) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(RACE))")
+.PHONY: short
+short: ## tests of every package in short form
+	$(TEST) -short $(LONG) $$($(GO) list $(ALL) | grep -vxF "$$($(GO) list $(LONG))")
+
+# Packages whose tests leave something out of the short form, but for those that are tested whole below.
+.PHONY: rest
+rest: ## what the short form leaves out, of the packages without the race detector
+	CLEAVE_TESTS=rest $(TEST) $$($(GO) list $$(grep -rlE --include='*_test.go' 'cleave/internal/testrun"|VersionsOfRun' . | xargs -n 1 dirname | sort -ru) | grep -vxF "$$($(GO) list $(RACE))")
 
 .PHONY: race
-race: ## tests of the packages that share memory, with the race detector
+race: ## tests of the packages that share memory, whole, with the race detector
 	$(TEST) -race $(RACE)
 
 .PHONY: soak

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -142,6 +143,7 @@ func (d *lostAnswers) Update(ctx context.Context, change shardmap.Change, next s
 // TestCopiesWhateverDies: a shard comes and goes, and dies or is repaired by somebody else at each of the moments at which
 // guards and map are not of the same set of shards. Nobody writes to a reference table by a set that lacks a shard of the map.
 func TestCopiesWhateverDies(t *testing.T) {
+	testrun.Long(t, "a shard dies at each of many moments; TestCopiesOfReferenceTables has none that dies")
 	c := newCluster(t, 2)
 	ctx := context.Background()
 	c.ddl("CREATE TABLE currencies (id int PRIMARY KEY, name text, twice int GENERATED ALWAYS AS (id * 2) STORED) WITH (cleave.reference = true)")

@@ -14,11 +14,12 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 var (
 	pathSeed  = flag.Uint64("path-seed", 1, "TestPathsAsPostgres: the seed")
-	pathCount = flag.Int("path-count", 2000, "TestPathsAsPostgres: how many paths")
+	pathCount = flag.Int("path-count", 0, "TestPathsAsPostgres: how many paths; 0: 2000, in a short run 400")
 )
 
 // pathNames are schemas. Some of them are what others become when they are cut.
@@ -35,6 +36,7 @@ var pathPieces = []string{
 
 // TestPathsAsPostgres compares how a search_path that is given as one text is split with what a PostgreSQL finds by it.
 func TestPathsAsPostgres(t *testing.T) {
+	paths := testrun.Count(*pathCount, 400, 2000)
 	t.Parallel()
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, pgtest.Database(t))
@@ -50,7 +52,7 @@ func TestPathsAsPostgres(t *testing.T) {
 	r := rand.New(rand.NewPCG(*pathSeed, 0))
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	taken := 0
-	for range *pathCount {
+	for range paths {
 		path := ""
 		for n := range r.IntN(5) {
 			if n > 0 {
@@ -79,8 +81,8 @@ func TestPathsAsPostgres(t *testing.T) {
 			t.Errorf("seed %d: %q: %q, want %q", *pathSeed, path, got, want)
 		}
 	}
-	if taken < *pathCount/2 {
-		t.Errorf("only %d of %d are lists", taken, *pathCount)
+	if taken < paths/2 {
+		t.Errorf("only %d of %d are lists", taken, paths)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -226,6 +227,7 @@ func TestCopyFailsAtOnce(t *testing.T) {
 
 // TestMuchBothWays: a client writes much while much comes back.
 func TestMuchBothWays(t *testing.T) {
+	testrun.Long(t, "as much as no buffer on the way holds; the other tests of messages have little")
 	cl, conn, _ := orders(t, config{})
 	ctx := context.Background()
 	pg := conn.PgConn()

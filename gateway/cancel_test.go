@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -109,6 +110,7 @@ func TestCancelAtAnyMoment(t *testing.T) {
 
 // TestClientLeavesAtAnyMoment is the same with clients that close their connection.
 func TestClientLeavesAtAnyMoment(t *testing.T) {
+	testrun.Long(t, "some dozens of moments; TestCancelAtAnyMoment has them for a cancel")
 	t.Parallel()
 	cl, conn, keys := orders(t, config{})
 	fill(t, conn, keys, 10)

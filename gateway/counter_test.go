@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -97,7 +98,7 @@ func TestSequencesOfSessions(t *testing.T) {
 			sessions := make([]*pair, c.sessions)
 			r := rand.New(rand.NewPCG(*besideSeed, uint64(c.pool)))
 			refused, answered := 0, 0
-			for step := range *besideSteps {
+			for step := range testrun.Count(*besideSteps, 400, 1500) {
 				i := r.IntN(len(sessions))
 				if sessions[i] == nil || step%97 == 96 {
 					if sessions[i] != nil {

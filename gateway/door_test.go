@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/gateway"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -61,6 +62,7 @@ func TestWhoSaysNothingKeepsNobodyOut(t *testing.T) {
 
 // TestWrongPasswordsAreSlow tries many passwords from one address: few are checked, and others' logins are not delayed.
 func TestWrongPasswordsAreSlow(t *testing.T) {
+	testrun.Long(t, "passwords are slow to check, that is what it shows; the other tests of the door check one each")
 	cl := start(t, config{shards: 1, auth: passwords})
 	addUser(t, cl, "bob", access.Ordinary)
 	began := time.Now()

@@ -18,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -646,6 +647,7 @@ func TestHoldSnapshots(t *testing.T) {
 // TestHoldHistories: 8 clients work on keys of the part while it moves back and
 // forth: nothing fails, no update is lost, no insert is lost or there twice.
 func TestHoldHistories(t *testing.T) {
+	testrun.Long(t, "clients go on for seconds while a part moves back and forth; TestHeldStatementsWait has one move")
 	m, conn := movable(t)
 	ctx := context.Background()
 	var stop atomic.Bool

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 func TestGeneratedColumns(t *testing.T) {
@@ -291,6 +292,7 @@ func TestGeneratedIsRefused(t *testing.T) {
 // Routers that share a directory, with many sessions each, give no value twice;
 // one whose row a guard refuses takes a new value and goes on.
 func TestGeneratedOnThreeRouters(t *testing.T) {
+	testrun.Long(t, "many sessions on three routers; TestGeneratedInEveryProtocol has one")
 	t.Parallel()
 	ctx := context.Background()
 	first := start(t, config{})

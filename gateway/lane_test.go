@@ -24,6 +24,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/oteltest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -490,6 +491,7 @@ func TestLaneGuard(t *testing.T) {
 
 // Parked sessions: they end when the router drains, and with their idle timeout.
 func TestLaneParked(t *testing.T) {
+	testrun.Long(t, "timeouts have to end; the other tests of the lane park sessions for a moment")
 	cl, conn, keys := orders(t, config{})
 	k := fmt.Sprint(keys[0][0])
 	exec(t, conn, "INSERT INTO orders VALUES ($1, 1, 'n')", keys[0][0])

@@ -13,12 +13,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 var (
 	leftoverSeed  = flag.Uint64("leftover-seed", 1, "TestSessionsLeaveNothing: the seed, 0 for one of the clock")
-	leftoverCount = flag.Int("leftover-count", 60, "TestSessionsLeaveNothing: how many sessions")
+	leftoverCount = flag.Int("leftover-count", 0, "TestSessionsLeaveNothing: how many sessions; 0: 60, in a short run 15")
 )
 
 // pieces are what the sessions of TestSessionsLeaveNothing do, one after the other, in messages of one or several statements.
@@ -60,6 +61,7 @@ const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings
 // leave politely or not. Afterwards no connection is missing in the pools, and none has a trace of a session: a setting, a role, a lock, a
 // channel, a cursor, a temporary table.
 func TestSessionsLeaveNothing(t *testing.T) {
+	sessions := testrun.Count(*leftoverCount, 15, 60)
 	cl, conn, keys := orders(t, config{shards: 2, executor: limitsOf(3)})
 	cl.monitors(t)
 	exec(t, conn, "CREATE TABLE whole (a int)")
@@ -75,7 +77,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	keyed := strings.NewReplacer("%[1]d", fmt.Sprint(keys[0][0]), "%[2]d", fmt.Sprint(keys[1][0]))
-	for n := range *leftoverCount {
+	for n := range sessions {
 		var said []string
 		c := cl.connect(t, []string{"", "&DateStyle=ISO", "&options=-c%20datestyle%3DSQL%2Cdmy"}[rnd.IntN(3)])
 		ctx, stop := context.WithTimeout(context.Background(), waitfor.Max)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestALongStatementIsPlannedOnce: neither the session nor the conversation over several shards plans again what the other has
 // planned, though no part of the plan cache takes it.
 func TestALongStatementIsPlannedOnce(t *testing.T) {
+	testrun.Long(t, "statements are so long that planning shows; TestManyParameters has a long one")
 	t.Parallel()
 	cl, conn, _ := orders(t, config{})
 	entries, _ := cl.ex.PlanCacheSize()
@@ -31,6 +34,7 @@ func TestALongStatementIsPlannedOnce(t *testing.T) {
 // TestPlanningCanBeStopped: a statement that is refused when it has been planned is stopped before, by statement_timeout and by a cancel
 // request, and the session goes on.
 func TestPlanningCanBeStopped(t *testing.T) {
+	testrun.Long(t, "statements are so long that planning can be stopped; TestCancel stops running ones")
 	t.Parallel()
 	cl, conn, keys := orders(t, config{})
 	fill(t, conn, keys, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -159,6 +160,7 @@ func TestReadPolicies(t *testing.T) {
 
 // TestReadsOfSeveralShardsOnReplicas: two shards on one server, which has one replica.
 func TestReadsOfSeveralShardsOnReplicas(t *testing.T) {
+	testrun.Long(t, "a server with a replica of its own; TestReadPolicies has replicas")
 	t.Parallel()
 	server := pgtest.NewServer(t, nil)
 	pgtest.Ask(t, server.URL("postgres"), "CREATE DATABASE other")
@@ -229,6 +231,7 @@ func TestReadsOfSeveralShardsOnReplicas(t *testing.T) {
 }
 
 func TestAReplicaThatLagsIsNotRead(t *testing.T) {
+	testrun.Long(t, "a server with a replica of its own that falls behind; TestReadPolicies has replicas")
 	t.Parallel()
 	cl, servers := withReplicas(t, config{}, 1)
 	primary, replica := portOf(servers[0]), portOf(servers[1])
@@ -276,6 +279,7 @@ func TestAReplicaThatLagsIsNotRead(t *testing.T) {
 // TestPromotionUnderLoad kills the primary while sessions write, promotes a
 // synchronous replica, and looks whether every acknowledged row is there.
 func TestPromotionUnderLoad(t *testing.T) {
+	testrun.Long(t, "servers are killed and promoted while sessions write; TestReadPolicies has replicas")
 	cl, servers := withReplicas(t, config{executor: executor.Limits{ProbeEvery: time.Second}}, 1)
 	pgtest.Ask(t, servers[0].SuperuserURL("postgres"), "ALTER SYSTEM SET synchronous_standby_names = 'r1'")
 	pgtest.Ask(t, servers[0].SuperuserURL("postgres"), "SELECT pg_reload_conf()")
@@ -384,6 +388,7 @@ func TestPromotionUnderLoad(t *testing.T) {
 // TestAPrimaryThatHangsIsLeft: the old primary does not die, it stops. What waits
 // for it ends when another is promoted.
 func TestAPrimaryThatHangsIsLeft(t *testing.T) {
+	testrun.Long(t, "a server that hangs is waited for; TestReadPolicies has replicas")
 	t.Parallel()
 	cl, servers := withReplicas(t, config{}, 1)
 	idle, writer, reader := cl.connect(t), cl.connect(t), cl.connect(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // sortedTypes are columns of the types that rows are merged by, with values that
@@ -319,6 +320,7 @@ func manyRows(t *testing.T, cl *cluster, keys [][]int64, each int) (total int) {
 }
 
 func TestMergeHoldsLittleMemory(t *testing.T) {
+	testrun.Long(t, "as many rows as memory could not hold unseen; TestScatterSortsEveryType merges some")
 	// Not parallel: it looks at the process's memory.
 	cl, conn, keys := orders(t, config{})
 	want := manyRows(t, cl, keys, 30_000)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -17,6 +18,7 @@ import (
 // A schema change has the lock of one shard and waits for another's, the readers the other way round. Each change goes
 // through, and each read that finds the table gives the rows that there are.
 func TestSchemaChangeBesideAtomicReaders(t *testing.T) {
+	testrun.Long(t, "changes and readers meet again and again on two routers; TestMigration has the changes")
 	t.Parallel()
 	c := start(t, config{shards: 3})
 	routers := []*cluster{c, start(t, config{dir: c.dir, urls: c.shards})}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 var (
 	sessionSeed  = flag.Int64("session-seed", 1, "of the steps of TestSessionSettings")
-	sessionSteps = flag.Int("session-steps", 600, "how many steps TestSessionSettings takes")
+	sessionSteps = flag.Int("session-steps", 0, "how many steps TestSessionSettings takes; 0: 600, in a short run 150")
 )
 
 // sessionValues are settings that change how values are read or printed. Some values
@@ -55,6 +56,7 @@ type settling struct {
 // connections, beside one PostgreSQL: what one client sets is never another's, and
 // answers, errors, stored rows and, before its first block, what is reported to it are PostgreSQL's.
 func TestSessionSettings(t *testing.T) {
+	steps := testrun.Count(*sessionSteps, 150, 600)
 	t.Parallel()
 	s := &settling{t: t, r: rand.New(rand.NewSource(*sessionSeed)), inside: -1}
 	cl := start(t, config{executor: executor.Limits{PoolMax: 2}})
@@ -66,7 +68,7 @@ func TestSessionSettings(t *testing.T) {
 	const table = "CREATE TABLE stored (id bigint PRIMARY KEY, d date)"
 	exec(t, s.clients[0].router, table+" WITH (cleave.shard_key = 'id')")
 	exec(t, s.clients[0].plain, table)
-	for range *sessionSteps {
+	for range steps {
 		if s.step(); t.Failed() {
 			t.Fatalf("go test ./gateway -run TestSessionSettings -session-seed %d -session-steps %d\nthe last steps:\n%s",
 				*sessionSeed, len(s.steps), strings.Join(s.steps[max(0, len(s.steps)-40):], "\n"))

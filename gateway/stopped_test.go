@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -50,6 +51,7 @@ func freeze(t testing.TB, s *localpg.Server) (thaw func()) {
 // TestShardThatDoesNotAnswer stops a server: only statements that need it are
 // concerned, and those end when their client or a timeout says so.
 func TestShardThatDoesNotAnswer(t *testing.T) {
+	testrun.Long(t, "a server that is stopped is waited for; TestShardLostHalfWay has shards that go")
 	up, stopped := pgtest.NewServer(t, nil), pgtest.NewServer(t, nil)
 	urls := []string{pgtest.DatabaseOn(t, up), pgtest.DatabaseOn(t, up), pgtest.DatabaseOn(t, stopped)}
 	cl, conn, keys := orders(t, config{urls: urls, limits: gateway.Limits{CancelMax: time.Second}})

@@ -16,12 +16,13 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
 var (
 	besideSeed  = flag.Uint64("beside-seed", 14, "TestSessionsBesidePostgres: the seed, 0 for one of the clock")
-	besideSteps = flag.Int("beside-steps", 1500, "TestSessionsBesidePostgres: how many messages")
+	besideSteps = flag.Int("beside-steps", 0, "TestSessionsBesidePostgres: how many messages; 0: 1500, in a short run 400")
 	besidePool  = flag.Int("beside-pool", 3, "TestSessionsBesidePostgres: how many connections each shard's pool has")
 )
 
@@ -278,6 +279,7 @@ func temporarySchemas(t *testing.T, url string) {
 // has a session of one PostgreSQL beside it, which does the same. Answers, errors, the state of the transaction and what is
 // told of settings are the same; a refusal ends the session on both sides.
 func TestSessionsBesidePostgres(t *testing.T) {
+	steps := testrun.Count(*besideSteps, 400, 1500)
 	cl, conn, keys := orders(t, config{shards: 2, executor: executor.Limits{PoolMax: *besidePool, PoolWait: 300 * time.Millisecond}})
 	cl.monitors(t)
 	single := pgtest.Database(t)
@@ -296,7 +298,7 @@ func TestSessionsBesidePostgres(t *testing.T) {
 	}
 	t.Logf("-beside-seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute+time.Duration(*besideSteps)*50*time.Millisecond)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute+time.Duration(steps)*50*time.Millisecond)
 	defer stop()
 	var clients []*twin
 	for i := range 3 {
@@ -315,7 +317,7 @@ func TestSessionsBesidePostgres(t *testing.T) {
 		}
 	})
 	refused, differ := map[string]int{}, 0
-	for step := range *besideSteps {
+	for step := range steps {
 		b := clients[rnd.IntN(len(clients))]
 		if !b.busy() {
 			// No more than the pools have connections for, of which those that listen share one.
@@ -401,9 +403,9 @@ func TestSessionsBesidePostgres(t *testing.T) {
 	for _, n := range refused {
 		total += n
 	}
-	t.Logf("%d messages, %d refused", *besideSteps, total)
-	if total*5 > *besideSteps {
-		t.Errorf("%d of %d messages are refused: %v", total, *besideSteps, refused)
+	t.Logf("%d messages, %d refused", steps, total)
+	if total*5 > steps {
+		t.Errorf("%d of %d messages are refused: %v", total, steps, refused)
 	}
 	if left := cl.remains(ctx, t); left != "" {
 		t.Errorf("-beside-seed %d: %s", seed, left)

@@ -8,12 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestShardThatIsNotNeeded: two shards are down. One owns nothing, the other a range that no statement here needs. Statements of
 // every kind go well, in messages of both protocols, inside of transaction blocks and outside, and with atomic reads. What
 // writes a copy on each shard is refused.
 func TestShardThatIsNotNeeded(t *testing.T) {
+	testrun.Long(t, "servers of its own and every kind of statement; TestShardLostHalfWay has shards that go")
 	t.Parallel()
 	up, down := pgtest.NewServer(t, nil), pgtest.NewServer(t, nil)
 	urls := []string{pgtest.DatabaseOn(t, up), pgtest.DatabaseOn(t, up), pgtest.DatabaseOn(t, down), pgtest.DatabaseOn(t, down)}

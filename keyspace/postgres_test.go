@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // TestPostgres compares this package with real servers, every major version.
 func TestPostgres(t *testing.T) {
-	for _, install := range pgtest.Versions(t) {
+	for _, install := range pgtest.VersionsOfRun(t) {
 		t.Run(strconv.Itoa(install.Major), func(t *testing.T) {
 			s := pgtest.NewServerOf(t, install, nil)
 			db := open(t, pgtest.DatabaseOn(t, s))

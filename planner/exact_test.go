@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 )
@@ -167,7 +168,7 @@ func TestExact(t *testing.T) {
 	db := newExactDB(t, snap, r)
 	p := New(Limits{})
 	g := &generator{r: r}
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(testrun.Pick(3*time.Second, 10*time.Second)) // of other statements each time
 	made, routed, writes, several, mistaken := 0, 0, 0, 0, 0
 	templates := map[string]*Statement{}
 	var shaper Shaper

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -79,7 +80,7 @@ func TestExactSeveral(t *testing.T) {
 	db := newExactDB(t, snap, r)
 	p := New(Limits{})
 	g := &generator{r: r}
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(testrun.Pick(3*time.Second, 10*time.Second)) // of other statements each time
 	count := map[string]int{}
 	few := func() bool { return count["scatter"] < 20 || count["aggregate"] < 20 || count["gather"] < 20 }
 	for late := end.Add(2 * time.Minute); time.Now().Before(end) || few() && time.Now().Before(late); {

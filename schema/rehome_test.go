@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -15,6 +16,7 @@ import (
 // TestRehomeCrash stops the change of the default shard at each step in turn, recovers, and asks that one shard
 // takes writes of the whole tables, with all rows; run again, it is done. There and back, so that each shard is both.
 func TestRehomeCrash(t *testing.T) {
+	testrun.Long(t, "a change of the default shard is stopped at each of its many steps; TestRehomeLargeObjects makes one")
 	c := newCluster(t, pgtest.Server(t), 2)
 	ctx := context.Background()
 	c.query("shard-0", "CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent, note text DEFAULT 'x'); CREATE INDEX child_note ON child (note)")

@@ -18,6 +18,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -332,6 +333,7 @@ func TestMovePastTriggers(t *testing.T) {
 // TestMoveHugeTransaction has a transaction of a million rows in the stream: memory
 // stays where it is.
 func TestMoveHugeTransaction(t *testing.T) {
+	testrun.Long(t, "a transaction of a million rows; the suite of movers has small ones")
 	const n = 1_000_000
 	p := newPair(t, []string{"t"}, `CREATE TABLE t (k bigint NOT NULL, id integer, v text, PRIMARY KEY (k, id))`)
 	p.copy()

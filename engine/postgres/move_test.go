@@ -69,7 +69,7 @@ func TestMoverOnEveryVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, install := range pgtest.Versions(t) {
+	for _, install := range pgtest.VersionsOfRun(t) {
 		if install.Version != tested.Version {
 			t.Run(install.Version, func(t *testing.T) { enginetest.RunMoverBasics(t, moverHarness(t, install)) })
 		}

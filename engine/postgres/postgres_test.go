@@ -34,7 +34,7 @@ func TestGuardsOnEveryVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, install := range pgtest.Versions(t) {
+	for _, install := range pgtest.VersionsOfRun(t) {
 		if install.Version == tested.Version {
 			continue
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/enginetest"
 	"github.com/cleavedb/cleave/engine/sqlite"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -146,6 +147,7 @@ func TestMoverChild(t *testing.T) {
 // TestMoverCrash kills the process that moves and the one that writes, again and
 // again. In the end every acknowledged write is on the target, once.
 func TestMoverCrash(t *testing.T) {
+	testrun.Long(t, "processes are killed again and again; TestMoverForget has what is left")
 	h := harness()
 	urls := []string{h.URL(t), h.URL(t)}
 	shards, m := moverFiles(t, urls)

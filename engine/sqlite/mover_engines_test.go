@@ -14,6 +14,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // everyType is a column of each type that a file can store, with random values.
@@ -96,6 +97,7 @@ type stop struct {
 // another file and back to the server, with writes in between. What each shard
 // computes of its rows is the same.
 func TestMoverAcrossEngines(t *testing.T) {
+	testrun.Long(t, "random changes go through three shards; TestMover has one of each kind")
 	const seed = 20261122
 	r := rand.New(rand.NewPCG(seed, 7))
 	t.Logf("seed %d", seed)

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/enginetest"
 	"github.com/cleavedb/cleave/engine/sqlite"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -56,6 +57,7 @@ func TestPreparedCrashChild(t *testing.T) {
 // whole and keeps writers out, also those of another process, and can be ended
 // either way.
 func TestPreparedCrash(t *testing.T) {
+	testrun.Long(t, "a process is killed a dozen times; TestCrash kills one, TestMoverPrepared has prepared transactions")
 	url := harness().URL(t)
 	s := openURL(t, url)
 	if err := s.Install(t.Context()); err != nil {

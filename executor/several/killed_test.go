@@ -19,6 +19,7 @@ import (
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
@@ -87,6 +88,7 @@ func die(plan string) {
 // TestKilledRouter kills a router at each step. Another one does nothing while the
 // lease of the first may still run, and ends the transaction then.
 func TestKilledRouter(t *testing.T) {
+	testrun.Long(t, "routers are killed at each step, on each engine; TestStopAtEveryStep stops without a kill")
 	t.Parallel()
 	for name, urls := range map[string]func(t *testing.T) []string{
 		"postgres": func(t *testing.T) (urls []string) {
@@ -168,6 +170,7 @@ func transfers(ex *executor.Executor, member string, shards int) {
 // files, and are killed again and again, while atomic reads look. Every sum is
 // right, and nothing that was acknowledged is lost.
 func TestKilledRouters(t *testing.T) {
+	testrun.Long(t, "processes are killed again and again; TestStopAtEveryStep stops without a kill")
 	t.Parallel()
 	dir, path := fileDirectory(t)
 	b := newBankOn(t, dir, files(t))
@@ -221,6 +224,7 @@ func TestKilledRouters(t *testing.T) {
 
 // TestKilledShard kills the server of each shard at each step.
 func TestKilledShard(t *testing.T) {
+	testrun.Long(t, "servers are killed at each step; TestKilledInTheMiddle kills two")
 	t.Parallel()
 	servers := make([]*localpg.Server, 3)
 	for i := range servers {
@@ -323,6 +327,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 // TestKilledDirectory kills members of etcd at each step. A commit needs none of
 // them. Where the router dies too, what it left is ended when they are back.
 func TestKilledDirectory(t *testing.T) {
+	testrun.Long(t, "etcd servers are killed at each step; TestStopAtEveryStep stops without them")
 	t.Parallel()
 	members := etcdtest.New(t, etcdtest.Options{})
 	dir, err := etcd.Open(context.Background(), members.URL(), etcd.Options{})

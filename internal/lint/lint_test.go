@@ -55,13 +55,15 @@ func TestRepository(t *testing.T) {
 func TestRulesCanFail(t *testing.T) {
 	marker := "TO" + "DO"
 	good := map[string]string{
-		"README.md":           "# Cleave\n[docs](docs/a.md#what-it-is) [x](https://example.org/nothing)\n```\n[no](nowhere.md)\n```\n",
-		"docs/a.md":           "## What it is\n`[no](nowhere.md)`\n[back](../README.md)\n`who" + "ever`\n\nThat is what is\n\nthe" + "re.\n```\nis sa" + "id\n```\n",
-		"keyspace/doc.go":     "// Package keyspace is documented.\npackage keyspace\n",
-		"keyspace/key.go":     "package keyspace\n\n// K is documented. That is what is therefore.\nconst K = 1\n\nvar text = \"who" + "ever\"\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n",
-		"sqlstate/code.go":    "// Package sqlstate is documented.\npackage sqlstate\n\n// Code is documented.\ntype Code string\n\n// Codes.\nconst (\n\tA Code = \"00000\"\n\tB Code = \"00001\"\n)\n",
-		"engine/go.go":        "// Package engine is documented.\npackage engine\n\nfunc run() { go run() }\n",
-		"engine/leak_test.go": "package engine\n\nimport _ \"go.uber.org/goleak\"\n",
+		"README.md":            "# Cleave\n[docs](docs/a.md#what-it-is) [x](https://example.org/nothing)\n```\n[no](nowhere.md)\n```\n",
+		"docs/a.md":            "## What it is\n`[no](nowhere.md)`\n[back](../README.md)\n`who" + "ever`\n\nThat is what is\n\nthe" + "re.\n```\nis sa" + "id\n```\n",
+		"keyspace/doc.go":      "// Package keyspace is documented.\npackage keyspace\n",
+		"keyspace/key.go":      "package keyspace\n\n// K is documented. That is what is therefore.\nconst K = 1\n\nvar text = \"who" + "ever\"\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n",
+		"sqlstate/code.go":     "// Package sqlstate is documented.\npackage sqlstate\n\n// Code is documented.\ntype Code string\n\n// Codes.\nconst (\n\tA Code = \"00000\"\n\tB Code = \"00001\"\n)\n",
+		"engine/go.go":         "// Package engine is documented.\npackage engine\n\nfunc run() { go run() }\n",
+		"go.mod":               "module github.com/cleavedb/cleave\n\nrequire (\n\texample.org/thing v1.0.0\n\texample.org/deep v1.0.0 // indirect\n)\n",
+		"engine/thing_test.go": "package engine\n\nimport _ \"example.org/thing/part\"\n",
+		"engine/leak_test.go":  "package engine\n\nimport _ \"go.uber.org/goleak\"\n",
 	}
 	cases := []struct {
 		rule, file, text, want string
@@ -81,6 +83,9 @@ func TestRulesCanFail(t *testing.T) {
 		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/spf13/cobra\"\n", "only cmd/cleave may"},
 		{"imports", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nimport _ \"github.com/cleavedb/cleave/test/e2e\"\n", "nobody imports programs"},
 		{"imports", "attic/a.go", "// Package attic is documented.\npackage attic\n", "is in no row of the table"},
+		{"modules", "go.mod", "module github.com/cleavedb/cleave\n\nrequire example.org/plots v1.2.3\n", "is imported by no package of the main module"},
+		{"modules", "test/go.mod", "module github.com/cleavedb/cleave/test\n\nrequire (\n\texample.org/thing v1.1.0\n)\n\nreplace github.com/cleavedb/cleave => ..\n", "v1.1.0 here and v1.0.0 in"},
+		{"modules", "client.go", "// Package cleave is documented.\npackage cleave\n\nimport _ \"example.org/thing\"\n", "would come with the Go client"},
 		{"clock", "keyspace/a.go", "package keyspace\n\nimport \"time\"\n\nvar now = time.Now()\n", "must not look at the clock"},
 		{"format", "keyspace/a.go", "package keyspace\nvar   x = 1\n", "is not formatted"},
 		{"length", "keyspace/a.go", "package keyspace\n" + strings.Repeat("\n// line\n", linesMax/2+1), "more than 800"},
@@ -96,7 +101,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"package-name", "gateway/util/a.go", "// Package util is documented.\npackage util\n", "says nothing"},
 		{"package-name", "gateway/session/a.go", "// Package other is documented.\npackage other\n", "should have one name"},
 		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nfunc TestX(t *testing.T) { t.Skip() }\n", "proves nothing"},
-		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nvar short = testing.Short()\n", "all tests run always"},
+		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nvar short = testing.Short()\n", "internal/testrun says"},
+		{"no-skip", "keyspace/a_test.go", "package keyspace\n\nimport \"testing\"\n\nfunc TestX(t *testing.T) { testrun.Long(t, \"slow\") }\n", "without a reason"},
 		{"goroutine", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nfunc run() { go run() }\n", "starts goroutines"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"00001\"\n", "are the same SQLSTATE"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"0001\"\n", "no SQLSTATE of five"},

@@ -68,6 +68,7 @@ var testOnly = []string{
 	"internal/oteltest",
 	"internal/etcdtest",
 	"internal/clustertest",
+	"internal/testrun",
 	"internal/waitfor",
 }
 
@@ -90,8 +91,9 @@ var beside = map[string]struct{ imports, importers []string }{
 		[]string{"cmd/cleave", client, "internal/clustertest"}},
 	"internal/lint":        {nil, nil},
 	"internal/waitfor":     {nil, nil},
+	"internal/testrun":     {nil, nil},
 	"internal/oteltest":    {nil, nil},
-	"internal/pgtest":      {[]string{"sqlstate", "internal/localpg"}, nil},
+	"internal/pgtest":      {[]string{"sqlstate", "internal/localpg", "internal/testrun"}, nil},
 	"internal/etcdtest":    {[]string{"internal/pgtest"}, nil},
 	"internal/clustertest": {[]string{"admin", "gateway", "internal/config", "internal/pgtest", "internal/wiring"}, nil},
 
@@ -123,7 +125,6 @@ var libraries = map[string][]string{
 	"zombiezen.com/go/sqlite":             {"engine/sqlite", "shardmap/sqlitedir"},
 	"modernc.org/sqlite":                  {"engine/sqlite", "shardmap/sqlitedir"},
 	"go.etcd.io/etcd/client/v3":           {"shardmap/etcd", "internal/etcdtest"},
-	"github.com/Shopify/toxiproxy/v2":     {"internal/etcdtest"},
 	"gonum.org/v1/plot":                   {"internal/chart"},
 	"github.com/axiomhq/hyperloglog":      {"placement/simulate"},
 	"github.com/spf13/cobra":              {"cmd/cleave"},
@@ -133,11 +134,6 @@ var libraries = map[string][]string{
 	"github.com/prometheus":               {"telemetry", client},
 	"go.opentelemetry.io":                 {"telemetry/trace", "internal/oteltest"},
 	"google.golang.org/grpc":              {"internal/oteltest", "shardmap/etcd"},
-	// The benchmarks of placement compare with these; nothing uses them.
-	"github.com/dgryski/go-jump":       nil,
-	"github.com/dgryski/go-rendezvous": nil,
-	"github.com/serialx/hashring":      nil,
-	"github.com/golang/groupcache":     nil,
 }
 
 // wirer alone knows the drivers: cmd/cleave and the root package share it.

@@ -202,9 +202,10 @@ func checkPackageName(t *Tree, say report) {
 	}
 }
 
+// checkSkip keeps tests from being skipped but by internal/testrun, whose callers say why and whose two runs make a whole.
 func checkSkip(t *Tree, say report) {
 	for _, f := range t.Go {
-		if !f.Test && !listed(f.Package, testOnly) && !listed(f.Package, free) {
+		if !f.Test && !listed(f.Package, testOnly) && !listed(f.Package, free) || f.Package == "internal/testrun" {
 			continue
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {
@@ -212,20 +213,42 @@ func checkSkip(t *Tree, say report) {
 			if !ok {
 				return true
 			}
-			sel, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			recv, isIdent := sel.X.(*ast.Ident)
-			switch name := sel.Sel.Name; {
-			case isIdent && slices.Contains([]string{"t", "b", "f", "tb", "rt"}, recv.Name) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name):
-				say(f.Path, t.line(call.Pos()), "%s.%s: a test that can be skipped proves nothing; what is missing must fail", recv.Name, name)
-			case isIdent && recv.Name == "testing" && name == "Short":
-				say(f.Path, t.line(call.Pos()), "testing.Short: all tests run always")
+			if what := skips(call); what != "" {
+				say(f.Path, t.line(call.Pos()), "%s", what)
 			}
 			return true
 		})
 	}
+}
+
+// skips says what is wrong with a call that leaves a test out, "" if nothing is.
+func skips(call *ast.CallExpr) string {
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return ""
+	}
+	recv, ok := sel.X.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	switch name := sel.Sel.Name; {
+	case slices.Contains([]string{"t", "b", "f", "tb", "rt"}, recv.Name) && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, name):
+		return recv.Name + "." + name + ": a test that can be skipped proves nothing; what is missing must fail"
+	case recv.Name == "testing" && name == "Short":
+		return "testing.Short: internal/testrun says what a short run leaves out, and why"
+	case recv.Name == "testrun" && name == "Long" && !reasoned(call):
+		return "testrun.Long without a reason: say what makes the test long, and what the short run has instead"
+	}
+	return ""
+}
+
+// reasoned says whether the last argument of a call is a sentence, written there.
+func reasoned(call *ast.CallExpr) bool {
+	if len(call.Args) == 0 {
+		return false
+	}
+	why, ok := call.Args[len(call.Args)-1].(*ast.BasicLit)
+	return ok && why.Kind == token.STRING && strings.Count(why.Value, " ") >= 3
 }
 
 // checkGoroutine wants every package that starts goroutines to prove in its

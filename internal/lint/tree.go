@@ -124,6 +124,7 @@ var rules = []struct {
 	run  func(*Tree, report)
 }{
 	{"imports", checkImports},
+	{"modules", checkModules},
 	{"clock", checkClock},
 	{"format", checkFormat},
 	{"length", checkLength},

@@ -48,8 +48,8 @@ type running struct {
 }
 
 // Main runs the tests, stops the shared server, checks that no goroutine is
-// left and exits: the body of TestMain. options are passed to goleak.
-func Main(m *testing.M, options ...goleak.Option) {
+// left and exits: the body of TestMain.
+func Main(m *testing.M) {
 	code := m.Run()
 	shared.Lock()
 	r := shared.running
@@ -62,7 +62,7 @@ func Main(m *testing.M, options ...goleak.Option) {
 		}
 	}
 	if code == 0 {
-		if err := goleak.Find(options...); err != nil {
+		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "pgtest: goroutines are left:", err)
 			code = 1
 		}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/internal/localpg"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // release is a published build of PostgreSQL's server programs.
@@ -46,6 +47,19 @@ var releases = []release{
 var systems = map[string]string{
 	"linux/amd64": "linux-x64", "linux/arm64": "linux-arm64",
 	"darwin/amd64": "darwin-x64", "darwin/arm64": "darwin-arm64",
+}
+
+// VersionsOfRun is [Versions] with those that this run has: the oldest and the newest are in the short one, since what
+// differs by version came with one and stays; those between are in the rest.
+func VersionsOfRun(tb testing.TB) (list []localpg.Installation) {
+	tb.Helper()
+	all := Versions(tb)
+	for i, install := range all {
+		if testrun.Wants(i == 0 || i == len(all)-1) {
+			list = append(list, install)
+		}
+	}
+	return list
 }
 
 var versions struct {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	etcdtest.EndShared()
 	if code == 0 {
-		if err := goleak.Find(etcdtest.IgnoreNetwork()); err != nil {
+		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
 			code = 1
 		}

@@ -167,7 +167,7 @@ func TestCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	way.Cut(t)
+	way.Cut()
 	begin := time.Now()
 	if _, err := far.Load(t.Context()); sqlstate.CodeOf(err) != sqlstate.CannotConnectNow || !strings.Contains(sqlstate.As(err).Hint, "etcdctl") {
 		t.Errorf("Load without a network: %v", err)
@@ -233,7 +233,7 @@ func TestLostAnswer(t *testing.T) {
 			result <- err
 		}()
 		time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
-		way.Cut(t)
+		way.Cut()
 		err := <-result
 		if n%2 == 0 {
 			way.Heal()
@@ -322,7 +322,7 @@ func TestCompacted(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-updates
-	way.Cut(t)
+	way.Cut()
 	for n := range 10 {
 		if snap, err = label(t.Context(), near, snap, fmt.Sprint(n)); err != nil {
 			t.Fatal(err)

@@ -138,7 +138,7 @@ func (l *lane) hitProcess(p *process, f fault) (heal func()) {
 		signalTree(l.t, pid, syscall.SIGSTOP)
 		return func() { signalTree(l.t, pid, syscall.SIGCONT) }
 	}
-	p.way.Cut(l.t)
+	p.way.Cut()
 	return p.way.Heal
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/test/differential/cluster"
 	"github.com/cleavedb/cleave/test/differential/corpus"
@@ -165,6 +166,7 @@ func conditions(ctx context.Context, conn *pgx.Conn) error {
 // where the shards are PostgreSQL's; then several at once. The conditions of consistency are
 // checked before, all the time, and in the end.
 func TestTPCCMoves(t *testing.T) {
+	testrun.Long(t, "cutovers are waited for beside two mixes of TPC-C, on each engine; TestTPCC has it without moves")
 	schema := corpus.Schema{Name: "tpcc", Engines: []string{"postgres", "sqlite"}}
 	for _, table := range tpcc.Tables() {
 		schema.Steps = append(schema.Steps, corpus.Step{SQL: table.Create(true), Router: true}, corpus.Step{SQL: table.Create(false), Plain: true})
@@ -331,6 +333,7 @@ func dump(t testing.TB, url string) map[string][]string {
 
 // TestPGBenchMoves runs pgbench's own script while its ranges move; the sums agree afterwards.
 func TestPGBenchMoves(t *testing.T) {
+	testrun.Long(t, "cutovers are waited for beside pgbench; TestTPCB has it without moves")
 	ctx := context.Background()
 	p := newPair(t, cluster.Options{Engine: "postgres", Shards: 3, Coordinator: true}, nil)
 	conn := connect(t, p.cluster.URL())

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/test/differential/cluster"
 	"github.com/cleavedb/cleave/test/differential/compare"
 	"github.com/cleavedb/cleave/test/differential/corpus"
@@ -199,6 +200,7 @@ func settingsSQL(way string, list []setting) (sql []string) {
 // beyond the ceilings is logged. Each topic is run under one set on one engine; -settings names a set, or all, and with -begun
 // the default shard's database has them.
 func TestCorpusUnderSettings(t *testing.T) {
+	testrun.Long(t, "the corpus once more, under sets of settings; TestCorpus has it under the usual ones")
 	topics, err := corpus.Topics()
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/test/differential/cluster"
 	"github.com/cleavedb/cleave/test/differential/compare"
 	"github.com/cleavedb/cleave/test/differential/corpus"
@@ -39,6 +40,7 @@ func (p *pair) move() {
 // each there is a shard that has rows with it, other ones than the owner's. Nobody
 // may see those rows, and no more may be refused than without them.
 func TestStrangers(t *testing.T) {
+	testrun.Long(t, "the corpus once more, with every key on the move; TestFuzz has keys on the move on half of its clusters")
 	topics, err := corpus.Topics()
 	if err != nil {
 		t.Fatal(err)

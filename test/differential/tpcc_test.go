@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/test/differential/cluster"
 	"github.com/cleavedb/cleave/test/differential/compare"
 	"github.com/cleavedb/cleave/test/differential/corpus"
@@ -33,6 +34,11 @@ func TestTPCC(t *testing.T) {
 	}
 	for _, o := range []cluster.Options{{Engine: "postgres", Shards: 3}, {Engine: "sqlite", Shards: 2}} {
 		t.Run(o.Engine, func(t *testing.T) {
+			if o.Engine == "sqlite" {
+				testrun.Long(t, "the short run has it on PostgreSQL")
+			} else {
+				testrun.Short(t)
+			}
 			ctx := context.Background()
 			p := newPair(t, o, []corpus.Schema{schema})
 			mix := tpcc.Mix{Size: tpcc.Small, Remote: 30}
@@ -108,6 +114,7 @@ END;
 // TestTPCB runs pgbench's transaction with accounts, tellers and branches on
 // several shards, in all its query modes; the four sums are equal afterwards.
 func TestTPCB(t *testing.T) {
+	testrun.Short(t)
 	const branches = 6
 	schema := corpus.Schema{Name: "tpcb", Engines: []string{"postgres"}}
 	for _, create := range []string{

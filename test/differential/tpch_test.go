@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/test/differential/compare"
 	"github.com/cleavedb/cleave/test/differential/corpus"
 	"github.com/cleavedb/cleave/test/differential/tpch"
@@ -41,6 +42,11 @@ func TestTPCH(t *testing.T) {
 		for _, o := range configurations {
 			name := fmt.Sprintf("%s-%d", o.Engine, o.Shards)
 			t.Run(name, func(t *testing.T) {
+				if o.Shards == 3 {
+					testrun.Short(t)
+				} else {
+					testrun.Long(t, "the short run has three shards of each engine")
+				}
 				t.Parallel()
 				p := newPair(t, o, schemas)
 				for q := 1; q <= 22; q++ {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -16,6 +17,7 @@ import (
 // PostgreSQL server and a router. Each router serves every key: its own server's
 // over the unix socket, the other's over the network.
 func TestARouterBesideEachServer(t *testing.T) {
+	testrun.Long(t, "two machines are made, with servers and routers; TestRoutersOnEtcd has routers")
 	nodes := pgtest.Namespaces(t, 2)
 	const serverPort = 5432 // on both, as everywhere
 	dirs := make([]string, len(nodes))

@@ -22,6 +22,7 @@ import (
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -204,6 +205,7 @@ func isAnswer(err error) bool {
 // settled nothing is prepared, the sum is right, and each account's history is one
 // that a single account could have.
 func TestBank(t *testing.T) {
+	testrun.Long(t, "everything is killed for half a minute; TestKillUnderLoad kills the router")
 	b := newBank(t)
 	length := 25 * time.Second
 	if v := os.Getenv(soakVariable); v != "" {

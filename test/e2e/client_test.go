@@ -29,7 +29,7 @@ const createTypes = `CREATE TABLE things (
 
 // TestPgxModes round-trips every type in each of pgx's ways to run a statement.
 func TestPgxModes(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "postgres", func(t *testing.T, c *cluster) {
 		c.exec(t, createTypes)
 		for id, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
 			pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
@@ -79,7 +79,7 @@ func TestPgxModes(t *testing.T) {
 // TestDatabaseSQL uses database/sql through lib/pq and through pgx, with many
 // goroutines: prepared statements, transactions, NULLs.
 func TestDatabaseSQL(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "sqlite", func(t *testing.T, c *cluster) {
 		c.exec(t, createOrders)
 		for n, driver := range []string{"postgres", "pgx"} {
 			db, err := sql.Open(driver, c.url())
@@ -133,7 +133,7 @@ func TestDatabaseSQL(t *testing.T) {
 // TestBatch pipelines statements on one shard, with an error in the middle: as
 // in PostgreSQL the whole pipeline is one implicit transaction.
 func TestBatch(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "sqlite", func(t *testing.T, c *cluster) {
 		c.exec(t, createOrders)
 		conn := c.connect(t)
 		b := &pgx.Batch{}
@@ -169,7 +169,7 @@ func TestBatch(t *testing.T) {
 
 // TestCancel stops a running statement from outside; the connection lives on.
 func TestCancel(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "postgres", func(t *testing.T, c *cluster) {
 		c.exec(t, createOrders)
 		slow := `SELECT pg_sleep(60)`
 		if c.engine == "sqlite" {
@@ -240,7 +240,7 @@ func TestSettingsFollowTheSession(t *testing.T) {
 
 // TestManySessions: far more clients than shard connections.
 func TestManySessions(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "postgres", func(t *testing.T, c *cluster) {
 		c.exec(t, createOrders)
 		pool, err := pgxpool.New(t.Context(), c.url()+"&pool_max_conns=150")
 		if err != nil {
@@ -280,7 +280,7 @@ var processed = regexp.MustCompile(`number of transactions actually processed: (
 // TestPgbench runs pgbench's own tables and its select-only script, in all
 // three protocol modes.
 func TestPgbench(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "sqlite", func(t *testing.T, c *cluster) {
 		c.exec(t,
 			`CREATE TABLE pgbench_branches (bid int NOT NULL PRIMARY KEY, bbalance int, filler text)`,
 			`CREATE TABLE pgbench_tellers (tid int NOT NULL PRIMARY KEY, bid int, tbalance int, filler text) WITH (cleave.shard_key = 'tid')`,

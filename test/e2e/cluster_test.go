@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -73,10 +74,24 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// eachEngine runs f on a fresh cluster of each engine.
-func eachEngine(t *testing.T, f func(t *testing.T, c *cluster), args ...string) {
+// eachEngine runs f on a fresh cluster of each engine. The short run has one of them: what differs by engine is compared,
+// statement by statement, in engine/enginetest and test/differential.
+func eachEngine(t *testing.T, inShort string, f func(t *testing.T, c *cluster), args ...string) {
 	for _, engine := range []string{"sqlite", "postgres"} {
-		t.Run(engine, func(t *testing.T) { f(t, start(t, engine, args...)) })
+		t.Run(engine, func(t *testing.T) {
+			onEngine(t, engine == inShort)
+			f(t, start(t, engine, args...))
+		})
+	}
+}
+
+// onEngine leaves a test of one engine to one of the two runs.
+func onEngine(t *testing.T, inShort bool) {
+	t.Helper()
+	if inShort {
+		testrun.Short(t)
+	} else {
+		testrun.Long(t, "the short run has it on the other engine")
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
@@ -170,6 +171,7 @@ func TestRoutersOnEtcd(t *testing.T) {
 // TestStoppedRouter stops a router for longer than its lease while a key moves.
 // Woken up, it must not answer by its old map.
 func TestStoppedRouter(t *testing.T) {
+	testrun.Long(t, "a lease has to run out; TestRoutersOnEtcd has the routers without")
 	t.Parallel()
 	url := etcdtest.New(t, etcdtest.Options{}).URL()
 	a := startOn(t, url)
@@ -260,6 +262,7 @@ func stopped(t *testing.T, pid int) bool {
 // TestCutOff cuts one router off from etcd: it goes on until its lease ends, then
 // refuses, and goes on by itself afterwards. Then all of etcd goes away.
 func TestCutOff(t *testing.T) {
+	testrun.Long(t, "a lease has to run out, and the directory's members come back; TestRoutersOnEtcd has the routers without")
 	t.Parallel()
 	servers := etcdtest.New(t, etcdtest.Options{})
 	url := servers.URL()
@@ -286,7 +289,7 @@ func TestCutOff(t *testing.T) {
 		})
 		return served
 	}
-	way.Cut(t)
+	way.Cut()
 	served := last(conn)
 	if list, err := d.Members(t.Context()); err == nil && len(list) == 1 && served > 2*leaseTTL {
 		t.Errorf("cut off, the router answered for %v", served)
@@ -375,6 +378,7 @@ func TestDirectoryTakenBack(t *testing.T) {
 
 // TestDirectoryCopy lets a laptop's cluster grow up, as docs/growing.md says, and takes its directory back.
 func TestDirectoryCopy(t *testing.T) {
+	testrun.Long(t, "a cluster grows from files to servers, by the manual; the commands have tests of their own")
 	t.Parallel()
 	url := etcdtest.New(t, etcdtest.Options{Members: 1}).URL()
 	a := start(t, "sqlite", "--shards", "1", "--lease-ttl", leaseTTL.String())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -30,7 +31,7 @@ func writeFile(t testing.TB, path, text string) {
 // TestKillUnderLoad kills the process again and again while clients write: what
 // was acknowledged is there, once.
 func TestKillUnderLoad(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "postgres", func(t *testing.T, c *cluster) {
 		c.exec(t, createOrders)
 		var mu sync.Mutex
 		acked := map[[2]int]bool{}
@@ -107,7 +108,7 @@ func TestKillUnderLoad(t *testing.T) {
 // TestRestart finds tables, keyspaces and rows again, and refuses settings that
 // contradict the data.
 func TestRestart(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "sqlite", func(t *testing.T, c *cluster) {
 		c.exec(t, createOrders, `INSERT INTO orders VALUES (1, 1, 'kept')`)
 		before := c.cli(t, "map", "show", "--json")
 		c.stop()
@@ -160,6 +161,7 @@ func TestPortInUse(t *testing.T) {
 // stopped: statements for the other go on, those for it fail in bounded time
 // with a clear error, and all is well when it is back.
 func TestShardDownAndSlow(t *testing.T) {
+	testrun.Long(t, "two servers are killed, stopped and waited for; TestRestart restarts all")
 	c := start(t, "postgres", "--servers", "2")
 	c.exec(t, createOrders)
 	conn := c.connect(t)
@@ -355,6 +357,7 @@ func TestShardFull(t *testing.T) {
 
 // TestDebianExample loads the whole package index through the router.
 func TestDebianExample(t *testing.T) {
+	testrun.Long(t, "the whole index of Debian's packages is loaded; TestRowsLandOnTheirShards loads some rows")
 	c := start(t, "sqlite")
 	cmd := exec.Command("go", "run", "../../examples/debian", "-url", c.url())
 	out, err := cmd.CombinedOutput()

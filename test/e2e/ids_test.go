@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -175,7 +176,7 @@ ROLLBACK
 // TestSequencesAsPostgreSQL holds sequences, serial and identity columns against
 // a PostgreSQL without shards.
 func TestSequencesAsPostgreSQL(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "sqlite", func(t *testing.T, c *cluster) {
 		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec} {
 			plain, err := pgx.Connect(t.Context(), pgtest.Database(t))
 			if err != nil {
@@ -245,7 +246,7 @@ SELECT nextval('t_a_seq')
 // TestBoundsOfSequences holds new bounds of sequences and identity columns against
 // where they are, with PostgreSQL's errors to the letter.
 func TestBoundsOfSequences(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	eachEngine(t, "postgres", func(t *testing.T, c *cluster) {
 		plain, err := pgx.Connect(t.Context(), pgtest.Database(t))
 		if err != nil {
 			t.Fatal(err)
@@ -312,7 +313,8 @@ func outcome(t *testing.T, conn *pgx.Conn, mode pgx.QueryExecMode, sql string, m
 // TestIDsSurviveKills takes ids of every kind in many sessions of one router that
 // is killed again and again: none comes twice, and rows are where their key is.
 func TestIDsSurviveKills(t *testing.T) {
-	eachEngine(t, func(t *testing.T, c *cluster) {
+	testrun.Long(t, "the router is killed three times while ids are taken; TestKillUnderLoad kills it, TestIDsOfManyRouters takes ids")
+	eachEngine(t, "", func(t *testing.T, c *cluster) {
 		c.exec(t, `CREATE TABLE ev (id bigint DEFAULT cleave.next_id() PRIMARY KEY, n int) WITH (cleave.shard_key = 'id')`,
 			`CREATE TABLE se (id bigserial PRIMARY KEY, n int) WITH (cleave.shard_key = 'id')`,
 			`CREATE TABLE uu (id uuid DEFAULT uuidv7() PRIMARY KEY, n int) WITH (cleave.shard_key = 'id')`,

@@ -29,6 +29,7 @@ func TestOneTraceFromClientToShard(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"sqlite", "postgres"} {
 		t.Run(engine, func(t *testing.T) {
+			onEngine(t, engine == "postgres")
 			col := oteltest.Start(t)
 			c := start(t, engine, "--trace-endpoint", col.URL, "--trace-sample", "0")
 			c.exec(t, "CREATE TABLE orders (tenant_id bigint, id bigint, PRIMARY KEY (tenant_id, id)) WITH (cleave.shard_key = 'tenant_id')")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
@@ -64,6 +65,7 @@ func (c *target) hammer(hot int) (end func()) {
 // plan waits, in auto the range is split, its hottest key placed by itself and parts of it
 // moved, while clients go on; and then it stays as it is.
 func TestPolicyByLoad(t *testing.T) {
+	testrun.Long(t, "the load of some seconds has to be measured; TestPlan carries a plan out")
 	c := start(t, "sqlite", "postgres")
 	ctx := context.Background()
 	c.bank(200)
@@ -161,6 +163,7 @@ func TestPolicyByLoad(t *testing.T) {
 // TestConstraintsOnShards: residency and isolation hold against everything that would move rows, and
 // a plan makes them true.
 func TestConstraintsOnShards(t *testing.T) {
+	testrun.Long(t, "everything is tried that would move rows, then a plan moves them; TestPlansKeepConstraints of the coordinator has the choice")
 	c := start(t, "sqlite", "sqlite", "sqlite")
 	ctx := context.Background()
 	c.bank(200)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
@@ -39,6 +40,7 @@ func (c *target) direct(url, sql string) (pid string, end func()) {
 // TestMoveNamesSessionsOnTheServer: a move that waits for a transaction of another database of the server says which
 // session it is and how it is ended, and so does one that waits for it while the copies are compared.
 func TestMoveNamesSessionsOnTheServer(t *testing.T) {
+	testrun.Long(t, "the move is slow, so that the note is seen; TestCutoverNamesSessions has one")
 	c := start(t, "postgres", "postgres")
 	c.bank(4000)
 	other := pgtest.Database(t)
@@ -68,6 +70,7 @@ func TestMoveNamesSessionsOnTheServer(t *testing.T) {
 // TestACopyThatStands: a server's process that copies is stopped: the move says that no row passes, and where to look,
 // and goes on when it does.
 func TestACopyThatStands(t *testing.T) {
+	testrun.Long(t, "a copy has to stand for ten seconds before the move says so")
 	c := start(t, "postgres", "postgres")
 	c.bank(4000)
 	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0", BytesPerSecond: 20_000}})
@@ -90,6 +93,7 @@ func TestACopyThatStands(t *testing.T) {
 // TestCutoverNamesSessions: a session on the old owner that keeps a table locked keeps the cutover from happening, and
 // is named with the command that ends it.
 func TestCutoverNamesSessions(t *testing.T) {
+	testrun.Short(t)
 	c := start(t, "postgres", "postgres")
 	c.bank(100)
 	if _, err := c.rooms.Ops.Split(context.Background(), admin.SplitRequest{ID: "cut", Keyspace: "bank", At: []string{"0"}}); err != nil {
@@ -116,6 +120,7 @@ func TestCutoverNamesSessions(t *testing.T) {
 // TestMovesDoNotHoldEachOther: one move waits for a table's lock, to set guards, while others of another keyspace change owners
 // on the same shard. These hold statements: none of them may wait for the first one's lock.
 func TestMovesDoNotHoldEachOther(t *testing.T) {
+	testrun.Long(t, "five moves, one of which waits for a lock, as in TestCutoverNamesSessions")
 	c := start(t, "postgres", "postgres")
 	ctx := context.Background()
 	c.bank(100)
@@ -166,6 +171,7 @@ func TestMovesDoNotHoldEachOther(t *testing.T) {
 // TestMovesDoNotFenceForEachOther: a transaction that used a part before it was held may go on in it, and does when another move
 // sets the shard's guards in between.
 func TestMovesDoNotFenceForEachOther(t *testing.T) {
+	testrun.Long(t, "one move has to hold statements for as long as another one begins; TestMoveUnderLoad has one alone")
 	c := start(t, "postgres", "postgres")
 	ctx := context.Background()
 	c.bank(100)

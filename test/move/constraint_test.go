@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
@@ -14,7 +15,8 @@ import (
 // TestConstraintsAreAskedFirst: nothing is moved to where a constraint does not let it be, in whatever way it is asked
 // for. A constraint that comes while a move is under way ends that before it holds any statement.
 func TestConstraintsAreAskedFirst(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	testrun.Long(t, "slow copies are begun and broken off; TestPlansKeepConstraints of the coordinator has the rules")
+	forKinds(t, "", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(500)
 		alone := admin.ConstraintRequest{Name: "alone", Kind: "isolation", Keyspace: "bank", Keys: [][]string{{"5"}}}

@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // watched are shards whose movers tell what they load.
@@ -82,6 +83,7 @@ func (m watchedMover) CaptureRows(ctx context.Context, id string, set engine.Set
 // TestCopyGoesOn: a coordinator ends when two of three tables are copied, and the third in part; rows of
 // all of them change before the next one, and while it copies the rest. It copies nothing twice.
 func TestCopyGoesOn(t *testing.T) {
+	testrun.Long(t, "coordinators are ended in the middle of copies; TestCrash of test/crash has a sample of kills")
 	for name, engines := range kinds {
 		t.Run(name, func(t *testing.T) {
 			c := startAs(t, "", engines...)

@@ -7,22 +7,35 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/etcdtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
 
-// program builds the program.
+// built is the program, built once, where nothing has to be cleaned up.
+var built = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../../bin/cleave-that-moves")
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("go", "build", "-ldflags=-w", "-o", path, "github.com/cleavedb/cleave/cmd/cleave").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
 func program(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "cleave")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/cleavedb/cleave/cmd/cleave").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
@@ -107,6 +120,7 @@ func (c *target) when(id string, step workflow.StepName, back bool) {
 // TestCoordinatorIsKilledAtEveryStep: a coordinator is killed at each stored step of moves that go
 // to the other shard and stay there or come back, while clients are at work; the next one goes on.
 func TestCoordinatorIsKilledAtEveryStep(t *testing.T) {
+	testrun.Long(t, "some twenty kills on each engine; TestCrash of test/crash has a sample of kills")
 	bin := program(t)
 	for name, engines := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -170,6 +184,7 @@ func TestCoordinatorIsKilledAtEveryStep(t *testing.T) {
 // TestShardsAreKilled: the servers of source and target are killed while rows are copied, caught up, cut over
 // and kept level; the move goes on by itself.
 func TestShardsAreKilled(t *testing.T) {
+	testrun.Long(t, "servers of its own are killed and recover; TestCrash of test/crash has a sample of kills")
 	c := start(t, "server", "server")
 	c.bank(2000)
 	l := c.work(3)
@@ -237,6 +252,7 @@ func (c *target) asksBeforeItHolds(id string) {
 // TestSilentRouterIsWaitedForFirst: a router is stopped while rows are copied, whose lease lasts for long. The move waits for it, says so, and
 // holds no statement; when it goes on, so does the move.
 func TestSilentRouterIsWaitedForFirst(t *testing.T) {
+	testrun.Long(t, "the program is built, and stopped while a slow copy goes on; TestCrash of test/crash has a sample of stops")
 	c := start(t, "postgres", "postgres")
 	c.bank(500)
 	router := c.process(program(t), "router", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--lease-ttl", "1m")
@@ -258,6 +274,7 @@ func TestSilentRouterIsWaitedForFirst(t *testing.T) {
 // part changes its owner. Its lease is waited for before statements are held, not while they are, and no session is told
 // anything that is not so.
 func TestRouterIsKilled(t *testing.T) {
+	testrun.Long(t, "leases of seconds are waited for, four times; TestCrash of test/crash has a sample of kills")
 	bin := program(t)
 	for name, engines := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -295,6 +312,7 @@ func TestRouterIsKilled(t *testing.T) {
 // TestDirectoryIsKilled: a member of the directory is killed, and then most of them for a while, in
 // the middle of moves.
 func TestDirectoryIsKilled(t *testing.T) {
+	testrun.Long(t, "etcd servers are killed and elect anew; TestCrash of test/crash has a sample of kills")
 	etcd := etcdtest.New(t, etcdtest.Options{})
 	c := startOn(t, etcd.URL(), "test", "sqlite", "sqlite")
 	c.bank(500)

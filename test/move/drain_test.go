@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -26,6 +27,7 @@ func keyIn(low, high int64, n int) string {
 // TestNothingIsPlacedOnADrainedShard: every operation that places something refuses a shard that is being drained, with the drain's name,
 // or chooses another one; and when the drain has ended it does not.
 func TestNothingIsPlacedOnADrainedShard(t *testing.T) {
+	testrun.Long(t, "each operation of the admin API is tried on a cluster with moves, drains and plans")
 	ctx := context.Background()
 	c := start(t, "sqlite", "sqlite", "sqlite")
 	ops := c.rooms.Ops
@@ -243,6 +245,7 @@ func (c *target) unowned(shard string) {
 // TestADrainIsOutrun: a move of a drain whose part another move has taken away meanwhile is not done, and the drain goes on with
 // what is left on the shard.
 func TestADrainIsOutrun(t *testing.T) {
+	testrun.Long(t, "several moves and drains one after the other; TestDrainPlansPartsInTransit of the coordinator has the choice")
 	ctx := context.Background()
 	c := start(t, "sqlite", "sqlite", "sqlite")
 	ops := c.rooms.Ops

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestMoveBetweenEngines: a SQLite file becomes a shard of a PostgreSQL cluster, gets all rows and gives
 // them back, while clients are at work.
 func TestMoveBetweenEngines(t *testing.T) {
+	testrun.Short(t)
 	c := start(t, "postgres")
 	ctx := context.Background()
 	c.bank(1000)

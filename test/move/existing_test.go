@@ -18,6 +18,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // manual returns the SQL of docs/existing-database.md whose first line is "-- " and a title, one statement each.
@@ -238,6 +239,7 @@ func (s *shop) end() {
 // TestExistingDatabase: docs/existing-database.md, with clients at work from step 3 on. The tables become sharded with their
 // rows, and half of them move to another shard.
 func TestExistingDatabase(t *testing.T) {
+	testrun.Long(t, "a page of the documentation, step by step with clients at work; TestMoveBetweenEngines has the moves")
 	old := pgtest.Database(t)
 	ctx := context.Background()
 	plain, err := pgx.Connect(ctx, old)

@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -120,6 +121,7 @@ func (c *target) held() {
 // TestWhoWroteOnTheTarget: transactions that have the target's file for themselves, or want
 // to, and need the part then, get their answers.
 func TestWhoWroteOnTheTarget(t *testing.T) {
+	testrun.Short(t)
 	c, there, part := files(t)
 	before := c.begun(there)
 	c.back()
@@ -145,6 +147,7 @@ func TestWhoWroteOnTheTarget(t *testing.T) {
 // statements wait. The cutover is taken back, also when it was about to open the target, so
 // that they get their answers; then it is tried again.
 func TestATargetThatIsBusy(t *testing.T) {
+	testrun.Long(t, "statements have to wait for as long as they may; TestWhoWroteOnTheTarget has those that need not")
 	c, there, part := files(t)
 	first := c.connect() // keeps the cutover from going on
 	c.ends("the first", later(first, "BEGIN", `SELECT count(*) FROM account WHERE tenant = `+part))
@@ -198,6 +201,7 @@ func TestATargetThatIsBusy(t *testing.T) {
 // time, while the part goes there, comes back and goes again, and while shards are added and removed, which takes
 // the locks of all files together: none of them fails.
 func TestTransfersBetweenTheFiles(t *testing.T) {
+	testrun.Long(t, "four moves and shards that come and go under load; TestWhoWroteOnTheTarget has the order of locks")
 	c, there, part := files(t)
 	c.back()
 	c.await("part", "rolled back")

@@ -10,11 +10,13 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestTheTargetsDiskIsFull: a move whose target has no room says so, doctor and the metric too; it can be cancelled while there is none
 // (a file needs some for that), and goes on when there is some. Nothing is lost.
 func TestTheTargetsDiskIsFull(t *testing.T) {
+	testrun.Long(t, "file systems are filled until moves give up for a while, on both engines")
 	const room, rows = 16 << 20, 8000
 	t.Run("postgres", func(t *testing.T) {
 		c := start(t, "postgres", "server")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -247,6 +248,7 @@ var wholeRows = flag.Int("whole-rows", 3000, "rows of a table that is not sharde
 
 // TestGrow: a cluster of SQLite files goes to PostgreSQL databases while clients write to sharded and other tables.
 func TestGrow(t *testing.T) {
+	testrun.Long(t, "a whole cluster changes its engine and back; TestMoveBetweenEngines has the rows")
 	c := start(t, "sqlite", "sqlite")
 	ctx := context.Background()
 	ops := c.rooms.Ops

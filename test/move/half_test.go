@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -14,6 +15,7 @@ import (
 // TestSplitInHalves: ranges are cut where half of the rows are below, whatever the key's type and
 // the shard's engine.
 func TestSplitInHalves(t *testing.T) {
+	testrun.Long(t, "ten splits, by types of keys and engines; TestPlan has splits")
 	for _, e := range []string{"sqlite", "postgres"} {
 		t.Run(e, func(t *testing.T) {
 			c := start(t, e)

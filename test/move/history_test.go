@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 var (
@@ -101,6 +102,7 @@ func (h *histories) held(ms int64) {
 // answered is what one object could have answered; money, rows and ids are as they were
 // told; no statement fails but for a reason that is documented.
 func TestHistories(t *testing.T) {
+	testrun.Long(t, "each history goes on for a dozen seconds; TestMoveUnderLoad checks what was acknowledged")
 	bin := *tested
 	if bin == "" {
 		bin = program(t)

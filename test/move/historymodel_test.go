@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // What one object (a counter, an account, a register, a list, a token) is asked, and what
@@ -249,6 +251,7 @@ func (r *recorder) write(t testing.TB, head string, wrong []string, before, afte
 
 // TestHistoryModel: the checker finds what must not be.
 func TestHistoryModel(t *testing.T) {
+	testrun.Short(t)
 	op := func(call, ret int64, in input, out output) porcupine.Operation {
 		return porcupine.Operation{Input: in, Output: out, Call: call, Return: ret}
 	}

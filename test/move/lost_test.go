@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestTheTargetIsLost: the server of a move's target is lost for ever, whatever the move is doing. It owned nothing:
 // the move can be cancelled and the shard removed, nothing is left of either, and everything works that needs all shards.
 func TestTheTargetIsLost(t *testing.T) {
+	testrun.Long(t, "servers of its own are lost at two steps, and waited for; TestCrash of test/crash has a sample of kills")
 	ctx := context.Background()
 	for _, when := range []string{"copying", "opened"} {
 		t.Run(when, func(t *testing.T) {

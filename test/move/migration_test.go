@@ -11,12 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestMigrationDuringMoves: transactions with a schema change and writes over all shards, while half of the rows goes
 // to and fro: each is there wholly or not at all, and rows are changed once.
 func TestMigrationDuringMoves(t *testing.T) {
+	testrun.Long(t, "migrations go on beside several moves; the short run has either alone")
 	c := start(t, "postgres", "postgres")
 	ctx := context.Background()
 	c.bank(300)

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -23,9 +24,18 @@ var kinds = map[string][]string{
 	"sqlite":   {"sqlite", "sqlite"},
 }
 
-func forKinds(t *testing.T, test func(t *testing.T, c *target)) {
+// forKinds runs a test on each pair of engines. The short run has it on one of them at most: engine/enginetest proves for each
+// engine the same of what the coordinator asks of it.
+func forKinds(t *testing.T, inShort string, test func(t *testing.T, c *target)) {
 	for name, engines := range kinds {
-		t.Run(name, func(t *testing.T) { test(t, start(t, engines...)) })
+		t.Run(name, func(t *testing.T) {
+			if name == inShort {
+				testrun.Short(t)
+			} else {
+				testrun.Long(t, "the short run has such moves on the other engine, if anywhere")
+			}
+			test(t, start(t, engines...))
+		})
 	}
 }
 
@@ -52,9 +62,9 @@ func (c *target) history(w admin.WorkflowInfo) {
 // TestMoveUnderLoad: half of the keys go to the other shard while clients are at work, are
 // the other's, come back by a rollback, go again and stay.
 func TestMoveUnderLoad(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "postgres", func(t *testing.T, c *target) {
 		c.bank(4000)
-		l := c.work(4)
+		l := c.workAt(4, 0)
 		id := c.move(admin.MoveRequest{ID: "first", Keyspace: "bank", Range: ":0", To: "s1"})
 		w := c.await(id, "opened")
 		c.history(w)
@@ -85,7 +95,7 @@ func TestMoveUnderLoad(t *testing.T) {
 // TestLeftovers: captures that no workflow needs are reported by doctor and removed by the
 // coordinator; rows that a shard does not own are found by verify.
 func TestLeftovers(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "postgres", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(100)
 		sh, err := c.rooms.Executor.Shard("s0")
@@ -130,7 +140,7 @@ func TestLeftovers(t *testing.T) {
 // TestPinMovesRows: a key that is pinned elsewhere takes its rows with it, and back when it is
 // unpinned, while clients are at work.
 func TestPinMovesRows(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "sqlite", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(400)
 		l := c.work(2)
@@ -172,7 +182,8 @@ func TestPinMovesRows(t *testing.T) {
 
 // TestDrainAndMerge: everything leaves a shard, and ranges become one again.
 func TestDrainAndMerge(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	testrun.Long(t, "a dozen workflows one after the other; the short run has most of them apart")
+	forKinds(t, "", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(400)
 		c.exec(`SELECT cleave.create_keyspace('bare', 'hash', 'bigint', ranges => 1, shards => ARRAY['s0'])`, // no table is in it

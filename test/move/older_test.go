@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/schema"
 )
 
@@ -20,6 +21,7 @@ import (
 // rows; a person's decision and verify bring all rows to where the map finds them. Likewise if the map was changed since, until
 // its version has passed the epochs of the guards.
 func TestOlderDirectory(t *testing.T) {
+	testrun.Long(t, "six clusters whose directories are put back, and verified; the epochs of guards are in engine/enginetest")
 	for _, kind := range []string{"postgres", "postgres, cut before", "postgres, changed since", "sqlite", "sqlite, cut before", "sqlite, changed since"} {
 		t.Run(kind, func(t *testing.T) {
 			engine, what, _ := strings.Cut(kind, ", ")
@@ -168,6 +170,7 @@ func older(t *testing.T, c *target) {
 
 // TestMoveOntoRows: rows of the part that no move has copied to its target are not deleted there.
 func TestMoveOntoRows(t *testing.T) {
+	testrun.Long(t, "a directory is put back first, so that rows are left; TestVerifiedPieceByPiece finds one that should not be there")
 	ctx := context.Background()
 	urls := []string{pgtest.Database(t), pgtest.Database(t)}
 	c := startNamed(t, "test", admin.BootstrapShard{Name: "s0", URL: urls[0]}, admin.BootstrapShard{Name: "s1", URL: urls[1]})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // stages are the states of a directory and its shards, one after the other, that a test keeps: a move is at work in some.
@@ -40,6 +41,7 @@ func (c *target) reach(i int) {
 // TestOlderDirectoryOfAPostgresMove does so with PostgreSQL shards, whose captures are slots and whose guards are triggers: each pair of stages
 // with databases of its own, which cannot be put back as files can.
 func TestOlderDirectoryOfAPostgresMove(t *testing.T) {
+	testrun.Long(t, "a directory is put back in the middle of a move, and the move begun again")
 	for i, old := range stages {
 		for n, now := range stages[i+1:] {
 			rebuild := (i+n)%2 == 1
@@ -71,6 +73,7 @@ func TestOlderDirectoryOfAPostgresMove(t *testing.T) {
 // TestOlderDirectoryOfAMove puts the directory back, after each stage of a move, to what it was in each stage before it. Nothing that was
 // acknowledged is lost, neither by the move that the old directory still has at work nor by the remedy; and reads are right or refused.
 func TestOlderDirectoryOfAMove(t *testing.T) {
+	testrun.Long(t, "a directory is put back in the middle of moves, which are begun again")
 	folder := t.TempDir()
 	files := []string{"directory.db", "s0.db", "s1.db"}
 	at := func(stage, file string) string { return filepath.Join(folder, stage+" "+file) }

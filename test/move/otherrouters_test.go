@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestTablesOnOtherRouters: tables come, go, and come again as tables of another kind, on one router; clients of two
 // others read them all the time. Each read has all rows of a table, or says that there is none: a router whose map is
 // older never takes a table for one of the default shard. What was acknowledged on one router is so on the others.
 func TestTablesOnOtherRouters(t *testing.T) {
+	testrun.Long(t, "tables come and go beside several routers, on each engine")
 	bin := *tested
 	if bin == "" {
 		bin = program(t)
@@ -41,6 +44,7 @@ func TestTablesOnOtherRouters(t *testing.T) {
 // TestSchemaChangeBesideSlowRouters: a statement that lasts, on another router, holds no schema change up that is not about its tables; a router that
 // stands still holds it up until its lease ends, and is not wrong when it goes on.
 func TestSchemaChangeBesideSlowRouters(t *testing.T) {
+	testrun.Long(t, "routers have to be slow for longer than a schema change waits")
 	bin := *tested
 	if bin == "" {
 		bin = program(t)

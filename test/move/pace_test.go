@@ -8,12 +8,14 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestPace: a copy slows down, and says so, while the target's disk is slow or a replica of it is
 // behind, and goes on by itself when they are well again.
 func TestPace(t *testing.T) {
+	testrun.Long(t, "a pace has to be kept for seconds; TestPaceIsBounded and TestRest of the coordinator have the arithmetic")
 	c := start(t, "postgres", "durable")
 	c.bank(6000)
 	target := c.servers[0]
@@ -64,7 +66,7 @@ func TestPace(t *testing.T) {
 	c.await("there", "done")
 
 	// By itself, beside others.
-	l := c.work(2)
+	l := c.workAt(2, 0)
 	if _, err := c.rooms.Ops.Move(context.Background(), admin.MoveRequest{ID: "beside", Keyspace: "bank", Range: ":0", To: "s0", MoveOptions: admin.MoveOptions{Keep: "0"}}); err != nil {
 		t.Fatal(err)
 	}

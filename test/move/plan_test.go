@@ -13,7 +13,7 @@ import (
 // TestPlan: everything is in one range on one shard; a plan to cut and spread it is made,
 // waits for approval, and is carried out under load. Another one has nothing to do.
 func TestPlan(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "sqlite", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(4000)
 		c.analyze()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -40,6 +41,7 @@ func (c *target) writeSlowly(url string) (end func()) {
 // TestProgressAfterTheCopy: a move tells how far it has come, and what time is left, also while both copies are compared and while old rows
 // are deleted. Other transactions slow the comparison down, a bound the deletion.
 func TestProgressAfterTheCopy(t *testing.T) {
+	testrun.Long(t, "comparison and deletion are slowed down so that their progress is seen")
 	c := start(t, "postgres", "postgres")
 	c.bank(4000)
 	ctx := context.Background()

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -17,6 +18,7 @@ import (
 // TestRefusedWithTheStatement: a table that cannot be moved is told with the statement to run, in full: before it is
 // begun (--dry-run), by the move, and by the drain whose move it is.
 func TestRefusedWithTheStatement(t *testing.T) {
+	testrun.Short(t)
 	ctx := context.Background()
 	c := start(t, "postgres", "postgres")
 	c.bank(100)
@@ -55,6 +57,7 @@ func TestRefusedWithTheStatement(t *testing.T) {
 
 // TestWaitsForAPlace: a move that has not begun because others are at work says so.
 func TestWaitsForAPlace(t *testing.T) {
+	testrun.Short(t)
 	ctx := context.Background()
 	c := startAs(t, "", "sqlite", "sqlite")
 	c.bank(10)
@@ -87,6 +90,7 @@ func TestWaitsForAPlace(t *testing.T) {
 // TestSchemaChangeOfATableThatIsCopied: a change that needs the table to itself is refused soon, and names the move that
 // copies it with the commands; writers do not stand behind it for long. When the move has ended it goes.
 func TestSchemaChangeOfATableThatIsCopied(t *testing.T) {
+	testrun.Long(t, "schema changes have to wait for seconds before they are refused")
 	ctx := context.Background()
 	c := start(t, "postgres", "postgres")
 	c.bank(500)

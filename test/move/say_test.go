@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestDrainAndWaysBack: a drain that waits for the way back of a move says so, and can end it.
 func TestDrainAndWaysBack(t *testing.T) {
+	testrun.Long(t, "moves, drains and ways back one after the other; TestLostWayBack ends one")
 	ctx := context.Background()
 	c := start(t, "sqlite", "sqlite")
 	c.bank(100)
@@ -129,6 +131,7 @@ func TestDrainAndWaysBack(t *testing.T) {
 
 // TestMoveNamesWhoIsWaitedFor: a move that cannot begin because of a long statement says on which router.
 func TestMoveNamesWhoIsWaitedFor(t *testing.T) {
+	testrun.Short(t)
 	ctx := context.Background()
 	c := start(t, "postgres", "sqlite")
 	c.bank(10)

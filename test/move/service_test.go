@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -44,7 +45,8 @@ func (c *target) refused(code, why, sql string) {
 // reason, by the router and the shard; all else goes on, rows can be moved off, and transactions that
 // were begun before end as they should.
 func TestShardStates(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	testrun.Long(t, "each state is tried with each kind of statement, and moves go off it")
+	forKinds(t, "", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(400)
 		c.exec(`CREATE TABLE currency (id int PRIMARY KEY, name text) WITH (cleave.reference = true)`, `CREATE TABLE setting (id int PRIMARY KEY)`, `INSERT INTO currency VALUES (1, 'CHF')`)

@@ -10,7 +10,7 @@ import (
 // TestSmallMove: a part of some hundred rows goes to another shard while nobody is at work. Each wait in it is
 // for something: -v shows the steps, and with CLEAVE_TEST_LOG each effect.
 func TestSmallMove(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "sqlite", func(t *testing.T, c *target) {
 		c.bank(400)
 		began := time.Now()
 		req := admin.MoveRequest{ID: "small", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}}

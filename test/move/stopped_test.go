@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // signal sends a signal to processes of a test's server.
@@ -46,6 +47,7 @@ func (c *target) copiers(id, shard string) (pids []string) {
 // TestCancelBesideAStoppedProcess: a move is cancelled whose copy stands, as a process of the target's server is stopped. Neither the move nor
 // doctor is silent about it, and it is cancelled when the process goes on.
 func TestCancelBesideAStoppedProcess(t *testing.T) {
+	testrun.Long(t, "a copy has to stand for seconds before the move says so")
 	c := start(t, "postgres", "postgres")
 	c.bank(4000)
 	c.move(admin.MoveRequest{ID: "m", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0", BytesPerSecond: 20_000}})

@@ -379,10 +379,10 @@ type load struct {
 	first   error
 }
 
-// work starts clients that transfer within tenants until end is called.
-func (c *target) work(clients int) *load { return c.workAt(clients, 0) }
+// work starts clients that transfer within tenants until end is called. They leave the machine something for the move itself.
+func (c *target) work(clients int) *load { return c.workAt(clients, time.Millisecond) }
 
-// workAt is work with a pause after each transaction: on a busy machine a file takes more changes than the other shard can follow.
+// workAt is work with another pause after each transaction: on a busy machine a file takes more changes than the other shard can follow.
 func (c *target) workAt(clients int, pause time.Duration) *load {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{c: c, stop: stop, pause: pause, acked: map[string]bool{}, unknown: map[string]bool{}}

@@ -14,7 +14,7 @@ import (
 // TestVerifiedPieceByPiece: both copies are compared in pieces while clients are at work; a row
 // that should not be there is found, and told with its table and positions.
 func TestVerifiedPieceByPiece(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "postgres", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(6000)
 		l := c.work(2)

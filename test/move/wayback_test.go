@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/admin"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // TestLostWayBack: a change of a table ends the way back, which is told before anybody asks for it, and what was kept
 // for it goes. A shard that is kept for a way back says with what it can be taken out.
 func TestLostWayBack(t *testing.T) {
-	forKinds(t, func(t *testing.T, c *target) {
+	forKinds(t, "postgres", func(t *testing.T, c *target) {
 		ctx := context.Background()
 		c.bank(100)
 		c.await(c.move(admin.MoveRequest{ID: "there", Keyspace: "bank", Range: ":0", To: "s1", MoveOptions: admin.MoveOptions{Keep: "0"}}), "done")
@@ -44,6 +45,7 @@ func TestLostWayBack(t *testing.T) {
 
 // TestLostChanges: the old rows stay for a person when the new owner has lost its changes: it may have lost more.
 func TestLostChanges(t *testing.T) {
+	testrun.Long(t, "a stream is broken off until it stays away; TestLostWayBack has a way back that is lost")
 	c := start(t, "postgres", "postgres")
 	c.bank(100)
 	c.await(c.move(admin.MoveRequest{ID: "kept", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")
@@ -81,6 +83,7 @@ func TestLostChanges(t *testing.T) {
 // TestNothingIsForgottenTooSoon: while others write on the new owner's server, and nobody in the part, its log is not
 // given up further than where the next stream would begin.
 func TestNothingIsForgottenTooSoon(t *testing.T) {
+	testrun.Long(t, "it looks for eight seconds, again and again, at what should never be seen")
 	c := start(t, "postgres", "postgres")
 	c.bank(100)
 	c.await(c.move(admin.MoveRequest{ID: "kept", Keyspace: "bank", Range: ":0", To: "s1"}), "opened")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/coordinator"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/workflow"
 )
 
@@ -46,6 +47,7 @@ func (c *target) noted(id, step, note string) admin.WorkflowInfo {
 // TestTimeWindow: outside of its windows a move neither begins, nor changes the owner, nor
 // deletes rows; what was copied follows the source all the time.
 func TestTimeWindow(t *testing.T) {
+	testrun.Long(t, "moves have to wait, on each engine, to show that they do")
 	for name, engines := range kinds {
 		t.Run(name, func(t *testing.T) { timeWindow(t, startAs(t, "", engines...)) })
 	}
