@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sim"
 )
 
 var (
 	seed  = flag.Uint64("seed", 0, "the one seed of TestSeed")
 	brk   = flag.String("break", "", "the safeguard that TestSeed leaves out")
-	forth = flag.Duration("for", 15*time.Second, "how long TestClusters goes on")
+	forth = flag.Duration("for", 0, "how long TestClusters goes on; 0: 15s, in a short run 5s")
 )
 
 // TestClusters runs clusters of ever new seeds.
@@ -21,7 +22,11 @@ func TestClusters(t *testing.T) {
 	var all sim.Report
 	first := rand.Uint64() >> 16
 	n := uint64(0)
-	for end := time.Now().Add(*forth); time.Now().Before(end); n++ {
+	length := *forth
+	if length == 0 {
+		length = testrun.Pick(5*time.Second, 15*time.Second)
+	}
+	for end := time.Now().Add(length); time.Now().Before(end); n++ {
 		r, err := sim.Run(sim.Options{Seed: first + n})
 		if err != nil {
 			t.Fatal(err)
@@ -44,6 +49,7 @@ func TestClusters(t *testing.T) {
 
 // TestBreaks: each safeguard that is left out is missed within a minute.
 func TestBreaks(t *testing.T) {
+	testrun.Short(t)
 	for _, b := range sim.Breaks {
 		t.Run(string(b), func(t *testing.T) {
 			began := time.Now()

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 var update = flag.Bool("update", false, "make the folder data again from the servers")
@@ -45,6 +46,9 @@ var sources = []struct{ file, embedded, fields, query string }{
 
 // TestMatchesServers compares the folder data with the catalogue of every supported version; -update makes it.
 func TestMatchesServers(t *testing.T) {
+	if !*update {
+		testrun.Long(t, "a server of each major version starts; TestResolver asks two of them in the short run")
+	}
 	ctx := context.Background()
 	rows := make([]map[string][]int, len(sources)) // the versions of each row
 	for i := range rows {

@@ -37,7 +37,7 @@ type server struct {
 
 // TestResolver compares what calls, operators and casts mean with what servers of every version make of them.
 func TestResolver(t *testing.T) {
-	for _, install := range pgtest.Versions(t) {
+	for _, install := range pgtest.VersionsOfRun(t) {
 		t.Run(strconv.Itoa(install.Major), func(t *testing.T) {
 			conn, err := pgx.Connect(context.Background(), pgtest.DatabaseOn(t, pgtest.NewServerOf(t, install, nil)))
 			if err != nil {

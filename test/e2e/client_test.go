@@ -20,6 +20,7 @@ import (
 	_ "github.com/lib/pq"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 )
 
@@ -213,6 +214,7 @@ func TestCancel(t *testing.T) {
 // TestSettingsFollowTheSession: what SET says holds on whichever shard a
 // statement runs, and in no other session.
 func TestSettingsFollowTheSession(t *testing.T) {
+	testrun.Short(t)
 	c := start(t, "postgres")
 	c.exec(t, createOrders)
 	one, other := c.connect(t), c.connect(t)

@@ -101,6 +101,7 @@ func note(ctx context.Context, conn *pgx.Conn, tenant int) string {
 // TestRoutersOnEtcd has three routers share a map in a three-member etcd, and
 // measures how long a change takes to be acknowledged by all of them.
 func TestRoutersOnEtcd(t *testing.T) {
+	testrun.Short(t)
 	url := etcdtest.New(t, etcdtest.Options{}).URL()
 	a := startOn(t, url)
 	b, c := startRouter(t, url), startRouter(t, url)
@@ -329,6 +330,7 @@ func TestCutOff(t *testing.T) {
 // TestDirectoryTakenBack: etcd was restored to an older state than routers have seen. They refuse, and do not say that they go on by
 // themselves: also with the newer state there again it takes a restart.
 func TestDirectoryTakenBack(t *testing.T) {
+	testrun.Short(t)
 	t.Parallel()
 	servers := etcdtest.New(t, etcdtest.Options{Members: 1})
 	url := servers.URL()

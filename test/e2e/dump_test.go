@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // ordinarySchema is what applications have: serial and identity columns, foreign
@@ -20,6 +21,7 @@ var ordinarySchema string
 // and dumps it again: what pg_dump writes then is what it wrote first, but for
 // identity columns, and loads into a plain PostgreSQL.
 func TestDump(t *testing.T) {
+	testrun.Short(t)
 	plain := pgtest.Database(t)
 	if out := psql(t, plain, ordinarySchema, "-v", "ON_ERROR_STOP=1", "-q"); strings.Contains(out, "ERROR") {
 		t.Fatal(out)

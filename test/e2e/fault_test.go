@@ -149,6 +149,7 @@ func sameExceptURLs(a, b string) bool {
 
 // TestPortInUse names the port and what to do.
 func TestPortInUse(t *testing.T) {
+	testrun.Short(t)
 	c := start(t, "sqlite")
 	out, err := exec.Command(binary, "up", "--data", filepath.Join(t.TempDir(), "d"), "--listen", c.listen, "--admin", freeAddress(t)).CombinedOutput()
 	_, port, _ := strings.Cut(c.listen, ":")
@@ -316,6 +317,7 @@ func signalAll(pids []int, s syscall.Signal) {
 // TestShardFull: a file size limit makes SQLite's writes fail as a full disk
 // does. The error is clear, what was there stays, reads go on.
 func TestShardFull(t *testing.T) {
+	testrun.Short(t)
 	dir := filepath.Join(t.TempDir(), "data")
 	c := &cluster{t: t, engine: "sqlite", dir: dir, listen: freeAddress(t), admin: freeAddress(t)}
 	c.up()

@@ -399,6 +399,7 @@ func TestIDsSurviveKills(t *testing.T) {
 
 // TestIDsOfManyRouters takes ids from three routers on one directory at once.
 func TestIDsOfManyRouters(t *testing.T) {
+	testrun.Short(t)
 	c := start(t, "sqlite")
 	c.exec(t, `CREATE TABLE se (id serial PRIMARY KEY, r bigint DEFAULT cleave.next_id(), n int) WITH (cleave.shard_key = 'id')`)
 	urls := []string{c.url()}

@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/cleavedb/cleave/internal/oteltest"
+	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/telemetry/trace"
 )
@@ -85,6 +86,7 @@ func TestOneTraceFromClientToShard(t *testing.T) {
 // TestLastSpansAreSent: what waits at the end of the process reaches the
 // collector, which the standard variable names here.
 func TestLastSpansAreSent(t *testing.T) {
+	testrun.Short(t)
 	col := oteltest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", col.URL)
 	c := start(t, "sqlite", "--trace-sample", "1")
@@ -94,6 +96,7 @@ func TestLastSpansAreSent(t *testing.T) {
 }
 
 func TestSlowStatementsInTheLog(t *testing.T) {
+	testrun.Short(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "cleave.yaml")
@@ -128,6 +131,7 @@ func TestSlowStatementsInTheLog(t *testing.T) {
 
 // TestProbes asks what a container's orchestrator asks.
 func TestProbes(t *testing.T) {
+	testrun.Short(t)
 	t.Parallel()
 	c := start(t, "sqlite", "--admin-hosts", "router, router.example", "--drain-timeout", "20s")
 	get := func(path, host string) int {

@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestSecurityGuide runs the commands of docs/security.md.
 func TestSecurityGuide(t *testing.T) {
+	testrun.Short(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
@@ -37,6 +39,7 @@ func TestSecurityGuide(t *testing.T) {
 
 // TestMaintenanceGuide runs the commands of docs/maintenance.md.
 func TestMaintenanceGuide(t *testing.T) {
+	testrun.Short(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/maintenance.md")
 	if err != nil {
@@ -67,6 +70,7 @@ func TestMaintenanceGuide(t *testing.T) {
 
 // TestOperationsGuide runs the commands of docs/operations.md that are marked.
 func TestOperationsGuide(t *testing.T) {
+	testrun.Short(t)
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestPsql is what a person types first.
@@ -63,6 +65,7 @@ func TestPsql(t *testing.T) {
 // TestReadmeSession runs the README's psql session and compares every answer
 // with what the README prints.
 func TestReadmeSession(t *testing.T) {
+	testrun.Short(t)
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)

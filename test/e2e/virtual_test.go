@@ -3,10 +3,13 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"github.com/cleavedb/cleave/internal/testrun"
 )
 
 // TestVirtualSchemaInPSQL: psql shows the schema cleave, and says the same of it whatever the default shard is.
 func TestVirtualSchemaInPSQL(t *testing.T) {
+	testrun.Short(t)
 	commands := []struct{ command, want string }{
 		{`\dv cleave.*`, " cleave | workflows    | view | "}, {`\d cleave.shards`, " is_default  | boolean "}, {`\d cleave.*`, `View "cleave.hot_keys"`},
 		{`\d+ cleave.users`, " name   | text "}, {`\df cleave.*`, "keyspace text, key anyelement, shard text"}, {`\df cleave.shard_of`, `keyspace text, VARIADIC key "any"`},

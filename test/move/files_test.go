@@ -333,6 +333,7 @@ func TestTransfersBetweenTheFiles(t *testing.T) {
 // TestSchemaChangeBetweenTheFiles: a schema change has one file and waits for the other, whose writer then wants the first. One
 // of both is told at once that nobody could go on.
 func TestSchemaChangeBetweenTheFiles(t *testing.T) {
+	testrun.Short(t)
 	c := startAs(t, "", "sqlite", "sqlite")
 	c.exec(`SELECT cleave.create_keyspace('two', 'hash', 'bigint', ranges => 2, shards => ARRAY['s0', 's1'])`,
 		`CREATE TABLE account (tenant bigint NOT NULL, id int NOT NULL, note text, PRIMARY KEY (tenant, id)) WITH (cleave.shard_key = 'tenant', cleave.keyspace = 'two')`,
