@@ -6,6 +6,7 @@ import (
 	"fmt"
 	neturl "net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,35 @@ func codeOf(err error) string {
 		return ""
 	}
 	return string(asState(err).Code)
+}
+
+// TestPinsOfMovingKeys: while a key moves by itself, its pin is that move's. The map would refuse some of the changes as
+// invalid, and would take others.
+func TestPinsOfMovingKeys(t *testing.T) {
+	c := newCluster(t, 3)
+	ctx := context.Background()
+	c.ddl(createOrders)
+	st := c.snap().State().Clone()
+	from := c.owner("42")
+	to := []string{"shard-0", "shard-1", "shard-2"}
+	to = slices.DeleteFunc(to, func(s string) bool { return s == from })
+	// Pinned to a shard that its range is not on, and on its way to a third one.
+	if err := st.PutPin("hash_bigint", []string{"42"}, to[0]); err != nil {
+		t.Fatal(err)
+	}
+	st.PutTransit("hash_bigint", shardmap.Transit{ID: "m", Part: shardmap.Part{Key: []string{"42"}}, From: to[0], To: to[1]})
+	if _, err := c.dir.Update(ctx, shardmap.Change{Expect: st.Version, By: "test", Op: "test", Why: "test"}, st); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.ops.Unpin(ctx, UnpinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}})
+	code(t, err, "55000")
+	if !strings.Contains(err.Error(), "(move m)") {
+		t.Error(err)
+	}
+	for _, shard := range []string{from, to[0], to[1]} {
+		_, err := c.ops.Pin(ctx, PinRequest{Meta: meta, Keyspace: "hash_bigint", Key: []string{"42"}, Shard: shard})
+		code(t, err, "55000")
+	}
 }
 
 func TestPin(t *testing.T) {

@@ -280,10 +280,28 @@ type move struct {
 	tables    int
 }
 
+// unmoved refuses a key that is moving by itself: where it lives is that move's business until its end.
+func unmoved(cur *shardmap.Snapshot, ks string, key keyspace.Key) error {
+	ix, _ := cur.Keyspace(ks)
+	part := shardmap.Part{Key: key.Texts()}
+	for _, t := range ix.Def().Transits {
+		if t.Key != nil && cur.Overlap(ks, t.Part, part) {
+			e := sqlstate.New(sqlstate.ObjectNotInState, "key %s of keyspace %q is moving from shard %s to shard %s (move %s)", keyText(key.Texts()), ks, t.From, t.To, t.ID).
+				WithHint("wait for that move, or end it: cleave moves %s", t.ID)
+			e.Keyspace, e.Range, e.Epoch = ks, t.Text(), t.Epoch
+			return e
+		}
+	}
+	return nil
+}
+
 // planMove works out a move on the current map.
 func planMove(cur *shardmap.Snapshot, m Meta, op, ks string, texts []string, edit func(*shardmap.Snapshot, *shardmap.State) (bool, error)) (*move, error) {
 	ix, key, err := parseKey(cur, ks, texts)
 	if err != nil {
+		return nil, err
+	}
+	if err := unmoved(cur, ks, key); err != nil {
 		return nil, err
 	}
 	v := &move{op: op, cur: cur, ks: ks, key: key, state: cur.State().Clone()}
