@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/cleavedb/cleave/internal/etcdtest"
+	"github.com/cleavedb/cleave/internal/waitfor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/shardmap/etcd"
 	"github.com/cleavedb/cleave/shardmap/shardmaptest"
@@ -46,12 +48,16 @@ func TestMain(m *testing.M) {
 
 func open(tb testing.TB, url string) shardmap.Directory {
 	tb.Helper()
-	d, err := etcd.Open(tb.Context(), url, etcd.Options{LeaseTTL: shardmaptest.LeaseTTL})
-	if err != nil {
-		tb.Errorf("Open: %v", err)
-		panic(err)
+	for end := time.Now().Add(waitfor.Max); ; { // a busy machine's etcd may not answer within a test's short timeout
+		d, err := etcd.Open(tb.Context(), url, etcd.Options{LeaseTTL: shardmaptest.LeaseTTL})
+		if err == nil {
+			return d
+		}
+		if time.Now().After(end) {
+			tb.Errorf("Open: %v", err)
+			panic(err)
+		}
 	}
-	return d
 }
 
 func TestConformance(t *testing.T) {
