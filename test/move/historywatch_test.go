@@ -23,6 +23,8 @@ type sample struct {
 	operations int
 	resident   float64 // MiB
 	heap       float64 // MiB
+	goal       float64 // MiB: the heap at which memory is collected next, about twice what is alive
+	plans      float64 // MiB of the plan cache, which has a bound
 	goroutines float64
 	files      float64
 }
@@ -46,6 +48,7 @@ func (c *curve) take(round, operations int) (sample, error) {
 	s := sample{round: round, operations: operations}
 	want := map[string]*float64{
 		"process_resident_memory_bytes": &s.resident, "go_memstats_heap_inuse_bytes": &s.heap,
+		"go_memstats_next_gc_bytes": &s.goal, "cleave_plan_cache_bytes": &s.plans,
 		"go_goroutines": &s.goroutines, "process_open_fds": &s.files,
 	}
 	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
@@ -57,8 +60,9 @@ func (c *curve) take(round, operations int) (sample, error) {
 			delete(want, name)
 		}
 	}
-	s.resident /= 1 << 20
-	s.heap /= 1 << 20
+	for _, of := range []*float64{&s.resident, &s.heap, &s.goal, &s.plans} {
+		*of /= 1 << 20
+	}
 	if len(want) > 0 {
 		return sample{}, fmt.Errorf("the router has no metrics %v", want)
 	}
@@ -135,11 +139,11 @@ func (c *curve) write(command string) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s, %s\n\n`%s`\n\n%s\n\n", c.h.kind, time.Now().UTC().Format("2006-01-02"), command, strings.ReplaceAll(strings.TrimSpace(c.h.figures()), "\n", "\n\n"))
-	b.WriteString("| round | operations recorded | resident, MiB | heap in use, MiB | goroutines | open files |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| round | operations recorded | resident, MiB | heap in use, MiB | heap that is collected, MiB | plan cache, MiB | goroutines | open files |\n|---|---|---|---|---|---|---|---|\n")
 	step := max(1, len(c.samples)/40)
 	for i, s := range c.samples {
 		if i%step == 0 || i == len(c.samples)-1 {
-			fmt.Fprintf(&b, "| %d | %d | %.0f | %.0f | %.0f | %.0f |\n", s.round, s.operations, s.resident, s.heap, s.goroutines, s.files)
+			fmt.Fprintf(&b, "| %d | %d | %.0f | %.0f | %.0f | %.0f | %.0f | %.0f |\n", s.round, s.operations, s.resident, s.heap, s.goal, s.plans, s.goroutines, s.files)
 		}
 	}
 	b.WriteString("\n")
