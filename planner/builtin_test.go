@@ -2,11 +2,14 @@ package planner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/shardmap"
@@ -62,6 +65,21 @@ func TestInformationSchema(t *testing.T) {
 				t.Errorf("PostgreSQL %d: %s", install.Major, listed)
 			}
 			columns(text("SELECT count(*) FROM information_schema." + name))
+			var given []string
+			for i := range want {
+				given = append(given, fmt.Sprint("c", i))
+			}
+			for _, sql := range []string{
+				"SELECT " + strings.Join(given, ", ") + " FROM information_schema." + name + " AS x(" + strings.Join(given, ", ") + ")",
+				"SELECT j.* FROM (information_schema." + name + " AS x CROSS JOIN (VALUES (1)) AS v (one)) AS j",
+				"SELECT j FROM (information_schema." + name + " AS x CROSS JOIN (VALUES (1)) AS v (one)) AS j",
+				"SELECT d.domain_default, x.* FROM information_schema.domains d CROSS JOIN (SELECT " + want[0] + " FROM information_schema." + name + ") x",
+				"SELECT d.domain_default, x." + want[0] + " FROM information_schema.domains d CROSS JOIN information_schema." + name + " x",
+			} {
+				if got, of := rowsOf(t, conn, text(sql)), rowsOf(t, conn, sql); !slices.Equal(got, of) {
+					t.Errorf("PostgreSQL %d: %s has %d rows that are others than PostgreSQL's %d", install.Major, sql, len(got), len(of))
+				}
+			}
 		}
 		// Where each row is changed as a whole, the names of databases are the client's, and NULL where they were.
 		if _, err := conn.Exec(ctx, "CREATE TABLE pg_temp.t (id int PRIMARY KEY, a int[])"); err != nil {
@@ -95,4 +113,25 @@ func TestBuiltinKind(t *testing.T) {
 	if isCatalogTable("nothing") || !isCatalogTable("pg_class") || isBuiltin("pg_class") {
 		t.Error("relations and functions are mixed up")
 	}
+}
+
+// rowsOf are the rows of a query as texts, in order, with the client's name of the database.
+func rowsOf(t *testing.T, conn *pgx.Conn, sql string) (out []string) {
+	t.Helper()
+	results, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return []string{pg.Code + " " + pg.Message} // information_schema.transforms cannot be read
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range results[0].Rows {
+		var b strings.Builder
+		for _, v := range row {
+			fmt.Fprintf(&b, "%t %s|", v == nil, v)
+		}
+		out = append(out, strings.ReplaceAll(b.String(), conn.Config().Database, Database))
+	}
+	slices.Sort(out)
+	return out
 }

@@ -72,18 +72,14 @@ func databaseColumns(relation string) (columns, varying []string) {
 }
 
 // shownRelation is the subquery for a relation that names the database, in a statement: the same rows with the client's
-// name of the database. The columns are listed, so that conditions reach the relation. Of those that not every version
-// has only the named ones are: the shard says so if it has none. Where all are shown each row is changed as a whole.
+// name of the database. The columns are listed, so that conditions reach the relation. Where columns that not every
+// version has may be read, or all in their order, each row is changed as a whole: the shard's version says what it has.
 func shownRelation(n *pg.Node, rel *pg.RangeVar, relation, source, filter string) string {
 	columns, varying := databaseColumns(relation)
-	if len(varying) > 0 && wholeShown(n, rel) {
+	named := func(c string) bool { return namesColumn(n, c) }
+	if len(varying) > 0 && (wholeShown(n, rel) || slices.ContainsFunc(varying, named)) {
 		return "(SELECT * FROM (SELECT cleave_r.* FROM " + source + " AS cleave_d CROSS JOIN LATERAL pg_catalog.jsonb_populate_record(cleave_d, pg_catalog.jsonb_build_object(" +
 			replacedNames(columns) + ")) AS cleave_r) AS cleave_w WHERE " + filter + ")"
-	}
-	for _, c := range varying {
-		if namesColumn(n, c) {
-			columns = append(columns, c)
-		}
 	}
 	return "(SELECT " + shownColumns(relation, columns) + " FROM " + source + " WHERE " + filter + ")"
 }
@@ -99,15 +95,16 @@ func replacedNames(columns []string) string {
 	return strings.Join(out, ", ")
 }
 
-// wholeShown is showsWhole, with what compares all columns of a name.
+// wholeShown is showsWhole, with what counts or compares all columns: names given to them, a join with a name of its
+// own, a natural join.
 func wholeShown(n *pg.Node, rel *pg.RangeVar) bool {
-	natural := false
+	whole := len(rel.Alias.GetColnames()) > 0
 	inspect(n, func(m proto.Message) bool {
 		j, ok := m.(*pg.JoinExpr)
-		natural = natural || ok && j.IsNatural
-		return !natural
+		whole = whole || ok && (j.IsNatural || j.Alias != nil)
+		return !whole
 	})
-	return natural || showsWhole(n, rel)
+	return whole || showsWhole(n, rel)
 }
 
 // namesColumn reports whether a statement may name a column.

@@ -148,6 +148,9 @@ func (a *analyzer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || a.hidden() {
 		return 0
 	}
+	if op == "||" { // long chains are usual, and what asks at each link would read all of them each time; nothing is summed by it
+		return 0
+	}
 	r := a.typeOf(e.Rexpr, sc)
 	if e.Lexpr == nil {
 		return known(func(c pgcatalog.Catalog) uint32 {
@@ -161,7 +164,7 @@ func (a *analyzer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 	if nullif && (l == r || r == oidUnknown || e.Rexpr.GetParamRef() != nil) {
 		return l
 	}
-	if l == 0 || r == 0 {
+	if l == 0 || r == 0 || l >= firstUserOID || r >= firstUserOID {
 		return 0
 	}
 	return known(func(c pgcatalog.Catalog) uint32 {

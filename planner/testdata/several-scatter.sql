@@ -449,7 +449,7 @@ SELECT x::date FROM (SELECT upper(note) || 'x' AS x FROM orders) s;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
 -->   shards: shard-0, shard-1, shard-2
--->   shard text: SELECT CASE WHEN pg_catalog.textregexeq(x::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(x::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE x END::date FROM (SELECT upper(note) || 'x' AS x FROM orders) s
+-->   shard text: SELECT CASE WHEN CASE WHEN pg_catalog.texticregexeq(x::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday') THEN pg_catalog.concat('cleave_time_word ', x::pg_catalog.text)::pg_catalog.date IS NULL END THEN NULL ELSE x END::date FROM (SELECT upper(note) || 'x' AS x FROM orders) s
 SELECT to_timestamp(id)::date, id::text::int, now()::date FROM orders;
 --> several shards [SELECT, read only, rows]
 -->   operation: scatter
