@@ -320,6 +320,9 @@ func (x *session) bind(f wire.Frame) error {
 	if got, want := len(x.args.Values), max(s.plan.Params, len(s.oids)); got < want {
 		return pgbackend.Unsupplied(got, s.name, want)
 	}
+	if x.held.Len() > 0 && x.held.Has(string(name)) {
+		return pgbackend.Exists(string(name))
+	}
 	if err := x.portals.Free(name); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // TestHeldCursors: WITH HOLD cursors are the session's: they are read in every state of it, in any format, and end with it.
@@ -244,4 +245,17 @@ func newBesideOf(t *testing.T, b *beside) *beside {
 		}
 	}
 	return &beside{t: t, router: conns[0], plain: conns[1]}
+}
+
+// TestBindOfAHeldName: a portal cannot have the name of a cursor that the router holds.
+func TestBindOfAHeldName(t *testing.T) {
+	t.Parallel()
+	cl, _, _ := orders(t, config{})
+	c := cl.raw(t)
+	c.send(&pgproto3.Query{String: "DECLARE p CURSOR WITH HOLD FOR SELECT 1 FROM orders"})
+	c.want("C DECLARE CURSOR", "Z I")
+	c.send(&pgproto3.Parse{Query: "SELECT 2"}, &pgproto3.Bind{DestinationPortal: "p"}, &pgproto3.Sync{})
+	c.want("1", "E 42P03", "Z I")
+	c.send(&pgproto3.Query{String: "CLOSE p"}, &pgproto3.Parse{Query: "SELECT 2"}, &pgproto3.Bind{DestinationPortal: "p"}, &pgproto3.Sync{})
+	c.want("C CLOSE CURSOR", "Z I", "1", "2", "Z I")
 }

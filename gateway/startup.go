@@ -88,6 +88,7 @@ type arrival struct {
 	start   Startup
 	out     []byte // what goes with the next answer
 	id      Identity
+	proved  func() // ends the turn of its proof, after the answer; nil without one
 }
 
 // refusal is an error that the client is told before it is let go.
@@ -115,6 +116,11 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	defer func() {
+		if a.proved != nil {
+			a.proved()
+		}
+	}()
 	sess, err := a.enter(ctx)
 	if err == errCancelRequest {
 		return nil, nil
@@ -307,7 +313,7 @@ func (a *arrival) identify(ctx context.Context) error {
 		a.s.metrics.SessionRefused()
 		return refusal{e}
 	}
-	defer done()
+	a.proved = done
 	id, err := a.s.authenticate(ctx, a.start, a.ask)
 	if err == nil {
 		a.id = id

@@ -79,6 +79,8 @@ func runMessages(t *testing.T, h Harness) {
 			`1ZEZEZ 42601 syntax error at or near "SELEKT"`)
 		c.send(script(nil).parse("", "SELECT 1").sync())
 		c.receive(1)
+		same(t, "what is no Query", c.run(script(nil).message(wire.Query, "SELECT 1\x00x"), 1).said(), end)
+		same(t, "keeps it", c.run(script(nil).bind("", "").sync(), 1).said(), "2Z")
 		c.do("SELECT 2")
 		same(t, "a Query ends it", c.run(script(nil).bind("", "").sync(), 1).said(), "EZ 26000 unnamed prepared statement does not exist")
 	})

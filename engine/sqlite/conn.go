@@ -440,8 +440,6 @@ func (c *Conn) handle(f wire.Frame) bool {
 	var err error
 	switch typ {
 	case wire.Query:
-		c.prepared.Replace("")
-		c.portals.Drop("")
 		err = guarded(func() error { return c.simpleQuery(f.Body()) })
 		if err != nil {
 			c.script = nil

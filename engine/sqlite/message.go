@@ -122,6 +122,8 @@ func (c *Conn) simpleQuery(body []byte) error {
 	if err != nil {
 		return err
 	}
+	c.prepared.Replace("")
+	c.portals.Drop("")
 	text := string(sql)
 	if err := checkText(text); err != nil {
 		return err

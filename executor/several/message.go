@@ -71,8 +71,6 @@ func (c *Conn) handle(f wire.Frame) {
 	var err error
 	switch typ {
 	case wire.Query:
-		c.prepared.Replace("")
-		c.portals.Drop("")
 		c.query(f.Body())
 		return
 	case wire.Parse:

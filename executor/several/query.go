@@ -22,6 +22,8 @@ func (c *Conn) query(body []byte) {
 		c.endQuery()
 		return
 	}
+	c.prepared.Replace("")
+	c.portals.Drop("")
 	text := string(sql)
 	texts := []string{text}
 	if strings.Contains(text, ";") {
