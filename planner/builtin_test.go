@@ -30,7 +30,7 @@ func TestInformationSchema(t *testing.T) {
 		return st.Text
 	}
 	ctx := context.Background()
-	for _, install := range pgtest.Versions(t) {
+	for _, install := range pgtest.VersionsOfRun(t) {
 		conn, err := pgx.Connect(ctx, pgtest.DatabaseOn(t, pgtest.NewServerOf(t, install, nil)))
 		if err != nil {
 			t.Fatal(err)
