@@ -301,9 +301,6 @@ func planMove(cur *shardmap.Snapshot, m Meta, op, ks string, texts []string, edi
 	if err != nil {
 		return nil, err
 	}
-	if err := unmoved(cur, ks, key); err != nil {
-		return nil, err
-	}
 	v := &move{op: op, cur: cur, ks: ks, key: key, state: cur.State().Clone()}
 	todo, err := edit(cur, &v.state)
 	if err != nil {
@@ -312,6 +309,9 @@ func planMove(cur *shardmap.Snapshot, m Meta, op, ks string, texts []string, edi
 	if !todo {
 		v.nothing = true
 		return v, nil
+	}
+	if err := unmoved(cur, ks, key); err != nil {
+		return nil, err
 	}
 	if a, err := ix.Locate(key); err == nil {
 		v.from = a.Shard
