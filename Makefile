@@ -22,7 +22,7 @@ ORDERS   ?= 5000
 export CGO_ENABLED := 1
 
 # test and bench are modules of their own, so that what only they need is not required of who imports the Go client; go.work puts them
-# together. `go build`, `go install` and `go get` of the main module need neither.
+# together. `go get` and `go install ...@version` look at neither; GOWORK=off keeps other commands from them.
 ALL := ./... ./test/... ./bench/...
 
 # `make test` tests every package once, in its short form; internal/testrun says in each test what that leaves out, and why.

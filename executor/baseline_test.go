@@ -15,7 +15,6 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/pgtest"
-	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 )
 
@@ -153,17 +152,7 @@ func (s *watchedShard) Connect(ctx context.Context, start map[string]string) (en
 // followBy starts an executor over a directory whose connections are looked at.
 func followBy(t testing.TB, dir shardmap.Directory, limits executor.Limits, connects func(start map[string]string)) *executor.Executor {
 	t.Helper()
-	drivers := map[string]engine.Driver{"postgres": &watched{connects: connects}}
-	ex := executor.New(executor.Options{Directory: dir, Drivers: drivers, Planner: planner.New(planner.Limits{}), Limits: limits})
-	if err := ex.Start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ex.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return ex
+	return followWith(t, dir, limits, &watched{connects: connects})
 }
 
 // TestOneConnectionLearns: of many first connections one asks for the baseline, and none is thrown away.

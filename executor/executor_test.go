@@ -56,7 +56,12 @@ func startWith(t testing.TB, limits executor.Limits, shards ...shardmap.Shard) (
 // follow starts an executor over a directory.
 func follow(t testing.TB, dir shardmap.Directory, limits executor.Limits) *executor.Executor {
 	t.Helper()
-	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": postgres.Driver{}}, Planner: planner.New(planner.Limits{}), Limits: limits, Metrics: telemetry.New()})
+	return followWith(t, dir, limits, postgres.Driver{})
+}
+
+func followWith(t testing.TB, dir shardmap.Directory, limits executor.Limits, driver engine.Driver) *executor.Executor {
+	t.Helper()
+	ex := executor.New(executor.Options{Directory: dir, Drivers: map[string]engine.Driver{"postgres": driver}, Planner: planner.New(planner.Limits{}), Limits: limits, Metrics: telemetry.New()})
 	if err := ex.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
