@@ -100,7 +100,7 @@ func (b *blockRun) handler(block *planner.Block, err error) *planner.Handler {
 	if ofShard {
 		e = said.said
 	}
-	if len(e.Code) != 5 || b.x.ending.Load() != nil || b.x.tx.lost {
+	if len(e.Code) != 5 || b.x.interrupts.ending.Load() != nil || b.x.tx.lost {
 		return nil
 	}
 	for _, own := range []string{"cleave.", "shard key", "keyspace"} {

@@ -371,7 +371,7 @@ func (x *session) call(st *planner.Statement, args *planner.Args) (*localResult,
 			}
 		}
 	}
-	ctx, stop := x.waiting()
+	ctx, stop := x.interrupts.waiting()
 	defer stop()
 	if f.awaits { // this session too is in its way
 		x.turn.Pause()
@@ -407,7 +407,7 @@ func (x *session) declare(req admin.DeclareRequest) (string, error) {
 	if err := x.joinSchema(false); err != nil {
 		return "", err
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	x.runs(&underLock)
 	return plan, x.tx.schema.Declare(ctx, edit)

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -34,87 +33,8 @@ func (s *Server) cancelRequest(body []byte) {
 	s.metrics.Cancel()
 	ctx, stop := context.WithTimeout(context.Background(), s.limits.CancelMax)
 	defer stop()
-	sess.cancel(ctx)
+	sess.interrupts.cancel(ctx)
 }
-
-// cancel stops what the session does now: a wait at the router, or a statement
-// on a shard. While it lasts, the session cannot give its shard connection to
-// somebody else, so the cancel cannot hit another session's statement.
-func (x *session) cancel(ctx context.Context) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.stopWaiting != nil {
-		x.stopWaiting()
-	}
-	if x.running == nil {
-		// Between two steps of the unit: the next one that runs is stopped.
-		x.pendingCancel.Store(x.state.Load() == stateBusy)
-		return
-	}
-	if x.cancelled.IsZero() || x.forMove {
-		x.cancelled, x.forMove = time.Now(), false
-		x.insist(x.running)
-	}
-	if err := x.running.Cancel(ctx); err != nil {
-		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
-	}
-	if x.copying.Load() {
-		x.wakeUp()
-	}
-}
-
-const (
-	// insistFirst and insistMax are the pauses between two cancels of one statement.
-	insistFirst = 20 * time.Millisecond
-	insistMax   = 500 * time.Millisecond
-)
-
-// insist cancels what runs again and again until it has ended: a shard ignores a
-// cancel that overtakes the statement. x.mu is held.
-func (x *session) insist(c *executor.Conn) {
-	x.srv.wg.Go(func() {
-		for pause := insistFirst; ; pause = min(2*pause, insistMax) {
-			time.Sleep(pause)
-			if !x.cancelAgain(c) {
-				return
-			}
-		}
-	})
-}
-
-func (x *session) cancelAgain(c *executor.Conn) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.running != c || x.cancelled.IsZero() || x.copying.Load() {
-		return false
-	}
-	ctx, stop := context.WithTimeout(context.Background(), insistMax)
-	defer stop()
-	_ = x.running.Cancel(ctx) // it is asked again
-	return true
-}
-
-// cut ends the session by force: its statement is cancelled, its client's
-// connection closed.
-func (x *session) cut(ctx context.Context) {
-	x.cancel(ctx)
-	_ = x.nc.Close()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if ctx.Err() != nil && x.running != nil {
-		_ = x.running.Close() // the shard did not take the cancel: its Receive returns
-	}
-}
-
-// nudge ends the session if it idles outside a transaction.
-func (x *session) nudge() {
-	if x.state.Load() == stateIdle {
-		x.wakeUp()
-	}
-}
-
-// wakeUp makes a read that waits for the client return; the session's loop looks why.
-func (x *session) wakeUp() { _ = x.nc.SetReadDeadline(time.Unix(1, 0)) }
 
 const (
 	watchEvery = 250 * time.Millisecond
@@ -169,47 +89,25 @@ func (x *session) inspect(now time.Time) {
 		x.srv.log.Warn("a client does not take its answers; its session ends", "session", x.pid)
 		_ = x.nc.Close()
 	}
-	since := now.Sub(time.Unix(0, x.since.Load()))
-	switch x.state.Load() {
+	since := now.Sub(time.Unix(0, x.interrupts.since.Load()))
+	switch x.interrupts.state.Load() {
 	case stateIdle:
 		switch {
 		case since > lim.IdleMax:
-			x.wakeUp()
+			x.interrupts.wakeUp()
 		case since > trimAfter && x.lane.client != nil && !x.trimmed.Load():
 			x.lane.client.Poke() // if the lane has it, it gives up its buffers
 		}
 	case stateIdleInTx:
 		if since > lim.IdleInTransactionMax {
-			x.wakeUp()
+			x.interrupts.wakeUp()
 		}
 	case stateBusy:
 		if since < peekAfter {
 			return
 		}
 		gone := clientLeft(x.raw) || x.left != nil && x.left.Left()
-		over := since > lim.StatementMax
-		if !x.mu.TryLock() {
-			return // a cancel is under way; the other sessions must not wait for its shard
-		}
-		asked := x.cancelled
-		stuck := !asked.IsZero() && now.Sub(asked) > lim.CancelMax && x.running != nil
-		if x.running != nil && !x.overdue.IsZero() && now.After(x.overdue) && !x.copying.Load() {
-			stuck, x.overran = true, true
-		}
-		if stuck {
-			_ = x.running.Close() // its Receive returns, and the session says what is known
-		}
-		busy := x.running != nil || x.stopWaiting != nil
-		x.mu.Unlock()
-		if !gone && !over || !busy || !asked.IsZero() || !x.cancelling.CompareAndSwap(false, true) {
-			return
-		}
-		x.srv.wg.Go(func() {
-			defer x.cancelling.Store(false)
-			ctx, stop := context.WithTimeout(context.Background(), lim.CancelMax)
-			defer stop()
-			x.cancel(ctx)
-		})
+		x.interrupts.watched(now, gone || since > lim.StatementMax)
 	}
 }
 
@@ -248,23 +146,13 @@ func rawConn(nc net.Conn) syscall.RawConn {
 	return nil
 }
 
-// timeLimit is the session's statement_timeout, 0 for none.
-func (x *session) timeLimit() time.Duration {
-	if x.limitOf != x.settings {
-		x.limit, x.limitOf = statementTimeout(x.settings), x.settings
-	}
-	return x.limit
-}
-
 // late ends the unit if its client took longer than statement_timeout from one message of a statement
 // to the next: PostgreSQL's clock runs from the first message after a Sync or an Execute.
 func (x *session) late(now time.Time) error {
 	if !x.unit.open || x.skip || x.unit.asked.IsZero() {
 		return nil
 	}
-	x.mu.Lock()
-	limit := x.timeLimit()
-	x.mu.Unlock()
+	limit := x.interrupts.statementTimeout(x.settings)
 	if limit == 0 || now.Sub(x.unit.asked) < limit {
 		return nil
 	}

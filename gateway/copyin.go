@@ -24,8 +24,8 @@ func (x *session) copyIn() (executor.Outcome, error) {
 		x.pipe.Conn.Break()
 		return executor.Outcome{}, err
 	}
-	x.copying.Store(true)
-	defer x.copying.Store(false)
+	x.interrupts.copying.Store(true)
+	defer x.interrupts.copying.Store(false)
 	// A client that did not wait may have sent data with the statement.
 	x.r.Unread(x.ahead)
 	x.ahead = 0
@@ -37,9 +37,7 @@ func (x *session) copyIn() (executor.Outcome, error) {
 		}
 		f, err := x.r.Next()
 		if err != nil && x.timedOut(err) {
-			x.mu.Lock()
-			cancelled := !x.cancelled.IsZero()
-			x.mu.Unlock()
+			cancelled := x.interrupts.asked()
 			if !cancelled {
 				if failed, err := x.copyFailed(true); failed || err != nil {
 					return x.copyOver(err)

@@ -216,7 +216,7 @@ func (x *session) createAs(as *planner.CreateAs, text string) (*planner.Statemen
 			return nil, sqlstate.Refuse("a sharded or reference table cannot be made from this query", "create the table, then INSERT ... SELECT")
 		}
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	columns, err := x.tx.schema.Columns(ctx, as)
 	done()
 	if err != nil {

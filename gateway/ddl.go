@@ -104,7 +104,7 @@ func (x *session) changeSchema(st *planner.Statement) (tag string, err error) {
 			return "", err
 		}
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	// What it is planned from is read again under the lock of schema changes. It may wait for that lock, whose owner
 	// waits until this router goes by its map.
 	x.runs(&underLock)
@@ -263,7 +263,7 @@ func (x *session) beginSchema(alone bool) error {
 	for name := range x.tx.saves.All() {
 		saves = append(saves, name)
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	// What the change is made from must not be older than what others committed.
 	snap, err := x.srv.ex.Refresh(ctx)
@@ -324,7 +324,7 @@ func (x *session) reachInSchema(shard string, u use) error {
 	if x.tx.shard != "" && x.tx.shard != shard {
 		return x.reachSeveral(u)
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	c, err := x.schemaConn(ctx, shard)
 	if err != nil {
@@ -364,7 +364,7 @@ func (x *session) schemaConn(ctx context.Context, shard string) (*executor.Conn,
 // alike gives all conversations of the schema change the session's settings, where a SET or a ROLLBACK TO may have made
 // them differ: the next statement is to do the same on every shard. All are opened then, so that none begins with others.
 func (x *session) alike() error {
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	open := func(names []string) (list []*executor.Conn, err error) {
 		for _, shard := range names {
@@ -456,7 +456,7 @@ func (o owner) Savepoint(ctx context.Context, op, name string) error {
 
 // severalInSchema goes over to a conversation with several shards that the schema change owns.
 func (x *session) severalInSchema(u use) error {
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	if err := x.drain(); err != nil {
 		return err
@@ -532,7 +532,7 @@ func (x *session) schemaSavepoint(st *planner.Statement) error {
 	if err := x.drain(); err != nil {
 		return err
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	switch st.Tx.Op {
 	case "savepoint":
@@ -593,7 +593,7 @@ func (x *session) commitSchema(commit bool) (err error) {
 	if tx.Changed() && x.usesTemporary() {
 		tx.Unprepared()
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	x.turn.Pause() // the change waits until nobody runs anything by an older map, and this session is at its end
 	switch {
 	case len(wrote) < 2:

@@ -111,7 +111,7 @@ func (x *session) passes(t *shardmap.Transit) (passes, gone bool, err error) {
 	}
 	if h.Transit.Hold == shardmap.HoldAll {
 		if x.tx.state == txNone {
-			x.ending.Store(&h)
+			x.interrupts.ending.Store(&h)
 		}
 		return false, false, endedFor(&h)
 	}
@@ -183,7 +183,7 @@ func (x *session) await(st *planner.Statement, args *planner.Args, snap *shardma
 // awaitRelease waits until no key of the statement is held any more, or the
 // transaction may pass.
 func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *shardmap.Snapshot, t *shardmap.Transit, began time.Time) error {
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	hold := x.holdTimeout()
 	limit, timedOut := hold, false
@@ -283,52 +283,8 @@ func (x *session) uses(shard string) {
 // unused notes that nothing is open on a shard any more: nobody asks for its end now.
 func (x *session) unused() {
 	x.turn.Unuse()
-	if x.ending.Load() != nil {
-		x.ending.Store(nil)
-	}
-}
-
-// askEnd asks the session to end its transaction (executor.Turn.OnEnd). It is called
-// by others, and again while the transaction is open.
-func (x *session) askEnd(h executor.Hold) {
-	x.ending.Store(&h)
-	switch x.state.Load() {
-	case stateIdleInTx:
-		x.wakeUp()
-	case stateBusy:
-		if !x.cancelling.CompareAndSwap(false, true) {
-			return
-		}
-		x.srv.wg.Go(func() {
-			defer x.cancelling.Store(false)
-			ctx, stop := context.WithTimeout(context.Background(), x.srv.limits.CancelMax)
-			defer stop()
-			x.cancelForEnd(ctx)
-		})
-	}
-}
-
-// cancelForEnd stops what runs in the transaction, but for its COMMIT.
-func (x *session) cancelForEnd(ctx context.Context) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.ending.Load() == nil || x.committing {
-		return
-	}
-	if x.stopWaiting != nil {
-		x.stopWaiting()
-	}
-	if x.running == nil {
-		return
-	}
-	if x.cancelled.IsZero() {
-		x.cancelled, x.forMove = time.Now(), true // the watch closes a connection that does not obey
-	}
-	if err := x.running.Cancel(ctx); err != nil {
-		x.srv.log.Debug("a cancel did not reach the shard", "error", err)
-	}
-	if x.copying.Load() {
-		x.wakeUp()
+	if x.interrupts.ending.Load() != nil {
+		x.interrupts.ending.Store(nil)
 	}
 }
 
@@ -336,7 +292,7 @@ func (x *session) cancelForEnd(ctx context.Context) {
 // of it has reached the client, nothing is committed, and nobody else has asked for its end. It is rolled back first, so that it waits for the
 // part as one does that comes now. One whose table becomes another one is not: by the new map it could come before the shards have it.
 func (x *session) startsOver(err error) bool {
-	if h := x.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.calledOff() {
+	if h := x.interrupts.ending.Load(); h == nil || h.Table != "" || x.tx.state != txNone || x.tx.schema != nil || x.pin != nil || inDoubt(err) || !x.repeatable(yieldsMax) || x.interrupts.calledOff() {
 		return false
 	}
 	c := x.pipe.Conn
@@ -349,20 +305,11 @@ func (x *session) startsOver(err error) bool {
 	if x.undo() != nil {
 		return false
 	}
-	x.mu.Lock()
-	x.cancelled, x.forMove = time.Time{}, false
-	x.mu.Unlock()
+	x.interrupts.forget()
 	x.unused()
 	x.turn.Begin()
 	x.unit.routedBy(x.srv.ex.Snapshot().Version())
 	return true
-}
-
-// calledOff reports whether the client, its timeout or an administrator has asked for the end of what runs.
-func (x *session) calledOff() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.overran || !x.cancelled.IsZero() && !x.forMove
 }
 
 // inDoubt reports whether an error leaves open if something was committed.
@@ -371,7 +318,7 @@ func inDoubt(err error) bool { return sqlstate.CodeOf(err) == sqlstate.Transacti
 // giveWay rolls the transaction back if it has been asked for. The client is told at
 // its next statement.
 func (x *session) giveWay() {
-	h := x.ending.Load()
+	h := x.interrupts.ending.Load()
 	if h == nil || x.tx.state == txNone || x.tx.lost || x.tx.schema != nil {
 		return
 	}
@@ -409,7 +356,7 @@ func (x *session) giveWay() {
 // insteadOf is the error that the client gets instead of another one: the first
 // after its transaction was ended says why.
 func (x *session) insteadOf(err error) error {
-	if h := x.ending.Load(); h != nil && !inDoubt(err) {
+	if h := x.interrupts.ending.Load(); h != nil && !inDoubt(err) {
 		if x.tx.state == txNone || x.tx.schema != nil {
 			return endedFor(h)
 		}

@@ -80,7 +80,7 @@ func (s *sessionSequences) took(q *shardmap.Sequence, v int64) {
 // evaluate returns the values of a statement as text. args are the client's own
 // parameters, which setval may need.
 func (x *session) evaluate(f *planner.Fill, args *planner.Args) ([][]byte, error) {
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	out := make([][]byte, len(f.Values))
 	signals := 0
@@ -321,7 +321,7 @@ func (x *session) bounds(changes []planner.SequenceChange) error {
 		if c.Op != "alter" || c.Was.Min == c.Sequence.Min && c.Was.Max == c.Sequence.Max {
 			continue
 		}
-		ctx, done := x.waiting()
+		ctx, done := x.interrupts.waiting()
 		at, err := x.srv.ids.sequences.Settle(ctx, c.Was)
 		done()
 		switch {

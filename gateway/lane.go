@@ -66,7 +66,7 @@ func (l *laned) init(nc net.Conn) {
 
 // parkable reports whether the loop can run the session.
 func (x *session) parkable() bool {
-	return x.lane.client != nil && !x.early && x.tx.state == txNone && x.pipe.Conn == nil && len(x.ears.channels) == 0 && !x.unit.open && !x.skip &&
+	return x.lane.client != nil && !x.early && x.tx.state == txNone && x.pipe.Conn == nil && !x.listener.Listens() && !x.unit.open && !x.skip &&
 		x.pending == nil && x.w.err == nil && len(x.w.buf) == 0 && x.r.Buffered() == 0
 }
 
@@ -167,7 +167,7 @@ func (x *session) spoken() {
 			x.handOver(landing{how: toRead})
 			return
 		}
-		if client.Loop().Now().UnixNano()-x.since.Load() > int64(trimAfter) {
+		if client.Loop().Now().UnixNano()-x.interrupts.since.Load() > int64(trimAfter) {
 			x.trim()
 		}
 	case err != nil: // the goroutine meets it again
@@ -212,8 +212,8 @@ func wholeUnits(b []byte) bool {
 // units runs the units in b, up to the first that has to wait for its shard.
 func (x *session) units(b []byte) {
 	now := x.lane.client.Loop().Now()
-	x.since.Store(now.UnixNano())
-	x.busy()
+	x.interrupts.since.Store(now.UnixNano())
+	x.interrupts.begins()
 	x.trimmed.Store(false)
 	x.ahead = 0
 	whole := len(b)
@@ -251,10 +251,10 @@ func (x *session) units(b []byte) {
 
 // rest awaits the client.
 func (x *session) rest() {
-	x.since.Store(x.lane.client.Loop().Now().UnixNano())
-	x.state.Store(stateIdle)
-	if x.srv.drain.Load() || x.endsHere() {
-		x.wakeUp()
+	x.interrupts.since.Store(x.lane.client.Loop().Now().UnixNano())
+	x.interrupts.state.Store(stateIdle)
+	if x.srv.drain.Load() || x.interrupts.endsHere() {
+		x.interrupts.wakeUp()
 	}
 	if x.lane.spoke || x.lane.client.HungUp() {
 		x.lane.spoke = false
@@ -402,13 +402,11 @@ func (x *session) landed(o executor.Outcome) {
 	l := &x.lane
 	// A slow statement's line is the goroutine's: the log may wait for its reader.
 	slow := int64(x.lane.client.Loop().Now().Sub(x.unit.began)) >= x.srv.slow.at.Load()
-	if o.Err != nil || slow || !x.mu.TryLock() {
+	if o.Err != nil || slow || !x.interrupts.landed() {
 		x.handOver(landing{how: toJudge, o: o})
 		return
 	}
 	// From here on a cancel finds nothing that runs, and holds the lock briefly.
-	x.setRunningLocked(nil)
-	x.mu.Unlock()
 	x.pipe.Conn.Lane().Leave()
 	l.flying = false
 	x.srv.metrics.Lane()

@@ -253,8 +253,8 @@ func (x *session) unpin() {
 // hidden refuses a statement that names a table of the map which a temporary table
 // of the session hides, or a type in pg_temp where that is not.
 func (x *session) hidden(st *planner.Statement) error {
-	if len(x.ears.channels) > 0 && st.Notifies {
-		x.ears.barrier = true
+	if st.Notifies {
+		x.listener.Notifies()
 	}
 	if len(x.temps) == 0 {
 		return nil

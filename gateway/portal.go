@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"strings"
+
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -45,7 +47,7 @@ func (x *session) cursorPortal(name string) (*portal, error) {
 
 // fetchOf goes where a FETCH of the cursor is run.
 func (x *session) fetchOf(name string) (*planner.Statement, error) {
-	st, err := x.plan([]byte("FETCH ALL FROM " + quoteChannel(name)))
+	st, err := x.plan([]byte("FETCH ALL FROM " + quoteName(name)))
 	if err != nil {
 		return nil, err
 	}
@@ -69,3 +71,5 @@ func (x *session) closeCursorPortal(name string) error {
 	x.answer(wire.CloseComplete)
 	return nil
 }
+
+func quoteName(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -31,7 +31,7 @@ func (x *session) notOwner(report *sqlstate.Error) error {
 	if !again {
 		return e
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	newer := x.srv.ex.Newer(ctx, version)
 	if ctx.Err() != nil {

@@ -110,7 +110,7 @@ func (x *session) serializable() bool {
 
 // acquireRead borrows a conversation with a replica; nil: with the primary.
 func (x *session) acquireRead(shard string, s *executor.Settings) (*executor.Conn, error) {
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	r := x.rule()
 	c, err := x.srv.ex.AcquireRead(ctx, shard, s, r.policy, r.lagMax, &x.writes)

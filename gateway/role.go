@@ -30,7 +30,7 @@ func (x *session) changeRole(st *planner.Statement) error {
 			WithHint("the directory has the users, and a ROLLBACK would not undo it; send it in a message of its own")
 	}
 	x.unit.effects = true
-	ctx, stop := x.waiting()
+	ctx, stop := x.interrupts.waiting()
 	defer stop()
 	for _, name := range r.Names {
 		if err := x.changeUser(ctx, r, name); err != nil {

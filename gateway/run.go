@@ -34,7 +34,7 @@ func (x *session) fail(err error) error {
 	if errors.As(err, &gone) || errors.Is(err, errAgain) || errors.Is(err, errEnd) {
 		return err
 	}
-	if x.endsHere() {
+	if x.interrupts.endsHere() {
 		return terminated()
 	}
 	if x.startsOver(err) {
@@ -60,7 +60,7 @@ func (x *session) fail(err error) error {
 		x.refused(&e)
 	}
 	if code == sqlstate.QueryCanceled {
-		x.pendingCancel.Store(false) // told: it is not for what the client has sent behind
+		x.interrupts.pendingCancel.Store(false) // told: it is not for what the client has sent behind
 	}
 	x.srv.metrics.Error(string(code))
 	if x.tx.state != txNone {
@@ -350,7 +350,7 @@ func (x *session) obtain(shard string, u use, s *executor.Settings) (*executor.C
 		return x.mine(c)
 	}
 	defer x.m.got(time.Now())
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	c, err := x.srv.ex.AcquireAny(ctx, shard, s)
 	if err != nil {
@@ -377,7 +377,7 @@ func (x *session) acquire(shard string, s *executor.Settings) (*executor.Conn, e
 	c := x.srv.ex.TryAcquire(shard, s)
 	if c == nil {
 		defer x.m.got(time.Now())
-		ctx, done := x.waiting()
+		ctx, done := x.interrupts.waiting()
 		defer done()
 		var err error
 		if c, err = x.srv.ex.Acquire(ctx, shard, s); err != nil {
@@ -552,7 +552,7 @@ func (x *session) conversed(f flight, o executor.Outcome, err error) (executor.O
 			x.retried(shard)
 			return o, errAgain
 		}
-	case onSeveral(c) && o.Err.Code == sqlstate.DeadlockDetected && !x.wrote && x.repeatable(yieldsMax) && x.stopped() == nil:
+	case onSeveral(c) && o.Err.Code == sqlstate.DeadlockDetected && !x.wrote && x.repeatable(yieldsMax) && x.interrupts.stopped() == nil:
 		// It gave way before anything of it was passed on.
 		if x.undo() == nil {
 			x.retried(several.Name)
@@ -619,7 +619,7 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	}
 	c := x.pipe.Conn
 	c.Break()
-	stopped := x.stopped()
+	stopped := x.interrupts.stopped()
 	cancelled := stopped != nil
 	sent := true
 	if l := engine.Lost(cause); l != nil {
@@ -678,20 +678,6 @@ func (x *session) lost(cause error, said *sqlstate.Error, end byte, roam roaming
 	e := c.Lost(cause, wrote && sent)
 	e.Detail = reason
 	return e
-}
-
-// stopped is the error of a statement that was cancelled, or that ran over
-// statement_timeout, nil if neither was the case.
-func (x *session) stopped() *sqlstate.Error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	switch {
-	case x.overran:
-		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout")
-	case !x.cancelled.IsZero():
-		return sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
-	}
-	return nil
 }
 
 // exec runs a statement of the router's own on a conversation, cancellable.

@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
 	"github.com/cleavedb/cleave/telemetry/trace"
@@ -83,7 +84,7 @@ type Server struct {
 	reads        readRule
 
 	ids      *idSource
-	exchange *exchange
+	exchange *notify.Exchange
 	pins     atomic.Int64 // sessions with a conversation of their own
 	several  *several.Shared
 
@@ -130,7 +131,7 @@ func New(o Options) *Server {
 		o.Transactions = several.NewTransactions(several.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
 	}
 	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions, o.Several)
-	s.exchange = &exchange{srv: s}
+	s.exchange = notify.NewExchange(s.ex, s.wg.Go)
 	s.SetSlow(o.Slow)
 	s.metrics.Limits(s.ex.PoolMax(), s.limits.SessionsMax)
 	return s
@@ -294,7 +295,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	for _, x := range s.list() {
-		x.nudge()
+		x.interrupts.nudge()
 	}
 	if first {
 		close(s.stopWatch)
@@ -313,7 +314,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			for _, x := range s.list() {
-				x.nudge()
+				x.interrupts.nudge()
 			}
 			continue
 		case <-ctx.Done():
@@ -324,7 +325,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	defer cancel()
 	var cuts sync.WaitGroup
 	for _, x := range s.list() {
-		cuts.Go(func() { x.cut(limit) })
+		cuts.Go(func() { x.interrupts.cut(limit) })
 	}
 	cuts.Wait()
 	select {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -15,19 +14,13 @@ import (
 	"github.com/cleavedb/cleave/access"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry/trace"
-)
-
-// What a session does now, for the watch.
-const (
-	stateBusy int32 = iota
-	stateIdle
-	stateIdleInTx
 )
 
 // session is one client's conversation. Its goroutine is the only one that
@@ -47,35 +40,12 @@ type session struct {
 	r *wire.Reader
 	w writer
 
-	state      atomic.Int32
-	since      atomic.Int64 // when state was entered, Unix nanoseconds
-	cancelling atomic.Bool
-	// pendingCancel: a cancel came while nothing ran that could be stopped.
-	pendingCancel atomic.Bool
-	// terminating: the session has to end, see signal.go; gone is closed when it has.
-	terminating atomic.Bool
-	gone        chan struct{}
-	trimmed     atomic.Bool // the buffers were given up
-	copying     atomic.Bool // a COPY FROM STDIN waits for the client's data
-	// ending: the transaction has to end, to make way for a move; see hold.go.
-	ending atomic.Pointer[executor.Hold]
+	interrupts interrupts
+	gone       chan struct{} // closed when the session has ended
+	trimmed    atomic.Bool   // the buffers were given up
 	// What cleave.sessions shows: the application's name, the last shard's.
 	application, at atomic.Pointer[string]
 	progress        atomic.Pointer[several.Progress]
-
-	mu          sync.Mutex
-	running     *executor.Conn // what a cancel request is for
-	stopWaiting context.CancelFunc
-	cancelled   time.Time // when the cancel of the running statement was asked for
-	forMove     bool      // cancelled is for a move that the statement is in the way of, and nobody else asked for it
-	committing  bool      // running is at its COMMIT or ROLLBACK
-	// overdue is when the shard has let statement_timeout pass for too long, zero
-	// if there is none; overran says that its connection was closed for that.
-	overdue time.Time
-	overran bool
-	// limit is the statement_timeout of limitOf.
-	limit   time.Duration
-	limitOf *executor.Settings
 
 	// defaults are the startup parameters' settings, settings those in effect,
 	// reported what the client is told by ParameterStatus, before ReadyForQuery: see tellParameters.
@@ -146,8 +116,7 @@ type session struct {
 	// fleeting: it keeps pin for functions and types alone. dropped: some of them may be gone, or were never made.
 	tempFunctions     tempFunctions
 	fleeting, dropped bool
-	// ears are the channels that the session listens to; see listen.go.
-	ears ears
+	listener          notify.Listener
 
 	unit unit
 	over bool // the client said Terminate
@@ -220,8 +189,10 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		statements: pgbackend.Statements[*statement]{Max: s.limits.StatementsMax, MaxBytes: s.limits.StatementBytes},
 		portals:    pgbackend.Portals[*portal]{Max: s.limits.PortalsMax},
 		gone:       make(chan struct{}), counter: new(executor.Counter),
+		interrupts: interrupts{nc: nc, grace: s.limits.CancelMax, spawn: s.wg.Go, log: s.log},
 	}
 	x.left, _ = nc.(leaver)
+	x.listener = s.exchange.Listener(notify.Limits{Channels: s.limits.ChannelsMax, Deferred: s.limits.DeferredMax, Wait: s.limits.CancelMax}, x.interrupts.wakeUp)
 	// The client's own name; on the shards it is the one of the shard's URL.
 	x.reported["session_authorization"] = start.User
 	x.lane.init(nc)
@@ -230,8 +201,8 @@ func newSession(s *Server, nc net.Conn, start Startup, defaults *executor.Settin
 		return strings.Trim(x.settings.Value("client_min_messages"), "'")
 	}
 	x.turn, x.w.guard = s.ex.NewTurn(), x.guardAnswer
-	x.turn.OnEnd(x.askEnd)
-	x.since.Store(time.Now().UnixNano())
+	x.turn.OnEnd(x.interrupts.askEnd)
+	x.interrupts.since.Store(time.Now().UnixNano())
 	x.noteParameter("application_name", x.reported["application_name"])
 	x.untold = nil
 	return x
@@ -291,8 +262,8 @@ func (x *session) run() {
 func (x *session) serve() {
 	for !x.over {
 		x.idle()
-		if len(x.ears.channels) > 0 {
-			if err := x.hear(); err != nil {
+		if x.listener.Listens() {
+			if err := x.deliverIdle(); err != nil {
 				return
 			}
 		}
@@ -312,7 +283,7 @@ func (x *session) serve() {
 			continue
 		}
 		x.srv.metrics.Traffic(len(batch), 0)
-		if x.endsHere() { // the message came before the word that it ends
+		if x.interrupts.endsHere() { // the message came before the word that it ends
 			x.lastWord(sqlstate.AdminShutdown, terminated().Message)
 			return
 		}
@@ -321,39 +292,31 @@ func (x *session) serve() {
 			return
 		}
 		x.unit.began = now
-		x.since.Store(now.UnixNano())
-		x.busy()
+		x.interrupts.since.Store(now.UnixNano())
+		x.interrupts.begins()
 		if err := x.batch(batch); err != nil {
 			return
 		}
 	}
 }
 
-// busy tells the watch, and cancels, that the client has spoken.
-func (x *session) busy() {
-	if x.pendingCancel.Load() {
-		x.pendingCancel.Store(false) // it was for what came before
-	}
-	x.state.Store(stateBusy)
-}
-
 // idle flushes nothing: it only tells the watch that the client is awaited.
 func (x *session) idle() {
 	now := time.Now()
-	x.since.Store(now.UnixNano())
+	x.interrupts.since.Store(now.UnixNano())
 	if x.unit.open && x.unit.asking && x.unit.asked.IsZero() {
 		x.unit.asked = now
 	}
 	if x.tx.state == txNone && x.pipe.Conn == nil {
-		x.state.Store(stateIdle)
+		x.interrupts.state.Store(stateIdle)
 		if x.srv.drain.Load() {
-			x.wakeUp()
+			x.interrupts.wakeUp()
 		}
 	} else {
-		x.state.Store(stateIdleInTx)
+		x.interrupts.state.Store(stateIdleInTx)
 	}
-	if x.endsHere() {
-		x.wakeUp()
+	if x.interrupts.endsHere() {
+		x.interrupts.wakeUp()
 	}
 }
 
@@ -376,8 +339,8 @@ func (x *session) lastWord(code sqlstate.Code, message string) (over bool) {
 // readFailed decides why the client could not be read. over is false if the read
 // was only woken up too late, when the client had already spoken again.
 func (x *session) readFailed(err error) (over bool) {
-	was := x.state.Swap(stateBusy)
-	idle := time.Since(time.Unix(0, x.since.Load()))
+	was := x.interrupts.state.Swap(stateBusy)
+	idle := time.Since(time.Unix(0, x.interrupts.since.Load()))
 	last := x.lastWord
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
@@ -386,7 +349,7 @@ func (x *session) readFailed(err error) (over bool) {
 		return last(sqlstate.ProtocolViolation, "invalid message length")
 	case x.timedOut(err):
 		switch {
-		case x.endsHere():
+		case x.interrupts.endsHere():
 			return last(sqlstate.AdminShutdown, terminated().Message)
 		case was == stateIdle && x.srv.drain.Load():
 			return last(sqlstate.AdminShutdown, "terminating connection due to administrator command: the router is shutting down")
@@ -406,7 +369,7 @@ func (x *session) readFailed(err error) (over bool) {
 
 // end gives back what the session holds.
 func (x *session) end() {
-	x.state.Store(stateBusy)
+	x.interrupts.state.Store(stateBusy)
 	x.abandonTx()
 	if c := x.pipe.Conn; c != nil {
 		c.Break()
@@ -415,7 +378,7 @@ func (x *session) end() {
 	}
 	x.unpin()
 	x.counter.End()
-	x.deafen()
+	x.listener.UnlistenAll()
 	x.held.CloseAll()
 	x.takesBack()
 }
@@ -486,7 +449,7 @@ func (x *session) beginUnit() {
 		u.replay = nil
 	}
 	x.urgent = false
-	x.askEars()
+	x.listener.Ask()
 	x.turn.Begin()
 	u.version = x.srv.ex.Snapshot().Version()
 }
@@ -509,9 +472,7 @@ func (x *session) endUnit() error {
 	if err := x.deliver(); err != nil {
 		return err
 	}
-	x.mu.Lock()
-	x.cancelled, x.overran, x.forMove = time.Time{}, false, false
-	x.mu.Unlock()
+	x.interrupts.forget()
 	x.tellParameters()
 	x.w.ready(x.status())
 	return x.w.flush()
@@ -663,53 +624,6 @@ func (x *session) analyse(sql []byte) (*planner.Statement, []byte, error) {
 	return st, text, nil
 }
 
-// waiting returns a context that a cancel request ends; done must be called.
-func (x *session) waiting() (ctx context.Context, done func()) {
-	ctx, stop := context.WithCancel(context.Background())
-	x.mu.Lock()
-	x.stopWaiting = stop
-	x.mu.Unlock()
-	return ctx, func() {
-		x.mu.Lock()
-		x.stopWaiting = nil
-		x.mu.Unlock()
-		stop()
-	}
-}
-
-// Planning implements [executor.Waiter]: a cancel request and statement_timeout end the wait for a plan.
-func (x *session) Planning() (ctx context.Context, done func()) {
-	ctx, stop := context.WithCancelCause(context.Background())
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	outer, limit := x.stopWaiting, x.timeLimit()
-	cancelled := sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
-	x.stopWaiting = func() {
-		stop(cancelled)
-		if outer != nil {
-			outer()
-		}
-	}
-	if x.pendingCancel.Load() && x.state.Load() == stateBusy {
-		stop(cancelled) // it came before
-	}
-	var timer *time.Timer
-	if limit > 0 {
-		timer = time.AfterFunc(limit, func() {
-			stop(sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to statement timeout"))
-		})
-	}
-	return ctx, func() {
-		if timer != nil {
-			timer.Stop()
-		}
-		x.mu.Lock()
-		x.stopWaiting = outer
-		x.mu.Unlock()
-		stop(nil)
-	}
-}
-
 // userCancel is the error of a statement that was cancelled at the router.
 func userCancel(err error) error {
 	if errors.Is(err, context.Canceled) {
@@ -718,34 +632,12 @@ func userCancel(err error) error {
 	return err
 }
 
-// setRunning tells cancel requests what runs. With nil it waits for a cancel
-// that is under way.
+// setRunning tells cancel requests what runs. With nil it waits for a cancel that is under way.
 func (x *session) setRunning(c *executor.Conn) {
-	x.mu.Lock()
-	x.setRunningLocked(c)
-	x.mu.Unlock()
+	x.interrupts.setRunning(c, x.settings, x.pipe.Statements())
 }
 
-// setCommitting is setRunning for the end of a transaction, which nobody stops to
-// make way for a move.
-func (x *session) setCommitting(c *executor.Conn) {
-	x.mu.Lock()
-	x.setRunningLocked(c)
-	x.committing = true
-	x.mu.Unlock()
-}
-
-func (x *session) setRunningLocked(c *executor.Conn) {
-	x.running, x.overdue, x.committing = c, time.Time{}, false
-	if c == nil {
-		return
-	}
-	if x.pendingCancel.Load() && x.pendingCancel.Swap(false) {
-		x.cancelled, x.forMove = time.Now(), false
-		x.insist(c)
-	}
-	if x.timeLimit() > 0 {
-		// The shard counts it for each statement anew.
-		x.overdue = time.Now().Add(time.Duration(x.pipe.Statements())*x.limit + x.srv.limits.CancelMax)
-	}
+// Planning implements [executor.Waiter]: a cancel request and statement_timeout end the wait for a plan.
+func (x *session) Planning() (ctx context.Context, done func()) {
+	return x.interrupts.planning(x.settings)
 }

@@ -386,7 +386,7 @@ func (x *session) shardSaid(c *executor.Conn, err error) error {
 	if errors.As(err, &se) {
 		return se
 	}
-	if stopped := x.stopped(); stopped != nil {
+	if stopped := x.interrupts.stopped(); stopped != nil {
 		return stopped.OnShard(c.Shard())
 	}
 	x.srv.ex.Shun(c.Shard())
@@ -488,7 +488,7 @@ func (x *session) discard(st *planner.Statement) error {
 		x.portals.Ended(nil)
 		x.forgetSequences()
 		x.held.CloseAll()
-		x.deafen()
+		x.listener.UnlistenAll()
 		x.unpin()
 		return x.changeTo(st, x.defaults, x.defaults)
 	}

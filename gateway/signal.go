@@ -26,18 +26,6 @@ func terminated() *sqlstate.Error {
 	return sqlstate.New(sqlstate.AdminShutdown, "terminating connection due to administrator command")
 }
 
-// terminate ends the session: what it runs is cancelled, its client is told 57P01. It does not wait for the end, see gone.
-func (x *session) terminate(ctx context.Context) {
-	x.terminating.Store(true)
-	if x.state.Load() == stateBusy {
-		x.cancel(ctx)
-	}
-	x.wakeUp()
-}
-
-// endsHere reports whether the session has to end now, between two statements.
-func (x *session) endsHere() bool { return x.terminating.Load() }
-
 // signal cancels what a session of this router does, or ends it.
 //
 // Errors: 42501 if who asks may not.
@@ -59,11 +47,11 @@ func (s *Server) signal(ctx context.Context, ask admin.Signal) (admin.SignalResu
 	defer stop()
 	if !ask.End {
 		s.metrics.Cancel()
-		x.cancel(limit)
+		x.interrupts.cancel(limit)
 		return told, nil
 	}
 	s.log.Info("a session is ended", "session", ask.PID, "user", x.start.User, "by", ask.User)
-	x.terminate(limit)
+	x.interrupts.terminate(limit)
 	if ask.Wait <= 0 {
 		return told, nil
 	}
@@ -157,7 +145,7 @@ func (x *session) signals(v *planner.FillValue, args *planner.Args, values [][]b
 		if err != nil {
 			return nil, err
 		}
-		own = own || x.endsHere()
+		own = own || x.interrupts.endsHere()
 		if done {
 			reached = append(reached, key...)
 		}
@@ -177,7 +165,7 @@ func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
 		if !end {
 			return false, sqlstate.New(sqlstate.QueryCanceled, "canceling statement due to user request")
 		}
-		x.terminating.Store(true)
+		x.interrupts.terminating.Store(true)
 		return true, nil
 	}
 	ask := admin.Signal{PID: pid, End: end, User: x.start.User, Role: x.id.Role}
@@ -192,7 +180,7 @@ func (x *session) signalOne(end bool, pid, wait int64) (bool, error) {
 			ask.Roles = append(ask.Roles, string(row[0]))
 		}
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	told, err := x.srv.signal(ctx, ask)
 	if err == nil && !told.Found && x.srv.ex.Lease() != nil && pid > 0 && pid>>admin.NodeBits != int64(x.srv.node()) {
@@ -323,8 +311,8 @@ func (x *session) activity(source string) map[string]any {
 	}
 	const stamp = "2006-01-02 15:04:05.999999+00"
 	row["datname"], row["usename"], row["backend_type"] = Database, x.start.User, "client backend"
-	row["backend_start"], row["state_change"] = x.began.UTC().Format(stamp), time.Unix(0, x.since.Load()).UTC().Format(stamp)
-	row["state"] = x.stateName()
+	row["backend_start"], row["state_change"] = x.began.UTC().Format(stamp), time.Unix(0, x.interrupts.since.Load()).UTC().Format(stamp)
+	row["state"] = x.interrupts.stateName()
 	if p := x.application.Load(); p != nil {
 		row["application_name"] = *p
 	}
@@ -335,17 +323,6 @@ func (x *session) activity(source string) map[string]any {
 		row["client_port"] = -1
 	}
 	return row
-}
-
-// stateName is what the session does, in the words of pg_stat_activity.
-func (x *session) stateName() string {
-	switch x.state.Load() {
-	case stateIdle:
-		return "idle"
-	case stateIdleInTx:
-		return "idle in transaction"
-	}
-	return "active"
 }
 
 // preparedRows are the session's prepared statements, those that a shard has judged.

@@ -586,7 +586,7 @@ func (x *session) inherit() error {
 	if !x.early || x.tx.state != txNone || x.pipe.Conn != nil {
 		return nil
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	settings, err := x.srv.ex.Begin(ctx, x.settings)
 	if err != nil || settings.BeganAs() == 0 {

@@ -218,7 +218,7 @@ func (x *session) beginOn(c *executor.Conn, u use) (*executor.Conn, error) {
 			e.Shard, e.Position = shard, 0
 			return nil, &e
 		}
-		if stopped := x.stopped(); stopped != nil {
+		if stopped := x.interrupts.stopped(); stopped != nil {
 			return nil, stopped.OnShard(shard)
 		}
 		switch {
@@ -283,7 +283,7 @@ func (x *session) loseTx() {
 	x.yield()
 	c := x.tx.conn
 	x.tx.conn, x.tx.lost, x.tx.failed = nil, true, true
-	if h := x.ending.Load(); h != nil {
+	if h := x.interrupts.ending.Load(); h != nil {
 		x.tx.ended = endedFor(h)
 	}
 	x.unused()
@@ -316,7 +316,7 @@ func (x *session) finishTx(committed bool) {
 	t := x.tx
 	x.tx = txn{}
 	x.unused()
-	x.settleEars(committed)
+	x.listener.EndTransaction(committed)
 	if x.pipe.Conn != nil && !x.virtual() {
 		x.pipe.Reset()
 	}
@@ -557,7 +557,7 @@ func (x *session) commitTx(commit bool) (committed bool, err error) {
 		// Nothing hangs on the answer: a lost connection has the same effect.
 		_ = c.SetDeadline(time.Now().Add(x.srv.limits.CancelMax)) // a Conn that fails here fails below
 	}
-	x.setCommitting(c)
+	x.interrupts.setCommitting(c, x.settings, x.pipe.Statements())
 	o, err := x.pipe.Run(executor.None, &out)
 	x.setRunning(nil)
 	x.m.st, x.m.ran = x.srv.ending, 1

@@ -112,7 +112,7 @@ func (x *session) reachVirtual(st *planner.Statement) error {
 			return err
 		}
 	}
-	ctx, done := x.waiting()
+	ctx, done := x.interrupts.waiting()
 	defer done()
 	if x.id.Role != access.Admin {
 		reads &^= asksUsers
@@ -396,7 +396,7 @@ func (s *Server) sessionInfos() []admin.SessionInfo {
 	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.pid) - int64(b.pid)) })
 	infos := make([]admin.SessionInfo, len(all))
 	for i, x := range all {
-		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.stateName(), Started: x.began, Since: time.Unix(0, x.since.Load())}
+		info := admin.SessionInfo{PID: int64(x.pid), User: x.start.User, State: x.interrupts.stateName(), Started: x.began, Since: time.Unix(0, x.interrupts.since.Load())}
 		if p := x.application.Load(); p != nil {
 			info.Application = *p
 		}
