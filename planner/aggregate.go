@@ -25,7 +25,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	var u *use
-	for _, j := range a.witnesses(q, nil) {
+	for _, j := range witnesses(q, nil) {
 		if a.follows(q, j) && a.additiveBelow(q, j) {
 			u = a.useOf(j)
 			break
@@ -51,7 +51,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: a.own(tree, text, u), Exact: callsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
+		p := &Plan{Op: Gather, Relations: []Relation{{Name: b.name, Text: text, Target: a.targetOf(u), own: ownershipSites(tree, text, u), Exact: callsNamed(s, "pg_typeof")}}, Why: "its groups have rows of several shards"}
 		if p.Text, err = a.text(a.clocked(selectNode(final))); err != nil {
 			return nil, err
 		}
@@ -481,10 +481,10 @@ func (b *aggregation) whole(f *pg.FuncCall) (*pg.Node, bool) {
 	return &pg.Node{Node: &pg.Node_FuncCall{FuncCall: c}}, true
 }
 
-func (a *analyzer) hasAggregateInside(f *pg.FuncCall) bool {
+func (ns *namespace) hasAggregateInside(f *pg.FuncCall) bool {
 	found := false
 	inspect(f, func(m proto.Message) bool {
-		if c, ok := m.(*pg.FuncCall); ok && c != f && (a.isAggregate(c) || c.Over != nil) {
+		if c, ok := m.(*pg.FuncCall); ok && c != f && (ns.isAggregate(c) || c.Over != nil) {
 			found = true
 		}
 		_, query := m.(*pg.SelectStmt)

@@ -5,7 +5,6 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
-	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -13,14 +12,11 @@ import (
 
 // analyzer is the state of one Analyze.
 type analyzer struct {
-	p    *Planner
-	snap *shardmap.Snapshot
-	path []string
-	sql  string
-	st   *Statement
+	typer
+	sourceText
 
-	// counted is up to where position has counted the characters of sql.
-	counted struct{ bytes, runes int }
+	p  *Planner
+	st *Statement
 
 	terms  []termInfo
 	rtes   int
@@ -53,11 +49,10 @@ type analyzer struct {
 	into                *pg.IntoClause
 	fill                *filling
 	signals             []signal
-	pids                bool             // pg_backend_pid() is the router's in this statement
-	fillNamed           int8             // 0 not looked yet, 1 no, 2 yes: see namesFill
-	toks                []sqlguard.Token // see tokens
-	taken               map[string]bool  // names of sequences that this statement makes
-	dropped             bool             // a literal is equal to no key, so the proof rests on its value
+	pids                bool            // pg_backend_pid() is the router's in this statement
+	fillNamed           int8            // 0 not looked yet, 1 no, 2 yes: see namesFill
+	taken               map[string]bool // names of sequences that this statement makes
+	dropped             bool            // a literal is equal to no key, so the proof rests on its value
 
 	// viewRefs are the views that the statement names; defining: it is the query of
 	// a view, whose tables are only counted, in has. See view.go.
@@ -112,7 +107,7 @@ func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 		}
 		a.unknown, a.unknownAt, a.st.Strange = name, v.GetLocation(), true
 	default:
-		a.addTable(&a.st.Tables, r.table)
+		addTable(&a.st.Tables, r.table)
 		switch r.table.Kind {
 		case shardmap.Sharded:
 			if a.second != nil {
@@ -138,7 +133,7 @@ func (a *analyzer) touch(r relation, v *pg.RangeVar) {
 	}
 }
 
-func (a *analyzer) addTable(list *[]*shardmap.Table, t *shardmap.Table) {
+func addTable(list *[]*shardmap.Table, t *shardmap.Table) {
 	for _, have := range *list {
 		if have == t {
 			return
@@ -695,7 +690,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	if c.IsFrom {
 		a.changes = true
 		for _, t := range st.Tables {
-			a.addTable(&st.Writes, t)
+			addTable(&st.Writes, t)
 		}
 		a.copyGenerated(c)
 	}

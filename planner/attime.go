@@ -149,12 +149,12 @@ func (a *analyzer) elsewhereTimed(n *pg.Node) {
 
 // timedFunction returns the function of the user's that a call means, if it uses the
 // transaction's time.
-func (a *analyzer) timedFunction(f *pg.FuncCall) *shardmap.Function {
+func (ns *namespace) timedFunction(f *pg.FuncCall) *shardmap.Function {
 	names := strs(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
+	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
 		return nil
 	}
-	if own := a.userFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {
+	if own := ns.userFunction(names); own != nil && (own.Clocked || len(f.Args) < own.ClockedBelow) {
 		return own
 	}
 	return nil
@@ -311,10 +311,10 @@ func (a *analyzer) addOutputs(s *pg.SelectStmt, missing []*shardmap.Column, t *s
 
 // timedCall refuses, in a statement over several shards, a function of the user's that
 // takes the time by itself.
-func (a *analyzer) timedCall(n *pg.Node) {
+func (ns *namespace) timedCall(n *pg.Node) {
 	inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			if own := a.timedFunction(f); own != nil {
+			if own := ns.timedFunction(f); own != nil {
 				fail(timedCallError(own))
 			}
 		}
@@ -324,11 +324,11 @@ func (a *analyzer) timedCall(n *pg.Node) {
 
 // differsByRow reports whether a default that depends on the time is volatile besides.
 // PostgreSQL calls timezone() so, for the sake of times without a date; it is not.
-func (a *analyzer) differsByRow(n *pg.Node) bool {
+func (ns *namespace) differsByRow(n *pg.Node) bool {
 	found := false
 	inspect(n, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok && callName(f) != "timezone" {
-			kind := a.kindOf(f)
+			kind := ns.kindOf(f)
 			found = found || kind == "" || strings.HasPrefix(kind, "v")
 		}
 		return !found

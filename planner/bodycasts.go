@@ -270,12 +270,12 @@ const (
 )
 
 // castFunction returns the function of the user's that a call means, if it casts its arguments.
-func (a *analyzer) castFunction(f *pg.FuncCall) *shardmap.Function {
+func (ns *namespace) castFunction(f *pg.FuncCall) *shardmap.Function {
 	names := strs(f.Funcname)
-	if len(names) == 0 || (len(names) == 1 && a.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
+	if len(names) == 0 || (len(names) == 1 && ns.hides(names) == nil || len(names) > 1 && names[len(names)-2] == "pg_catalog") && isBuiltin(names[len(names)-1]) {
 		return nil
 	}
-	if own := a.userFunction(names); own != nil && own.Casts > 0 {
+	if own := ns.userFunction(names); own != nil && own.Casts > 0 {
 		return own
 	}
 	return nil

@@ -568,8 +568,8 @@ func (a *analyzer) guarding() bool {
 }
 
 // anyPostgres reports whether there is a shard that is no SQLite file.
-func (a *analyzer) anyPostgres() bool {
-	return slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine != "sqlite" })
+func (ns *namespace) anyPostgres() bool {
+	return slices.ContainsFunc(ns.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine != "sqlite" })
 }
 
 // RefuseCastWord is the refusal of a text that CastWord found.

@@ -89,12 +89,12 @@ type catalogRef struct {
 }
 
 // relationSpan is where a relation's name, with its schema, stands in the text; it begins at token i. ok is false where it cannot be told.
-func (a *analyzer) relationSpan(i int, rel *pg.RangeVar) (from, to int, ok bool) {
-	ts := a.tokens()
+func (src *sourceText) relationSpan(i int, rel *pg.RangeVar) (from, to int, ok bool) {
+	ts := src.tokens()
 	if rel.Schemaname == "" {
 		return ts[i].Start, ts[i].End, true
 	}
-	if !a.punct(i+1, '.') || i+2 >= len(ts) {
+	if !src.punct(i+1, '.') || i+2 >= len(ts) {
 		return 0, 0, false
 	}
 	return ts[i].Start, ts[i+2].End, true

@@ -98,7 +98,7 @@ func (a *analyzer) clockRows(t *shardmap.Table, cols []string, lists []*pg.Node,
 				places = x.items(rows[r][0], rows[r][1])
 			}
 			if i >= len(places) {
-				a.lost()
+				lostPlace()
 			}
 			edits = append(edits, edit{from: places[i][0], to: places[i][1], text: text(c)})
 		}

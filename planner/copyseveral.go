@@ -70,7 +70,7 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 		return nil, nil
 	}
 	p := &CopyPlan{Table: t, Columns: strs(c.Attlist)}
-	a.copyFormat(&p.CopyFormat, c.Options)
+	copyFormat(&p.CopyFormat, c.Options)
 	where := Target{Where: KeyShards, Keyspace: t.Keyspace}
 	switch t.Kind {
 	case shardmap.Reference:
@@ -86,7 +86,7 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 		p.Next = a.written(first)
 		if t.Kind == shardmap.Sharded {
 			u := &use{ref: c.Relation, rel: relation{table: t}}
-			p.own, p.ownNext = a.own(n, p.Text, u), a.own(first, p.Next, u)
+			p.own, p.ownNext = ownershipSites(n, p.Text, u), ownershipSites(first, p.Next, u)
 		}
 		return &Plan{Op: CopyOut, Copy: p, Target: where, Why: "the shards' rows, one after the other"}, nil
 	}
@@ -163,7 +163,7 @@ func (a *analyzer) planCopy(n *pg.Node) (*Plan, error) {
 // planCopyQuery plans COPY (query) TO STDOUT whose query is one of several shards.
 func (a *analyzer) planCopyQuery(c *pg.CopyStmt) {
 	p := &CopyPlan{}
-	a.copyFormat(&p.CopyFormat, c.Options)
+	copyFormat(&p.CopyFormat, c.Options)
 	text := a.written(c.Query)
 	st, err := a.p.Analyze(text, a.snap, a.path)
 	if err != nil {
@@ -196,7 +196,7 @@ func intConst(n int32) *pg.Node {
 
 // copyFormat reads the options as far as the router needs them. What PostgreSQL
 // refuses, the shards refuse before a row is taken.
-func (a *analyzer) copyFormat(f *CopyFormat, options []*pg.Node) {
+func copyFormat(f *CopyFormat, options []*pg.Node) {
 	get := map[string]*pg.Node{}
 	for _, o := range options {
 		get[o.GetDefElem().GetDefname()] = o.GetDefElem().GetArg()

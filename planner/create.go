@@ -21,7 +21,7 @@ type options struct {
 	at        []int32 // where each of them begins in the text
 }
 
-func (a *analyzer) tableOptions(list []*pg.Node) options {
+func tableOptions(list []*pg.Node) options {
 	var o options
 	for _, n := range list {
 		d := n.GetDefElem()
@@ -94,7 +94,7 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 	}
 	name := a.created(c.Relation)
 	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
-	o := a.tableOptions(c.Options)
+	o := tableOptions(c.Options)
 	if d := a.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
 		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
 	}
@@ -159,9 +159,9 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 
 // like are the columns of the table that a new sharded or reference table is to be like. It has to be on every shard, each of
 // which copies it.
-func (a *analyzer) like(l *pg.TableLikeClause) []shardmap.Column {
+func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 	const defaults, identity = 1 << 3, 1 << 5 // TableLikeOption of PostgreSQL's parsenodes.h
-	t := a.relation(l.Relation).table
+	t := ns.relation(l.Relation).table
 	if t == nil || t.Kind == shardmap.Whole {
 		refuse("a sharded or reference table LIKE a table that is not on every shard is not supported", "write the columns out")
 	}
@@ -502,11 +502,11 @@ func splice(text string, edits []edit) string {
 
 // cutOptions cuts the options that begin at the offsets out of WITH (...), and
 // WITH () altogether if none is left.
-func (a *analyzer) cutOptions(at []int32) []edit {
+func (src *sourceText) cutOptions(at []int32) []edit {
 	if len(at) == 0 {
 		return nil
 	}
-	ts, depth := a.top()
+	ts, depth := src.top()
 	mine := map[int]bool{}
 	for _, o := range at {
 		mine[int(o)] = true
@@ -514,14 +514,14 @@ func (a *analyzer) cutOptions(at []int32) []edit {
 	// The bracket that the first option is in.
 	open := -1
 	for i, t := range ts {
-		if t.IsPunct(a.sql, '(') && depth[i] == 0 {
+		if t.IsPunct(src.sql, '(') && depth[i] == 0 {
 			open = i
 		}
 		if mine[t.Start] {
 			break
 		}
 	}
-	if open < 1 || !ts[open-1].Is(a.sql, "with") {
+	if open < 1 || !ts[open-1].Is(src.sql, "with") {
 		fail(sqlstate.New(sqlstate.InternalError, "the options of the table were not found in the text"))
 	}
 	type span struct{ from, to int }
@@ -529,8 +529,8 @@ func (a *analyzer) cutOptions(at []int32) []edit {
 	start := open + 1
 	i := open + 1
 	for ; i < len(ts); i++ {
-		last := depth[i] == 0 && ts[i].IsPunct(a.sql, ')')
-		if last || depth[i] == 1 && ts[i].IsPunct(a.sql, ',') {
+		last := depth[i] == 0 && ts[i].IsPunct(src.sql, ')')
+		if last || depth[i] == 1 && ts[i].IsPunct(src.sql, ',') {
 			if start < i && !mine[ts[start].Start] {
 				kept = append(kept, span{ts[start].Start, ts[i-1].End})
 			}
@@ -545,28 +545,28 @@ func (a *analyzer) cutOptions(at []int32) []edit {
 	}
 	if len(kept) == 0 {
 		from := ts[open-1].Start
-		for from > 0 && (a.sql[from-1] == ' ' || a.sql[from-1] == '\t') {
+		for from > 0 && (src.sql[from-1] == ' ' || src.sql[from-1] == '\t') {
 			from--
 		}
 		return []edit{{from: from, to: ts[i].End}}
 	}
 	parts := make([]string, len(kept))
 	for j, k := range kept {
-		parts[j] = a.sql[k.from:k.to]
+		parts[j] = src.sql[k.from:k.to]
 	}
 	return []edit{{from: ts[open].End, to: ts[i].Start, text: strings.Join(parts, ", ")}}
 }
 
 // notNullEdit adds NOT NULL at the end of a column's definition.
-func (a *analyzer) notNullEdit(c *pg.ColumnDef) edit {
-	ts, depth := a.top()
+func (src *sourceText) notNullEdit(c *pg.ColumnDef) edit {
+	ts, depth := src.top()
 	for i, t := range ts {
 		if t.Start != int(c.Location) {
 			continue
 		}
 		d := depth[i]
 		for j := i + 1; j < len(ts); j++ {
-			if depth[j] == d && ts[j].IsPunct(a.sql, ',') || depth[j] < d {
+			if depth[j] == d && ts[j].IsPunct(src.sql, ',') || depth[j] < d {
 				return edit{from: ts[j-1].End, to: ts[j-1].End, text: " NOT NULL"}
 			}
 		}
@@ -670,7 +670,7 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 	switch t.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 	case pg.ObjectType_OBJECT_INDEX:
-		a.ownSchema(t.Relation.GetSchemaname())
+		ownSchema(t.Relation.GetSchemaname())
 		a.everywhere("alter index", "ALTER INDEX")
 		if slices.ContainsFunc(t.Cmds, func(c *pg.Node) bool {
 			return c.GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_AttachPartition
@@ -683,7 +683,7 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 		}
 		return
 	case pg.ObjectType_OBJECT_TYPE:
-		a.ownSchema(t.Relation.GetSchemaname())
+		ownSchema(t.Relation.GetSchemaname())
 		a.everywhere("alter type", "ALTER TYPE")
 		return
 	default:

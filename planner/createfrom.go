@@ -18,7 +18,7 @@ func (a *analyzer) createFrom() {
 	}
 	tree, err := a.p.parse(a.sql)
 	if err != nil || len(tree.Stmts) != 1 {
-		a.lost()
+		lostPlace()
 	}
 	n := tree.Stmts[0].Stmt
 	c := n.GetCreateTableAsStmt()
@@ -61,7 +61,7 @@ const columnMark = "cleave columns"
 
 // createSpread takes a CREATE TABLE AS with options of Cleave's, or of a table that is declared.
 func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
-	options, rel := a.tableOptions(c.Into.GetOptions()), c.Into.GetRel()
+	options, rel := tableOptions(c.Into.GetOptions()), c.Into.GetRel()
 	switch {
 	case isTemp(rel) && len(options.at) > 0:
 		refuse("a temporary table cannot be sharded", "leave the options cleave.* out")
@@ -81,7 +81,7 @@ func (a *analyzer) createSpread(c *pg.CreateTableAsStmt) bool {
 		Tablespacename: c.Into.TableSpaceName, Oncommit: c.Into.OnCommit}}})
 	word := `"` + columnMark + `" date`
 	if strings.Count(text, word) != 1 {
-		a.lost()
+		lostPlace()
 	}
 	as.Head, as.Tail, _ = strings.Cut(text, word)
 	if !c.Into.SkipData {

@@ -291,18 +291,18 @@ func (a *analyzer) ownDatabase(tree *pg.ParseResult) string {
 }
 
 // databaseSpan is where a databaseCall stands.
-func (a *analyzer) databaseSpan(m proto.Message) (e edit, ok bool) {
-	ts := a.tokens()
+func (src *sourceText) databaseSpan(m proto.Message) (e edit, ok bool) {
+	ts := src.tokens()
 	if v, is := m.(*pg.SQLValueFunction); is {
-		i := a.tokenAt(v.Location)
+		i := src.tokenAt(v.Location)
 		if i < 0 {
 			return e, false
 		}
 		return edit{from: ts[i].Start, to: ts[i].End}, true
 	}
-	i := a.tokenAt(m.(*pg.FuncCall).Location)
+	i := src.tokenAt(m.(*pg.FuncCall).Location)
 	for j := i; j >= 0 && j < min(i+4, len(ts)-1); j++ {
-		if a.punct(j, '(') && a.punct(j+1, ')') {
+		if src.punct(j, '(') && src.punct(j+1, ')') {
 			return edit{from: ts[i].Start, to: ts[j+1].End}, true
 		}
 	}

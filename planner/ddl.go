@@ -45,32 +45,32 @@ func (a *analyzer) ddl(n *pg.Node) {
 			refuse("CREATE SCHEMA without a name is not supported", "name the schema")
 		}
 		reservedSchema(c.Schemaname)
-		a.ownSchema(c.Schemaname)
+		ownSchema(c.Schemaname)
 		a.everywhere("create schema", "CREATE SCHEMA")
 	case *pg.Node_CreateEnumStmt:
-		a.inSchema(strs(v.CreateEnumStmt.TypeName))
+		inSchema(strs(v.CreateEnumStmt.TypeName))
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
-		a.ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
+		ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateRangeStmt:
 		a.expressions(v.CreateRangeStmt.Params)
 		a.rangeType(v.CreateRangeStmt)
-		a.inSchema(strs(v.CreateRangeStmt.TypeName))
+		inSchema(strs(v.CreateRangeStmt.TypeName))
 		a.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
 		a.expressions(v.CreateDomainStmt.Constraints)
-		a.inSchema(strs(v.CreateDomainStmt.Domainname))
+		inSchema(strs(v.CreateDomainStmt.Domainname))
 		a.everywhere("create domain", "CREATE DOMAIN")
 	case *pg.Node_AlterDomainStmt:
-		a.inSchema(strs(v.AlterDomainStmt.TypeName))
+		inSchema(strs(v.AlterDomainStmt.TypeName))
 		a.expressions([]*pg.Node{v.AlterDomainStmt.Def})
 		a.everywhere("alter domain", "ALTER DOMAIN")
 		if v.AlterDomainStmt.Subtype == "T" {
 			a.domainDefault()
 		}
 	case *pg.Node_AlterEnumStmt:
-		a.inSchema(strs(v.AlterEnumStmt.TypeName))
+		inSchema(strs(v.AlterEnumStmt.TypeName))
 		a.everywhere("alter type", "ALTER TYPE")
 	case *pg.Node_CreateSeqStmt:
 		a.createSequence(v.CreateSeqStmt)
@@ -78,8 +78,8 @@ func (a *analyzer) ddl(n *pg.Node) {
 		if a.alterSequence(v.AlterSeqStmt) {
 			break
 		}
-		a.sequenceOptions(v.AlterSeqStmt.Options)
-		a.ownSchema(v.AlterSeqStmt.Sequence.Schemaname)
+		checkSequenceOptions(v.AlterSeqStmt.Options)
+		ownSchema(v.AlterSeqStmt.Sequence.Schemaname)
 		a.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !v.AlterSeqStmt.MissingOk {
 			a.ifExistsElsewhere("sequence")
@@ -113,7 +113,7 @@ func (a *analyzer) everywhere(op, tag string) {
 }
 
 // ownSchema refuses changes inside schemas that belong to the router or the server.
-func (a *analyzer) ownSchema(name string) {
+func ownSchema(name string) {
 	switch {
 	case strings.HasPrefix(name, "pg_temp"):
 		refuse("this kind of object in schema pg_temp, or the schema by another name, is not supported", "make the object in another schema; pg_temp is the name of the session's own")
@@ -134,20 +134,20 @@ func reservedSchema(name string) {
 	}
 }
 
-func (a *analyzer) inSchema(names []string) {
+func inSchema(names []string) {
 	if len(names) > 1 {
-		a.ownSchema(names[len(names)-2])
+		ownSchema(names[len(names)-2])
 	}
 }
 
 // created is the schema in which an unqualified new object comes to be.
-func (a *analyzer) created(v *pg.RangeVar) TableName {
+func (ns *namespace) created(v *pg.RangeVar) TableName {
 	if v.Relpersistence == "t" {
-		a.temporary()
+		refuseTemporary()
 	}
 	t := TableName{Schema: v.Schemaname, Name: v.Relname}
 	if t.Schema == "" {
-		for _, s := range a.path {
+		for _, s := range ns.path {
 			if s != "pg_catalog" {
 				t.Schema = s
 				break
@@ -158,13 +158,13 @@ func (a *analyzer) created(v *pg.RangeVar) TableName {
 		}
 	}
 	if strings.HasPrefix(t.Schema, "pg_temp") {
-		a.temporary()
+		refuseTemporary()
 	}
-	a.ownSchema(t.Schema)
+	ownSchema(t.Schema)
 	return t
 }
 
-func (a *analyzer) temporary() {
+func refuseTemporary() {
 	refuse("temporary objects other than tables and views are not supported: they live in one session of one shard", "make one that lasts, and drop it afterwards")
 }
 
@@ -180,7 +180,7 @@ func (a *analyzer) expressions(list []*pg.Node) {
 	}
 }
 
-func (a *analyzer) sequenceOptions(list []*pg.Node) {
+func checkSequenceOptions(list []*pg.Node) {
 	for _, n := range list {
 		d := n.GetDefElem()
 		if names := strs(d.GetArg().GetList().GetItems()); d.GetDefname() == "owned_by" && !(len(names) == 1 && names[0] == "none") {
@@ -193,11 +193,11 @@ func (a *analyzer) sequenceOptions(list []*pg.Node) {
 func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names []TableName) {
 	for _, v := range list {
 		if v.Schemaname != "" {
-			a.ownSchema(v.Schemaname)
+			ownSchema(v.Schemaname)
 		}
 		r := a.relation(v)
 		if r.catalog || r.virtual {
-			a.ownSchema(r.schema)
+			ownSchema(r.schema)
 		}
 		a.touch(r, v)
 		if r.table == nil && !r.catalog && !r.virtual && a.st.DDL != nil {
@@ -255,7 +255,7 @@ func (a *analyzer) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
 	if tag == "" {
 		refuse("ALTER of this kind of object is not supported yet", "")
 	}
-	a.ownSchema(v.Schemaname)
+	ownSchema(v.Schemaname)
 	a.st.Kind, a.st.Tag = DDLKind, tag
 	a.st.DDL.Op, a.st.DDL.Objects, a.st.DDL.Unknown = strings.ToLower(tag), true, []string{v.Relname}
 	a.st.DDL.Loose = &TableName{v.Schemaname, v.Relname}
@@ -282,7 +282,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 	case pg.ObjectType_OBJECT_INDEX:
 		for _, o := range d.Objects {
 			names := strs(o.GetList().GetItems())
-			a.inSchema(names)
+			inSchema(names)
 			st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 		}
 		a.everywhere("drop index", "DROP INDEX")
@@ -295,7 +295,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 			return
 		}
 		for _, o := range d.Objects {
-			a.inSchema(strs(o.GetList().GetItems()))
+			inSchema(strs(o.GetList().GetItems()))
 		}
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 			refuse("DROP SEQUENCE ... CASCADE changes the defaults of tables", "drop the defaults first")
@@ -306,7 +306,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		for _, o := range d.Objects {
-			a.inSchema(strs(o.GetTypeName().GetNames()))
+			inSchema(strs(o.GetTypeName().GetNames()))
 		}
 		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		st.DDL.Objects = st.DDL.DropsParts
@@ -318,7 +318,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 	case pg.ObjectType_OBJECT_SCHEMA:
 		for _, o := range d.Objects {
 			name := o.GetString_().GetSval()
-			a.ownSchema(name)
+			ownSchema(name)
 			a.schemaSequences(name, d.Behavior == pg.DropBehavior_DROP_CASCADE)
 			if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 				st.DDL.DropsParts = true // of other tables, which use types and functions of the schema
@@ -327,7 +327,7 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 				for i := range tables {
 					if tables[i].Schema == name {
 						st.DDL.Dropped = append(st.DDL.Dropped, TableName{name, tables[i].Name})
-						a.addTable(&st.Tables, &tables[i])
+						addTable(&st.Tables, &tables[i])
 					}
 				}
 			}
@@ -381,7 +381,7 @@ func (a *analyzer) truncate(t *pg.TruncateStmt) {
 	a.mixed = true
 	known, names := a.targets(list)
 	for _, k := range known {
-		a.addTable(&st.Writes, k)
+		addTable(&st.Writes, k)
 	}
 	if t.Behavior == pg.DropBehavior_DROP_CASCADE {
 		st.DDL.Cascades, st.DDL.Restarts = names, t.RestartSeqs
@@ -433,7 +433,7 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 	case pg.ObjectType_OBJECT_MATVIEW, pg.ObjectType_OBJECT_FOREIGN_TABLE:
 		a.alterOther(r.Relation, r.RenameType)
 	case pg.ObjectType_OBJECT_INDEX:
-		a.ownSchema(r.Relation.GetSchemaname())
+		ownSchema(r.Relation.GetSchemaname())
 		if a.renamesOther(r) {
 			st.Tag = "ALTER INDEX"
 			return
@@ -446,15 +446,15 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 		if a.renameSequence(r.Relation, "", r.Newname) {
 			return
 		}
-		a.ownSchema(r.Relation.GetSchemaname())
+		ownSchema(r.Relation.GetSchemaname())
 		a.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !r.MissingOk {
 			a.ifExistsElsewhere("sequence")
 		}
 	case pg.ObjectType_OBJECT_SCHEMA:
-		a.ownSchema(r.Subname)
+		ownSchema(r.Subname)
 		reservedSchema(r.Newname)
-		a.ownSchema(r.Newname)
+		ownSchema(r.Newname)
 		for i := range a.snap.State().Sequences {
 			if q := &a.snap.State().Sequences[i]; q.Schema == r.Subname {
 				refuse("the schema holds the sequence "+q.QualifiedName()+", which defaults of columns may name", "move its tables to another schema, or drop the sequence")
@@ -485,7 +485,7 @@ func (a *analyzer) renamesOther(r *pg.RenameStmt) bool {
 }
 
 func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
-	a.ownSchema(s.Newschema)
+	ownSchema(s.Newschema)
 	if a.moveObject(s) {
 		return
 	}
@@ -539,10 +539,10 @@ func (a *analyzer) comment(c *pg.CommentStmt) {
 		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
 		a.st.DDL.AllShards = a.spread()
 	case pg.ObjectType_OBJECT_SCHEMA:
-		a.ownSchema(c.Object.GetString_().GetSval())
+		ownSchema(c.Object.GetString_().GetSval())
 		a.st.DDL.AllShards = true
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
-		a.inSchema(strs(c.Object.GetTypeName().GetNames()))
+		inSchema(strs(c.Object.GetTypeName().GetNames()))
 		a.st.DDL.AllShards = true
 	case pg.ObjectType_OBJECT_LARGEOBJECT:
 		a.onDefault("COMMENT") // it is no schema: a large object comes and goes as rows do

@@ -83,7 +83,7 @@ func (a *analyzer) onlyDefault(b *body, code string) bool {
 			return false // it may write to it
 		}
 		if r.table != nil {
-			a.addTable(&a.st.Tables, r.table)
+			addTable(&a.st.Tables, r.table)
 		}
 	}
 	return true

@@ -312,11 +312,11 @@ func isBuiltin(name string) bool { return builtinKind(name) != "" }
 
 func isCatalogTable(name string) bool { return builtin.Relation("pg_catalog", name) != nil }
 
-func (a *analyzer) userCode(what string) {
+func (ns *namespace) userCode(what string) {
 	e := sqlstate.Refuse(what+" is not one of PostgreSQL's own, nor known to read no table: it could read rows that other shards have",
 		"create it through the router, IMMUTABLE if it is so, or with a body that names no table, and without EXECUTE, set_config() and the like; or write its expression into the statement")
 	e.Unsure = true // there may be none of that name
-	if s := a.snap.State(); s.FunctionsRead != FunctionRules && len(s.Functions) > 0 {
+	if s := ns.snap.State(); s.FunctionsRead != FunctionRules && len(s.Functions) > 0 {
 		e.Hint = "what the map says of functions is of another version of the router: any schema change, as " + NoChange + ", has them read again"
 	}
 	fail(e)

@@ -44,10 +44,10 @@ func builtinField(name string) bool {
 }
 
 // field refuses a name behind a point that may be a call which is not let through.
-func (a *analyzer) field(m proto.Message, sc *scope) {
+func (ns *namespace) field(m proto.Message, sc *scope) {
 	names, alone := fieldOf(m)
 	for _, name := range names {
-		if !a.calledByPoint(name) || alone && sc.resolve(fieldNames(m.(*pg.ColumnRef))).name != "" {
+		if !ns.calledByPoint(name) || alone && sc.resolve(fieldNames(m.(*pg.ColumnRef))).name != "" {
 			continue
 		}
 		refuse("."+name+" may be a call of the function "+name+"(), which is not let through in this form", "call it as "+name+"(...), or give the column another name")
@@ -55,8 +55,8 @@ func (a *analyzer) field(m proto.Message, sc *scope) {
 }
 
 // calledByPoint reports whether a function of a name goes beyond its arguments, or is not known to do so.
-func (a *analyzer) calledByPoint(name string) bool {
-	return builtinField(name) && reachesFurther(name) || a.snap.Unpromised(name)
+func (ns *namespace) calledByPoint(name string) bool {
+	return builtinField(name) && reachesFurther(name) || ns.snap.Unpromised(name)
 }
 
 // hasRows reports whether a statement has something in FROM, whose whole rows a name can stand for.

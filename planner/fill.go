@@ -118,16 +118,16 @@ func (a *analyzer) filler() *filling {
 	return a.fill
 }
 
-func (a *analyzer) tokens() []sqlguard.Token {
-	if a.toks == nil {
-		a.toks = sqlguard.Tokens(a.sql)
+func (src *sourceText) tokens() []sqlguard.Token {
+	if src.toks == nil {
+		src.toks = sqlguard.Tokens(src.sql)
 	}
-	return a.toks
+	return src.toks
 }
 
 // tokenAt returns the index of the token that begins at a byte, -1 if there is none.
-func (a *analyzer) tokenAt(offset int32) int {
-	ts := a.tokens()
+func (src *sourceText) tokenAt(offset int32) int {
+	ts := src.tokens()
 	i := sort.Search(len(ts), func(i int) bool { return ts[i].Start >= int(offset) })
 	if i < len(ts) && ts[i].Start == int(offset) {
 		return i
@@ -135,24 +135,24 @@ func (a *analyzer) tokenAt(offset int32) int {
 	return -1
 }
 
-func (a *analyzer) punct(i int, c byte) bool {
-	ts := a.tokens()
-	return i >= 0 && i < len(ts) && ts[i].IsPunct(a.sql, c)
+func (src *sourceText) punct(i int, c byte) bool {
+	ts := src.tokens()
+	return i >= 0 && i < len(ts) && ts[i].IsPunct(src.sql, c)
 }
 
-func (a *analyzer) word(i int, w string) bool {
-	ts := a.tokens()
-	return i >= 0 && i < len(ts) && ts[i].Is(a.sql, w)
+func (src *sourceText) word(i int, w string) bool {
+	ts := src.tokens()
+	return i >= 0 && i < len(ts) && ts[i].Is(src.sql, w)
 }
 
 // closing returns the index of the bracket that closes the one at i.
-func (a *analyzer) closing(i int) int {
-	ts := a.tokens()
+func (src *sourceText) closing(i int) int {
+	ts := src.tokens()
 	for d := 0; i < len(ts); i++ {
 		if ts[i].Kind != sqlguard.Punct {
 			continue
 		}
-		switch a.sql[ts[i].Start] {
+		switch src.sql[ts[i].Start] {
 		case '(', '[':
 			d++
 		case ')', ']':
@@ -161,11 +161,11 @@ func (a *analyzer) closing(i int) int {
 			}
 		}
 	}
-	return a.lost()
+	return lostPlace()
 }
 
-// lost is for a place that the parser's tree names and the text does not have.
-func (a *analyzer) lost() int {
+// lostPlace is for a place that the parser's tree names and the text does not have.
+func lostPlace() int {
 	fail(sqlstate.New(sqlstate.InternalError, "a part of the statement was not found in its text"))
 	return -1
 }
@@ -326,19 +326,19 @@ func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 
 // sequenceArg returns the sequence of the cluster that an argument of nextval()
 // and its kin names, nil if it is none of them.
-func (a *analyzer) sequenceArg(n *pg.Node) *shardmap.Sequence {
+func (ns *namespace) sequenceArg(n *pg.Node) *shardmap.Sequence {
 	for n.GetTypeCast() != nil {
 		n = n.GetTypeCast().Arg
 	}
-	if q := a.serialSequence(n.GetFuncCall()); q != nil {
+	if q := ns.serialSequence(n.GetFuncCall()); q != nil {
 		return q
 	}
 	c := n.GetAConst().GetSval()
 	if c == nil {
-		if a.ownSerial(n.GetFuncCall()) {
+		if ns.ownSerial(n.GetFuncCall()) {
 			return nil
 		}
-		if len(a.snap.State().Sequences) > 0 || a.lonely() {
+		if len(ns.snap.State().Sequences) > 0 || ns.lonely() {
 			refuse("the name of a sequence has to be a literal: the router has to know which one it is", "write nextval('name')")
 		}
 		return nil
@@ -347,10 +347,10 @@ func (a *analyzer) sequenceArg(n *pg.Node) *shardmap.Sequence {
 	if err != nil {
 		fail(err)
 	}
-	if q := a.sequenceNamed(parts); q != nil {
+	if q := ns.sequenceNamed(parts); q != nil {
 		return q
 	}
-	if a.lonely() {
+	if ns.lonely() {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", c.Sval))
 	}
 	return nil
@@ -358,7 +358,7 @@ func (a *analyzer) sequenceArg(n *pg.Node) *shardmap.Sequence {
 
 // serialSequence is the sequence that pg_get_serial_sequence('table', 'column')
 // names, nil if the call is another one or the cluster has none there.
-func (a *analyzer) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
+func (ns *namespace) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
 	if f == nil || len(f.Args) != 2 {
 		return nil
 	}
@@ -371,12 +371,12 @@ func (a *analyzer) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
 	if err != nil {
 		return nil
 	}
-	t := a.relation(rangeVar(parts)).table
+	t := ns.relation(rangeVar(parts)).table
 	if t == nil {
 		return nil
 	}
-	for i := range a.snap.State().Sequences {
-		q := &a.snap.State().Sequences[i]
+	for i := range ns.snap.State().Sequences {
+		q := &ns.snap.State().Sequences[i]
 		if o := q.Owner; o != nil && o.Schema == t.Schema && o.Table == t.Name && o.Column == column.Sval {
 			return q
 		}
@@ -386,8 +386,8 @@ func (a *analyzer) serialSequence(f *pg.FuncCall) *shardmap.Sequence {
 
 // ownSerial reports whether a call is pg_get_serial_sequence('table', 'column') of a table that
 // takes no values from sequences of the cluster: the default shard knows which it is.
-func (a *analyzer) ownSerial(f *pg.FuncCall) bool {
-	if f == nil || len(f.Args) != 2 || a.lonely() {
+func (ns *namespace) ownSerial(f *pg.FuncCall) bool {
+	if f == nil || len(f.Args) != 2 || ns.lonely() {
 		return false
 	}
 	names := strs(f.Funcname)
@@ -395,21 +395,21 @@ func (a *analyzer) ownSerial(f *pg.FuncCall) bool {
 }
 
 // lonely reports whether the default shard has no sequences of its own.
-func (a *analyzer) lonely() bool {
-	sh, ok := a.snap.Shard(a.snap.State().DefaultShard)
+func (ns *namespace) lonely() bool {
+	sh, ok := ns.snap.Shard(ns.snap.State().DefaultShard)
 	return ok && sh.Engine == "sqlite"
 }
 
-func (a *analyzer) sequenceNamed(parts []string) *shardmap.Sequence {
+func (ns *namespace) sequenceNamed(parts []string) *shardmap.Sequence {
 	if len(parts) > 1 {
-		q, _ := a.snap.Sequence(parts[len(parts)-2], parts[len(parts)-1])
+		q, _ := ns.snap.Sequence(parts[len(parts)-2], parts[len(parts)-1])
 		return q
 	}
-	for _, s := range a.path {
-		if q, ok := a.snap.Sequence(s, parts[0]); ok {
+	for _, s := range ns.path {
+		if q, ok := ns.snap.Sequence(s, parts[0]); ok {
 			return q
 		}
-		if _, ok := a.snap.Table(s, parts[0]); ok {
+		if _, ok := ns.snap.Table(s, parts[0]); ok {
 			return nil // it hides sequences of later schemas
 		}
 	}
@@ -500,19 +500,19 @@ func (a *analyzer) fillExpr(n *pg.Node) *pg.Node {
 }
 
 // callSpan is where a call is in the text.
-func (a *analyzer) callSpan(f *pg.FuncCall) (from, to int) {
-	i := a.tokenAt(f.Location)
+func (src *sourceText) callSpan(f *pg.FuncCall) (from, to int) {
+	i := src.tokenAt(f.Location)
 	if i < 0 {
-		a.lost()
+		lostPlace()
 	}
-	ts := a.tokens()
+	ts := src.tokens()
 	from = ts[i].Start
 	for ; i < len(ts); i++ {
-		if a.punct(i, '(') {
-			return from, ts[a.closing(i)].End
+		if src.punct(i, '(') {
+			return from, ts[src.closing(i)].End
 		}
 	}
-	a.lost()
+	lostPlace()
 	return 0, 0
 }
 
@@ -552,17 +552,17 @@ func (a *analyzer) fillSelect(s *pg.SelectStmt) {
 }
 
 // targetEnd is where the expression of a SELECT's output column ends.
-func (a *analyzer) targetEnd(r *pg.ResTarget) int {
-	i := a.tokenAt(r.Location)
+func (src *sourceText) targetEnd(r *pg.ResTarget) int {
+	i := src.tokenAt(r.Location)
 	if i < 0 {
-		a.lost()
+		lostPlace()
 	}
-	ts := a.tokens()
+	ts := src.tokens()
 	for first := i; i < len(ts); i++ {
 		switch {
-		case a.punct(i, '(') || a.punct(i, '['):
-			i = a.closing(i)
-		case i > first && (a.punct(i, ',') || a.punct(i, ';') || a.punct(i, ')')):
+		case src.punct(i, '(') || src.punct(i, '['):
+			i = src.closing(i)
+		case i > first && (src.punct(i, ',') || src.punct(i, ';') || src.punct(i, ')')):
 			return ts[i-1].End
 		}
 	}

@@ -27,21 +27,21 @@ func generated(t *shardmap.Table) []*shardmap.Column {
 
 // unseen are the columns whose values have to be in rows that the router does not read: not
 // those of a whole table whose sequence is being handed over, which the default shard still fills.
-func (a *analyzer) unseen(t *shardmap.Table) []*shardmap.Column {
+func (ns *namespace) unseen(t *shardmap.Table) []*shardmap.Column {
 	out := generated(t)
-	if t == nil || t.Kind != shardmap.Whole || a.lonely() {
+	if t == nil || t.Kind != shardmap.Whole || ns.lonely() {
 		return out
 	}
 	return slices.DeleteFunc(out, func(c *shardmap.Column) bool { return shardmap.SequenceOf(c.Generated) != "" })
 }
 
 // makes is the value that a column gets where an INSERT leaves it out.
-func (a *analyzer) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
+func (ns *namespace) makes(t *shardmap.Table, c *shardmap.Column) FillValue {
 	name := shardmap.SequenceOf(c.Generated)
 	if name == "" {
 		return FillValue{Source: c.Generated}
 	}
-	q, ok := a.snap.SequenceNamed(name)
+	q, ok := ns.snap.SequenceNamed(name)
 	if !ok {
 		fail(sqlstate.New(sqlstate.UndefinedTable, "column %q of table %s takes its values from the sequence %s, which does not exist", c.Name, quoteName(t.Schema, t.Name), name).
 			WithHint("create it, or change the default: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT"))
@@ -205,7 +205,7 @@ func (x *inserting) locate(values bool) {
 	ts := x.tokens()
 	i := x.tokenAt(x.s.Relation.Location)
 	if i < 0 {
-		x.lost()
+		lostPlace()
 	}
 	for x.punct(i+1, '.') {
 		i += 2
@@ -217,7 +217,7 @@ func (x *inserting) locate(values bool) {
 	i++
 	if x.named {
 		if !x.punct(i, '(') {
-			x.lost()
+			lostPlace()
 		}
 		i = x.closing(i)
 		x.colsEnd = ts[i].Start
@@ -227,7 +227,7 @@ func (x *inserting) locate(values bool) {
 	switch {
 	case x.word(i, "overriding"):
 		if i+2 >= len(ts) {
-			x.lost()
+			lostPlace()
 		}
 		x.replace(ts[i].Start, ts[i+2].End, override)
 		i += 3
@@ -238,7 +238,7 @@ func (x *inserting) locate(values bool) {
 		i++ // INSERT INTO t (VALUES (1))
 	}
 	if x.values = i; values && !x.word(i, "values") {
-		x.lost()
+		lostPlace()
 	}
 }
 
@@ -257,7 +257,7 @@ func (x *inserting) defaultValues(gen []*shardmap.Column) {
 	}
 	ts := x.tokens()
 	if !x.word(x.values, "default") || x.values+1 >= len(ts) {
-		x.lost()
+		lostPlace()
 	}
 	var names, texts []string
 	var row []*pg.Node
@@ -309,7 +309,7 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 	for _, l := range lists {
 		open := at
 		if !x.punct(open, '(') {
-			x.lost()
+			lostPlace()
 		}
 		end := x.closing(open)
 		items := l.GetList().GetItems()
@@ -319,7 +319,7 @@ func (x *inserting) rows(lists []*pg.Node, gen []*shardmap.Column) {
 				spans = x.items(open, end)
 			}
 			if i >= len(spans) {
-				x.lost()
+				lostPlace()
 			}
 			return spans[i][0], spans[i][1]
 		}
@@ -463,8 +463,8 @@ func (x *inserting) listColumns(missing []*shardmap.Column, width int) {
 }
 
 // assignGenerated judges SET of columns whose values a router makes.
-func (a *analyzer) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
-	t := a.relation(rel).table
+func (ns *namespace) assignGenerated(rel *pg.RangeVar, list []*pg.Node) {
+	t := ns.relation(rel).table
 	for _, c := range generated(t) {
 		for _, n := range list {
 			r := n.GetResTarget()
@@ -493,9 +493,9 @@ func assigned(v *pg.Node) *pg.Node {
 }
 
 // mergeGenerated judges the INSERT of a MERGE, whose rows the router does not see.
-func (a *analyzer) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
-	t := a.relation(rel).table
-	for _, g := range a.unseen(t) {
+func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
+	t := ns.relation(rel).table
+	for _, g := range ns.unseen(t) {
 		at := -1
 		for i, n := range c.TargetList {
 			if n.GetResTarget().GetName() == g.Name {
@@ -526,7 +526,7 @@ func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 }
 
 // copyMakes reports whether the router makes values for the rows of a COPY.
-func (a *analyzer) copyMakes(c *pg.CopyStmt) bool {
+func (ns *namespace) copyMakes(c *pg.CopyStmt) bool {
 	named := strs(c.Attlist)
-	return len(named) > 0 && slices.ContainsFunc(a.unseen(a.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
+	return len(named) > 0 && slices.ContainsFunc(ns.unseen(ns.relation(c.Relation).table), func(g *shardmap.Column) bool { return !slices.Contains(named, g.Name) })
 }

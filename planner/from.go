@@ -381,8 +381,8 @@ func (a *analyzer) factsOf(n *pg.Node, sc *scope) []*fact {
 }
 
 // boolFact is the fact of a bare boolean column.
-func (a *analyzer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
-	c, ok := a.columnOf(n, sc)
+func (ty *typer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
+	c, ok := ty.columnOf(n, sc)
 	if !ok || c.typ != keyspace.Bool {
 		return nil
 	}
@@ -437,7 +437,7 @@ func (a *analyzer) anyOf(args []*pg.Node, sc *scope) []*fact {
 
 // columnOf reads a column reference, possibly cast to a type that changes
 // nothing about equality (an integer to a wider one, varchar to text).
-func (a *analyzer) columnOf(n *pg.Node, sc *scope) (column, bool) {
+func (ty *typer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		names := fieldNames(v.ColumnRef)
@@ -447,11 +447,11 @@ func (a *analyzer) columnOf(n *pg.Node, sc *scope) (column, bool) {
 		c := sc.resolve(names)
 		return c, c.term != noTerm && c.typ != 0
 	case *pg.Node_TypeCast:
-		t := a.castType(v.TypeCast.TypeName)
+		t := ty.castType(v.TypeCast.TypeName)
 		if t == 0 {
 			return column{}, false
 		}
-		c, ok := a.columnOf(v.TypeCast.Arg, sc)
+		c, ok := ty.columnOf(v.TypeCast.Arg, sc)
 		if !ok || !sameFamily(c.typ, t) || isInt(t) && t < c.typ {
 			return column{}, false
 		}
@@ -630,7 +630,7 @@ func (a *analyzer) konstList(nodes []*pg.Node, t, strings keyspace.Type) []konst
 
 // listType is the type that the strings of IN (...) are read as beside a column of type
 // t: numbers make them all integers of another width.
-func (a *analyzer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
+func (ty *typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
 	if !isInt(t) || len(nodes) == 1 {
 		return t
 	}
@@ -642,7 +642,7 @@ func (a *analyzer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
 		case c.GetFval() != nil:
 			width = keyspace.Int8
 		case n.GetTypeCast() != nil:
-			width = a.castType(n.GetTypeCast().TypeName)
+			width = ty.castType(n.GetTypeCast().TypeName)
 		}
 		if isInt(width) && width > t {
 			t = width

@@ -346,7 +346,7 @@ func (r *gathered) text(a *analyzer) (string, *onOwn) {
 	if r.table.Kind != shardmap.Sharded {
 		return text, nil
 	}
-	return text, a.own(tree, text, &use{ref: from, rel: relation{table: r.table}})
+	return text, ownershipSites(tree, text, &use{ref: from, rel: relation{table: r.table}})
 }
 
 // relationAlias is what a table is called in the text of its relation.
@@ -428,7 +428,7 @@ func (g *gatherer) table(v *pg.RangeVar) *shardmap.Table {
 		}
 		fail(undefinedTable(name, position))
 	}
-	g.a.addTable(&g.a.st.Tables, r.table)
+	addTable(&g.a.st.Tables, r.table)
 	if r.table.Kind != shardmap.Sharded && r.table.Kind != shardmap.Reference {
 		g.home = Default // no other shard knows its columns
 	}

@@ -15,7 +15,7 @@ func (a *analyzer) sortedBelow(q *query, witness *jnode) (sub *jnode, depth int)
 		if q.sel == nil || len(q.sel.FromClause) != 1 || q.sel.FromClause[0].GetRangeSubselect() == nil {
 			return nil, 0
 		}
-		path := a.pathTo(q.root, witness)
+		path := pathTo(q.root, witness)
 		if len(path) == 0 || path[0].q.sel == nil {
 			return nil, 0
 		}

@@ -189,7 +189,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	x := &inserting{analyzer: a}
 	i := a.tokenAt(s.Relation.Location)
 	if i < 0 {
-		a.lost()
+		lostPlace()
 	}
 	for a.punct(i+1, '.') {
 		i += 2
@@ -210,7 +210,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 		i++
 	}
 	if !a.word(i, "values") {
-		a.lost()
+		lostPlace()
 	}
 	ts := a.tokens()
 	c := &computing{analyzer: a, p: p, target: a.second.byRef[s.Relation]}
@@ -226,7 +226,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 	p.Rows = make([]InsertRow, len(sel.ValuesLists))
 	for r, l := range sel.ValuesLists {
 		if !a.punct(at0, '(') {
-			a.lost()
+			lostPlace()
 		}
 		end := a.closing(at0)
 		rows = append(rows, span{ts[at0].Start, ts[end].End})
@@ -238,7 +238,7 @@ func (a *analyzer) planRows(p *InsertPlan, s *pg.InsertStmt, sel *pg.SelectStmt,
 				places = x.items(at0, end)
 			}
 			if i >= len(places) {
-				a.lost()
+				lostPlace()
 			}
 			return places[i][0], places[i][1]
 		}
@@ -357,7 +357,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 			fail(nullKey(t, col.Name))
 		}
 		if e, ok := k.keyExpr(typ); ok {
-			e = c.stored(e, t, col)
+			e = storedExpr(e, t, col)
 			c.strict(&e)
 			return InsertKey{KeyExpr: e}
 		}
@@ -367,7 +367,7 @@ func (c *computing) key(n *pg.Node, i int, t *shardmap.Table, place func() (from
 	from, to := place()
 	expr := &pg.Node{Node: &pg.Node_TypeCast{TypeCast: &pg.TypeCast{Arg: n, TypeName: keyTypeName(typ), Location: -1}}}
 	number := c.compute(expr, from, to, "::"+typ.String())
-	e := c.stored(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, col)
+	e := storedExpr(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, col)
 	return InsertKey{KeyExpr: e, Computed: number + 1}
 }
 
@@ -420,7 +420,7 @@ func (c *computing) looked(n *pg.Node, from, to int) {
 	text := c.written(selectOf([]*pg.Node{c.clocked(clone(n))}, nil, nil))
 	tree, err := c.analyzer.p.parse(text)
 	if err != nil || len(tree.Stmts) != 1 {
-		c.lost()
+		lostPlace()
 	}
 	tree.Stmts[0].Stmt.GetSelectStmt().TargetList[0].GetResTarget().Name = "" // of an output
 	c.second.guard = false
@@ -445,7 +445,7 @@ func (a *analyzer) tail(s *pg.InsertStmt) string {
 	n.GetInsertStmt().SelectStmt, n.GetInsertStmt().Override = selectNode(values), pg.OverridingKind_OVERRIDING_NOT_SET
 	_, tail, ok := strings.Cut(a.written(a.clocked(n)), "('"+row+"')")
 	if !ok {
-		a.lost()
+		lostPlace()
 	}
 	return tail
 }
@@ -603,11 +603,11 @@ func copyInto(t *shardmap.Table, columns []*shardmap.Column) string {
 }
 
 // storedKeys says what the columns of the shard key do to a value.
-func (a *analyzer) storedKeys(t *shardmap.Table) []KeyExpr {
-	types := a.keyTypes(t.Keyspace)
+func (ns *namespace) storedKeys(t *shardmap.Table) []KeyExpr {
+	types := ns.keyTypes(t.Keyspace)
 	keys := make([]KeyExpr, len(types))
 	for i, typ := range types {
-		keys[i] = a.stored(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
+		keys[i] = storedExpr(KeyExpr{Type: typ, as: typ, Never: true, mod: keyspace.NoModifier}, t, keyColumn(t, t.ShardKey[i]))
 	}
 	return keys
 }
@@ -633,7 +633,7 @@ func keyColumnOrUnknown(t *shardmap.Table, name string) *shardmap.Column {
 }
 
 // onlyReads refuses WITH queries that change rows.
-func (a *analyzer) onlyReads(w *pg.WithClause) {
+func onlyReads(w *pg.WithClause) {
 	for _, n := range w.GetCtes() {
 		if n.GetCommonTableExpr().GetCtequery().GetSelectStmt() == nil {
 			refuse("a WITH query that changes rows is not supported in a statement over several shards", "run it as a statement of its own, in one transaction")

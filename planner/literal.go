@@ -248,19 +248,19 @@ var castNames = map[string]keyspace.Type{
 
 // castType returns the key type that a type name stands for, 0 for every other
 // type and for modified ones (varchar(3) cuts, timestamp(0) rounds).
-func (a *analyzer) castType(n *pg.TypeName) keyspace.Type {
+func (ty *typer) castType(n *pg.TypeName) keyspace.Type {
 	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) > 0 || n.Setof || n.PctType {
 		return 0
 	}
-	return a.namedType(n)
+	return ty.namedType(n)
 }
 
-func (a *analyzer) namedType(n *pg.TypeName) keyspace.Type {
+func (ty *typer) namedType(n *pg.TypeName) keyspace.Type {
 	names := strs(n.Names)
 	if len(names) == 2 && names[0] == "pg_catalog" {
 		return castNames[names[1]]
 	}
-	if len(names) != 1 || a.hidden() {
+	if len(names) != 1 || ty.hidden() {
 		return 0
 	}
 	return castNames[names[0]]
@@ -268,8 +268,8 @@ func (a *analyzer) namedType(n *pg.TypeName) keyspace.Type {
 
 // hidden reports whether a schema of the search path comes before pg_catalog: a
 // name without schema may then be of a type that somebody made there.
-func (a *analyzer) hidden() bool {
-	for i, s := range a.path {
+func (ns *namespace) hidden() bool {
+	for i, s := range ns.path {
 		if s == "pg_catalog" {
 			return i > 0
 		}
@@ -278,11 +278,11 @@ func (a *analyzer) hidden() bool {
 }
 
 // arrayType returns the element type of a one-dimensional array type name.
-func (a *analyzer) arrayType(n *pg.TypeName) keyspace.Type {
+func (ty *typer) arrayType(n *pg.TypeName) keyspace.Type {
 	if n == nil || len(n.Typmods) > 0 || len(n.ArrayBounds) != 1 || n.Setof || n.PctType {
 		return 0
 	}
-	return a.namedType(n)
+	return ty.namedType(n)
 }
 
 // strs returns the texts of a list of String nodes.

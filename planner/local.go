@@ -22,7 +22,7 @@ func unknownKey(i int, t keyspace.Type) konst { return konst{typ: t, unknown: i 
 
 // local looks for a witness of query q and returns its use, nil if there is none.
 func (a *analyzer) local(q *query) *use {
-	for _, j := range a.witnesses(q, nil) {
+	for _, j := range witnesses(q, nil) {
 		if a.follows(q, j) && a.additive(q, j) {
 			return a.useOf(j)
 		}
@@ -40,7 +40,7 @@ func (a *analyzer) useOf(j *jnode) *use {
 }
 
 // witnesses are the sharded tables of which every row of FROM has one row.
-func (a *analyzer) witnesses(q *query, out []*jnode) []*jnode {
+func witnesses(q *query, out []*jnode) []*jnode {
 	if q.root == nil || q.sel != nil && q.sel.ValuesLists != nil {
 		return out
 	}
@@ -58,7 +58,7 @@ func (a *analyzer) witnesses(q *query, out []*jnode) []*jnode {
 		case jLeft:
 			down(j.kids[0])
 		case jSub:
-			out = a.witnesses(j.q, out)
+			out = witnesses(j.q, out)
 		}
 	}
 	down(q.root)
@@ -78,7 +78,7 @@ func (a *analyzer) follows(q *query, witness *jnode) bool {
 		witness.facts = append(witness.facts[:len(witness.facts):len(witness.facts)], oneOf(t, []konst{unknownKey(i, a.types[i])}))
 	}
 	r.witness, r.outside = witness, false
-	a.visitQuery(q, a.empty())
+	a.visitQuery(q, noFacts())
 	return !r.outside && len(r.keyspaces) == 1
 }
 
@@ -118,7 +118,7 @@ func (a *analyzer) additive(q *query, witness *jnode) bool {
 
 // additiveBelow is additive for the FROM clause of q alone.
 func (a *analyzer) additiveBelow(q *query, witness *jnode) bool {
-	for _, sub := range a.pathTo(q.root, witness) {
+	for _, sub := range pathTo(q.root, witness) {
 		s := sub.q.sel
 		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !a.keepsKeys(sub.q, witness) {
 			return false
@@ -131,7 +131,7 @@ func (a *analyzer) additiveBelow(q *query, witness *jnode) bool {
 }
 
 // pathTo returns the subqueries in FROM that the witness is in, outermost first.
-func (a *analyzer) pathTo(j *jnode, witness *jnode) []*jnode {
+func pathTo(j *jnode, witness *jnode) []*jnode {
 	var out []*jnode
 	var find func(j *jnode) bool
 	find = func(j *jnode) bool {
@@ -213,7 +213,7 @@ func (a *analyzer) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
 	if len(exprs) == 0 {
 		return false
 	}
-	f := a.empty()
+	f := noFacts()
 	a.gather(q.root, f)
 	a.gather(q.root, f)
 	for i := range witness.key {
@@ -234,10 +234,10 @@ func (a *analyzer) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
 // through subqueries, by the output columns that carry it.
 func (a *analyzer) keyClass(f *facts, q *query, witness *jnode, i int) []term {
 	t := witness.key[i]
-	path := a.pathTo(q.root, witness)
+	path := pathTo(q.root, witness)
 	for n := len(path) - 1; n >= 0; n-- {
 		sub := path[n].q
-		g := a.empty()
+		g := noFacts()
 		a.gather(sub.root, g)
 		in := asSet(g.class(t))
 		next := noTerm
@@ -270,7 +270,7 @@ func (a *analyzer) keyColumns(q *query, witness *jnode) []int {
 	if q.open {
 		return nil
 	}
-	f := a.empty()
+	f := noFacts()
 	a.gather(q.root, f)
 	a.gather(q.root, f)
 	var at []int
@@ -370,8 +370,8 @@ func isStar(t *pg.Node) bool {
 }
 
 // keyTypes are the types of a keyspace's shard key.
-func (a *analyzer) keyTypes(name string) []keyspace.Type {
-	ks, ok := a.snap.Keyspace(name)
+func (ns *namespace) keyTypes(name string) []keyspace.Type {
+	ks, ok := ns.snap.Keyspace(name)
 	if !ok {
 		return nil
 	}
@@ -405,7 +405,7 @@ func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 					calls = append(calls, v)
 					return true
 				}
-				sure = sure && a.aggregatesInside(v, inner)
+				sure = sure && aggregatesInside(v, inner)
 			}
 			return true
 		}
@@ -422,7 +422,7 @@ func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 
 // aggregatesInside reports whether an aggregate call surely belongs to the query
 // that it stands in: it has no column, or one of that query's own tables.
-func (a *analyzer) aggregatesInside(f *pg.FuncCall, q *query) bool {
+func aggregatesInside(f *pg.FuncCall, q *query) bool {
 	if q == nil || q.sc == nil {
 		return false
 	}

@@ -56,14 +56,14 @@ func (a *analyzer) mergeLocal(v *pg.MergeStmt, t *use) (src *use, why string) {
 	if v.WithClause != nil || src == nil || !src.sharded() {
 		return nil, "ON does not join the shard key with columns of the source"
 	}
-	if !a.linked(t, src) {
+	if !linked(t, src) {
 		return nil, "ON does not join the shard keys"
 	}
 	if usesShardState(v) || a.answersOnce(v.ProtoReflect()) {
 		return nil, "it has a subquery, or a function, of which each shard would have an answer of its own"
 	}
 	for _, u := range a.second.uses {
-		if u != t && u != src && !u.everywhere() && !a.linked(u, src) && !a.linked(u, t) {
+		if u != t && u != src && !u.everywhere() && !linked(u, src) && !linked(u, t) {
 			return nil, "it reads " + quoteName(u.rel.schema, u.rel.name)
 		}
 	}
@@ -159,7 +159,7 @@ func (a *analyzer) mergeSplit(m *ModifyPlan, v *pg.MergeStmt, t *use, why string
 		no(other)
 	}
 	if v.WithClause != nil {
-		a.onlyReads(v.WithClause)
+		onlyReads(v.WithClause)
 		with := map[*pg.RangeVar]bool{}
 		eachRangeVar(v.WithClause.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })
 		eachRangeVar(v.SourceRelation.ProtoReflect(), func(r *pg.RangeVar) { with[r] = true })

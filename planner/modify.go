@@ -42,7 +42,7 @@ func (a *analyzer) modify(n *pg.Node, parent *scope, top bool) *cte {
 
 // returned are the columns of RETURNING. Of the shard key of the table that is changed
 // it is known what the facts say.
-func (a *analyzer) returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
+func returned(list []*pg.Node, sc *scope, target *jnode, f *facts) *cte {
 	out := &cte{}
 	add := func(c column) {
 		var set []konst
@@ -110,7 +110,7 @@ func (a *analyzer) target(v *pg.RangeVar, sc *scope) (*jnode, *item) {
 		a.viewRefs = nil // nothing to be written out
 		refuse("writing through the view "+quoteName(r.schema, r.name)+", which is over a sharded or reference table, is not supported", "write to the table itself")
 	case r.table != nil:
-		a.addTable(&a.st.Writes, r.table)
+		addTable(&a.st.Writes, r.table)
 	}
 	sc.items = append(sc.items, items...)
 	return j, items[0]
@@ -154,7 +154,7 @@ func (a *analyzer) update(u *pg.UpdateStmt, parent *scope) *cte {
 	a.storedWords(u.Relation, u.TargetList)
 	a.assignments(t.table, u.TargetList, w, &real)
 	a.walkList(u.ReturningList, w)
-	return a.returned(u.ReturningList, sc, t, a.visitQuery(q, a.empty()))
+	return returned(u.ReturningList, sc, t, a.visitQuery(q, noFacts()))
 }
 
 func (j *jnode) add(k *jnode) {
@@ -164,7 +164,7 @@ func (j *jnode) add(k *jnode) {
 	}
 }
 
-func (a *analyzer) empty() *facts { return &facts{learned: map[*jnode]bool{}} }
+func noFacts() *facts { return &facts{learned: map[*jnode]bool{}} }
 
 func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) *cte {
 	sc := &scope{parent: parent}
@@ -175,7 +175,7 @@ func (a *analyzer) delete(d *pg.DeleteStmt, parent *scope) *cte {
 	q.root.add(t)
 	a.where(q.root, d.WhereClause, sc)
 	a.walkList(d.ReturningList, &walker{sc: sc, subs: &q.subs})
-	return a.returned(d.ReturningList, sc, t, a.visitQuery(q, a.empty()))
+	return returned(d.ReturningList, sc, t, a.visitQuery(q, noFacts()))
 }
 
 // merge: the source is the preserved side of an outer join with the target.
@@ -190,7 +190,7 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 	j := newNode(jLeft, s, t)
 	a.where(j, m.JoinCondition, sc)
 	q.root = newNode(jInner, j)
-	f := a.empty()
+	f := noFacts()
 	w := &walker{sc: sc, subs: &q.subs}
 	var inserts []*pg.MergeWhenClause
 	for _, n := range m.MergeWhenClauses {
@@ -291,7 +291,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 		}
 	default:
 		sub := a.selectQuery(sel, outer)
-		f := a.visitQuery(sub, a.empty())
+		f := a.visitQuery(sub, noFacts())
 		if t != nil {
 			a.insertSelected(t, cols, sub, f)
 		}
@@ -320,8 +320,8 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 		a.walk(c.WhereClause, w)
 	}
 	a.walkList(s.ReturningList, &walker{sc: target, subs: &q.subs})
-	a.visitQuery(q, a.empty())
-	f := a.empty()
+	a.visitQuery(q, noFacts())
+	f := noFacts()
 	for i, k := range j.key {
 		set := make([]konst, 0, len(a.stores))
 		for _, row := range a.stores {
@@ -331,7 +331,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 			f.list = append(f.list, oneOf(k, set))
 		}
 	}
-	return a.returned(s.ReturningList, target, j, f)
+	return returned(s.ReturningList, target, j, f)
 }
 
 // restates reports whether an assignment of ON CONFLICT DO UPDATE gives a column
@@ -413,7 +413,7 @@ func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		if !ok {
 			refuse("the value for the shard key column "+quoteIdent(col.Name)+" is of another type", "cast it to "+col.Type)
 		}
-		e = a.stored(e, t, col)
+		e = storedExpr(e, t, col)
 		key[i], row[i] = e, k
 	}
 	if len(tuple) == 0 {
@@ -435,8 +435,8 @@ func nullKey(t *shardmap.Table, col string) error {
 	return e
 }
 
-// stored applies what a column's modifier does to a value that is stored in it.
-func (a *analyzer) stored(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
+// storedExpr applies what a column's modifier does to a value that is stored in it.
+func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 	_, mod, err := keyspace.ParseColumnType(col.Type)
 	if err != nil {
 		refuse("the router does not know how column "+quoteIdent(col.Name)+" of type "+col.Type+" stores a value", "use a plain "+e.Type.String()+" as shard key")
@@ -507,7 +507,7 @@ func (a *analyzer) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
 			if !ok {
 				refuse("the shard key is selected from a column of another type", "cast it to "+a.types[i].String())
 			}
-			key[i] = a.stored(e, t, keyColumn(t, t.ShardKey[i]))
+			key[i] = storedExpr(e, t, keyColumn(t, t.ShardKey[i]))
 			key[i].selected = true
 		}
 		a.addKey(key)

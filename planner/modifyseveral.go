@@ -118,7 +118,7 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 	m := &ModifyPlan{Table: t, Returning: len(returning) > 0}
 	plan := &Plan{Op: Modify, Modify: m, Target: a.targetOf(u), Apart: a.apart(with, n, t), Why: "rows of several shards change"}
 	if up := n.GetUpdateStmt(); plan.Apart != nil && (up == nil && n.GetDeleteStmt() == nil || up != nil && setsKey(up.TargetList, t)) {
-		a.onlyReads(with)
+		onlyReads(with)
 	}
 	if up := n.GetUpdateStmt(); up != nil {
 		a.clockAssignments(t, up.TargetList)
@@ -128,7 +128,7 @@ func (a *analyzer) planModify(n *pg.Node) (*Plan, error) {
 		a.planMerge(m, n, v, u)
 		return plan, nil
 	}
-	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || a.linked(o, u) }}
+	x := &modifying{analyzer: a, m: m, target: u, local: func(o *use) bool { return o.everywhere() || linked(o, u) }}
 	x.edit(n)
 	if up := n.GetUpdateStmt(); up != nil && setsKey(up.TargetList, t) {
 		a.planMove(m, up, u)
@@ -235,7 +235,7 @@ func (x *modifying) make(s *pg.InsertStmt, t *shardmap.Table) {
 		if sel.WithClause != nil {
 			refuse("INSERT ... SELECT with WITH before both is not supported where the router makes values for the rows", "write one WITH")
 		}
-		x.onlyReads(s.WithClause)
+		onlyReads(s.WithClause)
 		sel.WithClause, s.WithClause = s.WithClause, nil
 	}
 	s.SelectStmt = x.read(sel)
@@ -285,7 +285,7 @@ func (a *analyzer) planReference(m *ModifyPlan, n *pg.Node, returning *[]*pg.Nod
 		w.ReturningList = append(w.ReturningList, targetNode(columnNode(name, c.Name), "")) // to see what triggers made of them
 	}
 	if c := ins.OnConflictClause; c != nil && c.Action == pg.OnConflictAction_ONCONFLICT_UPDATE {
-		w.OnConflictClause = a.overwrite(c, t, m.Reference.Columns)
+		w.OnConflictClause = overwrite(c, t, m.Reference.Columns)
 	}
 	m.Reference.Replay = template(a.written(&pg.Node{Node: &pg.Node_InsertStmt{InsertStmt: w}}))
 }
@@ -307,7 +307,7 @@ func leavesOpen(n *pg.Node) bool {
 }
 
 // overwrite is the conflict clause that makes a row what it became on the first shard.
-func (a *analyzer) overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Column) *pg.OnConflictClause {
+func overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns []*shardmap.Column) *pg.OnConflictClause {
 	var arbiter []string
 	for _, n := range c.Infer.GetIndexElems() {
 		e := n.GetIndexElem()
@@ -343,7 +343,7 @@ func (a *analyzer) overwrite(c *pg.OnConflictClause, t *shardmap.Table, columns 
 
 // linked reports whether only rows of o with the shard key of the target's row can
 // matter for that row.
-func (a *analyzer) linked(o, target *use) bool {
+func linked(o, target *use) bool {
 	if !o.sharded() || o.facts == nil || o.rel.table.Keyspace != target.rel.table.Keyspace || len(o.node.key) != len(target.node.key) {
 		return false
 	}
@@ -564,15 +564,15 @@ func (x *modifying) once(sel *pg.SelectStmt) bool {
 
 // unstable reports whether a query has something whose answer PostgreSQL leaves
 // open, or a volatile function.
-func (a *analyzer) unstable(m protoreflect.Message) bool {
-	found := a.isVolatile(m.Interface())
+func (ns *namespace) unstable(m protoreflect.Message) bool {
+	found := ns.isVolatile(m.Interface())
 	descend(m, func(m protoreflect.Message) bool {
 		switch v := m.Interface().(type) {
 		case *pg.SelectStmt:
 			found = found || v.LimitCount != nil || v.LimitOffset != nil || len(v.WindowClause) > 0 ||
 				len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil || len(v.LockingClause) > 0
 		case *pg.FuncCall:
-			found = found || v.Over != nil || strings.Contains(a.kindOf(v), "a")
+			found = found || v.Over != nil || strings.Contains(ns.kindOf(v), "a")
 		case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.RangeTableSample:
 			found = true
 		}

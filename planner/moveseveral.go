@@ -158,12 +158,12 @@ func (a *analyzer) clockIn(n *pg.Node) {
 			}
 			i := a.tokenAt(v.Location)
 			if i < 0 {
-				a.lost()
+				lostPlace()
 			}
 			from, to := a.tokens()[i].Start, a.tokens()[i].End
 			if v.Typmod >= 0 {
 				if !a.punct(i+1, '(') {
-					a.lost()
+					lostPlace()
 				}
 				to = a.tokens()[a.closing(i+1)].End
 				typ += "(" + itoa(int(v.Typmod)) + ")"
@@ -177,7 +177,7 @@ func (a *analyzer) clockIn(n *pg.Node) {
 			at := v.Arg.GetAConst().Location
 			i := a.tokenAt(at)
 			if i < 0 {
-				a.lost()
+				lostPlace()
 			}
 			from, to := a.tokens()[i].Start, a.tokens()[i].End
 			text := "(" + param() + map[string]string{"today": "::date", "tomorrow": "::date + 1", "yesterday": "::date - 1"}[word] + ")"
@@ -186,7 +186,7 @@ func (a *analyzer) clockIn(n *pg.Node) {
 				text += "::" + typ
 			case of < at: // timestamp 'now'
 				if i = a.tokenAt(of); i < 0 || len(v.TypeName.Typmods) > 0 {
-					a.lost()
+					lostPlace()
 				}
 				from, text = a.tokens()[i].Start, text+"::"+typ
 			}

@@ -27,7 +27,7 @@ func (a *analyzer) object(n *pg.Node) bool {
 	case *pg.Node_CreateFunctionStmt:
 		a.createFunction(v.CreateFunctionStmt)
 	case *pg.Node_AlterFunctionStmt:
-		a.inSchema(strs(v.AlterFunctionStmt.Func.GetObjname()))
+		inSchema(strs(v.AlterFunctionStmt.Func.GetObjname()))
 		for _, o := range v.AlterFunctionStmt.Actions {
 			checkFunctionSetting(o.GetDefElem())
 		}
@@ -86,7 +86,7 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 		a.createTempFunction(f)
 		return
 	}
-	a.inSchema(names)
+	inSchema(names)
 	name := names[len(names)-1]
 	immutable := false
 	for _, o := range f.Options {
@@ -203,7 +203,7 @@ func (a *analyzer) defineObject(d *pg.DefineStmt) bool {
 	default:
 		return false
 	}
-	a.inSchema(strs(d.Defnames))
+	inSchema(strs(d.Defnames))
 	return true
 }
 
@@ -217,7 +217,7 @@ func (a *analyzer) grant(g *pg.GrantStmt) {
 	a.everywhere(strings.ToLower(tag), tag)
 	if g.Targtype == pg.GrantTargetType_ACL_TARGET_ALL_IN_SCHEMA {
 		for _, o := range g.Objects {
-			a.ownSchema(o.GetString_().GetSval())
+			ownSchema(o.GetString_().GetSval())
 		}
 		return
 	}
@@ -236,7 +236,7 @@ func (a *analyzer) grant(g *pg.GrantStmt) {
 		st.DDL.AllShards, st.DDL.MapOnly = false, a.lonely()
 	case pg.ObjectType_OBJECT_SCHEMA:
 		for _, o := range g.Objects {
-			a.ownSchema(o.GetString_().GetSval())
+			ownSchema(o.GetString_().GetSval())
 		}
 	case pg.ObjectType_OBJECT_LARGEOBJECT:
 		a.administersLargeObject(tag)
@@ -266,13 +266,13 @@ func (a *analyzer) grantTables(g *pg.GrantStmt) {
 
 // clusterSequence returns the sequence of the cluster that a name means, nil if it
 // is none.
-func (a *analyzer) clusterSequence(v *pg.RangeVar) *shardmap.Sequence {
+func (ns *namespace) clusterSequence(v *pg.RangeVar) *shardmap.Sequence {
 	if v.GetSchemaname() != "" {
-		q, _ := a.snap.Sequence(v.Schemaname, v.Relname)
+		q, _ := ns.snap.Sequence(v.Schemaname, v.Relname)
 		return q
 	}
-	for _, s := range a.path {
-		if q, ok := a.snap.Sequence(s, v.GetRelname()); ok {
+	for _, s := range ns.path {
+		if q, ok := ns.snap.Sequence(s, v.GetRelname()); ok {
 			return q
 		}
 	}
@@ -301,7 +301,7 @@ func (a *analyzer) owner(o *pg.AlterOwnerStmt) bool {
 		return false
 	}
 	if o.ObjectType == pg.ObjectType_OBJECT_SCHEMA {
-		a.ownSchema(o.Object.GetString_().GetSval())
+		ownSchema(o.Object.GetString_().GetSval())
 	}
 	a.everywhere("alter "+strings.ToLower(what), "ALTER "+what)
 	return true
@@ -336,7 +336,7 @@ func (a *analyzer) reindex(r *pg.ReindexStmt) bool {
 		a.everywhere("reindex", "REINDEX")
 		st.DDL.AllShards = a.spread()
 	case pg.ReindexObjectType_REINDEX_OBJECT_INDEX:
-		a.ownSchema(r.Relation.GetSchemaname())
+		ownSchema(r.Relation.GetSchemaname())
 		a.everywhere("reindex", "REINDEX")
 		if !st.DDL.Concurrent {
 			a.missingElsewhere()
@@ -408,7 +408,7 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 	case pg.ObjectType_OBJECT_VIEW:
 		for _, o := range d.Objects {
 			names := strs(o.GetList().GetItems())
-			a.inSchema(names)
+			inSchema(names)
 			if a.viewOf(rangeVar(names)) == nil {
 				st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 			}
@@ -426,7 +426,7 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 			break
 		}
 		for _, o := range d.Objects {
-			a.inSchema(strs(o.GetObjectWithArgs().GetObjname()))
+			inSchema(strs(o.GetObjectWithArgs().GetObjname()))
 		}
 		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		everywhere(what, strings.ToLower(what))
@@ -551,14 +551,14 @@ func (a *analyzer) called(m proto.Message) {
 }
 
 // rangeType checks the functions that a range type is made with: a shard calls them when rows and indexes are made.
-func (a *analyzer) rangeType(r *pg.CreateRangeStmt) {
+func (ns *namespace) rangeType(r *pg.CreateRangeStmt) {
 	for _, n := range r.Params {
 		d := n.GetDefElem()
 		if d.GetDefname() != "subtype_diff" && d.GetDefname() != "canonical" {
 			continue
 		}
 		names := strings.Split(defText(d.Arg), ".")
-		if own := a.userFunction(names); a.hides(names) == nil && isBuiltin(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
+		if own := ns.userFunction(names); ns.hides(names) == nil && isBuiltin(names[len(names)-1]) && (len(names) == 1 || names[0] == "pg_catalog") || own != nil && own.Kind == "f" {
 			continue
 		}
 		refuse("a range type with the function "+strings.Join(names, ".")+"() is not supported: it is not known to read no table", "create the function through the router, with a body that names no table, and without EXECUTE, set_config() and the like")

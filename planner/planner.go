@@ -208,7 +208,13 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 }
 
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
-	return &analyzer{p: p, snap: snap, path: path, sql: sql, st: &Statement{Text: sql}, params: map[int]*paramUse{}}
+	return &analyzer{
+		typer:      typer{namespace{snap: snap, path: path}},
+		sourceText: sourceText{sql: sql},
+		p:          p,
+		st:         &Statement{Text: sql},
+		params:     map[int]*paramUse{},
+	}
 }
 
 // run reads the one statement of a tree.
@@ -227,6 +233,7 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 	a.finishSignals()
 	a.finishFill()
 	a.finishSets()
+	a.st.Secret = a.privileged
 	a.st.Traces = a.leaves(tree.Stmts[0].Stmt)
 	if a.st.Shape == "" {
 		a.st.Shape, _, _ = Normalize(a.sql)
@@ -235,15 +242,15 @@ func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {
 }
 
 // position turns a byte offset into a 1-based character position.
-func (a *analyzer) position(offset int32) int {
-	if offset < 0 || int(offset) > len(a.sql) {
+func (src *sourceText) position(offset int32) int {
+	if offset < 0 || int(offset) > len(src.sql) {
 		return 0
 	}
 	// Counted from the place before, so that a long statement is not counted whole for each of its literals.
-	if int(offset) < a.counted.bytes {
-		a.counted.bytes, a.counted.runes = 0, 0
+	if int(offset) < src.counted.bytes {
+		src.counted.bytes, src.counted.runes = 0, 0
 	}
-	a.counted.runes += utf8.RuneCountInString(a.sql[a.counted.bytes:offset])
-	a.counted.bytes = int(offset)
-	return a.counted.runes + 1
+	src.counted.runes += utf8.RuneCountInString(src.sql[src.counted.bytes:offset])
+	src.counted.bytes = int(offset)
+	return src.counted.runes + 1
 }

@@ -540,13 +540,13 @@ func parses(text string) bool {
 
 // userFunction returns what the map knows of the functions that a call may mean,
 // nil if one of them may read a table.
-func (a *analyzer) userFunction(names []string) *shardmap.Function {
+func (ns *namespace) userFunction(names []string) *shardmap.Function {
 	name := names[len(names)-1]
-	if a.snap.State().FunctionsRead != FunctionRules {
+	if ns.snap.State().FunctionsRead != FunctionRules {
 		return nil
 	}
 	if len(names) > 1 {
-		f, ok := a.snap.Function(names[len(names)-2], name)
+		f, ok := ns.snap.Function(names[len(names)-2], name)
 		if !ok || f.Kind == "u" && !isBuiltin(name) {
 			return nil
 		}
@@ -554,8 +554,8 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 	}
 	// Which of several schemas' functions is meant depends on the arguments: all of
 	// the name are known to be pure, see PureFunctions.
-	for _, s := range a.path {
-		if f, ok := a.snap.Function(s, name); ok && (f.Kind != "u" || isBuiltin(name)) {
+	for _, s := range ns.path {
+		if f, ok := ns.snap.Function(s, name); ok && (f.Kind != "u" || isBuiltin(name)) {
 			return f
 		}
 	}
@@ -564,15 +564,15 @@ func (a *analyzer) userFunction(names []string) *shardmap.Function {
 
 // hides returns the function of the user's that a name without a schema may mean in place of
 // PostgreSQL's own, because its schema comes before pg_catalog in the search path; nil if none.
-func (a *analyzer) hides(names []string) *shardmap.Function {
-	if len(names) != 1 || !a.hidden() {
+func (ns *namespace) hides(names []string) *shardmap.Function {
+	if len(names) != 1 || !ns.hidden() {
 		return nil
 	}
-	for _, s := range a.path {
+	for _, s := range ns.path {
 		if s == "pg_catalog" {
 			break
 		}
-		if f, ok := a.snap.Function(s, names[0]); ok {
+		if f, ok := ns.snap.Function(s, names[0]); ok {
 			return f
 		}
 	}
@@ -580,9 +580,9 @@ func (a *analyzer) hides(names []string) *shardmap.Function {
 }
 
 // native refuses a call that the router would take for one of PostgreSQL's own, and that may be of the user's.
-func (a *analyzer) native(f *pg.FuncCall) {
+func (ns *namespace) native(f *pg.FuncCall) {
 	names := strs(f.Funcname)
-	if own := a.hides(names); own != nil {
+	if own := ns.hides(names); own != nil {
 		refuse("function "+names[0]+"() may be "+own.QualifiedName()+"(), which comes before PostgreSQL's own in search_path",
 			"write the schema: pg_catalog."+names[0]+"() or "+own.QualifiedName()+"()")
 	}
@@ -591,14 +591,14 @@ func (a *analyzer) native(f *pg.FuncCall) {
 // kindOf returns what builtinKind says of a call's function, or the same of a
 // function of the user's: f, a, w, with v in front of a volatile one; "" if the
 // call is of a function that is not let through.
-func (a *analyzer) kindOf(f *pg.FuncCall) string {
+func (ns *namespace) kindOf(f *pg.FuncCall) string {
 	names := strs(f.Funcname)
 	if inTemp(names) {
 		return "vf" // see tempCall
 	}
 	if len(names) == 1 || names[len(names)-2] == "pg_catalog" {
 		if kind := builtinKind(names[len(names)-1]); kind != "" {
-			if own := a.hides(names); own != nil && own.Kind == "u" {
+			if own := ns.hides(names); own != nil && own.Kind == "u" {
 				return ""
 			} else if own != nil && own.Volatile {
 				return "v" + strings.TrimPrefix(kind, "v")
@@ -606,7 +606,7 @@ func (a *analyzer) kindOf(f *pg.FuncCall) string {
 			return kind
 		}
 	}
-	own := a.userFunction(names)
+	own := ns.userFunction(names)
 	switch {
 	case own == nil || own.Kind == "t" || own.Kind == "p" || own.Kind == "u":
 		return ""

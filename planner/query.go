@@ -499,7 +499,7 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 		if c := r.Val.GetColumnRef(); c != nil {
 			names := fieldNames(c)
 			if names == nil {
-				a.star(q, c, sc, add)
+				expandStar(q, c, sc, add)
 				continue
 			}
 			name := r.Name
@@ -540,8 +540,8 @@ func (a *analyzer) outputs(q *query, list []*pg.Node, sc *scope, grouped bool, g
 	}
 }
 
-// star expands * and name.*.
-func (a *analyzer) star(q *query, c *pg.ColumnRef, sc *scope, add func(string, column)) {
+// expandStar expands * and name.*.
+func expandStar(q *query, c *pg.ColumnRef, sc *scope, add func(string, column)) {
 	names := strs(c.Fields)
 	found := false
 	for s := sc; s != nil && !found; s = s.parent {
@@ -566,7 +566,7 @@ func (a *analyzer) star(q *query, c *pg.ColumnRef, sc *scope, add func(string, c
 
 // literalType returns the type that a literal has by itself, 0 if it is not
 // one whose equality with a shard key is certain.
-func (a *analyzer) literalType(n *pg.Node) keyspace.Type {
+func (ty *typer) literalType(n *pg.Node) keyspace.Type {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_AConst:
 		switch v.AConst.Val.(type) {
@@ -578,7 +578,7 @@ func (a *analyzer) literalType(n *pg.Node) keyspace.Type {
 	case *pg.Node_TypeCast:
 		switch v.TypeCast.Arg.GetNode().(type) {
 		case *pg.Node_AConst, *pg.Node_ParamRef:
-			return a.castType(v.TypeCast.TypeName)
+			return ty.castType(v.TypeCast.TypeName)
 		}
 	}
 	return 0

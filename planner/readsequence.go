@@ -9,7 +9,7 @@ import (
 // readsSequence is the query of cleave.sequences for a query of a sequence of the cluster as a table, which pg_dump makes; "" for
 // any other statement. The routers take values in blocks, so that last_value is the last one of the newest block: what
 // PostgreSQL has for a sequence with that CACHE (sequence.c).
-func (a *analyzer) readsSequence(tree *pg.ParseResult) string {
+func (ns *namespace) readsSequence(tree *pg.ParseResult) string {
 	s := tree.Stmts[0].Stmt.GetSelectStmt()
 	if s == nil || len(s.FromClause) != 1 || s.Op != pg.SetOperation_SETOP_NONE || s.WhereClause != nil || s.WithClause != nil || s.IntoClause != nil || s.DistinctClause != nil || s.GroupClause != nil ||
 		s.HavingClause != nil || s.WindowClause != nil || s.SortClause != nil || s.LimitCount != nil || s.LimitOffset != nil || s.LockingClause != nil {
@@ -19,7 +19,7 @@ func (a *analyzer) readsSequence(tree *pg.ParseResult) string {
 	if from == nil || from.Alias != nil || from.Catalogname != "" {
 		return ""
 	}
-	q := a.clusterSequence(from)
+	q := ns.clusterSequence(from)
 	if q == nil {
 		return ""
 	}

@@ -35,7 +35,7 @@ func (a *analyzer) role(n *pg.Node) {
 			refuse("CREATE GROUP is not supported: a user of the cluster is in no group", usersOnly)
 		}
 		r.Names = []string{v.CreateRoleStmt.Role}
-		login := a.roleOptions(r, v.CreateRoleStmt.Options, v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_USER)
+		login := roleOptions(r, v.CreateRoleStmt.Options, v.CreateRoleStmt.StmtType == pg.RoleStmtType_ROLESTMT_USER)
 		switch name := r.Names[0]; {
 		case name == "public" || name == "none" || strings.HasPrefix(name, "pg_"):
 			fail(sqlstate.New("42939", "role name %q is reserved", name))
@@ -50,7 +50,7 @@ func (a *analyzer) role(n *pg.Node) {
 			refuse("ALTER GROUP is not supported: a user of the cluster is in no group", usersOnly)
 		}
 		r.Names = []string{roleName(v.AlterRoleStmt.Role)}
-		if !a.roleOptions(r, v.AlterRoleStmt.Options, true) {
+		if !roleOptions(r, v.AlterRoleStmt.Options, true) {
 			refuse("NOLOGIN is not supported: the cluster has users only", "DROP USER, or another PASSWORD")
 		}
 	case *pg.Node_DropRoleStmt:
@@ -83,7 +83,7 @@ func roleName(s *pg.RoleSpec) string {
 }
 
 // roleOptions reads the options, and returns whether the role can log in.
-func (a *analyzer) roleOptions(r *Role, options []*pg.Node, login bool) bool {
+func roleOptions(r *Role, options []*pg.Node, login bool) bool {
 	seen := map[string]bool{}
 	for _, n := range options {
 		d := n.GetDefElem()

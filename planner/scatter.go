@@ -422,7 +422,7 @@ func (b *scatter) written(s *pg.SelectStmt) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: b.a.own(tree, text, b.witnesses...)}, nil
+	return &Plan{Op: Scatter, Text: text, Target: b.target, Combine: b.combine, own: ownershipSites(tree, text, b.witnesses...)}, nil
 }
 
 // setArms proves the arms of a set operation and adds their witnesses. keys are the

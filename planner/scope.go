@@ -133,16 +133,16 @@ type relation struct {
 
 // relation resolves a table name as PostgreSQL does: pg_catalog comes before
 // the search path unless the path names it.
-func (a *analyzer) relation(v *pg.RangeVar) relation { return a.keepsSecret(a.named(v)) }
+func (ns *namespace) relation(v *pg.RangeVar) relation { return ns.keepsSecret(ns.named(v)) }
 
 // named is relation before it is judged.
-func (a *analyzer) named(v *pg.RangeVar) relation {
+func (ns *namespace) named(v *pg.RangeVar) relation {
 	r := relation{schema: v.Schemaname, name: v.Relname}
 	if v.Schemaname != "" {
-		r.classify(a)
+		r.classify(ns)
 		return r
 	}
-	path := a.path
+	path := ns.path
 	named := false
 	for _, s := range path {
 		named = named || s == "pg_catalog"
@@ -165,11 +165,11 @@ func (a *analyzer) named(v *pg.RangeVar) relation {
 			r.schema, r.virtual = s, true
 			return r
 		}
-		if t, ok := a.snap.Table(s, v.Relname); ok {
+		if t, ok := ns.snap.Table(s, v.Relname); ok {
 			r.schema, r.table = s, t
 			return r
 		}
-		if v, ok := a.snap.View(s, v.Relname); ok {
+		if v, ok := ns.snap.View(s, v.Relname); ok {
 			r.schema, r.view = s, v
 			return r
 		}
@@ -177,7 +177,7 @@ func (a *analyzer) named(v *pg.RangeVar) relation {
 	return r
 }
 
-func (r *relation) classify(a *analyzer) {
+func (r *relation) classify(ns *namespace) {
 	switch {
 	case r.schema == "pg_catalog" || r.schema == "information_schema" || strings.HasPrefix(r.schema, "pg_toast"):
 		r.catalog = true
@@ -186,9 +186,9 @@ func (r *relation) classify(a *analyzer) {
 	case r.schema == InternalSchema:
 		fail(internalSchemaError())
 	default:
-		if t, ok := a.snap.Table(r.schema, r.name); ok {
+		if t, ok := ns.snap.Table(r.schema, r.name); ok {
 			r.table = t
-		} else if v, ok := a.snap.View(r.schema, r.name); ok {
+		} else if v, ok := ns.snap.View(r.schema, r.name); ok {
 			r.view = v
 		}
 	}

@@ -14,15 +14,15 @@ var secretFunctions = map[string]bool{
 }
 
 // secret notes that a statement reads what takes an administrator.
-func (a *analyzer) secret(name string) { a.st.Secret = name }
+func (ns *namespace) secret(name string) { ns.privileged = name }
 
 // keepsSecret looks at a relation that a statement names. The list of users is the cluster's own secret.
-func (a *analyzer) keepsSecret(r relation) relation {
+func (ns *namespace) keepsSecret(r relation) relation {
 	switch {
 	case r.catalog && secretRelations[r.name]:
-		a.secret("table " + r.name)
+		ns.secret("table " + r.name)
 	case r.virtual && r.name == "users":
-		a.secret("table cleave.users")
+		ns.secret("table cleave.users")
 	}
 	return r
 }

@@ -62,7 +62,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 	if typ, serial := serialTypes[strings.Join(names, ".")]; serial && len(c.TypeName.ArrayBounds) == 0 {
 		i := a.tokenAt(c.TypeName.Location)
 		if i < 0 {
-			a.lost()
+			lostPlace()
 		}
 		ts := a.tokens()
 		d.edits = append(d.edits, edit{from: ts[i].Start, to: ts[i].End, text: typ})
@@ -104,17 +104,17 @@ func shardDefault(q *shardmap.Sequence, identity string) string {
 }
 
 // columnEnd is where a column's definition ends in the text.
-func (a *analyzer) columnEnd(c *pg.ColumnDef) int {
-	i := a.tokenAt(c.Location)
+func (src *sourceText) columnEnd(c *pg.ColumnDef) int {
+	i := src.tokenAt(c.Location)
 	if i < 0 {
-		a.lost()
+		lostPlace()
 	}
-	ts := a.tokens()
+	ts := src.tokens()
 	for i++; i < len(ts); i++ {
 		switch {
-		case a.punct(i, '(') || a.punct(i, '['):
-			i = a.closing(i)
-		case a.punct(i, ',') || a.punct(i, ')') || a.punct(i, ';'):
+		case src.punct(i, '(') || src.punct(i, '['):
+			i = src.closing(i)
+		case src.punct(i, ',') || src.punct(i, ')') || src.punct(i, ';'):
 			return ts[i-1].End
 		}
 	}
@@ -122,21 +122,21 @@ func (a *analyzer) columnEnd(c *pg.ColumnDef) int {
 }
 
 // identitySpan is where GENERATED ... AS IDENTITY (...) is in the text.
-func (a *analyzer) identitySpan(x *pg.Constraint) (from, to int) {
-	i := a.tokenAt(x.Location)
-	ts := a.tokens()
+func (src *sourceText) identitySpan(x *pg.Constraint) (from, to int) {
+	i := src.tokenAt(x.Location)
+	ts := src.tokens()
 	if i < 0 {
-		a.lost()
+		lostPlace()
 	}
 	for from = ts[i].Start; i < len(ts); i++ {
-		if a.word(i, "identity") {
-			if a.punct(i+1, '(') {
-				i = a.closing(i + 1)
+		if src.word(i, "identity") {
+			if src.punct(i+1, '(') {
+				i = src.closing(i + 1)
 			}
 			return from, ts[i].End
 		}
 	}
-	a.lost()
+	lostPlace()
 	return 0, 0
 }
 
@@ -485,10 +485,10 @@ func (a *analyzer) redefine(was *shardmap.Sequence, options []*pg.Node) Sequence
 }
 
 // usedBy returns the column that takes its values from a sequence, "" if none does.
-func (a *analyzer) usedBy(q *shardmap.Sequence) (table, column string) {
+func (ns *namespace) usedBy(q *shardmap.Sequence) (table, column string) {
 	want := shardmap.SequenceValue(q.QualifiedName())
-	for i := range a.snap.State().Tables {
-		t := &a.snap.State().Tables[i]
+	for i := range ns.snap.State().Tables {
+		t := &ns.snap.State().Tables[i]
 		for _, c := range generated(t) {
 			if c.Generated == want {
 				return quoteName(t.Schema, t.Name), c.Name
@@ -506,7 +506,7 @@ func (a *analyzer) renameSequence(v *pg.RangeVar, schema, name string) bool {
 	}
 	q := *was
 	if schema != "" {
-		a.ownSchema(schema)
+		ownSchema(schema)
 		if q.Owner != nil {
 			fail(sqlstate.New(sqlstate.FeatureNotSupported, "cannot move an owned sequence into another schema").
 				WithDetail("Sequence \"%s\" is linked to table \"%s\".", q.Name, q.Owner.Table))
@@ -644,7 +644,7 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		}
 	}
 	if at < 0 {
-		a.lost()
+		lostPlace()
 	}
 	end := ts[len(ts)-1]
 	if a.punct(len(ts)-1, ';') {
@@ -691,7 +691,7 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		}
 		was, ok := a.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if !ok {
-			a.lost()
+			lostPlace()
 		}
 		var when string
 		var options []*pg.Node
@@ -721,13 +721,13 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 }
 
 // depth is how many brackets a token is in.
-func (a *analyzer) depth(at int) int {
+func (src *sourceText) depth(at int) int {
 	d := 0
 	for i := range at {
 		switch {
-		case a.punct(i, '(') || a.punct(i, '['):
+		case src.punct(i, '(') || src.punct(i, '['):
 			d++
-		case a.punct(i, ')') || a.punct(i, ']'):
+		case src.punct(i, ')') || src.punct(i, ']'):
 			d--
 		}
 	}

@@ -123,7 +123,7 @@ func (a *analyzer) set(v *pg.VariableSetStmt) {
 		return
 	case pg.VariableSetKind_VAR_SET_DEFAULT:
 		if name == "session_authorization" {
-			a.authorization()
+			refuseAuthorization()
 		}
 		st.Set = &Set{Op: "set", Name: name, Local: v.IsLocal}
 		return
@@ -131,7 +131,7 @@ func (a *analyzer) set(v *pg.VariableSetStmt) {
 		refuse("SET ... FROM CURRENT is for functions only", "")
 	}
 	if name == "session_authorization" {
-		a.authorization()
+		refuseAuthorization()
 	}
 	values := make([]string, 0, len(v.Args))
 	for _, n := range v.Args {
@@ -188,14 +188,14 @@ func modeOf(name, value string) string {
 }
 
 // intervalFields returns what stands after the string of an interval literal.
-func (a *analyzer) intervalFields() string {
-	ts := sqlguard.Tokens(a.sql)
+func (src *sourceText) intervalFields() string {
+	ts := sqlguard.Tokens(src.sql)
 	for i := len(ts) - 1; i >= 0; i-- {
 		if ts[i].Kind == sqlguard.String {
 			var out []string
 			for _, t := range ts[i+1:] {
 				if t.Kind == sqlguard.Ident {
-					out = append(out, strings.ToUpper(a.sql[t.Start:t.End]))
+					out = append(out, strings.ToUpper(src.sql[t.Start:t.End]))
 				}
 			}
 			if len(out) > 0 {
@@ -207,7 +207,7 @@ func (a *analyzer) intervalFields() string {
 	return ""
 }
 
-func (a *analyzer) authorization() {
+func refuseAuthorization() {
 	refuse("SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own", "SET ROLE changes the current user")
 }
 
@@ -223,20 +223,20 @@ func (a *analyzer) discard(d *pg.DiscardStmt) {
 
 // top returns the tokens of the statement, and for each whether it is outside
 // of all brackets.
-func (a *analyzer) top() ([]sqlguard.Token, []int) {
-	ts := sqlguard.Tokens(a.sql)
+func (src *sourceText) top() ([]sqlguard.Token, []int) {
+	ts := sqlguard.Tokens(src.sql)
 	depth := make([]int, len(ts))
 	d := 0
 	for i, t := range ts {
 		if t.Kind == sqlguard.Punct {
-			switch a.sql[t.Start] {
+			switch src.sql[t.Start] {
 			case ')', ']':
 				d--
 			}
 		}
 		depth[i] = d
 		if t.Kind == sqlguard.Punct {
-			switch a.sql[t.Start] {
+			switch src.sql[t.Start] {
 			case '(', '[':
 				d++
 			}
@@ -246,34 +246,34 @@ func (a *analyzer) top() ([]sqlguard.Token, []int) {
 }
 
 // after returns the text from token i on, without a semicolon at the end.
-func (a *analyzer) after(ts []sqlguard.Token, i int) string {
+func (src *sourceText) after(ts []sqlguard.Token, i int) string {
 	if i >= len(ts) {
 		return ""
 	}
 	end := ts[len(ts)-1].End
-	for n := len(ts) - 1; n > i && ts[n].IsPunct(a.sql, ';'); n-- {
+	for n := len(ts) - 1; n > i && ts[n].IsPunct(src.sql, ';'); n-- {
 		end = ts[n-1].End
 	}
-	return a.sql[ts[i].Start:end]
+	return src.sql[ts[i].Start:end]
 }
 
 // afterExplain returns the text of the statement that EXPLAIN explains.
-func (a *analyzer) afterExplain() string {
-	ts, depth := a.top()
+func (src *sourceText) afterExplain() string {
+	ts, depth := src.top()
 	i := 1
-	if i < len(ts) && ts[i].IsPunct(a.sql, '(') {
+	if i < len(ts) && ts[i].IsPunct(src.sql, '(') {
 		// (options), unless it is EXPLAIN (SELECT ...)
-		if i+1 < len(ts) && !ts[i+1].Is(a.sql, "select") && !ts[i+1].Is(a.sql, "with") && !ts[i+1].Is(a.sql, "values") && !ts[i+1].IsPunct(a.sql, '(') {
+		if i+1 < len(ts) && !ts[i+1].Is(src.sql, "select") && !ts[i+1].Is(src.sql, "with") && !ts[i+1].Is(src.sql, "values") && !ts[i+1].IsPunct(src.sql, '(') {
 			for i++; i < len(ts) && depth[i] > 0; i++ {
 			}
 			i++
 		}
 	} else {
-		for i < len(ts) && (ts[i].Is(a.sql, "analyze") || ts[i].Is(a.sql, "analyse") || ts[i].Is(a.sql, "verbose")) {
+		for i < len(ts) && (ts[i].Is(src.sql, "analyze") || ts[i].Is(src.sql, "analyse") || ts[i].Is(src.sql, "verbose")) {
 			i++
 		}
 	}
-	return a.after(ts, i)
+	return src.after(ts, i)
 }
 
 func (a *analyzer) prepare(p *pg.PrepareStmt) {
@@ -322,8 +322,8 @@ func (a *analyzer) execute(x *pg.ExecuteStmt) {
 
 // executeArgs returns the texts of EXECUTE name (a, b), and where each begins; a string,
 // however it is written, as a plain one.
-func (a *analyzer) executeArgs(params []*pg.Node) (args []string, at []int) {
-	args, at = a.argTexts(len(params))
+func (src *sourceText) executeArgs(params []*pg.Node) (args []string, at []int) {
+	args, at = src.argTexts(len(params))
 	for i, p := range params {
 		if c, ok := p.GetAConst().GetVal().(*pg.A_Const_Sval); ok && i < len(args) {
 			args[i] = "'" + strings.ReplaceAll(c.Sval.GetSval(), "'", "''") + "'"
@@ -332,19 +332,19 @@ func (a *analyzer) executeArgs(params []*pg.Node) (args []string, at []int) {
 	return args, at
 }
 
-func (a *analyzer) argTexts(n int) (args []string, at []int) {
+func (src *sourceText) argTexts(n int) (args []string, at []int) {
 	if n == 0 {
 		return nil, nil
 	}
-	ts, depth := a.top()
+	ts, depth := src.top()
 	start := -1
 	take := func(end int) {
-		arg := a.sql[start:end]
-		at = append(at, a.position(int32(start+len(arg)-len(strings.TrimLeft(arg, " \t\n\r\f\v")))))
+		arg := src.sql[start:end]
+		at = append(at, src.position(int32(start+len(arg)-len(strings.TrimLeft(arg, " \t\n\r\f\v")))))
 		args = append(args, strings.TrimSpace(arg))
 	}
 	name := 1 // behind EXECUTE
-	for name < len(ts) && !(depth[name-1] == 0 && ts[name-1].Is(a.sql, "execute")) {
+	for name < len(ts) && !(depth[name-1] == 0 && ts[name-1].Is(src.sql, "execute")) {
 		name++
 	}
 	for i, t := range ts {
@@ -352,12 +352,12 @@ func (a *analyzer) argTexts(n int) (args []string, at []int) {
 			continue
 		}
 		switch {
-		case start < 0 && t.IsPunct(a.sql, '('):
+		case start < 0 && t.IsPunct(src.sql, '('):
 			start = t.End
-		case start >= 0 && depth[i] == 1 && t.IsPunct(a.sql, ','):
+		case start >= 0 && depth[i] == 1 && t.IsPunct(src.sql, ','):
 			take(t.Start)
 			start = t.End
-		case start >= 0 && depth[i] == 0 && t.IsPunct(a.sql, ')'):
+		case start >= 0 && depth[i] == 0 && t.IsPunct(src.sql, ')'):
 			take(t.Start)
 			return args, at
 		}

@@ -48,10 +48,10 @@ var processViews = map[string]bool{
 }
 
 // ofProcesses reports whether the statement is about the shard's processes.
-func (a *analyzer) ofProcesses() bool {
-	for _, t := range a.tokens() {
+func (src *sourceText) ofProcesses() bool {
+	for _, t := range src.tokens() {
 		if t.Kind == sqlguard.Ident {
-			if w := strings.ToLower(a.sql[t.Start:t.End]); processViews[w] || strings.HasPrefix(w, "pg_stat_progress_") || strings.HasPrefix(w, "pg_stat_get_backend_") {
+			if w := strings.ToLower(src.sql[t.Start:t.End]); processViews[w] || strings.HasPrefix(w, "pg_stat_progress_") || strings.HasPrefix(w, "pg_stat_get_backend_") {
 				return true
 			}
 		}
@@ -171,16 +171,16 @@ func (a *analyzer) signalCalls(s *pg.SelectStmt) {
 }
 
 // comma returns the index of the first comma in the brackets that open at a token.
-func (a *analyzer) comma(open int) int {
-	for i := open + 1; i < len(a.tokens()); i++ {
+func (src *sourceText) comma(open int) int {
+	for i := open + 1; i < len(src.tokens()); i++ {
 		switch {
-		case a.punct(i, '(') || a.punct(i, '['):
-			i = a.closing(i)
-		case a.punct(i, ','):
+		case src.punct(i, '(') || src.punct(i, '['):
+			i = src.closing(i)
+		case src.punct(i, ','):
 			return i
 		}
 	}
-	return a.lost()
+	return lostPlace()
 }
 
 // finishSignals makes the text that says whom the calls name.
@@ -224,9 +224,9 @@ func (a *analyzer) sessionRelation(name string) (text string, ok bool) {
 }
 
 // ownSessions refuses a relation about one's own session where the rows of a shard's conversation would be shown.
-func (a *analyzer) ownSessions(name string) {
+func (ns *namespace) ownSessions(name string) {
 	if short := strings.TrimPrefix(name, "pg_catalog."); sessionViews[short].own {
-		if a.lonely() {
+		if ns.lonely() {
 			refuse(short+" is not there where the default shard is a SQLite file", "")
 		}
 		refuse(short+" cannot be read in this statement: the router has its rows", "read it in a SELECT of its own")

@@ -100,11 +100,11 @@ func isSetConfig(f *pg.FuncCall) bool {
 }
 
 // setCall reads the arguments of set_config().
-func (a *analyzer) setCall(f *pg.FuncCall) SetCall {
-	return SetCall{Name: a.setArg(f.Args[0], "text"), Value: a.setArg(f.Args[1], "text"), Local: a.setArg(f.Args[2], "bool")}
+func (src *sourceText) setCall(f *pg.FuncCall) SetCall {
+	return SetCall{Name: src.setArg(f.Args[0], "text"), Value: src.setArg(f.Args[1], "text"), Local: src.setArg(f.Args[2], "bool")}
 }
 
-func (a *analyzer) setArg(n *pg.Node, as string) SetArg {
+func (src *sourceText) setArg(n *pg.Node, as string) SetArg {
 	for t := n.GetTypeCast(); t != nil; t = n.GetTypeCast() {
 		name := ""
 		if builtinType(t.TypeName) && len(t.TypeName.Typmods) == 0 {
@@ -121,26 +121,26 @@ func (a *analyzer) setArg(n *pg.Node, as string) SetArg {
 		return SetArg{Param: int(n.GetParamRef().Number)}
 	case c == nil:
 	case c.Isnull:
-		from, to := a.literalSpan(c)
+		from, to := src.literalSpan(c)
 		return SetArg{Null: true, From: from, To: to}
 	case c.GetSval() != nil:
-		from, to := a.literalSpan(c)
+		from, to := src.literalSpan(c)
 		return SetArg{Text: c.GetSval().Sval, From: from, To: to}
 	case as == "bool" && c.GetBoolval() != nil:
-		from, to := a.literalSpan(c)
+		from, to := src.literalSpan(c)
 		return SetArg{Text: map[bool]string{true: "true", false: "false"}[c.GetBoolval().Boolval], From: from, To: to}
 	}
 	return SetArg{Computed: true}
 }
 
 // literalSpan is where a literal stands that is one token, 0 and 0 for others.
-func (a *analyzer) literalSpan(c *pg.A_Const) (from, to int) {
-	i := a.tokenAt(c.Location)
-	ts := a.tokens()
+func (src *sourceText) literalSpan(c *pg.A_Const) (from, to int) {
+	i := src.tokenAt(c.Location)
+	ts := src.tokens()
 	if i < 0 || ts[i].Kind == sqlguard.String && i+1 < len(ts) && ts[i+1].Kind == sqlguard.String {
 		return 0, 0 // a string goes on behind a line's end
 	}
-	if text := a.sql[ts[i].Start:ts[i].End]; strings.HasPrefix(strings.ToUpper(text), "U&") {
+	if text := src.sql[ts[i].Start:ts[i].End]; strings.HasPrefix(strings.ToUpper(text), "U&") {
 		return 0, 0 // UESCAPE may follow
 	}
 	return ts[i].Start, ts[i].End

@@ -51,8 +51,8 @@ type site struct {
 	table *shardmap.Table
 }
 
-// own notes the places of tables in a tree that has become a text.
-func (a *analyzer) own(tree *pg.Node, text string, uses ...*use) *onOwn {
+// ownershipSites notes the places of tables in a tree that has become a text.
+func ownershipSites(tree *pg.Node, text string, uses ...*use) *onOwn {
 	o := &onOwn{text: text}
 	for _, u := range uses {
 		found := false
@@ -64,7 +64,7 @@ func (a *analyzer) own(tree *pg.Node, text string, uses ...*use) *onOwn {
 			nth++
 		})
 		if !found {
-			a.lost()
+			lostPlace()
 		}
 		o.keyspace = u.rel.table.Keyspace
 	}
@@ -75,7 +75,7 @@ func (a *analyzer) own(tree *pg.Node, text string, uses ...*use) *onOwn {
 func (a *analyzer) ownTemplate(tree *pg.Node, uses ...*use) Template {
 	text := a.written(tree)
 	t := template(text)
-	t.own = a.own(tree, text, uses...)
+	t.own = ownershipSites(tree, text, uses...)
 	return t
 }
 

@@ -45,7 +45,7 @@ func (a *analyzer) pins(v *pg.RangeVar, tag string) {
 }
 
 func (a *analyzer) createTemp(c *pg.CreateStmt) {
-	if len(a.tableOptions(c.Options).at) > 0 {
+	if len(tableOptions(c.Options).at) > 0 {
 		refuse("a temporary table cannot be sharded", "leave the options cleave.* out")
 	}
 	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {

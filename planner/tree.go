@@ -145,16 +145,16 @@ func callName(f *pg.FuncCall) string {
 
 // isAggregate reports whether a call is of an aggregate function, and not as a
 // window function.
-func (a *analyzer) isAggregate(f *pg.FuncCall) bool {
-	return f.Over == nil && (strings.Contains(a.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
+func (ns *namespace) isAggregate(f *pg.FuncCall) bool {
+	return f.Over == nil && (strings.Contains(ns.kindOf(f), "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0)
 }
 
 // isVolatile reports whether an expression, or a query, calls a volatile function.
-func (a *analyzer) isVolatile(m proto.Message) bool {
+func (ns *namespace) isVolatile(m proto.Message) bool {
 	found := false
 	inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			kind := a.kindOf(f)
+			kind := ns.kindOf(f)
 			found = found || kind == "" || strings.HasPrefix(kind, "v")
 		}
 		return !found

@@ -32,9 +32,12 @@ var castOIDs = map[string]uint32{
 	"text": oidText, "varchar": oidVarchar, "bpchar": oidBpchar, "date": oidDate, "timestamp": oidTimestamp, "timestamptz": oidTimestmpz, "interval": oidInterval, "uuid": oidUUID,
 }
 
+// typer finds the types of expressions. It knows those of columns from scopes.
+type typer struct{ namespace }
+
 // typeOf is the type of an expression of a query level, 0 if it is not certain.
 // A string literal alone is of type unknown.
-func (a *analyzer) typeOf(n *pg.Node, sc *scope) uint32 {
+func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ColumnRef:
 		if names := fieldNames(v.ColumnRef); names != nil {
@@ -59,40 +62,40 @@ func (a *analyzer) typeOf(n *pg.Node, sc *scope) uint32 {
 		if len(t.GetArrayBounds()) > 0 || t.GetSetof() || t.GetPctType() || len(names) == 0 {
 			return 0
 		}
-		if len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden() {
+		if len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden() {
 			return castOIDs[names[len(names)-1]]
 		}
 	case *pg.Node_AExpr:
-		return a.operatorType(v.AExpr, sc)
+		return ty.operatorType(v.AExpr, sc)
 	case *pg.Node_CaseExpr:
 		all := []*pg.Node{v.CaseExpr.Defresult}
 		for _, w := range v.CaseExpr.Args {
 			all = append(all, w.GetCaseWhen().GetResult())
 		}
-		return a.commonType(all, sc)
+		return ty.commonType(all, sc)
 	case *pg.Node_CoalesceExpr:
-		return a.commonType(v.CoalesceExpr.Args, sc)
+		return ty.commonType(v.CoalesceExpr.Args, sc)
 	case *pg.Node_MinMaxExpr:
-		return a.commonType(v.MinMaxExpr.Args, sc)
+		return ty.commonType(v.MinMaxExpr.Args, sc)
 	case *pg.Node_FuncCall:
-		return callType(a, v.FuncCall, sc)
+		return ty.callType(v.FuncCall, sc)
 	}
 	return 0
 }
 
 // callType is the type of the result of a call, if it can only mean a function of PostgreSQL's.
-func callType(a *analyzer, f *pg.FuncCall, sc *scope) uint32 {
+func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
 	names := strs(f.Funcname)
 	name := names[len(names)-1]
 	switch {
-	case len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog", len(names) == 1 && (a.hidden() || a.hasFunction(name)):
+	case len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog", len(names) == 1 && (ty.hidden() || ty.hasFunction(name)):
 		return 0 // one of the user's, or perhaps
 	case f.AggWithinGroup:
 		return 0 // what stands in ORDER BY counts too
 	}
 	in := make([]uint32, len(f.Args))
 	for i, n := range f.Args {
-		if in[i] = a.typeOf(n, sc); in[i] == 0 || in[i] >= firstUserOID {
+		if in[i] = ty.typeOf(n, sc); in[i] == 0 || in[i] >= firstUserOID {
 			return anyResult(name)
 		}
 	}
@@ -142,16 +145,16 @@ func known(typeIn func(c pgcatalog.Catalog) uint32) uint32 {
 
 // operatorType is the type of the result of an operator of PostgreSQL's. A user may have made others: one is certain if
 // it takes just the types of its operands, if these are numbers, or if one of them is a literal.
-func (a *analyzer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
+func (ty *typer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 	op := operator(e)
 	nullif := e.Kind == pg.A_Expr_Kind_AEXPR_NULLIF
-	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || a.hidden() {
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP && !nullif || op == "" || ty.hidden() {
 		return 0
 	}
 	if op == "||" { // long chains are usual, and what asks at each link would read all of them each time; nothing is summed by it
 		return 0
 	}
-	r := a.typeOf(e.Rexpr, sc)
+	r := ty.typeOf(e.Rexpr, sc)
 	if e.Lexpr == nil {
 		return known(func(c pgcatalog.Catalog) uint32 {
 			if o, _ := c.Prefix(op, r); o != nil && o.Right == r {
@@ -160,7 +163,7 @@ func (a *analyzer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 			return 0
 		})
 	}
-	l := a.typeOf(e.Lexpr, sc)
+	l := ty.typeOf(e.Lexpr, sc)
 	if nullif && (l == r || r == oidUnknown || e.Rexpr.GetParamRef() != nil) {
 		return l
 	}
@@ -181,14 +184,14 @@ func (a *analyzer) operatorType(e *pg.A_Expr, sc *scope) uint32 {
 }
 
 // commonType is the type of CASE, COALESCE, GREATEST and LEAST.
-func (a *analyzer) commonType(list []*pg.Node, sc *scope) uint32 {
+func (ty *typer) commonType(list []*pg.Node, sc *scope) uint32 {
 	var in []uint32
 	one, same := uint32(oidUnknown), true // the type of all that have one
 	for _, n := range list {
 		if n == nil {
 			continue
 		}
-		t := a.typeOf(n, sc)
+		t := ty.typeOf(n, sc)
 		if t == 0 {
 			return 0
 		}
@@ -214,7 +217,7 @@ func (a *analyzer) commonType(list []*pg.Node, sc *scope) uint32 {
 
 // ownTypes reports whether an expression is surely made of PostgreSQL's own types:
 // its columns are, and it casts to no other.
-func (a *analyzer) ownTypes(n *pg.Node, sc *scope) bool {
+func (ty *typer) ownTypes(n *pg.Node, sc *scope) bool {
 	ok := true
 	inspect(n, func(m proto.Message) bool {
 		switch v := m.(type) {
@@ -227,7 +230,7 @@ func (a *analyzer) ownTypes(n *pg.Node, sc *scope) bool {
 			ok = ok && c.oid != 0 && c.oid < firstUserOID
 		case *pg.TypeName:
 			names := strs(v.Names)
-			ok = ok && len(names) > 0 && castOIDs[names[len(names)-1]] != 0 && (len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden())
+			ok = ok && len(names) > 0 && castOIDs[names[len(names)-1]] != 0 && (len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden())
 		case *pg.SelectStmt:
 			ok = false
 		}

@@ -203,7 +203,7 @@ func (a *analyzer) expandText() (text string, err error) {
 		r := refs[at]
 		i := a.tokenAt(at)
 		if i < 0 {
-			a.lost()
+			lostPlace()
 		}
 		from, last := ts[i].Start, i
 		for last+2 < len(ts) && a.punct(last+1, '.') && ts[last+2].Start >= 0 {
@@ -349,9 +349,9 @@ func (a *analyzer) createView(v *pg.ViewStmt) {
 
 // readsNoSettings refuses a view of pg_settings. An UPDATE through it is a SET of any setting (the rule pg_settings_u of
 // system_views.sql), in a session of the shard's that other clients get next.
-func (a *analyzer) readsNoSettings(query *pg.Node) {
+func (ns *namespace) readsNoSettings(query *pg.Node) {
 	inspect(query, func(m proto.Message) bool {
-		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && a.relation(v).catalog {
+		if v, ok := m.(*pg.RangeVar); ok && v.Relname == "pg_settings" && ns.relation(v).catalog {
 			refuse("a view of pg_settings is not supported", "read pg_settings itself, or use SHOW and current_setting()")
 		}
 		return true
@@ -359,16 +359,16 @@ func (a *analyzer) readsNoSettings(query *pg.Node) {
 }
 
 // viewOf returns the view that a statement of ALTER TABLE names, if it is one.
-func (a *analyzer) viewOf(v *pg.RangeVar) *shardmap.View {
+func (ns *namespace) viewOf(v *pg.RangeVar) *shardmap.View {
 	if v == nil {
 		return nil
 	}
-	return a.relation(v).view
+	return ns.relation(v).view
 }
 
 // changeView is ALTER VIEW of any sort.
 func (a *analyzer) changeView(v *pg.RangeVar, missingOK bool) {
-	a.ownSchema(v.GetSchemaname())
+	ownSchema(v.GetSchemaname())
 	a.everywhere("alter view", "ALTER VIEW")
 	a.st.DDL.Objects = true
 	if a.word(1, "table") {

@@ -188,17 +188,17 @@ func (a *analyzer) describedCalls(n *pg.Node) (edits []edit) {
 }
 
 // hasFunction reports whether the user has a function of a name.
-func (a *analyzer) hasFunction(name string) bool {
-	return slices.ContainsFunc(a.snap.State().Functions, func(f shardmap.Function) bool { return f.Name == name })
+func (ns *namespace) hasFunction(name string) bool {
+	return slices.ContainsFunc(ns.snap.State().Functions, func(f shardmap.Function) bool { return f.Name == name })
 }
 
 // castObjects puts the numbers of the schema's objects in the place of their names in casts to regclass and its like.
-func (a *analyzer) castObjects(n *pg.Node) (edits []edit) {
+func (src *sourceText) castObjects(n *pg.Node) (edits []edit) {
 	inspect(n, func(m proto.Message) bool {
 		if c, ok := m.(*pg.TypeCast); ok {
 			if oid := virtualObject(c); oid != 0 {
-				if i := a.tokenAt(c.Arg.GetAConst().Location); i >= 0 {
-					edits = append(edits, edit{from: a.tokens()[i].Start, to: a.tokens()[i].End, text: "'" + strconv.Itoa(oid) + "'"})
+				if i := src.tokenAt(c.Arg.GetAConst().Location); i >= 0 {
+					edits = append(edits, edit{from: src.tokens()[i].Start, to: src.tokens()[i].End, text: "'" + strconv.Itoa(oid) + "'"})
 				}
 			}
 		}
