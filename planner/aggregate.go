@@ -27,7 +27,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 	var u *use
 	for _, j := range witnesses(q, nil) {
 		if a.follows(q, j) && a.additiveBelow(q, j) {
-			u = a.useOf(j)
+			u = a.second.useOf(j)
 			break
 		}
 	}
@@ -45,7 +45,7 @@ func (a *analyzer) planAggregate(n *pg.Node) (*Plan, error) {
 		if !ok {
 			continue
 		}
-		a.fresh()
+		a.second.fresh()
 		tree := a.clocked(selectNode(b.relation(s)))
 		text, err := a.text(tree)
 		if err != nil {

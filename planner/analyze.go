@@ -14,45 +14,42 @@ import (
 type analyzer struct {
 	typer
 	sourceText
+	equivalence
+	constants
+	parameters
+	touched
+	effects
 
 	p  *Planner
 	st *Statement
 
-	terms  []termInfo
-	rtes   int
-	params map[int]*paramUse
+	selected     map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
+	judged       []edit               // of Statement.Judged
+	into         *pg.IntoClause
+	fill         *filling
+	signals      []signal
+	fillNamed    int8            // 0 not looked yet, 1 no, 2 yes: see namesFill
+	taken        map[string]bool // names of sequences that this statement makes
+	defaultCalls []defaultCall   // see catalog.go
+	lockedCopies lockedCopies
+	second       *reading        // nil while one shard is tried
+	known        map[string]bool // see repeated
+	stores       [][]konst       // the shard keys that an INSERT stores
+}
 
-	types []keyspace.Type // of the keyspace of the sharded tables
+// touched is what the statement touches.
+type touched struct {
+	typer  *typer
+	p      *Planner
+	st     *Statement
+	second *reading
 
-	// unread is the first literal that the router could not read: the reason to
-	// tell if a shard key stays open.
-	unread *sqlstate.Error
-
-	// What the statement touches: the first name of each sort, for messages.
+	// The first name of each sort, for messages.
 	sharded, whole, catalog, unknown, reference, virtual string
 	unknownAt                                            int32
 
-	aggregates, windows int
-	worked              int    // see work
-	sequence            string // a sequence function
-	temporaryCall       string // a function in pg_temp
-	lastAlone           bool   // lastval() is the only one of a SELECT without FROM
-	preferDefault       bool
-	mayType             bool // see ownType
-	volatile            bool // it calls a volatile function
-	traces              bool // it calls one that may leave something in its session
-	maySet              bool // it may call set_config()
-	locks, changes      bool
-	selected            map[string]FillValue // what the router makes for columns of an INSERT ... SELECT
-	judged              []edit               // of Statement.Judged
-	mixed               bool                 // it may name tables of every shard beside others, see others
-	into                *pg.IntoClause
-	fill                *filling
-	signals             []signal
-	pids                bool            // pg_backend_pid() is the router's in this statement
-	fillNamed           int8            // 0 not looked yet, 1 no, 2 yes: see namesFill
-	taken               map[string]bool // names of sequences that this statement makes
-	dropped             bool            // a literal is equal to no key, so the proof rests on its value
+	types []keyspace.Type // of the keyspace of the sharded tables
+	mixed bool            // it may name tables of every shard beside others, see others
 
 	// viewRefs are the views that the statement names; defining: it is the query of
 	// a view, whose tables are only counted, in has. See view.go.
@@ -62,73 +59,61 @@ type analyzer struct {
 	definitions *definitions
 	weight      int // see weighView
 
-	// What the catalogue is asked for, see catalog.go.
-	catalogRefs  []catalogRef
-	defaultCalls []defaultCall
-
-	lockedCopies lockedCopies
-	advisory     string          // a function of advisory locks, or of notifications
-	largeObject  string          // a function of large objects
-	numbers      bool            // see Statement.Numbers
-	objects      bool            // it may take the number of an object
-	number       string          // what it takes one as, see objectNumber
-	second       *reading        // nil while one shard is tried
-	known        map[string]bool // see repeated
-	stores       [][]konst       // the shard keys that an INSERT stores
+	catalogRefs []catalogRef // what the catalogue is asked for, see catalog.go
 }
 
 // touch notes that the statement uses a table.
-func (a *analyzer) touch(r relation, v *pg.RangeVar) {
+func (to *touched) touch(r relation, v *pg.RangeVar) {
 	name := quoteName(r.schema, r.name)
 	if r.view != nil {
-		a.weighView(r.view)
+		to.weighView(r.view)
 	}
-	if a.defining {
-		a.has.count(a, r)
+	if to.defining {
+		to.has.count(to, r)
 		return
 	}
 	if r.view != nil {
-		a.whole = name // if it is one of whole tables; else the text is expanded
-		a.viewRefs = append(a.viewRefs, viewRef{rel: v, view: r.view})
+		to.whole = name // if it is one of whole tables; else the text is expanded
+		to.viewRefs = append(to.viewRefs, viewRef{rel: v, view: r.view})
 		return
 	}
 	switch {
 	case r.virtual:
-		a.virtual = name
+		to.virtual = name
 	case r.catalog:
-		a.catalog = name
+		to.catalog = name
 		if r.schema == "pg_catalog" {
 			refuseShared(r.name)
 		}
-		a.catalogRefs = append(a.catalogRefs, catalogRef{rel: v, name: r.schema + "." + r.name})
+		to.catalogRefs = append(to.catalogRefs, catalogRef{rel: v, name: r.schema + "." + r.name})
 	case r.table == nil:
-		if a.st.DDL == nil && a.clusterSequence(v) != nil {
+		if to.st.DDL == nil && to.typer.clusterSequence(v) != nil {
 			refuse("reading the sequence "+name+" as a table is not supported: the routers have its values", "SELECT * FROM cleave.sequences")
 		}
-		a.unknown, a.unknownAt, a.st.Strange = name, v.GetLocation(), true
+		to.unknown, to.unknownAt, to.st.Strange = name, v.GetLocation(), true
 	default:
-		addTable(&a.st.Tables, r.table)
+		addTable(&to.st.Tables, r.table)
 		switch r.table.Kind {
 		case shardmap.Sharded:
-			if a.second != nil {
-				a.second.keyspaces[r.table.Keyspace] = true
+			if to.second != nil {
+				to.second.keyspaces[r.table.Keyspace] = true
 			}
-			if a.sharded != "" && a.st.Keyspace != r.table.Keyspace {
-				a.refuseOne("tables "+a.sharded+" and "+name+" are in different keyspaces ("+a.st.Keyspace+" and "+r.table.Keyspace+"), so their rows are placed independently",
+			if to.sharded != "" && to.st.Keyspace != r.table.Keyspace {
+				to.second.refuseOne("tables "+to.sharded+" and "+name+" are in different keyspaces ("+to.st.Keyspace+" and "+r.table.Keyspace+"), so their rows are placed independently",
 					"declare them with the same cleave.keyspace to have them colocated, or use them in two statements")
 			}
-			if a.sharded == "" {
-				ks, ok := a.snap.Keyspace(r.table.Keyspace)
+			if to.sharded == "" {
+				ks, ok := to.typer.snap.Keyspace(r.table.Keyspace)
 				if !ok {
 					fail(sqlstate.New(sqlstate.DataCorrupted, "table %s is in keyspace %q, which the shard map does not have", name, r.table.Keyspace).
 						WithHint("cleave doctor"))
 				}
-				a.sharded, a.st.Keyspace, a.types = name, r.table.Keyspace, ks.Def().Types
+				to.sharded, to.st.Keyspace, to.types = name, r.table.Keyspace, ks.Def().Types
 			}
 		case shardmap.Reference:
-			a.reference = name
+			to.reference = name
 		default:
-			a.whole = name
+			to.whole = name
 		}
 	}
 }
@@ -329,16 +314,16 @@ func (a *analyzer) finish() {
 	}
 	st.Numbers = a.numbers || a.preferDefault
 	if a.number != "" && (a.sharded != "" || a.reference != "" && a.changes) {
-		a.refuseBoth(a.number+" in a statement on the table "+a.sharded+a.reference+": the numbers of tables and types differ between shards", "name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own")
+		a.second.refuseBoth(a.number+" in a statement on the table "+a.sharded+a.reference+": the numbers of tables and types differ between shards", "name the object: tableoid::regclass, 'orders'::regclass; or take its number in a statement of its own")
 	}
 	if a.advisory != "" && (a.sharded != "" || a.virtual != "") {
-		a.refuseBoth(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
+		a.second.refuseBoth(a.advisory+"() in a statement on the table "+a.sharded+a.virtual+" would run on its shards: all advisory locks and notifications are the default shard's", "call it in a statement of its own")
 	}
 	if a.largeObject != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.refuseBoth(a.largeObject+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": large objects are on the default shard", "call it in a statement of its own, with the number of the object")
+		a.second.refuseBoth(a.largeObject+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": large objects are on the default shard", "call it in a statement of its own, with the number of the object")
 	}
 	if a.temporaryCall != "" && (a.sharded != "" || a.virtual != "" || a.reference != "" && a.changes) {
-		a.refuseBoth(a.temporaryCall+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": functions in pg_temp are in a session of the default shard", "call it in a statement of its own")
+		a.second.refuseBoth(a.temporaryCall+"() in a statement on the table "+a.sharded+a.virtual+a.reference+": functions in pg_temp are in a session of the default shard", "call it in a statement of its own")
 	}
 	switch {
 	case a.virtual != "":
@@ -357,11 +342,11 @@ func (a *analyzer) finish() {
 		}
 		for _, other := range []string{a.whole, a.catalog} {
 			if other != "" {
-				a.refuseOne("table "+a.sharded+" is sharded and "+other+" is on the default shard only", "use them in two statements, or declare "+other+" as a reference table")
+				a.second.refuseOne("table "+a.sharded+" is sharded and "+other+" is on the default shard only", "use them in two statements, or declare "+other+" as a reference table")
 			}
 		}
 		if a.sequence != "" {
-			a.refuseBoth(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
+			a.second.refuseBoth(a.sequence+"() in a statement on the sharded table "+a.sharded+" would count on each shard by itself", "get the value in a statement of its own: SELECT "+a.sequence+"(...)")
 		}
 		st.Kind = OneShard
 		if a.second != nil {
@@ -378,7 +363,7 @@ func (a *analyzer) finish() {
 	a.lockCopies()
 	for _, t := range st.Writes {
 		if t.Kind == shardmap.Reference {
-			a.refuseOne("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
+			a.second.refuseOne("writes to the reference table "+quoteName(t.Schema, t.Name)+" are not supported yet", "its rows would have to change on every shard at once")
 			if a.second != nil {
 				st.Kind = Several
 			}
@@ -391,19 +376,19 @@ func (a *analyzer) finish() {
 
 // strict marks a parameter that the statement uses where PostgreSQL could take
 // another type for it.
-func (a *analyzer) strict(e *KeyExpr) {
+func (pa *parameters) strict(e *KeyExpr) {
 	if e.Param == 0 {
 		return
 	}
-	u := a.params[e.Param]
+	u := pa.params[e.Param]
 	mark := family(e.as)
 	if e.Array {
 		mark += arrayMark
-		a.st.arrays = true
+		pa.st.arrays = true
 	}
 	e.Strict = u == nil || u.agree[mark] < u.total
 	if isTime(e.readAs()) {
-		a.st.timeKeys = append(a.st.timeKeys, *e)
+		pa.st.timeKeys = append(pa.st.timeKeys, *e)
 	}
 }
 
@@ -465,11 +450,11 @@ func (c *cte) rename(names []string) {
 }
 
 // fixCTE gives a WITH query its columns and what fixes them.
-func (a *analyzer) fixCTE(c *cte, q *query, names []string) {
+func (eq *equivalence) fixCTE(c *cte, q *query, names []string) {
 	c.cols, c.sets, c.open = nil, nil, q.open
 	for i, col := range q.cols {
 		c.cols = append(c.cols, column{name: col.name, term: noTerm, typ: col.typ, oid: col.oid})
-		set, ok := a.exported(q, i, &facts{learned: map[*jnode]bool{}})
+		set, ok := eq.exported(q, i, &facts{learned: map[*jnode]bool{}})
 		if !ok {
 			set = nil
 		} else if set == nil {
@@ -685,7 +670,7 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 		if !c.IsFrom {
 			hint = "use COPY (SELECT ... WHERE shard key = ...) TO STDOUT"
 		}
-		a.refuseOne("COPY of the sharded table "+a.sharded+" is not supported yet", hint)
+		a.second.refuseOne("COPY of the sharded table "+a.sharded+" is not supported yet", hint)
 	}
 	if c.IsFrom {
 		a.changes = true

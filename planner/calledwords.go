@@ -13,7 +13,7 @@ func (a *analyzer) calledWords(f *pg.FuncCall, sc *scope) {
 	case "array_append", "array_prepend", "array_remove", "array_position", "array_positions", "array_replace", "array_cat", "array_to_string", "lag", "lead", "nullif":
 		for _, n := range f.Args {
 			if n.GetAConst() == nil && a.readsAs(n, sc) == readsText {
-				a.plainWords(readsText, f.Args...)
+				a.second.plainWords(readsText, f.Args...)
 			}
 		}
 	}

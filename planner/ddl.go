@@ -262,7 +262,7 @@ func (a *analyzer) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
 }
 
 // spread reports whether the statement's tables are on every shard.
-func (a *analyzer) spread() bool { return a.sharded != "" || a.reference != "" }
+func (to *touched) spread() bool { return to.sharded != "" || to.reference != "" }
 
 func (a *analyzer) drop(d *pg.DropStmt) {
 	st := a.st

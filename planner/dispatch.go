@@ -80,7 +80,7 @@ func (p *Planner) Several(sql string, snap *shardmap.Snapshot, searchPath []stri
 // again is the second reading. first is what the first one said.
 func (p *Planner) again(tree *pg.ParseResult, sql string, snap *shardmap.Snapshot, path []string, first error, depth int) (*Statement, error) {
 	a := p.analyzer(sql, snap, path)
-	a.second = newReading()
+	a.reads(newReading())
 	st, err := a.run(tree)
 	if len(a.viewRefs) > 0 {
 		return a.expanded(depth) // the first reading did not come as far as to them
@@ -158,42 +158,42 @@ func (a *analyzer) planRead(n *pg.Node) (*Plan, error) {
 }
 
 // refuseOne refuses what one shard cannot do; the second reading goes on.
-func (a *analyzer) refuseOne(why, hint string) {
-	if a.second == nil {
+func (rd *reading) refuseOne(why, hint string) {
+	if rd == nil {
 		refuse(why, hint)
 	}
 }
 
 // refuseBoth refuses what no number of shards can do: the reason to tell, also where the first reading had another.
-func (a *analyzer) refuseBoth(why, hint string) {
-	if a.second != nil {
-		a.second.planning = true
+func (rd *reading) refuseBoth(why, hint string) {
+	if rd != nil {
+		rd.planning = true
 	}
 	refuse(why, hint)
 }
 
 // note records a table's place.
-func (a *analyzer) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
-	if a.second == nil {
+func (rd *reading) note(v *pg.RangeVar, r relation, j *jnode, it *item) {
+	if rd == nil {
 		return
 	}
-	if a.second.byRef[v] != nil {
+	if rd.byRef[v] != nil {
 		// Recursive WITH queries are read several times.
-		u := a.second.byRef[v]
+		u := rd.byRef[v]
 		u.rel, u.node, u.item = r, j, it
 		return
 	}
 	u := &use{ref: v, rel: r, node: j, item: it}
-	a.second.uses = append(a.second.uses, u)
-	a.second.byRef[v] = u
+	rd.uses = append(rd.uses, u)
+	rd.byRef[v] = u
 }
 
 // seen records the facts of a sharded table's place.
-func (a *analyzer) seen(j *jnode, f *facts) {
-	for _, u := range a.second.uses {
+func (rd *reading) seen(j *jnode, f *facts) {
+	for _, u := range rd.uses {
 		if u.node == j && u.facts == nil {
 			u.facts = f.clone()
 		}
 	}
-	a.bound(j, f)
+	rd.bound(j, f)
 }

@@ -28,14 +28,21 @@ type paramUse struct {
 	agree map[keyspace.Type]int
 }
 
-func (a *analyzer) param(n int) *paramUse {
-	if n > a.st.Params {
-		a.st.Params = n
+// parameters are those of the statement, with their uses.
+type parameters struct {
+	typer  *typer
+	st     *Statement
+	params map[int]*paramUse
+}
+
+func (pa *parameters) param(n int) *paramUse {
+	if n > pa.st.Params {
+		pa.st.Params = n
 	}
-	u := a.params[n]
+	u := pa.params[n]
 	if u == nil {
 		u = &paramUse{agree: map[keyspace.Type]int{}}
-		a.params[n] = u
+		pa.params[n] = u
 	}
 	return u
 }
@@ -49,9 +56,9 @@ func paramOf(n *pg.Node) int {
 }
 
 // agree notes that a use of a parameter gives it type t.
-func (a *analyzer) agree(n *pg.Node, t keyspace.Type) {
+func (pa *parameters) agree(n *pg.Node, t keyspace.Type) {
 	if p := paramOf(n); p > 0 && t != 0 {
-		a.param(p).agree[family(t)]++
+		pa.param(p).agree[family(t)]++
 	}
 }
 
@@ -197,7 +204,7 @@ func (a *analyzer) reflect(m protoreflect.Message, w *walker) {
 }
 
 // comparedParams notes which type a comparison with a column gives to a parameter.
-func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
+func (pa *parameters) comparedParams(e *pg.A_Expr, sc *scope) {
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_OP, pg.A_Expr_Kind_AEXPR_DISTINCT, pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
 		switch operator(e) {
@@ -210,11 +217,11 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 			l, r = lr.Args, rr.Args
 		}
 		for i := range l {
-			if c, ok := a.columnOf(l[i], sc); ok {
-				a.agree(r[i], c.typ)
+			if c, ok := pa.typer.columnOf(l[i], sc); ok {
+				pa.agree(r[i], c.typ)
 			}
-			if c, ok := a.columnOf(r[i], sc); ok {
-				a.agree(l[i], c.typ)
+			if c, ok := pa.typer.columnOf(r[i], sc); ok {
+				pa.agree(l[i], c.typ)
 			}
 		}
 	case pg.A_Expr_Kind_AEXPR_IN:
@@ -228,22 +235,22 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 				vals = row.Args
 			}
 			for i := range min(len(cols), len(vals)) {
-				if c, ok := a.columnOf(cols[i], sc); ok {
-					a.agree(vals[i], c.typ)
+				if c, ok := pa.typer.columnOf(cols[i], sc); ok {
+					pa.agree(vals[i], c.typ)
 				}
 			}
 		}
 	case pg.A_Expr_Kind_AEXPR_OP_ANY:
-		if c, ok := a.columnOf(e.Lexpr, sc); ok {
+		if c, ok := pa.typer.columnOf(e.Lexpr, sc); ok {
 			n := e.Rexpr
-			if tc := n.GetTypeCast(); tc != nil && sameFamily(a.arrayType(tc.TypeName), c.typ) {
+			if tc := n.GetTypeCast(); tc != nil && sameFamily(pa.typer.arrayType(tc.TypeName), c.typ) {
 				n = tc.Arg
 			}
 			if p := paramOf(n); p > 0 {
-				a.param(p).agree[family(c.typ)+arrayMark]++
+				pa.param(p).agree[family(c.typ)+arrayMark]++
 			}
 			for _, el := range n.GetAArrayExpr().GetElements() {
-				a.agree(el, c.typ)
+				pa.agree(el, c.typ)
 			}
 		}
 	}
@@ -251,23 +258,23 @@ func (a *analyzer) comparedParams(e *pg.A_Expr, sc *scope) {
 
 // catalogType notes a cast to a type that is looked up in a database's catalogue:
 // object ids differ between shards, so the default shard answers if it can.
-func (a *analyzer) catalogType(n *pg.TypeName) {
+func (fx *effects) catalogType(n *pg.TypeName) {
 	names := strs(n.GetNames())
 	if len(names) > 0 && (strings.HasPrefix(names[len(names)-1], "reg") || names[len(names)-1] == "oid") {
-		a.preferDefault, a.objects = true, true
+		fx.preferDefault, fx.objects = true, true
 	}
 	if n.GetPctType() {
-		a.preferDefault = true
+		fx.preferDefault = true
 	}
 	if len(names) > 0 && !numberless[names[len(names)-1]] {
-		a.ownType(names)
+		fx.ownType(names)
 	}
-	a.numbers = a.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !numberless[names[len(names)-1]]
+	fx.numbers = fx.numbers || len(names) == 0 || len(names) > 1 && names[0] != "pg_catalog" || !numberless[names[len(names)-1]]
 }
 
 // ownType notes a type that may be one of the user's: the row type of a table that is not on every shard, perhaps. A
 // statement without tables goes where every type is then.
-func (a *analyzer) ownType(names []string) {
+func (fx *effects) ownType(names []string) {
 	if len(names) > 2 || names[0] == "pg_catalog" || names[0] == "information_schema" {
 		return
 	}
@@ -275,9 +282,9 @@ func (a *analyzer) ownType(names []string) {
 	if len(names) == 2 {
 		v.Schemaname = names[0]
 	}
-	t := a.relation(v).table
-	a.mayType = a.mayType || t == nil
-	a.preferDefault = a.preferDefault || t != nil && t.Kind == shardmap.Whole
+	t := fx.typer.relation(v).table
+	fx.mayType = fx.mayType || t == nil
+	fx.preferDefault = fx.preferDefault || t != nil && t.Kind == shardmap.Whole
 }
 
 // builtin is PostgreSQL's catalogue of all supported versions: the planner does not know which ones the shards have.
@@ -323,54 +330,54 @@ func (ns *namespace) userCode(what string) {
 }
 
 // function checks that a call can be let through.
-func (a *analyzer) function(f *pg.FuncCall) {
+func (fx *effects) function(f *pg.FuncCall) {
 	names := strs(f.Funcname)
 	name := names[len(names)-1]
 	if fillOwn[name] || fillNative[name] {
-		a.unfilled(f)
+		fx.unfilled(f)
 	}
-	a.foreignPID(f)
+	fx.foreignPID(f)
 	if len(names) > 1 {
 		switch names[len(names)-2] {
 		case "pg_catalog":
 			refuseShared(name)
 		case "information_schema":
-			a.preferDefault = true
+			fx.preferDefault = true
 			return
 		case VirtualSchema:
 			refuse("cleave."+name+" can only be called by itself: SELECT cleave."+name+"(...)", "")
 		case InternalSchema:
 			fail(internalSchemaError())
 		default:
-			if a.kindOf(f) == "" {
-				a.userCode("function " + strings.Join(names, ".") + "()")
+			if fx.typer.kindOf(f) == "" {
+				fx.typer.userCode("function " + strings.Join(names, ".") + "()")
 			}
 		}
 	}
 	if inTemp(names) {
-		a.tempCall(names)
+		fx.tempCall(names)
 	}
-	kind := a.kindOf(f)
+	kind := fx.typer.kindOf(f)
 	if kind == "" {
-		a.userCode("function " + name + "()")
+		fx.typer.userCode("function " + name + "()")
 	} else if len(names) == 1 {
 		refuseShared(name)
 	}
-	a.volatile = a.volatile || strings.HasPrefix(kind, "v")
-	a.tracing(name, kind)
+	fx.volatile = fx.volatile || strings.HasPrefix(kind, "v")
+	fx.tracing(name, kind)
 	if f.Over != nil {
-		a.windows++
+		fx.windows++
 	} else if strings.Contains(kind, "a") || f.AggStar || f.AggDistinct || f.AggFilter != nil || f.AggWithinGroup || len(f.AggOrder) > 0 {
-		a.aggregates++
+		fx.aggregates++
 	}
 	ours := isBuiltin(name)
 	if name == "set_config" {
-		a.setsWithin(f)
+		fx.setsWithin(f)
 	} else if ours || name == "set_limit" { // pg_trgm's
-		a.checkFunction(name, len(f.Args))
+		fx.checkFunction(name, len(f.Args))
 	}
-	a.numbers = a.numbers || !ours || naming[name]
-	a.objects = a.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
+	fx.numbers = fx.numbers || !ours || naming[name]
+	fx.objects = fx.objects || name == "pg_typeof" || name == "regclass" || strings.HasPrefix(name, "to_reg")
 }
 
 const signalsOnly = "is carried out by the router, by itself in the list of a SELECT: SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE ..."
@@ -422,17 +429,17 @@ func largeObject(name string) bool {
 	return name == "loread" || name == "lowrite" || strings.HasPrefix(name, "lo_") && name != "lo_import" && name != "lo_export"
 }
 
-func (a *analyzer) checkFunction(name string, args int) {
+func (fx *effects) checkFunction(name string, args int) {
 	if secretFunctions[name] {
-		a.secret("function " + name)
+		fx.typer.secret("function " + name)
 	}
 	switch name {
 	case "nextval", "setval":
-		a.sequence = name
+		fx.sequence = name
 		return
 	case "currval", "lastval":
-		if a.sequence == "" {
-			a.sequence = name
+		if fx.sequence == "" {
+			fx.sequence = name
 		}
 		return
 	case "setseed":
@@ -447,17 +454,17 @@ func (a *analyzer) checkFunction(name string, args int) {
 	}
 	if advisory(name) {
 		// All of them are on the default shard, so that they exclude each other.
-		a.advisory, a.preferDefault, a.locks = name, true, true
-		a.st.Unlocks = a.st.Unlocks || strings.HasPrefix(name, "pg_advisory_unlock")
-		a.st.Notifies = a.st.Notifies || name == "pg_notify"
-		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !a.defining {
-			a.st.Pins = true
+		fx.advisory, fx.preferDefault, fx.locks = name, true, true
+		fx.st.Unlocks = fx.st.Unlocks || strings.HasPrefix(name, "pg_advisory_unlock")
+		fx.st.Notifies = fx.st.Notifies || name == "pg_notify"
+		if (strings.HasPrefix(name, "pg_advisory_lock") || strings.HasPrefix(name, "pg_try_advisory_lock")) && !fx.touched.defining {
+			fx.st.Pins = true
 		}
 		return
 	}
 	why, denied := functionReach[name]
-	if largeObject(name) && a.st.DDL == nil { // what a definition says is evaluated on every shard
-		a.largeObject, a.preferDefault, a.locks = name, true, true
+	if largeObject(name) && fx.st.DDL == nil { // what a definition says is evaluated on every shard
+		fx.largeObject, fx.preferDefault, fx.locks = name, true, true
 		return
 	}
 	for _, p := range reachPrefixes {
@@ -476,7 +483,7 @@ func (a *analyzer) checkFunction(name string, args int) {
 	}
 	if strings.HasPrefix(name, "pg_") || strings.HasPrefix(name, "to_reg") || strings.HasPrefix(name, "has_") || strings.HasSuffix(name, "_description") ||
 		strings.HasPrefix(name, "inet_") || name == "format_type" || name == "row_security_active" || name == "current_database" {
-		a.preferDefault = true
+		fx.preferDefault = true
 	}
 }
 

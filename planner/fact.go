@@ -18,6 +18,13 @@ type termInfo struct {
 	plain bool
 }
 
+// equivalence has the terms of the statement, and says what holds for them.
+type equivalence struct {
+	terms  []termInfo
+	rtes   int
+	worked int // see work
+}
+
 // A fact is something that holds for every row that can matter: two terms are
 // equal, or a term or a tuple of terms is equal to one of some constants. It
 // being true implies that its terms are not NULL.

@@ -248,7 +248,7 @@ func (f *filling) marked(text string, number func(n int) int) (pieces []string, 
 }
 
 // fillCall reads a call that the router evaluates. ok is false for every other call.
-func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
+func (fx *effects) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 	names := strs(f.Funcname)
 	name := names[len(names)-1]
 	own := len(names) == 2 && (names[0] == VirtualSchema || names[0] == InternalSchema) && fillOwn[name]
@@ -257,7 +257,7 @@ func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 		return v, false
 	}
 	if native {
-		a.native(f)
+		fx.typer.native(f)
 	}
 	switch name {
 	case "next_id":
@@ -268,7 +268,7 @@ func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 		return v, len(f.Args) == 0
 	case "lastval":
 		v.Source = name
-		return v, len(f.Args) == 0 && (a.lastAlone || len(a.snap.State().Sequences) > 0 || a.lonely())
+		return v, len(f.Args) == 0 && (fx.lastAlone || len(fx.typer.snap.State().Sequences) > 0 || fx.typer.lonely())
 	case "nextval", "currval":
 		if len(f.Args) < 1 || len(f.Args) > 2 || len(f.Args) == 2 && !own {
 			return v, false
@@ -278,7 +278,7 @@ func (a *analyzer) fillCall(f *pg.FuncCall) (v FillValue, ok bool) {
 			return v, false
 		}
 	}
-	q := a.sequenceArg(f.Args[0])
+	q := fx.typer.sequenceArg(f.Args[0])
 	if q == nil {
 		return v, false
 	}
@@ -570,9 +570,9 @@ func (src *sourceText) targetEnd(r *pg.ResTarget) int {
 }
 
 // unfilled refuses a call that the router evaluates where it cannot.
-func (a *analyzer) unfilled(f *pg.FuncCall) {
-	v, ok := a.fillCall(f)
-	if !ok || v.Source == "lastval" && len(a.snap.State().Sequences) == 0 && !a.lonely() {
+func (fx *effects) unfilled(f *pg.FuncCall) {
+	v, ok := fx.fillCall(f)
+	if !ok || v.Source == "lastval" && len(fx.typer.snap.State().Sequences) == 0 && !fx.typer.lonely() {
 		return // the default shard knows
 	}
 	names := strs(f.Funcname)
@@ -594,14 +594,14 @@ func (a *analyzer) unfilled(f *pg.FuncCall) {
 		call += quoteString(quoteName(v.Sequence.Schema, v.Sequence.Name))
 	}
 	switch {
-	case a.st.DDL != nil:
-		a.refuseBoth(name+what+" is evaluated by the router, which does not see where views, defaults and conditions are", "a column's default can be "+call+") by itself")
+	case fx.st.DDL != nil:
+		fx.second.refuseBoth(name+what+" is evaluated by the router, which does not see where views, defaults and conditions are", "a column's default can be "+call+") by itself")
 	case v.Source == "setval":
-		a.refuseBoth(name+what+" is evaluated by the router, in SELECT without FROM only", "run it in a statement of its own: SELECT "+call+", ...)")
+		fx.second.refuseBoth(name+what+" is evaluated by the router, in SELECT without FROM only", "run it in a statement of its own: SELECT "+call+", ...)")
 	case v.Source == "currval", v.Source == "lastval":
-		a.refuseBoth(name+what+" is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "read it in a statement of its own, and pass the value: SELECT "+call+")")
+		fx.second.refuseBoth(name+what+" is evaluated by the router: in VALUES of an INSERT and in SELECT without FROM only", "read it in a statement of its own, and pass the value: SELECT "+call+")")
 	}
-	a.refuseBoth(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
+	fx.second.refuseBoth(name+what+" is evaluated by the router, once for each row: in VALUES of an INSERT, by itself in the list of an INSERT ... SELECT into a sharded or reference table (without DISTINCT, UNION or ORDER BY of it), and in SELECT without FROM",
 		"take the values first, as many as there are rows, and pass them: SELECT "+call+") FROM generate_series(1, 10)")
 }
 

@@ -115,7 +115,7 @@ func (x *inserting) fromSelect(gen []*shardmap.Column, top bool) {
 	}
 	for _, c := range gen {
 		if listed := slices.Contains(cols, c.Name); !listed || c.Identity != "" && x.s.Override == pg.OverridingKind_OVERRIDING_USER_VALUE {
-			x.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
+			x.second.refuseOne("the router makes the values of column "+quoteIdent(c.Name)+" of table "+quoteName(x.t.Schema, x.t.Name)+", and does not see the rows of INSERT ... SELECT",
 				"read the rows first, and insert them with VALUES; or select a value for the column")
 		}
 	}
@@ -188,7 +188,7 @@ func (x *inserting) selectedCalls() {
 	if len(targets) == 0 {
 		refuse("an INSERT ... SELECT of nothing but values that the router makes is not supported", "insert with VALUES")
 	}
-	x.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "read the rows first, and insert them with VALUES")
+	x.second.refuseOne("the router makes values for each row of INSERT ... SELECT, which it does not see on one shard", "read the rows first, and insert them with VALUES")
 	x.s.Cols, sel.TargetList = cols, targets
 }
 
@@ -521,7 +521,7 @@ func (ns *namespace) mergeGenerated(rel *pg.RangeVar, c *pg.MergeWhenClause) {
 func (a *analyzer) copyGenerated(c *pg.CopyStmt) {
 	if a.copyMakes(c) {
 		t := a.relation(c.Relation).table
-		a.refuseOne("the router makes values for rows of table "+quoteName(t.Schema, t.Name)+", and does not read the rows of COPY", "give all columns in the COPY")
+		a.second.refuseOne("the router makes values for rows of table "+quoteName(t.Schema, t.Name)+", and does not read the rows of COPY", "give all columns in the COPY")
 	}
 }
 

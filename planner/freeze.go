@@ -280,9 +280,9 @@ func (f *freezing) domainOwn(e *pg.Node, typ string) {
 // look has the casts in what fills rows look for words for the time.
 func (f *freezing) look(e *pg.Node) {
 	if f.second == nil {
-		f.second = newReading()
+		f.reads(newReading())
 		f.second.guard = f.guarding()
-		defer func() { f.second = nil }()
+		defer func() { f.reads(nil) }()
 	}
 	if f.table == nil || !f.guards(e) {
 		return

@@ -172,7 +172,7 @@ func (a *analyzer) tableRef(v *pg.RangeVar, sc *scope) (*jnode, []*item) {
 	}
 	it.alias(v.Alias)
 	j.name = it.name
-	a.note(v, r, j, it)
+	a.second.note(v, r, j, it)
 	return j, []*item{it}
 }
 
@@ -339,11 +339,11 @@ func oneColumn(cols []column, name string) column {
 
 // equal returns the fact that two columns are equal, nil if that says nothing
 // sure about their values: another type, or a text with an unknown collation.
-func (a *analyzer) equal(x, y column) *fact {
+func (eq *equivalence) equal(x, y column) *fact {
 	if x.term == noTerm || y.term == noTerm || !sameFamily(x.typ, y.typ) {
 		return nil
 	}
-	if isText(x.typ) && !(a.terms[x.term].plain && a.terms[y.term].plain) {
+	if isText(x.typ) && !(eq.terms[x.term].plain && eq.terms[y.term].plain) {
 		return nil
 	}
 	return &fact{a: x.term, b: y.term}
@@ -595,7 +595,7 @@ func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
 // A number that is no integer makes them all numeric, so that strings and
 // parameters beside it are read as numeric as well: then nothing is sure.
 // Strings are of the type given for them.
-func (a *analyzer) konstList(nodes []*pg.Node, t, strings keyspace.Type) []konst {
+func (con *constants) konstList(nodes []*pg.Node, t, strings keyspace.Type) []konst {
 	fraction, open := false, false
 	for _, n := range nodes {
 		switch c := n.GetAConst(); {
@@ -616,9 +616,9 @@ func (a *analyzer) konstList(nodes []*pg.Node, t, strings keyspace.Type) []konst
 	for _, n := range nodes {
 		k, ok := konst{}, false
 		if c := n.GetAConst(); c.GetSval() != nil {
-			k, ok = a.literal(c, t, strings, false)
+			k, ok = con.literal(c, t, strings, false)
 		} else {
-			k, ok = a.konstOf(n, t, false)
+			k, ok = con.konstOf(n, t, false)
 		}
 		if !ok {
 			return nil
@@ -709,13 +709,13 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 }
 
 // anyLiteral reads column = ANY ('{...}').
-func (a *analyzer) anyLiteral(c column, cast keyspace.Type, text string) []*fact {
+func (con *constants) anyLiteral(c column, cast keyspace.Type, text string) []*fact {
 	t := c.typ
 	if cast != 0 {
 		t = cast
 	}
 	values, err := textArray([]byte(text))
-	if err != nil || len(values) > a.p.limits.Keys {
+	if err != nil || len(values) > con.p.limits.Keys {
 		return nil // a shard says what is wrong with it
 	}
 	set := make([]konst, 0, len(values))
@@ -734,6 +734,6 @@ func (a *analyzer) anyLiteral(c column, cast keyspace.Type, text string) []*fact
 		}
 		set = append(set, k)
 	}
-	a.dropped = true // the values are not among the text's literals
+	con.dropped = true // the values are not among the text's literals
 	return []*fact{oneOf(c.term, set)}
 }

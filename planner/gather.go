@@ -295,7 +295,7 @@ func (g *gatherer) relations() []Relation {
 	}
 	out := make([]Relation, len(rels))
 	for i, r := range rels {
-		name := g.a.fresh()
+		name := g.a.second.fresh()
 		out[i] = Relation{Name: name, Target: r.target, Index: r.index, Table: r.table, Keyed: r.keyed, Exact: r.exact}
 		out[i].Text, out[i].own = r.text(g.a)
 		for _, o := range g.occ {

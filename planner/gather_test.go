@@ -20,7 +20,7 @@ func gatherOf(p *Planner, snap *shardmap.Snapshot, sql string, path []string) (p
 		return nil, err
 	}
 	a := p.analyzer(sql, snap, path)
-	a.second = &reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}}
+	a.reads(&reading{byRef: map[*pg.RangeVar]*use{}, queries: map[*pg.SelectStmt]*query{}, keyspaces: map[string]bool{}})
 	if _, err := a.run(tree); err != nil && a.second.top == nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (g *gatherer) give(s *pg.SelectStmt, sc *gatherScope) bool {
 		if len(c.Order) > 0 || c.Hidden > 0 || c.Unique > 0 || c.Limit != nil || c.Offset != nil || names == nil || len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names) {
 			return false
 		}
-		name := g.a.fresh()
+		name := g.a.second.fresh()
 		all := emptySelect()
 		all.FromClause = []*pg.Node{tableNode(name, "")}
 		all.TargetList = []*pg.Node{targetNode(&pg.Node{Node: &pg.Node_ColumnRef{ColumnRef: &pg.ColumnRef{Fields: []*pg.Node{{Node: &pg.Node_AStar{AStar: &pg.A_Star{}}}}}}}, "")}

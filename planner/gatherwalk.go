@@ -206,7 +206,7 @@ func (g *gatherer) selectStmt(s *pg.SelectStmt, outer *gatherScope) {
 	}
 	g.a.work(nil)
 	if len(s.LockingClause) > 0 {
-		g.a.refuseLocks("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should",
+		g.a.second.refuseLocks("SELECT ... FOR UPDATE or SHARE of rows on several shards would not lock all that it should",
 			"lock the rows of one table in a statement of its own: SELECT ... FROM table WHERE ... FOR UPDATE; then read what belongs to them")
 	}
 	if s.IntoClause != nil {

@@ -399,7 +399,7 @@ func (c *computing) item(n *pg.Node, place func() (from, to int)) {
 			return
 		}
 	}
-	if c.reachesOut(n) {
+	if c.second.reachesOut(n) {
 		from, to := place()
 		c.compute(n, from, to, "")
 		return
@@ -451,10 +451,10 @@ func (a *analyzer) tail(s *pg.InsertStmt) string {
 }
 
 // reachesOut reports whether an expression reads a table that not every shard has.
-func (a *analyzer) reachesOut(n *pg.Node) bool {
+func (rd *reading) reachesOut(n *pg.Node) bool {
 	found := false
 	eachRangeVar(n.ProtoReflect(), func(v *pg.RangeVar) {
-		if u := a.second.byRef[v]; u != nil && !u.everywhere() {
+		if u := rd.byRef[v]; u != nil && !u.everywhere() {
 			found = true
 		}
 	})

@@ -141,12 +141,12 @@ func anyTime(t keyspace.Type) keyspace.Value {
 }
 
 // note keeps a literal of type t.
-func (k *keyTexts) note(a *analyzer, c *pg.A_Const, t keyspace.Type) {
-	i, at := a.tokenAt(c.Location), k.place(a.sql)
+func (k *keyTexts) note(src *sourceText, c *pg.A_Const, t keyspace.Type) {
+	i, at := src.tokenAt(c.Location), k.place(src.sql)
 	if at < 0 || i < 0 {
 		return
 	}
-	tok := a.tokens()[i]
+	tok := src.tokens()[i]
 	tok.Start, tok.End = tok.Start+at, tok.End+at
 	if !k.seen[tok.Start] {
 		k.seen[tok.Start] = true

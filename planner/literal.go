@@ -48,20 +48,33 @@ func fits(t keyspace.Type, n int64) bool {
 	return t == keyspace.Int8
 }
 
+// constants reads those of the statement.
+type constants struct {
+	typer *typer
+	src   *sourceText
+	p     *Planner
+	st    *Statement
+
+	// unread is the first literal that the router could not read: the reason to
+	// tell if a shard key stays open.
+	unread  *sqlstate.Error
+	dropped bool // a literal is equal to no key, so the proof rests on its value
+}
+
 // konstOf reads an expression that is to be compared with a column of type t
 // (assign false) or stored in one (assign true). ok is false if it is not a
 // literal or parameter whose value as t is certain. It ends the analysis with
 // the type's own error if a string literal is not a value of the type.
-func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, ok bool) {
+func (con *constants) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, ok bool) {
 	k.typ = t
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ParamRef:
 		k.param = int(v.ParamRef.Number)
 		return k, k.param > 0
 	case *pg.Node_AConst:
-		return a.literal(v.AConst, t, t, assign)
+		return con.literal(v.AConst, t, t, assign)
 	case *pg.Node_TypeCast:
-		s := a.castType(v.TypeCast.TypeName)
+		s := con.typer.castType(v.TypeCast.TypeName)
 		if s == 0 || !sameFamily(s, t) {
 			return k, false
 		}
@@ -70,22 +83,22 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 			k.param, k.cast = int(arg.ParamRef.Number), s
 			return k, k.param > 0
 		case *pg.Node_AConst:
-			return a.castLiteral(arg.AConst, t, s, assign)
+			return con.castLiteral(arg.AConst, t, s, assign)
 		case *pg.Node_TypeCast:
 			// A cast to the type that it already has.
-			if a.castType(arg.TypeCast.TypeName) == s {
-				return a.konstOf(v.TypeCast.Arg, t, assign)
+			if con.typer.castType(arg.TypeCast.TypeName) == s {
+				return con.konstOf(v.TypeCast.Arg, t, assign)
 			}
 		}
 	case *pg.Node_AExpr:
 		e := v.AExpr
 		if e.Lexpr != nil {
-			return a.computed(e, t, assign)
+			return con.computed(e, t, assign)
 		}
 		if e.Kind != pg.A_Expr_Kind_AEXPR_OP || e.Lexpr != nil || len(e.Name) != 1 || !isInt(t) || e.Rexpr.GetAConst().GetSval() != nil {
 			return k, false // the sign of a string makes it a double precision
 		}
-		k, ok = a.konstOf(e.Rexpr, t, assign)
+		k, ok = con.konstOf(e.Rexpr, t, assign)
 		if !ok || k.param != 0 || k.never {
 			return k, false
 		}
@@ -105,17 +118,17 @@ func (a *analyzer) konstOf(n *pg.Node, t keyspace.Type, assign bool) (k konst, o
 
 // castLiteral is literal of a constant that is cast to s: a number that is not whole
 // is rounded by that.
-func (a *analyzer) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (konst, bool) {
+func (con *constants) castLiteral(c *pg.A_Const, t, s keyspace.Type, assign bool) (konst, bool) {
 	if f := c.GetFval(); f != nil && !c.Isnull {
 		if _, integral, sure := wholeNumber(f.GetFval()); !integral || !sure {
 			return konst{typ: t}, false
 		}
 	}
-	return a.literal(c, t, s, assign)
+	return con.literal(c, t, s, assign)
 }
 
 // literal reads a constant as type s, then as t of the same family.
-func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k konst, ok bool) {
+func (con *constants) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k konst, ok bool) {
 	k.typ = t
 	if c.Isnull {
 		k.never = true
@@ -124,7 +137,7 @@ func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k ko
 	k.loc = c.Location + 1
 	switch v := c.Val.(type) {
 	case *pg.A_Const_Ival:
-		return a.integer(k, int64(v.Ival.GetIval()), t, s, assign)
+		return con.integer(k, int64(v.Ival.GetIval()), t, s, assign)
 	case *pg.A_Const_Fval:
 		if !isInt(t) {
 			return k, false
@@ -135,19 +148,19 @@ func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k ko
 		}
 		if !integral {
 			// int = numeric compares exactly, so no integer equals 5.5 or 1e30.
-			k.never, a.dropped = true, true
+			k.never, con.dropped = true, true
 			return k, s == t && !assign
 		}
-		return a.integer(k, n, t, s, assign)
+		return con.integer(k, n, t, s, assign)
 	case *pg.A_Const_Sval:
 		val, err := keyspace.ParseText(s, []byte(v.Sval.GetSval()))
 		if err != nil {
 			e := *sqlstate.As(err)
-			e.Position = a.position(c.Location)
+			e.Position = con.src.position(c.Location)
 			if askable(s, v.Sval.GetSval(), &e) {
-				a.st.Unread = true
-				if a.p.texts != nil {
-					a.p.texts.note(a, c, s)
+				con.st.Unread = true
+				if con.p.texts != nil {
+					con.p.texts.note(con.src, c, s)
 					k.val, _, ok = convert(anyTime(s), t)
 					return k, ok
 				}
@@ -157,15 +170,15 @@ func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k ko
 				// A value whose meaning the router does not know, such as a
 				// timestamptz without a zone: it fixes no key, but the shard that the
 				// rest of the statement decides on understands it.
-				if a.unread == nil {
-					a.unread = &e
+				if con.unread == nil {
+					con.unread = &e
 				}
 				return k, false
 			}
 			fail(&e)
 		}
 		k.val, k.never, ok = convert(val, t)
-		a.dropped = a.dropped || k.never
+		con.dropped = con.dropped || k.never
 		return k, ok && !(k.never && assign)
 	case *pg.A_Const_Boolval:
 		if t != keyspace.Bool || s != keyspace.Bool {
@@ -182,12 +195,12 @@ func (a *analyzer) literal(c *pg.A_Const, t, s keyspace.Type, assign bool) (k ko
 	return k, false
 }
 
-func (a *analyzer) integer(k konst, n int64, t, s keyspace.Type, assign bool) (konst, bool) {
+func (con *constants) integer(k konst, n int64, t, s keyspace.Type, assign bool) (konst, bool) {
 	if !isInt(t) || s != t && !fits(s, n) {
 		return k, false
 	}
 	if !fits(t, n) {
-		k.never, a.dropped = true, true
+		k.never, con.dropped = true, true
 		return k, !assign
 	}
 	k.val = keyspace.Int(t, n)
@@ -313,16 +326,16 @@ func (k konst) keyExpr(t keyspace.Type) (KeyExpr, bool) {
 
 // computed evaluates +, - and * of integer literals where PostgreSQL does the same
 // as integer: neither an operand nor the result is beyond its range.
-func (a *analyzer) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k konst, ok bool) {
-	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !isInt(t) || a.hidden() {
+func (con *constants) computed(e *pg.A_Expr, t keyspace.Type, assign bool) (k konst, ok bool) {
+	if e.Kind != pg.A_Expr_Kind_AEXPR_OP || !isInt(t) || con.typer.hidden() {
 		return k, false
 	}
 	n, ok := integerOf(&pg.Node{Node: &pg.Node_AExpr{AExpr: e}})
 	if !ok {
 		return k, false
 	}
-	a.dropped = true
-	return a.integer(konst{typ: t}, n, t, t, assign)
+	con.dropped = true
+	return con.integer(konst{typ: t}, n, t, t, assign)
 }
 
 func integerOf(n *pg.Node) (int64, bool) {

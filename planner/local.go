@@ -24,14 +24,14 @@ func unknownKey(i int, t keyspace.Type) konst { return konst{typ: t, unknown: i 
 func (a *analyzer) local(q *query) *use {
 	for _, j := range witnesses(q, nil) {
 		if a.follows(q, j) && a.additive(q, j) {
-			return a.useOf(j)
+			return a.second.useOf(j)
 		}
 	}
 	return nil
 }
 
-func (a *analyzer) useOf(j *jnode) *use {
-	for _, u := range a.second.uses {
+func (rd *reading) useOf(j *jnode) *use {
+	for _, u := range rd.uses {
 		if u.node == j {
 			return u
 		}
@@ -83,8 +83,8 @@ func (a *analyzer) follows(q *query, witness *jnode) bool {
 }
 
 // bound checks one sharded table while follows runs.
-func (a *analyzer) bound(j *jnode, f *facts) {
-	r := a.second
+func (rd *reading) bound(j *jnode, f *facts) {
+	r := rd
 	if r.witness == nil || r.outside {
 		return
 	}
@@ -232,13 +232,13 @@ func (a *analyzer) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
 
 // keyClass returns the terms of q's level that are column i of the witness's key:
 // through subqueries, by the output columns that carry it.
-func (a *analyzer) keyClass(f *facts, q *query, witness *jnode, i int) []term {
+func (eq *equivalence) keyClass(f *facts, q *query, witness *jnode, i int) []term {
 	t := witness.key[i]
 	path := pathTo(q.root, witness)
 	for n := len(path) - 1; n >= 0; n-- {
 		sub := path[n].q
 		g := noFacts()
-		a.gather(sub.root, g)
+		eq.gather(sub.root, g)
 		in := asSet(g.class(t))
 		next := noTerm
 		for c, inner := range sub.inner {
@@ -266,16 +266,16 @@ func (a *analyzer) distinctByKey(q *query, witness *jnode) bool {
 
 // keyColumns returns the output columns of q that are the shard key of the
 // witness, nil if one is missing.
-func (a *analyzer) keyColumns(q *query, witness *jnode) []int {
+func (eq *equivalence) keyColumns(q *query, witness *jnode) []int {
 	if q.open {
 		return nil
 	}
 	f := noFacts()
-	a.gather(q.root, f)
-	a.gather(q.root, f)
+	eq.gather(q.root, f)
+	eq.gather(q.root, f)
 	var at []int
 	for i := range witness.key {
-		in := asSet(a.keyClass(f, q, witness, i))
+		in := asSet(eq.keyClass(f, q, witness, i))
 		found := -1
 		for c, inner := range q.inner {
 			if found < 0 && inner != noTerm && in[inner] {

@@ -136,14 +136,14 @@ func (a *analyzer) lockCopies() {
 			}
 			hint = "lock those of the sharded table alone: " + l.clause + " OF " + strings.Join(quoted, ", ") + "; if rows of " + l.table + " have to be locked as well, then in a statement of its own before"
 		}
-		a.refuseLocks("rows of the reference table "+l.table+" are locked "+l.clause+" on every shard, which a statement on sharded tables cannot do", hint)
+		a.second.refuseLocks("rows of the reference table "+l.table+" are locked "+l.clause+" on every shard, which a statement on sharded tables cannot do", hint)
 	}
 	for _, t := range a.st.Writes {
 		if t.Kind == shardmap.Reference {
 			return // every shard runs the statement
 		}
 	}
-	a.refuseOne("rows of the reference table "+l.table+" are locked on every shard", "lock them in a statement of its own")
+	a.second.refuseOne("rows of the reference table "+l.table+" are locked on every shard", "lock them in a statement of its own")
 	if a.second != nil {
 		a.st.Kind, l.every = Several, true
 	}
@@ -152,16 +152,16 @@ func (a *analyzer) lockCopies() {
 // onlyCopies refuses a statement that writes elsewhere and locks rows of reference tables inside.
 func (a *analyzer) onlyCopies() {
 	if l := &a.lockedCopies; l.every {
-		a.refuseLocks("rows of the reference table "+l.table+" would be locked "+l.clause+" on every shard, which is not supported in a subquery, view or writing statement",
+		a.second.refuseLocks("rows of the reference table "+l.table+" would be locked "+l.clause+" on every shard, which is not supported in a subquery, view or writing statement",
 			"lock them in a statement of its own: SELECT ... FROM "+l.table+" ... "+l.clause)
 	}
 }
 
 // refuseLocks refuses in a way that tells more than what the first reading says. Unsure: PostgreSQL may not take
 // the statement either.
-func (a *analyzer) refuseLocks(why, hint string) {
-	if a.second != nil {
-		a.second.planning = true
+func (rd *reading) refuseLocks(why, hint string) {
+	if rd != nil {
+		rd.planning = true
 	}
 	e := sqlstate.Refuse(why, hint)
 	e.Unsure = true
@@ -187,7 +187,7 @@ func (a *analyzer) planLock(n *pg.Node) (*Plan, error) {
 			clause += " NOWAIT"
 		case pg.LockWaitPolicy_LockWaitSkip:
 			// A row may be free here and locked on another copy.
-			a.refuseLocks("SKIP LOCKED of rows of the reference table "+l.table+", of which each shard has a copy, is not supported", "use NOWAIT, or keep the rows in a table that is not a reference table")
+			a.second.refuseLocks("SKIP LOCKED of rows of the reference table "+l.table+", of which each shard has a copy, is not supported", "use NOWAIT, or keep the rows in a table that is not a reference table")
 		}
 		m.Locks = append(m.Locks, CopiesLock{Table: r.table, Clause: clause})
 	}

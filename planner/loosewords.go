@@ -13,8 +13,8 @@ import (
 // cast by a function. Where the types are at hand, plainWords notes the texts that are plain.
 
 // plainWords notes texts that stand where a value of a type stands.
-func (a *analyzer) plainWords(how reads, list ...*pg.Node) {
-	if a.second == nil || how != readsText {
+func (rd *reading) plainWords(how reads, list ...*pg.Node) {
+	if rd == nil || how != readsText {
 		return
 	}
 	for _, n := range list {
@@ -22,10 +22,10 @@ func (a *analyzer) plainWords(how reads, list ...*pg.Node) {
 		if c == nil || c.GetSval() == nil || !HasTimeWord(c.GetSval().Sval) {
 			continue
 		}
-		if a.second.plain == nil {
-			a.second.plain = map[*pg.A_Const]bool{}
+		if rd.plain == nil {
+			rd.plain = map[*pg.A_Const]bool{}
 		}
-		a.second.plain[c] = true
+		rd.plain[c] = true
 	}
 }
 
@@ -240,7 +240,7 @@ func (l *loose) call(f *pg.FuncCall) bool {
 	switch name {
 	case "date_trunc", "date_part", "extract":
 		if len(f.Args) > 0 {
-			l.plainWords(readsText, f.Args[0])
+			l.second.plainWords(readsText, f.Args[0])
 		}
 	}
 	return false
@@ -280,9 +280,9 @@ func (l *loose) query(s *pg.SelectStmt, top bool) {
 	for _, n := range s.TargetList {
 		r := n.GetResTarget()
 		if top {
-			l.plainWords(readsText, r.GetVal())
+			l.second.plainWords(readsText, r.GetVal())
 			for _, el := range slices.Concat(r.GetVal().GetRowExpr().GetArgs(), r.GetVal().GetAArrayExpr().GetElements()) {
-				l.plainWords(readsText, el)
+				l.second.plainWords(readsText, el)
 			}
 		}
 	}
@@ -298,7 +298,7 @@ func (l *loose) rows(s *pg.SelectStmt) {
 				column = append(column, items[i])
 			}
 		}
-		l.plainWords(l.readsAll(column, &scope{}), column...)
+		l.second.plainWords(l.readsAll(column, &scope{}), column...)
 	}
 }
 
@@ -338,7 +338,7 @@ func (l *loose) arms(s *pg.SelectStmt, top bool) {
 				continue
 			}
 			r := arm.TargetList[i].GetResTarget()
-			l.plainWords(how, r.Val)
+			l.second.plainWords(how, r.Val)
 			if how == readsTime {
 				r.Val = timed(r.Val, oid)
 			}
@@ -372,7 +372,7 @@ func (a *analyzer) pairWords(x, y **pg.Node, sc *scope) {
 		if s == nil || !HasTimeWord(s.Sval) {
 			continue
 		}
-		a.plainWords(a.readsAs(*p[1], sc), *p[0])
+		a.second.plainWords(a.readsAs(*p[1], sc), *p[0])
 		*p[0] = timed(*p[0], a.wordType(*p[1], sc))
 	}
 }

@@ -126,7 +126,7 @@ func (a *analyzer) assignments(t *shardmap.Table, list []*pg.Node, w *walker, it
 		if t != nil && t.Kind == shardmap.Sharded {
 			for _, k := range t.ShardKey {
 				if r.Name == k {
-					a.refuseOne("column "+quoteIdent(k)+" of table "+quoteName(t.Schema, t.Name)+" is its shard key: changing it would move the row to another shard",
+					a.second.refuseOne("column "+quoteIdent(k)+" of table "+quoteName(t.Schema, t.Name)+" is its shard key: changing it would move the row to another shard",
 						"delete the row and insert it again with the new key, in two statements")
 				}
 			}
@@ -208,7 +208,7 @@ func (a *analyzer) merge(m *pg.MergeStmt, parent *scope) {
 			a.walkList(c.Values, w)
 		}
 		if c.MatchKind == pg.MergeMatchKind_MERGE_WHEN_NOT_MATCHED_BY_SOURCE && t.table != nil && t.table.Kind == shardmap.Sharded {
-			a.refuseOne("WHEN NOT MATCHED BY SOURCE looks at every row of "+quoteName(t.table.Schema, t.table.Name)+", which is on several shards", "use DELETE or UPDATE with a fixed shard key for these rows")
+			a.second.refuseOne("WHEN NOT MATCHED BY SOURCE looks at every row of "+quoteName(t.table.Schema, t.table.Name)+", which is on several shards", "use DELETE or UPDATE with a fixed shard key for these rows")
 		}
 	}
 	a.walkList(m.ReturningList, w)
@@ -269,7 +269,7 @@ func (a *analyzer) insert(s *pg.InsertStmt, parent *scope) *cte {
 	switch {
 	case sel == nil:
 		if t != nil {
-			a.refuseOne("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
+			a.second.refuseOne("INSERT ... DEFAULT VALUES gives no value for the shard key of "+quoteName(t.Schema, t.Name), "name the shard key column "+quoteIdent(t.ShardKey[0])+" and its value")
 		}
 	case sel.ValuesLists != nil && sel.WithClause == nil && sel.SortClause == nil && sel.LimitCount == nil && sel.LimitOffset == nil:
 		w := &walker{sc: outer, subs: &q.subs}
@@ -486,7 +486,7 @@ func (a *analyzer) storedTexts(t *shardmap.Table, cols []string, q *query) {
 		if _, err := keyspace.ParseText(types[i], []byte(text)); err != nil && askable(types[i], text, sqlstate.As(err)) {
 			a.st.Unread = true
 			if a.p.texts != nil {
-				a.p.texts.note(a, q.cols[p].text, types[i])
+				a.p.texts.note(&a.sourceText, q.cols[p].text, types[i])
 			}
 		}
 	}

@@ -548,7 +548,7 @@ func (x *modifying) namesCTE(sel *pg.SelectStmt) bool {
 // does not depend on the row, and reads what the shard does not have, or could
 // give other rows each time that it runs.
 func (x *modifying) once(sel *pg.SelectStmt) bool {
-	if x.correlated(sel) {
+	if x.second.correlated(sel) {
 		return false
 	}
 	away := false
@@ -582,12 +582,12 @@ func (ns *namespace) unstable(m protoreflect.Message) bool {
 }
 
 // correlated reports whether a query names columns of the queries around it.
-func (a *analyzer) correlated(sel *pg.SelectStmt) bool { return a.reaches(sel, nil) }
+func (rd *reading) correlated(sel *pg.SelectStmt) bool { return rd.reaches(sel, nil) }
 
 // reaches looks for columns that neither sel nor the scopes around it have.
-func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
+func (rd *reading) reaches(sel *pg.SelectStmt, around []*scope) bool {
 	var outputs []string
-	if q := a.second.queries[sel]; q != nil {
+	if q := rd.queries[sel]; q != nil {
 		around = append(around[:len(around):len(around)], q.sc)
 		for _, c := range q.cols {
 			outputs = append(outputs, c.name)
@@ -617,7 +617,7 @@ func (a *analyzer) reaches(sel *pg.SelectStmt, around []*scope) bool {
 		switch v := at.Interface().(type) {
 		case *pg.SelectStmt:
 			if v != sel {
-				found = found || a.reaches(v, around)
+				found = found || rd.reaches(v, around)
 				return false
 			}
 		case *pg.ColumnRef:

@@ -540,12 +540,12 @@ func (a *analyzer) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 
 // called checks the functions that are called where no statement is analysed: in partition keys and bounds, exclusion
 // constraints, and definitions of what the map does not know. A shard runs them for every row.
-func (a *analyzer) called(m proto.Message) {
+func (fx *effects) called(m proto.Message) {
 	inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
-			a.function(f)
+			fx.function(f)
 		}
-		a.field(m, nil)
+		fx.typer.field(m, nil)
 		return true
 	})
 }

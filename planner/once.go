@@ -74,7 +74,7 @@ func (a *analyzer) loose(s *pg.SelectStmt) bool {
 		}
 		return true
 	})
-	return open && tables && !a.correlated(s)
+	return open && tables && !a.second.correlated(s)
 }
 
 // byOrder reports whether an aggregate call depends on the order of its rows, which no

@@ -208,14 +208,21 @@ func (p *Planner) analyze(sql string, snap *shardmap.Snapshot, searchPath []stri
 }
 
 func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *analyzer {
-	return &analyzer{
+	a := &analyzer{
 		typer:      typer{namespace{snap: snap, path: path}},
 		sourceText: sourceText{sql: sql},
 		p:          p,
 		st:         &Statement{Text: sql},
-		params:     map[int]*paramUse{},
 	}
+	a.constants = constants{typer: &a.typer, src: &a.sourceText, p: p, st: a.st}
+	a.parameters = parameters{typer: &a.typer, st: a.st, params: map[int]*paramUse{}}
+	a.touched = touched{typer: &a.typer, p: p, st: a.st}
+	a.effects = effects{typer: &a.typer, src: &a.sourceText, touched: &a.touched, st: a.st}
+	return a
 }
+
+// reads makes this the second reading, which goes on where one shard is not enough; the first one with nil.
+func (a *analyzer) reads(r *reading) { a.second, a.touched.second, a.effects.second = r, r, r }
 
 // run reads the one statement of a tree.
 func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {

@@ -89,57 +89,57 @@ type withQuery struct {
 const workMax = 10_000_000
 
 // work ends the analysis with 54001 when it takes too long.
-func (a *analyzer) work(f *facts) {
-	a.worked += 1
+func (eq *equivalence) work(f *facts) {
+	eq.worked += 1
 	if f != nil {
-		a.worked += len(f.list) + len(f.learned)
+		eq.worked += len(f.list) + len(f.learned)
 	}
-	if a.worked > workMax {
+	if eq.worked > workMax {
 		fail(sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex: its subqueries nest too deeply to say which shard has their rows").
 			WithHint("write it with fewer nested subqueries, or as several statements"))
 	}
 }
 
 // gather adds the facts that hold for every row of j.
-func (a *analyzer) gather(j *jnode, f *facts) {
-	a.work(f)
+func (eq *equivalence) gather(j *jnode, f *facts) {
+	eq.work(f)
 	switch j.op {
 	case jLeaf:
 		f.learn(j, j.facts)
 	case jInner:
 		f.learn(j, j.facts)
 		for _, k := range j.kids {
-			a.gather(k, f)
+			eq.gather(k, f)
 		}
 	case jLeft:
-		a.gather(j.kids[0], f)
-		if f.present(a.terms, j.kids[1].rtes) {
+		eq.gather(j.kids[0], f)
+		if f.present(eq.terms, j.kids[1].rtes) {
 			f.learn(j, j.facts)
-			a.gather(j.kids[1], f)
+			eq.gather(j.kids[1], f)
 		}
 	case jFull:
-		l, r := f.present(a.terms, j.kids[0].rtes), f.present(a.terms, j.kids[1].rtes)
+		l, r := f.present(eq.terms, j.kids[0].rtes), f.present(eq.terms, j.kids[1].rtes)
 		if l && r {
 			f.learn(j, j.facts)
 		}
 		if l {
-			a.gather(j.kids[0], f)
+			eq.gather(j.kids[0], f)
 		}
 		if r {
-			a.gather(j.kids[1], f)
+			eq.gather(j.kids[1], f)
 		}
 	case jSub:
 		if !f.learned[j] {
-			a.gatherQuery(j, j.q, f)
+			eq.gatherQuery(j, j.q, f)
 		}
 	}
 }
 
 // gatherQuery adds what holds for every output row of a subquery in FROM.
-func (a *analyzer) gatherQuery(j *jnode, q *query, f *facts) {
+func (eq *equivalence) gatherQuery(j *jnode, q *query, f *facts) {
 	if q.root != nil && q.up {
 		f.learn(j, q.consts)
-		a.gather(q.root, f)
+		eq.gather(q.root, f)
 		for _, l := range q.links {
 			if set, ok := f.best(asSet(f.class(l[1]))); ok {
 				f.list = append(f.list, oneOf(l[0], set))
@@ -153,7 +153,7 @@ func (a *analyzer) gatherQuery(j *jnode, q *query, f *facts) {
 		if c.term == noTerm {
 			continue
 		}
-		if set, ok := a.exported(q, i, f); ok {
+		if set, ok := eq.exported(q, i, f); ok {
 			f.list = append(f.list, oneOf(c.term, set))
 		}
 	}
@@ -176,15 +176,15 @@ func oneOf(t term, set []konst) *fact {
 }
 
 // exported returns the constants that an output column of q is one of.
-func (a *analyzer) exported(q *query, i int, outer *facts) ([]konst, bool) {
-	a.work(outer)
+func (eq *equivalence) exported(q *query, i int, outer *facts) ([]konst, bool) {
+	eq.work(outer)
 	if q.arms != nil {
 		var all []konst
 		for _, arm := range q.arms {
 			if i >= len(arm.cols) {
 				return nil, false
 			}
-			set, ok := a.exported(arm, i, outer)
+			set, ok := eq.exported(arm, i, outer)
 			if !ok || len(q.cols) <= i || !sameFamily(arm.cols[i].typ, q.cols[i].typ) {
 				return nil, false
 			}
@@ -196,7 +196,7 @@ func (a *analyzer) exported(q *query, i int, outer *facts) ([]konst, bool) {
 		return nil, false
 	}
 	f := outer.clone()
-	a.gatherQuery(newNode(jSub), q, f)
+	eq.gatherQuery(newNode(jSub), q, f)
 	return f.best(asSet(f.class(q.cols[i].term)))
 }
 
@@ -278,7 +278,7 @@ func (a *analyzer) visitQuery(q *query, outer *facts) *facts {
 // pin takes the shard keys of a table from the facts, or refuses.
 func (a *analyzer) pin(j *jnode, f *facts) {
 	if a.second != nil {
-		a.seen(j, f)
+		a.second.seen(j, f)
 		return
 	}
 	rows, missing, ok := f.alternatives(j.key, a.p.limits.Keys)

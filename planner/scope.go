@@ -214,18 +214,18 @@ func internalSchemaError() error {
 }
 
 // newTerm registers a term of a range-table entry.
-func (a *analyzer) newTerm(info termInfo) term {
-	a.terms = append(a.terms, info)
-	return term(len(a.terms) - 1)
+func (eq *equivalence) newTerm(info termInfo) term {
+	eq.terms = append(eq.terms, info)
+	return term(len(eq.terms) - 1)
 }
 
-func (a *analyzer) newRTE() int {
-	a.rtes++
-	return a.rtes - 1
+func (eq *equivalence) newRTE() int {
+	eq.rtes++
+	return eq.rtes - 1
 }
 
 // tableItem makes the item of a table and its terms, key columns first found by name.
-func (a *analyzer) tableItem(r relation, rte int) *item {
+func (eq *equivalence) tableItem(r relation, rte int) *item {
 	it := &item{schema: r.schema, name: r.name, rel: true, bare: true, open: r.table == nil}
 	if r.table == nil {
 		return it
@@ -239,7 +239,7 @@ func (a *analyzer) tableItem(r relation, rte int) *item {
 		}
 		col := column{name: c.Name, term: noTerm, typ: typ, oid: c.OID}
 		if typ != 0 {
-			col.term = a.newTerm(termInfo{typ: typ, rte: rte, key: key, plain: key || !isText(typ)})
+			col.term = eq.newTerm(termInfo{typ: typ, rte: rte, key: key, plain: key || !isText(typ)})
 		}
 		it.cols = append(it.cols, col)
 	}

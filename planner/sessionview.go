@@ -114,8 +114,8 @@ func (a *analyzer) pidCalls(n *pg.Node) {
 }
 
 // foreignPID refuses a call of pg_backend_pid() that would give the number of a shard's connection.
-func (a *analyzer) foreignPID(f *pg.FuncCall) {
-	if a.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !a.ofProcesses() {
+func (fx *effects) foreignPID(f *pg.FuncCall) {
+	if fx.pids && nativeCall(&pg.Node{Node: &pg.Node_FuncCall{FuncCall: f}}) == SourcePID && !fx.src.ofProcesses() {
 		refuse("pg_backend_pid() in FROM, in a cursor and in COPY is not supported: the router gives it", "SELECT pg_backend_pid(), and give the number")
 	}
 }

@@ -181,14 +181,14 @@ func harmless(n *pg.Node, params map[int]bool) bool {
 }
 
 // setsWithin notes a call of set_config() in a statement that does more. What comes of it, its shard is asked.
-func (a *analyzer) setsWithin(f *pg.FuncCall) {
+func (fx *effects) setsWithin(f *pg.FuncCall) {
 	switch {
-	case !a.maySet || a.defining:
+	case !fx.maySet || fx.touched.defining:
 		refuse("set_config() is supported in SELECT, INSERT, UPDATE, DELETE and MERGE only", "SELECT set_config('name', 'value', false) by itself, or SET")
 	case !isSetConfig(f):
 		return // PostgreSQL says that there is no such function
 	}
-	c := a.setCall(f)
+	c := fx.src.setCall(f)
 	if c.Name.Computed {
 		refuse("set_config() of a name that is computed is not supported: the router has to know the setting", "give the name as a literal or a parameter")
 	}
@@ -196,7 +196,7 @@ func (a *analyzer) setsWithin(f *pg.FuncCall) {
 		refuse("set_config() whose third argument is computed is not supported: the router has to know how long the setting holds", "give true or false, or a parameter")
 	}
 	checkLiterals(c)
-	a.st.Sets = append(a.st.Sets, c)
+	fx.st.Sets = append(fx.st.Sets, c)
 }
 
 // checkLiterals refuses what set_config() must not set, as far as the text says it.

@@ -153,12 +153,12 @@ func (a *analyzer) createTempFunction(f *pg.CreateFunctionStmt) {
 }
 
 // tempCall notes the call of a function in pg_temp, which is what createTempFunction lets through. It may write.
-func (a *analyzer) tempCall(names []string) {
-	if a.st.DDL != nil || a.defining {
+func (fx *effects) tempCall(names []string) {
+	if fx.st.DDL != nil || fx.touched.defining {
 		refuse("a function in pg_temp cannot be called in a definition", "make the function in another schema")
 	}
-	a.st.TempCall = true
-	a.temporaryCall, a.preferDefault, a.locks, a.volatile = strings.Join(names, "."), true, true, true
+	fx.st.TempCall = true
+	fx.temporaryCall, fx.preferDefault, fx.locks, fx.volatile = strings.Join(names, "."), true, true, true
 }
 
 // dropTemp is DROP of functions, if all of them are in pg_temp.

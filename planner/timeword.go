@@ -239,28 +239,28 @@ func (a *analyzer) comparedWords(e *pg.A_Expr, sc *scope) {
 				}
 			}
 		}
-		a.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
-		a.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+		a.second.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
+		a.second.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
 		for oid, made := range madeOfTimes {
 			if typ := wordTypes[a.wordType(e.Lexpr, sc)]; typ != "" && made == typ+"[]" {
 				e.Rexpr = timed(e.Rexpr, oid)
 			}
 		}
-		a.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
-		a.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
+		a.second.plainWords(a.readsAs(e.Lexpr, sc), e.Rexpr)
+		a.second.plainWords(a.readsAs(e.Rexpr, sc), e.Lexpr)
 		if elements := e.Rexpr.GetAArrayExpr().GetElements(); elements != nil {
-			a.plainWords(a.readsAs(e.Lexpr, sc), elements...)
+			a.second.plainWords(a.readsAs(e.Lexpr, sc), elements...)
 		}
 	case pg.A_Expr_Kind_AEXPR_IN, pg.A_Expr_Kind_AEXPR_BETWEEN, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN, pg.A_Expr_Kind_AEXPR_BETWEEN_SYM, pg.A_Expr_Kind_AEXPR_NOT_BETWEEN_SYM:
 		items := e.Rexpr.GetList().GetItems()
 		how := a.readsAs(e.Lexpr, sc)
 		if e.Lexpr.GetAConst() != nil {
 			how = a.readsAll(items, sc)
-			a.plainWords(how, e.Lexpr)
+			a.second.plainWords(how, e.Lexpr)
 		}
 		for i, n := range items {
-			a.plainWords(how, n)
+			a.second.plainWords(how, n)
 			a.rowWords(e.Lexpr, n, sc)
 			items[i] = timed(n, a.wordType(e.Lexpr, sc))
 		}
@@ -290,7 +290,7 @@ func (a *analyzer) commonWords(sc *scope, of ...**pg.Node) {
 	}
 	oid, how := a.commonType(all, sc), a.readsAll(all, sc)
 	for _, n := range of {
-		a.plainWords(how, *n)
+		a.second.plainWords(how, *n)
 		*n = timed(*n, oid)
 	}
 }
@@ -313,10 +313,10 @@ func (a *analyzer) storedWords(v *pg.RangeVar, list []*pg.Node) {
 	multi := false
 	for _, n := range list {
 		if r := n.GetResTarget(); r != nil && len(r.Indirection) > 0 {
-			a.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
+			a.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), r.Val)
 		} else if r != nil {
 			from := assigned(r.Val)
-			a.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
+			a.second.plainWords(readsOf(keyColumnOrUnknown(t, r.Name).OID), from)
 			to := a.timedIn(from, keyColumnOrUnknown(t, r.Name))
 			if to == from {
 				continue
@@ -347,13 +347,13 @@ func (a *analyzer) insertedWords(t *shardmap.Table, cols []string, sel *pg.Selec
 		oid := col.OID
 		for _, row := range sel.ValuesLists {
 			if items := row.GetList().GetItems(); i < len(items) {
-				a.plainWords(readsOf(oid), items[i])
+				a.second.plainWords(readsOf(oid), items[i])
 				items[i] = a.timedIn(items[i], col)
 			}
 		}
 		if i < len(sel.TargetList) && sel.Op == pg.SetOperation_SETOP_NONE && !anyStar(sel.TargetList[:i]) && len(sel.DistinctClause) == 0 && len(sel.GroupClause) == 0 {
 			if r := sel.TargetList[i].GetResTarget(); r != nil {
-				a.plainWords(readsOf(oid), r.Val)
+				a.second.plainWords(readsOf(oid), r.Val)
 				r.Val = a.timedIn(r.Val, col)
 			}
 		}
@@ -392,7 +392,7 @@ func (a *analyzer) mergedWords(t *shardmap.Table, c *pg.MergeWhenClause) {
 	}
 	for i := range min(len(cols), len(c.Values)) {
 		oid := keyColumnOrUnknown(t, cols[i]).OID
-		a.plainWords(readsOf(oid), c.Values[i])
+		a.second.plainWords(readsOf(oid), c.Values[i])
 		c.Values[i] = a.timedIn(c.Values[i], keyColumnOrUnknown(t, cols[i]))
 	}
 }
@@ -409,7 +409,7 @@ func (p *Planner) readWords(n *pg.Node, sql string, snap *shardmap.Snapshot, pat
 		return
 	}
 	a := p.analyzer(sql, snap, path)
-	a.second = newReading()
+	a.reads(newReading())
 	if func() (whole bool) {
 		defer func() {
 			if r := recover(); r != nil {

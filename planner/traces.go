@@ -25,8 +25,8 @@ var traceless = wordSet(`array_sample array_shuffle bernoulli clock_timestamp cu
 	pg_try_advisory_xact_lock_shared pg_xact_commit_timestamp random random_normal system timeofday timezone txid_status uuidv4 uuidv7`)
 
 // tracing notes a call of a function of a kind, see kindOf.
-func (a *analyzer) tracing(name, kind string) {
-	a.traces = a.traces || strings.HasPrefix(kind, "v") && !(builtinKind(name) == kind && (traceless[name] || largeObject(name)))
+func (fx *effects) tracing(name, kind string) {
+	fx.traces = fx.traces || strings.HasPrefix(kind, "v") && !(builtinKind(name) == kind && (traceless[name] || largeObject(name)))
 }
 
 // leaves reports whether the statement may leave something in the session of a shard that runs it.

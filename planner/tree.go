@@ -163,9 +163,9 @@ func (ns *namespace) isVolatile(m proto.Message) bool {
 }
 
 // fresh returns a name for a temporary relation of the plan.
-func (a *analyzer) fresh() string {
-	a.second.names++
-	return RelationPrefix + itoa(a.second.names)
+func (rd *reading) fresh() string {
+	rd.names++
+	return RelationPrefix + itoa(rd.names)
 }
 
 const (

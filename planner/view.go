@@ -39,10 +39,10 @@ type viewReach struct {
 // spread reports whether some of the rows are not on the default shard alone.
 func (r viewReach) spread() bool { return r.sharded || r.reference }
 
-func (r *viewReach) count(a *analyzer, rel relation) {
+func (r *viewReach) count(to *touched, rel relation) {
 	switch {
 	case rel.view != nil:
-		in := a.reachOf(rel.view)
+		in := to.reachOf(rel.view)
 		r.sharded, r.reference, r.whole = r.sharded || in.sharded, r.reference || in.reference, r.whole || in.whole
 		r.catalog = r.catalog || in.catalog
 	case rel.virtual:
@@ -63,25 +63,25 @@ func (r *viewReach) count(a *analyzer, rel relation) {
 }
 
 // reachOf says what a view reads. A definition that cannot be read may read anything.
-func (a *analyzer) reachOf(v *shardmap.View) viewReach {
-	if a.has.depth >= expandMax {
+func (to *touched) reachOf(v *shardmap.View) viewReach {
+	if to.has.depth >= expandMax {
 		return viewReach{sharded: true, reference: true, whole: true}
 	}
-	if r, ok := a.views().reaches[v]; ok {
+	if r, ok := to.views().reaches[v]; ok {
 		return r
 	}
-	b := a.p.analyzer(v.Definition, a.snap, nil)
-	b.has.depth, b.definitions = a.has.depth+1, a.views()
+	b := to.p.analyzer(v.Definition, to.typer.snap, nil)
+	b.has.depth, b.definitions = to.has.depth+1, to.views()
 	if err := b.define(nil); err != nil {
 		b.has = viewReach{sharded: true, reference: true, whole: true, unread: err}
 	}
-	a.views().reaches[v] = b.has
+	to.views().reaches[v] = b.has
 	return b.has
 }
 
 // everywhereView reports whether a view that is to be changed is on every shard, and not on the default shard alone.
-func (a *analyzer) everywhereView(v *shardmap.View) bool {
-	r := a.reachOf(v)
+func (to *touched) everywhereView(v *shardmap.View) bool {
+	r := to.reachOf(v)
 	if r.unread != nil {
 		refuse("the router cannot tell which shards have the view "+v.QualifiedName()+": "+sqlstate.As(r.unread).Message, "drop the view, and create it with a definition that the router can read")
 	}
@@ -148,7 +148,7 @@ func takesQuery(tree *pg.ParseResult) bool {
 }
 
 // names is the analysis of a statement that names views where no query may stand.
-func (a *analyzer) names(tree *pg.ParseResult, st *Statement, err error) (*Statement, error) {
+func (to *touched) names(tree *pg.ParseResult, st *Statement, err error) (*Statement, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +156,12 @@ func (a *analyzer) names(tree *pg.ParseResult, st *Statement, err error) (*State
 	case *pg.Node_DropStmt, *pg.Node_IndexStmt:
 		return st, nil // the default shard has the view, and says that it is no table
 	}
-	return nil, sqlstate.Refuse("this statement is not supported for the view "+a.viewRefs[0].view.QualifiedName()+", which is over a sharded or reference table", "name the tables that it reads")
+	return nil, sqlstate.Refuse("this statement is not supported for the view "+to.viewRefs[0].view.QualifiedName()+", which is over a sharded or reference table", "name the tables that it reads")
 }
 
 // keeps reports whether a statement that was analysed goes to the default shard
 // with its views as they are.
-func (a *analyzer) keeps(st *Statement) bool {
+func (to *touched) keeps(st *Statement) bool {
 	switch st.Kind {
 	case DefaultShard, DDLKind:
 	case ExplainRoute:
@@ -169,8 +169,8 @@ func (a *analyzer) keeps(st *Statement) bool {
 	default:
 		return false
 	}
-	for _, r := range a.viewRefs {
-		if a.reachOf(r.view).spread() {
+	for _, r := range to.viewRefs {
+		if to.reachOf(r.view).spread() {
 			return false
 		}
 	}

@@ -29,8 +29,8 @@ func newDefinitions() *definitions {
 }
 
 // weighView adds a view to what the statement reads.
-func (a *analyzer) weighView(v *shardmap.View) {
-	if a.weight += a.views().view(a, v); a.weight > weightMax {
+func (to *touched) weighView(v *shardmap.View) {
+	if to.weight += to.views().view(to, v); to.weight > weightMax {
 		fail(errTooHeavy())
 	}
 }
@@ -41,15 +41,15 @@ func errTooHeavy() error {
 }
 
 // view is how many tables a view reads, weightMax + 1 if they are more. A definition that cannot be read counts as one.
-func (w *definitions) view(a *analyzer, v *shardmap.View) int {
+func (w *definitions) view(to *touched, v *shardmap.View) int {
 	if n, ok := w.weights[v]; ok {
 		return n
 	}
 	w.weights[v] = 1 // a view that reads itself is none
-	if tree, err := a.p.parse(v.Definition); err == nil {
+	if tree, err := to.p.parse(v.Definition); err == nil {
 		w.weights[v] = w.tables(tree, nil, func(r *pg.RangeVar) int {
-			if below, ok := a.snap.View(r.Schemaname, r.Relname); ok {
-				return w.view(a, below)
+			if below, ok := to.typer.snap.View(r.Schemaname, r.Relname); ok {
+				return w.view(to, below)
 			}
 			return 1
 		})
@@ -159,9 +159,9 @@ func (p *Planner) tooHeavy(sql string, tree *pg.ParseResult) bool {
 	return strings.Contains(strings.ToLower(sql), "materialized") && newDefinitions().tables(tree, nil, func(*pg.RangeVar) int { return 1 }) > weightMax
 }
 
-func (a *analyzer) views() *definitions {
-	if a.definitions == nil {
-		a.definitions = newDefinitions()
+func (to *touched) views() *definitions {
+	if to.definitions == nil {
+		to.definitions = newDefinitions()
 	}
-	return a.definitions
+	return to.definitions
 }
