@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 )
 
 func defAggregates() {
@@ -52,11 +54,11 @@ func (s *numericSum) step(v arg, sign int64) error {
 		s.addBig(big.NewInt(x), 0, sign)
 		return nil
 	}
-	x, err := mustNumeric(v.Text())
+	x, err := value.NumericOfText(v.Text())
 	if err != nil {
 		return err
 	}
-	switch x.kind {
+	switch x.Kind {
 	case 'N':
 		s.special[0] += sign
 	case '+':
@@ -67,8 +69,8 @@ func (s *numericSum) step(v arg, sign int64) error {
 		if s.scales == nil {
 			s.scales = map[int]int64{}
 		}
-		s.scales[x.scale] += sign
-		s.addBig(x.n, x.scale, sign)
+		s.scales[x.Scale] += sign
+		s.addBig(x.N, x.Scale, sign)
 	}
 	return nil
 }
@@ -78,10 +80,10 @@ func (s *numericSum) addBig(n *big.Int, scale int, sign int64) {
 		s.sum = new(big.Int)
 	}
 	if scale > s.scale {
-		s.sum.Mul(s.sum, pow10(scale-s.scale))
+		s.sum.Mul(s.sum, value.Pow10(scale-s.scale))
 		s.scale = scale
 	} else if scale < s.scale {
-		n = new(big.Int).Mul(n, pow10(s.scale-scale))
+		n = new(big.Int).Mul(n, value.Pow10(s.scale-scale))
 	}
 	if sign > 0 {
 		s.sum.Add(s.sum, n)
@@ -90,9 +92,9 @@ func (s *numericSum) addBig(n *big.Int, scale int, sign int64) {
 	}
 }
 
-func (s *numericSum) Value() (datum, error) {
+func (s *numericSum) Value() (value.Datum, error) {
 	if s.n == 0 {
-		return datum{}, nil
+		return value.Datum{}, nil
 	}
 	switch {
 	case s.special[0] > 0 || s.special[1] > 0 && s.special[2] > 0:
@@ -102,7 +104,7 @@ func (s *numericSum) Value() (datum, error) {
 	case s.special[2] > 0:
 		return textV("-Infinity")
 	}
-	total := numeric{n: big.NewInt(s.small)}
+	total := value.Numeric{N: big.NewInt(s.small)}
 	if s.sum != nil {
 		// The scale shown is the largest of the values still in the frame.
 		shown := 0
@@ -111,16 +113,16 @@ func (s *numericSum) Value() (datum, error) {
 				shown = max(shown, sc)
 			}
 		}
-		t, err := total.add(numeric{n: s.sum, scale: s.scale})
+		t, err := total.Add(value.Numeric{N: s.sum, Scale: s.scale})
 		if err != nil {
 			return failV(err)
 		}
-		total = t.trunc(shown)
+		total = t.Trunc(shown)
 	}
 	if !s.avg {
-		return numV(total, total.check())
+		return numV(total, total.Check())
 	}
-	r, err := total.div(intNumeric(s.n))
+	r, err := total.Div(value.NumericOf(s.n))
 	if err != nil {
 		return failV(err)
 	}
@@ -165,9 +167,9 @@ func (s *floatSum) Inverse(a []arg) error {
 	return refused("a moving window frame over double precision")
 }
 
-func (s *floatSum) Value() (datum, error) {
+func (s *floatSum) Value() (value.Datum, error) {
 	if s.n == 0 {
-		return datum{}, nil
+		return value.Datum{}, nil
 	}
 	if s.avg {
 		return floatV(s.sum / float64(s.n))
@@ -200,25 +202,25 @@ func (s *stringAgg) Inverse(a []arg) error {
 	return refused("string_agg over a moving window frame")
 }
 
-func (s *stringAgg) Value() (datum, error) {
+func (s *stringAgg) Value() (value.Datum, error) {
 	if !s.begun {
-		return datum{}, nil
+		return value.Datum{}, nil
 	}
 	return textV(s.b.String())
 }
 
 type arrayAgg struct {
 	env  *env
-	arr  array
+	arr  value.Array
 	size int
 }
 
 func (s *arrayAgg) Step(a []arg) error {
 	if a[1].Type() == sqlite.TypeNull {
-		s.arr = append(s.arr, arrayElem{null: true})
+		s.arr = append(s.arr, value.Elem{Null: true})
 		return nil
 	}
-	b, err := appendDatum(nil, uint32(a[0].Int64()), valueDatum(a[1]), s.env.loc)
+	b, err := value.Append(nil, uint32(a[0].Int64()), valueDatum(a[1]), s.env.loc)
 	if err == nil {
 		if s.size += len(b) + 16; s.size > valueMax {
 			err = tooBig()
@@ -227,7 +229,7 @@ func (s *arrayAgg) Step(a []arg) error {
 	if err != nil {
 		return err
 	}
-	s.arr = append(s.arr, arrayElem{text: string(b)})
+	s.arr = append(s.arr, value.Elem{Text: string(b)})
 	return nil
 }
 
@@ -235,9 +237,9 @@ func (s *arrayAgg) Inverse(a []arg) error {
 	return refused("array_agg over a moving window frame")
 }
 
-func (s *arrayAgg) Value() (datum, error) {
+func (s *arrayAgg) Value() (value.Datum, error) {
 	if s.arr == nil {
-		return datum{}, nil
+		return value.Datum{}, nil
 	}
 	return textV(s.arr.String())
 }

@@ -10,7 +10,10 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -22,7 +25,7 @@ func (c *Conn) rewrite(t *translator, d *tableDef) {
 	version, err := c.queryInt("PRAGMA main.schema_version")
 	c.must(err)
 	c.must(c.exec("PRAGMA writable_schema = ON"))
-	err = c.exec("UPDATE main.sqlite_schema SET sql = " + quoteText(sql) + " WHERE type = 'table' AND name = " + quoteText(d.sqlName()))
+	err = c.exec("UPDATE main.sqlite_schema SET sql = " + quote.Text(sql) + " WHERE type = 'table' AND name = " + quote.Text(d.sqlName()))
 	if err == nil {
 		err = c.exec("PRAGMA main.schema_version = " + strconv.FormatInt(version+1, 10))
 	}
@@ -151,7 +154,7 @@ func (c *Conn) alterCommand(t *translator, old *tableDef, cmd *pg.AlterTableCmd)
 }
 
 func (c *Conn) checkNoNulls(d *tableDef, col *columnDef) {
-	n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM main." + quoteIdent(d.sqlName()) + " WHERE " + quoteIdent(col.Name) + " IS NULL)")
+	n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM main." + quote.Ident(d.sqlName()) + " WHERE " + quote.Ident(col.Name) + " IS NULL)")
 	c.must(err)
 	if n != 0 {
 		e := sqlstate.New(sqlstate.NotNullViolation, "column \"%s\" of relation \"%s\" contains null values", col.Name, d.Name)
@@ -173,15 +176,15 @@ func (c *Conn) alterAddColumn(t *translator, old, d *tableDef, cmd *pg.AlterTabl
 	list := c.addColumn(t, d, def)
 	c.addConstraints(t, d, list)
 	col := &d.Columns[len(d.Columns)-1]
-	sql := "ALTER TABLE main." + quoteIdent(d.sqlName()) + " ADD COLUMN " + quoteIdent(col.Name)
-	if classOf(col.Type) == classNumeric {
+	sql := "ALTER TABLE main." + quote.Ident(d.sqlName()) + " ADD COLUMN " + quote.Ident(col.Name)
+	if value.ClassOf(col.Type) == value.ClassNumeric {
 		sql += " COLLATE cleave_numeric"
 	}
 	c.must(c.exec(sql))
 	if col.Default != "" {
 		c.withoutGuard(d, "update", func() {
 			e := t.defaultOf(d, col)
-			c.must(c.exec("UPDATE main." + quoteIdent(d.sqlName()) + " SET " + quoteIdent(col.Name) + " = " + e.sql))
+			c.must(c.exec("UPDATE main." + quote.Ident(d.sqlName()) + " SET " + quote.Ident(col.Name) + " = " + e.sql))
 		})
 	}
 	if col.NotNull {
@@ -205,29 +208,29 @@ func (c *Conn) alterColumnType(t *translator, old, d *tableDef, cmd *pg.AlterTab
 		refuse("the column \""+col.Name+"\" is part of the shard key", "The type of a shard key cannot be changed.")
 	}
 	typ, mod := t.typeOf(def.TypeName)
-	if def.CollClause != nil || !storable(typ) || !sameRepresentation(col.Type, typ) {
-		refuse("a change of a column's type from "+formatType(col.Type, col.Mod)+" to "+formatType(typ, mod)+" is not supported on a SQLite shard",
+	if def.CollClause != nil || !value.Storable(typ) || !sameRepresentation(col.Type, typ) {
+		refuse("a change of a column's type from "+value.FormatType(col.Type, col.Mod)+" to "+value.FormatType(typ, mod)+" is not supported on a SQLite shard",
 			"Add a column of the new type, fill it, drop the old one and rename the new.")
 	}
 	row := c.rowTranslator(old, "", "transform expressions")
-	value := expr{sql: quoteIdent(col.Name), typ: col.Type, mod: col.Mod}
+	val := expr{sql: quote.Ident(col.Name), typ: col.Type, mod: col.Mod}
 	if def.RawDefault != nil {
-		value = row.expr(def.RawDefault)
+		val = row.expr(def.RawDefault)
 	}
-	from := value.typ
-	value, ok := row.tryCoerce(value, typ, mod, pgcatalog.Assignment)
+	from := val.typ
+	val, ok := row.tryCoerce(val, typ, mod, pgcatalog.Assignment)
 	if !ok {
-		failf(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, typeName(typ), typeName(from))
+		failf(sqlstate.DatatypeMismatch, "result of USING clause for column \"%s\" cannot be cast automatically to type %s from %s", col.Name, value.TypeName(typ), value.TypeName(from))
 	}
 	col.Type, col.Mod = typ, mod
 	t.defaultOf(d, col) // fails if it does not fit
-	if value.sql != quoteIdent(col.Name) {
+	if val.sql != quote.Ident(col.Name) {
 		if c.inForeignKey(d, col.Num) {
 			refuse("a change of the values of column \""+col.Name+"\" of a foreign key with its type is not supported on a SQLite shard", "Drop the foreign key, change the type, and add the key again.")
 		}
 		c.endCaptures(old)
 		c.withoutGuard(d, "update", func() {
-			err := c.exec("UPDATE main." + quoteIdent(d.sqlName()) + " SET " + quoteIdent(col.Name) + " = " + value.sql)
+			err := c.exec("UPDATE main." + quote.Ident(d.sqlName()) + " SET " + quote.Ident(col.Name) + " = " + val.sql)
 			if c.env.err == nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultConstraint {
 				// Row by row, that is: PostgreSQL looks when all rows are changed.
 				refuse("a change of the type of column \""+col.Name+"\" that breaks a constraint is not supported on a SQLite shard", "Change the values first, or drop the constraint.")
@@ -259,7 +262,7 @@ func (c *Conn) withoutGuard(d *tableDef, op string, fn func()) {
 		return
 	}
 	name := guardTrigger(d, op)
-	stmt, _, err := c.db.PrepareTransient("SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = " + quoteText(name))
+	stmt, _, err := c.db.PrepareTransient("SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = " + quote.Text(name))
 	c.must(err)
 	row, err := stmt.Step()
 	text := ""
@@ -268,7 +271,7 @@ func (c *Conn) withoutGuard(d *tableDef, op string, fn func()) {
 	}
 	stmt.Finalize()
 	c.must(err)
-	c.must(c.exec("DROP TRIGGER IF EXISTS main." + quoteIdent(name)))
+	c.must(c.exec("DROP TRIGGER IF EXISTS main." + quote.Ident(name)))
 	fn()
 	if text != "" {
 		c.must(c.exec(text))
@@ -277,7 +280,7 @@ func (c *Conn) withoutGuard(d *tableDef, op string, fn func()) {
 
 // checkRows checks the rows of a table against a new CHECK or foreign key.
 func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
-	table := "main." + quoteIdent(d.sqlName())
+	table := "main." + quote.Ident(d.sqlName())
 	switch k.Type {
 	case "c":
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " WHERE NOT (" + c.checkSQL(d, k.Expr) + "))")
@@ -295,11 +298,11 @@ func (c *Conn) checkRows(t *translator, d *tableDef, k *constraintDef) {
 		var on, some []string
 		local, remote := d.names(k.Columns), ref.names(k.RefCols)
 		for i := range local {
-			on = append(on, "p."+quoteIdent(remote[i])+" = c."+quoteIdent(local[i]))
-			some = append(some, "c."+quoteIdent(local[i])+" IS NOT NULL")
+			on = append(on, "p."+quote.Ident(remote[i])+" = c."+quote.Ident(local[i]))
+			some = append(some, "c."+quote.Ident(local[i])+" IS NOT NULL")
 		}
 		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + table + " AS c WHERE " + strings.Join(some, " AND ") + " AND NOT EXISTS (SELECT 1 FROM main." +
-			quoteIdent(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + "))")
+			quote.Ident(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + "))")
 		c.must(err)
 		if n != 0 {
 			e := sqlstate.New(sqlstate.ForeignKeyViolation, "insert or update on table \"%s\" violates foreign key constraint \"%s\"", d.Name, k.Name)
@@ -413,7 +416,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 			walkColumns(n, func(r *pg.ColumnRef) { hit = hit || r.Fields[len(r.Fields)-1].GetString_().GetSval() == col.Name })
 		}
 		if hit {
-			c.must(c.exec("DROP INDEX main." + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+			c.must(c.exec("DROP INDEX main." + quote.Ident(sqlObjectName(d.Schema, ix.Name))))
 			continue
 		}
 		ixs = append(ixs, ix)
@@ -423,7 +426,7 @@ func (c *Conn) alterDropColumn(t *translator, d *tableDef, cmd *pg.AlterTableCmd
 	if rewritten {
 		c.rewrite(t, d)
 	}
-	c.must(c.exec("ALTER TABLE main." + quoteIdent(d.sqlName()) + " DROP COLUMN " + quoteIdent(col.Name)))
+	c.must(c.exec("ALTER TABLE main." + quote.Ident(d.sqlName()) + " DROP COLUMN " + quote.Ident(col.Name)))
 	col.Dropped, col.NotNull, col.Default = true, false, ""
 	col.Name = fmt.Sprintf("........pg.dropped.%d........", col.Num)
 	c.must(c.saveTable(d))
@@ -441,7 +444,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 		d := old.clone()
 		d.Name = s.Newname
 		c.endCaptures(old)
-		c.must(c.exec("ALTER TABLE main." + quoteIdent(old.sqlName()) + " RENAME TO " + quoteIdent(d.sqlName())))
+		c.must(c.exec("ALTER TABLE main." + quote.Ident(old.sqlName()) + " RENAME TO " + quote.Ident(d.sqlName())))
 		c.must(c.saveTable(d))
 	case pg.ObjectType_OBJECT_COLUMN:
 		old := c.findAlter(t, s.Relation, s.MissingOk)
@@ -463,7 +466,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 			}
 		}
 		c.endCaptures(old)
-		c.must(c.exec("ALTER TABLE main." + quoteIdent(d.sqlName()) + " RENAME COLUMN " + quoteIdent(col.Name) + " TO " + quoteIdent(s.Newname)))
+		c.must(c.exec("ALTER TABLE main." + quote.Ident(d.sqlName()) + " RENAME COLUMN " + quote.Ident(col.Name) + " TO " + quote.Ident(s.Newname)))
 		swap := func(text string) string {
 			n, err := parseExpr(text)
 			c.must(err)
@@ -537,7 +540,7 @@ func (c *Conn) rename(t *translator, s *pg.RenameStmt) {
 func (c *Conn) renameIndex(t *translator, d *tableDef, oid uint32, name string) {
 	c.checkNewName(d.Schema, name)
 	ix := d.index(oid)
-	c.must(c.exec("DROP INDEX main." + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+	c.must(c.exec("DROP INDEX main." + quote.Ident(sqlObjectName(d.Schema, ix.Name))))
 	ix.Name = name
 	for i := range d.Constraints {
 		if d.Constraints[i].Index == oid {
@@ -594,7 +597,7 @@ func (c *Conn) truncate(t *translator, s *pg.TruncateStmt) {
 	}
 	c.captureTruncate(list, func() {
 		for _, d := range list {
-			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quoteIdent(d.sqlName()))) })
+			c.withoutGuard(d, "delete", func() { c.must(c.exec("DELETE FROM main." + quote.Ident(d.sqlName()))) })
 			c.tx.made(d)
 		}
 	})
@@ -649,7 +652,7 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed 
 		return nil, err
 	}
 	return &plan{text: text, params: p.params, tag: "EXPLAIN", kind: utilityPlan, returns: true, generation: c.cat.generation, settings: c.settings.version, systems: p.systems,
-		cols: []outColumn{{name: "QUERY PLAN", typ: oidText, mod: -1, class: classText}}, util: func(c *Conn, po *portal) error {
+		cols: []outColumn{{name: "QUERY PLAN", typ: pgoid.Text, mod: -1, class: value.ClassText}}, util: func(c *Conn, po *portal) error {
 			for _, sys := range p.systems {
 				if err := c.fillSystem(sys); err != nil {
 					return err
@@ -671,10 +674,10 @@ func (c *Conn) planExplain(s *pg.ExplainStmt, text string, oids []uint32, fixed 
 				}
 				id, parent := stmt.ColumnInt64(0), stmt.ColumnInt64(1)
 				depth[id] = depth[parent] + 1
-				po.rows = append(po.rows, []datum{textDatum(strings.Repeat("  ", max(depth[id], 0)) + stmt.ColumnText(3))})
+				po.rows = append(po.rows, []value.Datum{value.Text(strings.Repeat("  ", max(depth[id], 0)) + stmt.ColumnText(3))})
 			}
 			if len(po.rows) == 0 {
-				po.rows = append(po.rows, []datum{textDatum("Result")})
+				po.rows = append(po.rows, []value.Datum{value.Text("Result")})
 			}
 			po.tag = "EXPLAIN"
 			return nil

@@ -11,6 +11,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -101,7 +103,7 @@ func (v *env) setOf(n int64) (*captureDef, *rowSet, error) {
 func defMoves() {
 	// cleave_member(set, key columns...): whether the row is in the set. Several keys
 	// may be given: whether one of them is.
-	defVolatile("cleave_member", -1, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_member", -1, func(v *env, a []arg) (value.Datum, error) {
 		_, s, err := v.setOf(a[0].Int64())
 		if err != nil {
 			return failV(err)
@@ -114,7 +116,7 @@ func defMoves() {
 		return intV(0)
 	})
 	// cleave_pack(values...): the values as one, without loss.
-	defLax("cleave_pack", -1, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_pack", -1, func(v *env, a []arg) (value.Datum, error) {
 		b := v.guardKeys.buf[:0]
 		for i := range a {
 			b = appendPacked(b, a[i])
@@ -124,7 +126,7 @@ func defMoves() {
 	})
 	// cleave_log_row(capture, table, op, old key..., old identity..., new row...):
 	// what the log has of a change. Deletes have no new row, inserts nothing old.
-	defVolatile("cleave_log_row", -1, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_log_row", -1, func(v *env, a []arg) (value.Datum, error) {
 		d, s, err := v.setOf(a[0].Int64())
 		if err != nil {
 			return failV(err)
@@ -213,16 +215,16 @@ func appendPackedBytes(b []byte, p uintptr, n int32) []byte {
 }
 
 // packDatum packs a value as cleave_pack does.
-func packDatum(b []byte, d datum) []byte {
-	switch d.kind {
+func packDatum(b []byte, d value.Datum) []byte {
+	switch d.Kind {
 	case 'i':
-		return binary.AppendVarint(append(b, packedInt), d.i)
+		return binary.AppendVarint(append(b, packedInt), d.Int)
 	case 'f':
-		return binary.BigEndian.AppendUint64(append(b, packedFloat), math.Float64bits(d.f))
+		return binary.BigEndian.AppendUint64(append(b, packedFloat), math.Float64bits(d.Float))
 	case 't':
-		return append(binary.AppendUvarint(append(b, packedText), uint64(len(d.s))), d.s...)
+		return append(binary.AppendUvarint(append(b, packedText), uint64(len(d.Str))), d.Str...)
 	case 'b':
-		return append(binary.AppendUvarint(append(b, packedBlob), uint64(len(d.s))), d.s...)
+		return append(binary.AppendUvarint(append(b, packedBlob), uint64(len(d.Str))), d.Str...)
 	}
 	return append(b, packedNull)
 }
@@ -233,33 +235,33 @@ func badLog() error {
 }
 
 // unpackDatum reads one value.
-func unpackDatum(b []byte) (datum, []byte, error) {
+func unpackDatum(b []byte) (value.Datum, []byte, error) {
 	if len(b) == 0 {
-		return datum{}, nil, badLog()
+		return value.Datum{}, nil, badLog()
 	}
 	class := b[0]
 	b = b[1:]
 	switch class {
 	case packedNull:
-		return datum{}, b, nil
+		return value.Datum{}, b, nil
 	case packedInt:
 		if v, n := binary.Varint(b); n > 0 {
-			return intDatum(v), b[n:], nil
+			return value.Int(v), b[n:], nil
 		}
 	case packedFloat:
 		if len(b) >= 8 {
-			return datum{kind: 'f', f: math.Float64frombits(binary.BigEndian.Uint64(b))}, b[8:], nil
+			return value.Datum{Kind: 'f', Float: math.Float64frombits(binary.BigEndian.Uint64(b))}, b[8:], nil
 		}
 	case packedText, packedBlob:
 		if v, n := binary.Uvarint(b); n > 0 && uint64(len(b)-n) >= v {
 			s := string(b[n : n+int(v)])
 			if class == packedText {
-				return textDatum(s), b[n+int(v):], nil
+				return value.Text(s), b[n+int(v):], nil
 			}
-			return blobDatum(s), b[n+int(v):], nil
+			return value.Blob(s), b[n+int(v):], nil
 		}
 	}
-	return datum{}, nil, badLog()
+	return value.Datum{}, nil, badLog()
 }
 
 // capture finds the capture of an id, nil if there is none. One that was released has no id any more,
@@ -314,7 +316,7 @@ func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
 	list := func(row string, places []int) string {
 		s := ""
 		for _, i := range places {
-			s += ", " + row + "." + quoteIdent(t.columns[i].Name)
+			s += ", " + row + "." + quote.Ident(t.columns[i].Name)
 		}
 		return s
 	}
@@ -332,7 +334,7 @@ func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
 		"delete": {engine.ChangeDelete, oldKey, list("OLD", t.identity)},
 	} {
 		err := c.exec(fmt.Sprintf("CREATE TRIGGER main.%s AFTER %s ON %s WHEN cleave_member(%d%s) BEGIN INSERT INTO cleave_log (capture, body) VALUES (%d, cleave_log_row(%d, %d, %d%s)); END",
-			quoteIdent(captureTrigger(d.OID, t.def.OID, op)), strings.ToUpper(op), quoteIdent(t.def.sqlName()), d.OID, x.keys, d.OID, d.OID, n, x.op, x.args))
+			quote.Ident(captureTrigger(d.OID, t.def.OID, op)), strings.ToUpper(op), quote.Ident(t.def.sqlName()), d.OID, x.keys, d.OID, d.OID, n, x.op, x.args))
 		if err != nil {
 			return err
 		}
@@ -342,7 +344,7 @@ func (c *Conn) makeCaptureTriggers(d *captureDef, n int, t *movedTable) error {
 
 func (c *Conn) dropCaptureTriggers(capture, table uint32) error {
 	for _, op := range captureOps {
-		if err := c.exec("DROP TRIGGER IF EXISTS main." + quoteIdent(captureTrigger(capture, table, op))); err != nil {
+		if err := c.exec("DROP TRIGGER IF EXISTS main." + quote.Ident(captureTrigger(capture, table, op))); err != nil {
 			return err
 		}
 	}
@@ -358,7 +360,7 @@ func (c *Conn) logMark(d *tableDef, op engine.ChangeOp, each func(capture uint32
 				continue
 			}
 			body := c.appendLogHead(nil, k.OID, op, i)
-			if err := c.exec(fmt.Sprintf("INSERT INTO cleave_log (capture, body) VALUES (%d, %s)", k.OID, blobDatum(string(body)).literal())); err != nil {
+			if err := c.exec(fmt.Sprintf("INSERT INTO cleave_log (capture, body) VALUES (%d, %s)", k.OID, value.Blob(string(body)).Literal())); err != nil {
 				return err
 			}
 			if err := each(k.OID); err != nil {
@@ -382,7 +384,7 @@ func (c *Conn) captureTruncate(list []*tableDef, fn func()) {
 	for _, d := range list {
 		c.must(c.logMark(d, engine.ChangeTruncate, func(capture uint32) error {
 			for _, op := range captureOps {
-				sql, err := text1(c.db, "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = "+quoteText(captureTrigger(capture, d.OID, op)))
+				sql, err := text1(c.db, "SELECT sql FROM main.sqlite_schema WHERE type = 'trigger' AND name = "+quote.Text(captureTrigger(capture, d.OID, op)))
 				if err != nil {
 					return err
 				}
@@ -439,8 +441,8 @@ func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedT
 		if col == nil {
 			return nil, differs("column %s is missing", name)
 		}
-		if i < len(t.Types) && formatType(col.Type, col.Mod) != t.Types[i] {
-			return nil, differs("column %s is %s, not %s", name, formatType(col.Type, col.Mod), t.Types[i])
+		if i < len(t.Types) && value.FormatType(col.Type, col.Mod) != t.Types[i] {
+			return nil, differs("column %s is %s, not %s", name, value.FormatType(col.Type, col.Mod), t.Types[i])
 		}
 		place[name] = len(m.columns)
 		m.columns = append(m.columns, col)
@@ -454,7 +456,7 @@ func (c *Conn) moveTable(t *engine.MoveTable, keys *keyspace.Ownership) (*movedT
 			return nil, differs("shard key column %s is missing", name)
 		}
 		if keys != nil && i < len(keys.Types) && keys.Types[i].OID() != m.columns[p].Type {
-			return nil, differs("shard key column %s is %s, keyspace %s has %s", name, typeName(m.columns[p].Type), keys.Keyspace, keys.Types[i])
+			return nil, differs("shard key column %s is %s, keyspace %s has %s", name, value.TypeName(m.columns[p].Type), keys.Keyspace, keys.Types[i])
 		}
 		m.key = append(m.key, p)
 	}

@@ -14,6 +14,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -183,9 +185,9 @@ func writeChanges(w io.Writer, db *sqlite.Conn, tables map[string]*rowRuns) erro
 }
 
 func writeRows(out *bufio.Writer, db *sqlite.Conn, name string, shape tableShape, runs *rowRuns) error {
-	id := quoteIdent(shape.rowid)
+	id := quote.Ident(shape.rowid)
 	list := append([]string{id}, quoted(shape.columns)...)
-	stmt, _, err := db.PrepareTransient("SELECT " + strings.Join(list, ", ") + " FROM main." + quoteIdent(name) + " WHERE " + id + " BETWEEN ?1 AND ?2 ORDER BY " + id)
+	stmt, _, err := db.PrepareTransient("SELECT " + strings.Join(list, ", ") + " FROM main." + quote.Ident(name) + " WHERE " + id + " BETWEEN ?1 AND ?2 ORDER BY " + id)
 	if err != nil {
 		return err
 	}
@@ -220,7 +222,7 @@ func writeRows(out *bufio.Writer, db *sqlite.Conn, name string, shape tableShape
 func quoted(names []string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
-		out[i] = quoteIdent(n)
+		out[i] = quote.Ident(n)
 	}
 	return out
 }
@@ -273,26 +275,26 @@ func (r *changeReader) text() (string, error) {
 	return string(r.buf[:n]), nil
 }
 
-func (r *changeReader) value() (datum, error) {
+func (r *changeReader) value() (value.Datum, error) {
 	kind, err := r.r.ReadByte()
 	if err != nil {
-		return datum{}, err
+		return value.Datum{}, err
 	}
 	switch kind {
 	case 'n':
-		return datum{}, nil
+		return value.Datum{}, nil
 	case 'i':
 		i, err := binary.ReadVarint(r.r)
-		return intDatum(i), err
+		return value.Int(i), err
 	case 'f':
 		var b [8]byte
 		_, err := io.ReadFull(r.r, b[:])
-		return datum{kind: 'f', f: math.Float64frombits(binary.BigEndian.Uint64(b[:]))}, err
+		return value.Datum{Kind: 'f', Float: math.Float64frombits(binary.BigEndian.Uint64(b[:]))}, err
 	case 't', 'b':
 		s, err := r.text()
-		return datum{kind: kind, s: s}, err
+		return value.Datum{Kind: kind, Str: s}, err
 	}
-	return datum{}, fmt.Errorf("unknown kind of value %q", kind)
+	return value.Datum{}, fmt.Errorf("unknown kind of value %q", kind)
 }
 
 // applyChanges carries a stream out. The connection runs no triggers and checks
@@ -342,18 +344,18 @@ func applyChanges(db *sqlite.Conn, src io.Reader) error {
 				return err
 			}
 			columns = int(n)
-			names, marks := []string{quoteIdent(id)}, []string{"?"}
+			names, marks := []string{quote.Ident(id)}, []string{"?"}
 			for range columns {
 				name, err := r.text()
 				if err != nil {
 					return err
 				}
-				names, marks = append(names, quoteIdent(name)), append(marks, "?")
+				names, marks = append(names, quote.Ident(name)), append(marks, "?")
 			}
-			if remove, _, err = db.PrepareTransient("DELETE FROM main." + quoteIdent(table) + " WHERE " + quoteIdent(id) + " BETWEEN ? AND ?"); err != nil {
+			if remove, _, err = db.PrepareTransient("DELETE FROM main." + quote.Ident(table) + " WHERE " + quote.Ident(id) + " BETWEEN ? AND ?"); err != nil {
 				return err
 			}
-			if insert, _, err = db.PrepareTransient("INSERT INTO main." + quoteIdent(table) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"); err != nil {
+			if insert, _, err = db.PrepareTransient("INSERT INTO main." + quote.Ident(table) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"); err != nil {
 				remove.Finalize()
 				remove = nil
 				return err
@@ -381,7 +383,7 @@ func applyChanges(db *sqlite.Conn, src io.Reader) error {
 				if err != nil {
 					return err
 				}
-				d.bind(insert, i+2)
+				d.Bind(insert, i+2)
 			}
 			if err := step(insert); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/sqlguard"
 	"github.com/cleavedb/cleave/internal/wire"
@@ -114,10 +115,10 @@ type prepared struct {
 type portal struct {
 	name    string
 	plan    *plan
-	args    []datum
+	args    []value.Datum
 	formats []int16
 	stmt    *sqlite.Stmt
-	rows    [][]datum // utility results
+	rows    [][]value.Datum // utility results
 	rowPos  int
 	tag     string
 	count   int64
@@ -132,7 +133,7 @@ type portal struct {
 	// held: the rows that are left are in rows; heldSize is about what they take.
 	held     bool
 	heldSize int
-	pull     func() ([]datum, bool, error) // the rows of a FETCH
+	pull     func() ([]value.Datum, bool, error) // the rows of a FETCH
 }
 
 // script is a simple query being run.

@@ -9,6 +9,9 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -61,7 +64,7 @@ func (c *Conn) mapError(err error) error {
 	}
 	switch {
 	case strings.Contains(text, "integer overflow"):
-		return outOfRange(oidInt8)
+		return value.OutOfRange(pgoid.Int8)
 	case strings.Contains(text, "too many") || strings.Contains(text, "Expression tree is too large") || strings.Contains(text, "parser stack overflow"):
 		return sqlstate.New(sqlstate.StatementTooComplex, "the statement is too complex for SQLite").WithDetail("%s", text)
 	}
@@ -98,18 +101,18 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 		text = "constraint failed: " // a foreign key has no name
 	}
 	what := text[strings.LastIndex(text, "constraint failed: ")+len("constraint failed: "):]
-	var row []datum
+	var row []value.Datum
 	if !c.db.AutocommitEnabled() {
 		row = c.captureRow(p)
 	}
 	e := &sqlstate.Error{Schema: d.Schema, Table: d.Name}
-	value := func(num int16) (string, bool) {
+	cell := func(num int16) (string, bool) {
 		for i, col := range d.live() {
 			if col.Num == num && i < len(row) {
-				if row[i].kind == 0 {
+				if row[i].Kind == 0 {
 					return "null", true
 				}
-				b, err := appendDatum(nil, col.Type, row[i], c.env.loc)
+				b, err := value.Append(nil, col.Type, row[i], c.env.loc)
 				return string(b), err == nil
 			}
 		}
@@ -118,7 +121,7 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 	key := func(nums []int16) (string, bool) {
 		parts := make([]string, len(nums))
 		for i, n := range nums {
-			v, ok := value(n)
+			v, ok := cell(n)
 			if !ok {
 				return "", false
 			}
@@ -132,9 +135,9 @@ func (c *Conn) explainConstraint(p *portal, err error) error {
 			if i >= len(row) {
 				return ""
 			}
-			v, _ := value(col.Num)
+			v, _ := cell(col.Num)
 			if len([]rune(v)) > 64 {
-				v = prefix(v, 64) + "..."
+				v = value.Prefix(v, 64) + "..."
 			}
 			parts = append(parts, v)
 		}
@@ -216,7 +219,7 @@ func (d *tableDef) uniqueByColumns(what string) (string, []int16) {
 }
 
 // captureRow runs the failed statement again and returns the row it fails at.
-func (c *Conn) captureRow(p *portal) []datum {
+func (c *Conn) captureRow(p *portal) []value.Datum {
 	d := p.plan.table
 	c.endPortal(p)
 	c.env.capture = nil
@@ -231,13 +234,13 @@ func (c *Conn) captureRow(p *portal) []datum {
 	}()
 	var cols []string
 	for _, col := range d.live() {
-		cols = append(cols, "NEW."+quoteIdent(col.Name))
+		cols = append(cols, "NEW."+quote.Ident(col.Name))
 	}
 	if len(cols) > 100 {
 		return nil
 	}
 	for _, op := range []string{"INSERT", "UPDATE"} {
-		if c.exec("CREATE TEMP TRIGGER cleave_capture_"+op+" BEFORE "+op+" ON main."+quoteIdent(d.sqlName())+
+		if c.exec("CREATE TEMP TRIGGER cleave_capture_"+op+" BEFORE "+op+" ON main."+quote.Ident(d.sqlName())+
 			" BEGIN SELECT cleave_capture("+strings.Join(cols, ", ")+"); END") != nil {
 			return nil
 		}
@@ -249,7 +252,7 @@ func (c *Conn) captureRow(p *portal) []datum {
 	defer stmt.Finalize()
 	for i := range p.args {
 		if i < stmt.BindParamCount() {
-			p.args[i].bind(stmt, i+1)
+			p.args[i].Bind(stmt, i+1)
 		}
 	}
 	for {
@@ -270,12 +273,12 @@ func (c *Conn) captureRow(p *portal) []datum {
 }
 
 func init() {
-	defVolatile("cleave_capture", -1, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_capture", -1, func(v *env, a []arg) (value.Datum, error) {
 		v.capture = v.capture[:0]
 		for _, x := range a {
 			v.capture = append(v.capture, valueDatum(x))
 		}
-		return datum{}, nil
+		return value.Datum{}, nil
 	})
 }
 
@@ -363,7 +366,7 @@ func (c *Conn) broken(p *portal, t *tableDef, k *constraintDef, changed *tableDe
 	defer stmt.Finalize()
 	for i := range p.args {
 		if i < stmt.BindParamCount() {
-			p.args[i].bind(stmt, i+1)
+			p.args[i].Bind(stmt, i+1)
 		}
 	}
 	for {
@@ -395,12 +398,12 @@ func (c *Conn) orphan(t, ref *tableDef, k *constraintDef) (values []string, foun
 	var on, cols, notNull []string
 	local, remote := t.names(k.Columns), ref.names(k.RefCols)
 	for i := range local {
-		on = append(on, "p."+quoteIdent(remote[i])+" = c."+quoteIdent(local[i]))
-		cols = append(cols, "c."+quoteIdent(local[i]))
-		notNull = append(notNull, "c."+quoteIdent(local[i])+" IS NOT NULL")
+		on = append(on, "p."+quote.Ident(remote[i])+" = c."+quote.Ident(local[i]))
+		cols = append(cols, "c."+quote.Ident(local[i]))
+		notNull = append(notNull, "c."+quote.Ident(local[i])+" IS NOT NULL")
 	}
-	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quoteIdent(t.sqlName()) + " AS c WHERE " + strings.Join(notNull, " AND ") +
-		" AND NOT EXISTS (SELECT 1 FROM main." + quoteIdent(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + ") LIMIT 1")
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quote.Ident(t.sqlName()) + " AS c WHERE " + strings.Join(notNull, " AND ") +
+		" AND NOT EXISTS (SELECT 1 FROM main." + quote.Ident(ref.sqlName()) + " AS p WHERE " + strings.Join(on, " AND ") + ") LIMIT 1")
 	if err != nil {
 		return nil, false, err
 	}
@@ -411,11 +414,11 @@ func (c *Conn) orphan(t, ref *tableDef, k *constraintDef) (values []string, foun
 	}
 	for i, n := range k.Columns {
 		col := t.byNum(n)
-		dt, _, err := columnDatum(q, i, classOf(col.Type), nil)
+		dt, _, err := value.OfColumn(q, i, value.ClassOf(col.Type), nil)
 		if err != nil {
 			return nil, true, nil
 		}
-		b, err := appendDatum(nil, col.Type, dt, c.env.loc)
+		b, err := value.Append(nil, col.Type, dt, c.env.loc)
 		if err != nil {
 			return nil, true, nil
 		}

@@ -7,6 +7,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -346,9 +347,9 @@ func (c *Conn) startCopyOut(s *pg.CopyStmt, f *copyFormat, p *portal, text strin
 		}
 		names := make([]string, len(cols))
 		for i, col := range cols {
-			names[i] = quoteIdent(col.Name)
+			names[i] = quote.Ident(col.Name)
 		}
-		text = "SELECT " + strings.Join(names, ", ") + " FROM " + quoteIdent(d.Schema) + "." + quoteIdent(d.Name)
+		text = "SELECT " + strings.Join(names, ", ") + " FROM " + quote.Ident(d.Schema) + "." + quote.Ident(d.Name)
 		tree, err := syntaxTree(text)
 		if err != nil {
 			return err

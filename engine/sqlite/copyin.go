@@ -10,6 +10,8 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -74,9 +76,9 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 	}
 	names, marks, oids := make([]string, len(cols)), make([]string, len(cols)), make([]uint32, len(cols))
 	for i, col := range cols {
-		names[i], marks[i], oids[i] = quoteIdent(col.Name), "$"+itoa(int64(i+1)), col.Type
+		names[i], marks[i], oids[i] = quote.Ident(col.Name), "$"+itoa(int64(i+1)), col.Type
 	}
-	insert := "INSERT INTO " + quoteIdent(d.Schema) + "." + quoteIdent(d.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
+	insert := "INSERT INTO " + quote.Ident(d.Schema) + "." + quote.Ident(d.Name) + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(marks, ", ") + ")"
 	tree, err := syntaxTree(insert)
 	if err != nil {
 		return err
@@ -91,7 +93,7 @@ func (c *Conn) startCopyIn(s *pg.CopyStmt, f *copyFormat, p *portal, text string
 			return err
 		}
 	}
-	in := &copyIn{p: p, f: f, d: d, cols: cols, row: &portal{plan: plan, args: make([]datum, len(cols))}, lines: lineSplitter{csv: f.csv, quote: f.quote, escape: f.escape}}
+	in := &copyIn{p: p, f: f, d: d, cols: cols, row: &portal{plan: plan, args: make([]value.Datum, len(cols))}, lines: lineSplitter{csv: f.csv, quote: f.quote, escape: f.escape}}
 	for _, col := range cols {
 		in.notNull, in.isNull = append(in.notNull, hasColumn(f.forceNotNull, col.Name)), append(in.isNull, hasColumn(f.forceNull, col.Name))
 	}
@@ -257,7 +259,7 @@ func shown(text []byte) string {
 	if len(text) <= most {
 		return string(text)
 	}
-	return prefix(string(text), most) + "..."
+	return value.Prefix(string(text), most) + "..."
 }
 
 func (in *copyIn) at(err error) error {
@@ -308,12 +310,12 @@ func (in *copyIn) textRow(c *Conn, data []byte, eof bool) (used int, err error) 
 				v.null = true
 			}
 		}
-		in.row.args[i] = datum{}
+		in.row.args[i] = value.Datum{}
 		if v.null {
 			continue
 		}
 		text := string(v.text)
-		if err := checkText(text); err != nil {
+		if err := value.CheckText(text); err != nil {
 			return 0, in.at(err)
 		}
 		if in.row.args[i], err = c.textParam(col.Type, text); err != nil {
@@ -331,7 +333,7 @@ func (in *copyIn) insert(c *Conn) error {
 	stmt := in.row.stmt
 	for i := range in.row.args {
 		if i < stmt.BindParamCount() {
-			in.row.args[i].bind(stmt, i+1)
+			in.row.args[i].Bind(stmt, i+1)
 		}
 	}
 	_, err := stmt.Step()
@@ -556,7 +558,7 @@ func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error
 		}
 		n := int(int32(binary.BigEndian.Uint32(data[at:])))
 		at += 4
-		in.row.args[i] = datum{}
+		in.row.args[i] = value.Datum{}
 		if n == -1 {
 			continue
 		}
@@ -566,7 +568,7 @@ func (in *copyIn) binaryRow(c *Conn, data []byte, eof bool) (used int, err error
 		if len(data) < at+n {
 			return again()
 		}
-		if in.row.args[i], err = datumFromBinary(col.Type, data[at:at+n]); err != nil {
+		if in.row.args[i], err = value.FromBinary(col.Type, data[at:at+n]); err != nil {
 			return 0, where(err, "COPY %s, line %d, column %s", in.d.Name, in.line, col.Name)
 		}
 		at += n

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -131,7 +132,7 @@ func unescapeCopy(line string) (n int, text string, err error) {
 			out = append(out, v)
 		case 'x':
 			v, d := 0, 0
-			for d < 2 && i+1 < len(line) && isHex(line[i+1]) {
+			for d < 2 && i+1 < len(line) && value.IsHex(line[i+1]) {
 				i++
 				v, d = v<<4|hexDigit(line[i]), d+1
 			}

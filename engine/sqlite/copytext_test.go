@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 )
 
 func TestCopyText(t *testing.T) {
@@ -67,7 +69,7 @@ func FuzzCopyText(f *testing.F) {
 }
 
 func TestPackedValues(t *testing.T) {
-	values := []datum{{}, intDatum(0), intDatum(-1), intDatum(-1 << 63), intDatum(1<<63 - 1), {kind: 'f', f: 0.1}, {kind: 'f', f: math.Copysign(0, -1)}, textDatum(""), textDatum("é\x00"), blobDatum(""), blobDatum("\x00\xff")}
+	values := []value.Datum{{}, value.Int(0), value.Int(-1), value.Int(-1 << 63), value.Int(1<<63 - 1), {Kind: 'f', Float: 0.1}, {Kind: 'f', Float: math.Copysign(0, -1)}, value.Text(""), value.Text("é\x00"), value.Blob(""), value.Blob("\x00\xff")}
 	var b []byte
 	for _, v := range values {
 		b = packDatum(b, v)
@@ -83,7 +85,7 @@ func TestPackedValues(t *testing.T) {
 		}
 	}
 	for i, want := range values {
-		var got datum
+		var got value.Datum
 		var err error
 		if got, b, err = unpackDatum(b); err != nil || got != want {
 			t.Fatalf("value %d: %+v, %v, want %+v", i, got, err, want)

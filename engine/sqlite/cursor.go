@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -214,7 +215,7 @@ func (c *Conn) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string) e
 	if n >= math.MaxInt32 { // ALL
 		left = math.MaxInt64
 	}
-	p.pull = func() ([]datum, bool, error) {
+	p.pull = func() ([]value.Datum, bool, error) {
 		for {
 			if left <= 0 {
 				return nil, false, nil
@@ -253,7 +254,7 @@ func (c *Conn) fetchForward(k *portal, s *pg.FetchStmt, p *portal, tag string) e
 }
 
 // nextRow is the next row of a portal that is read forward.
-func (c *Conn) nextRow(k *portal) ([]datum, bool, error) {
+func (c *Conn) nextRow(k *portal) ([]value.Datum, bool, error) {
 	if k.held {
 		if k.rowPos >= len(k.rows) {
 			return nil, false, nil
@@ -275,7 +276,7 @@ func (c *Conn) nextRow(k *portal) ([]datum, bool, error) {
 }
 
 // stepRow reads the statement's next row.
-func (c *Conn) stepRow(k *portal) ([]datum, bool, error) {
+func (c *Conn) stepRow(k *portal) ([]value.Datum, bool, error) {
 	if !k.row {
 		ok, err := k.stmt.Step()
 		if err != nil || !ok {
@@ -283,10 +284,10 @@ func (c *Conn) stepRow(k *portal) ([]datum, bool, error) {
 		}
 	}
 	k.row = false
-	row := make([]datum, len(k.plan.cols))
+	row := make([]value.Datum, len(k.plan.cols))
 	for i := range row {
 		var err error
-		if row[i], _, err = columnDatum(k.stmt, i, k.plan.cols[i].class, nil); err != nil {
+		if row[i], _, err = value.OfColumn(k.stmt, i, k.plan.cols[i].class, nil); err != nil {
 			return nil, false, err
 		}
 	}
@@ -327,7 +328,7 @@ func (c *Conn) holdPortal(k *portal) error {
 			k.seen[id] = true
 		}
 		for i := range row {
-			size += 40 + len(row[i].s)
+			size += 40 + len(row[i].Str)
 		}
 		if c.held+size > heldMax {
 			return sqlstate.New(sqlstate.ProgramLimitExceeded, "the rows of open cursors take more than %d MiB", heldMax>>20).

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -316,8 +318,8 @@ func (c *Conn) addColumn(t *translator, d *tableDef, n *pg.ColumnDef) []columnCo
 		failf("54011", "tables can have at most 1600 columns")
 	}
 	oid, mod := t.typeOf(n.TypeName)
-	if !storable(oid) {
-		refuse("a SQLite shard cannot store columns of type "+formatType(oid, mod), "It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb.")
+	if !value.Storable(oid) {
+		refuse("a SQLite shard cannot store columns of type "+value.FormatType(oid, mod), "It stores boolean, smallint, integer, bigint, numeric, double precision, text, varchar, char, uuid, bytea, date, time, timestamp, timestamptz, json and jsonb.")
 	}
 	if n.CollClause != nil {
 		name := n.CollClause.Collname[len(n.CollClause.Collname)-1].GetString_().GetSval()
@@ -483,7 +485,7 @@ func (c *Conn) setDefault(t *translator, d *tableDef, col *columnDef, n *pg.Node
 	})
 	text := deparse(n)
 	if k := n.GetAConst(); k != nil && k.GetSval() != nil {
-		text += "::" + typeName(col.Type)
+		text += "::" + value.TypeName(col.Type)
 	}
 	old := col.Default
 	col.Default = text
@@ -525,7 +527,7 @@ func (c *Conn) rowTranslator(d *tableDef, text, clause string) *translator {
 	t.scope.sel.clause = clause
 	r := &rte{alias: d.Name, sql: "", table: d}
 	for _, col := range d.live() {
-		r.cols = append(r.cols, rteCol{name: col.Name, sql: quoteIdent(col.Name), typ: col.Type, mod: col.Mod})
+		r.cols = append(r.cols, rteCol{name: col.Name, sql: quote.Ident(col.Name), typ: col.Type, mod: col.Mod})
 	}
 	t.scope.rtes = []*rte{r}
 	t.text = ""
@@ -587,8 +589,8 @@ func (c *Conn) addUnique(t *translator, d *tableDef, k *pg.Constraint, col *colu
 }
 
 func indexable(col *columnDef) {
-	if !isComparable(col.Type) && classOf(col.Type) != classBpchar {
-		refuse("a SQLite shard cannot index columns of type "+typeName(col.Type), "Index a text column instead.")
+	if !value.Comparable(col.Type) && value.ClassOf(col.Type) != value.ClassBpchar {
+		refuse("a SQLite shard cannot index columns of type "+value.TypeName(col.Type), "Index a text column instead.")
 	}
 }
 
@@ -671,12 +673,12 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 	local, remote := d.names(x.Columns), ref.names(x.RefCols)
 	for i := range x.Columns {
 		a, b := d.byNum(x.Columns[i]), ref.byNum(x.RefCols[i])
-		if classOf(a.Type) == classBpchar || classOf(b.Type) == classBpchar || classOf(a.Type) == classNumeric || classOf(b.Type) == classNumeric || !sameRepresentation(a.Type, b.Type) {
-			if !builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
+		if value.ClassOf(a.Type) == value.ClassBpchar || value.ClassOf(b.Type) == value.ClassBpchar || value.ClassOf(a.Type) == value.ClassNumeric || value.ClassOf(b.Type) == value.ClassNumeric || !sameRepresentation(a.Type, b.Type) {
+			if !value.Builtin.CanCoerce(a.Type, b.Type, pgcatalog.Implicit) {
 				fail(sqlstate.New(sqlstate.DatatypeMismatch, "foreign key constraint \"%s\" cannot be implemented", k.Conname).
-					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], typeName(a.Type), typeName(b.Type)))
+					WithDetail("Key columns \"%s\" and \"%s\" are of incompatible types: %s and %s.", local[i], remote[i], value.TypeName(a.Type), value.TypeName(b.Type)))
 			}
-			refuseSQL("a foreign key from " + typeName(a.Type) + " to " + typeName(b.Type))
+			refuseSQL("a foreign key from " + value.TypeName(a.Type) + " to " + value.TypeName(b.Type))
 		}
 	}
 	x.Name = k.Conname
@@ -693,8 +695,8 @@ func (c *Conn) addForeignKey(t *translator, d *tableDef, k *pg.Constraint, col *
 func (c *Conn) tableSQL(t *translator, d *tableDef) string {
 	var parts []string
 	for _, col := range d.live() {
-		s := quoteIdent(col.Name)
-		if classOf(col.Type) == classNumeric {
+		s := quote.Ident(col.Name)
+		if value.ClassOf(col.Type) == value.ClassNumeric {
 			s += " COLLATE cleave_numeric"
 		}
 		if col.NotNull {
@@ -706,25 +708,17 @@ func (c *Conn) tableSQL(t *translator, d *tableDef) string {
 		k := &d.Constraints[i]
 		switch k.Type {
 		case "c":
-			parts = append(parts, "CONSTRAINT "+quoteIdent(k.Name)+" CHECK "+parenthesised(c.checkSQL(d, k.Expr)))
+			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" CHECK "+parenthesised(c.checkSQL(d, k.Expr)))
 		case "f":
 			ref := d
 			if k.RefTable != d.OID {
 				ref = c.cat.byOID[k.RefTable]
 			}
-			parts = append(parts, "CONSTRAINT "+quoteIdent(k.Name)+" FOREIGN KEY ("+quoteList(d.names(k.Columns))+") REFERENCES "+quoteIdent(ref.sqlName())+
-				" ("+quoteList(ref.names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
+			parts = append(parts, "CONSTRAINT "+quote.Ident(k.Name)+" FOREIGN KEY ("+quote.Idents(d.names(k.Columns))+") REFERENCES "+quote.Ident(ref.sqlName())+
+				" ("+quote.Idents(ref.names(k.RefCols))+") ON DELETE "+fkActions[k.OnDelete]+" ON UPDATE "+fkActions[k.OnUpdate]+map[bool]string{true: " DEFERRABLE INITIALLY DEFERRED"}[k.Deferrable])
 		}
 	}
-	return "CREATE TABLE " + quoteIdent(d.sqlName()) + " (" + strings.Join(parts, ", ") + ")"
+	return "CREATE TABLE " + quote.Ident(d.sqlName()) + " (" + strings.Join(parts, ", ") + ")"
 }
 
 func parenthesised(s string) string { return "(" + s + ")" }
-
-func quoteList(names []string) string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = quoteIdent(n)
-	}
-	return strings.Join(out, ", ")
-}

@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -312,9 +313,9 @@ func (s *Shard) install(db *sqlite.Conn) error {
 			return err
 		}
 	}
-	for k, v := range map[string]string{"format": strconv.Itoa(formatVersion), "cluster": quoteText(s.cfg.Cluster), "shard": quoteText(s.cfg.Name),
+	for k, v := range map[string]string{"format": strconv.Itoa(formatVersion), "cluster": quote.Text(s.cfg.Cluster), "shard": quote.Text(s.cfg.Name),
 		"generation": "1", "next_oid": strconv.Itoa(firstUserOID), "lock": "0"} {
-		if err := run(db, "INSERT INTO cleave_meta VALUES ("+quoteText(k)+", "+v+")"); err != nil {
+		if err := run(db, "INSERT INTO cleave_meta VALUES ("+quote.Text(k)+", "+v+")"); err != nil {
 			return err
 		}
 	}
@@ -337,7 +338,7 @@ func (s *Shard) checkIdentity(db *sqlite.Conn, installing bool) error {
 			WithHint("Add it with: cleave shard add %s file:%s.", s.cfg.Name, s.path).OnShard(s.cfg.Name)
 	}
 	get := func(k string) string {
-		v, _ := text1(db, "SELECT value FROM cleave_meta WHERE key = "+quoteText(k))
+		v, _ := text1(db, "SELECT value FROM cleave_meta WHERE key = "+quote.Text(k))
 		return v
 	}
 	if f := get("format"); f != strconv.Itoa(formatVersion) {
@@ -675,7 +676,7 @@ func (c *Conn) saveObject(oid uint32, kind string, v any) error {
 // writeObject is saveObject for several in a row: changed follows the last one.
 func (c *Conn) writeObject(oid uint32, kind string, v any) error {
 	return c.exec(fmt.Sprintf("INSERT INTO cleave_object (oid, kind, def) VALUES (%d, '%s', %s) ON CONFLICT (oid) DO UPDATE SET def = excluded.def",
-		oid, kind, quoteText(encodeDef(v))))
+		oid, kind, quote.Text(encodeDef(v))))
 }
 
 func (c *Conn) saveTable(d *tableDef) error { return c.saveObject(d.OID, "table", d) }

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -161,7 +162,7 @@ func (c *Conn) dropTables(list []*tableDef, cascade bool) {
 		}
 		c.must(c.dropTriggers(d))
 		c.endCaptures(d)
-		c.must(c.exec("DROP TABLE " + quoteIdent(d.sqlName())))
+		c.must(c.exec("DROP TABLE " + quote.Ident(d.sqlName())))
 		c.must(c.dropObject(d.OID))
 	}
 }
@@ -209,7 +210,7 @@ func (c *Conn) removeIndex(d *tableDef, oid uint32) *tableDef {
 				}
 			}
 		}
-		c.must(c.exec("DROP INDEX " + quoteIdent(sqlObjectName(d.Schema, ix.Name))))
+		c.must(c.exec("DROP INDEX " + quote.Ident(sqlObjectName(d.Schema, ix.Name))))
 	}
 	c.must(c.saveTable(n))
 	return c.cat.byOID[d.OID]

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 )
 
 // An emitter gives the SQL of a call whose arguments have the declared types.
@@ -60,7 +62,7 @@ func intEmitters() {
 	size := []struct {
 		n   string
 		oid uint32
-	}{{"2", oidInt2}, {"4", oidInt4}, {"8", oidInt8}}
+	}{{"2", pgoid.Int2}, {"4", pgoid.Int4}, {"8", pgoid.Int8}}
 	for i, a := range size {
 		for j, b := range size {
 			res := a.oid
@@ -72,7 +74,7 @@ func intEmitters() {
 				prefix = "int" + a.n
 			}
 			sig := func(op string) string { return fmt.Sprintf("%s%s(int%s,int%s)", prefix, op, a.n, b.n) }
-			if res == oidInt8 {
+			if res == pgoid.Int8 {
 				emitters[sig("pl")] = tpl("cleave_add(%1, %2)")
 				emitters[sig("mi")] = tpl("cleave_sub(%1, %2)")
 				emitters[sig("mul")] = tpl("cleave_mul(%1, %2)")
@@ -211,11 +213,11 @@ func textEmitters() {
 	// concat prints with output functions: booleans are t and f there.
 	out := func(t *translator, e expr) string {
 		switch {
-		case e.typ == oidBool:
+		case e.typ == pgoid.Bool:
 			return "(CASE " + e.sql + " WHEN 1 THEN 't' WHEN 0 THEN 'f' END)"
-		case e.typ == oidBpchar:
+		case e.typ == pgoid.Bpchar:
 			return e.sql
-		case e.typ == oidText || e.typ == oidVarchar || e.typ == oidName:
+		case e.typ == pgoid.Text || e.typ == pgoid.Varchar || e.typ == pgoid.Name:
 			return e.sql
 		}
 		return t.asText(e).sql
@@ -254,7 +256,7 @@ func textEmitters() {
 		return call("cleave_array_length", a[0].typ, a[0].sql, a[1].sql)
 	}
 	emitters["array_upper(anyarray,int4)"] = func(t *translator, a []expr) string {
-		if a[0].typ == oidInt2Vector || a[0].typ == oidOIDVector {
+		if a[0].typ == pgoid.Int2Vector || a[0].typ == pgoid.OIDVector {
 			refuseSQL("array_upper of a vector")
 		}
 		return call("cleave_array_length", a[0].typ, a[0].sql, a[1].sql)
@@ -276,10 +278,10 @@ func textEmitters() {
 
 // asText is a cast to text.
 func (t *translator) asText(e expr) expr {
-	if e.typ == oidText {
+	if e.typ == pgoid.Text {
 		return e
 	}
-	return t.coerce(e, oidText, -1, pgcatalog.Explicit)
+	return t.coerce(e, pgoid.Text, -1, pgcatalog.Explicit)
 }
 
 func timeEmitters() {
@@ -397,15 +399,15 @@ func aggregateEmitters() {
 	aggregates["ntile(int4)"] = positive("ntile", 0)
 	aggregates["nth_value(anyelement,int4)"] = positive("nth_value", 1)
 	aggregates["array_agg(anynonarray)"] = func(t *translator, a []expr) string {
-		if at := builtin.Array(a[0].typ); at == 0 || classOf(at) != classArray {
-			refuseSQL("an array of " + typeName(a[0].typ))
+		if at := value.Builtin.Array(a[0].typ); at == 0 || value.ClassOf(at) != value.ClassArray {
+			refuseSQL("an array of " + value.TypeName(a[0].typ))
 		}
 		return call("cleave_array_agg", a[0].typ, a[0].sql)
 	}
 }
 
 func comparandOrSelf(e expr) string {
-	if isComparable(e.typ) || classOf(e.typ) == classBpchar {
+	if value.Comparable(e.typ) || value.ClassOf(e.typ) == value.ClassBpchar {
 		return comparand(e)
 	}
 	return e.sql

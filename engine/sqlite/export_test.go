@@ -6,6 +6,7 @@ import (
 	zombie "zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
 )
 
 // PlainExec runs SQL on the file as a program without Cleave's functions does.
@@ -60,7 +61,7 @@ func SetPlan(t testing.TB, path string, set *engine.Set) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, _, err := db.PrepareTransient("EXPLAIN QUERY PLAN SELECT * FROM " + quoteIdent(m.def.sqlName()) + " WHERE " + inSet(c.openSet(set), set, m))
+	q, _, err := db.PrepareTransient("EXPLAIN QUERY PLAN SELECT * FROM " + quote.Ident(m.def.sqlName()) + " WHERE " + inSet(c.openSet(set), set, m))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,10 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -57,7 +60,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 		if x.NullTest.Nulltesttype == pg.NullTestType_IS_NOT_NULL {
 			op = " IS NOT NULL)"
 		}
-		return expr{sql: "(" + a.sql + op, typ: oidBool, mod: -1, name: "?column?", notNull: true}
+		return expr{sql: "(" + a.sql + op, typ: pgoid.Bool, mod: -1, name: "?column?", notNull: true}
 	case *pg.Node_BooleanTest:
 		a := t.boolean(x.BooleanTest.Arg, "IS TRUE")
 		op := map[pg.BoolTestType]string{
@@ -65,7 +68,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 			pg.BoolTestType_IS_FALSE: " IS FALSE)", pg.BoolTestType_IS_NOT_FALSE: " IS NOT FALSE)",
 			pg.BoolTestType_IS_UNKNOWN: " IS NULL)", pg.BoolTestType_IS_NOT_UNKNOWN: " IS NOT NULL)",
 		}[x.BooleanTest.Booltesttype]
-		return expr{sql: "(" + a.sql + op, typ: oidBool, mod: -1, name: "?column?", notNull: true}
+		return expr{sql: "(" + a.sql + op, typ: pgoid.Bool, mod: -1, name: "?column?", notNull: true}
 	case *pg.Node_TypeCast:
 		return t.typeCast(x.TypeCast)
 	case *pg.Node_FuncCall:
@@ -91,10 +94,10 @@ func (t *translator) exprNode(n *pg.Node) expr {
 		}
 		list := t.exprs(x.MinMaxExpr.Args)
 		typ, mod := t.toCommon(list, strings.ToUpper(name))
-		if !isComparable(typ) {
-			refuseSQL(strings.ToUpper(name) + " of " + typeName(typ))
+		if !value.Comparable(typ) {
+			refuseSQL(strings.ToUpper(name) + " of " + value.TypeName(typ))
 		}
-		args := []any{int(classOf(typ))}
+		args := []any{int(value.ClassOf(typ))}
 		for _, e := range list {
 			args = append(args, e.sql)
 		}
@@ -111,7 +114,7 @@ func (t *translator) exprNode(n *pg.Node) expr {
 		return t.indirection(x.AIndirection)
 	case *pg.Node_RowExpr:
 		list := t.exprs(x.RowExpr.Args)
-		return expr{row: list, typ: oidRecord, mod: -1, name: "row", sql: "row"}
+		return expr{row: list, typ: pgoid.Record, mod: -1, name: "row", sql: "row"}
 	case *pg.Node_SetToDefault:
 		t.failAt(x.SetToDefault.Location, sqlstate.SyntaxError, "DEFAULT is not allowed in this context")
 	case *pg.Node_NamedArgExpr:
@@ -138,25 +141,25 @@ func (t *translator) constant(c *pg.A_Const) expr {
 	switch v := c.Val.(type) {
 	case *pg.A_Const_Ival:
 		i := int64(v.Ival.GetIval())
-		return expr{sql: strconv.FormatInt(i, 10), typ: oidInt4, mod: -1, name: "?column?", constant: true, notNull: true, integer: true, intValue: i}
+		return expr{sql: strconv.FormatInt(i, 10), typ: pgoid.Int4, mod: -1, name: "?column?", constant: true, notNull: true, integer: true, intValue: i}
 	case *pg.A_Const_Fval:
 		s := v.Fval.GetFval()
 		if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 			// The grammar folds the sign of -2147483648, which then fits again.
 			if i == int64(int32(i)) {
-				return expr{sql: "(" + s + ")", typ: oidInt4, mod: -1, name: "?column?", constant: true, notNull: true}
+				return expr{sql: "(" + s + ")", typ: pgoid.Int4, mod: -1, name: "?column?", constant: true, notNull: true}
 			}
-			return expr{sql: s, typ: oidInt8, mod: -1, name: "?column?", constant: true, notNull: true, intValue: i}
+			return expr{sql: s, typ: pgoid.Int8, mod: -1, name: "?column?", constant: true, notNull: true, intValue: i}
 		}
-		n, err := parseNumeric(s)
+		n, err := value.ParseNumeric(s)
 		if err != nil {
 			fail(err)
 		}
-		return expr{sql: quoteText(n.String()), typ: oidNumeric, mod: -1, name: "?column?", constant: true, notNull: true}
+		return expr{sql: quote.Text(n.String()), typ: pgoid.Numeric, mod: -1, name: "?column?", constant: true, notNull: true}
 	case *pg.A_Const_Boolval:
-		return expr{sql: boolDatum(v.Boolval.GetBoolval()).literal(), typ: oidBool, mod: -1, name: "?column?", constant: true, notNull: true}
+		return expr{sql: value.Bool(v.Boolval.GetBoolval()).Literal(), typ: pgoid.Bool, mod: -1, name: "?column?", constant: true, notNull: true}
 	case *pg.A_Const_Sval:
-		if err := checkText(v.Sval.GetSval()); err != nil {
+		if err := value.CheckText(v.Sval.GetSval()); err != nil {
 			fail(err)
 		}
 		e := untyped(v.Sval.GetSval())
@@ -215,9 +218,9 @@ func (t *translator) param(p *pg.ParamRef) expr {
 	typ := t.params[n-1]
 	e := expr{sql: "?" + strconv.Itoa(n), typ: typ, mod: -1, param: n, name: "?column?", constant: true}
 	if typ == 0 {
-		e.typ = oidUnknown
-	} else if classOf(typ) == classNone {
-		refuse("a SQLite shard has no values of type "+typeName(typ), "See docs/sql-sqlite.md for the types it has.")
+		e.typ = pgoid.Unknown
+	} else if value.ClassOf(typ) == value.ClassNone {
+		refuse("a SQLite shard has no values of type "+value.TypeName(typ), "See docs/sql-sqlite.md for the types it has.")
 	}
 	return e
 }
@@ -228,12 +231,12 @@ func (t *translator) boolean(n *pg.Node, where string) expr {
 }
 
 func (t *translator) toBoolean(e expr, where string, loc int32) expr {
-	if e.typ == oidBool {
+	if e.typ == pgoid.Bool {
 		return e
 	}
-	r, ok := t.tryCoerce(e, oidBool, -1, pgcatalog.Implicit)
+	r, ok := t.tryCoerce(e, pgoid.Bool, -1, pgcatalog.Implicit)
 	if !ok {
-		t.failAt(loc, sqlstate.DatatypeMismatch, "argument of %s must be type boolean, not type %s", where, typeName(e.typ))
+		t.failAt(loc, sqlstate.DatatypeMismatch, "argument of %s must be type boolean, not type %s", where, value.TypeName(e.typ))
 	}
 	return r
 }
@@ -245,7 +248,7 @@ func (t *translator) boolExpr(b *pg.BoolExpr) expr {
 	case pg.BoolExprType_NOT_EXPR:
 		t.nullIsFalse = false
 		a := t.boolean(b.Args[0], "NOT")
-		return expr{sql: "(NOT " + a.sql + ")", typ: oidBool, mod: -1, name: "?column?", notNull: a.notNull}
+		return expr{sql: "(NOT " + a.sql + ")", typ: pgoid.Bool, mod: -1, name: "?column?", notNull: a.notNull}
 	}
 	op, where := " AND ", "AND"
 	if b.Boolop == pg.BoolExprType_OR_EXPR {
@@ -258,7 +261,7 @@ func (t *translator) boolExpr(b *pg.BoolExpr) expr {
 		parts[i] = a.sql
 		notNull = notNull && a.notNull
 	}
-	return expr{sql: balanced(parts, op), typ: oidBool, mod: -1, name: "?column?", notNull: notNull}
+	return expr{sql: balanced(parts, op), typ: pgoid.Bool, mod: -1, name: "?column?", notNull: notNull}
 }
 
 // balanced joins operands so that SQLite's tree stays shallow.
@@ -277,8 +280,8 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 		return e
 	}
 	oid, mod := t.typeOf(c.TypeName)
-	if a := c.Arg.GetAArrayExpr(); a != nil && builtin.Element(oid) != 0 {
-		e := t.arrayExpr(a, builtin.Element(oid), mod)
+	if a := c.Arg.GetAArrayExpr(); a != nil && value.Builtin.Element(oid) != 0 {
+		e := t.arrayExpr(a, value.Builtin.Element(oid), mod)
 		e = t.coerce(e, oid, mod, pgcatalog.Explicit)
 		e.name = "array"
 		return e
@@ -296,7 +299,7 @@ func (t *translator) typeCast(c *pg.TypeCast) expr {
 	from := a.typ
 	r, ok := t.tryCoerce(a, oid, mod, pgcatalog.Explicit)
 	if !ok {
-		t.failAt(c.Location, sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(from), typeName(oid))
+		t.failAt(c.Location, sqlstate.CannotCoerce, "cannot cast type %s to %s", value.TypeName(from), value.TypeName(oid))
 	}
 	r.name, r.weakName = name, weak
 	r.table, r.attnum = 0, 0
@@ -370,10 +373,10 @@ func (t *translator) collateClause(c *pg.CollateClause) expr {
 	e := t.expr(c.Arg)
 	name := c.Collname[len(c.Collname)-1].GetString_().GetSval()
 	e = t.resolveText(e)
-	switch classOf(e.typ) {
-	case classText, classBpchar:
+	switch value.ClassOf(e.typ) {
+	case value.ClassText, value.ClassBpchar:
 	default:
-		t.failAt(c.Location, sqlstate.DatatypeMismatch, "collations are not supported by type %s", typeName(e.typ))
+		t.failAt(c.Location, sqlstate.DatatypeMismatch, "collations are not supported by type %s", value.TypeName(e.typ))
 	}
 	switch name {
 	case "C", "POSIX", "default", "ucs_basic":
@@ -391,21 +394,21 @@ func (t *translator) sqlValue(f *pg.SQLValueFunction) expr {
 	var e expr
 	switch f.Op {
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_DATE:
-		e = mk("cleave_ts_date(cleave_tstz_ts(cleave_now()))", oidDate, "current_date")
+		e = mk("cleave_ts_date(cleave_tstz_ts(cleave_now()))", pgoid.Date, "current_date")
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_TIMESTAMP, pg.SQLValueFunctionOp_SVFOP_CURRENT_TIMESTAMP_N:
-		e = mk("cleave_now()", oidTimestamptz, "current_timestamp")
+		e = mk("cleave_now()", pgoid.Timestamptz, "current_timestamp")
 	case pg.SQLValueFunctionOp_SVFOP_LOCALTIMESTAMP, pg.SQLValueFunctionOp_SVFOP_LOCALTIMESTAMP_N:
-		e = mk("cleave_tstz_ts(cleave_now())", oidTimestamp, "localtimestamp")
+		e = mk("cleave_tstz_ts(cleave_now())", pgoid.Timestamp, "localtimestamp")
 	case pg.SQLValueFunctionOp_SVFOP_LOCALTIME, pg.SQLValueFunctionOp_SVFOP_LOCALTIME_N:
-		e = mk("cleave_ts_time(cleave_tstz_ts(cleave_now()))", oidTime, "localtime")
+		e = mk("cleave_ts_time(cleave_tstz_ts(cleave_now()))", pgoid.Time, "localtime")
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_USER, pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE, pg.SQLValueFunctionOp_SVFOP_USER, pg.SQLValueFunctionOp_SVFOP_SESSION_USER:
 		name := map[pg.SQLValueFunctionOp]string{pg.SQLValueFunctionOp_SVFOP_CURRENT_USER: "current_user", pg.SQLValueFunctionOp_SVFOP_CURRENT_ROLE: "current_role",
 			pg.SQLValueFunctionOp_SVFOP_USER: "user", pg.SQLValueFunctionOp_SVFOP_SESSION_USER: "session_user"}[f.Op]
-		e = mk(quoteText(t.session.user), oidName, name)
+		e = mk(quote.Text(t.session.user), pgoid.Name, name)
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_CATALOG:
-		e = mk(quoteText(t.session.database), oidName, "current_catalog")
+		e = mk(quote.Text(t.session.database), pgoid.Name, "current_catalog")
 	case pg.SQLValueFunctionOp_SVFOP_CURRENT_SCHEMA:
-		e = mk(t.currentSchema(), oidName, "current_schema")
+		e = mk(t.currentSchema(), pgoid.Name, "current_schema")
 	default:
 		refuseSQL("this function")
 	}
@@ -421,7 +424,7 @@ func (t *translator) currentSchema() string {
 	if len(t.session.schemas) == 0 {
 		return "NULL"
 	}
-	return quoteText(t.session.schemas[0])
+	return quote.Text(t.session.schemas[0])
 }
 
 // arrayExpr is ARRAY[...]; elem and elemMod are the element type that a cast asks for, or 0, and its modifier.
@@ -431,7 +434,7 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) ex
 		if elem == 0 {
 			t.failAt(a.Location, sqlstate.IndeterminateDatatype, "cannot determine type of empty array")
 		}
-		return expr{sql: "'{}'", typ: builtin.Array(elem), mod: elemMod, name: "array", constant: true}
+		return expr{sql: "'{}'", typ: value.Builtin.Array(elem), mod: elemMod, name: "array", constant: true}
 	}
 	if elem != 0 {
 		for i := range list {
@@ -440,9 +443,9 @@ func (t *translator) arrayExpr(a *pg.A_ArrayExpr, elem uint32, elemMod int32) ex
 	} else {
 		elem, _ = t.toCommon(list, "ARRAY")
 	}
-	at := builtin.Array(elem)
-	if at == 0 || classOf(at) != classArray {
-		refuseSQL("an array of " + typeName(elem))
+	at := value.Builtin.Array(elem)
+	if at == 0 || value.ClassOf(at) != value.ClassArray {
+		refuseSQL("an array of " + value.TypeName(elem))
 	}
 	args := []any{elem}
 	mod := list[0].mod // the array has a modifier if all elements have it
@@ -465,11 +468,11 @@ func (t *translator) indirection(x *pg.A_Indirection) expr {
 		if ix.IsSlice {
 			refuseSQL("an array slice")
 		}
-		elem := builtin.Element(e.typ)
+		elem := value.Builtin.Element(e.typ)
 		if elem == 0 {
-			failf(sqlstate.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", typeName(e.typ))
+			failf(sqlstate.DatatypeMismatch, "cannot subscript type %s because it does not support subscripting", value.TypeName(e.typ))
 		}
-		i := t.coerce(t.expr(ix.Uidx), oidInt4, -1, pgcatalog.Assignment)
+		i := t.coerce(t.expr(ix.Uidx), pgoid.Int4, -1, pgcatalog.Assignment)
 		e = expr{sql: call("cleave_array_get", e.typ, e.sql, i.sql), typ: elem, mod: e.mod, name: e.name}
 	}
 	return e
@@ -485,7 +488,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 	switch s.SubLinkType {
 	case pg.SubLinkType_EXISTS_SUBLINK:
 		q := t.query(s.Subselect, queryOptions{exists: true})
-		return expr{sql: "EXISTS (" + q.sql() + ")", typ: oidBool, mod: -1, name: "exists", notNull: true}
+		return expr{sql: "EXISTS (" + q.sql() + ")", typ: pgoid.Bool, mod: -1, name: "exists", notNull: true}
 	case pg.SubLinkType_EXPR_SUBLINK:
 		q := t.query(s.Subselect, queryOptions{resolve: true})
 		if len(q.targets) != 1 {
@@ -508,9 +511,9 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 			t.failAt(s.Location, sqlstate.SyntaxError, "subquery must return only one column")
 		}
 		typ := q.targets[0].e.typ
-		at := builtin.Array(typ)
-		if at == 0 || classOf(at) != classArray {
-			refuseSQL("an array of " + typeName(typ))
+		at := value.Builtin.Array(typ)
+		if at == 0 || value.ClassOf(at) != value.ClassArray {
+			refuseSQL("an array of " + value.TypeName(typ))
 		}
 		a := t.alias()
 		return expr{sql: fmt.Sprintf("(SELECT coalesce(cleave_array_agg(%d, %s.c1), '{}') FROM (%s) AS %s)", typ, a, q.sql(), a), typ: at, mod: -1, name: "array"}
@@ -550,7 +553,7 @@ func (t *translator) subLink(s *pg.SubLink) expr {
 		if all {
 			word = " NOT IN ("
 		}
-		return expr{sql: "(" + sql + word + q.sql() + "))", typ: oidBool, mod: -1, name: "?column?"}
+		return expr{sql: "(" + sql + word + q.sql() + "))", typ: pgoid.Bool, mod: -1, name: "?column?"}
 	}
 	refuseSQL("this kind of subquery")
 	return expr{}
@@ -587,4 +590,27 @@ func nodeLocation(n *pg.Node) int32 {
 		return x.CoalesceExpr.Location
 	}
 	return -1
+}
+
+// unitOfMask names the fields of INTERVAL '1' DAY by PostgreSQL's masks.
+var unitOfMask = map[int32]string{4: "year", 2: "month", 8: "day", 1024: "hour", 2048: "minute"}
+
+// intervalOfUnit makes INTERVAL '90' DAY into INTERVAL '90 day', with the type
+// modifier that the first has; false for everything else.
+func intervalOfUnit(c *pg.TypeCast) (*pg.TypeCast, int32, bool) {
+	n := c.TypeName
+	if n == nil || len(n.Typmods) != 1 || len(n.Names) == 0 || n.Names[len(n.Names)-1].GetString_().GetSval() != "interval" {
+		return nil, 0, false
+	}
+	mask := n.Typmods[0].GetAConst().GetIval().GetIval()
+	text := c.Arg.GetAConst().GetSval()
+	unit, ok := unitOfMask[mask]
+	if !ok || text == nil {
+		return nil, 0, false
+	}
+	if _, err := strconv.ParseInt(text.Sval, 10, 32); err != nil {
+		return nil, 0, false
+	}
+	literal := pg.MakeAConstStrNode(text.Sval+" "+unit, c.Arg.GetAConst().GetLocation())
+	return &pg.TypeCast{Arg: literal, TypeName: &pg.TypeName{Names: n.Names, Typemod: -1, Location: n.Location}, Location: c.Location}, mask<<16 | 0xffff, true
 }

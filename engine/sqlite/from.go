@@ -6,7 +6,10 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -77,7 +80,7 @@ func (t *translator) findRelation(r *pg.RangeVar) *tableDef {
 
 // refuseSystem refuses relations of PostgreSQL's catalogue that are not emulated.
 func refuseSystem(schema, name string) {
-	if builtin.Relation(schema, name) != nil {
+	if value.Builtin.Relation(schema, name) != nil {
 		refuse("the catalogue relation "+schema+"."+name+" is not there on a SQLite shard", "See docs/sql-sqlite.md for those that are.")
 	}
 }
@@ -140,18 +143,18 @@ func (t *translator) rangeVar(v *pg.RangeVar) (string, *rte) {
 func (t *translator) tableSQL(d *tableDef) string {
 	if d.system != nil {
 		t.systems[d.system] = true
-		return "temp." + quoteIdent(d.sqlName())
+		return "temp." + quote.Ident(d.sqlName())
 	}
 	if d.relation {
-		return "temp." + quoteIdent(d.Name)
+		return "temp." + quote.Ident(d.Name)
 	}
-	return "main." + quoteIdent(d.sqlName())
+	return "main." + quote.Ident(d.sqlName())
 }
 
 func (t *translator) fillRTE(r *rte, d *tableDef) {
 	r.table = d
 	for _, c := range d.live() {
-		r.cols = append(r.cols, rteCol{name: c.Name, sql: r.sql + "." + quoteIdent(c.Name), typ: c.Type, mod: c.Mod, table: d.OID, attnum: c.Num, notNull: c.NotNull})
+		r.cols = append(r.cols, rteCol{name: c.Name, sql: r.sql + "." + quote.Ident(c.Name), typ: c.Type, mod: c.Mod, table: d.OID, attnum: c.Num, notNull: c.NotNull})
 	}
 }
 
@@ -379,7 +382,7 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 	for i, a := range args {
 		types[i] = a.typ
 	}
-	cand, ambiguous := builtin.Call(name, types, false)
+	cand, ambiguous := value.Builtin.Call(name, types, false)
 	if cand == nil {
 		t.noFunction(name, types, ambiguous, fc.Location)
 	}
@@ -410,14 +413,14 @@ func (t *translator) rangeFunction(f *pg.RangeFunction) (string, *rte) {
 		sql = "(SELECT NULL AS c1, NULL AS c2 WHERE 0) AS " + alias
 		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1}}
 		if f.Ordinality {
-			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: oidInt8, mod: -1})
+			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: pgoid.Int8, mod: -1})
 		}
 	case "unnest(anyarray)":
-		sql = "(SELECT " + elemFromJSON(typ, "value") + " AS c1, key + 1 AS c2 FROM json_each(" + call("cleave_array_json", args[0].typ, args[0].sql) + ")) AS " + alias
+		sql = "(SELECT " + value.ElemFromJSON(typ, "value") + " AS c1, key + 1 AS c2 FROM json_each(" + call("cleave_array_json", args[0].typ, args[0].sql) + ")) AS " + alias
 		r.cols = []rteCol{{name: colName, sql: alias + ".c1", typ: typ, mod: -1}}
 		if f.Ordinality {
 			r.scalar = false
-			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: oidInt8, mod: -1, notNull: true})
+			r.cols = append(r.cols, rteCol{name: "ordinality", sql: alias + ".c2", typ: pgoid.Int8, mod: -1, notNull: true})
 		}
 	default:
 		refuseSQL("the function " + cand.Function.Signature() + " in FROM")
@@ -464,17 +467,17 @@ func (t *translator) rowsFrom(f *pg.RangeFunction) (string, *rte) {
 			refuseSQL("ROWS FROM of other functions than unnest")
 		}
 		arr := t.expr(fc.Args[0])
-		elem := builtin.Element(arr.typ)
+		elem := value.Builtin.Element(arr.typ)
 		if elem == 0 {
 			t.noFunction("unnest", []uint32{arr.typ}, false, fc.Location)
 		}
 		types, arrays = append(types, itoa(int64(arr.typ))), append(arrays, arr.sql)
-		cols = append(cols, elemFromJSON(elem, "json_extract(value, '$["+itoa(int64(i))+"]')")+" AS c"+itoa(int64(i+1)))
+		cols = append(cols, value.ElemFromJSON(elem, "json_extract(value, '$["+itoa(int64(i))+"]')")+" AS c"+itoa(int64(i+1)))
 		r.cols = append(r.cols, rteCol{name: "unnest", sql: alias + ".c" + itoa(int64(i+1)), typ: elem, mod: -1})
 	}
 	s.hidden, s.calls = old, calls
 	t.renameColumns(r, f.Alias)
-	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quoteText(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
+	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(cleave_array_zip(" + quote.Text(strings.Join(types, ",")) + ", " + strings.Join(arrays, ", ") + "))) AS " + alias, r
 }
 
 func isUnnest(n *pg.Node) bool {

@@ -7,7 +7,9 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -40,7 +42,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		}
 	}
 	var isAgg, isWindow bool
-	for p := range builtin.Functions(name) {
+	for p := range value.Builtin.Functions(name) {
 		isAgg = isAgg || p.Kind == 'a'
 		isWindow = isWindow || p.Kind == 'w'
 	}
@@ -118,7 +120,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	if f.AggStar && len(args) == 0 && name != "count" {
 		t.noFunction(name, types, false, f.Location)
 	}
-	cand, ambiguous := builtin.Call(name, types, f.FuncVariadic)
+	cand, ambiguous := value.Builtin.Call(name, types, f.FuncVariadic)
 	if cand == nil {
 		t.noFunction(name, types, ambiguous, f.Location)
 	}
@@ -140,8 +142,8 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	if p.Set {
 		refuseSQL("the set-returning function " + name + " outside FROM")
 	}
-	if classOf(e.typ) == classNone {
-		refuse("a SQLite shard has no values of type "+typeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
+	if value.ClassOf(e.typ) == value.ClassNone {
+		refuse("a SQLite shard has no values of type "+value.TypeName(e.typ), "See docs/sql-sqlite.md for the types it has.")
 	}
 	unsupported := func() {
 		refuse(fmt.Sprintf("the function %s is not supported on a SQLite shard", signature), "See docs/sql-sqlite.md, or use a PostgreSQL shard.")
@@ -165,8 +167,8 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 					t.failAt(nodeLocation(n.GetSortBy().GetNode()), "42P10", "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list")
 				}
 			}
-			if !isComparable(args[0].typ) {
-				refuseSQL("DISTINCT of " + typeName(args[0].typ))
+			if !value.Comparable(args[0].typ) {
+				refuseSQL("DISTINCT of " + value.TypeName(args[0].typ))
 			}
 			if strings.HasPrefix(sql, "cleave_array_agg") {
 				refuseSQL("array_agg(DISTINCT ...)")
@@ -191,7 +193,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 		} else {
 			e.aggregate = true
 		}
-		if e.typ == oidNumeric && strings.HasPrefix(sql, "m") {
+		if e.typ == pgoid.Numeric && strings.HasPrefix(sql, "m") {
 			sql = "(" + sql + ")"
 		}
 		e.sql = "(" + sql + ")"
@@ -206,7 +208,7 @@ func (t *translator) funcCall(f *pg.FuncCall) expr {
 	em := emitters[signature]
 	if em == nil && len(args) == 1 {
 		// The functions behind casts can be called by name.
-		if k := builtin.Cast(args[0].typ, p.Result); k != nil && k.Function == p.OID {
+		if k := value.Builtin.Cast(args[0].typ, p.Result); k != nil && k.Function == p.OID {
 			c := t.cast(args[0], p.Result)
 			c.name = name
 			return c
@@ -240,7 +242,7 @@ func (t *translator) columnUses() []int {
 func (t *translator) noFunction(name string, types []uint32, ambiguous bool, loc int32) {
 	names := make([]string, len(types))
 	for i, ty := range types {
-		names[i] = typeName(ty)
+		names[i] = value.TypeName(ty)
 	}
 	sig := name + "(" + strings.Join(names, ", ") + ")"
 	if ambiguous {
@@ -263,8 +265,8 @@ func (t *translator) sortList(list []*pg.Node, where string) string {
 }
 
 func comparandKey(e expr, where string) string {
-	if !isComparable(e.typ) && classOf(e.typ) != classBpchar {
-		refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly (in %s)", typeName(e.typ), where), "Order by a cast of it: see docs/sql-sqlite.md.")
+	if !value.Comparable(e.typ) && value.ClassOf(e.typ) != value.ClassBpchar {
+		refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly (in %s)", value.TypeName(e.typ), where), "Order by a cast of it: see docs/sql-sqlite.md.")
 	}
 	return comparand(e)
 }

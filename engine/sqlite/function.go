@@ -6,6 +6,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -19,12 +21,12 @@ type env struct {
 	reg       func(oid uint32, text string) (int64, error)
 	regOut    func(oid uint32, v int64) string
 	conn      *Conn
-	capture   []datum // see constraint.go
+	capture   []value.Datum // see constraint.go
 	regexes   regexCache
 	guardKeys guardScratch
 }
 
-type scalar func(v *env, a []arg) (datum, error)
+type scalar func(v *env, a []arg) (value.Datum, error)
 
 // funcDef is a function to register. Strict functions give NULL for any NULL.
 type funcDef struct {
@@ -62,43 +64,43 @@ func compareNumericText(a, b string) int {
 	if a == b {
 		return 0
 	}
-	x, err := mustNumeric(a)
+	x, err := value.NumericOfText(a)
 	if err != nil {
 		return strings.Compare(a, b)
 	}
-	y, err := mustNumeric(b)
+	y, err := value.NumericOfText(b)
 	if err != nil {
 		return strings.Compare(a, b)
 	}
-	return x.cmp(y)
+	return x.Cmp(y)
 }
 
-func intV(i int64) (datum, error)     { return intDatum(i), nil }
-func textV(s string) (datum, error)   { return textDatum(s), nil }
-func blobV(s string) (datum, error)   { return blobDatum(s), nil }
-func floatV(f float64) (datum, error) { return datum{kind: 'f', f: f}, nil }
-func failV(err error) (datum, error)  { return datum{}, err }
-func boolV(b bool) (datum, error)     { return boolDatum(b), nil }
+func intV(i int64) (value.Datum, error)     { return value.Int(i), nil }
+func textV(s string) (value.Datum, error)   { return value.Text(s), nil }
+func blobV(s string) (value.Datum, error)   { return value.Blob(s), nil }
+func floatV(f float64) (value.Datum, error) { return value.Datum{Kind: 'f', Float: f}, nil }
+func failV(err error) (value.Datum, error)  { return value.Datum{}, err }
+func boolV(b bool) (value.Datum, error)     { return value.Bool(b), nil }
 
-func intOr(i int64, err error) (datum, error) {
+func intOr(i int64, err error) (value.Datum, error) {
 	if err != nil {
 		return failV(err)
 	}
 	return intV(i)
 }
 
-func numV(n numeric, err error) (datum, error) {
+func numV(n value.Numeric, err error) (value.Datum, error) {
 	if err != nil {
 		return failV(err)
 	}
 	return textV(n.String())
 }
 
-func numericArg(a arg) (numeric, error) {
+func numericArg(a arg) (value.Numeric, error) {
 	if a.Type() == sqlite.TypeInteger {
-		return intNumeric(a.Int64()), nil
+		return value.NumericOf(a.Int64()), nil
 	}
-	return mustNumeric(a.Text())
+	return value.NumericOfText(a.Text())
 }
 
 func init() {
@@ -115,21 +117,21 @@ func init() {
 }
 
 func defMisc() {
-	def("cleave_in", 2, func(v *env, a []arg) (datum, error) {
-		d, err := datumIn(uint32(a[0].Int64()), a[1].Text(), v.loc)
+	def("cleave_in", 2, func(v *env, a []arg) (value.Datum, error) {
+		d, err := value.In(uint32(a[0].Int64()), a[1].Text(), v.loc)
 		if err != nil {
 			return failV(err)
 		}
 		return d, nil
 	})
-	def("cleave_out", 2, func(v *env, a []arg) (datum, error) {
-		b, err := appendDatum(nil, uint32(a[0].Int64()), valueDatum(a[1]), v.loc)
+	def("cleave_out", 2, func(v *env, a []arg) (value.Datum, error) {
+		b, err := value.Append(nil, uint32(a[0].Int64()), valueDatum(a[1]), v.loc)
 		if err != nil {
 			return failV(err)
 		}
 		return textV(string(b))
 	})
-	defVolatile("cleave_one_row", 0, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_one_row", 0, func(v *env, a []arg) (value.Datum, error) {
 		return failV(sqlstate.New("21000", "more than one row returned by a subquery used as an expression"))
 	})
 	for _, greatest := range []bool{true, false} {
@@ -137,8 +139,8 @@ func defMisc() {
 		if greatest {
 			name = "cleave_greatest"
 		}
-		defLax(name, -1, func(v *env, a []arg) (datum, error) {
-			c := class(a[0].Int64())
+		defLax(name, -1, func(v *env, a []arg) (value.Datum, error) {
+			c := value.Class(a[0].Int64())
 			best := -1
 			for i := 1; i < len(a); i++ {
 				if a[i].Type() == sqlite.TypeNull {
@@ -151,12 +153,12 @@ func defMisc() {
 				}
 			}
 			if best < 0 {
-				return datum{}, nil
+				return value.Datum{}, nil
 			}
 			return valueDatum(a[best]), nil
 		})
 	}
-	defLax("cleave_limit", 2, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_limit", 2, func(v *env, a []arg) (value.Datum, error) {
 		limit := a[1].Int64() == 1
 		if a[0].Type() == sqlite.TypeNull {
 			if limit {
@@ -173,52 +175,52 @@ func defMisc() {
 		}
 		return intV(n)
 	})
-	def("cleave_step", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_step", 1, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Int64() == 0 {
 			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "step size cannot equal zero"))
 		}
 		return intV(a[0].Int64())
 	})
-	def("cleave_series", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_series", 3, func(v *env, a []arg) (value.Datum, error) {
 		x, s, end := a[0].Int64(), a[1].Int64(), a[2].Int64()
 		n := x + s
 		if (n > x) != (s > 0) || s > 0 && n > end || s < 0 && n < end {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return intV(n)
 	})
-	defLax("cleave_array", -1, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_array", -1, func(v *env, a []arg) (value.Datum, error) {
 		elem := uint32(a[0].Int64())
-		arr := array{}
+		arr := value.Array{}
 		for _, x := range a[1:] {
 			if x.Type() == sqlite.TypeNull {
-				arr = append(arr, arrayElem{null: true})
+				arr = append(arr, value.Elem{Null: true})
 				continue
 			}
-			b, err := appendDatum(nil, elem, valueDatum(x), v.loc)
+			b, err := value.Append(nil, elem, valueDatum(x), v.loc)
 			if err != nil {
 				return failV(err)
 			}
-			arr = append(arr, arrayElem{text: string(b)})
+			arr = append(arr, value.Elem{Text: string(b)})
 		}
 		return textV(arr.String())
 	})
-	def("cleave_array_json", 2, func(v *env, a []arg) (datum, error) {
-		s, err := arrayJSON(a[1].Text(), uint32(a[0].Int64()), v.loc)
+	def("cleave_array_json", 2, func(v *env, a []arg) (value.Datum, error) {
+		s, err := value.ArrayJSON(a[1].Text(), uint32(a[0].Int64()), v.loc)
 		if err != nil {
 			return failV(err)
 		}
 		return textV(s)
 	})
 	// cleave_array_zip(types, arrays...): the JSON of rows of one element each.
-	defLax("cleave_array_zip", -1, func(v *env, a []arg) (datum, error) {
-		arrays := make([]array, len(a)-1)
+	defLax("cleave_array_zip", -1, func(v *env, a []arg) (value.Datum, error) {
+		arrays := make([]value.Array, len(a)-1)
 		types, rows := strings.Split(a[0].Text(), ","), 0
 		for i := range arrays {
 			if a[i+1].Type() == sqlite.TypeNull {
 				continue
 			}
-			arr, err := parseArray(a[i+1].Text(), u32(types[i]))
+			arr, err := value.ParseArray(a[i+1].Text(), value.ParseOID(types[i]))
 			if err != nil {
 				return failV(err)
 			}
@@ -234,12 +236,12 @@ func defMisc() {
 				if i > 0 {
 					out = append(out, ',')
 				}
-				e := arrayElem{null: true}
+				e := value.Elem{Null: true}
 				if n < len(arr) {
 					e = arr[n]
 				}
 				var err error
-				if out, err = e.appendJSON(out, builtin.Element(u32(types[i])), v.loc); err != nil {
+				if out, err = e.AppendJSON(out, value.Builtin.Element(value.ParseOID(types[i])), v.loc); err != nil {
 					return failV(err)
 				}
 			}
@@ -247,62 +249,62 @@ func defMisc() {
 		}
 		return textV(string(append(out, ']')))
 	})
-	def("cleave_array_fit", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_array_fit", 3, func(v *env, a []arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
-		x, err := parseArray(a[1].Text(), oid)
+		x, err := value.ParseArray(a[1].Text(), oid)
 		if err != nil {
 			return failV(err)
 		}
-		s, err := x.fit(builtin.Element(oid), int32(a[2].Int64()), v.loc)
-		if err != nil {
-			return failV(err)
-		}
-		return textV(s)
-	})
-	def("cleave_array_cast", 3, func(v *env, a []arg) (datum, error) {
-		arr, err := parseArray(a[0].Text(), uint32(a[1].Int64()))
-		if err != nil {
-			return failV(err)
-		}
-		s, err := arr.normal(builtin.Element(uint32(a[2].Int64())), v.loc)
+		s, err := x.Fit(value.Builtin.Element(oid), int32(a[2].Int64()), v.loc)
 		if err != nil {
 			return failV(err)
 		}
 		return textV(s)
 	})
-	def("cleave_array_get", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_array_cast", 3, func(v *env, a []arg) (value.Datum, error) {
+		arr, err := value.ParseArray(a[0].Text(), uint32(a[1].Int64()))
+		if err != nil {
+			return failV(err)
+		}
+		s, err := arr.Normal(value.Builtin.Element(uint32(a[2].Int64())), v.loc)
+		if err != nil {
+			return failV(err)
+		}
+		return textV(s)
+	})
+	def("cleave_array_get", 3, func(v *env, a []arg) (value.Datum, error) {
 		typ := uint32(a[0].Int64())
-		arr, err := parseArray(a[1].Text(), typ)
+		arr, err := value.ParseArray(a[1].Text(), typ)
 		if err != nil {
 			return failV(err)
 		}
 		i := a[2].Int64()
-		if typ != oidInt2Vector && typ != oidOIDVector {
+		if typ != pgoid.Int2Vector && typ != pgoid.OIDVector {
 			i--
 		}
-		if i < 0 || i >= int64(len(arr)) || arr[i].null {
-			return datum{}, nil
+		if i < 0 || i >= int64(len(arr)) || arr[i].Null {
+			return value.Datum{}, nil
 		}
-		d, err := datumIn(builtin.Element(typ), arr[i].text, v.loc)
+		d, err := value.In(value.Builtin.Element(typ), arr[i].Text, v.loc)
 		if err != nil {
 			return failV(err)
 		}
 		return d, nil
 	})
-	defLax("cleave_array_cat", 4, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_array_cat", 4, func(v *env, a []arg) (value.Datum, error) {
 		oid, how := uint32(a[0].Int64()), a[1].Int64()
-		list := func(x arg, single bool) (array, error) {
+		list := func(x arg, single bool) (value.Array, error) {
 			if single {
 				if x.Type() == sqlite.TypeNull {
-					return array{{null: true}}, nil
+					return value.Array{{Null: true}}, nil
 				}
-				b, err := appendDatum(nil, builtin.Element(oid), valueDatum(x), v.loc)
-				return array{{text: string(b)}}, err
+				b, err := value.Append(nil, value.Builtin.Element(oid), valueDatum(x), v.loc)
+				return value.Array{{Text: string(b)}}, err
 			}
 			if x.Type() == sqlite.TypeNull {
 				return nil, nil
 			}
-			return parseArray(x.Text(), oid)
+			return value.ParseArray(x.Text(), oid)
 		}
 		x, err := list(a[2], how == 2)
 		if err != nil {
@@ -313,67 +315,67 @@ func defMisc() {
 			return failV(err)
 		}
 		if x == nil && y == nil {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return textV(append(x, y...).String())
 	})
-	def("cleave_array_length", 3, func(v *env, a []arg) (datum, error) {
-		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))
+	def("cleave_array_length", 3, func(v *env, a []arg) (value.Datum, error) {
+		arr, err := value.ParseArray(a[1].Text(), uint32(a[0].Int64()))
 		if err != nil {
 			return failV(err)
 		}
 		if a[2].Int64() != 1 || len(arr) == 0 {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return intV(int64(len(arr)))
 	})
-	def("cleave_array_card", 2, func(v *env, a []arg) (datum, error) {
-		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))
+	def("cleave_array_card", 2, func(v *env, a []arg) (value.Datum, error) {
+		arr, err := value.ParseArray(a[1].Text(), uint32(a[0].Int64()))
 		return intOr(int64(len(arr)), err)
 	})
-	defLax("cleave_array_to_string", -1, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_array_to_string", -1, func(v *env, a []arg) (value.Datum, error) {
 		if a[1].Type() == sqlite.TypeNull || a[2].Type() == sqlite.TypeNull {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
-		arr, err := parseArray(a[1].Text(), uint32(a[0].Int64()))
+		arr, err := value.ParseArray(a[1].Text(), uint32(a[0].Int64()))
 		if err != nil {
 			return failV(err)
 		}
 		var parts []string
 		for _, e := range arr {
-			if !e.null {
-				parts = append(parts, e.text)
+			if !e.Null {
+				parts = append(parts, e.Text)
 			} else if len(a) > 3 && a[3].Type() != sqlite.TypeNull {
 				parts = append(parts, a[3].Text())
 			}
 		}
 		return textV(strings.Join(parts, a[2].Text()))
 	})
-	def("cleave_json_get", 3, func(v *env, a []arg) (datum, error) {
-		s, ok, err := jsonField(a[0].Text(), a[1].Text(), 0, false, a[2].Int64() == 1)
+	def("cleave_json_get", 3, func(v *env, a []arg) (value.Datum, error) {
+		s, ok, err := value.JsonField(a[0].Text(), a[1].Text(), 0, false, a[2].Int64() == 1)
 		if err != nil {
 			return failV(err)
 		}
 		if !ok {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return textV(s)
 	})
-	def("cleave_json_at", 3, func(v *env, a []arg) (datum, error) {
-		s, ok, err := jsonField(a[0].Text(), "", a[1].Int64(), true, a[2].Int64() == 1)
+	def("cleave_json_at", 3, func(v *env, a []arg) (value.Datum, error) {
+		s, ok, err := value.JsonField(a[0].Text(), "", a[1].Int64(), true, a[2].Int64() == 1)
 		if err != nil {
 			return failV(err)
 		}
 		if !ok {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return textV(s)
 	})
 }
 
-func compareValues(c class, a, b arg) int {
+func compareValues(c value.Class, a, b arg) int {
 	switch c {
-	case classInt:
+	case value.ClassInt:
 		x, y := a.Int64(), b.Int64()
 		switch {
 		case x < y:
@@ -382,7 +384,7 @@ func compareValues(c class, a, b arg) int {
 			return 1
 		}
 		return 0
-	case classFloat:
+	case value.ClassFloat:
 		x, y := a.Float(), b.Float()
 		switch {
 		case x < y:
@@ -391,9 +393,9 @@ func compareValues(c class, a, b arg) int {
 			return 1
 		}
 		return 0
-	case classNumeric:
+	case value.ClassNumeric:
 		return compareNumericText(a.Text(), b.Text())
-	case classBlob:
+	case value.ClassBlob:
 		return strings.Compare(string(a.Blob()), string(b.Blob()))
 	}
 	return strings.Compare(a.Text(), b.Text())

@@ -4,6 +4,7 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 )
 
 // recordHash is hash_record_extended(ROW(x), seed) of a date or a bytea, which is
@@ -14,9 +15,9 @@ func (t *translator) recordHash(f *pg.FuncCall) (expr, bool) {
 		return expr{}, false
 	}
 	x := t.expr(f.Args[0].GetRowExpr().Args[0])
-	if x.typ != oidDate && x.typ != oidBytea {
+	if x.typ != pgoid.Date && x.typ != pgoid.Bytea {
 		return expr{}, false
 	}
-	seed := t.coerce(t.expr(f.Args[1]), oidInt8, -1, pgcatalog.Implicit)
-	return expr{sql: call("cleave_hash_extended", x.sql, seed.sql, int64(x.typ)), typ: oidInt8, mod: -1, name: "hash_record_extended"}, true
+	seed := t.coerce(t.expr(f.Args[1]), pgoid.Int8, -1, pgcatalog.Implicit)
+	return expr{sql: call("cleave_hash_extended", x.sql, seed.sql, int64(x.typ)), typ: pgoid.Int8, mod: -1, name: "hash_record_extended"}, true
 }

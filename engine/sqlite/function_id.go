@@ -4,18 +4,21 @@ import (
 	"github.com/google/uuid"
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 func init() {
-	defVolatile("cleave_uuidv7", 0, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_uuidv7", 0, func(v *env, a []arg) (value.Datum, error) {
 		u, err := uuid.NewV7()
 		if err != nil {
 			return failV(err)
 		}
 		return blobV(string(u[:]))
 	})
-	defVolatile("cleave_router_value", 1, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_router_value", 1, func(v *env, a []arg) (value.Datum, error) {
 		what := "cleave.next_id()"
 		if name := a[0].Text(); name != "" {
 			what = "the sequence " + name
@@ -32,14 +35,14 @@ func (t *translator) routerFunction(f *pg.FuncCall, name string) (e expr, ok boo
 	if f.AggStar || f.AggDistinct || f.Over != nil || f.AggFilter != nil || len(f.AggOrder) > 0 {
 		return e, false
 	}
-	e = expr{typ: oidInt8, mod: -1, name: name}
+	e = expr{typ: pgoid.Int8, mod: -1, name: name}
 	switch {
 	case name == "uuidv7" && len(f.Args) == 0:
-		e.typ, e.sql = oidUUID, "cleave_uuidv7()"
+		e.typ, e.sql = pgoid.UUID, "cleave_uuidv7()"
 	case name == "next_id" && len(f.Args) == 0:
 		e.sql = "cleave_router_value('')"
 	case name == "nextval" && (len(f.Args) == 1 || len(f.Args) == 2) && constText(f.Args[0]) != nil:
-		e.sql = "cleave_router_value(" + quoteText(constText(f.Args[0]).Sval) + ")"
+		e.sql = "cleave_router_value(" + quote.Text(constText(f.Args[0]).Sval) + ")"
 	default:
 		return e, false
 	}

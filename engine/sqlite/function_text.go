@@ -14,6 +14,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -24,35 +26,35 @@ import (
 
 func defTexts() {
 	runes := utf8.RuneCountInString
-	def("cleave_varchar", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_varchar", 2, func(v *env, a []arg) (value.Datum, error) {
 		s, n := a[0].Text(), int(a[1].Int64())
 		if len(s) <= n || runes(s) <= n {
 			return textV(s)
 		}
-		cut := prefix(s, n)
+		cut := value.Prefix(s, n)
 		if strings.Trim(s[len(cut):], " ") != "" {
 			return failV(sqlstate.New("22001", "value too long for type character varying(%d)", n))
 		}
 		return textV(cut)
 	})
-	def("cleave_bpchar", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_bpchar", 3, func(v *env, a []arg) (value.Datum, error) {
 		s, n := a[0].Text(), int(a[1].Int64())
 		if c := runes(s); c < n {
 			return textV(s + strings.Repeat(" ", n-c))
 		}
-		cut := prefix(s, n)
+		cut := value.Prefix(s, n)
 		if a[2].Int64() == 0 && strings.Trim(s[len(cut):], " ") != "" {
 			return failV(sqlstate.New("22001", "value too long for type character(%d)", n))
 		}
 		return textV(cut)
 	})
-	def("cleave_octets", 1, func(v *env, a []arg) (datum, error) { return intV(int64(len(a[0].Text()))) })
-	def("cleave_byteacat", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_octets", 1, func(v *env, a []arg) (value.Datum, error) { return intV(int64(len(a[0].Text()))) })
+	def("cleave_byteacat", 2, func(v *env, a []arg) (value.Datum, error) {
 		return blobV(string(a[0].Blob()) + string(a[1].Blob()))
 	})
-	def("cleave_lower", 1, func(v *env, a []arg) (datum, error) { return textV(strings.Map(unicode.ToLower, a[0].Text())) })
-	def("cleave_upper", 1, func(v *env, a []arg) (datum, error) { return textV(strings.Map(unicode.ToUpper, a[0].Text())) })
-	def("cleave_initcap", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_lower", 1, func(v *env, a []arg) (value.Datum, error) { return textV(strings.Map(unicode.ToLower, a[0].Text())) })
+	def("cleave_upper", 1, func(v *env, a []arg) (value.Datum, error) { return textV(strings.Map(unicode.ToUpper, a[0].Text())) })
+	def("cleave_initcap", 1, func(v *env, a []arg) (value.Datum, error) {
 		var b strings.Builder
 		inWord := false
 		for _, r := range a[0].Text() {
@@ -74,7 +76,7 @@ func defTexts() {
 		}
 		return textV(b.String())
 	})
-	substr := func(v *env, a []arg) (datum, error) {
+	substr := func(v *env, a []arg) (value.Datum, error) {
 		from, to := a[1].Int64(), int64(1)<<40
 		if len(a) == 3 {
 			if a[2].Int64() < 0 {
@@ -87,10 +89,10 @@ func defTexts() {
 			return textV("")
 		}
 		s := a[0].Text()
-		s = s[len(prefix(s, int(from-1))):]
-		return textV(prefix(s, int(to-from)))
+		s = s[len(value.Prefix(s, int(from-1))):]
+		return textV(value.Prefix(s, int(to-from)))
 	}
-	subbytes := func(v *env, a []arg) (datum, error) {
+	subbytes := func(v *env, a []arg) (value.Datum, error) {
 		from, to := a[1].Int64(), int64(1)<<40
 		if len(a) == 3 {
 			if a[2].Int64() < 0 {
@@ -110,7 +112,7 @@ func defTexts() {
 		def("cleave_substr", n, substr)
 		def("cleave_subbytes", n, subbytes)
 	}
-	def("cleave_trim", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_trim", 3, func(v *env, a []arg) (value.Datum, error) {
 		s, set, how := a[0].Text(), a[1].Text(), a[2].Int64()
 		if how&1 != 0 {
 			s = strings.TrimLeft(s, set)
@@ -120,29 +122,29 @@ func defTexts() {
 		}
 		return textV(s)
 	})
-	def("cleave_replace", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_replace", 3, func(v *env, a []arg) (value.Datum, error) {
 		if a[1].Text() == "" {
 			return textV(a[0].Text())
 		}
 		return textV(strings.ReplaceAll(a[0].Text(), a[1].Text(), a[2].Text()))
 	})
-	def("cleave_left", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_left", 2, func(v *env, a []arg) (value.Datum, error) {
 		s, n := a[0].Text(), a[1].Int64()
 		if n < 0 {
 			n += int64(runes(s))
 		}
-		return textV(prefix(s, int(max(n, 0))))
+		return textV(value.Prefix(s, int(max(n, 0))))
 	})
-	def("cleave_right", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_right", 2, func(v *env, a []arg) (value.Datum, error) {
 		s, n := a[0].Text(), a[1].Int64()
 		count := int64(runes(s))
 		skip := count - n
 		if n < 0 {
 			skip = -n
 		}
-		return textV(s[len(prefix(s, int(min(max(skip, 0), count)))):])
+		return textV(s[len(value.Prefix(s, int(min(max(skip, 0), count)))):])
 	})
-	def("cleave_pad", 4, func(v *env, a []arg) (datum, error) {
+	def("cleave_pad", 4, func(v *env, a []arg) (value.Datum, error) {
 		s, n, fill := a[0].Text(), a[1].Int64(), a[2].Text()
 		if n > 1<<26 {
 			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large"))
@@ -150,40 +152,40 @@ func defTexts() {
 		n = max(n, 0)
 		count := int64(runes(s))
 		if count >= n {
-			return textV(prefix(s, int(n)))
+			return textV(value.Prefix(s, int(n)))
 		}
 		if fill == "" {
 			return textV(s)
 		}
 		need := int(n - count)
-		pad := prefix(strings.Repeat(fill, need/runes(fill)+1), need)
+		pad := value.Prefix(strings.Repeat(fill, need/runes(fill)+1), need)
 		if a[3].Int64() == 1 {
 			return textV(pad + s)
 		}
 		return textV(s + pad)
 	})
-	def("cleave_reverse", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_reverse", 1, func(v *env, a []arg) (value.Datum, error) {
 		r := []rune(a[0].Text())
 		for i, j := 0, len(r)-1; i < j; i, j = i+1, j-1 {
 			r[i], r[j] = r[j], r[i]
 		}
 		return textV(string(r))
 	})
-	def("cleave_repeat", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_repeat", 2, func(v *env, a []arg) (value.Datum, error) {
 		n := max(a[1].Int64(), 0)
 		if n*int64(len(a[0].Text())) > 1<<28 {
 			return failV(sqlstate.New(sqlstate.ProgramLimitExceeded, "requested length too large"))
 		}
 		return textV(strings.Repeat(a[0].Text(), int(n)))
 	})
-	def("cleave_strpos", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_strpos", 2, func(v *env, a []arg) (value.Datum, error) {
 		i := strings.Index(a[0].Text(), a[1].Text())
 		if i < 0 {
 			return intV(0)
 		}
 		return intV(int64(runes(a[0].Text()[:i])) + 1)
 	})
-	def("cleave_split_part", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_split_part", 3, func(v *env, a []arg) (value.Datum, error) {
 		s, sep, n := a[0].Text(), a[1].Text(), a[2].Int64()
 		if n == 0 {
 			return failV(sqlstate.New(sqlstate.InvalidParameterValue, "field position must not be zero"))
@@ -200,10 +202,10 @@ func defTexts() {
 		}
 		return textV(parts[n-1])
 	})
-	def("cleave_starts_with", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_starts_with", 2, func(v *env, a []arg) (value.Datum, error) {
 		return boolV(strings.HasPrefix(a[0].Text(), a[1].Text()))
 	})
-	def("cleave_translate", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_translate", 3, func(v *env, a []arg) (value.Datum, error) {
 		from, to := []rune(a[1].Text()), []rune(a[2].Text())
 		var b strings.Builder
 	next:
@@ -220,7 +222,7 @@ func defTexts() {
 		}
 		return textV(b.String())
 	})
-	def("cleave_chr", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_chr", 1, func(v *env, a []arg) (value.Datum, error) {
 		n := a[0].Int64()
 		switch {
 		case n == 0:
@@ -234,26 +236,26 @@ func defTexts() {
 		}
 		return textV(string(rune(n)))
 	})
-	def("cleave_ascii", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_ascii", 1, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Text() == "" {
 			return intV(0)
 		}
 		r, _ := utf8.DecodeRuneInString(a[0].Text())
 		return intV(int64(r))
 	})
-	def("cleave_md5", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_md5", 1, func(v *env, a []arg) (value.Datum, error) {
 		s := md5.Sum(a[0].Blob())
 		return textV(hex.EncodeToString(s[:]))
 	})
-	def("cleave_sha256", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_sha256", 1, func(v *env, a []arg) (value.Datum, error) {
 		s := sha256.Sum256(a[0].Blob())
 		return blobV(string(s[:]))
 	})
-	def("cleave_sha512", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_sha512", 1, func(v *env, a []arg) (value.Datum, error) {
 		s := sha512.Sum512(a[0].Blob())
 		return blobV(string(s[:]))
 	})
-	def("cleave_encode", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_encode", 2, func(v *env, a []arg) (value.Datum, error) {
 		b := a[0].Blob()
 		switch strings.ToLower(a[1].Text()) {
 		case "hex":
@@ -272,11 +274,11 @@ func defTexts() {
 		}
 		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
 	})
-	def("cleave_decode", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_decode", 2, func(v *env, a []arg) (value.Datum, error) {
 		s := a[0].Text()
 		switch strings.ToLower(a[1].Text()) {
 		case "hex":
-			b, err := byteaIn(`\x` + s)
+			b, err := value.ByteaIn(`\x` + s)
 			if err != nil {
 				return failV(err)
 			}
@@ -292,23 +294,23 @@ func defTexts() {
 		}
 		return failV(sqlstate.New(sqlstate.InvalidParameterValue, "unrecognized encoding: \"%s\"", a[1].Text()))
 	})
-	def("cleave_quote_ident", 1, func(v *env, a []arg) (datum, error) { return textV(pgIdent(a[0].Text())) })
-	def("cleave_quote_literal", 1, func(v *env, a []arg) (datum, error) { return textV(pgLiteral(a[0].Text())) })
-	def("cleave_overlay", 4, func(v *env, a []arg) (datum, error) {
+	def("cleave_quote_ident", 1, func(v *env, a []arg) (value.Datum, error) { return textV(quote.PGIdent(a[0].Text())) })
+	def("cleave_quote_literal", 1, func(v *env, a []arg) (value.Datum, error) { return textV(quote.PGLiteral(a[0].Text())) })
+	def("cleave_overlay", 4, func(v *env, a []arg) (value.Datum, error) {
 		s, from, n := a[0].Text(), a[2].Int64(), a[3].Int64()
 		if from <= 0 {
 			return failV(sqlstate.New("22011", "negative substring length not allowed"))
 		}
-		head := prefix(s, int(from-1))
+		head := value.Prefix(s, int(from-1))
 		tail := ""
 		if start := from + n; start <= 1 {
 			tail = s
 		} else {
-			tail = s[len(prefix(s, int(start-1))):]
+			tail = s[len(value.Prefix(s, int(start-1))):]
 		}
 		return textV(head + a[1].Text() + tail)
 	})
-	defLax("cleave_concat", -1, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_concat", -1, func(v *env, a []arg) (value.Datum, error) {
 		var b strings.Builder
 		for _, x := range a {
 			if x.Type() != sqlite.TypeNull {
@@ -317,9 +319,9 @@ func defTexts() {
 		}
 		return textV(b.String())
 	})
-	defLax("cleave_concat_ws", -1, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_concat_ws", -1, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		var parts []string
 		for _, x := range a[1:] {
@@ -329,21 +331,21 @@ func defTexts() {
 		}
 		return textV(strings.Join(parts, a[0].Text()))
 	})
-	defLax("cleave_format", -1, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_format", -1, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		s, err := formatText(a[0].Text(), a[1:])
-		return textDatum(s), err
+		return value.Text(s), err
 	})
-	def("cleave_like", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_like", 2, func(v *env, a []arg) (value.Datum, error) {
 		ok, err := likeMatch(a[0].Text(), a[1].Text())
 		if err != nil {
 			return failV(err)
 		}
 		return boolV(ok)
 	})
-	def("cleave_like_escape", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_like_escape", 2, func(v *env, a []arg) (value.Datum, error) {
 		p, esc := a[0].Text(), a[1].Text()
 		if runes(esc) > 1 {
 			return failV(sqlstate.New("22025", "invalid escape string").WithHint("Escape string must be empty or one character."))
@@ -371,30 +373,13 @@ func defTexts() {
 		}
 		return textV(b.String())
 	})
-	def("cleave_regex", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_regex", 3, func(v *env, a []arg) (value.Datum, error) {
 		re, err := v.regexes.get(a[1].Text(), a[2].Int64() == 1)
 		if err != nil {
 			return failV(err)
 		}
 		return boolV(re.MatchString(a[0].Text()))
 	})
-}
-
-// prefix returns the first n characters.
-func prefix(s string, n int) string {
-	if n >= len(s) {
-		return s
-	}
-	if n <= 0 {
-		return ""
-	}
-	for i := range s {
-		if n == 0 {
-			return s[:i]
-		}
-		n--
-	}
-	return s
 }
 
 // likeMatch is PostgreSQL's LIKE: _ is one character, % any run, \ quotes.
@@ -454,7 +439,7 @@ func (c *regexCache) get(p string, fold bool) (*regexp.Regexp, error) {
 	if re := c.m[key]; re != nil {
 		return re, nil
 	}
-	refuse := sqlstate.Refuse("a SQLite shard does not match the regular expression "+quoteText(p)+" exactly",
+	refuse := sqlstate.Refuse("a SQLite shard does not match the regular expression "+quote.Text(p)+" exactly",
 		"Use literals, ., [...], (...), |, *, +, ?, ^ and $ only, or LIKE.")
 	if strings.HasPrefix(p, "***") || strings.Contains(p, "(?") || strings.Contains(p, "[[") || strings.Contains(p, "[:") || strings.Contains(p, "*?") || strings.Contains(p, "+?") || strings.Contains(p, "??") {
 		return nil, refuse
@@ -524,30 +509,6 @@ func foldASCII(p string) string {
 	return b.String()
 }
 
-// pgIdent quotes an identifier where PostgreSQL's quote_ident does.
-func pgIdent(s string) string {
-	safe := s != "" && !(s[0] >= '0' && s[0] <= '9')
-	for i := range len(s) {
-		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_') {
-			safe = false
-		}
-	}
-	if safe && !reservedWords[s] {
-		return s
-	}
-	return quoteIdent(s)
-}
-
-// pgNameList quotes and joins names.
-func pgNameList(names []string) string {
-	out := make([]string, len(names))
-	for i, n := range names {
-		out[i] = pgIdent(n)
-	}
-	return strings.Join(out, ", ")
-}
-
 func itoa(i int64) string { return strconv.FormatInt(i, 10) }
 
 // formatText is format with the conversions %s, %I, %L and %%.
@@ -605,23 +566,14 @@ func formatText(f string, a []arg) (string, error) {
 			if null {
 				return "", sqlstate.New(sqlstate.NullNotAllowed, "null values cannot be formatted as an SQL identifier")
 			}
-			b.WriteString(pgIdent(x.Text()))
+			b.WriteString(quote.PGIdent(x.Text()))
 		case 'L':
 			if null {
 				b.WriteString("NULL")
 			} else {
-				b.WriteString(pgLiteral(x.Text()))
+				b.WriteString(quote.PGLiteral(x.Text()))
 			}
 		}
 	}
 	return b.String(), nil
-}
-
-// pgLiteral is quote_literal.
-func pgLiteral(s string) string {
-	q := quoteText(s)
-	if strings.Contains(q, `\`) {
-		q = "E" + strings.ReplaceAll(q, `\`, `\\`)
-	}
-	return q
 }

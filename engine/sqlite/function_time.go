@@ -9,17 +9,19 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // clock returns the present in microseconds since 2000-01-01.
-func clock() int64 { return time.Now().UnixMicro() - epochDays*usecsPerDay }
+func clock() int64 { return time.Now().UnixMicro() - value.EpochDays*value.MicrosPerDay }
 
 func defTimes() {
-	defVolatile("cleave_now", 0, func(v *env, a []arg) (datum, error) { return intV(v.txTime) })
-	defVolatile("cleave_statement_now", 0, func(v *env, a []arg) (datum, error) { return intV(v.stmtTime) })
-	defVolatile("cleave_clock", 0, func(v *env, a []arg) (datum, error) { return intV(clock()) })
-	defVolatile("cleave_random_uuid", 0, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_now", 0, func(v *env, a []arg) (value.Datum, error) { return intV(v.txTime) })
+	defVolatile("cleave_statement_now", 0, func(v *env, a []arg) (value.Datum, error) { return intV(v.stmtTime) })
+	defVolatile("cleave_clock", 0, func(v *env, a []arg) (value.Datum, error) { return intV(clock()) })
+	defVolatile("cleave_random_uuid", 0, func(v *env, a []arg) (value.Datum, error) {
 		var b [16]byte
 		if _, err := rand.Read(b[:]); err != nil {
 			return failV(err)
@@ -27,118 +29,118 @@ func defTimes() {
 		b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 		return blobV(string(b[:]))
 	})
-	def("cleave_ts_round", 2, func(v *env, a []arg) (datum, error) {
-		return intV(roundTS(a[0].Int64(), int32(a[1].Int64())))
+	def("cleave_ts_round", 2, func(v *env, a []arg) (value.Datum, error) {
+		return intV(value.RoundTimestamp(a[0].Int64(), int32(a[1].Int64())))
 	})
-	def("cleave_date_ts", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_date_ts", 1, func(v *env, a []arg) (value.Datum, error) {
 		switch d := a[0].Int64(); {
-		case d == dateInf:
-			return intV(tsInf)
-		case d == dateMinusInf:
-			return intV(tsMinusInf)
-		case d >= tsEnd/usecsPerDay || d < tsMin/usecsPerDay:
+		case d == value.DateInf:
+			return intV(value.TimestampInf)
+		case d == value.DateMinusInf:
+			return intV(value.TimestampMinusInf)
+		case d >= value.TimestampEnd/value.MicrosPerDay || d < value.TimestampMin/value.MicrosPerDay:
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "date out of range for timestamp"))
 		default:
-			return intV(d * usecsPerDay)
+			return intV(d * value.MicrosPerDay)
 		}
 	})
-	def("cleave_ts_date", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_ts_date", 1, func(v *env, a []arg) (value.Datum, error) {
 		switch t := a[0].Int64(); t {
-		case tsInf:
-			return intV(dateInf)
-		case tsMinusInf:
-			return intV(dateMinusInf)
+		case value.TimestampInf:
+			return intV(value.DateInf)
+		case value.TimestampMinusInf:
+			return intV(value.DateMinusInf)
 		default:
-			d, _ := splitTS(t)
+			d, _ := value.SplitTimestamp(t)
 			return intV(d)
 		}
 	})
-	def("cleave_ts_time", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_ts_time", 1, func(v *env, a []arg) (value.Datum, error) {
 		t := a[0].Int64()
-		if t == tsInf || t == tsMinusInf {
-			return datum{}, nil
+		if t == value.TimestampInf || t == value.TimestampMinusInf {
+			return value.Datum{}, nil
 		}
-		_, us := splitTS(t)
+		_, us := value.SplitTimestamp(t)
 		return intV(us)
 	})
 	// These four depend on the session's TimeZone.
 	zoned := func(name string, fn scalar) {
-		defVolatile(name, 1, func(v *env, a []arg) (datum, error) {
+		defVolatile(name, 1, func(v *env, a []arg) (value.Datum, error) {
 			if a[0].Type() == sqlite.TypeNull {
-				return datum{}, nil
+				return value.Datum{}, nil
 			}
 			return fn(v, a)
 		})
 	}
-	zoned("cleave_ts_tstz", func(v *env, a []arg) (datum, error) { return intV(toInstant(a[0].Int64(), v.loc)) })
-	zoned("cleave_tstz_ts", func(v *env, a []arg) (datum, error) { return intV(toLocal(a[0].Int64(), v.loc)) })
-	zoned("cleave_tstz_text", func(v *env, a []arg) (datum, error) {
-		return textV(string(appendTSTZ(nil, a[0].Int64(), v.loc)))
+	zoned("cleave_ts_tstz", func(v *env, a []arg) (value.Datum, error) { return intV(value.ToInstant(a[0].Int64(), v.loc)) })
+	zoned("cleave_tstz_ts", func(v *env, a []arg) (value.Datum, error) { return intV(value.ToLocal(a[0].Int64(), v.loc)) })
+	zoned("cleave_tstz_text", func(v *env, a []arg) (value.Datum, error) {
+		return textV(string(value.AppendTimestamptz(nil, a[0].Int64(), v.loc)))
 	})
-	zoned("cleave_tstz_in", func(v *env, a []arg) (datum, error) {
-		return intOr(timestamptzIn(a[0].Text(), v.loc))
+	zoned("cleave_tstz_in", func(v *env, a []arg) (value.Datum, error) {
+		return intOr(value.TimestamptzIn(a[0].Text(), v.loc))
 	})
-	def("cleave_date_add", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_date_add", 2, func(v *env, a []arg) (value.Datum, error) {
 		d, n := a[0].Int64(), a[1].Int64()
-		if d == dateInf || d == dateMinusInf {
+		if d == value.DateInf || d == value.DateMinusInf {
 			return intV(d)
 		}
-		if d += n; d < dateMin || d >= dateEnd {
+		if d += n; d < value.DateMin || d >= value.DateEnd {
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "date out of range"))
 		}
 		return intV(d)
 	})
-	def("cleave_date_diff", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_date_diff", 2, func(v *env, a []arg) (value.Datum, error) {
 		x, y := a[0].Int64(), a[1].Int64()
-		if x == dateInf || x == dateMinusInf || y == dateInf || y == dateMinusInf {
+		if x == value.DateInf || x == value.DateMinusInf || y == value.DateInf || y == value.DateMinusInf {
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "cannot subtract infinite dates"))
 		}
 		return intV(x - y)
 	})
-	def("cleave_ts_add", 3, func(v *env, a []arg) (datum, error) {
-		return intOr(signed(decodeInterval(string(a[1].Blob())), a[2].Int64()).addTo(a[0].Int64()))
+	def("cleave_ts_add", 3, func(v *env, a []arg) (value.Datum, error) {
+		return intOr(signed(value.DecodeInterval(string(a[1].Blob())), a[2].Int64()).AddTo(a[0].Int64()))
 	})
-	defVolatile("cleave_tstz_add", 3, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_tstz_add", 3, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull || a[1].Type() == sqlite.TypeNull {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
-		iv, t := signed(decodeInterval(string(a[1].Blob())), a[2].Int64()), a[0].Int64()
-		if iv.months != 0 || iv.days != 0 {
+		iv, t := signed(value.DecodeInterval(string(a[1].Blob())), a[2].Int64()), a[0].Int64()
+		if iv.Months != 0 || iv.Days != 0 {
 			// Months and days count in local time, the rest in elapsed time.
-			local, err := interval{months: iv.months, days: iv.days}.addTo(toLocal(t, v.loc))
+			local, err := value.Interval{Months: iv.Months, Days: iv.Days}.AddTo(value.ToLocal(t, v.loc))
 			if err != nil {
 				return failV(err)
 			}
-			t = toInstant(local, v.loc)
+			t = value.ToInstant(local, v.loc)
 		}
-		return intOr(interval{us: iv.us}.addTo(t))
+		return intOr(value.Interval{Micros: iv.Micros}.AddTo(t))
 	})
-	def("cleave_ts_diff", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_ts_diff", 2, func(v *env, a []arg) (value.Datum, error) {
 		x, y := a[0].Int64(), a[1].Int64()
-		if x == tsInf || x == tsMinusInf || y == tsInf || y == tsMinusInf {
+		if x == value.TimestampInf || x == value.TimestampMinusInf || y == value.TimestampInf || y == value.TimestampMinusInf {
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "cannot subtract infinite timestamps"))
 		}
 		us := x - y
 		// interval_justify_hours: whole days go to the field of days.
-		return blobV(interval{us: us % usecsPerDay, days: int32(us / usecsPerDay)}.encode())
+		return blobV(value.Interval{Micros: us % value.MicrosPerDay, Days: int32(us / value.MicrosPerDay)}.Encode())
 	})
-	def("cleave_interval_add", 3, func(v *env, a []arg) (datum, error) {
-		x, y := decodeInterval(string(a[0].Blob())), signed(decodeInterval(string(a[1].Blob())), a[2].Int64())
-		r := interval{us: x.us + y.us, days: x.days + y.days, months: x.months + y.months}
-		if int64(r.days) != int64(x.days)+int64(y.days) || int64(r.months) != int64(x.months)+int64(y.months) || (r.us > x.us) != (y.us > 0) && y.us != 0 {
+	def("cleave_interval_add", 3, func(v *env, a []arg) (value.Datum, error) {
+		x, y := value.DecodeInterval(string(a[0].Blob())), signed(value.DecodeInterval(string(a[1].Blob())), a[2].Int64())
+		r := value.Interval{Micros: x.Micros + y.Micros, Days: x.Days + y.Days, Months: x.Months + y.Months}
+		if int64(r.Days) != int64(x.Days)+int64(y.Days) || int64(r.Months) != int64(x.Months)+int64(y.Months) || (r.Micros > x.Micros) != (y.Micros > 0) && y.Micros != 0 {
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "interval out of range"))
 		}
-		return blobV(r.encode())
+		return blobV(r.Encode())
 	})
-	def("cleave_date_trunc", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_date_trunc", 2, func(v *env, a []arg) (value.Datum, error) {
 		return intOr(dateTrunc(a[0].Text(), a[1].Int64(), "timestamp without time zone"))
 	})
 	for _, n := range []int{2, 3} {
-		defVolatile("cleave_date_trunc_tz", n, func(v *env, a []arg) (datum, error) {
+		defVolatile("cleave_date_trunc_tz", n, func(v *env, a []arg) (value.Datum, error) {
 			loc := v.loc
 			for _, x := range a {
 				if x.Type() == sqlite.TypeNull {
-					return datum{}, nil
+					return value.Datum{}, nil
 				}
 			}
 			if len(a) == 3 {
@@ -149,49 +151,49 @@ func defTimes() {
 				loc = l
 			}
 			t := a[1].Int64()
-			local, err := dateTrunc(a[0].Text(), toLocal(t, loc), "timestamp with time zone")
+			local, err := dateTrunc(a[0].Text(), value.ToLocal(t, loc), "timestamp with time zone")
 			if err != nil {
 				return failV(err)
 			}
-			if t == tsInf || t == tsMinusInf {
+			if t == value.TimestampInf || t == value.TimestampMinusInf {
 				return intV(t)
 			}
 			switch strings.ToLower(a[0].Text()) {
 			case "hour", "hours", "minute", "minutes", "second", "seconds", "milliseconds", "microseconds":
 				// Below a day the offset stays.
-				return intV(local - int64(offsetAt(t, loc))*1000000)
+				return intV(local - int64(value.OffsetAt(t, loc))*1000000)
 			}
-			return intV(toInstant(local, loc))
+			return intV(value.ToInstant(local, loc))
 		})
 	}
-	def("cleave_extract", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_extract", 3, func(v *env, a []arg) (value.Datum, error) {
 		return extract(strings.ToLower(a[0].Text()), a[1].Int64(), uint32(a[2].Int64()), 0)
 	})
-	defVolatile("cleave_extract_tz", 2, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_extract_tz", 2, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull || a[1].Type() == sqlite.TypeNull {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		field, t := strings.ToLower(a[0].Text()), a[1].Int64()
 		if field == "epoch" {
-			return extract(field, t, oidTimestamptz, 0)
+			return extract(field, t, pgoid.Timestamptz, 0)
 		}
-		return extract(field, toLocal(t, v.loc), oidTimestamptz, offsetAt(t, v.loc))
+		return extract(field, value.ToLocal(t, v.loc), pgoid.Timestamptz, value.OffsetAt(t, v.loc))
 	})
-	def("cleave_at_zone", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_at_zone", 2, func(v *env, a []arg) (value.Datum, error) {
 		loc, err := zoneArg(a[0].Text())
 		if err != nil {
 			return failV(err)
 		}
-		return intV(toLocal(a[1].Int64(), loc))
+		return intV(value.ToLocal(a[1].Int64(), loc))
 	})
-	def("cleave_from_zone", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_from_zone", 2, func(v *env, a []arg) (value.Datum, error) {
 		loc, err := zoneArg(a[0].Text())
 		if err != nil {
 			return failV(err)
 		}
-		return intV(toInstant(a[1].Int64(), loc))
+		return intV(value.ToInstant(a[1].Int64(), loc))
 	})
-	def("cleave_make_date", 3, func(v *env, a []arg) (datum, error) {
+	def("cleave_make_date", 3, func(v *env, a []arg) (value.Datum, error) {
 		y, m, d := a[0].Int64(), a[1].Int64(), a[2].Int64()
 		bad := sqlstate.New(sqlstate.DatetimeOverflow, "date field value out of range: %d-%02d-%02d", y, m, d)
 		if y == 0 || m < 1 || m > 12 || d < 1 || y > 6000000 || y < -6000000 {
@@ -200,50 +202,50 @@ func defTimes() {
 		if y < 0 {
 			y++
 		}
-		if int(d) > daysIn(y, int(m)) {
+		if int(d) > value.DaysIn(y, int(m)) {
 			return failV(bad)
 		}
-		n := dayOf(y, int(m), int(d))
-		if n < dateMin || n >= dateEnd {
+		n := value.DayOf(y, int(m), int(d))
+		if n < value.DateMin || n >= value.DateEnd {
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "date out of range: %d-%02d-%02d", a[0].Int64(), m, d))
 		}
 		return intV(n)
 	})
-	def("cleave_to_timestamp", 1, func(v *env, a []arg) (datum, error) {
+	def("cleave_to_timestamp", 1, func(v *env, a []arg) (value.Datum, error) {
 		f := a[0].Float()
 		if math.IsInf(f, 1) {
-			return intV(tsInf)
+			return intV(value.TimestampInf)
 		}
 		if math.IsInf(f, -1) {
-			return intV(tsMinusInf)
+			return intV(value.TimestampMinusInf)
 		}
-		us := math.RoundToEven((f - epochDays*86400) * 1000000)
-		if us < float64(tsMin) || us >= float64(tsEnd) {
-			return failV(tsOutOfRange())
+		us := math.RoundToEven((f - value.EpochDays*86400) * 1000000)
+		if us < float64(value.TimestampMin) || us >= float64(value.TimestampEnd) {
+			return failV(value.TimestampOutOfRange())
 		}
 		return intV(int64(us))
 	})
-	def("cleave_ts_finite", 1, func(v *env, a []arg) (datum, error) {
-		return boolV(a[0].Int64() != tsInf && a[0].Int64() != tsMinusInf)
+	def("cleave_ts_finite", 1, func(v *env, a []arg) (value.Datum, error) {
+		return boolV(a[0].Int64() != value.TimestampInf && a[0].Int64() != value.TimestampMinusInf)
 	})
-	def("cleave_dt_combine", 2, func(v *env, a []arg) (datum, error) {
+	def("cleave_dt_combine", 2, func(v *env, a []arg) (value.Datum, error) {
 		d := a[0].Int64()
-		if d >= tsEnd/usecsPerDay || d < tsMin/usecsPerDay {
+		if d >= value.TimestampEnd/value.MicrosPerDay || d < value.TimestampMin/value.MicrosPerDay {
 			return failV(sqlstate.New(sqlstate.DatetimeOverflow, "date out of range for timestamp"))
 		}
-		return intV(d*usecsPerDay + a[1].Int64())
+		return intV(d*value.MicrosPerDay + a[1].Int64())
 	})
 }
 
-func signed(v interval, sign int64) interval {
+func signed(v value.Interval, sign int64) value.Interval {
 	if sign < 0 {
-		return interval{us: -v.us, days: -v.days, months: -v.months}
+		return value.Interval{Micros: -v.Micros, Days: -v.Days, Months: -v.Months}
 	}
 	return v
 }
 
 func zoneArg(name string) (*time.Location, error) {
-	loc, _, err := loadZone(name)
+	loc, _, err := value.LoadZone(name)
 	if err == nil {
 		return loc, nil
 	}
@@ -254,12 +256,12 @@ func zoneArg(name string) (*time.Location, error) {
 }
 
 func dateTrunc(field string, t int64, typ string) (int64, error) {
-	if t == tsInf || t == tsMinusInf {
+	if t == value.TimestampInf || t == value.TimestampMinusInf {
 		return t, nil
 	}
-	days, us := splitTS(t)
-	y, m, _ := civil(days)
-	floorTo := func(n int64) (int64, error) { return days*usecsPerDay + us/n*n, nil }
+	days, us := value.SplitTimestamp(t)
+	y, m, _ := value.Civil(days)
+	floorTo := func(n int64) (int64, error) { return days*value.MicrosPerDay + us/n*n, nil }
 	// Years count without a year 0: 1 BC is year 0 here.
 	switch strings.ToLower(field) {
 	case "microseconds", "microsecond", "us":
@@ -273,14 +275,14 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 	case "hour", "hours", "hr", "h":
 		return floorTo(3600000000)
 	case "day", "days", "d":
-		return days * usecsPerDay, nil
+		return days * value.MicrosPerDay, nil
 	case "week", "weeks", "w":
 		// 2000-01-03 was a Monday.
 		wd := (days - 2) % 7
 		if wd < 0 {
 			wd += 7
 		}
-		return (days - wd) * usecsPerDay, nil
+		return (days - wd) * value.MicrosPerDay, nil
 	case "month", "months", "mon":
 	case "quarter", "qtr":
 		m = (m-1)/3*3 + 1
@@ -296,29 +298,29 @@ func dateTrunc(field string, t int64, typ string) (int64, error) {
 	default:
 		return 0, sqlstate.New(sqlstate.InvalidParameterValue, "unit \"%s\" not recognized for type %s", strings.ToLower(field), typ)
 	}
-	return dayOf(y, m, 1) * usecsPerDay, nil
+	return value.DayOf(y, m, 1) * value.MicrosPerDay, nil
 }
 
-func extract(field string, t int64, typ uint32, offset int) (datum, error) {
-	if typ == oidDate {
-		if t == dateInf || t == dateMinusInf {
+func extract(field string, t int64, typ uint32, offset int) (value.Datum, error) {
+	if typ == pgoid.Date {
+		if t == value.DateInf || t == value.DateMinusInf {
 			return failV(sqlstate.Refuse("extract of an infinite date is not supported on a SQLite shard", "Test isfinite first."))
 		}
-	} else if t == tsInf || t == tsMinusInf {
+	} else if t == value.TimestampInf || t == value.TimestampMinusInf {
 		return failV(sqlstate.Refuse("extract of an infinite timestamp is not supported on a SQLite shard", "Test isfinite first."))
 	}
-	dateOnly := typ == oidDate
+	dateOnly := typ == pgoid.Date
 	if dateOnly {
-		t *= usecsPerDay
+		t *= value.MicrosPerDay
 	}
-	days, us := splitTS(t)
-	y, m, d := civil(days)
-	scaled := func(n int64, scale int) (datum, error) {
-		x := intNumeric(n)
-		x.scale = scale
+	days, us := value.SplitTimestamp(t)
+	y, m, d := value.Civil(days)
+	scaled := func(n int64, scale int) (value.Datum, error) {
+		x := value.NumericOf(n)
+		x.Scale = scale
 		return textV(x.String())
 	}
-	whole := func(n int64) (datum, error) { return textV(strconv.FormatInt(n, 10)) }
+	whole := func(n int64) (value.Datum, error) { return textV(strconv.FormatInt(n, 10)) }
 	if dateOnly {
 		switch field {
 		case "hour", "minute", "second", "milliseconds", "microseconds", "timezone", "timezone_hour", "timezone_minute":
@@ -357,16 +359,16 @@ func extract(field string, t int64, typ uint32, offset int) (datum, error) {
 		}
 		return whole(wd)
 	case "doy":
-		return whole(days - dayOf(y, 1, 1) + 1)
+		return whole(days - value.DayOf(y, 1, 1) + 1)
 	case "week", "isoyear":
 		wd := (days - 2) % 7
 		if wd < 0 {
 			wd += 7
 		}
 		thursday := days - wd + 3
-		iy, _, _ := civil(thursday)
+		iy, _, _ := value.Civil(thursday)
 		if field == "week" {
-			return whole((thursday-dayOf(iy, 1, 1))/7 + 1)
+			return whole((thursday-value.DayOf(iy, 1, 1))/7 + 1)
 		}
 		if iy <= 0 {
 			iy--
@@ -374,14 +376,14 @@ func extract(field string, t int64, typ uint32, offset int) (datum, error) {
 		return whole(iy)
 	case "epoch":
 		if dateOnly {
-			return whole((days + epochDays) * 86400)
+			return whole((days + value.EpochDays) * 86400)
 		}
-		if t > math.MaxInt64-epochDays*usecsPerDay {
-			return failV(tsOutOfRange())
+		if t > math.MaxInt64-value.EpochDays*value.MicrosPerDay {
+			return failV(value.TimestampOutOfRange())
 		}
-		return scaled(t+epochDays*usecsPerDay, 6)
+		return scaled(t+value.EpochDays*value.MicrosPerDay, 6)
 	case "timezone":
-		if typ == oidTimestamptz {
+		if typ == pgoid.Timestamptz {
 			return whole(int64(offset))
 		}
 	}

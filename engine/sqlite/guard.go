@@ -10,6 +10,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -48,15 +50,15 @@ const guardSchema = `CREATE TABLE IF NOT EXISTS cleave_owned (
 type guardScratch struct{ buf []byte }
 
 // keyValue makes a shard key value of a stored one.
-func keyValue(oid uint32, d datum) (keyspace.Value, error) {
+func keyValue(oid uint32, d value.Datum) (keyspace.Value, error) {
 	ty, ok := keyspace.TypeByOID(oid)
 	if !ok {
-		return keyspace.Value{}, sqlstate.New(sqlstate.InternalError, "type %s cannot be a shard key", typeName(oid))
+		return keyspace.Value{}, sqlstate.New(sqlstate.InternalError, "type %s cannot be a shard key", value.TypeName(oid))
 	}
-	if d.kind == 'i' {
-		return keyspace.Int(ty, d.i), nil
+	if d.Kind == 'i' {
+		return keyspace.Int(ty, d.Int), nil
 	}
-	return keyspace.Str(ty, d.s), nil
+	return keyspace.Str(ty, d.Str), nil
 }
 
 func keyOf(types string, a []arg) (keyspace.Key, error) {
@@ -65,7 +67,7 @@ func keyOf(types string, a []arg) (keyspace.Key, error) {
 		if i >= len(a) {
 			break
 		}
-		v, err := keyValue(u32(f), valueDatum(a[i]))
+		v, err := keyValue(value.ParseOID(f), valueDatum(a[i]))
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +78,7 @@ func keyOf(types string, a []arg) (keyspace.Key, error) {
 
 func defGuards() {
 	// cleave_hash(seed, types, columns...): the position in a hash keyspace.
-	def("cleave_hash", -1, func(v *env, a []arg) (datum, error) {
+	def("cleave_hash", -1, func(v *env, a []arg) (value.Datum, error) {
 		k, err := keyOf(a[1].Text(), a[2:])
 		if err != nil {
 			return failV(err)
@@ -84,7 +86,7 @@ func defGuards() {
 		return intV(keyspace.HashKey(a[0].Int64(), k))
 	})
 	// cleave_key(types, columns...): the ordered encoding of a key.
-	def("cleave_key", -1, func(v *env, a []arg) (datum, error) {
+	def("cleave_key", -1, func(v *env, a []arg) (value.Datum, error) {
 		k, err := keyOf(a[0].Text(), a[1:])
 		if err != nil {
 			return failV(err)
@@ -94,7 +96,7 @@ func defGuards() {
 	})
 	// cleave_refuse(table, keyspace, epoch, strategy, seed, types, columns...) raises ZC001. Without columns
 	// the seed is the other epoch.
-	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (datum, error) {
+	defVolatile("cleave_refuse", -1, func(v *env, a []arg) (value.Datum, error) {
 		r := engine.Refusal{Keyspace: a[1].Text(), Epoch: uint64(a[2].Int64())}
 		cols := a[6:]
 		if both := (&guardDef{Keyspace: r.Keyspace, Epoch: r.Epoch, Also: uint64(a[4].Int64())}); len(cols) == 0 && both.said(v.conn.settings.get(engine.EpochSetting)) {
@@ -152,7 +154,7 @@ func guardTrigger(d *tableDef, op string) string {
 
 func (c *Conn) dropTriggers(d *tableDef) error {
 	for _, op := range guardOps {
-		if err := c.exec("DROP TRIGGER IF EXISTS " + quoteIdent(guardTrigger(d, op))); err != nil {
+		if err := c.exec("DROP TRIGGER IF EXISTS " + quote.Ident(guardTrigger(d, op))); err != nil {
 			return err
 		}
 	}
@@ -190,7 +192,7 @@ func (c *Conn) setGuards(guards []engine.Guard) error {
 				continue
 			}
 			if is[name] != "" {
-				if err := c.exec("DROP TRIGGER " + quoteIdent(name)); err != nil {
+				if err := c.exec("DROP TRIGGER " + quote.Ident(name)); err != nil {
 					return err
 				}
 			}
@@ -246,7 +248,7 @@ func newGuardDef(d *tableDef, g engine.Guard) (*guardDef, error) {
 			return nil, sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", name, g.Table)
 		}
 		if i < len(g.Owned.Types) && g.Owned.Types[i].OID() != col.Type {
-			return nil, sqlstate.New(sqlstate.DatatypeMismatch, "shard key column \"%s\" has type %s, keyspace %s wants %s", name, typeName(col.Type), g.Owned.Keyspace, g.Owned.Types[i])
+			return nil, sqlstate.New(sqlstate.DatatypeMismatch, "shard key column \"%s\" has type %s, keyspace %s wants %s", name, value.TypeName(col.Type), g.Owned.Keyspace, g.Owned.Types[i])
 		}
 		def.Types = append(def.Types, col.Type)
 	}
@@ -275,13 +277,13 @@ func (c *Conn) setOwned(oids []string, o keyspace.Ownership) error {
 		}
 		high := "NULL"
 		if !iv.Last {
-			high = blobDatum(iv.HighKey).literal()
+			high = value.Blob(iv.HighKey).Literal()
 		}
-		rows = append(rows, "('r', "+blobDatum(iv.LowKey).literal()+", "+high+")")
+		rows = append(rows, "('r', "+value.Blob(iv.LowKey).Literal()+", "+high+")")
 	}
 	for kind, keys := range map[string][]keyspace.Key{"l": o.Listed, "p": o.Pinned, "e": o.PinnedElsewhere} {
 		for _, k := range keys {
-			rows = append(rows, "('"+kind+"', "+blobDatum(string(keyspace.AppendOrdered(nil, k))).literal()+", NULL)")
+			rows = append(rows, "('"+kind+"', "+value.Blob(string(keyspace.AppendOrdered(nil, k))).Literal()+", NULL)")
 		}
 	}
 	for some := range slices.Chunk(rows, ownedAtOnce) {
@@ -303,7 +305,7 @@ func guardTriggerSQL(d *tableDef, def *guardDef, o keyspace.Ownership, op string
 		}
 		checks = append(checks, guardCheck(d, def, o, row, types))
 	}
-	return "CREATE TRIGGER " + quoteIdent(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quoteIdent(d.sqlName()) +
+	return "CREATE TRIGGER " + quote.Ident(guardTrigger(d, op)) + " BEFORE " + strings.ToUpper(op) + " ON " + quote.Ident(d.sqlName()) +
 		" BEGIN SELECT " + strings.Join(checks, "; SELECT ") + "; END"
 }
 
@@ -317,16 +319,16 @@ func guardCheck(d *tableDef, def *guardDef, o keyspace.Ownership, row string, ty
 	if len(def.Columns) == 0 {
 		epoch = fmt.Sprint(int64(def.Epoch))
 	}
-	args := []string{quoteText(d.Name), quoteText(def.Keyspace), epoch, quoteText(def.Strategy), fmt.Sprint(def.Seed), quoteText(strings.Join(types, ","))}
+	args := []string{quote.Text(d.Name), quote.Text(def.Keyspace), epoch, quote.Text(def.Strategy), fmt.Sprint(def.Seed), quote.Text(strings.Join(types, ","))}
 	var cols []string
 	for _, name := range def.Columns {
-		cols = append(cols, row+"."+quoteIdent(name))
+		cols = append(cols, row+"."+quote.Ident(name))
 	}
 	refuse := "cleave_refuse(" + strings.Join(append(args, cols...), ", ") + ")"
 	if len(cols) == 0 {
 		return refuse
 	}
-	list := quoteText(strings.Join(types, ",")) + ", " + strings.Join(cols, ", ")
+	list := quote.Text(strings.Join(types, ",")) + ", " + strings.Join(cols, ", ")
 	key := "cleave_key(" + list + ")"
 	in := func(kind string) string {
 		return fmt.Sprintf("EXISTS (SELECT 1 FROM cleave_owned WHERE table_oid = %d AND kind = '%s' AND low = %s)", d.OID, kind, key)
@@ -365,7 +367,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 		}
 		t := &engine.Table{Schema: schema, Name: name}
 		for _, col := range d.live() {
-			t.Columns = append(t.Columns, engine.Column{Name: col.Name, Type: formatType(col.Type, col.Mod), OID: col.Type,
+			t.Columns = append(t.Columns, engine.Column{Name: col.Name, Type: value.FormatType(col.Type, col.Mod), OID: col.Type,
 				NotNull: col.NotNull, Default: col.Default, Identity: col.Identity != "", Deterministic: true})
 		}
 		for _, ix := range d.Indexes {
@@ -389,7 +391,7 @@ func (c *Conn) DescribeTable(ctx context.Context, schema, name string) (*engine.
 			t.ForeignKeys = append(t.ForeignKeys, f)
 		}
 		t.Guard = d.guardState()
-		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quoteIdent(d.sqlName()) + ")")
+		n, err := c.queryInt("SELECT EXISTS (SELECT 1 FROM " + quote.Ident(d.sqlName()) + ")")
 		if err != nil {
 			return err
 		}

@@ -4,18 +4,19 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
-
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // indexedColumn is how an index, and what uses it, names a column.
 func indexedColumn(col *columnDef) string {
-	if classOf(col.Type) == classBpchar {
-		return "rtrim(" + quoteIdent(col.Name) + ", ' ')"
+	if value.ClassOf(col.Type) == value.ClassBpchar {
+		return "rtrim(" + quote.Ident(col.Name) + ", ' ')"
 	}
-	return quoteIdent(col.Name)
+	return quote.Ident(col.Name)
 }
 
 func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
@@ -31,7 +32,7 @@ func (c *Conn) makeIndex(t *translator, d *tableDef, ix *indexDef) {
 	if ix.Unique {
 		word = "CREATE UNIQUE INDEX "
 	}
-	sql := word + quoteIdent(sqlObjectName(d.Schema, ix.Name)) + " ON " + quoteIdent(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"
+	sql := word + quote.Ident(sqlObjectName(d.Schema, ix.Name)) + " ON " + quote.Ident(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"
 	if ix.Where != "" {
 		sql += " WHERE " + c.checkSQL(d, ix.Where)
 	}
@@ -52,11 +53,11 @@ func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
 	var nums []int16
 	for _, ic := range ix.Columns {
 		col := d.byNum(ic.Num)
-		cols, keys = append(cols, quoteIdent(col.Name)), append(keys, indexedColumn(col))
-		some = append(some, quoteIdent(col.Name)+" IS NOT NULL")
+		cols, keys = append(cols, quote.Ident(col.Name)), append(keys, indexedColumn(col))
+		some = append(some, quote.Ident(col.Name)+" IS NOT NULL")
 		nums = append(nums, ic.Num)
 	}
-	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quoteIdent(d.sqlName()) + " WHERE " + strings.Join(some, " AND ") +
+	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(cols, ", ") + " FROM main." + quote.Ident(d.sqlName()) + " WHERE " + strings.Join(some, " AND ") +
 		" GROUP BY " + strings.Join(keys, ", ") + " HAVING count(*) > 1 LIMIT 1")
 	if err != nil {
 		return ""
@@ -68,11 +69,11 @@ func (c *Conn) duplicateKey(d *tableDef, ix *indexDef) string {
 	var parts []string
 	for i, n := range nums {
 		col := d.byNum(n)
-		v, _, err := columnDatum(q, i, classOf(col.Type), nil)
+		v, _, err := value.OfColumn(q, i, value.ClassOf(col.Type), nil)
 		if err != nil {
 			return ""
 		}
-		b, err := appendDatum(nil, col.Type, v, c.env.loc)
+		b, err := value.Append(nil, col.Type, v, c.env.loc)
 		if err != nil {
 			return ""
 		}
@@ -90,7 +91,7 @@ func operatorClass(col *columnDef, names []*pg.Node) string {
 		return ""
 	}
 	name := names[len(names)-1].GetString_().GetSval()
-	if patternClasses[name] == 0 || classOf(col.Type) != classText {
+	if patternClasses[name] == 0 || value.ClassOf(col.Type) != value.ClassText {
 		refuseSQL("the operator class " + name)
 	}
 	return name

@@ -1,6 +1,10 @@
 package sqlite
 
-import "zombiezen.com/go/sqlite"
+import (
+	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/internal/pgoid"
+)
 
 // internalSchema holds what the router keeps in every shard. Its one table has to
 // be there before a transaction needs it, because the first part of a transaction
@@ -11,11 +15,11 @@ const internalSchema = "cleave_internal"
 // recordsTable is cleave_internal.transaction: docs/design/transactions.md.
 var recordsTable = &tableDef{OID: 16001, Schema: internalSchema, Name: "transaction",
 	Columns: []columnDef{
-		{Num: 1, Name: "id", Type: oidUUID, Mod: -1, NotNull: true},
-		{Num: 2, Name: "decided", Type: oidBool, Mod: -1},
-		{Num: 3, Name: "shards", Type: oidText, Mod: -1, NotNull: true},
-		{Num: 4, Name: "xid", Type: oidInt8, Mod: -1, NotNull: true},
-		{Num: 5, Name: "at", Type: oidTimestamptz, Mod: -1, NotNull: true},
+		{Num: 1, Name: "id", Type: pgoid.UUID, Mod: -1, NotNull: true},
+		{Num: 2, Name: "decided", Type: pgoid.Bool, Mod: -1},
+		{Num: 3, Name: "shards", Type: pgoid.Text, Mod: -1, NotNull: true},
+		{Num: 4, Name: "xid", Type: pgoid.Int8, Mod: -1, NotNull: true},
+		{Num: 5, Name: "at", Type: pgoid.Timestamptz, Mod: -1, NotNull: true},
 	},
 	Constraints: []constraintDef{{OID: 16003, Name: "transaction_pkey", Type: "p", Columns: []int16{1}, Index: 16002}},
 	Indexes:     []indexDef{{OID: 16002, Name: "transaction_pkey", Unique: true, Primary: true, Columns: []indexColumn{{Num: 1}}}},

@@ -9,7 +9,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"github.com/pganalyze/pg_query_go/v6/parser"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgbackend"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -94,7 +96,7 @@ func (c *Conn) planRaw(raw *pg.RawStmt, text string, oids []uint32, fixed bool, 
 	if p != nil {
 		for _, o := range oids {
 			if o == 0 {
-				o = oidText
+				o = pgoid.Text
 			}
 			p.params = append(p.params, o)
 		}
@@ -125,7 +127,7 @@ func (c *Conn) simpleQuery(body []byte) error {
 	c.prepared.Replace("")
 	c.portals.Drop("")
 	text := string(sql)
-	if err := checkText(text); err != nil {
+	if err := value.CheckText(text); err != nil {
 		return err
 	}
 	key := planKey(text, nil, true)
@@ -226,12 +228,12 @@ func (c *Conn) parse(body []byte) error {
 		return err
 	}
 	name, text, oids := string(m.Name), string(m.Text), m.OIDs
-	if err := checkText(text); err != nil {
+	if err := value.CheckText(text); err != nil {
 		return err
 	}
 	c.prepared.Replace(name)
 	for i, o := range oids {
-		if o == oidUnknown {
+		if o == pgoid.Unknown {
 			oids[i] = 0
 		}
 	}
@@ -302,8 +304,8 @@ func (c *Conn) bind(body []byte) error {
 }
 
 // boundArgs reads the values of a Bind.
-func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []datum, err error) {
-	args = make([]datum, len(params))
+func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []value.Datum, err error) {
+	args = make([]value.Datum, len(params))
 	for i, v := range m.Values {
 		if v == nil {
 			continue
@@ -312,11 +314,11 @@ func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []datum, er
 		switch format {
 		case 0:
 			text := string(v)
-			if err = checkText(text); err == nil {
+			if err = value.CheckText(text); err == nil {
 				args[i], err = c.textParam(params[i], text)
 			}
 		case 1:
-			args[i], err = datumFromBinary(params[i], v)
+			args[i], err = value.FromBinary(params[i], v)
 		default:
 			err = sqlstate.New(sqlstate.InvalidParameterValue, "unsupported format code: %d", format)
 		}
@@ -335,12 +337,12 @@ func (c *Conn) boundArgs(params []uint32, m *wire.BindMessage) (args []datum, er
 }
 
 // textParam reads a parameter in text format.
-func (c *Conn) textParam(oid uint32, text string) (datum, error) {
+func (c *Conn) textParam(oid uint32, text string) (value.Datum, error) {
 	if isReg(oid) {
 		i, err := c.env.reg(oid, text)
-		return intDatum(i), err
+		return value.Int(i), err
 	}
-	return datumIn(oid, text, c.env.loc)
+	return value.In(oid, text, c.env.loc)
 }
 
 func (c *Conn) describe(body []byte) error {

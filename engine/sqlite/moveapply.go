@@ -11,6 +11,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -69,7 +71,7 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 	}()
 	in := newCopyReader(rows)
 	var total, line int64
-	var values []datum
+	var values []value.Datum
 	var fields []copyField
 	for last := false; !last; {
 		values = values[:0]
@@ -91,9 +93,9 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 				return total, sqlstate.New(sqlstate.BadFileFormat, "line %d of the rows of table %s has %d columns, not %d", line, table.Name, len(fields), len(types))
 			}
 			for i, f := range fields {
-				var d datum
+				var d value.Datum
 				if !f.null {
-					if d, err = datumIn(types[i], f.text, time.UTC); err != nil {
+					if d, err = value.In(types[i], f.text, time.UTC); err != nil {
 						e := *sqlstate.As(err)
 						e.Where = fmt.Sprintf("COPY %s, line %d, column %s", table.Name, line, table.Columns[i])
 						return total, &e
@@ -120,7 +122,7 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 				}
 				for start := time.Now(); n*len(types) < len(values) && (n%64 != 63 || time.Since(start) < loadHold); n++ {
 					for i := range types {
-						values[n*len(types)+i].bind(q, i+1)
+						values[n*len(types)+i].Bind(q, i+1)
 					}
 					if _, err := q.Step(); err != nil {
 						q.Reset()
@@ -132,7 +134,7 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 				}
 				if last && n == 0 {
 					// A commit that writes, so that what went before is on the disk.
-					return execArgs1(c, "UPDATE cleave_move SET born = born WHERE id = ?", textDatum(id))
+					return execArgs1(c, "UPDATE cleave_move SET born = born WHERE id = ?", value.Text(id))
 				}
 				return nil
 			})
@@ -151,7 +153,7 @@ func (m *mover) Load(ctx context.Context, id string, table *engine.MoveTable, ro
 func (m *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) error {
 	return m.with(ctx, true, func(c *Conn) error {
 		return execArgs1(c, "INSERT OR REPLACE INTO cleave_loaded (id, table_schema, table_name, rows, bytes) VALUES (?, ?, ?, ?, ?)",
-			textDatum(id), textDatum(t.Schema), textDatum(t.Name), intDatum(t.Rows), intDatum(t.Bytes))
+			value.Text(id), value.Text(t.Schema), value.Text(t.Name), value.Int(t.Rows), value.Int(t.Bytes))
 	})
 }
 
@@ -159,7 +161,7 @@ func (m *mover) SetLoaded(ctx context.Context, id string, t engine.LoadedTable) 
 func (m *mover) Loaded(ctx context.Context, id string) (out []engine.LoadedTable, err error) {
 	err = m.with(ctx, true, func(c *Conn) error {
 		out = nil
-		if err := execArgs1(c, "UPDATE cleave_move SET born = ? WHERE id = ?", textDatum(nonce()), textDatum(id)); err != nil {
+		if err := execArgs1(c, "UPDATE cleave_move SET born = ? WHERE id = ?", value.Text(nonce()), value.Text(id)); err != nil {
 			return err
 		}
 		q, _, err := c.db.PrepareTransient("SELECT table_schema, table_name, rows, bytes FROM cleave_loaded WHERE id = ?")
@@ -199,14 +201,14 @@ func loadError(t *engine.MoveTable, err error) error {
 func insertInto(t *movedTable) string {
 	names := make([]string, len(t.columns))
 	for i, col := range t.columns {
-		names[i] = quoteIdent(col.Name)
+		names[i] = quote.Ident(col.Name)
 	}
-	return "INSERT INTO main." + quoteIdent(t.def.sqlName()) + " (" + strings.Join(names, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(names)-1) + ")"
+	return "INSERT INTO main." + quote.Ident(t.def.sqlName()) + " (" + strings.Join(names, ", ") + ") VALUES (?" + strings.Repeat(", ?", len(names)-1) + ")"
 }
 
 // born is the nonce of an id's row: another one after a Release.
 func (c *Conn) born(id string) (string, error) {
-	return text1(c.db, "SELECT born FROM cleave_move WHERE id = "+quoteText(id))
+	return text1(c.db, "SELECT born FROM cleave_move WHERE id = "+quote.Text(id))
 }
 
 func (c *Conn) stillBorn(id, born string) error {
@@ -258,7 +260,7 @@ type appliedTable struct {
 type waitingChange struct {
 	op       engine.ChangeOp
 	table    int
-	old, row []datum
+	old, row []value.Datum
 	same     []bool
 }
 
@@ -288,12 +290,12 @@ func (m *mover) Apply(ctx context.Context, id string, set engine.Set) (engine.Ap
 		if err := c.knowMove(id); err != nil {
 			return err
 		}
-		at, err := text1(c.db, "SELECT applied FROM cleave_move WHERE id = "+quoteText(id))
+		at, err := text1(c.db, "SELECT applied FROM cleave_move WHERE id = "+quote.Text(id))
 		if err != nil {
 			return err
 		}
 		a.at, a.done = engine.Position(at), engine.Position(at)
-		return execArgs1(c, "UPDATE cleave_move SET owner = ? WHERE id = ?", textDatum(a.owner), textDatum(id))
+		return execArgs1(c, "UPDATE cleave_move SET owner = ? WHERE id = ?", value.Text(a.owner), value.Text(id))
 	})
 	if err != nil {
 		m.put(c)
@@ -325,12 +327,12 @@ func (a *applier) Change(ctx context.Context, x *engine.Change) error {
 	w := waitingChange{op: x.Op, table: x.Table}
 	types := a.types[x.Table]
 	a.size += 64
-	read := func(oid uint32, v engine.Text) (datum, error) {
+	read := func(oid uint32, v engine.Text) (value.Datum, error) {
 		if v.Null {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		a.size += len(v.String) + 48
-		return datumIn(oid, v.String, time.UTC)
+		return value.In(oid, v.String, time.UTC)
 	}
 	var err error
 	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {
@@ -338,7 +340,7 @@ func (a *applier) Change(ctx context.Context, x *engine.Change) error {
 		if len(x.Old) != len(ident) {
 			return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values of its identity, not %d", a.set.Tables[x.Table].Name, len(x.Old), len(ident)))
 		}
-		w.old = make([]datum, len(x.Old))
+		w.old = make([]value.Datum, len(x.Old))
 		for i, v := range x.Old {
 			if w.old[i], err = read(types[ident[i]], v); err != nil {
 				return a.fail(err)
@@ -349,7 +351,7 @@ func (a *applier) Change(ctx context.Context, x *engine.Change) error {
 		if len(x.New) != len(types) {
 			return a.fail(sqlstate.New(sqlstate.InvalidParameterValue, "a change of table %s has %d values, not %d", a.set.Tables[x.Table].Name, len(x.New), len(types)))
 		}
-		w.row = make([]datum, len(types))
+		w.row = make([]value.Datum, len(types))
 		for i, v := range x.New {
 			if len(x.Same) > 0 && x.Same[i] {
 				continue
@@ -459,7 +461,7 @@ func (a *applier) write(ctx context.Context) error {
 				return err
 			}
 		}
-		return execArgs1(a.c, "UPDATE cleave_move SET applied = ? WHERE id = ?", textDatum(string(a.at)), textDatum(a.id))
+		return execArgs1(a.c, "UPDATE cleave_move SET applied = ? WHERE id = ?", value.Text(string(a.at)), value.Text(a.id))
 	}
 	var err error
 	if a.begun {
@@ -534,7 +536,7 @@ func (a *applier) spill(ctx context.Context) error {
 
 // own checks that no later Apply, SetApplied or Release has taken over.
 func (a *applier) own() error {
-	owner, err := text1(a.c.db, "SELECT owner FROM cleave_move WHERE id = "+quoteText(a.id))
+	owner, err := text1(a.c.db, "SELECT owner FROM cleave_move WHERE id = "+quote.Text(a.id))
 	if err == nil && owner != a.owner {
 		err = sqlstate.New(sqlstate.ObjectNotInState, "somebody else applies the changes of %s now, or it was released", a.id).
 			WithHint("Look at the moves with: cleave moves.")
@@ -554,7 +556,7 @@ func (a *applier) table(n int) (*appliedTable, error) {
 			return nil, err
 		}
 		where := findRow(m)
-		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quoteIdent(m.def.sqlName()) + where}
+		x := appliedTable{movedTable: m, insert: insertInto(m), delete: "DELETE FROM main." + quote.Ident(m.def.sqlName()) + where}
 		identity := map[int]bool{}
 		for _, k := range m.identity {
 			identity[k] = true
@@ -574,9 +576,9 @@ func (a *applier) table(n int) (*appliedTable, error) {
 func updateOf(m *movedTable, places []int) string {
 	sets := make([]string, len(places))
 	for i, k := range places {
-		sets[i] = quoteIdent(m.columns[k].Name) + " = ?"
+		sets[i] = quote.Ident(m.columns[k].Name) + " = ?"
 	}
-	return "UPDATE main." + quoteIdent(m.def.sqlName()) + " SET " + strings.Join(sets, ", ")
+	return "UPDATE main." + quote.Ident(m.def.sqlName()) + " SET " + strings.Join(sets, ", ")
 }
 
 // apply applies one change in the current transaction.
@@ -587,14 +589,14 @@ func (a *applier) apply(w *waitingChange) error {
 		return err
 	}
 	var sql string
-	var values []datum
+	var values []value.Datum
 	switch w.op {
 	case engine.ChangeInsert:
 		sql, values = m.insert, w.row
 	case engine.ChangeDelete:
 		sql, values = m.delete, identityArgs(m.movedTable, w.old)
 	case engine.ChangeTruncate:
-		return c.exec("DELETE FROM main." + quoteIdent(m.def.sqlName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
+		return c.exec("DELETE FROM main." + quote.Ident(m.def.sqlName()) + " WHERE " + inSet(a.num, &a.set, m.movedTable))
 	case engine.ChangeUpdate:
 		sql, values = a.update(m, w)
 	default:
@@ -605,7 +607,7 @@ func (a *applier) apply(w *waitingChange) error {
 		return err
 	}
 	for i, v := range values {
-		v.bind(q, i+1)
+		v.Bind(q, i+1)
 	}
 	_, err = q.Step()
 	if e := q.Reset(); err == nil {
@@ -622,7 +624,7 @@ func (a *applier) apply(w *waitingChange) error {
 
 // update is the statement of an update: columns that stay as they are are left out,
 // so that their indexes are left alone.
-func (a *applier) update(m *appliedTable, w *waitingChange) (string, []datum) {
+func (a *applier) update(m *appliedTable, w *waitingChange) (string, []value.Datum) {
 	places := m.others
 	same := w.same != nil
 	for i, k := range m.identity {
@@ -636,7 +638,7 @@ func (a *applier) update(m *appliedTable, w *waitingChange) (string, []datum) {
 			}
 		}
 	}
-	values := make([]datum, 0, len(places)+len(w.old)+1)
+	values := make([]value.Datum, 0, len(places)+len(w.old)+1)
 	for _, k := range places {
 		values = append(values, w.row[k])
 	}
@@ -658,20 +660,20 @@ func findRow(m *movedTable) string {
 	for _, k := range m.identity {
 		col := m.columns[k]
 		expr, mark := indexedColumn(col), "?"
-		if expr != quoteIdent(col.Name) {
+		if expr != quote.Ident(col.Name) {
 			mark = "rtrim(?, ' ')"
 		}
-		and, names = append(and, expr+" IS "+mark), append(names, quoteIdent(col.Name))
+		and, names = append(and, expr+" IS "+mark), append(names, quote.Ident(col.Name))
 	}
 	if m.unique {
 		return " WHERE " + strings.Join(and, " AND ")
 	}
-	return " WHERE rowid = (SELECT rowid FROM main." + quoteIdent(m.def.sqlName()) + " WHERE " + strings.Join(and, " AND ") +
+	return " WHERE rowid = (SELECT rowid FROM main." + quote.Ident(m.def.sqlName()) + " WHERE " + strings.Join(and, " AND ") +
 		" AND cleave_pack(" + strings.Join(names, ", ") + ") = ? LIMIT 1)"
 }
 
 // identityArgs are the values for findRow.
-func identityArgs(m *movedTable, old []datum) []datum {
+func identityArgs(m *movedTable, old []value.Datum) []value.Datum {
 	if m.unique {
 		return old
 	}
@@ -679,7 +681,7 @@ func identityArgs(m *movedTable, old []datum) []datum {
 	for _, v := range old {
 		packed = packDatum(packed, v)
 	}
-	return append(append([]datum(nil), old...), blobDatum(string(packed)))
+	return append(append([]value.Datum(nil), old...), value.Blob(string(packed)))
 }
 
 func (a *applier) misfit(m *movedTable, w *waitingChange, why string, cause error) error {
@@ -689,15 +691,15 @@ func (a *applier) misfit(m *movedTable, w *waitingChange, why string, cause erro
 	e.Schema, e.Table = m.def.Schema, m.def.Name
 	var names, texts []string
 	for i, k := range m.identity {
-		v := datum{}
+		v := value.Datum{}
 		if w.old != nil {
 			v = w.old[i]
 		} else if w.row != nil {
 			v = w.row[k]
 		}
 		text := "null"
-		if v.kind != 0 {
-			if b, err := appendDatum(nil, m.columns[k].Type, v, time.UTC); err == nil {
+		if v.Kind != 0 {
+			if b, err := value.Append(nil, m.columns[k].Type, v, time.UTC); err == nil {
 				text = string(b)
 			}
 		}

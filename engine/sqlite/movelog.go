@@ -8,6 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -118,7 +120,7 @@ func (r *logReader) read(ctx context.Context) error {
 			}
 		}
 		r.def = d
-		forgotten, err := r.c.queryInt("SELECT coalesce(max(forgotten), 0) FROM cleave_move WHERE id = " + quoteText(r.id))
+		forgotten, err := r.c.queryInt("SELECT coalesce(max(forgotten), 0) FROM cleave_move WHERE id = " + quote.Text(r.id))
 		if err != nil {
 			return err
 		}
@@ -219,10 +221,10 @@ func (r *logReader) decode(body []byte) error {
 			return engine.Text{}, err
 		}
 		body = rest
-		if d.kind == 0 {
+		if d.Kind == 0 {
 			return engine.Text{Null: true}, nil
 		}
-		r.texts, err = appendDatum(r.texts[:0], oid, d, time.UTC)
+		r.texts, err = value.Append(r.texts[:0], oid, d, time.UTC)
 		return engine.Text{String: string(r.texts)}, err
 	}
 	if x.Op == engine.ChangeUpdate || x.Op == engine.ChangeDelete {

@@ -15,6 +15,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -284,7 +286,7 @@ func (m *mover) Describe(ctx context.Context, tables []engine.MoveTable) ([]engi
 			t.Columns, t.Types, t.Identity = nil, nil, nil
 			for _, col := range d.live() {
 				t.Columns = append(t.Columns, col.Name)
-				t.Types = append(t.Types, formatType(col.Type, col.Mod))
+				t.Types = append(t.Types, value.FormatType(col.Type, col.Mod))
 			}
 			if pk := d.primaryKey(); pk != nil {
 				t.Identity = d.names(pk.Columns)
@@ -315,7 +317,7 @@ func (m *mover) CheckMove(ctx context.Context, tables []engine.MoveTable) ([]eng
 				f.Fix = "move it between PostgreSQL shards only"
 			case d.primaryKey() == nil:
 				f.Level, f.Is, f.Want = "warning", "no primary key: each change of a row is found by all its columns, reading the whole table", "a primary key"
-				f.Fix = "ALTER TABLE " + quoteIdent(t.Schema) + "." + quoteIdent(t.Name) + " ADD PRIMARY KEY (...)"
+				f.Fix = "ALTER TABLE " + quote.Ident(t.Schema) + "." + quote.Ident(t.Name) + " ADD PRIMARY KEY (...)"
 			}
 			out = append(out, f)
 		}
@@ -438,10 +440,10 @@ func (m *mover) Release(ctx context.Context, id string) error {
 		if err := c.endCapture(id); err != nil {
 			return err
 		}
-		if err := execArgs1(c, "DELETE FROM cleave_loaded WHERE id = ?", textDatum(id)); err != nil {
+		if err := execArgs1(c, "DELETE FROM cleave_loaded WHERE id = ?", value.Text(id)); err != nil {
 			return err
 		}
-		return execArgs1(c, "DELETE FROM cleave_move WHERE id = ?", textDatum(id))
+		return execArgs1(c, "DELETE FROM cleave_move WHERE id = ?", value.Text(id))
 	})
 	if err != nil {
 		return err
@@ -504,7 +506,7 @@ func (m *mover) sweepLog(ctx context.Context, c *Conn, capture uint32, upTo int6
 			return err
 		}
 		if err := m.change(ctx, c, func() error {
-			return execArgs1(c, "DELETE FROM cleave_log WHERE capture = ? AND seq <= ?", intDatum(int64(capture)), intDatum(last))
+			return execArgs1(c, "DELETE FROM cleave_log WHERE capture = ? AND seq <= ?", value.Int(int64(capture)), value.Int(last))
 		}); err != nil {
 			return err
 		}
@@ -566,7 +568,7 @@ func (m *mover) Forget(ctx context.Context, id string, upTo engine.Position) err
 		if err := c.knowMove(id); err != nil {
 			return err
 		}
-		return execArgs1(c, "UPDATE cleave_move SET forgotten = max(forgotten, ?) WHERE id = ?", intDatum(at), textDatum(id))
+		return execArgs1(c, "UPDATE cleave_move SET forgotten = max(forgotten, ?) WHERE id = ?", value.Int(at), value.Text(id))
 	})
 	if err != nil {
 		return err
@@ -581,7 +583,7 @@ func noCapture(id string) error {
 
 // knowMove makes the row of an id.
 func (c *Conn) knowMove(id string) error {
-	return execArgs1(c, "INSERT INTO cleave_move (id, born) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", textDatum(id), textDatum(nonce()))
+	return execArgs1(c, "INSERT INTO cleave_move (id, born) VALUES (?, ?) ON CONFLICT (id) DO NOTHING", value.Text(id), value.Text(nonce()))
 }
 
 func nonce() string {
@@ -631,7 +633,7 @@ func (m *mover) Lag(ctx context.Context, id string, at engine.Position) (int64, 
 func (m *mover) Applied(ctx context.Context, id string) (engine.Position, error) {
 	var at string
 	err := m.with(ctx, false, func(c *Conn) (err error) {
-		at, err = text1(c.db, "SELECT applied FROM cleave_move WHERE id = "+quoteText(id))
+		at, err = text1(c.db, "SELECT applied FROM cleave_move WHERE id = "+quote.Text(id))
 		return err
 	})
 	return engine.Position(at), err
@@ -643,19 +645,19 @@ func (m *mover) SetApplied(ctx context.Context, id string, at engine.Position) e
 		if err := c.knowMove(id); err != nil {
 			return err
 		}
-		return execArgs1(c, "UPDATE cleave_move SET applied = ?, owner = NULL WHERE id = ?", textDatum(string(at)), textDatum(id))
+		return execArgs1(c, "UPDATE cleave_move SET applied = ?, owner = NULL WHERE id = ?", value.Text(string(at)), value.Text(id))
 	})
 }
 
 // execArgs1 runs a statement with values.
-func execArgs1(c *Conn, sql string, values ...datum) error {
+func execArgs1(c *Conn, sql string, values ...value.Datum) error {
 	q, _, err := c.db.PrepareTransient(sql)
 	if err != nil {
 		return err
 	}
 	defer q.Finalize()
 	for i, v := range values {
-		v.bind(q, i+1)
+		v.Bind(q, i+1)
 	}
 	_, err = q.Step()
 	return err

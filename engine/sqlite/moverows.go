@@ -12,6 +12,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -35,7 +37,7 @@ func (c *Conn) openSet(set *engine.Set) int64 {
 func inSet(n int64, set *engine.Set, t *movedTable) string {
 	var cols []string
 	for _, k := range t.key {
-		cols = append(cols, quoteIdent(t.columns[k].Name))
+		cols = append(cols, quote.Ident(t.columns[k].Name))
 	}
 	cond := fmt.Sprintf("cleave_member(%d, %s)", n, strings.Join(cols, ", "))
 	if near := nearSet(set, cols); near != "" && !set.Except {
@@ -53,7 +55,7 @@ func nearSet(set *engine.Set, cols []string) string {
 		for _, k := range list {
 			var and []string
 			for i := range k {
-				and = append(and, cols[i]+" = "+keyDatum(k[i]).literal())
+				and = append(and, cols[i]+" = "+keyDatum(k[i]).Literal())
 			}
 			or = append(or, "("+strings.Join(and, " AND ")+")")
 		}
@@ -71,23 +73,23 @@ func nearSet(set *engine.Set, cols []string) string {
 	}
 	var and []string
 	if low := keys.Intervals[0].LowValues; len(low) > 0 {
-		and = append(and, cols[0]+" >= "+keyDatum(low[0]).literal())
+		and = append(and, cols[0]+" >= "+keyDatum(low[0]).Literal())
 	}
 	if last := keys.Intervals[len(keys.Intervals)-1]; !last.Last && len(last.HighValues) > 0 {
-		and = append(and, cols[0]+" <= "+keyDatum(last.HighValues[0]).literal())
+		and = append(and, cols[0]+" <= "+keyDatum(last.HighValues[0]).Literal())
 	}
 	return strings.Join(and, " AND ")
 }
 
 // keyDatum is a shard key value as the file holds it.
-func keyDatum(v keyspace.Value) datum {
+func keyDatum(v keyspace.Value) value.Datum {
 	switch t := v.Type(); {
 	case t.IsText():
-		return textDatum(v.Bytes())
+		return value.Text(v.Bytes())
 	case t == keyspace.UUID || t == keyspace.Bytea:
-		return blobDatum(v.Bytes())
+		return value.Blob(v.Bytes())
 	}
-	return intDatum(v.Int())
+	return value.Int(v.Int())
 }
 
 // view is one snapshot of a set, seen by several conversations.
@@ -382,7 +384,7 @@ func (m *mover) Sums(ctx context.Context, set engine.Set, pace engine.Pace) ([]e
 // eachRow calls fn for the rows of a table that meet a condition, until it returns
 // false. parts divide the table by rowid.
 func (c *Conn) eachRow(t *movedTable, cond string, part, parts int, fn func(*rowReader) bool) error {
-	table := "main." + quoteIdent(t.def.sqlName())
+	table := "main." + quote.Ident(t.def.sqlName())
 	if parts > 1 {
 		least, err := c.queryInt("SELECT coalesce(min(rowid), 0) FROM " + table)
 		if err != nil {
@@ -401,7 +403,7 @@ func (c *Conn) eachRow(t *movedTable, cond string, part, parts int, fn func(*row
 	}
 	names := make([]string, len(t.columns))
 	for i, col := range t.columns {
-		names[i] = quoteIdent(col.Name)
+		names[i] = quote.Ident(col.Name)
 	}
 	q, _, err := c.db.PrepareTransient("SELECT " + strings.Join(names, ", ") + " FROM " + table + " WHERE " + cond)
 	if err != nil {
@@ -409,9 +411,9 @@ func (c *Conn) eachRow(t *movedTable, cond string, part, parts int, fn func(*row
 	}
 	defer q.Finalize()
 	row := &rowReader{stmt: q, columns: t.columns}
-	row.classes = make([]class, len(t.columns))
+	row.classes = make([]value.Class, len(t.columns))
 	for i, col := range t.columns {
-		row.classes[i] = classOf(col.Type)
+		row.classes[i] = value.ClassOf(col.Type)
 	}
 	for {
 		ok, err := q.Step()
@@ -430,19 +432,19 @@ func partStart(least, most int64, part, parts int) int64 {
 type rowReader struct {
 	stmt    *sqlite.Stmt
 	columns []*columnDef
-	classes []class
+	classes []value.Class
 }
 
 // appendText appends a column's text form; null is true for NULL.
 func (r *rowReader) appendText(dst []byte, i int) (out []byte, null bool, err error) {
-	d, _, err := columnDatum(r.stmt, i, r.classes[i], nil)
+	d, _, err := value.OfColumn(r.stmt, i, r.classes[i], nil)
 	if err != nil {
 		return dst, false, err
 	}
-	if d.kind == 0 {
+	if d.Kind == 0 {
 		return dst, true, nil
 	}
-	out, err = appendDatum(dst, r.columns[i].Type, d, time.UTC)
+	out, err = value.Append(dst, r.columns[i].Type, d, time.UTC)
 	return out, false, err
 }
 
@@ -518,7 +520,7 @@ func (m *mover) Purge(ctx context.Context, set engine.Set, limit int) (int, erro
 			if err != nil {
 				return err
 			}
-			ids, cond, table = nil, inSet(n, &set, t), "main."+quoteIdent(t.def.sqlName())
+			ids, cond, table = nil, inSet(n, &set, t), "main."+quote.Ident(t.def.sqlName())
 			start := ""
 			if at.rowid != 0 {
 				start = fmt.Sprintf(" AND rowid > (%d)", at.rowid)
@@ -613,10 +615,10 @@ func (c *Conn) sampleSize(t *movedTable, cond string) (rows, bytes int64, err er
 		places  = 64
 		perHead = 32 // rows read at a place
 	)
-	table := "main." + quoteIdent(t.def.sqlName())
+	table := "main." + quote.Ident(t.def.sqlName())
 	var lens []string
 	for _, col := range t.columns {
-		lens = append(lens, "coalesce(octet_length("+quoteIdent(col.Name)+"), 0)")
+		lens = append(lens, "coalesce(octet_length("+quote.Ident(col.Name)+"), 0)")
 	}
 	count := func(from string) (n, in, size, last int64, err error) {
 		q, _, err := c.db.PrepareTransient("SELECT count(*), coalesce(sum(w), 0), coalesce(sum(CASE WHEN w THEN b END), 0), coalesce(max(rowid), 0) FROM (SELECT rowid, " +

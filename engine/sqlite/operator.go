@@ -6,7 +6,9 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -47,7 +49,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		if a.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
 			word = " IS "
 		}
-		return expr{sql: "(" + comparand(l) + word + comparand(r) + ")", typ: oidBool, mod: -1, notNull: true}
+		return expr{sql: "(" + comparand(l) + word + comparand(r) + ")", typ: pgoid.Bool, mod: -1, notNull: true}
 	case pg.A_Expr_Kind_AEXPR_NULLIF:
 		l, r := t.expr(a.Lexpr), t.expr(a.Rexpr)
 		if l.lit {
@@ -59,7 +61,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 			refuseSQL("NULLIF of a volatile function")
 		}
 		typ := cl
-		if l.typ == oidUnknown || l.typ != cl.typ {
+		if l.typ == pgoid.Unknown || l.typ != cl.typ {
 			l = typ
 		}
 		return expr{sql: "(CASE WHEN " + comparand(cl) + " = " + comparand(cr) + " THEN NULL ELSE " + l.sql + " END)", typ: l.typ, mod: l.mod, name: "nullif"}
@@ -69,8 +71,8 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		l := t.expr(a.Lexpr)
 		if f := a.Rexpr.GetFuncCall(); f != nil && len(f.Funcname) == 2 && f.Funcname[1].GetString_().GetSval() == "like_escape" {
 			p, esc := t.expr(f.Args[0]), t.expr(f.Args[1])
-			p, esc = t.coerce(p, oidText, -1, pgcatalog.Implicit), t.coerce(esc, oidText, -1, pgcatalog.Implicit)
-			return t.binary(op, l, expr{sql: call("cleave_like_escape", p.sql, esc.sql), typ: oidText, mod: -1}, a.Location)
+			p, esc = t.coerce(p, pgoid.Text, -1, pgcatalog.Implicit), t.coerce(esc, pgoid.Text, -1, pgcatalog.Implicit)
+			return t.binary(op, l, expr{sql: call("cleave_like_escape", p.sql, esc.sql), typ: pgoid.Text, mod: -1}, a.Location)
 		}
 		return t.binary(op, l, t.expr(a.Rexpr), a.Location)
 	case pg.A_Expr_Kind_AEXPR_SIMILAR:
@@ -100,7 +102,7 @@ func (t *translator) operatorExpr(a *pg.A_Expr) expr {
 		default:
 			sql = "(" + nor(lo, hi) + " AND " + nor(hi, lo) + ")"
 		}
-		return expr{sql: sql, typ: oidBool, mod: -1}
+		return expr{sql: sql, typ: pgoid.Bool, mod: -1}
 	case pg.A_Expr_Kind_AEXPR_OP_ANY, pg.A_Expr_Kind_AEXPR_OP_ALL:
 		return t.arrayCompare(a, op, a.Kind == pg.A_Expr_Kind_AEXPR_OP_ALL)
 	}
@@ -114,12 +116,12 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 		switch v := c.Val.(type) {
 		case *pg.A_Const_Ival:
 			i := -int64(v.Ival.GetIval())
-			return expr{sql: intDatum(i).literal(), typ: oidInt4, mod: -1, constant: true, notNull: true}
+			return expr{sql: value.Int(i).Literal(), typ: pgoid.Int4, mod: -1, constant: true, notNull: true}
 		case *pg.A_Const_Fval:
 			// PostgreSQL reads the number first: 9223372036854775808 is numeric.
 			e := t.constant(c)
-			if e.typ == oidInt8 {
-				return expr{sql: intDatum(-e.intValue).literal(), typ: oidInt8, mod: -1, constant: true, notNull: true}
+			if e.typ == pgoid.Int8 {
+				return expr{sql: value.Int(-e.intValue).Literal(), typ: pgoid.Int8, mod: -1, constant: true, notNull: true}
 			}
 		}
 	}
@@ -127,7 +129,7 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 	if r.row != nil {
 		refuseSQL("an operator on a row")
 	}
-	o, ambiguous := builtin.Prefix(op, r.typ)
+	o, ambiguous := value.Builtin.Prefix(op, r.typ)
 	if o == nil {
 		t.noOperator(op, 0, r.typ, ambiguous, a.Location)
 	}
@@ -135,9 +137,9 @@ func (t *translator) prefix(op string, a *pg.A_Expr) expr {
 }
 
 func (t *translator) noOperator(op string, l, r uint32, ambiguous bool, loc int32) {
-	name := op + " " + typeName(r)
+	name := op + " " + value.TypeName(r)
 	if l != 0 {
-		name = typeName(l) + " " + name
+		name = value.TypeName(l) + " " + name
 	}
 	if ambiguous {
 		fail(t.at(loc, sqlstate.New("42725", "operator is not unique: %s", name).
@@ -152,7 +154,7 @@ func (t *translator) binary(op string, l, r expr, loc int32) expr {
 	if l.row != nil || r.row != nil {
 		return t.rowCompare(op, l, r, loc)
 	}
-	o, ambiguous := builtin.Infix(op, l.typ, r.typ)
+	o, ambiguous := value.Builtin.Infix(op, l.typ, r.typ)
 	if o == nil {
 		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
 	}
@@ -167,13 +169,13 @@ func sameRepresentation(a, b uint32) bool {
 	if a == b {
 		return true
 	}
-	ints := func(o uint32) bool { return o == oidInt2 || o == oidInt4 || o == oidInt8 }
-	texts := func(o uint32) bool { return o == oidText || o == oidVarchar || o == oidName }
+	ints := func(o uint32) bool { return o == pgoid.Int2 || o == pgoid.Int4 || o == pgoid.Int8 }
+	texts := func(o uint32) bool { return o == pgoid.Text || o == pgoid.Varchar || o == pgoid.Name }
 	return ints(a) && ints(b) || texts(a) && texts(b)
 }
 
 func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc int32) expr {
-	proc := builtin.Function(o.Function)
+	proc := value.Builtin.Function(o.Function)
 	if proc == nil {
 		refuseSQL("the operator " + o.Name)
 	}
@@ -192,20 +194,20 @@ func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 		e.constant = e.constant && a.constant
 		e.notNull = e.notNull && a.notNull
 	}
-	if cmp, ok := comparisons[o.Name]; ok && l != nil && o.Result == oidBool && len(args) == 2 {
+	if cmp, ok := comparisons[o.Name]; ok && l != nil && o.Result == pgoid.Bool && len(args) == 2 {
 		a, b := args[0], args[1]
 		if mixed, ok := t.mixedDates(a, b); ok {
 			a, b = mixed[0], mixed[1]
 		}
-		if sameRepresentation(a.typ, b.typ) && (isComparable(a.typ) || classOf(a.typ) == classBpchar) {
+		if sameRepresentation(a.typ, b.typ) && (value.Comparable(a.typ) || value.ClassOf(a.typ) == value.ClassBpchar) {
 			e.sql = "(" + comparand(a) + " " + cmp + " " + comparand(b) + ")"
 			return e
 		}
-		if o.Left == oidAnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
+		if o.Left == pgoid.AnyArray && a.typ == b.typ && (cmp == "=" || cmp == "<>") && exactArray(a.typ) {
 			e.sql = "(" + a.sql + " " + cmp + " " + b.sql + ")"
 			return e
 		}
-		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", typeName(a.typ), typeName(b.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
+		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", value.TypeName(a.typ), value.TypeName(b.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
 	}
 	em := emitters[proc.Signature()]
 	if em == nil {
@@ -220,8 +222,8 @@ func (t *translator) emitOperator(o *pgcatalog.Operator, l *expr, r expr, loc in
 
 // exactArray: equal arrays have equal texts.
 func exactArray(oid uint32) bool {
-	switch classOf(builtin.Element(oid)) {
-	case classInt, classText, classBlob:
+	switch value.ClassOf(value.Builtin.Element(oid)) {
+	case value.ClassInt, value.ClassText, value.ClassBlob:
 		return true
 	}
 	return false
@@ -232,11 +234,11 @@ func exactArray(oid uint32) bool {
 func (t *translator) mixedDates(a, b expr) ([2]expr, bool) {
 	order := func(o uint32) int {
 		switch o {
-		case oidDate:
+		case pgoid.Date:
 			return 1
-		case oidTimestamp:
+		case pgoid.Timestamp:
 			return 2
-		case oidTimestamptz:
+		case pgoid.Timestamptz:
 			return 3
 		}
 		return 0
@@ -260,7 +262,7 @@ func (t *translator) mixedDates(a, b expr) ([2]expr, bool) {
 
 // unifyComparison converts two operands to what the comparison operator takes.
 func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, expr) {
-	o, ambiguous := builtin.Infix(op, l.typ, r.typ)
+	o, ambiguous := value.Builtin.Infix(op, l.typ, r.typ)
 	if o == nil {
 		t.noOperator(op, l.typ, r.typ, ambiguous, loc)
 	}
@@ -268,8 +270,8 @@ func (t *translator) unifyComparison(op string, l, r expr, loc int32) (expr, exp
 	if m, ok := t.mixedDates(l, r); ok {
 		l, r = m[0], m[1]
 	}
-	if !sameRepresentation(l.typ, r.typ) || !isComparable(l.typ) && classOf(l.typ) != classBpchar {
-		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", typeName(l.typ), typeName(r.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
+	if !sameRepresentation(l.typ, r.typ) || !value.Comparable(l.typ) && value.ClassOf(l.typ) != value.ClassBpchar {
+		refuse(fmt.Sprintf("a SQLite shard cannot compare %s with %s exactly", value.TypeName(l.typ), value.TypeName(r.typ)), "Cast both to a type that it compares: see docs/sql-sqlite.md.")
 	}
 	return l, r
 }
@@ -294,7 +296,7 @@ func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 		if op == "<>" {
 			word = " OR "
 		}
-		return expr{sql: balanced(parts, word), typ: oidBool, mod: -1}
+		return expr{sql: balanced(parts, word), typ: pgoid.Bool, mod: -1}
 	case "<", ">", "<=", ">=":
 		a, b := make([]string, len(l.row)), make([]string, len(l.row))
 		for i := range l.row {
@@ -302,9 +304,9 @@ func (t *translator) rowCompare(op string, l, r expr, loc int32) expr {
 			a[i], b[i] = comparand(x), comparand(y)
 		}
 		if len(a) == 1 {
-			return expr{sql: "(" + a[0] + " " + op + " " + b[0] + ")", typ: oidBool, mod: -1}
+			return expr{sql: "(" + a[0] + " " + op + " " + b[0] + ")", typ: pgoid.Bool, mod: -1}
 		}
-		return expr{sql: "((" + strings.Join(a, ", ") + ") " + op + " (" + strings.Join(b, ", ") + "))", typ: oidBool, mod: -1}
+		return expr{sql: "((" + strings.Join(a, ", ") + ") " + op + " (" + strings.Join(b, ", ") + "))", typ: pgoid.Bool, mod: -1}
 	}
 	refuseSQL("the operator " + op + " on rows")
 	return expr{}
@@ -327,12 +329,12 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 		if not {
 			sql = "(NOT " + sql + ")"
 		}
-		return expr{sql: sql, typ: oidBool, mod: -1}
+		return expr{sql: sql, typ: pgoid.Bool, mod: -1}
 	}
-	if x.typ == oidUnknown && x.lit {
+	if x.typ == pgoid.Unknown && x.lit {
 		known := false
 		for _, it := range items {
-			known = known || it.typ != oidUnknown
+			known = known || it.typ != pgoid.Unknown
 		}
 		if !known {
 			x = t.resolveText(x)
@@ -340,8 +342,8 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 	}
 	// One common type if there is one; else comparison by comparison.
 	all := append([]expr{x}, items...)
-	if typ, ok := t.tryCommon(all); ok && len(items) > 1 || ok && items[0].typ == oidUnknown {
-		if isComparable(typ) || classOf(typ) == classBpchar {
+	if typ, ok := t.tryCommon(all); ok && len(items) > 1 || ok && items[0].typ == pgoid.Unknown {
+		if value.Comparable(typ) || value.ClassOf(typ) == value.ClassBpchar {
 			parts := make([]string, len(items))
 			x = t.coerce(x, typ, -1, pgcatalog.Implicit)
 			for i := range items {
@@ -351,7 +353,7 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 			if not {
 				word = " NOT IN ("
 			}
-			return expr{sql: "(" + comparand(x) + word + strings.Join(parts, ", ") + "))", typ: oidBool, mod: -1}
+			return expr{sql: "(" + comparand(x) + word + strings.Join(parts, ", ") + "))", typ: pgoid.Bool, mod: -1}
 		}
 	}
 	parts := make([]string, len(items))
@@ -362,17 +364,17 @@ func (t *translator) inList(a *pg.A_Expr, op string) expr {
 	for i, it := range items {
 		parts[i] = t.binary(op, x, it, a.Location).sql
 	}
-	return expr{sql: balanced(parts, word), typ: oidBool, mod: -1}
+	return expr{sql: balanced(parts, word), typ: pgoid.Bool, mod: -1}
 }
 
 // tryCommon returns the common type of a list, if all convert to it implicitly.
 func (t *translator) tryCommon(list []expr) (typ uint32, ok bool) {
-	typ, other := builtin.Common(typesOf(list))
+	typ, other := value.Builtin.Common(typesOf(list))
 	if other != 0 {
 		return 0, false
 	}
 	for _, e := range list {
-		if !builtin.CanCoerce(e.typ, typ, pgcatalog.Implicit) {
+		if !value.Builtin.CanCoerce(e.typ, typ, pgcatalog.Implicit) {
 			return 0, false
 		}
 	}
@@ -388,24 +390,24 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 	if !(op == "=" && !all || op == "<>" && all) {
 		refuseSQL("the operator " + op + " with ANY or ALL of an array")
 	}
-	if arr.typ == oidUnknown {
-		if x.typ == oidUnknown {
+	if arr.typ == pgoid.Unknown {
+		if x.typ == pgoid.Unknown {
 			x = t.resolveText(x)
 		}
-		at := builtin.Array(x.typ)
-		if x.typ == oidVarchar {
-			at = oidTextArray
+		at := value.Builtin.Array(x.typ)
+		if x.typ == pgoid.Varchar {
+			at = pgoid.TextArray
 		}
 		if at == 0 {
-			refuseSQL("an array of " + typeName(x.typ))
+			refuseSQL("an array of " + value.TypeName(x.typ))
 		}
 		arr = t.coerce(arr, at, -1, pgcatalog.Implicit)
 	}
-	elem := builtin.Element(arr.typ)
+	elem := value.Builtin.Element(arr.typ)
 	if elem == 0 {
 		t.failAt(a.Location, sqlstate.WrongObjectType, "op ANY/ALL (array) requires array on right side")
 	}
-	el := expr{sql: elemFromJSON(elem, "value"), typ: elem, mod: -1}
+	el := expr{sql: value.ElemFromJSON(elem, "value"), typ: elem, mod: -1}
 	l, r := t.unifyComparison(op, x, el, a.Location)
 	word := " IN "
 	if all {
@@ -415,7 +417,7 @@ func (t *translator) arrayCompare(a *pg.A_Expr, op string, all bool) expr {
 	if !(nif && !all) && !arr.notNull {
 		sql = "(CASE WHEN " + arr.sql + " IS NULL THEN NULL ELSE " + sql + " END)"
 	}
-	return expr{sql: sql, typ: oidBool, mod: -1}
+	return expr{sql: sql, typ: pgoid.Bool, mod: -1}
 }
 
 // resolved is a signature with its polymorphic types replaced.
@@ -427,7 +429,7 @@ type resolved struct {
 // polymorphic replaces anyelement and its family (PostgreSQL manual, section
 // "Polymorphic Types").
 func (t *translator) polymorphic(params []uint32, args []expr, result uint32) resolved {
-	types, returns, ok := builtin.Bind(params, typesOf(args), result)
+	types, returns, ok := value.Builtin.Bind(params, typesOf(args), result)
 	if !ok {
 		failf(sqlstate.DatatypeMismatch, "could not determine polymorphic type because input has type unknown")
 	}

@@ -7,7 +7,9 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -34,17 +36,17 @@ func (t *translator) orderTerm(q *query, sb *pg.SortBy, outputOnly bool) string 
 		q.targets[i].e = t.resolveText(q.targets[i].e)
 		e := q.targets[i].e
 		key := strconv.Itoa(i + 1)
-		switch classOf(e.typ) {
-		case classNumeric:
+		switch value.ClassOf(e.typ) {
+		case value.ClassNumeric:
 			key += " COLLATE cleave_numeric"
-		case classBpchar:
+		case value.ClassBpchar:
 			if outputOnly || q.distinct {
 				refuseSQL("ORDER BY character(n) here")
 			}
 			key = comparand(e)
 		default:
-			if !isComparable(e.typ) {
-				refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly", typeName(e.typ)), "Order by a cast of it: see docs/sql-sqlite.md.")
+			if !value.Comparable(e.typ) {
+				refuse(fmt.Sprintf("a SQLite shard cannot order %s exactly", value.TypeName(e.typ)), "Order by a cast of it: see docs/sql-sqlite.md.")
 			}
 		}
 		return t.sortKey(e, key, sb)
@@ -107,7 +109,7 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 		}
 		if v, ok := constInt(n); ok {
 			if v < 0 {
-				return call("cleave_limit", intDatum(v).literal(), fn) // fails when it runs
+				return call("cleave_limit", value.Int(v).Literal(), fn) // fails when it runs
 			}
 			if fn == 1 && v <= 1 {
 				q.single = true
@@ -116,7 +118,7 @@ func (t *translator) limits(sel *selectState, count, offset *pg.Node, q *query) 
 		}
 		sel.clause = name
 		uses := sel.uses
-		e := t.coerce(t.expr(n), oidInt8, -1, pgcatalog.Assignment)
+		e := t.coerce(t.expr(n), pgoid.Int8, -1, pgcatalog.Assignment)
 		if sel.uses != uses {
 			t.failAt(nodeLocation(n), "42P10", "argument of %s must not contain variables", name)
 		}
@@ -187,7 +189,7 @@ func (t *translator) distinctOn(q *query, s *pg.SelectStmt) {
 	if len(order) > 0 {
 		window += " ORDER BY " + strings.Join(order, ", ")
 	}
-	inner.targets = append(inner.targets, target{e: expr{sql: window + ")", typ: oidInt8}})
+	inner.targets = append(inner.targets, target{e: expr{sql: window + ")", typ: pgoid.Int8}})
 	*q = query{body: " FROM (" + inner.sql() + ") AS z WHERE z.c" + strconv.Itoa(len(inner.targets)) + " = 1"}
 	for i, tg := range inner.targets[:n] {
 		tg.e.sql = "z.c" + strconv.Itoa(i+1)

@@ -8,6 +8,8 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -155,7 +157,7 @@ func (c *Conn) run(p *portal) error {
 	p.stmt = stmt
 	for i := range p.args {
 		if i < stmt.BindParamCount() {
-			p.args[i].bind(stmt, i+1)
+			p.args[i].Bind(stmt, i+1)
 		}
 	}
 	p.started = true
@@ -436,9 +438,9 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 		binaryFormat := wire.FormatAt(p.formats, i) == 1
 		var err error
 		switch {
-		case ty == sqlite.TypeInteger && col.class == classInt && !binaryFormat && (col.typ == oidInt8 || col.typ == oidInt4 || col.typ == oidInt2):
+		case ty == sqlite.TypeInteger && col.class == value.ClassInt && !binaryFormat && (col.typ == pgoid.Int8 || col.typ == pgoid.Int4 || col.typ == pgoid.Int2):
 			dst = strconv.AppendInt(dst, p.stmt.ColumnInt64(i), 10)
-		case ty == sqlite.TypeText && (col.class == classText || col.class == classBpchar || col.class == classVoid || col.class == classJSON && col.typ == oidJSON || !binaryFormat && col.class != classInt && col.class != classFloat && col.class != classBlob && col.class != classInterval && !isReg(col.typ)):
+		case ty == sqlite.TypeText && (col.class == value.ClassText || col.class == value.ClassBpchar || col.class == value.ClassVoid || col.class == value.ClassJSON && col.typ == pgoid.JSON || !binaryFormat && col.class != value.ClassInt && col.class != value.ClassFloat && col.class != value.ClassBlob && col.class != value.ClassInterval && !isReg(col.typ)):
 			n := p.stmt.ColumnLen(i)
 			if n > valueMax {
 				return dst, tooBig()
@@ -446,8 +448,8 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 			dst = grow(dst, n)
 			p.stmt.ColumnBytes(i, dst[at+4:])
 		default:
-			var d datum
-			d, _, err = columnDatum(p.stmt, i, col.class, nil)
+			var d value.Datum
+			d, _, err = value.OfColumn(p.stmt, i, col.class, nil)
 			if err == nil {
 				dst, err = c.appendValue(dst, col.typ, d, binaryFormat)
 			}
@@ -462,7 +464,7 @@ func (c *Conn) appendRow(dst []byte, p *portal) ([]byte, error) {
 
 func isReg(oid uint32) bool {
 	switch oid {
-	case oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegnamespace, oidRegrole, oidRegoper, oidRegoperator, oidRegcollation:
+	case pgoid.Regclass, pgoid.Regtype, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regnamespace, pgoid.Regrole, pgoid.Regoper, pgoid.Regoperator, pgoid.Regcollation:
 		return true
 	}
 	return false
@@ -477,21 +479,21 @@ func grow(dst []byte, n int) []byte {
 	return dst[:len(dst)+n]
 }
 
-func (c *Conn) appendValue(dst []byte, typ uint32, d datum, binaryFormat bool) ([]byte, error) {
+func (c *Conn) appendValue(dst []byte, typ uint32, d value.Datum, binaryFormat bool) ([]byte, error) {
 	if binaryFormat {
-		return appendBinaryDatum(dst, typ, d, c.env.loc)
+		return value.AppendBinary(dst, typ, d, c.env.loc)
 	}
 	if isReg(typ) {
-		return append(dst, c.env.regOut(typ, d.i)...), nil
+		return append(dst, c.env.regOut(typ, d.Int)...), nil
 	}
-	return appendDatum(dst, typ, d, c.env.loc)
+	return value.Append(dst, typ, d, c.env.loc)
 }
 
-func (c *Conn) appendStaticRow(dst []byte, p *portal, row []datum) ([]byte, error) {
+func (c *Conn) appendStaticRow(dst []byte, p *portal, row []value.Datum) ([]byte, error) {
 	dst, mark := wire.Begin(dst, wire.DataRow)
 	dst = wire.AppendInt16(dst, int16(len(row)))
 	for i, d := range row {
-		if d.kind == 0 {
+		if d.Kind == 0 {
 			dst = append(dst, 0xff, 0xff, 0xff, 0xff)
 			continue
 		}
@@ -516,7 +518,7 @@ func appendRowDescription(dst []byte, cols []outColumn, formats []int16) []byte 
 		dst = wire.AppendInt16(dst, col.attnum)
 		dst = wire.AppendInt32(dst, int32(col.typ))
 		size := int16(-1)
-		if t := builtin.Type(col.typ); t != nil {
+		if t := value.Builtin.Type(col.typ); t != nil {
 			size = t.Size
 		}
 		dst = wire.AppendInt16(dst, size)

@@ -11,6 +11,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -115,7 +117,7 @@ func (c *Conn) prepareTx(gid string) error {
 }
 
 func (c *Conn) savePrepared(gid string, locks bool, changes *spool) error {
-	args := []datum{textDatum(gid), textDatum(c.user), textDatum(c.database), intDatum(clock()), intDatum(b2i(locks))}
+	args := []value.Datum{value.Text(gid), value.Text(c.user), value.Text(c.database), value.Int(clock()), value.Int(b2i(locks))}
 	err := execArgs(c.db, "INSERT INTO cleave_prepared (gid, owner, database, prepared, locks) VALUES (?, ?, ?, ?, ?)", args...)
 	if code := sqlite.ErrCode(err); code == sqlite.ResultConstraintPrimaryKey || code == sqlite.ResultConstraintUnique {
 		return sqlstate.New(sqlstate.DuplicateObject, "transaction identifier \"%s\" is already in use", gid)
@@ -139,11 +141,11 @@ func (c *Conn) savePrepared(gid string, locks bool, changes *spool) error {
 		if err != nil && err != io.ErrUnexpectedEOF {
 			return err
 		}
-		if err := execArgs(c.db, "INSERT INTO cleave_change (gid, n, data) VALUES (?, ?, ?)", textDatum(gid), intDatum(n), blobDatum(string(piece[:size]))); err != nil {
+		if err := execArgs(c.db, "INSERT INTO cleave_change (gid, n, data) VALUES (?, ?, ?)", value.Text(gid), value.Int(n), value.Blob(string(piece[:size]))); err != nil {
 			return err
 		}
 	}
-	return execArgs(c.db, "INSERT INTO cleave_meta (key, value) VALUES ('prepared', ?)", textDatum(gid))
+	return execArgs(c.db, "INSERT INTO cleave_meta (key, value) VALUES ('prepared', ?)", value.Text(gid))
 }
 
 func b2i(b bool) int64 {
@@ -154,14 +156,14 @@ func b2i(b bool) int64 {
 }
 
 // execArgs runs a statement of Cleave's own with values.
-func execArgs(db *sqlite.Conn, sql string, args ...datum) error {
+func execArgs(db *sqlite.Conn, sql string, args ...value.Datum) error {
 	stmt, _, err := db.PrepareTransient(sql)
 	if err != nil {
 		return err
 	}
 	defer stmt.Finalize()
 	for i := range args {
-		args[i].bind(stmt, i+1)
+		args[i].Bind(stmt, i+1)
 	}
 	_, err = stmt.Step()
 	return err
@@ -345,7 +347,7 @@ func (c *Conn) endPreparedOn(db *sqlite.Conn, gid string, commit bool) error {
 	if err := c.lockFile(func() error { return run(db, "BEGIN IMMEDIATE") }, time.Now().Add(c.busyTimeout())); err != nil {
 		return err
 	}
-	locks, err := text1(db, "SELECT locks FROM cleave_prepared WHERE gid = "+quoteText(gid))
+	locks, err := text1(db, "SELECT locks FROM cleave_prepared WHERE gid = "+quote.Text(gid))
 	if err != nil {
 		return err
 	}
@@ -365,7 +367,7 @@ func (c *Conn) endPreparedOn(db *sqlite.Conn, gid string, commit bool) error {
 		}
 	}
 	for _, sql := range []string{"DELETE FROM cleave_change WHERE gid = ?", "DELETE FROM cleave_prepared WHERE gid = ?", "DELETE FROM cleave_meta WHERE key = 'prepared' AND value = ?"} {
-		if err := execArgs(db, sql, textDatum(gid)); err != nil {
+		if err := execArgs(db, sql, value.Text(gid)); err != nil {
 			return err
 		}
 	}
@@ -414,7 +416,7 @@ func (r *chunkReader) close() {
 }
 
 // preparedRows are those of pg_prepared_xacts.
-func preparedRows(c *Conn) [][]datum {
+func preparedRows(c *Conn) [][]value.Datum {
 	m := maker("pg_catalog", "pg_prepared_xacts")
 	if c.shard == nil {
 		return m.rows

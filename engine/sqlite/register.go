@@ -10,6 +10,8 @@ import (
 	"modernc.org/libc"
 	lib "modernc.org/sqlite/lib"
 	"zombiezen.com/go/sqlite"
+
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 )
 
 // Functions are registered with SQLite itself rather than through
@@ -59,7 +61,7 @@ type aggregator interface {
 	Step(a []arg) error
 	// Inverse takes back the oldest Step, for moving window frames.
 	Inverse(a []arg) error
-	Value() (datum, error)
+	Value() (value.Datum, error)
 }
 
 type registered struct {
@@ -200,7 +202,7 @@ func callScalar(tls *libc.TLS, ctx uintptr, n int32, values uintptr) {
 
 // setResult gives the value to SQLite. An error stops the statement; its
 // SQLSTATE and fields wait in env.err, since SQLite carries only its text.
-func setResult(tls *libc.TLS, ctx uintptr, v *env, d datum, err error) {
+func setResult(tls *libc.TLS, ctx uintptr, v *env, d value.Datum, err error) {
 	if err != nil {
 		if v.err == nil {
 			v.err = err
@@ -208,23 +210,23 @@ func setResult(tls *libc.TLS, ctx uintptr, v *env, d datum, err error) {
 		setError(tls, ctx, err)
 		return
 	}
-	switch d.kind {
+	switch d.Kind {
 	case 'i':
-		lib.Xsqlite3_result_int64(tls, ctx, d.i)
+		lib.Xsqlite3_result_int64(tls, ctx, d.Int)
 	case 'f':
-		lib.Xsqlite3_result_double(tls, ctx, d.f)
+		lib.Xsqlite3_result_double(tls, ctx, d.Float)
 	case 't', 'b':
-		p := libc.Xmalloc(tls, libc.Tsize_t(max(len(d.s), 1)))
+		p := libc.Xmalloc(tls, libc.Tsize_t(max(len(d.Str), 1)))
 		if p == 0 {
 			lib.Xsqlite3_result_error_nomem(tls, ctx)
 			return
 		}
-		copy(libc.GoBytes(p, max(len(d.s), 1)), d.s)
+		copy(libc.GoBytes(p, max(len(d.Str), 1)), d.Str)
 		transient := ^uintptr(0)
-		if d.kind == 't' {
-			lib.Xsqlite3_result_text(tls, ctx, p, int32(len(d.s)), transient)
+		if d.Kind == 't' {
+			lib.Xsqlite3_result_text(tls, ctx, p, int32(len(d.Str)), transient)
 		} else {
-			lib.Xsqlite3_result_blob(tls, ctx, p, int32(len(d.s)), transient)
+			lib.Xsqlite3_result_blob(tls, ctx, p, int32(len(d.Str)), transient)
 		}
 		libc.Xfree(tls, p)
 	default:
@@ -266,7 +268,7 @@ func callStep(tls *libc.TLS, ctx uintptr, n int32, values uintptr) {
 	r := lookupFunc(tls, ctx)
 	if x, _ := evaluation(tls, ctx, r); x != nil {
 		if err := x.Step(args(nil, tls, n, values)); err != nil {
-			setResult(tls, ctx, r.env, datum{}, err)
+			setResult(tls, ctx, r.env, value.Datum{}, err)
 		}
 	}
 }
@@ -275,7 +277,7 @@ func callInverse(tls *libc.TLS, ctx uintptr, n int32, values uintptr) {
 	r := lookupFunc(tls, ctx)
 	if x, _ := evaluation(tls, ctx, r); x != nil {
 		if err := x.Inverse(args(nil, tls, n, values)); err != nil {
-			setResult(tls, ctx, r.env, datum{}, err)
+			setResult(tls, ctx, r.env, value.Datum{}, err)
 		}
 	}
 }
@@ -301,4 +303,18 @@ func callFinal(tls *libc.TLS, ctx uintptr) {
 	handles.mu.Lock()
 	delete(handles.aggs, id)
 	handles.mu.Unlock()
+}
+
+func valueDatum(v arg) value.Datum {
+	switch v.Type() {
+	case sqlite.TypeInteger:
+		return value.Int(v.Int64())
+	case sqlite.TypeFloat:
+		return value.Datum{Kind: 'f', Float: v.Float()}
+	case sqlite.TypeText:
+		return value.Text(v.Text())
+	case sqlite.TypeBlob:
+		return value.Blob(string(v.Blob()))
+	}
+	return value.Datum{}
 }

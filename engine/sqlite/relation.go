@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -24,16 +26,16 @@ func (c *Conn) MakeRelation(name string, columns []engine.RelationColumn) error 
 	d := &tableDef{OID: relationOID + uint32(len(c.relations)), Schema: "pg_temp", Name: name, static: true, relation: true}
 	cols := make([]string, len(columns))
 	for i, col := range columns {
-		if classOf(col.OID) == classNone {
-			return sqlstate.Refuse("a SQLite shard has no values of type "+typeName(col.OID), "See docs/sql-sqlite.md for the types it has.")
+		if value.ClassOf(col.OID) == value.ClassNone {
+			return sqlstate.Refuse("a SQLite shard has no values of type "+value.TypeName(col.OID), "See docs/sql-sqlite.md for the types it has.")
 		}
 		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: col.Modifier})
-		cols[i] = quoteIdent(col.Name)
+		cols[i] = quote.Ident(col.Name)
 	}
 	if c.relations[name] != nil {
 		return sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name)
 	}
-	if err := c.exec("CREATE TABLE temp." + quoteIdent(name) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
+	if err := c.exec("CREATE TABLE temp." + quote.Ident(name) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
 		return err
 	}
 	if c.relations == nil {
@@ -55,7 +57,7 @@ func (c *Conn) FillRelation(name string, frames []byte) error {
 		return sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", name)
 	}
 	marks := strings.TrimSuffix(strings.Repeat("?, ", len(d.Columns)), ", ")
-	stmt, _, err := c.db.PrepareTransient("INSERT INTO temp." + quoteIdent(name) + " VALUES (" + marks + ")")
+	stmt, _, err := c.db.PrepareTransient("INSERT INTO temp." + quote.Ident(name) + " VALUES (" + marks + ")")
 	if err != nil {
 		return err
 	}
@@ -70,14 +72,14 @@ func (c *Conn) FillRelation(name string, frames []byte) error {
 		if len(cells) != len(d.Columns) {
 			return sqlstate.New(sqlstate.InternalError, "a row of relation %s has %d values, not %d", name, len(cells), len(d.Columns))
 		}
-		for i, v := range cells {
-			var value datum
-			if v != nil {
-				if value, err = datumIn(d.Columns[i].Type, string(v), c.env.loc); err != nil {
+		for i, cell := range cells {
+			var v value.Datum
+			if cell != nil {
+				if v, err = value.In(d.Columns[i].Type, string(cell), c.env.loc); err != nil {
 					return sqlstate.Wrap(err, sqlstate.InternalError, "relation %s, column %s", name, d.Columns[i].Name)
 				}
 			}
-			value.bind(stmt, i+1)
+			v.Bind(stmt, i+1)
 		}
 		if _, err := stmt.Step(); err != nil {
 			return err
@@ -97,9 +99,9 @@ func (c *Conn) IndexRelation(name string, columns []string) error {
 	defer c.leave()
 	cols := make([]string, len(columns))
 	for i, col := range columns {
-		cols[i] = quoteIdent(col)
+		cols[i] = quote.Ident(col)
 	}
-	return c.exec("CREATE INDEX temp." + quoteIdent(name+"_"+strings.Join(columns, "_")) + " ON " + quoteIdent(name) + " (" + strings.Join(cols, ", ") + ")")
+	return c.exec("CREATE INDEX temp." + quote.Ident(name+"_"+strings.Join(columns, "_")) + " ON " + quote.Ident(name) + " (" + strings.Join(cols, ", ") + ")")
 }
 
 // DropRelations implements engine.Relations.
@@ -109,7 +111,7 @@ func (c *Conn) DropRelations() error {
 	}
 	defer c.leave()
 	for name := range c.relations {
-		if err := c.exec("DROP TABLE IF EXISTS temp." + quoteIdent(name)); err != nil {
+		if err := c.exec("DROP TABLE IF EXISTS temp." + quote.Ident(name)); err != nil {
 			return err
 		}
 	}

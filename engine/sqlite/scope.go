@@ -3,6 +3,7 @@ package sqlite
 import (
 	"strings"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -174,7 +175,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 		for s := t.scope; s != nil; s = s.parent {
 			for _, r := range s.rtes {
 				if r.table.placed() && (table == "" && len(s.rtes) == 1 || r.alias == table) && !s.hidden {
-					c := rteCol{name: name, sql: r.sql + ".rowid", typ: oidTID, mod: -1, table: r.table.OID, attnum: -1}
+					c := rteCol{name: name, sql: r.sql + ".rowid", typ: pgoid.TID, mod: -1, table: r.table.OID, attnum: -1}
 					return t.useColumn(s, r, &c, loc)
 				}
 			}
@@ -185,7 +186,7 @@ func (t *translator) column(parts []string, loc int32) expr {
 			for _, r := range s.rtes {
 				if r.table != nil && (table == "" && len(s.rtes) == 1 || r.alias == table) && r.table.column("rowid") == nil && !s.hidden {
 					// No row, no table: the nullable side of a join.
-					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: oidOID, mod: -1, table: r.table.OID, attnum: -6}
+					c := rteCol{name: name, sql: "(CASE WHEN " + r.sql + ".rowid IS NOT NULL THEN " + itoa(int64(r.table.OID)) + " END)", typ: pgoid.OID, mod: -1, table: r.table.OID, attnum: -6}
 					return t.useColumn(s, r, &c, loc)
 				}
 			}

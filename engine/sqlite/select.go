@@ -7,7 +7,9 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -228,11 +230,11 @@ func (t *translator) recursiveCTE(x *cte, c *pg.CommonTableExpr, s *pg.SelectStm
 		typ := t.commonType(pair, "UNION")
 		if typ != l.typ {
 			t.failAt(c.Location, sqlstate.DatatypeMismatch, "recursive query \"%s\" column %d has type %s in non-recursive term but type %s overall",
-				c.Ctename, i+1, typeName(l.typ), typeName(typ))
+				c.Ctename, i+1, value.TypeName(l.typ), value.TypeName(typ))
 		}
 		right.targets[i].e = t.coerce(r, typ, -1, pgcatalog.Implicit)
-		if !s.All && !isComparable(typ) {
-			refuseSQL("UNION of " + typeName(typ))
+		if !s.All && !value.Comparable(typ) {
+			refuseSQL("UNION of " + value.TypeName(typ))
 		}
 	}
 	if left.volatile || right.volatile {
@@ -321,7 +323,7 @@ func (q *query) write(b *strings.Builder) {
 }
 
 func targetSQL(e expr) string {
-	if classOf(e.typ) == classNumeric && !strings.HasSuffix(e.sql, "COLLATE cleave_numeric)") {
+	if value.ClassOf(e.typ) == value.ClassNumeric && !strings.HasSuffix(e.sql, "COLLATE cleave_numeric)") {
 		return "(" + e.sql + " COLLATE cleave_numeric)"
 	}
 	return e.sql
@@ -394,8 +396,8 @@ func (t *translator) setOperation(s *pg.SelectStmt, o queryOptions) *query {
 	for i := range l.targets {
 		pair := []expr{l.targets[i].e, r.targets[i].e}
 		typ, mod := t.toCommon(pair, op)
-		if !s.All && !isComparable(typ) {
-			refuse(fmt.Sprintf("a SQLite shard cannot compare %s for %s exactly", typeName(typ), op), "Use UNION ALL, or cast to a type that it compares.")
+		if !s.All && !value.Comparable(typ) {
+			refuse(fmt.Sprintf("a SQLite shard cannot compare %s for %s exactly", value.TypeName(typ), op), "Use UNION ALL, or cast to a type that it compares.")
 		}
 		name := l.targets[i].name
 		t.retarget(l, i, pair[0])
@@ -419,7 +421,7 @@ func (t *translator) retarget(q *query, i int, e expr) {
 	}
 	if q.op == "" && q.values == nil && q.distinct {
 		// Untyped literals may change; a real conversion may not merge rows.
-		if q.targets[i].e.typ == oidUnknown {
+		if q.targets[i].e.typ == pgoid.Unknown {
 			q.targets[i].e = e
 			return
 		}
@@ -500,8 +502,8 @@ func (t *translator) plainSelect(s *pg.SelectStmt, o queryOptions) *query {
 		q.distinct = true
 		for i := range q.targets {
 			q.targets[i].e = t.resolveText(q.targets[i].e)
-			if typ := q.targets[i].e.typ; !isComparable(typ) {
-				refuse(fmt.Sprintf("a SQLite shard cannot compare %s for DISTINCT exactly", typeName(typ)), "Cast it to a type that it compares: see docs/sql-sqlite.md.")
+			if typ := q.targets[i].e.typ; !value.Comparable(typ) {
+				refuse(fmt.Sprintf("a SQLite shard cannot compare %s for DISTINCT exactly", value.TypeName(typ)), "Cast it to a type that it compares: see docs/sql-sqlite.md.")
 			}
 		}
 	}
@@ -536,7 +538,7 @@ func (t *translator) setReturning(s *pg.SelectStmt) *pg.SelectStmt {
 	}
 	name := f.Funcname[len(f.Funcname)-1].GetString_().GetSval()
 	set := false
-	for p := range builtin.Functions(name) {
+	for p := range value.Builtin.Functions(name) {
 		set = set || p.Set
 	}
 	if !set {
@@ -634,8 +636,8 @@ func (t *translator) groupBy(s *pg.SelectStmt, o queryOptions) []string {
 			refuseSQL("GROUP BY a row")
 		}
 		e = t.resolveText(e)
-		if !isComparable(e.typ) && classOf(e.typ) != classBpchar && e.typ != oidInt2Vector && e.typ != oidOIDVector {
-			refuse(fmt.Sprintf("a SQLite shard cannot group by %s exactly", typeName(e.typ)), "Group by a cast of it: see docs/sql-sqlite.md.")
+		if !value.Comparable(e.typ) && value.ClassOf(e.typ) != value.ClassBpchar && e.typ != pgoid.Int2Vector && e.typ != pgoid.OIDVector {
+			refuse(fmt.Sprintf("a SQLite shard cannot group by %s exactly", value.TypeName(e.typ)), "Group by a cast of it: see docs/sql-sqlite.md.")
 		}
 		exprs = append(exprs, e)
 		out = append(out, notPlace(comparand(e)))

@@ -10,6 +10,9 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -186,7 +189,7 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 	}
 	switch strings.ToLower(d.name) {
 	case "timezone":
-		_, name, err := loadZone(v)
+		_, name, err := value.LoadZone(v)
 		return name, err
 	case "datestyle":
 		for _, part := range strings.Split(v, ",") {
@@ -210,7 +213,7 @@ func (s *settings) normalize(d *settingDef, v string) (string, error) {
 	}
 	switch d.kind {
 	case "bool":
-		b, err := boolIn(v)
+		b, err := value.BoolIn(v)
 		if err != nil {
 			return "", sqlstate.New(sqlstate.InvalidParameterValue, "parameter \"%s\" requires a Boolean value", d.name)
 		}
@@ -263,7 +266,7 @@ func (c *Conn) assign(name, v string, local bool) error {
 		c.tx.repeatable = n == "repeatable read" || n == "serializable"
 		return nil
 	case "transaction_read_only":
-		b, err := boolIn(n)
+		b, err := value.BoolIn(n)
 		if err != nil {
 			return err
 		}
@@ -298,7 +301,7 @@ func (c *Conn) settingChanged(name string) {
 	v := s.get(name)
 	switch name {
 	case "timezone":
-		if loc, _, err := loadZone(v); err == nil {
+		if loc, _, err := value.LoadZone(v); err == nil {
 			c.env.loc = loc
 		}
 		s.version++
@@ -660,7 +663,7 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 			}
 		case a.GetTypeCast() != nil:
 			text := a.GetTypeCast().Arg.GetAConst().GetSval().GetSval()
-			if zone, ok := zoneOfInterval(text); ok && strings.EqualFold(name, "timezone") {
+			if zone, ok := value.ZoneOfInterval(text); ok && strings.EqualFold(name, "timezone") {
 				parts = append(parts, zone)
 				continue
 			}
@@ -669,17 +672,17 @@ func (c *Conn) planSet(s *pg.VariableSetStmt, control controlFn) (*plan, error) 
 			return nil, refused("this value of SET")
 		}
 	}
-	value := strings.Join(parts, ", ")
+	v := strings.Join(parts, ", ")
 	if strings.EqualFold(name, "search_path") {
 		for i, p := range parts {
 			if p == "" || p != strings.ToLower(p) || strings.ContainsAny(p, `", $`) && !strings.HasPrefix(p, `"`) {
-				parts[i] = quoteIdent(p)
+				parts[i] = quote.Ident(p)
 			}
 		}
-		value = strings.Join(parts, ", ")
+		v = strings.Join(parts, ", ")
 	}
 	local := s.IsLocal
-	return control("SET", func(c *Conn, p *portal) error { return c.assign(name, value, local) })
+	return control("SET", func(c *Conn, p *portal) error { return c.assign(name, v, local) })
 }
 
 // resetOne gives a parameter the value that the session began with.
@@ -742,7 +745,7 @@ func (c *Conn) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
 	col := func(names ...string) []outColumn {
 		var out []outColumn
 		for _, n := range names {
-			out = append(out, outColumn{name: n, typ: oidText, mod: -1, class: classText})
+			out = append(out, outColumn{name: n, typ: pgoid.Text, mod: -1, class: value.ClassText})
 		}
 		return out
 	}
@@ -751,7 +754,7 @@ func (c *Conn) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
 			for _, n := range settingNames() {
 				d := settingByName[n]
 				_, v, _ := c.show(n)
-				p.rows = append(p.rows, []datum{textDatum(d.name), textDatum(v), textDatum(d.short)})
+				p.rows = append(p.rows, []value.Datum{value.Text(d.name), value.Text(v), value.Text(d.short)})
 			}
 			p.tag = "SHOW"
 			return nil
@@ -764,7 +767,7 @@ func (c *Conn) planShow(s *pg.VariableShowStmt, text string) (*plan, error) {
 	name := s.Name
 	return &plan{text: text, tag: "SHOW", kind: controlPlan, returns: true, cols: col(shown), util: func(c *Conn, p *portal) error {
 		_, v, err := c.show(name)
-		p.rows, p.tag = [][]datum{{textDatum(v)}}, "SHOW"
+		p.rows, p.tag = [][]value.Datum{{value.Text(v)}}, "SHOW"
 		return err
 	}}, nil
 }

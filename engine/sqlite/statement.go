@@ -7,10 +7,12 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -57,7 +59,7 @@ type outColumn struct {
 	mod    int32
 	table  uint32
 	attnum int16
-	class  class
+	class  value.Class
 }
 
 // syntaxTree parses text. The parser recurses on the C stack, so the text is
@@ -123,9 +125,9 @@ func (c *Conn) translator(text string) *translator {
 func columnsOf(targets []target) []outColumn {
 	out := make([]outColumn, len(targets))
 	for i, tg := range targets {
-		out[i] = outColumn{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum, class: classOf(tg.e.typ)}
-		if out[i].class == classNone {
-			refuse("a SQLite shard has no values of type "+typeName(tg.e.typ), "See docs/sql-sqlite.md for the types it has.")
+		out[i] = outColumn{name: tg.name, typ: tg.e.typ, mod: tg.e.mod, table: tg.e.table, attnum: tg.e.attnum, class: value.ClassOf(tg.e.typ)}
+		if out[i].class == value.ClassNone {
+			refuse("a SQLite shard has no values of type "+value.TypeName(tg.e.typ), "See docs/sql-sqlite.md for the types it has.")
 		}
 	}
 	return out
@@ -153,7 +155,7 @@ func (t *translator) assign(e expr, c *columnDef, loc int32) expr {
 	}
 	r, ok := t.tryCoerce(e, c.Type, c.Mod, pgcatalog.Assignment)
 	if !ok {
-		fail(t.at(loc, sqlstate.New(sqlstate.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, typeName(c.Type), typeName(from)).
+		fail(t.at(loc, sqlstate.New(sqlstate.DatatypeMismatch, "column \"%s\" is of type %s but expression is of type %s", c.Name, value.TypeName(c.Type), value.TypeName(from)).
 			WithHint("You will need to rewrite or cast the expression.")))
 	}
 	if c.Mod >= 0 && r.mod != c.Mod {
@@ -230,7 +232,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 	}
 	given := map[int16]bool{}
 	var b strings.Builder
-	b.WriteString(with + "INSERT INTO main." + quoteIdent(d.sqlName()) + " AS r0 (")
+	b.WriteString(with + "INSERT INTO main." + quote.Ident(d.sqlName()) + " AS r0 (")
 	// Every column is given: SQLite holds no defaults.
 	order := append([]*columnDef(nil), cols...)
 	sel := s.SelectStmt.GetSelectStmt()
@@ -293,7 +295,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(quoteIdent(c.Name))
+		b.WriteString(quote.Ident(c.Name))
 	}
 	b.WriteString(") ")
 	if len(order) == 0 {
@@ -304,7 +306,7 @@ func (t *translator) insert(s *pg.InsertStmt, p *plan) {
 		outer := make([]string, 0, len(order))
 		for i := range source.targets {
 			e := source.targets[i].e
-			if e.typ == oidUnknown && source.op == "" && source.values == nil {
+			if e.typ == pgoid.Unknown && source.op == "" && source.values == nil {
 				source.targets[i].e = t.assign(e, order[i], -1)
 				outer = append(outer, fmt.Sprintf("q.c%d", i+1))
 				continue
@@ -395,7 +397,7 @@ func (t *translator) onConflict(oc *pg.OnConflictClause, d *tableDef, r *rte, b 
 	}
 	ex := &rte{alias: "excluded", sql: "excluded"}
 	for _, c := range d.live() {
-		ex.cols = append(ex.cols, rteCol{name: c.Name, sql: "excluded." + quoteIdent(c.Name), typ: c.Type, mod: c.Mod})
+		ex.cols = append(ex.cols, rteCol{name: c.Name, sql: "excluded." + quote.Ident(c.Name), typ: c.Type, mod: c.Mod})
 	}
 	t.scope.rtes = []*rte{r, ex}
 	b.WriteString(" DO UPDATE SET " + t.setClause(oc.TargetList, d, true))
@@ -458,7 +460,7 @@ func (t *translator) setClause(list []*pg.Node, d *tableDef, noSubquery bool) st
 			e = t.assign(t.expr(rt.Val), c, nodeLocation(rt.Val))
 		}
 		t.scope.sel.clause = ""
-		parts = append(parts, quoteIdent(c.Name)+" = "+e.sql)
+		parts = append(parts, quote.Ident(c.Name)+" = "+e.sql)
 	}
 	if noSubquery && t.aliases != reads {
 		refuseSQL("a subquery in ON CONFLICT DO UPDATE")
@@ -474,7 +476,7 @@ func (t *translator) returning(list []*pg.Node, d *tableDef, r *rte, p *plan, b 
 		return
 	}
 	for i := range r.cols {
-		r.cols[i].sql = quoteIdent(d.sqlName()) + "." + quoteIdent(d.live()[i].Name)
+		r.cols[i].sql = quote.Ident(d.sqlName()) + "." + quote.Ident(d.live()[i].Name)
 	}
 	saved := t.scope.rtes
 	t.scope.rtes = []*rte{r}
@@ -513,7 +515,7 @@ func (t *translator) update(s *pg.UpdateStmt, p *plan) {
 		}
 		where = " WHERE " + t.where(s.WhereClause)
 	}
-	b.WriteString(with + "UPDATE main." + quoteIdent(d.sqlName()) + " AS r0 SET " + set)
+	b.WriteString(with + "UPDATE main." + quote.Ident(d.sqlName()) + " AS r0 SET " + set)
 	if from != "" {
 		b.WriteString(" FROM " + from)
 	} else if t.reads[d.OID] {
@@ -629,14 +631,14 @@ func (t *translator) delete(s *pg.DeleteStmt, p *plan) {
 		where = " WHERE " + t.where(s.WhereClause)
 	}
 	var b strings.Builder
-	b.WriteString(with + "DELETE FROM main." + quoteIdent(d.sqlName()))
+	b.WriteString(with + "DELETE FROM main." + quote.Ident(d.sqlName()))
 	if from == "" {
 		b.WriteString(" AS r0" + where)
 	} else {
 		if d.column("rowid") != nil {
 			refuseSQL("DELETE USING of a table with a column rowid")
 		}
-		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quoteIdent(d.sqlName()) + " AS r0, " + from + where + ")")
+		b.WriteString(" WHERE rowid IN (SELECT r0.rowid FROM main." + quote.Ident(d.sqlName()) + " AS r0, " + from + where + ")")
 	}
 	t.returningTarget(s.ReturningList, d, r, p, &b)
 	p.sql = b.String()

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -14,7 +16,7 @@ type systemTable struct {
 	kind byte
 	// fill returns the rows, in the order of the columns; nil means that the
 	// relation is truly empty here.
-	fill func(c *Conn) [][]datum
+	fill func(c *Conn) [][]value.Datum
 	// constant rows do not depend on the file's definitions.
 	constant bool
 }
@@ -42,7 +44,7 @@ var systemTables = sync.OnceValue(func() map[string]*systemTable {
 		}
 	}
 	m, views := map[string]*systemTable{}, uint32(firstSystemView)
-	for r := range builtin.Relations() {
+	for r := range value.Builtin.Relations() {
 		oid := r.OID
 		if oid == 0 {
 			oid, views = views, views+1
@@ -74,10 +76,10 @@ func (c *Conn) fillSystem(s *systemTable) error {
 	if gen, ok := c.filled[s]; ok && (s.constant || gen == c.cat.generation) && !systemVolatile[s.def.Schema+"."+s.def.Name] {
 		return nil
 	}
-	name := "temp." + quoteIdent(s.def.sqlName())
+	name := "temp." + quote.Ident(s.def.sqlName())
 	var cols, marks []string
 	for _, col := range s.def.Columns {
-		cols, marks = append(cols, quoteIdent(col.Name)), append(marks, "?")
+		cols, marks = append(cols, quote.Ident(col.Name)), append(marks, "?")
 	}
 	if err := c.exec("CREATE TABLE IF NOT EXISTS " + name + " (" + strings.Join(cols, ", ") + ")"); err != nil {
 		return err
@@ -96,7 +98,7 @@ func (c *Conn) fillSystem(s *systemTable) error {
 				return sqlstate.New(sqlstate.InternalError, "catalogue relation %s: %d values for %d columns", s.def.Name, len(row), len(cols))
 			}
 			for i := range row {
-				row[i].bind(stmt, i+1)
+				row[i].Bind(stmt, i+1)
 			}
 			if _, err := stmt.Step(); err != nil {
 				return err

@@ -9,7 +9,10 @@ import (
 
 	"zombiezen.com/go/sqlite"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -115,16 +118,16 @@ func (t *translator) regType(text string) (int64, error) {
 		}
 		return int64(ty.OID), nil
 	}
-	for ty := range builtin.Types() {
-		if ty.Name == base || typeName(ty.OID) == base {
+	for ty := range value.Builtin.Types() {
+		if ty.Name == base || value.TypeName(ty.OID) == base {
 			return found(ty)
 		}
 	}
 	switch base {
 	case "int":
-		return found(builtin.Type(oidInt4))
+		return found(value.Builtin.Type(pgoid.Int4))
 	case "decimal":
-		return found(builtin.Type(oidNumeric))
+		return found(value.Builtin.Type(pgoid.Numeric))
 	}
 	parts, err := splitName(base)
 	if err != nil {
@@ -133,7 +136,7 @@ func (t *translator) regType(text string) (int64, error) {
 	if len(parts) == 2 && t.cat.schemas[parts[0]] == nil {
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 	}
-	if ty := builtin.TypeNamed(parts[len(parts)-1]); ty != nil && (len(parts) == 1 || parts[0] == catalogSchema) {
+	if ty := value.Builtin.TypeNamed(parts[len(parts)-1]); ty != nil && (len(parts) == 1 || parts[0] == catalogSchema) {
 		return found(ty)
 	}
 	return 0, sqlstate.New(sqlstate.UndefinedObject, "type \"%s\" does not exist", strings.Join(parts, "."))
@@ -147,7 +150,7 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 	if text == "-" {
 		return 0, nil
 	}
-	if oid == oidRegtype {
+	if oid == pgoid.Regtype {
 		return t.regType(text)
 	}
 	parts, err := splitName(text)
@@ -160,18 +163,18 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 		schema = parts[0]
 	}
 	switch oid {
-	case oidRegclass:
+	case pgoid.Regclass:
 		if d := t.relation(schema, name); d != 0 {
 			return int64(d), nil
 		}
 		return 0, sqlstate.New(sqlstate.UndefinedTable, "relation \"%s\" does not exist", strings.Join(parts, "."))
-	case oidRegnamespace:
+	case pgoid.Regnamespace:
 		if s := t.cat.schemas[name]; s != nil {
 			return int64(s.OID), nil
 		}
 		return 0, sqlstate.New(sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", name)
-	case oidRegproc:
-		list := slices.Collect(builtin.Functions(name))
+	case pgoid.Regproc:
+		list := slices.Collect(value.Builtin.Functions(name))
 		if len(list) == 0 {
 			return 0, sqlstate.New(sqlstate.UndefinedFunction, "function \"%s\" does not exist", name)
 		}
@@ -179,10 +182,10 @@ func (t *translator) regIn(oid uint32, text string) (int64, error) {
 			return 0, sqlstate.New("42725", "more than one function named \"%s\"", name)
 		}
 		return int64(list[0].OID), nil
-	case oidRegrole:
+	case pgoid.Regrole:
 		return ownerOID, nil
 	}
-	return 0, refused("the type " + typeName(oid))
+	return 0, refused("the type " + value.TypeName(oid))
 }
 
 // relation finds the OID of a table, index or catalogue relation.
@@ -252,35 +255,35 @@ func (c *Conn) regOut(oid uint32, v int64) string {
 		return "-"
 	}
 	switch oid {
-	case oidRegclass:
+	case pgoid.Regclass:
 		if schema, name := c.relationName(n); name != "" {
 			return c.visibleName(schema, name)
 		}
-	case oidRegtype:
-		if builtin.Type(n) != nil {
-			return typeName(n)
+	case pgoid.Regtype:
+		if value.Builtin.Type(n) != nil {
+			return value.TypeName(n)
 		}
-	case oidRegproc:
-		if p := builtin.Function(n); p != nil {
+	case pgoid.Regproc:
+		if p := value.Builtin.Function(n); p != nil {
 			return p.Name
 		}
-	case oidRegprocedure:
-		if p := builtin.Function(n); p != nil {
+	case pgoid.Regprocedure:
+		if p := value.Builtin.Function(n); p != nil {
 			names := make([]string, len(p.Args))
 			for i, a := range p.Args {
-				names[i] = typeName(a)
+				names[i] = value.TypeName(a)
 			}
 			return p.Name + "(" + strings.Join(names, ",") + ")"
 		}
-	case oidRegnamespace:
+	case pgoid.Regnamespace:
 		for _, s := range c.cat.schemas {
 			if s.OID == n {
-				return pgIdent(s.Name)
+				return quote.PGIdent(s.Name)
 			}
 		}
-	case oidRegrole:
+	case pgoid.Regrole:
 		if n == ownerOID {
-			return pgIdent(c.user)
+			return quote.PGIdent(c.user)
 		}
 	}
 	return strconv.FormatUint(uint64(n), 10)
@@ -312,9 +315,9 @@ func (c *Conn) relationName(oid uint32) (schema, name string) {
 // visibleName is a name as the search path lets it be written.
 func (c *Conn) visibleName(schema, name string) string {
 	if c.visible(schema, name) {
-		return pgIdent(name)
+		return quote.PGIdent(name)
 	}
-	return pgIdent(schema) + "." + pgIdent(name)
+	return quote.PGIdent(schema) + "." + quote.PGIdent(name)
 }
 
 func (c *Conn) visible(schema, name string) bool {
@@ -332,7 +335,7 @@ func (c *Conn) indexDef(d *tableDef, ix *indexDef) string {
 	for i := range ix.Columns {
 		cols[i] = indexColumnDef(d, &ix.Columns[i])
 	}
-	s := word + pgIdent(ix.Name) + " ON " + pgIdent(d.Schema) + "." + pgIdent(d.Name) + " USING btree (" + strings.Join(cols, ", ") + ")"
+	s := word + quote.PGIdent(ix.Name) + " ON " + quote.PGIdent(d.Schema) + "." + quote.PGIdent(d.Name) + " USING btree (" + strings.Join(cols, ", ") + ")"
 	if ix.Where != "" {
 		s += " WHERE (" + ix.Where + ")"
 	}
@@ -340,7 +343,7 @@ func (c *Conn) indexDef(d *tableDef, ix *indexDef) string {
 }
 
 func indexColumnDef(d *tableDef, ic *indexColumn) string {
-	s := pgIdent(d.byNum(ic.Num).Name)
+	s := quote.PGIdent(d.byNum(ic.Num).Name)
 	if ic.Class != "" {
 		s += " " + ic.Class
 	}
@@ -358,9 +361,9 @@ func indexColumnDef(d *tableDef, ic *indexColumn) string {
 func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
 	switch k.Type {
 	case "p":
-		return "PRIMARY KEY (" + pgNameList(d.names(k.Columns)) + ")"
+		return "PRIMARY KEY (" + quote.PGIdents(d.names(k.Columns)) + ")"
 	case "u":
-		return "UNIQUE (" + pgNameList(d.names(k.Columns)) + ")"
+		return "UNIQUE (" + quote.PGIdents(d.names(k.Columns)) + ")"
 	case "c":
 		return "CHECK ((" + k.Expr + "))"
 	}
@@ -368,7 +371,7 @@ func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
 	if ref == nil {
 		return ""
 	}
-	s := "FOREIGN KEY (" + pgNameList(d.names(k.Columns)) + ") REFERENCES " + c.visibleName(ref.Schema, ref.Name) + "(" + pgNameList(ref.names(k.RefCols)) + ")"
+	s := "FOREIGN KEY (" + quote.PGIdents(d.names(k.Columns)) + ") REFERENCES " + c.visibleName(ref.Schema, ref.Name) + "(" + quote.PGIdents(ref.names(k.RefCols)) + ")"
 	if k.OnUpdate != "a" {
 		s += " ON UPDATE " + fkActions[k.OnUpdate]
 	}
@@ -385,20 +388,20 @@ func (c *Conn) constraintDef(d *tableDef, k *constraintDef) string {
 }
 
 func defSystem() {
-	sys := func(name string, n int, fn func(c *Conn, a []arg) (datum, error)) {
-		defVolatile(name, n, func(v *env, a []arg) (datum, error) {
+	sys := func(name string, n int, fn func(c *Conn, a []arg) (value.Datum, error)) {
+		defVolatile(name, n, func(v *env, a []arg) (value.Datum, error) {
 			for _, x := range a {
 				if x.Type() == sqlite.TypeNull {
-					return datum{}, nil
+					return value.Datum{}, nil
 				}
 			}
 			return fn(v.conn, a)
 		})
 	}
-	sys("cleave_version", 0, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_version", 0, func(c *Conn, a []arg) (value.Datum, error) {
 		return textV("PostgreSQL " + ServerVersion + " (Cleave, on SQLite " + lookupVersion() + ")")
 	})
-	sys("cleave_session", 1, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_session", 1, func(c *Conn, a []arg) (value.Datum, error) {
 		switch a[0].Text() {
 		case "database":
 			return textV(c.database)
@@ -406,40 +409,40 @@ func defSystem() {
 			if p := c.effectivePath(); len(p) > 0 {
 				return textV(p[0])
 			}
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return textV(c.user)
 	})
-	sys("cleave_schemas", 1, func(c *Conn, a []arg) (datum, error) {
-		arr := array{}
+	sys("cleave_schemas", 1, func(c *Conn, a []arg) (value.Datum, error) {
+		arr := value.Array{}
 		if a[0].Int64() != 0 {
-			arr = append(arr, arrayElem{text: catalogSchema})
+			arr = append(arr, value.Elem{Text: catalogSchema})
 		}
 		for _, s := range c.effectivePath() {
-			arr = append(arr, arrayElem{text: s})
+			arr = append(arr, value.Elem{Text: s})
 		}
 		return textV(arr.String())
 	})
-	defLax("cleave_second", 2, func(v *env, a []arg) (datum, error) { return valueDatum(a[1]), nil })
-	defLax("cleave_format_type", 2, func(v *env, a []arg) (datum, error) {
+	defLax("cleave_second", 2, func(v *env, a []arg) (value.Datum, error) { return valueDatum(a[1]), nil })
+	defLax("cleave_format_type", 2, func(v *env, a []arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
-		mod := int32(noModifier)
+		mod := int32(value.NoModifier)
 		if a[1].Type() != sqlite.TypeNull {
 			mod = int32(a[1].Int64())
 		}
-		return textV(formatType(uint32(a[0].Int64()), mod))
+		return textV(value.FormatType(uint32(a[0].Int64()), mod))
 	})
-	sys("cleave_visible", 1, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_visible", 1, func(c *Conn, a []arg) (value.Datum, error) {
 		schema, name := c.relationName(uint32(a[0].Int64()))
 		if name == "" {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return boolV(c.visible(schema, name))
 	})
-	def("cleave_true", 1, func(v *env, a []arg) (datum, error) { return intV(1) })
-	sys("cleave_indexdef", 3, func(c *Conn, a []arg) (datum, error) {
+	def("cleave_true", 1, func(v *env, a []arg) (value.Datum, error) { return intV(1) })
+	sys("cleave_indexdef", 3, func(c *Conn, a []arg) (value.Datum, error) {
 		for _, d := range c.cat.tables {
 			if ix := d.index(uint32(a[0].Int64())); ix != nil {
 				n := int(a[1].Int64())
@@ -449,12 +452,12 @@ func defSystem() {
 				if n < 1 || n > len(ix.Columns) {
 					return textV("")
 				}
-				return textV(pgIdent(d.byNum(ix.Columns[n-1].Num).Name))
+				return textV(quote.PGIdent(d.byNum(ix.Columns[n-1].Num).Name))
 			}
 		}
-		return datum{}, nil
+		return value.Datum{}, nil
 	})
-	sys("cleave_role", 1, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_role", 1, func(c *Conn, a []arg) (value.Datum, error) {
 		switch n := a[0].Int64(); n {
 		case ownerOID:
 			return textV(c.user)
@@ -464,7 +467,7 @@ func defSystem() {
 			return textV("unknown (OID=" + itoa(n) + ")")
 		}
 	})
-	sys("cleave_constraintdef", 2, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_constraintdef", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		for _, d := range c.cat.tables {
 			for i := range d.Constraints {
 				if d.Constraints[i].OID == uint32(a[0].Int64()) {
@@ -476,59 +479,59 @@ func defSystem() {
 				}
 			}
 		}
-		return datum{}, nil
+		return value.Datum{}, nil
 	})
-	sys("cleave_viewdef", 1, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_viewdef", 1, func(c *Conn, a []arg) (value.Datum, error) {
 		if s, ok := c.viewText(uint32(a[0].Int64())); ok {
 			return textV(s)
 		}
-		return datum{}, nil
+		return value.Datum{}, nil
 	})
-	sys("cleave_proc_result", 1, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_proc_result", 1, func(c *Conn, a []arg) (value.Datum, error) {
 		if s, ok := virtualText("pg_get_function_result", uint32(a[0].Int64())); ok {
 			return textV(s)
 		}
-		p := builtin.Function(uint32(a[0].Int64()))
+		p := value.Builtin.Function(uint32(a[0].Int64()))
 		if p == nil {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
-		s := typeName(p.Result)
+		s := value.TypeName(p.Result)
 		if p.Set {
 			s = "SETOF " + s
 		}
 		return textV(s)
 	})
 	for name, function := range map[string]string{"cleave_proc_arguments": "pg_get_function_arguments", "cleave_proc_identity": "pg_get_function_identity_arguments"} {
-		sys(name, 1, func(c *Conn, a []arg) (datum, error) {
+		sys(name, 1, func(c *Conn, a []arg) (value.Datum, error) {
 			if s, ok := virtualText(function, uint32(a[0].Int64())); ok {
 				return textV(s)
 			}
-			p := builtin.Function(uint32(a[0].Int64()))
+			p := value.Builtin.Function(uint32(a[0].Int64()))
 			if p == nil {
-				return datum{}, nil
+				return value.Datum{}, nil
 			}
 			var names []string
 			for _, t := range p.Args {
-				names = append(names, typeName(t))
+				names = append(names, value.TypeName(t))
 			}
 			return textV(strings.Join(names, ", "))
 		})
 	}
-	comment := func(s string) (datum, error) {
+	comment := func(s string) (value.Datum, error) {
 		if s == "" {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return textV(s)
 	}
-	sys("cleave_col_description", 2, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_col_description", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		if d := c.cat.byOID[uint32(a[0].Int64())]; d != nil {
 			if col := d.byNum(int16(a[1].Int64())); col != nil {
 				return comment(col.Comment)
 			}
 		}
-		return datum{}, nil
+		return value.Datum{}, nil
 	})
-	sys("cleave_obj_description", 1, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_obj_description", 1, func(c *Conn, a []arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
 		if s, ok := virtualText("obj_description", oid); ok {
 			return textV(s)
@@ -541,9 +544,9 @@ func defSystem() {
 				return comment(s.Comment)
 			}
 		}
-		return datum{}, nil
+		return value.Datum{}, nil
 	})
-	sys("cleave_table_size", 2, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_table_size", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		oid := uint32(a[0].Int64())
 		d := c.cat.byOID[oid]
 		var names []string
@@ -551,7 +554,7 @@ func defSystem() {
 		if d == nil {
 			schema, name := c.relationName(oid)
 			if name == "" {
-				return datum{}, nil
+				return value.Datum{}, nil
 			}
 			names = append(names, sqlObjectName(schema, name))
 		} else {
@@ -567,7 +570,7 @@ func defSystem() {
 		total := int64(0)
 		for _, n := range names {
 			// SQLite keeps no sizes; the pages are counted.
-			size, err := c.queryInt("SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name = " + quoteText(n) + " AND aggregate = TRUE")
+			size, err := c.queryInt("SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE name = " + quote.Text(n) + " AND aggregate = TRUE")
 			if err != nil {
 				return failV(refused("the size of a table"))
 			}
@@ -575,35 +578,35 @@ func defSystem() {
 		}
 		return intV(total)
 	})
-	sys("cleave_database_size", 0, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_database_size", 0, func(c *Conn, a []arg) (value.Datum, error) {
 		n, err := c.queryInt("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
 		return intOr(n, err)
 	})
-	def("cleave_size_pretty", 1, func(v *env, a []arg) (datum, error) { return textV(sizePretty(a[0].Int64())) })
-	sys("cleave_reg_in", 2, func(c *Conn, a []arg) (datum, error) {
+	def("cleave_size_pretty", 1, func(v *env, a []arg) (value.Datum, error) { return textV(sizePretty(a[0].Int64())) })
+	sys("cleave_reg_in", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		return intOr(c.env.reg(uint32(a[0].Int64()), a[1].Text()))
 	})
-	sys("cleave_reg_out", 2, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_reg_out", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		return textV(c.regOut(uint32(a[0].Int64()), a[1].Int64()))
 	})
-	sys("cleave_to_reg", 2, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_to_reg", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		n, err := c.env.reg(uint32(a[0].Int64()), a[1].Text())
 		if err != nil {
-			return datum{}, nil
+			return value.Datum{}, nil
 		}
 		return intV(n)
 	})
-	sys("cleave_setting", 2, func(c *Conn, a []arg) (datum, error) {
+	sys("cleave_setting", 2, func(c *Conn, a []arg) (value.Datum, error) {
 		_, v, err := c.show(a[0].Text())
 		if err != nil {
 			if a[1].Int64() != 0 {
-				return datum{}, nil
+				return value.Datum{}, nil
 			}
 			return failV(err)
 		}
 		return textV(v)
 	})
-	defVolatile("cleave_set_config", 3, func(e *env, a []arg) (datum, error) {
+	defVolatile("cleave_set_config", 3, func(e *env, a []arg) (value.Datum, error) {
 		if a[0].Type() == sqlite.TypeNull {
 			return failV(sqlstate.New(sqlstate.NullNotAllowed, "SET requires parameter name"))
 		}

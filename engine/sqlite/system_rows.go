@@ -3,12 +3,15 @@ package sqlite
 import (
 	"sort"
 	"strings"
+
+	"github.com/cleavedb/cleave/engine/sqlite/value"
+	"github.com/cleavedb/cleave/internal/pgoid"
 )
 
 // rows builds the rows of a relation from named values; what is not named is NULL.
 type rowMaker struct {
 	def  *tableDef
-	rows [][]datum
+	rows [][]value.Datum
 }
 
 func maker(schema, name string) *rowMaker {
@@ -18,19 +21,19 @@ func maker(schema, name string) *rowMaker {
 type fields map[string]any
 
 func (m *rowMaker) add(f fields) {
-	row := make([]datum, len(m.def.Columns))
+	row := make([]value.Datum, len(m.def.Columns))
 	for i, col := range m.def.Columns {
 		v, ok := f[col.Name]
 		if !ok {
 			// Flags and counters that are never set here.
 			if col.NotNull {
-				switch classOf(col.Type) {
-				case classInt:
-					row[i] = intDatum(0)
-				case classFloat:
-					row[i] = datum{kind: 'f'}
-				case classText:
-					row[i] = textDatum("")
+				switch value.ClassOf(col.Type) {
+				case value.ClassInt:
+					row[i] = value.Int(0)
+				case value.ClassFloat:
+					row[i] = value.Datum{Kind: 'f'}
+				case value.ClassText:
+					row[i] = value.Text("")
 				}
 			}
 			continue
@@ -38,23 +41,23 @@ func (m *rowMaker) add(f fields) {
 		switch v := v.(type) {
 		case nil:
 		case int:
-			row[i] = intDatum(int64(v))
+			row[i] = value.Int(int64(v))
 		case int16:
-			row[i] = intDatum(int64(v))
+			row[i] = value.Int(int64(v))
 		case int32:
-			row[i] = intDatum(int64(v))
+			row[i] = value.Int(int64(v))
 		case uint32:
-			row[i] = intDatum(int64(v))
+			row[i] = value.Int(int64(v))
 		case int64:
-			row[i] = intDatum(v)
+			row[i] = value.Int(v)
 		case float64:
-			row[i] = datum{kind: 'f', f: v}
+			row[i] = value.Datum{Kind: 'f', Float: v}
 		case bool:
-			row[i] = boolDatum(v)
+			row[i] = value.Bool(v)
 		case string:
-			row[i] = textDatum(v)
+			row[i] = value.Text(v)
 		case byte:
-			row[i] = textDatum(string(rune(v)))
+			row[i] = value.Text(string(rune(v)))
 		}
 	}
 	m.rows = append(m.rows, row)
@@ -70,9 +73,9 @@ func (c *Conn) sortedTables() []*tableDef {
 }
 
 func numsArray(nums []int16) string {
-	a := make(array, len(nums))
+	a := make(value.Array, len(nums))
 	for i, n := range nums {
-		a[i].text = itoa(int64(n))
+		a[i].Text = itoa(int64(n))
 	}
 	return a.String()
 }
@@ -88,18 +91,18 @@ func vector(n int, f func(i int) int64) string {
 // rowType is the OID of a table's row type: beside the table's own numbers.
 func rowTypeOID(d *tableDef) uint32 { return d.OID | 1<<31 }
 
-var opclasses = map[uint32]int64{oidInt8: 3124, oidInt2: 1979, oidInt4: 1978, oidText: 3126, oidVarchar: 3126, oidBpchar: 426, oidUUID: 2968,
-	oidDate: 3122, oidTimestamp: 3128, oidTimestamptz: 3127, oidBool: 424, oidBytea: 428, oidNumeric: 3125, oidFloat8: 3123, oidTime: 1996}
+var opclasses = map[uint32]int64{pgoid.Int8: 3124, pgoid.Int2: 1979, pgoid.Int4: 1978, pgoid.Text: 3126, pgoid.Varchar: 3126, pgoid.Bpchar: 426, pgoid.UUID: 2968,
+	pgoid.Date: 3122, pgoid.Timestamp: 3128, pgoid.Timestamptz: 3127, pgoid.Bool: 424, pgoid.Bytea: 428, pgoid.Numeric: 3125, pgoid.Float8: 3123, pgoid.Time: 1996}
 
 func collationOf(oid uint32) uint32 {
-	if t := builtin.Type(oid); t != nil {
+	if t := value.Builtin.Type(oid); t != nil {
 		return t.Collation
 	}
 	return 0
 }
 
 // systemFills make the rows of the relations that are not empty here.
-var systemFills map[string]func(c *Conn) [][]datum
+var systemFills map[string]func(c *Conn) [][]value.Datum
 
 var systemConstant = map[string]bool{"pg_catalog.pg_type": true, "pg_catalog.pg_proc": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_cast": true,
 	"pg_catalog.pg_am": true, "pg_catalog.pg_collation": true, "pg_catalog.pg_tablespace": true, "pg_catalog.pg_language": true}
@@ -107,7 +110,7 @@ var systemConstant = map[string]bool{"pg_catalog.pg_type": true, "pg_catalog.pg_
 var systemVolatile = map[string]bool{"pg_catalog.pg_settings": true, "pg_catalog.pg_prepared_xacts": true}
 
 func init() {
-	systemFills = map[string]func(c *Conn) [][]datum{
+	systemFills = map[string]func(c *Conn) [][]value.Datum{
 		"pg_catalog.pg_prepared_xacts": preparedRows, "pg_catalog.pg_views": fillPgViews, "pg_catalog.pg_namespace": fillNamespace, "pg_catalog.pg_class": fillClass, "pg_catalog.pg_attribute": fillAttribute,
 		"pg_catalog.pg_type": fillType, "pg_catalog.pg_index": fillIndex, "pg_catalog.pg_constraint": fillConstraint,
 		"pg_catalog.pg_attrdef": fillAttrdef, "pg_catalog.pg_description": fillDescription, "pg_catalog.pg_database": fillDatabase,
@@ -125,7 +128,7 @@ func init() {
 // databaseOwnerOID is the predefined role that owns the schema public.
 const databaseOwnerOID = 6171
 
-func fillNamespace(c *Conn) [][]datum {
+func fillNamespace(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_namespace")
 	for _, s := range c.cat.schemas {
 		f := fields{"oid": s.OID, "nspname": s.Name, "nspowner": ownerOID}
@@ -142,9 +145,9 @@ func reloptions(d *tableDef) any {
 	if len(d.Options) == 0 {
 		return nil
 	}
-	a := make(array, len(d.Options))
+	a := make(value.Array, len(d.Options))
 	for i, o := range d.Options {
-		a[i].text = o
+		a[i].Text = o
 	}
 	return a.String()
 }
@@ -169,7 +172,7 @@ func (c *Conn) referenced(d *tableDef) bool {
 	return false
 }
 
-func fillClass(c *Conn) [][]datum {
+func fillClass(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_class")
 	for _, d := range c.sortedTables() {
 		checks := 0
@@ -201,12 +204,12 @@ func fillClass(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillAttribute(c *Conn) [][]datum {
+func fillAttribute(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_attribute")
 	column := func(rel uint32, num int16, name string, typ uint32, mod int32, notNull, hasDef, dropped bool) {
 		f := fields{"attrelid": rel, "attname": name, "atttypid": typ, "attstattarget": -1, "attnum": num, "attcacheoff": -1, "atttypmod": mod,
 			"attnotnull": notNull, "atthasdef": hasDef, "attisdropped": dropped, "attislocal": true, "attcompression": "", "attidentity": "", "attgenerated": ""}
-		if t := builtin.Type(typ); t != nil {
+		if t := value.Builtin.Type(typ); t != nil {
 			f["attlen"], f["attbyval"], f["attalign"], f["attstorage"], f["attcollation"] = t.Size, t.ByValue, t.Align, t.Storage, t.Collation
 			if t.Category == 'A' {
 				f["attndims"] = 1
@@ -225,7 +228,7 @@ func fillAttribute(c *Conn) [][]datum {
 			num  int16
 			name string
 			typ  uint32
-		}{{-1, "ctid", oidTID}, {-2, "xmin", oidXID}, {-3, "cmin", 29}, {-4, "xmax", oidXID}, {-5, "cmax", 29}, {-6, "tableoid", oidOID}} {
+		}{{-1, "ctid", pgoid.TID}, {-2, "xmin", pgoid.XID}, {-3, "cmin", 29}, {-4, "xmax", pgoid.XID}, {-5, "cmax", 29}, {-6, "tableoid", pgoid.OID}} {
 			column(d.OID, s.num, s.name, s.typ, -1, true, false, false)
 		}
 		for _, ix := range d.Indexes {
@@ -248,9 +251,9 @@ func fillAttribute(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillType(c *Conn) [][]datum {
+func fillType(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_type")
-	for t := range builtin.Types() {
+	for t := range value.Builtin.Types() {
 		f := fields{"oid": t.OID, "typname": t.Name, "typnamespace": catalogSchemaOID, "typowner": ownerOID, "typlen": t.Size, "typbyval": t.ByValue,
 			"typtype": t.Kind, "typcategory": t.Category, "typispreferred": t.Preferred, "typisdefined": true, "typdelim": ",", "typrelid": 0,
 			"typelem": t.Elem, "typarray": t.Array, "typinput": t.In, "typoutput": t.Out, "typalign": t.Align, "typstorage": t.Storage,
@@ -263,7 +266,7 @@ func fillType(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillIndex(c *Conn) [][]datum {
+func fillIndex(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_index")
 	for _, d := range c.sortedTables() {
 		for _, ix := range d.Indexes {
@@ -297,7 +300,7 @@ func fillIndex(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillConstraint(c *Conn) [][]datum {
+func fillConstraint(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_constraint")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
@@ -328,7 +331,7 @@ func fillConstraint(c *Conn) [][]datum {
 // attrdefOID numbers a column's default beside the table's own numbers.
 func attrdefOID(d *tableDef, num int16) uint32 { return d.OID ^ 1<<30 ^ uint32(num)<<20 }
 
-func fillAttrdef(c *Conn) [][]datum {
+func fillAttrdef(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_attrdef")
 	for _, d := range c.sortedTables() {
 		for _, col := range d.live() {
@@ -340,7 +343,7 @@ func fillAttrdef(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillDescription(c *Conn) [][]datum {
+func fillDescription(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_description")
 	for _, d := range c.sortedTables() {
 		if d.Comment != "" {
@@ -360,7 +363,7 @@ func fillDescription(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillDatabase(c *Conn) [][]datum {
+func fillDatabase(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_database")
 	m.add(fields{"oid": databaseOID, "datname": c.database, "datdba": ownerOID, "encoding": 6, "datlocprovider": "c", "datallowconn": true,
 		"datconnlimit": -1, "datfrozenxid": 3, "datminmxid": 1, "dattablespace": 1663, "datcollate": "C", "datctype": "C.UTF-8"})
@@ -372,7 +375,7 @@ func roleFields(c *Conn) fields {
 		"rolsuper": false, "rolcreaterole": false, "rolcreatedb": false, "rolreplication": false, "rolbypassrls": false}
 }
 
-func fillRoles(c *Conn) [][]datum {
+func fillRoles(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_roles")
 	f := roleFields(c)
 	f["rolpassword"] = "********"
@@ -380,13 +383,13 @@ func fillRoles(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillAuthid(c *Conn) [][]datum {
+func fillAuthid(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_authid")
 	m.add(roleFields(c))
 	return m.rows
 }
 
-func fillRange(c *Conn) [][]datum {
+func fillRange(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_range")
 	for _, r := range [][6]uint32{{3904, 23, 4451, 0, 1978, 3914}, {3906, 1700, 4532, 0, 3125, 0}, {3908, 1114, 4533, 0, 3128, 0},
 		{3910, 1184, 4534, 0, 3127, 0}, {3912, 1082, 4535, 0, 3122, 3915}, {3926, 20, 4536, 0, 3124, 3928}} {
@@ -395,20 +398,20 @@ func fillRange(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillUser(c *Conn) [][]datum {
+func fillUser(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_user")
 	m.add(fields{"usename": c.user, "usesysid": ownerOID, "usecreatedb": false, "usesuper": false, "userepl": false, "usebypassrls": false, "passwd": "********"})
 	return m.rows
 }
 
-func fillAM(c *Conn) [][]datum {
+func fillAM(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_am")
 	m.add(fields{"oid": heapAM, "amname": "heap", "amhandler": 3, "amtype": "t"})
 	m.add(fields{"oid": btreeAM, "amname": "btree", "amhandler": 330, "amtype": "i"})
 	return m.rows
 }
 
-func fillCollation(c *Conn) [][]datum {
+func fillCollation(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_collation")
 	m.add(fields{"oid": 100, "collname": "default", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "d", "collisdeterministic": true, "collencoding": -1})
 	m.add(fields{"oid": 950, "collname": "C", "collnamespace": catalogSchemaOID, "collowner": ownerOID, "collprovider": "c", "collisdeterministic": true, "collencoding": -1, "collcollate": "C", "collctype": "C"})
@@ -416,14 +419,14 @@ func fillCollation(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillTablespace(c *Conn) [][]datum {
+func fillTablespace(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_tablespace")
 	m.add(fields{"oid": 1663, "spcname": "pg_default", "spcowner": ownerOID})
 	m.add(fields{"oid": 1664, "spcname": "pg_global", "spcowner": ownerOID})
 	return m.rows
 }
 
-func fillLanguage(c *Conn) [][]datum {
+func fillLanguage(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_language")
 	for i, n := range []string{"internal", "c", "sql"} {
 		m.add(fields{"oid": 12 + i, "lanname": n, "lanowner": ownerOID, "lanpltrusted": n == "sql", "lanvalidator": 2246 + i})
@@ -431,7 +434,7 @@ func fillLanguage(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillSettings(c *Conn) [][]datum {
+func fillSettings(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_settings")
 	for _, n := range settingNames() {
 		d := settingByName[n]
@@ -453,9 +456,9 @@ func fillSettings(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillProc(c *Conn) [][]datum {
+func fillProc(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_proc")
-	for p := range builtin.AllFunctions() {
+	for p := range value.Builtin.AllFunctions() {
 		if p.OID == 0 {
 			continue // of languages and dictionaries, which are not there
 		}
@@ -474,9 +477,9 @@ func fillProc(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillOperator(c *Conn) [][]datum {
+func fillOperator(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_operator")
-	for o := range builtin.AllOperators() {
+	for o := range value.Builtin.AllOperators() {
 		kind := "b"
 		if o.Left == 0 {
 			kind = "l"
@@ -487,15 +490,15 @@ func fillOperator(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillCast(c *Conn) [][]datum {
+func fillCast(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_cast")
-	for k := range builtin.Casts() {
+	for k := range value.Builtin.Casts() {
 		m.add(fields{"oid": 10000 + len(m.rows), "castsource": k.Source, "casttarget": k.Target, "castfunc": k.Function, "castcontext": k.Context, "castmethod": k.Method})
 	}
 	return m.rows
 }
 
-func fillPgTables(c *Conn) [][]datum {
+func fillPgTables(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_tables")
 	for _, d := range c.sortedTables() {
 		fk := false
@@ -513,7 +516,7 @@ func fillPgTables(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillPgViews(c *Conn) [][]datum {
+func fillPgViews(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_views")
 	for _, d := range c.sortedViews() {
 		text, _ := c.viewText(d.OID)
@@ -522,7 +525,7 @@ func fillPgViews(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillPgIndexes(c *Conn) [][]datum {
+func fillPgIndexes(c *Conn) [][]value.Datum {
 	m := maker(catalogSchema, "pg_indexes")
 	for _, d := range c.sortedTables() {
 		for i := range d.Indexes {
@@ -532,7 +535,7 @@ func fillPgIndexes(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoSchemata(c *Conn) [][]datum {
+func fillInfoSchemata(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "schemata")
 	for _, s := range c.cat.schemas {
 		m.add(fields{"catalog_name": c.database, "schema_name": s.Name, "schema_owner": c.user})
@@ -540,7 +543,7 @@ func fillInfoSchemata(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoTables(c *Conn) [][]datum {
+func fillInfoTables(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "tables")
 	add := func(schema, name, kind, insertable string) {
 		m.add(fields{"table_catalog": c.database, "table_schema": schema, "table_name": name, "table_type": kind, "is_insertable_into": insertable, "is_typed": "NO"})
@@ -561,13 +564,13 @@ func fillInfoTables(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoColumns(c *Conn) [][]datum {
+func fillInfoColumns(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "columns")
 	table := func(d *tableDef) {
 		for _, col := range d.live() {
-			t := builtin.Type(col.Type)
+			t := value.Builtin.Type(col.Type)
 			f := fields{"table_catalog": c.database, "table_schema": d.Schema, "table_name": d.Name, "column_name": col.Name, "ordinal_position": col.Num,
-				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": typeName(col.Type),
+				"is_nullable": map[bool]string{true: "NO", false: "YES"}[col.NotNull], "data_type": value.TypeName(col.Type),
 				"udt_catalog": c.database, "udt_schema": catalogSchema, "udt_name": t.Name, "dtd_identifier": itoa(int64(col.Num)),
 				"is_self_referencing": "NO", "is_identity": "NO", "identity_cycle": "NO", "is_generated": "NEVER", "is_updatable": "YES"}
 			if t.Category == 'A' {
@@ -577,32 +580,32 @@ func fillInfoColumns(c *Conn) [][]datum {
 				f["column_default"] = col.Default
 			}
 			switch col.Type {
-			case oidVarchar, oidBpchar:
+			case pgoid.Varchar, pgoid.Bpchar:
 				if col.Mod > 0 {
 					f["character_maximum_length"] = col.Mod - 4
 					f["character_octet_length"] = (col.Mod - 4) * 4
 				} else {
 					f["character_octet_length"] = 1 << 30
 				}
-			case oidText:
+			case pgoid.Text:
 				f["character_octet_length"] = 1 << 30
-			case oidInt2:
+			case pgoid.Int2:
 				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 16, 2, 0
-			case oidInt4:
+			case pgoid.Int4:
 				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 32, 2, 0
-			case oidInt8:
+			case pgoid.Int8:
 				f["numeric_precision"], f["numeric_precision_radix"], f["numeric_scale"] = 64, 2, 0
-			case oidFloat8:
+			case pgoid.Float8:
 				f["numeric_precision"], f["numeric_precision_radix"] = 53, 2
-			case oidNumeric:
+			case pgoid.Numeric:
 				f["numeric_precision_radix"] = 10
 				if col.Mod >= 0 {
-					p, s := numericTypmod(col.Mod)
+					p, s := value.NumericTypmod(col.Mod)
 					f["numeric_precision"], f["numeric_scale"] = p, s
 				}
-			case oidDate:
+			case pgoid.Date:
 				f["datetime_precision"] = 0
-			case oidTime, oidTimestamp, oidTimestamptz:
+			case pgoid.Time, pgoid.Timestamp, pgoid.Timestamptz:
 				f["datetime_precision"] = 6
 				if col.Mod >= 0 {
 					f["datetime_precision"] = col.Mod
@@ -632,7 +635,7 @@ func yesNo(b bool) string {
 	return "NO"
 }
 
-func fillInfoConstraints(c *Conn) [][]datum {
+func fillInfoConstraints(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "table_constraints")
 	for _, d := range c.sortedTables() {
 		add := func(name, kind string, k constraintDef) {
@@ -655,7 +658,7 @@ func fillInfoConstraints(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoChecks(c *Conn) [][]datum {
+func fillInfoChecks(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "check_constraints")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
@@ -673,7 +676,7 @@ func fillInfoChecks(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoKeys(c *Conn) [][]datum {
+func fillInfoKeys(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "key_column_usage")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
@@ -693,7 +696,7 @@ func fillInfoKeys(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoUsage(c *Conn) [][]datum {
+func fillInfoUsage(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "constraint_column_usage")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {
@@ -713,7 +716,7 @@ func fillInfoUsage(c *Conn) [][]datum {
 	return m.rows
 }
 
-func fillInfoReferences(c *Conn) [][]datum {
+func fillInfoReferences(c *Conn) [][]value.Datum {
 	m := maker(informationSchema, "referential_constraints")
 	for _, d := range c.sortedTables() {
 		for _, k := range d.Constraints {

@@ -8,7 +8,10 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/pgcatalog"
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -114,16 +117,16 @@ func (t *translator) alias() string {
 	return "r" + strconv.Itoa(t.aliases)
 }
 
-func (t *translator) literal(oid uint32, mod int32, d datum) expr {
-	return expr{sql: d.literal(), typ: oid, mod: mod, constant: true, notNull: d.kind != 0}
+func (t *translator) literal(oid uint32, mod int32, d value.Datum) expr {
+	return expr{sql: d.Literal(), typ: oid, mod: mod, constant: true, notNull: d.Kind != 0}
 }
 
 func untyped(s string) expr {
-	return expr{sql: quoteText(s), typ: oidUnknown, mod: -1, lit: true, text: s, name: "?column?", constant: true}
+	return expr{sql: quote.Text(s), typ: pgoid.Unknown, mod: -1, lit: true, text: s, name: "?column?", constant: true}
 }
 
 func nullExpr() expr {
-	return expr{sql: "NULL", typ: oidUnknown, mod: -1, lit: true, null: true, name: "?column?", constant: true}
+	return expr{sql: "NULL", typ: pgoid.Unknown, mod: -1, lit: true, null: true, name: "?column?", constant: true}
 }
 
 // maxDepth bounds the nesting of the tree that is walked; SQLite's own bound on
@@ -140,9 +143,9 @@ func (t *translator) leave() { t.depth-- }
 
 // resolveText gives an expression that is still untyped the type text.
 func (t *translator) resolveText(e expr) expr {
-	if e.typ == oidUnknown {
+	if e.typ == pgoid.Unknown {
 		name := e.name
-		e = t.coerce(e, oidText, -1, pgcatalog.Implicit)
+		e = t.coerce(e, pgoid.Text, -1, pgcatalog.Implicit)
 		e.name = name
 	}
 	return e
@@ -152,7 +155,7 @@ func (t *translator) resolveText(e expr) expr {
 func (t *translator) coerce(e expr, oid uint32, mod int32, ctx pgcatalog.CastContext) expr {
 	r, ok := t.tryCoerce(e, oid, mod, ctx)
 	if !ok {
-		failf(sqlstate.CannotCoerce, "cannot cast type %s to %s", typeName(e.typ), typeName(oid))
+		failf(sqlstate.CannotCoerce, "cannot cast type %s to %s", value.TypeName(e.typ), value.TypeName(oid))
 	}
 	return r
 }
@@ -162,28 +165,28 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 		return e, false
 	}
 	name := e.name
-	if e.param > 0 && e.typ == oidUnknown {
+	if e.param > 0 && e.typ == pgoid.Unknown {
 		have := t.params[e.param-1]
 		if have != 0 && have != oid {
 			fail(sqlstate.New("42P08", "inconsistent types deduced for parameter $%d", e.param).
-				WithDetail("%s versus %s", typeName(have), typeName(oid)))
+				WithDetail("%s versus %s", value.TypeName(have), value.TypeName(oid)))
 		}
-		if oid == oidUnknown {
+		if oid == pgoid.Unknown {
 			return e, true
 		}
 		t.params[e.param-1] = oid
-		if classOf(oid) == classNone {
-			refuse("a SQLite shard has no values of type "+typeName(oid), "See docs/sql-sqlite.md for the types it has.")
+		if value.ClassOf(oid) == value.ClassNone {
+			refuse("a SQLite shard has no values of type "+value.TypeName(oid), "See docs/sql-sqlite.md for the types it has.")
 		}
 		r := expr{sql: e.sql, typ: oid, mod: -1, name: name}
 		return t.applyTypmod(r, mod, ctx), true
 	}
-	if e.lit && e.typ == oidUnknown {
-		if oid == oidUnknown {
+	if e.lit && e.typ == pgoid.Unknown {
+		if oid == pgoid.Unknown {
 			return e, true
 		}
-		if classOf(oid) == classNone && !pgcatalog.IsPolymorphic(oid) {
-			refuse("a SQLite shard has no values of type "+typeName(oid), "See docs/sql-sqlite.md for the types it has.")
+		if value.ClassOf(oid) == value.ClassNone && !pgcatalog.IsPolymorphic(oid) {
+			refuse("a SQLite shard has no values of type "+value.TypeName(oid), "See docs/sql-sqlite.md for the types it has.")
 		}
 		if e.null {
 			return expr{sql: "NULL", typ: oid, mod: mod, name: name, constant: true}, true
@@ -203,7 +206,7 @@ func (t *translator) tryCoerce(e expr, oid uint32, mod int32, ctx pgcatalog.Cast
 		}
 		return e, true
 	}
-	if !builtin.CanCoerce(e.typ, oid, ctx) {
+	if !value.Builtin.CanCoerce(e.typ, oid, ctx) {
 		return e, false
 	}
 	r := t.cast(e, oid)
@@ -221,41 +224,41 @@ func explicitOrAssign(ctx pgcatalog.CastContext) pgcatalog.CastContext {
 }
 
 // input reads a literal of a type while the statement is translated.
-func (t *translator) input(oid uint32, text string) (datum, error) {
+func (t *translator) input(oid uint32, text string) (value.Datum, error) {
 	switch oid {
-	case oidRegclass, oidRegtype, oidRegnamespace, oidRegproc, oidRegprocedure, oidRegrole, oidRegcollation, oidRegoper, oidRegoperator:
+	case pgoid.Regclass, pgoid.Regtype, pgoid.Regnamespace, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regrole, pgoid.Regcollation, pgoid.Regoper, pgoid.Regoperator:
 		i, err := t.regIn(oid, text)
-		return intDatum(i), err
+		return value.Int(i), err
 	}
-	if err := checkText(text); err != nil {
-		return datum{}, err
+	if err := value.CheckText(text); err != nil {
+		return value.Datum{}, err
 	}
-	return datumIn(oid, text, t.loc)
+	return value.In(oid, text, t.loc)
 }
 
-// applyTypmod enforces a length, precision or scale.
+// ApplyTypmod enforces a length, precision or scale.
 func (t *translator) applyTypmod(e expr, mod int32, ctx pgcatalog.CastContext) expr {
 	if mod < 0 {
 		return e
 	}
 	explicit := ctx == pgcatalog.Explicit
 	switch e.typ {
-	case oidVarchar:
+	case pgoid.Varchar:
 		if explicit {
 			e.sql = fmt.Sprintf("substr(%s, 1, %d)", e.sql, mod-4)
 		} else {
 			e.sql = fmt.Sprintf("cleave_varchar(%s, %d)", e.sql, mod-4)
 		}
-	case oidBpchar:
-		e.sql = fmt.Sprintf("cleave_bpchar(%s, %d, %d)", e.sql, mod-4, boolDatum(explicit).i)
-	case oidNumeric:
+	case pgoid.Bpchar:
+		e.sql = fmt.Sprintf("cleave_bpchar(%s, %d, %d)", e.sql, mod-4, value.Bool(explicit).Int)
+	case pgoid.Numeric:
 		e.sql = fmt.Sprintf("cleave_num_typmod(%s, %d)", e.sql, mod)
-	case oidTimestamp, oidTimestamptz, oidTime:
+	case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
 		e.sql = fmt.Sprintf("cleave_ts_round(%s, %d)", e.sql, mod)
-	case oidInterval:
+	case pgoid.Interval:
 		refuseSQL("interval with a precision")
 	default:
-		if classOf(e.typ) != classArray {
+		if value.ClassOf(e.typ) != value.ClassArray {
 			return e
 		}
 		e.sql = call("cleave_array_fit", e.typ, e.sql, mod)
@@ -283,123 +286,123 @@ func (t *translator) cast(e expr, to uint32) expr {
 	from := e.typ
 	r := expr{typ: to, mod: -1, constant: e.constant, notNull: e.notNull}
 	unsupported := func() {
-		refuse(fmt.Sprintf("a SQLite shard cannot cast %s to %s exactly", typeName(from), typeName(to)), "See docs/sql-sqlite.md for the casts it has.")
+		refuse(fmt.Sprintf("a SQLite shard cannot cast %s to %s exactly", value.TypeName(from), value.TypeName(to)), "See docs/sql-sqlite.md for the casts it has.")
 	}
-	if classOf(to) == classNone && !pgcatalog.IsPolymorphic(to) || classOf(from) == classNone {
+	if value.ClassOf(to) == value.ClassNone && !pgcatalog.IsPolymorphic(to) || value.ClassOf(from) == value.ClassNone {
 		unsupported()
 	}
 	if pgcatalog.IsPolymorphic(to) {
 		e.typ = from
 		return e
 	}
-	isInt := func(o uint32) bool { return o == oidInt2 || o == oidInt4 || o == oidInt8 }
-	isText := func(o uint32) bool { return o == oidText || o == oidVarchar }
+	isInt := func(o uint32) bool { return o == pgoid.Int2 || o == pgoid.Int4 || o == pgoid.Int8 }
+	isText := func(o uint32) bool { return o == pgoid.Text || o == pgoid.Varchar }
 	isReg := func(o uint32) bool {
 		switch o {
-		case oidOID, oidRegclass, oidRegtype, oidRegproc, oidRegprocedure, oidRegnamespace, oidRegrole, oidRegoper, oidRegoperator, oidRegcollation:
+		case pgoid.OID, pgoid.Regclass, pgoid.Regtype, pgoid.Regproc, pgoid.Regprocedure, pgoid.Regnamespace, pgoid.Regrole, pgoid.Regoper, pgoid.Regoperator, pgoid.Regcollation:
 			return true
 		}
 		return false
 	}
 	textual := func(o uint32) bool {
-		return isText(o) || o == oidName || o == oidChar || o == oidBpchar || o == oidPgNodeTree
+		return isText(o) || o == pgoid.Name || o == pgoid.Char || o == pgoid.Bpchar || o == pgoid.PgNodeTree
 	}
 	switch {
 	case isInt(from) && isInt(to):
 		r.sql = e.sql
-		if to == oidInt2 || to == oidInt4 && from == oidInt8 {
+		if to == pgoid.Int2 || to == pgoid.Int4 && from == pgoid.Int8 {
 			r.sql = call("cleave_int", e.sql, to)
 		}
-	case isInt(from) && to == oidNumeric:
+	case isInt(from) && to == pgoid.Numeric:
 		r.sql = "CAST(" + e.sql + " AS TEXT)"
-	case isInt(from) && to == oidFloat8:
+	case isInt(from) && to == pgoid.Float8:
 		r.sql = "CAST(" + e.sql + " AS REAL)"
-	case from == oidInt4 && to == oidBool:
+	case from == pgoid.Int4 && to == pgoid.Bool:
 		r.sql = "(" + e.sql + " <> 0)"
-	case from == oidBool && to == oidInt4:
+	case from == pgoid.Bool && to == pgoid.Int4:
 		r.sql = e.sql
 	case isInt(from) && isReg(to):
 		r.sql = call("cleave_oid", e.sql, from)
 	case isReg(from) && isReg(to):
 		r.sql = e.sql
-	case isReg(from) && to == oidInt8:
+	case isReg(from) && to == pgoid.Int8:
 		r.sql = e.sql
-	case isReg(from) && to == oidInt4:
+	case isReg(from) && to == pgoid.Int4:
 		r.sql = call("cleave_oid_int4", e.sql)
-	case from == oidNumeric && isInt(to):
+	case from == pgoid.Numeric && isInt(to):
 		r.sql = call("cleave_num_int", e.sql, to)
-	case from == oidNumeric && to == oidFloat8:
+	case from == pgoid.Numeric && to == pgoid.Float8:
 		r.sql = call("cleave_num_float", e.sql)
-	case from == oidFloat8 && isInt(to):
+	case from == pgoid.Float8 && isInt(to):
 		r.sql = call("cleave_float_int", e.sql, to)
-	case from == oidFloat8 && to == oidNumeric:
+	case from == pgoid.Float8 && to == pgoid.Numeric:
 		r.sql = call("cleave_float_num", e.sql)
-	case from == oidBpchar && (isText(to) || to == oidName):
+	case from == pgoid.Bpchar && (isText(to) || to == pgoid.Name):
 		r.sql = "rtrim(" + e.sql + ", ' ')"
-		if to == oidName {
-			r.sql = call("cleave_in", oidName, r.sql)
+		if to == pgoid.Name {
+			r.sql = call("cleave_in", pgoid.Name, r.sql)
 		}
-	case to == oidName && textual(from):
-		r.sql = call("cleave_in", oidName, e.sql)
-	case to == oidChar && textual(from):
-		r.sql = call("cleave_in", oidChar, e.sql)
+	case to == pgoid.Name && textual(from):
+		r.sql = call("cleave_in", pgoid.Name, e.sql)
+	case to == pgoid.Char && textual(from):
+		r.sql = call("cleave_in", pgoid.Char, e.sql)
 	case textual(from) && textual(to):
 		r.sql = e.sql
 	case textual(from) && isReg(to):
 		t.noCheck("regclass and the like")
 		r.sql = call("cleave_reg_in", to, e.sql)
-	case isReg(from) && from != oidOID && textual(to):
+	case isReg(from) && from != pgoid.OID && textual(to):
 		t.noCheck("regclass and the like")
 		r.sql = call("cleave_reg_out", from, e.sql)
-	case from == oidBool && textual(to):
+	case from == pgoid.Bool && textual(to):
 		r.sql = "CASE " + e.sql + " WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"
 		r.sql = "(" + r.sql + ")"
 	case isInt(from) && textual(to):
 		r.sql = "CAST(" + e.sql + " AS TEXT)"
-	case from == oidNumeric && textual(to):
+	case from == pgoid.Numeric && textual(to):
 		// Not the column itself: that is ordered and compared as a number.
 		r.sql = "(" + e.sql + " || '')"
-	case from == oidJSON && textual(to), from == oidJSONB && textual(to):
+	case from == pgoid.JSON && textual(to), from == pgoid.JSONB && textual(to):
 		r.sql = e.sql
-	case textual(to) && from == oidTimestamptz:
+	case textual(to) && from == pgoid.Timestamptz:
 		r.sql = call("cleave_tstz_text", e.sql)
 	case textual(to):
 		r.sql = call("cleave_out", from, e.sql)
-	case textual(from) && to == oidTimestamptz:
+	case textual(from) && to == pgoid.Timestamptz:
 		r.sql = call("cleave_tstz_in", e.sql)
 	case textual(from):
-		if from == oidBpchar {
+		if from == pgoid.Bpchar {
 			e.sql = "rtrim(" + e.sql + ", ' ')"
 		}
 		r.sql = call("cleave_in", to, e.sql)
-	case from == oidDate && to == oidTimestamp:
+	case from == pgoid.Date && to == pgoid.Timestamp:
 		r.sql = call("cleave_date_ts", e.sql)
-	case from == oidDate && to == oidTimestamptz:
+	case from == pgoid.Date && to == pgoid.Timestamptz:
 		r.sql = call("cleave_ts_tstz", call("cleave_date_ts", e.sql))
-	case from == oidTimestamp && to == oidDate:
+	case from == pgoid.Timestamp && to == pgoid.Date:
 		r.sql = call("cleave_ts_date", e.sql)
-	case from == oidTimestamptz && to == oidDate:
+	case from == pgoid.Timestamptz && to == pgoid.Date:
 		r.sql = call("cleave_ts_date", call("cleave_tstz_ts", e.sql))
-	case from == oidTimestamp && to == oidTimestamptz:
+	case from == pgoid.Timestamp && to == pgoid.Timestamptz:
 		r.sql = call("cleave_ts_tstz", e.sql)
-	case from == oidTimestamptz && to == oidTimestamp:
+	case from == pgoid.Timestamptz && to == pgoid.Timestamp:
 		r.sql = call("cleave_tstz_ts", e.sql)
-	case from == oidTimestamp && to == oidTime:
+	case from == pgoid.Timestamp && to == pgoid.Time:
 		r.sql = call("cleave_ts_time", e.sql)
-	case from == oidTimestamptz && to == oidTime:
+	case from == pgoid.Timestamptz && to == pgoid.Time:
 		r.sql = call("cleave_ts_time", call("cleave_tstz_ts", e.sql))
-	case from == oidJSONB && to == oidJSON:
+	case from == pgoid.JSONB && to == pgoid.JSON:
 		r.sql = e.sql
-	case from == oidJSON && to == oidJSONB:
-		r.sql = call("cleave_in", oidJSONB, e.sql)
-	case classOf(from) == classArray && classOf(to) == classArray:
-		fe, te := builtin.Element(from), builtin.Element(to)
+	case from == pgoid.JSON && to == pgoid.JSONB:
+		r.sql = call("cleave_in", pgoid.JSONB, e.sql)
+	case value.ClassOf(from) == value.ClassArray && value.ClassOf(to) == value.ClassArray:
+		fe, te := value.Builtin.Element(from), value.Builtin.Element(to)
 		c := t.cast(expr{sql: "value", typ: fe}, te)
 		if c.sql != "value" {
 			r.sql = call("cleave_array_cast", e.sql, from, to)
 		} else {
 			r.sql = e.sql
-			if from == oidInt2Vector || from == oidOIDVector {
+			if from == pgoid.Int2Vector || from == pgoid.OIDVector {
 				r.sql = call("cleave_array_cast", e.sql, from, to)
 			}
 		}
@@ -418,9 +421,9 @@ func (t *translator) noCheck(what string) {
 // commonType is the type that UNION, CASE, VALUES and their
 // like give their columns.
 func (t *translator) commonType(list []expr, what string) uint32 {
-	typ, other := builtin.Common(typesOf(list))
+	typ, other := value.Builtin.Common(typesOf(list))
 	if other != 0 {
-		failf(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, typeName(typ), typeName(other))
+		failf(sqlstate.DatatypeMismatch, "%s types %s and %s cannot be matched", what, value.TypeName(typ), value.TypeName(other))
 	}
 	return typ
 }
@@ -455,10 +458,10 @@ func (t *translator) toCommon(list []expr, what string) (uint32, int32) {
 // collate appends the collation that makes SQLite compare the type as
 // PostgreSQL does, and strips what does not count.
 func comparand(e expr) string {
-	switch classOf(e.typ) {
-	case classNumeric:
+	switch value.ClassOf(e.typ) {
+	case value.ClassNumeric:
 		return "(" + e.sql + " COLLATE cleave_numeric)"
-	case classBpchar:
+	case value.ClassBpchar:
 		return "rtrim(" + e.sql + ", ' ')"
 	}
 	return e.sql
@@ -485,7 +488,7 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 			t.failAt(n.Location, sqlstate.InvalidSchemaName, "schema \"%s\" does not exist", parts[0])
 		}
 	}
-	ty := builtin.TypeNamed(name)
+	ty := value.Builtin.TypeNamed(name)
 	if ty == nil || len(parts) > 2 || len(parts) == 2 && parts[0] != catalogSchema {
 		if strings.HasSuffix(name, "serial") {
 			refuseSQL("the type " + name + " here")
@@ -514,10 +517,10 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 	}
 	if len(mods) > 0 {
 		switch ty.OID {
-		case oidVarchar, oidBpchar:
+		case pgoid.Varchar, pgoid.Bpchar:
 			bound(1, 10485760)
 			mod = int32(mods[0]) + 4
-		case oidNumeric:
+		case pgoid.Numeric:
 			p, s := mods[0], int64(0)
 			if len(mods) == 2 {
 				s = mods[1]
@@ -531,17 +534,17 @@ func (t *translator) typeOf(n *pg.TypeName) (uint32, int32) {
 			if s < -1000 || s > 1000 {
 				t.failAt(n.Location, sqlstate.InvalidParameterValue, "NUMERIC scale %d must be between -1000 and 1000", s)
 			}
-			mod = makeNumericTypmod(int(p), int(s))
-		case oidTimestamp, oidTimestamptz, oidTime:
+			mod = value.MakeNumericTypmod(int(p), int(s))
+		case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
 			mod = int32(min(mods[0], 6))
 			if mods[0] < 0 {
 				t.failAt(n.Location, sqlstate.InvalidParameterValue, "%s precision must not be negative", strings.ToUpper(name))
 			}
-		case oidInterval:
+		case pgoid.Interval:
 			refuseSQL("interval with fields or a precision")
 		default:
-			if ty.OID == 1560 || ty.OID == 1562 || ty.OID == oidTimetz {
-				refuseSQL("the type " + typeName(ty.OID))
+			if ty.OID == 1560 || ty.OID == 1562 || ty.OID == pgoid.Timetz {
+				refuseSQL("the type " + value.TypeName(ty.OID))
 			}
 			t.failAt(n.Location, sqlstate.SyntaxError, "type modifier is not allowed for type \"%s\"", name)
 		}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -48,8 +50,8 @@ func (c *Conn) viewColumns(t *translator, query *pg.Node, names []*pg.Node) []co
 				failf(sqlstate.DuplicateColumn, "column \"%s\" specified more than once", name)
 			}
 		}
-		if classOf(target.e.typ) == classNone {
-			refuseSQL("a view with a column of type " + typeName(target.e.typ))
+		if value.ClassOf(target.e.typ) == value.ClassNone {
+			refuseSQL("a view with a column of type " + value.TypeName(target.e.typ))
 		}
 		cols = append(cols, columnDef{Num: int16(i + 1), Name: name, Type: target.e.typ, Mod: target.e.mod})
 	}
@@ -89,7 +91,7 @@ func (c *Conn) createView(t *translator, s *pg.ViewStmt) {
 	if !named {
 		names := make([]string, len(d.Columns))
 		for i := range d.Columns {
-			names[i] = quoteIdent(d.Columns[i].Name)
+			names[i] = quote.Ident(d.Columns[i].Name)
 		}
 		text = "SELECT v." + strings.Join(names, ", v.") + " FROM (" + text + ") AS v (" + strings.Join(names, ", ") + ")"
 	}
@@ -165,7 +167,7 @@ func replaces(old, d *tableDef) {
 				WithHint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."))
 		}
 		if is.Type != was.Type || is.Mod != was.Mod {
-			failf("42P16", "cannot change data type of view column \"%s\" from %s to %s", was.Name, formatType(was.Type, was.Mod), formatType(is.Type, is.Mod))
+			failf("42P16", "cannot change data type of view column \"%s\" from %s to %s", was.Name, value.FormatType(was.Type, was.Mod), value.FormatType(is.Type, is.Mod))
 		}
 	}
 }

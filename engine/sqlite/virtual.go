@@ -7,6 +7,8 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -55,20 +57,20 @@ func (c *Conn) addVirtual(cat *catalog, schema string, t *engine.VirtualTable, o
 	d := &tableDef{OID: oid, Schema: schema, Name: t.Name, static: true}
 	var cols, marks []string
 	for i, col := range t.Columns {
-		if classOf(col.OID) == classNone {
+		if value.ClassOf(col.OID) == value.ClassNone {
 			return fmt.Errorf("sqlite: virtual column %s.%s has type %d, which has no values here", t.Name, col.Name, col.OID)
 		}
 		d.Columns = append(d.Columns, columnDef{Num: int16(i + 1), Name: col.Name, Type: col.OID, Mod: -1})
-		cols, marks = append(cols, quoteIdent(col.Name)), append(marks, "?")
+		cols, marks = append(cols, quote.Ident(col.Name)), append(marks, "?")
 	}
 	cat.add(d)
-	if err := c.exec("CREATE TABLE main." + quoteIdent(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
+	if err := c.exec("CREATE TABLE main." + quote.Ident(d.sqlName()) + " (" + strings.Join(cols, ", ") + ")"); err != nil {
 		return err
 	}
 	if len(t.Rows) == 0 {
 		return nil
 	}
-	stmt, _, err := c.db.PrepareTransient("INSERT INTO main." + quoteIdent(d.sqlName()) + " VALUES (" + strings.Join(marks, ", ") + ")")
+	stmt, _, err := c.db.PrepareTransient("INSERT INTO main." + quote.Ident(d.sqlName()) + " VALUES (" + strings.Join(marks, ", ") + ")")
 	if err != nil {
 		return err
 	}
@@ -78,14 +80,14 @@ func (c *Conn) addVirtual(cat *catalog, schema string, t *engine.VirtualTable, o
 			return fmt.Errorf("sqlite: a row of virtual table %s has %d values, not %d", t.Name, len(row), len(t.Columns))
 		}
 		for i, v := range row {
-			var d datum
+			var d value.Datum
 			if !v.Null {
 				var err error
-				if d, err = datumIn(t.Columns[i].OID, v.String, c.env.loc); err != nil {
+				if d, err = value.In(t.Columns[i].OID, v.String, c.env.loc); err != nil {
 					return sqlstate.Wrap(err, sqlstate.InternalError, "virtual table %s, column %s", t.Name, t.Columns[i].Name)
 				}
 			}
-			d.bind(stmt, i+1)
+			d.Bind(stmt, i+1)
 		}
 		if _, err := stmt.Step(); err != nil {
 			return err

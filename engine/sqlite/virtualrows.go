@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cleavedb/cleave/engine/sqlite/value"
 	"github.com/cleavedb/cleave/internal/virtual"
 )
 
@@ -18,7 +19,7 @@ var virtualSystem = sync.OnceValue(func() map[string]*systemTable {
 		if base == nil {
 			continue
 		}
-		s := &systemTable{kind: base.kind, constant: base.constant, fill: func(c *Conn) [][]datum {
+		s := &systemTable{kind: base.kind, constant: base.constant, fill: func(c *Conn) [][]value.Datum {
 			return slices.Concat(base.rows(c), c.virtualRows(schema, rel))
 		}}
 		s.def = &tableDef{OID: base.def.OID, Schema: internalSchema, Name: name, Columns: base.def.Columns, system: s}
@@ -27,7 +28,7 @@ var virtualSystem = sync.OnceValue(func() map[string]*systemTable {
 	return m
 })
 
-func (s *systemTable) rows(c *Conn) [][]datum {
+func (s *systemTable) rows(c *Conn) [][]value.Datum {
 	if s.fill == nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ var usual = map[string]fields{
 	"pg_proc": {"proowner": ownerOID, "prolang": 12},
 }
 
-func (c *Conn) virtualRows(schema, rel string) [][]datum {
+func (c *Conn) virtualRows(schema, rel string) [][]value.Datum {
 	m := maker(schema, rel)
 	for _, row := range virtual.Rows(schema + "." + rel) {
 		f := fields{}

@@ -1,4 +1,4 @@
-package sqlite
+package value
 
 import (
 	"encoding/binary"
@@ -9,30 +9,33 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cleavedb/cleave/internal/pgoid"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// array is a one-dimensional PostgreSQL array with lower bound 1 (int2vector and
+// Array is a one-dimensional PostgreSQL array with lower bound 1 (int2vector and
 // oidvector: 0), its elements in text form.
-type array []arrayElem
+type Array []Elem
 
-type arrayElem struct {
-	null bool
-	text string
+// Elem is one element, as array_out prints it.
+type Elem struct {
+	Null bool
+	Text string
 }
 
 func refuseArray() error {
 	return sqlstate.Refuse("a SQLite shard takes arrays of one dimension only", "Use one row per element.")
 }
 
-func parseArray(text string, oid uint32) (array, error) {
-	bad := func() (array, error) {
+// ParseArray is the input of an array type.
+func ParseArray(text string, oid uint32) (Array, error) {
+	bad := func() (Array, error) {
 		return nil, sqlstate.New(sqlstate.InvalidTextRepresentation, "malformed array literal: \"%s\"", text)
 	}
-	if oid == oidInt2Vector || oid == oidOIDVector {
-		var a array
+	if oid == pgoid.Int2Vector || oid == pgoid.OIDVector {
+		var a Array
 		for _, f := range strings.Fields(text) {
-			a = append(a, arrayElem{text: f})
+			a = append(a, Elem{Text: f})
 		}
 		return a, nil
 	}
@@ -45,12 +48,12 @@ func parseArray(text string, oid uint32) (array, error) {
 	}
 	s = s[1 : len(s)-1]
 	if strings.Trim(s, blanks) == "" {
-		return array{}, nil
+		return Array{}, nil
 	}
-	a := array{}
+	a := Array{}
 	for {
 		s = strings.TrimLeft(s, blanks)
-		var e arrayElem
+		var e Elem
 		if strings.HasPrefix(s, "{") {
 			return nil, refuseArray()
 		}
@@ -68,7 +71,7 @@ func parseArray(text string, oid uint32) (array, error) {
 				}
 				b.WriteByte(s[i])
 			}
-			e.text, s = b.String(), strings.TrimLeft(s[i+1:], blanks)
+			e.Text, s = b.String(), strings.TrimLeft(s[i+1:], blanks)
 		} else {
 			var b strings.Builder
 			i, escaped := 0, false
@@ -84,12 +87,12 @@ func parseArray(text string, oid uint32) (array, error) {
 				}
 				b.WriteByte(s[i])
 			}
-			e.text, s = b.String(), s[i:]
+			e.Text, s = b.String(), s[i:]
 			if !escaped {
-				e.text = strings.TrimRight(e.text, blanks)
-				e.null = strings.EqualFold(e.text, "null")
+				e.Text = strings.TrimRight(e.Text, blanks)
+				e.Null = strings.EqualFold(e.Text, "null")
 			}
-			if e.text == "" {
+			if e.Text == "" {
 				return bad()
 			}
 		}
@@ -104,65 +107,66 @@ func parseArray(text string, oid uint32) (array, error) {
 	}
 }
 
-// normal checks the elements and prints the array as array_out does.
-func (a array) normal(elem uint32, loc *time.Location) (string, error) {
+// Normal checks the elements and prints the array as array_out does.
+func (a Array) Normal(elem uint32, loc *time.Location) (string, error) {
 	for i := range a {
-		if a[i].null {
+		if a[i].Null {
 			continue
 		}
-		d, err := datumIn(elem, a[i].text, loc)
+		d, err := In(elem, a[i].Text, loc)
 		if err != nil {
 			return "", err
 		}
-		b, err := appendDatum(nil, elem, d, loc)
+		b, err := Append(nil, elem, d, loc)
 		if err != nil {
 			return "", err
 		}
-		a[i].text = string(b)
+		a[i].Text = string(b)
 	}
 	return a.String(), nil
 }
 
-// fit gives the elements a modifier, as an explicit cast does: longer texts are cut.
-func (a array) fit(elem uint32, mod int32, loc *time.Location) (string, error) {
+// Fit gives the elements a modifier, as an explicit cast does: longer texts are cut.
+func (a Array) Fit(elem uint32, mod int32, loc *time.Location) (string, error) {
 	for i := range a {
-		if a[i].null {
+		if a[i].Null {
 			continue
 		}
 		switch n := int(mod) - 4; elem {
-		case oidVarchar:
-			a[i].text = prefix(a[i].text, n)
-		case oidBpchar:
-			a[i].text = prefix(a[i].text, n)
-			a[i].text += strings.Repeat(" ", n-utf8.RuneCountInString(a[i].text))
-		case oidNumeric:
-			x, err := parseNumeric(a[i].text)
+		case pgoid.Varchar:
+			a[i].Text = Prefix(a[i].Text, n)
+		case pgoid.Bpchar:
+			a[i].Text = Prefix(a[i].Text, n)
+			a[i].Text += strings.Repeat(" ", n-utf8.RuneCountInString(a[i].Text))
+		case pgoid.Numeric:
+			x, err := ParseNumeric(a[i].Text)
 			if err == nil {
-				x, err = x.applyTypmod(mod)
+				x, err = x.ApplyTypmod(mod)
 			}
 			if err != nil {
 				return "", err
 			}
-			a[i].text = x.String()
-		case oidTimestamp, oidTimestamptz, oidTime:
-			d, err := datumIn(elem, a[i].text, loc)
+			a[i].Text = x.String()
+		case pgoid.Timestamp, pgoid.Timestamptz, pgoid.Time:
+			d, err := In(elem, a[i].Text, loc)
 			if err != nil {
 				return "", err
 			}
-			d.i = roundTS(d.i, mod)
-			b, err := appendDatum(nil, elem, d, loc)
+			d.Int = RoundTimestamp(d.Int, mod)
+			b, err := Append(nil, elem, d, loc)
 			if err != nil {
 				return "", err
 			}
-			a[i].text = string(b)
+			a[i].Text = string(b)
 		default:
-			return "", sqlstate.Refuse("a modifier of an array of "+typeName(elem)+" is not supported on a SQLite shard", "Leave the modifier out.")
+			return "", sqlstate.Refuse("a modifier of an array of "+TypeName(elem)+" is not supported on a SQLite shard", "Leave the modifier out.")
 		}
 	}
 	return a.String(), nil
 }
 
-func (a array) String() string {
+// String is the output of an array.
+func (a Array) String() string {
 	var b strings.Builder
 	b.WriteByte('{')
 	for i, e := range a {
@@ -170,30 +174,30 @@ func (a array) String() string {
 			b.WriteByte(',')
 		}
 		switch {
-		case e.null:
+		case e.Null:
 			b.WriteString("NULL")
-		case e.text == "" || strings.EqualFold(e.text, "null") || strings.ContainsAny(e.text, "{}\",\\ \t\n\r\f\v"):
+		case e.Text == "" || strings.EqualFold(e.Text, "null") || strings.ContainsAny(e.Text, "{}\",\\ \t\n\r\f\v"):
 			b.WriteByte('"')
-			for k := range len(e.text) {
-				if e.text[k] == '"' || e.text[k] == '\\' {
+			for k := range len(e.Text) {
+				if e.Text[k] == '"' || e.Text[k] == '\\' {
 					b.WriteByte('\\')
 				}
-				b.WriteByte(e.text[k])
+				b.WriteByte(e.Text[k])
 			}
 			b.WriteByte('"')
 		default:
-			b.WriteString(e.text)
+			b.WriteString(e.Text)
 		}
 	}
 	b.WriteByte('}')
 	return b.String()
 }
 
-// arrayJSON turns an array into the JSON that json_each unnests; elements that
-// JSON cannot carry exactly are strings that elemFromJSON's SQL reads back.
-func arrayJSON(text string, oid uint32, loc *time.Location) (string, error) {
-	elem := builtin.Element(oid)
-	a, err := parseArray(text, oid)
+// ArrayJSON turns an array into the JSON that json_each unnests; elements that
+// JSON cannot carry exactly are strings that ElemFromJSON's SQL reads back.
+func ArrayJSON(text string, oid uint32, loc *time.Location) (string, error) {
+	elem := Builtin.Element(oid)
+	a, err := ParseArray(text, oid)
 	if err != nil {
 		return "", err
 	}
@@ -202,44 +206,44 @@ func arrayJSON(text string, oid uint32, loc *time.Location) (string, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if out, err = e.appendJSON(out, elem, loc); err != nil {
+		if out, err = e.AppendJSON(out, elem, loc); err != nil {
 			return "", err
 		}
 	}
 	return string(append(out, ']')), nil
 }
 
-// appendJSON appends an element as elemFromJSON's SQL reads it back.
-func (e arrayElem) appendJSON(out []byte, elem uint32, loc *time.Location) ([]byte, error) {
-	if e.null {
+// AppendJSON appends an element as ElemFromJSON's SQL reads it back.
+func (e Elem) AppendJSON(out []byte, elem uint32, loc *time.Location) ([]byte, error) {
+	if e.Null {
 		return append(out, "null"...), nil
 	}
-	d, err := datumIn(elem, e.text, loc)
+	d, err := In(elem, e.Text, loc)
 	if err != nil {
 		return out, err
 	}
-	switch d.kind {
+	switch d.Kind {
 	case 'i':
-		return strconv.AppendInt(out, d.i, 10), nil
+		return strconv.AppendInt(out, d.Int, 10), nil
 	case 'f':
 		out = append(out, '"')
-		return append(appendFloat(out, d.f, 64), '"'), nil
+		return append(appendFloat(out, d.Float, 64), '"'), nil
 	case 'b':
 		out = append(out, '"')
-		return append(hex.AppendEncode(out, []byte(d.s)), '"'), nil
+		return append(hex.AppendEncode(out, []byte(d.Str)), '"'), nil
 	}
-	s, err := json.Marshal(d.s)
+	s, err := json.Marshal(d.Str)
 	return append(out, s...), err
 }
 
-// elemFromJSON is the SQL that turns an element of arrayJSON into a value.
-func elemFromJSON(elem uint32, value string) string {
-	switch classOf(elem) {
-	case classBlob:
+// ElemFromJSON is the SQL that turns an element of ArrayJSON into a value.
+func ElemFromJSON(elem uint32, value string) string {
+	switch ClassOf(elem) {
+	case ClassBlob:
 		return "unhex(" + value + ")"
-	case classFloat:
+	case ClassFloat:
 		return "cleave_float(" + value + ")"
-	case classNumeric:
+	case ClassNumeric:
 		return "(" + value + " COLLATE cleave_numeric)"
 	}
 	return value
@@ -268,7 +272,7 @@ func arrayFromBinary(b []byte, elem uint32) (string, error) {
 	}
 	if got != elem {
 		return "", sqlstate.New(sqlstate.DatatypeMismatch, "binary data has array element type %d (%s) instead of expected %d (%s)",
-			got, typeName(got), elem, typeName(elem))
+			got, TypeName(got), elem, TypeName(elem))
 	}
 	if dims == 0 {
 		return "{}", nil
@@ -284,46 +288,46 @@ func arrayFromBinary(b []byte, elem uint32) (string, error) {
 	if lower != 1 {
 		return "", refuseArray()
 	}
-	a := make(array, 0, n)
+	a := make(Array, 0, n)
 	for range n {
 		size, ok := get()
 		if !ok {
 			return "", bad
 		}
 		if int32(size) == -1 {
-			a = append(a, arrayElem{null: true})
+			a = append(a, Elem{Null: true})
 			continue
 		}
 		if int64(size) > int64(len(b)) {
 			return "", bad
 		}
-		d, err := datumFromBinary(elem, b[:size])
+		d, err := FromBinary(elem, b[:size])
 		if err != nil {
 			return "", err
 		}
 		b = b[size:]
-		t, err := appendDatum(nil, elem, d, time.UTC)
+		t, err := Append(nil, elem, d, time.UTC)
 		if err != nil {
 			return "", err
 		}
-		a = append(a, arrayElem{text: string(t)})
+		a = append(a, Elem{Text: string(t)})
 	}
 	return a.String(), nil
 }
 
 func appendArrayBinary(dst []byte, text string, oid uint32, loc *time.Location) ([]byte, error) {
-	elem := builtin.Element(oid)
-	a, err := parseArray(text, oid)
+	elem := Builtin.Element(oid)
+	a, err := ParseArray(text, oid)
 	if err != nil {
 		return dst, err
 	}
 	lower := uint32(1)
-	if oid == oidInt2Vector || oid == oidOIDVector {
+	if oid == pgoid.Int2Vector || oid == pgoid.OIDVector {
 		lower = 0
 	}
 	nulls := uint32(0)
 	for _, e := range a {
-		if e.null {
+		if e.Null {
 			nulls = 1
 		}
 	}
@@ -340,20 +344,37 @@ func appendArrayBinary(dst []byte, text string, oid uint32, loc *time.Location) 
 	put(uint32(len(a)))
 	put(lower)
 	for _, e := range a {
-		if e.null {
+		if e.Null {
 			put(0xffffffff)
 			continue
 		}
-		d, err := datumIn(elem, e.text, loc)
+		d, err := In(elem, e.Text, loc)
 		if err != nil {
 			return dst, err
 		}
 		mark := len(dst)
 		put(0)
-		if dst, err = appendBinaryDatum(dst, elem, d, loc); err != nil {
+		if dst, err = AppendBinary(dst, elem, d, loc); err != nil {
 			return dst, err
 		}
 		binary.BigEndian.PutUint32(dst[mark:], uint32(len(dst)-mark-4))
 	}
 	return dst, nil
+}
+
+// Prefix returns the first n characters.
+func Prefix(s string, n int) string {
+	if n >= len(s) {
+		return s
+	}
+	if n <= 0 {
+		return ""
+	}
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
 }

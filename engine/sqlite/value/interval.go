@@ -1,4 +1,4 @@
-package sqlite
+package value
 
 import (
 	"encoding/binary"
@@ -6,35 +6,35 @@ import (
 	"strconv"
 	"strings"
 
-	pg "github.com/pganalyze/pg_query_go/v6"
-
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// interval is PostgreSQL's interval. Two different intervals can be equal (1 mon
+// Interval is PostgreSQL's interval. Two different intervals can be equal (1 mon
 // and 30 days), so they are values of expressions only: not stored, not compared.
-type interval struct {
-	us     int64
-	days   int32
-	months int32
+type Interval struct {
+	Micros int64
+	Days   int32
+	Months int32
 }
 
-func (v interval) encode() string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(v.us))
-	b = binary.BigEndian.AppendUint32(b, uint32(v.days))
-	return string(binary.BigEndian.AppendUint32(b, uint32(v.months)))
+// Encode is the interval as SQLite holds it.
+func (v Interval) Encode() string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(v.Micros))
+	b = binary.BigEndian.AppendUint32(b, uint32(v.Days))
+	return string(binary.BigEndian.AppendUint32(b, uint32(v.Months)))
 }
 
-func decodeInterval(s string) interval {
+// DecodeInterval reads what Encode made.
+func DecodeInterval(s string) Interval {
 	if len(s) != 16 {
-		return interval{}
+		return Interval{}
 	}
 	b := []byte(s)
-	return interval{us: int64(binary.BigEndian.Uint64(b)), days: int32(binary.BigEndian.Uint32(b[8:])), months: int32(binary.BigEndian.Uint32(b[12:]))}
+	return Interval{Micros: int64(binary.BigEndian.Uint64(b)), Days: int32(binary.BigEndian.Uint32(b[8:])), Months: int32(binary.BigEndian.Uint32(b[12:]))}
 }
 
 // String prints in the style "postgres".
-func (v interval) String() string {
+func (v Interval) String() string {
 	var b strings.Builder
 	before := false // an earlier part was negative
 	part := func(n int64, unit string) {
@@ -53,14 +53,14 @@ func (v interval) String() string {
 		}
 		before = n < 0
 	}
-	part(int64(v.months/12), "year")
-	part(int64(v.months%12), "mon")
-	part(int64(v.days), "day")
-	if v.us != 0 || b.Len() == 0 {
+	part(int64(v.Months/12), "year")
+	part(int64(v.Months%12), "mon")
+	part(int64(v.Days), "day")
+	if v.Micros != 0 || b.Len() == 0 {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		us := v.us
+		us := v.Micros
 		if us < 0 {
 			b.WriteByte('-')
 			us = -us
@@ -73,8 +73,8 @@ func (v interval) String() string {
 }
 
 // intervalIn reads sums of whole quantities of units, and HH:MM[:SS[.ffffff]].
-func intervalIn(text string) (interval, error) {
-	var v interval
+func intervalIn(text string) (Interval, error) {
+	var v Interval
 	refuse := sqlstate.Refuse("a SQLite shard does not read the interval \""+text+"\"",
 		"Write it as whole numbers of units, such as '1 year 2 months 3 days 04:05:06'.")
 	fields := strings.Fields(strings.ToLower(text))
@@ -102,7 +102,7 @@ func intervalIn(text string) (interval, error) {
 			if neg {
 				r.us = -r.us
 			}
-			v.us += r.us
+			v.Micros += r.us
 			continue
 		}
 		end := 0
@@ -135,24 +135,24 @@ func intervalIn(text string) (interval, error) {
 		case "h", "hr", "hrs", "hour", "hours":
 			add, ok = big(n, 3600000000)
 		case "d", "day", "days":
-			n += int64(v.days)
+			n += int64(v.Days)
 			if ok = n == int64(int32(n)); ok {
-				v.days = int32(n)
+				v.Days = int32(n)
 			}
 		case "w", "week", "weeks":
-			n = n*7 + int64(v.days)
+			n = n*7 + int64(v.Days)
 			if ok = n == int64(int32(n)); ok {
-				v.days = int32(n)
+				v.Days = int32(n)
 			}
 		case "mon", "mons", "month", "months":
-			n += int64(v.months)
+			n += int64(v.Months)
 			if ok = n == int64(int32(n)); ok {
-				v.months = int32(n)
+				v.Months = int32(n)
 			}
 		case "y", "yr", "yrs", "year", "years":
-			n = n*12 + int64(v.months)
+			n = n*12 + int64(v.Months)
 			if ok = n == int64(int32(n)); ok {
-				v.months = int32(n)
+				v.Months = int32(n)
 			}
 		default:
 			return v, refuse
@@ -160,67 +160,44 @@ func intervalIn(text string) (interval, error) {
 		if !ok {
 			return v, sqlstate.New(sqlstate.DatetimeOverflow, "interval field value out of range: \"%s\"", text)
 		}
-		v.us += add
+		v.Micros += add
 	}
 	if ago {
-		v = interval{us: -v.us, days: -v.days, months: -v.months}
+		v = Interval{Micros: -v.Micros, Days: -v.Days, Months: -v.Months}
 	}
 	return v, nil
 }
 
-// addTo adds the interval to a timestamp: months first, the day clipped to the
+// AddTo adds the interval to a timestamp: months first, the day clipped to the
 // month's last, then days, then the time.
-func (v interval) addTo(ts int64) (int64, error) {
-	if ts == tsInf || ts == tsMinusInf {
+func (v Interval) AddTo(ts int64) (int64, error) {
+	if ts == TimestampInf || ts == TimestampMinusInf {
 		return ts, nil
 	}
-	days, us := splitTS(ts)
-	if v.months != 0 {
-		y, m, d := civil(days)
-		n := y*12 + int64(m-1) + int64(v.months)
+	days, us := SplitTimestamp(ts)
+	if v.Months != 0 {
+		y, m, d := Civil(days)
+		n := y*12 + int64(m-1) + int64(v.Months)
 		y, m = n/12, int(n%12)
 		if m < 0 {
 			y, m = y-1, m+12
 		}
 		m++
-		d = min(d, daysIn(y, m))
-		days = dayOf(y, m, d)
+		d = min(d, DaysIn(y, m))
+		days = DayOf(y, m, d)
 	}
-	days += int64(v.days)
+	days += int64(v.Days)
 	if days < -120000000 || days > 120000000 {
-		return 0, tsOutOfRange()
+		return 0, TimestampOutOfRange()
 	}
-	r := days*usecsPerDay + us
-	if s := r + v.us; (s > r) == (v.us > 0) || v.us == 0 {
+	r := days*MicrosPerDay + us
+	if s := r + v.Micros; (s > r) == (v.Micros > 0) || v.Micros == 0 {
 		r = s
 	} else {
-		return 0, tsOutOfRange()
+		return 0, TimestampOutOfRange()
 	}
-	if r < tsMin || r >= tsEnd {
-		return 0, tsOutOfRange()
+	if r < TimestampMin || r >= TimestampEnd {
+		return 0, TimestampOutOfRange()
 	}
 	return r, nil
-}
-
-// unitOfMask names the fields of INTERVAL '1' DAY by PostgreSQL's masks.
-var unitOfMask = map[int32]string{4: "year", 2: "month", 8: "day", 1024: "hour", 2048: "minute"}
-
-// intervalOfUnit makes INTERVAL '90' DAY into INTERVAL '90 day', with the type
-// modifier that the first has; false for everything else.
-func intervalOfUnit(c *pg.TypeCast) (*pg.TypeCast, int32, bool) {
-	n := c.TypeName
-	if n == nil || len(n.Typmods) != 1 || len(n.Names) == 0 || n.Names[len(n.Names)-1].GetString_().GetSval() != "interval" {
-		return nil, 0, false
-	}
-	mask := n.Typmods[0].GetAConst().GetIval().GetIval()
-	text := c.Arg.GetAConst().GetSval()
-	unit, ok := unitOfMask[mask]
-	if !ok || text == nil {
-		return nil, 0, false
-	}
-	if _, err := strconv.ParseInt(text.Sval, 10, 32); err != nil {
-		return nil, 0, false
-	}
-	literal := pg.MakeAConstStrNode(text.Sval+" "+unit, c.Arg.GetAConst().GetLocation())
-	return &pg.TypeCast{Arg: literal, TypeName: &pg.TypeName{Names: n.Names, Typemod: -1, Location: n.Location}, Location: c.Location}, mask<<16 | 0xffff, true
 }

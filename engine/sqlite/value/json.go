@@ -1,4 +1,4 @@
-package sqlite
+package value
 
 import (
 	"bytes"
@@ -57,7 +57,7 @@ func appendJSONB(dst []byte, v any) ([]byte, error) {
 		}
 		return append(dst, "false"...), nil
 	case json.Number:
-		n, err := parseNumeric(v.String())
+		n, err := ParseNumeric(v.String())
 		if err != nil {
 			return dst, err
 		}
@@ -131,8 +131,8 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// jsonField is -> and ->> of jsonb: by key for objects, by index for arrays.
-func jsonField(s string, key string, index int64, byIndex, asText bool) (string, bool, error) {
+// JsonField is -> and ->> of jsonb: by key for objects, by index for arrays.
+func JsonField(s string, key string, index int64, byIndex, asText bool) (string, bool, error) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
 	var v any

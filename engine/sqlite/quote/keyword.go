@@ -1,4 +1,4 @@
-package sqlite
+package quote
 
 // reservedWords are PostgreSQL's key words that quote_ident quotes: all but the
 // unreserved ones.

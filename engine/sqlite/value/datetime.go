@@ -1,4 +1,4 @@
-package sqlite
+package value
 
 import (
 	"fmt"
@@ -7,32 +7,33 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones must not depend on the machine
+	_ "time/tzdata"
 
+	"github.com/cleavedb/cleave/engine/sqlite/quote"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
 // Dates are days, timestamps microseconds since 2000-01-01; the ends of the
 // integer ranges are the infinities, as in PostgreSQL.
 const (
-	dateMinusInf       = math.MinInt32
-	dateInf            = math.MaxInt32
-	tsMinusInf         = math.MinInt64
-	tsInf              = math.MaxInt64
-	usecsPerDay  int64 = 86400 * 1000000
-	// epochDays is the number of days from 1970-01-01 to 2000-01-01.
-	epochDays = 10957
+	DateMinusInf            = math.MinInt32
+	DateInf                 = math.MaxInt32
+	TimestampMinusInf       = math.MinInt64
+	TimestampInf            = math.MaxInt64
+	MicrosPerDay      int64 = 86400 * 1000000
+	// EpochDays is the number of days from 1970-01-01 to 2000-01-01.
+	EpochDays = 10957
 	// PostgreSQL's bounds: 4713-11-24 BC (Julian day 0) to 5874897-12-31, and
 	// to 294276-12-31 for timestamps.
-	dateMin       = -2451545
-	dateEnd       = 2145031949
-	tsMin   int64 = -211813488000000000
-	tsEnd   int64 = 9223371331200000000
+	DateMin            = -2451545
+	DateEnd            = 2145031949
+	TimestampMin int64 = -211813488000000000
+	TimestampEnd int64 = 9223371331200000000
 )
 
-// civil returns the proleptic Gregorian date of a day since 2000-01-01.
-func civil(days int64) (y int64, m, d int) {
-	z := days + epochDays + 719468
+// Civil returns the proleptic Gregorian date of a day since 2000-01-01.
+func Civil(days int64) (y int64, m, d int) {
+	z := days + EpochDays + 719468
 	era := z / 146097
 	if z < 0 {
 		era = (z - 146096) / 146097
@@ -54,8 +55,8 @@ func civil(days int64) (y int64, m, d int) {
 	return y, m, d
 }
 
-// dayOf is the inverse of civil.
-func dayOf(y int64, m, d int) int64 {
+// DayOf is the inverse of civil.
+func DayOf(y int64, m, d int) int64 {
 	if m <= 2 {
 		y--
 	}
@@ -67,10 +68,11 @@ func dayOf(y int64, m, d int) int64 {
 	mp := int64(m+9) % 12
 	doy := (153*mp+2)/5 + int64(d) - 1
 	doe := yoe*365 + yoe/4 - yoe/100 + doy
-	return era*146097 + doe - 719468 - epochDays
+	return era*146097 + doe - 719468 - EpochDays
 }
 
-func daysIn(y int64, m int) int {
+// DaysIn counts the days of a month.
+func DaysIn(y int64, m int) int {
 	switch m {
 	case 4, 6, 9, 11:
 		return 30
@@ -93,12 +95,12 @@ func pad(dst []byte, n int64, width int) []byte {
 
 func appendDate(dst []byte, v int64) []byte {
 	switch v {
-	case dateMinusInf:
+	case DateMinusInf:
 		return append(dst, "-infinity"...)
-	case dateInf:
+	case DateInf:
 		return append(dst, "infinity"...)
 	}
-	y, m, d := civil(v)
+	y, m, d := Civil(v)
 	bc := y <= 0
 	if bc {
 		y = 1 - y
@@ -130,10 +132,11 @@ func appendTime(dst []byte, us int64) []byte {
 	return dst
 }
 
-func splitTS(v int64) (days, us int64) {
-	days = v / usecsPerDay
-	if us = v % usecsPerDay; us < 0 {
-		days, us = days-1, us+usecsPerDay
+// SplitTimestamp splits a timestamp into days since 2000-01-01 and microseconds of the day.
+func SplitTimestamp(v int64) (days, us int64) {
+	days = v / MicrosPerDay
+	if us = v % MicrosPerDay; us < 0 {
+		days, us = days-1, us+MicrosPerDay
 	}
 	return days, us
 }
@@ -141,8 +144,8 @@ func splitTS(v int64) (days, us int64) {
 // appendTimestamp prints in ISO style; with zone it adds the offset (seconds
 // east of UTC), which the caller has added to v already.
 func appendTimestamp(dst []byte, v int64, zone bool, offset int) []byte {
-	days, us := splitTS(v)
-	y, m, d := civil(days)
+	days, us := SplitTimestamp(v)
+	y, m, d := Civil(days)
 	bc := y <= 0
 	if bc {
 		y = 1 - y
@@ -178,22 +181,23 @@ func appendTimestamp(dst []byte, v int64, zone bool, offset int) []byte {
 
 func appendTS(dst []byte, v int64) []byte {
 	switch v {
-	case tsMinusInf:
+	case TimestampMinusInf:
 		return append(dst, "-infinity"...)
-	case tsInf:
+	case TimestampInf:
 		return append(dst, "infinity"...)
 	}
 	return appendTimestamp(dst, v, false, 0)
 }
 
-func appendTSTZ(dst []byte, v int64, loc *time.Location) []byte {
+// AppendTimestamptz is the output of timestamptz in a time zone.
+func AppendTimestamptz(dst []byte, v int64, loc *time.Location) []byte {
 	switch v {
-	case tsMinusInf:
+	case TimestampMinusInf:
 		return append(dst, "-infinity"...)
-	case tsInf:
+	case TimestampInf:
 		return append(dst, "infinity"...)
 	}
-	off := offsetAt(v, loc)
+	off := OffsetAt(v, loc)
 	return appendTimestamp(dst, v+int64(off)*1000000, true, off)
 }
 
@@ -202,11 +206,11 @@ func unixOf(v int64) (sec, usec int64) {
 	if usec = v % 1000000; usec < 0 {
 		sec, usec = sec-1, usec+1000000
 	}
-	return sec + epochDays*86400, usec
+	return sec + EpochDays*86400, usec
 }
 
-// offsetAt returns the zone's offset at an instant, seconds east of UTC.
-func offsetAt(v int64, loc *time.Location) int {
+// OffsetAt returns the zone's offset at an instant, seconds east of UTC.
+func OffsetAt(v int64, loc *time.Location) int {
 	if loc == time.UTC {
 		return 0
 	}
@@ -215,18 +219,18 @@ func offsetAt(v int64, loc *time.Location) int {
 	return off
 }
 
-// toInstant turns a local timestamp into an instant. In a gap the offset before
+// ToInstant turns a local timestamp into an instant. In a gap the offset before
 // the change counts, in an overlap the one after it, as PostgreSQL has it.
-func toInstant(local int64, loc *time.Location) int64 {
-	if loc == time.UTC || local == tsInf || local == tsMinusInf {
+func ToInstant(local int64, loc *time.Location) int64 {
+	if loc == time.UTC || local == TimestampInf || local == TimestampMinusInf {
 		return local
 	}
-	before, after := offsetAt(local-usecsPerDay, loc), offsetAt(local+usecsPerDay, loc)
+	before, after := OffsetAt(local-MicrosPerDay, loc), OffsetAt(local+MicrosPerDay, loc)
 	ub, ua := local-int64(before)*1000000, local-int64(after)*1000000
 	if before == after {
 		return ub
 	}
-	okBefore, okAfter := offsetAt(ub, loc) == before, offsetAt(ua, loc) == after
+	okBefore, okAfter := OffsetAt(ub, loc) == before, OffsetAt(ua, loc) == after
 	switch {
 	case okAfter:
 		return ua
@@ -236,15 +240,16 @@ func toInstant(local int64, loc *time.Location) int64 {
 	return ub
 }
 
-func toLocal(v int64, loc *time.Location) int64 {
-	if v == tsInf || v == tsMinusInf {
+// ToLocal is the local time of an instant.
+func ToLocal(v int64, loc *time.Location) int64 {
+	if v == TimestampInf || v == TimestampMinusInf {
 		return v
 	}
-	return v + int64(offsetAt(v, loc))*1000000
+	return v + int64(OffsetAt(v, loc))*1000000
 }
 
-// loadZone finds a time zone by the name that PostgreSQL would accept.
-func loadZone(name string) (*time.Location, string, error) {
+// LoadZone finds a time zone by the name that PostgreSQL would accept.
+func LoadZone(name string) (*time.Location, string, error) {
 	bad := func() (*time.Location, string, error) {
 		return nil, "", sqlstate.New(sqlstate.InvalidParameterValue, "invalid value for parameter \"TimeZone\": \"%s\"", name)
 	}
@@ -265,7 +270,7 @@ func loadZone(name string) (*time.Location, string, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil {
 		if c := name[0]; c == '+' || c == '-' || c >= '0' && c <= '9' || strings.ContainsAny(name, "<+-") {
-			return nil, "", sqlstate.Refuse("a SQLite shard does not take the time zone "+quoteText(name),
+			return nil, "", sqlstate.Refuse("a SQLite shard does not take the time zone "+quote.Text(name),
 				"Use a name of the IANA database, such as 'Europe/Berlin' or 'Etc/GMT-1'.")
 		}
 		return bad()
@@ -278,9 +283,9 @@ var (
 	zoneOffset     = regexp.MustCompile(`^<([+-])(\d{2})(?::(\d{2}))?>([+-])(\d{2})(?::(\d{2}))?$`)
 )
 
-// zoneOfInterval is the name that PostgreSQL gives the zone of SET TIME ZONE INTERVAL '+02:30' HOUR TO MINUTE
+// ZoneOfInterval is the name that PostgreSQL gives the zone of SET TIME ZONE INTERVAL '+02:30' HOUR TO MINUTE
 // (pg_tzset_offset of pgtz.c). Other intervals are not read.
-func zoneOfInterval(text string) (string, bool) {
+func ZoneOfInterval(text string) (string, bool) {
 	m := intervalOffset.FindStringSubmatch(text)
 	if m == nil || m[3] >= "60" {
 		return "", false
@@ -448,10 +453,10 @@ func (p *dateParser) date(r *parsedTime) error {
 		}
 		p.s = strings.TrimRight(p.s[:i], " ")
 	}
-	if m < 1 || m > 12 || d < 1 || int(d) > daysIn(y, int(m)) {
+	if m < 1 || m > 12 || d < 1 || int(d) > DaysIn(y, int(m)) {
 		return p.outOfRange()
 	}
-	r.hasDate, r.days = true, dayOf(y, int(m), int(d))
+	r.hasDate, r.days = true, DayOf(y, int(m), int(d))
 	if !p.eat('T') && !p.eat('t') && p.pos < len(p.s) && p.s[p.pos] == ' ' {
 		p.spaces()
 	}
@@ -510,7 +515,7 @@ func (p *dateParser) zone(r *parsedTime) error {
 	case strings.EqualFold(rest, "z"), strings.EqualFold(rest, "utc"):
 		r.hasZone, p.pos = true, len(p.s)
 	case strings.Contains(rest, "/"):
-		loc, _, err := loadZone(rest)
+		loc, _, err := LoadZone(rest)
 		if err != nil {
 			return sqlstate.New(sqlstate.InvalidParameterValue, "time zone \"%s\" not recognized", strings.ToLower(rest))
 		}
@@ -558,13 +563,13 @@ func dateIn(text string) (int64, error) {
 	}
 	switch r.special {
 	case "infinity":
-		return dateInf, nil
+		return DateInf, nil
 	case "-infinity":
-		return dateMinusInf, nil
+		return DateMinusInf, nil
 	case "epoch":
-		return -epochDays, nil
+		return -EpochDays, nil
 	}
-	if r.days < dateMin || r.days >= dateEnd {
+	if r.days < DateMin || r.days >= DateEnd {
 		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "date out of range: \"%s\"", text)
 	}
 	return r.days, nil
@@ -574,8 +579,8 @@ func timestampOf(r parsedTime, text string) (int64, error) {
 	if r.days < -120000000 || r.days > 120000000 {
 		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range: \"%s\"", text)
 	}
-	v := r.days*usecsPerDay + r.us
-	if v < tsMin || v >= tsEnd {
+	v := r.days*MicrosPerDay + r.us
+	if v < TimestampMin || v >= TimestampEnd {
 		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range: \"%s\"", text)
 	}
 	return v, nil
@@ -584,11 +589,11 @@ func timestampOf(r parsedTime, text string) (int64, error) {
 func specialTS(s string) (int64, bool) {
 	switch s {
 	case "infinity":
-		return tsInf, true
+		return TimestampInf, true
 	case "-infinity":
-		return tsMinusInf, true
+		return TimestampMinusInf, true
 	case "epoch":
-		return -epochDays * usecsPerDay, true
+		return -EpochDays * MicrosPerDay, true
 	}
 	return 0, false
 }
@@ -604,7 +609,8 @@ func timestampIn(text string) (int64, error) {
 	return timestampOf(r, text)
 }
 
-func timestamptzIn(text string, loc *time.Location) (int64, error) {
+// TimestamptzIn is the input of timestamptz.
+func TimestamptzIn(text string, loc *time.Location) (int64, error) {
 	r, err := parseTime(text, "timestamp with time zone")
 	if err != nil {
 		return 0, err
@@ -618,13 +624,13 @@ func timestamptzIn(text string, loc *time.Location) (int64, error) {
 	}
 	switch {
 	case r.location != nil:
-		v = toInstant(v, r.location)
+		v = ToInstant(v, r.location)
 	case r.hasZone:
 		v -= int64(r.zone) * 1000000
 	default:
-		v = toInstant(v, loc)
+		v = ToInstant(v, loc)
 	}
-	if v < tsMin || v >= tsEnd {
+	if v < TimestampMin || v >= TimestampEnd {
 		return 0, sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range: \"%s\"", text)
 	}
 	return v, nil
@@ -641,9 +647,9 @@ func timeIn(text string) (int64, error) {
 	return r.us, nil
 }
 
-// roundTS rounds to a precision of 0 to 6 fractional digits, half away from zero.
-func roundTS(v int64, mod int32) int64 {
-	if mod < 0 || mod >= 6 || v == tsInf || v == tsMinusInf {
+// RoundTimestamp rounds to a precision of 0 to 6 fractional digits, half away from zero.
+func RoundTimestamp(v int64, mod int32) int64 {
+	if mod < 0 || mod >= 6 || v == TimestampInf || v == TimestampMinusInf {
 		return v
 	}
 	unit := int64(1)
@@ -656,6 +662,7 @@ func roundTS(v int64, mod int32) int64 {
 	return -((-v + unit/2) / unit * unit)
 }
 
-func tsOutOfRange() error {
+// TimestampOutOfRange is the error of a timestamp that PostgreSQL cannot hold.
+func TimestampOutOfRange() error {
 	return sqlstate.New(sqlstate.DatetimeOverflow, "timestamp out of range")
 }
