@@ -28,9 +28,8 @@ type analyzer struct {
 	into         *pg.IntoClause
 	fill         *filling
 	signals      []signal
-	fillNamed    int8            // 0 not looked yet, 1 no, 2 yes: see namesFill
-	taken        map[string]bool // names of sequences that this statement makes
-	defaultCalls []defaultCall   // see catalog.go
+	fillNamed    int8          // 0 not looked yet, 1 no, 2 yes: see namesFill
+	defaultCalls []defaultCall // see catalog.go
 	lockedCopies lockedCopies
 	second       *reading        // nil while one shard is tried
 	known        map[string]bool // see repeated
@@ -156,11 +155,6 @@ func (a *analyzer) statement(n *pg.Node) {
 	case *pg.Node_DeclareCursorStmt:
 		a.pids = true
 		a.declare(v.DeclareCursorStmt)
-	case *pg.Node_FetchStmt:
-		a.fetch(v.FetchStmt)
-	case *pg.Node_ClosePortalStmt:
-		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
-		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
 	case *pg.Node_CopyStmt:
 		a.pids = true
 		a.copy(v.CopyStmt)
@@ -179,27 +173,7 @@ func (a *analyzer) statement(n *pg.Node) {
 		}
 		st.Kind = DefaultShard
 	case *pg.Node_VacuumStmt:
-		a.vacuum(v.VacuumStmt)
-	case *pg.Node_TransactionStmt:
-		a.transaction(v.TransactionStmt)
-	case *pg.Node_VariableSetStmt:
-		a.set(v.VariableSetStmt)
-	case *pg.Node_VariableShowStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = SetKind, "SHOW", true, true
-		st.Set = &Set{Op: "show", Name: strings.ToLower(v.VariableShowStmt.Name)}
-		if st.Set.Name == "all" {
-			st.Set = &Set{Op: "show all"}
-		}
-	case *pg.Node_ListenStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "LISTEN", true, &Listen{Channel: v.ListenStmt.Conditionname}
-	case *pg.Node_UnlistenStmt:
-		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "UNLISTEN", true, &Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
-	case *pg.Node_NotifyStmt:
-		st.Kind, st.Tag, st.Notifies = DefaultShard, "NOTIFY", true // where the routers listen
-	case *pg.Node_DiscardStmt:
-		a.discard(v.DiscardStmt)
-	case *pg.Node_PrepareStmt:
-		a.prepare(v.PrepareStmt)
+		a.change().vacuum(v.VacuumStmt)
 	case *pg.Node_ConstraintsSetStmt:
 		st.Kind, st.Tag, st.ReadOnly = TxKind, "SET CONSTRAINTS", true
 		st.Tx = &Tx{Op: "constraints"}
@@ -209,18 +183,10 @@ func (a *analyzer) statement(n *pg.Node) {
 		if list := v.ConstraintsSetStmt.Constraints; len(list) > 0 {
 			st.Tx.Name, st.Text = list[0].GetRangeVar().GetRelname(), a.written(n)
 		}
-	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
-		a.role(n)
-	case *pg.Node_ExecuteStmt:
-		a.execute(v.ExecuteStmt)
-	case *pg.Node_DeallocateStmt:
-		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
-		if v.DeallocateStmt.Isall {
-			st.Tag = "DEALLOCATE ALL"
-		}
-		st.Prepared = &Prepared{Name: v.DeallocateStmt.Name}
 	default:
-		a.ddl(n)
+		if !a.session().read(n) {
+			a.change().ddl(n)
+		}
 	}
 }
 
@@ -533,7 +499,7 @@ func (a *analyzer) explain(e *pg.ExplainStmt) {
 	text := a.afterExplain()
 	prefix := a.sql[:strings.LastIndex(a.sql, text)]
 	if x := e.Query.GetExecuteStmt(); x != nil {
-		a.execute(x)
+		a.session().execute(x)
 		a.st.Prepared.Explain = prefix
 		return
 	}
@@ -693,27 +659,27 @@ func (a *analyzer) copy(c *pg.CopyStmt) {
 	}
 }
 
-func (a *analyzer) vacuum(v *pg.VacuumStmt) {
-	a.st.Tag = "ANALYZE"
+func (ch *schemaChange) vacuum(v *pg.VacuumStmt) {
+	ch.st.Tag = "ANALYZE"
 	if v.IsVacuumcmd {
-		a.st.Tag = "VACUUM"
+		ch.st.Tag = "VACUUM"
 	}
 	for _, n := range v.Rels {
 		if rel := n.GetVacuumRelation().GetRelation(); rel != nil {
-			a.touch(a.relation(rel), rel)
+			ch.touch(ch.relation(rel), rel)
 		}
 	}
 	switch {
-	case (a.whole != "" || a.catalog != "" || a.unknown != "") && !a.spread():
-		a.st.Kind = DefaultShard
+	case (ch.whole != "" || ch.catalog != "" || ch.unknown != "") && !ch.spread():
+		ch.st.Kind = DefaultShard
 	default:
 		// No table named is every table of every shard.
-		a.st.DDL = &DDL{}
-		tag := a.st.Tag
-		a.everywhere(strings.ToLower(tag), tag)
+		ch.st.DDL = &DDL{}
+		tag := ch.st.Tag
+		ch.everywhere(strings.ToLower(tag), tag)
 		// ANALYZE of everything reads what the databases of a server share: in two
 		// transactions at once it would wait for itself.
-		a.st.DDL.Passing, a.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
-		a.others(&pg.Node{Node: &pg.Node_VacuumStmt{VacuumStmt: v}}, &v.Rels, func(n *pg.Node) *pg.RangeVar { return n.GetVacuumRelation().GetRelation() })
+		ch.st.DDL.Passing, ch.st.DDL.Concurrent = true, v.IsVacuumcmd || len(v.Rels) == 0
+		ch.others(&pg.Node{Node: &pg.Node_VacuumStmt{VacuumStmt: v}}, &v.Rels, func(n *pg.Node) *pg.RangeVar { return n.GetVacuumRelation().GetRelation() })
 	}
 }

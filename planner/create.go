@@ -74,28 +74,28 @@ func badOption(message string) error {
 		WithHint("WITH (cleave.shard_key = 'column[, column]'), with cleave.keyspace = 'name' if it is not the default one, or WITH (cleave.reference = true)")
 }
 
-func (a *analyzer) createTable(c *pg.CreateStmt) {
-	st := a.st
-	a.called(c.Partspec)
-	a.called(c.Partbound)
+func (ch *schemaChange) createTable(c *pg.CreateStmt) {
+	st := ch.st
+	ch.called(c.Partspec)
+	ch.called(c.Partbound)
 	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
 		for _, e := range n.GetConstraint().GetExclusions() {
-			a.called(e)
+			ch.called(e)
 		}
 		for _, k := range n.GetColumnDef().GetConstraints() {
 			for _, e := range k.GetConstraint().GetExclusions() {
-				a.called(e)
+				ch.called(e)
 			}
 		}
 	}
 	if isTemp(c.Relation) {
-		a.createTemp(c)
+		ch.createTemp(c)
 		return
 	}
-	name := a.created(c.Relation)
+	name := ch.created(c.Relation)
 	st.Kind, st.Tag = DDLKind, "CREATE TABLE"
 	o := tableOptions(c.Options)
-	if d := a.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
+	if d := ch.snap.Declaration(name.Schema, name.Name); d != nil && len(o.at) == 0 {
 		o.shardKey, o.keyspace, o.reference = d.ShardKey, d.Keyspace, d.Kind == shardmap.Reference
 	}
 	create := &CreateTable{TableName: name, Kind: shardmap.Whole, IfNotExists: c.IfNotExists, InPath: c.Relation.Schemaname == ""}
@@ -107,22 +107,22 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 		create.Kind = shardmap.Reference
 	}
 	st.DDL.AllShards = create.Kind != shardmap.Whole
-	edits := a.cutOptions(o.at)
+	edits := ch.cutOptions(o.at)
 
-	d := &declaration{a: a, name: name, kind: create.Kind, key: o.shardKey}
+	d := &declaration{change: ch, name: name, kind: create.Kind, key: o.shardKey}
 	if create.Kind == shardmap.Sharded {
 		if c.OfTypename != nil || c.Partspec != nil || c.Partbound != nil || len(c.InhRelations) > 0 {
 			refuse("a sharded table cannot inherit, be partitioned or be made from a type yet", "write its columns out, without INHERITS, OF, PARTITION BY or PARTITION OF")
 		}
-		d.keyspace = a.declaredKeyspace(c, o)
+		d.keyspace = ch.declaredKeyspace(c, o)
 	} else {
 		if c.Partbound != nil || len(c.InhRelations) > 0 {
 			var list []*pg.RangeVar
 			for _, n := range c.InhRelations {
 				list = append(list, n.GetRangeVar())
 			}
-			a.targets(list)
-			if a.spread() || create.Kind == shardmap.Reference {
+			ch.targets(list)
+			if ch.spread() || create.Kind == shardmap.Reference {
 				refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
 			}
 		}
@@ -137,13 +137,13 @@ func (a *analyzer) createTable(c *pg.CreateStmt) {
 			seen[v.ColumnDef.Colname] = true
 			d.column(v.ColumnDef)
 			if d.isKey(v.ColumnDef.Colname) && !d.notNull {
-				edits = append(edits, a.notNullEdit(v.ColumnDef))
+				edits = append(edits, ch.notNullEdit(v.ColumnDef))
 			}
 		case *pg.Node_Constraint:
 			d.constraint(v.Constraint, "")
 		case *pg.Node_TableLikeClause:
 			if create.Kind != shardmap.Whole {
-				for _, col := range a.like(v.TableLikeClause) {
+				for _, col := range ch.like(v.TableLikeClause) {
 					seen[col.Name] = true
 				}
 			}
@@ -175,18 +175,18 @@ func (ns *namespace) like(l *pg.TableLikeClause) []shardmap.Column {
 
 // finish writes the text for the shards.
 func (d *declaration) finish(edits []edit) {
-	st := d.a.st
-	st.Text = splice(d.a.sql, append(edits, d.edits...))
+	st := d.change.st
+	st.Text = splice(d.change.sql, append(edits, d.edits...))
 	st.DDL.Sequences, st.DDL.Functions = append(st.DDL.Sequences, d.sequences...), d.functions
-	d.a.freeze(d)
+	d.change.freeze(d)
 }
 
 // declaredKeyspace checks the shard key columns' types and names the keyspace.
-func (a *analyzer) declaredKeyspace(c *pg.CreateStmt, o options) string {
+func (ch *schemaChange) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	types := make([]keyspace.Type, len(o.shardKey))
 	for _, n := range c.TableElts {
 		if l := n.GetTableLikeClause(); l != nil {
-			for _, col := range a.like(l) {
+			for _, col := range ch.like(l) {
 				if i := slices.Index(o.shardKey, col.Name); i >= 0 {
 					t, err := keyspace.ParseType(col.Type)
 					if err != nil {
@@ -232,7 +232,7 @@ func (a *analyzer) declaredKeyspace(c *pg.CreateStmt, o options) string {
 	if name == "" {
 		return shardmap.DefaultKeyspaceName(types)
 	}
-	ks, ok := a.snap.Keyspace(name)
+	ks, ok := ch.snap.Keyspace(name)
 	if !ok {
 		fail(sqlstate.New(sqlstate.UndefinedObject, "keyspace %q does not exist", name).
 			WithHint("create it: SELECT cleave.create_keyspace(%s, 'hash', ARRAY['%s'])", quoteString(name), types[0]))
@@ -277,7 +277,7 @@ func typeText(t *pg.TypeName) string {
 // declaration checks the columns and constraints of a table: of a new one, or
 // of one that ALTER TABLE changes.
 type declaration struct {
-	a        *analyzer
+	change   *schemaChange
 	name     TableName
 	kind     shardmap.TableKind
 	keyspace string
@@ -323,24 +323,24 @@ func (d *declaration) column(c *pg.ColumnDef) {
 }
 
 func (d *declaration) constraint(x *pg.Constraint, column string) {
-	a := d.a
+	ch := d.change
 	spread := d.kind != shardmap.Whole
 	switch x.GetContype() {
 	case pg.ConstrType_CONSTR_DEFAULT, pg.ConstrType_CONSTR_CHECK, pg.ConstrType_CONSTR_GENERATED:
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && d.defaultOf(x) {
 			return
 		}
-		before := a.sequence
-		a.sequence = ""
-		a.expressions([]*pg.Node{x.RawExpr})
-		if a.sequence != "" && spread {
-			refuse("the default calls "+a.sequence+"() of a sequence that is not the cluster's: each shard would count by itself", "make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone")
+		before := ch.sequence
+		ch.sequence = ""
+		ch.expressions([]*pg.Node{x.RawExpr})
+		if ch.sequence != "" && spread {
+			refuse("the default calls "+ch.sequence+"() of a sequence that is not the cluster's: each shard would count by itself", "make the sequence through the router (CREATE SEQUENCE), and let the default be nextval('name') alone")
 		}
-		a.sequence = before
+		ch.sequence = before
 		if x.Contype == pg.ConstrType_CONSTR_DEFAULT && spread {
 			inspect(x.RawExpr, func(m proto.Message) bool {
 				if f, ok := m.(*pg.FuncCall); ok {
-					if own := a.timedFunction(f); own != nil {
+					if own := ch.timedFunction(f); own != nil {
 						refuse("the default calls "+own.QualifiedName()+"(), which uses the time at which the transaction began, of which each shard has its own", "give it now() as an argument, or write its expression")
 					}
 				}
@@ -380,10 +380,10 @@ func (d *declaration) constraint(x *pg.Constraint, column string) {
 				if ops := strs(items[1].GetList().GetItems()); len(ops) > 0 && ops[len(ops)-1] == "=" {
 					cols = append(cols, indexed(items[0].GetIndexElem()))
 				}
-				a.expressions([]*pg.Node{items[0].GetIndexElem().GetExpr()})
+				ch.expressions([]*pg.Node{items[0].GetIndexElem().GetExpr()})
 			}
 		}
-		a.expressions([]*pg.Node{x.WhereClause})
+		ch.expressions([]*pg.Node{x.WhereClause})
 		d.unique(cols, "EXCLUDE")
 	case pg.ConstrType_CONSTR_FOREIGN:
 		cols := strs(x.FkAttrs)
@@ -420,10 +420,10 @@ func (d *declaration) unique(cols []string, what string) {
 }
 
 func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
-	a := d.a
+	ch := d.change
 	target := x.Pktable
 	self := target.Relname == d.name.Name && (target.Schemaname == "" || target.Schemaname == d.name.Schema)
-	r := a.relation(target)
+	r := ch.relation(target)
 	other := quoteName(r.schema, r.name)
 	var key []string
 	switch {
@@ -436,7 +436,7 @@ func (d *declaration) foreignKey(x *pg.Constraint, cols []string) {
 		if d.kind == shardmap.Whole {
 			return // the default shard answers
 		}
-		fail(undefinedTable(other, a.position(target.Location)))
+		fail(undefinedTable(other, ch.position(target.Location)))
 	case r.table.Kind == shardmap.Reference:
 		return
 	case r.table.Kind == shardmap.Whole:
@@ -577,7 +577,7 @@ func (src *sourceText) notNullEdit(c *pg.ColumnDef) edit {
 
 func (a *analyzer) createTableAs(c *pg.CreateTableAsStmt) {
 	if c.Objtype != pg.ObjectType_OBJECT_TABLE {
-		a.materialized(c)
+		a.change().materialized(c)
 		return
 	}
 	if c.Query.GetSelectStmt() == nil {
@@ -618,26 +618,26 @@ func indexed(e *pg.IndexElem) string {
 	return e.GetName()
 }
 
-func (a *analyzer) createIndex(x *pg.IndexStmt) {
-	st := a.st
-	known, names := a.targets([]*pg.RangeVar{x.Relation})
+func (ch *schemaChange) createIndex(x *pg.IndexStmt) {
+	st := ch.st
+	known, names := ch.targets([]*pg.RangeVar{x.Relation})
 	for _, list := range [][]*pg.Node{x.IndexParams, x.IndexIncludingParams} {
 		for _, n := range list {
-			a.expressions([]*pg.Node{n.GetIndexElem().GetExpr()})
+			ch.expressions([]*pg.Node{n.GetIndexElem().GetExpr()})
 		}
 	}
-	a.expressions([]*pg.Node{x.WhereClause})
+	ch.expressions([]*pg.Node{x.WhereClause})
 	if x.Unique && len(known) == 1 && known[0].Kind == shardmap.Sharded {
 		var cols []string
 		for _, n := range x.IndexParams {
 			cols = append(cols, indexed(n.GetIndexElem()))
 		}
-		d := &declaration{a: a, name: names[0], kind: shardmap.Sharded, key: known[0].ShardKey}
+		d := &declaration{change: ch, name: names[0], kind: shardmap.Sharded, key: known[0].ShardKey}
 		d.unique(cols, "UNIQUE INDEX")
 	}
 	st.Kind, st.Tag = DDLKind, "CREATE INDEX"
-	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", a.spread(), names, x.Concurrent
-	if x.Concurrent && a.spread() && x.Idxname == "" {
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered, st.DDL.Concurrent = "create index", ch.spread(), names, x.Concurrent
+	if x.Concurrent && ch.spread() && x.Idxname == "" {
 		st.DDL.Refused = sqlstate.Refuse("CREATE INDEX CONCURRENTLY without a name on a table of several shards is not supported: each shard would choose one", "name the index")
 	}
 	if x.Idxname != "" {
@@ -648,30 +648,30 @@ func (a *analyzer) createIndex(x *pg.IndexStmt) {
 	}
 }
 
-func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
-	st := a.st
-	if t.Objtype != pg.ObjectType_OBJECT_TABLE || a.relation(t.Relation).table == nil {
-		a.called(t) // what the map does not know is a shard's: a view, a temporary table
+func (ch *schemaChange) alterTable(t *pg.AlterTableStmt) {
+	st := ch.st
+	if t.Objtype != pg.ObjectType_OBJECT_TABLE || ch.relation(t.Relation).table == nil {
+		ch.called(t) // what the map does not know is a shard's: a view, a temporary table
 	}
-	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && a.viewOf(t.Relation) != nil {
-		a.changeView(t.Relation, t.MissingOk)
+	if t.Objtype == pg.ObjectType_OBJECT_VIEW || t.Objtype == pg.ObjectType_OBJECT_TABLE && ch.viewOf(t.Relation) != nil {
+		ch.changeView(t.Relation, t.MissingOk)
 		return
 	}
-	if a.clusterSequence(t.Relation) != nil && a.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
+	if ch.clusterSequence(t.Relation) != nil && ch.relation(t.Relation).table == nil && len(t.Cmds) == 1 &&
 		t.Cmds[0].GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_ChangeOwner {
 		// Its shadow is the default shard's. pg_dump writes such lines.
 		st.Kind, st.Tag = DDLKind, "ALTER TABLE"
 		if t.Objtype == pg.ObjectType_OBJECT_SEQUENCE {
 			st.Tag = "ALTER SEQUENCE"
 		}
-		st.DDL.Op, st.DDL.MapOnly = "alter sequence", a.lonely()
+		st.DDL.Op, st.DDL.MapOnly = "alter sequence", ch.lonely()
 		return
 	}
 	switch t.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
 	case pg.ObjectType_OBJECT_INDEX:
 		ownSchema(t.Relation.GetSchemaname())
-		a.everywhere("alter index", "ALTER INDEX")
+		ch.everywhere("alter index", "ALTER INDEX")
 		if slices.ContainsFunc(t.Cmds, func(c *pg.Node) bool {
 			return c.GetAlterTableCmd().GetSubtype() == pg.AlterTableType_AT_AttachPartition
 		}) {
@@ -679,29 +679,29 @@ func (a *analyzer) alterTable(t *pg.AlterTableStmt) {
 			return
 		}
 		if !t.MissingOk {
-			a.ifExistsElsewhere("index")
+			ch.ifExistsElsewhere("index")
 		}
 		return
 	case pg.ObjectType_OBJECT_TYPE:
 		ownSchema(t.Relation.GetSchemaname())
-		a.everywhere("alter type", "ALTER TYPE")
+		ch.everywhere("alter type", "ALTER TYPE")
 		return
 	default:
-		a.alterOther(t.Relation, t.Objtype)
+		ch.alterOther(t.Relation, t.Objtype)
 		return
 	}
-	table, names := a.altered(t.Relation, "ALTER TABLE")
+	table, names := ch.altered(t.Relation, "ALTER TABLE")
 	if t.Cmds[0].GetAlterTableCmd().GetDef().GetPartitionCmd().GetConcurrent() {
 		st.DDL.Concurrent, st.DDL.Refused = true, sqlstate.Refuse("DETACH PARTITION ... CONCURRENTLY is not supported", "leave CONCURRENTLY out")
 	}
 	if table == nil {
 		return
 	}
-	st.DDL.AllShards, st.DDL.Altered = a.spread(), names
-	d := &declaration{a: a, table: table, name: names[0], kind: table.Kind, keyspace: table.Keyspace, key: table.ShardKey}
+	st.DDL.AllShards, st.DDL.Altered = ch.spread(), names
+	d := &declaration{change: ch, table: table, name: names[0], kind: table.Kind, keyspace: table.Keyspace, key: table.ShardKey}
 	d.cmds = len(t.Cmds)
 	for _, n := range t.Cmds {
-		a.alterCommand(d, n.GetAlterTableCmd())
+		ch.alterCommand(d, n.GetAlterTableCmd())
 	}
 	d.finish(nil)
 }
@@ -712,7 +712,7 @@ func refuseRowSecurity() {
 	refuse("row level security is not supported through the router", "put the condition into the statements, or into a view; with auth: passthrough, policies that are made on each shard directly hold (docs/security.md)")
 }
 
-func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
+func (ch *schemaChange) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 	spread := d.kind != shardmap.Whole
 	table := quoteName(d.name.Schema, d.name.Name)
 	switch c.Subtype {
@@ -734,7 +734,7 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		if d.isKey(c.Name) {
 			refuse("the type of column "+quoteIdent(c.Name)+" cannot change: it is the shard key of table "+table+", and its rows are placed by it", "create a table with another shard key and copy the rows")
 		}
-		a.expressions([]*pg.Node{c.Def.GetColumnDef().GetRawDefault()})
+		ch.expressions([]*pg.Node{c.Def.GetColumnDef().GetRawDefault()})
 	case pg.AlterTableType_AT_SetRelOptions, pg.AlterTableType_AT_ResetRelOptions, pg.AlterTableType_AT_ReplaceRelOptions:
 		for _, n := range c.Def.GetList().GetItems() {
 			if n.GetDefElem().GetDefnamespace() == "cleave" {
@@ -746,10 +746,10 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		pg.AlterTableType_AT_AlterConstraint, pg.AlterTableType_AT_ClusterOn, pg.AlterTableType_AT_DropCluster, pg.AlterTableType_AT_SetLogged,
 		pg.AlterTableType_AT_SetUnLogged, pg.AlterTableType_AT_ReplicaIdentity, pg.AlterTableType_AT_DropExpression:
 	case pg.AlterTableType_AT_SetExpression:
-		a.expressions([]*pg.Node{c.Def})
+		ch.expressions([]*pg.Node{c.Def})
 	case pg.AlterTableType_AT_AddIdentity, pg.AlterTableType_AT_SetIdentity, pg.AlterTableType_AT_DropIdentity:
 		if d.clustered() {
-			a.alterIdentity(d, c)
+			ch.alterIdentity(d, c)
 		}
 	case pg.AlterTableType_AT_EnableTrig, pg.AlterTableType_AT_DisableTrig, pg.AlterTableType_AT_EnableTrigAll, pg.AlterTableType_AT_DisableTrigAll,
 		pg.AlterTableType_AT_EnableTrigUser, pg.AlterTableType_AT_DisableTrigUser, pg.AlterTableType_AT_EnableAlwaysTrig, pg.AlterTableType_AT_EnableReplicaTrig:
@@ -761,10 +761,10 @@ func (a *analyzer) alterCommand(d *declaration, c *pg.AlterTableCmd) {
 		if spread {
 			refuse("inheritance and partitions of sharded and reference tables are not supported yet", "")
 		}
-		a.called(c.Def.GetPartitionCmd().GetBound())
+		ch.called(c.Def.GetPartitionCmd().GetBound())
 		for _, v := range []*pg.RangeVar{c.Def.GetRangeVar(), c.Def.GetPartitionCmd().GetName()} {
 			if v != nil {
-				a.targets([]*pg.RangeVar{v})
+				ch.targets([]*pg.RangeVar{v})
 			}
 		}
 	case pg.AlterTableType_AT_ChangeOwner:

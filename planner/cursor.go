@@ -152,8 +152,8 @@ func readsBackward(s *pg.SelectStmt) bool {
 	return !calls
 }
 
-func (a *analyzer) fetch(f *pg.FetchStmt) {
-	st := a.st
+func (ss *sessionStatement) fetch(f *pg.FetchStmt) {
+	st := ss.st
 	st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = AnyShard, "FETCH", true, !f.Ismove
 	st.Cursor = &Cursor{Op: "fetch", Name: f.Portalname, Count: f.HowMany}
 	if f.Ismove {

@@ -10,32 +10,62 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
+// schemaChange reads one statement that changes the schema, or an object of it.
+type schemaChange struct {
+	*typer
+	*sourceText
+	*touched
+	*effects
+	definer
+
+	p     *Planner
+	st    *Statement
+	taken map[string]bool // names of sequences that this statement makes
+}
+
+// definer is what a schema change needs of the rest of the analysis: it may have expressions and queries.
+type definer interface {
+	// walk reads an expression.
+	walk(n *pg.Node, w *walker)
+	// define counts what the query of a view reads.
+	define(q *pg.SelectStmt) error
+	createTableAs(c *pg.CreateTableAsStmt)
+	// freeze puts marks in the place of times.
+	freeze(d *declaration)
+	// written prints a statement.
+	written(n *pg.Node) string
+}
+
+func (a *analyzer) change() *schemaChange {
+	return &schemaChange{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, definer: a, p: a.p, st: a.st}
+}
+
 // ddl analyses schema changes and refuses everything that is left.
-func (a *analyzer) ddl(n *pg.Node) {
-	st := a.st
+func (ch *schemaChange) ddl(n *pg.Node) {
+	st := ch.st
 	st.DDL = &DDL{}
-	a.changes = true
+	ch.changes = true
 	namesNothingInternal(n)
-	if a.createsTempType(n) || a.changesTempTypes(n) {
+	if ch.createsTempType(n) || ch.changesTempTypes(n) {
 		return
 	}
 	switch v := n.GetNode().(type) {
 	case *pg.Node_CreateStmt:
-		a.createTable(v.CreateStmt)
+		ch.createTable(v.CreateStmt)
 	case *pg.Node_CreateTableAsStmt:
-		a.createTableAs(v.CreateTableAsStmt)
+		ch.createTableAs(v.CreateTableAsStmt)
 	case *pg.Node_AlterTableStmt:
-		a.alterTable(v.AlterTableStmt)
+		ch.alterTable(v.AlterTableStmt)
 	case *pg.Node_RenameStmt:
-		a.rename(v.RenameStmt)
+		ch.rename(v.RenameStmt)
 	case *pg.Node_AlterObjectSchemaStmt:
-		a.setSchema(v.AlterObjectSchemaStmt)
+		ch.setSchema(v.AlterObjectSchemaStmt)
 	case *pg.Node_DropStmt:
-		a.drop(v.DropStmt)
+		ch.drop(v.DropStmt)
 	case *pg.Node_IndexStmt:
-		a.createIndex(v.IndexStmt)
+		ch.createIndex(v.IndexStmt)
 	case *pg.Node_TruncateStmt:
-		a.truncate(v.TruncateStmt)
+		ch.truncate(v.TruncateStmt)
 	case *pg.Node_CreateSchemaStmt:
 		c := v.CreateSchemaStmt
 		if len(c.SchemaElts) > 0 {
@@ -46,70 +76,70 @@ func (a *analyzer) ddl(n *pg.Node) {
 		}
 		reservedSchema(c.Schemaname)
 		ownSchema(c.Schemaname)
-		a.everywhere("create schema", "CREATE SCHEMA")
+		ch.everywhere("create schema", "CREATE SCHEMA")
 	case *pg.Node_CreateEnumStmt:
 		inSchema(strs(v.CreateEnumStmt.TypeName))
-		a.everywhere("create type", "CREATE TYPE")
+		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
 		ownSchema(v.CompositeTypeStmt.Typevar.GetSchemaname())
-		a.everywhere("create type", "CREATE TYPE")
+		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateRangeStmt:
-		a.expressions(v.CreateRangeStmt.Params)
-		a.rangeType(v.CreateRangeStmt)
+		ch.expressions(v.CreateRangeStmt.Params)
+		ch.rangeType(v.CreateRangeStmt)
 		inSchema(strs(v.CreateRangeStmt.TypeName))
-		a.everywhere("create type", "CREATE TYPE")
+		ch.everywhere("create type", "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
-		a.expressions(v.CreateDomainStmt.Constraints)
+		ch.expressions(v.CreateDomainStmt.Constraints)
 		inSchema(strs(v.CreateDomainStmt.Domainname))
-		a.everywhere("create domain", "CREATE DOMAIN")
+		ch.everywhere("create domain", "CREATE DOMAIN")
 	case *pg.Node_AlterDomainStmt:
 		inSchema(strs(v.AlterDomainStmt.TypeName))
-		a.expressions([]*pg.Node{v.AlterDomainStmt.Def})
-		a.everywhere("alter domain", "ALTER DOMAIN")
+		ch.expressions([]*pg.Node{v.AlterDomainStmt.Def})
+		ch.everywhere("alter domain", "ALTER DOMAIN")
 		if v.AlterDomainStmt.Subtype == "T" {
-			a.domainDefault()
+			ch.domainDefault()
 		}
 	case *pg.Node_AlterEnumStmt:
 		inSchema(strs(v.AlterEnumStmt.TypeName))
-		a.everywhere("alter type", "ALTER TYPE")
+		ch.everywhere("alter type", "ALTER TYPE")
 	case *pg.Node_CreateSeqStmt:
-		a.createSequence(v.CreateSeqStmt)
+		ch.createSequence(v.CreateSeqStmt)
 	case *pg.Node_AlterSeqStmt:
-		if a.alterSequence(v.AlterSeqStmt) {
+		if ch.alterSequence(v.AlterSeqStmt) {
 			break
 		}
 		checkSequenceOptions(v.AlterSeqStmt.Options)
 		ownSchema(v.AlterSeqStmt.Sequence.Schemaname)
-		a.everywhere("alter sequence", "ALTER SEQUENCE")
+		ch.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !v.AlterSeqStmt.MissingOk {
-			a.ifExistsElsewhere("sequence")
+			ch.ifExistsElsewhere("sequence")
 		}
 	case *pg.Node_CommentStmt:
-		a.comment(v.CommentStmt)
+		ch.comment(v.CommentStmt)
 	default:
-		if !a.object(n) {
-			a.refuseStatement(n)
+		if !ch.object(n) {
+			ch.refuseStatement(n)
 		}
 	}
 	switch n.GetNode().(type) {
 	case *pg.Node_CreateDomainStmt, *pg.Node_AlterDomainStmt, *pg.Node_IndexStmt, *pg.Node_CreateTrigStmt:
-		a.freeze(nil)
+		ch.freeze(nil)
 	}
 }
 
 // domainDefault notes the tables whose columns may get another default: those with types of one's own.
-func (a *analyzer) domainDefault() {
-	tables := a.snap.State().Tables
+func (ch *schemaChange) domainDefault() {
+	tables := ch.snap.State().Tables
 	for i := range tables {
 		if slices.ContainsFunc(tables[i].Columns, func(c shardmap.Column) bool { return c.OID >= firstUserOID }) && tables[i].Kind != shardmap.Whole {
-			a.st.DDL.Altered = append(a.st.DDL.Altered, TableName{tables[i].Schema, tables[i].Name})
+			ch.st.DDL.Altered = append(ch.st.DDL.Altered, TableName{tables[i].Schema, tables[i].Name})
 		}
 	}
 }
 
-func (a *analyzer) everywhere(op, tag string) {
-	a.st.Kind, a.st.Tag = DDLKind, tag
-	a.st.DDL.Op, a.st.DDL.AllShards = op, true
+func (ch *schemaChange) everywhere(op, tag string) {
+	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.DDL.Op, ch.st.DDL.AllShards = op, true
 }
 
 // ownSchema refuses changes inside schemas that belong to the router or the server.
@@ -169,13 +199,13 @@ func refuseTemporary() {
 }
 
 // expressions checks the functions in the expressions of a definition.
-func (a *analyzer) expressions(list []*pg.Node) {
+func (ch *schemaChange) expressions(list []*pg.Node) {
 	var subs []*query
 	w := &walker{sc: &scope{}, subs: &subs}
 	for _, n := range list {
-		a.walk(n, w)
+		ch.walk(n, w)
 	}
-	if len(subs) > 0 && (a.sharded != "" || a.whole != "" || a.unknown != "") {
+	if len(subs) > 0 && (ch.sharded != "" || ch.whole != "" || ch.unknown != "") {
 		refuse("a subquery in a definition is not supported", "")
 	}
 }
@@ -190,32 +220,32 @@ func checkSequenceOptions(list []*pg.Node) {
 }
 
 // targets resolves the tables of a DDL statement, which must all be of one kind.
-func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names []TableName) {
+func (ch *schemaChange) targets(list []*pg.RangeVar) (known []*shardmap.Table, names []TableName) {
 	for _, v := range list {
 		if v.Schemaname != "" {
 			ownSchema(v.Schemaname)
 		}
-		r := a.relation(v)
+		r := ch.relation(v)
 		if r.catalog || r.virtual {
 			ownSchema(r.schema)
 		}
-		a.touch(r, v)
-		if r.table == nil && !r.catalog && !r.virtual && a.st.DDL != nil {
-			a.st.DDL.Unknown = append(a.st.DDL.Unknown, r.name)
+		ch.touch(r, v)
+		if r.table == nil && !r.catalog && !r.virtual && ch.st.DDL != nil {
+			ch.st.DDL.Unknown = append(ch.st.DDL.Unknown, r.name)
 		}
 		if r.table != nil {
 			known = append(known, r.table)
 			names = append(names, TableName{r.table.Schema, r.table.Name})
 		}
 	}
-	spread, single := a.sharded, a.whole
+	spread, single := ch.sharded, ch.whole
 	if spread == "" {
-		spread = a.reference
+		spread = ch.reference
 	}
 	if single == "" {
-		single = a.unknown
+		single = ch.unknown
 	}
-	if spread != "" && single != "" && !a.mixed {
+	if spread != "" && single != "" && !ch.mixed {
 		refuse("table "+spread+" is on every shard and "+single+" on the default shard only", "use one statement for each")
 	}
 	return known, names
@@ -223,25 +253,25 @@ func (a *analyzer) targets(list []*pg.RangeVar) (known []*shardmap.Table, names 
 
 // others makes the text for shards other than the default shard of a statement that names tables
 // of every shard beside others: all is a list of n, the statement, with what each of it stands for.
-func (a *analyzer) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node) *pg.RangeVar) {
+func (ch *schemaChange) others(n *pg.Node, all *[]*pg.Node, named func(*pg.Node) *pg.RangeVar) {
 	kept := slices.DeleteFunc(slices.Clone(*all), func(o *pg.Node) bool {
-		r := a.relation(named(o))
-		return (r.table == nil || r.table.Kind == shardmap.Whole) && (r.view == nil || !a.everywhereView(r.view))
+		r := ch.relation(named(o))
+		return (r.table == nil || r.table.Kind == shardmap.Whole) && (r.view == nil || !ch.everywhereView(r.view))
 	})
-	if len(kept) < len(*all) && a.st.DDL.AllShards {
+	if len(kept) < len(*all) && ch.st.DDL.AllShards {
 		*all = kept
-		a.st.DDL.Elsewhere, a.st.DDL.Mixed = a.written(n), true
+		ch.st.DDL.Elsewhere, ch.st.DDL.Mixed = ch.written(n), true
 	}
 }
 
 // altered is the table of an ALTER, nil if the map does not know the name: what there is of it then, if anything, is
 // the default shard's, but for indexes of tables on every shard. tag is the command's for that.
-func (a *analyzer) altered(v *pg.RangeVar, tag string) (table *shardmap.Table, names []TableName) {
-	known, names := a.targets([]*pg.RangeVar{v})
-	a.st.Kind, a.st.Tag = DDLKind, tag
-	a.st.DDL.Op = "alter table"
+func (ch *schemaChange) altered(v *pg.RangeVar, tag string) (table *shardmap.Table, names []TableName) {
+	known, names := ch.targets([]*pg.RangeVar{v})
+	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.DDL.Op = "alter table"
 	if len(known) == 0 {
-		a.st.DDL.Loose, a.st.DDL.Objects = &TableName{v.Schemaname, v.Relname}, true
+		ch.st.DDL.Loose, ch.st.DDL.Objects = &TableName{v.Schemaname, v.Relname}, true
 		return nil, nil
 	}
 	return known[0], names
@@ -249,23 +279,23 @@ func (a *analyzer) altered(v *pg.RangeVar, tag string) (table *shardmap.Table, n
 
 // alterOther is ALTER of what only the default shard has: materialized views, foreign tables, sequences that are not the
 // cluster's. Of a table or view the shard says that it is none of these.
-func (a *analyzer) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
+func (ch *schemaChange) alterOther(v *pg.RangeVar, kind pg.ObjectType) {
 	tag := map[pg.ObjectType]string{pg.ObjectType_OBJECT_MATVIEW: "ALTER MATERIALIZED VIEW", pg.ObjectType_OBJECT_FOREIGN_TABLE: "ALTER FOREIGN TABLE",
 		pg.ObjectType_OBJECT_SEQUENCE: "ALTER SEQUENCE"}[kind]
 	if tag == "" {
 		refuse("ALTER of this kind of object is not supported yet", "")
 	}
 	ownSchema(v.Schemaname)
-	a.st.Kind, a.st.Tag = DDLKind, tag
-	a.st.DDL.Op, a.st.DDL.Objects, a.st.DDL.Unknown = strings.ToLower(tag), true, []string{v.Relname}
-	a.st.DDL.Loose = &TableName{v.Schemaname, v.Relname}
+	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.DDL.Op, ch.st.DDL.Objects, ch.st.DDL.Unknown = strings.ToLower(tag), true, []string{v.Relname}
+	ch.st.DDL.Loose = &TableName{v.Schemaname, v.Relname}
 }
 
 // spread reports whether the statement's tables are on every shard.
 func (to *touched) spread() bool { return to.sharded != "" || to.reference != "" }
 
-func (a *analyzer) drop(d *pg.DropStmt) {
-	st := a.st
+func (ch *schemaChange) drop(d *pg.DropStmt) {
+	st := ch.st
 	switch d.RemoveType {
 	case pg.ObjectType_OBJECT_POLICY:
 		refuseRowSecurity()
@@ -274,24 +304,24 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		for _, o := range d.Objects {
 			list = append(list, rangeVar(strs(o.GetList().GetItems())))
 		}
-		a.mixed = true
-		_, names := a.targets(list)
+		ch.mixed = true
+		_, names := ch.targets(list)
 		st.Kind, st.Tag = DDLKind, "DROP TABLE"
-		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, a.spread()
-		a.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(strs(o.GetList().GetItems())) })
+		st.DDL.Op, st.DDL.Dropped, st.DDL.AllShards = "drop table", names, ch.spread()
+		ch.others(&pg.Node{Node: &pg.Node_DropStmt{DropStmt: d}}, &d.Objects, func(o *pg.Node) *pg.RangeVar { return rangeVar(strs(o.GetList().GetItems())) })
 	case pg.ObjectType_OBJECT_INDEX:
 		for _, o := range d.Objects {
 			names := strs(o.GetList().GetItems())
 			inSchema(names)
 			st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 		}
-		a.everywhere("drop index", "DROP INDEX")
+		ch.everywhere("drop index", "DROP INDEX")
 		st.DDL.Concurrent = d.Concurrent
 		if !d.MissingOk {
-			a.ifExistsElsewhere("index")
+			ch.ifExistsElsewhere("index")
 		}
 	case pg.ObjectType_OBJECT_SEQUENCE:
-		if a.dropSequences(d) {
+		if ch.dropSequences(d) {
 			return
 		}
 		for _, o := range d.Objects {
@@ -300,9 +330,9 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 			refuse("DROP SEQUENCE ... CASCADE changes the defaults of tables", "drop the defaults first")
 		}
-		a.everywhere("drop sequence", "DROP SEQUENCE")
+		ch.everywhere("drop sequence", "DROP SEQUENCE")
 		if !d.MissingOk {
-			a.ifExistsElsewhere("sequence")
+			ch.ifExistsElsewhere("sequence")
 		}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		for _, o := range d.Objects {
@@ -311,19 +341,19 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 		st.DDL.DropsParts = d.Behavior == pg.DropBehavior_DROP_CASCADE
 		st.DDL.Objects = st.DDL.DropsParts
 		if d.RemoveType == pg.ObjectType_OBJECT_TYPE {
-			a.everywhere("drop type", "DROP TYPE")
+			ch.everywhere("drop type", "DROP TYPE")
 		} else {
-			a.everywhere("drop domain", "DROP DOMAIN")
+			ch.everywhere("drop domain", "DROP DOMAIN")
 		}
 	case pg.ObjectType_OBJECT_SCHEMA:
 		for _, o := range d.Objects {
 			name := o.GetString_().GetSval()
 			ownSchema(name)
-			a.schemaSequences(name, d.Behavior == pg.DropBehavior_DROP_CASCADE)
+			ch.schemaSequences(name, d.Behavior == pg.DropBehavior_DROP_CASCADE)
 			if d.Behavior == pg.DropBehavior_DROP_CASCADE {
 				st.DDL.DropsParts = true // of other tables, which use types and functions of the schema
 				st.DDL.DropsSchema = append(st.DDL.DropsSchema, name)
-				tables := a.snap.State().Tables
+				tables := ch.snap.State().Tables
 				for i := range tables {
 					if tables[i].Schema == name {
 						st.DDL.Dropped = append(st.DDL.Dropped, TableName{name, tables[i].Name})
@@ -332,10 +362,10 @@ func (a *analyzer) drop(d *pg.DropStmt) {
 				}
 			}
 		}
-		a.everywhere("drop schema", "DROP SCHEMA")
+		ch.everywhere("drop schema", "DROP SCHEMA")
 		st.DDL.Objects = true
 	default:
-		if !a.dropObject(d) {
+		if !ch.dropObject(d) {
 			refuse("DROP of this kind of object is not supported yet", "run it on each shard directly")
 		}
 	}
@@ -353,75 +383,75 @@ func rangeVar(names []string) *pg.RangeVar {
 }
 
 // ifExistsElsewhere makes the text for shards that need not have the object.
-func (a *analyzer) ifExistsElsewhere(after ...string) {
-	ts, _ := a.top()
+func (ch *schemaChange) ifExistsElsewhere(after ...string) {
+	ts, _ := ch.top()
 	for i, t := range ts {
 		for _, word := range after {
-			if t.Is(a.sql, word) {
+			if t.Is(ch.sql, word) {
 				at := t.End
-				if i+1 < len(ts) && ts[i+1].Is(a.sql, "concurrently") {
+				if i+1 < len(ts) && ts[i+1].Is(ch.sql, "concurrently") {
 					at = ts[i+1].End
 				}
-				a.st.DDL.Elsewhere = a.st.Text[:at] + " IF EXISTS" + a.st.Text[at:]
+				ch.st.DDL.Elsewhere = ch.st.Text[:at] + " IF EXISTS" + ch.st.Text[at:]
 				return
 			}
 		}
 	}
 }
 
-func (a *analyzer) truncate(t *pg.TruncateStmt) {
-	st := a.st
+func (ch *schemaChange) truncate(t *pg.TruncateStmt) {
+	st := ch.st
 	var list []*pg.RangeVar
 	for _, n := range t.Relations {
-		if a.viewOf(n.GetRangeVar()) != nil {
+		if ch.viewOf(n.GetRangeVar()) != nil {
 			fail(sqlstate.New(sqlstate.WrongObjectType, "%q is not a table", n.GetRangeVar().Relname))
 		}
 		list = append(list, n.GetRangeVar())
 	}
-	a.mixed = true
-	known, names := a.targets(list)
+	ch.mixed = true
+	known, names := ch.targets(list)
 	for _, k := range known {
 		addTable(&st.Writes, k)
 	}
 	if t.Behavior == pg.DropBehavior_DROP_CASCADE {
 		st.DDL.Cascades, st.DDL.Restarts = names, t.RestartSeqs
 	}
-	if a.spread() {
+	if ch.spread() {
 		st.DDL.Truncated = names
 	}
 	st.Kind, st.Tag = DDLKind, "TRUNCATE TABLE"
-	st.DDL.Op, st.DDL.AllShards = "truncate", a.spread()
+	st.DDL.Op, st.DDL.AllShards = "truncate", ch.spread()
 	if t.RestartSeqs {
-		st.DDL.Sequences = Restarts(a.snap, names)
+		st.DDL.Sequences = Restarts(ch.snap, names)
 	}
-	a.others(&pg.Node{Node: &pg.Node_TruncateStmt{TruncateStmt: t}}, &t.Relations, (*pg.Node).GetRangeVar)
+	ch.others(&pg.Node{Node: &pg.Node_TruncateStmt{TruncateStmt: t}}, &t.Relations, (*pg.Node).GetRangeVar)
 }
 
-func (a *analyzer) rename(r *pg.RenameStmt) {
-	st := a.st
-	if a.renameObject(r) {
+func (ch *schemaChange) rename(r *pg.RenameStmt) {
+	st := ch.st
+	if ch.renameObject(r) {
 		return
 	}
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_POLICY:
 		refuseRowSecurity()
 	case pg.ObjectType_OBJECT_TABLE, pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
-		if r.RenameType == pg.ObjectType_OBJECT_TABLE && a.relation(r.Relation).table == nil && a.renameSequence(r.Relation, "", r.Newname) {
+		if r.RenameType == pg.ObjectType_OBJECT_TABLE && ch.relation(r.Relation).table == nil && ch.renameSequence(r.Relation, "", r.Newname) {
 			st.Tag = "ALTER TABLE"
 			return
 		}
 		if r.RenameType == pg.ObjectType_OBJECT_COLUMN && r.RelationType != pg.ObjectType_OBJECT_TABLE {
-			a.alterOther(r.Relation, r.RelationType)
+			ch.alterOther(r.Relation, r.RelationType)
 			return
 		}
-		table, names := a.altered(r.Relation, "ALTER TABLE")
+		table, names := ch.altered(r.Relation, "ALTER TABLE")
 		if table == nil {
 			if r.RenameType == pg.ObjectType_OBJECT_TABLE {
-				a.renamesTemp(r.Newname)
+				ch.renamesTemp(r.Newname)
 			}
 			return
 		}
-		st.DDL.AllShards, st.DDL.Altered = a.spread(), names
+		st.DDL.AllShards, st.DDL.Altered = ch.spread(), names
 		switch r.RenameType {
 		case pg.ObjectType_OBJECT_TABLE:
 			old := names[0]
@@ -431,39 +461,39 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 			st.DDL.RenamedColumn = [2]string{r.Subname, r.Newname}
 		}
 	case pg.ObjectType_OBJECT_MATVIEW, pg.ObjectType_OBJECT_FOREIGN_TABLE:
-		a.alterOther(r.Relation, r.RenameType)
+		ch.alterOther(r.Relation, r.RenameType)
 	case pg.ObjectType_OBJECT_INDEX:
 		ownSchema(r.Relation.GetSchemaname())
-		if a.renamesOther(r) {
+		if ch.renamesOther(r) {
 			st.Tag = "ALTER INDEX"
 			return
 		}
-		a.everywhere("alter index", "ALTER INDEX")
+		ch.everywhere("alter index", "ALTER INDEX")
 		if !r.MissingOk {
-			a.ifExistsElsewhere("index")
+			ch.ifExistsElsewhere("index")
 		}
 	case pg.ObjectType_OBJECT_SEQUENCE:
-		if a.renameSequence(r.Relation, "", r.Newname) {
+		if ch.renameSequence(r.Relation, "", r.Newname) {
 			return
 		}
 		ownSchema(r.Relation.GetSchemaname())
-		a.everywhere("alter sequence", "ALTER SEQUENCE")
+		ch.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !r.MissingOk {
-			a.ifExistsElsewhere("sequence")
+			ch.ifExistsElsewhere("sequence")
 		}
 	case pg.ObjectType_OBJECT_SCHEMA:
 		ownSchema(r.Subname)
 		reservedSchema(r.Newname)
 		ownSchema(r.Newname)
-		for i := range a.snap.State().Sequences {
-			if q := &a.snap.State().Sequences[i]; q.Schema == r.Subname {
+		for i := range ch.snap.State().Sequences {
+			if q := &ch.snap.State().Sequences[i]; q.Schema == r.Subname {
 				refuse("the schema holds the sequence "+q.QualifiedName()+", which defaults of columns may name", "move its tables to another schema, or drop the sequence")
 			}
 		}
-		a.everywhere("alter schema", "ALTER SCHEMA")
+		ch.everywhere("alter schema", "ALTER SCHEMA")
 		st.DDL.RenamedSchema, st.DDL.Objects = [2]string{r.Subname, r.Newname}, true
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN, pg.ObjectType_OBJECT_DOMCONSTRAINT:
-		a.everywhere("alter type", "ALTER TYPE")
+		ch.everywhere("alter type", "ALTER TYPE")
 		st.DDL.Objects = true
 		if r.RenameType != pg.ObjectType_OBJECT_TYPE {
 			st.DDL.Op, st.Tag = "alter domain", "ALTER DOMAIN"
@@ -474,87 +504,87 @@ func (a *analyzer) rename(r *pg.RenameStmt) {
 }
 
 // renamesOther reports whether ALTER INDEX ... RENAME names a table, a view or a sequence, which PostgreSQL renames then.
-func (a *analyzer) renamesOther(r *pg.RenameStmt) bool {
-	if rel := a.relation(r.Relation); rel.table == nil && rel.view == nil && a.clusterSequence(r.Relation) == nil {
+func (ch *schemaChange) renamesOther(r *pg.RenameStmt) bool {
+	if rel := ch.relation(r.Relation); rel.table == nil && rel.view == nil && ch.clusterSequence(r.Relation) == nil {
 		return false
 	}
 	table := clone(r)
 	table.RenameType = pg.ObjectType_OBJECT_TABLE
-	a.rename(table)
+	ch.rename(table)
 	return true
 }
 
-func (a *analyzer) setSchema(s *pg.AlterObjectSchemaStmt) {
+func (ch *schemaChange) setSchema(s *pg.AlterObjectSchemaStmt) {
 	ownSchema(s.Newschema)
-	if a.moveObject(s) {
+	if ch.moveObject(s) {
 		return
 	}
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_TABLE:
-		if a.relation(s.Relation).table == nil && a.renameSequence(s.Relation, s.Newschema, "") {
-			a.st.Tag = "ALTER TABLE"
+		if ch.relation(s.Relation).table == nil && ch.renameSequence(s.Relation, s.Newschema, "") {
+			ch.st.Tag = "ALTER TABLE"
 			return
 		}
-		table, names := a.altered(s.Relation, "ALTER TABLE")
+		table, names := ch.altered(s.Relation, "ALTER TABLE")
 		if table == nil {
 			return
 		}
-		a.st.DDL.AllShards = a.spread()
+		ch.st.DDL.AllShards = ch.spread()
 		old := names[0]
-		a.st.DDL.Renamed = &old
-		a.st.DDL.Altered = []TableName{{s.Newschema, old.Name}}
+		ch.st.DDL.Renamed = &old
+		ch.st.DDL.Altered = []TableName{{s.Newschema, old.Name}}
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
-		a.everywhere("alter type", "ALTER TYPE")
+		ch.everywhere("alter type", "ALTER TYPE")
 	case pg.ObjectType_OBJECT_SEQUENCE:
-		if a.renameSequence(s.Relation, s.Newschema, "") {
+		if ch.renameSequence(s.Relation, s.Newschema, "") {
 			return
 		}
-		a.everywhere("alter sequence", "ALTER SEQUENCE")
+		ch.everywhere("alter sequence", "ALTER SEQUENCE")
 		if !s.MissingOk {
-			a.ifExistsElsewhere("sequence")
+			ch.ifExistsElsewhere("sequence")
 		}
 	case pg.ObjectType_OBJECT_MATVIEW, pg.ObjectType_OBJECT_FOREIGN_TABLE:
-		a.alterOther(s.Relation, s.ObjectType)
+		ch.alterOther(s.Relation, s.ObjectType)
 	default:
 		refuse("SET SCHEMA of this kind of object is not supported yet", "run it on each shard directly")
 	}
 }
 
-func (a *analyzer) comment(c *pg.CommentStmt) {
-	a.st.Kind, a.st.Tag = DDLKind, "COMMENT"
-	a.st.DDL.Op = "comment"
+func (ch *schemaChange) comment(c *pg.CommentStmt) {
+	ch.st.Kind, ch.st.Tag = DDLKind, "COMMENT"
+	ch.st.DDL.Op = "comment"
 	names := strs(c.Object.GetList().GetItems())
 	switch c.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
-		a.targets([]*pg.RangeVar{rangeVar(names)})
-		a.st.DDL.AllShards = a.spread()
+		ch.targets([]*pg.RangeVar{rangeVar(names)})
+		ch.st.DDL.AllShards = ch.spread()
 	case pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABCONSTRAINT:
 		if len(names) < 2 {
 			return
 		}
-		if v := a.viewOf(rangeVar(names[:len(names)-1])); v != nil {
-			a.st.DDL.AllShards = a.everywhereView(v)
+		if v := ch.viewOf(rangeVar(names[:len(names)-1])); v != nil {
+			ch.st.DDL.AllShards = ch.everywhereView(v)
 			break
 		}
-		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
-		a.st.DDL.AllShards = a.spread()
+		ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+		ch.st.DDL.AllShards = ch.spread()
 	case pg.ObjectType_OBJECT_SCHEMA:
 		ownSchema(c.Object.GetString_().GetSval())
-		a.st.DDL.AllShards = true
+		ch.st.DDL.AllShards = true
 	case pg.ObjectType_OBJECT_TYPE, pg.ObjectType_OBJECT_DOMAIN:
 		inSchema(strs(c.Object.GetTypeName().GetNames()))
-		a.st.DDL.AllShards = true
+		ch.st.DDL.AllShards = true
 	case pg.ObjectType_OBJECT_LARGEOBJECT:
-		a.onDefault("COMMENT") // it is no schema: a large object comes and goes as rows do
+		ch.onDefault("COMMENT") // it is no schema: a large object comes and goes as rows do
 	default:
-		if !a.commentObject(c, names) {
+		if !ch.commentObject(c, names) {
 			refuse("COMMENT ON this kind of object is not supported yet", "run it on each shard directly")
 		}
 	}
 }
 
 // refuseStatement names what is not supported, with what to do instead.
-func (a *analyzer) refuseStatement(n *pg.Node) {
+func (ch *schemaChange) refuseStatement(n *pg.Node) {
 	direct := "run it on each shard directly"
 	what, hint := "this statement", direct
 	switch n.GetNode().(type) {
@@ -565,10 +595,10 @@ func (a *analyzer) refuseStatement(n *pg.Node) {
 	case *pg.Node_CreatedbStmt, *pg.Node_DropdbStmt, *pg.Node_AlterDatabaseStmt, *pg.Node_AlterDatabaseSetStmt:
 		what, hint = "creating or changing databases", "the cluster is one database; cleave shard add brings another shard"
 	case *pg.Node_DoStmt:
-		a.do(n.GetDoStmt())
+		ch.do(n.GetDoStmt())
 		return
 	case *pg.Node_CallStmt:
-		if a.callProcedure(n.GetCallStmt()) {
+		if ch.callProcedure(n.GetCallStmt()) {
 			return
 		}
 		what, hint = "CALL of a procedure that is not known to read and write no table", "run its statements one by one"

@@ -15,7 +15,7 @@ import (
 // without EXECUTE, transaction control and changes of the schema), calls nothing but
 // functions that read no table, and names tables of the default shard only. Others are
 // carried out by the router, see block.go, or refused.
-func (a *analyzer) do(d *pg.DoStmt) {
+func (ch *schemaChange) do(d *pg.DoStmt) {
 	code, language := "", "plpgsql"
 	for _, n := range d.Args {
 		switch o := n.GetDefElem(); o.GetDefname() {
@@ -25,7 +25,7 @@ func (a *analyzer) do(d *pg.DoStmt) {
 			language = defText(o.Arg)
 		}
 	}
-	if language == "plpgsql" && a.doDefault(code) {
+	if language == "plpgsql" && ch.doDefault(code) {
 		return
 	}
 	e := sqlstate.Refuse("DO with this code is not supported: it could read or write rows that other shards have",
@@ -33,7 +33,7 @@ func (a *analyzer) do(d *pg.DoStmt) {
 	if language != "plpgsql" {
 		fail(e)
 	}
-	block, err := a.p.readBlock(code)
+	block, err := ch.p.readBlock(code)
 	var u *unread
 	switch {
 	case errors.As(err, &u):
@@ -41,49 +41,49 @@ func (a *analyzer) do(d *pg.DoStmt) {
 	case err != nil:
 		fail(err)
 	}
-	if first, ok := a.snap.Shard(a.snap.State().DefaultShard); ok && first.Engine != "postgres" {
+	if first, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && first.Engine != "postgres" {
 		fail(sqlstate.Refuse("DO is not supported where the default shard is no PostgreSQL", "run its statements one by one"))
 	}
-	a.st.Kind, a.st.Tag, a.st.DDL, a.st.Block = BlockKind, "DO", nil, block
+	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.Block = BlockKind, "DO", nil, block
 }
 
 // doDefault is do for code that the default shard runs.
-func (a *analyzer) doDefault(code string) bool {
+func (ch *schemaChange) doDefault(code string) bool {
 	b := newBody()
 	b.reads = true
 	if !b.plpgsql("CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS " + quoteString(code)) {
 		return false
 	}
-	if !a.onlyDefault(b, code) {
+	if !ch.onlyDefault(b, code) {
 		return false
 	}
-	a.onDefault("DO")
+	ch.onDefault("DO")
 	return true
 }
 
 // onlyDefault reports whether what was read of code calls nothing but functions that read no table, and
 // names tables of the default shard only.
-func (a *analyzer) onlyDefault(b *body, code string) bool {
+func (ch *schemaChange) onlyDefault(b *body, code string) bool {
 	for name := range b.calls {
-		if own := isBuiltin(name); !own && a.userFunction([]string{name}) == nil {
+		if own := isBuiltin(name); !own && ch.userFunction([]string{name}) == nil {
 			return false
 		}
 	}
 	for name := range b.fields {
-		if a.snap.Unpromised(name) {
+		if ch.snap.Unpromised(name) {
 			return false
 		}
 	}
 	for _, v := range b.tables {
-		r := a.relation(v)
-		if r.virtual || r.schema == InternalSchema || r.view != nil && a.reachOf(r.view).spread() || r.table != nil && r.table.Kind != shardmap.Whole {
+		r := ch.relation(v)
+		if r.virtual || r.schema == InternalSchema || r.view != nil && ch.reachOf(r.view).spread() || r.table != nil && r.table.Kind != shardmap.Whole {
 			return false
 		}
-		if (r.catalog || r.view != nil && a.reachOf(r.view).catalog) && changesRows(code) {
+		if (r.catalog || r.view != nil && ch.reachOf(r.view).catalog) && changesRows(code) {
 			return false // it may write to it
 		}
 		if r.table != nil {
-			addTable(&a.st.Tables, r.table)
+			addTable(&ch.st.Tables, r.table)
 		}
 	}
 	return true
@@ -97,20 +97,20 @@ func changesRows(code string) bool {
 }
 
 // callProcedure lets a procedure that is known to read no table run on the default shard.
-func (a *analyzer) callProcedure(c *pg.CallStmt) bool {
-	f := a.userFunction(strs(c.Funccall.GetFuncname()))
+func (ch *schemaChange) callProcedure(c *pg.CallStmt) bool {
+	f := ch.userFunction(strs(c.Funccall.GetFuncname()))
 	if f == nil || f.Kind != "p" {
 		return false
 	}
-	a.expressions(c.Funccall.Args)
-	if a.sharded != "" || a.reference != "" || a.virtual != "" {
+	ch.expressions(c.Funccall.Args)
+	if ch.sharded != "" || ch.reference != "" || ch.virtual != "" {
 		return false
 	}
-	a.onDefault("CALL")
-	a.st.ReturnsRows = true // of procedures with OUT parameters
+	ch.onDefault("CALL")
+	ch.st.ReturnsRows = true // of procedures with OUT parameters
 	return true
 }
 
-func (a *analyzer) onDefault(tag string) {
-	a.st.Kind, a.st.Tag, a.st.DDL, a.st.ReadOnly = DefaultShard, tag, nil, false
+func (ch *schemaChange) onDefault(tag string) {
+	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.ReadOnly = DefaultShard, tag, nil, false
 }

@@ -19,44 +19,44 @@ const guardTrigger = "~"
 
 // object analyses the statements about other objects than tables. It reports
 // whether it knows the statement.
-func (a *analyzer) object(n *pg.Node) bool {
-	st := a.st
+func (ch *schemaChange) object(n *pg.Node) bool {
+	st := ch.st
 	switch v := n.GetNode().(type) {
 	case *pg.Node_ViewStmt:
-		a.createView(v.ViewStmt)
+		ch.createView(v.ViewStmt)
 	case *pg.Node_CreateFunctionStmt:
-		a.createFunction(v.CreateFunctionStmt)
+		ch.createFunction(v.CreateFunctionStmt)
 	case *pg.Node_AlterFunctionStmt:
 		inSchema(strs(v.AlterFunctionStmt.Func.GetObjname()))
 		for _, o := range v.AlterFunctionStmt.Actions {
 			checkFunctionSetting(o.GetDefElem())
 		}
-		a.everywhere("alter function", "ALTER "+kindOfRoutine(v.AlterFunctionStmt.Objtype))
+		ch.everywhere("alter function", "ALTER "+kindOfRoutine(v.AlterFunctionStmt.Objtype))
 		st.DDL.Objects = true
 	case *pg.Node_CreateTrigStmt:
-		a.createTrigger(v.CreateTrigStmt)
+		ch.createTrigger(v.CreateTrigStmt)
 	case *pg.Node_CreateExtensionStmt:
-		a.everywhere("create extension", "CREATE EXTENSION")
+		ch.everywhere("create extension", "CREATE EXTENSION")
 		st.DDL.Objects = true
 	case *pg.Node_AlterExtensionStmt:
-		a.everywhere("alter extension", "ALTER EXTENSION")
+		ch.everywhere("alter extension", "ALTER EXTENSION")
 		st.DDL.Objects = true
 	case *pg.Node_DefineStmt:
-		return a.defineObject(v.DefineStmt)
+		return ch.defineObject(v.DefineStmt)
 	case *pg.Node_AlterTypeStmt:
 		fail(ErrUntrusted("ALTER TYPE ... SET")) // the functions of a base type
 	case *pg.Node_AlterEnumStmt:
-		a.everywhere("alter type", "ALTER TYPE")
+		ch.everywhere("alter type", "ALTER TYPE")
 	case *pg.Node_GrantStmt:
-		a.grant(v.GrantStmt)
+		ch.grant(v.GrantStmt)
 	case *pg.Node_AlterDefaultPrivilegesStmt:
-		a.everywhere("alter default privileges", "ALTER DEFAULT PRIVILEGES")
+		ch.everywhere("alter default privileges", "ALTER DEFAULT PRIVILEGES")
 	case *pg.Node_AlterOwnerStmt:
-		return a.owner(v.AlterOwnerStmt)
+		return ch.owner(v.AlterOwnerStmt)
 	case *pg.Node_CreateStatsStmt:
-		return a.statistics(v.CreateStatsStmt)
+		return ch.statistics(v.CreateStatsStmt)
 	case *pg.Node_ReindexStmt:
-		return a.reindex(v.ReindexStmt)
+		return ch.reindex(v.ReindexStmt)
 	case *pg.Node_RefreshMatViewStmt:
 		st.Kind, st.Tag = DefaultShard, "REFRESH MATERIALIZED VIEW"
 		st.DDL = nil
@@ -80,10 +80,10 @@ func kindOfRoutine(t pg.ObjectType) string {
 
 // createFunction reads CREATE FUNCTION. Every shard gets every function; which of
 // them statements may call is decided by what they do, see pure.go.
-func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
+func (ch *schemaChange) createFunction(f *pg.CreateFunctionStmt) {
 	names := strs(f.Funcname)
 	if inTemp(names) {
-		a.createTempFunction(f)
+		ch.createTempFunction(f)
 		return
 	}
 	inSchema(names)
@@ -95,13 +95,13 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 			immutable = defText(d.Arg) == "immutable"
 		}
 		if d.GetDefname() == "language" {
-			a.st.DDL.Language = defText(d.Arg)
-			checkLanguage(a.st.DDL.Language)
+			ch.st.DDL.Language = defText(d.Arg)
+			checkLanguage(ch.st.DDL.Language)
 		}
 		checkFunctionSetting(d)
 	}
 	for _, n := range f.Parameters {
-		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && a.readsType(p.ArgType) != readsText {
+		if p := n.GetFunctionParameter(); p.GetDefexpr() != nil && hasTimeWord(p.Defexpr) && ch.readsType(p.ArgType) != readsText {
 			refuse("the default of a parameter has a word for the time, which each shard would read once, when it makes the function", "write now(), or the time itself")
 		}
 	}
@@ -117,8 +117,8 @@ func (a *analyzer) createFunction(f *pg.CreateFunctionStmt) {
 	if f.IsProcedure {
 		what = "PROCEDURE"
 	}
-	a.everywhere("create "+strings.ToLower(what), "CREATE "+what)
-	a.st.DDL.Objects = true
+	ch.everywhere("create "+strings.ToLower(what), "CREATE "+what)
+	ch.st.DDL.Objects = true
 }
 
 // checkLanguage refuses the languages whose functions are the server's own code. The shard itself says which of the
@@ -157,14 +157,14 @@ func returnsTrigger(f *pg.CreateFunctionStmt) bool {
 
 // createTrigger lets triggers through whose functions read no table: what they do
 // to a row depends on the row alone.
-func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
-	st := a.st
-	_, names := a.targets([]*pg.RangeVar{t.Relation})
+func (ch *schemaChange) createTrigger(t *pg.CreateTrigStmt) {
+	st := ch.st
+	_, names := ch.targets([]*pg.RangeVar{t.Relation})
 	fn := strs(t.Funcname)
 	call := fn
-	own := a.userFunction(call)
+	own := ch.userFunction(call)
 	native := isBuiltin(fn[len(fn)-1]) && (len(fn) == 1 || fn[0] == "pg_catalog") // tsvector_update_trigger, suppress_redundant_updates_trigger
-	temporary := inTemp(call) && a.unknown != ""                                  // of a temporary table
+	temporary := inTemp(call) && ch.unknown != ""                                 // of a temporary table
 	if !native && !temporary && (own == nil || own.Kind != "t") {
 		refuse("a trigger that calls "+strings.Join(fn, ".")+"() is not supported: the function is not known to read or write no table, so it could reach rows that other shards have",
 			"create the function through the router, in SQL or PL/pgSQL, without naming tables in it")
@@ -172,34 +172,34 @@ func (a *analyzer) createTrigger(t *pg.CreateTrigStmt) {
 	if t.Trigname >= guardTrigger {
 		fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger name %q is reserved: the shards' guards have to fire last", t.Trigname).WithHint("choose a name that begins with a letter"))
 	}
-	if a.viewOf(t.Relation) != nil {
+	if ch.viewOf(t.Relation) != nil {
 		refuse("triggers on views are not supported", "write to the table itself")
 	}
-	if a.unknown != "" { // a temporary table of the session has triggers as well
-		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", a.unknown).At(a.position(a.unknownAt))
+	if ch.unknown != "" { // a temporary table of the session has triggers as well
+		st.DDL.Refused = sqlstate.New(sqlstate.UndefinedTable, "relation %q does not exist", ch.unknown).At(ch.position(ch.unknownAt))
 	}
-	a.expressions([]*pg.Node{t.WhenClause})
+	ch.expressions([]*pg.Node{t.WhenClause})
 	const before = 1 << 1 // TRIGGER_TYPE_BEFORE
-	if r := a.relation(t.Relation); r.table != nil && r.table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
+	if r := ch.relation(t.Relation); r.table != nil && r.table.Kind == shardmap.Reference && t.Row && t.Timing&before != 0 && own != nil && own.Clocked {
 		refuse("a trigger before the rows of a reference table that uses the time at which the transaction began is not supported: "+own.QualifiedName()+"() would give each copy another time",
 			"let the column have DEFAULT now() for new rows, and write SET column = now() (or DEFAULT) in an UPDATE")
 	}
-	if t.TransitionRels != nil && a.spread() {
+	if t.TransitionRels != nil && ch.spread() {
 		refuse("transition tables of a trigger on a sharded or reference table hold one shard's rows only", "use FOR EACH ROW")
 	}
 	st.Kind, st.Tag = DDLKind, "CREATE TRIGGER"
-	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", a.spread(), names
+	st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "create trigger", ch.spread(), names
 }
 
 // defineObject reads CREATE COLLATION and CREATE TEXT SEARCH ...; CREATE TYPE without a body.
-func (a *analyzer) defineObject(d *pg.DefineStmt) bool {
+func (ch *schemaChange) defineObject(d *pg.DefineStmt) bool {
 	switch d.Kind {
 	case pg.ObjectType_OBJECT_COLLATION:
-		a.everywhere("create collation", "CREATE COLLATION")
+		ch.everywhere("create collation", "CREATE COLLATION")
 	case pg.ObjectType_OBJECT_TSCONFIGURATION:
-		a.everywhere("create text search configuration", "CREATE TEXT SEARCH CONFIGURATION")
+		ch.everywhere("create text search configuration", "CREATE TEXT SEARCH CONFIGURATION")
 	case pg.ObjectType_OBJECT_TSDICTIONARY:
-		a.everywhere("create text search dictionary", "CREATE TEXT SEARCH DICTIONARY")
+		ch.everywhere("create text search dictionary", "CREATE TEXT SEARCH DICTIONARY")
 	default:
 		return false
 	}
@@ -208,13 +208,13 @@ func (a *analyzer) defineObject(d *pg.DefineStmt) bool {
 }
 
 // grant reads GRANT and REVOKE.
-func (a *analyzer) grant(g *pg.GrantStmt) {
-	st := a.st
+func (ch *schemaChange) grant(g *pg.GrantStmt) {
+	st := ch.st
 	tag := "REVOKE"
 	if g.IsGrant {
 		tag = "GRANT"
 	}
-	a.everywhere(strings.ToLower(tag), tag)
+	ch.everywhere(strings.ToLower(tag), tag)
 	if g.Targtype == pg.GrantTargetType_ACL_TARGET_ALL_IN_SCHEMA {
 		for _, o := range g.Objects {
 			ownSchema(o.GetString_().GetSval())
@@ -223,45 +223,45 @@ func (a *analyzer) grant(g *pg.GrantStmt) {
 	}
 	switch g.Objtype {
 	case pg.ObjectType_OBJECT_TABLE:
-		a.grantTables(g)
+		ch.grantTables(g)
 	case pg.ObjectType_OBJECT_SEQUENCE:
 		for _, o := range g.Objects {
 			v := o.GetRangeVar()
-			if q := a.clusterSequence(v); q == nil {
+			if q := ch.clusterSequence(v); q == nil {
 				st.DDL.AllShards = false // of the default shard's own
 				return
 			}
 		}
 		// Its shadow keeps it; the router itself asks for no privileges of sequences.
-		st.DDL.AllShards, st.DDL.MapOnly = false, a.lonely()
+		st.DDL.AllShards, st.DDL.MapOnly = false, ch.lonely()
 	case pg.ObjectType_OBJECT_SCHEMA:
 		for _, o := range g.Objects {
 			ownSchema(o.GetString_().GetSval())
 		}
 	case pg.ObjectType_OBJECT_LARGEOBJECT:
-		a.administersLargeObject(tag)
+		ch.administersLargeObject(tag)
 	case pg.ObjectType_OBJECT_DATABASE, pg.ObjectType_OBJECT_TABLESPACE, pg.ObjectType_OBJECT_FOREIGN_SERVER, pg.ObjectType_OBJECT_FDW, pg.ObjectType_OBJECT_PARAMETER_ACL:
 		refuse(tag+" on this kind of object is not supported: each shard has its own", "run it on each shard directly")
 	}
 }
 
 // grantTables: views and sequences may be named like tables.
-func (a *analyzer) grantTables(g *pg.GrantStmt) {
-	st := a.st
+func (ch *schemaChange) grantTables(g *pg.GrantStmt) {
+	st := ch.st
 	var tables []*pg.RangeVar
 	spread := false
 	for _, o := range g.Objects {
 		v := o.GetRangeVar()
-		if w := a.viewOf(v); w != nil {
-			spread = a.everywhereView(w) || spread
+		if w := ch.viewOf(v); w != nil {
+			spread = ch.everywhereView(w) || spread
 			continue
 		}
 		tables = append(tables, v)
 	}
-	a.mixed = true
-	a.targets(tables)
-	st.DDL.AllShards = spread || a.spread()
-	a.others(&pg.Node{Node: &pg.Node_GrantStmt{GrantStmt: g}}, &g.Objects, (*pg.Node).GetRangeVar)
+	ch.mixed = true
+	ch.targets(tables)
+	st.DDL.AllShards = spread || ch.spread()
+	ch.others(&pg.Node{Node: &pg.Node_GrantStmt{GrantStmt: g}}, &g.Objects, (*pg.Node).GetRangeVar)
 }
 
 // clusterSequence returns the sequence of the cluster that a name means, nil if it
@@ -280,15 +280,15 @@ func (ns *namespace) clusterSequence(v *pg.RangeVar) *shardmap.Sequence {
 }
 
 // administersLargeObject is a statement that says who may do what with large objects. They are no schema, but rows of the default shard.
-func (a *analyzer) administersLargeObject(tag string) {
-	a.onDefault(tag)
-	a.secret(tag + " of large objects")
+func (ch *schemaChange) administersLargeObject(tag string) {
+	ch.onDefault(tag)
+	ch.secret(tag + " of large objects")
 }
 
 // owner reads ALTER ... OWNER TO of other objects than tables.
-func (a *analyzer) owner(o *pg.AlterOwnerStmt) bool {
+func (ch *schemaChange) owner(o *pg.AlterOwnerStmt) bool {
 	if o.ObjectType == pg.ObjectType_OBJECT_LARGEOBJECT {
-		a.administersLargeObject("ALTER LARGE OBJECT")
+		ch.administersLargeObject("ALTER LARGE OBJECT")
 		return true
 	}
 	what := map[pg.ObjectType]string{
@@ -303,11 +303,11 @@ func (a *analyzer) owner(o *pg.AlterOwnerStmt) bool {
 	if o.ObjectType == pg.ObjectType_OBJECT_SCHEMA {
 		ownSchema(o.Object.GetString_().GetSval())
 	}
-	a.everywhere("alter "+strings.ToLower(what), "ALTER "+what)
+	ch.everywhere("alter "+strings.ToLower(what), "ALTER "+what)
 	return true
 }
 
-func (a *analyzer) statistics(s *pg.CreateStatsStmt) bool {
+func (ch *schemaChange) statistics(s *pg.CreateStatsStmt) bool {
 	var list []*pg.RangeVar
 	for _, n := range s.Relations {
 		if n.GetRangeVar() == nil {
@@ -315,16 +315,16 @@ func (a *analyzer) statistics(s *pg.CreateStatsStmt) bool {
 		}
 		list = append(list, n.GetRangeVar())
 	}
-	a.targets(list)
-	a.expressions(s.Exprs)
-	a.st.Kind, a.st.Tag = DDLKind, "CREATE STATISTICS"
-	a.st.DDL.Op, a.st.DDL.AllShards = "create statistics", a.spread()
+	ch.targets(list)
+	ch.expressions(s.Exprs)
+	ch.st.Kind, ch.st.Tag = DDLKind, "CREATE STATISTICS"
+	ch.st.DDL.Op, ch.st.DDL.AllShards = "create statistics", ch.spread()
 	return true
 }
 
 // reindex runs REINDEX on all shards that have the index or table.
-func (a *analyzer) reindex(r *pg.ReindexStmt) bool {
-	st := a.st
+func (ch *schemaChange) reindex(r *pg.ReindexStmt) bool {
+	st := ch.st
 	for _, o := range r.Params {
 		if o.GetDefElem().GetDefname() == "concurrently" && optionOn(o.GetDefElem()) {
 			st.DDL.Concurrent = true
@@ -332,14 +332,14 @@ func (a *analyzer) reindex(r *pg.ReindexStmt) bool {
 	}
 	switch r.Kind {
 	case pg.ReindexObjectType_REINDEX_OBJECT_TABLE:
-		a.targets([]*pg.RangeVar{r.Relation})
-		a.everywhere("reindex", "REINDEX")
-		st.DDL.AllShards = a.spread()
+		ch.targets([]*pg.RangeVar{r.Relation})
+		ch.everywhere("reindex", "REINDEX")
+		st.DDL.AllShards = ch.spread()
 	case pg.ReindexObjectType_REINDEX_OBJECT_INDEX:
 		ownSchema(r.Relation.GetSchemaname())
-		a.everywhere("reindex", "REINDEX")
+		ch.everywhere("reindex", "REINDEX")
 		if !st.DDL.Concurrent {
-			a.missingElsewhere()
+			ch.missingElsewhere()
 		}
 	default:
 		refuse("REINDEX of a schema, a database or the system catalogs is not supported", "name a table or an index")
@@ -350,39 +350,39 @@ func (a *analyzer) reindex(r *pg.ReindexStmt) bool {
 
 // missingElsewhere makes the text for shards that need not have the object, for
 // statements without IF EXISTS.
-func (a *analyzer) missingElsewhere() {
-	if a.lonely() {
+func (ch *schemaChange) missingElsewhere() {
+	if ch.lonely() {
 		return // a cluster of SQLite files: there is no such block
 	}
 	tag := "$cleave$"
-	for i := 0; strings.Contains(a.st.Text, tag); i++ {
+	for i := 0; strings.Contains(ch.st.Text, tag); i++ {
 		tag = "$cleave" + itoa(i) + "$"
 	}
 	end := ";"
-	if strings.Contains(a.st.Text, "--") {
+	if strings.Contains(ch.st.Text, "--") {
 		end = "\n;" // it may end with a comment
 	}
-	a.st.DDL.Elsewhere = "DO " + tag + " BEGIN " + strings.TrimRight(a.st.Text, "; \t\r\n") + end +
+	ch.st.DDL.Elsewhere = "DO " + tag + " BEGIN " + strings.TrimRight(ch.st.Text, "; \t\r\n") + end +
 		" EXCEPTION WHEN undefined_table OR undefined_object OR undefined_function OR undefined_column OR invalid_schema_name THEN NULL; END " + tag
 }
 
 // commentObject is COMMENT ON what is no table, schema or type.
-func (a *analyzer) commentObject(c *pg.CommentStmt, names []string) bool {
-	d := a.st.DDL
+func (ch *schemaChange) commentObject(c *pg.CommentStmt, names []string) bool {
+	d := ch.st.DDL
 	switch c.Objtype {
 	case pg.ObjectType_OBJECT_VIEW:
-		v := a.viewOf(rangeVar(names))
-		d.AllShards = v != nil && a.everywhereView(v)
+		v := ch.viewOf(rangeVar(names))
+		d.AllShards = v != nil && ch.everywhereView(v)
 	case pg.ObjectType_OBJECT_SEQUENCE:
-		if a.clusterSequence(rangeVar(names)) != nil {
-			d.MapOnly = a.lonely() // else its shadow keeps it
+		if ch.clusterSequence(rangeVar(names)) != nil {
+			d.MapOnly = ch.lonely() // else its shadow keeps it
 		}
 	case pg.ObjectType_OBJECT_TRIGGER:
-		a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
-		d.AllShards = a.spread()
+		ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+		d.AllShards = ch.spread()
 	case pg.ObjectType_OBJECT_INDEX, pg.ObjectType_OBJECT_STATISTIC_EXT:
 		d.AllShards = true
-		a.missingElsewhere()
+		ch.missingElsewhere()
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE,
 		pg.ObjectType_OBJECT_EXTENSION, pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY,
 		pg.ObjectType_OBJECT_DOMCONSTRAINT, pg.ObjectType_OBJECT_CAST, pg.ObjectType_OBJECT_LANGUAGE:
@@ -395,13 +395,13 @@ func (a *analyzer) commentObject(c *pg.CommentStmt, names []string) bool {
 }
 
 // dropObject is DROP of what is no table, index, sequence, type or schema.
-func (a *analyzer) dropObject(d *pg.DropStmt) bool {
-	st := a.st
+func (ch *schemaChange) dropObject(d *pg.DropStmt) bool {
+	st := ch.st
 	everywhere := func(what string, after ...string) {
-		a.everywhere("drop "+strings.ToLower(what), "DROP "+what)
+		ch.everywhere("drop "+strings.ToLower(what), "DROP "+what)
 		st.DDL.Objects = true
 		if !d.MissingOk && len(after) > 0 {
-			a.ifExistsElsewhere(after...)
+			ch.ifExistsElsewhere(after...)
 		}
 	}
 	switch d.RemoveType {
@@ -409,7 +409,7 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 		for _, o := range d.Objects {
 			names := strs(o.GetList().GetItems())
 			inSchema(names)
-			if a.viewOf(rangeVar(names)) == nil {
+			if ch.viewOf(rangeVar(names)) == nil {
 				st.DDL.Unknown = append(st.DDL.Unknown, names[len(names)-1])
 			}
 		}
@@ -422,7 +422,7 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 		st.DDL.Op, st.DDL.Objects = "drop materialized view", true
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE:
 		what := kindOfRoutine(d.RemoveType)
-		if d.RemoveType == pg.ObjectType_OBJECT_FUNCTION && a.dropTemp(d, "DROP FUNCTION") {
+		if d.RemoveType == pg.ObjectType_OBJECT_FUNCTION && ch.dropTemp(d, "DROP FUNCTION") {
 			break
 		}
 		for _, o := range d.Objects {
@@ -444,11 +444,11 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 			if names[len(names)-1] >= guardTrigger {
 				fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger %q belongs to the router: it is the table's guard", names[len(names)-1]))
 			}
-			_, altered := a.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
+			_, altered := ch.targets([]*pg.RangeVar{rangeVar(names[:len(names)-1])})
 			st.DDL.Altered = altered
 		}
 		st.Kind, st.Tag = DDLKind, "DROP TRIGGER"
-		st.DDL.Op, st.DDL.AllShards = "drop trigger", a.spread()
+		st.DDL.Op, st.DDL.AllShards = "drop trigger", ch.spread()
 	default:
 		return false
 	}
@@ -456,42 +456,42 @@ func (a *analyzer) dropObject(d *pg.DropStmt) bool {
 }
 
 // renameObject is RENAME of views, functions, triggers and the like.
-func (a *analyzer) renameObject(r *pg.RenameStmt) bool {
-	st := a.st
+func (ch *schemaChange) renameObject(r *pg.RenameStmt) bool {
+	st := ch.st
 	switch r.RenameType {
 	case pg.ObjectType_OBJECT_VIEW:
-		a.changeView(r.Relation, r.MissingOk)
-		if a.viewOf(r.Relation) == nil {
-			a.renamesTemp(r.Newname)
+		ch.changeView(r.Relation, r.MissingOk)
+		if ch.viewOf(r.Relation) == nil {
+			ch.renamesTemp(r.Newname)
 		}
 	case pg.ObjectType_OBJECT_TABLE:
-		if a.viewOf(r.Relation) == nil {
+		if ch.viewOf(r.Relation) == nil {
 			return false
 		}
-		a.changeView(r.Relation, r.MissingOk)
+		ch.changeView(r.Relation, r.MissingOk)
 	case pg.ObjectType_OBJECT_COLUMN:
-		if r.RelationType != pg.ObjectType_OBJECT_VIEW && a.viewOf(r.Relation) == nil {
+		if r.RelationType != pg.ObjectType_OBJECT_VIEW && ch.viewOf(r.Relation) == nil {
 			return false
 		}
-		a.changeView(r.Relation, r.MissingOk)
+		ch.changeView(r.Relation, r.MissingOk)
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
 		if own := isBuiltin(r.Newname); own {
 			refuse("a function with the name of one of PostgreSQL's own ("+r.Newname+") is not supported", "give it another name")
 		}
-		a.everywhere("alter function", "ALTER "+kindOfRoutine(r.RenameType))
+		ch.everywhere("alter function", "ALTER "+kindOfRoutine(r.RenameType))
 		st.DDL.Objects = true
 	case pg.ObjectType_OBJECT_TRIGGER:
 		if r.Subname >= guardTrigger || r.Newname >= guardTrigger {
 			fail(sqlstate.New(sqlstate.InsufficientPrivilege, "trigger names that sort after the guards' are reserved"))
 		}
-		_, names := a.targets([]*pg.RangeVar{r.Relation})
+		_, names := ch.targets([]*pg.RangeVar{r.Relation})
 		st.Kind, st.Tag = DDLKind, "ALTER TRIGGER"
-		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", a.spread(), names
+		st.DDL.Op, st.DDL.AllShards, st.DDL.Altered = "alter trigger", ch.spread(), names
 	case pg.ObjectType_OBJECT_COLLATION, pg.ObjectType_OBJECT_TSCONFIGURATION, pg.ObjectType_OBJECT_TSDICTIONARY, pg.ObjectType_OBJECT_ATTRIBUTE:
-		if r.RenameType == pg.ObjectType_OBJECT_ATTRIBUTE && a.renamesColumn(r) {
+		if r.RenameType == pg.ObjectType_OBJECT_ATTRIBUTE && ch.renamesColumn(r) {
 			return true
 		}
-		a.everywhere("rename", "ALTER "+map[pg.ObjectType]string{pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_ATTRIBUTE: "TYPE",
+		ch.everywhere("rename", "ALTER "+map[pg.ObjectType]string{pg.ObjectType_OBJECT_COLLATION: "COLLATION", pg.ObjectType_OBJECT_ATTRIBUTE: "TYPE",
 			pg.ObjectType_OBJECT_TSCONFIGURATION: "TEXT SEARCH CONFIGURATION", pg.ObjectType_OBJECT_TSDICTIONARY: "TEXT SEARCH DICTIONARY"}[r.RenameType])
 		st.DDL.Objects = true
 	default:
@@ -501,8 +501,8 @@ func (a *analyzer) renameObject(r *pg.RenameStmt) bool {
 }
 
 // renamesColumn reports whether ALTER TYPE ... RENAME ATTRIBUTE is about a table's row type: PostgreSQL renames the column then.
-func (a *analyzer) renamesColumn(r *pg.RenameStmt) bool {
-	rel := a.relation(r.Relation)
+func (ch *schemaChange) renamesColumn(r *pg.RenameStmt) bool {
+	rel := ch.relation(r.Relation)
 	if rel.view != nil {
 		refuse("RENAME ATTRIBUTE of a view's row type is not supported", "ALTER VIEW ... RENAME COLUMN")
 	}
@@ -511,27 +511,27 @@ func (a *analyzer) renamesColumn(r *pg.RenameStmt) bool {
 	}
 	column := clone(r)
 	column.RenameType, column.RelationType = pg.ObjectType_OBJECT_COLUMN, pg.ObjectType_OBJECT_TABLE
-	a.rename(column)
-	a.st.Tag = "ALTER TYPE"
+	ch.rename(column)
+	ch.st.Tag = "ALTER TYPE"
 	return true
 }
 
 // moveObject is SET SCHEMA of views, functions and extensions.
-func (a *analyzer) moveObject(s *pg.AlterObjectSchemaStmt) bool {
+func (ch *schemaChange) moveObject(s *pg.AlterObjectSchemaStmt) bool {
 	switch s.ObjectType {
 	case pg.ObjectType_OBJECT_VIEW:
-		a.changeView(s.Relation, s.MissingOk)
+		ch.changeView(s.Relation, s.MissingOk)
 	case pg.ObjectType_OBJECT_TABLE:
-		if a.viewOf(s.Relation) == nil {
+		if ch.viewOf(s.Relation) == nil {
 			return false
 		}
-		a.changeView(s.Relation, s.MissingOk)
+		ch.changeView(s.Relation, s.MissingOk)
 	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE:
-		a.everywhere("alter function", "ALTER "+kindOfRoutine(s.ObjectType))
-		a.st.DDL.Objects = true
+		ch.everywhere("alter function", "ALTER "+kindOfRoutine(s.ObjectType))
+		ch.st.DDL.Objects = true
 	case pg.ObjectType_OBJECT_EXTENSION:
-		a.everywhere("alter extension", "ALTER EXTENSION")
-		a.st.DDL.Objects = true
+		ch.everywhere("alter extension", "ALTER EXTENSION")
+		ch.st.DDL.Objects = true
 	default:
 		return false
 	}

@@ -24,8 +24,8 @@ type Role struct {
 const usersOnly = "the cluster's users have a name, a password and a role (cleave user --help)"
 
 // role reads a statement about roles.
-func (a *analyzer) role(n *pg.Node) {
-	st := a.st
+func (ss *sessionStatement) role(n *pg.Node) {
+	st := ss.st
 	r := &Role{}
 	st.Kind, st.Role = RoleKind, r
 	switch v := n.GetNode().(type) {

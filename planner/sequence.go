@@ -29,7 +29,7 @@ type SequenceChange struct {
 // clustered reports whether the router makes the values of a table's serial and
 // identity columns: always where the rows are on several shards, and where the default
 // shard has no sequences of its own.
-func (d *declaration) clustered() bool { return d.kind != shardmap.Whole || d.a.lonely() }
+func (d *declaration) clustered() bool { return d.kind != shardmap.Whole || d.change.lonely() }
 
 var serialTypes = map[string]string{
 	"serial": "integer", "serial4": "integer", "bigserial": "bigint", "serial8": "bigint", "smallserial": "smallint", "serial2": "smallint",
@@ -44,7 +44,7 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 	if !d.clustered() {
 		return
 	}
-	a := d.a
+	ch := d.change
 	names := strs(c.GetTypeName().GetNames())
 	for _, n := range c.Constraints {
 		if n.GetConstraint().GetContype() != pg.ConstrType_CONSTR_DEFAULT {
@@ -60,15 +60,15 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		}
 	}
 	if typ, serial := serialTypes[strings.Join(names, ".")]; serial && len(c.TypeName.ArrayBounds) == 0 {
-		i := a.tokenAt(c.TypeName.Location)
+		i := ch.tokenAt(c.TypeName.Location)
 		if i < 0 {
 			lostPlace()
 		}
-		ts := a.tokens()
+		ts := ch.tokens()
 		d.edits = append(d.edits, edit{from: ts[i].Start, to: ts[i].End, text: typ})
-		q := a.ownedSequence(d.name, c.Colname, typ, nil)
+		q := ch.ownedSequence(d.name, c.Colname, typ, nil)
 		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
-		end := a.columnEnd(c)
+		end := ch.columnEnd(c)
 		d.edits = append(d.edits, edit{from: end, to: end, text: " NOT NULL DEFAULT " + shardDefault(&q, "")})
 		d.notNull, d.functions = true, true
 	}
@@ -81,10 +81,10 @@ func (d *declaration) generate(c *pg.ColumnDef) {
 		if typ == "" || len(c.TypeName.ArrayBounds) > 0 {
 			fail(sqlstate.New(sqlstate.InvalidParameterValue, "identity column type must be smallint, integer, or bigint"))
 		}
-		q := a.ownedSequence(d.name, c.Colname, typ, x.Options)
+		q := ch.ownedSequence(d.name, c.Colname, typ, x.Options)
 		q.Identity = true
 		d.sequences = append(d.sequences, SequenceChange{Op: "create", Sequence: q})
-		from, to := a.identitySpan(x)
+		from, to := ch.identitySpan(x)
 		when := shardmap.IdentityByDefault
 		if x.GeneratedWhen == "a" {
 			when = shardmap.IdentityAlways
@@ -143,7 +143,7 @@ func (src *sourceText) identitySpan(x *pg.Constraint) (from, to int) {
 // defaultOf judges a DEFAULT that is a call of the router's, and rewrites it. It
 // reports whether the default is one.
 func (d *declaration) defaultOf(x *pg.Constraint) bool {
-	a := d.a
+	ch := d.change
 	n := x.RawExpr
 	for n.GetTypeCast() != nil {
 		n = n.GetTypeCast().Arg
@@ -152,7 +152,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 	if f == nil {
 		return false
 	}
-	v, ok := a.fillCall(f)
+	v, ok := ch.fillCall(f)
 	if !ok {
 		return false
 	}
@@ -168,10 +168,10 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 				fail(sqlstate.New(sqlstate.InvalidParameterValue, "the second argument of cleave.nextval() is 'always' or 'by default'"))
 			}
 		}
-		from, to := a.callSpan(f)
+		from, to := ch.callSpan(f)
 		d.edits = append(d.edits, edit{from: from, to: to, text: shardDefault(v.Sequence, identity)})
 	case v.Source == shardmap.NextID, v.Source == shardmap.UUIDv7:
-		from, to := a.callSpan(f)
+		from, to := ch.callSpan(f)
 		d.edits = append(d.edits, edit{from: from, to: to, text: InternalSchema + "." + v.Source + "()"})
 	default:
 		refuse("a default of "+v.Source+"() is not supported", "use nextval()")
@@ -181,7 +181,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 }
 
 // ownedSequence is the sequence that a serial or identity column makes.
-func (a *analyzer) ownedSequence(table TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
+func (ch *schemaChange) ownedSequence(table TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
 	q := shardmap.Sequence{Schema: table.Schema, Type: typ, Owner: &shardmap.SequenceOwner{Schema: table.Schema, Table: table.Name, Column: column}}
 	rest := options[:0:0]
 	for _, o := range options {
@@ -197,27 +197,27 @@ func (a *analyzer) ownedSequence(table TableName, column, typ string, options []
 	}
 	defineSequence(&q, rest, true)
 	if q.Name == "" {
-		q.Name = a.freeName(table, column)
+		q.Name = ch.freeName(table, column)
 	}
 	return q
 }
 
 // freeName is the name that PostgreSQL gives to the sequence of a column:
 // table_column_seq, cut to 63 bytes, with a number if it is taken.
-func (a *analyzer) freeName(table TableName, column string) string {
+func (ch *schemaChange) freeName(table TableName, column string) string {
 	for n := 0; ; n++ {
 		label := "seq"
 		if n > 0 {
 			label += strconv.Itoa(n)
 		}
 		name := objectName(table.Name, column, label)
-		_, isTable := a.snap.Table(table.Schema, name)
-		_, isSequence := a.snap.Sequence(table.Schema, name)
-		if !isTable && !isSequence && !a.taken[name] {
-			if a.taken == nil {
-				a.taken = map[string]bool{}
+		_, isTable := ch.snap.Table(table.Schema, name)
+		_, isSequence := ch.snap.Sequence(table.Schema, name)
+		if !isTable && !isSequence && !ch.taken[name] {
+			if ch.taken == nil {
+				ch.taken = map[string]bool{}
 			}
-			a.taken[name] = true
+			ch.taken[name] = true
 			return name
 		}
 	}
@@ -408,21 +408,21 @@ func (o sequenceOptions) restarts(q *shardmap.Sequence) {
 }
 
 // mapOnly makes the statement a change of the map that shards hear nothing of.
-func (a *analyzer) mapOnly(op, tag string, changes ...SequenceChange) {
-	a.st.Kind, a.st.Tag = DDLKind, tag
-	a.st.DDL.Op, a.st.DDL.MapOnly, a.st.DDL.Sequences = op, true, changes
+func (ch *schemaChange) mapOnly(op, tag string, changes ...SequenceChange) {
+	ch.st.Kind, ch.st.Tag = DDLKind, tag
+	ch.st.DDL.Op, ch.st.DDL.MapOnly, ch.st.DDL.Sequences = op, true, changes
 }
 
-func (a *analyzer) createSequence(c *pg.CreateSeqStmt) {
-	name := a.created(c.Sequence)
+func (ch *schemaChange) createSequence(c *pg.CreateSeqStmt) {
+	name := ch.created(c.Sequence)
 	q := shardmap.Sequence{Schema: name.Schema, Name: name.Name}
 	_, owned := defineSequence(&q, c.Options, true)
-	a.ownedBy(&q, owned)
-	a.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
+	ch.ownedBy(&q, owned)
+	ch.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
 }
 
 // ownedBy reads OWNED BY table.column.
-func (a *analyzer) ownedBy(q *shardmap.Sequence, owned []string) {
+func (ch *schemaChange) ownedBy(q *shardmap.Sequence, owned []string) {
 	switch {
 	case owned == nil:
 		return
@@ -436,7 +436,7 @@ func (a *analyzer) ownedBy(q *shardmap.Sequence, owned []string) {
 		fail(sqlstate.New(sqlstate.SyntaxError, "invalid OWNED BY option").WithHint("Specify OWNED BY table.column or OWNED BY NONE."))
 	}
 	v := rangeVar(owned[:len(owned)-1])
-	r := a.relation(v)
+	r := ch.relation(v)
 	if r.catalog || strings.HasPrefix(r.name, "pg_") {
 		refuse("a sequence cannot be owned by a column of a system catalog", "name a column of a table")
 	}
@@ -464,20 +464,20 @@ func nameParts(v *pg.RangeVar) []string {
 }
 
 // alterSequence returns false for a sequence that is not the cluster's.
-func (a *analyzer) alterSequence(s *pg.AlterSeqStmt) bool {
-	was := a.sequenceNamed(nameParts(s.Sequence))
+func (ch *schemaChange) alterSequence(s *pg.AlterSeqStmt) bool {
+	was := ch.sequenceNamed(nameParts(s.Sequence))
 	if was == nil {
 		return false
 	}
-	a.mapOnly("alter sequence", "ALTER SEQUENCE", a.redefine(was, s.Options))
+	ch.mapOnly("alter sequence", "ALTER SEQUENCE", ch.redefine(was, s.Options))
 	return true
 }
 
 // redefine is the change that the options of ALTER SEQUENCE make.
-func (a *analyzer) redefine(was *shardmap.Sequence, options []*pg.Node) SequenceChange {
+func (ch *schemaChange) redefine(was *shardmap.Sequence, options []*pg.Node) SequenceChange {
 	c := SequenceChange{Op: "alter", Sequence: *was, Was: was}
 	restart, owned := defineSequence(&c.Sequence, options, false)
-	a.ownedBy(&c.Sequence, owned)
+	ch.ownedBy(&c.Sequence, owned)
 	if restart {
 		c.Op, c.Sequence.ID = "restart", ""
 	}
@@ -499,8 +499,8 @@ func (ns *namespace) usedBy(q *shardmap.Sequence) (table, column string) {
 }
 
 // renameSequence returns false for a sequence that is not the cluster's.
-func (a *analyzer) renameSequence(v *pg.RangeVar, schema, name string) bool {
-	was := a.sequenceNamed(nameParts(v))
+func (ch *schemaChange) renameSequence(v *pg.RangeVar, schema, name string) bool {
+	was := ch.sequenceNamed(nameParts(v))
 	if was == nil {
 		return false
 	}
@@ -516,20 +516,20 @@ func (a *analyzer) renameSequence(v *pg.RangeVar, schema, name string) bool {
 	if name != "" {
 		q.Name = name
 	}
-	if table, column := a.usedBy(was); table != "" {
+	if table, column := ch.usedBy(was); table != "" {
 		refuse("the default of column "+quoteIdent(column)+" of table "+table+" names the sequence "+quoteName(was.Schema, was.Name), "drop that default first, and set it again with the new name")
 	}
-	a.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
+	ch.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
 	return true
 }
 
 // dropSequences returns false if none of the sequences is the cluster's.
-func (a *analyzer) dropSequences(d *pg.DropStmt) bool {
+func (ch *schemaChange) dropSequences(d *pg.DropStmt) bool {
 	var changes []SequenceChange
 	others := ""
 	for _, o := range d.Objects {
 		parts := strs(o.GetList().GetItems())
-		was := a.sequenceNamed(parts)
+		was := ch.sequenceNamed(parts)
 		if was == nil {
 			others = strings.Join(parts, ".")
 			continue
@@ -546,7 +546,7 @@ func (a *analyzer) dropSequences(d *pg.DropStmt) bool {
 			depends(quoteName(was.Owner.Schema, was.Owner.Table), was.Owner.Column,
 				"column "+was.Owner.Column+" of table "+quoteName(was.Owner.Schema, was.Owner.Table)+" requires it")
 		}
-		if table, column := a.usedBy(was); table != "" {
+		if table, column := ch.usedBy(was); table != "" {
 			depends(table, column, "other objects depend on it")
 		}
 		changes = append(changes, SequenceChange{Op: "drop", Sequence: *was, Was: was})
@@ -557,14 +557,14 @@ func (a *analyzer) dropSequences(d *pg.DropStmt) bool {
 	case others != "" && !d.MissingOk:
 		fail(sqlstate.New(sqlstate.UndefinedTable, "sequence %q does not exist", others))
 	}
-	a.mapOnly("drop sequence", "DROP SEQUENCE", changes...)
+	ch.mapOnly("drop sequence", "DROP SEQUENCE", changes...)
 	return true
 }
 
 // schemaSequences judges DROP SCHEMA, and returns what it does to sequences.
-func (a *analyzer) schemaSequences(schema string, cascade bool) {
-	for i := range a.snap.State().Sequences {
-		q := &a.snap.State().Sequences[i]
+func (ch *schemaChange) schemaSequences(schema string, cascade bool) {
+	for i := range ch.snap.State().Sequences {
+		q := &ch.snap.State().Sequences[i]
 		if q.Schema != schema {
 			continue
 		}
@@ -573,14 +573,14 @@ func (a *analyzer) schemaSequences(schema string, cascade bool) {
 				WithDetail("sequence %s depends on schema %s", q.QualifiedName(), quoteIdent(schema)).
 				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 		}
-		if table, column := a.usedBy(q); table != "" {
+		if table, column := ch.usedBy(q); table != "" {
 			owner := q.Owner
-			if t := a.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
+			if t := ch.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
 				refuse("column "+quoteIdent(column)+" of table "+table+" takes its values from the sequence "+q.QualifiedName(), "drop that default first")
 			}
 		}
 		if cascade {
-			a.st.DDL.Sequences = append(a.st.DDL.Sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
+			ch.st.DDL.Sequences = append(ch.st.DDL.Sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
 	}
 }
@@ -627,7 +627,7 @@ func (d *declaration) notIdentity(column string) {
 // alterIdentity rewrites ADD GENERATED, SET GENERATED and DROP IDENTITY of a column
 // for the shards, where the column has a plain default. They hear nothing of what
 // changes its sequence alone.
-func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
+func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if d.cmds != 1 {
 		refuse("changes of an identity column together with other changes of the table are not supported", "use one ALTER TABLE for each")
 	}
@@ -635,11 +635,11 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if col == nil {
 		fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", c.Name, d.name.Name))
 	}
-	ts := a.tokens()
+	ts := ch.tokens()
 	// ALTER TABLE name ALTER [COLUMN] column ...: the words after the column.
 	at := -1
 	for i := len(ts) - 1; i > 0; i-- {
-		if (a.word(i, "add") || a.word(i, "drop") || a.word(i, "set") || a.word(i, "restart")) && a.depth(i) == 0 {
+		if (ch.word(i, "add") || ch.word(i, "drop") || ch.word(i, "set") || ch.word(i, "restart")) && ch.depth(i) == 0 {
 			at = i
 		}
 	}
@@ -647,7 +647,7 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		lostPlace()
 	}
 	end := ts[len(ts)-1]
-	if a.punct(len(ts)-1, ';') {
+	if ch.punct(len(ts)-1, ';') {
 		end = ts[len(ts)-2]
 	}
 	switch c.Subtype {
@@ -664,7 +664,7 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" must be declared NOT NULL before identity can be added", c.Name, d.name.Name))
 		}
 		x := c.Def.GetConstraint()
-		q := a.ownedSequence(d.name, c.Name, intNames[col.Type], x.GetOptions())
+		q := ch.ownedSequence(d.name, c.Name, intNames[col.Type], x.GetOptions())
 		q.Identity = true
 		when := shardmap.IdentityByDefault
 		if x.GetGeneratedWhen() == "a" {
@@ -680,7 +680,7 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			}
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}
-		q, ok := a.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		q, ok := ch.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if ok {
 			d.sequences = append(d.sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
@@ -689,7 +689,7 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		if col.Identity == "" {
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}
-		was, ok := a.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		was, ok := ch.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if !ok {
 			lostPlace()
 		}
@@ -709,10 +709,10 @@ func (a *analyzer) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			}
 		}
 		if options != nil {
-			d.sequences = append(d.sequences, a.redefine(was, options))
+			d.sequences = append(d.sequences, ch.redefine(was, options))
 		}
 		if when == "" {
-			a.st.DDL.AllShards, a.st.DDL.MapOnly = false, true
+			ch.st.DDL.AllShards, ch.st.DDL.MapOnly = false, true
 			return
 		}
 		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "SET DEFAULT " + shardDefault(was, when)})

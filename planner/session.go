@@ -15,8 +15,66 @@ var typeOIDs = map[string]uint32{
 	"interval": 1186, "timetz": 1266, "numeric": 1700, "uuid": 2950, "jsonb": 3802,
 }
 
-func (a *analyzer) transaction(t *pg.TransactionStmt) {
-	st := a.st
+// sessionStatement reads one statement that is about the session, and no table.
+type sessionStatement struct {
+	*typer
+	*sourceText
+	*effects
+
+	st *Statement
+}
+
+func (a *analyzer) session() *sessionStatement {
+	return &sessionStatement{typer: &a.typer, sourceText: &a.sourceText, effects: &a.effects, st: a.st}
+}
+
+// read reports whether the statement is one of these.
+func (ss *sessionStatement) read(n *pg.Node) bool {
+	st := ss.st
+	switch v := n.GetNode().(type) {
+	case *pg.Node_FetchStmt:
+		ss.fetch(v.FetchStmt)
+	case *pg.Node_ClosePortalStmt:
+		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
+		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
+	case *pg.Node_TransactionStmt:
+		ss.transaction(v.TransactionStmt)
+	case *pg.Node_VariableSetStmt:
+		ss.set(v.VariableSetStmt)
+	case *pg.Node_VariableShowStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = SetKind, "SHOW", true, true
+		st.Set = &Set{Op: "show", Name: strings.ToLower(v.VariableShowStmt.Name)}
+		if st.Set.Name == "all" {
+			st.Set = &Set{Op: "show all"}
+		}
+	case *pg.Node_ListenStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "LISTEN", true, &Listen{Channel: v.ListenStmt.Conditionname}
+	case *pg.Node_UnlistenStmt:
+		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "UNLISTEN", true, &Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
+	case *pg.Node_NotifyStmt:
+		st.Kind, st.Tag, st.Notifies = DefaultShard, "NOTIFY", true // where the routers listen
+	case *pg.Node_DiscardStmt:
+		ss.discard(v.DiscardStmt)
+	case *pg.Node_PrepareStmt:
+		ss.prepare(v.PrepareStmt)
+	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
+		ss.role(n)
+	case *pg.Node_ExecuteStmt:
+		ss.execute(v.ExecuteStmt)
+	case *pg.Node_DeallocateStmt:
+		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
+		if v.DeallocateStmt.Isall {
+			st.Tag = "DEALLOCATE ALL"
+		}
+		st.Prepared = &Prepared{Name: v.DeallocateStmt.Name}
+	default:
+		return false
+	}
+	return true
+}
+
+func (ss *sessionStatement) transaction(t *pg.TransactionStmt) {
+	st := ss.st
 	st.Kind, st.ReadOnly = TxKind, true
 	tx := &Tx{Name: t.SavepointName, Chain: t.Chain}
 	st.Tx = tx
@@ -100,8 +158,8 @@ func CheckSetting(name, value string) error {
 	return nil
 }
 
-func (a *analyzer) set(v *pg.VariableSetStmt) {
-	st := a.st
+func (ss *sessionStatement) set(v *pg.VariableSetStmt) {
+	st := ss.st
 	st.Kind, st.Tag, st.ReadOnly = SetKind, "SET", true
 	name := strings.ToLower(v.Name)
 	switch v.Kind {
@@ -143,8 +201,8 @@ func (a *analyzer) set(v *pg.VariableSetStmt) {
 			values = append(values, defText(n))
 		default:
 			// SET TIME ZONE INTERVAL '...' HOUR TO MINUTE
-			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(a.sql) {
-				values = append(values, "INTERVAL "+quoteString(tc.Arg.GetAConst().GetSval().GetSval())+a.intervalFields())
+			if tc := n.GetTypeCast(); tc != nil && int(tc.Location) < len(ss.sql) {
+				values = append(values, "INTERVAL "+quoteString(tc.Arg.GetAConst().GetSval().GetSval())+ss.intervalFields())
 			}
 		}
 	}
@@ -211,14 +269,14 @@ func refuseAuthorization() {
 	refuse("SET SESSION AUTHORIZATION is not supported: the router's connections to the shards have a user of their own", "SET ROLE changes the current user")
 }
 
-func (a *analyzer) discard(d *pg.DiscardStmt) {
-	a.st.Kind, a.st.ReadOnly = SetKind, true
+func (ss *sessionStatement) discard(d *pg.DiscardStmt) {
+	ss.st.Kind, ss.st.ReadOnly = SetKind, true
 	what := map[pg.DiscardMode]string{
 		pg.DiscardMode_DISCARD_ALL: "all", pg.DiscardMode_DISCARD_PLANS: "plans",
 		pg.DiscardMode_DISCARD_SEQUENCES: "sequences", pg.DiscardMode_DISCARD_TEMP: "temp",
 	}[d.Target]
-	a.st.Tag = "DISCARD " + strings.ToUpper(what)
-	a.st.Set = &Set{Op: "discard", What: what}
+	ss.st.Tag = "DISCARD " + strings.ToUpper(what)
+	ss.st.Set = &Set{Op: "discard", What: what}
 }
 
 // top returns the tokens of the statement, and for each whether it is outside
@@ -276,8 +334,8 @@ func (src *sourceText) afterExplain() string {
 	return src.after(ts, i)
 }
 
-func (a *analyzer) prepare(p *pg.PrepareStmt) {
-	st := a.st
+func (ss *sessionStatement) prepare(p *pg.PrepareStmt) {
+	st := ss.st
 	st.Kind, st.Tag, st.ReadOnly = PrepareKind, "PREPARE", true
 	st.Prepared = &Prepared{Name: p.Name}
 	for _, n := range p.Argtypes {
@@ -288,7 +346,7 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 			name = names[len(names)-1]
 		}
 		oid := typeOIDs[name]
-		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && a.hidden() {
+		if len(names) > 1 && names[0] != "pg_catalog" || len(names) == 1 && ss.hidden() {
 			oid = 0
 		}
 		if oid == 0 {
@@ -303,21 +361,21 @@ func (a *analyzer) prepare(p *pg.PrepareStmt) {
 		}
 		st.Prepared.OIDs = append(st.Prepared.OIDs, oid)
 		st.Prepared.Types = append(st.Prepared.Types, name)
-		st.Prepared.At = append(st.Prepared.At, a.position(t.GetLocation()))
+		st.Prepared.At = append(st.Prepared.At, ss.position(t.GetLocation()))
 	}
-	ts, depth := a.top()
+	ts, depth := ss.top()
 	for i, t := range ts {
-		if i >= 2 && depth[i] == 0 && t.Is(a.sql, "as") {
-			st.Prepared.Text = a.after(ts, i+1)
+		if i >= 2 && depth[i] == 0 && t.Is(ss.sql, "as") {
+			st.Prepared.Text = ss.after(ts, i+1)
 			return
 		}
 	}
 }
 
-func (a *analyzer) execute(x *pg.ExecuteStmt) {
-	a.called(x) // the arguments are a shard's to evaluate
-	a.st.Kind, a.st.Tag, a.st.Prepared = ExecuteKind, "EXECUTE", &Prepared{Name: x.Name}
-	a.st.Prepared.Args, a.st.Prepared.At = a.executeArgs(x.Params)
+func (ss *sessionStatement) execute(x *pg.ExecuteStmt) {
+	ss.called(x) // the arguments are a shard's to evaluate
+	ss.st.Kind, ss.st.Tag, ss.st.Prepared = ExecuteKind, "EXECUTE", &Prepared{Name: x.Name}
+	ss.st.Prepared.Args, ss.st.Prepared.At = ss.executeArgs(x.Params)
 }
 
 // executeArgs returns the texts of EXECUTE name (a, b), and where each begins; a string,

@@ -18,10 +18,10 @@ func isTemp(v *pg.RangeVar) bool {
 }
 
 // renamesTemp notes the new name of what the map does not know, which may be a temporary table or view of the session.
-func (a *analyzer) renamesTemp(name string) {
-	a.st.Temp = name
-	if r := a.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
-		a.st.DDL.Hides = hidesNamed(r)
+func (ch *schemaChange) renamesTemp(name string) {
+	ch.st.Temp = name
+	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
+		ch.st.DDL.Hides = hidesNamed(r)
 	}
 }
 
@@ -31,37 +31,37 @@ func hidesNamed(r relation) error {
 }
 
 // pins makes the statement one that makes a temporary table or view.
-func (a *analyzer) pins(v *pg.RangeVar, tag string) {
+func (ch *schemaChange) pins(v *pg.RangeVar, tag string) {
 	if v.Schemaname != "" && !strings.HasPrefix(v.Schemaname, "pg_temp") {
 		return // an error, which PostgreSQL words
 	}
-	if r := a.relation(&pg.RangeVar{Relname: v.Relname}); r.table != nil || r.view != nil {
+	if r := ch.relation(&pg.RangeVar{Relname: v.Relname}); r.table != nil || r.view != nil {
 		fail(hidesNamed(r))
 	}
-	st := a.st
+	st := ch.st
 	st.Kind, st.Tag, st.DDL, st.ReturnsRows, st.ReadOnly = DefaultShard, tag, nil, false, false
 	st.Pins, st.Temp = true, v.Relname
-	a.preferDefault = true
+	ch.preferDefault = true
 }
 
-func (a *analyzer) createTemp(c *pg.CreateStmt) {
+func (ch *schemaChange) createTemp(c *pg.CreateStmt) {
 	if len(tableOptions(c.Options).at) > 0 {
 		refuse("a temporary table cannot be sharded", "leave the options cleave.* out")
 	}
 	for _, n := range append(append([]*pg.Node(nil), c.TableElts...), c.Constraints...) {
 		if col := n.GetColumnDef(); col != nil {
 			for _, k := range col.Constraints {
-				a.expressions([]*pg.Node{k.GetConstraint().GetRawExpr()})
+				ch.expressions([]*pg.Node{k.GetConstraint().GetRawExpr()})
 			}
 		}
-		a.expressions([]*pg.Node{n.GetConstraint().GetRawExpr(), n.GetConstraint().GetWhereClause()})
+		ch.expressions([]*pg.Node{n.GetConstraint().GetRawExpr(), n.GetConstraint().GetWhereClause()})
 	}
 	for _, n := range c.InhRelations {
-		if r := a.relation(n.GetRangeVar()); r.table != nil {
+		if r := ch.relation(n.GetRangeVar()); r.table != nil {
 			refuse("a temporary table that inherits from "+quoteName(r.schema, r.name)+" is not supported", "use LIKE")
 		}
 	}
-	a.pins(c.Relation, "CREATE TABLE")
+	ch.pins(c.Relation, "CREATE TABLE")
 }
 
 // tempAs is CREATE TEMP TABLE AS and SELECT INTO TEMP. Of rows of sharded tables it is
@@ -74,7 +74,7 @@ func (a *analyzer) tempAs(into *pg.IntoClause) {
 	if a.virtual != "" {
 		refuse("a temporary table cannot be created from the rows of "+a.virtual, "create the table first, then insert what a query of its own gave")
 	}
-	a.pins(into.Rel, "SELECT")
+	a.change().pins(into.Rel, "SELECT")
 	if a.sharded == "" {
 		return
 	}
@@ -85,22 +85,22 @@ func (a *analyzer) tempAs(into *pg.IntoClause) {
 	a.finish()
 }
 
-func (a *analyzer) tempView(v *pg.ViewStmt) {
+func (ch *schemaChange) tempView(v *pg.ViewStmt) {
 	if v.Query.GetSelectStmt() == nil {
 		refuse("this kind of view is not supported", "")
 	}
-	a.readsNoSettings(v.Query)
-	if err := a.define(v.Query.GetSelectStmt()); err != nil {
+	ch.readsNoSettings(v.Query)
+	if err := ch.define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
-	if a.has.catalog {
+	if ch.has.catalog {
 		// The router does not know temporary views, so it could not refuse to write through it.
 		refuse("a temporary view of system catalogs is not supported", "create a view that lasts, or use WITH")
 	}
-	if a.has.sharded {
+	if ch.has.sharded {
 		refuse("a temporary view over sharded tables is not supported", "create a view that lasts, or use WITH")
 	}
-	a.pins(v.View, "CREATE VIEW")
+	ch.pins(v.View, "CREATE VIEW")
 }
 
 // tempSchema is the name by which a session's own temporary schema is meant. Others (pg_temp_3) may be another session's.
@@ -110,14 +110,14 @@ const tempSchema = "pg_temp"
 func inTemp(names []string) bool { return len(names) == 2 && names[0] == tempSchema }
 
 // leavesTemp makes the statement one after which the session has temporary objects that are no tables.
-func (a *analyzer) leavesTemp(tag string) {
-	a.onDefault(tag)
-	a.st.Pins, a.preferDefault = true, true
+func (ch *schemaChange) leavesTemp(tag string) {
+	ch.onDefault(tag)
+	ch.st.Pins, ch.preferDefault = true, true
 }
 
 // createTempFunction reads CREATE FUNCTION pg_temp.f. It may do what a DO block on the default shard may, so that
 // its calls need not be looked at.
-func (a *analyzer) createTempFunction(f *pg.CreateFunctionStmt) {
+func (ch *schemaChange) createTempFunction(f *pg.CreateFunctionStmt) {
 	language, code := "", ""
 	for _, o := range f.Options {
 		d := o.GetDefElem()
@@ -141,15 +141,15 @@ func (a *analyzer) createTempFunction(f *pg.CreateFunctionStmt) {
 		refuse("of functions in pg_temp only those in SQL and PL/pgSQL are supported, with the body as a text, and no procedures", "make it in another schema")
 	}
 	for _, p := range f.Parameters {
-		a.expressions([]*pg.Node{p.GetFunctionParameter().GetDefexpr()})
+		ch.expressions([]*pg.Node{p.GetFunctionParameter().GetDefexpr()})
 	}
 	b := newBody()
 	b.reads = !returnsTrigger(f) // it is called where no statement names it
-	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(a.sql)
-	if !read || !a.onlyDefault(b, code) {
+	read := language == "sql" && b.sql(code) || language == "plpgsql" && b.plpgsql(ch.sql)
+	if !read || !ch.onlyDefault(b, code) {
 		refuse("a function in pg_temp with this body is not supported: it could read or write rows that other shards have, or act on its session", "without EXECUTE, set_config() and the like, and sharded and reference tables, it is taken")
 	}
-	a.leavesTemp("CREATE FUNCTION")
+	ch.leavesTemp("CREATE FUNCTION")
 }
 
 // tempCall notes the call of a function in pg_temp, which is what createTempFunction lets through. It may write.
@@ -162,13 +162,13 @@ func (fx *effects) tempCall(names []string) {
 }
 
 // dropTemp is DROP of functions, if all of them are in pg_temp.
-func (a *analyzer) dropTemp(d *pg.DropStmt, tag string) bool {
+func (ch *schemaChange) dropTemp(d *pg.DropStmt, tag string) bool {
 	for _, o := range d.Objects {
 		if !inTemp(strs(o.GetObjectWithArgs().GetObjname())) {
 			return false
 		}
 	}
-	a.onDefault(tag)
-	a.preferDefault = true
+	ch.onDefault(tag)
+	ch.preferDefault = true
 	return true
 }

@@ -127,7 +127,7 @@ func changedTypes(n *pg.Node) (changed [][]string, tag string) {
 
 // changesTempTypes reports whether a schema change is about types of pg_temp: then it is a statement of the session's kept
 // conversation. Names without schema are noted, for they may be of such types.
-func (a *analyzer) changesTempTypes(n *pg.Node) bool {
+func (ch *schemaChange) changesTempTypes(n *pg.Node) bool {
 	changed, tag := changedTypes(n)
 	temporary := 0
 	for _, names := range changed {
@@ -135,11 +135,11 @@ func (a *analyzer) changesTempTypes(n *pg.Node) bool {
 			temporary++
 		}
 		if len(names) == 1 {
-			a.st.DDL.OfTypes = append(a.st.DDL.OfTypes, names[0])
+			ch.st.DDL.OfTypes = append(ch.st.DDL.OfTypes, names[0])
 		}
 	}
-	if a.st.DDL.Plain = a.st.Text; len(a.st.DDL.OfTypes) < len(changed) {
-		a.st.DDL.OfTypes = nil
+	if ch.st.DDL.Plain = ch.st.Text; len(ch.st.DDL.OfTypes) < len(changed) {
+		ch.st.DDL.OfTypes = nil
 	}
 	renamed := ""
 	if r := n.GetRenameStmt(); r != nil && (r.RenameType == pg.ObjectType_OBJECT_TYPE || r.RenameType == pg.ObjectType_OBJECT_DOMAIN) {
@@ -147,7 +147,7 @@ func (a *analyzer) changesTempTypes(n *pg.Node) bool {
 	}
 	if temporary == 0 {
 		if len(changed) > 0 {
-			a.st.TempType = renamed
+			ch.st.TempType = renamed
 		}
 		return false
 	}
@@ -155,70 +155,70 @@ func (a *analyzer) changesTempTypes(n *pg.Node) bool {
 		refuse("types in pg_temp and others in one statement are not supported", "use one statement for each")
 	}
 	if d := n.GetAlterDomainStmt(); d != nil {
-		a.expressions([]*pg.Node{d.Def})
+		ch.expressions([]*pg.Node{d.Def})
 	}
 	if renamed != "" {
-		a.leavesTempType(renamed, tag)
+		ch.leavesTempType(renamed, tag)
 		return true
 	}
-	a.onDefault(tag)
-	a.preferDefault = true
+	ch.onDefault(tag)
+	ch.preferDefault = true
 	return true
 }
 
 // createsTempType reports whether a statement makes a type in pg_temp.
-func (a *analyzer) createsTempType(n *pg.Node) bool {
+func (ch *schemaChange) createsTempType(n *pg.Node) bool {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_CreateEnumStmt:
-		return a.tempType(strs(v.CreateEnumStmt.TypeName), "CREATE TYPE")
+		return ch.tempType(strs(v.CreateEnumStmt.TypeName), "CREATE TYPE")
 	case *pg.Node_CompositeTypeStmt:
 		r := v.CompositeTypeStmt.Typevar
-		if !a.tempType([]string{r.GetSchemaname(), r.GetRelname()}, "CREATE TYPE") {
+		if !ch.tempType([]string{r.GetSchemaname(), r.GetRelname()}, "CREATE TYPE") {
 			return false
 		}
-		a.st.Temp = r.Relname // it is a relation as well
+		ch.st.Temp = r.Relname // it is a relation as well
 		return true
 	case *pg.Node_CreateRangeStmt:
 		names := strs(v.CreateRangeStmt.TypeName)
 		if !inTemp(names) {
 			return false
 		}
-		a.expressions(v.CreateRangeStmt.Params)
-		a.rangeType(v.CreateRangeStmt)
+		ch.expressions(v.CreateRangeStmt.Params)
+		ch.rangeType(v.CreateRangeStmt)
 		for _, p := range v.CreateRangeStmt.Params {
 			if p.GetDefElem().GetDefname() == "multirange_type_name" {
 				refuse("MULTIRANGE_TYPE_NAME of a type in pg_temp is not supported", "leave it out: the multirange gets a name of its own")
 			}
 		}
-		return a.tempType(names, "CREATE TYPE")
+		return ch.tempType(names, "CREATE TYPE")
 	case *pg.Node_CreateDomainStmt:
 		names := strs(v.CreateDomainStmt.Domainname)
 		if !inTemp(names) {
 			return false
 		}
-		a.expressions(v.CreateDomainStmt.Constraints)
-		return a.tempType(names, "CREATE DOMAIN")
+		ch.expressions(v.CreateDomainStmt.Constraints)
+		return ch.tempType(names, "CREATE DOMAIN")
 	}
 	return false
 }
 
 // tempType reports whether a type that is made is in pg_temp.
-func (a *analyzer) tempType(names []string, tag string) bool {
+func (ch *schemaChange) tempType(names []string, tag string) bool {
 	if !inTemp(names) {
 		return false
 	}
-	a.leavesTempType(names[1], tag)
+	ch.leavesTempType(names[1], tag)
 	return true
 }
 
 // leavesTempType makes the statement one that gives a type in pg_temp a name.
-func (a *analyzer) leavesTempType(name, tag string) {
-	if sh, ok := a.snap.Shard(a.snap.State().DefaultShard); ok && sh.Engine == "sqlite" {
+func (ch *schemaChange) leavesTempType(name, tag string) {
+	if sh, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && sh.Engine == "sqlite" {
 		refuse("a type in pg_temp is not supported on a SQLite shard", "use a PostgreSQL shard")
 	}
-	if r := a.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
+	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {
 		refuse("a type in pg_temp cannot have the name of "+quoteName(r.schema, r.name)+", whose row type it would hide", "give it another name")
 	}
-	a.leavesTemp(tag)
-	a.st.TempType = name
+	ch.leavesTemp(tag)
+	ch.st.TempType = name
 }

@@ -162,9 +162,9 @@ func MayReadTime(oid uint32) (alone, inside bool) {
 }
 
 // readsType is that of a type by its name.
-func (a *analyzer) readsType(n *pg.TypeName) reads {
+func (ty *typer) readsType(n *pg.TypeName) reads {
 	names := strs(n.GetNames())
-	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !a.hidden()) {
+	if len(names) == 0 || n.Setof || n.PctType || !(len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ty.hidden()) {
 		return readsUnsure
 	}
 	switch name := names[len(names)-1]; {

@@ -315,32 +315,32 @@ func (a *analyzer) unqualified(tree *pg.ParseResult) (edits []edit) {
 
 // createView reads CREATE VIEW. A view is on every shard if all that it reads is,
 // else on the default shard alone.
-func (a *analyzer) createView(v *pg.ViewStmt) {
-	st := a.st
+func (ch *schemaChange) createView(v *pg.ViewStmt) {
+	st := ch.st
 	if isTemp(v.View) {
-		a.tempView(v)
+		ch.tempView(v)
 		return
 	}
-	name := a.created(v.View)
+	name := ch.created(v.View)
 	if v.Query.GetSelectStmt() == nil {
 		refuse("this kind of view is not supported", "")
 	}
-	a.readsNoSettings(v.Query)
-	if err := a.define(v.Query.GetSelectStmt()); err != nil {
+	ch.readsNoSettings(v.Query)
+	if err := ch.define(v.Query.GetSelectStmt()); err != nil {
 		fail(err)
 	}
-	if a.sequence != "" {
-		refuse("a view that calls "+a.sequence+"() is not supported", "call it in the statement")
+	if ch.sequence != "" {
+		refuse("a view that calls "+ch.sequence+"() is not supported", "call it in the statement")
 	}
-	a.everywhere("create view", "CREATE VIEW")
-	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, a.has.unknown, a.has.sharded, v.View.Relname
-	if _, taken := a.snap.Table(name.Schema, name.Name); taken {
+	ch.everywhere("create view", "CREATE VIEW")
+	st.DDL.Objects, st.DDL.Unknown, st.DDL.Spread, st.Temp = true, ch.has.unknown, ch.has.sharded, v.View.Relname
+	if _, taken := ch.snap.Table(name.Schema, name.Name); taken {
 		fail(sqlstate.New(sqlstate.DuplicateTable, "relation %q already exists", name.Name))
 	}
-	if !a.has.whole {
+	if !ch.has.whole {
 		return
 	}
-	if _, replaced := a.snap.View(name.Schema, name.Name); replaced && v.Replace {
+	if _, replaced := ch.snap.View(name.Schema, name.Name); replaced && v.Replace {
 		st.DDL.Elsewhere = "DROP VIEW IF EXISTS " + quoteAlways(name.Schema) + "." + quoteAlways(name.Name)
 		return
 	}
@@ -367,37 +367,37 @@ func (ns *namespace) viewOf(v *pg.RangeVar) *shardmap.View {
 }
 
 // changeView is ALTER VIEW of any sort.
-func (a *analyzer) changeView(v *pg.RangeVar, missingOK bool) {
+func (ch *schemaChange) changeView(v *pg.RangeVar, missingOK bool) {
 	ownSchema(v.GetSchemaname())
-	a.everywhere("alter view", "ALTER VIEW")
-	a.st.DDL.Objects = true
-	if a.word(1, "table") {
-		a.st.Tag = "ALTER TABLE"
+	ch.everywhere("alter view", "ALTER VIEW")
+	ch.st.DDL.Objects = true
+	if ch.word(1, "table") {
+		ch.st.Tag = "ALTER TABLE"
 	}
-	if view := a.viewOf(v); view != nil {
-		a.st.DDL.AllShards = a.everywhereView(view)
+	if view := ch.viewOf(v); view != nil {
+		ch.st.DDL.AllShards = ch.everywhereView(view)
 		return
 	}
-	a.st.DDL.Unknown = []string{v.GetRelname()}
+	ch.st.DDL.Unknown = []string{v.GetRelname()}
 	if !missingOK {
-		a.ifExistsElsewhere("view")
+		ch.ifExistsElsewhere("view")
 	}
 }
 
 // materialized reads CREATE MATERIALIZED VIEW: of what is on the default shard, it
 // is there itself, like a whole table that the map does not know.
-func (a *analyzer) materialized(c *pg.CreateTableAsStmt) {
-	a.created(c.Into.GetRel())
+func (ch *schemaChange) materialized(c *pg.CreateTableAsStmt) {
+	ch.created(c.Into.GetRel())
 	q := c.Query.GetSelectStmt()
 	if q == nil {
 		refuse("CREATE MATERIALIZED VIEW from EXECUTE is not supported", "write the query out")
 	}
-	if err := a.define(q); err != nil {
+	if err := ch.define(q); err != nil {
 		fail(err)
 	}
-	if a.has.spread() {
+	if ch.has.spread() {
 		refuse("a materialized view over sharded or reference tables is not supported", "use a view, or create a table and INSERT ... SELECT into it")
 	}
-	a.st.Kind, a.st.Tag = DDLKind, "SELECT"
-	a.st.DDL.Op = "create materialized view"
+	ch.st.Kind, ch.st.Tag = DDLKind, "SELECT"
+	ch.st.DDL.Op = "create materialized view"
 }
