@@ -46,7 +46,7 @@ func parseURL(text string) (*place, error) {
 	case isURL && scheme == "etcd":
 		p.directory = text
 		return p, nil
-	case isURL && (scheme == "postgres" || scheme == "postgresql"):
+	case isURL && (strings.HasPrefix(scheme, "postgres")):
 		return nil, bad("to talk to a router, use pgx or database/sql with that URL; "+forms, "cleave.Open opens a cluster, not a PostgreSQL server")
 	case isURL && scheme != "file":
 		return nil, bad(forms, "%q is no kind of directory", scheme)
@@ -157,7 +157,7 @@ func (p *place) openFolder(ctx context.Context, by string, log *slog.Logger) (sh
 			if dir != nil || err != nil {
 				return dir, err
 			}
-			if layout.Engine != "sqlite" {
+			if layout.OnServers() {
 				return nil, sqlstate.New(sqlstate.ConfigFileError, "the cluster in %s was not made to its end", folder).
 					WithHint("start it: cleave up --data %s", p.folder)
 			}
@@ -192,7 +192,7 @@ func (p *place) found(ctx context.Context, folder string, layout *wiring.Layout,
 	if errors.Is(err, shardmap.ErrNotFound) {
 		return nil, dir.Close()
 	}
-	if err == nil && layout.Engine == "sqlite" {
+	if err == nil && !layout.OnServers() {
 		// The folder may have been moved, or be a copy: its shards are the files in it.
 		local := layout.SQLiteShards(folder)
 		for i := range local {
@@ -234,7 +234,7 @@ func (p *place) make(ctx context.Context, folder, by string, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	if p.shards != 0 && len(layout.Shards) != p.shards || layout.Engine != "sqlite" {
+	if p.shards != 0 && len(layout.Shards) != p.shards || layout.OnServers() {
 		return nil, sqlstate.New(sqlstate.ObjectInUse, "another process has just made a cluster in %s", folder) // look again
 	}
 	dir, err := wiring.OpenDirectoryWith(ctx, filepath.Join(folder, wiring.DirectoryFile), p.config.LeaseTTL)

@@ -104,22 +104,13 @@ func (o *Ops) Close() error {
 
 // driver returns the engine of a URL.
 func (o *Ops) driver(shardURL string) (engine.Driver, error) {
-	name := ""
-	scheme, _, ok := strings.Cut(shardURL, ":")
-	switch {
-	case ok && (scheme == "postgres" || scheme == "postgresql"):
-		name = "postgres"
-	case ok && scheme == "file":
-		name = "sqlite"
-	case strings.Contains(shardURL, "dbname=") || strings.Contains(shardURL, "host="):
-		name = "postgres"
+	for _, d := range o.drivers {
+		if d.Opens(shardURL) {
+			return d, nil
+		}
 	}
-	d, ok := o.drivers[name]
-	if !ok {
-		return nil, sqlstate.New(sqlstate.InvalidParameterValue, "no engine for the URL %s", shardmap.Redacted(shardURL)).
-			WithHint("use postgres://user@host:5432/database or file:/path/to/shard.db")
-	}
-	return d, nil
+	return nil, sqlstate.New(sqlstate.InvalidParameterValue, "no engine for the URL %s", shardmap.Redacted(shardURL)).
+		WithHint("use postgres://user@host:5432/database or file:/path/to/shard.db")
 }
 
 // open returns the handle of a shard of the map, opened once for each URL.

@@ -84,7 +84,7 @@ func replicable(cur *shardmap.Snapshot, name string) (*shardmap.Shard, error) {
 	if !ok {
 		return nil, noShard(name)
 	}
-	if sh.Engine != "postgres" {
+	if !sh.Can().Servers {
 		return nil, sqlstate.Refuse(fmt.Sprintf("shard %s is of engine %s, whose shards have no replicas", name, sh.Engine), "replicas need a PostgreSQL shard")
 	}
 	return sh, nil
@@ -384,7 +384,7 @@ func (o *Ops) planReplicas(ctx context.Context, req AddShardRequest, def *shardm
 	if len(req.Replicas) == 0 {
 		return nil
 	}
-	if def.Engine != "postgres" {
+	if !def.Can().Servers {
 		return sqlstate.Refuse("shards of engine "+def.Engine+" have no replicas", "leave --replica out")
 	}
 	next := *def

@@ -119,7 +119,7 @@ func (o *Ops) placeOf(cur *shardmap.Snapshot, sh *shardmap.Shard, url string) (i
 	if err != nil {
 		return 0, err
 	}
-	if sh.Engine != "postgres" || d.Name() != sh.Engine {
+	if !sh.Can().Servers || d.Name() != sh.Engine {
 		return 0, sqlstate.Refuse(fmt.Sprintf("the URL of shard %s, of engine %s, cannot become one of engine %s while it is used", sh.Name, sh.Engine, d.Name()),
 			"move its ranges to a shard that was added there: cleave shard add, then cleave shard drain")
 	}

@@ -68,7 +68,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, o)
-	if err == nil && strings.Contains(o.parts, "sqlite") {
+	if err == nil && strings.Contains(o.parts, filePart) {
 		err = sqliteCommits(ctx, o)
 	}
 	if err != nil {
@@ -92,8 +92,11 @@ type figures struct {
 	tps, latencyMS, proxyUS, serverUS float64
 }
 
+// filePart is the part that needs no PostgreSQL.
+const filePart = "sqlite"
+
 func run(ctx context.Context, o options) error {
-	if o.parts == "sqlite" {
+	if o.parts == filePart {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "cleave-bench")

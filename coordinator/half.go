@@ -132,7 +132,7 @@ func (h *Half) open(ctx context.Context, ix *shardmap.Index, shard string) (*row
 		return nil, err
 	}
 	s := &rowsOf{h: h, ix: ix, conn: conn, release: release, tables: tables}
-	if sh, ok := h.Snapshot.Shard(shard); ok && sh.Engine == "postgres" {
+	if sh, ok := h.Snapshot.Shard(shard); ok && sh.Can().Styles {
 		s.pg = true
 		if err := s.prepare(ctx); err != nil {
 			s.close()

@@ -12,6 +12,8 @@ import (
 type Driver interface {
 	// Name is "postgres" or "sqlite".
 	Name() string
+	// Opens reports whether a URL has the form of this engine's.
+	Opens(url string) bool
 	// Open makes a handle; it does not connect. It fails on a malformed URL only.
 	Open(cfg Config) (Shard, error)
 }

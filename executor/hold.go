@@ -46,7 +46,7 @@ func holdsOf(snap *shardmap.Snapshot, before []Hold) []Hold {
 			var other string
 			h.Owner, other = ix.Sides(t)
 			for _, shard := range []string{h.Owner, other} {
-				if s, ok := snap.Shard(shard); ok && s.Engine == "sqlite" {
+				if s, ok := snap.Shard(shard); ok && !s.Can().Locks {
 					h.Files = append(h.Files, shard)
 				}
 			}

@@ -27,8 +27,6 @@ import (
 const FirstUserOID = 16384
 
 const (
-	engineSQLite = "sqlite"
-
 	oidUnknown = 705 // what a client is told of a type that the default shard does not have
 
 	oidsMax = 16384 // entries of one oids; it begins anew when it is full
@@ -147,12 +145,12 @@ func (n *numbers) current() *oids {
 	}
 	a, ok := snap.Shard(n.shard)
 	b, there := snap.Shard(home)
-	if !ok || !there || a.Engine == engineSQLite {
+	if !ok || !there || !a.Can().ObjectIDs {
 		return nil
 	}
 	where := a.URL + " " + b.URL
 	if o == nil || o.schema != snap.SchemaVersion() || o.home != home || o.where != where {
-		o = &oids{ex: n.ex, shard: n.shard, home: home, where: where, schema: snap.SchemaVersion(), blind: b.Engine == engineSQLite, out: map[object]known{}, in: map[object]known{}}
+		o = &oids{ex: n.ex, shard: n.shard, home: home, where: where, schema: snap.SchemaVersion(), blind: !b.Can().ObjectIDs, out: map[object]known{}, in: map[object]known{}}
 		n.now.Store(o)
 	}
 	o.snap.Store(snap)

@@ -24,6 +24,7 @@ import (
 type echo struct{}
 
 func (echo) Name() string                                        { return "echo" }
+func (echo) Opens(string) bool                                   { return false }
 func (echo) Open(cfg engine.Config) (engine.Shard, error)        { return echoShard{cfg}, nil }
 func (s echoShard) Name() string                                 { return s.cfg.Name }
 func (s echoShard) Engine() string                               { return "echo" }

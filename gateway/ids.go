@@ -225,7 +225,7 @@ func (x *session) mayWrite(what string) error {
 func (s *Server) plainDefault() bool {
 	snap := s.ex.Snapshot()
 	sh, ok := snap.Shard(snap.State().DefaultShard)
-	return ok && sh.Engine == "sqlite"
+	return ok && !sh.Can().Sequences
 }
 
 // intArg reads a bound parameter as an integer.

@@ -39,7 +39,7 @@ func (x *session) judged(err error, sql []byte, private bool) error {
 	snap := x.srv.ex.Snapshot()
 	name := snap.State().DefaultShard
 	begin, end := judgeBegin, judgeEnd
-	if sh, ok := snap.Shard(name); ok && sh.Engine == "sqlite" {
+	if sh, ok := snap.Shard(name); ok && !sh.Can().Judges {
 		begin, end = "EXPLAIN ", ""
 	}
 	c, connErr := x.acquire(name, x.settings)

@@ -174,7 +174,7 @@ func (x *session) usesTemporary() bool {
 	if x.tx.temporary || x.pin == nil || x.pin.Broken() {
 		return x.tx.temporary
 	}
-	if def, ok := x.srv.ex.Snapshot().Shard(x.pin.Shard()); !ok || def.Engine != "postgres" {
+	if def, ok := x.srv.ex.Snapshot().Shard(x.pin.Shard()); !ok || !def.Can().Waits {
 		return false
 	}
 	res, err := x.exec(x.pin, "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks AS l JOIN pg_catalog.pg_class AS c ON c.oid = l.relation WHERE l.pid = pg_catalog.pg_backend_pid() AND l.locktype = 'relation' AND c.relpersistence = 't')")

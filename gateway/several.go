@@ -171,10 +171,10 @@ func (x *session) reachSeveral(u use) error {
 	return nil
 }
 
-// onPostgres reports whether a conversation is with one shard of PostgreSQL.
-func (x *session) onPostgres(c *executor.Conn) bool {
+// snapshots reports whether a conversation is with one shard that takes a snapshot before the first statement is run.
+func (x *session) snapshots(c *executor.Conn) bool {
 	sh, ok := x.srv.ex.Snapshot().Shard(c.Shard())
-	return ok && sh.Engine == "postgres"
+	return ok && sh.Can().Snapshots
 }
 
 // unitSeveral is reachSeveral outside of a transaction block. What was written
@@ -182,8 +182,8 @@ func (x *session) onPostgres(c *executor.Conn) bool {
 // implicit transaction open, is taken along in a block.
 func (x *session) unitSeveral(u use) error {
 	o := several.Options{Base: x.settings}
-	// Of what was parsed or asked there, but not run, SQLite has no snapshot.
-	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.onPostgres(c) }
+	// Of what was parsed or asked there, but not run, some shards have no snapshot.
+	unread := func(c *executor.Conn) bool { return !x.unit.executed && !x.snapshots(c) }
 	switch c := x.pipe.Conn; {
 	case c == nil:
 	case onSeveral(c):
@@ -194,7 +194,7 @@ func (x *session) unitSeveral(u use) error {
 			return err
 		}
 	default:
-		if !x.onPostgres(c) {
+		if !x.snapshots(c) {
 			return x.elsewhere(several.Name, c.Shard(), "the messages before Sync are one transaction, which")
 		}
 		if err := x.drain(); err != nil {

@@ -745,5 +745,5 @@ func (x *session) constraintsElsewhere() bool {
 	snap := x.srv.ex.Snapshot()
 	name := snap.State().DefaultShard
 	sh, ok := snap.Shard(name)
-	return ok && sh.Engine == "postgres" && len(snap.Shards()) > 1 && !several.Single(x.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
+	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !several.Single(x.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
 }

@@ -433,7 +433,7 @@ func (b *aggregation) aggregate(f *pg.FuncCall) (*pg.Node, bool) {
 			// and of their averages. No value is left out of these that is not NULL.
 			sum := opNode("+", callNode("sum", partial("sum", "float8")), intNode(0))
 			mean := opNode("/", sum, castNode(callNode("sum", partial("count", "")), "float8", nil))
-			if !b.a.anyPostgres() {
+			if !b.a.anyClock() {
 				return mean, true
 			}
 			none := &pg.Node{Node: &pg.Node_NullTest{NullTest: &pg.NullTest{Arg: callNode("var_pop", partial("avg", "")), Nulltesttype: pg.NullTestType_IS_NULL}}}

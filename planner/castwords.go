@@ -562,14 +562,14 @@ func init() {
 }
 
 // guarding reports whether the texts of this statement are to look: they do so already where it was made of another
-// one, and SQLite's shards read no words.
+// one, and some shards read no words.
 func (a *analyzer) guarding() bool {
-	return !strings.Contains(a.sql, WordMark) && a.anyPostgres()
+	return !strings.Contains(a.sql, WordMark) && a.anyClock()
 }
 
-// anyPostgres reports whether there is a shard that is no SQLite file.
-func (ns *namespace) anyPostgres() bool {
-	return slices.ContainsFunc(ns.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine != "sqlite" })
+// anyClock reports whether there is a shard that reads words as times, by its own clock.
+func (ns *namespace) anyClock() bool {
+	return slices.ContainsFunc(ns.snap.State().Shards, func(s shardmap.Shard) bool { return s.Can().Clock })
 }
 
 // RefuseCastWord is the refusal of a text that CastWord found.

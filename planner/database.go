@@ -131,7 +131,7 @@ var databaseRelations = wordSet(`pg_prepared_xacts pg_replication_slots pg_stat_
 // databases, it looks relations up by names with the database's (TypeORM: (table_catalog || '.' || ..)::regclass), or it
 // stores what the catalogue says.
 func (a *analyzer) shardsDatabase(n *pg.Node) bool {
-	if sh, ok := a.snap.Shard(a.snap.State().DefaultShard); !ok || sh.Engine == "sqlite" {
+	if sh, ok := a.snap.Shard(a.snap.State().DefaultShard); !ok || !sh.Can().Servers {
 		return true
 	}
 	own, catalog := false, false

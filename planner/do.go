@@ -41,7 +41,7 @@ func (ch *schemaChange) do(d *pg.DoStmt) {
 	case err != nil:
 		fail(err)
 	}
-	if first, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && first.Engine != "postgres" {
+	if first, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !first.Can().Code {
 		fail(sqlstate.Refuse("DO is not supported where the default shard is no PostgreSQL", "run its statements one by one"))
 	}
 	ch.st.Kind, ch.st.Tag, ch.st.DDL, ch.st.Block = BlockKind, "DO", nil, block

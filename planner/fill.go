@@ -397,7 +397,7 @@ func (ns *namespace) ownSerial(f *pg.FuncCall) bool {
 // lonely reports whether the default shard has no sequences of its own.
 func (ns *namespace) lonely() bool {
 	sh, ok := ns.snap.Shard(ns.snap.State().DefaultShard)
-	return ok && sh.Engine == "sqlite"
+	return ok && !sh.Can().Sequences
 }
 
 func (ns *namespace) sequenceNamed(parts []string) *shardmap.Sequence {

@@ -213,7 +213,7 @@ func (ch *schemaChange) tempType(names []string, tag string) bool {
 
 // leavesTempType makes the statement one that gives a type in pg_temp a name.
 func (ch *schemaChange) leavesTempType(name, tag string) {
-	if sh, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && sh.Engine == "sqlite" {
+	if sh, ok := ch.snap.Shard(ch.snap.State().DefaultShard); ok && !sh.Can().Types {
 		refuse("a type in pg_temp is not supported on a SQLite shard", "use a PostgreSQL shard")
 	}
 	if r := ch.relation(&pg.RangeVar{Relname: name}); r.table != nil || r.view != nil {

@@ -17,8 +17,8 @@ import (
 
 // rowsOfViews are the edits.
 func (a *analyzer) rowsOfViews(tree *pg.ParseResult) (edits []edit) {
-	if slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return s.Engine == "sqlite" }) {
-		return nil // they have no types of rows
+	if slices.ContainsFunc(a.snap.State().Shards, func(s shardmap.Shard) bool { return !s.Can().Types }) {
+		return nil // it has no types of rows
 	}
 	w := &viewRows{analyzer: a, views: map[string]*shardmap.View{}}
 	for _, r := range a.viewRefs {

@@ -18,7 +18,7 @@ const shapesSQL = `SELECT n.nspname, c.relname, pg_catalog.concat_ws(' ',
 
 // shapes are those of all tables before a DROP ... CASCADE; nil for other statements.
 func (t *Tx) shapes(ctx context.Context, p *part, d *planner.DDL) (map[planner.TableName]string, error) {
-	if !d.DropsParts || p.engine != enginePostgres {
+	if !d.DropsParts || !p.can.Catalogue {
 		return nil, nil
 	}
 	res, err := t.run(ctx, p, shapesSQL)

@@ -36,7 +36,7 @@ ORDER BY 2, 1 LIMIT 1`
 
 // trusts refuses the language of a function that a shard does not trust, before the shard looks at the function.
 func (t *Tx) trusts(ctx context.Context, p *part, d *planner.DDL) error {
-	if d.Language == "" || d.Language == "sql" || d.Language == "plpgsql" || p.engine != enginePostgres {
+	if d.Language == "" || d.Language == "sql" || d.Language == "plpgsql" || !p.can.Code {
 		return nil
 	}
 	res, err := t.run(ctx, p, languageSQL+"'"+strings.ReplaceAll(d.Language, "'", "''")+"'")
@@ -52,7 +52,7 @@ func (t *Tx) trusts(ctx context.Context, p *part, d *planner.DDL) error {
 // confined refuses a statement after which a part has code that nobody, or not this user, may bring. The transaction
 // cannot be committed then.
 func (t *Tx) confined(ctx context.Context, p *part, d *planner.DDL) error {
-	if !d.Objects || p.engine != enginePostgres {
+	if !d.Objects || !p.can.Code {
 		return nil
 	}
 	res, err := t.run(ctx, p, madeSQL)

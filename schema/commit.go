@@ -86,7 +86,7 @@ func (t *Tx) commitOrder() []*part {
 func canPrepare(parts []*part) bool {
 	for _, p := range parts {
 		two, ok := p.conn.(engine.TwoPhase)
-		if !ok || !two.CanPrepare() || p.engine != enginePostgres { // a SQLite file prepares no definitions
+		if !ok || !two.CanPrepare() || !p.can.PreparesDefinitions {
 			return false
 		}
 	}

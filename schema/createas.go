@@ -27,7 +27,7 @@ func (t *Tx) Columns(ctx context.Context, as *planner.CreateAs) (string, error) 
 	if err != nil {
 		return "", t.fail(err)
 	}
-	if p.engine != enginePostgres {
+	if !p.can.Catalogue {
 		return "", t.fail(sqlstate.Refuse("CREATE TABLE AS of a sharded or reference table is not supported where the default shard is no PostgreSQL", "create the table, then INSERT ... SELECT"))
 	}
 	for _, sql := range []string{"SAVEPOINT " + columnsSave, as.Probe} {

@@ -110,7 +110,7 @@ func (t *Tx) distribute(ctx context.Context, tables []Becomes, keyspaceName stri
 				return nil, sqlstate.New(sqlstate.ObjectNotInState, "table %s could not be made the same on shard %s: %s", d.tables[i].QualifiedName(), shard, diff).OnShard(shard).
 					WithHint("create it anew with the options: CREATE TABLE ... WITH (cleave.shard_key = '...')")
 			}
-			if d.defs != nil && p.engine == enginePostgres {
+			if d.defs != nil && p.can.Catalogue {
 				other, err := t.define(ctx, p, names[i])
 				if err != nil {
 					return nil, err
@@ -203,7 +203,7 @@ func (t *Tx) handOver(ctx context.Context, p *part, d *distribution, names []pla
 			texts = append(texts, alter+" SET DEFAULT "+takenDefault(q, identity), shadow)
 		}
 	}
-	if p.engine != enginePostgres { // the file's write lock is held
+	if !p.can.Locks { // the shard has one writer, which is this
 		for _, sql := range texts {
 			if _, err := t.run(ctx, p, sql); err != nil {
 				return nil, err
@@ -283,7 +283,7 @@ func (t *Tx) planDistribute(ctx context.Context, tables []Becomes, keyspaceName 
 	}
 	p := t.part(t.base.State().DefaultShard)
 	d := &distribution{Distribution: Distribution{Tables: tables}}
-	if p.engine == enginePostgres {
+	if p.can.Catalogue {
 		// What its triggers call may have been there before Cleave was.
 		if err := t.objects(ctx, p, &planner.DDL{Objects: true}); err != nil {
 			return nil, err
@@ -410,7 +410,7 @@ func (t *Tx) planTable(ctx context.Context, p *part, d *distribution, b Becomes,
 	if err := t.generate(ctx, p, &table, desc); err != nil {
 		return err
 	}
-	if p.engine == enginePostgres {
+	if p.can.Catalogue {
 		def, err := t.define(ctx, p, b.TableName)
 		if err != nil {
 			return err

@@ -607,7 +607,7 @@ func (t *Tx) record(st *planner.Statement, e *edit) {
 
 // keyless warns of a new sharded table without a primary key.
 func (t *Tx) keyless(p *part, d *planner.DDL, e *edit) []*sqlstate.Error {
-	if d.Create == nil || d.Create.Kind != shardmap.Sharded || p.engine != enginePostgres {
+	if d.Create == nil || d.Create.Kind != shardmap.Sharded || !p.can.KeyedMoves {
 		return nil
 	}
 	desc := e.described[d.Create.TableName]
@@ -758,7 +758,7 @@ func (t *Tx) alone(ctx context.Context, shard string, st *planner.Statement, tex
 		return "", nil, err
 	}
 	def, _ := t.base.Shard(shard)
-	if t.intent != nil && def.Engine == enginePostgres {
+	if t.intent != nil && def.Can().ConcurrentIndexes {
 		if _, _, err := run(ctx, conn, "SET application_name = "+quote(t.intent.application())); err != nil {
 			return "", nil, err
 		}

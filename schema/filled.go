@@ -18,12 +18,12 @@ func (t *Tx) timed(ctx context.Context, first *part, st *planner.Statement) (*pl
 	if len(st.DDL.Times) == 0 {
 		return st, nil
 	}
-	if t.parts[0].engine == enginePostgres && !t.parts[0].broken {
+	if t.parts[0].can.Styles && !t.parts[0].broken {
 		first = t.parts[0]
 	}
 	list := make([]string, len(st.DDL.Times))
 	for i, expr := range st.DDL.Times {
-		if list[i] = "(" + expr + ")::text"; first.engine == enginePostgres {
+		if list[i] = "(" + expr + ")::text"; first.can.Styles {
 			list[i] = "pg_catalog.to_json(" + expr + ") #>> '{}'" // times in ISO form, whatever the settings
 		}
 	}
@@ -94,7 +94,7 @@ func (t *Tx) sameRows(ctx context.Context, first *part, others []*part, e *edit)
 		sum := "SELECT pg_catalog.count(*), pg_catalog.sum(pg_catalog.hashtextextended(ROW(" + strings.Join(list, ", ") + ")::text, 0)::numeric) FROM " + qualified(name.Schema, name.Name)
 		var want string
 		for _, p := range append([]*part{first}, others...) {
-			if p.engine != enginePostgres {
+			if !p.can.Evaluates {
 				continue // its expressions are the router's own, and its defaults constants
 			}
 			res, err := t.run(ctx, p, sum)

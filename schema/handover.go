@@ -67,7 +67,7 @@ func (t *Tx) takeSequences(ctx context.Context, names []planner.TableName) (int,
 		return 0, err
 	}
 	first := t.part(t.base.State().DefaultShard)
-	if first.engine != enginePostgres {
+	if !first.can.Sequences {
 		return 0, nil // its sequences are the cluster's already
 	}
 	made, edited := 0, &edit{}
@@ -185,7 +185,7 @@ const (
 
 // briefly runs statements that need locks on tables in use. 55P03 if they were not to be had.
 func (t *Tx) briefly(ctx context.Context, p *part, texts ...string) error {
-	if p.engine != enginePostgres || len(texts) == 0 {
+	if !p.can.Locks || len(texts) == 0 {
 		return nil
 	}
 	end := time.Now().Add(brieflyTimes * t.opts.LockTimeout)

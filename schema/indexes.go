@@ -41,7 +41,7 @@ func (o RecoverOptions) missingIndexes(ctx context.Context, snap *shardmap.Snaps
 	var looked []string
 	for i := range snap.Shards() {
 		sh := &snap.Shards()[i]
-		if sh.Engine != enginePostgres || !slices.Contains(shards, sh.Name) {
+		if !sh.Can().Catalogue || !slices.Contains(shards, sh.Name) {
 			continue
 		}
 		list, err := o.indexesOn(ctx, snap, sh)

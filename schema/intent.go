@@ -342,7 +342,7 @@ func (o RecoverOptions) settleIntent(ctx context.Context, i *intent) (done strin
 
 // stopIntent ends the conversation of a dead process on a shard, and reports whether it is still there. A DROP is let be.
 func (o RecoverOptions) stopIntent(ctx context.Context, i *intent, sh *shardmap.Shard) (busy bool, err error) {
-	if sh.Engine != enginePostgres {
+	if !sh.Can().ConcurrentIndexes {
 		return false, nil // its statements ended with the process
 	}
 	conn, release, err := o.Connect(ctx, sh.Name)
@@ -381,7 +381,7 @@ func (o RecoverOptions) takeAway(ctx context.Context, i *intent, shards []*shard
 		}
 		err := o.alone(ctx, sh, func(conn engine.Conn) error {
 			drop := "DROP INDEX IF EXISTS " + name
-			if sh.Engine == enginePostgres {
+			if sh.Can().ConcurrentIndexes {
 				drop = "DROP INDEX CONCURRENTLY IF EXISTS " + name
 			}
 			_, _, err := run(ctx, conn, drop)
@@ -401,7 +401,7 @@ func (o RecoverOptions) alone(ctx context.Context, sh *shardmap.Shard, f func(co
 		return err
 	}
 	defer release(true) // its settings stay
-	if sh.Engine == enginePostgres {
+	if sh.Can().Locks {
 		if _, _, err := run(ctx, conn, fmt.Sprintf("SET lock_timeout = %d", o.LockTimeout.Milliseconds())); err != nil {
 			return err
 		}
@@ -427,7 +427,7 @@ func (o RecoverOptions) finishOn(ctx context.Context, i *intent, sh *shardmap.Sh
 			if err != nil && sqlstate.CodeOf(err) != sqlstate.UndefinedObject {
 				return err
 			}
-		case i.Op == "reindex" && sh.Engine == enginePostgres:
+		case i.Op == "reindex" && sh.Can().ConcurrentIndexes:
 			res, _, err := run(ctx, conn, leftSQL+rebuilt)
 			if err != nil {
 				return err
@@ -469,7 +469,7 @@ func (o RecoverOptions) decideIntent(ctx context.Context, i *intent, snap *shard
 
 // InvalidIndexes finds the indexes of a shard that are not valid although nobody is at work on them, and drops them.
 func InvalidIndexes(ctx context.Context, o RecoverOptions, sh *shardmap.Shard) []Finding {
-	if sh.Engine != enginePostgres {
+	if !sh.Can().ConcurrentIndexes {
 		return nil
 	}
 	o = o.withDefaults()

@@ -54,7 +54,7 @@ func (t *Tx) dropsChildren(ctx context.Context, p *part, e *edit) error {
 			names = append(names, quote(qualified(tables[i].Schema, tables[i].Name)))
 		}
 	}
-	if len(names) == 0 || p.engine != enginePostgres {
+	if len(names) == 0 || !p.can.Catalogue {
 		return nil
 	}
 	res, err := t.run(ctx, p, "SELECT n FROM pg_catalog.unnest(ARRAY["+strings.Join(names, ", ")+"]) AS n WHERE pg_catalog.to_regclass(n) IS NULL")

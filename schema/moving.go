@@ -43,7 +43,7 @@ func (t *Tx) copying(d *planner.DDL) *copying {
 
 // patience bounds the waits for locks on a shard by those of a move that copies the table, if there is one.
 func (t *Tx) patience(ctx context.Context, p *part, m *copying) error {
-	if m == nil || p.engine != enginePostgres {
+	if m == nil || !p.can.Locks {
 		return nil
 	}
 	_, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", m.wait.Milliseconds()))

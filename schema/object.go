@@ -52,7 +52,7 @@ func (t *Tx) objects(ctx context.Context, p *part, d *planner.DDL) error {
 	if !d.Objects && !stale && len(t.state.Views) == 0 {
 		return nil
 	}
-	if p.engine != enginePostgres {
+	if !p.can.Catalogue {
 		return t.fileViews(ctx, p)
 	}
 	var views []shardmap.View

@@ -222,7 +222,7 @@ const reachedMax = 8
 
 // refuseReached refuses tables that the default shard's own objects would read a part of.
 func (t *Tx) refuseReached(ctx context.Context, p *part, d *distribution) error {
-	if p.engine != enginePostgres {
+	if !p.can.Catalogue {
 		return nil
 	}
 	tables := make([]*shardmap.Table, len(d.tables))
@@ -249,7 +249,7 @@ func (t *Tx) refuseReached(ctx context.Context, p *part, d *distribution) error 
 // made there past the router.
 func Reached(ctx context.Context, o RecoverOptions, snap *shardmap.Snapshot) []Finding {
 	sh, ok := snap.Shard(snap.State().DefaultShard)
-	if !ok || sh.Engine != enginePostgres {
+	if !ok || !sh.Can().Catalogue {
 		return nil
 	}
 	var tables []*shardmap.Table

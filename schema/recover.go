@@ -122,7 +122,7 @@ func (o RecoverOptions) prepared(ctx context.Context, s *shardmap.Shard) (found 
 	}
 	broken := false
 	defer func() { release(broken) }()
-	if s.Engine == enginePostgres {
+	if s.Can().PreparesDefinitions {
 		found, err = o.settle(ctx, conn, s.Name)
 		if err != nil {
 			broken = lost(err)
@@ -228,7 +228,7 @@ func (o RecoverOptions) settle(ctx context.Context, conn engine.Conn, shard stri
 // SettleOutside ends the prepared transactions of schema changes in a database that is no shard of the map. A process
 // that is at work on one had an older map, and can commit it no more.
 func SettleOutside(ctx context.Context, o RecoverOptions, conn engine.Conn, shard shardmap.Shard) error {
-	if shard.Engine != enginePostgres {
+	if !shard.Can().PreparesDefinitions {
 		return nil
 	}
 	o.Age = time.Nanosecond
@@ -256,7 +256,7 @@ func Settle(ctx context.Context, o RecoverOptions) ([]Finding, error) {
 func (o RecoverOptions) settleAll(ctx context.Context, snap *shardmap.Snapshot) ([]Finding, error) {
 	found, failed := make([][]Finding, len(snap.Shards())), make([]error, len(snap.Shards()))
 	shardmap.Each(snap.Shards(), atOnce, func(i int, s *shardmap.Shard) {
-		if s.Engine != enginePostgres {
+		if !s.Can().PreparesDefinitions {
 			return
 		}
 		conn, release, err := o.Connect(ctx, s.Name)
@@ -447,7 +447,7 @@ func (c *comparison) separately(ctx context.Context) {
 	broken := false
 	defer func() { release(broken) }()
 	begin := []string{"BEGIN"}
-	if c.shard.Engine == enginePostgres {
+	if c.shard.Can().Locks {
 		begin = append(begin, fmt.Sprintf("SET LOCAL lock_timeout = %d", c.o.LockTimeout.Milliseconds()))
 	}
 	for _, sql := range begin {

@@ -200,7 +200,7 @@ func (o Options) bothOnce(ctx context.Context, to string, first bool, f func(t *
 		slices.Reverse(take)
 	}
 	for i, name := range map[bool][]string{false: {snap.State().DefaultShard, to}, true: {to, snap.State().DefaultShard}}[first] {
-		if def, _ := snap.Shard(name); i == 1 && def != nil && def.Engine != enginePostgres {
+		if def, _ := snap.Shard(name); i == 1 && def != nil && !def.Can().Locks {
 			p, err := t.open(ctx, name)
 			if err != nil {
 				return err
@@ -300,7 +300,7 @@ func Rehearse(ctx context.Context, o Options, to string) error {
 // copyAhead makes the whole tables on the new shard, closed, with their rows of now, while everybody goes on writing to them
 // here, and returns how they were made. Of a file it does nothing: nobody could write to that meanwhile.
 func copyAhead(ctx context.Context, o Options, snap *shardmap.Snapshot, to string, copyRows CopyRows) (made []Statement, err error) {
-	if sh, ok := snap.Shard(to); !ok || sh.Engine != enginePostgres {
+	if sh, ok := snap.Shard(to); !ok || !sh.Can().Locks {
 		return nil, nil
 	}
 	t, err := Begin(ctx, o, snap)
@@ -492,7 +492,7 @@ func (t *Tx) carry(ctx context.Context, from *part, to string, copyRows CopyRows
 
 // withoutLargeObjects refuses to leave a default shard that has large objects: they are not carried.
 func (t *Tx) withoutLargeObjects(ctx context.Context, p *part) error {
-	if p.engine != enginePostgres {
+	if !p.can.LargeObjects {
 		return nil
 	}
 	res, err := t.run(ctx, p, "SELECT count(*) FROM pg_catalog.pg_largeobject_metadata")
@@ -505,7 +505,7 @@ func (t *Tx) withoutLargeObjects(ctx context.Context, p *part) error {
 
 // leftLargeObjects tells of large objects that were made on the former default shard while another became it.
 func leftLargeObjects(ctx context.Context, o Options, was *shardmap.Shard, now string) error {
-	if was.Engine != enginePostgres {
+	if !was.Can().LargeObjects {
 		return nil
 	}
 	conn, release, err := o.Connect(ctx, was.Name)
@@ -524,7 +524,7 @@ func leftLargeObjects(ctx context.Context, o Options, was *shardmap.Shard, now s
 // planCarry reads how a whole table is made.
 func (t *Tx) planCarry(ctx context.Context, p *part, d *distribution, n planner.TableName, desc *engine.Table) error {
 	known, _ := t.base.Table(n.Schema, n.Name)
-	if p.engine == enginePostgres {
+	if p.can.Catalogue {
 		def, err := t.define(ctx, p, n)
 		if err != nil {
 			return err

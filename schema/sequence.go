@@ -64,7 +64,7 @@ func functionsOnPostgres(ctx context.Context, c engine.Conn) error {
 
 // functions does it within the transaction; SQLite shards know the functions.
 func (t *Tx) functions(ctx context.Context, p *part, d *planner.DDL) error {
-	if !d.Functions || p.engine != enginePostgres {
+	if !d.Functions || !p.can.Functions {
 		return nil
 	}
 	if err := functions(ctx, p.conn); err != nil {

@@ -14,7 +14,7 @@ import (
 
 // shadows makes the shadows follow the sequences of the private map.
 func (t *Tx) shadows(ctx context.Context, p *part, was []shardmap.Sequence) error {
-	if p.engine != enginePostgres {
+	if !p.can.Sequences {
 		return nil
 	}
 	for i := range was {

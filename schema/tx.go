@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/internal/crashpoint"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
@@ -99,7 +100,7 @@ type save struct {
 // part is one shard's side of the transaction.
 type part struct {
 	shard   string
-	engine  string
+	can     capability.Set
 	conn    engine.Conn
 	release func(broken bool) // nil for conversations of Options.Open
 	broken  bool
@@ -128,7 +129,7 @@ func Begin(_ context.Context, opts Options, snap *shardmap.Snapshot) (*Tx, error
 		if !ok {
 			return nil, sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", shard).WithHint("see: cleave shard list")
 		}
-		t.parts = append(t.parts, &part{shard: shard, engine: def.Engine, conn: opts.Open[shard], adopted: true})
+		t.parts = append(t.parts, &part{shard: shard, can: def.Can(), conn: opts.Open[shard], adopted: true})
 	}
 	return t, nil
 }
@@ -219,7 +220,7 @@ func (t *Tx) open(ctx context.Context, shard string) (*part, error) {
 	if !ok {
 		return nil, sqlstate.New(sqlstate.UndefinedObject, "shard %s is not in the map", shard).WithHint("see: cleave shard list")
 	}
-	p := &part{shard: shard, engine: def.Engine}
+	p := &part{shard: shard, can: def.Can()}
 	conn, release, err := t.opts.Connect(ctx, shard)
 	if err != nil {
 		return nil, onShard(err, shard)
@@ -271,7 +272,7 @@ func (t *Tx) prelude(ctx context.Context, p *part, begin bool) error {
 			}
 		}
 	}
-	if p.engine == enginePostgres {
+	if p.can.Locks {
 		if _, err := t.run(ctx, p, fmt.Sprintf("SET LOCAL lock_timeout = %d", t.opts.LockTimeout.Milliseconds())); err != nil {
 			return err
 		}
@@ -285,10 +286,6 @@ func (t *Tx) prelude(ctx context.Context, p *part, begin bool) error {
 	}
 	return nil
 }
-
-// enginePostgres is the engine whose shards have advisory locks, lock_timeout
-// and prepared transactions.
-const enginePostgres = "postgres"
 
 // setConfig begins the statement of a prelude that makes a setting which SET cannot make.
 const setConfig = "SELECT pg_catalog.set_config('"
@@ -366,7 +363,7 @@ func (t *Tx) lock(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p.engine == enginePostgres {
+		if p.can.Locks {
 			_, err = t.run(ctx, p, lockSQL)
 		}
 		if err == nil {

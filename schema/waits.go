@@ -18,7 +18,7 @@ func (t *Tx) waits(ctx context.Context) (end func()) {
 	}
 	processes := map[string]uint32{}
 	for _, p := range t.parts {
-		if b, ok := p.conn.(engine.Backend); ok && p.engine == enginePostgres && b.PID() != 0 {
+		if b, ok := p.conn.(engine.Backend); ok && p.can.Waits && b.PID() != 0 {
 			processes[p.shard] = b.PID()
 		}
 	}

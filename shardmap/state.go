@@ -1,6 +1,9 @@
 package shardmap
 
-import "github.com/cleavedb/cleave/keyspace"
+import (
+	"github.com/cleavedb/cleave/engine/capability"
+	"github.com/cleavedb/cleave/keyspace"
+)
 
 // Format is the version of the stored form of a State. A directory that holds
 // another one is refused with the command that converts it.
@@ -62,6 +65,9 @@ type Shard struct {
 	// cluster began with.
 	Incarnation uint64 `json:"incarnation,omitempty"`
 }
+
+// Can is what the shard can do, as all of its engine.
+func (s *Shard) Can() capability.Set { return capability.Of(s.Engine) }
 
 // Keyspace is a named sharding scheme with its map.
 type Keyspace struct {

@@ -208,7 +208,7 @@ func (d *diagnosis) folder(cfg *config.Effective, running bool) {
 		return
 	}
 	d.add(levelOK, fmt.Sprintf("data folder %s: format %d, %d %s shards", path, l.Format, len(l.Shards), l.Engine), "")
-	if l.Engine == "sqlite" {
+	if !l.OnServers() {
 		for _, name := range l.Shards {
 			if file := filepath.Join(path, name+".db"); !running && !exists(file) {
 				d.add(levelError, file+" is missing, a shard of this folder", "put it back from a backup; cleave up would begin with an empty one")
@@ -244,9 +244,9 @@ func (d *diagnosis) port(ctx context.Context, setting, address string) {
 
 // postgres looks for the programs of local PostgreSQL servers.
 func (d *diagnosis) postgres(cfg *config.Effective) {
-	needed := cfg.Engine == "postgres"
+	needed := cfg.OnServers()
 	if l, err := wiring.ReadLayout(cfg.Data, versionText()); err == nil {
-		needed = l.Engine == "postgres"
+		needed = l.OnServers()
 	}
 	found, err := localpg.Find(0)
 	switch {

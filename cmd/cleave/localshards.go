@@ -49,7 +49,7 @@ func startLocalShards(ctx context.Context, folder *wiring.DataFolder, pool int, 
 		return nil, nil, errors.Join(err, ls.close(bound))
 	}
 	l := folder.Layout
-	if l.Engine == "sqlite" {
+	if !l.OnServers() {
 		return ls, l.SQLiteShards(folder.Path), nil
 	}
 	var err error

@@ -211,7 +211,7 @@ func (a *app) openTable(cmd *cobra.Command, name string) (*liveTable, error) {
 			return nil, errors.Join(err, t.Close())
 		}
 		t.parts = append(t.parts, p)
-		if s.Engine == "postgres" && len(t.columns) == 0 {
+		if s.Can().Catalogue && len(t.columns) == 0 {
 			if err := t.describe(ctx, p, pgx.Identifier{schema, plain}.Sanitize()); err != nil {
 				return nil, errors.Join(err, t.Close())
 			}
@@ -256,7 +256,7 @@ func openShard(ctx context.Context, cluster string, s shardmap.Shard) (*shardPar
 			return nil, &e
 		}
 		p := &shardPart{s.Name, sh, conn}
-		if s.Engine == "postgres" {
+		if s.Can().Styles {
 			if _, err := collect(ctx, p, sessionSettings); err != nil {
 				p.close()
 				return nil, err

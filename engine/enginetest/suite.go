@@ -53,6 +53,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("View", func(t *testing.T) { runView(t, h) })
 	t.Run("Install", func(t *testing.T) { runInstall(t, h) })
 	t.Run("Describe", func(t *testing.T) { runDescribe(t, h) })
+	t.Run("Capabilities", func(t *testing.T) { runCapabilities(t, h) })
 	t.Run("Guard", func(t *testing.T) { RunGuards(t, h) })
 	goleak.VerifyNone(t, ignore...)
 }

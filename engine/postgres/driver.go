@@ -44,6 +44,18 @@ type Driver struct {
 // Name returns "postgres".
 func (Driver) Name() string { return Name }
 
+// Opens implements engine.Driver.
+func (Driver) Opens(url string) bool {
+	scheme, _, ok := strings.Cut(url, ":")
+	switch {
+	case ok && (scheme == "postgres" || scheme == "postgresql"):
+		return true
+	case ok && !strings.Contains(scheme, "="):
+		return false // of another scheme
+	}
+	return strings.Contains(url, "dbname=") || strings.Contains(url, "host=")
+}
+
 // Open checks the URL and returns a handle; it does not connect. Environment
 // variables and files that libpq reads (PGPASSWORD, .pgpass, ...) fill what the
 // URL leaves out. Fails with F0000 on a malformed URL, never printing it.

@@ -34,6 +34,9 @@ var _ engine.Driver = Driver{}
 // Name implements engine.Driver.
 func (Driver) Name() string { return "sqlite" }
 
+// Opens implements engine.Driver.
+func (Driver) Opens(url string) bool { return strings.HasPrefix(url, "file:") }
+
 // formatVersion is the version of what Cleave keeps in the file.
 const formatVersion = 1
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -31,7 +32,7 @@ const (
 // view is one shard's part in an atomic read.
 type view struct {
 	Participant
-	records records
+	records txnrecord.Records
 	before  string // a snapshot from before all that are read from
 	taken   bool   // it is in a transaction whose snapshot is taken
 	// recent are the transactions that the snapshot sees and before does not;
@@ -76,7 +77,7 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 		if try%8 == 0 { // from scratch: what lies before is old, and more and more would have to be compared
 			rollback(views)
 			started = time.Now()
-			if err := askViews(views, records.snapshot, func(v *view, res *engine.Result) error {
+			if err := askViews(views, txnrecord.Records.Snapshot, func(v *view, res *engine.Result) error {
 				row, err := oneRow(res, 1, v.Shard)
 				if err == nil {
 					v.before = row[0].String
@@ -129,7 +130,7 @@ func takeViews(views []*view, begin string) error {
 			continue
 		}
 		// Two messages: a transaction's isolation is set before its first query.
-		if err := v.Conn.AskAll(v.records.prepared(), begin+"; "+v.records.recent(v.before)); err != nil {
+		if err := v.Conn.AskAll(v.records.Prepared(), begin+"; "+v.records.Recent(v.before)); err != nil {
 			drainViews(asked, 2)
 			return onShard(err, v.Shard)
 		}
@@ -184,7 +185,7 @@ func compareViews(views []*view) (behind map[*view][]txid, err error) {
 		return nil, nil
 	}
 	shards := map[txid][]string{}
-	err = askViews(views, func(r records) string { return r.visible(ids) }, func(v *view, res *engine.Result) error {
+	err = askViews(views, func(r txnrecord.Records) string { return r.Visible(ids) }, func(v *view, res *engine.Result) error {
 		v.sees = map[txid]bool{}
 		for _, row := range res.Rows {
 			if id, ok := parseUUID(row[0].String); ok {
@@ -244,7 +245,7 @@ func (t *Transactions) help(ctx context.Context, views []*view, behind map[*view
 }
 
 // askViews runs a text on all views at the same time.
-func askViews(views []*view, sql func(records) string, take func(v *view, res *engine.Result) error) error {
+func askViews(views []*view, sql func(txnrecord.Records) string, take func(v *view, res *engine.Result) error) error {
 	for i, v := range views {
 		if err := v.Conn.Ask(sql(v.records)); err != nil {
 			drainViews(views[:i], 1)

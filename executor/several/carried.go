@@ -516,7 +516,7 @@ FROM t JOIN pg_catalog.pg_type y ON y.oid = t.o ORDER BY 1, 2`
 // which the router does not know by its number, come as texts.
 func (c *Conn) faithful(p *part, fields []wire.Field, as *carried) error {
 	u := c.unfaithful()
-	if u == (unfaithful{}) || c.engineOf(p.shard) == engineSQLite {
+	if u == (unfaithful{}) || !c.can(p.shard).Styles {
 		return nil
 	}
 	var of []wire.Field

@@ -90,10 +90,14 @@ func (c *Conn) bytewise(e *execution, parts []*part, k *keys, q request) (bool, 
 	if !e.st.ReadOnly {
 		return false, nil // the text locks rows
 	}
-	engines := c.enginesOf(parts)
-	if engines["sqlite"] {
-		// SQLite sorts by bytes unless something says otherwise.
-		return len(engines) == 1 && !strings.Contains(strings.ToUpper(plan.Text), "COLLATE"), nil
+	plain := 0
+	for _, p := range parts {
+		if !c.can(p.shard).Collations {
+			plain++
+		}
+	}
+	if plain > 0 {
+		return plain == len(parts) && !strings.Contains(strings.ToUpper(plan.Text), "COLLATE"), nil
 	}
 	names := make([]string, k.columns)
 	for i := range names {
@@ -140,19 +144,6 @@ func (s *stream) rest() error {
 			return err
 		}
 	}
-}
-
-// enginesOf are the engines of the parts' shards.
-func (c *Conn) enginesOf(parts []*part) map[string]bool {
-	engines := map[string]bool{}
-	for _, sh := range c.host.Snapshot().Shards() {
-		for _, p := range parts {
-			if p.shard == sh.Name {
-				engines[sh.Engine] = true
-			}
-		}
-	}
-	return engines
 }
 
 // databaseBytewise reports whether the default collation of a shard's database is

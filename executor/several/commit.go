@@ -227,7 +227,7 @@ func (t *Transactions) prepare(ctx context.Context, x *transaction) error {
 			return err
 		}
 		s.gid = gid{cluster: x.cluster, id: x.id, n: i + 1, decider: x.decider.Shard}.String()
-		s.ask(t.records(s.Shard).record(x.id, x.names) + ";PREPARE TRANSACTION " + executor.QuoteLiteral(s.gid))
+		s.ask(t.records(s.Shard).Record(x.id.String(), x.names) + ";PREPARE TRANSACTION " + executor.QuoteLiteral(s.gid))
 		if t.step != nil {
 			s.prepareAnswer(x) // one after the other, so that the steps are what they say
 		}
@@ -281,7 +281,7 @@ func (t *Transactions) decide(ctx context.Context, x *transaction) (committed bo
 	end := interruptible(ctx, []*side{s})
 	// The time counts from the beginning: this process may be stopped right here for
 	// longer than a decision against the transaction is kept.
-	s.ask(t.records(s.Shard).decide(x.id, x.names, x.began.Add(decideMax)) + ";COMMIT")
+	s.ask(t.records(s.Shard).Decide(x.id.String(), x.names, x.began.Add(decideMax)) + ";COMMIT")
 	res := s.answer(x.aside)
 	end()
 	if err := t.at("decided", s.Shard); err != nil {

@@ -90,7 +90,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
-	if p.Table.Kind == shardmap.Reference && c.engineOf(shards[0]) != engineSQLite {
+	if p.Table.Kind == shardmap.Reference && c.can(shards[0]).Evaluates {
 		if err := c.plainRows(ctx, p); err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (c *Conn) startCopyIn(ctx context.Context, e *execution) (job, error) {
 			return nil, err
 		}
 	}
-	if c.engineOf(shards[0]) != engineSQLite {
+	if c.can(shards[0]).Clock {
 		j.words = newCopyWords(p)
 	}
 	if j.words != nil && (c.block || len(p.Timed) > 0) {

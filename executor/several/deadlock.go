@@ -259,7 +259,7 @@ func (t *Transactions) partFailed(ctx context.Context, backends []backend) bool 
 		for ; at < len(backends) && backends[at].Shard == shard; at++ {
 			pids += "," + strconv.FormatUint(uint64(backends[at].PID), 10)
 		}
-		if t.engineOf(shard) != enginePostgres {
+		if !t.can(shard).Waits {
 			continue
 		}
 		res, err := t.recovery().exec(ctx, shard, "SELECT 1 FROM pg_catalog.pg_stat_activity WHERE state = 'idle in transaction (aborted)' AND pid IN ("+pids[1:]+")")
@@ -358,7 +358,7 @@ func (t *Transactions) ring(ctx context.Context, id string, known map[string]int
 	}
 	var shards []shardmap.Shard
 	for _, s := range t.ex.Snapshot().Shards() {
-		if on[s.Name] && s.Engine == enginePostgres {
+		if on[s.Name] && s.Can().Waits {
 			shards = append(shards, s)
 		}
 	}

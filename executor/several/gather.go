@@ -50,7 +50,7 @@ func (g *gather) open(ctx context.Context) error {
 	shards := g.snap.Shards()
 	for i := range shards {
 		g.mixed = g.mixed || shards[i].Engine != shards[0].Engine
-		g.plain = g.plain || g.mixed || shards[i].Engine == engineSQLite
+		g.plain = g.plain || g.mixed || !shards[i].Can().TypedRelations
 	}
 	if err := g.fetch(ctx); err != nil {
 		return err
@@ -304,9 +304,9 @@ func (g *gather) place() string {
 		shards = append(shards, r.shards...)
 	}
 	name := g.c.ex.AnyOf(shards)
-	if g.mixed && g.c.engineOf(name) == engineSQLite {
+	if g.mixed && !g.c.can(name).TypedRelations {
 		for _, sh := range snap.Shards() {
-			if sh.Engine != engineSQLite {
+			if sh.Can().TypedRelations {
 				return sh.Name
 			}
 		}

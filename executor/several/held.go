@@ -97,7 +97,7 @@ func (h *Held) CloseAll() {
 // adoptedCursor refuses the name of a cursor that the transaction has declared on a shard before it came to several.
 func (c *Conn) adoptedCursor(name string) error {
 	for _, p := range c.parts {
-		if !p.adopted || !p.begun || c.engineOf(p.shard) == engineSQLite {
+		if !p.adopted || !p.begun || !c.can(p.shard).Catalogue {
 			continue
 		}
 		res, err := c.exec(p, "SELECT 1 FROM pg_catalog.pg_cursors WHERE name = E'"+strings.NewReplacer(`'`, `''`, `\`, `\\`).Replace(name)+"'")

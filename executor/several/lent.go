@@ -60,7 +60,7 @@ func (c *Conn) borrowLent(ctx context.Context, shard string, write bool) (*part,
 func (c *Conn) canWriteLent(ctx context.Context) error {
 	var all []Participant
 	for _, s := range c.host.Snapshot().Shards() {
-		if s.Engine != enginePostgres {
+		if !s.Can().PreparesDefinitions {
 			return sqlstate.Refuse("writes on several shards in a transaction with a schema change need shards that can prepare both, and "+s.Name+" is a SQLite file", "commit the schema change first").OnShard(s.Name)
 		}
 		p, err := c.part(ctx, s.Name, false)
@@ -137,5 +137,5 @@ func (t *Transactions) Record(id, shard string, shards []string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return t.records(shard).record(txid(u), shards), nil
+	return t.records(shard).Record(txid(u).String(), shards), nil
 }

@@ -87,7 +87,7 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 	all := request{text: locked + " WHERE false " + l.Clause, results: []int16{0}}
 	var key []*shardmap.Column
 	var rows [][][]byte
-	if c.engineOf(first.shard) != engineSQLite {
+	if c.can(first.shard).Locks {
 		var err error
 		if key, rows, err = m.keysAt(first, l.Table, table, ctids); err != nil {
 			return err
@@ -111,7 +111,7 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 		var streams []*stream
 		for _, p := range parts {
 			of := q
-			if c.engineOf(p.shard) == engineSQLite {
+			if !c.can(p.shard).Locks {
 				of = all
 			}
 			s, err := c.send(p, of)
@@ -126,7 +126,7 @@ func (m *modifying) lockOthers(ctx context.Context, first *part, parts []*part, 
 			if err != nil {
 				return err
 			}
-			if key != nil && len(found) < len(rows) && c.engineOf(s.p.shard) != engineSQLite {
+			if key != nil && len(found) < len(rows) && c.can(s.p.shard).Locks {
 				parts = append(parts, s.p)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -90,7 +91,7 @@ func (r *Recovery) look(ctx context.Context, cluster string, shards []shardmap.S
 	}
 	got := make([]one, len(shards))
 	shardmap.Each(shards, atOnce, func(i int, s *shardmap.Shard) {
-		res, err := r.exec(ctx, s.Name, recordsOf(s.Engine).prepared())
+		res, err := r.exec(ctx, s.Name, txnrecord.Of(s.Engine).Prepared())
 		if err != nil {
 			got[i].err = err
 			return
@@ -293,30 +294,27 @@ func (r *Recovery) execAs(ctx context.Context, shard, role, sql string) (*engine
 // the coordinator's own INSERT fails. If the coordinator's INSERT is under way, this
 // one waits for its end.
 func (r *Recovery) resolve(ctx context.Context, snap *shardmap.Snapshot, id txid, decider string) (committed bool, err error) {
-	var records records = postgresRecords{}
-	if s, ok := snap.Shard(decider); ok {
-		records = recordsOf(s.Engine)
-	}
+	records := recordsOn(snap, decider)
 	conn, release, err := r.Connect(ctx, decider)
 	if err != nil {
 		return false, onShard(err, decider)
 	}
 	broken := true
 	defer func() { release(broken) }()
-	if files, ok := records.(sqliteRecords); ok {
+	if read := records.Read(id.String()); read != "" {
 		// A write has to wait for the transaction that writes to the file, which may
 		// itself wait for this one. What is decided is read at once.
-		if res, err := engine.ExecContext(ctx, conn, files.read(id)); err == nil && len(res.Rows) == 1 {
+		if res, err := engine.ExecContext(ctx, conn, read); err == nil && len(res.Rows) == 1 {
 			broken = false
 			return res.Rows[0][0].String == "t", nil
 		}
 	}
-	res, err := engine.ExecContext(ctx, conn, records.resolve(id))
+	res, err := engine.ExecContext(ctx, conn, records.Resolve(id.String()))
 	if sqlstate.CodeOf(err) == sqlstate.UndefinedTable || sqlstate.CodeOf(err) == sqlstate.InvalidSchemaName {
 		// Lost with a failover, or restored without it. It must be there before
 		// anything is decided against.
 		if err = makeTable(ctx, conn, records); err == nil {
-			res, err = engine.ExecContext(ctx, conn, records.resolve(id))
+			res, err = engine.ExecContext(ctx, conn, records.Resolve(id.String()))
 		}
 	}
 	if err != nil {
@@ -498,7 +496,8 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 			if before == "" {
 				return
 			}
-			err := recordsOf(s.Engine).clean(func(sql string) (*engine.Result, error) { return r.exec(ctx, s.Name, sql) }, before, last.ids, last.known, unsure)
+			err := txnrecord.Of(s.Engine).Clean(func(sql string) (*engine.Result, error) { return r.exec(ctx, s.Name, sql) },
+				txnrecord.Cleaning{Before: before, IDs: last.ids, Known: last.known, Unsure: unsure, Decided: prepareMax, Against: keepRolledBack})
 			if err != nil {
 				mu.Lock()
 				errs = append(errs, err)
@@ -511,7 +510,7 @@ func (r *Recovery) clean(ctx context.Context, last *cleaning, gap time.Duration)
 	next := &cleaning{before: map[string]string{}}
 	var mu sync.Mutex
 	shardmap.Each(snap.Shards(), atOnce, func(_ int, s *shardmap.Shard) {
-		res, err := r.exec(ctx, s.Name, recordsOf(s.Engine).clock())
+		res, err := r.exec(ctx, s.Name, txnrecord.Of(s.Engine).Clock())
 		if err == nil && len(res.Rows) == 1 {
 			mu.Lock()
 			next.before[s.Name] = res.Rows[0][0].String

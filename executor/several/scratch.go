@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -98,16 +99,13 @@ func (s *scratch) begin() error {
 	return s.exec(strings.Join(append(all, "SET LOCAL idle_in_transaction_session_timeout = 0"), ";"))
 }
 
-const engineSQLite = "sqlite"
-
-// engineOf is the engine of a shard.
-func (c *Conn) engineOf(shard string) string {
-	for _, sh := range c.host.Snapshot().Shards() {
-		if sh.Name == shard {
-			return sh.Engine
-		}
+// can is what a shard can do.
+func (c *Conn) can(shard string) capability.Set {
+	sh, ok := c.host.Snapshot().Shard(shard)
+	if !ok {
+		return capability.Of("")
 	}
-	return ""
+	return sh.Can()
 }
 
 // exec runs a message of the router's own.

@@ -117,7 +117,7 @@ func (c *Conn) evaluate(ctx context.Context, list []string, now string, binary b
 		switch {
 		case binary:
 			q.results[0] = 1
-		case c.engineOf(part.shard) == engineSQLite:
+		case !c.can(part.shard).Styles:
 			list[i] += "::text"
 		default:
 			list[i] = "pg_catalog.to_jsonb(" + list[i] + ") #>> '{}'" // whatever the DateStyle is

@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/capability"
+	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
 )
@@ -193,7 +196,7 @@ func parseGID(s, cluster string) (g gid, ok bool) {
 func (t *Transactions) CanWrite(ctx context.Context, parts []Participant) error {
 	for _, p := range parts {
 		if !p.Conn.CanPrepare() {
-			return cannotPrepare(t.engineOf(p.Shard), p.Shard, parts)
+			return cannotPrepare(t.can(p.Shard), p.Shard, parts)
 		}
 	}
 	for _, p := range parts {
@@ -204,28 +207,56 @@ func (t *Transactions) CanWrite(ctx context.Context, parts []Participant) error 
 	return nil
 }
 
-func (t *Transactions) engineOf(shard string) string {
-	for _, s := range t.ex.Snapshot().Shards() {
-		if s.Name == shard {
-			return s.Engine
-		}
+// can is what a shard can do.
+func (t *Transactions) can(shard string) capability.Set {
+	sh, ok := t.ex.Snapshot().Shard(shard)
+	if !ok {
+		return capability.Set{}
 	}
-	return ""
+	return sh.Can()
 }
 
-func cannotPrepare(engineName, shard string, parts []Participant) error {
+func cannotPrepare(can capability.Set, shard string, parts []Participant) error {
 	names := make([]string, len(parts))
 	for i, p := range parts {
 		names[i] = p.Shard
 	}
 	why := "a transaction that writes on several shards (" + strings.Join(names, ", ") + ") needs shards that can prepare transactions, and " + shard + " cannot"
-	if engineName != enginePostgres {
+	if !can.Servers {
 		return sqlstate.Refuse(why+", so all or none cannot be promised", "write on one shard in a transaction").OnShard(shard)
 	}
 	return sqlstate.Refuse(why+": its max_prepared_transactions is 0", "ALTER SYSTEM SET max_prepared_transactions = 100 on that shard, and restart its server; or write on one shard in a transaction").OnShard(shard)
 }
 
-const enginePostgres = "postgres"
+// records is how a shard keeps the records of transactions.
+func (t *Transactions) records(shard string) txnrecord.Records {
+	return recordsOn(t.ex.Snapshot(), shard)
+}
+
+// recordsOn is how a shard of a map keeps the records; one that is not in it, as PostgreSQL does.
+func recordsOn(snap *shardmap.Snapshot, shard string) txnrecord.Records {
+	s, ok := snap.Shard(shard)
+	if !ok {
+		return txnrecord.Of("")
+	}
+	return txnrecord.Of(s.Engine)
+}
+
+// makeTable makes the table of records where it is missing.
+func makeTable(ctx context.Context, conn engine.Conn, r txnrecord.Records) error {
+	if r.Create() == "" {
+		return nil
+	}
+	res, err := engine.ExecContext(ctx, conn, "SELECT pg_catalog.to_regclass('"+txnrecord.Table+"') IS NULL")
+	if err != nil {
+		return err
+	}
+	if len(res.Rows) == 1 && res.Rows[0][0].String == "f" {
+		return nil
+	}
+	_, err = engine.ExecContext(ctx, conn, r.Create())
+	return err
+}
 
 // prepareShard makes sure that the shard has the table of records.
 func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
@@ -236,7 +267,7 @@ func (t *Transactions) prepareShard(ctx context.Context, shard string) error {
 	t.mu.Lock()
 	ready := t.ready[handle]
 	t.mu.Unlock()
-	if ready || t.records(shard).create() == "" {
+	if ready || t.records(shard).Create() == "" {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(ctx, resolveMax)

@@ -13,6 +13,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
+	"github.com/cleavedb/cleave/engine/txnrecord"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -74,7 +75,7 @@ func driverOf(url string) engine.Driver {
 	return postgres.Driver{}
 }
 
-func (b *bank) records(i int) records { return recordsOf(driverOf(b.urls[i]).Name()) }
+func (b *bank) records(i int) txnrecord.Records { return txnrecord.Of(driverOf(b.urls[i]).Name()) }
 
 func newBankOn(t testing.TB, dir shardmap.Directory, urls []string) *bank {
 	t.Helper()
@@ -154,7 +155,7 @@ func (b *bank) query(i int, sql string) *engine.Result {
 // age makes the records of a shard older, which the shards' role may not.
 func (b *bank) age(i int, by string) {
 	b.t.Helper()
-	sql := "UPDATE " + table + " SET at = at - '" + by + "'::interval"
+	sql := "UPDATE " + txnrecord.Table + " SET at = at - '" + by + "'::interval"
 	if driverOf(b.urls[i]).Name() != "postgres" {
 		b.query(i, sql)
 		return
@@ -243,7 +244,7 @@ func (b *bank) settled(t *Transactions) {
 		n := 0
 		if err == nil && len(unreached) == 0 {
 			for i := range b.urls {
-				n += len(b.query(i, b.records(i).prepared()).Rows)
+				n += len(b.query(i, b.records(i).Prepared()).Rows)
 			}
 			if n == 0 {
 				return
@@ -282,7 +283,7 @@ func testCommit(t *testing.T, b *bank) {
 		}
 		records := 0
 		for i := range b.urls {
-			records += len(b.query(i, "SELECT id FROM "+table).Rows)
+			records += len(b.query(i, "SELECT id FROM "+txnrecord.Table).Rows)
 		}
 		if records != test.records {
 			t.Fatalf("%d records, want %d", records, test.records)
@@ -302,10 +303,10 @@ func testCommit(t *testing.T, b *bank) {
 	}
 	for i := range b.urls {
 		want := 0
-		if b.records(i).create() == "" {
+		if b.records(i).Create() == "" {
 			want = 1 // the last one of a SQLite file stays: the numbers go on from it
 		}
-		if n := len(b.query(i, "SELECT id FROM "+table).Rows); n != want {
+		if n := len(b.query(i, "SELECT id FROM "+txnrecord.Table).Rows); n != want {
 			t.Fatalf("%d records are left on shard %d", n, i)
 		}
 	}
@@ -397,11 +398,11 @@ func TestRecordsOfGoneShards(t *testing.T) {
 			for i := range b.urls {
 				want := 2
 				if try.gone > 0 {
-					if want = 0; b.records(i).create() == "" {
+					if want = 0; b.records(i).Create() == "" {
 						want = 1
 					}
 				}
-				if n := len(b.query(i, "SELECT id FROM "+table).Rows); n != want {
+				if n := len(b.query(i, "SELECT id FROM "+txnrecord.Table).Rows); n != want {
 					t.Errorf("after %s more shard %d has %d records, not %d", try.age, i, n, want)
 				}
 			}
@@ -524,7 +525,7 @@ func testPrepareFails(t *testing.T, b *bank) {
 		t.Fatal(ok, err)
 	}
 	for i := range b.urls {
-		if n := len(b.query(i, b.records(i).prepared()).Rows); n != 0 {
+		if n := len(b.query(i, b.records(i).Prepared()).Rows); n != 0 {
 			t.Fatalf("%d are prepared on shard %d", n, i)
 		}
 	}
@@ -706,7 +707,7 @@ func TestLeftByAnotherRole(t *testing.T) {
 		if ok, err := b.commit(tx, parts); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		left := b.query(2, b.records(2).prepared()).Rows
+		left := b.query(2, b.records(2).Prepared()).Rows
 		if len(left) != 1 || left[0][2].String != "teller" {
 			t.Fatalf("prepared on the shard: %v", left)
 		}

@@ -406,9 +406,9 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 			return "", err
 		}
 	}
-	// In a form that no setting changes. SQLite has but one.
+	// In a form that no setting changes.
 	sql := "SELECT pg_catalog.to_char(pg_catalog.now() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') || '+00'"
-	if c.engineOf(p.shard) == engineSQLite {
+	if !c.can(p.shard).Styles {
 		sql = "SELECT pg_catalog.now()"
 	}
 	res, err := c.exec(p, sql)

@@ -59,7 +59,7 @@ func (t *Transactions) watchRead(ctx context.Context, c *Conn, w *lockWatch, wai
 func (t *Transactions) stuck(ctx context.Context, backends []backend) (waits, awaited bool) {
 	shards := map[string][]string{}
 	for _, b := range backends {
-		if t.engineOf(b.Shard) == enginePostgres {
+		if t.can(b.Shard).Waits {
 			shards[b.Shard] = append(shards[b.Shard], strconv.FormatUint(uint64(b.PID), 10))
 		}
 	}

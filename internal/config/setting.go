@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cleavedb/cleave/engine/capability"
 )
 
 // Config is the settings as values. Durations of 0 are "no limit" where the
@@ -76,6 +78,9 @@ func (c *Config) AdminAddress() string {
 	}
 	return rest
 }
+
+// OnServers reports whether local shards are databases on servers, otherwise files.
+func (c *Config) OnServers() bool { return capability.Of(c.Engine).Servers }
 
 // AdminEncrypted reports whether the admin API speaks TLS: for who offers it and
 // for the commands that ask it.
@@ -270,7 +275,7 @@ func (e *Effective) check() (problems []Problem) {
 		}
 		problems = append(problems, Problem{Setting: name, Source: source, Message: fmt.Sprintf(format, args...)})
 	}
-	if c.Servers > 1 && c.Engine != "postgres" {
+	if c.Servers > 1 && !c.OnServers() {
 		bad("servers", "engine", "is %d, but engine is %s and has no servers; set engine to postgres", c.Servers, c.Engine)
 	}
 	if c.Servers > c.Shards {

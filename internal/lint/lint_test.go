@@ -58,7 +58,7 @@ func TestRulesCanFail(t *testing.T) {
 		"README.md":            "# Cleave\n[docs](docs/a.md#what-it-is) [x](https://example.org/nothing)\n```\n[no](nowhere.md)\n```\n",
 		"docs/a.md":            "## What it is\n`[no](nowhere.md)`\n[back](../README.md)\n`who" + "ever`\n\nThat is what is\n\nthe" + "re.\n```\nis sa" + "id\n```\n",
 		"keyspace/doc.go":      "// Package keyspace is documented.\npackage keyspace\n",
-		"keyspace/key.go":      "package keyspace\n\n// K is documented. That is what is therefore.\nconst K = 1\n\nvar text = \"who" + "ever\"\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n",
+		"keyspace/key.go":      "package keyspace\n\n// K is documented. That is what is therefore.\nconst K = 1\n\nvar text = \"who" + "ever\"\n\n// A group.\nconst (\n\tA = 1\n\tB = 2\n)\n\nfunc alike(a, b struct{ Engine string }) bool { return a.Engine == b.Engine }\n",
 		"sqlstate/code.go":     "// Package sqlstate is documented.\npackage sqlstate\n\n// Code is documented.\ntype Code string\n\n// Codes.\nconst (\n\tA Code = \"00000\"\n\tB Code = \"00001\"\n)\n",
 		"engine/go.go":         "// Package engine is documented.\npackage engine\n\nfunc run() { go run() }\n",
 		"go.mod":               "module github.com/cleavedb/cleave\n\nrequire (\n\texample.org/thing v1.0.0\n\texample.org/deep v1.0.0 // indirect\n)\n",

@@ -84,9 +84,11 @@ var beside = map[string]struct{ imports, importers []string }{
 	// OIDs of built-in types.
 	"internal/pgoid":     {nil, []string{"engine/sqlite"}},
 	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "gateway"}},
-	"internal/localpg":   {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
-	"internal/config":    {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
-	"internal/pipe":      {nil, []string{client}},
+	// What the shards of an engine can do, as data.
+	"engine/capability": {nil, []string{"shardmap", "engine/enginetest", "executor/several", "schema", "internal/config", "internal/wiring"}},
+	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
+	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
+	"internal/pipe":     {nil, []string{client}},
 	// Of programs that are built for test/crash.
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -168,7 +169,7 @@ func isServerOf(pid int, dataDir string) bool {
 		// The server works inside its data folder.
 		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 		name := filepath.Base(strings.TrimSuffix(exe, " (deleted)"))
-		return cwd == dataDir && (name == "postgres" || name == "postmaster")
+		return cwd == dataDir && slices.Contains([]string{"postgres", "postmaster"}, name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

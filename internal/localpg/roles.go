@@ -13,6 +13,9 @@ import (
 // Superuser is the role that initdb makes. Nothing but the start of a server uses it.
 const Superuser = "postgres"
 
+// maintenanceDatabase is there on every server, for who administers it.
+const maintenanceDatabase = "postgres"
+
 // MoverSuffix follows the name of the shards' role in that of its mover: see engine/postgres.
 const MoverSuffix = "_mover"
 
@@ -128,7 +131,7 @@ func handOverSQL(role, database string) string {
 		SELECT (SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()), 'pg_catalog.pg_extension'::pg_catalog.regclass, e.oid, 0,
 			'pg_catalog.pg_authid'::pg_catalog.regclass, ` + quote(role, "'") + `::pg_catalog.regrole, 'o' FROM e;
 END $cleave$`
-	if database != "postgres" && !strings.HasPrefix(database, "template") {
+	if database != maintenanceDatabase && !strings.HasPrefix(database, "template") {
 		sql += "; ALTER DATABASE " + quote(database, `"`) + " OWNER TO " + role
 	}
 	return sql

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -129,8 +131,8 @@ func ReadLayout(folder, software string) (*Layout, error) {
 		return nil, sqlstate.Wrap(err, sqlstate.DataCorrupted, "%s is damaged", path).
 			WithHint("restore it from a backup of the folder, or start a new cluster with another --data")
 	}
-	if len(l.Shards) == 0 || (l.Engine != "sqlite" && l.Engine != "postgres") ||
-		(l.Engine == "postgres" && (l.Servers < 1 || l.Servers > len(l.Shards) || (len(l.Ports) != 0 && len(l.Ports) != l.Servers))) {
+	if len(l.Shards) == 0 || !slices.ContainsFunc(Drivers(), func(d engine.Driver) bool { return d.Name() == l.Engine }) ||
+		(l.OnServers() && (l.Servers < 1 || l.Servers > len(l.Shards) || (len(l.Ports) != 0 && len(l.Ports) != l.Servers))) {
 		return nil, sqlstate.New(sqlstate.DataCorrupted, "%s is damaged: its shards, engine and servers do not fit together", path).
 			WithHint("restore it from a backup of the folder, or start a new cluster with another --data")
 	}
@@ -270,7 +272,7 @@ func (d *DataFolder) Settle(w Wanted, now time.Time) (*Layout, error) {
 	for i := range w.Shards {
 		l.Shards = append(l.Shards, "shard-"+strconv.Itoa(i))
 	}
-	if w.Engine == "postgres" {
+	if capability.Of(w.Engine).Servers {
 		l.Servers = w.Servers
 	}
 	return l, d.Save(l)
@@ -289,12 +291,15 @@ func (l *Layout) Agree(folder string, w Wanted) error {
 		return differ("shards", fmt.Sprintf("%d local shards", len(l.Shards)), strconv.Itoa(w.Shards),
 			"add a shard to the running cluster with `cleave shard add NAME URL`")
 	}
-	if l.Engine == "postgres" && w.Given("servers") && w.Servers != l.Servers {
+	if l.OnServers() && w.Given("servers") && w.Servers != l.Servers {
 		return differ("servers", fmt.Sprintf("%d PostgreSQL servers", l.Servers), strconv.Itoa(w.Servers),
 			fmt.Sprintf("start it with --servers %d", l.Servers))
 	}
 	return nil
 }
+
+// OnServers reports whether the local shards are databases on servers, which have to be started. Otherwise they are files.
+func (l *Layout) OnServers() bool { return capability.Of(l.Engine).Servers }
 
 // ServerOf returns the number of the server that a local shard is on.
 func (l *Layout) ServerOf(shard string) int {

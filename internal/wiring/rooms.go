@@ -169,7 +169,7 @@ func (r *Rooms) Reload(cfg *config.Config) {
 // passes refuses to pass users through to a shard that has none.
 func passes(cfg *config.Config, snap *shardmap.Snapshot) error {
 	shard, ok := snap.Shard(snap.State().DefaultShard)
-	if cfg.Auth != "passthrough" || !ok || shard.Engine == postgres.Name {
+	if cfg.Auth != "passthrough" || !ok || shard.Can().Servers {
 		return nil
 	}
 	return sqlstate.New(sqlstate.ConfigFileError, "auth is passthrough, but shard %s, the default shard, is no PostgreSQL database and has no users", shard.Name).

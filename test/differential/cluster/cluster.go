@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleavedb/cleave/admin"
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/executor"
@@ -65,7 +66,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	var req admin.BootstrapRequest
 	for i := range c.Shards {
 		url := "file:" + filepath.Join(c.Dir, fmt.Sprintf("shard-%d.db", i))
-		if c.Engine == "postgres" {
+		if capability.Of(c.Engine).Servers {
 			var err error
 			if url, err = c.Database(); err != nil {
 				return err
@@ -113,7 +114,7 @@ func (c *Cluster) serve(ctx context.Context) error {
 
 func (c *Cluster) reach(ctx context.Context, s admin.BootstrapShard) error {
 	var driver engine.Driver = postgres.Driver{}
-	if c.Engine == "sqlite" {
+	if !capability.Of(c.Engine).Servers {
 		driver = sqlite.Driver{}
 	}
 	shard, err := driver.Open(engine.Config{Name: s.Name, URL: s.URL})
@@ -203,7 +204,7 @@ const leftover = `SELECT 'setting ' || name || ' = ' || setting FROM pg_settings
 // Leftovers reads what sessions have left in the pooled connections that nobody has, and that the pools do not know of and so take back;
 // "" if nothing. The connections are closed if there is something.
 func (c *Cluster) Leftovers(ctx context.Context) (string, error) {
-	if c.Engine != "postgres" {
+	if !capability.Of(c.Engine).Servers {
 		return "", nil
 	}
 	found := ""

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/engine/capability"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/keyspace"
 	"github.com/cleavedb/cleave/shardmap"
@@ -190,7 +191,7 @@ func unique(ctx context.Context, plain *pgconn.PgConn, t *shardmap.Table) ([]str
 
 // past runs f in a transaction of a shard past the guard of a table.
 func (c *Cluster) past(ctx context.Context, shard string, t *shardmap.Table, f func() error) error {
-	if c.Engine == "sqlite" {
+	if !capability.Of(c.Engine).Locks {
 		return c.without(ctx, shard, t, f)
 	}
 	// As the mover, whom guards let pass.
