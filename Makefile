@@ -122,7 +122,8 @@ bench: build ## router against a direct connection and pgbouncer, CPU per statem
 
 .PHONY: docs
 docs: ## write anew what is made in docs: cli.md, the tables of settings and metrics, simulate.md
-	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable|TestErrorsPage|TestSimulatePage' -update
+	$(GO) test ./cmd/cleave -run 'TestManual|TestSettingsTable|TestMetricsTable|TestSimulatePage' -update
+	$(GO) test ./internal/lint -run TestErrorsPage -update
 
 .PHONY: fmt
 fmt: ## format all Go files

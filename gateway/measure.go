@@ -90,6 +90,7 @@ func (x *session) measured(c *executor.Conn, o executor.Outcome, err error) {
 		return
 	default:
 		code = string(o.Err.Code)
+		x.srv.metrics.Refusal(string(o.Err.ID))
 	}
 	now := time.Now()
 	took := now.Sub(x.unit.began)
@@ -129,9 +130,10 @@ func (x *session) attempt(c *executor.Conn, what string) {
 func (x *session) refused(e *sqlstate.Error) {
 	now := time.Now()
 	if took := now.Sub(x.unit.began); x.notable(took) {
-		x.tell(&report{st: x.m.st, ran: x.m.ran, shard: e.Shard, began: x.unit.began, took: took, rows: -1, sqlstate: string(e.Code)})
+		x.tell(&report{st: x.m.st, ran: x.m.ran, shard: e.Shard, began: x.unit.began, took: took, rows: -1, sqlstate: string(e.Code), refusal: string(e.ID)})
 	}
 	x.unit.began = now
+	x.srv.metrics.Refusal(string(e.ID))
 	if e.Shard != "" {
 		x.srv.metrics.ShardError(e.Shard, string(e.Code))
 	}

@@ -71,6 +71,7 @@ type report struct {
 	rows     int64     // -1: not known
 	bytes    int       // of the shard's answers
 	sqlstate string    // "" if it went well
+	refusal  string    // the id, "" if it was none
 }
 
 // told deals with a statement that has ended on a shard. The common case ends
@@ -91,7 +92,7 @@ func (x *session) told(c *executor.Conn, o executor.Outcome, now time.Time, took
 		r.shard, r.shards = "", strings.Join(sev.Shards(), ",")
 	}
 	if o.Err != nil {
-		r.sqlstate = string(o.Err.Code)
+		r.sqlstate, r.refusal = string(o.Err.Code), string(o.Err.ID)
 	}
 	x.tell(&r)
 }
@@ -208,6 +209,7 @@ func (x *session) logSlow(r *report, traceID string) {
 		attrs = append(attrs, slog.Int("tries", x.unit.tries+1))
 	}
 	text(telemetry.KeySQLState, r.sqlstate)
+	text(telemetry.KeyRefusal, r.refusal)
 	attrs = append(attrs, slog.Uint64(telemetry.KeySession, uint64(x.pid)))
 	text("user", x.start.User)
 	if p := x.application.Load(); p != nil {

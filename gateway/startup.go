@@ -128,6 +128,7 @@ func (s *Server) startup(nc net.Conn) (*session, error) {
 	if r, ok := err.(refusal); ok {
 		r.why.Severity = "FATAL"
 		s.metrics.Error(string(r.why.Code))
+		s.metrics.Refusal(string(r.why.ID))
 		// The client may be gone already; it is refused either way.
 		_, err = a.nc.Write(wire.AppendError(nil, r.why))
 	}

@@ -2,7 +2,6 @@ package keyspace
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -81,8 +80,8 @@ func parseTimestamp(t Type, s []byte) (int64, error) {
 	n := d*usecPerDay + int64(m.hour*3600+m.minute*60+m.sec)*1000000 + int64(m.usec)
 	if t == Timestamptz {
 		if !m.hasZone {
-			return 0, sqlstate.Refuse(fmt.Sprintf("the timestamptz %s has no time zone, so its meaning depends on the session's TimeZone, which the router does not evaluate", quoteShort(s)),
-				"add the offset, as in '2000-01-31 12:00:00+00'")
+			return 0, sqlstate.Refusal("CLV-0101", "the timestamptz %s has no time zone, so its meaning depends on the session's TimeZone, which the router does not evaluate", quoteShort(s)).
+				WithHint("add the offset, as in '2000-01-31 12:00:00+00'")
 		}
 		n -= int64(m.zone) * 1000000
 	}
@@ -109,8 +108,8 @@ func unclear(t Type, s []byte) error {
 	case Timestamptz:
 		example = "'2000-01-31 12:00:00+00'"
 	}
-	return sqlstate.Refuse(fmt.Sprintf("%s as a %s is not in ISO form, so its meaning may depend on the session's settings", quoteShort(s), t),
-		"write it as "+example)
+	return sqlstate.Refusal("CLV-0102", "%s as a %s is not in ISO form, so its meaning may depend on the session's settings", quoteShort(s), t).
+		WithHint("write it as %s", example)
 }
 
 // scanMoment reads YYYY-MM-DD, optionally a time HH:MM[:SS[.fraction]] after

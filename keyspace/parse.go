@@ -182,8 +182,8 @@ func parseInt(t Type, s []byte) (int64, error) {
 		return 0, syntaxError(t, s)
 	}
 	if newInteger(body) {
-		return 0, sqlstate.Refuse(fmt.Sprintf("the spelling %s of a number has a meaning only since PostgreSQL 16", quoteShort(s)),
-			"write the number in decimal digits alone")
+		return 0, sqlstate.Refusal("CLV-0103", "the spelling %s of a number has a meaning only since PostgreSQL 16", quoteShort(s)).
+			WithHint("write the number in decimal digits alone")
 	}
 	var n uint64
 	over := false

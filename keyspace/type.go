@@ -190,10 +190,11 @@ func ParseColumnType(name string) (Type, Modifier, error) {
 			WithHint("leave the number in parentheses out")
 	}
 	if why, known := refusedNames[plain]; known {
-		return 0, NoModifier, sqlstate.Refuse(fmt.Sprintf("a column of type %s cannot be a shard key: %s", strings.TrimSpace(name), why[0]), why[1])
+		return 0, NoModifier, sqlstate.Refusal("CLV-0104", "a column of type %s cannot be a shard key: %s", strings.TrimSpace(name), why[0]).
+			WithHint("%s", why[1])
 	}
-	return 0, NoModifier, sqlstate.Refuse(fmt.Sprintf("a column of type %s cannot be a shard key: its hash and order are not known to the router", strings.TrimSpace(name)),
-		"use smallint, integer, bigint, text, character varying, uuid, date, timestamp, timestamptz, bytea or boolean")
+	return 0, NoModifier, sqlstate.Refusal("CLV-0105", "a column of type %s cannot be a shard key: its hash and order are not known to the router", strings.TrimSpace(name)).
+		WithHint("use smallint, integer, bigint, text, character varying, uuid, date, timestamp, timestamptz, bytea or boolean")
 }
 
 // splitModifier lower-cases a name, takes "pg_catalog." and one number in

@@ -109,6 +109,7 @@ const (
 // Error is what every room returns for a failure that a person or a driver
 // will see. Op, Shard, Keyspace, Range and Epoch are filled as far as known.
 type Error struct {
+	ID       ID // of a refusal, "" of any other error
 	Code     Code
 	Message  string // what happened, one line, no full stop
 	Detail   string
@@ -157,7 +158,8 @@ func Wrap(err error, code Code, format string, args ...any) *Error {
 }
 
 // Refuse returns the 0A000 error of a statement that cannot be answered
-// exactly: why says the reason, hint what would make it work.
+// exactly: why says the reason, hint what would make it work. It is the way of before
+// [Refusal], for those that have no id yet.
 func Refuse(why, hint string) *Error {
 	return &Error{Code: FeatureNotSupported, Message: why, Hint: hint}
 }
@@ -220,6 +222,7 @@ func (e *Error) Error() string {
 		place("epoch", fmt.Sprint(e.Epoch))
 	}
 	place("SQLSTATE", string(e.Code))
+	place("refusal", string(e.ID))
 	if sep != " (" {
 		b.WriteByte(')')
 	}

@@ -104,3 +104,36 @@ func TestCatalogue(t *testing.T) {
 		t.Errorf("%s is not in the catalogue", c)
 	}
 }
+
+// TestRefusal: the id is told behind the hint, and is taken out of it again.
+func TestRefusal(t *testing.T) {
+	e := Refusal("CLV-0801", "a temporary table cannot have the name of %s", "t").WithHint("Give it another name.")
+	if e.Code != FeatureNotSupported || e.Message != "a temporary table cannot have the name of t" || e.Advice() != "Give it another name. (CLV-0801)" {
+		t.Errorf("%+v, %q", e, e.Advice())
+	}
+	if !strings.Contains(e.Error(), "CLV-0801") {
+		t.Errorf("%q lacks the id", e.Error())
+	}
+	for _, hint := range []string{"", "Give it another name."} {
+		told := &Error{Hint: (&Error{ID: "CLV-0801", Hint: hint}).Advice(), Routine: "CLV-0801"}
+		want := told.Hint
+		if got := told.Received(); got.ID != "CLV-0801" || got.Routine != "" || got.Advice() != want {
+			t.Errorf("%q comes back as %+v", want, got)
+		}
+	}
+	if e := (&Error{Hint: "h (CLV-0801)", Routine: "parserOpenTable"}).Received(); e.ID != "" || e.Routine == "" || e.Hint != "h (CLV-0801)" {
+		t.Errorf("an error of PostgreSQL's has become %+v", e)
+	}
+	for id, want := range map[ID]string{"CLV-0101": "Shard keys", "CLV-0200": "Shard keys", "CLV-0201": "Reads over several shards", "CLV-2999": "SQLite shards", "CLV-0100": "", "CLV-101": "", "x": "", "CLV-00x1": ""} {
+		if s, _ := SectionOf(id); s.Title != want {
+			t.Errorf("%s is in %q, want %q", id, s.Title, want)
+		}
+	}
+	before := 0
+	for _, s := range Sections() {
+		if s.From <= before || s.From%100 != 0 || s.Title == "" {
+			t.Errorf("section %+v", s)
+		}
+		before = s.From
+	}
+}

@@ -14,6 +14,7 @@ const (
 	KeyClient   = "client"
 	KeyVersion  = "version" // of the shard map
 	KeySQLState = "sqlstate"
+	KeyRefusal  = "refusal" // the id of a refusal
 	KeyError    = "error"
 	KeyShape    = "shape" // a statement's text without its literals
 	KeyTook     = "took"

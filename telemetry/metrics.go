@@ -31,7 +31,7 @@ type Metrics struct {
 	wait                       *prometheus.HistogramVec
 	waitFailed, dials, guard   *prometheus.CounterVec
 	reclaimed                  *prometheus.CounterVec
-	errors                     *prometheus.CounterVec
+	errors, refusals           *prometheus.CounterVec
 	poolMax, sessionMax        prometheus.Gauge
 	sessions                   prometheus.Gauge
 	sessionTotal, sessionsOver prometheus.Counter
@@ -82,6 +82,7 @@ func New() *Metrics {
 		errors:  m.desc("counter", "cleave_shard_errors_total", "Errors that a shard returned, or of reaching it, by shard and `fault` (as in cleave_errors_total).", "shard", "fault"),
 	})
 	m.errors = m.counters("cleave_errors_total", "Errors sent to clients, by SQLSTATE and `fault`: client (the statement or its data), contention (40xxx, locks), cancelled, resources (53xxx, 54xxx), unavailable (a shard or the map), ownership (the guard), internal.", "fault", "sqlstate")
+	m.refusals = m.counters("cleave_refusals_total", "Statements refused with 0A000 in Cleave's own words, by `id` (docs/errors.md).", "id")
 	m.slow = m.counter("cleave_slow_statements_total", "Statements that took longer than the setting slow-statement.")
 	m.slowSuppressed = m.counter("cleave_slow_statements_suppressed_total", "Slow statements that were not logged, because there were too many in that second.")
 
@@ -235,6 +236,13 @@ func (m *Metrics) Error(code string) {
 	}
 	m.mu.Unlock()
 	c.Inc()
+}
+
+// Refusal counts a refusal that was sent to a client, by its id; "" is none.
+func (m *Metrics) Refusal(id string) {
+	if m != nil && id != "" {
+		m.refusals.WithLabelValues(id).Inc()
+	}
 }
 
 // ShardError counts an error of a shard that had no conversation: it could not

@@ -186,7 +186,7 @@ func (c *Client) do(req *http.Request, changes bool, out any) error {
 			return sqlstate.New(sqlstate.ProtocolViolation, "%s answered %s", c.base, res.Status).
 				WithHint("is it the admin API of Cleave? see --admin")
 		}
-		return &sqlstate.Error{Code: sqlstate.Code(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard}
+		return &sqlstate.Error{ID: sqlstate.ID(e.ID), Code: sqlstate.Code(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard}
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return sqlstate.Wrap(err, sqlstate.ProtocolViolation, "%s answered something else than asked", c.base).

@@ -74,6 +74,7 @@ type Health struct {
 
 // ErrorBody is the JSON form of a failure.
 type ErrorBody struct {
+	ID      string `json:"id,omitempty"` // of a refusal
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Detail  string `json:"detail,omitempty"`
@@ -481,7 +482,7 @@ func statusOf(code sqlstate.Code) int {
 
 func writeError(w http.ResponseWriter, status int, err error) {
 	e := sqlstate.As(err)
-	writeJSON(w, status, ErrorBody{Code: string(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard})
+	writeJSON(w, status, ErrorBody{ID: string(e.ID), Code: string(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

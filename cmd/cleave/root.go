@@ -110,8 +110,8 @@ func describe(e *sqlstate.Error) string {
 	if e.Err != nil && e.Message != e.Err.Error() {
 		fmt.Fprintf(&b, "cause: %s\n", e.Err)
 	}
-	if e.Hint != "" {
-		fmt.Fprintf(&b, "next: %s\n", e.Hint)
+	if next := e.Advice(); next != "" {
+		fmt.Fprintf(&b, "next: %s\n", next)
 	}
 	return b.String()
 }
@@ -137,7 +137,7 @@ func (a *app) failJSON(err error) {
 		out.Code, out.Message = string(sqlstate.SyntaxError), usage.Error()
 		out.Hint = usage.cmd.CommandPath() + " --help"
 	case ok:
-		out.ErrorBody = api.ErrorBody{Code: string(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard}
+		out.ErrorBody = api.ErrorBody{ID: string(e.ID), Code: string(e.Code), Message: e.Message, Detail: e.Detail, Hint: e.Hint, Shard: e.Shard}
 		out.Keyspace, out.Range, out.Epoch = e.Keyspace, e.Range, e.Epoch
 		if e.Err != nil && e.Message != e.Err.Error() {
 			out.Cause = e.Err.Error()

@@ -163,8 +163,9 @@ func serverError(err error) error {
 	if !errors.As(err, &pe) {
 		return err
 	}
-	return &sqlstate.Error{Code: sqlstate.Code(pe.Code), Message: pe.Message, Detail: pe.Detail, Hint: pe.Hint,
+	e := &sqlstate.Error{Code: sqlstate.Code(pe.Code), Message: pe.Message, Detail: pe.Detail, Hint: pe.Hint, Routine: pe.Routine,
 		Position: int(pe.Position), Where: pe.Where, Schema: pe.SchemaName, Table: pe.TableName, Column: pe.ColumnName, Constraint: pe.ConstraintName}
+	return e.Received()
 }
 
 // execute runs one message of statements and prints their results as they come.

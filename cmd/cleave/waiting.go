@@ -101,7 +101,7 @@ func (r *runner) standInAdmin(ctx context.Context, why *sqlstate.Error) {
 			case req.URL.Path == "/readyz" || strings.HasPrefix(req.URL.Path, "/healthz"):
 				answer(w, http.StatusServiceUnavailable, api.Health{Live: true, Reason: why.Message + ": " + why.Detail})
 			default:
-				answer(w, http.StatusServiceUnavailable, api.ErrorBody{Code: string(why.Code), Message: why.Message, Detail: why.Detail, Hint: why.Hint})
+				answer(w, http.StatusServiceUnavailable, api.ErrorBody{ID: string(why.ID), Code: string(why.Code), Message: why.Message, Detail: why.Detail, Hint: why.Hint})
 			}
 		}),
 	}

@@ -106,6 +106,12 @@ func TestRulesCanFail(t *testing.T) {
 		{"goroutine", "gateway/a.go", "// Package gateway is documented.\npackage gateway\n\nfunc run() { go run() }\n", "starts goroutines"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"00001\"\n", "are the same SQLSTATE"},
 		{"sqlstate", "sqlstate/b.go", "package sqlstate\n\n// More.\nconst C Code = \"0001\"\n", "no SQLSTATE of five"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refusal(\"CLV-101\", \"no\")\n", "is no id of a refusal"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refusal(\"CLV-0102\", \"no\")\n", "no refusal has the id CLV-0101"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nvar a, b = sqlstate.Refusal(\"CLV-0101\", \"no\"), sqlstate.Refusal(\"CLV-0101\", \"never\")\n", "has other words at keyspace/a.go:3"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nvar a, b = sqlstate.Refusal(\"CLV-0101\", \"no\").WithHint(\"Yes.\"), sqlstate.Refusal(\"CLV-0101\", \"no\")\n", "has other words at keyspace/a.go:3"},
+		{"refusals", "keyspace/a.go", "package keyspace\n\nconst id = \"CLV-0101\"\n\nvar e = sqlstate.Refusal(id, \"no\")\n", "is not an argument"},
+		{"ratchet", "keyspace/a.go", "package keyspace\n\nvar e = sqlstate.Refuse(\"no\", \"yes\")\n", "refusals without an id: 1, more than 0"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\ntype wide int\n" + repeated(methodsMax+1, "\nfunc (w *wide) m%d() {}\n"), "methods of keyspace.wide: 61, more than 60"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexityMax, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "complexity of keyspace.f: 51, more than 50"},
 		{"ratchet", "keyspace/a.go", "package keyspace\n\nfunc f(n int) {\n" + repeated(complexFrom, "\tif n == %d {\n\t\tn++\n\t}\n") + "}\n", "functions above complexity 15: 1"},
@@ -237,4 +243,32 @@ func methods(n int) string {
 		panic(err)
 	}
 	return b.String()
+}
+
+// TestRefusals: the words of a refusal are found where it is made, through functions that hand them on, and behind WithHint.
+func TestRefusals(t *testing.T) {
+	tree, err := Load(fstest.MapFS{"planner/a.go": {Data: []byte(`package planner
+
+func refuse(why, hint string) { panic(sqlstate.Refuse(why, hint)) }
+
+func not(id sqlstate.ID, what string, args ...any) error {
+	return sqlstate.Refusal(id, what+" is not supported", args...).WithHint("See the page.")
+}
+
+func f(name string) {
+	refuse("no "+name, "go")
+	fail(not("CLV-0201", "%s of it", name))
+	fail(sqlstate.Refusal("CLV-0202", "100%% of %q", name).OnShard(name).WithHint("Give %s.", name).At(7))
+}
+`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, r := range tree.Refusals() {
+		fmt.Fprintf(&got, "%d %s|%s|%s\n", r.Line, r.ID, r.Sentence, r.Hint)
+	}
+	if want := "10 |no …|go\n11 CLV-0201|… of it is not supported|See the page.\n12 CLV-0202|100% of …|Give ….\n"; got.String() != want {
+		t.Errorf("found\n%swant\n%s", got.String(), want)
+	}
 }

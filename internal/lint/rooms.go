@@ -93,7 +93,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/crashpoint": {nil, []string{"schema", "admin", "coordinator"}},
 	"internal/wiring": {[]string{"sqlstate", "shardmap", "access", "telemetry", "engine", "planner", "executor", "coordinator", "admin", "gateway", "internal/config"},
 		[]string{"cmd/cleave", client, "internal/clustertest"}},
-	"internal/lint":        {nil, nil},
+	"internal/lint":        {[]string{"sqlstate"}, nil},
 	"internal/waitfor":     {nil, nil},
 	"internal/testrun":     {nil, nil},
 	"internal/oteltest":    {nil, nil},

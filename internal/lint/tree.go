@@ -135,6 +135,7 @@ var rules = []struct {
 	{"no-skip", checkSkip},
 	{"goroutine", checkGoroutine},
 	{"sqlstate", checkCodes},
+	{"refusals", checkRefusals},
 	{"docs", checkDocs},
 	{"words", checkWords},
 	{"ratchet", checkRatchets},

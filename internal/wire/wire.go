@@ -5,6 +5,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -477,7 +478,7 @@ func appendReport(dst []byte, typ byte, severity string, e *sqlstate.Error) []by
 		detail = e.Err.Error()
 	}
 	field('D', detail)
-	field('H', e.Hint)
+	field('H', e.Advice())
 	if e.Position > 0 {
 		field('P', strconv.Itoa(e.Position))
 	}
@@ -509,7 +510,7 @@ func appendReport(dst []byte, typ byte, severity string, e *sqlstate.Error) []by
 	field('n', e.Constraint)
 	field('F', e.File)
 	field('L', e.Line)
-	field('R', e.Routine)
+	field('R', cmp.Or(e.Routine, string(e.ID)))
 	dst = append(dst, 0)
 	return End(dst, m)
 }
@@ -565,7 +566,7 @@ func ParseReport(body []byte) *sqlstate.Error {
 			e.Routine = s
 		}
 	}
-	return e
+	return e.Received()
 }
 
 // CutString splits a zero-terminated string off b.

@@ -145,6 +145,19 @@ func TestAgainstPgproto3(t *testing.T) {
 		t.Errorf("read back: %+v", out)
 	}
 
+	refused := sqlstate.Refusal("CLV-0801", "no").WithHint("Do this.")
+	if _, err := f.Receive(); err == nil {
+		t.Error("something is left")
+	}
+	b = AppendError(nil, refused)
+	f = pgproto3.NewFrontend(bytes.NewReader(b), io.Discard)
+	if m := next().(*pgproto3.ErrorResponse); m.Message != "no" || m.Hint != "Do this. (CLV-0801)" || m.Routine != "CLV-0801" {
+		t.Errorf("%+v", m)
+	}
+	if got := AppendError(nil, ParseReport(b[Header:])); !bytes.Equal(got, b) {
+		t.Errorf("on its way on the refusal becomes %q", got)
+	}
+
 	var fe []byte
 	fe = AppendParse(fe, "s", "SELECT $1", []uint32{20})
 	fe = AppendBind(fe, "p", "s", []int16{1}, [][]byte{{1}, nil}, []int16{1})

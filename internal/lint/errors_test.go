@@ -1,0 +1,81 @@
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// TestErrorsPage holds docs/errors.md to the registry of errors and to what the code refuses.
+func TestErrorsPage(t *testing.T) {
+	const page = "../../docs/errors.md"
+	old, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(old)
+	for mark, table := range map[string]string{"codes": codesTable(), "refusals": refusalsTable(t)} {
+		begin, end := "<!-- "+mark+": made by make docs -->\n", "<!-- end of "+mark+" -->"
+		before, rest, ok1 := strings.Cut(text, begin)
+		_, after, ok2 := strings.Cut(rest, end)
+		if !ok1 || !ok2 {
+			t.Fatalf("%s has lost the marks %q and %q", page, begin, end)
+		}
+		text = before + begin + table + end + after
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if text != string(old) {
+		t.Errorf("%s is not what the source says: make docs writes it", page)
+	}
+}
+
+func codesTable() string {
+	var b strings.Builder
+	b.WriteString("| SQLSTATE | condition | when | and the write | what helps |\n|---|---|---|---|---|\n")
+	for _, e := range sqlstate.Catalogue() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", e.Code, e.Condition, e.Meaning, e.Effect.Text(), e.Do)
+	}
+	return b.String()
+}
+
+// refusalsTable lists the refusals of the source by section, and those that have no id yet behind.
+func refusalsTable(t *testing.T) string {
+	t.Helper()
+	tree, err := Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections := map[string][]Refusal{}
+	for _, r := range tree.Refusals() {
+		s, _ := sqlstate.SectionOf(r.ID)
+		sections[s.Title] = append(sections[s.Title], r)
+	}
+	var b strings.Builder
+	for _, s := range append(sqlstate.Sections(), sqlstate.Section{}) {
+		list := sections[s.Title]
+		slices.SortFunc(list, func(a, b Refusal) int {
+			return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Sentence, b.Sentence), cmp.Compare(a.Hint, b.Hint))
+		})
+		list = slices.CompactFunc(list, func(a, b Refusal) bool { return a.ID == b.ID && a.Sentence == b.Sentence })
+		if len(list) > 0 {
+			fmt.Fprintf(&b, "### %s\n\n| id | sentence | hint |\n|---|---|---|\n", cmp.Or(s.Title, "Without an id yet"))
+		}
+		for _, r := range list {
+			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.ID, cell(r.Sentence), cell(strings.TrimSpace(r.Hint)))
+		}
+		if len(list) > 0 {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }
