@@ -17,6 +17,8 @@ const (
 	sayAfter = 2 * time.Second
 	// askedSoon is how long members may take to answer before a hold, without the target falling behind.
 	askedSoon = 200 * time.Millisecond
+	// askedTimes is how often they are asked: members that never answer so soon must not keep a move from ending.
+	askedTimes = 3
 	// A member is silent whose lease has less left than this share of the greatest that any has: each is renewed
 	// five times while it lasts.
 	silentShare = 0.65
@@ -49,7 +51,7 @@ func behindOf(members []shardmap.MemberState, version uint64) (b behind) {
 // statements are held: until its lease has run out. One that is alive and busy is no reason to wait any longer.
 func (j *job) askMembers(ctx context.Context, s *workflow.State, e workflow.Effect) error {
 	defer j.prog.say("")
-	for {
+	for n := 1; ; n++ {
 		snap, err := j.edit(ctx, s, "move_ask", "every member is asked before "+s.Spec.Part.Text()+" is held", func(*shardmap.Snapshot, *shardmap.State) (bool, error) { return false, nil })
 		if err != nil {
 			return err
@@ -63,7 +65,7 @@ func (j *job) askMembers(ctx context.Context, s *workflow.State, e workflow.Effe
 			return nil
 		}
 		// The target is behind by now.
-		if err := j.follow(ctx, s, e); err != nil || alive {
+		if err := j.follow(ctx, s, e); err != nil || alive || n == askedTimes {
 			return err
 		}
 	}

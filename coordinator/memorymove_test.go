@@ -451,6 +451,54 @@ func keyOfPart(t *testing.T, l *little) int64 {
 	}
 }
 
+// slow is a directory whose one member acknowledges each map a while after it was made.
+type slow struct {
+	shardmap.Directory
+	by time.Duration
+
+	mu    sync.Mutex
+	first map[uint64]time.Time // when a version was first seen
+}
+
+func (d *slow) Members(ctx context.Context) ([]shardmap.MemberState, error) {
+	snap, err := d.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.first[snap.Version()]; !ok {
+		d.first[snap.Version()] = time.Now()
+	}
+	m := shardmap.MemberState{Left: 5 * time.Second}
+	m.Role = "router"
+	for version, at := range d.first {
+		if time.Since(at) >= d.by {
+			m.Acknowledged = max(m.Acknowledged, version)
+		}
+	}
+	return []shardmap.MemberState{m}, nil
+}
+
+// TestMembersAnswerLate: a member that takes longer than askedSoon each time does not keep a move from ending.
+func TestMembersAnswerLate(t *testing.T) {
+	l := newLittle(t)
+	l.dir = &slow{Directory: l.dir, by: askedSoon * 3 / 2, first: map[uint64]time.Time{}}
+	var asked atomic.Int64
+	l.lead(func(_ string, op workflow.Op, store bool) error {
+		if op == workflow.AskMembers && !store {
+			asked.Add(1)
+		}
+		return nil
+	})
+	l.move("m", workflow.Options{KeepMS: -1})
+	l.is("m", workflow.Done)
+	l.settled("c")
+	if asked.Load() != 1 {
+		t.Errorf("they were asked in %d cutovers", asked.Load())
+	}
+}
+
 // TestCopiesThatDiffer: a row that nobody wrote is on the target. The move fails with the table's name, before statements are held, and
 // takes what it has brought away again.
 func TestCopiesThatDiffer(t *testing.T) {
