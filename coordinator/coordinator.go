@@ -40,7 +40,7 @@ type Options struct {
 	// Streams bounds the tables and parts of tables that a move copies at a time; 0 is 4.
 	Streams int
 
-	// Now is the clock of the moves' time windows; nil: time.Now.
+	// Now is the wall clock: of time windows, of what is noted, and of times until which something is kept. nil: time.Now.
 	Now func() time.Time
 
 	// step is called before each effect and before each store; an error stands for a
@@ -214,15 +214,11 @@ func (c *Coordinator) lead(ctx context.Context, l *shardmap.Leadership) {
 
 // wait returns when there may be something new.
 func (t *term) wait(ctx context.Context, seen uint64) uint64 {
-	until := time.NewTimer(fullLook)
-	defer until.Stop()
 	tick := time.NewTicker(kickLook)
 	defer tick.Stop()
-	for {
+	for range fullLook / kickLook {
 		select {
 		case <-ctx.Done():
-			return seen
-		case <-until.C:
 			return seen
 		case <-t.kick:
 			return seen
@@ -233,6 +229,7 @@ func (t *term) wait(ctx context.Context, seen uint64) uint64 {
 			}
 		}
 	}
+	return seen
 }
 
 // Kick tells the leader, wherever it is, that a workflow was stored or changed.

@@ -265,7 +265,7 @@ func (j *job) perform(ctx context.Context, s workflow.State, list []workflow.Eff
 			break
 		}
 	}
-	e.At = time.Now().UnixMilli()
+	e.At = j.t.c.opts.Now().UnixMilli()
 	return e, true
 }
 
@@ -368,7 +368,7 @@ func (j *job) do(ctx context.Context, s *workflow.State, e workflow.Effect, r *w
 func (j *job) sleep(ctx context.Context, _ *workflow.State, e workflow.Effect) error {
 	d := time.Duration(e.ForMS) * time.Millisecond
 	if e.UntilMS > 0 {
-		d = time.Until(time.UnixMilli(e.UntilMS))
+		d = time.UnixMilli(e.UntilMS).Sub(j.t.c.opts.Now())
 	}
 	pause(ctx, d)
 	return ctx.Err()

@@ -262,7 +262,7 @@ func (j *job) keepBack(ctx context.Context, s *workflow.State, e workflow.Effect
 	}
 	end, due, version := time.UnixMilli(e.UntilMS), time.Now().Add(backTables), uint64(0)
 	for {
-		left := time.Until(end)
+		left := end.Sub(j.t.c.opts.Now())
 		if err := st.last(ctx, min(left, backLook)); err != nil || left <= backLook {
 			return err
 		}

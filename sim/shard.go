@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/keyspace"
 )
 
@@ -16,23 +17,21 @@ type shard struct {
 	log   []entry
 	open  []*txn
 
+	owned    keyspace.Ownership // what the guard was made of
 	captures map[string]*capture
-	applied  map[string]int
-	applying map[string]int          // the number of the one Applier of a stream
-	loaded   map[string]map[int]bool // by stream: keys (each is a table of its own) that were copied
-	appliers int
+	applied  map[string]engine.Position
+	appliers map[string]*applier // the one of each stream
+	loaded   map[string][]engine.LoadedTable
+	loads    map[string]int // by stream: another number ends the loads that are under way
+	lives    int            // how often it has crashed
+	changed  chan struct{}  // closed with the next change, and made anew
+	down     chan struct{}  // closed with the next crash, and made anew
 }
 
 // entry is a change in the log: of one key, committed.
 type entry struct {
 	key           int
 	before, after []int
-}
-
-// capture keeps changes from a position on.
-type capture struct {
-	keys *keyspace.Owner
-	from int
 }
 
 // txn is a transaction on one shard. Its locks are on rows; that it locks anything at
@@ -44,8 +43,9 @@ type txn struct {
 }
 
 func newShard(w *world, name string) *shard {
-	s := &shard{w: w, name: name, rows: map[int][]int{}, captures: map[string]*capture{}, applied: map[string]int{}, applying: map[string]int{}, loaded: map[string]map[int]bool{}}
-	return s
+	return &shard{w: w, name: name, rows: map[int][]int{}, captures: map[string]*capture{}, applied: map[string]engine.Position{},
+		appliers: map[string]*applier{}, loaded: map[string][]engine.LoadedTable{}, loads: map[string]int{},
+		changed: make(chan struct{}), down: make(chan struct{})}
 }
 
 func (s *shard) begin() *txn {
@@ -113,6 +113,8 @@ func (s *shard) setGuard(guard *keyspace.Owner) {
 func (s *shard) put(key int, ids []int) {
 	s.w.dirty[key] = true
 	s.log = append(s.log, entry{key, s.rows[key], ids})
+	close(s.changed)
+	s.changed = make(chan struct{})
 	if ids == nil {
 		delete(s.rows, key)
 		return
@@ -123,7 +125,9 @@ func (s *shard) put(key int, ids []int) {
 // crash ends every transaction, and everybody's connection.
 func (s *shard) crash() {
 	s.open = nil
-	clear(s.applying)
+	s.lives++
+	close(s.down)
+	s.down = make(chan struct{})
 }
 
 // may reports whether a coordinator with that token may change something here.
@@ -148,25 +152,4 @@ func (s *shard) fenceFree() bool {
 		}
 	}
 	return true
-}
-
-// has counts rows of keys.
-func (s *shard) has(keys *keyspace.Owner) (found []int) {
-	for k := range s.rows {
-		if keys.Owns(keyOf(k)) {
-			found = append(found, k)
-		}
-	}
-	slices.Sort(found)
-	return found
-}
-
-// at is a row as of a position in the log.
-func (s *shard) at(key, position int) []int {
-	for i := min(position, len(s.log)) - 1; i >= 0; i-- {
-		if s.log[i].key == key {
-			return s.log[i].after
-		}
-	}
-	return nil
 }

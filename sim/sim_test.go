@@ -4,8 +4,12 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/cleavedb/cleave/internal/testrun"
 	"github.com/cleavedb/cleave/sim"
@@ -17,7 +21,13 @@ var (
 	forth = flag.Duration("for", 0, "how long TestClusters goes on; 0: 15s, in a short run 5s")
 )
 
-// TestClusters runs clusters of ever new seeds.
+// TestMain: one thing happens at a time, so that more than one processor only makes them wait for each other.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	goleak.VerifyTestMain(m)
+}
+
+// TestClusters runs clusters of ever new seeds, until the time is over and everything has happened.
 func TestClusters(t *testing.T) {
 	var all sim.Report
 	first := rand.Uint64() >> 16
@@ -26,8 +36,11 @@ func TestClusters(t *testing.T) {
 	if length == 0 {
 		length = testrun.Pick(5*time.Second, 15*time.Second)
 	}
-	for end := time.Now().Add(length); time.Now().Before(end); n++ {
-		r, err := sim.Run(sim.Options{Seed: first + n})
+	everything := func() bool {
+		return all.Moved > 0 && all.RolledBack > 0 && all.Cancelled > 0 && all.Scans > 0 && all.Writes > 0 && all.Crashes > 0
+	}
+	for end := time.Now().Add(length); time.Now().Before(end) || !everything() && n < enough; n++ {
+		r, err := run(t, sim.Options{Seed: first + n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,26 +55,50 @@ func TestClusters(t *testing.T) {
 		all.Crashes += r.Crashes
 	}
 	t.Logf("%d clusters from seed %d: %+v", n, first, all)
-	if all.Moved == 0 || all.RolledBack == 0 || all.Cancelled == 0 || all.Scans == 0 || all.Writes == 0 || all.Crashes == 0 {
+	if !everything() {
 		t.Errorf("not everything happened: %+v", all)
 	}
 }
 
-// TestBreaks: each safeguard that is left out is missed within a minute.
+// enough is among how many clusters a safeguard that is left out is missed, and everything happens.
+const enough = 500
+
+// TestBreaks: each safeguard that is left out is missed.
 func TestBreaks(t *testing.T) {
 	testrun.Short(t)
 	for _, b := range sim.Breaks {
 		t.Run(string(b), func(t *testing.T) {
-			began := time.Now()
-			for s := uint64(1); time.Since(began) < time.Minute; s++ {
-				_, err := sim.Run(sim.Options{Seed: s, Break: b})
+			for s := uint64(1); s <= enough; s++ {
+				_, err := run(t, sim.Options{Seed: s, Break: b})
 				if v := new(sim.Violation); errors.As(err, &v) {
-					t.Logf("found after %d clusters, %s: %v", s, time.Since(began).Round(time.Millisecond), v)
+					t.Logf("found after %d clusters: %v", s, v)
 					return
 				}
 			}
-			t.Error("nothing was found in a minute")
+			t.Errorf("nothing was found in %d clusters", enough)
 		})
+	}
+}
+
+// TestSameRun: a seed gives the same run, step by step.
+func TestSameRun(t *testing.T) {
+	for seed := range uint64(testrun.Pick(3, 20)) {
+		trace := func() (lines []string) {
+			_, err := run(t, sim.Options{Seed: seed, Trace: func(line string) { lines = append(lines, line) }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lines
+		}
+		first, second := trace(), trace()
+		for i := range min(len(first), len(second)) {
+			if first[i] != second[i] {
+				t.Fatalf("seed %d: %q is %q the second time, after %q", seed, first[i], second[i], first[max(i-1, 0)])
+			}
+		}
+		if len(first) != len(second) {
+			t.Fatalf("seed %d: %d steps, and %d", seed, len(first), len(second))
+		}
 	}
 }
 
@@ -71,7 +108,13 @@ func TestSeed(t *testing.T) {
 	if *seed != 0 {
 		o.Trace = func(line string) { t.Log(line) }
 	}
-	if _, err := sim.Run(o); err != nil {
+	if _, err := run(t, o); err != nil {
 		t.Error(err)
 	}
+}
+
+// run is sim.Run in a bubble.
+func run(t *testing.T, o sim.Options) (r sim.Report, err error) {
+	synctest.Test(t, func(*testing.T) { r, err = sim.Run(o) })
+	return r, err
 }

@@ -1,13 +1,17 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/cleavedb/cleave/coordinator"
 	"github.com/cleavedb/cleave/keyspace"
+	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/workflow"
 )
@@ -77,13 +81,16 @@ func keyOf(n int) keyspace.Key { return keyspace.Key{keyspace.Int(keyspace.Int8,
 type world struct {
 	o    Options
 	rand *rand.Rand
-	now  int64 // the wall clock, which jumps
-	up   int64 // time as it passes
+	skew atomic.Int64  // by how much the wall clock is ahead, milliseconds; it jumps
+	nap  time.Duration // passes at the end of a tick
 	tick int
 
+	// mu is held by the tick, or by the coordinator whose turn it is.
+	mu      sync.Mutex
 	snap    *shardmap.Snapshot
 	views   map[uint64]*view
-	records map[string]record
+	records map[string]shardmap.Record
+	flows   map[string]workflow.State // what the records say of workflows
 	rev     uint64
 	leader  uint64 // token
 	tokens  uint64
@@ -91,7 +98,8 @@ type world struct {
 
 	shards  map[string]*shard
 	routers []*router
-	coords  []*coordinator
+	coords  []*process
+	lives   []*life // of all processes
 	spawned int
 	stopped bool // no new statements, no faults
 	files   bool // every shard has one writer at a time
@@ -130,11 +138,6 @@ type orphan struct {
 	committed bool // COMMIT is on its way
 }
 
-type record struct {
-	state workflow.State // as it comes out of its stored form
-	rev   uint64
-}
-
 type member struct {
 	listed bool
 	acked  uint64
@@ -162,8 +165,8 @@ func newWorld(o Options) *world {
 		o.Ticks = 3000
 	}
 	w := &world{
-		o: o, rand: rand.New(rand.NewPCG(o.Seed, 0x636c6561766521)), now: 1_000_000,
-		views: map[uint64]*view{}, records: map[string]record{}, shards: map[string]*shard{},
+		o: o, rand: rand.New(rand.NewPCG(o.Seed, 0x636c6561766521)),
+		views: map[uint64]*view{}, records: map[string]shardmap.Record{}, flows: map[string]workflow.State{}, shards: map[string]*shard{},
 		acked: map[int][]int{}, dirty: map[int]bool{}, members: make([]member, 2),
 	}
 	w.moods, w.files = newMoods(w.rand), w.chance(40)
@@ -178,12 +181,17 @@ func newWorld(o Options) *world {
 		panic(err)
 	}
 	state.PutKeyspace(k)
+	for _, key := range keys {
+		state.PutTable(shardmap.Table{Schema: "public", Name: tableOf(key), Kind: shardmap.Sharded, Keyspace: ks, ShardKey: []string{"k"},
+			Columns: []shardmap.Column{{Name: "k", Type: "bigint", OID: 20, NotNull: true}, {Name: "v", Type: "text", OID: 25}}})
+	}
 	w.snap, err = shardmap.Advance(nil, shardmap.Change{By: "sim", Op: "create"}, state)
 	if err != nil {
 		panic(err)
 	}
 	for _, s := range w.shards {
-		s.guard = keyspace.NewOwner(w.snap.Ownership(ks, s.name))
+		s.owned = schema.GuardsOf(w.snap, ks, s.name)[0].Owned
+		s.guard = keyspace.NewOwner(s.owned)
 	}
 	w.newest()
 	for i := range w.members {
@@ -191,7 +199,7 @@ func newWorld(o Options) *world {
 		w.routers = append(w.routers, newRouter(w, i))
 	}
 	for i := range 2 {
-		w.coords = append(w.coords, &coordinator{w: w, n: i})
+		w.coords = append(w.coords, &process{w: w, n: i})
 	}
 	return w
 }
@@ -286,29 +294,13 @@ func (v *view) transit(id string) *transit {
 	return nil
 }
 
-var errDeposed = errors.New("deposed")
-
-// update changes the map; token 0: an operator.
-func (w *world) update(token uint64, forTransit, op string, edit func(*shardmap.State) error) error {
-	if token != 0 && token != w.leader {
-		return errDeposed
-	}
+// update changes the map for an operator.
+func (w *world) update(op string, edit func(*shardmap.State) error) {
 	next := w.snap.State().Clone()
-	if err := edit(&next); err != nil {
-		return err
+	if edit(&next) == nil {
+		// Refused within a transit, or between two owners.
+		_, _ = w.advance(shardmap.Change{Expect: w.snap.Version(), By: "sim", Op: op}, next)
 	}
-	snap, err := shardmap.Advance(w.snap, shardmap.Change{Expect: w.snap.Version(), By: "sim", Op: op, Transit: forTransit}, next)
-	if err != nil {
-		return err
-	}
-	w.monotone(w.snap, snap)
-	before := w.snap
-	w.snap = snap
-	v := w.newest()
-	c := shardmap.Concerned(before, snap)
-	v.shards, v.all = c.Shards, c.All || c.Strangers()
-	w.trace("map %d: %s", snap.Version(), op)
-	return nil
 }
 
 // monotone: the epoch of a key's assignment never falls, and grows when its owner changes. A key
@@ -328,33 +320,21 @@ func (w *world) monotone(before, after *shardmap.Snapshot) {
 	}
 }
 
-// put stores a record by compare-and-set; token 0: an operator's.
-func (w *world) put(token uint64, id string, s workflow.State, rev uint64) (uint64, bool, error) {
-	if token != 0 && token != w.leader {
-		return 0, false, errDeposed
-	}
-	if w.records[id].rev != rev {
-		return 0, false, nil
-	}
+// store stores a workflow for an operator, on top of what he has read, and tells the leader.
+func (w *world) store(id string, s workflow.State) bool {
 	b, err := s.Encode()
 	if err != nil {
 		panic(err)
 	}
-	w.rev++
-	stored, err := workflow.Decode(b)
-	if err != nil {
-		panic(err)
+	key := workflow.RecordPrefix + id
+	if _, err := w.put(0, key, b, w.records[key].Revision); err != nil {
+		return false
 	}
-	w.records[id] = record{stored, w.rev}
-	return w.rev, true, nil
+	_, err = w.put(0, coordinator.KickRecord, []byte("kick"), w.records[coordinator.KickRecord].Revision)
+	return err == nil
 }
 
-func (w *world) load(id string) (workflow.State, uint64) {
-	r := w.records[id]
-	return r.state, r.rev
-}
-
-func (w *world) ids() []string { return slices.Sorted(maps.Keys(w.records)) }
+func (w *world) ids() []string { return slices.Sorted(maps.Keys(w.flows)) }
 
 // invariants hold after every step.
 func (w *world) invariants() {

@@ -44,8 +44,8 @@ var never = map[string][]string{
 	"workflow":    {"access", "ids", "telemetry", "engine"},
 	"coordinator": {"access", "ids", "planner", "executor"},
 	"planner":     {"engine", "workflow"},
-	// Everything but the pure steps and the map is simulated.
-	"sim":      {"placement", "access", "ids", "telemetry", "engine", "planner", "executor", "schema", "coordinator", "admin", "gateway", client, "cmd/cleave"},
+	// The shards, the routers and the directory are simulated.
+	"sim":      {"placement", "access", "ids", "telemetry", "planner", "executor", "admin", "gateway", client, "cmd/cleave"},
 	"executor": {},
 	"gateway":  {},
 }
