@@ -285,15 +285,6 @@ func (v *view) holding() bool {
 	return slices.ContainsFunc(v.transits, func(t transit) bool { return t.Hold != shardmap.NoHold })
 }
 
-func (v *view) transit(id string) *transit {
-	for i := range v.transits {
-		if v.transits[i].ID == id {
-			return &v.transits[i]
-		}
-	}
-	return nil
-}
-
 // update changes the map for an operator.
 func (w *world) update(op string, edit func(*shardmap.State) error) {
 	next := w.snap.State().Clone()
