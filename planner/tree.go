@@ -155,7 +155,7 @@ func (ns *namespace) isVolatile(m proto.Message) bool {
 	inspect(m, func(m proto.Message) bool {
 		if f, ok := m.(*pg.FuncCall); ok {
 			kind := ns.kindOf(f)
-			found = found || kind == "" || strings.HasPrefix(kind, "v")
+			found = found || kind == "" || strings.HasPrefix(kind, "v") && !ns.steady[f]
 		}
 		return !found
 	})

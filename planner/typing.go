@@ -83,21 +83,32 @@ func (ty *typer) typeOf(n *pg.Node, sc *scope) uint32 {
 	return 0
 }
 
-// callType is the type of the result of a call, if it can only mean a function of PostgreSQL's.
-func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
+// onlyBuiltin reports whether a call can only mean a function of PostgreSQL's.
+func (ns *namespace) onlyBuiltin(f *pg.FuncCall) bool {
 	names := strs(f.Funcname)
-	name := names[len(names)-1]
-	switch {
-	case len(names) > 2 || len(names) == 2 && names[0] != "pg_catalog", len(names) == 1 && (ty.hidden() || ty.hasFunction(name)):
-		return 0 // one of the user's, or perhaps
-	case f.AggWithinGroup:
-		return 0 // what stands in ORDER BY counts too
-	}
-	in := make([]uint32, len(f.Args))
+	return len(names) == 2 && names[0] == "pg_catalog" || len(names) == 1 && !ns.hidden() && !ns.hasFunction(names[0])
+}
+
+// argumentTypes are the types of a call's arguments; ok is false if one is not known.
+func (ty *typer) argumentTypes(f *pg.FuncCall, sc *scope) (types []uint32, ok bool) {
+	types = make([]uint32, len(f.Args))
 	for i, n := range f.Args {
-		if in[i] = ty.typeOf(n, sc); in[i] == 0 || in[i] >= firstUserOID {
-			return anyResult(name)
+		if types[i] = ty.typeOf(n, sc); types[i] == 0 || types[i] >= firstUserOID {
+			return nil, false
 		}
+	}
+	return types, true
+}
+
+// callType is the type of the result of a call.
+func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
+	if !ty.onlyBuiltin(f) || f.AggWithinGroup { // what stands in ORDER BY counts too
+		return 0
+	}
+	name := callName(f)
+	in, ok := ty.argumentTypes(f, sc)
+	if !ok {
+		return anyResult(name)
 	}
 	return known(func(c pgcatalog.Catalog) uint32 {
 		k, _ := c.Call(name, in, f.FuncVariadic)
@@ -110,6 +121,42 @@ func (ty *typer) callType(f *pg.FuncCall, sc *scope) uint32 {
 		_, returns, _ := c.Bind(k.Args, in, k.Function.Result)
 		return returns
 	})
+}
+
+// noteSteady notes a call that means no volatile function, though others of the name are: AT TIME ZONE is volatile for a
+// time of day with a zone only.
+func (ty *typer) noteSteady(f *pg.FuncCall, sc *scope) {
+	if !ty.onlyBuiltin(f) || !someVolatile(callName(f)) {
+		return
+	}
+	in, ok := ty.argumentTypes(f, sc)
+	if !ok {
+		return
+	}
+	found := false
+	for v := pgcatalog.Oldest; v <= pgcatalog.Newest; v++ {
+		if k, _ := pgcatalog.Of(v).Call(callName(f), in, f.FuncVariadic); k != nil {
+			if k.Function == nil || k.Function.Volatile == 'v' {
+				return
+			}
+			found = true
+		}
+	}
+	if found {
+		if ty.steady == nil {
+			ty.steady = map[*pg.FuncCall]bool{}
+		}
+		ty.steady[f] = true
+	}
+}
+
+// someVolatile reports whether some functions of a name are volatile, and others are not.
+func someVolatile(name string) bool {
+	volatile, steady := false, false
+	for f := range builtin.Functions(name) {
+		volatile, steady = volatile || f.Volatile == 'v', steady || f.Volatile != 'v'
+	}
+	return volatile && steady
 }
 
 // anyResult is the type that all functions of a name return, whatever they take.

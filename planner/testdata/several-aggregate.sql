@@ -210,3 +210,21 @@ SELECT sum(n), max(note) FROM (SELECT count(*) AS n, note FROM orders GROUP BY t
 -->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT sum(n) AS c1, max(note) AS c2 FROM (SELECT count(*) AS n, note FROM orders GROUP BY tenant_id, note) s
 -->   shard text: SELECT pg_catalog.sum(cleave_rel_1.c1) AS sum, pg_catalog.max(cleave_rel_1.c2) AS max FROM cleave_rel_1
 -->   why: its groups have rows of several shards
+SELECT date_trunc('day', CAST(note AS timestamptz) AT TIME ZONE 'UTC') AS day, count(*) FROM orders GROUP BY 1;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT date_trunc('day', CASE WHEN pg_catalog.textregexeq(note::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(note::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE note END::timestamptz AT TIME ZONE 'UTC') AS c1, count(*) AS c2 FROM orders GROUP BY 1
+-->   shard text: SELECT cleave_rel_1.c1 AS day, COALESCE(pg_catalog.sum(cleave_rel_1.c2)::bigint, 0) AS count FROM cleave_rel_1 GROUP BY cleave_rel_1.c1
+-->   why: its groups have rows of several shards
+SELECT CAST(note AS timetz) AT TIME ZONE 'UTC' AS t, count(*) FROM orders GROUP BY 1;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT t.note FROM public.orders t
+-->   shard text: SELECT CASE WHEN pg_catalog.textregexeq(note::pg_catalog.text COLLATE pg_catalog."C", '[wWyY]') THEN pg_catalog.regexp_replace(note::pg_catalog.text COLLATE pg_catalog."C", 'now|today|tomorrow|yesterday', E'cleave_time_word \\&', 'i') ELSE note END::timetz AT TIME ZONE 'UTC' AS t, count(*) FROM cleave_rel_1 orders GROUP BY 1
+-->   why: its rows cannot be combined as they come from the shards
+SELECT date_trunc('day', at AT TIME ZONE 'UTC') AS d, count(*) FROM events GROUP BY 1;
+--> several shards [SELECT, read only, rows]
+-->   operation: gather
+-->   relation cleave_rel_1: shard-0, shard-1, shard-2: SELECT date_trunc('day', at AT TIME ZONE 'UTC') AS c1, count(*) AS c2 FROM events GROUP BY 1
+-->   shard text: SELECT cleave_rel_1.c1 AS d, COALESCE(pg_catalog.sum(cleave_rel_1.c2)::bigint, 0) AS count FROM cleave_rel_1 GROUP BY cleave_rel_1.c1
+-->   why: its groups have rows of several shards

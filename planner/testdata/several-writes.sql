@@ -529,3 +529,9 @@ WITH a AS (DELETE FROM orders RETURNING id), b AS (DELETE FROM items i USING a W
 WITH a AS (UPDATE orders SET qty = 1 RETURNING id), b AS (DELETE FROM orders) SELECT * FROM a;
 --> refused 0A000: table orders is changed by a WITH query and named again in a statement over several shards, where the rest could see the change
 -->   hint: run the WITH query as a statement of its own, in one transaction
+UPDATE events SET day = at AT TIME ZONE 'UTC';
+--> several shards [UPDATE]
+-->   operation: modify
+-->   shard text: UPDATE events SET day = at AT TIME ZONE 'UTC'
+-->   shards: shard-0, shard-1, shard-2
+-->   why: rows of several shards change

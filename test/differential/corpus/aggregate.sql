@@ -115,3 +115,6 @@ SELECT ${a} FROM orders o ${w};
 -- only: postgres
 -- foreach a: sum(extract(day FROM at)) | avg(extract(epoch FROM at)) | sum(age(at, timestamp '2024-01-01')) | sum(n)
 SELECT ${a} FROM (SELECT at, count(*) AS n FROM orders GROUP BY tenant_id, at) AS s;
+-- AT TIME ZONE calls timezone(), which is volatile for a time of day only.
+-- only: postgres
+SELECT date_trunc('day', at AT TIME ZONE 'UTC') AS d, count(*), sum(qty) FROM orders GROUP BY 1 ORDER BY 1;
