@@ -19,6 +19,9 @@ type analyzer struct {
 	parameters
 	touched
 	effects
+	restrictions
+	routing
+	*pushdown // nil while one shard is tried
 
 	p  *Planner
 	st *Statement
@@ -31,9 +34,7 @@ type analyzer struct {
 	fillNamed    int8          // 0 not looked yet, 1 no, 2 yes: see namesFill
 	defaultCalls []defaultCall // see catalog.go
 	lockedCopies lockedCopies
-	second       *reading        // nil while one shard is tried
-	known        map[string]bool // see repeated
-	stores       [][]konst       // the shard keys that an INSERT stores
+	second       *reading // nil while one shard is tried
 }
 
 // touched is what the statement touches.

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -17,10 +19,10 @@ type schemaChange struct {
 	*touched
 	*effects
 	definer
+	sequenceChange
 
-	p     *Planner
-	st    *Statement
-	taken map[string]bool // names of sequences that this statement makes
+	p  *Planner
+	st *Statement
 }
 
 // definer is what a schema change needs of the rest of the analysis: it may have expressions and queries.
@@ -37,7 +39,16 @@ type definer interface {
 }
 
 func (a *analyzer) change() *schemaChange {
-	return &schemaChange{typer: &a.typer, sourceText: &a.sourceText, touched: &a.touched, effects: &a.effects, definer: a, p: a.p, st: a.st}
+	return &schemaChange{
+		typer:          &a.typer,
+		sourceText:     &a.sourceText,
+		touched:        &a.touched,
+		effects:        &a.effects,
+		definer:        a,
+		sequenceChange: sequenceChange{typer: &a.typer, sourceText: &a.sourceText, st: a.st},
+		p:              a.p,
+		st:             a.st,
+	}
 }
 
 // ddl analyses schema changes and refuses everything that is left.
@@ -619,4 +630,27 @@ func (ch *schemaChange) refuseStatement(n *pg.Node) {
 		verb = " are not supported yet"
 	}
 	refuse(what+verb, hint)
+}
+
+// namesNothingInternal refuses a schema change that names the router's schema on a shard, in whatever place of whatever
+// statement of the grammar. Literals are no names. Calls are left to function, since dumps of a shard have some in defaults.
+func namesNothingInternal(n *pg.Node) {
+	inspect(n, func(m proto.Message) bool {
+		switch v := m.(type) {
+		case *pg.A_Const:
+			return false
+		case *pg.FuncCall:
+			for _, arg := range v.Args {
+				namesNothingInternal(arg)
+			}
+			return false
+		}
+		m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+			if fd.Kind() == protoreflect.StringKind && fd.Name() != "comment" && v.String() == InternalSchema {
+				fail(internalSchemaError())
+			}
+			return true
+		})
+		return true
+	})
 }

@@ -349,32 +349,42 @@ func (eq *equivalence) equal(x, y column) *fact {
 	return &fact{a: x.term, b: y.term}
 }
 
+// restrictions reads facts out of conditions.
+type restrictions struct {
+	*typer
+	*constants
+	*equivalence
+
+	p      *Planner
+	second *reading
+}
+
 // factsOf returns what a condition says if it is true.
-func (a *analyzer) factsOf(n *pg.Node, sc *scope) []*fact {
+func (co *restrictions) factsOf(n *pg.Node, sc *scope) []*fact {
 	switch v := n.GetNode().(type) {
 	case *pg.Node_BoolExpr:
 		switch v.BoolExpr.Boolop {
 		case pg.BoolExprType_AND_EXPR:
 			var out []*fact
 			for _, arg := range v.BoolExpr.Args {
-				out = append(out, a.factsOf(arg, sc)...)
+				out = append(out, co.factsOf(arg, sc)...)
 			}
 			return out
 		case pg.BoolExprType_OR_EXPR:
-			return a.anyOf(v.BoolExpr.Args, sc)
+			return co.anyOf(v.BoolExpr.Args, sc)
 		case pg.BoolExprType_NOT_EXPR:
-			return a.boolFact(v.BoolExpr.Args[0], sc, "false")
+			return co.boolFact(v.BoolExpr.Args[0], sc, "false")
 		}
 	case *pg.Node_AExpr:
-		return a.comparison(v.AExpr, sc)
+		return co.comparison(v.AExpr, sc)
 	case *pg.Node_ColumnRef:
-		return a.boolFact(n, sc, "true")
+		return co.boolFact(n, sc, "true")
 	case *pg.Node_BooleanTest:
 		switch v.BooleanTest.Booltesttype {
 		case pg.BoolTestType_IS_TRUE:
-			return a.factsOf(v.BooleanTest.Arg, sc)
+			return co.factsOf(v.BooleanTest.Arg, sc)
 		case pg.BoolTestType_IS_FALSE:
-			return a.boolFact(v.BooleanTest.Arg, sc, "false")
+			return co.boolFact(v.BooleanTest.Arg, sc, "false")
 		}
 	}
 	return nil
@@ -394,11 +404,11 @@ func (ty *typer) boolFact(n *pg.Node, sc *scope, text string) []*fact {
 }
 
 // anyOf joins the facts of OR: a column that every arm fixes is one of all.
-func (a *analyzer) anyOf(args []*pg.Node, sc *scope) []*fact {
+func (co *restrictions) anyOf(args []*pg.Node, sc *scope) []*fact {
 	var joined map[term][]konst
 	var order []term
 	for i, arg := range args {
-		arm := &facts{learned: map[*jnode]bool{}, list: a.factsOf(arg, sc)}
+		arm := &facts{learned: map[*jnode]bool{}, list: co.factsOf(arg, sc)}
 		if len(arm.list) == 0 {
 			return nil
 		}
@@ -474,21 +484,21 @@ func operatorOf(names []string) string {
 }
 
 // comparison returns the facts of =, IN and = ANY.
-func (a *analyzer) comparison(e *pg.A_Expr, sc *scope) []*fact {
-	if a.second != nil {
-		if x := a.bounds(e, sc); x != nil {
+func (co *restrictions) comparison(e *pg.A_Expr, sc *scope) []*fact {
+	if co.second != nil {
+		if x := co.bounds(e, sc); x != nil {
 			return x
 		}
 	}
 	if operator(e) != "=" {
 		if e.Kind == pg.A_Expr_Kind_AEXPR_NOT_DISTINCT {
-			return a.notDistinct(e, sc)
+			return co.notDistinct(e, sc)
 		}
 		return nil
 	}
 	switch e.Kind {
 	case pg.A_Expr_Kind_AEXPR_NOT_DISTINCT:
-		return a.notDistinct(e, sc)
+		return co.notDistinct(e, sc)
 	case pg.A_Expr_Kind_AEXPR_OP:
 		l, r := e.Lexpr.GetRowExpr(), e.Rexpr.GetRowExpr()
 		if l != nil && r != nil {
@@ -497,33 +507,33 @@ func (a *analyzer) comparison(e *pg.A_Expr, sc *scope) []*fact {
 			}
 			var out []*fact
 			for i := range l.Args {
-				out = append(out, a.equality(l.Args[i], r.Args[i], sc)...)
+				out = append(out, co.equality(l.Args[i], r.Args[i], sc)...)
 			}
 			return out
 		}
-		return a.equality(e.Lexpr, e.Rexpr, sc)
+		return co.equality(e.Lexpr, e.Rexpr, sc)
 	case pg.A_Expr_Kind_AEXPR_IN:
-		return a.inList(e, sc)
+		return co.inList(e, sc)
 	case pg.A_Expr_Kind_AEXPR_OP_ANY:
-		return a.anyArray(e, sc)
+		return co.anyArray(e, sc)
 	}
 	return nil
 }
 
-func (a *analyzer) equality(l, r *pg.Node, sc *scope) []*fact {
-	lc, lok := a.columnOf(l, sc)
-	rc, rok := a.columnOf(r, sc)
+func (co *restrictions) equality(l, r *pg.Node, sc *scope) []*fact {
+	lc, lok := co.columnOf(l, sc)
+	rc, rok := co.columnOf(r, sc)
 	switch {
 	case lok && rok:
-		if x := a.equal(lc, rc); x != nil {
+		if x := co.equal(lc, rc); x != nil {
 			return []*fact{x}
 		}
 	case lok:
-		if k, ok := a.konstOf(r, lc.typ, false); ok {
+		if k, ok := co.konstOf(r, lc.typ, false); ok {
 			return []*fact{oneOf(lc.term, []konst{k})}
 		}
 	case rok:
-		if k, ok := a.konstOf(l, rc.typ, false); ok {
+		if k, ok := co.konstOf(l, rc.typ, false); ok {
 			return []*fact{oneOf(rc.term, []konst{k})}
 		}
 	}
@@ -531,8 +541,8 @@ func (a *analyzer) equality(l, r *pg.Node, sc *scope) []*fact {
 }
 
 // notDistinct is = for a literal that is not NULL.
-func (a *analyzer) notDistinct(e *pg.A_Expr, sc *scope) []*fact {
-	out := a.equality(e.Lexpr, e.Rexpr, sc)
+func (co *restrictions) notDistinct(e *pg.A_Expr, sc *scope) []*fact {
+	out := co.equality(e.Lexpr, e.Rexpr, sc)
 	for _, x := range out {
 		if x.rows == nil || x.rows[0][0].param != 0 || x.rows[0][0].never {
 			return nil
@@ -542,9 +552,9 @@ func (a *analyzer) notDistinct(e *pg.A_Expr, sc *scope) []*fact {
 }
 
 // inList reads column IN (constants) and (columns) IN ((constants), ...).
-func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
+func (co *restrictions) inList(e *pg.A_Expr, sc *scope) []*fact {
 	items := e.Rexpr.GetList().GetItems()
-	if len(items) == 0 || len(items) > a.p.limits.Keys {
+	if len(items) == 0 || len(items) > co.p.limits.Keys {
 		return nil
 	}
 	cols := []*pg.Node{e.Lexpr}
@@ -553,7 +563,7 @@ func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
 	}
 	x := &fact{}
 	for _, n := range cols {
-		c, ok := a.columnOf(n, sc)
+		c, ok := co.columnOf(n, sc)
 		if !ok {
 			return nil
 		}
@@ -572,12 +582,12 @@ func (a *analyzer) inList(e *pg.A_Expr, sc *scope) []*fact {
 			}
 			column[j] = args[i]
 		}
-		t := a.terms[x.terms[i]].typ
+		t := co.terms[x.terms[i]].typ
 		strings := t
 		if e.Lexpr.GetRowExpr() == nil {
-			strings = a.listType(column, t)
+			strings = co.listType(column, t)
 		}
-		set := a.konstList(column, t, strings)
+		set := co.konstList(column, t, strings)
 		if set == nil {
 			return nil
 		}
@@ -652,14 +662,14 @@ func (ty *typer) listType(nodes []*pg.Node, t keyspace.Type) keyspace.Type {
 }
 
 // anyArray reads column = ANY (ARRAY[...]) and = ANY (ARRAY[...]::type[]).
-func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
-	c, ok := a.columnOf(e.Lexpr, sc)
+func (co *restrictions) anyArray(e *pg.A_Expr, sc *scope) []*fact {
+	c, ok := co.columnOf(e.Lexpr, sc)
 	if !ok {
 		return nil
 	}
 	n, cast := e.Rexpr, keyspace.Type(0)
 	if tc := n.GetTypeCast(); tc != nil {
-		if cast = a.arrayType(tc.TypeName); cast == 0 || !sameFamily(cast, c.typ) {
+		if cast = co.arrayType(tc.TypeName); cast == 0 || !sameFamily(cast, c.typ) {
 			return nil
 		}
 		n = tc.Arg
@@ -672,10 +682,10 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 		return []*fact{oneOf(c.term, []konst{k})}
 	}
 	if lit := n.GetAConst(); lit.GetSval() != nil {
-		return a.anyLiteral(c, cast, lit.GetSval().Sval)
+		return co.anyLiteral(c, cast, lit.GetSval().Sval)
 	}
 	arr := n.GetAArrayExpr()
-	if arr == nil || len(arr.Elements) == 0 || len(arr.Elements) > a.p.limits.Keys {
+	if arr == nil || len(arr.Elements) == 0 || len(arr.Elements) > co.p.limits.Keys {
 		return nil
 	}
 	for _, el := range arr.Elements {
@@ -696,7 +706,7 @@ func (a *analyzer) anyArray(e *pg.A_Expr, sc *scope) []*fact {
 			}
 		}
 	}
-	set := a.konstList(arr.Elements, t, t)
+	set := co.konstList(arr.Elements, t, t)
 	if set == nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/cleavedb/cleave/keyspace"
 )
@@ -20,11 +21,20 @@ import (
 // unknown is the constant that stands for column i of the witness's shard key.
 func unknownKey(i int, t keyspace.Type) konst { return konst{typ: t, unknown: i + 1} }
 
+// pushdown says which queries fall apart by shard.
+type pushdown struct {
+	*typer
+	*equivalence
+	*routing
+
+	second *reading
+}
+
 // local looks for a witness of query q and returns its use, nil if there is none.
-func (a *analyzer) local(q *query) *use {
+func (pd *pushdown) local(q *query) *use {
 	for _, j := range witnesses(q, nil) {
-		if a.follows(q, j) && a.additive(q, j) {
-			return a.second.useOf(j)
+		if pd.follows(q, j) && pd.additive(q, j) {
+			return pd.second.useOf(j)
 		}
 	}
 	return nil
@@ -67,18 +77,18 @@ func witnesses(q *query, out []*jnode) []*jnode {
 
 // follows reports whether every other sharded table of q, in subqueries too, is
 // bound to the shard key of the witness.
-func (a *analyzer) follows(q *query, witness *jnode) bool {
-	r := a.second
+func (pd *pushdown) follows(q *query, witness *jnode) bool {
+	r := pd.second
 	before := witness.facts
 	defer func() { witness.facts, r.witness = before, nil }()
 	for i, t := range witness.key {
 		if t == noTerm {
 			return false
 		}
-		witness.facts = append(witness.facts[:len(witness.facts):len(witness.facts)], oneOf(t, []konst{unknownKey(i, a.types[i])}))
+		witness.facts = append(witness.facts[:len(witness.facts):len(witness.facts)], oneOf(t, []konst{unknownKey(i, pd.types[i])}))
 	}
 	r.witness, r.outside = witness, false
-	a.visitQuery(q, noFacts())
+	pd.visitQuery(q, noFacts())
 	return !r.outside && len(r.keyspaces) == 1
 }
 
@@ -112,18 +122,18 @@ func (f *facts) isUnknown(class []term, i int) bool {
 // additive reports whether q is additive in the rows of the witness. What the
 // whole statement's ORDER BY, LIMIT and DISTINCT do is left to the caller: they
 // are not looked at in q itself.
-func (a *analyzer) additive(q *query, witness *jnode) bool {
-	return q.arms == nil && a.keepsKeys(q, witness) && a.additiveBelow(q, witness)
+func (pd *pushdown) additive(q *query, witness *jnode) bool {
+	return q.arms == nil && pd.keepsKeys(q, witness) && pd.additiveBelow(q, witness)
 }
 
 // additiveBelow is additive for the FROM clause of q alone.
-func (a *analyzer) additiveBelow(q *query, witness *jnode) bool {
+func (pd *pushdown) additiveBelow(q *query, witness *jnode) bool {
 	for _, sub := range pathTo(q.root, witness) {
 		s := sub.q.sel
-		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !a.keepsKeys(sub.q, witness) {
+		if s.LimitCount != nil || s.LimitOffset != nil || len(s.LockingClause) > 0 || !pd.keepsKeys(sub.q, witness) {
 			return false
 		}
-		if len(s.DistinctClause) > 0 && !a.distinctByKey(sub.q, witness) {
+		if len(s.DistinctClause) > 0 && !pd.distinctByKey(sub.q, witness) {
 			return false
 		}
 	}
@@ -161,16 +171,16 @@ func pathTo(j *jnode, witness *jnode) []*jnode {
 // keepsKeys reports whether no row of q's output is made of rows with different
 // shard keys of the witness: it does not aggregate, or by groups of the key, and
 // its windows are partitioned by it.
-func (a *analyzer) keepsKeys(q *query, witness *jnode) bool {
+func (pd *pushdown) keepsKeys(q *query, witness *jnode) bool {
 	s := q.sel
 	if s == nil || q.root == nil {
 		return false
 	}
 	if len(s.GroupClause) > 0 {
-		if !a.coversKey(q, witness, groupExprs(s)) {
+		if !pd.coversKey(q, witness, groupExprs(s)) {
 			return false
 		}
-	} else if calls, sure := a.ownAggregates(q); len(calls) > 0 || !sure || s.HavingClause != nil {
+	} else if calls, sure := pd.ownAggregates(q); len(calls) > 0 || !sure || s.HavingClause != nil {
 		return false
 	}
 	if !q.windows {
@@ -201,7 +211,7 @@ func (a *analyzer) keepsKeys(q *query, witness *jnode) bool {
 	}
 	eachCall(s, func(f *pg.FuncCall) {
 		if f.Over != nil {
-			ok = ok && a.coversKey(q, witness, part(f.Over))
+			ok = ok && pd.coversKey(q, witness, part(f.Over))
 		}
 	})
 	return ok
@@ -209,18 +219,18 @@ func (a *analyzer) keepsKeys(q *query, witness *jnode) bool {
 
 // coversKey reports whether the expressions contain every shard key column of the
 // witness. nil: they do not.
-func (a *analyzer) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
+func (pd *pushdown) coversKey(q *query, witness *jnode, exprs []*pg.Node) bool {
 	if len(exprs) == 0 {
 		return false
 	}
 	f := noFacts()
-	a.gather(q.root, f)
-	a.gather(q.root, f)
+	pd.gather(q.root, f)
+	pd.gather(q.root, f)
 	for i := range witness.key {
-		in := asSet(a.keyClass(f, q, witness, i))
+		in := asSet(pd.keyClass(f, q, witness, i))
 		ok := false
 		for _, e := range exprs {
-			c, isCol := a.columnOf(e, q.sc)
+			c, isCol := pd.columnOf(e, q.sc)
 			ok = ok || isCol && in[c.term]
 		}
 		if !ok {
@@ -257,11 +267,11 @@ func (eq *equivalence) keyClass(f *facts, q *query, witness *jnode, i int) []ter
 
 // distinctByKey reports whether DISTINCT of q compares rows of equal keys only:
 // its columns, or its ON list, contain the shard key of the witness.
-func (a *analyzer) distinctByKey(q *query, witness *jnode) bool {
+func (pd *pushdown) distinctByKey(q *query, witness *jnode) bool {
 	if on := q.sel.DistinctClause; on[0].GetNode() != nil {
-		return a.coversKey(q, witness, outputsFirst(positions(on, q.sel.TargetList), q.sel.TargetList))
+		return pd.coversKey(q, witness, outputsFirst(positions(on, q.sel.TargetList), q.sel.TargetList))
 	}
-	return a.keyColumns(q, witness) != nil
+	return pd.keyColumns(q, witness) != nil
 }
 
 // keyColumns returns the output columns of q that are the shard key of the
@@ -381,7 +391,7 @@ func (ns *namespace) keyTypes(name string) []keyspace.Type {
 // ownAggregates returns the aggregate calls of a query level. sure is false if a
 // call in a subquery could be one of this level, because its arguments name none
 // of the subquery's columns for sure.
-func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
+func (pd *pushdown) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 	sure = true
 	s := q.sel
 	var level func(m proto.Message, inner *query) func(m proto.Message) bool
@@ -392,13 +402,13 @@ func (a *analyzer) ownAggregates(q *query) (calls []*pg.FuncCall, sure bool) {
 				if m == top {
 					return true
 				}
-				sub := a.second.queries[v]
+				sub := pd.second.queries[v]
 				inspect(v, level(v, sub))
 				return false
 			case *pg.JsonArrayAgg, *pg.JsonObjectAgg, *pg.GroupingFunc:
 				sure = false
 			case *pg.FuncCall:
-				if !a.isAggregate(v) {
+				if !pd.isAggregate(v) {
 					return true
 				}
 				if inner == nil && top == nil {
@@ -456,4 +466,181 @@ func (s *scope) has(names []string) bool {
 		}
 	}
 	return false
+}
+
+// perRun reports whether a query that falls apart by shard has a part that PostgreSQL
+// may run once for all rows and that may answer otherwise each time: a subquery or a
+// function in FROM that is volatile, or rows of a reference table that no order
+// chooses. Each shard would have an answer of its own. What stands beside the rows of a
+// witness is run for each of them, on one server as well.
+func (pd *pushdown) perRun(s *pg.SelectStmt, witnesses ...*use) bool {
+	if s == nil {
+		return false
+	}
+	if s.Op != pg.SetOperation_SETOP_NONE {
+		return pd.perRun(s.Larg, witnesses...) || pd.perRun(s.Rarg, witnesses...)
+	}
+	own := map[*pg.RangeVar]bool{}
+	for _, w := range witnesses {
+		own[w.ref] = true
+	}
+	found := false
+	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SelectStmt:
+			if v == s {
+				return true
+			}
+			around := false
+			eachRangeVar(m, func(r *pg.RangeVar) { around = around || own[r] })
+			if around {
+				found = found || pd.perRun(v, witnesses...)
+			} else {
+				found = found || pd.isVolatile(v) || pd.loose(v)
+			}
+			return false
+		case *pg.RangeFunction:
+			found = found || pd.isVolatile(v)
+		case *pg.RangeTableSample:
+			found = found || !own[v.Relation.GetRangeVar()]
+		}
+		return !found
+	})
+	return found
+}
+
+// answersOnce reports whether a statement has a subquery as perRun means it.
+func (pd *pushdown) answersOnce(m protoreflect.Message) bool {
+	found := false
+	descend(m, func(m protoreflect.Message) bool {
+		s, is := m.Interface().(*pg.SelectStmt)
+		found = found || is && (pd.isVolatile(s) || pd.loose(s))
+		return !is && !found
+	})
+	return found
+}
+
+// loose reports whether a query that stands for itself leaves open which rows of a
+// table it takes, or in what order it counts or adds them.
+func (pd *pushdown) loose(s *pg.SelectStmt) bool {
+	open, tables := false, false
+	descend(s.ProtoReflect(), func(m protoreflect.Message) bool {
+		switch v := m.Interface().(type) {
+		case *pg.SelectStmt:
+			open = open || v.LimitCount != nil || v.LimitOffset != nil || len(v.DistinctClause) > 0 && v.DistinctClause[0].GetNode() != nil
+		case *pg.FuncCall:
+			open = open || v.Over != nil || pd.byOrder(v, s)
+		case *pg.RangeTableSample, *pg.JsonArrayAgg, *pg.JsonObjectAgg:
+			open = true
+		case *pg.RangeVar:
+			tables = true
+		}
+		return true
+	})
+	return open && tables && !pd.second.correlated(s)
+}
+
+// byOrder reports whether an aggregate call depends on the order of its rows, which no
+// ORDER BY in it says: a list, or a sum of what may be floating-point numbers.
+func (pd *pushdown) byOrder(f *pg.FuncCall, s *pg.SelectStmt) bool {
+	if len(f.AggOrder) > 0 || !pd.isAggregate(f) {
+		return false
+	}
+	switch callName(f) {
+	case "count", "min", "max", "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "mode", "rank", "dense_rank", "percentile_disc":
+		return false
+	case "sum", "avg", "variance", "var_pop", "var_samp", "stddev", "stddev_pop", "stddev_samp":
+		if q := pd.second.queries[s]; q != nil && len(f.Args) == 1 {
+			switch pd.typeOf(f.Args[0], q.sc) {
+			case oidInt2, oidInt4, oidInt8, oidNumeric, oidInterval, oidMoney:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A query without an order of its own over one subquery with ORDER BY gives rows in
+// that order on PostgreSQL: SELECT * FROM (SELECT ... ORDER BY x) s LIMIT 10. SQL does
+// not promise it, but people rely on it, and a LIMIT around it chooses rows by it.
+
+// sortedBelow finds the subquery whose ORDER BY the rows of q's FROM come in, on the
+// way to the witness: nil if there is none. depth is how many subqueries are around it.
+func (pd *pushdown) sortedBelow(q *query, witness *jnode) (sub *jnode, depth int) {
+	for {
+		if q.sel == nil || len(q.sel.FromClause) != 1 || q.sel.FromClause[0].GetRangeSubselect() == nil {
+			return nil, 0
+		}
+		path := pathTo(q.root, witness)
+		if len(path) == 0 || path[0].q.sel == nil {
+			return nil, 0
+		}
+		inner := path[0].q
+		if len(inner.sel.SortClause) > 0 {
+			return path[0], depth
+		}
+		if len(inner.sel.GroupClause) > 0 || len(inner.sel.DistinctClause) > 0 || inner.windows {
+			return nil, 0
+		}
+		q, depth = inner, depth+1
+	}
+}
+
+// inherit gives a query without ORDER BY the one of its only subquery. false: it has
+// to be gathered to keep that order.
+func (b *scatter) inherit(witness *jnode) bool {
+	s := b.s
+	if len(s.SortClause) > 0 || len(s.DistinctClause) > 0 || len(s.GroupClause) > 0 || b.q.windows {
+		return true
+	}
+	sub, depth := b.a.sortedBelow(b.q, witness)
+	if sub == nil {
+		return true
+	}
+	from := s.FromClause[0].GetRangeSubselect()
+	if depth > 0 || from.Alias == nil || len(from.Alias.Colnames) > 0 || sub.q.open {
+		return false
+	}
+	inner := from.Subquery.GetSelectStmt()
+	var sorts []*pg.Node
+	for _, n := range inner.SortClause {
+		sort := clone(n)
+		name, ok := b.outputOf(sort.GetSortBy().GetNode(), inner.TargetList, sub.q.cols)
+		if !ok {
+			return false
+		}
+		sort.GetSortBy().Node = columnNode(from.Alias.Aliasname, name)
+		sorts = append(sorts, sort)
+	}
+	s.SortClause = sorts
+	if len(inner.DistinctClause) == 0 {
+		inner.SortClause = nil
+	}
+	return true
+}
+
+// outputOf is the name of the output column that an element of ORDER BY sorts by.
+func (b *scatter) outputOf(n *pg.Node, targets []*pg.Node, cols []column) (string, bool) {
+	name := ""
+	switch c := n.GetColumnRef(); {
+	case n.GetAConst().GetIval() != nil:
+		if p := int(n.GetAConst().GetIval().GetIval()); p >= 1 && p <= len(cols) {
+			name = cols[p-1].name
+		}
+	case c != nil && len(fieldNames(c)) == 1:
+		name = fieldNames(c)[0]
+	case !anyStar(targets):
+		for i, t := range targets {
+			if i < len(cols) && sameNode(t.GetResTarget().GetVal(), n) {
+				name = cols[i].name
+			}
+		}
+	}
+	found := 0
+	for _, c := range cols {
+		if c.name == name {
+			found++
+		}
+	}
+	return name, found == 1 && name != "?column?"
 }

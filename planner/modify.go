@@ -381,8 +381,8 @@ func keyColumn(t *shardmap.Table, name string) *shardmap.Column {
 
 // insertRow takes the shard key of one row of VALUES. With facts, a value may
 // also be a column that they fix (MERGE).
-func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
-	if a.second != nil {
+func (rt *routing) insertRow(t *shardmap.Table, cols []string, values []*pg.Node, sc *scope, f *facts) {
+	if rt.second != nil {
 		return
 	}
 	at := keyPlaces(t, cols)
@@ -394,11 +394,11 @@ func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		if p >= len(values) {
 			refuse("a row has no value for the shard key column "+quoteIdent(col.Name), "give it a value in every row")
 		}
-		typ := a.types[i]
-		k, ok := a.konstOf(values[p], typ, true)
+		typ := rt.types[i]
+		k, ok := rt.konstOf(values[p], typ, true)
 		if !ok {
 			if f != nil {
-				if c, isCol := a.columnOf(values[p], sc); isCol && c.typ == typ {
+				if c, isCol := rt.columnOf(values[p], sc); isCol && c.typ == typ {
 					tuple = append(tuple, c.term)
 					continue
 				}
@@ -417,14 +417,14 @@ func (a *analyzer) insertRow(t *shardmap.Table, cols []string, values []*pg.Node
 		key[i], row[i] = e, k
 	}
 	if len(tuple) == 0 {
-		a.addKey(key)
-		a.stores = append(a.stores, row)
+		rt.addKey(key)
+		rt.stores = append(rt.stores, row)
 		return
 	}
 	if len(tuple) != len(at) {
 		refuse("the shard key of the inserted row is only partly fixed by the source", "give every shard key column from the source")
 	}
-	a.insertTerms(t, tuple, f)
+	rt.insertTerms(t, tuple, f)
 }
 
 func nullKey(t *shardmap.Table, col string) error {
@@ -452,31 +452,31 @@ func storedExpr(e KeyExpr, t *shardmap.Table, col *shardmap.Column) KeyExpr {
 	return e
 }
 
-func (a *analyzer) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
-	a.storedTexts(t, cols, q)
-	if a.second != nil {
+func (rt *routing) insertSelected(t *shardmap.Table, cols []string, q *query, f *facts) {
+	rt.storedTexts(t, cols, q)
+	if rt.second != nil {
 		return
 	}
 	at := keyPlaces(t, cols)
 	tuple := make([]term, len(at))
 	for i, p := range at {
 		tuple[i] = noTerm
-		if !q.open && p < len(q.cols) && q.cols[p].term != noTerm && q.cols[p].typ == a.types[i] || !q.open && p < len(q.cols) && isInt(q.cols[p].typ) && isInt(a.types[i]) {
+		if !q.open && p < len(q.cols) && q.cols[p].term != noTerm && q.cols[p].typ == rt.types[i] || !q.open && p < len(q.cols) && isInt(q.cols[p].typ) && isInt(rt.types[i]) {
 			tuple[i] = q.cols[p].term
 		}
 	}
 	g := f.clone()
 	if q.root != nil && q.up {
-		a.gatherQuery(newNode(jSub), q, g)
+		rt.gatherQuery(newNode(jSub), q, g)
 	} else if q.arms != nil {
-		a.gatherQuery(newNode(jSub), q, g)
+		rt.gatherQuery(newNode(jSub), q, g)
 	}
-	a.insertTerms(t, tuple, g)
+	rt.insertTerms(t, tuple, g)
 }
 
 // storedTexts looks at the string literals of a query's list that are stored in the shard key: PostgreSQL reads them as its type.
-func (a *analyzer) storedTexts(t *shardmap.Table, cols []string, q *query) {
-	types := a.keyTypes(t.Keyspace)
+func (rt *routing) storedTexts(t *shardmap.Table, cols []string, q *query) {
+	types := rt.keyTypes(t.Keyspace)
 	for i, k := range t.ShardKey {
 		p := slices.Index(cols, k)
 		if p < 0 || p >= len(q.cols) || q.open || q.cols[p].text == nil {
@@ -484,32 +484,32 @@ func (a *analyzer) storedTexts(t *shardmap.Table, cols []string, q *query) {
 		}
 		text := q.cols[p].text.GetSval().GetSval()
 		if _, err := keyspace.ParseText(types[i], []byte(text)); err != nil && askable(types[i], text, sqlstate.As(err)) {
-			a.st.Unread = true
-			if a.p.texts != nil {
-				a.p.texts.note(&a.sourceText, q.cols[p].text, types[i])
+			rt.st.Unread = true
+			if rt.p.texts != nil {
+				rt.p.texts.note(rt.src, q.cols[p].text, types[i])
 			}
 		}
 	}
 }
 
 // insertTerms takes the shard keys of rows whose key columns are terms.
-func (a *analyzer) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
-	rows, missing, ok := f.alternatives(tuple, a.p.limits.Keys)
+func (rt *routing) insertTerms(t *shardmap.Table, tuple []term, f *facts) {
+	rows, missing, ok := f.alternatives(tuple, rt.p.limits.Keys)
 	if !ok {
 		refuse("the rows for "+quoteName(t.Schema, t.Name)+" get their shard key "+quoteIdent(t.ShardKey[missing])+" from a query that does not fix it",
 			`select rows of one key: add "... = value" for the column that becomes `+quoteIdent(t.ShardKey[missing]))
 	}
-	a.stores = rows
+	rt.stores = rows
 	for _, r := range rows {
 		key := make([]KeyExpr, len(r))
 		for i, k := range r {
-			e, ok := k.keyExpr(a.types[i])
+			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
-				refuse("the shard key is selected from a column of another type", "cast it to "+a.types[i].String())
+				refuse("the shard key is selected from a column of another type", "cast it to "+rt.types[i].String())
 			}
 			key[i] = storedExpr(e, t, keyColumn(t, t.ShardKey[i]))
 			key[i].selected = true
 		}
-		a.addKey(key)
+		rt.addKey(key)
 	}
 }

@@ -218,11 +218,16 @@ func (p *Planner) analyzer(sql string, snap *shardmap.Snapshot, path []string) *
 	a.parameters = parameters{typer: &a.typer, st: a.st, params: map[int]*paramUse{}}
 	a.touched = touched{typer: &a.typer, p: p, st: a.st}
 	a.effects = effects{typer: &a.typer, src: &a.sourceText, touched: &a.touched, st: a.st}
+	a.restrictions = restrictions{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, p: p}
+	a.routing = routing{typer: &a.typer, constants: &a.constants, equivalence: &a.equivalence, touched: &a.touched, p: p, st: a.st}
 	return a
 }
 
 // reads makes this the second reading, which goes on where one shard is not enough; the first one with nil.
-func (a *analyzer) reads(r *reading) { a.second, a.touched.second, a.effects.second = r, r, r }
+func (a *analyzer) reads(r *reading) {
+	a.second, a.touched.second, a.effects.second, a.restrictions.second, a.routing.second = r, r, r, r, r
+	a.pushdown = &pushdown{typer: &a.typer, equivalence: &a.equivalence, routing: &a.routing, second: r}
+}
 
 // run reads the one statement of a tree.
 func (a *analyzer) run(tree *pg.ParseResult) (st *Statement, err error) {

@@ -200,129 +200,144 @@ func (eq *equivalence) exported(q *query, i int, outer *facts) ([]konst, bool) {
 	return f.best(asSet(f.class(q.cols[i].term)))
 }
 
+// routing finds the shard keys that the rows of a statement which can matter have.
+type routing struct {
+	*typer
+	*constants
+	*equivalence
+	*touched
+
+	p      *Planner
+	st     *Statement
+	second *reading
+
+	known  map[string]bool // see repeated
+	stores [][]konst       // the shard keys that an INSERT stores
+}
+
 // visit looks for the shard key of every sharded table below j, with facts f
 // that hold for the rows of j that matter.
-func (a *analyzer) visit(j *jnode, f *facts) {
-	a.work(f)
+func (rt *routing) visit(j *jnode, f *facts) {
+	rt.work(f)
 	switch j.op {
 	case jLeaf:
 		if j.key != nil {
-			a.pin(j, f)
+			rt.pin(j, f)
 		}
-		a.visitAll(j.subs, f)
+		rt.visitAll(j.subs, f)
 	case jInner:
 		for _, k := range j.kids {
-			a.visit(k, f)
+			rt.visit(k, f)
 		}
-		a.visitAll(j.subs, f)
+		rt.visitAll(j.subs, f)
 	case jLeft:
-		if f.present(a.terms, j.kids[1].rtes) {
+		if f.present(rt.terms, j.kids[1].rtes) {
 			f.learn(j, j.facts)
-			a.gather(j.kids[1], f)
-			a.visit(j.kids[0], f)
-			a.visit(j.kids[1], f)
-			a.visitAll(j.subs, f)
+			rt.gather(j.kids[1], f)
+			rt.visit(j.kids[0], f)
+			rt.visit(j.kids[1], f)
+			rt.visitAll(j.subs, f)
 			return
 		}
-		a.visit(j.kids[0], f)
+		rt.visit(j.kids[0], f)
 		// A row of r matters only where ON is true; so ON can also show that a
 		// null-extended row of l is not meant.
 		g := f.clone()
 		g.learn(j, j.facts)
 		for range 2 {
-			a.gather(j.kids[1], g)
-			a.gather(j.kids[0], g)
+			rt.gather(j.kids[1], g)
+			rt.gather(j.kids[0], g)
 		}
-		a.visit(j.kids[1], g)
-		a.visitAll(j.subs, g)
+		rt.visit(j.kids[1], g)
+		rt.visitAll(j.subs, g)
 	case jFull:
 		for _, k := range j.kids {
 			g := f.clone()
-			a.gather(k, g)
-			a.gather(k, g)
-			a.visit(k, g)
+			rt.gather(k, g)
+			rt.gather(k, g)
+			rt.visit(k, g)
 		}
-		a.visitAll(j.subs, f)
+		rt.visitAll(j.subs, f)
 	case jSub:
-		a.visitQuery(j.q, f)
+		rt.visitQuery(j.q, f)
 	}
 }
 
-func (a *analyzer) visitAll(qs []*query, f *facts) {
+func (rt *routing) visitAll(qs []*query, f *facts) {
 	for _, q := range qs {
-		a.visitQuery(q, f)
+		rt.visitQuery(q, f)
 	}
 }
 
 // visitQuery proves one query, given what holds for the outer rows that matter.
-func (a *analyzer) visitQuery(q *query, outer *facts) *facts {
+func (rt *routing) visitQuery(q *query, outer *facts) *facts {
 	f := outer.clone()
 	f.list = append(f.list, q.given...)
 	for _, w := range q.with {
 		if w.q != nil {
-			a.visitQuery(w.q, outer)
+			rt.visitQuery(w.q, outer)
 		}
 	}
 	for _, arm := range q.arms {
-		a.visitQuery(arm, f)
+		rt.visitQuery(arm, f)
 	}
 	if q.root != nil {
-		a.gather(q.root, f)
-		a.gather(q.root, f)
-		a.visit(q.root, f)
+		rt.gather(q.root, f)
+		rt.gather(q.root, f)
+		rt.visit(q.root, f)
 	}
-	a.visitAll(q.subs, f)
+	rt.visitAll(q.subs, f)
 	return f
 }
 
 // pin takes the shard keys of a table from the facts, or refuses.
-func (a *analyzer) pin(j *jnode, f *facts) {
-	if a.second != nil {
-		a.second.seen(j, f)
+func (rt *routing) pin(j *jnode, f *facts) {
+	if rt.second != nil {
+		rt.second.seen(j, f)
 		return
 	}
-	rows, missing, ok := f.alternatives(j.key, a.p.limits.Keys)
+	rows, missing, ok := f.alternatives(j.key, rt.p.limits.Keys)
 	if !ok {
-		a.notPinned(j, missing)
+		rt.notPinned(j, missing)
 	}
-	a.addKeys(rows)
+	rt.addKeys(rows)
 }
 
 // addKeys adds shard key alternatives to the statement.
-func (a *analyzer) addKeys(rows [][]konst) {
+func (rt *routing) addKeys(rows [][]konst) {
 	for _, r := range rows {
 		key := make([]KeyExpr, len(r))
 		for i, k := range r {
-			e, ok := k.keyExpr(a.types[i])
+			e, ok := k.keyExpr(rt.types[i])
 			if !ok {
-				refuse("the shard key is compared with a value of another type", "cast the value to "+a.types[i].String())
+				refuse("the shard key is compared with a value of another type", "cast the value to "+rt.types[i].String())
 			}
 			key[i] = e
 		}
-		a.addKey(key)
+		rt.addKey(key)
 	}
 }
 
-func (a *analyzer) addKey(key []KeyExpr) {
+func (rt *routing) addKey(key []KeyExpr) {
 	for _, e := range key {
 		if e.Never {
 			return
 		}
 	}
-	if len(a.st.Keys) < 64 {
-		for _, have := range a.st.Keys {
+	if len(rt.st.Keys) < 64 {
+		for _, have := range rt.st.Keys {
 			if sameKey(have, key) {
 				return
 			}
 		}
 	}
-	if len(a.st.Keys) >= distinctKeys && a.repeated(key) {
+	if len(rt.st.Keys) >= distinctKeys && rt.repeated(key) {
 		return
 	}
-	if len(a.st.Keys) >= a.p.limits.Keys {
+	if len(rt.st.Keys) >= rt.p.limits.Keys {
 		refuse("the statement names too many shard keys", "send it in several statements")
 	}
-	a.st.Keys = append(a.st.Keys, key)
+	rt.st.Keys = append(rt.st.Keys, key)
 }
 
 // distinctKeys is how many shard keys a statement names before equal ones are
@@ -331,7 +346,7 @@ const distinctKeys = 1000
 
 // repeated reports whether a key of literals is there already. The statement then
 // says nothing about other texts of its shape.
-func (a *analyzer) repeated(key []KeyExpr) bool {
+func (rt *routing) repeated(key []KeyExpr) bool {
 	mark := func(key []KeyExpr) (string, bool) {
 		k := make(keyspace.Key, len(key))
 		for i := range key {
@@ -342,27 +357,27 @@ func (a *analyzer) repeated(key []KeyExpr) bool {
 		}
 		return string(keyspace.AppendOrdered(nil, k)), true
 	}
-	if a.known == nil {
-		a.known = make(map[string]bool, len(a.st.Keys))
-		a.dropped = true
-		kept := a.st.Keys[:0]
-		for _, have := range a.st.Keys {
+	if rt.known == nil {
+		rt.known = make(map[string]bool, len(rt.st.Keys))
+		rt.dropped = true
+		kept := rt.st.Keys[:0]
+		for _, have := range rt.st.Keys {
 			if m, ok := mark(have); ok {
-				if a.known[m] {
+				if rt.known[m] {
 					continue
 				}
-				a.known[m] = true
+				rt.known[m] = true
 			}
 			kept = append(kept, have)
 		}
-		a.st.Keys = kept
+		rt.st.Keys = kept
 	}
 	m, ok := mark(key)
-	if ok && a.known[m] {
+	if ok && rt.known[m] {
 		return true
 	}
 	if ok {
-		a.known[m] = true
+		rt.known[m] = true
 	}
 	return false
 }
@@ -383,9 +398,9 @@ func sameKey(a, b []KeyExpr) bool {
 	return true
 }
 
-func (a *analyzer) notPinned(j *jnode, missing int) {
-	if a.unread != nil {
-		fail(a.unread)
+func (rt *routing) notPinned(j *jnode, missing int) {
+	if rt.unread != nil {
+		fail(rt.unread)
 	}
 	col := j.table.ShardKey[missing]
 	refuse("the statement could need rows of table "+quoteName(j.table.Schema, j.table.Name)+" from several shards: its shard key column "+quoteIdent(col)+" is not fixed",

@@ -26,6 +26,15 @@ type SequenceChange struct {
 	InPath bool
 }
 
+// sequenceChange reads what a schema change does to sequences of the cluster.
+type sequenceChange struct {
+	*typer
+	*sourceText
+
+	st    *Statement
+	taken map[string]bool // names of sequences that this statement makes
+}
+
 // clustered reports whether the router makes the values of a table's serial and
 // identity columns: always where the rows are on several shards, and where the default
 // shard has no sequences of its own.
@@ -181,7 +190,7 @@ func (d *declaration) defaultOf(x *pg.Constraint) bool {
 }
 
 // ownedSequence is the sequence that a serial or identity column makes.
-func (ch *schemaChange) ownedSequence(table TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
+func (sq *sequenceChange) ownedSequence(table TableName, column, typ string, options []*pg.Node) shardmap.Sequence {
 	q := shardmap.Sequence{Schema: table.Schema, Type: typ, Owner: &shardmap.SequenceOwner{Schema: table.Schema, Table: table.Name, Column: column}}
 	rest := options[:0:0]
 	for _, o := range options {
@@ -197,27 +206,27 @@ func (ch *schemaChange) ownedSequence(table TableName, column, typ string, optio
 	}
 	defineSequence(&q, rest, true)
 	if q.Name == "" {
-		q.Name = ch.freeName(table, column)
+		q.Name = sq.freeName(table, column)
 	}
 	return q
 }
 
 // freeName is the name that PostgreSQL gives to the sequence of a column:
 // table_column_seq, cut to 63 bytes, with a number if it is taken.
-func (ch *schemaChange) freeName(table TableName, column string) string {
+func (sq *sequenceChange) freeName(table TableName, column string) string {
 	for n := 0; ; n++ {
 		label := "seq"
 		if n > 0 {
 			label += strconv.Itoa(n)
 		}
 		name := objectName(table.Name, column, label)
-		_, isTable := ch.snap.Table(table.Schema, name)
-		_, isSequence := ch.snap.Sequence(table.Schema, name)
-		if !isTable && !isSequence && !ch.taken[name] {
-			if ch.taken == nil {
-				ch.taken = map[string]bool{}
+		_, isTable := sq.snap.Table(table.Schema, name)
+		_, isSequence := sq.snap.Sequence(table.Schema, name)
+		if !isTable && !isSequence && !sq.taken[name] {
+			if sq.taken == nil {
+				sq.taken = map[string]bool{}
 			}
-			ch.taken[name] = true
+			sq.taken[name] = true
 			return name
 		}
 	}
@@ -408,21 +417,21 @@ func (o sequenceOptions) restarts(q *shardmap.Sequence) {
 }
 
 // mapOnly makes the statement a change of the map that shards hear nothing of.
-func (ch *schemaChange) mapOnly(op, tag string, changes ...SequenceChange) {
-	ch.st.Kind, ch.st.Tag = DDLKind, tag
-	ch.st.DDL.Op, ch.st.DDL.MapOnly, ch.st.DDL.Sequences = op, true, changes
+func (sq *sequenceChange) mapOnly(op, tag string, changes ...SequenceChange) {
+	sq.st.Kind, sq.st.Tag = DDLKind, tag
+	sq.st.DDL.Op, sq.st.DDL.MapOnly, sq.st.DDL.Sequences = op, true, changes
 }
 
-func (ch *schemaChange) createSequence(c *pg.CreateSeqStmt) {
-	name := ch.created(c.Sequence)
+func (sq *sequenceChange) createSequence(c *pg.CreateSeqStmt) {
+	name := sq.created(c.Sequence)
 	q := shardmap.Sequence{Schema: name.Schema, Name: name.Name}
 	_, owned := defineSequence(&q, c.Options, true)
-	ch.ownedBy(&q, owned)
-	ch.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
+	sq.ownedBy(&q, owned)
+	sq.mapOnly("create sequence", "CREATE SEQUENCE", SequenceChange{Op: "create", Sequence: q, IfNotExists: c.IfNotExists, InPath: c.Sequence.Schemaname == ""})
 }
 
 // ownedBy reads OWNED BY table.column.
-func (ch *schemaChange) ownedBy(q *shardmap.Sequence, owned []string) {
+func (sq *sequenceChange) ownedBy(q *shardmap.Sequence, owned []string) {
 	switch {
 	case owned == nil:
 		return
@@ -436,7 +445,7 @@ func (ch *schemaChange) ownedBy(q *shardmap.Sequence, owned []string) {
 		fail(sqlstate.New(sqlstate.SyntaxError, "invalid OWNED BY option").WithHint("Specify OWNED BY table.column or OWNED BY NONE."))
 	}
 	v := rangeVar(owned[:len(owned)-1])
-	r := ch.relation(v)
+	r := sq.relation(v)
 	if r.catalog || strings.HasPrefix(r.name, "pg_") {
 		refuse("a sequence cannot be owned by a column of a system catalog", "name a column of a table")
 	}
@@ -464,20 +473,20 @@ func nameParts(v *pg.RangeVar) []string {
 }
 
 // alterSequence returns false for a sequence that is not the cluster's.
-func (ch *schemaChange) alterSequence(s *pg.AlterSeqStmt) bool {
-	was := ch.sequenceNamed(nameParts(s.Sequence))
+func (sq *sequenceChange) alterSequence(s *pg.AlterSeqStmt) bool {
+	was := sq.sequenceNamed(nameParts(s.Sequence))
 	if was == nil {
 		return false
 	}
-	ch.mapOnly("alter sequence", "ALTER SEQUENCE", ch.redefine(was, s.Options))
+	sq.mapOnly("alter sequence", "ALTER SEQUENCE", sq.redefine(was, s.Options))
 	return true
 }
 
 // redefine is the change that the options of ALTER SEQUENCE make.
-func (ch *schemaChange) redefine(was *shardmap.Sequence, options []*pg.Node) SequenceChange {
+func (sq *sequenceChange) redefine(was *shardmap.Sequence, options []*pg.Node) SequenceChange {
 	c := SequenceChange{Op: "alter", Sequence: *was, Was: was}
 	restart, owned := defineSequence(&c.Sequence, options, false)
-	ch.ownedBy(&c.Sequence, owned)
+	sq.ownedBy(&c.Sequence, owned)
 	if restart {
 		c.Op, c.Sequence.ID = "restart", ""
 	}
@@ -499,8 +508,8 @@ func (ns *namespace) usedBy(q *shardmap.Sequence) (table, column string) {
 }
 
 // renameSequence returns false for a sequence that is not the cluster's.
-func (ch *schemaChange) renameSequence(v *pg.RangeVar, schema, name string) bool {
-	was := ch.sequenceNamed(nameParts(v))
+func (sq *sequenceChange) renameSequence(v *pg.RangeVar, schema, name string) bool {
+	was := sq.sequenceNamed(nameParts(v))
 	if was == nil {
 		return false
 	}
@@ -516,20 +525,20 @@ func (ch *schemaChange) renameSequence(v *pg.RangeVar, schema, name string) bool
 	if name != "" {
 		q.Name = name
 	}
-	if table, column := ch.usedBy(was); table != "" {
+	if table, column := sq.usedBy(was); table != "" {
 		refuse("the default of column "+quoteIdent(column)+" of table "+table+" names the sequence "+quoteName(was.Schema, was.Name), "drop that default first, and set it again with the new name")
 	}
-	ch.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
+	sq.mapOnly("alter sequence", "ALTER SEQUENCE", SequenceChange{Op: "alter", Sequence: q, Was: was})
 	return true
 }
 
 // dropSequences returns false if none of the sequences is the cluster's.
-func (ch *schemaChange) dropSequences(d *pg.DropStmt) bool {
+func (sq *sequenceChange) dropSequences(d *pg.DropStmt) bool {
 	var changes []SequenceChange
 	others := ""
 	for _, o := range d.Objects {
 		parts := strs(o.GetList().GetItems())
-		was := ch.sequenceNamed(parts)
+		was := sq.sequenceNamed(parts)
 		if was == nil {
 			others = strings.Join(parts, ".")
 			continue
@@ -546,7 +555,7 @@ func (ch *schemaChange) dropSequences(d *pg.DropStmt) bool {
 			depends(quoteName(was.Owner.Schema, was.Owner.Table), was.Owner.Column,
 				"column "+was.Owner.Column+" of table "+quoteName(was.Owner.Schema, was.Owner.Table)+" requires it")
 		}
-		if table, column := ch.usedBy(was); table != "" {
+		if table, column := sq.usedBy(was); table != "" {
 			depends(table, column, "other objects depend on it")
 		}
 		changes = append(changes, SequenceChange{Op: "drop", Sequence: *was, Was: was})
@@ -557,14 +566,14 @@ func (ch *schemaChange) dropSequences(d *pg.DropStmt) bool {
 	case others != "" && !d.MissingOk:
 		fail(sqlstate.New(sqlstate.UndefinedTable, "sequence %q does not exist", others))
 	}
-	ch.mapOnly("drop sequence", "DROP SEQUENCE", changes...)
+	sq.mapOnly("drop sequence", "DROP SEQUENCE", changes...)
 	return true
 }
 
 // schemaSequences judges DROP SCHEMA, and returns what it does to sequences.
-func (ch *schemaChange) schemaSequences(schema string, cascade bool) {
-	for i := range ch.snap.State().Sequences {
-		q := &ch.snap.State().Sequences[i]
+func (sq *sequenceChange) schemaSequences(schema string, cascade bool) {
+	for i := range sq.snap.State().Sequences {
+		q := &sq.snap.State().Sequences[i]
 		if q.Schema != schema {
 			continue
 		}
@@ -573,14 +582,14 @@ func (ch *schemaChange) schemaSequences(schema string, cascade bool) {
 				WithDetail("sequence %s depends on schema %s", q.QualifiedName(), quoteIdent(schema)).
 				WithHint("Use DROP ... CASCADE to drop the dependent objects too."))
 		}
-		if table, column := ch.usedBy(q); table != "" {
+		if table, column := sq.usedBy(q); table != "" {
 			owner := q.Owner
-			if t := ch.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
+			if t := sq.relation(rangeVar(strings.Split(table, "."))).table; owner == nil && (t == nil || t.Schema != schema) {
 				refuse("column "+quoteIdent(column)+" of table "+table+" takes its values from the sequence "+q.QualifiedName(), "drop that default first")
 			}
 		}
 		if cascade {
-			ch.st.DDL.Sequences = append(ch.st.DDL.Sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
+			sq.st.DDL.Sequences = append(sq.st.DDL.Sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
 	}
 }
@@ -627,7 +636,7 @@ func (d *declaration) notIdentity(column string) {
 // alterIdentity rewrites ADD GENERATED, SET GENERATED and DROP IDENTITY of a column
 // for the shards, where the column has a plain default. They hear nothing of what
 // changes its sequence alone.
-func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
+func (sq *sequenceChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if d.cmds != 1 {
 		refuse("changes of an identity column together with other changes of the table are not supported", "use one ALTER TABLE for each")
 	}
@@ -635,11 +644,11 @@ func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 	if col == nil {
 		fail(sqlstate.New(sqlstate.UndefinedColumn, "column \"%s\" of relation \"%s\" does not exist", c.Name, d.name.Name))
 	}
-	ts := ch.tokens()
+	ts := sq.tokens()
 	// ALTER TABLE name ALTER [COLUMN] column ...: the words after the column.
 	at := -1
 	for i := len(ts) - 1; i > 0; i-- {
-		if (ch.word(i, "add") || ch.word(i, "drop") || ch.word(i, "set") || ch.word(i, "restart")) && ch.depth(i) == 0 {
+		if (sq.word(i, "add") || sq.word(i, "drop") || sq.word(i, "set") || sq.word(i, "restart")) && sq.depth(i) == 0 {
 			at = i
 		}
 	}
@@ -647,7 +656,7 @@ func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		lostPlace()
 	}
 	end := ts[len(ts)-1]
-	if ch.punct(len(ts)-1, ';') {
+	if sq.punct(len(ts)-1, ';') {
 		end = ts[len(ts)-2]
 	}
 	switch c.Subtype {
@@ -664,7 +673,7 @@ func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" must be declared NOT NULL before identity can be added", c.Name, d.name.Name))
 		}
 		x := c.Def.GetConstraint()
-		q := ch.ownedSequence(d.name, c.Name, intNames[col.Type], x.GetOptions())
+		q := sq.ownedSequence(d.name, c.Name, intNames[col.Type], x.GetOptions())
 		q.Identity = true
 		when := shardmap.IdentityByDefault
 		if x.GetGeneratedWhen() == "a" {
@@ -680,7 +689,7 @@ func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			}
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}
-		q, ok := ch.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		q, ok := sq.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if ok {
 			d.sequences = append(d.sequences, SequenceChange{Op: "drop", Sequence: *q, Was: q})
 		}
@@ -689,7 +698,7 @@ func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 		if col.Identity == "" {
 			fail(sqlstate.New(sqlstate.ObjectNotInState, "column \"%s\" of relation \"%s\" is not an identity column", c.Name, d.name.Name))
 		}
-		was, ok := ch.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
+		was, ok := sq.snap.SequenceNamed(shardmap.SequenceOf(col.Generated))
 		if !ok {
 			lostPlace()
 		}
@@ -709,10 +718,10 @@ func (ch *schemaChange) alterIdentity(d *declaration, c *pg.AlterTableCmd) {
 			}
 		}
 		if options != nil {
-			d.sequences = append(d.sequences, ch.redefine(was, options))
+			d.sequences = append(d.sequences, sq.redefine(was, options))
 		}
 		if when == "" {
-			ch.st.DDL.AllShards, ch.st.DDL.MapOnly = false, true
+			sq.st.DDL.AllShards, sq.st.DDL.MapOnly = false, true
 			return
 		}
 		d.edits = append(d.edits, edit{from: ts[at].Start, to: end.End, text: "SET DEFAULT " + shardDefault(was, when)})

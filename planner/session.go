@@ -30,6 +30,23 @@ func (a *analyzer) session() *sessionStatement {
 
 // read reports whether the statement is one of these.
 func (ss *sessionStatement) read(n *pg.Node) bool {
+	switch v := n.GetNode().(type) {
+	case *pg.Node_TransactionStmt:
+		ss.transaction(v.TransactionStmt)
+	case *pg.Node_VariableSetStmt:
+		ss.set(v.VariableSetStmt)
+	case *pg.Node_DiscardStmt:
+		ss.discard(v.DiscardStmt)
+	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
+		ss.role(n)
+	default:
+		return ss.named(n) || ss.plain(n)
+	}
+	return true
+}
+
+// named is read of what is about prepared statements and cursors.
+func (ss *sessionStatement) named(n *pg.Node) bool {
 	st := ss.st
 	switch v := n.GetNode().(type) {
 	case *pg.Node_FetchStmt:
@@ -37,10 +54,26 @@ func (ss *sessionStatement) read(n *pg.Node) bool {
 	case *pg.Node_ClosePortalStmt:
 		st.Kind, st.Tag, st.ReadOnly = AnyShard, "CLOSE CURSOR", true
 		st.Cursor = &Cursor{Op: "close", Name: v.ClosePortalStmt.Portalname}
-	case *pg.Node_TransactionStmt:
-		ss.transaction(v.TransactionStmt)
-	case *pg.Node_VariableSetStmt:
-		ss.set(v.VariableSetStmt)
+	case *pg.Node_PrepareStmt:
+		ss.prepare(v.PrepareStmt)
+	case *pg.Node_ExecuteStmt:
+		ss.execute(v.ExecuteStmt)
+	case *pg.Node_DeallocateStmt:
+		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
+		if v.DeallocateStmt.Isall {
+			st.Tag = "DEALLOCATE ALL"
+		}
+		st.Prepared = &Prepared{Name: v.DeallocateStmt.Name}
+	default:
+		return false
+	}
+	return true
+}
+
+// plain is read of SHOW, LISTEN, UNLISTEN and NOTIFY.
+func (ss *sessionStatement) plain(n *pg.Node) bool {
+	st := ss.st
+	switch v := n.GetNode().(type) {
 	case *pg.Node_VariableShowStmt:
 		st.Kind, st.Tag, st.ReadOnly, st.ReturnsRows = SetKind, "SHOW", true, true
 		st.Set = &Set{Op: "show", Name: strings.ToLower(v.VariableShowStmt.Name)}
@@ -53,20 +86,6 @@ func (ss *sessionStatement) read(n *pg.Node) bool {
 		st.Kind, st.Tag, st.ReadOnly, st.Listen = ListenKind, "UNLISTEN", true, &Listen{Channel: v.UnlistenStmt.Conditionname, Off: true}
 	case *pg.Node_NotifyStmt:
 		st.Kind, st.Tag, st.Notifies = DefaultShard, "NOTIFY", true // where the routers listen
-	case *pg.Node_DiscardStmt:
-		ss.discard(v.DiscardStmt)
-	case *pg.Node_PrepareStmt:
-		ss.prepare(v.PrepareStmt)
-	case *pg.Node_CreateRoleStmt, *pg.Node_AlterRoleStmt, *pg.Node_DropRoleStmt, *pg.Node_AlterRoleSetStmt, *pg.Node_GrantRoleStmt:
-		ss.role(n)
-	case *pg.Node_ExecuteStmt:
-		ss.execute(v.ExecuteStmt)
-	case *pg.Node_DeallocateStmt:
-		st.Kind, st.Tag, st.ReadOnly = DeallocateKind, "DEALLOCATE", true
-		if v.DeallocateStmt.Isall {
-			st.Tag = "DEALLOCATE ALL"
-		}
-		st.Prepared = &Prepared{Name: v.DeallocateStmt.Name}
 	default:
 		return false
 	}

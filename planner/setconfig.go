@@ -245,3 +245,43 @@ func (a *analyzer) finishSets() {
 		}
 	}
 }
+
+// ownSettings are the settings of the router's own; package gateway knows what
+// values they take.
+var ownSettings = map[string]bool{
+	"cleave.read_policy":      true,
+	"cleave.max_replica_lag":  true,
+	"cleave.traceparent":      true,
+	"cleave.scatter":          true,
+	"cleave.shards_max":       true,
+	"cleave.rows_max":         true,
+	"cleave.bytes_max":        true,
+	"cleave.several_timeout":  true,
+	"cleave.gather_rows_max":  true,
+	"cleave.gather_bytes_max": true,
+	"cleave.hold_timeout":     true,
+	"cleave.read_consistency": true,
+	"cleave.transaction_mode": true,
+	"cleave.deadlock_timeout": true,
+}
+
+// OwnSetting reports whether a setting, in lower case, is one of the router's
+// own that sessions may set: no shard gets it.
+func OwnSetting(name string) bool { return ownSettings[name] }
+
+// Constraint is a constraint's name in SET CONSTRAINTS; Schema is "" if the search_path finds it.
+type Constraint struct{ Schema, Name string }
+
+// NamedConstraints reads SET CONSTRAINTS, as [Statement.Text] has it. none: it is
+// SET CONSTRAINTS ALL, or another statement.
+func NamedConstraints(text string) (names []Constraint, deferred bool) {
+	tree, err := pg.Parse(text)
+	if err != nil || len(tree.Stmts) != 1 {
+		return nil, false
+	}
+	set := tree.Stmts[0].Stmt.GetConstraintsSetStmt()
+	for _, n := range set.GetConstraints() {
+		names = append(names, Constraint{n.GetRangeVar().GetSchemaname(), n.GetRangeVar().GetRelname()})
+	}
+	return names, set.GetDeferred()
+}

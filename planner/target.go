@@ -114,11 +114,11 @@ func (t *Target) Touch(snap *shardmap.Snapshot, args *Args, units *[]Units) ([]s
 // bounds returns the facts of a comparison of a column with a constant, where the
 // order of both is that of the keys' encoding: not for texts, whose order is a
 // matter of collations.
-func (a *analyzer) bounds(e *pg.A_Expr, sc *scope) []*fact {
+func (co *restrictions) bounds(e *pg.A_Expr, sc *scope) []*fact {
 	one := func(l, r *pg.Node, op string) *fact {
-		c, ok := a.columnOf(l, sc)
+		c, ok := co.columnOf(l, sc)
 		if !ok {
-			if c, ok = a.columnOf(r, sc); !ok {
+			if c, ok = co.columnOf(r, sc); !ok {
 				return nil
 			}
 			r, op = l, map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}[op]
@@ -126,7 +126,7 @@ func (a *analyzer) bounds(e *pg.A_Expr, sc *scope) []*fact {
 		if isText(c.typ) || c.typ == keyspace.Bool {
 			return nil
 		}
-		k, ok := a.konstOf(r, c.typ, false)
+		k, ok := co.konstOf(r, c.typ, false)
 		if !ok || k.never || k.array {
 			return nil
 		}
