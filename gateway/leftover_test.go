@@ -156,17 +156,29 @@ func (c *cluster) remains(ctx context.Context, t *testing.T) string {
 	return found
 }
 
-// TestLockInSeveral: a transaction over several shards has no session that could keep a lock.
+// TestLockInSeveral: a lock that is taken in a transaction over several shards is the session's, and ends with it.
 func TestLockInSeveral(t *testing.T) {
-	_, conn, _ := orders(t, config{shards: 2})
-	wantCode(t, conn, "0A000", "SELECT count(*) FROM orders; SELECT pg_advisory_lock(1)")
-	exec(t, conn, "BEGIN")
-	exec(t, conn, "SELECT count(*) FROM orders")
-	wantCode(t, conn, "0A000", "SELECT pg_advisory_lock(1)")
-	exec(t, conn, "ROLLBACK")
-	exec(t, conn, "SELECT pg_advisory_lock(1)")
-	if !one[bool](t, conn, "SELECT pg_advisory_unlock(1)") {
-		t.Error("the session does not hold its lock")
+	for name, takes := range map[string][]string{
+		"message": {"SELECT count(*) FROM orders; SELECT pg_advisory_lock(1)"},
+		"block":   {"BEGIN", "SELECT count(*) FROM orders", "SELECT pg_advisory_lock(1)", "ROLLBACK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cl, watch, _ := orders(t, config{shards: 2})
+			conn := cl.connect(t)
+			for _, sql := range takes {
+				exec(t, conn, sql)
+			}
+			exec(t, conn, "SELECT count(*) FROM orders")
+			if one[bool](t, watch, "SELECT pg_try_advisory_lock(1)") {
+				t.Error("another session has the lock as well")
+			}
+			exec(t, conn, "BEGIN; COMMENT ON TABLE orders IS 'x'; SELECT count(*) FROM orders")
+			wantCode(t, conn, "0A000", "SELECT pg_advisory_lock(2)")
+			if err := conn.Close(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			waitfor.True(t, "the lock to end with the session", func() bool { return one[bool](t, watch, "SELECT pg_try_advisory_lock(1)") })
+		})
 	}
 }
 

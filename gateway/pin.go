@@ -43,8 +43,12 @@ func (x *session) reachPinned(shard string, u use) error {
 	u.pin, u.kept = false, true
 	x.fleeting = (function || typ != "") && (first || x.fleeting)
 	err := x.reach(shard, u)
-	if err == nil && (x.pipe.Conn.Shard() != shard || onSeveral(x.pipe.Conn)) {
-		err = sqlstate.Refuse("a temporary table or a session's advisory lock in a transaction over several shards is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
+	var kept *executor.Conn
+	if err == nil {
+		if onSeveral(x.pipe.Conn) {
+			shard = x.srv.ex.Snapshot().State().DefaultShard
+		}
+		kept, err = toKeep(x.pipe.Conn, shard)
 	}
 	if err != nil {
 		if first {
@@ -53,8 +57,8 @@ func (x *session) reachPinned(shard string, u use) error {
 		return err
 	}
 	if first {
-		x.pipe.Conn.Pin()
-		x.pin = x.pipe.Conn
+		kept.Pin()
+		x.pin = kept
 	}
 	x.remembersTemp(u.temp, tempRelation)
 	if kind := tempType; typ != "" {
@@ -71,6 +75,20 @@ func (x *session) reachPinned(shard string, u use) error {
 		x.tx.temporary = x.tx.state != txNone
 	}
 	return nil
+}
+
+// toKeep is the conversation with the shard that a session is to keep: c, or its part where c is the one with several shards.
+func toKeep(c *executor.Conn, shard string) (*executor.Conn, error) {
+	if sev, ok := c.Conn.(*several.Conn); ok {
+		var err error
+		if c, err = several.Keep(sev, shard); err != nil {
+			return nil, err
+		}
+	}
+	if c == nil || c.Shard() != shard || c.OnReplica() {
+		return nil, sqlstate.Refuse("a temporary table or a session's advisory lock in this transaction is not supported", "make it before the transaction, or use pg_advisory_xact_lock()")
+	}
+	return c, nil
 }
 
 // The texts that are kept, and read again, are bounded in number and in bytes.

@@ -82,6 +82,14 @@ func (h host) Wrote(c *executor.Conn) {
 // Joined notes that the transaction, or the unit, is open on a shard.
 func (h host) Joined(shard string) { h.x.uses(shard) }
 
+// Kept is the conversation that the session keeps with the shard.
+func (h host) Kept(shard string) *executor.Conn {
+	if c := h.x.pin; c != nil && c.Shard() == shard && !c.Broken() {
+		return c
+	}
+	return nil
+}
+
 // Counter is the session's, of the default shard's own sequences.
 func (h host) Counter() *executor.Counter { return h.x.counter }
 

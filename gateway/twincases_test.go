@@ -43,6 +43,17 @@ var sessionCases = []struct {
 		"sync:INSERT INTO orders VALUES ($own, 1); PREPARE p AS SELECT 1; INSERT INTO orders VALUES ($far, 1)", "DELETE FROM orders", "sync:PREPARE q AS SELECT 1; EXECUTE q", "DEALLOCATE ALL"}},
 	{"DISCARD TEMP before an error behind it is taken back", nil, []string{
 		"CREATE TEMP TABLE scratch (a int)", "INSERT INTO scratch VALUES (1)", "sync:DISCARD TEMP; RELEASE s", "SELECT * FROM scratch", "DISCARD TEMP", "SELECT * FROM scratch"}},
+	{"a transaction over several shards has the session's locks", nil, []string{
+		"SELECT pg_advisory_lock(1$client)", "BEGIN", "SELECT count(*) FROM orders", "SELECT pg_try_advisory_xact_lock(1$client)", "SET LOCAL statement_timeout = '20s'; SELECT pg_advisory_xact_lock(1$client)",
+		"SELECT pg_advisory_lock(1$client)", "INSERT INTO orders VALUES ($own, 1, 'x'), ($far, 1, 'x'); INSERT INTO whole VALUES ($client, 1)", "COMMIT", "SELECT count(*) FROM orders",
+		"SELECT pg_advisory_unlock(1$client)", "SELECT pg_advisory_unlock(1$client)", "SELECT pg_advisory_unlock(1$client)",
+		"SELECT pg_advisory_lock(1$client)", "sync:SELECT count(*) FROM orders; SELECT pg_try_advisory_xact_lock(1$client)", "SELECT count(*) FROM orders; SELECT pg_try_advisory_xact_lock(1$client)",
+		"sync:INSERT INTO orders VALUES ($own, 2, 'x'), ($far, 2, 'x'); SELECT pg_try_advisory_xact_lock(1$client)", "SELECT count(*) FROM orders", "SELECT pg_advisory_unlock(1$client)", "SELECT pg_advisory_unlock(1$client)"}},
+	{"a transaction over several shards has the session's temporary objects", nil, []string{
+		"CREATE TEMP TABLE scratch (a int)", "BEGIN", "SELECT count(*) FROM orders", "INSERT INTO scratch VALUES (1)", "SELECT * FROM scratch", "INSERT INTO orders VALUES ($own, 1, 'x'), ($far, 1, 'x')", "COMMIT",
+		"SELECT * FROM scratch", "SELECT count(*) FROM orders", "BEGIN; SELECT count(*) FROM orders", "SAVEPOINT s; INSERT INTO scratch VALUES (2); ROLLBACK TO s", "SELECT * FROM scratch",
+		"CREATE TEMP TABLE another (a int)", "INSERT INTO another SELECT count(*) FROM scratch", "COMMIT", "SELECT * FROM another", "INSERT INTO orders VALUES ($own, 2, 'x'), ($far, 2, 'x'); INSERT INTO scratch VALUES (5)", "SELECT * FROM scratch ORDER BY 1",
+		"SELECT count(*) FROM orders", "BEGIN; INSERT INTO orders VALUES ($own, 3, 'x'), ($far, 3, 'x'); DELETE FROM scratch; ROLLBACK", "SELECT count(*) FROM scratch", "SELECT count(*) FROM orders", "DROP TABLE scratch", "DISCARD ALL"}},
 	{"ROLLBACK behind a lock before one Sync keeps the session", nil, []string{
 		"CREATE TEMP TABLE scratch (a int)", "sync:SELECT pg_advisory_lock(1$client); ROLLBACK", "SELECT count(*) FROM scratch", "SELECT pg_advisory_unlock(1$client)"}},
 	{"and so does an error behind a lock and a row on another shard", nil, []string{

@@ -146,7 +146,7 @@ func New(shared *Shared, host Host, opt Options) *Conn {
 	c.modes = append(c.modes, opt.Modes...)
 	c.ctx, c.stop = context.WithCancelCause(context.Background())
 	if a := opt.Adopted; a != nil {
-		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep}
+		p := &part{shard: a.Shard(), conn: a, begun: true, adopted: true, wrote: opt.Wrote, since: opt.Since, base: opt.Base, keep: opt.Keep, decides: a.Pinned()}
 		p.pipe.Conn, p.pipe.Inner = a, true
 		for range c.saves.Len() {
 			p.saves = append(p.saves, opt.Base)

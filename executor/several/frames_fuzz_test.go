@@ -27,6 +27,7 @@ func (h alone) Wrote(*executor.Conn)                                 {}
 func (h alone) Holder() *executor.Holder                             { return new(executor.Holder) }
 func (h alone) Joined(string)                                        {}
 func (h alone) Values([]planner.FillValue) (out [][]byte, err error) { return nil, nil }
+func (h alone) Kept(string) *executor.Conn                           { return nil }
 func (h alone) Counter() *executor.Counter                           { return new(executor.Counter) }
 func (h alone) Held() *Held                                          { return new(Held) }
 

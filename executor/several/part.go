@@ -40,7 +40,8 @@ type part struct {
 	keep    *executor.Settings
 	// stale: a SET ran on it, of which the session has not taken note yet.
 	stale bool
-	// decides: something ran on it that cannot be prepared, but can be committed.
+	// decides: something may have run on it that cannot be prepared, but can be committed. What the session keeps
+	// there (temporary objects, a lock that it takes once more) is that: PostgreSQL, PREPARE TRANSACTION.
 	decides bool
 	// lent: the conversation is the owner's, see Owner.
 	lent bool
@@ -97,7 +98,9 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 			return nil, err
 		}
 		if conn == nil {
-			conn = c.idle(shard, c.base())
+			if conn, err = c.atHand(shard, c.base()); err != nil {
+				return nil, err
+			}
 		}
 		if conn == nil {
 			for _, loose := range c.loose() {
@@ -121,9 +124,19 @@ func (c *Conn) part(ctx context.Context, shard string, write bool) (*part, error
 	return p, nil
 }
 
-// takePart makes a part of a borrowed conversation.
+// takePart makes a part of a borrowed conversation. Where the session keeps one with that shard, that is the part.
 func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*part, error) {
-	p := &part{shard: conn.Shard(), conn: conn, base: conn.Settings()}
+	if kept := c.host.Kept(conn.Shard()); kept != nil && kept != conn && !conn.OnReplica() {
+		c.giveBack(conn)
+		if err := kept.Apply(c.base()); err != nil {
+			return nil, err
+		}
+		var err error
+		if conn, err = c.borrowed(kept); err != nil {
+			return nil, err
+		}
+	}
+	p := &part{shard: conn.Shard(), conn: conn, base: conn.Settings(), decides: conn.Pinned()}
 	p.pipe.Conn, p.pipe.Inner = conn, true
 	if err := c.joins(ctx, p, write); err != nil {
 		c.giveBack(conn)
@@ -133,6 +146,20 @@ func (c *Conn) takePart(ctx context.Context, conn *executor.Conn, write bool) (*
 	c.host.Joined(p.shard)
 	c.mayWrite(p, write)
 	return p, nil
+}
+
+// Keep returns the shard's part of a conversation, which the session is about to keep when the transaction has ended; nil if
+// the transaction is another owner's.
+func Keep(c *Conn, shard string) (*executor.Conn, error) {
+	if c.opt.Owner != nil {
+		return nil, nil
+	}
+	p, err := c.part(c.ctx, shard, true)
+	if err != nil {
+		return nil, err
+	}
+	p.decides = true
+	return p.conn, nil
 }
 
 func (c *Conn) mayWrite(p *part, write bool) {
@@ -284,10 +311,16 @@ func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.
 			if conns[i] != nil {
 				continue
 			}
-			if conn := c.idle(s, base); conn == nil {
+			conn, err := c.atHand(s, base)
+			switch {
+			case err != nil:
+			case conn == nil:
 				missing = append(missing, i)
-			} else if conns[i], errs[i] = c.borrowed(conn); errs[i] != nil {
-				return fail(errs[i])
+			default:
+				conns[i], err = c.borrowed(conn)
+			}
+			if err != nil {
+				return fail(err)
 			}
 		}
 		var all sync.WaitGroup
@@ -347,9 +380,17 @@ func (c *Conn) base() *executor.Settings {
 	return c.host.Settings()
 }
 
+// atHand is what a part can have without waiting: the conversation that the session keeps, or an idle one. nil: there is none.
+func (c *Conn) atHand(shard string, base *executor.Settings) (*executor.Conn, error) {
+	if kept := c.host.Kept(shard); kept != nil && !c.Holds(kept) {
+		return kept, kept.Apply(base)
+	}
+	return idle(c, shard, base), nil
+}
+
 // idle borrows a conversation that is idle: the one that has the session's values of
 // sequences, or one that was used a moment ago. nil: there is none.
-func (c *Conn) idle(shard string, base *executor.Settings) *executor.Conn {
+func idle(c *Conn, shard string, base *executor.Settings) *executor.Conn {
 	if conn := c.ex.Recount(c.host.Counter(), shard, base); conn != nil {
 		return conn
 	}
@@ -364,7 +405,7 @@ func (c *Conn) borrow(ctx context.Context, shard string) (*executor.Conn, error)
 }
 
 func (c *Conn) borrowWith(ctx context.Context, shard string, base *executor.Settings) (*executor.Conn, error) {
-	conn := c.idle(shard, base)
+	conn := idle(c, shard, base)
 	if conn == nil {
 		var err error
 		if conn, err = c.ex.Acquire(ctx, shard, base); err != nil {

@@ -39,6 +39,9 @@ type Host interface {
 	Holder() *executor.Holder
 	// Joined is told of each shard that becomes a part.
 	Joined(shard string)
+	// Kept is the conversation that the session keeps with the shard for its temporary objects and advisory locks, nil
+	// if it keeps none. It is the shard's part, as what is in it is the session's.
+	Kept(shard string) *executor.Conn
 	// Counter is the session's, of sequences that are the default shard's own.
 	Counter() *executor.Counter
 	// Held are the session's WITH HOLD cursors.

@@ -95,7 +95,7 @@ func (c *Conn) commitOne(p *part) error {
 
 // ended notes that no transaction is open on the part any more.
 func (p *part) ended(committed bool) {
-	p.begun, p.since, p.begin, p.wrote, p.stale, p.decides, p.saves = false, nil, "", false, false, false, nil
+	p.begun, p.since, p.begin, p.wrote, p.stale, p.decides, p.saves = false, nil, "", false, false, p.conn.Pinned(), nil
 	settings := p.base
 	if p.adopted && committed {
 		settings = p.keep
