@@ -16,17 +16,17 @@ type Entry struct {
 // docs/errors.md is made from it.
 func Catalogue() []Entry { return append([]Entry(nil), catalogue...) }
 
-// Text says what a client may do, in words.
+// Text says whether a client may run it again, in words.
 func (r Retry) Text() string {
 	switch r {
 	case RetrySafe:
-		return "nothing was done: run it again"
+		return "yes"
 	case RetryTransaction:
-		return "nothing was committed: run the transaction again"
+		return "the transaction"
 	case RetryUnknown:
-		return "unknown: look before running it again"
+		return "look first"
 	}
-	return "nothing was done: the same error comes again"
+	return "no"
 }
 
 var catalogue = []Entry{
@@ -34,7 +34,7 @@ var catalogue = []Entry{
 	{ConnectionFailure, "connection_failure", RetrySafe, "a shard's connection broke before anything was sent", "run it again; `cleave doctor` if it goes on"},
 	{TransactionUnknown, "transaction_resolution_unknown", RetryUnknown, "a shard, or the router's lease, was lost while a write or a COMMIT was in flight: it may or may not have landed", "read what the write should have changed, then decide"},
 	{ProtocolViolation, "protocol_violation", RetryNever, "bytes that are no message of the protocol, or a parameter of the wrong length", "a fault of the driver, or no PostgreSQL client at all"},
-	{FeatureNotSupported, "feature_not_supported", RetryNever, "the statement cannot be answered exactly, so it is refused; the list of reasons is below", "what the hint says; `EXPLAIN (ROUTE)` shows where statements go"},
+	{FeatureNotSupported, "feature_not_supported", RetryNever, "the statement cannot be answered exactly, so it is refused; [refusals](refusals.md) lists the reasons", "what the hint says; `EXPLAIN (ROUTE)` shows where statements go"},
 	{NumericOutOfRange, "numeric_value_out_of_range", RetryNever, "a number that its type does not have", ""},
 	{NullNotAllowed, "null_value_not_allowed", RetryNever, "NULL where a function of the router takes none", ""},
 	{InvalidDatetimeFormat, "invalid_datetime_format", RetryNever, "a shard key that is no date or time", ""},

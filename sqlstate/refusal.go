@@ -10,7 +10,7 @@ import (
 type ID string
 
 // Refusal returns the 0A000 error of a statement that cannot be answered exactly.
-// The id is a literal: docs/errors.md is collected from these calls, and from the
+// The id is a literal: docs/refusals.md is collected from these calls, and from the
 // WithHint behind them.
 func Refusal(id ID, format string, args ...any) *Error {
 	return &Error{ID: id, Code: FeatureNotSupported, Message: fmt.Sprintf(format, args...)}
@@ -32,7 +32,7 @@ type Section struct {
 	Title string
 }
 
-// Sections are the chapters of docs/errors.md, in order of their numbers.
+// Sections are the chapters of docs/refusals.md, in order of their numbers.
 func Sections() []Section { return append([]Section(nil), sections...) }
 
 // SectionOf returns the section of an id.
@@ -77,7 +77,7 @@ func (e *Error) Advice() string {
 	case e.ID == "":
 		return e.Hint
 	case e.Hint == "":
-		return "See docs/errors.md. (" + string(e.ID) + ")"
+		return "See docs/refusals.md. (" + string(e.ID) + ")"
 	}
 	return e.Hint + " (" + string(e.ID) + ")"
 }

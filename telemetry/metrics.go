@@ -82,7 +82,7 @@ func New() *Metrics {
 		errors:  m.desc("counter", "cleave_shard_errors_total", "Errors that a shard returned, or of reaching it, by shard and `fault` (as in cleave_errors_total).", "shard", "fault"),
 	})
 	m.errors = m.counters("cleave_errors_total", "Errors sent to clients, by SQLSTATE and `fault`: client (the statement or its data), contention (40xxx, locks), cancelled, resources (53xxx, 54xxx), unavailable (a shard or the map), ownership (the guard), internal.", "fault", "sqlstate")
-	m.refusals = m.counters("cleave_refusals_total", "Statements refused with 0A000 in Cleave's own words, by `id` (docs/errors.md).", "id")
+	m.refusals = m.counters("cleave_refusals_total", "Statements refused with 0A000 in Cleave's own words, by `id` (docs/refusals.md).", "id")
 	m.slow = m.counter("cleave_slow_statements_total", "Statements that took longer than the setting slow-statement.")
 	m.slowSuppressed = m.counter("cleave_slow_statements_suppressed_total", "Slow statements that were not logged, because there were too many in that second.")
 

@@ -11,35 +11,38 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-// TestErrorsPage holds docs/errors.md to the registry of errors and to what the code refuses.
+// TestErrorsPage holds docs/errors.md to the registry of errors, and docs/refusals.md to what the code refuses.
 func TestErrorsPage(t *testing.T) {
-	const page = "../../docs/errors.md"
-	old, err := os.ReadFile(page)
+	page(t, "../../docs/errors.md", "codes", codesTable())
+	page(t, "../../docs/refusals.md", "refusals", refusalsTable(t))
+}
+
+// page compares the part of a page that is made with what it should be, or writes it.
+func page(t *testing.T, path, mark, table string) {
+	t.Helper()
+	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(old)
-	for mark, table := range map[string]string{"codes": codesTable(), "refusals": refusalsTable(t)} {
-		begin, end := "<!-- "+mark+": made by make docs -->\n", "<!-- end of "+mark+" -->"
-		before, rest, ok1 := strings.Cut(text, begin)
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok1 || !ok2 {
-			t.Fatalf("%s has lost the marks %q and %q", page, begin, end)
-		}
-		text = before + begin + table + end + after
+	begin, end := "<!-- "+mark+": made by make docs -->\n", "<!-- end of "+mark+" -->"
+	before, rest, ok1 := strings.Cut(string(old), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has lost the marks %q and %q", path, begin, end)
 	}
+	text := before + begin + table + end + after
 	if *update {
-		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if text != string(old) {
-		t.Errorf("%s is not what the source says: make docs writes it", page)
+		t.Errorf("%s is not what the source says: make docs writes it", path)
 	}
 }
 
 func codesTable() string {
 	var b strings.Builder
-	b.WriteString("| SQLSTATE | condition | when | and the write | what helps |\n|---|---|---|---|---|\n")
+	b.WriteString("| SQLSTATE | condition | when | run again? | what helps |\n|---|---|---|---|---|\n")
 	for _, e := range sqlstate.Catalogue() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", e.Code, e.Condition, e.Meaning, e.Effect.Text(), e.Do)
 	}
@@ -66,7 +69,7 @@ func refusalsTable(t *testing.T) string {
 		})
 		list = slices.CompactFunc(list, func(a, b Refusal) bool { return a.ID == b.ID && a.Sentence == b.Sentence })
 		if len(list) > 0 {
-			fmt.Fprintf(&b, "### %s\n\n| id | sentence | hint |\n|---|---|---|\n", cmp.Or(s.Title, "Without an id yet"))
+			fmt.Fprintf(&b, "## %s\n\n| id | sentence | hint |\n|---|---|---|\n", cmp.Or(s.Title, "Without an id yet"))
 		}
 		for _, r := range list {
 			fmt.Fprintf(&b, "| %s | %s | %s |\n", r.ID, cell(r.Sentence), cell(strings.TrimSpace(r.Hint)))

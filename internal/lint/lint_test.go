@@ -249,6 +249,8 @@ func methods(n int) string {
 func TestRefusals(t *testing.T) {
 	tree, err := Load(fstest.MapFS{"planner/a.go": {Data: []byte(`package planner
 
+const again = "Run it again."
+
 func refuse(why, hint string) { panic(sqlstate.Refuse(why, hint)) }
 
 func not(id sqlstate.ID, what string, args ...any) error {
@@ -258,6 +260,7 @@ func not(id sqlstate.ID, what string, args ...any) error {
 func f(name string) {
 	refuse("no "+name, "go")
 	fail(not("CLV-0201", "%s of it", name))
+	fail(sqlstate.Refusal("CLV-0203", "it").WithHint(again))
 	fail(sqlstate.Refusal("CLV-0202", "100%% of %q", name).OnShard(name).WithHint("Give %s.", name).At(7))
 }
 `)}})
@@ -268,7 +271,7 @@ func f(name string) {
 	for _, r := range tree.Refusals() {
 		fmt.Fprintf(&got, "%d %s|%s|%s\n", r.Line, r.ID, r.Sentence, r.Hint)
 	}
-	if want := "10 |no …|go\n11 CLV-0201|… of it is not supported|See the page.\n12 CLV-0202|100% of …|Give ….\n"; got.String() != want {
+	if want := "12 |no …|go\n13 CLV-0201|… of it is not supported|See the page.\n14 CLV-0203|it|Run it again.\n15 CLV-0202|100% of …|Give ….\n"; got.String() != want {
 		t.Errorf("found\n%swant\n%s", got.String(), want)
 	}
 }

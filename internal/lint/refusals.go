@@ -32,11 +32,11 @@ func (t *Tree) Refusals() []Refusal {
 	}
 	var out []Refusal
 	for _, files := range packages {
-		makers := makersOf(files)
+		makers, texts := makersOf(files), textsOf(files)
 		for _, f := range files {
 			eachCall(f.AST, func(call *ast.CallExpr, hint ast.Expr) {
 				for _, m := range makers[called(call)] {
-					if r, ok := m.at(call, hint); ok {
+					if r, ok := m.at(call, hint, texts); ok {
 						r.File, r.Line, r.by = f.Path, t.line(call.Pos()), called(call)
 						out = append(out, r)
 					}
@@ -207,15 +207,15 @@ func (m maker) bound(call *ast.CallExpr) map[string]ast.Expr {
 }
 
 // at is the refusal that a call makes; not one of a function that hands the call's words on.
-func (m maker) at(call *ast.CallExpr, hint ast.Expr) (r Refusal, ok bool) {
+func (m maker) at(call *ast.CallExpr, hint ast.Expr, texts map[string]ast.Expr) (r Refusal, ok bool) {
 	env := m.bound(call)
 	if env == nil {
 		return r, false
 	}
-	r.Sentence, r.Hint = words(m.why, env), words(m.hint, env)
-	if hint != nil {
-		r.Hint = words(hint, nil)
+	if hint == nil {
+		hint = substitute(m.hint, env)
 	}
+	r.Sentence, r.Hint = words(substitute(m.why, env), texts), words(hint, texts)
 	if m.id != nil {
 		r.ID = idOf(m.id, env)
 		return r, r.ID != ""
@@ -285,27 +285,50 @@ func idOf(e ast.Expr, env map[string]ast.Expr) sqlstate.ID {
 
 var verbs = regexp.MustCompile(`%[sqdvT]`)
 
-// words is the text of an expression that makes one; env has the arguments of a call.
-func words(e ast.Expr, env map[string]ast.Expr) string {
+// textsOf are the constants of a package that are literals, by name.
+func textsOf(files []*GoFile) map[string]ast.Expr {
+	texts := map[string]ast.Expr{}
+	for _, f := range files {
+		for _, decl := range f.AST.Decls {
+			d, ok := decl.(*ast.GenDecl)
+			if !ok || d.Tok != token.CONST {
+				continue
+			}
+			for _, spec := range d.Specs {
+				if s, ok := spec.(*ast.ValueSpec); ok && len(s.Names) == len(s.Values) {
+					for i, name := range s.Names {
+						if lit, ok := s.Values[i].(*ast.BasicLit); ok {
+							texts[name.Name] = lit
+						}
+					}
+				}
+			}
+		}
+	}
+	return texts
+}
+
+// words is the text of an expression that makes one; texts are the constants.
+func words(e ast.Expr, texts map[string]ast.Expr) string {
 	switch e := e.(type) {
 	case nil:
 		return ""
 	case *ast.Ident:
-		if arg, ok := env[e.Name]; ok {
-			return words(arg, nil)
+		if lit, ok := texts[e.Name]; ok {
+			return words(lit, nil)
 		}
 	case *ast.BasicLit:
 		if s, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
 			return strings.ReplaceAll(verbs.ReplaceAllString(s, "…"), "%%", "%")
 		}
 	case *ast.BinaryExpr:
-		return strings.ReplaceAll(words(e.X, env)+words(e.Y, env), "……", "…")
+		return strings.ReplaceAll(words(e.X, texts)+words(e.Y, texts), "……", "…")
 	case *ast.CallExpr:
 		if s, ok := e.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "Sprintf" && len(e.Args) > 0 {
-			return words(e.Args[0], env)
+			return words(e.Args[0], texts)
 		}
 	case *ast.ParenExpr:
-		return words(e.X, env)
+		return words(e.X, texts)
 	}
 	return "…"
 }
