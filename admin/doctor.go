@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
@@ -156,7 +156,7 @@ func (o *Ops) takesWrites(ctx context.Context) error {
 // transactions reports transactions over several shards that are prepared
 // although nobody is at work on them, and settles them unless it only looks.
 func (o *Ops) transactions(ctx context.Context, look bool) []Finding {
-	found, _, err := several.Recovery{Directory: o.opts.Directory, Connect: o.connect, DryRun: look}.Settle(ctx)
+	found, _, err := txn.Recovery{Directory: o.opts.Directory, Connect: o.connect, DryRun: look}.Settle(ctx)
 	if err != nil {
 		return []Finding{problem("", err, "transactions over several shards")}
 	}

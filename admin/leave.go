@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -59,11 +59,11 @@ const partMax = 30 * time.Second
 func (o *Ops) part(ctx context.Context, name string) error {
 	var first map[string]bool
 	for began := time.Now(); ; {
-		found, _, err := several.Recovery{Directory: o.opts.Directory, Connect: o.connect}.Settle(ctx)
+		found, _, err := txn.Recovery{Directory: o.opts.Directory, Connect: o.connect}.Settle(ctx)
 		if err != nil {
 			return err
 		}
-		var open []several.InDoubt
+		var open []txn.InDoubt
 		for _, d := range found {
 			ended := d.State == "committed" || d.State == "rolled back"
 			if !ended && (d.Decider == name || slices.Contains(d.Shards, name)) && (first == nil || first[d.ID]) {
@@ -113,7 +113,7 @@ func (o *Ops) clear(ctx context.Context, sh engine.Shard, def shardmap.Shard, cu
 	if err := schema.SettleOutside(ctx, schema.RecoverOptions{Directory: o.opts.Directory, Connect: connect, Actor: "system"}, conn, def); err != nil {
 		return err
 	}
-	found, err := several.Recovery{Directory: o.opts.Directory, Connect: connect}.SettleOutside(ctx, cur, def)
+	found, err := txn.Recovery{Directory: o.opts.Directory, Connect: connect}.SettleOutside(ctx, cur, def)
 	for _, d := range found {
 		if d.Err != nil {
 			own := sqlstate.As(d.Err)

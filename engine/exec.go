@@ -99,6 +99,16 @@ func Answers(c Conn, n int, aside func(frame []byte)) ([]*Result, error) {
 	}
 }
 
+// OneRow is the only row of an answer to a question of the router's own, with n columns. A shard that gives anything else has
+// broken the protocol.
+func (r *Result) OneRow(n int, shard string) ([]Text, error) {
+	if len(r.Rows) != 1 || len(r.Rows[0]) != n {
+		return nil, sqlstate.New(sqlstate.ProtocolViolation, "shard %s gave %d rows where it was asked for one of %d columns", shard, len(r.Rows), n).OnShard(shard).
+			WithHint("cleave doctor")
+	}
+	return r.Rows[0], nil
+}
+
 // take adds one frame to the result; done is true at ReadyForQuery.
 func (r *Result) take(c Conn, f wire.Frame, failed **sqlstate.Error) (done bool, err error) {
 	switch f.Type() {

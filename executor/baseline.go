@@ -434,6 +434,15 @@ func (s *Settings) Value(name string) string {
 	return s.Began(name)
 }
 
+// Text is Value without its quotes.
+func (s *Settings) Text(name string) string {
+	v := strings.TrimSpace(s.Value(name))
+	if len(v) >= 2 && v[0] == '\'' && v[len(v)-1] == '\'' {
+		return strings.ReplaceAll(v[1:len(v)-1], "''", "'")
+	}
+	return v
+}
+
 // Timed is the set with the timeouts that its session began with, for a conversation that has not begun with them: one of
 // [Executor.ConnectFor].
 func (s *Settings) Timed() *Settings {

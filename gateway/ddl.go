@@ -12,6 +12,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/schema"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -281,7 +282,7 @@ func (x *session) beginSchema(alone bool) error {
 		Admin:     x.id.Role == access.Admin,
 		Member:    x.srv.ex.Member(),
 		Record:    x.srv.several.Transactions().Record,
-		Waits:     x.srv.several.AwaitsLocks,
+		Waits:     x.srv.several.Transactions().AwaitsLocks,
 		// The session's own bound, if it has one, else the default.
 		LockTimeout: lockTimeout(x.settings),
 	}, snap)
@@ -473,11 +474,11 @@ func (x *session) severalInSchema(u use) error {
 	if at == "" {
 		at = x.tx.schema.Snapshot().State().DefaultShard
 	}
-	if err := several.CheckMode(x.settings, at, several.Name); err != nil {
+	if err := txn.CheckMode(x.settings, at, several.Name); err != nil {
 		return err
 	}
 	if x.serializable() {
-		return several.CheckIsolation("serializable", at, several.Name)
+		return txn.CheckIsolation("serializable", at, several.Name)
 	}
 	o := several.Options{Block: true, Begin: x.tx.begin, Modes: x.tx.modes, Base: x.tx.before, Since: x.tx.since, Owner: owner{x}}
 	if x.tx.ran > 0 {
@@ -628,14 +629,14 @@ func (x *session) commitSchema(commit bool) (err error) {
 // several shards in its transaction.
 func (x *session) commitRows(ctx context.Context) error {
 	tx := x.tx.schema
-	var parts []several.Participant
+	var parts []txn.Participant
 	for _, shard := range tx.Shards() {
 		c, err := x.schemaConn(ctx, shard)
 		if err != nil {
 			tx.Rollback(ctx)
 			return err
 		}
-		parts = append(parts, several.Participant{Shard: shard, Conn: c, Wrote: true})
+		parts = append(parts, txn.Participant{Shard: shard, Conn: c, Wrote: true})
 	}
 	committed, frames, err := x.srv.several.Transactions().Commit(ctx, parts)
 	x.w.buf = append(x.w.buf, frames...)

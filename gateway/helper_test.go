@@ -22,6 +22,7 @@ import (
 	"github.com/cleavedb/cleave/engine/postgres"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/waitfor"
@@ -116,7 +117,7 @@ func start(t testing.TB, c config) *cluster {
 		options.Authenticate = gateway.PassThrough(cl.ex, nil)
 	}
 	if c.recovers {
-		options.Transactions = several.NewTransactions(several.TransactionsOptions{Executor: cl.ex, Metrics: cl.metrics})
+		options.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: cl.ex, Metrics: cl.metrics})
 		recovering, stop := context.WithCancel(ctx)
 		var ended sync.WaitGroup
 		ended.Go(func() { options.Transactions.Run(recovering) })

@@ -194,7 +194,7 @@ func (x *session) awaitRelease(st *planner.Statement, args *planner.Args, snap *
 	defer stop()
 	if h, ok := x.srv.ex.HoldOf(t); ok && len(h.Files) > 0 {
 		if has := x.writeLocks(); len(has) > 0 {
-			x.srv.wg.Go(func() { x.srv.several.AwaitsCutover(bound, has, h.Files) })
+			x.srv.wg.Go(func() { x.srv.several.Transactions().AwaitsCutover(bound, has, h.Files) })
 		}
 	}
 	for {

@@ -80,7 +80,7 @@ func defaultModes(s *executor.Settings) (m modes) {
 }
 
 // modesNow are the characteristics that the transaction has.
-func (t *txn) modesNow() modes {
+func (t *transaction) modesNow() modes {
 	m := readModes(t.begin).over(t.base)
 	for _, text := range t.modes {
 		m = readModes(text).over(m)
@@ -90,7 +90,7 @@ func (t *txn) modesNow() modes {
 
 // late is PostgreSQL's error about modes that come after a transaction's first snapshot, for one that has no shard to
 // say so (check_XactIsoLevel and check_transaction_read_only in src/backend/commands/variable.c).
-func (t *txn) late(m modes) error {
+func (t *transaction) late(m modes) error {
 	inside := t.saves.Len() > 0
 	if !t.snapped && !inside {
 		return nil
@@ -145,7 +145,7 @@ func (m modes) list() string {
 // error has ended it, those that it began with. Where savepoints are rolled back with it, those before the first of them. What nothing
 // has named is PostgreSQL's default, whatever the session has made the default meanwhile (TBLOCK_ABORT_END,
 // TBLOCK_SUBABORT_PENDING in src/backend/access/transam/xact.c).
-func (t *txn) chained(now *executor.Settings, committed bool) modes {
+func (t *transaction) chained(now *executor.Settings, committed bool) modes {
 	var m modes
 	switch {
 	case committed:
@@ -201,7 +201,7 @@ func (x *session) setTransaction(st *planner.Statement) error {
 }
 
 // bindable reports whether the transaction is on no shard yet.
-func (t *txn) bindable() bool { return t.conn == nil && t.schema == nil }
+func (t *transaction) bindable() bool { return t.conn == nil && t.schema == nil }
 
 // rememberModes keeps a SET TRANSACTION for the shard that the transaction will come to.
 func (x *session) rememberModes(text string) error {
@@ -217,7 +217,7 @@ func (x *session) rememberModes(text string) error {
 }
 
 // noteAccess takes up whether a SET TRANSACTION says READ ONLY or READ WRITE.
-func (t *txn) noteAccess(text string) {
+func (t *transaction) noteAccess(text string) {
 	if access := readModes(text).access; access != "" {
 		t.readOnly = access == "read only"
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/localpg"
 	"github.com/cleavedb/cleave/internal/pgtest"
@@ -272,7 +272,7 @@ func TestPassThrough(t *testing.T) {
 	exec(t, direct, fmt.Sprintf("BEGIN; INSERT INTO orders VALUES (%d, 4, 'left'); INSERT INTO cleave_internal.transaction (id, shards) VALUES ('%s', '{shard-0,shard-1}'); PREPARE TRANSACTION 'cleave_%s_%s_1_shard-0'",
 		keys[1][0], id, short, id))
 	_ = direct.Close(ctx)
-	found, unreached, err := several.Recovery{Directory: cl.dir, Connect: cl.ex.Connect}.Settle(ctx)
+	found, unreached, err := txn.Recovery{Directory: cl.dir, Connect: cl.ex.Connect}.Settle(ctx)
 	if err != nil || len(unreached) != 0 || len(found) != 1 || found[0].State != "rolled back" || found[0].Err != nil {
 		t.Errorf("what bob left: %+v, %v, %v", found, unreached, err)
 	}

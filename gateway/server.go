@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway/notify"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/telemetry"
@@ -46,7 +47,7 @@ type Options struct {
 	Users *access.Users
 	// Transactions end those over several shards; nil: the server makes its own,
 	// and nobody finishes what a crash of it leaves.
-	Transactions *several.Transactions
+	Transactions *txn.Transactions
 	// Refused is told that a guard refused what the map here allows: the map is old, or a change of both is at work, or it
 	// died. It must not wait. nil: nobody is told.
 	Refused func()
@@ -128,7 +129,7 @@ func New(o Options) *Server {
 		ending: &planner.Statement{Kind: planner.TxKind, Tag: "COMMIT", Class: uint16(o.Metrics.Class("", telemetry.Control, false))},
 	}
 	if o.Transactions == nil {
-		o.Transactions = several.NewTransactions(several.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
+		o.Transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: o.Executor, Log: o.Log, Metrics: o.Metrics})
 	}
 	s.tracer, s.several = o.Tracer, several.NewShared(o.Executor, o.Transactions, o.Several)
 	s.exchange = notify.NewExchange(s.ex, s.wg.Go)

@@ -54,7 +54,7 @@ type session struct {
 	reported           map[string]string
 	untold             []parameter
 
-	tx   txn
+	tx   transaction
 	pipe executor.Pipeline
 	m    measure
 	// wrote: what pipe.Conn ran since it was acquired may have changed something.

@@ -281,7 +281,7 @@ func (x *session) adopt(st *planner.Statement, next, keep *executor.Settings) {
 }
 
 // stays notes what the client was told of the settings that are as the transaction's COMMIT leaves them.
-func (t *txn) stays(next, keep *executor.Settings, reported map[string]string) {
+func (t *transaction) stays(next, keep *executor.Settings, reported map[string]string) {
 	if t.stay == nil {
 		t.stay = map[string]string{}
 	}

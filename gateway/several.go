@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
@@ -248,7 +249,7 @@ func (x *session) goesSeveral(st *planner.Statement) bool {
 	if st.Kind == planner.Several || onSeveral(x.tx.conn) || x.onHeld(st) {
 		return true
 	}
-	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && several.Atomic(x.settings) && x.strict() && !x.serializable() {
+	if x.tx.state == txOpen && (x.tx.conn == nil || x.tx.weak) && x.tx.schema == nil && txn.Atomic(x.settings) && x.strict() && !x.serializable() {
 		// All shards' snapshots are taken with its first statement.
 		return st.Kind == planner.OneShard || st.Kind == planner.DefaultShard || st.Kind == planner.AnyShard
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/executor"
-	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -28,8 +28,8 @@ const (
 	txOpen
 )
 
-// txn is the session's transaction. See docs/design/gateway.md for its states.
-type txn struct {
+// transaction is the session's transaction. See docs/design/gateway.md for its states.
+type transaction struct {
 	state  txState
 	failed bool
 	// temporary: a temporary table was made or changed in it.
@@ -87,14 +87,14 @@ type txn struct {
 type savepoint struct {
 	settings, keep *executor.Settings
 	told           map[string]string // the ParameterStatus values at the time
-	stay           map[string]string // txn.stay at the time
-	ran            int               // txn.ran at the time, as modes and readOnly are
+	stay           map[string]string // transaction.stay at the time
+	ran            int               // transaction.ran at the time, as modes and readOnly are
 	modes          int
 	readOnly       bool
 }
 
 func (x *session) beginTx(state txState, text string) {
-	x.tx = txn{state: state, begin: text, base: defaultModes(x.settings), before: x.settings, keep: x.settings, told: maps.Clone(x.reported), weak: true}
+	x.tx = transaction{state: state, begin: text, base: defaultModes(x.settings), before: x.settings, keep: x.settings, told: maps.Clone(x.reported), weak: true}
 }
 
 // strictIsolation reports whether the settings ask for more than READ COMMITTED.
@@ -314,7 +314,7 @@ func (x *session) yield() {
 func (x *session) finishTx(committed bool) {
 	x.yield()
 	t := x.tx
-	x.tx = txn{}
+	x.tx = transaction{}
 	x.unused()
 	x.listener.EndTransaction(committed)
 	if x.pipe.Conn != nil && !x.virtual() {
@@ -745,5 +745,5 @@ func (x *session) constraintsElsewhere() bool {
 	snap := x.srv.ex.Snapshot()
 	name := snap.State().DefaultShard
 	sh, ok := snap.Shard(name)
-	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !several.Single(x.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
+	return ok && sh.Can().Catalogue && len(snap.Shards()) > 1 && !txn.Single(x.settings) && (x.tx.conn == nil || x.tx.weak || x.tx.conn.Shard() != name)
 }

@@ -353,16 +353,16 @@ type unfaithful struct {
 func (c *Conn) unfaithful() unfaithful { return unfaithfulIn(c.host.Settings()) }
 
 func unfaithfulIn(s *executor.Settings) (u unfaithful) {
-	if v := valueOf(s, "extra_float_digits"); v != "" {
+	if v := s.Text("extra_float_digits"); v != "" {
 		n, ok := Number(v, false)
 		u.rounded = !ok || n < 1
 	}
 	style, order := dateStyle(s)
 	u.zones, u.days = style != "iso", disordered(style, order)
-	if v := valueOf(s, "array_nulls"); v != "" {
+	if v := s.Text("array_nulls"); v != "" {
 		u.nulls = !isTrue(v)
 	}
-	u.documents = strings.EqualFold(valueOf(s, "xmloption"), "document")
+	u.documents = strings.EqualFold(s.Text("xmloption"), "document")
 	return u
 }
 
@@ -370,7 +370,7 @@ func unfaithfulIn(s *executor.Settings) (u unfaithful) {
 // other one as it began with it, or as PostgreSQL has it.
 func dateStyle(s *executor.Settings) (style, order string) {
 	began := executor.MergeDateStyle("iso, mdy", s.Began("datestyle"), "")
-	style, order, _ = executor.ReadDateStyle(executor.MergeDateStyle(began, valueOf(s, "datestyle"), ""))
+	style, order, _ = executor.ReadDateStyle(executor.MergeDateStyle(began, s.Text("datestyle"), ""))
 	return style, order
 }
 

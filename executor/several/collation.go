@@ -57,7 +57,7 @@ func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settin
 		}
 		switch fields[o.at].TypeOID {
 		case pgFloat4, pgFloat8:
-			v := valueOf(s, "extra_float_digits")
+			v := s.Text("extra_float_digits")
 			if n, ok := Number(v, false); v != "" && (!ok || n < 1) {
 				return true
 			}
@@ -66,7 +66,7 @@ func (k *keys) restyled(fields []wire.Field, formats []int16, s *executor.Settin
 				return true
 			}
 		case pgBytea:
-			if v := valueOf(s, "bytea_output"); v != "" && !strings.EqualFold(v, "hex") {
+			if v := s.Text("bytea_output"); v != "" && !strings.EqualFold(v, "hex") {
 				return true
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 	"github.com/cleavedb/cleave/sqlstate"
 )
@@ -14,7 +15,7 @@ import (
 // statement, but for those that cannot be reached: what needs one of them fails. Outside, those get theirs that the
 // statement reads. It may be called again.
 func (c *Conn) consistent(ctx context.Context, e *execution) error {
-	if !Atomic(c.host.Settings()) || c.proven != nil && c.block {
+	if !txn.Atomic(c.host.Settings()) || c.proven != nil && c.block {
 		return nil
 	}
 	var shards []string
@@ -61,12 +62,12 @@ func (c *Conn) consistent(ctx context.Context, e *execution) error {
 	if err != nil {
 		return err
 	}
-	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]Participant, len(parts))
+	begin, list := "BEGIN ISOLATION LEVEL REPEATABLE READ", make([]txn.Participant, len(parts))
 	for i, p := range parts {
 		if p.busy != nil {
 			return c.busy(p)
 		}
-		list[i] = Participant{Shard: p.shard, Conn: p.conn}
+		list[i] = txn.Participant{Shard: p.shard, Conn: p.conn}
 	}
 	if c.block {
 		if c.hasNamed() {

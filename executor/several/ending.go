@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -21,9 +22,9 @@ func (c *Conn) commitSeveral(ctx context.Context, writers []*part) error {
 		}
 		return 1
 	})
-	parts := make([]Participant, len(writers))
+	parts := make([]txn.Participant, len(writers))
 	for i, p := range writers {
-		parts[i] = Participant{Shard: p.shard, Conn: p.conn, Wrote: true}
+		parts[i] = txn.Participant{Shard: p.shard, Conn: p.conn, Wrote: true}
 	}
 	committed, frames, err := c.shared.transactions.Commit(ctx, parts)
 	deadline := c.deadlineNow()
@@ -56,11 +57,11 @@ func (c *Conn) joins(ctx context.Context, p *part, write bool) error {
 		return nil
 	}
 	if c.block || write {
-		if err := CheckMode(c.host.Settings(), first.shard, p.shard); err != nil {
+		if err := txn.CheckMode(c.host.Settings(), first.shard, p.shard); err != nil {
 			return err
 		}
 	}
-	if err := CheckIsolation(c.isolation(), first.shard, p.shard); err != nil {
+	if err := txn.CheckIsolation(c.isolation(), first.shard, p.shard); err != nil {
 		return err
 	}
 	if !write || p.wrote {
@@ -71,7 +72,7 @@ func (c *Conn) joins(ctx context.Context, p *part, write bool) error {
 			return c.canWriteLent(ctx)
 		}
 		if q != p && q.wrote {
-			return c.shared.transactions.CanWrite(ctx, []Participant{{Shard: q.shard, Conn: q.conn}, {Shard: p.shard, Conn: p.conn}})
+			return c.shared.transactions.CanWrite(ctx, []txn.Participant{{Shard: q.shard, Conn: q.conn}, {Shard: p.shard, Conn: p.conn}})
 		}
 	}
 	return nil
@@ -86,5 +87,5 @@ func (c *Conn) isolation() string {
 			return said
 		}
 	}
-	return valueOf(c.host.Settings(), "default_transaction_isolation")
+	return c.host.Settings().Text("default_transaction_isolation")
 }

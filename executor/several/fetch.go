@@ -217,7 +217,7 @@ func (f *fetch) stop() { f.k.busy = false }
 // styles are the settings on which the text of a value depends.
 func (c *Conn) styles() (s [6]string) {
 	for i, name := range []string{"datestyle", "intervalstyle", "timezone", "bytea_output", "extra_float_digits", "lc_monetary"} {
-		s[i] = valueOf(c.host.Settings(), name)
+		s[i] = c.host.Settings().Text(name)
 	}
 	return s
 }

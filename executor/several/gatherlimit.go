@@ -57,10 +57,10 @@ func (d *Defaults) limits(s *executor.Settings) gatherLimits {
 	if s.Len() == 0 {
 		return l
 	}
-	if n, ok := Number(valueOf(s, GatherRowsSetting), false); ok && n > 0 {
+	if n, ok := Number(s.Text(GatherRowsSetting), false); ok && n > 0 {
 		l.rows = n
 	}
-	if n, ok := Number(valueOf(s, GatherBytesSetting), true); ok && n > 0 {
+	if n, ok := Number(s.Text(GatherBytesSetting), true); ok && n > 0 {
 		l.bytes = n
 	}
 	return l

@@ -5,9 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
@@ -58,7 +57,7 @@ func (c *Conn) borrowLent(ctx context.Context, shard string, write bool) (*part,
 // canWriteLent is asked before rows are written on a second shard of an owner's transaction: all of its shards have to
 // be able to prepare it, with the definitions that it has made.
 func (c *Conn) canWriteLent(ctx context.Context) error {
-	var all []Participant
+	var all []txn.Participant
 	for _, s := range c.host.Snapshot().Shards() {
 		if !s.Can().PreparesDefinitions {
 			return sqlstate.Refuse("writes on several shards in a transaction with a schema change need shards that can prepare both, and "+s.Name+" is a SQLite file", "commit the schema change first").OnShard(s.Name)
@@ -67,7 +66,7 @@ func (c *Conn) canWriteLent(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all = append(all, Participant{Shard: p.shard, Conn: p.conn})
+		all = append(all, txn.Participant{Shard: p.shard, Conn: p.conn})
 	}
 	return c.shared.transactions.CanWrite(ctx, all)
 }
@@ -128,14 +127,4 @@ func (c *Conn) Detach() (wrote []string) {
 	c.parts = nil
 	slices.Sort(wrote)
 	return wrote
-}
-
-// Record is the statement by which a shard notes, inside of its part, a transaction that somebody else ends and that
-// wrote on these shards. id is a UUID. Atomic reads rely on it: see docs/design/transactions.md.
-func (t *Transactions) Record(id, shard string, shards []string) (string, error) {
-	u, err := uuid.Parse(id)
-	if err != nil {
-		return "", err
-	}
-	return t.records(shard).Record(txid(u).String(), shards), nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/pgbackend"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -55,7 +56,7 @@ type active struct {
 	given  int64
 	simple bool
 	timer  *time.Timer
-	watch  *lockWatch
+	watch  *txn.LockWatch
 }
 
 // handle runs one frame.
@@ -115,11 +116,11 @@ func (c *Conn) fail(err error) {
 	c.failed = true
 	c.stopAll()
 	for _, s := range running {
-		if errors.Is(err, errPartFailed) && s.err != nil && !errors.Is(s.err, errPartFailed) {
+		if errors.Is(err, txn.ErrPartFailed) && s.err != nil && !errors.Is(s.err, txn.ErrPartFailed) {
 			err = s.err
 		}
 	}
-	if errors.Is(err, errPartFailed) {
+	if errors.Is(err, txn.ErrPartFailed) {
 		e := sqlstate.New(sqlstate.SerializationFailure, "the statement failed on a shard whose error was lost").WithHint("nothing was committed: run the transaction again")
 		e.Retry = sqlstate.RetryTransaction
 		err = e
@@ -429,7 +430,7 @@ func (a *active) stopTimer() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	a.watch.end()
+	a.watch.End()
 }
 
 // stepActive goes on with the active portal until there is a chunk of output,

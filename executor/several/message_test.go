@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleavedb/cleave/internal/pgtest"
 	"github.com/cleavedb/cleave/internal/wire"
 )
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // answers are the types of the messages that frames are answered with; an error is its code and its message.
 func answers(t *testing.T, c *Conn, frames []byte) string {

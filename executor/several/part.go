@@ -284,6 +284,9 @@ func (c *Conn) fresh(ctx context.Context, shards []string, have []*executor.Conn
 	return readers, nil
 }
 
+// openAtOnce bounds the conversations that are opened at the same time.
+const openAtOnce = 8
+
 // borrowAll borrows conversations with several shards at the same time, where they
 // are idle or can be opened. Where all are in use it waits for the first such
 // shard's, and holds meanwhile only those of shards before it: so nobody waits for
@@ -324,7 +327,7 @@ func (c *Conn) borrowAll(ctx context.Context, shards []string, have []*executor.
 			}
 		}
 		var all sync.WaitGroup
-		slots := make(chan struct{}, atOnce)
+		slots := make(chan struct{}, openAtOnce)
 		for _, i := range missing {
 			slots <- struct{}{}
 			all.Go(func() {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
@@ -259,7 +258,7 @@ func (c *Conn) typeNames(p *part, fields []wire.Field) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := oneRow(res, len(ask), p.shard)
+	names, err := res.OneRow(len(ask), p.shard)
 	if err != nil {
 		return nil, err
 	}
@@ -269,16 +268,6 @@ func (c *Conn) typeNames(p *part, fields []wire.Field) ([]string, error) {
 		}
 	}
 	return types, nil
-}
-
-// oneRow is the only row of an answer to a question of the router's own, with n columns. A shard that
-// gives anything else has broken the protocol.
-func oneRow(res *engine.Result, n int, shard string) ([]engine.Text, error) {
-	if len(res.Rows) != 1 || len(res.Rows[0]) != n {
-		return nil, sqlstate.New(sqlstate.ProtocolViolation, "shard %s gave %d rows where it was asked for one of %d columns", shard, len(res.Rows), n).OnShard(shard).
-			WithHint("cleave doctor")
-	}
-	return res.Rows[0], nil
 }
 
 // builtinTypes are the names of types that need no question.

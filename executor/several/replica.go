@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/planner"
 )
 
@@ -19,7 +20,7 @@ func (c *Conn) OnReplicas() bool { return c.onReplicas }
 // mayRead says whether a statement of the client's may read on replicas.
 func (c *Conn) mayRead(st *planner.Statement, portion int32) {
 	c.replicas = !c.block && portion == 0 && st.Kind == planner.Several && st.Plan != nil && (st.Plan.Op == planner.Scatter || st.Plan.Op == planner.Gather) &&
-		st.Stable && !st.Numbers && st.Explained == nil && !Atomic(c.host.Settings()) &&
+		st.Stable && !st.Numbers && st.Explained == nil && !txn.Atomic(c.host.Settings()) &&
 		!slices.ContainsFunc(c.parts, func(p *part) bool { return p.open() && !p.conn.OnReplica() })
 	if c.replicas {
 		return

@@ -89,7 +89,7 @@ func (d *Defaults) deadlock() time.Duration {
 
 // deadlockTimeout is the session's.
 func (d *Defaults) deadlockTimeout(s *executor.Settings) time.Duration {
-	if v, ok := Duration(valueOf(s, DeadlockSetting)); ok && v >= DeadlockTimeoutMin {
+	if v, ok := Duration(s.Text(DeadlockSetting)); ok && v >= DeadlockTimeoutMin {
 		return v
 	}
 	return d.deadlock()
@@ -132,15 +132,6 @@ func Duration(v string) (time.Duration, bool) {
 	return time.Duration(n * float64(unit)), true
 }
 
-// valueOf is a setting's value without its quotes: the session's, else what the session began with, "" if that is not known.
-func valueOf(s *executor.Settings, name string) string {
-	v := s.Value(name)
-	if v = strings.TrimSpace(v); len(v) >= 2 && v[0] == '\'' && v[len(v)-1] == '\'' {
-		v = strings.ReplaceAll(v[1:len(v)-1], "''", "'")
-	}
-	return v
-}
-
 // bounds are the session's guard rails for one statement.
 type bounds struct {
 	forbidden   bool
@@ -157,17 +148,17 @@ func (d *Defaults) bounds(s *executor.Settings) bounds {
 		return b
 	}
 	number := func(name string, size bool, to *int64) {
-		if n, ok := Number(valueOf(s, name), size); ok {
+		if n, ok := Number(s.Text(name), size); ok {
 			*to = n
 		}
 	}
-	if on, ok := planner.ParseBool(valueOf(s, ScatterSetting)); ok {
+	if on, ok := planner.ParseBool(s.Text(ScatterSetting)); ok {
 		b.forbidden = !on
 	}
 	number(ShardsMaxSetting, false, &b.shards)
 	number(RowsMaxSetting, false, &b.rows)
 	number(BytesMaxSetting, true, &b.bytes)
-	if d, ok := Duration(valueOf(s, TimeoutSetting)); ok {
+	if d, ok := Duration(s.Text(TimeoutSetting)); ok {
 		b.timeout = d
 	}
 	return b

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/internal/wire"
 	"github.com/cleavedb/cleave/planner"
 )
@@ -12,7 +13,7 @@ import (
 // common. Its methods are safe for concurrent use.
 type Shared struct {
 	ex           *executor.Executor
-	transactions *Transactions
+	transactions *txn.Transactions
 	defaults     Defaults
 	// gathers has one element for each gather with temporary tables.
 	gathers chan struct{}
@@ -41,15 +42,15 @@ const describedMax = 4096
 
 // NewShared makes what the conversations of a router share. Without transactions
 // it makes its own, of which nobody recovers what is left.
-func NewShared(ex *executor.Executor, transactions *Transactions, defaults Defaults) *Shared {
+func NewShared(ex *executor.Executor, transactions *txn.Transactions, defaults Defaults) *Shared {
 	if transactions == nil {
-		transactions = NewTransactions(TransactionsOptions{Executor: ex})
+		transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: ex})
 	}
 	return &Shared{ex: ex, transactions: transactions, defaults: defaults, gathers: make(chan struct{}, gathersMax), described: map[*executor.Prepared]*description{}}
 }
 
 // Transactions are what ends the transactions of these conversations.
-func (s *Shared) Transactions() *Transactions { return s.transactions }
+func (s *Shared) Transactions() *txn.Transactions { return s.transactions }
 
 // Defaults are what holds where a session sets nothing.
 func (s *Shared) Defaults() *Defaults { return &s.defaults }

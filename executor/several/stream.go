@@ -175,7 +175,7 @@ func (c *Conn) alone(p *part, q request) bool {
 	if c.block || p.begun || p.begin != "" || q.portion > 0 || len(p.conn.LocalChanges(c.host.Settings())) > 0 {
 		return false
 	}
-	level := valueOf(c.host.Settings(), "default_transaction_isolation")
+	level := c.host.Settings().Text("default_transaction_isolation")
 	return level == "" || strings.EqualFold(level, "read committed")
 }
 

@@ -415,7 +415,7 @@ func (c *Conn) clock(ctx context.Context) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	row, err := oneRow(res, 1, p.shard)
+	row, err := res.OneRow(1, p.shard)
 	if err != nil {
 		return "", err
 	}

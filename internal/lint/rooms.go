@@ -85,7 +85,7 @@ var beside = map[string]struct{ imports, importers []string }{
 	"internal/pgoid":     {nil, []string{"engine/sqlite"}},
 	"internal/pgbackend": {[]string{"sqlstate"}, []string{"engine/sqlite", "executor/several", "gateway"}},
 	// What the shards of an engine can do, as data.
-	"engine/capability": {nil, []string{"shardmap", "engine/enginetest", "executor/several", "schema", "internal/config", "internal/wiring"}},
+	"engine/capability": {nil, []string{"shardmap", "engine/enginetest", "executor/several", "executor/txn", "schema", "internal/config", "internal/wiring"}},
 	"internal/localpg":  {[]string{"sqlstate"}, []string{"cmd/cleave", "internal/pgtest", "bench"}},
 	"internal/config":   {[]string{"sqlstate"}, []string{"cmd/cleave", client, "internal/wiring", "internal/clustertest"}},
 	"internal/pipe":     {nil, []string{client}},

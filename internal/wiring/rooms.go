@@ -17,6 +17,7 @@ import (
 	"github.com/cleavedb/cleave/engine/sqlite"
 	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/executor/several"
+	"github.com/cleavedb/cleave/executor/txn"
 	"github.com/cleavedb/cleave/gateway"
 	"github.com/cleavedb/cleave/internal/config"
 	"github.com/cleavedb/cleave/planner"
@@ -43,7 +44,7 @@ type Rooms struct {
 	// Users may connect, where clients are asked who they are.
 	Users *access.Users
 
-	transactions *several.Transactions
+	transactions *txn.Transactions
 	life         context.Context
 	stop         context.CancelFunc // ends recovery
 	stopped      sync.WaitGroup
@@ -112,7 +113,7 @@ func New(ctx context.Context, o Options) (*Rooms, error) {
 		Directory: o.Directory, Drivers: Drivers(), Connect: r.Executor.Connect, Shard: r.Executor.Shard, Software: o.Software, Log: o.Log,
 		Member: o.Member, Answer: func(ctx context.Context, op string, in []byte) ([]byte, error) { return r.Gateway.Answer(ctx, op, in) },
 	})
-	r.transactions = several.NewTransactions(several.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
+	r.transactions = txn.NewTransactions(txn.TransactionsOptions{Executor: r.Executor, Member: o.Member, Log: o.Log, Metrics: r.Metrics, SchemaLeft: r.schemaLeft})
 	r.life, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.stopped.Go(func() { r.transactions.Run(r.life) })
 	r.stopped.Go(func() { r.finishIntents(r.life) })

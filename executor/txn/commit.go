@@ -1,4 +1,4 @@
-package several
+package txn
 
 import (
 	"context"
@@ -16,11 +16,7 @@ import (
 	"github.com/cleavedb/cleave/telemetry"
 )
 
-// transaction is one that is being committed on several shards.
-//
-//	open ──PREPARE on all but one──> prepared ──INSERT decision; COMMIT on that one──> decided ──COMMIT PREPARED──> done
-//	  \___________ anything fails ______/___________ it fails __________/
-//	                      └──> rolled back: nobody can decide it any more
+// transaction is one that is being committed on several shards; the package has its states.
 type transaction struct {
 	id      txid
 	cluster string

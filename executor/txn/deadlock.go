@@ -1,4 +1,4 @@
-package several
+package txn
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleavedb/cleave/engine"
+	"github.com/cleavedb/cleave/executor"
 	"github.com/cleavedb/cleave/shardmap"
 	"github.com/cleavedb/cleave/sqlstate"
 	"github.com/cleavedb/cleave/telemetry"
@@ -67,38 +68,52 @@ type backend struct {
 
 func (b backend) String() string { return b.Shard + "/" + strconv.FormatUint(uint64(b.PID), 10) }
 
-// lockWatch looks at the locks of one statement for as long as it runs.
-type lockWatch struct {
+// Statement is one that is run on several shards, as a watch of its locks sees it. Its methods are called by the watch's goroutine.
+type Statement interface {
+	// EachConn calls f with the conversations that take part, while none of them is given back.
+	EachConn(f func(c *executor.Conn))
+	// Passed reports whether the client has got rows of it.
+	Passed() bool
+	// Interrupt stops it for the reason.
+	Interrupt(ctx context.Context, reason *sqlstate.Error) error
+}
+
+// LockWatch looks at the locks of one statement for as long as it runs.
+type LockWatch struct {
+	t    *Transactions
+	of   Statement
+	id   string        // of the transaction, see WaitID
+	wait time.Duration // cleave.deadlock_timeout
+
 	timer *time.Timer
 	mu    sync.Mutex
 	over  bool
 	stop  context.CancelFunc
 }
 
-// watchLocks begins to watch a statement that begins now; end has to follow.
-func (c *Conn) watchLocks(readOnly bool) *lockWatch {
+// WaitID is a new name under which a transaction says what it waits for. The name of a younger one is greater.
+func (t *Transactions) WaitID() string {
+	return fmt.Sprintf("%016x-%s", time.Now().UnixNano(), t.newID())
+}
+
+// WatchLocks begins to watch a statement of transaction id that begins now; End has to follow. yields: it is a read that can be run again.
+func (t *Transactions) WatchLocks(of Statement, id string, wait time.Duration, yields bool) *LockWatch {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &lockWatch{stop: stop}
-	if c.waitID == "" {
-		id := c.shared.transactions.newID()
-		c.waitID = fmt.Sprintf("%016x-%s", time.Now().UnixNano(), id)
-	}
-	t, wait, id := c.shared.transactions, c.shared.defaults.deadlockTimeout(c.host.Settings()), c.waitID
-	c.passed.Store(false)
-	if readOnly && c.host.Repeats() {
+	w := &LockWatch{t: t, of: of, id: id, wait: wait, stop: stop}
+	if yields {
 		w.timer = time.AfterFunc(min(wait, yieldLook), func() {
-			if t.watchRead(ctx, c, w, wait) {
-				t.watch(ctx, c, w, wait, id)
+			if w.watchRead(ctx) {
+				w.watch(ctx)
 			}
 		})
 		return w
 	}
-	w.timer = time.AfterFunc(min(wait, fileLook), func() { t.watch(ctx, c, w, wait, id) })
+	w.timer = time.AfterFunc(min(wait, fileLook), func() { w.watch(ctx) })
 	return w
 }
 
-// end ends the watch; afterwards it interrupts nothing.
-func (w *lockWatch) end() {
+// End ends the watch; afterwards it interrupts nothing.
+func (w *LockWatch) End() {
 	if w == nil {
 		return
 	}
@@ -109,33 +124,29 @@ func (w *lockWatch) end() {
 	w.over = true
 }
 
-// backends are the conversation's processes on the shards' servers.
-func (c *Conn) backends() []backend {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// backends are the statement's processes on the shards' servers.
+func (w *LockWatch) backends() []backend {
 	var all []backend
-	for conn := range c.live {
-		if pid := conn.PID(); pid != 0 && !conn.OnReplica() {
-			all = append(all, backend{conn.Shard(), pid})
+	w.of.EachConn(func(c *executor.Conn) {
+		if pid := c.PID(); pid != 0 && !c.OnReplica() {
+			all = append(all, backend{c.Shard(), pid})
 		}
-	}
+	})
 	slices.SortFunc(all, func(a, b backend) int { return strings.Compare(a.String(), b.String()) })
 	return all
 }
 
-// files is what the conversation says of SQLite files while it waits for one and has another, else nil.
-func (c *Conn) files() *fileWaits {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// files is what the statement says of SQLite files while it waits for one and has another, else nil.
+func (w *LockWatch) files() *fileWaits {
 	f := &fileWaits{}
-	for conn := range c.live {
-		switch has, waits := conn.WriteLock(); {
+	w.of.EachConn(func(c *executor.Conn) {
+		switch has, waits := c.WriteLock(); {
 		case has:
-			f.Has = append(f.Has, conn.Shard())
+			f.Has = append(f.Has, c.Shard())
 		case !waits.IsZero():
-			f.Waits, f.Since = []string{conn.Shard()}, waits.UnixNano()
+			f.Waits, f.Since = []string{c.Shard()}, waits.UnixNano()
 		}
-	}
+	})
 	if len(f.Has) == 0 || len(f.Waits) == 0 {
 		return nil
 	}
@@ -181,12 +192,13 @@ func (t *teller) tell(ctx context.Context, now waiting) error {
 
 // watch looks until ctx ends or the transaction has to give way, with a pause of
 // wait between two looks, or of less while it waits for a file.
-func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait time.Duration, id string) {
+func (w *LockWatch) watch(ctx context.Context) {
+	t, wait, id := w.t, w.wait, w.id
 	begun := time.Now().Add(-min(wait, fileLook))
 	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + id}
 	defer t.untell(ctx, says)
 	tell := func() bool {
-		now := waiting{Owner: fmt.Sprintf("%x", t.owner), Backends: c.backends(), Files: c.files()}
+		now := waiting{Owner: fmt.Sprintf("%x", t.owner), Backends: w.backends(), Files: w.files()}
 		if now.Files == nil && says.revision == 0 && (len(now.Backends) < 2 || time.Since(begun) < wait) {
 			return false
 		}
@@ -203,7 +215,7 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 			continue
 		}
 		if says.record.Files == nil && t.partFailed(ctx, says.record.Backends) {
-			w.interrupt(ctx, c, errPartFailed)
+			w.interrupt(ctx, ErrPartFailed)
 			return
 		}
 		ring, err := t.ring(ctx, id, nil)
@@ -228,7 +240,7 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 			WithDetail("Each of %d transactions waits for another one: %s.", len(ring.members), strings.Join(ring.said, "; ")).
 			WithHint("nothing was committed: run the transaction again; transactions that lock rows in the same order of keys do not wait for each other in a ring")
 		e.Retry = sqlstate.RetryTransaction
-		if w.interrupt(ctx, c, e) {
+		if w.interrupt(ctx, e) {
 			t.metrics.Deadlock()
 		}
 		return
@@ -236,21 +248,21 @@ func (t *Transactions) watch(ctx context.Context, c *Conn, w *lockWatch, wait ti
 }
 
 // interrupt stops the statement for the reason, unless it is over.
-func (w *lockWatch) interrupt(ctx context.Context, c *Conn, reason *sqlstate.Error) bool {
+func (w *LockWatch) interrupt(ctx context.Context, reason *sqlstate.Error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over {
 		return false
 	}
-	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), stopMax)
+	limit, stop := context.WithTimeout(context.WithoutCancel(ctx), resolveMax)
 	defer stop()
-	_ = c.interrupt(limit, reason) // a shard that the word does not reach is lost by its deadline
+	_ = w.of.Interrupt(limit, reason) // a shard that the word does not reach is lost by its deadline
 	return true
 }
 
-// errPartFailed stops a statement of which one shard's part has failed while another's waits, so that nobody waits for it in
+// ErrPartFailed stops a statement of which one shard's part has failed while another's waits, so that nobody waits for it in
 // turn; what the client gets is the error of the part.
-var errPartFailed = sqlstate.New(sqlstate.InternalError, "the statement has failed on another shard")
+var ErrPartFailed = sqlstate.New(sqlstate.InternalError, "the statement has failed on another shard")
 
 // partFailed reports whether one of a transaction's processes has failed.
 func (t *Transactions) partFailed(ctx context.Context, backends []backend) bool {
@@ -270,24 +282,10 @@ func (t *Transactions) partFailed(ctx context.Context, backends []backend) bool 
 	return false
 }
 
-// WriteLocks are the SQLite shards whose writer the transaction is.
-func (c *Conn) WriteLocks() (has []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for conn := range c.live {
-		if has1, _ := conn.WriteLock(); has1 {
-			has = append(has, conn.Shard())
-		}
-	}
-	slices.Sort(has)
-	return has
-}
-
 // AwaitsCutover tells the others, until ctx ends, that a transaction that has the write locks of some SQLite shards waits
 // for a cutover, which in turn needs those of others. Who has one of these, and waits for one of the former, waits in a ring with it.
-func (s *Shared) AwaitsCutover(ctx context.Context, has, needs []string) {
-	t := s.transactions
-	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + fmt.Sprintf("%016x-%s", time.Now().UnixNano(), t.newID())}
+func (t *Transactions) AwaitsCutover(ctx context.Context, has, needs []string) {
+	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + t.WaitID()}
 	defer t.untell(ctx, says)
 	now := waiting{Owner: fmt.Sprintf("%x", t.owner), Files: &fileWaits{Has: has, Waits: needs, Since: time.Now().UnixNano(), Passive: true}}
 	for pause := fileLook; sleep(ctx, pause); pause = min(2*pause, fileLookMax) {

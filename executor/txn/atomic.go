@@ -1,10 +1,9 @@
-package several
+package txn
 
 import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -78,7 +77,7 @@ func (t *Transactions) snapshots(ctx context.Context, views []*view, begin strin
 			rollback(views)
 			started = time.Now()
 			if err := askViews(views, txnrecord.Records.Snapshot, func(v *view, res *engine.Result) error {
-				row, err := oneRow(res, 1, v.Shard)
+				row, err := res.OneRow(1, v.Shard)
 				if err == nil {
 					v.before = row[0].String
 				}
@@ -388,66 +387,4 @@ func (g *gate) shut() (reopen func()) {
 		g.mu.Unlock()
 		close(open)
 	}
-}
-
-// Settings of a session, as SET takes them.
-const (
-	// ModeSetting is 'multi' (several shards in a transaction) or 'single'.
-	ModeSetting = "cleave.transaction_mode"
-	// ConsistencySetting is 'shard' (each shard's own snapshot) or 'atomic'.
-	ConsistencySetting = "cleave.read_consistency"
-)
-
-// Single reports whether the session keeps each transaction to one shard.
-func Single(s *executor.Settings) bool {
-	single, _ := ParseMode(valueOf(s, ModeSetting))
-	return single
-}
-
-// ParseMode reads a value of ModeSetting.
-func ParseMode(v string) (single, ok bool) {
-	switch strings.ToLower(v) {
-	case "single":
-		return true, true
-	case "multi":
-		return false, true
-	}
-	return false, false
-}
-
-// ParseConsistency reads a value of ConsistencySetting.
-func ParseConsistency(v string) (atomic, ok bool) {
-	switch strings.ToLower(v) {
-	case "atomic":
-		return true, true
-	case "shard":
-		return false, true
-	}
-	return false, false
-}
-
-// Atomic reports whether reads over several shards are to be atomic.
-func Atomic(s *executor.Settings) bool {
-	atomic, _ := ParseConsistency(valueOf(s, ConsistencySetting))
-	return atomic
-}
-
-// CheckMode refuses a transaction's second shard where the session wants one only.
-func CheckMode(s *executor.Settings, first, second string) error {
-	if !Single(s) {
-		return nil
-	}
-	return sqlstate.Refuse(fmt.Sprintf("the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting),
-		"SET "+ModeSetting+" = 'multi', or keep the transaction to one shard").OnShard(second)
-}
-
-// CheckIsolation refuses SERIALIZABLE over several shards: each shard's history
-// would be serializable, but not necessarily all of them together. isolation is the
-// level's name in any case of letters.
-func CheckIsolation(isolation, first, second string) error {
-	if !strings.Contains(strings.ToLower(isolation), "serializable") {
-		return nil
-	}
-	return sqlstate.Refuse(fmt.Sprintf("SERIALIZABLE over several shards (%s, %s) is not supported: what is serializable on each shard need not be so on all together", first, second),
-		"use REPEATABLE READ, lock what must not change with SELECT ... FOR UPDATE, or keep the transaction to one shard").OnShard(second)
 }

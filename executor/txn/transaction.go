@@ -1,4 +1,4 @@
-package several
+package txn
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/cleavedb/cleave/engine"
 	"github.com/cleavedb/cleave/engine/capability"
@@ -240,6 +242,16 @@ func recordsOn(snap *shardmap.Snapshot, shard string) txnrecord.Records {
 		return txnrecord.Of("")
 	}
 	return txnrecord.Of(s.Engine)
+}
+
+// Record is the statement by which a shard notes, inside of its part, a transaction that somebody else ends and that
+// wrote on these shards. id is a UUID. Atomic reads rely on it: see docs/design/transactions.md.
+func (t *Transactions) Record(id, shard string, shards []string) (string, error) {
+	u, err := uuid.Parse(id)
+	if err != nil {
+		return "", err
+	}
+	return t.records(shard).Record(txid(u).String(), shards), nil
 }
 
 // makeTable makes the table of records where it is missing.

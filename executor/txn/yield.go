@@ -1,4 +1,4 @@
-package several
+package txn
 
 import (
 	"context"
@@ -34,21 +34,21 @@ var errYields = func() *sqlstate.Error {
 
 // watchRead looks until ctx ends or the read gives way. It reports whether the client has got rows meanwhile, so that the
 // read cannot be run again without its knowledge.
-func (t *Transactions) watchRead(ctx context.Context, c *Conn, w *lockWatch, wait time.Duration) (passed bool) {
-	for pause := min(wait, yieldLook); ctx.Err() == nil; sleep(ctx, pause) {
-		backends := c.backends()
-		waits, awaited := t.stuck(ctx, backends)
-		if c.passed.Load() && (waits || awaited) {
+func (w *LockWatch) watchRead(ctx context.Context) (passed bool) {
+	for pause := min(w.wait, yieldLook); ctx.Err() == nil; sleep(ctx, pause) {
+		backends := w.backends()
+		waits, awaited := w.t.stuck(ctx, backends)
+		if w.of.Passed() && (waits || awaited) {
 			return true
 		}
 		switch {
-		case waits && awaited && !c.passed.Load():
-			w.interrupt(ctx, c, errYields)
+		case waits && awaited && !w.of.Passed():
+			w.interrupt(ctx, errYields)
 			return false
 		case waits:
-			pause = min(wait, yieldLook)
+			pause = min(w.wait, yieldLook)
 		default:
-			pause = min(2*pause, max(wait, yieldLookMax))
+			pause = min(2*pause, max(w.wait, yieldLookMax))
 		}
 	}
 	return false
@@ -136,13 +136,12 @@ func (t *Transactions) locksOf(ctx context.Context, shard string) (*engine.Resul
 
 // AwaitsLocks tells the others, until ctx ends, that these processes on shards belong to one schema change, which waits for
 // a lock. A transaction over several shards that waits for one of them, while they wait for it, gives way.
-func (s *Shared) AwaitsLocks(ctx context.Context, processes map[string]uint32) {
-	t := s.transactions
+func (t *Transactions) AwaitsLocks(ctx context.Context, processes map[string]uint32) {
 	var backends []backend
 	for shard, pid := range processes {
 		backends = append(backends, backend{shard, pid})
 	}
-	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + fmt.Sprintf("%016x-%s", time.Now().UnixNano(), t.newID())}
+	says := &teller{dir: t.ex.Directory(), key: waitsPrefix + t.WaitID()}
 	defer t.untell(ctx, says)
 	now := waiting{Owner: fmt.Sprintf("%x", t.owner), Backends: backends, Passive: true}
 	for pause := fileLook; says.tell(ctx, now) != nil; pause = min(2*pause, fileLookMax) {

@@ -1,0 +1,71 @@
+package txn
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cleavedb/cleave/executor"
+	"github.com/cleavedb/cleave/sqlstate"
+)
+
+// Settings of a session, as SET takes them.
+const (
+	// ModeSetting is 'multi' (several shards in a transaction) or 'single'.
+	ModeSetting = "cleave.transaction_mode"
+	// ConsistencySetting is 'shard' (each shard's own snapshot) or 'atomic'.
+	ConsistencySetting = "cleave.read_consistency"
+)
+
+// Single reports whether the session keeps each transaction to one shard.
+func Single(s *executor.Settings) bool {
+	single, _ := ParseMode(s.Text(ModeSetting))
+	return single
+}
+
+// ParseMode reads a value of ModeSetting.
+func ParseMode(v string) (single, ok bool) {
+	switch strings.ToLower(v) {
+	case "single":
+		return true, true
+	case "multi":
+		return false, true
+	}
+	return false, false
+}
+
+// ParseConsistency reads a value of ConsistencySetting.
+func ParseConsistency(v string) (atomic, ok bool) {
+	switch strings.ToLower(v) {
+	case "atomic":
+		return true, true
+	case "shard":
+		return false, true
+	}
+	return false, false
+}
+
+// Atomic reports whether reads over several shards are to be atomic.
+func Atomic(s *executor.Settings) bool {
+	atomic, _ := ParseConsistency(s.Text(ConsistencySetting))
+	return atomic
+}
+
+// CheckMode refuses a transaction's second shard where the session wants one only.
+func CheckMode(s *executor.Settings, first, second string) error {
+	if !Single(s) {
+		return nil
+	}
+	return sqlstate.Refuse(fmt.Sprintf("the transaction is on shard %s, and this statement needs shard %s: %s is 'single'", first, second, ModeSetting),
+		"SET "+ModeSetting+" = 'multi', or keep the transaction to one shard").OnShard(second)
+}
+
+// CheckIsolation refuses SERIALIZABLE over several shards: each shard's history
+// would be serializable, but not necessarily all of them together. isolation is the
+// level's name in any case of letters.
+func CheckIsolation(isolation, first, second string) error {
+	if !strings.Contains(strings.ToLower(isolation), "serializable") {
+		return nil
+	}
+	return sqlstate.Refuse(fmt.Sprintf("SERIALIZABLE over several shards (%s, %s) is not supported: what is serializable on each shard need not be so on all together", first, second),
+		"use REPEATABLE READ, lock what must not change with SELECT ... FOR UPDATE, or keep the transaction to one shard").OnShard(second)
+}
