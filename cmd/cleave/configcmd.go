@@ -6,7 +6,7 @@ import (
 	"github.com/cleavedb/cleave/internal/config"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func configCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the settings as they are in force, and where each comes from",

@@ -12,7 +12,7 @@ import (
 )
 
 // constraintCommand keeps the rules about where keys may be.
-func (a *app) constraintCommand() *cobra.Command {
+func constraintCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "constraint",
 		Short: "Rules about where keys may be",
@@ -25,11 +25,11 @@ cleave.remove_constraint(...) and SELECT * FROM cleave.constraints.`,
 		Args:    a.noSuchCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.constraintAddCommand(), a.constraintListCommand(), a.constraintRemoveCommand())
+	cmd.AddCommand(constraintAddCommand(a), constraintListCommand(a), constraintRemoveCommand(a))
 	return cmd
 }
 
-func (a *app) constraintAddCommand() *cobra.Command {
+func constraintAddCommand(a *app) *cobra.Command {
 	var ch change
 	var req admin.ConstraintRequest
 	var keys, labels []string
@@ -89,7 +89,7 @@ where it is and is listed: cleave plan makes a plan that moves it first.`,
 	return cmd
 }
 
-func (a *app) constraintListCommand() *cobra.Command {
+func constraintListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the rules, and whether they are kept",
@@ -112,7 +112,7 @@ func (a *app) constraintListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) constraintRemoveCommand() *cobra.Command {
+func constraintRemoveCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:     "remove NAME",

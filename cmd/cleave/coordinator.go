@@ -19,7 +19,7 @@ import (
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-func (a *app) coordinatorCommand() *cobra.Command {
+func coordinatorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coordinator",
 		Short: "Run moves for a cluster, without routing statements",

@@ -15,15 +15,15 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (a *app) directoryCommand() *cobra.Command {
+func directoryCommand(a *app) *cobra.Command {
 	return a.group("directory", "Move a cluster's shard map to another directory",
 		`The directory stores the shard map, its history and small records: a SQLite file for one
 machine, etcd for many. These commands open directories themselves; no router has to run.`,
 		`  cleave directory copy --from file:./.cleave/directory.db --to etcd://10.0.0.1:2379/shop --dry-run`,
-		a.directoryCopyCommand())
+		directoryCopyCommand(a))
 }
 
-func (a *app) directoryCopyCommand() *cobra.Command {
+func directoryCopyCommand(a *app) *cobra.Command {
 	var from, to string
 	var dryRun bool
 	cmd := &cobra.Command{

@@ -32,7 +32,7 @@ const (
 // diskLow is the free space below which a data folder's disk is a warning, bytes.
 const diskLow = 1 << 30
 
-func (a *app) doctorCommand() *cobra.Command {
+func doctorCommand(a *app) *cobra.Command {
 	var repair, setBack, rebuild bool
 	cmd := &cobra.Command{
 		Use:   "doctor",

@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-func (a *app) growCommand() *cobra.Command {
+func growCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var to []string
 	var finish bool
@@ -77,7 +77,7 @@ again: it goes on where it stopped. The directory is moved by itself: cleave dir
 	return cmd
 }
 
-func (a *app) shardDefaultCommand() *cobra.Command {
+func shardDefaultCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "default NAME",

@@ -14,7 +14,7 @@ import (
 // healthMax bounds the question, so that a probe never hangs.
 const healthMax = 3 * time.Second
 
-func (a *app) healthCommand() *cobra.Command {
+func healthCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "health",
 		Short: "Ask a router whether it is ready",

@@ -11,7 +11,7 @@ import (
 )
 
 // heatCommand shows where the load is.
-func (a *app) heatCommand() *cobra.Command {
+func heatCommand(a *app) *cobra.Command {
 	var req admin.HeatRequest
 	cmd := &cobra.Command{
 		Use:   "heat",

@@ -14,7 +14,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (a *app) initCommand() *cobra.Command {
+func initCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init NAME=URL [NAME=URL...]",
 		Short: "Make a cluster of databases that exist",

@@ -11,7 +11,7 @@ import (
 	"github.com/cleavedb/cleave/admin/api"
 )
 
-func (a *app) keyspaceCommand() *cobra.Command {
+func keyspaceCommand(a *app) *cobra.Command {
 	return a.group("keyspace", "Create, list and drop keyspaces",
 		`A keyspace is a named sharding scheme with its map: a strategy (hash, range or
 list), the types of the shard key, and which shard owns which part. Tables of one
@@ -20,10 +20,10 @@ keyspace are colocated: rows with equal shard keys are on one shard.
 A table that names no keyspace gets the hash keyspace of its key's type, such as
 hash_bigint, which is made on first use.`,
 		`  cleave keyspace list`,
-		a.keyspaceListCommand(), a.keyspaceCreateCommand(), a.keyspaceDropCommand())
+		keyspaceListCommand(a), keyspaceCreateCommand(a), keyspaceDropCommand(a))
 }
 
-func (a *app) keyspaceListCommand() *cobra.Command {
+func keyspaceListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the keyspaces",
@@ -44,7 +44,7 @@ func (a *app) keyspaceListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) keyspaceCreateCommand() *cobra.Command {
+func keyspaceCreateCommand(a *app) *cobra.Command {
 	var ch change
 	var req admin.CreateKeyspaceRequest
 	var bounds, values []string
@@ -110,7 +110,7 @@ quote inside a value needs double quotes around it, as in CSV.`,
 	return cmd
 }
 
-func (a *app) keyspaceDropCommand() *cobra.Command {
+func keyspaceDropCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "drop NAME",

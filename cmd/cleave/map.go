@@ -14,16 +14,16 @@ import (
 	"github.com/cleavedb/cleave/shardmap"
 )
 
-func (a *app) mapCommand() *cobra.Command {
+func mapCommand(a *app) *cobra.Command {
 	return a.group("map", "Show the shard map, its history, and what changed",
 		`The shard map says which shards, keyspaces and tables exist and which shard owns
 which key range at which epoch. Every change makes a new version and is kept with
 who made it, when and why.`,
 		`  cleave map show`,
-		a.mapShowCommand(), a.mapHistoryCommand(), a.mapDiffCommand())
+		mapShowCommand(a), mapHistoryCommand(a), mapDiffCommand(a))
 }
 
-func (a *app) mapShowCommand() *cobra.Command {
+func mapShowCommand(a *app) *cobra.Command {
 	var version uint64
 	var keyspace string
 	cmd := &cobra.Command{
@@ -94,7 +94,7 @@ func (a *app) printMap(m *shardmap.State, shown []shardmap.Keyspace) error {
 	return nil
 }
 
-func (a *app) mapHistoryCommand() *cobra.Command {
+func mapHistoryCommand(a *app) *cobra.Command {
 	var req admin.HistoryRequest
 	cmd := &cobra.Command{
 		Use:   "history",
@@ -129,7 +129,7 @@ are printed as well.`,
 	return cmd
 }
 
-func (a *app) mapDiffCommand() *cobra.Command {
+func mapDiffCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff [FROM [TO]]",
 		Short: "Show what differs between two versions of the map",

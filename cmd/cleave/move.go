@@ -51,7 +51,7 @@ type partFlags struct {
 	keyspace, rang, key string
 }
 
-func (a *app) moveCommand() *cobra.Command {
+func moveCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var p partFlags
 	var to string
@@ -103,7 +103,7 @@ cleave moves shows it at any time. The same as SELECT cleave.move(...).`,
 	return cmd
 }
 
-func (a *app) splitCommand() *cobra.Command {
+func splitCommand(a *app) *cobra.Command {
 	var f change
 	var p partFlags
 	var id, at, half string
@@ -152,7 +152,7 @@ shows.`,
 	return cmd
 }
 
-func (a *app) mergeCommand() *cobra.Command {
+func mergeCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var keyspace, at, to string
 	cmd := &cobra.Command{
@@ -184,7 +184,7 @@ moved to the lower one's shard first, or both to --to.`,
 	return cmd
 }
 
-func (a *app) shardDrainCommand() *cobra.Command {
+func shardDrainCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var to string
 	var finish bool
@@ -210,7 +210,7 @@ the shard out. Tables that are not sharded stay where they are.`,
 	return cmd
 }
 
-func (a *app) spreadCommand() *cobra.Command {
+func spreadCommand(a *app) *cobra.Command {
 	var f moveFlags
 	var keyspace string
 	var shards []string
@@ -461,7 +461,7 @@ func byteText(n int64) string {
 	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
-func (a *app) movesCommand() *cobra.Command {
+func movesCommand(a *app) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "moves [ID]",
@@ -559,7 +559,7 @@ func (f *boundFlags) given(cmd *cobra.Command) *admin.MoveBounds {
 }
 
 // wishCommand is a command that asks something of a workflow.
-func (a *app) wishCommand(name, short, long string, ask func(*api.Client, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error)) *cobra.Command {
+func wishCommand(a *app, name, short, long string, ask func(*api.Client, context.Context, admin.WorkflowRequest) (*admin.WorkflowInfo, error)) *cobra.Command {
 	var why string
 	var wait, dry bool
 	var bounds boundFlags
@@ -631,18 +631,18 @@ func (a *app) wishCommand(name, short, long string, ask func(*api.Client, contex
 	return cmd
 }
 
-func (a *app) wishCommands() []*cobra.Command {
+func wishCommands(a *app) []*cobra.Command {
 	return []*cobra.Command{
-		a.wishCommand("pause", "Hold a move up", `Holds a workflow up until cleave resume. What was copied stays, changes are kept by the
+		wishCommand(a, "pause", "Hold a move up", `Holds a workflow up until cleave resume. What was copied stays, changes are kept by the
 source, where they take room. A cutover that has begun is not interrupted.`, (*api.Client).Pause),
-		a.wishCommand("resume", "Let a move that was paused go on", `Lets a workflow go on that cleave pause holds up. The flags change its bounds, also while it is
+		wishCommand(a, "resume", "Let a move that was paused go on", `Lets a workflow go on that cleave pause holds up. The flags change its bounds, also while it is
 at work: it goes on by them at once.`, (*api.Client).Resume),
-		a.wishCommand("cancel", "End a move before its cutover", `Ends a workflow before its cutover and removes all that was made for it: no trace is left.
+		wishCommand(a, "cancel", "End a move before its cutover", `Ends a workflow before its cutover and removes all that was made for it: no trace is left.
 After the cutover it is refused; see cleave rollback.`, (*api.Client).Cancel),
-		a.wishCommand("rollback", "Undo a move", `Makes the old owner the owner again, while statements go on and with every write that the
+		wishCommand(a, "rollback", "Undo a move", `Makes the old owner the owner again, while statements go on and with every write that the
 new one took. Before the cutover it is the same as cleave cancel; after cleave finish, or when
 the way back was not kept, it is refused.`, (*api.Client).Rollback),
-		a.wishCommand("finish", "Give the way back of a move up", `Gives up the way back of a move that is done, and deletes the rows on the old owner. Before
+		wishCommand(a, "finish", "Give the way back of a move up", `Gives up the way back of a move that is done, and deletes the rows on the old owner. Before
 the cutover it says that no way back is to be kept.`, (*api.Client).Finish),
 	}
 }

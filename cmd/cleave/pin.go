@@ -15,7 +15,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (a *app) pinCommand() *cobra.Command {
+func pinCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "pin KEYSPACE KEY... SHARD",
@@ -45,7 +45,7 @@ The same as SELECT cleave.pin(keyspace, key, shard).`,
 	return cmd
 }
 
-func (a *app) unpinCommand() *cobra.Command {
+func unpinCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "unpin KEYSPACE KEY...",
@@ -66,7 +66,7 @@ If it has rows on another shard they are moved, as by cleave pin.`,
 	return cmd
 }
 
-func (a *app) shardOfCommand() *cobra.Command {
+func shardOfCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shard-of KEYSPACE KEY...",
 		Short: "Say which shard owns a key",

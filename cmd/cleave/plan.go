@@ -13,7 +13,7 @@ import (
 )
 
 // planCommand makes plans and shows, approves and ends them.
-func (a *app) planCommand() *cobra.Command {
+func planCommand(a *app) *cobra.Command {
 	var f change
 	var req admin.PlanRequest
 	var tolerance float64
@@ -74,11 +74,11 @@ that does not answer ends the measuring: nothing is planned because of it. The s
 	flags.Int64Var(&req.RowsPerSecond, "rows-per-second", 0, "bound of each move's copy and clean-up; 0 is none")
 	flags.Int64Var(&req.BytesPerSecond, "bytes-per-second", 0, "bound of each move's copy; 0 is none")
 	howFlags(cmd, &req.MoveOptions)
-	cmd.AddCommand(a.planShowCommand(), a.planApproveCommand(), a.planCancelCommand())
+	cmd.AddCommand(planShowCommand(a), planApproveCommand(a), planCancelCommand(a))
 	return cmd
 }
 
-func (a *app) planShowCommand() *cobra.Command {
+func planShowCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a plan: its steps, bytes, skew before and after, and time",
@@ -92,15 +92,15 @@ after a shard's name are what it holds over its share by weight: 1 is even.`,
 	}
 }
 
-func (a *app) planApproveCommand() *cobra.Command {
-	cmd := a.wishCommand("approve", "Let a plan be carried out", `Carries the steps of a plan out: splits, then moves, then merges, some at a time. cleave moves
+func planApproveCommand(a *app) *cobra.Command {
+	cmd := wishCommand(a, "approve", "Let a plan be carried out", `Carries the steps of a plan out: splits, then moves, then merges, some at a time. cleave moves
 shows them; cleave pause and cleave cancel hold it up and end it.`, (*api.Client).Approve)
 	cmd.Example, cmd.Aliases = "  cleave plan approve rebalance-1a2b3c4d", []string{"apply"}
 	return cmd
 }
 
-func (a *app) planCancelCommand() *cobra.Command {
-	cmd := a.wishCommand("cancel", "End a plan", `Ends a plan. Moves of it that are before their cutover are cancelled; what is done stays.`, (*api.Client).Cancel)
+func planCancelCommand(a *app) *cobra.Command {
+	cmd := wishCommand(a, "cancel", "End a plan", `Ends a plan. Moves of it that are before their cutover are cancelled; what is done stays.`, (*api.Client).Cancel)
 	cmd.Example = "  cleave plan cancel rebalance-1a2b3c4d"
 	return cmd
 }

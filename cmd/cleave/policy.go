@@ -13,7 +13,7 @@ import (
 )
 
 // policyCommand shows and sets when the cluster makes itself even.
-func (a *app) policyCommand() *cobra.Command {
+func policyCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
 		Short: "Whether the cluster makes itself even",
@@ -33,11 +33,11 @@ Nothing is ever begun because a shard does not answer: then nothing is measured.
 			return a.printPolicy(p)
 		}),
 	}
-	cmd.AddCommand(a.policySetCommand())
+	cmd.AddCommand(policySetCommand(a))
 	return cmd
 }
 
-func (a *app) policySetCommand() *cobra.Command {
+func policySetCommand(a *app) *cobra.Command {
 	var ch change
 	var mode, keyspace, by, every, hold, cool, window string
 	var minSkew, tolerance, splitLoad, aloneLoad float64

@@ -9,26 +9,26 @@ import (
 	"github.com/cleavedb/cleave/admin"
 )
 
-func (a *app) replicaCommand() *cobra.Command {
+func replicaCommand(a *app) *cobra.Command {
 	return a.group("replica", "Add and remove replicas of a shard",
 		`A PostgreSQL shard can have replicas: servers that stream from its primary. The map
 lists the servers; routers ask them which one is the primary, so that writes follow a
 promotion by themselves. Reads go to replicas where the session's setting
 cleave.read_policy says so.`,
 		`  cleave shard replica add shard-0 postgres://cleave@db2.example.org/app`,
-		a.replicaChange("add", "Add a server that streams from the shard's primary",
+		replicaChange(a, "add", "Add a server that streams from the shard's primary",
 			`Checks that the server is a replica of the shard (system identifier, marks of the
 cluster and the shard, role, version) and adds it to the map. Make it with
 pg_basebackup -R first. Give - to read the URL from standard input.`,
 			`  cleave shard replica add shard-0 postgres://cleave@db2.example.org/app
   cleave shard replica add shard-0 - --dry-run < url.txt`, admin.API.AddReplica),
-		a.replicaChange("remove", "Take a server out of a shard",
+		replicaChange(a, "remove", "Take a server out of a shard",
 			`Takes a server out of the map; the server itself is left as it is. The one that is
 the primary now is refused: promote another first. Give its URL as the list shows it.`,
 			`  cleave shard replica remove shard-0 postgres://cleave@db1.example.org/app --why "machine is retired"`, admin.API.RemoveReplica))
 }
 
-func (a *app) replicaChange(name, short, long, example string, run func(admin.API, context.Context, admin.ReplicaRequest) (*admin.Result, error)) *cobra.Command {
+func replicaChange(a *app, name, short, long, example string, run func(admin.API, context.Context, admin.ReplicaRequest) (*admin.Result, error)) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use: name + " SHARD URL", Short: short, Long: long, Example: example, Args: args(2, 2),

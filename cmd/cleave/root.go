@@ -197,14 +197,14 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "YAML file with settings (environment CLEAVE_CONFIG)")
 	addSettings(flags, adminSettings...)
 	root.AddCommand(
-		a.upCommand(), a.initCommand(), a.routerCommand(), a.coordinatorCommand(),
-		a.shardCommand(), a.keyspaceCommand(), a.tableCommand(), a.mapCommand(), a.heatCommand(), a.constraintCommand(), a.policyCommand(),
-		a.pinCommand(), a.unpinCommand(), a.shardOfCommand(), a.userCommand(), a.sessionsCommand(),
-		a.moveCommand(), a.splitCommand(), a.mergeCommand(), a.spreadCommand(), a.growCommand(), a.planCommand(), a.movesCommand(), a.verifyCommand(),
-		a.routeCommand(), a.sqlCommand(), a.simulateCommand(),
-		a.directoryCommand(), a.doctorCommand(), a.healthCommand(), a.configCommand(), a.versionCommand(),
+		upCommand(a), initCommand(a), routerCommand(a), coordinatorCommand(a),
+		shardCommand(a), keyspaceCommand(a), tableCommand(a), mapCommand(a), heatCommand(a), constraintCommand(a), policyCommand(a),
+		pinCommand(a), unpinCommand(a), shardOfCommand(a), userCommand(a), sessionsCommand(a),
+		moveCommand(a), splitCommand(a), mergeCommand(a), spreadCommand(a), growCommand(a), planCommand(a), movesCommand(a), verifyCommand(a),
+		routeCommand(a), sqlCommand(a), simulateCommand(a),
+		directoryCommand(a), doctorCommand(a), healthCommand(a), configCommand(a), versionCommand(a),
 	)
-	root.AddCommand(a.wishCommands()...)
+	root.AddCommand(wishCommands(a)...)
 	// Cobra adds these two only when it runs; the manual wants them now.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -19,7 +19,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (a *app) routerCommand() *cobra.Command {
+func routerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "router",
 		Short: "Start a router for a cluster that exists",
@@ -53,7 +53,7 @@ Signals and settings are those of cleave up.`,
 			return a.serve(cmd.Context(), cfg, func(ctx context.Context, r *runner) error { return r.route(ctx) })
 		},
 	}
-	cmd.AddCommand(a.routerListCommand())
+	cmd.AddCommand(routerListCommand(a))
 	for _, s := range config.Settings() {
 		if !slices.Contains(adminSettings, s.Name) && !slices.Contains([]string{"data", "shards", "engine", "servers"}, s.Name) {
 			addSettings(cmd.Flags(), s.Name)
@@ -97,7 +97,7 @@ func (r *runner) route(ctx context.Context) error {
 	return r.start(ctx, dir)
 }
 
-func (a *app) routerListCommand() *cobra.Command {
+func routerListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the routers of the cluster",

@@ -12,7 +12,7 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (a *app) sessionsCommand() *cobra.Command {
+func sessionsCommand(a *app) *cobra.Command {
 	var router string
 	cmd := &cobra.Command{
 		Use:   "sessions",
@@ -41,7 +41,7 @@ in a warning. The same as SELECT * FROM cleave.sessions.`,
 		}),
 	}
 	cmd.Flags().StringVar(&router, "router", "", "of this router only: its address, id or node number as cleave router list shows them")
-	cmd.AddCommand(a.sessionCancelCommand(), a.sessionTerminateCommand())
+	cmd.AddCommand(sessionCancelCommand(a), sessionTerminateCommand(a))
 	return cmd
 }
 
@@ -56,7 +56,7 @@ func sessionNumber(text string) (int64, error) {
 	return n, nil
 }
 
-func (a *app) sessionCancelCommand() *cobra.Command {
+func sessionCancelCommand(a *app) *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "cancel PID",
@@ -81,7 +81,7 @@ goes on. The same as SELECT pg_cancel_backend(PID).`,
 	return cmd
 }
 
-func (a *app) sessionTerminateCommand() *cobra.Command {
+func sessionTerminateCommand(a *app) *cobra.Command {
 	var dryRun bool
 	var wait time.Duration
 	cmd := &cobra.Command{

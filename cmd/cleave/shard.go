@@ -12,15 +12,15 @@ import (
 	"github.com/cleavedb/cleave/admin/api"
 )
 
-func (a *app) shardCommand() *cobra.Command {
+func shardCommand(a *app) *cobra.Command {
 	return a.group("shard", "List, add, drain, hold back and remove shards",
 		`A shard is a database that holds key ranges: a PostgreSQL database, or a SQLite
 file on the machine of the router.`,
 		`  cleave shard list`,
-		a.shardListCommand(), a.shardAddCommand(), a.shardDrainCommand(), a.shardRemoveCommand(), a.shardDefaultCommand(), a.shardSetCommand(), a.replicaCommand())
+		shardListCommand(a), shardAddCommand(a), shardDrainCommand(a), shardRemoveCommand(a), shardDefaultCommand(a), shardSetCommand(a), replicaCommand(a))
 }
 
-func (a *app) shardListCommand() *cobra.Command {
+func shardListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the shards with their health",
@@ -83,7 +83,7 @@ func labelText(labels map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-func (a *app) shardAddCommand() *cobra.Command {
+func shardAddCommand(a *app) *cobra.Command {
 	var ch change
 	var labels []string
 	var weight float64
@@ -158,7 +158,7 @@ give - to read it from standard input instead.`,
 	return cmd
 }
 
-func (a *app) shardRemoveCommand() *cobra.Command {
+func shardRemoveCommand(a *app) *cobra.Command {
 	var ch change
 	cmd := &cobra.Command{
 		Use:   "remove NAME",

@@ -9,7 +9,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 )
 
-func (a *app) shardSetCommand() *cobra.Command {
+func shardSetCommand(a *app) *cobra.Command {
 	var ch change
 	var state, url string
 	var labels []string

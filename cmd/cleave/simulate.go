@@ -34,7 +34,7 @@ type simulateFlags struct {
 	advise              bool
 }
 
-func (a *app) simulateCommand() *cobra.Command {
+func simulateCommand(a *app) *cobra.Command {
 	var f simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate",

@@ -25,7 +25,7 @@ const inputMax = 64 << 20
 // batchRows is how many rows are aligned together: more are printed as they come.
 const batchRows = 1000
 
-func (a *app) sqlCommand() *cobra.Command {
+func sqlCommand(a *app) *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
 		Use:   "sql [STATEMENT...]",
@@ -73,7 +73,7 @@ as PostgreSQL writes them, or null.`,
 	return cmd
 }
 
-func (a *app) routeCommand() *cobra.Command {
+func routeCommand(a *app) *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
 		Use:   "route STATEMENT",

@@ -9,16 +9,16 @@ import (
 	"github.com/cleavedb/cleave/admin/api"
 )
 
-func (a *app) tableCommand() *cobra.Command {
+func tableCommand(a *app) *cobra.Command {
 	return a.group("table", "List tables, distribute a table",
 		`Tables are made with SQL through the router. A table is whole (all rows on the
 default shard), sharded (rows on the owner of their shard key) or a reference
 table (all rows on every shard).`,
 		`  cleave table list`,
-		a.tableListCommand(), a.tableDistributeCommand())
+		tableListCommand(a), tableDistributeCommand(a))
 }
 
-func (a *app) tableListCommand() *cobra.Command {
+func tableListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the tables and how they are placed",
@@ -39,7 +39,7 @@ func (a *app) tableListCommand() *cobra.Command {
 	}
 }
 
-func (a *app) tableDistributeCommand() *cobra.Command {
+func tableDistributeCommand(a *app) *cobra.Command {
 	var ch change
 	var req admin.DistributeRequest
 	cmd := &cobra.Command{

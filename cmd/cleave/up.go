@@ -17,7 +17,7 @@ import (
 	"github.com/cleavedb/cleave/internal/wiring"
 )
 
-func (a *app) upCommand() *cobra.Command {
+func upCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster on this machine: shards, router, admin API",

@@ -16,17 +16,17 @@ import (
 	"github.com/cleavedb/cleave/sqlstate"
 )
 
-func (a *app) userCommand() *cobra.Command {
+func userCommand(a *app) *cobra.Command {
 	return a.group("user", "Add, list, change and remove users",
 		`Users may connect to routers that ask for passwords (the setting auth is scram) or
 certificates (cert). They are the cluster's own, kept in the directory as SCRAM-SHA-256
 verifiers. On the shards all statements run as the user of the shard's URL; with the
 setting auth passthrough the users are the shards' own instead, and these are not asked.`,
 		`  cleave user list`,
-		a.userListCommand(), a.userAddCommand(), a.userPasswordCommand(), a.userRoleCommand(), a.userRemoveCommand())
+		userListCommand(a), userAddCommand(a), userPasswordCommand(a), userRoleCommand(a), userRemoveCommand(a))
 }
 
-func (a *app) userListCommand() *cobra.Command {
+func userListCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the users with their roles",
@@ -134,7 +134,7 @@ func (a *app) printUser(u *admin.UserInfo, done string) error {
 	return err
 }
 
-func (a *app) userAddCommand() *cobra.Command {
+func userAddCommand(a *app) *cobra.Command {
 	var c credential
 	var role string
 	cmd := &cobra.Command{
@@ -182,7 +182,7 @@ func checkRole(role string) error {
 	return err
 }
 
-func (a *app) userPasswordCommand() *cobra.Command {
+func userPasswordCommand(a *app) *cobra.Command {
 	var c credential
 	cmd := &cobra.Command{
 		Use:   "password NAME",
@@ -218,7 +218,7 @@ func (a *app) changeUser(cmd *cobra.Command, req admin.UserRequest, done string)
 	return a.printUser(u, done)
 }
 
-func (a *app) userRoleCommand() *cobra.Command {
+func userRoleCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "role NAME admin|user|writer",
 		Short: "Give a user another role",
@@ -235,7 +235,7 @@ user the schema, writer rows. Sessions that run go on with the role that they be
 	}
 }
 
-func (a *app) userRemoveCommand() *cobra.Command {
+func userRemoveCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Remove a user",

@@ -13,7 +13,7 @@ import (
 	"github.com/cleavedb/cleave/admin"
 )
 
-func (a *app) verifyCommand() *cobra.Command {
+func verifyCommand(a *app) *cobra.Command {
 	var req admin.VerifyRequest
 	var dry bool
 	cmd := &cobra.Command{
